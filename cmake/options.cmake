@@ -1,0 +1,11 @@
+# Compiler options of everything that is ours.
+add_library(ebb_options INTERFACE)
+target_compile_options(ebb_options INTERFACE -Wall -Wextra -Werror -fno-math-errno
+                                             -fno-trapping-math)
+if(EBB_SANITIZE)
+  target_compile_options(ebb_options INTERFACE -fsanitize=address,undefined
+                                               -fno-sanitize-recover=undefined
+                                               -fno-omit-frame-pointer -g)
+  target_link_options(ebb_options INTERFACE -fsanitize=address,undefined)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")

@@ -1,0 +1,28 @@
+// Device: where tensors live and kernels run. The narrow contract a backend fulfils.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/tensor.h"
+
+namespace ebb {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string_view backend() const = 0;  // "cpu", "cuda": which kernel table serves it
+  virtual std::string description() const = 0;   // a line for people: chip, cores, memory
+  virtual bool fast_in(DType dtype) const = 0;   // matrix products have hardware for it
+  virtual int64_t free_memory() const = 0;       // bytes
+  virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;  // throws Error when out of memory
+  virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device
+  virtual void synchronize() = 0;
+};
+
+struct DeviceOptions {
+  int64_t threads = 0;  // CPU threads; 0: all that this process may use
+};
+
+}  // namespace ebb
