@@ -15,6 +15,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cases  # noqa: E402
 import references  # noqa: E402
+from ddpm_golden import ddpm_golden  # noqa: E402
+from edm_golden import edm_golden  # noqa: E402
 from record import record_case  # noqa: E402
 
 NEEDS = {"adm": "guided_diffusion", "songunet": "edm", "dhariwal": "edm"}
@@ -62,6 +64,9 @@ def main():
         golden = record_case(case, case["build"](), case["call"], references.exact_mode)
         used = {need: paths[need]} if need else {}
         write(args.out / f"{case['name']}.json", {"generator": versions(used), **golden})
+    if all(paths.values()) and (not args.only or args.only in "diffusion"):
+        golden = {"edm": edm_golden(args.edm), "ddpm": ddpm_golden(paths)}
+        write(args.out / "diffusion.json", {"generator": versions(paths), **golden})
 
 
 if __name__ == "__main__":

@@ -30,12 +30,14 @@ def exact_mode():
     modules = [(sys.modules[m], attr) for m, attr in loaded if m in sys.modules]
     to_float = torch.Tensor.float
     torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)  # 0-d integers times Python floats promote to it
     for module, attr in modules:
         setattr(module, attr, DoubleTorch())
     try:
         yield
     finally:
         torch.Tensor.float = to_float
+        torch.set_default_dtype(torch.float32)
         for module, attr in modules:
             setattr(module, attr, torch)
 
