@@ -1,0 +1,58 @@
+"""Checks networks.py against the golden vectors: python bench/torch/check_networks.py.
+
+A yardstick that computes something else is worthless, so outputs, losses and gradients of both
+networks must agree with the reference values to float32 accuracy.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tools/golden"), str(ROOT / "bench/torch")]
+import networks  # noqa: E402
+from hashed_weights import hashed_input, projections  # noqa: E402
+from record import fill_hashed, image, nhwc  # noqa: E402
+
+
+def distance(name, tensor, golden):
+    """Relative difference of first values and projections from the golden summary."""
+    flat = tensor.detach().double().reshape(-1)
+    count = len(golden["first"])
+    worst = (flat[:count] - torch.tensor(golden["first"], dtype=torch.float64)).abs().max().item()
+    for a, b in zip(projections(name, flat.numpy()), golden["proj"]):
+        worst = max(worst, abs(a - b))
+    return worst / golden["l2"]
+
+
+def check(case_name, network, memory_format):
+    golden = json.loads((ROOT / f"tests/golden/{case_name}.json").read_text())
+    inputs, c = golden["inputs"], golden["config"]
+    net = fill_hashed(network(c)).to(memory_format=memory_format)
+    x = image("input.x", inputs["x"]["shape"]).contiguous(memory_format=memory_format)
+    if "t" in inputs:
+        out = net(x, torch.tensor(inputs["t"]["values"]))
+    else:
+        labels = torch.eye(c["label_dim"])[inputs["class_labels"]["values"]]
+        augment = torch.from_numpy(
+            hashed_input("input.augment_labels", inputs["augment_labels"]["shape"]))
+        out = net(x, torch.tensor(inputs["noise_labels"]["values"]), labels, augment)
+    loss = ((out - image("input.target", golden["output"]["shape"])) ** 2).mean()
+    loss.backward()
+    grads = {n: p.grad for n, p in net.named_parameters()}
+    assert set(grads) == set(golden["gradients"]), "parameter names differ"
+    errors = {"output": distance("output", nhwc(out), golden["output"])}
+    for name, entry in golden["gradients"].items():
+        assert list(grads[name].shape) == entry["shape"], name
+        errors[name] = distance(name, grads[name], entry)
+    worst = max(errors, key=errors.get)
+    print(f"{case_name} {memory_format}: worst {errors[worst]:.2e} at {worst}")
+    assert errors[worst] < 1e-4 and abs(loss.item() / golden["loss"]["value"] - 1) < 1e-5
+
+
+if __name__ == "__main__":
+    for layout in (torch.contiguous_format, torch.channels_last):
+        check("songunet_ddpmpp", networks.SongUNet, layout)
+        check("adm_plain", networks.AdmUNet, layout)
