@@ -1,0 +1,143 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+
+namespace ebb::io {
+namespace {
+
+// Some systems refuse transfers of 2 GiB and more in one call.
+constexpr size_t transfer_limit = size_t{1} << 30;
+
+}  // namespace
+
+// ---- reading ----
+
+ReadFile ReadFile::open(const std::string& path, std::string_view subject) {
+  ReadFile f;
+  f.name_ = path;
+  f.subject_ = subject;
+  // O_NONBLOCK: opening a pipe must not wait for its writer.
+  f.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  require(f.fd_ >= 0, subject, ": cannot open (", std::strerror(errno), ")  ", path);
+  struct stat s {};
+  require(::fstat(f.fd_, &s) == 0, subject, ": cannot read (", std::strerror(errno), ")  ", path);
+  require(S_ISREG(s.st_mode), subject, ": must be a regular file  ", path);
+  f.size_ = s.st_size;
+  return f;
+}
+
+ReadFile ReadFile::from_bytes(std::span<const uint8_t> bytes, std::string name) {
+  ReadFile f;
+  f.name_ = std::move(name);
+  f.subject_ = "file";
+  f.bytes_ = bytes;
+  f.size_ = static_cast<int64_t>(bytes.size());
+  return f;
+}
+
+ReadFile::ReadFile(ReadFile&& other) noexcept { *this = std::move(other); }
+
+ReadFile& ReadFile::operator=(ReadFile&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(subject_, other.subject_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+ReadFile::~ReadFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void ReadFile::read(int64_t offset, std::span<uint8_t> out) const {
+  const int64_t bytes = static_cast<int64_t>(out.size());
+  require(offset >= 0 && bytes <= size_ && offset <= size_ - bytes, subject_,
+          ": read past the end (", bytes, " bytes at ", offset, " of ", size_, ")  ", name_);
+  if (fd_ < 0) {
+    if (bytes > 0) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+    return;
+  }
+  while (!out.empty()) {
+    const ssize_t got = ::pread(fd_, out.data(), std::min(out.size(), transfer_limit), offset);
+    if (got < 0 && errno == EINTR) continue;
+    require(got >= 0, subject_, ": cannot read (", std::strerror(errno), ")  ", name_);
+    require(got > 0, subject_, ": file was cut short while it was read (", offset, " of ", size_,
+            " bytes left)  ", name_);
+    out = out.subspan(static_cast<size_t>(got));
+    offset += got;
+  }
+}
+
+std::string read_whole_file(const std::string& path, std::string_view subject, int64_t limit) {
+  const ReadFile f = ReadFile::open(path, subject);
+  require(f.size() <= limit, subject, ": file must be at most ", limit, " bytes (", f.size(), ")  ",
+          path);
+  std::string text(static_cast<size_t>(f.size()), '\0');
+  f.read(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()});
+  return text;
+}
+
+// ---- writing ----
+
+AtomicFile::AtomicFile(std::string path, std::string_view subject)
+    : path_(std::move(path)),
+      temporary_(path_ + ".tmp-" + std::to_string(::getpid())),
+      subject_(subject) {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail(subject_, ": cannot create (", std::strerror(errno), ")  ", path_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::failed(std::string_view step, int cause) {
+  fail(subject_, ": cannot ", step, " (", std::strerror(cause), ")  ", path_);
+}
+
+void AtomicFile::write(std::span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(fd_, bytes.data(), std::min(bytes.size(), transfer_limit));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) failed("write", put < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<size_t>(put));
+  }
+}
+
+void AtomicFile::write(std::string_view text) {
+  write(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+}
+
+void AtomicFile::commit() {
+  if (::fsync(fd_) != 0) failed("write", errno);
+  // close() may be the first to report a full disk (NFS); the descriptor is gone either way.
+  if (::close(std::exchange(fd_, -1)) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int cause = errno;
+    ::unlink(temporary_.c_str());
+    failed("write", cause);
+  }
+  std::string folder = std::filesystem::path(path_).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const int d = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (d < 0) return;  // a folder we may write to but not list: its entry is not ours to sync
+  // EINVAL: a file system without directory syncs.
+  const int cause = ::fsync(d) == 0 || errno == EINVAL ? 0 : errno;
+  ::close(d);
+  if (cause) failed("write the folder", cause);
+}
+
+}  // namespace ebb::io

@@ -1,0 +1,63 @@
+// Files: exact reads by position, and writes that replace a file whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ebb::io {
+
+// A regular file opened for reading, or bytes in memory standing for one. Movable, not copyable.
+// Reads go by pread, so that a file cut short meanwhile is an Error and not a signal.
+class ReadFile {
+ public:
+  // Throws Error naming `subject` (e.g. "safetensors") unless `path` is a readable regular file.
+  static ReadFile open(const std::string& path, std::string_view subject);
+  // `bytes` must outlive the result.
+  static ReadFile from_bytes(std::span<const uint8_t> bytes, std::string name);
+
+  ReadFile(ReadFile&& other) noexcept;
+  ReadFile& operator=(ReadFile&& other) noexcept;
+  ~ReadFile();
+
+  const std::string& name() const { return name_; }
+  int64_t size() const { return size_; }  // bytes, when it was opened
+  // Fills `out` from byte `offset` on. Throws Error if the file ends before or cannot be read.
+  void read(int64_t offset, std::span<uint8_t> out) const;
+
+ private:
+  ReadFile() = default;
+  std::string name_;
+  std::string subject_;
+  std::span<const uint8_t> bytes_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+// The whole file. Throws Error naming `subject` if it cannot be read or exceeds `limit` bytes.
+std::string read_whole_file(const std::string& path, std::string_view subject, int64_t limit);
+
+// A file being written beside its final place: `<path>.tmp-<pid>`. commit() makes it durable and
+// renames it over `path`; without commit() the old file stays whole and the new one is removed.
+// Every failure (no space, no permission) throws Error naming `subject` and the cause.
+class AtomicFile {
+ public:
+  AtomicFile(std::string path, std::string_view subject);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const uint8_t> bytes);
+  void write(std::string_view text);
+  void commit();
+
+ private:
+  [[noreturn]] void failed(std::string_view step, int cause);
+  std::string path_;
+  std::string temporary_;
+  std::string subject_;
+  int fd_ = -1;
+};
+
+}  // namespace ebb::io
