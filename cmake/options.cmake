@@ -1,6 +1,8 @@
 # Compiler options of everything that is ours.
 add_library(ebb_options INTERFACE)
-target_compile_options(ebb_options INTERFACE -Wall -Wextra -Werror -fno-math-errno
+# Designated initialisers that name only some fields are how structs are made here.
+target_compile_options(ebb_options INTERFACE -Wall -Wextra -Werror
+                                             -Wno-missing-field-initializers -fno-math-errno
                                              -fno-trapping-math)
 if(EBB_SANITIZE)
   target_compile_options(ebb_options INTERFACE -fsanitize=address,undefined

@@ -1,0 +1,52 @@
+// Kernel: one way to run an op on a backend. Zero or more per op and backend, in the op's folder.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/device.h"
+#include "ir/op.h"
+
+namespace ebb {
+
+// A choice the tuner can make for a kernel: named numbers.
+struct Tune {
+  std::vector<std::pair<std::string, int64_t>> values;
+  int64_t value(std::string_view name, int64_t otherwise) const {
+    for (const auto& [n, v] : values)
+      if (n == name) return v;
+    return otherwise;
+  }
+  bool operator==(const Tune&) const = default;
+};
+
+// Addresses on the kernel's device, in the order of the signature.
+struct Call {
+  std::vector<void*> in, out;
+  void* workspace = nullptr;  // Program::workspace bytes, 64-byte aligned
+};
+
+// A kernel made ready for one signature: all choices are taken, run only enqueues work.
+struct Program {
+  int64_t workspace = 0;                 // bytes of scratch memory
+  std::function<void(const Call&)> run;  // no allocation, no waiting for the device
+};
+
+struct Kernel {
+  std::string_view op, name;
+  // True means: correct for this signature on this device.
+  bool (*supports)(const Signature&, const Device&);
+  Program (*prepare)(const Signature&, const Tune&, Device&);
+  // Candidates for the tuner, best guess first; null: only one way.
+  std::vector<Tune> (*space)(const Signature&, const Device&) = nullptr;
+  // An output may share the memory of an input of the same type.
+  bool in_place = false;
+  // The outputs are the first input seen under another type; nothing runs.
+  bool alias = false;
+};
+
+}  // namespace ebb

@@ -1,0 +1,53 @@
+#include "ir/op.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ebb {
+
+std::string Signature::text() const {
+  std::string s(op->name);
+  for (size_t i = 0; i < in.size(); ++i) s += str(i ? "," : " ", in[i]);
+  const std::string a = attrs.text();
+  return a.empty() ? s : s + " " + a;
+}
+
+Cost cost_of(const Signature& sig) {
+  if (sig.op->cost) return sig.op->cost(sig);
+  Cost c;
+  for (const Type& t : sig.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : sig.out) c.bytes += static_cast<double>(t.bytes());
+  if (sig.op->expr && !sig.out.empty()) {
+    std::vector<Scalar> x;
+    for (size_t i = 0; i < sig.in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
+    const Expr e(static_cast<int64_t>(x.size()), sig.op->expr(sig, x));
+    c.flops = e.flops() * static_cast<double>(sig.out[0].shape.numel());
+  }
+  return c;
+}
+
+namespace {
+
+// f32 wins over the 16-bit floats, floats over integers; two different 16-bit floats give f32.
+DType wider(DType a, DType b) {
+  if (a == b) return a;
+  if (is_float(a) != is_float(b)) return is_float(a) ? a : b;
+  if (is_float(a)) return DType::f32;
+  return size_of(a) > size_of(b) ? a : b;
+}
+
+}  // namespace
+
+std::vector<Type> infer_pointwise(const Signature& sig, size_t results) {
+  require(!sig.in.empty(), sig.op->name, ": needs an input  at ", sig.at);
+  Type t = sig.in[0];
+  for (const Type& i : sig.in) {
+    t.shape = broadcast(t.shape, i.shape, sig.op->name);
+    t.dtype = wider(t.dtype, i.dtype);
+  }
+  if (!is_float(t.dtype)) t.dtype = DType::f32;
+  return std::vector<Type>(results, t);
+}
+
+}  // namespace ebb

@@ -1,0 +1,88 @@
+// OpDef: what an op is. One per op, in the op's folder; knows no backend.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/shape.h"
+#include "ir/attrs.h"
+#include "ir/expr.h"
+#include "ir/graph.h"
+
+namespace ebb {
+
+// One use of an op: everything that decides what it does, but not the data. Also the tuner's key.
+struct Signature {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<Type> in, out;  // out is empty while infer runs
+  std::string at;             // model path, for errors
+
+  template <class A>
+  const A& as() const {
+    return attrs.as<A>();
+  }
+  std::string text() const;  // op f32[..],f32[..] {attrs}
+};
+
+// Work of one use: bytes that must move at least, and floating-point operations.
+struct Cost {
+  double bytes = 0;
+  double flops = 0;
+};
+
+// An array in double, for the slow meaning of primitives.
+struct RefArray {
+  Shape shape;
+  std::vector<double> v;
+};
+
+// Named inputs to try an op on: derived tests, benches, tuner warm-up.
+struct Example {
+  std::string label = {};
+  Attrs attrs = {};
+  std::vector<Type> in = {};
+  bool bench = false;         // also a bench case; too large for the tests if numel > 1e5
+  int64_t integers = 0;       // inputs of integer type hold values in [0, integers)
+  double low = -1, high = 1;  // float inputs are uniform in [low, high)
+};
+
+// What a gradient rule sees: y = op(x). A dout without a graph is a zero.
+struct VjpCall {
+  Graph& graph;
+  const Signature& sig;
+  std::span<const Value> in, out, dout;
+};
+
+struct OpDef {
+  std::string_view name;
+  // Default attributes; their type is the op's attribute struct.
+  Attrs (*attrs)() = +[] { return Attrs(); };
+  // Output types. Throws Error in the house grammar.
+  std::vector<Type> (*infer)(const Signature&) = nullptr;
+  // Pointwise ops: the results as formulas of the (broadcast) inputs. Derives everything below.
+  std::vector<Scalar> (*expr)(const Signature&, std::span<const Scalar> x) = nullptr;
+  // Other composite ops: the meaning, in simpler ops. Null for primitives.
+  std::vector<Value> (*decompose)(Graph&, const Signature&, std::span<const Value> in) = nullptr;
+  // Gradients of the inputs (a Value without a graph: none). Null: expr or decompose is
+  // differentiated.
+  std::vector<Value> (*vjp)(const VjpCall&) = nullptr;
+  // Primitives: the slow meaning, in double.
+  void (*reference)(const Signature&, std::span<const RefArray> in,
+                    std::span<RefArray> out) = nullptr;
+  // Null: every input read and every output written once, expr's flops an element.
+  Cost (*cost)(const Signature&) = nullptr;
+  std::vector<Example> (*examples)() = nullptr;
+  // False: the gradient with respect to every input is zero by definition.
+  bool differentiable = true;
+};
+
+Cost cost_of(const Signature& sig);
+
+// The type rule of pointwise ops: shapes broadcast; the result has the widest float dtype of the
+// inputs that are floats (f32 over bf16 and f16), `results` of them.
+std::vector<Type> infer_pointwise(const Signature& sig, size_t results = 1);
+
+}  // namespace ebb

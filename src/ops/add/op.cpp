@@ -1,0 +1,21 @@
+#include "ops/add/op.h"
+
+namespace ebb {
+
+const OpDef& ops::def::add() {
+  static const OpDef d{
+      .name = "add",
+      .infer = +[](const Signature& s) { return infer_pointwise(s); },
+      .expr = +[](const Signature&,
+                  std::span<const Scalar> x) { return std::vector<Scalar>{x[0] + x[1]}; },
+      .examples =
+          +[] {
+            return std::vector<Example>{
+                {.label = "broadcast", .in = {{DType::f32, {2, 5, 1, 7}}, {DType::f32, {3, 7}}}}};
+          }};
+  return d;
+}
+
+Value operator+(Value a, Value b) { return a.graph->add1(ops::def::add(), {}, {a, b}); }
+
+}  // namespace ebb

@@ -1,0 +1,142 @@
+#include "ops/prim/pointwise/op.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ebb::ops {
+
+std::vector<DType> output_dtypes(const Pointwise& p, DType widest) {
+  std::vector<DType> out;
+  std::string_view rest = p.dtypes;
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    out.push_back(parse_dtype(rest.substr(0, comma)));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  if (out.empty()) out.push_back(widest);
+  if (out.size() == 1) out.resize(p.expr.results().size(), out[0]);
+  require(out.size() == p.expr.results().size(), "pointwise: dtypes (", p.dtypes,
+          ") must be one, or one a result (", p.expr.results().size(), ")");
+  return out;
+}
+
+namespace {
+
+std::vector<Type> infer(const Signature& s) {
+  const auto& a = s.as<Pointwise>();
+  require(a.expr.inputs() == static_cast<int64_t>(s.in.size()), "pointwise: the formula takes ",
+          a.expr.inputs(), " inputs (got ", s.in.size(), ")  at ", s.at);
+  Shape shape(a.shape);
+  DType widest = DType::f32;
+  if (!s.in.empty()) {
+    widest = infer_pointwise(s)[0].dtype;
+    shape = broadcast(shape, infer_pointwise(s)[0].shape, "pointwise");
+  }
+  std::vector<Type> out;
+  for (const DType d : output_dtypes(a, widest)) out.push_back({d, shape});
+  return out;
+}
+
+std::vector<Value> vjp(const VjpCall& c) {
+  (void)c;
+  fail("pointwise: gradients are taken by the autodiff pass");
+}
+
+void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
+  const auto& expr = s.as<Pointwise>().expr;
+  const Shape& shape = out[0].shape;
+  std::vector<std::vector<int64_t>> strides;
+  for (const RefArray& a : in) strides.push_back(broadcast_strides(a.shape, shape));
+  const std::vector<int64_t> own = shape.strides();
+  std::vector<double> x(in.size()), y(out.size());
+  for (int64_t i = 0; i < shape.numel(); ++i) {
+    for (size_t k = 0; k < in.size(); ++k) {
+      int64_t at = 0, rest = i;
+      for (size_t d = 0; d < own.size(); ++d) {
+        at += rest / own[d] * strides[k][d];
+        rest %= own[d];
+      }
+      x[k] = in[k].v[static_cast<size_t>(at)];
+    }
+    expr.evaluate(x, y);
+    for (size_t k = 0; k < out.size(); ++k) out[k].v[static_cast<size_t>(i)] = y[k];
+  }
+}
+
+Cost cost(const Signature& s) {
+  Cost c;
+  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
+  c.flops = s.as<Pointwise>().expr.flops() * static_cast<double>(s.out[0].shape.numel());
+  return c;
+}
+
+Expr example_expr() {
+  const Scalar x = Scalar::input(0), y = Scalar::input(1);
+  const Scalar results[] = {x * sigmoid(y), exp(x) - y};
+  return Expr(2, results);
+}
+
+std::vector<Example> examples() {
+  const Pointwise p{example_expr(), {}, ""};
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
+  return {
+      {.label = "same_shape", .attrs = p, .in = {f32({3, 5, 7}), f32({3, 5, 7})}},
+      {.label = "channels", .attrs = p, .in = {f32({2, 5, 7, 13}), f32({13})}},
+      {.label = "rows", .attrs = p, .in = {f32({2, 1, 1, 13}), f32({2, 5, 7, 1})}},
+      {.label = "scalar", .attrs = p, .in = {f32({}), f32({4099})}},
+      {.label = "empty", .attrs = p, .in = {f32({0, 3}), f32({3})}},
+      {.label = "large", .attrs = p, .in = {f32({64, 64, 64, 64}), f32({64})}, .bench = true},
+  };
+}
+
+}  // namespace
+
+const OpDef& def::pointwise() {
+  static const OpDef d{.name = "pointwise",
+                       .attrs = +[] { return Attrs(Pointwise{}); },
+                       .infer = infer,
+                       .vjp = vjp,
+                       .reference = reference,
+                       .cost = cost,
+                       .examples = examples};
+  return d;
+}
+
+std::vector<Value> pointwise(Graph& g, const Pointwise& attrs, std::span<const Value> in) {
+  return g.add(def::pointwise(), attrs, in);
+}
+
+Value map(std::initializer_list<Value> in, const std::function<Scalar(std::span<const Scalar>)>& f,
+          std::string dtype) {
+  std::vector<Scalar> x;
+  for (size_t i = 0; i < in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
+  const Scalar result[] = {f(x)};
+  return pointwise(*in.begin()->graph,
+                   {Expr(static_cast<int64_t>(in.size()), result), {}, std::move(dtype)},
+                   std::span<const Value>(in.begin(), in.size()))[0];
+}
+
+Value cast(Value x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  return map(
+      {x}, [](auto v) { return v[0]; }, std::string(name_of(dtype)));
+}
+
+Value broadcast_to(Value x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  require(broadcastable(x.shape(), shape), "broadcast_to: ", x.type(), " does not broadcast to ",
+          shape);
+  const Scalar result[] = {Scalar::input(0)};
+  const Value in[] = {x};
+  return pointwise(*x.graph, {Expr(1, result), shape.sizes(), std::string(name_of(x.dtype()))},
+                   in)[0];
+}
+
+Value constant(Graph& g, double value, const Shape& shape, DType dtype) {
+  const Scalar result[] = {value};
+  return pointwise(g, {Expr(0, result), shape.sizes(), std::string(name_of(dtype))}, {})[0];
+}
+
+}  // namespace ebb::ops

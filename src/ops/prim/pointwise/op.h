@@ -1,0 +1,43 @@
+// pointwise: y_k[i] = f_k(x_0[i], x_1[i], ...), the one primitive behind every elementwise op.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace ebb::ops {
+
+struct Pointwise {
+  Expr expr;                   // one input a tensor, one result an output
+  std::vector<int64_t> shape;  // takes part in the broadcast; [] adds nothing
+  std::string dtypes;  // of the outputs, "f32" for all or "f32,bf16,..."; "": the widest input
+  void fields(auto&& f) {
+    f("expr", static_cast<TextValue&>(expr));
+    f("shape", shape);
+    f("dtypes", dtypes);
+  }
+};
+
+namespace def {
+const OpDef& pointwise();
+}
+
+// Applies `f` to the inputs, which broadcast against each other and `shape`.
+std::vector<Value> pointwise(Graph& g, const Pointwise& attrs, std::span<const Value> in);
+
+// One result from a formula: map({a, b}, [](auto x) { return x[0] * x[1]; }).
+using Formula = std::vector<Scalar> (*)(std::span<const Scalar>);
+Value map(std::initializer_list<Value> in, const std::function<Scalar(std::span<const Scalar>)>& f,
+          std::string dtype = "");
+
+Value cast(Value x, DType dtype);  // x itself if it has the dtype
+Value broadcast_to(Value x,
+                   const Shape& shape);  // a copy with repeats; x itself if it has the shape
+Value constant(Graph& g, double value, const Shape& shape, DType dtype = DType::f32);
+
+// "f32,bf16" as dtypes, one an output.
+std::vector<DType> output_dtypes(const Pointwise& p, DType widest);
+
+}  // namespace ebb::ops

@@ -1,0 +1,42 @@
+// reduce: y_k = scale * sum (or the maximum) over `dims` of f_k(x_0, x_1, ...); dims stay with
+// size 1.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace ebb::ops {
+
+struct Reduce {
+  Expr expr;                   // what is reduced; the inputs broadcast as in pointwise
+  std::vector<int64_t> dims;   // of the broadcast shape
+  std::string kind = "sum";    // sum | max
+  double scale = 1;            // of a sum
+  std::vector<int64_t> shape;  // takes part in the broadcast
+  void fields(auto&& f) {
+    f("expr", static_cast<TextValue&>(expr));
+    f("dims", dims);
+    f("kind", kind);
+    f("scale", scale);
+    f("shape", shape);
+  }
+};
+
+namespace def {
+const OpDef& reduce();
+}
+
+std::vector<Value> reduce(Graph& g, const Reduce& attrs, std::span<const Value> in);
+// f32, reduced dims of size 1. Negative dims count from the end.
+Value sum(Value x, std::vector<int64_t> dims);
+Value mean(Value x, std::vector<int64_t> dims);
+Value amax(Value x, std::vector<int64_t> dims);  // has no gradient
+// Undoes a broadcast: sums `x` down to `shape`.
+Value sum_to(Value x, const Shape& shape);
+// The dims in which a tensor of shape `from` repeats when it is read at `to`, for equal ranks.
+std::vector<int64_t> broadcast_dims(const Shape& from, const Shape& to);
+
+}  // namespace ebb::ops
