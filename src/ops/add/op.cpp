@@ -1,5 +1,7 @@
 #include "ops/add/op.h"
 
+#include "ops/prim/pointwise/op.h"
+
 namespace ebb {
 
 const OpDef& ops::def::add() {
@@ -17,5 +19,13 @@ const OpDef& ops::def::add() {
 }
 
 Value operator+(Value a, Value b) { return a.graph->add1(ops::def::add(), {}, {a, b}); }
+
+Value operator+(Value a, double b) {
+  return ops::map({a}, [b](auto x) { return x[0] + b; });
+}
+
+Value operator+(double a, Value b) {
+  return ops::map({b}, [a](auto x) { return a + x[0]; });
+}
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// add: a + b, broadcasting.
+// add: a + b, broadcasting. A number becomes part of the formula.
 #pragma once
 
 #include "ir/op.h"
@@ -10,5 +10,7 @@ const OpDef& add();
 }
 
 Value operator+(Value a, Value b);
+Value operator+(Value a, double b);
+Value operator+(double a, Value b);
 
 }  // namespace ebb

@@ -1,0 +1,16 @@
+// mul: a * b, broadcasting. A number becomes part of the formula.
+#pragma once
+
+#include "ir/op.h"
+
+namespace ebb {
+
+namespace ops::def {
+const OpDef& mul();
+}
+
+Value operator*(Value a, Value b);
+Value operator*(Value a, double b);
+Value operator*(double a, Value b);
+
+}  // namespace ebb
