@@ -1,0 +1,131 @@
+#include "io/image.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "io/file.h"
+#include "io/image_decoders.h"
+
+namespace ebb::io {
+namespace {
+
+// a*b/255 to the nearest integer, for a and b up to 255.
+uint8_t scaled(unsigned a, unsigned b) { return static_cast<uint8_t>((a * b + 127) / 255); }
+
+uint8_t over_white(uint8_t value, uint8_t alpha) {
+  return static_cast<uint8_t>(scaled(value, alpha) + (255 - alpha));
+}
+
+// BT.601 luma in 16 bits of fraction; the weights add up to 65536, so grey stays as it is.
+uint8_t luma(unsigned r, unsigned g, unsigned b) {
+  return static_cast<uint8_t>((19595 * r + 38470 * g + 7471 * b + 32768) >> 16);
+}
+
+void convert_pixel(const uint8_t* in, int64_t from, uint8_t* out, int64_t to) {
+  const bool has_alpha = from == 2 || from == 4;
+  const int64_t colours = has_alpha ? from - 1 : from;
+  uint8_t c[3];
+  for (int64_t i = 0; i < 3; ++i) {
+    const uint8_t v = in[colours == 3 ? i : 0];
+    c[i] = has_alpha ? over_white(v, in[from - 1]) : v;
+  }
+  if (to == 3) {
+    std::copy_n(c, 3, out);
+  } else {
+    *out = colours == 3 ? luma(c[0], c[1], c[2]) : c[0];
+  }
+}
+
+// 1, 2, 3 or 4 channels to 1 or 3; alpha goes over white.
+Tensor convert_channels(const Tensor& image, int64_t to) {
+  const int64_t from = image.shape()[2];
+  if (from == to) return image;
+  Tensor out(DType::u8, {image.shape()[0], image.shape()[1], to});
+  const uint8_t* in = image.span<uint8_t>().data();
+  uint8_t* o = out.span<uint8_t>().data();
+  const int64_t pixels = image.shape()[0] * image.shape()[1];
+  for (int64_t i = 0; i < pixels; ++i) convert_pixel(in + i * from, from, o + i * to, to);
+  return out;
+}
+
+bool starts_with(std::span<const uint8_t> bytes, size_t at, std::string_view magic) {
+  return bytes.size() >= at + magic.size() &&
+         std::equal(magic.begin(), magic.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
+}
+
+Tensor decode_native(std::span<const uint8_t> bytes, const std::string& name,
+                     const ImageLimits& limits) {
+  if (starts_with(bytes, 0, "\x89PNG\r\n\x1a\n")) return decode_png(bytes, name, limits);
+  if (starts_with(bytes, 0, "\xff\xd8\xff")) return decode_jpeg(bytes, name, limits);
+  if (starts_with(bytes, 0, "RIFF") && starts_with(bytes, 8, "WEBP"))
+    return decode_webp(bytes, name, limits);
+  fail("image: must be a PNG, JPEG or WebP file (", bytes.size(), " bytes)  ", name);
+}
+
+}  // namespace
+
+void check_image_size(int64_t height, int64_t width, const std::string& name,
+                      const ImageLimits& limits) {
+  require(height > 0 && width > 0 && height <= limits.side && width <= limits.side &&
+              height * width <= limits.pixels,
+          "image: must have 1 to ", limits.side, " pixels a side and at most ", limits.pixels,
+          " in all (", width, "x", height, ")  ", name);
+}
+
+Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels,
+                    const ImageLimits& limits) {
+  require(channels == 0 || channels == 1 || channels == 3,
+          "image: channels must be 0 (as in the file), 1 or 3 (", channels, ")  ", name);
+  const Tensor native = decode_native(bytes, name, limits);
+  return convert_channels(native, channels ? channels : native.shape()[2] < 3 ? 1 : 3);
+}
+
+Tensor read_image(const std::string& path, int64_t channels, const ImageLimits& limits) {
+  const std::string bytes = read_whole_file(path, "image", limits.file);
+  return decode_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, path,
+                      channels, limits);
+}
+
+void write_png(const std::string& path, const Tensor& image,
+               const std::map<std::string, std::string>& text) {
+  const std::vector<uint8_t> bytes = encode_png(image, text);
+  AtomicFile file(path, "image");
+  file.write(bytes);
+  file.commit();
+}
+
+std::map<std::string, std::string> read_png_text(const std::string& path) {
+  const std::string bytes = read_whole_file(path, "image", ImageLimits{}.file);
+  return png_text({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, path);
+}
+
+Tensor image_grid(const std::vector<Tensor>& images, int64_t columns, int64_t padding) {
+  require(!images.empty() && columns > 0 && padding >= 0,
+          "image_grid: needs images, at least one column and no negative padding (", images.size(),
+          " images, ", columns, " columns, padding ", padding, ")");
+  const Type& type = images.front().type();
+  require(type.dtype == DType::u8 && type.shape.rank() == 3,
+          "image_grid: images must be u8[H,W,C]  ", type);
+  const int64_t count = static_cast<int64_t>(images.size());
+  columns = std::min(columns, count);
+  const int64_t rows = (count + columns - 1) / columns;
+  const int64_t h = type.shape[0], w = type.shape[1], c = type.shape[2];
+  Tensor out(DType::u8,
+             {rows * h + (rows + 1) * padding, columns * w + (columns + 1) * padding, c});
+  uint8_t* o = out.span<uint8_t>().data();
+  const int64_t stride = out.shape()[1] * c;
+  for (int64_t i = 0; i < count; ++i) {
+    const Tensor& image = images[static_cast<size_t>(i)];
+    require(image.type() == type, "image_grid: images must be alike  ", type, " and ",
+            image.type());
+    const uint8_t* in = image.span<uint8_t>().data();
+    const int64_t y0 = padding + i / columns * (h + padding);
+    const int64_t x0 = padding + i % columns * (w + padding);
+    for (int64_t y = 0; y < h; ++y)
+      std::copy_n(in + y * w * c, w * c, o + (y0 + y) * stride + x0 * c);
+  }
+  return out;
+}
+
+}  // namespace ebb::io

@@ -1,0 +1,46 @@
+// Images: PNG, JPEG and WebP files to and from u8 tensors [H,W,C].
+//
+// Pixels are taken as they are: no colour management, no gamma. Alpha is composited over white.
+// 16-bit samples are rounded to 8. Colour becomes grey by the luma of BT.601 (as in JPEG).
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ebb::io {
+
+// What decode_image() refuses before it allocates: small files can ask for much memory.
+struct ImageLimits {
+  int64_t side = 16384;               // pixels
+  int64_t pixels = int64_t{1} << 27;  // height x width
+  int64_t file = int64_t{256} << 20;  // bytes
+};
+
+// Decodes a file in memory; its format is told by the first bytes, not by `name`, which is for
+// errors only. channels: 1, 3 or 0 (1 for grey images, 3 otherwise). u8 [H,W,C].
+// Throws Error for formats we do not know, broken or truncated files and broken limits.
+Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels = 0,
+                    const ImageLimits& limits = {});
+Tensor read_image(const std::string& path, int64_t channels = 0, const ImageLimits& limits = {});
+
+// A PNG of u8 [H,W,C], C = 1 or 3, with text chunks (keywords of 1 to 79 printable Latin-1
+// characters; values are UTF-8: tEXt where ASCII, else iTXt). The bytes are a function of the
+// arguments. write_png replaces the file whole or not at all.
+std::vector<uint8_t> encode_png(const Tensor& image,
+                                const std::map<std::string, std::string>& text = {});
+void write_png(const std::string& path, const Tensor& image,
+               const std::map<std::string, std::string>& text = {});
+
+// The tEXt, zTXt and iTXt chunks, as UTF-8; a keyword met twice keeps its first text.
+std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
+                                            const std::string& name);
+std::map<std::string, std::string> read_png_text(const std::string& path);
+
+// u8 images [H,W,C] of one shape in rows of `columns`, `padding` black pixels between and around.
+Tensor image_grid(const std::vector<Tensor>& images, int64_t columns, int64_t padding = 0);
+
+}  // namespace ebb::io

@@ -1,0 +1,253 @@
+// PNG through libpng. libpng reports errors by longjmp: the functions that set the jump hold no
+// C++ objects, and every allocation of ours happens outside of them.
+#include <png.h>
+
+#include <csetjmp>
+#include <cstring>
+
+#include "io/image_decoders.h"
+#include "io/json_cursor.h"
+
+namespace ebb::io {
+namespace {
+
+// What the callbacks of libpng reach: where reading stands and the first error.
+struct Stream {
+  std::span<const uint8_t> in;
+  size_t at = 0;
+  std::vector<uint8_t>* out = nullptr;
+  char error[200] = "";
+};
+
+void on_error(png_structp png, png_const_charp message) {
+  auto* s = static_cast<Stream*>(png_get_error_ptr(png));
+  std::strncpy(s->error, message, sizeof s->error - 1);
+  png_longjmp(png, 1);
+}
+void on_warning(png_structp, png_const_charp) {}
+
+void on_read(png_structp png, png_bytep to, size_t n) {
+  auto* s = static_cast<Stream*>(png_get_io_ptr(png));
+  if (n > s->in.size() - s->at) png_error(png, "file ends too early");
+  std::memcpy(to, s->in.data() + s->at, n);
+  s->at += n;
+}
+
+void on_write(png_structp png, png_bytep from, size_t n) {
+  auto* s = static_cast<Stream*>(png_get_io_ptr(png));
+  bool full = false;
+  try {
+    s->out->insert(s->out->end(), from, from + n);
+  } catch (const std::exception&) {
+    full = true;
+  }
+  if (full) png_error(png, "out of memory");
+}
+void on_flush(png_structp) {}
+
+// ---- reading ----
+
+class Reader {
+ public:
+  Reader(std::span<const uint8_t> bytes, const std::string& name, const ImageLimits& limits)
+      : name_(name) {
+    stream_.in = bytes;
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &stream_, on_error, on_warning);
+    info_ = png_ ? png_create_info_struct(png_) : nullptr;
+    if (!info_) {
+      png_destroy_read_struct(&png_, nullptr, nullptr);
+      fail("image: libpng does not start  ", name);
+    }
+    png_set_read_fn(png_, &stream_, on_read);
+    const auto side = static_cast<png_uint_32>(limits.side);
+    png_set_user_limits(png_, side, side);
+    png_set_chunk_malloc_max(png_, 16 << 20);
+    png_set_chunk_cache_max(png_, 1000);
+  }
+  ~Reader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  // Reads up to the pixels.
+  void read_info() { check(try_info()); }
+  // From here on samples are 8-bit: grey, grey and alpha, RGB or RGB and alpha. Returns the number
+  // of channels.
+  int64_t expand_to_8_bits() {
+    check(try_expand());
+    return png_get_channels(png_, info_);
+  }
+  void read_rows(std::span<png_bytep> rows) { check(try_rows(rows.data())); }
+  // Reads all the chunks and drops the pixels.
+  void read_texts() { check(try_texts()); }
+
+  int64_t height() const { return png_get_image_height(png_, info_); }
+  int64_t width() const { return png_get_image_width(png_, info_); }
+  std::span<const png_text_struct> texts() const {
+    png_textp list = nullptr;
+    int count = 0;
+    png_get_text(png_, info_, &list, &count);
+    return {list, static_cast<size_t>(count)};
+  }
+
+ private:
+  void check(bool ok) const { require(ok, "image: broken PNG (", stream_.error, ")  ", name_); }
+
+  bool try_info() {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_read_info(png_, info_);
+    return true;
+  }
+  bool try_expand() {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_set_expand(png_);    // palettes, 1/2/4-bit grey and transparent colours
+    png_set_scale_16(png_);  // rounds
+    png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    return true;
+  }
+  bool try_rows(png_bytep* rows) {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_read_image(png_, rows);
+    png_read_end(png_, nullptr);
+    return true;
+  }
+  bool try_texts() {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_read_info(png_, info_);
+    const int passes = png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    const png_uint_32 rows = png_get_image_height(png_, info_) * static_cast<png_uint_32>(passes);
+    for (png_uint_32 i = 0; i < rows; ++i) png_read_row(png_, nullptr, nullptr);
+    png_read_end(png_, info_);
+    return true;
+  }
+
+  const std::string& name_;
+  Stream stream_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+};
+
+std::string latin1_to_utf8(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto u = static_cast<uint8_t>(c);
+    if (u >= 0x80) out += static_cast<char>(0xC0 | u >> 6);
+    out += static_cast<char>(u >= 0x80 ? 0x80 | (u & 0x3F) : u);
+  }
+  return out;
+}
+
+// ---- writing ----
+
+struct Writer {
+  Stream stream;
+  std::vector<uint8_t> bytes;
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  ~Writer() { png_destroy_write_struct(&png, &info); }
+};
+
+struct PngPicture {
+  png_uint_32 height = 0, width = 0;
+  int colour_type = 0;
+  png_bytepp rows = nullptr;
+  png_textp texts = nullptr;
+  int text_count = 0;
+};
+
+bool try_write(Writer& w, const PngPicture& p) {
+  if (setjmp(png_jmpbuf(w.png))) return false;
+  png_set_IHDR(w.png, w.info, p.width, p.height, 8, p.colour_type, PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  if (p.text_count > 0) png_set_text(w.png, w.info, p.texts, p.text_count);
+  png_write_info(w.png, w.info);
+  png_write_image(w.png, p.rows);
+  png_write_end(w.png, nullptr);
+  return true;
+}
+
+bool is_ascii(std::string_view text) {
+  for (const char c : text)
+    if (static_cast<uint8_t>(c) >= 0x80) return false;
+  return true;
+}
+
+std::vector<png_text_struct> text_chunks(const std::map<std::string, std::string>& text) {
+  std::vector<png_text_struct> chunks;
+  for (const auto& [key, value] : text) {
+    bool printable = !key.empty() && key.size() <= 79 && key.front() != ' ' && key.back() != ' ';
+    for (const char c : key) printable = printable && c >= 0x20 && c < 0x7f;
+    printable = printable && key.find("  ") == std::string::npos;
+    require(printable, "image: PNG keyword must be 1 to 79 printable characters without spaces at ",
+            "the ends or in a row (", shown(key), ")");
+    require(valid_utf8(value) && value.find('\0') == std::string::npos,
+            "image: PNG text must be UTF-8 without NUL (", shown(key), ")");
+    png_text_struct t{};
+    t.compression = is_ascii(value) ? PNG_TEXT_COMPRESSION_NONE : PNG_ITXT_COMPRESSION_NONE;
+    t.key = const_cast<char*>(key.c_str());  // libpng only reads them
+    t.text = const_cast<char*>(value.c_str());
+    chunks.push_back(t);
+  }
+  return chunks;
+}
+
+}  // namespace
+
+Tensor decode_png(std::span<const uint8_t> bytes, const std::string& name,
+                  const ImageLimits& limits) {
+  Reader reader(bytes, name, limits);
+  reader.read_info();
+  const int64_t h = reader.height(), w = reader.width();
+  check_image_size(h, w, name, limits);
+  const int64_t channels = reader.expand_to_8_bits();
+  Tensor image(DType::u8, {h, w, channels});
+  std::vector<png_bytep> rows(static_cast<size_t>(h));
+  for (int64_t y = 0; y < h; ++y)
+    rows[static_cast<size_t>(y)] = image.span<uint8_t>().data() + y * w * channels;
+  reader.read_rows(rows);
+  return image;
+}
+
+std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
+                                            const std::string& name) {
+  Reader reader(bytes, name, ImageLimits{});
+  reader.read_texts();
+  std::map<std::string, std::string> out;
+  for (const png_text_struct& t : reader.texts()) {
+    const bool unicode = t.compression >= PNG_ITXT_COMPRESSION_NONE;
+    const std::string_view value(t.text, unicode ? t.itxt_length : t.text_length);
+    const bool as_is = unicode && valid_utf8(value);
+    out.emplace(latin1_to_utf8(t.key), as_is ? std::string(value) : latin1_to_utf8(value));
+  }
+  return out;
+}
+
+std::vector<uint8_t> encode_png(const Tensor& image,
+                                const std::map<std::string, std::string>& text) {
+  const Shape& s = image.shape();
+  require(image.dtype() == DType::u8 && s.rank() == 3 && s[0] > 0 && s[1] > 0 &&
+              s[0] <= 1'000'000 && s[1] <= 1'000'000 && (s[2] == 1 || s[2] == 3),
+          "image: a PNG must be u8[H,W,C] with C 1 or 3 and sides of 1 to 1000000  ", image.type());
+  std::vector<png_bytep> rows(static_cast<size_t>(s[0]));
+  for (int64_t y = 0; y < s[0]; ++y)
+    rows[static_cast<size_t>(y)] = image.span<uint8_t>().data() + y * s[1] * s[2];
+  std::vector<png_text_struct> texts = text_chunks(text);
+  Writer w;
+  w.stream.out = &w.bytes;
+  w.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &w.stream, on_error, on_warning);
+  w.info = w.png ? png_create_info_struct(w.png) : nullptr;
+  require(w.info != nullptr, "image: libpng does not start");
+  png_set_write_fn(w.png, &w.stream, on_write, on_flush);
+  const PngPicture picture{static_cast<png_uint_32>(s[0]),
+                           static_cast<png_uint_32>(s[1]),
+                           s[2] == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB,
+                           rows.data(),
+                           texts.data(),
+                           static_cast<int>(texts.size())};
+  const bool ok = try_write(w, picture);
+  require(ok, "image: cannot encode PNG (", w.stream.error, ")");
+  return std::move(w.bytes);
+}
+
+}  // namespace ebb::io

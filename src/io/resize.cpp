@@ -1,0 +1,120 @@
+#include "io/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+namespace ebb::io {
+namespace {
+
+void check_image(const Tensor& image, std::string_view op) {
+  const Shape& s = image.shape();
+  require(image.dtype() == DType::u8 && s.rank() == 3 && s.numel() > 0, op,
+          ": needs a non-empty u8[H,W,C]  ", image.type());
+}
+
+double sinc(double x) {
+  const double t = std::numbers::pi * x;
+  return std::fabs(t) < 1e-9 ? 1.0 : std::sin(t) / t;
+}
+
+// The weight of the input sample whose centre lies `x` from the output's, both in input pixels, for
+// outputs `scale` input pixels wide.
+double weight(ResizeFilter filter, double x, double scale) {
+  if (filter == ResizeFilter::box)
+    return std::max(0.0, std::min(x + 0.5, scale / 2) - std::max(x - 0.5, -scale / 2));
+  const double t = x / std::max(scale, 1.0);
+  return std::fabs(t) < 3.0 ? sinc(t) * sinc(t / 3.0) : 0.0;
+}
+
+// One output sample: the weighted sum of `weights.size()` input samples from `first` on.
+struct Tap {
+  int64_t first = 0;
+  std::vector<float> weights;
+};
+
+std::vector<Tap> taps(int64_t from, int64_t to, ResizeFilter filter) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double support = filter == ResizeFilter::box ? scale / 2 : 3.0 * std::max(scale, 1.0);
+  std::vector<Tap> out(static_cast<size_t>(to));
+  for (int64_t i = 0; i < to; ++i) {
+    const double centre = (static_cast<double>(i) + 0.5) * scale;
+    Tap& tap = out[static_cast<size_t>(i)];
+    tap.first = std::clamp<int64_t>(std::llround(std::floor(centre - support)), 0, from - 1);
+    const int64_t last =
+        std::clamp<int64_t>(std::llround(std::ceil(centre + support)), tap.first + 1, from);
+    std::vector<double> w;
+    double sum = 0;
+    for (int64_t j = tap.first; j < last; ++j) {
+      w.push_back(weight(filter, static_cast<double>(j) + 0.5 - centre, scale));
+      sum += w.back();
+    }
+    for (const double v : w) tap.weights.push_back(static_cast<float>(v / sum));
+  }
+  return out;
+}
+
+// [H,W,C] u8 -> [H,width,C] f32.
+std::vector<float> resize_rows(const Tensor& image, const std::vector<Tap>& columns) {
+  const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
+  const uint8_t* in = image.span<uint8_t>().data();
+  std::vector<float> out(static_cast<size_t>(h * c) * columns.size());
+  float* o = out.data();
+  for (int64_t y = 0; y < h; ++y)
+    for (const Tap& tap : columns)
+      for (int64_t k = 0; k < c; ++k) {
+        const uint8_t* p = in + (y * w + tap.first) * c + k;
+        float sum = 0;
+        for (const float weight : tap.weights) {
+          sum += weight * static_cast<float>(*p);
+          p += c;
+        }
+        *o++ = sum;
+      }
+  return out;
+}
+
+}  // namespace
+
+Tensor resize(const Tensor& image, int64_t height, int64_t width, ResizeFilter filter) {
+  check_image(image, "resize");
+  require(height > 0 && width > 0, "resize: sizes must be positive (", height, "x", width, ")");
+  const int64_t c = image.shape()[2];
+  if (image.shape()[0] == height && image.shape()[1] == width) return image.clone();
+  const std::vector<float> narrow = resize_rows(image, taps(image.shape()[1], width, filter));
+  const std::vector<Tap> rows = taps(image.shape()[0], height, filter);
+  Tensor out(DType::u8, {height, width, c});
+  const size_t line = static_cast<size_t>(width * c);
+  std::vector<float> sum(line);
+  uint8_t* o = out.span<uint8_t>().data();
+  for (const Tap& tap : rows) {
+    std::fill(sum.begin(), sum.end(), 0.0f);
+    const float* in = narrow.data() + static_cast<size_t>(tap.first) * line;
+    for (const float weight : tap.weights) {
+      for (size_t i = 0; i < line; ++i) sum[i] += weight * in[i];
+      in += line;
+    }
+    for (const float v : sum) *o++ = static_cast<uint8_t>(std::clamp(v, 0.0f, 255.0f) + 0.5f);
+  }
+  return out;
+}
+
+Tensor centre_crop(const Tensor& image) {
+  check_image(image, "centre_crop");
+  const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
+  if (h == w) return image;
+  const int64_t side = std::min(h, w), y0 = (h - side) / 2, x0 = (w - side) / 2;
+  Tensor out(DType::u8, {side, side, c});
+  const uint8_t* in = image.span<uint8_t>().data();
+  uint8_t* o = out.span<uint8_t>().data();
+  for (int64_t y = 0; y < side; ++y)
+    std::copy_n(in + ((y0 + y) * w + x0) * c, side * c, o + y * side * c);
+  return out;
+}
+
+Tensor square(const Tensor& image, int64_t size, ResizeFilter filter) {
+  return resize(centre_crop(image), size, size, filter);
+}
+
+}  // namespace ebb::io

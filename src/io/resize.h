@@ -1,0 +1,27 @@
+// Cropping and resizing of u8 images [H,W,C].
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ebb::io {
+
+// Separable filters. When an image shrinks the filter widens with it, so that every input pixel
+// counts (no aliasing). Sample centres lie at half pixels; edges repeat nothing: weights outside
+// of the image are left out and the rest normalised.
+enum class ResizeFilter {
+  box,      // the mean over the area that the output pixel covers
+  lanczos,  // sinc windowed by sinc, three lobes: sharper; may ring by a few grey levels
+};
+
+// u8 [height,width,C], rounded to nearest. Throws Error unless `image` is u8 [H,W,C] and the sizes
+// are positive.
+Tensor resize(const Tensor& image, int64_t height, int64_t width,
+              ResizeFilter filter = ResizeFilter::lanczos);
+
+// The middle square of the shorter side; the odd pixel is cut from the right or the bottom.
+Tensor centre_crop(const Tensor& image);
+
+// The middle square, resized to [size,size,C].
+Tensor square(const Tensor& image, int64_t size, ResizeFilter filter = ResizeFilter::lanczos);
+
+}  // namespace ebb::io
