@@ -46,6 +46,18 @@ void Graph::output(std::string_view name, Value v) {
   outputs_.push_back({std::string(name), v.id});
 }
 
+Value Graph::take_output(std::string_view name) {
+  std::vector<std::string> known;
+  for (auto it = outputs_.begin(); it != outputs_.end(); ++it) {
+    known.push_back(it->name);
+    if (it->name != name) continue;
+    const Value v{this, it->value};
+    outputs_.erase(it);
+    return v;
+  }
+  fail("graph: no output '", name, "'", suggestion(name, known));
+}
+
 void Graph::update(std::string_view name, Value v) {
   require(v.graph == this, "graph: update '", name, "' belongs to another graph");
   updates_.push_back({std::string(name), v.id});

@@ -77,6 +77,7 @@ class Graph {
   std::vector<Value> add(const OpDef& op, Attrs attrs, std::span<const Value> in);
   Value add1(const OpDef& op, Attrs attrs, std::initializer_list<Value> in);
   void output(std::string_view name, Value v);
+  Value take_output(std::string_view name);  // it is no output any more; throws Error
   // After a run the source named `name` (param or state) holds `v`.
   void update(std::string_view name, Value v);
   // The model path given to nodes added from now on; returns the one before.

@@ -13,16 +13,20 @@ std::string Signature::text() const {
   return a.empty() ? s : s + " " + a;
 }
 
+Expr formula_of(const Signature& sig) {
+  require(sig.op->expr != nullptr, sig.op->name, ": is not pointwise  at ", sig.at);
+  std::vector<Scalar> x;
+  for (size_t i = 0; i < sig.in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
+  return Expr(static_cast<int64_t>(x.size()), sig.op->expr(sig, x));
+}
+
 Cost cost_of(const Signature& sig) {
   if (sig.op->cost) return sig.op->cost(sig);
   Cost c;
   for (const Type& t : sig.in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : sig.out) c.bytes += static_cast<double>(t.bytes());
   if (sig.op->expr && !sig.out.empty()) {
-    std::vector<Scalar> x;
-    for (size_t i = 0; i < sig.in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
-    const Expr e(static_cast<int64_t>(x.size()), sig.op->expr(sig, x));
-    c.flops = e.flops() * static_cast<double>(sig.out[0].shape.numel());
+    c.flops = formula_of(sig).flops() * static_cast<double>(sig.out[0].shape.numel());
   }
   return c;
 }

@@ -77,7 +77,17 @@ struct OpDef {
   std::vector<Example> (*examples)() = nullptr;
   // False: the gradient with respect to every input is zero by definition.
   bool differentiable = true;
+  // What mixed precision does with its float inputs.
+  enum class Precision : uint8_t {
+    follow,  // takes them as they come
+    low,     // matrix work: casts them to 16 bits
+    full,    // losses and the like: casts them to f32
+  };
+  Precision precision = Precision::follow;
 };
+
+// The formula of a pointwise use with one input a tensor: from expr. Throws Error for other ops.
+Expr formula_of(const Signature& sig);
 
 Cost cost_of(const Signature& sig);
 

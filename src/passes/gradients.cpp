@@ -1,0 +1,141 @@
+#include "passes/gradients.h"
+
+#include "base/error.h"
+#include "ops/add/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
+#include "passes/lower.h"
+
+namespace ebb {
+namespace {
+
+bool has_rule(const Signature& s) {
+  return !s.op->differentiable || s.op->vjp || s.op->expr || !s.op->decompose;
+}
+
+// The gradients of a pointwise use: one formula for the inputs that are as large as the result,
+// one reduction for each broadcast one.
+std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& wanted) {
+  const Expr f = formula_of(c.sig);
+  const Shape& shape = c.sig.out[0].shape;
+  std::vector<Value> in(c.in.begin(), c.in.end());
+  std::vector<Scalar> x, weights;
+  for (size_t i = 0; i < in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
+  for (const Value& dy : c.dout) {
+    if (dy) in.push_back(dy);
+    weights.push_back(dy ? Scalar::input(static_cast<int64_t>(in.size()) - 1) : Scalar(0.0));
+  }
+  const std::vector<Scalar> dx = f.gradient(x, weights);
+  const auto count = static_cast<int64_t>(in.size());
+  std::vector<Value> out(c.in.size());
+  std::vector<size_t> full;
+  std::vector<Scalar> results;
+  std::string dtypes;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Type& t = c.in[i].type();
+    if (!wanted[i] || dx[i].is_constant(0) || !is_float(t.dtype)) continue;
+    if (t.shape == shape) {
+      full.push_back(i);
+      results.push_back(dx[i]);
+      dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
+      continue;
+    }
+    const Scalar result[] = {dx[i]};
+    const ops::Reduce r{.expr = Expr(count, result),
+                        .dims = ops::broadcast_dims(t.shape, shape),
+                        .shape = shape.sizes()};
+    out[i] = ops::cast(ops::reshape(ops::reduce(c.graph, r, in)[0], t.shape), t.dtype);
+  }
+  if (full.empty()) return out;
+  const auto values = ops::pointwise(c.graph, {Expr(count, results), shape.sizes(), dtypes}, in);
+  for (size_t k = 0; k < full.size(); ++k) out[full[k]] = values[k];
+  return out;
+}
+
+class Backward {
+ public:
+  Backward(Graph& g, std::span<const Value> wrt)
+      : g_(g), grad_(static_cast<size_t>(g.values())), needed_(static_cast<size_t>(g.values())) {
+    for (const Value& v : wrt) needed_[static_cast<size_t>(v.id)] = true;
+    for (const Node& n : g.nodes()) {
+      bool any = false;
+      for (const int32_t v : n.in) any = any || needed_[static_cast<size_t>(v)];
+      any = any && n.op->differentiable;
+      for (const int32_t v : n.out) needed_[static_cast<size_t>(v)] = any;
+    }
+  }
+
+  void run(Value loss) {
+    add(loss.id, ops::constant(g_, 1.0, {}));
+    const size_t count = grad_.size();
+    for (size_t i = g_.nodes().size(); i-- > 0;) {
+      const Node n = g_.nodes()[i];  // a copy: the list grows
+      if (!n.out.empty() && static_cast<size_t>(n.out[0]) < count) visit(n);
+    }
+  }
+
+  Value of(Value v) const { return grad_[static_cast<size_t>(v.id)]; }
+
+ private:
+  void add(int32_t id, Value dv) {
+    Value& slot = grad_[static_cast<size_t>(id)];
+    slot = slot ? slot + dv : dv;
+  }
+
+  void visit(const Node& n) {
+    bool any = false;
+    std::vector<Value> in, out, dout;
+    std::vector<bool> wanted;
+    for (const int32_t v : n.in) {
+      in.push_back(g_.value(v));
+      wanted.push_back(needed_[static_cast<size_t>(v)]);
+    }
+    for (const int32_t v : n.out) {
+      out.push_back(g_.value(v));
+      dout.push_back(grad_[static_cast<size_t>(v)]);
+      any = any || (dout.back() && needed_[static_cast<size_t>(v)]);
+    }
+    if (!any) return;
+    const Signature s = g_.signature(n);
+    const AtScope scope(g_, n.at);
+    const VjpCall call{g_, s, in, out, dout};
+    require(s.op->vjp || s.op->expr, s.op->name, ": has no gradient  at ", s.at);
+    const std::vector<Value> dx = s.op->vjp ? s.op->vjp(call) : pointwise_vjp(call, wanted);
+    require(dx.size() == in.size(), s.op->name, ": its gradient rule gives ", dx.size(),
+            " values for ", in.size(), " inputs");
+    for (size_t i = 0; i < dx.size(); ++i) {
+      if (!dx[i] || !wanted[i]) continue;
+      require(dx[i].type() == in[i].type(), s.op->name, ": the gradient of input ", i, " has type ",
+              dx[i].type(), " for ", in[i].type(), "  at ", s.at);
+      add(n.in[i], dx[i]);
+    }
+  }
+
+  Graph& g_;
+  std::vector<Value> grad_;
+  std::vector<bool> needed_;
+};
+
+}  // namespace
+
+Graph gradients(const Graph& g, std::string_view loss, std::span<const std::string> wrt) {
+  Graph out = lower(g, has_rule);
+  const Value l = out.take_output(loss);
+  require(l.type() == Type{DType::f32, {}}, "gradients: the loss must be f32[] (got ", l.type(),
+          ")");
+  std::vector<Value> sources;
+  for (const std::string& name : wrt) sources.push_back(out.find(name));
+  Backward backward(out, sources);
+  backward.run(l);
+  out.output(loss, l);
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    Value d = backward.of(sources[i]);
+    if (!d) d = ops::constant(out, 0.0, sources[i].shape(), sources[i].dtype());
+    out.output("grad." + wrt[i], d);
+  }
+  verify(out, "gradients");
+  return out;
+}
+
+}  // namespace ebb

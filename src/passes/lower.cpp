@@ -1,0 +1,57 @@
+#include "passes/lower.h"
+
+#include "base/error.h"
+#include "ops/prim/pointwise/op.h"
+
+namespace ebb {
+namespace {
+
+// The primitive that stands for a pointwise op: types and shape are written out.
+ops::Pointwise as_pointwise(const Signature& s) {
+  std::string dtypes;
+  for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
+  return {formula_of(s), s.out[0].shape.sizes(), dtypes};
+}
+
+std::vector<Value> simpler(Graph& to, const Signature& s, std::span<const Value> in) {
+  if (s.op->expr && s.op != &ops::def::pointwise())
+    return to.add(ops::def::pointwise(), as_pointwise(s), in);
+  require(s.op->decompose != nullptr, s.op->name, ": this device has no kernel for it  ", s.text(),
+          "  at ", s.at);
+  return s.op->decompose(to, s, in);
+}
+
+}  // namespace
+
+Graph lower(const Graph& g, const std::function<bool(const Signature&)>& keep) {
+  Graph now = g;
+  for (int round = 0; round < 32; ++round) {
+    Rewriter rw(now);
+    rw.copy_sources();
+    bool changed = false;
+    for (const Node& n : now.nodes()) {
+      const Signature s = now.signature(n);
+      if (keep(s)) {
+        rw.copy(n);
+        continue;
+      }
+      const AtScope scope(rw.to(), n.at);
+      const std::vector<Value> out = simpler(rw.to(), s, rw.map(n.in));
+      for (size_t i = 0; i < n.out.size(); ++i) {
+        require(out[i].type() == s.out[i], s.op->name, ": decomposes to another type (",
+                out[i].type(), " for ", s.out[i], ")  at ", s.at);
+        rw.set(n.out[i], out[i]);
+      }
+      changed = true;
+    }
+    rw.copy_ends();
+    now = rw.take();
+    if (!changed) {
+      verify(now, "lower");
+      return now;
+    }
+  }
+  fail("lower: the decompositions do not end (32 rounds)");
+}
+
+}  // namespace ebb
