@@ -6,6 +6,10 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/hash.h"
 
 namespace ebb {
 
@@ -32,6 +36,9 @@ struct RandomKey {
   uint32_t use = 0;    // a hash of what it is for ("noise", "dropout.3", ...)
 };
 
+// The number of a use, for RandomKey.
+constexpr uint32_t random_use(std::string_view use) { return static_cast<uint32_t>(fnv1a(use)); }
+
 // Four random words: number `block` of the stream `key`. The image index enters the key, mixed,
 // so that all of its 64 bits count.
 constexpr Philox random_block(const RandomKey& key, uint64_t block) {
@@ -52,5 +59,10 @@ inline std::array<float, 2> normals_from(uint32_t a, uint32_t b) {
   const float t = 6.283185307179586f * uniform_from(b);
   return {r * std::cos(t), r * std::sin(t)};
 }
+
+// Elements [4 * first_block, ...) of the stream `key`: element e is number e % 4 of block e / 4.
+// Uniform in (0, 1), or standard normal.
+void fill_uniform(const RandomKey& key, uint64_t first_block, std::span<float> out);
+void fill_normal(const RandomKey& key, uint64_t first_block, std::span<float> out);
 
 }  // namespace ebb
