@@ -1,0 +1,125 @@
+#include "ops/prim/conv2d_dx/op.h"
+
+#include "base/error.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/conv2d_dw/op.h"
+#include "ops/prim/pointwise/op.h"
+
+namespace ebb::ops {
+
+ConvGeometry conv2d_dx_geometry(const Signature& s) {
+  const auto& a = s.as<Conv2dDx>();
+  const Shape &dy = s.in[0].shape, &w = s.in[1].shape;
+  require(dy.rank() == 4 && w.rank() == 4 && a.size.size() == 2, s.op->name,
+          ": dy, w and size must have 4, 4 and 2 sizes  dy: ", dy, "  w: ", w, "  at ", s.at);
+  const Shape x{dy[0], a.size[0], a.size[1], w[3]};
+  return conv_geometry(s, x, w, {a.stride, a.pad});
+}
+
+namespace {
+
+std::vector<Type> infer(const Signature& s) {
+  require(s.in.size() == 2, "conv2d_dx: takes dy and w (got ", s.in.size(), " inputs)  at ", s.at);
+  const auto& a = s.as<Conv2dDx>();
+  const ConvGeometry g = conv2d_dx_geometry(s);
+  require(s.in[0].shape == g.y(), "conv2d_dx: dy must be ", g.y(), " for images ", g.x(),
+          "  dy: ", s.in[0], "  w: ", s.in[1], "  at ", s.at);
+  const DType out = a.dtype.empty() ? s.in[0].dtype : parse_dtype(a.dtype);
+  require(is_float(s.in[0].dtype) && is_float(s.in[1].dtype) && is_float(out),
+          "conv2d_dx: takes floats  dy: ", s.in[0], "  w: ", s.in[1], "  at ", s.at);
+  return {{out, g.x()}};
+}
+
+// <g, dx(dy, w)> = <conv2d(g, w), dy>.
+std::vector<Value> vjp(const VjpCall& c) {
+  const auto& a = c.sig.as<Conv2dDx>();
+  const Value dy = c.in[0], w = c.in[1], g = cast(c.dout[0], dy.dtype());
+  const std::vector<int64_t> kernel{w.shape()[1], w.shape()[2]};
+  const Value dw = conv2d_dw(g, dy, Conv2dDw{a.stride, a.pad, kernel, false})[0];
+  return {conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), cast(dw, w.dtype())};
+}
+
+void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
+  for (double& v : out[0].v) v = 0;
+  for_each_product(conv2d_dx_geometry(s),
+                   [&](size_t x, size_t w, size_t y) { out[0].v[x] += in[0].v[y] * in[1].v[w]; });
+}
+
+Cost cost(const Signature& s) {
+  Cost c;
+  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
+  c.flops = conv2d_dx_geometry(s).flops();
+  return c;
+}
+
+std::vector<Example> examples() {
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
+  const std::vector<int64_t> same{1, 1, 1, 1};
+  return {
+      {.label = "same3x3",
+       .attrs = Conv2dDx{1, same, {5, 7}, ""},
+       .in = {f32({2, 5, 7, 5}), f32({5, 3, 3, 3})}},
+      {.label = "down",
+       .attrs = Conv2dDx{2, same, {7, 8}, ""},
+       .in = {f32({2, 4, 4, 2}), f32({2, 3, 3, 3})}},
+      {.label = "down_asymmetric",
+       .attrs = Conv2dDx{2, {0, 0, 1, 1}, {6, 8}, ""},
+       .in = {f32({1, 3, 4, 3}), f32({3, 3, 3, 2})}},
+      {.label = "up",
+       .attrs = Conv2dDx{2, {0, 0, 0, 0}, {6, 10}, "f32"},
+       .in = {f32({2, 3, 5, 7}), f32({7, 2, 2, 3})}},
+      {.label = "one_by_one",
+       .attrs = Conv2dDx{1, {0, 0, 0, 0}, {3, 5}, ""},
+       .in = {f32({2, 3, 5, 13}), f32({13, 1, 1, 11})}},
+      {.label = "blocks",
+       .attrs = Conv2dDx{1, same, {4, 4}, ""},
+       .in = {f32({1, 4, 4, 16}), f32({16, 3, 3, 32})}},
+      {.label = "empty",
+       .attrs = Conv2dDx{1, same, {4, 4}, ""},
+       .in = {f32({0, 4, 4, 5}), f32({5, 3, 3, 3})}},
+      {.label = "unet32",
+       .attrs = Conv2dDx{1, same, {32, 32}, ""},
+       .in = {f32({16, 32, 32, 128}), f32({128, 3, 3, 128})},
+       .bench = true},
+  };
+}
+
+}  // namespace
+
+const OpDef& def::conv2d_dx() {
+  static const OpDef d{.name = "conv2d_dx",
+                       .attrs = +[] { return Attrs(Conv2dDx{}); },
+                       .infer = infer,
+                       .vjp = vjp,
+                       .reference = reference,
+                       .cost = cost,
+                       .examples = examples};
+  return d;
+}
+
+Value conv2d_dx(Value dy, Value w, const Conv2dDx& attrs) {
+  return dy.graph->add1(def::conv2d_dx(), attrs, {dy, w});
+}
+
+Value conv_transpose2d(Value x, Value w, Value bias, const ConvTranspose2d& a) {
+  const auto end = [&] {
+    return str("  x: ", x.type(), "  w: ", w.type(), "  at ", x.graph->at());
+  };
+  require(x.shape().rank() == 4 && w.shape().rank() == 4 && a.pad.size() == 4,
+          "conv_transpose2d: x, w and pad must have 4 sizes", end());
+  require(x.shape()[3] == w.shape()[0], "conv_transpose2d: channels must agree (", x.shape()[3],
+          " and ", w.shape()[0], ")", end());
+  require(a.extra >= 0 && a.extra < a.stride, "conv_transpose2d: extra (", a.extra,
+          ") must be less than stride (", a.stride, ")", end());
+  const auto size = [&](int64_t d) {
+    const auto i = static_cast<size_t>(d - 1);
+    return (x.shape()[d] - 1) * a.stride - a.pad[i] - a.pad[i + 2] + w.shape()[d] + a.extra;
+  };
+  const Value y = conv2d_dx(x, w, Conv2dDx{a.stride, a.pad, {size(1), size(2)}, ""});
+  if (!bias) return y;
+  return map(
+      {y, bias}, [](auto v) { return v[0] + v[1]; }, std::string(name_of(x.dtype())));
+}
+
+}  // namespace ebb::ops

@@ -1,0 +1,78 @@
+// matmul through oneDNN.
+#include "backend/cpu/onednn.h"
+#include "backend/cpu/widen.h"
+#include "ops/prim/matmul/op.h"
+
+namespace ebb::ops::cpu {
+namespace {
+
+using ebb::cpu::MatmulProblem;
+
+MatmulProblem problem(const Signature& s) {
+  const auto& t = s.as<ops::Matmul>();
+  const MatmulSizes z = matmul_sizes(s);
+  MatmulProblem p{.batch = z.lead.numel(), .m = z.m, .n = z.n, .k = z.k};
+  p.a_layout.transposed = t.trans_a;
+  p.b_layout.transposed = t.trans_b;
+  p.a = s.in[0].dtype;
+  p.b = s.in[1].dtype;
+  p.c = s.out[0].dtype;
+  if (s.in.size() == 3) p.bias = s.in[2].dtype;
+  return p;
+}
+
+const void* bias_of(const Call& call) { return call.in.size() == 3 ? call.in[2] : nullptr; }
+
+// One product for each matrix of the batch, where one operand is shared by all.
+Program prepare_shared(const Signature& s, MatmulProblem p) {
+  const MatmulSizes z = matmul_sizes(s);
+  const int64_t count = p.batch;
+  p.batch = 1;
+  const ebb::cpu::Matmul product(p);
+  const int64_t a_step = z.repeat_a ? 0 : z.m * z.k * size_of(p.a);
+  const int64_t b_step = z.repeat_b ? 0 : z.k * z.n * size_of(p.b);
+  const int64_t c_step = z.m * z.n * size_of(p.c);
+  const auto run = [=](const Call& call) {
+    for (int64_t i = 0; i < count; ++i)
+      product.run({static_cast<const char*>(call.in[0]) + i * a_step,
+                   static_cast<const char*>(call.in[1]) + i * b_step, bias_of(call),
+                   static_cast<char*>(call.out[0]) + i * c_step, call.workspace});
+  };
+  return {.workspace = product.scratch_bytes(), .run = run};
+}
+
+// oneDNN's f32 products have f32 results and bias.
+bool supports(const Signature& s, const Device&) {
+  if (!ebb::cpu::onednn_takes(s)) return false;
+  return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
+}
+
+Program prepare(const Signature& s, const Tune&, Device&) {
+  MatmulProblem p = problem(s);
+  const MatmulSizes z = matmul_sizes(s);
+  if (z.repeat_b && !p.a_layout.transposed) {  // the batch of a is more rows
+    p.m *= p.batch;
+    p.batch = 1;
+  } else if (z.repeat_a || z.repeat_b) {
+    return prepare_shared(s, p);
+  }
+  const ebb::cpu::Matmul product(p);
+  const auto run = [=](const Call& call) {
+    product.run({call.in[0], call.in[1], bias_of(call), call.out[0], call.workspace});
+  };
+  return {.workspace = product.scratch_bytes(), .run = run};
+}
+
+}  // namespace
+
+std::vector<Kernel> matmul() {
+  return {{.op = "matmul", .name = "matmul_onednn", .supports = supports, .prepare = prepare},
+          {.op = "matmul",
+           .name = "matmul_widened",
+           .supports =
+               +[](const Signature& s, const Device&) { return ebb::cpu::has_narrow_floats(s); },
+           .prepare = +[](const Signature& s, const Tune&,
+                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); }}};
+}
+
+}  // namespace ebb::ops::cpu

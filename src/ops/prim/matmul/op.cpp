@@ -1,0 +1,178 @@
+#include "ops/prim/matmul/op.h"
+
+#include "base/error.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
+
+namespace ebb::ops {
+
+MatmulSizes matmul_sizes(const Signature& s) {
+  const auto& attrs = s.as<Matmul>();
+  const Shape &a = s.in[0].shape, &b = s.in[1].shape;
+  MatmulSizes z;
+  z.m = a[attrs.trans_a ? -1 : -2];
+  z.k = a[attrs.trans_a ? -2 : -1];
+  z.n = b[attrs.trans_b ? -2 : -1];
+  z.repeat_a = a.rank() == 2 && b.rank() > 2;
+  z.repeat_b = b.rank() == 2 && a.rank() > 2;
+  z.lead = z.repeat_a ? b.slice(0, b.rank() - 2) : a.slice(0, a.rank() - 2);
+  return z;
+}
+
+namespace {
+
+std::vector<Type> infer(const Signature& s) {
+  const auto& attrs = s.as<Matmul>();
+  require(s.in.size() == 2 || s.in.size() == 3, "matmul: takes a, b and perhaps a bias (got ",
+          s.in.size(), " inputs)  at ", s.at);
+  const Type &a = s.in[0], &b = s.in[1];
+  const auto operands = [&] {
+    return str("  a: ", a, attrs.trans_a ? " transposed" : "", "  b: ", b,
+               attrs.trans_b ? " transposed" : "", "  at ", s.at);
+  };
+  require(a.shape.rank() >= 2 && b.shape.rank() >= 2, "matmul: ranks must be at least 2 (",
+          a.shape.rank(), " and ", b.shape.rank(), ")", operands());
+  require(is_float(a.dtype) && a.dtype == b.dtype, "matmul: a and b must have one float dtype (",
+          a.dtype, " and ", b.dtype, ")", operands());
+  const MatmulSizes z = matmul_sizes(s);
+  const int64_t bk = b.shape[attrs.trans_b ? -1 : -2];
+  require(z.k == bk && z.k > 0, "matmul: inner sizes must be equal and positive (", z.k, " and ",
+          bk, ")", operands());
+  require(z.repeat_a || z.repeat_b || z.lead == b.shape.slice(0, b.shape.rank() - 2),
+          "matmul: leading dims must be equal, or a or b of rank 2", operands());
+  if (s.in.size() == 3)
+    require(s.in[2].shape == Shape{z.n} && is_float(s.in[2].dtype), "matmul: bias must be floats [",
+            z.n, "]  bias: ", s.in[2], operands());
+  Type out{attrs.dtype.empty() ? a.dtype : parse_dtype(attrs.dtype), z.lead};
+  require(is_float(out.dtype), "matmul: dtype must be a float (", out.dtype, ")", operands());
+  out.shape.push_back(z.m);
+  out.shape.push_back(z.n);
+  return {out};
+}
+
+// The product in the dtype of `like`. Operands that differ in dtype follow `x`.
+Value product(Value x, Value y, Matmul attrs, Value like) {
+  attrs.dtype = name_of(like.dtype());
+  return matmul(x, cast(y, x.dtype()), attrs);
+}
+
+// dc as a matrix for a shared matrix b, when the batch of a can be folded into its rows.
+Value rows_of(Value v) { return reshape(v, {-1, v.shape()[-1]}); }
+
+Value gradient_a(const VjpCall& c, Value dc) {
+  const auto& t = c.sig.as<Matmul>();
+  const Value a = c.in[0], b = c.in[1];
+  dc = cast(dc, b.dtype());
+  const Value da = t.trans_a
+                       ? product(b, dc, {.trans_a = t.trans_b, .trans_b = true, .dtype = {}}, a)
+                       : product(dc, b, {.trans_a = false, .trans_b = !t.trans_b, .dtype = {}}, a);
+  return cast(sum_to(da, a.shape()), a.dtype());
+}
+
+Value gradient_b(const VjpCall& c, Value dc) {
+  const auto& t = c.sig.as<Matmul>();
+  const Value b = c.in[1];
+  Value a = c.in[0];
+  dc = cast(dc, a.dtype());
+  if (b.shape().rank() == 2 && a.shape().rank() > 2 && !t.trans_a) {
+    a = rows_of(a);
+    dc = rows_of(dc);
+    if (a.shape()[0] == 0) return constant(c.graph, 0, b.shape(), b.dtype());
+  }
+  const Value db = t.trans_b
+                       ? product(dc, a, {.trans_a = true, .trans_b = t.trans_a, .dtype = {}}, b)
+                       : product(a, dc, {.trans_a = !t.trans_a, .trans_b = false, .dtype = {}}, b);
+  return cast(sum_to(db, b.shape()), b.dtype());
+}
+
+std::vector<Value> vjp(const VjpCall& c) {
+  const Value dc = c.dout[0];
+  std::vector<Value> out{gradient_a(c, dc), gradient_b(c, dc)};
+  if (c.in.size() == 3) out.push_back(cast(sum_to(dc, c.in[2].shape()), c.in[2].dtype()));
+  return out;
+}
+
+void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
+  const auto& t = s.as<Matmul>();
+  const MatmulSizes z = matmul_sizes(s);
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  for (int64_t i = 0; i < out[0].shape.numel(); ++i) {
+    const int64_t n = i % z.n, m = i / z.n % z.m, batch = i / (z.n * z.m);
+    const int64_t a0 = z.repeat_a ? 0 : batch * z.m * z.k;
+    const int64_t b0 = z.repeat_b ? 0 : batch * z.k * z.n;
+    double sum = in.size() == 3 ? in[2].v[at(n)] : 0;
+    for (int64_t k = 0; k < z.k; ++k)
+      sum += in[0].v[at(a0 + (t.trans_a ? k * z.m + m : m * z.k + k))] *
+             in[1].v[at(b0 + (t.trans_b ? n * z.k + k : k * z.n + n))];
+    out[0].v[at(i)] = sum;
+  }
+}
+
+Cost cost(const Signature& s) {
+  Cost c;
+  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
+  c.flops = 2.0 * static_cast<double>(s.out[0].shape.numel() * matmul_sizes(s).k);
+  return c;
+}
+
+std::vector<Example> examples() {
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
+  return {
+      {.label = "plain", .attrs = Matmul{}, .in = {f32({7, 13}), f32({13, 5})}},
+      {.label = "trans_a", .attrs = Matmul{true, false, ""}, .in = {f32({13, 7}), f32({13, 5})}},
+      {.label = "trans_both", .attrs = Matmul{true, true, ""}, .in = {f32({13, 7}), f32({5, 13})}},
+      {.label = "linear",
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({3, 5, 11}), f32({17, 11}), f32({17})}},
+      {.label = "f32_result",
+       .attrs = Matmul{true, false, "f32"},
+       .in = {f32({31, 3}), f32({31, 7})}},
+      {.label = "batch", .attrs = Matmul{}, .in = {f32({2, 3, 5, 7}), f32({2, 3, 7, 11})}},
+      {.label = "batch_trans_b",
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({3, 5, 7}), f32({3, 2, 7}), f32({2})}},
+      {.label = "shared_a", .attrs = Matmul{}, .in = {f32({5, 7}), f32({3, 7, 2})}},
+      {.label = "shared_b_trans_a",
+       .attrs = Matmul{true, false, ""},
+       .in = {f32({3, 7, 5}), f32({7, 2})}},
+      {.label = "one", .attrs = Matmul{}, .in = {f32({1, 1}), f32({1, 1})}},
+      {.label = "empty", .attrs = Matmul{}, .in = {f32({0, 3, 5}), f32({5, 2})}},
+      {.label = "dit_mlp",
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({16, 256, 384}), f32({1536, 384}), f32({1536})},
+       .bench = true},
+      {.label = "dit_mlp_dw",
+       .attrs = Matmul{true, false, "f32"},
+       .in = {f32({4096, 1536}), f32({4096, 384})},
+       .bench = true},
+  };
+}
+
+}  // namespace
+
+const OpDef& def::matmul() {
+  static const OpDef d{.name = "matmul",
+                       .attrs = +[] { return Attrs(Matmul{}); },
+                       .infer = infer,
+                       .vjp = vjp,
+                       .reference = reference,
+                       .cost = cost,
+                       .examples = examples};
+  return d;
+}
+
+Value matmul(Value a, Value b, const Matmul& attrs) {
+  return a.graph->add1(def::matmul(), attrs, {a, b});
+}
+
+Value linear(Value x, Value w, Value bias) {
+  if (x.shape().rank() == 1)
+    return reshape(linear(reshape(x, {1, x.shape()[0]}), w, bias), {w.shape()[0]});
+  const Matmul attrs{.trans_a = false, .trans_b = true, .dtype = {}};
+  if (!bias) return matmul(x, w, attrs);
+  return x.graph->add1(def::matmul(), attrs, {x, w, bias});
+}
+
+}  // namespace ebb::ops

@@ -1,0 +1,39 @@
+// matmul: c = a b + bias on the last two dims, batched.
+#pragma once
+
+#include <string>
+
+#include "ir/op.h"
+
+namespace ebb::ops {
+
+// a [..., M, K], b [..., K, N], bias [N] -> [..., M, N]. Leading dims are equal, or one of a and b
+// has rank 2 and serves the whole batch. a and b have one dtype; bias may have another.
+struct Matmul {
+  bool trans_a = false;  // a is stored [..., K, M]
+  bool trans_b = false;  // b is stored [..., N, K]
+  std::string dtype;     // of the result; "": as a
+  void fields(auto&& f) {
+    f("trans_a", trans_a);
+    f("trans_b", trans_b);
+    f("dtype", dtype);
+  }
+};
+
+namespace def {
+const OpDef& matmul();
+}
+
+// The sizes of one use; a and b are [M, K] and [K, N] whatever their storage.
+struct MatmulSizes {
+  Shape lead;  // of the result
+  int64_t m = 0, n = 0, k = 0;
+  bool repeat_a = false, repeat_b = false;  // rank 2 against a batch
+};
+MatmulSizes matmul_sizes(const Signature& s);
+
+Value matmul(Value a, Value b, const Matmul& attrs = {});
+// x [..., I], w [O, I], bias [O] or none -> [..., O].
+Value linear(Value x, Value w, Value bias = {});
+
+}  // namespace ebb::ops
