@@ -156,6 +156,21 @@ Value amax(Value x, std::vector<int64_t> dims) {
   return reduce_one(x, std::move(dims), {.kind = "max"});
 }
 
+Value sum_of(std::initializer_list<Value> in, std::vector<int64_t> dims,
+             const std::function<Scalar(std::span<const Scalar>)>& f) {
+  std::vector<Scalar> x;
+  Shape shape;
+  for (const Value& v : in) {
+    x.push_back(Scalar::input(static_cast<int64_t>(x.size())));
+    shape = broadcast(shape, v.shape(), "sum_of");
+  }
+  for (int64_t& d : dims) d = d < 0 ? d + shape.rank() : d;
+  std::sort(dims.begin(), dims.end());
+  const Scalar result[] = {f(x)};
+  const Reduce attrs{Expr(static_cast<int64_t>(x.size()), result), std::move(dims)};
+  return reduce(*in.begin()->graph, attrs, std::span<const Value>(in.begin(), in.size()))[0];
+}
+
 std::vector<int64_t> broadcast_dims(const Shape& from, const Shape& to) {
   std::vector<int64_t> dims;
   const int64_t lead = to.rank() - from.rank();

@@ -2,6 +2,8 @@
 // size 1.
 #pragma once
 
+#include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +36,10 @@ std::vector<Value> reduce(Graph& g, const Reduce& attrs, std::span<const Value> 
 Value sum(Value x, std::vector<int64_t> dims);
 Value mean(Value x, std::vector<int64_t> dims);
 Value amax(Value x, std::vector<int64_t> dims);  // has no gradient
+// The sum over `dims` of a formula of broadcast inputs: sum_of({a, b}, {-1}, [](auto x) { return
+// x[0] * x[1]; }).
+Value sum_of(std::initializer_list<Value> in, std::vector<int64_t> dims,
+             const std::function<Scalar(std::span<const Scalar>)>& f);
 // Undoes a broadcast: sums `x` down to `shape`.
 Value sum_to(Value x, const Shape& shape);
 // The dims in which a tensor of shape `from` repeats when it is read at `to`, for equal ranks.
