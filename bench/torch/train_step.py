@@ -105,17 +105,19 @@ def main():
     first = time.perf_counter() - start
     for _ in range(args.warmup - 1):
         step()
-    times = []
+    times, cpu_times = [], []
     for _ in range(args.steps):
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         step()
         times.append(1e3 * (time.perf_counter() - start))
+        cpu_times.append(1e3 * (time.process_time() - cpu_start))
     print(json.dumps({
         "bench": "train_step", "engine": f"torch {torch.__version__}", "network": args.network,
         "batch": batch, "parameters": parameters, "dtype": args.dtype, "threads": args.threads,
         "channels_last": args.channels_last, "compile": args.compile,
         "optimiser": args.optimiser, "median_ms": round(statistics.median(times), 1),
-        "min_ms": round(min(times), 1), "max_ms": round(max(times), 1), "steps": args.steps,
+        "min_ms": round(min(times), 1), "max_ms": round(max(times), 1),
+        "median_cpu_ms": round(statistics.median(cpu_times), 1), "steps": args.steps,
         "first_step_s": round(first, 1), "first_loss": round(loss, 6),
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "load_1m": round(os.getloadavg()[0], 2),
