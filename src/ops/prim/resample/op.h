@@ -1,0 +1,67 @@
+// resample: NHWC images through one sparse linear map for rows and one for columns.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace ebb::ops {
+
+// x [N,H,W,C] -> [N,P,Q,C]. Kinds, along each axis, from `in` to `out` samples:
+//   nearest   out = in * up / down or `size`; y[i] = x[floor(i * in / out)]
+//   bilinear  the same sizes; linear between x at the sample centres, clamped at the ends
+//   average   out = in / down; the mean of `down` samples side by side
+//   fir       taps f normalised to sum 1, padded by `pad` zeros on either side:
+//             down: y[i] = sum_k f[k] x[i * down - pad + k], out = (in + 2 pad - taps) / down + 1
+//             up:   y[i * up - pad + k] += up f[k] x[i],      out = (in - 1) up - 2 pad + taps
+// transposed: the transposed map, which takes [N,P,Q,C] back to images of size `source`.
+struct Resample {
+  std::string kind = "nearest";
+  int64_t up = 1, down = 1;
+  std::vector<int64_t> size;  // {P, Q}; []: from up and down
+  std::vector<double> taps;
+  int64_t pad = -1;  // -1: (taps - 1) / 2
+  bool transposed = false;
+  std::vector<int64_t> source;  // {H, W}
+  void fields(auto&& f) {
+    f("kind", kind);
+    f("up", up);
+    f("down", down);
+    f("size", size);
+    f("taps", taps);
+    f("pad", pad);
+    f("transposed", transposed);
+    f("source", source);
+  }
+};
+
+// Resampling with a filter, of EDM (Karras et al. 2022) and StyleGAN: the filter is the outer
+// product of `taps` with itself.
+struct Fir {
+  int64_t up = 1, down = 1;  // one of them is 1
+  std::vector<double> taps = {1, 1};
+  int64_t pad = -1;
+};
+
+// A sparse matrix [out, in] by rows: row i has entries first[i] .. first[i + 1].
+struct AxisMap {
+  int64_t in = 0, out = 0;
+  std::vector<int64_t> first, index;
+  std::vector<double> weight;
+};
+
+namespace def {
+const OpDef& resample();
+}
+
+// What x is multiplied with along H (axis 0) or W (axis 1), from the type of x.
+AxisMap axis_map(const Signature& s, int64_t axis);
+
+Value resample(Value x, const Resample& attrs);
+Value avg_pool2(Value x);          // the mean of 2x2 pixels
+Value upsample_nearest2(Value x);  // every pixel becomes 2x2
+Value resize_bilinear(Value x, int64_t h, int64_t w);
+Value fir_resample(Value x, const Fir& fir);
+
+}  // namespace ebb::ops
