@@ -1,0 +1,73 @@
+// The CPU as a device: host memory, OpenMP threads.
+#include <omp.h>
+#include <sched.h>
+#include <sys/sysinfo.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "core/device.h"
+
+namespace ebb::backend::cpu {
+namespace {
+
+std::string chip_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "CPU";
+}
+
+int64_t usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+bool has_bf16() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(int64_t threads) : threads_(threads) {
+    omp_set_num_threads(static_cast<int>(threads));
+  }
+  std::string_view backend() const override { return "cpu"; }
+  std::string description() const override {
+    return str(chip_name(), ", ", threads_, threads_ == 1 ? " thread" : " threads",
+               fast_in(DType::bf16) ? ", bf16" : "");
+  }
+  bool fast_in(DType dtype) const override {
+    return dtype == DType::f32 || (dtype == DType::bf16 && has_bf16());
+  }
+  int64_t free_memory() const override {
+    struct sysinfo info {};
+    return sysinfo(&info) == 0 ? static_cast<int64_t>(info.freeram) * info.mem_unit : 0;
+  }
+  std::shared_ptr<Buffer> allocate(int64_t bytes) override { return host_buffer(bytes); }
+  void copy(const Tensor& from, const Tensor& to) override {
+    require(from.type() == to.type(), "copy: types differ (", from.type(), ", ", to.type(), ")");
+    if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
+  }
+  void synchronize() override {}
+
+ private:
+  int64_t threads_;
+};
+
+}  // namespace
+
+std::shared_ptr<Device> open(const DeviceOptions& options) {
+  require(options.threads >= 0 && options.threads <= 4096,
+          "device: threads must be 0 to 4096 (got ", options.threads, ")");
+  return std::make_shared<CpuDevice>(options.threads ? options.threads : usable_cores());
+}
+
+}  // namespace ebb::backend::cpu

@@ -1,0 +1,13 @@
+// fuse: pointwise work melts into the pointwise work and the reductions that read it.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace ebb {
+
+// On a lowered graph. A `pointwise` all of whose readers are `pointwise` or `reduce` nodes of the
+// same shape is computed inside them, if that moves no more memory than before; nodes that read the
+// same tensors at the same place become one node with several results.
+Graph fuse(const Graph& g);
+
+}  // namespace ebb

@@ -1,0 +1,176 @@
+#include "passes/memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace ebb {
+namespace {
+
+constexpr int64_t alignment = 64;
+
+int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+// A piece of memory: one or more values that share it, from the first write to the last read.
+struct Storage {
+  int64_t bytes = 0;
+  int32_t first = 0, last = -1;  // nodes
+  int32_t source = -1;
+  int64_t offset = 0;
+  bool live = true;  // false: merged into another
+};
+
+class Planner {
+ public:
+  Planner(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of)
+      : g_(g), of_value_(static_cast<size_t>(g.values()), -1) {
+    for (const Node& n : g.nodes()) memory_.push_back(memory_of(n));
+  }
+
+  MemoryPlan run() {
+    make_storages();
+    place_updates();
+    share_in_place();
+    add_workspaces();
+    place();
+    return result();
+  }
+
+ private:
+  Storage& storage(int32_t value) {
+    return storages_[static_cast<size_t>(of_value_[static_cast<size_t>(value)])];
+  }
+  int32_t end() const { return static_cast<int32_t>(g_.nodes().size()); }
+
+  void make_storages() {
+    for (size_t i = 0; i < g_.sources().size(); ++i) {
+      of_value_[static_cast<size_t>(g_.sources()[i].value)] =
+          static_cast<int32_t>(storages_.size());
+      storages_.push_back({.first = -1, .source = static_cast<int32_t>(i)});
+    }
+    for (int32_t i = 0; i < end(); ++i) {
+      const Node& n = g_.nodes()[static_cast<size_t>(i)];
+      for (const int32_t v : n.in) storage(v).last = std::max(storage(v).last, i);
+      for (const int32_t v : n.out) {
+        if (memory_[static_cast<size_t>(i)].alias) {
+          of_value_[static_cast<size_t>(v)] = of_value_[static_cast<size_t>(n.in[0])];
+          continue;
+        }
+        of_value_[static_cast<size_t>(v)] = static_cast<int32_t>(storages_.size());
+        storages_.push_back({.bytes = aligned(g_.type(v).bytes()), .first = i, .last = i});
+      }
+    }
+    for (const NamedValue& o : g_.outputs()) storage(o.value).last = end();
+  }
+
+  // Lets an update's value live in its source from the start, where the old content is not needed
+  // any more by then.
+  void place_updates() {
+    for (const NamedValue& u : g_.updates()) {
+      const Source& target = *g_.find_source(u.name);
+      Storage& from = storage(u.value);
+      const Storage old = storage(target.value);
+      bool fits = from.source < 0 && from.last < end() && old.last <= from.first;
+      if (fits && old.last == from.first) fits = may_share(from.first, u.value, target.value);
+      if (fits) {
+        from.source = old.source;
+      } else {
+        from.last = end();
+        copies_.push_back(u);
+      }
+    }
+  }
+
+  // May the output `out` of node `i` take the memory of its input `in`?
+  bool may_share(int32_t i, int32_t out, int32_t in) const {
+    const Node& n = g_.nodes()[static_cast<size_t>(i)];
+    if (!memory_[static_cast<size_t>(i)].in_place || !(g_.type(out) == g_.type(in))) return false;
+    const auto is_direct = [&](int32_t v) { return v == in; };
+    const auto reads = std::count_if(n.in.begin(), n.in.end(), [&](int32_t v) {
+      return of_value_[static_cast<size_t>(v)] == of_value_[static_cast<size_t>(in)];
+    });
+    const bool makes = std::find(n.out.begin(), n.out.end(), out) != n.out.end();
+    return makes && reads == std::count_if(n.in.begin(), n.in.end(), is_direct);
+  }
+
+  void share_in_place() {
+    for (int32_t i = 0; i < end(); ++i) {
+      const Node& n = g_.nodes()[static_cast<size_t>(i)];
+      if (!memory_[static_cast<size_t>(i)].in_place) continue;
+      std::vector<int32_t> taken;
+      for (const int32_t out : n.out) {
+        if (storage(out).source >= 0) continue;
+        for (const int32_t in : n.in) {
+          Storage& s = storage(in);
+          if (s.source >= 0 || s.last != i || s.first == i || !may_share(i, out, in)) continue;
+          if (std::find(taken.begin(), taken.end(), in) != taken.end()) continue;
+          taken.push_back(in);
+          s.last = std::max(s.last, storage(out).last);
+          storage(out).live = false;
+          const int32_t old = of_value_[static_cast<size_t>(out)];
+          std::replace(of_value_.begin(), of_value_.end(), old, of_value_[static_cast<size_t>(in)]);
+          break;
+        }
+      }
+    }
+  }
+
+  void add_workspaces() {
+    for (int32_t i = 0; i < end(); ++i) {
+      workspace_.push_back(static_cast<int32_t>(storages_.size()));
+      storages_.push_back(
+          {.bytes = aligned(memory_[static_cast<size_t>(i)].workspace), .first = i, .last = i});
+    }
+  }
+
+  // Largest first, each at the lowest offset that is free for its whole life.
+  void place() {
+    std::vector<Storage*> todo, placed;
+    for (Storage& s : storages_)
+      if (s.live && s.source < 0 && s.bytes > 0) todo.push_back(&s);
+    std::stable_sort(todo.begin(), todo.end(),
+                     [](const Storage* a, const Storage* b) { return a->bytes > b->bytes; });
+    for (Storage* s : todo) {
+      int64_t at = 0;
+      for (const Storage* p : placed) {  // ordered by offset
+        if (p->last < s->first || s->last < p->first) continue;
+        if (p->offset >= at + s->bytes) break;
+        at = std::max(at, p->offset + p->bytes);
+      }
+      s->offset = at;
+      arena_ = std::max(arena_, at + s->bytes);
+      placed.insert(std::upper_bound(
+                        placed.begin(), placed.end(), s,
+                        [](const Storage* a, const Storage* b) { return a->offset < b->offset; }),
+                    s);
+    }
+  }
+
+  MemoryPlan result() {
+    MemoryPlan plan;
+    for (int32_t v = 0; v < g_.values(); ++v)
+      plan.values.push_back({storage(v).source, storage(v).offset});
+    for (const int32_t w : workspace_)
+      plan.workspace.push_back(storages_[static_cast<size_t>(w)].offset);
+    plan.copies = copies_;
+    plan.arena_bytes = arena_;
+    return plan;
+  }
+
+  const Graph& g_;
+  std::vector<NodeMemory> memory_;
+  std::vector<Storage> storages_;
+  std::vector<int32_t> of_value_;   // storage of a value
+  std::vector<int32_t> workspace_;  // storage of a node's workspace
+  std::vector<NamedValue> copies_;
+  int64_t arena_ = 0;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of) {
+  return Planner(g, memory_of).run();
+}
+
+}  // namespace ebb

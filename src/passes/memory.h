@@ -1,0 +1,35 @@
+// plan_memory: where every value of a graph lives. Lifetimes are known, so one arena serves all
+// and its size is the exact peak.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace ebb {
+
+// What the memory plan must know of the kernel that runs a node.
+struct NodeMemory {
+  int64_t workspace = 0;  // bytes of scratch
+  bool in_place = false;  // an output may share the memory of an input of the same type
+  bool alias = false;     // the outputs are input 0 under another type
+};
+
+struct Placement {
+  int32_t source = -1;  // index into Graph::sources(), or -1: in the arena
+  int64_t offset = 0;   // bytes into the arena
+};
+
+struct MemoryPlan {
+  std::vector<Placement> values;   // by value id
+  std::vector<int64_t> workspace;  // by node: offset into the arena
+  std::vector<NamedValue> copies;  // updates that could not be done in place: copied at the end
+  int64_t arena_bytes = 0;         // the peak of everything but sources
+};
+
+// Graph outputs live to the end. An update lands in its source's own memory if nothing reads the
+// old content after the new one is written.
+MemoryPlan plan_memory(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of);
+
+}  // namespace ebb

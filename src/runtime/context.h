@@ -1,0 +1,21 @@
+// Context: what travels with every call: the device, the log. No globals.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/device.h"
+
+namespace ebb {
+
+struct Context {
+  std::shared_ptr<Device> device;
+  std::function<void(std::string_view)> log = [](std::string_view) {};
+};
+
+// "cpu" or "cuda". Throws Error naming what is missing, or the nearest name.
+Context open_context(std::string_view backend, const DeviceOptions& options = {});
+
+}  // namespace ebb

@@ -1,0 +1,211 @@
+#include "runtime/plan.h"
+
+#include <chrono>
+#include <iomanip>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/table.h"
+#include "passes/fuse.h"
+#include "passes/lower.h"
+#include "passes/simplify.h"
+
+namespace ebb {
+namespace {
+
+const Kernel* choose_kernel(const Signature& s, const Device& device) {
+  for (const Kernel* k : kernels_of(s.op->name, device.backend()))
+    if (k->supports(s, device)) return k;
+  return nullptr;
+}
+
+// Updates take computed values: a source that moves into another is copied by a node of its own.
+Graph with_computed_updates(const Graph& g) {
+  Rewriter rw(g);
+  rw.copy_sources();
+  for (const Node& n : g.nodes()) rw.copy(n);
+  for (const NamedValue& o : g.outputs()) rw.to().output(o.name, rw.map(o.value));
+  for (const NamedValue& u : g.updates()) {
+    Value v = rw.map(u.value);
+    if (g.producer(u.value) < 0)
+      v = ops::map(
+          {v}, [](auto x) { return x[0]; }, std::string(name_of(v.dtype())));
+    rw.to().update(u.name, v);
+  }
+  return rw.take();
+}
+
+}  // namespace
+
+Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options) {
+  const auto keep = [&](const Signature& s) { return choose_kernel(s, device) != nullptr; };
+  Graph out = lower(with_computed_updates(dead_code(g)), keep);
+  out = common_subexpressions(out);
+  if (options.fuse) out = fuse(out);
+  out = dead_code(out);
+  verify(out, "fuse");
+  return out;
+}
+
+Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
+    : context_(std::move(context)), graph_(lowered_for(g, *context_.device, options)) {
+  Device& device = *context_.device;
+  std::vector<const Kernel*> kernels;
+  std::vector<Program> programs;
+  for (const Node& n : graph_.nodes()) {
+    const Signature s = graph_.signature(n);
+    const Kernel* k = choose_kernel(s, device);
+    require(k != nullptr, s.op->name, ": ", device.backend(), " has no kernel for it  ", s.text(),
+            "  at ", s.at);
+    kernels.push_back(k);
+    const std::vector<Tune> space = k->space ? k->space(s, device) : std::vector<Tune>{};
+    programs.push_back(k->prepare(s, space.empty() ? Tune{} : space[0], device));
+  }
+  const Node* first = graph_.nodes().data();
+  memory_ = plan_memory(graph_, [&](const Node& n) {
+    const auto i = static_cast<size_t>(&n - first);
+    return NodeMemory{programs[i].workspace, kernels[i]->in_place, kernels[i]->alias};
+  });
+  arena_ = device.allocate(memory_.arena_bytes);
+  sources_.resize(graph_.sources().size());
+  prepare(kernels, std::move(programs));
+}
+
+void Plan::prepare(const std::vector<const Kernel*>& kernels, std::vector<Program> programs) {
+  for (size_t i = 0; i < kernels.size(); ++i)
+    steps_.push_back({kernels[i], graph_.signature(graph_.nodes()[i]), std::move(programs[i]), {}});
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Source& s = graph_.sources()[i];
+    const Type& t = graph_.type(s.value);
+    if (s.kind == Source::Kind::input)
+      sources_[i] = Tensor(t, context_.device->allocate(t.bytes()));
+  }
+}
+
+void Plan::bind(std::string_view name, const Tensor& tensor) {
+  std::vector<std::string> known;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Source& s = graph_.sources()[i];
+    if (s.kind == Source::Kind::input) continue;
+    known.push_back(s.name);
+    if (s.name != name) continue;
+    require(tensor.defined() && tensor.type() == graph_.type(s.value), "bind: '", name,
+            "' needs another type (", graph_.type(s.value), ")  got ", tensor.type());
+    sources_[i] = tensor;
+    resolved_ = false;
+    return;
+  }
+  fail("bind: no parameter or state '", name, "'", suggestion(name, known));
+}
+
+void Plan::bind_missing() {
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Type& t = graph_.type(graph_.sources()[i].value);
+    if (!sources_[i].defined()) sources_[i] = Tensor(t, context_.device->allocate(t.bytes()));
+  }
+  resolved_ = false;
+}
+
+const Tensor& Plan::bound(std::string_view name) const {
+  for (size_t i = 0; i < sources_.size(); ++i)
+    if (graph_.sources()[i].name == name) return sources_[i];
+  fail("plan: no source '", name, "'");
+}
+
+void* Plan::address(int32_t value) const {
+  const Placement& p = memory_.values[static_cast<size_t>(value)];
+  if (p.source >= 0) return sources_[static_cast<size_t>(p.source)].raw();
+  return static_cast<char*>(arena_->data()) + p.offset;
+}
+
+void Plan::resolve() {
+  for (size_t i = 0; i < sources_.size(); ++i)
+    require(sources_[i].defined(), "plan: '", graph_.sources()[i].name, "' is not bound");
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Node& n = graph_.nodes()[i];
+    Call& c = steps_[i].call;
+    c = {};
+    for (const int32_t v : n.in) c.in.push_back(address(v));
+    for (const int32_t v : n.out) c.out.push_back(address(v));
+    c.workspace = static_cast<char*>(arena_->data()) + memory_.workspace[i];
+  }
+  resolved_ = true;
+}
+
+void Plan::run_steps() {
+  using Clock = std::chrono::steady_clock;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!steps_[i].program.run) continue;
+    const auto start = observer_ ? Clock::now() : Clock::time_point();
+    steps_[i].program.run(steps_[i].call);
+    if (!observer_) continue;
+    context_.device->synchronize();
+    observer_(i, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+}
+
+NamedTensors Plan::run(const NamedTensors& inputs) {
+  if (!resolved_) resolve();
+  Device& device = *context_.device;
+  size_t given = 0;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Source& s = graph_.sources()[i];
+    if (s.kind != Source::Kind::input) continue;
+    const auto it = inputs.find(s.name);
+    require(it != inputs.end(), "run: input '", s.name, "' is missing  ", graph_.type(s.value));
+    require(it->second.type() == graph_.type(s.value), "run: input '", s.name,
+            "' needs another type (", graph_.type(s.value), ")  got ", it->second.type());
+    device.copy(it->second, sources_[i]);
+    ++given;
+  }
+  for (const auto& [name, tensor] : inputs)
+    require(given == inputs.size() || graph_.find_source(name), "run: the graph has no input '",
+            name, "'");
+  run_steps();
+  for (const NamedValue& c : memory_.copies) {
+    const Tensor from(graph_.type(c.value), arena_,
+                      memory_.values[static_cast<size_t>(c.value)].offset);
+    device.copy(from, bound(c.name));
+  }
+  NamedTensors out;
+  for (const NamedValue& o : graph_.outputs()) {
+    const Type& t = graph_.type(o.value);
+    const Placement& p = memory_.values[static_cast<size_t>(o.value)];
+    Tensor host(t);
+    device.copy(p.source >= 0 ? sources_[static_cast<size_t>(p.source)].reshape(t.shape)
+                              : Tensor(t, arena_, p.offset),
+                host);
+    out[o.name] = std::move(host);
+  }
+  return out;
+}
+
+int64_t Plan::source_bytes() const {
+  int64_t n = 0;
+  for (const Source& s : graph_.sources()) n += graph_.type(s.value).bytes();
+  return n;
+}
+
+std::string Plan::text() const {
+  std::ostringstream out;
+  double flops = 0, bytes = 0;
+  for (const Step& s : steps_) {
+    const Cost c = cost_of(s.sig);
+    flops += c.flops;
+    bytes += c.bytes;
+    out << std::left << std::setw(22) << s.kernel->name << std::right << std::fixed
+        << std::setprecision(2) << std::setw(9) << c.bytes * 1e-6 << " MB " << std::setw(9)
+        << c.flops * 1e-6 << " MFLOP  " << s.sig.text() << " ->";
+    for (const Type& t : s.sig.out) out << ' ' << t;
+    if (!s.sig.at.empty()) out << "  @ " << s.sig.at;
+    out << '\n';
+  }
+  out << "steps " << steps_.size() << "  moved " << bytes * 1e-6 << " MB  work " << flops * 1e-9
+      << " GFLOP  arena " << static_cast<double>(memory_.arena_bytes) * 1e-6 << " MB  sources "
+      << static_cast<double>(source_bytes()) * 1e-6 << " MB  copies " << memory_.copies.size()
+      << '\n';
+  return out.str();
+}
+
+}  // namespace ebb

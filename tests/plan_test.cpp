@@ -1,0 +1,127 @@
+// Plans: compiling, fusing, memory and running on the CPU.
+#include "runtime/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "ops/add/op.h"
+#include "ops/prim/moments/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/silu/op.h"
+#include "passes/gradients.h"
+
+namespace ebb {
+namespace {
+
+Tensor noise(Shape shape, uint64_t seed) {
+  Tensor t(DType::f32, std::move(shape));
+  const auto v = t.span<float>();
+  for (size_t i = 0; i < v.size(); ++i)
+    v[i] = uniform_from(random_block({.seed = seed}, i)[0]) * 2 - 1;
+  return t;
+}
+
+// loss = mean(silu(normalise(x) * gamma) * target), with group statistics
+Graph norm_loss(Shape shape, int64_t groups) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, shape});
+  const Value w = g.input("target", {DType::f32, shape});
+  const Value gamma = g.source(Source::Kind::param, "gamma", {DType::f32, {shape[-1]}});
+  const auto m = ops::moments(x, {1, groups});
+  const Value rstd = ops::map({m.var}, [](auto v) { return rsqrt(v[0] + 1e-5); });
+  const int64_t c = shape[-1];
+  const Value y = ops::map({x, ops::expand_groups(m.mean, c), ops::expand_groups(rstd, c), gamma},
+                           [](auto v) { return (v[0] - v[1]) * (v[2] * v[3]); });
+  const Value z = ops::map({ops::silu(y), w}, [](auto v) { return v[0] * v[1]; });
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < shape.rank(); ++d) dims.push_back(d);
+  const Value loss = ops::sum_to(ops::mean(z, dims), {});
+  g.output("loss", loss);
+  return g;
+}
+
+float run_loss(Plan& p, const Tensor& x, const Tensor& w) {
+  return p.run({{"x", x}, {"target", w}}).at("loss").span<float>()[0];
+}
+
+TEST(plan, gradients_of_a_norm__equal_finite_differences) {
+  for (const bool fuse : {false, true}) {
+    const Shape shape{2, 5, 7, 12};
+    const std::string wrt[] = {"x", "gamma"};
+    const Graph g = gradients(norm_loss(shape, 4), "loss", wrt);
+    Plan p(g, open_context("cpu", {.threads = 2}), {.fuse = fuse});
+    const Tensor gamma = noise({12}, 3), w = noise(shape, 2);
+    p.bind("gamma", gamma);
+    const Tensor x = noise(shape, 1);
+    const auto out = p.run({{"x", x}, {"target", w}});
+    for (const auto& [name, tensor] : {std::pair{"grad.x", x}, std::pair{"grad.gamma", gamma}}) {
+      const Tensor grad = out.at(name).clone();
+      const auto v = tensor.span<float>();
+      for (size_t i = 0; i < v.size(); i += 13) {
+        const float keep = v[i], h = 1e-2f;
+        v[i] = keep + h;
+        const float up = run_loss(p, x, w);
+        v[i] = keep - h;
+        const float down = run_loss(p, x, w);
+        v[i] = keep;
+        EXPECT_NEAR(grad.span<float>()[i], (up - down) / (2 * h), 2e-5) << name << ' ' << i;
+      }
+    }
+  }
+}
+
+TEST(plan, fusing__leaves_few_passes_over_memory) {
+  const std::string wrt[] = {"x", "gamma"};
+  const Graph g = gradients(norm_loss({2, 16, 16, 32}, 4), "loss", wrt);
+  const Context context = open_context("cpu", {.threads = 2});
+  const Graph lowered = lowered_for(g, *context.device);
+  int large = 0;
+  for (const Node& n : lowered.nodes()) {
+    const Signature s = lowered.signature(n);
+    for (const Type& t : s.in)
+      if (t.shape.numel() == 2 * 16 * 16 * 32) {
+        ++large;
+        break;
+      }
+  }
+  // moments, the loss, the sums for the statistics and gamma, dx
+  EXPECT_LE(large, 5) << Plan(g, context).text();
+}
+
+TEST(plan, update__happens_in_place) {
+  Graph g;
+  const Type t{DType::f32, {1000}};
+  const Value p = g.source(Source::Kind::param, "w", t);
+  const Value m = g.source(Source::Kind::state, "m", t);
+  const Value x = g.input("x", t);
+  const Value m2 = ops::map({m, x}, [](auto v) { return v[0] * 0.9 + v[1]; });
+  g.update("m", m2);
+  g.update("w", ops::map({p, m2}, [](auto v) { return v[0] - v[1]; }));
+  Plan plan(g, open_context("cpu", {.threads = 1}));
+  plan.bind_missing();
+  Tensor ones(t);
+  for (float& v : ones.span<float>()) v = 1;
+  plan.run({{"x", ones}});
+  plan.run({{"x", ones}});
+  EXPECT_FLOAT_EQ(plan.bound("m").span<float>()[999], 1.9f);
+  EXPECT_FLOAT_EQ(plan.bound("w").span<float>()[500], -2.9f);
+  EXPECT_LT(plan.arena_bytes(), 100000);
+  EXPECT_NE(plan.text().find("copies 0"), std::string::npos) << plan.text();
+}
+
+TEST(plan, missing_input__is_named) {
+  Plan p(norm_loss({2, 3, 3, 4}, 2), open_context("cpu", {.threads = 1}));
+  p.bind_missing();
+  try {
+    p.run({});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("input 'x' is missing"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace ebb
