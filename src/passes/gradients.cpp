@@ -1,5 +1,7 @@
 #include "passes/gradients.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/add/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -12,6 +14,24 @@ namespace {
 
 bool has_rule(const Signature& s) {
   return !s.op->differentiable || s.op->vjp || s.op->expr || !s.op->decompose;
+}
+
+// The dims that the pass over the large tensors sums for an input that repeats over `dims`: those of
+// another input that repeats over fewer, if that leaves little; the rest is summed on the small
+// result. So that the gradients of, say, a norm's gain [C] and statistics [N,1,1,C] come from one
+// pass.
+std::vector<int64_t> first_dims(const Signature& s, const std::vector<int64_t>& dims) {
+  const Shape& shape = s.out[0].shape;
+  std::vector<int64_t> best = dims;
+  for (const Type& t : s.in) {
+    const std::vector<int64_t> other = ops::broadcast_dims(t.shape, shape);
+    int64_t repeats = 1;
+    for (const int64_t d : other) repeats *= shape[d];
+    if (repeats >= 16 && other.size() < best.size() &&
+        std::includes(best.begin(), best.end(), other.begin(), other.end()))
+      best = other;
+  }
+  return best;
 }
 
 // The gradients of a pointwise use: one formula for the inputs that are as large as the result,
@@ -43,9 +63,9 @@ std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& want
     }
     const Scalar result[] = {dx[i]};
     const ops::Reduce r{.expr = Expr(count, result),
-                        .dims = ops::broadcast_dims(t.shape, shape),
+                        .dims = first_dims(c.sig, ops::broadcast_dims(t.shape, shape)),
                         .shape = shape.sizes()};
-    out[i] = ops::cast(ops::reshape(ops::reduce(c.graph, r, in)[0], t.shape), t.dtype);
+    out[i] = ops::cast(ops::sum_to(ops::reduce(c.graph, r, in)[0], t.shape), t.dtype);
   }
   if (full.empty()) return out;
   const auto values = ops::pointwise(c.graph, {Expr(count, results), shape.sizes(), dtypes}, in);

@@ -180,7 +180,8 @@ std::vector<int64_t> broadcast_dims(const Shape& from, const Shape& to) {
 }
 
 Value sum_to(Value x, const Shape& shape) {
-  const std::vector<int64_t> dims = broadcast_dims(shape, x.shape());
+  std::vector<int64_t> dims = broadcast_dims(shape, x.shape());
+  std::erase_if(dims, [&](int64_t d) { return x.shape()[d] == 1; });
   if (!dims.empty()) x = sum(x, dims);
   return x.shape() == shape ? x : reshape(x, shape);
 }
