@@ -2,7 +2,7 @@
 enable_testing()
 find_package(GTest REQUIRED)
 include(GoogleTest)
-file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*_test.cpp)
+file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*.cpp)
 if(test_sources)
   add_executable(ebb_tests ${test_sources})
   target_include_directories(ebb_tests PRIVATE tests)

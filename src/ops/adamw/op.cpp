@@ -37,13 +37,21 @@ std::vector<Scalar> formula(const Signature& s, std::span<const Scalar> x) {
 std::vector<Example> examples() {
   const Type p{DType::f32, {5, 13}}, one{DType::f32, {}};
   return {
-      {.label = "plain", .in = {p, p, p, p, one, one, one, one}, .low = 0.1, .high = 1},
+      {.label = "plain",
+       .attrs = AdamW{},
+       .in = {p, p, p, p, one, one, one, one},
+       .low = 0.1,
+       .high = 1},
       {.label = "average",
        .attrs = AdamW{0.9, 0.95, 1e-6, 0.1},
        .in = {p, p, p, p, one, one, one, one, p, one},
        .low = 0.1,
        .high = 1},
-      {.label = "skipped", .in = {p, p, p, p, one, one, one, one}, .low = -1, .high = -0.1},
+      {.label = "skipped",
+       .attrs = AdamW{},
+       .in = {p, p, p, p, one, one, one, one},
+       .low = -1,
+       .high = -0.1},
   };
 }
 

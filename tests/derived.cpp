@@ -1,0 +1,161 @@
+#include "derived.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/hash.h"
+#include "ops/table.h"
+
+namespace ebb::test {
+namespace {
+
+constexpr int64_t guard = 256;  // bytes before and after
+constexpr unsigned char sentinel = 0xa5;
+constexpr int64_t largest_case = 100000;  // elements of an input
+
+class TestDevice final : public Device {
+ public:
+  std::string_view backend() const override { return "cpu"; }
+  std::string description() const override { return "memory of the test"; }
+  bool fast_in(DType) const override { return true; }
+  int64_t free_memory() const override { return int64_t{1} << 32; }
+  std::shared_ptr<Buffer> allocate(int64_t bytes) override { return host_buffer(bytes); }
+  void copy(const Tensor& from, const Tensor& to) override {
+    std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
+  }
+  void synchronize() override {}
+};
+
+bool small(const Example& e) {
+  for (const Type& t : e.in)
+    if (t.shape.numel() > largest_case) return false;
+  return !e.bench;
+}
+
+}  // namespace
+
+Device& test_device() {
+  static TestDevice device;
+  return device;
+}
+
+std::string Case::name() const {
+  std::string s = str(op->name, "__", example.label);
+  if (kernel) s += str("__", name_of(dtype), "__", kernel->name);
+  return s;
+}
+
+Signature Case::signature() const {
+  Signature s{op, example.attrs, example.in, {}, ""};
+  for (Type& t : s.in)
+    if (t.dtype == DType::f32) t.dtype = dtype;
+  s.out = op->infer(s);
+  return s;
+}
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.signature().text(); }
+
+std::vector<Case> all_cases() {
+  std::vector<Case> out;
+  for (const OpDef* op : all_ops())
+    if (op->examples)
+      for (Example& e : op->examples())
+        if (small(e)) out.push_back({op, std::move(e)});
+  return out;
+}
+
+std::vector<Case> kernel_cases() {
+  std::vector<Case> out;
+  for (Case c : all_cases())
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const Kernel* k : kernels_of(c.op->name, "cpu")) {
+        c.dtype = dtype;
+        c.kernel = k;
+        const Signature s = c.signature();
+        const bool other = dtype == DType::f32 || s.in != c.example.in;
+        if (other && k->supports(s, test_device())) out.push_back(c);
+      }
+  return out;
+}
+
+std::vector<double> noise(size_t count, std::string_view key) {
+  std::vector<double> v(count);
+  const uint64_t start = fnv1a(key);
+  for (size_t i = 0; i < count; ++i)
+    v[i] = static_cast<double>(splitmix64(start + i) >> 11) * 0x1p-52 - 1;
+  return v;
+}
+
+std::vector<RefArray> inputs_of(const Case& c) {
+  const Signature s = c.signature();
+  std::vector<RefArray> out;
+  for (size_t i = 0; i < s.in.size(); ++i) {
+    const auto count = static_cast<size_t>(s.in[i].shape.numel());
+    RefArray a{s.in[i].shape, noise(count, str(c.op->name, '/', c.example.label, '/', i))};
+    for (double& v : a.v) {
+      const double unit = (v + 1) / 2;
+      v = is_float(s.in[i].dtype)
+              ? rounded(c.example.low + (c.example.high - c.example.low) * unit, s.in[i].dtype)
+              : std::floor(unit * static_cast<double>(c.example.integers));
+    }
+    out.push_back(std::move(a));
+  }
+  return out;
+}
+
+// ---- memory --------------------------------------------------------------------------------
+
+Guarded::Guarded(int64_t bytes, int64_t offset)
+    : memory_(static_cast<size_t>(bytes + 2 * guard + 64 + offset), sentinel), bytes_(bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(memory_.data()) + guard;
+  first_ = guard + static_cast<int64_t>((64 - address % 64) % 64) + offset;
+  std::memset(data(), 0xff, static_cast<size_t>(bytes));
+}
+
+bool Guarded::intact() const {
+  for (int64_t i = 0; i < static_cast<int64_t>(memory_.size()); ++i)
+    if ((i < first_ || i >= first_ + bytes_) && memory_[static_cast<size_t>(i)] != sentinel)
+      return false;
+  return true;
+}
+
+bool Guarded::operator==(const Guarded& o) const {
+  return bytes_ == o.bytes_ && std::memcmp(data(), o.data(), static_cast<size_t>(bytes_)) == 0;
+}
+
+Guarded stored(const RefArray& a, DType dtype, int64_t offset) {
+  Guarded memory(static_cast<int64_t>(a.v.size()) * size_of(dtype), offset);
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    char* to = static_cast<char*>(memory.data());
+    for (const double v : a.v) {
+      T element;
+      if constexpr (std::is_integral_v<T>)
+        element = static_cast<T>(v);
+      else
+        element = T(static_cast<float>(v));
+      std::memcpy(to, &element, sizeof(T));
+      to += sizeof(T);
+    }
+  });
+  return memory;
+}
+
+RefArray loaded(const Guarded& memory, const Type& type) {
+  RefArray a{type.shape, {}};
+  visit_dtype(type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const char* from = static_cast<const char*>(memory.data());
+    for (int64_t i = 0; i < type.shape.numel(); ++i, from += sizeof(T)) {
+      T element;
+      std::memcpy(&element, from, sizeof(T));
+      if constexpr (std::is_integral_v<T>)
+        a.v.push_back(static_cast<double>(element));
+      else
+        a.v.push_back(static_cast<double>(static_cast<float>(element)));
+    }
+  });
+  return a;
+}
+
+}  // namespace ebb::test

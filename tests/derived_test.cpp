@@ -1,0 +1,309 @@
+// The tests that every op gets for its examples: types, text, gradient, and each kernel against
+// the meaning in double. Names are op__example[__dtype__kernel].
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "base/hash.h"
+#include "derived.h"
+#include "ir/text.h"
+#include "ops/add/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/table.h"
+#include "passes/gradients.h"
+#include "passes/lower.h"
+#include "tolerance.h"
+
+namespace ebb::test {
+namespace {
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name(); }
+
+struct Uses {
+  Graph graph;
+  std::vector<Value> in, out;
+};
+
+// One use of the op; inputs are called x0, x1, ...
+std::unique_ptr<Uses> use_of(const Case& c) {
+  auto u = std::make_unique<Uses>();
+  const Signature s = c.signature();
+  for (size_t i = 0; i < s.in.size(); ++i) u->in.push_back(u->graph.input(str("x", i), s.in[i]));
+  u->out = u->graph.add(*c.op, c.example.attrs, u->in);
+  return u;
+}
+
+// ---- graphs --------------------------------------------------------------------------------
+
+class Ops : public testing::TestWithParam<Case> {};
+
+TEST_P(Ops, text_reads_back) {
+  const auto u = use_of(GetParam());
+  for (size_t i = 0; i < u->out.size(); ++i) u->graph.output(str("y", i), u->out[i]);
+  const std::string text = to_text(u->graph);
+  EXPECT_EQ(to_text(parse_graph(text, find_op)), text);
+}
+
+// The decomposition has the types of the rule, down to primitives, for every float dtype.
+TEST_P(Ops, lowers_with_its_types) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Case c = GetParam();
+    c.dtype = dtype;
+    const auto u = use_of(c);
+    for (size_t i = 0; i < u->out.size(); ++i) u->graph.output(str("y", i), u->out[i]);
+    const Graph low =
+        lower(u->graph, [](const Signature& s) { return s.op->reference != nullptr; });
+    for (size_t i = 0; i < u->out.size(); ++i)
+      EXPECT_EQ(low.type(low.outputs()[i].value), u->out[i].type()) << name_of(dtype);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(derived, Ops, testing::ValuesIn(all_cases()), name_of_case);
+
+// ---- gradients -----------------------------------------------------------------------------
+
+// Ops and examples that have no gradient, with the reason.
+const std::map<std::string, std::string>& without_gradient() {
+  static const std::map<std::string, std::string> list = {
+      {"reduce__row_maximum", "a maximum has no gradient"},
+      {"max_pool_grad", "nothing differentiates twice through max_pool"},
+  };
+  return list;
+}
+
+// loss = sum_k sum(w_k * y_k) with random w_k.
+struct Loss {
+  std::unique_ptr<Uses> use;
+  Graph backward;
+  RefInputs inputs;
+  std::vector<std::string> wrt;
+};
+
+Value weighted(Value y, Value w) {
+  std::vector<int64_t> all;
+  for (int64_t d = 0; d < y.shape().rank(); ++d) all.push_back(d);
+  return ops::reshape(ops::sum_of({y, w}, all, [](auto v) { return v[0] * v[1]; }), {});
+}
+
+Loss loss_of(const Case& c) {
+  Loss l{use_of(c), {}, {}, {}};
+  Graph& g = l.use->graph;
+  const auto in = inputs_of(c);
+  for (size_t i = 0; i < in.size(); ++i) {
+    l.inputs[str("x", i)] = in[i];
+    if (is_float(l.use->in[i].dtype())) l.wrt.push_back(str("x", i));
+  }
+  Value loss;
+  for (size_t k = 0; k < l.use->out.size(); ++k) {
+    const Value y = l.use->out[k];
+    const std::string name = str("w", k);
+    const Value part = weighted(y, g.input(name, {DType::f32, y.shape()}));
+    l.inputs[name] = {y.shape(), noise(static_cast<size_t>(y.shape().numel()), c.name() + name)};
+    loss = loss ? loss + part : part;
+  }
+  g.output("loss", loss);
+  l.backward = gradients(g, "loss", l.wrt);
+  return l;
+}
+
+double loss_at(const Loss& l, const std::string& name, const std::vector<double>& x) {
+  RefInputs inputs = l.inputs;
+  inputs[name].v = x;
+  const auto values = evaluate_reference(l.use->graph, inputs);
+  return output_of(l.use->graph, values, "loss").v[0];
+}
+
+// The derivative along `direction` against a central difference.
+void check_direction(const Loss& l, const std::string& name, const RefArray& gradient,
+                     const std::vector<double>& direction) {
+  const std::vector<double>& x = l.inputs.at(name).v;
+  double analytic = 0, size = 0;
+  std::vector<double> up = x, down = x;
+  for (size_t i = 0; i < x.size(); ++i) {
+    analytic += gradient.v[i] * direction[i];
+    size += std::fabs(gradient.v[i] * direction[i]);
+    up[i] += difference_step * direction[i];
+    down[i] -= difference_step * direction[i];
+  }
+  const double a = loss_at(l, name, up), b = loss_at(l, name, down);
+  const double numeric = (a - b) / (2 * difference_step);
+  // The loss itself is known to 1e-16 of its size, which the division magnifies.
+  const double noise = 1e-15 * (std::fabs(a) + std::fabs(b)) / difference_step;
+  EXPECT_NEAR(analytic, numeric, difference_tolerance * (size + 1) + noise) << name;
+}
+
+class Gradients : public testing::TestWithParam<Case> {};
+
+TEST_P(Gradients, equals_differences) {
+  const Loss l = loss_of(GetParam());
+  const auto values = evaluate_reference(l.backward, l.inputs);
+  for (const std::string& name : l.wrt) {
+    const RefArray& gradient = output_of(l.backward, values, "grad." + name);
+    const size_t n = gradient.v.size();
+    ASSERT_EQ(gradient.shape, l.inputs.at(name).shape);
+    if (n == 0) continue;
+    for (const char* key : {"first", "second"})
+      check_direction(l, name, gradient, test::noise(n, key));
+    for (size_t e = 0; e < n; e += (n + 15) / 16) {  // and single elements, evenly chosen
+      std::vector<double> one(n, 0.0);
+      one[e] = 1;
+      check_direction(l, name, gradient, one);
+    }
+  }
+}
+
+// The gradient graph has the right types with narrow floats as well; gradients() checks them.
+TEST_P(Gradients, have_the_types_of_the_inputs) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Case c = GetParam();
+    c.dtype = dtype;
+    const Loss l = loss_of(c);
+    for (size_t i = 0; i < l.wrt.size(); ++i)
+      EXPECT_EQ(l.backward.type(l.backward.outputs()[i + 1].value),
+                l.backward.type(l.backward.find_source(l.wrt[i])->value));
+  }
+}
+
+std::vector<Case> gradient_cases() {
+  std::vector<Case> out;
+  for (const Case& c : all_cases())
+    if (c.op->differentiable && !without_gradient().contains(c.name()) &&
+        !without_gradient().contains(std::string(c.op->name)))
+      out.push_back(c);
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(derived, Gradients, testing::ValuesIn(gradient_cases()), name_of_case);
+
+// ---- kernels -------------------------------------------------------------------------------
+
+struct RunOptions {
+  int threads = 1;
+  int64_t offset = 0;           // elements from a 64-byte boundary
+  std::optional<size_t> alias;  // output 0 takes the memory of this input
+};
+
+// Results of one run on guarded, poisoned memory.
+std::vector<Guarded> run_kernel(const Case& c, const Tune& tune, const RunOptions& options) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(options.threads);
+  const Signature s = c.signature();
+  const Program program = c.kernel->prepare(s, tune, test_device());
+  const auto values = inputs_of(c);
+  std::vector<Guarded> in, out;
+  for (size_t i = 0; i < values.size(); ++i)
+    in.push_back(stored(values[i], s.in[i].dtype, options.offset * size_of(s.in[i].dtype)));
+  const std::vector<Guarded> in_before = in;
+  for (const Type& t : s.out) out.emplace_back(t.bytes(), options.offset * size_of(t.dtype));
+  Guarded workspace(program.workspace);
+  Call call;
+  for (Guarded& g : in) call.in.push_back(g.data());
+  for (Guarded& g : out) call.out.push_back(g.data());
+  call.workspace = workspace.data();
+  if (options.alias) call.out[0] = call.in[*options.alias];
+  program.run(call);
+  omp_set_num_threads(before);
+  for (size_t i = 0; i < in.size(); ++i) {
+    EXPECT_TRUE(in[i].intact()) << "wrote outside of input " << i;
+    EXPECT_TRUE(options.alias == i || in[i] == in_before[i]) << "changed input " << i;
+  }
+  for (size_t i = 0; i < out.size(); ++i)
+    EXPECT_TRUE(out[i].intact()) << "wrote outside of output " << i;
+  EXPECT_TRUE(workspace.intact()) << "wrote outside of the workspace";
+  if (options.alias) {
+    EXPECT_EQ(in[*options.alias].bytes(), out[0].bytes());
+    std::memcpy(out[0].data(), in[*options.alias].data(), static_cast<size_t>(out[0].bytes()));
+  }
+  return out;
+}
+
+// How far a result moves, at most, when the inputs move by one f32 rounding unit.
+double condition_of(const Signature& s, const std::vector<RefArray>& in,
+                    const std::vector<RefArray>& exact, size_t output) {
+  const double unit = rounding_unit(DType::f32);
+  double largest = 0;
+  for (const char* key : {"a", "b", "c"}) {
+    std::vector<RefArray> moved = in;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!is_float(s.in[i].dtype)) continue;
+      const auto sign = noise(moved[i].v.size(), str(key, i));
+      for (size_t e = 0; e < sign.size(); ++e) moved[i].v[e] *= 1 + (sign[e] < 0 ? -unit : unit);
+    }
+    const auto other = evaluate_reference(s, moved);
+    for (size_t e = 0; e < exact[output].v.size(); ++e) {
+      const double d = std::fabs(other[output].v[e] - exact[output].v[e]);
+      if (std::isfinite(d)) largest = std::max(largest, d / unit);
+    }
+  }
+  return largest;
+}
+
+void expect_close(const Case& c, const std::vector<Guarded>& results, const std::string& what) {
+  const Signature s = c.signature();
+  const auto in = inputs_of(c);
+  const auto exact = evaluate_reference(s, in);
+  const double elements =
+      static_cast<double>(std::max<int64_t>(1, s.out.empty() ? 1 : s.out[0].shape.numel()));
+  const double terms = cost_of(s).flops / elements;
+  for (size_t k = 0; k < s.out.size(); ++k) {
+    const RefArray y = loaded(results[k], s.out[k]);
+    const double condition = condition_of(s, in, exact, k);
+    for (size_t e = 0; e < y.v.size(); ++e) {
+      const double want = exact[k].v[e];
+      if (!std::isfinite(want)) {
+        ASSERT_TRUE(y.v[e] == want || (std::isnan(want) && std::isnan(y.v[e])))
+            << what << ": output " << k << '[' << e << "] is " << y.v[e] << ", not " << want;
+        continue;
+      }
+      ASSERT_NEAR(y.v[e], want, tolerance(s.out[k].dtype, want, terms, condition))
+          << what << ": output " << k << '[' << e << "] of " << s.text();
+    }
+  }
+}
+
+// Kernels whose last bits depend on the number of threads, with the reason. For a given number they
+// do not change from run to run.
+bool bits_depend_on_threads(const Kernel& k) {
+  return k.op == "conv2d_dw";  // oneDNN sums the images of each thread, then the threads
+}
+
+class Kernels : public testing::TestWithParam<Case> {};
+
+TEST_P(Kernels, equals_its_meaning) {
+  const Case& c = GetParam();
+  if (c.kernel->alias) {
+    const auto in = inputs_of(c);
+    EXPECT_EQ(evaluate_reference(c.signature(), in)[0].v, in[0].v);
+    return;
+  }
+  std::vector<Tune> tunes = {Tune{}};
+  if (c.kernel->space) tunes = c.kernel->space(c.signature(), test_device());
+  ASSERT_FALSE(tunes.empty());
+  for (const Tune& tune : tunes) {
+    const auto first = run_kernel(c, tune, {.threads = 1});
+    expect_close(c, first, "one thread");
+    EXPECT_TRUE(run_kernel(c, tune, {.threads = 1}) == first) << "two runs differ";
+    const auto two = run_kernel(c, tune, {.threads = 2});
+    if (bits_depend_on_threads(*c.kernel))
+      expect_close(c, two, "two threads");
+    else
+      EXPECT_TRUE(two == first) << "two threads give other bits";
+    expect_close(c, run_kernel(c, tune, {.threads = 2, .offset = 1}), "unaligned");
+    if (!c.kernel->in_place) continue;
+    const Signature s = c.signature();
+    for (size_t i = 0; i < s.in.size(); ++i)
+      EXPECT_TRUE(s.in[i] != s.out[0] || run_kernel(c, tune, {.alias = i})[0] == first[0])
+          << "other result in place of input " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(derived, Kernels, testing::ValuesIn(kernel_cases()), name_of_case);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Kernels);
+
+}  // namespace
+}  // namespace ebb::test
