@@ -36,31 +36,19 @@ void convert_pixel(const uint8_t* in, int64_t from, uint8_t* out, int64_t to) {
   }
 }
 
-// 1, 2, 3 or 4 channels to 1 or 3; alpha goes over white.
-Tensor convert_channels(const Tensor& image, int64_t to) {
-  const int64_t from = image.shape()[2];
-  if (from == to) return image;
-  Tensor out(DType::u8, {image.shape()[0], image.shape()[1], to});
-  const uint8_t* in = image.span<uint8_t>().data();
-  uint8_t* o = out.span<uint8_t>().data();
-  const int64_t pixels = image.shape()[0] * image.shape()[1];
-  for (int64_t i = 0; i < pixels; ++i) convert_pixel(in + i * from, from, o + i * to, to);
-  return out;
-}
-
 bool starts_with(std::span<const uint8_t> bytes, size_t at, std::string_view magic) {
   return bytes.size() >= at + magic.size() &&
          std::equal(magic.begin(), magic.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at),
                     [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
-Tensor decode_native(std::span<const uint8_t> bytes, const std::string& name,
-                     const ImageLimits& limits) {
-  if (starts_with(bytes, 0, "\x89PNG\r\n\x1a\n")) return decode_png(bytes, name, limits);
-  if (starts_with(bytes, 0, "\xff\xd8\xff")) return decode_jpeg(bytes, name, limits);
-  if (starts_with(bytes, 0, "RIFF") && starts_with(bytes, 8, "WEBP"))
-    return decode_webp(bytes, name, limits);
-  fail("image: must be a PNG, JPEG or WebP file (", bytes.size(), " bytes)  ", name);
+using Decoder = Tensor (*)(std::span<const uint8_t>, const std::string&, const ImageLimits&);
+
+Decoder decoder_of(std::span<const uint8_t> bytes) {
+  if (starts_with(bytes, 0, "\x89PNG\r\n\x1a\n")) return decode_png;
+  if (starts_with(bytes, 0, "\xff\xd8\xff")) return decode_jpeg;
+  if (starts_with(bytes, 0, "RIFF") && starts_with(bytes, 8, "WEBP")) return decode_webp;
+  return nullptr;
 }
 
 }  // namespace
@@ -73,11 +61,30 @@ void check_image_size(int64_t height, int64_t width, const std::string& name,
           " in all (", width, "x", height, ")  ", name);
 }
 
+bool looks_like_image(std::span<const uint8_t> bytes) { return decoder_of(bytes) != nullptr; }
+
+Tensor convert_channels(const Tensor& image, int64_t to) {
+  const Shape& s = image.shape();
+  require(
+      image.dtype() == DType::u8 && s.rank() == 3 && s[2] >= 1 && s[2] <= 4 && (to == 1 || to == 3),
+      "image: cannot become ", to, " channels  ", image.type());
+  const int64_t from = s[2];
+  if (from == to) return image;
+  Tensor out(DType::u8, {s[0], s[1], to});
+  const uint8_t* in = image.span<uint8_t>().data();
+  uint8_t* o = out.span<uint8_t>().data();
+  for (int64_t i = 0; i < s[0] * s[1]; ++i) convert_pixel(in + i * from, from, o + i * to, to);
+  return out;
+}
+
 Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels,
                     const ImageLimits& limits) {
   require(channels == 0 || channels == 1 || channels == 3,
           "image: channels must be 0 (as in the file), 1 or 3 (", channels, ")  ", name);
-  const Tensor native = decode_native(bytes, name, limits);
+  const Decoder decode = decoder_of(bytes);
+  require(decode != nullptr, "image: must be a PNG, JPEG or WebP file (", bytes.size(), " bytes)  ",
+          name);
+  const Tensor native = decode(bytes, name, limits);
   return convert_channels(native, channels ? channels : native.shape()[2] < 3 ? 1 : 3);
 }
 

@@ -25,7 +25,12 @@ struct ImageLimits {
 // Throws Error for formats we do not know, broken or truncated files and broken limits.
 Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels = 0,
                     const ImageLimits& limits = {});
+// True if the bytes start like a format that decode_image() knows.
+bool looks_like_image(std::span<const uint8_t> bytes);
 Tensor read_image(const std::string& path, int64_t channels = 0, const ImageLimits& limits = {});
+
+// u8 [H,W,C] of 1 to 4 channels (grey, grey and alpha, RGB, RGB and alpha) to 1 or 3.
+Tensor convert_channels(const Tensor& image, int64_t channels);
 
 // A PNG of u8 [H,W,C], C = 1 or 3, with text chunks (keywords of 1 to 79 printable Latin-1
 // characters; values are UTF-8: tEXt where ASCII, else iTXt). The bytes are a function of the

@@ -86,7 +86,8 @@ std::string shown(std::string_view text) {
 JsonCursor::JsonCursor(std::string_view text, std::string subject, std::string file)
     : text_(text), subject_(std::move(subject)), file_(std::move(file)) {
   while (at_ < text_.size()) {
-    const size_t n = utf8_length(text_.substr(at_));
+    const bool ascii = static_cast<uint8_t>(text_[at_]) < 0x80;
+    const size_t n = ascii ? 1 : utf8_length(text_.substr(at_));
     if (n == 0) failed("must be valid UTF-8");
     at_ += n;
   }

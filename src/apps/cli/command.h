@@ -1,0 +1,45 @@
+// Command: one verb of the program. src/apps/cli/commands/<name>.cpp defines
+// `const Command& ebb::cli::<name>()`; the file system lists them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fields.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ebb::cli {
+
+struct Command {
+  std::string_view name, summary, example;
+  // Adds the command's flags to `app`; `words` are the raw arguments, for flags that depend on
+  // others (a model's). Returns what to run once they are parsed; its result is the exit code.
+  std::function<int()> (*bind)(CLI::App& app, const std::vector<std::string>& words) = nullptr;
+};
+
+// What every command understands.
+struct CommonOptions {
+  bool json = false;
+  std::string device = "auto";
+  int64_t threads = 0;
+  void fields(auto&& f) {
+    f("json", json, "print one JSON object on standard output, all else on standard error");
+    f("device", device, "auto, cpu or cuda");
+    f("threads", threads, "CPU threads; 0: all that this process may use");
+  }
+};
+
+// One flag a field: --image-size for image_size (underscores work as well). Help shows the default.
+void add_flags(CLI::App& app, std::vector<Field> fields);
+// A required positional argument.
+void add_positional(CLI::App& app, const std::string& name, std::string& value,
+                    const std::string& help);
+// The value of a flag in raw arguments; "" if it is not there.
+std::string flag_value(const std::vector<std::string>& words, std::string_view flag);
+
+}  // namespace ebb::cli

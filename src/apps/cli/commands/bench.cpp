@@ -1,0 +1,72 @@
+// ebb bench: how fast the kernels are, against what the machine can do.
+#include "runtime/bench.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/command.h"
+#include "base/error.h"
+
+namespace ebb::cli {
+namespace {
+
+struct Options {
+  std::string filter;
+  CommonOptions common;
+};
+
+void print_json(const BenchResult& r) {
+  const nlohmann::ordered_json j = {{"op", r.op},
+                                    {"example", r.example},
+                                    {"dtype", r.dtype},
+                                    {"device", r.device},
+                                    {"kernel", r.kernel},
+                                    {"us", r.us},
+                                    {"spread", r.spread},
+                                    {"gb_per_s", r.gb_per_s},
+                                    {"tflop_per_s", r.tflop_per_s},
+                                    {"peak_percent", r.peak_percent}};
+  std::puts(j.dump().c_str());
+  std::fflush(stdout);
+}
+
+int run(const Options& o) {
+  const Context context = open_context(o.common.device == "auto" ? "cpu" : o.common.device,
+                                       {.threads = o.common.threads});
+  const Ceilings c = measure_ceilings(context);
+  std::fprintf(stderr, "%s\ncopy %.1f GB/s, matmul f32 %.3f TFLOP/s, bf16 %.3f TFLOP/s\n",
+               context.device->description().c_str(), c.bytes_per_second * 1e-9,
+               c.flops_f32 * 1e-12, c.flops_bf16 * 1e-12);
+  if (!o.common.json)
+    std::printf("%-16s %-22s %-5s %-22s %10s %7s %9s %9s %6s\n", "op", "example", "dtype", "kernel",
+                "us", "spread", "GB/s", "TFLOP/s", "%peak");
+  int64_t count = 0;
+  bench_ops(context, o.filter, c, [&](const BenchResult& r) {
+    ++count;
+    if (o.common.json) return print_json(r);
+    std::printf("%-16s %-22s %-5s %-22s %10.1f %6.0f%% %9.2f %9.3f %5.0f%%\n", r.op.c_str(),
+                r.example.c_str(), r.dtype.c_str(), r.kernel.c_str(), r.us, 100 * r.spread,
+                r.gb_per_s, r.tflop_per_s, r.peak_percent);
+    std::fflush(stdout);
+  });
+  require(count > 0, "bench: no bench example matches '", o.filter, "'");
+  return 0;
+}
+
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+  const auto o = std::make_shared<Options>();
+  app.add_option("FILTER", o->filter, "run the cases whose op/example contains this");
+  add_flags(app, fields_of(o->common));
+  return [o] { return run(*o); };
+}
+
+}  // namespace
+
+const Command& bench() {
+  static const Command c{"bench", "time the kernels, verified, in per cent of the machine's limits",
+                         "ebb bench conv2d --threads 2", bind};
+  return c;
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,104 @@
+// ebb info FILE: what is in a checkpoint, without loading it.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/command.h"
+#include "base/error.h"
+#include "io/safetensors.h"
+#include "models/model.h"
+
+namespace ebb::cli {
+namespace {
+
+struct Options {
+  std::string file, model;
+  bool json = false;
+  bool all = false;
+  void fields(auto&& f) {
+    f("model", model, "take the file for this model instead of recognising it");
+    f("all", all, "list every tensor");
+    f("json", json, "print one JSON object on standard output");
+  }
+};
+
+struct Recognised {
+  std::string model, config, note;  // note: why there is none
+};
+
+Recognised recognise(const io::SafetensorsFile& file, const std::string& forced) {
+  if (!forced.empty()) {
+    const NamedModel named = find_model(forced);
+    return {named.model->name, named.config.text(), ""};
+  }
+  nn::FileShapes shapes;
+  for (const auto& e : file.entries()) shapes.emplace(e.name, e.shape);
+  try {
+    RecognisedModel r = recognise_model(shapes);
+    return {r.model->name, r.config.text(), ""};
+  } catch (const Error& e) {
+    return {"", "", e.what()};
+  }
+}
+
+int64_t elements(const io::SafetensorsFile& file) {
+  int64_t n = 0;
+  for (const auto& e : file.entries()) n += e.shape.numel();
+  return n;
+}
+
+void print_json(const io::SafetensorsFile& file, const Recognised& r) {
+  nlohmann::ordered_json j;
+  j["model"] = r.model.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(r.model);
+  j["parameters"] = elements(file);
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const auto& e : file.entries())
+    tensors.push_back({{"name", e.name}, {"dtype", e.file_dtype}, {"shape", e.shape.sizes()}});
+  j["tensors"] = std::move(tensors);
+  j["config"] = r.config;
+  j["metadata"] = file.metadata();
+  std::puts(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) {
+  if (r.model.empty())
+    std::printf("model       not recognised: %s\n", r.note.c_str());
+  else
+    std::printf("model       %s\nconfig      %s\n", r.model.c_str(), r.config.c_str());
+  std::printf("parameters  %lld in %zu tensors\n", static_cast<long long>(elements(file)),
+              file.entries().size());
+  for (const auto& [key, value] : file.metadata()) {
+    const bool cut = value.size() > 120 && !all;
+    std::printf("  %s = %s%s\n", key.c_str(), value.substr(0, cut ? 117 : value.size()).c_str(),
+                cut ? "..." : "");
+  }
+  constexpr size_t shown = 20;
+  for (size_t i = 0; i < file.entries().size() && (all || i < shown); ++i) {
+    const auto& e = file.entries()[i];
+    std::printf("  %-56s %s%s\n", e.name.c_str(), e.file_dtype.c_str(), str(e.shape).c_str());
+  }
+  if (!all && file.entries().size() > shown)
+    std::printf("  ... %zu more (--all)\n", file.entries().size() - shown);
+}
+
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+  const auto o = std::make_shared<Options>();
+  add_positional(app, "FILE", o->file, "a .safetensors file or .safetensors.index.json");
+  add_flags(app, fields_of(*o));
+  return [o] {
+    const auto file = io::SafetensorsFile::open(o->file);
+    const Recognised r = recognise(file, o->model);
+    o->json ? print_json(file, r) : print_text(file, r, o->all);
+    return 0;
+  };
+}
+
+}  // namespace
+
+const Command& info() {
+  static const Command c{"info", "list tensors, metadata, model and config of a checkpoint",
+                         "ebb info out/demo/model.safetensors", bind};
+  return c;
+}
+
+}  // namespace ebb::cli

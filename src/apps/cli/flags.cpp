@@ -1,0 +1,63 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "apps/cli/command.h"
+#include "base/error.h"
+
+namespace ebb::cli {
+namespace {
+
+std::string flag_names(const std::string& field) {
+  std::string dashed = field;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  return dashed == field ? "--" + field : "--" + dashed + ",--" + field;
+}
+
+std::string_view type_name(const Field& f) {
+  constexpr std::string_view names[] = {"INT",     "NUMBER",     "",    "TEXT",
+                                        "INT,...", "NUMBER,...", "TEXT"};
+  return names[f.ref.index()];
+}
+
+}  // namespace
+
+void add_flags(CLI::App& app, std::vector<Field> fields) {
+  for (const Field& f : fields) {
+    const std::string names = flag_names(f.name);
+    if (auto* const* b = std::get_if<bool*>(&f.ref)) {
+      // --flag, --flag false, --no-flag
+      std::string off = f.name;
+      std::replace(off.begin(), off.end(), '_', '-');
+      app.add_flag(names + (**b ? ",!--no-" + off : std::string()), **b, f.help)
+          ->default_str(**b ? "on" : "off");
+      continue;
+    }
+    CLI::Option* option = app.add_option_function<std::string>(
+        names,
+        [f](const std::string& text) {
+          try {
+            set_field(f, text);
+          } catch (const Error& e) {
+            throw CLI::ValidationError(e.what());
+          }
+        },
+        f.help);
+    option->type_name(std::string(type_name(f)))->default_str(field_text(f));
+  }
+}
+
+void add_positional(CLI::App& app, const std::string& name, std::string& value,
+                    const std::string& help) {
+  app.add_option(name, value, help)->required();
+}
+
+std::string flag_value(const std::vector<std::string>& words, std::string_view flag) {
+  const std::string with_equals = str(flag, '=');
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with(with_equals)) return words[i].substr(with_equals.size());
+    if (words[i] == flag && i + 1 < words.size()) return words[i + 1];
+  }
+  return "";
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,112 @@
+// ebb: trains diffusion models and samples from them. One file a command in commands/.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "apps/cli/command.h"
+#include "base/error.h"
+#include "base/names.h"
+
+#define X(name)          \
+  namespace ebb::cli {   \
+  const Command& name(); \
+  }
+#include "ebb/gen/commands.inc"
+#undef X
+
+namespace ebb::cli {
+namespace {
+
+constexpr int usage_error = 2;
+
+std::vector<const Command*> all_commands() {
+  return {
+#define X(name) &name(),
+#include "ebb/gen/commands.inc"
+#undef X
+  };
+}
+
+void print_overview(std::FILE* out) {
+  std::fputs(
+      "ebb trains diffusion models and samples from them.\n\n"
+      "usage: ebb COMMAND [OPTIONS]\n\ncommands:\n",
+      out);
+  for (const Command* c : all_commands())
+    std::fprintf(out, "  %-9.*s %.*s\n", static_cast<int>(c->name.size()), c->name.data(),
+                 static_cast<int>(c->summary.size()), c->summary.data());
+  std::fputs(
+      "\n`ebb COMMAND --help` shows the options of a command, with defaults and an example.\n",
+      out);
+}
+
+const Command& find_command(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Command* c : all_commands()) {
+    if (c->name == name) return *c;
+    known.emplace_back(c->name);
+  }
+  fail("ebb: unknown command '", name, "'", suggestion(name, known));
+}
+
+// Every long flag of the app, for suggestions.
+std::vector<std::string> known_flags(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::Option* o : app.get_options())
+    for (const std::string& l : o->get_lnames()) out.push_back("--" + l);
+  return out;
+}
+
+int run_command(const Command& command, std::vector<std::string> words) {
+  CLI::App app{std::string(command.summary), "ebb " + std::string(command.name)};
+  app.footer("example:\n  " + std::string(command.example));
+  app.option_defaults()->always_capture_default(false);
+  const std::function<int()> run = command.bind(app, words);
+  std::vector<std::string> reversed(words.rbegin(), words.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> known = known_flags(app);
+    for (const std::string& word : app.remaining()) {
+      const std::string flag = word.substr(0, word.find('='));
+      fail(command.name, ": unknown argument '", flag, "'",
+           flag.starts_with("--") ? suggestion(flag, known) : std::string(" (see --help)"));
+    }
+    throw;
+  } catch (const CLI::ParseError& e) {
+    fail(command.name, ": ", e.what(), " (see ebb ", command.name, " --help)");
+  }
+  return run();
+}
+
+int run_main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) {
+    print_overview(stderr);
+    return usage_error;
+  }
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    print_overview(stdout);
+    return 0;
+  }
+  if (words[0] == "--version") {
+    std::puts("ebb 0.1.0");
+    return 0;
+  }
+  return run_command(find_command(words[0]), {words.begin() + 1, words.end()});
+}
+
+}  // namespace
+}  // namespace ebb::cli
+
+int main(int argc, char** argv) {
+  try {
+    return ebb::cli::run_main(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "ebb: error: %s\n", e.what());
+    return ebb::cli::usage_error;
+  }
+}

@@ -1,0 +1,194 @@
+#include "runtime/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/table.h"
+
+namespace ebb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(const std::function<void()>& f) {
+  const auto start = Clock::now();
+  f();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Random, never zero: zeros run faster than real data.
+Tensor random_tensor(const Type& type, const Example& example, uint64_t seed) {
+  Tensor t(is_float(type.dtype) ? Type{DType::f32, type.shape} : type);
+  for (int64_t i = 0; i < t.numel(); ++i) {
+    const uint32_t word = random_block({.seed = seed}, static_cast<uint64_t>(i))[0];
+    if (is_float(type.dtype)) {
+      const double u = static_cast<double>(uniform_from(word));
+      t.span<float>()[static_cast<size_t>(i)] =
+          static_cast<float>(example.low + (example.high - example.low) * u);
+    } else {
+      const int64_t v = example.integers > 0 ? word % example.integers : 0;
+      visit_dtype(type.dtype, [&]<class T>(T) {
+        if constexpr (std::is_integral_v<T>)
+          t.span<T>()[static_cast<size_t>(i)] = static_cast<T>(v);
+      });
+    }
+  }
+  return is_float(type.dtype) ? t.to(type.dtype) : t;
+}
+
+// One kernel on one signature, with its memory.
+struct Case {
+  Signature sig;
+  const Kernel* kernel = nullptr;
+  Program program;
+  std::vector<Tensor> in, out;
+  Tensor workspace;
+  Call call;
+};
+
+Case make_case(const Context& context, const Signature& sig, const Example& example,
+               const Kernel& kernel) {
+  Case c{sig,
+         &kernel,
+         kernel.prepare(sig, kernel.space ? kernel.space(sig, *context.device)[0] : Tune{},
+                        *context.device),
+         {},
+         {},
+         {},
+         {}};
+  for (size_t i = 0; i < sig.in.size(); ++i)
+    c.in.push_back(random_tensor(sig.in[i], example, i + 1));
+  for (const Type& t : sig.out) c.out.emplace_back(t);
+  c.workspace = Tensor(DType::u8, Shape{std::max<int64_t>(c.program.workspace, 1)});
+  for (const Tensor& t : c.in) c.call.in.push_back(t.raw());
+  for (const Tensor& t : c.out) c.call.out.push_back(t.raw());
+  c.call.workspace = c.workspace.raw();
+  return c;
+}
+
+void check_case(Case& c) {
+  std::vector<Tensor> first;
+  for (Tensor& t : c.out) std::memset(t.raw(), 0xff, static_cast<size_t>(t.bytes()));  // NaN
+  c.program.run(c.call);
+  for (const Tensor& t : c.out) first.push_back(t.clone());
+  for (Tensor& t : c.out) std::memset(t.raw(), 0xff, static_cast<size_t>(t.bytes()));
+  c.program.run(c.call);
+  for (size_t i = 0; i < c.out.size(); ++i) {
+    require(std::memcmp(first[i].raw(), c.out[i].raw(), static_cast<size_t>(first[i].bytes())) == 0,
+            "bench: ", c.kernel->name, " gives different bits in two runs  ", c.sig.text());
+    if (!is_float(first[i].dtype())) continue;
+    const Tensor values = first[i].to(DType::f32);
+    for (const float v : values.span<float>())
+      require(std::isfinite(v), "bench: ", c.kernel->name,
+              " leaves an element unwritten or not finite  ", c.sig.text());
+  }
+}
+
+// Rounds with other memory read in between, so that the inputs are not in the caches.
+BenchResult time_case(Case& c, const Ceilings& ceilings) {
+  static constexpr int64_t flush_bytes = 64 << 20;
+  std::vector<uint8_t> flush(flush_bytes, 1);
+  std::vector<double> times;
+  double spent = 0;
+  while (times.size() < 5 || (spent < 0.3 && times.size() < 50)) {
+    for (size_t i = 0; i < flush.size(); i += 64) ++flush[i];
+    times.push_back(seconds([&] { c.program.run(c.call); }));
+    spent += times.back();
+  }
+  std::sort(times.begin(), times.end());
+  const auto at = [&](double q) {
+    return times[static_cast<size_t>(q * static_cast<double>(times.size() - 1))];
+  };
+  const Cost cost = cost_of(c.sig);
+  BenchResult r{.op = std::string(c.sig.op->name), .kernel = std::string(c.kernel->name)};
+  const double t = at(0.5);
+  r.us = t * 1e6;
+  r.spread = (at(0.9) - at(0.1)) / t;
+  r.gb_per_s = cost.bytes / t * 1e-9;
+  r.tflop_per_s = cost.flops / t * 1e-12;
+  const bool low = !c.sig.in.empty() && c.sig.in[0].dtype == DType::bf16;
+  const bool matrix = c.sig.op->precision == OpDef::Precision::low;
+  const double floor =
+      std::max(cost.bytes / ceilings.bytes_per_second,
+               matrix ? cost.flops / (low ? ceilings.flops_bf16 : ceilings.flops_f32) : 0.0);
+  r.peak_percent = 100 * floor / t;
+  return r;
+}
+
+double matmul_flops(const Context& context, DType dtype) {
+  const int64_t n = 1024;
+  Signature s{
+      &ops::def::matmul(), ops::def::matmul().attrs(), {{dtype, {n, n}}, {dtype, {n, n}}}, {}, ""};
+  s.out = s.op->infer(s);
+  for (const Kernel* k : kernels_of("matmul", context.device->backend())) {
+    if (!k->supports(s, *context.device)) continue;
+    Case c = make_case(context, s, {}, *k);
+    double best = 1e9;
+    for (int i = 0; i < 7; ++i) best = std::min(best, seconds([&] { c.program.run(c.call); }));
+    return cost_of(s).flops / best;
+  }
+  return 0;
+}
+
+void bench_example(const Context& context, const OpDef& op, const Example& e, DType dtype,
+                   const Ceilings& ceilings,
+                   const std::function<void(const BenchResult&)>& report) {
+  Signature s{&op, e.attrs, e.in, {}, ""};
+  for (Type& t : s.in)
+    if (is_float(t.dtype)) t.dtype = dtype;
+  s.out = op.infer(s);
+  for (const Kernel* k : kernels_of(op.name, context.device->backend())) {
+    if (!k->supports(s, *context.device) || k->alias) continue;
+    Case c = make_case(context, s, e, *k);
+    check_case(c);
+    BenchResult r = time_case(c, ceilings);
+    r.example = e.label;
+    r.dtype = str(dtype);
+    r.device = std::string(context.device->backend());
+    report(r);
+  }
+}
+
+}  // namespace
+
+Ceilings measure_ceilings(const Context& context) {
+  Ceilings c;
+  constexpr int64_t n = 1 << 26;
+  std::vector<float> a(n / 4, 1.0f), b(n / 4);
+  double best = 1e9;
+  for (int i = 0; i < 7; ++i) {
+    best = std::min(best, seconds([&] {
+#pragma omp parallel for schedule(static)
+                      for (int64_t k = 0; k < n / 4; ++k)
+                        b[static_cast<size_t>(k)] = a[static_cast<size_t>(k)];
+                    }));
+  }
+  c.bytes_per_second = 2.0 * n / best;
+  c.flops_f32 = matmul_flops(context, DType::f32);
+  c.flops_bf16 =
+      context.device->fast_in(DType::bf16) ? matmul_flops(context, DType::bf16) : c.flops_f32;
+  return c;
+}
+
+void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
+               const std::function<void(const BenchResult&)>& report) {
+  for (const OpDef* op : all_ops()) {
+    if (!op->examples) continue;
+    for (const Example& e : op->examples()) {
+      if (!e.bench || str(op->name, '/', e.label).find(filter) == std::string::npos) continue;
+      for (const DType d : {DType::f32, DType::bf16}) {
+        const bool floats =
+            std::any_of(e.in.begin(), e.in.end(), [](const Type& t) { return is_float(t.dtype); });
+        if (d == DType::f32 || (floats && context.device->fast_in(d)))
+          bench_example(context, *op, e, d, ceilings, report);
+      }
+    }
+  }
+}
+
+}  // namespace ebb

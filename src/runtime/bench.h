@@ -1,0 +1,35 @@
+// Benches of ops: verified by their own repetition, timed with cold caches, as a share of what the
+// machine can do.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/context.h"
+
+namespace ebb {
+
+// What the machine reaches on one large copy and one large matrix product.
+struct Ceilings {
+  double bytes_per_second = 0;
+  double flops_f32 = 0;
+  double flops_bf16 = 0;
+};
+Ceilings measure_ceilings(const Context& context);
+
+struct BenchResult {
+  std::string op, example, dtype, device, kernel;
+  double us = 0;      // median of the rounds
+  double spread = 0;  // (90th - 10th percentile) / median
+  double gb_per_s = 0, tflop_per_s = 0;
+  double peak_percent = 0;  // of the nearer of the two ceilings
+};
+
+// Runs the bench examples of every op whose "op/example" contains `filter`, in each dtype of its
+// examples' float inputs (f32, bf16), and calls `report` with each result. Checks each kernel's
+// results first: all finite, every element written, twice the same bits. Throws Error if not.
+void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
+               const std::function<void(const BenchResult&)>& report);
+
+}  // namespace ebb

@@ -1,0 +1,254 @@
+// A folder of image files as a data set: class folders, a check of every file, a cache.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <thread>
+
+#include "io/file.h"
+#include "train/dataset_sources.h"
+
+namespace ebb::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct File {
+  std::string path;
+  int64_t label = 0;
+  int64_t slot = 0;  // in the cache
+};
+
+// Calls work(i) for i in [0,n) from several threads. The first exception is thrown here.
+void parallel(int64_t n, int64_t threads, const std::function<void(int64_t)>& work) {
+  std::atomic<int64_t> next = 0;
+  std::atomic<bool> broken = false;
+  std::exception_ptr error;
+  const auto run = [&] {
+    for (int64_t i = next++; i < n && !broken; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        if (!broken.exchange(true)) error = std::current_exception();
+      }
+    }
+  };
+  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+  {
+    std::vector<std::jthread> team;
+    for (int64_t t = 1; t < std::min(threads, n); ++t) team.emplace_back(run);
+    run();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+bool has_image_name(const fs::path& p) {
+  std::string ext = p.extension().string();
+  std::ranges::transform(ext, ext.begin(), [](unsigned char c) { return std::tolower(c); });
+  return ext == ".png" || ext == ".jpg" || ext == ".jpeg" || ext == ".webp";
+}
+
+bool has_image_bytes(const fs::path& p) {
+  const auto file = io::ReadFile::open(p.string(), "image");
+  std::vector<uint8_t> head(static_cast<size_t>(std::min<int64_t>(file.size(), 16)));
+  file.read(0, head);
+  return io::looks_like_image(head);
+}
+
+// "3 files ...: a.png, b.png, ... "
+std::string listed(std::string_view what, const std::vector<std::string>& names) {
+  constexpr size_t shown = 5;
+  std::string text = str(names.size(), " ", what, ": ");
+  for (size_t i = 0; i < std::min(shown, names.size()); ++i) text += (i ? ", " : "") + names[i];
+  return text + (names.size() > shown ? ", ..." : "");
+}
+
+class ImageFolder final : public Dataset {
+ public:
+  ImageFolder(const std::string& path, const DatasetOptions& options)
+      : root_(path), options_(options) {
+    try {
+      find_files();
+    } catch (const fs::filesystem_error& e) {
+      fail("dataset: cannot list (", e.code().message(), ")  ", e.path1().string());
+    }
+    label_files();
+    pick_files();
+    find_shape();
+    make_cache();
+    if (options_.check) check_files();
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  Shape image_shape() const override { return shape_; }
+
+  int64_t get(int64_t index, uint8_t* pixels) const override {
+    require(index >= 0 && index < size(), "dataset: index out of range (", index, " of ", size(),
+            ")");
+    const File& file = files_[static_cast<size_t>(index)];
+    if (file.slot >= cached_) {
+      load(file, pixels);
+    } else {
+      from_cache(file, pixels);
+    }
+    return file.label;
+  }
+
+ private:
+  enum State : uint8_t { absent, filling, present };
+
+  void find_files() {
+    std::vector<std::string> others;
+    fs::recursive_directory_iterator it(root_, fs::directory_options::follow_directory_symlink);
+    for (; it != fs::recursive_directory_iterator(); ++it) {
+      const fs::path& p = it->path();
+      require(it.depth() < 32, "dataset: folders are nested too deeply (a link to itself?)  ",
+              p.string());
+      if (p.filename().string().starts_with('.')) {
+        if (it->is_directory()) it.disable_recursion_pending();
+      } else if (it->is_regular_file()) {
+        if (has_image_name(p) || has_image_bytes(p)) {
+          files_.push_back({p.string()});
+        } else {
+          others.push_back(fs::relative(p, root_).string());
+        }
+      }
+    }
+    require(!files_.empty(), "dataset: found no PNG, JPEG or WebP images (", others.size(),
+            " other files)  ", root_.string());
+    std::ranges::sort(files_, {}, &File::path);
+    std::ranges::sort(others);
+    if (!others.empty()) warnings_.push_back(listed("files that are no images left out", others));
+  }
+
+  // The first folder below the root; "" for a file directly in it.
+  std::string class_of(const File& file) const {
+    const fs::path rest = fs::path(file.path).lexically_relative(root_);
+    return std::distance(rest.begin(), rest.end()) > 1 ? rest.begin()->string() : "";
+  }
+
+  void label_files() {
+    if (options_.classes == "none") return;
+    std::set<std::string> names;
+    for (const File& f : files_) names.insert(class_of(f));
+    if (names.size() < 2) return;
+    require(!names.contains(""),
+            "dataset: images must lie all in class folders or all directly in ", "the folder (",
+            names.size() - 1, " class folders; classes=none ignores folders)  ", root_.string());
+    class_names_.assign(names.begin(), names.end());
+    for (File& f : files_)
+      f.label = std::ranges::lower_bound(class_names_, class_of(f)) - class_names_.begin();
+  }
+
+  void pick_files() {
+    std::vector<File> kept;
+    for (const int64_t i : spread(size(), options_.limit))
+      kept.push_back(std::move(files_[static_cast<size_t>(i)]));
+    files_ = std::move(kept);
+    for (size_t i = 0; i < files_.size(); ++i) files_[i].slot = static_cast<int64_t>(i);
+  }
+
+  // Unless the options say all: the size of the first image, and colour if any of a sample has it.
+  void find_shape() {
+    std::vector<std::string> broken;
+    for (const int64_t i : spread(size(), 64)) {
+      const File& file = files_[static_cast<size_t>(i)];
+      try {
+        const Tensor t = fit_image(io::read_image(file.path, options_.channels), options_);
+        if (shape_.rank() == 0) shape_ = t.shape();
+        shape_[2] = std::max(shape_[2], t.shape()[2]);
+      } catch (const Error& e) {
+        broken.push_back(e.what());
+        continue;
+      }
+      if (options_.channels || shape_[2] == 3) break;
+    }
+    // The sample may be broken by chance: then any image will do.
+    for (size_t i = 0; shape_.rank() == 0 && i < files_.size(); ++i) try {
+        shape_ = fit_image(io::read_image(files_[i].path, options_.channels), options_).shape();
+      } catch (const Error&) {
+      }
+    require(shape_.rank() == 3, "dataset: no image can be read; ", listed("files", broken), "  ",
+            root_.string());
+  }
+
+  void make_cache() {
+    const int64_t bytes = shape_.numel();
+    cached_ = std::min(size(), options_.cache * (int64_t{1} << 20) / bytes);
+    states_ = std::vector<std::atomic<State>>(static_cast<size_t>(cached_));
+    cache_ = std::make_unique_for_overwrite<uint8_t[]>(static_cast<size_t>(cached_ * bytes));
+  }
+
+  // Decodes every file, which also fills the cache, and leaves out those that fail.
+  void check_files() {
+    std::vector<std::string> errors(files_.size());
+    parallel(size(), options_.threads, [&](int64_t i) {
+      std::vector<uint8_t> pixels(static_cast<size_t>(shape_.numel()));
+      try {
+        get(i, pixels.data());
+      } catch (const Error& e) {
+        if (std::string_view(e.what()).starts_with("dataset: ")) throw;
+        errors[static_cast<size_t>(i)] = e.what();
+      }
+    });
+    std::vector<File> good;
+    std::vector<std::string> broken;
+    for (size_t i = 0; i < files_.size(); ++i)
+      if (errors[i].empty()) {
+        good.push_back(std::move(files_[i]));
+      } else {
+        broken.push_back(errors[i]);
+      }
+    files_ = std::move(good);
+    require(!files_.empty(), "dataset: no image can be read; ", listed("files", broken), "  ",
+            root_.string());
+    if (!broken.empty()) warnings_.push_back(listed("images that cannot be read left out", broken));
+  }
+
+  void load(const File& file, uint8_t* pixels) const {
+    const Tensor decoded = io::read_image(file.path, options_.channels);
+    const int64_t c = decoded.shape()[2];
+    require(c <= shape_[2], "dataset: image is in colour while others are grey; set channels to 1 ",
+            "or 3  ", file.path);
+    const Tensor image =
+        fit_image(c < shape_[2] ? io::convert_channels(decoded, shape_[2]) : decoded, options_);
+    require(image.shape() == shape_, "dataset: images must have one size, or set size (",
+            image.shape()[1], "x", image.shape()[0], " here, ", shape_[1], "x", shape_[0],
+            " before)  ", file.path);
+    std::ranges::copy(image.span<uint8_t>(), pixels);
+  }
+
+  void from_cache(const File& file, uint8_t* pixels) const {
+    const size_t n = static_cast<size_t>(shape_.numel());
+    uint8_t* const kept = cache_.get() + static_cast<size_t>(file.slot) * n;
+    std::atomic<State>& state = states_[static_cast<size_t>(file.slot)];
+    if (state.load(std::memory_order_acquire) == present) {
+      std::memcpy(pixels, kept, n);
+      return;
+    }
+    load(file, pixels);
+    State expected = absent;  // one thread fills; others go on with what they loaded
+    if (!state.compare_exchange_strong(expected, filling)) return;
+    std::memcpy(kept, pixels, n);
+    state.store(present, std::memory_order_release);
+  }
+
+  fs::path root_;
+  DatasetOptions options_;
+  std::vector<File> files_;
+  Shape shape_;
+  int64_t cached_ = 0;                // slots below are kept
+  std::unique_ptr<uint8_t[]> cache_;  // not touched before it is filled
+  mutable std::vector<std::atomic<State>> states_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_image_folder(const std::string& path, const DatasetOptions& options) {
+  return std::make_unique<ImageFolder>(path, options);
+}
+
+}  // namespace ebb::train
