@@ -11,3 +11,6 @@ if(EBB_SANITIZE)
   target_link_options(ebb_options INTERFACE -fsanitize=address,undefined)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+if(EBB_SANITIZE)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O1") # compiles in half the time
+endif()

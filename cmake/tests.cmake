@@ -1,13 +1,51 @@
-# Tests: every test.cpp and *_test.cpp under src/ and tests/, in one program.
+# Tests: every test.cpp and *_test.cpp under src/ and all of tests/ in one program, and the checks
+# of the source in tools/.
 enable_testing()
 find_package(GTest REQUIRED)
+find_package(Python3 COMPONENTS Interpreter)
 include(GoogleTest)
+
+# Tests run side by side: threads that wait must sleep, not spin.
+set(test_environment OMP_WAIT_POLICY=passive)
+
+function(ebb_test_program name engine)
+  add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE tests)
+  target_compile_definitions(${name} PRIVATE EBB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
+                                        nlohmann_json::nlohmann_json)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+                       PROPERTIES ENVIRONMENT "${test_environment}")
+endfunction()
+
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*.cpp)
-if(test_sources)
-  add_executable(ebb_tests ${test_sources})
-  target_include_directories(ebb_tests PRIVATE tests)
-  target_compile_definitions(ebb_tests PRIVATE EBB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  target_link_libraries(ebb_tests PRIVATE ebb_engine ebb_options GTest::gtest_main
-                                          nlohmann_json::nlohmann_json)
-  gtest_discover_tests(ebb_tests DISCOVERY_TIMEOUT 60)
+list(FILTER test_sources EXCLUDE REGEX "/tests/fuzz/")
+if(EBB_SANITIZE)
+  # What reads bytes of others and the graphs made of them; the rest would double the build.
+  set(low "/src/(base|core|ir|io)/")
+  list(FILTER test_sources INCLUDE REGEX ${low})
+  list(FILTER engine_sources INCLUDE REGEX ${low})
+  add_library(ebb_low STATIC EXCLUDE_FROM_ALL ${engine_sources})
+  get_target_property(engine_libraries ebb_engine LINK_LIBRARIES)
+  target_link_libraries(ebb_low PUBLIC ${engine_libraries})
+  target_include_directories(ebb_low PUBLIC src ${WEBP_INCLUDE_DIR} ${CMAKE_BINARY_DIR}/generated)
+  ebb_test_program(ebb_tests_low ebb_low ${test_sources})
+elseif(test_sources)
+  ebb_test_program(ebb_tests ebb_engine ${test_sources})
+endif()
+
+# A check is a script that lists violations and that knows, with --self-test, a tree that has some.
+function(ebb_check name)
+  set(command ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/check_${name}.py)
+  add_test(NAME check.${name} COMMAND ${command} ${ARGN})
+  add_test(NAME check.${name}__sees_violations COMMAND ${command} --self-test)
+  set_tests_properties(check.${name} check.${name}__sees_violations PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+if(Python3_FOUND AND NOT EBB_SANITIZE)
+  ebb_check(layers)
+  ebb_check(budgets)
+  ebb_check(format)
+  ebb_check(docs)
+  ebb_check(headers --compiler ${CMAKE_CXX_COMPILER} --include ${CMAKE_BINARY_DIR}/generated)
 endif()

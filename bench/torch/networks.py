@@ -2,7 +2,7 @@
 
 Parameter names and layouts are those of the published checkpoints, so that the golden vectors
 check these modules too (check_networks.py). Attention goes through scaled_dot_product_attention on
-token matrices; resampling with the filter [1,1] is average pooling and nearest-neighbour repetition.
+token matrices; resampling with the filter [1,1] is average pooling and nearest repetition.
 """
 
 import math

@@ -22,7 +22,7 @@ that any language can produce the same bits. The rule, complete:
        one dimension, "*.weight"   : 1 + 0.1 * value           (norm weights)
        one dimension, other        : 0.1 * value               (biases)
        NCSN++ "map_noise.freqs"    : 16 * value
-       other buffers               : not hashed, the model computes them (resample_filter, pos_embed)
+       other buffers               : not hashed, computed by the model (resample_filter, pos_embed)
        inputs                      : value * sqrt(3)           (variance 1)
   7. signs of the projections: for the vector k of tensor `name` the tensor name is name + "#p<k>"
      and the sign is +1 where value >= 0, that is where the top bit of h is set, else -1.

@@ -20,7 +20,7 @@ def sin_cos_1d(width, positions):
 
 
 def dit_pos_embed(width, side):
-    """Fixed 2-D table [1, side*side, width]: first half from the column, second half from the row."""
+    """Fixed 2-D table [1, side*side, width]: first half from the column, second from the row."""
     row, column = np.divmod(np.arange(side * side), side)
     halves = [sin_cos_1d(width // 2, column), sin_cos_1d(width // 2, row)]
     return torch.from_numpy(np.concatenate(halves, axis=1)[None]).float()
