@@ -3,8 +3,9 @@
 
 layers.txt has a line per folder: `folder: folders that it may include`. Every folder may include
 itself, and only folders listed above it, so there is no cycle. Finer rules:
-  - an op's op.h and op.cpp include no backend; its cpu.cpp includes no backend but backend/cpu;
-  - of another op only op.h may be included: kernels are private to their folder;
+  - files of an op whose names start with `cpu` are its CPU kernels: they include no backend but
+    backend/cpu, and only CPU kernels include them; likewise `cuda`;
+  - an op's other files include no backend;
   - includes in quotes are written from src/ and exist.
 Tests and benches may include what they test.
 """
@@ -51,16 +52,22 @@ def op_folder(path, src):
     return folder.relative_to(src).as_posix() if is_op else None
 
 
+def kernel_backend(path, src):
+    """The backend whose kernel file of an op `path` is, or None."""
+    match = re.match(r"(cpu|cuda)[_.]", path.rsplit("/", 1)[-1])
+    return match[1] if match and op_folder(path, src) else None
+
+
 def op_violation(path, included, src):
+    """What is wrong by the rules of ops, or None."""
     name = path.rsplit("/", 1)[-1]
-    mine, theirs = op_folder(path, src), op_folder(included, src)
+    mine, theirs = kernel_backend(path, src), kernel_backend(included, src)
     backend = included.split("/")[1] if included.startswith("backend/") else None
-    if theirs and theirs != mine and not included.endswith("/op.h"):
-        return f"{included} is private to its op"
-    if mine and backend and name in ("op.h", "op.cpp"):
-        return f"an op's {name} includes no backend, not {included}"
-    if mine and backend and backend != name.split(".")[0]:
-        return f"{name} of an op includes no backend but its own, not {included}"
+    if theirs and theirs != mine:
+        return f"{included} is a kernel, only for {theirs} kernels"
+    if op_folder(path, src) and backend and backend != mine:
+        also = f" but backend/{mine}" if mine else ""
+        return f"{name} of an op includes no backend{also}, not {included}"
     return None
 
 
@@ -110,8 +117,8 @@ def self_test():
         "src/backend/gpu/x.h": "",
         "src/ops/add/op.h": '#include "base/a.h"\n',
         "src/ops/add/op.cpp": '#include "ops/add/op.h"\n#include "ebb/gen/ops.inc"\n',
-        "src/ops/add/cpu.cpp": '#include "backend/cpu/x.h"\n#include "ops/add/kernel.h"\n',
-        "src/ops/add/kernel.h": "",
+        "src/ops/add/cpu.cpp": '#include "backend/cpu/x.h"\n#include "ops/add/cpu_rows.h"\n',
+        "src/ops/add/cpu_rows.h": '#include "backend/cpu/x.h"\n',
         "src/ops/mul/op.cpp": '#include "ops/add/op.h"\n',
         "src/apps/main.cpp": '#include "ops/add/op.h"\n',
         "src/base/a_test.cpp": '#include "ops/add/op.h"\n',
@@ -119,9 +126,10 @@ def self_test():
     bad = {
         "base may not include ops": {"src/base/b.h": '#include "ops/add/op.h"\n'},
         "apps may not include backend/cpu": {"src/apps/b.h": '#include "backend/cpu/x.h"\n'},
-        "op.h includes no backend": {"src/ops/mul/op.h": '#include "backend/cpu/x.h"\n'},
-        "no backend but its own": {"src/ops/mul/cpu.cpp": '#include "backend/gpu/x.h"\n'},
-        "is private to its op": {"src/ops/mul/cpu.cpp": '#include "ops/add/kernel.h"\n'},
+        "op.h of an op includes no backend,": {
+            "src/ops/mul/op.h": '#include "backend/cpu/x.h"\n'},
+        "no backend but backend/cpu": {"src/ops/mul/cpu.cpp": '#include "backend/gpu/x.h"\n'},
+        "only for cpu kernels": {"src/ops/mul/op.h": '#include "ops/add/cpu_rows.h"\n'},
         "is not a file of src/": {"src/base/b.h": '#include "a.h"\n'},
         "not in layers.txt": {"src/new/b.h": '#include "base/a.h"\n'},
         "may only list folders above": {"layers.txt": "base: ops\nops: base\n"},

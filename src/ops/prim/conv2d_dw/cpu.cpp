@@ -1,6 +1,6 @@
 // conv2d_dw through oneDNN.
 #include "backend/cpu/widen.h"
-#include "ops/prim/conv2d/onednn_problem.h"
+#include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d_dw/op.h"
 
 namespace ebb::ops::cpu {

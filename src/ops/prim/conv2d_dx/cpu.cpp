@@ -1,6 +1,6 @@
 // conv2d_dx through oneDNN.
 #include "backend/cpu/widen.h"
-#include "ops/prim/conv2d/onednn_problem.h"
+#include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d_dx/op.h"
 
 namespace ebb::ops::cpu {
