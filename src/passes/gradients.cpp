@@ -16,8 +16,8 @@ bool has_rule(const Signature& s) {
   return !s.op->differentiable || s.op->vjp || s.op->expr || !s.op->decompose;
 }
 
-// The dims that the pass over the large tensors sums for an input that repeats over `dims`: those of
-// another input that repeats over fewer, if that leaves little; the rest is summed on the small
+// The dims that the pass over the large tensors sums for an input that repeats over `dims`: those
+// of another input that repeats over fewer, if that leaves little; the rest is summed on the small
 // result. So that the gradients of, say, a norm's gain [C] and statistics [N,1,1,C] come from one
 // pass.
 std::vector<int64_t> first_dims(const Signature& s, const std::vector<int64_t>& dims) {
