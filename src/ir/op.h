@@ -66,7 +66,8 @@ struct OpDef {
   std::vector<Scalar> (*expr)(const Signature&, std::span<const Scalar> x) = nullptr;
   // Other composite ops: the meaning, in simpler ops. Null for primitives.
   std::vector<Value> (*decompose)(Graph&, const Signature&, std::span<const Value> in) = nullptr;
-  // Gradients of the inputs (a Value without a graph: none). Null: expr or decompose is
+  // Gradients of the inputs (a Value without a graph: none), each of its input's dtype or f32 (so
+  // that the gradients of weights cast to 16 bits stay exact). Null: expr or decompose is
   // differentiated.
   std::vector<Value> (*vjp)(const VjpCall&) = nullptr;
   // Primitives: the slow meaning, in double.

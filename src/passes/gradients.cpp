@@ -34,6 +34,12 @@ std::vector<int64_t> first_dims(const Signature& s, const std::vector<int64_t>& 
   return best;
 }
 
+// The value that the formula just hands on, if it does no more.
+Value as_input(const Scalar& s, std::span<const Value> in) {
+  if (s.node().op != ScalarOp::input) return {};
+  return in[static_cast<size_t>(s.node().value)];
+}
+
 // The gradients of a pointwise use: one formula for the inputs that are as large as the result,
 // one reduction for each broadcast one.
 std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& wanted) {
@@ -56,6 +62,10 @@ std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& want
     const Type& t = c.in[i].type();
     if (!wanted[i] || dx[i].is_constant(0) || !is_float(t.dtype)) continue;
     if (t.shape == shape) {
+      if (const Value same = as_input(dx[i], in); same && same.type() == t) {
+        out[i] = same;  // a cast's gradient may pass as it is
+        continue;
+      }
       full.push_back(i);
       results.push_back(dx[i]);
       dtypes += str(dtypes.empty() ? "" : ",", t.dtype);

@@ -80,7 +80,8 @@ const OpDef& def::cross_entropy() {
                        .infer = infer,
                        .decompose = decompose,
                        .vjp = vjp,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::full};
   return d;
 }
 

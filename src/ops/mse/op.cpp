@@ -39,7 +39,11 @@ std::vector<Example> examples() {
 }  // namespace
 
 const OpDef& def::mse() {
-  static const OpDef d{.name = "mse", .infer = infer, .decompose = decompose, .examples = examples};
+  static const OpDef d{.name = "mse",
+                       .infer = infer,
+                       .decompose = decompose,
+                       .examples = examples,
+                       .precision = OpDef::Precision::full};
   return d;
 }
 

@@ -41,8 +41,12 @@ std::vector<Example> examples() {
 }  // namespace
 
 const OpDef& def::softmax() {
-  static const OpDef d{
-      .name = "softmax", .infer = infer, .decompose = decompose, .vjp = vjp, .examples = examples};
+  static const OpDef d{.name = "softmax",
+                       .infer = infer,
+                       .decompose = decompose,
+                       .vjp = vjp,
+                       .examples = examples,
+                       .precision = OpDef::Precision::full};
   return d;
 }
 

@@ -35,8 +35,8 @@ std::vector<Value> vjp(const VjpCall& c) {
   const std::vector<int64_t> size{x.shape()[1], x.shape()[2]}, kernel{w.shape()[1], w.shape()[2]};
   const Value dx = conv2d_dx(dy, w, Conv2dDx{a.stride, a.pad, size, ""});
   const std::vector<Value> dw = conv2d_dw(x, dy, Conv2dDw{a.stride, a.pad, kernel, bias});
-  std::vector<Value> out{dx, cast(dw[0], w.dtype())};
-  if (bias) out.push_back(cast(dw[1], c.in[2].dtype()));
+  std::vector<Value> out{dx, dw[0]};
+  if (bias) out.push_back(dw[1]);
   return out;
 }
 
@@ -97,7 +97,8 @@ const OpDef& def::conv2d() {
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::low};
   return d;
 }
 

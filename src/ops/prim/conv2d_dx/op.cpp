@@ -36,7 +36,7 @@ std::vector<Value> vjp(const VjpCall& c) {
   const Value dy = c.in[0], w = c.in[1], g = cast(c.dout[0], dy.dtype());
   const std::vector<int64_t> kernel{w.shape()[1], w.shape()[2]};
   const Value dw = conv2d_dw(g, dy, Conv2dDw{a.stride, a.pad, kernel, false})[0];
-  return {conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), cast(dw, w.dtype())};
+  return {conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), dw};
 }
 
 void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
@@ -94,7 +94,8 @@ const OpDef& def::conv2d_dx() {
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::low};
   return d;
 }
 

@@ -51,9 +51,9 @@ std::vector<Type> infer(const Signature& s) {
   return {out};
 }
 
-// The product in the dtype of `like`. Operands that differ in dtype follow `x`.
-Value product(Value x, Value y, Matmul attrs, Value like) {
-  attrs.dtype = name_of(like.dtype());
+// The product in `dtype`. Operands that differ in dtype follow `x`.
+Value product(Value x, Value y, Matmul attrs, DType dtype) {
+  attrs.dtype = name_of(dtype);
   return matmul(x, cast(y, x.dtype()), attrs);
 }
 
@@ -64,9 +64,9 @@ Value gradient_a(const VjpCall& c, Value dc) {
   const auto& t = c.sig.as<Matmul>();
   const Value a = c.in[0], b = c.in[1];
   dc = cast(dc, b.dtype());
-  const Value da = t.trans_a
-                       ? product(b, dc, {.trans_a = t.trans_b, .trans_b = true, .dtype = {}}, a)
-                       : product(dc, b, {.trans_a = false, .trans_b = !t.trans_b, .dtype = {}}, a);
+  const Value da =
+      t.trans_a ? product(b, dc, {.trans_a = t.trans_b, .trans_b = true, .dtype = {}}, a.dtype())
+                : product(dc, b, {.trans_a = false, .trans_b = !t.trans_b, .dtype = {}}, a.dtype());
   return cast(sum_to(da, a.shape()), a.dtype());
 }
 
@@ -80,16 +80,18 @@ Value gradient_b(const VjpCall& c, Value dc) {
     dc = rows_of(dc);
     if (a.shape()[0] == 0) return constant(c.graph, 0, b.shape(), b.dtype());
   }
-  const Value db = t.trans_b
-                       ? product(dc, a, {.trans_a = true, .trans_b = t.trans_a, .dtype = {}}, b)
-                       : product(a, dc, {.trans_a = !t.trans_a, .trans_b = false, .dtype = {}}, b);
-  return cast(sum_to(db, b.shape()), b.dtype());
+  // of a weight: f32, as its master copy is
+  const DType dtype = b.shape().rank() == 2 ? DType::f32 : b.dtype();
+  const Value db =
+      t.trans_b ? product(dc, a, {.trans_a = true, .trans_b = t.trans_a, .dtype = {}}, dtype)
+                : product(a, dc, {.trans_a = !t.trans_a, .trans_b = false, .dtype = {}}, dtype);
+  return cast(sum_to(db, b.shape()), dtype);
 }
 
 std::vector<Value> vjp(const VjpCall& c) {
   const Value dc = c.dout[0];
   std::vector<Value> out{gradient_a(c, dc), gradient_b(c, dc)};
-  if (c.in.size() == 3) out.push_back(cast(sum_to(dc, c.in[2].shape()), c.in[2].dtype()));
+  if (c.in.size() == 3) out.push_back(sum_to(dc, c.in[2].shape()));
   return out;
 }
 
@@ -159,7 +161,8 @@ const OpDef& def::matmul() {
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::low};
   return d;
 }
 
