@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
 
 namespace ebb::test {
@@ -64,9 +65,26 @@ std::vector<Case> all_cases() {
   return out;
 }
 
+namespace {
+
+// Ops with a formula run as the primitive `pointwise`: the same example of that.
+Case as_pointwise(const Case& c) {
+  const Signature s = c.signature();
+  Case out = c;
+  out.op = &ops::def::pointwise();
+  out.example.label = str(c.op->name, '_', c.example.label);
+  out.example.attrs = ops::Pointwise{formula_of(s), s.out[0].shape.sizes(), ""};
+  return out;
+}
+
+}  // namespace
+
 std::vector<Case> kernel_cases() {
+  std::vector<Case> cases = all_cases();
+  for (const Case& c : all_cases())
+    if (c.op->expr) cases.push_back(as_pointwise(c));
   std::vector<Case> out;
-  for (Case c : all_cases())
+  for (Case c : cases)
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const Kernel* k : kernels_of(c.op->name, "cpu")) {
         c.dtype = dtype;

@@ -32,6 +32,11 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
+Cost cost(const Signature& s) {
+  return {.bytes = static_cast<double>(s.in[0].bytes() + s.out[0].bytes()),
+          .flops = static_cast<double>(s.in[0].shape.numel())};
+}
+
 std::vector<Example> examples() {
   return {
       {.label = "rows",
@@ -57,6 +62,7 @@ const OpDef& def::embedding_grad() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .cost = cost,
                        .examples = examples};
   return d;
 }

@@ -68,6 +68,11 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
+Cost cost(const Signature& s) {
+  const double n = static_cast<double>(s.in[0].shape.numel());
+  return {.bytes = static_cast<double>(s.in[0].bytes()), .flops = 4 * n};
+}
+
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   return {
@@ -88,6 +93,7 @@ const OpDef& def::moments() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .cost = cost,
                        .examples = examples};
   return d;
 }

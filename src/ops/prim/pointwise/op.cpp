@@ -77,6 +77,18 @@ Expr example_expr() {
   return Expr(2, results);
 }
 
+// The functions that no op of the library has for itself.
+Expr other_functions() {
+  const Scalar x = Scalar::input(0), y = Scalar::input(1);
+  const Scalar results[] = {min(x, y),
+                            max(x, y),
+                            less(x, y) + floor(3.7 * x),
+                            pow(abs(x) + 0.5, y),
+                            rsqrt(abs(y) + 0.1),
+                            select(less(y, x), x, -y)};
+  return Expr(2, results);
+}
+
 std::vector<Example> examples() {
   const Pointwise p{example_expr(), {}, ""};
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
@@ -85,6 +97,9 @@ std::vector<Example> examples() {
       {.label = "channels", .attrs = p, .in = {f32({2, 5, 7, 13}), f32({13})}},
       {.label = "rows", .attrs = p, .in = {f32({2, 1, 1, 13}), f32({2, 5, 7, 1})}},
       {.label = "scalar", .attrs = p, .in = {f32({}), f32({4099})}},
+      {.label = "other_functions",
+       .attrs = Pointwise{other_functions(), {}, ""},
+       .in = {f32({5, 67}), f32({5, 67})}},
       {.label = "empty", .attrs = p, .in = {f32({0, 3}), f32({3})}},
       {.label = "large", .attrs = p, .in = {f32({64, 64, 64, 64}), f32({64})}, .bench = true},
   };
