@@ -23,7 +23,7 @@ constexpr double rounding_unit(DType t) {
 // the tensor, when every input moves by one relative f32 rounding unit, divided by that unit.
 inline double tolerance(DType out, double y, double terms, double condition) {
   const double f32 = rounding_unit(DType::f32);
-  const double computed = f32 * (8 + 2 * std::sqrt(terms)) * (std::fabs(y) + condition);
+  const double computed = f32 * (4 + std::sqrt(terms)) * (std::fabs(y) + condition);
   return rounding_unit(out) * (std::fabs(y) + computed) + computed;
 }
 
