@@ -1,0 +1,24 @@
+// BetaTable: the discrete-time process q(x_t | x_0) and its posteriors, in double (Ho et al. 2020,
+// arXiv:2006.11239; Nichol and Dhariwal 2021, arXiv:2102.09672).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace ebb {
+
+// Entry t belongs to step t + 1 of the papers. x_t = sqrt(alpha_bar) x_0 + sqrt(1 - alpha_bar) n.
+struct BetaTable {
+  std::vector<double> beta, alpha_bar;
+  std::vector<double> sigma;  // sqrt((1 - alpha_bar) / alpha_bar): x_t / sqrt(alpha_bar) has it
+  // Of q(x_{t-1} | x_t, x_0): variance, its logarithm (that of t = 0 is the one of t = 1, as the
+  // first variance is 0), and the mean's factors of x_0 and x_t.
+  std::vector<double> posterior_variance, posterior_log_variance, mean_x0, mean_xt;
+};
+
+// betas: linear (1e-4 to 0.02 over 1000 steps), cosine (of Nichol and Dhariwal, beta <= 0.999) or
+// scaled_linear (latent diffusion: squares of 0.00085^0.5 to 0.012^0.5). Throws Error.
+BetaTable beta_table(std::string_view betas, int64_t timesteps);
+
+}  // namespace ebb

@@ -1,0 +1,52 @@
+#include "diffusion/config.h"
+
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "base/names.h"
+
+namespace ebb {
+namespace {
+
+void check_name(std::string_view field, const std::string& name,
+                const std::vector<std::string>& known) {
+  for (const std::string& k : known)
+    if (k == name) return;
+  fail("diffusion: unknown ", field, " '", name, "'", suggestion(name, known));
+}
+
+void check_positive(std::string_view field, double value) {
+  require(std::isfinite(value) && value > 0, "diffusion: ", field, " must be positive (", value,
+          ")");
+}
+
+}  // namespace
+
+void check(const DiffusionConfig& c) {
+  check_name("precond", c.precond, {"edm", "vp", "ve", "iddpm", "eps", "v"});
+  check_name("betas", c.betas, {"linear", "cosine", "scaled_linear"});
+  check_name("weighting", c.weighting, {"plain", "min_snr"});
+  check_positive("sigma_data", c.sigma_data);
+  check_positive("noise_scale", c.noise_scale);
+  check_positive("P_std", c.P_std);
+  check_positive("min_snr_gamma", c.min_snr_gamma);
+  require(std::isfinite(c.P_mean), "diffusion: P_mean must be finite (", c.P_mean, ")");
+  require(c.timesteps >= 2, "diffusion: timesteps must be at least 2 (", c.timesteps, ")");
+  // Linear betas end at 20 / timesteps, which must stay below 1.
+  require(!c.discrete() || c.precond == "iddpm" || c.betas != "linear" || c.timesteps > 20,
+          "diffusion: linear betas need more than 20 timesteps (", c.timesteps, ")");
+  require(!c.learn_sigma || c.discrete(), "diffusion: learn_sigma needs precond eps, v or iddpm (",
+          c.precond, ")");
+  require(std::isfinite(c.vb_weight) && c.vb_weight >= 0,
+          "diffusion: vb_weight must not be negative (", c.vb_weight, ")");
+  require(c.label_dropout >= 0 && c.label_dropout <= 1,
+          "diffusion: label_dropout must lie in [0, 1] (", c.label_dropout, ")");
+  require(c.sigma_min >= 0 && c.sigma_max >= 0 && std::isfinite(c.sigma_max),
+          "diffusion: sigma_min (", c.sigma_min, ") and sigma_max (", c.sigma_max,
+          ") must not be negative");
+  require(c.sigma_min == 0 || c.sigma_max == 0 || c.sigma_min < c.sigma_max,
+          "diffusion: sigma_min (", c.sigma_min, ") must be below sigma_max (", c.sigma_max, ")");
+}
+
+}  // namespace ebb

@@ -1,0 +1,64 @@
+// Loss: the training objective around a network, as a graph. Noise, noise levels and label dropout
+// come from counter-based random numbers inside of it.
+//
+// All objectives are the same mean square in the network's output space: F(c_in x, c_noise) against
+// (data - c_skip x) / c_out, that is the noise (eps), v, or EDM's and score matching's weighted
+// errors of D. They differ in the preconditioning and in how noise levels are drawn:
+//   edm        ln sigma normal                    (Karras et al. 2022)
+//   vp, ve     t uniform, ln sigma uniform        (Song et al. 2021)
+//   eps, v, iddpm   timestep uniform              (Ho et al. 2020; Salimans and Ho 2022)
+// learn_sigma adds the variational bound, which trains only the variances (Nichol and Dhariwal
+// 2021, L_hybrid).
+#pragma once
+
+#include <optional>
+
+#include "diffusion/precond.h"
+#include "nn/network.h"
+
+namespace ebb {
+
+// One value an image.
+struct NoiseLevels {
+  Value sigma;     // f32 [N]
+  Value argument;  // f32 [N], c_noise
+  Value timestep;  // i64 [N] of discrete ones; else none
+};
+NoiseLevels draw_noise_levels(const Precond& precond, const ops::RandomKeys& key);
+
+// What a training step sees, all drawn.
+struct NoisyImages {
+  Value images;  // f32 [N,H,W,C] in [-1, 1]
+  Value noise;   // f32 [N,H,W,C], standard normal
+  NoiseLevels level;
+  Value classes;  // i64 [N] or none
+  Value augment;  // f32 [N,A] or none
+};
+struct LossTerms {
+  Value loss;        // f32 []
+  Value mse, bound;  // f32 []; without learn_sigma, bound is none and mse is the loss
+};
+// Throws Error if the network's output does not fit. `random`: of dropout in the network.
+LossTerms denoising_loss(const Precond& precond, const nn::Network& network, const NoisyImages& in,
+                         const std::optional<ops::RandomKeys>& random);
+
+struct LossInputs {
+  Value images;         // f32 [N,H,W,C] in [-1, 1]
+  Value labels;         // i64 [N] or none
+  ops::RandomKeys key;  // i64[], i64[N], i64[]
+  Value augment;        // f32 [N,A] or none
+};
+// Draws noise, levels and label dropout, and adds denoising_loss.
+LossTerms diffusion_loss(const Precond& precond, const nn::Network& network, const LossInputs& in);
+
+struct LossShape {
+  int64_t batch = 1;
+  Shape image;          // {H,W,C}
+  bool labels = false;  // an input i64 [N]
+  int64_t augment = 0;  // > 0: an input f32 [N,augment]
+};
+// A graph with inputs images, seed, image, step and, if asked for, labels and augment; output
+// "loss" f32[].
+Graph loss_graph(const DiffusionConfig& config, const nn::Network& network, const LossShape& shape);
+
+}  // namespace ebb
