@@ -310,6 +310,15 @@ TEST(decode_image, sizes_over_the_limits__are_refused_before_decoding) {
   EXPECT_NE(error_of([&] { decode_image(bomb, "t"); }), "");
 }
 
+// libpng takes the memory that some chunks claim before it reads them.
+TEST(decode_image, png_chunk_beyond_the_file__is_refused_before_memory_is_taken) {
+  Bytes png = encode_png(gradient(4, 4, 3));
+  const Bytes chunk{0x7f, 0xff, 0xff, 0xff, 'e', 'X', 'I', 'f'};
+  png.insert(png.begin() + 33, chunk.begin(), chunk.end());
+  expect_error([&] { decode_image(png, "t"); }, "image: broken PNG (chunk of 2147483647 bytes");
+  expect_error([&] { png_text(png, "t"); }, "image: broken PNG (chunk of 2147483647 bytes");
+}
+
 // ---- grids ----
 
 TEST(image_grid, last_row_short__is_padded_with_black) {

@@ -47,10 +47,28 @@ void on_flush(png_structp) {}
 
 // ---- reading ----
 
+uint32_t big_endian(const uint8_t* p) {
+  return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
+}
+
+// Every chunk must lie within the file: libpng takes memory for some by the length they claim.
+void check_chunks(std::span<const uint8_t> bytes, const std::string& name) {
+  constexpr size_t frame = 12;  // length, type, checksum
+  for (size_t at = 8; at < bytes.size();) {
+    const size_t left = bytes.size() - at;
+    const size_t length = left < frame ? 0 : big_endian(bytes.data() + at);
+    require(left >= frame && length <= left - frame, "image: broken PNG (chunk of ", length,
+            " bytes in the last ", left, ")  ", name);
+    if (std::memcmp(bytes.data() + at + 4, "IEND", 4) == 0) return;
+    at += length + frame;
+  }
+}
+
 class Reader {
  public:
   Reader(std::span<const uint8_t> bytes, const std::string& name, const ImageLimits& limits)
       : name_(name) {
+    check_chunks(bytes, name);
     stream_.in = bytes;
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &stream_, on_error, on_warning);
     info_ = png_ ? png_create_info_struct(png_) : nullptr;

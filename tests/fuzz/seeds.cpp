@@ -1,0 +1,107 @@
+// Writes the first inputs of the fuzz targets: seeds FOLDER -> FOLDER/safetensors, FOLDER/image.
+#include <webp/encode.h>
+// jpeglib.h needs stdio first.
+#include <cstdio>
+#include <jpeglib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "io/image.h"
+#include "io/safetensors.h"
+
+namespace {
+
+using ebb::DType;
+using ebb::Tensor;
+namespace fs = std::filesystem;
+
+Tensor picture(int64_t channels) {
+  Tensor t(DType::u8, {17, 19, channels});
+  for (size_t i = 0; i < t.span<uint8_t>().size(); ++i)
+    t.span<uint8_t>()[i] = static_cast<uint8_t>(i * i / 7);
+  return t;
+}
+
+void put(const fs::path& path, const void* bytes, size_t size) {
+  std::ofstream(path, std::ios::binary)
+      .write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
+}
+
+void put_jpeg(const fs::path& path, const Tensor& image, J_COLOR_SPACE space, bool progressive) {
+  jpeg_compress_struct c{};
+  jpeg_error_mgr errors{};
+  c.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&c);
+  unsigned char* memory = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&c, &memory, &size);
+  c.image_height = static_cast<JDIMENSION>(image.shape()[0]);
+  c.image_width = static_cast<JDIMENSION>(image.shape()[1]);
+  c.input_components = static_cast<int>(image.shape()[2]);
+  c.in_color_space = space;
+  jpeg_set_defaults(&c);
+  if (progressive) jpeg_simple_progression(&c);
+  jpeg_start_compress(&c, TRUE);
+  const int64_t row_bytes = image.shape()[1] * image.shape()[2];
+  for (int64_t y = 0; y < image.shape()[0]; ++y) {
+    JSAMPROW row = image.span<uint8_t>().data() + y * row_bytes;
+    jpeg_write_scanlines(&c, &row, 1);
+  }
+  jpeg_finish_compress(&c);
+  put(path, memory, size);
+  std::free(memory);
+  jpeg_destroy_compress(&c);
+}
+
+void put_webp(const fs::path& path, bool lossless) {
+  const Tensor t = picture(4);
+  const uint8_t* in = t.span<uint8_t>().data();
+  uint8_t* memory = nullptr;
+  const size_t size = lossless ? WebPEncodeLosslessRGBA(in, 19, 17, 19 * 4, &memory)
+                               : WebPEncodeRGBA(in, 19, 17, 19 * 4, 50, &memory);
+  put(path, memory, size);
+  WebPFree(memory);
+}
+
+void put_images(const fs::path& folder) {
+  fs::create_directories(folder);
+  ebb::io::write_png(folder / "grey.png", picture(1));
+  ebb::io::write_png(folder / "rgb.png", picture(3), {{"k", "v"}, {"u", "\u4e2d"}});
+  put_jpeg(folder / "rgb.jpg", picture(3), JCS_RGB, false);
+  put_jpeg(folder / "progressive.jpg", picture(3), JCS_RGB, true);
+  put_jpeg(folder / "grey.jpg", picture(1), JCS_GRAYSCALE, false);
+  put_jpeg(folder / "cmyk.jpg", picture(4), JCS_CMYK, false);
+  put_webp(folder / "lossless.webp", true);
+  put_webp(folder / "lossy.webp", false);
+}
+
+void put_safetensors(const fs::path& folder) {
+  fs::create_directories(folder);
+  const std::vector<ebb::io::NamedTensor> tensors{{"a", Tensor(DType::f32, {2, 3})},
+                                                  {"b\n\"\u00e9", Tensor(DType::bf16, {0, 4})},
+                                                  {"c", Tensor(DType::u8, {3})},
+                                                  {"d", Tensor(DType::i64, {})}};
+  ebb::io::write_safetensors(folder / "some", tensors, {{"format", "pt"}, {"\\", "\t"}});
+  ebb::io::write_safetensors(folder / "none", {});
+  const std::string json = R"( {"x":{"shape":[2],"dtype":"F64","data_offsets":[0,16]},)"
+                           R"("\ud83d\ude00":{"dtype":"BOOL","shape":[],"data_offsets":[16,17]},)"
+                           R"("f":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[17,18]}})";
+  std::string text(8, '\0');
+  text[0] = static_cast<char>(json.size() - 1);
+  text += json.substr(1) + std::string(18, '\1');
+  put(folder / "dtypes", text.data(), text.size());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: fuzz_seeds FOLDER\n";
+    return 2;
+  }
+  put_images(fs::path(argv[1]) / "image");
+  put_safetensors(fs::path(argv[1]) / "safetensors");
+}
