@@ -72,6 +72,7 @@ const std::map<std::string, std::string>& without_gradient() {
   static const std::map<std::string, std::string> list = {
       {"reduce__row_maximum", "a maximum has no gradient"},
       {"max_pool_grad", "nothing differentiates twice through max_pool"},
+      {"attention_grad", "nothing differentiates twice through attention"},
   };
   return list;
 }

@@ -1,12 +1,17 @@
-// The tables that loops.cpp is compiled into, one a level.
+// The tables that loops.cpp and tiles.cpp are compiled into, one a level.
 #pragma once
 
 #include "backend/cpu/simd/loops.h"
+#include "backend/cpu/simd/tiles.h"
 
 namespace ebb::cpu {
 
 extern const Loops loops_base;
 extern const Loops loops_v3;  // AVX2 and FMA
 extern const Loops loops_v4;  // AVX-512
+
+extern const TileKernels tiles_base;
+extern const TileKernels tiles_v3;
+extern const TileKernels tiles_v4;
 
 }  // namespace ebb::cpu

@@ -1,0 +1,63 @@
+// Tiles: small dense f32 matrices in cache, multiplied and exponentiated with the widest vectors
+// of the processor. The inner loops of attention.
+//
+// Compiled once for each x86-64 level and chosen at start-up. Everything runs in the calling
+// thread; the bits depend on the level, not on the thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ebb::cpu {
+
+// Columns of tiles come in multiples of this, padded by the caller.
+constexpr int64_t kTileLanes = 16;
+
+// c[m,n] = a[m,k] b[k,n], plus the old c if `accumulate`. a(i,k) = a[i * a_row + k * a_col].
+// n must be a multiple of kTileLanes.
+struct TileProduct {
+  int64_t m = 0, n = 0, k = 0;
+  const float* a = nullptr;
+  int64_t a_row = 0, a_col = 1;
+  const float* b = nullptr;
+  int64_t b_row = 0;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  bool accumulate = false;
+};
+
+// Softmax over rows of which one part after the other is seen. s [rows,n] becomes 2^(s - highest),
+// `highest` the maximum so far; sum becomes the sum so far of such powers, and result [rows,width]
+// and sum are first multiplied by 2^(old highest - highest). n and width as in TileProduct.
+struct TileSoftmax {
+  int64_t rows = 0, n = 0;
+  float* s = nullptr;
+  int64_t s_row = 0;
+  float* highest = nullptr;  // [rows]; starts at -infinity
+  float* sum = nullptr;      // [rows]; starts at 0
+  float* result = nullptr;
+  int64_t result_row = 0, width = 0;
+};
+
+// s [rows,n] becomes p = 2^(s - shift[row]), dp [rows,n] becomes p * (dp - delta[row]).
+struct TileSoftmaxGrad {
+  int64_t rows = 0, n = 0;
+  float* s = nullptr;
+  float* dp = nullptr;
+  int64_t row = 0;  // of both
+  const float* shift = nullptr;
+  const float* delta = nullptr;
+};
+
+struct TileKernels {
+  void (*product)(const TileProduct&);
+  void (*softmax)(const TileSoftmax&);
+  void (*softmax_grad)(const TileSoftmaxGrad&);
+};
+
+const TileKernels& tile_kernels();  // of this machine's level
+
+// Those of every level that this machine runs, the best one first.
+std::vector<const TileKernels*> all_tile_kernels();
+
+}  // namespace ebb::cpu

@@ -1,0 +1,132 @@
+#include "ops/prim/attention/op.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "ops/prim/attention_grad/op.h"
+#include "ops/prim/pointwise/op.h"
+
+namespace ebb::ops {
+
+AttentionSizes attention_sizes(const Signature& s) {
+  const std::string_view op = s.op->name;
+  require(s.in.size() >= 3, op, ": takes q, k and v (got ", s.in.size(), " inputs)  at ", s.at);
+  const Type &q = s.in[0], &k = s.in[1], &v = s.in[2];
+  const auto end = [&] { return str("  q: ", q, "  k: ", k, "  v: ", v, "  at ", s.at); };
+  require(q.shape.rank() == 4 && k.shape.rank() == 4, op, ": q, k and v must be [N,T,A,K]", end());
+  require(is_float(q.dtype) && q.dtype == k.dtype && q.dtype == v.dtype, op,
+          ": q, k and v must have one float dtype", end());
+  require(k.shape == v.shape, op, ": k and v must have one shape", end());
+  for (const int64_t d : {0, 2, 3})
+    require(q.shape[d] == k.shape[d], op, ": q and k must agree in samples, heads and width (",
+            q.shape[d], " and ", k.shape[d], ")", end());
+  require(k.shape[1] > 0 && q.shape[3] > 0, op, ": needs keys and a width", end());
+  AttentionSizes z{q.shape[0], q.shape[1], k.shape[1],
+                   q.shape[2], q.shape[3], s.as<Attention>().scale};
+  if (z.scale == 0) z.scale = 1 / std::sqrt(static_cast<double>(z.k));
+  return z;
+}
+
+namespace {
+
+std::vector<Type> infer(const Signature& s) {
+  const AttentionSizes z = attention_sizes(s);
+  require(s.in.size() == 3, "attention: takes q, k and v (got ", s.in.size(), " inputs)  at ",
+          s.at);
+  return {s.in[0], {DType::f32, {z.n, z.a, z.t}}};
+}
+
+std::vector<Value> vjp(const VjpCall& c) {
+  const Value o = c.out[0];
+  const Value dout =
+      c.dout[0] ? cast(c.dout[0], o.dtype()) : constant(c.graph, 0, o.shape(), o.dtype());
+  std::vector<Value> in{c.in[0], c.in[1], c.in[2], o, c.out[1], dout};
+  if (c.dout[1]) in.push_back(c.dout[1]);
+  return c.graph.add(def::attention_grad(), c.sig.attrs, in);
+}
+
+void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
+  const AttentionSizes z = attention_sizes(s);
+  std::vector<double> p(static_cast<size_t>(z.s));
+  const auto at = [&](int64_t n, int64_t t, int64_t count, int64_t a) {
+    return ((n * count + t) * z.a + a) * z.k;
+  };
+  for (int64_t i = 0; i < z.n * z.a * z.t; ++i) {
+    const int64_t t = i % z.t, a = i / z.t % z.a, n = i / (z.t * z.a);
+    const double* q = in[0].v.data() + at(n, t, z.t, a);
+    double* o = out[0].v.data() + at(n, t, z.t, a);
+    double highest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t j = 0; j < z.s; ++j) {
+      const double* k = in[1].v.data() + at(n, j, z.s, a);
+      double dot = 0;
+      for (int64_t d = 0; d < z.k; ++d) dot += q[d] * k[d];
+      p[static_cast<size_t>(j)] = z.scale * dot;
+      highest = std::max(highest, z.scale * dot);
+    }
+    for (double& x : p) sum += x = std::exp(x - highest);
+    std::fill(o, o + z.k, 0.0);
+    for (int64_t j = 0; j < z.s; ++j)
+      for (int64_t d = 0; d < z.k; ++d)
+        o[d] +=
+            p[static_cast<size_t>(j)] / sum * in[2].v[static_cast<size_t>(at(n, j, z.s, a) + d)];
+    out[1].v[static_cast<size_t>(i)] = highest + std::log(sum);
+  }
+}
+
+// Two products; the exponentials are not counted.
+Cost cost(const Signature& s) {
+  Cost c;
+  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
+  const AttentionSizes z = attention_sizes(s);
+  c.flops = 4.0 * static_cast<double>(z.n * z.a * z.t) * static_cast<double>(z.s * z.k);
+  return c;
+}
+
+std::vector<Example> examples() {
+  const auto same = [](Shape q, Shape k) {
+    return std::vector<Type>{{DType::f32, q}, {DType::f32, k}, {DType::f32, k}};
+  };
+  return {
+      {.label = "self", .attrs = Attention{}, .in = same({2, 13, 3, 8}, {2, 13, 3, 8})},
+      {.label = "cross", .attrs = Attention{}, .in = same({2, 5, 2, 32}, {2, 77, 2, 32})},
+      {.label = "odd_width", .attrs = Attention{0.3}, .in = same({1, 7, 1, 5}, {1, 11, 1, 5})},
+      {.label = "blocks", .attrs = Attention{}, .in = same({1, 131, 1, 16}, {1, 269, 1, 16})},
+      {.label = "peaked",
+       .attrs = Attention{0.5},
+       .in = same({1, 9, 2, 16}, {1, 17, 2, 16}),
+       .low = -4,
+       .high = 4},
+      {.label = "one_key", .attrs = Attention{}, .in = same({1, 3, 2, 8}, {1, 1, 2, 8})},
+      {.label = "empty", .attrs = Attention{}, .in = same({0, 3, 2, 8}, {0, 3, 2, 8})},
+      {.label = "dit",
+       .attrs = Attention{},
+       .in = same({4, 256, 4, 32}, {4, 256, 4, 32}),
+       .bench = true},
+      {.label = "long",
+       .attrs = Attention{},
+       .in = same({2, 1024, 4, 64}, {2, 1024, 4, 64}),
+       .bench = true},
+  };
+}
+
+}  // namespace
+
+const OpDef& def::attention() {
+  static const OpDef d{.name = "attention",
+                       .attrs = +[] { return Attrs(Attention{}); },
+                       .infer = infer,
+                       .vjp = vjp,
+                       .reference = reference,
+                       .cost = cost,
+                       .examples = examples};
+  return d;
+}
+
+Value attention(Value q, Value k, Value v, const Attention& attrs) {
+  return q.graph->add1(def::attention(), attrs, {q, k, v});
+}
+
+}  // namespace ebb::ops

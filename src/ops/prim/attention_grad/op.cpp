@@ -1,0 +1,112 @@
+#include "ops/prim/attention_grad/op.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace ebb::ops {
+namespace {
+
+std::vector<Type> infer(const Signature& s) {
+  require(s.in.size() == 6 || s.in.size() == 7,
+          "attention_grad: takes q, k, v, o, lse, do and perhaps dlse (got ", s.in.size(),
+          " inputs)  at ", s.at);
+  const AttentionSizes z = attention_sizes(s);
+  const Shape lse{z.n, z.a, z.t};
+  for (const size_t i : {3, 5})
+    require(s.in[i] == s.in[0], "attention_grad: o and do must be as q  q: ", s.in[0],
+            "  o: ", s.in[3], "  do: ", s.in[5], "  at ", s.at);
+  for (size_t i = 4; i < s.in.size(); i += 2)
+    require(s.in[i].shape == lse && is_float(s.in[i].dtype),
+            "attention_grad: lse and dlse must be floats ", lse, "  lse: ", s.in[4], "  at ", s.at);
+  return {s.in[0], s.in[1], s.in[2]};
+}
+
+// One query: adds its part to dq, dk and dv. All pointers are at the sample and head.
+struct Query {
+  const double *q, *k, *v, *o, *dout;
+  double lse, dlse;
+  double *dq, *dk, *dv;
+};
+
+void add_query(const AttentionSizes& z, const Query& x) {
+  double delta = -x.dlse;
+  for (int64_t d = 0; d < z.k; ++d) delta += x.o[d] * x.dout[d];
+  for (int64_t j = 0; j < z.s; ++j) {
+    const int64_t at = j * z.a * z.k;
+    double dot = 0, dp = 0;
+    for (int64_t d = 0; d < z.k; ++d) {
+      dot += x.q[d] * x.k[at + d];
+      dp += x.dout[d] * x.v[at + d];
+    }
+    const double p = std::exp(z.scale * dot - x.lse), ds = z.scale * p * (dp - delta);
+    for (int64_t d = 0; d < z.k; ++d) {
+      x.dq[d] += ds * x.k[at + d];
+      x.dk[at + d] += ds * x.q[d];
+      x.dv[at + d] += p * x.dout[d];
+    }
+  }
+}
+
+void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
+  const AttentionSizes z = attention_sizes(s);
+  for (RefArray& a : out) std::fill(a.v.begin(), a.v.end(), 0.0);
+  for (int64_t i = 0; i < z.n * z.a * z.t; ++i) {
+    const int64_t t = i % z.t, a = i / z.t % z.a, n = i / (z.t * z.a);
+    const int64_t query = ((n * z.t + t) * z.a + a) * z.k, key = (n * z.s * z.a + a) * z.k;
+    add_query(z, {.q = in[0].v.data() + query,
+                  .k = in[1].v.data() + key,
+                  .v = in[2].v.data() + key,
+                  .o = in[3].v.data() + query,
+                  .dout = in[5].v.data() + query,
+                  .lse = in[4].v[static_cast<size_t>(i)],
+                  .dlse = in.size() == 7 ? in[6].v[static_cast<size_t>(i)] : 0,
+                  .dq = out[0].v.data() + query,
+                  .dk = out[1].v.data() + key,
+                  .dv = out[2].v.data() + key});
+  }
+}
+
+// Five products; the exponentials are not counted.
+Cost cost(const Signature& s) {
+  Cost c;
+  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
+  const AttentionSizes z = attention_sizes(s);
+  c.flops = 10.0 * static_cast<double>(z.n * z.a * z.t) * static_cast<double>(z.s * z.k);
+  return c;
+}
+
+Example example(std::string label, Shape q, Shape k, bool dlse) {
+  const Type tq{DType::f32, q}, tk{DType::f32, k}, lse{DType::f32, {q[0], q[2], q[1]}};
+  Example e{.label = std::move(label), .attrs = Attention{}, .in = {tq, tk, tk, tq, lse, tq}};
+  if (dlse) e.in.push_back(lse);
+  e.bench = q.numel() > 30000;
+  return e;
+}
+
+std::vector<Example> examples() {
+  return {example("self", {2, 13, 3, 8}, {2, 13, 3, 8}, false),
+          example("cross", {2, 5, 2, 32}, {2, 77, 2, 32}, true),
+          example("odd_width", {1, 7, 1, 5}, {1, 11, 1, 5}, false),
+          example("blocks", {1, 131, 1, 16}, {1, 269, 1, 16}, false),
+          example("one_key", {1, 3, 2, 8}, {1, 1, 2, 8}, true),
+          example("empty", {0, 3, 2, 8}, {0, 3, 2, 8}, false),
+          example("dit", {4, 256, 4, 32}, {4, 256, 4, 32}, false),
+          example("long", {2, 1024, 4, 64}, {2, 1024, 4, 64}, false)};
+}
+
+}  // namespace
+
+const OpDef& def::attention_grad() {
+  static const OpDef d{.name = "attention_grad",
+                       .attrs = +[] { return Attrs(Attention{}); },
+                       .infer = infer,
+                       .reference = reference,
+                       .cost = cost,
+                       .examples = examples};
+  return d;
+}
+
+}  // namespace ebb::ops
