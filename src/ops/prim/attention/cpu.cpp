@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "ir/kernel.h"
-#include "ops/prim/attention/head.h"
+#include "ops/prim/attention/cpu_head.h"
 
 namespace ebb::ops::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "ir/kernel.h"
-#include "ops/prim/attention/head.h"
+#include "ops/prim/attention/cpu_head.h"
 #include "ops/prim/attention_grad/op.h"
 
 namespace ebb::ops::cpu {
