@@ -1,0 +1,139 @@
+#include "base/json.h"
+
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+
+namespace ebb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number_json(double v) { return std::isfinite(v) ? Json(v) : Json(number_text(v)); }
+
+struct Writer {
+  Json operator()(const int64_t* v) const { return *v; }
+  Json operator()(const double* v) const { return number_json(*v); }
+  Json operator()(const bool* v) const { return *v; }
+  Json operator()(const std::string* v) const { return *v; }
+  Json operator()(const std::vector<int64_t>* v) const { return *v; }
+  Json operator()(const std::vector<double>* v) const {
+    Json out = Json::array();
+    for (const double x : *v) out.push_back(number_json(x));
+    return out;
+  }
+  Json operator()(const TextValue* v) const { return v->text(); }
+};
+
+// Reads one value; gives the assignment, to be done when all values are known to be good.
+struct Reader {
+  const Json& json;
+  std::string what;  // "<subject>: '<field>'"
+
+  using Assign = std::function<void()>;
+
+  void expect(bool ok, std::string_view kind, const Json& got) const {
+    require(ok, what, ": expected ", kind, " (got ", got.dump(), ")");
+  }
+  int64_t integer(const Json& j) const {
+    const bool fits = j.is_number_unsigned() ? j.get<uint64_t>() <= INT64_MAX : true;
+    expect(j.is_number_integer() && fits, "a whole number", j);
+    return j.get<int64_t>();
+  }
+  double number(const Json& j) const {
+    if (j.is_string()) return parse_number(j.get<std::string>(), what);
+    expect(j.is_number(), "a number", j);
+    return j.get<double>();
+  }
+
+  Assign operator()(int64_t* v) const {
+    return [v, x = integer(json)] { *v = x; };
+  }
+  Assign operator()(double* v) const {
+    return [v, x = number(json)] { *v = x; };
+  }
+  Assign operator()(bool* v) const {
+    expect(json.is_boolean(), "true or false", json);
+    return [v, x = json.get<bool>()] { *v = x; };
+  }
+  Assign operator()(std::string* v) const {
+    expect(json.is_string(), "a string", json);
+    return [v, x = json.get<std::string>()] { *v = x; };
+  }
+  Assign operator()(std::vector<int64_t>* v) const {
+    expect(json.is_array(), "a list of whole numbers", json);
+    std::vector<int64_t> x;
+    for (const Json& j : json) x.push_back(integer(j));
+    return [v, x] { *v = x; };
+  }
+  Assign operator()(std::vector<double>* v) const {
+    expect(json.is_array(), "a list of numbers", json);
+    std::vector<double> x;
+    for (const Json& j : json) x.push_back(number(j));
+    return [v, x] { *v = x; };
+  }
+  Assign operator()(TextValue* v) const {
+    expect(json.is_string(), "a string", json);
+    return [v, x = json.get<std::string>()] { v->parse(x); };
+  }
+};
+
+Json parse(std::string_view text, std::string_view subject) {
+  std::set<std::string> seen;
+  // A JSON object may hold a name twice; here that is a mistake.
+  const auto once = [&](int depth, Json::parse_event_t event, Json& j) {
+    if (event == Json::parse_event_t::key && depth == 1)
+      require(seen.insert(j.get<std::string>()).second, subject, ": ", j.dump(),
+              " is given more than once");
+    return true;
+  };
+  try {
+    return Json::parse(text, once);
+  } catch (const Json::parse_error& e) {
+    fail(subject, ": not valid JSON (at byte ", e.byte, ")");
+  }
+}
+
+std::string dump(const Json& j, int indent) {
+  return j.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string fields_json(const std::vector<Field>& fields) {
+  Json out = Json::object();
+  for (const Field& f : fields) out[f.name] = std::visit(Writer{}, f.ref);
+  return dump(out, 2);
+}
+
+void set_fields_json(const std::vector<Field>& fields, std::string_view text,
+                     std::string_view subject) {
+  const Json json = parse(text, subject);
+  require(json.is_object(), subject, ": expected a JSON object (got ", json.type_name(), ")");
+  std::vector<Reader::Assign> assign;
+  for (const auto& [name, value] : json.items()) {
+    const Field& field = find_field(fields, name, subject);
+    assign.push_back(std::visit(Reader{value, str(subject, ": '", name, "'")}, field.ref));
+  }
+  for (const Reader::Assign& a : assign) a();
+}
+
+std::string strings_json(const std::vector<std::string>& strings) {
+  return dump(Json(strings), -1);
+}
+
+std::vector<std::string> strings_from_json(std::string_view text, std::string_view subject) {
+  const Json json = parse(text, subject);
+  require(json.is_array(), subject, ": expected a list of strings (got ", json.type_name(), ")");
+  std::vector<std::string> out;
+  for (const Json& j : json) {
+    require(j.is_string(), subject, ": expected a list of strings (got ", j.dump(), ")");
+    out.push_back(j.get<std::string>());
+  }
+  return out;
+}
+
+}  // namespace ebb

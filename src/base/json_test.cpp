@@ -1,0 +1,90 @@
+// JSON of structs with fields().
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace ebb {
+namespace {
+
+struct Thing {
+  int64_t count = 3;
+  double rate = 0.1;
+  bool on = true;
+  std::string name = "a \"b\"\n";
+  std::vector<int64_t> sizes = {1, 2};
+  std::vector<double> taps = {0.5, 1.0 / 3.0};
+  void fields(auto&& f) {
+    f("count", count);
+    f("rate", rate);
+    f("on", on);
+    f("name", name);
+    f("sizes", sizes);
+    f("taps", taps);
+  }
+};
+
+std::string error_of(Thing& t, std::string_view text) {
+  try {
+    set_fields_json(fields_of(t), text, "thing.json");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(json, fields__come_back_to_the_last_bit) {
+  Thing a{.count = std::numeric_limits<int64_t>::min(),
+          .rate = 0.1 + 0.2,
+          .on = false,
+          .name = "\xc3\xa4 \\ \t",
+          .sizes = {},
+          .taps = {1e-310, -0.0, std::numeric_limits<double>::infinity()}};
+  Thing b;
+  set_fields_json(fields_of(b), fields_json(fields_of(a)), "thing");
+  EXPECT_EQ(fields_text(fields_of(a)), fields_text(fields_of(b)));
+  EXPECT_EQ(a.rate, b.rate);
+  EXPECT_TRUE(std::signbit(b.taps[1]));
+}
+
+TEST(json, some_fields__leave_the_others) {
+  Thing t;
+  set_fields_json(fields_of(t), R"({"rate": 2, "taps": [1, 2.5]})", "thing");
+  EXPECT_EQ(t.rate, 2);
+  EXPECT_EQ(t.count, 3);
+  EXPECT_EQ(t.taps, (std::vector<double>{1, 2.5}));
+}
+
+TEST(json, mistakes__are_named_and_change_nothing) {
+  Thing t;
+  EXPECT_EQ(error_of(t, R"({"rate": 1, "coutn": 3})"),
+            "thing.json: unknown field 'coutn' (did you mean 'count'?)");
+  EXPECT_EQ(error_of(t, R"({"rate": 1, "count": 3.5})"),
+            "thing.json: 'count': expected a whole number (got 3.5)");
+  EXPECT_EQ(error_of(t, R"({"rate": 1, "count": 18446744073709551615})"),
+            "thing.json: 'count': expected a whole number (got 18446744073709551615)");
+  EXPECT_EQ(error_of(t, R"({"rate": 1, "on": 1})"),
+            "thing.json: 'on': expected true or false (got 1)");
+  EXPECT_EQ(error_of(t, R"({"rate": "fast"})"),
+            "thing.json: 'rate': expected a number (got 'fast')");
+  EXPECT_EQ(error_of(t, R"({"sizes": 3})"),
+            "thing.json: 'sizes': expected a list of whole numbers (got 3)");
+  EXPECT_EQ(error_of(t, R"({"rate": 1, "rate": 2})"),
+            "thing.json: \"rate\" is given more than once");
+  EXPECT_EQ(error_of(t, "[]"), "thing.json: expected a JSON object (got array)");
+  EXPECT_EQ(error_of(t, "{\"rate\": 1"), "thing.json: not valid JSON (at byte 11)");
+  EXPECT_EQ(t.rate, 0.1);
+}
+
+TEST(json, strings__come_back) {
+  const std::vector<std::string> names = {"a", "b \"c\""};
+  EXPECT_EQ(strings_from_json(strings_json(names), "names"), names);
+  EXPECT_THROW(strings_from_json("[1]", "names"), Error);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,98 @@
+#include "train/config.h"
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/names.h"
+
+namespace ebb::train {
+namespace {
+
+void one_of(std::string_view field, const std::string& value, std::span<const std::string> known) {
+  for (const std::string& k : known)
+    if (k == value) return;
+  fail(field, ": unknown value '", value, "'", suggestion(value, known));
+}
+
+// Numbers are where they must be; NaN is nowhere.
+void in_range(std::string_view field, double v, double low, double high) {
+  require(v >= low && v <= high, field, ": must be from ", low, " to ", high, " (", v, ")");
+}
+
+void at_least(std::string_view field, int64_t v, int64_t low) {
+  require(v >= low, field, ": must be at least ", low, " (", v, ")");
+}
+
+}  // namespace
+
+void check(const TrainConfig& c) {
+  at_least("steps", c.steps, 0);
+  require(c.minutes >= 0 && std::isfinite(c.minutes), "minutes: must not be negative (", c.minutes,
+          ")");
+  require(c.steps > 0 || c.minutes > 0, "train: give steps or minutes");
+  at_least("batch", c.batch, 1);
+  at_least("accumulation", c.accumulation, 1);
+  require(c.batch % c.accumulation == 0, "accumulation: must divide batch (", c.batch, " / ",
+          c.accumulation, ")");
+  for (const auto& [name, v] : {std::pair{"seed", c.seed},
+                                {"threads", c.threads},
+                                {"size", c.size},
+                                {"limit", c.limit},
+                                {"cache", c.cache},
+                                {"checkpoint_every", c.checkpoint_every},
+                                {"keep", c.keep},
+                                {"sample_every", c.sample_every}})
+    at_least(name, v, 0);
+  at_least("log_every", c.log_every, 1);
+  in_range("beta1", c.beta1, 0, 0.999999);
+  in_range("beta2", c.beta2, 0, 0.999999);
+  in_range("eps", c.eps, 1e-30, 1);
+  in_range("weight_decay", c.weight_decay, 0, 1e6);
+  in_range("clip", c.clip, 0, 1e30);
+  in_range("augment", c.augment, 0, 1);
+  require(c.channels == 0 || c.channels == 1 || c.channels == 3, "channels: must be 0, 1 or 3 (",
+          c.channels, ")");
+  one_of("dtype", c.dtype, std::array<std::string, 3>{"auto", "f32", "bf16"});
+  one_of("classes", c.classes, std::array<std::string, 2>{"auto", "none"});
+  require(!c.out.empty(), "out: must name a folder");
+  require(!(c.resume && c.overwrite), "train: give resume or overwrite, not both");
+  require(c.ema > 0 || c.ema_halflife > 0, "ema: give ema or ema_halflife above 0");
+  check(rate_schedule(c));
+  check(ema_schedule(c));
+}
+
+RateSchedule rate_schedule(const TrainConfig& c) {
+  return {.kind = c.schedule,
+          .lr = c.lr,
+          .warmup = c.warmup,
+          .steps = c.steps,
+          .final = c.lr_final,
+          .reference = c.lr_reference};
+}
+
+EmaSchedule ema_schedule(const TrainConfig& c) {
+  return {.decay = c.ema, .halflife = c.ema > 0 ? 0 : c.ema_halflife, .rampup = c.ema_rampup};
+}
+
+StepOptions step_options(const TrainConfig& c, bool fast_bf16) {
+  const bool bf16 = c.dtype == "bf16" || (c.dtype == "auto" && fast_bf16);
+  return {.dtype = bf16 ? DType::bf16 : DType::f32,
+          .adamw = {c.beta1, c.beta2, c.eps, c.weight_decay},
+          .max_norm = c.clip,
+          .accumulate = c.accumulation > 1};
+}
+
+std::string to_json(const TrainConfig& c) {
+  TrainConfig copy = c;
+  return fields_json(fields_of(copy));
+}
+
+TrainConfig train_config_from_json(std::string_view text, std::string_view subject) {
+  TrainConfig c;
+  set_fields_json(fields_of(c), text, subject);
+  return c;
+}
+
+}  // namespace ebb::train

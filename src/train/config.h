@@ -1,0 +1,95 @@
+// TrainConfig: everything about a training run but the model and the kind of diffusion.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "train/schedule.h"
+#include "train/step.h"
+
+namespace ebb::train {
+
+struct TrainConfig {
+  std::string data, model = "tiny", out = "run";
+  int64_t steps = 0;
+  double minutes = 0;
+  int64_t batch = 64, accumulation = 1, seed = 0;
+  double lr = 2e-4;
+  std::string schedule = "constant";
+  int64_t warmup = 0;
+  double lr_final = 0, lr_reference = 0;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, clip = 1;
+  double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
+  std::string dtype = "auto", device = "cpu";
+  int64_t threads = 0;
+  int64_t size = 0, channels = 0;
+  std::string classes = "auto";
+  int64_t limit = 0, cache = 8192;
+  bool flip = false;
+  double augment = 0;
+  int64_t checkpoint_every = 1000, keep = 3, sample_every = 0, log_every = 10;
+  bool tensorboard = true, resume = false, overwrite = false;
+
+  void fields(auto&& f) {
+    // ---- what and where
+    f("data", data, "training images: a folder, an IDX file or folder, or a .safetensors file");
+    f("model", model, "name of a model or preset");
+    f("out", out, "folder of the run: checkpoints, samples, metrics");
+    f("resume", resume, "go on with the run in `out` from its last checkpoint");
+    f("overwrite", overwrite, "start anew although `out` holds a run; its checkpoints are deleted");
+    // ---- how long
+    f("steps", steps, "optimiser steps of the whole run; 0: until `minutes` are over");
+    f("minutes", minutes, "stop after so many minutes, with a checkpoint; 0: no limit");
+    // ---- optimiser
+    f("batch", batch, "images a step");
+    f("accumulation", accumulation, "parts in which a step's images are run, to save memory");
+    f("seed", seed, "of the initial weights, the order of the images and all noise");
+    f("lr", lr, "learning rate");
+    f("schedule", schedule, "of the learning rate: constant, cosine, linear or rsqrt");
+    f("warmup", warmup, "steps in which the learning rate rises to lr");
+    f("lr_final", lr_final, "cosine, linear: learning rate at the end, as a share of lr");
+    f("lr_reference", lr_reference, "rsqrt: steps after which the learning rate falls");
+    f("beta1", beta1, "Adam: decay of the mean of the gradients, a step");
+    f("beta2", beta2, "Adam: decay of the mean of their squares, a step");
+    f("eps", eps, "Adam: added to the root of the mean square");
+    f("weight_decay", weight_decay, "AdamW: shrinking of weight matrices, times lr a step");
+    f("clip", clip, "largest norm of all gradients together; 0: no limit");
+    f("ema", ema, "decay of the average of the weights, a step; 0: by ema_halflife");
+    f("ema_halflife", ema_halflife, "half-life of the average of the weights, in images");
+    f("ema_rampup", ema_rampup, "longest half-life as a share of the images seen; 0: no ramp");
+    // ---- machine
+    f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
+    f("device", device, "cpu or cuda");
+    f("threads", threads, "CPU threads; 0: all that this process may use");
+    // ---- data
+    f("size", size, "side of the square images in pixels; 0: as in the files");
+    f("channels", channels, "1 (grey), 3 (colour) or 0 (as in the files)");
+    f("classes", classes, "auto (class folders, label files) or none");
+    f("limit", limit, "use only so many images, spread evenly over the set; 0: all");
+    f("cache", cache, "MiB of decoded images kept in memory");
+    f("flip", flip, "mirror images at random");
+    f("augment", augment, "probability of each geometric augmentation (EDM); 0: off");
+    // ---- output
+    f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end");
+    f("keep", keep, "checkpoints kept, the newest; 0: all");
+    f("sample_every", sample_every, "steps between sample grids; 0: none");
+    f("log_every", log_every, "steps between progress lines");
+    f("tensorboard", tensorboard, "write TensorBoard event files");
+  }
+};
+
+// Throws Error, naming the field and the numbers, for what cannot be.
+void check(const TrainConfig& c);
+
+RateSchedule rate_schedule(const TrainConfig& c);
+EmaSchedule ema_schedule(const TrainConfig& c);
+// dtype auto: bf16 if `fast_bf16`.
+StepOptions step_options(const TrainConfig& c, bool fast_bf16);
+
+std::string to_json(const TrainConfig& c);
+// The defaults with what the JSON object says. Throws Error naming `subject`; unknown names suggest
+// the nearest.
+TrainConfig train_config_from_json(std::string_view text, std::string_view subject);
+
+}  // namespace ebb::train
