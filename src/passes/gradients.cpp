@@ -136,8 +136,9 @@ class Backward {
             " values for ", in.size(), " inputs");
     for (size_t i = 0; i < dx.size(); ++i) {
       if (!dx[i] || !wanted[i]) continue;
-      require(dx[i].type() == in[i].type(), s.op->name, ": the gradient of input ", i, " has type ",
-              dx[i].type(), " for ", in[i].type(), "  at ", s.at);
+      const bool fits = dx[i].dtype() == in[i].dtype() || dx[i].dtype() == DType::f32;
+      require(fits && dx[i].shape() == in[i].shape(), s.op->name, ": the gradient of input ", i,
+              " has type ", dx[i].type(), " for ", in[i].type(), "  at ", s.at);
       add(n.in[i], dx[i]);
     }
   }

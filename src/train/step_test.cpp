@@ -178,6 +178,7 @@ TEST(train_step, bf16__keeps_f32_weights_and_is_near) {
   const float a = full.run(x, y, {.lr = 1e-3}).at("loss").span<float>()[0];
   const float b = low.run(x, y, {.lr = 1e-3}).at("loss").span<float>()[0];
   EXPECT_NEAR(a, b, 0.02 * a);  // 8 bits of mantissa
+  EXPECT_NE(a, b);
   EXPECT_EQ(low.plan.bound("w").dtype(), DType::f32);
   EXPECT_EQ(low.plan.bound("m.w").dtype(), DType::f32);
 }
