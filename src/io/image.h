@@ -1,7 +1,8 @@
 // Images: PNG, JPEG and WebP files to and from u8 tensors [H,W,C].
 //
-// Pixels are taken as they are: no colour management, no gamma. Alpha is composited over white.
-// 16-bit samples are rounded to 8. Colour becomes grey by the luma of BT.601 (as in JPEG).
+// Pixels are taken as they are: no colour management, no gamma, no EXIF orientation. Alpha is
+// composited over white. 16-bit samples are rounded to 8. Colour becomes grey by the luma of
+// BT.601 (as in JPEG). CMYK becomes RGB without a profile.
 #pragma once
 
 #include <map>

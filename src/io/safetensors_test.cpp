@@ -261,6 +261,9 @@ std::vector<Bad> bad_files() {
   return all;
 }
 
+// For the runner's reports.
+void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.name; }
+
 class safetensors_refuses : public ::testing::TestWithParam<Bad> {};
 
 TEST_P(safetensors_refuses, malformed_file__names_rule_and_file) {
