@@ -22,10 +22,10 @@ function(ebb_plugin_folders list)
   ebb_write_list(${list} "${names}")
 endfunction()
 
-# Names are the matching files' stems.
+# Names are the matching files' stems; table.cpp holds the table itself.
 function(ebb_plugin_files list)
   file(GLOB found CONFIGURE_DEPENDS ${ARGN})
-  list(FILTER found EXCLUDE REGEX "_test\\.cpp$")
+  list(FILTER found EXCLUDE REGEX "_test\\.cpp$|/table\\.cpp$")
   set(names "")
   foreach(f IN LISTS found)
     get_filename_component(name ${f} NAME_WE)

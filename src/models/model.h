@@ -1,0 +1,64 @@
+// Model: one family of networks. src/models/<m>.cpp defines `const Model& ebb::models::<m>()`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/config.h"
+#include "nn/network.h"
+#include "nn/params.h"
+#include "nn/weights.h"
+
+namespace ebb {
+
+struct Preset {
+  std::string name;  // in one name space with the presets and names of all models
+  std::string help;
+  ModelConfig config;
+};
+
+struct Model {
+  std::string name;
+  std::string help;
+  std::vector<Preset> presets;  // the first one is what the model's own name means
+  // Throws Error if no network can be built of the config.
+  void (*check)(const ModelConfig&) = nullptr;
+  // The network under `p`: F [N,H,W,C'] (twice the channels if it learns the variance).
+  Value (*build)(const nn::Params& p, const ModelConfig&, const nn::NetworkInputs&) = nullptr;
+  // The config of the network whose tensors these are; none: of another model. Things that tensors
+  // do not tell (heads, the order of q, k and v, ...) are those of the preset with the same shapes,
+  // or the defaults that the model's file names.
+  std::optional<ModelConfig> (*recognise)(const nn::FileShapes&) = nullptr;
+  // True for tensors of published files that the network has no use for.
+  bool (*ignored)(std::string_view name) = +[](std::string_view) { return false; };
+};
+
+// Checks the config and gives the network with its parameters under `prefix`.
+nn::Network network_of(const Model& model, ModelConfig config, std::string prefix = "");
+// Sources x, noise, classes (of conditional networks) and augment (if > 0 labels), for `batch`.
+nn::NetworkInputs network_inputs(Graph& g, const CommonConfig& c, int64_t batch,
+                                 int64_t augment = 0);
+
+// ---- the table -----------------------------------------------------------------------------
+
+const std::vector<const Model*>& all_models();
+
+struct NamedModel {
+  const Model* model = nullptr;
+  std::string preset;
+  ModelConfig config;
+};
+// By the name of a preset or of a model. Throws Error, suggests the nearest.
+NamedModel find_model(std::string_view name);
+
+struct RecognisedModel {
+  const Model* model = nullptr;
+  ModelConfig config;
+  std::string prefix;  // of the tensors' names in the file, e.g. "model."
+};
+// Throws Error that shows some names if no model has such tensors.
+RecognisedModel recognise_model(const nn::FileShapes& tensors);
+
+}  // namespace ebb

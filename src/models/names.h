@@ -1,0 +1,52 @@
+// Names: questions to the tensors of a file, for recognise().
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "nn/weights.h"
+
+namespace ebb::models {
+
+struct Names {
+  const nn::FileShapes& shapes;
+
+  bool has(const std::string& name) const { return shapes.contains(name); }
+  // Size `dim` of a tensor; 0 if there is no such tensor or dim.
+  int64_t size(const std::string& name, int64_t dim) const {
+    const auto it = shapes.find(name);
+    return it == shapes.end() || dim >= it->second.rank() ? 0 : it->second[dim];
+  }
+  // How many tensors <first><0, 1, ...><last> there are in a row.
+  int64_t count(std::string_view first, std::string_view last) const {
+    int64_t n = 0;
+    while (has(str(first, n, last))) ++n;
+    return n;
+  }
+};
+
+// The sizes of the levels of an EDM network, finest first, by its tensors enc.<r>x<r>_conv and
+// enc.<r>x<r>_block0; empty for other networks.
+inline std::vector<int64_t> edm_resolutions(const Names& n) {
+  std::vector<int64_t> out;
+  for (const auto& [name, shape] : n.shapes) {
+    const size_t x = name.find('x', 4);
+    if (!name.starts_with("enc.") || x == std::string::npos || x > 9) continue;
+    const std::string size = name.substr(4, x - 4);
+    if (size.empty() || size.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (name == str("enc.", size, "x", size, "_conv.weight")) out.push_back(std::stoll(size));
+  }
+  if (out.size() != 1) return {};
+  while (n.has(str("enc.", out.back() / 2, "x", out.back() / 2, "_block0.norm0.weight")))
+    out.push_back(out.back() / 2);
+  return out;
+}
+
+// EDM's files carry the resampling filters as buffers; the graph has them as constants.
+inline bool edm_ignored(std::string_view name) { return name.ends_with("resample_filter"); }
+
+}  // namespace ebb::models

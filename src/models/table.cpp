@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <array>
+
+#include "base/names.h"
+#include "models/model.h"
+
+#define X(name)             \
+  namespace ebb::models {   \
+  const ebb::Model& name(); \
+  }
+#include "ebb/gen/models.inc"
+#undef X
+
+namespace ebb {
+
+const std::vector<const Model*>& all_models() {
+  static const std::vector<const Model*> models = {
+#define X(name) &models::name(),
+#include "ebb/gen/models.inc"
+#undef X
+  };
+  return models;
+}
+
+NamedModel find_model(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Model* m : all_models()) {
+    if (m->name == name) return {m, m->presets.front().name, m->presets.front().config};
+    known.push_back(m->name);
+    for (const Preset& p : m->presets) {
+      if (p.name == name) return {m, p.name, p.config};
+      if (p.name != m->name) known.push_back(p.name);
+    }
+  }
+  fail("model: unknown name '", name, "'", suggestion(name, known));
+}
+
+RecognisedModel recognise_model(const nn::FileShapes& tensors) {
+  // Containers put the network under a prefix.
+  constexpr std::array<std::string_view, 5> prefixes = {"", "model.", "module.", "net.",
+                                                        "model.diffusion_model."};
+  for (const std::string_view prefix : prefixes) {
+    const nn::FileShapes inner = nn::without_prefix(tensors, prefix);
+    if (inner.empty()) continue;
+    for (const Model* m : all_models())
+      if (auto config = m->recognise(inner)) return {m, std::move(*config), std::string(prefix)};
+  }
+  std::string names;
+  for (const auto& [name, shape] : tensors) {
+    if (names.size() > 200) break;
+    names += "  " + name + str(shape);
+  }
+  fail("model: no known network has these tensors (", tensors.size(), ")", names);
+}
+
+nn::Network network_of(const Model& model, ModelConfig config, std::string prefix) {
+  model.check(config);
+  return [&model, config = std::move(config), prefix = std::move(prefix)](
+             Graph& g, const nn::NetworkInputs& in) {
+    return model.build(nn::Params(g, prefix), config, in);
+  };
+}
+
+nn::NetworkInputs network_inputs(Graph& g, const CommonConfig& c, int64_t batch, int64_t augment) {
+  nn::NetworkInputs in;
+  in.x = g.input("x", {DType::f32, {batch, c.image_size, c.image_size, c.in_channels}});
+  in.noise = g.input("noise", {DType::f32, {batch}});
+  if (c.classes > 0) in.classes = g.input("classes", {DType::i64, {batch}});
+  if (augment > 0) in.augment = g.input("augment", {DType::f32, {batch, augment}});
+  return in;
+}
+
+}  // namespace ebb

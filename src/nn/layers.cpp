@@ -1,0 +1,142 @@
+#include "nn/layers.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace ebb::nn {
+namespace {
+
+struct Weights {
+  Value weight, bias;
+};
+
+Weights linear_weights(const Params& p, int64_t in, int64_t out, const Linear& a) {
+  ParamInfo info = a.init.weight(in, out);
+  if (a.file_dims > 0) {
+    info.file_shape = {out, in};
+    for (int64_t i = 0; i < a.file_dims; ++i) info.file_shape.push_back(1);
+  }
+  const Value w = p.param("weight", {out, in}, info);
+  return {w, a.bias ? p.param("bias", {out}, a.init.bias(in)) : Value{}};
+}
+
+// softmax(q k^T / sqrt(K)) v; q, k, v [N,T,A,K].
+Value attend(Value q, Value k, Value v) {
+  const auto heads_first = [](Value x) { return ops::permute(x, {0, 2, 1, 3}); };
+  const double scale = 1 / std::sqrt(static_cast<double>(q.shape()[-1]));
+  const Value scores = ops::matmul(heads_first(q), heads_first(k), {.trans_b = true});
+  return heads_first(ops::matmul(ops::softmax(scores * scale), heads_first(v)));
+}
+
+}  // namespace
+
+Value linear(const Params& p, Value x, int64_t out, const Linear& a) {
+  const AtScope at = p.enter();
+  const auto [w, b] = linear_weights(p, x.shape()[-1], out, a);
+  return ops::linear(x, w, b);
+}
+
+Value conv(const Params& p, Value x, int64_t out, const Conv& a) {
+  if (a.kernel == 1 && a.stride == 1 && a.pad <= 0)
+    return linear(p, x, out, {.init = a.init, .file_dims = 2});
+  const AtScope at = p.enter();
+  const int64_t k = a.kernel, in = x.shape()[-1];
+  const int64_t pad = a.pad < 0 ? k / 2 : a.pad;
+  ParamInfo info = a.init.weight(in * k * k, out * k * k);
+  info.channels_last = true;
+  const Value w = p.param("weight", {out, k, k, in}, info);
+  const Value b = p.param("bias", {out}, a.init.bias(in * k * k));
+  return ops::conv2d(x, w, b, {.stride = a.stride, .pad = {pad, pad, pad, pad}});
+}
+
+Value conv_up2(const Params& p, Value x, int64_t out, const Init& init) {
+  const AtScope at = p.enter();
+  const int64_t in = x.shape()[-1];
+  // torch counts the second dim of the weight as the inputs of a transposed convolution.
+  ParamInfo info = init.weight(out * 4, in * 4);
+  info.channels_last = true;
+  const Value w = p.param("weight", {in, 2, 2, out}, info);
+  const Value b = p.param("bias", {out}, init.bias(out * 4));
+  return ops::conv_transpose2d(x, w, b, {.stride = 2});
+}
+
+Value group_norm(const Params& p, Value x, const ops::GroupNorm& a) {
+  const AtScope at = p.enter();
+  const int64_t c = x.shape()[-1];
+  const Value gamma = p.param("weight", {c}, {.init = "ones"});
+  return ops::group_norm(x, gamma, p.param("bias", {c}), a);
+}
+
+Value silu_mlp(const Mlp& a, Value x) {
+  const Value h = ops::silu(linear(a.first, x, a.width, {.init = a.init}));
+  return linear(a.second, h, a.width, {.init = a.init});
+}
+
+Value class_ids(const NetworkInputs& in) {
+  if (in.classes) return ops::cast(in.classes, DType::f32);
+  return ops::constant(*in.x.graph, -1, {in.x.shape()[0]});
+}
+
+Value one_hot(Value ids, int64_t classes) {
+  const Value id = ops::reshape(ids, {ids.shape()[0], 1});
+  const Value row = ops::iota(*ids.graph, {.shape = {1, classes}, .dim = 1});
+  return ops::map({id, row}, [](auto x) { return less(abs(x[0] - x[1]), 0.5); });
+}
+
+Value augment_labels(const NetworkInputs& in, int64_t size) {
+  if (!in.augment) return ops::constant(*in.x.graph, 0, {in.x.shape()[0], size});
+  require(in.augment.shape()[-1] == size, "augment: expected labels (", size, ")  ",
+          in.augment.type());
+  return in.augment;
+}
+
+Value class_embedding(const Params& p, Value ids, const ClassTable& a) {
+  const AtScope at = p.enter();
+  const Value table = p.param("weight", {a.rows, a.width}, a.init.weight(a.rows, a.width));
+  if (a.null_row) {
+    const auto last = static_cast<double>(a.rows - 1);
+    ids =
+        ops::map({ids}, [last](auto x) { return select(less(x[0], -0.5), last, min(x[0], last)); });
+  }
+  return ops::matmul(one_hot(ids, a.rows), table);
+}
+
+Value per_sample(Value v, Value x) {
+  Shape shape{v.shape()[0]};
+  for (int64_t i = 2; i < x.shape().rank(); ++i) shape.push_back(1);
+  shape.push_back(v.shape()[1]);
+  return ops::reshape(v, shape);
+}
+
+Value dropout(const Params& at, Value x, double p, const std::optional<ops::RandomKeys>& random) {
+  if (!random || p <= 0) return x;
+  const AtScope scope = at.enter();
+  return ops::dropout(x, *random, {.p = p, .use = at.path() + ".dropout"});
+}
+
+Value self_attention(const Params& p, Value x, const SelfAttention& a) {
+  const AtScope at = p.enter();
+  const Shape& s = x.shape();
+  const int64_t c = s[-1], heads = a.heads;
+  require(heads > 0 && c % heads == 0, "attention: heads (", heads, ") must divide channels (", c,
+          ")  x: ", x.type(), "  at ", p.path());
+  const auto [w, b] = linear_weights(p, c, 3 * c, a.qkv);
+  const int64_t dim = static_cast<int64_t>(a.order);  // where the 3 stands
+  const Shape rows = dim == 0   ? Shape{3, heads, c / heads}
+                     : dim == 1 ? Shape{heads, 3, c / heads}
+                                : Shape{heads, c / heads, 3};
+  Shape rows_in = rows;
+  rows_in.push_back(c);
+  // The weight is cut, not its product: three matrix products and no copy of activations.
+  const Value w3 = ops::reshape(w, rows_in), b3 = ops::reshape(b, rows);
+  const Shape tokens{s[0], s.numel() / (s[0] * c), heads, c / heads};
+  const auto part = [&](int64_t j) {
+    const Value wj = ops::reshape(ops::slice(w3, dim, j, j + 1), {c, c});
+    const Value bj = ops::reshape(ops::slice(b3, dim, j, j + 1), {c});
+    return ops::reshape(ops::linear(x, wj, bj), tokens);
+  };
+  return ops::reshape(attend(part(0), part(1), part(2)), s);
+}
+
+}  // namespace ebb::nn

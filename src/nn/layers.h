@@ -1,0 +1,86 @@
+// Layers: the blocks that more than one network is built of. Each makes its parameters under `p`,
+// with the names of the published checkpoints (weight, bias).
+#pragma once
+
+#include <cstdint>
+
+#include "nn/init.h"
+#include "nn/network.h"
+#include "nn/params.h"
+
+namespace ebb::nn {
+
+// ---- linear and convolution ----------------------------------------------------------------
+
+struct Linear {
+  bool bias = true;
+  Init init = torch_init;
+  int64_t file_dims = 0;  // of size 1 behind [O,I] in files: 1-D convolutions 1, 1x1 convolutions 2
+};
+// x [...,I] -> [...,O]
+Value linear(const Params& p, Value x, int64_t out, const Linear& a = {});
+
+struct Conv {
+  int64_t kernel = 3;
+  int64_t stride = 1;
+  int64_t pad = -1;  // every side; -1: kernel / 2, the size stays
+  Init init = torch_init;
+};
+// x [N,H,W,I] -> [N,H',W',O]. A 1x1 convolution is a linear.
+Value conv(const Params& p, Value x, int64_t out, const Conv& a = {});
+
+// Twice the size, without overlap: kernel 2, stride 2. x [N,H,W,I] -> [N,2H,2W,O]
+Value conv_up2(const Params& p, Value x, int64_t out, const Init& init = torch_init);
+
+// ---- norms ---------------------------------------------------------------------------------
+
+Value group_norm(const Params& p, Value x, const ops::GroupNorm& a);
+
+// ---- conditioning --------------------------------------------------------------------------
+
+// linear(second, silu(linear(first, x)))
+struct Mlp {
+  Params first, second;
+  int64_t width = 0;
+  Init init = torch_init;
+};
+Value silu_mlp(const Mlp& a, Value x);
+
+// The class of every sample as f32 [N]; -1 for all if the inputs have none.
+Value class_ids(const NetworkInputs& in);
+// f32 [N,classes]: 1 at the class; all 0 where the id (f32 [N]) is outside of [0, classes).
+Value one_hot(Value ids, int64_t classes);
+// The labels [N,size]; zeros if the inputs have none.
+Value augment_labels(const NetworkInputs& in, int64_t size);
+// One row of the table `weight` [rows,width] a sample; ids (f32 [N]) outside of [0, rows) give
+// zeros, or the last row if `null_row`.
+struct ClassTable {
+  int64_t rows = 0, width = 0;
+  bool null_row = false;
+  Init init{Init::Kind::normal, 1};
+};
+Value class_embedding(const Params& p, Value ids, const ClassTable& a);
+
+// v [N,C] as [N,1,..,1,C] of the rank of x.
+Value per_sample(Value v, Value x);
+// Dropout if there are random keys and p > 0; `at` names the stream.
+Value dropout(const Params& at, Value x, double p, const std::optional<ops::RandomKeys>& random);
+
+// ---- attention -----------------------------------------------------------------------------
+
+// How the rows of a fused q, k, v weight [3C,C] are laid out, slowest first.
+enum class QkvOrder : uint8_t {
+  qkv_head_channel,  // DiT, and ADM with use_new_attention_order
+  head_qkv_channel,  // ADM
+  head_channel_qkv,  // EDM
+};
+struct SelfAttention {
+  int64_t heads = 1;  // must divide C
+  QkvOrder order = QkvOrder::qkv_head_channel;
+  Linear qkv = {};
+};
+// Every position of x [N,...,C] attends to all the others; the output projection is the caller's.
+// `p` holds weight [3C,C] and bias [3C].
+Value self_attention(const Params& p, Value x, const SelfAttention& a);
+
+}  // namespace ebb::nn

@@ -1,0 +1,32 @@
+#include "nn/params.h"
+
+#include "base/error.h"
+
+namespace ebb::nn {
+
+std::string Params::join(std::string_view name) const {
+  return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
+}
+
+Params Params::operator/(std::string_view name) const { return Params(*graph_, join(name)); }
+
+Value Params::source(Source::Kind kind, const std::string& name, const Shape& shape,
+                     ParamInfo info) const {
+  const Type type{DType::f32, shape};
+  const Source* known = graph_->find_source(name);
+  if (!known) return graph_->source(kind, name, type, std::move(info));
+  const Value v = graph_->value(known->value);
+  require(known->kind == kind && v.type() == type, "params: '", name, "' exists already as ",
+          v.type(), "  wanted: ", type);
+  return v;
+}
+
+Value Params::param(std::string_view name, const Shape& shape, ParamInfo info) const {
+  return source(Source::Kind::param, join(name), shape, std::move(info));
+}
+
+Value Params::buffer(std::string_view name, const Shape& shape, ParamInfo info) const {
+  return source(Source::Kind::state, join(name), shape, std::move(info));
+}
+
+}  // namespace ebb::nn

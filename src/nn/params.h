@@ -1,0 +1,40 @@
+// Params: a place in a model. Extends the names of its tensors and makes their sources.
+//
+//   Value y = nn::linear(p / "blocks" / 3 / "fc1", x, width);   // blocks.3.fc1.weight, .bias
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace ebb::nn {
+
+class Params {
+ public:
+  explicit Params(Graph& g, std::string path = "") : graph_(&g), path_(std::move(path)) {}
+
+  Params operator/(std::string_view name) const;
+  Params operator/(int64_t index) const { return *this / std::to_string(index); }
+
+  // A trained tensor / a kept but not trained one, named <path>.<name>, f32. One that is there
+  // already is shared: a network built twice in a graph has one set of weights.
+  Value param(std::string_view name, const Shape& shape, ParamInfo info = {}) const;
+  Value buffer(std::string_view name, const Shape& shape, ParamInfo info = {}) const;
+  // While the result lives, new nodes carry this path.
+  [[nodiscard]] AtScope enter() const { return {*graph_, path_}; }
+
+  Graph& graph() const { return *graph_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string join(std::string_view name) const;
+  Value source(Source::Kind kind, const std::string& name, const Shape& shape,
+               ParamInfo info) const;
+
+  Graph* graph_;
+  std::string path_;
+};
+
+}  // namespace ebb::nn

@@ -1,0 +1,136 @@
+#include "nn/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/layers.h"
+
+using namespace ebb;
+
+namespace {
+
+Tensor ramp(const Shape& shape) {
+  Tensor t(DType::f32, shape);
+  float i = 0;
+  for (float& v : t.span<float>()) v = i++;
+  return t;
+}
+
+std::string message(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST(weights, convolution__is_transposed_to_channels_last_and_back) {
+  const nn::Weight w{"c.weight", {2, 3, 5, 4}, {.channels_last = true}};
+  EXPECT_EQ(nn::file_shape(w), (Shape{2, 4, 3, 5}));
+  const Tensor file = ramp({2, 4, 3, 5});
+  const Tensor ours = nn::from_file(w, file);
+  EXPECT_EQ(ours.shape(), w.shape);
+  for (int64_t o = 0; o < 2; ++o)
+    for (int64_t i = 0; i < 4; ++i)
+      for (int64_t k = 0; k < 15; ++k)
+        EXPECT_EQ(ours.span<float>()[static_cast<size_t>((o * 15 + k) * 4 + i)],
+                  file.span<float>()[static_cast<size_t>((o * 4 + i) * 15 + k)]);
+  const Tensor back = nn::to_file(w, ours);
+  EXPECT_EQ(back.shape(), file.shape());
+  EXPECT_TRUE(std::ranges::equal(back.span<float>(), file.span<float>()));
+}
+
+TEST(weights, linear_stored_as_convolution__takes_any_number_of_ones) {
+  const nn::Weight w{"l.weight", {3, 2}, {.file_shape = {3, 2, 1, 1}}};
+  for (const Shape& s : {Shape{3, 2}, Shape{3, 2, 1}, Shape{3, 2, 1, 1}})
+    EXPECT_EQ(nn::from_file(w, ramp(s)).shape(), (Shape{3, 2}));
+  EXPECT_EQ(nn::to_file(w, ramp({3, 2})).shape(), (Shape{3, 2, 1, 1}));
+  EXPECT_THROW(nn::from_file(w, ramp({2, 3})), Error);
+}
+
+TEST(weights, initial_values__follow_their_rule_and_their_name_only) {
+  const nn::Weight normal{"a", {64, 64}, {.init = "normal", .scale = 0.5}};
+  const nn::Weight uniform{"b", {64, 64}, {.init = "uniform", .scale = 0.25}};
+  const auto moments = [](const Tensor& t) {
+    double sum = 0, squares = 0, top = 0;
+    for (const float v : t.span<float>()) {
+      sum += double{v};
+      squares += double{v} * double{v};
+      top = std::max(top, std::abs(double{v}));
+    }
+    const auto n = static_cast<double>(t.numel());
+    return std::array{sum / n, std::sqrt(squares / n), top};
+  };
+  // 4096 draws: the mean is within 4 deviations / 64, the deviation within 5 %.
+  const auto n = moments(nn::initial_tensor(normal, 7));
+  EXPECT_NEAR(n[0], 0, 4 * 0.5 / 64);
+  EXPECT_NEAR(n[1], 0.5, 0.025);
+  const auto u = moments(nn::initial_tensor(uniform, 7));
+  EXPECT_NEAR(u[1], 0.25 / std::sqrt(3.0), 0.0075);
+  EXPECT_LE(u[2], 0.25);
+  EXPECT_GT(u[2], 0.24);
+  const auto first = nn::initial_tensors({normal, uniform}, 7);
+  const auto again = nn::initial_tensors({uniform, normal}, 7);
+  for (const char* name : {"a", "b"})
+    EXPECT_TRUE(std::ranges::equal(first.at(name).span<float>(), again.at(name).span<float>()));
+  nn::Weight other = normal;
+  other.name = "c";
+  EXPECT_NE(nn::initial_tensor(other, 7).span<float>()[0], first.at("a").span<float>()[0]);
+  EXPECT_NE(nn::initial_tensor(normal, 8).span<float>()[0], first.at("a").span<float>()[0]);
+}
+
+TEST(weights, unknown_initial_value__is_an_error) {
+  EXPECT_EQ(message([] {
+              nn::initial_tensor({"w", {2}, {.init = "magic"}}, 0);
+            }),
+            "w: unknown initial value 'magic'");
+}
+
+TEST(weights, loading__lists_missing_unused_and_misshapen_tensors_at_once) {
+  const std::vector<nn::Weight> weights = {{"a", {2}, {}}, {"b", {3}, {}}, {"c", {4}, {}}};
+  const nn::FileTensors file{.shapes = {{"m.a", {2}}, {"m.b", {5}}, {"m.x", {1}}, {"other", {1}}},
+                             .load = [](const std::string&) { return ramp({2}); },
+                             .prefix = "m."};
+  const std::string text = message([&] { nn::load_weights(weights, file); });
+  for (const char* part : {"missing (1):\n    m.c[4]", "unused (2):", "m.x[1]", "other[1]",
+                           "misshapen (1):\n    m.b: expected [3], file has [5]"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin: " << text;
+}
+
+TEST(weights, loading_a_wholly_other_file__lists_ten_of_a_kind) {
+  nn::FileShapes shapes;
+  for (int i = 0; i < 25; ++i) shapes["t" + std::to_string(i)] = {1};
+  const std::string text = message([&] { nn::load_weights({}, {.shapes = shapes, .load = {}}); });
+  EXPECT_NE(text.find("unused (25)"), std::string::npos) << text;
+  EXPECT_NE(text.find("and 15 more"), std::string::npos) << text;
+}
+
+TEST(weights, loading__takes_16_bit_files_and_computes_positions_that_are_missing) {
+  const std::vector<nn::Weight> weights = {{"a", {2}, {}},
+                                           {"pos_embed", {1, 4, 8}, {.init = "sin_cos_2d"}, false}};
+  const nn::FileTensors file{.shapes = {{"a", {2}}, {"x.resample_filter", {1}}},
+                             .load = [](const std::string&) { return ramp({2}).to(DType::bf16); },
+                             .ignored = [](auto n) { return n.ends_with("resample_filter"); }};
+  const nn::Tensors t = nn::load_weights(weights, file);
+  EXPECT_EQ(t.at("a").span<float>()[1], 1.0f);
+  // Token 1 is row 0, column 1: sin(1), sin(1/100), cos(1), cos(1/100), then sin 0 and cos 0.
+  const auto p = t.at("pos_embed").span<float>().subspan(8, 8);
+  const double expected[] = {
+      std::sin(1.0), std::sin(0.01), std::cos(1.0), std::cos(0.01), 0, 0, 1, 1};
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(double{p[i]}, expected[i], 1e-7) << i;
+}
+
+TEST(params, one_name_twice__is_shared_if_the_shapes_agree) {
+  Graph g;
+  const nn::Params p = nn::Params(g) / "blocks" / 3;
+  const Value a = p.param("weight", {2, 3});
+  EXPECT_EQ(p.param("weight", {2, 3}).id, a.id);
+  EXPECT_EQ(g.sources().size(), 1u);
+  EXPECT_EQ(g.sources()[0].name, "blocks.3.weight");
+  EXPECT_THROW(p.param("weight", {3, 2}), Error);
+}
