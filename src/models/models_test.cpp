@@ -1,0 +1,161 @@
+// Names, shapes and counts of every model against the published networks and the golden files.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "models/model.h"
+#include "support/golden_case.h"
+
+using namespace ebb;
+
+namespace {
+
+std::vector<nn::Weight> weights(const Model& m, const ModelConfig& c) {
+  Graph g;
+  int64_t augment = 0;
+  ModelConfig copy = c;
+  for (const Field& f : copy.fields())
+    if (f.name == "augment") augment = *std::get<int64_t*>(f.ref);
+  const nn::NetworkInputs in = network_inputs(g, c.common(), 2, augment);
+  const Value f = network_of(m, c)(g, in);
+  EXPECT_EQ(f.shape().slice(0, 3), in.x.shape().slice(0, 3)) << m.name;
+  verify(g, m.name);
+  return nn::weights_of(g);
+}
+
+nn::FileShapes shapes_of(const std::vector<nn::Weight>& weights, const std::string& prefix = "") {
+  nn::FileShapes out;
+  for (const nn::Weight& w : weights) out[prefix + w.name] = nn::file_shape(w);
+  return out;
+}
+
+struct Published {
+  const char* preset;
+  double millions;  // elements
+  size_t tensors;
+};
+
+}  // namespace
+
+TEST(models, published_presets__have_the_published_counts) {
+  // Of the checkpoints: Dhariwal and Nichol 2021, Karras et al. 2022, Peebles and Xie 2023.
+  const Published published[] = {
+      {"adm64", 295.904, 541},  {"adm128", 421.530, 493},        {"adm256", 553.838, 567},
+      {"adm512", 558.998, 645}, {"ddpmpp_cifar10", 55.734, 417}, {"edm_imagenet64", 295.90, 541},
+      {"dit_xl2", 675.13, 292}, {"dit_l2", 458.10, 252},         {"dit_b2", 130.51, 132},
+      {"dit_s2", 32.96, 132},   {"dit_xl2_512", 676.01, 292},    {"cs179", 1.424321, 40},
+  };
+  for (const Published& p : published) {
+    const NamedModel found = find_model(p.preset);
+    const auto w = weights(*found.model, found.config);
+    EXPECT_NEAR(static_cast<double>(nn::count_elements(w)) / 1e6, p.millions, 0.0051) << p.preset;
+    EXPECT_EQ(w.size(), p.tensors) << p.preset;
+  }
+}
+
+TEST(models, golden_cases__have_the_names_and_shapes_of_the_references) {
+  for (const std::string& name : ebb::testing::golden_network_cases()) {
+    const ebb::testing::GoldenCase c(name);
+    std::map<std::string, Shape> ours, theirs;
+    int64_t trained = 0;
+    for (const nn::Weight& w : weights(*c.model, c.config)) {
+      if (!w.trained) continue;
+      ours[w.name] = nn::file_shape(w);
+      trained += w.shape.numel();
+    }
+    for (const auto& [key, entry] : c.golden["gradients"].items())
+      theirs[key] = ebb::testing::GoldenCase::shape_of(entry);
+    EXPECT_EQ(trained, c.golden["parameters"].get<int64_t>()) << name;
+    for (const auto& [key, shape] : theirs)
+      EXPECT_TRUE(ours.contains(key) && ours[key] == shape) << name << ": " << key << shape;
+    for (const auto& [key, shape] : ours)
+      EXPECT_TRUE(theirs.contains(key)) << name << ": " << key << shape;
+  }
+}
+
+TEST(models, every_preset__is_recognised_by_its_tensors) {
+  for (const Model* m : all_models())
+    for (const Preset& p : m->presets) {
+      const RecognisedModel r = recognise_model(shapes_of(weights(*m, p.config), "model."));
+      EXPECT_EQ(r.model->name, m->name) << p.name;
+      EXPECT_EQ(r.prefix, "model.") << p.name;
+      // Presets of one shape differ only in what shapes do not tell.
+      ModelConfig expected = p.config;
+      expected.common().dropout = r.config.common().dropout;
+      EXPECT_EQ(r.config.text(), expected.text()) << p.name;
+    }
+}
+
+TEST(models, golden_networks__are_recognised_as_something_with_their_tensors) {
+  for (const std::string& name : ebb::testing::golden_network_cases()) {
+    const ebb::testing::GoldenCase c(name);
+    const nn::FileShapes file = shapes_of(weights(*c.model, c.config));
+    const RecognisedModel r = recognise_model(file);
+    EXPECT_EQ(r.model->name, c.model->name) << name;
+    EXPECT_EQ(shapes_of(weights(*r.model, r.config)), file) << name;
+  }
+}
+
+TEST(models, preset_names__are_one_name_space) {
+  std::set<std::string> seen;
+  for (const Model* m : all_models()) {
+    ASSERT_FALSE(m->presets.empty()) << m->name;
+    EXPECT_TRUE(seen.insert(m->name).second) << m->name;
+    for (const Preset& p : m->presets) {
+      EXPECT_TRUE(p.name == m->name || seen.insert(p.name).second) << p.name;
+      EXPECT_NO_THROW(m->check(p.config)) << p.name;
+    }
+  }
+}
+
+TEST(find_model, preset_of_a_model__gives_the_model) {
+  const NamedModel found = find_model("unet64");
+  EXPECT_EQ(found.model->name, "adm");
+  EXPECT_EQ(found.config.common().image_size, 64);
+}
+
+TEST(find_model, unknown_name__suggests_the_nearest) {
+  try {
+    find_model("dit_xl3");
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("dit_xl"), std::string::npos) << e.what();
+  }
+}
+
+TEST(recognise_model, foreign_tensors__shows_names) {
+  try {
+    recognise_model({{"foo.weight", {3, 4}}});
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("foo.weight[3,4]"), std::string::npos) << e.what();
+  }
+}
+
+TEST(models, networks_of_impossible_configs__are_errors) {
+  const auto broken = [](const char* preset, const char* field, const char* text) {
+    NamedModel m = find_model(preset);
+    set_field(find_field(m.config.fields(), field, preset), text);
+    EXPECT_THROW(network_of(*m.model, m.config), Error) << preset << " " << field << "=" << text;
+  };
+  broken("adm64", "image_size", "60");
+  broken("adm64", "model_channels", "30");
+  broken("ddpmpp_cifar10", "embedding", "sinus");
+  broken("ddpmpp_cifar10", "encoder", "reverse");
+  broken("edm_imagenet64", "model_channels", "100");
+  broken("dit_xl2", "heads", "7");
+  broken("dit_xl2", "patch", "3");
+  broken("cs179", "classes", "10");
+  broken("tiny", "image_size", "30");
+}
+
+TEST(models, tiny__is_cheap_enough_for_a_cpu) {
+  const NamedModel tiny = find_model("tiny");
+  Graph g;
+  network_of(*tiny.model, tiny.config)(g, network_inputs(g, tiny.config.common(), 1));
+  double flops = 0;
+  for (const Node& n : g.nodes()) flops += cost_of(g.signature(n)).flops;
+  EXPECT_LE(flops, 65e6);
+  RecordProperty("mflop", static_cast<int>(flops / 1e6));
+  RecordProperty("parameters", static_cast<int>(nn::count_elements(nn::weights_of(g))));
+}

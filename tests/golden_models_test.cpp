@@ -1,0 +1,172 @@
+// Networks against the references' golden files: output, loss, every gradient, three AdamW steps.
+//
+// The files hold float64 results and `f64_rel_error`, how far torch's own float32 run is from them.
+// Everything is measured against the norm of the tensor: 1e-4 is the promise of the engine, or ten
+// times torch's error where that is more. What three AdamW steps change may differ by 1e-3: Adam
+// divides gradients by their own size, so the rounding of the few smallest counts in full; as the
+// steps are a thousandth of the weights, these are then within 1e-5. Tensors whose true gradient is
+// zero are compared with zero instead.
+#include <gtest/gtest.h>
+
+#include "ops/adamw/op.h"
+#include "ops/mse/op.h"
+#include "passes/gradients.h"
+#include "runtime/plan.h"
+#include "support/golden_case.h"
+
+namespace ebb::testing {
+namespace {
+
+constexpr double promise = 1e-4;
+constexpr double change = 1e-3;
+constexpr double zero_gradient = 1e-3;  // f64_rel_error above which a tensor is noise
+
+// Largest difference of norm, first values and projections, over the norm.
+double distance(const std::string& name, std::span<const float> v, const nlohmann::json& golden) {
+  const double norm = golden["l2"].get<double>();
+  double squares = 0, worst = 0;
+  for (const float x : v) squares += double{x} * double{x};
+  worst = std::abs(std::sqrt(squares) - norm);
+  const auto see = [&](double a, double b) {
+    if (!(std::abs(a - b) <= worst)) worst = std::abs(a - b);  // also takes NaN
+  };
+  const auto first = golden["first"].get<std::vector<double>>();
+  for (size_t i = 0; i < first.size(); ++i) see(double{v[i]}, first[i]);
+  const auto projections = golden["proj"].get<std::vector<double>>();
+  for (size_t k = 0; k < projections.size(); ++k)
+    see(projection(name, static_cast<int>(k), v), projections[k]);
+  return worst / norm;
+}
+
+double norm_of(std::span<const float> v) {
+  double squares = 0;
+  for (const float x : v) squares += double{x} * double{x};
+  return std::sqrt(squares);
+}
+
+struct TrainingStep {
+  Graph graph;
+  std::vector<nn::Weight> weights;
+};
+
+// Outputs output, loss and grad.<name>; updates the weights by AdamW, whose moments are <name>.m
+// and <name>.v.
+TrainingStep training_step(const GoldenCase& c) {
+  Graph g;
+  const nn::NetworkInputs in = network_inputs(g, c.config.common(), 2, c.augment());
+  const Value f = network_of(*c.model, c.config)(g, in);
+  TrainingStep step{.weights = nn::weights_of(g)};
+  g.output("output", f);
+  g.output("loss", ops::mse(f, g.input("target", f.type())));
+  std::vector<std::string> wrt = {"x"};
+  for (const nn::Weight& w : step.weights)
+    if (w.trained) wrt.push_back(w.name);
+  g = gradients(g, "loss", wrt);
+
+  const nlohmann::json& a = c.golden["adamw"];
+  const ops::AdamW attrs{
+      .beta1 = a["beta1"], .beta2 = a["beta2"], .eps = a["eps"], .weight_decay = a["weight_decay"]};
+  const Value lr = g.input("lr", {DType::f32, {}}), clip = ops::constant(g, 1, {});
+  const Value c1 = g.input("c1", {DType::f32, {}}), c2 = g.input("c2", {DType::f32, {}});
+  std::map<std::string, Value> grads;
+  for (const NamedValue& o : g.outputs()) grads[o.name] = g.value(o.value);
+  for (const std::string& name : wrt) {
+    if (name == "x") continue;
+    const Value p = g.find(name);
+    const Value m = g.source(Source::Kind::state, name + ".m", p.type());
+    const Value v = g.source(Source::Kind::state, name + ".v", p.type());
+    const auto r = ops::adamw({.p = p,
+                               .g = grads.at("grad." + name),
+                               .m = m,
+                               .v = v,
+                               .lr = lr,
+                               .c1 = c1,
+                               .c2 = c2,
+                               .clip = clip},
+                              attrs);
+    g.update(name, r.p);
+    g.update(name + ".m", r.m);
+    g.update(name + ".v", r.v);
+  }
+  step.graph = std::move(g);
+  return step;
+}
+
+class GoldenModel : public ::testing::TestWithParam<std::string> {
+ protected:
+  GoldenModel() : c_(GetParam()) {}
+
+  void check(const std::string& name, std::span<const float> v, const nlohmann::json& golden,
+             double tolerance) {
+    const double allowed = std::max(tolerance, 10 * golden["f64_rel_error"].get<double>());
+    EXPECT_LE(distance(name, v, golden), allowed)
+        << (tolerance == change ? "change of " : "value or gradient of ") << name;
+    ++compared_;
+  }
+
+  GoldenCase c_;
+  int compared_ = 0;
+};
+
+}  // namespace
+
+TEST_P(GoldenModel, training_steps__are_those_of_the_reference) {
+  TrainingStep step = training_step(c_);
+  Plan plan(step.graph, open_context("cpu"));
+  std::map<std::string, Tensor> start, now;
+  for (const nn::Weight& w : step.weights) {
+    start[w.name] = hashed_weight(w);
+    now[w.name] = start[w.name].clone();
+    plan.bind(w.name, now[w.name]);
+  }
+  plan.bind_missing();
+
+  const nlohmann::json &golden = c_.golden, &adamw = golden["adamw"];
+  NamedTensors in;
+  for (const auto& [name, t] : c_.inputs()) in[name] = t;
+  in["target"] = c_.target();
+  in["lr"] = scalar_tensor(adamw["lr"].get<float>());
+  const auto losses = adamw["losses"].get<std::vector<double>>();
+  NamedTensors first;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const auto t = static_cast<double>(i + 1);
+    in["c1"] = scalar_tensor(static_cast<float>(1 - std::pow(adamw["beta1"].get<double>(), t)));
+    in["c2"] = scalar_tensor(static_cast<float>(1 - std::pow(adamw["beta2"].get<double>(), t)));
+    const NamedTensors out = plan.run(in);
+    EXPECT_NEAR(double{out.at("loss").span<float>()[0]}, losses[i], 1e-5 * losses[i]) << i;
+    if (i == 0) first = out;
+  }
+
+  check("output", first.at("output").span<float>(), golden["output"], promise);
+  check("input.x", first.at("grad.x").span<float>(), golden["input_gradient"], promise);
+  double largest = 0;
+  for (const auto& [name, entry] : golden["gradients"].items())
+    largest = std::max(largest, entry["l2"].get<double>());
+  int zero = 0;
+  for (const nn::Weight& w : step.weights) {
+    if (!w.trained) continue;
+    const nlohmann::json& entry = golden["gradients"][w.name];
+    const Tensor grad = nn::to_file(w, first.at("grad." + w.name));
+    if (entry["f64_rel_error"].get<double>() > zero_gradient) {
+      EXPECT_LE(norm_of(grad.span<float>()), 1e-5 * largest) << w.name;
+      ++zero;
+      continue;
+    }
+    check(w.name, grad.span<float>(), entry, promise);
+    const Tensor after = nn::to_file(w, now.at(w.name)), before = nn::to_file(w, start.at(w.name));
+    Tensor delta = after.clone();
+    for (size_t k = 0; k < delta.span<float>().size(); ++k)
+      delta.span<float>()[k] -= before.span<float>()[k];
+    const nlohmann::json& moved = adamw["delta"][w.name];
+    if (moved["f64_rel_error"].get<double>() > zero_gradient) continue;
+    check(w.name, delta.span<float>(), moved, change);
+  }
+  const auto tensors = static_cast<int>(golden["gradients"].size());
+  EXPECT_LE(zero, tensors / 10);
+  EXPECT_GE(compared_, tensors * 3 / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(golden, GoldenModel, ::testing::ValuesIn(golden_network_cases()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace ebb::testing
