@@ -10,6 +10,7 @@
 
 #include "ops/adamw/op.h"
 #include "ops/mse/op.h"
+#include "ops/prim/pointwise/op.h"
 #include "passes/gradients.h"
 #include "runtime/plan.h"
 #include "support/golden_case.h"

@@ -1,7 +1,5 @@
 #include "nn/layers.h"
 
-#include <cmath>
-
 #include "base/error.h"
 
 namespace ebb::nn {
@@ -19,14 +17,6 @@ Weights linear_weights(const Params& p, int64_t in, int64_t out, const Linear& a
   }
   const Value w = p.param("weight", {out, in}, info);
   return {w, a.bias ? p.param("bias", {out}, a.init.bias(in)) : Value{}};
-}
-
-// softmax(q k^T / sqrt(K)) v; q, k, v [N,T,A,K].
-Value attend(Value q, Value k, Value v) {
-  const auto heads_first = [](Value x) { return ops::permute(x, {0, 2, 1, 3}); };
-  const double scale = 1 / std::sqrt(static_cast<double>(q.shape()[-1]));
-  const Value scores = ops::matmul(heads_first(q), heads_first(k), {.trans_b = true});
-  return heads_first(ops::matmul(ops::softmax(scores * scale), heads_first(v)));
 }
 
 }  // namespace
@@ -136,7 +126,7 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a) {
     const Value bj = ops::reshape(ops::slice(b3, dim, j, j + 1), {c});
     return ops::reshape(ops::linear(x, wj, bj), tokens);
   };
-  return ops::reshape(attend(part(0), part(1), part(2)), s);
+  return ops::reshape(ops::attention(part(0), part(1), part(2)), s);
 }
 
 }  // namespace ebb::nn

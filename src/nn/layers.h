@@ -6,6 +6,7 @@
 
 #include "nn/init.h"
 #include "nn/network.h"
+#include "nn/ops.h"
 #include "nn/params.h"
 
 namespace ebb::nn {
