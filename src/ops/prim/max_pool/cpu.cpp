@@ -15,10 +15,10 @@ void pool_row(const PoolGeometry& g, const T* x, T* y) {
     std::copy_n(x + q * g.stride * g.c, g.c, to);
     for (int64_t t = 1; t < g.window * g.window; ++t) {
       const T* const from = x + (t / g.window * g.w + q * g.stride + t % g.window) * g.c;
+#pragma omp simd
       for (int64_t c = 0; c < g.c; ++c) {
-        const float v = static_cast<float>(from[c]);
-        // Not a number wins, as in torch.
-        if (v > static_cast<float>(to[c]) || v != v) to[c] = from[c];
+        const float v = static_cast<float>(from[c]), most = static_cast<float>(to[c]);
+        to[c] = static_cast<T>(v > most || v != v ? v : most);  // not a number wins, as in torch
       }
     }
   }

@@ -7,36 +7,48 @@
 namespace ebb::ops::cpu {
 namespace {
 
-// Where in its image the maximum of one channel of the window at x stands.
+// Which of a window's pixels is the first maximum of each channel, counted by rows. x: its corner.
 template <class T>
-int64_t first_maximum(const PoolGeometry& g, const T* x) {
-  int64_t best = 0;
-  float most = static_cast<float>(x[0]);
-  for (int64_t t = 1; t < g.window * g.window; ++t) {
-    const int64_t at = (t / g.window * g.w + t % g.window) * g.c;
-    const float v = static_cast<float>(x[at]);
-    if (!(v > most) && v == v) continue;
-    best = at;
-    most = v;
-    if (v != v) break;  // not a number: the first one, as in torch
+void first_maxima(const PoolGeometry& g, const T* x, float* most, int32_t* where) {
+  for (int64_t c = 0; c < g.c; ++c) most[c] = static_cast<float>(x[c]);
+  std::fill_n(where, g.c, 0);
+  for (int32_t t = 1; t < g.window * g.window; ++t) {
+    const T* const from = x + (t / g.window * g.w + t % g.window) * g.c;
+#pragma omp simd
+    for (int64_t c = 0; c < g.c; ++c) {
+      const float v = static_cast<float>(from[c]), m = most[c];
+      // The first one that is not a number wins, as in torch.
+      const bool larger = (v > m || v != v) && m == m;
+      where[c] = larger ? t : where[c];
+      most[c] = larger ? v : m;
+    }
   }
-  return best;
 }
 
+// `sum` is [h*w*c] of scratch, then 2 * c.
 template <class T>
 void image(const PoolGeometry& g, const T* x, const T* dy, float* sum, T* dx) {
-  std::fill_n(sum, g.h * g.w * g.c, 0.0f);
-  for (int64_t i = 0; i < g.p * g.q; ++i) {
+  const int64_t size = g.h * g.w * g.c;
+  float* const most = sum + size;
+  auto* const where = reinterpret_cast<int32_t*>(most + g.c);
+  std::fill_n(sum, size, 0.0f);
+  for (int64_t i = 0; i < g.p * g.q; ++i, dy += g.c) {
     const int64_t corner = (i / g.q * g.w + i % g.q) * g.stride * g.c;
-    for (int64_t c = 0; c < g.c; ++c)
-      sum[corner + c + first_maximum(g, x + corner + c)] += static_cast<float>(dy[i * g.c + c]);
+    first_maxima(g, x + corner, most, where);
+    for (int32_t t = 0; t < g.window * g.window; ++t) {
+      float* const to = sum + corner + (t / g.window * g.w + t % g.window) * g.c;
+#pragma omp simd
+      for (int64_t c = 0; c < g.c; ++c) to[c] += where[c] == t ? static_cast<float>(dy[c]) : 0.0f;
+    }
   }
-  std::transform(sum, sum + g.h * g.w * g.c, dx, [](float v) { return static_cast<T>(v); });
+#pragma omp simd
+  for (int64_t i = 0; i < size; ++i) dx[i] = static_cast<T>(sum[i]);
 }
 
 Program prepare(const Signature& s, const Tune&, Device&) {
   const PoolGeometry g = pool_geometry(s, s.as<ops::MaxPool>());
   const int64_t in = g.h * g.w * g.c, out = g.p * g.q * g.c;
+  const int64_t scratch = in + 2 * g.c;
   const auto run = [=, type = s.in[0].dtype](const Call& call) {
     visit_dtype(type, [&](auto zero) {
       using T = decltype(zero);
@@ -46,10 +58,10 @@ Program prepare(const Signature& s, const Tune&, Device&) {
       auto* sums = static_cast<float*>(call.workspace);
 #pragma omp parallel for
       for (int64_t n = 0; n < g.n; ++n)
-        image(g, x + n * in, dy + n * out, sums + n * in, dx + n * in);
+        image(g, x + n * in, dy + n * out, sums + n * scratch, dx + n * in);
     });
   };
-  return {.workspace = g.n * in * 4, .run = run};
+  return {.workspace = g.n * scratch * 4, .run = run};
 }
 
 }  // namespace
