@@ -31,6 +31,8 @@ double vp_time(double sigma) {
   return (std::sqrt(level * (2 * beta_d) + beta_min * beta_min) - beta_min) / beta_d;
 }
 
+double vp_beta(double t) { return beta_d * t + beta_min; }
+
 Precond::Precond(const DiffusionConfig& config) : config_(config) {
   check(config_);
   if (config_.discrete())

@@ -64,6 +64,7 @@ Scalar vp_sigma(const Scalar& t);
 Scalar vp_time(const Scalar& sigma);  // its inverse
 double vp_sigma(double t);
 double vp_time(double sigma);
+double vp_beta(double t);  // beta_d t + beta_min
 
 // Ranges of the published VP and VE models.
 inline constexpr double vp_smallest_time = 1e-5;  // in training

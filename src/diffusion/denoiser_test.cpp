@@ -1,0 +1,144 @@
+// Denoisers: compiled preconditioning and guidance against plain arithmetic in double.
+#include "diffusion/denoiser.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reshape/op.h"
+#include "support/files.h"
+
+namespace ebb {
+namespace {
+
+using testing::expect_error;
+
+Context cpu() { return open_context("cpu", {.threads = 2}); }
+
+Value per_image(Value v) { return ops::cast(ops::reshape(v, {v.shape()[0], 1, 1, 1}), DType::f32); }
+
+// Answers 0.3 x + 0.01 c_noise + 0.1 class, and something else for variances.
+nn::Network simple(bool learn_sigma = false) {
+  return [learn_sigma](Graph& g, const nn::NetworkInputs& in) {
+    const Value zero = ops::constant(g, 0, {in.x.shape()[0], 1, 1, 1});
+    const Value c = in.classes ? per_image(in.classes) : zero;
+    const Value f = ops::map({in.x, per_image(in.noise), c},
+                             [](auto v) { return v[0] * 0.3 + v[1] * 0.01 + v[2] * 0.1; });
+    return learn_sigma ? ops::concat({f, f}, 3) : f;
+  };
+}
+
+State noise(size_t count) {
+  std::vector<float> v(count);
+  fill_normal({.seed = 3}, 0, v);
+  return State(v.begin(), v.end());
+}
+
+// One element of D by the definition.
+double expected(const Precond& p, double x, double sigma, double c) {
+  const PrecondNumbers k = p.at(sigma);
+  return k.skip * x + k.out * (0.3 * k.in * x + 0.01 * k.noise + 0.1 * c);
+}
+
+TEST(denoiser, every_preconditioning__equals_its_definition) {
+  for (const char* name : {"edm", "vp", "ve", "iddpm", "eps", "v"})
+    for (const bool learned : {false, true}) {
+      const DiffusionConfig config{.precond = name};
+      DiffusionConfig c = config;
+      c.learn_sigma = learned && config.discrete();
+      Denoiser d(c, simple(c.learn_sigma), {.batch = 2, .image = {3, 5, 2}}, cpu());
+      for (const double sigma : {0.05, 0.7, 40.0}) {
+        const State x = noise(60);
+        const State y = d(x, sigma);
+        for (size_t i = 0; i < 60; ++i) {
+          const double want = expected(d.precond(), x[i], sigma, 0);
+          EXPECT_NEAR(y[i], want, 2e-6 * (std::abs(want) + std::abs(x[i])) + 1e-6 * sigma) << name;
+        }
+      }
+      EXPECT_EQ(d.evaluations(), 3);
+    }
+}
+
+// A network that is exact for normal data of standard deviation sigma_data around 0 answers 0 under
+// EDM's preconditioning, which is made so that it does.
+TEST(denoiser, edm__of_a_silent_network_is_exact_for_normal_data) {
+  const nn::Network silent = [](Graph&, const nn::NetworkInputs& in) {
+    return ops::map({in.x}, [](auto v) { return v[0] * 0.0 + 0.0; });
+  };
+  Denoiser d({.sigma_data = 0.3}, silent, {.image = {1, 1, 1}}, cpu());
+  EXPECT_NEAR(d({2.0}, 0.4)[0], 2.0 * 0.09 / 0.25, 1e-6);
+}
+
+TEST(denoiser, noise_scale__is_the_models) {
+  const Precond quarter(DiffusionConfig{}), whole(DiffusionConfig{.noise_scale = 1});
+  EXPECT_NEAR(quarter.at(7).noise, std::log(7) / 4, 1e-12);
+  EXPECT_NEAR(whole.at(7).noise, std::log(7), 1e-12);
+}
+
+TEST(denoiser, guidance__goes_from_none_through_the_class) {
+  const DenoiserOptions options{.batch = 2, .image = {2, 2, 1}, .classes = 10, .guided = true};
+  Denoiser d({}, simple(), options, cpu());
+  d.classes({7, 2});
+  const State x = noise(8);
+  for (const double w : {1.0, 0.0, 3.5}) {
+    d.guidance(w);
+    const State y = d(x, 0.7);
+    for (size_t i = 0; i < 8; ++i) {
+      const double none = expected(d.precond(), x[i], 0.7, -1);
+      const double classed = expected(d.precond(), x[i], 0.7, i < 4 ? 7 : 2);
+      EXPECT_NEAR(y[i], none + w * (classed - none), 1e-5) << w;
+    }
+  }
+}
+
+// Two runs of half the batch, and one of the whole.
+TEST(denoiser, image__does_not_depend_on_its_batch) {
+  const nn::Network network = [](Graph& g, const nn::NetworkInputs& in) {
+    return ops::conv2d(in.x, g.source(Source::Kind::param, "w", {DType::f32, {2, 3, 3, 2}}), {},
+                       {.pad = {1, 1, 1, 1}});
+  };
+  Tensor w(DType::f32, {2, 3, 3, 2});
+  fill_normal({.seed = 9}, 0, w.span<float>());
+  Denoiser two({}, network, {.batch = 2, .image = {4, 4, 2}}, cpu());
+  Denoiser one({}, network, {.batch = 1, .image = {4, 4, 2}}, cpu());
+  two.bind("w", w);
+  one.bind("w", w);
+  const State x = noise(64), y = two(x, 0.5);
+  const State second = one(State(x.begin() + 32, x.end()), 0.5);
+  for (size_t i = 0; i < 32; ++i) EXPECT_NEAR(y[32 + i], second[i], 1e-6);
+  Denoiser rounded({}, network, {.batch = 2, .image = {4, 4, 2}, .dtype = DType::bf16}, cpu());
+  rounded.bind("w", w);
+  const State z = rounded(x, 0.5);
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < 64; ++i) {
+    error += std::pow(z[i] - y[i], 2);
+    norm += y[i] * y[i];
+  }
+  EXPECT_LT(std::sqrt(error / norm), 1e-2);
+  EXPECT_GT(error, 0);
+}
+
+TEST(denoiser, wrong_calls__are_named) {
+  Denoiser d({}, simple(), {.batch = 2, .image = {2, 2, 1}, .classes = 10}, cpu());
+  expect_error([&] { d.guidance(2); }, "guidance (2) needs a denoiser made for it");
+  expect_error([&] { d.classes({1}); }, "needs a class for each of 2 images (got 1)");
+  expect_error([&] { d.classes({1, 10}); }, "class must lie in [0, 10) or be -1 (10)");
+  expect_error([&] { d(State(7), 1); }, "needs a state of 8 numbers (got 7)");
+  expect_error(
+      [] {
+        denoiser_graph({}, simple(true), {.image = {2, 2, 1}});
+      },
+      "the network must answer with [1,2,2,1]  got f32[1,2,2,2]");
+  expect_error(
+      [] {
+        denoiser_graph({}, simple(), {.image = {2, 2, 1}, .guided = true});
+      },
+      "guidance needs a network with classes");
+}
+
+}  // namespace
+}  // namespace ebb
