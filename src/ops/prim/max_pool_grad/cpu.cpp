@@ -17,9 +17,10 @@ void first_maxima(const PoolGeometry& g, const T* x, float* most, int32_t* where
 #pragma omp simd
     for (int64_t c = 0; c < g.c; ++c) {
       const float v = static_cast<float>(from[c]), m = most[c];
+      const int32_t before = where[c];
       // The first one that is not a number wins, as in torch.
-      const bool larger = (v > m || v != v) && m == m;
-      where[c] = larger ? t : where[c];
+      const bool larger = ((v > m) | (v != v)) & (m == m);
+      where[c] = larger ? t : before;
       most[c] = larger ? v : m;
     }
   }
@@ -38,7 +39,10 @@ void image(const PoolGeometry& g, const T* x, const T* dy, float* sum, T* dx) {
     for (int32_t t = 0; t < g.window * g.window; ++t) {
       float* const to = sum + corner + (t / g.window * g.w + t % g.window) * g.c;
 #pragma omp simd
-      for (int64_t c = 0; c < g.c; ++c) to[c] += where[c] == t ? static_cast<float>(dy[c]) : 0.0f;
+      for (int64_t c = 0; c < g.c; ++c) {
+        const float v = static_cast<float>(dy[c]);
+        to[c] += where[c] == t ? v : 0.0f;
+      }
     }
   }
 #pragma omp simd
