@@ -4,8 +4,13 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "ops/add/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
 #include "ops/table.h"
+#include "passes/gradients.h"
+#include "tolerance.h"
 
 namespace ebb::test {
 namespace {
@@ -119,6 +124,90 @@ std::vector<RefArray> inputs_of(const Case& c) {
     out.push_back(std::move(a));
   }
   return out;
+}
+
+// ---- graphs --------------------------------------------------------------------------------
+
+std::unique_ptr<Use> use_of(const Case& c) {
+  auto u = std::make_unique<Use>();
+  const Signature s = c.signature();
+  for (size_t i = 0; i < s.in.size(); ++i) u->in.push_back(u->graph.input(str("x", i), s.in[i]));
+  u->out = u->graph.add(*c.op, c.example.attrs, u->in);
+  return u;
+}
+
+namespace {
+
+// Ops and examples that have no gradient, with the reason.
+const std::map<std::string, std::string>& without_gradient() {
+  static const std::map<std::string, std::string> list = {
+      {"reduce__row_maximum", "a maximum has no gradient"},
+      {"max_pool_grad", "nothing differentiates twice through max_pool"},
+      {"attention_grad", "nothing differentiates twice through attention"},
+  };
+  return list;
+}
+
+Value weighted(Value y, Value w) {
+  std::vector<int64_t> all;
+  for (int64_t d = 0; d < y.shape().rank(); ++d) all.push_back(d);
+  return ops::reshape(ops::sum_of({y, w}, all, [](auto v) { return v[0] * v[1]; }), {});
+}
+
+}  // namespace
+
+bool has_gradient(const Case& c) {
+  return c.op->differentiable && !without_gradient().contains(c.name()) &&
+         !without_gradient().contains(std::string(c.op->name));
+}
+
+Loss loss_of(const Case& c) {
+  Loss l{use_of(c), {}, {}, {}};
+  Graph& g = l.use->graph;
+  const auto in = inputs_of(c);
+  for (size_t i = 0; i < in.size(); ++i) {
+    l.inputs[str("x", i)] = in[i];
+    if (is_float(l.use->in[i].dtype())) l.wrt.push_back(str("x", i));
+  }
+  Value loss;
+  for (size_t k = 0; k < l.use->out.size(); ++k) {
+    const Value y = l.use->out[k];
+    const std::string name = str("w", k);
+    const Value part = weighted(y, g.input(name, {DType::f32, y.shape()}));
+    RefArray w{y.shape(), noise(static_cast<size_t>(y.shape().numel()), c.name() + name)};
+    for (double& v : w.v) v = rounded(v, DType::f32);
+    l.inputs[name] = std::move(w);
+    loss = loss ? loss + part : part;
+  }
+  g.output("loss", loss);
+  l.backward = gradients(g, "loss", l.wrt);
+  return l;
+}
+
+void move_by_a_unit(RefArray& a, std::string_view key) {
+  const double unit = rounding_unit(DType::f32);
+  const auto sign = noise(a.v.size(), key);
+  for (size_t e = 0; e < sign.size(); ++e) a.v[e] *= 1 + (sign[e] < 0 ? -unit : unit);
+}
+
+std::vector<double> conditions_of(const std::vector<RefArray>& in, const std::vector<bool>& moves,
+                                  const Results& outputs) {
+  const double unit = rounding_unit(DType::f32);
+  const auto exact = outputs(in, "");
+  std::vector<double> largest(exact.size(), 0.0);
+  for (const char* key : {"a", "b", "c"}) {
+    std::vector<RefArray> moved = in;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (moves[i]) move_by_a_unit(moved[i], str(key, i));
+    }
+    const auto other = outputs(moved, key);
+    for (size_t k = 0; k < exact.size(); ++k)
+      for (size_t e = 0; e < exact[k].v.size(); ++e) {
+        const double d = std::fabs(other[k].v[e] - exact[k].v[e]);
+        if (std::isfinite(d)) largest[k] = std::max(largest[k], d / unit);
+      }
+  }
+  return largest;
 }
 
 // ---- memory --------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 // What the derived tests share: the cases, their inputs, and guarded memory.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,34 @@ std::vector<Case> kernel_cases();  // x dtype x kernel that supports it
 std::vector<RefArray> inputs_of(const Case& c);
 // Uniform in [-1, 1), a function of `key`.
 std::vector<double> noise(size_t count, std::string_view key);
+
+// One use of the op in a graph; inputs are called x0, x1, ...
+struct Use {
+  Graph graph;
+  std::vector<Value> in, out;
+};
+std::unique_ptr<Use> use_of(const Case& c);
+
+// loss = sum_k sum(w_k * y_k) with random w_k, and its gradients.
+struct Loss {
+  std::unique_ptr<Use> use;
+  Graph backward;    // outputs loss, grad.x0, ...
+  RefInputs inputs;  // x0, ... and w0, ...
+  std::vector<std::string> wrt;
+};
+Loss loss_of(const Case& c);
+bool has_gradient(const Case& c);  // else the list in derived.cpp has the reason
+
+// How far a result moves, at most over the array, when the inputs move by one f32 rounding unit,
+// divided by that unit. `outputs` computes the results; its key is "" for the exact ones, else it
+// may move what comes between by that unit too.
+using Results =
+    std::function<std::vector<RefArray>(const std::vector<RefArray>&, std::string_view key)>;
+std::vector<double> conditions_of(const std::vector<RefArray>& in, const std::vector<bool>& moves,
+                                  const Results& outputs);
+
+// Moves every element by one f32 rounding unit up or down, a function of `key`.
+void move_by_a_unit(RefArray& a, std::string_view key);
 
 // A host device without any backend behind it, for kernels that only ask for its name.
 Device& test_device();

@@ -5,17 +5,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <optional>
 
-#include "base/hash.h"
 #include "derived.h"
 #include "ir/text.h"
-#include "ops/add/op.h"
-#include "ops/prim/reduce/op.h"
-#include "ops/prim/reshape/op.h"
 #include "ops/table.h"
-#include "passes/gradients.h"
 #include "passes/lower.h"
 #include "tolerance.h"
 
@@ -23,20 +17,6 @@ namespace ebb::test {
 namespace {
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name(); }
-
-struct Uses {
-  Graph graph;
-  std::vector<Value> in, out;
-};
-
-// One use of the op; inputs are called x0, x1, ...
-std::unique_ptr<Uses> use_of(const Case& c) {
-  auto u = std::make_unique<Uses>();
-  const Signature s = c.signature();
-  for (size_t i = 0; i < s.in.size(); ++i) u->in.push_back(u->graph.input(str("x", i), s.in[i]));
-  u->out = u->graph.add(*c.op, c.example.attrs, u->in);
-  return u;
-}
 
 // ---- graphs --------------------------------------------------------------------------------
 
@@ -66,51 +46,6 @@ TEST_P(Ops, lowers_with_its_types) {
 INSTANTIATE_TEST_SUITE_P(derived, Ops, testing::ValuesIn(all_cases()), name_of_case);
 
 // ---- gradients -----------------------------------------------------------------------------
-
-// Ops and examples that have no gradient, with the reason.
-const std::map<std::string, std::string>& without_gradient() {
-  static const std::map<std::string, std::string> list = {
-      {"reduce__row_maximum", "a maximum has no gradient"},
-      {"max_pool_grad", "nothing differentiates twice through max_pool"},
-      {"attention_grad", "nothing differentiates twice through attention"},
-  };
-  return list;
-}
-
-// loss = sum_k sum(w_k * y_k) with random w_k.
-struct Loss {
-  std::unique_ptr<Uses> use;
-  Graph backward;
-  RefInputs inputs;
-  std::vector<std::string> wrt;
-};
-
-Value weighted(Value y, Value w) {
-  std::vector<int64_t> all;
-  for (int64_t d = 0; d < y.shape().rank(); ++d) all.push_back(d);
-  return ops::reshape(ops::sum_of({y, w}, all, [](auto v) { return v[0] * v[1]; }), {});
-}
-
-Loss loss_of(const Case& c) {
-  Loss l{use_of(c), {}, {}, {}};
-  Graph& g = l.use->graph;
-  const auto in = inputs_of(c);
-  for (size_t i = 0; i < in.size(); ++i) {
-    l.inputs[str("x", i)] = in[i];
-    if (is_float(l.use->in[i].dtype())) l.wrt.push_back(str("x", i));
-  }
-  Value loss;
-  for (size_t k = 0; k < l.use->out.size(); ++k) {
-    const Value y = l.use->out[k];
-    const std::string name = str("w", k);
-    const Value part = weighted(y, g.input(name, {DType::f32, y.shape()}));
-    l.inputs[name] = {y.shape(), noise(static_cast<size_t>(y.shape().numel()), c.name() + name)};
-    loss = loss ? loss + part : part;
-  }
-  g.output("loss", loss);
-  l.backward = gradients(g, "loss", l.wrt);
-  return l;
-}
 
 double loss_at(const Loss& l, const std::string& name, const std::vector<double>& x) {
   RefInputs inputs = l.inputs;
@@ -176,9 +111,7 @@ TEST_P(Gradients, have_the_types_of_the_inputs) {
 std::vector<Case> gradient_cases() {
   std::vector<Case> out;
   for (const Case& c : all_cases())
-    if (c.op->differentiable && !without_gradient().contains(c.name()) &&
-        !without_gradient().contains(std::string(c.op->name)))
-      out.push_back(c);
+    if (has_gradient(c)) out.push_back(c);
   return out;
 }
 
@@ -226,27 +159,6 @@ std::vector<Guarded> run_kernel(const Case& c, const Tune& tune, const RunOption
   return out;
 }
 
-// How far a result moves, at most, when the inputs move by one f32 rounding unit.
-double condition_of(const Signature& s, const std::vector<RefArray>& in,
-                    const std::vector<RefArray>& exact, size_t output) {
-  const double unit = rounding_unit(DType::f32);
-  double largest = 0;
-  for (const char* key : {"a", "b", "c"}) {
-    std::vector<RefArray> moved = in;
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (!is_float(s.in[i].dtype)) continue;
-      const auto sign = noise(moved[i].v.size(), str(key, i));
-      for (size_t e = 0; e < sign.size(); ++e) moved[i].v[e] *= 1 + (sign[e] < 0 ? -unit : unit);
-    }
-    const auto other = evaluate_reference(s, moved);
-    for (size_t e = 0; e < exact[output].v.size(); ++e) {
-      const double d = std::fabs(other[output].v[e] - exact[output].v[e]);
-      if (std::isfinite(d)) largest = std::max(largest, d / unit);
-    }
-  }
-  return largest;
-}
-
 void expect_close(const Case& c, const std::vector<Guarded>& results, const std::string& what) {
   const Signature s = c.signature();
   const auto in = inputs_of(c);
@@ -254,9 +166,12 @@ void expect_close(const Case& c, const std::vector<Guarded>& results, const std:
   const double elements =
       static_cast<double>(std::max<int64_t>(1, s.out.empty() ? 1 : s.out[0].shape.numel()));
   const double terms = cost_of(s).flops / elements;
+  std::vector<bool> moves;
+  for (const Type& t : s.in) moves.push_back(is_float(t.dtype));
+  const auto conditions =
+      conditions_of(in, moves, [&](const auto& x, auto) { return evaluate_reference(s, x); });
   for (size_t k = 0; k < s.out.size(); ++k) {
     const RefArray y = loaded(results[k], s.out[k]);
-    const double condition = condition_of(s, in, exact, k);
     for (size_t e = 0; e < y.v.size(); ++e) {
       const double want = exact[k].v[e];
       if (!std::isfinite(want)) {
@@ -264,7 +179,7 @@ void expect_close(const Case& c, const std::vector<Guarded>& results, const std:
             << what << ": output " << k << '[' << e << "] is " << y.v[e] << ", not " << want;
         continue;
       }
-      ASSERT_NEAR(y.v[e], want, tolerance(s.out[k].dtype, want, terms, condition))
+      ASSERT_NEAR(y.v[e], want, tolerance(s.out[k].dtype, want, terms, conditions[k]))
           << what << ": output " << k << '[' << e << "] of " << s.text();
     }
   }

@@ -8,7 +8,8 @@ namespace ebb::test {
 namespace {
 
 // The meaning of a composite op: its decomposition, run in a graph of its own.
-std::vector<RefArray> decomposed(const Signature& s, std::span<const RefArray> in) {
+std::vector<RefArray> decomposed(const Signature& s, std::span<const RefArray> in,
+                                 const AfterNode& after) {
   Graph g;
   RefInputs inputs;
   std::vector<Value> x;
@@ -18,7 +19,7 @@ std::vector<RefArray> decomposed(const Signature& s, std::span<const RefArray> i
     inputs[name] = in[i];
   }
   const std::vector<Value> y = s.op->decompose(g, s, x);
-  const std::vector<RefArray> values = evaluate_reference(g, inputs);
+  const std::vector<RefArray> values = evaluate_reference(g, inputs, after);
   std::vector<RefArray> out;
   for (const Value& v : y) out.push_back(values[static_cast<size_t>(v.id)]);
   return out;
@@ -46,7 +47,8 @@ void run_formula(const Expr& f, std::span<const RefArray> in, std::span<RefArray
 
 }  // namespace
 
-std::vector<RefArray> evaluate_reference(const Signature& sig, std::span<const RefArray> in) {
+std::vector<RefArray> evaluate_reference(const Signature& sig, std::span<const RefArray> in,
+                                         const AfterNode& after) {
   Signature s = sig;
   s.out.clear();
   const std::vector<Type> types = s.op->infer(s);
@@ -54,18 +56,16 @@ std::vector<RefArray> evaluate_reference(const Signature& sig, std::span<const R
   std::vector<RefArray> out;
   for (const Type& t : types)
     out.push_back({t.shape, std::vector<double>(static_cast<size_t>(t.shape.numel()))});
-  if (s.op->reference) {
-    s.op->reference(s, in, out);
-    return out;
-  }
-  if (s.op->expr) {
-    run_formula(formula_of(s), in, out);
+  if (s.op->reference || s.op->expr) {
+    s.op->reference ? s.op->reference(s, in, out) : run_formula(formula_of(s), in, out);
+    if (after)
+      for (RefArray& a : out) after(a);
     return out;
   }
   require(s.op->decompose != nullptr, s.op->name,
           ": has no meaning (no reference, formula or "
           "decomposition)");
-  out = decomposed(s, in);
+  out = decomposed(s, in, after);
   require(out.size() == types.size(), s.op->name, ": decomposes to ", out.size(), " results (",
           types.size(), " by its rule)");
   for (size_t i = 0; i < out.size(); ++i)
@@ -74,7 +74,8 @@ std::vector<RefArray> evaluate_reference(const Signature& sig, std::span<const R
   return out;
 }
 
-std::vector<RefArray> evaluate_reference(const Graph& g, const RefInputs& inputs) {
+std::vector<RefArray> evaluate_reference(const Graph& g, const RefInputs& inputs,
+                                         const AfterNode& after) {
   std::vector<RefArray> values(static_cast<size_t>(g.values()));
   for (const Source& s : g.sources()) {
     const auto it = inputs.find(s.name);
@@ -88,7 +89,7 @@ std::vector<RefArray> evaluate_reference(const Graph& g, const RefInputs& inputs
   for (const Node& n : g.nodes()) {
     std::vector<RefArray> in;
     for (const int32_t v : n.in) in.push_back(values[static_cast<size_t>(v)]);
-    std::vector<RefArray> out = evaluate_reference(g.signature(n), in);
+    std::vector<RefArray> out = evaluate_reference(g.signature(n), in, after);
     for (size_t i = 0; i < out.size(); ++i)
       values[static_cast<size_t>(n.out[i])] = std::move(out[i]);
   }

@@ -1,6 +1,7 @@
 // A slow interpreter of graphs in double: what they mean, and the oracle of other tests.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -16,9 +17,13 @@ using RefInputs = std::map<std::string, RefArray, std::less<>>;  // by source na
 
 // Every value of the graph, indexed by value number. Nothing is rounded to a dtype: integers are
 // exact to 2^53. Throws Error on a missing or misshapen input.
-std::vector<RefArray> evaluate_reference(const Graph& g, const RefInputs& inputs);
+// `after` may change every value that a primitive or formula has computed.
+using AfterNode = std::function<void(RefArray&)>;
+std::vector<RefArray> evaluate_reference(const Graph& g, const RefInputs& inputs,
+                                         const AfterNode& after = {});
 // The outputs of one use of an op (sig.out may be empty).
-std::vector<RefArray> evaluate_reference(const Signature& sig, std::span<const RefArray> in);
+std::vector<RefArray> evaluate_reference(const Signature& sig, std::span<const RefArray> in,
+                                         const AfterNode& after = {});
 
 // The value of the output called `name`.
 const RefArray& output_of(const Graph& g, const std::vector<RefArray>& values,
