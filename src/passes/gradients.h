@@ -10,8 +10,8 @@
 namespace ebb {
 
 // `g` with an output "grad.<name>" for each of the sources `wrt`: the derivative of the f32 []
-// output `loss`, of the source's type. Composite ops without a rule of their own are decomposed
-// first. A source that the loss does not depend on gets zeros.
+// output `loss`, of the source's shape and of its dtype or f32. Composite ops without a rule of
+// their own are decomposed first. A source that the loss does not depend on gets zeros.
 Graph gradients(const Graph& g, std::string_view loss, std::span<const std::string> wrt);
 
 }  // namespace ebb
