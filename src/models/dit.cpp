@@ -110,6 +110,7 @@ void check(const ModelConfig& config) {
   require(c.heads > 0 && c.width % c.heads == 0, "dit: heads (", c.heads, ") must divide width (",
           c.width, ")");
   require(c.width % 4 == 0, "dit: width (", c.width, ") must divide by 4");
+  require(c.common.dropout == 0, "dit: has no dropout (", c.common.dropout, ")");
   require(c.depth > 0 && c.mlp_ratio > 0, "dit: needs blocks (", c.depth, ") and an MLP (ratio ",
           c.mlp_ratio, ")");
 }

@@ -145,6 +145,7 @@ TEST(models, networks_of_impossible_configs__are_errors) {
   broken("edm_imagenet64", "model_channels", "100");
   broken("dit_xl2", "heads", "7");
   broken("dit_xl2", "patch", "3");
+  broken("dit_xl2", "dropout", "0.1");
   broken("cs179", "classes", "10");
   broken("tiny", "image_size", "30");
 }

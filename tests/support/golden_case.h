@@ -22,8 +22,10 @@ inline nlohmann::json read_golden(const std::string& name) {
 
 inline const std::vector<std::string>& golden_network_cases() {
   static const std::vector<std::string> names = {
-      "cs179",    "dit_p2",          "dit_p4",          "adm_full",          "adm_plain",
-      "dhariwal", "songunet_ddpmpp", "songunet_ncsnpp", "dhariwal_two_heads"};
+      "cs179",           "dit_p2",          "dit_p4",
+      "adm_full",        "adm_plain",       "adm_pool",
+      "songunet_ddpmpp", "songunet_ncsnpp", "songunet_residual3",
+      "songunet_skip3",  "dhariwal",        "dhariwal_two_heads"};
   return names;
 }
 

@@ -117,8 +117,15 @@ def all_cases(paths):
         adm_case("adm_full", paths, **ADM_FULL),
         # two and three channels a group, so that the embedding matters without scale-shift
         adm_case("adm_plain", paths, channel_mult=[2, 3], num_res_blocks=2, num_heads=2),
+        adm_case("adm_pool", paths, conv_resample=False),
         edm_case("songunet_ddpmpp", "songunet", "SongUNet", paths, **DDPMPP),
         edm_case("songunet_ncsnpp", "songunet", "SongUNet", paths, **NCSNPP),
+        # three levels, so that the input pyramid and the summed outputs pass through one
+        edm_case("songunet_residual3", "songunet", "SongUNet", paths, model_channels=8,
+                 channel_mult=[1, 2, 2], **NCSNPP),
+        edm_case("songunet_skip3", "songunet", "SongUNet", paths, model_channels=8,
+                 channel_mult=[1, 2, 2],
+                 **{**NCSNPP, "encoder_type": "skip", "decoder_type": "skip"}),
         edm_case("dhariwal", "dhariwal", "DhariwalUNet", paths, model_channels=64,
                  channel_mult=[1, 1]),
         # two heads at 8x8: tells the order of heads, channels and q,k,v apart

@@ -67,6 +67,7 @@ def adm_network(path, c):
         attention_resolutions=[c["image_size"] // r for r in c["attention_resolutions"]],
         dropout=c["dropout"],
         channel_mult=c["channel_mult"],
+        conv_resample=c.get("conv_resample", True),
         num_classes=c["num_classes"] or None,
         num_heads=c["num_heads"],
         num_head_channels=c["num_head_channels"] or -1,

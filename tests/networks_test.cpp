@@ -1,0 +1,116 @@
+// What networks do with classes, dropout and starting weights, on every model.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "ops/dropout/op.h"
+#include "runtime/plan.h"
+#include "support/golden_case.h"
+
+using namespace ebb;
+
+namespace {
+
+// F of one network for hashed weights (or starting weights) and hashed inputs, by class ids.
+class Runner {
+ public:
+  Runner(const Model& m, const ModelConfig& c, bool hashed) : config_(c), plan_(plan(m, c)) {
+    for (const nn::Weight& w : weights_)
+      plan_.bind(w.name, hashed ? ebb::testing::hashed_weight(w) : nn::initial_tensor(w, 1));
+    plan_.bind_missing();
+  }
+
+  std::vector<float> operator()(std::vector<int64_t> classes) {
+    const CommonConfig& c = config_.common();
+    const Shape images{2, c.image_size, c.image_size, c.in_channels};
+    NamedTensors in;
+    in["x"] = ebb::testing::hashed_input("input.x", images);
+    in["noise"] = tensor_of(std::vector<float>{-0.5f, 0.25f}, {2});
+    if (c.classes > 0) in["classes"] = tensor_of(classes, {2});
+    const Tensor f = plan_.run(in).at("F");
+    return {f.span<float>().begin(), f.span<float>().end()};
+  }
+
+ private:
+  Plan plan(const Model& m, const ModelConfig& c) {
+    Graph g;
+    g.output("F", network_of(m, c)(g, network_inputs(g, c.common(), 2)));
+    weights_ = nn::weights_of(g);
+    return Plan(g, open_context("cpu"));
+  }
+
+  ModelConfig config_;
+  std::vector<nn::Weight> weights_;
+  Plan plan_;
+};
+
+// Small networks of all the models with classes.
+std::vector<std::pair<const Model*, ModelConfig>> small_networks() {
+  std::vector<std::pair<const Model*, ModelConfig>> out;
+  for (const char* name : {"adm_full", "songunet_ddpmpp", "dhariwal", "dit_p2"}) {
+    ebb::testing::GoldenCase c(name);
+    out.emplace_back(c.model, c.config);
+  }
+  const NamedModel tiny = find_model("tiny");
+  out.emplace_back(tiny.model, tiny.config);
+  return out;
+}
+
+}  // namespace
+
+TEST(networks, class_outside_of_the_range__is_no_class) {
+  for (const auto& [model, config] : small_networks()) {
+    Runner f(*model, config, true);
+    const int64_t classes = config.common().classes;
+    const auto none = f({-1, -1});
+    EXPECT_EQ(f({classes, classes}), none) << model->name;
+    EXPECT_NE(f({0, 0}), none) << model->name;
+    EXPECT_NE(f({0, 1}), f({0, 0})) << model->name;
+  }
+}
+
+TEST(networks, starting_weights__give_finite_outputs_of_the_size_of_the_last_layers_start) {
+  for (const auto& [model, config] : small_networks()) {
+    Runner f(*model, config, false);
+    double squares = 0;
+    for (const float v : f({0, 1})) squares += double{v} * double{v};
+    // The last layers start at zero, or at 1e-5 of their usual size (SongUNet).
+    EXPECT_LE(squares, model->name == "songunet" ? 1e-6 : 0.0) << model->name;
+  }
+}
+
+TEST(networks, dropout__is_in_training_graphs_only_and_draws_anew_in_every_layer) {
+  for (auto [model, config] : small_networks()) {
+    if (model->name == "dit") continue;  // has none
+    config.common().dropout = 0.1;
+    for (const bool training : {false, true}) {
+      Graph g;
+      nn::NetworkInputs in = network_inputs(g, config.common(), 2);
+      if (training)
+        in.random =
+            ops::RandomKeys{g.input("seed", {DType::i64, {}}), g.input("image", {DType::i64, {2}}),
+                            g.input("step", {DType::i64, {}})};
+      network_of(*model, config)(g, in);
+      std::set<std::string> uses;
+      size_t count = 0;
+      for (const Node& n : g.nodes()) {
+        if (n.op != &ops::def::dropout()) continue;
+        ++count;
+        uses.insert(n.attrs.text());
+      }
+      EXPECT_EQ(count > 0, training) << model->name;
+      EXPECT_EQ(uses.size(), count) << model->name;
+    }
+  }
+}
+
+TEST(networks, a_network_built_twice__shares_its_weights) {
+  const NamedModel tiny = find_model("tiny");
+  Graph g;
+  const nn::NetworkInputs in = network_inputs(g, tiny.config.common(), 2);
+  const nn::Network f = network_of(*tiny.model, tiny.config);
+  f(g, in);
+  const size_t sources = g.sources().size();
+  f(g, in);
+  EXPECT_EQ(g.sources().size(), sources);
+}
