@@ -14,6 +14,7 @@
 #include "passes/gradients.h"
 #include "runtime/plan.h"
 #include "support/golden_case.h"
+#include "support/golden_distance.h"
 
 namespace ebb::testing {
 namespace {
@@ -21,23 +22,6 @@ namespace {
 constexpr double promise = 1e-4;
 constexpr double change = 1e-3;
 constexpr double zero_gradient = 1e-3;  // f64_rel_error above which a tensor is noise
-
-// Largest difference of norm, first values and projections, over the norm.
-double distance(const std::string& name, std::span<const float> v, const nlohmann::json& golden) {
-  const double norm = golden["l2"].get<double>();
-  double squares = 0, worst = 0;
-  for (const float x : v) squares += double{x} * double{x};
-  worst = std::abs(std::sqrt(squares) - norm);
-  const auto see = [&](double a, double b) {
-    if (!(std::abs(a - b) <= worst)) worst = std::abs(a - b);  // also takes NaN
-  };
-  const auto first = golden["first"].get<std::vector<double>>();
-  for (size_t i = 0; i < first.size(); ++i) see(double{v[i]}, first[i]);
-  const auto projections = golden["proj"].get<std::vector<double>>();
-  for (size_t k = 0; k < projections.size(); ++k)
-    see(projection(name, static_cast<int>(k), v), projections[k]);
-  return worst / norm;
-}
 
 double norm_of(std::span<const float> v) {
   double squares = 0;

@@ -13,12 +13,13 @@
 #include "passes/gradients.h"
 #include "runtime/plan.h"
 #include "support/files.h"
-#include "support/hashed_input.h"
+#include "support/hashed_weights.h"
 
 namespace ebb {
 namespace {
 
 using testing::expect_error;
+using testing::hashed;
 using testing::hashed_input;
 
 nlohmann::json golden() {
@@ -30,7 +31,7 @@ Context cpu() { return open_context("cpu", {.threads = 2}); }
 
 // The hashed inputs of the golden losses.
 Tensor golden_x0() {
-  Tensor t = hashed_input("input.x_start", {2, 16, 16, 3}, 1.25);
+  Tensor t = hashed("input.x_start", {2, 16, 16, 3}, 1.25);
   for (float& v : t.span<float>()) v = std::clamp(v, -1.0f, 1.0f);
   return t;
 }
@@ -77,9 +78,7 @@ NamedTensors fixed_inputs(const DiffusionConfig& config, std::vector<int64_t> ti
           {"timestep", tensor_of(timesteps, {2})}};
 }
 
-Tensor weights(int64_t channels, double scale) {
-  return hashed_input("w", {channels, 1, 1, 3}, scale);
-}
+Tensor weights(int64_t channels, double scale) { return hashed("w", {channels, 1, 1, 3}, scale); }
 
 double l2(const Tensor& t) {
   double sum = 0;
