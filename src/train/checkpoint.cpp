@@ -1,0 +1,285 @@
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/fields.h"
+#include "base/json.h"
+#include "io/safetensors.h"
+
+namespace ebb::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view model_prefix = "model-", state_prefix = "state-";
+constexpr std::string_view suffix = ".safetensors";
+constexpr size_t digits = 8;
+
+std::string file_name(std::string_view prefix, int64_t step) {
+  const std::string number = std::to_string(step);
+  const size_t pad = number.size() < digits ? digits - number.size() : 0;
+  return str(prefix, std::string(pad, '0'), number, suffix);
+}
+
+// The step of a file name that starts with `prefix`, or none.
+std::optional<int64_t> step_of(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return {};
+  if (name.size() < prefix.size() + digits + suffix.size()) return {};
+  name = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+  int64_t step = 0;
+  const auto [at, ec] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (ec != std::errc() || at != name.data() + name.size() || step < 0) return {};
+  return step;
+}
+
+std::vector<int64_t> steps_in(const std::string& folder, std::string_view prefix) {
+  std::vector<int64_t> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const auto step = step_of(entry.path().filename().string(), prefix)) out.push_back(*step);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::map<std::string, std::string> metadata_of(const TrainState& s, const RunInfo& info,
+                                               std::string_view kind) {
+  return {{"format", "pt"},  // layouts are torch's; some readers ask for it
+          {"ebb.kind", std::string(kind)},
+          {"ebb.step", std::to_string(s.step)},
+          {"ebb.model", info.model},
+          {"ebb.model_config", info.model_config},
+          {"ebb.diffusion_config", info.diffusion_config},
+          {"ebb.train_config", info.train_config},
+          {"ebb.class_names", strings_json(info.class_names)}};
+}
+
+const std::string& entry(const io::SafetensorsFile& file, const std::string& key) {
+  const auto it = file.metadata().find(key);
+  require(it != file.metadata().end(), "checkpoint: metadata must have '", key, "'  ",
+          file.files()[0]);
+  return it->second;
+}
+
+bool is_kind(const io::SafetensorsFile& file, std::string_view kind) {
+  const auto it = file.metadata().find("ebb.kind");
+  return it != file.metadata().end() && it->second == kind;
+}
+
+int64_t recorded_step(const io::SafetensorsFile& file) {
+  return parse_integer(entry(file, "ebb.step"), "checkpoint: 'ebb.step' in " + file.files()[0]);
+}
+
+constexpr const char* moments[] = {"m.", "v."};
+
+const Tensor& tensor(const TrainState& s, const std::string& name) {
+  const auto it = s.tensors.find(name);
+  require(it != s.tensors.end(), "checkpoint: the state has no tensor '", name, "'");
+  return it->second;
+}
+
+void remove_checkpoint(const std::string& folder, int64_t step) {
+  std::error_code ignored;  // what cannot be deleted stays; the new checkpoint is there
+  fs::remove(state_file(folder, step), ignored);
+  fs::remove(model_file(folder, step), ignored);
+}
+
+void write_model(const std::string& folder, const TrainState& s, const RunInfo& info) {
+  std::vector<io::NamedTensor> out;
+  for (const nn::Weight& w : s.weights)
+    out.push_back({w.name, nn::to_file(w, tensor(s, w.trained ? "ema." + w.name : w.name))});
+  io::write_safetensors(model_file(folder, s.step), out, metadata_of(s, info, "model"));
+}
+
+void write_state(const std::string& folder, const TrainState& s, const RunInfo& info) {
+  std::vector<io::NamedTensor> out;
+  for (const nn::Weight& w : s.weights) {
+    if (!w.trained) continue;
+    out.push_back({"raw." + w.name, nn::to_file(w, tensor(s, w.name))});
+    for (const char* prefix : moments)
+      out.push_back({prefix + w.name, nn::to_file(w, tensor(s, prefix + w.name))});
+  }
+  io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
+}
+
+// True for the files that a run writes; they may be deleted when it is overwritten.
+bool belongs_to_run(const std::string& name) {
+  return step_of(name, model_prefix) || step_of(name, state_prefix) || name == "metrics.jsonl" ||
+         name == "config.json" || name.starts_with("events.out.tfevents.");
+}
+
+bool half_written(const std::string& name) {
+  const size_t at = name.rfind(".tmp-");
+  return at != std::string::npos && belongs_to_run(name.substr(0, at));
+}
+
+}  // namespace
+
+// ---- state of a run ------------------------------------------------------------------------
+
+TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed) {
+  TrainState s{.weights = std::move(weights)};
+  for (const nn::Weight& w : s.weights) {
+    const Tensor t = nn::initial_tensor(w, seed);
+    s.tensors[w.name] = t;
+    if (!w.trained) continue;
+    s.tensors["ema." + w.name] = t.clone();
+    for (const char* prefix : moments) s.tensors[prefix + w.name] = Tensor(t.type());
+  }
+  return s;
+}
+
+void bind_state(Plan& plan, const Context& context, const TrainState& state) {
+  const bool shared = context.device->allocate(1)->on_host();
+  for (const auto& [name, host] : state.tensors) {
+    Tensor t = host;
+    if (!shared) {
+      t = Tensor(host.type(), context.device->allocate(host.bytes()));
+      context.device->copy(host, t);
+    }
+    plan.bind(name, t);
+  }
+  plan.bind_missing();
+}
+
+void fetch_state(const Plan& plan, const Context& context, TrainState& state) {
+  for (auto& [name, host] : state.tensors) {
+    const Tensor& t = plan.bound(name);
+    if (t.buffer() != host.buffer()) context.device->copy(t, host);
+  }
+}
+
+// ---- files ---------------------------------------------------------------------------------
+
+std::string model_file(const std::string& folder, int64_t step) {
+  return (fs::path(folder) / file_name(model_prefix, step)).string();
+}
+
+std::string state_file(const std::string& folder, int64_t step) {
+  return (fs::path(folder) / file_name(state_prefix, step)).string();
+}
+
+std::vector<int64_t> checkpoint_steps(const std::string& folder) {
+  const std::vector<int64_t> models = steps_in(folder, model_prefix);
+  const std::vector<int64_t> states = steps_in(folder, state_prefix);
+  std::vector<int64_t> out;
+  std::set_intersection(models.begin(), models.end(), states.begin(), states.end(),
+                        std::back_inserter(out));
+  return out;
+}
+
+std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,
+                            int64_t keep) {
+  const std::string path = model_file(folder, state.step);
+  const bool had_model = fs::exists(path);
+  write_model(folder, state, info);
+  try {
+    write_state(folder, state, info);
+  } catch (...) {
+    // half a checkpoint would only take room that is short
+    std::error_code ignored;
+    if (!had_model) fs::remove(path, ignored);
+    throw;
+  }
+  const std::vector<int64_t> steps = checkpoint_steps(folder);
+  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < steps.size(); ++i)
+    if (steps[i] != state.step) remove_checkpoint(folder, steps[i]);
+  return path;
+}
+
+TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights) {
+  const std::vector<int64_t> steps = checkpoint_steps(folder);
+  require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
+  const std::string path = state_file(folder, steps.back());
+  const auto file = io::SafetensorsFile::open(path);
+  require(is_kind(file, "state"), "checkpoint: not a training state of ebb  ", path);
+  TrainState s{.weights = std::move(weights), .step = recorded_step(file)};
+  require(s.step == steps.back(), "checkpoint: the file's name and its step (", s.step,
+          ") must agree  ", path);
+  const std::string model = model_file(folder, s.step);
+  const auto info = read_model_info(model);
+  require(info && info->step == s.step, "checkpoint: must be of step ", s.step, "  ", model);
+  s.tensors = load_model_weights(model, s.weights);
+  for (const nn::Weight& w : s.weights) {
+    if (!w.trained) continue;
+    s.tensors["ema." + w.name] = s.tensors.at(w.name);
+    s.tensors[w.name] = nn::from_file(w, file.load("raw." + w.name));
+    for (const char* prefix : moments)
+      s.tensors[prefix + w.name] = nn::from_file(w, file.load(prefix + w.name));
+  }
+  return s;
+}
+
+std::string find_model_file(const std::string& path, std::optional<int64_t> step) {
+  require(fs::exists(path), "checkpoint: no such file or folder  ", path);
+  if (!fs::is_directory(path)) {
+    const std::string name = fs::path(path).filename().string();
+    require(!step_of(name, state_prefix), "checkpoint: is the state for resuming; give ",
+            str(model_prefix, name.substr(state_prefix.size())), "  ", path);
+    return path;
+  }
+  const std::vector<int64_t> steps = steps_in(path, model_prefix);
+  require(!steps.empty(), "checkpoint: no ", model_prefix, "<step>", suffix, " in the folder  ",
+          path);
+  if (!step) return model_file(path, steps.back());
+  require(std::binary_search(steps.begin(), steps.end(), *step), "checkpoint: none of step ", *step,
+          " (there are ", steps.front(), " to ", steps.back(), ")  ", path);
+  return model_file(path, *step);
+}
+
+std::optional<ModelFileInfo> read_model_info(const std::string& path) {
+  const auto file = io::SafetensorsFile::open(path);
+  require(!is_kind(file, "state"), "checkpoint: is the state for resuming, not a model  ", path);
+  if (!is_kind(file, "model")) return {};
+  ModelFileInfo out{.step = recorded_step(file)};
+  out.run = {.model = entry(file, "ebb.model"),
+             .model_config = entry(file, "ebb.model_config"),
+             .diffusion_config = entry(file, "ebb.diffusion_config"),
+             .train_config = entry(file, "ebb.train_config"),
+             .class_names = strings_from_json(entry(file, "ebb.class_names"),
+                                              "checkpoint: 'ebb.class_names' in " + path)};
+  return out;
+}
+
+NamedTensors load_model_weights(const std::string& path, const std::vector<nn::Weight>& weights) {
+  const auto file = io::SafetensorsFile::open(path);
+  nn::FileTensors tensors{.load = [&](const std::string& name) { return file.load(name); }};
+  for (const io::SafetensorsEntry& e : file.entries()) tensors.shapes.emplace(e.name, e.shape);
+  NamedTensors out;
+  for (auto& [name, t] : nn::load_weights(weights, tensors)) out.emplace(name, std::move(t));
+  return out;
+}
+
+// ---- the folder of a run -------------------------------------------------------------------
+
+void open_run_folder(const std::string& folder, bool resume, bool overwrite) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require(!error && fs::is_directory(folder), "out: cannot make the folder (", error.message(),
+          ")  ", folder);
+  const std::vector<int64_t> steps = checkpoint_steps(folder);
+  if (resume) {
+    require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
+  } else if (!overwrite) {
+    require(steps.empty(), "out: the folder holds a run of ", steps.empty() ? 0 : steps.back(),
+            " steps; give --resume to go on, --overwrite to start anew, or another --out  ",
+            folder);
+    require(!fs::exists(fs::path(folder) / "metrics.jsonl"),
+            "out: the folder holds a run without a checkpoint; give --overwrite to start anew, or "
+            "another --out  ",
+            folder);
+  }
+  std::vector<fs::path> gone;
+  for (const auto& e : fs::directory_iterator(folder)) {
+    const std::string name = e.path().filename().string();
+    if (half_written(name) || (overwrite && belongs_to_run(name))) gone.push_back(e.path());
+  }
+  for (const fs::path& p : gone) {
+    fs::remove(p, error);
+    require(!error, "out: cannot delete (", error.message(), ")  ", p.string());
+  }
+}
+
+}  // namespace ebb::train

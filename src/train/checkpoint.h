@@ -1,0 +1,80 @@
+// Checkpoints: the weights of a run on disk; docs/checkpoints.md describes the files.
+//
+//   <out>/model-00001000.safetensors   averaged weights, under the names and in the layout of the
+//                                      model's published files: what sampling uses
+//   <out>/state-00001000.safetensors   what resuming needs besides
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/weights.h"
+#include "runtime/plan.h"
+
+namespace ebb::train {
+
+// What a checkpoint says about its run: enough to build the network and the diffusion again.
+struct RunInfo {
+  std::string model;         // name of the family
+  std::string model_config;  // JSON objects
+  std::string diffusion_config;
+  std::string train_config;
+  std::vector<std::string> class_names;
+};
+
+// ---- state of a run ------------------------------------------------------------------------
+
+// The numbers that a training step keeps, on the host. `tensors` has, by the names of the plan's
+// sources, every weight w and, of trained ones, m.<w>, v.<w> and ema.<w>.
+struct TrainState {
+  std::vector<nn::Weight> weights;
+  int64_t step = 0;  // steps done
+  NamedTensors tensors;
+};
+
+// Weights drawn by their rules, averages equal to them, moments zero.
+TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed);
+// Gives the plan the state's tensors, on the context's device. On the host the plan then works in
+// the state's own memory; elsewhere fetch_state() brings it up to date.
+void bind_state(Plan& plan, const Context& context, const TrainState& state);
+void fetch_state(const Plan& plan, const Context& context, TrainState& state);
+
+// ---- files ---------------------------------------------------------------------------------
+
+// Writes both files, the state last, each through a temporary file and a rename; then deletes all
+// but the newest `keep` checkpoints (0: keeps all). On any Error the older checkpoints are whole.
+// Returns the path of the model file.
+std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,
+                            int64_t keep);
+
+// Steps of the complete checkpoints in a folder, ascending. Empty if there is no such folder.
+std::vector<int64_t> checkpoint_steps(const std::string& folder);
+std::string model_file(const std::string& folder, int64_t step);
+std::string state_file(const std::string& folder, int64_t step);
+
+// The state of the newest complete checkpoint. Throws Error if there is none, if it is damaged or
+// another network's.
+TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights);
+
+// The model file that `path` means: itself, or the newest in the folder (or the one given by
+// `step`). Throws Error for what is neither, and for a state file.
+std::string find_model_file(const std::string& path, std::optional<int64_t> step = {});
+struct ModelFileInfo {
+  RunInfo run;
+  int64_t step = 0;
+};
+// None for a file that ebb did not write (a published one). Throws Error for damaged files.
+std::optional<ModelFileInfo> read_model_info(const std::string& file);
+// Every weight from a model file, in the network's layout. Binding is total, as load_weights().
+NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights);
+
+// ---- the folder of a run -------------------------------------------------------------------
+
+// Makes the folder and clears what a killed process left half written. A folder that holds a run is
+// an Error unless `resume` or `overwrite`, which deletes the run's checkpoints and metrics; one
+// that holds none is an Error with `resume`.
+void open_run_folder(const std::string& folder, bool resume, bool overwrite);
+
+}  // namespace ebb::train

@@ -1,0 +1,196 @@
+// Checkpoints: what is in the files, which one is found, and what happens to damaged ones.
+#include "train/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "base/random.h"
+#include "io/safetensors.h"
+#include "support/files.h"
+
+namespace ebb::train {
+namespace {
+
+using testing::expect_error;
+using testing::Folder;
+namespace fs = std::filesystem;
+
+std::vector<nn::Weight> weights() {
+  return {{"conv.weight", {4, 3, 3, 2}, {.init = "normal", .channels_last = true}, true},
+          {"conv.bias", {4}, {}, true},
+          {"freqs", {5}, {.init = "normal"}, false}};
+}
+
+// A state in which every tensor is different.
+TrainState state_at(int64_t step) {
+  TrainState s = initial_state(weights(), 1);
+  s.step = step;
+  uint64_t seed = static_cast<uint64_t>(step) * 100;
+  for (auto& [name, t] : s.tensors) fill_normal({.seed = seed++}, 0, t.span<float>());
+  return s;
+}
+
+std::vector<float> values(const Tensor& t) {
+  const auto v = t.span<float>();
+  return {v.begin(), v.end()};
+}
+
+const RunInfo info{.model = "toy",
+                   .model_config = R"({"width": 8})",
+                   .diffusion_config = R"({"precond": "edm"})",
+                   .train_config = "{}",
+                   .class_names = {"cat", "\"dog\""}};
+
+TEST(checkpoint, initial_state__averages_are_the_weights_and_moments_zero) {
+  const TrainState s = initial_state(weights(), 3);
+  EXPECT_EQ(s.tensors.size(), 9u);
+  EXPECT_EQ(values(s.tensors.at("ema.conv.weight")), values(s.tensors.at("conv.weight")));
+  EXPECT_NE(s.tensors.at("ema.conv.weight").raw(), s.tensors.at("conv.weight").raw());
+  EXPECT_EQ(values(s.tensors.at("v.conv.bias")), std::vector<float>(4));
+  EXPECT_NE(values(s.tensors.at("freqs")), std::vector<float>(5));
+}
+
+TEST(checkpoint, model_file__has_the_averages_by_plain_names_in_the_layout_of_files) {
+  const Folder folder;
+  const TrainState s = state_at(1000);
+  const std::string path = save_checkpoint(folder.path(), s, info, 0);
+  EXPECT_EQ(path, folder / "model-00001000.safetensors");
+  const auto file = io::SafetensorsFile::open(path);
+  ASSERT_EQ(file.entries().size(), 3u);
+  const Tensor t = file.load("conv.weight");
+  EXPECT_EQ(t.shape(), (Shape{4, 2, 3, 3}));
+  const auto got = t.span<float>(), here = s.tensors.at("ema.conv.weight").span<float>();
+  // [o=1, i=1, kh=2, kw=0]
+  EXPECT_EQ(got[((1 * 2 + 1) * 3 + 2) * 3 + 0], here[((1 * 3 + 2) * 3 + 0) * 2 + 1]);
+  EXPECT_EQ(values(file.load("freqs")), values(s.tensors.at("freqs")));
+  const auto read = read_model_info(path);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->step, 1000);
+  EXPECT_EQ(read->run.model, "toy");
+  EXPECT_EQ(read->run.diffusion_config, info.diffusion_config);
+  EXPECT_EQ(read->run.class_names, info.class_names);
+}
+
+TEST(checkpoint, state__comes_back_to_the_bit) {
+  const Folder folder;
+  save_checkpoint(folder.path(), state_at(5), info, 0);
+  const TrainState s = state_at(7);
+  save_checkpoint(folder.path(), s, info, 0);
+  const TrainState back = load_state(folder.path(), weights());
+  EXPECT_EQ(back.step, 7);
+  ASSERT_EQ(back.tensors.size(), s.tensors.size());
+  for (const auto& [name, t] : s.tensors) {
+    EXPECT_EQ(back.tensors.at(name).type(), t.type()) << name;
+    EXPECT_EQ(values(back.tensors.at(name)), values(t)) << name;
+  }
+}
+
+TEST(checkpoint, keep__deletes_all_but_the_newest) {
+  const Folder folder;
+  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), info, 2);
+  EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(folder.files(), 4u);
+}
+
+TEST(checkpoint, find__takes_folders_and_files) {
+  const Folder folder;
+  save_checkpoint(folder.path(), state_at(99), info, 0);
+  const std::string newest = save_checkpoint(folder.path(), state_at(123456789), info, 0);
+  EXPECT_EQ(find_model_file(folder.path()), newest);
+  EXPECT_EQ(find_model_file(folder.path(), 99), folder / "model-00000099.safetensors");
+  EXPECT_EQ(find_model_file(newest), newest);
+  expect_error([&] { find_model_file(folder.path(), 98); }, "none of step 98");
+  expect_error([&] { find_model_file(folder / "state-00000099.safetensors"); },
+               "give model-00000099.safetensors");
+  expect_error([&] { find_model_file(folder / "nothing"); }, "no such file or folder");
+  fs::create_directory(folder / "empty");
+  expect_error([&] { find_model_file(folder / "empty"); }, "no model-<step>.safetensors");
+}
+
+TEST(checkpoint, damaged_and_foreign_files__are_errors) {
+  const Folder folder;
+  save_checkpoint(folder.path(), state_at(8), info, 0);
+  const std::string model = model_file(folder.path(), 8), state = state_file(folder.path(), 8);
+  const std::string bytes = testing::file_bytes(state);
+  fs::resize_file(state, bytes.size() - 4);
+  expect_error([&] { load_state(folder.path(), weights()); }, "must end within the data");
+  fs::resize_file(state, 100);
+  expect_error([&] { load_state(folder.path(), weights()); }, "header must end within the file");
+  fs::resize_file(state, 0);
+  expect_error([&] { load_state(folder.path(), weights()); }, "must have at least 8 bytes");
+  fs::copy_file(model, state, fs::copy_options::overwrite_existing);
+  expect_error([&] { load_state(folder.path(), weights()); }, "not a training state");
+  testing::put_file(state, bytes);
+  EXPECT_EQ(load_state(folder.path(), weights()).step, 8);
+  // another network
+  std::vector<nn::Weight> other = weights();
+  other[1].shape = {5};
+  expect_error([&] { load_state(folder.path(), other); }, "conv.bias: expected [5]");
+  // a file of others is no error: its model is recognised by its tensors
+  const Tensor t(DType::f32, {3});
+  const io::NamedTensor foreign[] = {{"a", t}};
+  io::write_safetensors(folder / "other.safetensors", foreign);
+  EXPECT_FALSE(read_model_info(folder / "other.safetensors"));
+  expect_error([&] { read_model_info(state); }, "not a model");
+}
+
+TEST(checkpoint, half_a_checkpoint__is_not_resumed_from) {
+  const Folder folder;
+  save_checkpoint(folder.path(), state_at(1), info, 0);
+  save_checkpoint(folder.path(), state_at(2), info, 0);
+  fs::remove(state_file(folder.path(), 2));
+  EXPECT_EQ(load_state(folder.path(), weights()).step, 1);
+  EXPECT_EQ(find_model_file(folder.path()), model_file(folder.path(), 2));
+}
+
+// A file-size limit stands for the full disk.
+TEST(checkpoint, full_disk__is_an_error_and_leaves_the_old_checkpoint) {
+  const Folder folder;
+  const TrainState old = state_at(1);
+  save_checkpoint(folder.path(), old, info, 1);
+  const auto size = [&](const std::string& file) { return fs::file_size(file); };
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  // room for the model but not for the state
+  const rlimit low{size(model_file(folder.path(), 1)) + 8, before.rlim_max};
+  ASSERT_LT(low.rlim_cur, size(state_file(folder.path(), 1)));
+  setrlimit(RLIMIT_FSIZE, &low);
+  const std::string error =
+      testing::error_of([&] { save_checkpoint(folder.path(), state_at(2), info, 1); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(error.find("cannot write"), std::string::npos) << error;
+  EXPECT_EQ(folder.files(), 2u);
+  EXPECT_EQ(values(load_state(folder.path(), weights()).tensors.at("conv.weight")),
+            values(old.tensors.at("conv.weight")));
+}
+
+TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
+  const Folder folder;
+  expect_error([&] { open_run_folder(folder.path(), true, false); }, "resume: no checkpoint");
+  open_run_folder(folder / "new/deep", false, false);
+  EXPECT_TRUE(fs::is_directory(folder / "new/deep"));
+  save_checkpoint(folder.path(), state_at(8), info, 0);
+  testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
+  testing::put_file(folder / "notes.txt", "mine");
+  testing::put_file(folder / "metrics.jsonl", "{}");
+  expect_error([&] { open_run_folder(folder.path(), false, false); }, "holds a run of 8 steps");
+  open_run_folder(folder.path(), true, false);
+  EXPECT_FALSE(fs::exists(folder / "state-00000009.safetensors.tmp-123"));
+  EXPECT_EQ(checkpoint_steps(folder.path()).size(), 1u);
+  open_run_folder(folder.path(), false, true);
+  EXPECT_TRUE(checkpoint_steps(folder.path()).empty());
+  EXPECT_FALSE(fs::exists(folder / "metrics.jsonl"));
+  EXPECT_TRUE(fs::exists(folder / "notes.txt"));
+  testing::put_file(folder / "metrics.jsonl", "{}");
+  expect_error([&] { open_run_folder(folder.path(), false, false); }, "without a checkpoint");
+  testing::put_file(folder / "file", "");
+  expect_error([&] { open_run_folder(folder / "file", false, false); }, "cannot make the folder");
+}
+
+}  // namespace
+}  // namespace ebb::train

@@ -1,0 +1,228 @@
+#include "train/loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "io/file.h"
+#include "train/diagnose.h"
+#include "train/loader.h"
+#include "train/stop.h"
+
+namespace ebb::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+float number(const NamedTensors& out, std::string_view name) {
+  return out.find(name)->second.span<float>()[0];
+}
+
+// NaN has a sign that says nothing.
+std::string shown(float v) { return std::isnan(v) ? "nan" : str(v); }
+
+class Run {
+ public:
+  Run(TrainJob job, const Context& context)
+      : job_(std::move(job)),
+        c_(job_.config),
+        context_(context),
+        options_(step_options(c_, context.device->fast_in(DType::bf16))),
+        plan_(train_step(job_.loss, options_), context) {
+    TrainConfig recorded = c_;
+    recorded.resume = recorded.overwrite = false;  // of this start, not of the run
+    job_.info.train_config = to_json(recorded);
+    auto weights = nn::weights_of(job_.loss);
+    state_ = c_.resume ? load_state(c_.out, std::move(weights))
+                       : initial_state(std::move(weights), static_cast<uint64_t>(c_.seed));
+    bind_state(plan_, context_, state_);
+    first_ = state_.step;
+    saved_ = c_.resume ? state_.step : -1;
+    metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
+    write_config();
+  }
+
+  TrainResult run() {
+    announce();
+    next_ = job_.batches(state_.step * c_.accumulation);
+    TrainResult result;
+    for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
+      step();
+      go = !finished(result);
+      between_steps(!go);
+    }
+    result.step = state_.step;
+    result.loss = loss_.value();
+    result.checkpoint = model_file(c_.out, state_.step);
+    if (result.why == TrainResult::Stop::signal)
+      say(str("stopped by signal ", result.signal, " after step ", state_.step,
+              "; go on with --resume --out ", c_.out));
+    return result;
+  }
+
+ private:
+  void say(std::string_view text) const {
+    if (job_.hooks.log) job_.hooks.log(text);
+  }
+
+  void announce() const {
+    if (c_.resume) say(str("resumes at step ", state_.step, "  ", c_.out));
+    say(str("trains ", nn::count_elements(state_.weights), " weights with ", options_.dtype,
+            " matrix work on ", context_.device->description(), "; a step needs ",
+            (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB"));
+  }
+
+  void write_config() const {
+    io::AtomicFile file((std::filesystem::path(c_.out) / "config.json").string(), "config");
+    file.write(job_.info.train_config + "\n");
+    file.commit();
+  }
+
+  NamedTensors inputs_of(const StepInputs& in) {
+    NamedTensors all = step_inputs(in, options_);
+    for (auto& [name, t] : next_()) {
+      const Source* s = plan_.graph().find_source(name);
+      if (s && s->kind == Source::Kind::input) all[name] = t;
+    }
+    for (const auto& [name, v] : {std::pair{"seed", c_.seed}, {"step", state_.step}})
+      if (plan_.graph().find_source(name)) all[name] = scalar_tensor(v);
+    return all;
+  }
+
+  // One optimiser step.
+  void step() {
+    const auto start = Clock::now();
+    StepInputs in{.step = state_.step,
+                  .lr = rate_at(rate_schedule(c_), state_.step),
+                  .ema_decay = ema_decay_at(ema_schedule(c_), state_.step, c_.batch),
+                  .parts = c_.accumulation};
+    now_ = {.step = state_.step + 1, .lr = in.lr};
+    for (; in.part < in.parts; ++in.part) {
+      const NamedTensors inputs = inputs_of(in);
+      const NamedTensors out = plan_.run(inputs);
+      now_.loss += number(out, "loss") / static_cast<double>(in.parts);
+      now_.grad_norm = number(out, "grad_norm");
+      if (number(out, "finite") != 1) not_finite(out, inputs);
+    }
+    ++state_.step;
+    loss_.add(now_.loss);
+    const double seconds = seconds_since(start);
+    speed_.add(seconds);
+    now_.images_per_second = static_cast<double>(c_.batch) / seconds;
+    now_.seconds = metrics_->seconds_before() + seconds_since(start_);
+    metrics_->add(now_);
+  }
+
+  [[noreturn]] void not_finite(const NamedTensors& out, const NamedTensors& inputs) {
+    const std::string found = first_not_finite(plan_, inputs);
+    // Nothing was changed by this step: the state is the one before it.
+    if (state_.step != saved_ && state_.step > 0) save();
+    metrics_->flush();
+    fail("train: loss and gradients must be finite (step ", now_.step, ": loss ",
+         shown(number(out, "loss")), ", gradient norm ", shown(number(out, "grad_norm")),
+         ")  first: ", found.empty() ? "unknown" : found,
+         state_.step > 0 ? str("  the state before it is saved: ", model_file(c_.out, state_.step))
+                         : std::string());
+  }
+
+  // True if the run ends here, and why.
+  bool finished(TrainResult& result) const {
+    using Stop = TrainResult::Stop;
+    result.signal = signals_.requested();
+    if (result.signal != 0)
+      result.why = Stop::signal;
+    else if (c_.steps > 0 && state_.step >= c_.steps)
+      result.why = Stop::steps;
+    else if (c_.minutes > 0 && seconds_since(start_) >= c_.minutes * 60)
+      result.why = Stop::minutes;
+    else if (job_.hooks.stop && job_.hooks.stop())
+      result.why = Stop::hook;
+    else
+      return false;
+    return true;
+  }
+
+  void between_steps(bool last) {
+    const auto due = [&](int64_t every) { return every > 0 && state_.step % every == 0; };
+    if (last || due(c_.log_every) || state_.step == first_ + 1) {
+      metrics_->flush();
+      say(progress_line(progress()));
+    }
+    const bool sample = job_.hooks.sample && c_.sample_every > 0 && (last || due(c_.sample_every));
+    if (last || due(c_.checkpoint_every)) {
+      save();
+      if (job_.hooks.evaluate) job_.hooks.evaluate(state_, *metrics_);
+      metrics_->flush();
+    } else if (sample) {
+      fetch_state(plan_, context_, state_);
+    }
+    if (sample) job_.hooks.sample(state_);
+  }
+
+  Progress progress() const {
+    const double seconds = speed_.value();
+    Progress p{.now = now_, .smoothed_loss = loss_.value(), .steps = c_.steps};
+    p.now.images_per_second = seconds > 0 ? static_cast<double>(c_.batch) / seconds : 0;
+    if (c_.steps > 0) p.seconds_left = static_cast<double>(c_.steps - state_.step) * seconds;
+    if (c_.minutes > 0) {
+      const double left = std::max(0.0, c_.minutes * 60 - seconds_since(start_));
+      p.seconds_left = c_.steps > 0 ? std::min(p.seconds_left, left) : left;
+    }
+    p.plan_bytes = plan_.arena_bytes() + plan_.source_bytes();
+    return p;
+  }
+
+  void save() {
+    fetch_state(plan_, context_, state_);
+    const std::string path = save_checkpoint(c_.out, state_, job_.info, c_.keep);
+    saved_ = state_.step;
+    say("saved " + path);
+  }
+
+  TrainJob job_;
+  TrainConfig& c_;
+  Context context_;
+  StepOptions options_;
+  Plan plan_;
+  TrainState state_;
+  std::unique_ptr<MetricsLog> metrics_;
+  NextBatch next_;
+  StepMetrics now_;
+  Smoothed loss_, speed_;  // speed: seconds a step
+  Clock::time_point start_ = Clock::now();
+  int64_t first_ = 0, saved_ = -1;  // steps: where this process began; of the last checkpoint
+  StopSignals signals_;
+};
+
+}  // namespace
+
+TrainResult train(TrainJob job, const Context& context) {
+  check(job.config);
+  open_run_folder(job.config.out, job.config.resume, job.config.overwrite);
+  return Run(std::move(job), context).run();
+}
+
+std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& c) {
+  LoaderOptions options{.batch = c.batch / c.accumulation,
+                        .seed = c.seed,
+                        .flip = c.flip,
+                        .augment = {.p = c.augment},
+                        .threads = 0};
+  return [&data, options](int64_t first) -> NextBatch {
+    const auto loader = std::make_shared<BatchLoader>(data, options, first);
+    return [loader]() -> NamedTensors {
+      Batch b = loader->next();
+      NamedTensors out{{"images", b.images}, {"labels", b.labels}, {"image", b.index}};
+      if (b.augment.defined()) out["augment"] = b.augment;
+      return out;
+    };
+  };
+}
+
+}  // namespace ebb::train

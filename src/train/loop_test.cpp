@@ -1,0 +1,309 @@
+// The training loop on a toy: learning, resuming to the bit, stopping, and numbers gone wrong.
+#include "train/loop.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/random.h"
+#include "io/safetensors.h"
+#include "ops/add/op.h"
+#include "ops/mse/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/random/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/silu/op.h"
+#include "support/files.h"
+
+namespace ebb::train {
+namespace {
+
+using testing::expect_error;
+using testing::Folder;
+
+constexpr int64_t pixels = 12;
+
+// A denoiser of one hidden layer: images plus noise in, images out.
+Graph toy_loss(int64_t batch) {
+  Graph g;
+  const Value images = g.input("images", {DType::f32, {batch, 2, 2, 3}});
+  const ops::RandomKeys key{g.input("seed", {DType::i64, {}}),
+                            g.input("image", {DType::i64, {batch}}),
+                            g.input("step", {DType::i64, {}})};
+  const auto param = [&](const char* name, Shape shape, const ParamInfo& info) {
+    return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)}, info);
+  };
+  const Value x = ops::reshape(images, {batch, pixels});
+  const Value noise = ops::random_normal(key, {pixels}, "noise");
+  const Value noisy = ops::map({x, noise}, [](auto v) { return v[0] + 0.1 * v[1]; });
+  const AtScope at(g, "toy.hidden");
+  const Value h = ops::silu(ops::linear(
+      noisy, param("w1", {16, pixels}, {.init = "normal", .scale = 0.3}), param("b1", {16}, {})));
+  const Value y = ops::linear(h, param("w2", {pixels, 16}, {.init = "normal", .scale = 0.3}),
+                              param("b2", {pixels}, {}));
+  g.output("loss", ops::mse(y, x));
+  return g;
+}
+
+// Images that are a function of their number: points on a line.
+NamedTensors toy_batch(int64_t part, int64_t batch) {
+  Tensor images(DType::f32, {batch, 2, 2, 3}), index(DType::i64, {batch});
+  for (int64_t i = 0; i < batch; ++i) {
+    const int64_t n = part * batch + i;
+    index.span<int64_t>()[static_cast<size_t>(i)] = n;
+    for (int64_t k = 0; k < pixels; ++k)
+      images.span<float>()[static_cast<size_t>(i * pixels + k)] =
+          static_cast<float>(std::sin(static_cast<double>(n % 17) + static_cast<double>(k)));
+  }
+  return {{"images", images}, {"image", index}, {"labels", index}};
+}
+
+TrainConfig toy_config(const std::string& out) {
+  return {.out = out,
+          .steps = 20,
+          .batch = 8,
+          .seed = 5,
+          .lr = 3e-3,
+          .schedule = "cosine",
+          .warmup = 3,
+          .weight_decay = 0.01,
+          .dtype = "f32",
+          .checkpoint_every = 7,
+          .keep = 0};
+}
+
+TrainJob toy_job(const TrainConfig& c) {
+  const int64_t batch = c.batch / c.accumulation;
+  TrainJob job{.config = c, .info = {.model = "toy"}, .loss = toy_loss(batch)};
+  job.batches = [batch](int64_t first) -> NextBatch {
+    return [part = first, batch]() mutable { return toy_batch(part++, batch); };
+  };
+  return job;
+}
+
+Context cpu() { return open_context("cpu", {.threads = 2}); }
+
+std::vector<nlohmann::json> metrics(const std::string& folder) {
+  std::vector<nlohmann::json> out;
+  std::ifstream in(folder + "/metrics.jsonl");
+  for (std::string line; std::getline(in, line);) out.push_back(nlohmann::json::parse(line));
+  return out;
+}
+
+TEST(train, a_toy__learns_and_leaves_its_files) {
+  const Folder folder;
+  TrainConfig c = toy_config(folder.path());
+  c.steps = 300;
+  c.checkpoint_every = 100;
+  c.log_every = 50;
+  TrainJob job = toy_job(c);
+  std::vector<std::string> lines;
+  std::vector<int64_t> sampled;
+  job.config.sample_every = 150;
+  job.hooks.log = [&](std::string_view line) { lines.emplace_back(line); };
+  job.hooks.sample = [&](const TrainState& s) { sampled.push_back(s.step); };
+  job.hooks.evaluate = [](const TrainState& s, MetricsLog& log) {
+    const NamedNumber fid[] = {{"eval/fid", 3.5}};
+    log.add(s.step, fid);
+  };
+  const TrainResult r = train(std::move(job), cpu());
+  EXPECT_EQ(r.step, 300);
+  EXPECT_EQ(r.why, TrainResult::Stop::steps);
+  EXPECT_EQ(r.checkpoint, folder / "model-00000300.safetensors");
+  const auto m = metrics(folder.path());
+  ASSERT_EQ(m.size(), 303u);
+  EXPECT_EQ(m[0]["step"], 1);
+  EXPECT_EQ(m[302]["eval/fid"], 3.5);
+  EXPECT_LT(m[301]["loss"].get<double>(), 0.3 * m[0]["loss"].get<double>());
+  for (const char* key : {"lr", "grad_norm", "images_per_second", "seconds"})
+    EXPECT_TRUE(m[5][key].is_number()) << key;
+  EXPECT_EQ(sampled, (std::vector<int64_t>{150, 300}));
+  const auto line = [&](std::string_view part) {
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const std::string& l) { return l.find(part) != std::string::npos; });
+  };
+  EXPECT_TRUE(line("step 50/300  loss ")) << lines[1];
+  EXPECT_TRUE(line(" img/s  left ") && line("MB (plan ") && line("saved ")) << lines[1];
+  EXPECT_NE(testing::file_bytes(folder / "config.json").find("\"lr\": 0.003"), std::string::npos);
+}
+
+// Every tensor of a checkpoint's two files, as bytes.
+std::map<std::string, std::string> contents(const std::string& folder, int64_t step) {
+  std::map<std::string, std::string> out;
+  for (const std::string& path : {model_file(folder, step), state_file(folder, step)}) {
+    const auto file = io::SafetensorsFile::open(path);
+    for (const auto& e : file.entries()) {
+      const Tensor t = file.load(e);
+      out[path.substr(folder.size()) + e.name] =
+          std::string(static_cast<const char*>(t.raw()), static_cast<size_t>(t.bytes()));
+    }
+  }
+  return out;
+}
+
+TEST(train, resumed__gives_the_same_bits_as_in_one_go) {
+  for (const int64_t parts : {1, 2}) {
+    const Folder folder;
+    TrainConfig whole = toy_config(folder / "whole"), broken = toy_config(folder / "broken");
+    whole.accumulation = broken.accumulation = parts;
+    train(toy_job(whole), cpu());
+    int64_t steps = 0;
+    TrainJob first = toy_job(broken);
+    first.hooks.stop = [&] { return ++steps == 10; };
+    EXPECT_EQ(train(std::move(first), cpu()).step, 10);
+    broken.resume = true;
+    EXPECT_EQ(train(toy_job(broken), cpu()).step, 20);
+    const auto a = contents(whole.out, 20), b = contents(broken.out, 20);
+    ASSERT_EQ(a.size(), 16u);
+    for (const auto& [name, bytes] : a) EXPECT_EQ(b.at(name), bytes) << name;
+    const auto ma = metrics(whole.out), mb = metrics(broken.out);
+    ASSERT_EQ(ma.size(), 20u);
+    ASSERT_EQ(mb.size(), 20u);
+    for (size_t i = 0; i < 20; ++i)
+      for (const char* key : {"step", "loss", "lr", "grad_norm"})
+        EXPECT_EQ(ma[i][key], mb[i][key]) << i << key;
+    EXPECT_GT(mb[15]["seconds"], mb[9]["seconds"]);
+  }
+}
+
+TEST(train, killed_behind_its_checkpoint__goes_on_from_it_and_repeats_no_line) {
+  const Folder folder;
+  TrainConfig c = toy_config(folder.path());
+  TrainJob job = toy_job(c);
+  job.batches = [](int64_t) -> NextBatch {
+    return [part = int64_t{0}]() mutable {
+      require(part < 10, "the power fails");
+      return toy_batch(part++, 8);
+    };
+  };
+  expect_error([&] { train(std::move(job), cpu()); }, "the power fails");
+  EXPECT_EQ(checkpoint_steps(c.out), std::vector<int64_t>{7});
+  c.resume = true;
+  train(toy_job(c), cpu());
+  const auto m = metrics(c.out);
+  ASSERT_EQ(m.size(), 20u);
+  for (size_t i = 0; i < m.size(); ++i) EXPECT_EQ(m[i]["step"], i + 1);
+}
+
+TEST(train, accumulation__sees_the_same_images_and_noise) {
+  const Folder folder;
+  TrainConfig one = toy_config(folder / "one"), two = toy_config(folder / "two");
+  two.accumulation = 4;
+  train(toy_job(one), cpu());
+  train(toy_job(two), cpu());
+  const auto a = metrics(one.out), b = metrics(two.out);
+  // f32 rounding, through 20 steps of Adam
+  for (size_t i = 0; i < 20; ++i)
+    EXPECT_NEAR(a[i]["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-4) << i;
+}
+
+TEST(train, signal__finishes_the_step_and_saves) {
+  const Folder folder;
+  TrainJob job = toy_job(toy_config(folder.path()));
+  job.batches = [](int64_t) -> NextBatch {
+    return [part = int64_t{0}]() mutable {
+      if (part == 4) std::raise(SIGINT);
+      return toy_batch(part++, 8);
+    };
+  };
+  const TrainResult r = train(std::move(job), cpu());
+  EXPECT_EQ(r.why, TrainResult::Stop::signal);
+  EXPECT_EQ(r.signal, SIGINT);
+  EXPECT_EQ(r.step, 5);
+  EXPECT_EQ(checkpoint_steps(folder.path()), std::vector<int64_t>{5});
+}
+
+TEST(train, minutes__end_the_run_with_a_checkpoint) {
+  const Folder folder;
+  TrainConfig c = toy_config(folder.path());
+  c.steps = 0;
+  c.schedule = "constant";
+  c.minutes = 0.1 / 60;
+  const TrainResult r = train(toy_job(c), cpu());
+  EXPECT_EQ(r.why, TrainResult::Stop::minutes);
+  EXPECT_GT(r.step, 1);
+  EXPECT_EQ(checkpoint_steps(c.out).back(), r.step);
+}
+
+// What happens if step 10 meets `bad` in place of a pixel.
+std::string error_with(const std::string& folder, float bad) {
+  TrainJob job = toy_job(toy_config(folder));
+  job.batches = [bad](int64_t) -> NextBatch {
+    return [part = int64_t{0}, bad]() mutable {
+      NamedTensors b = toy_batch(part++, 8);
+      if (part == 10) b["images"].span<float>()[3] = bad;
+      return b;
+    };
+  };
+  return testing::error_of([&] { train(std::move(job), cpu()); });
+}
+
+TEST(train, loss_not_finite__names_step_and_tensor_and_keeps_the_state) {
+  const Folder folder;
+  const std::string a = folder / "nan", b = folder / "big", good = folder / "good";
+  const std::string nan = error_with(a, std::nanf(""));
+  EXPECT_NE(nan.find("(step 10: loss nan"), std::string::npos) << nan;
+  EXPECT_NE(nan.find("first: input 'images'  f32[8,2,2,3] element 3"), std::string::npos) << nan;
+  EXPECT_NE(nan.find("model-00000009.safetensors"), std::string::npos) << nan;
+  const std::string big = error_with(b, std::numeric_limits<float>::max());
+  EXPECT_NE(big.find("first: "), std::string::npos) << big;
+  EXPECT_EQ(big.find("unknown"), std::string::npos) << big;
+  EXPECT_EQ(big.find("input '"), std::string::npos) << big;
+  // the state of step 9, the same as without the accident
+  TrainConfig c = toy_config(good);
+  TrainJob job = toy_job(c);
+  job.config.checkpoint_every = 9;
+  train(std::move(job), cpu());
+  for (const std::string& out : {a, b}) EXPECT_EQ(contents(out, 9), contents(good, 9));
+  EXPECT_EQ(checkpoint_steps(a), (std::vector<int64_t>{7, 9}));
+}
+
+TEST(train, folder_with_a_run__is_refused_before_anything_is_touched) {
+  const Folder folder;
+  const TrainConfig c = toy_config(folder.path());
+  train(toy_job(c), cpu());
+  const std::string before = testing::file_bytes(folder / "metrics.jsonl");
+  expect_error([&] { train(toy_job(c), cpu()); }, "holds a run of 20 steps");
+  EXPECT_EQ(testing::file_bytes(folder / "metrics.jsonl"), before);
+  TrainConfig again = c;
+  again.overwrite = true;
+  again.steps = 5;
+  EXPECT_EQ(train(toy_job(again), cpu()).step, 5);
+  EXPECT_EQ(checkpoint_steps(c.out), std::vector<int64_t>{5});
+  EXPECT_EQ(metrics(c.out).size(), 5u);
+}
+
+TEST(train, data_set__feeds_images_numbers_and_labels) {
+  const Folder folder;
+  Tensor images(DType::u8, {10, 2, 2, 3});
+  for (size_t i = 0; i < 120; ++i) images.span<uint8_t>()[i] = static_cast<uint8_t>(2 * i);
+  const io::NamedTensor file[] = {{"images", images}};
+  io::write_safetensors(folder / "data.safetensors", file);
+  const auto data = open_dataset(folder / "data.safetensors");
+  TrainConfig c = toy_config(folder / "run");
+  c.accumulation = 2;
+  TrainJob job = toy_job(c);
+  job.batches = dataset_batches(*data, c);
+  train(std::move(job), cpu());
+  // parts number 5, 6: numbers go on across parts and steps
+  const NextBatch next = dataset_batches(*data, c)(5);
+  EXPECT_EQ(next().at("image").span<int64_t>()[0], 20);
+  const NamedTensors b = next();
+  EXPECT_EQ(b.at("image").span<int64_t>()[3], 27);
+  EXPECT_EQ(b.at("images").shape(), (Shape{4, 2, 2, 3}));
+}
+
+TEST(progress, durations__read_naturally) {
+  EXPECT_EQ(duration_text(0), "0s");
+  EXPECT_EQ(duration_text(59.6), "1m00s");
+  EXPECT_EQ(duration_text(3720), "1h02m");
+  EXPECT_EQ(duration_text(2 * 86400 + 3 * 3600), "2d03h");
+}
+
+}  // namespace
+}  // namespace ebb::train

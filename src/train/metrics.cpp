@@ -1,0 +1,107 @@
+#include "train/metrics.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "io/file.h"
+
+namespace ebb::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The lines up to and with `step`, and the seconds of the last of them. A line that is no object
+// with a step (cut short by a crash) ends what is kept.
+std::pair<std::string, double> lines_until(const std::string& path, int64_t step) {
+  std::ifstream in(path);
+  std::string kept, line;
+  double seconds = 0;
+  while (std::getline(in, line)) {
+    const Json j = Json::parse(line, nullptr, false);
+    if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer()) break;
+    if (j["step"].get<int64_t>() > step) break;
+    if (j.contains("seconds") && j["seconds"].is_number()) seconds = j["seconds"].get<double>();
+    kept += line + '\n';
+  }
+  return {kept, seconds};
+}
+
+}  // namespace
+
+std::string metrics_json(const StepMetrics& m) {
+  return Json{{"step", m.step},
+              {"loss", m.loss},
+              {"lr", m.lr},
+              {"grad_norm", m.grad_norm},
+              {"images_per_second", m.images_per_second},
+              {"seconds", m.seconds}}
+      .dump();
+}
+
+MetricsLog::MetricsLog(const std::string& folder, int64_t step, bool tensorboard)
+    : path_((std::filesystem::path(folder) / "metrics.jsonl").string()) {
+  const auto [kept, seconds] = lines_until(path_, step);
+  seconds_before_ = seconds;
+  io::AtomicFile file(path_, "metrics");
+  file.write(kept);
+  file.commit();
+  lines_.open(path_, std::ios::app);
+  require(lines_.is_open(), "metrics: cannot open (", std::strerror(errno), ")  ", path_);
+  if (tensorboard) board_ = std::make_unique<TensorBoard>(folder, step + 1);
+}
+
+void MetricsLog::add(const StepMetrics& m) {
+  lines_ << metrics_json(m) << '\n';
+  const NamedNumber numbers[] = {{"train/loss", m.loss},
+                                 {"train/lr", m.lr},
+                                 {"train/grad_norm", m.grad_norm},
+                                 {"train/images_per_second", m.images_per_second}};
+  if (board_) board_->scalars(m.step, numbers);
+}
+
+void MetricsLog::add(int64_t step, std::span<const NamedNumber> numbers) {
+  Json j{{"step", step}};
+  for (const NamedNumber& n : numbers) j[std::string(n.name)] = n.value;
+  lines_ << j.dump() << '\n';
+  if (board_) board_->scalars(step, numbers);
+}
+
+void MetricsLog::flush() {
+  lines_.flush();
+  require(lines_.good(), "metrics: cannot write (", std::strerror(errno), ")  ", path_);
+  if (board_) board_->flush();
+}
+
+int64_t resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  return in >> total >> resident ? resident * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+std::string duration_text(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  if (s < 86400) return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+  return fmt::format("{}d{:02}h", s / 86400, s / 3600 % 24);
+}
+
+std::string progress_line(const Progress& p) {
+  std::string out = fmt::format("step {}", p.now.step);
+  if (p.steps > 0) out += fmt::format("/{}", p.steps);
+  const double rate = p.now.images_per_second;
+  out += fmt::format("  loss {:.4f}  grad {:.3g}  lr {:.3g}  {:.{}f} img/s", p.smoothed_loss,
+                     p.now.grad_norm, p.now.lr, rate, rate < 10 ? 2 : 0);
+  if (p.seconds_left >= 0) out += "  left " + duration_text(p.seconds_left);
+  out +=
+      fmt::format("  memory {:.0f} MB (plan {:.0f})", static_cast<double>(resident_bytes()) * 1e-6,
+                  static_cast<double>(p.plan_bytes) * 1e-6);
+  return out;
+}
+
+}  // namespace ebb::train

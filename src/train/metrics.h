@@ -1,0 +1,75 @@
+// Metrics: what training reports, as JSON lines, TensorBoard events and a line for people.
+#pragma once
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "train/tensorboard.h"
+
+namespace ebb::train {
+
+struct StepMetrics {
+  int64_t step = 0;  // steps done, 1 after the first
+  double loss = 0;
+  double lr = 0;
+  double grad_norm = 0;
+  double images_per_second = 0;
+  double seconds = 0;  // of the whole run, without pauses
+};
+
+// One JSON object, without a newline. Numbers keep every bit.
+std::string metrics_json(const StepMetrics& m);
+
+// `<folder>/metrics.jsonl`, one line a step, and TensorBoard's file.
+class MetricsLog {
+ public:
+  // Goes on behind `step`: later lines, of steps that a resumed run does again, are cut off. Throws
+  // Error if the files cannot be written.
+  MetricsLog(const std::string& folder, int64_t step, bool tensorboard);
+  void add(const StepMetrics& m);
+  // Any further numbers of a step, e.g. of an evaluation.
+  void add(int64_t step, std::span<const NamedNumber> numbers);
+  // Throws Error when the disk is full.
+  void flush();
+  double seconds_before() const { return seconds_before_; }  // of the run so far
+
+ private:
+  std::string path_;
+  std::ofstream lines_;
+  std::unique_ptr<TensorBoard> board_;
+  double seconds_before_ = 0;
+};
+
+// The mean over about the last 100 values, right from the first one on.
+class Smoothed {
+ public:
+  void add(double v) {
+    constexpr double decay = 0.99;
+    sum_ = decay * sum_ + (1 - decay) * v;
+    weight_ = decay * weight_ + (1 - decay);
+  }
+  double value() const { return weight_ > 0 ? sum_ / weight_ : 0; }
+
+ private:
+  double sum_ = 0, weight_ = 0;
+};
+
+struct Progress {
+  StepMetrics now;
+  double smoothed_loss = 0;
+  int64_t steps = 0;         // of the whole run; 0: unknown
+  double seconds_left = -1;  // -1: unknown
+  int64_t plan_bytes = 0;    // planned peak of the step
+};
+// "step 1200/5000  loss 0.1234  grad 0.31  lr 2e-04  512 img/s  left 1h02m  memory 812 MB (plan
+// 640)"
+std::string progress_line(const Progress& p);
+
+// Resident memory of this process, bytes; 0 where unknown.
+int64_t resident_bytes();
+// "45s", "3m20s", "1h02m", "2d03h"
+std::string duration_text(double seconds);
+
+}  // namespace ebb::train
