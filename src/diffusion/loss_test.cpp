@@ -127,6 +127,28 @@ TEST(precond, c_noise_and_rounding__equal_golden_values) {
   }
 }
 
+// What a network must answer about data y behind y + sigma n, as the papers write it.
+double answer(const std::string& precond, double y, double n, double sigma) {
+  if (precond == "ve") return -n;
+  if (precond == "v") return (n - sigma * y) / std::hypot(sigma, 1);
+  if (precond == "edm") return (sigma * y / 0.5 - 0.5 * n) / std::hypot(sigma, 0.5);
+  return n;
+}
+
+TEST(precond, right_answer__gives_the_data_back) {
+  for (const char* name : {"edm", "vp", "ve", "iddpm", "eps", "v"}) {
+    const Precond p({.precond = name});
+    for (const double sigma : {0.02, 0.9, 30.0}) {
+      const double y = 0.4, n = -1.3, x = y + sigma * n;
+      const PrecondNumbers k = p.at(sigma);
+      EXPECT_NEAR(k.skip * x + k.out * answer(name, y, n, sigma), y, 1e-12 * sigma + 1e-12) << name;
+      const double variance = std::string(name) == "edm" ? 0.25 : 1;
+      const double in = std::string(name) == "ve" ? 1 : 1 / std::sqrt(sigma * sigma + variance);
+      EXPECT_NEAR(k.in, in, 1e-12) << name;
+    }
+  }
+}
+
 TEST(loss, noisy_images__equal_golden_values) {
   for (const auto& c : golden().at("ddpm").at("losses")) {
     const DiffusionConfig config{.precond = "eps", .betas = c.at("schedule")};
@@ -254,12 +276,15 @@ TEST(loss, bound__trains_only_the_variances) {
 
 TEST(loss, min_snr__bounds_the_weight_of_clean_images) {
   DiffusionConfig config{.precond = "eps", .weighting = "min_snr"};
-  const std::vector<int64_t> steps = {1, 1};
   Plan plan(fixed_loss(config, 3), cpu());
   plan.bind("w", weights(3, 0));
-  const double noise = l2(golden_noise()), sigma = beta_table("linear", 1000).sigma[1];
-  const double want = 5 * sigma * sigma * noise * noise / 1536;
-  EXPECT_NEAR(plan.run(fixed_inputs(config, steps)).at("loss").span<float>()[0], want, 1e-5 * want);
+  const Tensor noise = golden_noise();
+  const double first = l2(noise.rows(0, 1)), second = l2(noise.rows(1, 2));
+  // Above sigma = 1 / sqrt(5) the weight is 1.
+  const double sigma = beta_table("linear", 1000).sigma[1];
+  const double want = (5 * sigma * sigma * first * first + second * second) / 1536;
+  EXPECT_NEAR(plan.run(fixed_inputs(config, {1, 800})).at("loss").span<float>()[0], want,
+              1e-5 * want);
 }
 
 // ---- draws ---------------------------------------------------------------------------------
