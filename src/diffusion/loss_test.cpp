@@ -11,6 +11,7 @@
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "passes/gradients.h"
+#include "passes/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/files.h"
 #include "support/hashed_weights.h"
@@ -384,6 +385,32 @@ TEST(loss_graph, label_dropout__hides_that_part_of_the_labels) {
     }
     EXPECT_NEAR(static_cast<double>(hidden), p * n, 4 * std::sqrt(p * (1 - p) * n));
     EXPECT_GT(out.at("loss").span<float>()[0], 0);
+  }
+}
+
+TEST(loss_graph, bf16__gives_about_the_same_gradients) {
+  const nn::Network network = [](Graph& g, const nn::NetworkInputs& in) {
+    return ops::conv2d(in.x, g.source(Source::Kind::param, "w", {DType::f32, {6, 1, 1, 3}}));
+  };
+  for (const char* precond : {"eps", "v"}) {
+    const DiffusionConfig config{.precond = precond, .learn_sigma = true};
+    const Graph g = loss_graph(config, network, {.batch = 2, .image = {16, 16, 3}});
+    const std::string wrt[] = {"w"};
+    std::vector<Tensor> grads;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Plan plan(gradients(mixed_precision(g, dtype), "loss", wrt), cpu());
+      plan.bind("w", weights(6, 0.3));
+      grads.push_back(plan.run({{"images", golden_x0()},
+                                {"seed", scalar_tensor<int64_t>(1)},
+                                {"image", tensor_of(first_images(2), {2})},
+                                {"step", scalar_tensor<int64_t>(0)}})
+                          .at("grad.w"));
+    }
+    double error = 0;
+    for (size_t i = 0; i < 18; ++i)
+      error += std::pow(grads[0].span<float>()[i] - grads[1].span<float>()[i], 2);
+    EXPECT_LT(std::sqrt(error), 0.02 * l2(grads[0])) << precond;
+    EXPECT_GT(error, 0);
   }
 }
 
