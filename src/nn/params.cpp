@@ -22,6 +22,7 @@ Value Params::source(Source::Kind kind, const std::string& name, const Shape& sh
 }
 
 Value Params::param(std::string_view name, const Shape& shape, ParamInfo info) const {
+  info.decay = info.decay && shape.rank() > 1;
   return source(Source::Kind::param, join(name), shape, std::move(info));
 }
 

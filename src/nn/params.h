@@ -19,7 +19,8 @@ class Params {
   Params operator/(int64_t index) const { return *this / std::to_string(index); }
 
   // A trained tensor / a kept but not trained one, named <path>.<name>, f32. One that is there
-  // already is shared: a network built twice in a graph has one set of weights.
+  // already is shared: a network built twice in a graph has one set of weights. Weight decay is for
+  // matrices: biases and the gains of norms have none.
   Value param(std::string_view name, const Shape& shape, ParamInfo info = {}) const;
   Value buffer(std::string_view name, const Shape& shape, ParamInfo info = {}) const;
   // While the result lives, new nodes carry this path.

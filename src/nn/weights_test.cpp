@@ -134,3 +134,12 @@ TEST(params, one_name_twice__is_shared_if_the_shapes_agree) {
   EXPECT_EQ(g.sources()[0].name, "blocks.3.weight");
   EXPECT_THROW(p.param("weight", {3, 2}), Error);
 }
+
+TEST(params, vectors__do_not_decay) {
+  Graph g;
+  const nn::Params p(g);
+  p.param("weight", {2, 3});
+  p.param("bias", {3});
+  EXPECT_TRUE(g.sources()[0].info.decay);
+  EXPECT_FALSE(g.sources()[1].info.decay);
+}
