@@ -21,10 +21,10 @@ struct TrainConfig {
   double lr_final = 0, lr_reference = 0;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, clip = 1;
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
-  std::string dtype = "auto", device = "cpu";
+  std::string dtype = "auto", device = "auto";
   int64_t threads = 0;
-  int64_t size = 0, channels = 0;
-  std::string classes = "auto";
+  int64_t image_size = 0, in_channels = 0;
+  std::string labels = "auto";
   int64_t limit = 0, cache = 8192;
   bool flip = false;
   double augment = 0;
@@ -60,12 +60,12 @@ struct TrainConfig {
     f("ema_rampup", ema_rampup, "longest half-life as a share of the images seen; 0: no ramp");
     // ---- machine
     f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
-    f("device", device, "cpu or cuda");
+    f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
     // ---- data
-    f("size", size, "side of the square images in pixels; 0: as in the files");
-    f("channels", channels, "1 (grey), 3 (colour) or 0 (as in the files)");
-    f("classes", classes, "auto (class folders, label files) or none");
+    f("image_size", image_size, "side of the square images in pixels; 0: as in the files");
+    f("in_channels", in_channels, "1 (grey), 3 (colour) or 0 (as in the files)");
+    f("labels", labels, "classes of the images: auto (class folders, label files) or none");
     f("limit", limit, "use only so many images, spread evenly over the set; 0: all");
     f("cache", cache, "MiB of decoded images kept in memory");
     f("flip", flip, "mirror images at random");

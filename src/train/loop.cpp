@@ -194,7 +194,7 @@ class Run {
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
   StepMetrics now_;
-  Smoothed loss_, speed_;  // speed: seconds a step
+  Smoothed loss_{0.99}, speed_{0.9};  // speed: seconds a step
   Clock::time_point start_ = Clock::now();
   int64_t first_ = 0, saved_ = -1;  // steps: where this process began; of the last checkpoint
   StopSignals signals_;

@@ -42,18 +42,18 @@ class MetricsLog {
   double seconds_before_ = 0;
 };
 
-// The mean over about the last 100 values, right from the first one on.
+// The mean over about the last 1 / (1 - decay) values, right from the first one on.
 class Smoothed {
  public:
+  explicit Smoothed(double decay) : decay_(decay) {}
   void add(double v) {
-    constexpr double decay = 0.99;
-    sum_ = decay * sum_ + (1 - decay) * v;
-    weight_ = decay * weight_ + (1 - decay);
+    sum_ = decay_ * sum_ + (1 - decay_) * v;
+    weight_ = decay_ * weight_ + (1 - decay_);
   }
   double value() const { return weight_ > 0 ? sum_ / weight_ : 0; }
 
  private:
-  double sum_ = 0, weight_ = 0;
+  double decay_, sum_ = 0, weight_ = 0;
 };
 
 struct Progress {
