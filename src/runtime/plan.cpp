@@ -67,7 +67,6 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     const auto i = static_cast<size_t>(&n - first);
     return NodeMemory{programs[i].workspace, kernels[i]->in_place, kernels[i]->alias};
   });
-  arena_ = device.allocate(memory_.arena_bytes);
   sources_.resize(graph_.sources().size());
   prepare(kernels, std::move(programs));
 }
@@ -120,6 +119,7 @@ void* Plan::address(int32_t value) const {
 }
 
 void Plan::resolve() {
+  if (!arena_) arena_ = context_.device->allocate(memory_.arena_bytes);
   for (size_t i = 0; i < sources_.size(); ++i)
     require(sources_[i].defined(), "plan: '", graph_.sources()[i].name, "' is not bound");
   for (size_t i = 0; i < steps_.size(); ++i) {

@@ -29,7 +29,8 @@ struct Step {
 
 class Plan {
  public:
-  // Lowers, fuses and places `g` for the context's device. Throws Error.
+  // Lowers, fuses and places `g` for the context's device; memory is taken by the first run. Throws
+  // Error.
   Plan(const Graph& g, Context context, const CompileOptions& options = {});
 
   // Gives a param or state its memory: used in place, read and updated by every run. The tensor

@@ -1,0 +1,118 @@
+// ebb explain: what becomes of a model, stage by stage.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/command.h"
+#include "base/error.h"
+#include "base/names.h"
+#include "diffusion/loss.h"
+#include "ir/text.h"
+#include "models/model.h"
+#include "runtime/plan.h"
+#include "train/step.h"
+
+namespace ebb::cli {
+namespace {
+
+struct Options {
+  std::string model = "tiny", stage = "plan", dtype = "f32";
+  int64_t batch = 8;
+  bool train = true;
+  CommonOptions common;
+  DiffusionConfig diffusion;
+  void fields(auto&& f) {
+    f("model", model, "name of a model or preset");
+    f("stage", stage,
+      "graph (as built), grad (the whole training step), fused (lowered and fused) or plan");
+    f("dtype", dtype, "of matrix work: f32 or bf16");
+    f("batch", batch, "images");
+    f("train", train, "the training step; --no-train: one evaluation of the network");
+  }
+};
+
+Graph forward_graph(const Options& o, const NamedModel& m) {
+  const CommonConfig& c = m.config.common();
+  const nn::Network network = network_of(*m.model, m.config);
+  if (o.train)
+    return loss_graph(o.diffusion, network,
+                      {.batch = o.batch,
+                       .image = {c.image_size, c.image_size, c.in_channels},
+                       .labels = c.classes > 0});
+  Graph g;
+  g.output("F", network(g, network_inputs(g, c, o.batch)));
+  return g;
+}
+
+Graph training_graph(const Options& o, const Graph& forward) {
+  if (!o.train) return forward;
+  return train::train_step(forward, {.dtype = parse_dtype(o.dtype)});
+}
+
+void print_sum(const Options& o, const Plan& plan) {
+  double flops = 0, bytes = 0;
+  for (const Step& s : plan.steps()) {
+    const Cost c = cost_of(s.sig);
+    flops += c.flops;
+    bytes += c.bytes;
+  }
+  const nlohmann::ordered_json j = {{"model", o.model},
+                                    {"stage", o.stage},
+                                    {"batch", o.batch},
+                                    {"steps", plan.steps().size()},
+                                    {"flops", flops},
+                                    {"bytes_moved", bytes},
+                                    {"arena_bytes", plan.arena_bytes()},
+                                    {"source_bytes", plan.source_bytes()},
+                                    {"text", plan.text()}};
+  std::puts(j.dump().c_str());
+}
+
+int run(const Options& o) {
+  const std::string stages[] = {"graph", "grad", "fused", "plan"};
+  require(std::find(std::begin(stages), std::end(stages), o.stage) != std::end(stages),
+          "explain: unknown stage '", o.stage, "'", suggestion(o.stage, stages));
+  require(o.batch > 0, "explain: batch must be positive (got ", o.batch, ")");
+  const Graph forward = forward_graph(o, find_model(o.model));
+  const Context context = open_context(o.common.device == "auto" ? "cpu" : o.common.device,
+                                       {.threads = o.common.threads});
+  std::string text;
+  if (o.stage == "graph") {
+    text = to_text(forward);
+  } else if (o.stage == "grad") {
+    text = to_text(training_graph(o, forward));
+  } else if (o.stage == "fused") {
+    text = to_text(lowered_for(training_graph(o, forward), *context.device));
+  } else {
+    const Plan plan(training_graph(o, forward), context);
+    if (o.common.json) {
+      print_sum(o, plan);
+      return 0;
+    }
+    text = plan.text();
+  }
+  if (o.common.json)
+    text = nlohmann::ordered_json({{"model", o.model}, {"stage", o.stage}, {"text", text}}).dump() +
+           "\n";
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+  const auto o = std::make_shared<Options>();
+  add_flags(app, fields_of(*o));
+  add_flags(app, fields_of(o->diffusion));
+  add_flags(app, fields_of(o->common));
+  return [o] { return run(*o); };
+}
+
+}  // namespace
+
+const Command& explain() {
+  static const Command c{"explain", "print a model's graph, gradient, fused graph or plan",
+                         "ebb explain --model tiny --stage plan --batch 64", bind};
+  return c;
+}
+
+}  // namespace ebb::cli

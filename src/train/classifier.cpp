@@ -1,0 +1,159 @@
+#include "train/classifier.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <iomanip>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "nn/layers.h"
+#include "nn/weights.h"
+#include "ops/cross_entropy/op.h"
+#include "ops/prim/max_pool/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/relu/op.h"
+#include "train/loader.h"
+#include "train/step.h"
+
+namespace ebb::train {
+namespace {
+
+struct Outputs {
+  Value features, logits;
+};
+
+// Convolutions with relu, halving the image until it is at most 8 pixels wide; two linear layers.
+Outputs build(const nn::Params& p, Value x, int64_t classes, const ClassifierConfig& c) {
+  int64_t width = c.width;
+  for (int64_t level = 0;; ++level, width = std::min<int64_t>(2 * width, 256)) {
+    x = ops::relu(nn::conv(p / "conv" / level, x, width));
+    if (x.shape()[1] <= 8 || x.shape()[2] <= 8) break;
+    x = ops::max_pool2(x);
+  }
+  x = ops::reshape(x, {x.shape()[0], -1});
+  const Value features = ops::relu(nn::linear(p / "hidden", x, c.features));
+  return {features, nn::linear(p / "logits", features, classes)};
+}
+
+Graph inference_graph(const Shape& image, int64_t classes, const ClassifierConfig& c) {
+  Graph g;
+  const Value x = g.input("images", {DType::f32, {c.batch, image[0], image[1], image[2]}});
+  const Outputs out = build(nn::Params(g), x, classes, c);
+  g.output("features", out.features);
+  g.output("logits", out.logits);
+  return g;
+}
+
+Graph training_graph(const Shape& image, int64_t classes, const ClassifierConfig& c) {
+  Graph g;
+  const Value x = g.input("images", {DType::f32, {c.batch, image[0], image[1], image[2]}});
+  const Value labels = g.input("labels", {DType::i64, {c.batch}});
+  g.output("loss", ops::cross_entropy(build(nn::Params(g), x, classes, c).logits, labels));
+  return g;
+}
+
+std::filesystem::path cache_folder() {
+  if (const char* x = std::getenv("XDG_CACHE_HOME"); x && *x)
+    return std::filesystem::path(x) / "ebb";
+  if (const char* h = std::getenv("HOME"); h && *h)
+    return std::filesystem::path(h) / ".cache" / "ebb";
+  return {};
+}
+
+// Names the data set by where it is, how large it is and a sample of its pixels, and the config.
+std::string cache_name(const Dataset& data, const std::string& path) {
+  ClassifierConfig c;
+  uint64_t h = fnv1a(str(std::filesystem::absolute(path).string(), data.size(), data.image_shape(),
+                         data.classes(), fields_text(fields_of(c)), " v1"));
+  std::vector<uint8_t> pixels(static_cast<size_t>(data.image_shape().numel()));
+  for (int64_t i = 0; i < 16; ++i) {
+    const int64_t label = data.get(data.size() * i / 16, pixels.data());
+    for (const uint8_t v : pixels) h = splitmix64(h ^ v);
+    h = splitmix64(h ^ static_cast<uint64_t>(label));
+  }
+  std::ostringstream name;
+  name << "classifier-" << std::hex << std::setw(16) << std::setfill('0') << h << ".safetensors";
+  return name.str();
+}
+
+}  // namespace
+
+FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
+                            const Context& context, const Progress& progress) {
+  require(data.classes() > 1, "classifier: the data set has no classes");
+  ClassifierConfig c = config;
+  c.batch = std::min(c.batch, data.size());
+  const int64_t steps = std::max<int64_t>(1, c.epochs * data.size() / c.batch);
+  const bool fast = context.device->fast_in(DType::bf16);
+  const StepOptions options{.dtype = fast ? DType::bf16 : DType::f32, .ema = false};
+  const Graph forward = inference_graph(data.image_shape(), data.classes(), c);
+  Plan plan(train_step(training_graph(data.image_shape(), data.classes(), c), options), context);
+  NamedTensors weights;
+  for (const auto& [name, tensor] :
+       nn::initial_tensors(nn::weights_of(forward), static_cast<uint64_t>(c.seed))) {
+    weights[name] = tensor;
+    plan.bind(name, tensor);
+  }
+  plan.bind_missing();
+  BatchLoader loader(data, {.batch = c.batch, .seed = c.seed});
+  for (int64_t s = 0; s < steps; ++s) {
+    const Batch b = loader.next();
+    const double left = 1 - static_cast<double>(s) / static_cast<double>(steps);
+    NamedTensors in = step_inputs({.step = s, .lr = c.lr * left}, options);
+    in["images"] = b.images;
+    in["labels"] = b.labels;
+    const float loss = plan.run(in).at("loss").span<float>()[0];
+    require(std::isfinite(loss), "classifier: the loss is not finite at step ", s);
+    if (s % 50 == 0 || s + 1 == steps)
+      progress(str("training the classifier: step ", s + 1, " of ", steps, ", loss ", loss));
+  }
+  return {forward, std::move(weights), context};
+}
+
+double class_accuracy(FeatureNet& net, const Dataset& data) {
+  require(net.has_logits() && data.size() > 0, "classifier: needs logits and images");
+  const Shape image = data.image_shape();
+  constexpr int64_t batch = 256;
+  int64_t right = 0;
+  for (int64_t at = 0; at < data.size(); at += batch) {
+    const int64_t n = std::min(batch, data.size() - at);
+    Tensor images(DType::f32, {n, image[0], image[1], image[2]});
+    std::vector<int64_t> labels;
+    for (int64_t i = 0; i < n; ++i)
+      labels.push_back(data.get_f32(at + i, images.rows(i, i + 1).span<float>().data()));
+    const Tensor logits = net.run(images).logits;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto row = logits.rows(i, i + 1).span<float>();
+      right +=
+          std::max_element(row.begin(), row.end()) - row.begin() == labels[static_cast<size_t>(i)];
+    }
+  }
+  return static_cast<double>(right) / static_cast<double>(data.size());
+}
+
+FeatureNet cached_classifier(const Dataset& data, const std::string& path, const Context& context,
+                             const Progress& progress) {
+  const std::filesystem::path folder = cache_folder();
+  const std::string file = folder.empty() ? "" : (folder / cache_name(data, path)).string();
+  if (!file.empty() && std::filesystem::exists(file)) {
+    try {
+      return FeatureNet::load(file, context);
+    } catch (const Error& e) {
+      progress(str("the cached classifier is of no use and is made anew: ", e.what()));
+    }
+  }
+  FeatureNet net = train_classifier(data, {}, context, progress);
+  if (file.empty()) return net;
+  try {
+    std::filesystem::create_directories(folder);
+    net.save(file, {{"data", path}});
+  } catch (const std::exception& e) {
+    progress(str("the classifier could not be cached: ", e.what()));
+  }
+  return net;
+}
+
+}  // namespace ebb::train

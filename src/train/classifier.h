@@ -1,0 +1,45 @@
+// The default judge of samples: a small convolutional classifier, trained on the labelled data and
+// kept in the user's cache folder. Its last hidden layer is the default feature space.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "train/dataset.h"
+#include "train/features.h"
+
+namespace ebb::train {
+
+struct ClassifierConfig {
+  int64_t width = 32;  // channels of the first convolution
+  int64_t features = 128;
+  int64_t epochs = 3;
+  int64_t batch = 128;
+  double lr = 2e-3;
+  int64_t seed = 1;
+  void fields(auto&& f) {
+    f("width", width, "channels of the first convolution");
+    f("features", features, "width of the feature space");
+    f("epochs", epochs, "passes over the data");
+    f("batch", batch, "images a step");
+    f("lr", lr, "learning rate at the start; it falls to 0");
+    f("seed", seed, "of weights and order");
+  }
+};
+
+using Progress = std::function<void(std::string_view line)>;
+
+// A new classifier. Throws Error for a data set without classes.
+FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
+                            const Context& context, const Progress& progress);
+
+// The share of images whose largest logit is their label's.
+double class_accuracy(FeatureNet& net, const Dataset& data);
+
+// The cached classifier of the data set at `path` (which `data` was opened from), or a new one that
+// is then cached: in $XDG_CACHE_HOME/ebb, or ~/.cache/ebb. A cache that cannot be written is no
+// error.
+FeatureNet cached_classifier(const Dataset& data, const std::string& path, const Context& context,
+                             const Progress& progress);
+
+}  // namespace ebb::train

@@ -1,0 +1,88 @@
+#include "train/features.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "io/safetensors.h"
+#include "ir/text.h"
+#include "ops/table.h"
+
+namespace ebb::train {
+
+FeatureNet::FeatureNet(Graph graph, NamedTensors weights, const Context& context)
+    : text_(to_text(graph)), weights_(std::move(weights)) {
+  const Source* images = graph.find_source("images");
+  require(
+      images && images->kind == Source::Kind::input && graph.type(images->value).shape.rank() == 4,
+      "features: the graph needs an input images f32 [B,H,W,C]");
+  const Shape shape = graph.type(images->value).shape;
+  batch_ = shape[0];
+  image_ = shape.slice(1, 4);
+  bool features = false;
+  for (const NamedValue& o : graph.outputs()) {
+    features = features || o.name == "features";
+    logits_ = logits_ || o.name == "logits";
+    if (o.name == "features" || o.name == "logits")
+      require(graph.type(o.value).shape.rank() == 2 && graph.type(o.value).dtype == DType::f32,
+              "features: output '", o.name, "' must be f32 [B,D]  ", graph.type(o.value));
+  }
+  require(features, "features: the graph needs an output features f32 [B,D]");
+  plan_ = std::make_unique<Plan>(graph, context);
+  for (const auto& [name, tensor] : weights_) plan_->bind(name, tensor);
+}
+
+FeatureNet FeatureNet::load(const std::string& path, const Context& context) {
+  const auto file = io::SafetensorsFile::open(path);
+  const auto text = file.metadata().find("graph");
+  require(text != file.metadata().end(),
+          "features: not a network file, it has no metadata 'graph'  ", path);
+  try {
+    NamedTensors weights;
+    for (const auto& e : file.entries()) weights[e.name] = file.load(e);
+    return {parse_graph(text->second, find_op), std::move(weights), context};
+  } catch (const Error& e) {
+    fail(e.what(), "  ", path);
+  }
+}
+
+void FeatureNet::save(const std::string& path,
+                      const std::map<std::string, std::string>& metadata) const {
+  std::vector<io::NamedTensor> tensors;
+  for (const auto& [name, tensor] : weights_) tensors.push_back({name, tensor});
+  std::map<std::string, std::string> all = metadata;
+  all["graph"] = text_;
+  io::write_safetensors(path, tensors, all);
+}
+
+namespace {
+
+// Rows [at, at + n) of `to` become the first n rows of `from`.
+void put_rows(const Tensor& from, Tensor& to, int64_t at, int64_t n, int64_t total) {
+  if (!to.defined()) to = Tensor(from.dtype(), {total, from.shape()[1]});
+  const Tensor part = to.rows(at, at + n);
+  std::memcpy(part.raw(), from.raw(), static_cast<size_t>(part.bytes()));
+}
+
+}  // namespace
+
+FeatureNet::Result FeatureNet::run(const Tensor& images) {
+  require(images.shape().rank() == 4 && images.shape().slice(1, 4) == image_,
+          "features: the network takes images of another shape (", image_, ")  ", images.type());
+  const int64_t total = images.shape()[0];
+  Result result;
+  Shape shape = images.shape();
+  shape[0] = batch_;
+  Tensor batch(DType::f32, shape);
+  for (int64_t at = 0; at < total; at += batch_) {
+    const int64_t n = std::min(batch_, total - at);
+    const Tensor part = images.rows(at, at + n);
+    std::memcpy(batch.raw(), part.raw(), static_cast<size_t>(part.bytes()));
+    const NamedTensors out = plan_->run({{"images", batch}});
+    put_rows(out.at("features"), result.features, at, n, total);
+    if (logits_) put_rows(out.at("logits"), result.logits, at, n, total);
+  }
+  return result;
+}
+
+}  // namespace ebb::train
