@@ -20,7 +20,8 @@ std::string read_text(const fs::path& path) {
 }
 
 std::string base64(const std::string& bytes) {
-  static constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static constexpr char digits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t v = 0;
@@ -42,7 +43,8 @@ Metrics read_metrics(const fs::path& path) {
   std::istringstream in(read_text(path));
   for (std::string line; std::getline(in, line);) {
     const Json j = Json::parse(line, nullptr, false);
-    if (!j.is_object() || !j.contains("step") || !j.contains("loss") || !j["loss"].is_number()) continue;
+    if (!j.is_object() || !j.contains("step") || !j.contains("loss") || !j["loss"].is_number())
+      continue;
     const auto number = [&](const char* key) {
       return j.contains(key) && j[key].is_number() ? j[key].get<double>() : 0.0;
     };
@@ -117,8 +119,8 @@ void write_report(const std::string& folder) {
   std::ostringstream out;
   const std::string name = fs::absolute(dir).lexically_normal().filename().string();
   out << "<!doctype html><html lang='en'><meta charset='utf-8'><title>ebb: " << escape_html(name)
-      << "</title><style>" << style << "</style><h1>Training run " << escape_html(name) << "</h1><p>"
-      << m.step.back() << " steps in " << static_cast<int64_t>(m.seconds.back())
+      << "</title><style>" << style << "</style><h1>Training run " << escape_html(name)
+      << "</h1><p>" << m.step.back() << " steps in " << static_cast<int64_t>(m.seconds.back())
       << " seconds, last loss " << m.smooth.back() << " (smoothed)</p>";
   section_if(out, dir / "eval.json", "Quality");
   if (fs::exists(dir / "samples.png")) {
@@ -129,9 +131,14 @@ void write_report(const std::string& folder) {
   out << "<section><h2>Training</h2>"
       << svg_chart({.title = "loss",
                     .x_label = "step",
-                    .series = {{"each", "#d4d4d8", m.step, m.loss}, {"smoothed", "#2563eb", m.step, m.smooth}}})
-      << svg_chart({.title = "learning rate", .x_label = "step", .series = {{"", "#059669", m.step, m.lr}}})
-      << svg_chart({.title = "images per second", .x_label = "step", .series = {{"", "#d97706", m.step, m.speed}}})
+                    .series = {{"each", "#d4d4d8", m.step, m.loss},
+                               {"smoothed", "#2563eb", m.step, m.smooth}}})
+      << svg_chart({.title = "learning rate",
+                    .x_label = "step",
+                    .series = {{"", "#059669", m.step, m.lr}}})
+      << svg_chart({.title = "images per second",
+                    .x_label = "step",
+                    .series = {{"", "#d97706", m.step, m.speed}}})
       << "</section>";
   const std::vector<fs::path> pictures = grids(dir / "samples");
   if (!pictures.empty()) out << "<section><h2>Samples during training</h2>";

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/fields.h"
@@ -36,6 +37,13 @@ struct CommonOptions {
 
 // One flag a field: --image-size for image_size (underscores work as well). Help shows the default.
 void add_flags(CLI::App& app, std::vector<Field> fields);
+// Flags that are only noted, by field name and text, to be set on a config that is read later.
+using FieldTexts = std::vector<std::pair<std::string, std::string>>;
+void add_overrides(CLI::App& app, std::vector<Field> fields, FieldTexts& texts);
+template <class Config>
+void add_overrides(CLI::App& app, Config defaults, FieldTexts& texts) {
+  add_overrides(app, fields_of(defaults), texts);
+}
 // A required positional argument.
 void add_positional(CLI::App& app, const std::string& name, std::string& value,
                     const std::string& help);

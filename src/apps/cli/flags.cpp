@@ -46,6 +46,15 @@ void add_flags(CLI::App& app, std::vector<Field> fields) {
   }
 }
 
+void add_overrides(CLI::App& app, std::vector<Field> fields, FieldTexts& texts) {
+  for (const Field& f : fields)
+    app.add_option_function<std::string>(
+           flag_names(f.name),
+           [&texts, name = f.name](const std::string& t) { texts.emplace_back(name, t); },
+           f.help + " (instead of the checkpoint's)")
+        ->type_name(f.ref.index() == 2 ? "on|off" : std::string(type_name(f)));
+}
+
 void add_positional(CLI::App& app, const std::string& name, std::string& value,
                     const std::string& help) {
   app.add_option(name, value, help)->required();

@@ -1,0 +1,72 @@
+// ebb eval CHECKPOINT: how good the samples are.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
+#include "base/error.h"
+#include "pipeline/evaluate.h"
+
+namespace ebb::cli {
+namespace {
+
+struct Options {
+  std::string checkpoint, model;
+  EvaluateOptions evaluate;
+  CommonOptions common;
+  FieldTexts diffusion;
+  void fields(auto&& f) {
+    f("data", evaluate.data, "images to compare with, as for train");
+    f("n", evaluate.n, "number of samples");
+    f("features", evaluate.features, "network file of another feature space");
+    f("model", model, "model of a file that is not recognised");
+    evaluate.generate.fields(f);
+  }
+};
+
+int run(const Options& o) {
+  require(!o.evaluate.data.empty(), "eval: --data is missing");
+  const Context context = open_device(o.common);
+  const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
+  const Quality q = evaluate(model, o.evaluate, context, [](std::string_view line) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  });
+  if (o.common.json) {
+    nlohmann::ordered_json j;
+    j["class_accuracy"] = q.conditional ? nlohmann::ordered_json(q.class_accuracy) : nullptr;
+    j["frechet_distance"] = q.frechet_distance;
+    j["n"] = q.n;
+    j["held_out"] = q.held_out;
+    j["classifier_accuracy"] = q.classifier_accuracy;
+    j["seconds"] = q.seconds;
+    std::puts(j.dump().c_str());
+    return 0;
+  }
+  if (q.conditional)
+    std::printf("class accuracy      %.1f %%  (the classifier's on held-out images: %.1f %%)\n",
+                100 * q.class_accuracy, 100 * q.classifier_accuracy);
+  std::printf("Frechet distance    %.3f  (%lld samples, %lld held-out images)\n",
+              q.frechet_distance, static_cast<long long>(q.n), static_cast<long long>(q.held_out));
+  return 0;
+}
+
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+  const auto o = std::make_shared<Options>();
+  add_positional(app, "CHECKPOINT", o->checkpoint, "a model file or the folder of a training run");
+  add_flags(app, fields_of(*o));
+  add_overrides(app, DiffusionConfig{}, o->diffusion);
+  add_flags(app, fields_of(o->common));
+  return [o] { return run(*o); };
+}
+
+}  // namespace
+
+const Command& eval() {
+  static const Command c{"eval", "measure the quality of samples",
+                         "ebb eval out/demo --data /usr/share/datasets/fashion-mnist --n 1000",
+                         bind};
+  return c;
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,141 @@
+// ebb sample CHECKPOINT: pictures from a trained model.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
+#include "base/error.h"
+#include "io/image.h"
+#include "pipeline/generator.h"
+
+namespace ebb::cli {
+namespace {
+
+struct Options {
+  std::string checkpoint, model, out = "samples.png", wanted = "all";
+  int64_t n = 16, columns = 0;
+  GenerateOptions generate;
+  CommonOptions common;
+  FieldTexts diffusion;
+  void fields(auto&& f) {
+    f("n", n, "number of images; with --class all: of each class if it is a multiple of none");
+    f("class", wanted, "a class (number or name), all (in turn) or none");
+    f("out", out, "a .png file for one grid, else a folder for single files");
+    f("columns", columns, "of the grid; 0: chosen");
+    f("model", model, "model of a file that is not recognised");
+    generate.fields(f);
+  }
+};
+
+std::vector<int64_t> classes_for(const Options& o, const LoadedModel& m) {
+  const int64_t count = m.config.common().classes;
+  std::vector<int64_t> out(static_cast<size_t>(o.n), -1);
+  if (count == 0 || o.wanted == "none") {
+    require(count > 0 || o.wanted == "all" || o.wanted == "none",
+            "sample: the model has no classes (--class ", o.wanted, ")");
+    return out;
+  }
+  if (o.wanted == "all") {
+    for (int64_t i = 0; i < o.n; ++i) out[static_cast<size_t>(i)] = i % count;
+    return out;
+  }
+  const auto named = std::find(m.class_names.begin(), m.class_names.end(), o.wanted);
+  const int64_t c = named != m.class_names.end() ? named - m.class_names.begin()
+                                                 : parse_integer(o.wanted, "--class");
+  std::fill(out.begin(), out.end(), c);
+  return out;
+}
+
+std::map<std::string, std::string> settings(const Options& o, const LoadedModel& m) {
+  std::map<std::string, std::string> text{{"Software", "ebb 0.1.0"},
+                                          {"checkpoint", o.checkpoint},
+                                          {"checkpoint_step", std::to_string(m.step)},
+                                          {"model", m.model->name},
+                                          {"class", o.wanted}};
+  GenerateOptions g = o.generate;
+  for (const Field& f : fields_of(g)) text[f.name] = field_text(f);
+  return text;
+}
+
+bool is_png(const std::string& path) { return std::filesystem::path(path).extension() == ".png"; }
+
+// A grid with as many rows as classes when all of them are asked for, or a file an image.
+void write_images(const Options& o, const LoadedModel& m, const Tensor& pixels) {
+  const int64_t n = pixels.shape()[0], classes = m.config.common().classes;
+  const bool rows_are_classes =
+      o.wanted == "all" && classes > 1 && n % classes == 0 && o.columns == 0;
+  std::vector<Tensor> images;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t per_row = n / std::max<int64_t>(classes, 1);
+    images.push_back(image_at(pixels, rows_are_classes ? i % per_row * classes + i / per_row : i));
+  }
+  const auto text = settings(o, m);
+  if (is_png(o.out)) {
+    const auto parent = std::filesystem::path(o.out).parent_path();
+    if (!parent.empty()) std::filesystem::create_directories(parent);
+    const int64_t square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
+    const int64_t columns = o.columns > 0 ? o.columns : rows_are_classes ? n / classes : square;
+    io::write_png(o.out, io::image_grid(images, columns, 2), text);
+    return;
+  }
+  std::filesystem::create_directories(o.out);
+  for (int64_t i = 0; i < n; ++i) {
+    char name[32];
+    std::snprintf(name, sizeof name, "%05lld.png", static_cast<long long>(i));
+    io::write_png((std::filesystem::path(o.out) / name).string(), image_at(pixels, i), text);
+  }
+}
+
+int run(const Options& o) {
+  require(o.n > 0, "sample: n must be positive (got ", o.n, ")");
+  const Context context = open_device(o.common);
+  const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
+  const GenerateRequest request{classes_for(o, model)};
+  const auto start = std::chrono::steady_clock::now();
+  ProgressLine line("sampling");
+  const Generated g =
+      generate(model, request, o.generate, context, [&](double share) { return line.show(share); });
+  line.finish();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  write_images(o, model, to_pixels(g.images));
+  const double speed = static_cast<double>(o.n) / seconds;
+  if (o.common.json) {
+    const nlohmann::ordered_json j = {{"seconds", seconds},
+                                      {"steps", o.generate.steps},
+                                      {"evaluations", g.evaluations},
+                                      {"images_per_second", speed},
+                                      {"n", o.n},
+                                      {"out", o.out}};
+    std::puts(j.dump().c_str());
+  } else {
+    std::fprintf(stderr, "%lld images in %.1f s (%.1f images/s, %lld evaluations each): %s\n",
+                 static_cast<long long>(o.n), seconds, speed, static_cast<long long>(g.evaluations),
+                 o.out.c_str());
+  }
+  return 0;
+}
+
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+  const auto o = std::make_shared<Options>();
+  add_positional(app, "CHECKPOINT", o->checkpoint, "a model file or the folder of a training run");
+  add_flags(app, fields_of(*o));
+  add_overrides(app, DiffusionConfig{}, o->diffusion);
+  add_flags(app, fields_of(o->common));
+  return [o] { return run(*o); };
+}
+
+}  // namespace
+
+const Command& sample() {
+  static const Command c{
+      "sample", "make pictures with a trained model",
+      "ebb sample out/demo --n 80 --steps 18 --sampler heun --class all --out grid.png", bind};
+  return c;
+}
+
+}  // namespace ebb::cli

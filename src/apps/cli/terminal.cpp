@@ -1,0 +1,37 @@
+#include "apps/cli/terminal.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "train/stop.h"
+
+namespace ebb::cli {
+
+Context open_device(const CommonOptions& o) {
+  return open_context(o.device == "auto" ? "cpu" : o.device, {.threads = o.threads});
+}
+
+ProgressLine::ProgressLine(std::string what)
+    : what_(std::move(what)),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      start_(std::chrono::steady_clock::now()) {}
+
+bool ProgressLine::show(double share) {
+  const int percent = static_cast<int>(share * 100);
+  if (percent != shown_ && (terminal_ || percent / 10 != shown_ / 10)) {
+    shown_ = percent;
+    const double spent =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const double left = share > 0 ? spent * (1 - share) / share : 0;
+    std::fprintf(stderr, terminal_ ? "\r%s %3d %%, %.0f s left " : "%s %d %%, %.0f s left\n",
+                 what_.c_str(), percent, left);
+  }
+  return true;
+}
+
+void ProgressLine::finish() {
+  if (terminal_ && shown_ >= 0) std::fputs("\r\033[K", stderr);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,31 @@
+// What commands show while they work, on standard error.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "apps/cli/command.h"
+#include "runtime/context.h"
+
+namespace ebb::cli {
+
+// The device of the options; auto: CUDA if there is one, else the CPU.
+Context open_device(const CommonOptions& o);
+
+// One line that is written over on a terminal, with an estimate of the time left; on a file or pipe
+// a line each ten per cent.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string what);
+  bool show(double share);  // false after Ctrl-C
+  void finish();
+
+ private:
+  std::string what_;
+  bool terminal_;
+  int shown_ = -1;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace ebb::cli

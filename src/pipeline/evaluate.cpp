@@ -1,0 +1,105 @@
+#include "pipeline/evaluate.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "train/classifier.h"
+#include "train/frechet.h"
+
+namespace ebb {
+namespace {
+
+using train::Dataset;
+using train::FeatureNet;
+
+struct Sets {
+  std::unique_ptr<Dataset> training, held_out;
+  std::string note;
+};
+
+Sets open_sets(const std::string& path, const CommonConfig& c) {
+  train::DatasetOptions o{.size = c.image_size, .channels = c.in_channels == 1 ? 1 : 3};
+  Sets s{open_dataset(path, o), nullptr, ""};
+  o.split = "test";
+  try {
+    s.held_out = open_dataset(path, o);
+  } catch (const Error&) {
+    o.split = "train";
+    o.limit = std::max<int64_t>(s.training->size() / 10, std::min<int64_t>(s.training->size(), 2));
+    s.held_out = open_dataset(path, o);
+    s.note = str("the set has no test split: ", s.held_out->size(),
+                 " of the training images stand for held-out ones");
+  }
+  return s;
+}
+
+// Feature statistics of a data set, in its order.
+train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data) {
+  train::FeatureStatistics out;
+  const Shape s = data.image_shape();
+  constexpr int64_t batch = 256;
+  for (int64_t at = 0; at < data.size(); at += batch) {
+    const int64_t n = std::min(batch, data.size() - at);
+    Tensor images(DType::f32, {n, s[0], s[1], s[2]});
+    for (int64_t i = 0; i < n; ++i)
+      data.get_f32(at + i, images.rows(i, i + 1).span<float>().data());
+    out.add(net.run(images).features);
+  }
+  return out;
+}
+
+double accuracy(const Tensor& logits, const std::vector<int64_t>& classes) {
+  int64_t right = 0;
+  for (int64_t i = 0; i < logits.shape()[0]; ++i) {
+    const auto row = logits.rows(i, i + 1).span<float>();
+    right +=
+        std::max_element(row.begin(), row.end()) - row.begin() == classes[static_cast<size_t>(i)];
+  }
+  return static_cast<double>(right) / static_cast<double>(logits.shape()[0]);
+}
+
+}  // namespace
+
+Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
+                 const std::function<void(std::string_view)>& log) {
+  require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
+  const auto start = std::chrono::steady_clock::now();
+  const CommonConfig& c = model.config.common();
+  const Sets sets = open_sets(options.data, c);
+  if (!sets.note.empty()) log(sets.note);
+  Quality q{.n = options.n, .held_out = sets.held_out->size()};
+  const bool labels = sets.training->classes() > 1;
+  q.conditional = labels && c.classes == sets.training->classes();
+  require(labels || !options.features.empty(),
+          "eval: the data has no classes to train the default features on; give --features  ",
+          options.data);
+  std::unique_ptr<FeatureNet> judge, space;
+  if (labels) {
+    judge = std::make_unique<FeatureNet>(
+        train::cached_classifier(*sets.training, options.data, context, log));
+    q.classifier_accuracy = train::class_accuracy(*judge, *sets.held_out);
+  }
+  if (!options.features.empty())
+    space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
+  FeatureNet& features = space ? *space : *judge;
+  GenerateRequest request;
+  for (int64_t i = 0; i < options.n; ++i)
+    request.classes.push_back(c.classes > 0 ? i % c.classes : -1);
+  int64_t shown = -1;
+  const Generated g = generate(model, request, options.generate, context, [&](double share) {
+    if (static_cast<int64_t>(share * 10) > shown) {
+      shown = static_cast<int64_t>(share * 10);
+      log(str("sampling ", options.n, " images: ", shown * 10, " %"));
+    }
+    return true;
+  });
+  train::FeatureStatistics samples;
+  samples.add(features.run(g.images).features);
+  q.frechet_distance = train::frechet_distance(samples, statistics(features, *sets.held_out));
+  if (q.conditional) q.class_accuracy = accuracy(judge->run(g.images).logits, request.classes);
+  q.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return q;
+}
+
+}  // namespace ebb

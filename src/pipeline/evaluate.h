@@ -1,0 +1,34 @@
+// Quality of samples: Frechet distance to held-out images and class accuracy.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "pipeline/generator.h"
+#include "train/dataset.h"
+
+namespace ebb {
+
+struct EvaluateOptions {
+  std::string data;      // path of the labelled images
+  std::string features;  // a network file (train/features.h); "": the classifier's
+  int64_t n = 1000;      // samples
+  GenerateOptions generate;
+};
+
+struct Quality {
+  int64_t n = 0;
+  double frechet_distance = 0;
+  double class_accuracy = 0;       // of the samples; only of conditional models
+  double classifier_accuracy = 0;  // of the classifier, on the held-out images
+  int64_t held_out = 0;            // images
+  bool conditional = false;
+  double seconds = 0;
+};
+
+// Held-out images are the set's test split; a set without one gives every tenth image, which
+// training may have seen (`log` says so). Samples have the classes 0, 1, ... in turn. Throws Error.
+Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
+                 const std::function<void(std::string_view)>& log);
+
+}  // namespace ebb

@@ -1,0 +1,181 @@
+#include "pipeline/generator.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "diffusion/schedules.h"
+#include "io/safetensors.h"
+#include "train/checkpoint.h"
+
+namespace ebb {
+namespace {
+
+constexpr int64_t largest_batch = 64;
+
+// What a published file of the model's family was trained as.
+DiffusionConfig usual_diffusion(const std::string& model, const ModelConfig& config) {
+  DiffusionConfig d;
+  if (model == "cs179") d.noise_scale = 1;
+  if (model != "adm" && model != "dit") return d;
+  d.precond = "eps";
+  ModelConfig copy = config;
+  for (const Field& f : copy.fields())
+    if (f.name == "learn_sigma") d.learn_sigma = **std::get_if<bool*>(&f.ref);
+  if (model == "adm" && config.common().image_size == 64) d.betas = "cosine";
+  return d;
+}
+
+LoadedModel recognised(const std::string& file, const std::string& name) {
+  if (!name.empty()) {
+    const NamedModel m = find_model(name);
+    return {m.model, m.config, usual_diffusion(m.model->name, m.config), {}, {}};
+  }
+  nn::FileShapes shapes;
+  const auto tensors = io::SafetensorsFile::open(file);
+  for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
+  try {
+    const RecognisedModel r = recognise_model(shapes);
+    return {r.model, r.config, usual_diffusion(r.model->name, r.config), {}, {}};
+  } catch (const Error& e) {
+    fail(e.what(), " (--model names it)  ", file);
+  }
+}
+
+LoadedModel from_run(const train::ModelFileInfo& info, const std::string& file) {
+  const NamedModel m = find_model(info.run.model);
+  LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step};
+  set_fields_json(out.config.fields(), info.run.model_config, file);
+  set_fields_json(fields_of(out.diffusion), info.run.diffusion_config, file);
+  return out;
+}
+
+std::vector<nn::Weight> network_weights(const LoadedModel& m) {
+  Graph g;
+  network_of(*m.model, m.config)(g, network_inputs(g, m.config.common(), 1));
+  return nn::weights_of(g);
+}
+
+// One denoiser at one batch size, used batch after batch.
+class Batches {
+ public:
+  Batches(const LoadedModel& model, const GenerateRequest& request, const GenerateOptions& options,
+          const Context& context)
+      : model_(model), request_(request), options_(options), common_(model.config.common()) {
+    const auto count = static_cast<int64_t>(request.classes.size());
+    batch_ = std::min(options.batch > 0 ? options.batch : largest_batch, count);
+    const bool fast = context.device->fast_in(DType::bf16);
+    const DType dtype = options.dtype != "auto" ? parse_dtype(options.dtype)
+                        : fast                  ? DType::bf16
+                                                : DType::f32;
+    denoiser_ = std::make_unique<Denoiser>(
+        model.diffusion, network_of(*model.model, model.config),
+        DenoiserOptions{.batch = batch_,
+                        .image = {common_.image_size, common_.image_size, common_.in_channels},
+                        .classes = common_.classes,
+                        .guided = options.guidance != 1,
+                        .dtype = dtype},
+        context);
+    for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
+    if (options.guidance != 1) denoiser_->guidance(options.guidance);
+    const Schedule& schedule = options.schedule == "auto" ? default_schedule(model.diffusion)
+                                                          : find_schedule(options.schedule);
+    sigmas_ = noise_levels(schedule, {.steps = options.steps}, denoiser_->precond());
+  }
+
+  Generated run(const std::function<bool(double)>& progress) {
+    const auto count = static_cast<int64_t>(request_.classes.size());
+    Generated out{
+        Tensor(DType::f32, {count, common_.image_size, common_.image_size, common_.in_channels})};
+    for (int64_t at = 0; at < count; at += batch_) {
+      const State x = run_batch(at, [&](const Progress& p) {
+        const double done = static_cast<double>(at) +
+                            static_cast<double>(std::min(batch_, count - at)) *
+                                static_cast<double>(p.step) / static_cast<double>(p.steps);
+        return !progress || progress(done / static_cast<double>(count));
+      });
+      const auto to = out.images.rows(at, std::min(at + batch_, count)).span<float>();
+      for (size_t i = 0; i < to.size(); ++i)
+        to[i] = static_cast<float>(std::clamp(x[i], -1.0, 1.0));
+    }
+    const int64_t batches = (count + batch_ - 1) / batch_;
+    out.evaluations = denoiser_->evaluations() / batches;
+    return out;
+  }
+
+ private:
+  // The last batch is filled up with images that are thrown away.
+  State run_batch(int64_t first, const std::function<bool(const Progress&)>& progress) {
+    const auto count = static_cast<int64_t>(request_.classes.size());
+    std::vector<int64_t> classes;
+    ImageKeys keys{.seed = static_cast<uint64_t>(options_.seed),
+                   .images = {},
+                   .elements = common_.image_size * common_.image_size * common_.in_channels};
+    for (int64_t i = 0; i < batch_; ++i) {
+      const int64_t index = std::min(first + i, count - 1);
+      classes.push_back(request_.classes[static_cast<size_t>(index)]);
+      keys.images.push_back(request_.first_image + index);
+    }
+    if (common_.classes > 0) denoiser_->classes(classes);
+    const SampleCall call{
+        .denoise = [&](const State& x, double sigma) { return (*denoiser_)(x, sigma); },
+        .sigmas = sigmas_,
+        .options = options_.solver,
+        .noise = keyed_noise(keys),
+        .round_sigma = {},
+        .progress = progress};
+    return sample(find_sampler(options_.sampler), initial_noise(keys), call);
+  }
+
+  const LoadedModel& model_;
+  const GenerateRequest& request_;
+  const GenerateOptions& options_;
+  CommonConfig common_;
+  int64_t batch_ = 1;
+  std::unique_ptr<Denoiser> denoiser_;
+  std::vector<double> sigmas_;
+};
+
+}  // namespace
+
+LoadedModel load_model(const std::string& path, const std::string& model,
+                       const std::vector<std::pair<std::string, std::string>>& overrides) {
+  const std::string file = train::find_model_file(path);
+  const auto info = model.empty() ? train::read_model_info(file) : std::nullopt;
+  LoadedModel m = info ? from_run(*info, file) : recognised(file, model);
+  for (const auto& [name, text] : overrides) {
+    const std::vector<Field> fields = fields_of(m.diffusion);
+    set_field(find_field(fields, name, "diffusion"), text);
+  }
+  check(m.diffusion);
+  m.weights = train::load_model_weights(file, network_weights(m));
+  return m;
+}
+
+Generated generate(const LoadedModel& model, const GenerateRequest& request,
+                   const GenerateOptions& options, const Context& context,
+                   const std::function<bool(double)>& progress) {
+  require(!request.classes.empty(), "sample: needs at least one image");
+  const int64_t classes = model.config.common().classes;
+  for (const int64_t c : request.classes)
+    require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,
+            " does not exist (the model has ", classes, ")");
+  return Batches(model, request, options, context).run(progress);
+}
+
+Tensor to_pixels(const Tensor& images) {
+  Tensor out(DType::u8, images.shape());
+  const auto from = images.span<float>();
+  const auto to = out.span<uint8_t>();
+  for (size_t i = 0; i < from.size(); ++i)
+    to[i] = static_cast<uint8_t>(std::lround(std::clamp((from[i] + 1) * 127.5f, 0.0f, 255.0f)));
+  return out;
+}
+
+Tensor image_at(const Tensor& images, int64_t index) {
+  const Shape& s = images.shape();
+  return images.rows(index, index + 1).reshape({s[1], s[2], s[3]});
+}
+
+}  // namespace ebb

@@ -1,0 +1,70 @@
+// Generator: images from a trained model: its network, weights, denoiser and sampler.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "diffusion/config.h"
+#include "diffusion/denoiser.h"
+#include "models/model.h"
+#include "runtime/plan.h"
+
+namespace ebb {
+
+struct GenerateOptions {
+  int64_t steps = 18;
+  std::string sampler = "heun", schedule = "auto", dtype = "auto";
+  int64_t seed = 0;
+  double guidance = 1;
+  int64_t batch = 0;
+  SamplerOptions solver;
+  void fields(auto&& f) {
+    f("steps", steps, "noise levels above 0");
+    f("sampler", sampler, "euler or heun");
+    f("schedule", schedule, "of the noise levels; auto: what the model was published with");
+    f("seed", seed, "of the noise; image i is the same whatever the number of images");
+    f("guidance", guidance, "classifier-free guidance scale; 1: off");
+    f("batch", batch, "images at a time; 0: chosen");
+    f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
+    solver.fields(f);
+  }
+};
+
+struct GenerateRequest {
+  std::vector<int64_t> classes;  // one an image; -1: none
+  int64_t first_image = 0;       // number of the first one, for its noise
+};
+
+struct Generated {
+  Tensor images;            // f32 [N,H,W,C] in [-1,1]
+  int64_t evaluations = 0;  // of the denoiser, an image
+};
+
+// The network and its parts that a checkpoint means.
+struct LoadedModel {
+  const Model* model = nullptr;
+  ModelConfig config;
+  DiffusionConfig diffusion;
+  std::vector<std::string> class_names;
+  NamedTensors weights;
+  int64_t step = 0;  // of training; 0 if the file does not say
+};
+// A file, or the folder of a run. `model` names the model of a file that cannot be recognised;
+// `overrides` are fields of DiffusionConfig, by name and text. Throws Error.
+LoadedModel load_model(const std::string& path, const std::string& model = "",
+                       const std::vector<std::pair<std::string, std::string>>& overrides = {});
+
+// `progress` gets the share that is done, 0 to 1; returning false stops with Cancelled.
+Generated generate(const LoadedModel& model, const GenerateRequest& request,
+                   const GenerateOptions& options, const Context& context,
+                   const std::function<bool(double)>& progress = {});
+
+// u8 [N,H,W,C] from f32 in [-1,1], rounded.
+Tensor to_pixels(const Tensor& images);
+// One image of a batch, [H,W,C].
+Tensor image_at(const Tensor& images, int64_t index);
+
+}  // namespace ebb
