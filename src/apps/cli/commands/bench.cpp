@@ -1,5 +1,5 @@
 // ebb bench: how fast the kernels are, against what the machine can do.
-#include "runtime/bench.h"
+#include "runtime/op_bench.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

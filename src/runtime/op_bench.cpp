@@ -1,4 +1,4 @@
-#include "runtime/bench.h"
+#include "runtime/op_bench.h"
 
 #include <algorithm>
 #include <chrono>
