@@ -14,30 +14,17 @@ namespace {
 
 constexpr int64_t largest_batch = 64;
 
-// What a published file of the model's family was trained as.
-DiffusionConfig usual_diffusion(const std::string& model, const ModelConfig& config) {
-  DiffusionConfig d;
-  if (model == "cs179") d.noise_scale = 1;
-  if (model != "adm" && model != "dit") return d;
-  d.precond = "eps";
-  ModelConfig copy = config;
-  for (const Field& f : copy.fields())
-    if (f.name == "learn_sigma") d.learn_sigma = **std::get_if<bool*>(&f.ref);
-  if (model == "adm" && config.common().image_size == 64) d.betas = "cosine";
-  return d;
-}
-
 LoadedModel recognised(const std::string& file, const std::string& name) {
   if (!name.empty()) {
     const NamedModel m = find_model(name);
-    return {m.model, m.config, usual_diffusion(m.model->name, m.config), {}, {}};
+    return {m.model, m.config, usual_diffusion(*m.model, m.config), {}, {}};
   }
   nn::FileShapes shapes;
   const auto tensors = io::SafetensorsFile::open(file);
   for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
   try {
     const RecognisedModel r = recognise_model(shapes);
-    return {r.model, r.config, usual_diffusion(r.model->name, r.config), {}, {}};
+    return {r.model, r.config, usual_diffusion(*r.model, r.config), {}, {}};
   } catch (const Error& e) {
     fail(e.what(), " (--model names it)  ", file);
   }
@@ -138,6 +125,18 @@ class Batches {
 };
 
 }  // namespace
+
+DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
+  DiffusionConfig d;
+  if (model.name == "cs179") d.noise_scale = 1;
+  if (model.name != "adm" && model.name != "dit") return d;
+  d.precond = "eps";
+  ModelConfig copy = config;
+  for (const Field& f : copy.fields())
+    if (f.name == "learn_sigma") d.learn_sigma = **std::get_if<bool*>(&f.ref);
+  if (model.name == "adm" && config.common().image_size == 64) d.betas = "cosine";
+  return d;
+}
 
 LoadedModel load_model(const std::string& path, const std::string& model,
                        const std::vector<std::pair<std::string, std::string>>& overrides) {

@@ -57,6 +57,9 @@ struct LoadedModel {
 LoadedModel load_model(const std::string& path, const std::string& model = "",
                        const std::vector<std::pair<std::string, std::string>>& overrides = {});
 
+// What models of the family are trained as, if nothing else is said.
+DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config);
+
 // `progress` gets the share that is done, 0 to 1; returning false stops with Cancelled.
 Generated generate(const LoadedModel& model, const GenerateRequest& request,
                    const GenerateOptions& options, const Context& context,

@@ -80,7 +80,10 @@ class Run {
 
   void write_config() const {
     io::AtomicFile file((std::filesystem::path(c_.out) / "config.json").string(), "config");
-    file.write(job_.info.train_config + "\n");
+    const auto section = [](const std::string& json) { return json.empty() ? "{}" : json; };
+    file.write(str("{\n\"train\": ", section(job_.info.train_config),
+                   ",\n\"diffusion\": ", section(job_.info.diffusion_config),
+                   ",\n\"network\": ", section(job_.info.model_config), "\n}\n"));
     file.commit();
   }
 

@@ -1,172 +1,221 @@
-// ebb train: trains a diffusion model on a folder of images.
+// ebb train: a model from images.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "diffusion/loss.h"
 #include "io/file.h"
-#include "models/model.h"
-#include "train/augment.h"
+#include "io/image.h"
+#include "pipeline/generator.h"
+#include "pipeline/report.h"
 #include "train/loop.h"
 
 namespace ebb::cli {
 namespace {
 
-constexpr int64_t config_limit = 1 << 20;  // bytes
+namespace fs = std::filesystem;
+using train::TrainConfig;
 
+// The three configs of a run. The network's size, channels and classes are the data's.
 struct Options {
-  train::TrainConfig train;
+  TrainConfig train;
   DiffusionConfig diffusion;
-  NamedModel model;
-  std::string config_file;
+  ModelConfig network = find_model("tiny").config;
+  const Model* model = nullptr;
+  std::string config;  // a JSON file
   bool json = false;
-  bool learn_sigma_given = false;
+  void fields(auto&& f) {
+    f("config", config, "JSON file with any of these settings; flags come before it");
+    f("json", json, "print one JSON object on standard output at the end");
+  }
 };
 
-bool has_flag(const std::vector<std::string>& words, std::string_view flag) {
-  return std::any_of(words.begin(), words.end(), [&](const std::string& w) {
-    return w == flag || w.starts_with(str(flag, '='));
-  });
+// Network fields that are no flags: the data or the diffusion decide them.
+bool decided_elsewhere(const std::string& name) {
+  constexpr std::string_view names[] = {"image_size", "in_channels", "classes", "learn_sigma",
+                                        "augment_dim"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// The fields of the model's config that are the user's to set: the images and labels decide on the
-// others.
-std::vector<Field> model_fields(NamedModel& m) {
-  std::vector<Field> out;
-  for (const Field& f : m.config.fields())
-    if (f.name != "image_size" && f.name != "in_channels" && f.name != "classes") out.push_back(f);
+bool has_field(const std::vector<Field>& fields, const std::string& name) {
+  return std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
+}
+
+// Those that share their name with another setting become network_<name>.
+std::vector<Field> network_fields(Options& o) {
+  std::vector<Field> out = o.network.fields();
+  std::erase_if(out, [](const Field& f) { return decided_elsewhere(f.name); });
+  for (Field& f : out)
+    if (has_field(fields_of(o.train), f.name) || has_field(fields_of(o.diffusion), f.name))
+      f.name = "network_" + f.name;
   return out;
 }
 
-// Every setting by name; a name that the model shares with the diffusion is the model's.
-std::vector<Field> all_fields(Options& o) {
-  std::vector<Field> out = fields_of(o.train);
-  for (const auto& more : {model_fields(o.model), fields_of(o.diffusion)})
-    for (const Field& f : more)
-      if (std::none_of(out.begin(), out.end(), [&](const Field& g) { return g.name == f.name; }))
-        out.push_back(f);
-  return out;
+// ---- settings ------------------------------------------------------------------------------
+
+// One setting of a file: a section of all three, or a field of any of them.
+void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_json& value,
+                   const std::string& file) {
+  const std::vector<Field> train = fields_of(o.train), diffusion = fields_of(o.diffusion),
+                           network = network_fields(o);
+  if (key == "train") return set_fields_json(train, value.dump(), file);
+  if (key == "diffusion") return set_fields_json(diffusion, value.dump(), file);
+  if (key == "network") return set_fields_json(o.network.fields(), value.dump(), file);
+  const std::string one = nlohmann::ordered_json{{key, value}}.dump();
+  for (const auto& fields : {train, diffusion, network})
+    if (has_field(fields, key)) return set_fields_json(fields, one, file);
+  std::vector<std::string> known{"train", "diffusion", "network"};
+  for (const auto& fields : {train, diffusion, network})
+    for (const Field& f : fields) known.push_back(f.name);
+  fail(file, ": unknown setting '", key, "'", suggestion(key, known));
 }
 
-// What the last checkpoint of the run says.
-void read_run(Options& o, const std::string& folder) {
-  const std::vector<int64_t> steps = train::checkpoint_steps(folder);
-  require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
-  const std::string file = train::model_file(folder, steps.back());
-  const auto info = train::read_model_info(file);
-  require(info.has_value(), "resume: the checkpoint does not say how it was trained  ", file);
-  o.train = train::train_config_from_json(info->run.train_config, file);
-  o.model = find_model(o.train.model);
-  set_fields_json(o.model.config.fields(), info->run.model_config, file);
-  set_fields_json(fields_of(o.diffusion), info->run.diffusion_config, file);
-}
-
-// The defaults that the flags start from: those of a run, of a config file, or the built-in ones.
-void read_defaults(Options& o, const std::vector<std::string>& words) {
-  const std::string model = flag_value(words, "--model");
-  if (has_flag(words, "--resume")) {
-    const std::string out = flag_value(words, "--out");
-    read_run(o, out.empty() ? o.train.out : out);
-    require(model.empty() || model == o.train.model, "resume: the run's model is ", o.train.model,
-            " (--model ", model, ")");
-    return;
-  }
-  const std::string file = flag_value(words, "--config");
-  const std::string text = file.empty() ? "{}" : io::read_whole_file(file, "config", config_limit);
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_object() && json.contains("model") && json["model"].is_string())
-    o.train.model = json["model"];
-  if (!model.empty()) o.train.model = model;
-  o.model = find_model(o.train.model);
-  const std::string name = o.train.model;
-  set_fields_json(all_fields(o), text, file.empty() ? "config" : file);
+void choose_model(Options& o, const std::string& name) {
+  const NamedModel m = find_model(name);
   o.train.model = name;
+  o.model = m.model;
+  o.network = m.config;
+  o.diffusion = usual_diffusion(*m.model, m.config);
 }
 
-// One switch for the network's second half of channels and the loss that trains it.
-void agree_on_learn_sigma(Options& o) {
-  for (const Field& f : o.model.config.fields()) {
-    if (f.name != "learn_sigma") continue;
-    bool& model = *std::get<bool*>(f.ref);
-    if (!o.diffusion.discrete() && !o.learn_sigma_given) model = false;
-    o.diffusion.learn_sigma = model;
+// The model comes first, as the other settings are its.
+void read_settings(Options& o, const std::string& file, const std::string& model_flag) {
+  nlohmann::ordered_json j;
+  if (!file.empty()) {
+    j = nlohmann::ordered_json::parse(io::read_whole_file(file, "config", 1 << 24), nullptr, false);
+    require(j.is_object(), "config: must be a JSON object  ", file);
   }
+  std::string model = model_flag.empty() ? o.train.model : model_flag;
+  if (model_flag.empty())
+    for (const auto* at : {&j, j.contains("train") ? &j["train"] : &j})
+      if (at->is_object() && at->contains("model") && (*at)["model"].is_string())
+        model = (*at)["model"].get<std::string>();
+  choose_model(o, model);
+  for (const auto& [key, value] : j.items()) apply_setting(o, key, value, file);
+  o.train.model = model;
 }
 
-std::unique_ptr<train::Dataset> open_data(const train::TrainConfig& c) {
-  require(!c.data.empty(), "train: give the images with --data");
-  auto data = train::open_dataset(c.data, {.size = c.image_size,
-                                           .channels = c.in_channels,
-                                           .classes = c.labels,
-                                           .limit = c.limit,
-                                           .cache = c.cache,
-                                           .threads = c.threads});
-  for (const std::string& w : data->warnings()) std::fprintf(stderr, "data: %s\n", w.c_str());
-  require(data->size() > 0, "train: there are no images  ", c.data);
-  std::fprintf(stderr, "data: %lld images %s, %lld classes  %s\n",
-               static_cast<long long>(data->size()), str(data->image_shape()).c_str(),
-               static_cast<long long>(data->classes()), c.data.c_str());
-  return data;
+// A resumed run goes on with its own settings.
+std::string settings_file(const std::vector<std::string>& words) {
+  const std::string given = flag_value(words, "--config"), out = flag_value(words, "--out");
+  const bool resume = std::find(words.begin(), words.end(), "--resume") != words.end();
+  const fs::path own = fs::path(out.empty() ? TrainConfig().out : out) / "config.json";
+  return given.empty() && resume && fs::exists(own) ? own.string() : given;
 }
 
-train::TrainJob make_job(Options& o, const train::Dataset& data) {
-  const Shape image = data.image_shape();
-  CommonConfig& common = o.model.config.common();
-  require(image[0] == image[1], "train: images must be square; give --image-size  ", image);
-  common.image_size = image[0];
-  common.in_channels = image[2];
-  common.classes = data.classes();
-  agree_on_learn_sigma(o);
-  ebb::check(o.diffusion);
-  const int64_t part = o.train.batch / o.train.accumulation;
-  train::TrainJob job{.config = o.train};
-  job.loss = loss_graph(o.diffusion, network_of(*o.model.model, o.model.config),
-                        {.batch = part,
-                         .image = image,
-                         .labels = common.classes > 0,
-                         .augment = o.train.augment > 0 ? train::augment_labels : 0});
-  job.info = {.model = o.model.model->name,
-              .model_config = fields_json(o.model.config.fields()),
-              .diffusion_config = fields_json(fields_of(o.diffusion)),
+// ---- the job -------------------------------------------------------------------------------
+
+void fit_network(Options& o, const train::Dataset& data) {
+  const Shape s = data.image_shape();
+  require(s[0] == s[1], "train: images must be square (", s[0], " x ", s[1],
+          "); --size crops and resizes them  ", o.train.data);
+  CommonConfig& c = o.network.common();
+  c.image_size = s[0];
+  c.in_channels = s[2];
+  c.classes = data.classes();
+  for (const Field& f : o.network.fields()) {
+    if (f.name == "learn_sigma") **std::get_if<bool*>(&f.ref) = o.diffusion.learn_sigma;
+    if (f.name == "augment_dim") **std::get_if<int64_t*>(&f.ref) = o.train.augment > 0 ? 9 : 0;
+  }
+  require(o.train.augment == 0 || has_field(o.network.fields(), "augment_dim"), "train: model ",
+          o.model->name, " takes no augmentation labels (--augment ", o.train.augment, ")");
+}
+
+// A grid of the averaged weights' samples: a row a class, at most 10 of them.
+void write_grid(const Options& o, const Context& context, const train::TrainState& state) {
+  LoadedModel m{o.model, o.network, o.diffusion, {}, {}, state.step};
+  for (const nn::Weight& w : state.weights)
+    m.weights[w.name] = state.tensors.at(w.trained ? "ema." + w.name : w.name);
+  const int64_t classes = o.network.common().classes, rows = std::clamp<int64_t>(classes, 4, 10);
+  constexpr int64_t columns = 8;
+  GenerateRequest request;
+  for (int64_t i = 0; i < rows * columns; ++i)
+    request.classes.push_back(classes > 0 ? i / columns % classes : -1);
+  GenerateOptions options;
+  options.dtype = o.train.dtype;
+  const Tensor pixels = to_pixels(generate(m, request, options, context).images);
+  std::vector<Tensor> images;
+  for (int64_t i = 0; i < pixels.shape()[0]; ++i) images.push_back(image_at(pixels, i));
+  const fs::path folder = fs::path(o.train.out) / "samples";
+  fs::create_directories(folder);
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld.png", static_cast<long long>(state.step));
+  io::write_png((folder / name).string(), io::image_grid(images, columns, 2),
+                {{"step", std::to_string(state.step)}, {"model", o.train.model}});
+}
+
+train::TrainJob make_job(const Options& o, const train::Dataset& data, const Context& context) {
+  const CommonConfig& c = o.network.common();
+  train::TrainJob job{.config = o.train, .info = {}, .loss = {}, .batches = {}};
+  job.loss = loss_graph(o.diffusion, network_of(*o.model, o.network),
+                        {.batch = o.train.batch / std::max<int64_t>(o.train.accumulation, 1),
+                         .image = {c.image_size, c.image_size, c.in_channels},
+                         .labels = c.classes > 0,
+                         .augment = o.train.augment > 0 ? 9 : 0});
+  Options copy = o;
+  job.info = {.model = o.model->name,
+              .model_config = fields_json(copy.network.fields()),
+              .diffusion_config = fields_json(fields_of(copy.diffusion)),
               .train_config = {},
               .class_names = data.class_names()};
   job.batches = train::dataset_batches(data, o.train);
   job.hooks.log = [](std::string_view line) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   };
+  job.hooks.sample = [&o, &context](const train::TrainState& s) { write_grid(o, context, s); };
   return job;
 }
 
 int run(Options& o) {
-  train::check(o.train);
-  const auto data = open_data(o.train);
-  const std::string& device = o.train.device;
-  const Context context =
-      open_context(device == "auto" ? "cpu" : device, {.threads = o.train.threads});
-  const train::TrainResult r = train::train(make_job(o, *data), context);
+  require(!o.train.data.empty(), "train: --data is missing");
+  check(o.train);
+  check(o.diffusion);
+  const Context context = open_device({.device = o.train.device, .threads = o.train.threads});
+  const auto data = train::open_dataset(o.train.data, {.size = o.train.size,
+                                                       .channels = o.train.channels,
+                                                       .classes = o.train.classes,
+                                                       .limit = o.train.limit,
+                                                       .cache = o.train.cache,
+                                                       .threads = o.train.threads});
+  for (const std::string& w : data->warnings()) std::fprintf(stderr, "%s\n", w.c_str());
+  fit_network(o, *data);
+  std::fprintf(stderr, "%lld images %s in %lld classes  %s\n", static_cast<long long>(data->size()),
+               str(data->image_shape()).c_str(), static_cast<long long>(data->classes()),
+               o.train.data.c_str());
+  const auto start = std::chrono::steady_clock::now();
+  const train::TrainResult r = train::train(make_job(o, *data, context), context);
+  write_report(o.train.out);
   if (o.json) {
-    const nlohmann::ordered_json j = {
-        {"steps", r.step}, {"loss", r.loss}, {"signal", r.signal}, {"checkpoint", r.checkpoint}};
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const nlohmann::ordered_json j = {{"steps", r.step},
+                                      {"loss", r.loss},
+                                      {"seconds", seconds},
+                                      {"checkpoint", r.checkpoint},
+                                      {"interrupted", r.why == train::TrainResult::Stop::signal}};
     std::puts(j.dump().c_str());
   }
-  constexpr int signal_base = 128;
-  return r.signal == 0 ? 0 : signal_base + r.signal;
+  return 0;
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
-  const auto o = std::make_shared<Options>(Options{.model = find_model("tiny")});
-  read_defaults(*o, words);
-  o->learn_sigma_given = has_flag(words, "--learn-sigma") || has_flag(words, "--learn_sigma");
-  add_flags(app, all_fields(*o));
-  app.add_option("--config", o->config_file,
-                 "JSON file of settings by these names; flags come on top")
-      ->type_name("FILE");
-  app.add_flag("--json", o->json, "print one JSON object on standard output at the end");
+  const auto o = std::make_shared<Options>();
+  read_settings(*o, settings_file(words), flag_value(words, "--model"));
+  add_flags(app, fields_of(*o));
+  app.option_defaults()->group("Training");
+  add_flags(app, fields_of(o->train));
+  app.option_defaults()->group("Diffusion");
+  add_flags(app, fields_of(o->diffusion));
+  app.option_defaults()->group("Network (" + o->model->name + ")");
+  add_flags(app, network_fields(*o));
   return [o] { return run(*o); };
 }
 
@@ -174,9 +223,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
 
 const Command& train() {
   static const Command c{
-      "train", "train a diffusion model on images",
-      "ebb train --data /usr/share/datasets/fashion-mnist --model tiny --out out/demo --minutes 4",
-      bind};
+      "train", "train a model on images; Ctrl-C saves and ends, --resume goes on",
+      "ebb train --data photos/ --size 64 --model adm --out run --steps 20000 --batch 32", bind};
   return c;
 }
 
