@@ -32,6 +32,7 @@ struct Options {
   const Model* model = nullptr;
   std::string config;  // a JSON file
   bool json = false;
+  bool learn_sigma_given = false;
   void fields(auto&& f) {
     f("config", config, "JSON file with any of these settings; flags come before it");
     f("json", json, "print one JSON object on standard output at the end");
@@ -103,12 +104,31 @@ void read_settings(Options& o, const std::string& file, const std::string& model
   o.train.model = model;
 }
 
-// A resumed run goes on with its own settings.
-std::string settings_file(const std::vector<std::string>& words) {
-  const std::string given = flag_value(words, "--config"), out = flag_value(words, "--out");
-  const bool resume = std::find(words.begin(), words.end(), "--resume") != words.end();
-  const fs::path own = fs::path(out.empty() ? TrainConfig().out : out) / "config.json";
-  return given.empty() && resume && fs::exists(own) ? own.string() : given;
+// What the last checkpoint of the run says. Of a resumed run only flags can change anything.
+void read_run(Options& o, const std::string& folder, const std::string& model_flag) {
+  const std::vector<int64_t> steps = train::checkpoint_steps(folder);
+  require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
+  const std::string file = train::model_file(folder, steps.back());
+  const auto info = train::read_model_info(file);
+  require(info.has_value(), "resume: the checkpoint does not say how it was trained  ", file);
+  o.train = train::train_config_from_json(info->run.train_config, file);
+  const std::string model = o.train.model;
+  require(model_flag.empty() || model_flag == model, "resume: the run's model is ", model,
+          " (--model ", model_flag, ")");
+  choose_model(o, model);
+  set_fields_json(o.network.fields(), info->run.model_config, file);
+  set_fields_json(fields_of(o.diffusion), info->run.diffusion_config, file);
+}
+
+bool has_word(const std::vector<std::string>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// The values that flags start from.
+void read_defaults(Options& o, const std::vector<std::string>& words) {
+  const std::string model = flag_value(words, "--model"), out = flag_value(words, "--out");
+  if (has_word(words, "--resume")) return read_run(o, out.empty() ? o.train.out : out, model);
+  read_settings(o, flag_value(words, "--config"), model);
 }
 
 // ---- the job -------------------------------------------------------------------------------
@@ -121,6 +141,9 @@ void fit_network(Options& o, const train::Dataset& data) {
   c.image_size = s[0];
   c.in_channels = s[2];
   c.classes = data.classes();
+  // a model that usually learns variances does not with a diffusion that has none to learn
+  if (!o.diffusion.discrete() && !o.learn_sigma_given) o.diffusion.learn_sigma = false;
+  check(o.diffusion);
   for (const Field& f : o.network.fields()) {
     if (f.name == "learn_sigma") **std::get_if<bool*>(&f.ref) = o.diffusion.learn_sigma;
     if (f.name == "augment_dim") **std::get_if<int64_t*>(&f.ref) = o.train.augment > 0 ? 9 : 0;
@@ -177,7 +200,6 @@ train::TrainJob make_job(const Options& o, const train::Dataset& data, const Con
 int run(Options& o) {
   require(!o.train.data.empty(), "train: --data is missing");
   check(o.train);
-  check(o.diffusion);
   const Context context = open_device({.device = o.train.device, .threads = o.train.threads});
   const auto data = train::open_dataset(o.train.data, {.size = o.train.size,
                                                        .channels = o.train.channels,
@@ -208,7 +230,8 @@ int run(Options& o) {
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
-  read_settings(*o, settings_file(words), flag_value(words, "--model"));
+  read_defaults(*o, words);
+  o->learn_sigma_given = has_word(words, "--learn-sigma") || has_word(words, "--learn_sigma");
   add_flags(app, fields_of(*o));
   app.option_defaults()->group("Training");
   add_flags(app, fields_of(o->train));
