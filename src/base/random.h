@@ -48,9 +48,9 @@ constexpr Philox random_block(const RandomKey& key, uint64_t block) {
                     mixed);
 }
 
-// In (0, 1): 24 bits, never 0 nor 1.
+// In (0, 1): 23 bits and a half, which f32 holds exactly; never 0 nor 1.
 constexpr float uniform_from(uint32_t word) {
-  return (static_cast<float>(word >> 8) + 0.5f) * 0x1p-24f;
+  return (static_cast<float>(word >> 9) + 0.5f) * 0x1p-23f;
 }
 
 // Two standard normals from two words (Box and Muller 1958).

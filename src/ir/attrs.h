@@ -37,7 +37,8 @@ class Attrs {
   // The same struct with the fields that `text` names. Throws Error on unknown names.
   Attrs parsed(std::string_view text) const { return held_->parsed(text); }
   bool operator==(const Attrs& o) const {
-    return typeid(*held_) == typeid(*o.held_) && text() == o.text();
+    const Base &a = *held_, &b = *o.held_;
+    return typeid(a) == typeid(b) && text() == o.text();
   }
 
  private:

@@ -23,8 +23,8 @@ struct Value {
   Graph* graph = nullptr;
   int32_t id = -1;
   explicit operator bool() const { return graph != nullptr; }
-  const Type& type() const;
-  const Shape& shape() const { return type().shape; }
+  Type type() const;  // by value: the graph's own moves when nodes are added
+  Shape shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
 };
 
@@ -109,7 +109,7 @@ class Graph {
   std::string at_;
 };
 
-inline const Type& Value::type() const { return graph->type(id); }
+inline Type Value::type() const { return graph->type(id); }
 
 // Sets the model path for the life of the scope.
 class AtScope {

@@ -44,7 +44,8 @@ class ModelConfig {
   const CommonConfig& common() const { return held_->common(); }
   std::string text() const { return held_->text(); }  // "{a=1 b=[2,3]}"
   bool operator==(const ModelConfig& o) const {
-    return typeid(*held_) == typeid(*o.held_) && text() == o.text();
+    const Base &a = *held_, &b = *o.held_;
+    return typeid(a) == typeid(b) && text() == o.text();
   }
 
   // The struct. Throws Error if it is another one.

@@ -110,7 +110,7 @@ class Batches {
         .sigmas = sigmas_,
         .options = options_.solver,
         .noise = keyed_noise(keys),
-        .round_sigma = {},
+        .round_sigma = [&](double sigma) { return denoiser_->precond().round_sigma(sigma); },
         .progress = progress};
     return sample(find_sampler(options_.sampler), initial_noise(keys), call);
   }
