@@ -38,7 +38,7 @@ void check(const TrainConfig& c) {
           c.accumulation, ")");
   for (const auto& [name, v] : {std::pair{"seed", c.seed},
                                 {"threads", c.threads},
-                                {"image_size", c.image_size},
+                                {"size", c.size},
                                 {"limit", c.limit},
                                 {"cache", c.cache},
                                 {"checkpoint_every", c.checkpoint_every},
@@ -52,10 +52,10 @@ void check(const TrainConfig& c) {
   in_range("weight_decay", c.weight_decay, 0, 1e6);
   in_range("clip", c.clip, 0, 1e30);
   in_range("augment", c.augment, 0, 1);
-  require(c.in_channels == 0 || c.in_channels == 1 || c.in_channels == 3,
-          "in_channels: must be 0, 1 or 3 (", c.in_channels, ")");
+  require(c.channels == 0 || c.channels == 1 || c.channels == 3,
+          "channels: must be 0, 1 or 3 (", c.channels, ")");
   one_of("dtype", c.dtype, std::array<std::string, 3>{"auto", "f32", "bf16"});
-  one_of("labels", c.labels, std::array<std::string, 2>{"auto", "none"});
+  one_of("classes", c.classes, std::array<std::string, 2>{"auto", "none"});
   require(!c.out.empty(), "out: must name a folder");
   require(!(c.resume && c.overwrite), "train: give resume or overwrite, not both");
   require(c.ema > 0 || c.ema_halflife > 0, "ema: give ema or ema_halflife above 0");

@@ -23,8 +23,8 @@ struct TrainConfig {
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
   std::string dtype = "auto", device = "auto";
   int64_t threads = 0;
-  int64_t image_size = 0, in_channels = 0;
-  std::string labels = "auto";
+  int64_t size = 0, channels = 0;
+  std::string classes = "auto";
   int64_t limit = 0, cache = 8192;
   bool flip = false;
   double augment = 0;
@@ -63,9 +63,9 @@ struct TrainConfig {
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
     // ---- data
-    f("image_size", image_size, "side of the square images in pixels; 0: as in the files");
-    f("in_channels", in_channels, "1 (grey), 3 (colour) or 0 (as in the files)");
-    f("labels", labels, "classes of the images: auto (class folders, label files) or none");
+    f("size", size, "side of the square images in pixels; 0: as in the files");
+    f("channels", channels, "1 (grey), 3 (colour) or 0 (as in the files)");
+    f("classes", classes, "of the images: auto (class folders, label files) or none");
     f("limit", limit, "use only so many images, spread evenly over the set; 0: all");
     f("cache", cache, "MiB of decoded images kept in memory");
     f("flip", flip, "mirror images at random");
