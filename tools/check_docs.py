@@ -1,8 +1,16 @@
 #!/usr/bin/env python3
-"""Checks that relative links of the documentation resolve and that open ends give a reason.
+"""Checks that the documentation is true where a program can tell.
 
-A link to `file.md#section` needs a heading of that name. An open end in documents or source is
-written with its reason or number in parentheses behind the word.
+  - relative links resolve; a link to `file.md#section` needs a heading of that name;
+  - paths of the tree that a document names exist (src/, tests/, tools/, ... with a slash); of one
+    with a placeholder, `src/ops/<op>/op.h`, the part before it. In a document under src/, names in
+    backquotes like `graph.h` and `simd/` as well, beside it or from src/;
+  - C++ in a document is a quotation: the first line of the block is a comment with the file's path,
+    and the rest occurs in that file, whitespace aside. A line `// ...` stands for lines left out.
+    Blocks of other languages may be quotations in the same way (`# path`);
+  - an open end in documents or source has its reason or number in parentheses behind the word.
+
+HTML comments are not looked at.
 """
 
 import re
@@ -13,7 +21,17 @@ import checks
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 OPEN_END = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b(?!\()")
-FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.S | re.M)
+FENCE = re.compile(r"^(```|~~~)(.*?)\n(.*?)^\1[^\n]*$", re.S | re.M)
+COMMENT = re.compile(r"<!--.*?-->", re.S)
+PATH = re.compile(r"(?<![\w./<>-])(?:src|tests|tools|scripts|cmake|docs|bench)/[\w./-]*")
+NAME = re.compile(r"`([\w./-]+(?:\.(?:h|cpp|cu|md)|/))`")
+MARK = re.compile(r"\s*(?://|#)\s*([\w.-]+(?:/[\w.-]+)*)\s*$")
+LEFT_OUT = re.compile(r"\s*(?://|#)\s*\.\.\.\s*$")
+
+
+def blank(match):
+    """Nothing but the newlines, so that line numbers stay."""
+    return "\n" * match[0].count("\n")
 
 
 def anchors(text):
@@ -38,19 +56,62 @@ def link_violation(path, target, root):
     return None
 
 
+def squeezed(text):
+    return re.sub(r"\s+", "", text)
+
+
+def quotation_violation(language, block, root):
+    """What is wrong with a fenced block, or None."""
+    lines = block.splitlines()
+    mark = MARK.match(lines[0]) if lines else None
+    if not mark or not (root / mark[1]).is_file():
+        if language.strip() == "cpp":
+            return "C++ must begin with a comment that names its file of the tree"
+        return None
+    file, at, part = squeezed((root / mark[1]).read_text()), 0, []
+    for line in [*lines[1:], "// ..."]:
+        if not LEFT_OUT.match(line):
+            part.append(line)
+            continue
+        text = squeezed("".join(part))
+        found = file.find(text, at)
+        if found < 0:
+            first = next(p.strip() for p in part if p.strip())
+            return f"{mark[1]} does not have the lines from `{first}`"
+        at, part = found + len(text), []
+    return None
+
+
+def check_document(path, root):
+    """Yields (line number, violation, or None for a link in order)."""
+    text = COMMENT.sub(blank, path.read_text())
+    for match in FENCE.finditer(text):
+        wrong = quotation_violation(match[2], match[3], root)
+        if wrong:
+            yield text.count("\n", 0, match.start()) + 1, wrong
+    for number, line in enumerate(text.splitlines(), 1):
+        for target in PATH.findall(re.sub(r"\]\([^)]*\)", "]", line)):
+            if not (root / target.rstrip(".-")).exists():
+                yield number, f"{target.rstrip('.-')} is not in the tree"
+        if path.is_relative_to(root / "src"):
+            for name in NAME.findall(line):
+                if not any((base / name).exists() for base in [path.parent, root / "src", root]):
+                    yield number, f"{name} is not beside it"
+    # code keeps its lines but has no links
+    for number, line in enumerate(FENCE.sub(blank, text).splitlines(), 1):
+        for target in LINK.findall(re.sub(r"`[^`]*`", "", line)):
+            yield number, link_violation(path, target, root)
+
+
 def check(root):
     documents = checks.files(root, ["docs", "src", "tests", "tools", "bench", "examples"], {".md"})
     documents += sorted(root.glob("*.md"))
     violations, links = [], 0
     for path in documents:
-        # code keeps its lines but has no links
-        text = FENCE.sub(lambda m: "\n" * m[0].count("\n"), path.read_text())
-        for number, line in enumerate(text.splitlines(), 1):
-            for target in LINK.findall(re.sub(r"`[^`]*`", "", line)):
-                links += 1
-                wrong = link_violation(path, target, root)
-                if wrong:
-                    violations.append(f"{path.relative_to(root)}:{number}: {wrong}")
+        for number, wrong in check_document(path, root):
+            links += wrong is None
+            if wrong:
+                violations.append(f"{path.relative_to(root)}:{number}: {wrong}")
     sources = checks.files(root, ["src", "tests", "tools", "bench", "scripts", "cmake"],
                            {".h", ".cpp", ".cu", ".py", ".cmake", ""})
     for path in documents + sources:
@@ -58,19 +119,35 @@ def check(root):
             match = OPEN_END.search(line)
             if match:
                 violations.append(f"{path.relative_to(root)}:{number}: {match[1]} without reason")
-    return checks.report("docs", violations, f"{len(documents)} documents, {links} links")
+    return checks.report("docs", violations, f"{len(documents)} documents, {links} good links")
 
 
 def self_test():
     word = "TO" + "DO"
+    quote = "```cpp\n// src/b.cpp\n{}\n```\n".format
     good = {
-        "README.md": "# Top\n[a](docs/a.md#two-words) [w](https://example.org) `[x](y)`\n",
-        "docs/a.md": f"# Two words\n[up](../README.md)\n```\n[x](no.md)\n```\n{word}(#7): later\n",
+        "README.md": "# Top\n[a](docs/a.md#two-words) [w](https://example.org) `[x](y)`\n"
+                     "<!-- docs/none.png [x](none.md) -->\nsrc/<name>.cpp, src/b.cpp. /x/src/no\n",
+        "docs/a.md": f"# Two words\n[up](../README.md)\n```\n[x](no.md)\n```\n{word}(#7): later\n"
+                     + quote("int f() { return 1; }\n// ...\nint h();")
+                     + "```\n# not a path\n```\n",
+        "src/x/README.md": "`b.cpp` and `../x/` and `docs/`, `op<x>.h`\n",
+        "src/b.cpp": "int f() {\n  return 1;\n}\nint g();\nint h();\n",
     }
     bad = {
         "no.md does not exist": {"docs/b.md": "[x](no.md)\n"},
         "names no heading": {"docs/b.md": "[x](a.md#three-words)\n"},
         "src/a.cpp:2: " + word: {"src/a.cpp": f"\n// {word}: later\n"},
+        "docs/b.md:2: src/none.h is not in the tree": {"docs/b.md": "\n`src/none.h`\n"},
+        "src/no/ is not in the tree": {"docs/b.md": "```\nsrc/no/<op>/op.h\n```\n"},
+        "src/x/README.md:1: a.h is not beside it": {"src/x/README.md": "`a.h`\n"},
+        "does not have the lines from `int k();`": {"docs/b.md": quote("int k();")},
+        "does not have the lines from `int g();`": {
+            "docs/b.md": quote("int h();\n// ...\nint g();")},
+        "does not have the lines from `int f()`": {"src/b.cpp": "int f();\n",
+                                                   "docs/a.md": "# Two words\n",
+                                                   "docs/b.md": quote("int f()\n{ return 1; }")},
+        "docs/b.md:2: C++ must begin": {"docs/b.md": "\n```cpp\nint f();\n```\n"},
     }
     return checks.self_test(__file__, good, bad)
 
