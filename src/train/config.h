@@ -15,7 +15,7 @@ struct TrainConfig {
   int64_t steps = 0;
   double minutes = 0;
   int64_t batch = 64, accumulation = 1, seed = 0;
-  double lr = 2e-4;
+  double lr = 1e-3;
   std::string schedule = "constant";
   int64_t warmup = 0;
   double lr_final = 0, lr_reference = 0;
