@@ -52,8 +52,8 @@ void check(const TrainConfig& c) {
   in_range("weight_decay", c.weight_decay, 0, 1e6);
   in_range("clip", c.clip, 0, 1e30);
   in_range("augment", c.augment, 0, 1);
-  require(c.channels == 0 || c.channels == 1 || c.channels == 3,
-          "channels: must be 0, 1 or 3 (", c.channels, ")");
+  require(c.channels == 0 || c.channels == 1 || c.channels == 3, "channels: must be 0, 1 or 3 (",
+          c.channels, ")");
   one_of("dtype", c.dtype, std::array<std::string, 3>{"auto", "f32", "bf16"});
   one_of("classes", c.classes, std::array<std::string, 2>{"auto", "none"});
   require(!c.out.empty(), "out: must name a folder");
