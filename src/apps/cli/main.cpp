@@ -1,6 +1,9 @@
 // ebb: trains diffusion models and samples from them. One file a command in commands/.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "apps/cli/command.h"
@@ -102,7 +105,21 @@ int run_main(int argc, char** argv) {
 }  // namespace
 }  // namespace ebb::cli
 
+namespace {
+
+// OpenMP's waiting threads spin for milliseconds by default; where another program wants the same
+// cores, every step then takes a hundred times as long. The limit is read when the library is
+// loaded, so the program starts itself again with it set. The user's own settings win.
+void limit_spinning(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
+  setenv("GOMP_SPINCOUNT", "10000", 1);
+  execv("/proc/self/exe", argv);  // returns only if it fails, which changes nothing but speed
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  limit_spinning(argv);
   try {
     return ebb::cli::run_main(argc, argv);
   } catch (const std::exception& e) {

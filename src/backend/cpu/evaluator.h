@@ -55,6 +55,9 @@ class Evaluator {
   std::vector<float*> own_, slot_;
 };
 
+// Below so many elements a pass takes less time than waking the other threads.
+inline constexpr int64_t worth_threads = 16384;
+
 // The dim at which blocks of at most `elements` are cut, not before `first`, and how many of its
 // indices go into one.
 struct Split {

@@ -25,7 +25,7 @@ MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
   Space space = make_space(shape, in, std::vector<bool>(static_cast<size_t>(shape.rank())));
   const int64_t elements = block_elements(tape);
   const Split split = make_split(space, 0, elements);
-  const int threads = shape.numel() < 4096 ? 1 : omp_get_max_threads();
+  const int threads = shape.numel() < worth_threads ? 1 : omp_get_max_threads();
   state_ = std::make_shared<State>(State{tape, std::move(in), std::move(out), std::move(space),
                                          elements, split, shape.numel(), threads});
 }

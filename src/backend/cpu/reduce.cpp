@@ -67,7 +67,7 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   s->parts = std::clamp<int64_t>(work / job_elements, 1,
                                  std::max<int64_t>(1, std::min<int64_t>(64, blocks)));
   if (s->inner > 1 && s->split.dim >= s->run_end) s->parts = 1;  // blocks lie across the inner dims
-  s->threads = s->numel < 4096 ? 1 : omp_get_max_threads();
+  s->threads = s->numel < worth_threads ? 1 : omp_get_max_threads();
   state_ = s;
 }
 
