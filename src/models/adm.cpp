@@ -271,6 +271,13 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   return c;
 }
 
+// 64x64 was published with cosine betas, the larger ones with linear ones.
+std::string diffusion(const ModelConfig& config) {
+  const auto& c = config.as<AdmConfig>();
+  return str("{precond=eps betas=", c.common.image_size == 64 ? "cosine" : "linear",
+             " learn_sigma=", c.learn_sigma ? "true" : "false", "}");
+}
+
 }  // namespace
 
 const Model& adm() {
@@ -279,7 +286,8 @@ const Model& adm() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
-                       .recognise = recognise};
+                       .recognise = recognise,
+                       .diffusion = diffusion};
   return m;
 }
 

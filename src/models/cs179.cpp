@@ -90,6 +90,9 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   return c;
 }
 
+// It reads ln(sigma), not a quarter of it.
+std::string diffusion(const ModelConfig&) { return "{noise_scale=1}"; }
+
 }  // namespace
 
 const Model& cs179() {
@@ -98,7 +101,8 @@ const Model& cs179() {
                        .presets = {{"cs179", "MNIST, 1.4 M parameters", Cs179Config{}}},
                        .check = check,
                        .build = build,
-                       .recognise = recognise};
+                       .recognise = recognise,
+                       .diffusion = diffusion};
   return m;
 }
 

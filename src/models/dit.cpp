@@ -166,6 +166,11 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   return c;
 }
 
+std::string diffusion(const ModelConfig& config) {
+  return str("{precond=eps learn_sigma=", config.as<DiTConfig>().learn_sigma ? "true" : "false",
+             "}");
+}
+
 }  // namespace
 
 const Model& dit() {
@@ -174,7 +179,8 @@ const Model& dit() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
-                       .recognise = recognise};
+                       .recognise = recognise,
+                       .diffusion = diffusion};
   return m;
 }
 

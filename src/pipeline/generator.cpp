@@ -128,13 +128,7 @@ class Batches {
 
 DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
   DiffusionConfig d;
-  if (model.name == "cs179") d.noise_scale = 1;
-  if (model.name != "adm" && model.name != "dit") return d;
-  d.precond = "eps";
-  ModelConfig copy = config;
-  for (const Field& f : copy.fields())
-    if (f.name == "learn_sigma") d.learn_sigma = **std::get_if<bool*>(&f.ref);
-  if (model.name == "adm" && config.common().image_size == 64) d.betas = "cosine";
+  parse_fields(fields_of(d), model.diffusion(config));
   return d;
 }
 

@@ -1,4 +1,4 @@
-// Context: what travels with every call: the device, the log. No globals.
+// Context: what travels with every call: the device, the tuner, the log. No globals.
 #pragma once
 
 #include <functional>
@@ -7,11 +7,13 @@
 #include <string_view>
 
 #include "core/device.h"
+#include "runtime/tuner.h"
 
 namespace ebb {
 
 struct Context {
   std::shared_ptr<Device> device;
+  std::shared_ptr<Tuner> tuner = nullptr;  // null: kernels run as they guess best
   std::function<void(std::string_view)> log = [](std::string_view) {};
 };
 

@@ -20,6 +20,12 @@ const Kernel* choose_kernel(const Signature& s, const Device& device) {
   return nullptr;
 }
 
+Tune choose_tune(const Kernel& k, const Signature& s, const Context& context) {
+  if (context.tuner) return context.tuner->choose(k, s, *context.device);
+  const std::vector<Tune> space = k.space ? k.space(s, *context.device) : std::vector<Tune>{};
+  return space.empty() ? Tune{} : space[0];
+}
+
 // Updates take computed values: a source that moves into another is copied by a node of its own.
 Graph with_computed_updates(const Graph& g) {
   Rewriter rw(g);
@@ -59,9 +65,9 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     require(k != nullptr, s.op->name, ": ", device.backend(), " has no kernel for it  ", s.text(),
             "  at ", s.at);
     kernels.push_back(k);
-    const std::vector<Tune> space = k->space ? k->space(s, device) : std::vector<Tune>{};
-    programs.push_back(k->prepare(s, space.empty() ? Tune{} : space[0], device));
+    programs.push_back(k->prepare(s, choose_tune(*k, s, context_), device));
   }
+  if (context_.tuner) context_.tuner->save();
   const Node* first = graph_.nodes().data();
   memory_ = plan_memory(graph_, [&](const Node& n) {
     const auto i = static_cast<size_t>(&n - first);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <iomanip>
 
@@ -53,14 +52,6 @@ Graph training_graph(const Shape& image, int64_t classes, const ClassifierConfig
   const Value labels = g.input("labels", {DType::i64, {c.batch}});
   g.output("loss", ops::cross_entropy(build(nn::Params(g), x, classes, c).logits, labels));
   return g;
-}
-
-std::filesystem::path cache_folder() {
-  if (const char* x = std::getenv("XDG_CACHE_HOME"); x && *x)
-    return std::filesystem::path(x) / "ebb";
-  if (const char* h = std::getenv("HOME"); h && *h)
-    return std::filesystem::path(h) / ".cache" / "ebb";
-  return {};
 }
 
 // Names the data set by where it is, how large it is and a sample of its pixels, and the config.
@@ -136,8 +127,7 @@ double class_accuracy(FeatureNet& net, const Dataset& data) {
 
 FeatureNet cached_classifier(const Dataset& data, const std::string& path, const Context& context,
                              const Progress& progress) {
-  const std::filesystem::path folder = cache_folder();
-  const std::string file = folder.empty() ? "" : (folder / cache_name(data, path)).string();
+  const std::string file = cache_path(cache_name(data, path));
   if (!file.empty() && std::filesystem::exists(file)) {
     try {
       return FeatureNet::load(file, context);
@@ -148,7 +138,7 @@ FeatureNet cached_classifier(const Dataset& data, const std::string& path, const
   FeatureNet net = train_classifier(data, {}, context, progress);
   if (file.empty()) return net;
   try {
-    std::filesystem::create_directories(folder);
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
     net.save(file, {{"data", path}});
   } catch (const std::exception& e) {
     progress(str("the classifier could not be cached: ", e.what()));

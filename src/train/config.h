@@ -21,7 +21,7 @@ struct TrainConfig {
   double lr_final = 0, lr_reference = 0;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, clip = 1;
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
-  std::string dtype = "auto", device = "auto";
+  std::string dtype = "auto", device = "auto", tune = "off";
   int64_t threads = 0;
   int64_t size = 0, channels = 0;
   std::string classes = "auto";
@@ -62,6 +62,7 @@ struct TrainConfig {
     f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
+    f("tune", tune, "fast: measure kernel variants, once for each shape; off: take the best guess");
     // ---- data
     f("size", size, "side of the square images in pixels; 0: as in the files");
     f("channels", channels, "1 (grey), 3 (colour) or 0 (as in the files)");

@@ -26,12 +26,13 @@ struct Command {
 // What every command understands.
 struct CommonOptions {
   bool json = false;
-  std::string device = "auto";
+  std::string device = "auto", tune = "off";
   int64_t threads = 0;
   void fields(auto&& f) {
     f("json", json, "print one JSON object on standard output, all else on standard error");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
+    f("tune", tune, "fast: measure kernel variants, once for each shape; off: take the best guess");
   }
 };
 

@@ -4,12 +4,15 @@
 
 #include <cstdio>
 
-#include "train/stop.h"
+#include "base/error.h"
 
 namespace ebb::cli {
 
 Context open_device(const CommonOptions& o) {
-  return open_context(o.device == "auto" ? "cpu" : o.device, {.threads = o.threads});
+  require(o.tune == "off" || o.tune == "fast", "tune: must be off or fast (got '", o.tune, "')");
+  Context c = open_context(o.device == "auto" ? "cpu" : o.device, {.threads = o.threads});
+  if (o.tune == "fast") c.tuner = std::make_shared<Tuner>(cache_path("tune.txt"));
+  return c;
 }
 
 ProgressLine::ProgressLine(std::string what)

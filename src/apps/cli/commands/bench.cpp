@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
 #include "base/error.h"
 
 namespace ebb::cli {
@@ -32,8 +33,7 @@ void print_json(const BenchResult& r) {
 }
 
 int run(const Options& o) {
-  const Context context = open_context(o.common.device == "auto" ? "cpu" : o.common.device,
-                                       {.threads = o.common.threads});
+  const Context context = open_device(o.common);
   const Ceilings c = measure_ceilings(context);
   std::fprintf(stderr, "%s\ncopy %.1f GB/s, matmul f32 %.3f TFLOP/s, bf16 %.3f TFLOP/s\n",
                context.device->description().c_str(), c.bytes_per_second * 1e-9,

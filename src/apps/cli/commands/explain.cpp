@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "diffusion/loss.h"
@@ -75,8 +76,7 @@ int run(const Options& o) {
           "explain: unknown stage '", o.stage, "'", suggestion(o.stage, stages));
   require(o.batch > 0, "explain: batch must be positive (got ", o.batch, ")");
   const Graph forward = forward_graph(o, find_model(o.model));
-  const Context context = open_context(o.common.device == "auto" ? "cpu" : o.common.device,
-                                       {.threads = o.common.threads});
+  const Context context = open_device(o.common);
   std::string text;
   if (o.stage == "graph") {
     text = to_text(forward);

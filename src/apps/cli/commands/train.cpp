@@ -200,7 +200,8 @@ train::TrainJob make_job(const Options& o, const train::Dataset& data, const Con
 int run(Options& o) {
   require(!o.train.data.empty(), "train: --data is missing");
   check(o.train);
-  const Context context = open_device({.device = o.train.device, .threads = o.train.threads});
+  const Context context =
+      open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
   const auto data = train::open_dataset(o.train.data, {.size = o.train.size,
                                                        .channels = o.train.channels,
                                                        .classes = o.train.classes,
