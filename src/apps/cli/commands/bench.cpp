@@ -8,6 +8,7 @@
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
+#include "pipeline/model_bench.h"
 
 namespace ebb::cli {
 namespace {
@@ -42,21 +43,25 @@ int run(const Options& o) {
     std::printf("%-16s %-22s %-5s %-22s %10s %7s %9s %9s %6s\n", "op", "example", "dtype", "kernel",
                 "us", "spread", "GB/s", "TFLOP/s", "%peak");
   int64_t count = 0;
-  bench_ops(context, o.filter, c, [&](const BenchResult& r) {
+  const auto report = [&](const BenchResult& r) {
     ++count;
     if (o.common.json) return print_json(r);
     std::printf("%-16s %-22s %-5s %-22s %10.1f %6.0f%% %9.2f %9.3f %5.0f%%\n", r.op.c_str(),
                 r.example.c_str(), r.dtype.c_str(), r.kernel.c_str(), r.us, 100 * r.spread,
                 r.gb_per_s, r.tflop_per_s, r.peak_percent);
     std::fflush(stdout);
-  });
+  };
+  bench_ops(context, o.filter, c, report);
+  bench_models(context, o.filter, c, report);
   require(count > 0, "bench: no bench example matches '", o.filter, "'");
   return 0;
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  app.add_option("FILTER", o->filter, "run the cases whose op/example contains this");
+  app.add_option(
+      "FILTER", o->filter,
+      "run the cases whose op/example contains this; whole training steps are train_step/...");
   add_flags(app, fields_of(o->common));
   return [o] { return run(*o); };
 }
