@@ -123,6 +123,7 @@ void write_report(const std::string& folder) {
       << "</h1><p>" << m.step.back() << " steps in " << static_cast<int64_t>(m.seconds.back())
       << " seconds, last loss " << m.smooth.back() << " (smoothed)</p>";
   section_if(out, dir / "eval.json", "Quality");
+  section_if(out, dir / "eval_tenth.json", "Quality after a tenth of the training");
   if (fs::exists(dir / "samples.png")) {
     out << "<section><h2>Samples</h2>";
     picture(out, dir / "samples.png", "the last checkpoint");

@@ -6,7 +6,7 @@
 namespace ebb {
 
 // Reads what a run left in `folder` (config.json, metrics.jsonl, samples/*.png, samples.png,
-// eval.json; all but metrics.jsonl may be missing) and writes report.html there, through a
+// eval.json, eval_tenth.json; all but metrics.jsonl may be missing) and writes report.html there, through a
 // temporary file. Throws Error.
 void write_report(const std::string& folder);
 

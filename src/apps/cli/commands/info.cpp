@@ -5,6 +5,7 @@
 
 #include "apps/cli/command.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "io/safetensors.h"
 #include "models/model.h"
 
@@ -23,19 +24,26 @@ struct Options {
 };
 
 struct Recognised {
-  std::string model, config, note;  // note: why there is none
+  std::string model, config, note;  // config: JSON; note: why there is no model
 };
 
-Recognised recognise(const io::SafetensorsFile& file, const std::string& forced) {
-  if (!forced.empty()) {
-    const NamedModel named = find_model(forced);
-    return {named.model->name, named.config.text(), ""};
+// By what ebb's own files say, or else by the tensors' names and shapes.
+Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
+  const auto known = [](const Model& m, ModelConfig config) {
+    return Recognised{m.name, fields_json(config.fields()), ""};
+  };
+  if (!o.model.empty()) {
+    const NamedModel named = find_model(o.model);
+    return known(*named.model, named.config);
   }
+  const auto& said = file.metadata();
+  if (said.contains("ebb.model") && said.contains("ebb.model_config"))
+    return {said.at("ebb.model"), said.at("ebb.model_config"), ""};
   nn::FileShapes shapes;
   for (const auto& e : file.entries()) shapes.emplace(e.name, e.shape);
   try {
-    RecognisedModel r = recognise_model(shapes);
-    return {r.model->name, r.config.text(), ""};
+    const RecognisedModel r = recognise_model(shapes);
+    return known(*r.model, r.config);
   } catch (const Error& e) {
     return {"", "", e.what()};
   }
@@ -47,6 +55,12 @@ int64_t elements(const io::SafetensorsFile& file) {
   return n;
 }
 
+// null where there is none, or a damaged one.
+nlohmann::ordered_json config_json(const std::string& text) {
+  auto j = nlohmann::ordered_json::parse(text, nullptr, false);
+  return j.is_discarded() ? nlohmann::ordered_json() : j;
+}
+
 void print_json(const io::SafetensorsFile& file, const Recognised& r) {
   nlohmann::ordered_json j;
   j["model"] = r.model.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(r.model);
@@ -55,7 +69,7 @@ void print_json(const io::SafetensorsFile& file, const Recognised& r) {
   for (const auto& e : file.entries())
     tensors.push_back({{"name", e.name}, {"dtype", e.file_dtype}, {"shape", e.shape.sizes()}});
   j["tensors"] = std::move(tensors);
-  j["config"] = r.config;
+  j["config"] = config_json(r.config);
   j["metadata"] = file.metadata();
   std::puts(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
@@ -64,7 +78,8 @@ void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) 
   if (r.model.empty())
     std::printf("model       not recognised: %s\n", r.note.c_str());
   else
-    std::printf("model       %s\nconfig      %s\n", r.model.c_str(), r.config.c_str());
+    std::printf("model       %s\nconfig      %s\n", r.model.c_str(),
+                config_json(r.config).dump().c_str());
   std::printf("parameters  %lld in %zu tensors\n", static_cast<long long>(elements(file)),
               file.entries().size());
   for (const auto& [key, value] : file.metadata()) {
@@ -87,7 +102,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(*o));
   return [o] {
     const auto file = io::SafetensorsFile::open(o->file);
-    const Recognised r = recognise(file, o->model);
+    const Recognised r = recognise(file, *o);
     o->json ? print_json(file, r) : print_text(file, r, o->all);
     return 0;
   };
