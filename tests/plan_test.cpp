@@ -10,6 +10,7 @@
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
 #include "ops/silu/op.h"
 #include "passes/gradients.h"
 
@@ -110,6 +111,72 @@ TEST(plan, update__happens_in_place) {
   EXPECT_FLOAT_EQ(plan.bound("w").span<float>()[500], -2.9f);
   EXPECT_LT(plan.arena_bytes(), 100000);
   EXPECT_NE(plan.text().find("copies 0"), std::string::npos) << plan.text();
+}
+
+Tensor filled(const Type& t, float v) {
+  Tensor out(t);
+  for (float& x : out.span<float>()) x = v;
+  return out;
+}
+
+// h2 takes h1's old value while h1 is written in place.
+TEST(plan, shift_register__keeps_the_old_value) {
+  Graph g;
+  const Type t{DType::f32, {5000}};
+  const Value h1 = g.source(Source::Kind::state, "h1", t);
+  g.source(Source::Kind::state, "h2", t);
+  const Value x = g.input("x", t);
+  g.update("h1", ops::map({h1, x}, [](auto v) { return v[0] * 0.5 + v[1]; }));
+  g.update("h2", h1);
+  Plan plan(g, open_context("cpu", {.threads = 2}));
+  plan.bind_missing();
+  plan.run({{"x", filled(t, 1)}});
+  plan.run({{"x", filled(t, 1)}});
+  EXPECT_FLOAT_EQ(plan.bound("h1").span<float>()[4999], 1.5f);
+  EXPECT_FLOAT_EQ(plan.bound("h2").span<float>()[4999], 1.0f);
+}
+
+TEST(plan, two_states_from_one_value__both_get_it) {
+  Graph g;
+  const Type t{DType::f32, {300}};
+  for (const char* name : {"a", "b", "c"}) g.source(Source::Kind::state, name, t);
+  const Value x = g.input("x", t);
+  const Value y = ops::map({x}, [](auto v) { return v[0] + 1.0; });
+  g.update("a", y);
+  g.update("b", y);
+  g.update("c", x);
+  Plan plan(g, open_context("cpu", {.threads = 1}));
+  plan.bind_missing();
+  plan.run({{"x", filled(t, 2)}});
+  for (const auto& [name, want] : {std::pair{"a", 3.0f}, {"b", 3.0f}, {"c", 2.0f}})
+    EXPECT_EQ(plan.bound(name).span<float>()[299], want) << name;
+}
+
+TEST(plan, swapped_and_reshaped_states__take_the_old_values) {
+  Graph g;
+  const Value a = g.source(Source::Kind::state, "a", {DType::f32, {4, 100}});
+  const Value b = g.source(Source::Kind::state, "b", {DType::f32, {400}});
+  g.update("a", ops::reshape(b, {4, 100}));
+  g.update("b", ops::reshape(a, {400}));
+  Plan plan(g, open_context("cpu", {.threads = 1}));
+  plan.bind("a", filled({DType::f32, {4, 100}}, 1));
+  plan.bind("b", filled({DType::f32, {400}}, 2));
+  plan.run({});
+  EXPECT_EQ(plan.bound("a").span<float>()[7], 2.0f);
+  EXPECT_EQ(plan.bound("b").span<float>()[7], 1.0f);
+}
+
+TEST(plan, output_of_an_updated_state__is_the_value_before) {
+  Graph g;
+  const Type t{DType::f32, {10}};
+  const Value w = g.source(Source::Kind::state, "w", t);
+  g.output("before", w);
+  g.update("w", ops::map({w}, [](auto v) { return v[0] + 1.0; }));
+  Plan plan(g, open_context("cpu", {.threads = 1}));
+  plan.bind_missing();
+  EXPECT_EQ(plan.run({}).at("before").span<float>()[3], 0.0f);
+  EXPECT_EQ(plan.run({}).at("before").span<float>()[3], 1.0f);
+  EXPECT_EQ(plan.bound("w").span<float>()[3], 2.0f);
 }
 
 TEST(plan, missing_input__is_named) {

@@ -115,18 +115,27 @@ void verify_node(const Graph& g, size_t index, std::string_view after) {
           " has other output types than its rule gives  at ", n.at);
 }
 
+void verify_unique(std::vector<std::string> names, std::string_view what, std::string_view after) {
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  require(twice == names.end(), "verify after ", after, ": two ", what, " are called '",
+          twice == names.end() ? "" : *twice, "'");
+}
+
 }  // namespace
 
 void verify(const Graph& g, std::string_view after) {
-  std::vector<std::string> names;
+  std::vector<std::string> sources, outputs, updates;
   for (const Source& s : g.sources()) {
     require(g.producer(s.value) == -1, "verify after ", after, ": source '", s.name,
             "' is computed");
-    names.push_back(s.name);
+    sources.push_back(s.name);
   }
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  require(twice == names.end(), "verify after ", after, ": two sources have one name");
+  for (const NamedValue& o : g.outputs()) outputs.push_back(o.name);
+  for (const NamedValue& u : g.updates()) updates.push_back(u.name);
+  verify_unique(sources, "sources", after);
+  verify_unique(outputs, "outputs", after);
+  verify_unique(updates, "updates", after);
   for (size_t i = 0; i < g.nodes().size(); ++i) verify_node(g, i, after);
   for (const NamedValue& o : g.outputs())
     require(o.value >= 0 && o.value < g.values(), "verify after ", after, ": output '", o.name,

@@ -15,22 +15,19 @@ using train::FeatureNet;
 
 struct Sets {
   std::unique_ptr<Dataset> training, held_out;
-  std::string note;
+  bool seen = false;  // the held-out images are some of the training images
 };
 
 Sets open_sets(const std::string& path, const CommonConfig& c) {
   train::DatasetOptions o{.size = c.image_size, .channels = c.in_channels == 1 ? 1 : 3};
-  Sets s{open_dataset(path, o), nullptr, ""};
-  o.split = "test";
-  try {
-    s.held_out = open_dataset(path, o);
-  } catch (const Error&) {
-    o.split = "train";
-    o.limit = std::max<int64_t>(s.training->size() / 10, std::min<int64_t>(s.training->size(), 2));
-    s.held_out = open_dataset(path, o);
-    s.note = str("the set has no test split: ", s.held_out->size(),
-                 " of the training images stand for held-out ones");
+  Sets s{open_dataset(path, o), nullptr, !train::has_test_split(path)};
+  if (s.seen) {
+    const int64_t n = s.training->size();
+    o.limit = std::max(n / 10, std::min<int64_t>(n, 2));
+  } else {
+    o.split = "test";
   }
+  s.held_out = open_dataset(path, o);
   return s;
 }
 
@@ -67,10 +64,15 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   const auto start = std::chrono::steady_clock::now();
   const CommonConfig& c = model.config.common();
   const Sets sets = open_sets(options.data, c);
-  if (!sets.note.empty()) log(sets.note);
-  Quality q{.n = options.n, .held_out = sets.held_out->size()};
+  if (sets.seen)
+    log(str("the data has no test split: ", sets.held_out->size(),
+            " of the training images stand for held-out ones"));
+  Quality q{.n = options.n, .held_out = sets.held_out->size(), .held_out_seen = sets.seen};
   const bool labels = sets.training->classes() > 1;
   q.conditional = labels && c.classes == sets.training->classes();
+  if (!q.conditional)
+    log(str("no class accuracy: the model has ", c.classes, " classes, the data ",
+            sets.training->classes()));
   require(labels || !options.features.empty(),
           "eval: the data has no classes to train the default features on; give --features  ",
           options.data);

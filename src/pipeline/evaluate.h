@@ -22,6 +22,7 @@ struct Quality {
   double class_accuracy = 0;       // of the samples; only of conditional models
   double classifier_accuracy = 0;  // of the classifier, on the held-out images
   int64_t held_out = 0;            // images
+  bool held_out_seen = false;      // they are training images: the data has no test split
   bool conditional = false;
   double seconds = 0;
 };

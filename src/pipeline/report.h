@@ -6,8 +6,8 @@
 namespace ebb {
 
 // Reads what a run left in `folder` (config.json, metrics.jsonl, samples/*.png, samples.png,
-// eval.json, eval_tenth.json; all but metrics.jsonl may be missing) and writes report.html there, through a
-// temporary file. Throws Error.
+// eval.json, eval_tenth.json; all but metrics.jsonl may be missing) and writes report.html there,
+// through a temporary file. Throws Error.
 void write_report(const std::string& folder);
 
 }  // namespace ebb

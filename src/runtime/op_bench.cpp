@@ -71,6 +71,63 @@ Case make_case(const Context& context, const Signature& sig, const Example& exam
   return c;
 }
 
+RefArray as_double(const Tensor& t) {
+  RefArray a{t.shape(), std::vector<double>(static_cast<size_t>(t.numel()))};
+  if (is_float(t.dtype())) {
+    const Tensor f = t.to(DType::f32);
+    for (size_t i = 0; i < a.v.size(); ++i) a.v[i] = static_cast<double>(f.span<float>()[i]);
+    return a;
+  }
+  visit_dtype(t.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_integral_v<T>)
+      for (size_t i = 0; i < a.v.size(); ++i) a.v[i] = static_cast<double>(t.span<T>()[i]);
+  });
+  return a;
+}
+
+// The kernel against the op's slow meaning in double, on one of the op's small examples. A guard
+// for the bench; the tests are stricter.
+void verify_small(const Context& context, const Kernel& kernel, const Signature& s,
+                  const Example& e) {
+  Case c = make_case(context, s, e, kernel);
+  c.program.run(c.call);
+  std::vector<RefArray> in, want;
+  for (const Tensor& t : c.in) in.push_back(as_double(t));
+  for (const Type& t : s.out)
+    want.push_back({t.shape, std::vector<double>(static_cast<size_t>(t.shape.numel()))});
+  s.op->reference(s, in, want);
+  for (size_t k = 0; k < want.size(); ++k) {
+    const RefArray have = as_double(c.out[k]);
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < want[k].v.size(); ++i) {
+      error += (have.v[i] - want[k].v[i]) * (have.v[i] - want[k].v[i]);
+      norm += want[k].v[i] * want[k].v[i];
+    }
+    const bool low =
+        std::any_of(s.in.begin(), s.in.end(), [](const Type& t) { return t.dtype == DType::bf16; });
+    const double tolerance = low ? 3e-2 : 1e-4;
+    require(std::sqrt(error) <= tolerance * std::sqrt(norm) + 1e-6, "bench: ", kernel.name,
+            " is wrong by ", std::sqrt(error / std::max(norm, 1e-300)), " (at most ", tolerance,
+            ")  ", s.text());
+  }
+}
+
+Signature with_floats(const OpDef& op, const Example& e, DType dtype) {
+  Signature s{&op, e.attrs, e.in, {}, ""};
+  for (Type& t : s.in)
+    if (is_float(t.dtype)) t.dtype = dtype;
+  s.out = op.infer(s);
+  return s;
+}
+
+void verify_kernel(const Context& context, const Kernel& kernel, const OpDef& op, DType dtype) {
+  for (const Example& e : op.examples()) {
+    const Signature s = with_floats(op, e, dtype);
+    if (!e.bench && op.reference && kernel.supports(s, *context.device))
+      verify_small(context, kernel, s, e);
+  }
+}
+
 void check_case(Case& c) {
   std::vector<Tensor> first;
   for (Tensor& t : c.out) std::memset(t.raw(), 0xff, static_cast<size_t>(t.bytes()));  // NaN
@@ -138,12 +195,10 @@ double matmul_flops(const Context& context, DType dtype) {
 void bench_example(const Context& context, const OpDef& op, const Example& e, DType dtype,
                    const Ceilings& ceilings,
                    const std::function<void(const BenchResult&)>& report) {
-  Signature s{&op, e.attrs, e.in, {}, ""};
-  for (Type& t : s.in)
-    if (is_float(t.dtype)) t.dtype = dtype;
-  s.out = op.infer(s);
+  const Signature s = with_floats(op, e, dtype);
   for (const Kernel* k : kernels_of(op.name, context.device->backend())) {
     if (!k->supports(s, *context.device) || k->alias) continue;
+    verify_kernel(context, *k, op, dtype);
     Case c = make_case(context, s, e, *k);
     check_case(c);
     BenchResult r = time_case(c, ceilings);

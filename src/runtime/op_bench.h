@@ -1,4 +1,4 @@
-// Benches of ops: verified by their own repetition, timed with cold caches, as a share of what the
+// Benches of ops: verified, then timed with cold caches, as a share of what the
 // machine can do.
 #pragma once
 
@@ -27,8 +27,9 @@ struct BenchResult {
 };
 
 // Runs the bench examples of every op whose "op/example" contains `filter`, in each dtype of its
-// examples' float inputs (f32, bf16), and calls `report` with each result. Checks each kernel's
-// results first: all finite, every element written, twice the same bits. Throws Error if not.
+// examples' float inputs (f32, bf16), and calls `report` with each result. Checks each kernel
+// first: against the op's meaning in double on the small examples, and on the timed one that every
+// element is written and finite, and twice the same. Throws Error if not.
 void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
                const std::function<void(const BenchResult&)>& report);
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/reshape/op.h"
 #include "ops/table.h"
 #include "passes/fuse.h"
 #include "passes/lower.h"
@@ -26,6 +27,16 @@ Tune choose_tune(const Kernel& k, const Signature& s, const Context& context) {
   return space.empty() ? Tune{} : space[0];
 }
 
+// The value whose memory `v` is, seen through reshapes.
+int32_t root_of(const Graph& g, int32_t v) {
+  for (int32_t n = g.producer(v); n >= 0; n = g.producer(v)) {
+    const Node& node = g.nodes()[static_cast<size_t>(n)];
+    if (node.op != &ops::def::reshape()) break;
+    v = node.in[0];
+  }
+  return v;
+}
+
 // Updates take computed values: a source that moves into another is copied by a node of its own.
 Graph with_computed_updates(const Graph& g) {
   Rewriter rw(g);
@@ -34,7 +45,7 @@ Graph with_computed_updates(const Graph& g) {
   for (const NamedValue& o : g.outputs()) rw.to().output(o.name, rw.map(o.value));
   for (const NamedValue& u : g.updates()) {
     Value v = rw.map(u.value);
-    if (g.producer(u.value) < 0)
+    if (g.producer(root_of(g, u.value)) < 0)
       v = ops::map(
           {v}, [](auto x) { return x[0]; }, std::string(name_of(v.dtype())));
     rw.to().update(u.name, v);
@@ -124,6 +135,13 @@ void* Plan::address(int32_t value) const {
   return static_cast<char*>(arena_->data()) + p.offset;
 }
 
+Tensor Plan::placed(int32_t value) const {
+  const Placement& p = memory_.values[static_cast<size_t>(value)];
+  const Type& t = graph_.type(value);
+  if (p.source >= 0) return sources_[static_cast<size_t>(p.source)].reshape(t.shape);
+  return Tensor(t, arena_, p.offset);
+}
+
 void Plan::resolve() {
   if (!arena_) arena_ = context_.device->allocate(memory_.arena_bytes);
   for (size_t i = 0; i < sources_.size(); ++i)
@@ -169,21 +187,13 @@ NamedTensors Plan::run(const NamedTensors& inputs) {
     require(given == inputs.size() || graph_.find_source(name), "run: the graph has no input '",
             name, "'");
   run_steps();
-  for (const NamedValue& c : memory_.copies) {
-    const Tensor from(graph_.type(c.value), arena_,
-                      memory_.values[static_cast<size_t>(c.value)].offset);
-    device.copy(from, bound(c.name));
-  }
-  NamedTensors out;
+  NamedTensors out;  // before the copies: an output may be a source as it was
   for (const NamedValue& o : graph_.outputs()) {
-    const Type& t = graph_.type(o.value);
-    const Placement& p = memory_.values[static_cast<size_t>(o.value)];
-    Tensor host(t);
-    device.copy(p.source >= 0 ? sources_[static_cast<size_t>(p.source)].reshape(t.shape)
-                              : Tensor(t, arena_, p.offset),
-                host);
+    Tensor host(graph_.type(o.value));
+    device.copy(placed(o.value), host);
     out[o.name] = std::move(host);
   }
+  for (const NamedValue& c : memory_.copies) device.copy(placed(c.value), bound(c.name));
   return out;
 }
 

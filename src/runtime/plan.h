@@ -57,6 +57,7 @@ class Plan {
   void prepare(const std::vector<const Kernel*>& kernels, std::vector<Program> programs);
   void resolve();
   void* address(int32_t value) const;
+  Tensor placed(int32_t value) const;  // on the device
   void run_steps();
 
   Context context_;

@@ -1,5 +1,7 @@
 #include "runtime/tuner.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -12,6 +14,7 @@
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/random.h"
+#include "base/version.h"
 
 namespace ebb {
 namespace {
@@ -99,7 +102,8 @@ Tune Tuner::choose(const Kernel& kernel, const Signature& sig, Device& device) {
   const std::vector<Tune> space = kernel.space ? kernel.space(sig, device) : std::vector<Tune>{};
   if (space.empty()) return {};
   if (space.size() == 1) return space[0];
-  const std::string key = str(device.description(), separator, kernel.name, separator, sig.text());
+  const std::string key = str("ebb ", version, ", ", device.description(), separator, kernel.name,
+                              separator, sig.text());
   if (const auto it = choices_.find(key); it != choices_.end())
     for (const Tune& t : space)
       if (tune_text(t) == it->second.tune) return t;
@@ -122,7 +126,7 @@ Tune Tuner::choose(const Kernel& kernel, const Signature& sig, Device& device) {
 
 void Tuner::save() {
   if (measured_ == saved_ || path_.empty()) return;
-  const std::filesystem::path path(path_), temporary = path_ + ".tmp";
+  const std::filesystem::path path(path_), temporary = str(path_, ".tmp-", ::getpid());
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   std::ofstream out(temporary);

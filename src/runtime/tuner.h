@@ -1,7 +1,7 @@
 // Tuner: which of a kernel's candidates is the fastest here, measured once and kept in a text file.
 //
 // One line a choice, sorted, to be read, edited, joined and deleted freely:
-//   <device> | <kernel> | <signature> | turn=1 | 41.2 us
+//   ebb <version>, <device> | <kernel> | <signature> | turn=1 | 41.2 us
 // A line whose candidate the kernel no longer offers is measured anew.
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/table.h"
 #include "runtime/context.h"
@@ -42,8 +43,8 @@ TEST(tuner, edited_line__is_obeyed_and_an_unknown_one_measured_anew) {
   const std::string path = folder / "tune.txt";
   const Context context = open_context("cpu", {.threads = 1});
   const Kernel& kernel = *kernels_of("conv2d_dx", "cpu")[0];
-  const std::string key =
-      str(context.device->description(), " | ", kernel.name, " | ", example().text(), " | ");
+  const std::string key = str("ebb ", version, ", ", context.device->description(), " | ",
+                              kernel.name, " | ", example().text(), " | ");
   testing::put_file(path, key + "turn=1 | 1.0 us\n");
   Tuner obeyed(path);
   EXPECT_EQ(tune_text(obeyed.choose(kernel, example(), *context.device)), "turn=1");

@@ -107,7 +107,9 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
 // True for the files that a run writes; they may be deleted when it is overwritten.
 bool belongs_to_run(const std::string& name) {
   return step_of(name, model_prefix) || step_of(name, state_prefix) || name == "metrics.jsonl" ||
-         name == "config.json" || name.starts_with("events.out.tfevents.");
+         name == "config.json" || name == "samples" || name == "samples.png" ||
+         name == "eval.json" || name == "eval_tenth.json" || name == "report.html" ||
+         name.starts_with("events.out.tfevents.");
 }
 
 bool half_written(const std::string& name) {
@@ -254,7 +256,7 @@ NamedTensors load_model_weights(const std::string& path, const std::vector<nn::W
 
 // ---- the folder of a run -------------------------------------------------------------------
 
-void open_run_folder(const std::string& folder, bool resume, bool overwrite) {
+void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
   std::error_code error;
   fs::create_directories(folder, error);
   require(!error && fs::is_directory(folder), "out: cannot make the folder (", error.message(),
@@ -271,13 +273,17 @@ void open_run_folder(const std::string& folder, bool resume, bool overwrite) {
             "another --out  ",
             folder);
   }
+}
+
+void clear_run_folder(const std::string& folder, bool overwrite) {
+  std::error_code error;
   std::vector<fs::path> gone;
   for (const auto& e : fs::directory_iterator(folder)) {
     const std::string name = e.path().filename().string();
     if (half_written(name) || (overwrite && belongs_to_run(name))) gone.push_back(e.path());
   }
   for (const fs::path& p : gone) {
-    fs::remove(p, error);
+    fs::remove_all(p, error);
     require(!error, "out: cannot delete (", error.message(), ")  ", p.string());
   }
 }

@@ -72,9 +72,11 @@ NamedTensors load_model_weights(const std::string& file, const std::vector<nn::W
 
 // ---- the folder of a run -------------------------------------------------------------------
 
-// Makes the folder and clears what a killed process left half written. A folder that holds a run is
-// an Error unless `resume` or `overwrite`, which deletes the run's checkpoints and metrics; one
-// that holds none is an Error with `resume`.
-void open_run_folder(const std::string& folder, bool resume, bool overwrite);
+// Makes the folder. One that holds a run is an Error unless `resume` or `overwrite`; one that holds
+// none is an Error with `resume`.
+void check_run_folder(const std::string& folder, bool resume, bool overwrite);
+// Deletes what a killed process left half written and, with `overwrite`, all files of the run that
+// was there: to be called when nothing can fail any more before the new one begins.
+void clear_run_folder(const std::string& folder, bool overwrite);
 
 }  // namespace ebb::train

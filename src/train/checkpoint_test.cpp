@@ -171,25 +171,28 @@ TEST(checkpoint, full_disk__is_an_error_and_leaves_the_old_checkpoint) {
 
 TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
   const Folder folder;
-  expect_error([&] { open_run_folder(folder.path(), true, false); }, "resume: no checkpoint");
-  open_run_folder(folder / "new/deep", false, false);
+  expect_error([&] { check_run_folder(folder.path(), true, false); }, "resume: no checkpoint");
+  check_run_folder(folder / "new/deep", false, false);
   EXPECT_TRUE(fs::is_directory(folder / "new/deep"));
   save_checkpoint(folder.path(), state_at(8), info, 0);
   testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
   testing::put_file(folder / "notes.txt", "mine");
   testing::put_file(folder / "metrics.jsonl", "{}");
-  expect_error([&] { open_run_folder(folder.path(), false, false); }, "holds a run of 8 steps");
-  open_run_folder(folder.path(), true, false);
+  expect_error([&] { check_run_folder(folder.path(), false, false); }, "holds a run of 8 steps");
+  check_run_folder(folder.path(), true, false);
+  clear_run_folder(folder.path(), false);
   EXPECT_FALSE(fs::exists(folder / "state-00000009.safetensors.tmp-123"));
   EXPECT_EQ(checkpoint_steps(folder.path()).size(), 1u);
-  open_run_folder(folder.path(), false, true);
+  check_run_folder(folder.path(), false, true);
+  EXPECT_FALSE(checkpoint_steps(folder.path()).empty());  // not before clear_run_folder()
+  clear_run_folder(folder.path(), true);
   EXPECT_TRUE(checkpoint_steps(folder.path()).empty());
   EXPECT_FALSE(fs::exists(folder / "metrics.jsonl"));
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));
   testing::put_file(folder / "metrics.jsonl", "{}");
-  expect_error([&] { open_run_folder(folder.path(), false, false); }, "without a checkpoint");
+  expect_error([&] { check_run_folder(folder.path(), false, false); }, "without a checkpoint");
   testing::put_file(folder / "file", "");
-  expect_error([&] { open_run_folder(folder / "file", false, false); }, "cannot make the folder");
+  expect_error([&] { check_run_folder(folder / "file", false, false); }, "cannot make the folder");
 }
 
 }  // namespace

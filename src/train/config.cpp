@@ -54,6 +54,8 @@ void check(const TrainConfig& c) {
   in_range("augment", c.augment, 0, 1);
   require(c.channels == 0 || c.channels == 1 || c.channels == 3, "channels: must be 0, 1 or 3 (",
           c.channels, ")");
+  require(!(c.flip && c.augment > 0), "flip: is a part of augment already (augment ", c.augment,
+          ")");
   one_of("dtype", c.dtype, std::array<std::string, 3>{"auto", "f32", "bf16"});
   one_of("classes", c.classes, std::array<std::string, 2>{"auto", "none"});
   require(!c.out.empty(), "out: must name a folder");

@@ -76,6 +76,11 @@ Tensor fit_image(const Tensor& image, const DatasetOptions& o) {
   return o.size ? io::square(converted, o.size) : converted;
 }
 
+bool has_test_split(const std::string& path) {
+  std::error_code ec;
+  return fs::is_directory(path, ec) && !idx_images(path, "t10k").empty();
+}
+
 std::unique_ptr<Dataset> open_dataset(const std::string& path, const DatasetOptions& options) {
   check(options);
   std::error_code ec;

@@ -53,6 +53,9 @@ class Dataset {
   std::vector<std::string> warnings_;
 };
 
+// True if the data at `path` comes with a test split of its own.
+bool has_test_split(const std::string& path);
+
 // Recognises `path`:
 //  - a folder of PNG, JPEG and WebP files, searched whole but for hidden names. Class = the first
 //    folder below `path`, sorted by name; none if there are fewer than two. All images must lie in

@@ -44,13 +44,14 @@ class Run {
     bind_state(plan_, context_, state_);
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
+    next_ = job_.batches(state_.step * c_.accumulation);
+    clear_run_folder(c_.out, c_.overwrite);
     metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
     write_config();
   }
 
   TrainResult run() {
     announce();
-    next_ = job_.batches(state_.step * c_.accumulation);
     TrainResult result;
     for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
       step();
@@ -125,7 +126,8 @@ class Run {
   [[noreturn]] void not_finite(const NamedTensors& out, const NamedTensors& inputs) {
     const std::string found = first_not_finite(plan_, inputs);
     // Nothing was changed by this step: the state is the one before it.
-    if (state_.step != saved_ && state_.step > 0) save();
+    // The older checkpoints stay: what led here may have spoilt the newest weights already.
+    if (state_.step != saved_ && state_.step > 0) save(0);
     metrics_->flush();
     fail("train: loss and gradients must be finite (step ", now_.step, ": loss ",
          shown(number(out, "loss")), ", gradient norm ", shown(number(out, "grad_norm")),
@@ -159,7 +161,7 @@ class Run {
     }
     const bool sample = job_.hooks.sample && c_.sample_every > 0 && (last || due(c_.sample_every));
     if (last || due(c_.checkpoint_every)) {
-      save();
+      save(c_.keep);
       if (job_.hooks.evaluate) job_.hooks.evaluate(state_, *metrics_);
       metrics_->flush();
     } else if (sample) {
@@ -181,9 +183,9 @@ class Run {
     return p;
   }
 
-  void save() {
+  void save(int64_t keep) {
     fetch_state(plan_, context_, state_);
-    const std::string path = save_checkpoint(c_.out, state_, job_.info, c_.keep);
+    const std::string path = save_checkpoint(c_.out, state_, job_.info, keep);
     saved_ = state_.step;
     say("saved " + path);
   }
@@ -207,7 +209,7 @@ class Run {
 
 TrainResult train(TrainJob job, const Context& context) {
   check(job.config);
-  open_run_folder(job.config.out, job.config.resume, job.config.overwrite);
+  check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
   return Run(std::move(job), context).run();
 }
 
@@ -216,7 +218,7 @@ std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const Tra
                         .seed = c.seed,
                         .flip = c.flip,
                         .augment = {.p = c.augment},
-                        .threads = 0};
+                        .threads = c.threads};
   return [&data, options](int64_t first) -> NextBatch {
     const auto loader = std::make_shared<BatchLoader>(data, options, first);
     return [loader]() -> NamedTensors {

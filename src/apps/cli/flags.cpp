@@ -25,7 +25,7 @@ void add_flags(CLI::App& app, std::vector<Field> fields) {
   for (const Field& f : fields) {
     const std::string names = flag_names(f.name);
     if (auto* const* b = std::get_if<bool*>(&f.ref)) {
-      // --flag, --flag false, --no-flag
+      // --flag, --flag=false, --no-flag
       std::string off = f.name;
       std::replace(off.begin(), off.end(), '_', '-');
       app.add_flag(names + (**b ? ",!--no-" + off : std::string()), **b, f.help)

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -9,6 +10,7 @@
 #include "apps/cli/command.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "base/version.h"
 
 #define X(name)          \
   namespace ebb::cli {   \
@@ -96,7 +98,7 @@ int run_main(int argc, char** argv) {
     return 0;
   }
   if (words[0] == "--version") {
-    std::puts("ebb 0.1.0");
+    std::printf("ebb %s\n", version);
     return 0;
   }
   return run_command(find_command(words[0]), {words.begin() + 1, words.end()});
@@ -120,6 +122,7 @@ void limit_spinning(char** argv) {
 
 int main(int argc, char** argv) {
   limit_spinning(argv);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run without a checkpoint
   try {
     return ebb::cli::run_main(argc, argv);
   } catch (const std::exception& e) {

@@ -20,7 +20,7 @@ ProgressLine::ProgressLine(std::string what)
       terminal_(isatty(STDERR_FILENO) != 0),
       start_(std::chrono::steady_clock::now()) {}
 
-bool ProgressLine::show(double share) {
+void ProgressLine::show(double share) {
   const int percent = static_cast<int>(share * 100);
   if (percent != shown_ && (terminal_ || percent / 10 != shown_ / 10)) {
     shown_ = percent;
@@ -30,7 +30,6 @@ bool ProgressLine::show(double share) {
     std::fprintf(stderr, terminal_ ? "\r%s %3d %%, %.0f s left " : "%s %d %%, %.0f s left\n",
                  what_.c_str(), percent, left);
   }
-  return true;
 }
 
 void ProgressLine::finish() {

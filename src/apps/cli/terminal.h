@@ -10,7 +10,7 @@
 
 namespace ebb::cli {
 
-// The device of the options; auto: CUDA if there is one, else the CPU.
+// The device of the options and, if asked for, a tuner. auto: the CPU, as it is the only one yet.
 Context open_device(const CommonOptions& o);
 
 // One line that is written over on a terminal, with an estimate of the time left; on a file or pipe
@@ -18,7 +18,7 @@ Context open_device(const CommonOptions& o);
 class ProgressLine {
  public:
   explicit ProgressLine(std::string what);
-  bool show(double share);  // false after Ctrl-C
+  void show(double share);  // 0 to 1
   void finish();
 
  private:

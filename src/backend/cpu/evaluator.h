@@ -1,6 +1,7 @@
 // One thread's evaluation of a tape, block by block.
 #pragma once
 
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -44,8 +45,15 @@ class Evaluator {
     for (const Tape::Op& op : tape_.ops) op.loop(at(op.d), at(op.a), at(op.b), at(op.c), n);
   }
 
+  // Copies the slot's values of the block into its own memory, before theirs is written over.
+  void keep(int32_t slot, int64_t n) {
+    float* own = own_[static_cast<size_t>(slot)];
+    const float* now = slot_[static_cast<size_t>(slot)];
+    if (now != own) std::memcpy(own, now, static_cast<size_t>(n) * sizeof(float));
+    slot_[static_cast<size_t>(slot)] = own;
+  }
+
   const float* result(size_t k) const { return slot_[static_cast<size_t>(tape_.result_slot[k])]; }
-  float* own(int32_t slot) const { return own_[static_cast<size_t>(slot)]; }
 
  private:
   const Tape& tape_;

@@ -48,6 +48,19 @@ bool spoils(const Tape& t, size_t k, std::span<void* const> in, const void* out)
   return false;
 }
 
+// Slots of inputs that are results themselves and lie in the memory of some output.
+std::vector<int32_t> overwritten_inputs(const Tape& t, std::span<void* const> in,
+                                        std::span<void* const> out) {
+  std::vector<int32_t> slots;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool result = std::find(t.result_slot.begin(), t.result_slot.end(), t.input_slot[i]) !=
+                        t.result_slot.end();
+    if (result && std::find(out.begin(), out.end(), in[i]) != out.end())
+      slots.push_back(t.input_slot[i]);
+  }
+  return slots;
+}
+
 }  // namespace
 
 void MapPass::run(std::span<void* const> in, std::span<void* const> out, void* workspace) const {
@@ -60,6 +73,7 @@ void MapPass::run(std::span<void* const> in, std::span<void* const> out, void* w
     for (size_t j = 0; j < k; ++j) first = first && s.tape.result_slot[j] != s.tape.result_slot[k];
     direct[k] = s.out[k] == DType::f32 && first && !spoils(s.tape, k, in, out[k]);
   }
+  const std::vector<int32_t> kept = overwritten_inputs(s.tape, in, out);
   const int64_t blocks = blocks_of(s.space, s.split);
   const int64_t memory = Evaluator::bytes(s.tape, s.elements) / 4;
 #pragma omp parallel num_threads(s.threads)
@@ -78,6 +92,7 @@ void MapPass::run(std::span<void* const> in, std::span<void* const> out, void* w
       for (size_t k = 0; k < results; ++k)
         if (direct[k]) eval.redirect(s.tape.result_slot[k], static_cast<float*>(out[k]) + offset);
       eval.run(index, count, n);
+      for (const int32_t slot : kept) eval.keep(slot, n);
       for (size_t k = 0; k < results; ++k) store(out[k], s.out[k], offset, eval.result(k), n);
     }
   }

@@ -56,7 +56,7 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   const int64_t row = sp.numel(s->kept_dims, sp.rank());
   // nothing to reduce, or one dim at the end that fits into a block: rows
   s->rows = s->run_end == sp.rank() && s->run_end - s->kept_dims <= 1 && s->kept_dims > 0 &&
-            row * 2 <= s->elements;
+            row > 0 && row * 2 <= s->elements;
   if (s->kept_dims == sp.rank()) s->rows = true;
   if (s->rows)
     s->split = make_split(sp, std::max<int64_t>(s->kept_dims - 1, 0), s->elements);

@@ -38,14 +38,16 @@ int run(const Options& o) {
     j["frechet_distance"] = q.frechet_distance;
     j["n"] = q.n;
     j["held_out"] = q.held_out;
+    j["held_out_is_training"] = q.held_out_seen;
     j["classifier_accuracy"] = q.classifier_accuracy;
     j["seconds"] = q.seconds;
     std::puts(j.dump().c_str());
     return 0;
   }
   if (q.conditional)
-    std::printf("class accuracy      %.1f %%  (the classifier's on held-out images: %.1f %%)\n",
-                100 * q.class_accuracy, 100 * q.classifier_accuracy);
+    std::printf("class accuracy      %.1f %%  (the classifier's on %s images: %.1f %%)\n",
+                100 * q.class_accuracy, q.held_out_seen ? "training" : "held-out",
+                100 * q.classifier_accuracy);
   std::printf("Frechet distance    %.3f  (%lld samples, %lld held-out images)\n",
               q.frechet_distance, static_cast<long long>(q.n), static_cast<long long>(q.held_out));
   return 0;

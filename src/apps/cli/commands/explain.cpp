@@ -11,6 +11,7 @@
 #include "diffusion/loss.h"
 #include "ir/text.h"
 #include "models/model.h"
+#include "pipeline/generator.h"
 #include "runtime/plan.h"
 #include "train/step.h"
 
@@ -99,8 +100,11 @@ int run(const Options& o) {
   return 0;
 }
 
-std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
+  if (const std::string name = flag_value(words, "--model"); !name.empty()) o->model = name;
+  const NamedModel m = find_model(o->model);
+  o->diffusion = usual_diffusion(*m.model, m.config);
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->diffusion));
   add_flags(app, fields_of(o->common));

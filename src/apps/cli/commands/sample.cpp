@@ -1,5 +1,6 @@
 // ebb sample CHECKPOINT: pictures from a trained model.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +10,8 @@
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
+#include "base/names.h"
+#include "base/version.h"
 #include "io/image.h"
 #include "pipeline/generator.h"
 
@@ -22,7 +25,7 @@ struct Options {
   CommonOptions common;
   FieldTexts diffusion;
   void fields(auto&& f) {
-    f("n", n, "number of images; with --class all: of each class if it is a multiple of none");
+    f("n", n, "number of images");
     f("class", wanted, "a class (number or name), all (in turn) or none");
     f("out", out, "a .png file for one grid, else a folder for single files");
     f("columns", columns, "of the grid; 0: chosen");
@@ -44,6 +47,10 @@ std::vector<int64_t> classes_for(const Options& o, const LoadedModel& m) {
     return out;
   }
   const auto named = std::find(m.class_names.begin(), m.class_names.end(), o.wanted);
+  const bool number = !o.wanted.empty() && std::all_of(o.wanted.begin(), o.wanted.end(),
+                                                       [](char x) { return x >= '0' && x <= '9'; });
+  require(number || named != m.class_names.end(), "sample: no class is called '", o.wanted, "'",
+          suggestion(o.wanted, m.class_names));
   const int64_t c = named != m.class_names.end() ? named - m.class_names.begin()
                                                  : parse_integer(o.wanted, "--class");
   std::fill(out.begin(), out.end(), c);
@@ -51,17 +58,27 @@ std::vector<int64_t> classes_for(const Options& o, const LoadedModel& m) {
 }
 
 std::map<std::string, std::string> settings(const Options& o, const LoadedModel& m) {
-  std::map<std::string, std::string> text{{"Software", "ebb 0.1.0"},
+  std::map<std::string, std::string> text{{"Software", str("ebb ", version)},
                                           {"checkpoint", o.checkpoint},
                                           {"checkpoint_step", std::to_string(m.step)},
                                           {"model", m.model->name},
                                           {"class", o.wanted}};
   GenerateOptions g = o.generate;
   for (const Field& f : fields_of(g)) text[f.name] = field_text(f);
+  DiffusionConfig d = m.diffusion;
+  for (const Field& f : fields_of(d)) text[f.name] = field_text(f);
+  text["n"] = std::to_string(o.n);
   return text;
 }
 
 bool is_png(const std::string& path) { return std::filesystem::path(path).extension() == ".png"; }
+
+// Another image format's name would become a folder's.
+void require_png_or_folder(const std::string& out) {
+  const std::string extension = std::filesystem::path(out).extension().string();
+  for (const char* other : {".PNG", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
+    require(extension != other, "out: must be a .png file or a folder  ", out);
+}
 
 // A grid with as many rows as classes when all of them are asked for, or a file an image.
 void write_images(const Options& o, const LoadedModel& m, const Tensor& pixels) {
@@ -92,13 +109,16 @@ void write_images(const Options& o, const LoadedModel& m, const Tensor& pixels) 
 
 int run(const Options& o) {
   require(o.n > 0, "sample: n must be positive (got ", o.n, ")");
+  require_png_or_folder(o.out);
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   const GenerateRequest request{classes_for(o, model)};
   const auto start = std::chrono::steady_clock::now();
   ProgressLine line("sampling");
-  const Generated g =
-      generate(model, request, o.generate, context, [&](double share) { return line.show(share); });
+  const Generated g = generate(model, request, o.generate, context, [&](double share) {
+    line.show(share);
+    return true;
+  });
   line.finish();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

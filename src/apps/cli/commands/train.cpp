@@ -16,6 +16,7 @@
 #include "io/image.h"
 #include "pipeline/generator.h"
 #include "pipeline/report.h"
+#include "train/augment.h"
 #include "train/loop.h"
 
 namespace ebb::cli {
@@ -67,6 +68,8 @@ void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_j
                    const std::string& file) {
   const std::vector<Field> train = fields_of(o.train), diffusion = fields_of(o.diffusion),
                            network = network_fields(o);
+  const bool section = value.is_object() && value.contains("learn_sigma");
+  o.learn_sigma_given = o.learn_sigma_given || key == "learn_sigma" || section;
   if (key == "train") return set_fields_json(train, value.dump(), file);
   if (key == "diffusion") return set_fields_json(diffusion, value.dump(), file);
   if (key == "network") return set_fields_json(o.network.fields(), value.dump(), file);
@@ -120,15 +123,29 @@ void read_run(Options& o, const std::string& folder, const std::string& model_fl
   set_fields_json(fields_of(o.diffusion), info->run.diffusion_config, file);
 }
 
-bool has_word(const std::vector<std::string>& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+// Whether a switch is on in raw arguments: --resume, --resume=true.
+bool is_on(const std::vector<std::string>& words, const std::string& flag) {
+  bool on = false;
+  const Field field{flag, &on, ""};
+  for (const std::string& w : words) {
+    if (w == flag) on = true;
+    if (w.starts_with(flag + "=")) set_field(field, std::string_view(w).substr(flag.size() + 1));
+  }
+  return on;
 }
 
 // The values that flags start from.
 void read_defaults(Options& o, const std::vector<std::string>& words) {
   const std::string model = flag_value(words, "--model"), out = flag_value(words, "--out");
-  if (has_word(words, "--resume")) return read_run(o, out.empty() ? o.train.out : out, model);
-  read_settings(o, flag_value(words, "--config"), model);
+  const std::string config = flag_value(words, "--config");
+  if (!is_on(words, "--resume")) {
+    read_settings(o, config, model);
+    require(!o.train.resume, "config: resume is a flag, not a setting  ", config);
+    return;
+  }
+  require(config.empty(),
+          "resume: the run has its own settings, --config cannot be given as well (", config, ")");
+  read_run(o, out.empty() ? o.train.out : out, model);
 }
 
 // ---- the job -------------------------------------------------------------------------------
@@ -146,7 +163,8 @@ void fit_network(Options& o, const train::Dataset& data) {
   check(o.diffusion);
   for (const Field& f : o.network.fields()) {
     if (f.name == "learn_sigma") **std::get_if<bool*>(&f.ref) = o.diffusion.learn_sigma;
-    if (f.name == "augment_dim") **std::get_if<int64_t*>(&f.ref) = o.train.augment > 0 ? 9 : 0;
+    if (f.name == "augment_dim")
+      **std::get_if<int64_t*>(&f.ref) = o.train.augment > 0 ? train::augment_labels : 0;
   }
   require(o.train.augment == 0 || has_field(o.network.fields(), "augment_dim"), "train: model ",
           o.model->name, " takes no augmentation labels (--augment ", o.train.augment, ")");
@@ -182,7 +200,7 @@ train::TrainJob make_job(const Options& o, const train::Dataset& data, const Con
                         {.batch = o.train.batch / std::max<int64_t>(o.train.accumulation, 1),
                          .image = {c.image_size, c.image_size, c.in_channels},
                          .labels = c.classes > 0,
-                         .augment = o.train.augment > 0 ? 9 : 0});
+                         .augment = o.train.augment > 0 ? train::augment_labels : 0});
   Options copy = o;
   job.info = {.model = o.model->name,
               .model_config = fields_json(copy.network.fields()),
@@ -232,7 +250,8 @@ int run(Options& o) {
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
   read_defaults(*o, words);
-  o->learn_sigma_given = has_word(words, "--learn-sigma") || has_word(words, "--learn_sigma");
+  o->learn_sigma_given =
+      o->learn_sigma_given || is_on(words, "--learn-sigma") || is_on(words, "--learn_sigma");
   add_flags(app, fields_of(*o));
   app.option_defaults()->group("Training");
   add_flags(app, fields_of(o->train));

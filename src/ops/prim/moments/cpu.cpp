@@ -147,7 +147,7 @@ bool supports(const Signature& s, const Device&) {
 }  // namespace
 
 std::vector<Kernel> moments() {
-  return {{.op = "moments", .name = "moments_rows", .supports = supports, .prepare = prepare}};
+  return {{.op = "moments", .name = "moments_chunks", .supports = supports, .prepare = prepare}};
 }
 
 }  // namespace ebb::ops::cpu

@@ -108,6 +108,7 @@ std::vector<Example> examples() {
       {.label = "pair",
        .attrs = Reduce{pair, {1, 2}, "sum"},
        .in = {f32({2, 5, 7, 13}), f32({2, 1, 1, 13})}},
+      {.label = "empty_rows", .attrs = Reduce{id, {1}, "sum"}, .in = {f32({3, 0})}},
       {.label = "empty", .attrs = Reduce{id, {0}, "sum"}, .in = {f32({0, 3})}},
       {.label = "spatial",
        .attrs = Reduce{pair, {1, 2}, "sum"},
