@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iomanip>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -64,7 +65,11 @@ void table(std::ostream& out, const Json& object) {
   out << "<table>";
   for (const auto& [key, value] : object.items()) {
     if (value.is_object()) continue;
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    std::ostringstream number;
+    if (value.is_number_float()) number << std::setprecision(4) << value.get<double>();
+    const std::string text = value.is_number_float() ? number.str()
+                             : value.is_string()     ? value.get<std::string>()
+                                                     : value.dump();
     out << "<tr><td>" << escape_html(key) << "</td><td>" << escape_html(text) << "</td></tr>";
   }
   out << "</table>";
@@ -132,7 +137,7 @@ void write_report(const std::string& folder) {
   out << "<section><h2>Training</h2>"
       << svg_chart({.title = "loss",
                     .x_label = "step",
-                    .series = {{"each", "#d4d4d8", m.step, m.loss},
+                    .series = {{"each step", "#d4d4d8", m.step, m.loss},
                                {"smoothed", "#2563eb", m.step, m.smooth}}})
       << svg_chart({.title = "learning rate",
                     .x_label = "step",

@@ -22,9 +22,13 @@ struct Axis {
     low = std::min(low, value(v));
     high = std::max(high, value(v));
   }
+  // One value only: from 0 to twice it.
   void widen() {
     if (!(low <= high)) low = 0, high = 1;
-    if (high - low < 1e-12) low -= 0.5, high += 0.5;
+    if (high - low > 1e-6 * std::fabs(high)) return;
+    const double reach = std::max(std::fabs(high), 1e-12);
+    low -= reach;
+    high += reach;
   }
   double share(double v) const { return (value(v) - low) / (high - low); }
 };
@@ -38,7 +42,7 @@ double tick_step(double span) {
 
 std::string tick_text(double v) {
   std::ostringstream s;
-  s << std::setprecision(4) << (std::fabs(v) < 1e-12 ? 0 : v);
+  s << std::setprecision(4) << (std::fabs(v) < 1e-15 ? 0 : v);
   return s.str();
 }
 
@@ -100,18 +104,20 @@ std::string svg_chart(const Chart& chart) {
       << "' y='18' class='t'>" << escape_html(chart.title) << "</text>";
   draw_y_axis(out, y);
   draw_x_axis(out, x, chart.x_label);
-  double legend = width - right;
-  for (auto s = chart.series.rbegin(); s != chart.series.rend(); ++s) {
-    out << "<polyline fill='none' stroke-width='1.5' stroke='" << s->colour << "' points='";
-    for (size_t i = 0; i < s->x.size(); ++i)
-      if (x.shows(s->x[i]) && y.shows(s->y[i]))
-        out << left + (width - left - right) * x.share(s->x[i]) << ','
-            << top + (height - top - bottom) * (1 - y.share(s->y[i])) << ' ';
+  for (const Series& line : chart.series) {
+    out << "<polyline fill='none' stroke-width='1.5' stroke='" << line.colour << "' points='";
+    for (size_t i = 0; i < line.x.size(); ++i)
+      if (x.shows(line.x[i]) && y.shows(line.y[i]))
+        out << left + (width - left - right) * x.share(line.x[i]) << ','
+            << top + (height - top - bottom) * (1 - y.share(line.y[i])) << ' ';
     out << "'/>";
-    if (chart.series.size() < 2) continue;
-    out << "<text x='" << legend << "' y='18' text-anchor='end' fill='" << s->colour << "'>"
-        << escape_html(s->name) << "</text>";
-    legend -= 12 + 7 * static_cast<double>(s->name.size());
+  }
+  double legend = width - right;
+  for (auto line = chart.series.rbegin(); chart.series.size() > 1 && line != chart.series.rend();
+       ++line) {
+    out << "<text x='" << legend << "' y='18' text-anchor='end' fill='" << line->colour << "'>"
+        << escape_html(line->name) << "</text>";
+    legend -= 12 + 7 * static_cast<double>(line->name.size());
   }
   out << "</svg>";
   return out.str();
