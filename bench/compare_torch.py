@@ -23,7 +23,8 @@ root = pathlib.Path(__file__).resolve().parent.parent
 
 def ebb(case, threads):
     """{dtype: milliseconds} of one run of `ebb bench`."""
-    command = [root / "build/ebb", "bench", f"train_step/{case}", "--threads", str(threads), "--json"]
+    command = [root / "build/ebb", "bench", f"train_step/{case}", "--threads", str(threads),
+               "--json"]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     lines = [json.loads(line) for line in out.splitlines()]
     return {line["dtype"]: line["us"] / 1000 for line in lines}
@@ -64,7 +65,8 @@ def main():
             ms = statistics.median(ours[dtype])
             line = {"bench": "train_step", "case": case, "dtype": dtype, "threads": args.threads,
                     "ebb_ms": round(ms, 1), "torch_ms": best[0], "torch_variant": best[1] or "eager",
-                    "ratio": round(best[0] / ms, 3), "ebb_all": [round(v, 1) for v in ours[dtype]],
+                    "ratio": round(best[0] / ms, 3),
+                    "ebb_all": [round(v, 1) for v in ours[dtype]],
                     "torch_all": {n or "eager": [r["median_ms"] for r in rs]
                                   for (d, n), rs in theirs.items() if d == dtype},
                     "torch_version": theirs[(dtype, "")][0]["engine"],

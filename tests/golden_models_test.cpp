@@ -12,6 +12,7 @@
 #include "ops/mse/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "passes/gradients.h"
+#include "passes/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/golden_case.h"
 #include "support/golden_distance.h"
@@ -94,6 +95,30 @@ class GoldenModel : public ::testing::TestWithParam<std::string> {
 };
 
 }  // namespace
+
+// Mixed precision may not err more than twice as much as PyTorch's on the same network.
+TEST_P(GoldenModel, bf16_output__errs_at_most_twice_as_much_as_pytorch) {
+  Graph g;
+  g.output("output", network_of(*c_.model, c_.config)(
+                         g, network_inputs(g, c_.config.common(), 2, c_.augment())));
+  const std::vector<nn::Weight> weights = nn::weights_of(g);
+  NamedTensors in;
+  for (const auto& [name, t] : c_.inputs()) in[name] = t;
+  std::vector<Tensor> outputs;
+  for (const DType d : {DType::f32, DType::bf16}) {
+    Plan plan(mixed_precision(g, d), open_context("cpu"));
+    for (const nn::Weight& w : weights) plan.bind(w.name, hashed_weight(w));
+    outputs.push_back(plan.run(in).at("output"));
+  }
+  const auto exact = outputs[0].span<float>(), low = outputs[1].span<float>();
+  std::vector<float> error(exact.size());
+  for (size_t i = 0; i < exact.size(); ++i) error[i] = low[i] - exact[i];
+  const double ours = norm_of(error) / norm_of(exact);
+  const double theirs = c_.golden["output"]["bf16_rel_error"].get<double>();
+  EXPECT_LE(ours, 2 * theirs);
+  EXPECT_GT(ours, 1e-5) << "nothing ran in bf16";
+  RecordProperty("bf16_error", str(ours, " PyTorch ", theirs));
+}
 
 TEST_P(GoldenModel, training_steps__are_those_of_the_reference) {
   TrainingStep step = training_step(c_);

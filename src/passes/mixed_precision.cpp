@@ -5,6 +5,21 @@
 
 namespace ebb {
 
+namespace {
+
+// An op that moves data, or the like, wants its float inputs alike if they were so before.
+bool now_differ(const Graph& g, const Node& n, const std::vector<Value>& in) {
+  if (n.op->expr || n.op->precision != OpDef::Precision::follow) return false;
+  bool differ = false;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (!(g.type(n.in[i]).dtype == g.type(n.in[0]).dtype)) return false;
+    differ = differ || in[i].dtype() != in[0].dtype();
+  }
+  return differ;
+}
+
+}  // namespace
+
 Graph mixed_precision(const Graph& g, DType dtype) {
   if (dtype == DType::f32) return g;
   Rewriter rw(g);
@@ -12,7 +27,9 @@ Graph mixed_precision(const Graph& g, DType dtype) {
   for (const Node& n : g.nodes()) {
     const AtScope scope(rw.to(), n.at);
     std::vector<Value> in = rw.map(n.in);
+    const bool align = now_differ(g, n, in);
     for (Value& v : in) {
+      if (align && is_float(v.dtype())) v = ops::cast(v, dtype);
       if (!is_float(v.dtype()) || n.op->precision == OpDef::Precision::follow) continue;
       v = ops::cast(v, n.op->precision == OpDef::Precision::low ? dtype : DType::f32);
     }

@@ -95,6 +95,12 @@ def run_steps(module, call, inputs, target):
     return result
 
 
+def in_bf16(module, call, inputs):
+    """The output under PyTorch's mixed precision."""
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        return call(module, inputs).float()
+
+
 def in_float64(inputs):
     return {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}
 
@@ -108,6 +114,7 @@ def record_case(case, module, call, exact_mode):
     specs["target"] = image_spec("input.target", out_shape)
     module.train()
     exact_module = copy.deepcopy(module).double()
+    low = in_bf16(copy.deepcopy(module), call, inputs)
     single = run_steps(module, call, inputs, target)
     with exact_mode():
         exact = run_steps(exact_module, call, in_float64(inputs), target.double())
@@ -124,7 +131,8 @@ def record_case(case, module, call, exact_mode):
         "config": case["config"],
         "parameters": sum(p.numel() for p in module.parameters()),
         "inputs": specs,
-        "output": {**out, "layout": "NHWC"},
+        "output": {**out, "layout": "NHWC",
+                   "bf16_rel_error": float(f"{rel_error(low, exact['output']):.3g}")},
         "loss": {
             "formula": "mean((output - target)^2)",
             "value": rounded(exact["losses"][0]),
