@@ -64,7 +64,8 @@ def main():
                        for (d, name), rs in theirs.items() if d == dtype)
             ms = statistics.median(ours[dtype])
             line = {"bench": "train_step", "case": case, "dtype": dtype, "threads": args.threads,
-                    "ebb_ms": round(ms, 1), "torch_ms": best[0], "torch_variant": best[1] or "eager",
+                    "ebb_ms": round(ms, 1), "torch_ms": best[0],
+                    "torch_variant": best[1] or "eager",
                     "ratio": round(best[0] / ms, 3),
                     "ebb_all": [round(v, 1) for v in ours[dtype]],
                     "torch_all": {n or "eager": [r["median_ms"] for r in rs]
