@@ -150,6 +150,11 @@ Generated generate(const LoadedModel& model, const GenerateRequest& request,
                    const GenerateOptions& options, const Context& context,
                    const std::function<bool(double)>& progress) {
   require(!request.classes.empty(), "sample: needs at least one image");
+  require(options.steps >= 1 && options.steps <= 10000, "sample: steps must be 1 to 10000 (got ",
+          options.steps, ")");
+  require(options.batch >= 0, "sample: batch must not be negative (got ", options.batch, ")");
+  require(options.dtype == "auto" || options.dtype == "f32" || options.dtype == "bf16",
+          "sample: dtype must be auto, f32 or bf16 (got '", options.dtype, "')");
   const int64_t classes = model.config.common().classes;
   for (const int64_t c : request.classes)
     require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,

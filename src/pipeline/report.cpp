@@ -101,9 +101,11 @@ std::vector<fs::path> grids(const fs::path& folder) {
 void section_if(std::ostream& out, const fs::path& json, const std::string& title) {
   if (!fs::exists(json)) return;
   const Json j = Json::parse(read_text(json), nullptr, false);
-  require(j.is_object(), "report: not a JSON object  ", json.string());
   out << "<section><h2>" << title << "</h2>";
-  table(out, j);
+  if (j.is_object())
+    table(out, j);
+  else
+    out << "<p>" << escape_html(json.filename().string()) << " is not a JSON object.</p>";
   out << "</section>";
 }
 

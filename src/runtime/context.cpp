@@ -21,6 +21,8 @@ Context open_context(std::string_view backend, const DeviceOptions& options) {
   known.emplace_back(#name);
 #include "ebb/gen/backends.inc"
 #undef X
+  require(backend != "cuda", "device: this program was built without CUDA (there is ", known[0],
+          ")");
   fail("device: unknown name '", backend, "'", suggestion(backend, known));
 }
 

@@ -52,6 +52,8 @@ class Run {
 
   TrainResult run() {
     announce();
+    if (c_.steps > 0 && state_.step >= c_.steps)
+      say(str("nothing to do: the run has ", state_.step, " steps (--steps ", c_.steps, ")"));
     TrainResult result;
     for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
       step();

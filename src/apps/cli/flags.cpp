@@ -47,6 +47,12 @@ void add_flags(CLI::App& app, std::vector<Field> fields) {
 }
 
 void add_overrides(CLI::App& app, std::vector<Field> fields, FieldTexts& texts) {
+  constexpr std::string_view only_training[] = {"P_mean",    "P_std",         "vb_weight",
+                                                "weighting", "min_snr_gamma", "label_dropout"};
+  std::erase_if(fields, [&](const Field& f) {
+    return std::find(std::begin(only_training), std::end(only_training), f.name) !=
+           std::end(only_training);
+  });
   for (const Field& f : fields)
     app.add_option_function<std::string>(
            flag_names(f.name),

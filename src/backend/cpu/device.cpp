@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
@@ -65,8 +66,10 @@ class CpuDevice final : public Device {
 }  // namespace
 
 std::shared_ptr<Device> open(const DeviceOptions& options) {
-  require(options.threads >= 0 && options.threads <= 4096,
-          "device: threads must be 0 to 4096 (got ", options.threads, ")");
+  // far more threads than cores wait for each other for minutes
+  const int64_t most = std::max<int64_t>(4 * usable_cores(), 8);
+  require(options.threads >= 0 && options.threads <= most, "device: threads must be 0 to ", most,
+          " on ", usable_cores(), " cores (got ", options.threads, ")");
   return std::make_shared<CpuDevice>(options.threads ? options.threads : usable_cores());
 }
 

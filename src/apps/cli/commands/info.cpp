@@ -1,6 +1,7 @@
 // ebb info FILE: what is in a checkpoint, without loading it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
@@ -8,6 +9,7 @@
 #include "base/json.h"
 #include "io/safetensors.h"
 #include "models/model.h"
+#include "train/checkpoint.h"
 
 namespace ebb::cli {
 namespace {
@@ -98,9 +100,11 @@ void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) 
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  add_positional(app, "FILE", o->file, "a .safetensors file or .safetensors.index.json");
+  add_positional(app, "FILE", o->file,
+                 "a .safetensors file, .safetensors.index.json or the folder of a training run");
   add_flags(app, fields_of(*o));
   return [o] {
+    if (std::filesystem::is_directory(o->file)) o->file = train::find_model_file(o->file);
     const auto file = io::SafetensorsFile::open(o->file);
     const Recognised r = recognise(file, *o);
     o->json ? print_json(file, r) : print_text(file, r, o->all);
@@ -112,7 +116,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 
 const Command& info() {
   static const Command c{"info", "list tensors, metadata, model and config of a checkpoint",
-                         "ebb info out/demo/model.safetensors", bind};
+                         "ebb info out/demo", bind};
   return c;
 }
 

@@ -108,7 +108,8 @@ void write_images(const Options& o, const LoadedModel& m, const Tensor& pixels) 
 }
 
 int run(const Options& o) {
-  require(o.n > 0, "sample: n must be positive (got ", o.n, ")");
+  require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
+  require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
   require_png_or_folder(o.out);
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);

@@ -155,6 +155,11 @@ void fit_network(Options& o, const train::Dataset& data) {
   require(s[0] == s[1], "train: images must be square (", s[0], " x ", s[1],
           "); --size crops and resizes them  ", o.train.data);
   CommonConfig& c = o.network.common();
+  require(!o.train.resume ||
+              (c.image_size == s[0] && c.in_channels == s[2] && c.classes == data.classes()),
+          "resume: the data is another (", s, " in ", data.classes(), " classes; the run had [",
+          c.image_size, ",", c.image_size, ",", c.in_channels, "] in ", c.classes, ")  ",
+          o.train.data);
   c.image_size = s[0];
   c.in_channels = s[2];
   c.classes = data.classes();

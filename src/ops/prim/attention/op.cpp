@@ -121,7 +121,8 @@ const OpDef& def::attention() {
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::low};
   return d;
 }
 

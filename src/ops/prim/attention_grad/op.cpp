@@ -105,7 +105,8 @@ const OpDef& def::attention_grad() {
                        .infer = infer,
                        .reference = reference,
                        .cost = cost,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::low};
   return d;
 }
 

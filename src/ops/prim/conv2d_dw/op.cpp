@@ -97,7 +97,8 @@ const OpDef& def::conv2d_dw() {
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::low};
   return d;
 }
 
