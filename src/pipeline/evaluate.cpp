@@ -46,16 +46,6 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data) {
   return out;
 }
 
-double accuracy(const Tensor& logits, const std::vector<int64_t>& classes) {
-  int64_t right = 0;
-  for (int64_t i = 0; i < logits.shape()[0]; ++i) {
-    const auto row = logits.rows(i, i + 1).span<float>();
-    right +=
-        std::max_element(row.begin(), row.end()) - row.begin() == classes[static_cast<size_t>(i)];
-  }
-  return static_cast<double>(right) / static_cast<double>(logits.shape()[0]);
-}
-
 }  // namespace
 
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
@@ -96,10 +86,15 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
     }
     return true;
   });
+  const FeatureNet::Result seen = features.run(g.images);
   train::FeatureStatistics samples;
-  samples.add(features.run(g.images).features);
+  samples.add(seen.features);
   q.frechet_distance = train::frechet_distance(samples, statistics(features, *sets.held_out));
-  if (q.conditional) q.class_accuracy = accuracy(judge->run(g.images).logits, request.classes);
+  if (q.conditional) {
+    const Tensor logits = space ? judge->run(g.images).logits : seen.logits;
+    q.class_accuracy =
+        static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q.n);
+  }
   q.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return q;
 }

@@ -91,12 +91,7 @@ BenchResult time_step(TrainingStep& s, const Ceilings& ceilings, DType dtype) {
     spent += times.back();
   }
   std::sort(times.begin(), times.end());
-  Cost cost;
-  for (const Step& step : s.plan.steps()) {
-    const Cost c = cost_of(step.sig);
-    cost.flops += c.flops;
-    cost.bytes += c.bytes;
-  }
+  const Cost cost = s.plan.cost();
   const double median = times[times.size() / 2];
   const double peak = dtype == DType::f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
   return {.op = "train_step",

@@ -104,6 +104,16 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
   return {forward, std::move(weights), context};
 }
 
+int64_t count_right(const Tensor& logits, std::span<const int64_t> labels) {
+  int64_t right = 0;
+  for (int64_t i = 0; i < logits.shape()[0]; ++i) {
+    const auto row = logits.rows(i, i + 1).span<float>();
+    right +=
+        std::max_element(row.begin(), row.end()) - row.begin() == labels[static_cast<size_t>(i)];
+  }
+  return right;
+}
+
 double class_accuracy(FeatureNet& net, const Dataset& data) {
   require(net.has_logits() && data.size() > 0, "classifier: needs logits and images");
   const Shape image = data.image_shape();
@@ -115,12 +125,7 @@ double class_accuracy(FeatureNet& net, const Dataset& data) {
     std::vector<int64_t> labels;
     for (int64_t i = 0; i < n; ++i)
       labels.push_back(data.get_f32(at + i, images.rows(i, i + 1).span<float>().data()));
-    const Tensor logits = net.run(images).logits;
-    for (int64_t i = 0; i < n; ++i) {
-      const auto row = logits.rows(i, i + 1).span<float>();
-      right +=
-          std::max_element(row.begin(), row.end()) - row.begin() == labels[static_cast<size_t>(i)];
-    }
+    right += count_right(net.run(images).logits, labels);
   }
   return static_cast<double>(right) / static_cast<double>(data.size());
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "train/dataset.h"
@@ -33,6 +34,8 @@ using Progress = std::function<void(std::string_view line)>;
 FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
                             const Context& context, const Progress& progress);
 
+// How many rows of logits [N,K] are largest at their label.
+int64_t count_right(const Tensor& logits, std::span<const int64_t> labels);
 // The share of images whose largest logit is their label's.
 double class_accuracy(FeatureNet& net, const Dataset& data);
 

@@ -53,18 +53,13 @@ Graph training_graph(const Options& o, const Graph& forward) {
 }
 
 void print_sum(const Options& o, const Plan& plan) {
-  double flops = 0, bytes = 0;
-  for (const Step& s : plan.steps()) {
-    const Cost c = cost_of(s.sig);
-    flops += c.flops;
-    bytes += c.bytes;
-  }
+  const Cost cost = plan.cost();
   const nlohmann::ordered_json j = {{"model", o.model},
                                     {"stage", o.stage},
                                     {"batch", o.batch},
                                     {"steps", plan.steps().size()},
-                                    {"flops", flops},
-                                    {"bytes_moved", bytes},
+                                    {"flops", cost.flops},
+                                    {"bytes_moved", cost.bytes},
                                     {"arena_bytes", plan.arena_bytes()},
                                     {"source_bytes", plan.source_bytes()},
                                     {"text", plan.text()}};
