@@ -1,9 +1,9 @@
 # Compiler options of everything that is ours.
 add_library(ebb_options INTERFACE)
 # Designated initialisers that name only some fields are how structs are made here.
-target_compile_options(ebb_options INTERFACE -Wall -Wextra -Werror
-                                             -Wno-missing-field-initializers -fno-math-errno
-                                             -fno-trapping-math)
+target_compile_options(
+  ebb_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror
+                        -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>)
 if(EBB_SANITIZE)
   target_compile_options(ebb_options INTERFACE -fsanitize=address,undefined
                                                -fno-sanitize-recover=undefined

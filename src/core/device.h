@@ -1,6 +1,7 @@
 // Device: where tensors live and kernels run. The narrow contract a backend fulfils.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,6 +9,13 @@
 #include "core/tensor.h"
 
 namespace ebb {
+
+// Work that a device took down once, to run it again at little cost.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void run() = 0;  // enqueues it
+};
 
 class Device {
  public:
@@ -18,7 +26,13 @@ class Device {
   virtual int64_t free_memory() const = 0;       // bytes
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;  // throws Error when out of memory
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device
-  virtual void synchronize() = 0;
+  virtual void synchronize() = 0;  // waits for all that was enqueued; throws Error if any failed
+  // Calls `work`, which only enqueues kernels and copies on the device, and takes it down without
+  // running it. Null: this device has no recordings, and `work` was not called.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work) {
+    static_cast<void>(work);
+    return nullptr;
+  }
 };
 
 struct DeviceOptions {

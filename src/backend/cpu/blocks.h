@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/loops.h"
 #include "core/shape.h"
 #include "ir/expr.h"
+#include "ir/space.h"
 
 namespace ebb::cpu {
 
@@ -33,16 +34,6 @@ class Tape {
   };
   std::vector<Constant> constants;
 };
-
-// An iteration space: dims merged where every tensor allows it.
-struct Space {
-  std::vector<int64_t> sizes;
-  std::vector<bool> reduced;                  // by dim
-  std::vector<std::vector<int64_t>> strides;  // by tensor, by dim; in elements
-  int64_t rank() const { return static_cast<int64_t>(sizes.size()); }
-  int64_t numel(int64_t first, int64_t last) const;
-};
-Space make_space(const Shape& shape, std::span<const Type> in, const std::vector<bool>& reduced);
 
 // The inputs of one thread, brought into blocks of f32 as the tape wants them.
 // A block is `count` indices of dim `split` times all of the later dims.

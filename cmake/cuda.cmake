@@ -1,0 +1,47 @@
+# The CUDA backend: kernels for the targets in EBB_CUDA_ARCHS, in one compressed fat binary. The
+# CUDA runtime is linked in; the program needs only the driver, and runs without one.
+set(EBB_CUDA_ARCHS "90a" CACHE STRING
+    "CUDA targets, as CMAKE_CUDA_ARCHITECTURES takes them; `all` for every one that is served")
+set(ebb_cuda_files "/src/backend/cuda/|/ops/.*/cuda[a-z0-9_]*\\.cpp$|/ops/.*/cuda/")
+set(ebb_cuda_kernels "")
+set(ebb_cuda_device "")
+
+if(EBB_CUDA)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(STATUS "ebb: no nvcc found; building without CUDA")
+    set(EBB_CUDA OFF)
+  endif()
+endif()
+
+if(EBB_CUDA)
+  if(EBB_CUDA_ARCHS STREQUAL "all")
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90a-real 100-real 120-real
+                                 80-virtual)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES ${EBB_CUDA_ARCHS})
+  endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  if(CMAKE_CXX_COMPILER_LAUNCHER AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  set(ebb_cuda_kernels cuda=cuda.cu cuda=cuda.cpp)
+  set(ebb_cuda_device src/backend/cuda/device.cpp)
+endif()
+
+function(ebb_add_cuda target)
+  if(NOT EBB_CUDA)
+    return()
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.cu)
+  target_sources(${target} PRIVATE ${sources})
+  target_compile_options(
+    ${target}
+    PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xfatbin=-compress-all -compress-mode=size
+            -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings
+            -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
+  target_link_libraries(${target} PUBLIC CUDA::cudart_static)
+endfunction()

@@ -1,0 +1,170 @@
+#include "backend/cuda/device.h"
+
+#include <array>
+#include <utility>
+
+#include "backend/cuda/error.h"
+
+namespace ebb::cuda {
+namespace {
+
+class DeviceBuffer final : public Buffer {
+ public:
+  DeviceBuffer(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  ~DeviceBuffer() override { cudaFree(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  void* data() const override { return data_; }
+  int64_t bytes() const override { return bytes_; }
+  bool on_host() const override { return false; }
+
+ private:
+  void* data_;
+  int64_t bytes_;
+};
+
+// Work recorded once as a CUDA graph and launched as one.
+class GraphRecording final : public Recording {
+ public:
+  GraphRecording(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+    const cudaError_t status = cudaGraphInstantiate(&exec_, graph, 0);
+    cudaGraphDestroy(graph);
+    check(status, "instantiating a graph");
+    check(cudaGraphUpload(exec_, stream), "uploading a graph");
+  }
+  ~GraphRecording() override { cudaGraphExecDestroy(exec_); }
+  GraphRecording(const GraphRecording&) = delete;
+  GraphRecording& operator=(const GraphRecording&) = delete;
+  void run() override { check(cudaGraphLaunch(exec_, stream_), "launching a graph"); }
+
+ private:
+  cudaGraphExec_t exec_ = nullptr;
+  cudaStream_t stream_;
+};
+
+int attribute(cudaDeviceAttr a, int index) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, a, index), "asking for the device's limits");
+  return value;
+}
+
+double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+}  // namespace
+
+CudaDevice::CudaDevice(int index) : index_(index) {
+  check(cudaSetDevice(index), "opening the device");
+  cudaDeviceProp properties = {};
+  check(cudaGetDeviceProperties(&properties, index), "asking for the device's name");
+  name_ = properties.name;
+  capability_ = properties.major * 10 + properties.minor;
+  multiprocessors_ = properties.multiProcessorCount;
+  shared_per_block_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+  l2_bytes_ = attribute(cudaDevAttrL2CacheSize, index);
+  require(capability_ >= 75, "cuda: needs compute capability 7.5 or newer (", name_, " has ",
+          properties.major, ".", properties.minor, ")");
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  void* fault = nullptr;
+  check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "allocating host memory");
+  fault_ = new (fault) Fault{};
+}
+
+CudaDevice::~CudaDevice() {
+  for (const auto& [ptx, library] : libraries_) cudaLibraryUnload(library);
+  cudaFreeHost(fault_);
+  cudaStreamDestroy(stream_);
+}
+
+std::string CudaDevice::description() const {
+  return str(name_, ", ", multiprocessors_, " multiprocessors, compute capability ",
+             capability_ / 10, ".", capability_ % 10);
+}
+
+bool CudaDevice::fast_in(DType dtype) const {
+  return dtype == DType::f32 || dtype == DType::f16 || (dtype == DType::bf16 && capability_ >= 80);
+}
+
+int64_t CudaDevice::free_memory() const {
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  return static_cast<int64_t>(free);
+}
+
+std::shared_ptr<Buffer> CudaDevice::allocate(int64_t bytes) {
+  constexpr int64_t smallest = 16;
+  void* data = nullptr;
+  const int64_t size = std::max(bytes, smallest);
+  const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(size));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // the error is not sticky; the device goes on
+    fail("cuda: out of memory (", megabytes(size), " MB needed at once, ", megabytes(free_memory()),
+         " MB free)");
+  }
+  check(status, "allocating memory");
+  auto buffer = std::make_shared<DeviceBuffer>(data, size);
+  check(cudaMemsetAsync(data, 0, static_cast<size_t>(size), stream_), "clearing memory");
+  return buffer;
+}
+
+void CudaDevice::copy(const Tensor& from, const Tensor& to) {
+  require(from.type() == to.type(), "copy: types differ (", from.type(), ", ", to.type(), ")");
+  if (from.bytes() == 0) return;
+  check(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), cudaMemcpyDefault,
+                        stream_),
+        "copying");
+  if (to.buffer()->on_host()) synchronize();
+}
+
+void CudaDevice::synchronize() {
+  check(cudaStreamSynchronize(stream_), "waiting for the device");
+  const Fault f = std::exchange(*fault_, Fault{});
+  require(f.code != id_out_of_range, "embedding: an id is out of range (", f.value, " of ", f.limit,
+          ")");
+}
+
+std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& work) {
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a graph");
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(stream_, &graph);
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  check(cudaStreamEndCapture(stream_, &graph), "recording a graph");
+  return std::make_unique<GraphRecording>(graph, stream_);
+}
+
+const void* CudaDevice::generated(const std::string& ptx, const char* name) {
+  auto it = libraries_.find(ptx);
+  if (it == libraries_.end()) {
+    std::array<char, 4096> log = {};
+    cudaJitOption options[] = {cudaJitErrorLogBuffer, cudaJitErrorLogBufferSizeBytes};
+    void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
+    cudaLibrary_t library = nullptr;
+    const cudaError_t status =
+        cudaLibraryLoadData(&library, ptx.c_str(), options, values, 2, nullptr, nullptr, 0);
+    require(status == cudaSuccess, "cuda: generated code does not compile (",
+            cudaGetErrorName(status), ": ", log.data(), ")  ", name);
+    it = libraries_.emplace(ptx, library).first;
+  }
+  cudaKernel_t kernel = nullptr;
+  check(cudaLibraryGetKernel(&kernel, it->second, name), name);
+  return kernel;
+}
+
+}  // namespace ebb::cuda
+
+namespace ebb::backend::cuda {
+
+std::shared_ptr<Device> open(const DeviceOptions&) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  require(status == cudaSuccess && count > 0, "device: there is no CUDA device here (",
+          status == cudaSuccess ? "none found" : cudaGetErrorString(status), ")");
+  return std::make_shared<ebb::cuda::CudaDevice>(0);
+}
+
+}  // namespace ebb::backend::cuda

@@ -1,0 +1,60 @@
+// One NVIDIA GPU as a device: its stream, its limits, and the code generated for it.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <map>
+#include <string>
+
+#include "core/device.h"
+
+namespace ebb::cuda {
+
+// What a kernel tells the host when an input is wrong; zero: nothing is. Written by device code,
+// read when the device is waited for.
+struct Fault {
+  int code = 0;  // a FaultCode
+  long long value = 0, limit = 0;
+};
+enum FaultCode : int { no_fault = 0, id_out_of_range = 1 };
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int index);
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  std::string_view backend() const override { return "cuda"; }
+  std::string description() const override;
+  bool fast_in(DType dtype) const override;
+  int64_t free_memory() const override;
+  std::shared_ptr<Buffer> allocate(int64_t bytes) override;
+  void copy(const Tensor& from, const Tensor& to) override;
+  void synchronize() override;
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+
+  cudaStream_t stream() const { return stream_; }
+  int capability() const { return capability_; }  // 90: sm_90
+  int multiprocessors() const { return multiprocessors_; }
+  int64_t shared_per_block() const { return shared_per_block_; }  // bytes, with opt-in
+  int64_t l2_bytes() const { return l2_bytes_; }
+  Fault* fault() const { return fault_; }  // an address for the device and the host
+
+  // The kernel `name` of a PTX text, compiled by the driver the first time that the text is seen.
+  const void* generated(const std::string& ptx, const char* name);
+
+ private:
+  int index_ = 0, capability_ = 0, multiprocessors_ = 0;
+  int64_t shared_per_block_ = 0, l2_bytes_ = 0;
+  std::string name_;
+  cudaStream_t stream_ = nullptr;
+  Fault* fault_ = nullptr;
+  std::map<std::string, cudaLibrary_t, std::less<>> libraries_;  // by PTX
+};
+
+// The CudaDevice behind what a kernel's prepare gets.
+inline CudaDevice& of(Device& d) { return static_cast<CudaDevice&>(d); }
+inline const CudaDevice& of(const Device& d) { return static_cast<const CudaDevice&>(d); }
+
+}  // namespace ebb::cuda
