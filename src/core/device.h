@@ -17,11 +17,20 @@ class Recording {
   virtual void run() = 0;  // enqueues it
 };
 
+// A moment in a device's work.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  // Seconds of work between an earlier mark of the same device and this one; waits for this one.
+  virtual double seconds_since(const Mark& earlier) const = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string_view backend() const = 0;  // "cpu", "cuda": which kernel table serves it
   virtual std::string description() const = 0;   // a line for people: chip, cores, memory
+  virtual bool on_host() const { return true; }  // its memory is the host's
   virtual bool fast_in(DType dtype) const = 0;   // matrix products have hardware for it
   virtual int64_t free_memory() const = 0;       // bytes
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;  // throws Error when out of memory
@@ -33,6 +42,7 @@ class Device {
     static_cast<void>(work);
     return nullptr;
   }
+  virtual std::unique_ptr<Mark> mark();  // where its work has come to
 };
 
 struct DeviceOptions {

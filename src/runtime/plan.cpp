@@ -1,6 +1,5 @@
 #include "runtime/plan.h"
 
-#include <chrono>
 #include <iomanip>
 
 #include "base/error.h"
@@ -109,6 +108,10 @@ void Plan::bind(std::string_view name, const Tensor& tensor) {
     require(tensor.defined() && tensor.type() == graph_.type(s.value), "bind: '", name,
             "' needs another type (", graph_.type(s.value), ")  got ", tensor.type());
     sources_[i] = tensor;
+    if (tensor.buffer()->on_host() && !context_.device->on_host()) {
+      sources_[i] = Tensor(tensor.type(), context_.device->allocate(tensor.bytes()));
+      context_.device->copy(tensor, sources_[i]);
+    }
     resolved_ = false;
     return;
   }
@@ -127,6 +130,14 @@ const Tensor& Plan::bound(std::string_view name) const {
   for (size_t i = 0; i < sources_.size(); ++i)
     if (graph_.sources()[i].name == name) return sources_[i];
   fail("plan: no source '", name, "'");
+}
+
+Tensor Plan::fetch(std::string_view name) const {
+  const Tensor& t = bound(name);
+  if (t.buffer()->on_host()) return t;
+  Tensor host(t.type());
+  context_.device->copy(t, host);
+  return host;
 }
 
 void* Plan::address(int32_t value) const {
@@ -155,21 +166,24 @@ void Plan::resolve() {
     c.workspace = static_cast<char*>(arena_->data()) + memory_.workspace[i];
   }
   resolved_ = true;
+  recording_.reset();
 }
 
 void Plan::run_steps() {
-  using Clock = std::chrono::steady_clock;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!steps_[i].program.run) continue;
-    const auto start = observer_ ? Clock::now() : Clock::time_point();
-    steps_[i].program.run(steps_[i].call);
-    if (!observer_) continue;
-    context_.device->synchronize();
-    observer_(i, std::chrono::duration<double>(Clock::now() - start).count());
-  }
+  for (const Step& s : steps_)
+    if (s.program.run) s.program.run(s.call);
 }
 
-NamedTensors Plan::run(const NamedTensors& inputs) {
+void Plan::run_observed() {
+  std::vector<std::unique_ptr<Mark>> marks;
+  for (size_t i = 0; i <= steps_.size(); ++i) {
+    marks.push_back(context_.device->mark());
+    if (i < steps_.size() && steps_[i].program.run) steps_[i].program.run(steps_[i].call);
+  }
+  for (size_t i = 0; i < steps_.size(); ++i) observer_(i, marks[i + 1]->seconds_since(*marks[i]));
+}
+
+void Plan::load(const NamedTensors& inputs) {
   if (!resolved_) resolve();
   Device& device = *context_.device;
   size_t given = 0;
@@ -186,7 +200,10 @@ NamedTensors Plan::run(const NamedTensors& inputs) {
   for (const auto& [name, tensor] : inputs)
     require(given == inputs.size() || graph_.find_source(name), "run: the graph has no input '",
             name, "'");
-  run_steps();
+}
+
+NamedTensors Plan::results() {
+  Device& device = *context_.device;
   NamedTensors out;  // before the copies: an output may be a source as it was
   for (const NamedValue& o : graph_.outputs()) {
     Tensor host(graph_.type(o.value));
@@ -195,6 +212,33 @@ NamedTensors Plan::run(const NamedTensors& inputs) {
   }
   for (const NamedValue& c : memory_.copies) device.copy(placed(c.value), bound(c.name));
   return out;
+}
+
+NamedTensors Plan::run(const NamedTensors& inputs) {
+  load(inputs);
+  if (!observer_ && !recording_) recording_ = context_.device->record([this] { run_steps(); });
+  if (observer_)
+    run_observed();
+  else if (recording_)
+    recording_->run();
+  else
+    run_steps();
+  return results();
+}
+
+void Plan::inspect(const NamedTensors& inputs, const Look& look) {
+  load(inputs);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!steps_[i].program.run) continue;
+    steps_[i].program.run(steps_[i].call);
+    std::vector<Tensor> outputs;
+    for (const int32_t v : graph_.nodes()[i].out) {
+      outputs.emplace_back(graph_.type(v));
+      context_.device->copy(placed(v), outputs.back());
+    }
+    look(i, outputs);
+  }
+  results();
 }
 
 int64_t Plan::source_bytes() const {

@@ -33,12 +33,14 @@ class Plan {
   // Error.
   Plan(const Graph& g, Context context, const CompileOptions& options = {});
 
-  // Gives a param or state its memory: used in place, read and updated by every run. The tensor
-  // must have the source's type. Throws Error.
+  // Gives a param or state its memory, read and updated by every run: that of `tensor`, or where
+  // the device has memory of its own and `tensor` is the host's, a copy. The tensor must have the
+  // source's type. Throws Error.
   void bind(std::string_view name, const Tensor& tensor);
   // Allocates zeros for what is not bound yet.
   void bind_missing();
-  const Tensor& bound(std::string_view name) const;
+  const Tensor& bound(std::string_view name) const;  // on the device
+  Tensor fetch(std::string_view name) const;         // on the host: a copy, or the memory itself
 
   // Runs once. Every input must be given, with its type. Returns copies of the outputs, on the
   // host. Throws Error.
@@ -51,7 +53,10 @@ class Plan {
   Cost cost() const;                                           // of a run: the steps' together
   // The plan stage of `ebb explain`: steps with kernels, types, bytes, FLOPs, and the peak.
   std::string text() const;
-  // Called after every step with its index and seconds, to profile.
+  // As run(), step by step: `look` gets each step's index and outputs, on the host.
+  using Look = std::function<void(size_t, const std::vector<Tensor>&)>;
+  void inspect(const NamedTensors& inputs, const Look& look);
+  // Called after every run with each step's index and seconds, to profile.
   void observe(std::function<void(size_t, double)> observer) { observer_ = std::move(observer); }
 
  private:
@@ -59,7 +64,10 @@ class Plan {
   void resolve();
   void* address(int32_t value) const;
   Tensor placed(int32_t value) const;  // on the device
+  void load(const NamedTensors& inputs);
   void run_steps();
+  void run_observed();
+  NamedTensors results();
 
   Context context_;
   Graph graph_;
@@ -68,6 +76,7 @@ class Plan {
   std::vector<Tensor> sources_;  // by index into graph_.sources()
   std::shared_ptr<Buffer> arena_;
   bool resolved_ = false;
+  std::unique_ptr<Recording> recording_;  // of the steps, where the device has such
   std::function<void(size_t, double)> observer_;
 };
 

@@ -133,24 +133,13 @@ TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed) {
   return s;
 }
 
-void bind_state(Plan& plan, const Context& context, const TrainState& state) {
-  const bool shared = context.device->allocate(1)->on_host();
-  for (const auto& [name, host] : state.tensors) {
-    Tensor t = host;
-    if (!shared) {
-      t = Tensor(host.type(), context.device->allocate(host.bytes()));
-      context.device->copy(host, t);
-    }
-    plan.bind(name, t);
-  }
+void bind_state(Plan& plan, const TrainState& state) {
+  for (const auto& [name, host] : state.tensors) plan.bind(name, host);
   plan.bind_missing();
 }
 
-void fetch_state(const Plan& plan, const Context& context, TrainState& state) {
-  for (auto& [name, host] : state.tensors) {
-    const Tensor& t = plan.bound(name);
-    if (t.buffer() != host.buffer()) context.device->copy(t, host);
-  }
+void fetch_state(const Plan& plan, TrainState& state) {
+  for (auto& [name, host] : state.tensors) host = plan.fetch(name);
 }
 
 // ---- files ---------------------------------------------------------------------------------

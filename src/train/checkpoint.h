@@ -36,10 +36,10 @@ struct TrainState {
 
 // Weights drawn by their rules, averages equal to them, moments zero.
 TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed);
-// Gives the plan the state's tensors, on the context's device. On the host the plan then works in
-// the state's own memory; elsewhere fetch_state() brings it up to date.
-void bind_state(Plan& plan, const Context& context, const TrainState& state);
-void fetch_state(const Plan& plan, const Context& context, TrainState& state);
+// Gives the plan the state's tensors. On the host the plan then works in the state's own memory;
+// elsewhere fetch_state() brings it up to date.
+void bind_state(Plan& plan, const TrainState& state);
+void fetch_state(const Plan& plan, TrainState& state);
 
 // ---- files ---------------------------------------------------------------------------------
 

@@ -101,6 +101,7 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
     if (s % 50 == 0 || s + 1 == steps)
       progress(str("training the classifier: step ", s + 1, " of ", steps, ", loss ", loss));
   }
+  for (auto& [name, tensor] : weights) tensor = plan.fetch(name);
   return {forward, std::move(weights), context};
 }
 

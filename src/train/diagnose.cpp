@@ -19,8 +19,7 @@ std::string bad_source(const Plan& plan, const NamedTensors& inputs) {
     const auto given = inputs.find(s.name);
     const bool input = s.kind == Source::Kind::input;
     if (input && given == inputs.end()) continue;
-    const Tensor& t = input ? given->second : plan.bound(s.name);
-    if (!t.buffer()->on_host()) continue;
+    const Tensor t = input ? given->second : plan.fetch(s.name);
     // the sum of gradients is a result of this very step
     if (s.name.starts_with("acc.")) continue;
     const int64_t at = find_not_finite(t.type(), t.raw());
@@ -41,20 +40,15 @@ int64_t find_not_finite(const Type& type, const void* data) {
 std::string first_not_finite(Plan& plan, const NamedTensors& inputs) {
   std::string found = bad_source(plan, inputs);
   if (!found.empty()) return found;
-  for (const Source& s : plan.graph().sources())
-    if (s.kind != Source::Kind::input && !plan.bound(s.name).buffer()->on_host()) return "";
-  plan.observe([&](size_t i, double) {
-    if (!found.empty()) return;
+  plan.inspect(inputs, [&](size_t i, const std::vector<Tensor>& outputs) {
     const Step& step = plan.steps()[i];
-    for (size_t k = 0; k < step.call.out.size() && found.empty(); ++k) {
-      const int64_t at = find_not_finite(step.sig.out[k], step.call.out[k]);
+    for (size_t k = 0; k < outputs.size() && found.empty(); ++k) {
+      const int64_t at = find_not_finite(outputs[k].type(), outputs[k].raw());
       if (at < 0) continue;
-      found = str(step.kernel->name, "  ", place(step.sig.out[k], at));
+      found = str(step.kernel->name, "  ", place(outputs[k].type(), at));
       if (!step.sig.at.empty()) found += "  at " + step.sig.at;
     }
   });
-  plan.run(inputs);
-  plan.observe({});
   return found;
 }
 

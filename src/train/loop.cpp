@@ -41,7 +41,7 @@ class Run {
     auto weights = nn::weights_of(job_.loss);
     state_ = c_.resume ? load_state(c_.out, std::move(weights))
                        : initial_state(std::move(weights), static_cast<uint64_t>(c_.seed));
-    bind_state(plan_, context_, state_);
+    bind_state(plan_, state_);
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
     next_ = job_.batches(state_.step * c_.accumulation);
@@ -167,7 +167,7 @@ class Run {
       if (job_.hooks.evaluate) job_.hooks.evaluate(state_, *metrics_);
       metrics_->flush();
     } else if (sample) {
-      fetch_state(plan_, context_, state_);
+      fetch_state(plan_, state_);
     }
     if (sample) job_.hooks.sample(state_);
   }
@@ -186,7 +186,7 @@ class Run {
   }
 
   void save(int64_t keep) {
-    fetch_state(plan_, context_, state_);
+    fetch_state(plan_, state_);
     const std::string path = save_checkpoint(c_.out, state_, job_.info, keep);
     saved_ = state_.step;
     say("saved " + path);

@@ -42,6 +42,28 @@ class GraphRecording final : public Recording {
   cudaStream_t stream_;
 };
 
+class EventMark final : public Mark {
+ public:
+  explicit EventMark(cudaStream_t stream) {
+    check(cudaEventCreate(&event_), "making an event");
+    check(cudaEventRecord(event_, stream), "marking a moment");
+  }
+  ~EventMark() override { cudaEventDestroy(event_); }
+  EventMark(const EventMark&) = delete;
+  EventMark& operator=(const EventMark&) = delete;
+  double seconds_since(const Mark& earlier) const override {
+    float milliseconds = 0;
+    check(cudaEventSynchronize(event_), "waiting for the device");
+    check(
+        cudaEventElapsedTime(&milliseconds, static_cast<const EventMark&>(earlier).event_, event_),
+        "measuring time");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 int attribute(cudaDeviceAttr a, int index) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, a, index), "asking for the device's limits");
@@ -70,6 +92,8 @@ CudaDevice::CudaDevice(int index) : index_(index) {
 }
 
 CudaDevice::~CudaDevice() {
+  cudaStreamSynchronize(stream_);
+  staging_.reset();
   for (const auto& [ptx, library] : libraries_) cudaLibraryUnload(library);
   cudaFreeHost(fault_);
   cudaStreamDestroy(stream_);
@@ -109,6 +133,11 @@ std::shared_ptr<Buffer> CudaDevice::allocate(int64_t bytes) {
 void CudaDevice::copy(const Tensor& from, const Tensor& to) {
   require(from.type() == to.type(), "copy: types differ (", from.type(), ", ", to.type(), ")");
   if (from.bytes() == 0) return;
+  if (from.buffer()->on_host() && !to.buffer()->on_host()) {
+    if (!staging_) staging_ = std::make_unique<Staging>();
+    staging_->copy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), stream_);
+    return;
+  }
   check(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), cudaMemcpyDefault,
                         stream_),
         "copying");
@@ -136,6 +165,8 @@ std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& work)
   check(cudaStreamEndCapture(stream_, &graph), "recording a graph");
   return std::make_unique<GraphRecording>(graph, stream_);
 }
+
+std::unique_ptr<Mark> CudaDevice::mark() { return std::make_unique<EventMark>(stream_); }
 
 const void* CudaDevice::generated(const std::string& ptx, const char* name) {
   auto it = libraries_.find(ptx);

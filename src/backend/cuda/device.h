@@ -4,8 +4,10 @@
 #include <cuda_runtime.h>
 
 #include <map>
+#include <memory>
 #include <string>
 
+#include "backend/cuda/staging.h"
 #include "core/device.h"
 
 namespace ebb::cuda {
@@ -27,12 +29,14 @@ class CudaDevice final : public Device {
 
   std::string_view backend() const override { return "cuda"; }
   std::string description() const override;
+  bool on_host() const override { return false; }
   bool fast_in(DType dtype) const override;
   int64_t free_memory() const override;
   std::shared_ptr<Buffer> allocate(int64_t bytes) override;
   void copy(const Tensor& from, const Tensor& to) override;
   void synchronize() override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+  std::unique_ptr<Mark> mark() override;
 
   cudaStream_t stream() const { return stream_; }
   int capability() const { return capability_; }  // 90: sm_90
@@ -50,6 +54,7 @@ class CudaDevice final : public Device {
   std::string name_;
   cudaStream_t stream_ = nullptr;
   Fault* fault_ = nullptr;
+  std::unique_ptr<Staging> staging_;
   std::map<std::string, cudaLibrary_t, std::less<>> libraries_;  // by PTX
 };
 
