@@ -14,8 +14,22 @@ function(ebb_test_program name engine)
   target_compile_definitions(${name} PRIVATE EBB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-cuda/*"
                        PROPERTIES ENVIRONMENT "${test_environment}")
+endfunction()
+
+# A process takes a while to open a GPU: its tests run in a few shards. `scripts/gpu-test` says more
+# about them.
+function(ebb_cuda_tests name)
+  set(shards 4)
+  foreach(shard RANGE 1 ${shards})
+    math(EXPR index "${shard} - 1")
+    set(test cuda.shard_${shard}_of_${shards})
+    add_test(NAME ${test} COMMAND ${name} --gtest_filter=cuda/* --gtest_brief=1)
+    set_tests_properties(
+      ${test} PROPERTIES SKIP_REGULAR_EXPRESSION "there is no CUDA device" ENVIRONMENT
+      "${test_environment};GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*.cpp)
@@ -32,6 +46,9 @@ if(EBB_SANITIZE)
   ebb_test_program(ebb_tests_low ebb_low ${test_sources})
 elseif(test_sources)
   ebb_test_program(ebb_tests ebb_engine ${test_sources})
+  if(EBB_CUDA)
+    ebb_cuda_tests(ebb_tests)
+  endif()
 endif()
 
 # A check is a script that lists violations and that knows, with --self-test, a tree that has some.

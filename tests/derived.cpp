@@ -15,8 +15,6 @@
 namespace ebb::test {
 namespace {
 
-constexpr int64_t guard = 256;  // bytes before and after
-constexpr unsigned char sentinel = 0xa5;
 constexpr int64_t largest_case = 100000;  // elements of an input
 
 class TestDevice final : public Device {
@@ -84,19 +82,22 @@ Case as_pointwise(const Case& c) {
 
 }  // namespace
 
-std::vector<Case> kernel_cases() {
+std::vector<Case> kernel_cases(const std::string& backend) {
   std::vector<Case> cases = all_cases();
   for (const Case& c : all_cases())
     if (c.op->expr && c.op != &ops::def::pointwise()) cases.push_back(as_pointwise(c));
+  std::vector<DType> dtypes = {DType::f32, DType::bf16};
+  if (backend != "cpu") dtypes.push_back(DType::f16);
   std::vector<Case> out;
   for (Case c : cases)
-    for (const DType dtype : {DType::f32, DType::bf16})
-      for (const Kernel* k : kernels_of(c.op->name, "cpu")) {
+    for (const DType dtype : dtypes)
+      for (const Kernel* k : kernels_of(c.op->name, backend)) {
         c.dtype = dtype;
         c.kernel = k;
+        c.backend = backend;
         const Signature s = c.signature();
         const bool other = dtype == DType::f32 || s.in != c.example.in;
-        if (other && k->supports(s, test_device())) out.push_back(c);
+        if (other && (backend != "cpu" || k->supports(s, test_device()))) out.push_back(c);
       }
   return out;
 }
@@ -208,61 +209,6 @@ std::vector<double> conditions_of(const std::vector<RefArray>& in, const std::ve
       }
   }
   return largest;
-}
-
-// ---- memory --------------------------------------------------------------------------------
-
-Guarded::Guarded(int64_t bytes, int64_t offset)
-    : memory_(static_cast<size_t>(bytes + 2 * guard + 64 + offset), sentinel), bytes_(bytes) {
-  const auto address = reinterpret_cast<uintptr_t>(memory_.data()) + guard;
-  first_ = guard + static_cast<int64_t>((64 - address % 64) % 64) + offset;
-  std::memset(data(), 0xff, static_cast<size_t>(bytes));
-}
-
-bool Guarded::intact() const {
-  for (int64_t i = 0; i < static_cast<int64_t>(memory_.size()); ++i)
-    if ((i < first_ || i >= first_ + bytes_) && memory_[static_cast<size_t>(i)] != sentinel)
-      return false;
-  return true;
-}
-
-bool Guarded::operator==(const Guarded& o) const {
-  return bytes_ == o.bytes_ && std::memcmp(data(), o.data(), static_cast<size_t>(bytes_)) == 0;
-}
-
-Guarded stored(const RefArray& a, DType dtype, int64_t offset) {
-  Guarded memory(static_cast<int64_t>(a.v.size()) * size_of(dtype), offset);
-  visit_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    char* to = static_cast<char*>(memory.data());
-    for (const double v : a.v) {
-      T element;
-      if constexpr (std::is_integral_v<T>)
-        element = static_cast<T>(v);
-      else
-        element = T(static_cast<float>(v));
-      std::memcpy(to, &element, sizeof(T));
-      to += sizeof(T);
-    }
-  });
-  return memory;
-}
-
-RefArray loaded(const Guarded& memory, const Type& type) {
-  RefArray a{type.shape, {}};
-  visit_dtype(type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const char* from = static_cast<const char*>(memory.data());
-    for (int64_t i = 0; i < type.shape.numel(); ++i, from += sizeof(T)) {
-      T element;
-      std::memcpy(&element, from, sizeof(T));
-      if constexpr (std::is_integral_v<T>)
-        a.v.push_back(static_cast<double>(element));
-      else
-        a.v.push_back(static_cast<double>(static_cast<float>(element)));
-    }
-  });
-  return a;
 }
 
 }  // namespace ebb::test

@@ -19,6 +19,7 @@ struct Case {
   Example example;
   DType dtype = DType::f32;
   const Kernel* kernel = nullptr;  // of kernel cases
+  std::string backend = "cpu";     // that it runs on
 
   std::string name() const;     // op__example[__dtype__kernel]
   Signature signature() const;  // with output types
@@ -26,8 +27,10 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out);  // for failures
 
-std::vector<Case> all_cases();     // every op x example that is no bench case
-std::vector<Case> kernel_cases();  // x dtype x kernel that supports it
+std::vector<Case> all_cases();  // every op x example that is no bench case
+// x dtype x kernel. Those of the CPU support the case; those of another backend may have no device
+// to ask, so their tests do. f16 is for accelerators only.
+std::vector<Case> kernel_cases(const std::string& backend);
 
 // The inputs: a function of the case's name. Floats are uniform in [low, high), rounded through
 // their dtype; integers in [0, integers).
@@ -65,23 +68,5 @@ void move_by_a_unit(RefArray& a, std::string_view key);
 
 // A host device without any backend behind it, for kernels that only ask for its name.
 Device& test_device();
-
-// Host memory with guards before and after, at `offset` bytes from a 64-byte boundary.
-class Guarded {
- public:
-  explicit Guarded(int64_t bytes, int64_t offset = 0);  // poisoned with 0xff: NaN in every float
-  void* data() { return memory_.data() + first_; }
-  const void* data() const { return memory_.data() + first_; }
-  int64_t bytes() const { return bytes_; }
-  bool intact() const;  // the guards hold what they held at first
-  bool operator==(const Guarded& o) const;
-
- private:
-  std::vector<unsigned char> memory_;
-  int64_t bytes_, first_;
-};
-
-Guarded stored(const RefArray& a, DType dtype, int64_t offset = 0);
-RefArray loaded(const Guarded& memory, const Type& type);
 
 }  // namespace ebb::test

@@ -1,11 +1,13 @@
-// Every op's examples as whole plans on the CPU, forward and backward, fused and not, against the
+// Every op's examples as whole plans, forward and backward, fused and not, against the
 // slow interpreter.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
+#include "backends.h"
 #include "derived.h"
+#include "guarded.h"
 #include "runtime/plan.h"
 #include "tolerance.h"
 
@@ -69,12 +71,14 @@ double terms_of(const Graph& g) {
 
 Tensor tensor_from(const RefArray& a, DType dtype) {
   Tensor t(dtype, a.shape);
-  const Guarded memory = stored(a, dtype);
+  const Bytes memory = stored(a, dtype);
   std::memcpy(t.raw(), memory.data(), static_cast<size_t>(t.bytes()));
   return t;
 }
 
-class Plans : public testing::TestWithParam<Case> {};
+class Plans : public OnBackend, public testing::WithParamInterface<Case> {
+  void SetUp() override { open(GetParam().backend, 2); }
+};
 
 TEST_P(Plans, equal_their_meaning) {
   const Problem p = problem_of(GetParam());
@@ -90,7 +94,7 @@ TEST_P(Plans, equal_their_meaning) {
       conditions_of(p.in, moves, [&](const auto& x, auto key) { return meaning(p, x, key); });
   const double terms = terms_of(p.graph);
   for (const bool fuse : {false, true}) {
-    Plan plan(p.graph, open_context("cpu", {.threads = 2}), {.fuse = fuse});
+    Plan plan(p.graph, context_, {.fuse = fuse});
     const auto results = plan.run(inputs);
     for (size_t k = 0; k < exact.size(); ++k) {
       const std::string& name = p.graph.outputs()[k].name;
@@ -105,8 +109,17 @@ TEST_P(Plans, equal_their_meaning) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(derived, Plans, testing::ValuesIn(all_cases()),
-                         [](const auto& info) { return info.param.name(); });
+std::vector<Case> cases_on(const std::string& backend) {
+  if (only(backend).empty()) return {};
+  std::vector<Case> out = all_cases();
+  for (Case& c : out) c.backend = backend;
+  return out;
+}
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name(); }
+
+INSTANTIATE_TEST_SUITE_P(derived, Plans, testing::ValuesIn(cases_on("cpu")), name_of_case);
+INSTANTIATE_TEST_SUITE_P(cuda, Plans, testing::ValuesIn(cases_on("cuda")), name_of_case);
 
 }  // namespace
 }  // namespace ebb::test

@@ -8,6 +8,7 @@
 // zero are compared with zero instead.
 #include <gtest/gtest.h>
 
+#include "backends.h"
 #include "ops/adamw/op.h"
 #include "ops/mse/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -78,9 +79,15 @@ TrainingStep training_step(const GoldenCase& c) {
   return step;
 }
 
-class GoldenModel : public ::testing::TestWithParam<std::string> {
+struct On {
+  std::string network, backend;
+};
+void PrintTo(const On& on, std::ostream* out) { *out << on.network << " on " << on.backend; }
+
+class GoldenModel : public test::OnBackend, public ::testing::WithParamInterface<On> {
  protected:
-  GoldenModel() : c_(GetParam()) {}
+  GoldenModel() : c_(GetParam().network) {}
+  void SetUp() override { open(GetParam().backend); }
 
   void check(const std::string& name, std::span<const float> v, const nlohmann::json& golden,
              double tolerance) {
@@ -106,8 +113,9 @@ TEST_P(GoldenModel, bf16_output__errs_at_most_twice_as_much_as_pytorch) {
   for (const auto& [name, t] : c_.inputs()) in[name] = t;
   std::vector<Tensor> outputs;
   for (const DType d : {DType::f32, DType::bf16}) {
-    Plan plan(mixed_precision(g, d), open_context("cpu"));
-    for (const nn::Weight& w : weights) plan.bind(w.name, hashed_weight(w));
+    Plan plan(mixed_precision(g, d), context_);
+    for (const nn::Weight& w : weights)
+      plan.bind(w.name, test::to_device(context_, hashed_weight(w)));
     outputs.push_back(plan.run(in).at("output"));
   }
   const auto exact = outputs[0].span<float>(), low = outputs[1].span<float>();
@@ -122,12 +130,11 @@ TEST_P(GoldenModel, bf16_output__errs_at_most_twice_as_much_as_pytorch) {
 
 TEST_P(GoldenModel, training_steps__are_those_of_the_reference) {
   TrainingStep step = training_step(c_);
-  Plan plan(step.graph, open_context("cpu"));
-  std::map<std::string, Tensor> start, now;
+  Plan plan(step.graph, context_);
+  std::map<std::string, Tensor> start;
   for (const nn::Weight& w : step.weights) {
     start[w.name] = hashed_weight(w);
-    now[w.name] = start[w.name].clone();
-    plan.bind(w.name, now[w.name]);
+    plan.bind(w.name, test::to_device(context_, start[w.name]));
   }
   plan.bind_missing();
 
@@ -163,7 +170,8 @@ TEST_P(GoldenModel, training_steps__are_those_of_the_reference) {
       continue;
     }
     check(w.name, grad.span<float>(), entry, promise);
-    const Tensor after = nn::to_file(w, now.at(w.name)), before = nn::to_file(w, start.at(w.name));
+    const Tensor now = test::to_host(context_, plan.bound(w.name));
+    const Tensor after = nn::to_file(w, now), before = nn::to_file(w, start.at(w.name));
     Tensor delta = after.clone();
     for (size_t k = 0; k < delta.span<float>().size(); ++k)
       delta.span<float>()[k] -= before.span<float>()[k];
@@ -176,7 +184,18 @@ TEST_P(GoldenModel, training_steps__are_those_of_the_reference) {
   EXPECT_GE(compared_, tensors * 3 / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(golden, GoldenModel, ::testing::ValuesIn(golden_network_cases()),
-                         [](const auto& info) { return info.param; });
+std::vector<On> networks_on(const std::string& backend) {
+  std::vector<On> out;
+  for (const std::string& name : golden_network_cases())
+    if (!test::only(backend).empty()) out.push_back({name, backend});
+  return out;
+}
+
+std::string name_of_network(const ::testing::TestParamInfo<On>& info) { return info.param.network; }
+
+INSTANTIATE_TEST_SUITE_P(golden, GoldenModel, ::testing::ValuesIn(networks_on("cpu")),
+                         name_of_network);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenModel, ::testing::ValuesIn(networks_on("cuda")),
+                         name_of_network);
 
 }  // namespace ebb::testing

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "backends.h"
 #include "ops/dropout/op.h"
 #include "runtime/plan.h"
 #include "support/golden_case.h"
@@ -11,12 +12,17 @@ using namespace ebb;
 
 namespace {
 
+using SmallNetwork = std::pair<const Model*, ModelConfig>;
+
 // F of one network for hashed weights (or starting weights) and hashed inputs, by class ids.
 class Runner {
  public:
-  Runner(const Model& m, const ModelConfig& c, bool hashed) : config_(c), plan_(plan(m, c)) {
-    for (const nn::Weight& w : weights_)
-      plan_.bind(w.name, hashed ? ebb::testing::hashed_weight(w) : nn::initial_tensor(w, 1));
+  Runner(const SmallNetwork& m, bool hashed, const Context& context)
+      : config_(m.second), plan_(plan(*m.first, context)) {
+    for (const nn::Weight& w : weights_) {
+      const Tensor t = hashed ? ebb::testing::hashed_weight(w) : nn::initial_tensor(w, 1);
+      plan_.bind(w.name, test::to_device(context, t));
+    }
     plan_.bind_missing();
   }
 
@@ -32,11 +38,11 @@ class Runner {
   }
 
  private:
-  Plan plan(const Model& m, const ModelConfig& c) {
+  Plan plan(const Model& m, const Context& context) {
     Graph g;
-    g.output("F", network_of(m, c)(g, network_inputs(g, c.common(), 2)));
+    g.output("F", network_of(m, config_)(g, network_inputs(g, config_.common(), 2)));
     weights_ = nn::weights_of(g);
-    return Plan(g, open_context("cpu"));
+    return Plan(g, context);
   }
 
   ModelConfig config_;
@@ -45,8 +51,8 @@ class Runner {
 };
 
 // Small networks of all the models with classes.
-std::vector<std::pair<const Model*, ModelConfig>> small_networks() {
-  std::vector<std::pair<const Model*, ModelConfig>> out;
+std::vector<SmallNetwork> small_networks() {
+  std::vector<SmallNetwork> out;
   for (const char* name : {"adm_full", "songunet_ddpmpp", "dhariwal", "dit_p2"}) {
     ebb::testing::GoldenCase c(name);
     out.emplace_back(c.model, c.config);
@@ -56,11 +62,15 @@ std::vector<std::pair<const Model*, ModelConfig>> small_networks() {
   return out;
 }
 
+class NetworksOn : public test::OnEachBackend {};
+INSTANTIATE_TEST_SUITE_P(cpu, NetworksOn, ::testing::ValuesIn(test::only("cpu")));
+INSTANTIATE_TEST_SUITE_P(cuda, NetworksOn, ::testing::ValuesIn(test::only("cuda")));
+
 }  // namespace
 
-TEST(networks, class_outside_of_the_range__is_no_class) {
+TEST_P(NetworksOn, class_outside_of_the_range__is_no_class) {
   for (const auto& [model, config] : small_networks()) {
-    Runner f(*model, config, true);
+    Runner f({model, config}, true, context_);
     const int64_t classes = config.common().classes;
     const auto none = f({-1, -1});
     EXPECT_EQ(f({classes, classes}), none) << model->name;
@@ -69,9 +79,9 @@ TEST(networks, class_outside_of_the_range__is_no_class) {
   }
 }
 
-TEST(networks, starting_weights__give_finite_outputs_of_the_size_of_the_last_layers_start) {
+TEST_P(NetworksOn, starting_weights__give_finite_outputs_of_the_size_of_the_last_layers_start) {
   for (const auto& [model, config] : small_networks()) {
-    Runner f(*model, config, false);
+    Runner f({model, config}, false, context_);
     double squares = 0;
     for (const float v : f({0, 1})) squares += double{v} * double{v};
     // The last layers start at zero, or at 1e-5 of their usual size (SongUNet).

@@ -1,10 +1,11 @@
-// Plans: compiling, fusing, memory and running on the CPU.
+// Plans: compiling, fusing, memory and running on each backend.
 #include "runtime/plan.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "backends.h"
 #include "base/random.h"
 #include "ops/add/op.h"
 #include "ops/prim/moments/op.h"
@@ -44,18 +45,28 @@ Graph norm_loss(Shape shape, int64_t groups) {
   return g;
 }
 
+class PlanOn : public test::OnEachBackend {
+ protected:
+  const Context& context() const { return context_; }
+  Tensor on_device(const Tensor& host) const { return test::to_device(context_, host); }
+  // A copy of what a source of the plan holds.
+  Tensor held(const Plan& p, std::string_view name) const {
+    return test::to_host(context_, p.bound(name));
+  }
+};
+
 float run_loss(Plan& p, const Tensor& x, const Tensor& w) {
   return p.run({{"x", x}, {"target", w}}).at("loss").span<float>()[0];
 }
 
-TEST(plan, gradients_of_a_norm__equal_finite_differences) {
+TEST_P(PlanOn, gradients_of_a_norm__equal_finite_differences) {
   for (const bool fuse : {false, true}) {
     const Shape shape{2, 5, 7, 12};
     const std::string wrt[] = {"x", "gamma"};
     const Graph g = gradients(norm_loss(shape, 4), "loss", wrt);
-    Plan p(g, open_context("cpu", {.threads = 2}), {.fuse = fuse});
+    Plan p(g, context(), {.fuse = fuse});
     const Tensor gamma = noise({12}, 3), w = noise(shape, 2);
-    p.bind("gamma", gamma);
+    p.bind("gamma", on_device(gamma));
     const Tensor x = noise(shape, 1);
     const auto out = p.run({{"x", x}, {"target", w}});
     for (const auto& [name, tensor] : {std::pair{"grad.x", x}, std::pair{"grad.gamma", gamma}}) {
@@ -63,10 +74,12 @@ TEST(plan, gradients_of_a_norm__equal_finite_differences) {
       const auto v = tensor.span<float>();
       for (size_t i = 0; i < v.size(); i += 13) {
         const float keep = v[i], h = 1e-2f;
-        v[i] = keep + h;
-        const float up = run_loss(p, x, w);
-        v[i] = keep - h;
-        const float down = run_loss(p, x, w);
+        const auto loss_at = [&](float value) {
+          v[i] = value;
+          p.bind("gamma", on_device(gamma));
+          return run_loss(p, x, w);
+        };
+        const float up = loss_at(keep + h), down = loss_at(keep - h);
         v[i] = keep;
         EXPECT_NEAR(grad.span<float>()[i], (up - down) / (2 * h), 2e-5) << name << ' ' << i;
       }
@@ -74,11 +87,11 @@ TEST(plan, gradients_of_a_norm__equal_finite_differences) {
   }
 }
 
-TEST(plan, fusing__leaves_few_passes_over_memory) {
+TEST_P(PlanOn, fusing__leaves_few_passes_over_memory) {
   const std::string wrt[] = {"x", "gamma"};
   const Graph g = gradients(norm_loss({2, 16, 16, 32}, 4), "loss", wrt);
-  const Context context = open_context("cpu", {.threads = 2});
-  const Graph lowered = lowered_for(g, *context.device);
+
+  const Graph lowered = lowered_for(g, *context().device);
   int large = 0;
   for (const Node& n : lowered.nodes()) {
     const Signature s = lowered.signature(n);
@@ -89,10 +102,10 @@ TEST(plan, fusing__leaves_few_passes_over_memory) {
       }
   }
   // moments, the loss, the sums for the statistics and gamma, dx
-  EXPECT_LE(large, 4) << Plan(g, context).text();
+  EXPECT_LE(large, 4) << Plan(g, context()).text();
 }
 
-TEST(plan, update__happens_in_place) {
+TEST_P(PlanOn, update__happens_in_place) {
   Graph g;
   const Type t{DType::f32, {1000}};
   const Value p = g.source(Source::Kind::param, "w", t);
@@ -101,14 +114,14 @@ TEST(plan, update__happens_in_place) {
   const Value m2 = ops::map({m, x}, [](auto v) { return v[0] * 0.9 + v[1]; });
   g.update("m", m2);
   g.update("w", ops::map({p, m2}, [](auto v) { return v[0] - v[1]; }));
-  Plan plan(g, open_context("cpu", {.threads = 1}));
+  Plan plan(g, context());
   plan.bind_missing();
   Tensor ones(t);
   for (float& v : ones.span<float>()) v = 1;
   plan.run({{"x", ones}});
   plan.run({{"x", ones}});
-  EXPECT_FLOAT_EQ(plan.bound("m").span<float>()[999], 1.9f);
-  EXPECT_FLOAT_EQ(plan.bound("w").span<float>()[500], -2.9f);
+  EXPECT_FLOAT_EQ(held(plan, "m").span<float>()[999], 1.9f);
+  EXPECT_FLOAT_EQ(held(plan, "w").span<float>()[500], -2.9f);
   EXPECT_LT(plan.arena_bytes(), 100000);
   EXPECT_NE(plan.text().find("copies 0"), std::string::npos) << plan.text();
 }
@@ -120,7 +133,7 @@ Tensor filled(const Type& t, float v) {
 }
 
 // h2 takes h1's old value while h1 is written in place.
-TEST(plan, shift_register__keeps_the_old_value) {
+TEST_P(PlanOn, shift_register__keeps_the_old_value) {
   Graph g;
   const Type t{DType::f32, {5000}};
   const Value h1 = g.source(Source::Kind::state, "h1", t);
@@ -128,15 +141,15 @@ TEST(plan, shift_register__keeps_the_old_value) {
   const Value x = g.input("x", t);
   g.update("h1", ops::map({h1, x}, [](auto v) { return v[0] * 0.5 + v[1]; }));
   g.update("h2", h1);
-  Plan plan(g, open_context("cpu", {.threads = 2}));
+  Plan plan(g, context());
   plan.bind_missing();
   plan.run({{"x", filled(t, 1)}});
   plan.run({{"x", filled(t, 1)}});
-  EXPECT_FLOAT_EQ(plan.bound("h1").span<float>()[4999], 1.5f);
-  EXPECT_FLOAT_EQ(plan.bound("h2").span<float>()[4999], 1.0f);
+  EXPECT_FLOAT_EQ(held(plan, "h1").span<float>()[4999], 1.5f);
+  EXPECT_FLOAT_EQ(held(plan, "h2").span<float>()[4999], 1.0f);
 }
 
-TEST(plan, two_states_from_one_value__both_get_it) {
+TEST_P(PlanOn, two_states_from_one_value__both_get_it) {
   Graph g;
   const Type t{DType::f32, {300}};
   for (const char* name : {"a", "b", "c"}) g.source(Source::Kind::state, name, t);
@@ -145,42 +158,42 @@ TEST(plan, two_states_from_one_value__both_get_it) {
   g.update("a", y);
   g.update("b", y);
   g.update("c", x);
-  Plan plan(g, open_context("cpu", {.threads = 1}));
+  Plan plan(g, context());
   plan.bind_missing();
   plan.run({{"x", filled(t, 2)}});
   for (const auto& [name, want] : {std::pair{"a", 3.0f}, {"b", 3.0f}, {"c", 2.0f}})
-    EXPECT_EQ(plan.bound(name).span<float>()[299], want) << name;
+    EXPECT_EQ(held(plan, name).span<float>()[299], want) << name;
 }
 
-TEST(plan, swapped_and_reshaped_states__take_the_old_values) {
+TEST_P(PlanOn, swapped_and_reshaped_states__take_the_old_values) {
   Graph g;
   const Value a = g.source(Source::Kind::state, "a", {DType::f32, {4, 100}});
   const Value b = g.source(Source::Kind::state, "b", {DType::f32, {400}});
   g.update("a", ops::reshape(b, {4, 100}));
   g.update("b", ops::reshape(a, {400}));
-  Plan plan(g, open_context("cpu", {.threads = 1}));
-  plan.bind("a", filled({DType::f32, {4, 100}}, 1));
-  plan.bind("b", filled({DType::f32, {400}}, 2));
+  Plan plan(g, context());
+  plan.bind("a", on_device(filled({DType::f32, {4, 100}}, 1)));
+  plan.bind("b", on_device(filled({DType::f32, {400}}, 2)));
   plan.run({});
-  EXPECT_EQ(plan.bound("a").span<float>()[7], 2.0f);
-  EXPECT_EQ(plan.bound("b").span<float>()[7], 1.0f);
+  EXPECT_EQ(held(plan, "a").span<float>()[7], 2.0f);
+  EXPECT_EQ(held(plan, "b").span<float>()[7], 1.0f);
 }
 
-TEST(plan, output_of_an_updated_state__is_the_value_before) {
+TEST_P(PlanOn, output_of_an_updated_state__is_the_value_before) {
   Graph g;
   const Type t{DType::f32, {10}};
   const Value w = g.source(Source::Kind::state, "w", t);
   g.output("before", w);
   g.update("w", ops::map({w}, [](auto v) { return v[0] + 1.0; }));
-  Plan plan(g, open_context("cpu", {.threads = 1}));
+  Plan plan(g, context());
   plan.bind_missing();
   EXPECT_EQ(plan.run({}).at("before").span<float>()[3], 0.0f);
   EXPECT_EQ(plan.run({}).at("before").span<float>()[3], 1.0f);
-  EXPECT_EQ(plan.bound("w").span<float>()[3], 2.0f);
+  EXPECT_EQ(held(plan, "w").span<float>()[3], 2.0f);
 }
 
-TEST(plan, missing_input__is_named) {
-  Plan p(norm_loss({2, 3, 3, 4}, 2), open_context("cpu", {.threads = 1}));
+TEST_P(PlanOn, missing_input__is_named) {
+  Plan p(norm_loss({2, 3, 3, 4}, 2), context());
   p.bind_missing();
   try {
     p.run({});
@@ -189,6 +202,9 @@ TEST(plan, missing_input__is_named) {
     EXPECT_NE(std::string(e.what()).find("input 'x' is missing"), std::string::npos) << e.what();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(cpu, PlanOn, testing::ValuesIn(test::only("cpu")));
+INSTANTIATE_TEST_SUITE_P(cuda, PlanOn, testing::ValuesIn(test::only("cuda")));
 
 }  // namespace
 }  // namespace ebb

@@ -15,6 +15,7 @@
 #include "runtime/plan.h"
 #include "support/files.h"
 #include "support/hashed_weights.h"
+#include "support/source_folder.h"
 
 namespace ebb {
 namespace {
@@ -24,7 +25,7 @@ using testing::hashed;
 using testing::hashed_input;
 
 nlohmann::json golden() {
-  std::ifstream in(EBB_SOURCE_DIR "/tests/golden/diffusion.json");
+  std::ifstream in(testing::source_folder() + "/tests/golden/diffusion.json");
   return nlohmann::json::parse(in);
 }
 

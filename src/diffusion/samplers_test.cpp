@@ -10,6 +10,7 @@
 
 #include "diffusion/schedules.h"
 #include "support/files.h"
+#include "support/source_folder.h"
 
 namespace ebb {
 namespace {
@@ -155,7 +156,7 @@ TEST(samplers, denoiser__is_asked_exactly_as_often_as_announced) {
 
 // The noise levels at which the reference samplers ask, for all of its trajectories.
 TEST(samplers, levels_they_ask_at__equal_golden_values) {
-  std::ifstream in(EBB_SOURCE_DIR "/tests/golden/diffusion.json");
+  std::ifstream in(testing::source_folder() + "/tests/golden/diffusion.json");
   const auto all = nlohmann::json::parse(in)["edm"]["sampling"]["trajectories"];
   const std::map<std::string, std::string> preconds = {
       {"EDMPrecond", "edm"}, {"VPPrecond", "vp"}, {"VEPrecond", "ve"}, {"iDDPMPrecond", "iddpm"}};

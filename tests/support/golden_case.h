@@ -10,11 +10,12 @@
 #include "base/error.h"
 #include "models/model.h"
 #include "support/hashed_weights.h"
+#include "support/source_folder.h"
 
 namespace ebb::testing {
 
 inline nlohmann::json read_golden(const std::string& name) {
-  const std::string path = std::string(EBB_SOURCE_DIR) + "/tests/golden/" + name + ".json";
+  const std::string path = source_folder() + "/tests/golden/" + name + ".json";
   std::ifstream in(path);
   require(in.good(), "golden: cannot read ", path);
   return nlohmann::json::parse(in);
