@@ -1,6 +1,6 @@
 # The CUDA backend: kernels for the targets in EBB_CUDA_ARCHS, in one compressed fat binary. The
 # CUDA runtime is linked in; the program needs only the driver, and runs without one.
-set(EBB_CUDA_ARCHS "90a" CACHE STRING
+set(EBB_CUDA_ARCHS "90a-real" CACHE STRING
     "CUDA targets, as CMAKE_CUDA_ARCHITECTURES takes them; `all` for every one that is served")
 set(ebb_cuda_files "/src/backend/cuda/|/ops/.*/cuda[a-z0-9_]*\\.cpp$|/ops/.*/cuda/")
 set(ebb_cuda_kernels "")
@@ -27,21 +27,27 @@ if(EBB_CUDA)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   endif()
   enable_language(CUDA)
+  # CMake 3.25 does not know yet that nvcc 13 speaks C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
   find_package(CUDAToolkit REQUIRED)
   set(ebb_cuda_kernels cuda=cuda.cu cuda=cuda.cpp)
   set(ebb_cuda_device src/backend/cuda/device.cpp)
 endif()
 
+# The kernels are a library of objects of their own: nvcc does not bear the engine's other includes.
 function(ebb_add_cuda target)
   if(NOT EBB_CUDA)
     return()
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.cu)
-  target_sources(${target} PRIVATE ${sources})
+  add_library(ebb_cuda OBJECT ${sources})
+  target_include_directories(ebb_cuda PRIVATE src ${CMAKE_BINARY_DIR}/generated)
   target_compile_options(
-    ${target}
-    PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xfatbin=-compress-all -compress-mode=size
-            -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings
-            -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
+    ebb_cuda PRIVATE -Xfatbin=-compress-all -compress-mode=size --expt-relaxed-constexpr
+                     -Werror=all-warnings
+                     -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:ebb_cuda>)
   target_link_libraries(${target} PUBLIC CUDA::cudart_static)
 endfunction()

@@ -45,6 +45,8 @@ struct Kernel {
   std::vector<Tune> (*space)(const Signature&, const Device&) = nullptr;
   // An output may share the memory of an input of the same type.
   bool in_place = false;
+  // Which output may share with which input, where that is not every pair.
+  bool (*may_share)(const Signature&, size_t out, size_t in) = nullptr;
   // The outputs are the first input seen under another type; nothing runs.
   bool alias = false;
 };

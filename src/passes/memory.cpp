@@ -90,8 +90,17 @@ class Planner {
     const auto reads = std::count_if(n.in.begin(), n.in.end(), [&](int32_t v) {
       return of_value_[static_cast<size_t>(v)] == of_value_[static_cast<size_t>(in)];
     });
-    const bool makes = std::find(n.out.begin(), n.out.end(), out) != n.out.end();
-    return makes && reads == std::count_if(n.in.begin(), n.in.end(), is_direct);
+    const auto makes = std::find(n.out.begin(), n.out.end(), out);
+    return makes != n.out.end() && reads == std::count_if(n.in.begin(), n.in.end(), is_direct) &&
+           kernel_allows(i, static_cast<size_t>(makes - n.out.begin()), in);
+  }
+
+  bool kernel_allows(int32_t i, size_t out, int32_t in) const {
+    const auto& allows = memory_[static_cast<size_t>(i)].may_share;
+    const auto& inputs = g_.nodes()[static_cast<size_t>(i)].in;
+    for (size_t k = 0; k < inputs.size() && allows; ++k)
+      if (inputs[k] == in && !allows(out, k)) return false;
+    return true;
   }
 
   void share_in_place() {

@@ -7,6 +7,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/table.h"
+#include "passes/batch.h"
 #include "passes/fuse.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
@@ -61,6 +62,10 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   if (options.fuse) out = fuse(out);
   out = dead_code(out);
   verify(out, "fuse");
+  if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
+    out = lower(batch(out), keep);
+    verify(out, "batch");
+  }
   return out;
 }
 
@@ -81,7 +86,12 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
   const Node* first = graph_.nodes().data();
   memory_ = plan_memory(graph_, [&](const Node& n) {
     const auto i = static_cast<size_t>(&n - first);
-    return NodeMemory{programs[i].workspace, kernels[i]->in_place, kernels[i]->alias};
+    NodeMemory m{programs[i].workspace, kernels[i]->in_place, kernels[i]->alias};
+    if (kernels[i]->may_share)
+      m.may_share = [k = kernels[i], s = graph_.signature(n)](size_t out, size_t in) {
+        return k->may_share(s, out, in);
+      };
+    return m;
   });
   sources_.resize(graph_.sources().size());
   prepare(kernels, std::move(programs));

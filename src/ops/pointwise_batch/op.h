@@ -1,0 +1,32 @@
+// pointwise_batch: one formula on many lists of tensors, each of its own shape: the optimiser over
+// all weights, or their casts, as one piece of work.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace ebb::ops {
+
+// Inputs: those of part 0, of part 1, ...; outputs likewise. Within a part every input has the
+// shape of the part or is a single number; parts agree in dtypes and in which inputs are numbers.
+struct PointwiseBatch {
+  Expr expr;
+  int64_t parts = 1;
+  std::string dtypes;  // of a part's outputs, as Pointwise has them
+  void fields(auto&& f) {
+    f("expr", static_cast<TextValue&>(expr));
+    f("parts", parts);
+    f("dtypes", dtypes);
+  }
+};
+
+namespace def {
+const OpDef& pointwise_batch();
+}
+
+// The signature of one part, as a use of pointwise.
+Signature part_of(const Signature& s, int64_t part);
+
+}  // namespace ebb::ops

@@ -1,0 +1,104 @@
+#include "passes/batch.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "ops/pointwise_batch/op.h"
+#include "ops/prim/pointwise/op.h"
+
+namespace ebb {
+namespace {
+
+constexpr int64_t most_elements = int64_t{1} << 24;
+
+class Batcher {
+ public:
+  explicit Batcher(const Graph& g) : g_(g), made_at_(static_cast<size_t>(g.values()), -1) {}
+
+  Graph run() {
+    collect();
+    Rewriter rw(g_);
+    rw.copy_sources();
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const auto group = groups_.find(i);
+      if (group == groups_.end() || group->second.size() == 1)
+        rw.copy(g_.nodes()[i]);
+      else if (!group->second.empty())
+        add_batch(rw, group->second);
+    }
+    rw.copy_ends();
+    return rw.take();
+  }
+
+ private:
+  // What the members of a batch have in common; "" for a node that joins none.
+  std::string key_of(const Node& n) const {
+    if (n.op != &ops::def::pointwise() || n.in.empty()) return "";
+    const auto& a = n.attrs.as<ops::Pointwise>();
+    const Shape& shape = g_.type(n.out[0]).shape;
+    if (shape.numel() > most_elements) return "";
+    std::string key = a.expr.text();
+    bool full = false;
+    for (const int32_t v : n.in) {
+      const Type& t = g_.type(v);
+      if (!(t.shape == shape) && t.shape.numel() != 1) return "";
+      const bool number = t.shape.numel() == 1;
+      full = full || t.shape == shape;
+      key += str(' ', t.dtype, number ? "1" : "");
+    }
+    for (const int32_t v : n.out) key += str(' ', g_.type(v).dtype);
+    return full ? key : "";
+  }
+
+  // A node joins the group that stands earlier than it if all it reads exists by then.
+  void collect() {
+    std::map<std::string, std::vector<size_t>, std::less<>> by_key;  // first members
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const Node& n = g_.nodes()[i];
+      size_t home = i;
+      if (const std::string key = key_of(n); !key.empty()) {
+        int64_t ready = -1;
+        for (const int32_t v : n.in) ready = std::max(ready, made_at_[static_cast<size_t>(v)]);
+        auto& firsts = by_key[key];
+        const auto at = std::find_if(firsts.begin(), firsts.end(),
+                                     [&](size_t f) { return static_cast<int64_t>(f) > ready; });
+        if (at != firsts.end())
+          home = *at;
+        else
+          firsts.push_back(i);
+        groups_[home].push_back(i);
+        if (home != i) groups_[i] = {};
+      }
+      for (const int32_t v : n.out) made_at_[static_cast<size_t>(v)] = static_cast<int64_t>(home);
+    }
+  }
+
+  void add_batch(Rewriter& rw, const std::vector<size_t>& members) const {
+    const Node& first = g_.nodes()[members[0]];
+    ops::PointwiseBatch a{first.attrs.as<ops::Pointwise>().expr,
+                          static_cast<int64_t>(members.size()), ""};
+    for (const int32_t v : first.out)
+      a.dtypes += str(a.dtypes.empty() ? "" : ",", g_.type(v).dtype);
+    std::vector<Value> in;
+    std::vector<int32_t> out;
+    for (const size_t m : members) {
+      const Node& n = g_.nodes()[m];
+      for (const Value v : rw.map(n.in)) in.push_back(v);
+      out.insert(out.end(), n.out.begin(), n.out.end());
+    }
+    const AtScope scope(rw.to(), first.at);
+    const std::vector<Value> made = rw.to().add(ops::def::pointwise_batch(), a, in);
+    for (size_t k = 0; k < out.size(); ++k) rw.set(out[k], made[k]);
+  }
+
+  const Graph& g_;
+  std::vector<int64_t> made_at_;                  // node that makes a value; -1: a source
+  std::map<size_t, std::vector<size_t>> groups_;  // by first member; empty: it stands elsewhere
+};
+
+}  // namespace
+
+Graph batch(const Graph& g) { return Batcher(g).run(); }
+
+}  // namespace ebb

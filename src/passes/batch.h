@@ -1,0 +1,12 @@
+// batch: independent pointwise nodes of one formula become one node.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace ebb {
+
+// The updates and casts of hundreds of weights become a few pieces of work. Nodes of more elements
+// than a device needs to be busy stay alone, so that no large value lives longer than before.
+Graph batch(const Graph& g);
+
+}  // namespace ebb
