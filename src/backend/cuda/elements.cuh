@@ -1,0 +1,77 @@
+// What kernels over the elements of tensors share: indices taken apart without division, device
+// types of dtypes, the alignment of addresses.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cuda/kit.cuh"
+#include "core/dtype.h"
+
+namespace ebb::cuda {
+
+// Division of n < 2^31 by a number in [1, 2^31) that the host knows (Granlund and Montgomery 1994).
+class Divisor {
+ public:
+  Divisor() = default;
+  explicit Divisor(int64_t d) : d_(static_cast<uint32_t>(d)) {
+    while ((int64_t{1} << shift_) < d) ++shift_;
+    magic_ = static_cast<uint32_t>(((uint64_t{1} << shift_) - d_) * (uint64_t{1} << 32) / d_ + 1);
+  }
+  uint32_t value() const { return d_; }
+  // The quotient; n becomes the remainder.
+  __device__ uint32_t split(uint32_t& n) const {
+    const uint32_t q = (__umulhi(n, magic_) + n) >> shift_;
+    n -= q * d_;
+    return q;
+  }
+
+ private:
+  uint32_t d_ = 1, magic_ = 1, shift_ = 0;
+};
+
+constexpr int64_t divisible = int64_t{1} << 31;  // numbers below this may be divided
+
+// Calls f with a zero of the device type of a float dtype.
+template <class F>
+void visit_float(DType t, F&& f) {
+  switch (t) {
+    case DType::bf16: return f(__nv_bfloat16{});
+    case DType::f16: return f(__half{});
+    default: return f(float{});
+  }
+}
+
+// A place in images of rows x columns pixels of `packs` accesses each.
+struct Place {
+  int64_t n, row, column, pack;
+};
+__device__ __forceinline__ Place place_of(int64_t i, int64_t rows, int64_t columns, int64_t packs) {
+  const int64_t pixel = i / packs, line = pixel / columns, n = line / rows;
+  return {n, line - n * rows, pixel - line * columns, i - pixel * packs};
+}
+
+inline bool aligned(const void* p, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+// Elements of T in an access of 16 bytes.
+template <class T>
+inline constexpr int wide = 16 / static_cast<int>(sizeof(T));
+
+// The elements of an access as floats, and back.
+template <class T, int Count>
+__device__ __forceinline__ Vec<float, Count> floats_of(const Vec<T, Count>& x) {
+  Vec<float, Count> out;
+#pragma unroll
+  for (int k = 0; k < Count; ++k) out.v[k] = to_float(x.v[k]);
+  return out;
+}
+template <class T, int Count>
+__device__ __forceinline__ Vec<T, Count> rounded_to(const Vec<float, Count>& x) {
+  Vec<T, Count> out;
+#pragma unroll
+  for (int k = 0; k < Count; ++k) out.v[k] = from_float<T>(x.v[k]);
+  return out;
+}
+
+}  // namespace ebb::cuda

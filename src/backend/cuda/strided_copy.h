@@ -1,0 +1,58 @@
+// Strided copies: the kernels behind every op that only moves data.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/device.h"
+
+namespace ebb::cuda {
+
+// A dim of a box, with its strides in elements. Reads lie `before` indices back; where that is
+// outside of [0, extent) the element is zero.
+struct CopyDim {
+  int64_t size = 1, from = 0, to = 0;
+  int64_t before = 0, extent = -1;  // -1: size
+};
+
+// Where a box lies: which of the inputs, and the first elements on both sides.
+struct CopyPlace {
+  size_t input = 0;
+  int64_t from = 0, to = 0;
+};
+
+// to[i . to_strides] = from[(i - before) . from_strides] for every index i of some boxes, made
+// ready once. Elements are opaque. No element of `to` may be written twice.
+class StridedCopy {
+ public:
+  explicit StridedCopy(int64_t element_bytes) : element_(element_bytes) {}
+  // Dims outermost first; the last is best contiguous in `to`.
+  void add(const std::vector<CopyDim>& dims, CopyPlace place = {});
+  void run(const char* name, std::span<void* const> from, void* to, CudaDevice& device) const;
+
+ private:
+  struct Box {
+    std::vector<CopyDim> dims;
+    CopyPlace place;
+  };
+  void split(Box box);
+  static bool transposes(const Box& b);
+  void run_units(const char* name, std::span<const Box> boxes, std::span<void* const> from,
+                 void* to, CudaDevice& device) const;
+  void run_tiles(const char* name, const void* from, void* to, CudaDevice& device) const;
+  int64_t unit_of(const Box& b, const void* from, const void* to) const;
+
+  int64_t element_;
+  std::vector<Box> boxes_;
+};
+
+// The dims of a box of `sizes` in two arrays with these strides.
+std::vector<CopyDim> copy_dims(std::span<const int64_t> sizes, std::span<const int64_t> from,
+                               std::span<const int64_t> to);
+
+// The most dims that a box may have after those of one element are dropped and neighbours joined.
+constexpr size_t largest_copy_rank = 8;
+bool can_copy(const std::vector<CopyDim>& dims);
+
+}  // namespace ebb::cuda
