@@ -10,6 +10,7 @@ namespace {
 using namespace ebb::cuda;
 
 constexpr int threads = 128, columns_each = 4, columns = threads * columns_each;
+constexpr int ids_each = 8;  // ids that a thread looks at before the block decides to go on
 
 template <class T>
 struct Params {
@@ -41,6 +42,25 @@ __device__ int find_row(const Params<T>& p, int64_t first, int64_t row, int* fou
   return all;
 }
 
+// Whether one of the ids in [first, first + threads * ids_each) names `row`.
+template <class T>
+__device__ bool has_row(const Params<T>& p, int64_t first, int64_t row) {
+  bool mine = false;
+#pragma unroll
+  for (int k = 0; k < ids_each; ++k) {
+    const int64_t i = first + k * threads + threadIdx.x;
+    mine |= i < p.count && p.ids[i] == row;
+  }
+  return __syncthreads_or(mine);
+}
+
+// Reports ids that are out of range. Call it from one block.
+template <class T>
+__device__ void check_ids(const Params<T>& p) {
+  for (int64_t i = threadIdx.x; i < p.count; i += threads)
+    if (p.ids[i] < 0 || p.ids[i] >= p.rows) report(p.fault, id_out_of_range, p.ids[i], p.rows);
+}
+
 // out[r, :] = sum of dy[i, :] over the i with ids[i] = r.
 // grid: one block for 512 columns of a row.  sums: f32, in the order of the ids.  deterministic.
 template <class T>
@@ -51,10 +71,11 @@ __global__ __launch_bounds__(threads) void embedding_grad_rows(
   const int64_t row = blockIdx.x / p.parts, part = blockIdx.x % p.parts;
   const int64_t column = part * columns + threadIdx.x;
   float sum[columns_each] = {};
+  if (blockIdx.x == 0) check_ids(p);
   for (int64_t first = 0; first < p.count; first += threads) {
-    if (blockIdx.x == 0 && first + threadIdx.x < p.count) {
-      const int64_t id = p.ids[first + threadIdx.x];
-      if (id < 0 || id >= p.rows) report(p.fault, id_out_of_range, id, p.rows);
+    if (first % (threads * ids_each) == 0 && !has_row(p, first, row)) {
+      first += threads * (ids_each - 1);
+      continue;
     }
     const int all = find_row(p, first, row, found);
     for (int k = 0; k < all; ++k) {

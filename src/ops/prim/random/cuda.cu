@@ -19,13 +19,14 @@ struct Params {
   bool whole;  // every block may be stored as one access
 };
 
-// As normals_from of base/random.h, with the device's functions.
+// As normals_from of base/random.h. The functions in double, rounded to f32, are what good f32
+// functions of a host return but in rare cases: devices draw the same numbers.
 __device__ __forceinline__ void normals(uint32_t a, uint32_t b, float* out) {
-  const float r = sqrtf(-2.0f * logf(uniform_from(a)));
-  float sine, cosine;
-  sincosf(__fmul_rn(6.283185307179586f, uniform_from(b)), &sine, &cosine);
-  out[0] = r * cosine;
-  out[1] = r * sine;
+  const float r = sqrtf(-2.0f * static_cast<float>(log(static_cast<double>(uniform_from(a)))));
+  double sine, cosine;
+  sincos(static_cast<double>(__fmul_rn(6.283185307179586f, uniform_from(b))), &sine, &cosine);
+  out[0] = r * static_cast<float>(cosine);
+  out[1] = r * static_cast<float>(sine);
 }
 
 // out[n, e] = number e of the stream of image n.  grid: one thread a block of 4 numbers.
