@@ -22,9 +22,9 @@ struct Params {
 // As normals_from of base/random.h. The functions in double, rounded to f32, are what good f32
 // functions of a host return but in rare cases: devices draw the same numbers.
 __device__ __forceinline__ void normals(uint32_t a, uint32_t b, float* out) {
-  const float r = sqrtf(-2.0f * static_cast<float>(log(static_cast<double>(uniform_from(a)))));
+  const float r = sqrtf(-2.0f * static_cast<float>(::log(static_cast<double>(uniform_from(a)))));
   double sine, cosine;
-  sincos(static_cast<double>(__fmul_rn(6.283185307179586f, uniform_from(b))), &sine, &cosine);
+  ::sincos(static_cast<double>(__fmul_rn(6.283185307179586f, uniform_from(b))), &sine, &cosine);
   out[0] = r * static_cast<float>(cosine);
   out[1] = r * static_cast<float>(sine);
 }
