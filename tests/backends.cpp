@@ -61,16 +61,4 @@ Opened open_backend(const std::string& backend, int64_t threads) {
   return {{a.device}, ""};
 }
 
-Tensor to_device(const Context& context, const Tensor& host) {
-  Tensor out(host.type(), context.device->allocate(host.bytes()));
-  context.device->copy(host, out);
-  return out;
-}
-
-Tensor to_host(const Context& context, const Tensor& tensor) {
-  Tensor out(tensor.type());
-  context.device->copy(tensor, out);
-  return out;
-}
-
 }  // namespace ebb::test

@@ -23,10 +23,6 @@ struct Opened {
 };
 Opened open_backend(const std::string& backend, int64_t threads = 0);
 
-// Copies between the host and the context's device.
-Tensor to_device(const Context& context, const Tensor& host);
-Tensor to_host(const Context& context, const Tensor& tensor);
-
 // A test on one backend; skipped, with the reason, where there is no such device.
 class OnBackend : public testing::Test {
  protected:

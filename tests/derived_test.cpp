@@ -120,11 +120,15 @@ INSTANTIATE_TEST_SUITE_P(derived, Gradients, testing::ValuesIn(gradient_cases())
 
 // ---- kernels -------------------------------------------------------------------------------
 
+struct Pair {
+  size_t out, in;
+};
+
 struct RunOptions {
   int threads = 1;
-  int64_t offset = 0;           // elements from a 64-byte boundary
-  std::optional<size_t> alias;  // output 0 takes the memory of this input
-  bool recorded = false;        // twice, one right after the other, in a recording of the device
+  int64_t offset = 0;          // elements from a 64-byte boundary
+  std::optional<Pair> shared;  // these have one memory
+  bool recorded = false;       // twice, one right after the other, in a recording of the device
 };
 
 void run_program(const Program& program, const Call& call, const RunOptions& options,
@@ -165,19 +169,20 @@ std::vector<Bytes> run_kernel(const Case& c, const Tune& tune, const RunOptions&
   for (const size_t i : in) call.in.push_back(memory.address(i));
   for (const size_t i : out) call.out.push_back(memory.address(i));
   call.workspace = memory.address(workspace);
-  if (options.alias) call.out[0] = call.in[*options.alias];
+  if (options.shared) call.out[options.shared->out] = call.in[options.shared->in];
   run_program(program, call, options, device);
   memory.download();
   omp_set_num_threads(before);
   for (size_t i = 0; i < in.size(); ++i) {
     expect_untouched(memory, in[i], str("input ", i));
-    EXPECT_TRUE(options.alias == i || !memory.changed(in[i])) << "changed input " << i;
+    const bool shared = options.shared && options.shared->in == i;
+    EXPECT_TRUE(shared || !memory.changed(in[i])) << "changed input " << i;
   }
   for (size_t i = 0; i < out.size(); ++i) expect_untouched(memory, out[i], str("output ", i));
   expect_untouched(memory, workspace, "the workspace");
   std::vector<Bytes> results;
   for (const size_t i : out) results.push_back(memory.content(i));
-  if (options.alias) results[0] = memory.content(in[*options.alias]);
+  if (options.shared) results[options.shared->out] = memory.content(in[options.shared->in]);
   return results;
 }
 
@@ -235,6 +240,18 @@ bool bits_depend_on_threads(const Kernel& k) {
   return k.op == "conv2d_dw";  // oneDNN sums the images of each thread, then the threads
 }
 
+// Outputs that may lie where an input lies.
+std::vector<Pair> sharing_pairs(const Case& c) {
+  const Signature s = c.signature();
+  std::vector<Pair> pairs;
+  for (size_t out = 0; out < s.out.size(); ++out)
+    for (size_t in = 0; in < s.in.size(); ++in) {
+      if (!c.kernel->in_place || s.in[in] != s.out[out]) continue;
+      if (!c.kernel->may_share || c.kernel->may_share(s, out, in)) pairs.push_back({out, in});
+    }
+  return pairs;
+}
+
 std::string text_of(const Tune& tune) {
   std::string out = "tune:";
   for (const auto& [name, value] : tune.values) out += str(' ', name, '=', value);
@@ -277,11 +294,9 @@ void Kernels::check(const Meaning& meaning, const Tune& tune) {
   else
     EXPECT_TRUE(run(tune, {.recorded = true}) == first) << "a recording gives other bits";
   expect_close(c, meaning, run(tune, {.threads = 2, .offset = 1}), "unaligned");
-  if (!c.kernel->in_place) return;
-  const Signature s = c.signature();
-  for (size_t i = 0; i < s.in.size(); ++i)
-    EXPECT_TRUE(s.in[i] != s.out[0] || run(tune, {.alias = i})[0] == first[0])
-        << "other result in place of input " << i;
+  for (const Pair& p : sharing_pairs(c))
+    EXPECT_TRUE(run(tune, {.shared = p}) == first)
+        << "other result where output " << p.out << " is in place of input " << p.in;
 }
 
 TEST_P(Kernels, equals_its_meaning) {

@@ -114,8 +114,7 @@ TEST_P(GoldenModel, bf16_output__errs_at_most_twice_as_much_as_pytorch) {
   std::vector<Tensor> outputs;
   for (const DType d : {DType::f32, DType::bf16}) {
     Plan plan(mixed_precision(g, d), context_);
-    for (const nn::Weight& w : weights)
-      plan.bind(w.name, test::to_device(context_, hashed_weight(w)));
+    for (const nn::Weight& w : weights) plan.bind(w.name, hashed_weight(w));
     outputs.push_back(plan.run(in).at("output"));
   }
   const auto exact = outputs[0].span<float>(), low = outputs[1].span<float>();
@@ -134,7 +133,7 @@ TEST_P(GoldenModel, training_steps__are_those_of_the_reference) {
   std::map<std::string, Tensor> start;
   for (const nn::Weight& w : step.weights) {
     start[w.name] = hashed_weight(w);
-    plan.bind(w.name, test::to_device(context_, start[w.name]));
+    plan.bind(w.name, start[w.name].clone());
   }
   plan.bind_missing();
 
@@ -170,7 +169,7 @@ TEST_P(GoldenModel, training_steps__are_those_of_the_reference) {
       continue;
     }
     check(w.name, grad.span<float>(), entry, promise);
-    const Tensor now = test::to_host(context_, plan.bound(w.name));
+    const Tensor now = plan.fetch(w.name);
     const Tensor after = nn::to_file(w, now), before = nn::to_file(w, start.at(w.name));
     Tensor delta = after.clone();
     for (size_t k = 0; k < delta.span<float>().size(); ++k)

@@ -20,8 +20,7 @@ class Runner {
   Runner(const SmallNetwork& m, bool hashed, const Context& context)
       : config_(m.second), plan_(plan(*m.first, context)) {
     for (const nn::Weight& w : weights_) {
-      const Tensor t = hashed ? ebb::testing::hashed_weight(w) : nn::initial_tensor(w, 1);
-      plan_.bind(w.name, test::to_device(context, t));
+      plan_.bind(w.name, hashed ? ebb::testing::hashed_weight(w) : nn::initial_tensor(w, 1));
     }
     plan_.bind_missing();
   }

@@ -48,11 +48,6 @@ Graph norm_loss(Shape shape, int64_t groups) {
 class PlanOn : public test::OnEachBackend {
  protected:
   const Context& context() const { return context_; }
-  Tensor on_device(const Tensor& host) const { return test::to_device(context_, host); }
-  // A copy of what a source of the plan holds.
-  Tensor held(const Plan& p, std::string_view name) const {
-    return test::to_host(context_, p.bound(name));
-  }
 };
 
 float run_loss(Plan& p, const Tensor& x, const Tensor& w) {
@@ -66,7 +61,7 @@ TEST_P(PlanOn, gradients_of_a_norm__equal_finite_differences) {
     const Graph g = gradients(norm_loss(shape, 4), "loss", wrt);
     Plan p(g, context(), {.fuse = fuse});
     const Tensor gamma = noise({12}, 3), w = noise(shape, 2);
-    p.bind("gamma", on_device(gamma));
+    p.bind("gamma", gamma);
     const Tensor x = noise(shape, 1);
     const auto out = p.run({{"x", x}, {"target", w}});
     for (const auto& [name, tensor] : {std::pair{"grad.x", x}, std::pair{"grad.gamma", gamma}}) {
@@ -76,7 +71,7 @@ TEST_P(PlanOn, gradients_of_a_norm__equal_finite_differences) {
         const float keep = v[i], h = 1e-2f;
         const auto loss_at = [&](float value) {
           v[i] = value;
-          p.bind("gamma", on_device(gamma));
+          p.bind("gamma", gamma);
           return run_loss(p, x, w);
         };
         const float up = loss_at(keep + h), down = loss_at(keep - h);
@@ -120,8 +115,8 @@ TEST_P(PlanOn, update__happens_in_place) {
   for (float& v : ones.span<float>()) v = 1;
   plan.run({{"x", ones}});
   plan.run({{"x", ones}});
-  EXPECT_FLOAT_EQ(held(plan, "m").span<float>()[999], 1.9f);
-  EXPECT_FLOAT_EQ(held(plan, "w").span<float>()[500], -2.9f);
+  EXPECT_FLOAT_EQ(plan.fetch("m").span<float>()[999], 1.9f);
+  EXPECT_FLOAT_EQ(plan.fetch("w").span<float>()[500], -2.9f);
   EXPECT_LT(plan.arena_bytes(), 100000);
   EXPECT_NE(plan.text().find("copies 0"), std::string::npos) << plan.text();
 }
@@ -145,8 +140,8 @@ TEST_P(PlanOn, shift_register__keeps_the_old_value) {
   plan.bind_missing();
   plan.run({{"x", filled(t, 1)}});
   plan.run({{"x", filled(t, 1)}});
-  EXPECT_FLOAT_EQ(held(plan, "h1").span<float>()[4999], 1.5f);
-  EXPECT_FLOAT_EQ(held(plan, "h2").span<float>()[4999], 1.0f);
+  EXPECT_FLOAT_EQ(plan.fetch("h1").span<float>()[4999], 1.5f);
+  EXPECT_FLOAT_EQ(plan.fetch("h2").span<float>()[4999], 1.0f);
 }
 
 TEST_P(PlanOn, two_states_from_one_value__both_get_it) {
@@ -162,7 +157,7 @@ TEST_P(PlanOn, two_states_from_one_value__both_get_it) {
   plan.bind_missing();
   plan.run({{"x", filled(t, 2)}});
   for (const auto& [name, want] : {std::pair{"a", 3.0f}, {"b", 3.0f}, {"c", 2.0f}})
-    EXPECT_EQ(held(plan, name).span<float>()[299], want) << name;
+    EXPECT_EQ(plan.fetch(name).span<float>()[299], want) << name;
 }
 
 TEST_P(PlanOn, swapped_and_reshaped_states__take_the_old_values) {
@@ -172,11 +167,11 @@ TEST_P(PlanOn, swapped_and_reshaped_states__take_the_old_values) {
   g.update("a", ops::reshape(b, {4, 100}));
   g.update("b", ops::reshape(a, {400}));
   Plan plan(g, context());
-  plan.bind("a", on_device(filled({DType::f32, {4, 100}}, 1)));
-  plan.bind("b", on_device(filled({DType::f32, {400}}, 2)));
+  plan.bind("a", filled({DType::f32, {4, 100}}, 1));
+  plan.bind("b", filled({DType::f32, {400}}, 2));
   plan.run({});
-  EXPECT_EQ(held(plan, "a").span<float>()[7], 2.0f);
-  EXPECT_EQ(held(plan, "b").span<float>()[7], 1.0f);
+  EXPECT_EQ(plan.fetch("a").span<float>()[7], 2.0f);
+  EXPECT_EQ(plan.fetch("b").span<float>()[7], 1.0f);
 }
 
 TEST_P(PlanOn, output_of_an_updated_state__is_the_value_before) {
@@ -189,7 +184,7 @@ TEST_P(PlanOn, output_of_an_updated_state__is_the_value_before) {
   plan.bind_missing();
   EXPECT_EQ(plan.run({}).at("before").span<float>()[3], 0.0f);
   EXPECT_EQ(plan.run({}).at("before").span<float>()[3], 1.0f);
-  EXPECT_EQ(held(plan, "w").span<float>()[3], 2.0f);
+  EXPECT_EQ(plan.fetch("w").span<float>()[3], 2.0f);
 }
 
 TEST_P(PlanOn, missing_input__is_named) {

@@ -1,4 +1,4 @@
-"""SongUNet (DDPM++) and the ADM U-Net in plain torch, written for speed: the yardstick networks.
+"""SongUNet (DDPM++) and the ADM U-Nets in plain torch, written for speed: the yardstick networks.
 
 Parameter names and layouts are those of the published checkpoints, so that the golden vectors
 check these modules too (check_networks.py). Attention goes through scaled_dot_product_attention on
@@ -23,12 +23,13 @@ def sinusoid(t, channels, last_included):
 def attend(x, weight, bias, heads, order):
     """Self-attention of an NCHW image before the output projection.
 
-    weight [3C, C]; `order` says how its rows are laid out: "hc3" (EDM) or "h3c" (ADM, legacy).
-    The rows are brought to (3, head, c) first: tiny, and it leaves q, k, v dense for the product.
+    weight [3C, C]; `order` says how its rows are laid out: "hc3" (EDM), "h3c" (ADM, legacy) or
+    "3hc" (ADM, new). The rows are brought to the last: tiny, and leaves q, k, v dense.
     """
     n, c, height, width = x.shape
     head = c // heads
-    shape, axes = ((heads, head, 3), (2, 0, 1)) if order == "hc3" else ((heads, 3, head), (1, 0, 2))
+    shape, axes = {"hc3": ((heads, head, 3), (2, 0, 1)), "h3c": ((heads, 3, head), (1, 0, 2)),
+                   "3hc": ((3, heads, head), (0, 1, 2))}[order]
     weight = weight.reshape(*shape, c).permute(*axes, 3).reshape(3 * c, c)
     bias = bias.reshape(shape).permute(axes).reshape(3 * c)
     tokens = x.permute(0, 2, 3, 1).reshape(n, height * width, c)
@@ -46,6 +47,13 @@ def group_norm(channels, eps):
     return nn.GroupNorm(min(32, channels // 4), channels, eps=eps)
 
 
+def resampled(x, how):
+    """`how`: None, "down" or "up"."""
+    if how == "down":
+        return F.avg_pool2d(x, 2)
+    return F.interpolate(x, scale_factor=2, mode="nearest") if how else x
+
+
 class SongBlock(nn.Module):
     """Residual block of DDPM++: additive embedding, everything times sqrt(1/2)."""
 
@@ -60,15 +68,10 @@ class SongBlock(nn.Module):
             self.norm2, self.qkv = group_norm(cout, 1e-6), conv(cout, 3 * cout, 1)
             self.proj = conv(cout, cout, 1)
 
-    def resampled(self, x):
-        if self.resample == "down":
-            return F.avg_pool2d(x, 2)
-        return F.interpolate(x, scale_factor=2, mode="nearest") if self.resample else x
-
     def forward(self, x, emb):
-        h = self.conv0(self.resampled(F.silu(self.norm0(x))))
+        h = self.conv0(resampled(F.silu(self.norm0(x)), self.resample))
         h = F.silu(self.norm1(h + self.affine(emb)[:, :, None, None]))
-        x = self.skip(self.resampled(x)) if self.skip else x
+        x = self.skip(resampled(x, self.resample)) if self.skip else x
         x = (self.conv1(h) + x) * math.sqrt(0.5)
         if self.attention:
             a = attend(self.norm2(x), self.qkv.weight.flatten(1), self.qkv.bias, 1, "hc3")
@@ -139,32 +142,40 @@ class SongUNet(nn.Module):
 
 
 class AdmRes(nn.Module):
-    """Residual block of ADM without scale-shift."""
+    """Residual block of ADM. With scale_shift the embedding scales and shifts the second norm."""
 
-    def __init__(self, cin, cout, emb):
+    def __init__(self, cin, cout, emb, scale_shift=False, resample=None):
         super().__init__()
+        self.scale_shift, self.resample = scale_shift, resample
         self.in_layers = nn.Sequential(nn.GroupNorm(32, cin), nn.SiLU(), conv(cin, cout))
-        self.emb_layers = nn.Sequential(nn.SiLU(), nn.Linear(emb, cout))
+        self.emb_layers = nn.Sequential(nn.SiLU(), nn.Linear(emb, cout * (1 + scale_shift)))
         self.out_layers = nn.Sequential(
             nn.GroupNorm(32, cout), nn.SiLU(), nn.Identity(), conv(cout, cout)
         )
         self.skip_connection = conv(cin, cout, 1) if cin != cout else nn.Identity()
 
     def forward(self, x, emb):
-        h = self.in_layers(x) + self.emb_layers(emb)[:, :, None, None]
-        return self.skip_connection(x) + self.out_layers(h)
+        h = self.in_layers[2](resampled(self.in_layers[1](self.in_layers[0](x)), self.resample))
+        e = self.emb_layers(emb)[:, :, None, None]
+        if self.scale_shift:
+            scale, shift = e.chunk(2, dim=1)
+            h = self.out_layers[0](h) * (1 + scale) + shift
+            h = self.out_layers[3](F.silu(h))
+        else:
+            h = self.out_layers(h + e)
+        return self.skip_connection(resampled(x, self.resample)) + h
 
 
 class AdmAttention(nn.Module):
-    def __init__(self, channels, heads):
+    def __init__(self, channels, heads, order):
         super().__init__()
-        self.heads = heads
+        self.heads, self.order = heads, order
         self.norm = nn.GroupNorm(32, channels)
         self.qkv = nn.Conv1d(channels, 3 * channels, 1)
         self.proj_out = nn.Conv1d(channels, channels, 1)
 
     def forward(self, x, _):
-        h = attend(self.norm(x), self.qkv.weight.flatten(1), self.qkv.bias, self.heads, "h3c")
+        h = attend(self.norm(x), self.qkv.weight.flatten(1), self.qkv.bias, self.heads, self.order)
         return x + F.conv2d(h, self.proj_out.weight[..., None], self.proj_out.bias)
 
 
@@ -192,47 +203,55 @@ class AdmFirst(nn.Conv2d):
 
 
 class AdmUNet(nn.Module):
-    """c: the fields of the golden case adm_plain (no scale-shift, no updown, legacy order)."""
+    """c: the fields of the golden cases adm_plain and adm_full; what is missing is off."""
 
     def __init__(self, c):
         super().__init__()
         mc, res = c["model_channels"], c["image_size"]
         self.mc, emb = mc, 4 * mc
         self.time_embed = nn.Sequential(nn.Linear(mc, emb), nn.SiLU(), nn.Linear(emb, emb))
+        self.label_emb = nn.Embedding(c["num_classes"], emb) if c.get("num_classes") else None
+        order = "3hc" if c.get("use_new_attention_order") else "h3c"
+        updown, affine = c.get("resblock_updown", False), c.get("use_scale_shift_norm", False)
 
         def attention(ch):
             heads = ch // c["num_head_channels"] if c["num_head_channels"] else c["num_heads"]
-            return AdmAttention(ch, heads)
+            return AdmAttention(ch, heads, order)
+
+        def block(cin, cout, how=None):
+            return AdmRes(cin, cout, emb, affine, how)
 
         ch = mc * c["channel_mult"][0]
         inputs, skips = [[AdmFirst(c["in_channels"], ch, 3, padding=1)]], [ch]
         for level, mult in enumerate(c["channel_mult"]):
             for _ in range(c["num_res_blocks"]):
-                inputs.append([AdmRes(ch, mult * mc, emb)])
+                inputs.append([block(ch, mult * mc)])
                 ch = mult * mc
                 inputs[-1] += [attention(ch)] if res in c["attention_resolutions"] else []
                 skips.append(ch)
             if level + 1 < len(c["channel_mult"]):
-                inputs.append([AdmDown(ch)])
+                inputs.append([block(ch, ch, "down") if updown else AdmDown(ch)])
                 skips.append(ch)
                 res //= 2
-        middle = [AdmRes(ch, ch, emb), attention(ch), AdmRes(ch, ch, emb)]
+        middle = [block(ch, ch), attention(ch), block(ch, ch)]
         outputs = []
         for level, mult in reversed(list(enumerate(c["channel_mult"]))):
             for i in range(c["num_res_blocks"] + 1):
-                outputs.append([AdmRes(ch + skips.pop(), mult * mc, emb)])
+                outputs.append([block(ch + skips.pop(), mult * mc)])
                 ch = mult * mc
                 outputs[-1] += [attention(ch)] if res in c["attention_resolutions"] else []
                 if level and i == c["num_res_blocks"]:
-                    outputs[-1].append(AdmUp(ch))
+                    outputs[-1].append(block(ch, ch, "up") if updown else AdmUp(ch))
                     res *= 2
         self.input_blocks = nn.ModuleList(nn.ModuleList(b) for b in inputs)
         self.middle_block = nn.ModuleList(middle)
         self.output_blocks = nn.ModuleList(nn.ModuleList(b) for b in outputs)
         self.out = nn.Sequential(nn.GroupNorm(32, ch), nn.SiLU(), conv(ch, c["out_channels"]))
 
-    def forward(self, x, t):
+    def forward(self, x, t, y=None):
         emb, skips = self.time_embed(sinusoid(t, self.mc, 0)), []
+        if self.label_emb is not None:
+            emb = emb + self.label_emb(y)
         for block in self.input_blocks:
             for layer in block:
                 x = layer(x, emb)
