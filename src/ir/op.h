@@ -80,11 +80,13 @@ struct OpDef {
   bool differentiable = true;
   // What mixed precision does with its float inputs.
   enum class Precision : uint8_t {
-    follow,  // takes them as they come
+    follow,  // takes them as they come, all of one dtype if they were so in the f32 graph
+    mixed,   // takes them as they come
     low,     // matrix work: casts them to 16 bits
     full,    // losses and the like: casts them to f32
   };
   Precision precision = Precision::follow;
+  size_t operands = SIZE_MAX;  // the first inputs, which `low` is about; later ones are biases
 };
 
 // The formula of a pointwise use with one input a tensor: from expr. Throws Error for other ops.

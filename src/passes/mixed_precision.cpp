@@ -28,10 +28,11 @@ Graph mixed_precision(const Graph& g, DType dtype) {
     const AtScope scope(rw.to(), n.at);
     std::vector<Value> in = rw.map(n.in);
     const bool align = now_differ(g, n, in);
-    for (Value& v : in) {
-      if (align && is_float(v.dtype())) v = ops::cast(v, dtype);
-      if (!is_float(v.dtype()) || n.op->precision == OpDef::Precision::follow) continue;
-      v = ops::cast(v, n.op->precision == OpDef::Precision::low ? dtype : DType::f32);
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!is_float(in[i].dtype())) continue;
+      if (align || (n.op->precision == OpDef::Precision::low && i < n.op->operands))
+        in[i] = ops::cast(in[i], dtype);
+      if (n.op->precision == OpDef::Precision::full) in[i] = ops::cast(in[i], DType::f32);
     }
     const std::vector<Value> out = rw.to().add(*n.op, n.attrs, in);
     for (size_t i = 0; i < out.size(); ++i) rw.set(n.out[i], out[i]);

@@ -25,7 +25,8 @@ const OpDef& def::layer_norm() {
                        .attrs = +[] { return Attrs(LayerNorm{}); },
                        .infer = +[](const Signature& s) { return infer_norm(s, 1); },
                        .decompose = decompose,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::mixed};
   return d;
 }
 

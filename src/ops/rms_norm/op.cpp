@@ -44,7 +44,8 @@ const OpDef& def::rms_norm() {
                        .attrs = +[] { return Attrs(RmsNorm{}); },
                        .infer = infer,
                        .decompose = decompose,
-                       .examples = examples};
+                       .examples = examples,
+                       .precision = OpDef::Precision::mixed};
   return d;
 }
 

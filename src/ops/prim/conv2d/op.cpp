@@ -98,7 +98,8 @@ const OpDef& def::conv2d() {
                        .reference = reference,
                        .cost = cost,
                        .examples = examples,
-                       .precision = OpDef::Precision::low};
+                       .precision = OpDef::Precision::low,
+                       .operands = 2};
   return d;
 }
 

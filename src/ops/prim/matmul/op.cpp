@@ -162,7 +162,8 @@ const OpDef& def::matmul() {
                        .reference = reference,
                        .cost = cost,
                        .examples = examples,
-                       .precision = OpDef::Precision::low};
+                       .precision = OpDef::Precision::low,
+                       .operands = 2};
   return d;
 }
 
