@@ -1,0 +1,197 @@
+#include "backend/cuda/map.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "backend/cuda/error.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/map_flat.h"
+#include "backend/cuda/map_strided.h"
+
+namespace ebb::cuda {
+namespace {
+
+using Kind = SegmentedMap::Operand;
+
+bool aligned(const void* p, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+// Compiles while a graph may be being recorded: the driver's own allocations are not part of it.
+const void* compile(const std::string& text, CudaDevice& device) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "compiling a kernel");
+  const void* kernel = device.generated(text, "pointwise");
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "compiling a kernel");
+  return kernel;
+}
+
+// ---- flat: one segment or many -----------------------------------------------------------------
+
+struct Flat {
+  FlatForm form;
+  FlatText text;
+  const void* kernel = nullptr;
+
+  Flat(FlatForm f, CudaDevice& device) : form(std::move(f)) {
+    text = write_flat(form, device.capability());
+    kernel = compile(text.text, device);
+  }
+
+  // Writes entry e; returns the segment's blocks.
+  int64_t fill(Parameters& p, int64_t e, int64_t first_block, int64_t count,
+               std::span<void* const> in, std::span<void* const> out) const {
+    const int64_t at = text.first_entry + e * text.entry_bytes;
+    bool whole = true;
+    int64_t field = at + 16;
+    const auto pointer = [&](void* address, DType dtype, bool full) {
+      constexpr int64_t widest = 16;
+      if (full) whole = whole && aligned(address, std::min(widest, text.vector * size_of(dtype)));
+      p.set(field, address);
+      field += 8;
+    };
+    for (const size_t i : text.used) pointer(in[i], form.in[i], form.kinds[i] == Kind::full);
+    for (size_t k = 0; k < out.size(); ++k) pointer(out[k], form.out[k], true);
+    p.set(at, static_cast<uint32_t>(first_block));
+    p.set(at + 4, whole ? ~static_cast<uint32_t>(text.vector - 1) : 0u);
+    p.set(at + 8, static_cast<uint64_t>(count));
+    return (count + text.chunk - 1) / text.chunk;
+  }
+
+  void launch(Parameters& p, int64_t blocks, CudaDevice& device) const {
+    void* arguments[] = {p.data()};
+    launch_kernel(
+        "pointwise", kernel,
+        {.grid = static_cast<unsigned>(blocks), .block = static_cast<unsigned>(text.threads)},
+        arguments, device);
+  }
+};
+
+// ---- strided -------------------------------------------------------------------------------
+
+struct Strided {
+  StridedText text;
+  const void* kernel;
+
+  Strided(const StridedForm& form, CudaDevice& device)
+      : text(write_strided(form, device.capability())), kernel(compile(text.text, device)) {}
+
+  std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
+    std::vector<void*> all;
+    for (const size_t i : text.used) all.push_back(in[i]);
+    all.insert(all.end(), out.begin(), out.end());
+    return all;
+  }
+  bool takes(const std::vector<void*>& pointers) const {
+    for (size_t i = 0; i < pointers.size(); ++i)
+      if (!aligned(pointers[i], text.alignment[i])) return false;
+    return true;
+  }
+  void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
+    Parameters p = text.parameters;
+    for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
+    void* arguments[] = {p.data()};
+    launch_kernel(
+        "pointwise", kernel,
+        {.grid = blocks_for(text.work, text.threads), .block = static_cast<unsigned>(text.threads)},
+        arguments, device);
+  }
+};
+
+}  // namespace
+
+struct MapPass::State {
+  CudaDevice& device;
+  int64_t numel = 0;
+  std::optional<Flat> flat;
+  StridedForm form;
+  std::optional<Strided> strided, unaligned;  // unaligned: compiled when it is needed first
+};
+
+bool MapPass::supports(const Shape& shape) { return shape.numel() < int64_t{1} << 31; }
+
+MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
+                 CudaDevice& device)
+    : state_(std::make_shared<State>(State{device, shape.numel()})) {
+  State& s = *state_;
+  if (s.numel == 0) return;
+  std::vector<DType> types;
+  for (const Type& t : in) types.push_back(t.dtype);
+  std::vector<Type> tensors;  // those that matter for the space
+  for (size_t i = 0; i < in.size(); ++i)
+    tensors.push_back(expr.uses(static_cast<int64_t>(i)) ? in[i] : Type{DType::f32, Shape{}});
+  tensors.push_back({DType::f32, shape});
+  const Space space =
+      make_space(shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  if (space.rank() == 1) {  // every tensor is full or one element
+    std::vector<Kind> kinds;
+    for (const Type& t : in)
+      kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
+    s.flat.emplace(FlatForm{expr, kinds, types, std::move(out)}, device);
+    return;
+  }
+  s.form = {expr, types, std::move(out), space, s.numel};
+  s.strided.emplace(s.form, device);
+}
+
+void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
+  State& s = *state_;
+  if (s.numel == 0) return;
+  if (s.flat) {
+    Parameters p;
+    p.add(s.flat->text.parameter_bytes);
+    s.flat->launch(p, s.flat->fill(p, 0, 0, s.numel, in, out), s.device);
+    return;
+  }
+  const auto pointers = s.strided->pointers(in, out);
+  if (s.strided->takes(pointers)) return s.strided->launch(pointers, s.device);
+  if (!s.unaligned) {
+    s.form.unaligned = true;
+    s.unaligned.emplace(s.form, s.device);
+  }
+  s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
+}
+
+// ---- segments
+// ------------------------------------------------------------------------------------
+
+struct SegmentedMap::State {
+  CudaDevice& device;
+  std::vector<int64_t> counts;
+  std::optional<Flat> flat;
+};
+
+SegmentedMap::SegmentedMap(const Expr& expr, const Options& options, CudaDevice& device)
+    : state_(std::make_shared<State>(State{device, options.counts})) {
+  if (options.counts.empty()) return;
+  FlatForm form{expr, options.kinds, options.in, options.out, 1, true};
+  const int64_t entry = 16 + 8 * static_cast<int64_t>(form.in.size() + form.out.size());
+  const int64_t most = (most_parameters - 8) / entry;
+  require(most > 0, "pointwise: too many tensors (", form.in.size() + form.out.size(), ")");
+  form.segments = std::min(
+      most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(options.counts.size()))));
+  state_->flat.emplace(std::move(form), device);
+}
+
+void SegmentedMap::run(std::span<void* const> in, std::span<void* const> out) const {
+  const State& s = *state_;
+  if (!s.flat) return;
+  const Flat& flat = *s.flat;
+  const size_t inputs = flat.form.in.size(), outputs = flat.form.out.size();
+  const auto most = static_cast<size_t>(flat.form.segments);
+  for (size_t first = 0; first < s.counts.size(); first += most) {
+    const size_t count = std::min(most, s.counts.size() - first);
+    Parameters p;
+    p.add(flat.text.parameter_bytes);
+    p.set(0, static_cast<uint32_t>(count));
+    int64_t blocks = 0;
+    for (size_t e = 0; e < count; ++e)
+      blocks += flat.fill(p, static_cast<int64_t>(e), blocks, s.counts[first + e],
+                          in.subspan((first + e) * inputs, inputs),
+                          out.subspan((first + e) * outputs, outputs));
+    flat.launch(p, blocks, s.device);
+  }
+}
+
+}  // namespace ebb::cuda

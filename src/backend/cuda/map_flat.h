@@ -1,0 +1,40 @@
+// The text of maps whose tensors are all of one shape, or one element: a list of segments.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backend/cuda/map.h"
+
+namespace ebb::cuda {
+
+struct FlatForm {
+  Expr expr;
+  std::vector<SegmentedMap::Operand> kinds;  // of the inputs
+  std::vector<DType> in, out;
+  int64_t segments = 1;    // most of them in a launch
+  bool segmented = false;  // false: one, without a search
+};
+
+// A generated kernel and how its parameter struct is laid out: `segments` (u32) at 0 if segmented,
+// then entries {u32 first block, u32 mask, u64 count, pointers}. A block works on `chunk` elements
+// of one segment; the mask clears the elements that are no whole vector (0: unaligned memory).
+struct FlatText {
+  std::string text;
+  int threads = 256, vector = 1;
+  int64_t chunk = 0, first_entry = 0, entry_bytes = 0, parameter_bytes = 0;
+  std::vector<size_t> used;  // inputs with a pointer; the outputs follow
+};
+FlatText write_flat(const FlatForm& form, int capability);
+
+// Bytes that a kernel's parameters may take.
+inline constexpr int64_t most_parameters = 32764;
+
+// Elements of a thread's vector: 16 bytes of the widest of the tensors that have one an element.
+int vector_of(const std::vector<DType>& full);
+// Vectors that a thread works on at once: enough loads under way, code that compiles fast.
+int steps_of(int loads, int cost);
+
+std::vector<bool> narrow_results(const std::vector<DType>& out);
+
+}  // namespace ebb::cuda

@@ -1,0 +1,234 @@
+#include "backend/cuda/map_strided.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cuda/expr_writer.h"
+#include "backend/cuda/map_flat.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr size_t no_dim = ~size_t{0};
+
+// A thread works on `vector` neighbours of the flat output, in parts of `part` neighbours that lie
+// along the innermost dim, at `steps` indices of the dim `steps_dim`.
+struct Shape3 {
+  int vector = 1, part = 1, steps = 1;
+  size_t steps_dim = no_dim;
+  int parts() const { return vector / part; }
+};
+
+bool is_full(const StridedForm& f, size_t i) {
+  return f.space.strides[i] == f.space.strides.back();
+}
+bool is_scalar(const StridedForm& f, size_t i) {
+  return std::all_of(f.space.strides[i].begin(), f.space.strides[i].end(),
+                     [](int64_t s) { return s == 0; });
+}
+
+// The dim, but the innermost, along which most bytes repeat; none if nothing does.
+size_t repeating_dim(const StridedForm& f, const std::vector<size_t>& used) {
+  size_t best = no_dim;
+  int64_t most = 0;
+  for (size_t d = 0; d + 1 < f.space.sizes.size(); ++d) {
+    int64_t bytes = 0;
+    for (const size_t i : used)
+      if (!is_scalar(f, i) && f.space.strides[i][d] == 0)
+        bytes += size_of(f.in[i]) * (f.space.strides[i].back() == 0 ? 1 : 8);
+    if (bytes > most) {
+      most = bytes;
+      best = d;
+    }
+  }
+  return best;
+}
+
+Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
+  Shape3 s;
+  if (f.unaligned) return s;
+  std::vector<DType> full = f.out;
+  for (const size_t i : used)
+    if (is_full(f, i)) full.push_back(f.in[i]);
+  const int64_t best = vector_of(full), inner = f.space.sizes.back();
+  const auto along = static_cast<int>(std::gcd(best, inner));
+  constexpr int worth = 4;
+  s.vector = along >= worth || along == best ? along : static_cast<int>(std::gcd(best, f.numel));
+  s.part = std::gcd(s.vector, along);
+  if (s.parts() == 1) s.steps_dim = repeating_dim(f, used);
+  return s;
+}
+
+class StridedWriter {
+ public:
+  StridedWriter(const StridedForm& form, int capability)
+      : form_(form), draft_{Ptx(capability), {}} {
+    for (size_t i = 0; i < form.in.size(); ++i)
+      if (form.expr.uses(static_cast<int64_t>(i))) text_.used.push_back(i);
+    shape_ = shape_of(form, text_.used);
+    if (shape_.steps_dim != no_dim) {
+      Ptx scratch(capability);
+      const ExprWriter trial(scratch, form.expr, rates(), narrow_results(form.out));
+      int loads = 0;
+      for (const size_t i : text_.used) loads += is_full(form, i);
+      shape_.steps = std::max(2, steps_of(loads, trial.cost(shape_.vector)));
+      while (form.space.sizes[shape_.steps_dim] % shape_.steps != 0) shape_.steps /= 2;
+    }
+    if (shape_.steps == 1) shape_.steps_dim = no_dim;
+    text_.work = form.numel / shape_.vector / shape_.steps;
+  }
+
+  StridedText write() {
+    Ptx& p = draft_.ptx;
+    const Reg thread = thread_number(p, text_.threads);
+    const Reg count = draft_.number(text_.work);
+    const std::string done = p.new_label();
+    p.line("@", p.test("setp.ge.u32", thread, count), " bra ", done);
+    ExprWriter writer(p, form_.expr, rates(), narrow_results(form_.out));
+    write_addresses(thread);
+    load_all();
+    const auto load = [this](size_t i, int s, int e) { return loaded(i, s, e); };
+    for (int s = 0; s < shape_.steps; ++s) {
+      std::vector<std::vector<Operand>> values(form_.out.size());
+      for (int e = 0; e < shape_.vector; ++e)
+        for (size_t k = 0; k < values.size(); ++k)
+          values[k].push_back(writer.result(k, s, e, load));
+      for (size_t k = 0; k < values.size(); ++k)
+        p.store(form_.out[k], values[k], {out_[k][static_cast<size_t>(s)]});
+    }
+    p.place(done);
+    text_.text = p.text({.name = "pointwise",
+                         .parameter_bytes = draft_.parameters.size(),
+                         .threads = text_.threads,
+                         .blocks_per_multiprocessor = 4});
+    text_.parameters = std::move(draft_.parameters);
+    return std::move(text_);
+  }
+
+ private:
+  bool repeats(size_t i) const { return form_.space.strides[i].back() == 0; }
+  bool in_steps(size_t i) const {
+    return shape_.steps_dim != no_dim && form_.space.strides[i][shape_.steps_dim] != 0;
+  }
+
+  std::vector<InputRate> rates() const {
+    std::vector<InputRate> r;
+    for (size_t i = 0; i < form_.in.size(); ++i) {
+      InputRate rate{in_steps(i), 1};
+      if (is_scalar(form_, i))
+        rate.elements = 0;
+      else if (repeats(i))
+        rate.elements = shape_.parts() == 1 ? 0 : shape_.part;
+      r.push_back(rate);
+    }
+    return r;
+  }
+
+  // Elements that one load of input i brings.
+  int load_width(size_t i) const {
+    if (repeats(i)) return 1;
+    return is_full(form_, i) ? shape_.vector : shape_.part;
+  }
+
+  // The dims that the thread's number counts through, and what a stride along each becomes.
+  std::vector<int64_t> thread_dims() const {
+    std::vector<int64_t> sizes = form_.space.sizes;
+    sizes.back() /= shape_.part;
+    if (shape_.steps_dim != no_dim) sizes[shape_.steps_dim] /= shape_.steps;
+    return sizes;
+  }
+  std::vector<int64_t> thread_strides(std::vector<int64_t> strides) const {
+    strides.back() *= shape_.part;
+    if (shape_.steps_dim != no_dim) strides[shape_.steps_dim] *= shape_.steps;
+    return strides;
+  }
+
+  // The addresses of one operand: by step, or by part.
+  std::vector<Reg> step_addresses(Reg base, Reg offset, DType dtype, int64_t stride) {
+    std::vector<Reg> at = {address(draft_.ptx, base, offset, dtype)};
+    if (shape_.steps == 1 || stride == 0) return at;
+    const Reg bytes = draft_.ptx.b64("mul.wide.u32", draft_.number(stride), size_of(dtype));
+    for (int s = 1; s < shape_.steps; ++s)
+      at.push_back(draft_.ptx.b64("add.s64", at.back(), bytes));
+    return at;
+  }
+
+  void write_addresses(Reg thread) {
+    Ptx& p = draft_.ptx;
+    std::vector<Reg> base;
+    for (size_t i = 0; i < text_.used.size() + form_.out.size(); ++i)
+      base.push_back(draft_.pointer(text_.pointers));
+    const Coordinates split(draft_, thread_dims());
+    std::vector<std::vector<Reg>> coordinates;  // by part
+    for (int j = 0; j < shape_.parts(); ++j) {
+      Reg number = thread;
+      if (shape_.parts() > 1) number = p.b32("mad.lo.u32", thread, shape_.parts(), j);
+      coordinates.push_back(split.of(draft_, number));
+    }
+    const Reg flat = shape_.parts() == 1 ? Reg{} : p.b64("mul.wide.u32", thread, shape_.vector);
+    std::vector<std::pair<std::vector<int64_t>, std::vector<Reg>>> known;  // offsets by strides
+    const auto offsets = [&](const std::vector<int64_t>& strides) {
+      for (const auto& [s, o] : known)
+        if (s == strides) return o;
+      const Strides by(draft_, thread_strides(strides));
+      std::vector<Reg> o;
+      for (const auto& c : coordinates) o.push_back(by.offset(draft_, c));
+      known.emplace_back(strides, o);
+      return o;
+    };
+    const auto place = [&](size_t i, Reg at, DType dtype) {
+      const std::vector<int64_t>& strides = form_.space.strides[i];
+      if (is_scalar(form_, i)) return std::vector<Reg>{at};
+      if (shape_.parts() == 1)
+        return step_addresses(at, offsets(strides)[0], dtype,
+                              shape_.steps_dim == no_dim ? 0 : strides[shape_.steps_dim]);
+      if (strides == form_.space.strides.back())
+        return std::vector<Reg>{address(p, at, flat, dtype)};
+      std::vector<Reg> all;
+      for (const Reg& o : offsets(strides)) all.push_back(address(p, at, o, dtype));
+      return all;
+    };
+    in_.resize(form_.in.size());
+    for (size_t u = 0; u < text_.used.size(); ++u)
+      in_[text_.used[u]] = place(text_.used[u], base[u], form_.in[text_.used[u]]);
+    for (size_t k = 0; k < form_.out.size(); ++k)
+      out_.push_back(
+          place(form_.space.strides.size() - 1, base[text_.used.size() + k], form_.out[k]));
+  }
+
+  void load_all() {
+    packed_.resize(form_.in.size());
+    constexpr int64_t widest = 16;
+    for (const size_t i : text_.used) {
+      for (const Reg& at : in_[i])
+        packed_[i].push_back(draft_.ptx.load(form_.in[i], load_width(i), {at}));
+      text_.alignment.push_back(std::min(widest, load_width(i) * size_of(form_.in[i])));
+    }
+    for (const DType t : form_.out)
+      text_.alignment.push_back(std::min(widest, shape_.vector * size_of(t)));
+  }
+
+  Operand loaded(size_t i, int step, int element) {
+    const std::vector<Packed>& all = packed_[i];
+    size_t which = 0;
+    if (all.size() > 1)
+      which = static_cast<size_t>(shape_.parts() > 1 ? element / shape_.part : step);
+    const int width = load_width(i);
+    return draft_.ptx.element(all[which], width == 1 ? 0 : element % width);
+  }
+
+  const StridedForm& form_;
+  Draft draft_;
+  StridedText text_;
+  Shape3 shape_;
+  std::vector<std::vector<Reg>> in_, out_;  // addresses by tensor, by step or part
+  std::vector<std::vector<Packed>> packed_;
+};
+
+}  // namespace
+
+StridedText write_strided(const StridedForm& form, int capability) {
+  return StridedWriter(form, capability).write();
+}
+
+}  // namespace ebb::cuda

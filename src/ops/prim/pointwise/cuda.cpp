@@ -1,0 +1,27 @@
+#include "backend/cuda/map.h"
+#include "ir/kernel.h"
+#include "ops/prim/pointwise/op.h"
+
+namespace ebb::ops::cuda {
+namespace {
+
+Program prepare(const Signature& s, const Tune&, Device& device) {
+  std::vector<DType> out;
+  for (const Type& t : s.out) out.push_back(t.dtype);
+  const ebb::cuda::MapPass pass(s.as<Pointwise>().expr, s.out[0].shape, s.in, out,
+                                ebb::cuda::of(device));
+  return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
+}
+
+}  // namespace
+
+std::vector<Kernel> pointwise() {
+  return {{.op = "pointwise",
+           .name = "pointwise_ptx",
+           .supports = +[](const Signature& s,
+                           const Device&) { return ebb::cuda::MapPass::supports(s.out[0].shape); },
+           .prepare = prepare,
+           .in_place = true}};
+}
+
+}  // namespace ebb::ops::cuda
