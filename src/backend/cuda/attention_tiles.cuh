@@ -1,0 +1,366 @@
+// Warp-level pieces of attention on tensor cores (sm_80 and later; empty before): tiles of 16-bit
+// rows in shared memory, their fragments, and products m16n8k16 and m16n8k8 that add up in f32.
+#pragma once
+
+#include <type_traits>
+
+#include "backend/cuda/kit.cuh"
+
+namespace ebb::cuda {
+
+constexpr float kLog2e = 1.4426950408889634f;
+constexpr float kLn2 = 0.6931471805599453f;
+
+// 2^x, to 2 ulp.
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// ---- copies ------------------------------------------------------------------------------------
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// 16 bytes from device memory to shared memory; zeros if not `valid` (`from` is not read then).
+__device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool valid) {
+#if __CUDA_ARCH__ >= 800
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+#endif
+}
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until all but the latest `Pending` groups of this thread's copies have arrived.
+template <int Pending>
+__device__ __forceinline__ void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#endif
+}
+
+// ---- tiles -------------------------------------------------------------------------------------
+
+// Rows of D 16-bit elements in shared memory, placed so that the same 16-byte piece of 8 rows lies
+// in 32 different banks. The first row is 1024-byte aligned.
+template <int D>
+struct Tile {
+  static_assert(D % 8 == 0, "rows are whole 16-byte pieces");
+  static constexpr int pieces = D / 8;
+  static constexpr bool swizzled = D == 32 || D == 64 || D == 128 || D == 256;
+  static constexpr int row_bytes = 2 * (swizzled || pieces % 2 == 1 ? D : D + 8);
+  static constexpr int bytes(int rows) { return rows * row_bytes; }
+
+  // Of piece `piece` of row `row`, in bytes from the first row.
+  __device__ static __forceinline__ uint32_t offset(int row, int piece) {
+    if constexpr (swizzled) piece ^= D == 32 ? row >> 1 & 3 : row & 7;
+    return row * row_bytes + piece * 16;
+  }
+  // `at` is the address of a row's piece 0 or 1; the address of the piece 2 `k` further on.
+  __device__ static __forceinline__ uint32_t pair(uint32_t at, int k) {
+    return swizzled ? at ^ (k * 32) : at + k * 32;
+  }
+};
+
+// Rows of a head: `step` elements from row to row; rows from `count` on and elements from `width`
+// on read as zeros.
+template <class T>
+struct Rows {
+  const T* first;
+  int64_t step;
+  int count, width;
+};
+
+// Starts the copy of rows [begin, begin + Count) to the tile at `to`, by `Threads` threads.
+template <int D, int Count, int Threads, class T>
+__device__ __forceinline__ void copy_rows(uint32_t to, const Rows<T>& rows, int begin, int thread) {
+  constexpr int pieces = Tile<D>::pieces, total = Count * pieces;
+#pragma unroll
+  for (int i = 0; i < (total + Threads - 1) / Threads; ++i) {
+    const int at = i * Threads + thread, row = at / pieces, piece = at % pieces;
+    if (total % Threads != 0 && at >= total) break;
+    const bool valid = begin + row < rows.count && piece * 8 < rows.width;
+    const T* const from = rows.first + (valid ? (begin + row) * rows.step + piece * 8 : 0);
+    copy_async(to + Tile<D>::offset(row, piece), from, valid);
+  }
+}
+
+// Where this lane points for loads of 16 x 16 elements: rows by `lane % 16`, pieces by `lane / 16`
+// (A by rows; B from rows that are k, transposed) ...
+template <int D>
+__device__ __forceinline__ uint32_t lane_by_16(int lane) {
+  return Tile<D>::offset(lane % 16, lane / 16);
+}
+// ... or rows by `lane % 8` and `lane / 16` (B from rows that are n; A from rows that are k,
+// transposed).
+template <int D>
+__device__ __forceinline__ uint32_t lane_by_8(int lane) {
+  return Tile<D>::offset(lane % 8 + lane / 16 * 8, lane / 8 & 1);
+}
+
+__device__ __forceinline__ void load4(uint32_t (&r)[4], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(at)
+               : "memory");
+}
+__device__ __forceinline__ void load4_transposed(uint32_t (&r)[4], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(at)
+               : "memory");
+}
+__device__ __forceinline__ void load2(uint32_t (&r)[2], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(at)
+               : "memory");
+}
+__device__ __forceinline__ void load2_transposed(uint32_t (&r)[2], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(at)
+               : "memory");
+}
+__device__ __forceinline__ void store_shared(uint32_t at, uint32_t v) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
+}
+
+// ---- products ----------------------------------------------------------------------------------
+
+// Two floats as 16-bit elements, `low` in the lower half.
+template <class T>
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  uint32_t r = 0;
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, __half>)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+#endif
+  return r;
+}
+
+// c [16,8] += a [16,16] b [16,8].
+template <class T>
+__device__ __forceinline__ void mma16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                      uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+// c [16,8] += a [16,8] b [8,8].
+template <class T>
+__device__ __forceinline__ void mma8(float (&c)[4], const uint32_t (&a)[2], uint32_t b) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+#endif
+}
+
+// Rows [16 M, D] of this warp as A fragments.
+template <int M, int D>
+struct RowsA {
+  uint32_t full[M][D / 16 > 0 ? D / 16 : 1][4];
+  uint32_t rest[M][2];  // the last 8 of an odd D / 8
+};
+
+// From a tile whose row 0 (of these rows) is at `tile`.
+template <int M, int D>
+__device__ __forceinline__ void load_a(RowsA<M, D>& a, uint32_t tile, int lane) {
+  const uint32_t at = tile + lane_by_16<D>(lane);
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k)
+      load4(a.full[m][k], Tile<D>::pair(at + Tile<D>::bytes(16 * m), k));
+    if constexpr (D % 16 == 8)
+      load2(a.rest[m], tile + Tile<D>::offset(16 * m + lane % 16, D / 8 - 1));
+  }
+}
+
+// Straight from device memory.
+template <int M, int D, class T>
+__device__ __forceinline__ void read_a(RowsA<M, D>& a, const Rows<T>& rows, int begin, int lane) {
+  const auto two = [&](int row, int column) -> uint32_t {
+    const bool valid = row < rows.count && column < rows.width;
+    return valid ? *reinterpret_cast<const uint32_t*>(rows.first + row * rows.step + column) : 0;
+  };
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    const int row = begin + 16 * m + lane / 4, column = lane % 4 * 2;
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        a.full[m][k][i] = two(row + i % 2 * 8, 16 * k + i / 2 * 8 + column);
+    if constexpr (D % 16 == 8)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) a.rest[m][i] = two(row + i * 8, D - 8 + column);
+  }
+}
+
+// c [16 M, 8 N] = a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed.
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
+                                                  uint32_t rows, int lane) {
+  static_assert(N % 4 == 0, "rows come in groups of 32");
+  const uint32_t at = rows + lane_by_8<D>(lane);
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k)
+#pragma unroll
+    for (int n = 0; n < N; n += 2) {
+      uint32_t b[4];
+      load4(b, Tile<D>::pair(at + Tile<D>::bytes(8 * n), k));
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        mma16<T>(c[m][n], a.full[m][k], b[0], b[1]);
+        mma16<T>(c[m][n + 1], a.full[m][k], b[2], b[3]);
+      }
+    }
+  if constexpr (D % 16 == 8)
+#pragma unroll
+    for (int n = 0; n < N; n += 4) {
+      uint32_t b[4];
+      load4(b, rows + Tile<D>::offset(8 * n + lane, D / 8 - 1));
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) mma8<T>(c[m][n + i], a.rest[m], b[i]);
+    }
+}
+
+// The same with a's rows in shared memory, at `a`.
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
+                                                 int lane) {
+  static_assert(N % 4 == 0, "rows come in groups of 32");
+  const uint32_t at = rows + lane_by_8<D>(lane), a_at = a + lane_by_16<D>(lane);
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    uint32_t r[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m) load4(r[m], Tile<D>::pair(a_at + Tile<D>::bytes(16 * m), k));
+#pragma unroll
+    for (int n = 0; n < N; n += 2) {
+      uint32_t b[4];
+      load4(b, Tile<D>::pair(at + Tile<D>::bytes(8 * n), k));
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        mma16<T>(c[m][n], r[m], b[0], b[1]);
+        mma16<T>(c[m][n + 1], r[m], b[2], b[3]);
+      }
+    }
+  }
+  if constexpr (D % 16 == 8) {
+    uint32_t r[M][2];
+#pragma unroll
+    for (int m = 0; m < M; ++m) load2(r[m], a + Tile<D>::offset(16 * m + lane % 16, D / 8 - 1));
+#pragma unroll
+    for (int n = 0; n < N; n += 4) {
+      uint32_t b[4];
+      load4(b, rows + Tile<D>::offset(8 * n + lane, D / 8 - 1));
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) mma8<T>(c[m][n + i], r[m], b[i]);
+    }
+  }
+}
+
+// sum [16 M, D] += w [16 M, 8 N], rounded to T, times the N * 8 rows of the tile at `rows`.
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void add_weighted_rows(float (&sum)[M][D / 8][4],
+                                                  const float (&w)[M][N][4], uint32_t rows,
+                                                  int lane) {
+  const uint32_t at = rows + lane_by_16<D>(lane);
+#pragma unroll
+  for (int k = 0; k < N / 2; ++k) {
+    uint32_t a[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        a[m][i] = pack<T>(w[m][2 * k + i / 2][i % 2 * 2], w[m][2 * k + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+    for (int d = 0; d < D / 16; ++d) {
+      uint32_t b[4];
+      load4_transposed(b, Tile<D>::pair(at + Tile<D>::bytes(16 * k), d));
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        mma16<T>(sum[m][2 * d], a[m], b[0], b[1]);
+        mma16<T>(sum[m][2 * d + 1], a[m], b[2], b[3]);
+      }
+    }
+    if constexpr (D % 16 == 8) {
+      uint32_t b[2];
+      load2_transposed(b, rows + Tile<D>::offset(16 * k + lane % 16, D / 8 - 1));
+#pragma unroll
+      for (int m = 0; m < M; ++m) mma16<T>(sum[m][D / 8 - 1], a[m], b[0], b[1]);
+    }
+  }
+}
+
+// Writes c [16 M, D] to rows [begin, ...) of a head in device memory, row r times factor[m][h]
+// (h: the upper or lower 8 of a group of 16).
+template <class T, int M, int D>
+__device__ __forceinline__ void write_rows(const Rows<T>& to, int begin,
+                                           const float (&c)[M][D / 8][4],
+                                           const float (&factor)[M][2], int lane) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = begin + 16 * m + 8 * h + lane / 4;
+      if (row >= to.count) continue;
+      T* const at = const_cast<T*>(to.first) + row * to.step + lane % 4 * 2;
+      const float f = factor[m][h];
+#pragma unroll
+      for (int d = 0; d < D / 8; ++d)
+        if (8 * d < to.width)
+          *reinterpret_cast<uint32_t*>(at + 8 * d) =
+              pack<T>(c[m][d][2 * h] * f, c[m][d][2 * h + 1] * f);
+    }
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,95 @@
+// attention on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8 up to 256,
+// otherwise in plain f32.
+#include <algorithm>
+
+#include "backend/cuda/launch.h"
+#include "ir/kernel.h"
+#include "ops/prim/attention/cuda_forward.cuh"
+#include "ops/prim/attention/cuda_plain.cuh"
+#include "ops/prim/attention/cuda_sizes.cuh"
+
+namespace ebb::ops::cuda {
+namespace {
+
+using ebb::cuda::CudaDevice;
+using ebb::cuda::Launch;
+
+int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+int64_t plain_workspace(const HeadSizes& z) { return z.heads * z.t * 8; }
+
+void run_plain(const HeadSizes& z, DType dtype, const Call& call, CudaDevice& device) {
+  PlainParams p{.z = z, .q = call.in[0], .k = call.in[1], .v = call.in[2], .out = call.out[0]};
+  p.lse = static_cast<float*>(call.out[1]);
+  p.shift = static_cast<float*>(call.workspace);
+  p.factor = p.shift + z.heads * z.t;
+  p.pitch = z.t;
+  p.tiles = divide_up(z.t, kPlainTile);
+  Launch l{.grid = static_cast<unsigned>(z.heads * p.tiles), .block = kPlainThreads};
+  visit_float(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    ebb::cuda::launch("attention_plain_sums", attention_plain_sums<T>, l, p, device);
+    l.grid.y = static_cast<unsigned>(divide_up(z.width, kPlainTile));
+    ebb::cuda::launch("attention_plain", attention_plain<PlainSum::o, T>, l, p, device);
+  });
+}
+
+Program prepare_plain(const Signature& s, const Tune&, Device& device) {
+  const HeadSizes z = head_sizes(attention_sizes(s));
+  const DType dtype = s.in[0].dtype;
+  CudaDevice& d = ebb::cuda::of(device);
+  return {.workspace = plain_workspace(z),
+          .run = [=, &d](const Call& call) { run_plain(z, dtype, call, d); }};
+}
+
+// How the queries of a head are cut: enough blocks of threads to fill the device once or twice,
+// and no more, since each block reads the keys again.
+void cut(ForwardParams& p, const ForwardKernels& k, bool resident, const CudaDevice& device) {
+  const int tiles = divide_up(p.z.t, k.rows);
+  const int64_t places = int64_t{device.multiprocessors()} * k.blocks;
+  const int64_t heads = p.z.heads > 0 ? p.z.heads : 1;
+  p.tiles =
+      resident ? divide_up(tiles, std::clamp<int64_t>(divide_up(places, heads), 1, tiles)) : 1;
+  p.parts = divide_up(tiles, p.tiles);
+}
+
+Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
+  const HeadSizes z = head_sizes(attention_sizes(s));
+  const DType dtype = s.in[0].dtype;
+  CudaDevice& d = ebb::cuda::of(device);
+  const ForwardKernels k =
+      dtype == DType::bf16 ? forward_kernels_bf16(z.width) : forward_kernels_f16(z.width);
+  const int blocks = divide_up(z.s, 64);
+  const bool resident = k.resident != nullptr && blocks <= kResidentBlocks;
+  ForwardParams p{.z = z};
+  if (z.t > 0) cut(p, k, resident, d);
+  const Launch l{.grid = static_cast<unsigned>(z.heads * p.parts),
+                 .block = kForwardThreads,
+                 .shared = resident ? 2 * blocks * k.block_bytes : k.ring_bytes};
+  const auto run = [=, &d](const Call& call) {
+    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]}))
+      return run_plain(z, dtype, call, d);
+    ForwardParams now = p;
+    now.q = call.in[0], now.k = call.in[1], now.v = call.in[2];
+    now.o = call.out[0], now.lse = static_cast<float*>(call.out[1]);
+    ebb::cuda::launch(resident ? "attention_resident" : "attention_ring",
+                      resident ? k.resident : k.ring, l, now, d);
+  };
+  return {.workspace = plain_workspace(z), .run = run};
+}
+
+}  // namespace
+
+std::vector<Kernel> attention() {
+  return {
+      {.op = "attention",
+       .name = "attention_tiles",
+       .supports = +[](const Signature& s, const Device& d) { return on_tensor_cores(s, d, 256); },
+       .prepare = prepare_tiles},
+      {.op = "attention",
+       .name = "attention_plain",
+       .supports = +[](const Signature&, const Device&) { return true; },
+       .prepare = prepare_plain}};
+}
+
+}  // namespace ebb::ops::cuda

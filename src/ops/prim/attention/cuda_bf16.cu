@@ -1,0 +1,8 @@
+// The tensor-core kernels of attention for bf16.
+#include "ops/prim/attention/cuda_forward.cuh"
+
+namespace ebb::ops::cuda {
+
+ForwardKernels forward_kernels_bf16(int64_t width) { return forward_kernels<__nv_bfloat16>(width); }
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,33 @@
+// What the CUDA kernels of attention and its gradient share: parameters and the rows of a head.
+#pragma once
+
+#include "backend/cuda/attention_tiles.cuh"
+#include "core/dtype.h"
+
+namespace ebb::ops::cuda {
+
+// Sizes of one use. q is [N,t,a,width], k and v are [N,s,a,width]; a head is one of N * a.
+struct HeadSizes {
+  int64_t heads, step;  // step: elements from row to row of a head, a * width
+  int a, t, s, width;
+  float scale;       // of the scores
+  float scale_log2;  // the same times log2(e)
+};
+
+// The rows of head `head` in a tensor with `count` rows a sample.
+template <class T>
+__device__ __forceinline__ ebb::cuda::Rows<T> rows_of(const HeadSizes& z, const void* tensor,
+                                                      int64_t head, int count) {
+  const int64_t at = (head / z.a * count * z.a + head % z.a) * z.width;
+  return {static_cast<const T*>(tensor) + at, z.step, count, z.width};
+}
+
+// Element `i` of a tensor of floats.
+__device__ __forceinline__ float element(const void* tensor, DType dtype, int64_t i) {
+  if (dtype == DType::bf16)
+    return ebb::cuda::to_float(static_cast<const __nv_bfloat16*>(tensor)[i]);
+  if (dtype == DType::f16) return ebb::cuda::to_float(static_cast<const __half*>(tensor)[i]);
+  return static_cast<const float*>(tensor)[i];
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,113 @@
+// attention_grad on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8 up to
+// 160, otherwise in plain f32.
+#include "backend/cuda/launch.h"
+#include "ir/kernel.h"
+#include "ops/prim/attention/cuda_plain.cuh"
+#include "ops/prim/attention/cuda_sizes.cuh"
+#include "ops/prim/attention_grad/cuda_kernels.cuh"
+
+namespace ebb::ops::cuda {
+namespace {
+
+int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+struct Use {
+  HeadSizes z;
+  DType dtype, lse_dtype, dlse_dtype = DType::f32;
+  int64_t pitch;
+  int64_t workspace() const { return z.heads * pitch * 8; }
+};
+
+Use use_of(const Signature& s) {
+  Use u{.z = head_sizes(attention_sizes(s)), .dtype = s.in[0].dtype, .lse_dtype = s.in[4].dtype};
+  if (s.in.size() == 7) u.dlse_dtype = s.in[6].dtype;
+  u.pitch = int64_t{divide_up(u.z.t, kGradBlock)} * kGradBlock;
+  return u;
+}
+
+GradParams params_of(const Use& u, const Call& call) {
+  GradParams p{.z = u.z, .q = call.in[0], .k = call.in[1], .v = call.in[2], .o = call.in[3]};
+  p.lse = call.in[4], p.dout = call.in[5];
+  p.dlse = call.in.size() == 7 ? call.in[6] : nullptr;
+  p.dq = call.out[0], p.dk = call.out[1], p.dv = call.out[2];
+  p.shift = static_cast<float*>(call.workspace);
+  p.delta = p.shift + u.z.heads * u.pitch;
+  p.pitch = u.pitch;
+  p.lse_dtype = u.lse_dtype, p.dlse_dtype = u.dlse_dtype;
+  return p;
+}
+
+void run_plain(const Use& u, const Call& call, CudaDevice& device) {
+  const GradParams g = params_of(u, call);
+  PlainParams p{.z = u.z, .q = g.q, .k = g.k, .v = g.v, .dout = g.dout};
+  p.shift = g.shift, p.delta = g.delta, p.pitch = g.pitch;
+  visit_float(u.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto rows = blocks_for(u.z.heads * u.pitch, kRowThreads / kRowLanes);
+    launch("attention_grad_rows", attention_grad_rows<T, 1>, {.grid = rows, .block = kRowThreads},
+           g, device);
+    const auto sum = [&](const char* name, void (*kernel)(PlainParams), void* out, int count) {
+      p.out = out;
+      p.tiles = divide_up(count, kPlainTile);
+      const dim3 grid(static_cast<unsigned>(u.z.heads * p.tiles),
+                      static_cast<unsigned>(divide_up(u.z.width, kPlainTile)));
+      launch(name, kernel, {.grid = grid, .block = kPlainThreads}, p, device);
+    };
+    sum("attention_plain_dq", attention_plain<PlainSum::dq, T>, g.dq, u.z.t);
+    sum("attention_plain_dk", attention_plain<PlainSum::dk, T>, g.dk, u.z.s);
+    sum("attention_plain_dv", attention_plain<PlainSum::dv, T>, g.dv, u.z.s);
+  });
+}
+
+Program prepare_plain(const Signature& s, const Tune&, Device& device) {
+  const Use u = use_of(s);
+  CudaDevice& d = of(device);
+  return {.workspace = u.workspace(), .run = [=, &d](const Call& call) { run_plain(u, call, d); }};
+}
+
+// One kernel over all heads; `count`: the keys or queries that its blocks share.
+void run_tiles(const char* name, const GradKernel& k, GradParams p, int64_t count,
+               CudaDevice& device) {
+  p.tiles = divide_up(count, k.rows);
+  launch(name, k.run,
+         {.grid = static_cast<unsigned>(p.z.heads * p.tiles),
+          .block = static_cast<unsigned>(k.threads),
+          .shared = k.bytes},
+         p, device);
+}
+
+Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
+  const Use u = use_of(s);
+  CudaDevice& d = of(device);
+  GradKernels k = u.dtype == DType::bf16 ? grad_kernels_bf16(u.z.width, u.z.t, u.z.s)
+                                         : grad_kernels_f16(u.z.width, u.z.t, u.z.s);
+  if (k.head.bytes > d.shared_per_block()) k.head = {};
+  const auto run = [=, &d](const Call& call) {
+    const bool aligned = all_aligned({call.in[0], call.in[1], call.in[2], call.in[3], call.in[5],
+                                      call.out[0], call.out[1], call.out[2]});
+    if (!aligned || u.z.t == 0) return run_plain(u, call, d);
+    const GradParams p = params_of(u, call);
+    if (k.head.run) return run_tiles("attention_grad_head", k.head, p, u.z.s, d);
+    launch("attention_grad_rows", k.rows.run,
+           {.grid = blocks_for(u.z.heads * u.pitch, k.rows.rows), .block = kRowThreads}, p, d);
+    run_tiles("attention_grad_keys", k.keys, p, u.z.s, d);
+    run_tiles("attention_grad_queries", k.queries, p, u.z.t, d);
+  };
+  return {.workspace = u.workspace(), .run = run};
+}
+
+}  // namespace
+
+std::vector<Kernel> attention_grad() {
+  return {
+      {.op = "attention_grad",
+       .name = "attention_grad_tiles",
+       .supports = +[](const Signature& s, const Device& d) { return on_tensor_cores(s, d, 160); },
+       .prepare = prepare_tiles},
+      {.op = "attention_grad",
+       .name = "attention_grad_plain",
+       .supports = +[](const Signature&, const Device&) { return true; },
+       .prepare = prepare_plain}};
+}
+
+}  // namespace ebb::ops::cuda

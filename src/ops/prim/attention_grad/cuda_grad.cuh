@@ -1,0 +1,131 @@
+// What the tensor-core kernels of attention_grad share: the pass over rows that comes first, and
+// the steps of a block of keys or queries.
+#pragma once
+
+#include "ops/prim/attention/cuda_head.cuh"
+
+namespace ebb::ops::cuda {
+
+using namespace ebb::cuda;
+
+// shift and delta hold `pitch` floats a head (a multiple of 64), one a query: the logarithm (of
+// base 2) of the sum of its weights, and sum(o do) - dlse. Beyond the last query: infinity and 0.
+struct GradParams {
+  HeadSizes z;
+  const void *q, *k, *v, *o, *lse, *dout, *dlse;  // dlse: may be null
+  void *dq, *dk, *dv;
+  float *shift, *delta;
+  int64_t pitch;
+  DType lse_dtype, dlse_dtype;
+  int tiles;  // blocks of threads a head
+};
+
+constexpr int kRowLanes = 8;  // threads of a row in the first pass
+constexpr int kRowThreads = 256;
+
+// shift and delta from o, do, lse and dlse; reads V elements at a time.
+// grid: covers heads * pitch rows.  sums: f32.  deterministic: yes.
+template <class T, int V>
+__global__ __launch_bounds__(kRowThreads) void attention_grad_rows(
+    const __grid_constant__ GradParams p) {
+  begin();
+  const int64_t i = (int64_t{blockIdx.x} * kRowThreads + threadIdx.x) / kRowLanes;
+  const int64_t head = i / p.pitch;
+  const int t = static_cast<int>(i % p.pitch), lane = threadIdx.x % kRowLanes;
+  float sum = 0;
+  if (head < p.z.heads && t < p.z.t) {
+    const auto o = rows_of<T>(p.z, p.o, head, p.z.t), d = rows_of<T>(p.z, p.dout, head, p.z.t);
+    const int64_t at = t * p.z.step;
+    for (int c = lane * V; c < p.z.width; c += kRowLanes * V) {
+      const auto x = *reinterpret_cast<const Vec<T, V>*>(o.first + at + c);
+      const auto y = *reinterpret_cast<const Vec<T, V>*>(d.first + at + c);
+#pragma unroll
+      for (int j = 0; j < V; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
+    }
+  }
+#pragma unroll
+  for (int offset = 1; offset < kRowLanes; offset *= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  if (lane != 0 || head >= p.z.heads) return;
+  float shift = INFINITY;
+  if (t < p.z.t) {
+    const int64_t at = head * p.z.t + t;
+    shift = element(p.lse, p.lse_dtype, at) * kLog2e;
+    if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, at);
+  }
+  p.shift[i] = shift;
+  p.delta[i] = sum;
+}
+
+template <int M, int N>
+__device__ __forceinline__ void clear(float (&c)[M][N][4]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
+}
+
+// A block of 8 N queries in shared memory, as seen from keys.
+struct BlockOfQueries {
+  uint32_t q, dout;
+  const float *shift, *delta;  // in shared memory
+};
+
+// Keys of a warp: tiles in shared memory, `count` of them not beyond the end.
+struct WarpKeys {
+  uint32_t k, v;
+  int count;
+};
+
+// dv += p^T do and dk += ds^T q for 16 M keys of a warp and 8 N queries; ds^T stays in `ds`.
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv)[M][D / 8][4],
+                                            float (&ds)[M][N][4], const WarpKeys& keys,
+                                            const BlockOfQueries& b, float scale, int lane) {
+  float s[M][N][4];
+  product_of_tiles<T, M, N, D>(s, keys.k, b.q, lane);
+  const int column = lane % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const float2 shift = *reinterpret_cast<const float2*>(b.shift + 8 * n + column);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        s[m][n][i] = fast_exp2(fmaf(s[m][n][i], scale, -(i % 2 == 0 ? shift.x : shift.y)));
+  }
+  if (keys.count < 16 * M)
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (16 * m + i / 2 * 8 + lane / 4 >= keys.count) s[m][n][i] = 0;
+  add_weighted_rows<T, M, N, D>(dv, s, b.dout, lane);
+  product_of_tiles<T, M, N, D>(ds, keys.v, b.dout, lane);
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const float2 delta = *reinterpret_cast<const float2*>(b.delta + 8 * n + column);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - (i % 2 == 0 ? delta.x : delta.y));
+  }
+  add_weighted_rows<T, M, N, D>(dk, ds, b.q, lane);
+}
+
+// Writes rows times one factor.
+template <class T, int M, int D>
+__device__ __forceinline__ void write_scaled(const Rows<T>& to, int begin,
+                                             const float (&c)[M][D / 8][4], float factor,
+                                             int lane) {
+  float factors[M][2];
+#pragma unroll
+  for (int m = 0; m < M; ++m) factors[m][0] = factors[m][1] = factor;
+  write_rows<T, M, D>(to, begin, c, factors, lane);
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,175 @@
+// attention_grad of a short head at once: everything in shared memory, each warp owns 32 keys, and
+// the scores' gradients of a block of queries meet in shared memory for dq.
+#pragma once
+
+#include "ops/prim/attention_grad/cuda_grad.cuh"
+
+namespace ebb::ops::cuda {
+
+// `Warps` * 32 keys; a block is the queries whose dq the warps compute together.
+template <int D, int Warps>
+struct GradHeadShape {
+  static constexpr int threads = 32 * Warps;
+  static constexpr int keys = 32 * Warps;
+  static constexpr int block = 16 * Warps;
+  static constexpr int key_bytes = Tile<D>::bytes(keys);
+  static constexpr int ds_bytes = Tile<block>::bytes(keys);
+  static constexpr int queries(int t) { return (t + block - 1) / block * block; }
+  static constexpr int bytes(int t) {
+    return 2 * key_bytes + ds_bytes + queries(t) * (2 * Tile<D>::row_bytes + 8);
+  }
+};
+
+// Where everything lies in shared memory.
+struct GradHeadMemory {
+  uint32_t k, v, q, dout, ds;
+  float *shift, *delta;
+};
+
+template <class T, int D, int Warps>
+__device__ __forceinline__ GradHeadMemory place_head(unsigned char* memory, int queries) {
+  using S = GradHeadShape<D, Warps>;
+  const uint32_t k = shared_address(memory), v = k + S::key_bytes, ds = v + S::key_bytes;
+  const uint32_t q = ds + S::ds_bytes, dout = q + Tile<D>::bytes(queries);
+  auto* const shift = reinterpret_cast<float*>(memory + (dout - k) + Tile<D>::bytes(queries));
+  return {k, v, q, dout, ds, shift, shift + queries};
+}
+
+// Starts the copies of rows [0, rows of the tile), a block of `Count` at a time.
+template <int D, int Count, int Threads, class T>
+__device__ __forceinline__ void copy_blocks(uint32_t to, const Rows<T>& rows, int count) {
+#pragma unroll 1
+  for (int begin = 0; begin < count; begin += Count)
+    copy_rows<D, Count, Threads>(to + Tile<D>::bytes(begin), rows, begin, threadIdx.x);
+}
+
+// shift and delta of all queries of the head, four threads a row.
+template <class T, int Threads>
+__device__ __forceinline__ void sum_rows(const GradParams& p, const GradHeadMemory& at,
+                                         int64_t head, int queries) {
+  const auto o = rows_of<T>(p.z, p.o, head, p.z.t), d = rows_of<T>(p.z, p.dout, head, p.z.t);
+#pragma unroll 1
+  for (int t = threadIdx.x / 4; t < queries; t += Threads / 4) {
+    float sum = 0;
+    if (t < p.z.t)
+      for (int c = threadIdx.x % 4 * 8; c < p.z.width; c += 32) {
+        const auto x = *reinterpret_cast<const Vec<T, 8>*>(o.first + t * o.step + c);
+        const auto y = *reinterpret_cast<const Vec<T, 8>*>(d.first + t * d.step + c);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
+      }
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if (threadIdx.x % 4 != 0) continue;
+    float shift = INFINITY;
+    if (t < p.z.t) {
+      const int64_t i = head * p.z.t + t;
+      shift = element(p.lse, p.lse_dtype, i) * kLog2e;
+      if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, i);
+    }
+    at.shift[t] = shift;
+    at.delta[t] = sum;
+  }
+}
+
+// ds^T of 32 keys (from `key` on) and 32 queries (from `query` on) into the tile of ds^T.
+template <class T, int Block>
+__device__ __forceinline__ void keep_ds(uint32_t tile, const float (&ds)[2][4][4], int key,
+                                        int query, int lane) {
+#pragma unroll
+  for (int m = 0; m < 2; ++m)
+#pragma unroll
+    for (int n = 0; n < 4; ++n)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = key + 16 * m + 8 * h + lane / 4;
+        store_shared(tile + Tile<Block>::offset(row, query / 8 + n) + lane % 4 * 4,
+                     pack<T>(ds[m][n][2 * h], ds[m][n][2 * h + 1]));
+      }
+}
+
+// dq of a block of queries: 32 rows and half of the columns a warp.
+template <class T, int D, int Warps>
+__device__ __forceinline__ void finish_queries(const GradParams& p, const GradHeadMemory& at,
+                                               const Rows<T>& dq, int begin) {
+  using S = GradHeadShape<D, Warps>;
+  constexpr int half = (D / 8 + 1) / 2;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = warp / 2 * 32;
+  const int first = warp % 2 * half;  // in pieces of 8 columns
+  float c[2][half][4];
+  clear(c);
+  const uint32_t w =
+      at.ds + Tile<S::block>::offset(lane % 8 + lane / 16 * 8, row / 8 + (lane / 8 & 1));
+  const uint32_t x = at.k + Tile<D>::offset(lane % 16, first + lane / 16);
+  const uint32_t last = at.k + Tile<D>::offset(lane % 16, first + half - 1);
+#pragma unroll 1
+  for (int j = 0; j < p.z.s; j += 16) {
+    uint32_t a[2][4];
+#pragma unroll
+    for (int m = 0; m < 2; ++m)
+      load4_transposed(a[m], Tile<S::block>::pair(w + Tile<S::block>::bytes(j), m));
+#pragma unroll
+    for (int d = 0; d < half / 2; ++d) {
+      uint32_t b[4];
+      load4_transposed(b, Tile<D>::pair(x + Tile<D>::bytes(j), d));
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        mma16<T>(c[m][2 * d], a[m], b[0], b[1]);
+        mma16<T>(c[m][2 * d + 1], a[m], b[2], b[3]);
+      }
+    }
+    if (half % 2 == 1 && first + half <= D / 8) {
+      uint32_t b[2];
+      load2_transposed(b, last + Tile<D>::bytes(j));
+#pragma unroll
+      for (int m = 0; m < 2; ++m) mma16<T>(c[m][half - 1], a[m], b[0], b[1]);
+    }
+  }
+  const Rows<T> to{dq.first + first * 8, dq.step, dq.count, dq.width - first * 8};
+  write_scaled<T, 2, 8 * half>(to, begin + row, c, p.z.scale, lane);
+}
+
+// dq, dk and dv of a head of at most 32 * Warps keys whose queries fit into shared memory.
+// grid: one block a sample and head.  sums: f32, in the order of the keys and queries.
+// deterministic: yes.
+template <class T, int D, int Warps>
+__global__ __launch_bounds__(32 *
+                             Warps) void attention_grad_head(const __grid_constant__ GradParams p) {
+  begin();
+  using S = GradHeadShape<D, Warps>;
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, queries = S::queries(p.z.t);
+  const int64_t head = blockIdx.x;
+  const GradHeadMemory at = place_head<T, D, Warps>(memory, queries);
+  copy_rows<D, S::keys, S::threads>(at.k, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
+  copy_rows<D, S::keys, S::threads>(at.v, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
+  copy_blocks<D, S::block, S::threads>(at.q, rows_of<T>(p.z, p.q, head, p.z.t), queries);
+  copy_blocks<D, S::block, S::threads>(at.dout, rows_of<T>(p.z, p.dout, head, p.z.t), queries);
+  commit_copies();
+  sum_rows<T, S::threads>(p, at, head, queries);
+  float dk[2][D / 8][4], dv[2][D / 8][4], ds[2][4][4];
+  clear(dk);
+  clear(dv);
+  const int first = warp * 32;
+  const WarpKeys keys{at.k + Tile<D>::bytes(first), at.v + Tile<D>::bytes(first), p.z.s - first};
+  wait_copies<0>();
+  __syncthreads();  // everything is in shared memory
+#pragma unroll 1
+  for (int begin = 0; begin < p.z.t; begin += S::block) {
+#pragma unroll 1
+    for (int i = 0; i < S::block && begin + i < p.z.t && keys.count > 0; i += 32) {
+      const int row = begin + i;
+      const BlockOfQueries b{at.q + Tile<D>::bytes(row), at.dout + Tile<D>::bytes(row),
+                             at.shift + row, at.delta + row};
+      add_queries<T, 2, 4, D>(dk, dv, ds, keys, b, p.z.scale_log2, lane);
+      keep_ds<T, S::block>(at.ds, ds, first, i, lane);
+    }
+    __syncthreads();  // ds of the block is complete
+    finish_queries<T, D, Warps>(p, at, rows_of<T>(p.z, p.dq, head, p.z.t), begin);
+    __syncthreads();  // and may be overwritten
+  }
+  write_scaled<T, 2, D>(rows_of<T>(p.z, p.dk, head, p.z.s), first, dk, p.z.scale, lane);
+  write_scaled<T, 2, D>(rows_of<T>(p.z, p.dv, head, p.z.s), first, dv, 1.f, lane);
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,198 @@
+// attention_grad of long heads: one kernel walks over the queries for dk and dv, one over the keys
+// for dq. Both compute the weights again, so that nothing is added up across blocks of threads.
+#pragma once
+
+#include "ops/prim/attention_grad/cuda_grad.cuh"
+
+namespace ebb::ops::cuda {
+
+constexpr int kGradWarps = 4;
+constexpr int kGradThreads = 32 * kGradWarps;
+constexpr int kGradBlock = 64;  // queries or keys of a block in shared memory
+constexpr int kGradStages = 2;
+
+// M groups of 16 rows a warp: of keys for dk and dv, of queries for dq.
+template <int D>
+struct GradRingShape {
+  static constexpr int block_bytes = Tile<D>::bytes(kGradBlock);
+  static constexpr int sums_bytes = 2 * kGradBlock * 4;  // shift and delta of a block
+  static constexpr int key_m = D <= 72 ? 2 : 1;
+  static constexpr int key_rows = 16 * key_m * kGradWarps;
+  static constexpr int key_bytes =
+      2 * Tile<D>::bytes(key_rows) + kGradStages * (2 * block_bytes + sums_bytes);
+  static constexpr bool in_registers = D <= 72;
+  static constexpr int query_m = D <= 128 ? 2 : 1;
+  static constexpr int query_rows = 16 * query_m * kGradWarps;
+  static constexpr int query_bytes = 2 * Tile<D>::bytes(query_rows) + kGradStages * 2 * block_bytes;
+};
+
+// dk and dv of a block of keys.
+// grid: p.tiles blocks a head, GradRingShape<D>::key_rows keys each.  sums: f32, in the order of
+// the queries.  deterministic: yes.
+template <class T, int D>
+__global__ __launch_bounds__(kGradThreads,
+                             2) void attention_grad_keys(const __grid_constant__ GradParams p) {
+  begin();
+  using S = GradRingShape<D>;
+  constexpr int m = S::key_m;
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t head = blockIdx.x / p.tiles;
+  const int tile = blockIdx.x % p.tiles * S::key_rows, first = tile + warp * 16 * m;
+  const int blocks = (p.z.t + kGradBlock - 1) / kGradBlock;
+  const uint32_t k_at = shared_address(memory), v_at = k_at + Tile<D>::bytes(S::key_rows);
+  const uint32_t ring = v_at + Tile<D>::bytes(S::key_rows);
+  const uint32_t sums = ring + kGradStages * 2 * S::block_bytes;
+  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), dout = rows_of<T>(p.z, p.dout, head, p.z.t);
+  const auto fetch = [&](int j) {
+    if (j < blocks) {
+      const int slot = j % kGradStages, begin = j * kGradBlock;
+      const uint32_t at = ring + slot * 2 * S::block_bytes;
+      copy_rows<D, kGradBlock, kGradThreads>(at, q, begin, threadIdx.x);
+      copy_rows<D, kGradBlock, kGradThreads>(at + S::block_bytes, dout, begin, threadIdx.x);
+      const float* const from = (threadIdx.x < 16 ? p.shift : p.delta) + head * p.pitch + begin;
+      if (threadIdx.x < 32)
+        copy_async(sums + slot * S::sums_bytes + threadIdx.x * 16, from + threadIdx.x % 16 * 4,
+                   true);
+    }
+    commit_copies();
+  };
+  copy_rows<D, S::key_rows, kGradThreads>(k_at, rows_of<T>(p.z, p.k, head, p.z.s), tile,
+                                          threadIdx.x);
+  copy_rows<D, S::key_rows, kGradThreads>(v_at, rows_of<T>(p.z, p.v, head, p.z.s), tile,
+                                          threadIdx.x);
+  fetch(0);
+  float dk[m][D / 8][4], dv[m][D / 8][4], ds[m][4][4];
+  clear(dk);
+  clear(dv);
+  const int own = Tile<D>::bytes(warp * 16 * m);
+  const WarpKeys keys{k_at + own, v_at + own, p.z.s - first};
+#pragma unroll 1
+  for (int j = 0; j < blocks; ++j) {
+    wait_copies<0>();
+    __syncthreads();  // block j is there for all, and all are done with block j - 1
+    fetch(j + 1);
+    const int slot = j % kGradStages, at = slot * 2 * S::block_bytes;
+    const float* const shift =
+        reinterpret_cast<const float*>(memory + (sums - k_at) + slot * S::sums_bytes);
+#pragma unroll 1
+    for (int i = 0; i < kGradBlock && keys.count > 0; i += 32) {
+      const uint32_t row = ring + at + Tile<D>::bytes(i);
+      const BlockOfQueries b{row, row + S::block_bytes, shift + i, shift + kGradBlock + i};
+      add_queries<T, m, 4, D>(dk, dv, ds, keys, b, p.z.scale_log2, lane);
+    }
+  }
+  write_scaled<T, m, D>(rows_of<T>(p.z, p.dk, head, p.z.s), first, dk, p.z.scale, lane);
+  write_scaled<T, m, D>(rows_of<T>(p.z, p.dv, head, p.z.s), first, dv, 1.f, lane);
+}
+
+// The rows of a warp of queries: in registers, or addresses in shared memory.
+template <int M, int D, bool InRegisters>
+struct WarpQueries {
+  RowsA<M, D> q, dout;
+};
+template <int M, int D>
+struct WarpQueries<M, D, false> {
+  uint32_t q, dout;
+};
+
+// dq += ds k for `count` keys at most 64, in shared memory at `k` and `v`.
+template <class T, int D, class S = GradRingShape<D>>
+__device__ __forceinline__ void add_keys(float (&dq)[S::query_m][D / 8][4],
+                                         const WarpQueries<S::query_m, D, S::in_registers>& w,
+                                         const WarpKeys& keys, const float (&shift)[S::query_m][2],
+                                         const float (&delta)[S::query_m][2], float scale) {
+  constexpr int m = S::query_m;
+  const int lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (int j = 0; j < kGradBlock && j < keys.count; j += 32) {
+    const uint32_t k = keys.k + Tile<D>::bytes(j), v = keys.v + Tile<D>::bytes(j);
+    float s[m][4][4], ds[m][4][4];
+    if constexpr (S::in_registers) {
+      product_with_rows<T>(s, w.q, k, lane);
+      product_with_rows<T>(ds, w.dout, v, lane);
+    } else {
+      product_of_tiles<T, m, 4, D>(s, w.q, k, lane);
+      product_of_tiles<T, m, 4, D>(ds, w.dout, v, lane);
+    }
+#pragma unroll
+    for (int x = 0; x < m; ++x)
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float weight = fast_exp2(fmaf(s[x][n][i], scale, -shift[x][i / 2]));
+          ds[x][n][i] = weight * (ds[x][n][i] - delta[x][i / 2]);
+        }
+    if (j + 32 > keys.count)
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (j + 8 * n + lane % 4 * 2 + i % 2 >= keys.count)
+#pragma unroll
+            for (int x = 0; x < m; ++x) ds[x][n][i] = 0;
+    add_weighted_rows<T, m, 4, D>(dq, ds, k, lane);
+  }
+}
+
+// dq of a block of queries.
+// grid: p.tiles blocks a head, GradRingShape<D>::query_rows queries each.  sums: f32, in the order
+// of the keys.  deterministic: yes.
+template <class T, int D>
+__global__ __launch_bounds__(kGradThreads,
+                             2) void attention_grad_queries(const __grid_constant__ GradParams p) {
+  begin();
+  using S = GradRingShape<D>;
+  constexpr int m = S::query_m;
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t head = blockIdx.x / p.tiles;
+  const int tile = blockIdx.x % p.tiles * S::query_rows, first = tile + warp * 16 * m;
+  const int blocks = (p.z.s + kGradBlock - 1) / kGradBlock;
+  const uint32_t q_at = shared_address(memory), dout_at = q_at + Tile<D>::bytes(S::query_rows);
+  const uint32_t ring = dout_at + Tile<D>::bytes(S::query_rows);
+  const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
+  const auto fetch = [&](int j) {
+    if (j < blocks) {
+      const uint32_t at = ring + j % kGradStages * 2 * S::block_bytes;
+      copy_rows<D, kGradBlock, kGradThreads>(at, k, j * kGradBlock, threadIdx.x);
+      copy_rows<D, kGradBlock, kGradThreads>(at + S::block_bytes, v, j * kGradBlock, threadIdx.x);
+    }
+    commit_copies();
+  };
+  copy_rows<D, S::query_rows, kGradThreads>(q_at, rows_of<T>(p.z, p.q, head, p.z.t), tile,
+                                            threadIdx.x);
+  copy_rows<D, S::query_rows, kGradThreads>(dout_at, rows_of<T>(p.z, p.dout, head, p.z.t), tile,
+                                            threadIdx.x);
+  fetch(0);
+  float dq[m][D / 8][4], shift[m][2], delta[m][2];
+  clear(dq);
+#pragma unroll
+  for (int x = 0; x < m; ++x)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = first + 16 * x + 8 * h + lane / 4;
+      shift[x][h] = row < p.z.t ? p.shift[head * p.pitch + row] : INFINITY;
+      delta[x][h] = row < p.z.t ? p.delta[head * p.pitch + row] : 0.f;
+    }
+  WarpQueries<m, D, S::in_registers> w;
+  const int own = Tile<D>::bytes(warp * 16 * m);
+#pragma unroll 1
+  for (int j = 0; j < blocks; ++j) {
+    wait_copies<0>();
+    __syncthreads();  // block j is there for all, and all are done with block j - 1
+    fetch(j + 1);
+    if constexpr (S::in_registers) {
+      if (j == 0) load_a(w.q, q_at + own, lane), load_a(w.dout, dout_at + own, lane);
+    } else {
+      w = {q_at + own, dout_at + own};
+    }
+    const uint32_t at = ring + j % kGradStages * 2 * S::block_bytes;
+    add_keys<T, D>(dq, w, {at, at + S::block_bytes, p.z.s - j * kGradBlock}, shift, delta,
+                   p.z.scale_log2);
+  }
+  write_scaled<T, m, D>(rows_of<T>(p.z, p.dq, head, p.z.t), first, dq, p.z.scale, lane);
+}
+
+}  // namespace ebb::ops::cuda

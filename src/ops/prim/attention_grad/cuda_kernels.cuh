@@ -1,0 +1,60 @@
+// The tensor-core kernels of attention_grad by dtype and width.
+#pragma once
+
+#include "ops/prim/attention_grad/cuda_grad_head.cuh"
+#include "ops/prim/attention_grad/cuda_grad_ring.cuh"
+
+namespace ebb::ops::cuda {
+
+struct GradKernel {
+  void (*run)(GradParams) = nullptr;
+  int rows = 0;  // keys or queries of a block of threads
+  int threads = 0;
+  int64_t bytes = 0;  // of shared memory
+};
+
+struct GradKernels {
+  GradKernel head;  // run is null: the head is too long or too wide for it
+  GradKernel rows, keys, queries;
+};
+
+template <class T, int D, int Warps>
+GradKernel grad_head(int64_t t) {
+  using S = GradHeadShape<D, Warps>;
+  return {attention_grad_head<T, D, Warps>, S::keys, S::threads, S::bytes(static_cast<int>(t))};
+}
+
+template <class T, int D>
+GradKernels grad_kernels_of_width(int64_t t, int64_t s) {
+  using S = GradRingShape<D>;
+  GradKernels k;
+  if constexpr (D <= 72) {
+    if (t <= 256 && s <= 64)
+      k.head = grad_head<T, D, 2>(t);
+    else if (t <= 256 && s <= 128)
+      k.head = grad_head<T, D, 4>(t);
+    else if (t <= 256 && s <= 256)
+      k.head = grad_head<T, D, 8>(t);
+  }
+  k.rows = {attention_grad_rows<T, 8>, kRowThreads / kRowLanes, kRowThreads, 0};
+  k.keys = {attention_grad_keys<T, D>, S::key_rows, kGradThreads, S::key_bytes};
+  k.queries = {attention_grad_queries<T, D>, S::query_rows, kGradThreads, S::query_bytes};
+  return k;
+}
+
+// For the narrowest width that holds `width`, a multiple of 8 up to 160.
+template <class T>
+GradKernels grad_kernels(int64_t width, int64_t t, int64_t s) {
+  if (width <= 32) return grad_kernels_of_width<T, 32>(t, s);
+  if (width <= 40) return grad_kernels_of_width<T, 40>(t, s);
+  if (width <= 64) return grad_kernels_of_width<T, 64>(t, s);
+  if (width <= 72) return grad_kernels_of_width<T, 72>(t, s);
+  if (width <= 80) return grad_kernels_of_width<T, 80>(t, s);
+  if (width <= 128) return grad_kernels_of_width<T, 128>(t, s);
+  return grad_kernels_of_width<T, 160>(t, s);
+}
+
+GradKernels grad_kernels_bf16(int64_t width, int64_t t, int64_t s);
+GradKernels grad_kernels_f16(int64_t width, int64_t t, int64_t s);
+
+}  // namespace ebb::ops::cuda
