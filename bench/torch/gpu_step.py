@@ -1,0 +1,239 @@
+"""PyTorch's training steps on a GPU: the yardstick of bench/gpu, and a worker for it.
+
+    python bench/torch/gpu_step.py unet64 --modes eager compile compile_graph
+
+A step is: zero_grad, drawing timesteps and noise, q_sample, forward, mean square error, backward,
+fused AdamW; bf16 autocast with f32 weights; U-Nets in channels_last. Modes:
+  eager          as written
+  compile        torch.compile of everything up to the loss
+  compile_graph  that, and the whole step with the optimiser captured as one CUDA graph
+  overhead       torch.compile(mode="reduce-overhead"), the optimiser outside
+  autotune       torch.compile(mode="max-autotune-no-cudagraphs"), captured as one CUDA graph
+  blocks_graph   each block compiled by itself (fast to compile), captured as one CUDA graph
+One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+import dit
+import networks
+
+UNET64 = dict(image_size=64, in_channels=3, out_channels=3, model_channels=64, num_res_blocks=2,
+              channel_mult=[1, 2, 3, 4], attention_resolutions=[16, 8], num_head_channels=32)
+ADM64 = dict(image_size=64, in_channels=3, out_channels=3, model_channels=192, num_res_blocks=3,
+             channel_mult=[1, 2, 3, 4], attention_resolutions=[32, 16, 8], num_head_channels=64,
+             num_classes=1000, use_scale_shift_norm=True, resblock_updown=True,
+             use_new_attention_order=True)
+DIT_XL2 = dict(input_size=32, patch_size=2, in_channels=4, hidden_size=1152, depth=28,
+               num_heads=16, mlp_ratio=4.0, num_classes=1000, learn_sigma=False)
+TINY_ADM = dict(ADM64, image_size=16, model_channels=32, num_res_blocks=1, channel_mult=[1, 2],
+                attention_resolutions=[8], num_head_channels=16)
+TINY_DIT = dict(DIT_XL2, input_size=8, hidden_size=32, depth=2, num_heads=2)
+# network, config, batch, shape of an image, whether it is a U-Net
+CASES = {
+    "unet64": (networks.AdmUNet, UNET64, 32, (3, 64, 64), True),
+    "adm64": (networks.AdmUNet, ADM64, 32, (3, 64, 64), True),
+    "dit_xl2": (dit.DiT, DIT_XL2, 64, (4, 32, 32), False),
+    "tiny_adm": (networks.AdmUNet, TINY_ADM, 2, (3, 16, 16), True),
+    "tiny_dit": (dit.DiT, TINY_DIT, 2, (4, 8, 8), False),
+}
+STEPS = 1000
+BLOCKS = (dit.Block, networks.AdmRes, networks.AdmAttention)
+
+
+class Training:
+    """A network with its data and optimiser; `loss` is what a step differentiates."""
+
+    def __init__(self, case, device, batch=0):
+        torch.manual_seed(0)
+        build, self.config, own_batch, image, unet = CASES[case]
+        layout = torch.channels_last if unet else torch.contiguous_format
+        self.net = build(self.config).to(device).to(memory_format=layout)
+        count = batch or own_batch
+        self.x = torch.randn(count, *image, device=device).contiguous(memory_format=layout)
+        classes = self.config.get("num_classes")
+        self.y = torch.randint(0, classes, (count,), device=device) if classes else None
+        alpha = (1 - torch.linspace(1e-4, 2e-2, STEPS, dtype=torch.float64)).cumprod(0)
+        self.signal = alpha.sqrt().float().to(device)
+        self.noise = (1 - alpha).sqrt().float().to(device)
+        self.device = device
+        capturable = device == "cuda"
+        self.update = torch.optim.AdamW(self.net.parameters(), lr=1e-4, fused=True,
+                                        capturable=capturable)
+        self.compiled = {}
+
+    def compile(self, **how):
+        """The loss, compiled once for every `how`."""
+        key = str(how)
+        if key not in self.compiled:
+            self.compiled[key] = torch.compile(self.loss, **how)
+        return self.compiled[key]
+
+    def loss(self, x, y):
+        t = torch.randint(0, STEPS, (x.shape[0],), device=x.device)
+        noise = torch.randn_like(x)
+        noisy = (self.signal[t].view(-1, 1, 1, 1) * x + self.noise[t].view(-1, 1, 1, 1) * noise)
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            out = self.net(noisy, t) if y is None else self.net(noisy, t, y)
+        return torch.nn.functional.mse_loss(out.float(), noise)
+
+
+def plain_step(training, loss, before=lambda: None):
+    def step():
+        before()
+        training.update.zero_grad(set_to_none=True)
+        value = loss(training.x, training.y)
+        value.backward()
+        training.update.step()
+        return value
+
+    return step
+
+
+def captured(training, loss):
+    """The whole step as one CUDA graph."""
+    step = plain_step(training, loss)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    training.update.zero_grad(set_to_none=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value = step()
+
+    def replay():
+        graph.replay()
+        return value
+
+    return replay
+
+
+def make_step(training, mode):
+    if mode == "eager":
+        return plain_step(training, training.loss)
+    if mode == "eager_graph":
+        return captured(training, training.loss)
+    if mode == "compile":
+        return plain_step(training, training.compile())
+    if mode == "compile_graph":
+        return captured(training, training.compile())
+    if mode == "overhead":
+        return plain_step(training, training.compile(mode="reduce-overhead"),
+                          torch.compiler.cudagraph_mark_step_begin)
+    if mode == "autotune":
+        return captured(training, training.compile(mode="max-autotune-no-cudagraphs"))
+    assert mode == "blocks_graph", mode
+    for module in training.net.modules():
+        if isinstance(module, BLOCKS):
+            module.compile()
+    return captured(training, training.loss)
+
+
+def milliseconds(step, steps, device):
+    if device == "cpu":
+        return [run_on_host(step) for _ in range(steps)]
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        step()
+        mark.record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
+
+
+def run_on_host(step):
+    start = time.perf_counter()
+    step()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def attention_order(names):
+    """A context in which scaled_dot_product_attention prefers these backends, in this order."""
+    if not names:
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return sdpa_kernel([getattr(SDPBackend, n.upper()) for n in names], set_priority=True)
+
+
+def measure(args, training, step, mode, extra):
+    times = milliseconds(step, args.steps, args.device)
+    line = {"bench": "train_step", "engine": f"torch {torch.__version__}", "case": args.case,
+            "mode": mode, "batch": training.x.shape[0], "median_ms": statistics.median(times),
+            "min_ms": min(times), "max_ms": max(times), "steps": args.steps, **extra}
+    line = {k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}
+    print(json.dumps(line), flush=True)
+    return line["median_ms"]
+
+
+def try_mode(args, training, mode):
+    """Returns (milliseconds, step, training), or None if the mode fails here."""
+    start = time.perf_counter()
+    if args.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        step = make_step(training, mode)
+        first = step().item()
+        for _ in range(args.warmup):
+            last = step()
+        extra = {"parameters": sum(p.numel() for p in training.net.parameters()),
+                 "first_loss": first, "last_loss": last.item(),
+                 "prepare_s": time.perf_counter() - start,
+                 "attention": args.attention or ["default"]}
+        if args.device == "cuda":
+            extra["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+            extra["reserved_gib"] = torch.cuda.max_memory_reserved() / 2**30
+        return measure(args, training, step, mode, extra), step, training
+    except Exception as error:  # a mode that this PyTorch cannot do is not the others' end
+        print(json.dumps({"case": args.case, "mode": mode, "error": str(error)[:300]}), flush=True)
+        return None
+
+
+def serve(args, best, mode):
+    """Measures again for every line of input; the other side measures in between."""
+    _, step, training = best
+    print(json.dumps({"ready": mode}), flush=True)
+    for _ in sys.stdin:
+        step()
+        measure(args, training, step, mode, {})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("--modes", nargs="+", default=["compile_graph"])
+    parser.add_argument("--attention", nargs="*", default=[],
+                        help="backends in order: cudnn_attention flash_attention ...")
+    parser.add_argument("--batch", type=int, default=0, help="0: the case's own")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--device", default="cuda", help="cpu tries the program out")
+    args = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+    best, best_mode, training = None, "", None
+    with attention_order(args.attention):
+        for mode in args.modes:
+            if training is None or mode == "blocks_graph":
+                training = Training(args.case, args.device, args.batch)
+            result = try_mode(args, training, mode)
+            if result and (not best or result[0] < best[0]):
+                best, best_mode = result, mode
+        if args.serve and best:
+            serve(args, best, best_mode)
+
+
+if __name__ == "__main__":
+    main()
