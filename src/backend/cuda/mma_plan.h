@@ -1,0 +1,57 @@
+// How a product is spread over the device: which kernel, which tile, how many parts of k.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "ir/kernel.h"
+
+namespace ebb::cuda {
+
+// c[m, n] = sum over k of a[m, k] b[n, k], `batch` times.
+struct GemmTask {
+  int64_t m = 0, n = 0, k = 0, batch = 1;  // the largest of the batch
+  int64_t out_rows = 0;                    // of n elements, of the whole result
+  DType a = DType::f32, b = DType::f32, out = DType::f32;
+  std::optional<DType> bias;
+  // Elements of which 16-byte pieces must not split, along `inner` of each operand.
+  int64_t a_run = 0, b_run = 0;
+};
+
+struct GemmPlan {
+  bool tensor = false;  // tensor cores; otherwise f32 multiply-adds
+  int64_t tile = 64, splits = 1;
+  int64_t workspace = 0;  // bytes
+};
+
+// Sizes are within what kernels count in.
+bool gemm_supports(const GemmTask& task);
+// Choices for the tuner, best guess first.
+std::vector<Tune> gemm_space(const GemmTask& task, const CudaDevice& device);
+GemmPlan gemm_plan(const GemmTask& task, const Tune& tune, const CudaDevice& device);
+// `data` begins pieces of 16 bytes that do not split runs of `run` elements.
+bool whole_pieces(const void* data, DType dtype, int64_t run);
+
+// out[i] = parts[0][i] + parts[1][i] + ... + bias[i % n], summed in a fixed order.
+struct SumParts {
+  const float* parts = nullptr;
+  int64_t count = 0, elements = 0;
+  const void* bias = nullptr;
+  void* out = nullptr;
+  DType bias_dtype = DType::f32, dtype = DType::f32;
+  int64_t n = 1;
+};
+void sum_parts(const SumParts& p, CudaDevice& device);
+
+// out[c] = sum over rows of x[row, c], in f32. `workspace` holds column_sum_parts() rows of f32.
+struct ColumnSums {
+  const void* x = nullptr;
+  DType dtype = DType::f32;
+  int64_t rows = 0, cols = 0;
+  float *workspace = nullptr, *out = nullptr;
+};
+int64_t column_sum_parts(int64_t rows, int64_t cols, const CudaDevice& device);
+void column_sums(const ColumnSums& p, CudaDevice& device);
+
+}  // namespace ebb::cuda

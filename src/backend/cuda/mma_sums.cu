@@ -1,0 +1,140 @@
+// Second stages of products: sums of parts and of columns, in a fixed order.
+#include <algorithm>
+
+#include "backend/cuda/launch.h"
+#include "backend/cuda/mma_parts.cuh"
+#include "backend/cuda/mma_plan.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr int lanes = 32, parts_at_once = 8;
+
+__device__ void store_float(void* data, DType t, int64_t i, float v) {
+  switch (t) {
+    case DType::bf16: static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(v); break;
+    case DType::f16: static_cast<__half*>(data)[i] = __float2half_rn(v); break;
+    default: static_cast<float*>(data)[i] = v;
+  }
+}
+
+// grid: a block for each 32 x Count elements; its 8 rows of threads take every 8th part.
+// needs: elements % Count == 0.  deterministic: yes.
+template <int Count>
+__global__ void __launch_bounds__(lanes* parts_at_once)
+    sum_parts_kernel(const __grid_constant__ SumParts p) {
+  begin();
+  __shared__ Vec<float, Count> sums[parts_at_once][lanes];
+  const int64_t at = (static_cast<int64_t>(blockIdx.x) * lanes + threadIdx.x) * Count;
+  Vec<float, Count> sum = {};
+  if (at < p.elements)
+#pragma unroll 4
+    for (int64_t i = threadIdx.y; i < p.count; i += parts_at_once) {
+      const auto v = *reinterpret_cast<const Vec<float, Count>*>(p.parts + i * p.elements + at);
+#pragma unroll
+      for (int e = 0; e < Count; ++e) sum.v[e] += v.v[e];
+    }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || at >= p.elements) return;
+#pragma unroll
+  for (int e = 0; e < Count; ++e) {
+    float total = p.bias ? load_float(p.bias, p.bias_dtype, (at + e) % p.n) : 0.f;
+#pragma unroll
+    for (int i = 0; i < parts_at_once; ++i) total += sums[i][threadIdx.x].v[e];
+    store_float(p.out, p.dtype, at + e, total);
+  }
+}
+
+// Rows of x that a block sums.
+struct ColumnParams {
+  const void* x;
+  float* parts;
+  DType dtype;
+  bool vector;  // pieces of 16 bytes are aligned
+  int64_t rows, cols, rows_each;
+};
+
+// grid: (columns / (32 * Count), parts).  Each row of threads takes every 8th row.
+template <class T, int Count>
+__global__ void __launch_bounds__(lanes* parts_at_once)
+    column_sums_kernel(const __grid_constant__ ColumnParams p) {
+  begin();
+  __shared__ Vec<float, Count> sums[parts_at_once][lanes];
+  const int64_t col = (static_cast<int64_t>(blockIdx.x) * lanes + threadIdx.x) * Count;
+  const int64_t first = blockIdx.y * p.rows_each;
+  const int64_t last = first + p.rows_each < p.rows ? first + p.rows_each : p.rows;
+  Vec<float, Count> sum = {};
+  if (col < p.cols)
+#pragma unroll 4
+    for (int64_t row = first + threadIdx.y; row < last; row += parts_at_once) {
+      const auto v =
+          *reinterpret_cast<const Vec<T, Count>*>(static_cast<const T*>(p.x) + row * p.cols + col);
+#pragma unroll
+      for (int e = 0; e < Count; ++e) sum.v[e] += to_float(v.v[e]);
+    }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || col >= p.cols) return;
+#pragma unroll
+  for (int e = 0; e < Count; ++e) {
+    float total = 0.f;
+#pragma unroll
+    for (int i = 0; i < parts_at_once; ++i) total += sums[i][threadIdx.x].v[e];
+    p.parts[blockIdx.y * p.cols + col + e] = total;
+  }
+}
+
+template <class T>
+void launch_column_sums(const ColumnParams& p, int64_t parts, CudaDevice& device) {
+  constexpr int piece = 16 / sizeof(T);
+  const auto go = [&](auto kernel, int count) {
+    const unsigned blocks = blocks_for(p.cols, lanes * count);
+    launch("column_sums", kernel,
+           {.grid = {blocks, static_cast<unsigned>(parts)}, .block = {lanes, parts_at_once}}, p,
+           device);
+  };
+  if (p.vector)
+    go(column_sums_kernel<T, piece>, piece);
+  else
+    go(column_sums_kernel<T, 1>, 1);
+}
+
+}  // namespace
+
+void sum_parts(const SumParts& p, CudaDevice& device) {
+  const dim3 block = {lanes, parts_at_once};
+  if (p.elements % 4 == 0)
+    launch("sum_parts", sum_parts_kernel<4>,
+           {.grid = blocks_for(p.elements, lanes * 4), .block = block}, p, device);
+  else
+    launch("sum_parts", sum_parts_kernel<1>,
+           {.grid = blocks_for(p.elements, lanes), .block = block}, p, device);
+}
+
+int64_t column_sum_parts(int64_t rows, int64_t cols, const CudaDevice& device) {
+  constexpr int64_t rows_at_least = 64, most = 256, blocks_each = 4;
+  const int64_t across = blocks_for(cols, lanes * 8);
+  const int64_t wanted = device.multiprocessors() * blocks_each / std::max<int64_t>(across, 1);
+  return std::clamp<int64_t>(std::min(rows / rows_at_least, wanted), 1, most);
+}
+
+void column_sums(const ColumnSums& s, CudaDevice& device) {
+  const int64_t parts = column_sum_parts(s.rows, s.cols, device);
+  const ColumnParams p{.x = s.x,
+                       .parts = s.workspace,
+                       .dtype = s.dtype,
+                       .vector = whole_pieces(s.x, s.dtype, s.cols),
+                       .rows = s.rows,
+                       .cols = s.cols,
+                       .rows_each = (s.rows + parts - 1) / parts};
+  switch (s.dtype) {
+    case DType::bf16: launch_column_sums<__nv_bfloat16>(p, parts, device); break;
+    case DType::f16: launch_column_sums<__half>(p, parts, device); break;
+    default: launch_column_sums<float>(p, parts, device);
+  }
+  sum_parts({.parts = s.workspace, .count = parts, .elements = s.cols, .out = s.out, .n = s.cols},
+            device);
+}
+
+}  // namespace ebb::cuda

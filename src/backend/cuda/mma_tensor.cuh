@@ -1,0 +1,275 @@
+// Products of 16-bit operands by tensor cores: c[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]),
+// for operands that views (mma_views.cuh) describe. Sums in f32.
+#pragma once
+
+#include "backend/cuda/mma.cuh"
+#include "backend/cuda/mma_parts.cuh"
+#include "backend/cuda/mma_views.cuh"
+
+namespace ebb::cuda {
+
+// A block computes M x N by WarpsM x WarpsN warps, Depth of k at a time.
+template <int M, int N, int WarpsM, int WarpsN, int Depth, int Stages>
+struct TensorTile {
+  static constexpr int m = M, n = N, depth = Depth;
+  static constexpr int warps_m = WarpsM, warps_n = WarpsN;
+  static constexpr int threads = WarpsM * WarpsN * 32;
+  static constexpr int warp_m = M / WarpsM, warp_n = N / WarpsN;
+  static constexpr int stage_elements = (M + N) * Depth;
+  // Before sm_80 copies are not asynchronous: two stages do.
+  static constexpr int stages_of(int architecture) { return architecture >= 80 ? Stages : 2; }
+  static constexpr int way_out_stride = warp_n + 8;  // floats; spreads rows over the banks
+  static constexpr int way_out_bytes = WarpsM * WarpsN * 16 * way_out_stride * 4;
+  static constexpr int shared_bytes(int architecture) {
+    const int ring = stages_of(architecture) * stage_elements * 2;
+    return ring > way_out_bytes ? ring : way_out_bytes;
+  }
+};
+
+// ---- from memory to shared memory ------------------------------------------------------------
+
+// One operand's part of a stage: `lines` of `width` elements, where the elements of a line are
+// neighbours in memory, in pieces of 16 bytes. Pieces are exchanged within a line (xor) so that
+// ldmatrix, which reads 8 lines at once, finds them in different banks.
+template <int Rows, int Depth, K Where>
+struct StageLayout {
+  static constexpr int lines = Where == K::inner ? Rows : Depth;
+  static constexpr int width = Where == K::inner ? Depth : Rows;
+  static constexpr int pieces = width / 8;
+  static_assert(pieces >= 4);
+  __host__ __device__ static constexpr int turn(int line) {
+    return pieces == 4 ? (line >> 1) & 3 : line & 7;
+  }
+  // Element offset of a piece.
+  __host__ __device__ static constexpr int offset(int line, int piece) {
+    return line * width + (piece ^ turn(line)) * 8;
+  }
+};
+
+// Brings one operand in. A thread has the same piece of every `step`-th line.
+template <class T, class View, class Layout, int Threads, K Where>
+struct StageLoader {
+  static constexpr int step = Threads / Layout::pieces, count = Layout::lines / step;
+  static_assert(step * Layout::pieces == Threads && count * step == Layout::lines);
+
+  const View& view;
+  const T* data;
+  int first;  // of this block along the index that is not k
+  int line, piece;
+  typename View::Outer outers[Where == K::inner ? count : 1];
+  typename View::Inner fixed_inner;
+
+  __device__ __forceinline__ StageLoader(const View& v, const void* d, int start)
+      : view(v),
+        data(static_cast<const T*>(d)),
+        first(start),
+        line(static_cast<int>(threadIdx.x) / Layout::pieces),
+        piece(static_cast<int>(threadIdx.x) % Layout::pieces) {
+    if constexpr (Where == K::inner) {
+#pragma unroll
+      for (int i = 0; i < count; ++i) outers[i] = view.outer(first + line + i * step);
+    } else {
+      fixed_inner = view.inner(first + piece * 8);
+    }
+  }
+
+  __device__ __forceinline__ typename View::Outer outer(int i, int k) const {
+    if constexpr (Where == K::inner)
+      return outers[i];
+    else
+      return view.outer(k + line + i * step);
+  }
+
+  // Aligned pieces, without a detour.
+  __device__ __forceinline__ void copy(uint32_t stage, int k) const {
+    typename View::Inner inner = fixed_inner;
+    if constexpr (Where == K::inner) inner = view.inner(k + piece * 8);
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      int64_t offset;
+      const bool valid = view.at(outer(i, k), inner, offset);
+      copy16(stage + Layout::offset(line + i * step, piece) * 2, data + (valid ? offset : 0),
+             valid);
+    }
+  }
+
+  // Element by element.
+  __device__ __forceinline__ void gather(T* stage, int k) const {
+    typename View::Outer o[count];
+    Vec<T, 8> v[count];
+#pragma unroll
+    for (int i = 0; i < count; ++i) o[i] = outer(i, k);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const auto inner = view.inner((Where == K::inner ? k : first) + piece * 8 + e);
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        int64_t offset;
+        v[i].v[e] = view.at(o[i], inner, offset) ? data[offset] : from_float<T>(0.f);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      *reinterpret_cast<Vec<T, 8>*>(stage + Layout::offset(line + i * step, piece)) = v[i];
+  }
+};
+
+// ---- from shared memory to registers ---------------------------------------------------------
+
+// Fragments of 16 rows of operand a, from row `row` of the stage and step `k` (multiples of 16).
+template <class Layout, K Where>
+__device__ __forceinline__ void load_a(uint32_t (&r)[4], uint32_t stage, int row, int k) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if constexpr (Where == K::inner) {
+    const int line = lane % 16, piece = k / 8 + lane / 16;
+    load_matrices<false>(r, stage + 2 * (row * Layout::width + Layout::offset(line, piece)));
+  } else {
+    const int line = lane % 8 + lane / 16 * 8, piece = row / 8 + lane / 8 % 2;
+    load_matrices<true>(r, stage + 2 * (k * Layout::width + Layout::offset(line, piece)));
+  }
+}
+
+// Fragments of 16 columns of operand b: r[0], r[1] for the first 8, r[2], r[3] for the others.
+template <class Layout, K Where>
+__device__ __forceinline__ void load_b(uint32_t (&r)[4], uint32_t stage, int col, int k) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if constexpr (Where == K::inner) {
+    const int line = lane % 8 + lane / 16 * 8, piece = k / 8 + lane / 8 % 2;
+    load_matrices<false>(r, stage + 2 * (col * Layout::width + Layout::offset(line, piece)));
+  } else {
+    const int line = lane % 16, piece = col / 8 + lane / 16;
+    load_matrices<true>(r, stage + 2 * (k * Layout::width + Layout::offset(line, piece)));
+  }
+}
+
+// ---- the kernel ------------------------------------------------------------------------------
+
+// A warp's part of the result: fragments of 16 x 8.
+template <class Tile>
+struct WarpSums {
+  static constexpr int rows = Tile::warp_m / 16, cols = Tile::warp_n / 8;
+  float v[rows][cols][4] = {};
+};
+
+template <class T, class Tile, class LayoutA, K WhereA, class LayoutB, K WhereB>
+__device__ __forceinline__ void multiply_stage(WarpSums<Tile>& sums, uint32_t stage_a,
+                                               uint32_t stage_b) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int row = warp / Tile::warps_n * Tile::warp_m, col = warp % Tile::warps_n * Tile::warp_n;
+#pragma unroll
+  for (int k = 0; k < Tile::depth; k += 16) {
+    uint32_t a[Tile::warp_m / 16][4], b[Tile::warp_n / 16][4];
+#pragma unroll
+    for (int i = 0; i < Tile::warp_m / 16; ++i)
+      load_a<LayoutA, WhereA>(a[i], stage_a, row + i * 16, k);
+#pragma unroll
+    for (int j = 0; j < Tile::warp_n / 16; ++j)
+      load_b<LayoutB, WhereB>(b[j], stage_b, col + j * 16, k);
+#pragma unroll
+    for (int i = 0; i < Tile::warp_m / 16; ++i)
+#pragma unroll
+      for (int j = 0; j < Tile::warp_n / 8; ++j)
+        mma<T>(sums.v[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+  }
+}
+
+// 16 rows at a time through shared memory, so that a lane has 8 neighbours of a row.
+template <class Tile, class View>
+__device__ __forceinline__ void store_sums(const WarpSums<Tile>& sums, const GemmOutput& out,
+                                           float* shared, const View& a, int m0, int n0,
+                                           int m_end) {
+  constexpr int stride = Tile::way_out_stride, pieces = Tile::warp_n / 8, rows = 32 / pieces;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  float* const part = shared + warp * 16 * stride;
+  const int m = m0 + warp / Tile::warps_n * Tile::warp_m;
+  const int in_warp = lane % pieces * 8;
+  const int col = n0 + warp % Tile::warps_n * Tile::warp_n + in_warp;
+  float bias[8];
+  load_bias(out, col, bias);
+#pragma unroll
+  for (int i = 0; i < Tile::warp_m / 16; ++i) {
+    __syncwarp();  // the rows before have been read
+#pragma unroll
+    for (int j = 0; j < Tile::warp_n / 8; ++j)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        *reinterpret_cast<float2*>(part + (lane / 4 + h * 8) * stride + j * 8 + lane % 4 * 2) = {
+            sums.v[i][j][h * 2], sums.v[i][j][h * 2 + 1]};
+    __syncwarp();  // all 16 rows are there
+#pragma unroll
+    for (int r = 0; r < 16; r += rows) {
+      const int row = r + lane / pieces;
+      if (m + i * 16 + row >= m_end || col >= out.n) continue;
+      float v[8];
+#pragma unroll
+      for (int e = 0; e < 8; ++e) v[e] = part[row * stride + in_warp + e] + bias[e];
+      store_row(out, a.out_row(m + i * 16 + row), col, v);
+    }
+  }
+}
+
+// The sums of `steps` along k. On return all of the block has read its shared memory.
+template <class T, class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
+__device__ __forceinline__ void multiply(WarpSums<Tile>& sums, T* shared, const A& a, const B& b,
+                                         const P& p, const Place& at, const Steps& steps) {
+  using LayoutA = StageLayout<Tile::m, Tile::depth, WhereA>;
+  using LayoutB = StageLayout<Tile::n, Tile::depth, WhereB>;
+  constexpr int stages = Tile::stages_of(arch);
+  const StageLoader<T, A, LayoutA, Tile::threads, WhereA> load_a(a, p.a_data, at.m_tile * Tile::m);
+  const StageLoader<T, B, LayoutB, Tile::threads, WhereB> load_b(b, p.b_data, at.n_tile * Tile::n);
+  const uint32_t ring = shared_address(shared);
+  const auto load = [&](int step, int stage) {
+    const int to_a = stage * Tile::stage_elements, to_b = to_a + Tile::m * Tile::depth;
+    if (Vector || p.a_vector)
+      load_a.copy(ring + to_a * 2, step * Tile::depth);
+    else
+      load_a.gather(shared + to_a, step * Tile::depth);
+    if (Vector || p.b_vector)
+      load_b.copy(ring + to_b * 2, step * Tile::depth);
+    else
+      load_b.gather(shared + to_b, step * Tile::depth);
+  };
+#pragma unroll
+  for (int s = 0; s < stages - 1; ++s) {
+    if (steps.first + s < steps.last) load(steps.first + s, s);
+    commit_copies();
+  }
+  int stage = 0;
+  for (int step = steps.first; step < steps.last; ++step) {
+    wait_copies<stages - 2>();
+    __syncthreads();  // this stage is there; the one before has been read by all
+    const int next = step + stages - 1;
+    if (next < steps.last) load(next, stage == 0 ? stages - 1 : stage - 1);
+    commit_copies();
+    const uint32_t at_a = ring + stage * Tile::stage_elements * 2;
+    multiply_stage<T, Tile, LayoutA, WhereA, LayoutB, WhereB>(sums, at_a,
+                                                              at_a + Tile::m * Tile::depth * 2);
+    stage = stage + 1 == stages ? 0 : stage + 1;
+  }
+  wait_copies<0>();
+  __syncthreads();
+}
+
+// grid: a block for each tile, split and z (place_of).  needs: with Vector, a_vector and b_vector.
+// sums: f32.  deterministic: yes.  bf16 from sm_80 on.
+template <class T, class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
+__global__ void __launch_bounds__(Tile::threads)
+    gemm_tensor(const __grid_constant__ GemmParams<A, B> p) {
+  begin();
+  if constexpr (arch >= 80 || !std::is_same_v<T, __nv_bfloat16>) {
+    extern __shared__ uint4 shared[];
+    const Place at = place_of(blockIdx.x, p.m_tiles, p.n_tiles, p.splits);
+    const auto a = p.a.of(at.z);
+    const auto b = p.b.of(at.z);
+    const int m = WhereA == K::inner ? a.outers : a.inners;
+    const int k = WhereA == K::inner ? a.inners : a.outers;
+    if (at.m_tile * Tile::m >= m) return;  // phases of images differ in size
+    WarpSums<Tile> sums;
+    multiply<T, Tile, WhereA, WhereB, Vector>(sums, reinterpret_cast<T*>(shared), a, b, p, at,
+                                              steps_of(k, Tile::depth, at.split, p.splits));
+    store_sums<Tile>(sums, output_of(p, at.split), reinterpret_cast<float*>(shared), a,
+                     at.m_tile * Tile::m, at.n_tile * Tile::n, m);
+  }
+}
+
+}  // namespace ebb::cuda

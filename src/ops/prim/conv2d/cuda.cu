@@ -1,0 +1,55 @@
+// conv2d on CUDA: the general kernels, as products of windows and filters.
+#include "backend/cuda/mma_gemm.cuh"
+#include "ops/prim/conv2d/cuda_windows.h"
+#include "ops/prim/conv2d/op.h"
+
+namespace ebb::ops::cuda {
+namespace {
+
+using ebb::cuda::GemmTask, ebb::cuda::K, ebb::cuda::Plain, ebb::cuda::Windows;
+
+GemmTask task(const Signature& s) {
+  const ConvGeometry g = conv2d_geometry(s);
+  GemmTask t{.m = g.n * g.out_h() * g.out_w(), .n = g.o, .k = g.kh * g.kw * g.c};
+  t.out_rows = t.m;
+  t.a = s.in[0].dtype;
+  t.b = s.in[1].dtype;
+  t.out = s.out[0].dtype;
+  if (s.in.size() == 3) t.bias = s.in[2].dtype;
+  t.a_run = g.c;
+  t.b_run = t.k;
+  return t;
+}
+
+bool supports(const Signature& s, const Device&) { return ebb::cuda::gemm_supports(task(s)); }
+
+std::vector<Tune> space(const Signature& s, const Device& d) {
+  return ebb::cuda::gemm_space(task(s), ebb::cuda::of(d));
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& d) {
+  ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
+  const GemmTask t = task(s);
+  const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
+  const Plain filters{.outers = static_cast<int>(t.n), .inners = static_cast<int>(t.k)};
+  const ebb::cuda::Gemm<Windows, K::inner, Plain, K::inner> gemm(
+      t, plan, windows_of(conv2d_geometry(s)), filters);
+  const auto run = [gemm, &device](const Call& c) {
+    const void* bias = c.in.size() == 3 ? c.in[2] : nullptr;
+    gemm.run({c.in[0], c.in[1], bias, c.out[0], c.workspace}, device);
+  };
+  return {.workspace = plan.workspace, .run = run};
+}
+
+}  // namespace
+
+// Kernels for one architecture go before the general one.
+std::vector<Kernel> conv2d() {
+  return {{.op = "conv2d",
+           .name = "conv2d_general",
+           .supports = supports,
+           .prepare = prepare,
+           .space = space}};
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,72 @@
+// conv2d_dw on CUDA: the general kernels. dw[o, (r,s,c)] sums dy[pixel, o] * window[pixel,
+// (r,s,c)].
+#include "backend/cuda/mma_gemm.cuh"
+#include "ops/prim/conv2d/cuda_windows.h"
+#include "ops/prim/conv2d_dw/op.h"
+
+namespace ebb::ops::cuda {
+namespace {
+
+using ebb::cuda::GemmTask, ebb::cuda::K, ebb::cuda::Plain, ebb::cuda::Windows;
+
+GemmTask task(const Signature& s) {
+  const ConvGeometry g = conv2d_dw_geometry(s);
+  GemmTask t{.m = g.o, .n = g.kh * g.kw * g.c, .k = g.n * g.out_h() * g.out_w()};
+  t.out_rows = t.m;
+  t.a = s.in[1].dtype;
+  t.b = s.in[0].dtype;
+  t.out = s.out[0].dtype;
+  t.a_run = g.o;
+  t.b_run = g.c;
+  return t;
+}
+
+bool supports(const Signature& s, const Device&) { return ebb::cuda::gemm_supports(task(s)); }
+
+std::vector<Tune> space(const Signature& s, const Device& d) {
+  return ebb::cuda::gemm_space(task(s), ebb::cuda::of(d));
+}
+
+// db. The workspace is free again when the product has run.
+std::function<void(const Call&)> bias_gradient(const GemmTask& t, ebb::cuda::CudaDevice& device) {
+  return [t, &device](const Call& c) {
+    if (c.out.size() < 2) return;
+    ebb::cuda::column_sums({.x = c.in[1],
+                            .dtype = t.a,
+                            .rows = t.k,
+                            .cols = t.m,
+                            .workspace = static_cast<float*>(c.workspace),
+                            .out = static_cast<float*>(c.out[1])},
+                           device);
+  };
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& d) {
+  ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
+  const GemmTask t = task(s);
+  ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
+  if (s.out.size() == 2)
+    plan.workspace =
+        std::max(plan.workspace, ebb::cuda::column_sum_parts(t.k, t.m, device) * t.m * int64_t{4});
+  const Plain dy{.outers = static_cast<int>(t.k), .inners = static_cast<int>(t.m)};
+  const ebb::cuda::Gemm<Plain, K::outer, Windows, K::outer> gemm(t, plan, dy,
+                                                                 windows_of(conv2d_dw_geometry(s)));
+  const auto run = [gemm, db = bias_gradient(t, device), &device](const Call& c) {
+    gemm.run({c.in[1], c.in[0], nullptr, c.out[0], c.workspace}, device);
+    db(c);
+  };
+  return {.workspace = plan.workspace, .run = run};
+}
+
+}  // namespace
+
+// Kernels for one architecture go before the general one.
+std::vector<Kernel> conv2d_dw() {
+  return {{.op = "conv2d_dw",
+           .name = "conv2d_dw_general",
+           .supports = supports,
+           .prepare = prepare,
+           .space = space}};
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,55 @@
+// matmul on CUDA: the general kernels.
+#include "ops/prim/matmul/cuda_gemm.h"
+#include "ops/prim/matmul/op.h"
+
+namespace ebb::ops::cuda {
+
+using ebb::cuda::GemmTask;
+
+GemmTask matmul_task(const Signature& s) {
+  const auto& attrs = s.as<Matmul>();
+  const MatmulSizes z = matmul_sizes(s);
+  GemmTask t{.m = z.m, .n = z.n, .k = z.k, .batch = z.lead.numel()};
+  t.out_rows = t.m * t.batch;
+  if (z.repeat_b && !attrs.trans_a) {  // the batch of a is more rows
+    t.m = t.out_rows;
+    t.batch = 1;
+  }
+  t.a = s.in[0].dtype;
+  t.b = s.in[1].dtype;
+  t.out = s.out[0].dtype;
+  if (s.in.size() == 3) t.bias = s.in[2].dtype;
+  t.a_run = attrs.trans_a ? t.m : t.k;
+  t.b_run = attrs.trans_b ? t.k : t.n;
+  return t;
+}
+
+namespace {
+
+bool supports(const Signature& s, const Device&) {
+  return ebb::cuda::gemm_supports(matmul_task(s));
+}
+
+std::vector<Tune> space(const Signature& s, const Device& d) {
+  return ebb::cuda::gemm_space(matmul_task(s), ebb::cuda::of(d));
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& d) {
+  ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
+  const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(matmul_task(s), tune, device);
+  return s.as<Matmul>().trans_b ? matmul_by_rows(s, plan, device)
+                                : matmul_by_columns(s, plan, device);
+}
+
+}  // namespace
+
+// Kernels for one architecture go before the general one.
+std::vector<Kernel> matmul() {
+  return {{.op = "matmul",
+           .name = "matmul_general",
+           .supports = supports,
+           .prepare = prepare,
+           .space = space}};
+}
+
+}  // namespace ebb::ops::cuda

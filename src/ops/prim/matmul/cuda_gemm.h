@@ -1,0 +1,17 @@
+// The general CUDA kernels of matmul: any shapes and dtypes, every architecture.
+#pragma once
+
+#include "backend/cuda/mma_plan.h"
+#include "ir/kernel.h"
+
+namespace ebb::ops::cuda {
+
+// One for each way that b is stored, in files of their own: they compile for long.
+Program matmul_by_columns(const Signature& s, const ebb::cuda::GemmPlan& plan,
+                          ebb::cuda::CudaDevice& device);  // b [..., K, N]
+Program matmul_by_rows(const Signature& s, const ebb::cuda::GemmPlan& plan,
+                       ebb::cuda::CudaDevice& device);  // b [..., N, K]
+
+ebb::cuda::GemmTask matmul_task(const Signature& s);
+
+}  // namespace ebb::ops::cuda
