@@ -12,6 +12,7 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
+#include "ops/split/op.h"
 #include "ops/table.h"
 
 namespace ebb {
@@ -166,7 +167,7 @@ TEST(errors, ops__name_rule_numbers_operands_and_path) {
   EXPECT_EQ(error_of([&] { ops::slice(x, 3, 100, 400); }),
             "slice: [100, 400) must lie in [0, 320)  x: f32[2,4,4,320]  at unet.mid.norm1");
   EXPECT_EQ(error_of([&] { ops::split(x, -1, 3); }),
-            "split: 3 parts must divide dim 3  x: f32[2,4,4,320]");
+            "split: 3 parts must divide dim 3  x: f32[2,4,4,320]  at unet.mid.norm1");
   EXPECT_EQ(error_of([&] {
               ops::concat({x, g.input("z", f32({2, 4, 5, 8}))}, -1);
             }),

@@ -32,7 +32,9 @@ class Device {
   virtual std::string description() const = 0;   // a line for people: chip, cores, memory
   virtual bool on_host() const { return true; }  // its memory is the host's
   virtual bool fast_in(DType dtype) const = 0;   // matrix products have hardware for it
-  virtual int64_t free_memory() const = 0;       // bytes
+  // Nominal operations on an element that take as long as reading or writing it once more.
+  virtual double flops_per_pass() const { return 24; }
+  virtual int64_t free_memory() const = 0;                      // bytes
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;  // throws Error when out of memory
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device
   virtual void synchronize() = 0;  // waits for all that was enqueued; throws Error if any failed

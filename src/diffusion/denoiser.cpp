@@ -7,6 +7,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
+#include "ops/split/op.h"
 #include "passes/mixed_precision.h"
 
 namespace ebb {

@@ -13,6 +13,7 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
+#include "ops/split/op.h"
 #include "ops/stop_gradient/op.h"
 
 namespace ebb {

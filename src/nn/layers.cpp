@@ -119,12 +119,12 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a) {
   Shape rows_in = rows;
   rows_in.push_back(c);
   // The weight is cut, not its product: three matrix products and no copy of activations.
-  const Value w3 = ops::reshape(w, rows_in), b3 = ops::reshape(b, rows);
+  const auto ws = ops::split(ops::reshape(w, rows_in), dim, 3);
+  const auto bs = ops::split(ops::reshape(b, rows), dim, 3);
   const Shape tokens{s[0], s.numel() / (s[0] * c), heads, c / heads};
-  const auto part = [&](int64_t j) {
-    const Value wj = ops::reshape(ops::slice(w3, dim, j, j + 1), {c, c});
-    const Value bj = ops::reshape(ops::slice(b3, dim, j, j + 1), {c});
-    return ops::reshape(ops::linear(x, wj, bj), tokens);
+  const auto part = [&](size_t j) {
+    return ops::reshape(ops::linear(x, ops::reshape(ws[j], {c, c}), ops::reshape(bs[j], {c})),
+                        tokens);
   };
   return ops::reshape(ops::attention(part(0), part(1), part(2)), s);
 }

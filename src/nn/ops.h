@@ -25,5 +25,6 @@
 #include "ops/prim/slice/op.h"
 #include "ops/relu/op.h"
 #include "ops/silu/op.h"
+#include "ops/split/op.h"
 #include "ops/sub/op.h"
 #include "ops/timestep_embedding/op.h"

@@ -14,7 +14,7 @@ constexpr int64_t most_elements = int64_t{1} << 24;
 
 class Batcher {
  public:
-  explicit Batcher(const Graph& g) : g_(g), made_at_(static_cast<size_t>(g.values()), -1) {}
+  explicit Batcher(Graph g) : g_(std::move(g)), made_at_(static_cast<size_t>(g_.values()), -1) {}
 
   Graph run() {
     collect();
@@ -92,13 +92,36 @@ class Batcher {
     for (size_t k = 0; k < out.size(); ++k) rw.set(out[k], made[k]);
   }
 
-  const Graph& g_;
+  const Graph g_;
   std::vector<int64_t> made_at_;                  // node that makes a value; -1: a source
   std::map<size_t, std::vector<size_t>> groups_;  // by first member; empty: it stands elsewhere
 };
 
+// What is made of weights alone (their casts and cuts) comes first: there it can be batched.
+Graph weights_first(const Graph& g) {
+  std::vector<bool> early(static_cast<size_t>(g.values()), false);
+  for (const Source& s : g.sources())
+    early[static_cast<size_t>(s.value)] = s.kind != Source::Kind::input;
+  std::vector<bool> first;
+  for (const Node& n : g.nodes()) {
+    bool is_early = !n.in.empty();
+    for (const int32_t v : n.in)
+      is_early =
+          is_early && early[static_cast<size_t>(v)] && g.type(v).shape.numel() <= most_elements;
+    for (const int32_t v : n.out) early[static_cast<size_t>(v)] = is_early;
+    first.push_back(is_early);
+  }
+  Rewriter rw(g);
+  rw.copy_sources();
+  for (const bool pass : {true, false})
+    for (size_t i = 0; i < g.nodes().size(); ++i)
+      if (first[i] == pass) rw.copy(g.nodes()[i]);
+  rw.copy_ends();
+  return rw.take();
+}
+
 }  // namespace
 
-Graph batch(const Graph& g) { return Batcher(g).run(); }
+Graph batch(const Graph& g) { return Batcher(weights_first(g)).run(); }
 
 }  // namespace ebb

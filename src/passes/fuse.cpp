@@ -13,8 +13,6 @@ namespace {
 
 constexpr size_t max_inputs = 24;
 constexpr size_t max_instructions = 160;
-// Recomputing is worth this many nominal flops an element for each pass over memory it saves.
-constexpr double flops_per_pass = 24;
 
 // A node under fusion: a formula over tensors, as a pointwise op or a reduction; or anything else.
 struct Item {
@@ -27,7 +25,7 @@ struct Item {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& g) : g_(g) {
+  Fuser(const Graph& g, double flops_per_pass) : g_(g), flops_per_pass_(flops_per_pass) {
     for (const Node& n : g.nodes()) items_.push_back(make_item(n));
     for (const NamedValue& o : g.outputs()) kept_.insert(o.value);
     for (const NamedValue& u : g.updates()) kept_.insert(u.value);
@@ -114,7 +112,7 @@ class Fuser {
     }
     if (after > before) return false;
     const double again = p.expr.flops() * static_cast<double>(targets.size() - 1);
-    return again <= flops_per_pass * static_cast<double>(before - after + 1);
+    return again <= flops_per_pass_ * static_cast<double>(before - after + 1);
   }
 
   void try_inline(size_t index) {
@@ -266,6 +264,7 @@ class Fuser {
   }
 
   const Graph& g_;
+  double flops_per_pass_;
   std::vector<Item> items_;
   std::set<int32_t> kept_;                       // values that stay values
   std::map<int32_t, std::set<size_t>> readers_;  // items that read a value
@@ -274,6 +273,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse(const Graph& g) { return Fuser(g).run(); }
+Graph fuse(const Graph& g, double flops_per_pass) { return Fuser(g, flops_per_pass).run(); }
 
 }  // namespace ebb

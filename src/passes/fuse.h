@@ -6,8 +6,9 @@
 namespace ebb {
 
 // On a lowered graph. A `pointwise` all of whose readers are `pointwise` or `reduce` nodes of the
-// same shape is computed inside them, if that moves no more memory than before; nodes that read the
-// same tensors at the same place become one node with several results.
-Graph fuse(const Graph& g);
+// same shape is computed inside them, if that moves no more memory than before and what is computed
+// again costs less than it saves (Device::flops_per_pass); nodes that read the same tensors at the
+// same place become one node with several results.
+Graph fuse(const Graph& g, double flops_per_pass);
 
 }  // namespace ebb

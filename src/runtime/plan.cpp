@@ -59,7 +59,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   const auto keep = [&](const Signature& s) { return choose_kernel(s, device) != nullptr; };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
-  if (options.fuse) out = fuse(out);
+  if (options.fuse) out = fuse(out, device.flops_per_pass());
   out = dead_code(out);
   verify(out, "fuse");
   if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {

@@ -31,6 +31,7 @@ class CudaDevice final : public Device {
   std::string description() const override;
   bool on_host() const override { return false; }
   bool fast_in(DType dtype) const override;
+  double flops_per_pass() const override { return 60; }
   int64_t free_memory() const override;
   std::shared_ptr<Buffer> allocate(int64_t bytes) override;
   void copy(const Tensor& from, const Tensor& to) override;

@@ -28,8 +28,10 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
   const double eps = a.eps;
   const Value small = map(
       {in[1]}, [eps](auto v) { return rsqrt(v[0] + eps); }, "f32");
-  const Value mean = expand_groups(cast(in[0], DType::f32), a.channels);
-  const Value rstd = expand_groups(small, a.channels);
+  const auto wide = [&](Value v) {
+    return broadcast_to(expand_groups(v, a.channels), s.out[0].shape);
+  };
+  const Value mean = wide(cast(in[0], DType::f32)), rstd = wide(small);
   const Value scale = in.size() > 2 ? map(
                                           {rstd, in[2]}, [](auto v) { return v[0] * v[1]; }, "f32")
                                     : rstd;

@@ -74,14 +74,4 @@ Value slice(Value x, int64_t dim, int64_t begin, int64_t end) {
   return x.graph->add1(def::slice(), Slice{dim, begin, end}, {x});
 }
 
-std::vector<Value> split(Value x, int64_t dim, int64_t parts) {
-  if (dim < 0) dim += x.shape().rank();
-  require(dim >= 0 && dim < x.shape().rank() && parts > 0 && x.shape()[dim] % parts == 0,
-          "split: ", parts, " parts must divide dim ", dim, "  x: ", x.type());
-  const int64_t size = x.shape()[dim] / parts;
-  std::vector<Value> out;
-  for (int64_t i = 0; i < parts; ++i) out.push_back(slice(x, dim, i * size, (i + 1) * size));
-  return out;
-}
-
 }  // namespace ebb::ops

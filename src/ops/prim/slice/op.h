@@ -21,7 +21,5 @@ const OpDef& slice();
 
 // A negative dim counts from the end. x itself if it is the whole.
 Value slice(Value x, int64_t dim, int64_t begin, int64_t end);
-// Equal parts in order; `parts` must divide the size.
-std::vector<Value> split(Value x, int64_t dim, int64_t parts);
 
 }  // namespace ebb::ops
