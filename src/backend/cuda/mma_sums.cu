@@ -18,7 +18,7 @@ __device__ void store_float(void* data, DType t, int64_t i, float v) {
   }
 }
 
-// grid: a block for each 32 x Count elements; its 8 rows of threads take every 8th part.
+// grid: a block for each 32 x Count elements; its up to 8 rows of threads take turns at the parts.
 // needs: elements % Count == 0.  deterministic: yes.
 template <int Count>
 __global__ void __launch_bounds__(lanes* parts_at_once)
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(lanes* parts_at_once)
   Vec<float, Count> sum = {};
   if (at < p.elements)
 #pragma unroll 4
-    for (int64_t i = threadIdx.y; i < p.count; i += parts_at_once) {
+    for (int64_t i = threadIdx.y; i < p.count; i += blockDim.y) {
       const auto v = *reinterpret_cast<const Vec<float, Count>*>(p.parts + i * p.elements + at);
 #pragma unroll
       for (int e = 0; e < Count; ++e) sum.v[e] += v.v[e];
@@ -40,8 +40,7 @@ __global__ void __launch_bounds__(lanes* parts_at_once)
 #pragma unroll
   for (int e = 0; e < Count; ++e) {
     float total = p.bias ? load_float(p.bias, p.bias_dtype, (at + e) % p.n) : 0.f;
-#pragma unroll
-    for (int i = 0; i < parts_at_once; ++i) total += sums[i][threadIdx.x].v[e];
+    for (unsigned i = 0; i < blockDim.y; ++i) total += sums[i][threadIdx.x].v[e];
     store_float(p.out, p.dtype, at + e, total);
   }
 }
@@ -103,7 +102,8 @@ void launch_column_sums(const ColumnParams& p, int64_t parts, CudaDevice& device
 }  // namespace
 
 void sum_parts(const SumParts& p, CudaDevice& device) {
-  const dim3 block = {lanes, parts_at_once};
+  const auto rows = static_cast<unsigned>(std::clamp<int64_t>(p.count, 1, parts_at_once));
+  const dim3 block = {lanes, rows};
   if (p.elements % 4 == 0)
     launch("sum_parts", sum_parts_kernel<4>,
            {.grid = blocks_for(p.elements, lanes * 4), .block = block}, p, device);

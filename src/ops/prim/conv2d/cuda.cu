@@ -1,5 +1,6 @@
 // conv2d on CUDA: the general kernels, as products of windows and filters.
 #include "backend/cuda/mma_gemm.cuh"
+#include "ops/prim/conv2d/cuda_sm90.h"
 #include "ops/prim/conv2d/cuda_windows.h"
 #include "ops/prim/conv2d/op.h"
 
@@ -45,11 +46,13 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 // Kernels for one architecture go before the general one.
 std::vector<Kernel> conv2d() {
-  return {{.op = "conv2d",
-           .name = "conv2d_general",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space}};
+  std::vector<Kernel> all = conv2d_sm90();
+  all.push_back({.op = "conv2d",
+                 .name = "conv2d_general",
+                 .supports = supports,
+                 .prepare = prepare,
+                 .space = space});
+  return all;
 }
 
 }  // namespace ebb::ops::cuda

@@ -2,6 +2,7 @@
 // (r,s,c)].
 #include "backend/cuda/mma_gemm.cuh"
 #include "ops/prim/conv2d/cuda_windows.h"
+#include "ops/prim/conv2d_dw/cuda_sm90.h"
 #include "ops/prim/conv2d_dw/op.h"
 
 namespace ebb::ops::cuda {
@@ -62,11 +63,13 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 // Kernels for one architecture go before the general one.
 std::vector<Kernel> conv2d_dw() {
-  return {{.op = "conv2d_dw",
-           .name = "conv2d_dw_general",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space}};
+  std::vector<Kernel> all = conv2d_dw_sm90();
+  all.push_back({.op = "conv2d_dw",
+                 .name = "conv2d_dw_general",
+                 .supports = supports,
+                 .prepare = prepare,
+                 .space = space});
+  return all;
 }
 
 }  // namespace ebb::ops::cuda

@@ -1,5 +1,6 @@
 // conv2d_dx on CUDA: the general kernels. Each phase of the pixels is a convolution of dy.
 #include "backend/cuda/mma_gemm.cuh"
+#include "ops/prim/conv2d_dx/cuda_sm90.h"
 #include "ops/prim/conv2d_dx/op.h"
 
 namespace ebb::ops::cuda {
@@ -85,11 +86,13 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 // Kernels for one architecture go before the general one.
 std::vector<Kernel> conv2d_dx() {
-  return {{.op = "conv2d_dx",
-           .name = "conv2d_dx_general",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space}};
+  std::vector<Kernel> all = conv2d_dx_sm90();
+  all.push_back({.op = "conv2d_dx",
+                 .name = "conv2d_dx_general",
+                 .supports = supports,
+                 .prepare = prepare,
+                 .space = space});
+  return all;
 }
 
 }  // namespace ebb::ops::cuda

@@ -1,5 +1,6 @@
 // matmul on CUDA: the general kernels.
 #include "ops/prim/matmul/cuda_gemm.h"
+#include "ops/prim/matmul/cuda_sm90.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {
@@ -45,11 +46,13 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 // Kernels for one architecture go before the general one.
 std::vector<Kernel> matmul() {
-  return {{.op = "matmul",
-           .name = "matmul_general",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space}};
+  std::vector<Kernel> all = matmul_sm90();
+  all.push_back({.op = "matmul",
+                 .name = "matmul_general",
+                 .supports = supports,
+                 .prepare = prepare,
+                 .space = space});
+  return all;
 }
 
 }  // namespace ebb::ops::cuda

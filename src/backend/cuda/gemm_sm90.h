@@ -1,0 +1,105 @@
+// Matrix products and convolutions on the tensor cores of sm_90a: what to compute, and how.
+//
+// All are D[m, n] = sum over k of A[m, k] B[n, k], with operands in 16 bits, sums in f32.
+// Convolutions read their images as the rows of a matrix that is never stored (implicit GEMM).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "ir/kernel.h"
+
+namespace ebb::cuda::gemm {
+
+// Where the operands come from. n: rows of k; t: rows of m or n, transposed on the way.
+enum class Form : uint8_t {
+  nt,     // A [m, k], B [n, k]
+  nn,     // A [m, k], B [k, n]
+  tn,     // A [k, m], B [k, n]
+  tt,     // A [k, m], B [n, k]
+  fprop,  // A: images by pixel and tap, B: weights [n, tap, k]
+  dgrad,  // A: images of gradients by pixel and tap, B: weights [k, turned tap, n]
+  wgrad,  // A: gradients [k, m], B: images by pixel k and tap, n
+};
+constexpr bool a_transposed(Form f) { return f == Form::tn || f == Form::tt || f == Form::wgrad; }
+constexpr bool b_transposed(Form f) {
+  return f == Form::nn || f == Form::tn || f == Form::dgrad || f == Form::wgrad;
+}
+constexpr bool a_images(Form f) { return f == Form::fprop || f == Form::dgrad; }
+constexpr bool b_images(Form f) { return f == Form::wgrad; }
+
+// Images [n, h, w, c] under a filter of kh x kw taps, at out_h x out_w places.
+struct Images {
+  int64_t n = 1, h = 1, w = 1, c = 1, out_h = 1, out_w = 1;
+  int kh = 1, kw = 1, stride = 1;
+  int top = 0, left = 0, bottom = 0, right = 0;  // bottom, right: see TmaImages
+};
+
+struct Problem {
+  Form form = Form::nt;
+  DType type = DType::bf16, out = DType::bf16;  // of the operands; of the result: f32 or type
+  bool bias = false;                            // added to each row
+  DType bias_type = DType::f32;
+  int64_t m = 0, n = 0, k = 0, batch = 1;   // of one product; k of a convolution: of one tap
+  bool repeat_a = false, repeat_b = false;  // one matrix for the whole batch
+  Images images;                            // convolutions
+  int64_t taps() const { return images.kh * images.kw; }
+};
+
+// How to compute it. Blocks in pairs (a cluster) can load the operand that they have in common
+// once.
+enum class Share : uint8_t { none = 0, b = 1, a = 2 };
+struct Choice {
+  int tile_m = 128, tile_n = 128;
+  int splits = 1;  // parts of k that are summed in a second pass
+  Share share = Share::none;
+};
+
+// The sizes of tiles that kernels of a form exist for.
+struct TileSize {
+  int m = 0, n = 0, per_multiprocessor = 1;
+};
+
+// Bytes of scratch memory: the partial sums.
+int64_t workspace_bytes(const Problem& p, const Choice& c);
+
+// Whether the copy engine can read the operands, given that their addresses are multiples of 16.
+bool can_load(const Problem& p);
+
+// Addresses on the device.
+struct Operands {
+  const void *a = nullptr, *b = nullptr, *bias = nullptr;
+  void *out = nullptr, *workspace = nullptr;
+};
+
+// The kernels of one form and operand type. run: all addresses but bias and out are multiples of
+// 16; throws Error if there is no such tile.
+struct Kernels {
+  std::vector<TileSize> tiles;
+  void (*run)(const Problem&, const Choice&, const Operands&, CudaDevice&) = nullptr;
+};
+
+// The choices worth trying, best guess first; never empty.
+std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles,
+                            int multiprocessors);
+
+// ---- for the kernels of ops --------------------------------------------------------------------
+
+// Capability, dtypes and sizes that run() takes.
+bool supports(const Problem& p, const CudaDevice& device);
+std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& device);
+
+// A product made ready, for operands that it takes: addresses that are multiples of 16.
+struct Prepared {
+  int64_t workspace = 0;
+  std::function<void(const Operands&)> run;
+  static bool takes(const Operands& o);  // addresses
+};
+Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device);
+
+// What runs otherwise: the last of an op's kernels that supports the use.
+Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device);
+
+}  // namespace ebb::cuda::gemm

@@ -1,0 +1,239 @@
+// The kernel behind gemm_sm90.h: a persistent product with a warpgroup that loads and others that
+// multiply.
+//
+// A block computes tiles of tile_m x tile_n over a range of k. One thread feeds a ring of stages in
+// shared memory by TMA; each consumer warpgroup multiplies its rows (or columns) of the tile by
+// wgmma and stores them while the next tile is being loaded.
+#pragma once
+
+#include "backend/cuda/gemm_sm90_params.h"
+#include "backend/cuda/kit.cuh"
+#include "backend/cuda/mbarrier.cuh"
+#include "backend/cuda/wgmma.cuh"
+
+namespace ebb::cuda::gemm {
+
+// The constants of one kernel.
+template <class T_, Form form_, int tile_m_, int tile_n_, int per_multiprocessor_>
+struct Config {
+  using T = T_;
+  static constexpr Form form = form_;
+  static constexpr int tile_m = tile_m_, tile_n = tile_n_;
+  static constexpr int per_multiprocessor = per_multiprocessor_;
+  static constexpr int a_mn = a_transposed(form), b_mn = b_transposed(form);
+  // warpgroups along m and n, and blocks of 64 rows, columns of each
+  static constexpr int across_m = tile_m == 64 ? 1 : tile_m == 192 ? 3 : 2;
+  static constexpr int across_n = tile_m == 64 && tile_n >= 128 ? 2 : 1;
+  static constexpr int rows = tile_m / 64 / across_m, columns = tile_n / across_n;
+  static constexpr int consumers = across_m * across_n;
+  // A loading warpgroup gives registers to the others; beside another block a warp has to do.
+  static constexpr bool move_registers = per_multiprocessor == 1 && consumers > 1;
+  static constexpr int producer = 128 * consumers;  // the first loading thread
+  static constexpr int threads = producer + (move_registers ? 128 : 32);
+  static constexpr int producer_registers = consumers == 3 ? 32 : 40;
+  static constexpr int consumer_registers = consumers == 3 ? 160 : 232;
+  static constexpr int a_bytes = tile_m * 128;
+  static constexpr int b_bytes = (b_mn ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
+  static constexpr int stage_bytes = a_bytes + b_bytes;
+  // results on their way out: 16 rows of `chunk` columns a warp
+  static constexpr int chunk = columns % 64 == 0 ? 64 : 32;
+  static constexpr int buffers = per_multiprocessor == 1 ? 2 : 1;
+  static constexpr int buffer_bytes = 16 * chunk * 2;
+  static constexpr int out_bytes = consumers * 4 * buffers * buffer_bytes;
+  static constexpr int barrier_bytes = 256;
+  static constexpr int available = 233472 / per_multiprocessor - 1024;
+  static constexpr int fitting = (available - out_bytes - barrier_bytes) / stage_bytes;
+  static constexpr int stages = fitting < 8 ? fitting : 8;
+  static constexpr int shared_bytes = stages * stage_bytes + out_bytes + barrier_bytes;
+  static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));
+};
+
+// Places in shared memory.
+template <class C>
+struct Places {
+  uint32_t base;
+  __device__ uint32_t a(int stage) const { return base + stage * C::stage_bytes; }
+  __device__ uint32_t b(int stage) const { return a(stage) + C::a_bytes; }
+  __device__ uint32_t out(int warp) const {
+    return base + C::stages * C::stage_bytes + warp * C::buffers * C::buffer_bytes;
+  }
+  __device__ uint32_t full(int stage) const {
+    return base + C::stages * C::stage_bytes + C::out_bytes + 8 * stage;
+  }
+  __device__ uint32_t empty(int stage) const { return full(stage) + 8 * C::stages; }
+};
+
+// A position in the ring of stages; `parity` is of the phase that is waited for.
+template <class C>
+struct Ring {
+  int stage = 0;
+  uint32_t parity;
+  __device__ void next() {
+    if (++stage == C::stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// One tile over one part of k.
+struct Unit {
+  int m, n, batch, split, first, last;
+};
+
+// Neighbours in the order of units share operands: columns of `band` tiles, side by side.
+__device__ inline Unit unit_at(const Params& p, int index, int rank) {
+  const int tiles = p.groups_m * p.groups_n;
+  const int z = index / tiles, t = index - z * tiles;
+  const int in_band = p.band * p.groups_n, top = t / in_band * p.band;
+  const int height = ::min(p.band, p.groups_m - top), i = t % in_band;
+  Unit u;
+  u.m = top + i % height;
+  u.n = i / height;
+  if (p.share == Share::b) u.m = u.m * 2 + rank;
+  if (p.share == Share::a) u.n = u.n * 2 + rank;
+  u.split = z / p.batches;
+  u.batch = z - u.split * p.batches;
+  u.first = static_cast<int>(static_cast<int64_t>(p.steps) * u.split / p.splits);
+  u.last = static_cast<int>(static_cast<int64_t>(p.steps) * (u.split + 1) / p.splits);
+  return u;
+}
+
+// ---- loading -----------------------------------------------------------------------------------
+
+__device__ inline Pixel pixel_at(const Params& p, int index) {
+  const int n = index / p.out_hw, rest = index - n * p.out_hw;
+  const int h = rest / p.out_w, w = rest - h * p.out_w;
+  return {.w = w * p.stride - p.left, .h = h * p.stride - p.top, .n = n, .s = 0, .r = 0};
+}
+
+// A block of 64 values of k of one operand. `half`: this block of the pair loads the first (0) or
+// second (1) half for both; -1: all of it for itself.
+struct Piece {
+  uint32_t to, barrier;
+  int half;
+  __device__ LoadTo at(uint32_t offset) const {
+    return {to + offset, barrier, static_cast<uint16_t>(half < 0 ? 0 : 3)};
+  }
+};
+
+// Rows [first, first + Rows) of a matrix in K-major order, at k.
+template <int Rows>
+__device__ void load_rows(const Piece& piece, const CUtensorMap& map, int first, int k, int z) {
+  const int skip = piece.half > 0 ? Rows / 2 : 0;
+  load_box(piece.at(skip * 128), map, k, first + skip, z);
+}
+
+// The same of a matrix in MN-major order.
+template <int Rows>
+__device__ void load_columns(const Piece& piece, const CUtensorMap& map, int first, int k, int z) {
+  const int skip = piece.half > 0 ? 32 : 0;
+#pragma unroll
+  for (int i = 0; i < (Rows + 63) / 64; ++i)
+    load_box(piece.at(i * 8192 + skip * 128), map, first + i * 64, k + skip, z);
+}
+
+template <class C>
+__device__ void load_a(const Params& p, const Piece& piece, const Unit& u, int step) {
+  const int z = u.batch * p.a_batch;
+  if constexpr (C::a_mn)
+    load_columns<C::tile_m>(piece, p.a, u.m * C::tile_m, step * 64, z);
+  else
+    load_rows<C::tile_m>(piece, p.a, u.m * C::tile_m, step * 64, z);
+}
+
+// The columns of wgrad: blocks of 64 channels, tap by tap. Blocks past the last read zero.
+template <class C>
+__device__ void load_taps(const Params& p, const Piece& piece, const Unit& u, int step) {
+  const int skip = piece.half > 0 ? 32 : 0;
+  Pixel at = pixel_at(p, step * 64 + skip);
+  const int block = u.n * (C::tile_n / 64);
+  int tap = block / p.channel_blocks, c = block - tap * p.channel_blocks;
+#pragma unroll
+  for (int i = 0; i < C::tile_n / 64; ++i) {
+    const bool past = tap >= p.taps;
+    at.r = static_cast<uint16_t>(past ? 0 : tap / p.kw);
+    at.s = static_cast<uint16_t>(past ? 0 : tap - at.r * p.kw);
+    load_pixels(piece.at(i * 8192 + skip * 128), p.b, (past ? p.channel_blocks : c) * 64, at);
+    if (++c == p.channel_blocks) c = 0, ++tap;
+  }
+}
+
+// Step `i` of a convolution is block i % k_blocks of channels under tap i / k_blocks.
+template <class C>
+struct Taps {
+  Pixel at;
+  int tap, block;
+  __device__ Taps(const Params& p, const Unit& u, int skip) {
+    at = pixel_at(p, u.m * C::tile_m + skip);
+    tap = u.first / p.k_blocks;
+    block = u.first - tap * p.k_blocks;
+    place(p);
+  }
+  __device__ void place(const Params& p) {
+    at.r = static_cast<uint16_t>(tap / p.kw);
+    at.s = static_cast<uint16_t>(tap - at.r * p.kw);
+  }
+  __device__ void next(const Params& p) {
+    if (++block < p.k_blocks) return;
+    block = 0;
+    ++tap;
+    place(p);
+  }
+};
+
+// One unit of a convolution of images: fprop or dgrad.
+template <class C>
+__device__ void produce_images(const Params& p, const Places<C>& s, const Unit& u, Ring<C>& ring,
+                               int a_half, int b_half) {
+  const int skip = a_half > 0 ? C::tile_m / 2 : 0;
+  Taps<C> t(p, u, skip);
+  for (int step = u.first; step < u.last; ++step, t.next(p), ring.next()) {
+    barrier_wait(s.empty(ring.stage), ring.parity);
+    barrier_expect(s.full(ring.stage), C::stage_bytes);
+    const Piece a{s.a(ring.stage), s.full(ring.stage), a_half};
+    const Piece b{s.b(ring.stage), s.full(ring.stage), b_half};
+    load_pixels(a.at(skip * 128), p.a, t.block * 64, t.at);
+    const int tap = C::form == Form::dgrad ? p.taps - 1 - t.tap : t.tap;
+    if constexpr (C::b_mn)
+      load_columns<C::tile_n>(b, p.b, u.n * C::tile_n, t.block * 64, tap);
+    else
+      load_rows<C::tile_n>(b, p.b, u.n * C::tile_n, t.block * 64, tap);
+  }
+}
+
+template <class C>
+__device__ void produce_matrices(const Params& p, const Places<C>& s, const Unit& u, Ring<C>& ring,
+                                 int a_half, int b_half) {
+  for (int step = u.first; step < u.last; ++step, ring.next()) {
+    barrier_wait(s.empty(ring.stage), ring.parity);
+    barrier_expect(s.full(ring.stage), C::stage_bytes);
+    load_a<C>(p, {s.a(ring.stage), s.full(ring.stage), a_half}, u, step);
+    const Piece b{s.b(ring.stage), s.full(ring.stage), b_half};
+    const int z = u.batch * p.b_batch;
+    if constexpr (b_images(C::form))
+      load_taps<C>(p, b, u, step);
+    else if constexpr (C::b_mn)
+      load_columns<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
+    else
+      load_rows<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
+  }
+}
+
+// What the loading thread does.
+template <class C>
+__device__ void produce(const Params& p, const Places<C>& s) {
+  const int cluster = p.share == Share::none ? 1 : 2, rank = static_cast<int>(cluster_rank());
+  const int a_half = p.share == Share::a ? rank : -1, b_half = p.share == Share::b ? rank : -1;
+  Ring<C> ring{.stage = 0, .parity = 1};  // the first round waits for nothing
+  const int count = gridDim.x / cluster;
+  for (int i = blockIdx.x / cluster; i < p.units; i += count) {
+    const Unit u = unit_at(p, i, rank);
+    if constexpr (a_images(C::form))
+      produce_images<C>(p, s, u, ring, a_half, b_half);
+    else
+      produce_matrices<C>(p, s, u, ring, a_half, b_half);
+  }
+}
+
+}  // namespace ebb::cuda::gemm

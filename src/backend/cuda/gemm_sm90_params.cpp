@@ -1,0 +1,169 @@
+#include "backend/cuda/gemm_sm90_params.h"
+
+#include <algorithm>
+
+#include "backend/cuda/mma_plan.h"
+#include "backend/cuda/tma.h"
+
+namespace ebb::cuda::gemm {
+namespace {
+
+constexpr int64_t step = 64;  // values of k
+
+int64_t cover(int64_t count, int64_t by) { return (count + by - 1) / by; }
+Format format_of(DType t) { return t == DType::f16 ? Format::f16 : Format::bf16; }
+int narrow(int64_t v) { return static_cast<int>(v); }
+
+// ---- operands ----------------------------------------------------------------------------------
+
+// A matrix of `rows` x k of a batch, as it is stored.
+struct Matrix {
+  const void* data;
+  int64_t rows, k, count;
+  bool transposed;
+};
+
+CUtensorMap matrix_map(const Problem& p, const Matrix& m, int tile, bool half) {
+  const int64_t inner = m.transposed ? m.rows : m.k, outer = m.transposed ? m.k : m.rows;
+  const int box = m.transposed ? narrow(step) : tile;
+  return tiled_map({.data = m.data,
+                    .format = format_of(p.type),
+                    .size = {inner, outer, m.count},
+                    .stride = {inner, inner * outer}},
+                   {.inner = 64, .outer = half ? box / 2 : box});
+}
+
+// Weights [out, tap, in], a matrix for each tap.
+CUtensorMap weights_map(const Problem& p, const Operands& o, int tile, bool half) {
+  const bool turned = p.form == Form::dgrad;
+  const int64_t rows = turned ? p.k : p.n, c = turned ? p.n : p.k;
+  const int box = turned ? narrow(step) : tile;
+  return tiled_map({.data = o.b,
+                    .format = format_of(p.type),
+                    .size = {c, rows, p.taps()},
+                    .stride = {p.taps() * c, c}},
+                   {.inner = 64, .outer = half ? box / 2 : box});
+}
+
+CUtensorMap pixels_map(const Problem& p, const void* data, int pixels) {
+  const Images& i = p.images;
+  return images_map({.data = data,
+                     .format = format_of(p.type),
+                     .n = i.n,
+                     .h = i.h,
+                     .w = i.w,
+                     .c = i.c,
+                     .stride = i.stride,
+                     .top = i.top,
+                     .left = i.left,
+                     .bottom = i.bottom,
+                     .right = i.right},
+                    pixels);
+}
+
+void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
+  const bool half_a = c.share == Share::a, half_b = c.share == Share::b;
+  if (a_images(p.form))
+    q.a = pixels_map(p, o.a, half_a ? c.tile_m / 2 : c.tile_m);
+  else
+    q.a = matrix_map(p, {o.a, p.m, p.k, p.repeat_a ? 1 : p.batch, a_transposed(p.form)}, c.tile_m,
+                     half_a);
+  if (b_images(p.form))
+    q.b = pixels_map(p, o.b, half_b ? 32 : 64);
+  else if (a_images(p.form))
+    q.b = weights_map(p, o, c.tile_n, half_b);
+  else
+    q.b = matrix_map(p, {o.b, p.n, p.k, p.repeat_b ? 1 : p.batch, b_transposed(p.form)}, c.tile_n,
+                     half_b);
+}
+
+void set_result(Params& q, const Problem& p, const Choice& c, const Operands& o, int chunk) {
+  const bool parts = c.splits > 1;
+  q.out = parts ? o.workspace : o.out;
+  q.bias = parts ? nullptr : o.bias;
+  q.bias_type = p.bias_type;
+  q.row = q.n;
+  q.out_matrix = p.m * q.n;
+  q.out_split = q.out_matrix * p.batch;
+  if (parts || p.out == DType::f32) {
+    q.store = q.n % 2 == 0 && aligned(q.out, 8) ? Store::float_pairs : Store::floats;
+  } else if (q.n % 8 == 0 && aligned(q.out, 16)) {
+    q.store = Store::boxes;
+    q.d = tiled_map({.data = q.out,
+                     .format = format_of(p.type),
+                     .size = {q.n, p.m, p.batch},
+                     .stride = {q.n, q.out_matrix}},
+                    {.inner = chunk, .outer = 16});
+  } else {
+    q.store = Store::elements;
+  }
+}
+
+}  // namespace
+
+Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk) {
+  Params q = {};
+  const Images& i = p.images;
+  const int64_t channel_blocks = cover(i.c, step);
+  const int64_t columns = p.form == Form::wgrad ? p.taps() * channel_blocks * step : p.n;
+  q.m = narrow(p.m);
+  q.n = narrow(p.n);
+  q.share = c.share;
+  q.groups_m = narrow(cover(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)));
+  q.groups_n = narrow(cover(columns, c.tile_n * (c.share == Share::a ? 2 : 1)));
+  constexpr int rows_at_once = 2048;  // of A; the rest of a wave of blocks lies along n
+  q.band = std::max(1, rows_at_once / (c.tile_m * (c.share == Share::b ? 2 : 1)));
+  q.k_blocks = narrow(cover(p.k, step));
+  q.taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
+  q.steps = a_images(p.form) ? q.k_blocks * q.taps : q.k_blocks;
+  q.batches = narrow(p.batch);
+  q.splits = c.splits;
+  q.units = q.groups_m * q.groups_n * q.batches * q.splits;
+  q.a_batch = p.repeat_a ? 0 : 1;
+  q.b_batch = p.repeat_b ? 0 : 1;
+  q.out_w = narrow(i.out_w);
+  q.out_hw = narrow(i.out_h * i.out_w);
+  q.stride = i.stride;
+  q.top = i.top;
+  q.left = i.left;
+  q.kw = i.kw;
+  q.channels = narrow(i.c);
+  q.channel_blocks = narrow(channel_blocks);
+  set_maps(q, p, c, o);
+  set_result(q, p, c, o, chunk);
+  return q;
+}
+
+int64_t workspace_bytes(const Problem& p, const Choice& c) {
+  return c.splits > 1 ? c.splits * p.batch * p.m * p.n * size_of(DType::f32) : 0;
+}
+
+bool can_load(const Problem& p) {
+  constexpr int64_t most = int64_t{1} << 31;
+  const auto rows_fit = [](int64_t inner) { return inner % 8 == 0; };
+  if (p.type != DType::bf16 && p.type != DType::f16) return false;
+  if (p.out != DType::f32 && p.out != p.type) return false;
+  if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0) return false;
+  if (p.m >= most || p.n >= most || p.k >= most || p.batch >= most) return false;
+  if (!rows_fit(a_transposed(p.form) ? p.m : a_images(p.form) ? p.images.c : p.k)) return false;
+  if (!rows_fit(b_transposed(p.form) ? p.n : p.k)) return false;
+  if (!a_images(p.form) && !b_images(p.form)) return true;
+  const Images& i = p.images;
+  const auto corner = [](int v) { return v >= -128 && v <= 127; };
+  return rows_fit(i.c) && i.stride <= 8 && i.kh <= 128 && i.kw <= 128 && corner(-i.top) &&
+         corner(-i.left) && corner(i.bottom) && corner(i.right);
+}
+
+void sum_parts(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
+  ebb::cuda::sum_parts({.parts = static_cast<const float*>(o.workspace),
+                        .count = c.splits,
+                        .elements = p.batch * p.m * p.n,
+                        .bias = o.bias,
+                        .out = o.out,
+                        .bias_dtype = p.bias_type,
+                        .dtype = p.out,
+                        .n = p.n},
+                       device);
+}
+
+}  // namespace ebb::cuda::gemm

@@ -1,0 +1,37 @@
+// The parameters of the kernels behind gemm_sm90.h.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/gemm_sm90.h"
+
+namespace ebb::cuda::gemm {
+
+enum class Store : int { boxes, elements, floats, float_pairs };
+
+struct Params {
+  CUtensorMap a, b, d;  // d: for Store::boxes
+  void* out;
+  const void* bias;
+  int64_t out_matrix, out_split;  // elements from one matrix, one part of k, to the next
+  int m, n, row;                  // row: elements from one row of the result to the next
+  int groups_m, groups_n, band;   // tiles, or pairs of them; band: rows of groups worked on at once
+  int batches, splits, units, steps;         // steps: blocks of 64 values of k
+  int k_blocks, taps;                        // steps = k_blocks * taps
+  int a_batch, b_batch;                      // 0: one matrix for the whole batch
+  int out_w, out_hw, stride, top, left, kw;  // images
+  int channels, channel_blocks;              // wgrad: columns are taps of blocks of 64 channels
+  DType bias_type;
+  Store store;
+  Share share;
+};
+
+// What the kernel gets, for operands at these addresses. `chunk`: see Config.
+Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk);
+// Adds up the partial sums in the workspace, in their order, with the bias.
+void sum_parts(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device);
+
+}  // namespace ebb::cuda::gemm

@@ -1,0 +1,166 @@
+// Asynchronous copies of sm_90: mbarriers in shared memory, TMA loads and stores, clusters.
+// Addresses of shared memory are 32-bit; a block's own ones are valid in its cluster's window.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace ebb::cuda {
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// ---- mbarriers ---------------------------------------------------------------------------------
+
+__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes the barriers visible to the copy engine and to the cluster; the threads that wait on them
+// need a barrier of the block (or cluster) besides.
+__device__ __forceinline__ void barrier_init_done() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives at the barrier at the same place in a block of the cluster. Orders nothing but what the
+// copy engine and wgmma have done: a fence of the cluster would cost more than a stage.
+__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+// Arrives, and has the barrier wait for `bytes` of copies too.
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ bool barrier_try(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{ .reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p; }"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+// Waits for the end of the phase of this parity, and sees what the block's threads and the copy
+// engine have written. A wait that never ends is a bug of the kernel: it
+// becomes an error of the launch.
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+  constexpr int never = 1 << 24;
+  for (int i = 0; !barrier_try(barrier, parity); ++i)
+    if (i == never) asm volatile("trap;");
+}
+
+// ---- clusters ----------------------------------------------------------------------------------
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// All threads of the cluster; memory written before is visible after.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
+// ---- copies ------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Where a load goes. With `blocks` other than 0 it goes to the same place in every block of the
+// cluster whose bit is set, and each block's own barrier counts its bytes.
+struct LoadTo {
+  uint32_t to, barrier;
+  uint16_t blocks;
+};
+
+// A box of a tensor of rank 3 at the coordinates x (innermost), y, z.
+__device__ __forceinline__ void load_box(const LoadTo& l, const CUtensorMap& map, int x, int y,
+                                         int z) {
+  if (l.blocks == 0)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(l.to),
+        "l"(&map), "r"(l.barrier), "r"(x), "r"(y), "r"(z)
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(l.to),
+        "l"(&map), "r"(l.barrier), "r"(x), "r"(y), "r"(z), "h"(l.blocks)
+        : "memory");
+}
+
+// A pixel of an image and the tap of the filter that reads it.
+struct Pixel {
+  int w, h, n;    // of the filter's upper left corner; may be negative
+  uint16_t s, r;  // offset of the tap along w and h
+};
+
+// Channels from `c` on, of the pixels from `at` on, through a map in im2col mode.
+__device__ __forceinline__ void load_pixels(const LoadTo& l, const CUtensorMap& map, int c,
+                                            const Pixel& at) {
+  if (l.blocks == 0)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(l.to),
+        "l"(&map), "r"(l.barrier), "r"(c), "r"(at.w), "r"(at.h), "r"(at.n), "h"(at.s), "h"(at.r)
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(l.to),
+        "l"(&map), "r"(l.barrier), "r"(c), "r"(at.w), "r"(at.h), "r"(at.n), "h"(at.s), "h"(at.r),
+        "h"(l.blocks)
+        : "memory");
+}
+
+// Shared memory written by ordinary stores becomes readable for the copy engine and wgmma.
+__device__ __forceinline__ void fence_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Stores a box; the part outside of the tensor is dropped.
+__device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from, int x, int y,
+                                          int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+      "r"(from), "r"(x), "r"(y), "r"(z)
+      : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Waits until all but the thread's last `Pending` stores have read their shared memory.
+template <int Pending>
+__device__ __forceinline__ void store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+// Waits until the thread's stores have been written.
+__device__ __forceinline__ void store_wait() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+// ---- registers ---------------------------------------------------------------------------------
+
+// Gives back or takes registers, for the whole warpgroup.
+template <int Count>
+__device__ __forceinline__ void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+}
+template <int Count>
+__device__ __forceinline__ void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,64 @@
+// conv2d on sm_90a: which kernel a use of the op needs.
+#include "ops/prim/conv2d/cuda_sm90.h"
+
+#include <algorithm>
+
+#include "ops/prim/conv2d/cuda_sm90_problem.h"
+#include "ops/prim/conv2d/op.h"
+
+namespace ebb::ops::cuda {
+
+std::vector<Kernel> conv2d();
+
+namespace {
+
+namespace gemm = ebb::cuda::gemm;
+
+gemm::Problem problem(const Signature& s) {
+  const ConvGeometry g = conv2d_geometry(s);
+  gemm::Problem p;
+  p.form = gemm::Form::fprop;
+  p.type = s.in[0].dtype;
+  p.out = s.out[0].dtype;
+  p.bias = s.in.size() == 3;
+  if (p.bias) p.bias_type = s.in[2].dtype;
+  p.m = g.n * g.out_h() * g.out_w();
+  p.n = g.o;
+  p.k = g.c;
+  p.images = sm90_images(g);
+  return p;
+}
+
+bool supports(const Signature& s, const Device& d) {
+  return s.in[0].dtype == s.in[1].dtype && gemm::supports(problem(s), ebb::cuda::of(d));
+}
+
+std::vector<Tune> space(const Signature& s, const Device& d) {
+  const gemm::Problem p = problem(s);
+  return gemm::tunes(p, conv2d_sm90_kernels(p.type), ebb::cuda::of(d));
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& d) {
+  const gemm::Problem p = problem(s);
+  const gemm::Prepared product =
+      gemm::prepare(p, conv2d_sm90_kernels(p.type), tune, ebb::cuda::of(d));
+  const Program general = gemm::general_program(conv2d(), s, d);
+  const auto run = [product, general](const Call& c) {
+    const gemm::Operands o{c.in[0], c.in[1], c.in.size() == 3 ? c.in[2] : nullptr, c.out[0],
+                           c.workspace};
+    product.takes(o) ? product.run(o) : general.run(c);
+  };
+  return {.workspace = std::max(product.workspace, general.workspace), .run = run};
+}
+
+}  // namespace
+
+std::vector<Kernel> conv2d_sm90() {
+  return {{.op = "conv2d",
+           .name = "conv2d_sm90",
+           .supports = supports,
+           .prepare = prepare,
+           .space = space}};
+}
+
+}  // namespace ebb::ops::cuda

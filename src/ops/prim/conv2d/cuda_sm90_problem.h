@@ -1,0 +1,45 @@
+// A convolution and its gradients as products on sm_90a.
+#pragma once
+
+#include "backend/cuda/gemm_sm90.h"
+#include "ops/prim/conv2d/geometry.h"
+
+namespace ebb::ops::cuda {
+
+// The images of x, read under every tap for each pixel of y.
+inline ebb::cuda::gemm::Images sm90_images(const ConvGeometry& g) {
+  const auto to_int = [](int64_t v) { return static_cast<int>(v); };
+  return {.n = g.n,
+          .h = g.h,
+          .w = g.w,
+          .c = g.c,
+          .out_h = g.out_h(),
+          .out_w = g.out_w(),
+          .kh = to_int(g.kh),
+          .kw = to_int(g.kw),
+          .stride = to_int(g.stride),
+          .top = to_int(g.top),
+          .left = to_int(g.left),
+          .bottom = to_int(g.bottom - (g.kh - 1)),
+          .right = to_int(g.right - (g.kw - 1))};
+}
+
+// The images of dy under turned taps, for each pixel of x, at stride 1.
+inline ebb::cuda::gemm::Images sm90_turned_images(const ConvGeometry& g) {
+  const auto to_int = [](int64_t v) { return static_cast<int>(v); };
+  return {.n = g.n,
+          .h = g.out_h(),
+          .w = g.out_w(),
+          .c = g.o,
+          .out_h = g.h,
+          .out_w = g.w,
+          .kh = to_int(g.kh),
+          .kw = to_int(g.kw),
+          .stride = 1,
+          .top = to_int(g.kh - 1 - g.top),
+          .left = to_int(g.kw - 1 - g.left),
+          .bottom = to_int(-g.bottom),
+          .right = to_int(-g.right)};
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,80 @@
+// matmul on sm_90a: which kernel a use of the op needs.
+#include "ops/prim/matmul/cuda_sm90.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/prim/matmul/op.h"
+
+namespace ebb::ops::cuda {
+
+std::vector<Kernel> matmul();
+
+namespace {
+
+namespace gemm = ebb::cuda::gemm;
+
+gemm::Problem problem(const Signature& s) {
+  const auto& attrs = s.as<Matmul>();
+  const MatmulSizes z = matmul_sizes(s);
+  gemm::Problem p;
+  p.form = attrs.trans_a ? (attrs.trans_b ? gemm::Form::tt : gemm::Form::tn)
+                         : (attrs.trans_b ? gemm::Form::nt : gemm::Form::nn);
+  p.type = s.in[0].dtype;
+  p.out = s.out[0].dtype;
+  p.bias = s.in.size() == 3;
+  if (p.bias) p.bias_type = s.in[2].dtype;
+  p.m = z.m;
+  p.n = z.n;
+  p.k = z.k;
+  p.batch = z.lead.numel();
+  p.repeat_a = z.repeat_a;
+  p.repeat_b = z.repeat_b;
+  if (z.repeat_b && !attrs.trans_a) {  // the batch of a is more rows
+    p.m *= p.batch;
+    p.batch = 1;
+  }
+  return p;
+}
+
+gemm::Kernels kernels(const gemm::Problem& p) {
+  switch (p.form) {
+    case gemm::Form::nn: return matmul_sm90_columns(p.type);
+    case gemm::Form::tn: return matmul_sm90_turned_columns(p.type);
+    case gemm::Form::tt: return matmul_sm90_turned_rows(p.type);
+    default: return matmul_sm90_rows(p.type);
+  }
+}
+
+bool supports(const Signature& s, const Device& d) {
+  return gemm::supports(problem(s), ebb::cuda::of(d));
+}
+
+std::vector<Tune> space(const Signature& s, const Device& d) {
+  const gemm::Problem p = problem(s);
+  return gemm::tunes(p, kernels(p), ebb::cuda::of(d));
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& d) {
+  const gemm::Problem p = problem(s);
+  const gemm::Prepared product = gemm::prepare(p, kernels(p), tune, ebb::cuda::of(d));
+  const Program general = gemm::general_program(matmul(), s, d);
+  const auto run = [product, general](const Call& c) {
+    const gemm::Operands o{c.in[0], c.in[1], c.in.size() == 3 ? c.in[2] : nullptr, c.out[0],
+                           c.workspace};
+    product.takes(o) ? product.run(o) : general.run(c);
+  };
+  return {.workspace = std::max(product.workspace, general.workspace), .run = run};
+}
+
+}  // namespace
+
+std::vector<Kernel> matmul_sm90() {
+  return {{.op = "matmul",
+           .name = "matmul_sm90",
+           .supports = supports,
+           .prepare = prepare,
+           .space = space}};
+}
+
+}  // namespace ebb::ops::cuda
