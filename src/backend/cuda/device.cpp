@@ -1,6 +1,5 @@
 #include "backend/cuda/device.h"
 
-#include <array>
 #include <utility>
 
 #include "backend/cuda/error.h"
@@ -74,7 +73,7 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index) : index_(index) {
+CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
   check(cudaSetDevice(index), "opening the device");
   cudaDeviceProp properties = {};
   check(cudaGetDeviceProperties(&properties, index), "asking for the device's name");
@@ -94,7 +93,6 @@ CudaDevice::CudaDevice(int index) : index_(index) {
 CudaDevice::~CudaDevice() {
   cudaStreamSynchronize(stream_);
   staging_.reset();
-  for (const auto& [ptx, library] : libraries_) cudaLibraryUnload(library);
   cudaFreeHost(fault_);
   cudaStreamDestroy(stream_);
 }
@@ -167,24 +165,6 @@ std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& work)
 }
 
 std::unique_ptr<Mark> CudaDevice::mark() { return std::make_unique<EventMark>(stream_); }
-
-const void* CudaDevice::generated(const std::string& ptx, const char* name) {
-  auto it = libraries_.find(ptx);
-  if (it == libraries_.end()) {
-    std::array<char, 4096> log = {};
-    cudaJitOption options[] = {cudaJitErrorLogBuffer, cudaJitErrorLogBufferSizeBytes};
-    void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
-    cudaLibrary_t library = nullptr;
-    const cudaError_t status =
-        cudaLibraryLoadData(&library, ptx.c_str(), options, values, 2, nullptr, nullptr, 0);
-    require(status == cudaSuccess, "cuda: generated code does not compile (",
-            cudaGetErrorName(status), ": ", log.data(), ")  ", name);
-    it = libraries_.emplace(ptx, library).first;
-  }
-  cudaKernel_t kernel = nullptr;
-  check(cudaLibraryGetKernel(&kernel, it->second, name), name);
-  return kernel;
-}
 
 }  // namespace ebb::cuda
 

@@ -3,10 +3,10 @@
 
 #include <cuda_runtime.h>
 
-#include <map>
 #include <memory>
 #include <string>
 
+#include "backend/cuda/compiler.h"
 #include "backend/cuda/staging.h"
 #include "core/device.h"
 
@@ -46,8 +46,11 @@ class CudaDevice final : public Device {
   int64_t l2_bytes() const { return l2_bytes_; }
   Fault* fault() const { return fault_; }  // an address for the device and the host
 
-  // The kernel `name` of a PTX text, compiled by the driver the first time that the text is seen.
-  const void* generated(const std::string& ptx, const char* name);
+  // The kernel `name` of a PTX text, compiled by the driver the first time that the text is seen,
+  // in the background.
+  Generated generated(const std::string& ptx, const char* name) {
+    return compiler_.kernel(ptx, name);
+  }
 
  private:
   int index_ = 0, capability_ = 0, multiprocessors_ = 0;
@@ -56,7 +59,7 @@ class CudaDevice final : public Device {
   cudaStream_t stream_ = nullptr;
   Fault* fault_ = nullptr;
   std::unique_ptr<Staging> staging_;
-  std::map<std::string, cudaLibrary_t, std::less<>> libraries_;  // by PTX
+  Compiler compiler_;
 };
 
 // The CudaDevice behind what a kernel's prepare gets.

@@ -4,7 +4,6 @@
 #include <bit>
 #include <optional>
 
-#include "backend/cuda/error.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/map_strided.h"
@@ -14,29 +13,16 @@ namespace {
 
 using Kind = SegmentedMap::Operand;
 
-bool aligned(const void* p, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(bytes) == 0;
-}
-
-// Compiles while a graph may be being recorded: the driver's own allocations are not part of it.
-const void* compile(const std::string& text, CudaDevice& device) {
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  check(cudaThreadExchangeStreamCaptureMode(&mode), "compiling a kernel");
-  const void* kernel = device.generated(text, "pointwise");
-  check(cudaThreadExchangeStreamCaptureMode(&mode), "compiling a kernel");
-  return kernel;
-}
-
 // ---- flat: one segment or many -----------------------------------------------------------------
 
 struct Flat {
   FlatForm form;
   FlatText text;
-  const void* kernel = nullptr;
+  Generated kernel;
 
   Flat(FlatForm f, CudaDevice& device) : form(std::move(f)) {
     text = write_flat(form, device.capability());
-    kernel = compile(text.text, device);
+    kernel = device.generated(text.text, "pointwise");
   }
 
   // Writes entry e; returns the segment's blocks.
@@ -47,7 +33,8 @@ struct Flat {
     int64_t field = at + 16;
     const auto pointer = [&](void* address, DType dtype, bool full) {
       constexpr int64_t widest = 16;
-      if (full) whole = whole && aligned(address, std::min(widest, text.vector * size_of(dtype)));
+      if (full)
+        whole = whole && is_aligned(address, std::min(widest, text.vector * size_of(dtype)));
       p.set(field, address);
       field += 8;
     };
@@ -62,7 +49,7 @@ struct Flat {
   void launch(Parameters& p, int64_t blocks, CudaDevice& device) const {
     void* arguments[] = {p.data()};
     launch_kernel(
-        "pointwise", kernel,
+        "pointwise", kernel.get(),
         {.grid = static_cast<unsigned>(blocks), .block = static_cast<unsigned>(text.threads)},
         arguments, device);
   }
@@ -72,10 +59,11 @@ struct Flat {
 
 struct Strided {
   StridedText text;
-  const void* kernel;
+  Generated kernel;
 
   Strided(const StridedForm& form, CudaDevice& device)
-      : text(write_strided(form, device.capability())), kernel(compile(text.text, device)) {}
+      : text(write_strided(form, device.capability())),
+        kernel(device.generated(text.text, "pointwise")) {}
 
   std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
     std::vector<void*> all;
@@ -85,7 +73,7 @@ struct Strided {
   }
   bool takes(const std::vector<void*>& pointers) const {
     for (size_t i = 0; i < pointers.size(); ++i)
-      if (!aligned(pointers[i], text.alignment[i])) return false;
+      if (!is_aligned(pointers[i], text.alignment[i])) return false;
     return true;
   }
   void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
@@ -93,7 +81,7 @@ struct Strided {
     for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
     void* arguments[] = {p.data()};
     launch_kernel(
-        "pointwise", kernel,
+        "pointwise", kernel.get(),
         {.grid = blocks_for(text.work, text.threads), .block = static_cast<unsigned>(text.threads)},
         arguments, device);
   }

@@ -50,8 +50,7 @@ class FlatWriter {
     }
     text_.vector = vector_of(full);
     steps_ = steps_of(loads, writer_.cost(text_.vector));
-    rounds_ = form.segmented ? std::max(1, 8 / steps_) : 1;
-    text_.chunk = int64_t{text_.threads} * text_.vector * steps_ * rounds_;
+    text_.chunk = int64_t{text_.threads} * text_.vector * steps_;
     text_.first_entry = form.segmented ? 8 : 0;
     text_.entry_bytes = 16 + 8 * static_cast<int64_t>(text_.used.size() + form.out.size());
     text_.parameter_bytes = text_.first_entry + text_.entry_bytes * form.segments;
@@ -66,7 +65,7 @@ class FlatWriter {
     text_.text = ptx_.text({.name = "pointwise",
                             .parameter_bytes = text_.parameter_bytes,
                             .threads = text_.threads,
-                            .blocks_per_multiprocessor = 4});
+                            .blocks_per_multiprocessor = form_.segmented ? 5 : 4});
     return std::move(text_);
   }
 
@@ -147,8 +146,6 @@ class FlatWriter {
     const int span = text_.threads * text_.vector;  // elements of the block in one step
     const Reg tid = p.b32("mov.u32", "%tid.x");
     const Reg at = p.b32("mul.lo.u32", tid, text_.vector);
-    const std::string again = p.new_label();
-    if (rounds_ > 1) p.place(again);
     const Reg offset = p.b64("cvt.u64.u32", at);
     std::vector<Reg> inside;
     for (int s = 0; s < steps_; ++s)
@@ -170,9 +167,6 @@ class FlatWriter {
         p.store(form_.out[k], values[k],
                 {to[k], s * span * size_of(form_.out[k]), inside[static_cast<size_t>(s)]});
     }
-    if (rounds_ == 1) return;
-    p.line("add.u32 ", at, ", ", at, ", ", span * steps_);
-    p.line("@", p.test("setp.lt.u32", at, whole_), " bra ", again);
   }
 
   // The elements after the last whole vector, or all of an unaligned segment.
@@ -209,7 +203,7 @@ class FlatWriter {
   Ptx ptx_;
   ExprWriter writer_;
   FlatText text_;
-  int steps_ = 1, rounds_ = 1;
+  int steps_ = 1;
   Reg block_, entry_, left_, whole_;
   std::vector<Reg> in_, out_;
   std::vector<std::vector<Packed>> loaded_;  // by input, by step

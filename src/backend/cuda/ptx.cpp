@@ -158,7 +158,6 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
 std::string Ptx::text(const Entry& e) const {
   const int target = capability_ >= 90 ? 90 : capability_ >= 80 ? 80 : 75;
   std::string s = str(".version 8.1\n.target sm_", target, "\n.address_size 64\n");
-  if (e.shared_floats > 0) s += str(".shared .align 16 .f32 shared[", e.shared_floats, "];\n");
   s += str(".visible .entry ", e.name, "(.param .align 8 .b8 params[",
            std::max<int64_t>(e.parameter_bytes, 8), "])\n.maxntid ", e.threads, "\n");
   if (e.blocks_per_multiprocessor > 0)
@@ -166,6 +165,7 @@ std::string Ptx::text(const Entry& e) const {
   s += "{\n";
   for (size_t k = 0; k < reg_kinds; ++k)
     if (used_[k] > 0) s += str("  .reg ", types[k], " ", prefixes[k], "<", used_[k], ">;\n");
+  if (e.shared_floats > 0) s += str("  .shared .align 16 .f32 shared[", e.shared_floats, "];\n");
   if (target >= 90) s += "  griddepcontrol.wait;\n  griddepcontrol.launch_dependents;\n";
   return s + body_ + "  ret;\n}\n";
 }

@@ -1,0 +1,164 @@
+// Generated kernels as text: that the assembler takes them, what shapes share, divisions.
+#include "backend/cuda/ptx.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "backend/cuda/expr_writer.h"
+#include "backend/cuda/map_flat.h"
+#include "backend/cuda/map_strided.h"
+#include "backend/cuda/reduce_text.h"
+
+namespace ebb::cuda {
+namespace {
+
+using Kind = SegmentedMap::Operand;
+
+std::string find_ptxas() {
+  for (const char* path : {"ptxas", "/usr/local/cuda/bin/ptxas"})
+    if (std::system(str(path, " --version >/dev/null 2>&1").c_str()) == 0) return path;
+  return "";
+}
+
+// Assembles a text and expects it to be taken, without spilled registers.
+void expect_assembles(const std::string& ptxas, const std::string& text, int target) {
+  const std::string base = testing::TempDir() + "ebb_ptx_test";
+  std::ofstream(base + ".ptx") << text;
+  const std::string command = str(ptxas, " -warn-spills -Werror -arch=sm_", target, " ", base,
+                                  ".ptx -o ", base, ".cubin 2>", base, ".log");
+  if (std::system(command.c_str()) == 0) return;
+  std::ifstream log(base + ".log");
+  ADD_FAILURE() << std::string(std::istreambuf_iterator<char>(log), {}) << text;
+}
+
+// Every function, one result each.
+Expr every_function() {
+  const Scalar x = Scalar::input(0), y = Scalar::input(1), z = Scalar::input(2);
+  std::vector<Scalar> r;
+  for (int op = static_cast<int>(ScalarOp::add); op <= static_cast<int>(ScalarOp::select); ++op) {
+    const auto f = static_cast<ScalarOp>(op);
+    const int n = info_of(f).arguments;
+    r.push_back(n == 1   ? Scalar::make(f, x)
+                : n == 2 ? Scalar::make(f, x, y)
+                         : Scalar::make(f, x, y, z));
+  }
+  r.push_back(select(less(x, y), z, Scalar(2.0)));
+  return Expr(3, r);
+}
+
+TEST(ptx, every_function_and_dtype__assembles_for_every_target) {
+  const std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
+  const Expr all = every_function();
+  const std::vector<DType> types = {DType::f32, DType::bf16, DType::f16,
+                                    DType::i32, DType::i64,  DType::u8};
+  for (const int target : {75, 80, 90})
+    for (size_t k = 0; k < all.results().size(); k += types.size()) {
+      std::vector<Scalar> in = {Scalar::input(0), Scalar::input(1), Scalar::input(2)};
+      std::vector<Scalar> some;
+      const auto results = all.apply(in);
+      for (size_t i = k; i < std::min(k + types.size(), results.size()); ++i)
+        some.push_back(results[i]);
+      FlatForm form{Expr(3, some), {Kind::full, Kind::full, Kind::scalar}, {}, {}};
+      for (size_t i = 0; i < 3; ++i) form.in.push_back(types[(k + i) % types.size()]);
+      form.out.assign(types.begin(), types.begin() + static_cast<int64_t>(some.size()));
+      expect_assembles(ptxas, write_flat(form, target).text, target);
+    }
+}
+
+TEST(ptx, segments__assemble) {
+  const std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
+  const Scalar r[] = {Scalar::input(0) * Scalar::input(1)};
+  const FlatForm form{
+      Expr(2, r), {Kind::full, Kind::scalar}, {DType::f32, DType::f32}, {DType::bf16}, 512, true};
+  const FlatText text = write_flat(form, 90);
+  EXPECT_LE(text.parameter_bytes, most_parameters);
+  expect_assembles(ptxas, text.text, 90);
+}
+
+StridedForm strided(const Shape& shape, const std::vector<Type>& in, DType out) {
+  const Scalar a = Scalar::input(0) * Scalar::input(1) + Scalar::input(2);
+  const Scalar r[] = {a * sigmoid(a)};
+  StridedForm f{Expr(3, r), {}, {out}, {}, shape.numel()};
+  std::vector<Type> all = in;
+  all.push_back({DType::f32, shape});
+  for (const Type& t : in) f.in.push_back(t.dtype);
+  f.space = make_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  return f;
+}
+// A norm's coefficients on an image.
+StridedForm coefficients(int64_t n, int64_t size, int64_t c) {
+  const Type k{DType::f32, {n, 1, 1, c}};
+  return strided({n, size, size, c}, {{DType::bf16, {n, size, size, c}}, k, k}, DType::bf16);
+}
+
+TEST(ptx, broadcasting__assembles) {
+  const std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
+  StridedForm f = coefficients(2, 8, 64);
+  expect_assembles(ptxas, write_strided(f, 90).text, 90);
+  f.unaligned = true;
+  expect_assembles(ptxas, write_strided(f, 90).text, 90);
+  const Type group{DType::f32, {2, 1, 4, 1}};
+  const Shape shape = {2, 9, 4, 6};
+  const auto groups = strided(shape, {{DType::f16, shape}, group, {DType::f32, {6}}}, DType::f16);
+  expect_assembles(ptxas, write_strided(groups, 90).text, 90);
+}
+
+TEST(ptx, shapes_of_one_pattern__share_a_text) {
+  EXPECT_EQ(write_strided(coefficients(2, 8, 64), 90).text,
+            write_strided(coefficients(32, 16, 192), 90).text);
+  EXPECT_NE(write_strided(coefficients(2, 8, 64), 90).text,
+            write_strided(coefficients(2, 8, 66), 90).text);
+}
+
+TEST(ptx, reductions__assemble) {
+  const std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
+  const Scalar x = Scalar::input(0), r[] = {x * sigmoid(x), x};
+  const Shape shapes[] = {{64, 4096}, {4096, 64}, {7, 5}, {3, 1}};
+  for (const Shape& shape : shapes)
+    for (const size_t run : {0u, 1u}) {
+      const Type in[] = {{DType::bf16, shape}};
+      ReduceForm f{Expr(1, r), {DType::bf16}, make_space(shape, in, {run == 0, run == 1})};
+      const auto reduced = std::find(f.space.reduced.begin(), f.space.reduced.end(), true);
+      if (reduced == f.space.reduced.end()) continue;
+      f.kept_dims = static_cast<size_t>(reduced - f.space.reduced.begin());
+      f.run_end = f.kept_dims + 1;
+      for (const bool unaligned : {false, true})
+        expect_assembles(ptxas, write_reduce(f, layout_of(f, 132, unaligned), 90).text, 90);
+    }
+}
+
+TEST(ptx, divisor__is_exact_below_2_to_31) {
+  const int64_t top = (int64_t{1} << 31) - 1;
+  for (const int64_t d : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, int64_t{192},
+                          int64_t{65537}, top - 1, top}) {
+    const Divisor by(d);
+    for (const int64_t n :
+         {int64_t{0}, d - 1, d, d + 1, 3 * d - 1, 3 * d, top / d * d - 1, top / d * d, top}) {
+      if (n < 0 || n > top) continue;
+      const uint64_t q = (2 * static_cast<uint64_t>(n) * by.multiplier >> 32) >> by.shift;
+      EXPECT_EQ(static_cast<int64_t>(q), n / d) << n << " / " << d;
+    }
+  }
+}
+
+TEST(ptx, precision__is_full_for_what_any_f32_result_needs) {
+  const Scalar x = Scalar::input(0), e = exp(x);
+  const Scalar r[] = {tanh(e), sin(x)};
+  const Expr f(1, r);
+  const auto full = precisions(f, {true, false});
+  const auto narrow = precisions(f, {true, true});
+  for (size_t i = 0; i < f.code().size(); ++i) {
+    const ScalarOp op = f.code()[i].op;
+    EXPECT_EQ(full[i] == Precision::full, op == ScalarOp::sin || op == ScalarOp::input);
+    EXPECT_EQ(narrow[i], Precision::narrow);
+  }
+}
+
+}  // namespace
+}  // namespace ebb::cuda

@@ -1,0 +1,195 @@
+#include "backend/cuda/reduce.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "backend/cuda/launch.h"
+#include "backend/cuda/map.h"
+#include "backend/cuda/reduce_finish.h"
+#include "backend/cuda/reduce_text.h"
+
+namespace ebb::cuda {
+namespace {
+
+// A compiled first stage.
+struct Stage {
+  ReduceText text;
+  Generated kernel;
+
+  Stage(const ReduceForm& form, const ReduceLayout& layout, CudaDevice& device)
+      : text(write_reduce(form, layout, device.capability())),
+        kernel(device.generated(text.text, "reduce")) {}
+
+  std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
+    std::vector<void*> all;
+    for (const size_t i : text.used) all.push_back(in[i]);
+    all.insert(all.end(), out.begin(), out.end());
+    return all;
+  }
+  bool takes(const std::vector<void*>& pointers) const {
+    for (size_t i = 0; i < pointers.size(); ++i)
+      if (!is_aligned(pointers[i], text.alignment[i])) return false;
+    return true;
+  }
+  void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
+    Parameters p = text.parameters;
+    for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
+    void* arguments[] = {p.data()};
+    launch_kernel(
+        "reduce", kernel.get(),
+        {.grid = static_cast<unsigned>(text.blocks), .block = static_cast<unsigned>(text.threads)},
+        arguments, device);
+  }
+};
+
+// The dims of `shape` that are not 1, as [kept..., run..., inner...].
+struct Dims {
+  std::vector<int64_t> sizes;
+  std::vector<bool> reduced;
+  size_t run_begin = 0, run_end = 0;
+
+  Dims(const Shape& shape, const std::vector<bool>& all) {
+    for (int64_t d = 0; d < shape.rank(); ++d) {
+      if (shape[d] == 1) continue;
+      sizes.push_back(shape[d]);
+      reduced.push_back(all[static_cast<size_t>(d)]);
+    }
+    while (run_begin < reduced.size() && !reduced[run_begin]) ++run_begin;
+    run_end = run_begin;
+    while (run_end < reduced.size() && reduced[run_end]) ++run_end;
+  }
+  bool nothing() const { return run_begin == run_end; }
+};
+
+// Same formula, scaled; or the value of an empty reduction.
+Expr scaled(const Expr& e, double scale) {
+  std::vector<Scalar> x;
+  for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
+  std::vector<Scalar> y = e.apply(x);
+  for (Scalar& v : y) v = v * Scalar(scale);
+  return Expr(e.inputs(), y);
+}
+Expr constants(const Expr& e, double value) {
+  const std::vector<Scalar> y(e.results().size(), Scalar(value));
+  return Expr(e.inputs(), y);
+}
+
+// Whether the large inputs are of 16 bits, so that their rounding hides that of the functions.
+bool narrow_inputs(const Expr& e, const std::vector<Type>& in, int64_t numel) {
+  bool narrow = false;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (!e.uses(static_cast<int64_t>(i)) || in[i].shape.numel() != numel) continue;
+    if (in[i].dtype != DType::bf16 && in[i].dtype != DType::f16) return false;
+    narrow = true;
+  }
+  return narrow;
+}
+
+}  // namespace
+
+struct ReducePass::State {
+  CudaDevice& device;
+  std::optional<MapPass> map;  // nothing is reduced, or nothing is there
+  ReduceForm form;
+  ReduceLayout layout, unaligned_layout;
+  FinishForm finish;
+  std::optional<Stage> stage, unaligned;  // unaligned: compiled when it is needed first
+  size_t results = 0;
+
+  int64_t partials(const ReduceLayout& l) const {
+    return l.direct ? 0 : static_cast<int64_t>(results) * form.kept() * l.parts * form.inner();
+  }
+  void run_stage(const Stage& s, const ReduceLayout& l, const std::vector<void*>& pointers,
+                 std::span<void* const> out) {
+    s.launch(pointers, device);
+    if (l.direct) return;
+    finish.parts = l.parts;
+    reduce_finish(finish, static_cast<const float*>(pointers.back()), out, device);
+  }
+};
+
+bool ReducePass::supports(const Shape& shape) { return shape.numel() < int64_t{1} << 31; }
+
+ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> in,
+                       const Options& options, CudaDevice& device)
+    : state_(std::make_shared<State>(State{device})) {
+  State& s = *state_;
+  s.results = expr.results().size();
+  std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
+  Shape out = shape;
+  for (const int64_t d : options.dims) {
+    reduced[static_cast<size_t>(d)] = true;
+    out[d] = 1;
+  }
+  if (out.numel() == 0) return;
+  const Dims dims(shape, reduced);
+  const std::vector<DType> f32(s.results, DType::f32);
+  if (shape.numel() == 0) {
+    const double none = options.maximum ? -std::numeric_limits<double>::infinity() : 0.0;
+    s.map.emplace(constants(expr, none), out, std::vector<Type>(in.size()), f32, device);
+    return;
+  }
+  if (dims.nothing()) {
+    s.map.emplace(options.maximum ? expr : scaled(expr, options.scale), shape, in, f32, device);
+    return;
+  }
+  s.form.expr = expr;
+  for (size_t i = 0; i < in.size(); ++i) {
+    s.form.in.push_back(in[i].dtype);
+    if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};
+  }
+  std::vector<bool> run(static_cast<size_t>(shape.rank()));
+  for (size_t d = 0, at = 0; d < run.size(); ++d) {
+    if (shape[static_cast<int64_t>(d)] == 1) continue;
+    run[d] = at >= dims.run_begin && at < dims.run_end;
+    ++at;
+  }
+  s.form.space = make_space(shape, in, run);
+  while (!s.form.space.reduced[s.form.kept_dims]) ++s.form.kept_dims;
+  s.form.run_end = s.form.kept_dims;
+  while (s.form.run_end < s.form.space.sizes.size() && s.form.space.reduced[s.form.run_end])
+    ++s.form.run_end;
+  s.form.maximum = options.maximum;
+  s.form.narrow = narrow_inputs(expr, in, shape.numel());
+  s.form.scale = static_cast<float>(options.scale);
+  s.finish = {.kept = s.form.kept(), .maximum = options.maximum, .scale = s.form.scale};
+  bool folds = false;
+  for (size_t d = dims.run_end; d < dims.sizes.size(); ++d) {
+    folds = folds || dims.reduced[d];
+    if (d > dims.run_end && dims.reduced[d] == s.finish.reduced.back()) {
+      s.finish.sizes.back() *= dims.sizes[d];
+      continue;
+    }
+    s.finish.sizes.push_back(dims.sizes[d]);
+    s.finish.reduced.push_back(dims.reduced[d]);
+  }
+  s.layout = layout_of(s.form, device.multiprocessors(), false);
+  s.unaligned_layout = layout_of(s.form, device.multiprocessors(), true);
+  s.layout.direct = s.layout.parts == 1 && !folds;
+  s.unaligned_layout.direct = s.unaligned_layout.parts == 1 && !folds;
+  s.stage.emplace(s.form, s.layout, device);
+}
+
+int64_t ReducePass::workspace() const {
+  const State& s = *state_;
+  if (!s.stage) return 0;
+  return 4 * std::max(s.partials(s.layout), s.partials(s.unaligned_layout));
+}
+
+void ReducePass::run(std::span<void* const> in, std::span<void* const> out, void* workspace) const {
+  State& s = *state_;
+  if (s.map) return s.map->run(in, out);
+  if (!s.stage) return;
+  void* const partial[] = {workspace};
+  const auto targets = [&](const ReduceLayout& l) {
+    return l.direct ? out : std::span<void* const>(partial);
+  };
+  const auto pointers = s.stage->pointers(in, targets(s.layout));
+  if (s.stage->takes(pointers)) return s.run_stage(*s.stage, s.layout, pointers, out);
+  if (!s.unaligned) s.unaligned.emplace(s.form, s.unaligned_layout, s.device);
+  s.run_stage(*s.unaligned, s.unaligned_layout,
+              s.unaligned->pointers(in, targets(s.unaligned_layout)), out);
+}
+
+}  // namespace ebb::cuda

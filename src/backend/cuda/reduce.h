@@ -1,0 +1,36 @@
+// Reducing passes over broadcast tensors as generated kernels, prepared once and run many times.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "core/shape.h"
+#include "ir/expr.h"
+
+namespace ebb::cuda {
+
+// out_k = scale * sum (or the maximum) over the dims of result k of `expr`; f32, in the order of
+// the kept dims. Sums are taken in a fixed order: pieces of the reduced dims in f32 by a generated
+// kernel, and the pieces in a second one where there are several.
+class ReducePass {
+ public:
+  struct Options {
+    std::vector<int64_t> dims;
+    bool maximum = false;
+    double scale = 1;
+  };
+  static bool supports(const Shape& shape);
+  ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
+             CudaDevice& device);
+  int64_t workspace() const;  // bytes
+  void run(std::span<void* const> in, std::span<void* const> out, void* workspace) const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace ebb::cuda

@@ -1,0 +1,105 @@
+// How reductions are cut into blocks, parts and vectors.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "backend/cuda/expr_writer.h"
+#include "backend/cuda/map_flat.h"
+#include "backend/cuda/reduce_text.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr int block_threads = 256;
+constexpr int64_t shared_floats = 10 << 10;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Inputs that are read again for every element; what repeats stays in registers or caches.
+bool streams(const ReduceForm& f, size_t i) {
+  const std::vector<int64_t>& s = f.space.strides[i];
+  return f.expr.uses(static_cast<int64_t>(i)) && std::find(s.begin(), s.end(), 0) == s.end();
+}
+
+// Elements of a vector: 16 bytes of the widest tensor that streams.
+int vector_along(const ReduceForm& f) {
+  std::vector<DType> along;
+  for (size_t i = 0; i < f.in.size(); ++i)
+    if (streams(f, i)) along.push_back(f.in[i]);
+  if (along.empty()) along.push_back(DType::f32);
+  return static_cast<int>(std::gcd<int64_t, int64_t>(vector_of(along), f.space.sizes.back()));
+}
+
+int count_loads(const ReduceForm& f) {
+  int n = 0;
+  for (size_t i = 0; i < f.in.size(); ++i) n += streams(f, i);
+  return n;
+}
+
+int cost_of_vector(const ReduceForm& f, int vector) {
+  int n = 0;
+  for (const Expr::Instruction& i : f.expr.code())
+    n += instructions_of(i.op, f.narrow ? Precision::narrow : Precision::full);
+  return n * vector;
+}
+
+void cut_rows(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
+  const int64_t vectors = f.run() / l.vector;
+  constexpr int64_t alone = 4, few = 64, many = 1024;  // vectors an output
+  l.lanes = vectors <= alone ? 1 : vectors <= few ? 8 : vectors <= many ? 32 : block_threads;
+  // few outputs: more threads for each
+  const int64_t wanted = int64_t{multiprocessors} * 1024;
+  if (l.lanes == 8 && f.kept() * 8 < wanted && vectors >= 32) l.lanes = 32;
+  if (l.lanes == 32 && f.kept() * 32 < wanted && vectors >= block_threads) l.lanes = block_threads;
+  if (l.lanes == block_threads) {
+    const int64_t blocks = int64_t{multiprocessors} * 8;
+    const int64_t least = int64_t{block_threads} * l.steps * 2;  // vectors worth a block
+    l.parts = std::clamp<int64_t>(blocks / std::max<int64_t>(f.kept(), 1), 1,
+                                  std::max<int64_t>(1, vectors / least));
+  }
+  l.per_part = ceil_div(vectors, l.parts);
+  l.parts = ceil_div(vectors, l.per_part);
+}
+
+// Small work: narrow blocks, so that all multiprocessors have some without parts to add up.
+// Large work: wide blocks and as many parts as run at once.
+void cut_columns(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
+  constexpr int64_t line = 8, wide = 64, small = 6, resident = 1024;  // vectors; threads
+  const int64_t vectors = f.inner() / l.vector, run = f.run();
+  const int64_t per_thread = f.kept() * run * vectors / (multiprocessors * resident);
+  const int64_t enough = 2 * int64_t{multiprocessors};
+  l.tiles = ceil_div(vectors, run >= 32 ? wide : int64_t{block_threads});
+  if (per_thread <= small)
+    l.tiles =
+        std::clamp(ceil_div(enough, f.kept()), l.tiles, std::max(l.tiles, ceil_div(vectors, line)));
+  l.across = static_cast<int>(ceil_div(vectors, l.tiles));
+  l.tiles = ceil_div(vectors, l.across);
+  const auto down = static_cast<uint64_t>(std::max(1, block_threads / l.across));
+  l.down =
+      static_cast<int>(std::min(std::bit_floor(down), std::bit_ceil(static_cast<uint64_t>(run))));
+  const int64_t at_once = multiprocessors * (resident / (int64_t{l.across} * l.down));
+  const int64_t least = int64_t{l.down} * l.steps * 2;  // run indices worth a block
+  constexpr int64_t short_run = 16;                     // of a thread
+  l.parts =
+      std::clamp<int64_t>(at_once / (f.kept() * l.tiles), 1, std::max<int64_t>(1, run / least));
+  if (f.kept() * l.tiles >= multiprocessors && run <= short_run * l.down) l.parts = 1;
+  l.per_part = ceil_div(run, l.parts);
+  l.parts = ceil_div(run, l.per_part);
+}
+
+}  // namespace
+
+ReduceLayout layout_of(const ReduceForm& f, int multiprocessors, bool unaligned) {
+  ReduceLayout l;
+  l.vector = unaligned ? 1 : vector_along(f);
+  const auto results = static_cast<int64_t>(f.expr.results().size());
+  while (!f.rows() && l.vector > 1 && results * l.vector * block_threads / 2 > shared_floats)
+    l.vector /= 2;
+  l.steps = steps_of(count_loads(f), cost_of_vector(f, l.vector) * 2 / 3);
+  f.rows() ? cut_rows(f, multiprocessors, l) : cut_columns(f, multiprocessors, l);
+  while (l.steps > 1 && int64_t{l.steps / 2} * (f.rows() ? l.lanes : l.down) >= l.per_part)
+    l.steps /= 2;
+  return l;
+}
+
+}  // namespace ebb::cuda
