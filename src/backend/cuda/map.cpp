@@ -97,7 +97,12 @@ struct MapPass::State {
   std::optional<Strided> strided, unaligned;  // unaligned: compiled when it is needed first
 };
 
-bool MapPass::supports(const Shape& shape) { return shape.numel() < int64_t{1} << 31; }
+bool MapPass::supports(const Shape& shape, const std::vector<Type>& in) {
+  const int64_t numel = shape.numel();
+  return numel < int64_t{1} << 31 || std::all_of(in.begin(), in.end(), [&](const Type& t) {
+           return t.shape.numel() == numel || t.shape.numel() == 1;
+         });
+}
 
 MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
                  CudaDevice& device)

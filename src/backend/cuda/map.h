@@ -15,8 +15,8 @@ namespace ebb::cuda {
 // the same type. Element-aligned memory will do; aligned to 16 bytes it is fast.
 class MapPass {
  public:
-  // False: too large for 32-bit numbers of vectors.
-  static bool supports(const Shape& shape);
+  // False: too large for 32-bit indices, and broadcast.
+  static bool supports(const Shape& shape, const std::vector<Type>& in);
   MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
           CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;

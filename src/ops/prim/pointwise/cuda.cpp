@@ -18,8 +18,10 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
 std::vector<Kernel> pointwise() {
   return {{.op = "pointwise",
            .name = "pointwise_ptx",
-           .supports = +[](const Signature& s,
-                           const Device&) { return ebb::cuda::MapPass::supports(s.out[0].shape); },
+           .supports =
+               +[](const Signature& s, const Device&) {
+                 return ebb::cuda::MapPass::supports(s.out[0].shape, s.in);
+               },
            .prepare = prepare,
            .in_place = true}};
 }

@@ -97,6 +97,8 @@ std::vector<Example> examples() {
       {.label = "channels", .attrs = p, .in = {f32({2, 5, 7, 13}), f32({13})}},
       {.label = "rows", .attrs = p, .in = {f32({2, 1, 1, 13}), f32({2, 5, 7, 1})}},
       {.label = "scalar", .attrs = p, .in = {f32({}), f32({4099})}},
+      {.label = "coefficients", .attrs = p, .in = {f32({2, 6, 5, 24}), f32({2, 1, 1, 24})}},
+      {.label = "group_coefficients", .attrs = p, .in = {f32({2, 9, 4, 6}), f32({2, 1, 4, 1})}},
       {.label = "other_functions",
        .attrs = Pointwise{other_functions(), {}, ""},
        .in = {f32({5, 67}), f32({5, 67})}},

@@ -103,6 +103,8 @@ std::vector<Example> examples() {
       {.label = "all", .attrs = Reduce{id, {0, 1}, "sum"}, .in = {f32({37, 53})}},
       {.label = "rows", .attrs = Reduce{id, {1}, "sum", 0.5}, .in = {f32({37, 53})}},
       {.label = "columns", .attrs = Reduce{id, {0}, "sum"}, .in = {f32({537, 53})}},
+      {.label = "long_row", .attrs = Reduce{id, {1}, "sum"}, .in = {f32({1, 30000})}},
+      {.label = "long_columns", .attrs = Reduce{id, {0}, "sum"}, .in = {f32({1100, 24})}},
       {.label = "row_maximum", .attrs = Reduce{id, {2}, "max"}, .in = {f32({3, 7, 29})}},
       {.label = "groups", .attrs = Reduce{id, {1, 3}, "sum"}, .in = {f32({2, 35, 8, 3})}},
       {.label = "pair",
