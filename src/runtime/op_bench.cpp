@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/table.h"
+#include "runtime/graph_bench.h"
 
 namespace ebb {
 namespace {
@@ -212,6 +213,7 @@ void bench_example(const Context& context, const OpDef& op, const Example& e, DT
 }  // namespace
 
 Ceilings measure_ceilings(const Context& context) {
+  if (!context.device->on_host()) return measure_device_ceilings(context);
   Ceilings c;
   constexpr int64_t n = 1 << 26;
   std::vector<float> a(n / 4, 1.0f), b(n / 4);
@@ -230,8 +232,28 @@ Ceilings measure_ceilings(const Context& context) {
   return c;
 }
 
+namespace {
+
+void bench_on_device(const Context& context, const std::string& filter, const Ceilings& ceilings,
+                     const std::function<void(const BenchResult&)>& report) {
+  const auto run = [&](const GraphCase& c) {
+    if (str(c.op, '/', c.example).find(filter) != std::string::npos)
+      report(bench_graph(context, c, ceilings));
+  };
+  for (const OpDef* op : all_ops()) {
+    if (!op->examples) continue;
+    for (const Example& e : op->examples())
+      for (const DType d : {DType::f32, DType::bf16})
+        if (e.bench && context.device->fast_in(d)) run(one_op_case(*op, e, d));
+  }
+  for (const GraphCase& c : graph_cases()) run(c);
+}
+
+}  // namespace
+
 void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
                const std::function<void(const BenchResult&)>& report) {
+  if (!context.device->on_host()) return bench_on_device(context, filter, ceilings, report);
   for (const OpDef* op : all_ops()) {
     if (!op->examples) continue;
     for (const Example& e : op->examples()) {

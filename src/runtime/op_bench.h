@@ -24,12 +24,14 @@ struct BenchResult {
   double spread = 0;  // (90th - 10th percentile) / median
   double gb_per_s = 0, tflop_per_s = 0;
   double peak_percent = 0;  // of the nearer of the two ceilings
+  double memory_gb = 0;     // of a plan: what it reads and updates, and the peak of a run
 };
 
 // Runs the bench examples of every op whose "op/example" contains `filter`, in each dtype of its
 // examples' float inputs (f32, bf16), and calls `report` with each result. Checks each kernel
 // first: against the op's meaning in double on the small examples, and on the timed one that every
-// element is written and finite, and twice the same. Throws Error if not.
+// element is written and finite, and twice the same. Throws Error if not. On devices with memory of
+// their own the preferred kernels run alone, and graph_cases() besides.
 void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
                const std::function<void(const BenchResult&)>& report);
 

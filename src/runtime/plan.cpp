@@ -212,6 +212,12 @@ void Plan::load(const NamedTensors& inputs) {
             name, "'");
 }
 
+void Plan::enqueue() {
+  require(resolved_, "plan: nothing was loaded");
+  run_steps();
+  for (const NamedValue& c : memory_.copies) context_.device->copy(placed(c.value), bound(c.name));
+}
+
 NamedTensors Plan::results() {
   Device& device = *context_.device;
   NamedTensors out;  // before the copies: an output may be a source as it was

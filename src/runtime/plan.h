@@ -46,6 +46,11 @@ class Plan {
   // host. Throws Error.
   NamedTensors run(const NamedTensors& inputs);
 
+  // What run() is made of: load() gives the inputs, enqueue() starts the work on what was loaded
+  // last and does not wait. For work that is recorded or timed.
+  void load(const NamedTensors& inputs);
+  void enqueue();
+
   const Graph& graph() const { return graph_; }
   const std::vector<Step>& steps() const { return steps_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }  // the exact peak of a run
@@ -64,7 +69,6 @@ class Plan {
   void resolve();
   void* address(int32_t value) const;
   Tensor placed(int32_t value) const;  // on the device
-  void load(const NamedTensors& inputs);
   void run_steps();
   void run_observed();
   NamedTensors results();

@@ -28,7 +28,8 @@ void print_json(const BenchResult& r) {
                                     {"spread", r.spread},
                                     {"gb_per_s", r.gb_per_s},
                                     {"tflop_per_s", r.tflop_per_s},
-                                    {"peak_percent", r.peak_percent}};
+                                    {"peak_percent", r.peak_percent},
+                                    {"memory_gb", r.memory_gb}};
   std::puts(j.dump().c_str());
   std::fflush(stdout);
 }

@@ -1,0 +1,157 @@
+#include "runtime/graph_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "ops/prim/matmul/op.h"
+
+namespace ebb {
+namespace {
+
+// Random, never zero: zeros run faster than real data. Long tensors repeat themselves, which costs
+// the host less and makes no difference to the device.
+Tensor random_input(const Type& type, const GraphCase& c, uint64_t seed) {
+  constexpr int64_t period = 1 << 20;
+  Tensor t(is_float(type.dtype) ? Type{DType::f32, type.shape} : type);
+  const int64_t count = std::min<int64_t>(t.numel(), period);
+  std::vector<float> unit(static_cast<size_t>(count));
+  fill_uniform({.seed = seed}, 0, unit);
+  visit_dtype(t.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      const auto v = t.span<T>();
+      for (size_t i = 0; i < v.size(); ++i) {
+        const double u = static_cast<double>(unit[i % unit.size()]);
+        v[i] = std::is_integral_v<T> ? static_cast<T>(u * static_cast<double>(c.integers))
+                                     : static_cast<T>(c.low + (c.high - c.low) * u);
+      }
+    }
+  });
+  return is_float(type.dtype) ? t.to(type.dtype) : t;
+}
+
+void check_results(const GraphCase& c, const NamedTensors& first, const NamedTensors& second) {
+  for (const auto& [name, tensor] : first) {
+    const Tensor& other = second.at(name);
+    require(std::memcmp(tensor.raw(), other.raw(), static_cast<size_t>(tensor.bytes())) == 0,
+            "bench: ", c.op, '/', c.example, " gives different bits in two runs");
+    if (!is_float(tensor.dtype())) continue;
+    const Tensor values = tensor.to(DType::f32);
+    for (const float v : values.span<float>())
+      require(std::isfinite(v), "bench: ", c.op, '/', c.example,
+              " gives a value that is not finite");
+  }
+}
+
+// Enough plans, each with data of its own, that a run finds nothing of the run before in a cache.
+std::vector<Plan> rotating_plans(const Context& context, const GraphCase& c) {
+  constexpr int64_t in_turn = 256 << 20, most = 16;
+  std::vector<Plan> plans;
+  plans.emplace_back(c.graph, context);
+  const int64_t bytes = plans[0].source_bytes() + plans[0].arena_bytes();
+  const int64_t count = std::clamp<int64_t>(in_turn / std::max<int64_t>(bytes, 1), 1, most);
+  while (static_cast<int64_t>(plans.size()) < count) plans.emplace_back(c.graph, context);
+  NamedTensors inputs;
+  for (const Source& s : c.graph.sources())
+    inputs[s.name] = random_input(c.graph.type(s.value), c, inputs.size() + 1);
+  for (Plan& p : plans) p.load(inputs);
+  check_results(c, plans[0].run(inputs), plans[0].run(inputs));
+  return plans;
+}
+
+// Runs in a recording, so that a replay takes about `seconds`.
+int runs_for(double seconds, double one, size_t plans) {
+  const auto rounds = std::clamp(seconds / one / static_cast<double>(plans), 1.0, 64.0);
+  return static_cast<int>(static_cast<double>(plans) * std::ceil(rounds));
+}
+
+}  // namespace
+
+Timing time_on_device(Device& device, int runs, int rounds,
+                      const std::function<void(int)>& enqueue) {
+  const auto recording = device.record([&] {
+    for (int i = 0; i < runs; ++i) enqueue(i);
+  });
+  require(recording != nullptr, "bench: ", device.backend(), " has no recordings");
+  recording->run();  // warm
+  std::vector<std::unique_ptr<Mark>> marks;
+  marks.push_back(device.mark());
+  for (int i = 0; i < rounds; ++i) {
+    recording->run();
+    marks.push_back(device.mark());
+  }
+  std::vector<double> times;
+  for (size_t i = 1; i < marks.size(); ++i) times.push_back(marks[i]->seconds_since(*marks[i - 1]));
+  device.synchronize();
+  std::sort(times.begin(), times.end());
+  const auto at = [&](double q) {
+    return times[static_cast<size_t>(q * static_cast<double>(times.size() - 1))];
+  };
+  return {at(0.5) / runs, (at(0.9) - at(0.1)) / at(0.5)};
+}
+
+GraphCase one_op_case(const OpDef& op, const Example& example, DType dtype) {
+  GraphCase c{.op = std::string(op.name),
+              .example = example.label,
+              .dtype = dtype,
+              .low = example.low,
+              .high = example.high,
+              .integers = example.integers};
+  std::vector<Value> in;
+  for (Type t : example.in) {
+    if (t.dtype == DType::f32) t.dtype = dtype;
+    in.push_back(c.graph.input(str("x", in.size()), t));
+  }
+  for (const Value& y : c.graph.add(op, example.attrs, in))
+    c.graph.output(str("y", c.graph.outputs().size()), y);
+  return c;
+}
+
+BenchResult bench_graph(const Context& context, const GraphCase& c, const Ceilings& ceilings) {
+  std::vector<Plan> plans = rotating_plans(context, c);
+  Device& device = *context.device;
+  const auto enqueue = [&](int i) { plans[static_cast<size_t>(i) % plans.size()].enqueue(); };
+  const double one = time_on_device(device, static_cast<int>(plans.size()), 3, enqueue).median;
+  const Timing t = time_on_device(device, runs_for(2e-3, one, plans.size()), 15, enqueue);
+
+  Cost cost = plans[0].cost();
+  BenchResult r{.op = c.op,
+                .example = c.example,
+                .dtype = str(c.dtype),
+                .device = std::string(device.backend())};
+  for (const Step& s : plans[0].steps())
+    if (s.program.run) r.kernel += str(r.kernel.empty() ? "" : "+", s.kernel->name);
+  r.us = t.median * 1e6;
+  r.spread = t.spread;
+  r.gb_per_s = cost.bytes / t.median * 1e-9;
+  r.tflop_per_s = cost.flops / t.median * 1e-12;
+  r.memory_gb = static_cast<double>(plans[0].source_bytes() + plans[0].arena_bytes()) * 1e-9;
+  const bool matrix = std::ranges::any_of(
+      plans[0].steps(), [](const Step& s) { return s.sig.op->precision == OpDef::Precision::low; });
+  const double peak = c.dtype == DType::f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
+  const double floor =
+      std::max(cost.bytes / ceilings.bytes_per_second, matrix ? cost.flops / peak : 0.0);
+  r.peak_percent = 100 * floor / t.median;
+  return r;
+}
+
+Ceilings measure_device_ceilings(const Context& context) {
+  Device& device = *context.device;
+  const Type type{DType::u8, {int64_t{1} << 30}};
+  const Tensor a(type, device.allocate(type.bytes())), b(type, device.allocate(type.bytes()));
+  Ceilings c;
+  c.bytes_per_second = 2 * static_cast<double>(type.bytes()) /
+                       time_on_device(device, 2, 7, [&](int) { device.copy(a, b); }).median;
+  const auto flops = [&](DType dtype, int64_t n) {
+    const Example e{.attrs = ops::Matmul{}, .in = {{DType::f32, {n, n}}, {DType::f32, {n, n}}}};
+    const GraphCase product = one_op_case(ops::def::matmul(), e, dtype);
+    return bench_graph(context, product, {1, 1, 1}).tflop_per_s * 1e12;
+  };
+  c.flops_f32 = flops(DType::f32, 4096);
+  c.flops_bf16 = device.fast_in(DType::bf16) ? flops(DType::bf16, 8192) : c.flops_f32;
+  return c;
+}
+
+}  // namespace ebb

@@ -1,0 +1,175 @@
+// The graphs that `ebb bench` times on accelerators, in bf16 with f32 parameters of norms.
+#include "ops/adamw/op.h"
+#include "ops/gelu/op.h"
+#include "ops/group_norm/op.h"
+#include "ops/layer_norm/op.h"
+#include "ops/modulate/op.h"
+#include "ops/mul/op.h"
+#include "ops/prim/attention/op.h"
+#include "ops/prim/attention_grad/op.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/conv2d_dw/op.h"
+#include "ops/prim/conv2d_dx/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/rms_norm/op.h"
+#include "ops/silu/op.h"
+#include "ops/split/op.h"
+#include "runtime/graph_bench.h"
+
+namespace ebb {
+namespace {
+
+constexpr DType low = DType::bf16;
+
+Type f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+
+// ---- convolutions: 3x3, NHWC ---------------------------------------------------------------
+
+struct Conv {
+  int64_t batch, in, out, size;
+};
+constexpr Conv convs[] = {{32, 64, 64, 64},   {32, 192, 64, 64},   {32, 128, 128, 32},
+                          {32, 256, 256, 8},  {32, 192, 192, 64},  {32, 384, 384, 32},
+                          {32, 768, 768, 8},  {2, 320, 320, 64},   {2, 320, 320, 128},
+                          {2, 640, 640, 64},  {2, 1280, 1280, 32}, {1, 512, 512, 512},
+                          {1, 128, 128, 1024}};
+
+void add_convs(std::vector<GraphCase>& out) {
+  const std::vector<int64_t> pad = {1, 1, 1, 1};
+  for (const Conv& c : convs) {
+    const std::string label = str(c.batch, "x", c.size, "x", c.size, "_", c.in, "_to_", c.out);
+    const Type x = f32({c.batch, c.size, c.size, c.in}), y = f32({c.batch, c.size, c.size, c.out});
+    const Type w = f32({c.out, 3, 3, c.in});
+    out.push_back(one_op_case(ops::def::conv2d(), {label, ops::Conv2d{.pad = pad}, {x, w}}, low));
+    out.push_back(one_op_case(ops::def::conv2d_dx(),
+                              {label, ops::Conv2dDx{.pad = pad, .size = {c.size, c.size}}, {y, w}},
+                              low));
+    out.push_back(one_op_case(
+        ops::def::conv2d_dw(),
+        {label, ops::Conv2dDw{.pad = pad, .kernel = {3, 3}, .bias = false}, {x, y}}, low));
+  }
+}
+
+// ---- attention -----------------------------------------------------------------------------
+
+struct Heads {
+  int64_t batch, heads, queries, keys, width;
+  bool gradient = false;
+};
+constexpr Heads attentions[] = {{1, 24, 4608, 4608, 128},    {2, 10, 4096, 4096, 64},
+                                {2, 20, 1024, 1024, 64},     {2, 10, 4096, 77, 64},
+                                {2, 8, 4096, 4096, 40},      {64, 16, 256, 256, 72, true},
+                                {32, 6, 256, 256, 32, true}, {16, 16, 1024, 1024, 64, true}};
+
+void add_attentions(std::vector<GraphCase>& out) {
+  for (const Heads& h : attentions) {
+    const std::string label = str(h.batch, "x", h.heads, "_", h.queries, "_", h.keys, "_", h.width);
+    const Type q = f32({h.batch, h.queries, h.heads, h.width});
+    const Type k = f32({h.batch, h.keys, h.heads, h.width});
+    out.push_back(one_op_case(ops::def::attention(), {label, ops::Attention{}, {q, k, k}}, low));
+    if (!h.gradient) continue;
+    GraphCase g{.op = "attention_grad", .example = label, .dtype = low};
+    std::vector<Value> in;
+    for (const Type& t : {q, k, k, q})
+      in.push_back(g.graph.input(str("x", in.size()), {low, t.shape}));
+    in.push_back(g.graph.input("lse", f32({h.batch, h.heads, h.queries})));
+    in.push_back(g.graph.input("dout", {low, q.shape}));
+    for (const Value& y : g.graph.add(ops::def::attention_grad(), ops::Attention{}, in))
+      g.graph.output(str("y", g.graph.outputs().size()), y);
+    out.push_back(std::move(g));
+  }
+}
+
+// ---- products ------------------------------------------------------------------------------
+
+void add_products(std::vector<GraphCase>& out) {
+  const auto add = [&](const std::string& label, const ops::Matmul& a, Shape x, Shape y) {
+    out.push_back(one_op_case(ops::def::matmul(), {label, a, {f32(x), f32(y)}}, low));
+  };
+  for (const int64_t n : {4096, 8192}) add(str("square_", n), {.trans_b = true}, {n, n}, {n, n});
+  // The layers of DiT-XL/2 on 64 images: forward, input gradient, weight gradient.
+  constexpr int64_t tokens = 16384, width = 1152;
+  struct Layer {
+    const char* name;
+    int64_t in, out;
+  };
+  for (const Layer& l : {Layer{"qkv", width, 3 * width},
+                         {"proj", width, width},
+                         {"fc1", width, 4 * width},
+                         {"fc2", 4 * width, width}}) {
+    add(str("dit_", l.name), {.trans_b = true}, {tokens, l.in}, {l.out, l.in});
+    add(str("dit_", l.name, "_dx"), {}, {tokens, l.out}, {l.out, l.in});
+    add(str("dit_", l.name, "_dw"), {.trans_a = true, .dtype = "f32"}, {tokens, l.out},
+        {tokens, l.in});
+  }
+}
+
+// ---- norms and what is around them ---------------------------------------------------------
+
+template <class F>
+GraphCase case_of(const char* op, const Shape& shape, F build) {
+  GraphCase c{.op = op, .example = str(shape), .dtype = low};
+  c.graph.output("y", build(c.graph, c.graph.input("x", {low, shape})));
+  return c;
+}
+
+void add_norms(std::vector<GraphCase>& out) {
+  for (const Shape& s : {Shape{1, 1024, 2048},
+                         {2, 1024, 2048},
+                         {4, 1024, 2048},
+                         {2, 4096, 3072},
+                         {4, 4096, 3072},
+                         {8, 8192, 4096}})
+    out.push_back(case_of("rms_norm", s, [&](Graph& g, Value x) {
+      return ops::rms_norm(x, g.input("gamma", f32({s[-1]})), {});
+    }));
+  out.push_back(case_of("ada_ln", {2, 4096, 3072}, [](Graph& g, Value x) {
+    return ops::modulate(ops::layer_norm(x, {}, {}, {.eps = 1e-6}),
+                         g.input("shift", {low, {2, 3072}}), g.input("scale", {low, {2, 3072}}));
+  }));
+  out.push_back(case_of("geglu", {2, 4096, 20480}, [](Graph&, Value x) {
+    const auto half = ops::split(x, 2, 2);
+    return half[0] * ops::gelu(half[1]);
+  }));
+  for (const Shape& s : {Shape{2, 128, 128, 320}, {32, 64, 64, 192}})
+    out.push_back(case_of("group_norm_silu", s, [&](Graph& g, Value x) {
+      return ops::silu(ops::group_norm(x, g.input("gamma", f32({s[-1]})),
+                                       g.input("beta", f32({s[-1]})), {.groups = 32}));
+    }));
+}
+
+void add_adamw(std::vector<GraphCase>& out) {
+  GraphCase c{.op = "adamw", .example = "64M", .low = 0.1, .high = 1};
+  Graph& g = c.graph;
+  const auto in = [&](const char* name, Shape shape) {
+    return g.input(name, f32(std::move(shape)));
+  };
+  const Shape all{64 << 20};
+  const auto r = ops::adamw({.p = in("p", all),
+                             .g = in("g", all),
+                             .m = in("m", all),
+                             .v = in("v", all),
+                             .lr = in("lr", {}),
+                             .c1 = in("c1", {}),
+                             .c2 = in("c2", {}),
+                             .clip = in("clip", {})},
+                            {});
+  g.output("p2", r.p);
+  g.output("m2", r.m);
+  g.output("v2", r.v);
+  out.push_back(std::move(c));
+}
+
+}  // namespace
+
+std::vector<GraphCase> graph_cases() {
+  std::vector<GraphCase> out;
+  add_products(out);
+  add_convs(out);
+  add_attentions(out);
+  add_norms(out);
+  add_adamw(out);
+  return out;
+}
+
+}  // namespace ebb
