@@ -55,9 +55,17 @@ Packed Ptx::load(DType dtype, int count, const Address& at) {
                        : size == 8          ? RegKind::b64
                        : words || size == 4 ? RegKind::b32
                                             : RegKind::b16;
-  const int unit = words ? 4 : size, units = count * size / unit;
-  for (int i = 0; i < units; ++i) p.words.push_back(reg(kind));
-  const int most = size == 1 && !words ? 1 : 16 / unit;
+  const int unit = words ? 4 : size;
+  for (int i = 0; i < count * size / unit; ++i) p.words.push_back(reg(kind));
+  reload(p, at);
+  return p;
+}
+
+void Ptx::reload(const Packed& p, const Address& at) {
+  const RegKind kind = p.words[0].kind;
+  const auto units = static_cast<int>(p.words.size());
+  const int unit = p.count * static_cast<int>(size_of(p.dtype)) / units;
+  const int most = unit == 1 ? 1 : 16 / unit;
   for (int i = 0; i < units;) {
     int n = std::min(most, units - i);
     n = n >= 4 ? 4 : n >= 2 ? 2 : 1;
@@ -67,7 +75,6 @@ Packed Ptx::load(DType dtype, int count, const Address& at) {
          n == 1 ? str(part[0]) : braces(part), ", [", at.base, "+", at.offset + i * unit, "]");
     i += n;
   }
-  return p;
 }
 
 Reg Ptx::widen(const Packed& p, int index) {

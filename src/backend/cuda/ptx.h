@@ -102,7 +102,8 @@ class Ptx {
 
   // Vectors are aligned to their size or, above 16 bytes, to 16.
   Packed load(DType dtype, int count, const Address& at);
-  Operand element(const Packed& p, int index);  // as f32
+  void reload(const Packed& p, const Address& at);  // into the same registers
+  Operand element(const Packed& p, int index);      // as f32
   void store(DType dtype, std::span<const Operand> values, const Address& at);
 
   // The kernel: one parameter struct of `parameter_bytes`, blocks of `threads`.

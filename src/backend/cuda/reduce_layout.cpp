@@ -87,6 +87,16 @@ void cut_columns(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
   l.parts = ceil_div(run, l.per_part);
 }
 
+// Registers of a thread's values, about: accumulators and coefficients of columns, loads under way.
+int64_t registers_of(const ReduceForm& f, const ReduceLayout& l) {
+  int64_t n = f.rows() ? 0 : l.vector * static_cast<int64_t>(f.expr.results().size());
+  for (size_t i = 0; i < f.in.size(); ++i) {
+    if (!f.expr.uses(static_cast<int64_t>(i)) || f.space.strides[i].back() == 0) continue;
+    n += streams(f, i) ? l.steps * l.vector * size_of(f.in[i]) / 4 : l.vector;
+  }
+  return n;
+}
+
 }  // namespace
 
 ReduceLayout layout_of(const ReduceForm& f, int multiprocessors, bool unaligned) {
@@ -96,6 +106,11 @@ ReduceLayout layout_of(const ReduceForm& f, int multiprocessors, bool unaligned)
   while (!f.rows() && l.vector > 1 && results * l.vector * block_threads / 2 > shared_floats)
     l.vector /= 2;
   l.steps = steps_of(count_loads(f), cost_of_vector(f, l.vector) * 2 / 3);
+  constexpr int64_t most_registers = 40;
+  if (registers_of(f, l) > most_registers && l.vector > 2) {
+    l.vector /= 2;
+    l.steps *= 2;
+  }
   f.rows() ? cut_rows(f, multiprocessors, l) : cut_columns(f, multiprocessors, l);
   while (l.steps > 1 && int64_t{l.steps / 2} * (f.rows() ? l.lanes : l.down) >= l.per_part)
     l.steps /= 2;

@@ -127,38 +127,41 @@ class ReduceWriter {
 
   // ---- the loop along the run ------------------------------------------------------------------
 
-  // at, at + stride, ... below end. Accumulates into acc_[result][slot].
+  // at, at + stride, ... below end. Accumulates into acc_[result][slot]. The loads of a step are
+  // under way while the steps before it are computed.
   void loop(Reg at, Reg end, Reg stride) {
+    std::vector<Reg> number = {at}, inside;
+    for (int s = 1; s < layout_.steps; ++s)
+      number.push_back(p_.b32("add.u32", number.back(), stride));
+    for (const Reg n : number) inside.push_back(p_.test("setp.lt.u32", n, end));
+    const Reg ahead = p_.b32("mul.lo.u32", stride, layout_.steps);
+    for (size_t s = 0; s < number.size(); ++s) load_step(s, number[s], inside[s]);
     const std::string again = p_.new_label(), done = p_.new_label();
     p_.place(again);
-    p_.line("@", p_.test("setp.ge.u32", at, end), " bra ", done);
-    std::vector<Reg> inside = {Reg{}};  // the first one is
-    std::vector<Reg> number = {at};
-    for (int s = 1; s < layout_.steps; ++s) {
-      number.push_back(p_.b32("add.u32", number.back(), stride));
-      inside.push_back(p_.test("setp.lt.u32", number.back(), end));
+    p_.line("@!", inside[0], " bra ", done);
+    for (size_t s = 0; s < number.size(); ++s) {
+      accumulate(static_cast<int>(s), s == 0 ? Reg{} : inside[s]);
+      p_.line("add.u32 ", number[s], ", ", number[s], ", ", ahead);
+      p_.line("setp.lt.u32 ", inside[s], ", ", number[s], ", ", end);
+      load_step(s, number[s], inside[s]);
     }
-    load_steps(number, inside);
-    for (int s = 0; s < layout_.steps; ++s) accumulate(s, inside[static_cast<size_t>(s)]);
-    p_.line("add.u32 ", at, ", ", number.back(), ", ", stride);
     p_.line("bra ", again);
     p_.place(done);
   }
 
-  void load_steps(const std::vector<Reg>& number, const std::vector<Reg>& inside) {
-    for (const size_t i : text_.used)
-      if (moves(i)) loaded_[i].clear();
-    for (size_t s = 0; s < number.size(); ++s) {
-      const std::vector<Reg> at = run_split_[0].of(draft_, number[s]);
-      std::map<std::vector<int64_t>, Reg> offset;
-      for (size_t u = 0; u < text_.used.size(); ++u) {
-        const size_t i = text_.used[u];
-        if (!moves(i)) continue;
-        const auto by = strides(i, run_group);
-        if (!offset.contains(by)) offset[by] = run_strides_.at(by).offset(draft_, at);
-        const Reg from = address(p_, fixed_[u], offset[by], form_.in[i]);
-        loaded_[i].push_back(p_.load(form_.in[i], width(i), {from, 0, inside[s]}));
-      }
+  void load_step(size_t step, Reg number, Reg inside) {
+    const std::vector<Reg> at = run_split_[0].of(draft_, number);
+    std::map<std::vector<int64_t>, Reg> offset;
+    for (size_t u = 0; u < text_.used.size(); ++u) {
+      const size_t i = text_.used[u];
+      if (!moves(i)) continue;
+      const auto by = strides(i, run_group);
+      if (!offset.contains(by)) offset[by] = run_strides_.at(by).offset(draft_, at);
+      const Address from{address(p_, fixed_[u], offset[by], form_.in[i]), 0, inside};
+      if (loaded_[i].size() > step)
+        p_.reload(loaded_[i][step], from);
+      else
+        loaded_[i].push_back(p_.load(form_.in[i], width(i), from));
     }
   }
 
