@@ -13,15 +13,38 @@
 #undef X
 
 namespace ebb {
+namespace {
+
+// Null where there is no such device.
+std::shared_ptr<Device> open_if_there(std::shared_ptr<Device> (*open)(const DeviceOptions&),
+                                      const DeviceOptions& options) {
+  try {
+    return open(options);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+Context open_best(const DeviceOptions& options) {
+#define X(name)                         \
+  if (std::string_view(#name) != "cpu") \
+    if (auto device = open_if_there(backend::name::open, options)) return {device};
+#include "ebb/gen/backends.inc"
+#undef X
+  return {backend::cpu::open(options)};
+}
+
+}  // namespace
 
 Context open_context(std::string_view backend, const DeviceOptions& options) {
-  std::vector<std::string> known;
+  if (backend == "auto") return open_best(options);
+  std::vector<std::string> known = {"auto"};
 #define X(name)                                                \
   if (backend == #name) return {backend::name::open(options)}; \
   known.emplace_back(#name);
 #include "ebb/gen/backends.inc"
 #undef X
-  require(backend != "cuda", "device: this program was built without CUDA (there is ", known[0],
+  require(backend != "cuda", "device: this program was built without CUDA (there is ", known[1],
           ")");
   fail("device: unknown name '", backend, "'", suggestion(backend, known));
 }

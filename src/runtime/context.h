@@ -17,7 +17,8 @@ struct Context {
   std::function<void(std::string_view)> log = [](std::string_view) {};
 };
 
-// "cpu" or "cuda". Throws Error naming what is missing, or the nearest name.
+// "cpu", "cuda", or "auto": the first that has a device here, "cpu" last. Throws Error naming what
+// is missing, or the nearest name.
 Context open_context(std::string_view backend, const DeviceOptions& options = {});
 
 }  // namespace ebb

@@ -10,7 +10,7 @@ namespace ebb::cli {
 
 Context open_device(const CommonOptions& o) {
   require(o.tune == "off" || o.tune == "fast", "tune: must be off or fast (got '", o.tune, "')");
-  Context c = open_context(o.device == "auto" ? "cpu" : o.device, {.threads = o.threads});
+  Context c = open_context(o.device, {.threads = o.threads});
   if (o.tune == "fast") c.tuner = std::make_shared<Tuner>(cache_path("tune.txt"));
   return c;
 }

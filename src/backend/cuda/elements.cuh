@@ -17,7 +17,7 @@ class Divisor {
     while ((int64_t{1} << shift_) < d) ++shift_;
     magic_ = static_cast<uint32_t>(((uint64_t{1} << shift_) - d_) * (uint64_t{1} << 32) / d_ + 1);
   }
-  uint32_t value() const { return d_; }
+  __host__ __device__ uint32_t value() const { return d_; }
   // The quotient; n becomes the remainder.
   __device__ uint32_t split(uint32_t& n) const {
     const uint32_t q = (__umulhi(n, magic_) + n) >> shift_;

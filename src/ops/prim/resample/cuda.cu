@@ -21,7 +21,8 @@ struct Sizes {
 
 // ---- tables ---------------------------------------------------------------------------------
 
-// One entry of an AxisMap. Rows are filled up with weights of 0.
+// One entry of an AxisMap. Rows are filled up with weights of 0, whose pixels are read but do not
+// count.
 struct Tap {
   int32_t index = 0;
   float weight = 0;
@@ -59,11 +60,9 @@ __global__ __launch_bounds__(threads) void resample_taps(const __grid_constant__
     for (int s = 0; s < column_taps; ++s) {
       const Tap column = columns[s];
       const float weight = row.weight * column.weight;
-      V x = {};
-      if (weight != 0) x = image[(row.index * p.k.w + column.index) * p.packs];
-      const auto v = floats_of(x);
+      const auto v = floats_of(image[(row.index * p.k.w + column.index) * p.packs]);
 #pragma unroll
-      for (int k = 0; k < Pack; ++k) sum.v[k] += weight * v.v[k];
+      for (int k = 0; k < Pack; ++k) sum.v[k] += weight != 0 ? weight * v.v[k] : 0.f;
     }
   }
   reinterpret_cast<V*>(p.y)[i] = rounded_to<T>(sum);
@@ -177,7 +176,8 @@ Tables tables_of(const Signature& s, Device& device) {
   const AxisMap rows = axis_map(s, 0), columns = axis_map(s, 1);
   Tables t{{}, most_taps(rows), most_taps(columns), 0};
   const int64_t most = std::max(t.row_taps, t.column_taps);
-  if (most <= 2 || (most <= 4 && std::min(t.row_taps, t.column_taps) > 2))
+  const bool even = most <= 2 || (most <= 4 && std::min(t.row_taps, t.column_taps) > 2);
+  if (even && s.in[0].shape.numel() > 0)
     t.unrolled = t.row_taps = t.column_taps = most <= 2 ? std::max<int64_t>(1, most) : 4;
   std::vector<Tap> all;
   append(all, rows, t.row_taps);

@@ -1,0 +1,430 @@
+// moments on CUDA. Rows that fit into registers are read once and summed twice. Everything else is
+// images: blocks take chunks of pixels, threads keep to their channels and sum differences from a
+// value of the group, and the chunks are joined in a fixed order (Chan et al. 1979).
+#include <algorithm>
+
+#include "backend/cuda/elements.cuh"
+#include "backend/cuda/launch.h"
+#include "ir/kernel.h"
+#include "ops/prim/moments/cuda_plan.h"
+
+namespace ebb::ops::cuda {
+namespace {
+
+using namespace ebb::cuda;
+
+// Mean, and sum of squared differences from it.
+struct Stats {
+  float mean, squares;
+};
+
+// The sum over Threads threads: a power of two up to a warp, or a block.
+template <int Threads>
+__device__ __forceinline__ float threads_sum(float v) {
+  if constexpr (Threads > 32) {
+    return block_sum<Threads>(v);
+  } else {
+#pragma unroll
+    for (int offset = Threads / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(~0u, v, offset);
+    return v;
+  }
+}
+
+// ---- rows -----------------------------------------------------------------------------------
+
+template <class T>
+struct RowParams {
+  const T* x;
+  float *mean, *var;
+  int64_t rows, size;
+};
+
+// Threads of a block: rows that take a warp share it.
+template <int Threads>
+constexpr int row_block = Threads > 32 ? Threads : 256;
+
+// Mean and variance of rows of `size` elements, which registers hold.
+// grid: Threads threads a row, up to a warp or a block.  sums: f32, the squares after the mean.
+//  needs: size <= Threads * Each * Pack, size % Pack == 0, x aligned to Pack elements.
+template <class T, int Pack, int Threads, int Each>
+__global__ __launch_bounds__(row_block<Threads>) void moments_rows(
+    const __grid_constant__ RowParams<T> p) {
+  begin();
+  using V = Vec<T, Pack>;
+  constexpr int rows_each = row_block<Threads> / Threads;
+  const int lane = threadIdx.x % Threads;
+  const int64_t row = int64_t{blockIdx.x} * rows_each + threadIdx.x / Threads;
+  const int packs = static_cast<int>(p.size / Pack), left = row < p.rows ? packs - lane : 0;
+  const V* const x = reinterpret_cast<const V*>(p.x) + row * packs + lane;
+  V v[Each];
+#pragma unroll
+  for (int k = 0; k < Each; ++k)
+    if (k * Threads < left) v[k] = x[k * Threads];
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < Each; ++k) {
+    if (k * Threads >= left) break;
+#pragma unroll
+    for (int j = 0; j < Pack; ++j) sum += to_float(v[k].v[j]);
+  }
+  const float n = static_cast<float>(p.size);
+  const float mean = threads_sum<Threads>(sum) / n;
+  float squares = 0;
+#pragma unroll
+  for (int k = 0; k < Each; ++k) {
+    if (k * Threads >= left) break;
+#pragma unroll
+    for (int j = 0; j < Pack; ++j) {
+      const float d = to_float(v[k].v[j]) - mean;
+      squares += d * d;
+    }
+  }
+  squares = threads_sum<Threads>(squares);
+  if (lane != 0 || row >= p.rows) return;
+  p.mean[row] = mean;
+  p.var[row] = squares / n;
+}
+
+// ---- images ---------------------------------------------------------------------------------
+
+constexpr int image_threads = moments_threads, pixels_each = 4;
+
+// A block takes `chunk` pixels of one image and `tile` of its channels, whole groups of them; its
+// threads form `rows`, each as wide as the tile.
+template <class T>
+struct ImageParams {
+  const T* x;
+  float *mean, *var;
+  Stats* parts;       // [image, tile, chunk, group of the tile]
+  unsigned* arrived;  // [image, tile]; zero between launches
+  int64_t pixels, chunk;
+  Divisor chunks, tiles, columns;  // columns: accesses of a tile
+  int channels, rows;
+  int groups, part;  // groups of a tile, channels of a group
+};
+
+// `lanes` threads of a warp that work together; this is number `lane`.
+struct Lanes {
+  int lane, lanes;
+  __device__ float sum(float v) const {
+    for (int offset = lanes / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(~0u, v, offset);
+    return v;
+  }
+};
+
+// Calls f(group, lanes) for every group, on its lanes. All threads call it equally often: those
+// that find no group left with one that does not exist.
+template <class F>
+__device__ __forceinline__ void each_group(int groups, F f) {
+  int lanes = 32;
+  while (lanes > 1 && lanes * groups > static_cast<int>(blockDim.x)) lanes /= 2;
+  const int mine = threadIdx.x / lanes, step = blockDim.x / lanes;
+  for (int first = 0; first < groups; first += step) {
+    f(first + mine, Lanes{static_cast<int>(threadIdx.x) % lanes, lanes});
+  }
+}
+
+// Sums of differences from a shift, and of their squares.
+struct Sums {
+  float first = 0, second = 0;
+  __device__ void add(float d) {
+    first += d;
+    second += d * d;
+  }
+  __device__ void add(const Sums& s) {
+    first += s.first;
+    second += s.second;
+  }
+  // Of the same n values from a shift that lies `by` lower.
+  __device__ Sums shifted(float by, float n) const {
+    return {first + n * by, second + by * (2 * first + n * by)};
+  }
+};
+
+// Sums over `pixels`, `step` accesses apart, of every channel from its shift.
+template <class T, int Pack>
+__device__ __forceinline__ void sum_pixels(const Vec<T, Pack>* x, int64_t step, int pixels,
+                                           const Vec<float, Pack>& shift, Sums* out) {
+  const auto add = [&](const Vec<T, Pack>& v) {
+#pragma unroll
+    for (int k = 0; k < Pack; ++k) out[k].add(to_float(v.v[k]) - shift.v[k]);
+  };
+  int i = 0;
+  for (; i + pixels_each <= pixels; i += pixels_each, x += pixels_each * step) {
+    Vec<T, Pack> v[pixels_each];
+#pragma unroll
+    for (int k = 0; k < pixels_each; ++k) v[k] = x[k * step];
+#pragma unroll
+    for (int k = 0; k < pixels_each; ++k) add(v[k]);
+  }
+#pragma unroll 1
+  for (; i < pixels; ++i, x += step) add(*x);
+}
+
+// True in the one block that is the last of `count` to come here; it sees what the others wrote.
+__device__ __forceinline__ bool last_to_come(unsigned* arrived, int64_t count) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();  // the block has written
+  if (threadIdx.x == 0) {
+    last = atomicAdd(arrived, 1u) + 1 == static_cast<unsigned>(count);
+    if (last) *arrived = 0;
+  }
+  __syncthreads();  // last is known
+  __threadfence();
+  return last;
+}
+
+constexpr int row_parts = 8;  // sums of rows that a block leaves to the groups
+
+// Adds the rows of own[line][row][column] up to row_parts of them, in place. Ends with a barrier.
+template <int Lines>
+__device__ __forceinline__ void add_rows(Sums* own, int rows, const Divisor& columns) {
+  const int width = static_cast<int>(columns.value());
+  __syncthreads();  // own is complete
+  if (rows > row_parts) {
+    for (int e = threadIdx.x; e < Lines * row_parts * width; e += blockDim.x) {
+      uint32_t column = e;
+      const int line = static_cast<int>(columns.split(column)), first = line % row_parts;
+      Sums* const mine = own + (line / row_parts * rows + first) * width + column;
+      Sums sum = *mine;
+      for (int r = row_parts; r + first < rows; r += row_parts) sum.add(mine[r * width]);
+      *mine = sum;
+    }
+  }
+  __syncthreads();  // the sums are complete
+}
+
+// The statistics of a group over a block's pixels. x: the tile's channels of its first pixel, which
+// are the shifts. Overwrites the group's sums.
+template <class T, int Pack, int Lines>
+__device__ __forceinline__ Stats join_channels(const ImageParams<T>& p, Sums* own, const T* x,
+                                               int pixels, int g, Lanes l) {
+  constexpr int each = Pack / Lines;  // channels that share a sum
+  const float n = static_cast<float>(pixels) * each;
+  const int width = static_cast<int>(p.columns.value()), rows = ::min(p.rows, row_parts);
+  const int first = g * p.part + l.lane * each, step = l.lanes * each;
+  const int last = g < p.groups ? (g + 1) * p.part : 0;
+  const auto sums_of = [&](int c) { return own + c % Pack / each * p.rows * width + c / Pack; };
+  float mean = 0, squares = 0;
+  for (int c = first; c < last; c += step) {
+    Sums* const mine = sums_of(c);
+    Sums sum;
+    for (int r = 0; r < rows; ++r) sum.add(mine[r * width]);
+    const float m = sum.first / n;
+    *mine = {to_float(x[c]) + m, fmaxf(0.f, sum.second - sum.first * m)};  // mean and squares
+    mean += mine->first;
+  }
+  mean = l.sum(mean) * each / static_cast<float>(p.part);
+  for (int c = first; c < last; c += step) {
+    const Sums s = *sums_of(c);
+    squares += s.second + n * (s.first - mean) * (s.first - mean);
+  }
+  return {mean, l.sum(squares)};
+}
+
+// The statistics of a group over an image's chunks; their means are counted from the first one's.
+template <class T>
+__device__ __forceinline__ Stats join_chunks(const ImageParams<T>& p, const Stats* parts, Lanes l) {
+  const auto* const from = reinterpret_cast<const float2*>(parts);
+  const int chunks = static_cast<int>(p.chunks.value());
+  const float part = static_cast<float>(p.part), whole = static_cast<float>(p.chunk) * part;
+  const float rest = static_cast<float>(p.pixels - (chunks - 1) * p.chunk) * part;
+  const float shift = __ldcg(from).x;
+  Sums sum;
+#pragma unroll 4
+  for (int i = l.lane; i < chunks; i += l.lanes) {
+    const float2 s = __ldcg(from + i * p.groups);
+    const float n = i + 1 < chunks ? whole : rest;
+    sum.add(Sums{0, s.y}.shifted(s.x - shift, n));
+  }
+  sum = {l.sum(sum.first), l.sum(sum.second)};
+  const float mean = sum.first / (static_cast<float>(p.pixels) * part);
+  return {shift + mean, fmaxf(0.f, sum.second - sum.first * mean)};
+}
+
+// Mean and variance over all pixels, for each of an image's groups of channels.
+// grid: one block a chunk, tile and image, chunks innermost.  smem: Sums for each thread and
+// channel (Whole: for each thread).  sums: f32 differences from the block's first pixel; added in a
+// fixed order by the block, joined by the last block of an image and tile.  deterministic.  needs:
+// channels of a tile % Pack == 0, addresses aligned; Whole: part % Pack == 0.
+template <class T, int Pack, bool Whole>
+__global__ __launch_bounds__(image_threads,
+                             2) void moments_images(const __grid_constant__ ImageParams<T> p) {
+  begin();
+  extern __shared__ Sums own[];  // [line][row][column]; lines: channels of an access, Whole: one
+  constexpr int lines = Whole ? 1 : Pack;
+  uint32_t chunk = blockIdx.x;
+  const uint32_t item = p.chunks.split(chunk);
+  uint32_t tile = item, column = threadIdx.x;
+  const int64_t image = p.tiles.split(tile), first = chunk * p.chunk;
+  const int row = static_cast<int>(p.columns.split(column));
+  const int pixels = static_cast<int>(::min(p.chunk, p.pixels - first));
+  const int width = static_cast<int>(p.columns.value());
+  const T* const x = p.x + (image * p.pixels + first) * p.channels + int64_t{tile} * width * Pack;
+  if (row < p.rows) {
+    const auto* const from = reinterpret_cast<const Vec<T, Pack>*>(x) + column;
+    const int64_t step = p.channels / Pack;
+    const int mine = (pixels - row + p.rows - 1) / p.rows;
+    const Vec<float, Pack> shift = floats_of(*from);
+    Sums sum[Pack];
+    sum_pixels(from + row * step, p.rows * step, mine, shift, sum);
+#pragma unroll
+    for (int k = lines; k < Pack; ++k)
+      sum[0].add(sum[k].shifted(shift.v[k] - shift.v[0], static_cast<float>(mine)));
+#pragma unroll
+    for (int k = 0; k < lines; ++k) own[(k * p.rows + row) * width + column] = sum[k];
+  }
+  add_rows<lines>(own, p.rows, p.columns);
+  const int64_t output = int64_t{item} * p.groups;
+  const auto write = [&](int g, const Stats& s) {
+    p.mean[output + g] = s.mean;
+    p.var[output + g] = s.squares / (static_cast<float>(p.pixels) * static_cast<float>(p.part));
+  };
+  const uint32_t chunks = p.chunks.value();
+  each_group(p.groups, [&](int g, Lanes l) {
+    const Stats s = join_channels<T, Pack, lines>(p, own, x, pixels, g, l);
+    if (g >= p.groups || l.lane != 0) return;
+    if (chunks == 1)
+      write(g, s);
+    else
+      p.parts[int64_t{blockIdx.x} * p.groups + g] = s;
+  });
+  if (chunks == 1 || !last_to_come(p.arrived + item, chunks)) return;
+  each_group(p.groups, [&](int g, Lanes l) {
+    const Stats s = join_chunks(p, p.parts + output * chunks + ::min(g, p.groups - 1), l);
+    if (g < p.groups && l.lane == 0) write(g, s);
+  });
+}
+
+// ---- any sizes ------------------------------------------------------------------------------
+
+template <class T>
+struct PlainParams {
+  const T* x;
+  float *mean, *var;
+  int64_t pixels, channels, groups, part;
+};
+
+// The same, reading everything twice. grid: one block a group.  sums: f32.
+template <class T>
+__global__ __launch_bounds__(256) void moments_plain(const __grid_constant__ PlainParams<T> p) {
+  begin();
+  const int64_t image = blockIdx.x / p.groups, group = blockIdx.x % p.groups;
+  const int64_t count = p.pixels * p.part;
+  const T* const x = p.x + image * p.pixels * p.channels + group * p.part;
+  const auto at = [&](int64_t i) { return to_float(x[i / p.part * p.channels + i % p.part]); };
+  const float n = count > 0 ? static_cast<float>(count) : 1.f;
+  float sum = 0, squares = 0;
+  for (int64_t i = threadIdx.x; i < count; i += 256) sum += at(i);
+  const float mean = block_sum<256>(sum) / n;
+  for (int64_t i = threadIdx.x; i < count; i += 256) squares += (at(i) - mean) * (at(i) - mean);
+  squares = block_sum<256>(squares);
+  if (threadIdx.x != 0) return;
+  p.mean[blockIdx.x] = mean;
+  p.var[blockIdx.x] = squares / n;
+}
+
+// ---- host ---------------------------------------------------------------------------------------
+
+struct Addresses {
+  const void* x;
+  float *mean, *var;
+  Stats* parts;
+  unsigned* arrived;
+};
+
+template <class T, int Pack, int Threads, int Each>
+void run_rows(const MomentsProblem& p, const Addresses& a, CudaDevice& device) {
+  const RowParams<T> k{static_cast<const T*>(a.x), a.mean, a.var, p.outer, p.channels};
+  launch("moments_rows", moments_rows<T, Pack, Threads, Each>,
+         {.grid = blocks_for(p.outer * Threads, row_block<Threads>), .block = row_block<Threads>},
+         k, device);
+}
+
+// False: the rows are too long.
+template <class T, int Pack>
+bool try_rows(const MomentsProblem& p, const Addresses& a, CudaDevice& device) {
+  const int64_t packs = p.channels / Pack;
+  if (packs <= 8 * 4) return run_rows<T, Pack, 8, 4>(p, a, device), true;
+  if (packs <= 16 * 4) return run_rows<T, Pack, 16, 4>(p, a, device), true;
+  if (packs <= 32 * 4) return run_rows<T, Pack, 32, 4>(p, a, device), true;
+  if (packs <= 32 * 8) return run_rows<T, Pack, 32, 8>(p, a, device), true;
+  if (packs <= 128 * 4) return run_rows<T, Pack, 128, 4>(p, a, device), true;
+  if (packs <= 128 * 8) return run_rows<T, Pack, 128, 8>(p, a, device), true;
+  if (packs <= 512 * 8) return run_rows<T, Pack, 512, 8>(p, a, device), true;
+  return false;
+}
+
+template <class T, int Pack>
+void run_images(const MomentsProblem& p, const MomentsPlan& plan, const Addresses& a,
+                CudaDevice& device) {
+  const ImageParams<T> k{.x = static_cast<const T*>(a.x),
+                         .mean = a.mean,
+                         .var = a.var,
+                         .parts = a.parts,
+                         .arrived = a.arrived,
+                         .pixels = p.pixels,
+                         .chunk = plan.chunk,
+                         .chunks = Divisor(plan.chunks),
+                         .tiles = Divisor(p.channels / plan.tile),
+                         .columns = Divisor(plan.tile / Pack),
+                         .channels = static_cast<int>(p.channels),
+                         .rows = static_cast<int>(plan.rows),
+                         .groups = static_cast<int>(plan.tile / p.part()),
+                         .part = static_cast<int>(p.part())};
+  const bool whole = p.part() % Pack == 0;
+  const int64_t threads = plan.rows * (plan.tile / Pack);
+  const Launch l{.grid = static_cast<unsigned>(p.outer * (p.channels / plan.tile) * plan.chunks),
+                 .block = static_cast<unsigned>((threads + 31) / 32 * 32),
+                 .shared = threads * (whole ? 1 : Pack) * static_cast<int64_t>(sizeof(Sums))};
+  launch("moments_images", whole ? moments_images<T, Pack, true> : moments_images<T, Pack, false>,
+         l, k, device);
+}
+
+template <class T>
+void run_plain(const MomentsProblem& p, const Addresses& a, CudaDevice& device) {
+  const PlainParams<T> k{
+      static_cast<const T*>(a.x), a.mean, a.var, p.pixels, p.channels, p.groups, p.part()};
+  launch("moments_plain", moments_plain<T>,
+         {.grid = static_cast<unsigned>(p.outer * p.groups), .block = 256}, k, device);
+}
+
+template <class T, int Pack>
+bool try_way(const MomentsProblem& p, const MomentsWay& w, const Addresses& a, CudaDevice& device) {
+  const bool fits = p.channels % Pack == 0 && aligned(a.x, Pack * sizeof(T));
+  if (!fits || p.channels == 0) return false;
+  if (p.pixels == 1 && try_rows<T, Pack>(p, a, device)) return true;
+  if (w.plan.tile == 0) return false;
+  run_images<T, Pack>(w.problem, w.plan, a, device);
+  return true;
+}
+
+Program prepare(const Signature& s, const Tune&, Device& device) {
+  const MomentsProblem p = moments_problem(s);
+  const int sms = of(device).multiprocessors();
+  const MomentsWay best = moments_way(p, 16 / p.element, sms), narrow = moments_way(p, 1, sms);
+  const auto arrived = device.allocate(std::max(best.items(), narrow.items()) * 4);
+  const int64_t parts = std::max(best.parts(), narrow.parts());
+  const auto run = [=, dtype = s.in[0].dtype, &device](const Call& c) {
+    const Addresses a{c.in[0], static_cast<float*>(c.out[0]), static_cast<float*>(c.out[1]),
+                      static_cast<Stats*>(c.workspace), static_cast<unsigned*>(arrived->data())};
+    visit_float(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if (!try_way<T, wide<T>>(p, best, a, of(device)) && !try_way<T, 1>(p, narrow, a, of(device)))
+        run_plain<T>(p, a, of(device));
+    });
+  };
+  return {.workspace = parts * static_cast<int64_t>(sizeof(Stats)), .run = run};
+}
+
+}  // namespace
+
+std::vector<Kernel> moments() {
+  return {{.op = "moments",
+           .name = "moments_chunks",
+           .supports = +[](const Signature& s, const Device&) { return is_float(s.in[0].dtype); },
+           .prepare = prepare}};
+}
+
+}  // namespace ebb::ops::cuda
