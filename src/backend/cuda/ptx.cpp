@@ -173,7 +173,7 @@ std::string Ptx::text(const Entry& e) const {
   for (size_t k = 0; k < reg_kinds; ++k)
     if (used_[k] > 0) s += str("  .reg ", types[k], " ", prefixes[k], "<", used_[k], ">;\n");
   if (e.shared_floats > 0) s += str("  .shared .align 16 .f32 shared[", e.shared_floats, "];\n");
-  if (target >= 90) s += "  griddepcontrol.wait;\n  griddepcontrol.launch_dependents;\n";
+  if (target >= 90) s += "  griddepcontrol.wait;\n";
   return s + body_ + "  ret;\n}\n";
 }
 
