@@ -92,14 +92,26 @@ __device__ inline float bias_element(const Params& p, int column) {
   if (p.bias_type == DType::f16) return to_float(static_cast<const __half*>(p.bias)[column]);
   return to_float(static_cast<const __nv_bfloat16*>(p.bias)[column]);
 }
+// The bias of the thread's column of the tile: asked for before the products, used after.
 template <class C>
-__device__ void add_bias(const Params& p, const Unit& u, Sums<C>& d) {
-  if (p.bias == nullptr) return;
+__device__ float bias_of(const Params& p, const Unit& u) {
+  static_assert(C::tile_n <= C::producer);
+  const int i = threadIdx.x;
+  return p.bias != nullptr && i < C::tile_n ? bias_element(p, u.n * C::tile_n + i) : 0;
+}
+
+template <class C>
+__device__ void add_bias(uint32_t shared, const Unit& u, float mine, Sums<C>& d) {
+  if (C::bias_turns == 1) barrier_of(1, C::producer);  // nobody reads the one before
+  if (threadIdx.x < C::tile_n)
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared + threadIdx.x * 4), "f"(mine) : "memory");
+  barrier_of(1, C::producer);  // the bias is there
   const Spot<C> at(u);
+  const uint32_t from = shared + (at.column - u.n * C::tile_n + at.lane % 4 * 2) * 4;
 #pragma unroll
   for (int j = 0; j < C::columns / 8; ++j) {
-    const int column = at.column + j * 8 + at.lane % 4 * 2;
-    const float x = bias_element(p, column), y = bias_element(p, column + 1);
+    float x, y;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "r"(from + j * 32));
 #pragma unroll
     for (int i = 0; i < C::rows; ++i) {
       d[i][j * 4] += x;
@@ -146,33 +158,51 @@ __device__ void stage_chunk(const float* d, uint32_t to) {
   }
 }
 
+// The same in f32, 32 columns.
 template <class C>
+__device__ void stage_floats(const float* d, uint32_t to) {
+  const int lane = threadIdx.x % 32, row = lane / 4;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t at = to + row * 128 + ((2 * j + lane % 4 / 2) ^ row) * 16 + lane % 2 * 8;
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at + h * 1024), "f"(d[j * 4 + h * 2]),
+                   "f"(d[j * 4 + h * 2 + 1])
+                   : "memory");
+  }
+}
+
+// Where the box of a column, counted as tiles count, begins.
+template <class C>
+__device__ BoxAt box_at(const Params& p, const Unit& u, int row, int column) {
+  const int matrix = u.split * p.batches + u.batch;
+  if constexpr (C::form != Form::wgrad) return {column, row, 0, matrix};
+  const int block = column / 64, tap = block / p.channel_blocks;
+  return {(block - tap * p.channel_blocks) * 64 + column % 64, row, tap, matrix};
+}
+
+template <class C, bool floats>
 __device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+  constexpr int width = floats ? 32 : C::chunk, boxes = C::columns / width;
   const Spot<C> at(u);
   const uint32_t out = s.out(threadIdx.x / 32);
 #pragma unroll
   for (int i = 0; i < C::rows; ++i)
 #pragma unroll
-    for (int c = 0; c < C::columns / C::chunk; ++c) {
-      const uint32_t buffer =
-          out + (i * (C::columns / C::chunk) + c) % C::buffers * C::buffer_bytes;
+    for (int c = 0; c < boxes; ++c) {
+      const uint32_t buffer = out + (i * boxes + c) % C::buffers * C::buffer_bytes;
       if (at.lane == 0) store_wait_read<C::buffers - 1>();
       __syncwarp();  // the buffer's last box has left
-      stage_chunk<C>(d[i] + c * C::chunk / 2, buffer);
+      if constexpr (floats)
+        stage_floats<C>(d[i] + c * width / 2, buffer);
+      else
+        stage_chunk<C>(d[i] + c * width / 2, buffer);
       fence_async();
       __syncwarp();  // all lanes have written
-      if (at.lane == 0) store_box(p.d, buffer, at.column + c * C::chunk, at.row + i * 64, u.batch);
+      if (at.lane == 0)
+        store_box(p.d, buffer, box_at<C>(p, u, at.row + i * 64, at.column + c * width));
     }
-}
-
-template <class T>
-__device__ void store_pair(const Params& p, T* to, float2 v, bool two) {
-  if (p.store == Store::float_pairs) {
-    *reinterpret_cast<float2*>(to) = v;
-  } else {
-    to[0] = from_float<T>(v.x);
-    if (two) to[1] = from_float<T>(v.y);
-  }
 }
 
 // Runs through the columns that a thread stores, in eights. The columns of wgrad are taps of blocks
@@ -218,8 +248,19 @@ __device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d)
     for (int j = 0; j < C::columns / 8; ++j, c.next(p, j - 1)) {
       if (c.column >= c.end) continue;
       const float* x = &d[i / 2][j * 4 + i % 2 * 2];
-      store_pair<T>(p, to + c.column, {x[0], x[1]}, c.column + 1 < c.end);
+      to[c.column] = from_float<T>(x[0]);
+      if (c.column + 1 < c.end) to[c.column + 1] = from_float<T>(x[1]);
     }
+  }
+}
+
+template <class C>
+__device__ void store(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+  if (p.store == Store::float_boxes) return store_boxes<C, true>(p, s, u, d);
+  if (p.store == Store::floats) return store_elements<C, float>(p, u, d);
+  if constexpr (C::form != Form::wgrad) {  // its results are f32
+    if (p.store == Store::boxes) return store_boxes<C, false>(p, s, u, d);
+    store_elements<C, typename C::T>(p, u, d);
   }
 }
 
@@ -230,16 +271,13 @@ __device__ void consume(const Params& p, const Places<C>& s) {
   Ring<C> ring{.stage = 0, .parity = 0};
   Sums<C> d;
   const int count = gridDim.x / cluster;
-  for (int i = blockIdx.x / cluster; i < p.units; i += count) {
+  int turn = 0;
+  for (int i = blockIdx.x / cluster; i < p.units; i += count, ++turn) {
     const Unit u = unit_at(p, i, rank);
+    const float bias = bias_of<C>(p, u);
     multiply_unit<C>(p, s, u, ring, d);
-    if constexpr (C::form != Form::wgrad) add_bias<C>(p, u, d);
-    if (C::form != Form::wgrad && p.store == Store::boxes)
-      store_boxes<C>(p, s, u, d);
-    else if (C::form != Form::wgrad && p.store == Store::elements)
-      store_elements<C, typename C::T>(p, u, d);
-    else
-      store_elements<C, float>(p, u, d);
+    if (p.bias != nullptr) add_bias<C>(s.bias(turn), u, bias, d);
+    store<C>(p, s, u, d);
   }
   if (threadIdx.x % 32 == 0) store_wait();  // shared memory is read until then
 }
@@ -280,23 +318,26 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
 
 // ---- launching ---------------------------------------------------------------------------------
 
-template <int m_, int n_, int per_multiprocessor_ = 1>
+// buffers: 16 x 64 results that a warp can have on their way out.
+template <int m_, int n_, int per_multiprocessor_ = 1, int buffers_ = 2 / per_multiprocessor_>
 struct Tile {
   static constexpr int m = m_, n = n_, per_multiprocessor = per_multiprocessor_;
+  static constexpr int buffers = buffers_ > 0 ? buffers_ : 1;
 };
 
 // The kernels of one form for operands of type T: one for each size of tile.
 template <class T, Form form, class... Tiles>
 struct Family {
   static Kernels kernels() {
-    return {{TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor}...}, run};
+    return {{TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor,
+                      Config<T, form, Tiles>::stages}...},
+            run};
   }
 
  private:
   static void run(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
     const bool ran = ((c.tile_m == Tiles::m && c.tile_n == Tiles::n &&
-                       launch_as<Config<T, form, Tiles::m, Tiles::n, Tiles::per_multiprocessor>>(
-                           p, c, o, device)) ||
+                       launch_as<Config<T, form, Tiles>>(p, c, o, device)) ||
                       ...);
     require(ran, "gemm: no kernel for tiles of ", c.tile_m, "x", c.tile_n);
     if (c.splits > 1) sum_parts(p, c, o, device);

@@ -60,6 +60,7 @@ struct Choice {
 // The sizes of tiles that kernels of a form exist for.
 struct TileSize {
   int m = 0, n = 0, per_multiprocessor = 1;
+  int stages = 4;  // blocks of 64 values of k on their way at once
 };
 
 // Bytes of scratch memory: the partial sums.

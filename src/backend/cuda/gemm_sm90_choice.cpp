@@ -23,41 +23,40 @@ int64_t columns_of(const Problem& p) {
 
 int64_t steps_of(const Problem& p) { return cover(p.k, 64) * (a_images(p.form) ? p.taps() : 1); }
 
-// Clocks of a step of 64 values of k for one tile, with the multiprocessor to itself.
-double step_clocks(const TileSize& t, Share share) {
-  const double multiply = t.m * t.n / 32.0;
-  const double narrow = t.n < 128 ? 128.0 / t.n : 1;  // shared memory feeds wgmma
+// Clocks of a step of 64 values of k for one tile, of `blocks` that share a multiprocessor. The
+// constants are fitted to measurements on an H200.
+double step_clocks(const Problem& p, const TileSize& t, Share share, int64_t blocks) {
+  constexpr double bytes_per_clock = 46;  // from the L2 cache
+  constexpr double latency = 1500;        // of a load
+  constexpr double in_step = 1.05;        // what waiting for the other block of a pair costs
+  const int columns = b_transposed(p.form) ? (t.n + 63) / 64 * 64 : t.n;
   const double a = t.m * 128.0 * (share == Share::a ? 0.5 : 1);
-  const double b = t.n * 128.0 * (share == Share::b ? 0.5 : 1);
-  constexpr double bytes_per_clock = 44;  // from the L2 cache
-  return std::max({multiply * (1 + 0.25 * (narrow - 1)) / 0.92, (a + b) / bytes_per_clock, 220.0});
+  const double b = columns * 128.0 * (share == Share::b ? 0.5 : 1);
+  const double clocks = std::max({t.m * t.n / 32.0 / 0.93, (a + b) / bytes_per_clock,
+                                  latency / (t.stages * static_cast<double>(blocks))});
+  return share == Share::none ? clocks : clocks * in_step;
 }
 
 double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multiprocessors) {
+  constexpr double start = 6000, start_of_sum = 3500, bytes_per_clock = 2200;  // of memory
+  constexpr double store_bytes_per_clock = 30, store_latency = 1200;
   const int pair = c.share == Share::none ? 1 : 2;
   int64_t tiles_m = cover(p.m, t.m), tiles_n = cover(columns_of(p), t.n);
   if (c.share == Share::b) tiles_m = cover(tiles_m, 2) * 2;
   if (c.share == Share::a) tiles_n = cover(tiles_n, 2) * 2;
   const int64_t units = tiles_m * tiles_n * p.batch * c.splits;
-  const int64_t room = int64_t{multiprocessors} * t.per_multiprocessor / pair * pair;
-  const double waves = static_cast<double>(cover(units, room));
   const double steps = std::ceil(static_cast<double>(steps_of(p)) / c.splits);
   const double out_bytes = c.splits > 1 || p.out == DType::f32 ? 4 : 2;
-  const double store = 300 + t.m * t.n * out_bytes / 40;
-  constexpr double start = 2500;
-  double clocks = start;
-  if (t.per_multiprocessor == 1) {
-    clocks += waves * (steps * step_clocks(t, c.share) + store + 250);
-  } else {
-    // the blocks of a multiprocessor take turns: one stores while others multiply
-    const double each = steps * step_clocks(t, c.share);
-    const double last = std::min<double>(t.per_multiprocessor,
-                                         std::ceil(static_cast<double>(units) / multiprocessors));
-    clocks += waves * each * (waves > 1 ? t.per_multiprocessor : last) + store + 600;
-  }
+  const double store = store_latency + t.m * t.n * out_bytes / store_bytes_per_clock;
+  // of the busiest multiprocessor; its blocks take turns: one stores while others multiply
+  const int64_t each = cover(units, multiprocessors / pair * pair);
+  const int64_t blocks = std::min<int64_t>(each, t.per_multiprocessor);
+  const double stores = blocks > 1 ? 1 + 0.3 * static_cast<double>(each - 1) : each;
+  double clocks = start + stores * store +
+                  static_cast<double>(each) * steps * step_clocks(p, t, c.share, blocks);
   if (c.splits > 1) {
-    const double bytes = static_cast<double>(p.batch * p.m * p.n) * (4.0 * c.splits + out_bytes);
-    clocks += 3000 + bytes / (20.0 * multiprocessors);
+    const double bytes = static_cast<double>(p.batch * p.m * p.n) * (4.0 * c.splits + 4);
+    clocks += start_of_sum + bytes / bytes_per_clock;
   }
   return clocks;
 }
@@ -68,9 +67,9 @@ std::vector<int> splits_worth(const Problem& p, const TileSize& t, int multiproc
   const int64_t tiles = cover(p.m, t.m) * cover(columns_of(p), t.n) * p.batch;
   const int64_t room = int64_t{multiprocessors} * t.per_multiprocessor;
   constexpr int64_t shortest = 4;  // steps
-  for (int64_t waves = 1; waves <= 3; ++waves) {
+  for (int64_t waves = 1; waves <= 6; ++waves) {
     const int64_t s = std::min(waves * room / tiles, steps_of(p) / shortest);
-    if (s > 1) splits.push_back(static_cast<int>(s));
+    if (s > splits.back()) splits.push_back(static_cast<int>(s));
   }
   return splits;
 }
@@ -87,7 +86,7 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
     }
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.clocks < y.clocks; });
-  constexpr size_t most = 10;
+  constexpr size_t most = 12;
   if (guesses.size() > most) guesses.resize(most);
   std::vector<Choice> best;
   for (const Guess& g : guesses) best.push_back(g.choice);

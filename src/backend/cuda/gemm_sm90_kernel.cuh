@@ -14,12 +14,12 @@
 namespace ebb::cuda::gemm {
 
 // The constants of one kernel.
-template <class T_, Form form_, int tile_m_, int tile_n_, int per_multiprocessor_>
+template <class T_, Form form_, class Tile_>
 struct Config {
   using T = T_;
   static constexpr Form form = form_;
-  static constexpr int tile_m = tile_m_, tile_n = tile_n_;
-  static constexpr int per_multiprocessor = per_multiprocessor_;
+  static constexpr int tile_m = Tile_::m, tile_n = Tile_::n;
+  static constexpr int per_multiprocessor = Tile_::per_multiprocessor;
   static constexpr int a_mn = a_transposed(form), b_mn = b_transposed(form);
   // warpgroups along m and n, and blocks of 64 rows, columns of each
   static constexpr int across_m = tile_m == 64 ? 1 : tile_m == 192 ? 3 : 2;
@@ -30,21 +30,23 @@ struct Config {
   static constexpr bool move_registers = per_multiprocessor == 1 && consumers > 1;
   static constexpr int producer = 128 * consumers;  // the first loading thread
   static constexpr int threads = producer + (move_registers ? 128 : 32);
-  static constexpr int producer_registers = consumers == 3 ? 32 : 40;
-  static constexpr int consumer_registers = consumers == 3 ? 160 : 232;
+  static constexpr int producer_registers = 56;
+  static constexpr int consumer_registers = consumers == 3 ? 152 : 224;
   static constexpr int a_bytes = tile_m * 128;
   static constexpr int b_bytes = (b_mn ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
   static constexpr int stage_bytes = a_bytes + b_bytes;
-  // results on their way out: 16 rows of `chunk` columns a warp
+  // results on their way out: 16 rows of `chunk` columns a warp, or of 32 in f32
   static constexpr int chunk = columns % 64 == 0 ? 64 : 32;
-  static constexpr int buffers = per_multiprocessor == 1 ? 2 : 1;
-  static constexpr int buffer_bytes = 16 * chunk * 2;
+  static constexpr int buffers = Tile_::buffers;
+  static constexpr int buffer_bytes = 2048;
   static constexpr int out_bytes = consumers * 4 * buffers * buffer_bytes;
   static constexpr int barrier_bytes = 256;
+  static constexpr int bias_turns = per_multiprocessor == 1 ? 2 : 1;
+  static constexpr int bias_bytes = bias_turns * tile_n * 4;
   static constexpr int available = 233472 / per_multiprocessor - 1024;
-  static constexpr int fitting = (available - out_bytes - barrier_bytes) / stage_bytes;
-  static constexpr int stages = fitting < 8 ? fitting : 8;
-  static constexpr int shared_bytes = stages * stage_bytes + out_bytes + barrier_bytes;
+  static constexpr int fitting = (available - out_bytes - barrier_bytes - bias_bytes) / stage_bytes;
+  static constexpr int stages = fitting < 12 ? fitting : 12;
+  static constexpr int shared_bytes = stages * stage_bytes + out_bytes + barrier_bytes + bias_bytes;
   static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));
 };
 
@@ -61,6 +63,11 @@ struct Places {
     return base + C::stages * C::stage_bytes + C::out_bytes + 8 * stage;
   }
   __device__ uint32_t empty(int stage) const { return full(stage) + 8 * C::stages; }
+  // of the tile's columns, f32; by turns
+  __device__ uint32_t bias(int turn) const {
+    return base + C::stages * C::stage_bytes + C::out_bytes + C::barrier_bytes +
+           turn % C::bias_turns * C::tile_n * 4;
+  }
 };
 
 // A position in the ring of stages; `parity` is of the phase that is waited for.
@@ -101,10 +108,16 @@ __device__ inline Unit unit_at(const Params& p, int index, int rank) {
 
 // ---- loading -----------------------------------------------------------------------------------
 
-__device__ inline Pixel pixel_at(const Params& p, int index) {
-  const int n = index / p.out_hw, rest = index - n * p.out_hw;
-  const int h = rest / p.out_w, w = rest - h * p.out_w;
-  return {.w = w * p.stride - p.left, .h = h * p.stride - p.top, .n = n, .s = 0, .r = 0};
+// A place of the filter among all of the images', counted row by row.
+struct Place {
+  int n, h, w;
+};
+__device__ inline Place place_at(const Params& p, int index) {
+  const int n = index / p.out_hw, rest = index - n * p.out_hw, h = rest / p.out_w;
+  return {n, h, rest - h * p.out_w};
+}
+__device__ inline Pixel pixel_at(const Params& p, const Place& at) {
+  return {.w = at.w * p.stride - p.left, .h = at.h * p.stride - p.top, .n = at.n, .s = 0, .r = 0};
 }
 
 // A block of 64 values of k of one operand. `half`: this block of the pair loads the first (0) or
@@ -142,35 +155,52 @@ __device__ void load_a(const Params& p, const Piece& piece, const Unit& u, int s
     load_rows<C::tile_m>(piece, p.a, u.m * C::tile_m, step * 64, z);
 }
 
-// The columns of wgrad: blocks of 64 channels, tap by tap. Blocks past the last read zero.
+// The columns of wgrad: blocks of 64 channels, tap by tap; blocks past the last read zero. Steps
+// are runs of 64 places.
 template <class C>
-__device__ void load_taps(const Params& p, const Piece& piece, const Unit& u, int step) {
-  const int skip = piece.half > 0 ? 32 : 0;
-  Pixel at = pixel_at(p, step * 64 + skip);
-  const int block = u.n * (C::tile_n / 64);
-  int tap = block / p.channel_blocks, c = block - tap * p.channel_blocks;
+struct TapColumns {
+  static constexpr int count = (C::tile_n + 63) / 64;
+  int channel[count];
+  uint16_t r[count], s[count];
+  Place at, stride;  // stride: 64 places
+  __device__ TapColumns(const Params& p, const Unit& u, int skip)
+      : at(place_at(p, u.first * 64 + skip)), stride(place_at(p, 64)) {
+    int block = u.n * count;
 #pragma unroll
-  for (int i = 0; i < C::tile_n / 64; ++i) {
-    const bool past = tap >= p.taps;
-    at.r = static_cast<uint16_t>(past ? 0 : tap / p.kw);
-    at.s = static_cast<uint16_t>(past ? 0 : tap - at.r * p.kw);
-    load_pixels(piece.at(i * 8192 + skip * 128), p.b, (past ? p.channel_blocks : c) * 64, at);
-    if (++c == p.channel_blocks) c = 0, ++tap;
+    for (int i = 0; i < count; ++i, ++block) {
+      const int tap = block / p.channel_blocks;
+      const bool past = tap >= p.taps;
+      channel[i] = (past ? p.channel_blocks : block - tap * p.channel_blocks) * 64;
+      r[i] = static_cast<uint16_t>(past ? 0 : tap / p.kw);
+      s[i] = static_cast<uint16_t>(past ? 0 : tap - tap / p.kw * p.kw);
+    }
   }
-}
+  __device__ void load(const Params& p, const Piece& piece, int skip) const {
+    Pixel x = pixel_at(p, at);
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      x.r = r[i];
+      x.s = s[i];
+      load_pixels(piece.at(i * 8192 + skip * 128), p.b, channel[i], x);
+    }
+  }
+  __device__ void next(const Params& p) {
+    at.w += stride.w;
+    at.h += stride.h;
+    at.n += stride.n;
+    if (at.w >= p.out_w) at.w -= p.out_w, ++at.h;
+    if (at.h >= p.out_h) at.h -= p.out_h, ++at.n;
+  }
+};
 
 // Step `i` of a convolution is block i % k_blocks of channels under tap i / k_blocks.
 template <class C>
 struct Taps {
   Pixel at;
   int tap, block;
-  __device__ Taps(const Params& p, const Unit& u, int skip) {
-    at = pixel_at(p, u.m * C::tile_m + skip);
-    tap = u.first / p.k_blocks;
+  __device__ Taps(const Params& p, const Unit& u, int skip)
+      : at(pixel_at(p, place_at(p, u.m * C::tile_m + skip))), tap(u.first / p.k_blocks) {
     block = u.first - tap * p.k_blocks;
-    place(p);
-  }
-  __device__ void place(const Params& p) {
     at.r = static_cast<uint16_t>(tap / p.kw);
     at.s = static_cast<uint16_t>(tap - at.r * p.kw);
   }
@@ -178,7 +208,9 @@ struct Taps {
     if (++block < p.k_blocks) return;
     block = 0;
     ++tap;
-    place(p);
+    if (++at.s < p.kw) return;
+    at.s = 0;
+    ++at.r;
   }
 };
 
@@ -211,12 +243,25 @@ __device__ void produce_matrices(const Params& p, const Places<C>& s, const Unit
     load_a<C>(p, {s.a(ring.stage), s.full(ring.stage), a_half}, u, step);
     const Piece b{s.b(ring.stage), s.full(ring.stage), b_half};
     const int z = u.batch * p.b_batch;
-    if constexpr (b_images(C::form))
-      load_taps<C>(p, b, u, step);
-    else if constexpr (C::b_mn)
+    if constexpr (C::b_mn)
       load_columns<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
     else
       load_rows<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
+  }
+}
+
+// One unit of wgrad.
+template <class C>
+__device__ void produce_taps(const Params& p, const Places<C>& s, const Unit& u, Ring<C>& ring,
+                             int a_half, int b_half) {
+  const int skip = b_half > 0 ? 32 : 0;
+  TapColumns<C> columns(p, u, skip);
+  for (int step = u.first; step < u.last; ++step, ring.next()) {
+    barrier_wait(s.empty(ring.stage), ring.parity);
+    barrier_expect(s.full(ring.stage), C::stage_bytes);
+    load_a<C>(p, {s.a(ring.stage), s.full(ring.stage), a_half}, u, step);
+    columns.load(p, {s.b(ring.stage), s.full(ring.stage), b_half}, skip);
+    columns.next(p);
   }
 }
 
@@ -231,6 +276,8 @@ __device__ void produce(const Params& p, const Places<C>& s) {
     const Unit u = unit_at(p, i, rank);
     if constexpr (a_images(C::form))
       produce_images<C>(p, s, u, ring, a_half, b_half);
+    else if constexpr (b_images(C::form))
+      produce_taps<C>(p, s, u, ring, a_half, b_half);
     else
       produce_matrices<C>(p, s, u, ring, a_half, b_half);
   }

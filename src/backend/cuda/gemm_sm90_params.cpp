@@ -28,8 +28,8 @@ CUtensorMap matrix_map(const Problem& p, const Matrix& m, int tile, bool half) {
   const int box = m.transposed ? narrow(step) : tile;
   return tiled_map({.data = m.data,
                     .format = format_of(p.type),
-                    .size = {inner, outer, m.count},
-                    .stride = {inner, inner * outer}},
+                    .size = {inner, outer, m.count, 1},
+                    .stride = {inner, inner * outer, 0}},
                    {.inner = 64, .outer = half ? box / 2 : box});
 }
 
@@ -40,8 +40,8 @@ CUtensorMap weights_map(const Problem& p, const Operands& o, int tile, bool half
   const int box = turned ? narrow(step) : tile;
   return tiled_map({.data = o.b,
                     .format = format_of(p.type),
-                    .size = {c, rows, p.taps()},
-                    .stride = {p.taps() * c, c}},
+                    .size = {c, rows, p.taps(), 1},
+                    .stride = {p.taps() * c, c, 0}},
                    {.inner = 64, .outer = half ? box / 2 : box});
 }
 
@@ -85,18 +85,21 @@ void set_result(Params& q, const Problem& p, const Choice& c, const Operands& o,
   q.row = q.n;
   q.out_matrix = p.m * q.n;
   q.out_split = q.out_matrix * p.batch;
-  if (parts || p.out == DType::f32) {
-    q.store = q.n % 2 == 0 && aligned(q.out, 8) ? Store::float_pairs : Store::floats;
-  } else if (q.n % 8 == 0 && aligned(q.out, 16)) {
-    q.store = Store::boxes;
-    q.d = tiled_map({.data = q.out,
-                     .format = format_of(p.type),
-                     .size = {q.n, p.m, p.batch},
-                     .stride = {q.n, q.out_matrix}},
-                    {.inner = chunk, .outer = 16});
-  } else {
-    q.store = Store::elements;
+  const bool floats = parts || p.out == DType::f32;
+  constexpr int64_t piece = 16;  // bytes
+  const int64_t bytes = floats ? 4 : 2, inner = p.form == Form::wgrad ? p.images.c : p.n;
+  if (inner * bytes % piece != 0 || !aligned(q.out, piece)) {
+    q.store = floats ? Store::floats : Store::elements;
+    return;
   }
+  q.store = floats ? Store::float_boxes : Store::boxes;
+  const int64_t taps = p.form == Form::wgrad ? p.taps() : 1;
+  q.d = tiled_map({.data = q.out,
+                   .format = floats ? Format::f32 : format_of(p.type),
+                   .rank = 4,
+                   .size = {inner, p.m, taps, p.batch * c.splits},
+                   .stride = {p.n, inner, q.out_matrix}},
+                  {.inner = floats ? 32 : chunk, .outer = 16});
 }
 
 }  // namespace
@@ -122,6 +125,7 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk
   q.a_batch = p.repeat_a ? 0 : 1;
   q.b_batch = p.repeat_b ? 0 : 1;
   q.out_w = narrow(i.out_w);
+  q.out_h = narrow(i.out_h);
   q.out_hw = narrow(i.out_h * i.out_w);
   q.stride = i.stride;
   q.top = i.top;

@@ -10,20 +10,21 @@
 
 namespace ebb::cuda::gemm {
 
-enum class Store : int { boxes, elements, floats, float_pairs };
+// 16-bit or f32 results, by TMA or element by element.
+enum class Store : int { boxes, float_boxes, elements, floats };
 
 struct Params {
-  CUtensorMap a, b, d;  // d: for Store::boxes
+  CUtensorMap a, b, d;  // d: for boxes
   void* out;
   const void* bias;
   int64_t out_matrix, out_split;  // elements from one matrix, one part of k, to the next
   int m, n, row;                  // row: elements from one row of the result to the next
   int groups_m, groups_n, band;   // tiles, or pairs of them; band: rows of groups worked on at once
-  int batches, splits, units, steps;         // steps: blocks of 64 values of k
-  int k_blocks, taps;                        // steps = k_blocks * taps
-  int a_batch, b_batch;                      // 0: one matrix for the whole batch
-  int out_w, out_hw, stride, top, left, kw;  // images
-  int channels, channel_blocks;              // wgrad: columns are taps of blocks of 64 channels
+  int batches, splits, units, steps;                // steps: blocks of 64 values of k
+  int k_blocks, taps;                               // steps = k_blocks * taps
+  int a_batch, b_batch;                             // 0: one matrix for the whole batch
+  int out_w, out_h, out_hw, stride, top, left, kw;  // images
+  int channels, channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
   DType bias_type;
   Store store;
   Share share;

@@ -59,6 +59,11 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
     if (i == never) asm volatile("trap;");
 }
 
+// Barrier `id` (not 0) among the block's first `threads` threads.
+__device__ __forceinline__ void barrier_of(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // ---- clusters ----------------------------------------------------------------------------------
 
 __device__ __forceinline__ uint32_t cluster_rank() {
@@ -132,12 +137,15 @@ __device__ __forceinline__ void load_pixels(const LoadTo& l, const CUtensorMap& 
 __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Stores a box; the part outside of the tensor is dropped.
-__device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from, int x, int y,
-                                          int z) {
+// Stores a box of a tensor of rank 4; the part outside of the tensor is dropped.
+struct BoxAt {
+  int x, y, z, w;
+};
+__device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from, const BoxAt& at) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
-      "r"(from), "r"(x), "r"(y), "r"(z)
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+          &map),
+      "r"(from), "r"(at.x), "r"(at.y), "r"(at.z), "r"(at.w)
       : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

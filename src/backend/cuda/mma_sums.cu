@@ -45,6 +45,30 @@ __global__ void __launch_bounds__(lanes* parts_at_once)
   }
 }
 
+// The same where there are elements enough for one thread to take all parts of its 4.
+__global__ void __launch_bounds__(256) sum_all_parts_kernel(const __grid_constant__ SumParts p) {
+  begin();
+  using Four = Vec<float, 4>;
+  const int64_t at = (int64_t{blockIdx.x} * 256 + threadIdx.x) * 4;
+  if (at >= p.elements) return;
+  Four sum = *reinterpret_cast<const Four*>(p.parts + at);
+#pragma unroll 4
+  for (int64_t i = 1; i < p.count; ++i) {
+    const auto v = *reinterpret_cast<const Four*>(p.parts + i * p.elements + at);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum.v[e] += v.v[e];
+  }
+  if (p.bias != nullptr)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum.v[e] += load_float(p.bias, p.bias_dtype, (at + e) % p.n);
+  if (p.dtype == DType::f32 && reinterpret_cast<uintptr_t>(p.out) % 16 == 0) {
+    *reinterpret_cast<Four*>(static_cast<float*>(p.out) + at) = sum;
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < 4; ++e) store_float(p.out, p.dtype, at + e, sum.v[e]);
+}
+
 // Rows of x that a block sums.
 struct ColumnParams {
   const void* x;
@@ -104,7 +128,11 @@ void launch_column_sums(const ColumnParams& p, int64_t parts, CudaDevice& device
 void sum_parts(const SumParts& p, CudaDevice& device) {
   const auto rows = static_cast<unsigned>(std::clamp<int64_t>(p.count, 1, parts_at_once));
   const dim3 block = {lanes, rows};
-  if (p.elements % 4 == 0)
+  const int64_t filling = int64_t{device.multiprocessors()} * 512 * 4;
+  if (p.elements % 4 == 0 && p.elements >= filling)
+    launch("sum_parts", sum_all_parts_kernel,
+           {.grid = blocks_for(p.elements, 256 * 4), .block = 256}, p, device);
+  else if (p.elements % 4 == 0)
     launch("sum_parts", sum_parts_kernel<4>,
            {.grid = blocks_for(p.elements, lanes * 4), .block = block}, p, device);
   else

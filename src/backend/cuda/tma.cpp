@@ -28,6 +28,7 @@ F driver_function(const char* name) {
 }
 
 CUtensorMapDataType type_of(Format f) {
+  if (f == Format::f32) return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   return f == Format::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 }
 
@@ -37,20 +38,22 @@ cuuint64_t size(int64_t v) { return static_cast<cuuint64_t>(v); }
 
 CUtensorMap tiled_map(const TmaTensor& t, const TmaBox& box) {
   static const auto encode = driver_function<EncodeTiled>("cuTensorMapEncodeTiled");
-  const cuuint64_t sizes[] = {size(t.size[0]), size(t.size[1]), size(t.size[2])};
-  const cuuint64_t strides[] = {size(t.stride[0] * 2), size(t.stride[1] * 2)};
+  const int64_t bytes = bytes_of(t.format);
+  const cuuint64_t sizes[] = {size(t.size[0]), size(t.size[1]), size(t.size[2]), size(t.size[3])};
+  const cuuint64_t strides[] = {size(t.stride[0] * bytes), size(t.stride[1] * bytes),
+                                size(t.stride[2] * bytes)};
   const cuuint32_t boxes[] = {static_cast<cuuint32_t>(box.inner),
-                              static_cast<cuuint32_t>(box.outer), 1};
-  const cuuint32_t steps[] = {1, 1, 1};
+                              static_cast<cuuint32_t>(box.outer), 1, 1};
+  const cuuint32_t steps[] = {1, 1, 1, 1};
   CUtensorMap map = {};
   const CUresult status =
-      encode(&map, type_of(t.format), 3, const_cast<void*>(t.data), sizes, strides, boxes, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE,
-             box.inner == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+      encode(&map, type_of(t.format), t.rank, const_cast<void*>(t.data), sizes, strides, boxes,
+             steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             box.inner * bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(status == CUDA_SUCCESS, "cuda: no descriptor for a tensor (", static_cast<int>(status),
-          ")  [", t.size[2], ",", t.size[1], ",", t.size[0], "] strides ", t.stride[1], ", ",
-          t.stride[0], " box ", box.outer, "x", box.inner);
+          ")  [", t.size[3], ",", t.size[2], ",", t.size[1], ",", t.size[0], "] strides ",
+          t.stride[2], ", ", t.stride[1], ", ", t.stride[0], " box ", box.outer, "x", box.inner);
   return map;
 }
 

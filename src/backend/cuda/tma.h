@@ -9,18 +9,21 @@
 
 namespace ebb::cuda {
 
-enum class Format : uint8_t { bf16, f16 };
+enum class Format : uint8_t { bf16, f16, f32 };
+constexpr int64_t bytes_of(Format f) { return f == Format::f32 ? 4 : 2; }
 
-// A tensor of rank 3 with 16-bit elements, innermost dim first; strides are in elements and may be
-// in any order. All addresses and strides are multiples of 16 bytes.
+// A tensor of rank 3 or 4, innermost dim first; strides are in elements and may be in any order.
+// All addresses and strides are multiples of 16 bytes.
 struct TmaTensor {
   const void* data = nullptr;
   Format format = Format::bf16;
-  std::array<int64_t, 3> size = {1, 1, 1};
-  std::array<int64_t, 2> stride = {0, 0};  // of dims 1 and 2; dim 0 is contiguous
+  unsigned rank = 3;
+  std::array<int64_t, 4> size = {1, 1, 1, 1};
+  std::array<int64_t, 3> stride = {0, 0, 0};  // of dims 1, 2, 3; dim 0 is contiguous
 };
+// A box is `inner` x `outer` of dims 0 and 1; a row of it is 128 or 64 bytes.
 struct TmaBox {
-  int inner = 64, outer = 1;  // of dims 0 and 1; dim 2 is 1. inner is 64 or 32
+  int inner = 64, outer = 1;
 };
 // Boxes lie in shared memory in the swizzle of their row: 128 bytes, or 64.
 CUtensorMap tiled_map(const TmaTensor& t, const TmaBox& box);
