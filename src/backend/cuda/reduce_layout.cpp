@@ -61,17 +61,11 @@ void cut_rows(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
   l.parts = ceil_div(vectors, l.per_part);
 }
 
-// Small work: narrow blocks, so that all multiprocessors have some without parts to add up.
-// Large work: wide blocks and as many parts as run at once.
+// Blocks of a few cache lines across, and as many parts as run at once.
 void cut_columns(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
-  constexpr int64_t line = 8, wide = 64, small = 6, resident = 1024;  // vectors; threads
+  constexpr int64_t wide = 32, resident = 1024;  // vectors; threads of a multiprocessor
   const int64_t vectors = f.inner() / l.vector, run = f.run();
-  const int64_t per_thread = f.kept() * run * vectors / (multiprocessors * resident);
-  const int64_t enough = 2 * int64_t{multiprocessors};
-  l.tiles = ceil_div(vectors, run >= 32 ? wide : int64_t{block_threads});
-  if (per_thread <= small)
-    l.tiles =
-        std::clamp(ceil_div(enough, f.kept()), l.tiles, std::max(l.tiles, ceil_div(vectors, line)));
+  l.tiles = ceil_div(vectors, run >= wide ? wide : int64_t{block_threads});
   l.across = static_cast<int>(ceil_div(vectors, l.tiles));
   l.tiles = ceil_div(vectors, l.across);
   const auto down = static_cast<uint64_t>(std::max(1, block_threads / l.across));
@@ -79,11 +73,8 @@ void cut_columns(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
       static_cast<int>(std::min(std::bit_floor(down), std::bit_ceil(static_cast<uint64_t>(run))));
   const int64_t at_once = multiprocessors * (resident / (int64_t{l.across} * l.down));
   const int64_t least = int64_t{l.down} * l.steps * 2;  // run indices worth a block
-  constexpr int64_t short_run = 16;                     // of a thread
-  l.parts =
-      std::clamp<int64_t>(at_once / (f.kept() * l.tiles), 1, std::max<int64_t>(1, run / least));
-  if (f.kept() * l.tiles >= multiprocessors && run <= short_run * l.down) l.parts = 1;
-  l.per_part = ceil_div(run, l.parts);
+  const int64_t most = std::max<int64_t>(1, run / least);
+  l.per_part = ceil_div(run, std::clamp<int64_t>(at_once / (f.kept() * l.tiles), 1, most));
   l.parts = ceil_div(run, l.per_part);
 }
 
