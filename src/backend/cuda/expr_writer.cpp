@@ -1,6 +1,8 @@
 #include "backend/cuda/expr_writer.h"
 
 #include <numeric>
+#include <optional>
+#include <utility>
 
 namespace ebb::cuda {
 namespace {
@@ -17,6 +19,57 @@ InputRate faster(const InputRate& a, const InputRate& b) {
 }
 
 }  // namespace
+
+namespace {
+
+// u where i is tanh(u); none otherwise.
+std::optional<int32_t> tanh_argument(const Expr& e, int32_t i) {
+  const Expr::Instruction& c = e.code()[static_cast<size_t>(i)];
+  return c.op == ScalarOp::tanh ? std::optional(c.a) : std::nullopt;
+}
+bool is_one(const Expr& e, int32_t i) {
+  const Expr::Instruction& c = e.code()[static_cast<size_t>(i)];
+  return c.op == ScalarOp::constant && c.value == 1;
+}
+
+// What instruction c is in terms of sigmoid(2 u); `known` are the values of earlier instructions.
+std::optional<Scalar> by_sigmoid(const Expr& e, const Expr::Instruction& c,
+                                 const std::vector<Scalar>& known) {
+  const auto s = [&](int32_t u) { return sigmoid(2.0 * known[static_cast<size_t>(u)]); };
+  if (c.op == ScalarOp::add) {
+    for (const auto& [one, t] : {std::pair(c.a, c.b), std::pair(c.b, c.a)})
+      if (const auto u = tanh_argument(e, t); u && is_one(e, one)) return 2.0 * s(*u);
+  }
+  if (c.op == ScalarOp::sub && is_one(e, c.a)) {
+    const Expr::Instruction& square = e.code()[static_cast<size_t>(c.b)];
+    if (square.op != ScalarOp::mul || square.a != square.b) return std::nullopt;
+    if (const auto u = tanh_argument(e, square.a)) return 4.0 * s(*u) * (1.0 - s(*u));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Expr simplified(const Expr& expr) {
+  std::vector<Scalar> known, results;
+  for (const Expr::Instruction& c : expr.code()) {
+    if (c.op == ScalarOp::input) {
+      known.push_back(Scalar::input(static_cast<int64_t>(c.value)));
+    } else if (c.op == ScalarOp::constant) {
+      known.emplace_back(c.value);
+    } else if (const auto s = by_sigmoid(expr, c, known)) {
+      known.push_back(*s);
+    } else {
+      std::vector<Scalar> x;
+      for (const int32_t a : arguments(c)) x.push_back(known[static_cast<size_t>(a)]);
+      known.push_back(x.size() == 1   ? Scalar::make(c.op, x[0])
+                      : x.size() == 2 ? Scalar::make(c.op, x[0], x[1])
+                                      : Scalar::make(c.op, x[0], x[1], x[2]));
+    }
+  }
+  for (const int32_t r : expr.results()) results.push_back(known[static_cast<size_t>(r)]);
+  return Expr(expr.inputs(), results);
+}
 
 std::vector<Precision> precisions(const Expr& expr, const std::vector<bool>& narrow) {
   std::vector<Precision> out(expr.code().size(), Precision::narrow);

@@ -46,6 +46,10 @@ class ExprWriter {
   std::map<Key, Operand> known_;
 };
 
+// The same function, easier to compute and no less exact: 1 + tanh(u) and 1 - tanh(u)^2 are written
+// with sigmoid(2 u), which has no case to tell apart.
+Expr simplified(const Expr& expr);
+
 // The precision of every instruction: narrow if only narrow results depend on it.
 std::vector<Precision> precisions(const Expr& expr, const std::vector<bool>& narrow);
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <optional>
 
+#include "backend/cuda/expr_writer.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/map_strided.h"
@@ -121,10 +122,10 @@ MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std
     std::vector<Kind> kinds;
     for (const Type& t : in)
       kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
-    s.flat.emplace(FlatForm{expr, kinds, types, std::move(out)}, device);
+    s.flat.emplace(FlatForm{simplified(expr), kinds, types, std::move(out)}, device);
     return;
   }
-  s.form = {expr, types, std::move(out), space, s.numel};
+  s.form = {simplified(expr), types, std::move(out), space, s.numel};
   s.strided.emplace(s.form, device);
 }
 
@@ -158,7 +159,7 @@ struct SegmentedMap::State {
 SegmentedMap::SegmentedMap(const Expr& expr, const Options& options, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, options.counts})) {
   if (options.counts.empty()) return;
-  FlatForm form{expr, options.kinds, options.in, options.out, 1, true};
+  FlatForm form{simplified(expr), options.kinds, options.in, options.out, 1, true};
   const int64_t entry = 16 + 8 * static_cast<int64_t>(form.in.size() + form.out.size());
   const int64_t most = (most_parameters - 8) / entry;
   require(most > 0, "pointwise: too many tensors (", form.in.size() + form.out.size(), ")");

@@ -147,6 +147,34 @@ TEST(ptx, divisor__is_exact_below_2_to_31) {
   }
 }
 
+// gelu with tanh, and its derivative.
+Expr gelu_tanh() {
+  const Scalar x = Scalar::input(0), t = tanh(x * (0.7978845608 + 0.0356774081 * x * x));
+  const Scalar r[] = {0.5 * x * (1.0 + t), 0.5 * (t + 1.0) + x * (1.0 - t * t)};
+  return Expr(1, r);
+}
+
+TEST(ptx, simplified__is_the_same_function_without_tanh) {
+  const Expr before = gelu_tanh(), after = simplified(before);
+  for (const Expr::Instruction& i : after.code()) EXPECT_NE(i.op, ScalarOp::tanh);
+  for (double x = -6; x <= 6; x += 0.01) {
+    double want[2], got[2];
+    before.evaluate(std::span(&x, 1), want);
+    after.evaluate(std::span(&x, 1), got);
+    for (int k = 0; k < 2; ++k) EXPECT_NEAR(got[k], want[k], 1e-14);
+  }
+}
+
+TEST(ptx, simplified__keeps_other_formulas) {
+  const Expr all = every_function();
+  EXPECT_EQ(simplified(all).results().size(), all.results().size());
+  const double in[] = {0.7, 1.3, -0.4};
+  std::vector<double> want(all.results().size()), got = want;
+  all.evaluate(in, want);
+  simplified(all).evaluate(in, got);
+  EXPECT_EQ(got, want);
+}
+
 TEST(ptx, precision__is_full_for_what_any_f32_result_needs) {
   const Scalar x = Scalar::input(0), e = exp(x);
   const Scalar r[] = {tanh(e), sin(x)};

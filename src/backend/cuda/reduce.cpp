@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "backend/cuda/expr_writer.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/map.h"
 #include "backend/cuda/reduce_finish.h"
@@ -134,7 +135,7 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
     s.map.emplace(options.maximum ? expr : scaled(expr, options.scale), shape, in, f32, device);
     return;
   }
-  s.form.expr = expr;
+  s.form.expr = simplified(expr);
   for (size_t i = 0; i < in.size(); ++i) {
     s.form.in.push_back(in[i].dtype);
     if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};
