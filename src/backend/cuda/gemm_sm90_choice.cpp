@@ -28,17 +28,19 @@ int64_t steps_of(const Problem& p) { return cover(p.k, 64) * (a_images(p.form) ?
 double step_clocks(const Problem& p, const TileSize& t, Share share, int64_t blocks) {
   constexpr double bytes_per_clock = 46;  // from the L2 cache
   constexpr double latency = 1500;        // of a load
-  constexpr double in_step = 1.05;        // what waiting for the other block of a pair costs
+  constexpr double in_step = 150;         // of waiting for the other block of a pair
   const int columns = b_transposed(p.form) ? (t.n + 63) / 64 * 64 : t.n;
   const double a = t.m * 128.0 * (share == Share::a ? 0.5 : 1);
   const double b = columns * 128.0 * (share == Share::b ? 0.5 : 1);
   const double clocks = std::max({t.m * t.n / 32.0 / 0.93, (a + b) / bytes_per_clock,
                                   latency / (t.stages * static_cast<double>(blocks))});
-  return share == Share::none ? clocks : clocks * in_step;
+  // all taps of one block of channels read the same lines of the cache
+  const double crowded = b_images(p.form) && p.images.c <= 64 ? 1 + 0.1 * (t.n / 64.0 - 1) : 1;
+  return crowded * clocks + (share == Share::none ? 0 : in_step);
 }
 
 double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multiprocessors) {
-  constexpr double start = 6000, start_of_sum = 3500, bytes_per_clock = 2200;  // of memory
+  constexpr double start = 6000, start_of_sum = 2500, bytes_per_clock = 2200;  // of memory
   constexpr double store_bytes_per_clock = 30, store_latency = 1200;
   const int pair = c.share == Share::none ? 1 : 2;
   int64_t tiles_m = cover(p.m, t.m), tiles_n = cover(columns_of(p), t.n);
@@ -48,12 +50,11 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
   const double steps = std::ceil(static_cast<double>(steps_of(p)) / c.splits);
   const double out_bytes = c.splits > 1 || p.out == DType::f32 ? 4 : 2;
   const double store = store_latency + t.m * t.n * out_bytes / store_bytes_per_clock;
-  // of the busiest multiprocessor; its blocks take turns: one stores while others multiply
+  // of the busiest multiprocessor
   const int64_t each = cover(units, multiprocessors / pair * pair);
   const int64_t blocks = std::min<int64_t>(each, t.per_multiprocessor);
-  const double stores = blocks > 1 ? 1 + 0.3 * static_cast<double>(each - 1) : each;
-  double clocks = start + stores * store +
-                  static_cast<double>(each) * steps * step_clocks(p, t, c.share, blocks);
+  double clocks =
+      start + static_cast<double>(each) * (steps * step_clocks(p, t, c.share, blocks) + store);
   if (c.splits > 1) {
     const double bytes = static_cast<double>(p.batch * p.m * p.n) * (4.0 * c.splits + 4);
     clocks += start_of_sum + bytes / bytes_per_clock;
@@ -80,10 +81,11 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
                             int multiprocessors) {
   std::vector<Guess> guesses;
   for (const TileSize& t : tiles)
-    for (const int splits : splits_worth(p, t, multiprocessors)) {
-      const Choice c{t.m, t.n, splits, Share::none};
-      guesses.push_back({c, clocks_of(p, t, c, multiprocessors)});
-    }
+    for (const int splits : splits_worth(p, t, multiprocessors))
+      for (const Share share : {Share::none, Share::b, Share::a}) {
+        const Choice c{t.m, t.n, splits, share};
+        guesses.push_back({c, clocks_of(p, t, c, multiprocessors)});
+      }
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.clocks < y.clocks; });
   constexpr size_t most = 12;
