@@ -33,6 +33,18 @@ __device__ __forceinline__ void copy16(uint32_t to, const void* from, bool valid
 #endif
 }
 
+// 4 bytes to `to`, or zeros, in the same way.
+__device__ __forceinline__ void copy4(uint32_t to, const void* from, bool valid) {
+#if __CUDA_ARCH__ >= 800
+  const int bytes = valid ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+#else
+  const uint32_t v = valid ? *static_cast<const uint32_t*>(from) : 0;
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
+#endif
+}
+
 // Copies since the last call become a group.
 __device__ __forceinline__ void commit_copies() {
 #if __CUDA_ARCH__ >= 800

@@ -73,27 +73,42 @@ class Gemm {
            device);
   }
 
+  // The plan's tile, if it is this one; `aligned`: both operands are.
+  template <class T, class Tile, bool Any>
+  bool tensor_tile(const Params& p, bool aligned, CudaDevice& device) const {
+    if (plan_.m != Tile::m || plan_.n != Tile::n || (!Any && !aligned)) return false;
+    const int64_t shared = Tile::shared_bytes(device.capability());
+    if (aligned)
+      launch_tile<Tile>(gemm_tensor<T, Tile, A, WhereA, B, WhereB, true>, p, shared, device);
+    else if constexpr (Any)
+      launch_tile<Tile>(gemm_tensor<T, Tile, A, WhereA, B, WhereB, false>, p, shared, device);
+    return true;
+  }
+
   template <class T>
   void tensor(const Params& p, CudaDevice& device) const {
-    using Large = TensorTile<128, 128, 2, 2, 32, 4>;
     using Small = TensorTile<64, 64, 2, 2, 32, 4>;
-    const int64_t large = Large::shared_bytes(device.capability());
-    const int64_t small = Small::shared_bytes(device.capability());
-    if (!p.a_vector || !p.b_vector)
-      launch_tile<Small>(gemm_tensor<T, Small, A, WhereA, B, WhereB, false>, p, small, device);
-    else if (plan_.tile == Large::m)
-      launch_tile<Large>(gemm_tensor<T, Large, A, WhereA, B, WhereB, true>, p, large, device);
-    else
-      launch_tile<Small>(gemm_tensor<T, Small, A, WhereA, B, WhereB, true>, p, small, device);
+    const bool aligned = p.a_vector && p.b_vector;
+    const bool done =
+        tensor_tile<T, TensorTile<128, 256, 2, 4, 32, 4>, false>(p, aligned, device) ||
+        tensor_tile<T, TensorTile<128, 128, 2, 2, 32, 4>, false>(p, aligned, device) ||
+        tensor_tile<T, TensorTile<128, 32, 4, 1, 32, 4>, true>(p, aligned, device) ||
+        tensor_tile<T, TensorTile<32, 128, 1, 4, 32, 4>, true>(p, aligned, device);
+    if (done) return;
+    Gemm small = *this;
+    small.plan_.m = Small::m;
+    small.plan_.n = Small::n;
+    small.template tensor_tile<T, Small, true>(p, aligned, device);
   }
 
   void simt(const Params& p, CudaDevice& device) const {
     using Large = SimtTile<128, 128>;
     using Small = SimtTile<64, 64>;
-    const bool floats = task_.a == DType::f32 && task_.b == DType::f32;
-    if (!p.a_vector || !p.b_vector || !floats)
+    const bool quick = task_.a == DType::f32 && task_.b == DType::f32 &&
+                       (WhereA == K::inner || p.a_vector) && (WhereB == K::inner || p.b_vector);
+    if (!quick)
       launch_tile<Small>(gemm_simt<Small, A, WhereA, B, WhereB, false>, p, 0, device);
-    else if (plan_.tile == Large::m)
+    else if (plan_.m == Large::m)
       launch_tile<Large>(gemm_simt<Large, A, WhereA, B, WhereB, true>, p, 0, device);
     else
       launch_tile<Small>(gemm_simt<Small, A, WhereA, B, WhereB, true>, p, 0, device);

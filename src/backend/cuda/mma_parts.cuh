@@ -3,12 +3,9 @@
 #pragma once
 
 #include "backend/cuda/kit.cuh"
-#include "core/dtype.h"
+#include "backend/cuda/mma_plan.h"
 
 namespace ebb::cuda {
-
-// Which of an operand's indices k is: the one that runs through neighbours in memory, or the other.
-enum class K { inner, outer };
 
 struct GemmOutput {
   void* data = nullptr;  // rows of n elements

@@ -9,6 +9,9 @@
 
 namespace ebb::cuda {
 
+// Which of an operand's indices k is: the one that runs through neighbours in memory, or the other.
+enum class K { inner, outer };
+
 // c[m, n] = sum over k of a[m, k] b[n, k], `batch` times.
 struct GemmTask {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // the largest of the batch
@@ -17,12 +20,14 @@ struct GemmTask {
   std::optional<DType> bias;
   // Elements of which 16-byte pieces must not split, along `inner` of each operand.
   int64_t a_run = 0, b_run = 0;
+  K a_k = K::inner, b_k = K::inner;
 };
 
 struct GemmPlan {
-  bool tensor = false;  // tensor cores; otherwise f32 multiply-adds
-  int64_t tile = 64, splits = 1;
-  int64_t workspace = 0;  // bytes
+  bool tensor = false;     // tensor cores; otherwise f32 multiply-adds
+  int64_t m = 64, n = 64;  // of a tile
+  int64_t splits = 1;      // parts of k
+  int64_t workspace = 0;   // bytes
 };
 
 // Sizes are within what kernels count in.

@@ -2,6 +2,7 @@
 // that views (mma_views.cuh) describe: c[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]).
 #pragma once
 
+#include "backend/cuda/mma.cuh"
 #include "backend/cuda/mma_parts.cuh"
 #include "backend/cuda/mma_views.cuh"
 
@@ -11,105 +12,82 @@ namespace ebb::cuda {
 // so that the reads of neighbouring threads are neighbours too.
 template <int M, int N>
 struct SimtTile {
-  static constexpr int m = M, n = N, depth = 16;
+  static constexpr int m = M, n = N, depth = 8;
   static constexpr int threads = M / 8 * (N / 8);
-  static constexpr int line_a = M + 4, line_b = N + 4;  // floats, padded
+  static constexpr int residents = threads == 256 ? 2 : 6;  // blocks that share a multiprocessor
+  static constexpr int line_a = M + 4, line_b = N + 4;      // floats, padded
   static constexpr int stage = (line_a + line_b) * depth;
-  static constexpr int shared_bytes = 2 * stage * 4;
+  static constexpr int stages = arch >= 80 ? 4 : 2;
+  static constexpr int shared_bytes = stages * stage * 4;
 };
 
-// Brings one operand in, through registers: lines of shared memory are steps of k.
-template <class View, int Rows, int Depth, int Line, int Threads, K Where>
+// Brings one operand in, stage after stage: lines of shared memory are steps along k. A thread has
+// every `step`-th piece: `Piece` elements that are neighbours in memory. Where k runs through
+// neighbours they go to different lines, one by one.
+template <class View, class Tile, int Rows, int Piece, K Where>
 struct SimtLoader {
-  static constexpr int lines = Where == K::inner ? Rows : Depth;
-  static constexpr int pieces = (Where == K::inner ? Depth : Rows) / 4;
-  static constexpr int step = Threads / pieces, count = lines / step;
-  static_assert(step * pieces == Threads && count * step == lines);
+  static constexpr bool inner_moves = Where == K::inner;
+  static constexpr int line_floats = Rows + 4;
+  static constexpr int pieces = (inner_moves ? Tile::depth : Rows) / Piece;  // along `inner`
+  static constexpr int step = Tile::threads / pieces;
+  static constexpr int count = (inner_moves ? Rows : Tile::depth) / step;
+  static_assert(Piece == 1 || !inner_moves);
+  static_assert(step * pieces == Tile::threads &&
+                step * count * pieces * Piece == Rows * Tile::depth);
 
   const View& view;
   const void* data;
   DType dtype;
-  bool vector;  // f32 in aligned and whole pieces of 4
-  int first, line, piece;
-  typename View::Outer outers[Where == K::inner ? count : 1];
-  typename View::Inner fixed_inner;
-  float v[count][4];
+  int line, piece;
+  // Of each piece; or, where `outer` runs along k, of the first only.
+  typename View::Outer outers[inner_moves ? count : 1];
+  typename View::Inner inner;
 
   struct Source {
     const void* data;
     DType dtype;
-    bool vector;
   };
-  __device__ __forceinline__ SimtLoader(const View& w, const Source& s, int start)
+  // From `first` on along the index that is not k, and `k`.
+  __device__ __forceinline__ SimtLoader(const View& w, const Source& s, int first, int k)
       : view(w),
         data(s.data),
         dtype(s.dtype),
-        vector(s.vector && s.dtype == DType::f32),
-        first(start),
         line(static_cast<int>(threadIdx.x) / pieces),
         piece(static_cast<int>(threadIdx.x) % pieces) {
-    if constexpr (Where == K::inner) {
+    inner = view.inner((inner_moves ? k : first) + piece * Piece);
 #pragma unroll
-      for (int i = 0; i < count; ++i) outers[i] = view.outer(first + line + i * step);
-    } else {
-      fixed_inner = view.inner(first + piece * 4);
-    }
+    for (int i = 0; i < (inner_moves ? count : 1); ++i)
+      outers[i] = view.outer((inner_moves ? first : k) + line + i * step);
   }
 
-  __device__ __forceinline__ typename View::Outer outer(int i, int k) const {
-    if constexpr (Where == K::inner)
-      return outers[i];
+  // Floats stay floats; `Only` promises that there is nothing else.
+  template <bool Only>
+  __device__ __forceinline__ void put(float* to, int64_t offset, bool valid) const {
+    if constexpr (Piece == 4)
+      copy16(shared_address(to), static_cast<const float*>(data) + (valid ? offset : 0), valid);
+    else if (Only || dtype == DType::f32)
+      copy4(shared_address(to), static_cast<const float*>(data) + (valid ? offset : 0), valid);
     else
-      return view.outer(k + line + i * step);
+      *to = valid ? load_float(data, dtype, offset) : 0.f;
   }
 
-  __device__ __forceinline__ void read_pieces(int k) {
-    typename View::Inner inner = fixed_inner;
-    if constexpr (Where == K::inner) inner = view.inner(k + piece * 4);
+  template <bool Only>
+  __device__ __forceinline__ void load(float* stage) {
+    typename View::Outer outer = outers[0];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
+      if constexpr (inner_moves) outer = outers[i];
       int64_t offset;
-      float4 x = {0.f, 0.f, 0.f, 0.f};
-      if (view.at(outer(i, k), inner, offset))
-        x = *reinterpret_cast<const float4*>(static_cast<const float*>(data) + offset);
-      v[i][0] = x.x, v[i][1] = x.y, v[i][2] = x.z, v[i][3] = x.w;
+      const bool valid = view.at(outer, inner, offset);
+      const int at = inner_moves ? piece * line_floats + line + i * step
+                                 : (line + i * step) * line_floats + piece * Piece;
+      put<Only>(stage + at, offset, valid);
+      if constexpr (!inner_moves) view.next(outer, step);
     }
-  }
-
-  __device__ __forceinline__ void read_elements(int k) {
-    typename View::Outer o[count];
-#pragma unroll
-    for (int i = 0; i < count; ++i) o[i] = outer(i, k);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const auto inner = view.inner((Where == K::inner ? k : first) + piece * 4 + e);
-#pragma unroll
-      for (int i = 0; i < count; ++i) {
-        int64_t offset;
-        v[i][e] = view.at(o[i], inner, offset) ? load_float(data, dtype, offset) : 0.f;
-      }
-    }
-  }
-
-  template <bool Vector>
-  __device__ __forceinline__ void read(int k) {
-    if (Vector || vector)
-      read_pieces(k);
+    if constexpr (inner_moves)
+      view.next(inner, Tile::depth);
     else
-      read_elements(k);
-  }
-
-  __device__ __forceinline__ void write(float* stage) const {
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      if constexpr (Where == K::inner) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) stage[(piece * 4 + e) * Line + line + i * step] = v[i][e];
-      } else {
-        *reinterpret_cast<float4*>(stage + (line + i * step) * Line + piece * 4) = {
-            v[i][0], v[i][1], v[i][2], v[i][3]};
-      }
-    }
+      view.next(outers[0], Tile::depth);
   }
 };
 
@@ -156,51 +134,63 @@ __device__ __forceinline__ void store_floats(const float (&sums)[8][8], const Ge
   }
 }
 
-// grid: a block for each tile, split and z (place_of).  smem: two stages.  needs: with Vector, f32
-// operands with a_vector and b_vector.  sums: f32.  deterministic: yes.
+// The sums of `steps` along k, of the rows from `row` and the columns from `col` of the tile.
+template <class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
+__device__ __forceinline__ void multiply_simt(float (&sums)[8][8], const A& a, const B& b,
+                                              const P& p, const Place& at, const Steps& steps) {
+  __shared__ float4 shared[Tile::shared_bytes / 16];
+  constexpr int stages = Tile::stages;
+  constexpr int piece_a = Vector && WhereA == K::outer ? 4 : 1;
+  constexpr int piece_b = Vector && WhereB == K::outer ? 4 : 1;
+  float* const ring = reinterpret_cast<float*>(shared);
+  const int k = steps.first * Tile::depth;
+  SimtLoader<A, Tile, Tile::m, piece_a, WhereA> load_a(a, {p.a_data, p.a_dtype},
+                                                       at.m_tile * Tile::m, k);
+  SimtLoader<B, Tile, Tile::n, piece_b, WhereB> load_b(b, {p.b_data, p.b_dtype},
+                                                       at.n_tile * Tile::n, k);
+  const auto load = [&](int stage) {
+    load_a.template load<Vector>(ring + stage * Tile::stage);
+    load_b.template load<Vector>(ring + stage * Tile::stage + Tile::line_a * Tile::depth);
+  };
+  constexpr int across = Tile::n / 8;
+  const int row = static_cast<int>(threadIdx.x) / across * 4;
+  const int col = static_cast<int>(threadIdx.x) % across * 4;
+#pragma unroll
+  for (int s = 0; s < stages - 1; ++s) {
+    if (steps.first + s < steps.last) load(s);
+    commit_copies();
+  }
+  int stage = 0;
+  for (int step = steps.first; step < steps.last; ++step) {
+    wait_copies<stages - 2>();
+    __syncthreads();  // this stage is there; the one before has been read by all
+    if (step + stages - 1 < steps.last) load(stage == 0 ? stages - 1 : stage - 1);
+    commit_copies();
+    multiply_floats<Tile>(sums, ring + stage * Tile::stage, row, col);
+    stage = stage + 1 == stages ? 0 : stage + 1;
+  }
+}
+
+// grid: a block for each tile, split and z (place_of).  smem: the stages.  needs: with Vector, f32
+// operands, those with K::outer in aligned pieces.  sums: f32.  deterministic: yes.
 template <class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
-__global__ void __launch_bounds__(Tile::threads)
+__global__ void __launch_bounds__(Tile::threads, Tile::residents)
     gemm_simt(const __grid_constant__ GemmParams<A, B> p) {
   begin();
-  __shared__ float4 shared[Tile::shared_bytes / 16];
-  float* const ring = reinterpret_cast<float*>(shared);
   const Place at = place_of(blockIdx.x, p.m_tiles, p.n_tiles, p.splits);
   const auto a = p.a.of(at.z);
   const auto b = p.b.of(at.z);
   const int m = WhereA == K::inner ? a.outers : a.inners;
   const int k = WhereA == K::inner ? a.inners : a.outers;
-  const int m0 = at.m_tile * Tile::m, n0 = at.n_tile * Tile::n;
-  if (m0 >= m) return;  // phases of images differ in size
-  const Steps steps = steps_of(k, Tile::depth, at.split, p.splits);
-  SimtLoader<decltype(p.a.of(0)), Tile::m, Tile::depth, Tile::line_a, Tile::threads, WhereA> load_a(
-      a, {p.a_data, p.a_dtype, p.a_vector}, m0);
-  SimtLoader<decltype(p.b.of(0)), Tile::n, Tile::depth, Tile::line_b, Tile::threads, WhereB> load_b(
-      b, {p.b_data, p.b_dtype, p.b_vector}, n0);
-  const auto read = [&](int step) {
-    load_a.template read<Vector>(step * Tile::depth);
-    load_b.template read<Vector>(step * Tile::depth);
-  };
-  const auto write = [&](int stage) {
-    load_a.write(ring + stage * Tile::stage);
-    load_b.write(ring + stage * Tile::stage + Tile::line_a * Tile::depth);
-  };
+  if (at.m_tile * Tile::m >= m) return;  // phases of images differ in size
+  float sums[8][8] = {};
+  multiply_simt<Tile, WhereA, WhereB, Vector>(sums, a, b, p, at,
+                                              steps_of(k, Tile::depth, at.split, p.splits));
   constexpr int across = Tile::n / 8;
   const int row = static_cast<int>(threadIdx.x) / across * 4;
   const int col = static_cast<int>(threadIdx.x) % across * 4;
-  float sums[8][8] = {};
-  if (steps.first < steps.last) {
-    read(steps.first);
-    write(0);
-  }
-  for (int step = steps.first; step < steps.last; ++step) {
-    __syncthreads();  // this stage is there; the other one has been read by all
-    const int stage = (step - steps.first) % 2;
-    const bool more = step + 1 < steps.last;
-    if (more) read(step + 1);
-    multiply_floats<Tile>(sums, ring + stage * Tile::stage, row, col);
-    if (more) write(1 - stage);
-  }
-  store_floats<Tile>(sums, output_of(p, at.split), a, m0 + row, n0 + col, m);
+  store_floats<Tile>(sums, output_of(p, at.split), a, at.m_tile * Tile::m + row,
+                     at.n_tile * Tile::n + col, m);
 }
 
 }  // namespace ebb::cuda

@@ -46,71 +46,74 @@ struct StageLayout {
   }
 };
 
-// Brings one operand in. A thread has the same piece of every `step`-th line.
-template <class T, class View, class Layout, int Threads, K Where>
+// Brings one operand in, stage after stage. A thread has the same piece of every `step`-th line.
+template <class T, class View, class Layout, int Threads, int Depth, K Where>
 struct StageLoader {
   static constexpr int step = Threads / Layout::pieces, count = Layout::lines / step;
   static_assert(step * Layout::pieces == Threads && count * step == Layout::lines);
+  static constexpr bool inner_moves = Where == K::inner;
 
   const View& view;
   const T* data;
-  int first;  // of this block along the index that is not k
   int line, piece;
-  typename View::Outer outers[Where == K::inner ? count : 1];
-  typename View::Inner fixed_inner;
+  // Of each line; or, where lines are steps along k, of the first line only.
+  typename View::Outer outers[inner_moves ? count : 1];
+  typename View::Inner inner;
 
-  __device__ __forceinline__ StageLoader(const View& v, const void* d, int start)
+  // From `first` on along the index that is not k, and `k`.
+  __device__ __forceinline__ StageLoader(const View& v, const void* d, int first, int k)
       : view(v),
         data(static_cast<const T*>(d)),
-        first(start),
         line(static_cast<int>(threadIdx.x) / Layout::pieces),
         piece(static_cast<int>(threadIdx.x) % Layout::pieces) {
-    if constexpr (Where == K::inner) {
+    inner = view.inner((inner_moves ? k : first) + piece * 8);
 #pragma unroll
-      for (int i = 0; i < count; ++i) outers[i] = view.outer(first + line + i * step);
-    } else {
-      fixed_inner = view.inner(first + piece * 8);
-    }
+    for (int i = 0; i < (inner_moves ? count : 1); ++i)
+      outers[i] = view.outer((inner_moves ? first : k) + line + i * step);
   }
 
-  __device__ __forceinline__ typename View::Outer outer(int i, int k) const {
-    if constexpr (Where == K::inner)
-      return outers[i];
+  __device__ __forceinline__ void move_on() {
+    if constexpr (inner_moves)
+      view.next(inner, Depth);
     else
-      return view.outer(k + line + i * step);
+      view.next(outers[0], Depth);
   }
 
   // Aligned pieces, without a detour.
-  __device__ __forceinline__ void copy(uint32_t stage, int k) const {
-    typename View::Inner inner = fixed_inner;
-    if constexpr (Where == K::inner) inner = view.inner(k + piece * 8);
+  __device__ __forceinline__ void copy(uint32_t stage) {
+    typename View::Outer outer = outers[0];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
+      if constexpr (inner_moves) outer = outers[i];
       int64_t offset;
-      const bool valid = view.at(outer(i, k), inner, offset);
+      const bool valid = view.at(outer, inner, offset);
       copy16(stage + Layout::offset(line + i * step, piece) * 2, data + (valid ? offset : 0),
              valid);
+      if constexpr (!inner_moves) view.next(outer, step);
     }
+    move_on();
   }
 
   // Element by element.
-  __device__ __forceinline__ void gather(T* stage, int k) const {
-    typename View::Outer o[count];
+  __device__ __forceinline__ void gather(T* stage) {
     Vec<T, 8> v[count];
-#pragma unroll
-    for (int i = 0; i < count; ++i) o[i] = outer(i, k);
+    typename View::Inner element = inner;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      const auto inner = view.inner((Where == K::inner ? k : first) + piece * 8 + e);
+      typename View::Outer outer = outers[0];
 #pragma unroll
       for (int i = 0; i < count; ++i) {
+        if constexpr (inner_moves) outer = outers[i];
         int64_t offset;
-        v[i].v[e] = view.at(o[i], inner, offset) ? data[offset] : from_float<T>(0.f);
+        v[i].v[e] = view.at(outer, element, offset) ? data[offset] : from_float<T>(0.f);
+        if constexpr (!inner_moves) view.next(outer, step);
       }
+      view.next(element, 1);
     }
 #pragma unroll
     for (int i = 0; i < count; ++i)
       *reinterpret_cast<Vec<T, 8>*>(stage + Layout::offset(line + i * step, piece)) = v[i];
+    move_on();
   }
 };
 
@@ -215,31 +218,33 @@ __device__ __forceinline__ void multiply(WarpSums<Tile>& sums, T* shared, const 
   using LayoutA = StageLayout<Tile::m, Tile::depth, WhereA>;
   using LayoutB = StageLayout<Tile::n, Tile::depth, WhereB>;
   constexpr int stages = Tile::stages_of(arch);
-  const StageLoader<T, A, LayoutA, Tile::threads, WhereA> load_a(a, p.a_data, at.m_tile * Tile::m);
-  const StageLoader<T, B, LayoutB, Tile::threads, WhereB> load_b(b, p.b_data, at.n_tile * Tile::n);
+  const int k = steps.first * Tile::depth;
+  StageLoader<T, A, LayoutA, Tile::threads, Tile::depth, WhereA> load_a(a, p.a_data,
+                                                                        at.m_tile * Tile::m, k);
+  StageLoader<T, B, LayoutB, Tile::threads, Tile::depth, WhereB> load_b(b, p.b_data,
+                                                                        at.n_tile * Tile::n, k);
   const uint32_t ring = shared_address(shared);
-  const auto load = [&](int step, int stage) {
+  const auto load = [&](int stage) {
     const int to_a = stage * Tile::stage_elements, to_b = to_a + Tile::m * Tile::depth;
     if (Vector || p.a_vector)
-      load_a.copy(ring + to_a * 2, step * Tile::depth);
+      load_a.copy(ring + to_a * 2);
     else
-      load_a.gather(shared + to_a, step * Tile::depth);
+      load_a.gather(shared + to_a);
     if (Vector || p.b_vector)
-      load_b.copy(ring + to_b * 2, step * Tile::depth);
+      load_b.copy(ring + to_b * 2);
     else
-      load_b.gather(shared + to_b, step * Tile::depth);
+      load_b.gather(shared + to_b);
   };
 #pragma unroll
   for (int s = 0; s < stages - 1; ++s) {
-    if (steps.first + s < steps.last) load(steps.first + s, s);
+    if (steps.first + s < steps.last) load(s);
     commit_copies();
   }
   int stage = 0;
   for (int step = steps.first; step < steps.last; ++step) {
     wait_copies<stages - 2>();
     __syncthreads();  // this stage is there; the one before has been read by all
-    const int next = step + stages - 1;
-    if (next < steps.last) load(next, stage == 0 ? stages - 1 : stage - 1);
+    if (step + stages - 1 < steps.last) load(stage == 0 ? stages - 1 : stage - 1);
     commit_copies();
     const uint32_t at_a = ring + stage * Tile::stage_elements * 2;
     multiply_stage<T, Tile, LayoutA, WhereA, LayoutB, WhereB>(sums, at_a,

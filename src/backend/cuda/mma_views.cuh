@@ -2,9 +2,10 @@
 // elements, of which `inners` run through neighbours in memory; either of the two is the index k
 // that is summed over. One operand is a plain matrix, the windows of images, or turned weights.
 //
-// of(z) gives the view of member z of the batch. outer(i) and inner(j) decode an index once;
-// at(outer, inner, offset) puts both together: false where the matrix has a zero or ends.
-// out_row(m) is the row of the result that row m of operand a adds up to.
+// of(z) gives the view of member z of the batch. outer(i) and inner(j) decode an index; next(x, by)
+// moves on from there, mostly without a division. at(outer, inner, offset) puts both together:
+// false where the matrix has a zero or ends. out_row(m) is the row of the result that row m of
+// operand a adds up to.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +41,11 @@ struct Plain {
   int64_t base = 0, out_base = 0;
 
   struct Outer {
-    int64_t offset;  // negative: outside
+    int64_t offset;
+    int index;
   };
   struct Inner {
-    int index;  // negative: outside
+    int index;
   };
   __device__ __forceinline__ Plain of(int z) const {
     Plain v = *this;
@@ -52,12 +54,17 @@ struct Plain {
     return v;
   }
   __device__ __forceinline__ Outer outer(int i) const {
-    return {i < outers ? base + static_cast<int64_t>(i) * inners : -1};
+    return {base + static_cast<int64_t>(i) * inners, i};
   }
-  __device__ __forceinline__ Inner inner(int j) const { return {j < inners ? j : -1}; }
+  __device__ __forceinline__ Inner inner(int j) const { return {j}; }
+  __device__ __forceinline__ void next(Outer& o, int by) const {
+    o.index += by;
+    o.offset += static_cast<int64_t>(by) * inners;
+  }
+  __device__ __forceinline__ void next(Inner& i, int by) const { i.index += by; }
   __device__ __forceinline__ bool at(const Outer& o, const Inner& i, int64_t& offset) const {
     offset = o.offset + i.index;
-    return o.offset >= 0 && i.index >= 0;
+    return o.index < outers && i.index < inners;
   }
   __device__ __forceinline__ int64_t out_row(int m) const { return out_base + m; }
 };
@@ -68,17 +75,18 @@ struct Windows {
   int outers = 0, inners = 0;
   int h = 0, w = 0, c = 0;
   int stride = 1, first_row = 0, first_col = 0, turn = 1;
+  int end_row = 0;       // first_row and the rows of all places
   FastDiv places, cols;  // of an image, of a row of places
   FastDiv channels, window_cols;
 
   static constexpr int outside = -(1 << 29);  // also when two of them are added
   struct Outer {
     int64_t offset;
-    int row, col;
+    int row, col, index;
   };
   struct Inner {
     int64_t offset;
-    int row, col;
+    int row, col, channel, index;
   };
   __device__ __forceinline__ Windows of(int) const { return *this; }
   __device__ __forceinline__ Outer outer(int index) const {
@@ -87,7 +95,7 @@ struct Windows {
     const int p = cols.divide(place, q);
     const int row = p * stride + first_row, col = q * stride + first_col;
     const int64_t offset = ((static_cast<int64_t>(n) * h + row) * w + col) * c;
-    return {offset, index < outers ? row : outside, col};
+    return {offset, index < outers ? row : outside, col, index};
   }
   __device__ __forceinline__ Inner inner(int index) const {
     int channel, j;
@@ -95,7 +103,24 @@ struct Windows {
     const int i = window_cols.divide(tap, j);
     const int row = i * turn, col = j * turn;
     const int64_t offset = (static_cast<int64_t>(row) * w + col) * c + channel;
-    return {offset, index < inners ? row : outside, col};
+    return {offset, index < inners ? row : outside, col, channel, index};
+  }
+  __device__ __forceinline__ void next(Outer& o, int by) const {
+    const int row_of_places = static_cast<int>(cols.divisor) * stride;
+    o.index += by;
+    o.col += by * stride;
+    o.offset += static_cast<int64_t>(by * stride) * c;
+    if (o.col < first_col + row_of_places) return;
+    o.col -= row_of_places;
+    o.row += stride;
+    o.offset += static_cast<int64_t>(w * stride - row_of_places) * c;
+    if (o.col >= first_col + row_of_places || o.row >= end_row) o = outer(o.index);
+  }
+  __device__ __forceinline__ void next(Inner& i, int by) const {
+    i.index += by;
+    i.channel += by;
+    i.offset += by;
+    if (i.channel >= c) i = inner(i.index);
   }
   __device__ __forceinline__ bool at(const Outer& o, const Inner& i, int64_t& offset) const {
     offset = o.offset + i.offset;
@@ -173,6 +198,7 @@ struct DxWindows {
     v.inners = rows.taps * cols.taps * dy.c;
     v.first_row = rows.window;
     v.first_col = cols.window;
+    v.end_row = rows.window + rows.places;
     const auto positive = [](int x) { return x > 0 ? x : 1; };
     v.places = FastDiv(positive(rows.places * cols.places));
     v.cols = FastDiv(positive(cols.places));
@@ -190,22 +216,32 @@ struct DxWindows {
 struct PhaseTaps {
   int outers = 0, inners = 0;
   int stride = 1, tap_row = 0, tap_col = 0, kw = 0;
-  int64_t filter = 0;  // elements of one: KH * KW * C
+  int64_t filter_size = 0;  // KH * KW * C
   FastDiv filters, window_cols;
 
-  using Outer = Plain::Outer;
+  struct Outer {
+    int64_t offset;
+    int filter, index;
+  };
   using Inner = Plain::Inner;
   __device__ __forceinline__ Outer outer(int index) const {
     int o, j;
     const int tap = filters.divide(index, o);
     const int i = window_cols.divide(tap, j);
     const int r = tap_row + i * stride, s = tap_col + j * stride;
-    return {index < outers ? o * filter + (static_cast<int64_t>(r) * kw + s) * inners : -1};
+    return {o * filter_size + (static_cast<int64_t>(r) * kw + s) * inners, o, index};
   }
-  __device__ __forceinline__ Inner inner(int j) const { return {j < inners ? j : -1}; }
+  __device__ __forceinline__ Inner inner(int j) const { return {j}; }
+  __device__ __forceinline__ void next(Outer& o, int by) const {
+    o.index += by;
+    o.filter += by;
+    o.offset += by * filter_size;
+    if (o.filter >= static_cast<int>(filters.divisor)) o = outer(o.index);
+  }
+  __device__ __forceinline__ void next(Inner& i, int by) const { i.index += by; }
   __device__ __forceinline__ bool at(const Outer& o, const Inner& i, int64_t& offset) const {
     offset = o.offset + i.index;
-    return o.offset >= 0 && i.index >= 0;
+    return o.index < outers && i.index < inners;
   }
 };
 

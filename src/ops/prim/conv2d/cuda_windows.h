@@ -18,6 +18,7 @@ inline ebb::cuda::Windows windows_of(const ConvGeometry& g) {
   v.stride = to_int(g.stride);
   v.first_row = -to_int(g.top);
   v.first_col = -to_int(g.left);
+  v.end_row = to_int(g.out_h() * g.stride - g.top);
   v.places = ebb::cuda::FastDiv(g.out_h() * g.out_w());
   v.cols = ebb::cuda::FastDiv(g.out_w());
   v.channels = ebb::cuda::FastDiv(g.c);

@@ -19,6 +19,8 @@ GemmTask task(const Signature& s) {
   t.out = s.out[0].dtype;
   t.a_run = g.o;
   t.b_run = g.c;
+  t.a_k = K::outer;
+  t.b_k = K::outer;
   return t;
 }
 

@@ -25,6 +25,7 @@ GemmTask task(const Signature& s) {
   t.out = s.out[0].dtype;
   t.a_run = g.o;
   t.b_run = g.c;
+  t.b_k = K::outer;
   return t;
 }
 
@@ -56,7 +57,7 @@ DxTaps taps_of(const ConvGeometry& g) {
   v.w.inners = to_int(g.c);
   v.w.stride = to_int(g.stride);
   v.w.kw = to_int(g.kw);
-  v.w.filter = g.kh * g.kw * g.c;
+  v.w.filter_size = g.kh * g.kw * g.c;
   v.w.filters = FastDiv(g.o);
   v.grid = grid_of(g);
   v.first = v.phase(0);

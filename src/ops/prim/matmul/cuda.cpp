@@ -5,7 +5,7 @@
 
 namespace ebb::ops::cuda {
 
-using ebb::cuda::GemmTask;
+using ebb::cuda::GemmTask, ebb::cuda::K;
 
 GemmTask matmul_task(const Signature& s) {
   const auto& attrs = s.as<Matmul>();
@@ -22,6 +22,8 @@ GemmTask matmul_task(const Signature& s) {
   if (s.in.size() == 3) t.bias = s.in[2].dtype;
   t.a_run = attrs.trans_a ? t.m : t.k;
   t.b_run = attrs.trans_b ? t.k : t.n;
+  t.a_k = attrs.trans_a ? K::outer : K::inner;
+  t.b_k = attrs.trans_b ? K::inner : K::outer;
   return t;
 }
 
