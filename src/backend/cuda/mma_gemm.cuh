@@ -14,11 +14,18 @@ struct GemmPointers {
   void *out = nullptr, *workspace = nullptr;
 };
 
-template <class A, K WhereA, class B, K WhereB>
+template <class A, K WhereA, class B, K WhereB, Narrow Tiles = Narrow::none>
 class Gemm {
  public:
   Gemm(const GemmTask& task, const GemmPlan& plan, const A& a, const B& b)
       : task_(task), plan_(plan), a_(a), b_(b) {}
+
+  // What the plan must know of it, into `task`.
+  static void describe(GemmTask& task) {
+    task.a_k = WhereA;
+    task.b_k = WhereB;
+    task.narrow = Tiles;
+  }
 
   // Enqueues it.
   void run(const GemmPointers& at, CudaDevice& device) const {
@@ -73,32 +80,38 @@ class Gemm {
            device);
   }
 
-  // The plan's tile, if it is this one; `aligned`: both operands are.
-  template <class T, class Tile, bool Any>
-  bool tensor_tile(const Params& p, bool aligned, CudaDevice& device) const {
-    if (plan_.m != Tile::m || plan_.n != Tile::n || (!Any && !aligned)) return false;
-    const int64_t shared = Tile::shared_bytes(device.capability());
-    if (aligned)
-      launch_tile<Tile>(gemm_tensor<T, Tile, A, WhereA, B, WhereB, true>, p, shared, device);
-    else if constexpr (Any)
-      launch_tile<Tile>(gemm_tensor<T, Tile, A, WhereA, B, WhereB, false>, p, shared, device);
+  // The plan's tile, if it is this one; for aligned operands, or for any.
+  template <class T, class Tile, bool Vector>
+  bool tensor_tile(const Params& p, CudaDevice& device) const {
+    if (plan_.m != Tile::m || plan_.n != Tile::n) return false;
+    if (Vector && !(p.a_vector && p.b_vector)) return false;
+    launch_tile<Tile>(gemm_tensor<T, Tile, A, WhereA, B, WhereB, Vector>, p,
+                      Tile::shared_bytes(device.capability()), device);
     return true;
+  }
+
+  template <class T>
+  bool narrow_tile(const Params& p, CudaDevice& device) const {
+    if constexpr (Tiles == Narrow::columns)
+      return tensor_tile<T, TensorTile<128, 32, 4, 1, 32, 4>, true>(p, device);
+    if constexpr (Tiles == Narrow::both)
+      return tensor_tile<T, TensorTile<128, 32, 4, 1, 32, 4>, false>(p, device) ||
+             tensor_tile<T, TensorTile<32, 128, 1, 4, 32, 4>, false>(p, device);
+    return false;
   }
 
   template <class T>
   void tensor(const Params& p, CudaDevice& device) const {
     using Small = TensorTile<64, 64, 2, 2, 32, 4>;
-    const bool aligned = p.a_vector && p.b_vector;
-    const bool done =
-        tensor_tile<T, TensorTile<128, 256, 2, 4, 32, 4>, false>(p, aligned, device) ||
-        tensor_tile<T, TensorTile<128, 128, 2, 2, 32, 4>, false>(p, aligned, device) ||
-        tensor_tile<T, TensorTile<128, 32, 4, 1, 32, 4>, true>(p, aligned, device) ||
-        tensor_tile<T, TensorTile<32, 128, 1, 4, 32, 4>, true>(p, aligned, device);
-    if (done) return;
-    Gemm small = *this;
+    if (tensor_tile<T, TensorTile<256, 128, 4, 2, 64, 3, true>, true>(p, device) ||
+        tensor_tile<T, TensorTile<128, 128, 2, 2, 32, 4>, true>(p, device) ||
+        narrow_tile<T>(p, device))
+      return;
+    Gemm small = *this;  // an address is less aligned than the plan hoped, if it is not its tile
     small.plan_.m = Small::m;
     small.plan_.n = Small::n;
-    small.template tensor_tile<T, Small, true>(p, aligned, device);
+    if (!small.template tensor_tile<T, Small, true>(p, device))
+      small.template tensor_tile<T, Small, false>(p, device);
   }
 
   void simt(const Params& p, CudaDevice& device) const {

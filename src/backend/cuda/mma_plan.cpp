@@ -16,19 +16,22 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // what matters.
 struct Tile {
   int64_t m, n;
-  bool any;           // takes operands in any order and alignment
   int64_t depth;      // of a step along k
   int64_t residents;  // blocks that share a multiprocessor
   double step;        // for each step when the multiprocessor is full
   double alone;       // a step's latency
 };
 
-constexpr Tile tensor_tiles[] = {{128, 256, false, 32, 1, 980, 980},
-                                 {128, 128, false, 32, 2, 560, 1090},
-                                 {64, 64, true, 32, 4, 225, 450},
-                                 {128, 32, true, 32, 4, 200, 450},
-                                 {32, 128, true, 32, 4, 200, 450}};
-constexpr Tile simt_tiles[] = {{128, 128, false, 8, 2, 1300, 1500}, {64, 64, true, 8, 6, 400, 600}};
+constexpr int64_t huge_shared = 147456;  // bytes that the first needs
+constexpr Tile tensor_tiles[] = {
+    {256, 128, 64, 1, 2150, 2150}, {128, 128, 32, 2, 560, 1090}, {64, 64, 32, 4, 225, 450}};
+constexpr Tile narrow_tensor_tiles[] = {{128, 32, 32, 4, 250, 500}};
+// For operands that are gathered element by element.
+constexpr Tile any_tensor_tiles[] = {{64, 64, 32, 4, 650, 2600}};
+constexpr Tile any_narrow_tensor_tiles[] = {
+    {64, 64, 32, 4, 650, 2600}, {128, 32, 32, 4, 550, 2600}, {32, 128, 32, 4, 550, 2600}};
+constexpr Tile simt_tiles[] = {{128, 128, 8, 2, 1300, 1500}, {64, 64, 8, 6, 400, 600}};
+constexpr Tile any_simt_tiles[] = {{64, 64, 8, 6, 600, 1200}};
 
 bool on_tensor_cores(const GemmTask& t, const CudaDevice& device) {
   if (t.a != t.b || t.a == DType::f32) return false;
@@ -67,28 +70,46 @@ double clocks(const GemmTask& t, const CudaDevice& device, const Choice& c) {
   return total;
 }
 
-// Parts of k that are worth trying with a tile.
-bool worth_splitting(const GemmTask& t, const Tile& tile, int64_t splits) {
-  constexpr int64_t fewest = 128;  // of k in a part
-  return splits == 1 || (t.k >= fewest * splits && t.k >= 4 * tile.depth * splits &&
-                         splits * t.out_rows * t.n * 4 <= largest_workspace);
-}
-
-std::vector<Choice> choices_of(const GemmTask& t, const CudaDevice& device) {
+std::vector<Tile> tiles_of(const GemmTask& t, const CudaDevice& device) {
   const bool tensor = on_tensor_cores(t, device);
   const bool quick = fast(t.a, t.a_run, t.a_k) && fast(t.b, t.b_run, t.b_k) && t.a == t.b &&
                      (tensor || t.a == DType::f32);
-  const std::span<const Tile> tiles = tensor ? std::span<const Tile>(tensor_tiles) : simt_tiles;
+  std::vector<Tile> out;
+  const auto add = [&](std::span<const Tile> tiles) {
+    for (const Tile& tile : tiles)
+      if (tile.m < 256 || device.shared_per_block() >= huge_shared) out.push_back(tile);
+  };
+  if (!tensor) {
+    add(quick ? std::span<const Tile>(simt_tiles) : any_simt_tiles);
+  } else if (quick) {
+    add(tensor_tiles);
+    if (t.narrow == Narrow::columns) add(narrow_tensor_tiles);
+  } else {
+    add(t.narrow == Narrow::both ? std::span<const Tile>(any_narrow_tensor_tiles)
+                                 : any_tensor_tiles);
+  }
+  return out;
+}
+
+// Parts of k that are worth trying with a tile.
+bool worth_splitting(const GemmTask& t, const Tile& tile, int64_t splits) {
+  constexpr int64_t fewest = 128, many = 64, few_elements = 1 << 16;
+  if (splits == 1) return true;
+  const int64_t elements = t.out_rows * t.n;
+  if (splits > many && elements > few_elements) return false;
+  return t.k >= fewest * splits && t.k >= 4 * tile.depth * splits &&
+         splits * elements * 4 <= largest_workspace;
+}
+
+std::vector<Choice> choices_of(const GemmTask& t, const CudaDevice& device) {
   std::vector<Choice> out;
-  for (const Tile& tile : tiles) {
-    if (!tile.any && !quick) continue;
-    for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
+  for (const Tile& tile : tiles_of(t, device))
+    for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256}) {
       if (!worth_splitting(t, tile, splits)) continue;
       Choice c{tile, splits, 0};
       c.clocks = clocks(t, device, c);
       out.push_back(c);
     }
-  }
   return out;
 }
 

@@ -12,6 +12,10 @@ namespace ebb::cuda {
 // Which of an operand's indices k is: the one that runs through neighbours in memory, or the other.
 enum class K { inner, outer };
 
+// Which tiles for few rows or columns a product has, beside the square ones: none; 128 x 32 for
+// aligned operands; 128 x 32 and 32 x 128 for any.
+enum class Narrow { none, columns, both };
+
 // c[m, n] = sum over k of a[m, k] b[n, k], `batch` times.
 struct GemmTask {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // the largest of the batch
@@ -21,6 +25,7 @@ struct GemmTask {
   // Elements of which 16-byte pieces must not split, along `inner` of each operand.
   int64_t a_run = 0, b_run = 0;
   K a_k = K::inner, b_k = K::inner;
+  Narrow narrow = Narrow::none;
 };
 
 struct GemmPlan {

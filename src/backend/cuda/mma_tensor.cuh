@@ -8,9 +8,10 @@
 
 namespace ebb::cuda {
 
-// A block computes M x N by WarpsM x WarpsN warps, Depth of k at a time.
-template <int M, int N, int WarpsM, int WarpsN, int Depth, int Stages>
+// A block computes M x N by WarpsM x WarpsN warps, Depth of k at a time; Ahead: multiply_ahead.
+template <int M, int N, int WarpsM, int WarpsN, int Depth, int Stages, bool Ahead = false>
 struct TensorTile {
+  static constexpr bool ahead = Ahead;
   static constexpr int m = M, n = N, depth = Depth;
   static constexpr int warps_m = WarpsM, warps_n = WarpsN;
   static constexpr int threads = WarpsM * WarpsN * 32;
@@ -154,26 +155,32 @@ struct WarpSums {
   float v[rows][cols][4] = {};
 };
 
-template <class T, class Tile, class LayoutA, K WhereA, class LayoutB, K WhereB>
-__device__ __forceinline__ void multiply_stage(WarpSums<Tile>& sums, uint32_t stage_a,
-                                               uint32_t stage_b) {
+// What a warp multiplies at once: 16 steps along k.
+template <class Tile>
+struct Fragments {
+  uint32_t a[Tile::warp_m / 16][4], b[Tile::warp_n / 16][4];
+};
+
+// Those at `k` of a stage.
+template <class Tile, class LayoutA, K WhereA, class LayoutB, K WhereB>
+__device__ __forceinline__ void load_fragments(Fragments<Tile>& f, uint32_t stage, int k) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int row = warp / Tile::warps_n * Tile::warp_m, col = warp % Tile::warps_n * Tile::warp_n;
 #pragma unroll
-  for (int k = 0; k < Tile::depth; k += 16) {
-    uint32_t a[Tile::warp_m / 16][4], b[Tile::warp_n / 16][4];
+  for (int i = 0; i < Tile::warp_m / 16; ++i)
+    load_a<LayoutA, WhereA>(f.a[i], stage, row + i * 16, k);
 #pragma unroll
-    for (int i = 0; i < Tile::warp_m / 16; ++i)
-      load_a<LayoutA, WhereA>(a[i], stage_a, row + i * 16, k);
+  for (int j = 0; j < Tile::warp_n / 16; ++j)
+    load_b<LayoutB, WhereB>(f.b[j], stage + Tile::m * Tile::depth * 2, col + j * 16, k);
+}
+
+template <class T, class Tile>
+__device__ __forceinline__ void multiply_fragments(WarpSums<Tile>& sums, const Fragments<Tile>& f) {
 #pragma unroll
-    for (int j = 0; j < Tile::warp_n / 16; ++j)
-      load_b<LayoutB, WhereB>(b[j], stage_b, col + j * 16, k);
+  for (int i = 0; i < Tile::warp_m / 16; ++i)
 #pragma unroll
-    for (int i = 0; i < Tile::warp_m / 16; ++i)
-#pragma unroll
-      for (int j = 0; j < Tile::warp_n / 8; ++j)
-        mma<T>(sums.v[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-  }
+    for (int j = 0; j < Tile::warp_n / 8; ++j)
+      mma<T>(sums.v[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1]);
 }
 
 // 16 rows at a time through shared memory, so that a lane has 8 neighbours of a row.
@@ -211,48 +218,124 @@ __device__ __forceinline__ void store_sums(const WarpSums<Tile>& sums, const Gem
   }
 }
 
+// Both operands' way through the ring of stages.
+template <class T, class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
+struct Ring {
+  using LayoutA = StageLayout<Tile::m, Tile::depth, WhereA>;
+  using LayoutB = StageLayout<Tile::n, Tile::depth, WhereB>;
+  static constexpr int stages = Tile::stages_of(arch);
+
+  StageLoader<T, A, LayoutA, Tile::threads, Tile::depth, WhereA> load_a;
+  StageLoader<T, B, LayoutB, Tile::threads, Tile::depth, WhereB> load_b;
+  T* shared;
+  uint32_t address;
+  bool a_vector, b_vector;
+
+  // Brings the next step in. Stages follow one another.
+  __device__ __forceinline__ void load(int stage) {
+    const int to_a = stage * Tile::stage_elements, to_b = to_a + Tile::m * Tile::depth;
+    if (Vector || a_vector)
+      load_a.copy(address + to_a * 2);
+    else
+      load_a.gather(shared + to_a);
+    if (Vector || b_vector)
+      load_b.copy(address + to_b * 2);
+    else
+      load_b.gather(shared + to_b);
+  }
+  __device__ __forceinline__ void fetch(Fragments<Tile>& f, int stage, int k) const {
+    load_fragments<Tile, LayoutA, WhereA, LayoutB, WhereB>(
+        f, address + stage * Tile::stage_elements * 2, k);
+  }
+  // The stage to come is there for all, and all have read the one before.
+  __device__ __forceinline__ static void turn() {
+    wait_copies<stages - 2>();
+    __syncthreads();
+  }
+  __device__ __forceinline__ static int next(int stage) {
+    return stage + 1 == stages ? 0 : stage + 1;
+  }
+  __device__ __forceinline__ static int before(int stage) {
+    return stage == 0 ? stages - 1 : stage - 1;
+  }
+};
+
+// Multiplies what is in the ring and brings the rest in.
+template <class T, class Tile, class Ring>
+__device__ __forceinline__ void multiply_in_turn(WarpSums<Tile>& sums, Ring& ring,
+                                                 const Steps& steps) {
+  int stage = 0;
+  for (int step = steps.first; step < steps.last; ++step) {
+    Ring::turn();
+    if (step + Ring::stages - 1 < steps.last) ring.load(Ring::before(stage));
+    commit_copies();
+#pragma unroll
+    for (int k = 0; k < Tile::depth; k += 16) {
+      Fragments<Tile> f;
+      ring.fetch(f, stage, k);
+      multiply_fragments<T, Tile>(sums, f);
+    }
+    stage = Ring::next(stage);
+  }
+}
+
+// The same with fragments read one part of a step ahead, for blocks that are alone on their
+// multiprocessor.
+template <class T, class Tile, class Ring>
+__device__ __forceinline__ void multiply_ahead(WarpSums<Tile>& sums, Ring& ring,
+                                               const Steps& steps) {
+  constexpr int parts = Tile::depth / 16;
+  static_assert(parts % 2 == 0);
+  Fragments<Tile> f[2];
+  if (steps.first == steps.last) return;
+  Ring::turn();
+  ring.fetch(f[0], 0, 0);
+  int stage = 0;
+  for (int step = steps.first; step < steps.last; ++step) {
+    if (step + Ring::stages - 1 < steps.last) ring.load(Ring::before(stage));
+    commit_copies();
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      if (part + 1 == parts) {
+        Ring::turn();
+        stage = Ring::next(stage);
+      }
+      ring.fetch(f[(part + 1) % 2], stage, (part + 1) % parts * 16);
+      multiply_fragments<T, Tile>(sums, f[part % 2]);
+    }
+  }
+}
+
 // The sums of `steps` along k. On return all of the block has read its shared memory.
 template <class T, class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
 __device__ __forceinline__ void multiply(WarpSums<Tile>& sums, T* shared, const A& a, const B& b,
                                          const P& p, const Place& at, const Steps& steps) {
-  using LayoutA = StageLayout<Tile::m, Tile::depth, WhereA>;
-  using LayoutB = StageLayout<Tile::n, Tile::depth, WhereB>;
-  constexpr int stages = Tile::stages_of(arch);
+  using Stages = Ring<T, Tile, A, WhereA, B, WhereB, Vector>;
   const int k = steps.first * Tile::depth;
-  StageLoader<T, A, LayoutA, Tile::threads, Tile::depth, WhereA> load_a(a, p.a_data,
-                                                                        at.m_tile * Tile::m, k);
-  StageLoader<T, B, LayoutB, Tile::threads, Tile::depth, WhereB> load_b(b, p.b_data,
-                                                                        at.n_tile * Tile::n, k);
-  const uint32_t ring = shared_address(shared);
-  const auto load = [&](int stage) {
-    const int to_a = stage * Tile::stage_elements, to_b = to_a + Tile::m * Tile::depth;
-    if (Vector || p.a_vector)
-      load_a.copy(ring + to_a * 2);
-    else
-      load_a.gather(shared + to_a);
-    if (Vector || p.b_vector)
-      load_b.copy(ring + to_b * 2);
-    else
-      load_b.gather(shared + to_b);
-  };
+  Stages ring{{a, p.a_data, at.m_tile * Tile::m, k},
+              {b, p.b_data, at.n_tile * Tile::n, k},
+              shared,
+              shared_address(shared),
+              p.a_vector,
+              p.b_vector};
 #pragma unroll
-  for (int s = 0; s < stages - 1; ++s) {
-    if (steps.first + s < steps.last) load(s);
+  for (int s = 0; s < Stages::stages - 1; ++s) {
+    if (steps.first + s < steps.last) ring.load(s);
     commit_copies();
   }
-  int stage = 0;
-  for (int step = steps.first; step < steps.last; ++step) {
-    wait_copies<stages - 2>();
-    __syncthreads();  // this stage is there; the one before has been read by all
-    if (step + stages - 1 < steps.last) load(stage == 0 ? stages - 1 : stage - 1);
-    commit_copies();
-    const uint32_t at_a = ring + stage * Tile::stage_elements * 2;
-    multiply_stage<T, Tile, LayoutA, WhereA, LayoutB, WhereB>(sums, at_a,
-                                                              at_a + Tile::m * Tile::depth * 2);
-    stage = stage + 1 == stages ? 0 : stage + 1;
-  }
+  if constexpr (Tile::ahead)
+    multiply_ahead<T>(sums, ring, steps);
+  else
+    multiply_in_turn<T>(sums, ring, steps);
   wait_copies<0>();
   __syncthreads();
+}
+
+// Whether the architecture that is compiled for has the instructions and the shared memory.
+template <class T, class Tile>
+constexpr bool runs_here() {
+  constexpr bool much_shared = arch == 80 || arch == 87 || (arch >= 90 && arch < 120);
+  return (arch >= 80 || !std::is_same_v<T, __nv_bfloat16>)&&(Tile::m < 256 || much_shared);
 }
 
 // grid: a block for each tile, split and z (place_of).  needs: with Vector, a_vector and b_vector.
@@ -261,7 +344,7 @@ template <class T, class Tile, class A, K WhereA, class B, K WhereB, bool Vector
 __global__ void __launch_bounds__(Tile::threads)
     gemm_tensor(const __grid_constant__ GemmParams<A, B> p) {
   begin();
-  if constexpr (arch >= 80 || !std::is_same_v<T, __nv_bfloat16>) {
+  if constexpr (runs_here<T, Tile>()) {
     extern __shared__ uint4 shared[];
     const Place at = place_of(blockIdx.x, p.m_tiles, p.n_tiles, p.splits);
     const auto a = p.a.of(at.z);

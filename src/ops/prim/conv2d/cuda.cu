@@ -9,6 +9,9 @@ namespace {
 
 using ebb::cuda::GemmTask, ebb::cuda::K, ebb::cuda::Plain, ebb::cuda::Windows;
 
+// Predictions have few channels: narrow tiles.
+using Product = ebb::cuda::Gemm<Windows, K::inner, Plain, K::inner, ebb::cuda::Narrow::columns>;
+
 GemmTask task(const Signature& s) {
   const ConvGeometry g = conv2d_geometry(s);
   GemmTask t{.m = g.n * g.out_h() * g.out_w(), .n = g.o, .k = g.kh * g.kw * g.c};
@@ -19,6 +22,7 @@ GemmTask task(const Signature& s) {
   if (s.in.size() == 3) t.bias = s.in[2].dtype;
   t.a_run = g.c;
   t.b_run = t.k;
+  Product::describe(t);
   return t;
 }
 
@@ -33,8 +37,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const GemmTask t = task(s);
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
   const Plain filters{.outers = static_cast<int>(t.n), .inners = static_cast<int>(t.k)};
-  const ebb::cuda::Gemm<Windows, K::inner, Plain, K::inner> gemm(
-      t, plan, windows_of(conv2d_geometry(s)), filters);
+  const Product gemm(t, plan, windows_of(conv2d_geometry(s)), filters);
   const auto run = [gemm, &device](const Call& c) {
     const void* bias = c.in.size() == 3 ? c.in[2] : nullptr;
     gemm.run({c.in[0], c.in[1], bias, c.out[0], c.workspace}, device);

@@ -10,6 +10,9 @@ namespace {
 
 using ebb::cuda::GemmTask, ebb::cuda::K, ebb::cuda::Plain, ebb::cuda::Windows;
 
+// Images and predictions have few channels: narrow tiles.
+using Product = ebb::cuda::Gemm<Plain, K::outer, Windows, K::outer, ebb::cuda::Narrow::both>;
+
 GemmTask task(const Signature& s) {
   const ConvGeometry g = conv2d_dw_geometry(s);
   GemmTask t{.m = g.o, .n = g.kh * g.kw * g.c, .k = g.n * g.out_h() * g.out_w()};
@@ -19,8 +22,7 @@ GemmTask task(const Signature& s) {
   t.out = s.out[0].dtype;
   t.a_run = g.o;
   t.b_run = g.c;
-  t.a_k = K::outer;
-  t.b_k = K::outer;
+  Product::describe(t);
   return t;
 }
 
@@ -52,8 +54,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
     plan.workspace =
         std::max(plan.workspace, ebb::cuda::column_sum_parts(t.k, t.m, device) * t.m * int64_t{4});
   const Plain dy{.outers = static_cast<int>(t.k), .inners = static_cast<int>(t.m)};
-  const ebb::cuda::Gemm<Plain, K::outer, Windows, K::outer> gemm(t, plan, dy,
-                                                                 windows_of(conv2d_dw_geometry(s)));
+  const Product gemm(t, plan, dy, windows_of(conv2d_dw_geometry(s)));
   const auto run = [gemm, db = bias_gradient(t, device), &device](const Call& c) {
     gemm.run({c.in[1], c.in[0], nullptr, c.out[0], c.workspace}, device);
     db(c);

@@ -9,6 +9,8 @@ namespace {
 using ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::cuda::FastDiv, ebb::cuda::GemmTask,
     ebb::cuda::K;
 
+using Product = ebb::cuda::Gemm<DxWindows, K::inner, DxTaps, K::outer>;
+
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int to_int(int64_t i) { return static_cast<int>(i); }
 
@@ -25,7 +27,7 @@ GemmTask task(const Signature& s) {
   t.out = s.out[0].dtype;
   t.a_run = g.o;
   t.b_run = g.c;
-  t.b_k = K::outer;
+  Product::describe(t);
   return t;
 }
 
@@ -75,8 +77,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const GemmTask t = task(s);
   const ConvGeometry g = conv2d_dx_geometry(s);
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
-  const ebb::cuda::Gemm<DxWindows, K::inner, DxTaps, K::outer> gemm(t, plan, windows_of_dy(g),
-                                                                    taps_of(g));
+  const Product gemm(t, plan, windows_of_dy(g), taps_of(g));
   const auto run = [gemm, &device](const Call& c) {
     gemm.run({c.in[0], c.in[1], nullptr, c.out[0], c.workspace}, device);
   };

@@ -148,6 +148,10 @@ std::vector<Example> examples() {
        .in = {f32({328, 136}), f32({328, 72})}},
       {.label = "one", .attrs = Matmul{}, .in = {f32({1, 1}), f32({1, 1})}},
       {.label = "empty", .attrs = Matmul{}, .in = {f32({0, 3, 5}), f32({5, 2})}},
+      {.label = "tiles",  // more than one of the largest tile of a kernel, with remainders
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({264, 160}), f32({136, 160}), f32({136})}},
+      {.label = "long_sum", .attrs = Matmul{}, .in = {f32({40, 1032}), f32({1032, 24})}},
       {.label = "dit_mlp",
        .attrs = Matmul{false, true, ""},
        .in = {f32({16, 256, 384}), f32({1536, 384}), f32({1536})},
