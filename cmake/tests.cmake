@@ -34,6 +34,9 @@ endfunction()
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*.cpp)
 list(FILTER test_sources EXCLUDE REGEX "/tests/fuzz/")
+if(NOT EBB_CUDA)
+  list(FILTER test_sources EXCLUDE REGEX "${ebb_cuda_files}")
+endif()
 if(EBB_SANITIZE)
   # What reads bytes of others and the graphs made of them; the rest would double the build.
   set(low "/src/(base|core|ir|io)/")

@@ -60,6 +60,7 @@ std::vector<Example> examples() {
        .attrs = Concat{0},
        .in = {{DType::i64, {3}}, {DType::i64, {2}}},
        .integers = 99},
+      {.label = "aligned", .attrs = Concat{2}, .in = {f32({3, 5, 16}), f32({3, 5, 8})}},
       {.label = "empty", .attrs = Concat{1}, .in = {f32({0, 3}), f32({0, 2})}},
       {.label = "skip",
        .attrs = Concat{3},

@@ -67,6 +67,7 @@ std::vector<Example> examples() {
       {.label = "odd", .attrs = MaxPool{2, 2}, .in = {f32({3, 7, 5, 17})}},
       {.label = "overlapping", .attrs = MaxPool{3, 2}, .in = {f32({2, 7, 8, 3})}},
       {.label = "gaps", .attrs = MaxPool{1, 3}, .in = {f32({1, 7, 8, 2})}},
+      {.label = "aligned", .attrs = MaxPool{3, 2}, .in = {f32({2, 7, 9, 16})}},
       {.label = "empty", .attrs = MaxPool{2, 2}, .in = {f32({0, 4, 4, 3})}},
       {.label = "large", .attrs = MaxPool{2, 2}, .in = {f32({32, 64, 64, 64})}, .bench = true},
   };

@@ -48,6 +48,8 @@ std::vector<Example> examples() {
       {.label = "overlapping",
        .attrs = MaxPool{3, 2},
        .in = {f32({2, 7, 8, 3}), f32({2, 3, 3, 3})}},
+      {.label = "aligned", .attrs = MaxPool{2, 2}, .in = {f32({2, 7, 8, 16}), f32({2, 3, 4, 16})}},
+      {.label = "gaps", .attrs = MaxPool{2, 3}, .in = {f32({2, 9, 8, 3}), f32({2, 3, 3, 3})}},
       {.label = "empty", .attrs = MaxPool{2, 2}, .in = {f32({0, 4, 4, 3}), f32({0, 2, 2, 3})}},
       {.label = "large",
        .attrs = MaxPool{2, 2},

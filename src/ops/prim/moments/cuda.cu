@@ -41,7 +41,7 @@ struct RowParams {
 
 // Threads of a block: rows that take a warp share it.
 template <int Threads>
-constexpr int row_block = Threads > 32 ? Threads : 256;
+constexpr int row_block = Threads > 32 ? Threads : 128;
 
 // Mean and variance of rows of `size` elements, which registers hold.
 // grid: Threads threads a row, up to a warp or a block.  sums: f32, the squares after the mean.
@@ -64,8 +64,9 @@ __global__ __launch_bounds__(row_block<Threads>) void moments_rows(
 #pragma unroll
   for (int k = 0; k < Each; ++k) {
     if (k * Threads >= left) break;
+    const auto values = floats_of(v[k]);
 #pragma unroll
-    for (int j = 0; j < Pack; ++j) sum += to_float(v[k].v[j]);
+    for (int j = 0; j < Pack; ++j) sum += values.v[j];
   }
   const float n = static_cast<float>(p.size);
   const float mean = threads_sum<Threads>(sum) / n;
@@ -73,11 +74,9 @@ __global__ __launch_bounds__(row_block<Threads>) void moments_rows(
 #pragma unroll
   for (int k = 0; k < Each; ++k) {
     if (k * Threads >= left) break;
+    const auto values = floats_of(v[k]);
 #pragma unroll
-    for (int j = 0; j < Pack; ++j) {
-      const float d = to_float(v[k].v[j]) - mean;
-      squares += d * d;
-    }
+    for (int j = 0; j < Pack; ++j) squares += (values.v[j] - mean) * (values.v[j] - mean);
   }
   squares = threads_sum<Threads>(squares);
   if (lane != 0 || row >= p.rows) return;
@@ -146,8 +145,9 @@ template <class T, int Pack>
 __device__ __forceinline__ void sum_pixels(const Vec<T, Pack>* x, int64_t step, int pixels,
                                            const Vec<float, Pack>& shift, Sums* out) {
   const auto add = [&](const Vec<T, Pack>& v) {
+    const auto values = floats_of(v);
 #pragma unroll
-    for (int k = 0; k < Pack; ++k) out[k].add(to_float(v.v[k]) - shift.v[k]);
+    for (int k = 0; k < Pack; ++k) out[k].add(values.v[k] - shift.v[k]);
   };
   int i = 0;
   for (; i + pixels_each <= pixels; i += pixels_each, x += pixels_each * step) {
@@ -162,20 +162,36 @@ __device__ __forceinline__ void sum_pixels(const Vec<T, Pack>* x, int64_t step, 
 }
 
 // True in the one block that is the last of `count` to come here; it sees what the others wrote.
-__device__ __forceinline__ bool last_to_come(unsigned* arrived, int64_t count) {
+__device__ __forceinline__ bool last_to_come(unsigned* arrived, unsigned count) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();  // the block has written
   if (threadIdx.x == 0) {
-    last = atomicAdd(arrived, 1u) + 1 == static_cast<unsigned>(count);
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(arrived)
+                 : "memory");
+    last = before + 1 == count;
     if (last) *arrived = 0;
   }
   __syncthreads();  // last is known
-  __threadfence();
   return last;
 }
 
-constexpr int row_parts = 8;  // sums of rows that a block leaves to the groups
+constexpr int row_parts = 16;  // sums of rows that a block leaves to the groups
+
+// Where lanes of a warp share columns, adds their sums: a warp becomes a row. Returns the rows.
+template <int Lines>
+__device__ __forceinline__ int add_lanes(Sums* sum, int rows, int width) {
+  const int warps = blockDim.x / 32;
+  if (rows <= warps || 32 % width != 0) return rows;
+  for (int offset = 16; offset >= width; offset /= 2)
+#pragma unroll
+    for (int k = 0; k < Lines; ++k)
+      sum[k].add(Sums{__shfl_xor_sync(~0u, sum[k].first, offset),
+                      __shfl_xor_sync(~0u, sum[k].second, offset)});
+  return warps;
+}
 
 // Adds the rows of own[line][row][column] up to row_parts of them, in place. Ends with a barrier.
 template <int Lines>
@@ -188,6 +204,7 @@ __device__ __forceinline__ void add_rows(Sums* own, int rows, const Divisor& col
       const int line = static_cast<int>(columns.split(column)), first = line % row_parts;
       Sums* const mine = own + (line / row_parts * rows + first) * width + column;
       Sums sum = *mine;
+#pragma unroll 4
       for (int r = row_parts; r + first < rows; r += row_parts) sum.add(mine[r * width]);
       *mine = sum;
     }
@@ -195,24 +212,28 @@ __device__ __forceinline__ void add_rows(Sums* own, int rows, const Divisor& col
   __syncthreads();  // the sums are complete
 }
 
-// The statistics of a group over a block's pixels. x: the tile's channels of its first pixel, which
-// are the shifts. Overwrites the group's sums.
+// The statistics of a group over a block's pixels. Behind the sums lie their shifts, as [line]
+// [column]. Overwrites the group's sums.
 template <class T, int Pack, int Lines>
-__device__ __forceinline__ Stats join_channels(const ImageParams<T>& p, Sums* own, const T* x,
+__device__ __forceinline__ Stats join_channels(const ImageParams<T>& p, Sums* own, int rows,
                                                int pixels, int g, Lanes l) {
   constexpr int each = Pack / Lines;  // channels that share a sum
   const float n = static_cast<float>(pixels) * each;
-  const int width = static_cast<int>(p.columns.value()), rows = ::min(p.rows, row_parts);
+  const int width = static_cast<int>(p.columns.value());
   const int first = g * p.part + l.lane * each, step = l.lanes * each;
   const int last = g < p.groups ? (g + 1) * p.part : 0;
-  const auto sums_of = [&](int c) { return own + c % Pack / each * p.rows * width + c / Pack; };
+  const float* const shift = reinterpret_cast<const float*>(own + Lines * rows * width);
+  const auto sums_of = [&](int c) { return own + c % Pack / each * rows * width + c / Pack; };
   float mean = 0, squares = 0;
   for (int c = first; c < last; c += step) {
     Sums* const mine = sums_of(c);
     Sums sum;
-    for (int r = 0; r < rows; ++r) sum.add(mine[r * width]);
+#pragma unroll
+    for (int r = 0; r < row_parts; ++r)
+      if (r < rows) sum.add(mine[r * width]);
     const float m = sum.first / n;
-    *mine = {to_float(x[c]) + m, fmaxf(0.f, sum.second - sum.first * m)};  // mean and squares
+    const float from = shift[c % Pack / each * width + c / Pack];
+    *mine = {from + m, fmaxf(0.f, sum.second - sum.first * m)};  // mean and squares
     mean += mine->first;
   }
   mean = l.sum(mean) * each / static_cast<float>(p.part);
@@ -262,20 +283,28 @@ __global__ __launch_bounds__(image_threads,
   const int pixels = static_cast<int>(::min(p.chunk, p.pixels - first));
   const int width = static_cast<int>(p.columns.value());
   const T* const x = p.x + (image * p.pixels + first) * p.channels + int64_t{tile} * width * Pack;
+  Sums sum[Pack];
+  Vec<float, Pack> shift;
   if (row < p.rows) {
     const auto* const from = reinterpret_cast<const Vec<T, Pack>*>(x) + column;
     const int64_t step = p.channels / Pack;
     const int mine = (pixels - row + p.rows - 1) / p.rows;
-    const Vec<float, Pack> shift = floats_of(*from);
-    Sums sum[Pack];
+    shift = floats_of(*from);
     sum_pixels(from + row * step, p.rows * step, mine, shift, sum);
 #pragma unroll
     for (int k = lines; k < Pack; ++k)
       sum[0].add(sum[k].shifted(shift.v[k] - shift.v[0], static_cast<float>(mine)));
-#pragma unroll
-    for (int k = 0; k < lines; ++k) own[(k * p.rows + row) * width + column] = sum[k];
   }
-  add_rows<lines>(own, p.rows, p.columns);
+  const int rows = add_lanes<lines>(sum, p.rows, width);
+  const int line = rows == p.rows ? row : threadIdx.x / 32;
+  const bool keeps = rows == p.rows ? row < rows : static_cast<int>(threadIdx.x) % 32 < width;
+#pragma unroll
+  for (int k = 0; k < lines && keeps; ++k) {
+    own[(k * rows + line) * width + column] = sum[k];
+    if (line == 0)
+      reinterpret_cast<float*>(own + lines * rows * width)[k * width + column] = shift.v[k];
+  }
+  add_rows<lines>(own, rows, p.columns);
   const int64_t output = int64_t{item} * p.groups;
   const auto write = [&](int g, const Stats& s) {
     p.mean[output + g] = s.mean;
@@ -283,7 +312,7 @@ __global__ __launch_bounds__(image_threads,
   };
   const uint32_t chunks = p.chunks.value();
   each_group(p.groups, [&](int g, Lanes l) {
-    const Stats s = join_channels<T, Pack, lines>(p, own, x, pixels, g, l);
+    const Stats s = join_channels<T, Pack, lines>(p, own, rows, pixels, g, l);
     if (g >= p.groups || l.lane != 0) return;
     if (chunks == 1)
       write(g, s);
@@ -377,7 +406,10 @@ void run_images(const MomentsProblem& p, const MomentsPlan& plan, const Addresse
   const int64_t threads = plan.rows * (plan.tile / Pack);
   const Launch l{.grid = static_cast<unsigned>(p.outer * (p.channels / plan.tile) * plan.chunks),
                  .block = static_cast<unsigned>((threads + 31) / 32 * 32),
-                 .shared = threads * (whole ? 1 : Pack) * static_cast<int64_t>(sizeof(Sums))};
+                 .shared = (whole ? 1 : Pack) *
+                           (plan.rows * static_cast<int64_t>(sizeof(Sums)) +
+                            static_cast<int64_t>(sizeof(float))) *
+                           (plan.tile / Pack)};
   launch("moments_images", whole ? moments_images<T, Pack, true> : moments_images<T, Pack, false>,
          l, k, device);
 }

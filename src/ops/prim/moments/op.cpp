@@ -80,6 +80,10 @@ std::vector<Example> examples() {
       {.label = "one_channel_groups", .attrs = Moments{1, 6}, .in = {f32({3, 4, 4, 6})}},
       {.label = "layer_norm", .attrs = Moments{2, 1}, .in = {f32({2, 9, 37})}},
       {.label = "whole", .attrs = Moments{0, 1}, .in = {f32({131})}},
+      {.label = "groups_of_six", .attrs = Moments{1, 32}, .in = {f32({1, 13, 11, 192})}},
+      {.label = "many_pixels", .attrs = Moments{1, 4}, .in = {f32({1, 61, 67, 16})}},
+      {.label = "row", .attrs = Moments{1, 1}, .in = {f32({3, 1160})}},
+      {.label = "long_row", .attrs = Moments{1, 1}, .in = {f32({1, 40000})}},
       {.label = "image64", .attrs = Moments{1, 16}, .in = {f32({32, 64, 64, 64})}, .bench = true},
       {.label = "tokens", .attrs = Moments{2, 1}, .in = {f32({16, 256, 384})}, .bench = true},
   };

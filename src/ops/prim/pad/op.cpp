@@ -53,6 +53,7 @@ std::vector<Example> examples() {
       {.label = "image", .attrs = Pad{{0, 1, 2, 0}, {0, 2, 1, 0}}, .in = {f32({2, 3, 5, 7})}},
       {.label = "last", .attrs = Pad{{0, 0}, {0, 3}}, .in = {f32({5, 7})}},
       {.label = "first", .attrs = Pad{{2, 0}, {0, 0}}, .in = {f32({5, 7})}},
+      {.label = "aligned", .attrs = Pad{{0, 1, 8}, {0, 2, 16}}, .in = {f32({3, 5, 40})}},
       {.label = "empty", .attrs = Pad{{2, 0}, {0, 0}}, .in = {f32({0, 7})}},
       {.label = "integers", .attrs = Pad{{1}, {1}}, .in = {{DType::i64, {3}}}, .integers = 99},
       {.label = "large",

@@ -50,6 +50,8 @@ std::vector<Example> examples() {
       {.label = "reverse", .attrs = Permute{{3, 2, 1, 0}}, .in = {f32({2, 3, 1, 41})}},
       {.label = "patches", .attrs = Permute{{0, 1, 3, 2, 4, 5}}, .in = {f32({2, 3, 2, 5, 2, 3})}},
       {.label = "integers", .attrs = Permute{{1, 0}}, .in = {{DType::i64, {5, 3}}}, .integers = 99},
+      {.label = "channels_first", .attrs = Permute{{0, 3, 1, 2}}, .in = {f32({2, 9, 10, 32})}},
+      {.label = "bytes", .attrs = Permute{{1, 0}}, .in = {{DType::u8, {132, 40}}}, .integers = 99},
       {.label = "scalar", .attrs = Permute{}, .in = {f32({})}},
       {.label = "empty", .attrs = Permute{{1, 0}}, .in = {f32({0, 3})}},
       {.label = "large",

@@ -21,8 +21,7 @@ struct Sizes {
 
 // ---- tables ---------------------------------------------------------------------------------
 
-// One entry of an AxisMap. Rows are filled up with weights of 0, whose pixels are read but do not
-// count.
+// One entry of an AxisMap. Rows are filled up with weights of 0, whose pixels are not read.
 struct Tap {
   int32_t index = 0;
   float weight = 0;
@@ -56,13 +55,16 @@ __global__ __launch_bounds__(threads) void resample_taps(const __grid_constant__
 #pragma unroll
   for (int r = 0; r < row_taps; ++r) {
     const Tap row = rows[r];
+    const V* const line = image + row.index * (p.k.w * p.packs);
 #pragma unroll
     for (int s = 0; s < column_taps; ++s) {
       const Tap column = columns[s];
       const float weight = row.weight * column.weight;
-      const auto v = floats_of(image[(row.index * p.k.w + column.index) * p.packs]);
+      V x = {};
+      if (weight != 0) x = line[column.index * static_cast<int>(p.packs)];
+      const auto v = floats_of(x);
 #pragma unroll
-      for (int k = 0; k < Pack; ++k) sum.v[k] += weight != 0 ? weight * v.v[k] : 0.f;
+      for (int k = 0; k < Pack; ++k) sum.v[k] += weight * v.v[k];
     }
   }
   reinterpret_cast<V*>(p.y)[i] = rounded_to<T>(sum);
@@ -176,8 +178,7 @@ Tables tables_of(const Signature& s, Device& device) {
   const AxisMap rows = axis_map(s, 0), columns = axis_map(s, 1);
   Tables t{{}, most_taps(rows), most_taps(columns), 0};
   const int64_t most = std::max(t.row_taps, t.column_taps);
-  const bool even = most <= 2 || (most <= 4 && std::min(t.row_taps, t.column_taps) > 2);
-  if (even && s.in[0].shape.numel() > 0)
+  if (most <= 2 || (most <= 4 && std::min(t.row_taps, t.column_taps) > 2))
     t.unrolled = t.row_taps = t.column_taps = most <= 2 ? std::max<int64_t>(1, most) : 4;
   std::vector<Tap> all;
   append(all, rows, t.row_taps);

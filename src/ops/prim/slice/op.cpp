@@ -47,6 +47,7 @@ std::vector<Example> examples() {
       {.label = "middle", .attrs = Slice{1, 2, 5}, .in = {f32({3, 7, 11})}},
       {.label = "last", .attrs = Slice{2, 10, 11}, .in = {f32({3, 7, 11})}},
       {.label = "integers", .attrs = Slice{0, 0, 2}, .in = {{DType::i64, {3}}}, .integers = 99},
+      {.label = "aligned", .attrs = Slice{1, 8, 24}, .in = {f32({5, 40})}},
       {.label = "none", .attrs = Slice{1, 2, 2}, .in = {f32({3, 7})}},
       {.label = "large", .attrs = Slice{2, 384, 768}, .in = {f32({16, 256, 1152})}, .bench = true},
   };
