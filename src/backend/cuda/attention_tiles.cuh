@@ -342,24 +342,33 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[M][D / 8][4],
 }
 
 // Writes c [16 M, D] to rows [begin, ...) of a head in device memory, row r times factor[m][h]
-// (h: the upper or lower 8 of a group of 16).
+// (h: the upper or lower 8 of a group of 16). Neighbouring lanes trade halves of two groups of 8
+// columns, so that an access fills sectors.
 template <class T, int M, int D>
 __device__ __forceinline__ void write_rows(const Rows<T>& to, int begin,
                                            const float (&c)[M][D / 8][4],
                                            const float (&factor)[M][2], int lane) {
+  const int odd = lane % 2;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = begin + 16 * m + 8 * h + lane / 4;
-      if (row >= to.count) continue;
       T* const at = const_cast<T*>(to.first) + row * to.step + lane % 4 * 2;
       const float f = factor[m][h];
 #pragma unroll
-      for (int d = 0; d < D / 8; ++d)
-        if (8 * d < to.width)
-          *reinterpret_cast<uint32_t*>(at + 8 * d) =
-              pack<T>(c[m][d][2 * h] * f, c[m][d][2 * h + 1] * f);
+      for (int d = 0; d + 1 < D / 8; d += 2) {
+        const uint32_t a = pack<T>(c[m][d][2 * h] * f, c[m][d][2 * h + 1] * f);
+        const uint32_t b = pack<T>(c[m][d + 1][2 * h] * f, c[m][d + 1][2 * h + 1] * f);
+        const uint32_t other = __shfl_xor_sync(~0u, odd ? a : b, 1);
+        const uint2 both = odd ? uint2{other, b} : uint2{a, other};
+        if (row < to.count && 8 * (d + odd) < to.width)
+          *reinterpret_cast<uint2*>(at + 8 * (d + odd) - 2 * odd) = both;
+      }
+      if constexpr (D / 8 % 2 == 1)
+        if (row < to.count && D - 8 < to.width)
+          *reinterpret_cast<uint32_t*>(at + D - 8) =
+              pack<T>(c[m][D / 8 - 1][2 * h] * f, c[m][D / 8 - 1][2 * h + 1] * f);
     }
 }
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
-#include "ops/prim/attention/cuda_forward.cuh"
+#include "ops/prim/attention/cuda_kernels.cuh"
 #include "ops/prim/attention/cuda_plain.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
 
@@ -53,27 +53,39 @@ void cut(ForwardParams& p, const ForwardKernels& k, bool resident, const CudaDev
   p.parts = divide_up(tiles, p.tiles);
 }
 
+// A kernel, how it is launched and what it is given besides addresses.
+struct Choice {
+  const char* name;
+  void (*kernel)(ForwardParams);
+  Launch launch;
+  ForwardParams p;
+};
+
+Choice choose(const HeadSizes& z, const ForwardKernels& k, const CudaDevice& device) {
+  ForwardParams p{.z = z, .parts = 1};
+  const int blocks = divide_up(z.s, 64);
+  const bool resident = k.resident != nullptr && blocks <= kResidentBlocks;
+  if (z.t > 0) cut(p, k, resident, device);
+  return {resident ? "attention_resident" : "attention_ring", resident ? k.resident : k.ring,
+          Launch{.grid = static_cast<unsigned>(z.heads * p.parts),
+                 .block = kForwardThreads,
+                 .shared = resident ? 2 * blocks * k.block_bytes : k.ring_bytes},
+          p};
+}
+
 Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   const HeadSizes z = head_sizes(attention_sizes(s));
   const DType dtype = s.in[0].dtype;
   CudaDevice& d = ebb::cuda::of(device);
-  const ForwardKernels k =
-      dtype == DType::bf16 ? forward_kernels_bf16(z.width) : forward_kernels_f16(z.width);
-  const int blocks = divide_up(z.s, 64);
-  const bool resident = k.resident != nullptr && blocks <= kResidentBlocks;
-  ForwardParams p{.z = z};
-  if (z.t > 0) cut(p, k, resident, d);
-  const Launch l{.grid = static_cast<unsigned>(z.heads * p.parts),
-                 .block = kForwardThreads,
-                 .shared = resident ? 2 * blocks * k.block_bytes : k.ring_bytes};
+  const Choice c = choose(
+      z, dtype == DType::bf16 ? forward_kernels_bf16(z.width) : forward_kernels_f16(z.width), d);
   const auto run = [=, &d](const Call& call) {
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]}))
       return run_plain(z, dtype, call, d);
-    ForwardParams now = p;
-    now.q = call.in[0], now.k = call.in[1], now.v = call.in[2];
-    now.o = call.out[0], now.lse = static_cast<float*>(call.out[1]);
-    ebb::cuda::launch(resident ? "attention_resident" : "attention_ring",
-                      resident ? k.resident : k.ring, l, now, d);
+    ForwardParams p = c.p;
+    p.q = call.in[0], p.k = call.in[1], p.v = call.in[2];
+    p.o = call.out[0], p.lse = static_cast<float*>(call.out[1]);
+    if (z.t > 0) ebb::cuda::launch(c.name, c.kernel, c.launch, p, d);
   };
   return {.workspace = plain_workspace(z), .run = run};
 }

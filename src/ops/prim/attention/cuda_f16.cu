@@ -1,5 +1,5 @@
 // The tensor-core kernels of attention for f16.
-#include "ops/prim/attention/cuda_forward.cuh"
+#include "ops/prim/attention/cuda_kernels.cuh"
 
 namespace ebb::ops::cuda {
 

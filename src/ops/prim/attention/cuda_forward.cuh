@@ -113,11 +113,12 @@ __device__ __forceinline__ void weigh(float (&s)[M][N][4], Running<M, D>& r, flo
 // Scores of keys from `count` (of these 8 N) on become minus infinity.
 template <int M, int N>
 __device__ __forceinline__ void mask_columns(float (&s)[M][N][4], int count, int lane) {
+  count -= lane % 4 * 2;
 #pragma unroll
   for (int n = 0; n < N; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (8 * n + lane % 4 * 2 + i % 2 >= count)
+      if (8 * n + i % 2 >= count)
 #pragma unroll
         for (int m = 0; m < M; ++m) s[m][n][i] = -INFINITY;
 }
@@ -164,7 +165,7 @@ __device__ __forceinline__ void finish(const ForwardParams& p, Running<M, D>& r,
       factor[m][h] = 1 / sum;
       const int row = begin + 16 * m + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < p.z.t)
-        p.lse[head * p.z.t + row] = (r.highest[m][h] + log2f(sum)) * kLn2;
+        p.lse[int64_t{head} * p.z.t + row] = (r.highest[m][h] + log2f(sum)) * kLn2;
     }
   write_rows<T, M, D>(rows_of<T>(p.z, p.o, head, p.z.t), begin, r.o, factor, lane);
 }
@@ -179,7 +180,7 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   using S = ForwardShape<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t head = blockIdx.x / p.parts;
+  const int head = blockIdx.x / p.parts;
   const int part = blockIdx.x % p.parts;
   const int blocks = (p.z.s + S::keys - 1) / S::keys;
   const uint32_t k_at = shared_address(memory), v_at = k_at + blocks * S::block_bytes;
@@ -225,7 +226,7 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   using S = ForwardShape<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t head = blockIdx.x / p.parts;
+  const int head = blockIdx.x / p.parts;
   const int tile = blockIdx.x % p.parts * S::rows;
   const int first = tile + warp * 16 * S::m, blocks = (p.z.s + S::keys - 1) / S::keys;
   const uint32_t q_at = shared_address(memory), ring = q_at + S::query_bytes;
@@ -261,43 +262,5 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   wait_copies<0>();
   finish<T>(p, r, head, first, lane);
 }
-
-// The kernels for one dtype and width.
-struct ForwardKernels {
-  void (*resident)(ForwardParams) = nullptr;  // null: too wide for shared memory
-  void (*ring)(ForwardParams) = nullptr;
-  int rows = 0;             // queries of a tile
-  int blocks = 0;           // of threads a multiprocessor
-  int64_t block_bytes = 0;  // of 64 keys or values
-  int64_t ring_bytes = 0;   // of shared memory that the ring takes
-};
-
-template <class T, int D>
-ForwardKernels forward_kernels_of_width() {
-  using S = ForwardShape<D>;
-  ForwardKernels k{.ring = attention_ring<T, D>,
-                   .rows = S::rows,
-                   .blocks = S::blocks,
-                   .block_bytes = S::block_bytes,
-                   .ring_bytes = S::ring_bytes};
-  if constexpr (S::query_in_registers) k.resident = attention_resident<T, D>;
-  return k;
-}
-
-// For the narrowest width that holds `width`, a multiple of 8 up to 256.
-template <class T>
-ForwardKernels forward_kernels(int64_t width) {
-  if (width <= 32) return forward_kernels_of_width<T, 32>();
-  if (width <= 40) return forward_kernels_of_width<T, 40>();
-  if (width <= 64) return forward_kernels_of_width<T, 64>();
-  if (width <= 72) return forward_kernels_of_width<T, 72>();
-  if (width <= 80) return forward_kernels_of_width<T, 80>();
-  if (width <= 128) return forward_kernels_of_width<T, 128>();
-  if (width <= 160) return forward_kernels_of_width<T, 160>();
-  return forward_kernels_of_width<T, 256>();
-}
-
-ForwardKernels forward_kernels_bf16(int64_t width);
-ForwardKernels forward_kernels_f16(int64_t width);
 
 }  // namespace ebb::ops::cuda

@@ -17,8 +17,8 @@ struct HeadSizes {
 // The rows of head `head` in a tensor with `count` rows a sample.
 template <class T>
 __device__ __forceinline__ ebb::cuda::Rows<T> rows_of(const HeadSizes& z, const void* tensor,
-                                                      int64_t head, int count) {
-  const int64_t at = (head / z.a * count * z.a + head % z.a) * z.width;
+                                                      int head, int count) {
+  const int64_t at = head / z.a * (count * z.step) + int64_t{head % z.a} * z.width;
   return {static_cast<const T*>(tensor) + at, z.step, count, z.width};
 }
 

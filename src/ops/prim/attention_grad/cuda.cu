@@ -82,11 +82,13 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   GradKernels k = u.dtype == DType::bf16 ? grad_kernels_bf16(u.z.width, u.z.t, u.z.s)
                                          : grad_kernels_f16(u.z.width, u.z.t, u.z.s);
   if (k.head.bytes > d.shared_per_block()) k.head = {};
+  if (k.group.bytes > d.shared_per_block() || d.capability() != 90) k.group = {};
   const auto run = [=, &d](const Call& call) {
     const bool aligned = all_aligned({call.in[0], call.in[1], call.in[2], call.in[3], call.in[5],
                                       call.out[0], call.out[1], call.out[2]});
     if (!aligned || u.z.t == 0) return run_plain(u, call, d);
     const GradParams p = params_of(u, call);
+    if (k.group.run) return run_tiles("attention_grad_group", k.group, p, u.z.s, d);
     if (k.head.run) return run_tiles("attention_grad_head", k.head, p, u.z.s, d);
     launch("attention_grad_rows", k.rows.run,
            {.grid = blocks_for(u.z.heads * u.pitch, k.rows.rows), .block = kRowThreads}, p, d);

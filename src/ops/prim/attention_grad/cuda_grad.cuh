@@ -30,7 +30,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_rows(
     const __grid_constant__ GradParams p) {
   begin();
   const int64_t i = (int64_t{blockIdx.x} * kRowThreads + threadIdx.x) / kRowLanes;
-  const int64_t head = i / p.pitch;
+  const int head = static_cast<int>(i / p.pitch);
   const int t = static_cast<int>(i % p.pitch), lane = threadIdx.x % kRowLanes;
   float sum = 0;
   if (head < p.z.heads && t < p.z.t) {
@@ -48,12 +48,41 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_rows(
   if (lane != 0 || head >= p.z.heads) return;
   float shift = INFINITY;
   if (t < p.z.t) {
-    const int64_t at = head * p.z.t + t;
+    const int64_t at = int64_t{head} * p.z.t + t;
     shift = element(p.lse, p.lse_dtype, at) * kLog2e;
     if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, at);
   }
   p.shift[i] = shift;
   p.delta[i] = sum;
+}
+
+// shift and delta of `queries` queries of a head, four threads a row.
+template <class T, int Threads>
+__device__ __forceinline__ void sum_rows(const GradParams& p, float* shifts, float* deltas,
+                                         int head, int queries) {
+  const auto o = rows_of<T>(p.z, p.o, head, p.z.t), d = rows_of<T>(p.z, p.dout, head, p.z.t);
+#pragma unroll 1
+  for (int t = threadIdx.x / 4; t < queries; t += Threads / 4) {
+    float sum = 0;
+    if (t < p.z.t)
+      for (int c = threadIdx.x % 4 * 8; c < p.z.width; c += 32) {
+        const auto x = *reinterpret_cast<const Vec<T, 8>*>(o.first + t * o.step + c);
+        const auto y = *reinterpret_cast<const Vec<T, 8>*>(d.first + t * d.step + c);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
+      }
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if (threadIdx.x % 4 != 0) continue;
+    float shift = INFINITY;
+    if (t < p.z.t) {
+      const int64_t i = int64_t{head} * p.z.t + t;
+      shift = element(p.lse, p.lse_dtype, i) * kLog2e;
+      if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, i);
+    }
+    shifts[t] = shift;
+    deltas[t] = sum;
+  }
 }
 
 template <int M, int N>

@@ -43,35 +43,6 @@ __device__ __forceinline__ void copy_blocks(uint32_t to, const Rows<T>& rows, in
     copy_rows<D, Count, Threads>(to + Tile<D>::bytes(begin), rows, begin, threadIdx.x);
 }
 
-// shift and delta of all queries of the head, four threads a row.
-template <class T, int Threads>
-__device__ __forceinline__ void sum_rows(const GradParams& p, const GradHeadMemory& at,
-                                         int64_t head, int queries) {
-  const auto o = rows_of<T>(p.z, p.o, head, p.z.t), d = rows_of<T>(p.z, p.dout, head, p.z.t);
-#pragma unroll 1
-  for (int t = threadIdx.x / 4; t < queries; t += Threads / 4) {
-    float sum = 0;
-    if (t < p.z.t)
-      for (int c = threadIdx.x % 4 * 8; c < p.z.width; c += 32) {
-        const auto x = *reinterpret_cast<const Vec<T, 8>*>(o.first + t * o.step + c);
-        const auto y = *reinterpret_cast<const Vec<T, 8>*>(d.first + t * d.step + c);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
-      }
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    if (threadIdx.x % 4 != 0) continue;
-    float shift = INFINITY;
-    if (t < p.z.t) {
-      const int64_t i = head * p.z.t + t;
-      shift = element(p.lse, p.lse_dtype, i) * kLog2e;
-      if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, i);
-    }
-    at.shift[t] = shift;
-    at.delta[t] = sum;
-  }
-}
-
 // ds^T of 32 keys (from `key` on) and 32 queries (from `query` on) into the tile of ds^T.
 template <class T, int Block>
 __device__ __forceinline__ void keep_ds(uint32_t tile, const float (&ds)[2][4][4], int key,
@@ -139,14 +110,14 @@ __global__ __launch_bounds__(32 *
   using S = GradHeadShape<D, Warps>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, queries = S::queries(p.z.t);
-  const int64_t head = blockIdx.x;
+  const int head = blockIdx.x;
   const GradHeadMemory at = place_head<T, D, Warps>(memory, queries);
   copy_rows<D, S::keys, S::threads>(at.k, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
   copy_rows<D, S::keys, S::threads>(at.v, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
   copy_blocks<D, S::block, S::threads>(at.q, rows_of<T>(p.z, p.q, head, p.z.t), queries);
   copy_blocks<D, S::block, S::threads>(at.dout, rows_of<T>(p.z, p.dout, head, p.z.t), queries);
   commit_copies();
-  sum_rows<T, S::threads>(p, at, head, queries);
+  sum_rows<T, S::threads>(p, at.shift, at.delta, head, queries);
   float dk[2][D / 8][4], dv[2][D / 8][4], ds[2][4][4];
   clear(dk);
   clear(dv);

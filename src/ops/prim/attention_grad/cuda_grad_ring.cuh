@@ -37,7 +37,7 @@ __global__ __launch_bounds__(kGradThreads,
   constexpr int m = S::key_m;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t head = blockIdx.x / p.tiles;
+  const int head = blockIdx.x / p.tiles;
   const int tile = blockIdx.x % p.tiles * S::key_rows, first = tile + warp * 16 * m;
   const int blocks = (p.z.t + kGradBlock - 1) / kGradBlock;
   const uint32_t k_at = shared_address(memory), v_at = k_at + Tile<D>::bytes(S::key_rows);
@@ -50,7 +50,8 @@ __global__ __launch_bounds__(kGradThreads,
       const uint32_t at = ring + slot * 2 * S::block_bytes;
       copy_rows<D, kGradBlock, kGradThreads>(at, q, begin, threadIdx.x);
       copy_rows<D, kGradBlock, kGradThreads>(at + S::block_bytes, dout, begin, threadIdx.x);
-      const float* const from = (threadIdx.x < 16 ? p.shift : p.delta) + head * p.pitch + begin;
+      const float* const from =
+          (threadIdx.x < 16 ? p.shift : p.delta) + int64_t{head} * p.pitch + begin;
       if (threadIdx.x < 32)
         copy_async(sums + slot * S::sums_bytes + threadIdx.x * 16, from + threadIdx.x % 16 * 4,
                    true);
@@ -147,7 +148,7 @@ __global__ __launch_bounds__(kGradThreads,
   constexpr int m = S::query_m;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t head = blockIdx.x / p.tiles;
+  const int head = blockIdx.x / p.tiles;
   const int tile = blockIdx.x % p.tiles * S::query_rows, first = tile + warp * 16 * m;
   const int blocks = (p.z.s + kGradBlock - 1) / kGradBlock;
   const uint32_t q_at = shared_address(memory), dout_at = q_at + Tile<D>::bytes(S::query_rows);
@@ -173,8 +174,8 @@ __global__ __launch_bounds__(kGradThreads,
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = first + 16 * x + 8 * h + lane / 4;
-      shift[x][h] = row < p.z.t ? p.shift[head * p.pitch + row] : INFINITY;
-      delta[x][h] = row < p.z.t ? p.delta[head * p.pitch + row] : 0.f;
+      shift[x][h] = row < p.z.t ? p.shift[int64_t{head} * p.pitch + row] : INFINITY;
+      delta[x][h] = row < p.z.t ? p.delta[int64_t{head} * p.pitch + row] : 0.f;
     }
   WarpQueries<m, D, S::in_registers> w;
   const int own = Tile<D>::bytes(warp * 16 * m);

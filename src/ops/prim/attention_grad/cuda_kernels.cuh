@@ -1,6 +1,7 @@
 // The tensor-core kernels of attention_grad by dtype and width.
 #pragma once
 
+#include "ops/prim/attention_grad/cuda_grad_group.cuh"
 #include "ops/prim/attention_grad/cuda_grad_head.cuh"
 #include "ops/prim/attention_grad/cuda_grad_ring.cuh"
 
@@ -14,7 +15,7 @@ struct GradKernel {
 };
 
 struct GradKernels {
-  GradKernel head;  // run is null: the head is too long or too wide for it
+  GradKernel group, head;  // run is null: the head is too long or too wide for it
   GradKernel rows, keys, queries;
 };
 
@@ -24,11 +25,24 @@ GradKernel grad_head(int64_t t) {
   return {attention_grad_head<T, D, Warps>, S::keys, S::threads, S::bytes(static_cast<int>(t))};
 }
 
+template <class T, int D, int Groups, int Own>
+GradKernel grad_group(int64_t t) {
+  using S = GradGroupShape<D, Groups, Own>;
+  return {attention_grad_group<T, D, Groups, Own>, S::keys, S::threads,
+          S::bytes(static_cast<int>(t))};
+}
+
 template <class T, int D>
 GradKernels grad_kernels_of_width(int64_t t, int64_t s) {
   using S = GradRingShape<D>;
   GradKernels k;
   if constexpr (D <= 72) {
+    if (t <= 256 && s <= 64)
+      k.group = grad_group<T, D, 1, 1>(t);
+    else if (t <= 256 && s <= 128)
+      k.group = grad_group<T, D, 2, 1>(t);
+    else if (t <= 256 && s <= 256)
+      k.group = grad_group<T, D, 2, 2>(t);
     if (t <= 256 && s <= 64)
       k.head = grad_head<T, D, 2>(t);
     else if (t <= 256 && s <= 128)

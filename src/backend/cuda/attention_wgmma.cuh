@@ -1,0 +1,138 @@
+// wgmma for attention (sm_90a): d [64, N] += a [64, 16] b [16, N] over a warpgroup, with a in
+// shared memory or in registers, and operands in shared memory stored by 16-byte pieces without
+// swizzle, so that one tile serves as a matrix and as its transpose, for any number of pieces a
+// row.
+#pragma once
+
+#include "backend/cuda/attention_tiles.cuh"
+#include "backend/cuda/wgmma_widths.cuh"
+
+namespace ebb::cuda {
+
+// Rows of 16-bit elements in shared memory: piece after piece (8 elements a row), each with all its
+// rows one after the other, 16 bytes each.
+struct PieceTile {
+  uint32_t at;      // address of row 0 of piece 0
+  uint32_t stride;  // bytes from piece to piece
+};
+// From piece to piece of a tile that is filled by rows: 8 pieces of a row lie in different banks.
+constexpr int piece_stride(int rows) { return rows * 16 + 16; }
+constexpr int piece_bytes(int width, int rows) { return width / 8 * piece_stride(rows); }
+
+// For operands of wgmma: `along` and `across` are bytes between neighbours of 8 x 8 elements.
+__device__ __forceinline__ uint64_t piece_operand(uint32_t at, uint32_t along, uint32_t across) {
+  return uint64_t{across >> 4} << 32 | uint64_t{along >> 4} << 16 | (at & 0x3ffff) >> 4;
+}
+// Rows are m or n: from row `row` on, elements [8 piece, 8 piece + 16) of the rows are k.
+__device__ __forceinline__ uint64_t rows_operand(const PieceTile& t, int row, int piece) {
+  return piece_operand(t.at + row * 16 + piece * t.stride, t.stride, 128);
+}
+// Rows are k: rows [row, row + 16); the elements of a row from piece `piece` on are m or n.
+__device__ __forceinline__ uint64_t columns_operand(const PieceTile& t, int row, int piece) {
+  return piece_operand(t.at + row * 16 + piece * t.stride, 128, t.stride);
+}
+
+__device__ __forceinline__ void wgmma_start() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wgmma_submit() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+// Waits until at most `Pending` submitted groups are unfinished.
+template <int Pending>
+__device__ __forceinline__ void wgmma_finish() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+#endif
+}
+// What this thread wrote to shared memory is there for wgmma, after a barrier.
+__device__ __forceinline__ void publish_to_wgmma() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// Starts the copies of `Pieces` pieces from `piece` on, of `Count` rows: lanes go along a row
+// first.
+template <int Pieces, int Count, int Threads, class T>
+__device__ __forceinline__ void copy_columns(const PieceTile& t, int row, const Rows<T>& rows,
+                                             int begin, int piece, int thread) {
+  constexpr int step = Threads / Pieces;  // rows at a time
+  const int r = thread / Pieces, c = piece + thread % Pieces;
+  const T* from = rows.first + (begin + r) * rows.step + c * 8;
+  const uint32_t to = t.at + (row + r) * 16 + c * t.stride;
+  const bool wide = c * 8 < rows.width && thread < step * Pieces;
+#pragma unroll
+  for (int i = 0; i < (Count + step - 1) / step; ++i, from += step * rows.step) {
+    if ((Count % step != 0 || step > Count) && r + i * step >= Count) break;
+    const bool valid = wide && begin + r + i * step < rows.count;
+    if (Threads % Pieces == 0 || thread < step * Pieces)
+      copy_async(to + i * step * 16, valid ? from : rows.first, valid);
+  }
+}
+
+// Starts the copy of rows [begin, begin + Count) to the tile's rows from `row` on, by `Threads`
+// threads.
+template <int D, int Count, int Threads, class T>
+__device__ __forceinline__ void copy_pieces(const PieceTile& t, int row, const Rows<T>& rows,
+                                            int begin, int thread) {
+  constexpr int pieces = D / 8, together = pieces >= 8 ? 8 : 4, rest = pieces % together;
+#pragma unroll
+  for (int i = 0; i < pieces / together; ++i)
+    copy_columns<together, Count, Threads>(t, row, rows, begin, i * together, thread);
+  if constexpr (rest > 0)
+    copy_columns<rest, Count, Threads>(t, row, rows, begin, pieces - rest, thread);
+}
+
+// c [64, N] = rows of a from a_row on times rows of b from b_row on, transposed. `zeros`: 1024
+// bytes of them before a in shared memory, for widths that are no multiple of 16.
+template <class T, int D, int N>
+__device__ __forceinline__ void product_of_pieces(float (&c)[N / 8][4], const PieceTile& a,
+                                                  int a_row, const PieceTile& b, int b_row,
+                                                  uint32_t zeros) {
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k)
+    Wgmma<T, N>::template run<0, 0>(c, rows_operand(a, a_row, 2 * k), rows_operand(b, b_row, 2 * k),
+                                    k > 0);
+  if constexpr (D % 16 == 8) {
+    const uint32_t last = a.at + a_row * 16 + (D / 8 - 1) * a.stride;
+    Wgmma<T, N>::template run<0, 0>(c, piece_operand(zeros, last - zeros, 128),
+                                    rows_operand(b, b_row, D / 8 - 2), 1);
+  }
+}
+
+// Weights of 64 rows and N columns, rounded to T, as an operand in registers.
+template <class T, int N>
+__device__ __forceinline__ void pack_weights(uint32_t (&a)[N / 16][4], const float (&w)[N / 8][4]) {
+#pragma unroll
+  for (int k = 0; k < N / 16; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      a[k][i] = pack<T>(w[2 * k + i / 2][i % 2 * 2], w[2 * k + i / 2][i % 2 * 2 + 1]);
+}
+
+// sum [64, D] += weights [64, N] times the N rows of x from `row` on.
+template <class T, int D, int N>
+__device__ __forceinline__ void add_weighted_pieces(float (&sum)[D / 8][4],
+                                                    const uint32_t (&a)[N / 16][4],
+                                                    const PieceTile& x, int row) {
+#pragma unroll
+  for (int k = 0; k < N / 16; ++k)
+    Wgmma<T, D>::template run<1>(sum, a[k], columns_operand(x, row + 16 * k, 0), 1);
+}
+
+// Barriers of `threads` threads of a block: some wait, the others only say that they came.
+__device__ __forceinline__ void barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void barrier_come(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// This thread's warpgroup, known to the compiler to be the same for all of a warp.
+__device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }
+
+}  // namespace ebb::cuda

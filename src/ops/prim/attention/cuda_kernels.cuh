@@ -1,0 +1,46 @@
+// The tensor-core kernels of attention by dtype and width.
+#pragma once
+
+#include "ops/prim/attention/cuda_forward.cuh"
+
+namespace ebb::ops::cuda {
+
+// The kernels for one dtype and width.
+struct ForwardKernels {
+  void (*resident)(ForwardParams) = nullptr;  // null: too wide for shared memory
+  void (*ring)(ForwardParams) = nullptr;
+  int rows = 0;             // queries of a tile
+  int blocks = 0;           // of threads a multiprocessor
+  int64_t block_bytes = 0;  // of 64 keys or values
+  int64_t ring_bytes = 0;   // of shared memory that the ring takes
+};
+
+template <class T, int D>
+ForwardKernels forward_kernels_of_width() {
+  using S = ForwardShape<D>;
+  ForwardKernels k{.ring = attention_ring<T, D>,
+                   .rows = S::rows,
+                   .blocks = S::blocks,
+                   .block_bytes = S::block_bytes,
+                   .ring_bytes = S::ring_bytes};
+  if constexpr (S::query_in_registers) k.resident = attention_resident<T, D>;
+  return k;
+}
+
+// For the narrowest width that holds `width`, a multiple of 8 up to 256.
+template <class T>
+ForwardKernels forward_kernels(int64_t width) {
+  if (width <= 32) return forward_kernels_of_width<T, 32>();
+  if (width <= 40) return forward_kernels_of_width<T, 40>();
+  if (width <= 64) return forward_kernels_of_width<T, 64>();
+  if (width <= 72) return forward_kernels_of_width<T, 72>();
+  if (width <= 80) return forward_kernels_of_width<T, 80>();
+  if (width <= 128) return forward_kernels_of_width<T, 128>();
+  if (width <= 160) return forward_kernels_of_width<T, 160>();
+  return forward_kernels_of_width<T, 256>();
+}
+
+ForwardKernels forward_kernels_bf16(int64_t width);
+ForwardKernels forward_kernels_f16(int64_t width);
+
+}  // namespace ebb::ops::cuda
