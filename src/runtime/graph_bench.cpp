@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "ops/neg/op.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb {
@@ -138,19 +139,19 @@ BenchResult bench_graph(const Context& context, const GraphCase& c, const Ceilin
 }
 
 Ceilings measure_device_ceilings(const Context& context) {
-  Device& device = *context.device;
-  const Type type{DType::u8, {int64_t{1} << 30}};
-  const Tensor a(type, device.allocate(type.bytes())), b(type, device.allocate(type.bytes()));
-  Ceilings c;
-  c.bytes_per_second = 2 * static_cast<double>(type.bytes()) /
-                       time_on_device(device, 2, 7, [&](int) { device.copy(a, b); }).median;
-  const auto flops = [&](DType dtype, int64_t n) {
-    const Example e{.attrs = ops::Matmul{}, .in = {{DType::f32, {n, n}}, {DType::f32, {n, n}}}};
-    const GraphCase product = one_op_case(ops::def::matmul(), e, dtype);
-    return bench_graph(context, product, {1, 1, 1}).tflop_per_s * 1e12;
+  const auto rate = [&](const OpDef& op, const Attrs& attrs, std::vector<Type> in, DType dtype) {
+    return bench_graph(context, one_op_case(op, {.attrs = attrs, .in = std::move(in)}, dtype),
+                       {1, 1, 1});
   };
-  c.flops_f32 = flops(DType::f32, 4096);
-  c.flops_bf16 = device.fast_in(DType::bf16) ? flops(DType::bf16, 8192) : c.flops_f32;
+  const auto product = [&](DType dtype, int64_t n) {
+    const Type square{DType::f32, {n, n}};
+    return rate(ops::def::matmul(), ops::Matmul{}, {square, square}, dtype).tflop_per_s * 1e12;
+  };
+  const Type large{DType::f32, {int64_t{1} << 26}};
+  Ceilings c;
+  c.bytes_per_second = rate(ops::def::neg(), {}, {large}, DType::f32).gb_per_s * 1e9;
+  c.flops_f32 = product(DType::f32, 4096);
+  c.flops_bf16 = context.device->fast_in(DType::bf16) ? product(DType::bf16, 8192) : c.flops_f32;
   return c;
 }
 

@@ -1,0 +1,196 @@
+// Kernels made for large shapes against the most general kernel of their op (the last of its
+// table), which the derived tests hold to the meaning: shapes with edges in every direction.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backends.h"
+#include "derived.h"
+#include "guarded.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/conv2d_dw/op.h"
+#include "ops/prim/conv2d_dx/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/table.h"
+#include "tolerance.h"
+
+namespace ebb::test {
+namespace {
+
+struct Large {
+  std::string label;
+  const OpDef* op;
+  Attrs attrs;
+  std::vector<Shape> in;
+  DType dtype;
+
+  Signature signature() const {
+    Signature s{op, attrs, {}, {}, ""};
+    for (const Shape& shape : in) s.in.push_back({dtype, shape});
+    s.out = op->infer(s);
+    return s;
+  }
+};
+
+void PrintTo(const Large& c, std::ostream* out) { *out << c.signature().text(); }
+
+struct Product {
+  int64_t m, n, k;
+};
+
+void add_products(std::vector<Large>& out, DType dtype) {
+  for (const Product& p : {Product{1024, 1024, 1024},
+                           {1000, 520, 328},
+                           {640, 1152, 4608},
+                           {4096, 72, 136},
+                           {257, 264, 72},
+                           {2048, 3456, 1152},
+                           {8, 4096, 1024}})
+    for (const bool a : {false, true})
+      for (const bool b : {false, true})
+        for (const char* result : {"", "f32"}) {
+          const std::string label = str("m", p.m, "_n", p.n, "_k", p.k, a ? "_ta" : "",
+                                        b ? "_tb" : "", *result ? "_f32" : "");
+          const ops::Matmul attrs{.trans_a = a, .trans_b = b, .dtype = result};
+          const Shape x = a ? Shape{p.k, p.m} : Shape{p.m, p.k};
+          const Shape y = b ? Shape{p.n, p.k} : Shape{p.k, p.n};
+          out.push_back({label, &ops::def::matmul(), attrs, {x, y}, dtype});
+          if (b && !a)
+            out.push_back({label + "_bias", &ops::def::matmul(), attrs, {x, y, {p.n}}, dtype});
+        }
+  const ops::Matmul batched{.trans_b = true};
+  out.push_back({"batch", &ops::def::matmul(), batched, {{6, 200, 136}, {6, 264, 136}}, dtype});
+}
+
+struct Conv {
+  int64_t n, h, w, in, out, size, stride = 1;
+};
+
+void add_convolutions(std::vector<Large>& out, DType dtype) {
+  for (const Conv& c : {Conv{4, 32, 32, 64, 128, 3},
+                        {3, 17, 23, 72, 136, 3},
+                        {2, 64, 64, 192, 64, 3},
+                        {8, 8, 8, 256, 256, 3},
+                        {2, 19, 21, 64, 192, 3, 2},
+                        {4, 16, 16, 320, 320, 1},
+                        {1, 40, 130, 128, 64, 3},
+                        {5, 9, 7, 384, 384, 3},
+                        {2, 32, 32, 64, 64, 5}}) {
+    const int64_t p = c.size / 2, oh = (c.h + 2 * p - c.size) / c.stride + 1;
+    const int64_t ow = (c.w + 2 * p - c.size) / c.stride + 1;
+    const std::vector<int64_t> pad = {p, p, p, p};
+    const std::string label =
+        str("n", c.n, "_", c.h, "x", c.w, "_c", c.in, "_o", c.out, "_k", c.size, "_s", c.stride);
+    const Shape x{c.n, c.h, c.w, c.in}, y{c.n, oh, ow, c.out}, w{c.out, c.size, c.size, c.in};
+    out.push_back({label,
+                   &ops::def::conv2d(),
+                   ops::Conv2d{.stride = c.stride, .pad = pad},
+                   {x, w, {c.out}},
+                   dtype});
+    out.push_back({label,
+                   &ops::def::conv2d_dx(),
+                   ops::Conv2dDx{.stride = c.stride, .pad = pad, .size = {c.h, c.w}},
+                   {y, w},
+                   dtype});
+    out.push_back({label,
+                   &ops::def::conv2d_dw(),
+                   ops::Conv2dDw{.stride = c.stride, .pad = pad, .kernel = {c.size, c.size}},
+                   {x, y},
+                   dtype});
+  }
+}
+
+std::vector<Large> large_cases() {
+  std::vector<Large> out;
+  if (only("cuda").empty()) return out;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    add_products(out, dtype);
+    add_convolutions(out, dtype);
+  }
+  return out;
+}
+
+class Agreement : public OnBackend, public testing::WithParamInterface<Large> {
+  void SetUp() override { open("cuda"); }
+
+ protected:
+  std::vector<Bytes> run(const Kernel& k, const Tune& tune);
+};
+
+// Results on guarded, poisoned memory.
+std::vector<Bytes> Agreement::run(const Kernel& k, const Tune& tune) {
+  const Signature s = GetParam().signature();
+  Device& device = *context_.device;
+  const Program program = k.prepare(s, tune, device);
+  GuardedArrays memory(device);
+  std::vector<size_t> in, out;
+  for (const Type& t : s.in) {
+    const auto count = static_cast<size_t>(t.shape.numel());
+    in.push_back(memory.add(stored({t.shape, noise(count, str(t, in.size()))}, t.dtype), 0));
+  }
+  for (const Type& t : s.out) out.push_back(memory.add_poisoned(t.bytes(), 0));
+  const size_t workspace = memory.add_poisoned(program.workspace, 0);
+  memory.upload();
+  Call call;
+  for (const size_t i : in) call.in.push_back(memory.address(i));
+  for (const size_t i : out) call.out.push_back(memory.address(i));
+  call.workspace = memory.address(workspace);
+  program.run(call);
+  memory.download();
+  std::vector<Bytes> results;
+  for (const size_t i : out) {
+    EXPECT_TRUE(memory.intact(i)) << "wrote outside of an output";
+    results.push_back(memory.content(i));
+  }
+  for (const size_t i : in) EXPECT_FALSE(memory.changed(i)) << "changed an input";
+  return results;
+}
+
+// Both round once at the end; sums in f32 in another order differ by far less.
+void expect_agreement(const RefArray& a, const RefArray& b, DType dtype, const std::string& what) {
+  double error = 0, size = 0, worst = 0;
+  for (size_t i = 0; i < a.v.size(); ++i) {
+    const double d = a.v[i] - b.v[i];
+    error += d * d;
+    size += b.v[i] * b.v[i];
+    if (!(std::fabs(d) <= worst)) worst = std::fabs(d);  // also takes NaN
+  }
+  const double unit = dtype == DType::f32 ? 1e-6 : rounding_unit(dtype);
+  const double rms = std::sqrt(size / static_cast<double>(std::max<size_t>(a.v.size(), 1)));
+  EXPECT_LE(std::sqrt(error), 2 * unit * std::sqrt(size)) << what;
+  EXPECT_LE(worst, 16 * unit * rms) << what;
+}
+
+TEST_P(Agreement, with_the_general_kernel) {
+  const Signature s = GetParam().signature();
+  std::vector<const Kernel*> kernels;
+  for (const Kernel* k : kernels_of(s.op->name, "cuda"))
+    if (k->supports(s, *context_.device)) kernels.push_back(k);
+  ASSERT_FALSE(kernels.empty());
+  if (kernels.size() == 1) GTEST_SKIP() << "there is one kernel for it";
+  const auto want =
+      run(*kernels.back(),
+          kernels.back()->space ? kernels.back()->space(s, *context_.device)[0] : Tune{});
+  kernels.pop_back();
+  for (const Kernel* k : kernels) {
+    std::vector<Tune> tunes = {Tune{}};
+    if (k->space) tunes = k->space(s, *context_.device);
+    for (size_t t = 0; t < tunes.size(); ++t) {
+      const std::string what = str(k->name, ", choice ", t);
+      const auto have = run(*k, tunes[t]);
+      EXPECT_TRUE(run(*k, tunes[t]) == have) << what << ": two runs differ";
+      for (size_t i = 0; i < s.out.size(); ++i)
+        expect_agreement(loaded(have[i], s.out[i]), loaded(want[i], s.out[i]), s.out[i].dtype,
+                         str(what, ", output ", i));
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(cuda, Agreement, testing::ValuesIn(large_cases()), [](const auto& info) {
+  return str(info.param.op->name, "__", info.param.label, "__", info.param.dtype);
+});
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
+
+}  // namespace
+}  // namespace ebb::test
