@@ -50,3 +50,32 @@ function(ebb_plugin_kernels list)
   endforeach()
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/ebb/gen/${list}.inc CONTENT "${text}" @ONLY)
 endfunction()
+
+# The matching files as string literals, a comma after each.
+function(ebb_embed_texts list)
+  file(GLOB found CONFIGURE_DEPENDS ${ARGN})
+  set(text "")
+  foreach(f IN LISTS found)
+    file(READ ${f} content)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${f})
+    string(APPEND text "R\"ebb(${content})ebb\",\n")
+  endforeach()
+  file(WRITE ${CMAKE_BINARY_DIR}/generated/ebb/gen/${list}.inc.new "${text}")
+  file(COPY_FILE ${CMAKE_BINARY_DIR}/generated/ebb/gen/${list}.inc.new
+       ${CMAKE_BINARY_DIR}/generated/ebb/gen/${list}.inc ONLY_IF_DIFFERENT)
+endfunction()
+
+# One short hash of the matching files, as a string literal.
+function(ebb_hash_files list)
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS ${ARGN})
+  set(all "")
+  foreach(f IN LISTS found)
+    file(SHA1 ${f} one)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${f})
+    string(APPEND all ${one})
+  endforeach()
+  string(SHA1 hash "${all}")
+  string(SUBSTRING ${hash} 0 8 hash)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/ebb/gen/${list}.inc CONTENT
+       "\"${hash}\"\n" @ONLY)
+endfunction()

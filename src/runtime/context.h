@@ -13,7 +13,7 @@ namespace ebb {
 
 struct Context {
   std::shared_ptr<Device> device;
-  std::shared_ptr<Tuner> tuner = nullptr;  // null: kernels run as they guess best
+  std::shared_ptr<Tuner> tuner = nullptr;  // null: presets, else what kernels guess best
   std::function<void(std::string_view)> log = [](std::string_view) {};
 };
 

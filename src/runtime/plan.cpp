@@ -15,16 +15,10 @@
 namespace ebb {
 namespace {
 
-const Kernel* choose_kernel(const Signature& s, const Device& device) {
-  for (const Kernel* k : kernels_of(s.op->name, device.backend()))
-    if (k->supports(s, device)) return k;
-  return nullptr;
-}
-
-Tune choose_tune(const Kernel& k, const Signature& s, const Context& context) {
-  if (context.tuner) return context.tuner->choose(k, s, *context.device);
-  const std::vector<Tune> space = k.space ? k.space(s, *context.device) : std::vector<Tune>{};
-  return space.empty() ? Tune{} : space[0];
+std::vector<const Kernel*> serving_kernels(const Signature& s, const Device& device) {
+  std::vector<const Kernel*> all = kernels_of(s.op->name, device.backend());
+  std::erase_if(all, [&](const Kernel* k) { return !k->supports(s, device); });
+  return all;
 }
 
 // The value whose memory `v` is, seen through reshapes.
@@ -56,7 +50,7 @@ Graph with_computed_updates(const Graph& g) {
 }  // namespace
 
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options) {
-  const auto keep = [&](const Signature& s) { return choose_kernel(s, device) != nullptr; };
+  const auto keep = [&](const Signature& s) { return !serving_kernels(s, device).empty(); };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
   if (options.fuse) out = fuse(out, device.flops_per_pass());
@@ -72,17 +66,20 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
 Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     : context_(std::move(context)), graph_(lowered_for(g, *context_.device, options)) {
   Device& device = *context_.device;
+  Tuner guess;
+  Tuner& tuner = context_.tuner ? *context_.tuner : guess;
   std::vector<const Kernel*> kernels;
   std::vector<Program> programs;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);
-    const Kernel* k = choose_kernel(s, device);
-    require(k != nullptr, s.op->name, ": ", device.backend(), " has no kernel for it  ", s.text(),
-            "  at ", s.at);
-    kernels.push_back(k);
-    programs.push_back(k->prepare(s, choose_tune(*k, s, context_), device));
+    const auto serving = serving_kernels(s, device);
+    require(!serving.empty(), s.op->name, ": ", device.backend(), " has no kernel for it  ",
+            s.text(), "  at ", s.at);
+    const Choice c = tuner.choose(serving, s, device);
+    kernels.push_back(c.kernel);
+    programs.push_back(c.kernel->prepare(s, c.tune, device));
   }
-  if (context_.tuner) context_.tuner->save();
+  tuner.save();
   const Node* first = graph_.nodes().data();
   memory_ = plan_memory(graph_, [&](const Node& n) {
     const auto i = static_cast<size_t>(&n - first);

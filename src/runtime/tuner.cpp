@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,15 +11,20 @@
 
 #include "base/error.h"
 #include "base/fields.h"
-#include "base/random.h"
 #include "base/version.h"
+#include "runtime/tune_bench.h"
 
 namespace ebb {
 namespace {
 
 constexpr std::string_view separator = " | ";
-constexpr int rounds = 5;
-constexpr double hopeless = 1.25;  // times the best
+
+constexpr std::string_view kernels =
+#include "ebb/gen/kernel_pack.inc"
+    ;
+constexpr const char* presets[] = {
+#include "ebb/gen/presets.inc"
+    ""};
 
 std::vector<std::string> split(std::string_view line) {
   std::vector<std::string> out;
@@ -33,49 +36,31 @@ std::vector<std::string> split(std::string_view line) {
   return out;
 }
 
-// Never zeros: they run faster than real data.
-Tensor random_tensor(const Type& type, uint64_t seed) {
-  if (!is_float(type.dtype)) return Tensor(type);
-  Tensor t(DType::f32, type.shape);
-  fill_uniform({.seed = seed}, 0, t.span<float>());
-  return t.to(type.dtype);
-}
-
-struct Candidate {
-  Tune tune;
-  Program program;
-  Tensor workspace;
-  double best = 1e30;  // seconds
-};
-
-double time_once(const Candidate& c, Call call, Device& device) {
-  call.workspace = c.workspace.raw();
-  const auto start = std::chrono::steady_clock::now();
-  c.program.run(call);
-  device.synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-Candidate fastest(std::vector<Candidate> candidates, const Call& call, Device& device) {
-  for (Candidate& c : candidates) time_once(c, call, device);  // first runs load code and memory
-  for (int r = 0; r < rounds && candidates.size() > 1; ++r) {
-    for (Candidate& c : candidates) c.best = std::min(c.best, time_once(c, call, device));
-    const double best =
-        std::min_element(candidates.begin(), candidates.end(), [](auto& a, auto& b) {
-          return a.best < b.best;
-        })->best;
-    std::erase_if(candidates, [&](const Candidate& c) { return c.best > hopeless * best; });
-  }
-  return *std::min_element(candidates.begin(), candidates.end(),
-                           [](auto& a, auto& b) { return a.best < b.best; });
+std::string key_of(std::string_view prefix, const Device& device, const Signature& sig) {
+  return str(prefix, ", ", device.description(), separator, sig.text());
 }
 
 }  // namespace
 
-std::string tune_text(const Tune& tune) {
-  std::string s;
-  for (const auto& [name, value] : tune.values) s += str(s.empty() ? "" : " ", name, "=", value);
-  return s.empty() ? "-" : s;
+std::vector<Choice> candidates_of(std::span<const Kernel* const> kernels, const Signature& sig,
+                                  const Device& device) {
+  std::vector<Choice> all;
+  for (const Kernel* k : kernels) {
+    std::vector<Tune> space = k->space ? k->space(sig, device) : std::vector<Tune>{};
+    if (space.empty()) space.push_back({});
+    for (Tune& t : space) all.push_back({k, std::move(t)});
+  }
+  return all;
+}
+
+std::string choice_text(const Choice& choice) {
+  std::string s(choice.kernel->name);
+  for (const auto& [name, value] : choice.tune.values) s += str(" ", name, "=", value);
+  return s;
+}
+
+std::string tuning_key(const Device& device, const Signature& sig) {
+  return key_of(str("ebb ", version, "+", kernels), device, sig);
 }
 
 std::string cache_path(std::string_view name) {
@@ -84,44 +69,42 @@ std::string cache_path(std::string_view name) {
   return "";
 }
 
-Tuner::Tuner(std::string path) : path_(std::move(path)) {
+Tuner::Tuner(std::string path, Effort effort) : path_(std::move(path)), effort_(effort) {
+  for (const char* text : presets) {
+    std::istringstream in(text);
+    read(in, "preset");
+  }
   std::ifstream in(path_);
+  read(in, path_);
+}
+
+void Tuner::read(std::istream& in, const std::string& name) {
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (line.empty() || line[0] == '#') continue;
     const std::vector<std::string> part = split(line);
-    require(part.size() == 5 && part[4].ends_with(" us"), "tuner: line ", number,
-            " must have five parts, the last in us  ", path_);
-    const double us = parse_number(part[4].substr(0, part[4].size() - 3), "tuner");
-    choices_[str(part[0], separator, part[1], separator, part[2])] = {part[3], us};
+    require(part.size() == 4 && part[3].ends_with(" us"), "tuner: line ", number,
+            " must have four parts, the last in us  ", name);
+    const double us = parse_number(part[3].substr(0, part[3].size() - 3), "tuner");
+    kept_[str(part[0], separator, part[1])] = {part[2], us};
   }
 }
 
-Tune Tuner::choose(const Kernel& kernel, const Signature& sig, Device& device) {
-  const std::vector<Tune> space = kernel.space ? kernel.space(sig, device) : std::vector<Tune>{};
-  if (space.empty()) return {};
-  if (space.size() == 1) return space[0];
-  const std::string key = str("ebb ", version, ", ", device.description(), separator, kernel.name,
-                              separator, sig.text());
-  if (const auto it = choices_.find(key); it != choices_.end())
-    for (const Tune& t : space)
-      if (tune_text(t) == it->second.tune) return t;
-  std::vector<Tensor> memory;
-  Call call;
-  for (size_t i = 0; i < sig.in.size(); ++i)
-    call.in.push_back(memory.emplace_back(random_tensor(sig.in[i], i + 1)).raw());
-  for (const Type& t : sig.out) call.out.push_back(memory.emplace_back(t).raw());
-  std::vector<Candidate> candidates;
-  for (const Tune& t : space) {
-    Candidate c{t, kernel.prepare(sig, t, device), {}};
-    c.workspace = Tensor(DType::u8, Shape{std::max<int64_t>(c.program.workspace, 1)});
-    candidates.push_back(std::move(c));
-  }
-  const Candidate winner = fastest(std::move(candidates), call, device);
-  choices_[key] = {tune_text(winner.tune), winner.best * 1e6};
+Choice Tuner::choose(std::span<const Kernel* const> kernels, const Signature& sig, Device& device) {
+  const std::vector<Choice> all = candidates_of(kernels, sig, device);
+  if (all.size() == 1) return all[0];
+  const std::string key = tuning_key(device, sig);
+  for (const std::string& k : {key, key_of("preset", device, sig)})
+    if (const auto it = kept_.find(k); it != kept_.end())
+      for (const Choice& c : all)
+        if (choice_text(c) == it->second.choice) return c;
+  if (effort_ == Effort::none) return all[0];
+  const Winner w =
+      race(all, sig, device, effort_ == Effort::fast ? RaceOptions{} : RaceOptions{12, 1.6});
+  kept_[key] = {choice_text(w.choice), w.us};
   ++measured_;
-  return winner.tune;
+  return w.choice;
 }
 
 void Tuner::save() {
@@ -131,9 +114,10 @@ void Tuner::save() {
   std::filesystem::create_directories(path.parent_path(), error);
   std::ofstream out(temporary);
   out << "# ebb's choices of kernel variants; delete lines to have them measured again\n";
-  for (const auto& [key, c] : choices_)
-    out << key << separator << c.tune << separator << std::fixed << std::setprecision(1) << c.us
-        << " us\n";
+  for (const auto& [key, c] : kept_)
+    if (!key.starts_with("preset"))
+      out << key << separator << c.choice << separator << std::fixed << std::setprecision(1) << c.us
+          << " us\n";
   out.close();
   require(out.good(), "tuner: cannot write  ", temporary.string());
   std::filesystem::rename(temporary, path, error);

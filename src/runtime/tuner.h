@@ -1,11 +1,16 @@
-// Tuner: which of a kernel's candidates is the fastest here, measured once and kept in a text file.
+// Tuner: which kernel, and which of its candidates, is the fastest here. Measured once and kept in
+// a text file.
 //
 // One line a choice, sorted, to be read, edited, joined and deleted freely:
-//   ebb <version>, <device> | <kernel> | <signature> | turn=1 | 41.2 us
-// A line whose candidate the kernel no longer offers is measured anew.
+//   ebb <version>+<kernels>, <device> | <signature> | <kernel> turn=1 | 41.2 us
+// A line whose candidate no kernel offers any more is measured anew. Choices for known devices come
+// with the program (src/runtime/presets/, lines that start with `preset, <device>`); a measured
+// line goes before them.
 #pragma once
 
+#include <istream>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,30 +18,52 @@
 
 namespace ebb {
 
+struct Choice {
+  const Kernel* kernel = nullptr;
+  Tune tune;
+};
+
 class Tuner {
  public:
+  enum class Effort : uint8_t {
+    none,  // measures nothing: presets, else the kernels' best guess
+    fast,
+    full,  // more rounds, and slower candidates stay longer
+  };
   // Reads the file if it is there. Throws Error for a line that cannot be read.
-  explicit Tuner(std::string path);
+  Tuner(std::string path, Effort effort);
+  // Presets only.
+  Tuner() : Tuner("", Effort::none) {}
 
-  // The kernel's best candidate: the kept one, or the winner of interleaved rounds on random data,
-  // which is kept. A candidate that is 1.25 times slower than the best falls out.
-  Tune choose(const Kernel& kernel, const Signature& sig, Device& device);
+  // The best of the kernels, all of which support the signature (at least one), and of their
+  // candidates: the kept choice, or the winner of interleaved rounds on random data, which is kept.
+  Choice choose(std::span<const Kernel* const> kernels, const Signature& sig, Device& device);
   // Writes the file, if anything was measured since, through a temporary one. Throws Error.
   void save();
   int64_t measured() const { return measured_; }
 
  private:
-  struct Choice {
-    std::string tune;
+  struct Kept {
+    std::string choice;
     double us = 0;
   };
+  void read(std::istream& in, const std::string& name);
+
   std::string path_;
-  std::map<std::string, Choice, std::less<>> choices_;
+  Effort effort_;
+  std::map<std::string, Kept, std::less<>> kept_;
   int64_t measured_ = 0, saved_ = 0;
 };
 
-// "turn=1 tile=64"; "-" for no values.
-std::string tune_text(const Tune& tune);
+// Every way to run the signature, each kernel's best guess first.
+std::vector<Choice> candidates_of(std::span<const Kernel* const> kernels, const Signature& sig,
+                                  const Device& device);
+
+// "conv2d_sm90 tile_m=128 tile_n=256"; without values the kernel's name alone.
+std::string choice_text(const Choice& choice);
+
+// What the kept choices hold for: the program's version and kernels, and the device.
+std::string tuning_key(const Device& device, const Signature& sig);
 
 // $XDG_CACHE_HOME/ebb/<name>, or ~/.cache/ebb/<name>; "" if neither is set.
 std::string cache_path(std::string_view name);

@@ -9,9 +9,12 @@
 namespace ebb::cli {
 
 Context open_device(const CommonOptions& o) {
-  require(o.tune == "off" || o.tune == "fast", "tune: must be off or fast (got '", o.tune, "')");
+  require(o.tune == "off" || o.tune == "fast" || o.tune == "full",
+          "tune: must be off, fast or full (got '", o.tune, "')");
   Context c = open_context(o.device, {.threads = o.threads});
-  if (o.tune == "fast") c.tuner = std::make_shared<Tuner>(cache_path("tune.txt"));
+  if (o.tune != "off")
+    c.tuner = std::make_shared<Tuner>(cache_path("kernels.txt"),
+                                      o.tune == "fast" ? Tuner::Effort::fast : Tuner::Effort::full);
   return c;
 }
 

@@ -10,7 +10,7 @@
 
 namespace ebb::cli {
 
-// The device of the options and, if asked for, a tuner. auto: the CPU, as it is the only one yet.
+// The device of the options and, if asked for, a tuner.
 Context open_device(const CommonOptions& o);
 
 // One line that is written over on a terminal, with an estimate of the time left; on a file or pipe
