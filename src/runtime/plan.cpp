@@ -160,8 +160,21 @@ Tensor Plan::placed(int32_t value) const {
   return Tensor(t, arena_, p.offset);
 }
 
+// Throws Error where the device cannot hold what a run needs.
+void Plan::take_memory() {
+  if (arena_) return;
+  const auto megabytes = [](int64_t bytes) { return bytes / 1000000; };
+  const int64_t free = context_.device->on_host() ? INT64_MAX : context_.device->free_memory();
+  require(memory_.arena_bytes <= free, "plan: out of memory: a run needs ",
+          megabytes(memory_.arena_bytes), " MB beside ", megabytes(source_bytes()),
+          " MB of weights, states and inputs; ", megabytes(free), " MB are free on ",
+          context_.device->description(),
+          "; a smaller --batch, more --accumulation or --dtype bf16 needs less");
+  arena_ = context_.device->allocate(memory_.arena_bytes);
+}
+
 void Plan::resolve() {
-  if (!arena_) arena_ = context_.device->allocate(memory_.arena_bytes);
+  take_memory();
   for (size_t i = 0; i < sources_.size(); ++i)
     require(sources_[i].defined(), "plan: '", graph_.sources()[i].name, "' is not bound");
   for (size_t i = 0; i < steps_.size(); ++i) {

@@ -66,6 +66,7 @@ class Plan {
 
  private:
   void prepare(const std::vector<const Kernel*>& kernels, std::vector<Program> programs);
+  void take_memory();
   void resolve();
   void* address(int32_t value) const;
   Tensor placed(int32_t value) const;  // on the device
