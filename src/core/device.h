@@ -34,6 +34,8 @@ class Device {
   virtual bool fast_in(DType dtype) const = 0;   // matrix products have hardware for it
   // Nominal operations on an element that take as long as reading or writing it once more.
   virtual double flops_per_pass() const { return 24; }
+  // What a formula makes of inputs that repeat along a row is computed once for many elements.
+  virtual bool rows_once() const { return false; }
   virtual int64_t free_memory() const = 0;                      // bytes
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;  // throws Error when out of memory
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device

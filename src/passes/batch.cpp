@@ -97,25 +97,29 @@ class Batcher {
   std::map<size_t, std::vector<size_t>> groups_;  // by first member; empty: it stands elsewhere
 };
 
-// What is made of weights alone (their casts and cuts) comes first: there it can be batched.
+// What is made of weights alone (their casts and cuts) comes first, and there what takes fewer
+// steps to make comes earlier: so equal work meets, and can be batched.
 Graph weights_first(const Graph& g) {
-  std::vector<bool> early(static_cast<size_t>(g.values()), false);
+  constexpr size_t late = 1000;
+  std::vector<size_t> level(static_cast<size_t>(g.values()), late);
   for (const Source& s : g.sources())
-    early[static_cast<size_t>(s.value)] = s.kind != Source::Kind::input;
-  std::vector<bool> first;
-  for (const Node& n : g.nodes()) {
-    bool is_early = !n.in.empty();
-    for (const int32_t v : n.in)
-      is_early =
-          is_early && early[static_cast<size_t>(v)] && g.type(v).shape.numel() <= most_elements;
-    for (const int32_t v : n.out) early[static_cast<size_t>(v)] = is_early;
-    first.push_back(is_early);
+    if (s.kind != Source::Kind::input) level[static_cast<size_t>(s.value)] = 0;
+  std::vector<std::vector<size_t>> order(late + 1);
+  for (size_t i = 0; i < g.nodes().size(); ++i) {
+    const Node& n = g.nodes()[i];
+    size_t at = n.in.empty() ? late : 0;
+    for (const int32_t v : n.in) {
+      const bool large = g.type(v).shape.numel() > most_elements;
+      at = std::max(at, large ? late : level[static_cast<size_t>(v)] + 1);
+    }
+    at = std::min(at, late);
+    for (const int32_t v : n.out) level[static_cast<size_t>(v)] = at;
+    order[at].push_back(i);
   }
   Rewriter rw(g);
   rw.copy_sources();
-  for (const bool pass : {true, false})
-    for (size_t i = 0; i < g.nodes().size(); ++i)
-      if (first[i] == pass) rw.copy(g.nodes()[i]);
+  for (const auto& nodes : order)
+    for (const size_t i : nodes) rw.copy(g.nodes()[i]);
   rw.copy_ends();
   return rw.take();
 }

@@ -25,7 +25,7 @@ struct Item {
 
 class Fuser {
  public:
-  Fuser(const Graph& g, double flops_per_pass) : g_(g), flops_per_pass_(flops_per_pass) {
+  Fuser(const Graph& g, const FuseCosts& costs) : g_(g), costs_(costs) {
     for (const Node& n : g.nodes()) items_.push_back(make_item(n));
     for (const NamedValue& o : g.outputs()) kept_.insert(o.value);
     for (const NamedValue& u : g.updates()) kept_.insert(u.value);
@@ -34,6 +34,7 @@ class Fuser {
   Graph run() {
     collect_readers();
     for (size_t i = 0; i < items_.size(); ++i) try_inline(i);
+    for (size_t i = 0; i < items_.size() && costs_.rows_once; ++i) try_spread(i);
     merge_siblings();
     return rebuild();
   }
@@ -74,7 +75,7 @@ class Fuser {
   }
 
   // The readers of an item's results, if it may be computed inside all of them.
-  std::vector<size_t> inline_targets(const Item& p) const {
+  std::vector<size_t> inline_targets(const Item& p, bool spread) const {
     std::set<size_t> all;
     for (const int32_t v : p.node.out) {
       if (kept_.contains(v) || !is_float(g_.type(v).dtype)) return {};
@@ -83,7 +84,7 @@ class Fuser {
     }
     for (const size_t r : all) {
       const Item& c = items_[r];
-      if (!c.fusable || !(c.shape == p.shape)) return {};
+      if (!c.fusable || !(c.shape == p.shape || (spread && is_row_of(p.shape, c.shape)))) return {};
       if (c.expr.code().size() + p.expr.code().size() > max_instructions) return {};
       if (merged_inputs(p, c).size() > max_inputs) return {};
     }
@@ -112,14 +113,32 @@ class Fuser {
     }
     if (after > before) return false;
     const double again = p.expr.flops() * static_cast<double>(targets.size() - 1);
-    return again <= flops_per_pass_ * static_cast<double>(before - after + 1);
+    return again <= costs_.flops_per_pass * static_cast<double>(before - after + 1);
   }
 
   void try_inline(size_t index) {
     Item& p = items_[index];
     if (!p.fusable || p.reduction || !p.live) return;
-    const std::vector<size_t> targets = inline_targets(p);
-    if (targets.empty() || !pays(p, targets)) return;
+    const std::vector<size_t> targets = inline_targets(p, false);
+    if (!targets.empty() && pays(p, targets)) inline_everywhere(index, targets);
+  }
+
+  // A number for each row, computed where the rows are read.
+  void try_spread(size_t index) {
+    const Item& p = items_[index];
+    if (!p.fusable || p.reduction || !p.live) return;
+    const std::vector<size_t> targets = inline_targets(p, true);
+    if (!targets.empty()) inline_everywhere(index, targets);
+  }
+
+  static bool is_row_of(const Shape& rows, const Shape& shape) {
+    constexpr int64_t shortest = 64;
+    return rows.rank() == shape.rank() && rows.rank() > 0 && rows[-1] == 1 &&
+           shape[-1] >= shortest && broadcastable(rows, shape);
+  }
+
+  void inline_everywhere(size_t index, const std::vector<size_t>& targets) {
+    Item& p = items_[index];
     for (const size_t t : targets) inline_into(p, items_[t]);
     for (const int32_t v : p.node.in) {
       readers_[v].erase(index);
@@ -264,7 +283,7 @@ class Fuser {
   }
 
   const Graph& g_;
-  double flops_per_pass_;
+  FuseCosts costs_;
   std::vector<Item> items_;
   std::set<int32_t> kept_;                       // values that stay values
   std::map<int32_t, std::set<size_t>> readers_;  // items that read a value
@@ -273,6 +292,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse(const Graph& g, double flops_per_pass) { return Fuser(g, flops_per_pass).run(); }
+Graph fuse(const Graph& g, const FuseCosts& costs) { return Fuser(g, costs).run(); }
 
 }  // namespace ebb

@@ -5,10 +5,16 @@
 
 namespace ebb {
 
+// What a device makes cheap; see Device.
+struct FuseCosts {
+  double flops_per_pass = 24;
+  bool rows_once = false;
+};
+
 // On a lowered graph. A `pointwise` all of whose readers are `pointwise` or `reduce` nodes of the
 // same shape is computed inside them, if that moves no more memory than before and what is computed
-// again costs less than it saves (Device::flops_per_pass); nodes that read the same tensors at the
-// same place become one node with several results.
-Graph fuse(const Graph& g, double flops_per_pass);
+// again costs less than it saves; with rows_once also one that has a number for each row of its
+// readers. Nodes that read the same tensors at the same place become one node with several results.
+Graph fuse(const Graph& g, const FuseCosts& costs);
 
 }  // namespace ebb

@@ -53,7 +53,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   const auto keep = [&](const Signature& s) { return !serving_kernels(s, device).empty(); };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
-  if (options.fuse) out = fuse(out, device.flops_per_pass());
+  if (options.fuse) out = fuse(out, {device.flops_per_pass(), device.rows_once()});
   out = dead_code(out);
   verify(out, "fuse");
   if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {

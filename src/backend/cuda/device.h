@@ -32,6 +32,7 @@ class CudaDevice final : public Device {
   bool on_host() const override { return false; }
   bool fast_in(DType dtype) const override;
   double flops_per_pass() const override { return 60; }
+  bool rows_once() const override { return true; }
   int64_t free_memory() const override;
   std::shared_ptr<Buffer> allocate(int64_t bytes) override;
   void copy(const Tensor& from, const Tensor& to) override;
