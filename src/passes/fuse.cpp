@@ -84,7 +84,7 @@ class Fuser {
     }
     for (const size_t r : all) {
       const Item& c = items_[r];
-      if (!c.fusable || !(c.shape == p.shape || (spread && is_row_of(p.shape, c.shape)))) return {};
+      if (!c.fusable || !(spread ? reads_rows(c, p.shape) : c.shape == p.shape)) return {};
       if (c.expr.code().size() + p.expr.code().size() > max_instructions) return {};
       if (merged_inputs(p, c).size() > max_inputs) return {};
     }
@@ -131,10 +131,18 @@ class Fuser {
     if (!targets.empty()) inline_everywhere(index, targets);
   }
 
-  static bool is_row_of(const Shape& rows, const Shape& shape) {
+  // Does the item go along rows of its tensors, with one number of `rows` for each? Sums over
+  // other dims go across rows and would compute it for every element.
+  static bool reads_rows(const Item& c, const Shape& rows) {
     constexpr int64_t shortest = 64;
-    return rows.rank() == shape.rank() && rows.rank() > 0 && rows[-1] == 1 &&
-           shape[-1] >= shortest && broadcastable(rows, shape);
+    const int64_t last = c.shape.rank() - 1;
+    if (last < 0 || rows.rank() != c.shape.rank() || rows[last] != 1 || c.shape[last] < shortest)
+      return false;
+    if (c.reduction) {
+      const auto& dims = c.node.attrs.as<ops::Reduce>().dims;
+      if (std::find(dims.begin(), dims.end(), last) == dims.end()) return false;
+    }
+    return broadcastable(rows, c.shape);
   }
 
   void inline_everywhere(size_t index, const std::vector<size_t>& targets) {
