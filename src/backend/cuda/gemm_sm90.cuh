@@ -173,13 +173,13 @@ __device__ void stage_floats(const float* d, uint32_t to) {
   }
 }
 
-// Where the box of a column, counted as tiles count, begins.
+// Where the box at a row and column, counted as tiles count, goes.
 template <class C>
 __device__ BoxAt box_at(const Params& p, const Unit& u, int row, int column) {
-  const int matrix = u.split * p.batches + u.batch;
-  if constexpr (C::form != Form::wgrad) return {column, row, 0, matrix};
+  if (u.part >= 0) return {column - u.n * C::tile_n, row + (u.part - u.m) * C::tile_m, 0, 0};
+  if constexpr (C::form != Form::wgrad) return {column, row, 0, u.batch};
   const int block = column / 64, tap = block / p.channel_blocks;
-  return {(block - tap * p.channel_blocks) * 64 + column % 64, row, tap, matrix};
+  return {(block - tap * p.channel_blocks) * 64 + column % 64, row, tap, u.batch};
 }
 
 template <class C, bool floats>
@@ -201,7 +201,8 @@ __device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, 
       fence_async();
       __syncwarp();  // all lanes have written
       if (at.lane == 0)
-        store_box(p.d, buffer, box_at<C>(p, u, at.row + i * 64, at.column + c * width));
+        store_box(u.part >= 0 ? p.parts : p.d, buffer,
+                  box_at<C>(p, u, at.row + i * 64, at.column + c * width));
     }
 }
 
@@ -237,12 +238,12 @@ struct Columns {
 template <class C, class T>
 __device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d) {
   const Spot<C> at(u);
-  T* out = static_cast<T*>(p.out) + u.split * p.out_split + u.batch * p.out_matrix;
+  T* out = static_cast<T*>(p.out) + u.batch * p.out_matrix;
 #pragma unroll
   for (int i = 0; i < C::rows * 2; ++i) {
     const int row = at.row + i / 2 * 64 + i % 2 * 8 + at.lane / 4;
     if (row >= p.m) continue;
-    T* to = out + static_cast<int64_t>(row) * p.row;
+    T* to = out + static_cast<int64_t>(row) * p.n;
     Columns<C> c(p, at);
 #pragma unroll
     for (int j = 0; j < C::columns / 8; ++j, c.next(p, j - 1)) {
@@ -256,7 +257,7 @@ __device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d)
 
 template <class C>
 __device__ void store(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
-  if (p.store == Store::float_boxes) return store_boxes<C, true>(p, s, u, d);
+  if (u.part >= 0 || p.store == Store::float_boxes) return store_boxes<C, true>(p, s, u, d);
   if (p.store == Store::floats) return store_elements<C, float>(p, u, d);
   if constexpr (C::form != Form::wgrad) {  // its results are f32
     if (p.store == Store::boxes) return store_boxes<C, false>(p, s, u, d);
@@ -276,7 +277,7 @@ __device__ void consume(const Params& p, const Places<C>& s) {
     const Unit u = unit_at(p, i, rank);
     const float bias = bias_of<C>(p, u);
     multiply_unit<C>(p, s, u, ring, d);
-    if (p.bias != nullptr) add_bias<C>(s.bias(turn), u, bias, d);
+    if (p.bias != nullptr && u.part < 0) add_bias<C>(s.bias(turn), u, bias, d);
     store<C>(p, s, u, d);
   }
   if (threadIdx.x % 32 == 0) store_wait();  // shared memory is read until then
@@ -340,7 +341,6 @@ struct Family {
                        launch_as<Config<T, form, Tiles>>(p, c, o, device)) ||
                       ...);
     require(ran, "gemm: no kernel for tiles of ", c.tile_m, "x", c.tile_n);
-    if (c.splits > 1) sum_parts(p, c, o, device);
   }
   template <class C>
   static bool launch_as(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
@@ -353,6 +353,7 @@ struct Family {
             .shared = C::shared_bytes,
             .cluster = static_cast<unsigned>(cluster)},
            params, device);
+    if (params.rest > 0) sum_parts(p, c, o, params, device);
     return true;
   }
 };

@@ -53,8 +53,9 @@ struct Problem {
 enum class Share : uint8_t { none = 0, b = 1, a = 2 };
 struct Choice {
   int tile_m = 128, tile_n = 128;
-  int splits = 1;  // parts of k that are summed in a second pass
+  int splits = 1;  // parts of k, of the tiles after the first `whole`; summed in a second pass
   Share share = Share::none;
+  int whole = 0;  // tiles, or pairs of them
 };
 
 // The sizes of tiles that kernels of a form exist for.
@@ -62,6 +63,12 @@ struct TileSize {
   int m = 0, n = 0, per_multiprocessor = 1;
   int stages = 4;  // blocks of 64 values of k on their way at once
 };
+
+// Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.
+struct Groups {
+  int64_t m = 0, n = 0;
+};
+Groups groups(const Problem& p, const Choice& c);
 
 // Bytes of scratch memory: the partial sums.
 int64_t workspace_bytes(const Problem& p, const Choice& c);

@@ -16,11 +16,6 @@ struct Guess {
   double clocks = 0;
 };
 
-// Columns of the matrix that tiles cover: wgrad pads each tap to blocks of 64 channels.
-int64_t columns_of(const Problem& p) {
-  return p.form == Form::wgrad ? p.taps() * cover(p.images.c, 64) * 64 : p.n;
-}
-
 int64_t steps_of(const Problem& p) { return cover(p.k, 64) * (a_images(p.form) ? p.taps() : 1); }
 
 // Clocks of a step of 64 values of k for one tile, of `blocks` that share a multiprocessor. The
@@ -39,39 +34,52 @@ double step_clocks(const Problem& p, const TileSize& t, Share share, int64_t blo
   return crowded * clocks + (share == Share::none ? 0 : in_step);
 }
 
+// Blocks, or pairs of them, that run at once.
+int64_t room_of(const TileSize& t, Share share, int multiprocessors) {
+  return int64_t{multiprocessors} * t.per_multiprocessor / (share == Share::none ? 1 : 2);
+}
+
+// Splits the tiles after the last full round of blocks.
+Choice with_whole(const Problem& p, const TileSize& t, Choice c, int multiprocessors) {
+  const Groups g = groups(p, c);
+  const int64_t tiles = g.m * g.n * p.batch, room = room_of(t, c.share, multiprocessors);
+  c.whole = c.splits > 1 ? static_cast<int>(tiles / room * room) : 0;
+  return c;
+}
+
 double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multiprocessors) {
   constexpr double start = 6000, start_of_sum = 2500, bytes_per_clock = 2200;  // of memory
   constexpr double store_bytes_per_clock = 30, store_latency = 1200;
-  const int pair = c.share == Share::none ? 1 : 2;
-  int64_t tiles_m = cover(p.m, t.m), tiles_n = cover(columns_of(p), t.n);
-  if (c.share == Share::b) tiles_m = cover(tiles_m, 2) * 2;
-  if (c.share == Share::a) tiles_n = cover(tiles_n, 2) * 2;
-  const int64_t units = tiles_m * tiles_n * p.batch * c.splits;
-  const double steps = std::ceil(static_cast<double>(steps_of(p)) / c.splits);
-  const double out_bytes = c.splits > 1 || p.out == DType::f32 ? 4 : 2;
-  const double store = store_latency + t.m * t.n * out_bytes / store_bytes_per_clock;
+  const Groups g = groups(p, c);
+  const int64_t tiles = g.m * g.n * p.batch, whole = c.splits > 1 ? c.whole : tiles;
+  const int64_t rest = tiles - whole, at_once = room_of(t, c.share, multiprocessors);
+  const auto steps = static_cast<double>(steps_of(p));
+  const auto store = [&](double bytes) {
+    return store_latency + t.m * t.n * bytes / store_bytes_per_clock;
+  };
   // of the busiest multiprocessor
-  const int64_t each = cover(units, multiprocessors / pair * pair);
-  const int64_t blocks = std::min<int64_t>(each, t.per_multiprocessor);
-  double clocks =
-      start + static_cast<double>(each) * (steps * step_clocks(p, t, c.share, blocks) + store);
-  if (c.splits > 1) {
-    const double bytes = static_cast<double>(p.batch * p.m * p.n) * (4.0 * c.splits + 4);
-    clocks += start_of_sum + bytes / bytes_per_clock;
+  const int64_t blocks = std::min<int64_t>(
+      cover(whole + rest * c.splits, at_once / t.per_multiprocessor), t.per_multiprocessor);
+  const auto rounds = [&](int64_t units, double length, double bytes) {
+    const auto each = static_cast<double>(cover(units, at_once / t.per_multiprocessor));
+    return each * (length * step_clocks(p, t, c.share, blocks) + store(bytes));
+  };
+  double clocks = start;
+  if (whole > 0) clocks += rounds(whole, steps, static_cast<double>(size_of(p.out)));
+  if (rest > 0) {
+    clocks += rounds(rest * c.splits, std::ceil(steps / c.splits), 4);
+    const double bytes = static_cast<double>(rest * t.m * t.n) * (4.0 * c.splits + 4);
+    clocks += start_of_sum + bytes * (c.share == Share::none ? 1 : 2) / bytes_per_clock;
   }
   return clocks;
 }
 
-// Parts of k that fill the multiprocessors with whole rounds of units.
-std::vector<int> splits_worth(const Problem& p, const TileSize& t, int multiprocessors) {
+// Numbers of parts worth a look.
+std::vector<int> splits_worth(const Problem& p) {
   std::vector<int> splits{1};
-  const int64_t tiles = cover(p.m, t.m) * cover(columns_of(p), t.n) * p.batch;
-  const int64_t room = int64_t{multiprocessors} * t.per_multiprocessor;
-  constexpr int64_t shortest = 4;  // steps
-  for (int64_t waves = 1; waves <= 6; ++waves) {
-    const int64_t s = std::min(waves * room / tiles, steps_of(p) / shortest);
-    if (s > splits.back()) splits.push_back(static_cast<int>(s));
-  }
+  constexpr int64_t shortest = 4, most = 132;
+  for (int64_t s = 2; s <= std::min(steps_of(p) / shortest, most); s += s < 16 ? 1 : s / 16)
+    splits.push_back(static_cast<int>(s));
   return splits;
 }
 
@@ -81,17 +89,26 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
                             int multiprocessors) {
   std::vector<Guess> guesses;
   for (const TileSize& t : tiles)
-    for (const int splits : splits_worth(p, t, multiprocessors))
+    for (const int splits : splits_worth(p))
       for (const Share share : {Share::none, Share::b, Share::a}) {
-        const Choice c{t.m, t.n, splits, share};
+        const Choice c = with_whole(p, t, {t.m, t.n, splits, share}, multiprocessors);
+        constexpr int64_t largest_workspace = int64_t{1} << 28;
+        if (workspace_bytes(p, c) > largest_workspace) continue;
         guesses.push_back({c, clocks_of(p, t, c, multiprocessors)});
       }
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.clocks < y.clocks; });
+  // the best number of parts of each tile and way of sharing
   constexpr size_t most = 12;
-  if (guesses.size() > most) guesses.resize(most);
   std::vector<Choice> best;
-  for (const Guess& g : guesses) best.push_back(g.choice);
+  for (const Guess& g : guesses) {
+    const auto same = [&](const Choice& c) {
+      return c.tile_m == g.choice.tile_m && c.tile_n == g.choice.tile_n &&
+             c.share == g.choice.share;
+    };
+    if (best.size() < most && std::count_if(best.begin(), best.end(), same) < 2)
+      best.push_back(g.choice);
+  }
   return best;
 }
 
@@ -129,6 +146,8 @@ Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevic
   c.tile_n = static_cast<int>(tune.value("tile_n", guess.tile_n));
   c.splits = static_cast<int>(tune.value("splits", guess.splits));
   c.share = static_cast<Share>(tune.value("share", static_cast<int64_t>(guess.share)));
+  for (const TileSize& t : k.tiles)
+    if (t.m == c.tile_m && t.n == c.tile_n) c = with_whole(p, t, c, device.multiprocessors());
   const auto run = [p, c, start = k.run, &device](const Operands& o) { start(p, c, o, device); };
   return {.workspace = workspace_bytes(p, c), .run = run};
 }

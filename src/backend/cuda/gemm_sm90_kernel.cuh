@@ -83,26 +83,36 @@ struct Ring {
   }
 };
 
-// One tile over one part of k.
+// One tile over all of k, or a part of it: then `part` is the place of its sums in the workspace,
+// otherwise -1.
 struct Unit {
-  int m, n, batch, split, first, last;
+  int m, n, batch, first, last, part;
 };
 
-// Neighbours in the order of units share operands: columns of `band` tiles, side by side.
-__device__ inline Unit unit_at(const Params& p, int index, int rank) {
+// Neighbours in the order of tiles share operands: columns of `band` tiles, side by side.
+__device__ inline void place_tile(const Params& p, int tile, int rank, Unit& u) {
   const int tiles = p.groups_m * p.groups_n;
-  const int z = index / tiles, t = index - z * tiles;
+  u.batch = tile / tiles;
+  const int t = tile - u.batch * tiles;
   const int in_band = p.band * p.groups_n, top = t / in_band * p.band;
   const int height = ::min(p.band, p.groups_m - top), i = t % in_band;
-  Unit u;
   u.m = top + i % height;
   u.n = i / height;
   if (p.share == Share::b) u.m = u.m * 2 + rank;
   if (p.share == Share::a) u.n = u.n * 2 + rank;
-  u.split = z / p.batches;
-  u.batch = z - u.split * p.batches;
-  u.first = static_cast<int>(static_cast<int64_t>(p.steps) * u.split / p.splits);
-  u.last = static_cast<int>(static_cast<int64_t>(p.steps) * (u.split + 1) / p.splits);
+}
+
+// First the tiles that are not split, then, part by part, the others.
+__device__ inline Unit unit_at(const Params& p, int index, int rank) {
+  Unit u{.m = 0, .n = 0, .batch = 0, .first = 0, .last = p.steps, .part = -1};
+  if (index >= p.whole) {
+    const int i = index - p.whole, split = i / p.rest, tile = i - split * p.rest;
+    u.first = static_cast<int>(static_cast<int64_t>(p.steps) * split / p.splits);
+    u.last = static_cast<int>(static_cast<int64_t>(p.steps) * (split + 1) / p.splits);
+    u.part = (tile * p.splits + split) * (p.share == Share::none ? 1 : 2) + rank;
+    index = p.whole + tile;
+  }
+  place_tile(p, index, rank, u);
   return u;
 }
 

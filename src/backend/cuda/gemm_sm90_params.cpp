@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/mma_plan.h"
 #include "backend/cuda/tma.h"
 
 namespace ebb::cuda::gemm {
@@ -13,6 +12,7 @@ constexpr int64_t step = 64;  // values of k
 int64_t cover(int64_t count, int64_t by) { return (count + by - 1) / by; }
 Format format_of(DType t) { return t == DType::f16 ? Format::f16 : Format::bf16; }
 int narrow(int64_t v) { return static_cast<int>(v); }
+int blocks_of(const Choice& c) { return c.share == Share::none ? 1 : 2; }
 
 // ---- operands ----------------------------------------------------------------------------------
 
@@ -78,17 +78,23 @@ void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
 }
 
 void set_result(Params& q, const Problem& p, const Choice& c, const Operands& o, int chunk) {
-  const bool parts = c.splits > 1;
-  q.out = parts ? o.workspace : o.out;
-  q.bias = parts ? nullptr : o.bias;
+  q.out = o.out;
+  q.bias = o.bias;
   q.bias_type = p.bias_type;
-  q.row = q.n;
-  q.out_matrix = p.m * q.n;
-  q.out_split = q.out_matrix * p.batch;
-  const bool floats = parts || p.out == DType::f32;
+  q.out_matrix = p.m * p.n;
+  const int64_t slots = int64_t{q.rest} * q.splits * blocks_of(c);
+  if (slots > 0)
+    q.parts =
+        tiled_map({.data = o.workspace,
+                   .format = Format::f32,
+                   .rank = 4,
+                   .size = {c.tile_n, slots * c.tile_m, 1, 1},
+                   .stride = {c.tile_n, slots * c.tile_m * c.tile_n, slots * c.tile_m * c.tile_n}},
+                  {.inner = 32, .outer = 16});
+  const bool floats = p.out == DType::f32;
   constexpr int64_t piece = 16;  // bytes
-  const int64_t bytes = floats ? 4 : 2, inner = p.form == Form::wgrad ? p.images.c : p.n;
-  if (inner * bytes % piece != 0 || !aligned(q.out, piece)) {
+  const int64_t inner = p.form == Form::wgrad ? p.images.c : p.n;
+  if (inner * size_of(p.out) % piece != 0 || !aligned(q.out, piece)) {
     q.store = floats ? Store::floats : Store::elements;
     return;
   }
@@ -97,7 +103,7 @@ void set_result(Params& q, const Problem& p, const Choice& c, const Operands& o,
   q.d = tiled_map({.data = q.out,
                    .format = floats ? Format::f32 : format_of(p.type),
                    .rank = 4,
-                   .size = {inner, p.m, taps, p.batch * c.splits},
+                   .size = {inner, p.m, taps, p.batch},
                    .stride = {p.n, inner, q.out_matrix}},
                   {.inner = floats ? 32 : chunk, .outer = 16});
 }
@@ -108,20 +114,22 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk
   Params q = {};
   const Images& i = p.images;
   const int64_t channel_blocks = cover(i.c, step);
-  const int64_t columns = p.form == Form::wgrad ? p.taps() * channel_blocks * step : p.n;
   q.m = narrow(p.m);
   q.n = narrow(p.n);
   q.share = c.share;
-  q.groups_m = narrow(cover(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)));
-  q.groups_n = narrow(cover(columns, c.tile_n * (c.share == Share::a ? 2 : 1)));
+  q.groups_m = narrow(groups(p, c).m);
+  q.groups_n = narrow(groups(p, c).n);
   constexpr int rows_at_once = 2048;  // of A; the rest of a wave of blocks lies along n
   q.band = std::max(1, rows_at_once / (c.tile_m * (c.share == Share::b ? 2 : 1)));
   q.k_blocks = narrow(cover(p.k, step));
   q.taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
   q.steps = a_images(p.form) ? q.k_blocks * q.taps : q.k_blocks;
   q.batches = narrow(p.batch);
+  const int tiles = q.groups_m * q.groups_n * q.batches;
+  q.whole = c.splits > 1 ? std::min(c.whole, tiles) : tiles;
+  q.rest = tiles - q.whole;
   q.splits = c.splits;
-  q.units = q.groups_m * q.groups_n * q.batches * q.splits;
+  q.units = q.whole + q.rest * q.splits;
   q.a_batch = p.repeat_a ? 0 : 1;
   q.b_batch = p.repeat_b ? 0 : 1;
   q.out_w = narrow(i.out_w);
@@ -138,8 +146,17 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk
   return q;
 }
 
+Groups groups(const Problem& p, const Choice& c) {
+  const int64_t columns = p.form == Form::wgrad ? p.taps() * cover(p.images.c, step) * step : p.n;
+  return {cover(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
+          cover(columns, c.tile_n * (c.share == Share::a ? 2 : 1))};
+}
+
 int64_t workspace_bytes(const Problem& p, const Choice& c) {
-  return c.splits > 1 ? c.splits * p.batch * p.m * p.n * size_of(DType::f32) : 0;
+  if (c.splits == 1) return 0;
+  const Groups g = groups(p, c);
+  const int64_t rest = std::max<int64_t>(0, g.m * g.n * p.batch - c.whole);
+  return rest * c.splits * blocks_of(c) * c.tile_m * c.tile_n * size_of(DType::f32);
 }
 
 bool can_load(const Problem& p) {
@@ -156,18 +173,6 @@ bool can_load(const Problem& p) {
   const auto corner = [](int v) { return v >= -128 && v <= 127; };
   return rows_fit(i.c) && i.stride <= 8 && i.kh <= 128 && i.kw <= 128 && corner(-i.top) &&
          corner(-i.left) && corner(i.bottom) && corner(i.right);
-}
-
-void sum_parts(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
-  ebb::cuda::sum_parts({.parts = static_cast<const float*>(o.workspace),
-                        .count = c.splits,
-                        .elements = p.batch * p.m * p.n,
-                        .bias = o.bias,
-                        .out = o.out,
-                        .bias_dtype = p.bias_type,
-                        .dtype = p.out,
-                        .n = p.n},
-                       device);
 }
 
 }  // namespace ebb::cuda::gemm

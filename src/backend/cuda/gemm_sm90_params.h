@@ -14,13 +14,14 @@ namespace ebb::cuda::gemm {
 enum class Store : int { boxes, float_boxes, elements, floats };
 
 struct Params {
-  CUtensorMap a, b, d;  // d: for boxes
+  CUtensorMap a, b, d, parts;  // d: for boxes; parts: the partial sums, tile below tile
   void* out;
   const void* bias;
-  int64_t out_matrix, out_split;  // elements from one matrix, one part of k, to the next
-  int m, n, row;                  // row: elements from one row of the result to the next
-  int groups_m, groups_n, band;   // tiles, or pairs of them; band: rows of groups worked on at once
-  int batches, splits, units, steps;                // steps: blocks of 64 values of k
+  int64_t out_matrix;  // elements from one matrix of the result to the next
+  int m, n;
+  int groups_m, groups_n, band;  // tiles, or pairs of them; band: rows of groups worked on at once
+  int batches, steps;            // steps: blocks of 64 values of k
+  int whole, rest, splits, units;                   // tiles, or pairs: not split, split
   int k_blocks, taps;                               // steps = k_blocks * taps
   int a_batch, b_batch;                             // 0: one matrix for the whole batch
   int out_w, out_h, out_hw, stride, top, left, kw;  // images
@@ -32,7 +33,8 @@ struct Params {
 
 // What the kernel gets, for operands at these addresses. `chunk`: see Config.
 Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk);
-// Adds up the partial sums in the workspace, in their order, with the bias.
-void sum_parts(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device);
+// Adds up the partial sums in the workspace, in their order, with the bias. `q`: of the product.
+void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Params& q,
+               CudaDevice& device);
 
 }  // namespace ebb::cuda::gemm
