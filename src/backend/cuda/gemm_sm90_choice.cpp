@@ -71,6 +71,8 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
     const double bytes = static_cast<double>(rest * t.m * t.n) * (4.0 * c.splits + 4);
     clocks += start_of_sum + bytes * (c.share == Share::none ? 1 : 2) / bytes_per_clock;
   }
+  constexpr double mixed = 1.05;  // two lengths of units do not interlock as well as rounds of one
+  if (whole > 0 && rest > 0) clocks *= mixed;
   return clocks;
 }
 
