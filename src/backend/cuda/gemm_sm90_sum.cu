@@ -86,8 +86,10 @@ __global__ void __launch_bounds__(threads) sum_parts_kernel(const __grid_constan
       for (int e = 0; e < 4; ++e) sum.v[e] += v.v[e];
     }
   }
-  sums[threadIdx.y * blockDim.x + threadIdx.x] = sum;
-  __syncthreads();  // all rows' sums are there
+  if (blockDim.y > 1) {
+    sums[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    __syncthreads();  // all rows' sums are there
+  }
   if (threadIdx.y != 0 || i * 4 >= size) return;
   for (unsigned y = 1; y < blockDim.y; ++y)
 #pragma unroll
@@ -107,12 +109,14 @@ void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Param
                     .tile_n = c.tile_n,
                     .taps = p.form == Form::wgrad,
                     .out = p.out};
-  constexpr int most_rows = 8;
-  const int rows = c.splits >= most_rows ? most_rows : c.splits >= 4 ? 4 : 2;
+  const int tiles = q.rest * (c.share == Share::none ? 1 : 2), pieces = c.tile_m * c.tile_n / 4;
+  // more rows where there are few elements to fill the device with
+  const int64_t filling = int64_t{device.multiprocessors()} * 1024;
+  int rows = 1;
+  while (rows < 8 && rows * 2 <= c.splits && int64_t{tiles} * pieces * rows < filling) rows *= 2;
   const auto width = static_cast<unsigned>(threads / rows);
-  const int tiles = q.rest * (c.share == Share::none ? 1 : 2);
   launch("sum_parts", sum_parts_kernel,
-         {.grid = {blocks_for(c.tile_m * c.tile_n / 4, width), static_cast<unsigned>(tiles)},
+         {.grid = {blocks_for(pieces, width), static_cast<unsigned>(tiles)},
           .block = {width, static_cast<unsigned>(rows)}},
          s, device);
 }
