@@ -207,7 +207,8 @@ TEST(train, signal__finishes_the_step_and_saves) {
   TrainJob job = toy_job(toy_config(folder.path()));
   job.batches = [](int64_t) -> NextBatch {
     return [part = int64_t{0}]() mutable {
-      if (part == 4) std::raise(SIGINT);
+      // twice, as `timeout -s INT` sends it: to the process and to its group
+      for (int i = 0; i < 2 && part == 4; ++i) std::raise(SIGINT);
       return toy_batch(part++, 8);
     };
   };

@@ -1,12 +1,28 @@
 #include "train/stop.h"
 
+#include <ctime>
+
 namespace ebb::train {
 namespace {
 
-// A signal handler can reach nothing but a global; this is the only one.
+// A signal handler can reach nothing but globals; these are the only ones.
 volatile std::sig_atomic_t came = 0;
+volatile std::time_t came_at = 0;
 
-void on_signal(int signal) { came = signal; }
+// One request may come as two signals at once (a shell's and that of `timeout`, say); one that
+// comes seconds later means it: the default takes over.
+void on_signal(int signal) {
+  constexpr std::time_t patience = 1;  // seconds
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (came == 0) {
+    came_at = now.tv_sec;
+    came = signal;
+  } else if (now.tv_sec - came_at > patience) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
 
 }  // namespace
 
@@ -14,8 +30,7 @@ StopSignals::StopSignals() {
   came = 0;
   struct sigaction a = {};
   a.sa_handler = on_signal;
-  // A second signal meets the default again. System calls in other threads go on.
-  a.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  a.sa_flags = SA_RESTART;  // system calls in other threads go on
   sigemptyset(&a.sa_mask);
   sigaction(SIGINT, &a, &interrupt_before_);
   sigaction(SIGTERM, &a, &terminate_before_);

@@ -5,8 +5,8 @@
 
 namespace ebb::train {
 
-// While one lives, the first SIGINT or SIGTERM only sets stop_requested(); a second one ends the
-// process as usual. One at a time.
+// While one lives, the first SIGINT or SIGTERM is only noted; one that comes a second or more later
+// ends the process as usual. One at a time.
 class StopSignals {
  public:
   StopSignals();
