@@ -75,7 +75,8 @@ struct TrainConfig {
     f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end");
     f("keep", keep, "checkpoints kept, the newest; 0: all");
     f("sample_every", sample_every, "steps between sample grids; 0: none");
-    f("log_every", log_every, "steps between progress lines");
+    f("log_every", log_every,
+      "steps between progress lines, which come at most four times a second");
     f("tensorboard", tensorboard, "write TensorBoard event files");
   }
 };

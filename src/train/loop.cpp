@@ -16,6 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double between_lines = 0.25;  // seconds, at least; a GPU does hundreds of steps in one
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -157,7 +159,9 @@ class Run {
 
   void between_steps(bool last) {
     const auto due = [&](int64_t every) { return every > 0 && state_.step % every == 0; };
-    if (last || due(c_.log_every) || state_.step == first_ + 1) {
+    const bool first = state_.step == first_ + 1;
+    if (last || first || (due(c_.log_every) && seconds_since(said_) >= between_lines)) {
+      said_ = Clock::now();
       metrics_->flush();
       say(progress_line(progress()));
     }
@@ -202,7 +206,7 @@ class Run {
   NextBatch next_;
   StepMetrics now_;
   Smoothed loss_{0.99}, speed_{0.9};  // speed: seconds a step
-  Clock::time_point start_ = Clock::now();
+  Clock::time_point start_ = Clock::now(), said_ = start_;
   int64_t first_ = 0, saved_ = -1;  // steps: where this process began; of the last checkpoint
   StopSignals signals_;
 };
