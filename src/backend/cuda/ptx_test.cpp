@@ -10,6 +10,7 @@
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/map_strided.h"
 #include "backend/cuda/reduce_text.h"
+#include "support/files.h"
 
 namespace ebb::cuda {
 namespace {
@@ -24,7 +25,8 @@ std::string find_ptxas() {
 
 // Assembles a text and expects it to be taken, without spilled registers.
 void expect_assembles(const std::string& ptxas, const std::string& text, int target) {
-  const std::string base = testing::TempDir() + "ebb_ptx_test";
+  const testing::Folder folder;
+  const std::string base = folder / "kernel";
   std::ofstream(base + ".ptx") << text;
   const std::string command = str(ptxas, " -warn-spills -Werror -arch=sm_", target, " ", base,
                                   ".ptx -o ", base, ".cubin 2>", base, ".log");

@@ -1,7 +1,7 @@
 // conv2d on CUDA: the general kernels, as products of windows and filters.
 #include "backend/cuda/mma_gemm.cuh"
 #include "ops/prim/conv2d/cuda_sm90.h"
-#include "ops/prim/conv2d/cuda_windows.h"
+#include "ops/prim/conv2d/cuda_windows.cuh"
 #include "ops/prim/conv2d/op.h"
 
 namespace ebb::ops::cuda {
