@@ -7,6 +7,9 @@
 #include "diffusion/denoiser.h"
 #include "diffusion/loss.h"
 #include "diffusion/schedules.h"
+#include "diffusion/solver/host_latents.h"
+#include "diffusion/solver/path.h"
+#include "diffusion/solver/sampler.h"
 #include "passes/gradients.h"
 #include "support/golden_case.h"
 #include "support/golden_distance.h"
@@ -77,25 +80,41 @@ TEST_P(GoldenTrajectory, states_after_every_step__are_the_references) {
   Denoiser denoiser = tiny_denoiser(our_precond(t["preconditioning"]));
   const Precond& precond = denoiser.precond();
   const std::string disc = o.value("discretization", "edm");
+  const Path& path = find_path(o.value("schedule", "linear"));
+  std::vector<double> asked;
+  HostLatents<double> latents(
+      static_cast<size_t>(images.numel()),
+      [&](std::span<const double> x, double sigma, std::span<double> denoised, std::span<double>) {
+        asked.push_back(sigma);
+        const State d = denoiser(State(x.begin(), x.end()), sigma);
+        std::copy(d.begin(), d.end(), denoised.begin());
+      },
+      [](std::span<double> out, const NoiseDraw& draw) {
+        const State z = state_of(hashed_input(str("noise.", draw.index), images));
+        std::copy(z.begin(), z.end(), out.begin());
+      });
   SampleCall call{
-      .denoise = [&](const State& x, double sigma) { return denoiser(x, sigma); },
       .sigmas = noise_levels(find_schedule(disc == "edm" ? "karras" : disc), {.steps = 6}, precond),
-      .options = {.path = o.value("schedule", "linear")},
-      .noise = [](int64_t i) { return state_of(hashed_input(str("noise.", i), images)); },
+      .options = {{"path", path.name}},
       .round_sigma = [&](double sigma) { return precond.round_sigma(sigma); }};
-  if (o.contains("S_churn"))
-    call.options = {.s_churn = o["S_churn"],
-                    .s_tmin = o["S_min"],
-                    .s_tmax = o["S_max"],
-                    .s_noise = o["S_noise"]};
+  for (const auto& [name, option] : std::map<std::string, std::string>{{"S_churn", "s_churn"},
+                                                                       {"S_min", "s_tmin"},
+                                                                       {"S_max", "s_tmax"},
+                                                                       {"S_noise", "s_noise"}})
+    if (o.contains(name)) call.options.emplace_back(option, number_text(o[name]));
   call.progress = [&](const Progress& p) {
-    EXPECT_LE(distance_of(p.x, t["after_step"][static_cast<size_t>(p.step) - 1]), promise)
+    State x = latents.values(p.x);
+    for (double& v : x) v *= path.scale(path.time(p.sigma));
+    EXPECT_LE(distance_of(x, t["after_step"][static_cast<size_t>(p.step) - 1]), promise)
         << "step " << p.step;
     return true;
   };
-  const Sampler& sampler = find_sampler(o.value("solver", "heun"));
-  sample(sampler, state_of(hashed_input("input.latents", images)), call);
-  EXPECT_EQ(denoiser.evaluations(), evaluations_of(sampler, call.sigmas));
+  State x = state_of(hashed_input("input.latents", images));
+  for (double& v : x) v *= call.sigmas[0];
+  sample(o.value("solver", "heun"), latents, latents.put(x), call);
+  const auto want = t["denoiser_sigmas"].get<std::vector<double>>();
+  ASSERT_EQ(asked.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(asked[i], want[i], 1e-8 * want[i]) << i;
 }
 
 std::vector<std::string> trajectory_names() {

@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "diffusion/precond.h"
-#include "diffusion/samplers.h"
 #include "nn/network.h"
 #include "runtime/plan.h"
 
 namespace ebb {
+
+using State = std::vector<double>;  // images [N,H,W,C], row-major
 
 struct DenoiserOptions {
   int64_t batch = 1;

@@ -8,30 +8,6 @@
 #include "base/error.h"
 
 namespace ebb {
-namespace {
-
-constexpr double beta_d = 19.9, beta_min = 0.1;
-
-// exp(x) - 1 without cancellation near 0.
-Scalar expm1(const Scalar& x) { return tanh(x * 0.5) * (exp(x) + 1.0); }
-
-}  // namespace
-
-Scalar vp_sigma(const Scalar& t) { return sqrt(expm1(t * (t * (beta_d / 2) + beta_min))); }
-
-Scalar vp_time(const Scalar& sigma) {
-  const Scalar level = log(sigma * sigma + 1.0);
-  return (sqrt(level * (2 * beta_d) + beta_min * beta_min) - beta_min) / beta_d;
-}
-
-double vp_sigma(double t) { return std::sqrt(std::expm1(t * (t * (beta_d / 2) + beta_min))); }
-
-double vp_time(double sigma) {
-  const double level = std::log1p(sigma * sigma);
-  return (std::sqrt(level * (2 * beta_d) + beta_min * beta_min) - beta_min) / beta_d;
-}
-
-double vp_beta(double t) { return beta_d * t + beta_min; }
 
 Precond::Precond(const DiffusionConfig& config) : config_(config) {
   check(config_);

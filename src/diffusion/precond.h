@@ -16,6 +16,7 @@
 
 #include "diffusion/beta_table.h"
 #include "diffusion/config.h"
+#include "diffusion/solver/vp.h"
 #include "ir/expr.h"
 
 namespace ebb {
@@ -58,13 +59,9 @@ class Precond {
   Expr expr_;  // skip, out, in, noise (0 of discrete ones)
 };
 
-// The continuous VP process (Song et al. 2021): sigma(t) = sqrt(exp(beta_d t^2 / 2 + beta_min t)
-// - 1) for t in [0, 1], with beta_d 19.9 and beta_min 0.1.
-Scalar vp_sigma(const Scalar& t);
-Scalar vp_time(const Scalar& sigma);  // its inverse
-double vp_sigma(double t);
-double vp_time(double sigma);
-double vp_beta(double t);  // beta_d t + beta_min
+// exp(x) - 1 without cancellation near 0, and ln(1 + x): what vp.h needs of expressions.
+inline Scalar expm1(const Scalar& x) { return tanh(x * 0.5) * (exp(x) + 1.0); }
+inline Scalar log1p(const Scalar& x) { return log(x + 1.0); }
 
 // Ranges of the published VP and VE models.
 inline constexpr double vp_smallest_time = 1e-5;  // in training

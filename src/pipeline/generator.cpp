@@ -5,7 +5,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "diffusion/noise/noise.h"
 #include "diffusion/schedules.h"
+#include "diffusion/solver/host_latents.h"
+#include "diffusion/solver/sampler.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
 
@@ -105,14 +108,20 @@ class Batches {
       keys.images.push_back(request_.first_image + index);
     }
     if (common_.classes > 0) denoiser_->classes(classes);
+    HostLatents<double> latents(
+        keys.images.size() * static_cast<size_t>(keys.elements),
+        [&](std::span<const double> x, double sigma, std::span<double> out, std::span<double>) {
+          const State d = (*denoiser_)(State(x.begin(), x.end()), sigma);
+          std::copy(d.begin(), d.end(), out.begin());
+        },
+        keyed_noise(keys));
     const SampleCall call{
-        .denoise = [&](const State& x, double sigma) { return (*denoiser_)(x, sigma); },
         .sigmas = sigmas_,
-        .options = options_.solver,
-        .noise = keyed_noise(keys),
+        .options = options_.sampler_options(),
         .round_sigma = [&](double sigma) { return denoiser_->precond().round_sigma(sigma); },
         .progress = progress};
-    return sample(find_sampler(options_.sampler), initial_noise(keys), call);
+    const Latent start = sigmas_[0] * latents.put(initial_noise(keys));
+    return latents.values(sample(options_.sampler, latents, start, call));
   }
 
   const LoadedModel& model_;
@@ -125,6 +134,18 @@ class Batches {
 };
 
 }  // namespace
+
+OptionTexts GenerateOptions::sampler_options() const {
+  OptionTexts out;
+  std::istringstream in(options);
+  for (std::string part; std::getline(in, part, ',');) {
+    const size_t equals = part.find('=');
+    require(equals != std::string::npos && equals > 0, "sample: options must be name=value  got '",
+            part, "'");
+    out.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+  }
+  return out;
+}
 
 DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
   DiffusionConfig d;

@@ -9,6 +9,7 @@
 
 #include "diffusion/config.h"
 #include "diffusion/denoiser.h"
+#include "diffusion/solver/run.h"
 #include "models/model.h"
 #include "runtime/plan.h"
 
@@ -20,17 +21,18 @@ struct GenerateOptions {
   int64_t seed = 0;
   double guidance = 1;
   int64_t batch = 0;
-  SamplerOptions solver;
+  std::string options;
   void fields(auto&& f) {
     f("steps", steps, "noise levels above 0");
-    f("sampler", sampler, "euler or heun");
+    f("sampler", sampler, "how noise becomes data (ebb samplers lists them)");
     f("schedule", schedule, "of the noise levels; auto: what the model was published with");
     f("seed", seed, "of the noise; image i is the same whatever the number of images");
     f("guidance", guidance, "classifier-free guidance scale; 1: off");
     f("batch", batch, "images at a time; 0: chosen");
     f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
-    solver.fields(f);
+    f("options", options, "of the sampler, as name=value,name=value (ebb samplers lists them)");
   }
+  OptionTexts sampler_options() const;  // throws Error for what is not name=value
 };
 
 struct GenerateRequest {

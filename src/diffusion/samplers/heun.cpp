@@ -1,30 +1,44 @@
-// heun: the mean of the slopes at both ends of a step (Karras et al. 2022, arXiv:2206.00364,
-// algorithms 1 and 2).
-#include "diffusion/samplers.h"
+// heun: a slope at both ends of a step (Karras et al. 2022, arXiv:2206.00364, algorithms 1 to 3).
+#include "diffusion/solver/edm_step.h"
+#include "diffusion/solver/sampler.h"
 
 namespace ebb::samplers {
 namespace {
 
-State run(State x, const SampleCall& call) {
-  return for_each_step(std::move(x), call, [](State& x, SamplerStep& step) {
-    const double h = step.to - step.from;
-    const State d = step.slope(x, step.from);
-    if (step.last) return add_scaled(x, h, d);  // there is no slope at noise level 0
-    State y = x;
-    add_scaled(y, h, d);
-    add_scaled(x, h / 2, d);
-    add_scaled(x, h / 2, step.slope(y, step.to));
-  });
+struct Options {
+  EdmOptions edm;
+  double alpha = 1;
+  void fields(auto&& f) {
+    edm.fields(f);
+    f("alpha", alpha, "where the second slope is taken: 1: at the end of the step, 0.5: half way");
+  }
+  void check() const {
+    edm.check();
+    require(alpha > 0 && alpha <= 1, "heun: alpha must lie in (0, 1] (", alpha, ")");
+  }
+};
+
+Latent run(Run& run, Latent x, const Options& o) {
+  for (int64_t i = 0; i < run.steps(); ++i) {
+    EdmStep step(run, x, i, o.edm);
+    Latent d = step.slope(x, step.from());
+    if (!step.last()) {
+      const double t = step.from() + o.alpha * (step.to() - step.from());
+      Latent y = step.moved(x, t, d);
+      const double share = 1 / (2 * o.alpha);
+      d = (1 - share) * d + share * step.slope(y, t);
+    }
+    x = step.moved(x, step.to(), d);
+    step.done(x);
+  }
+  return x;
 }
 
 }  // namespace
 
 const Sampler& heun() {
-  static const Sampler s{.name = "heun",
-                         .help = "second order, two evaluations a step (EDM)",
-                         .order = 2,
-                         .evaluations = 2,
-                         .run = run};
+  static const Sampler s = make_sampler<Options>(
+      {.name = "heun", .help = "a slope at both ends of a step", .order = 2}, run);
   return s;
 }
 

@@ -1,10 +1,10 @@
-#include "diffusion/path.h"
+#include "diffusion/solver/path.h"
 
 #include <cmath>
 
 #include "base/error.h"
 #include "base/names.h"
-#include "diffusion/precond.h"
+#include "diffusion/solver/vp.h"
 
 namespace ebb {
 namespace {

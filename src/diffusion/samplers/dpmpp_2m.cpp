@@ -1,0 +1,39 @@
+// dpmpp_2m: DPM-Solver++(2M), D carried on along a line through the last two (Lu et al. 2022,
+// arXiv:2211.01095, algorithm 2).
+#include "diffusion/solver/formulas.h"
+#include "diffusion/solver/sampler.h"
+
+namespace ebb::samplers {
+namespace {
+
+struct NoOptions {
+  void fields(auto&&) {}
+};
+
+Latent run(Run& run, Latent x, const NoOptions&) {
+  Latent before;
+  double h_before = 0;
+  for (int64_t i = 0; i < run.steps(); ++i) {
+    const double from = run.sigma(i), to = run.sigma(i + 1);
+    const Latent denoised = run.denoise(x, from);
+    // In -ln(sigma) on flow models too, as ComfyUI and stable-diffusion.cpp do.
+    const double h = std::log(from / to);
+    Latent d = denoised;
+    if (i > 0 && to > 0) d += h / (2 * h_before) * (denoised - before);
+    x = to / from * x - std::expm1(-h) * d;
+    before = denoised;
+    h_before = h;
+    run.done(i, x);
+  }
+  return x;
+}
+
+}  // namespace
+
+const Sampler& dpmpp_2m() {
+  static const Sampler s = make_sampler<NoOptions>(
+      {.name = "dpmpp_2m", .help = "DPM-Solver++(2M)", .order = 2, .aliases = {{"dpm++_2m"}}}, run);
+  return s;
+}
+
+}  // namespace ebb::samplers

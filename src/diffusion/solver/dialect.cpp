@@ -1,0 +1,35 @@
+#include "diffusion/solver/dialect.h"
+
+#include "base/error.h"
+#include "base/names.h"
+
+namespace ebb {
+
+const std::vector<Dialect>& all_dialects() {
+  static const std::vector<Dialect> table = {
+      {.name = "ebb", .help = "nothing is drawn in vain; corrected steps on flow models"},
+      {.name = "kdiff", .help = "k-diffusion", .draws_unused_churn = true, .flow_ancestral = false},
+      {.name = "comfy", .help = "ComfyUI"},
+      {.name = "a1111",
+       .help = "Stable Diffusion web UI, and Forge",
+       .draws_unused_churn = true,
+       .flow_ancestral = false},
+      {.name = "diffusers",
+       .help = "Hugging Face diffusers",
+       .draws_unused_last = true,
+       .flow_ancestral = false},
+      {.name = "sdcpp", .help = "stable-diffusion.cpp"},
+  };
+  return table;
+}
+
+const Dialect& find_dialect(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Dialect& d : all_dialects()) {
+    if (d.name == name) return d;
+    known.push_back(d.name);
+  }
+  fail("dialect: unknown name '", name, "'", suggestion(name, known));
+}
+
+}  // namespace ebb

@@ -1,0 +1,28 @@
+// Dialect: what the programs that people know do differently, as data. A sampler asks the dialect;
+// nothing else in the code knows the programs.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ebb {
+
+struct Dialect {
+  std::string name;
+  std::string help;
+  // Numbers are drawn in every step of samplers that renew noise, used or not.
+  bool draws_unused_churn = false;
+  // Ancestral samplers draw in the step to 0 as well.
+  bool draws_unused_last = false;
+  // On flow models ancestral steps keep x = (1 - sigma) data + sigma noise; else they add noise as
+  // if alpha were 1.
+  bool flow_ancestral = true;
+};
+
+// ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy
+// (ComfyUI), a1111 (Stable Diffusion web UI), diffusers, sdcpp (stable-diffusion.cpp).
+const std::vector<Dialect>& all_dialects();
+const Dialect& find_dialect(std::string_view name);  // throws Error, suggests the nearest
+
+}  // namespace ebb

@@ -1,0 +1,82 @@
+#include "diffusion/solver/formulas.h"
+
+#include <algorithm>
+
+namespace ebb {
+namespace {
+
+// Sum of z^n / (n + k)!: phi_k near 0, where the closed form cancels.
+double phi_series(double z, int k) {
+  double factorial = 1;
+  for (int n = 2; n <= k; ++n) factorial *= n;
+  double sum = 0, power = 1;
+  for (int n = 0; n < 20; ++n) {
+    if (n > 0) factorial *= n + k;
+    sum += power / factorial;
+    power *= z;
+  }
+  return sum;
+}
+
+}  // namespace
+
+double phi1(double z) { return z == 0 ? 1 : std::expm1(z) / z; }
+double phi2(double z) { return std::abs(z) < 0.5 ? phi_series(z, 2) : (phi1(z) - 1) / z; }
+double phi3(double z) { return std::abs(z) < 0.5 ? phi_series(z, 3) : (phi2(z) - 0.5) / z; }
+
+AncestralStep ancestral_step_ve(double from, double to, double eta) {
+  if (eta == 0) return {to, 1, 0};
+  const double noise = std::min(to, eta * to * std::sqrt(from * from - to * to) / from);
+  return {std::sqrt(to * to - noise * noise), 1, noise};
+}
+
+AncestralStep ancestral_step(const Run& run, double from, double to, double eta) {
+  if (run.space() == Space::ve || !run.dialect().flow_ancestral)
+    return ancestral_step_ve(from, to, eta);
+  if (eta == 0 || to == 0) return {to, 1, 0};
+  const double down = to * (1 + (to / from - 1) * eta);
+  require(down >= 0, "sample: eta (", eta, ") is too large for the step from ", from, " to ", to);
+  const double scale = (1 - to) / (1 - down);
+  return {down, scale, std::sqrt(std::max(to * to - down * down * scale * scale, 0.0))};
+}
+
+void renoise(Run& run, Latent& x, const AncestralStep& step, double from, double to,
+             double s_noise) {
+  x *= step.scale;
+  if (step.noise > 0 || (to == 0 && run.dialect().draws_unused_last))
+    x.add(run.noise(from, to), step.noise * s_noise);
+}
+
+void check_not_negative(std::string_view option, double value) {
+  require(value >= 0 && std::isfinite(value), "sample: ", option, " must not be negative (", value,
+          ")");
+}
+
+void ChurnOptions::check() const {
+  check_not_negative("s_churn", s_churn);
+  check_not_negative("s_noise", s_noise);
+  require(s_tmin <= s_tmax, "sample: s_tmin (", s_tmin, ") must not be above s_tmax (", s_tmax,
+          ")");
+}
+
+void EtaOptions::check() const {
+  check_not_negative("eta", eta);
+  check_not_negative("s_noise", s_noise);
+}
+
+double churn(Run& run, Latent& x, int64_t i, const ChurnOptions& o) {
+  require(o.s_churn == 0 || run.space() == Space::ve, "sample: s_churn (", o.s_churn,
+          ") renews noise as if alpha were 1: not on flow models");
+  const double sigma = run.sigma(i);
+  const bool inside = sigma >= o.s_tmin && sigma <= o.s_tmax;
+  const double limit = std::sqrt(2.0) - 1;
+  const double gamma = inside ? std::min(o.s_churn / static_cast<double>(run.steps()), limit) : 0;
+  if (gamma == 0 && !run.dialect().draws_unused_churn) return sigma;
+  const Latent z = run.noise(sigma, run.sigma(i + 1));
+  if (gamma == 0) return sigma;
+  const double raised = run.round(sigma * (1 + gamma));
+  x.add(z, std::sqrt(std::max(raised * raised - sigma * sigma, 0.0)) * o.s_noise);
+  return raised;
+}
+
+}  // namespace ebb

@@ -1,0 +1,131 @@
+#include "diffusion/solver/host_latents.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace ebb {
+namespace {
+
+// Sums are made in blocks of this many numbers, in double.
+constexpr size_t block = 1024;
+
+void clip_to(std::span<double> z, double deviations) {
+  double mean = 0, square = 0;
+  for (const double v : z) mean += v / static_cast<double>(z.size());
+  for (const double v : z) square += (v - mean) * (v - mean);
+  if (z.size() < 2) return;
+  const double limit = deviations * std::sqrt(square / static_cast<double>(z.size() - 1));
+  for (double& v : z) v = std::clamp(v, -limit, limit);
+}
+
+}  // namespace
+
+template <class T>
+struct HostLatents<T>::Pool {
+  std::vector<std::vector<T>> free;
+};
+
+template <class T>
+struct HostLatents<T>::Vector : StoredLatent {
+  explicit Vector(std::shared_ptr<Pool> p) : pool(std::move(p)) {}
+  ~Vector() override { pool->free.push_back(std::move(values)); }
+  std::shared_ptr<Pool> pool;
+  std::vector<T> values;
+};
+
+template <class T>
+HostLatents<T>::HostLatents(size_t size, HostDenoise<T> denoise, NoiseFill noise)
+    : size_(size),
+      denoise_(std::move(denoise)),
+      noise_(std::move(noise)),
+      pool_(std::make_shared<Pool>()) {
+  require(size > 0, "sample: needs a latent of at least one number");
+}
+
+template <class T>
+std::shared_ptr<typename HostLatents<T>::Vector> HostLatents<T>::fresh() {
+  auto v = std::make_shared<Vector>(pool_);
+  if (!pool_->free.empty()) {
+    v->values = std::move(pool_->free.back());
+    pool_->free.pop_back();
+  }
+  v->values.resize(size_);
+  return v;
+}
+
+template <class T>
+Latent HostLatents<T>::put(std::span<const T> values) {
+  require(values.size() == size_, "sample: needs ", size_, " numbers (got ", values.size(), ")");
+  const auto v = fresh();
+  std::copy(values.begin(), values.end(), v->values.begin());
+  return Latent(v);
+}
+
+template <class T>
+void HostLatents<T>::read(const Latent& x, std::span<T> out) const {
+  std::array<double, block> sum;
+  for (size_t at = 0; at < size_; at += block) {
+    const size_t n = std::min(block, size_ - at);
+    sum.fill(0);
+    for (const Latent::Term& t : x.terms()) {
+      const T* v = static_cast<const Vector&>(*t.vector).values.data() + at;
+      for (size_t i = 0; i < n; ++i) sum[i] += t.factor * static_cast<double>(v[i]);
+    }
+    for (size_t i = 0; i < n; ++i) out[at + i] = static_cast<T>(sum[i]);
+  }
+}
+
+template <class T>
+Denoised HostLatents<T>::denoise(Latent& x, double sigma, bool with_uncond) {
+  if (x.alone() == nullptr) {
+    const auto v = fresh();
+    read(x, v->values);
+    x = Latent(v);
+  }
+  const auto& values = static_cast<const Vector&>(*x.alone()).values;
+  const bool finite =
+      std::all_of(values.begin(), values.end(), [](T v) { return std::isfinite(v); });
+  require(finite, "sample: the state is not finite at noise level ", sigma);
+  const auto guided = fresh(), uncond = with_uncond ? fresh() : nullptr;
+  denoise_(values, sigma, guided->values, uncond ? std::span<T>(uncond->values) : std::span<T>());
+  return {Latent(guided), uncond ? Latent(uncond) : Latent()};
+}
+
+template <class T>
+Latent HostLatents<T>::noise(const NoiseDraw& draw, double clip) {
+  require(static_cast<bool>(noise_), "sample: this sampler needs a source of noise");
+  std::vector<double> z(size_);
+  noise_(z, draw);
+  if (clip > 0) clip_to(z, clip);
+  const auto v = fresh();
+  std::transform(z.begin(), z.end(), v->values.begin(), [](double d) { return static_cast<T>(d); });
+  return Latent(v);
+}
+
+template <class T>
+double HostLatents<T>::distance(const Latent& a, const Latent& b, const Latent& before,
+                                Tolerance tolerance) {
+  const std::vector<double> x = values(a), y = values(b), z = values(before);
+  double sum = 0;
+  for (size_t i = 0; i < size_; ++i) {
+    const double largest = std::max(std::abs(x[i]), std::abs(z[i]));
+    const double e = (x[i] - y[i]) / std::max(tolerance.atol, tolerance.rtol * largest);
+    sum += e * e;
+  }
+  return std::sqrt(sum / static_cast<double>(size_));
+}
+
+template <class T>
+std::vector<double> HostLatents<T>::values(const Latent& x) {
+  std::vector<T> v(size_);
+  read(x, v);
+  return std::vector<double>(v.begin(), v.end());
+}
+
+template class HostLatents<float>;
+template class HostLatents<double>;
+
+}  // namespace ebb

@@ -1,0 +1,51 @@
+#include "diffusion/solver/run.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ebb {
+namespace {
+
+void check(const SampleCall& c) {
+  const std::vector<double>& s = c.sigmas;
+  require(!s.empty(), "sample: needs a noise level");
+  for (size_t i = 0; i < s.size(); ++i)
+    require(std::isfinite(s[i]) && s[i] >= 0 && (i == 0 || s[i] <= s[i - 1]),
+            "sample: noise levels must fall and not be negative (", i > 0 ? s[i - 1] : s[i],
+            ", then ", s[i], ")");
+  require(c.space == Space::ve || s[0] <= 1, "sample: noise levels of a flow model end at 1 (",
+          s[0], ")");
+}
+
+}  // namespace
+
+Run::Run(Latents& latents, const SampleCall& call)
+    : latents_(latents), call_(call), dialect_(find_dialect(call.dialect)), sigmas_(call.sigmas) {
+  check(call);
+  sigmas_.erase(std::unique(sigmas_.begin(), sigmas_.end()), sigmas_.end());
+}
+
+std::vector<double> Run::finite_sigmas() const {
+  std::vector<double> s = sigmas_;
+  if (!std::isfinite(lambda(s[0])) && s[0] > 0) s[0] = call_.first_sigma;
+  return s;
+}
+
+Denoised Run::denoise_both(Latent& x, double sigma, bool with_uncond) {
+  Denoised d = latents_.denoise(x, sigma, with_uncond);
+  denoised_ = d.guided;
+  return d;
+}
+
+Latent Run::noise(double from, double to, double clip) {
+  return latents_.noise({draws_++, from, to}, clip);
+}
+
+void Run::done(int64_t i, const Latent& x) { done(i + 1, steps(), sigma(i + 1), x); }
+
+void Run::done(int64_t i, int64_t steps, double sigma, const Latent& x) {
+  if (call_.progress && !call_.progress({i, steps, sigma, x, denoised_}))
+    throw Cancelled(str("sample: stopped after step ", i, " of ", steps));
+}
+
+}  // namespace ebb

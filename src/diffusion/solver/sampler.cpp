@@ -1,0 +1,110 @@
+#include "diffusion/solver/sampler.h"
+
+#include "base/error.h"
+#include "base/names.h"
+
+#define X(name)               \
+  namespace ebb::samplers {   \
+  const ebb::Sampler& name(); \
+  }
+#include "ebb/gen/samplers.inc"
+#undef X
+
+namespace ebb {
+namespace {
+
+// Latents that are not there: what is asked of them is counted.
+class CountedLatents : public Latents {
+ public:
+  SampleCounts counts;
+
+  Latent empty() { return Latent(std::make_shared<StoredLatent>()); }
+  Denoised denoise(Latent& x, double, bool with_uncond) override {
+    ++counts.evaluations;
+    if (x.alone() == nullptr) x = empty();
+    return {empty(), with_uncond ? empty() : Latent()};
+  }
+  Latent noise(const NoiseDraw&, double) override {
+    ++counts.draws;
+    return empty();
+  }
+  double distance(const Latent&, const Latent&, const Latent&, Tolerance) override {
+    fail("count: the sampler chooses its own steps");
+  }
+  std::vector<double> values(const Latent&) override { fail("count: there are no numbers"); }
+};
+
+void check_space(const Sampler& s, Space space) {
+  if (space == Space::ve || s.flow) return;
+  std::string others;
+  for (const Sampler* other : all_samplers())
+    if (other->flow) others += (others.empty() ? "" : ", ") + other->name;
+  fail("sample: ", s.name, " does not serve flow models; these do: ", others);
+}
+
+}  // namespace
+
+std::string_view name_of(SamplerKind kind) {
+  constexpr std::string_view names[] = {"ode", "ancestral", "sde", "distilled"};
+  return names[static_cast<int>(kind)];
+}
+
+Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call) {
+  const FoundSampler found = find_sampler(sampler);
+  check_space(*found.sampler, call.space);
+  OptionTexts options = found.options;
+  options.insert(options.end(), call.options.begin(), call.options.end());
+  Run run(latents, call);
+  if (run.steps() == 0) return x;
+  return found.sampler->run(run, std::move(x), options);
+}
+
+SampleCounts count(std::string_view sampler, const SampleCall& call) {
+  CountedLatents latents;
+  SampleCall silent = call;
+  silent.progress = {};
+  sample(sampler, latents, latents.empty(), silent);
+  return latents.counts;
+}
+
+// ---- the table -----------------------------------------------------------------------------
+
+const std::vector<const Sampler*>& all_samplers() {
+  static const std::vector<const Sampler*> table = {
+#define X(name) &samplers::name(),
+#include "ebb/gen/samplers.inc"
+#undef X
+  };
+  return table;
+}
+
+FoundSampler find_sampler(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Sampler* s : all_samplers()) {
+    if (s->name == name) return {s, {}};
+    known.push_back(s->name);
+    for (const SamplerAlias& a : s->aliases) {
+      if (a.name == name) return {s, a.options};
+      known.push_back(a.name);
+    }
+  }
+  fail("sampler: unknown name '", name, "'", suggestion(name, known));
+}
+
+// ---- details -------------------------------------------------------------------------------
+
+void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
+                 std::string_view sampler) {
+  for (const auto& [name, text] : texts) {
+    require(!fields.empty(), sampler, ": it has no options (got ", name, ")");
+    set_field(find_field(fields, name, sampler), text);
+  }
+}
+
+std::vector<SamplerOption> describe(const std::vector<Field>& fields) {
+  std::vector<SamplerOption> out;
+  for (const Field& f : fields) out.push_back({f.name, field_text(f), f.help});
+  return out;
+}
+
+}  // namespace ebb

@@ -1,0 +1,89 @@
+// Sampler: how noise becomes data, as a free function on latents over a denoiser D(x, sigma).
+// src/diffusion/samplers/<s>.cpp defines `const Sampler& ebb::samplers::<s>()`.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fields.h"
+#include "diffusion/solver/run.h"
+
+namespace ebb {
+
+// What a sampler does between two evaluations: it follows the probability flow; it steps below the
+// level and adds noise back; it follows the stochastic equation; or it draws anew from each D, for
+// networks distilled to that.
+enum class SamplerKind { ode, ancestral, sde, distilled };
+std::string_view name_of(SamplerKind kind);
+
+struct SamplerOption {
+  std::string name, value, help;  // value: the default
+};
+
+// Another name of a sampler, with options set.
+struct SamplerAlias {
+  std::string name;
+  OptionTexts options = {};
+};
+
+struct Sampler {
+  std::string name;
+  std::string help;
+  SamplerKind kind = SamplerKind::ode;
+  double order = 1;  // of convergence, on smooth levels, without noise; 0: none
+  bool flow = true;  // serves flow models
+  bool needs_uncond = false;
+  bool adaptive = false;  // chooses its own levels: evaluations cannot be told before
+  std::vector<SamplerAlias> aliases = {};
+  // From a state at the first level to one at the last. Throws Error for unknown options.
+  std::function<Latent(Run& run, Latent x, const OptionTexts& options)> run = {};
+  std::function<std::vector<SamplerOption>()> options = {};
+};
+
+// A sampler whose options are a struct with fields() and, to refuse values, check().
+template <class Options>
+Sampler make_sampler(Sampler about, Latent (*run)(Run&, Latent, const Options&));
+
+// Checks the call and runs from `x`, at the first level. Throws Error, Cancelled.
+Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call);
+
+// What a call will do, told by a run on nothing.
+struct SampleCounts {
+  int64_t evaluations = 0, draws = 0;
+};
+SampleCounts count(std::string_view sampler, const SampleCall& call);
+
+// ---- the table -----------------------------------------------------------------------------
+
+const std::vector<const Sampler*>& all_samplers();
+
+struct FoundSampler {
+  const Sampler* sampler;
+  OptionTexts options;  // that the name stands for
+};
+FoundSampler find_sampler(std::string_view name);  // throws Error, suggests the nearest
+
+// ---- details -------------------------------------------------------------------------------
+
+void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
+                 std::string_view sampler);
+std::vector<SamplerOption> describe(const std::vector<Field>& fields);
+
+template <class Options>
+Sampler make_sampler(Sampler about, Latent (*run)(Run&, Latent, const Options&)) {
+  about.run = [run, name = about.name](Run& r, Latent x, const OptionTexts& texts) {
+    Options o;
+    set_options(fields_of(o), texts, name);
+    if constexpr (requires { o.check(); }) o.check();
+    return run(r, std::move(x), o);
+  };
+  about.options = [] {
+    Options o;
+    return describe(fields_of(o));
+  };
+  return about;
+}
+
+}  // namespace ebb

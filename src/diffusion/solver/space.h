@@ -1,0 +1,26 @@
+// Space: how data and noise mix at a noise level, x = alpha(sigma) data + sigma noise.
+#pragma once
+
+#include <cmath>
+#include <string_view>
+
+namespace ebb {
+
+// ve: alpha = 1 (what Stable Diffusion's and EDM's samplers calculate in); flow: alpha = 1 - sigma
+// (rectified flow: SD3, Flux), where levels end at 1.
+enum class Space { ve, flow };
+
+inline std::string_view name_of(Space s) { return s == Space::ve ? "ve" : "flow"; }
+
+inline double alpha_of(Space s, double sigma) { return s == Space::ve ? 1 : 1 - sigma; }
+
+// lambda = ln(alpha / sigma), half the logarithm of the signal-to-noise ratio; infinite at sigma 0
+// and at flow's 1.
+inline double lambda_of(Space s, double sigma) {
+  return s == Space::ve ? -std::log(sigma) : std::log((1 - sigma) / sigma);
+}
+inline double sigma_of(Space s, double lambda) {  // its inverse
+  return s == Space::ve ? std::exp(-lambda) : 1 / (1 + std::exp(lambda));
+}
+
+}  // namespace ebb
