@@ -96,6 +96,7 @@ TEST_P(GoldenTrajectory, states_after_every_step__are_the_references) {
   SampleCall call{
       .sigmas = noise_levels(find_schedule(disc == "edm" ? "karras" : disc), {.steps = 6}, precond),
       .options = {{"path", path.name}},
+      .dialect = "kdiff",  // draws in every step, as EDM's sampler does
       .round_sigma = [&](double sigma) { return precond.round_sigma(sigma); }};
   for (const auto& [name, option] : std::map<std::string, std::string>{{"S_churn", "s_churn"},
                                                                        {"S_min", "s_tmin"},
