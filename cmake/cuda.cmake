@@ -37,17 +37,25 @@ if(EBB_CUDA)
 endif()
 
 # The kernels are a library of objects of their own: nvcc does not bear the engine's other includes.
+# Files named cuda_sm90* use instructions that only sm_90a has, and are compiled for it alone.
 function(ebb_add_cuda target)
   if(NOT EBB_CUDA)
     return()
   endif()
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.cu)
-  add_library(ebb_cuda OBJECT ${sources})
-  target_include_directories(ebb_cuda PRIVATE src ${CMAKE_BINARY_DIR}/generated)
-  target_compile_options(
-    ebb_cuda PRIVATE -Xfatbin=-compress-all -compress-mode=size --expt-relaxed-constexpr
-                     -Werror=all-warnings
-                     -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:ebb_cuda>)
+  file(GLOB_RECURSE general CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.cu)
+  set(sm90 ${general})
+  list(FILTER general EXCLUDE REGEX "/cuda_sm90[a-z_]*\\.cu$")
+  list(FILTER sm90 INCLUDE REGEX "/cuda_sm90[a-z_]*\\.cu$")
+  add_library(ebb_cuda OBJECT ${general})
+  add_library(ebb_cuda_sm90 OBJECT ${sm90})
+  set_target_properties(ebb_cuda_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real)
+  foreach(objects ebb_cuda ebb_cuda_sm90)
+    target_include_directories(${objects} PRIVATE src ${CMAKE_BINARY_DIR}/generated)
+    target_compile_options(
+      ${objects} PRIVATE -Xfatbin=-compress-all -compress-mode=size --expt-relaxed-constexpr
+                         -Werror=all-warnings
+                         -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
   target_link_libraries(${target} PUBLIC CUDA::cudart_static)
 endfunction()
