@@ -8,12 +8,15 @@
 #include "backends.h"
 #include "base/random.h"
 #include "ops/add/op.h"
+#include "ops/prim/embedding/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/silu/op.h"
 #include "passes/gradients.h"
+#include "support/far_device.h"
+#include "support/files.h"
 
 namespace ebb {
 namespace {
@@ -198,8 +201,64 @@ TEST_P(PlanOn, missing_input__is_named) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(cpu, PlanOn, testing::ValuesIn(test::only("cpu")));
-INSTANTIATE_TEST_SUITE_P(cuda, PlanOn, testing::ValuesIn(test::only("cuda")));
+// ---- a device with memory of its own -------------------------------------------------------
+
+using testing::FarDevice;
+
+TEST(plan, recorded_on_a_far_device__is_one_launch_a_run) {
+  const auto device = std::make_shared<FarDevice>();
+  const Tensor x = noise({2, 3, 3, 4}, 1), w = noise({2, 3, 3, 4}, 2), gamma = noise({4}, 3);
+  Plan far(norm_loss(x.shape(), 2), {.device = device});
+  Plan near(norm_loss(x.shape(), 2), open_context("cpu"));
+  for (Plan* p : {&far, &near}) p->bind("gamma", gamma);
+  for (int run = 0; run < 3; ++run) EXPECT_EQ(run_loss(far, x, w), run_loss(near, x, w));
+  EXPECT_EQ(device->recordings, 1);
+  EXPECT_EQ(device->launches, 3);
+}
+
+TEST(plan, too_little_memory__says_what_it_needs_and_what_helps) {
+  const Tensor x = noise({8, 16, 16, 64}, 1);                         // 524 kB
+  for (const int64_t memory : {int64_t{600000}, int64_t{1100000}}) {  // for one input; for both
+    const auto device = std::make_shared<FarDevice>(memory);
+    testing::expect_error(
+        [&] {
+          Plan p(norm_loss(x.shape(), 2), {.device = device});
+          p.bind("gamma", noise({64}, 2));
+          p.run({{"x", x}, {"target", x}});
+        },
+        "plan: out of memory: a run needs ");
+    EXPECT_EQ(device->free_memory(), memory);
+  }
+  const auto device = std::make_shared<FarDevice>(1100000);
+  Plan p(norm_loss(x.shape(), 2), {.device = device});
+  testing::expect_error(
+      [&] {
+        p.bind_missing();
+        p.run({{"x", x}, {"target", x}});
+      },
+      "MB are free on a far device; a smaller --batch, more --accumulation or --dtype bf16");
+}
+
+// The first kernel of a plan fails when it is started, as a bad launch does.
+TEST(plan, step_that_cannot_start__is_named_with_its_place_in_the_model) {
+  Graph g;
+  const Value table = g.source(Source::Kind::param, "table", {DType::f32, {3, 4}});
+  {
+    const AtScope at(g, "net.embed");
+    g.output("y", ops::embedding(table, g.input("ids", {DType::i64, {2}})));
+  }
+  Plan p(g, open_context("cpu"));
+  p.bind_missing();
+  const int64_t ids[] = {1, 7};
+  testing::expect_error(
+      [&] {
+        p.run({{"ids", tensor_of<int64_t>(ids, {2})}});
+      },
+      "embedding f32[3,4],i64[2]  at net.embed");
+}
+
+INSTANTIATE_TEST_SUITE_P(cpu, PlanOn, ::testing::ValuesIn(test::only("cpu")));
+INSTANTIATE_TEST_SUITE_P(cuda, PlanOn, ::testing::ValuesIn(test::only("cuda")));
 
 }  // namespace
 }  // namespace ebb

@@ -1,20 +1,24 @@
 #include "core/tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 namespace ebb {
 namespace {
 
+// Large ones are pages that the system clears when they are first touched, by whichever thread.
 class HostBuffer final : public Buffer {
  public:
   explicit HostBuffer(int64_t bytes) : bytes_(bytes) {
-    const size_t rounded = (static_cast<size_t>(bytes) + 63) / 64 * 64;
-    data_ = std::aligned_alloc(64, rounded ? rounded : 64);
-    require(data_ != nullptr, "tensor: out of memory (", bytes, " bytes)");
-    std::memset(data_, 0, rounded);
+    constexpr size_t alignment = 64;
+    size_t room = static_cast<size_t>(bytes) + 2 * alignment;  // up to whole lines, both ways
+    memory_ = std::calloc(room, 1);
+    require(memory_ != nullptr, "tensor: out of memory (", bytes, " bytes)");
+    data_ = memory_;
+    std::align(alignment, room - alignment, data_, room);
   }
-  ~HostBuffer() override { std::free(data_); }
+  ~HostBuffer() override { std::free(memory_); }
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
   void* data() const override { return data_; }
@@ -22,7 +26,8 @@ class HostBuffer final : public Buffer {
   bool on_host() const override { return true; }
 
  private:
-  void* data_ = nullptr;
+  void* memory_ = nullptr;
+  void* data_ = nullptr;  // the first line of memory_
   int64_t bytes_ = 0;
 };
 
@@ -56,8 +61,14 @@ Tensor Tensor::rows(int64_t first, int64_t last) const {
 }
 
 Tensor Tensor::clone() const {
+  constexpr int64_t part = 1 << 18;  // bytes; threads touch the new pages side by side
   Tensor out(type_);
-  if (bytes() > 0) std::memcpy(out.raw(), raw(), static_cast<size_t>(bytes()));
+  char* to = static_cast<char*>(out.raw());
+  const char* from = static_cast<const char*>(raw());
+  const int64_t size = bytes();
+#pragma omp parallel for schedule(static) if (size > part)
+  for (int64_t begin = 0; begin < size; begin += part)
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(std::min(part, size - begin)));
   return out;
 }
 

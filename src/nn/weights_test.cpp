@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "nn/layers.h"
 
 using namespace ebb;
@@ -82,6 +83,24 @@ TEST(weights, initial_values__follow_their_rule_and_their_name_only) {
   other.name = "c";
   EXPECT_NE(nn::initial_tensor(other, 7).span<float>()[0], first.at("a").span<float>()[0]);
   EXPECT_NE(nn::initial_tensor(normal, 8).span<float>()[0], first.at("a").span<float>()[0]);
+}
+
+// What a seed means stays what it was, however the work is divided.
+TEST(weights, initial_values__are_one_function_of_seed_name_and_index) {
+  const int64_t size = 100001;  // several threads' parts, the last one not full
+  const RandomKey key{.seed = 7, .image = fnv1a("a"), .use = random_use("init")};
+  const auto value = [&](size_t i, bool normal) {
+    const Philox w = random_block(key, i / 4);
+    if (normal) return 0.02 * normals_from(w[i % 4 / 2 * 2], w[i % 4 / 2 * 2 + 1])[i % 2];
+    return 0.3 * (2.0 * uniform_from(w[i % 4]) - 1.0);
+  };
+  for (const bool normal : {false, true}) {
+    const nn::Weight w{"a", {size}, {normal ? "normal" : "uniform", normal ? 0.02 : 0.3}};
+    const Tensor t = nn::initial_tensor(w, 7);
+    const auto drawn = t.span<float>();
+    for (size_t i = 0; i < drawn.size(); ++i)
+      ASSERT_EQ(drawn[i], static_cast<float>(value(i, normal))) << w.info.init << " " << i;
+  }
 }
 
 TEST(weights, unknown_initial_value__is_an_error) {

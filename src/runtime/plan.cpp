@@ -47,6 +47,16 @@ Graph with_computed_updates(const Graph& g) {
   return rw.take();
 }
 
+// Runs a step; an Error says which op it was, and where in the model.
+void run_step(const Step& s) {
+  if (!s.program.run) return;
+  try {
+    s.program.run(s.call);
+  } catch (const Error& e) {
+    fail(e.what(), "  ", s.sig.text(), s.sig.at.empty() ? "" : "  at ", s.sig.at);
+  }
+}
+
 }  // namespace
 
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options) {
@@ -100,8 +110,7 @@ void Plan::prepare(const std::vector<const Kernel*>& kernels, std::vector<Progra
   for (size_t i = 0; i < sources_.size(); ++i) {
     const Source& s = graph_.sources()[i];
     const Type& t = graph_.type(s.value);
-    if (s.kind == Source::Kind::input)
-      sources_[i] = Tensor(t, context_.device->allocate(t.bytes()));
+    if (s.kind == Source::Kind::input) sources_[i] = Tensor(t, take(t.bytes()));
   }
 }
 
@@ -116,7 +125,7 @@ void Plan::bind(std::string_view name, const Tensor& tensor) {
             "' needs another type (", graph_.type(s.value), ")  got ", tensor.type());
     sources_[i] = tensor;
     if (tensor.buffer()->on_host() && !context_.device->on_host()) {
-      sources_[i] = Tensor(tensor.type(), context_.device->allocate(tensor.bytes()));
+      sources_[i] = Tensor(tensor.type(), take(tensor.bytes()));
       context_.device->copy(tensor, sources_[i]);
     }
     resolved_ = false;
@@ -128,7 +137,7 @@ void Plan::bind(std::string_view name, const Tensor& tensor) {
 void Plan::bind_missing() {
   for (size_t i = 0; i < sources_.size(); ++i) {
     const Type& t = graph_.type(graph_.sources()[i].value);
-    if (!sources_[i].defined()) sources_[i] = Tensor(t, context_.device->allocate(t.bytes()));
+    if (!sources_[i].defined()) sources_[i] = Tensor(t, take(t.bytes()));
   }
   resolved_ = false;
 }
@@ -160,21 +169,24 @@ Tensor Plan::placed(int32_t value) const {
   return Tensor(t, arena_, p.offset);
 }
 
-// Throws Error where the device cannot hold what a run needs.
-void Plan::take_memory() {
-  if (arena_) return;
-  const auto megabytes = [](int64_t bytes) { return bytes / 1000000; };
-  const int64_t free = context_.device->on_host() ? INT64_MAX : context_.device->free_memory();
-  require(memory_.arena_bytes <= free, "plan: out of memory: a run needs ",
-          megabytes(memory_.arena_bytes), " MB beside ", megabytes(source_bytes()),
-          " MB of weights, states and inputs; ", megabytes(free), " MB are free on ",
-          context_.device->description(),
-          "; a smaller --batch, more --accumulation or --dtype bf16 needs less");
-  arena_ = context_.device->allocate(memory_.arena_bytes);
+// Memory of the device. Where there is too little, the Error says what the plan needs.
+std::shared_ptr<Buffer> Plan::take(int64_t bytes) const {
+  Device& device = *context_.device;
+  try {
+    return device.allocate(bytes);
+  } catch (const Error&) {
+    const int64_t free = device.free_memory();
+    if (device.on_host() || bytes <= free) throw;
+    const auto megabytes = [](int64_t n) { return (n + 999999) / 1000000; };
+    fail("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
+         megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
+         " MB it asks for next, ", free / 1000000, " MB are free on ", device.description(),
+         "; a smaller --batch, more --accumulation or --dtype bf16 needs less");
+  }
 }
 
 void Plan::resolve() {
-  take_memory();
+  if (!arena_) arena_ = take(memory_.arena_bytes);
   for (size_t i = 0; i < sources_.size(); ++i)
     require(sources_[i].defined(), "plan: '", graph_.sources()[i].name, "' is not bound");
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -190,15 +202,14 @@ void Plan::resolve() {
 }
 
 void Plan::run_steps() {
-  for (const Step& s : steps_)
-    if (s.program.run) s.program.run(s.call);
+  for (const Step& s : steps_) run_step(s);
 }
 
 void Plan::run_observed() {
   std::vector<std::unique_ptr<Mark>> marks;
   for (size_t i = 0; i <= steps_.size(); ++i) {
     marks.push_back(context_.device->mark());
-    if (i < steps_.size() && steps_[i].program.run) steps_[i].program.run(steps_[i].call);
+    if (i < steps_.size()) run_step(steps_[i]);
   }
   for (size_t i = 0; i < steps_.size(); ++i) observer_(i, marks[i + 1]->seconds_since(*marks[i]));
 }
@@ -256,7 +267,7 @@ void Plan::inspect(const NamedTensors& inputs, const Look& look) {
   load(inputs);
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!steps_[i].program.run) continue;
-    steps_[i].program.run(steps_[i].call);
+    run_step(steps_[i]);
     std::vector<Tensor> outputs;
     for (const int32_t v : graph_.nodes()[i].out) {
       outputs.emplace_back(graph_.type(v));

@@ -51,6 +51,7 @@ class Plan {
   void load(const NamedTensors& inputs);
   void enqueue();
 
+  const Device& device() const { return *context_.device; }
   const Graph& graph() const { return graph_; }
   const std::vector<Step>& steps() const { return steps_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }  // the exact peak of a run
@@ -66,7 +67,7 @@ class Plan {
 
  private:
   void prepare(const std::vector<const Kernel*>& kernels, std::vector<Program> programs);
-  void take_memory();
+  std::shared_ptr<Buffer> take(int64_t bytes) const;
   void resolve();
   void* address(int32_t value) const;
   Tensor placed(int32_t value) const;  // on the device

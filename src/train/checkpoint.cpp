@@ -134,7 +134,17 @@ TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed) {
 }
 
 void bind_state(Plan& plan, const TrainState& state) {
-  for (const auto& [name, host] : state.tensors) plan.bind(name, host);
+  // The moments of a new run are zero, as is what bind_missing() gives: another device needs no
+  // copy of gigabytes of zeros.
+  const bool zero_moments = state.step == 0 && !plan.device().on_host();
+  const auto bind = [&](const std::string& name) { plan.bind(name, state.tensors.at(name)); };
+  for (const nn::Weight& w : state.weights) {
+    bind(w.name);
+    if (!w.trained) continue;
+    bind("ema." + w.name);
+    for (const char* prefix : moments)
+      if (!zero_moments) bind(prefix + w.name);
+  }
   plan.bind_missing();
 }
 

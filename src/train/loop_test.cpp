@@ -18,6 +18,7 @@
 #include "ops/prim/random/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/silu/op.h"
+#include "support/far_device.h"
 #include "support/files.h"
 
 namespace ebb::train {
@@ -262,6 +263,39 @@ TEST(train, loss_not_finite__names_step_and_tensor_and_keeps_the_state) {
   train(std::move(job), cpu());
   for (const std::string& out : {a, b}) EXPECT_EQ(contents(out, 9), contents(good, 9));
   EXPECT_EQ(checkpoint_steps(a), (std::vector<int64_t>{7, 9}));
+}
+
+// On a device with memory of its own: the same files as on the processor; a step is one launch.
+TEST(train, far_device__leaves_the_same_bits_and_is_sent_no_zeros) {
+  const Folder folder;
+  const auto device = std::make_shared<testing::FarDevice>();
+  train(toy_job(toy_config(folder / "far")), {.device = device});
+  train(toy_job(toy_config(folder / "near")), cpu());
+  for (const int64_t step : {7, 14, 20})
+    EXPECT_EQ(contents(folder / "far", step), contents(folder / "near", step)) << step;
+  EXPECT_EQ(device->launches, 20);
+  EXPECT_EQ(device->recordings, 1);
+  const int64_t weights = 4 * (2 * 16 * pixels + 16 + pixels), batch = 4 * 8 * pixels + 8 * 8;
+  EXPECT_LT(device->sent, 2 * weights + 20 * (batch + 64));  // weights and averages, no moments
+}
+
+TEST(train, device_lost__ends_with_its_reason_and_a_checkpoint_to_go_on_from) {
+  const Folder folder;
+  const auto device = std::make_shared<testing::FarDevice>();
+  TrainJob job = toy_job(toy_config(folder / "lost"));
+  job.batches = [&](int64_t) -> NextBatch {
+    return [&, part = int64_t{0}]() mutable {
+      if (part == 16) device->fault = "far: the device failed";  // in step 17
+      return toy_batch(part++, 8);
+    };
+  };
+  expect_error([&] { train(std::move(job), {.device = device}); }, "far: the device failed");
+  EXPECT_EQ(checkpoint_steps(folder / "lost"), (std::vector<int64_t>{7, 14}));
+  TrainConfig again = toy_config(folder / "lost");
+  again.resume = true;
+  EXPECT_EQ(train(toy_job(again), cpu()).step, 20);
+  train(toy_job(toy_config(folder / "unbroken")), cpu());
+  EXPECT_EQ(contents(folder / "lost", 20), contents(folder / "unbroken", 20));
 }
 
 TEST(train, folder_with_a_run__is_refused_before_anything_is_touched) {

@@ -1,0 +1,79 @@
+// FarDevice: the processor behind the contract of a device that has memory of its own, a limit to
+// it, and recordings, for tests of what the engine does with such a device.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "runtime/context.h"
+
+namespace ebb::testing {
+
+class FarDevice final : public Device {
+ public:
+  explicit FarDevice(int64_t memory = int64_t{1} << 40) : free_(memory) {}
+
+  std::string_view backend() const override { return "cpu"; }
+  std::string description() const override { return "a far device"; }
+  bool on_host() const override { return false; }
+  bool fast_in(DType dtype) const override { return dtype == DType::f32; }
+  int64_t free_memory() const override { return free_; }
+  std::shared_ptr<Buffer> allocate(int64_t bytes) override {
+    require(bytes <= free_, "far: out of memory (", bytes, " bytes needed at once, ", free_,
+            " free)");
+    return std::make_shared<Memory>(*this, bytes);
+  }
+  void copy(const Tensor& from, const Tensor& to) override {
+    require(from.type() == to.type(), "copy: types differ");
+    if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
+    if (from.buffer()->on_host()) sent += from.bytes();
+    if (to.buffer()->on_host()) synchronize();
+  }
+  void synchronize() override {
+    if (!fault.empty()) fail(std::exchange(fault, ""));
+  }
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    ++recordings;
+    return std::make_unique<Taken>(*this, work);
+  }
+
+  int64_t sent = 0;  // bytes copied from the host
+  int recordings = 0, launches = 0;
+  std::string fault;  // what the next wait fails with, once
+
+ private:
+  class Memory final : public Buffer {
+   public:
+    Memory(FarDevice& device, int64_t bytes) : device_(device), held_(host_buffer(bytes)) {
+      device_.free_ -= bytes;
+    }
+    ~Memory() override { device_.free_ += held_->bytes(); }
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    void* data() const override { return held_->data(); }
+    int64_t bytes() const override { return held_->bytes(); }
+    bool on_host() const override { return false; }
+
+   private:
+    FarDevice& device_;
+    std::shared_ptr<Buffer> held_;
+  };
+  class Taken final : public Recording {
+   public:
+    Taken(FarDevice& device, std::function<void()> work)
+        : device_(device), work_(std::move(work)) {}
+    void run() override {
+      ++device_.launches;
+      work_();
+    }
+
+   private:
+    FarDevice& device_;
+    std::function<void()> work_;
+  };
+
+  int64_t free_;
+};
+
+}  // namespace ebb::testing
