@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backend/cuda/blocking.h"
 #include "backend/cuda/error.h"
 
 namespace ebb::cuda {
@@ -143,13 +144,17 @@ void CudaDevice::copy(const Tensor& from, const Tensor& to) {
 }
 
 void CudaDevice::synchronize() {
-  check(cudaStreamSynchronize(stream_), "waiting for the device");
+  const cudaError_t status = cudaStreamSynchronize(stream_);
+  // what failed ran some time ago, and the device's context is lost with it
+  require(status == cudaSuccess, "cuda: the device failed (", cudaGetErrorName(status), ": ",
+          cudaGetErrorString(status), "); CUDA_LAUNCH_BLOCKING=1 names the kernel and its op");
   const Fault f = std::exchange(*fault_, Fault{});
   require(f.code != id_out_of_range, "embedding: an id is out of range (", f.value, " of ", f.limit,
           ")");
 }
 
 std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& work) {
+  if (launch_blocking()) return nullptr;
   cudaGraph_t graph = nullptr;
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a graph");
   try {

@@ -1,5 +1,6 @@
 #include "backend/cuda/launch.h"
 
+#include "backend/cuda/blocking.h"
 #include "backend/cuda/error.h"
 
 namespace ebb::cuda {
@@ -29,7 +30,11 @@ void launch_kernel(const char* name, const void* kernel, const Launch& l, void**
   config.stream = device.stream();
   config.attrs = attributes;
   config.numAttrs = count;
-  check(cudaLaunchKernelExC(&config, kernel, arguments), name);
+  const cudaError_t status = cudaLaunchKernelExC(&config, kernel, arguments);
+  require(status != cudaErrorNoKernelImageForDevice, "cuda: ", name, " was not compiled for ",
+          device.description(), "; build with -DEBB_CUDA_ARCHS=all");
+  check(status, name);
+  if (launch_blocking()) check(cudaStreamSynchronize(device.stream()), name);
 }
 
 }  // namespace ebb::cuda
