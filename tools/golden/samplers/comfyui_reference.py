@@ -9,6 +9,12 @@ STUBS = ("comfy.model_management", "comfy.sampler_helpers", "comfy.model_patcher
          "comfy.cli_args", "comfy.conds", "comfy.ops", "comfy.controlnet", "comfy.model_base")
 
 
+NODE_STUBS = ("comfy_api", "comfy_api.latest", "nodes", "node_helpers", "latent_preview", "av",
+              "comfy.ldm.lightricks", "comfy.ldm.lightricks.symmetric_patchifier",
+              "comfy.ldm.flux", "comfy.ldm.flux.math", "comfy.sd", "comfy.sample",
+              "comfy.nested_tensor", "comfy.latent_formats")
+
+
 class Anything(types.ModuleType):
     """A module whose every attribute exists."""
 
@@ -16,6 +22,13 @@ class Anything(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return type(name, (), {"__init__": lambda self, *a, **k: None})
+
+
+class Flags:
+    """Command line flags, none of them given."""
+
+    def __getattr__(self, name):
+        return False
 
 
 def add_post_cfg_function(model_options, function, disable_cfg1_optimization=False):
@@ -31,10 +44,30 @@ def stub():
     for name in STUBS:
         sys.modules[name] = Anything(name)
         setattr(package, name.split(".")[-1], sys.modules[name])
-    sys.modules["comfy.cli_args"].args = types.SimpleNamespace(
-        disable_mmap=False, deterministic=False, cpu=True)
+    sys.modules["comfy.cli_args"].args = Flags()
     patcher = sys.modules["comfy.model_patcher"]
     patcher.set_model_options_post_cfg_function = add_post_cfg_function
+
+
+class Model:
+    """What nodes patch: keeps the functions that they set, gives the model_sampling."""
+
+    def __init__(self, model_sampling=None):
+        self.sampling, self.set = model_sampling, {}
+        self.model = types.SimpleNamespace(model_sampling=model_sampling)
+        self.model_options = {"transformer_options": {}}
+
+    def clone(self):
+        return self
+
+    def get_model_object(self, _):
+        return self.sampling
+
+    def __getattr__(self, name):
+        def keep(*values, **_):
+            self.set.setdefault(name, []).append(values)
+
+        return keep
 
 
 class Comfy:
@@ -48,6 +81,20 @@ class Comfy:
 
     def sampler(self, name):
         return getattr(self.sampling, f"sample_{name}")
+
+    def node(self, file, name):
+        """The class `name` of comfy_extras/<file>.py, its node framework stubbed."""
+        for stubbed in NODE_STUBS:
+            if stubbed not in sys.modules:
+                sys.modules[stubbed] = Anything(stubbed)
+        api = sys.modules["comfy_api.latest"]
+        api.io = Anything("io")
+        api.io.ComfyNode = api.ComfyExtension = object
+        api.io.NodeOutput = lambda *values: values
+        return getattr(importlib.import_module(f"comfy_extras.{file}"), name)
+
+    def samplers(self):
+        return importlib.import_module("comfy.samplers")
 
     def unipc(self, name):
         return self.uni_pc.sample_unipc if name == "uni_pc" else self.uni_pc.sample_unipc_bh2
