@@ -56,7 +56,8 @@ NODES = (
     ("nodes_flux", "Flux2Scheduler", dict(width=512, height=512)),
     ("nodes_flux", "Flux2Scheduler", dict(width=1024, height=1024)),
     ("nodes_flux", "Flux2Scheduler", dict(width=2048, height=2048)),
-    ("nodes_lt", "LTXVScheduler", dict(max_shift=2.05, base_shift=0.95, stretch=True, terminal=0.1)),
+    ("nodes_lt", "LTXVScheduler", dict(max_shift=2.05, base_shift=0.95, stretch=True,
+                                       terminal=0.1)),
     ("nodes_lt", "LTXVScheduler", dict(max_shift=2.05, base_shift=0.95, stretch=False,
                                        terminal=0.1)),
 )
@@ -144,7 +145,7 @@ def tables(comfy):
 
 
 def preconditioning(comfy):
-    """calculate_input, calculate_denoised, noise_scaling, inverse_noise_scaling on single numbers."""
+    """Input and output scaling, starting noise and the inverse at the end, on single numbers."""
     x, output, latent = torch.tensor([0.7]), torch.tensor([-0.3]), 0.25
     for prediction in ("EPS", "V_PREDICTION", "EDM", "CONST", "X0", "COSMOS_RFLOW"):
         for sigma_data in (1.0, 0.5):
