@@ -1,5 +1,6 @@
 #include "diffusion/denoiser.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -33,18 +34,51 @@ Value mean_part(const DiffusionConfig& config, Value f, Shape images) {
 
 float as_float(double v) { return static_cast<float>(v); }
 
-}  // namespace
+// What a run is told beside classes, as parts f32[1] of one input.
+struct Numbers {
+  Value skip, out, in, noise, guidance;
+  std::vector<Value> mix, role;
+};
+constexpr int64_t fixed_numbers = 5;
 
-Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
-                     const DenoiserOptions& o) {
-  Graph g;
-  const Type number{DType::f32, {}};
-  Shape images = batch_shape(o);
-  const Value x = g.input("x", {DType::f32, images});
-  const Value skip = g.input("skip", number), out = g.input("out", number);
-  const Value in = g.input("in", number), noise = g.input("noise", number);
+int64_t count_of(const DenoiserOptions& o) { return fixed_numbers + 2 * o.vectors; }
+
+Numbers numbers_of(Graph& g, const DenoiserOptions& o) {
+  const Value all = g.input("numbers", {DType::f32, {count_of(o)}});
+  const std::vector<Value> v = ops::split(all, 0, count_of(o));
+  Numbers n{v[0], v[1], v[2], v[3], v[4], {}, {}};
+  const auto first = v.begin() + fixed_numbers;
+  n.mix.assign(first, first + o.vectors);
+  n.role.assign(first + o.vectors, v.end());
+  return n;
+}
+
+// sum_k mix_k latent_k; what a vector holds does not matter where its factor is 0.
+Value mixed(const std::vector<Value>& latents, const Numbers& n) {
+  const size_t count = latents.size();
+  std::vector<Value> in = latents;
+  in.insert(in.end(), n.mix.begin(), n.mix.end());
+  Scalar sum = 0.0;
+  for (size_t k = 0; k < count; ++k) {
+    const Scalar factor = Scalar::input(static_cast<int64_t>(count + k));
+    const Scalar latent = Scalar::input(static_cast<int64_t>(k));
+    sum = sum + select(less(0.0, abs(factor)), factor * latent, 0.0);
+  }
+  const Scalar results[] = {sum};
+  return ops::pointwise(*in[0].graph, {Expr(static_cast<int64_t>(in.size()), results), {}, "f32"},
+                        in)[0];
+}
+
+struct Answers {
+  Value guided, uncond;
+};
+
+Answers answers(const DiffusionConfig& config, const nn::Network& network, const DenoiserOptions& o,
+                const Numbers& n, Value x) {
+  Graph& g = *x.graph;
+  Shape images = x.shape();
   nn::NetworkInputs call;
-  call.x = ops::map({x, in}, [](auto v) { return v[0] * v[1]; });
+  call.x = ops::map({x, n.in}, [](auto v) { return v[0] * v[1]; });
   if (o.classes > 0) call.classes = g.input("classes", {DType::i64, {o.batch}});
   if (o.guided) {
     images[0] *= 2;
@@ -52,32 +86,76 @@ Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
     const Value none = ops::constant(g, -1, {o.batch}, DType::i64);
     call.classes = ops::concat({call.classes, none}, 0);
   }
-  call.noise = ops::broadcast_to(ops::reshape(noise, {1}), {images[0]});
+  call.noise = ops::broadcast_to(n.noise, {images[0]});
   const Value f = mean_part(config, network(g, call), images);
-  if (!o.guided) {
-    g.output("denoised",
-             ops::map(
-                 {x, f, skip, out}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, "f32"));
-    return mixed_precision(g, o.dtype);
-  }
-  const Value scale = g.input("guidance", number);
+  const auto data = [&](Value answer) {
+    return ops::map(
+        {x, answer, n.skip, n.out}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, "f32");
+  };
+  if (!o.guided) return {data(f), data(f)};
   const auto halves = ops::split(f, 0, 2);
-  g.output("denoised", ops::map(
-                           {x, halves[0], halves[1], skip, out, scale},
-                           [](auto v) {
-                             const Scalar guided = v[2] + v[5] * (v[1] - v[2]);
-                             return v[0] * v[3] + guided * v[4];
-                           },
-                           "f32"));
+  const Value guided = ops::map(
+      {halves[0], halves[1], n.guidance}, [](auto v) { return v[1] + v[2] * (v[0] - v[1]); },
+      "f32");
+  return {data(guided), data(halves[1])};
+}
+
+}  // namespace
+
+Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
+                     const DenoiserOptions& o) {
+  Graph g;
+  const Type images{DType::f32, batch_shape(o)};
+  const Numbers n = numbers_of(g, o);
+  std::vector<Value> latents;
+  for (int64_t k = 0; k < o.vectors; ++k)
+    latents.push_back(g.source(Source::Kind::state, str("latent.", k), images));
+  const Value x = mixed(latents, n);
+  const Answers d = answers(config, network, o, n, x);
+  for (size_t k = 0; k < latents.size(); ++k)
+    g.update(str("latent.", k),
+             ops::map({latents[k], x, d.guided, d.uncond, n.role[k]}, [](auto v) {
+               const Scalar answer = select(less(v[4], 2.5), v[2], v[3]);
+               return select(less(v[4], 0.5), v[0], select(less(v[4], 1.5), v[1], answer));
+             }));
   return mixed_precision(g, o.dtype);
 }
+
+// ---- vectors -------------------------------------------------------------------------------
+
+struct Denoiser::Slots {
+  std::vector<int64_t> free;
+};
+
+struct Denoiser::Slot : StoredLatent {
+  Slot(std::shared_ptr<Slots> s, int64_t i) : slots(std::move(s)), index(i) {}
+  ~Slot() override { slots->free.push_back(index); }
+  std::shared_ptr<Slots> slots;
+  int64_t index;
+};
 
 Denoiser::Denoiser(const DiffusionConfig& config, const nn::Network& network,
                    const DenoiserOptions& options, const Context& context)
     : precond_(config),
       options_(options),
+      context_(context),
       plan_(denoiser_graph(config, network, options), context),
-      classes_(static_cast<size_t>(options.batch), -1) {}
+      slots_(std::make_shared<Slots>()),
+      classes_(static_cast<size_t>(options.batch), -1) {
+  for (int64_t k = options.vectors; k-- > 0;) {
+    slots_->free.push_back(k);
+    const Type type{DType::f32, batch_shape(options)};
+    plan_.bind(str("latent.", k), Tensor(type, context.device->allocate(type.bytes())));
+  }
+}
+
+Latent Denoiser::take_slot() {
+  require(!slots_->free.empty(), "denoiser: the sampler holds more than the ", options_.vectors,
+          " vectors that it was made for");
+  const int64_t k = slots_->free.back();
+  slots_->free.pop_back();
+  return Latent(std::make_shared<Slot>(slots_, k));
+}
 
 void Denoiser::classes(std::vector<int64_t> classes) {
   require(static_cast<int64_t>(classes.size()) == options_.batch,
@@ -98,23 +176,76 @@ void Denoiser::guidance(double scale) {
   guidance_ = scale;
 }
 
-State Denoiser::operator()(const State& x, double sigma) {
-  Tensor xt(DType::f32, batch_shape(options_));
-  const auto to = xt.span<float>();
-  require(to.size() == x.size(), "denoiser: needs a state of ", to.size(), " numbers (got ",
-          x.size(), ")");
-  for (size_t i = 0; i < x.size(); ++i) to[i] = as_float(x[i]);
+Latent Denoiser::put(std::span<const double> values) {
+  Tensor host(DType::f32, batch_shape(options_));
+  const auto to = host.span<float>();
+  require(to.size() == values.size(), "denoiser: needs a state of ", to.size(), " numbers (got ",
+          values.size(), ")");
+  std::transform(values.begin(), values.end(), to.begin(), as_float);
+  Latent x = take_slot();
+  const auto k = static_cast<const Slot&>(*x.alone()).index;
+  context_.device->copy(host, plan_.bound(str("latent.", k)));
+  return x;
+}
+
+Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
+  require(!with_uncond || options_.guided,
+          "denoiser: the sampler needs answers without class: guidance must be on");
+  Tensor numbers(DType::f32, {count_of(options_)});
+  const std::span<float> v = numbers.span<float>();
+  std::fill(v.begin(), v.end(), 0.f);
   const PrecondNumbers c = precond_.at(sigma);
-  NamedTensors in = {{"x", xt},
-                     {"skip", scalar_tensor(as_float(c.skip))},
-                     {"out", scalar_tensor(as_float(c.out))},
-                     {"in", scalar_tensor(as_float(c.in))},
-                     {"noise", scalar_tensor(as_float(c.noise))}};
+  const double fixed[] = {c.skip, c.out, c.in, c.noise, guidance_};
+  std::transform(std::begin(fixed), std::end(fixed), v.begin(), as_float);
+  const std::span<float> mix = v.subspan(fixed_numbers), role = mix.subspan(options_.vectors);
+  const auto index = [](const StoredLatent& s) {
+    return static_cast<size_t>(static_cast<const Slot&>(s).index);
+  };
+  for (const Latent::Term& t : x.terms()) mix[index(*t.vector)] = as_float(t.factor);
+  const auto store = [&](float what) {
+    const Latent stored = take_slot();
+    role[index(*stored.alone())] = what;
+    return stored;
+  };
+  if (x.alone() == nullptr) {
+    x = {};  // its vectors may be written: they are read first
+    x = store(1);
+  }
+  Denoised out{store(2), with_uncond ? store(3) : Latent()};
+  NamedTensors in = {{"numbers", numbers}};
   if (options_.classes > 0) in["classes"] = tensor_of(classes_, {options_.batch});
-  if (options_.guided) in["guidance"] = scalar_tensor(as_float(guidance_));
-  const Tensor d = plan_.run(in).at("denoised");
+  plan_.run(in);
   ++evaluations_;
-  return State(d.span<float>().begin(), d.span<float>().end());
+  return out;
+}
+
+Latent Denoiser::noise(const NoiseDraw& draw, double clip) {
+  require(static_cast<bool>(fill_), "denoiser: the sampler needs a source of noise");
+  State z(static_cast<size_t>(batch_shape(options_).numel()));
+  fill_(z, draw);
+  if (clip > 0) clip_to_deviations(z, clip);
+  return put(z);
+}
+
+State Denoiser::values(const Latent& x) {
+  State sum(static_cast<size_t>(batch_shape(options_).numel()), 0.0);
+  for (const Latent::Term& t : x.terms()) {
+    const auto k = static_cast<const Slot&>(*t.vector).index;
+    const Tensor host = plan_.fetch(str("latent.", k));
+    const auto v = host.span<float>();
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += t.factor * static_cast<double>(v[i]);
+  }
+  for (const double v : sum) require(std::isfinite(v), "sample: the state is not finite");
+  return sum;
+}
+
+double Denoiser::distance(const Latent& a, const Latent& b, const Latent& before, Tolerance t) {
+  return scaled_distance(values(a), values(b), values(before), t);
+}
+
+State Denoiser::operator()(const State& x, double sigma) {
+  Latent start = put(x);
+  return values(denoise(start, sigma, false).guided);
 }
 
 }  // namespace ebb

@@ -1,10 +1,15 @@
 // Denoiser: D(x, sigma) of a network at one batch size, with classes and classifier-free guidance,
-// as a compiled graph behind an interface in double.
+// as a compiled graph that also holds a sampler's vectors: a sum of them is made where the network
+// reads it, and what comes of it is stored where D is made. An evaluation is one run of one plan,
+// and nothing comes back to the host.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "diffusion/precond.h"
+#include "diffusion/solver/latents.h"
 #include "nn/network.h"
 #include "runtime/plan.h"
 
@@ -18,9 +23,10 @@ struct DenoiserOptions {
   int64_t classes = 0;       // of the network; 0: it takes none
   bool guided = false;       // runs with and without class, as one batch twice as large
   DType dtype = DType::f32;  // of matrix work in the network
+  int64_t vectors = 3;       // that a sampler holds at a time: SampleCounts::vectors
 };
 
-class Denoiser {
+class Denoiser : public Latents {
  public:
   // Throws Error if the network's output does not fit. Weights are bound afterwards.
   Denoiser(const DiffusionConfig& config, const nn::Network& network,
@@ -32,6 +38,14 @@ class Denoiser {
   // D = D_none + scale (D_class - D_none) (Ho and Salimans 2022, arXiv:2207.12598). A scale other
   // than 1 needs DenoiserOptions::guided. Throws Error.
   void guidance(double scale);
+  // Where noise() comes from. Without a call it throws Error.
+  void noise_from(NoiseFill fill) { fill_ = std::move(fill); }
+
+  Latent put(std::span<const double> values);  // throws Error if they are not as many as needed
+  Denoised denoise(Latent& x, double sigma, bool with_uncond) override;
+  Latent noise(const NoiseDraw& draw, double clip) override;
+  State values(const Latent& x) override;  // throws Error if they are not finite
+  double distance(const Latent& a, const Latent& b, const Latent& before, Tolerance t) override;
 
   State operator()(const State& x, double sigma);
   int64_t evaluations() const { return evaluations_; }  // calls until now
@@ -41,16 +55,25 @@ class Denoiser {
   const Plan& plan() const { return plan_; }
 
  private:
+  struct Slots;
+  struct Slot;
+  Latent take_slot();
+
   Precond precond_;
   DenoiserOptions options_;
+  Context context_;
   Plan plan_;
+  std::shared_ptr<Slots> slots_;  // which vectors are free
+  NoiseFill fill_;
   std::vector<int64_t> classes_;
   double guidance_ = 1;
   int64_t evaluations_ = 0;
 };
 
-// Inputs x f32[N,H,W,C], skip, out, in, noise f32[] (see Precond), classes i64[N] if the network
-// takes them, guidance f32[] if guided; output "denoised" f32[N,H,W,C].
+// States latent.<k> f32[N,H,W,C], `vectors` of them. Inputs: "numbers" f32[], classes i64[N] if the
+// network takes them. With x = sum_k mix_k latent.<k> and D(x), D_none(x), latent.<k> becomes
+// itself, x, D or D_none where role_k is 0, 1, 2 or 3. Numbers: skip, out, in, noise (see Precond),
+// guidance, then every mix_k, then every role_k.
 Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
                      const DenoiserOptions& options);
 

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "diffusion/solver/host_latents.h"
+#include "diffusion/solver/sampler.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -122,12 +124,49 @@ TEST(denoiser, image__does_not_depend_on_its_batch) {
   EXPECT_GT(error, 0);
 }
 
+// A sampler's vectors in the plan against vectors in memory, for every sampler there is.
+TEST(denoiser, samplers__work_in_its_plan_as_in_memory) {
+  const DiffusionConfig config{.precond = "edm", .sigma_data = 1};
+  const std::vector<double> sigmas = {9, 4, 2, 1, 0.4, 0.1, 0};
+  const State start = noise(12);
+  for (const Sampler* s : all_samplers()) {
+    const SampleCall call{.sigmas = sigmas};
+    Denoiser d(config, simple(),
+               {.image = {2, 3, 2},
+                .classes = 4,
+                .guided = s->needs_uncond,
+                .vectors = count(s->name, call).vectors},
+               cpu());
+    d.classes({2});
+    const auto draws = [](std::span<double> z, const NoiseDraw& draw) {
+      for (size_t i = 0; i < z.size(); ++i)
+        z[i] = std::sin(static_cast<double>(i) + 7.0 * static_cast<double>(draw.index));
+    };
+    d.noise_from(draws);
+    HostLatents<double> memory(
+        start.size(),
+        [&](std::span<const double> x, double sigma, std::span<double> y, std::span<double> u) {
+          for (size_t i = 0; i < y.size(); ++i) y[i] = expected(d.precond(), x[i], sigma, 2);
+          for (size_t i = 0; i < u.size(); ++i) u[i] = expected(d.precond(), x[i], sigma, -1);
+        },
+        draws);
+    const State ours = d.values(sample(s->name, d, 9 * d.put(start), call));
+    const State want = memory.values(sample(s->name, memory, 9 * memory.put(start), call));
+    for (size_t i = 0; i < start.size(); ++i)
+      EXPECT_NEAR(ours[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << s->name;
+    EXPECT_EQ(d.evaluations(), s->adaptive ? d.evaluations() : count(s->name, call).evaluations);
+  }
+}
+
 TEST(denoiser, wrong_calls__are_named) {
   Denoiser d({}, simple(), {.batch = 2, .image = {2, 2, 1}, .classes = 10}, cpu());
   expect_error([&] { d.guidance(2); }, "guidance (2) needs a denoiser made for it");
   expect_error([&] { d.classes({1}); }, "needs a class for each of 2 images (got 1)");
   expect_error([&] { d.classes({1, 10}); }, "class must lie in [0, 10) or be -1 (10)");
   expect_error([&] { d(State(7), 1); }, "needs a state of 8 numbers (got 7)");
+  expect_error([&] { d.noise({}, 0); }, "needs a source of noise");
+  const Latent a = d.put(State(8)), b = d.put(State(8)), c = d.put(State(8));
+  expect_error([&] { d.put(State(8)); }, "holds more than the 3 vectors");
   expect_error(
       [] {
         denoiser_graph({}, simple(true), {.image = {2, 2, 1}});

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/schedules.h"
-#include "diffusion/solver/host_latents.h"
 #include "diffusion/solver/sampler.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
@@ -59,19 +58,25 @@ class Batches {
     const DType dtype = options.dtype != "auto" ? parse_dtype(options.dtype)
                         : fast                  ? DType::bf16
                                                 : DType::f32;
+    const Precond precond(model.diffusion);
+    const Schedule& schedule = options.schedule == "auto" ? default_schedule(model.diffusion)
+                                                          : find_schedule(options.schedule);
+    call_ = {.sigmas = noise_levels(schedule, {.steps = options.steps}, precond),
+             .options = options.sampler_options(),
+             .round_sigma = [precond](double sigma) { return precond.round_sigma(sigma); }};
+    const bool guided =
+        options.guidance != 1 || find_sampler(options.sampler).sampler->needs_uncond;
     denoiser_ = std::make_unique<Denoiser>(
         model.diffusion, network_of(*model.model, model.config),
         DenoiserOptions{.batch = batch_,
                         .image = {common_.image_size, common_.image_size, common_.in_channels},
                         .classes = common_.classes,
-                        .guided = options.guidance != 1,
-                        .dtype = dtype},
+                        .guided = guided,
+                        .dtype = dtype,
+                        .vectors = ebb::count(options.sampler, call_).vectors},
         context);
     for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
     if (options.guidance != 1) denoiser_->guidance(options.guidance);
-    const Schedule& schedule = options.schedule == "auto" ? default_schedule(model.diffusion)
-                                                          : find_schedule(options.schedule);
-    sigmas_ = noise_levels(schedule, {.steps = options.steps}, denoiser_->precond());
   }
 
   Generated run(const std::function<bool(double)>& progress) {
@@ -108,20 +113,12 @@ class Batches {
       keys.images.push_back(request_.first_image + index);
     }
     if (common_.classes > 0) denoiser_->classes(classes);
-    HostLatents<double> latents(
-        keys.images.size() * static_cast<size_t>(keys.elements),
-        [&](std::span<const double> x, double sigma, std::span<double> out, std::span<double>) {
-          const State d = (*denoiser_)(State(x.begin(), x.end()), sigma);
-          std::copy(d.begin(), d.end(), out.begin());
-        },
-        keyed_noise(keys));
-    const SampleCall call{
-        .sigmas = sigmas_,
-        .options = options_.sampler_options(),
-        .round_sigma = [&](double sigma) { return denoiser_->precond().round_sigma(sigma); },
-        .progress = progress};
-    const Latent start = sigmas_[0] * latents.put(initial_noise(keys));
-    return latents.values(sample(options_.sampler, latents, start, call));
+    denoiser_->noise_from(keyed_noise(keys));
+    SampleCall call = call_;
+    call.progress = progress;
+    const State noise = initial_noise(keys);
+    return denoiser_->values(
+        sample(options_.sampler, *denoiser_, call.sigmas[0] * denoiser_->put(noise), call));
   }
 
   const LoadedModel& model_;
@@ -129,8 +126,8 @@ class Batches {
   const GenerateOptions& options_;
   CommonConfig common_;
   int64_t batch_ = 1;
+  SampleCall call_;
   std::unique_ptr<Denoiser> denoiser_;
-  std::vector<double> sigmas_;
 };
 
 }  // namespace

@@ -12,15 +12,6 @@ namespace {
 // Sums are made in blocks of this many numbers, in double.
 constexpr size_t block = 1024;
 
-void clip_to(std::span<double> z, double deviations) {
-  double mean = 0, square = 0;
-  for (const double v : z) mean += v / static_cast<double>(z.size());
-  for (const double v : z) square += (v - mean) * (v - mean);
-  if (z.size() < 2) return;
-  const double limit = deviations * std::sqrt(square / static_cast<double>(z.size() - 1));
-  for (double& v : z) v = std::clamp(v, -limit, limit);
-}
-
 }  // namespace
 
 template <class T>
@@ -99,7 +90,7 @@ Latent HostLatents<T>::noise(const NoiseDraw& draw, double clip) {
   require(static_cast<bool>(noise_), "sample: this sampler needs a source of noise");
   std::vector<double> z(size_);
   noise_(z, draw);
-  if (clip > 0) clip_to(z, clip);
+  if (clip > 0) clip_to_deviations(z, clip);
   const auto v = fresh();
   std::transform(z.begin(), z.end(), v->values.begin(), [](double d) { return static_cast<T>(d); });
   return Latent(v);
@@ -108,14 +99,7 @@ Latent HostLatents<T>::noise(const NoiseDraw& draw, double clip) {
 template <class T>
 double HostLatents<T>::distance(const Latent& a, const Latent& b, const Latent& before,
                                 Tolerance tolerance) {
-  const std::vector<double> x = values(a), y = values(b), z = values(before);
-  double sum = 0;
-  for (size_t i = 0; i < size_; ++i) {
-    const double largest = std::max(std::abs(x[i]), std::abs(z[i]));
-    const double e = (x[i] - y[i]) / std::max(tolerance.atol, tolerance.rtol * largest);
-    sum += e * e;
-  }
-  return std::sqrt(sum / static_cast<double>(size_));
+  return scaled_distance(values(a), values(b), values(before), tolerance);
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace ebb {
@@ -41,11 +42,21 @@ class Latent {
   std::vector<Term> terms_;
 };
 
-inline Latent operator+(Latent a, const Latent& b) { return a += b; }
-inline Latent operator-(Latent a, const Latent& b) { return a -= b; }
-inline Latent operator-(Latent a) { return a *= -1; }
-inline Latent operator*(Latent a, double factor) { return a *= factor; }
-inline Latent operator*(double factor, Latent a) { return a *= factor; }
-inline Latent operator/(Latent a, double divisor) { return a /= divisor; }
+// These move what they are given: no vector lives longer for having been in a sum.
+inline Latent operator+(Latent a, const Latent& b) {
+  a += b;
+  return a;
+}
+inline Latent operator-(Latent a, const Latent& b) {
+  a -= b;
+  return a;
+}
+inline Latent operator*(Latent a, double factor) {
+  a *= factor;
+  return a;
+}
+inline Latent operator*(double factor, Latent a) { return std::move(a) * factor; }
+inline Latent operator/(Latent a, double divisor) { return std::move(a) * (1 / divisor); }
+inline Latent operator-(Latent a) { return std::move(a) * -1.0; }
 
 }  // namespace ebb

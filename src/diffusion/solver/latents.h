@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "diffusion/noise/noise.h"
@@ -32,5 +33,13 @@ class Latents {
   // The numbers. Throws Error where vectors have none (a count).
   virtual std::vector<double> values(const Latent& x) = 0;
 };
+
+// ---- for those who keep vectors ------------------------------------------------------------
+
+// Numbers beyond `deviations` standard deviations (of a sample) of all of them become them.
+void clip_to_deviations(std::span<double> z, double deviations);
+// Latents::distance of vectors in memory.
+double scaled_distance(std::span<const double> a, std::span<const double> b,
+                       std::span<const double> before, Latents::Tolerance tolerance);
 
 }  // namespace ebb

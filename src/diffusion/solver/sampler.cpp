@@ -1,5 +1,8 @@
 #include "diffusion/solver/sampler.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "base/error.h"
 #include "base/names.h"
 
@@ -16,22 +19,36 @@ namespace {
 // Latents that are not there: what is asked of them is counted.
 class CountedLatents : public Latents {
  public:
-  SampleCounts counts;
+  SampleCounts counts() const { return counts_; }
 
-  Latent empty() { return Latent(std::make_shared<StoredLatent>()); }
+  Latent empty() {
+    counts_.vectors = std::max(counts_.vectors, ++*alive_);
+    return Latent(std::make_shared<Counted>(alive_));
+  }
   Denoised denoise(Latent& x, double, bool with_uncond) override {
-    ++counts.evaluations;
-    if (x.alone() == nullptr) x = empty();
-    return {empty(), with_uncond ? empty() : Latent()};
+    ++counts_.evaluations;
+    if (x.alone() == nullptr) {
+      x = {};
+      x = empty();
+    }
+    const Latent guided = empty();
+    return {guided, with_uncond ? empty() : Latent()};
   }
   Latent noise(const NoiseDraw&, double) override {
-    ++counts.draws;
+    ++counts_.draws;
     return empty();
   }
-  double distance(const Latent&, const Latent&, const Latent&, Tolerance) override {
-    fail("count: the sampler chooses its own steps");
-  }
+  double distance(const Latent&, const Latent&, const Latent&, Tolerance) override { return 0; }
   std::vector<double> values(const Latent&) override { fail("count: there are no numbers"); }
+
+ private:
+  struct Counted : StoredLatent {
+    explicit Counted(std::shared_ptr<int64_t> a) : alive(std::move(a)) {}
+    ~Counted() override { --*alive; }
+    std::shared_ptr<int64_t> alive;
+  };
+  std::shared_ptr<int64_t> alive_ = std::make_shared<int64_t>(0);
+  SampleCounts counts_;
 };
 
 void check_space(const Sampler& s, Space space) {
@@ -64,7 +81,7 @@ SampleCounts count(std::string_view sampler, const SampleCall& call) {
   SampleCall silent = call;
   silent.progress = {};
   sample(sampler, latents, latents.empty(), silent);
-  return latents.counts;
+  return latents.counts();
 }
 
 // ---- the table -----------------------------------------------------------------------------

@@ -51,7 +51,8 @@ Latent sample(std::string_view sampler, Latents& latents, Latent x, const Sample
 
 // What a call will do, told by a run on nothing.
 struct SampleCounts {
-  int64_t evaluations = 0, draws = 0;
+  int64_t evaluations = 0, draws = 0;  // of adaptive samplers: those of a way without setbacks
+  int64_t vectors = 0;                 // that exist at a time, at most
 };
 SampleCounts count(std::string_view sampler, const SampleCall& call);
 
