@@ -18,7 +18,10 @@ const std::vector<Dialect>& all_dialects() {
        .help = "Hugging Face diffusers",
        .draws_unused_last = true,
        .flow_ancestral = false},
-      {.name = "sdcpp", .help = "stable-diffusion.cpp"},
+      {.name = "sdcpp",
+       .help = "stable-diffusion.cpp",
+       .multistep_to_zero = true,
+       .equal_weights_above_two = true},
   };
   return table;
 }

@@ -18,6 +18,10 @@ struct Dialect {
   // On flow models ancestral steps keep x = (1 - sigma) data + sigma noise; else they add noise as
   // if alpha were 1.
   bool flow_ancestral = true;
+  // Samplers that remember slopes use them in the step to 0 too; else it ends with x = D.
+  bool multistep_to_zero = false;
+  // ipndm_v weights three and four slopes as if steps were equal.
+  bool equal_weights_above_two = false;
 };
 
 // ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy
