@@ -19,7 +19,11 @@ Latent run(Run& run, Latent x, const EdmOptions& o) {
 
 const Sampler& euler() {
   static const Sampler s =
-      make_sampler<EdmOptions>({.name = "euler", .help = "one slope a step", .order = 1}, run);
+      make_sampler<EdmOptions>({.name = "euler",
+                                .help = "one slope a step",
+                                .order = 1,
+                                .aliases = {{"edm_euler"}, {"flow_match_euler"}}},
+                               run);
   return s;
 }
 

@@ -26,7 +26,7 @@ const Sampler& euler_ancestral() {
                                 .help = "one slope a step to below the level, then new noise",
                                 .kind = SamplerKind::ancestral,
                                 .order = 1,
-                                .aliases = {{"euler_a"}}},
+                                .aliases = {{"euler_a"}, {"ddim_trailing", {{"eta", "0"}}}}},
                                run);
   return s;
 }

@@ -37,8 +37,11 @@ Latent run(Run& run, Latent x, const Options& o) {
 }  // namespace
 
 const Sampler& heun() {
-  static const Sampler s = make_sampler<Options>(
-      {.name = "heun", .help = "a slope at both ends of a step", .order = 2}, run);
+  static const Sampler s = make_sampler<Options>({.name = "heun",
+                                                  .help = "a slope at both ends of a step",
+                                                  .order = 2,
+                                                  .aliases = {{"flow_match_heun"}}},
+                                                 run);
   return s;
 }
 

@@ -22,6 +22,11 @@ struct Dialect {
   bool multistep_to_zero = false;
   // ipndm_v weights three and four slopes as if steps were equal.
   bool equal_weights_above_two = false;
+  // Samplers for sqrt(alpha_bar) x end at the level of timestep 0 instead of at 0 (their last
+  // alpha_bar is the table's first), and leave that factor in.
+  bool vp_ends_at_table = false;
+  // lcm's D is that of a consistency function: near timestep 0 it becomes x.
+  bool lcm_boundary = false;
 };
 
 // ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy
