@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "diffusion/solver/dialect.h"
 #include "diffusion/solver/latents.h"
 #include "diffusion/solver/space.h"
@@ -20,9 +20,6 @@ struct Progress {
   const Latent& x;
   const Latent& denoised;  // the latest D
 };
-
-// Options of a sampler by name, as text.
-using OptionTexts = std::vector<std::pair<std::string, std::string>>;
 
 struct SampleCall {
   // Falling, the last one may be 0. A level that is repeated counts once.

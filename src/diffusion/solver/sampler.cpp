@@ -108,20 +108,4 @@ FoundSampler find_sampler(std::string_view name) {
   fail("sampler: unknown name '", name, "'", suggestion(name, known));
 }
 
-// ---- details -------------------------------------------------------------------------------
-
-void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
-                 std::string_view sampler) {
-  for (const auto& [name, text] : texts) {
-    require(!fields.empty(), sampler, ": it has no options (got ", name, ")");
-    set_field(find_field(fields, name, sampler), text);
-  }
-}
-
-std::vector<SamplerOption> describe(const std::vector<Field>& fields) {
-  std::vector<SamplerOption> out;
-  for (const Field& f : fields) out.push_back({f.name, field_text(f), f.help});
-  return out;
-}
-
 }  // namespace ebb

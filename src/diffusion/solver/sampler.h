@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/fields.h"
+#include "base/options.h"
 #include "diffusion/solver/run.h"
 
 namespace ebb {
@@ -17,10 +17,6 @@ namespace ebb {
 // networks distilled to that.
 enum class SamplerKind { ode, ancestral, sde, distilled };
 std::string_view name_of(SamplerKind kind);
-
-struct SamplerOption {
-  std::string name, value, help;  // value: the default
-};
 
 // Another name of a sampler, with options set.
 struct SamplerAlias {
@@ -39,7 +35,7 @@ struct Sampler {
   std::vector<SamplerAlias> aliases = {};
   // From a state at the first level to one at the last. Throws Error for unknown options.
   std::function<Latent(Run& run, Latent x, const OptionTexts& options)> run = {};
-  std::function<std::vector<SamplerOption>()> options = {};
+  std::function<std::vector<Option>()> options = {};
 };
 
 // A sampler whose options are a struct with fields() and, to refuse values, check().
@@ -68,22 +64,12 @@ FoundSampler find_sampler(std::string_view name);  // throws Error, suggests the
 
 // ---- details -------------------------------------------------------------------------------
 
-void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
-                 std::string_view sampler);
-std::vector<SamplerOption> describe(const std::vector<Field>& fields);
-
 template <class Options>
 Sampler make_sampler(Sampler about, Latent (*run)(Run&, Latent, const Options&)) {
   about.run = [run, name = about.name](Run& r, Latent x, const OptionTexts& texts) {
-    Options o;
-    set_options(fields_of(o), texts, name);
-    if constexpr (requires { o.check(); }) o.check();
-    return run(r, std::move(x), o);
+    return run(r, std::move(x), read_options<Options>(texts, name));
   };
-  about.options = [] {
-    Options o;
-    return describe(fields_of(o));
-  };
+  about.options = [] { return describe<Options>(); };
   return about;
 }
 

@@ -32,7 +32,7 @@ TEST(samplers, six_steps_on_the_mixture__equal_published_values) {
 double worst_error(const std::string& name, int64_t steps) {
   const std::vector<double> start = {-17, -6, 3.1, 11};
   SampleCall call{.sigmas = karras(steps, 0.05, 14.6, false)};
-  for (const SamplerOption& o : find_sampler(name).sampler->options())
+  for (const Option& o : find_sampler(name).sampler->options())
     if (o.name == "eta") call.options = {{"eta", "0"}};
   const std::vector<double> x = run_toy(name, start, call).x;
   double worst = 0;
