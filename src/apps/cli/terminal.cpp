@@ -5,13 +5,28 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "ops/table.h"
 
 namespace ebb::cli {
+namespace {
+
+// Where `auto` came to the processor in a program that has CUDA: why.
+void say_why_not_cuda(const Context& c) {
+  if (c.device->backend() != "cpu" || kernels_of("matmul", "cuda").empty()) return;
+  try {
+    open_context("cuda");
+  } catch (const Error& e) {
+    std::fprintf(stderr, "%s; uses the processor\n", e.what());
+  }
+}
+
+}  // namespace
 
 Context open_device(const CommonOptions& o) {
   require(o.tune == "off" || o.tune == "fast" || o.tune == "full",
           "tune: must be off, fast or full (got '", o.tune, "')");
   Context c = open_context(o.device, {.threads = o.threads});
+  if (o.device == "auto") say_why_not_cuda(c);
   if (o.tune != "off")
     c.tuner = std::make_shared<Tuner>(cache_path("kernels.txt"),
                                       o.tune == "fast" ? Tuner::Effort::fast : Tuner::Effort::full);

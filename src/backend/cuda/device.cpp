@@ -175,11 +175,26 @@ std::unique_ptr<Mark> CudaDevice::mark() { return std::make_unique<EventMark>(st
 
 namespace ebb::backend::cuda {
 
+namespace {
+
+std::string why_no_device(cudaError_t status) {
+  if (status == cudaSuccess) return "none found";
+  if (status != cudaErrorInsufficientDriver) return cudaGetErrorString(status);
+  const auto version = [](int v) { return str(v / 1000, ".", v % 1000 / 10); };
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) return "no NVIDIA driver";
+  return str("the driver serves CUDA ", version(driver), ", ", version(runtime), " is needed");
+}
+
+}  // namespace
+
 std::shared_ptr<Device> open(const DeviceOptions&) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   require(status == cudaSuccess && count > 0, "device: there is no CUDA device here (",
-          status == cudaSuccess ? "none found" : cudaGetErrorString(status), ")");
+          why_no_device(status), ")");
   return std::make_shared<ebb::cuda::CudaDevice>(0);
 }
 

@@ -42,6 +42,17 @@ Program prepare_plain(const Signature& s, const Tune&, Device& device) {
           .run = [=, &d](const Call& call) { run_plain(z, dtype, call, d); }};
 }
 
+ForwardKernels forward_kernels(const Signature& s) {
+  const int64_t width = attention_sizes(s).k;
+  return s.in[0].dtype == DType::bf16 ? forward_kernels_bf16(width) : forward_kernels_f16(width);
+}
+
+// Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
+bool supports_tiles(const Signature& s, const Device& device) {
+  return on_tensor_cores(s, device, 256) &&
+         forward_kernels(s).ring_bytes <= ebb::cuda::of(device).shared_per_block();
+}
+
 // How the queries of a head are cut: enough blocks of threads to fill the device once or twice,
 // and no more, since each block reads the keys again.
 void cut(ForwardParams& p, const ForwardKernels& k, bool resident, const CudaDevice& device) {
@@ -77,8 +88,7 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   const HeadSizes z = head_sizes(attention_sizes(s));
   const DType dtype = s.in[0].dtype;
   CudaDevice& d = ebb::cuda::of(device);
-  const Choice c = choose(
-      z, dtype == DType::bf16 ? forward_kernels_bf16(z.width) : forward_kernels_f16(z.width), d);
+  const Choice c = choose(z, forward_kernels(s), d);
   const auto run = [=, &d](const Call& call) {
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]}))
       return run_plain(z, dtype, call, d);
@@ -93,15 +103,14 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
 }  // namespace
 
 std::vector<Kernel> attention() {
-  return {
-      {.op = "attention",
-       .name = "attention_tiles",
-       .supports = +[](const Signature& s, const Device& d) { return on_tensor_cores(s, d, 256); },
-       .prepare = prepare_tiles},
-      {.op = "attention",
-       .name = "attention_plain",
-       .supports = +[](const Signature&, const Device&) { return true; },
-       .prepare = prepare_plain}};
+  return {{.op = "attention",
+           .name = "attention_tiles",
+           .supports = supports_tiles,
+           .prepare = prepare_tiles},
+          {.op = "attention",
+           .name = "attention_plain",
+           .supports = +[](const Signature&, const Device&) { return true; },
+           .prepare = prepare_plain}};
 }
 
 }  // namespace ebb::ops::cuda

@@ -1,5 +1,7 @@
 // attention_grad on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8 up to
 // 160, otherwise in plain f32.
+#include <algorithm>
+
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/attention/cuda_plain.cuh"
@@ -76,11 +78,22 @@ void run_tiles(const char* name, const GradKernel& k, GradParams p, int64_t coun
          p, device);
 }
 
+GradKernels grad_kernels(const Use& u) {
+  return u.dtype == DType::bf16 ? grad_kernels_bf16(u.z.width, u.z.t, u.z.s)
+                                : grad_kernels_f16(u.z.width, u.z.t, u.z.s);
+}
+
+// Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
+bool supports_tiles(const Signature& s, const Device& device) {
+  if (!on_tensor_cores(s, device, 160)) return false;
+  const GradKernels k = grad_kernels(use_of(s));
+  return std::max(k.keys.bytes, k.queries.bytes) <= of(device).shared_per_block();
+}
+
 Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   CudaDevice& d = of(device);
-  GradKernels k = u.dtype == DType::bf16 ? grad_kernels_bf16(u.z.width, u.z.t, u.z.s)
-                                         : grad_kernels_f16(u.z.width, u.z.t, u.z.s);
+  GradKernels k = grad_kernels(u);
   if (k.head.bytes > d.shared_per_block()) k.head = {};
   if (k.group.bytes > d.shared_per_block() || d.capability() != 90) k.group = {};
   const auto run = [=, &d](const Call& call) {
@@ -101,15 +114,14 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
 }  // namespace
 
 std::vector<Kernel> attention_grad() {
-  return {
-      {.op = "attention_grad",
-       .name = "attention_grad_tiles",
-       .supports = +[](const Signature& s, const Device& d) { return on_tensor_cores(s, d, 160); },
-       .prepare = prepare_tiles},
-      {.op = "attention_grad",
-       .name = "attention_grad_plain",
-       .supports = +[](const Signature&, const Device&) { return true; },
-       .prepare = prepare_plain}};
+  return {{.op = "attention_grad",
+           .name = "attention_grad_tiles",
+           .supports = supports_tiles,
+           .prepare = prepare_tiles},
+          {.op = "attention_grad",
+           .name = "attention_grad_plain",
+           .supports = +[](const Signature&, const Device&) { return true; },
+           .prepare = prepare_plain}};
 }
 
 }  // namespace ebb::ops::cuda
