@@ -161,7 +161,7 @@ def main():
                       "k-diffusion": importlib.metadata.version("k-diffusion"),
                       "stable-diffusion-webui": args.commit},
         "notes": "randn: consecutive calls of torch.randn on one CPU generator. Long results: the "
-                 "first 8, last 24, and the sums of x, x^2, x sin(i), x cos(3i). nv: the webui's NV "
+                 "first 8, last 24, and the sums of x, x^2, x sin(i), x cos(3i). nv: the NV "
                  "source, one generator. brownian: k-diffusion's BrownianTreeNoiseSampler (divided "
                  "by the root of the interval) over float32 sigmas; a list of seeds is one a batch "
                  "entry. image_rng: ImageRNG's first two results, shape (channels, height, width), "
