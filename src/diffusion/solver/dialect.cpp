@@ -9,7 +9,7 @@ const std::vector<Dialect>& all_dialects() {
   static const std::vector<Dialect> table = {
       {.name = "ebb", .help = "nothing is drawn in vain; corrected steps on flow models"},
       {.name = "kdiff", .help = "k-diffusion", .draws_unused_churn = true, .flow_ancestral = false},
-      {.name = "comfy", .help = "ComfyUI"},
+      {.name = "comfy", .help = "ComfyUI", .flow_res_ancestral = false, .draws_unused_parts = true},
       {.name = "a1111",
        .help = "Stable Diffusion web UI, and Forge",
        .draws_unused_churn = true,

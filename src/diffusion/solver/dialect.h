@@ -18,6 +18,10 @@ struct Dialect {
   // On flow models ancestral steps keep x = (1 - sigma) data + sigma noise; else they add noise as
   // if alpha were 1.
   bool flow_ancestral = true;
+  // So does res_multistep.
+  bool flow_res_ancestral = true;
+  // Samplers whose noise is for parts of a step draw for parts that are empty too.
+  bool draws_unused_parts = false;
   // Samplers that remember slopes use them in the step to 0 too; else it ends with x = D.
   bool multistep_to_zero = false;
   // ipndm_v weights three and four slopes as if steps were equal.

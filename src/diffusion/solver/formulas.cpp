@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/names.h"
+
 namespace ebb {
 namespace {
 
@@ -26,7 +28,7 @@ double phi3(double z) { return std::abs(z) < 0.5 ? phi_series(z, 3) : (phi2(z) -
 
 AncestralStep ancestral_step_ve(double from, double to, double eta) {
   if (eta == 0) return {to, 1, 0};
-  const double noise = std::min(to, eta * to * std::sqrt(from * from - to * to) / from);
+  const double noise = std::min(to, eta * to * std::sqrt(1 - (to / from) * (to / from)));
   return {std::sqrt(to * to - noise * noise), 1, noise};
 }
 
@@ -50,6 +52,12 @@ void renoise(Run& run, Latent& x, const AncestralStep& step, double from, double
 void check_not_negative(std::string_view option, double value) {
   require(value >= 0 && std::isfinite(value), "sample: ", option, " must not be negative (", value,
           ")");
+}
+
+void check_choice(std::string_view option, std::string_view value,
+                  const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) == known.end())
+    fail(option, ": unknown name '", value, "'", suggestion(value, known));
 }
 
 void ChurnOptions::check() const {

@@ -56,5 +56,8 @@ struct EtaOptions {
 };
 
 void check_not_negative(std::string_view option, double value);
+// Throws Error with the nearest of `known`.
+void check_choice(std::string_view option, std::string_view value,
+                  const std::vector<std::string>& known);
 
 }  // namespace ebb

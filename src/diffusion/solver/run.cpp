@@ -27,7 +27,10 @@ Run::Run(Latents& latents, const SampleCall& call)
 
 std::vector<double> Run::finite_sigmas() const {
   std::vector<double> s = sigmas_;
-  if (!std::isfinite(lambda(s[0])) && s[0] > 0) s[0] = call_.first_sigma;
+  if (!std::isfinite(lambda(s[0])) && s[0] > 0) {
+    const double next = s.size() > 1 ? s[1] : 0;
+    s[0] = std::max(call_.first_sigma, (s[0] + next) / 2);  // levels still fall
+  }
   return s;
 }
 

@@ -1,0 +1,20 @@
+// res_multistep: D on a line through the last two answers, exactly integrated (RES: Zhang et al.
+// 2023, arXiv:2308.02157). Without noise it is DPM-Solver++(2M) with Heun's coefficients.
+#include "diffusion/solver/res_multistep.h"
+
+#include "diffusion/solver/sampler.h"
+
+namespace ebb::samplers {
+
+const Sampler& res_multistep() {
+  static const Sampler s = make_sampler<ResOptions>(
+      {.name = "res_multistep",
+       .help = "D on a line through the last two answers",
+       .kind = SamplerKind::ancestral,
+       .order = 2,
+       .aliases = {{"res_multistep_ancestral", {{"eta", "1"}}}}},
+      [](Run& run, Latent x, const ResOptions& o) { return res_multistep(run, x, o, false); });
+  return s;
+}
+
+}  // namespace ebb::samplers

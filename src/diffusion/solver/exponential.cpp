@@ -1,0 +1,79 @@
+#include "diffusion/solver/exponential.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "diffusion/solver/multistep.h"
+
+namespace ebb {
+
+double phi(int k, double z) {
+  if (std::abs(z) >= 1) {
+    double value = std::expm1(z) / z, below = 1;
+    for (int n = 2; n <= k; ++n) {
+      value = (value - below) / z;
+      below /= n;
+    }
+    return value;
+  }
+  double factorial = 1;
+  for (int n = 2; n < k; ++n) factorial *= n;
+  double sum = 0, power = 1;  // z^n / (n + k)!
+  for (int n = 0; n < 20; ++n) {
+    factorial *= n + k;
+    sum += power / factorial;
+    power *= z;
+  }
+  return sum;
+}
+
+ExponentialStep exponential_step(Space space, double from, double to, double eta) {
+  ExponentialStep s;
+  s.h = lambda_of(space, to) - lambda_of(space, from);
+  s.z_length = (1 + eta) * s.h;
+  s.alpha = alpha_of(space, to);
+  s.keep = to / from * std::exp(-eta * s.h);
+  s.noise = to * std::sqrt(std::max(-std::expm1(-2 * eta * s.h), 0.0));
+  return s;
+}
+
+double level_within(const Run& run, double from, double to, double r) {
+  return run.sigma_of(run.lambda(from) + r * (run.lambda(to) - run.lambda(from)));
+}
+
+std::vector<double> exponential_weights(const std::vector<double>& nodes, double z,
+                                        SlopeRule rule) {
+  const double whole = -std::expm1(-z);
+  if (rule != SlopeRule::exact && nodes.size() == 2) {
+    const double slope = (rule == SlopeRule::linear ? z : whole) / (2 * nodes[1]);
+    return {whole - slope, slope};
+  }
+  // Integral of z exp(-z (1 - u)) u^p = z p! phi_{p+1}(-z).
+  std::vector<double> moments = {whole};
+  double factorial = 1;
+  for (int p = 1; p < static_cast<int>(nodes.size()); ++p) {
+    factorial *= p;
+    moments.push_back(z * factorial * phi(p + 1, -z));
+  }
+  return polynomial_weights(nodes, moments);
+}
+
+Latent advance(const ExponentialStep& step, const Latent& x, const std::vector<Answer>& answers,
+               SlopeRule rule) {
+  std::vector<double> nodes;
+  for (const Answer& a : answers) nodes.push_back(a.at);
+  const std::vector<double> w = exponential_weights(nodes, step.z_length, rule);
+  Latent y = step.keep * x;
+  for (size_t k = 0; k < w.size(); ++k) y.add(answers[k].denoised, step.alpha * w[k]);
+  return y;
+}
+
+Latent SharedNoise::over(double from, double to) {
+  const ExponentialStep step = exponential_step(run_.space(), from, to, o_.eta);
+  noise_ *= step.keep;
+  if (step.noise > 0 || (o_.eta > 0 && run_.dialect().draws_unused_parts))
+    noise_.add(run_.noise(from, to), step.noise * o_.s_noise);
+  return noise_;
+}
+
+}  // namespace ebb

@@ -1,0 +1,65 @@
+// Exponential integrators: steps in lambda that are exact for the linear part of the equation, with
+// D a polynomial through the answers known (Hochbruck and Ostermann 2010; Lu et al. 2022,
+// arXiv:2211.01095; Gonzalez et al. 2023, SEEDS, arXiv:2305.14267).
+#pragma once
+
+#include <vector>
+
+#include "diffusion/solver/formulas.h"
+
+namespace ebb {
+
+// phi_k(z), k >= 1, see formulas.h.
+double phi(int k, double z);
+
+// From one level to another, with noise renewed at the rate `eta` (0: none): x = keep x + alpha
+// sum(weights D) + noise z, where the weights depend on z_length.
+struct ExponentialStep {
+  double h = 0;         // lambda gained
+  double z_length = 0;  // (1 + eta) h
+  double keep = 1, alpha = 1, noise = 0;
+};
+// Both levels need a finite lambda. Space::ve serves every model whose D is carried on in
+// -ln(sigma).
+ExponentialStep exponential_step(Space space, double from, double to, double eta);
+
+// The level whose lambda lies a share `r` of the way from one level's to another's.
+double level_within(const Run& run, double from, double to, double r);
+
+// How two answers of the denoiser make a line. `exact`: its integral; `linear` and `expm1`:
+// simplified, the slope's weight is z / 2 or (1 - exp(-z)) / 2 (UniPC's B1 and B2).
+enum class SlopeRule { exact, linear, expm1 };
+
+// The denoiser's answer at a level whose lambda is `at` steps beyond the step's start.
+struct Answer {
+  double at = 0;
+  Latent denoised;
+};
+
+// Weights of answers at `nodes` over a step of length z: sum w p(node) = integral of z exp(-z (1 -
+// u)) p(u) for u from 0 to 1, for every polynomial p that the nodes determine. `rule` is for two
+// nodes, the first of them 0.
+std::vector<double> exponential_weights(const std::vector<double>& nodes, double z,
+                                        SlopeRule rule = SlopeRule::exact);
+
+// x after the step, without noise.
+Latent advance(const ExponentialStep& step, const Latent& x, const std::vector<Answer>& answers,
+               SlopeRule rule = SlopeRule::exact);
+inline Latent advance(const ExponentialStep& step, const Latent& x, const Latent& denoised) {
+  return step.keep * x + step.alpha * -std::expm1(-step.z_length) * denoised;
+}
+
+// Noise of the parts of a step: a state further on holds, faded, what earlier ones hold (SEEDS).
+class SharedNoise {
+ public:
+  SharedNoise(Run& run, const EtaOptions& o) : run_(run), o_(o) {}
+  // The noise that the state at `to` holds, where that at `from` was asked for before.
+  Latent over(double from, double to);
+
+ private:
+  Run& run_;
+  const EtaOptions& o_;
+  Latent noise_;
+};
+
+}  // namespace ebb

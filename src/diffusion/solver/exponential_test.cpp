@@ -1,0 +1,148 @@
+// Samplers that integrate the exponential exactly: known results, identities, weights, draws.
+#include "diffusion/solver/exponential.h"
+
+#include <gtest/gtest.h>
+
+#include "support/files.h"
+#include "support/toy_data.h"
+
+namespace ebb {
+namespace {
+
+using testing::expect_error;
+using testing::karras;
+using testing::run_toy;
+
+const std::vector<double> sd_levels = karras(6, testing::sd_sigma_min, testing::sd_sigma_max);
+// Of 1000 timesteps, shift 3.
+const std::vector<double> flow_levels = {
+    1, 0.937781109445, 0.857326478149, 0.75, 0.60071942446, 0.375562218891, 0};
+
+SampleCall flow_call(OptionTexts options = {}) {
+  const double t = 1 - 1e-4;
+  return {.sigmas = flow_levels,
+          .options = std::move(options),
+          .space = Space::flow,
+          .dialect = "comfy",
+          .first_sigma = 3 * t / (1 + 2 * t)};
+}
+
+testing::ToyRun run_mixture(std::string_view sampler, const std::vector<double>& start,
+                            const SampleCall& call) {
+  testing::ToyModel model;
+  if (call.space == Space::flow) model.denoise = testing::on_flow(model.denoise);
+  return run_toy(sampler, start, call, model);
+}
+
+void expect_values(std::string_view sampler, const SampleCall& call,
+                   const std::vector<double>& want) {
+  const bool flow = call.space == Space::flow;
+  const std::vector<double> start =
+      flow ? std::vector<double>{-0.41, 0.21} : std::vector<double>{-6, 3.1};
+  const std::vector<double> x = run_mixture(sampler, start, call).x;
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(x[i], want[i], 2e-8) << sampler;
+}
+
+SampleCall comfy_call(OptionTexts options = {}) {
+  return {.sigmas = sd_levels, .options = std::move(options), .dialect = "comfy"};
+}
+
+TEST(exponential_samplers, six_steps_on_the_mixture__equal_published_values) {
+  expect_values("res_multistep", comfy_call(), {-0.506861018, 0.857295678});
+  expect_values("seeds_2", comfy_call(), {1.080901364, 1.088973939});
+  expect_values("exp_heun_2_x0_sde", comfy_call(), {1.101508432, 1.111206819});
+  expect_values("seeds_3", comfy_call({{"eta", "0"}}), {-0.672976548, 0.649306431});
+  expect_values("seeds_3", comfy_call(), {-0.050031429, -0.040842332});
+  expect_values("gradient_estimation", comfy_call(), {-0.509980664, 0.751172320});
+}
+
+TEST(exponential_samplers, six_steps_on_a_flow_model__equal_published_values) {
+  expect_values("seeds_2", flow_call(), {0.351595102, 0.351616824});
+  expect_values("exp_heun_2_x0_sde", flow_call(), {0.671423934, 0.671431571});
+  expect_values("seeds_3", flow_call(), {-1.288872916, -1.288870599});
+}
+
+// ---- identities ----------------------------------------------------------------------------
+
+void expect_equal(const std::string& a, const SampleCall& as, const std::string& b,
+                  const SampleCall& bs) {
+  const std::vector<double> start = {-6, 3.1, 0.4};
+  const std::vector<double> x = run_mixture(a, start, as).x, y = run_mixture(b, start, bs).x;
+  for (size_t i = 0; i < start.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-12) << a << ' ' << b;
+}
+
+TEST(exponential_samplers, identities__hold) {
+  for (const int64_t steps : {6, 20}) {
+    const std::vector<double> s = karras(steps, 0.03, 14.6);
+    expect_equal("seeds_2", {s, {{"eta", "0"}}}, "dpmpp_sde", {s, {{"eta", "0"}}});
+    expect_equal("seeds_2", {s, {{"eta", "0"}, {"solver_type", "phi_2"}}}, "res_2s", {s});
+    expect_equal("seeds_2", {s, {{"r", "1"}, {"solver_type", "phi_2"}}}, "exp_heun_2_x0_sde", {s});
+    expect_equal("gradient_estimation", {s, {{"ge_gamma", "1.5"}}}, "ipndm",
+                 {s, {{"max_order", "2"}}});
+    expect_equal("gradient_estimation", {s, {{"ge_gamma", "1"}}}, "euler", {s});
+  }
+}
+
+// On normal data of deviation 0 every D is the mean: a step of the right length reaches it.
+TEST(exponential_samplers, on_one_point__variance_is_that_of_the_level) {
+  for (const char* sampler : {"seeds_2", "exp_heun_2_x0_sde", "seeds_3", "res_multistep_ancestral"})
+    for (const Space space : {Space::ve, Space::flow}) {
+      testing::ToyModel model{.denoise = [](double, double) { return 0.7; }};
+      const SampleCall call{.sigmas = {0.8, 0.5, 0.3}, .space = space};
+      model.noise = [](std::span<double> z, const NoiseDraw&) { z[0] = 0; };
+      const double mean = run_toy(sampler, {alpha_of(space, 0.8) * 0.7}, call, model).x[0];
+      EXPECT_NEAR(mean, alpha_of(space, 0.3) * 0.7, 1e-12) << sampler << ' ' << name_of(space);
+      double variance = std::pow(
+          run_toy(sampler, {0.8}, call, model).x[0] - run_toy(sampler, {0.0}, call, model).x[0], 2);
+      for (int64_t k = 0; k < count(sampler, call).draws; ++k) {
+        model.noise = [k](std::span<double> z, const NoiseDraw& d) { z[0] = d.index == k; };
+        const double x = run_toy(sampler, {alpha_of(space, 0.8) * 0.7}, call, model).x[0];
+        variance += (x - mean) * (x - mean);
+      }
+      EXPECT_NEAR(variance, 0.3 * 0.3, 1e-12) << sampler << ' ' << name_of(space);
+    }
+}
+
+// ---- draws ---------------------------------------------------------------------------------
+
+TEST(exponential_samplers, draws__are_for_parts_of_steps) {
+  SampleCall call = comfy_call();
+  EXPECT_EQ(count("seeds_2", call).draws, 10);
+  EXPECT_EQ(count("seeds_3", call).draws, 15);
+  EXPECT_EQ(count("exp_heun_2_x0_sde", call).draws, 10);
+  EXPECT_EQ(count("exp_heun_2_x0", call).draws, 0);
+  call.dialect = "ebb";
+  EXPECT_EQ(count("exp_heun_2_x0_sde", call).draws, 5);
+}
+
+// ---- weights -------------------------------------------------------------------------------
+
+TEST(exponential_weights, polynomials__are_integrated_exactly) {
+  const std::vector<double> nodes = {0, -0.7, -1.9, 1};
+  for (const double z : {1e-6, 0.03, 0.9, 1.1, 7.0}) {
+    const std::vector<double> w = exponential_weights(nodes, z);
+    for (int p = 0; p < 4; ++p) {
+      double sum = 0, integral = 0;
+      for (size_t k = 0; k < nodes.size(); ++k) sum += w[k] * std::pow(nodes[k], p);
+      const int points = 4000;  // midpoints
+      for (int n = 0; n < points; ++n) {
+        const double u = (n + 0.5) / points;
+        integral += z * std::exp(-z * (1 - u)) * std::pow(u, p) / points;
+      }
+      EXPECT_NEAR(sum / z, integral / z, 2e-6) << "z " << z << " power " << p;
+    }
+  }
+}
+
+TEST(exponential_samplers, wrong_options__are_named) {
+  const auto expect = [](const char* sampler, OptionTexts options, std::string_view part) {
+    expect_error([&] { run_toy(sampler, {1.0}, {.sigmas = {1, 0}, .options = options}); }, part);
+  };
+  expect("seeds_2", {{"solver_type", "phi_3"}}, "unknown name 'phi_3'");
+  expect("seeds_2", {{"r", "0"}}, "r must lie in (0, 1] (0)");
+  expect("seeds_3", {{"r_1", "0.7"}}, "r_1 < r_2");
+  expect("gradient_estimation", {{"ge_gamma", "-1"}}, "ge_gamma must not be negative (-1)");
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,19 @@
+#include "diffusion/solver/gradient_estimation.h"
+
+namespace ebb {
+
+Latent gradient_estimation(Run& run, Latent x, const GradientOptions& o, bool cfg_pp) {
+  Latent before;
+  for (int64_t i = 0; i < run.steps(); ++i) {
+    const double from = run.sigma(i), to = run.sigma(i + 1);
+    const Denoised both = run.denoise_both(x, from, cfg_pp);
+    const Latent d = (x - (cfg_pp ? both.uncond : both.guided)) / from;
+    x = both.guided + to * d;
+    if (i > 0 && to > 0) x += (o.ge_gamma - 1) * (to - from) * (d - before);
+    before = d;
+    run.done(i, x);
+  }
+  return x;
+}
+
+}  // namespace ebb

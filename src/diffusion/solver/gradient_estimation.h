@@ -1,0 +1,20 @@
+// What gradient_estimation and its CFG++ form share: Euler with a slope that is carried on beyond
+// the last two (Permenter and Yuan 2023, arXiv:2306.04848).
+#pragma once
+
+#include "diffusion/solver/formulas.h"
+
+namespace ebb {
+
+struct GradientOptions {
+  double ge_gamma = 2;
+  void fields(auto&& f) {
+    f("ge_gamma", ge_gamma, "the slope's share against the one before; 1: Euler, 1.5: order 2");
+  }
+  void check() const { check_not_negative("ge_gamma", ge_gamma); }
+};
+
+// With `cfg_pp` slopes are those without condition, from the guided answer.
+Latent gradient_estimation(Run& run, Latent x, const GradientOptions& o, bool cfg_pp);
+
+}  // namespace ebb
