@@ -59,6 +59,13 @@ void check_space(const Sampler& s, Space space) {
   fail("sample: ", s.name, " does not serve flow models; these do: ", others);
 }
 
+// The options that a name stands for, then those given.
+OptionTexts all_options(const FoundSampler& found, const OptionTexts& given) {
+  OptionTexts options = found.options;
+  options.insert(options.end(), given.begin(), given.end());
+  return options;
+}
+
 }  // namespace
 
 std::string_view name_of(SamplerKind kind) {
@@ -69,11 +76,16 @@ std::string_view name_of(SamplerKind kind) {
 Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call) {
   const FoundSampler found = find_sampler(sampler);
   check_space(*found.sampler, call.space);
-  OptionTexts options = found.options;
-  options.insert(options.end(), call.options.begin(), call.options.end());
+  const OptionTexts options = all_options(found, call.options);
   Run run(latents, call);
-  if (run.steps() == 0) return x;
-  return found.sampler->run(run, std::move(x), options);
+  if (run.steps() > 0) return found.sampler->run(run, std::move(x), options);
+  found.sampler->check(options);
+  return x;
+}
+
+void check_options(std::string_view sampler, const OptionTexts& options) {
+  const FoundSampler found = find_sampler(sampler);
+  found.sampler->check(all_options(found, options));
 }
 
 SampleCounts count(std::string_view sampler, const SampleCall& call) {

@@ -36,6 +36,7 @@ struct Sampler {
   // From a state at the first level to one at the last. Throws Error for unknown options.
   std::function<Latent(Run& run, Latent x, const OptionTexts& options)> run = {};
   std::function<std::vector<Option>()> options = {};
+  std::function<void(const OptionTexts& options)> check = {};  // throws Error, as run would
 };
 
 // A sampler whose options are a struct with fields() and, to refuse values, check().
@@ -44,6 +45,9 @@ Sampler make_sampler(Sampler about, Latent (*run)(Run&, Latent, const Options&))
 
 // Checks the call and runs from `x`, at the first level. Throws Error, Cancelled.
 Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call);
+
+// Throws Error unless the sampler has these options and can take their values.
+void check_options(std::string_view sampler, const OptionTexts& options);
 
 // What a call will do, told by a run on nothing.
 struct SampleCounts {
@@ -68,6 +72,9 @@ template <class Options>
 Sampler make_sampler(Sampler about, Latent (*run)(Run&, Latent, const Options&)) {
   about.run = [run, name = about.name](Run& r, Latent x, const OptionTexts& texts) {
     return run(r, std::move(x), read_options<Options>(texts, name));
+  };
+  about.check = [name = about.name](const OptionTexts& texts) {
+    read_options<Options>(texts, name);
   };
   about.options = [] { return describe<Options>(); };
   return about;

@@ -1,0 +1,51 @@
+# libebb_samplers: the samplers alone, which need nothing of the engine and serve other programs
+# too: include/ebb/samplers.h for C, the headers of their folders for C++.
+include(GNUInstallDirs)
+
+set(ebb_sampler_folders "/src/(base|capi|diffusion/(noise|solver|samplers))/")
+set(sampler_sources ${engine_sources})
+list(FILTER sampler_sources INCLUDE REGEX ${ebb_sampler_folders})
+
+add_library(ebb_sampler_objects OBJECT ${sampler_sources})
+set_target_properties(ebb_sampler_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_include_directories(ebb_sampler_objects
+                           PUBLIC src include ${CMAKE_BINARY_DIR}/generated)
+target_link_libraries(ebb_sampler_objects PRIVATE ebb_options nlohmann_json::nlohmann_json)
+
+foreach(kind STATIC SHARED)
+  string(TOLOWER ${kind} suffix)
+  set(library ebb_samplers_${suffix})
+  add_library(${library} ${kind} $<TARGET_OBJECTS:ebb_sampler_objects>)
+  set_target_properties(${library} PROPERTIES OUTPUT_NAME ebb_samplers VERSION ${PROJECT_VERSION}
+                                              SOVERSION ${PROJECT_VERSION_MAJOR})
+  target_include_directories(${library} PUBLIC src include ${CMAKE_BINARY_DIR}/generated)
+endforeach()
+
+# Examples are built and run as a user would.
+foreach(example mixture.c path.cpp)
+  get_filename_component(name ${example} NAME_WE)
+  add_executable(example_${name} examples/${example})
+  target_link_libraries(example_${name} PRIVATE ebb_samplers_static ebb_options m)
+  add_test(NAME example.${name} COMMAND example_${name})
+endforeach()
+set_tests_properties(example.mixture PROPERTIES PASS_REGULAR_EXPRESSION "^20 evaluations, 3[56]")
+
+# cmake --install build --component samplers --prefix DIR
+file(RELATIVE_PATH up "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/ebb_samplers.pc @ONLY CONTENT
+"prefix=\${pcfiledir}/@up@
+Name: ebb_samplers
+Description: Samplers, schedules and noise of diffusion models
+Version: @PROJECT_VERSION@
+Libs: -L\${prefix}/@CMAKE_INSTALL_LIBDIR@ -lebb_samplers
+Libs.private: -lstdc++ -lm
+Cflags: -I\${prefix}/include -I\${prefix}/include/ebb-samplers
+")
+install(TARGETS ebb_samplers_static ebb_samplers_shared COMPONENT samplers)
+install(FILES include/ebb/samplers.h DESTINATION include/ebb COMPONENT samplers)
+install(DIRECTORY src/base DESTINATION include/ebb-samplers COMPONENT samplers FILES_MATCHING
+        PATTERN "*.h")
+install(DIRECTORY src/diffusion/noise src/diffusion/solver DESTINATION
+        include/ebb-samplers/diffusion COMPONENT samplers FILES_MATCHING PATTERN "*.h")
+install(FILES ${CMAKE_BINARY_DIR}/ebb_samplers.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+        COMPONENT samplers)
