@@ -3,8 +3,8 @@
     python diffusers_golden.py --out tests/golden/samplers
 
 The toy stands for the network: at every step it is given what the scheduler makes of x, and answers
-in the prediction type from D at the scheduler's own sigma. The double run replaces float32 by float64
-inside the scheduler's module; f32_error is the difference of the scheduler as it is.
+in the prediction type from D at the scheduler's own sigma. The double run replaces float32 by
+float64 inside the scheduler's module; f32_error is the difference of the scheduler as it is.
 """
 
 import argparse
@@ -225,9 +225,9 @@ def main():
         "reference": {"name": "diffusers", "version": diffusers.__version__,
                       "torch": torch.__version__, "numpy": np.__version__},
         "toy": toy.ABOUT, "spaces": SPACE,
-        "notes": "config: what differs from the class's defaults; 'step' in it: arguments of step(). "
-                 "sigmas: level of x at every call of the toy; D is evaluated there, whatever the "
-                 "timestep says. start: x at the beginning, x: at the end, in the space's "
+        "notes": "config: what differs from the class's defaults; 'step' in it: arguments of "
+                 "step(). sigmas: level of x at every call of the toy; D is evaluated there, whatever "
+                 "the timestep says. start: x at the beginning, x: at the end, in the space's "
                  "coordinates (vp: of the final alpha). FlowMatchEuler and LTX get the sigmas "
                  "linspace(1, 1/n, n). edm: the class's own preconditioning inverted.",
     }
