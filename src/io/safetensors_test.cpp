@@ -284,6 +284,17 @@ TEST(safetensors, header_cut_anywhere__is_an_error) {
   EXPECT_EQ(error_of(file_text(json, 2)), "");
 }
 
+TEST(safetensors, other_formats__are_called_by_their_name) {
+  const Folder folder;
+  const std::string path = folder / "x";
+  for (const auto& [begin, name] : {std::pair{"\x89PNG\r\n\x1a\n", "is a PNG image"},
+                                    {"PK\x03\x04", "is a zip archive, as PyTorch's .pt"},
+                                    {"GGUF", "is a GGUF file"}}) {
+    put_file(path, str(begin, "12345678"));
+    expect_error([&] { SafetensorsFile::open(path); }, name);
+  }
+}
+
 TEST(safetensors, million_tensors_and_one__is_an_error) {
   std::string json = "{";
   for (int i = 0; i <= 1'000'000; ++i)

@@ -217,8 +217,9 @@ std::string find_model_file(const std::string& path, std::optional<int64_t> step
   require(fs::exists(path), "checkpoint: no such file or folder  ", path);
   if (!fs::is_directory(path)) {
     const std::string name = fs::path(path).filename().string();
-    require(!step_of(name, state_prefix), "checkpoint: is the state for resuming; give ",
-            str(model_prefix, name.substr(state_prefix.size())), "  ", path);
+    if (step_of(name, state_prefix))
+      fail("checkpoint: is the state for resuming; give ", model_prefix,
+           name.substr(state_prefix.size()), "  ", path);
     return path;
   }
   const std::vector<int64_t> steps = steps_in(path, model_prefix);

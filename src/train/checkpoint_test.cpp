@@ -102,6 +102,8 @@ TEST(checkpoint, find__takes_folders_and_files) {
   EXPECT_EQ(find_model_file(folder.path()), newest);
   EXPECT_EQ(find_model_file(folder.path(), 99), folder / "model-00000099.safetensors");
   EXPECT_EQ(find_model_file(newest), newest);
+  testing::put_file(folder / "a.pt", "x");  // shorter than any name of ours
+  EXPECT_EQ(find_model_file(folder / "a.pt"), folder / "a.pt");
   expect_error([&] { find_model_file(folder.path(), 98); }, "none of step 98");
   expect_error([&] { find_model_file(folder / "state-00000099.safetensors"); },
                "give model-00000099.safetensors");

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
 
 #include "apps/cli/command.h"
 #include "base/error.h"
@@ -62,6 +63,20 @@ std::vector<std::string> known_flags(const CLI::App& app) {
   return out;
 }
 
+// Throws Error if a flag that takes a value is there twice: which one would count?
+void check_repeats(const CLI::App& app, std::string_view command,
+                   const std::vector<std::string>& words) {
+  std::map<const CLI::Option*, int> times;
+  for (const std::string& word : words) {
+    if (word == "--") return;
+    if (!word.starts_with("--")) continue;
+    const std::string flag = word.substr(0, word.find('='));
+    const CLI::Option* o = app.get_option_no_throw(flag);
+    require(!o || o->get_expected_max() == 0 || ++times[o] == 1, command, ": ", flag,
+            " is given more than once");
+  }
+}
+
 int run_command(const Command& command, std::vector<std::string> words) {
   CLI::App app{std::string(command.summary), "ebb " + std::string(command.name)};
   app.footer("example:\n  " + std::string(command.example));
@@ -82,6 +97,7 @@ int run_command(const Command& command, std::vector<std::string> words) {
     }
     throw;
   } catch (const CLI::ParseError& e) {
+    check_repeats(app, command.name, words);
     fail(command.name, ": ", e.what(), " (see ebb ", command.name, " --help)");
   }
   return run();

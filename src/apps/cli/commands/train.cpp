@@ -90,13 +90,24 @@ void choose_model(Options& o, const std::string& name) {
   o.diffusion = usual_diffusion(*m.model, m.config);
 }
 
+nlohmann::ordered_json read_json(const std::string& file) {
+  const std::string text = io::read_whole_file(file, "config", 1 << 24);
+  try {
+    auto j = nlohmann::ordered_json::parse(text);
+    require(j.is_object(), "config: must be a JSON object  ", file);
+    return j;
+  } catch (const nlohmann::ordered_json::parse_error& e) {
+    const std::string read = text.substr(0, std::max<size_t>(e.byte, 1) - 1);
+    const auto line = 1 + std::count(read.begin(), read.end(), '\n');
+    fail("config: not JSON (line ", line, ", column ", read.size() - (read.rfind('\n') + 1) + 1,
+         ")  ", file);
+  }
+}
+
 // The model comes first, as the other settings are its.
 void read_settings(Options& o, const std::string& file, const std::string& model_flag) {
   nlohmann::ordered_json j;
-  if (!file.empty()) {
-    j = nlohmann::ordered_json::parse(io::read_whole_file(file, "config", 1 << 24), nullptr, false);
-    require(j.is_object(), "config: must be a JSON object  ", file);
-  }
+  if (!file.empty()) j = read_json(file);
   std::string model = model_flag.empty() ? o.train.model : model_flag;
   if (model_flag.empty())
     for (const auto* at : {&j, j.contains("train") ? &j["train"] : &j})
@@ -150,6 +161,30 @@ void read_defaults(Options& o, const std::vector<std::string>& words) {
 
 // ---- the job -------------------------------------------------------------------------------
 
+bool builds(const Options& o, int64_t size) {
+  ModelConfig c = o.network;
+  c.common().image_size = size;
+  try {
+    o.model->check(c);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Throws Error if the network cannot be built; names the next smaller size of images that it takes.
+void check_network(const Options& o) {
+  const int64_t size = o.network.common().image_size;
+  try {
+    o.model->check(o.network);
+  } catch (const Error& e) {
+    int64_t smaller = size - 1;
+    while (smaller > 0 && !builds(o, smaller)) --smaller;
+    if (smaller == 0) throw;
+    fail(e.what(), "; --size ", smaller, " crops and resizes the images  ", o.train.data);
+  }
+}
+
 void fit_network(Options& o, const train::Dataset& data) {
   const Shape s = data.image_shape();
   require(s[0] == s[1], "train: images must be square (", s[0], " x ", s[1],
@@ -173,6 +208,7 @@ void fit_network(Options& o, const train::Dataset& data) {
   }
   require(o.train.augment == 0 || has_field(o.network.fields(), "augment_dim"), "train: model ",
           o.model->name, " takes no augmentation labels (--augment ", o.train.augment, ")");
+  check_network(o);
 }
 
 // A grid of the averaged weights' samples: a row a class, at most 10 of them.
@@ -252,7 +288,19 @@ int run(Options& o) {
   return 0;
 }
 
+// Models and their presets, for --model.
+std::string model_list() {
+  std::string out = "models (--model), each with its presets:";
+  for (const Model* m : all_models()) {
+    out += "\n  " + m->name;
+    for (const Preset& p : m->presets)
+      if (p.name != m->name) out += " " + p.name;
+  }
+  return out;
+}
+
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
+  app.footer(model_list() + "\n\n" + app.get_footer());
   const auto o = std::make_shared<Options>();
   read_defaults(*o, words);
   o->learn_sigma_given =
