@@ -69,7 +69,7 @@ inline ToyDenoiser normal_denoiser(double mean, double deviation) {
 // The same data on a flow model: x = (1 - sigma) data + sigma noise.
 inline ToyDenoiser on_flow(ToyDenoiser d) {
   return [d = std::move(d)](double x, double sigma) {
-    if (sigma == 1) return d(x * 1e12, 1e12);  // of noise alone
+    if (sigma >= 1) return d(x * 1e12, 1e12);  // of noise alone
     return d(x / (1 - sigma), sigma / (1 - sigma));
   };
 }

@@ -11,16 +11,17 @@ struct NoOptions {
 };
 
 Latent run(Run& run, Latent x, const NoOptions&) {
+  const Space space = run.dialect().flow_lambda_2m ? run.space() : Space::ve;
+  const std::vector<double> sigmas = space == Space::ve ? run.sigmas() : run.finite_sigmas();
   Latent before;
   double h_before = 0;
   for (int64_t i = 0; i < run.steps(); ++i) {
-    const double from = run.sigma(i), to = run.sigma(i + 1);
+    const double from = sigmas[static_cast<size_t>(i)], to = run.sigma(i + 1);
     const Latent denoised = run.denoise(x, from);
-    // In -ln(sigma) on flow models too, as ComfyUI and stable-diffusion.cpp do.
-    const double h = std::log(from / to);
+    const double h = lambda_of(space, to) - lambda_of(space, from);
     Latent d = denoised;
     if (i > 0 && to > 0) d += h / (2 * h_before) * (denoised - before);
-    x = to / from * x - std::expm1(-h) * d;
+    x = to / from * x - alpha_of(space, to) * std::expm1(-h) * d;
     before = denoised;
     h_before = h;
     run.done(i, x);

@@ -22,23 +22,27 @@ struct Options {
 // From x at `from` to `to` as if D were `d` on the way.
 Latent advance(Run& run, const Latent& x, const Latent& d, double from, double to,
                const EtaOptions& o) {
+  const Space space = sde_space(run);
+  const double alpha = alpha_of(space, to);
   // Levels of x / alpha.
-  const double a = from / run.alpha(from), b = to / run.alpha(to);
+  const double a = from / alpha_of(space, from), b = to / alpha;
   const AncestralStep step = ancestral_step_ve(a, b, o.eta);
-  const double keep = step.down / a, alpha = run.alpha(to);
-  Latent y = alpha / run.alpha(from) * keep * x + alpha * (1 - keep) * d;
-  if (step.noise > 0) y.add(run.noise(from, to), alpha * step.noise * o.s_noise);
+  const double keep = step.down / a;
+  Latent y = alpha / alpha_of(space, from) * keep * x + alpha * (1 - keep) * d;
+  if (step.draws || run.dialect().draws_unused_sde)
+    y.add(run.noise(from, to), alpha * step.noise * o.s_noise);
   return y;
 }
 
 Latent run(Run& run, Latent x, const Options& o) {
-  const std::vector<double> sigmas = run.finite_sigmas();
+  const Space space = sde_space(run);
+  const std::vector<double> sigmas = space == Space::ve ? run.sigmas() : run.finite_sigmas();
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = sigmas[static_cast<size_t>(i)], to = run.sigma(i + 1);
     Latent d = run.denoise(x, from);
     if (to > 0) {
-      const double middle =
-          run.sigma_of(run.lambda(from) + o.r * (run.lambda(to) - run.lambda(from)));
+      const double start = lambda_of(space, from), h = lambda_of(space, to) - start;
+      const double middle = sigma_of(space, start + o.r * h);
       Latent y = advance(run, x, d, from, middle, o.noise);
       const double share = 1 / (2 * o.r);
       d = (1 - share) * d + share * run.denoise(y, middle);
@@ -54,12 +58,13 @@ Latent run(Run& run, Latent x, const Options& o) {
 }  // namespace
 
 const Sampler& dpmpp_sde() {
-  static const Sampler s = make_sampler<Options>({.name = "dpmpp_sde",
-                                                  .help = "DPM-Solver++, stochastic, single step",
-                                                  .kind = SamplerKind::sde,
-                                                  .order = 2,
-                                                  .aliases = {{"dpmpp_sde_gpu"}}},
-                                                 run);
+  static const Sampler s =
+      make_sampler<Options>({.name = "dpmpp_sde",
+                             .help = "DPM-Solver++, stochastic, single step",
+                             .kind = SamplerKind::sde,
+                             .order = 2,
+                             .aliases = {{"dpmpp_sde_gpu"}, {"dpm_solver_sde"}}},
+                            run);
   return s;
 }
 

@@ -2,6 +2,7 @@
 // nothing else in the code knows the programs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,14 @@ struct Dialect {
   std::string help;
   // Numbers are drawn in every step of samplers that renew noise, used or not.
   bool draws_unused_churn = false;
+  // heunpp2 does so, whatever the others do.
+  bool draws_unused_heunpp2 = false;
   // Ancestral samplers draw in the step to 0 as well.
   bool draws_unused_last = false;
+  // Ancestral steps with alpha 1, dpm_fast and dpm_adaptive draw at eta 0 too.
+  bool draws_unused_eta = false;
+  // dpmpp_sde does so too.
+  bool draws_unused_sde = false;
   // On flow models ancestral steps keep x = (1 - sigma) data + sigma noise; else they add noise as
   // if alpha were 1.
   bool flow_ancestral = true;
@@ -31,6 +38,18 @@ struct Dialect {
   bool vp_ends_at_table = false;
   // lcm's D is that of a consistency function: near timestep 0 it becomes x.
   bool lcm_boundary = false;
+  // On flow models stochastic samplers reckon with lambda and alpha of the flow; else as if alpha
+  // were 1.
+  bool flow_sde = true;
+  // Noise that is renewed as if alpha were 1 (s_churn, eta of dpm_fast and dpm_adaptive) is let
+  // through on flow models; else refused.
+  bool flow_churn = false;
+  // dpmpp_2m reckons with flow's lambda on flow models; else with -ln(sigma).
+  bool flow_lambda_2m = false;
+  // Ancestral steps on flow models take an eta above 1 as 1.
+  bool clamps_eta = false;
+  // Equal parts in which lms adds its coefficients up (midpoint rule); 0: exact integrals.
+  int64_t lms_parts = 0;
 };
 
 // ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy

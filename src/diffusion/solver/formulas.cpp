@@ -20,6 +20,14 @@ double phi_series(double z, int k) {
   return sum;
 }
 
+AncestralStep ancestral_step_flow(double from, double to, double eta) {
+  if (eta == 0 || to == 0) return {to, 1, 0};
+  const double down = to * (1 + (to / from - 1) * eta);
+  require(down >= 0, "sample: eta (", eta, ") is too large for the step from ", from, " to ", to);
+  const double scale = (1 - to) / (1 - down);
+  return {down, scale, std::sqrt(std::max(to * to - down * down * scale * scale, 0.0))};
+}
+
 }  // namespace
 
 double phi1(double z) { return z == 0 ? 1 : std::expm1(z) / z; }
@@ -33,20 +41,27 @@ AncestralStep ancestral_step_ve(double from, double to, double eta) {
 }
 
 AncestralStep ancestral_step(const Run& run, double from, double to, double eta) {
-  if (run.space() == Space::ve || !run.dialect().flow_ancestral)
-    return ancestral_step_ve(from, to, eta);
-  if (eta == 0 || to == 0) return {to, 1, 0};
-  const double down = to * (1 + (to / from - 1) * eta);
-  require(down >= 0, "sample: eta (", eta, ") is too large for the step from ", from, " to ", to);
-  const double scale = (1 - to) / (1 - down);
-  return {down, scale, std::sqrt(std::max(to * to - down * down * scale * scale, 0.0))};
+  const Dialect& dialect = run.dialect();
+  AncestralStep step;
+  if (run.space() == Space::ve || !dialect.flow_ancestral) {
+    step = ancestral_step_ve(from, to, eta);
+    step.draws |= dialect.draws_unused_eta && to > 0;
+  } else {
+    step = ancestral_step_flow(from, to, dialect.clamps_eta ? std::min(eta, 1.0) : eta);
+  }
+  step.draws |= dialect.draws_unused_last && to == 0;
+  return step;
 }
 
 void renoise(Run& run, Latent& x, const AncestralStep& step, double from, double to,
              double s_noise) {
   x *= step.scale;
-  if (step.noise > 0 || (to == 0 && run.dialect().draws_unused_last))
-    x.add(run.noise(from, to), step.noise * s_noise);
+  if (step.draws) x.add(run.noise(from, to), step.noise * s_noise);
+}
+
+void check_flow_noise(const Run& run, std::string_view option, double value) {
+  require(value == 0 || run.space() == Space::ve || run.dialect().flow_churn, "sample: ", option,
+          " (", value, ") renews noise as if alpha were 1: not on flow models");
 }
 
 void check_not_negative(std::string_view option, double value) {
@@ -72,14 +87,13 @@ void EtaOptions::check() const {
   check_not_negative("s_noise", s_noise);
 }
 
-double churn(Run& run, Latent& x, int64_t i, const ChurnOptions& o) {
-  require(o.s_churn == 0 || run.space() == Space::ve, "sample: s_churn (", o.s_churn,
-          ") renews noise as if alpha were 1: not on flow models");
+double churn(Run& run, Latent& x, int64_t i, const ChurnOptions& o, bool draws_unused) {
+  check_flow_noise(run, "s_churn", o.s_churn);
   const double sigma = run.sigma(i);
   const bool inside = sigma >= o.s_tmin && sigma <= o.s_tmax;
   const double limit = std::sqrt(2.0) - 1;
   const double gamma = inside ? std::min(o.s_churn / static_cast<double>(run.steps()), limit) : 0;
-  if (gamma == 0 && !run.dialect().draws_unused_churn) return sigma;
+  if (gamma == 0 && !draws_unused) return sigma;
   const Latent z = run.noise(sigma, run.sigma(i + 1));
   if (gamma == 0) return sigma;
   const double raised = run.round(sigma * (1 + gamma));

@@ -19,6 +19,7 @@ double phi3(double z);
 // x = scale x + noise z.
 struct AncestralStep {
   double down = 0, scale = 1, noise = 0;
+  bool draws = noise > 0;  // numbers, used or not
 };
 // On VE: noise = min(to, eta to sqrt(from^2 - to^2) / from), down^2 = to^2 - noise^2 (Song et al.
 // 2021, DDIM, equation 16). On flow models with the dialect's flow_ancestral: down = to (1 + (to /
@@ -42,8 +43,17 @@ struct ChurnOptions {
   }
   void check() const;
 };
-// Raises the noise of x at level `i`; returns the level reached.
-double churn(Run& run, Latent& x, int64_t i, const ChurnOptions& options);
+// Refuses noise that is added as if alpha were 1 on flow models, unless the dialect lets it
+// through.
+void check_flow_noise(const Run& run, std::string_view option, double value);
+// The space whose lambda and alpha stochastic samplers reckon with.
+inline Space sde_space(const Run& run) { return run.dialect().flow_sde ? run.space() : Space::ve; }
+// Raises the noise of x at level `i`; returns the level reached. `draws_unused`: numbers are drawn
+// in any case.
+double churn(Run& run, Latent& x, int64_t i, const ChurnOptions& options, bool draws_unused);
+inline double churn(Run& run, Latent& x, int64_t i, const ChurnOptions& options) {
+  return churn(run, x, i, options, run.dialect().draws_unused_churn);
+}
 
 // Options of ancestral and stochastic samplers.
 struct EtaOptions {

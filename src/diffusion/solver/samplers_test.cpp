@@ -29,26 +29,6 @@ TEST(samplers, six_steps_on_the_mixture__equal_published_values) {
   }
 }
 
-double worst_error(const std::string& name, int64_t steps) {
-  const std::vector<double> start = {-17, -6, 3.1, 11};
-  SampleCall call{.sigmas = karras(steps, 0.05, 14.6, false)};
-  for (const Option& o : find_sampler(name).sampler->options())
-    if (o.name == "eta") call.options = {{"eta", "0"}};
-  const std::vector<double> x = run_toy(name, start, call).x;
-  double worst = 0;
-  for (size_t i = 0; i < x.size(); ++i)
-    worst = std::max(worst, std::abs(x[i] - testing::Mixture{}.transport(start[i], 14.6, 0.05)));
-  return worst;
-}
-
-TEST(samplers, error_on_the_mixture__falls_with_their_order) {
-  for (const Sampler* s : all_samplers()) {
-    if (s->order == 0) continue;
-    const double order = std::log2(worst_error(s->name, 160) / worst_error(s->name, 320));
-    EXPECT_NEAR(order, s->order, 0.15) << s->name;
-  }
-}
-
 TEST(samplers, gaussian__reaches_the_exact_solution_on_every_path) {
   for (const Path& path : all_paths()) {
     const SampleCall call{.sigmas = karras(400, 0.002, 80), .options = {{"path", path.name}}};

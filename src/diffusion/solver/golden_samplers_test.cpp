@@ -1,0 +1,166 @@
+// Samplers against the programs that people know: every case of tests/golden/samplers/samplers_*.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "diffusion/solver/sampler.h"
+#include "support/source_folder.h"
+#include "support/toy_data.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr double double_tolerance = 1e-10;  // of the golden files' 14 digits, over 20 steps
+constexpr double float_tolerance = 2e-5;
+
+const std::map<std::string, std::string> dialects = {
+    {"k-diffusion", "kdiff"},
+    {"ComfyUI", "comfy"},
+    {"diffusers", "diffusers"},
+    {"stable-diffusion.cpp", "sdcpp"},
+};
+
+// The references' names of options, where ours differ.
+const std::map<std::string, std::string> option_names = {};
+
+std::vector<std::string> golden_files() {
+  std::vector<std::string> out;
+  for (const auto& entry :
+       fs::directory_iterator(testing::source_folder() + "/tests/golden/samplers"))
+    if (entry.path().filename().string().starts_with("samplers_")) out.push_back(entry.path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string text_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+struct GoldenCase {
+  std::string name;  // for messages
+  std::string sampler;
+  SampleCall call;
+  std::vector<double> start;
+  const json* want;
+};
+
+// Objects give their members: {"tau": {"eta": 1}} is eta=1.
+void add_options(OptionTexts& out, const json& options) {
+  for (const auto& [key, value] : options.items()) {
+    const auto ours = option_names.find(key);
+    if (value.is_object())
+      add_options(out, value);
+    else
+      out.emplace_back(ours == option_names.end() ? key : ours->second, text_of(value));
+  }
+}
+
+GoldenCase case_of(const json& file, const json& c) {
+  GoldenCase out;
+  out.sampler = c["sampler"];
+  out.name = text_of(file["reference"]["name"]) + " " + out.sampler + c["options"].dump() + " " +
+             text_of(c["grid"]);
+  out.call.sigmas = file["grids"][text_of(c["grid"])].get<std::vector<double>>();
+  out.call.space = c["space"] == "flow" ? Space::flow : Space::ve;
+  out.call.dialect = dialects.at(file["reference"]["name"]);
+  out.call.first_sigma = 3 * (1 - 1e-4) / (1 + 2 * (1 - 1e-4));  // the flow model's shift is 3
+  add_options(out.call.options, c["options"]);
+  out.start = file["starts"][text_of(c["space"])].get<std::vector<double>>();
+  out.want = &c;
+  return out;
+}
+
+testing::ToyModel model_of(Space space) {
+  testing::ToyModel model;
+  if (space == Space::ve) return model;
+  model.denoise = testing::on_flow(model.denoise);
+  model.uncond = testing::on_flow(model.uncond);
+  return model;
+}
+
+// Every option of the case is one of ours; else what is missing.
+std::string missing(const GoldenCase& c) {
+  FoundSampler found;
+  try {
+    found = find_sampler(c.sampler);
+  } catch (const Error&) {
+    return c.sampler;
+  }
+  for (const auto& [name, value] : c.call.options) {
+    const std::vector<Option> known = found.sampler->options();
+    const auto same = [&, &name = name](const Option& o) { return o.name == name; };
+    if (std::none_of(known.begin(), known.end(), same)) return c.sampler + "." + name;
+  }
+  return "";
+}
+
+std::vector<double> run_floats(const GoldenCase& c) {
+  const testing::ToyModel model = model_of(c.call.space);
+  HostLatents<float> latents(
+      c.start.size(),
+      [&](std::span<const float> x, double sigma, std::span<float> d, std::span<float> u) {
+        for (size_t i = 0; i < x.size(); ++i) d[i] = static_cast<float>(model.denoise(x[i], sigma));
+        for (size_t i = 0; i < u.size(); ++i) u[i] = static_cast<float>(model.uncond(x[i], sigma));
+      },
+      model.noise);
+  const std::vector<float> start(c.start.begin(), c.start.end());
+  return latents.values(sample(c.sampler, latents, latents.put(start), c.call));
+}
+
+void expect_near(const std::vector<double>& x, const json& want, double tolerance,
+                 const std::string& what) {
+  ASSERT_EQ(x.size(), want.size()) << what;
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(x[i])) << what;
+    if (!want[i].is_number()) continue;  // the reference is not finite
+    const double w = want[i];
+    ASSERT_NEAR(x[i], w, tolerance * std::max(1.0, std::abs(w))) << what << " value " << i;
+  }
+}
+
+void expect_equal(const GoldenCase& c) {
+  const json& want = *c.want;
+  if (want.contains("error")) return;
+  const testing::ToyRun run = testing::run_toy(c.sampler, c.start, c.call, model_of(c.call.space));
+  EXPECT_EQ(run.evaluations, want["nfe"].get<int64_t>()) << c.name;
+  EXPECT_EQ(run.draws, want["draws"].get<int64_t>()) << c.name;
+  expect_near(run.x, want["x"], double_tolerance, c.name);
+  // What float32 costs the reference it may cost us.
+  const json& f32 = want["f32_error"];
+  const double slack = f32.is_number() ? f32.get<double>() : 0;
+  expect_near(run_floats(c), want["x"], float_tolerance + slack, c.name + " f32");
+}
+
+TEST(golden_samplers, every_case__is_that_of_the_reference) {
+  std::set<std::string> skipped;
+  int64_t cases = 0;
+  for (const std::string& path : golden_files()) {
+    std::ifstream in(path);
+    const json file = json::parse(in);
+    for (const json& c : file["cases"]) {
+      const GoldenCase golden = case_of(file, c);
+      const std::string absent = missing(golden);
+      if (!absent.empty()) {
+        skipped.insert(absent);
+        continue;
+      }
+      SCOPED_TRACE(golden.name);
+      EXPECT_NO_THROW(expect_equal(golden)) << golden.name;
+      ++cases;
+    }
+  }
+  EXPECT_GT(cases, 0);
+  std::string names;
+  for (const std::string& s : skipped) names += " " + s;
+  std::cout << cases << " cases; not here yet:" << names << "\n";
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,71 @@
+// Order of convergence of every sampler on the mixture, whose exact probability flow is known.
+#include <gtest/gtest.h>
+
+#include "diffusion/solver/sampler.h"
+#include "support/toy_data.h"
+
+namespace ebb {
+namespace {
+
+constexpr double first_level = 14.6, last_level = 0.05;
+const std::vector<double> starts = {-17, -6, 3.1, 11};
+
+// Options that turn noise off, where a sampler has them.
+OptionTexts without_noise(const Sampler& s) {
+  OptionTexts out;
+  for (const Option& o : s.options())
+    if (o.name == "eta" || o.name == "restarts") out.emplace_back(o.name, "0");
+  return out;
+}
+
+// The first states that the denoiser sees are put on the exact solution: a sampler that remembers
+// starts with exact memories.
+class WarmLatents : public HostLatents<double> {
+ public:
+  using HostLatents<double>::HostLatents;
+
+  Denoised denoise(Latent& x, double sigma, bool with_uncond) override {
+    if (seen_++ < remembered) {
+      std::vector<double> exact;
+      for (const double start : starts)
+        exact.push_back(testing::Mixture{}.transport(start, first_level, sigma));
+      x = put(exact);
+    }
+    return HostLatents<double>::denoise(x, sigma, with_uncond);
+  }
+
+ private:
+  static constexpr int remembered = 4;
+  int seen_ = 0;
+};
+
+double worst_error(const Sampler& s, int64_t steps) {
+  const testing::Mixture mixture;
+  WarmLatents latents(
+      starts.size(),
+      [&](std::span<const double> x, double sigma, std::span<double> d, std::span<double> u) {
+        for (size_t i = 0; i < x.size(); ++i) d[i] = mixture.denoise(x[i], sigma);
+        for (size_t i = 0; i < u.size(); ++i) u[i] = d[i];
+      },
+      testing::sine_noise());
+  const SampleCall call{.sigmas = testing::karras(steps, last_level, first_level, false),
+                        .options = without_noise(s)};
+  const std::vector<double> x = latents.values(sample(s.name, latents, latents.put(starts), call));
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = mixture.transport(starts[i], first_level, last_level);
+    worst = std::max(worst, std::abs(x[i] - exact));
+  }
+  return worst;
+}
+
+TEST(samplers, error_on_the_mixture__falls_with_their_order) {
+  for (const Sampler* s : all_samplers()) {
+    if (s->order == 0) continue;
+    const double order = std::log2(worst_error(*s, 160) / worst_error(*s, 320));
+    EXPECT_NEAR(order, s->order, 0.15) << s->name;
+  }
+}
+
+}  // namespace
+}  // namespace ebb
