@@ -55,9 +55,11 @@ Latent run(Run& run, Latent x, const Options& o) {
 }  // namespace
 
 const Sampler& dpm_fast() {
-  static const Sampler s = make_sampler<Options>(
-      {.name = "dpm_fast", .help = "DPM-Solver of orders 3, 2, 1 on equal steps in ln(sigma)"},
-      run);
+  static const Sampler s =
+      make_sampler<Options>({.name = "dpm_fast",
+                             .help = "DPM-Solver of orders 3, 2, 1 on equal steps in ln(sigma)",
+                             .order = 2},
+                            run);
   return s;
 }
 

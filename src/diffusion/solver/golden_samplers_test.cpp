@@ -139,6 +139,10 @@ void expect_near(const std::vector<double>& x, const json& want, double toleranc
 void expect_equal(const GoldenCase& c) {
   const json& want = *c.want;
   if (want.contains("error") || is_broken(want)) return;
+  if (c.call.space == Space::flow && !find_sampler(c.sampler).sampler->flow) {
+    EXPECT_THROW(count(c.sampler, c.call), Error);  // the reference takes what makes no sense
+    return;
+  }
   const testing::ToyRun run = testing::run_toy(c.sampler, c.start, c.call, model_of(c.call.space));
   EXPECT_EQ(run.evaluations, want["nfe"].get<int64_t>()) << c.name;
   EXPECT_EQ(run.draws, want["draws"].get<int64_t>()) << c.name;
