@@ -40,16 +40,18 @@ AncestralStep ancestral_step_ve(double from, double to, double eta) {
   return {std::sqrt(to * to - noise * noise), 1, noise};
 }
 
+AncestralStep ancestral_step_ve(const Run& run, double from, double to, double eta) {
+  AncestralStep step = ancestral_step_ve(from, to, eta);
+  step.draws |= to > 0 ? run.dialect().draws_unused_eta : run.dialect().draws_unused_last;
+  return step;
+}
+
 AncestralStep ancestral_step(const Run& run, double from, double to, double eta) {
   const Dialect& dialect = run.dialect();
-  AncestralStep step;
-  if (run.space() == Space::ve || !dialect.flow_ancestral) {
-    step = ancestral_step_ve(from, to, eta);
-    step.draws |= dialect.draws_unused_eta && to > 0;
-  } else {
-    step = ancestral_step_flow(from, to, dialect.clamps_eta ? std::min(eta, 1.0) : eta);
-  }
-  step.draws |= dialect.draws_unused_last && to == 0;
+  if (run.space() == Space::ve || !dialect.flow_ancestral)
+    return ancestral_step_ve(run, from, to, eta);
+  AncestralStep step = ancestral_step_flow(from, to, dialect.clamps_eta ? std::min(eta, 1.0) : eta);
+  step.draws |= to == 0 && dialect.draws_unused_last;
   return step;
 }
 

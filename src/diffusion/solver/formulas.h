@@ -25,7 +25,8 @@ struct AncestralStep {
 // 2021, DDIM, equation 16). On flow models with the dialect's flow_ancestral: down = to (1 + (to /
 // from - 1) eta), and scale and noise lead to alpha(to) data + to noise.
 AncestralStep ancestral_step(const Run& run, double from, double to, double eta);
-AncestralStep ancestral_step_ve(double from, double to, double eta);
+AncestralStep ancestral_step_ve(const Run& run, double from, double to, double eta);
+AncestralStep ancestral_step_ve(double from, double to, double eta);  // draws nothing in vain
 // Its second half: scales and, where there is noise to add, draws.
 void renoise(Run& run, Latent& x, const AncestralStep& step, double from, double to,
              double s_noise);

@@ -8,7 +8,8 @@ namespace {
 // The step to below the level, and what is added back.
 AncestralStep split(const Run& run, double from, double to, double eta) {
   return run.dialect().flow_res_ancestral ? ancestral_step(run, from, to, eta)
-                                          : ancestral_step_ve(from, to, eta);
+
+                                          : ancestral_step_ve(run, from, to, eta);
 }
 
 }  // namespace
