@@ -226,9 +226,9 @@ def main():
                       "torch": torch.__version__, "numpy": np.__version__},
         "toy": toy.ABOUT, "spaces": SPACE,
         "notes": "config: what differs from the class's defaults; 'step' in it: arguments of "
-                 "step(). sigmas: level of x at every call of the toy; D is evaluated there, whatever "
-                 "the timestep says. start: x at the beginning, x: at the end, in the space's "
-                 "coordinates (vp: of the final alpha). FlowMatchEuler and LTX get the sigmas "
+                 "step(). sigmas: level of x at every call of the toy; D is evaluated there, "
+                 "whatever the timestep says. start: x at the beginning, x: at the end, in the "
+                 "space's coordinates (vp: of the final alpha). FlowMatchEuler and LTX get the sigmas "
                  "linspace(1, 1/n, n). edm: the class's own preconditioning inverted.",
     }
     cases = [case(name, space, config, n) for name, (space, configs) in CONFIGS.items()
