@@ -1,5 +1,5 @@
 // The C API of the samplers: include/ebb/samplers.h over diffusion/solver.
-#include "ebb/samplers.h"
+#include <ebb/samplers.h>
 
 #include <algorithm>
 #include <memory>

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ebb/samplers.h"
+#include <ebb/samplers.h>
 #include "support/toy_data.h"
 
 namespace ebb {
