@@ -1,0 +1,40 @@
+// Several conditions as one prediction: averages by place and noise level, and prompts joined by
+// AND.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "diffusion/guidance/sample.h"
+
+namespace ebb {
+
+// Where and when a condition counts.
+struct ConditionWeight {
+  double strength = 1;
+  // A rectangle, in pixels; height 0: everywhere. Its prediction is still of the whole image.
+  int64_t y = 0, x = 0, height = 0, width = 0;
+  // Weights rise over so many pixels from those edges of the rectangle that lie within the image.
+  int64_t feather = 0;
+  std::span<const double> mask = {};  // [H * W]; empty: 1 everywhere
+  // Noise levels at which it counts, both included.
+  double low = 0, high = 1e300;
+  bool holds(double sigma) const { return sigma >= low && sigma <= high; }
+};
+
+// Weight of a condition at a pixel.
+double weight_at(const ConditionWeight& w, const GuidedShape& shape, int64_t pixel);
+
+struct WeightedPrediction {
+  ConditionWeight weight;
+  Values prediction;  // of the whole batch
+};
+// sum_k w_k D_k / sum_k w_k of those that hold at `sigma`; 0 where nothing has weight.
+void average(std::span<const WeightedPrediction> predictions, double sigma,
+             const GuidedShape& shape, std::span<double> out);
+
+// u + sum_k w_k (c_k - u): for `cond` of guidance rules, which makes cfg u + sum_k w_k s (c_k - u).
+void joined_by_and(Values uncond, std::span<const Values> conds, Values weights,
+                   std::span<double> out);
+
+}  // namespace ebb

@@ -1,0 +1,109 @@
+#include "diffusion/guidance/guidance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/names.h"
+
+#define X(name)                    \
+  namespace ebb::guidance_rules {  \
+  const ebb::GuidanceRule& name(); \
+  }
+#include "ebb/gen/guidance_rules.inc"
+#undef X
+
+namespace ebb {
+namespace {
+
+constexpr double edm_sigma_data = 0.5;
+
+template <size_t n>
+size_t index_of(std::string_view name, const std::string_view (&names)[n], std::string_view what) {
+  for (size_t i = 0; i < n; ++i)
+    if (names[i] == name) return i;
+  fail(what, ": unknown name '", name, "'",
+       suggestion(name, std::vector<std::string>(names, names + n)));
+}
+
+}  // namespace
+
+// ---- predictions ---------------------------------------------------------------------------
+
+std::string_view name_of(Ask ask) {
+  constexpr std::string_view names[ask_count] = {
+      "cond",      "uncond",   "empty",          "partial",   "weak", "skipped",
+      "perturbed", "smoothed", "skipped_uncond", "sag_input", "sag"};
+  return names[static_cast<int>(ask)];
+}
+
+double Factors::weight(Ask ask) const {
+  for (const auto& [a, w] : weights)
+    if (a == ask) return w;
+  return 0;
+}
+
+Factors& Factors::add(Ask ask, double weight) {
+  const auto same = [ask](const auto& w) { return w.first == ask; };
+  const auto mine = std::find_if(weights.begin(), weights.end(), same);
+  if (mine == weights.end())
+    weights.emplace_back(ask, weight);
+  else
+    mine->second += weight;
+  std::erase_if(weights, [](const auto& w) { return w.second == 0; });
+  return *this;
+}
+
+Factors chained(const Factors& first, const Factors& second) {
+  Factors out{.own = first.own * second.own};
+  for (const auto& [ask, w] : first.weights) out.add(ask, second.own * w);
+  for (const auto& [ask, w] : second.weights) out.add(ask, w);
+  return out;
+}
+
+// ---- one evaluation ------------------------------------------------------------------------
+
+OutputForm output_form(std::string_view prediction, double sigma) {
+  constexpr std::string_view names[] = {"eps", "v", "data", "flow", "edm"};
+  const double s2 = sigma * sigma, d2 = edm_sigma_data * edm_sigma_data;
+  switch (index_of(prediction, names, "prediction")) {
+    case 1: return {1 / (s2 + 1), -sigma / std::sqrt(s2 + 1)};
+    case 2: return {0, 1};
+    case 4: return {d2 / (s2 + d2), sigma * edm_sigma_data / std::sqrt(s2 + d2)};
+    default: return {1, -sigma};
+  }
+}
+
+Form find_form(std::string_view name) {
+  constexpr std::string_view names[] = {"data", "velocity", "raw", "mixed"};
+  return static_cast<Form>(index_of(name, names, "guidance form"));
+}
+
+OutputForm form_at(Form form, const Moment& m) {
+  const bool flow = m.space == Space::flow;
+  if (form == Form::data || (form == Form::mixed && flow)) return {0, 1};
+  const OutputForm out = form == Form::raw ? m.raw : output_form(flow ? "flow" : "v", m.sigma);
+  return out.out == 0 ? OutputForm{0, 1} : out;  // at noise level 0 every output is D
+}
+
+// ---- rules ---------------------------------------------------------------------------------
+
+const std::vector<const GuidanceRule*>& all_guidance_rules() {
+  static const std::vector<const GuidanceRule*> table = {
+#define X(name) &guidance_rules::name(),
+#include "ebb/gen/guidance_rules.inc"
+#undef X
+  };
+  return table;
+}
+
+const GuidanceRule& find_guidance_rule(std::string_view name) {
+  std::vector<std::string> known;
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    if (r->name == name) return *r;
+    known.push_back(r->name);
+  }
+  fail("guidance: unknown name '", name, "'", suggestion(name, known));
+}
+
+}  // namespace ebb

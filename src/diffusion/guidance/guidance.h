@@ -1,0 +1,125 @@
+// Guidance: how several predictions of one evaluation become one, as rules that follow each other.
+// src/diffusion/guidance/rules/<r>.cpp defines `const GuidanceRule& ebb::guidance_rules::<r>()`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fields.h"
+#include "diffusion/guidance/sample.h"
+#include "diffusion/solver/sampler.h"
+#include "diffusion/solver/space.h"
+
+namespace ebb {
+
+// ---- predictions ---------------------------------------------------------------------------
+
+// What the network is asked for besides x and the noise level. Each is a D(x, sigma).
+enum class Ask {
+  cond,       // the whole condition
+  uncond,     // no condition, or the negative prompt
+  empty,      // no condition at all, where uncond is a negative prompt
+  partial,    // a part of the condition: the image without the text, or the second prompt
+  weak,       // the condition, by a network that is smaller, less trained or lacks layers
+  skipped,    // the condition, some blocks of the network left out (skip-layer guidance)
+  perturbed,  // the condition, some self-attention maps replaced by the identity: V as it is (PAG)
+  smoothed,   // the condition, the queries of some self-attention blurred (SEG)
+  skipped_uncond,  // no condition or the negative prompt, some blocks left out
+  sag_input,       // no network: `uncond`, blurred where much attention falls (sag_blur())
+  sag,             // no condition, at the state sag_input + (x - uncond)
+};
+constexpr int ask_count = 11;
+std::string_view name_of(Ask ask);
+
+// result = own result + sum_k weight_k prediction_k.
+struct Factors {
+  double own = 0;
+  std::vector<std::pair<Ask, double>> weights = {};  // none is 0, each prediction once
+  double weight(Ask ask) const;
+  Factors& add(Ask ask, double weight);
+};
+// `second` after `first`.
+Factors chained(const Factors& first, const Factors& second);
+
+// ---- one evaluation ------------------------------------------------------------------------
+
+// A network's output F where D(x, sigma) = skip x + out F.
+struct OutputForm {
+  double skip = 0, out = 1;
+};
+// eps, v (of the variance-preserving process), data or flow (x - sigma F on either space).
+// Throws Error, suggests the nearest.
+OutputForm output_form(std::string_view prediction, double sigma);
+
+struct Moment {
+  double sigma = 0;
+  int64_t step = 0, steps = 1;
+  Space space = Space::ve;
+  OutputForm raw = {};
+  // Set by rules that come before: guidance is off (scale 1), or has this scale.
+  bool off = false;
+  std::optional<double> scale = {};
+};
+
+// What a rule calculates in. data: D; velocity: noise minus data on flow models, else v of the
+// variance-preserving process; raw: the network's output; mixed: velocity, but data on flow models.
+enum class Form { data, velocity, raw, mixed };
+// Throws Error, suggests the nearest.
+Form find_form(std::string_view name);
+// F of D(x, sigma) = skip x + out F.
+OutputForm form_at(Form form, const Moment& m);
+
+// ---- rules ---------------------------------------------------------------------------------
+
+// A rule at work in one run. All sums are over one sample: a batch gives what its samples give.
+class Guidance {
+ public:
+  virtual ~Guidance() = default;
+  // Changes what later rules are told.
+  virtual void direct(Moment&) const {}
+  // Where the rule is linear, which a device can do within its plan; most are not at every moment.
+  // Weights have the sum 1 - own, so that every form gives the same.
+  virtual std::optional<Factors> factors(const Moment&) const { return Factors{.own = 1}; }
+  // Elsewhere: what it needs, and how it changes s.result, in a form.
+  virtual std::vector<Ask> needs(const Moment&) const { return {}; }
+  virtual Form form() const { return Form::data; }
+  virtual void apply(GuidedSample&, const Moment&) {}
+};
+
+struct GuidanceRule {
+  std::string name;
+  std::string help;
+  std::function<std::unique_ptr<Guidance>(const OptionTexts& options)> start = {};
+  std::function<std::vector<SamplerOption>()> options = {};
+};
+
+// A rule that is a class with a constructor from Options: a struct with fields() and, to refuse
+// values, check().
+template <class Rule, class Options>
+GuidanceRule make_rule(GuidanceRule about);
+
+const std::vector<const GuidanceRule*>& all_guidance_rules();
+const GuidanceRule& find_guidance_rule(std::string_view name);  // throws Error, suggests
+
+// ---- details -------------------------------------------------------------------------------
+
+template <class Rule, class Options>
+GuidanceRule make_rule(GuidanceRule about) {
+  about.start = [name = about.name](const OptionTexts& texts) {
+    Options o;
+    set_options(fields_of(o), texts, name);
+    if constexpr (requires { o.check(); }) o.check();
+    return std::make_unique<Rule>(o);
+  };
+  about.options = [] {
+    Options o;
+    return describe(fields_of(o));
+  };
+  return about;
+}
+
+}  // namespace ebb

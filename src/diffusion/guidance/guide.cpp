@@ -1,0 +1,208 @@
+#include "diffusion/guidance/guide.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace ebb {
+namespace {
+
+const Factors start{.own = 0, .weights = {{Ask::cond, 1}}};
+
+size_t place(Ask ask) { return static_cast<size_t>(ask); }
+
+void need(std::array<bool, ask_count>& needed, const Factors& f) {
+  for (const auto& [ask, w] : f.weights) needed[place(ask)] = true;
+}
+
+void sum(GuidedSample& s, const Factors& f) {
+  for (size_t i = 0; i < s.result.size(); ++i) {
+    double out = f.own == 0 ? 0 : f.own * s.result[i];
+    for (const auto& [ask, w] : f.weights) out += w * s[ask][i];
+    s.result[i] = out;
+  }
+}
+
+// D = skip x + out F, and back.
+void to_form(std::span<double> d, Values x, const OutputForm& f) {
+  for (size_t i = 0; i < d.size(); ++i) d[i] = (d[i] - f.skip * x[i]) / f.out;
+}
+void from_form(std::span<double> d, Values x, const OutputForm& f) {
+  for (size_t i = 0; i < d.size(); ++i) d[i] = f.skip * x[i] + f.out * d[i];
+}
+
+void apply_in_form(Guidance& rule, GuidedSample& s, Values x, const Moment& m) {
+  const OutputForm f = form_at(rule.form(), m);
+  if (f.skip == 0 && f.out == 1) return rule.apply(s, m);
+  to_form(s.result, x, f);
+  for (auto& p : s.predictions) to_form(p, x, f);
+  rule.apply(s, m);
+  from_form(s.result, x, f);
+  for (auto& p : s.predictions) from_form(p, x, f);
+}
+
+}  // namespace
+
+Guide::Guide(const std::vector<RuleCall>& rules) {
+  for (const RuleCall& r : rules) rules_.push_back(find_guidance_rule(r.rule).start(r.options));
+}
+
+std::vector<Ask> Guide::asks(const Moment& moment) const {
+  Moment m = moment;
+  std::array<bool, ask_count> needed{};
+  Factors pending = start;
+  for (const auto& rule : rules_) {
+    rule->direct(m);
+    if (const auto f = rule->factors(m)) {
+      pending = chained(pending, *f);
+      continue;
+    }
+    need(needed, pending);
+    pending = {.own = 1};
+    for (const Ask a : rule->needs(m)) needed[place(a)] = true;
+  }
+  need(needed, pending);
+  std::vector<Ask> out;
+  for (int i = 0; i < ask_count; ++i)
+    if (needed[static_cast<size_t>(i)]) out.push_back(static_cast<Ask>(i));
+  return out;
+}
+
+std::optional<Factors> Guide::factors(const Moment& moment) const {
+  Moment m = moment;
+  Factors all = start;
+  for (const auto& rule : rules_) {
+    rule->direct(m);
+    const auto f = rule->factors(m);
+    if (!f) return std::nullopt;
+    all = chained(all, *f);
+  }
+  return all;
+}
+
+void Guide::apply(GuidedSample& s, Values x, const Moment& moment) {
+  Moment m = moment;
+  Factors pending = start;
+  for (const auto& rule : rules_) {
+    rule->direct(m);
+    if (const auto f = rule->factors(m)) {
+      pending = chained(pending, *f);
+      continue;
+    }
+    sum(s, pending);
+    pending = {.own = 1};
+    apply_in_form(*rule, s, x, m);
+  }
+  if (pending.own != 1 || !pending.weights.empty()) sum(s, pending);
+}
+
+// ---- in memory -----------------------------------------------------------------------------
+
+int64_t step_at(const std::vector<double>& sigmas, double sigma) {
+  int64_t step = 0;
+  const auto steps = static_cast<int64_t>(sigmas.size()) - 1;
+  // Levels may have been rounded to f32 on the way.
+  while (step + 1 < steps && sigmas[static_cast<size_t>(step) + 1] >= sigma * (1 - 1e-6)) ++step;
+  return step;
+}
+
+Moment moment_of(const GuidanceCall& call, double sigma) {
+  Moment m{.sigma = sigma, .space = call.space};
+  m.steps = std::max<int64_t>(1, static_cast<int64_t>(call.sigmas.size()) - 1);
+  m.step = call.step ? call.step(sigma) : step_at(call.sigmas, sigma);
+  const std::string usual = call.space == Space::flow ? "flow" : "eps";
+  m.raw = call.raw ? call.raw(sigma)
+                   : output_form(call.prediction.empty() ? usual : call.prediction, sigma);
+  return m;
+}
+
+namespace {
+
+// One evaluation: the predictions of a batch, and what becomes of them.
+template <class T>
+struct Evaluation {
+  std::vector<Ask> asks;
+  std::array<std::vector<T>, ask_count> kept;  // memory, used again
+  std::array<std::span<T>, ask_count> answers;
+
+  void ask(const HostPredict<T>& predict, std::span<const T> x, double sigma, std::span<T> uncond) {
+    std::vector<std::span<T>> wanted;
+    for (const Ask a : asks) {
+      auto& memory = kept[place(a)];
+      const bool given = a == Ask::uncond && !uncond.empty();
+      if (!given) memory.resize(x.size());
+      answers[place(a)] = given ? uncond : std::span<T>(memory);
+      wanted.push_back(answers[place(a)]);
+    }
+    if (!asks.empty()) predict(x, sigma, asks, wanted);
+  }
+};
+
+template <class T>
+void sum_batch(const Factors& f, const Evaluation<T>& e, std::span<T> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    double total = 0;
+    for (const auto& [ask, w] : f.weights)
+      total += w * static_cast<double>(e.answers[place(ask)][i]);
+    out[i] = static_cast<T>(total);
+  }
+}
+
+template <class T>
+void apply_batch(Guide& guide, const GuidedShape& shape, const Moment& m, Evaluation<T>& e,
+                 std::span<const T> x, std::span<T> out) {
+  const auto n = static_cast<size_t>(shape.sample());
+  std::vector<double> state(n), result(n);
+  GuidedSample s{shape, 0, result, std::vector<std::vector<double>>(ask_count)};
+  for (; s.index < shape.batch; ++s.index) {
+    const size_t at = static_cast<size_t>(s.index) * n;
+    std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(at), n, state.begin());
+    for (const Ask a : e.asks) {
+      const auto values = e.answers[place(a)].subspan(at, n);
+      s.predictions[place(a)].assign(values.begin(), values.end());
+    }
+    guide.apply(s, state, m);
+    std::transform(result.begin(), result.end(), out.begin() + static_cast<std::ptrdiff_t>(at),
+                   [](double v) { return static_cast<T>(v); });
+  }
+}
+
+void check(const GuidanceCall& call) {
+  const GuidedShape& s = call.shape;
+  require(s.batch > 0 && s.height > 0 && s.width > 0 && s.channels > 0,
+          "guidance: sizes must be positive (", s.batch, " x ", s.height, " x ", s.width, " x ",
+          s.channels, ")");
+  if (!call.prediction.empty()) output_form(call.prediction, 1);
+}
+
+}  // namespace
+
+template <class T>
+HostDenoise<T> guided(HostPredict<T> predict, const std::vector<RuleCall>& rules,
+                      GuidanceCall call) {
+  check(call);
+  const auto guide = std::make_shared<Guide>(rules);
+  const auto e = std::make_shared<Evaluation<T>>();
+  return [=, predict = std::move(predict), call = std::move(call)](
+             std::span<const T> x, double sigma, std::span<T> denoised, std::span<T> uncond) {
+    const auto size = static_cast<size_t>(call.shape.batch * call.shape.sample());
+    require(x.size() == size, "guidance: the shape has ", size, " values, the state ", x.size());
+    const Moment m = moment_of(call, sigma);
+    e->asks = guide->asks(m);
+    const bool has = std::find(e->asks.begin(), e->asks.end(), Ask::uncond) != e->asks.end();
+    if (!uncond.empty() && !has)
+      e->asks.insert(std::upper_bound(e->asks.begin(), e->asks.end(), Ask::uncond), Ask::uncond);
+    e->ask(predict, x, sigma, uncond);
+    if (const auto f = guide->factors(m))
+      sum_batch<T>(*f, *e, denoised);
+    else
+      apply_batch<T>(*guide, call.shape, m, *e, x, denoised);
+  };
+}
+
+template HostDenoise<float> guided(HostPredict<float>, const std::vector<RuleCall>&, GuidanceCall);
+template HostDenoise<double> guided(HostPredict<double>, const std::vector<RuleCall>&,
+                                    GuidanceCall);
+
+}  // namespace ebb

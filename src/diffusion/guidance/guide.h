@@ -1,0 +1,73 @@
+// Guide: guidance rules in order, and a denoiser made of them and of a network's predictions.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "diffusion/guidance/guidance.h"
+#include "diffusion/solver/host_latents.h"
+
+namespace ebb {
+
+struct RuleCall {
+  std::string rule;
+  OptionTexts options = {};
+};
+
+// The result is the conditional prediction; then every rule changes it, in order. Rules keep what
+// they remember of a run here: one Guide a run.
+class Guide {
+ public:
+  explicit Guide(const std::vector<RuleCall>& rules);  // throws Error for names and options
+
+  // The predictions that an evaluation needs, in the order of Ask.
+  std::vector<Ask> asks(const Moment& m) const;
+  // All rules as one sum, if they are linear at this moment: a device can make it in its plan.
+  std::optional<Factors> factors(const Moment& m) const;
+  // Writes s.result from s.predictions, of which asks() must be there and may change; `x` is the
+  // state.
+  void apply(GuidedSample& s, Values x, const Moment& m);
+
+ private:
+  std::vector<std::unique_ptr<Guidance>> rules_;
+};
+
+// Writes the prediction D(x, sigma) for every `asks` to the `answers` of the same place. `x` is
+// the sampler's: data + sigma noise, or on flow models (1 - sigma) data + sigma noise.
+template <class T>
+using HostPredict =
+    std::function<void(std::span<const T> x, double sigma, std::span<const Ask> asks,
+                       std::span<const std::span<T>> answers)>;
+
+struct GuidanceCall {
+  GuidedShape shape;
+  std::vector<double> sigmas = {};  // of the run: they tell the step
+  Space space = Space::ve;
+  std::string prediction = {};  // of output_form(); "": eps, or flow on flow models
+  // Of the network's own output, where prediction does not tell.
+  std::function<OutputForm(double sigma)> raw = {};
+  // The step of an evaluation, where sigmas do not tell.
+  std::function<int64_t(double sigma)> step = {};
+};
+
+// The step that an evaluation belongs to: the last one that starts at `sigma` or above; the first
+// one for levels above all. A second evaluation at the end of a step counts for the next step.
+int64_t step_at(const std::vector<double>& sigmas, double sigma);
+
+Moment moment_of(const GuidanceCall& call, double sigma);
+
+// Guided predictions as a sampler's denoiser. Its unconditional answer is the network's, as it is.
+// Linear rules are summed in double; a batch gives bit for bit what its samples give.
+template <class T>
+HostDenoise<T> guided(HostPredict<T> predict, const std::vector<RuleCall>& rules,
+                      GuidanceCall call);
+
+extern template HostDenoise<float> guided(HostPredict<float>, const std::vector<RuleCall>&,
+                                          GuidanceCall);
+extern template HostDenoise<double> guided(HostPredict<double>, const std::vector<RuleCall>&,
+                                           GuidanceCall);
+
+}  // namespace ebb

@@ -1,0 +1,255 @@
+// Guides: what they ask for, what they give, whatever the batch, layout and precision.
+#include "diffusion/guidance/guide.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "diffusion/guidance/conditions.h"
+#include "diffusion/guidance/sag_blur.h"
+#include "support/files.h"
+#include "support/toy_data.h"
+#include "support/toy_predictions.h"
+
+namespace ebb {
+namespace {
+
+using testing::expect_error;
+using testing::guide_once;
+using testing::ToyAnswer;
+
+const GuidedShape shape{2, 8, 8, 4};
+
+bool guides(const GuidanceRule& r) {
+  return r.name != "interval" && r.name != "scale_steps" && r.name != "fewer_uncond";
+}
+
+// A window that holds at every step.
+OptionTexts always_on(const GuidanceRule& r) {
+  OptionTexts out;
+  for (const SamplerOption& o : r.options()) {
+    if (o.name == "start_excluded") out.emplace_back(o.name, "false");
+    if (o.name == "start") out.emplace_back(o.name, "0");
+    if (o.name == "stop") out.emplace_back(o.name, "1");
+    if (o.name == "zero_steps") out.emplace_back(o.name, "0");
+  }
+  return out;
+}
+
+TEST(guide, batch__gives_what_its_samples_give) {
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    const std::vector<RuleCall> rules = {{"cfg"}, {r->name, always_on(*r)}};
+    const std::vector<double> both = guide_once(rules, {.shape = shape}, 2.5).result;
+    for (int64_t n = 0; n < 2; ++n) {
+      const ToyAnswer one = guide_once(rules, {.shape = {1, 8, 8, 4}}, 2.5, {.first_sample = n});
+      for (int64_t i = 0; i < shape.sample(); ++i)
+        EXPECT_EQ(both[static_cast<size_t>(n * shape.sample() + i)],
+                  one.result[static_cast<size_t>(i)])
+            << r->name;
+    }
+  }
+}
+
+TEST(guide, channels_first__gives_the_same_values_elsewhere) {
+  GuidedShape first = shape;
+  first.channels_first = true;
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    const std::vector<RuleCall> rules = {{"cfg"}, {r->name, always_on(*r)}};
+    const auto a = guide_once(rules, {.shape = shape}, 2.5).result;
+    const auto b = guide_once(rules, {.shape = first}, 2.5).result;
+    for (int64_t n = 0; n < shape.batch; ++n)
+      for (int64_t p = 0; p < shape.pixels(); ++p)
+        for (int64_t k = 0; k < shape.channels; ++k)
+          EXPECT_NEAR(a[static_cast<size_t>(n * shape.sample() + shape.at(p, k))],
+                      b[static_cast<size_t>(n * shape.sample() + first.at(p, k))], 1e-10)
+              << r->name;
+  }
+}
+
+TEST(guide, single_precision__is_near_double) {
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    const std::vector<RuleCall> rules = {{"cfg"}, {r->name, always_on(*r)}};
+    const auto a = guide_once(rules, {.shape = shape}, 2.5).result;
+    const auto b = testing::guide_once_f32(rules, {.shape = shape}, 2.5);
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 5e-5) << r->name;
+  }
+}
+
+// Linear rules do not see the form; that a rule is linear is told by its weights.
+TEST(guide, weights_of_linear_rules__have_the_sum_1) {
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    const Guide guide({{r->name, always_on(*r)}});
+    const auto f = guide.factors({.sigma = 2.5, .step = 1, .steps = 4});
+    if (!f) continue;
+    double sum = f->own;
+    for (const auto& [ask, w] : f->weights) sum += w;
+    EXPECT_NEAR(sum, 1, 1e-12) << r->name;
+  }
+}
+
+TEST(guide, predictions_that_agree__are_the_result) {
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    if (r->name == "dynamic_threshold") continue;  // divides by a quantile
+    const auto a = guide_once({{r->name, always_on(*r)}}, {.shape = shape}, 2.5, {.alike = true});
+    // cfg_norm adds 1e-8 to a norm.
+    for (size_t i = 0; i < a.result.size(); ++i)
+      EXPECT_NEAR(a.result[i], a.cond[i], 1e-7) << r->name;
+  }
+}
+
+TEST(guide, predictions_without_variance__stay_finite) {
+  for (const double value : {0.0, 0.7})
+    for (const GuidanceRule* r : all_guidance_rules())
+      for (const GuidedShape& s : {shape, GuidedShape{1, 1, 1, 1}, GuidedShape{1, 3, 5, 2}}) {
+        const std::vector<RuleCall> rules = {{"cfg"}, {r->name, always_on(*r)}};
+        for (const bool all : {false, true}) {
+          const auto a = guide_once(rules, {.shape = s}, 2.5, {.constant = value, .all = all});
+          for (const double v : a.result) EXPECT_TRUE(std::isfinite(v)) << r->name;
+        }
+      }
+}
+
+TEST(guide, scale_of_1__asks_for_the_conditional_prediction_alone) {
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    if (!guides(*r)) continue;
+    const auto options = r->options();
+    const bool has = std::any_of(options.begin(), options.end(),
+                                 [](const SamplerOption& o) { return o.name == "above_cond"; });
+    if (!has || r->name == "fdg" || r->name == "mimic" || r->name == "perp_neg") continue;
+    OptionTexts texts = always_on(*r);
+    texts.emplace_back("scale", "1.0000000000001");
+    if (r->name == "dual_cfg") texts.emplace_back("second", "1");
+    const auto a = guide_once({{r->name, texts}}, {.shape = shape}, 2.5);
+    EXPECT_EQ(a.asked, std::vector<Ask>{Ask::cond}) << r->name;
+    EXPECT_EQ(a.result, a.cond) << r->name;
+    texts.back() = {"scale", "0"};
+    texts.emplace_back("above_cond", "true");
+    if (r->name == "dual_cfg") texts.emplace_back("second", "1");
+    EXPECT_EQ(guide_once({{r->name, texts}}, {.shape = shape}, 2.5).result, a.cond) << r->name;
+  }
+}
+
+TEST(guide, samplers_that_need_the_unconditional_prediction__get_it) {
+  const auto a =
+      guide_once({{"cfg", {{"scale", "1"}}}}, {.shape = shape}, 2.5, {.with_uncond = true});
+  EXPECT_EQ(a.result, a.cond);
+  EXPECT_EQ(a.asked, (std::vector<Ask>{Ask::cond, Ask::uncond}));
+  EXPECT_EQ(a.uncond, testing::toy_values(Ask::uncond, shape, {}));
+}
+
+TEST(guide, no_rules__give_the_conditional_prediction) {
+  const auto a = guide_once({}, {.shape = shape}, 2.5);
+  EXPECT_EQ(a.result, a.cond);
+}
+
+TEST(guide, linear_rules_in_order__are_one_sum) {
+  const Guide guide({{"cfg", {{"scale", "3"}}},
+                     {"skip_layers", {{"start_excluded", "false"}, {"start", "0"}, {"stop", "1"}}},
+                     {"autoguidance", {{"scale", "2"}}}});
+  const auto f = guide.factors({.sigma = 1});
+  ASSERT_TRUE(f);
+  EXPECT_NEAR(f->weight(Ask::cond), 2 * (3 + 2.8), 1e-12);
+  EXPECT_NEAR(f->weight(Ask::uncond), 2 * -2, 1e-12);
+  EXPECT_NEAR(f->weight(Ask::skipped), 2 * -2.8, 1e-12);
+  EXPECT_NEAR(f->weight(Ask::weak), -1, 1e-12);
+}
+
+// ---- when ----------------------------------------------------------------------------------
+
+TEST(guidance_interval, ends__are_as_written) {
+  const auto on = [](OptionTexts window, double sigma, int64_t step = 0) {
+    const Guide guide({{"interval", window}, {"cfg"}});
+    return guide.asks({.sigma = sigma, .step = step, .steps = 10}).size() == 2;
+  };
+  const OptionTexts levels = {{"low", "0.28"}, {"high", "2.9"}};
+  EXPECT_FALSE(on(levels, 0.28));
+  EXPECT_TRUE(on(levels, std::nextafter(0.28, 1)));
+  EXPECT_TRUE(on(levels, 2.9));
+  EXPECT_FALSE(on(levels, std::nextafter(2.9, 3)));
+  EXPECT_TRUE(on({{"low", "0.28"}, {"high", "2.9"}, {"low_included", "true"}}, 0.28));
+  const OptionTexts steps = {{"start", "0.25"}, {"stop", "0.5"}};  // int(2.5) <= step < 5
+  EXPECT_FALSE(on(steps, 1, 1));
+  EXPECT_TRUE(on(steps, 1, 2));
+  EXPECT_TRUE(on(steps, 1, 4));
+  EXPECT_FALSE(on(steps, 1, 5));
+  EXPECT_FALSE(on({{"start", "0"}, {"start_excluded", "true"}}, 1, 0));
+  EXPECT_TRUE(on({{"start", "0"}, {"start_excluded", "true"}}, 1, 1));
+}
+
+TEST(fewer_uncond, odd_late_steps_and_early_ones__do_without) {
+  const auto on = [](OptionTexts options, double sigma, int64_t step) {
+    const Guide guide({{"fewer_uncond", options}, {"cfg"}});
+    return guide.asks({.sigma = sigma, .step = step, .steps = 10}).size() == 2;
+  };
+  EXPECT_TRUE(on({{"below", "3"}}, 3, 1));
+  EXPECT_FALSE(on({{"below", "3"}}, 2.9, 1));
+  EXPECT_TRUE(on({{"below", "3"}}, 2.9, 2));
+  EXPECT_FALSE(on({{"below", "3"}, {"every", "true"}}, 2.9, 2));
+  EXPECT_FALSE(on({{"early", "0.2"}}, 9, 2));
+  EXPECT_TRUE(on({{"early", "0.2"}}, 9, 3));
+  EXPECT_TRUE(on({}, 9, 0));
+}
+
+TEST(scale_steps, text__gives_each_step_its_scale) {
+  const auto scale = [](const std::string& text, int64_t step) {
+    const Guide guide({{"scale_steps", {{"scales", text}}}, {"cfg"}});
+    return guide.factors({.sigma = 1, .step = step, .steps = 20})->weight(Ask::cond);
+  };
+  EXPECT_EQ(scale("7x10+1x5", 0), 7);
+  EXPECT_EQ(scale("7x10+1x5", 9), 7);
+  EXPECT_EQ(scale("7x10+1x5", 10), 1);
+  EXPECT_EQ(scale("7x10+1x5", 19), 1);
+  EXPECT_EQ(scale("5+4.5x2+3", 1), 4.5);
+  expect_error([&] { scale("7x", 0); }, "scale_steps");
+  expect_error([&] { scale("7x0", 0); }, "must hold for 1 to 100000 steps (0)");
+  expect_error([&] { scale("", 0); }, "scale_steps");
+}
+
+TEST(step_at, levels__belong_to_the_step_that_starts_there) {
+  const std::vector<double> sigmas = {14, 7, 3, 1, 0};
+  const std::vector<std::pair<double, int64_t>> want = {
+      {20, 0}, {14, 0}, {10, 0}, {7, 1}, {float{6.9999995F}, 1}, {5, 1}, {1, 3}, {0.5, 3}, {0, 3}};
+  for (const auto& [sigma, step] : want) EXPECT_EQ(step_at(sigmas, sigma), step) << sigma;
+}
+
+TEST(guidance, wrong_values__are_named) {
+  const auto start = [](const std::string& rule, OptionTexts options = {}) {
+    Guide({{rule, std::move(options)}});
+  };
+  expect_error([&] { start("cgf"); }, "did you mean 'cfg'?");
+  expect_error([&] { start("cfg", {{"scal", "3"}}); }, "did you mean 'scale'?");
+  expect_error([&] { start("cfg_rescale", {{"phi", "1.5"}}); }, "phi must lie in [0, 1] (1.5)");
+  expect_error([&] { start("cfg_rescale", {{"form", "velocty"}}); }, "did you mean 'velocity'?");
+  expect_error([&] { start("interval", {{"low", "3"}, {"high", "2"}}); }, "must not be above");
+  expect_error([&] { start("mimic", {{"course", "linear_dwn"}}); }, "'linear_down'");
+  expect_error([&] { start("apg", {{"base", "papr"}}); }, "'paper'");
+  expect_error([&] { guide_once({}, {.shape = {0, 1, 1, 1}}, 1); }, "sizes must be positive");
+  expect_error([&] { guide_once({}, {.shape = shape, .prediction = "epz"}, 1); }, "'eps'");
+}
+
+// ---- with a sampler ------------------------------------------------------------------------
+
+TEST(guided, sampler__runs_on_it) {
+  const testing::ToyDenoiser c = testing::mixture_denoiser(), u = testing::normal_denoiser(0.5, 1);
+  const SampleCall call{.sigmas = testing::karras(6, 0.03, 14.6)};
+  const HostPredict<double> predict = [&](std::span<const double> x, double sigma,
+                                          std::span<const Ask> asks,
+                                          std::span<const std::span<double>> answers) {
+    for (size_t k = 0; k < asks.size(); ++k)
+      for (size_t i = 0; i < x.size(); ++i)
+        answers[k][i] = (asks[k] == Ask::cond ? c : u)(x[i], sigma);
+  };
+  HostLatents<double> latents(
+      2, guided<double>(predict, {{"cfg", {{"scale", "3"}}}}, {.shape = {1, 1, 1, 2}}), {});
+  const std::vector<double> start = {-6, 3.1};
+  const auto x = latents.values(sample("euler", latents, latents.put(start), call));
+  const testing::ToyModel by_hand{.denoise = [&](double x, double sigma) {
+    return u(x, sigma) + 3 * (c(x, sigma) - u(x, sigma));
+  }};
+  const auto want = testing::run_toy("euler", start, call, by_hand).x;
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(x[i], want[i], 1e-12);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,37 @@
+// autoguidance: away from what a weaker network predicts (Karras et al. 2024, arXiv:2406.02507).
+#include "diffusion/guidance/options.h"
+
+namespace ebb::guidance_rules {
+namespace {
+
+struct Options {
+  double scale = 2;
+  WindowOptions window;
+  void fields(auto&& f) {
+    f("scale", scale, "how far from the weak prediction; 1: off");
+    window.fields(f);
+  }
+  void check() const { window.check(); }
+};
+
+class Autoguidance : public Guidance {
+ public:
+  explicit Autoguidance(const Options& o) : o_(o) {}
+  std::optional<Factors> factors(const Moment& m) const override {
+    if (m.off || is_one(o_.scale) || !o_.window.holds(m)) return Factors{.own = 1};
+    return Factors{.own = o_.scale}.add(Ask::weak, 1 - o_.scale);
+  }
+
+ private:
+  Options o_;
+};
+
+}  // namespace
+
+const GuidanceRule& autoguidance() {
+  static const GuidanceRule r = make_rule<Autoguidance, Options>(
+      {.name = "autoguidance", .help = "away from a weaker network's prediction"});
+  return r;
+}
+
+}  // namespace ebb::guidance_rules

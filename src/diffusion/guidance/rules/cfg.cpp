@@ -1,0 +1,27 @@
+// cfg: classifier-free guidance, u + s (c - u) (Ho and Salimans 2022, arXiv:2207.12598).
+#include "diffusion/guidance/options.h"
+
+namespace ebb::guidance_rules {
+namespace {
+
+class Cfg : public Guidance {
+ public:
+  explicit Cfg(const ScaleOptions& o) : o_(o) {}
+  std::optional<Factors> factors(const Moment& m) const override {
+    const double s = o_.at(m);
+    return Factors{}.add(Ask::uncond, 1 - s).add(Ask::cond, s);
+  }
+
+ private:
+  ScaleOptions o_;
+};
+
+}  // namespace
+
+const GuidanceRule& cfg() {
+  static const GuidanceRule r = make_rule<Cfg, ScaleOptions>(
+      {.name = "cfg", .help = "away from the unconditional prediction"});
+  return r;
+}
+
+}  // namespace ebb::guidance_rules

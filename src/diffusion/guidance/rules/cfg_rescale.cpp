@@ -1,0 +1,46 @@
+// cfg_rescale: gives the result the standard deviation of the conditional prediction, in part (Lin
+// et al. 2023, arXiv:2305.08891, section 3.4). The form decides: ComfyUI's is `mixed`, diffusers'
+// is `raw`.
+#include "diffusion/guidance/options.h"
+
+namespace ebb::guidance_rules {
+namespace {
+
+struct Options {
+  double phi = 0.7;
+  FormOption form{"mixed"};
+  void fields(auto&& f) {
+    f("phi", phi, "how much of the difference is made up; 0: off");
+    form.fields(f);
+  }
+  void check() const {
+    require(phi >= 0 && phi <= 1, "cfg_rescale: phi must lie in [0, 1] (", phi, ")");
+    form.check();
+  }
+};
+
+class CfgRescale : public Guidance {
+ public:
+  explicit CfgRescale(const Options& o) : phi_(o.phi), form_(find_form(o.form.form)) {}
+  std::optional<Factors> factors(const Moment&) const override {
+    if (phi_ > 0) return std::nullopt;
+    return Factors{.own = 1};
+  }
+  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond}; }
+  Form form() const override { return form_; }
+  void apply(GuidedSample& s, const Moment&) override { rescale_to(s.result, s[Ask::cond], phi_); }
+
+ private:
+  double phi_;
+  Form form_;
+};
+
+}  // namespace
+
+const GuidanceRule& cfg_rescale() {
+  static const GuidanceRule r = make_rule<CfgRescale, Options>(
+      {.name = "cfg_rescale", .help = "the spread of the conditional prediction, after cfg"});
+  return r;
+}
+
+}  // namespace ebb::guidance_rules

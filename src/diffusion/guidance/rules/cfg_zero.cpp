@@ -1,0 +1,61 @@
+// cfg_zero: CFG-Zero*, the unconditional prediction scaled to fit the conditional one, and no
+// movement in the first steps (Fan et al. 2025, arXiv:2503.18886). Made for flow models.
+#include <algorithm>
+
+#include "diffusion/guidance/options.h"
+
+namespace ebb::guidance_rules {
+namespace {
+
+struct Options {
+  ScaleOptions scale;
+  int64_t zero_steps = 1;
+  FormOption form{"raw"};
+  void fields(auto&& f) {
+    scale.fields(f);
+    f("zero_steps", zero_steps, "first steps whose output is 0");
+    form.fields(f);
+  }
+  void check() const {
+    scale.check();
+    require(zero_steps >= 0, "cfg_zero: zero_steps must not be negative (", zero_steps, ")");
+    form.check();
+  }
+};
+
+class CfgZero : public Guidance {
+ public:
+  explicit CfgZero(const Options& o) : o_(o), form_(find_form(o.form.form)) {}
+  std::optional<Factors> factors(const Moment& m) const override {
+    if (m.step < o_.zero_steps || o_.scale.at(m) != 1) return std::nullopt;
+    return Factors{}.add(Ask::cond, 1);
+  }
+  std::vector<Ask> needs(const Moment& m) const override {
+    if (m.step < o_.zero_steps) return {};
+    return {Ask::cond, Ask::uncond};
+  }
+  Form form() const override { return form_; }
+  void apply(GuidedSample& s, const Moment& m) override {
+    if (m.step < o_.zero_steps) {
+      std::fill(s.result.begin(), s.result.end(), 0.0);
+      return;
+    }
+    const Values c = s[Ask::cond], u = s[Ask::uncond];
+    const double fit = dot(c, u) / (dot(u, u) + 1e-8), scale = o_.scale.at(m);
+    for (size_t i = 0; i < c.size(); ++i) s.result[i] = fit * u[i] + scale * (c[i] - fit * u[i]);
+  }
+
+ private:
+  Options o_;
+  Form form_;
+};
+
+}  // namespace
+
+const GuidanceRule& cfg_zero() {
+  static const GuidanceRule r = make_rule<CfgZero, Options>(
+      {.name = "cfg_zero", .help = "CFG-Zero*: a fitted unconditional prediction, a still start"});
+  return r;
+}
+
+}  // namespace ebb::guidance_rules

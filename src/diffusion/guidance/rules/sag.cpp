@@ -1,0 +1,20 @@
+// sag: self-attention guidance: away from what the network makes of a state that is blurred where
+// much attention falls (Hong et al. 2022, arXiv:2210.00939). sag_blur() makes that state.
+#include "diffusion/guidance/extra_pass.h"
+
+namespace ebb::guidance_rules {
+namespace {
+
+struct Options : ExtraPassOptions {
+  Options() : ExtraPassOptions{.scale = 0.5} {}
+};
+
+}  // namespace
+
+const GuidanceRule& sag() {
+  static const GuidanceRule r = make_rule<ExtraPass<Ask::sag_input, Ask::sag>, Options>(
+      {.name = "sag", .help = "away from a pass on a state that is partly blurred"});
+  return r;
+}
+
+}  // namespace ebb::guidance_rules

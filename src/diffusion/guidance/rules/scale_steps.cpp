@@ -1,0 +1,50 @@
+// scale_steps: a scale for every step, as text like 7x10+1x5: 7 for ten steps, then 1 for five.
+#include "base/error.h"
+#include "diffusion/guidance/options.h"
+
+namespace ebb::guidance_rules {
+namespace {
+
+struct Options {
+  std::string scales = "7.5";
+  void fields(auto&& f) {
+    f("scales", scales, "scale[xsteps], joined by +; the last one holds to the end");
+  }
+};
+
+std::vector<double> read_scales(std::string_view text) {
+  std::vector<double> out;
+  while (true) {
+    const std::string_view part = text.substr(0, text.find('+'));
+    const size_t times = part.find('x');
+    const int64_t steps =
+        times == part.npos ? 1 : parse_integer(part.substr(times + 1), "scale_steps: scales");
+    require(steps > 0 && steps <= 100000, "scale_steps: a scale must hold for 1 to 100000 steps (",
+            steps, ")");
+    out.insert(out.end(), static_cast<size_t>(steps),
+               parse_number(part.substr(0, times), "scale_steps: scales"));
+    if (part.size() == text.size()) return out;
+    text.remove_prefix(part.size() + 1);
+  }
+}
+
+class ScaleSteps : public Guidance {
+ public:
+  explicit ScaleSteps(const Options& o) : scales_(read_scales(o.scales)) {}
+  void direct(Moment& m) const override {
+    m.scale = scales_[std::min(static_cast<size_t>(m.step), scales_.size() - 1)];
+  }
+
+ private:
+  std::vector<double> scales_;
+};
+
+}  // namespace
+
+const GuidanceRule& scale_steps() {
+  static const GuidanceRule r = make_rule<ScaleSteps, Options>(
+      {.name = "scale_steps", .help = "gives the rules after it a scale for every step"});
+  return r;
+}
+
+}  // namespace ebb::guidance_rules

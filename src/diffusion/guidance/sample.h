@@ -1,0 +1,51 @@
+// GuidedSample: one sample's predictions, in double, and the sums that guidance rules make of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ebb {
+
+enum class Ask;
+
+// Where the values of a batch stand: [N,H,W,C], or [N,C,H,W] with channels_first.
+struct GuidedShape {
+  int64_t batch = 1, height = 1, width = 1, channels = 1;
+  bool channels_first = false;
+
+  int64_t pixels() const { return height * width; }
+  int64_t sample() const { return pixels() * channels; }
+  // Of one sample.
+  int64_t at(int64_t pixel, int64_t channel) const {
+    return channels_first ? channel * pixels() + pixel : pixel * channels + channel;
+  }
+};
+
+struct GuidedSample {
+  GuidedShape shape;
+  int64_t index = 0;                             // in the batch
+  std::span<double> result;                      // what rules before gave
+  std::vector<std::vector<double>> predictions;  // by Ask; empty: not there
+  std::span<const double> operator[](Ask ask) const {
+    return predictions[static_cast<size_t>(ask)];
+  }
+};
+
+using Values = std::span<const double>;
+
+double dot(Values a, Values b);
+double norm(Values a);
+double mean_of(Values a);
+// Root of the sum of squared distances from the mean over n - 1; 0 for less than two values.
+double deviation(Values a);
+double largest(Values a);  // of the absolute values
+// Of the absolute values, q in [0, 1]; between two of them along a line.
+double quantile(Values a, double q);
+std::vector<double> difference(Values a, Values b);
+
+// Gives `a` the standard deviation of `like`, by `share` (0: not, 1: wholly). No change where `a`
+// has none.
+void rescale_to(std::span<double> a, Values like, double share);
+
+}  // namespace ebb
