@@ -43,6 +43,8 @@ Latent run(Run& run, Latent x, const Options& o) {
       const double s_noise = o.s_noise + share * (o.s_noise_end - o.s_noise);
       x *= run.alpha(to);
       x.add(run.noise(from, to, o.noise_clip_std), to * s_noise);
+    } else if (run.dialect().draws_unused_last && !bound) {
+      run.noise(from, to);
     }
     run.done(i, x);
   }

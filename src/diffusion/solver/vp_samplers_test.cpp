@@ -51,6 +51,30 @@ TEST(vp_samplers, identities__hold) {
   }
 }
 
+// Data of one point: x stays normal, with exactly the level's deviation, whatever is renewed.
+TEST(vp_samplers, one_point__keeps_the_variance_of_the_level) {
+  const std::vector<double> s = {10, 4, 1.5, 0.4, 0.3};
+  const std::vector<std::pair<std::string, OptionTexts>> samplers = {
+      {"ddpm", {}},
+      {"ddim", {{"eta", "0"}}},
+      {"ddim", {{"eta", "0.5"}}},
+      {"ddim", {{"eta", "1"}}},
+      {"tcd", {{"eta", "0.3"}}},
+      {"lcm", {}},
+      {"dpm_solver_multistep", {{"algorithm_type", "sde-dpmsolver++"}}},
+      {"dpm_solver_singlestep", {{"algorithm_type", "sde-dpmsolver++"}}}};
+  for (const auto& [name, options] : samplers) {
+    testing::ToyModel model{.denoise = [](double, double) { return 0.0; }};
+    model.noise = [](std::span<double> z, const NoiseDraw&) { z[0] = 0; };
+    double variance = std::pow(run_toy(name, {10}, {s, options}, model).x[0], 2);
+    for (int64_t k = 0; k < count(name, {s, options}).draws; ++k) {
+      model.noise = [k](std::span<double> z, const NoiseDraw& d) { z[0] = d.index == k; };
+      variance += std::pow(run_toy(name, {0.0}, {s, options}, model).x[0], 2);
+    }
+    EXPECT_NEAR(variance, 0.3 * 0.3, 1e-12) << name;
+  }
+}
+
 // The transfer with noise found, written with alpha_bar as in DDIM's equation 12.
 TEST(ddim, step__is_that_of_the_paper) {
   const double from = 5, to = 1.5, eta = 0.5, x = 2.3, d = 0.4, z = 1.7;

@@ -1,0 +1,148 @@
+// Trajectories of diffusers' schedulers on the mixture, as they computed them (tools/golden).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "diffusion/solver/timesteps.h"
+#include "support/source_folder.h"
+#include "support/toy_data.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+
+struct Scheduler {
+  std::string sampler;
+  OptionTexts options = {};
+  bool ends_at_zero = true;  // unless the case says else; else at the level of timestep 0
+};
+
+const std::map<std::string, Scheduler>& schedulers() {
+  static const std::map<std::string, Scheduler> known = {
+      {"DDIMScheduler", {"ddim"}},
+      {"DDPMScheduler", {"ddpm"}},
+      {"PNDMScheduler", {"pndm", {}, false}},
+      {"LCMScheduler", {"lcm"}},
+      {"FlowMatchLCMScheduler", {"lcm"}},
+      {"TCDScheduler", {"tcd", {}, false}},
+      {"DPMSolverMultistepScheduler", {"dpm_solver_multistep"}},
+      {"DPMSolverSinglestepScheduler", {"dpm_solver_singlestep", {{"lower_order_final", "false"}}}},
+      {"DEISMultistepScheduler", {"deis_log_rho", {{"max_order", "2"}}, false}},
+      {"FlowMatchEulerDiscreteScheduler", {"flow_match_euler"}},
+      {"FlowMatchHeunDiscreteScheduler", {"flow_match_heun"}},
+      {"EDMEulerScheduler", {"edm_euler"}},
+      {"EDMDPMSolverMultistepScheduler", {"edm_dpmpp_2m"}},
+      {"CosineDPMSolverMultistepScheduler", {"cosine_dpmpp_2m_sde"}},
+  };
+  return known;
+}
+
+// Cases that our samplers do not promise: why.
+std::string excuse(const json& c) {
+  const json& config = c["config"];
+  const std::string name = c["scheduler"];
+  if (c.contains("error")) return "the reference fails";
+  if (config.value("clip_sample", false)) return "D is clipped by the denoiser, not by samplers";
+  if ((name == "DDIMScheduler" || name == "DDPMScheduler") &&
+      config.value("timestep_spacing", "") == "trailing")
+    return "a step ends one timestep beside the next one's start";
+  if (name == "PNDMScheduler" && config.contains("prediction_type"))
+    return "it remembers v, which mixes x and noise in other shares at every level";
+  if (config.contains("step") && config["step"].contains("s_churn"))
+    return "noise is renewed after the evaluation, not before";
+  if (name == "DEISMultistepScheduler" &&
+      (config.contains("use_flow_sigmas") || config.contains("use_karras_sigmas")))
+    return "the last level twice: an evaluation for nothing, and orders one step off";
+  return "";
+}
+
+std::string text_of(const json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); }
+
+struct Golden {
+  std::string sampler;
+  SampleCall call;
+  std::vector<double> start, want;
+  double start_scale = 1, end_scale = 1;  // of our states in the scheduler's coordinates
+};
+
+void read_options(const json& c, const Scheduler& s, Golden& g) {
+  g.call.options = s.options;
+  const std::string order = s.sampler == "deis_log_rho" ? "max_order" : "solver_order";
+  const auto option = [&](const json& from, const char* theirs, const std::string& ours) {
+    if (from.contains(theirs)) g.call.options.push_back({ours, text_of(from[theirs])});
+  };
+  const json& config = c["config"];
+  option(config, "solver_order", order);
+  for (const char* same :
+       {"algorithm_type", "solver_type", "lower_order_final", "euler_at_final", "variance_type"})
+    option(config, same, same);
+  const json step = config.value("step", json::object());
+  for (const char* same : {"eta", "s_churn", "s_noise"}) option(step, same, same);
+  if (config.value("skip_prk_steps", false)) g.sampler = "plms";
+  if (config.value("stochastic_sampling", false)) g.sampler = "flow_match_euler_stochastic";
+}
+
+// The levels of the steps, from those of the evaluations. Of pndm's first three steps these are the
+// start, twice half way, and the end.
+std::vector<double> levels(const json& c, bool runge_kutta) {
+  std::vector<double> out;
+  for (size_t i = 0; i < c["sigmas"].size(); ++i)
+    if (!runge_kutta || i >= 12 || i % 4 == 0) out.push_back(c["sigmas"][i]);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+Golden golden(const json& c) {
+  const Scheduler& s = schedulers().at(c["scheduler"]);
+  const json& config = c["config"];
+  Golden g{.sampler = s.sampler};
+  read_options(c, s, g);
+  const bool vp = c["space"] == "vp";
+  std::vector<double>& sigmas = g.call.sigmas = levels(c, g.sampler == "pndm");
+  bool zero = s.ends_at_zero;
+  if (config.contains("final_sigmas_type")) zero = config["final_sigmas_type"] == "zero";
+  if (config.contains("set_alpha_to_one")) zero = config["set_alpha_to_one"];
+  // Of these the dialect ends at timestep 0 by itself.
+  const bool by_dialect = g.sampler == "plms" || g.sampler == "pndm" || g.sampler == "tcd";
+  const bool by_rule = by_dialect || g.sampler == "ddim";
+  g.call.dialect = by_rule && zero ? "ebb" : "diffusers";
+  const double last = zero || by_rule ? 0 : stable_diffusion_table()[0];
+  const auto scale = [&](double sigma) { return vp ? 1 / std::sqrt(1 + sigma * sigma) : 1; };
+  g.start_scale = scale(sigmas[0]);
+  g.end_scale = scale(last);
+  sigmas.push_back(last);
+  if (c["space"] == "flow") g.call.space = Space::flow;
+  c["start"].get_to(g.start);
+  c["x"].get_to(g.want);
+  return g;
+}
+
+TEST(diffusers, trajectories__are_equal) {
+  std::ifstream in(testing::source_folder() + "/tests/golden/samplers/samplers_diffusers.json");
+  const json file = json::parse(in);
+  int run = 0;
+  for (const json& c : file["cases"]) {
+    if (!schedulers().contains(c["scheduler"]) || !excuse(c).empty()) continue;
+    SCOPED_TRACE(c["scheduler"].get<std::string>() + c["config"].dump() + " n=" + c["n"].dump());
+    Golden g = golden(c);
+    for (double& v : g.start) v /= g.start_scale;
+    testing::ToyModel model;
+    if (g.call.space == Space::flow) model.denoise = testing::on_flow(model.denoise);
+    const testing::ToyRun got = run_toy(g.sampler, g.start, g.call, model);
+    for (size_t i = 0; i < g.want.size(); ++i)
+      EXPECT_NEAR(got.x[i] * g.end_scale, g.want[i], 1e-9) << g.sampler;
+    EXPECT_EQ(got.evaluations, c["nfe"]);
+    if (g.call.dialect == "diffusers") {
+      EXPECT_EQ(got.draws, c["draws"]);
+    }
+    ++run;
+  }
+  EXPECT_GE(run, 90);
+}
+
+}  // namespace
+}  // namespace ebb
