@@ -9,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/fields.h"
+#include "base/options.h"
 #include "diffusion/guidance/sample.h"
-#include "diffusion/solver/sampler.h"
 #include "diffusion/solver/space.h"
 
 namespace ebb {
@@ -94,7 +93,7 @@ struct GuidanceRule {
   std::string name;
   std::string help;
   std::function<std::unique_ptr<Guidance>(const OptionTexts& options)> start = {};
-  std::function<std::vector<SamplerOption>()> options = {};
+  std::function<std::vector<Option>()> options = {};
 };
 
 // A rule that is a class with a constructor from Options: a struct with fields() and, to refuse
@@ -110,15 +109,9 @@ const GuidanceRule& find_guidance_rule(std::string_view name);  // throws Error,
 template <class Rule, class Options>
 GuidanceRule make_rule(GuidanceRule about) {
   about.start = [name = about.name](const OptionTexts& texts) {
-    Options o;
-    set_options(fields_of(o), texts, name);
-    if constexpr (requires { o.check(); }) o.check();
-    return std::make_unique<Rule>(o);
+    return std::make_unique<Rule>(read_options<Options>(texts, name));
   };
-  about.options = [] {
-    Options o;
-    return describe(fields_of(o));
-  };
+  about.options = [] { return describe<Options>(); };
   return about;
 }
 

@@ -8,6 +8,7 @@
 
 #include "diffusion/guidance/conditions.h"
 #include "diffusion/guidance/sag_blur.h"
+#include "diffusion/solver/sampler.h"
 #include "support/files.h"
 #include "support/toy_data.h"
 #include "support/toy_predictions.h"
@@ -28,7 +29,7 @@ bool guides(const GuidanceRule& r) {
 // A window that holds at every step.
 OptionTexts always_on(const GuidanceRule& r) {
   OptionTexts out;
-  for (const SamplerOption& o : r.options()) {
+  for (const Option& o : r.options()) {
     if (o.name == "start_excluded") out.emplace_back(o.name, "false");
     if (o.name == "start") out.emplace_back(o.name, "0");
     if (o.name == "stop") out.emplace_back(o.name, "1");
@@ -115,7 +116,7 @@ TEST(guide, scale_of_1__asks_for_the_conditional_prediction_alone) {
     if (!guides(*r)) continue;
     const auto options = r->options();
     const bool has = std::any_of(options.begin(), options.end(),
-                                 [](const SamplerOption& o) { return o.name == "above_cond"; });
+                                 [](const Option& o) { return o.name == "above_cond"; });
     if (!has || r->name == "fdg" || r->name == "mimic" || r->name == "perp_neg") continue;
     OptionTexts texts = always_on(*r);
     texts.emplace_back("scale", "1.0000000000001");
