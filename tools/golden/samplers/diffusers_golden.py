@@ -228,8 +228,8 @@ def main():
         "notes": "config: what differs from the class's defaults; 'step' in it: arguments of "
                  "step(). sigmas: level of x at every call of the toy; D is evaluated there, "
                  "whatever the timestep says. start: x at the beginning, x: at the end, in the "
-                 "space's coordinates (vp: of the final alpha). FlowMatchEuler and LTX get the sigmas "
-                 "linspace(1, 1/n, n). edm: the class's own preconditioning inverted.",
+                 "space's coordinates (vp: of the final alpha). FlowMatchEuler and LTX get the "
+                 "sigmas linspace(1, 1/n, n). edm: the class's own preconditioning inverted.",
     }
     cases = [case(name, space, config, n) for name, (space, configs) in CONFIGS.items()
              for i, config in enumerate(configs) for n in ((6, 1, 3, 20) if i == 0 else (6,))]
