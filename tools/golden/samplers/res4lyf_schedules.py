@@ -1,6 +1,6 @@
 """Golden bong_tangent schedules of RES4LYF: writes schedules_res4lyf.json.
 
-    python res4lyf_schedules.py --sigmas CHECKOUT/sigmas.py --commit HASH --out tests/golden/samplers
+    python res4lyf_schedules.py --sigmas CHECKOUT/sigmas.py --commit HASH --out FOLDER
 
 The two functions are taken out of the file, whose other imports need ComfyUI.
 """
@@ -22,7 +22,7 @@ OPTIONS = (dict(), dict(slope_1=0.1, slope_2=0.3), dict(pivot_1=0.4, pivot_2=0.7
 def functions(path):
     tree = ast.parse(path.read_text())
     tree.body = [node for node in tree.body if getattr(node, "name", "") in NAMES]
-    scope = {"math": math, "torch": torch}
+    scope = {"atan": math.atan, "pi": math.pi, "torch": torch}
     exec(compile(tree, str(path), "exec"), scope)  # pylint: disable=exec-used
     return scope
 
