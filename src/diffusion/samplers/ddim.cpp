@@ -21,9 +21,10 @@ Latent run(Run& run, Latent x, const Options& o) {
     const double from = run.sigma(i), to = run.sigma(i + 1);
     const Latent denoised = run.denoise(x, from);
     const VpTarget target = vp_target(run, from, to);
-    const AncestralStep step = ancestral_step_ve(from, target.sigma, o.noise.eta);
+    const AncestralStep step = ancestral_step_ve(run, from, target.sigma, o.noise.eta);
     x = denoised + step.down / from * (x - denoised);
-    if (o.noise.eta > 0) renoise(run, x, step, from, to, o.noise.s_noise);
+    if (o.noise.eta > 0 || run.dialect().draws_unused_eta)
+      renoise(run, x, step, from, to, o.noise.s_noise);
     x *= target.scale;
     run.done(i, x);
   }

@@ -32,7 +32,6 @@ const std::vector<Dialect>& all_dialects() {
        .draws_unused_sde = true,
        .flow_ancestral = false,
        .multistep_to_zero = true,
-       .vp_ends_at_table = true,
        .flow_sde = false,
        .flow_churn = true},
       {.name = "diffusers",

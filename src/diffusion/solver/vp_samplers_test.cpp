@@ -1,8 +1,12 @@
 // Samplers made for discrete-time networks, and those of distilled ones: known results, identities.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "diffusion/solver/timesteps.h"
 #include "support/files.h"
+#include "support/source_folder.h"
 #include "support/toy_data.h"
 
 namespace ebb {
@@ -30,6 +34,32 @@ TEST(vp_samplers, six_steps_on_the_mixture__equal_published_values) {
   const std::vector<double> flow = {
       1, 0.937781109445, 0.857326478149, 0.75, 0.60071942446, 0.375562218891, 0};
   expect_values("lcm", {.sigmas = flow, .space = Space::flow}, {1.032393161, 1.032393161});
+}
+
+// Its timesteps are walked from the end to the first, and sqrt(alpha_bar) stays in x.
+TEST(vp_samplers, timestep_samplers__are_those_of_the_webui) {
+  std::ifstream in(testing::source_folder() + "/tests/golden/samplers/samplers_webui.json");
+  const nlohmann::json file = nlohmann::json::parse(in);
+  int cases = 0;
+  for (const auto& c : file["cases"]) {
+    const std::string sampler = c["sampler"];
+    if (sampler != "ddim" && sampler != "plms") continue;
+    SampleCall call{.dialect = "a1111"};
+    for (const double t : c["timesteps"])
+      call.sigmas.insert(call.sigmas.begin(), sigma_at(stable_diffusion_table(), t));
+    for (const auto& [name, value] : c["options"].items())
+      call.options.emplace_back(name, value.dump());
+    std::vector<double> start = c["start"];
+    for (double& v : start) v *= std::hypot(1, call.sigmas.front());
+    const testing::ToyRun got = run_toy(sampler, start, call);
+    for (size_t i = 0; i < start.size(); ++i)
+      EXPECT_NEAR(got.x[i] / std::hypot(1, call.sigmas.back()), c["x"][i].get<double>(), 1e-10)
+          << sampler << c["n"];
+    EXPECT_EQ(got.evaluations, c["nfe"]) << sampler << c["n"];
+    EXPECT_EQ(got.draws, c["draws"]) << sampler << c["n"];
+    ++cases;
+  }
+  EXPECT_GE(cases, 16);
 }
 
 void expect_equal(const std::string& a, const SampleCall& as, const std::string& b,
