@@ -124,9 +124,9 @@ DIFFUSERS = (
 )
 
 
-def norm_over(x, *arguments, dim=None, keepdim=False, **_):
+def norm_over(x, p="fro", dim=None, keepdim=False, **_):
     """torch.norm for what diffusers asks of it: torch 2.11 refuses three dimensions by default."""
-    return torch.linalg.vector_norm(x, arguments[0] if arguments else 2, dim, keepdim)
+    return torch.linalg.vector_norm(x, 2 if p == "fro" else p, dim, keepdim)
 
 
 def guided(guider, step, *predictions):
