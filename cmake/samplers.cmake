@@ -2,7 +2,8 @@
 # too: include/ebb/samplers.h for C, the headers of their folders for C++.
 include(GNUInstallDirs)
 
-set(ebb_sampler_folders "/src/(base|capi|diffusion/(noise|solver|samplers|guidance|start))/")
+set(ebb_sampler_folders
+    "/src/(base|capi|diffusion/(noise|solver|samplers|levels|schedules|guidance|start))/")
 set(sampler_sources ${engine_sources})
 list(FILTER sampler_sources INCLUDE REGEX ${ebb_sampler_folders})
 
@@ -45,8 +46,8 @@ install(TARGETS ebb_samplers_static ebb_samplers_shared COMPONENT samplers)
 install(FILES include/ebb/samplers.h DESTINATION include/ebb COMPONENT samplers)
 install(DIRECTORY src/base DESTINATION include/ebb-samplers COMPONENT samplers FILES_MATCHING
         PATTERN "*.h")
-install(DIRECTORY src/diffusion/noise src/diffusion/solver src/diffusion/guidance
-                  src/diffusion/start DESTINATION
+install(DIRECTORY src/diffusion/noise src/diffusion/solver src/diffusion/levels
+                  src/diffusion/guidance src/diffusion/start DESTINATION
         include/ebb-samplers/diffusion COMPONENT samplers FILES_MATCHING PATTERN "*.h")
 install(FILES ${CMAKE_BINARY_DIR}/ebb_samplers.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT samplers)

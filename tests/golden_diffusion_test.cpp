@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "diffusion/denoiser.h"
+#include "diffusion/levels/schedule.h"
 #include "diffusion/loss.h"
-#include "diffusion/schedules.h"
 #include "diffusion/solver/host_latents.h"
 #include "diffusion/solver/path.h"
 #include "diffusion/solver/sampler.h"
@@ -94,7 +94,7 @@ TEST_P(GoldenTrajectory, states_after_every_step__are_the_references) {
         std::copy(z.begin(), z.end(), out.begin());
       });
   SampleCall call{
-      .sigmas = noise_levels(find_schedule(disc == "edm" ? "karras" : disc), {.steps = 6}, precond),
+      .sigmas = noise_levels(disc == "edm" ? "karras" : disc, precond.levels(), {.steps = 6}),
       .options = {{"path", path.name}},
       .dialect = "kdiff",  // draws in every step, as EDM's sampler does
       .round_sigma = [&](double sigma) { return precond.round_sigma(sigma); }};

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "diffusion/levels/beta_table.h"
 
 namespace ebb {
 namespace {
@@ -24,20 +25,25 @@ void check_positive(std::string_view field, double value) {
 }  // namespace
 
 void check(const DiffusionConfig& c) {
-  check_name("precond", c.precond, {"edm", "vp", "ve", "iddpm", "eps", "v"});
-  check_name("betas", c.betas, {"linear", "cosine", "scaled_linear"});
+  check_name("precond", c.precond, {"edm", "vp", "ve", "iddpm", "eps", "v", "x0", "flow"});
+  check_name("betas", c.betas, beta_names());
   check_name("weighting", c.weighting, {"plain", "min_snr"});
+  check_name("times", c.times, {"logit_normal", "uniform"});
   check_positive("sigma_data", c.sigma_data);
   check_positive("noise_scale", c.noise_scale);
   check_positive("P_std", c.P_std);
   check_positive("min_snr_gamma", c.min_snr_gamma);
+  check_positive("t_std", c.t_std);
+  check_positive("shift", c.shift);
+  check_positive("time_scale", c.time_scale);
+  require(std::isfinite(c.t_mean), "diffusion: t_mean must be finite (", c.t_mean, ")");
   require(std::isfinite(c.P_mean), "diffusion: P_mean must be finite (", c.P_mean, ")");
   require(c.timesteps >= 2, "diffusion: timesteps must be at least 2 (", c.timesteps, ")");
   // Linear betas end at 20 / timesteps, which must stay below 1.
   require(!c.discrete() || c.precond == "iddpm" || c.betas != "linear" || c.timesteps > 20,
           "diffusion: linear betas need more than 20 timesteps (", c.timesteps, ")");
-  require(!c.learn_sigma || c.discrete(), "diffusion: learn_sigma needs precond eps, v or iddpm (",
-          c.precond, ")");
+  require(!c.learn_sigma || c.discrete(),
+          "diffusion: learn_sigma needs precond eps, v, x0 or iddpm (", c.precond, ")");
   require(std::isfinite(c.vb_weight) && c.vb_weight >= 0,
           "diffusion: vb_weight must not be negative (", c.vb_weight, ")");
   require(c.label_dropout >= 0 && c.label_dropout <= 1,

@@ -17,28 +17,38 @@ struct DiffusionConfig {
   double vb_weight = 1e-3;
   std::string weighting = "plain";
   double min_snr_gamma = 5;
+  std::string times = "logit_normal";
+  double t_mean = 0, t_std = 1, shift = 1, time_scale = 1000;
   double label_dropout = 0;
   double sigma_min = 0, sigma_max = 0;
 
   void fields(auto&& f) {
-    f("precond", precond, "what the network predicts: edm, vp, ve, iddpm, eps or v");
+    f("precond", precond, "what the network predicts: edm, vp, ve, iddpm, eps, v, x0 or flow");
     f("sigma_data", sigma_data, "edm: standard deviation of the data");
     f("noise_scale", noise_scale, "edm: the network reads noise_scale * ln(sigma)");
     f("P_mean", P_mean, "edm: mean of ln(sigma) in training");
     f("P_std", P_std, "edm: standard deviation of ln(sigma) in training");
-    f("betas", betas, "eps, v: linear, cosine or scaled_linear (iddpm is always cosine)");
-    f("timesteps", timesteps, "eps, v, iddpm: number of noise levels");
-    f("learn_sigma", learn_sigma, "eps, v, iddpm: a second half of channels learns the variance");
+    f("betas", betas, "eps, v, x0: linear, scaled_linear, cosine (as iddpm), sigmoid, ...");
+    f("timesteps", timesteps, "eps, v, x0, iddpm: number of noise levels");
+    f("learn_sigma", learn_sigma,
+      "eps, v, x0, iddpm: a second half of channels learns the variance");
     f("vb_weight", vb_weight, "learn_sigma: weight of the variational bound over all timesteps");
     f("weighting", weighting, "of the loss: plain (of the network's output) or min_snr");
     f("min_snr_gamma", min_snr_gamma, "min_snr: largest signal-to-noise ratio that counts");
+    f("times", times, "flow: how training draws times: logit_normal or uniform");
+    f("t_mean", t_mean, "flow, logit_normal: mean of ln(t / (1 - t))");
+    f("t_std", t_std, "flow, logit_normal: standard deviation of ln(t / (1 - t))");
+    f("shift", shift, "flow: noise level of a time, shift t / (1 + (shift - 1) t)");
+    f("time_scale", time_scale, "flow: the network reads time_scale * noise level");
     f("label_dropout", label_dropout, "probability that training sees no class (for guidance)");
     f("sigma_min", sigma_min, "smallest noise level of sampling; 0: the schedule's own");
     f("sigma_max", sigma_max, "largest noise level of sampling; 0: the schedule's own");
   }
 
   // Noise levels are those of a table, one a timestep.
-  bool discrete() const { return precond == "eps" || precond == "v" || precond == "iddpm"; }
+  bool discrete() const {
+    return precond == "eps" || precond == "v" || precond == "x0" || precond == "iddpm";
+  }
   bool operator==(const DiffusionConfig&) const = default;
 };
 

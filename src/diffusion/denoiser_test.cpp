@@ -47,7 +47,7 @@ double expected(const Precond& p, double x, double sigma, double c) {
 }
 
 TEST(denoiser, every_preconditioning__equals_its_definition) {
-  for (const char* name : {"edm", "vp", "ve", "iddpm", "eps", "v"})
+  for (const char* name : {"edm", "vp", "ve", "iddpm", "eps", "v", "x0", "flow"})
     for (const bool learned : {false, true}) {
       const DiffusionConfig config{.precond = name};
       DiffusionConfig c = config;

@@ -61,6 +61,18 @@ NoiseLevels draw_timesteps(const Precond& precond, Value uniform) {
   return {ops::reshape(ops::embedding(table, index), {t.shape()[0]}), t, index};
 }
 
+// Times of a flow model as noise levels. Never quite 0, where nothing says what the noise was.
+Value draw_flow_levels(const DiffusionConfig& c, const ops::RandomKeys& key) {
+  constexpr double least = 1e-5;
+  const bool uniform = c.times == "uniform";
+  const Value drawn =
+      uniform ? ops::random_uniform(key, {}, level_use) : ops::random_normal(key, {}, level_use);
+  return ops::map({drawn}, [&](auto v) {
+    const Scalar t = max(uniform ? v[0] : sigmoid(v[0] * c.t_std + c.t_mean), least);
+    return c.shift == 1 ? t : t * c.shift / (t * (c.shift - 1) + 1.0);
+  });
+}
+
 }  // namespace
 
 NoiseLevels draw_noise_levels(const Precond& precond, const ops::RandomKeys& key) {
@@ -70,6 +82,7 @@ NoiseLevels draw_noise_levels(const Precond& precond, const ops::RandomKeys& key
     return from_sigma(precond,
                       ops::map({z}, [&](auto v) { return exp(v[0] * c.P_std + c.P_mean); }));
   }
+  if (c.precond == "flow") return from_sigma(precond, draw_flow_levels(c, key));
   const Value u = ops::random_uniform(key, {}, level_use);
   if (c.discrete()) return draw_timesteps(precond, u);
   if (c.precond == "ve") {
@@ -95,9 +108,15 @@ Factors factors(const Precond& precond, Value sigma) {
   const DiffusionConfig& c = precond.config();
   const Scalar s = Scalar::input(0);
   const PrecondFormulas f = precond.formulas(s);
-  Scalar weight = 1.0;
-  if (c.weighting == "min_snr") weight = min(1.0 / (s * s), c.min_snr_gamma) * (f.out * f.out);
-  const Scalar results[] = {f.in, f.in * s, f.rest / f.out, -(f.skip * s / f.out), weight, f.out};
+  const bool flow = precond.levels().space == Space::flow;
+  Scalar weight = 1.0, in_of_data = f.in, snr = 1.0 / (s * s);
+  if (flow) {
+    in_of_data = f.in * (1.0 - s);
+    snr = (1.0 - s) * (1.0 - s) / (s * s);
+  }
+  if (c.weighting == "min_snr") weight = min(snr, c.min_snr_gamma) * (f.out * f.out);
+  const Scalar results[] = {in_of_data, f.in * s, f.rest / f.out, -(f.skip * s / f.out),
+                            weight,     f.out};
   const Value in[] = {per_image(sigma)};
   const auto v = ops::pointwise(*sigma.graph, {Expr(1, results), {}, "f32"}, in);
   return {v[0], v[1], v[2], v[3], v[4], v[5]};

@@ -6,7 +6,8 @@
 // errors of D. They differ in the preconditioning and in how noise levels are drawn:
 //   edm        ln sigma normal                    (Karras et al. 2022)
 //   vp, ve     t uniform, ln sigma uniform        (Song et al. 2021)
-//   eps, v, iddpm   timestep uniform              (Ho et al. 2020; Salimans and Ho 2022)
+//   eps, v, x0, iddpm   timestep uniform          (Ho et al. 2020; Salimans and Ho 2022)
+//   flow       time logit-normal or uniform, then shifted   (Esser et al. 2024, arXiv:2403.03206)
 // learn_sigma adds the variational bound, which trains only the variances (Nichol and Dhariwal
 // 2021, L_hybrid).
 #pragma once

@@ -133,19 +133,24 @@ TEST(precond, c_noise_and_rounding__equal_golden_values) {
 double answer(const std::string& precond, double y, double n, double sigma) {
   if (precond == "ve") return -n;
   if (precond == "v") return (n - sigma * y) / std::hypot(sigma, 1);
+  if (precond == "x0") return y;
+  if (precond == "flow") return n - y;
   if (precond == "edm") return (sigma * y / 0.5 - 0.5 * n) / std::hypot(sigma, 0.5);
   return n;
 }
 
 TEST(precond, right_answer__gives_the_data_back) {
-  for (const char* name : {"edm", "vp", "ve", "iddpm", "eps", "v"}) {
+  for (const char* name : {"edm", "vp", "ve", "iddpm", "eps", "v", "x0", "flow"}) {
     const Precond p({.precond = name});
-    for (const double sigma : {0.02, 0.9, 30.0}) {
-      const double y = 0.4, n = -1.3, x = y + sigma * n;
+    const Space space = p.levels().space;
+    for (const double sigma : {0.02, 0.9, space == Space::flow ? 1.0 : 30.0}) {
+      const double y = 0.4, n = -1.3, x = alpha_of(space, sigma) * y + sigma * n;
       const PrecondNumbers k = p.at(sigma);
       EXPECT_NEAR(k.skip * x + k.out * answer(name, y, n, sigma), y, 1e-12 * sigma + 1e-12) << name;
       const double variance = std::string(name) == "edm" ? 0.25 : 1;
-      const double in = std::string(name) == "ve" ? 1 : 1 / std::sqrt(sigma * sigma + variance);
+      const double in = std::string(name) == "ve" || space == Space::flow
+                            ? 1
+                            : 1 / std::sqrt(sigma * sigma + variance);
       EXPECT_NEAR(k.in, in, 1e-12) << name;
     }
   }
@@ -326,7 +331,7 @@ std::vector<int64_t> first_images(int64_t count) {
 }
 
 TEST(noise_levels, argument__is_the_preconditionings_c_noise) {
-  for (const char* precond : {"edm", "vp", "ve", "eps", "v", "iddpm"}) {
+  for (const char* precond : {"edm", "vp", "ve", "eps", "v", "x0", "iddpm", "flow"}) {
     const DiffusionConfig config{.precond = precond};
     const Precond p(config);
     const Draws d = draw(config, first_images(64));
@@ -423,11 +428,13 @@ TEST(diffusion_config, wrong_values__are_named) {
   };
   expect({.precond = "edn"}, "unknown precond 'edn' (did you mean 'edm'?)");
   expect({.betas = "cosin"}, "unknown betas 'cosin' (did you mean 'cosine'?)");
+  expect({.times = "logit"}, "unknown times 'logit'");
+  expect({.shift = 0}, "shift must be positive (0)");
   expect({.weighting = "snr"}, "unknown weighting 'snr'");
   expect({.sigma_data = 0}, "sigma_data must be positive (0)");
   expect({.P_std = -1}, "P_std must be positive (-1)");
   expect({.precond = "eps", .timesteps = 20}, "linear betas need more than 20 timesteps (20)");
-  expect({.learn_sigma = true}, "learn_sigma needs precond eps, v or iddpm (edm)");
+  expect({.learn_sigma = true}, "learn_sigma needs precond eps, v, x0 or iddpm (edm)");
   expect({.label_dropout = 1.5}, "label_dropout must lie in [0, 1] (1.5)");
   expect({.sigma_min = 2, .sigma_max = 1}, "sigma_min (2) must be below sigma_max (1)");
 }

@@ -1,22 +1,20 @@
-// Precond: how a denoiser is made of a network, D(x, sigma) = c_skip x + c_out F(c_in x, c_noise),
-// where x = data + sigma noise (Karras et al. 2022, arXiv:2206.00364, table 1). The one place of
-// these formulas: training evaluates them in the graph, sampling in double on the host.
+// Precond: how a denoiser is made of the network of a config, D(x, sigma) = c_skip x + c_out F(c_in
+// x, c_noise) for x = alpha(sigma) data + sigma noise. Training evaluates the formulas of
+// levels/prediction.h in the graph, sampling in double on the host.
 //
-//          c_skip               c_out                  c_in              c_noise
-//   edm    d^2 / (s^2 + d^2)    s d / sqrt(s^2 + d^2)  1 / sqrt(s^2+d^2) noise_scale ln s
-//   vp     1                    -s                     1 / sqrt(s^2+1)   999 t(s)
-//   ve     1                    s                      1                 ln(s / 2)
-//   eps    1                    -s                     1 / sqrt(s^2+1)   timestep
-//   iddpm  1                    -s                     1 / sqrt(s^2+1)   timestep, a whole one
-//   v      1 / (s^2 + 1)        -s / sqrt(s^2 + 1)     1 / sqrt(s^2+1)   timestep
+//   config   prediction   levels                               c_noise
+//   edm      edm          any                                  noise_scale ln s
+//   vp, ve   eps, ve      of the continuous processes          999 t(s), ln(s / 2)
+//   eps, v, x0            a table of betas                     timestep
+//   iddpm    eps          the cosine table's, no others        timestep, a whole one
+//   flow     flow         [0, 1], alpha = 1 - s                time_scale s
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "diffusion/beta_table.h"
 #include "diffusion/config.h"
-#include "diffusion/solver/vp.h"
+#include "diffusion/levels/discretisation.h"
 #include "ir/expr.h"
 
 namespace ebb {
@@ -24,7 +22,7 @@ namespace ebb {
 // Formulas of sigma. c_noise of discrete ones is none.
 struct PrecondFormulas {
   Scalar skip, out, in;
-  Scalar rest;  // 1 - skip, without cancellation
+  Scalar rest;  // 1 - skip alpha, without cancellation
   std::optional<Scalar> noise;
 };
 
@@ -37,15 +35,17 @@ class Precond {
   explicit Precond(const DiffusionConfig& config);  // throws Error as check()
 
   const DiffusionConfig& config() const { return config_; }
+  Prediction prediction() const { return prediction_; }
   PrecondFormulas formulas(const Scalar& sigma) const;
   PrecondNumbers at(double sigma) const;
 
   // The noise levels the network was trained for: the ends of sampling lie between them.
-  double sigma_min() const;
-  double sigma_max() const;
+  const Discretisation& levels() const { return levels_; }
+  double sigma_min() const { return levels_.lowest; }
+  double sigma_max() const { return levels_.highest; }
   // The level the network means when it is asked for `sigma`: the nearest of iddpm's; of the others
   // sigma itself.
-  double round_sigma(double sigma) const;
+  double round_sigma(double sigma) const { return levels_.round(sigma); }
 
   // Of discrete ones; else empty. `table().sigma` rises with the timestep.
   const BetaTable& table() const { return table_; }
@@ -55,7 +55,9 @@ class Precond {
 
  private:
   DiffusionConfig config_;
+  Prediction prediction_;
   BetaTable table_;
+  Discretisation levels_;
   Expr expr_;  // skip, out, in, noise (0 of discrete ones)
 };
 
@@ -63,9 +65,7 @@ class Precond {
 inline Scalar expm1(const Scalar& x) { return tanh(x * 0.5) * (exp(x) + 1.0); }
 inline Scalar log1p(const Scalar& x) { return log(x + 1.0); }
 
-// Ranges of the published VP and VE models.
-inline constexpr double vp_smallest_time = 1e-5;  // in training
-inline constexpr double vp_time_scale = 999;      // c_noise of t = 1
-inline constexpr double ve_sigma_min = 0.02, ve_sigma_max = 100;
+// The schedule that the network was published with: karras, vp, ve, iddpm, normal or flow.
+std::string default_schedule(const DiffusionConfig& config);
 
 }  // namespace ebb

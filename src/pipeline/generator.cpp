@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
-#include "diffusion/schedules.h"
 #include "diffusion/solver/sampler.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
@@ -59,10 +59,13 @@ class Batches {
                         : fast                  ? DType::bf16
                                                 : DType::f32;
     const Precond precond(model.diffusion);
-    const Schedule& schedule = options.schedule == "auto" ? default_schedule(model.diffusion)
-                                                          : find_schedule(options.schedule);
-    call_ = {.sigmas = noise_levels(schedule, {.steps = options.steps}, precond),
+    const std::string schedule =
+        options.schedule == "auto" ? default_schedule(model.diffusion) : options.schedule;
+    const Discretisation& levels = precond.levels();
+    call_ = {.sigmas = noise_levels(schedule, levels, {.steps = options.steps}),
              .options = options.sampler_options(),
+             .space = levels.space,
+             .table = levels.told == Told::table ? levels.sigmas : std::vector<double>{},
              .round_sigma = [precond](double sigma) { return precond.round_sigma(sigma); }};
     const bool guided =
         options.guidance != 1 || find_sampler(options.sampler).sampler->needs_uncond;

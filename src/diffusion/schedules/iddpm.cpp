@@ -2,33 +2,35 @@
 // Karras et al. 2022, table 1).
 #include <cmath>
 
-#include "diffusion/schedules.h"
+#include "base/error.h"
+#include "diffusion/levels/schedule.h"
 
 namespace ebb::schedules {
 namespace {
 
-std::vector<double> levels(const ScheduleOptions& o, const Precond& precond) {
-  const std::vector<double> all = precond.config().precond == "iddpm"
-                                      ? precond.table().sigma
-                                      : beta_table("cosine", 1000).sigma;
+std::vector<double> levels(const ScheduleInput& in, const NoOptions&) {
+  const std::vector<double> all =
+      in.levels.whole ? in.levels.sigmas : beta_table("cosine", 1000).sigma;
   std::vector<double> within;
   for (auto s = all.rbegin(); s != all.rend(); ++s)
-    if (*s >= o.sigma_min && *s <= o.sigma_max) within.push_back(*s);
+    if (*s >= in.sigma_min && *s <= in.sigma_max) within.push_back(*s);
+  require(static_cast<int64_t>(within.size()) >= in.steps, "schedule: iddpm has fewer than ",
+          in.steps, " noise levels between ", in.sigma_min, " and ", in.sigma_max);
   std::vector<double> out;
-  const auto last = static_cast<double>(within.size()) - 1;
-  for (int64_t i = 0; i < o.steps && !within.empty(); ++i)
-    out.push_back(within[static_cast<size_t>(std::nearbyint(spaced(0, last, i, o.steps)))]);
-  return out;
+  for (const double at : spaced(0, static_cast<double>(within.size()) - 1, in.steps))
+    out.push_back(within[static_cast<size_t>(std::nearbyint(at))]);
+  return with_zero(out);
 }
 
 }  // namespace
 
 const Schedule& iddpm() {
-  static const Schedule s{.name = "iddpm",
-                          .help = "evenly spaced among the levels of the cosine process",
-                          .sigma_min = 0.002,
-                          .sigma_max = 81,
-                          .levels = levels};
+  static const Schedule s =
+      make_schedule<NoOptions>({.name = "iddpm",
+                                .help = "evenly spaced among the levels of the cosine process",
+                                .sigma_min = 0.002,
+                                .sigma_max = 81},
+                               levels);
   return s;
 }
 

@@ -1,27 +1,30 @@
 // karras: evenly spaced in sigma^(1/rho) (Karras et al. 2022, arXiv:2206.00364, equation 5).
 #include <cmath>
 
-#include "diffusion/schedules.h"
+#include "base/error.h"
+#include "diffusion/levels/schedule.h"
 
 namespace ebb::schedules {
 namespace {
 
-std::vector<double> levels(const ScheduleOptions& o, const Precond&) {
-  const double high = std::pow(o.sigma_max, 1 / o.rho), low = std::pow(o.sigma_min, 1 / o.rho);
-  std::vector<double> out;
-  for (int64_t i = 0; i < o.steps; ++i)
-    out.push_back(std::pow(spaced(high, low, i, o.steps), o.rho));
-  return out;
+struct Options {
+  double rho = 7;
+  void fields(auto&& f) { f("rho", rho, "how much closer together the small levels lie"); }
+  void check() const { require(rho > 0, "karras: rho must be positive (", rho, ")"); }
+};
+
+std::vector<double> levels(const ScheduleInput& in, const Options& o) {
+  std::vector<double> out =
+      spaced(std::pow(in.sigma_max, 1 / o.rho), std::pow(in.sigma_min, 1 / o.rho), in.steps);
+  for (double& s : out) s = std::pow(s, o.rho);
+  return with_zero(out);
 }
 
 }  // namespace
 
 const Schedule& karras() {
-  static const Schedule s{.name = "karras",
-                          .help = "evenly spaced in sigma^(1/rho) (EDM)",
-                          .sigma_min = 0.002,
-                          .sigma_max = 80,
-                          .levels = levels};
+  static const Schedule s = make_schedule<Options>(
+      {.name = "karras", .help = "evenly spaced in sigma^(1/rho) (EDM)"}, levels);
   return s;
 }
 

@@ -1,26 +1,23 @@
-// ve: evenly spaced in ln(sigma) (Song et al. 2021, arXiv:2011.13456); also called exponential.
-#include <cmath>
-
-#include "diffusion/schedules.h"
+// ve: evenly spaced in ln(sigma) between 100 and 0.02 (Song et al. 2021, arXiv:2011.13456).
+#include "diffusion/levels/schedule.h"
+#include "diffusion/levels/spacings.h"
 
 namespace ebb::schedules {
 namespace {
 
-std::vector<double> levels(const ScheduleOptions& o, const Precond&) {
-  const double start = std::log(o.sigma_max), end = std::log(o.sigma_min);
-  std::vector<double> out;
-  for (int64_t i = 0; i < o.steps; ++i) out.push_back(std::exp(spaced(start, end, i, o.steps)));
-  return out;
+std::vector<double> levels(const ScheduleInput& in, const NoOptions&) {
+  return with_zero(log_spaced(in.sigma_max, in.sigma_min, in.steps));
 }
 
 }  // namespace
 
 const Schedule& ve() {
-  static const Schedule s{.name = "ve",
-                          .help = "evenly spaced in ln(sigma)",
-                          .sigma_min = ve_sigma_min,
-                          .sigma_max = ve_sigma_max,
-                          .levels = levels};
+  static const Schedule s =
+      make_schedule<NoOptions>({.name = "ve",
+                                .help = "exponential, between the levels of score-based VE models",
+                                .sigma_min = ve_sigma_min,
+                                .sigma_max = ve_sigma_max},
+                               levels);
   return s;
 }
 

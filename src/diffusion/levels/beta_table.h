@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,8 +18,19 @@ struct BetaTable {
   std::vector<double> posterior_variance, posterior_log_variance, mean_x0, mean_xt;
 };
 
-// betas: linear (1e-4 to 0.02 over 1000 steps), cosine (of Nichol and Dhariwal, beta <= 0.999) or
-// scaled_linear (latent diffusion: squares of 0.00085^0.5 to 0.012^0.5). Throws Error.
-BetaTable beta_table(std::string_view betas, int64_t timesteps);
+// linear (1e-4 to 0.02 over 1000 steps), scaled_linear (latent diffusion: squares of 0.00085^0.5 to
+// 0.012^0.5), cosine (of Nichol and Dhariwal, beta <= 0.999), sigmoid, sqrt_linear, sqrt.
+const std::vector<std::string>& beta_names();
+
+// start, end: first and last beta; 0: the name's own (cosine has none). Throws Error.
+struct BetaEnds {
+  double start = 0, end = 0;
+};
+BetaTable beta_table(std::string_view betas, int64_t timesteps, BetaEnds ends = {});
+
+// The table with no signal left at its last timestep, but for `last_alpha_bar`: sqrt(alpha_bar) is
+// moved and stretched so that its first entry stays (Lin et al. 2024, arXiv:2305.08891, algorithm
+// 1).
+BetaTable without_last_signal(const BetaTable& table, double last_alpha_bar);
 
 }  // namespace ebb

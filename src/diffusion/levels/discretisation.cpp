@@ -1,0 +1,238 @@
+#include "diffusion/levels/discretisation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "base/names.h"
+
+namespace ebb {
+namespace {
+
+// ---- tables --------------------------------------------------------------------------------
+
+double position(const std::vector<double>& levels, double sigma) {
+  const auto above = std::lower_bound(levels.begin(), levels.end(), sigma);
+  if (above == levels.begin()) return 0;
+  if (above == levels.end()) return static_cast<double>(levels.size() - 1);
+  const double low = std::log(*(above - 1)), high = std::log(*above);
+  return static_cast<double>(above - 1 - levels.begin()) + (std::log(sigma) - low) / (high - low);
+}
+
+double at_position(const std::vector<double>& levels, double at) {
+  at = std::clamp(at, 0.0, static_cast<double>(levels.size() - 1));
+  const auto low = std::min(static_cast<size_t>(at), levels.size() - 2);
+  const double w = at - static_cast<double>(low);
+  return std::exp((1 - w) * std::log(levels[low]) + w * std::log(levels[low + 1]));
+}
+
+double nearest_index(const std::vector<double>& levels, double sigma) {
+  const auto above = std::lower_bound(levels.begin(), levels.end(), sigma);
+  if (above == levels.begin()) return 0;
+  if (above == levels.end()) return static_cast<double>(levels.size() - 1);
+  const bool lower = std::log(sigma / *(above - 1)) <= std::log(*above / sigma);
+  return static_cast<double>(above - levels.begin() - (lower ? 1 : 0));
+}
+
+// ---- the cosine process in continuous time (Stable Cascade) --------------------------------
+
+constexpr double cosine_offset = 0.008;
+constexpr double smallest_bar = 1e-4, largest_bar = 0.9999;
+
+double cosine_at(double t) {
+  return std::cos((t + cosine_offset) / (1 + cosine_offset) * std::numbers::pi / 2);
+}
+
+double cosine_sigma(double t, double shift) {
+  double bar = std::pow(cosine_at(t) / cosine_at(0), 2);
+  if (shift != 1) {
+    const double b = std::clamp(bar, smallest_bar, largest_bar);
+    bar = 1 / (1 + (1 - b) / b * shift * shift);
+  }
+  bar = std::clamp(bar, smallest_bar, largest_bar);
+  return std::sqrt((1 - bar) / bar);
+}
+
+double cosine_time(double sigma, double shift) {
+  const double unshifted = sigma / shift;
+  const double bar = std::clamp(1 / (1 + unshifted * unshifted), smallest_bar, largest_bar);
+  const double angle = std::acos(std::sqrt(bar) * cosine_at(0)) / (std::numbers::pi / 2);
+  return angle * (1 + cosine_offset) - cosine_offset;
+}
+
+// ---- continuous levels ---------------------------------------------------------------------
+
+constexpr int64_t picked_levels = 1000;  // of which schedules pick
+
+Discretisation log_spaced(Discretisation d) {
+  const double low = std::log(d.sigma_min), high = std::log(d.sigma_max);
+  for (int64_t i = 0; i < picked_levels; ++i)
+    d.sigmas.push_back(std::exp(low + (high - low) * static_cast<double>(i) / (picked_levels - 1)));
+  return d;
+}
+
+Discretisation between(Discretisation d, const LevelOptions& o) {
+  if (o.sigma_min > 0) d.sigma_min = o.sigma_min;
+  if (o.sigma_max > 0) d.sigma_max = o.sigma_max;
+  require(d.sigma_min < d.sigma_max, "levels: sigma_min (", d.sigma_min,
+          ") must be below sigma_max (", d.sigma_max, ")");
+  return log_spaced(std::move(d));
+}
+
+Discretisation cascade_levels(double shift) {
+  Discretisation d{.name = "cascade", .told = Told::cosine, .shift = shift};
+  for (int64_t i = 1; i <= picked_levels; ++i)
+    d.sigmas.push_back(cosine_sigma(static_cast<double>(i) / picked_levels, shift));
+  d.sigma_min = d.lowest = d.sigmas.front();
+  d.sigma_max = d.highest = d.sigmas.back();
+  return d;
+}
+
+Discretisation beta_levels(const LevelOptions& o) {
+  BetaTable t = beta_table(o.levels, o.timesteps, {o.beta_start, o.beta_end});
+  if (o.zero_snr == "comfy") t = without_last_signal(t, 4.8973451890853435e-08);
+  if (o.zero_snr == "diffusers") t = without_last_signal(t, std::ldexp(1, -24));
+  return table_levels(o.levels, std::move(t.sigma));
+}
+
+void check(const LevelOptions& o) {
+  std::vector<std::string> known = beta_names();
+  for (const char* name : {"flow", "edm", "vp", "ve", "iddpm", "atan", "cascade", "rflow"})
+    known.emplace_back(name);
+  require(std::find(known.begin(), known.end(), o.levels) != known.end(),
+          "levels: unknown levels '", o.levels, "'", suggestion(o.levels, known));
+  const std::vector<std::string> zero = {"no", "comfy", "diffusers"};
+  require(std::find(zero.begin(), zero.end(), o.zero_snr) != zero.end(),
+          "levels: unknown zero_snr '", o.zero_snr, "'", suggestion(o.zero_snr, zero));
+  require(std::isfinite(o.shift) && o.shift > 0, "levels: shift must be positive (", o.shift, ")");
+  require(std::isfinite(o.multiplier) && o.multiplier > 0, "levels: multiplier must be positive (",
+          o.multiplier, ")");
+  require(o.sigma_min >= 0 && o.sigma_max >= 0, "levels: sigma_min (", o.sigma_min,
+          ") and sigma_max (", o.sigma_max, ") must not be negative");
+}
+
+}  // namespace
+
+// ---- a discretisation ----------------------------------------------------------------------
+
+double Discretisation::told_of(double sigma, bool nearest) const {
+  if (told == Told::cosine) return cosine_time(sigma, shift);
+  if (told == Told::arctan) return std::atan(sigma) * 2 / std::numbers::pi;
+  if (told != Told::table) return told_by_formula(told, scale, sigma);
+  return nearest || whole ? nearest_index(sigmas, round(sigma)) : position(sigmas, sigma);
+}
+
+double Discretisation::time_of(double sigma) const {
+  if (space == Space::flow) return unshifted(sigma, shift) * scale;
+  return told == Told::table ? position(sigmas, sigma) : told_of(sigma);
+}
+
+double Discretisation::sigma_of_time(double time) const {
+  if (space == Space::flow) return shifted(time / scale, shift);
+  switch (told) {
+    case Told::log: return std::exp(time / scale);
+    case Told::log_half: return 2 * std::exp(time);
+    case Told::vp_time: return vp_sigma(time / scale);
+    case Told::ratio: return time / (1 - time);
+    case Told::arctan: return std::tan(time * std::numbers::pi / 2);
+    case Told::cosine: return cosine_sigma(time, shift);
+    default: return at_position(sigmas, time);
+  }
+}
+
+double Discretisation::at_percent(double percent) const {
+  if (percent <= 0) return space == Space::flow ? 1 : 999999999.9;
+  if (percent >= 1) return 0;
+  const double left = 1 - percent;
+  if (space == Space::flow) return shifted(left, shift);
+  if (told == Told::cosine) return cosine_sigma(left, shift);
+  if (told == Told::table)
+    return at_position(sigmas, left * static_cast<double>(sigmas.size() - 1));
+  return std::exp(std::log(sigma_min) + (std::log(sigma_max) - std::log(sigma_min)) * left);
+}
+
+double Discretisation::round(double sigma) const {
+  if (!whole) return sigma;
+  const auto above = std::lower_bound(sigmas.begin(), sigmas.end(), sigma);
+  if (above == sigmas.begin()) return *above;
+  if (above == sigmas.end()) return sigmas.back();
+  return *above - sigma < sigma - *(above - 1) ? *above : *(above - 1);
+}
+
+Discretisation table_levels(std::string name, std::vector<double> sigmas) {
+  Discretisation d{.name = std::move(name), .sigmas = std::move(sigmas)};
+  d.sigma_min = d.lowest = d.sigmas.front();
+  d.sigma_max = d.highest = d.sigmas.back();
+  return d;
+}
+
+Discretisation flow_levels(const FlowLevels& o) {
+  Discretisation d{.name = "flow",
+                   .space = Space::flow,
+                   .told = Told::level,
+                   .scale = o.multiplier,
+                   .shift = o.shift,
+                   .highest = 1};
+  for (int64_t i = 1; i <= o.count; ++i)
+    d.sigmas.push_back(shifted(static_cast<double>(i) / static_cast<double>(o.count), o.shift));
+  d.sigma_min = d.sigmas.front();
+  d.sigma_max = d.sigmas.back();
+  return d;
+}
+
+Discretisation discretisation(const LevelOptions& o) {
+  check(o);
+  const std::string& name = o.levels;
+  if (name == "flow") return flow_levels({o.shift, o.multiplier, o.timesteps});
+  if (name == "cascade") return cascade_levels(o.shift);
+  if (name == "iddpm") {
+    Discretisation d = table_levels(name, beta_table("cosine", o.timesteps).sigma);
+    d.whole = true;
+    d.sigma_max = std::min(d.sigma_max, 80.0);
+    return d;
+  }
+  Discretisation d{.name = name, .sigma_min = 0.002, .sigma_max = 80};
+  if (name == "edm") {
+    d.told = Told::log;
+    d.scale = 0.25;
+    return between(d, o);
+  }
+  if (name == "rflow" || name == "atan") {
+    d.told = name == "rflow" ? Told::ratio : Told::arctan;
+    return between(d, o);
+  }
+  if (name == "vp") {
+    d.told = Told::vp_time;
+    d.scale = vp_time_scale;
+    d.lowest = vp_sigma(vp_smallest_time);
+    d.highest = vp_sigma(1.0);
+    return between(d, o);
+  }
+  if (name == "ve") {
+    d.told = Told::log_half;
+    d.lowest = d.sigma_min = ve_sigma_min;
+    d.highest = ve_sigma_max;
+    return between(d, o);
+  }
+  return beta_levels(o);
+}
+
+// ---- flow ----------------------------------------------------------------------------------
+
+double shifted(double t, double shift) { return shift * t / (1 + (shift - 1) * t); }
+double unshifted(double sigma, double shift) { return sigma / (shift - (shift - 1) * sigma); }
+
+double mu_of(double tokens, const MuLine& l) {
+  return l.mu + (l.more_mu - l.mu) / (l.more_tokens - l.tokens) * (tokens - l.tokens);
+}
+
+double flux2_mu(double tokens, double steps) {
+  const double many = 1.6927e-4 * tokens + 0.45666666;  // 200 steps
+  if (tokens > 4300) return many;
+  const double few = 8.73809524e-5 * tokens + 1.89833333;  // 10 steps
+  const double slope = (many - few) / 190;
+  return slope * steps + many - 200 * slope;
+}
+
+}  // namespace ebb

@@ -1,0 +1,99 @@
+// Discretisation: the noise levels that a network knows, and how it is told of them.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "diffusion/levels/beta_table.h"
+#include "diffusion/levels/prediction.h"
+#include "diffusion/solver/space.h"
+
+namespace ebb {
+
+// Levels are those of `sigmas` and, by interpolation in ln(sigma), between them (Told::table); or
+// any, with a formula for the time that they belong to (flow, cosine and log levels).
+struct Discretisation {
+  std::string name;
+  Space space = Space::ve;
+  Told told = Told::table;
+  double scale = 1;  // of what the network is told
+  // Rising: the levels of the timesteps, or so many of continuous levels as schedules pick from.
+  std::vector<double> sigmas = {};
+  bool whole = false;  // the network knows only the levels of `sigmas`
+  double shift = 1;    // of flow and cosine levels
+  // What the network knows; sampling stays within.
+  double lowest = 0, highest = std::numeric_limits<double>::infinity();
+  double sigma_min = 0, sigma_max = 0;  // ends of sampling if nothing else is said
+
+  // What the network is told of sigma. `nearest`: of a table, a whole timestep.
+  double told_of(double sigma, bool nearest = false) const;
+  // The time in which levels are evenly spread, rising from 0 (of tables and log levels it is what
+  // the network is told; of flow models scale t, before shifting), and its inverse. Within `sigmas`
+  // if told by a table.
+  double time_of(double sigma) const;
+  double sigma_of_time(double time) const;
+  // The level at a share of the way from noise (0) to data (1) in time; outside: beyond all levels.
+  double at_percent(double percent) const;
+  // The nearest level that the network knows.
+  double round(double sigma) const;
+};
+
+// What describes the levels of a network, as text and flags.
+struct LevelOptions {
+  std::string levels = "scaled_linear";
+  int64_t timesteps = 1000;
+  double beta_start = 0, beta_end = 0;
+  std::string zero_snr = "no";
+  double shift = 1, multiplier = 1000;
+  double sigma_min = 0, sigma_max = 0;
+  void fields(auto&& f) {
+    f("levels", levels,
+      "linear, scaled_linear, cosine, sigmoid, sqrt_linear or sqrt betas, flow, edm, vp, ve, "
+      "iddpm, atan, cascade or rflow");
+    f("timesteps", timesteps, "number of noise levels");
+    f("beta_start", beta_start, "first beta; 0: the usual one");
+    f("beta_end", beta_end, "last beta; 0: the usual one");
+    f("zero_snr", zero_snr, "no signal at the last level: no, comfy or diffusers (how near to 0)");
+    f("shift", shift, "flow: of the levels, s t / (1 + (s - 1) t); cascade: of the noise");
+    f("multiplier", multiplier, "flow: the network is told multiplier * sigma");
+    f("sigma_min", sigma_min,
+      "edm, vp, ve, atan, rflow: smallest level of sampling; 0: the usual one");
+    f("sigma_max", sigma_max,
+      "edm, vp, ve, atan, rflow: largest level of sampling; 0: the usual one");
+  }
+};
+Discretisation discretisation(const LevelOptions& options);  // throws Error, suggests the nearest
+
+// Of a discrete-time network.
+Discretisation table_levels(std::string name, std::vector<double> sigmas);
+// Of a flow model: t in (0, 1] in `count` parts, shifted.
+struct FlowLevels {
+  double shift = 1, multiplier = 1000;
+  int64_t count = 1000;
+};
+Discretisation flow_levels(const FlowLevels& options);
+
+// ---- flow ----------------------------------------------------------------------------------
+
+// s t / (1 + (s - 1) t): time as levels for images that noise hides less (Esser et al. 2024,
+// arXiv:2403.03206, equation 23). Flux writes s as exp(mu).
+double shifted(double t, double shift);
+double unshifted(double sigma, double shift);
+
+// mu on the line through two sizes of images in tokens.
+struct MuLine {
+  double tokens = 256, mu = 0.5, more_tokens = 4096, more_mu = 1.15;  // Flux's
+};
+double mu_of(double tokens, const MuLine& line = {});
+// Of FLUX.2, by tokens and number of steps.
+double flux2_mu(double tokens, double steps);
+
+// Ranges of the published VP and VE models.
+inline constexpr double vp_smallest_time = 1e-5;  // in training
+inline constexpr double vp_time_scale = 999;      // c_noise of t = 1
+inline constexpr double ve_sigma_min = 0.02, ve_sigma_max = 100;
+
+}  // namespace ebb

@@ -1,0 +1,114 @@
+#include "diffusion/levels/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/names.h"
+
+#define X(name)                \
+  namespace ebb::schedules {   \
+  const ebb::Schedule& name(); \
+  }
+#include "ebb/gen/schedules.inc"
+#undef X
+
+namespace ebb {
+namespace {
+
+struct End {
+  std::string_view name;
+  double asked, own, usual;
+};
+
+// What was asked for; or the schedule's own or the network's usual one, within what it knows.
+double resolve(const End& end, const Discretisation& levels) {
+  const double low = levels.lowest, high = levels.highest;
+  if (end.asked == 0) return std::clamp(end.own != 0 ? end.own : end.usual, low, high);
+  // Printed values read back a little off.
+  require(end.asked >= low * (1 - 1e-6) && end.asked <= high * (1 + 1e-6), "schedule: ", end.name,
+          " (", end.asked, ") must lie in [", low, ", ", high, "], the noise the network knows");
+  return std::clamp(end.asked, low, high);
+}
+
+ScheduleInput resolved(const Schedule& s, const Discretisation& levels, const ScheduleCall& c) {
+  require(c.steps >= 1, "schedule: steps must be at least 1 (", c.steps, ")");
+  require(c.sigma_min >= 0 && c.sigma_max >= 0, "schedule: sigma_min (", c.sigma_min,
+          ") and sigma_max (", c.sigma_max, ") must not be negative");
+  const ScheduleInput in{
+      levels, find_dialect(c.dialect), c.steps,
+      resolve({"sigma_min", c.sigma_min, s.sigma_min, levels.sigma_min}, levels),
+      resolve({"sigma_max", c.sigma_max, s.sigma_max, levels.sigma_max}, levels)};
+  require(in.sigma_min < in.sigma_max, "schedule: sigma_min (", in.sigma_min,
+          ") must be below sigma_max (", in.sigma_max, ")");
+  return in;
+}
+
+void check_levels(const std::vector<double>& list, const Schedule& s, const ScheduleInput& in) {
+  for (size_t i = 0; i < list.size(); ++i)
+    require(std::isfinite(list[i]) && list[i] >= 0 && (i == 0 || list[i] <= list[i - 1]),
+            "schedule: ", s.name, " does not fall at step ", i, " (", i > 0 ? list[i - 1] : list[i],
+            ", then ", list[i], ")");
+  if (!in.levels.whole) return;
+  for (size_t i = 1; i < list.size(); ++i)
+    require(list[i] < list[i - 1], "schedule: ", s.name, " has fewer than ", in.steps,
+            " noise levels between ", in.sigma_min, " and ", in.sigma_max);
+}
+
+}  // namespace
+
+double spaced(double a, double b, int64_t i, int64_t count) {
+  if (count == 1) return a;
+  return a + (b - a) * static_cast<double>(i) / static_cast<double>(count - 1);
+}
+
+std::vector<double> spaced(double a, double b, int64_t count) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back(spaced(a, b, i, count));
+  return out;
+}
+
+std::vector<double> with_zero(std::vector<double> levels) {
+  levels.push_back(0);
+  return levels;
+}
+
+std::vector<double> noise_levels(std::string_view schedule, const Discretisation& levels,
+                                 const ScheduleCall& call) {
+  const FoundSchedule found = find_schedule(schedule);
+  const std::optional<Space> space = found.schedule->space;
+  require(!space || *space == levels.space, "schedule: ", schedule, " is for ",
+          name_of(space.value_or(Space::ve)), " models (this one is ", name_of(levels.space), ")");
+  const ScheduleInput in = resolved(*found.schedule, levels, call);
+  OptionTexts options = found.options;
+  options.insert(options.end(), call.options.begin(), call.options.end());
+  std::vector<double> list = found.schedule->levels(in, options);
+  for (double& s : list)
+    if (s > 0) s = levels.round(s);
+  check_levels(list, *found.schedule, in);
+  return list;
+}
+
+const std::vector<const Schedule*>& all_schedules() {
+  static const std::vector<const Schedule*> table = {
+#define X(name) &schedules::name(),
+#include "ebb/gen/schedules.inc"
+#undef X
+  };
+  return table;
+}
+
+FoundSchedule find_schedule(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Schedule* s : all_schedules()) {
+    if (s->name == name) return {s, {}};
+    known.push_back(s->name);
+    for (const SamplerAlias& a : s->aliases) {
+      if (a.name == name) return {s, a.options};
+      known.push_back(a.name);
+    }
+  }
+  fail("schedule: unknown name '", name, "'", suggestion(name, known));
+}
+
+}  // namespace ebb

@@ -1,0 +1,90 @@
+// Schedules: at which noise levels a sampler stops. src/diffusion/schedules/<s>.cpp defines
+// `const Schedule& ebb::schedules::<s>()`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/options.h"
+#include "diffusion/levels/discretisation.h"
+#include "diffusion/solver/dialect.h"
+#include "diffusion/solver/sampler.h"
+
+namespace ebb {
+
+// What a schedule sees. sigma_min and sigma_max are resolved.
+struct ScheduleInput {
+  const Discretisation& levels;
+  const Dialect& dialect;
+  int64_t steps = 18;
+  double sigma_min = 0, sigma_max = 0;
+};
+
+struct Schedule {
+  std::string name;
+  std::string help;
+  double sigma_min = 0, sigma_max = 0;  // its own, within what the network knows; 0: the network's
+  std::optional<Space> space = {};      // that it serves alone
+  bool exact_count = true;              // gives as many levels as there are steps
+  std::vector<SamplerAlias> aliases = {};
+  // All the levels, the last one among them, which is 0 but for a few. Throws Error.
+  std::function<std::vector<double>(const ScheduleInput& in, const OptionTexts& options)> levels =
+      {};
+  std::function<std::vector<Option>()> options = {};
+};
+
+// A schedule whose options are a struct with fields() and, to refuse values, check().
+template <class Options>
+Schedule make_schedule(Schedule about,
+                       std::vector<double> (*levels)(const ScheduleInput&, const Options&));
+struct NoOptions {
+  void fields(auto&&) {}
+};
+
+struct ScheduleCall {
+  int64_t steps = 18;
+  double sigma_min = 0, sigma_max = 0;  // ends; 0: the schedule's own, else the network's
+  OptionTexts options = {};
+  std::string dialect = "ebb";
+};
+
+// Falling levels, the last one 0 but for a few schedules; mostly steps + 1 of them. Levels are
+// rounded to those the network knows. Throws Error if they do not fit it or are too many.
+std::vector<double> noise_levels(std::string_view schedule, const Discretisation& levels,
+                                 const ScheduleCall& call);
+
+// ---- what schedules share ------------------------------------------------------------------
+
+// The value at `i` of `count` from a to b, both included; a if there is only one.
+double spaced(double a, double b, int64_t i, int64_t count);
+std::vector<double> spaced(double a, double b, int64_t count);
+// The same with 0 behind it.
+std::vector<double> with_zero(std::vector<double> levels);
+
+// ---- the table -----------------------------------------------------------------------------
+
+const std::vector<const Schedule*>& all_schedules();
+
+struct FoundSchedule {
+  const Schedule* schedule;
+  OptionTexts options;  // that the name stands for
+};
+FoundSchedule find_schedule(std::string_view name);  // throws Error, suggests the nearest
+
+// ---- details -------------------------------------------------------------------------------
+
+template <class Options>
+Schedule make_schedule(Schedule about,
+                       std::vector<double> (*levels)(const ScheduleInput&, const Options&)) {
+  about.levels = [levels, name = about.name](const ScheduleInput& in, const OptionTexts& texts) {
+    return levels(in, read_options<Options>(texts, name));
+  };
+  about.options = [] { return describe<Options>(); };
+  return about;
+}
+
+}  // namespace ebb

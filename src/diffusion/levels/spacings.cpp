@@ -1,0 +1,109 @@
+#include "diffusion/levels/spacings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/names.h"
+
+namespace ebb {
+namespace {
+
+// The continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz' method.
+double beta_fraction(double x, double a, double b) {
+  const auto away = [](double v) { return std::abs(v) < 1e-300 ? 1e-300 : v; };
+  double c = 1, d = 1 / away(1 - (a + b) * x / (a + 1)), h = d;
+  for (int m = 1; m < 1000; ++m) {
+    const double two = 2.0 * m;
+    for (const double step : {m * (b - m) * x / ((a + two - 1) * (a + two)),
+                              -(a + m) * (a + b + m) * x / ((a + two) * (a + two + 1))}) {
+      d = 1 / away(1 + step * d);
+      c = away(1 + step / c);
+      h *= c * d;
+    }
+    if (std::abs(c * d - 1) < 1e-16) break;
+  }
+  return h;
+}
+
+// x^a (1-x)^b / B(a, b), where y = 1 - x.
+double beta_factor(double x, double y, double a, double b) {
+  return std::exp(a * std::log(x) + b * std::log(y) + std::lgamma(a + b) - std::lgamma(a) -
+                  std::lgamma(b));
+}
+
+double share_below(double x, double a, double b) {  // where the fraction converges fast
+  return beta_factor(x, 1 - x, a, b) * beta_fraction(x, a, b) / a;
+}
+
+}  // namespace
+
+std::vector<double> log_spaced(double a, double b, int64_t count) {
+  std::vector<double> out = spaced(std::log(a), std::log(b), count);
+  for (double& s : out) s = std::exp(s);
+  return out;
+}
+
+std::vector<double> karras_spaced(double a, double b, int64_t count, double rho) {
+  std::vector<double> out = spaced(std::pow(a, 1 / rho), std::pow(b, 1 / rho), count);
+  for (double& s : out) s = std::pow(s, rho);
+  return out;
+}
+
+std::vector<double> beta_spaced(double a, double b, int64_t count, double alpha, double beta) {
+  std::vector<double> out = spaced(1, 0, count);
+  for (double& s : out) s = b + beta_quantile(s, alpha, beta) * (a - b);
+  return out;
+}
+
+std::vector<double> spread_between(std::string_view how, std::vector<double> list) {
+  if (list.empty()) return list;
+  const double a = list.front(), b = list.back();
+  const auto count = static_cast<int64_t>(list.size());
+  if (how == "karras") return karras_spaced(a, b, count, 7);
+  if (how == "exponential") return log_spaced(a, b, count);
+  if (how == "beta") return beta_spaced(a, b, count, 0.6, 0.6);
+  const std::vector<std::string> known = {"none", "karras", "exponential", "beta"};
+  require(how == "none", "schedule: unknown spread '", how, "'", suggestion(how, known));
+  return list;
+}
+
+std::vector<double> log_interpolated(std::span<const double> table, int64_t count) {
+  std::vector<double> out;
+  for (const double at : spaced(0, static_cast<double>(table.size()) - 1, count)) {
+    const auto low = std::min(static_cast<size_t>(at), table.size() - 2);
+    const double w = at - static_cast<double>(low);
+    out.push_back(std::exp((1 - w) * std::log(table[low]) + w * std::log(table[low + 1])));
+  }
+  return out;
+}
+
+double beta_share(double x, double a, double b) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  return x < (a + 1) / (a + b + 2) ? share_below(x, a, b) : 1 - share_below(1 - x, b, a);
+}
+
+double beta_quantile(double p, double a, double b) {
+  require(a > 0 && b > 0, "schedule: alpha (", a, ") and beta (", b, ") must be positive");
+  if (p <= 0) return 0;
+  if (p >= 1) return 1;
+  // Near 1 the distance to 1 has the digits.
+  if (p > beta_share(0.5, a, b)) return 1 - beta_quantile(1 - p, b, a);
+  double low = 0, high = 0.5;
+  // Where x is small the share is about c x^a.
+  double x =
+      std::min(std::exp((std::log(p) - std::log(beta_factor(1, 1, a, b)) + std::log(a)) / a), 0.25);
+  for (int i = 0; i < 200; ++i) {
+    const double error = beta_share(x, a, b) - p;
+    (error > 0 ? high : low) = x;
+    // Newton's step in ln(x), halving where it leaves the bracket.
+    double next = x * std::exp(-error / beta_factor(x, 1 - x, a, b) * (1 - x));
+    if (!(next > low && next < high)) next = (low + high) / 2;
+    if (std::abs(next - x) <= 1e-16 * x) break;
+    x = next;
+  }
+  return x;
+}
+
+}  // namespace ebb

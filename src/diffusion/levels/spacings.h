@@ -1,0 +1,30 @@
+// Spacings and curves that several schedules share.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "diffusion/levels/schedule.h"
+
+namespace ebb {
+
+// Evenly in ln(sigma); in sigma^(1/rho); by quantiles of the beta distribution (Lee et al. 2024,
+// arXiv:2407.12173); from a to b, both included.
+std::vector<double> log_spaced(double a, double b, int64_t count);
+std::vector<double> karras_spaced(double a, double b, int64_t count, double rho);
+std::vector<double> beta_spaced(double a, double b, int64_t count, double alpha, double beta);
+// The levels spread anew between the first and the last: karras, exponential or
+// beta; none: as they are. Throws Error.
+std::vector<double> spread_between(std::string_view how, std::vector<double> list);
+
+// `count` values on the line through a falling table of positive values, in their logarithm.
+std::vector<double> log_interpolated(std::span<const double> table, int64_t count);
+
+// The x below which a share p of the beta distribution lies, to 1e-14 (its density is
+// x^(a-1) (1-x)^(b-1)). And that share (Press et al. 2007, Numerical Recipes, 6.4).
+double beta_quantile(double p, double a, double b);
+double beta_share(double x, double a, double b);
+
+}  // namespace ebb
