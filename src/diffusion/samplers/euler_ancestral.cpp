@@ -10,7 +10,8 @@ Latent run(Run& run, Latent x, const EtaOptions& o) {
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = run.sigma(i), to = run.sigma(i + 1);
     const Latent denoised = run.denoise(x, from);
-    const AncestralStep step = ancestral_step(run, from, to, o.eta);
+    AncestralStep step = ancestral_step(run, from, to, o.eta);
+    step.draws |= to == 0 && run.space() == Space::ve && run.dialect().draws_unused_last;
     x = denoised + step.down / from * (x - denoised);
     renoise(run, x, step, from, to, o.s_noise);
     run.done(i, x);

@@ -37,7 +37,6 @@ const std::vector<Dialect>& all_dialects() {
       {.name = "diffusers",
        .help = "Hugging Face diffusers",
        .draws_unused_last = true,
-       .flow_ancestral = false,
        .multistep_to_zero = true,
        .vp_ends_at_table = true,
        .lcm_boundary = true,

@@ -16,7 +16,7 @@ struct Dialect {
   bool draws_unused_churn = false;
   // heunpp2 does so, whatever the others do.
   bool draws_unused_heunpp2 = false;
-  // Ancestral samplers draw in the step to 0 as well.
+  // euler_ancestral draws in the step to 0 as well, but not on flow models.
   bool draws_unused_last = false;
   // Ancestral steps with alpha 1, dpm_fast and dpm_adaptive draw at eta 0 too.
   bool draws_unused_eta = false;

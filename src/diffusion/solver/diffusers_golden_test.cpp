@@ -23,6 +23,14 @@ struct Scheduler {
 
 const std::map<std::string, Scheduler>& schedulers() {
   static const std::map<std::string, Scheduler> known = {
+      {"EulerDiscreteScheduler", {"euler"}},
+      {"EulerAncestralDiscreteScheduler", {"euler_ancestral"}},
+      {"HeunDiscreteScheduler", {"heun"}},
+      {"KDPM2DiscreteScheduler", {"dpm_2"}},
+      {"KDPM2AncestralDiscreteScheduler", {"dpm_2_ancestral"}},
+      {"LMSDiscreteScheduler", {"lms"}},
+      {"DPMSolverSDEScheduler", {"dpmpp_sde"}},
+      {"LTXEulerAncestralRFScheduler", {"euler_ancestral"}},
       {"DDIMScheduler", {"ddim"}},
       {"DDPMScheduler", {"ddpm"}},
       {"PNDMScheduler", {"pndm", {}, false}},
@@ -54,6 +62,8 @@ std::string excuse(const json& c) {
     return "it remembers v, which mixes x and noise in other shares at every level";
   if (config.contains("step") && config["step"].contains("s_churn"))
     return "noise is renewed after the evaluation, not before";
+  if (name == "EulerDiscreteScheduler" && config.value("final_sigmas_type", "") == "sigma_min")
+    return "the last level twice: an evaluation for nothing";
   if (name == "DEISMultistepScheduler" &&
       (config.contains("use_flow_sigmas") || config.contains("use_karras_sigmas")))
     return "the last level twice: an evaluation for nothing, and orders one step off";
@@ -77,21 +87,24 @@ void read_options(const json& c, const Scheduler& s, Golden& g) {
   };
   const json& config = c["config"];
   option(config, "solver_order", order);
-  for (const char* same :
-       {"algorithm_type", "solver_type", "lower_order_final", "euler_at_final", "variance_type"})
+  for (const char* same : {"eta", "s_noise", "algorithm_type", "solver_type", "lower_order_final",
+                           "euler_at_final", "variance_type"})
     option(config, same, same);
   const json step = config.value("step", json::object());
-  for (const char* same : {"eta", "s_churn", "s_noise"}) option(step, same, same);
+  for (const char* same : {"eta", "s_churn", "s_noise", "order"}) option(step, same, same);
   if (config.value("skip_prk_steps", false)) g.sampler = "plms";
   if (config.value("stochastic_sampling", false)) g.sampler = "flow_match_euler_stochastic";
 }
 
 // The levels of the steps, from those of the evaluations. Of pndm's first three steps these are the
-// start, twice half way, and the end.
-std::vector<double> levels(const json& c, bool runge_kutta) {
+// start, twice half way, and the end; of two a step the second lies between levels.
+std::vector<double> levels(const json& c, const std::string& sampler) {
+  const bool twice = sampler.starts_with("dpm_2") || sampler == "dpmpp_sde";
+  const size_t stages = sampler == "pndm" ? 4 : twice ? 2 : 1;
+  const size_t staged = sampler == "pndm" ? 12 : c["sigmas"].size();
   std::vector<double> out;
   for (size_t i = 0; i < c["sigmas"].size(); ++i)
-    if (!runge_kutta || i >= 12 || i % 4 == 0) out.push_back(c["sigmas"][i]);
+    if (i >= staged || i % stages == 0) out.push_back(c["sigmas"][i]);
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
@@ -102,7 +115,7 @@ Golden golden(const json& c) {
   Golden g{.sampler = s.sampler};
   read_options(c, s, g);
   const bool vp = c["space"] == "vp";
-  std::vector<double>& sigmas = g.call.sigmas = levels(c, g.sampler == "pndm");
+  std::vector<double>& sigmas = g.call.sigmas = levels(c, g.sampler);
   bool zero = s.ends_at_zero;
   if (config.contains("final_sigmas_type")) zero = config["final_sigmas_type"] == "zero";
   if (config.contains("set_alpha_to_one")) zero = config["set_alpha_to_one"];

@@ -42,7 +42,7 @@ AncestralStep ancestral_step_ve(double from, double to, double eta) {
 
 AncestralStep ancestral_step_ve(const Run& run, double from, double to, double eta) {
   AncestralStep step = ancestral_step_ve(from, to, eta);
-  step.draws |= to > 0 ? run.dialect().draws_unused_eta : run.dialect().draws_unused_last;
+  step.draws |= to > 0 && run.dialect().draws_unused_eta;
   return step;
 }
 
@@ -50,9 +50,7 @@ AncestralStep ancestral_step(const Run& run, double from, double to, double eta)
   const Dialect& dialect = run.dialect();
   if (run.space() == Space::ve || !dialect.flow_ancestral)
     return ancestral_step_ve(run, from, to, eta);
-  AncestralStep step = ancestral_step_flow(from, to, dialect.clamps_eta ? std::min(eta, 1.0) : eta);
-  step.draws |= to == 0 && dialect.draws_unused_last;
-  return step;
+  return ancestral_step_flow(from, to, dialect.clamps_eta ? std::min(eta, 1.0) : eta);
 }
 
 void renoise(Run& run, Latent& x, const AncestralStep& step, double from, double to,
