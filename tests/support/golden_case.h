@@ -1,25 +1,16 @@
 // A network case of tests/golden: its network, inputs and expected numbers.
 #pragma once
 
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "models/model.h"
+#include "support/golden_file.h"
 #include "support/hashed_weights.h"
-#include "support/source_folder.h"
 
 namespace ebb::testing {
-
-inline nlohmann::json read_golden(const std::string& name) {
-  const std::string path = source_folder() + "/tests/golden/" + name + ".json";
-  std::ifstream in(path);
-  require(in.good(), "golden: cannot read ", path);
-  return nlohmann::json::parse(in);
-}
 
 inline const std::vector<std::string>& golden_network_cases() {
   static const std::vector<std::string> names = {

@@ -1,10 +1,15 @@
 // Noise: the standard normal numbers that a sampler asks for.
+// src/diffusion/noise/<s>.cpp defines `const NoiseSource& ebb::noises::<s>()`.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/options.h"
 
 namespace ebb {
 
@@ -18,6 +23,41 @@ struct NoiseDraw {
 // Writes standard normal numbers for a batch, [N,...] row-major.
 using NoiseFill = std::function<void(std::span<double> out, const NoiseDraw& draw)>;
 
+// What a run draws noise for.
+struct NoiseCall {
+  uint64_t seed = 0;
+  std::vector<int64_t> images = {0};  // numbers of the pictures of that seed that the batch holds
+  std::vector<uint64_t> seeds = {};   // or a seed for each picture, which are 0, 1, ... then
+  // Of a picture: [H,W,C], which other programs draw in the order [C,H,W]; or, up to two numbers,
+  // drawn in its own order.
+  std::vector<int64_t> shape = {};
+  std::vector<double> sigmas = {};  // noise levels of the run, for Brownian paths
+
+  int64_t batch() const;
+  int64_t elements() const;              // of a picture
+  int64_t image(int64_t i) const;        // the number of the batch's i-th picture
+  uint64_t image_seed(int64_t i) const;  // its seed where pictures have their own: seed + image
+};
+
+// The numbers of a run. Both are functions of their arguments: they may be asked in any order, but
+// are quickest in that of the run.
+struct Noise {
+  std::function<void(std::span<double> out)> start;  // the first state is first level * start
+  NoiseFill step;
+};
+
+struct NoiseSource {
+  std::string name, help;
+  std::function<Noise(const NoiseCall& call, const OptionTexts& options)> open = {};
+  std::function<std::vector<Option>()> options = {};
+};
+
+const std::vector<const NoiseSource*>& all_noise_sources();
+const NoiseSource& find_noise_source(std::string_view name);  // throws Error, suggests the nearest
+
+// Throws Error for calls and options that the source refuses.
+Noise open_noise(std::string_view source, const NoiseCall& call, const OptionTexts& options = {});
+
 // ---- our own: a function of (seed, image, draw), whatever the batch -------------------------
 
 // Which pictures a batch holds.
@@ -28,5 +68,17 @@ struct ImageKeys {
 };
 std::vector<double> initial_noise(const ImageKeys& keys);  // [N * elements]
 NoiseFill keyed_noise(ImageKeys keys);                     // other numbers for every draw
+
+// ---- details -------------------------------------------------------------------------------
+
+// A source whose options are a struct with fields() and, to refuse values, check().
+template <class Options>
+NoiseSource make_noise_source(NoiseSource about, Noise (*open)(const NoiseCall&, const Options&)) {
+  about.open = [open, name = about.name](const NoiseCall& call, const OptionTexts& texts) {
+    return open(call, read_options<Options>(texts, name));
+  };
+  about.options = [] { return describe<Options>(); };
+  return about;
+}
 
 }  // namespace ebb

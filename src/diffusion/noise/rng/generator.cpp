@@ -1,0 +1,67 @@
+#include "diffusion/noise/rng/generator.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "diffusion/noise/rng/philox.h"
+#include "diffusion/noise/rng/torch_cpu.h"
+
+namespace ebb {
+namespace {
+
+const std::vector<std::string>& type_names() {
+  static const std::vector<std::string> names = {"f32",  "f64",          "f16",
+                                                 "bf16", "f16_from_f32", "bf16_from_f32"};
+  return names;
+}
+
+// The nearest number with `bits` binary digits, and none smaller than 2^lowest but its multiples.
+double round_bits(double x, int bits, int lowest) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  const int unit = std::max(std::ilogb(x) - bits + 1, lowest);
+  return std::ldexp(std::nearbyint(std::ldexp(x, -unit)), unit);
+}
+
+NoiseType type_of(const std::string& name) {
+  const auto& names = type_names();
+  const auto at = std::find(names.begin(), names.end(), name);
+  require(at != names.end(), "noise: unknown number type '", name, "'", suggestion(name, names));
+  return static_cast<NoiseType>(at - names.begin());
+}
+
+}  // namespace
+
+double round_to(NoiseType type, double x) {
+  switch (type) {
+    case NoiseType::f64: return x;
+    case NoiseType::f32: return static_cast<double>(static_cast<float>(x));
+    case NoiseType::f16:
+    case NoiseType::f16_from_f32: return round_bits(x, 11, -24);
+    default: return round_bits(x, 8, -133);
+  }
+}
+
+void GeneratorKind::check() const {
+  const std::vector<std::string> names = {"torch_cpu", "torch_cuda", "nv"};
+  require(std::find(names.begin(), names.end(), name) != names.end(), "noise: unknown generator '",
+          name, "'", suggestion(name, names));
+  const NoiseType t = type_of(type);
+  require(name == "torch_cpu" || t <= NoiseType::bf16, "noise: ", name, " has no type ", type);
+  require(gpu.multiprocessors > 0 && gpu.threads >= 256,
+          "noise: a GPU needs multiprocessors and at least 256 threads in each (",
+          gpu.multiprocessors, ", ", gpu.threads, ")");
+}
+
+std::unique_ptr<Generator> make_generator(const GeneratorKind& kind, uint64_t seed) {
+  kind.check();
+  const NoiseType type = type_of(kind.type);
+  if (kind.name == "nv") return std::make_unique<NvGenerator>(seed);
+  if (kind.name == "torch_cuda")
+    return std::make_unique<TorchCudaGenerator>(
+        seed, type, static_cast<uint64_t>(kind.gpu.multiprocessors * (kind.gpu.threads / 256)));
+  return std::make_unique<TorchCpuGenerator>(seed, type);
+}
+
+}  // namespace ebb

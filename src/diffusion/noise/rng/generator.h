@@ -1,0 +1,46 @@
+// Generator: a stream of standard normal numbers that a seed decides, as other programs have them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ebb {
+
+class Generator {
+ public:
+  virtual ~Generator() = default;
+  // One call of the program's `randn`: what a call gives depends on those before it and, for some
+  // generators, on its size.
+  virtual void normal(std::span<double> out) = 0;
+};
+
+// What numbers are made as. half and bf16 of PyTorch's CPU generator have rules of their own.
+enum class NoiseType { f32, f64, f16, bf16, f16_from_f32, bf16_from_f32 };
+
+// The nearest number of the type.
+double round_to(NoiseType type, double x);
+
+// The GPU whose numbers torch_cuda's are: they differ between GPUs where a tensor has more elements
+// than the GPU holds threads.
+struct GpuOptions {
+  int64_t multiprocessors = 132, threads = 2048;
+  void fields(auto&& f) {
+    f("multiprocessors", multiprocessors, "of the GPU whose numbers are drawn (H100, H200: 132)");
+    f("threads", threads, "that a multiprocessor of that GPU holds (H100, H200: 2048)");
+  }
+};
+
+struct GeneratorKind {
+  std::string name = "torch_cpu";  // torch_cpu, torch_cuda, nv
+  std::string type = "f32";        // f32, f64, f16, bf16; of torch_cpu f16_from_f32, bf16_from_f32
+  GpuOptions gpu = {};
+
+  void check() const;  // throws Error for what there is not
+};
+
+std::unique_ptr<Generator> make_generator(const GeneratorKind& kind, uint64_t seed);
+
+}  // namespace ebb
