@@ -9,6 +9,7 @@
 #include "diffusion/noise/noise.h"
 #include "diffusion/noise/rng/brownian_tree.h"
 #include "diffusion/noise/rng/generator.h"
+#include "diffusion/solver/dialect.h"
 
 namespace ebb {
 namespace {
@@ -147,6 +148,10 @@ TEST(noise_sources, wrong_calls__say_what_would_do) {
   const Noise path = open_noise("brownian", one_level);
   EXPECT_EQ(start_of(path, one_level).size(), 96u);
   EXPECT_THROW(step_of(path, one_level, 0), Error);
+}
+
+TEST(noise_sources, of_dialects__exist) {
+  for (const Dialect& d : all_dialects()) EXPECT_EQ(find_noise_source(d.noise).name, d.noise);
 }
 
 // ---- rules -----------------------------------------------------------------------------------

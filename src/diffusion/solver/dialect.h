@@ -12,6 +12,8 @@ namespace ebb {
 struct Dialect {
   std::string name;
   std::string help;
+  // The source of its numbers (noise/noise.h) unless another is chosen.
+  std::string noise = "ebb";
   // Numbers are drawn in every step of samplers that renew noise, used or not.
   bool draws_unused_churn = false;
   // heunpp2 does so, whatever the others do.
