@@ -18,27 +18,36 @@ struct Options {
   }
 };
 
-// The level at (1 - eta) of the timestep of `to`, which is a whole timestep if that of `to` is.
-double below(const std::vector<double>& table, double to, double eta) {
-  if (eta == 0) return to;
-  constexpr double rounding = 1e-6;
+// From x to the level `below`, then with noise to `reached`, then `scale`.
+struct Way {
+  double below, reached, scale = 1;
+};
+
+Way way(const Run& run, double to, double eta) {
+  const std::vector<double>& table = table_of(run);
   const double t = timestep_of(table, to);
-  const bool whole = std::abs(t - std::round(t)) < rounding;
-  const double s = whole ? std::floor((1 - eta) * std::round(t) + rounding) : (1 - eta) * t;
-  return std::min(sigma_at(table, s), to);
+  if (!run.dialect().vp_whole_timesteps) {
+    if (eta == 0 || to == 0) return {to, to};
+    return {std::min(sigma_at(table, (1 - eta) * t), to), to};
+  }
+  // Timesteps are whole, and x leaves with the scale of the level that was asked for.
+  constexpr double rounding = 1e-6;  // of 1 - eta, times a timestep
+  const double whole = std::round(t), reached = sigma_at(table, whole);
+  const double below = sigma_at(table, std::floor((1 - eta) * whole + rounding));
+  return {below, reached, std::hypot(1, to) / std::hypot(1, reached)};
 }
 
 Latent run(Run& run, Latent x, const Options& o) {
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = run.sigma(i), to = run.sigma(i + 1);
     const Latent denoised = run.denoise(x, from);
-    const VpTarget target = vp_target(run, from, to);
+    const Way w = way(run, to, o.noise.eta);
     const bool last = i + 1 == run.steps();
-    const double s = last ? target.sigma : below(table_of(run), to, o.noise.eta);
+    const double s = last ? w.reached : w.below;
     x = denoised + s / from * (x - denoised);
     if (o.noise.eta > 0 && !last)
-      x.add(run.noise(from, to), std::sqrt(to * to - s * s) * o.noise.s_noise);
-    x *= target.scale;
+      x.add(run.noise(from, to), std::sqrt(w.reached * w.reached - s * s) * o.noise.s_noise);
+    x *= w.scale;
     run.done(i, x);
   }
   return x;

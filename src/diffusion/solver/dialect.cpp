@@ -43,6 +43,7 @@ const std::vector<Dialect>& all_dialects() {
        .draws_unused_last = true,
        .multistep_to_zero = true,
        .vp_ends_at_table = true,
+       .vp_whole_timesteps = true,
        .lcm_boundary = true,
        .flow_lambda_2m = true},
       {.name = "sdcpp",
@@ -50,6 +51,7 @@ const std::vector<Dialect>& all_dialects() {
        .noise = "nv",
        .multistep_to_zero = true,
        .equal_weights_above_two = true,
+       .vp_whole_timesteps = true,
        .clamps_eta = true,
        .lms_parts = 1000},
   };

@@ -35,9 +35,11 @@ struct Dialect {
   bool multistep_to_zero = false;
   // ipndm_v weights three and four slopes as if steps were equal.
   bool equal_weights_above_two = false;
-  // Samplers for sqrt(alpha_bar) x end at the level of timestep 0 instead of at 0 (their last
-  // alpha_bar is the table's first), and leave that factor in.
+  // ddim and plms, which are for sqrt(alpha_bar) x, end at the level of timestep 0 instead of at 0
+  // (their last alpha_bar is the table's first), and leave that factor in.
   bool vp_ends_at_table = false;
+  // tcd steps to whole timesteps, at the end to timestep 0; what comes out keeps that one's factor.
+  bool vp_whole_timesteps = false;
   // lcm's D is that of a consistency function: near timestep 0 it becomes x.
   bool lcm_boundary = false;
   // On flow models stochastic samplers reckon with lambda and alpha of the flow; else as if alpha

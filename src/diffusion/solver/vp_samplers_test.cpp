@@ -135,7 +135,8 @@ TEST(ddpm, fixed_large__adds_variance_beta) {
 // With eta 1 nothing is left of x; with 0 no noise comes in. Timesteps are whole.
 TEST(tcd, level_below__is_at_a_whole_timestep) {
   const std::vector<double>& table = stable_diffusion_table();
-  const SampleCall call{.sigmas = {table[800], table[333]}, .options = {{"eta", "0.3"}}};
+  const SampleCall call{
+      .sigmas = {table[800], table[333]}, .options = {{"eta", "0.3"}}, .dialect = "diffusers"};
   const testing::ToyModel model{
       .denoise = [](double, double) { return 0.0; },
       .noise = [](std::span<double> out, const NoiseDraw&) { out[0] = 1; }};
