@@ -28,7 +28,7 @@ const Sampler& dpm_2() {
       make_sampler<ChurnOptions>({.name = "dpm_2",
                                   .help = "the slope half way through a step, in ln(sigma)",
                                   .order = 2,
-                                  .aliases = {{"dpm2"}, {"kdpm2"}, {"kdpm2_discrete"}}},
+                                  .aliases = {{"kdpm2"}}},
                                  run);
   return s;
 }

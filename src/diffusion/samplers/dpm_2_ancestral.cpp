@@ -28,13 +28,13 @@ Latent run(Run& run, Latent x, const EtaOptions& o) {
 }  // namespace
 
 const Sampler& dpm_2_ancestral() {
-  static const Sampler s = make_sampler<EtaOptions>(
-      {.name = "dpm_2_ancestral",
-       .help = "dpm_2 to below the level, then new noise",
-       .kind = SamplerKind::ancestral,
-       .order = 2,
-       .aliases = {{"dpm_2_a"}, {"dpm2_a"}, {"kdpm2_a"}, {"kdpm2_ancestral_discrete"}}},
-      run);
+  static const Sampler s =
+      make_sampler<EtaOptions>({.name = "dpm_2_ancestral",
+                                .help = "dpm_2 to below the level, then new noise",
+                                .kind = SamplerKind::ancestral,
+                                .order = 2,
+                                .aliases = {{"dpm_2_a"}, {"kdpm2_ancestral"}}},
+                               run);
   return s;
 }
 

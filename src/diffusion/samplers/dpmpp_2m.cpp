@@ -32,8 +32,8 @@ Latent run(Run& run, Latent x, const NoOptions&) {
 }  // namespace
 
 const Sampler& dpmpp_2m() {
-  static const Sampler s = make_sampler<NoOptions>(
-      {.name = "dpmpp_2m", .help = "DPM-Solver++(2M)", .order = 2, .aliases = {{"dpm++_2m"}}}, run);
+  static const Sampler s =
+      make_sampler<NoOptions>({.name = "dpmpp_2m", .help = "DPM-Solver++(2M)", .order = 2}, run);
   return s;
 }
 

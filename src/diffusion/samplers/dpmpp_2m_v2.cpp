@@ -34,12 +34,13 @@ Latent run(Run& run, Latent x, const NoOptions&) {
 }  // namespace
 
 const Sampler& dpmpp_2m_v2() {
-  static const Sampler s =
-      make_sampler<NoOptions>({.name = "dpmpp_2m_v2",
-                               .help = "dpmpp_2m with averaged steps; of order 1 on unequal ones",
-                               .order = 1,
-                               .aliases = {{"dpm++_2m_v2"}, {"dpmpp_2mv2"}}},
-                              run);
+  static const Sampler s = make_sampler<NoOptions>(
+      {
+          .name = "dpmpp_2m_v2",
+          .help = "dpmpp_2m with averaged steps; of order 1 on unequal ones",
+          .order = 1,
+      },
+      run);
   return s;
 }
 

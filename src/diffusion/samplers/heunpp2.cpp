@@ -40,7 +40,7 @@ const Sampler& heunpp2() {
       make_sampler<ChurnOptions>({.name = "heunpp2",
                                   .help = "slopes at three levels a step; of order 1 only",
                                   .order = 1,
-                                  .aliases = {{"heun++2"}, {"heun++"}}},
+                                  .aliases = {{"heunpp"}}},
                                  run);
   return s;
 }

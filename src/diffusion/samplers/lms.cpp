@@ -51,11 +51,8 @@ Latent run(Run& run, Latent x, const Options& o) {
 }  // namespace
 
 const Sampler& lms() {
-  static const Sampler s = make_sampler<Options>({.name = "lms",
-                                                  .help = "a polynomial through the last slopes",
-                                                  .order = 4,
-                                                  .aliases = {{"lms_discrete"}}},
-                                                 run);
+  static const Sampler s = make_sampler<Options>(
+      {.name = "lms", .help = "a polynomial through the last slopes", .order = 4}, run);
   return s;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include <cctype>
+
 #include "base/error.h"
 #include "base/names.h"
 
@@ -107,13 +109,27 @@ const std::vector<const Sampler*>& all_samplers() {
   return table;
 }
 
+std::string plain_name(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == '+') out += 'p';
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  if (name.starts_with("sample_")) out.erase(0, 6);
+  for (const std::string_view end : {"scheduler", "discrete"})
+    if (out.ends_with(end)) out.resize(out.size() - end.size());
+  return out;
+}
+
 FoundSampler find_sampler(std::string_view name) {
+  const std::string plain = plain_name(name);
   std::vector<std::string> known;
   for (const Sampler* s : all_samplers()) {
-    if (s->name == name) return {s, {}};
+    if (plain_name(s->name) == plain) return {s, {}};
     known.push_back(s->name);
     for (const SamplerAlias& a : s->aliases) {
-      if (a.name == name) return {s, a.options};
+      if (plain_name(a.name) == plain) return {s, a.options};
       known.push_back(a.name);
     }
   }

@@ -64,7 +64,11 @@ struct FoundSampler {
   const Sampler* sampler;
   OptionTexts options;  // that the name stands for
 };
-FoundSampler find_sampler(std::string_view name);  // throws Error, suggests the nearest
+// By its name or another one of it, as plain_name has them. Throws Error, suggests the nearest.
+FoundSampler find_sampler(std::string_view name);
+// Without what programs write differently: case, spaces, signs (+ is p), "sample_" before and
+// "Discrete", "Scheduler" behind. "DPM++ 2M SDE" is "dpmpp2msde".
+std::string plain_name(std::string_view name);
 
 // ---- details -------------------------------------------------------------------------------
 
