@@ -32,14 +32,14 @@ void from_form(std::span<double> d, Values x, const OutputForm& f) {
   for (size_t i = 0; i < d.size(); ++i) d[i] = f.skip * x[i] + f.out * d[i];
 }
 
-void apply_in_form(Guidance& rule, GuidedSample& s, Values x, const Moment& m) {
+void apply_in_form(Guidance& rule, GuidedSample& s, const Moment& m) {
   const OutputForm f = form_at(rule.form(), m);
   if (f.skip == 0 && f.out == 1) return rule.apply(s, m);
-  to_form(s.result, x, f);
-  for (auto& p : s.predictions) to_form(p, x, f);
+  to_form(s.result, s.state, f);
+  for (auto& p : s.predictions) to_form(p, s.state, f);
   rule.apply(s, m);
-  from_form(s.result, x, f);
-  for (auto& p : s.predictions) from_form(p, x, f);
+  from_form(s.result, s.state, f);
+  for (auto& p : s.predictions) from_form(p, s.state, f);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ std::optional<Factors> Guide::factors(const Moment& moment) const {
   return all;
 }
 
-void Guide::apply(GuidedSample& s, Values x, const Moment& moment) {
+void Guide::apply(GuidedSample& s, const Moment& moment) {
   Moment m = moment;
   Factors pending = start;
   for (const auto& rule : rules_) {
@@ -92,7 +92,7 @@ void Guide::apply(GuidedSample& s, Values x, const Moment& moment) {
     }
     sum(s, pending);
     pending = {.own = 1};
-    apply_in_form(*rule, s, x, m);
+    apply_in_form(*rule, s, m);
   }
   if (pending.own != 1 || !pending.weights.empty()) sum(s, pending);
 }
@@ -154,7 +154,7 @@ void apply_batch(Guide& guide, const GuidedShape& shape, const Moment& m, Evalua
                  std::span<const T> x, std::span<T> out) {
   const auto n = static_cast<size_t>(shape.sample());
   std::vector<double> state(n), result(n);
-  GuidedSample s{shape, 0, result, std::vector<std::vector<double>>(ask_count)};
+  GuidedSample s{shape, 0, result, state, std::vector<std::vector<double>>(ask_count)};
   for (; s.index < shape.batch; ++s.index) {
     const size_t at = static_cast<size_t>(s.index) * n;
     std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(at), n, state.begin());
@@ -162,7 +162,7 @@ void apply_batch(Guide& guide, const GuidedShape& shape, const Moment& m, Evalua
       const auto values = e.answers[place(a)].subspan(at, n);
       s.predictions[place(a)].assign(values.begin(), values.end());
     }
-    guide.apply(s, state, m);
+    guide.apply(s, m);
     std::transform(result.begin(), result.end(), out.begin() + static_cast<std::ptrdiff_t>(at),
                    [](double v) { return static_cast<T>(v); });
   }

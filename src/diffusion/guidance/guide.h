@@ -27,9 +27,8 @@ class Guide {
   std::vector<Ask> asks(const Moment& m) const;
   // All rules as one sum, if they are linear at this moment: a device can make it in its plan.
   std::optional<Factors> factors(const Moment& m) const;
-  // Writes s.result from s.predictions, of which asks() must be there and may change; `x` is the
-  // state.
-  void apply(GuidedSample& s, Values x, const Moment& m);
+  // Writes s.result from s.predictions, of which asks() must be there and may change.
+  void apply(GuidedSample& s, const Moment& m);
 
  private:
   std::vector<std::unique_ptr<Guidance>> rules_;

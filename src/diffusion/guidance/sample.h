@@ -26,6 +26,7 @@ struct GuidedSample {
   GuidedShape shape;
   int64_t index = 0;                             // in the batch
   std::span<double> result;                      // what rules before gave
+  std::span<const double> state;                 // x
   std::vector<std::vector<double>> predictions;  // by Ask; empty: not there
   std::span<const double> operator[](Ask ask) const {
     return predictions[static_cast<size_t>(ask)];

@@ -1,10 +1,11 @@
 // apg: adaptive projected guidance: the difference of the predictions with momentum, bounded, and
 // with less of what lies along the conditional prediction (Sadat et al. 2024, arXiv:2410.02416).
 //
-// diffusers: base uncond (cond with above_cond), form raw. ComfyUI: base cond, form data.
+// diffusers: base uncond (paper with above_cond), form raw. ComfyUI: base cond, form data.
 // stable-diffusion.cpp: base paper, values 65536; its sums are over the batch, these over a sample.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/names.h"
 #include "diffusion/guidance/options.h"
@@ -18,6 +19,7 @@ struct Options {
   std::string base = "paper";
   int64_t values = 0;
   double smooth = 0;
+  bool by_pixel = false;
   FormOption form;
   void fields(auto&& f) {
     scale.fields(f);
@@ -27,6 +29,7 @@ struct Options {
     f("base", base, "paper: c + (s - 1) d; uncond: u + s d; cond: c + s d");
     f("values", values, "the norm is that of a sample of so many values; 0: as it is");
     f("smooth", smooth, "smoothness of the limit; 0: sharp");
+    f("by_pixel", by_pixel, "norm and projection of each pixel's channels, not of the sample");
     form.fields(f);
   }
   void check() const {
@@ -53,13 +56,16 @@ class Apg : public Guidance {
   void apply(GuidedSample& s, const Moment& m) override {
     const Values c = s[Ask::cond], u = s[Ask::uncond];
     std::vector<double> d = remembered(s, m.sigma);
-    const double factor = bound(norm(d), d.size());
-    for (double& v : d) v *= factor;
-    const double square = dot(c, c);
-    const double along = square == 0 ? 0 : (1 - o_.eta) * dot(d, c) / square;
+    if (o_.by_pixel) {
+      for (int64_t p = 0; p < s.shape.pixels(); ++p) project(d, c, members_of(s.shape, p));
+    } else {
+      std::vector<size_t> all(d.size());
+      std::iota(all.begin(), all.end(), size_t{0});
+      project(d, c, all);
+    }
     const double scale = o_.scale.at(m) - (o_.base == "paper" ? 1 : 0);
     const Values base = o_.base == "uncond" ? u : c;
-    for (size_t i = 0; i < d.size(); ++i) s.result[i] = base[i] + scale * (d[i] - along * c[i]);
+    for (size_t i = 0; i < d.size(); ++i) s.result[i] = base[i] + scale * d[i];
   }
 
  private:
@@ -79,6 +85,26 @@ class Apg : public Guidance {
       for (size_t i = 0; i < d.size(); ++i) d[i] += o_.momentum * before.difference[i];
     before = {sigma, d};
     return d;
+  }
+
+  static std::vector<size_t> members_of(const GuidedShape& shape, int64_t pixel) {
+    std::vector<size_t> out;
+    for (int64_t k = 0; k < shape.channels; ++k)
+      out.push_back(static_cast<size_t>(shape.at(pixel, k)));
+    return out;
+  }
+
+  // Bounds the members of d and takes away what lies along those of c.
+  void project(std::span<double> d, Values c, const std::vector<size_t>& members) const {
+    double dd = 0, dc = 0, cc = 0;
+    for (const size_t i : members) {
+      dd += d[i] * d[i];
+      dc += d[i] * c[i];
+      cc += c[i] * c[i];
+    }
+    const double factor = bound(std::sqrt(dd), members.size());
+    const double along = cc == 0 ? 0 : (1 - o_.eta) * factor * dc / cc;
+    for (const size_t i : members) d[i] = factor * d[i] - along * c[i];
   }
 
   double bound(double size, size_t count) const {

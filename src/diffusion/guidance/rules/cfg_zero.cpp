@@ -10,10 +10,12 @@ namespace {
 struct Options {
   ScaleOptions scale;
   int64_t zero_steps = 1;
+  bool fit_noise = false;
   FormOption form{"raw"};
   void fields(auto&& f) {
     scale.fields(f);
     f("zero_steps", zero_steps, "first steps whose output is 0");
+    f("fit_noise", fit_noise, "the fit is that of x less the predictions (ComfyUI, in form data)");
     form.fields(f);
   }
   void check() const {
@@ -41,11 +43,15 @@ class CfgZero : public Guidance {
       return;
     }
     const Values c = s[Ask::cond], u = s[Ask::uncond];
-    const double fit = dot(c, u) / (dot(u, u) + 1e-8), scale = o_.scale.at(m);
+    const double fit =
+        o_.fit_noise ? fit_of(difference(s.state, c), difference(s.state, u)) : fit_of(c, u);
+    const double scale = o_.scale.at(m);
     for (size_t i = 0; i < c.size(); ++i) s.result[i] = fit * u[i] + scale * (c[i] - fit * u[i]);
   }
 
  private:
+  static double fit_of(Values c, Values u) { return dot(c, u) / (dot(u, u) + 1e-8); }
+
   Options o_;
   Form form_;
 };

@@ -1,0 +1,41 @@
+// epsilon_scaling: divides the predicted noise, x - D, by a number a little above 1, against the
+// bias of errors that add up while sampling (Ning et al. 2023, arXiv:2308.15321).
+#include "base/error.h"
+#include "diffusion/guidance/options.h"
+
+namespace ebb::guidance_rules {
+namespace {
+
+struct Options {
+  double factor = 1.005;
+  void fields(auto&& f) { f("factor", factor, "divides the noise; 1: off"); }
+  void check() const {
+    require(factor > 0, "epsilon_scaling: factor must be positive (", factor, ")");
+  }
+};
+
+class EpsilonScaling : public Guidance {
+ public:
+  explicit EpsilonScaling(const Options& o) : o_(o) {}
+  std::optional<Factors> factors(const Moment&) const override {
+    if (o_.factor != 1) return std::nullopt;
+    return Factors{.own = 1};
+  }
+  void apply(GuidedSample& s, const Moment&) override {
+    for (size_t i = 0; i < s.result.size(); ++i)
+      s.result[i] = s.state[i] - (s.state[i] - s.result[i]) / o_.factor;
+  }
+
+ private:
+  Options o_;
+};
+
+}  // namespace
+
+const GuidanceRule& epsilon_scaling() {
+  static const GuidanceRule r = make_rule<EpsilonScaling, Options>(
+      {.name = "epsilon_scaling", .help = "divides the predicted noise by a number"});
+  return r;
+}
+
+}  // namespace ebb::guidance_rules
