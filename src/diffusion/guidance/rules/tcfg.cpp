@@ -1,5 +1,6 @@
 // tcfg: before cfg, leaves of the unconditional prediction only what lies along the first right
-// singular vector of the two predictions (tangential damping, arXiv:2503.18137).
+// singular vector of the two predictions (tangential damping, arXiv:2503.18137). ComfyUI does so
+// for the noise, x - D; diffusers for the output, whatever that is.
 #include <cmath>
 
 #include "diffusion/guidance/options.h"

@@ -1,0 +1,74 @@
+// Where a run starts that changes an image: how many steps of which list, and from which state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "diffusion/solver/space.h"
+
+namespace ebb {
+
+// Which part of a list of levels runs: levels [first, first + run], where the list was made for
+// `steps` steps.
+struct StartPlan {
+  int64_t steps = 0, first = 0, run = 0;
+};
+
+struct StrengthOptions {
+  // A1111's option to run as many steps as asked, with a list that is longer for it.
+  bool exact_steps = false;
+  // diffusers' pipelines of flow models round elsewhere.
+  Space space = Space::ve;
+};
+
+// `strength` in [0, 1]: how much of the noise comes back; 1: all. By dialect:
+//   ebb        the list has `steps` steps; the last round(strength steps) run
+//   kdiff      as a1111, which wrapped it
+//   comfy      denoise: the list has int(steps / strength) steps, the last `steps` run
+//   a1111      the last int(min(strength, 0.999) steps) + 1 run
+//   diffusers  the last min(int(strength steps), steps) run; on flow models all but the first
+//              int(steps - min(strength steps, steps))
+//   sdcpp      the last int(strength steps) + 1, at most `steps`, run; in f32
+// At strength 0 nothing runs, but for a1111 and sdcpp: one step. Throws Error.
+StartPlan plan_strength(std::string_view dialect, int64_t steps, double strength,
+                        const StrengthOptions& options = {});
+
+// The levels of a plan. `sigmas` may have another length than plan.steps + 1 (schedules do): the
+// end is what counts. One level, or none, is left where nothing runs.
+std::vector<double> planned_levels(const std::vector<double>& sigmas, const StartPlan& plan);
+
+// A stretch of a run: levels [first, last], both counted from the start; last may lie beyond. With
+// `finish` a stretch that ends early ends at 0 all the same.
+struct Stretch {
+  int64_t first = 0;
+  std::optional<int64_t> last = {};
+  bool finish = false;
+};
+std::vector<double> stretch_of(const std::vector<double>& sigmas, const Stretch& s);
+
+// ---- states --------------------------------------------------------------------------------
+
+struct StartOptions {
+  Space space = Space::ve;
+  // Where all is noise, its variance is that of data and noise, 1 + sigma^2.
+  bool whole_variance = false;
+  double noise_scale = 1;  // times the noise, of models that want it so
+};
+// The state at `sigma` from `data` and standard normal `noise`; either may be empty: 0. ve: data +
+// sigma noise; flow: (1 - sigma) data + sigma noise. `out` may be `data`.
+template <class T>
+void start_state(std::span<const T> data, std::span<const T> noise, double sigma,
+                 const StartOptions& options, std::span<T> out);
+// Its inverse at the end of a run that stopped at noise level `sigma`, which another run may start
+// from without noise: flow: x / (1 - sigma).
+template <class T>
+void finish_state(std::span<T> x, double sigma, Space space);
+
+// Whether programs take a run from `sigma` for one that starts from noise alone (StartOptions::
+// whole_variance): comfy: sigma is within 1e-5 of the model's largest or above; else never.
+bool starts_from_noise(std::string_view dialect, double sigma, double sigma_max);
+
+}  // namespace ebb
