@@ -13,46 +13,64 @@ StartPlan last_of(int64_t steps, int64_t run) { return {steps, steps - run, run}
 
 int64_t whole(double v) { return static_cast<int64_t>(v); }
 
-StartPlan by_list_length(int64_t steps, double strength) {
-  if (strength > 0.9999) return last_of(steps, steps);
-  if (strength <= 0) return last_of(steps, 0);
+StartPlan of_longer_list(int64_t steps, double strength) {
   const double length = static_cast<double>(steps) / strength;
   require(length < 1e6, "strength: ", strength, " is too little for ", steps, " steps (a list of ",
           length, ")");
   return last_of(whole(length), steps);
 }
 
-StartPlan with_one_more(int64_t steps, double strength, bool exact) {
-  if (exact && strength > 0) {
-    const double length = static_cast<double>(steps) / std::min(strength, 0.999);
-    require(length < 1e6, "strength: ", strength, " is too little for ", steps,
-            " steps (a list of ", length, ")");
-    return last_of(whole(length), steps);
-  }
+StartPlan nearest(int64_t steps, double strength, const StrengthOptions&) {
+  return last_of(steps, std::llround(strength * static_cast<double>(steps)));
+}
+
+StartPlan by_list_length(int64_t steps, double strength, const StrengthOptions&) {
+  if (strength > 0.9999) return last_of(steps, steps);
+  if (strength <= 0) return last_of(steps, 0);
+  return of_longer_list(steps, strength);
+}
+
+StartPlan one_more(int64_t steps, double strength, const StrengthOptions& o) {
+  if (o.exact_steps && strength > 0) return of_longer_list(steps, std::min(strength, 0.999));
   return last_of(steps, whole(std::min(strength, 0.999) * static_cast<double>(steps)) + 1);
 }
 
-StartPlan in_single_precision(int64_t steps, double strength) {
+StartPlan whole_part(int64_t steps, double strength, const StrengthOptions& o) {
+  const double n = static_cast<double>(steps), part = std::min(strength * n, n);
+  return last_of(steps, o.space == Space::flow ? steps - whole(n - part) : whole(part));
+}
+
+StartPlan one_more_f32(int64_t steps, double strength, const StrengthOptions&) {
   const float part = static_cast<float>(steps) * static_cast<float>(strength);
   return last_of(steps, std::min(static_cast<int64_t>(part) + 1, steps));
+}
+
+// What programs do where a run starts, by dialect.
+struct StartDialect {
+  std::string_view name;
+  StartPlan (*plan)(int64_t steps, double strength, const StrengthOptions&);
+  // A run from the model's largest level starts from noise of the variance of data and noise.
+  bool whole_variance = false;
+};
+constexpr StartDialect start_dialects[] = {
+    {"ebb", nearest},    {"kdiff", one_more},       {"comfy", by_list_length, true},
+    {"a1111", one_more}, {"diffusers", whole_part}, {"sdcpp", one_more_f32},
+};
+
+const StartDialect& start_dialect(std::string_view name) {
+  find_dialect(name);
+  for (const StartDialect& d : start_dialects)
+    if (d.name == name) return d;
+  fail("start: no rules for dialect '", name, "'");
 }
 
 }  // namespace
 
 StartPlan plan_strength(std::string_view dialect, int64_t steps, double strength,
                         const StrengthOptions& options) {
-  find_dialect(dialect);
   require(steps > 0, "strength: needs at least one step (", steps, ")");
   require(strength >= 0 && strength <= 1, "strength: must lie in [0, 1] (", strength, ")");
-  const double part = strength * static_cast<double>(steps);
-  if (dialect == "comfy") return by_list_length(steps, strength);
-  if (dialect == "a1111" || dialect == "kdiff")
-    return with_one_more(steps, strength, options.exact_steps);
-  if (dialect == "sdcpp") return in_single_precision(steps, strength);
-  if (dialect == "diffusers" && options.space == Space::flow)
-    return last_of(steps, steps - whole(static_cast<double>(steps) - part));
-  if (dialect == "diffusers") return last_of(steps, std::min(whole(part), steps));
-  return last_of(steps, std::llround(part));
+  return start_dialect(dialect).plan(steps, strength, options);
 }
 
 std::vector<double> planned_levels(const std::vector<double>& sigmas, const StartPlan& plan) {
@@ -105,8 +123,7 @@ template void finish_state(std::span<float>, double, Space);
 template void finish_state(std::span<double>, double, Space);
 
 bool starts_from_noise(std::string_view dialect, double sigma, double sigma_max) {
-  find_dialect(dialect);
-  if (dialect != "comfy") return false;
+  if (!start_dialect(dialect).whole_variance) return false;
   return sigma > sigma_max || std::abs(sigma - sigma_max) <= 1e-5 * sigma_max;
 }
 
