@@ -6,26 +6,12 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "diffusion/solver/timesteps.h"
 
 namespace ebb {
 namespace {
 
 // ---- tables --------------------------------------------------------------------------------
-
-double position(const std::vector<double>& levels, double sigma) {
-  const auto above = std::lower_bound(levels.begin(), levels.end(), sigma);
-  if (above == levels.begin()) return 0;
-  if (above == levels.end()) return static_cast<double>(levels.size() - 1);
-  const double low = std::log(*(above - 1)), high = std::log(*above);
-  return static_cast<double>(above - 1 - levels.begin()) + (std::log(sigma) - low) / (high - low);
-}
-
-double at_position(const std::vector<double>& levels, double at) {
-  at = std::clamp(at, 0.0, static_cast<double>(levels.size() - 1));
-  const auto low = std::min(static_cast<size_t>(at), levels.size() - 2);
-  const double w = at - static_cast<double>(low);
-  return std::exp((1 - w) * std::log(levels[low]) + w * std::log(levels[low + 1]));
-}
 
 double nearest_index(const std::vector<double>& levels, double sigma) {
   const auto above = std::lower_bound(levels.begin(), levels.end(), sigma);
@@ -56,7 +42,7 @@ double cosine_sigma(double t, double shift) {
 
 double cosine_time(double sigma, double shift) {
   const double unshifted = sigma / shift;
-  const double bar = std::clamp(1 / (1 + unshifted * unshifted), smallest_bar, largest_bar);
+  const double bar = 1 / (1 + unshifted * unshifted);
   const double angle = std::acos(std::sqrt(bar) * cosine_at(0)) / (std::numbers::pi / 2);
   return angle * (1 + cosine_offset) - cosine_offset;
 }
@@ -82,8 +68,9 @@ Discretisation between(Discretisation d, const LevelOptions& o) {
 
 Discretisation cascade_levels(double shift) {
   Discretisation d{.name = "cascade", .told = Told::cosine, .shift = shift};
-  for (int64_t i = 1; i <= picked_levels; ++i)
-    d.sigmas.push_back(cosine_sigma(static_cast<double>(i) / picked_levels, shift));
+  constexpr int64_t count = 10000;
+  for (int64_t i = 1; i <= count; ++i)
+    d.sigmas.push_back(cosine_sigma(static_cast<double>(i) / count, shift));
   d.sigma_min = d.lowest = d.sigmas.front();
   d.sigma_max = d.highest = d.sigmas.back();
   return d;
@@ -120,12 +107,12 @@ double Discretisation::told_of(double sigma, bool nearest) const {
   if (told == Told::cosine) return cosine_time(sigma, shift);
   if (told == Told::arctan) return std::atan(sigma) * 2 / std::numbers::pi;
   if (told != Told::table) return told_by_formula(told, scale, sigma);
-  return nearest || whole ? nearest_index(sigmas, round(sigma)) : position(sigmas, sigma);
+  return nearest || whole ? nearest_index(sigmas, round(sigma)) : timestep_of(sigmas, sigma);
 }
 
 double Discretisation::time_of(double sigma) const {
   if (space == Space::flow) return unshifted(sigma, shift) * scale;
-  return told == Told::table ? position(sigmas, sigma) : told_of(sigma);
+  return told == Told::table ? timestep_of(sigmas, sigma) : told_of(sigma);
 }
 
 double Discretisation::sigma_of_time(double time) const {
@@ -134,10 +121,10 @@ double Discretisation::sigma_of_time(double time) const {
     case Told::log: return std::exp(time / scale);
     case Told::log_half: return 2 * std::exp(time);
     case Told::vp_time: return vp_sigma(time / scale);
-    case Told::ratio: return time / (1 - time);
+    case Told::ratio: return time < 1 ? std::min(time / (1 - time), sigma_max) : sigma_max;
     case Told::arctan: return std::tan(time * std::numbers::pi / 2);
     case Told::cosine: return cosine_sigma(time, shift);
-    default: return at_position(sigmas, time);
+    default: return sigma_at(sigmas, time);
   }
 }
 
@@ -147,8 +134,7 @@ double Discretisation::at_percent(double percent) const {
   const double left = 1 - percent;
   if (space == Space::flow) return shifted(left, shift);
   if (told == Told::cosine) return cosine_sigma(left, shift);
-  if (told == Told::table)
-    return at_position(sigmas, left * static_cast<double>(sigmas.size() - 1));
+  if (told == Told::table) return sigma_at(sigmas, left * static_cast<double>(sigmas.size() - 1));
   return std::exp(std::log(sigma_min) + (std::log(sigma_max) - std::log(sigma_min)) * left);
 }
 

@@ -39,6 +39,11 @@ ScheduleInput resolved(const Schedule& s, const Discretisation& levels, const Sc
       levels, find_dialect(c.dialect), c.steps,
       resolve({"sigma_min", c.sigma_min, s.sigma_min, levels.sigma_min}, levels),
       resolve({"sigma_max", c.sigma_max, s.sigma_max, levels.sigma_max}, levels)};
+  require(!s.picks || (c.sigma_min == 0 && c.sigma_max == 0), "schedule: ", s.name,
+          " picks from the network's own levels: sigma_min (", c.sigma_min, ") and sigma_max (",
+          c.sigma_max, ") do not apply");
+  require(c.denoise > 0 && c.denoise <= 1, "schedule: denoise must lie in (0, 1] (", c.denoise,
+          ")");
   require(in.sigma_min < in.sigma_max, "schedule: sigma_min (", in.sigma_min,
           ") must be below sigma_max (", in.sigma_max, ")");
   return in;
@@ -79,10 +84,20 @@ std::vector<double> noise_levels(std::string_view schedule, const Discretisation
   const std::optional<Space> space = found.schedule->space;
   require(!space || *space == levels.space, "schedule: ", schedule, " is for ",
           name_of(space.value_or(Space::ve)), " models (this one is ", name_of(levels.space), ")");
-  const ScheduleInput in = resolved(*found.schedule, levels, call);
+  ScheduleInput in = resolved(*found.schedule, levels, call);
   OptionTexts options = found.options;
   options.insert(options.end(), call.options.begin(), call.options.end());
+  if (found.schedule->own_denoise) {
+    in.denoise = call.denoise;
+  } else if (call.denoise < 0.9999) {
+    in.steps = static_cast<int64_t>(static_cast<double>(call.steps) / call.denoise);
+  }
+  const bool part = in.steps > call.steps;
+  if (call.discard_penultimate) ++in.steps;
   std::vector<double> list = found.schedule->levels(in, options);
+  if (call.discard_penultimate && list.size() >= 2) list.erase(list.end() - 2);
+  if (part && static_cast<int64_t>(list.size()) > call.steps + 1)
+    list.erase(list.begin(), list.end() - call.steps - 1);
   for (double& s : list)
     if (s > 0) s = levels.round(s);
   check_levels(list, *found.schedule, in);

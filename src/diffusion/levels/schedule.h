@@ -22,6 +22,7 @@ struct ScheduleInput {
   const Dialect& dialect;
   int64_t steps = 18;
   double sigma_min = 0, sigma_max = 0;
+  double denoise = 1;  // of schedules with own_denoise; else 1
 };
 
 struct Schedule {
@@ -29,7 +30,10 @@ struct Schedule {
   std::string help;
   double sigma_min = 0, sigma_max = 0;  // its own, within what the network knows; 0: the network's
   std::optional<Space> space = {};      // that it serves alone
+  bool picks = false;                   // from the network's levels, all of them: has no ends
+  bool own_denoise = false;             // knows what to do with a share of the way
   bool exact_count = true;              // gives as many levels as there are steps
+  bool to_zero = true;                  // the last level is 0
   std::vector<SamplerAlias> aliases = {};
   // All the levels, the last one among them, which is 0 but for a few. Throws Error.
   std::function<std::vector<double>(const ScheduleInput& in, const OptionTexts& options)> levels =
@@ -50,6 +54,11 @@ struct ScheduleCall {
   double sigma_min = 0, sigma_max = 0;  // ends; 0: the schedule's own, else the network's
   OptionTexts options = {};
   std::string dialect = "ebb";
+  // Share of the way from noise to data that is left: the last `steps` levels above 0 of a list
+  // that is as much longer.
+  double denoise = 1;
+  // One level more, of which the last but one is left out (Dialect::discard_penultimate).
+  bool discard_penultimate = false;
 };
 
 // Falling levels, the last one 0 but for a few schedules; mostly steps + 1 of them. Levels are

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numbers>
 
 #include "base/error.h"
 #include "base/names.h"
+#include "diffusion/solver/timesteps.h"
 
 namespace ebb {
 namespace {
@@ -76,6 +79,47 @@ std::vector<double> log_interpolated(std::span<const double> table, int64_t coun
     out.push_back(std::exp((1 - w) * std::log(table[low]) + w * std::log(table[low + 1])));
   }
   return out;
+}
+
+TimeEnds time_ends(const ScheduleInput& in) {
+  const Discretisation& d = in.levels;
+  const auto time = [&](double sigma) {
+    if (d.told == Told::table) return d.told_of(sigma, in.dialect.whole_timesteps);
+    return in.dialect.shifts_flow_twice ? d.told_of(sigma) : d.time_of(sigma);
+  };
+  return {time(in.sigma_max), time(in.sigma_min)};
+}
+
+double level_at_timestep(const Discretisation& levels, double t) {
+  return sigma_at(levels.sigmas, t);
+}
+
+std::vector<double> last_part(std::vector<double> list, const ScheduleInput& in) {
+  const auto left =
+      static_cast<int64_t>(std::nearbyint(static_cast<double>(in.steps) * in.denoise)) + 1;
+  if (left < static_cast<int64_t>(list.size())) list.erase(list.begin(), list.end() - left);
+  list.back() = 0;
+  return list;
+}
+
+double normal_quantile(double p) {
+  if (p <= 0) return -std::numeric_limits<double>::infinity();
+  if (p >= 1) return std::numeric_limits<double>::infinity();
+  if (p > 0.5) return -normal_quantile(1 - p);
+  // Newton's method on ln(share), which is concave: from the left it never goes too far.
+  double z = -40;
+  for (int i = 0; i < 200; ++i) {
+    const double share = 0.5 * std::erfc(-z / std::numbers::sqrt2);
+    const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
+    if (share == 0 || density == 0) {
+      z /= 2;
+      continue;
+    }
+    const double next = z + share / density * std::log(p / share);
+    if (std::abs(next - z) <= 1e-16 * std::abs(z)) break;
+    z = next;
+  }
+  return z;
 }
 
 double beta_share(double x, double a, double b) {

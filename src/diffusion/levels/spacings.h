@@ -22,6 +22,22 @@ std::vector<double> spread_between(std::string_view how, std::vector<double> lis
 // `count` values on the line through a falling table of positive values, in their logarithm.
 std::vector<double> log_interpolated(std::span<const double> table, int64_t count);
 
+// Times of the largest and the smallest level of a schedule, as the dialect takes them.
+struct TimeEnds {
+  double start, end;
+};
+TimeEnds time_ends(const ScheduleInput& in);
+
+// The level of timestep t of networks with timesteps; of others so far up their levels.
+double level_at_timestep(const Discretisation& levels, double t);
+
+// What a list for the whole way has left for a share `denoise` of it: the last levels, the last one
+// of all in place of which there is 0.
+std::vector<double> last_part(std::vector<double> list, const ScheduleInput& in);
+
+// The z below which a share p of the standard normal distribution lies.
+double normal_quantile(double p);
+
 // The x below which a share p of the beta distribution lies, to 1e-14 (its density is
 // x^(a-1) (1-x)^(b-1)). And that share (Press et al. 2007, Numerical Recipes, 6.4).
 double beta_quantile(double p, double a, double b);

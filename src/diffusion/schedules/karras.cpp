@@ -1,8 +1,7 @@
 // karras: evenly spaced in sigma^(1/rho) (Karras et al. 2022, arXiv:2206.00364, equation 5).
-#include <cmath>
-
 #include "base/error.h"
 #include "diffusion/levels/schedule.h"
+#include "diffusion/levels/spacings.h"
 
 namespace ebb::schedules {
 namespace {
@@ -14,10 +13,7 @@ struct Options {
 };
 
 std::vector<double> levels(const ScheduleInput& in, const Options& o) {
-  std::vector<double> out =
-      spaced(std::pow(in.sigma_max, 1 / o.rho), std::pow(in.sigma_min, 1 / o.rho), in.steps);
-  for (double& s : out) s = std::pow(s, o.rho);
-  return with_zero(out);
+  return with_zero(karras_spaced(in.sigma_max, in.sigma_min, in.steps, o.rho));
 }
 
 }  // namespace

@@ -54,6 +54,15 @@ struct Dialect {
   bool clamps_eta = false;
   // Equal parts in which lms adds its coefficients up (midpoint rule); 0: exact integrals.
   int64_t lms_parts = 0;
+  // Schedules take what a flow network is told of its first and last level for their times, so that
+  // these levels are shifted twice.
+  bool shifts_flow_twice = false;
+  // Networks with timesteps are told of whole ones, the nearest.
+  bool whole_timesteps = false;
+  // Schedules with a list of levels of their own give it where more were asked for.
+  bool gives_fewer_levels = false;
+  // Samplers run on a list one level longer, whose last level above 0 is left out.
+  std::vector<std::string> discard_penultimate = {};
 };
 
 // ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy
