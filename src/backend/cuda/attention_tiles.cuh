@@ -1,10 +1,10 @@
-// Warp-level pieces of attention on tensor cores (sm_80 and later; empty before): tiles of 16-bit
-// rows in shared memory, their fragments, and products m16n8k16 and m16n8k8 that add up in f32.
+// Warp-level pieces of attention on tensor cores (of use from sm_80 on): tiles of 16-bit rows in
+// shared memory, their fragments, and products m16n8k16 and m16n8k8 that add up in f32.
 #pragma once
 
 #include <type_traits>
 
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/mma.cuh"
 
 namespace ebb::cuda {
 
@@ -20,28 +20,12 @@ __device__ __forceinline__ float fast_exp2(float x) {
 
 // ---- copies ------------------------------------------------------------------------------------
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
 // 16 bytes from device memory to shared memory; zeros if not `valid` (`from` is not read then).
 __device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool valid) {
 #if __CUDA_ARCH__ >= 800
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
-#endif
-}
-__device__ __forceinline__ void commit_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-// Waits until all but the latest `Pending` groups of this thread's copies have arrived.
-template <int Pending>
-__device__ __forceinline__ void wait_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 #endif
 }
 
@@ -104,18 +88,6 @@ __device__ __forceinline__ uint32_t lane_by_8(int lane) {
   return Tile<D>::offset(lane % 8 + lane / 16 * 8, lane / 8 & 1);
 }
 
-__device__ __forceinline__ void load4(uint32_t (&r)[4], uint32_t at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(at)
-               : "memory");
-}
-__device__ __forceinline__ void load4_transposed(uint32_t (&r)[4], uint32_t at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(at)
-               : "memory");
-}
 __device__ __forceinline__ void load2(uint32_t (&r)[2], uint32_t at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
                : "=r"(r[0]), "=r"(r[1])
@@ -145,26 +117,6 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
 #endif
   return r;
-}
-
-// c [16,8] += a [16,16] b [16,8].
-template <class T>
-__device__ __forceinline__ void mma16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                      uint32_t b1) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, __half>)
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#endif
 }
 
 // c [16,8] += a [16,8] b [8,8].
@@ -201,7 +153,7 @@ __device__ __forceinline__ void load_a(RowsA<M, D>& a, uint32_t tile, int lane) 
   for (int m = 0; m < M; ++m) {
 #pragma unroll
     for (int k = 0; k < D / 16; ++k)
-      load4(a.full[m][k], Tile<D>::pair(at + Tile<D>::bytes(16 * m), k));
+      load_matrices<false>(a.full[m][k], Tile<D>::pair(at + Tile<D>::bytes(16 * m), k));
     if constexpr (D % 16 == 8)
       load2(a.rest[m], tile + Tile<D>::offset(16 * m + lane % 16, D / 8 - 1));
   }
@@ -245,18 +197,18 @@ __device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const Row
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
       uint32_t b[4];
-      load4(b, Tile<D>::pair(at + Tile<D>::bytes(8 * n), k));
+      load_matrices<false>(b, Tile<D>::pair(at + Tile<D>::bytes(8 * n), k));
 #pragma unroll
       for (int m = 0; m < M; ++m) {
-        mma16<T>(c[m][n], a.full[m][k], b[0], b[1]);
-        mma16<T>(c[m][n + 1], a.full[m][k], b[2], b[3]);
+        mma<T>(c[m][n], a.full[m][k], b[0], b[1]);
+        mma<T>(c[m][n + 1], a.full[m][k], b[2], b[3]);
       }
     }
   if constexpr (D % 16 == 8)
 #pragma unroll
     for (int n = 0; n < N; n += 4) {
       uint32_t b[4];
-      load4(b, rows + Tile<D>::offset(8 * n + lane, D / 8 - 1));
+      load_matrices<false>(b, rows + Tile<D>::offset(8 * n + lane, D / 8 - 1));
 #pragma unroll
       for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -280,15 +232,16 @@ __device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a
   for (int k = 0; k < D / 16; ++k) {
     uint32_t r[M][4];
 #pragma unroll
-    for (int m = 0; m < M; ++m) load4(r[m], Tile<D>::pair(a_at + Tile<D>::bytes(16 * m), k));
+    for (int m = 0; m < M; ++m)
+      load_matrices<false>(r[m], Tile<D>::pair(a_at + Tile<D>::bytes(16 * m), k));
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
       uint32_t b[4];
-      load4(b, Tile<D>::pair(at + Tile<D>::bytes(8 * n), k));
+      load_matrices<false>(b, Tile<D>::pair(at + Tile<D>::bytes(8 * n), k));
 #pragma unroll
       for (int m = 0; m < M; ++m) {
-        mma16<T>(c[m][n], r[m], b[0], b[1]);
-        mma16<T>(c[m][n + 1], r[m], b[2], b[3]);
+        mma<T>(c[m][n], r[m], b[0], b[1]);
+        mma<T>(c[m][n + 1], r[m], b[2], b[3]);
       }
     }
   }
@@ -299,7 +252,7 @@ __device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a
 #pragma unroll
     for (int n = 0; n < N; n += 4) {
       uint32_t b[4];
-      load4(b, rows + Tile<D>::offset(8 * n + lane, D / 8 - 1));
+      load_matrices<false>(b, rows + Tile<D>::offset(8 * n + lane, D / 8 - 1));
 #pragma unroll
       for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -325,18 +278,18 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[M][D / 8][4],
 #pragma unroll
     for (int d = 0; d < D / 16; ++d) {
       uint32_t b[4];
-      load4_transposed(b, Tile<D>::pair(at + Tile<D>::bytes(16 * k), d));
+      load_matrices<true>(b, Tile<D>::pair(at + Tile<D>::bytes(16 * k), d));
 #pragma unroll
       for (int m = 0; m < M; ++m) {
-        mma16<T>(sum[m][2 * d], a[m], b[0], b[1]);
-        mma16<T>(sum[m][2 * d + 1], a[m], b[2], b[3]);
+        mma<T>(sum[m][2 * d], a[m], b[0], b[1]);
+        mma<T>(sum[m][2 * d + 1], a[m], b[2], b[3]);
       }
     }
     if constexpr (D % 16 == 8) {
       uint32_t b[2];
       load2_transposed(b, rows + Tile<D>::offset(16 * k + lane % 16, D / 8 - 1));
 #pragma unroll
-      for (int m = 0; m < M; ++m) mma16<T>(sum[m][D / 8 - 1], a[m], b[0], b[1]);
+      for (int m = 0; m < M; ++m) mma<T>(sum[m][D / 8 - 1], a[m], b[0], b[1]);
     }
   }
 }

@@ -82,7 +82,6 @@ CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
   capability_ = properties.major * 10 + properties.minor;
   multiprocessors_ = properties.multiProcessorCount;
   shared_per_block_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
-  l2_bytes_ = attribute(cudaDevAttrL2CacheSize, index);
   require(capability_ >= 75, "cuda: needs compute capability 7.5 or newer (", name_, " has ",
           properties.major, ".", properties.minor, ")");
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");

@@ -44,7 +44,6 @@ class CudaDevice final : public Device {
   int capability() const { return capability_; }  // 90: sm_90
   int multiprocessors() const { return multiprocessors_; }
   int64_t shared_per_block() const { return shared_per_block_; }  // bytes, with opt-in
-  int64_t l2_bytes() const { return l2_bytes_; }
   Fault* fault() const { return fault_; }  // an address for the device and the host
 
   // The kernel `name` of a PTX text, compiled by the driver the first time that the text is seen,
@@ -55,7 +54,7 @@ class CudaDevice final : public Device {
 
  private:
   int index_ = 0, capability_ = 0, multiprocessors_ = 0;
-  int64_t shared_per_block_ = 0, l2_bytes_ = 0;
+  int64_t shared_per_block_ = 0;
   std::string name_;
   cudaStream_t stream_ = nullptr;
   Fault* fault_ = nullptr;

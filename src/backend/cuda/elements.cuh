@@ -1,5 +1,5 @@
 // What kernels over the elements of tensors share: indices taken apart without division, device
-// types of dtypes, the alignment of addresses.
+// types of dtypes, elements of an access.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ constexpr int64_t divisible = int64_t{1} << 31;  // numbers below this may be di
 
 // Calls f with a zero of the device type of a float dtype.
 template <class F>
-void visit_float(DType t, F&& f) {
+decltype(auto) visit_float(DType t, F&& f) {
   switch (t) {
     case DType::bf16: return f(__nv_bfloat16{});
     case DType::f16: return f(__half{});
@@ -49,10 +49,6 @@ struct Place {
 __device__ __forceinline__ Place place_of(int64_t i, int64_t rows, int64_t columns, int64_t packs) {
   const int64_t pixel = i / packs, line = pixel / columns, n = line / rows;
   return {n, line - n * rows, pixel - line * columns, i - pixel * packs};
-}
-
-inline bool aligned(const void* p, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(bytes) == 0;
 }
 
 // Elements of T in an access of 16 bytes.

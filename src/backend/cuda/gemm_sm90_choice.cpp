@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backend/cuda/gemm_sm90.h"
+#include "backend/cuda/launch.h"
 #include "backend/cuda/tma.h"
 #include "base/error.h"
 
@@ -132,7 +133,7 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
 
 bool Prepared::takes(const Operands& o) {
   constexpr uintptr_t piece = 16;
-  return aligned(o.a, piece) && aligned(o.b, piece);
+  return is_aligned(o.a, piece) && is_aligned(o.b, piece);
 }
 
 Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/launch.h"
 #include "backend/cuda/tma.h"
 
 namespace ebb::cuda::gemm {
@@ -94,7 +95,7 @@ void set_result(Params& q, const Problem& p, const Choice& c, const Operands& o,
   const bool floats = p.out == DType::f32;
   constexpr int64_t piece = 16;  // bytes
   const int64_t inner = p.form == Form::wgrad ? p.images.c : p.n;
-  if (inner * size_of(p.out) % piece != 0 || !aligned(q.out, piece)) {
+  if (inner * size_of(p.out) % piece != 0 || !is_aligned(q.out, piece)) {
     q.store = floats ? Store::floats : Store::elements;
     return;
   }

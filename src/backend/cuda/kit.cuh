@@ -18,6 +18,11 @@ __device__ __forceinline__ void begin() {
 #endif
 }
 
+// The address of shared memory as instructions take it.
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
 // `Count` elements that load and store as one access.
 template <class T, int Count>
 struct alignas(sizeof(T) * Count) Vec {
@@ -45,11 +50,6 @@ __device__ __forceinline__ __half from_float(float v) {
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(~0u, v, offset);
-  return v;
-}
-__device__ __forceinline__ float warp_max(float v) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, offset));
   return v;
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "backend/cuda/expr_writer.h"
-#include "backend/cuda/launch.h"
+#include "backend/cuda/generated.h"
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/map_strided.h"
 
@@ -58,33 +58,12 @@ struct Flat {
 
 // ---- strided -------------------------------------------------------------------------------
 
-struct Strided {
-  StridedText text;
-  Generated kernel;
-
+struct Strided : GeneratedKernel<StridedText> {
   Strided(const StridedForm& form, CudaDevice& device)
-      : text(write_strided(form, device.capability())),
-        kernel(device.generated(text.text, "pointwise")) {}
+      : GeneratedKernel("pointwise", write_strided(form, device.capability()), device) {}
 
-  std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
-    std::vector<void*> all;
-    for (const size_t i : text.used) all.push_back(in[i]);
-    all.insert(all.end(), out.begin(), out.end());
-    return all;
-  }
-  bool takes(const std::vector<void*>& pointers) const {
-    for (size_t i = 0; i < pointers.size(); ++i)
-      if (!is_aligned(pointers[i], text.alignment[i])) return false;
-    return true;
-  }
   void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
-    Parameters p = text.parameters;
-    for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
-    void* arguments[] = {p.data()};
-    launch_kernel(
-        "pointwise", kernel.get(),
-        {.grid = blocks_for(text.work, text.threads), .block = static_cast<unsigned>(text.threads)},
-        arguments, device);
+    GeneratedKernel::launch(pointers, blocks_for(text.work, text.threads), device);
   }
 };
 
@@ -147,8 +126,7 @@ void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
   s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
 }
 
-// ---- segments
-// ------------------------------------------------------------------------------------
+// ---- segments ------------------------------------------------------------------------------
 
 struct SegmentedMap::State {
   CudaDevice& device;

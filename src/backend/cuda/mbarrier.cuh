@@ -6,11 +6,9 @@
 
 #include <cstdint>
 
-namespace ebb::cuda {
+#include "backend/cuda/kit.cuh"
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
+namespace ebb::cuda {
 
 // ---- mbarriers ---------------------------------------------------------------------------------
 
@@ -51,8 +49,8 @@ __device__ __forceinline__ bool barrier_try(uint32_t barrier, uint32_t parity) {
   return done != 0;
 }
 // Waits for the end of the phase of this parity, and sees what the block's threads and the copy
-// engine have written. A wait that never ends is a bug of the kernel: it
-// becomes an error of the launch.
+// engine have written. A wait that never ends is a bug of the kernel: it becomes an error of the
+// launch.
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   constexpr int never = 1 << 24;
   for (int i = 0; !barrier_try(barrier, parity); ++i)

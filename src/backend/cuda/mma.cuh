@@ -13,10 +13,6 @@ inline constexpr int arch = __CUDA_ARCH__ / 10;  // 80: sm_80
 inline constexpr int arch = 0;
 #endif
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
 // 16 bytes to `to`, or zeros. Complete for this thread after wait_copies; before sm_80 at once.
 __device__ __forceinline__ void copy16(uint32_t to, const void* from, bool valid) {
 #if __CUDA_ARCH__ >= 800

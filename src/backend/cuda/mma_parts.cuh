@@ -38,13 +38,14 @@ __device__ __forceinline__ float load_float(const void* data, DType t, int64_t i
 
 // ---- the order of blocks ---------------------------------------------------------------------
 
-struct Place {
+struct BlockTile {
   int m_tile, n_tile, split, z;
 };
 
 // Block b of a one-dimensional grid. Tiles that run together form squares rather than stripes, so
 // that they find their operands in L2.
-__device__ __forceinline__ Place place_of(unsigned block, int m_tiles, int n_tiles, int splits) {
+__device__ __forceinline__ BlockTile block_tile(unsigned block, int m_tiles, int n_tiles,
+                                                int splits) {
   constexpr unsigned side = 8;
   const unsigned tiles = static_cast<unsigned>(m_tiles) * static_cast<unsigned>(n_tiles);
   const unsigned member = block / tiles, tile = block - member * tiles;

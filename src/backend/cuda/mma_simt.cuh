@@ -137,7 +137,7 @@ __device__ __forceinline__ void store_floats(const float (&sums)[8][8], const Ge
 // The sums of `steps` along k, of the rows from `row` and the columns from `col` of the tile.
 template <class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
 __device__ __forceinline__ void multiply_simt(float (&sums)[8][8], const A& a, const B& b,
-                                              const P& p, const Place& at, const Steps& steps) {
+                                              const P& p, const BlockTile& at, const Steps& steps) {
   __shared__ float4 shared[Tile::shared_bytes / 16];
   constexpr int stages = Tile::stages;
   constexpr int piece_a = Vector && WhereA == K::outer ? 4 : 1;
@@ -171,13 +171,13 @@ __device__ __forceinline__ void multiply_simt(float (&sums)[8][8], const A& a, c
   }
 }
 
-// grid: a block for each tile, split and z (place_of).  smem: the stages.  needs: with Vector, f32
-// operands, those with K::outer in aligned pieces.  sums: f32.  deterministic: yes.
+// grid: a block for each tile, split and z (block_tile).  smem: the stages.  needs: with Vector,
+// f32 operands, those with K::outer in aligned pieces.  sums: f32.  deterministic: yes.
 template <class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
 __global__ void __launch_bounds__(Tile::threads, Tile::residents)
     gemm_simt(const __grid_constant__ GemmParams<A, B> p) {
   begin();
-  const Place at = place_of(blockIdx.x, p.m_tiles, p.n_tiles, p.splits);
+  const BlockTile at = block_tile(blockIdx.x, p.m_tiles, p.n_tiles, p.splits);
   const auto a = p.a.of(at.z);
   const auto b = p.b.of(at.z);
   const int m = WhereA == K::inner ? a.outers : a.inners;

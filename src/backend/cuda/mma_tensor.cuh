@@ -13,7 +13,7 @@ template <int M, int N, int WarpsM, int WarpsN, int Depth, int Stages, bool Ahea
 struct TensorTile {
   static constexpr bool ahead = Ahead;
   static constexpr int m = M, n = N, depth = Depth;
-  static constexpr int warps_m = WarpsM, warps_n = WarpsN;
+  static constexpr int warps_n = WarpsN;
   static constexpr int threads = WarpsM * WarpsN * 32;
   static constexpr int warp_m = M / WarpsM, warp_n = N / WarpsN;
   static constexpr int stage_elements = (M + N) * Depth;
@@ -309,7 +309,7 @@ __device__ __forceinline__ void multiply_ahead(WarpSums<Tile>& sums, Ring& ring,
 // The sums of `steps` along k. On return all of the block has read its shared memory.
 template <class T, class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
 __device__ __forceinline__ void multiply(WarpSums<Tile>& sums, T* shared, const A& a, const B& b,
-                                         const P& p, const Place& at, const Steps& steps) {
+                                         const P& p, const BlockTile& at, const Steps& steps) {
   using Stages = Ring<T, Tile, A, WhereA, B, WhereB, Vector>;
   const int k = steps.first * Tile::depth;
   Stages ring{{a, p.a_data, at.m_tile * Tile::m, k},
@@ -338,15 +338,15 @@ constexpr bool runs_here() {
   return (arch >= 80 || !std::is_same_v<T, __nv_bfloat16>)&&(Tile::m < 256 || much_shared);
 }
 
-// grid: a block for each tile, split and z (place_of).  needs: with Vector, a_vector and b_vector.
-// sums: f32.  deterministic: yes.  bf16 from sm_80 on.
+// grid: a block for each tile, split and z (block_tile).  needs: with Vector, a_vector and
+// b_vector. sums: f32.  deterministic: yes.  bf16 from sm_80 on.
 template <class T, class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
 __global__ void __launch_bounds__(Tile::threads)
     gemm_tensor(const __grid_constant__ GemmParams<A, B> p) {
   begin();
   if constexpr (runs_here<T, Tile>()) {
     extern __shared__ uint4 shared[];
-    const Place at = place_of(blockIdx.x, p.m_tiles, p.n_tiles, p.splits);
+    const BlockTile at = block_tile(blockIdx.x, p.m_tiles, p.n_tiles, p.splits);
     const auto a = p.a.of(at.z);
     const auto b = p.b.of(at.z);
     const int m = WhereA == K::inner ? a.outers : a.inners;

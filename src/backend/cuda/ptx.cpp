@@ -179,7 +179,7 @@ std::string Ptx::text(const Entry& e) const {
 
 // ---- division ----------------------------------------------------------------------------------
 
-Divisor::Divisor(int64_t d) {
+Reciprocal::Reciprocal(int64_t d) {
   require(d > 0 && d < int64_t{1} << 31, "divisor: must be in [1, 2^31) (got ", d, ")");
   shift = static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(d - 1)));
   multiplier = static_cast<uint32_t>((uint64_t{1} << (31 + shift)) / static_cast<uint64_t>(d) + 1);

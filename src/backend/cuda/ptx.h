@@ -155,11 +155,11 @@ class Parameters {
 
 // Division of numbers below 2^31 by a number that only the host knows: (2 n * multiplier) / 2^32 >>
 // shift.
-struct Divisor {
+struct Reciprocal {
   uint32_t multiplier = 0, shift = 0;
-  explicit Divisor(int64_t d);
+  explicit Reciprocal(int64_t d);
 };
-// n / d with the Divisor's two fields in registers.
+// n / d with the Reciprocal's two fields in registers.
 Reg quotient(Ptx& p, Reg n, Reg multiplier, Reg shift);
 
 }  // namespace ebb::cuda

@@ -21,7 +21,7 @@ Coordinates::Coordinates(Draft& d, const std::vector<int64_t>& sizes) {
       dims_.emplace_back();
       continue;
     }
-    const Divisor by(size);
+    const Reciprocal by(size);
     dims_.push_back({d.number(size), d.number(by.multiplier), d.number(by.shift)});
   }
 }

@@ -139,7 +139,7 @@ TEST(ptx, divisor__is_exact_below_2_to_31) {
   const int64_t top = (int64_t{1} << 31) - 1;
   for (const int64_t d : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, int64_t{192},
                           int64_t{65537}, top - 1, top}) {
-    const Divisor by(d);
+    const Reciprocal by(d);
     for (const int64_t n :
          {int64_t{0}, d - 1, d, d + 1, 3 * d - 1, 3 * d, top / d * d - 1, top / d * d, top}) {
       if (n < 0 || n > top) continue;

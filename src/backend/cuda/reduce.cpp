@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "backend/cuda/expr_writer.h"
-#include "backend/cuda/launch.h"
+#include "backend/cuda/generated.h"
 #include "backend/cuda/map.h"
 #include "backend/cuda/reduce_finish.h"
 #include "backend/cuda/reduce_text.h"
@@ -14,33 +14,12 @@ namespace ebb::cuda {
 namespace {
 
 // A compiled first stage.
-struct Stage {
-  ReduceText text;
-  Generated kernel;
-
+struct Stage : GeneratedKernel<ReduceText> {
   Stage(const ReduceForm& form, const ReduceLayout& layout, CudaDevice& device)
-      : text(write_reduce(form, layout, device.capability())),
-        kernel(device.generated(text.text, "reduce")) {}
+      : GeneratedKernel("reduce", write_reduce(form, layout, device.capability()), device) {}
 
-  std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
-    std::vector<void*> all;
-    for (const size_t i : text.used) all.push_back(in[i]);
-    all.insert(all.end(), out.begin(), out.end());
-    return all;
-  }
-  bool takes(const std::vector<void*>& pointers) const {
-    for (size_t i = 0; i < pointers.size(); ++i)
-      if (!is_aligned(pointers[i], text.alignment[i])) return false;
-    return true;
-  }
   void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
-    Parameters p = text.parameters;
-    for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
-    void* arguments[] = {p.data()};
-    launch_kernel(
-        "reduce", kernel.get(),
-        {.grid = static_cast<unsigned>(text.blocks), .block = static_cast<unsigned>(text.threads)},
-        arguments, device);
+    GeneratedKernel::launch(pointers, static_cast<unsigned>(text.blocks), device);
   }
 };
 

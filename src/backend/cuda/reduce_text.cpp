@@ -296,7 +296,7 @@ class ReduceWriter {
     const Coordinates block_split(draft_, {form_.kept(), layout_.parts, layout_.tiles});
     const auto at = block_split.of(draft_, cta);
     const Reg across = draft_.number(layout_.across), down = draft_.number(layout_.down);
-    const Divisor by(layout_.across);
+    const Reciprocal by(layout_.across);
     const Reg row = quotient(p_, tid, draft_.number(by.multiplier), draft_.number(by.shift));
     Reg column = p_.b32("sub.u32", tid, p_.b32("mul.lo.u32", row, across));
     column = p_.b32("mad.lo.u32", at[2], across, column);

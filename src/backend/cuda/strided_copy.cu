@@ -180,7 +180,7 @@ int64_t common_pack(std::span<const int64_t> numbers, int64_t element) {
 
 int64_t aligned_pack(int64_t pack, int64_t element, std::span<const void* const> addresses) {
   for (const void* a : addresses)
-    while (!aligned(a, pack * element)) pack /= 2;
+    while (!is_aligned(a, pack * element)) pack /= 2;
   return pack;
 }
 

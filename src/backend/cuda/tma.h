@@ -40,8 +40,4 @@ struct TmaImages {
 };
 CUtensorMap images_map(const TmaImages& t, int pixels);
 
-inline bool aligned(const void* p, uintptr_t bytes) {
-  return reinterpret_cast<uintptr_t>(p) % bytes == 0;
-}
-
 }  // namespace ebb::cuda

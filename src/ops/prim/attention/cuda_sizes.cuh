@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/elements.cuh"
 #include "ops/prim/attention/cuda_head.cuh"
 #include "ops/prim/attention/op.h"
 
@@ -33,14 +34,6 @@ inline bool all_aligned(std::initializer_list<const void*> tensors) {
   uintptr_t bits = 0;
   for (const void* t : tensors) bits |= reinterpret_cast<uintptr_t>(t);
   return bits % 16 == 0;
-}
-
-// Calls f with a value of the device's type of a float dtype.
-template <class F>
-decltype(auto) visit_float(DType t, F&& f) {
-  if (t == DType::bf16) return f(__nv_bfloat16{});
-  if (t == DType::f16) return f(__half{});
-  return f(float{});
 }
 
 }  // namespace ebb::ops::cuda

@@ -78,22 +78,22 @@ __device__ __forceinline__ void finish_queries(const GradParams& p, const GradHe
     uint32_t a[2][4];
 #pragma unroll
     for (int m = 0; m < 2; ++m)
-      load4_transposed(a[m], Tile<S::block>::pair(w + Tile<S::block>::bytes(j), m));
+      load_matrices<true>(a[m], Tile<S::block>::pair(w + Tile<S::block>::bytes(j), m));
 #pragma unroll
     for (int d = 0; d < half / 2; ++d) {
       uint32_t b[4];
-      load4_transposed(b, Tile<D>::pair(x + Tile<D>::bytes(j), d));
+      load_matrices<true>(b, Tile<D>::pair(x + Tile<D>::bytes(j), d));
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
-        mma16<T>(c[m][2 * d], a[m], b[0], b[1]);
-        mma16<T>(c[m][2 * d + 1], a[m], b[2], b[3]);
+        mma<T>(c[m][2 * d], a[m], b[0], b[1]);
+        mma<T>(c[m][2 * d + 1], a[m], b[2], b[3]);
       }
     }
     if (half % 2 == 1 && first + half <= D / 8) {
       uint32_t b[2];
       load2_transposed(b, last + Tile<D>::bytes(j));
 #pragma unroll
-      for (int m = 0; m < 2; ++m) mma16<T>(c[m][half - 1], a[m], b[0], b[1]);
+      for (int m = 0; m < 2; ++m) mma<T>(c[m][half - 1], a[m], b[0], b[1]);
     }
   }
   const Rows<T> to{dq.first + first * 8, dq.step, dq.count, dq.width - first * 8};

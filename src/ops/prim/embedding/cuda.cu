@@ -56,7 +56,8 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
     now.ids = static_cast<const int64_t*>(c.in[1]);
     now.out = static_cast<char*>(c.out[0]);
     int64_t unit = 16;
-    while (bytes % unit != 0 || !aligned(now.table, unit) || !aligned(now.out, unit)) unit /= 2;
+    while (bytes % unit != 0 || !is_aligned(now.table, unit) || !is_aligned(now.out, unit))
+      unit /= 2;
     now.units = bytes / unit;
     launch("embedding_rows", kernel_of(unit),
            {.grid = blocks_for(p.count * now.units, threads), .block = threads}, now, of(device));

@@ -116,8 +116,8 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   return {.run = [g, dtype = s.in[0].dtype, &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const bool packed = g.c % wide<T> == 0 && aligned(c.in[0], 16) && aligned(c.in[1], 16) &&
-                          aligned(c.out[0], 16);
+      const bool packed = g.c % wide<T> == 0 && is_aligned(c.in[0], 16) &&
+                          is_aligned(c.in[1], 16) && is_aligned(c.out[0], 16);
       packed ? run<T, wide<T>>(g, c, of(device)) : run<T, 1>(g, c, of(device));
     });
   }};

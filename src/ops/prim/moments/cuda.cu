@@ -424,7 +424,7 @@ void run_plain(const MomentsProblem& p, const Addresses& a, CudaDevice& device) 
 
 template <class T, int Pack>
 bool try_way(const MomentsProblem& p, const MomentsWay& w, const Addresses& a, CudaDevice& device) {
-  const bool fits = p.channels % Pack == 0 && aligned(a.x, Pack * sizeof(T));
+  const bool fits = p.channels % Pack == 0 && is_aligned(a.x, Pack * sizeof(T));
   if (!fits || p.channels == 0) return false;
   if (p.pixels == 1 && try_rows<T, Pack>(p, a, device)) return true;
   if (w.plan.tile == 0) return false;

@@ -68,7 +68,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
     now.image = static_cast<const uint64_t*>(c.in[1]);
     now.step = static_cast<const uint64_t*>(c.in[2]);
     now.out = static_cast<float*>(c.out[0]);
-    now.whole = p.size % 4 == 0 && aligned(now.out, 16);
+    now.whole = p.size % 4 == 0 && is_aligned(now.out, 16);
     launch("random_philox", kernel,
            {.grid = blocks_for(p.images * p.blocks, threads), .block = threads}, now, of(device));
   }};

@@ -212,7 +212,7 @@ Program prepare_taps(const Signature& s, const Tune&, Device& device) {
                   &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const bool packed = k.c % wide<T> == 0 && aligned(c.in[0], 16) && aligned(c.out[0], 16);
+      const bool packed = k.c % wide<T> == 0 && is_aligned(c.in[0], 16) && is_aligned(c.out[0], 16);
       packed ? run_taps<T, wide<T>>(k, t, c, of(device)) : run_taps<T, 1>(k, t, c, of(device));
     });
   }};
@@ -271,7 +271,7 @@ Program prepare_blocks(const Signature& s, const Tune&, Device& device) {
                   &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const bool packed = k.c % wide<T> == 0 && aligned(c.in[0], 16) && aligned(c.out[0], 16);
+      const bool packed = k.c % wide<T> == 0 && is_aligned(c.in[0], 16) && is_aligned(c.out[0], 16);
       packed ? run_blocks<T, wide<T>>(k, b, c, of(device)) : run_blocks<T, 1>(k, b, c, of(device));
     });
   }};
