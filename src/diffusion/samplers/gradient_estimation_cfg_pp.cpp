@@ -8,7 +8,7 @@ const Sampler& gradient_estimation_cfg_pp() {
   static const Sampler s =
       make_sampler<GradientOptions>({.name = "gradient_estimation_cfg_pp",
                                      .help = "gradient_estimation with CFG++",
-                                     .order = 0,
+                                     .order = 1,
                                      .needs_uncond = true},
                                     [](Run& run, Latent x, const GradientOptions& o) {
                                       return gradient_estimation(run, x, o, true);

@@ -9,7 +9,7 @@ const Sampler& res_multistep_cfg_pp() {
       {.name = "res_multistep_cfg_pp",
        .help = "res_multistep with CFG++",
        .kind = SamplerKind::ancestral,
-       .order = 0,
+       .order = 2,
        .needs_uncond = true,
        .aliases = {{"res_multistep_ancestral_cfg_pp", {{"eta", "1"}}}}},
       [](Run& run, Latent x, const ResOptions& o) { return res_multistep(run, x, o, true); });

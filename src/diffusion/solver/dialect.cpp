@@ -5,6 +5,29 @@
 
 namespace ebb {
 
+namespace {
+
+Dialect comfy() {
+  return {.name = "comfy",
+          .help = "ComfyUI",
+          .noise = "comfy",
+          .draws_unused_heunpp2 = true,
+          .draws_unused_eta = true,
+          .flow_res_ancestral = false,
+          .draws_unused_parts = true,
+          .renews_all_from_1 = true,
+          .late_uncond_2s = true,
+          .uni_pc_last = 0.001,
+          .er_sde_points = 200,
+          .flow_churn = true,
+          .shifts_flow_twice = true,
+          .whole_timesteps = true,
+          .gives_fewer_levels = true,
+          .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "uni_pc", "uni_pc_bh2"}};
+}
+
+}  // namespace
+
 const std::vector<Dialect>& all_dialects() {
   static const std::vector<Dialect> table = {
       {.name = "ebb", .help = "nothing is drawn in vain; corrected steps on flow models"},
@@ -18,18 +41,7 @@ const std::vector<Dialect>& all_dialects() {
        .multistep_to_zero = true,
        .flow_sde = false,
        .flow_churn = true},
-      {.name = "comfy",
-       .help = "ComfyUI",
-       .noise = "comfy",
-       .draws_unused_heunpp2 = true,
-       .draws_unused_eta = true,
-       .flow_res_ancestral = false,
-       .draws_unused_parts = true,
-       .flow_churn = true,
-       .shifts_flow_twice = true,
-       .whole_timesteps = true,
-       .gives_fewer_levels = true,
-       .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "uni_pc", "uni_pc_bh2"}},
+      comfy(),
       {.name = "a1111",
        .help = "Stable Diffusion web UI, and Forge",
        .noise = "a1111",

@@ -27,10 +27,19 @@ struct Dialect {
   // On flow models ancestral steps keep x = (1 - sigma) data + sigma noise; else they add noise as
   // if alpha were 1.
   bool flow_ancestral = true;
-  // So does res_multistep.
+  // So do res_multistep and dpmpp_2s_ancestral_cfg_pp.
   bool flow_res_ancestral = true;
   // Samplers whose noise is for parts of a step draw for parts that are empty too.
   bool draws_unused_parts = false;
+  // From flow's level 1 euler_ancestral_cfg_pp renews all noise, whatever eta above 0 is.
+  bool renews_all_from_1 = false;
+  // dpmpp_2s_ancestral_cfg_pp takes the answer without condition of a step's middle where that of
+  // its start belongs: it then converges to something else.
+  bool late_uncond_2s = false;
+  // Where uni_pc ends for a last level 0; 0: it ends with x = D.
+  double uni_pc_last = 0;
+  // Left points over which er_sde adds its integrals up; 0: nearly exact ones.
+  int64_t er_sde_points = 0;
   // Samplers that remember slopes use them in the step to 0 too; else it ends with x = D.
   bool multistep_to_zero = false;
   // ipndm_v weights three and four slopes as if steps were equal.

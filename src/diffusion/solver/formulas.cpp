@@ -53,6 +53,11 @@ AncestralStep ancestral_step(const Run& run, double from, double to, double eta)
   return ancestral_step_flow(from, to, dialect.clamps_eta ? std::min(eta, 1.0) : eta);
 }
 
+AncestralStep res_ancestral_step(const Run& run, double from, double to, double eta) {
+  return run.dialect().flow_res_ancestral ? ancestral_step(run, from, to, eta)
+                                          : ancestral_step_ve(run, from, to, eta);
+}
+
 void renoise(Run& run, Latent& x, const AncestralStep& step, double from, double to,
              double s_noise) {
   x *= step.scale;

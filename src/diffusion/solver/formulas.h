@@ -27,6 +27,8 @@ struct AncestralStep {
 AncestralStep ancestral_step(const Run& run, double from, double to, double eta);
 AncestralStep ancestral_step_ve(const Run& run, double from, double to, double eta);
 AncestralStep ancestral_step_ve(double from, double to, double eta);  // draws nothing in vain
+// The first of them on flow models only with the dialect's flow_res_ancestral.
+AncestralStep res_ancestral_step(const Run& run, double from, double to, double eta);
 // Its second half: scales and, where there is noise to add, draws.
 void renoise(Run& run, Latent& x, const AncestralStep& step, double from, double to,
              double s_noise);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "diffusion/solver/latent.h"
@@ -14,6 +15,7 @@ class History {
   explicit History(int64_t limit) : limit_(static_cast<size_t>(limit)) {}
 
   void push(Latent newest);
+  void replace(Latent newest) { vectors_.front() = std::move(newest); }
   int64_t size() const { return static_cast<int64_t>(vectors_.size()); }
   const Latent& operator[](int64_t back) const { return vectors_[static_cast<size_t>(back)]; }
   // Of the newest, as many as there are weights.

@@ -3,17 +3,6 @@
 #include "diffusion/solver/exponential.h"
 
 namespace ebb {
-namespace {
-
-// The step to below the level, and what is added back.
-AncestralStep split(const Run& run, double from, double to, double eta) {
-  return run.dialect().flow_res_ancestral ? ancestral_step(run, from, to, eta)
-
-                                          : ancestral_step_ve(run, from, to, eta);
-}
-
-}  // namespace
-
 Latent res_multistep(Run& run, Latent x, const ResOptions& o, bool cfg_pp) {
   Latent before;
   double sigma_before = 0, down_before = 0;
@@ -21,7 +10,7 @@ Latent res_multistep(Run& run, Latent x, const ResOptions& o, bool cfg_pp) {
     const double from = run.sigma(i), to = run.sigma(i + 1);
     const Denoised d = run.denoise_both(x, from, cfg_pp);
     const Latent& line = cfg_pp ? d.uncond : d.guided;
-    const AncestralStep step = split(run, from, to, o.noise.eta);
+    const AncestralStep step = res_ancestral_step(run, from, to, o.noise.eta);
     if (i == 0 || step.down == 0 || down_before == 0) {
       x = d.guided + step.down / from * (x - line);
     } else {

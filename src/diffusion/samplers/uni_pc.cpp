@@ -1,0 +1,101 @@
+// uni_pc: a predictor, and a corrector from the answer at its result, which costs nothing more
+// (Zhao et al. 2023, UniPC, arXiv:2302.04867).
+#include <algorithm>
+
+#include "diffusion/solver/exponential.h"
+#include "diffusion/solver/multistep.h"
+#include "diffusion/solver/sampler.h"
+
+namespace ebb::samplers {
+namespace {
+
+struct Options {
+  int64_t order = 3;
+  std::string variant = "bh1";
+  bool lower_order_final = true, corrector = true;
+  std::vector<int64_t> disable_corrector;
+  void fields(auto&& f) {
+    f("order", order, "answers of the denoiser that count, 1 to 4");
+    f("variant", variant, "where two answers make a line: B1 (bh1), B2 (bh2), exact (vary_coeff)");
+    f("lower_order_final", lower_order_final, "the last steps have orders ..., 2, 1");
+    f("corrector", corrector, "steps are corrected by the answer at their end");
+    f("disable_corrector", disable_corrector, "steps, from 0, that are not corrected");
+  }
+  void check() const {
+    require(order >= 1 && order <= 4, "uni_pc: order must be 1 to 4 (", order, ")");
+    check_choice("uni_pc: variant", variant, {"bh1", "bh2", "vary_coeff"});
+  }
+  SlopeRule rule() const {
+    if (variant == "vary_coeff") return SlopeRule::exact;
+    return variant == "bh1" ? SlopeRule::linear : SlopeRule::expm1;
+  }
+  bool corrects(int64_t step) const {
+    return corrector && std::find(disable_corrector.begin(), disable_corrector.end(), step) ==
+                            disable_corrector.end();
+  }
+};
+
+// Finite lambdas at both ends, where a dialect has them.
+std::vector<double> levels_of(const Run& run) {
+  std::vector<double> s = run.finite_sigmas();
+  if (s.back() == 0) s.back() = run.dialect().uni_pc_last;
+  return s;
+}
+
+// The newest answers, placed in steps of lambda from `i`.
+std::vector<Answer> placed(const Run& run, const std::vector<double>& sigmas,
+                           const History& answers, int64_t i, int64_t count) {
+  const auto lambda = [&](int64_t k) { return run.lambda(sigmas[static_cast<size_t>(k)]); };
+  const double h = lambda(i + 1) - lambda(i);
+  std::vector<Answer> out;
+  for (int64_t k = 0; k < count; ++k) out.push_back({(lambda(i - k) - lambda(i)) / h, answers[k]});
+  return out;
+}
+
+Latent run(Run& run, Latent x, const Options& o) {
+  const std::vector<double> sigmas = levels_of(run);
+  const int64_t steps = run.steps();
+  History answers(o.order);
+  answers.push(run.denoise(x, sigmas[0]));
+  for (int64_t i = 0; i < steps; ++i) {
+    const double from = sigmas[static_cast<size_t>(i)], to = sigmas[static_cast<size_t>(i + 1)];
+    if (to == 0) {
+      x = answers[0];
+      run.done(i, x);
+      break;
+    }
+    int64_t order = std::min(o.order, i + 1);
+    if (o.lower_order_final) order = std::min(order, steps - i);
+    const ExponentialStep step = exponential_step(run.space(), from, to, 0);
+    std::vector<Answer> known = placed(run, sigmas, answers, i, order);
+    // Two answers make a line by the rule; more are integrated exactly.
+    Latent next = advance(step, x, known, o.rule());
+    if (i + 1 < steps) {
+      answers.push(run.denoise(next, to));
+      known.push_back({1, answers[0]});
+      if (o.corrects(i)) next = advance(step, x, known, o.rule());
+    }
+    x = next;
+    run.done(i, x);
+  }
+  return x;
+}
+
+}  // namespace
+
+const Sampler& uni_pc() {
+  static const Sampler s = make_sampler<Options>(
+      {.name = "uni_pc",
+       .help = "UniPC, a multistep predictor and corrector",
+       .order = 4,
+       .aliases = {{"uni_pc_bh2", {{"variant", "bh2"}}},
+                   {"unipc_snr", {{"order", "3"}, {"variant", "bh1"}}},
+                   {"unipc_tu", {{"order", "2"}, {"variant", "bh2"}}},
+                   {"unipc_tq", {{"order", "3"}, {"variant", "bh1"}}},
+                   {"unipc_snr_2", {{"order", "1"}, {"variant", "vary_coeff"}}},
+                   {"unipc_tu_2", {{"order", "3"}, {"variant", "bh1"}}}}},
+      run);
+  return s;
+}
+
+}  // namespace ebb::samplers
