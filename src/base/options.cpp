@@ -18,4 +18,18 @@ std::vector<Option> describe(const std::vector<Field>& fields) {
   return out;
 }
 
+OptionTexts parse_options(std::string_view text, std::string_view subject) {
+  OptionTexts out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    const std::string_view part = text.substr(0, end);
+    const size_t equals = part.find('=');
+    require(equals != std::string_view::npos && equals > 0, subject,
+            ": options must be name=value  got '", part, "'");
+    out.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 }  // namespace ebb

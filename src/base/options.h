@@ -13,6 +13,9 @@ namespace ebb {
 // Options by name, as text; of two with one name the last counts.
 using OptionTexts = std::vector<std::pair<std::string, std::string>>;
 
+// From "name=value,name=value"; "" is none. Throws Error, naming `subject`.
+OptionTexts parse_options(std::string_view text, std::string_view subject);
+
 struct Option {
   std::string name, value, help;  // value: the default
 };

@@ -36,17 +36,17 @@ float as_float(double v) { return static_cast<float>(v); }
 
 // What a run is told beside classes, as parts f32[1] of one input.
 struct Numbers {
-  Value skip, out, in, noise, guidance;
+  Value skip, out, in, noise, cond, uncond;
   std::vector<Value> mix, role;
 };
-constexpr int64_t fixed_numbers = 5;
+constexpr int64_t fixed_numbers = 6;
 
 int64_t count_of(const DenoiserOptions& o) { return fixed_numbers + 2 * o.vectors; }
 
 Numbers numbers_of(Graph& g, const DenoiserOptions& o) {
   const Value all = g.input("numbers", {DType::f32, {count_of(o)}});
   const std::vector<Value> v = ops::split(all, 0, count_of(o));
-  Numbers n{v[0], v[1], v[2], v[3], v[4], {}, {}};
+  Numbers n{v[0], v[1], v[2], v[3], v[4], v[5], {}, {}};
   const auto first = v.begin() + fixed_numbers;
   n.mix.assign(first, first + o.vectors);
   n.role.assign(first + o.vectors, v.end());
@@ -95,9 +95,13 @@ Answers answers(const DiffusionConfig& config, const nn::Network& network, const
   if (!o.guided) return {data(f), data(f)};
   const auto halves = ops::split(f, 0, 2);
   const Value guided = ops::map(
-      {halves[0], halves[1], n.guidance}, [](auto v) { return v[1] + v[2] * (v[0] - v[1]); },
+      {x, halves[0], halves[1], n.skip, n.out, n.cond, n.uncond},
+      [](auto v) {
+        const Scalar answer = v[5] * v[1] + v[6] * v[2];
+        return (v[5] + v[6]) * v[3] * v[0] + v[4] * answer;
+      },
       "f32");
-  return {data(guided), data(halves[1])};
+  return {guided, data(halves[1])};
 }
 
 }  // namespace
@@ -133,6 +137,10 @@ struct Denoiser::Slot : StoredLatent {
   std::shared_ptr<Slots> slots;
   int64_t index;
 };
+
+size_t Denoiser::slot_of(const StoredLatent& vector) {
+  return static_cast<size_t>(static_cast<const Slot&>(vector).index);
+}
 
 Denoiser::Denoiser(const DiffusionConfig& config, const nn::Network& network,
                    const DenoiserOptions& options, const Context& context)
@@ -173,49 +181,101 @@ void Denoiser::guidance(double scale) {
   require(std::isfinite(scale), "denoiser: guidance must be finite (", scale, ")");
   require(options_.guided || scale == 1, "denoiser: guidance (", scale,
           ") needs a denoiser made for it");
-  guidance_ = scale;
+  guide_.reset();
+  if (scale != 1) guide({{"cfg", {{"scale", number_text(scale)}}}}, {});
 }
 
-Latent Denoiser::put(std::span<const double> values) {
+void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
+  require(options_.guided, "denoiser: guidance rules need a denoiser made for them");
+  guide_ = std::make_unique<Guide>(rules);
+  call_ = std::move(call);
+  call_.shape = {options_.batch, options_.image[0], options_.image[1], options_.image[2]};
+  call_.raw = [this](double sigma) {
+    const PrecondNumbers c = precond_.at(sigma);
+    return OutputForm{c.skip, c.out};
+  };
+  for (const double sigma : call_.sigmas)
+    for (const Ask a : guide_->asks(moment_of(call_, sigma)))
+      require(
+          a == Ask::cond || a == Ask::uncond,
+          "denoiser: guidance asks for an answer that this network does not give: ", name_of(a));
+}
+
+void Denoiser::store(const Latent& slot, std::span<const double> values) {
   Tensor host(DType::f32, batch_shape(options_));
   const auto to = host.span<float>();
   require(to.size() == values.size(), "denoiser: needs a state of ", to.size(), " numbers (got ",
           values.size(), ")");
   std::transform(values.begin(), values.end(), to.begin(), as_float);
-  Latent x = take_slot();
-  const auto k = static_cast<const Slot&>(*x.alone()).index;
+  const auto k = static_cast<const Slot&>(*slot.alone()).index;
   context_.device->copy(host, plan_.bound(str("latent.", k)));
+}
+
+Latent Denoiser::put(std::span<const double> values) {
+  const Latent x = take_slot();
+  store(x, values);
   return x;
+}
+
+void Denoiser::apply_rules(const Denoised& answers, const Latent& x, const Moment& moment) {
+  State cond = values(answers.guided);
+  const State uncond = values(answers.uncond), state = values(x);
+  const auto size = static_cast<size_t>(call_.shape.sample());
+  for (int64_t i = 0; i < options_.batch; ++i) {
+    const auto part = [&](auto& v) {
+      return std::span(v).subspan(static_cast<size_t>(i) * size, size);
+    };
+    const auto copy = [&](const State& v) { return State(part(v).begin(), part(v).end()); };
+    GuidedSample s{.shape = call_.shape,
+                   .index = i,
+                   .result = part(cond),
+                   .state = part(state),
+                   .predictions = std::vector<State>(ask_count)};
+    s.predictions[static_cast<size_t>(Ask::cond)] = copy(cond);
+    s.predictions[static_cast<size_t>(Ask::uncond)] = copy(uncond);
+    guide_->apply(s, moment);
+  }
+  store(answers.guided, cond);
+}
+
+Tensor Denoiser::numbers(const Latent& x, double sigma, const Factors& answer) const {
+  Tensor all(DType::f32, {count_of(options_)});
+  const std::span<float> v = all.span<float>();
+  std::fill(v.begin(), v.end(), 0.f);
+  const PrecondNumbers c = precond_.at(sigma);
+  const double fixed[] = {
+      c.skip, c.out, c.in, c.noise, answer.weight(Ask::cond), answer.weight(Ask::uncond)};
+  std::transform(std::begin(fixed), std::end(fixed), v.begin(), as_float);
+  const std::span<float> mix = v.subspan(fixed_numbers);
+  for (const Latent::Term& t : x.terms()) mix[slot_of(*t.vector)] = as_float(t.factor);
+  return all;
 }
 
 Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   require(!with_uncond || options_.guided,
           "denoiser: the sampler needs answers without class: guidance must be on");
-  Tensor numbers(DType::f32, {count_of(options_)});
-  const std::span<float> v = numbers.span<float>();
-  std::fill(v.begin(), v.end(), 0.f);
-  const PrecondNumbers c = precond_.at(sigma);
-  const double fixed[] = {c.skip, c.out, c.in, c.noise, guidance_};
-  std::transform(std::begin(fixed), std::end(fixed), v.begin(), as_float);
-  const std::span<float> mix = v.subspan(fixed_numbers), role = mix.subspan(options_.vectors);
-  const auto index = [](const StoredLatent& s) {
-    return static_cast<size_t>(static_cast<const Slot&>(s).index);
-  };
-  for (const Latent::Term& t : x.terms()) mix[index(*t.vector)] = as_float(t.factor);
-  const auto store = [&](float what) {
+  const Factors alone{.weights = {{Ask::cond, 1}}};
+  const Moment moment = guide_ ? moment_of(call_, sigma) : Moment{};
+  const std::optional<Factors> factors = guide_ ? guide_->factors(moment) : alone;
+  const Tensor all = numbers(x, sigma, factors.value_or(alone));
+  const std::span<float> role =
+      all.span<float>().subspan(static_cast<size_t>(fixed_numbers + options_.vectors));
+  const auto slot = [&](float what) {
     const Latent stored = take_slot();
-    role[index(*stored.alone())] = what;
+    role[slot_of(*stored.alone())] = what;
     return stored;
   };
   if (x.alone() == nullptr) {
     x = {};  // its vectors may be written: they are read first
-    x = store(1);
+    x = slot(1);
   }
-  Denoised out{store(2), with_uncond ? store(3) : Latent()};
-  NamedTensors in = {{"numbers", numbers}};
+  Denoised out{slot(2), with_uncond || !factors ? slot(3) : Latent()};
+  NamedTensors in = {{"numbers", all}};
   if (options_.classes > 0) in["classes"] = tensor_of(classes_, {options_.batch});
   plan_.run(in);
   ++evaluations_;
+  if (!factors) apply_rules(out, x, moment);
+  if (!with_uncond) out.uncond = {};
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "diffusion/guidance/guide.h"
 #include "diffusion/precond.h"
 #include "diffusion/solver/latents.h"
 #include "nn/network.h"
@@ -38,6 +39,10 @@ class Denoiser : public Latents {
   // D = D_none + scale (D_class - D_none) (Ho and Salimans 2022, arXiv:2207.12598). A scale other
   // than 1 needs DenoiserOptions::guided. Throws Error.
   void guidance(double scale);
+  // Rules that make D of the answers with and without class; they take the place of guidance().
+  // Linear ones are part of the plan, others fetch both answers. Throws Error for rules that ask
+  // for other answers, and where DenoiserOptions::guided is not set.
+  void guide(const std::vector<RuleCall>& rules, GuidanceCall call);
   // Where noise() comes from. Without a call it throws Error.
   void noise_from(NoiseFill fill) { fill_ = std::move(fill); }
 
@@ -58,6 +63,11 @@ class Denoiser : public Latents {
   struct Slots;
   struct Slot;
   Latent take_slot();
+  static size_t slot_of(const StoredLatent& vector);
+  void store(const Latent& slot, std::span<const double> values);
+  // Of a run; roles are 0.
+  Tensor numbers(const Latent& x, double sigma, const Factors& answer) const;
+  void apply_rules(const Denoised& answers, const Latent& x, const Moment& moment);
 
   Precond precond_;
   DenoiserOptions options_;
@@ -66,14 +76,15 @@ class Denoiser : public Latents {
   std::shared_ptr<Slots> slots_;  // which vectors are free
   NoiseFill fill_;
   std::vector<int64_t> classes_;
-  double guidance_ = 1;
+  std::unique_ptr<Guide> guide_;
+  GuidanceCall call_;
   int64_t evaluations_ = 0;
 };
 
 // States latent.<k> f32[N,H,W,C], `vectors` of them. Inputs: "numbers" f32[], classes i64[N] if the
 // network takes them. With x = sum_k mix_k latent.<k> and D(x), D_none(x), latent.<k> becomes
 // itself, x, D or D_none where role_k is 0, 1, 2 or 3. Numbers: skip, out, in, noise (see Precond),
-// guidance, then every mix_k, then every role_k.
+// the weights of the answers with and without class, then every mix_k, then every role_k.
 Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
                      const DenoiserOptions& options);
 

@@ -97,6 +97,41 @@ TEST(denoiser, guidance__goes_from_none_through_the_class) {
   }
 }
 
+// Linear rules in the plan, others on the host, against the rules in memory.
+TEST(denoiser, guidance_rules__work_as_in_memory) {
+  const SampleCall call{.sigmas = {9, 4, 2, 1, 0.4, 0}};
+  const DenoiserOptions options{.batch = 2,
+                                .image = {2, 3, 2},
+                                .classes = 10,
+                                .guided = true,
+                                .vectors = count("heun", call).vectors + 1};
+  const State start = noise(24);
+  for (const char* text : {"cfg:scale=3", "interval:low=0.5,high=5;cfg:scale=3",
+                           "cfg:scale=3;cfg_rescale", "apg:scale=4"}) {
+    Denoiser d({.sigma_data = 1}, simple(), options, cpu());
+    d.classes({7, 2});
+    const GuidanceCall guidance{.shape = {2, 2, 3, 2}, .sigmas = call.sigmas};
+    d.guide(parse_rules(text), guidance);
+    GuidanceCall host = guidance;
+    host.raw = [&](double sigma) {
+      return OutputForm{d.precond().at(sigma).skip, d.precond().at(sigma).out};
+    };
+    const auto predict = [&](std::span<const double> x, double sigma, std::span<const Ask> asks,
+                             std::span<const std::span<double>> answers) {
+      for (size_t k = 0; k < asks.size(); ++k)
+        for (size_t i = 0; i < x.size(); ++i) {
+          const double c = asks[k] == Ask::uncond ? -1 : i < 12 ? 7 : 2;
+          answers[k][i] = expected(d.precond(), x[i], sigma, c);
+        }
+    };
+    HostLatents<double> memory(24, guided<double>(predict, parse_rules(text), host), {});
+    const State ours = d.values(sample("heun", d, 9 * d.put(start), call));
+    const State want = memory.values(sample("heun", memory, 9 * memory.put(start), call));
+    for (size_t i = 0; i < 24; ++i)
+      EXPECT_NEAR(ours[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << text;
+  }
+}
+
 // Two runs of half the batch, and one of the whole.
 TEST(denoiser, image__does_not_depend_on_its_batch) {
   const nn::Network network = [](Graph& g, const nn::NetworkInputs& in) {
@@ -163,6 +198,13 @@ TEST(denoiser, wrong_calls__are_named) {
   expect_error([&] { d.guidance(2); }, "guidance (2) needs a denoiser made for it");
   expect_error([&] { d.classes({1}); }, "needs a class for each of 2 images (got 1)");
   expect_error([&] { d.classes({1, 10}); }, "class must lie in [0, 10) or be -1 (10)");
+  expect_error([&] { d.guide({{"cfg", {}}}, {}); }, "guidance rules need a denoiser made for them");
+  Denoiser guided({}, simple(), {.image = {2, 2, 1}, .classes = 10, .guided = true}, cpu());
+  expect_error(
+      [&] {
+        guided.guide({{"pag", {}}}, {.sigmas = {1, 0}});
+      },
+      "does not give: perturbed");
   expect_error([&] { d(State(7), 1); }, "needs a state of 8 numbers (got 7)");
   expect_error([&] { d.noise({}, 0); }, "needs a source of noise");
   const Latent a = d.put(State(8)), b = d.put(State(8)), c = d.put(State(8));

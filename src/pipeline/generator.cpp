@@ -62,13 +62,18 @@ class Batches {
     const std::string schedule =
         options.schedule == "auto" ? default_schedule(model.diffusion) : options.schedule;
     const Discretisation& levels = precond.levels();
-    call_ = {.sigmas = noise_levels(schedule, levels, {.steps = options.steps}),
-             .options = options.sampler_options(),
+    const ScheduleCall spaced{.steps = options.steps,
+                              .options = parse_options(options.schedule_options, schedule),
+                              .dialect = options.dialect};
+    call_ = {.sigmas = noise_levels(schedule, levels, spaced),
+             .options = parse_options(options.options, "sample"),
              .space = levels.space,
+             .dialect = options.dialect,
              .table = levels.told == Told::table ? levels.sigmas : std::vector<double>{},
              .round_sigma = [precond](double sigma) { return precond.round_sigma(sigma); }};
-    const bool guided =
-        options.guidance != 1 || find_sampler(options.sampler).sampler->needs_uncond;
+    const std::vector<RuleCall> rules = parse_rules(options.rules);
+    const bool guided = options.guidance != 1 || !rules.empty() ||
+                        find_sampler(options.sampler).sampler->needs_uncond;
     denoiser_ = std::make_unique<Denoiser>(
         model.diffusion, network_of(*model.model, model.config),
         DenoiserOptions{.batch = batch_,
@@ -76,10 +81,11 @@ class Batches {
                         .classes = common_.classes,
                         .guided = guided,
                         .dtype = dtype,
-                        .vectors = ebb::count(options.sampler, call_).vectors},
+                        .vectors = ebb::count(options.sampler, call_).vectors + 1},
         context);
     for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
     if (options.guidance != 1) denoiser_->guidance(options.guidance);
+    if (!rules.empty()) denoiser_->guide(rules, {.sigmas = call_.sigmas, .space = call_.space});
   }
 
   Generated run(const std::function<bool(double)>& progress) {
@@ -107,21 +113,26 @@ class Batches {
   State run_batch(int64_t first, const std::function<bool(const Progress&)>& progress) {
     const auto count = static_cast<int64_t>(request_.classes.size());
     std::vector<int64_t> classes;
-    ImageKeys keys{.seed = static_cast<uint64_t>(options_.seed),
+    NoiseCall keys{.seed = static_cast<uint64_t>(options_.seed),
                    .images = {},
-                   .elements = common_.image_size * common_.image_size * common_.in_channels};
+                   .shape = {common_.image_size, common_.image_size, common_.in_channels},
+                   .sigmas = call_.sigmas};
     for (int64_t i = 0; i < batch_; ++i) {
       const int64_t index = std::min(first + i, count - 1);
       classes.push_back(request_.classes[static_cast<size_t>(index)]);
       keys.images.push_back(request_.first_image + index);
     }
     if (common_.classes > 0) denoiser_->classes(classes);
-    denoiser_->noise_from(keyed_noise(keys));
+    const std::string source =
+        options_.noise == "auto" ? find_dialect(options_.dialect).noise : options_.noise;
+    const Noise noise = open_noise(source, keys, parse_options(options_.noise_options, source));
+    denoiser_->noise_from(noise.step);
     SampleCall call = call_;
     call.progress = progress;
-    const State noise = initial_noise(keys);
+    State start(static_cast<size_t>(keys.batch() * keys.elements()));
+    noise.start(start);
     return denoiser_->values(
-        sample(options_.sampler, *denoiser_, call.sigmas[0] * denoiser_->put(noise), call));
+        sample(options_.sampler, *denoiser_, call.sigmas[0] * denoiser_->put(start), call));
   }
 
   const LoadedModel& model_;
@@ -134,18 +145,6 @@ class Batches {
 };
 
 }  // namespace
-
-OptionTexts GenerateOptions::sampler_options() const {
-  OptionTexts out;
-  std::istringstream in(options);
-  for (std::string part; std::getline(in, part, ',');) {
-    const size_t equals = part.find('=');
-    require(equals != std::string::npos && equals > 0, "sample: options must be name=value  got '",
-            part, "'");
-    out.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-  }
-  return out;
-}
 
 DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
   DiffusionConfig d;
@@ -176,6 +175,9 @@ Generated generate(const LoadedModel& model, const GenerateRequest& request,
   require(options.batch >= 0, "sample: batch must not be negative (got ", options.batch, ")");
   require(options.dtype == "auto" || options.dtype == "f32" || options.dtype == "bf16",
           "sample: dtype must be auto, f32 or bf16 (got '", options.dtype, "')");
+  require(options.rules.empty() || options.guidance == 1, "sample: give guidance (",
+          options.guidance, ") or rules (", options.rules,
+          "), not both: rules may hold cfg:scale=", options.guidance);
   const int64_t classes = model.config.common().classes;
   for (const int64_t c : request.classes)
     require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,

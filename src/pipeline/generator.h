@@ -21,7 +21,7 @@ struct GenerateOptions {
   int64_t seed = 0;
   double guidance = 1;
   int64_t batch = 0;
-  std::string options;
+  std::string options, schedule_options, rules, dialect = "ebb", noise = "auto", noise_options;
   void fields(auto&& f) {
     f("steps", steps, "noise levels above 0");
     f("sampler", sampler, "how noise becomes data (ebb samplers lists them)");
@@ -30,9 +30,15 @@ struct GenerateOptions {
     f("guidance", guidance, "classifier-free guidance scale; 1: off");
     f("batch", batch, "images at a time; 0: chosen");
     f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
-    f("options", options, "of the sampler, as name=value,name=value (ebb samplers lists them)");
+    f("options", options, "of the sampler, as name=value,name=value (ebb samplers NAME)");
+    f("schedule_options", schedule_options, "of the schedule, likewise");
+    f("rules", rules,
+      "guidance other than --guidance: rule:name=value,name=value;rule, such as "
+      "interval:high=5;cfg:scale=3");
+    f("noise", noise, "where random numbers come from (ebb samplers); auto: the dialect's source");
+    f("noise_options", noise_options, "of the source of noise, as name=value,name=value");
+    f("dialect", dialect, "whose habits are followed: ebb, kdiff, comfy, a1111, diffusers, sdcpp");
   }
-  OptionTexts sampler_options() const;  // throws Error for what is not name=value
 };
 
 struct GenerateRequest {

@@ -17,6 +17,9 @@ struct RuleCall {
   OptionTexts options = {};
 };
 
+// From "rule:option=value,option=value;rule". Throws Error for unknown names and options.
+std::vector<RuleCall> parse_rules(std::string_view text);
+
 // The result is the conditional prediction; then every rule changes it, in order. Rules keep what
 // they remember of a run here: one Guide a run.
 class Guide {
