@@ -1,16 +1,18 @@
-/* ebb's samplers, schedules and noise for C and everything that can call C.
+/* ebb's samplers, schedules, noise and guidance for C and everything that can call C.
  *
  * A run: make a sampler, give it levels and options, call it with a denoiser of yours.
  *
  *   ebb_sampler* s = NULL;
  *   if (ebb_sampler_create("dpmpp_2m", &s) != EBB_OK) puts(ebb_last_error());
  *   ebb_sampler_set_schedule(s, "karras", 20);
+ *   ebb_sampler_start(s, NULL, 1, n, x);
  *   ebb_sampler_run(s, x, 1, n, denoise, my_network);
  *   ebb_sampler_destroy(s);
  *
  * Nothing throws or aborts: functions return a status, and ebb_last_error() says what was wrong,
- * with the names and numbers. A sampler may be used by one thread at a time; different samplers by
- * different threads. All strings are UTF-8.
+ * with the names and numbers. A setting that fails leaves the sampler as it was; settings may come
+ * in any order. A sampler may be used by one thread at a time; different samplers by different
+ * threads. All strings are UTF-8. Buffers hold `images * elements` floats, image after image.
  */
 #ifndef EBB_SAMPLERS_H
 #define EBB_SAMPLERS_H
@@ -41,26 +43,27 @@ EBB_API const char* ebb_last_error(void);
 
 typedef struct ebb_sampler ebb_sampler;
 
-/* `name`: one that ebb_sampler_name lists, or an alias. EBB_ERROR suggests the nearest. */
+/* `name`: one that ebb_sampler_name lists, or what other programs call it ("DPM++ 2M SDE").
+ * EBB_ERROR suggests the nearest. */
 EBB_API ebb_status ebb_sampler_create(const char* name, ebb_sampler** out);
 EBB_API void ebb_sampler_destroy(ebb_sampler* sampler); /* NULL: nothing */
 
-/* An option of this sampler, such as ("eta", "0.5"). Options that it does not have and values that
- * it cannot take are errors. */
+/* An option of this sampler, such as ("eta", "0.5"): ebb_sampler_describe lists them. Options that
+ * it does not have and values that it cannot take are errors. */
 EBB_API ebb_status ebb_sampler_set(ebb_sampler* sampler, const char* option, const char* value);
 
 /* What the numbers mean and whose habits are followed:
- *   "space"    ve: x = data + sigma noise (the start); flow: x = (1 - sigma) data + sigma noise
- *   "dialect"  ebb, kdiff, comfy, a1111, diffusers or sdcpp
- *   "seed"     of the noise, a whole number
- *   "noise"    where numbers come from, one of ebb_noise_name */
+ *   "space"        ve: x = data + sigma noise (the start); flow: x = (1 - sigma) data + sigma noise
+ *   "dialect"      ebb (the start), kdiff, comfy, a1111, diffusers or sdcpp
+ *   "seed"         of the noise, a whole number
+ *   "first_image"  number of the batch's first image among those of the seed (the start: 0)
+ *   "noise"        where numbers come from, one of ebb_noise_name; "" (the start): the dialect's
+ *   "layout"       hwc (the start) or chw: the order of an image's numbers, see
+ *                  ebb_sampler_set_shape */
 EBB_API ebb_status ebb_sampler_configure(ebb_sampler* sampler, const char* key, const char* value);
 
-/* Noise levels, falling; the last may be 0. One that is repeated counts once. */
-EBB_API ebb_status ebb_sampler_set_sigmas(ebb_sampler* sampler, const double* sigmas,
-                                          size_t count);
-
-/* How many evaluations and draws a run will ask for (of adaptive samplers: at least). */
+/* How many evaluations and draws a run will ask for (of adaptive samplers: at least). Either may be
+ * NULL. */
 EBB_API ebb_status ebb_sampler_count(const ebb_sampler* sampler, int64_t* evaluations,
                                      int64_t* draws);
 
@@ -75,8 +78,8 @@ typedef int (*ebb_denoise)(void* user, const float* x, double sigma, float* deno
 EBB_API ebb_status ebb_sampler_run(ebb_sampler* sampler, float* x, size_t images, size_t elements,
                                    ebb_denoise denoise, void* user);
 
-/* Writes the start of a run: noise of the source and seed at the first level; with `latent`, that
- * noised to the first level (NULL: none). */
+/* Writes the start of a run by the dialect's rules: noise of the source and seed at the first
+ * level; with `latent`, that noised to the first level (NULL: none). x may be `latent`. */
 EBB_API ebb_status ebb_sampler_start(const ebb_sampler* sampler, const float* latent, size_t images,
                                      size_t elements, float* x);
 
@@ -86,21 +89,105 @@ typedef int (*ebb_progress)(void* user, int64_t step, int64_t steps, double sigm
 EBB_API ebb_status ebb_sampler_set_progress(ebb_sampler* sampler, ebb_progress progress,
                                             void* user);
 
+/* ---- noise levels ---------------------------------------------------------------------- */
+
+/* Noise levels, falling; the last may be 0. One that is repeated counts once. */
+EBB_API ebb_status ebb_sampler_set_sigmas(ebb_sampler* sampler, const double* sigmas, size_t count);
+
+/* Or those of a schedule, one of ebb_schedule_name, in `steps` steps, for the levels of the network
+ * (ebb_sampler_set_levels) and by the rules of the dialect. */
+EBB_API ebb_status ebb_sampler_set_schedule(ebb_sampler* sampler, const char* name, int64_t steps);
+
+/* An option of the schedule, such as ("rho", "7"), or of every list: "sigma_min", "sigma_max",
+ * "strength" (a share of the noise comes back, for starts from a latent) and "exact_steps".
+ * ebb_sampler_set_schedule forgets them. */
+EBB_API ebb_status ebb_sampler_set_schedule_option(ebb_sampler* sampler, const char* option,
+                                                   const char* value);
+
+/* The levels as they are: writes the first `room` of them, and how many there are to `count`. */
+EBB_API ebb_status ebb_sampler_sigmas(const ebb_sampler* sampler, double* sigmas, size_t room,
+                                      size_t* count);
+
+/* ---- the network ----------------------------------------------------------------------- */
+
+/* How the network was trained, such as ("levels", "flow"), ("shift", "3"), ("prediction", "v"):
+ * ebb_levels_describe lists the options. At the start it is Stable Diffusion's: 1000 levels of
+ * scaled_linear betas, prediction eps; on space flow: flow. Flow levels are of space flow, all
+ * others of space ve. */
+EBB_API ebb_status ebb_sampler_set_levels(ebb_sampler* sampler, const char* option,
+                                          const char* value);
+
+/* At `sigma` the network gets scale * x and is told `told` (a timestep, or what its levels have
+ * instead). Either may be NULL. EBB_ERROR where that is not finite. */
+EBB_API ebb_status ebb_network_input(const ebb_sampler* sampler, double sigma, double* scale,
+                                     double* told);
+
+/* D(x, sigma) of `count` numbers from what the network answered. `denoised` may be x or `output`.
+ */
+EBB_API ebb_status ebb_network_denoised(const ebb_sampler* sampler, double sigma, const float* x,
+                                        const float* output, size_t count, float* denoised);
+
+/* ---- noise ----------------------------------------------------------------------------- */
+
+/* The shape of an image, for sources that depend on it: other programs draw in the order
+ * [C,H,W]. With the layout chw an image's numbers stand in that order too, else as [H,W,C].
+ * Without a shape an image is a row of numbers, drawn as they stand. */
+EBB_API ebb_status ebb_sampler_set_shape(ebb_sampler* sampler, size_t height, size_t width,
+                                         size_t channels);
+
+/* A seed for each image, instead of one for all; count 0: none. */
+EBB_API ebb_status ebb_sampler_set_seeds(ebb_sampler* sampler, const uint64_t* seeds, size_t count);
+
+/* An option of the source, such as ("per_image", "true"): ebb_noise_describe lists them. Choosing
+ * another source forgets them. */
+EBB_API ebb_status ebb_sampler_set_noise_option(ebb_sampler* sampler, const char* option,
+                                                const char* value);
+
 /* Standard normal numbers of yours instead of a named source: for the `index`-th draw of a run
  * (0, 1, ...), on the way between two levels; `index` -1 is the start. Returns 0, or anything else
- * to stop. */
+ * to stop. NULL: the source again. */
 typedef int (*ebb_noise)(void* user, int64_t index, double from, double to, float* out,
                          size_t count);
 EBB_API ebb_status ebb_sampler_set_noise(ebb_sampler* sampler, ebb_noise noise, void* user);
+
+/* ---- guidance -------------------------------------------------------------------------- */
+
+/* How several predictions of one evaluation become one, by rules that follow each other, for use
+ * in a denoiser. It may remember the evaluations before: one for each run. */
+typedef struct ebb_guidance ebb_guidance;
+
+/* `rules`: names and options, "cfg:scale=7.5;cfg_rescale:share=0.7"; "" is the conditional
+ * prediction. Levels, space, shape, layout and prediction are those that the sampler has now. */
+EBB_API ebb_status ebb_guidance_create(const char* rules, const ebb_sampler* sampler, size_t images,
+                                       size_t elements, ebb_guidance** out);
+EBB_API void ebb_guidance_destroy(ebb_guidance* guidance); /* NULL: nothing */
+
+/* Which predictions the rules need at `sigma`, "cond" and mostly "uncond": writes the first `room`
+ * names, which stay valid, and how many there are to `count`. */
+EBB_API ebb_status ebb_guidance_asks(const ebb_guidance* guidance, double sigma, const char** names,
+                                     size_t room, size_t* count);
+
+/* Writes the guided D. `predictions`: a D(x, sigma) for each name of ebb_guidance_asks, in that
+ * order; `denoised` may be one of them. */
+EBB_API ebb_status ebb_guidance_apply(ebb_guidance* guidance, double sigma, const float* x,
+                                      const float* const* predictions, float* denoised);
 
 /* ---- what there is --------------------------------------------------------------------- */
 
 /* Names in order; NULL past the last. */
 EBB_API const char* ebb_sampler_name(size_t index);
+EBB_API const char* ebb_schedule_name(size_t index);
+EBB_API const char* ebb_noise_name(size_t index);
 EBB_API const char* ebb_dialect_name(size_t index);
-/* Lines "option=default  what it does" of a sampler; NULL and an error if it is not known. Valid
- * until this thread's next call. */
+EBB_API const char* ebb_guidance_name(size_t index);
+
+/* Lines "option=default  what it does"; NULL and an error if the name is not known. Valid until
+ * this thread's next call of one of these. */
 EBB_API const char* ebb_sampler_describe(const char* name);
+EBB_API const char* ebb_schedule_describe(const char* name);
+EBB_API const char* ebb_noise_describe(const char* name);
+EBB_API const char* ebb_guidance_describe(const char* name);
+EBB_API const char* ebb_levels_describe(void);
 
 #ifdef __cplusplus
 }

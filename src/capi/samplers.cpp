@@ -1,174 +1,163 @@
-// The C API of the samplers: include/ebb/samplers.h over diffusion/solver.
-#include <ebb/samplers.h>
-
+// The C API of the samplers: include/ebb/samplers.h over diffusion/solver. Settings of a sampler
+// are in settings.cpp, networks and guidance in network.cpp and guidance.cpp.
 #include <algorithm>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "diffusion/noise/noise.h"
+#include "capi/handle.h"
+#include "diffusion/guidance/guidance.h"
+#include "diffusion/levels/schedule.h"
 #include "diffusion/solver/host_latents.h"
 #include "diffusion/solver/sampler.h"
+#include "diffusion/start/strength.h"
 
-struct ebb_sampler {
-  std::string name;
-  ebb::SampleCall call;
-  uint64_t seed = 0;
-  ebb_noise noise = nullptr;
-  void* noise_user = nullptr;
-  ebb_progress progress = nullptr;
-  void* progress_user = nullptr;
-};
+namespace ebb::capi {
+
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+std::string& answer() {
+  thread_local std::string text;
+  return text;
+}
+
+std::string lines(const std::vector<Option>& options) {
+  std::string out;
+  for (const Option& o : options) out += o.name + "=" + o.value + "  " + o.help + "\n";
+  return out;
+}
 
 namespace {
 
-using ebb::require;
+// ---- noise ---------------------------------------------------------------------------------
 
-thread_local std::string last_error;
-thread_local std::string answer;  // of functions that return a text
+NoiseCall noise_call(const ebb_sampler& s, const Batch& batch) {
+  const NoiseChoice& n = s.noise;
+  require(batch.size() > 0, "sampler: needs at least one number (", batch.images, " images of ",
+          batch.elements, ")");
+  require(n.seeds.empty() || n.seeds.size() == batch.images, "sampler: has ", n.seeds.size(),
+          " seeds for ", batch.images, " images");
+  NoiseCall call{.seed = n.seed, .images = {}, .seeds = n.seeds, .shape = n.shape};
+  for (size_t i = 0; i < batch.images; ++i)
+    call.images.push_back(n.first_image + static_cast<int64_t>(i));
+  if (call.shape.empty()) call.shape = {static_cast<int64_t>(batch.elements)};
+  require(call.elements() == static_cast<int64_t>(batch.elements), "sampler: an image has ",
+          batch.elements, " numbers, its shape ", call.elements());
+  call.sigmas = s.call.sigmas;
+  return call;
+}
 
-// Runs `work`; what it throws becomes a status.
-template <class Work>
-ebb_status guarded(const Work& work) noexcept {
-  try {
-    last_error.clear();
-    work();
-    return EBB_OK;
-  } catch (const ebb::Cancelled& e) {
-    last_error = e.what();
-    return EBB_CANCELLED;
-  } catch (const std::exception& e) {
-    last_error = e.what();
-  } catch (...) {
-    last_error = "unknown failure";
+// [N,H,W,C] to [N,C,H,W].
+void to_channels_first(std::span<double> z, const NoiseCall& call) {
+  const auto pixels = static_cast<size_t>(call.shape[0] * call.shape[1]);
+  const auto channels = static_cast<size_t>(call.shape[2]);
+  const std::vector<double> from(z.begin(), z.end());
+  for (size_t i = 0; i < z.size(); ++i) {
+    const size_t image = i / (pixels * channels), within = i % (pixels * channels);
+    const size_t channel = within / pixels, pixel = within % pixels;
+    z[i] = from[(image * pixels + pixel) * channels + channel];
   }
-  return EBB_ERROR;
 }
 
-void require_given(const void* pointer, const char* what) {
-  require(pointer != nullptr, "sampler: ", what, " must not be NULL");
+Noise channels_first(Noise noise, const NoiseCall& call) {
+  return {[call, start = std::move(noise.start)](std::span<double> out) {
+            start(out);
+            to_channels_first(out, call);
+          },
+          [call, step = std::move(noise.step)](std::span<double> out, const NoiseDraw& draw) {
+            step(out, draw);
+            to_channels_first(out, call);
+          }};
 }
 
-struct Batch {
-  size_t images, elements;
-  size_t size() const { return images * elements; }
-};
-
-void call_noise(const ebb_sampler& s, std::span<double> out, const ebb::NoiseDraw& draw) {
+void call_noise(const NoiseChoice& n, std::span<double> out, const NoiseDraw& draw) {
   std::vector<float> z(out.size());
-  if (s.noise(s.noise_user, draw.index, draw.from, draw.to, z.data(), z.size()) != 0)
-    throw ebb::Cancelled("sample: stopped by the source of noise");
+  if (n.callback(n.user, draw.index, draw.from, draw.to, z.data(), z.size()) != 0)
+    throw Cancelled("sample: stopped by the source of noise");
   std::copy(z.begin(), z.end(), out.begin());
 }
 
-ebb::ImageKeys keys_of(const ebb_sampler& s, const Batch& batch) {
-  ebb::ImageKeys keys{
-      .seed = s.seed, .images = {}, .elements = static_cast<int64_t>(batch.elements)};
-  for (size_t i = 0; i < batch.images; ++i) keys.images.push_back(static_cast<int64_t>(i));
-  return keys;
-}
+// ---- a run ---------------------------------------------------------------------------------
 
-ebb::NoiseFill noise_of(const ebb_sampler& s, const Batch& batch) {
-  if (s.noise == nullptr) return ebb::keyed_noise(keys_of(s, batch));
-  return [&s](std::span<double> out, const ebb::NoiseDraw& draw) { call_noise(s, out, draw); };
-}
+struct Denoise {
+  ebb_denoise function;
+  void* user;
+};
 
-void run(ebb_sampler& s, std::span<float> x, const Batch& batch, ebb_denoise denoise, void* user) {
-  ebb::HostLatents<float> latents(
+void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Denoise& denoise) {
+  const Noise noise = noise_of(s, batch);
+  HostLatents<float> latents(
       batch.size(),
       [=](std::span<const float> in, double sigma, std::span<float> out, std::span<float> uncond) {
         float* none = uncond.empty() ? nullptr : uncond.data();
-        if (denoise(user, in.data(), sigma, out.data(), none) != 0)
-          throw ebb::Cancelled("sample: stopped by the denoiser");
+        if (denoise.function(denoise.user, in.data(), sigma, out.data(), none) != 0)
+          throw Cancelled("sample: stopped by the denoiser");
       },
-      noise_of(s, batch));
-  ebb::SampleCall call = s.call;
+      noise.step);
+  SampleCall call = s.call;
   std::vector<float> seen(s.progress ? batch.size() : 0);
   if (s.progress)
-    call.progress = [&](const ebb::Progress& p) {
+    call.progress = [&](const Progress& p) {
       latents.read(p.x, seen);
       return s.progress(s.progress_user, p.step, p.steps, p.sigma, seen.data()) == 0;
     };
-  ebb::Latent start = latents.put(x);
+  Latent first = latents.put(x);
   std::vector<float> end(batch.size());
-  latents.read(ebb::sample(s.name, latents, std::move(start), call), end);
+  latents.read(sample(s.name, latents, std::move(first), call), end);
   std::copy(end.begin(), end.end(), x.begin());
 }
 
 void start(const ebb_sampler& s, const float* latent, const Batch& batch, float* x) {
   require(!s.call.sigmas.empty(), "sampler: needs noise levels");
   const double sigma = s.call.sigmas[0];
-  std::vector<double> z(batch.size());
-  if (s.noise)
-    call_noise(s, z, {.index = -1, .from = sigma, .to = sigma});
-  else
-    z = ebb::initial_noise(keys_of(s, batch));
-  const double alpha = ebb::alpha_of(s.call.space, sigma);
-  for (size_t i = 0; i < z.size(); ++i) {
-    const double data = latent ? static_cast<double>(latent[i]) : 0;
-    x[i] = static_cast<float>(alpha * data + sigma * z[i]);
-  }
-}
-
-void configure(ebb_sampler& s, const std::string& key, const std::string& value) {
-  if (key == "space") {
-    require(value == "ve" || value == "flow", "sampler: space must be ve or flow (got '", value,
-            "')");
-    s.call.space = value == "ve" ? ebb::Space::ve : ebb::Space::flow;
-  } else if (key == "dialect") {
-    s.call.dialect = ebb::find_dialect(value).name;
-  } else if (key == "seed") {
-    s.seed = static_cast<uint64_t>(ebb::parse_integer(value, "seed"));
-  } else {
-    ebb::fail("sampler: unknown key '", key, "' (known: space, dialect, seed)");
-  }
+  std::vector<double> z(batch.size()), data;
+  noise_of(s, batch).start(z);
+  if (latent) data.assign(latent, latent + batch.size());
+  const bool whole = starts_from_noise(s.call.dialect, sigma, s.levels.sigma_max);
+  start_state<double>(data, z, sigma, {.space = s.call.space, .whole_variance = whole}, z);
+  std::transform(z.begin(), z.end(), x, [](double v) { return static_cast<float>(v); });
 }
 
 }  // namespace
 
-const char* ebb_last_error(void) { return last_error.c_str(); }
+Noise noise_of(const ebb_sampler& s, const Batch& batch) {
+  const NoiseChoice& n = s.noise;
+  const NoiseCall call = noise_call(s, batch);
+  if (n.callback) {
+    const double first = s.call.sigmas.empty() ? 0 : s.call.sigmas[0];
+    return {[n, first](std::span<double> out) {
+              call_noise(n, out, {.index = -1, .from = first, .to = first});
+            },
+            [n](std::span<double> out, const NoiseDraw& draw) { call_noise(n, out, draw); }};
+  }
+  const std::string& source = n.source.empty() ? find_dialect(s.call.dialect).noise : n.source;
+  Noise noise = open_noise(source, call, n.options);
+  return n.channels_first && call.shape.size() == 3 ? channels_first(std::move(noise), call)
+                                                    : noise;
+}
+
+}  // namespace ebb::capi
+
+using ebb::capi::answer;
+using ebb::capi::guarded;
+using ebb::capi::name_at;
+using ebb::capi::require_given;
+
+const char* ebb_last_error(void) { return ebb::capi::last_error().c_str(); }
 
 ebb_status ebb_sampler_create(const char* name, ebb_sampler** out) {
   return guarded([&] {
-    require_given(name, "name");
     require_given(out, "out");
     *out = nullptr;
+    require_given(name, "name");
     ebb::find_sampler(name);
-    *out = new ebb_sampler{.name = name};
+    ebb_sampler made{.name = name};
+    ebb::capi::settle(made);
+    *out = new ebb_sampler(std::move(made));
   });
 }
 
 void ebb_sampler_destroy(ebb_sampler* sampler) { delete sampler; }
-
-ebb_status ebb_sampler_set(ebb_sampler* sampler, const char* option, const char* value) {
-  return guarded([&] {
-    require_given(sampler, "sampler");
-    require_given(option, "option");
-    require_given(value, "value");
-    ebb::OptionTexts options = sampler->call.options;
-    options.emplace_back(option, value);
-    ebb::check_options(sampler->name, options);
-    sampler->call.options = std::move(options);
-  });
-}
-
-ebb_status ebb_sampler_configure(ebb_sampler* sampler, const char* key, const char* value) {
-  return guarded([&] {
-    require_given(sampler, "sampler");
-    require_given(key, "key");
-    require_given(value, "value");
-    configure(*sampler, key, value);
-  });
-}
-
-ebb_status ebb_sampler_set_sigmas(ebb_sampler* sampler, const double* sigmas, size_t count) {
-  return guarded([&] {
-    require_given(sampler, "sampler");
-    require_given(sigmas, "sigmas");
-    sampler->call.sigmas.assign(sigmas, sigmas + count);
-  });
-}
 
 ebb_status ebb_sampler_count(const ebb_sampler* sampler, int64_t* evaluations, int64_t* draws) {
   return guarded([&] {
@@ -179,14 +168,26 @@ ebb_status ebb_sampler_count(const ebb_sampler* sampler, int64_t* evaluations, i
   });
 }
 
+ebb_status ebb_sampler_sigmas(const ebb_sampler* sampler, double* sigmas, size_t room,
+                              size_t* count) {
+  return guarded([&] {
+    require_given(sampler, "sampler");
+    require_given(count, "count");
+    if (room > 0) require_given(sigmas, "sigmas");
+    const std::vector<double>& all = sampler->call.sigmas;
+    std::copy_n(all.begin(), std::min(room, all.size()), sigmas);
+    *count = all.size();
+  });
+}
+
 ebb_status ebb_sampler_run(ebb_sampler* sampler, float* x, size_t images, size_t elements,
                            ebb_denoise denoise, void* user) {
   return guarded([&] {
     require_given(sampler, "sampler");
     require_given(x, "x");
-    require(denoise != nullptr, "sampler: denoise must not be NULL");
-    const Batch batch{images, elements};
-    run(*sampler, {x, batch.size()}, batch, denoise, user);
+    ebb::require(denoise != nullptr, "sampler: denoise must not be NULL");
+    const ebb::capi::Batch batch{images, elements};
+    ebb::capi::run(*sampler, {x, batch.size()}, batch, {denoise, user});
   });
 }
 
@@ -195,42 +196,57 @@ ebb_status ebb_sampler_start(const ebb_sampler* sampler, const float* latent, si
   return guarded([&] {
     require_given(sampler, "sampler");
     require_given(x, "x");
-    start(*sampler, latent, {images, elements}, x);
+    ebb::capi::start(*sampler, latent, {images, elements}, x);
   });
 }
 
-ebb_status ebb_sampler_set_progress(ebb_sampler* sampler, ebb_progress progress, void* user) {
-  return guarded([&] {
-    require_given(sampler, "sampler");
-    sampler->progress = progress;
-    sampler->progress_user = user;
-  });
-}
+// ---- what there is -------------------------------------------------------------------------
 
-ebb_status ebb_sampler_set_noise(ebb_sampler* sampler, ebb_noise noise, void* user) {
-  return guarded([&] {
-    require_given(sampler, "sampler");
-    sampler->noise = noise;
-    sampler->noise_user = user;
-  });
-}
-
-const char* ebb_sampler_name(size_t index) {
-  const auto& all = ebb::all_samplers();
-  return index < all.size() ? all[index]->name.c_str() : nullptr;
-}
+const char* ebb_sampler_name(size_t index) { return name_at(ebb::all_samplers(), index); }
+const char* ebb_schedule_name(size_t index) { return name_at(ebb::all_schedules(), index); }
+const char* ebb_noise_name(size_t index) { return name_at(ebb::all_noise_sources(), index); }
+const char* ebb_guidance_name(size_t index) { return name_at(ebb::all_guidance_rules(), index); }
 
 const char* ebb_dialect_name(size_t index) {
   const auto& all = ebb::all_dialects();
   return index < all.size() ? all[index].name.c_str() : nullptr;
 }
 
-const char* ebb_sampler_describe(const char* name) {
+namespace {
+
+template <class Find>
+const char* described(const char* name, const Find& find) {
   const ebb_status status = guarded([&] {
     require_given(name, "name");
-    answer.clear();
-    for (const ebb::Option& o : ebb::find_sampler(name).sampler->options())
-      answer += o.name + "=" + o.value + "  " + o.help + "\n";
+    answer() = ebb::capi::lines(find(name));
   });
-  return status == EBB_OK ? answer.c_str() : nullptr;
+  return status == EBB_OK ? answer().c_str() : nullptr;
+}
+
+}  // namespace
+
+const char* ebb_sampler_describe(const char* name) {
+  return described(name, [](const char* n) { return ebb::find_sampler(n).sampler->options(); });
+}
+
+const char* ebb_schedule_describe(const char* name) {
+  return described(name, [](const char* n) {
+    std::vector<ebb::Option> all = ebb::find_schedule(n).schedule->options();
+    const auto list = ebb::describe<ebb::capi::ListOptions>();
+    all.insert(all.end(), list.begin(), list.end());
+    return all;
+  });
+}
+
+const char* ebb_noise_describe(const char* name) {
+  return described(name, [](const char* n) { return ebb::find_noise_source(n).options(); });
+}
+
+const char* ebb_guidance_describe(const char* name) {
+  return described(name, [](const char* n) { return ebb::find_guidance_rule(n).options(); });
+}
+
+const char* ebb_levels_describe(void) {
+  return described("levels",
+                   [](const char*) { return ebb::describe<ebb::capi::NetworkOptions>(); });
 }

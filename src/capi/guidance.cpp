@@ -1,0 +1,103 @@
+// The C API of guidance: rules over the predictions of one evaluation, in the caller's buffers.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "capi/handle.h"
+#include "diffusion/guidance/guide.h"
+
+struct ebb_guidance {
+  ebb::Guide guide;
+  ebb::GuidanceCall call;
+};
+
+namespace ebb::capi {
+namespace {
+
+GuidedShape shape_of(const ebb_sampler& s, const Batch& batch) {
+  require(batch.size() > 0, "guidance: needs at least one number (", batch.images, " images of ",
+          batch.elements, ")");
+  GuidedShape out{.batch = static_cast<int64_t>(batch.images),
+                  .width = static_cast<int64_t>(batch.elements)};
+  const std::vector<int64_t>& shape = s.noise.shape;
+  if (shape.empty()) return out;
+  out = {out.batch, shape[0], shape[1], shape[2], s.noise.channels_first};
+  require(out.sample() == static_cast<int64_t>(batch.elements), "guidance: an image has ",
+          batch.elements, " numbers, its shape ", out.sample());
+  return out;
+}
+
+GuidanceCall call_of(const ebb_sampler& s, const Batch& batch) {
+  GuidanceCall call{.shape = shape_of(s, batch), .sigmas = s.call.sigmas, .space = s.call.space};
+  call.raw = [p = s.prediction, d = s.sigma_data](double sigma) {
+    const auto f = precond_factors(p, sigma, d);
+    return OutputForm{f.skip, f.out};
+  };
+  return call;
+}
+
+void apply(ebb_guidance& g, double sigma, const float* x, const float* const* predictions,
+           float* denoised) {
+  const Moment m = moment_of(g.call, sigma);
+  const std::vector<Ask> asks = g.guide.asks(m);
+  for (size_t k = 0; k < asks.size(); ++k)
+    require(predictions[k] != nullptr, "guidance: needs the prediction '", name_of(asks[k]),
+            "' (number ", k, ") at sigma ", sigma);
+  const auto n = static_cast<size_t>(g.call.shape.sample());
+  std::vector<double> state(n), result(n);
+  GuidedSample s{g.call.shape, 0, result, state, std::vector<std::vector<double>>(ask_count)};
+  for (; s.index < g.call.shape.batch; ++s.index) {
+    const size_t first = static_cast<size_t>(s.index) * n;
+    std::copy_n(x + first, n, state.begin());
+    for (size_t k = 0; k < asks.size(); ++k)
+      s.predictions[static_cast<size_t>(asks[k])].assign(predictions[k] + first,
+                                                         predictions[k] + first + n);
+    g.guide.apply(s, m);
+    std::transform(result.begin(), result.end(), denoised + first,
+                   [](double v) { return static_cast<float>(v); });
+  }
+}
+
+}  // namespace
+}  // namespace ebb::capi
+
+using ebb::capi::guarded;
+using ebb::capi::require_given;
+
+ebb_status ebb_guidance_create(const char* rules, const ebb_sampler* sampler, size_t images,
+                               size_t elements, ebb_guidance** out) {
+  return guarded([&] {
+    require_given(out, "out");
+    *out = nullptr;
+    require_given(rules, "rules");
+    require_given(sampler, "sampler");
+    *out = new ebb_guidance{ebb::Guide(ebb::parse_rules(rules)),
+                            ebb::capi::call_of(*sampler, {images, elements})};
+  });
+}
+
+void ebb_guidance_destroy(ebb_guidance* guidance) { delete guidance; }
+
+ebb_status ebb_guidance_asks(const ebb_guidance* guidance, double sigma, const char** names,
+                             size_t room, size_t* count) {
+  return guarded([&] {
+    require_given(guidance, "guidance");
+    require_given(count, "count");
+    if (room > 0) require_given(names, "names");
+    const auto asks = guidance->guide.asks(ebb::moment_of(guidance->call, sigma));
+    for (size_t i = 0; i < std::min(room, asks.size()); ++i)
+      names[i] = ebb::name_of(asks[i]).data();  // of a literal
+    *count = asks.size();
+  });
+}
+
+ebb_status ebb_guidance_apply(ebb_guidance* guidance, double sigma, const float* x,
+                              const float* const* predictions, float* denoised) {
+  return guarded([&] {
+    require_given(guidance, "guidance");
+    require_given(x, "x");
+    require_given(predictions, "predictions");
+    require_given(denoised, "denoised");
+    ebb::capi::apply(*guidance, sigma, x, predictions, denoised);
+  });
+}

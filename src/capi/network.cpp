@@ -1,0 +1,43 @@
+// The C API's view of a network: what it gets, and what its answer makes of a state.
+#include <cmath>
+
+#include "capi/handle.h"
+#include "diffusion/levels/prediction.h"
+
+namespace {
+
+ebb::PrecondFactors<double> factors_at(const ebb_sampler& s, double sigma) {
+  ebb::require(sigma >= 0, "sampler: sigma must not be negative (", sigma, ")");
+  return ebb::precond_factors(s.prediction, sigma, s.sigma_data);
+}
+
+}  // namespace
+
+ebb_status ebb_network_input(const ebb_sampler* sampler, double sigma, double* scale,
+                             double* told) {
+  return ebb::capi::guarded([&] {
+    ebb::capi::require_given(sampler, "sampler");
+    const double in = factors_at(*sampler, sigma).in;
+    if (scale) *scale = in;
+    if (!told) return;
+    const bool whole = ebb::find_dialect(sampler->call.dialect).whole_timesteps;
+    const double t = sampler->levels.told_of(sigma, whole);
+    ebb::require(std::isfinite(t), "sampler: a network of levels ", sampler->levels.name,
+                 " cannot be told of sigma ", sigma);
+    *told = t;
+  });
+}
+
+ebb_status ebb_network_denoised(const ebb_sampler* sampler, double sigma, const float* x,
+                                const float* output, size_t count, float* denoised) {
+  return ebb::capi::guarded([&] {
+    ebb::capi::require_given(sampler, "sampler");
+    ebb::capi::require_given(x, "x");
+    ebb::capi::require_given(output, "output");
+    ebb::capi::require_given(denoised, "denoised");
+    const auto f = factors_at(*sampler, sigma);
+    for (size_t i = 0; i < count; ++i)
+      denoised[i] = static_cast<float>(f.skip * static_cast<double>(x[i]) +
+                                       f.out * static_cast<double>(output[i]));
+  });
+}
