@@ -37,12 +37,15 @@ const Discretisation& model(const std::string& name) {
   return models.at(name);
 }
 
-// The references calculate in float32.
+// The references calculate in float32; kl_optimal in angles, whose rounding the tangent magnifies
+// by 1 + level^2.
 void expect_list(const std::vector<double>& got, const json& want, const std::string& what) {
+  const double angle_rounding = what.starts_with("kl_optimal") ? 1.2e-7 : 0;
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < got.size(); ++i) {
     const double w = want[i];
-    EXPECT_NEAR(got[i], w, 3e-6 * std::abs(w) + 1e-7) << what << " level " << i;
+    EXPECT_NEAR(got[i], w, 3e-6 * std::abs(w) + 1e-7 + angle_rounding * (1 + w * w))
+        << what << " level " << i;
   }
 }
 
