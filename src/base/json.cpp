@@ -1,7 +1,9 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -81,6 +83,19 @@ struct Reader {
   }
 };
 
+// "unexpected ',' (line 2, column 14)". The library's text is the reason behind a dash, then what
+// it read last, which may be long or no text at all.
+std::string fault(const Json::parse_error& e, std::string_view text) {
+  const std::string_view read = text.substr(0, std::max<size_t>(e.byte, 1) - 1);
+  const auto line = 1 + std::count(read.begin(), read.end(), '\n');
+  const size_t column = read.size() - (read.rfind('\n') + 1) + 1;
+  std::string reason = e.what();
+  const size_t dash = reason.find(" - ");
+  reason = dash == std::string::npos ? "syntax error" : reason.substr(dash + 3);
+  reason = reason.substr(0, reason.find("; last read"));
+  return str(reason, " (line ", line, ", column ", column, ")");
+}
+
 Json parse(std::string_view text, std::string_view subject) {
   std::set<std::string> seen;
   // A JSON object may hold a name twice; here that is a mistake.
@@ -93,7 +108,7 @@ Json parse(std::string_view text, std::string_view subject) {
   try {
     return Json::parse(text, once);
   } catch (const Json::parse_error& e) {
-    fail(subject, ": not valid JSON (at byte ", e.byte, ")");
+    fail(subject, ": not JSON: ", fault(e, text));
   }
 }
 
@@ -102,6 +117,23 @@ std::string dump(const Json& j, int indent) {
 }
 
 }  // namespace
+
+std::string json_fault(std::string_view text) {
+  std::map<int, std::set<std::string>> seen;  // of the objects that are open, by depth
+  std::string repeated;
+  const auto look = [&](int depth, Json::parse_event_t event, Json& j) {
+    if (event == Json::parse_event_t::object_start) seen[depth + 1].clear();
+    if (event == Json::parse_event_t::key && !seen[depth].insert(j.get<std::string>()).second)
+      repeated = j.dump();
+    return true;
+  };
+  try {
+    [[maybe_unused]] const Json read = Json::parse(text, look);
+  } catch (const Json::parse_error& e) {
+    return str("not JSON: ", fault(e, text));
+  }
+  return repeated.empty() ? "" : str(repeated, " is given more than once");
+}
 
 std::string fields_json(const std::vector<Field>& fields) {
   Json out = Json::object();

@@ -9,6 +9,10 @@
 
 namespace ebb {
 
+// What is wrong with `text` as JSON: "not JSON: unexpected end of input (line 2, column 1)", or a
+// name that an object holds twice; "" if nothing.
+std::string json_fault(std::string_view text);
+
 // The fields as one JSON object, in order, a field a line. Doubles keep every bit; infinities and
 // NaN are strings, as JSON has no numbers for them.
 std::string fields_json(const std::vector<Field>& fields);

@@ -287,9 +287,13 @@ TEST(safetensors, header_cut_anywhere__is_an_error) {
 TEST(safetensors, other_formats__are_called_by_their_name) {
   const Folder folder;
   const std::string path = folder / "x";
-  for (const auto& [begin, name] : {std::pair{"\x89PNG\r\n\x1a\n", "is a PNG image"},
-                                    {"PK\x03\x04", "is a zip archive, as PyTorch's .pt"},
-                                    {"GGUF", "is a GGUF file"}}) {
+  for (const auto& [begin, name] :
+       {std::pair{"\x89PNG\r\n\x1a\n", "must be a safetensors file (this is a PNG image)"},
+        {"PK\x03\x04", "is a zip archive, as PyTorch's .pt"},
+        {"GGUF", "is a GGUF file"},
+        {"{\"a\": 1}", "is JSON text"},
+        {"# notes\n", "is text"},
+        {"\xfe\xfe\xfe\xfe", "does not begin with"}}) {
     put_file(path, str(begin, "12345678"));
     expect_error([&] { SafetensorsFile::open(path); }, name);
   }

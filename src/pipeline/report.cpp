@@ -122,6 +122,8 @@ constexpr const char* style =
 
 void write_report(const std::string& folder) {
   const fs::path dir(folder);
+  require(fs::exists(dir / "metrics.jsonl"), "report: must be the folder of a run (there is no ",
+          "metrics.jsonl in it)  ", folder);
   const Metrics m = read_metrics(dir / "metrics.jsonl");
   std::ostringstream out;
   const std::string name = fs::absolute(dir).lexically_normal().filename().string();

@@ -31,7 +31,7 @@ void check(const TrainConfig& c) {
   at_least("steps", c.steps, 0);
   require(c.minutes >= 0 && std::isfinite(c.minutes), "minutes: must not be negative (", c.minutes,
           ")");
-  require(c.steps > 0 || c.minutes > 0, "train: give steps or minutes");
+  require(c.steps > 0 || c.minutes > 0, "train: give --steps or --minutes");
   at_least("batch", c.batch, 1);
   at_least("accumulation", c.accumulation, 1);
   require(c.batch % c.accumulation == 0, "accumulation: must divide batch (", c.batch, " / ",

@@ -20,7 +20,7 @@ std::string problem(const TrainConfig& c) {
 TEST(train_config, defaults_with_steps__are_fine) { EXPECT_EQ(problem({.steps = 10}), ""); }
 
 TEST(train_config, impossible_values__are_named) {
-  EXPECT_EQ(problem({}), "train: give steps or minutes");
+  EXPECT_EQ(problem({}), "train: give --steps or --minutes");
   EXPECT_EQ(problem({.steps = 1, .batch = 0}), "batch: must be at least 1 (0)");
   EXPECT_EQ(problem({.steps = 1, .batch = 10, .accumulation = 4}),
             "accumulation: must divide batch (10 / 4)");

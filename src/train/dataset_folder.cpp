@@ -211,13 +211,13 @@ class ImageFolder final : public Dataset {
   void load(const File& file, uint8_t* pixels) const {
     const Tensor decoded = io::read_image(file.path, options_.channels);
     const int64_t c = decoded.shape()[2];
-    require(c <= shape_[2], "dataset: image is in colour while others are grey; set channels to 1 ",
-            "or 3  ", file.path);
+    require(c <= shape_[2], "dataset: image is in colour while others are grey; --channels 1 or ",
+            "--channels 3 makes them alike  ", file.path);
     const Tensor image =
         fit_image(c < shape_[2] ? io::convert_channels(decoded, shape_[2]) : decoded, options_);
-    require(image.shape() == shape_, "dataset: images must have one size, or set size (",
-            image.shape()[1], "x", image.shape()[0], " here, ", shape_[1], "x", shape_[0],
-            " before)  ", file.path);
+    require(image.shape() == shape_, "dataset: images must have one size (", image.shape()[1], "x",
+            image.shape()[0], " here, ", shape_[1], "x", shape_[0],
+            " before); --size crops and resizes them  ", file.path);
     std::ranges::copy(image.span<uint8_t>(), pixels);
   }
 

@@ -121,7 +121,8 @@ TEST(image_folder, sizes_that_differ__need_size) {
   const Folder f;
   put_image(f / "a.png", 1, {4, 4, 3});
   put_image(f / "b.png", 2, {4, 6, 3});
-  expect_error([&] { open_dataset(f.path()); }, "must have one size, or set size (6x4 here, 4x4");
+  expect_error([&] { open_dataset(f.path()); },
+               "must have one size (6x4 here, 4x4 before); --size");
   const auto d = open_dataset(f.path(), {.size = 2});
   EXPECT_EQ(d->image_shape(), (Shape{2, 2, 3}));
   EXPECT_EQ(values(*d), (std::vector<int>{1, 2}));

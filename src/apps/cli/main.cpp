@@ -2,11 +2,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <map>
+#include <set>
 
 #include "apps/cli/command.h"
 #include "base/error.h"
@@ -55,29 +56,29 @@ const Command& find_command(const std::string& name) {
   fail("ebb: unknown command '", name, "'", suggestion(name, known));
 }
 
-// Every long flag of the app, for suggestions.
+// Every long flag of the app, for suggestions: --a-b, not --a_b, which is the same.
 std::vector<std::string> known_flags(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* o : app.get_options())
-    for (const std::string& l : o->get_lnames()) out.push_back("--" + l);
+    for (const std::string& l : o->get_lnames())
+      if (l.find('_') == std::string::npos) out.push_back("--" + l);
   return out;
 }
 
-// Throws Error if a flag that takes a value is there twice: which one would count?
-void check_repeats(const CLI::App& app, std::string_view command,
-                   const std::vector<std::string>& words) {
-  std::map<const CLI::Option*, int> times;
+// Throws Error if a flag is there twice: which one would count?
+void check_repeats(std::string_view command, const std::vector<std::string>& words) {
+  std::set<std::string> seen;
   for (const std::string& word : words) {
     if (word == "--") return;
     if (!word.starts_with("--")) continue;
-    const std::string flag = word.substr(0, word.find('='));
-    const CLI::Option* o = app.get_option_no_throw(flag);
-    require(!o || o->get_expected_max() == 0 || ++times[o] == 1, command, ": ", flag,
-            " is given more than once");
+    std::string flag = word.substr(0, word.find('='));
+    std::ranges::replace(flag, '_', '-');
+    require(seen.insert(flag).second, command, ": ", flag, " is given more than once");
   }
 }
 
-int run_command(const Command& command, std::vector<std::string> words) {
+int run_command(const Command& command, const std::vector<std::string>& words) {
+  check_repeats(command.name, words);  // before a command reads some of them
   CLI::App app{std::string(command.summary), "ebb " + std::string(command.name)};
   app.footer("example:\n  " + std::string(command.example));
   app.option_defaults()->always_capture_default(false);
@@ -97,7 +98,6 @@ int run_command(const Command& command, std::vector<std::string> words) {
     }
     throw;
   } catch (const CLI::ParseError& e) {
-    check_repeats(app, command.name, words);
     fail(command.name, ": ", e.what(), " (see ebb ", command.name, " --help)");
   }
   return run();

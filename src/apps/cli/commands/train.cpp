@@ -34,17 +34,26 @@ struct Options {
   std::string config;  // a JSON file
   bool json = false;
   bool learn_sigma_given = false;
+  nlohmann::ordered_json network_section;  // of the file
   void fields(auto&& f) {
     f("config", config, "JSON file with any of these settings; flags come before it");
     f("json", json, "print one JSON object on standard output at the end");
   }
 };
 
-// Network fields that are no flags: the data or the diffusion decide them.
-bool decided_elsewhere(const std::string& name) {
-  constexpr std::string_view names[] = {"image_size", "in_channels", "classes", "learn_sigma",
-                                        "augment_dim"};
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+// Network fields that are no flags: another flag, or the data, decides them.
+struct Decided {
+  std::string_view field, by;
+};
+constexpr Decided decided_elsewhere[] = {{"image_size", "size"},
+                                         {"in_channels", "channels"},
+                                         {"classes", "classes"},
+                                         {"learn_sigma", "learn_sigma"},
+                                         {"augment_dim", "augment"}};
+
+const Decided* find_decided(std::string_view name) {
+  const auto* const found = std::ranges::find(decided_elsewhere, name, &Decided::field);
+  return found == std::end(decided_elsewhere) ? nullptr : found;
 }
 
 bool has_field(const std::vector<Field>& fields, const std::string& name) {
@@ -54,7 +63,7 @@ bool has_field(const std::vector<Field>& fields, const std::string& name) {
 // Those that share their name with another setting become network_<name>.
 std::vector<Field> network_fields(Options& o) {
   std::vector<Field> out = o.network.fields();
-  std::erase_if(out, [](const Field& f) { return decided_elsewhere(f.name); });
+  std::erase_if(out, [](const Field& f) { return find_decided(f.name) != nullptr; });
   for (Field& f : out)
     if (has_field(fields_of(o.train), f.name) || has_field(fields_of(o.diffusion), f.name))
       f.name = "network_" + f.name;
@@ -72,10 +81,16 @@ void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_j
   o.learn_sigma_given = o.learn_sigma_given || key == "learn_sigma" || section;
   if (key == "train") return set_fields_json(train, value.dump(), file);
   if (key == "diffusion") return set_fields_json(diffusion, value.dump(), file);
-  if (key == "network") return set_fields_json(o.network.fields(), value.dump(), file);
+  if (key == "network") {
+    set_fields_json(o.network.fields(), value.dump(), file);
+    o.network_section = value;
+    return;
+  }
   const std::string one = nlohmann::ordered_json{{key, value}}.dump();
   for (const auto& fields : {train, diffusion, network})
     if (has_field(fields, key)) return set_fields_json(fields, one, file);
+  if (const Decided* d = find_decided(key))
+    fail(file, ": the data decide '", key, "'; '", d->by, "' says how they are read");
   std::vector<std::string> known{"train", "diffusion", "network"};
   for (const auto& fields : {train, diffusion, network})
     for (const Field& f : fields) known.push_back(f.name);
@@ -92,16 +107,11 @@ void choose_model(Options& o, const std::string& name) {
 
 nlohmann::ordered_json read_json(const std::string& file) {
   const std::string text = io::read_whole_file(file, "config", 1 << 24);
-  try {
-    auto j = nlohmann::ordered_json::parse(text);
-    require(j.is_object(), "config: must be a JSON object  ", file);
-    return j;
-  } catch (const nlohmann::ordered_json::parse_error& e) {
-    const std::string read = text.substr(0, std::max<size_t>(e.byte, 1) - 1);
-    const auto line = 1 + std::count(read.begin(), read.end(), '\n');
-    fail("config: not JSON (line ", line, ", column ", read.size() - (read.rfind('\n') + 1) + 1,
-         ")  ", file);
-  }
+  const std::string fault = json_fault(text);
+  require(fault.empty(), "config: ", fault, "  ", file);
+  auto j = nlohmann::ordered_json::parse(text);
+  require(j.is_object(), "config: must be a JSON object  ", file);
+  return j;
 }
 
 // The model comes first, as the other settings are its.
@@ -145,6 +155,18 @@ bool is_on(const std::vector<std::string>& words, const std::string& flag) {
   return on;
 }
 
+// Throws Error for --image-size and its like.
+void check_no_decided(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (!word.starts_with("--")) continue;
+    std::string name = word.substr(2, word.find('=') - 2);
+    std::ranges::replace(name, '-', '_');
+    const Decided* d = find_decided(name);
+    require(!d || d->by == name, "train: the data decide ", word.substr(0, word.find('=')), "; --",
+            d ? d->by : "", " says how they are read");
+  }
+}
+
 // The values that flags start from.
 void read_defaults(Options& o, const std::vector<std::string>& words) {
   const std::string model = flag_value(words, "--model"), out = flag_value(words, "--out");
@@ -169,6 +191,18 @@ bool builds(const Options& o, int64_t size) {
     return true;
   } catch (const Error&) {
     return false;
+  }
+}
+
+// Says which settings of the file's network were not followed.
+void report_overruled(Options& o) {
+  for (const Field& f : o.network.fields()) {
+    if (!find_decided(f.name) || !o.network_section.contains(f.name)) continue;
+    const std::string asked = o.network_section[f.name].dump(), is = field_text(f);
+    if (asked != is)
+      std::fprintf(stderr,
+                   "config: network.%s follows from the data and other settings (%s, not %s)\n",
+                   f.name.c_str(), is.c_str(), asked.c_str());
   }
 }
 
@@ -208,6 +242,7 @@ void fit_network(Options& o, const train::Dataset& data) {
   }
   require(o.train.augment == 0 || has_field(o.network.fields(), "augment_dim"), "train: model ",
           o.model->name, " takes no augmentation labels (--augment ", o.train.augment, ")");
+  report_overruled(o);
   check_network(o);
 }
 
@@ -301,6 +336,7 @@ std::string model_list() {
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
   app.footer(model_list() + "\n\n" + app.get_footer());
+  check_no_decided(words);
   const auto o = std::make_shared<Options>();
   read_defaults(*o, words);
   o->learn_sigma_given =

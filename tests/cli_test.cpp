@@ -1,0 +1,145 @@
+// What the program says to mistakes at its command line: one line, exit code 2.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "core/tensor.h"
+#include "io/image.h"
+#include "support/files.h"
+
+namespace ebb {
+namespace {
+
+using testing::Folder;
+using testing::put_file;
+
+struct Output {
+  int code = 0;
+  std::string text;  // both streams
+};
+
+Output run(const std::string& words) {
+  Output out;
+  std::FILE* pipe = popen(str("'", EBB_PROGRAM, "' ", words, " 2>&1").c_str(), "r");
+  require(pipe != nullptr, "popen");
+  std::array<char, 4096> part{};
+  while (const size_t n = std::fread(part.data(), 1, part.size(), pipe)) {
+    out.text.append(part.data(), n);
+  }
+  out.code = WEXITSTATUS(pclose(pipe));
+  return out;
+}
+
+// The line of the error; the exit code must be that of a mistake.
+std::string error_line(const std::string& words) {
+  const Output out = run(words);
+  EXPECT_EQ(out.code, 2) << words << "\n" << out.text;
+  const std::string begin = "ebb: error: ";
+  const size_t at = out.text.find(begin);
+  if (at == std::string::npos) return "";
+  const size_t from = at + begin.size();
+  return out.text.substr(from, out.text.find('\n', from) - from);
+}
+
+class Cli : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(EBB_PROGRAM)) GTEST_SKIP() << "there is no " << EBB_PROGRAM;
+  }
+
+  // A folder with two images.
+  std::string images(int64_t side) const {
+    std::string path = folder_ / str("images", side);
+    std::filesystem::create_directories(path);
+    for (const char* name : {"/a.png", "/b.png"})
+      io::write_png(path + name, Tensor(DType::u8, {side, side, 3}));
+    return path;
+  }
+
+  Folder folder_;
+};
+
+TEST_F(Cli, repeated_flag__is_named) {
+  for (const char* words :
+       {"train --steps 1 --steps 2", "train --steps=1 --data x --steps 2", "sample x --n 1 --n 1"})
+    EXPECT_TRUE(error_line(words).ends_with(" is given more than once")) << words;
+  // also where a command reads the flag before the others
+  EXPECT_EQ(error_line("train --model nosuch --model tiny"),
+            "train: --model is given more than once");
+  EXPECT_EQ(error_line("train --lr-final 1 --lr_final 2"),
+            "train: --lr-final is given more than once");
+}
+
+TEST_F(Cli, unknown_flag__suggests_one) {
+  EXPECT_EQ(error_line("train --stps 3"),
+            "train: unknown argument '--stps' (did you mean '--steps'?)");
+  EXPECT_EQ(error_line("smaple"), "ebb: unknown command 'smaple' (did you mean 'sample'?)");
+  EXPECT_EQ(error_line("train --image-size 32"),
+            "train: the data decide --image-size; --size says how they are read");
+}
+
+TEST_F(Cli, file_that_is_no_checkpoint__is_called_what_it_is) {
+  const std::string png = images(8) + "/a.png", json = folder_ / "a.json";
+  put_file(json, R"({"steps": 3})");
+  for (const char* command : {"sample ", "info ", "eval --data x "})
+    EXPECT_EQ(error_line(str(command, png)),
+              str("safetensors: must be a safetensors file (this is a PNG image)  ", png));
+  EXPECT_EQ(error_line(str("info ", json)),
+            str("safetensors: must be a safetensors file (this is JSON text)  ", json));
+  EXPECT_EQ(error_line(str("report ", png)),
+            str("report: must be the folder of a run (there is no metrics.jsonl in it)  ", png));
+}
+
+TEST_F(Cli, config_that_breaks_off__is_located) {
+  const std::string file = folder_ / "c.json";
+  const auto error_with = [&](const std::string& text) {
+    put_file(file, text);
+    const std::string line = error_line(str("train --config ", file));
+    return line.substr(0, line.find(str("  ", file)));
+  };
+  EXPECT_EQ(error_with("{\"train\": {\n  \"steps\": 5,,\n}}"),
+            "config: not JSON: unexpected ','; expected string literal (line 2, column 14)");
+  EXPECT_EQ(error_with(R"({"steps": 5, "steps": 6})"), "config: \"steps\" is given more than once");
+  EXPECT_EQ(error_with("[1]"), "config: must be a JSON object");
+  EXPECT_EQ(error_with(R"({"image_size": 32})"),
+            str(file, ": the data decide 'image_size'; 'size' says how they are read"));
+  EXPECT_EQ(error_with(R"({"stepz": 32})"),
+            str(file, ": unknown setting 'stepz' (did you mean 'steps'?)"));
+}
+
+TEST_F(Cli, size_that_a_network_cannot_take__leads_to_size) {
+  const std::string data = images(31);
+  EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model tiny --data ", data)),
+            str("tiny: image_size (31) must divide by 2^(levels-1) (4); --size 28 crops and ",
+                "resizes the images  ", data));
+  EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model dit_s2 --data ", data)),
+            str("dit: patch (2) must divide image_size (31); --size 30 crops and resizes the ",
+                "images  ", data));
+}
+
+TEST_F(Cli, network_of_a_config_that_is_not_followed__is_said) {
+  const std::string file = folder_ / "c.json";
+  put_file(file, R"({"network": {"image_size": 32, "in_channels": 3}})");
+  const Output out = run(str("train --device cpu --steps 1 --batch 2 --config ", file, " --data ",
+                             images(8), " --out ", folder_ / "run"));
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("config: network.image_size follows from the data and other settings "
+                          "(8, not 32)\n"),
+            std::string::npos)
+      << out.text;
+  EXPECT_EQ(out.text.find("network.in_channels"), std::string::npos) << out.text;
+}
+
+TEST_F(Cli, help_of_train__lists_the_models) {
+  const Output out = run("train --help");
+  EXPECT_EQ(out.code, 0);
+  for (const char* name : {"adm adm64", "dit dit_xl2", "songunet ddpmpp_cifar10", "tiny tiny32"})
+    EXPECT_NE(out.text.find(str("\n  ", name)), std::string::npos) << name;
+}
+
+}  // namespace
+}  // namespace ebb
