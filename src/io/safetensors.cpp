@@ -30,7 +30,7 @@ struct ParsedFile {
   int64_t data_start = 0;
 };
 
-// What a file is that begins so, as far as one can tell.
+// What a file is that begins so, as far as one can tell; "" if one cannot.
 std::string_view other_format(const std::array<uint8_t, 8>& head) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 9> known{{
       {"\x89PNG", "is a PNG image"},
@@ -50,7 +50,7 @@ std::string_view other_format(const std::array<uint8_t, 8>& head) {
     if (begins.starts_with(magic)) return name;
   const bool text = std::ranges::all_of(
       begins, [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; });
-  return text ? "is text" : "does not begin with the length of a header";
+  return text ? "is text" : "";
 }
 
 ParsedFile read_header(const ReadFile& file) {
@@ -59,8 +59,13 @@ ParsedFile read_header(const ReadFile& file) {
   std::array<uint8_t, 8> head{};
   file.read(0, head);
   const uint64_t n = std::bit_cast<uint64_t>(head);
-  require(n <= uint64_t{safetensors_header_limit}, "safetensors: must be a safetensors file (this ",
-          other_format(head), ")  ", file.name());
+  if (n > uint64_t{safetensors_header_limit}) {
+    const std::string_view other = other_format(head);
+    require(other.empty(), "safetensors: must be a safetensors file (this ", other, ")  ",
+            file.name());
+    fail("safetensors: header must be at most ", safetensors_header_limit, " bytes (", n,
+         "); is this a safetensors file?  ", file.name());
+  }
   const int64_t length = static_cast<int64_t>(n), rest = file.size() - 8;
   require(length <= rest, "safetensors: header must end within the file (", length, " of ", rest,
           " bytes)  ", file.name());

@@ -293,7 +293,7 @@ TEST(safetensors, other_formats__are_called_by_their_name) {
         {"GGUF", "is a GGUF file"},
         {"{\"a\": 1}", "is JSON text"},
         {"# notes\n", "is text"},
-        {"\xfe\xfe\xfe\xfe", "does not begin with"}}) {
+        {"\xfe\xfe\xfe\xfe", "is this a safetensors file?"}}) {
     put_file(path, str(begin, "12345678"));
     expect_error([&] { SafetensorsFile::open(path); }, name);
   }
