@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/random/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/split/op.h"
@@ -36,37 +38,71 @@ float as_float(double v) { return static_cast<float>(v); }
 
 // What a run is told beside classes, as parts f32[1] of one input.
 struct Numbers {
-  Value skip, out, in, noise, cond, uncond;
+  Value skip, out, in, noise, cond, uncond, fresh;
   std::vector<Value> mix, role;
 };
-constexpr int64_t fixed_numbers = 6;
+constexpr int64_t fixed_numbers = 7;
+constexpr size_t fresh_number = 6;
+// What a vector becomes; 0: it keeps what it holds.
+constexpr float takes_x = 1, takes_guided = 2, takes_uncond = 3, takes_noise = 4;
 
 int64_t count_of(const DenoiserOptions& o) { return fixed_numbers + 2 * o.vectors; }
 
 Numbers numbers_of(Graph& g, const DenoiserOptions& o) {
   const Value all = g.input("numbers", {DType::f32, {count_of(o)}});
   const std::vector<Value> v = ops::split(all, 0, count_of(o));
-  Numbers n{v[0], v[1], v[2], v[3], v[4], v[5], {}, {}};
+  Numbers n{v[0], v[1], v[2], v[3], v[4], v[5], v[6], {}, {}};
   const auto first = v.begin() + fixed_numbers;
   n.mix.assign(first, first + o.vectors);
   n.role.assign(first + o.vectors, v.end());
   return n;
 }
 
-// sum_k mix_k latent_k; what a vector holds does not matter where its factor is 0.
-Value mixed(const std::vector<Value>& latents, const Numbers& n) {
-  const size_t count = latents.size();
+// Noise of the draw that is asked for.
+Value drawn(Graph& g, const DenoiserOptions& o) {
+  const ops::RandomKeys keys{.seed = g.input("seed", {DType::i64, {}}),
+                             .image = g.input("images", {DType::i64, {o.batch}}),
+                             .step = g.input("draw", {DType::i64, {}})};
+  return ops::random_normal(keys, o.image, "sample.step");
+}
+
+// A formula of any number of values and results.
+std::vector<Value> formula(
+    const std::vector<Value>& in,
+    const std::function<std::vector<Scalar>(const std::vector<Scalar>& v)>& f) {
+  std::vector<Scalar> v;
+  for (size_t i = 0; i < in.size(); ++i) v.push_back(Scalar::input(static_cast<int64_t>(i)));
+  const Expr expr(static_cast<int64_t>(in.size()), f(v));
+  return ops::pointwise(*in[0].graph, {expr, {}, "f32"}, in);
+}
+
+// sum_k factor_k part_k; what a part holds does not matter where its factor is 0.
+Value mixed(const std::vector<Value>& parts, const std::vector<Value>& factors) {
+  std::vector<Value> in = parts;
+  in.insert(in.end(), factors.begin(), factors.end());
+  return formula(in, [count = parts.size()](const std::vector<Scalar>& v) {
+    Scalar sum = 0.0;
+    for (size_t k = 0; k < count; ++k)
+      sum = sum + select(less(0.0, abs(v[count + k])), v[count + k] * v[k], 0.0);
+    return std::vector<Scalar>{sum};
+  })[0];
+}
+
+// What becomes of all vectors by their roles, in one pass: themselves or one of `choices`.
+std::vector<Value> renewed(const std::vector<Value>& latents, const std::vector<Value>& choices,
+                           const std::vector<Value>& roles) {
   std::vector<Value> in = latents;
-  in.insert(in.end(), n.mix.begin(), n.mix.end());
-  Scalar sum = 0.0;
-  for (size_t k = 0; k < count; ++k) {
-    const Scalar factor = Scalar::input(static_cast<int64_t>(count + k));
-    const Scalar latent = Scalar::input(static_cast<int64_t>(k));
-    sum = sum + select(less(0.0, abs(factor)), factor * latent, 0.0);
-  }
-  const Scalar results[] = {sum};
-  return ops::pointwise(*in[0].graph, {Expr(static_cast<int64_t>(in.size()), results), {}, "f32"},
-                        in)[0];
+  in.insert(in.end(), choices.begin(), choices.end());
+  in.insert(in.end(), roles.begin(), roles.end());
+  return formula(in, [count = latents.size(),
+                      first_role = latents.size() + choices.size()](const std::vector<Scalar>& v) {
+    std::vector<Scalar> results(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(count));
+    for (size_t k = 0; k < count; ++k)
+      for (size_t c = count; c < first_role; ++c)
+        results[k] =
+            select(less(v[first_role + k], static_cast<double>(c - count) + 0.5), results[k], v[c]);
+    return results;
+  });
 }
 
 struct Answers {
@@ -114,14 +150,17 @@ Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
   std::vector<Value> latents;
   for (int64_t k = 0; k < o.vectors; ++k)
     latents.push_back(g.source(Source::Kind::state, str("latent.", k), images));
-  const Value x = mixed(latents, n);
+  std::vector<Value> parts = latents, factors = n.mix;
+  if (o.draws) {
+    parts.push_back(drawn(g, o));
+    factors.push_back(n.fresh);
+  }
+  const Value x = mixed(parts, factors);
   const Answers d = answers(config, network, o, n, x);
-  for (size_t k = 0; k < latents.size(); ++k)
-    g.update(str("latent.", k),
-             ops::map({latents[k], x, d.guided, d.uncond, n.role[k]}, [](auto v) {
-               const Scalar answer = select(less(v[4], 2.5), v[2], v[3]);
-               return select(less(v[4], 0.5), v[0], select(less(v[4], 1.5), v[1], answer));
-             }));
+  std::vector<Value> choices = {x, d.guided, d.uncond};
+  if (o.draws) choices.push_back(parts.back());
+  const std::vector<Value> next = renewed(latents, choices, n.role);
+  for (size_t k = 0; k < next.size(); ++k) g.update(str("latent.", k), next[k]);
   return mixed_precision(g, o.dtype);
 }
 
@@ -149,7 +188,8 @@ Denoiser::Denoiser(const DiffusionConfig& config, const nn::Network& network,
       context_(context),
       plan_(denoiser_graph(config, network, options), context),
       slots_(std::make_shared<Slots>()),
-      classes_(static_cast<size_t>(options.batch), -1) {
+      classes_(static_cast<size_t>(options.batch), -1),
+      keys_{.images = std::vector<int64_t>(static_cast<size_t>(options.batch))} {
   for (int64_t k = options.vectors; k-- > 0;) {
     slots_->free.push_back(k);
     const Type type{DType::f32, batch_shape(options)};
@@ -162,6 +202,7 @@ Latent Denoiser::take_slot() {
           " vectors that it was made for");
   const int64_t k = slots_->free.back();
   slots_->free.pop_back();
+  if (waits_ && waits_->slot == static_cast<size_t>(k)) waits_.reset();  // nobody wanted it
   return Latent(std::make_shared<Slot>(slots_, k));
 }
 
@@ -190,8 +231,8 @@ void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
   guide_ = std::make_unique<Guide>(rules);
   call_ = std::move(call);
   call_.shape = {options_.batch, options_.image[0], options_.image[1], options_.image[2]};
-  call_.raw = [this](double sigma) {
-    const PrecondNumbers c = precond_.at(sigma);
+  call_.raw = [precond = precond_, whole = options_.whole_timesteps](double sigma) {
+    const PrecondNumbers c = precond.at(sigma, whole);
     return OutputForm{c.skip, c.out};
   };
   for (const double sigma : call_.sigmas)
@@ -201,19 +242,18 @@ void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
           "denoiser: guidance asks for an answer that this network does not give: ", name_of(a));
 }
 
-void Denoiser::store(const Latent& slot, std::span<const double> values) {
+void Denoiser::store(size_t slot, std::span<const double> values) {
   Tensor host(DType::f32, batch_shape(options_));
   const auto to = host.span<float>();
   require(to.size() == values.size(), "denoiser: needs a state of ", to.size(), " numbers (got ",
           values.size(), ")");
   std::transform(values.begin(), values.end(), to.begin(), as_float);
-  const auto k = static_cast<const Slot&>(*slot.alone()).index;
-  context_.device->copy(host, plan_.bound(str("latent.", k)));
+  context_.device->copy(host, plan_.bound(str("latent.", slot)));
 }
 
 Latent Denoiser::put(std::span<const double> values) {
   const Latent x = take_slot();
-  store(x, values);
+  store(slot_of(x), values);
   return x;
 }
 
@@ -235,20 +275,34 @@ void Denoiser::apply_rules(const Denoised& answers, const Latent& x, const Momen
     s.predictions[static_cast<size_t>(Ask::uncond)] = copy(uncond);
     guide_->apply(s, moment);
   }
-  store(answers.guided, cond);
+  store(slot_of(answers.guided), cond);
 }
 
 Tensor Denoiser::numbers(const Latent& x, double sigma, const Factors& answer) const {
   Tensor all(DType::f32, {count_of(options_)});
   const std::span<float> v = all.span<float>();
   std::fill(v.begin(), v.end(), 0.f);
-  const PrecondNumbers c = precond_.at(sigma);
+  const PrecondNumbers c = precond_.at(sigma, options_.whole_timesteps);
   const double fixed[] = {
       c.skip, c.out, c.in, c.noise, answer.weight(Ask::cond), answer.weight(Ask::uncond)};
   std::transform(std::begin(fixed), std::end(fixed), v.begin(), as_float);
   const std::span<float> mix = v.subspan(fixed_numbers);
-  for (const Latent::Term& t : x.terms()) mix[slot_of(*t.vector)] = as_float(t.factor);
+  for (const Latent::Term& t : x.terms()) {
+    const size_t k = slot_of(*t.vector);
+    const bool fresh = waits_ && k == waits_->slot;
+    (fresh ? v[fresh_number] : mix[k]) = as_float(t.factor);
+  }
   return all;
+}
+
+NamedTensors Denoiser::inputs(const Tensor& numbers) const {
+  NamedTensors in = {{"numbers", numbers}};
+  if (options_.classes > 0) in["classes"] = tensor_of(classes_, {options_.batch});
+  if (!options_.draws) return in;
+  in["seed"] = scalar_tensor(static_cast<int64_t>(keys_.seed));
+  in["images"] = tensor_of(keys_.images, {options_.batch});
+  in["draw"] = scalar_tensor(waits_ ? waits_->index : int64_t{0});
+  return in;
 }
 
 Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
@@ -258,29 +312,60 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   const Moment moment = guide_ ? moment_of(call_, sigma) : Moment{};
   const std::optional<Factors> factors = guide_ ? guide_->factors(moment) : alone;
   const Tensor all = numbers(x, sigma, factors.value_or(alone));
+  NamedTensors in = inputs(all);
   const std::span<float> role =
       all.span<float>().subspan(static_cast<size_t>(fixed_numbers + options_.vectors));
   const auto slot = [&](float what) {
     const Latent stored = take_slot();
-    role[slot_of(*stored.alone())] = what;
+    role[slot_of(stored)] = what;
     return stored;
   };
   if (x.alone() == nullptr) {
     x = {};  // its vectors may be written: they are read first
-    x = slot(1);
+    x = slot(takes_x);
   }
-  Denoised out{slot(2), with_uncond || !factors ? slot(3) : Latent()};
-  NamedTensors in = {{"numbers", all}};
-  if (options_.classes > 0) in["classes"] = tensor_of(classes_, {options_.batch});
+  Denoised out{slot(takes_guided), with_uncond || !factors ? slot(takes_uncond) : Latent()};
+  if (waits_) role[waits_->slot] = takes_noise;
   plan_.run(in);
+  waits_.reset();
   ++evaluations_;
   if (!factors) apply_rules(out, x, moment);
   if (!with_uncond) out.uncond = {};
   return out;
 }
 
+// ---- noise ---------------------------------------------------------------------------------
+
+void Denoiser::noise_from(NoiseFill fill) {
+  fill_ = std::move(fill);
+  keys_.elements = 0;
+}
+
+void Denoiser::draw_by(uint64_t seed, std::vector<int64_t> images) {
+  require(options_.draws, "denoiser: draws need a denoiser made for them");
+  require(static_cast<int64_t>(images.size()) == options_.batch,
+          "denoiser: needs a number for each of ", options_.batch, " images (got ", images.size(),
+          ")");
+  keys_ = {.seed = seed, .images = std::move(images), .elements = options_.image.numel()};
+  fill_ = keyed_noise(keys_);
+}
+
+void Denoiser::draw_now() {
+  if (!waits_) return;
+  State z(static_cast<size_t>(batch_shape(options_).numel()));
+  fill_(z, {.index = waits_->index});
+  store(waits_->slot, z);
+  waits_.reset();
+}
+
 Latent Denoiser::noise(const NoiseDraw& draw, double clip) {
   require(static_cast<bool>(fill_), "denoiser: the sampler needs a source of noise");
+  if (keys_.elements > 0 && clip == 0) {
+    draw_now();  // the one before: a run draws one
+    const Latent z = take_slot();
+    waits_ = {slot_of(z), draw.index};
+    return z;
+  }
   State z(static_cast<size_t>(batch_shape(options_).numel()));
   fill_(z, draw);
   if (clip > 0) clip_to_deviations(z, clip);
@@ -288,9 +373,10 @@ Latent Denoiser::noise(const NoiseDraw& draw, double clip) {
 }
 
 State Denoiser::values(const Latent& x) {
+  draw_now();
   State sum(static_cast<size_t>(batch_shape(options_).numel()), 0.0);
   for (const Latent::Term& t : x.terms()) {
-    const auto k = static_cast<const Slot&>(*t.vector).index;
+    const size_t k = slot_of(*t.vector);
     const Tensor host = plan_.fetch(str("latent.", k));
     const auto v = host.span<float>();
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += t.factor * static_cast<double>(v[i]);

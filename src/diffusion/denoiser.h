@@ -1,10 +1,12 @@
 // Denoiser: D(x, sigma) of a network at one batch size, with classes and classifier-free guidance,
-// as a compiled graph that also holds a sampler's vectors: a sum of them is made where the network
-// reads it, and what comes of it is stored where D is made. An evaluation is one run of one plan,
-// and nothing comes back to the host.
+// as a compiled graph that also holds a sampler's vectors: a sum of them, and of new noise, is made
+// where the network reads it, and what comes of it is stored where D is made. An evaluation is one
+// run of one plan. Guidance rules that are not linear, and samplers that measure their error, fetch
+// what they need to the host.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,11 +22,13 @@ using State = std::vector<double>;  // images [N,H,W,C], row-major
 
 struct DenoiserOptions {
   int64_t batch = 1;
-  Shape image;               // {H,W,C}
-  int64_t classes = 0;       // of the network; 0: it takes none
-  bool guided = false;       // runs with and without class, as one batch twice as large
-  DType dtype = DType::f32;  // of matrix work in the network
-  int64_t vectors = 3;       // that a sampler holds at a time: SampleCounts::vectors
+  Shape image;                   // {H,W,C}
+  int64_t classes = 0;           // of the network; 0: it takes none
+  bool guided = false;           // runs with and without class, as one batch twice as large
+  DType dtype = DType::f32;      // of matrix work in the network
+  int64_t vectors = 3;           // that a sampler holds at a time: SampleCounts::vectors
+  bool draws = false;            // noise is drawn in the plan, see draw_by()
+  bool whole_timesteps = false;  // the network is told of whole ones, the nearest
 };
 
 class Denoiser : public Latents {
@@ -44,7 +48,9 @@ class Denoiser : public Latents {
   // for other answers, and where DenoiserOptions::guided is not set.
   void guide(const std::vector<RuleCall>& rules, GuidanceCall call);
   // Where noise() comes from. Without a call it throws Error.
-  void noise_from(NoiseFill fill) { fill_ = std::move(fill); }
+  void noise_from(NoiseFill fill);
+  // From the plan instead: the numbers of keyed_noise(), to rounding. Needs DenoiserOptions::draws.
+  void draw_by(uint64_t seed, std::vector<int64_t> images);
 
   Latent put(std::span<const double> values);  // throws Error if they are not as many as needed
   Denoised denoise(Latent& x, double sigma, bool with_uncond) override;
@@ -62,9 +68,17 @@ class Denoiser : public Latents {
  private:
   struct Slots;
   struct Slot;
+  // Noise that the next run draws.
+  struct Draw {
+    size_t slot = 0;
+    int64_t index = 0;
+  };
   Latent take_slot();
   static size_t slot_of(const StoredLatent& vector);
-  void store(const Latent& slot, std::span<const double> values);
+  static size_t slot_of(const Latent& stored) { return slot_of(*stored.alone()); }
+  void store(size_t slot, std::span<const double> values);
+  void draw_now();  // noise that waits for a run
+  NamedTensors inputs(const Tensor& numbers) const;
   // Of a run; roles are 0.
   Tensor numbers(const Latent& x, double sigma, const Factors& answer) const;
   void apply_rules(const Denoised& answers, const Latent& x, const Moment& moment);
@@ -76,15 +90,18 @@ class Denoiser : public Latents {
   std::shared_ptr<Slots> slots_;  // which vectors are free
   NoiseFill fill_;
   std::vector<int64_t> classes_;
+  ImageKeys keys_;             // of draws in the plan; `elements` is 0 if they are made outside
+  std::optional<Draw> waits_;  // at most one
   std::unique_ptr<Guide> guide_;
   GuidanceCall call_;
   int64_t evaluations_ = 0;
 };
 
 // States latent.<k> f32[N,H,W,C], `vectors` of them. Inputs: "numbers" f32[], classes i64[N] if the
-// network takes them. With x = sum_k mix_k latent.<k> and D(x), D_none(x), latent.<k> becomes
-// itself, x, D or D_none where role_k is 0, 1, 2 or 3. Numbers: skip, out, in, noise (see Precond),
-// the weights of the answers with and without class, then every mix_k, then every role_k.
+// network takes them; with `draws` the keys of noise z, seed i64[], images i64[N] and draw i64[].
+// With x = fresh z + sum_k mix_k latent.<k> and D(x), D_none(x), latent.<k> becomes itself, x, D,
+// D_none or z where role_k is 0, 1, 2, 3 or 4. Numbers: skip, out, in, noise (see Precond), the
+// weights of the answers with and without class, fresh, then every mix_k, then every role_k.
 Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
                      const DenoiserOptions& options);
 

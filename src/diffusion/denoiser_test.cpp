@@ -81,6 +81,17 @@ TEST(denoiser, noise_scale__is_the_models) {
   EXPECT_NEAR(whole.at(7).noise, std::log(7), 1e-12);
 }
 
+TEST(denoiser, whole_timesteps__are_what_the_network_is_told) {
+  const DiffusionConfig config{.precond = "eps"};
+  Denoiser d(config, simple(), {.image = {1, 1, 1}, .whole_timesteps = true}, cpu());
+  for (const double sigma : {0.7, 3.3}) {
+    const PrecondNumbers c = d.precond().at(sigma, true);
+    EXPECT_EQ(c.noise, std::round(c.noise));
+    EXPECT_NE(c.noise, d.precond().at(sigma).noise);
+    EXPECT_NEAR(d({2.0}, sigma)[0], 2 + c.out * (0.3 * c.in * 2 + 0.01 * c.noise), 1e-4);
+  }
+}
+
 TEST(denoiser, guidance__goes_from_none_through_the_class) {
   const DenoiserOptions options{.batch = 2, .image = {2, 2, 1}, .classes = 10, .guided = true};
   Denoiser d({}, simple(), options, cpu());
@@ -191,6 +202,45 @@ TEST(denoiser, samplers__work_in_its_plan_as_in_memory) {
       EXPECT_NEAR(ours[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << s->name;
     EXPECT_EQ(d.evaluations(), s->adaptive ? d.evaluations() : count(s->name, call).evaluations);
   }
+}
+
+// Noise drawn in the plan against the same numbers made outside, and a batch against its images
+// alone, for every sampler that draws.
+TEST(denoiser, noise_in_its_plan__is_that_of_the_keys_and_of_every_image_alone) {
+  const SampleCall call{.sigmas = {9, 4, 2, 1, 0.4, 0.1, 0}};
+  const State start = noise(36);
+  int tried = 0;
+  for (const Sampler* s : all_samplers()) {
+    const SampleCounts counts = count(s->name, call);
+    if (counts.draws == 0) continue;
+    ++tried;
+    const auto run = [&](const std::vector<int64_t>& images, bool in_plan) {
+      const auto batch = static_cast<int64_t>(images.size());
+      Denoiser d({.sigma_data = 1}, simple(),
+                 {.batch = batch,
+                  .image = {2, 3, 2},
+                  .classes = 4,
+                  .guided = s->needs_uncond,
+                  .vectors = counts.vectors,
+                  .draws = in_plan},
+                 cpu());
+      d.classes(std::vector<int64_t>(images.size(), 2));
+      if (in_plan)
+        d.draw_by(5, images);
+      else
+        d.noise_from(keyed_noise({.seed = 5, .images = images, .elements = 12}));
+      State x;
+      for (const int64_t i : images) x.insert(x.end(), &start[i * 12], &start[i * 12] + 12);
+      return d.values(sample(s->name, d, 9 * d.put(x), call));
+    };
+    const State together = run({0, 1, 2}, true), outside = run({0, 1, 2}, false);
+    for (size_t i = 0; i < together.size(); ++i)
+      EXPECT_NEAR(together[i], outside[i], 2e-5 * (1 + std::abs(outside[i]))) << s->name;
+    for (const int64_t image : {0, 1, 2})
+      EXPECT_EQ(run({image}, true), State(&together[image * 12], &together[image * 12] + 12))
+          << s->name;
+  }
+  EXPECT_GE(tried, 15);
 }
 
 TEST(denoiser, wrong_calls__are_named) {

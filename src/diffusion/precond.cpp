@@ -60,10 +60,10 @@ PrecondFormulas Precond::formulas(const Scalar& s) const {
   return out;
 }
 
-PrecondNumbers Precond::at(double sigma) const {
+PrecondNumbers Precond::at(double sigma, bool nearest) const {
   std::array<double, 4> y{};
   expr_.evaluate(std::array{sigma}, y);
-  if (config_.discrete()) y[3] = levels_.told_of(sigma);
+  if (config_.discrete()) y[3] = levels_.told_of(sigma, nearest);
   return {y[0], y[1], y[2], y[3]};
 }
 

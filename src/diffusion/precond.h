@@ -37,7 +37,8 @@ class Precond {
   const DiffusionConfig& config() const { return config_; }
   Prediction prediction() const { return prediction_; }
   PrecondFormulas formulas(const Scalar& sigma) const;
-  PrecondNumbers at(double sigma) const;
+  // `nearest`: discrete networks are told of a whole timestep.
+  PrecondNumbers at(double sigma, bool nearest = false) const;
 
   // The noise levels the network was trained for: the ends of sampling lie between them.
   const Discretisation& levels() const { return levels_; }

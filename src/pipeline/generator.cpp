@@ -5,9 +5,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/solver/sampler.h"
+#include "diffusion/start/levels_of_run.h"
+#include "diffusion/start/strength.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
 
@@ -61,18 +62,22 @@ class Batches {
     const Precond precond(model.diffusion);
     const std::string schedule =
         options.schedule == "auto" ? default_schedule(model.diffusion) : options.schedule;
-    const Discretisation& levels = precond.levels();
-    const ScheduleCall spaced{.steps = options.steps,
-                              .options = parse_options(options.schedule_options, schedule),
-                              .dialect = options.dialect};
-    call_ = {.sigmas = noise_levels(schedule, levels, spaced),
+    call_ = {.sigmas = levels_of_run({.sampler = options.sampler,
+                                      .schedule = schedule,
+                                      .steps = options.steps,
+                                      .options = parse_options(options.schedule_options, schedule),
+                                      .dialect = options.dialect},
+                                     precond.levels()),
              .options = parse_options(options.options, "sample"),
-             .space = levels.space,
-             .dialect = options.dialect,
-             .table = levels.told == Told::table ? levels.sigmas : std::vector<double>{},
-             .round_sigma = [precond](double sigma) { return precond.round_sigma(sigma); }};
-    const std::vector<RuleCall> rules = parse_rules(options.rules);
-    const bool guided = options.guidance != 1 || !rules.empty() ||
+             .dialect = options.dialect};
+    fit_to_network(call_, precond.levels());
+    start_ = {.space = call_.space,
+              .whole_variance =
+                  starts_from_noise(options.dialect, call_.sigmas[0], precond.levels().sigma_max)};
+    source_ = options.noise == "auto" ? find_dialect(options.dialect).noise : options.noise;
+    rules_ = parse_rules(options.rules);
+    const SampleCounts counts = ebb::count(options.sampler, call_);
+    const bool guided = options.guidance != 1 || !rules_.empty() ||
                         find_sampler(options.sampler).sampler->needs_uncond;
     denoiser_ = std::make_unique<Denoiser>(
         model.diffusion, network_of(*model.model, model.config),
@@ -81,11 +86,12 @@ class Batches {
                         .classes = common_.classes,
                         .guided = guided,
                         .dtype = dtype,
-                        .vectors = ebb::count(options.sampler, call_).vectors + 1},
+                        .vectors = counts.vectors + 1,
+                        .draws = source_ == "ebb" && counts.draws > 0,
+                        .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
         context);
     for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
     if (options.guidance != 1) denoiser_->guidance(options.guidance);
-    if (!rules.empty()) denoiser_->guide(rules, {.sigmas = call_.sigmas, .space = call_.space});
   }
 
   Generated run(const std::function<bool(double)>& progress) {
@@ -123,16 +129,19 @@ class Batches {
       keys.images.push_back(request_.first_image + index);
     }
     if (common_.classes > 0) denoiser_->classes(classes);
-    const std::string source =
-        options_.noise == "auto" ? find_dialect(options_.dialect).noise : options_.noise;
-    const Noise noise = open_noise(source, keys, parse_options(options_.noise_options, source));
-    denoiser_->noise_from(noise.step);
+    const Noise noise = open_noise(source_, keys, parse_options(options_.noise_options, source_));
+    if (denoiser_->options().draws)
+      denoiser_->draw_by(keys.seed, keys.images);
+    else
+      denoiser_->noise_from(noise.step);
+    // Rules may remember a run: each has its own.
+    if (!rules_.empty()) denoiser_->guide(rules_, {.sigmas = call_.sigmas, .space = call_.space});
     SampleCall call = call_;
     call.progress = progress;
     State start(static_cast<size_t>(keys.batch() * keys.elements()));
     noise.start(start);
-    return denoiser_->values(
-        sample(options_.sampler, *denoiser_, call.sigmas[0] * denoiser_->put(start), call));
+    start_state<double>({}, start, call.sigmas[0], start_, start);
+    return denoiser_->values(sample(options_.sampler, *denoiser_, denoiser_->put(start), call));
   }
 
   const LoadedModel& model_;
@@ -141,6 +150,9 @@ class Batches {
   CommonConfig common_;
   int64_t batch_ = 1;
   SampleCall call_;
+  StartOptions start_;
+  std::string source_;  // of noise
+  std::vector<RuleCall> rules_;
   std::unique_ptr<Denoiser> denoiser_;
 };
 

@@ -1,0 +1,47 @@
+#include "diffusion/start/levels_of_run.h"
+
+#include <algorithm>
+
+#include "diffusion/levels/schedule.h"
+#include "diffusion/start/strength.h"
+
+namespace ebb {
+namespace {
+
+bool discards_penultimate(const LevelsOfRun& run) {
+  const std::vector<std::string>& names = find_dialect(run.dialect).discard_penultimate;
+  const auto has = [&](const std::string& n) {
+    return std::find(names.begin(), names.end(), n) != names.end();
+  };
+  return has(run.sampler) || has(find_sampler(run.sampler).sampler->name);
+}
+
+}  // namespace
+
+std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels) {
+  ScheduleCall call{.steps = run.steps,
+                    .sigma_min = run.sigma_min,
+                    .sigma_max = run.sigma_max,
+                    .options = run.options,
+                    .dialect = run.dialect,
+                    .discard_penultimate = discards_penultimate(run)};
+  // Schedules that know what to do with a part of the way, and whole ways, are taken as they are.
+  const bool own = find_schedule(run.schedule).schedule->own_denoise;
+  if (own) call.denoise = run.strength.value_or(1);
+  if (own || !run.strength) return noise_levels(run.schedule, levels, call);
+  const StartPlan plan = plan_strength(run.dialect, run.steps, *run.strength,
+                                       {.exact_steps = run.exact_steps, .space = levels.space});
+  call.steps = plan.steps;
+  return planned_levels(noise_levels(run.schedule, levels, call), plan);
+}
+
+void fit_to_network(SampleCall& call, const Discretisation& levels) {
+  call.space = levels.space;
+  call.table = levels.told == Told::table ? levels.sigmas : std::vector<double>{};
+  call.round_sigma = nullptr;
+  if (levels.whole) call.round_sigma = [levels](double sigma) { return levels.round(sigma); };
+  // ComfyUI's, a ten-thousandth of the way from noise to data.
+  if (levels.space == Space::flow) call.first_sigma = levels.at_percent(1e-4);
+}
+
+}  // namespace ebb

@@ -1,0 +1,32 @@
+// The noise levels of a run and what else of it follows from the network, by a dialect's rules:
+// what every front end (programs, the C API) asks before it samples.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "diffusion/levels/discretisation.h"
+#include "diffusion/solver/run.h"
+
+namespace ebb {
+
+struct LevelsOfRun {
+  std::string sampler, schedule;  // by any of their names
+  int64_t steps = 18;
+  OptionTexts options = {};  // of the schedule
+  std::string dialect = "ebb";
+  double sigma_min = 0, sigma_max = 0;  // 0: the usual ones
+  std::optional<double> strength = {};  // how much of the noise comes back; none: a whole run
+  bool exact_steps = false;             // StrengthOptions::exact_steps
+};
+// The schedule's levels as the dialect runs this sampler on them: with the last but one left out,
+// or the part that `strength` asks for. Throws Error.
+std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels);
+
+// Sets what follows from the levels that the network knows: space, table, round_sigma, first_sigma.
+void fit_to_network(SampleCall& call, const Discretisation& levels);
+
+}  // namespace ebb
