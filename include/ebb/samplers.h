@@ -156,8 +156,9 @@ EBB_API ebb_status ebb_sampler_set_noise(ebb_sampler* sampler, ebb_noise noise, 
  * in a denoiser. It may remember the evaluations before: one for each run. */
 typedef struct ebb_guidance ebb_guidance;
 
-/* `rules`: names and options, "cfg:scale=7.5;cfg_rescale:share=0.7"; "" is the conditional
- * prediction. Levels, space, shape, layout and prediction are those that the sampler has now. */
+/* `rules`: names and options, "cfg:scale=7.5;cfg_rescale:guidance_rescale=0.7"; "" is the
+ * conditional prediction. Levels, space, shape, layout and prediction are those that the sampler
+ * has now. */
 EBB_API ebb_status ebb_guidance_create(const char* rules, const ebb_sampler* sampler, size_t images,
                                        size_t elements, ebb_guidance** out);
 EBB_API void ebb_guidance_destroy(ebb_guidance* guidance); /* NULL: nothing */

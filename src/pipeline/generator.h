@@ -34,7 +34,7 @@ struct GenerateOptions {
     f("schedule_options", schedule_options, "of the schedule, likewise");
     f("rules", rules,
       "guidance other than --guidance: rule:name=value,name=value;rule, such as "
-      "interval:high=5;cfg:scale=3");
+      "interval:sigma_hi=5;cfg:scale=3");
     f("noise", noise, "where random numbers come from (ebb samplers); auto: the dialect's source");
     f("noise_options", noise_options, "of the source of noise, as name=value,name=value");
     f("dialect", dialect, "whose habits are followed: ebb, kdiff, comfy, a1111, diffusers, sdcpp");

@@ -9,15 +9,17 @@ namespace ebb {
 struct ExtraPassOptions {
   double scale = 3;
   WindowOptions window;
-  double rescale = 0;
+  double guidance_rescale = 0;
   void fields(auto&& f) {
-    f("scale", scale, "times the difference; 0: off");
+    f("scale", scale, "k of + k (c - c_changed); 0: off");
     window.fields(f);
-    f("rescale", rescale, "how much of the conditional prediction's spread the result gets");
+    f("guidance_rescale", guidance_rescale,
+      "how much of the conditional standard deviation to restore, in [0, 1]");
   }
   void check() const {
     window.check();
-    require(rescale >= 0 && rescale <= 1, "guidance: rescale must lie in [0, 1] (", rescale, ")");
+    require(guidance_rescale >= 0 && guidance_rescale <= 1,
+            "guidance: guidance_rescale must lie in [0, 1] (", guidance_rescale, ")");
   }
 };
 
@@ -27,14 +29,14 @@ class ExtraPass : public Guidance {
   explicit ExtraPass(const ExtraPassOptions& o) : o_(o) {}
   std::optional<Factors> factors(const Moment& m) const override {
     if (o_.scale == 0 || !o_.window.holds(m)) return Factors{.own = 1};
-    if (o_.rescale > 0) return std::nullopt;
+    if (o_.guidance_rescale > 0) return std::nullopt;
     return Factors{.own = 1}.add(from, o_.scale).add(taken, -o_.scale);
   }
   std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, from, taken}; }
   void apply(GuidedSample& s, const Moment&) override {
     for (size_t i = 0; i < s.result.size(); ++i)
       s.result[i] += o_.scale * (s[from][i] - s[taken][i]);
-    rescale_to(s.result, s[Ask::cond], o_.rescale);
+    rescale_to(s.result, s[Ask::cond], o_.guidance_rescale);
   }
 
  private:

@@ -43,7 +43,7 @@ constexpr GuidedShape separate{2, 8, 8, 4, true};
 
 struct Setting {
   std::vector<RuleCall> rules;
-  GuidanceCall call{.shape = separate, .prediction = "eps"};
+  GuidanceCall call{.shape = separate};
   double tolerance = ebb::tolerance;
 };
 
@@ -54,9 +54,7 @@ std::string text_of(const json& value) {
 // ---- what the references' names mean ---------------------------------------------------------
 
 // Both samples as one, [1,16,8,4]: for references that sum over the batch.
-Setting as_one(std::vector<RuleCall> rules) {
-  return {std::move(rules), {.shape = {1, 16, 8, 4}, .prediction = "eps"}};
-}
+Setting as_one(std::vector<RuleCall> rules) { return {std::move(rules), {.shape = {1, 16, 8, 4}}}; }
 
 Setting comfy_setting(const std::string& rule, const json& o) {
   const auto value = [&](const char* name) { return text_of(o.at(name)); };
@@ -67,41 +65,41 @@ Setting comfy_setting(const std::string& rule, const json& o) {
   };
   if (rule == "CFG") return {{{"cfg", scale}}};
   if (rule == "CFGZeroStar")
-    return {{{"cfg_zero", with({{"zero_steps", "0"}, {"fit_noise", "true"}, {"form", "data"}})}}};
+    return {
+        {{"cfg_zero", with({{"zero_init_steps", "0"}, {"fit_noise", "true"}, {"form", "data"}})}}};
   if (rule == "CFGNorm") return {{{"cfg", scale}, {"cfg_norm", {{"strength", value("strength")}}}}};
-  if (rule == "TCFG")
-    return {{{"tcfg"}, {"cfg", scale}}, {.shape = separate, .prediction = "eps"}, svd_tolerance};
+  if (rule == "TCFG") return {{{"tcfg"}, {"cfg", scale}}, {.shape = separate}, svd_tolerance};
   if (rule == "Mahiro") return as_one({{"mahiro", scale}});
   if (rule == "APG")
     return {{{"apg", with({{"eta", value("eta")},
-                           {"limit", value("norm_threshold")},
+                           {"norm_threshold", value("norm_threshold")},
                            {"momentum", value("momentum")},
                            {"base", "cond"}})}}};
   if (rule == "EpsilonScaling")
-    return {{{"cfg", scale}, {"epsilon_scaling", {{"factor", value("scaling_factor")}}}}};
+    return {{{"cfg", scale}, {"epsilon_scaling", {{"scaling_factor", value("scaling_factor")}}}}};
   if (rule == "RescaleCFG")
-    return {{{"cfg", scale}, {"cfg_rescale", {{"phi", value("multiplier")}}}}};
-  if (rule == "PerpNeg") return as_one({{"perp_neg", with({{"negative", value("neg_scale")}})}});
+    return {{{"cfg", scale}, {"cfg_rescale", {{"guidance_rescale", value("multiplier")}}}}};
+  if (rule == "PerpNeg") return as_one({{"perp_neg", with({{"neg_scale", value("neg_scale")}})}});
   if (rule == "DualCFG")
     return {{{"dual_cfg",
               {{"scale", value("cfg1")},
-               {"second", value("cfg2")},
-               {"style", o.at("nested").get<bool>() ? "nested" : "plain"}}}}};
+               {"image_guidance_scale", value("cfg2")},
+               {"style", o.at("nested").get<bool>() ? "nested" : "regular"}}}}};
   fail("unknown rule ", rule);
 }
 
 Setting diffusers_setting(const std::string& rule, const json& o) {
   Setting out;
-  out.call.prediction = "data";  // these have no space: predictions are what they are
+  out.call.raw = raw_of(Prediction::x0);  // these have no space: predictions are what they are
   if (rule == "dynamic_threshold") {
-    out.rules = {
-        {"dynamic_threshold", {{"share", text_of(o.at("ratio"))}, {"most", text_of(o.at("max"))}}}};
+    out.rules = {{"dynamic_threshold",
+                  {{"ratio", text_of(o.at("ratio"))}, {"sample_max_value", text_of(o.at("max"))}}}};
     out.tolerance = float_tolerance;
     return out;
   }
   OptionTexts scale = {{"scale", text_of(o.at("scale"))}};
   const bool above = o.value("use_original_formulation", false);
-  if (above) scale.emplace_back("above_cond", "true");
+  if (above) scale.emplace_back("use_original_formulation", "true");
   const auto with = [&](OptionTexts more) {
     more.insert(more.begin(), scale.begin(), scale.end());
     return more;
@@ -112,15 +110,16 @@ Setting diffusers_setting(const std::string& rule, const json& o) {
   // The vectors were made without the call that starts momentum: they have none. ComfyUI's have.
   const std::string apg = "adaptive_projected_guidance_";
   if (rule == "ClassifierFreeGuidance")
-    out.rules = {{"cfg", scale},
-                 {"cfg_rescale", {{"phi", number("guidance_rescale", 0)}, {"form", "raw"}}}};
+    out.rules = {
+        {"cfg", scale},
+        {"cfg_rescale", {{"guidance_rescale", number("guidance_rescale", 0)}, {"form", "raw"}}}};
   else if (rule == "ClassifierFreeZeroStarGuidance")
-    out = {{{"cfg_zero", with({{"zero_steps", number("zero_init_steps", 1)}})}},
+    out = {{{"cfg_zero", with({{"zero_init_steps", number("zero_init_steps", 1)}})}},
            out.call,
            float_tolerance};
   else if (rule == "AdaptiveProjectedGuidance")
     out.rules = {{"apg", with({{"eta", number("eta", 1)},
-                               {"limit", number(apg + "rescale", 15)},
+                               {"norm_threshold", number(apg + "rescale", 15)},
                                {"momentum", "0"},
                                {"by_pixel", o.contains(apg + "norm_dim") ? "true" : "false"},
                                {"form", "raw"},
@@ -136,26 +135,15 @@ Setting diffusers_setting(const std::string& rule, const json& o) {
   return out;
 }
 
-std::string course_of(std::string mode) {
-  for (char& c : mode) c = c == ' ' ? '_' : static_cast<char>(std::tolower(c));
-  return mode;
-}
-
+// Every option has the extension's name.
 Setting mimic_setting(const json& o) {
-  const auto value = [&](const char* name) { return text_of(o.at(name)); };
-  return {{{"mimic",
-            {{"scale", value("scale")},
-             {"mimic_scale", value("mimic_scale")},
-             {"percentile", value("threshold_percentile")},
-             {"course", course_of(value("cfg_mode"))},
-             {"mimic_course", course_of(value("mimic_mode"))},
-             {"least", value("cfg_scale_min")},
-             {"mimic_least", value("mimic_scale_min")},
-             {"power", value("sched_val")},
-             {"by_channel", value("separate_feature_channels")},
-             {"deviations", value("variability_measure") == "STD" ? "true" : "false"},
-             {"about_zero", value("scaling_startpoint") == "ZERO" ? "true" : "false"},
-             {"phi", value("interpolate_phi")}}}}};
+  OptionTexts texts;
+  for (const char* name :
+       {"scale", "mimic_scale", "threshold_percentile", "cfg_mode", "mimic_mode", "cfg_scale_min",
+        "mimic_scale_min", "sched_val", "separate_feature_channels", "variability_measure",
+        "scaling_startpoint", "interpolate_phi"})
+    texts.emplace_back(name, text_of(o.at(name)));
+  return {{{"mimic", texts}}};
 }
 
 Setting setting_of(const json& c) {
@@ -166,7 +154,7 @@ Setting setting_of(const json& c) {
   const OptionTexts scale = {{"scale", text_of(c["options"].at("scale"))}};
   if (rule == "and") return {{{"cfg", scale}}};
   OptionTexts both = scale;
-  both.emplace_back("second", text_of(c["options"].at("image_scale")));
+  both.emplace_back("image_guidance_scale", text_of(c["options"].at("image_scale")));
   return {{{"dual_cfg", both}}};
 }
 

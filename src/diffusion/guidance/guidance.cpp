@@ -14,19 +14,6 @@
 #undef X
 
 namespace ebb {
-namespace {
-
-constexpr double edm_sigma_data = 0.5;
-
-template <size_t n>
-size_t index_of(std::string_view name, const std::string_view (&names)[n], std::string_view what) {
-  for (size_t i = 0; i < n; ++i)
-    if (names[i] == name) return i;
-  fail(what, ": unknown name '", name, "'",
-       suggestion(name, std::vector<std::string>(names, names + n)));
-}
-
-}  // namespace
 
 // ---- predictions ---------------------------------------------------------------------------
 
@@ -63,26 +50,29 @@ Factors chained(const Factors& first, const Factors& second) {
 
 // ---- one evaluation ------------------------------------------------------------------------
 
-OutputForm output_form(std::string_view prediction, double sigma) {
-  constexpr std::string_view names[] = {"eps", "v", "data", "flow", "edm"};
-  const double s2 = sigma * sigma, d2 = edm_sigma_data * edm_sigma_data;
-  switch (index_of(prediction, names, "prediction")) {
-    case 1: return {1 / (s2 + 1), -sigma / std::sqrt(s2 + 1)};
-    case 2: return {0, 1};
-    case 4: return {d2 / (s2 + d2), sigma * edm_sigma_data / std::sqrt(s2 + d2)};
-    default: return {1, -sigma};
-  }
+OutputForm output_form(Prediction p, double sigma, double sigma_data) {
+  const PrecondFactors<double> f = precond_factors(p, sigma, sigma_data);
+  return {f.skip, f.out};
 }
 
 Form find_form(std::string_view name) {
-  constexpr std::string_view names[] = {"data", "velocity", "raw", "mixed"};
-  return static_cast<Form>(index_of(name, names, "guidance form"));
+  constexpr std::pair<std::string_view, Form> forms[] = {{"data", Form::data},
+                                                         {"velocity", Form::velocity},
+                                                         {"raw", Form::raw},
+                                                         {"mixed", Form::mixed}};
+  std::vector<std::string> known;
+  for (const auto& [text, form] : forms) {
+    if (text == name) return form;
+    known.emplace_back(text);
+  }
+  fail("guidance form: unknown name '", name, "'", suggestion(name, known));
 }
 
 OutputForm form_at(Form form, const Moment& m) {
   const bool flow = m.space == Space::flow;
   if (form == Form::data || (form == Form::mixed && flow)) return {0, 1};
-  const OutputForm out = form == Form::raw ? m.raw : output_form(flow ? "flow" : "v", m.sigma);
+  const OutputForm out =
+      form == Form::raw ? m.raw : output_form(flow ? Prediction::flow : Prediction::v, m.sigma);
   return out.out == 0 ? OutputForm{0, 1} : out;  // at noise level 0 every output is D
 }
 
@@ -102,6 +92,10 @@ const GuidanceRule& find_guidance_rule(std::string_view name) {
   for (const GuidanceRule* r : all_guidance_rules()) {
     if (r->name == name) return *r;
     known.push_back(r->name);
+    for (const std::string& alias : r->aliases) {
+      if (alias == name) return *r;
+      known.push_back(alias);
+    }
   }
   fail("guidance: unknown name '", name, "'", suggestion(name, known));
 }

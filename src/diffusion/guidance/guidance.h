@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "diffusion/guidance/sample.h"
+#include "diffusion/levels/prediction.h"
 #include "diffusion/solver/space.h"
 
 namespace ebb {
@@ -50,9 +51,8 @@ Factors chained(const Factors& first, const Factors& second);
 struct OutputForm {
   double skip = 0, out = 1;
 };
-// eps, v (of the variance-preserving process), data or flow (x - sigma F on either space).
-// Throws Error, suggests the nearest.
-OutputForm output_form(std::string_view prediction, double sigma);
+// Of a network that predicts `p` (levels/prediction.h). sigma_data: of edm and edm_v.
+OutputForm output_form(Prediction p, double sigma, double sigma_data = 1);
 
 struct Moment {
   double sigma = 0;
@@ -78,6 +78,8 @@ OutputForm form_at(Form form, const Moment& m);
 class Guidance {
  public:
   virtual ~Guidance() = default;
+  // Forgets the evaluations before: a run starts.
+  virtual void restart() {}
   // Changes what later rules are told.
   virtual void direct(Moment&) const {}
   // Where the rule is linear, which a device can do within its plan; most are not at every moment.
@@ -94,6 +96,7 @@ struct GuidanceRule {
   std::string help;
   std::function<std::unique_ptr<Guidance>(const OptionTexts& options)> start = {};
   std::function<std::vector<Option>()> options = {};
+  std::vector<std::string> aliases = {};
 };
 
 // A rule that is a class with a constructor from Options: a struct with fields() and, to refuse

@@ -61,6 +61,10 @@ Guide::Guide(const std::vector<RuleCall>& rules) {
   for (const RuleCall& r : rules) rules_.push_back(find_guidance_rule(r.rule).start(r.options));
 }
 
+void Guide::restart() {
+  for (const auto& rule : rules_) rule->restart();
+}
+
 std::vector<Ask> Guide::asks(const Moment& moment) const {
   Moment m = moment;
   std::array<bool, ask_count> needed{};
@@ -120,13 +124,16 @@ int64_t step_at(const std::vector<double>& sigmas, double sigma) {
   return step;
 }
 
+std::function<OutputForm(double sigma)> raw_of(Prediction p, double sigma_data) {
+  return [=](double sigma) { return output_form(p, sigma, sigma_data); };
+}
+
 Moment moment_of(const GuidanceCall& call, double sigma) {
   Moment m{.sigma = sigma, .space = call.space};
   m.steps = std::max<int64_t>(1, static_cast<int64_t>(call.sigmas.size()) - 1);
   m.step = call.step ? call.step(sigma) : step_at(call.sigmas, sigma);
-  const std::string usual = call.space == Space::flow ? "flow" : "eps";
-  m.raw = call.raw ? call.raw(sigma)
-                   : output_form(call.prediction.empty() ? usual : call.prediction, sigma);
+  const Prediction usual = call.space == Space::flow ? Prediction::flow : Prediction::eps;
+  m.raw = call.raw ? call.raw(sigma) : output_form(usual, sigma);
   return m;
 }
 
@@ -186,7 +193,6 @@ void check(const GuidanceCall& call) {
   require(s.batch > 0 && s.height > 0 && s.width > 0 && s.channels > 0,
           "guidance: sizes must be positive (", s.batch, " x ", s.height, " x ", s.width, " x ",
           s.channels, ")");
-  if (!call.prediction.empty()) output_form(call.prediction, 1);
 }
 
 }  // namespace

@@ -20,11 +20,16 @@ struct RuleCall {
 // From "rule:option=value,option=value;rule". Throws Error for unknown names and options.
 std::vector<RuleCall> parse_rules(std::string_view text);
 
-// The result is the conditional prediction; then every rule changes it, in order. Rules keep what
-// they remember of a run here: one Guide a run.
+// The result is the conditional prediction; then every rule changes it, in order. Rules remember
+// evaluations of a run here (apg its momentum): make a Guide for each run, that is for each batch,
+// or call restart() between runs. Without either rules can tell a new run only by its level: one
+// that rises, or does not fall within the first step.
 class Guide {
  public:
   explicit Guide(const std::vector<RuleCall>& rules);  // throws Error for names and options
+
+  // Forgets the run before.
+  void restart();
 
   // The predictions that an evaluation needs, in the order of Ask.
   std::vector<Ask> asks(const Moment& m) const;
@@ -48,12 +53,14 @@ struct GuidanceCall {
   GuidedShape shape;
   std::vector<double> sigmas = {};  // of the run: they tell the step
   Space space = Space::ve;
-  std::string prediction = {};  // of output_form(); "": eps, or flow on flow models
-  // Of the network's own output, where prediction does not tell.
+  // Of the network's own output, such as raw_of(); none: of eps, or of flow on flow models.
   std::function<OutputForm(double sigma)> raw = {};
   // The step of an evaluation, where sigmas do not tell.
   std::function<int64_t(double sigma)> step = {};
 };
+
+// output_form() of a network.
+std::function<OutputForm(double sigma)> raw_of(Prediction p, double sigma_data = 1);
 
 // The step that an evaluation belongs to: the last one that starts at `sigma` or above; the first
 // one for levels above all. A second evaluation at the end of a step counts for the next step.
@@ -61,7 +68,8 @@ int64_t step_at(const std::vector<double>& sigmas, double sigma);
 
 Moment moment_of(const GuidanceCall& call, double sigma);
 
-// Guided predictions as a sampler's denoiser. Its unconditional answer is the network's, as it is.
+// Guided predictions as a sampler's denoiser, with a Guide of its own: one for each run. Its
+// unconditional answer is the network's, as it is.
 // Linear rules are summed in double; a batch gives bit for bit what its samples give.
 template <class T>
 HostDenoise<T> guided(HostPredict<T> predict, const std::vector<RuleCall>& rules,

@@ -23,7 +23,7 @@ using testing::ToyAnswer;
 const GuidedShape shape{2, 8, 8, 4};
 
 bool guides(const GuidanceRule& r) {
-  return r.name != "interval" && r.name != "scale_steps" && r.name != "fewer_uncond";
+  return r.name != "interval" && r.name != "scale_steps" && r.name != "s_min_uncond";
 }
 
 // A window that holds at every step.
@@ -33,7 +33,7 @@ OptionTexts always_on(const GuidanceRule& r) {
     if (o.name == "start_excluded") out.emplace_back(o.name, "false");
     if (o.name == "start") out.emplace_back(o.name, "0");
     if (o.name == "stop") out.emplace_back(o.name, "1");
-    if (o.name == "zero_steps") out.emplace_back(o.name, "0");
+    if (o.name == "zero_init_steps") out.emplace_back(o.name, "0");
   }
   return out;
 }
@@ -115,18 +115,19 @@ TEST(guide, scale_of_1__asks_for_the_conditional_prediction_alone) {
   for (const GuidanceRule* r : all_guidance_rules()) {
     if (!guides(*r)) continue;
     const auto options = r->options();
-    const bool has = std::any_of(options.begin(), options.end(),
-                                 [](const Option& o) { return o.name == "above_cond"; });
+    const bool has = std::any_of(options.begin(), options.end(), [](const Option& o) {
+      return o.name == "use_original_formulation";
+    });
     if (!has || r->name == "fdg" || r->name == "mimic" || r->name == "perp_neg") continue;
     OptionTexts texts = always_on(*r);
     texts.emplace_back("scale", "1.0000000000001");
-    if (r->name == "dual_cfg") texts.emplace_back("second", "1");
+    if (r->name == "dual_cfg") texts.emplace_back("image_guidance_scale", "1");
     const auto a = guide_once({{r->name, texts}}, {.shape = shape}, 2.5);
     EXPECT_EQ(a.asked, std::vector<Ask>{Ask::cond}) << r->name;
     EXPECT_EQ(a.result, a.cond) << r->name;
     texts.back() = {"scale", "0"};
-    texts.emplace_back("above_cond", "true");
-    if (r->name == "dual_cfg") texts.emplace_back("second", "1");
+    texts.emplace_back("use_original_formulation", "true");
+    if (r->name == "dual_cfg") texts.emplace_back("image_guidance_scale", "1");
     EXPECT_EQ(guide_once({{r->name, texts}}, {.shape = shape}, 2.5).result, a.cond) << r->name;
   }
 }
@@ -163,12 +164,12 @@ TEST(guidance_interval, ends__are_as_written) {
     const Guide guide({{"interval", window}, {"cfg"}});
     return guide.asks({.sigma = sigma, .step = step, .steps = 10}).size() == 2;
   };
-  const OptionTexts levels = {{"low", "0.28"}, {"high", "2.9"}};
+  const OptionTexts levels = {{"sigma_lo", "0.28"}, {"sigma_hi", "2.9"}};
   EXPECT_FALSE(on(levels, 0.28));
   EXPECT_TRUE(on(levels, std::nextafter(0.28, 1)));
   EXPECT_TRUE(on(levels, 2.9));
   EXPECT_FALSE(on(levels, std::nextafter(2.9, 3)));
-  EXPECT_TRUE(on({{"low", "0.28"}, {"high", "2.9"}, {"low_included", "true"}}, 0.28));
+  EXPECT_TRUE(on({{"sigma_lo", "0.28"}, {"sigma_hi", "2.9"}, {"sigma_lo_included", "true"}}, 0.28));
   const OptionTexts steps = {{"start", "0.25"}, {"stop", "0.5"}};  // int(2.5) <= step < 5
   EXPECT_FALSE(on(steps, 1, 1));
   EXPECT_TRUE(on(steps, 1, 2));
@@ -178,17 +179,17 @@ TEST(guidance_interval, ends__are_as_written) {
   EXPECT_TRUE(on({{"start", "0"}, {"start_excluded", "true"}}, 1, 1));
 }
 
-TEST(fewer_uncond, odd_late_steps_and_early_ones__do_without) {
+TEST(s_min_uncond, odd_late_steps_and_early_ones__do_without) {
   const auto on = [](OptionTexts options, double sigma, int64_t step) {
-    const Guide guide({{"fewer_uncond", options}, {"cfg"}});
+    const Guide guide({{"s_min_uncond", options}, {"cfg"}});
     return guide.asks({.sigma = sigma, .step = step, .steps = 10}).size() == 2;
   };
-  EXPECT_TRUE(on({{"below", "3"}}, 3, 1));
-  EXPECT_FALSE(on({{"below", "3"}}, 2.9, 1));
-  EXPECT_TRUE(on({{"below", "3"}}, 2.9, 2));
-  EXPECT_FALSE(on({{"below", "3"}, {"every", "true"}}, 2.9, 2));
-  EXPECT_FALSE(on({{"early", "0.2"}}, 9, 2));
-  EXPECT_TRUE(on({{"early", "0.2"}}, 9, 3));
+  EXPECT_TRUE(on({{"s_min_uncond", "3"}}, 3, 1));
+  EXPECT_FALSE(on({{"s_min_uncond", "3"}}, 2.9, 1));
+  EXPECT_TRUE(on({{"s_min_uncond", "3"}}, 2.9, 2));
+  EXPECT_FALSE(on({{"s_min_uncond", "3"}, {"s_min_uncond_all", "true"}}, 2.9, 2));
+  EXPECT_FALSE(on({{"skip_early_cond", "0.2"}}, 9, 2));
+  EXPECT_TRUE(on({{"skip_early_cond", "0.2"}}, 9, 3));
   EXPECT_TRUE(on({}, 9, 0));
 }
 
@@ -220,13 +221,112 @@ TEST(guidance, wrong_values__are_named) {
   };
   expect_error([&] { start("cgf"); }, "did you mean 'cfg'?");
   expect_error([&] { start("cfg", {{"scal", "3"}}); }, "did you mean 'scale'?");
-  expect_error([&] { start("cfg_rescale", {{"phi", "1.5"}}); }, "phi must lie in [0, 1] (1.5)");
+  expect_error(
+      [&] {
+        start("cfg_rescale", {{"guidance_rescale", "1.5"}});
+      },
+      "guidance_rescale must lie in [0, 1] (1.5)");
   expect_error([&] { start("cfg_rescale", {{"form", "velocty"}}); }, "did you mean 'velocity'?");
-  expect_error([&] { start("interval", {{"low", "3"}, {"high", "2"}}); }, "must not be above");
-  expect_error([&] { start("mimic", {{"course", "linear_dwn"}}); }, "'linear_down'");
+  expect_error(
+      [&] {
+        start("interval", {{"sigma_lo", "3"}, {"sigma_hi", "2"}});
+      },
+      "must not be above");
+  expect_error([&] { start("mimic", {{"cfg_mode", "Linear Dwn"}}); }, "'linear_down'");
   expect_error([&] { start("apg", {{"base", "papr"}}); }, "'paper'");
   expect_error([&] { guide_once({}, {.shape = {0, 1, 1, 1}}, 1); }, "sizes must be positive");
-  expect_error([&] { guide_once({}, {.shape = shape, .prediction = "epz"}, 1); }, "'eps'");
+  expect_error([&] { start("ngns"); }, "'ngms'");
+}
+
+TEST(guidance, names_of_other_programs__are_known_once) {
+  std::map<std::string, int> seen;
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    ++seen[r->name];
+    for (const std::string& alias : r->aliases) {
+      ++seen[alias];
+      EXPECT_EQ(&find_guidance_rule(alias), r) << alias;
+    }
+  }
+  for (const auto& [name, times] : seen) EXPECT_EQ(times, 1) << name;
+  EXPECT_EQ(parse_rules("slg:scale=2;rescale_cfg").size(), 2U);
+}
+
+TEST(guidance, help__is_short) {
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    EXPECT_LE(r->help.size(), 80U) << r->name;
+    for (const Option& o : r->options()) {
+      EXPECT_FALSE(o.help.empty()) << r->name << " " << o.name;
+      EXPECT_LE(o.help.size(), 80U) << r->name << " " << o.name;
+    }
+  }
+}
+
+// ---- the network's own output ----------------------------------------------------------------
+
+// cfg_rescale in form raw, by hand: the deviation of the network's outputs decides.
+TEST(output_form, networks__are_those_of_the_preconditioning) {
+  const double sigma = 2.5;
+  const OptionTexts whole = {{"guidance_rescale", "1"}, {"form", "raw"}};
+  const std::vector<std::pair<Prediction, double>> networks = {
+      {Prediction::eps, 1},    {Prediction::v, 1},     {Prediction::x0, 1}, {Prediction::edm, 0.5},
+      {Prediction::edm, 1.25}, {Prediction::edm_v, 1}, {Prediction::ve, 1}};
+  for (const auto& [p, sigma_data] : networks) {
+    GuidanceCall call{.shape = {1, 8, 8, 4}, .raw = raw_of(p, sigma_data)};
+    const std::vector<RuleCall> cfg = {{"cfg"}}, both = {{"cfg"}, {"cfg_rescale", whole}};
+    const auto got = guide_once(both, call, sigma), plain = guide_once(cfg, call, sigma);
+    const auto f = precond_factors(p, sigma, sigma_data);
+    const auto outputs = [&](const std::vector<double>& d) {
+      std::vector<double> out(d);
+      const std::vector<double> x = testing::toy_state(call.shape, {});
+      for (size_t i = 0; i < d.size(); ++i) out[i] = (d[i] - f.skip * x[i]) / f.out;
+      return out;
+    };
+    EXPECT_NEAR(deviation(outputs(got.result)), deviation(outputs(got.cond)), 1e-12);
+    EXPECT_GT(std::abs(deviation(outputs(plain.result)) - deviation(outputs(got.cond))), 1e-3);
+  }
+}
+
+// ---- runs ------------------------------------------------------------------------------------
+
+// What apg with momentum makes of the toy predictions at these levels, one evaluation after
+// another; `predictions` of each are those of another sample.
+struct ApgRun {
+  explicit ApgRun(int64_t steps) : steps(steps) {}
+  std::vector<double> at(double sigma, int64_t step, int64_t sample) {
+    const GuidedShape one{1, 4, 4, 2};
+    const std::vector<double> state = testing::toy_state(one, {});
+    std::vector<double> result(state.size());
+    GuidedSample s{one, 0, result, state, std::vector<std::vector<double>>(ask_count)};
+    for (const Ask a : {Ask::cond, Ask::uncond})
+      s.predictions[static_cast<size_t>(a)] = testing::toy_values(a, one, {.first_sample = sample});
+    guide.apply(s, {.sigma = sigma, .step = step, .steps = steps});
+    return result;
+  }
+  int64_t steps;
+  Guide guide{{{"apg", {{"momentum", "-0.5"}}}}};
+};
+
+TEST(apg, momentum__lasts_one_run) {
+  const std::vector<double> first = ApgRun(1).at(5, 0, 0), second = ApgRun(1).at(5, 0, 1);
+  ApgRun one_step(1);  // the runs of two batches
+  EXPECT_EQ(one_step.at(5, 0, 0), first);
+  EXPECT_EQ(one_step.at(5, 0, 1), second);
+  ApgRun rising(4);
+  rising.at(5, 0, 2);
+  rising.at(3, 1, 0);
+  EXPECT_EQ(rising.at(5, 0, 1), second);
+  ApgRun told(4);
+  told.at(5, 0, 0);
+  told.guide.restart();
+  EXPECT_EQ(told.at(3, 1, 1), second);
+}
+
+TEST(apg, momentum__comes_from_evaluations_at_the_same_level_too) {
+  ApgRun heun(2);  // the end of a step and the start of the next
+  heun.at(5, 0, 0);
+  const std::vector<double> end = heun.at(3, 1, 1), start = heun.at(3, 1, 1);
+  EXPECT_NE(end, start);
+  EXPECT_NE(end, ApgRun(2).at(3, 1, 1));
 }
 
 // ---- with a sampler ------------------------------------------------------------------------

@@ -15,10 +15,11 @@ inline bool is_one(double scale) { return std::abs(scale - 1) <= 1e-9; }
 
 struct ScaleOptions {
   double scale = 7.5;
-  bool above_cond = false;
+  bool use_original_formulation = false;
   void fields(auto&& f) {
-    f("scale", scale, "how far from the unconditional to the conditional prediction; 1: off");
-    f("above_cond", above_cond, "the scale counts from the conditional prediction; 0: off");
+    f("scale", scale, "guidance scale s of u + s (c - u); 1: off");
+    f("use_original_formulation", use_original_formulation,
+      "the scale is w of c + w (c - u) instead, s - 1; 0: off");
   }
   void check() const {
     require(std::isfinite(scale), "guidance: scale must be finite (", scale, ")");
@@ -26,27 +27,28 @@ struct ScaleOptions {
   // 1: off.
   double at(const Moment& m) const {
     if (m.off) return 1;
-    const double s = m.scale ? *m.scale : scale + (above_cond ? 1 : 0);
+    const double s = m.scale ? *m.scale : scale + (use_original_formulation ? 1 : 0);
     return is_one(s) ? 1 : s;
   }
 };
 
 // A range of noise levels and one of steps; both must hold.
 struct WindowOptions {
-  double low = 0, high = std::numeric_limits<double>::infinity();
-  bool low_included = false;
+  double sigma_lo = 0, sigma_hi = std::numeric_limits<double>::infinity();
+  bool sigma_lo_included = false;
   double start = 0, stop = 1;
   bool start_excluded = false;
   void fields(auto&& f) {
-    f("low", low, "the noise level must be above");
-    f("high", high, "the noise level must not be above");
-    f("low_included", low_included, "the level `low` is within");
-    f("start", start, "the first step is the integer part of this share of all steps");
-    f("stop", stop, "the first step beyond, likewise");
-    f("start_excluded", start_excluded, "that first step is not within");
+    f("sigma_lo", sigma_lo, "on at noise levels above this");
+    f("sigma_hi", sigma_hi, "and not above this");
+    f("sigma_lo_included", sigma_lo_included, "on at the level sigma_lo, too");
+    f("start", start, "on from step int(start steps), in [0, 1]");
+    f("stop", stop, "and before step int(stop steps), in [0, 1]");
+    f("start_excluded", start_excluded, "off in step int(start steps)");
   }
   void check() const {
-    require(low <= high, "guidance: low (", low, ") must not be above high (", high, ")");
+    require(sigma_lo <= sigma_hi, "guidance: sigma_lo (", sigma_lo,
+            ") must not be above sigma_hi (", sigma_hi, ")");
     require(start >= 0 && start <= stop && stop <= 1,
             "guidance: start and stop must rise within [0, 1] (", start, ", then ", stop, ")");
   }
@@ -54,7 +56,8 @@ struct WindowOptions {
     const auto step = [&](double share) {
       return static_cast<int64_t>(share * static_cast<double>(m.steps));
     };
-    const bool level = m.sigma <= high && (low_included ? m.sigma >= low : m.sigma > low);
+    const bool level =
+        m.sigma <= sigma_hi && (sigma_lo_included ? m.sigma >= sigma_lo : m.sigma > sigma_lo);
     const bool late = start_excluded ? m.step > step(start) : m.step >= step(start);
     return level && late && m.step < step(stop);
   }
@@ -63,7 +66,7 @@ struct WindowOptions {
 struct FormOption {
   std::string form = "data";
   void fields(auto&& f) {
-    f("form", form, "what the rule calculates in: data, velocity, raw or mixed");
+    f("form", form, "data, velocity, raw (network output) or mixed (velocity, data on flow)");
   }
   void check() const { find_form(form); }
 };

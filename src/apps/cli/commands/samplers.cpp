@@ -118,6 +118,10 @@ void print_aliases(const std::vector<SamplerAlias>& aliases) {
   }
 }
 
+void print_aliases(const std::vector<std::string>& aliases) {
+  for (const std::string& a : aliases) std::printf("also called %s\n", a.c_str());
+}
+
 // A schedule, source of noise or guidance rule of this name.
 template <class Thing>
 bool print_thing(const std::vector<Thing>& all, const std::string& name, const char* what) {

@@ -1,45 +1,46 @@
 // apg: adaptive projected guidance: the difference of the predictions with momentum, bounded, and
 // with less of what lies along the conditional prediction (Sadat et al. 2024, arXiv:2410.02416).
 //
-// diffusers: base uncond (paper with above_cond), form raw. ComfyUI: base cond, form data.
-// stable-diffusion.cpp: base paper, values 65536; its sums are over the batch, these over a sample.
+// diffusers: base uncond (paper with use_original_formulation), form raw. ComfyUI: base cond, form
+// data. stable-diffusion.cpp: base paper, norm_values 65536; its sums are over the batch, these
+// over a sample.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "base/names.h"
 #include "diffusion/guidance/options.h"
+#include "diffusion/solver/formulas.h"
 
 namespace ebb::guidance_rules {
 namespace {
 
 struct Options {
   ScaleOptions scale;
-  double eta = 0, limit = 15, momentum = -0.5;
+  double eta = 0, norm_threshold = 15, momentum = -0.5;
   std::string base = "paper";
-  int64_t values = 0;
-  double smooth = 0;
+  int64_t norm_values = 0;
+  double norm_threshold_smoothing = 0;
   bool by_pixel = false;
   FormOption form;
   void fields(auto&& f) {
     scale.fields(f);
-    f("eta", eta, "share that is kept of what lies along the conditional prediction");
-    f("limit", limit, "largest norm of the difference; 0: none");
-    f("momentum", momentum, "times the difference of the step before, added to the difference");
+    f("eta", eta, "share kept of what lies along the conditional prediction");
+    f("norm_threshold", norm_threshold, "largest norm of the difference; 0: no limit");
+    f("momentum", momentum, "times the last evaluation's difference, added to this one's");
     f("base", base, "paper: c + (s - 1) d; uncond: u + s d; cond: c + s d");
-    f("values", values, "the norm is that of a sample of so many values; 0: as it is");
-    f("smooth", smooth, "smoothness of the limit; 0: sharp");
-    f("by_pixel", by_pixel, "norm and projection of each pixel's channels, not of the sample");
+    f("norm_values", norm_values, "the norm is as if of so many values; 0: of the sample's");
+    f("norm_threshold_smoothing", norm_threshold_smoothing, "softness of the limit; 0: sharp");
+    f("by_pixel", by_pixel, "norms and projections per pixel, over channels, not per sample");
     form.fields(f);
   }
   void check() const {
     scale.check();
     form.check();
-    require(limit >= 0, "apg: limit must not be negative (", limit, ")");
-    require(smooth >= 0, "apg: smooth must not be negative (", smooth, ")");
-    require(values >= 0, "apg: values must not be negative (", values, ")");
-    require(base == "paper" || base == "uncond" || base == "cond", "apg: unknown base '", base, "'",
-            suggestion(base, std::vector<std::string>{"paper", "uncond", "cond"}));
+    require(norm_threshold >= 0, "apg: norm_threshold must not be negative (", norm_threshold, ")");
+    require(norm_threshold_smoothing >= 0, "apg: norm_threshold_smoothing must not be negative (",
+            norm_threshold_smoothing, ")");
+    require(norm_values >= 0, "apg: norm_values must not be negative (", norm_values, ")");
+    check_choice("apg: base", base, {"paper", "uncond", "cond"});
   }
 };
 
@@ -52,10 +53,11 @@ class Apg : public Guidance {
   }
   std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, Ask::uncond}; }
   Form form() const override { return form_; }
+  void restart() override { memory_.clear(); }
 
   void apply(GuidedSample& s, const Moment& m) override {
     const Values c = s[Ask::cond], u = s[Ask::uncond];
-    std::vector<double> d = remembered(s, m.sigma);
+    std::vector<double> d = remembered(s, m);
     if (o_.by_pixel) {
       for (int64_t p = 0; p < s.shape.pixels(); ++p) project(d, c, members_of(s.shape, p));
     } else {
@@ -74,16 +76,19 @@ class Apg : public Guidance {
     std::vector<double> difference;
   };
 
-  // c - u with its past. A level that rises starts a run.
-  std::vector<double> remembered(const GuidedSample& s, double sigma) {
+  // c - u with its past.
+  std::vector<double> remembered(const GuidedSample& s, const Moment& m) {
     std::vector<double> d = difference(s[Ask::cond], s[Ask::uncond]);
     if (o_.momentum == 0) return d;
     const auto index = static_cast<size_t>(s.index);
     if (memory_.size() <= index) memory_.resize(index + 1);
     Memory& before = memory_[index];
-    if (sigma <= before.sigma && before.difference.size() == d.size())
+    // A level that rises starts a run. Samplers with several evaluations a step may ask twice at
+    // one level, but in the first step only the next run does.
+    const bool same_run = m.step > 0 ? m.sigma <= before.sigma : m.sigma < before.sigma;
+    if (same_run && before.difference.size() == d.size())
       for (size_t i = 0; i < d.size(); ++i) d[i] += o_.momentum * before.difference[i];
-    before = {sigma, d};
+    before = {m.sigma, d};
     return d;
   }
 
@@ -108,12 +113,13 @@ class Apg : public Guidance {
   }
 
   double bound(double size, size_t count) const {
-    if (o_.limit == 0 || size == 0) return 1;
-    if (o_.values > 0)
-      size *= std::sqrt(static_cast<double>(o_.values) / static_cast<double>(count));
-    const double most = o_.limit / size;
-    if (o_.smooth == 0) return std::min(1.0, most);
-    return most / std::pow(1 + std::pow(most, 1 / o_.smooth), o_.smooth);
+    if (o_.norm_threshold == 0 || size == 0) return 1;
+    if (o_.norm_values > 0)
+      size *= std::sqrt(static_cast<double>(o_.norm_values) / static_cast<double>(count));
+    const double most = o_.norm_threshold / size;
+    if (o_.norm_threshold_smoothing == 0) return std::min(1.0, most);
+    return most / std::pow(1 + std::pow(most, 1 / o_.norm_threshold_smoothing),
+                           o_.norm_threshold_smoothing);
   }
 
   Options o_;

@@ -8,7 +8,7 @@ struct Options {
   double scale = 2;
   WindowOptions window;
   void fields(auto&& f) {
-    f("scale", scale, "how far from the weak prediction; 1: off");
+    f("scale", scale, "w of weak + w (c - weak); 1: off");
     window.fields(f);
   }
   void check() const { window.check(); }
@@ -29,8 +29,10 @@ class Autoguidance : public Guidance {
 }  // namespace
 
 const GuidanceRule& autoguidance() {
-  static const GuidanceRule r = make_rule<Autoguidance, Options>(
-      {.name = "autoguidance", .help = "away from a weaker network's prediction"});
+  static const GuidanceRule r =
+      make_rule<Autoguidance, Options>({.name = "autoguidance",
+                                        .help = "away from a weaker network's prediction",
+                                        .aliases = {"auto_guidance"}});
   return r;
 }
 

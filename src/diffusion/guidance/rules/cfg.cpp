@@ -20,7 +20,7 @@ class Cfg : public Guidance {
 
 const GuidanceRule& cfg() {
   static const GuidanceRule r = make_rule<Cfg, ScaleOptions>(
-      {.name = "cfg", .help = "away from the unconditional prediction"});
+      {.name = "cfg", .help = "classifier-free guidance, u + s (c - u)"});
   return r;
 }
 

@@ -35,7 +35,9 @@ class CfgSkipped : public Guidance {
 
 const GuidanceRule& cfg_skipped() {
   static const GuidanceRule r = make_rule<CfgSkipped, Options>(
-      {.name = "cfg_skipped", .help = "cfg from a pass without some blocks, within a window"});
+      {.name = "cfg_skipped",
+       .help = "cfg from a pass without some blocks, within a window",
+       .aliases = {"slg_uncond"}});
   return r;
 }
 

@@ -9,18 +9,19 @@ namespace {
 
 struct Options {
   ScaleOptions scale;
-  int64_t zero_steps = 1;
+  int64_t zero_init_steps = 1;
   bool fit_noise = false;
   FormOption form{"raw"};
   void fields(auto&& f) {
     scale.fields(f);
-    f("zero_steps", zero_steps, "first steps whose output is 0");
+    f("zero_init_steps", zero_init_steps, "number of first steps whose output is 0");
     f("fit_noise", fit_noise, "the fit is that of x less the predictions (ComfyUI, in form data)");
     form.fields(f);
   }
   void check() const {
     scale.check();
-    require(zero_steps >= 0, "cfg_zero: zero_steps must not be negative (", zero_steps, ")");
+    require(zero_init_steps >= 0, "cfg_zero: zero_init_steps must not be negative (",
+            zero_init_steps, ")");
     form.check();
   }
 };
@@ -29,16 +30,16 @@ class CfgZero : public Guidance {
  public:
   explicit CfgZero(const Options& o) : o_(o), form_(find_form(o.form.form)) {}
   std::optional<Factors> factors(const Moment& m) const override {
-    if (m.step < o_.zero_steps || o_.scale.at(m) != 1) return std::nullopt;
+    if (m.step < o_.zero_init_steps || o_.scale.at(m) != 1) return std::nullopt;
     return Factors{}.add(Ask::cond, 1);
   }
   std::vector<Ask> needs(const Moment& m) const override {
-    if (m.step < o_.zero_steps) return {};
+    if (m.step < o_.zero_init_steps) return {};
     return {Ask::cond, Ask::uncond};
   }
   Form form() const override { return form_; }
   void apply(GuidedSample& s, const Moment& m) override {
-    if (m.step < o_.zero_steps) {
+    if (m.step < o_.zero_init_steps) {
       std::fill(s.result.begin(), s.result.end(), 0.0);
       return;
     }
@@ -60,7 +61,9 @@ class CfgZero : public Guidance {
 
 const GuidanceRule& cfg_zero() {
   static const GuidanceRule r = make_rule<CfgZero, Options>(
-      {.name = "cfg_zero", .help = "CFG-Zero*: a fitted unconditional prediction, a still start"});
+      {.name = "cfg_zero",
+       .help = "CFG-Zero*: a fitted unconditional prediction, a still start",
+       .aliases = {"cfg_zero_star"}});
   return r;
 }
 

@@ -1,25 +1,25 @@
-// dual_cfg: two conditions with a scale each. `plain` is InstructPix2Pix (Brooks et al. 2022,
+// dual_cfg: two conditions with a scale each. `regular` is InstructPix2Pix (Brooks et al. 2022,
 // arXiv:2211.09800, equation 3), u + s (c - p) + s2 (p - u), where p has a part of the condition;
-// `nested` guides from p first, u + s2 (p + s (c - p) - u).
-#include "base/names.h"
+// `nested` guides from p first, u + s2 (p + s (c - p) - u). ComfyUI calls s and s2 cfg_conds and
+// cfg_cond2_negative, the webui calls s2 image_cfg_scale.
 #include "diffusion/guidance/options.h"
+#include "diffusion/solver/formulas.h"
 
 namespace ebb::guidance_rules {
 namespace {
 
 struct Options {
   ScaleOptions scale;
-  double second = 1.5;
-  std::string style = "plain";
+  double image_guidance_scale = 1.5;
+  std::string style = "regular";
   void fields(auto&& f) {
     scale.fields(f);
-    f("second", second, "scale of the part that p has");
-    f("style", style, "plain or nested");
+    f("image_guidance_scale", image_guidance_scale, "s2, of the part that p has; 1: off");
+    f("style", style, "regular or nested");
   }
   void check() const {
     scale.check();
-    require(style == "plain" || style == "nested", "dual_cfg: unknown style '", style, "'",
-            suggestion(style, std::vector<std::string>{"plain", "nested"}));
+    check_choice("dual_cfg: style", style, {"regular", "nested"});
   }
 };
 
@@ -27,7 +27,7 @@ class DualCfg : public Guidance {
  public:
   explicit DualCfg(const Options& o) : o_(o) {}
   std::optional<Factors> factors(const Moment& m) const override {
-    const double s = o_.scale.at(m), t = m.off ? 1 : o_.second;
+    const double s = o_.scale.at(m), t = m.off ? 1 : o_.image_guidance_scale;
     const double inner = o_.style == "nested" ? t : 1;
     return Factors{}
         .add(Ask::cond, inner * s)
@@ -42,8 +42,10 @@ class DualCfg : public Guidance {
 }  // namespace
 
 const GuidanceRule& dual_cfg() {
-  static const GuidanceRule r = make_rule<DualCfg, Options>(
-      {.name = "dual_cfg", .help = "two conditions with a scale each (InstructPix2Pix)"});
+  static const GuidanceRule r =
+      make_rule<DualCfg, Options>({.name = "dual_cfg",
+                                   .help = "two conditions with a scale each (InstructPix2Pix)",
+                                   .aliases = {"ip2p"}});
   return r;
 }
 

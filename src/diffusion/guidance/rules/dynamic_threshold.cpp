@@ -8,14 +8,15 @@ namespace ebb::guidance_rules {
 namespace {
 
 struct Options {
-  double share = 0.995, most = 1;
+  double ratio = 0.995, sample_max_value = 1;
   void fields(auto&& f) {
-    f("share", share, "quantile of the absolute values");
-    f("most", most, "the largest divisor");
+    f("ratio", ratio, "quantile of the absolute values, in [0, 1]");
+    f("sample_max_value", sample_max_value, "the largest divisor, at least 1");
   }
   void check() const {
-    require(share >= 0 && share <= 1, "dynamic_threshold: share must lie in [0, 1] (", share, ")");
-    require(most >= 1, "dynamic_threshold: most must be at least 1 (", most, ")");
+    require(ratio >= 0 && ratio <= 1, "dynamic_threshold: ratio must lie in [0, 1] (", ratio, ")");
+    require(sample_max_value >= 1, "dynamic_threshold: sample_max_value must be at least 1 (",
+            sample_max_value, ")");
   }
 };
 
@@ -24,7 +25,7 @@ class DynamicThreshold : public Guidance {
   explicit DynamicThreshold(const Options& o) : o_(o) {}
   std::optional<Factors> factors(const Moment&) const override { return std::nullopt; }
   void apply(GuidedSample& s, const Moment&) override {
-    const double limit = std::clamp(quantile(s.result, o_.share), 1.0, o_.most);
+    const double limit = std::clamp(quantile(s.result, o_.ratio), 1.0, o_.sample_max_value);
     for (double& v : s.result) v = std::clamp(v, -limit, limit) / limit;
   }
 
@@ -35,8 +36,10 @@ class DynamicThreshold : public Guidance {
 }  // namespace
 
 const GuidanceRule& dynamic_threshold() {
-  static const GuidanceRule r = make_rule<DynamicThreshold, Options>(
-      {.name = "dynamic_threshold", .help = "clips data to a quantile of itself (Imagen)"});
+  static const GuidanceRule r =
+      make_rule<DynamicThreshold, Options>({.name = "dynamic_threshold",
+                                            .help = "clips data to a quantile of itself (Imagen)",
+                                            .aliases = {"thresholding", "imagen_threshold"}});
   return r;
 }
 

@@ -7,10 +7,11 @@ namespace ebb::guidance_rules {
 namespace {
 
 struct Options {
-  double factor = 1.005;
-  void fields(auto&& f) { f("factor", factor, "divides the noise; 1: off"); }
+  double scaling_factor = 1.005;
+  void fields(auto&& f) { f("scaling_factor", scaling_factor, "divides the noise; 1: off"); }
   void check() const {
-    require(factor > 0, "epsilon_scaling: factor must be positive (", factor, ")");
+    require(scaling_factor > 0, "epsilon_scaling: scaling_factor must be positive (",
+            scaling_factor, ")");
   }
 };
 
@@ -18,12 +19,12 @@ class EpsilonScaling : public Guidance {
  public:
   explicit EpsilonScaling(const Options& o) : o_(o) {}
   std::optional<Factors> factors(const Moment&) const override {
-    if (o_.factor != 1) return std::nullopt;
+    if (o_.scaling_factor != 1) return std::nullopt;
     return Factors{.own = 1};
   }
   void apply(GuidedSample& s, const Moment&) override {
     for (size_t i = 0; i < s.result.size(); ++i)
-      s.result[i] = s.state[i] - (s.state[i] - s.result[i]) / o_.factor;
+      s.result[i] = s.state[i] - (s.state[i] - s.result[i]) / o_.scaling_factor;
   }
 
  private:

@@ -8,19 +8,21 @@ namespace ebb::guidance_rules {
 namespace {
 
 struct Options {
-  std::vector<double> scales = {10, 5};
-  bool above_cond = false;
-  double along = 1;
+  std::vector<double> guidance_scales = {10, 5};
+  bool use_original_formulation = false;
+  double parallel_weight = 1;
   FormOption form{"raw"};
   void fields(auto&& f) {
-    f("scales", scales, "of the levels, the finest first");
-    f("above_cond", above_cond, "scales count from the conditional prediction");
-    f("along", along, "share that is kept of what lies along the conditional prediction");
+    f("guidance_scales", guidance_scales, "of the levels, the finest first; 1: off");
+    f("use_original_formulation", use_original_formulation,
+      "scales count from the conditional prediction; 0: off");
+    f("parallel_weight", parallel_weight,
+      "share kept of what lies along the conditional prediction");
     form.fields(f);
   }
   void check() const {
-    require(!scales.empty() && scales.size() <= 16, "fdg: needs 1 to 16 scales (", scales.size(),
-            ")");
+    require(!guidance_scales.empty() && guidance_scales.size() <= 16,
+            "fdg: needs 1 to 16 guidance_scales (", guidance_scales.size(), ")");
     form.check();
   }
 };
@@ -39,7 +41,7 @@ class Fdg : public Guidance {
 
   void apply(GuidedSample& s, const Moment&) override {
     Pyramids c = decomposed(s, Ask::cond), u = decomposed(s, Ask::uncond);
-    for (size_t l = 0; l < o_.scales.size(); ++l) guide_level(c, u, l);
+    for (size_t l = 0; l < o_.guidance_scales.size(); ++l) guide_level(c, u, l);
     const Pyramids& result = c;
     for (int64_t k = 0; k < s.shape.channels; ++k) {
       const Plane out = collapsed(result[static_cast<size_t>(k)]);
@@ -52,7 +54,7 @@ class Fdg : public Guidance {
  private:
   // Sides grow, mirrored at their end, to what halves often enough.
   Pyramids decomposed(const GuidedSample& s, Ask ask) const {
-    const auto levels = static_cast<int64_t>(o_.scales.size());
+    const auto levels = static_cast<int64_t>(o_.guidance_scales.size());
     const int64_t unit = int64_t{1} << (levels - 1);
     const auto grown = [unit](int64_t n) { return (n + unit - 1) / unit * unit; };
     const auto mirrored = [](int64_t i, int64_t n) {
@@ -82,12 +84,12 @@ class Fdg : public Guidance {
         dc += (v - u[k][l].values[i]) * v;
         cc += v * v;
       }
-    const double less = cc == 0 ? 0 : (1 - o_.along) * dc / cc;
+    const double less = cc == 0 ? 0 : (1 - o_.parallel_weight) * dc / cc;
     for (size_t k = 0; k < c.size(); ++k)
       for (size_t i = 0; i < c[k][l].values.size(); ++i) {
         double& v = c[k][l].values[i];
-        const double from = u[k][l].values[i], base = o_.above_cond ? v : from;
-        v = base + o_.scales[l] * (v - from - less * v);
+        const double from = u[k][l].values[i], base = o_.use_original_formulation ? v : from;
+        v = base + o_.guidance_scales[l] * (v - from - less * v);
       }
   }
 
@@ -99,7 +101,9 @@ class Fdg : public Guidance {
 
 const GuidanceRule& fdg() {
   static const GuidanceRule r =
-      make_rule<Fdg, Options>({.name = "fdg", .help = "a scale for each range of frequencies"});
+      make_rule<Fdg, Options>({.name = "fdg",
+                               .help = "a scale for each range of frequencies",
+                               .aliases = {"frequency_decoupled"}});
   return r;
 }
 

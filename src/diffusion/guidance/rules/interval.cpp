@@ -18,7 +18,9 @@ class Interval : public Guidance {
 
 const GuidanceRule& interval() {
   static const GuidanceRule r = make_rule<Interval, WindowOptions>(
-      {.name = "interval", .help = "guidance in a range of noise levels and steps only"});
+      {.name = "interval",
+       .help = "the rules after it guide in a range of noise levels and steps only",
+       .aliases = {"guidance_interval"}});
   return r;
 }
 

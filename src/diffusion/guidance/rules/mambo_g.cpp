@@ -13,7 +13,7 @@ struct Options {
   FormOption form{"raw"};
   void fields(auto&& f) {
     scale.fields(f);
-    f("alpha", alpha, "how fast the scale falls");
+    f("alpha", alpha, "exponent per relative distance; 0: cfg");
     form.fields(f);
   }
   void check() const {
@@ -47,8 +47,10 @@ class MamboG : public Guidance {
 }  // namespace
 
 const GuidanceRule& mambo_g() {
-  static const GuidanceRule r = make_rule<MamboG, Options>(
-      {.name = "mambo_g", .help = "MaMBo-G: less scale where predictions lie far apart"});
+  static const GuidanceRule r =
+      make_rule<MamboG, Options>({.name = "mambo_g",
+                                  .help = "MaMBo-G: less scale where predictions lie far apart",
+                                  .aliases = {"magnitude_aware"}});
   return r;
 }
 

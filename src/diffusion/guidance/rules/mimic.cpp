@@ -1,22 +1,24 @@
-// mimic: cfg at a high scale with the range of cfg at a lower one (the "dynamic thresholding"
-// extension of the user interfaces, sd-dynamic-thresholding).
+// mimic: cfg at a high scale with the range of cfg at a lower one (the extension of the user
+// interfaces, sd-dynamic-thresholding, "CFG scale fix"; the options have its names).
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/names.h"
 #include "diffusion/guidance/options.h"
+#include "diffusion/solver/formulas.h"
 
 namespace ebb::guidance_rules {
 namespace {
 
 // How a scale changes over a run.
-struct Course {
+struct Mode {
   std::string_view name;
   double (*share)(double t, double power);  // t: from 0 to 1
 };
 double cosine(double t) { return std::cos(t * 1.5707); }
 double saw(double t) { return t - std::floor(t); }
-const Course courses[] = {
+const Mode modes[] = {
     {"constant", [](double, double) { return 1.0; }},
     {"linear_down", [](double t, double) { return 1 - t; }},
     {"linear_up", [](double t, double) { return t; }},
@@ -31,48 +33,59 @@ const Course courses[] = {
     {"sawtooth", [](double t, double p) { return saw(t * p); }},
 };
 
-const Course& find_course(std::string_view name) {
+// "Half Cosine Down" is half_cosine_down.
+const Mode& find_mode(std::string name) {
+  for (char& c : name) c = c == ' ' ? '_' : static_cast<char>(std::tolower(c));
   std::vector<std::string> known;
-  for (const Course& c : courses) {
-    if (c.name == name) return c;
-    known.emplace_back(c.name);
+  for (const Mode& m : modes) {
+    if (m.name == name) return m;
+    known.emplace_back(m.name);
   }
-  fail("mimic: unknown course '", name, "'", suggestion(name, known));
+  fail("mimic: unknown mode '", name, "'", suggestion(name, known));
 }
 
 struct Options {
   ScaleOptions scale{.scale = 14};
-  double mimic_scale = 7, percentile = 1;
-  std::string course = "constant", mimic_course = "constant";
-  double least = 0, mimic_least = 0, power = 1;
-  bool by_channel = true, deviations = false, about_zero = false;
-  double phi = 1;
+  double mimic_scale = 7, threshold_percentile = 1;
+  std::string cfg_mode = "constant", mimic_mode = "constant";
+  double cfg_scale_min = 0, mimic_scale_min = 0, sched_val = 1;
+  bool separate_feature_channels = true;
+  std::string variability_measure = "AD", scaling_startpoint = "MEAN";
+  double interpolate_phi = 1;
   void fields(auto&& f) {
     scale.fields(f);
     f("mimic_scale", mimic_scale, "the scale whose range is taken");
-    f("percentile", percentile, "the quantile that is the range of the high scale, in [0, 1]");
-    f("course", course, "how the scale changes over the steps, e.g. half_cosine_down");
-    f("mimic_course", mimic_course, "how mimic_scale does");
-    f("least", least, "the scale changes above this");
-    f("mimic_least", mimic_least, "mimic_scale changes above this");
-    f("power", power, "exponent of power_..., repetitions of the repeating ones");
-    f("by_channel", by_channel, "a range for each channel");
-    f("deviations", deviations, "ranges are standard deviations, not largest values");
-    f("about_zero", about_zero, "values scale about 0, not about their channel's mean");
-    f("phi", phi, "share of the result; the rest is plain cfg");
+    f("threshold_percentile", threshold_percentile,
+      "AD: the quantile that is the range of the high scale, in [0, 1]");
+    f("cfg_mode", cfg_mode, "how the scale changes over the steps, such as half_cosine_down");
+    f("mimic_mode", mimic_mode, "how mimic_scale changes");
+    f("cfg_scale_min", cfg_scale_min, "the scale changes above this");
+    f("mimic_scale_min", mimic_scale_min, "mimic_scale changes above this");
+    f("sched_val", sched_val, "exponent of power_..., repetitions of the repeating modes");
+    f("separate_feature_channels", separate_feature_channels, "a range for each channel");
+    f("variability_measure", variability_measure,
+      "ranges are largest values (AD) or standard deviations (STD)");
+    f("scaling_startpoint", scaling_startpoint,
+      "values scale about their channel's mean (MEAN) or about 0 (ZERO)");
+    f("interpolate_phi", interpolate_phi, "share of the result, the rest is plain cfg, in [0, 1]");
   }
   void check() const {
     scale.check();
-    require(percentile >= 0 && percentile <= 1, "mimic: percentile must lie in [0, 1] (",
-            percentile, ")");
-    find_course(course);
-    find_course(mimic_course);
+    require(threshold_percentile >= 0 && threshold_percentile <= 1,
+            "mimic: threshold_percentile must lie in [0, 1] (", threshold_percentile, ")");
+    find_mode(cfg_mode);
+    find_mode(mimic_mode);
+    check_choice("mimic: variability_measure", variability_measure, {"AD", "STD"});
+    check_choice("mimic: scaling_startpoint", scaling_startpoint, {"MEAN", "ZERO"});
   }
 };
 
 class Mimic : public Guidance {
  public:
-  explicit Mimic(const Options& o) : o_(o) {}
+  explicit Mimic(const Options& o)
+      : o_(o),
+        deviations_(o.variability_measure == "STD"),
+        about_zero_(o.scaling_startpoint == "ZERO") {}
   std::optional<Factors> factors(const Moment& m) const override {
     if (!m.off) return std::nullopt;
     return Factors{}.add(Ask::cond, 1);
@@ -81,8 +94,8 @@ class Mimic : public Guidance {
 
   void apply(GuidedSample& s, const Moment& m) override {
     const Values c = s[Ask::cond], u = s[Ask::uncond];
-    const double low = at(m, o_.mimic_course, o_.mimic_scale, o_.mimic_least);
-    const double high = at(m, o_.course, o_.scale.at(m), o_.least);
+    const double low = at(m, o_.mimic_mode, o_.mimic_scale, o_.mimic_scale_min);
+    const double high = at(m, o_.cfg_mode, o_.scale.at(m), o_.cfg_scale_min);
     std::vector<double> like(c.size()), plain(c.size());
     for (size_t i = 0; i < c.size(); ++i) {
       like[i] = u[i] + low * (c[i] - u[i]);
@@ -91,7 +104,7 @@ class Mimic : public Guidance {
     std::vector<double> centred = plain;
     const std::vector<double> means = centre(centred, s.shape);
     centre(like, s.shape);
-    if (o_.by_channel) {
+    if (o_.separate_feature_channels) {
       for (int64_t k = 0; k < s.shape.channels; ++k)
         fit_channel(centred, like, plain, {s.shape, k});
     } else {
@@ -100,8 +113,8 @@ class Mimic : public Guidance {
     for (int64_t k = 0; k < s.shape.channels; ++k)
       for (int64_t p = 0; p < s.shape.pixels(); ++p) {
         const auto i = static_cast<size_t>(s.shape.at(p, k));
-        const double v = centred[i] + (o_.about_zero ? 0 : means[static_cast<size_t>(k)]);
-        s.result[i] = o_.phi * v + (1 - o_.phi) * plain[i];
+        const double v = centred[i] + (about_zero_ ? 0 : means[static_cast<size_t>(k)]);
+        s.result[i] = o_.interpolate_phi * v + (1 - o_.interpolate_phi) * plain[i];
       }
   }
 
@@ -111,10 +124,10 @@ class Mimic : public Guidance {
     int64_t index;
   };
 
-  double at(const Moment& m, const std::string& course, double scale, double least) const {
+  double at(const Moment& m, const std::string& mode, double scale, double least) const {
     const double last = static_cast<double>(m.steps - 1);
     const double t = last > 0 ? static_cast<double>(m.step) / last : 0;
-    return least + (scale - least) * find_course(course).share(t, o_.power);
+    return least + (scale - least) * find_mode(mode).share(t, o_.sched_val);
   }
 
   // Takes every channel's mean away; returns the means.
@@ -147,10 +160,10 @@ class Mimic : public Guidance {
 
   // Gives centred values `v` the range of `like`. Values without a range stay.
   void fit(std::span<double> v, Values like, Values plain) const {
-    const double to = o_.deviations ? deviation(like) : largest(like);
-    const double from = o_.deviations ? deviation(v) : quantile(v, o_.percentile);
-    if (o_.about_zero) std::copy(plain.begin(), plain.end(), v.begin());
-    if (o_.about_zero || o_.deviations) {
+    const double to = deviations_ ? deviation(like) : largest(like);
+    const double from = deviations_ ? deviation(v) : quantile(v, o_.threshold_percentile);
+    if (about_zero_) std::copy(plain.begin(), plain.end(), v.begin());
+    if (about_zero_ || deviations_) {
       if (from > 0)
         for (double& value : v) value *= to / from;
       return;
@@ -161,13 +174,16 @@ class Mimic : public Guidance {
   }
 
   Options o_;
+  bool deviations_, about_zero_;
 };
 
 }  // namespace
 
 const GuidanceRule& mimic() {
   static const GuidanceRule r = make_rule<Mimic, Options>(
-      {.name = "mimic", .help = "cfg with the range that a lower scale would give"});
+      {.name = "mimic",
+       .help = "dynamic thresholding: cfg with the range that a lower scale would give",
+       .aliases = {"dynamic_thresholding_full", "cfg_scale_fix"}});
   return r;
 }
 

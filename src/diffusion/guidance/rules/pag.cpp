@@ -13,7 +13,9 @@ struct Options : ExtraPassOptions {
 
 const GuidanceRule& pag() {
   static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::perturbed>, Options>(
-      {.name = "pag", .help = "away from a pass whose self-attention is the identity"});
+      {.name = "pag",
+       .help = "away from a pass whose self-attention is the identity",
+       .aliases = {"perturbed_attention"}});
   return r;
 }
 

@@ -7,10 +7,10 @@ namespace {
 
 struct Options {
   ScaleOptions scale;
-  double negative = 1;
+  double neg_scale = 1;
   void fields(auto&& f) {
     scale.fields(f);
-    f("negative", negative, "strength of the negative prompt");
+    f("neg_scale", neg_scale, "strength of the negative prompt; 0: off");
   }
   void check() const { scale.check(); }
 };
@@ -20,7 +20,7 @@ class PerpNeg : public Guidance {
   explicit PerpNeg(const Options& o) : o_(o) {}
   std::optional<Factors> factors(const Moment& m) const override {
     if (m.off) return Factors{}.add(Ask::cond, 1);
-    if (o_.negative != 0) return std::nullopt;
+    if (o_.neg_scale != 0) return std::nullopt;
     const double s = o_.scale.at(m);
     return Factors{}.add(Ask::empty, 1 - s).add(Ask::cond, s);
   }
@@ -34,7 +34,7 @@ class PerpNeg : public Guidance {
     const double scale = o_.scale.at(m);
     for (size_t i = 0; i < e.size(); ++i) {
       const double across = neg[i] - along * pos[i];
-      s.result[i] = e[i] + scale * (pos[i] - o_.negative * across);
+      s.result[i] = e[i] + scale * (pos[i] - o_.neg_scale * across);
     }
   }
 

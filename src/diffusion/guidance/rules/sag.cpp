@@ -13,7 +13,9 @@ struct Options : ExtraPassOptions {
 
 const GuidanceRule& sag() {
   static const GuidanceRule r = make_rule<ExtraPass<Ask::sag_input, Ask::sag>, Options>(
-      {.name = "sag", .help = "away from a pass on a state that is partly blurred"});
+      {.name = "sag",
+       .help = "away from a pass on a state that is partly blurred",
+       .aliases = {"self_attention_guidance"}});
   return r;
 }
 

@@ -8,7 +8,7 @@ namespace {
 struct Options {
   std::string scales = "7.5";
   void fields(auto&& f) {
-    f("scales", scales, "scale[xsteps], joined by +; the last one holds to the end");
+    f("scales", scales, "scale[xsteps] joined by +, such as 7x10+1x5; the last holds to the end");
   }
 };
 

@@ -13,7 +13,9 @@ struct Options : ExtraPassOptions {
 
 const GuidanceRule& seg() {
   static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::smoothed>, Options>(
-      {.name = "seg", .help = "away from a pass whose attention is blurred"});
+      {.name = "seg",
+       .help = "away from a pass whose attention is blurred",
+       .aliases = {"smoothed_energy"}});
   return r;
 }
 

@@ -15,7 +15,9 @@ struct Options : ExtraPassOptions {
 
 const GuidanceRule& skip_layers() {
   static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::skipped>, Options>(
-      {.name = "skip_layers", .help = "away from a pass without some blocks"});
+      {.name = "skip_layers",
+       .help = "away from a pass without some blocks",
+       .aliases = {"slg", "skip_layer_guidance"}});
   return r;
 }
 
