@@ -69,6 +69,9 @@ const std::vector<Dialect>& all_dialects() {
        .multistep_to_zero = true,
        .equal_weights_above_two = true,
        .vp_whole_timesteps = true,
+       .draws_unused_2s = true,
+       .flow_2s_asks_once = true,
+       .flow_sde = false,
        .clamps_eta = true,
        .lms_parts = 1000},
   };

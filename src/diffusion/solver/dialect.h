@@ -51,6 +51,11 @@ struct Dialect {
   bool vp_whole_timesteps = false;
   // lcm's D is that of a consistency function: near timestep 0 it becomes x.
   bool lcm_boundary = false;
+  // dpmpp_2s_ancestral draws at eta 0 too, but not on flow models.
+  bool draws_unused_2s = false;
+  // dpmpp_2s_ancestral takes the first answer for that half way too where flow's lambda is infinite;
+  // else it asks at 0.9999.
+  bool flow_2s_asks_once = false;
   // On flow models stochastic samplers reckon with lambda and alpha of the flow; else as if alpha
   // were 1.
   bool flow_sde = true;
