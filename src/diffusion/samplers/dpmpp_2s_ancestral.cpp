@@ -16,7 +16,7 @@ Latent run(Run& run, Latent x, const EtaOptions& o) {
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = run.sigma(i), to = run.sigma(i + 1);
     AncestralStep step = ancestral_step(run, from, to, o.eta);
-    step.draws |= to > 0 && run.space() == Space::ve && run.dialect().draws_unused_2s;
+    step.draws |= to > 0 && run.space() == Space::ve && run.dialect().draws_unused_ve;
     const bool once = from == 1 && run.space() == Space::flow && run.dialect().flow_2s_asks_once;
     Latent d = run.denoise(x, from);
     if (step.down > 0 && !once) {

@@ -20,9 +20,8 @@ struct Options {
     noise.check();
     require(max_stage >= 1 && max_stage <= 3, "er_sde: max_stage must be 1 to 3 (", max_stage, ")");
     check_choice("er_sde: solver_type", solver_type, {"er_sde", "reverse_sde", "ode"});
-    require(solver_type != "er_sde" || noise.eta == 0 || noise.eta == 1,
-            "er_sde: eta must be 0 or 1 with solver_type er_sde (", noise.eta, ")");
   }
+  bool adds_noise() const { return noise.eta > 0 && solver_type != "ode"; }
 };
 
 // Of v = sigma / alpha. Without noise it is v.
@@ -74,12 +73,24 @@ struct Slopes {
   }
 };
 
-Latent run(Run& run, Latent x, const Options& o) {
-  const std::vector<double> sigmas = run.finite_sigmas();
+// As the equation reads eta.
+Options equation(const Run& run, Options o) {
+  if (run.dialect().er_sde_eta_switches) o.noise.eta = 1;
+  require(o.solver_type != "er_sde" || o.noise.eta == 0 || o.noise.eta == 1,
+          "er_sde: eta must be 0 or 1 with solver_type er_sde (", o.noise.eta, ")");
+  return o;
+}
+
+Latent run(Run& run, Latent x, const Options& given) {
+  const Options o = equation(run, given);
+  std::vector<double> sigmas = run.finite_sigmas();
+  const double first = run.dialect().er_sde_first;
+  const bool stands_in = sigmas[0] != run.sigma(0) && first > 0;
+  if (stands_in) sigmas[0] = first;
   Slopes slopes;
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = sigmas[static_cast<size_t>(i)], to = run.sigma(i + 1);
-    const Latent d = run.denoise(x, from);
+    const Latent d = run.denoise(x, stands_in ? run.sigma(i) : from);
     const double a = from / run.alpha(from), b = to / run.alpha(to), alpha = run.alpha(to);
     const int64_t stage = std::min(slopes.update(i, d, a), o.max_stage);
     if (to > 0) {
@@ -89,8 +100,7 @@ Latent run(Run& run, Latent x, const Options& o) {
       if (stage >= 2) x += alpha * (step + scale * sum.whole) * slopes.first;
       if (stage >= 3) x += alpha * (step * step / 2 + scale * sum.line) * slopes.second;
       const double noise = std::sqrt(std::max(b * b - a * a * keep * keep, 0.0));
-      if (o.noise.eta > 0 && o.solver_type != "ode")
-        x.add(run.noise(from, to), alpha * noise * o.noise.s_noise);
+      if (given.adds_noise()) x.add(run.noise(from, to), alpha * noise * o.noise.s_noise);
     } else {
       x = d;
     }

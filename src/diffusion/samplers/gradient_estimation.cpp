@@ -5,16 +5,33 @@
 #include "diffusion/solver/sampler.h"
 
 namespace ebb::samplers {
+namespace {
+
+struct Options {
+  GradientOptions gradient;
+  EtaOptions noise = {.eta = 0};
+  void fields(auto&& f) {
+    gradient.fields(f);
+    noise.fields(f);
+  }
+  void check() const {
+    gradient.check();
+    noise.check();
+  }
+};
+
+}  // namespace
 
 const Sampler& gradient_estimation() {
   static const Sampler s =
-      make_sampler<GradientOptions>({.name = "gradient_estimation",
-                                     .help = "Euler with a slope carried on beyond the last two",
-                                     .order = 1,
-                                     .aliases = {{"euler_ge"}}},
-                                    [](Run& run, Latent x, const GradientOptions& o) {
-                                      return gradient_estimation(run, x, o, false);
-                                    });
+      make_sampler<Options>({.name = "gradient_estimation",
+                             .help = "Euler with a slope carried on beyond the last two",
+                             .kind = SamplerKind::ancestral,
+                             .order = 1,
+                             .aliases = {{"euler_ge"}}},
+                            [](Run& run, Latent x, const Options& o) {
+                              return gradient_estimation(run, x, o.gradient, o.noise, false);
+                            });
   return s;
 }
 

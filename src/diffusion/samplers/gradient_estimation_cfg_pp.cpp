@@ -11,7 +11,7 @@ const Sampler& gradient_estimation_cfg_pp() {
                                      .order = 1,
                                      .needs_uncond = true},
                                     [](Run& run, Latent x, const GradientOptions& o) {
-                                      return gradient_estimation(run, x, o, true);
+                                      return gradient_estimation(run, x, o, {.eta = 0}, true);
                                     });
   return s;
 }

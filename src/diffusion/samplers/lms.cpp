@@ -1,5 +1,7 @@
 // lms: the integral over the polynomial through the last slopes (Adams and Bashforth's method on
 // unequal steps, as in k-diffusion).
+#include <algorithm>
+
 #include "diffusion/solver/multistep.h"
 #include "diffusion/solver/sampler.h"
 
@@ -41,7 +43,11 @@ Latent run(Run& run, Latent x, const Options& o) {
       const auto nodes = nodes_before(run.sigmas(), i, slopes.size());
       const auto moments = parts > 0 ? midpoint_moments(to - from, nodes.size(), parts)
                                      : power_moments(to - from, nodes.size());
-      x += slopes.sum(polynomial_weights(nodes, moments));
+      const std::vector<double> weights = polynomial_weights(nodes, moments);
+      const int64_t newer = run.dialect().lms_newer;
+      for (int64_t j = 0; j < slopes.size(); ++j)
+        x.add(slopes[j == 0 ? 0 : std::max<int64_t>(j - newer, 1)],
+              weights[static_cast<size_t>(j)]);
     }
     run.done(i, x);
   }

@@ -13,13 +13,14 @@ struct Options {
   EtaOptions noise;
   double start = std::numeric_limits<double>::infinity(), end = 0;
   int64_t predictor_order = 3, corrector_order = 4;
-  bool simple_order_2 = false, pece = false;
+  bool predict_x0 = true, simple_order_2 = false, pece = false;
   void fields(auto&& f) {
     noise.fields(f);
     f("start", start, "noise is renewed in steps to this level and below");
     f("end", end, "noise is renewed in steps to this level and above");
     f("predictor_order", predictor_order, "answers of the denoiser that predict, 1 to 4");
     f("corrector_order", corrector_order, "answers that correct, 1 to 4; 0: no corrector");
+    f("predict_x0", predict_x0, "steps go by D; else by the noise seen in x");
     f("simple_order_2", simple_order_2, "two answers make a line with simpler weights");
     f("pece", pece, "the denoiser is asked again at the corrected state");
   }
@@ -49,28 +50,42 @@ class Solver {
 
   // Asks at level i, where `x` was predicted, and corrects it.
   void ask(Latent& x, int64_t i) {
-    answers_.push(run_.denoise(x, level(i)));
-    const bool to_zero = level(i + 1) == 0;
-    int64_t count = std::min(o_.corrector_order, answers_.size());
-    if (level(run_.steps()) == 0) count = std::min(count, run_.steps() - i);
-    if (i == 0 || (to_zero && !o_.pece) || count == 0) return;
+    answers_.push(answer(x, i));
+    const bool late = run_.dialect().sa_solver_corrects_last;
+    const bool skipped = level(i + 1) == 0 && !o_.pece && !late;
+    const int64_t count = available(o_.corrector_order, run_.steps() - i + (late ? 2 : 0));
+    if (i == 0 || skipped || count == 0) return;
     x = advance(step_.part, step_.start, placed(i - 1, i, count), o_.rule()) + step_.noise;
-    if (o_.pece) answers_.replace(run_.denoise(x, level(i)));
+    if (o_.pece) answers_.replace(answer(x, i));
   }
 
   // x at level i + 1.
   Latent predict(const Latent& x, int64_t i) {
     const double from = level(i), to = level(i + 1);
-    if (to == 0) return answers_[0];
-    int64_t count = std::min(o_.predictor_order, answers_.size());
-    if (level(run_.steps()) == 0) count = std::min(count, run_.steps() - 1 - i);
+    const Dialect& dialect = run_.dialect();
     const double tau = to <= o_.start && to >= o_.end ? o_.noise.eta : 0;
-    step_ = {exponential_step(run_.space(), from, to, tau * tau), x, {}};
-    if (tau > 0) step_.noise = step_.part.noise * o_.noise.s_noise * run_.noise(from, to);
+    Latent noise;
+    if ((tau > 0 && to > 0) || dialect.draws_unused_sa) noise = run_.noise(from, to);
+    if (to == 0) return denoised_;
+    const int64_t left = run_.steps() - i - (dialect.sa_solver_corrects_last ? 0 : 1);
+    const int64_t count = available(o_.predictor_order, left);
+    const auto part = o_.predict_x0 ? exponential_step : noise_step;
+    step_ = {part(run_.space(), from, to, tau * tau), x, {}};
+    step_.noise = step_.part.noise * o_.noise.s_noise * noise;
     return advance(step_.part, x, placed(i, i, count), o_.rule()) + step_.noise;
   }
 
  private:
+  Latent answer(Latent& x, int64_t i) {
+    denoised_ = run_.denoise(x, level(i));
+    return predicted(run_, x, denoised_, level(i), o_.predict_x0);
+  }
+  // Answers that count, of `order` and no more than `left` near the end.
+  int64_t available(int64_t order, int64_t left) const {
+    const int64_t known = std::min(order, answers_.size());
+    const bool lowers = level(run_.steps()) == 0 || run_.dialect().sa_solver_corrects_last;
+    return lowers ? std::min(known, left) : known;
+  }
   double level(int64_t i) const { return sigmas_[static_cast<size_t>(i)]; }
 
   // The newest answers, the first of them at level `newest`, placed for the step from level i; for
@@ -88,6 +103,7 @@ class Solver {
   const Options& o_;
   std::vector<double> sigmas_;
   History answers_;
+  Latent denoised_;
   Step step_;
 };
 

@@ -30,10 +30,11 @@ Way way(const Run& run, double to, double eta) {
     if (eta == 0 || to == 0) return {to, to};
     return {std::min(sigma_at(table, (1 - eta) * t), to), to};
   }
-  // Timesteps are whole, and x leaves with the scale of the level that was asked for.
-  constexpr double rounding = 1e-6;  // of 1 - eta, times a timestep
+  // Timesteps are whole. Noise leads to the level that was asked for; without it x leaves with the
+  // scale of that one.
   const double whole = std::round(t), reached = sigma_at(table, whole);
-  const double below = sigma_at(table, std::floor((1 - eta) * whole + rounding));
+  const double below = sigma_at(table, std::floor((1 - eta) * whole));
+  if (eta > 0 && to > 0) return {below, to};
   return {below, reached, std::hypot(1, to) / std::hypot(1, reached)};
 }
 
@@ -46,7 +47,8 @@ Latent run(Run& run, Latent x, const Options& o) {
     const double s = last ? w.reached : w.below;
     x = denoised + s / from * (x - denoised);
     if (o.noise.eta > 0 && !last)
-      x.add(run.noise(from, to), std::sqrt(w.reached * w.reached - s * s) * o.noise.s_noise);
+      x.add(run.noise(from, to),
+            std::sqrt(std::max(w.reached * w.reached - s * s, 0.0)) * o.noise.s_noise);
     x *= w.scale;
     run.done(i, x);
   }

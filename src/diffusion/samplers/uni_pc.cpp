@@ -12,11 +12,12 @@ namespace {
 struct Options {
   int64_t order = 3;
   std::string variant = "bh1";
-  bool lower_order_final = true, corrector = true;
+  bool predict_x0 = true, lower_order_final = true, corrector = true;
   std::vector<int64_t> disable_corrector;
   void fields(auto&& f) {
     f("order", order, "answers of the denoiser that count, 1 to 4");
     f("variant", variant, "where two answers make a line: B1 (bh1), B2 (bh2), exact (vary_coeff)");
+    f("predict_x0", predict_x0, "steps go by D; else by the noise seen in x");
     f("lower_order_final", lower_order_final, "the last steps have orders ..., 2, 1");
     f("corrector", corrector, "steps are corrected by the answer at their end");
     f("disable_corrector", disable_corrector, "steps, from 0, that are not corrected");
@@ -28,6 +29,10 @@ struct Options {
   SlopeRule rule() const {
     if (variant == "vary_coeff") return SlopeRule::exact;
     return variant == "bh1" ? SlopeRule::linear : SlopeRule::expm1;
+  }
+  SlopeRule corrector_rule(const Run& run) const {
+    const bool slips = run.dialect().uni_pc_slips && rule() == SlopeRule::exact;
+    return slips ? SlopeRule::slipped : rule();
   }
   bool corrects(int64_t step) const {
     return corrector && std::find(disable_corrector.begin(), disable_corrector.end(), step) ==
@@ -56,24 +61,30 @@ Latent run(Run& run, Latent x, const Options& o) {
   const std::vector<double> sigmas = levels_of(run);
   const int64_t steps = run.steps();
   History answers(o.order);
-  answers.push(run.denoise(x, sigmas[0]));
+  Latent denoised;
+  const auto ask = [&](Latent& at, double sigma) {
+    denoised = run.denoise(at, sigma);
+    answers.push(predicted(run, at, denoised, sigma, o.predict_x0));
+  };
+  ask(x, sigmas[0]);
   for (int64_t i = 0; i < steps; ++i) {
     const double from = sigmas[static_cast<size_t>(i)], to = sigmas[static_cast<size_t>(i + 1)];
     if (to == 0) {
-      x = answers[0];
+      x = denoised;
       run.done(i, x);
       break;
     }
     int64_t order = std::min(o.order, i + 1);
     if (o.lower_order_final) order = std::min(order, steps - i);
-    const ExponentialStep step = exponential_step(run.space(), from, to, 0);
+    const ExponentialStep step =
+        (o.predict_x0 ? exponential_step : noise_step)(run.space(), from, to, 0);
     std::vector<Answer> known = placed(run, sigmas, answers, i, order);
     // Two answers make a line by the rule; more are integrated exactly.
     Latent next = advance(step, x, known, o.rule());
     if (i + 1 < steps) {
-      answers.push(run.denoise(next, to));
+      ask(next, to);
       known.push_back({1, answers[0]});
-      if (o.corrects(i)) next = advance(step, x, known, o.rule());
+      if (o.corrects(i)) next = advance(step, x, known, o.corrector_rule(run));
     }
     x = next;
     run.done(i, x);

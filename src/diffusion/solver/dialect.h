@@ -38,8 +38,21 @@ struct Dialect {
   bool late_uncond_2s = false;
   // Where uni_pc ends for a last level 0; 0: it ends with x = D.
   double uni_pc_last = 0;
+  // uni_pc's corrector with vary_coeff slips (solver/exponential.h).
+  bool uni_pc_slips = false;
+  // sa_solver corrects before the last step too, and orders fall to 1 for that one; else they do so
+  // a step earlier, on ways that end at 0.
+  bool sa_solver_corrects_last = false;
+  // sa_solver draws in every step, where it renews noise or not.
+  bool draws_unused_sa = false;
   // Left points over which er_sde adds its integrals up; 0: nearly exact ones.
   int64_t er_sde_points = 0;
+  // er_sde follows the stochastic equation at eta 0 too, without its noise; at any other eta it
+  // adds all of it.
+  bool er_sde_eta_switches = false;
+  // Stands for flow's level 1 in er_sde, whose network is still asked at 1; 0:
+  // SampleCall::first_sigma, at which it is asked.
+  double er_sde_first = 0;
   // Samplers that remember slopes use them in the step to 0 too; else it ends with x = D.
   bool multistep_to_zero = false;
   // ipndm_v weights three and four slopes as if steps were equal.
@@ -51,13 +64,14 @@ struct Dialect {
   bool vp_whole_timesteps = false;
   // lcm's D is that of a consistency function: near timestep 0 it becomes x.
   bool lcm_boundary = false;
-  // dpmpp_2s_ancestral draws at eta 0 too, but not on flow models.
-  bool draws_unused_2s = false;
-  // dpmpp_2s_ancestral takes the first answer for that half way too where flow's lambda is infinite;
-  // else it asks at 0.9999.
-  bool flow_2s_asks_once = false;
-  // On flow models stochastic samplers reckon with lambda and alpha of the flow; else as if alpha
+  // dpmpp_2s_ancestral and euler_ancestral_cfg_pp draw at eta 0 too where they step as if alpha
   // were 1.
+  bool draws_unused_ve = false;
+  // dpmpp_2s_ancestral takes the first answer for that half way too where flow's lambda is
+  // infinite; else it asks at 0.9999.
+  bool flow_2s_asks_once = false;
+  // On flow models stochastic samplers, euler_cfg_pp and euler_ancestral_cfg_pp reckon with lambda
+  // and alpha of the flow; else as if alpha were 1.
   bool flow_sde = true;
   // Noise that is renewed as if alpha were 1 (s_churn, eta of dpm_fast and dpm_adaptive) is let
   // through on flow models; else refused.
@@ -68,6 +82,8 @@ struct Dialect {
   bool clamps_eta = false;
   // Equal parts in which lms adds its coefficients up (midpoint rule); 0: exact integrals.
   int64_t lms_parts = 0;
+  // Steps by which the slopes that lms remembers are newer than the ones whose weights they get.
+  int64_t lms_newer = 0;
   // Schedules take what a flow network is told of its first and last level for their times, so that
   // these levels are shifted twice.
   bool shifts_flow_twice = false;

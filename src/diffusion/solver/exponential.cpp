@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "diffusion/solver/multistep.h"
 
@@ -37,25 +38,55 @@ ExponentialStep exponential_step(Space space, double from, double to, double eta
   return s;
 }
 
+ExponentialStep noise_step(Space space, double from, double to, double eta) {
+  ExponentialStep s;
+  s.h = lambda_of(space, to) - lambda_of(space, from);
+  s.z_length = -s.h;
+  s.alpha = (1 + eta) * to;
+  s.keep = alpha_of(space, to) / alpha_of(space, from);
+  s.noise = to * std::sqrt(std::max(eta * std::expm1(2 * s.h), 0.0));
+  return s;
+}
+
 double level_within(const Run& run, double from, double to, double r) {
   return run.sigma_of(run.lambda(from) + r * (run.lambda(to) - run.lambda(from)));
 }
 
-std::vector<double> exponential_weights(const std::vector<double>& nodes, double z,
-                                        SlopeRule rule) {
-  const double whole = -std::expm1(-z);
-  if (rule != SlopeRule::exact && nodes.size() == 2) {
-    const double slope = (rule == SlopeRule::linear ? z : whole) / (2 * nodes[1]);
-    return {whole - slope, slope};
-  }
-  // Integral of z exp(-z (1 - u)) u^p = z p! phi_{p+1}(-z).
-  std::vector<double> moments = {whole};
+namespace {
+
+// Integrals of z exp(-z (1 - u)) u^p = z p! phi_{p+1}(-z).
+std::vector<double> exponential_moments(size_t count, double z) {
+  std::vector<double> moments = {-std::expm1(-z)};
   double factorial = 1;
-  for (int p = 1; p < static_cast<int>(nodes.size()); ++p) {
+  for (int p = 1; p < static_cast<int>(count); ++p) {
     factorial *= p;
     moments.push_back(z * factorial * phi(p + 1, -z));
   }
-  return polynomial_weights(nodes, moments);
+  return moments;
+}
+
+std::vector<double> slipped_weights(const std::vector<double>& nodes, double z) {
+  const size_t top = nodes.size() - 1;
+  std::vector<double> moments = exponential_moments(nodes.size(), z), below(nodes.size());
+  const double highest = std::exchange(moments[top], 0);
+  below[top - 1] = highest / static_cast<double>(top);
+  std::vector<double> w = polynomial_weights(nodes, moments);
+  const double change = polynomial_weights(nodes, below)[top] - w[top];
+  w[top] += change;
+  w[0] -= change;
+  return w;
+}
+
+}  // namespace
+
+std::vector<double> exponential_weights(const std::vector<double>& nodes, double z,
+                                        SlopeRule rule) {
+  if (rule == SlopeRule::slipped && nodes.size() > 2) return slipped_weights(nodes, z);
+  const std::vector<double> moments = exponential_moments(nodes.size(), z);
+  const bool simple = rule == SlopeRule::linear || rule == SlopeRule::expm1;
+  if (!simple || nodes.size() != 2) return polynomial_weights(nodes, moments);
+  const double slope = (rule == SlopeRule::linear ? z : moments[0]) / (2 * nodes[1]);
+  return {moments[0] - slope, slope};
 }
 
 Latent advance(const ExponentialStep& step, const Latent& x, const std::vector<Answer>& answers,

@@ -23,12 +23,22 @@ struct ExponentialStep {
 // -ln(sigma).
 ExponentialStep exponential_step(Space space, double from, double to, double eta);
 
+// The same with the noise seen in x, (x - alpha D) / sigma, in D's place: exact where that stays.
+ExponentialStep noise_step(Space space, double from, double to, double eta);
+// What such steps go by: D, or that noise.
+inline Latent predicted(const Run& run, const Latent& x, const Latent& denoised, double sigma,
+                        bool x0) {
+  return x0 ? denoised : (x - run.alpha(sigma) * denoised) / sigma;
+}
+
 // The level whose lambda lies a share `r` of the way from one level's to another's.
 double level_within(const Run& run, double from, double to, double r);
 
 // How two answers of the denoiser make a line. `exact`: its integral; `linear` and `expm1`:
-// simplified, the slope's weight is z / 2 or (1 - exp(-z)) / 2 (UniPC's B1 and B2).
-enum class SlopeRule { exact, linear, expm1 };
+// simplified, the slope's weight is z / 2 or (1 - exp(-z)) / 2 (UniPC's B1 and B2). `slipped` is
+// exact for two; of more answers the newest, the last one, gets the highest power's integral at the
+// coefficient of the power below, and the others' highest power is forgotten.
+enum class SlopeRule { exact, linear, expm1, slipped };
 
 // The denoiser's answer at a level whose lambda is `at` steps beyond the step's start.
 struct Answer {
@@ -37,8 +47,8 @@ struct Answer {
 };
 
 // Weights of answers at `nodes` over a step of length z: sum w p(node) = integral of z exp(-z (1 -
-// u)) p(u) for u from 0 to 1, for every polynomial p that the nodes determine. `rule` is for two
-// nodes, the first of them 0.
+// u)) p(u) for u from 0 to 1, for every polynomial p that the nodes determine. `rule` needs a
+// first node of 0; linear and expm1 are for two nodes.
 std::vector<double> exponential_weights(const std::vector<double>& nodes, double z,
                                         SlopeRule rule = SlopeRule::exact);
 
