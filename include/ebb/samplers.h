@@ -10,9 +10,11 @@
  *   ebb_sampler_destroy(s);
  *
  * Nothing throws or aborts: functions return a status, and ebb_last_error() says what was wrong,
- * with the names and numbers. A setting that fails leaves the sampler as it was; settings may come
- * in any order. A sampler may be used by one thread at a time; different samplers by different
- * threads. All strings are UTF-8. Buffers hold `images * elements` floats, image after image.
+ * with the names and numbers. Settings may come in any order: each is checked alone when it is made,
+ * and one that fails leaves the sampler as it was; how they go together is checked when something is
+ * asked of the sampler (its counts, levels, start, a run, its network). A sampler may be used by one
+ * thread at a time; different samplers by different threads. All strings are UTF-8. Buffers hold
+ * `images * elements` floats, image after image.
  */
 #ifndef EBB_SAMPLERS_H
 #define EBB_SAMPLERS_H
@@ -49,13 +51,14 @@ EBB_API ebb_status ebb_sampler_create(const char* name, ebb_sampler** out);
 EBB_API void ebb_sampler_destroy(ebb_sampler* sampler); /* NULL: nothing */
 
 /* An option of this sampler, such as ("eta", "0.5"): ebb_sampler_describe lists them. Options that
- * it does not have and values that it cannot take are errors. */
+ * it does not have are errors, here; numbers out of range too, at the next count or run, as their
+ * range may depend on other options. */
 EBB_API ebb_status ebb_sampler_set(ebb_sampler* sampler, const char* option, const char* value);
 
 /* What the numbers mean and whose habits are followed:
  *   "space"        ve: x = data + sigma noise (the start); flow: x = (1 - sigma) data + sigma noise
  *   "dialect"      ebb (the start), kdiff, comfy, a1111, diffusers or sdcpp
- *   "seed"         of the noise, a whole number
+ *   "seed"         of the noise, a whole number from 0 to 2^64 - 1
  *   "first_image"  number of the batch's first image among those of the seed (the start: 0)
  *   "noise"        where numbers come from, one of ebb_noise_name; "" (the start): the dialect's
  *   "layout"       hwc (the start) or chw: the order of an image's numbers, see
@@ -99,8 +102,9 @@ EBB_API ebb_status ebb_sampler_set_sigmas(ebb_sampler* sampler, const double* si
 EBB_API ebb_status ebb_sampler_set_schedule(ebb_sampler* sampler, const char* name, int64_t steps);
 
 /* An option of the schedule, such as ("rho", "7"), or of every list: "sigma_min", "sigma_max",
- * "strength" (a share of the noise comes back, for starts from a latent) and "exact_steps".
- * ebb_sampler_set_schedule forgets them. */
+ * "strength" (a share of the noise comes back, for starts from a latent), "exact_steps", and the
+ * stretch that runs, "start_at_step", "end_at_step" and "finish"; ebb_schedule_describe says what
+ * they do. They come after ebb_sampler_set_schedule, which forgets those of before. */
 EBB_API ebb_status ebb_sampler_set_schedule_option(ebb_sampler* sampler, const char* option,
                                                    const char* value);
 
@@ -138,8 +142,8 @@ EBB_API ebb_status ebb_sampler_set_shape(ebb_sampler* sampler, size_t height, si
 /* A seed for each image, instead of one for all; count 0: none. */
 EBB_API ebb_status ebb_sampler_set_seeds(ebb_sampler* sampler, const uint64_t* seeds, size_t count);
 
-/* An option of the source, such as ("per_image", "true"): ebb_noise_describe lists them. Choosing
- * another source forgets them. */
+/* An option of the source, such as ("per_image", "true"): ebb_noise_describe lists them. Options of
+ * a named source come after its name, which forgets those of before. */
 EBB_API ebb_status ebb_sampler_set_noise_option(ebb_sampler* sampler, const char* option,
                                                 const char* value);
 

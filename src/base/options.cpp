@@ -1,8 +1,30 @@
 #include "base/options.h"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "base/error.h"
 
 namespace ebb {
+namespace {
+
+OptionValue value_of(const Field& f) {
+  return std::visit(
+      [](const auto* v) {
+        if constexpr (std::is_same_v<decltype(v), const TextValue*>)
+          return OptionValue();
+        else
+          return OptionValue(*v);
+      },
+      f.ref);
+}
+
+Field field_of(Option& o) {
+  const FieldRef ref = std::visit([](auto& v) { return FieldRef(&v); }, o.typed);
+  return {o.name, ref, o.help};
+}
+
+}  // namespace
 
 void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
                  std::string_view subject) {
@@ -14,8 +36,27 @@ void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
 
 std::vector<Option> describe(const std::vector<Field>& fields) {
   std::vector<Option> out;
-  for (const Field& f : fields) out.push_back({f.name, field_text(f), f.help});
+  for (const Field& f : fields) out.push_back({f.name, field_text(f), f.help, value_of(f)});
   return out;
+}
+
+void check_option(const std::vector<Option>& known, const OptionTexts::value_type& text,
+                  std::string_view subject) {
+  std::vector<Option> copies = known;
+  std::vector<Field> fields;
+  for (Option& o : copies) fields.push_back(field_of(o));
+  set_options(fields, {text}, subject);
+}
+
+std::vector<Option> with_defaults(std::vector<Option> options, const OptionTexts& defaults) {
+  for (const auto& [name, text] : defaults)
+    for (Option& o : options) {
+      if (o.name != name) continue;
+      const Field f = field_of(o);
+      set_field(f, text);
+      o.value = field_text(f);
+    }
+  return options;
 }
 
 OptionTexts parse_options(std::string_view text, std::string_view subject) {

@@ -15,8 +15,6 @@ namespace ebb::capi {
 namespace {
 
 GuidedShape shape_of(const ebb_sampler& s, const Batch& batch) {
-  require(batch.size() > 0, "guidance: needs at least one number (", batch.images, " images of ",
-          batch.elements, ")");
   GuidedShape out{.batch = static_cast<int64_t>(batch.images),
                   .width = static_cast<int64_t>(batch.elements)};
   const std::vector<int64_t>& shape = s.noise.shape;
@@ -28,8 +26,10 @@ GuidedShape shape_of(const ebb_sampler& s, const Batch& batch) {
 }
 
 GuidanceCall call_of(const ebb_sampler& s, const Batch& batch) {
-  GuidanceCall call{.shape = shape_of(s, batch), .sigmas = s.call.sigmas, .space = s.call.space};
-  call.raw = [p = s.prediction, d = s.sigma_data](double sigma) {
+  const auto known = settled(s);
+  GuidanceCall call{
+      .shape = shape_of(s, batch), .sigmas = known->call.sigmas, .space = known->call.space};
+  call.raw = [p = known->network.prediction, d = known->network.sigma_data](double sigma) {
     const auto f = precond_factors(p, sigma, d);
     return OutputForm{f.skip, f.out};
   };
@@ -72,7 +72,7 @@ ebb_status ebb_guidance_create(const char* rules, const ebb_sampler* sampler, si
     require_given(rules, "rules");
     require_given(sampler, "sampler");
     *out = new ebb_guidance{ebb::Guide(ebb::parse_rules(rules)),
-                            ebb::capi::call_of(*sampler, {images, elements})};
+                            ebb::capi::call_of(*sampler, {images, elements, "guidance"})};
   });
 }
 

@@ -7,8 +7,10 @@
 namespace {
 
 ebb::PrecondFactors<double> factors_at(const ebb_sampler& s, double sigma) {
-  ebb::require(sigma >= 0, "sampler: sigma must not be negative (", sigma, ")");
-  return ebb::precond_factors(s.prediction, sigma, s.sigma_data);
+  ebb::require(std::isfinite(sigma) && sigma >= 0,
+               "sampler: sigma must be finite and not negative (", sigma, ")");
+  const auto known = ebb::capi::settled(s);
+  return ebb::precond_factors(known->network.prediction, sigma, known->network.sigma_data);
 }
 
 }  // namespace
@@ -20,9 +22,10 @@ ebb_status ebb_network_input(const ebb_sampler* sampler, double sigma, double* s
     const double in = factors_at(*sampler, sigma).in;
     if (scale) *scale = in;
     if (!told) return;
-    const bool whole = ebb::find_dialect(sampler->call.dialect).whole_timesteps;
-    const double t = sampler->levels.told_of(sigma, whole);
-    ebb::require(std::isfinite(t), "sampler: a network of levels ", sampler->levels.name,
+    const auto known = ebb::capi::settled(*sampler);
+    const ebb::Discretisation& levels = known->network.levels;
+    const double t = levels.told_of(sigma, known->whole_timesteps);
+    ebb::require(std::isfinite(t), "sampler: a network of levels ", levels.name,
                  " cannot be told of sigma ", sigma);
     *told = t;
   });

@@ -11,9 +11,23 @@
 
 namespace ebb::capi {
 
-std::string& last_error() {
+namespace {
+
+std::string& error_text() {
   thread_local std::string text;
   return text;
+}
+
+}  // namespace
+
+const char* last_error() noexcept { return error_text().c_str(); }
+
+void set_error(const char* text) noexcept {
+  try {
+    error_text() = text;
+  } catch (...) {  // short texts need no memory
+    error_text() = "out of memory";
+  }
 }
 
 std::string& answer() {
@@ -27,14 +41,25 @@ std::string lines(const std::vector<Option>& options) {
   return out;
 }
 
+// Of doubles, in bytes.
+constexpr size_t largest_buffer = std::numeric_limits<std::ptrdiff_t>::max() / sizeof(double);
+
+Batch::Batch(size_t n, size_t e, const char* subject) : images(n), elements(e) {
+  require(n > 0 && e > 0, subject, ": needs at least one number (", n, " images of ", e, ")");
+  require(n <= largest_buffer / e, subject, ": no buffer holds ", n, " images of ", e);
+}
+
+std::shared_ptr<const SettledRun> settled(const ebb_sampler& s) {
+  if (!s.known) s.known = std::make_shared<const SettledRun>(settle(s.choice));
+  return s.known;
+}
+
 namespace {
 
 // ---- noise ---------------------------------------------------------------------------------
 
 NoiseCall noise_call(const ebb_sampler& s, const Batch& batch) {
   const NoiseChoice& n = s.noise;
-  require(batch.size() > 0, "sampler: needs at least one number (", batch.images, " images of ",
-          batch.elements, ")");
   require(n.seeds.empty() || n.seeds.size() == batch.images, "sampler: has ", n.seeds.size(),
           " seeds for ", batch.images, " images");
   NoiseCall call{.seed = n.seed, .images = {}, .seeds = n.seeds, .shape = n.shape};
@@ -43,7 +68,7 @@ NoiseCall noise_call(const ebb_sampler& s, const Batch& batch) {
   if (call.shape.empty()) call.shape = {static_cast<int64_t>(batch.elements)};
   require(call.elements() == static_cast<int64_t>(batch.elements), "sampler: an image has ",
           batch.elements, " numbers, its shape ", call.elements());
-  call.sigmas = s.call.sigmas;
+  call.sigmas = settled(s)->call.sigmas;
   return call;
 }
 
@@ -94,7 +119,8 @@ void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Den
           throw Cancelled("sample: stopped by the denoiser");
       },
       noise.step);
-  SampleCall call = s.call;
+  const auto known = settled(s);
+  SampleCall call = known->call;
   std::vector<float> seen(s.progress ? batch.size() : 0);
   if (s.progress)
     call.progress = [&](const Progress& p) {
@@ -103,35 +129,44 @@ void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Den
     };
   Latent first = latents.put(x);
   std::vector<float> end(batch.size());
-  latents.read(sample(s.name, latents, std::move(first), call), end);
+  latents.read(sample(s.choice.sampler, latents, std::move(first), call), end);
   std::copy(end.begin(), end.end(), x.begin());
 }
 
 void start(const ebb_sampler& s, const float* latent, const Batch& batch, float* x) {
-  require(!s.call.sigmas.empty(), "sampler: needs noise levels");
-  const double sigma = s.call.sigmas[0];
+  const auto known = settled(s);
+  require(!known->call.sigmas.empty(), "sampler: needs noise levels");
   std::vector<double> z(batch.size()), data;
   noise_of(s, batch).start(z);
   if (latent) data.assign(latent, latent + batch.size());
-  const bool whole = starts_from_noise(s.call.dialect, sigma, s.levels.sigma_max);
-  start_state<double>(data, z, sigma, {.space = s.call.space, .whole_variance = whole}, z);
+  start_state<double>(data, z, known->call.sigmas[0],
+                      {.space = known->call.space, .whole_variance = known->whole_variance}, z);
   std::transform(z.begin(), z.end(), x, [](double v) { return static_cast<float>(v); });
 }
 
+const std::string& source_of(const ebb_sampler& s) {
+  return s.noise.source.empty() ? find_dialect(s.choice.dialect).noise : s.noise.source;
+}
+
 }  // namespace
+
+void check_noise(const ebb_sampler& s) {
+  if (s.noise.callback || s.noise.options.empty()) return;
+  const NoiseCall call{.shape = {2, 2, 2}, .sigmas = {1, 0.5}};
+  open_noise(source_of(s), call, s.noise.options);
+}
 
 Noise noise_of(const ebb_sampler& s, const Batch& batch) {
   const NoiseChoice& n = s.noise;
   const NoiseCall call = noise_call(s, batch);
   if (n.callback) {
-    const double first = s.call.sigmas.empty() ? 0 : s.call.sigmas[0];
+    const double first = call.sigmas.empty() ? 0 : call.sigmas[0];
     return {[n, first](std::span<double> out) {
               call_noise(n, out, {.index = -1, .from = first, .to = first});
             },
             [n](std::span<double> out, const NoiseDraw& draw) { call_noise(n, out, draw); }};
   }
-  const std::string& source = n.source.empty() ? find_dialect(s.call.dialect).noise : n.source;
-  Noise noise = open_noise(source, call, n.options);
+  Noise noise = open_noise(source_of(s), call, n.options);
   return n.channels_first && call.shape.size() == 3 ? channels_first(std::move(noise), call)
                                                     : noise;
 }
@@ -142,8 +177,9 @@ using ebb::capi::answer;
 using ebb::capi::guarded;
 using ebb::capi::name_at;
 using ebb::capi::require_given;
+using ebb::capi::settled;
 
-const char* ebb_last_error(void) { return ebb::capi::last_error().c_str(); }
+const char* ebb_last_error(void) { return ebb::capi::last_error(); }
 
 ebb_status ebb_sampler_create(const char* name, ebb_sampler** out) {
   return guarded([&] {
@@ -151,9 +187,7 @@ ebb_status ebb_sampler_create(const char* name, ebb_sampler** out) {
     *out = nullptr;
     require_given(name, "name");
     ebb::find_sampler(name);
-    ebb_sampler made{.name = name};
-    ebb::capi::settle(made);
-    *out = new ebb_sampler(std::move(made));
+    *out = new ebb_sampler{.choice = {.sampler = name}};
   });
 }
 
@@ -162,7 +196,9 @@ void ebb_sampler_destroy(ebb_sampler* sampler) { delete sampler; }
 ebb_status ebb_sampler_count(const ebb_sampler* sampler, int64_t* evaluations, int64_t* draws) {
   return guarded([&] {
     require_given(sampler, "sampler");
-    const ebb::SampleCounts counts = ebb::count(sampler->name, sampler->call);
+    ebb::capi::check_noise(*sampler);
+    const auto known = settled(*sampler);
+    const ebb::SampleCounts counts = ebb::count(sampler->choice.sampler, known->call);
     if (evaluations) *evaluations = counts.evaluations;
     if (draws) *draws = counts.draws;
   });
@@ -174,7 +210,8 @@ ebb_status ebb_sampler_sigmas(const ebb_sampler* sampler, double* sigmas, size_t
     require_given(sampler, "sampler");
     require_given(count, "count");
     if (room > 0) require_given(sigmas, "sigmas");
-    const std::vector<double>& all = sampler->call.sigmas;
+    const auto known = settled(*sampler);
+    const std::vector<double>& all = known->call.sigmas;
     std::copy_n(all.begin(), std::min(room, all.size()), sigmas);
     *count = all.size();
   });
@@ -186,7 +223,7 @@ ebb_status ebb_sampler_run(ebb_sampler* sampler, float* x, size_t images, size_t
     require_given(sampler, "sampler");
     require_given(x, "x");
     ebb::require(denoise != nullptr, "sampler: denoise must not be NULL");
-    const ebb::capi::Batch batch{images, elements};
+    const ebb::capi::Batch batch(images, elements, "sampler");
     ebb::capi::run(*sampler, {x, batch.size()}, batch, {denoise, user});
   });
 }
@@ -196,21 +233,17 @@ ebb_status ebb_sampler_start(const ebb_sampler* sampler, const float* latent, si
   return guarded([&] {
     require_given(sampler, "sampler");
     require_given(x, "x");
-    ebb::capi::start(*sampler, latent, {images, elements}, x);
+    ebb::capi::start(*sampler, latent, {images, elements, "sampler"}, x);
   });
 }
 
 // ---- what there is -------------------------------------------------------------------------
 
-const char* ebb_sampler_name(size_t index) { return name_at(ebb::all_samplers(), index); }
-const char* ebb_schedule_name(size_t index) { return name_at(ebb::all_schedules(), index); }
-const char* ebb_noise_name(size_t index) { return name_at(ebb::all_noise_sources(), index); }
-const char* ebb_guidance_name(size_t index) { return name_at(ebb::all_guidance_rules(), index); }
-
-const char* ebb_dialect_name(size_t index) {
-  const auto& all = ebb::all_dialects();
-  return index < all.size() ? all[index].name.c_str() : nullptr;
-}
+const char* ebb_sampler_name(size_t index) { return name_at(ebb::all_samplers, index); }
+const char* ebb_schedule_name(size_t index) { return name_at(ebb::all_schedules, index); }
+const char* ebb_noise_name(size_t index) { return name_at(ebb::all_noise_sources, index); }
+const char* ebb_dialect_name(size_t index) { return name_at(ebb::all_dialects, index); }
+const char* ebb_guidance_name(size_t index) { return name_at(ebb::all_guidance_rules, index); }
 
 namespace {
 
@@ -226,12 +259,16 @@ const char* described(const char* name, const Find& find) {
 }  // namespace
 
 const char* ebb_sampler_describe(const char* name) {
-  return described(name, [](const char* n) { return ebb::find_sampler(n).sampler->options(); });
+  return described(name, [](const char* n) {
+    const ebb::FoundSampler found = ebb::find_sampler(n);
+    return ebb::with_defaults(found.sampler->options(), found.options);
+  });
 }
 
 const char* ebb_schedule_describe(const char* name) {
   return described(name, [](const char* n) {
-    std::vector<ebb::Option> all = ebb::find_schedule(n).schedule->options();
+    const ebb::FoundSchedule found = ebb::find_schedule(n);
+    std::vector<ebb::Option> all = ebb::with_defaults(found.schedule->options(), found.options);
     const auto list = ebb::describe<ebb::capi::ListOptions>();
     all.insert(all.end(), list.begin(), list.end());
     return all;
@@ -247,6 +284,5 @@ const char* ebb_guidance_describe(const char* name) {
 }
 
 const char* ebb_levels_describe(void) {
-  return described("levels",
-                   [](const char*) { return ebb::describe<ebb::capi::NetworkOptions>(); });
+  return described("levels", [](const char*) { return ebb::describe<ebb::NetworkOptions>(); });
 }

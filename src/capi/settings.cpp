@@ -1,90 +1,23 @@
-// The C API's settings of a sampler: numbers that follow from each other are worked out anew after
-// every change, so their order does not matter.
+// The C API's settings of a sampler: names and values alone are checked when they are set, and how
+// they go together when something is asked of the sampler, so their order does not matter.
 #include <algorithm>
+#include <charconv>
 
 #include "base/names.h"
 #include "capi/handle.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/sampler.h"
-#include "diffusion/start/strength.h"
 
 namespace ebb::capi {
 namespace {
 
-const std::vector<std::string> predictions = {"eps", "v",     "x0",   "edm",     "edm_v",
-                                              "ve",  "rflow", "flow", "dataward"};
-
-Prediction usual_prediction(const std::string& levels) {
-  if (levels == "flow") return Prediction::flow;
-  if (levels == "edm") return Prediction::edm;
-  if (levels == "ve") return Prediction::ve;
-  if (levels == "rflow") return Prediction::rflow;
-  if (levels == "atan") return Prediction::v;
-  return Prediction::eps;
-}
-
-Prediction find_prediction(const NetworkOptions& o) {
-  if (o.prediction == "usual") return usual_prediction(o.levels.levels);
-  const auto found = std::find(predictions.begin(), predictions.end(), o.prediction);
-  const auto p = static_cast<Prediction>(found - predictions.begin());
-  const bool flow = p == Prediction::flow || p == Prediction::dataward;
-  require(flow == (o.levels.levels == "flow"), "sampler: prediction ", o.prediction,
-          " does not go with levels ", o.levels.levels);
-  return p;
-}
-
-bool sets(const OptionTexts& texts, std::string_view name) {
-  return std::any_of(texts.begin(), texts.end(), [&](const auto& t) { return t.first == name; });
-}
-
-void settle_network(ebb_sampler& s) {
-  OptionTexts texts = s.network;
-  const bool flow = s.space == Space::flow;
-  if (flow && !sets(texts, "levels")) texts.insert(texts.begin(), {"levels", "flow"});
-  const auto o = read_options<NetworkOptions>(texts, "levels");
-  s.levels = discretisation(o.levels);
-  require(!s.space || *s.space == s.levels.space, "sampler: levels ", o.levels.levels,
-          " are of space ", name_of(s.levels.space), ", not ",
-          name_of(s.space.value_or(Space::ve)));
-  s.prediction = find_prediction(o);
-  s.sigma_data = o.sigma_data;
-  s.call.space = s.levels.space;
-  s.call.table.clear();
-  s.call.round_sigma = nullptr;
-  if (s.network.empty()) return;  // levels that the caller gives may be any
-  if (s.levels.told == Told::table) s.call.table = s.levels.sigmas;
-  if (s.levels.whole)
-    s.call.round_sigma = [levels = s.levels](double sigma) { return levels.round(sigma); };
-}
-
-bool discards_penultimate(const ebb_sampler& s) {
-  const std::vector<std::string>& names = find_dialect(s.call.dialect).discard_penultimate;
-  const auto has = [&](const std::string& n) {
-    return std::find(names.begin(), names.end(), n) != names.end();
-  };
-  return has(s.name) || has(find_sampler(s.name).sampler->name);
-}
-
-void settle_schedule(ebb_sampler& s) {
-  if (s.schedule.name.empty()) return;
-  const auto o = read_options<ListOptions>(s.schedule.list, "schedule");
-  ScheduleCall call{.steps = s.schedule.steps,
-                    .sigma_min = o.sigma_min,
-                    .sigma_max = o.sigma_max,
-                    .options = s.schedule.options,
-                    .dialect = s.call.dialect,
-                    .discard_penultimate = discards_penultimate(s)};
-  // Schedules that know what to do with a part of the way, and whole ways, are taken as they are.
-  const bool own = find_schedule(s.schedule.name).schedule->own_denoise;
-  if (own) call.denoise = o.strength;
-  if (own || !sets(s.schedule.list, "strength")) {
-    s.call.sigmas = noise_levels(s.schedule.name, s.levels, call);
-    return;
-  }
-  const StartPlan plan = plan_strength(s.call.dialect, s.schedule.steps, o.strength,
-                                       {.exact_steps = o.exact_steps, .space = s.levels.space});
-  call.steps = plan.steps;
-  s.call.sigmas = planned_levels(noise_levels(s.schedule.name, s.levels, call), plan);
+uint64_t parse_seed(const std::string& text) {
+  uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, seed);
+  require(error == std::errc() && at == end,
+          "seed: expected a whole number from 0 to 2^64 - 1 (got '", text, "')");
+  return seed;
 }
 
 void configure(ebb_sampler& s, const std::string& key, const std::string& value) {
@@ -93,11 +26,11 @@ void configure(ebb_sampler& s, const std::string& key, const std::string& value)
   if (key == "space") {
     require(value == "ve" || value == "flow", "sampler: space must be ve or flow (got '", value,
             "')");
-    s.space = value == "ve" ? Space::ve : Space::flow;
+    s.choice.space = value == "ve" ? Space::ve : Space::flow;
   } else if (key == "dialect") {
-    s.call.dialect = find_dialect(value).name;
+    s.choice.dialect = find_dialect(value).name;
   } else if (key == "seed") {
-    s.noise.seed = static_cast<uint64_t>(parse_integer(value, "seed"));
+    s.noise.seed = parse_seed(value);
   } else if (key == "noise") {
     s.noise.source = value.empty() ? value : find_noise_source(value).name;
     s.noise.options.clear();
@@ -113,31 +46,18 @@ void configure(ebb_sampler& s, const std::string& key, const std::string& value)
   }
 }
 
-// Throws Error unless the source has these options and can take their values.
-void check_noise(const ebb_sampler& s) {
-  if (s.noise.options.empty()) return;
-  const std::string& source =
-      s.noise.source.empty() ? find_dialect(s.call.dialect).noise : s.noise.source;
-  const NoiseCall call{.shape = {2, 2, 2}, .sigmas = {1, 0.5}};
-  open_noise(source, call, s.noise.options);
+// The options of the source; of all where the dialect, which may change, says which it is.
+std::vector<Option> noise_options(const ebb_sampler& s) {
+  if (!s.noise.source.empty()) return find_noise_source(s.noise.source).options();
+  std::vector<Option> all;
+  for (const NoiseSource* source : all_noise_sources()) {
+    const std::vector<Option> own = source->options();
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
 }
 
 }  // namespace
-
-void NetworkOptions::check() const {
-  const bool known =
-      std::find(predictions.begin(), predictions.end(), prediction) != predictions.end();
-  require(known || prediction == "usual", "levels: unknown prediction '", prediction, "'",
-          suggestion(prediction, predictions));
-  require(sigma_data > 0, "levels: sigma_data must be positive (", sigma_data, ")");
-}
-
-void settle(ebb_sampler& s) {
-  settle_network(s);
-  settle_schedule(s);
-  check_noise(s);
-}
-
 }  // namespace ebb::capi
 
 using ebb::capi::changed;
@@ -147,8 +67,9 @@ ebb_status ebb_sampler_set(ebb_sampler* sampler, const char* option, const char*
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(option, "option");
     require_given(value, "value");
-    s.call.options.emplace_back(option, value);
-    ebb::check_options(s.name, s.call.options);
+    ebb::check_option(ebb::find_sampler(s.choice.sampler).sampler->options(), {option, value},
+                      s.choice.sampler);
+    s.choice.options.emplace_back(option, value);
   });
 }
 
@@ -163,8 +84,8 @@ ebb_status ebb_sampler_configure(ebb_sampler* sampler, const char* key, const ch
 ebb_status ebb_sampler_set_sigmas(ebb_sampler* sampler, const double* sigmas, size_t count) {
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(sigmas, "sigmas");
-    s.call.sigmas.assign(sigmas, sigmas + count);
-    s.schedule = {};
+    s.choice.sigmas.assign(sigmas, sigmas + count);
+    s.choice.schedule = {};
   });
 }
 
@@ -172,7 +93,8 @@ ebb_status ebb_sampler_set_levels(ebb_sampler* sampler, const char* option, cons
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(option, "option");
     require_given(value, "value");
-    s.network.emplace_back(option, value);
+    ebb::read_options<ebb::NetworkOptions>({{option, value}}, "levels");
+    s.choice.network.emplace_back(option, value);
   });
 }
 
@@ -180,7 +102,8 @@ ebb_status ebb_sampler_set_schedule(ebb_sampler* sampler, const char* name, int6
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(name, "name");
     ebb::find_schedule(name);
-    s.schedule = {.name = name, .steps = steps};
+    ebb::check_steps(steps);
+    s.choice.schedule = {.name = name, .steps = steps};
   });
 }
 
@@ -189,12 +112,19 @@ ebb_status ebb_sampler_set_schedule_option(ebb_sampler* sampler, const char* opt
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(option, "option");
     require_given(value, "value");
-    ebb::require(!s.schedule.name.empty(), "sampler: needs a schedule before its option '", option,
+    ebb::capi::ScheduleChoice& schedule = s.choice.schedule;
+    ebb::require(!schedule.name.empty(), "sampler: needs a schedule before its option '", option,
                  "'");
-    bool of_list = false;
-    for (const ebb::Option& o : ebb::describe<ebb::capi::ListOptions>())
-      of_list = of_list || o.name == option;
-    (of_list ? s.schedule.list : s.schedule.options).emplace_back(option, value);
+    const std::vector<ebb::Option> list = ebb::describe<ebb::capi::ListOptions>();
+    const bool of_list = std::any_of(list.begin(), list.end(),
+                                     [&](const ebb::Option& o) { return o.name == option; });
+    if (of_list) {
+      ebb::read_options<ebb::capi::ListOptions>({{option, value}}, "schedule");
+    } else {
+      const auto own = ebb::find_schedule(schedule.name).schedule->options();
+      ebb::check_option(own, {option, value}, schedule.name);
+    }
+    (of_list ? schedule.list : schedule.options).emplace_back(option, value);
   });
 }
 
@@ -203,6 +133,7 @@ ebb_status ebb_sampler_set_noise_option(ebb_sampler* sampler, const char* option
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(option, "option");
     require_given(value, "value");
+    ebb::check_option(ebb::capi::noise_options(s), {option, value}, "noise");
     s.noise.options.emplace_back(option, value);
   });
 }

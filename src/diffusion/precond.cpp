@@ -29,10 +29,10 @@ Discretisation levels_of(const DiffusionConfig& c, const BetaTable& table) {
   if (c.discrete() && c.precond != "iddpm") {
     d = table_levels(c.precond, table.sigma);
   } else {
-    d = discretisation({.levels = c.precond,
-                        .timesteps = c.timesteps,
-                        .shift = c.shift,
-                        .multiplier = c.time_scale});
+    LevelOptions o{.levels = c.precond};
+    if (c.precond == "flow") o.shift = c.shift, o.multiplier = c.time_scale;
+    if (c.precond == "flow" || c.precond == "iddpm") o.timesteps = c.timesteps;
+    d = discretisation(o);
   }
   if (c.precond == "edm") d.scale = c.noise_scale;
   if (c.sigma_min > 0) d.sigma_min = within(d, "sigma_min", c.sigma_min);

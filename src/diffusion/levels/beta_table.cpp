@@ -12,9 +12,7 @@ namespace {
 
 // alpha_bar of the cosine schedule at t of `timesteps`, but for a constant factor.
 double cosine_level(int64_t t, int64_t timesteps) {
-  constexpr double offset = 0.008;
-  const double u = static_cast<double>(t) / static_cast<double>(timesteps);
-  const double c = std::cos((u + offset) / (1 + offset) * std::numbers::pi / 2);
+  const double c = cosine_signal(static_cast<double>(t) / static_cast<double>(timesteps));
   return c * c;
 }
 
@@ -53,6 +51,10 @@ void add_logarithms(BetaTable& t) {
 }
 
 }  // namespace
+
+double cosine_signal(double t) {
+  return std::cos((t + cosine_offset) / (1 + cosine_offset) * std::numbers::pi / 2);
+}
 
 const std::vector<std::string>& beta_names() {
   static const std::vector<std::string> names = {"linear",  "scaled_linear", "cosine",

@@ -33,4 +33,8 @@ BetaTable beta_table(std::string_view betas, int64_t timesteps, BetaEnds ends = 
 // 1).
 BetaTable without_last_signal(const BetaTable& table, double last_alpha_bar);
 
+// sqrt(alpha_bar) of the cosine process at t in [0, 1], but for a constant factor.
+inline constexpr double cosine_offset = 0.008;
+double cosine_signal(double t);
+
 }  // namespace ebb

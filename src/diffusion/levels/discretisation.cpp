@@ -5,7 +5,9 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/fields.h"
 #include "base/names.h"
+#include "diffusion/levels/spacings.h"
 #include "diffusion/solver/timesteps.h"
 
 namespace ebb {
@@ -23,15 +25,10 @@ double nearest_index(const std::vector<double>& levels, double sigma) {
 
 // ---- the cosine process in continuous time (Stable Cascade) --------------------------------
 
-constexpr double cosine_offset = 0.008;
 constexpr double smallest_bar = 1e-4, largest_bar = 0.9999;
 
-double cosine_at(double t) {
-  return std::cos((t + cosine_offset) / (1 + cosine_offset) * std::numbers::pi / 2);
-}
-
 double cosine_sigma(double t, double shift) {
-  double bar = std::pow(cosine_at(t) / cosine_at(0), 2);
+  double bar = std::pow(cosine_signal(t) / cosine_signal(0), 2);
   if (shift != 1) {
     const double b = std::clamp(bar, smallest_bar, largest_bar);
     bar = 1 / (1 + (1 - b) / b * shift * shift);
@@ -43,7 +40,7 @@ double cosine_sigma(double t, double shift) {
 double cosine_time(double sigma, double shift) {
   const double unshifted = sigma / shift;
   const double bar = 1 / (1 + unshifted * unshifted);
-  const double angle = std::acos(std::sqrt(bar) * cosine_at(0)) / (std::numbers::pi / 2);
+  const double angle = std::acos(std::sqrt(bar) * cosine_signal(0)) / (std::numbers::pi / 2);
   return angle * (1 + cosine_offset) - cosine_offset;
 }
 
@@ -51,19 +48,14 @@ double cosine_time(double sigma, double shift) {
 
 constexpr int64_t picked_levels = 1000;  // of which schedules pick
 
-Discretisation log_spaced(Discretisation d) {
-  const double low = std::log(d.sigma_min), high = std::log(d.sigma_max);
-  for (int64_t i = 0; i < picked_levels; ++i)
-    d.sigmas.push_back(std::exp(low + (high - low) * static_cast<double>(i) / (picked_levels - 1)));
-  return d;
-}
-
 Discretisation between(Discretisation d, const LevelOptions& o) {
   if (o.sigma_min > 0) d.sigma_min = o.sigma_min;
   if (o.sigma_max > 0) d.sigma_max = o.sigma_max;
-  require(d.sigma_min < d.sigma_max, "levels: sigma_min (", d.sigma_min,
-          ") must be below sigma_max (", d.sigma_max, ")");
-  return log_spaced(std::move(d));
+  require(d.lowest <= d.sigma_min && d.sigma_min < d.sigma_max && d.sigma_max <= d.highest,
+          "levels: sigma_min (", d.sigma_min, ") must be below sigma_max (", d.sigma_max,
+          "), both in [", d.lowest, ", ", d.highest, "], the noise that levels ", d.name, " know");
+  d.sigmas = log_spaced(d.sigma_min, d.sigma_max, picked_levels);
+  return d;
 }
 
 Discretisation cascade_levels(double shift) {
@@ -83,23 +75,70 @@ Discretisation beta_levels(const LevelOptions& o) {
   return table_levels(o.levels, std::move(t.sigma));
 }
 
-void check(const LevelOptions& o) {
-  std::vector<std::string> known = beta_names();
+// ---- options -------------------------------------------------------------------------------
+
+constexpr int64_t most_timesteps = 1'000'000;
+
+std::vector<std::string> level_names() {
+  std::vector<std::string> names = beta_names();
   for (const char* name : {"flow", "edm", "vp", "ve", "iddpm", "atan", "cascade", "rflow"})
-    known.emplace_back(name);
-  require(std::find(known.begin(), known.end(), o.levels) != known.end(),
-          "levels: unknown levels '", o.levels, "'", suggestion(o.levels, known));
-  const std::vector<std::string> zero = {"no", "comfy", "diffusers"};
-  require(std::find(zero.begin(), zero.end(), o.zero_snr) != zero.end(),
-          "levels: unknown zero_snr '", o.zero_snr, "'", suggestion(o.zero_snr, zero));
-  require(std::isfinite(o.shift) && o.shift > 0, "levels: shift must be positive (", o.shift, ")");
-  require(std::isfinite(o.multiplier) && o.multiplier > 0, "levels: multiplier must be positive (",
-          o.multiplier, ")");
-  require(o.sigma_min >= 0 && o.sigma_max >= 0, "levels: sigma_min (", o.sigma_min,
-          ") and sigma_max (", o.sigma_max, ") must not be negative");
+    names.emplace_back(name);
+  return names;
+}
+
+// Whether levels of this name have the option.
+bool has_option(std::string_view levels, std::string_view option) {
+  const auto is = [levels](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), levels) != names.end();
+  };
+  const std::vector<std::string>& betas = beta_names();
+  const bool table = std::find(betas.begin(), betas.end(), levels) != betas.end();
+  if (option == "timesteps") return table || is({"flow", "iddpm"});
+  if (option == "beta_start" || option == "beta_end") return table && levels != "cosine";
+  if (option == "zero_snr") return table;
+  if (option == "shift") return is({"flow", "cascade"});
+  if (option == "multiplier") return levels == "flow";
+  return is({"edm", "vp", "ve", "atan", "rflow"});  // sigma_min, sigma_max
+}
+
+std::string levels_with(std::string_view option) {
+  std::string out;
+  for (const std::string& name : level_names())
+    if (has_option(name, option)) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+// Nothing that is set is ignored.
+void check_together(LevelOptions o) {
+  LevelOptions usual;
+  const std::vector<Field> fields = fields_of(o), others = fields_of(usual);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const std::string& name = fields[i].name;
+    if (name == "levels" || field_text(fields[i]) == field_text(others[i])) continue;
+    require(has_option(o.levels, name), "levels: ", name, " (", field_text(fields[i]),
+            ") does not go with levels ", o.levels, "; these have it: ", levels_with(name));
+  }
 }
 
 }  // namespace
+
+void LevelOptions::check() const {
+  const std::vector<std::string> known = level_names(), zero = {"no", "comfy", "diffusers"};
+  require(std::find(known.begin(), known.end(), levels) != known.end(), "levels: unknown levels '",
+          levels, "'", suggestion(levels, known));
+  require(timesteps >= 2 && timesteps <= most_timesteps, "levels: timesteps must lie in [2, ",
+          most_timesteps, "] (", timesteps, ")");
+  for (const double beta : {beta_start, beta_end})
+    require(beta >= 0 && beta < 1, "levels: betas must lie in [0, 1) (", beta, ")");
+  require(std::find(zero.begin(), zero.end(), zero_snr) != zero.end(), "levels: unknown zero_snr '",
+          zero_snr, "'", suggestion(zero_snr, zero));
+  require(std::isfinite(shift) && shift > 0, "levels: shift must be positive (", shift, ")");
+  require(std::isfinite(multiplier) && multiplier > 0, "levels: multiplier must be positive (",
+          multiplier, ")");
+  for (const double sigma : {sigma_min, sigma_max})
+    require(std::isfinite(sigma) && sigma >= 0,
+            "levels: sigma_min and sigma_max must be finite and not negative (", sigma, ")");
+}
 
 // ---- a discretisation ----------------------------------------------------------------------
 
@@ -154,6 +193,7 @@ Discretisation table_levels(std::string name, std::vector<double> sigmas) {
 }
 
 Discretisation flow_levels(const FlowLevels& o) {
+  require(o.count >= 2, "levels: flow needs at least 2 levels (", o.count, ")");
   Discretisation d{.name = "flow",
                    .space = Space::flow,
                    .told = Told::level,
@@ -168,7 +208,8 @@ Discretisation flow_levels(const FlowLevels& o) {
 }
 
 Discretisation discretisation(const LevelOptions& o) {
-  check(o);
+  o.check();
+  check_together(o);
   const std::string& name = o.levels;
   if (name == "flow") return flow_levels({o.shift, o.multiplier, o.timesteps});
   if (name == "cascade") return cascade_levels(o.shift);

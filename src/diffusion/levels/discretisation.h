@@ -64,8 +64,10 @@ struct LevelOptions {
     f("sigma_max", sigma_max,
       "edm, vp, ve, atan, rflow: largest level of sampling; 0: the usual one");
   }
+  void check() const;  // values alone; throws Error, suggests the nearest
 };
-Discretisation discretisation(const LevelOptions& options);  // throws Error, suggests the nearest
+// Throws Error for options that such levels do not have.
+Discretisation discretisation(const LevelOptions& options);
 
 // Of a discrete-time network.
 Discretisation table_levels(std::string name, std::vector<double> sigmas);

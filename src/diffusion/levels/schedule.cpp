@@ -16,6 +16,8 @@
 namespace ebb {
 namespace {
 
+constexpr int64_t most_steps = 100'000;
+
 struct End {
   std::string_view name;
   double asked, own, usual;
@@ -32,7 +34,7 @@ double resolve(const End& end, const Discretisation& levels) {
 }
 
 ScheduleInput resolved(const Schedule& s, const Discretisation& levels, const ScheduleCall& c) {
-  require(c.steps >= 1, "schedule: steps must be at least 1 (", c.steps, ")");
+  check_steps(c.steps);
   require(c.sigma_min >= 0 && c.sigma_max >= 0, "schedule: sigma_min (", c.sigma_min,
           ") and sigma_max (", c.sigma_max, ") must not be negative");
   const ScheduleInput in{
@@ -62,6 +64,11 @@ void check_levels(const std::vector<double>& list, const Schedule& s, const Sche
 
 }  // namespace
 
+void check_steps(int64_t steps) {
+  require(steps >= 1, "schedule: steps must be at least 1 (", steps, ")");
+  require(steps <= most_steps, "schedule: steps must be at most ", most_steps, " (", steps, ")");
+}
+
 double spaced(double a, double b, int64_t i, int64_t count) {
   if (count == 1) return a;
   return a + (b - a) * static_cast<double>(i) / static_cast<double>(count - 1);
@@ -90,7 +97,10 @@ std::vector<double> noise_levels(std::string_view schedule, const Discretisation
   if (found.schedule->own_denoise) {
     in.denoise = call.denoise;
   } else if (call.denoise < 0.9999) {
-    in.steps = static_cast<int64_t>(static_cast<double>(call.steps) / call.denoise);
+    const double steps = static_cast<double>(call.steps) / call.denoise;
+    require(steps <= most_steps, "schedule: denoise (", call.denoise, ") is too little for ",
+            call.steps, " steps (a list of ", steps, ", of at most ", most_steps, ")");
+    in.steps = static_cast<int64_t>(steps);
   }
   const bool part = in.steps > call.steps;
   if (call.discard_penultimate) ++in.steps;

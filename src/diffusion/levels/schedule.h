@@ -61,6 +61,9 @@ struct ScheduleCall {
   bool discard_penultimate = false;
 };
 
+// Throws Error unless a list can have so many steps.
+void check_steps(int64_t steps);
+
 // Falling levels, the last one 0 but for a few schedules; mostly steps + 1 of them. Levels are
 // rounded to those the network knows. Throws Error if they do not fit it or are too many.
 std::vector<double> noise_levels(std::string_view schedule, const Discretisation& levels,

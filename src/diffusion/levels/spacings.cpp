@@ -85,7 +85,8 @@ TimeEnds time_ends(const ScheduleInput& in) {
   const Discretisation& d = in.levels;
   const auto time = [&](double sigma) {
     if (d.told == Told::table) return d.told_of(sigma, in.dialect.whole_timesteps);
-    return in.dialect.shifts_flow_twice ? d.told_of(sigma) : d.time_of(sigma);
+    const bool twice = d.space == Space::flow && in.dialect.shifts_flow_twice;
+    return twice ? d.scale * sigma : d.time_of(sigma);
   };
   return {time(in.sigma_max), time(in.sigma_min)};
 }

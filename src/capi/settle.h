@@ -1,0 +1,59 @@
+// What a caller chose for a run, as text, and what follows from it. Choices come in any order, so
+// they are put together when something is asked of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "diffusion/levels/network_facts.h"
+#include "diffusion/solver/run.h"
+
+namespace ebb::capi {
+
+// Of a list of levels, beside the schedule's own options.
+struct ListOptions {
+  double sigma_min = 0, sigma_max = 0, strength = 1;
+  bool exact_steps = false;
+  int64_t start_at_step = 0, end_at_step = -1;
+  bool finish = false;
+  void fields(auto&& f) {
+    f("sigma_min", sigma_min, "smallest level above 0; 0: the usual one");
+    f("sigma_max", sigma_max, "first level; 0: the usual one");
+    f("strength", strength, "how much of the noise comes back, by the dialect's rule; 1: all");
+    f("exact_steps", exact_steps, "a1111, kdiff: as many steps as asked, whatever the strength");
+    f("start_at_step", start_at_step, "steps before it are left out");
+    f("end_at_step", end_at_step, "so are this one and those after it; -1: none");
+    f("finish", finish, "with end_at_step: the last step made goes to level 0");
+  }
+  void check() const;  // values alone; throws Error
+};
+
+struct ScheduleChoice {
+  std::string name;  // "": levels were given
+  int64_t steps = 0;
+  OptionTexts options = {}, list = {};
+};
+
+struct RunChoice {
+  std::string sampler;
+  OptionTexts options = {};  // of the sampler
+  std::string dialect = "ebb";
+  std::optional<Space> space = {};  // none: that of the network's levels
+  OptionTexts network = {};         // NetworkOptions
+  ScheduleChoice schedule = {};
+  std::vector<double> sigmas = {};  // where there is no schedule
+};
+
+struct SettledRun {
+  NetworkFacts network = {};
+  SampleCall call = {};
+  bool whole_timesteps = false;  // the network is told of whole timesteps
+  bool whole_variance = false;   // the start is noise of the variance of data and noise
+};
+// Throws Error for choices that do not go together.
+SettledRun settle(const RunChoice& choice);
+
+}  // namespace ebb::capi
