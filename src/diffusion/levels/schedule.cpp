@@ -1,6 +1,7 @@
 #include "diffusion/levels/schedule.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/error.h"
@@ -62,6 +63,38 @@ void check_levels(const std::vector<double>& list, const Schedule& s, const Sche
             " noise levels between ", in.sigma_min, " and ", in.sigma_max);
 }
 
+// ---- names ---------------------------------------------------------------------------------
+
+bool same_name(std::string_view a, std::string_view b) {
+  const auto plain = [](std::string_view name) {
+    std::string out;
+    for (const char c : name)
+      if (std::isalnum(static_cast<unsigned char>(c)))
+        out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return out;
+  };
+  return plain(a) == plain(b);
+}
+
+std::optional<FoundSchedule> find_by_name(std::string_view name) {
+  for (const Schedule* s : all_schedules()) {
+    if (same_name(s->name, name)) return FoundSchedule{s, {}};
+    for (const SamplerAlias& a : s->aliases)
+      if (same_name(a.name, name)) return FoundSchedule{s, a.options};
+  }
+  return {};
+}
+
+std::vector<std::string> known_names(const Dialect& dialect) {
+  std::vector<std::string> known;
+  for (const Schedule* s : all_schedules()) {
+    known.push_back(s->name);
+    for (const SamplerAlias& a : s->aliases) known.push_back(a.name);
+  }
+  for (const ScheduleForm& f : dialect.habits.forms) known.push_back(f.name);
+  return known;
+}
+
 }  // namespace
 
 void check_steps(int64_t steps) {
@@ -87,14 +120,15 @@ std::vector<double> with_zero(std::vector<double> levels) {
 
 std::vector<double> noise_levels(std::string_view schedule, const Discretisation& levels,
                                  const ScheduleCall& call) {
-  const FoundSchedule found = find_schedule(schedule);
+  const Dialect& dialect = find_dialect(call.dialect);
+  const FoundSchedule found = find_schedule(schedule, dialect);
   const std::optional<Space> space = found.schedule->space;
   require(!space || *space == levels.space, "schedule: ", schedule, " is for ",
           name_of(space.value_or(Space::ve)), " models (this one is ", name_of(levels.space), ")");
   ScheduleInput in = resolved(*found.schedule, levels, call);
   OptionTexts options = found.options;
   options.insert(options.end(), call.options.begin(), call.options.end());
-  if (found.schedule->own_denoise) {
+  if (found.schedule->own_denoise && dialect.schedules_know_shares) {
     in.denoise = call.denoise;
   } else if (call.denoise < 0.9999) {
     const double steps = static_cast<double>(call.steps) / call.denoise;
@@ -123,17 +157,26 @@ const std::vector<const Schedule*>& all_schedules() {
   return table;
 }
 
-FoundSchedule find_schedule(std::string_view name) {
-  std::vector<std::string> known;
-  for (const Schedule* s : all_schedules()) {
-    if (s->name == name) return {s, {}};
-    known.push_back(s->name);
-    for (const SamplerAlias& a : s->aliases) {
-      if (a.name == name) return {s, a.options};
-      known.push_back(a.name);
-    }
+FoundSchedule find_schedule(std::string_view name, const Dialect& dialect) {
+  std::optional<FoundSchedule> found = find_by_name(name);
+  const auto is_base = [&](const ScheduleForm& f) {
+    return found && f.name == found->schedule->name;
+  };
+  const std::vector<ScheduleForm>& forms = dialect.habits.forms;
+  for (const ScheduleForm& f : forms) {
+    const bool meant = same_name(f.name, name) || (is_base(f) && found->options.empty());
+    if (f.schedule.empty() || !meant) continue;
+    found = find_by_name(f.schedule);
+    found->options.insert(found->options.end(), f.options.begin(), f.options.end());
+    return *found;
   }
-  fail("schedule: unknown name '", name, "'", suggestion(name, known));
+  require(found.has_value(), "schedule: unknown name '", name, "'",
+          suggestion(name, known_names(dialect)));
+  // Options of the name itself count before those that the dialect has for all its names.
+  for (const ScheduleForm& f : forms)
+    if (f.schedule.empty() && is_base(f))
+      found->options.insert(found->options.begin(), f.options.begin(), f.options.end());
+  return *found;
 }
 
 }  // namespace ebb

@@ -31,9 +31,10 @@ struct Schedule {
   double sigma_min = 0, sigma_max = 0;  // its own, within what the network knows; 0: the network's
   std::optional<Space> space = {};      // that it serves alone
   bool picks = false;                   // from the network's levels, all of them: has no ends
-  bool own_denoise = false;             // knows what to do with a share of the way
-  bool exact_count = true;              // gives as many levels as there are steps
-  bool to_zero = true;                  // the last level is 0
+  // Knows what to do with a share of the way, in dialects in which schedules do so.
+  bool own_denoise = false;
+  bool exact_count = true;  // gives as many levels as there are steps
+  bool to_zero = true;      // the last level is 0
   std::vector<SamplerAlias> aliases = {};
   // All the levels, the last one among them, which is 0 but for a few. Throws Error.
   std::function<std::vector<double>(const ScheduleInput& in, const OptionTexts& options)> levels =
@@ -85,7 +86,9 @@ struct FoundSchedule {
   const Schedule* schedule;
   OptionTexts options;  // that the name stands for
 };
-FoundSchedule find_schedule(std::string_view name);  // throws Error, suggests the nearest
+// By its name or another one of it, whatever their case, spaces and signs, as the dialect has it.
+// Throws Error, suggests the nearest.
+FoundSchedule find_schedule(std::string_view name, const Dialect& dialect = find_dialect("ebb"));
 
 // ---- details -------------------------------------------------------------------------------
 

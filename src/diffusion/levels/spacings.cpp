@@ -71,13 +71,30 @@ std::vector<double> spread_between(std::string_view how, std::vector<double> lis
   return list;
 }
 
-std::vector<double> log_interpolated(std::span<const double> table, int64_t count) {
+std::vector<double> log_interpolated(std::span<const double> table, int64_t count, bool f32) {
+  if (count == 1) return {table.front()};
+  const auto places = [f32](int64_t n) { return f32 ? added_up_f32(0, 1, n) : spaced(0, 1, n); };
+  const auto size = static_cast<int64_t>(table.size());
+  // From the last value on, where places are 0.
+  const std::vector<double> known = places(size);
   std::vector<double> out;
-  for (const double at : spaced(0, static_cast<double>(table.size()) - 1, count)) {
-    const auto low = std::min(static_cast<size_t>(at), table.size() - 2);
-    const double w = at - static_cast<double>(low);
-    out.push_back(std::exp((1 - w) * std::log(table[low]) + w * std::log(table[low + 1])));
+  for (const double place : places(count)) {
+    const double at = std::min(place, known.back());
+    const auto above = std::upper_bound(known.begin() + 1, known.end() - 1, at);
+    const double w = (at - above[-1]) / (above[0] - above[-1]);
+    const double* low = &table[static_cast<size_t>(known.end() - above)];
+    out.push_back(std::exp((1 - w) * std::log(low[0]) + w * std::log(low[-1])));
   }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::vector<double> added_up_f32(double a, double b, int64_t count) {
+  const auto distance =
+      static_cast<float>(b - a) / static_cast<float>(std::max<int64_t>(count - 1, 1));
+  std::vector<double> out;
+  for (auto at = static_cast<float>(a); std::ssize(out) < count; at += distance)
+    out.push_back(static_cast<double>(at));
   return out;
 }
 

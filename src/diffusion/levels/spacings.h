@@ -19,8 +19,12 @@ std::vector<double> beta_spaced(double a, double b, int64_t count, double alpha,
 // beta; none: as they are. Throws Error.
 std::vector<double> spread_between(std::string_view how, std::vector<double> list);
 
-// `count` values on the line through a falling table of positive values, in their logarithm.
-std::vector<double> log_interpolated(std::span<const double> table, int64_t count);
+// `count` values on the line through a falling table of positive values, in their logarithm; `f32`:
+// at places that f32 adds up to, from the last value on.
+std::vector<double> log_interpolated(std::span<const double> table, int64_t count,
+                                     bool f32 = false);
+// As spaced(), each value the f32 sum of the one before and the distance (stable-diffusion.cpp).
+std::vector<double> added_up_f32(double a, double b, int64_t count);
 
 // Times of the largest and the smallest level of a schedule, as the dialect takes them.
 struct TimeEnds {

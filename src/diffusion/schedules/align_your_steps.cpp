@@ -12,9 +12,10 @@ namespace {
 
 struct Options {
   std::string model = "sd1";
-  bool keep_last = false;
+  bool keep_last = false, rounded = false;
   void fields(auto&& f) {
     f("model", model, "sd1, sdxl, svd; sd1_timesteps, sdxl_timesteps: as published in timesteps");
+    f("rounded", rounded, "sd1, sdxl: levels with three digits after the point, as published");
     f("keep_last", keep_last, "put 0 behind the smallest level, not in its place");
   }
 };
@@ -28,6 +29,11 @@ constexpr double sdxl[] = {14.6146412293, 6.3184485287, 3.7681790315, 2.18114807
                            0.2332364134,  0.1114188177, 0.0291671582};
 constexpr double svd[] = {700,   54.5,  15.886, 7.977, 4.248, 1.789,
                           0.981, 0.403, 0.173,  0.034, 0.002};
+// As their authors gave them (howto.html of the project's page).
+constexpr double sd1_rounded[] = {14.615, 6.475, 3.861, 2.697, 1.886, 1.396,
+                                  0.963,  0.652, 0.399, 0.152, 0.029};
+constexpr double sdxl_rounded[] = {14.615, 6.315, 3.771, 2.181, 1.342, 0.862,
+                                   0.555,  0.380, 0.234, 0.113, 0.029};
 // Timesteps of 10 steps, nothing behind them.
 constexpr double sd1_timesteps[] = {999, 850, 736, 645, 545, 455, 343, 233, 124, 24};
 constexpr double sdxl_timesteps[] = {999, 845, 730, 587, 443, 310, 193, 116, 53, 13};
@@ -44,9 +50,11 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
   const std::vector<std::string> known = {"sd1", "sdxl", "svd", "sd1_timesteps", "sdxl_timesteps"};
   require(o.model == "sd1" || o.model == "sdxl" || o.model == "svd",
           "align_your_steps: unknown model '", o.model, "'", suggestion(o.model, known));
-  const std::span<const double> table = o.model == "sd1" ? sd1 : o.model == "sdxl" ? sdxl : svd;
+  std::span<const double> table = o.model == "sd1" ? sd1 : o.model == "sdxl" ? sdxl : svd;
+  require(!o.rounded || o.model != "svd", "align_your_steps: svd has no other, rounded levels");
+  if (o.rounded) table = o.model == "sd1" ? sd1_rounded : sdxl_rounded;
   if (o.keep_last) return with_zero(log_interpolated(table, in.steps));
-  return last_part(log_interpolated(table, in.steps + 1), in);
+  return last_part(log_interpolated(table, in.steps + 1, in.dialect.f32_schedules), in);
 }
 
 }  // namespace

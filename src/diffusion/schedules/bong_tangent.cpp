@@ -11,12 +11,16 @@ namespace {
 
 struct Options {
   double pivot_1 = 0.6, pivot_2 = 0.6, slope_1 = 0.2, slope_2 = 0.2;
+  double start = 1, middle = 0.5, end = 0;
   bool scaled = true;
   void fields(auto&& f) {
     f("pivot_1", pivot_1, "where the first arctangent is steepest, as a share of the steps");
     f("pivot_2", pivot_2, "where the second one is");
     f("slope_1", slope_1, "how steep the first one is");
     f("slope_2", slope_2, "how steep the second one is");
+    f("start", start, "the first level, as a share of the way between 0 and 1");
+    f("middle", middle, "where the arctangents meet, likewise");
+    f("end", end, "the last level, likewise; 0: level 0");
     f("scaled", scaled, "between the network's levels; false: between 1 and 0");
   }
   void check() const {
@@ -24,6 +28,8 @@ struct Options {
       require(p >= 0 && p <= 1, "bong_tangent: pivots must lie in [0, 1] (", p, ")");
     for (const double s : {slope_1, slope_2})
       require(s > 0, "bong_tangent: slopes must be positive (", s, ")");
+    require(1 >= start && start > middle && middle > end && end >= 0, "bong_tangent: start (",
+            start, "), middle (", middle, ") and end (", end, ") must fall from 1 to 0");
   }
 };
 
@@ -53,15 +59,17 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
   const int64_t first =
       std::clamp<int64_t>(part((n * o.pivot_1 + n * o.pivot_2) / 2), 1, count - 1);
   const double high = o.scaled ? in.sigma_max : 1, low = o.scaled ? in.sigma_min : 0;
-  const double middle = low + (high - low) / 2, scale = n / 40;
+  const auto level = [&](double share) { return low + (high - low) * share; };
+  const double start = level(o.start), middle = level(o.middle), end = level(o.end);
+  const double scale = n / 40;
   std::vector<double> out =
-      tangent({o.slope_1 / scale, static_cast<double>(part(n * o.pivot_1)), high, middle}, first);
+      tangent({o.slope_1 / scale, static_cast<double>(part(n * o.pivot_1)), start, middle}, first);
   out.pop_back();
   for (const double s :
-       tangent({o.slope_2 / scale, static_cast<double>(part(n * o.pivot_2) - first), middle, low},
+       tangent({o.slope_2 / scale, static_cast<double>(part(n * o.pivot_2) - first), middle, end},
                count - first))
     out.push_back(s);
-  out.back() = 0;
+  if (o.end == 0) out.back() = 0;
   return out;
 }
 

@@ -1,5 +1,5 @@
-// flow: equal times from 1 to 1 / steps, shifted as the network's levels are, or by the size of the
-// image (Esser et al. 2024, arXiv:2403.03206; Flux).
+// flow: equal times, from 1 to 1 / steps unless told otherwise, shifted as the network's levels
+// are, or by the size of the image (Esser et al. 2024, arXiv:2403.03206; Flux).
 #include <cmath>
 
 #include "base/error.h"
@@ -12,6 +12,7 @@ namespace {
 
 struct Options {
   double shift = 0, tokens = 0, terminal = 0;
+  double first_time = 1, last_time = 0;
   MuLine line;
   std::string spread = "none";
   void fields(auto&& f) {
@@ -21,6 +22,8 @@ struct Options {
     f("base_mu", line.mu, "tokens: mu of a small image");
     f("more_tokens", line.more_tokens, "tokens: those of a large image");
     f("more_mu", line.more_mu, "tokens: mu of a large image");
+    f("first_time", first_time, "time of the first level (diffusers' DPM-Solvers: 0.999)");
+    f("last_time", last_time, "time of the last level above 0; 0: first_time / steps");
     f("terminal", terminal, "stretch so that the last level above 0 is this; 0: do not");
     f("spread", spread, "between the same ends: none, karras, exponential or beta");
   }
@@ -29,6 +32,9 @@ struct Options {
             ") must not be negative");
     require(shift == 0 || tokens == 0, "flow: shift (", shift, ") or tokens (", tokens,
             "), not both");
+    require(first_time > 0 && first_time <= 1 && last_time >= 0 && last_time < first_time,
+            "flow: first_time (", first_time, ") must lie in (0, 1], last_time (", last_time,
+            ") below it");
     require(line.tokens != line.more_tokens, "flow: base_tokens and more_tokens must differ (",
             line.tokens, ")");
   }
@@ -37,7 +43,9 @@ struct Options {
 std::vector<double> levels(const ScheduleInput& in, const Options& o) {
   double shift = o.shift > 0 ? o.shift : in.levels.shift;
   if (o.tokens > 0) shift = std::exp(mu_of(o.tokens, o.line));
-  std::vector<double> out = flow_list(in.steps, shift);
+  const double last = o.last_time > 0 ? o.last_time : o.first_time / static_cast<double>(in.steps);
+  std::vector<double> out = spaced(o.first_time, last, in.steps);
+  for (double& t : out) t = shifted(t, shift);
   if (o.terminal > 0) stretch_to(out, o.terminal);
   return with_zero(spread_between(o.spread, std::move(out)));
 }

@@ -27,7 +27,8 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
       std::clamp<int64_t>(std::lround((o.coefficient - 0.8) / 0.05), 0, gits_coefficients - 1);
   const std::vector<double> list = gits_levels(row, std::clamp<int64_t>(in.steps, 2, 20));
   const bool given = in.steps >= 2 && in.steps <= 20;
-  return last_part(given ? list : log_interpolated(list, in.steps + 1), in);
+  return last_part(given ? list : log_interpolated(list, in.steps + 1, in.dialect.f32_schedules),
+                   in);
 }
 
 }  // namespace

@@ -8,7 +8,8 @@ namespace {
 
 std::vector<double> levels(const ScheduleInput& in, const NoOptions&) {
   const auto [start, end] = time_ends(in);
-  std::vector<double> out = spaced(start, end, in.steps + 1);
+  std::vector<double> out = in.dialect.f32_schedules ? added_up_f32(start, end, in.steps + 1)
+                                                     : spaced(start, end, in.steps + 1);
   out.pop_back();
   for (double& t : out) t = in.levels.sigma_of_time(t);
   return with_zero(out);

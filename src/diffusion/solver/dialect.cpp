@@ -23,14 +23,18 @@ Dialect comfy() {
           .shifts_flow_twice = true,
           .whole_timesteps = true,
           .gives_fewer_levels = true,
-          .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "uni_pc", "uni_pc_bh2"}};
+          .schedules_know_shares = true,
+          .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "uni_pc", "uni_pc_bh2"},
+          .habits = comfy_habits()};
 }
 
 }  // namespace
 
 const std::vector<Dialect>& all_dialects() {
   static const std::vector<Dialect> table = {
-      {.name = "ebb", .help = "nothing is drawn in vain; corrected steps on flow models"},
+      {.name = "ebb",
+       .help = "nothing is drawn in vain; corrected steps on flow models",
+       .schedules_know_shares = true},
       {.name = "kdiff",
        .help = "k-diffusion",
        .noise = "torch_cpu",
@@ -40,7 +44,8 @@ const std::vector<Dialect>& all_dialects() {
        .flow_ancestral = false,
        .multistep_to_zero = true,
        .flow_sde = false,
-       .flow_churn = true},
+       .flow_churn = true,
+       .habits = kdiff_habits()},
       comfy(),
       {.name = "a1111",
        .help = "Stable Diffusion web UI, and Forge",
@@ -54,7 +59,8 @@ const std::vector<Dialect>& all_dialects() {
        .multistep_to_zero = true,
        .flow_sde = false,
        .flow_churn = true,
-       .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "dpmpp_3m_sde"}},
+       .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "dpmpp_3m_sde"},
+       .habits = a1111_habits()},
       {.name = "diffusers",
        .help = "Hugging Face diffusers",
        .noise = "torch_cpu",
@@ -65,7 +71,9 @@ const std::vector<Dialect>& all_dialects() {
        .vp_ends_at_table = true,
        .vp_whole_timesteps = true,
        .lcm_boundary = true,
-       .flow_lambda_2m = true},
+       .flow_lambda_2m = true,
+       .shifts_flow_twice = true,
+       .habits = diffusers_habits()},
       {.name = "sdcpp",
        .help = "stable-diffusion.cpp",
        .noise = "nv",
@@ -80,7 +88,9 @@ const std::vector<Dialect>& all_dialects() {
        .flow_sde = false,
        .clamps_eta = true,
        .lms_parts = 1000,
-       .lms_newer = 1},
+       .lms_newer = 1,
+       .f32_schedules = true,
+       .habits = sdcpp_habits()},
   };
   return table;
 }

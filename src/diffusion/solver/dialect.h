@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "diffusion/solver/habits.h"
+
 namespace ebb {
 
 struct Dialect {
@@ -91,8 +93,15 @@ struct Dialect {
   bool whole_timesteps = false;
   // Schedules with a list of levels of their own give it where more were asked for.
   bool gives_fewer_levels = false;
+  // Schedules that know what to do with a share of the way do it; else the end of a list for the
+  // whole way is taken.
+  bool schedules_know_shares = false;
+  // Schedules reckon in f32 where in a table they are: a product may end one below, and what is
+  // added up drifts.
+  bool f32_schedules = false;
   // Samplers run on a list one level longer, whose last level above 0 is left out.
   std::vector<std::string> discard_penultimate = {};
+  Habits habits = {};
 };
 
 // ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy
