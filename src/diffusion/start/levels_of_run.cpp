@@ -27,8 +27,8 @@ std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& 
                     .discard_penultimate = discards_penultimate(run)};
   // Schedules that know what to do with a part of the way, and whole ways, are taken as they are.
   const Dialect& dialect = find_dialect(run.dialect);
-  const bool own = dialect.schedules_know_shares &&
-                   find_schedule(run.schedule, dialect).schedule->own_denoise;
+  const bool own =
+      dialect.schedules_know_shares && find_schedule(run.schedule, dialect).schedule->own_denoise;
   if (own) call.denoise = run.strength.value_or(1);
   if (own || !run.strength) return noise_levels(run.schedule, levels, call);
   const StartPlan plan = plan_strength(run.dialect, run.steps, *run.strength,
