@@ -21,15 +21,21 @@ foreach(kind STATIC SHARED)
                                               SOVERSION ${PROJECT_VERSION_MAJOR})
   target_include_directories(${library} PUBLIC src include ${CMAKE_BINARY_DIR}/generated)
 endforeach()
+ebb_plugin_files(samplers src/diffusion/samplers/*.cpp)
+ebb_plugin_files(guidance_rules src/diffusion/guidance/rules/*.cpp)
+ebb_plugin_files(noises src/diffusion/noise/*.cpp)
+ebb_plugin_files(schedules src/diffusion/schedules/*.cpp)
 
 # Examples are built and run as a user would.
-foreach(example mixture.c path.cpp)
+foreach(example mixture.c guided.c path.cpp)
   get_filename_component(name ${example} NAME_WE)
   add_executable(example_${name} examples/${example})
   target_link_libraries(example_${name} PRIVATE ebb_samplers_static ebb_options m)
   add_test(NAME example.${name} COMMAND example_${name})
 endforeach()
 set_tests_properties(example.mixture PROPERTIES PASS_REGULAR_EXPRESSION "^20 evaluations, 3[56]")
+set_tests_properties(example.guided PROPERTIES
+                     PASS_REGULAR_EXPRESSION "20 evaluations, mean (1.9|2.0)")
 
 # cmake --install build --component samplers --prefix DIR
 file(RELATIVE_PATH up "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
