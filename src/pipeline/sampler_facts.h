@@ -1,4 +1,4 @@
-// What samplers do, measured: their cost by counting, their error on data whose denoiser is known.
+// What samplers do, measured: their cost by counting, their ways on data whose denoiser is known.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,6 @@ struct SamplerCost {
 };
 // By a run on nothing. Throws Error.
 SamplerCost cost_of(const Sampler& sampler);
-
-// Mean distance between what the sampler makes of 2000 starts and the data, sorted (Wasserstein 1),
-// with about `evaluations` of the denoiser on the karras levels of Stable Diffusion. Deterministic:
-// with eta 0 where the sampler has that option. Negative if it cannot run so.
-double sampling_error(const Sampler& sampler, int64_t evaluations);
 
 // A way of some points from noise to data in the plane, and its levels, as an SVG file's text.
 struct PlotRequest {

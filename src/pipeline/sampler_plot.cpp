@@ -16,7 +16,9 @@
 namespace ebb {
 namespace {
 
-constexpr double width = 760, height = 400, panel = 330, top = 48, reach = 2.6;
+constexpr double width = 760, height = 424, panel = 314, top = 66, bottom = top + panel,
+                 reach = 2.6;
+constexpr double levels_left = 62, levels_wide = 300, plane_left = width - panel - 12;
 
 struct Way {
   std::vector<double> sigmas;               // of the states
@@ -27,7 +29,7 @@ struct Way {
 // are), so that all of them fit.
 struct Plane {
   bool flow;
-  double x(double v, double sigma) const { return width - panel / 2 - 10 + shown(v, sigma); }
+  double x(double v, double sigma) const { return plane_left + panel / 2 + shown(v, sigma); }
   double y(double v, double sigma) const { return top + panel / 2 - shown(v, sigma); }
   double pixels(double length) const { return length / reach * panel / 2; }
 
@@ -66,54 +68,112 @@ Way follow(const PlotRequest& r, const Discretisation& levels) {
   return way;
 }
 
-void draw_levels(std::ostream& out, const std::vector<double>& sigmas) {
-  double low = 1e300, high = 0;
-  for (const double s : sigmas)
-    if (s > 0) low = std::min(low, s), high = std::max(high, s);
-  if (high <= low) low = high / 10;
-  const double left = 56, wide = panel - 40, last = static_cast<double>(sigmas.size() - 1);
-  const auto at_x = [&](size_t i) {
-    return left + wide * static_cast<double>(i) / std::max(last, 1.0);
-  };
-  const auto at_y = [&](double s) {
-    return s > 0 ? top + (panel - 30) * std::log(high / s) / std::log(high / low) : top + panel;
-  };
-  for (double power = std::ceil(std::log10(low)); power <= std::log10(high); ++power) {
-    const double tick = std::pow(10, power);
-    out << "<line x1='" << left << "' x2='" << left + wide << "' y1='" << at_y(tick) << "' y2='"
-        << at_y(tick) << "' stroke='#e4e4e7'/><text x='" << left - 8 << "' y='" << at_y(tick) + 4
-        << "' text-anchor='end'>" << number_text(tick) << "</text>";
+// ---- levels --------------------------------------------------------------------------------
+
+// Pixels of the levels, logarithmic, with room for 0 below.
+struct LevelAxes {
+  double low = 1e300, high = 0, last = 1;
+
+  explicit LevelAxes(const std::vector<double>& sigmas) {
+    for (const double s : sigmas)
+      if (s > 0) low = std::min(low, s), high = std::max(high, s);
+    if (high <= low) low = high / 10;
+    last = std::max(static_cast<double>(sigmas.size()) - 1, 1.0);
   }
-  if (sigmas.back() == 0)
-    out << "<text x='" << left - 8 << "' y='" << top + panel + 4 << "' text-anchor='end'>0</text>";
-  out << "<polyline fill='none' stroke='#2563eb' stroke-width='1.5' points='";
-  for (size_t i = 0; i < sigmas.size(); ++i) out << at_x(i) << ',' << at_y(sigmas[i]) << ' ';
-  out << "'/>";
-  for (size_t i = 0; i < sigmas.size(); ++i)
-    out << "<circle cx='" << at_x(i) << "' cy='" << at_y(sigmas[i]) << "' r='2.5' fill='#2563eb'/>";
-  out << "<text x='" << left << "' y='" << top - 10 << "' class='q'>noise level after each step"
-      << "</text>";
+  double x(size_t step) const {
+    return levels_left + levels_wide * static_cast<double>(step) / last;
+  }
+  double y(double s) const {
+    return s > 0 ? top + (panel - 34) * std::log(high / s) / std::log(high / low) : bottom;
+  }
+};
+
+struct Label {
+  double x, y;
+  const char* anchor;
+};
+void write(std::ostream& out, const Label& at, const std::string& text, const char* extra = "") {
+  out << "<text x='" << at.x << "' y='" << at.y << "' text-anchor='" << at.anchor << "'" << extra
+      << ">" << text << "</text>";
 }
 
-void draw_plane(std::ostream& out, const Way& way, const Plane& plane) {
+void draw_level_axes(std::ostream& out, const LevelAxes& axes, bool to_zero) {
+  const auto line = [&](double y) {
+    out << "<line x1='" << levels_left << "' x2='" << levels_left + levels_wide << "' y1='" << y
+        << "' y2='" << y << "' stroke='#e4e4e7'/>";
+  };
+  for (double power = std::ceil(std::log10(axes.low)); power <= std::log10(axes.high); ++power) {
+    const double y = axes.y(std::pow(10, power));
+    line(y);
+    write(out, {levels_left - 9, y + 5, "end"}, number_text(std::pow(10, power)));
+  }
+  line(bottom);
+  if (to_zero) write(out, {levels_left - 9, bottom + 5, "end"}, "0");
+  const auto steps = static_cast<size_t>(axes.last), every = std::max<size_t>((steps + 3) / 4, 1);
+  for (size_t i = 0; i + every / 2 < steps; i += every)
+    write(out, {axes.x(i), bottom + 19, "middle"}, std::to_string(i));
+  write(out, {axes.x(steps), bottom + 19, "middle"}, std::to_string(steps));
+  write(out, {levels_left + levels_wide / 2, bottom + 36, "middle"}, "step");
+  write(out, {levels_left, top - 12, "start"}, "noise level sigma, logarithmic");
+}
+
+void draw_levels(std::ostream& out, const std::vector<double>& sigmas) {
+  const LevelAxes axes(sigmas);
+  const bool to_zero = sigmas.back() == 0;
+  draw_level_axes(out, axes, to_zero);
+  const size_t positive = sigmas.size() - (to_zero ? 1 : 0);
+  out << "<polyline fill='none' stroke='#2563eb' stroke-width='2' points='";
+  for (size_t i = 0; i < positive; ++i) out << axes.x(i) << ',' << axes.y(sigmas[i]) << ' ';
+  out << "'/>";
+  if (to_zero)  // which a logarithmic axis does not have
+    out << "<line x1='" << axes.x(positive - 1) << "' y1='" << axes.y(sigmas[positive - 1])
+        << "' x2='" << axes.x(positive) << "' y2='" << bottom
+        << "' stroke='#2563eb' stroke-width='2' stroke-dasharray='3 4'/>";
+  for (size_t i = 0; i < sigmas.size(); ++i)
+    out << "<circle cx='" << axes.x(i) << "' cy='" << axes.y(sigmas[i])
+        << "' r='3.5' fill='#2563eb'/>";
+}
+
+// ---- ways ----------------------------------------------------------------------------------
+
+void draw_data(std::ostream& out, const Plane& plane) {
   const Blobs data = plane_of_blobs();
+  out << "<rect x='" << plane_left << "' y='" << top << "' width='" << panel << "' height='"
+      << panel << "' fill='none' stroke='#d4d4d8'/>";
   for (size_t k = 0; k < data.weights.size(); ++k)
     for (const double deviations : {2.0, 1.0})
       out << "<circle cx='" << plane.x(data.means[2 * k], 0) << "' cy='"
           << plane.y(data.means[2 * k + 1], 0) << "' r='" << plane.pixels(deviations * data.spread)
-          << "' fill='#f59e0b' fill-opacity='0.18'/>";
+          << "' fill='#f59e0b' fill-opacity='0.28'/>";
+  for (const double tick : {-2.0, 0.0, 2.0})
+    write(out, {plane.x(tick, 0), bottom + 19, "middle"}, number_text(tick));
+  write(out, {plane_left + panel / 2, bottom + 36, "middle"},
+        plane.flow ? "orange: the data" : "x / sqrt(1 + sigma&#178;); orange: the data");
+}
+
+void draw_plane(std::ostream& out, const Way& way, const Plane& plane) {
+  draw_data(out, plane);
+  out << "<g fill='none' stroke='#3f3f46' stroke-opacity='0.5'>";
   for (size_t p = 0; p < way.states[0].size(); p += 2) {
-    out << "<polyline fill='none' stroke='#3f3f46' stroke-opacity='0.45' stroke-width='0.8' "
-           "points='";
+    out << "<polyline points='";
     for (size_t i = 0; i < way.states.size(); ++i)
       out << plane.x(way.states[i][p], way.sigmas[i]) << ','
           << plane.y(way.states[i][p + 1], way.sigmas[i]) << ' ';
-    out << "'/><circle r='2.6' fill='#dc2626' cx='"
-        << plane.x(way.states.back()[p], way.sigmas.back()) << "' cy='"
-        << plane.y(way.states.back()[p + 1], way.sigmas.back()) << "'/>";
+    out << "'/>";
   }
-  out << "<text x='" << width - panel - 10 << "' y='" << top - 10
-      << "' class='q'>from noise to data (dots: where they end)</text>";
+  out << "</g><g fill='#dc2626'>";
+  for (size_t p = 0; p < way.states[0].size(); p += 2)
+    out << "<circle r='3.5' cx='" << plane.x(way.states.back()[p], way.sigmas.back()) << "' cy='"
+        << plane.y(way.states.back()[p + 1], way.sigmas.back()) << "'/>";
+  out << "</g>";
+  write(out, {plane_left, top - 12, "start"}, "points from noise to data (red)");
+}
+
+std::string title(const PlotRequest& r, const Way& way) {
+  const bool own_steps = find_sampler(r.sampler).sampler->adaptive;
+  return str(escape_html(r.sampler), r.options.empty() ? "" : " (" + escape_html(r.options) + ")",
+             ", ", escape_html(r.schedule), ", ", way.sigmas.size() - 1,
+             own_steps ? " steps of its own" : " steps", r.flow ? ", flow model" : "");
 }
 
 }  // namespace
@@ -127,12 +187,9 @@ std::string sampler_plot(const PlotRequest& r) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(1)
       << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 " << width << ' ' << height
-      << "' font-family='sans-serif' font-size='11' fill='#3f3f46'><style>.q{fill:#71717a}"
-         ".t{font-size:15px;font-weight:bold}</style><rect width='"
-      << width << "' height='" << height << "' fill='white'/><text x='14' y='22' class='t'>"
-      << escape_html(r.sampler) << (r.options.empty() ? "" : " (" + escape_html(r.options) + ")")
-      << ", " << escape_html(r.schedule) << ", " << r.steps << " steps" << (r.flow ? ", flow" : "")
-      << "</text>";
+      << "' font-family='sans-serif' font-size='15' fill='#3f3f46'><rect width='" << width
+      << "' height='" << height << "' rx='8' fill='white'/>";
+  write(out, {14, 30, "start"}, title(r, way), " font-size='21' font-weight='bold'");
   draw_levels(out, way.sigmas);
   draw_plane(out, way, {r.flow});
   out << "</svg>\n";

@@ -10,6 +10,7 @@
 #include "diffusion/guidance/guidance.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
+#include "pipeline/sampler_errors.h"
 #include "pipeline/sampler_facts.h"
 
 namespace ebb::cli {
@@ -82,9 +83,10 @@ void print_list() {
 void print_json() {
   nlohmann::ordered_json j;
   for (const Sampler* s : all_samplers()) {
-    nlohmann::ordered_json one = {{"name", s->name},   {"kind", name_of(s->kind)},
-                                  {"order", s->order}, {"help", s->help},
-                                  {"flow", s->flow},   {"needs_uncond", s->needs_uncond}};
+    nlohmann::ordered_json one = {{"name", s->name},        {"kind", name_of(s->kind)},
+                                  {"order", s->order},      {"help", s->help},
+                                  {"flow", s->flow},        {"needs_uncond", s->needs_uncond},
+                                  {"adaptive", s->adaptive}};
     const SamplerCost cost = cost_of(*s);
     one["evaluations"] = cost.evaluations;
     one["draws"] = cost.draws;
@@ -169,24 +171,6 @@ void write_plot(const Options& o) {
   std::printf("%s\n", o.out.c_str());
 }
 
-// A Markdown table: error against evaluations.
-std::string error_table() {
-  constexpr int64_t evaluations[] = {8, 16, 32, 64, 128};
-  std::string text = "| sampler | kind | order |";
-  for (const int64_t n : evaluations) text += str(" ", n, " |");
-  text += "\n|---|---|---|---|---|---|---|---|\n";
-  for (const Sampler* s : all_samplers()) {
-    text += str("| ", s->name, " | ", name_of(s->kind), " | ",
-                s->order == 0 ? "" : short_number(s->order), " |");
-    for (const int64_t n : evaluations) {
-      const double error = s->adaptive ? -1 : sampling_error(*s, n);
-      text += error < 0 ? " |" : str(" ", short_number(error), " |");
-    }
-    text += "\n";
-  }
-  return text;
-}
-
 void write_gallery(const Options& o) {
   require(!o.out.empty(), "samplers: gallery needs --out FOLDER");
   std::filesystem::create_directories(o.out);
@@ -205,7 +189,7 @@ int run(const Options& o) {
   else if (o.what == "plot")
     write_plot(o);
   else if (o.what == "table")
-    std::fputs(error_table().c_str(), stdout);
+    std::fputs(sampler_error_tables().c_str(), stdout);
   else if (o.what == "gallery")
     write_gallery(o);
   else
