@@ -26,7 +26,14 @@ ebb_plugin_files(guidance_rules src/diffusion/guidance/rules/*.cpp)
 ebb_plugin_files(noises src/diffusion/noise/*.cpp)
 ebb_plugin_files(schedules src/diffusion/schedules/*.cpp)
 
-# Examples are built and run as a user would.
+# The C API and namespace ebb are exported, where the linker can be told so.
+if(UNIX AND NOT APPLE)
+  set(exports ${CMAKE_CURRENT_SOURCE_DIR}/cmake/samplers.map)
+  target_link_options(ebb_samplers_shared PRIVATE -Wl,--version-script=${exports})
+  set_target_properties(ebb_samplers_shared PROPERTIES LINK_DEPENDS ${exports})
+endif()
+
+# Examples are built and run beside the library; install.samplers does so as a user would.
 foreach(example mixture.c guided.c path.cpp)
   get_filename_component(name ${example} NAME_WE)
   add_executable(example_${name} examples/${example})
@@ -55,5 +62,18 @@ install(DIRECTORY src/base DESTINATION include/ebb-samplers COMPONENT samplers F
 install(DIRECTORY src/diffusion/noise src/diffusion/solver src/diffusion/levels
                   src/diffusion/guidance src/diffusion/start DESTINATION
         include/ebb-samplers/diffusion COMPONENT samplers FILES_MATCHING PATTERN "*.h")
+install(FILES ${CMAKE_BINARY_DIR}/generated/ebb/gen/version.inc
+        DESTINATION include/ebb-samplers/ebb/gen COMPONENT samplers)
 install(FILES ${CMAKE_BINARY_DIR}/ebb_samplers.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT samplers)
+
+find_program(PKG_CONFIG_EXECUTABLE pkg-config)
+if(PKG_CONFIG_EXECUTABLE AND UNIX AND NOT APPLE AND NOT EBB_SANITIZE)
+  add_test(
+    NAME install.samplers
+    COMMAND
+      ${CMAKE_COMMAND} -DBUILD=${CMAKE_BINARY_DIR} -DSOURCE=${CMAKE_SOURCE_DIR}
+      -DWORK=${CMAKE_BINARY_DIR}/test_install -DLIBDIR=${CMAKE_INSTALL_LIBDIR}
+      -DCC=${CMAKE_C_COMPILER} -DCXX=${CMAKE_CXX_COMPILER} -DPKG_CONFIG=${PKG_CONFIG_EXECUTABLE}
+      -DNM=${CMAKE_NM} -P ${CMAKE_SOURCE_DIR}/cmake/test_install.cmake)
+endif()

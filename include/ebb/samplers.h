@@ -10,11 +10,11 @@
  *   ebb_sampler_destroy(s);
  *
  * Nothing throws or aborts: functions return a status, and ebb_last_error() says what was wrong,
- * with the names and numbers. Settings may come in any order: each is checked alone when it is made,
- * and one that fails leaves the sampler as it was; how they go together is checked when something is
- * asked of the sampler (its counts, levels, start, a run, its network). A sampler may be used by one
- * thread at a time; different samplers by different threads. All strings are UTF-8. Buffers hold
- * `images * elements` floats, image after image.
+ * with the names and numbers. Settings may come in any order: each is checked alone when it is
+ * made, and one that fails leaves the sampler as it was; how they go together is checked when
+ * something is asked of the sampler (its counts, levels, start, a run, its network). A sampler may
+ * be used by one thread at a time; different samplers by different threads. All strings are UTF-8.
+ * Buffers hold `images * elements` floats, image after image.
  */
 #ifndef EBB_SAMPLERS_H
 #define EBB_SAMPLERS_H
@@ -91,6 +91,39 @@ EBB_API ebb_status ebb_sampler_start(const ebb_sampler* sampler, const float* la
 typedef int (*ebb_progress)(void* user, int64_t step, int64_t steps, double sigma, const float* x);
 EBB_API ebb_status ebb_sampler_set_progress(ebb_sampler* sampler, ebb_progress progress,
                                             void* user);
+
+/* ---- starts from an image -------------------------------------------------------------- */
+
+/* Makes what a run left at `sigma` (by "end_at_step") what another one starts from without noise,
+ * in place: on flow models x / (1 - sigma), else x. */
+EBB_API ebb_status ebb_sampler_finish(const ebb_sampler* sampler, double sigma, size_t count,
+                                      float* x);
+
+/* Inpainting with a network that was not made for it: known parts are put back at every
+ * evaluation. The choices of programs: ComfyUI has input and output, A1111 output alone; diffusers
+ * has input, and data put in place of known parts of what comes out. */
+typedef struct ebb_inpaint {
+  size_t count;       /* of values in each of these, as many as the run's x has */
+  const float* data;  /* what is known */
+  const float* mask;  /* 1: made anew, 0: known; between: mixed */
+  const float* noise; /* standard normal, the same in every evaluation; NULL: that of the start */
+  int input;          /* not 0: the network sees known parts at the noise level of the evaluation */
+  int output;         /* not 0: known parts of its answer are as they are */
+  int differential; /* not 0: where the mask is m, the image is made anew from the time on of which
+                       a share m of the run is left (differential diffusion) */
+} ebb_inpaint;
+
+/* Copies; NULL: no inpainting. */
+EBB_API ebb_status ebb_sampler_set_inpaint(ebb_sampler* sampler, const ebb_inpaint* inpaint);
+
+/* The first step of the levels that a second network, a refiner, makes; the number of steps if
+ * none. Give it to "end_at_step" of the one sampler and "start_at_step" of the other. `rule`:
+ *   "steps"     the first before which a share `share` of the steps is made
+ *   "level"     the first whose level has lost that share of the noise, in levels of the network
+ *               (A1111)
+ *   "timestep"  the first whose timestep lies below 1 - share of all (diffusers' denoising_end) */
+EBB_API ebb_status ebb_sampler_refiner_step(const ebb_sampler* sampler, const char* rule,
+                                            double share, int64_t* step);
 
 /* ---- noise levels ---------------------------------------------------------------------- */
 
@@ -176,6 +209,18 @@ EBB_API ebb_status ebb_guidance_asks(const ebb_guidance* guidance, double sigma,
  * order; `denoised` may be one of them. */
 EBB_API ebb_status ebb_guidance_apply(ebb_guidance* guidance, double sigma, const float* x,
                                       const float* const* predictions, float* denoised);
+
+/* Self-attention guidance: makes the prediction "sag_input" of `uncond`, in which every pixel is
+ * blurred that more attention than the threshold falls on. `attention`, images * height * width:
+ * summed over the queries of a self-attention map without condition, the mean over its heads. Needs
+ * ebb_sampler_set_shape before ebb_guidance_create. `how`: NULL for these. */
+typedef struct ebb_sag {
+  int64_t size;     /* of the kernel, in pixels, odd: 9 */
+  double sigma;     /* its standard deviation, in pixels: 2 */
+  double threshold; /* 1 */
+} ebb_sag;
+EBB_API ebb_status ebb_guidance_sag_blur(const ebb_guidance* guidance, const ebb_sag* how,
+                                         const float* uncond, const float* attention, float* out);
 
 /* ---- what there is --------------------------------------------------------------------- */
 

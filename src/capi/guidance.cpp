@@ -1,10 +1,12 @@
 // The C API of guidance: rules over the predictions of one evaluation, in the caller's buffers.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 
 #include "capi/handle.h"
 #include "diffusion/guidance/guide.h"
+#include "diffusion/guidance/sag_blur.h"
 
 struct ebb_guidance {
   ebb::Guide guide;
@@ -27,13 +29,10 @@ GuidedShape shape_of(const ebb_sampler& s, const Batch& batch) {
 
 GuidanceCall call_of(const ebb_sampler& s, const Batch& batch) {
   const auto known = settled(s);
-  GuidanceCall call{
-      .shape = shape_of(s, batch), .sigmas = known->call.sigmas, .space = known->call.space};
-  call.raw = [p = known->network.prediction, d = known->network.sigma_data](double sigma) {
-    const auto f = precond_factors(p, sigma, d);
-    return OutputForm{f.skip, f.out};
-  };
-  return call;
+  return {.shape = shape_of(s, batch),
+          .sigmas = known->call.sigmas,
+          .space = known->call.space,
+          .raw = raw_of(known->network.prediction, known->network.sigma_data)};
 }
 
 void apply(ebb_guidance& g, double sigma, const float* x, const float* const* predictions,
@@ -54,6 +53,19 @@ void apply(ebb_guidance& g, double sigma, const float* x, const float* const* pr
                                                          predictions[k] + first + n);
     g.guide.apply(s, m);
     std::transform(result.begin(), result.end(), denoised + first,
+                   [](double v) { return static_cast<float>(v); });
+  }
+}
+
+void sag_blur_all(const GuidedShape& shape, const SagBlur& how, const float* uncond,
+                  const float* attention, float* out) {
+  const int64_t n = shape.sample(), pixels = shape.pixels();
+  for (int64_t i = 0; i < shape.batch; ++i) {
+    const std::vector<double> from(uncond + i * n, uncond + (i + 1) * n);
+    const std::vector<double> seen(attention + i * pixels, attention + (i + 1) * pixels);
+    std::vector<double> soft(from.size());
+    sag_blur(from, seen, shape, how, soft);
+    std::transform(soft.begin(), soft.end(), out + i * n,
                    [](double v) { return static_cast<float>(v); });
   }
 }
@@ -99,5 +111,20 @@ ebb_status ebb_guidance_apply(ebb_guidance* guidance, double sigma, const float*
     require_given(predictions, "predictions");
     require_given(denoised, "denoised");
     ebb::capi::apply(*guidance, sigma, x, predictions, denoised);
+  });
+}
+
+ebb_status ebb_guidance_sag_blur(const ebb_guidance* guidance, const ebb_sag* how,
+                                 const float* uncond, const float* attention, float* out) {
+  return guarded([&] {
+    require_given(guidance, "guidance");
+    require_given(uncond, "uncond");
+    require_given(attention, "attention");
+    require_given(out, "out");
+    ebb::SagBlur blur;
+    if (how) blur = {how->size, how->sigma, how->threshold};
+    ebb::require(std::isfinite(blur.sigma) && blur.sigma > 0, "sag_blur: sigma must be positive (",
+                 blur.sigma, ")");
+    ebb::capi::sag_blur_all(guidance->call.shape, blur, uncond, attention, out);
   });
 }

@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "capi/settle.h"
 #include "diffusion/noise/noise.h"
+#include "diffusion/solver/host_latents.h"
 
 namespace ebb::capi {
 
@@ -30,6 +31,11 @@ struct NoiseChoice {
   void* user = nullptr;
 };
 
+struct InpaintChoice {
+  std::vector<float> data, mask, noise;
+  bool input = false, output = false, differential = false;
+};
+
 struct Batch {
   // Throws Error unless there are numbers, and so many that a buffer can hold them.
   Batch(size_t images, size_t elements, const char* subject);
@@ -39,6 +45,8 @@ struct Batch {
 
 // The numbers of a run: of the source, or of the caller's function.
 Noise noise_of(const ebb_sampler& s, const Batch& batch);
+// `denoise`, with known parts put back if the sampler is to.
+HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoise<float> denoise);
 // Throws Error unless the source has the options and can take their values.
 void check_noise(const ebb_sampler& s);
 
@@ -94,6 +102,7 @@ const char* name_at(const All& all, size_t index) noexcept {
 struct ebb_sampler {
   ebb::capi::RunChoice choice = {};
   ebb::capi::NoiseChoice noise = {};
+  std::shared_ptr<const ebb::capi::InpaintChoice> inpaint = {};
   ebb_progress progress = nullptr;
   void* progress_user = nullptr;
   // What follows from the choices, once it was asked for.

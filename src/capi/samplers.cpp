@@ -1,5 +1,5 @@
 // The C API of the samplers: include/ebb/samplers.h over diffusion/solver. Settings of a sampler
-// are in settings.cpp, networks and guidance in network.cpp and guidance.cpp.
+// are in settings.cpp, starts, networks and guidance in start.cpp, network.cpp and guidance.cpp.
 #include <algorithm>
 
 #include "capi/handle.h"
@@ -7,7 +7,6 @@
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/host_latents.h"
 #include "diffusion/solver/sampler.h"
-#include "diffusion/start/strength.h"
 
 namespace ebb::capi {
 
@@ -111,14 +110,13 @@ struct Denoise {
 
 void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Denoise& denoise) {
   const Noise noise = noise_of(s, batch);
-  HostLatents<float> latents(
-      batch.size(),
-      [=](std::span<const float> in, double sigma, std::span<float> out, std::span<float> uncond) {
-        float* none = uncond.empty() ? nullptr : uncond.data();
-        if (denoise.function(denoise.user, in.data(), sigma, out.data(), none) != 0)
-          throw Cancelled("sample: stopped by the denoiser");
-      },
-      noise.step);
+  const HostDenoise<float> asked = [=](std::span<const float> in, double sigma,
+                                       std::span<float> out, std::span<float> uncond) {
+    float* none = uncond.empty() ? nullptr : uncond.data();
+    if (denoise.function(denoise.user, in.data(), sigma, out.data(), none) != 0)
+      throw Cancelled("sample: stopped by the denoiser");
+  };
+  HostLatents<float> latents(batch.size(), inpainted(s, batch, asked), noise.step);
   const auto known = settled(s);
   SampleCall call = known->call;
   std::vector<float> seen(s.progress ? batch.size() : 0);
@@ -131,17 +129,6 @@ void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Den
   std::vector<float> end(batch.size());
   latents.read(sample(s.choice.sampler, latents, std::move(first), call), end);
   std::copy(end.begin(), end.end(), x.begin());
-}
-
-void start(const ebb_sampler& s, const float* latent, const Batch& batch, float* x) {
-  const auto known = settled(s);
-  require(!known->call.sigmas.empty(), "sampler: needs noise levels");
-  std::vector<double> z(batch.size()), data;
-  noise_of(s, batch).start(z);
-  if (latent) data.assign(latent, latent + batch.size());
-  start_state<double>(data, z, known->call.sigmas[0],
-                      {.space = known->call.space, .whole_variance = known->whole_variance}, z);
-  std::transform(z.begin(), z.end(), x, [](double v) { return static_cast<float>(v); });
 }
 
 const std::string& source_of(const ebb_sampler& s) {
@@ -225,15 +212,6 @@ ebb_status ebb_sampler_run(ebb_sampler* sampler, float* x, size_t images, size_t
     ebb::require(denoise != nullptr, "sampler: denoise must not be NULL");
     const ebb::capi::Batch batch(images, elements, "sampler");
     ebb::capi::run(*sampler, {x, batch.size()}, batch, {denoise, user});
-  });
-}
-
-ebb_status ebb_sampler_start(const ebb_sampler* sampler, const float* latent, size_t images,
-                             size_t elements, float* x) {
-  return guarded([&] {
-    require_given(sampler, "sampler");
-    require_given(x, "x");
-    ebb::capi::start(*sampler, latent, {images, elements, "sampler"}, x);
   });
 }
 

@@ -175,13 +175,18 @@ TEST(c_api, seeds__have_64_bits) {
 }
 
 TEST(c_api, describe__has_the_defaults_of_the_name_that_was_asked_for) {
-  const auto has = [](const char* text, const char* part) {
-    ASSERT_NE(text, nullptr);
-    EXPECT_NE(std::string_view(text).find(part), std::string_view::npos) << text;
+  const auto expect_default = [](const char* text, const std::string& name, const OptionTexts& o) {
+    ASSERT_NE(text, nullptr) << name;
+    for (const auto& [option, value] : o)
+      EXPECT_NE(("\n" + std::string(text)).find("\n" + option + "=" + value + " "),
+                std::string::npos)
+          << name << "\n"
+          << text;
   };
-  has(ebb_sampler_describe("euler_cfg_pp"), "eta=0 ");
-  has(ebb_sampler_describe("deis_rhoab"), "deis_mode=rhoab ");
-  has(ebb_schedule_describe("turbo_spread"), "spread=true ");
+  for (const Sampler* s : all_samplers())
+    for (const SamplerAlias& a : s->aliases)
+      expect_default(ebb_sampler_describe(a.name.c_str()), a.name, a.options);
+  expect_default(ebb_schedule_describe("turbo_spread"), "turbo_spread", {{"spread", "true"}});
 }
 
 }  // namespace

@@ -150,6 +150,16 @@ TEST(noise_sources, wrong_calls__say_what_would_do) {
   EXPECT_THROW(step_of(path, one_level, 0), Error);
 }
 
+TEST(brownian, levels_that_are_one_in_f32__give_finite_numbers) {
+  const NoiseCall call = {.shape = {4}, .sigmas = {5, 1, 1 - 1e-9, 0.3, 0}};
+  const Noise noise = open_noise("brownian", call);
+  std::vector<double> z(4);
+  for (const double to : {1.0, 1 - 1e-9}) {
+    noise.step(z, {0, 1, to});
+    for (const double v : z) EXPECT_TRUE(std::isfinite(v)) << v;
+  }
+}
+
 TEST(noise_sources, of_dialects__exist) {
   for (const Dialect& d : all_dialects()) EXPECT_EQ(find_noise_source(d.noise).name, d.noise);
 }

@@ -137,13 +137,14 @@ bool print_thing(const std::vector<Thing>& all, const std::string& name, const c
   return false;
 }
 
-void print_sampler(const Sampler& s) {
+// `defaults`: of the name that was asked for.
+void print_sampler(const Sampler& s, const OptionTexts& defaults = {}) {
   std::printf("%s: %s (a sampler)\n%s, order %s, %s evaluations a step, serves %s\n",
               s.name.c_str(), s.help.c_str(), std::string(name_of(s.kind)).c_str(),
               s.order == 0 ? "-" : short_number(s.order).c_str(), evaluations_text(s).c_str(),
               serves(s).c_str());
   print_aliases(s.aliases);
-  print_options(s.options());
+  print_options(with_defaults(s.options(), defaults));
 }
 
 // All that have the name: lcm is a sampler and a schedule.
@@ -153,7 +154,9 @@ void print_one(const std::string& name) {
               print_thing(all_guidance_rules(), name, "a guidance rule");
   for (const Sampler* s : all_samplers())
     if (s->name == name && ++found) print_sampler(*s);
-  if (found == 0) print_sampler(*find_sampler(name).sampler);
+  if (found > 0) return;
+  const FoundSampler other = find_sampler(name);
+  print_sampler(*other.sampler, other.options);
 }
 
 // ---- pictures ------------------------------------------------------------------------------

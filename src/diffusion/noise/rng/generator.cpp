@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -11,11 +13,13 @@
 namespace ebb {
 namespace {
 
-const std::vector<std::string>& type_names() {
-  static const std::vector<std::string> names = {"f32",  "f64",          "f16",
-                                                 "bf16", "f16_from_f32", "bf16_from_f32"};
-  return names;
-}
+constexpr std::pair<std::string_view, NoiseType> types[] = {
+    {"f32", NoiseType::f32},
+    {"f64", NoiseType::f64},
+    {"f16", NoiseType::f16},
+    {"bf16", NoiseType::bf16},
+    {"f16_from_f32", NoiseType::f16_from_f32},
+    {"bf16_from_f32", NoiseType::bf16_from_f32}};
 
 // The nearest number with `bits` binary digits, and none smaller than 2^lowest but its multiples.
 double round_bits(double x, int bits, int lowest) {
@@ -25,10 +29,12 @@ double round_bits(double x, int bits, int lowest) {
 }
 
 NoiseType type_of(const std::string& name) {
-  const auto& names = type_names();
-  const auto at = std::find(names.begin(), names.end(), name);
-  require(at != names.end(), "noise: unknown number type '", name, "'", suggestion(name, names));
-  return static_cast<NoiseType>(at - names.begin());
+  std::vector<std::string> known;
+  for (const auto& [known_name, type] : types) {
+    if (known_name == name) return type;
+    known.emplace_back(known_name);
+  }
+  fail("noise: unknown number type '", name, "'", suggestion(name, known));
 }
 
 }  // namespace
@@ -48,7 +54,8 @@ void GeneratorKind::check() const {
   require(std::find(names.begin(), names.end(), name) != names.end(), "noise: unknown generator '",
           name, "'", suggestion(name, names));
   const NoiseType t = type_of(type);
-  require(name == "torch_cpu" || t <= NoiseType::bf16, "noise: ", name, " has no type ", type);
+  const bool drawn_as_f32 = t == NoiseType::f16_from_f32 || t == NoiseType::bf16_from_f32;
+  require(name == "torch_cpu" || !drawn_as_f32, "noise: ", name, " has no type ", type);
   require(gpu.multiprocessors > 0 && gpu.threads >= 256,
           "noise: a GPU needs multiprocessors and at least 256 threads in each (",
           gpu.multiprocessors, ", ", gpu.threads, ")");

@@ -15,7 +15,8 @@ struct NoisePlanes {
 
 // The way from `low` (strength 0) to `high` (1) on the arc between them, column by column (a
 // column: one channel, one x). Where the columns are nearly the same, on average, the ends of the
-// straight line are the other way round, as in Stable Diffusion web UI.
+// straight line are the other way round, as in Stable Diffusion web UI. Columns on one line, or of
+// zeros, are mixed along a straight line.
 std::vector<double> slerp(double strength, std::span<const double> low,
                           std::span<const double> high, const NoisePlanes& shape);
 

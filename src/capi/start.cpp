@@ -1,0 +1,148 @@
+// The C API of starts: noise, an image and noise, inpainting, the second of two networks.
+#include <algorithm>
+#include <cmath>
+
+#include "base/names.h"
+#include "capi/handle.h"
+#include "diffusion/start/inpaint.h"
+#include "diffusion/start/refiner.h"
+#include "diffusion/start/strength.h"
+
+namespace ebb::capi {
+namespace {
+
+void start(const ebb_sampler& s, const float* latent, const Batch& batch, float* x) {
+  const auto known = settled(s);
+  require(!known->call.sigmas.empty(), "sampler: needs noise levels");
+  std::vector<double> z(batch.size()), data;
+  noise_of(s, batch).start(z);
+  if (latent) data.assign(latent, latent + batch.size());
+  start_state<double>(data, z, known->call.sigmas[0],
+                      {.space = known->call.space, .whole_variance = known->whole_variance}, z);
+  std::transform(z.begin(), z.end(), x, [](double v) { return static_cast<float>(v); });
+}
+
+// ---- inpainting ----------------------------------------------------------------------------
+
+InpaintChoice copied(const ebb_inpaint& i) {
+  require_given(i.data, "the data of inpainting");
+  require_given(i.mask, "the mask of inpainting");
+  require(i.input != 0 || i.output != 0, "inpaint: needs input or output");
+  InpaintChoice out{.data = {i.data, i.data + i.count},
+                    .mask = {i.mask, i.mask + i.count},
+                    .input = i.input != 0,
+                    .output = i.output != 0,
+                    .differential = i.differential != 0};
+  if (i.noise) out.noise.assign(i.noise, i.noise + i.count);
+  for (const float m : out.mask)
+    require(m >= 0 && m <= 1, "inpaint: the mask must lie in [0, 1] (", m, ")");
+  return out;
+}
+
+// How much of the run's time is left at a level.
+std::function<double(double)> time_left(std::shared_ptr<const SettledRun> known) {
+  const std::vector<double>& sigmas = known->call.sigmas;
+  require(!sigmas.empty(), "sampler: needs noise levels");
+  const double first = sigmas.front(),
+               last = std::max(sigmas.back(), known->network.levels.sigma_min);
+  return [=](double sigma) {
+    const auto time = [&](double s) {
+      const Discretisation& levels = known->network.levels;
+      return levels.told == Told::table ? levels.told_of(s, known->whole_timesteps)
+                                        : levels.time_of(s);
+    };
+    return differential_threshold(time(sigma), time(first), time(last));
+  };
+}
+
+// ---- two networks --------------------------------------------------------------------------
+
+int64_t below_timestep(const SettledRun& known, double share) {
+  const Discretisation& levels = known.network.levels;
+  require(levels.told == Told::table || levels.space == Space::flow, "refiner: levels ",
+          levels.name, " have no timesteps");
+  const auto count = levels.told == Told::table ? static_cast<int64_t>(levels.sigmas.size())
+                                                : std::llround(levels.scale);
+  std::vector<double> timesteps;
+  for (size_t i = 0; i + 1 < known.call.sigmas.size(); ++i)
+    timesteps.push_back(levels.told == Told::table ? levels.told_of(known.call.sigmas[i], true)
+                                                   : levels.scale * known.call.sigmas[i]);
+  return switch_below(timesteps, timestep_cutoff(share, count));
+}
+
+int64_t refiner_step(const ebb_sampler& s, const std::string& rule, double share) {
+  const auto known = settled(s);
+  const std::vector<double>& sigmas = known->call.sigmas;
+  const std::vector<std::string> rules = {"steps", "level", "timestep"};
+  require(!sigmas.empty(), "sampler: needs noise levels");
+  if (rule == "steps") return switch_by_steps(static_cast<int64_t>(sigmas.size()) - 1, share);
+  if (rule == "level") return switch_by_level(sigmas, known->network.levels.sigmas, share);
+  if (rule == "timestep") return below_timestep(*known, share);
+  fail("refiner: unknown rule '", rule, "'", suggestion(rule, rules));
+}
+
+}  // namespace
+
+HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoise<float> denoise) {
+  if (!s.inpaint) return denoise;
+  const InpaintChoice& i = *s.inpaint;
+  require(i.data.size() == batch.size(), "inpaint: the data have ", i.data.size(),
+          " values, the state ", batch.size());
+  const auto known = settled(s);
+  Inpaint<float> how{.data = i.data,
+                     .noise = i.noise,
+                     .mask = i.mask,
+                     .space = known->call.space,
+                     .input = i.input,
+                     .output = i.output};
+  if (i.differential) how.threshold = time_left(known);
+  if (how.noise.empty() && i.input) {
+    std::vector<double> z(batch.size());
+    noise_of(s, batch).start(z);
+    how.noise.assign(z.begin(), z.end());
+  }
+  return inpainting(std::move(denoise), std::move(how));
+}
+
+}  // namespace ebb::capi
+
+using ebb::capi::changed;
+using ebb::capi::guarded;
+using ebb::capi::require_given;
+
+ebb_status ebb_sampler_start(const ebb_sampler* sampler, const float* latent, size_t images,
+                             size_t elements, float* x) {
+  return guarded([&] {
+    require_given(sampler, "sampler");
+    require_given(x, "x");
+    ebb::capi::start(*sampler, latent, {images, elements, "sampler"}, x);
+  });
+}
+
+ebb_status ebb_sampler_finish(const ebb_sampler* sampler, double sigma, size_t count, float* x) {
+  return guarded([&] {
+    require_given(sampler, "sampler");
+    require_given(x, "x");
+    ebb::require(std::isfinite(sigma) && sigma >= 0, "sampler: sigma must not be negative (", sigma,
+                 ")");
+    ebb::finish_state<float>({x, count}, sigma, ebb::capi::settled(*sampler)->call.space);
+  });
+}
+
+ebb_status ebb_sampler_set_inpaint(ebb_sampler* sampler, const ebb_inpaint* inpaint) {
+  return changed(sampler, [&](ebb_sampler& s) {
+    s.inpaint = nullptr;
+    if (!inpaint) return;
+    s.inpaint = std::make_shared<const ebb::capi::InpaintChoice>(ebb::capi::copied(*inpaint));
+  });
+}
+
+ebb_status ebb_sampler_refiner_step(const ebb_sampler* sampler, const char* rule, double share,
+                                    int64_t* step) {
+  return guarded([&] {
+    require_given(sampler, "sampler");
+    require_given(rule, "rule");
+    require_given(step, "step");
+    *step = ebb::capi::refiner_step(*sampler, rule, share);
+  });
+}
