@@ -5,6 +5,7 @@
 #include "capi/handle.h"
 #include "diffusion/guidance/guidance.h"
 #include "diffusion/levels/schedule.h"
+#include "diffusion/solver/defaults.h"
 #include "diffusion/solver/host_latents.h"
 #include "diffusion/solver/sampler.h"
 
@@ -131,8 +132,10 @@ void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Den
   std::copy(end.begin(), end.end(), x.begin());
 }
 
-const std::string& source_of(const ebb_sampler& s) {
-  return s.noise.source.empty() ? find_dialect(s.choice.dialect).noise : s.noise.source;
+// What was asked for, or what the dialect gives this sampler.
+DefaultNoise source_of(const ebb_sampler& s) {
+  if (!s.noise.source.empty()) return {.source = s.noise.source};
+  return default_noise(s.choice.dialect, s.choice.sampler);
 }
 
 }  // namespace
@@ -140,7 +143,7 @@ const std::string& source_of(const ebb_sampler& s) {
 void check_noise(const ebb_sampler& s) {
   if (s.noise.callback || s.noise.options.empty()) return;
   const NoiseCall call{.shape = {2, 2, 2}, .sigmas = {1, 0.5}};
-  open_noise(source_of(s), call, s.noise.options);
+  open_default_noise(source_of(s), call, s.noise.options);
 }
 
 Noise noise_of(const ebb_sampler& s, const Batch& batch) {
@@ -153,7 +156,7 @@ Noise noise_of(const ebb_sampler& s, const Batch& batch) {
             },
             [n](std::span<double> out, const NoiseDraw& draw) { call_noise(n, out, draw); }};
   }
-  Noise noise = open_noise(source_of(s), call, n.options);
+  Noise noise = open_default_noise(source_of(s), call, n.options);
   return n.channels_first && call.shape.size() == 3 ? channels_first(std::move(noise), call)
                                                     : noise;
 }

@@ -101,7 +101,7 @@ ebb_status ebb_sampler_set_levels(ebb_sampler* sampler, const char* option, cons
 ebb_status ebb_sampler_set_schedule(ebb_sampler* sampler, const char* name, int64_t steps) {
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(name, "name");
-    ebb::find_schedule(name);
+    if (std::string_view(name) != "auto") ebb::find_schedule(name);
     ebb::check_steps(steps);
     s.choice.schedule = {.name = name, .steps = steps};
   });
@@ -121,6 +121,8 @@ ebb_status ebb_sampler_set_schedule_option(ebb_sampler* sampler, const char* opt
     if (of_list) {
       ebb::read_options<ebb::capi::ListOptions>({{option, value}}, "schedule");
     } else {
+      ebb::require(schedule.name != "auto", "sampler: schedule auto has no options (got ", option,
+                   ")");
       const auto own = ebb::find_schedule(schedule.name).schedule->options();
       ebb::check_option(own, {option, value}, schedule.name);
     }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "diffusion/noise/noise.h"
+#include "diffusion/solver/defaults.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/start/levels_of_run.h"
 #include "diffusion/start/strength.h"
@@ -60,8 +61,11 @@ class Batches {
                         : fast                  ? DType::bf16
                                                 : DType::f32;
     const Precond precond(model.diffusion);
-    const std::string schedule =
-        options.schedule == "auto" ? default_schedule(model.diffusion) : options.schedule;
+    const std::string usual =
+        usual_schedule(options.dialect, options.sampler, precond.levels().space);
+    const std::string schedule = options.schedule != "auto" ? options.schedule
+                                 : !usual.empty()           ? usual
+                                                            : default_schedule(model.diffusion);
     call_ = {.sigmas = levels_of_run({.sampler = options.sampler,
                                       .schedule = schedule,
                                       .steps = options.steps,
@@ -74,21 +78,23 @@ class Batches {
     start_ = {.space = call_.space,
               .whole_variance =
                   starts_from_noise(options.dialect, call_.sigmas[0], precond.levels().sigma_max)};
-    source_ = options.noise == "auto" ? find_dialect(options.dialect).noise : options.noise;
+    source_ = options.noise == "auto" ? default_noise(options.dialect, options.sampler)
+                                      : DefaultNoise{.source = options.noise};
     rules_ = parse_rules(options.rules);
     const SampleCounts counts = ebb::count(options.sampler, call_);
     const bool guided = options.guidance != 1 || !rules_.empty() ||
                         find_sampler(options.sampler).sampler->needs_uncond;
     denoiser_ = std::make_unique<Denoiser>(
         model.diffusion, network_of(*model.model, model.config),
-        DenoiserOptions{.batch = batch_,
-                        .image = {common_.image_size, common_.image_size, common_.in_channels},
-                        .classes = common_.classes,
-                        .guided = guided,
-                        .dtype = dtype,
-                        .vectors = counts.vectors + 1,
-                        .draws = source_ == "ebb" && counts.draws > 0,
-                        .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
+        DenoiserOptions{
+            .batch = batch_,
+            .image = {common_.image_size, common_.image_size, common_.in_channels},
+            .classes = common_.classes,
+            .guided = guided,
+            .dtype = dtype,
+            .vectors = counts.vectors + 1,
+            .draws = source_.source == "ebb" && source_.steps.empty() && counts.draws > 0,
+            .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
         context);
     for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
     if (options.guidance != 1) denoiser_->guidance(options.guidance);
@@ -129,7 +135,8 @@ class Batches {
       keys.images.push_back(request_.first_image + index);
     }
     if (common_.classes > 0) denoiser_->classes(classes);
-    const Noise noise = open_noise(source_, keys, parse_options(options_.noise_options, source_));
+    const Noise noise =
+        open_default_noise(source_, keys, parse_options(options_.noise_options, source_.source));
     if (denoiser_->options().draws)
       denoiser_->draw_by(keys.seed, keys.images);
     else
@@ -151,7 +158,7 @@ class Batches {
   int64_t batch_ = 1;
   SampleCall call_;
   StartOptions start_;
-  std::string source_;  // of noise
+  DefaultNoise source_;
   std::vector<RuleCall> rules_;
   std::unique_ptr<Denoiser> denoiser_;
 };

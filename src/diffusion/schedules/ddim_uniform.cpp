@@ -27,7 +27,8 @@ const Schedule& ddim_uniform() {
       make_schedule<NoOptions>({.name = "ddim_uniform",
                                 .help = "as DDIM picked them; often a step more or less",
                                 .picks = true,
-                                .exact_count = false},
+                                .exact_count = false,
+                                .aliases = {{"ddim"}}},
                                levels);
   return s;
 }

@@ -64,6 +64,26 @@ TEST(golden_schedules, webui_and_k_diffusion__are_the_references) {
       [](const json& c) { return c.at("source") == "webui" ? webui(c) : k_diffusion(c); });
 }
 
+// UniPC's runs take one step more than they have timesteps between, and end at the smallest level.
+TEST(golden_schedules, webui_unipc__asks_at_the_references_levels) {
+  const std::map<std::string, std::string> names = {{"time_uniform", "time_uniform"},
+                                                    {"time_quadratic", "time_quadratic"},
+                                                    {"logSNR", "log_snr"}};
+  const json golden = testing::read_golden("samplers/samplers_webui");
+  int compared = 0;
+  for (const json& c : golden.at("cases")) {
+    if (c.at("sampler") != "unipc" || !c.contains("evaluated")) continue;
+    SCOPED_TRACE(testing::case_name(c));
+    const std::string skip = c.at("options").at("skip");
+    const auto steps = static_cast<int64_t>(c.at("timesteps").size());
+    json want = c.at("evaluated");
+    want.push_back(sd1().sigmas.front());
+    expect_list(noise_levels(names.at(skip), sd1(), {.steps = steps, .dialect = "a1111"}), want);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 27);  // orders above the steps are refused
+}
+
 TEST(golden_schedules, res4lyf__are_the_references) {
   compare_every_case("schedules_res4lyf",
                      {{"schedule=bong_tangent n=1 refused", "divides by 0 for one step"}},

@@ -28,13 +28,34 @@ Dialect comfy() {
           .habits = comfy_habits()};
 }
 
+Dialect sdcpp() {
+  return {.name = "sdcpp",
+          .help = "stable-diffusion.cpp",
+          .noise = "nv",
+          .er_sde_points = 200,
+          .er_sde_eta_switches = true,
+          .er_sde_first = 1 - 1e-4,
+          .multistep_to_zero = true,
+          .equal_weights_above_two = true,
+          .vp_whole_timesteps = true,
+          .draws_unused_ve = true,
+          .flow_2s_asks_once = true,
+          .flow_sde = false,
+          .clamps_eta = true,
+          .lms_parts = 1000,
+          .lms_newer = 1,
+          .f32_schedules = true,
+          .habits = sdcpp_habits()};
+}
+
 }  // namespace
 
 const std::vector<Dialect>& all_dialects() {
   static const std::vector<Dialect> table = {
       {.name = "ebb",
        .help = "nothing is drawn in vain; corrected steps on flow models",
-       .schedules_know_shares = true},
+       .schedules_know_shares = true,
+       .habits = {.brownian_options = {{"per_image", "true"}}}},
       {.name = "kdiff",
        .help = "k-diffusion",
        .noise = "torch_cpu",
@@ -74,23 +95,7 @@ const std::vector<Dialect>& all_dialects() {
        .flow_lambda_2m = true,
        .shifts_flow_twice = true,
        .habits = diffusers_habits()},
-      {.name = "sdcpp",
-       .help = "stable-diffusion.cpp",
-       .noise = "nv",
-       .er_sde_points = 200,
-       .er_sde_eta_switches = true,
-       .er_sde_first = 1 - 1e-4,
-       .multistep_to_zero = true,
-       .equal_weights_above_two = true,
-       .vp_whole_timesteps = true,
-       .draws_unused_ve = true,
-       .flow_2s_asks_once = true,
-       .flow_sde = false,
-       .clamps_eta = true,
-       .lms_parts = 1000,
-       .lms_newer = 1,
-       .f32_schedules = true,
-       .habits = sdcpp_habits()},
+      sdcpp(),
   };
   return table;
 }

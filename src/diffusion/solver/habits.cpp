@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "diffusion/solver/sampler.h"
+#include "diffusion/solver/sampler_names.h"
 
 namespace ebb {
 
@@ -18,12 +19,11 @@ Habits comfy_habits() {
 }
 
 Habits a1111_habits() {
-  return {.forms = {{"ddim", "ddim_uniform"},
-                    {"beta", "beta_continuous"},
+  return {.forms = {{"beta", "beta_continuous"},
                     {"kl_optimal", "", {{"to_zero", "false"}}},
                     {"align_your_steps", "", {{"keep_last", "true"}, {"rounded", "true"}}},
                     {"turbo", "", {{"spread", "true"}}}},
-          .schedule = "uniform",
+          .schedule = "uniform",  // its "automatic"
           .schedules = {{"dpmpp_2m", "karras"},
                         {"dpmpp_sde", "karras"},
                         {"dpmpp_2m_sde", "exponential"},
@@ -32,21 +32,27 @@ Habits a1111_habits() {
                         {"dpm_2", "karras"},
                         {"dpm_2_ancestral", "karras"},
                         {"lms", "karras"},
+                        {"restart", "karras"},
+                        {"ddim", "ddim_uniform"},
+                        {"plms", "ddim_uniform"},
                         {"uni_pc", "time_uniform"}},
-          .defaults = {{"uni_pc", {{"order", "3"}, {"variant", "bh1"}}}},
           .brownian = {"dpmpp_sde", "dpmpp_2m_sde", "dpmpp_3m_sde"},
           .brownian_options = {{"per_image", "true"}, {"generator", "torch_cuda"}}};
 }
 
 Habits diffusers_habits() {
-  return {.forms = {{"beta", "beta_continuous"},
-                    {"align_your_steps", "", {{"model", "sd1_timesteps"}}},
-                    {"turbo", "diffusers_timesteps", {{"spacing", "trailing"}}}},
-          .schedule = "leading",
-          .flow_schedule = "flow",
-          .schedules = {{"lcm", "lcm"}, {"tcd", "lcm"}},
-          .defaults = {{"uni_pc", {{"order", "2"}, {"variant", "bh2"}}}},
-          .brownian = {"dpm_solver_sde", "cosine_dpmpp_2m_sde"}};
+  return {
+      .forms = {{"beta", "beta_continuous"},
+                {"align_your_steps", "", {{"model", "sd1_timesteps"}}},
+                {"turbo", "diffusers_timesteps", {{"spacing", "trailing"}}}},
+      .schedule = "leading",
+      .flow_schedule = "flow",
+      .schedules = {{"lcm", "lcm"}, {"tcd", "lcm"}},
+      .defaults = {{"uni_pc", {{"order", "2"}, {"variant", "bh2"}}},
+                   {"sa_solver", {{"predictor_order", "2"}, {"corrector_order", "2"}}},
+                   {"deis",
+                    {{"deis_mode", "log_rho"}, {"max_order", "2"}, {"lower_order_final", "true"}}}},
+      .brownian = {"dpm_solver_sde", "cosine_dpmpp_2m_sde"}};
 }
 
 Habits sdcpp_habits() {
@@ -58,30 +64,21 @@ Habits sdcpp_habits() {
 
 // ---- answers -------------------------------------------------------------------------------
 
-namespace {
-
-// Whether an entry of the table means a sampler: by the name that was asked for, or by the
-// sampler's own.
-bool means(std::string_view entry, std::string_view asked) {
-  const std::string plain = plain_name(entry);
-  return plain == plain_name(asked) || plain == plain_name(find_sampler(asked).sampler->name);
-}
-
-}  // namespace
-
 OptionTexts default_options(std::string_view dialect, std::string_view sampler) {
   OptionTexts out;
   for (const SamplerDefaults& d : find_dialect(dialect).habits.defaults)
-    if (means(d.sampler, sampler)) out.insert(out.end(), d.options.begin(), d.options.end());
+    if (means_sampler(d.sampler, sampler))
+      out.insert(out.end(), d.options.begin(), d.options.end());
   return out;
 }
 
 DefaultNoise default_noise(std::string_view dialect, std::string_view sampler) {
   const Dialect& d = find_dialect(dialect);
-  const std::string plain = plain_name(sampler);
+  const std::string plain = split_schedule(plain_name(sampler)).sampler;
   const bool on_gpu = plain.ends_with("gpu"), asked = on_gpu || plain.ends_with("bt");
-  const bool usual = std::any_of(d.habits.brownian.begin(), d.habits.brownian.end(),
-                                 [&](const std::string& name) { return means(name, sampler); });
+  const bool usual =
+      std::any_of(d.habits.brownian.begin(), d.habits.brownian.end(),
+                  [&](const std::string& name) { return means_sampler(name, sampler); });
   DefaultNoise out{.source = d.noise};
   if (!usual && !asked) return out;
   out.steps = "brownian";

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include <cctype>
 
 #include "base/error.h"
 #include "base/names.h"
+#include "diffusion/solver/sampler_names.h"
 
 #define X(name)               \
   namespace ebb::samplers {   \
@@ -68,6 +70,15 @@ OptionTexts all_options(const FoundSampler& found, const OptionTexts& given) {
   return options;
 }
 
+std::optional<FoundSampler> find_by_plain_name(std::string_view plain) {
+  for (const Sampler* s : all_samplers()) {
+    if (plain_name(s->name) == plain) return FoundSampler{s, {}};
+    for (const SamplerAlias& a : s->aliases)
+      if (plain_name(a.name) == plain) return FoundSampler{s, a.options};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view name_of(SamplerKind kind) {
@@ -78,7 +89,9 @@ std::string_view name_of(SamplerKind kind) {
 Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call) {
   const FoundSampler found = find_sampler(sampler);
   check_space(*found.sampler, call.space);
-  const OptionTexts options = all_options(found, call.options);
+  OptionTexts options = all_options(found, call.options);
+  const OptionTexts usual = default_options(call.dialect, sampler);
+  options.insert(options.begin(), usual.begin(), usual.end());
   Run run(latents, call);
   if (run.steps() > 0) return found.sampler->run(run, std::move(x), options);
   found.sampler->check(options);
@@ -124,14 +137,12 @@ std::string plain_name(std::string_view name) {
 
 FoundSampler find_sampler(std::string_view name) {
   const std::string plain = plain_name(name);
+  if (const auto found = find_by_plain_name(plain)) return *found;
+  if (const auto found = find_by_plain_name(split_schedule(plain).sampler)) return *found;
   std::vector<std::string> known;
   for (const Sampler* s : all_samplers()) {
-    if (plain_name(s->name) == plain) return {s, {}};
     known.push_back(s->name);
-    for (const SamplerAlias& a : s->aliases) {
-      if (plain_name(a.name) == plain) return {s, a.options};
-      known.push_back(a.name);
-    }
+    for (const SamplerAlias& a : s->aliases) known.push_back(a.name);
   }
   fail("sampler: unknown name '", name, "'", suggestion(name, known));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "diffusion/levels/schedule.h"
+#include "diffusion/solver/defaults.h"
 #include "diffusion/start/strength.h"
 
 namespace ebb {
@@ -18,7 +19,16 @@ bool discards_penultimate(const LevelsOfRun& run) {
 
 }  // namespace
 
+std::string schedule_of_run(const LevelsOfRun& run, const Discretisation& levels) {
+  if (run.schedule != "auto") return run.schedule;
+  const std::string usual = usual_schedule(run.dialect, run.sampler, levels.space);
+  if (!usual.empty()) return usual;
+  if (levels.space == Space::flow) return "flow";
+  return levels.told == Told::table ? "normal" : "karras";
+}
+
 std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels) {
+  const std::string schedule = schedule_of_run(run, levels);
   ScheduleCall call{.steps = run.steps,
                     .sigma_min = run.sigma_min,
                     .sigma_max = run.sigma_max,
@@ -28,13 +38,13 @@ std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& 
   // Schedules that know what to do with a part of the way, and whole ways, are taken as they are.
   const Dialect& dialect = find_dialect(run.dialect);
   const bool own =
-      dialect.schedules_know_shares && find_schedule(run.schedule, dialect).schedule->own_denoise;
+      dialect.schedules_know_shares && find_schedule(schedule, dialect).schedule->own_denoise;
   if (own) call.denoise = run.strength.value_or(1);
-  if (own || !run.strength) return noise_levels(run.schedule, levels, call);
+  if (own || !run.strength) return noise_levels(schedule, levels, call);
   const StartPlan plan = plan_strength(run.dialect, run.steps, *run.strength,
                                        {.exact_steps = run.exact_steps, .space = levels.space});
   call.steps = plan.steps;
-  return planned_levels(noise_levels(run.schedule, levels, call), plan);
+  return planned_levels(noise_levels(schedule, levels, call), plan);
 }
 
 void fit_to_network(SampleCall& call, const Discretisation& levels) {

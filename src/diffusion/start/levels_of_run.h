@@ -22,6 +22,9 @@ struct LevelsOfRun {
   std::optional<double> strength = {};  // how much of the noise comes back; none: a whole run
   bool exact_steps = false;             // StrengthOptions::exact_steps
 };
+// The schedule; for "auto", that of the dialect and the sampler (usual_schedule()), or else flow,
+// normal (networks with timesteps) or karras.
+std::string schedule_of_run(const LevelsOfRun& run, const Discretisation& levels);
 // The schedule's levels as the dialect runs this sampler on them: with the last but one left out,
 // or the part that `strength` asks for. Throws Error.
 std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels);

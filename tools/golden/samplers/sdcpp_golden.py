@@ -212,15 +212,15 @@ def main():
                 "evaluated": "sigmas of the calls",
                 "error": "the reference refuses or gives nothing"},
             "notes": "Made by sdcpp_golden.py, which includes the reference's sampler header and "
-                     "calls sample_k_diffusion with the toy as the model, the flag is_flow_denoiser "
-                     "in flow space, eta as given and the other options as its extra arguments. "
-                     "cfg_pp: pred the mixture, pred_uncond the single normal.",
+                     "calls sample_k_diffusion with the toy as the model, the flag "
+                     "is_flow_denoiser in flow space, eta as given and the other options as its "
+                     "extra arguments. cfg_pp: pred the mixture, pred_uncond the single normal.",
         }, list(samplers(harness)), 14)
         files.write(args.out / "schedules_sdcpp.json", {
             "reference": reference,
-            "notes": "The reference's get_sigmas in float32, run by sdcpp_golden.py. sd1: its table "
-                     "of products in float32; edm .002 .. 120; flow3: discrete flow of shift 3; "
-                     "flux: flow of its flux class (the schedules there bring their own shift). "
+            "notes": "The reference's get_sigmas in float32, run by sdcpp_golden.py. sd1: its "
+                     "table of products in float32; edm .002 .. 120; flow3: discrete flow of shift "
+                     "3; flux: flow of its flux class (the schedules there bring their own shift). "
                      "tokens: image_seq_len.",
         }, list(schedules(harness)), 9)
 

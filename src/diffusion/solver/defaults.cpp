@@ -1,0 +1,55 @@
+#include "diffusion/solver/defaults.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "diffusion/solver/sampler.h"
+#include "diffusion/solver/sampler_names.h"
+
+namespace ebb {
+namespace {
+
+// Times of UniPC's own program, by the names that others gave to samplers on them.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> named = {{
+    {"unipc_snr", "log_snr"},
+    {"unipc_snr_2", "log_snr"},
+    {"unipc_tu", "time_uniform"},
+    {"unipc_tu_2", "time_uniform"},
+    {"unipc_tq", "time_quadratic"},
+}};
+
+std::string named_schedule(std::string_view sampler) {
+  const std::string plain = plain_name(sampler);
+  for (const auto& [name, schedule] : named)
+    if (plain == plain_name(name)) return std::string(schedule);
+  return split_schedule(plain).schedule;
+}
+
+}  // namespace
+
+std::string usual_schedule(std::string_view dialect, std::string_view sampler, Space space) {
+  const std::string own = named_schedule(sampler);
+  if (!own.empty()) return own;
+  const Habits& habits = find_dialect(dialect).habits;
+  for (const SamplerSchedule& s : habits.schedules)
+    if (means_sampler(s.sampler, sampler)) return s.schedule;
+  const bool flow = space == Space::flow && !habits.flow_schedule.empty();
+  return flow ? habits.flow_schedule : habits.schedule;
+}
+
+Noise open_default_noise(const DefaultNoise& from, const NoiseCall& call,
+                         const OptionTexts& options) {
+  Noise noise = open_noise(from.source, call, options);
+  if (from.steps.empty()) return noise;
+  const std::vector<Option> known = find_noise_source(from.steps).options();
+  OptionTexts both = from.step_options;
+  for (const auto& option : options)
+    if (std::any_of(known.begin(), known.end(),
+                    [&](const Option& o) { return o.name == option.first; }))
+      both.push_back(option);
+  noise.step = open_noise(from.steps, call, both).step;
+  return noise;
+}
+
+}  // namespace ebb

@@ -1,0 +1,24 @@
+// What a run takes where nothing is said, by dialect and sampler: schedule and noise. The sampler's
+// options: habits.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/options.h"
+#include "diffusion/noise/noise.h"
+#include "diffusion/solver/habits.h"
+#include "diffusion/solver/space.h"
+
+namespace ebb {
+
+// The schedule that a sampler's name asks for, as "DPM++ 2M Karras" does; or else the dialect's for
+// this sampler, or for all on such models; "" if it has none.
+std::string usual_schedule(std::string_view dialect, std::string_view sampler, Space space);
+
+// default_noise() opened: `options` are those of its first source; those that the steps' source has
+// as well count there, too.
+Noise open_default_noise(const DefaultNoise& from, const NoiseCall& call,
+                         const OptionTexts& options = {});
+
+}  // namespace ebb
