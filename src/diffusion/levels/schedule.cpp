@@ -85,13 +85,12 @@ std::optional<FoundSchedule> find_by_name(std::string_view name) {
   return {};
 }
 
-std::vector<std::string> known_names(const Dialect& dialect) {
+std::vector<std::string> known_names() {
   std::vector<std::string> known;
   for (const Schedule* s : all_schedules()) {
     known.push_back(s->name);
     for (const SamplerAlias& a : s->aliases) known.push_back(a.name);
   }
-  for (const ScheduleForm& f : dialect.habits.forms) known.push_back(f.name);
   return known;
 }
 
@@ -171,7 +170,7 @@ FoundSchedule find_schedule(std::string_view name, const Dialect& dialect) {
     return *found;
   }
   require(found.has_value(), "schedule: unknown name '", name, "'",
-          suggestion(name, known_names(dialect)));
+          suggestion(name, known_names()));
   // Options of the name itself count before those that the dialect has for all its names.
   for (const ScheduleForm& f : forms)
     if (f.schedule.empty() && is_base(f))
