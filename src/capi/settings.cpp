@@ -46,6 +46,23 @@ void configure(ebb_sampler& s, const std::string& key, const std::string& value)
   }
 }
 
+// The options of the schedules that the name stands for in one dialect or another: which one it is
+// may be said later. Throws Error if none has the name.
+std::vector<Option> schedule_options(const std::string& name) {
+  std::vector<Option> all;
+  bool known = false;
+  for (const Dialect& d : all_dialects()) {
+    try {
+      const std::vector<Option> own = find_schedule(name, d).schedule->options();
+      all.insert(all.end(), own.begin(), own.end());
+      known = true;
+    } catch (const Error&) {  // not in this one
+    }
+  }
+  if (!known) find_schedule(name);
+  return all;
+}
+
 // The options of the source; of all where the dialect, which may change, says which it is.
 std::vector<Option> noise_options(const ebb_sampler& s) {
   if (!s.noise.source.empty()) return find_noise_source(s.noise.source).options();
@@ -101,7 +118,7 @@ ebb_status ebb_sampler_set_levels(ebb_sampler* sampler, const char* option, cons
 ebb_status ebb_sampler_set_schedule(ebb_sampler* sampler, const char* name, int64_t steps) {
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(name, "name");
-    if (std::string_view(name) != "auto") ebb::find_schedule(name);
+    if (std::string_view(name) != "auto") ebb::capi::schedule_options(name);
     ebb::check_steps(steps);
     s.choice.schedule = {.name = name, .steps = steps};
   });
@@ -123,8 +140,7 @@ ebb_status ebb_sampler_set_schedule_option(ebb_sampler* sampler, const char* opt
     } else {
       ebb::require(schedule.name != "auto", "sampler: schedule auto has no options (got ", option,
                    ")");
-      const auto own = ebb::find_schedule(schedule.name).schedule->options();
-      ebb::check_option(own, {option, value}, schedule.name);
+      ebb::check_option(ebb::capi::schedule_options(schedule.name), {option, value}, schedule.name);
     }
     (of_list ? schedule.list : schedule.options).emplace_back(option, value);
   });

@@ -109,6 +109,21 @@ TEST(c_api, a_part_of_the_steps__is_that_of_the_whole_list) {
   expect_error(ebb_sampler_set_schedule_option(h.s, "start_at_step", "-1"), "start_at_step");
 }
 
+TEST(c_api, schedules__are_those_of_the_dialect_whenever_it_is_chosen) {
+  Handle a("euler"), b("euler");
+  expect_ok(ebb_sampler_configure(a.s, "dialect", "a1111"));
+  for (const Handle* h : {&a, &b}) {
+    expect_ok(ebb_sampler_set_schedule(h->s, "beta", 8));
+    expect_ok(ebb_sampler_set_schedule_option(h->s, "alpha", "0.7"));
+  }
+  const std::vector<double> ours = levels_of(b);
+  expect_ok(ebb_sampler_configure(b.s, "dialect", "a1111"));
+  EXPECT_EQ(levels_of(a), levels_of(b));
+  EXPECT_NE(levels_of(b), ours);
+  expect_ok(ebb_sampler_set_schedule(b.s, "turbo", 20));
+  EXPECT_EQ(levels_of(b).size(), 21U);  // any number of steps there
+}
+
 TEST(c_api, exact_steps__are_refused_where_no_rule_has_them) {
   for (const char* dialect : {"ebb", "comfy", "diffusers", "sdcpp", "a1111", "kdiff"}) {
     Handle h("euler");
