@@ -68,8 +68,6 @@ SettledRun settle(const RunChoice& c) {
   r.call = {.sigmas = settled_levels(c, levels), .options = c.options, .dialect = c.dialect};
   fit_to_network(r.call, levels);
   r.whole_timesteps = dialect.whole_timesteps;
-  r.whole_variance =
-      !r.call.sigmas.empty() && starts_from_noise(c.dialect, r.call.sigmas[0], levels.sigma_max);
   return r;
 }
 

@@ -51,7 +51,6 @@ struct SettledRun {
   NetworkFacts network = {};
   SampleCall call = {};
   bool whole_timesteps = false;  // the network is told of whole timesteps
-  bool whole_variance = false;   // the start is noise of the variance of data and noise
 };
 // Throws Error for choices that do not go together.
 SettledRun settle(const RunChoice& choice);

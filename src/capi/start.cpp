@@ -17,8 +17,14 @@ void start(const ebb_sampler& s, const float* latent, const Batch& batch, float*
   std::vector<double> z(batch.size()), data;
   noise_of(s, batch).start(z);
   if (latent) data.assign(latent, latent + batch.size());
-  start_state<double>(data, z, known->call.sigmas[0],
-                      {.space = known->call.space, .whole_variance = known->whole_variance}, z);
+  const double sigma = known->call.sigmas[0];
+  const bool whole = starts_from_noise({.dialect = s.choice.dialect,
+                                        .sigma = sigma,
+                                        .sigma_max = known->network.levels.sigma_max,
+                                        .sampler = s.choice.sampler,
+                                        .has_data = latent != nullptr,
+                                        .leading = s.choice.schedule.name == "leading"});
+  start_state<double>(data, z, sigma, {.space = known->call.space, .whole_variance = whole}, z);
   std::transform(z.begin(), z.end(), x, [](double v) { return static_cast<float>(v); });
 }
 

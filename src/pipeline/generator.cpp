@@ -76,8 +76,11 @@ class Batches {
              .dialect = options.dialect};
     fit_to_network(call_, precond.levels());
     start_ = {.space = call_.space,
-              .whole_variance =
-                  starts_from_noise(options.dialect, call_.sigmas[0], precond.levels().sigma_max)};
+              .whole_variance = starts_from_noise({.dialect = options.dialect,
+                                                   .sigma = call_.sigmas[0],
+                                                   .sigma_max = precond.levels().sigma_max,
+                                                   .sampler = options.sampler,
+                                                   .leading = schedule == "leading"})};
     source_ = options.noise == "auto" ? default_noise(options.dialect, options.sampler)
                                       : DefaultNoise{.source = options.noise};
     rules_ = parse_rules(options.rules);

@@ -28,11 +28,12 @@ double feathered(int64_t at, int64_t from, int64_t size, int64_t side, int64_t f
 double weight_at(const ConditionWeight& w, const GuidedShape& shape, int64_t pixel) {
   double out = w.strength;
   if (!w.mask.empty()) out *= w.mask[static_cast<size_t>(pixel)];
-  if (w.height == 0) return out;
+  if (!w.area) return out;
+  const ConditionWeight::Area& a = *w.area;
   const int64_t y = pixel / shape.width, x = pixel % shape.width;
-  if (y < w.y || y >= w.y + w.height || x < w.x || x >= w.x + w.width) return 0;
-  return out * feathered(y, w.y, w.height, shape.height, w.feather) *
-         feathered(x, w.x, w.width, shape.width, w.feather);
+  if (y < a.y || y >= a.y + a.height || x < a.x || x >= a.x + a.width) return 0;
+  return out * feathered(y, a.y, a.height, shape.height, w.feather) *
+         feathered(x, a.x, a.width, shape.width, w.feather);
 }
 
 void average(std::span<const WeightedPrediction> predictions, double sigma,

@@ -2,6 +2,8 @@
 // AND.
 #pragma once
 
+#include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,14 +14,17 @@ namespace ebb {
 // Where and when a condition counts.
 struct ConditionWeight {
   double strength = 1;
-  // A rectangle, in pixels; height 0: everywhere. Its prediction is still of the whole image.
-  int64_t y = 0, x = 0, height = 0, width = 0;
+  // A rectangle, in pixels; none: everywhere. Its prediction is still of the whole image.
+  struct Area {
+    int64_t y = 0, x = 0, height = 1, width = 1;
+  };
+  std::optional<Area> area = {};
   // Weights rise over so many pixels from those edges of the rectangle that lie within the image.
   int64_t feather = 0;
   std::span<const double> mask = {};  // [H * W]; empty: 1 everywhere
   // Noise levels at which it counts, both included.
-  double low = 0, high = 1e300;
-  bool holds(double sigma) const { return sigma >= low && sigma <= high; }
+  double sigma_lo = 0, sigma_hi = std::numeric_limits<double>::infinity();
+  bool holds(double sigma) const { return sigma >= sigma_lo && sigma <= sigma_hi; }
 };
 
 // Weight of a condition at a pixel.

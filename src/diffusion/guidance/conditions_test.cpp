@@ -19,7 +19,7 @@ TEST(conditions, average__weighs_by_place_and_level) {
   const std::vector<double> a(4, 1.0), b(4, 5.0), mask = {1, 1, 0.5, 0};
   std::vector<WeightedPrediction> all = {
       {{.mask = mask}, a},
-      {{.strength = 3, .x = 1, .height = 1, .width = 2, .low = 1, .high = 2}, b}};
+      {{.strength = 3, .area = {{.x = 1, .width = 2}}, .sigma_lo = 1, .sigma_hi = 2}, b}};
   std::vector<double> out(4);
   average(all, 2, shape, out);
   EXPECT_NEAR(out[0], 1, 1e-12);
@@ -34,7 +34,7 @@ TEST(conditions, average__weighs_by_place_and_level) {
 
 TEST(conditions, feather__rises_from_inner_edges_alone) {
   const GuidedShape shape{1, 1, 8, 1};
-  const ConditionWeight w{.x = 0, .height = 1, .width = 5, .feather = 2};
+  const ConditionWeight w{.area = {{.width = 5}}, .feather = 2};
   const std::vector<double> want = {1, 1, 1, 1, 0.5, 0, 0, 0};
   for (int64_t p = 0; p < 8; ++p) EXPECT_EQ(weight_at(w, shape, p), want[static_cast<size_t>(p)]);
 }
@@ -58,6 +58,14 @@ TEST(pyramid, collapsed__is_the_image) {
   for (const double v : flat[0].values) EXPECT_NEAR(v, 0, 1e-14);
 }
 
+TEST(sag_attention, heads__are_averaged_and_places_enlarged) {
+  // Two heads over 1 x 2 places; each query's row has the sum 1.
+  const std::vector<float> map = {1, 0, 0.5F, 0.5F, 0.5F, 0.5F, 1, 0};
+  const auto out = sag_attention({map, 2, 1, 2}, {1, 2, 4, 1});
+  EXPECT_EQ(out, (std::vector<double>{1.5, 1.5, 0.5, 0.5, 1.5, 1.5, 0.5, 0.5}));
+  expect_error([&] { sag_attention({map, 3, 1, 2}, {1, 2, 4, 1}); }, "has 12 values (got 8)");
+}
+
 TEST(sag_blur, pixels_with_attention__are_averages) {
   const GuidedShape shape{1, 3, 3, 1};
   const std::vector<double> u = {0, 0, 0, 0, 9, 0, 0, 0, 0};
@@ -66,6 +74,7 @@ TEST(sag_blur, pixels_with_attention__are_averages) {
   sag_blur(u, attention, shape, {.size = 3, .sigma = 1e6}, out);
   EXPECT_NEAR(out[4], 1, 1e-9);
   EXPECT_EQ(out[0], 0);  // at the threshold nothing is blurred
+  expect_error([&] { sag_blur(u, attention, shape, {.sigma = 0}, out); }, "must be positive (0)");
   expect_error([&] { sag_blur(u, attention, shape, {.size = 4}, out); }, "size must be odd (4)");
 }
 

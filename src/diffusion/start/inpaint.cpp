@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "diffusion/start/start_dialect.h"
 #include "diffusion/start/strength.h"
 
 namespace ebb {
@@ -40,6 +41,10 @@ struct Inpainting {
 };
 
 }  // namespace
+
+KnownParts known_parts(std::string_view dialect, std::string_view sampler) {
+  return start_dialect(dialect).known(sampler);
+}
 
 template <class T>
 HostDenoise<T> inpainting(HostDenoise<T> denoise, Inpaint<T> how) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "diffusion/solver/host_latents.h"
@@ -23,9 +24,22 @@ struct Inpaint {
   bool input = true;   // the network sees known parts at their noise level
   bool output = true;  // its answer has known parts as they are
 };
-// ComfyUI: input and output. A1111 with k-diffusion: output. diffusers and A1111's timestep
-// samplers put the parts back in the state, after a step: for masks of 0 and 1 and elementwise
-// samplers that is `input`, and blend() of what comes out.
+
+// Where programs put known parts back.
+struct KnownParts {
+  bool input = true, output = true;  // Inpaint's
+  bool end = false;                  // blend() of what comes out of the run
+};
+// By dialect:
+//   ebb, comfy  input and output
+//   a1111       output and end; its samplers of timesteps (ddim, ddim_cfg_pp, plms, uni_pc): input
+//               and end. kdiff as a1111, which wrapped it
+//   diffusers   in the state, after each step: for masks of 0 and 1, which its pipelines make of
+//               all masks (round_mask), and elementwise samplers that is input and end
+//   sdcpp       output
+// `sampler`: by any of its names. Throws Error.
+KnownParts known_parts(std::string_view dialect, std::string_view sampler);
+
 template <class T>
 HostDenoise<T> inpainting(HostDenoise<T> denoise, Inpaint<T> how);
 

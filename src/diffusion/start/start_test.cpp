@@ -106,14 +106,45 @@ TEST(start_state, spaces__mix_data_and_noise) {
   start_state<double>(data, none, 0.75, {.space = Space::flow}, x);
   finish_state<double>(x, 0.75, Space::flow);
   EXPECT_EQ(x, data);
+  start_state<double>(data, noise, 4, {.extra_noise = 0.5}, x);
+  EXPECT_EQ(x, (std::vector<double>{2 + 4.5 * 0.5, -1 + 4.5 * 3}));
   expect_error([&] { start_state<double>(data, none, 1, {}, std::span<double>(x).first(1)); },
                "must have 1 values");
 }
 
-TEST(starts_from_noise, largest_level__is_known_to_comfyui_alone) {
-  EXPECT_TRUE(starts_from_noise("comfy", 14.6146, 14.61464));
-  EXPECT_FALSE(starts_from_noise("comfy", 14.614, 14.61464));
-  EXPECT_FALSE(starts_from_noise("a1111", 14.61464, 14.61464));
+TEST(starts_from_noise, largest_level__counts_for_comfyui_alone) {
+  FirstNoise first{.dialect = "comfy", .sigma = 14.6146, .sigma_max = 14.61464};
+  EXPECT_TRUE(starts_from_noise(first));
+  first.has_data = true;
+  EXPECT_TRUE(starts_from_noise(first));
+  first.sigma = 14.614;
+  EXPECT_FALSE(starts_from_noise(first));
+  for (const char* other : {"ebb", "kdiff", "a1111", "diffusers", "sdcpp"})
+    EXPECT_FALSE(starts_from_noise({.dialect = other, .sigma = 14.61464, .sigma_max = 14.61464}))
+        << other;
+}
+
+TEST(starts_from_noise, samplers_of_sqrt_alpha_bar_x__start_from_noise_of_variance_1) {
+  const auto whole = [](const char* dialect, const char* sampler, bool data = false,
+                        bool leading = false) {
+    return starts_from_noise({.dialect = dialect,
+                              .sigma = 14.6,
+                              .sigma_max = 14.6,
+                              .sampler = sampler,
+                              .has_data = data,
+                              .leading = leading});
+  };
+  for (const char* sampler : {"ddim", "plms", "uni_pc_bh2"}) {
+    EXPECT_TRUE(whole("a1111", sampler)) << sampler;
+    EXPECT_FALSE(whole("a1111", sampler, true)) << sampler;
+    EXPECT_TRUE(whole("diffusers", sampler)) << sampler;
+    EXPECT_FALSE(whole("diffusers", sampler, true)) << sampler;
+    EXPECT_FALSE(whole("ebb", sampler)) << sampler;
+  }
+  EXPECT_FALSE(whole("a1111", "dpmpp_2m"));
+  EXPECT_TRUE(whole("diffusers", "dpmpp_2m"));
+  EXPECT_FALSE(whole("diffusers", "euler_a"));
+  EXPECT_TRUE(whole("diffusers", "euler_a", false, true));
 }
 
 // ---- stretches and hand-over ---------------------------------------------------------------
@@ -223,6 +254,20 @@ TEST(inpainting, runs__end_at_the_known_data) {
   const auto x = latents.values(sample("euler", latents, latents.put(start), {.sigmas = levels}));
   EXPECT_EQ(x[0], 0.25);
   EXPECT_NEAR(x[1], run_toy("euler", {3.1}, {.sigmas = levels}).x[0], 1e-12);
+}
+
+TEST(inpainting, known_parts__are_put_back_where_each_program_does) {
+  const auto parts = [](const char* dialect, const char* sampler) {
+    const KnownParts p = known_parts(dialect, sampler);
+    return std::vector<bool>{p.input, p.output, p.end};
+  };
+  EXPECT_EQ(parts("ebb", "euler"), (std::vector<bool>{true, true, false}));
+  EXPECT_EQ(parts("comfy", "ddim"), (std::vector<bool>{true, true, false}));
+  EXPECT_EQ(parts("a1111", "euler_a"), (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(parts("a1111", "ddim"), (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(parts("diffusers", "euler"), (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(parts("sdcpp", "euler"), (std::vector<bool>{false, true, false}));
+  expect_error([] { known_parts("comfi", "euler"); }, "did you mean 'comfy'?");
 }
 
 TEST(inpainting, wrong_sizes__are_named) {

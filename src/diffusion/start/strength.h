@@ -56,6 +56,8 @@ struct StartOptions {
   // Where all is noise, its variance is that of data and noise, 1 + sigma^2.
   bool whole_variance = false;
   double noise_scale = 1;  // times the noise, of models that want it so
+  // A1111's "extra noise": so much of the same noise on top, not rescaled whatever the level.
+  double extra_noise = 0;
 };
 // The state at `sigma` from `data` and standard normal `noise`; either may be empty: 0. ve: data +
 // sigma noise; flow: (1 - sigma) data + sigma noise. `out` may be `data`.
@@ -67,8 +69,20 @@ void start_state(std::span<const T> data, std::span<const T> noise, double sigma
 template <class T>
 void finish_state(std::span<T> x, double sigma, Space space);
 
-// Whether programs take a run from `sigma` for one that starts from noise alone (StartOptions::
-// whole_variance): comfy: sigma is within 1e-5 of the model's largest or above; else never.
-bool starts_from_noise(std::string_view dialect, double sigma, double sigma_max);
+struct FirstNoise {
+  std::string_view dialect;
+  double sigma = 0, sigma_max = 0;  // of the run and of the model, the largest ones
+  std::string_view sampler = {};    // by any of its names; "": one that reckons with sigma
+  bool has_data = false;            // a latent is given
+  bool leading = false;             // diffusers: timestep_spacing is "leading"
+};
+// StartOptions::whole_variance, by dialect:
+//   comfy      where sigma is within 1e-5 of the model's largest or above, with data or without
+//   a1111      without data: its samplers of timesteps (ddim, ddim_cfg_pp, plms, uni_pc), which
+//              start from noise as sqrt(alpha_bar) x
+//   diffusers  without data: all, but those that reckon with sigma (euler, heun, dpm_2, lms, their
+//              ancestral ones and dpmpp_sde) unless timesteps are "leading"
+//   others     never
+bool starts_from_noise(const FirstNoise& first);
 
 }  // namespace ebb

@@ -1,0 +1,19 @@
+// StartDialect: what programs do where a run starts, as data: the one place that knows them.
+#pragma once
+
+#include "diffusion/start/inpaint.h"
+#include "diffusion/start/strength.h"
+
+namespace ebb {
+
+struct StartDialect {
+  std::string_view name;
+  StartPlan (*plan)(int64_t steps, double strength, const StrengthOptions&);
+  // StartOptions::whole_variance.
+  bool (*whole)(const FirstNoise&) = [](const FirstNoise&) { return false; };
+  KnownParts (*known)(std::string_view sampler) = [](std::string_view) { return KnownParts{}; };
+};
+
+const StartDialect& start_dialect(std::string_view name);  // throws Error, suggests the nearest
+
+}  // namespace ebb
