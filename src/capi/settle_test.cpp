@@ -170,6 +170,25 @@ TEST(c_api, first_level_of_flow__stands_for_a_ten_thousandth_of_the_shifted_time
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(static_cast<double>(x[i]), want[i], 1e-5);
 }
 
+int ve_toy(void*, const float* x, double sigma, float* denoised, float*) {
+  for (int i = 0; i < 4; ++i)
+    denoised[i] = static_cast<float>(testing::Mixture{}.denoise(static_cast<double>(x[i]), sigma));
+  return 0;
+}
+
+TEST(c_api, brownian_paths__serve_parts_of_steps_that_are_empty) {
+  for (const char* name : {"exp_heun_2_x0_sde", "seeds_2", "dpmpp_sde", "dpmpp_2m_sde"}) {
+    Handle h(name);
+    expect_ok(ebb_sampler_configure(h.s, "dialect", "comfy"));
+    expect_ok(ebb_sampler_configure(h.s, "noise", "brownian"));
+    const double sigmas[] = {5, 1, 1 - 1e-8, 0.3, 0};
+    expect_ok(ebb_sampler_set_sigmas(h.s, sigmas, 5));
+    float x[4] = {1, 2, -3, 4};
+    expect_ok(ebb_sampler_run(h.s, x, 1, 4, ve_toy, nullptr));
+    for (const float v : x) EXPECT_TRUE(std::abs(v) < 10) << name << " " << v;
+  }
+}
+
 // ---- seeds, names --------------------------------------------------------------------------
 
 TEST(c_api, seeds__have_64_bits) {
