@@ -100,8 +100,8 @@ EBB_API ebb_status ebb_sampler_finish(const ebb_sampler* sampler, double sigma, 
                                       float* x);
 
 /* Inpainting with a network that was not made for it: known parts are put back at every
- * evaluation. The choices of programs: ComfyUI has input and output, A1111 output alone; diffusers
- * has input, and data put in place of known parts of what comes out. */
+ * evaluation, and at the end; where, says "input", "output" and "end". All 0: where the dialect has
+ * them for this sampler. */
 typedef struct ebb_inpaint {
   size_t count;       /* of values in each of these, as many as the run's x has */
   const float* data;  /* what is known */
@@ -109,6 +109,7 @@ typedef struct ebb_inpaint {
   const float* noise; /* standard normal, the same in every evaluation; NULL: that of the start */
   int input;          /* not 0: the network sees known parts at the noise level of the evaluation */
   int output;         /* not 0: known parts of its answer are as they are */
+  int end;            /* not 0: so are known parts of what comes out of the run */
   int differential; /* not 0: where the mask is m, the image is made anew from the time on of which
                        a share m of the run is left (differential diffusion) */
 } ebb_inpaint;

@@ -16,6 +16,7 @@
 #include "capi/settle.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/solver/host_latents.h"
+#include "diffusion/start/inpaint.h"
 
 namespace ebb::capi {
 
@@ -33,7 +34,9 @@ struct NoiseChoice {
 
 struct InpaintChoice {
   std::vector<float> data, mask, noise;
-  bool input = false, output = false, differential = false;
+  KnownParts parts = {};
+  bool by_dialect = false;  // where parts are put back
+  bool differential = false;
 };
 
 struct Batch {
@@ -47,6 +50,8 @@ struct Batch {
 Noise noise_of(const ebb_sampler& s, const Batch& batch);
 // `denoise`, with known parts put back if the sampler is to.
 HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoise<float> denoise);
+// Puts them back in what comes out of a run.
+void put_known_back(const ebb_sampler& s, std::span<float> x);
 // Throws Error unless the source has the options and can take their values.
 void check_noise(const ebb_sampler& s);
 

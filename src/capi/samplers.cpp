@@ -129,6 +129,7 @@ void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Den
   Latent first = latents.put(x);
   std::vector<float> end(batch.size());
   latents.read(sample(s.choice.sampler, latents, std::move(first), call), end);
+  put_known_back(s, end);
   std::copy(end.begin(), end.end(), x.begin());
 }
 

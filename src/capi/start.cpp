@@ -4,7 +4,6 @@
 
 #include "base/names.h"
 #include "capi/handle.h"
-#include "diffusion/start/inpaint.h"
 #include "diffusion/start/refiner.h"
 #include "diffusion/start/strength.h"
 
@@ -33,16 +32,20 @@ void start(const ebb_sampler& s, const float* latent, const Batch& batch, float*
 InpaintChoice copied(const ebb_inpaint& i) {
   require_given(i.data, "the data of inpainting");
   require_given(i.mask, "the mask of inpainting");
-  require(i.input != 0 || i.output != 0, "inpaint: needs input or output");
   InpaintChoice out{.data = {i.data, i.data + i.count},
                     .mask = {i.mask, i.mask + i.count},
-                    .input = i.input != 0,
-                    .output = i.output != 0,
+                    .parts = {i.input != 0, i.output != 0, i.end != 0},
                     .differential = i.differential != 0};
+  out.by_dialect = !out.parts.input && !out.parts.output && !out.parts.end;
   if (i.noise) out.noise.assign(i.noise, i.noise + i.count);
   for (const float m : out.mask)
     require(m >= 0 && m <= 1, "inpaint: the mask must lie in [0, 1] (", m, ")");
   return out;
+}
+
+KnownParts parts_of(const ebb_sampler& s) {
+  if (s.inpaint->by_dialect) return known_parts(s.choice.dialect, s.choice.sampler);
+  return s.inpaint->parts;
 }
 
 // How much of the run's time is left at a level.
@@ -95,19 +98,25 @@ HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoi
   require(i.data.size() == batch.size(), "inpaint: the data have ", i.data.size(),
           " values, the state ", batch.size());
   const auto known = settled(s);
+  const KnownParts parts = parts_of(s);
   Inpaint<float> how{.data = i.data,
                      .noise = i.noise,
                      .mask = i.mask,
                      .space = known->call.space,
-                     .input = i.input,
-                     .output = i.output};
+                     .input = parts.input,
+                     .output = parts.output};
   if (i.differential) how.threshold = time_left(known);
-  if (how.noise.empty() && i.input) {
+  if (how.noise.empty() && parts.input) {
     std::vector<double> z(batch.size());
     noise_of(s, batch).start(z);
     how.noise.assign(z.begin(), z.end());
   }
   return inpainting(std::move(denoise), std::move(how));
+}
+
+void put_known_back(const ebb_sampler& s, std::span<float> x) {
+  if (!s.inpaint || !parts_of(s).end) return;
+  blend<float>(s.inpaint->data, s.inpaint->mask, x);
 }
 
 }  // namespace ebb::capi

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <string>
 
-#include "diffusion/start/refiner.h"
+#include "diffusion/start/inpaint.h"
 #include "support/c_api.h"
 #include "support/toy_data.h"
 
@@ -54,12 +54,30 @@ TEST(c_api, inpaint__gives_known_parts_back_and_changes_no_other) {
   EXPECT_EQ(x[0], plain[0]);
 }
 
+TEST(c_api, inpaint__is_where_the_dialect_has_it) {
+  const float data[size] = {3, 4, 5, 6}, mask[size] = {0, 1, 1, 0};
+  const ebb_inpaint how{.count = size, .data = data, .mask = mask};
+  for (const char* dialect : {"comfy", "diffusers", "a1111", "sdcpp"}) {
+    Handle h("euler");
+    expect_ok(ebb_sampler_configure(h.s, "dialect", dialect));
+    expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
+    expect_ok(ebb_sampler_set_inpaint(h.s, &how));
+    float x[size] = {9, 9, 9, 9};
+    Seen seen;
+    expect_ok(ebb_sampler_run(h.s, x, 1, size, toy, &seen));
+    EXPECT_EQ(x[0], 3) << dialect;
+    EXPECT_EQ(x[3], 6) << dialect;
+    // What the network sees at first: x as it is, or known parts.
+    const KnownParts parts = known_parts(dialect, "euler");
+    EXPECT_EQ(seen.inputs[0][0] == 9, !parts.input) << dialect;
+    EXPECT_EQ(seen.inputs[0][1], 9) << dialect;
+  }
+}
+
 TEST(c_api, inpaint__refuses_what_makes_no_sense) {
   Handle h("euler");
   const float data[2] = {}, mask[2] = {0, 1.5F};
   ebb_inpaint how{.count = 2, .data = data, .mask = data};
-  expect_error(ebb_sampler_set_inpaint(h.s, &how), "needs input or output");
-  how.output = 1;
   expect_ok(ebb_sampler_set_inpaint(h.s, &how));
   how.mask = mask;
   expect_error(ebb_sampler_set_inpaint(h.s, &how), "must lie in [0, 1] (1.5)");
