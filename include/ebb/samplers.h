@@ -61,6 +61,7 @@ EBB_API ebb_status ebb_sampler_set(ebb_sampler* sampler, const char* option, con
  *   "seed"         of the noise, a whole number from 0 to 2^64 - 1
  *   "first_image"  number of the batch's first image among those of the seed (the start: 0)
  *   "noise"        where numbers come from, one of ebb_noise_name; "" (the start): the dialect's
+ *                  for this sampler
  *   "layout"       hwc (the start) or chw: the order of an image's numbers, see
  *                  ebb_sampler_set_shape */
 EBB_API ebb_status ebb_sampler_configure(ebb_sampler* sampler, const char* key, const char* value);
@@ -132,7 +133,9 @@ EBB_API ebb_status ebb_sampler_refiner_step(const ebb_sampler* sampler, const ch
 EBB_API ebb_status ebb_sampler_set_sigmas(ebb_sampler* sampler, const double* sigmas, size_t count);
 
 /* Or those of a schedule, one of ebb_schedule_name, in `steps` steps, for the levels of the network
- * (ebb_sampler_set_levels) and by the rules of the dialect. */
+ * (ebb_sampler_set_levels) and by the rules of the dialect. "auto": the one that the sampler's name
+ * ("DPM++ 2M Karras") or else the dialect asks for; or flow, normal (networks with timesteps) or
+ * karras. */
 EBB_API ebb_status ebb_sampler_set_schedule(ebb_sampler* sampler, const char* name, int64_t steps);
 
 /* An option of the schedule, such as ("rho", "7"), or of every list: "sigma_min", "sigma_max",

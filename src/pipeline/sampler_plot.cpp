@@ -50,10 +50,11 @@ Way follow(const PlotRequest& r, const Discretisation& levels) {
         std::copy(d.begin(), d.begin() + static_cast<int64_t>(u.size()), u.begin());
       },
       keyed_noise(keys));
-  SampleCall call{.sigmas = noise_levels(r.schedule, levels, {.steps = r.steps}),
-                  .options = parse_options(r.options, "plot"),
-                  .space = levels.space,
-                  .dialect = r.dialect};
+  SampleCall call{
+      .sigmas = noise_levels(r.schedule, levels, {.steps = r.steps, .dialect = r.dialect}),
+      .options = parse_options(r.options, "plot"),
+      .space = levels.space,
+      .dialect = r.dialect};
   call.table = levels.sigmas;
   std::vector<double> x = initial_noise(keys);
   const double spread = r.flow ? call.sigmas[0] : std::hypot(call.sigmas[0], 1.0);
