@@ -15,8 +15,8 @@ Latent run(Run& run, Latent x, const EtaOptions& o) {
       Latent y = x + (middle - from) * d;
       d = (y - run.denoise(y, middle)) / middle;
       step.draws |= run.dialect().draws_unused_eta;  // on flow models too
-    } else if (to > 0) {
-      step = {};  // the references add no noise after a step to 0
+    } else if (to > 0 && run.dialect().no_noise_from_zero) {
+      step = {};
     }
     x += (step.down - from) * d;
     renoise(run, x, step, from, to, o.s_noise);

@@ -31,10 +31,13 @@ struct Options {
 
 void Options::check() const {
   require(order == 2 || order == 3, "dpm_adaptive: order must be 2 or 3 (", order, ")");
-  require(rtol >= 0 && atol > 0, "dpm_adaptive: rtol (", rtol, ") must not be negative, atol (",
-          atol, ") must be above 0");
+  require(rtol >= 0 && std::isfinite(rtol), "dpm_adaptive: rtol must not be negative (", rtol, ")");
+  require(atol > 0 && std::isfinite(atol), "dpm_adaptive: atol must be above 0 (", atol, ")");
   require(h_init > 0 && std::isfinite(h_init), "dpm_adaptive: h_init must be above 0 (", h_init,
           ")");
+  require(std::isfinite(pcoeff) && std::isfinite(icoeff) && std::isfinite(dcoeff),
+          "dpm_adaptive: pcoeff (", pcoeff, "), icoeff (", icoeff, ") and dcoeff (", dcoeff,
+          ") must be finite");
   require(accept_safety > 0 && accept_safety <= 1,
           "dpm_adaptive: accept_safety must lie in (0, 1] (", accept_safety, ")");
   check_not_negative("eta", eta);
@@ -53,6 +56,7 @@ class StepSize {
   double h() const { return h_; }
   // Chooses the next step; whether this one counts.
   bool accept(double error) {
+    require(std::isfinite(error), "dpm_adaptive: the error of a step is not finite (", error, ")");
     const double inverse = 1 / (1e-8 + error);
     if (first_) inverses_.fill(inverse);
     first_ = false;
@@ -61,7 +65,7 @@ class StepSize {
     for (size_t i = 0; i < 3; ++i) factor *= std::pow(inverses_[i], powers_[i]);
     factor = 1 + std::atan(factor - 1);
     h_ *= factor;
-    if (factor < o_.accept_safety) return false;
+    if (!(factor >= o_.accept_safety)) return false;
     inverses_[2] = inverses_[1];
     inverses_[1] = inverses_[0];
     return true;
@@ -74,16 +78,21 @@ class StepSize {
   std::array<double, 3> powers_, inverses_;  // the latest first
 };
 
+constexpr int64_t most_attempts = 100000;
+
 Latent run(Run& run, Latent x, const Options& o) {
   check_flow_noise(run, "eta", o.eta);
+  if (ends_at_once(run, x)) return x;
   const double end = -std::log(smallest_level(run));
   double t = -std::log(run.sigma(0));
   StepSize size(o);
   Latent before = x;
   int64_t steps = 0;
-  while (t < end - 1e-5) {
+  for (int64_t attempts = 0; t < end - 1e-5; ++attempts) {
     const double next = std::min(end, t + size.h());
     const double from = std::exp(-t), to = std::exp(-next);
+    require(attempts < most_attempts && next > t, "dpm_adaptive: steps (", size.h(),
+            " in ln(sigma)) are too small at noise level ", from, ", after ", attempts);
     const NoisyTarget target = noisy_target(from, to, end, o.eta);
     DpmStep step(run, x, t, target.t);
     const Latent low = o.order == 2 ? step.first() : step.second(1.0 / 3);
@@ -97,9 +106,9 @@ Latent run(Run& run, Latent x, const Options& o) {
     before = low;
     x = high;
     t = next;
-    const auto left = static_cast<int64_t>(std::ceil((end - t) / size.h()));
+    const double left = t < end ? std::min(std::ceil((end - t) / size.h()), 1e6) : 0;
     ++steps;
-    run.done(steps, steps + left, to, x);
+    run.done(steps, steps + static_cast<int64_t>(left), to, x);
   }
   return x;
 }

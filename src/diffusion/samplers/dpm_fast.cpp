@@ -35,6 +35,7 @@ Latent step(DpmStep step, int order) {
 
 Latent run(Run& run, Latent x, const Options& o) {
   check_flow_noise(run, "eta", o.eta);
+  if (ends_at_once(run, x)) return x;
   const double start = -std::log(run.sigma(0)), end = -std::log(smallest_level(run));
   const std::vector<int> plan = orders(run.steps());
   const auto steps = static_cast<int64_t>(plan.size());

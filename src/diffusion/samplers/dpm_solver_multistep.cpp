@@ -37,7 +37,7 @@ std::vector<double> lambda_steps(const Run& run, const std::vector<double>& sigm
   return h;
 }
 
-void differentiate(DpmStep& step, const History& m, const std::vector<double>& h,
+void differentiate(DpmSolverStep& step, const History& m, const std::vector<double>& h,
                    const Options& o) {
   if (h.size() < 2) return;
   step.half = h.size() == 2 && o.dpm.solver_type == "midpoint";
@@ -58,7 +58,7 @@ Latent run(Run& run, Latent x, const Options& o) {
     const Latent denoised = run.denoise(x, from);
     models.push(dpm_model(run, x, denoised, from, o.dpm));
     if (to > 0) {
-      DpmStep step{from, to, models[0]};
+      DpmSolverStep step{from, to, models[0]};
       std::vector<double> h = lambda_steps(run, sigmas, i);
       h.resize(static_cast<size_t>(order_of(run, i, o)));
       differentiate(step, models, h, o);

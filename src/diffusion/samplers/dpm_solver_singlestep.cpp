@@ -32,7 +32,7 @@ std::vector<int64_t> orders(const Run& run, const DpmSolverOptions& o) {
 
 // Over the group so far: models[k] is that k levels before the latest, h[k] the distance in lambda
 // from the group's start to the level after it.
-void differentiate(DpmStep& step, const History& m, const std::vector<double>& h,
+void differentiate(DpmSolverStep& step, const History& m, const std::vector<double>& h,
                    const Options& o) {
   const bool midpoint = o.dpm.solver_type == "midpoint";
   if (h.size() < 2) return;
@@ -63,7 +63,7 @@ Latent run(Run& run, Latent x, const Options& o) {
       std::vector<double> h;
       for (int64_t k = i + 1; k > i - count + 1; --k)
         h.push_back(run.lambda(sigmas[static_cast<size_t>(k)]) - run.lambda(first));
-      DpmStep step{first, to, models[count - 1]};
+      DpmSolverStep step{first, to, models[count - 1]};
       differentiate(step, models, h, o);
       x = dpm_step(run, start, step, o.dpm);
     } else {

@@ -8,7 +8,9 @@ namespace {
 
 double middle(const Run& run, double from, double to) {
   const Space space = run.dialect().flow_ancestral ? run.space() : Space::ve;
-  if (space == Space::flow && from == 1) return 0.9999;  // lambda is infinite there
+  // Lambda is infinite at 1.
+  constexpr double near = 0.9999;
+  if (space == Space::flow && from == 1) return to < near ? near : (1 + to) / 2;
   return sigma_of(space, (lambda_of(space, from) + lambda_of(space, to)) / 2);
 }
 

@@ -46,7 +46,9 @@ Latent run(Run& run, Latent x, const Options& o) {
     const VpTarget target = vp_target(run, from, to);
     found.push(noise_in(run, x, from));
     Latent e = found[0];
-    if (o.runge_kutta && i < 3 && to > 0) {
+    if (to == 0 && !run.dialect().multistep_to_zero) {
+      // Straight to D.
+    } else if (o.runge_kutta && i < 3 && to > 0) {
       e = runge_kutta(run, x, e, from, to);
     } else if (i == 0 && to > 0) {
       Latent y = x + (to - from) * e;

@@ -43,7 +43,11 @@ struct Options {
 // Finite lambdas at both ends, where a dialect has them.
 std::vector<double> levels_of(const Run& run) {
   std::vector<double> s = run.finite_sigmas();
-  if (s.back() == 0) s.back() = run.dialect().uni_pc_last;
+  const double last = run.dialect().uni_pc_last;
+  if (s.back() > 0 || last == 0) return s;
+  require(last < s[s.size() - 2], "uni_pc: ends at ", last, " for 0 in dialect ",
+          run.dialect().name, ", which is not below the last level (", s[s.size() - 2], ")");
+  s.back() = last;
   return s;
 }
 

@@ -165,6 +165,13 @@ TEST(normal_quantile, share_below_it__is_the_one_asked_for) {
     EXPECT_NEAR(0.5 * std::erfc(-normal_quantile(p) / std::numbers::sqrt2), p, 1e-14) << p;
 }
 
+TEST(levels, too_few_timesteps__are_refused) {
+  for (const char* name : {"flow", "scaled_linear", "iddpm"})
+    for (const int64_t count : {-5, 0, 1})
+      expect_error([&] { discretisation({.levels = name, .timesteps = count}); },
+                   "timesteps must ");
+}
+
 TEST(levels, of_latent_diffusion__equal_published_ones) {
   EXPECT_NEAR(latent().sigmas[0], 0.029167158152, 1e-11);
   EXPECT_NEAR(latent().sigmas[500], 1.618278826, 1e-8);

@@ -16,6 +16,9 @@ struct Dialect {
   std::string help;
   // The source of its numbers (noise/noise.h) unless another is chosen.
   std::string noise = "ebb";
+  // Levels that are nearer than this share of them are one: differences over the step between them
+  // would be rounding. 0: only equal ones are.
+  double least_step = 1e-6;
   // Numbers are drawn in every step of samplers that renew noise, used or not.
   bool draws_unused_churn = false;
   // heunpp2 does so, whatever the others do.
@@ -38,6 +41,11 @@ struct Dialect {
   // dpmpp_2s_ancestral_cfg_pp takes the answer without condition of a step's middle where that of
   // its start belongs: it then converges to something else.
   bool late_uncond_2s = false;
+  // dpm_2_ancestral adds no noise after a step that went to level 0 before (eta above 1).
+  bool no_noise_from_zero = false;
+  // dpm_fast and dpm_adaptive, which end at the smallest level above 0, give the noise back where
+  // that is the first one; else they end with x = D.
+  bool leaves_single_level = false;
   // Where uni_pc ends for a last level 0; 0: it ends with x = D.
   double uni_pc_last = 0;
   // uni_pc's corrector with vary_coeff slips (solver/exponential.h).

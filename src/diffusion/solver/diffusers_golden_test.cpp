@@ -156,7 +156,8 @@ Golden golden(const json& c) {
   // Of these the dialect ends at timestep 0 by itself.
   const bool by_dialect = g.sampler == "plms" || g.sampler == "pndm" || g.sampler == "tcd";
   const bool by_rule = by_dialect || g.sampler == "ddim";
-  g.call.dialect = by_rule && zero ? "ebb" : "diffusers";
+  // kdiff goes to 0 and, as plms does there, by remembered noise.
+  g.call.dialect = by_rule && zero ? "kdiff" : "diffusers";
   const double last = zero || by_rule ? 0 : stable_diffusion_table()[0];
   const auto scale = [&](double sigma) { return vp ? 1 / std::sqrt(1 + sigma * sigma) : 1; };
   g.start_scale = scale(sigmas[0]);

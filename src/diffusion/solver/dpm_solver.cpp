@@ -57,7 +57,7 @@ Latent dpm_model(const Run& run, const Latent& x, const Latent& denoised, double
   return o.of_data() ? denoised : (x - run.alpha(sigma) * denoised) / sigma;
 }
 
-Latent dpm_step(Run& run, const Latent& x, const DpmStep& s, const DpmSolverOptions& o) {
+Latent dpm_step(Run& run, const Latent& x, const DpmSolverStep& s, const DpmSolverOptions& o) {
   const double alpha = run.alpha(s.to), rho = s.to / alpha;
   const double h = std::log(s.from / run.alpha(s.from) / rho);
   Weights w = o.of_data() ? data_weights(h, rho, o) : noise_weights(h, rho, o);

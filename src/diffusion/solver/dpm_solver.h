@@ -41,13 +41,14 @@ Latent dpm_model(const Run& run, const Latent& x, const Latent& denoised, double
                  const DpmSolverOptions& options);
 
 // A step, and what is known over it: the model where it starts, and derivatives (0 if unknown).
-struct DpmStep {
+struct DpmSolverStep {
   double from, to;  // to > 0
   Latent value, first = {}, second = {};
   bool half = false;  // `first` has half the value's weight
 };
 // The state at the end of the step, from x at its start.
-Latent dpm_step(Run& run, const Latent& x, const DpmStep& step, const DpmSolverOptions& options);
+Latent dpm_step(Run& run, const Latent& x, const DpmSolverStep& step,
+                const DpmSolverOptions& options);
 // At level 0: D. Draws what the dialect draws.
 Latent dpm_end(Run& run, const Latent& denoised, double from, const DpmSolverOptions& options);
 

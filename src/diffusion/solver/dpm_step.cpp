@@ -45,6 +45,14 @@ NoisyTarget noisy_target(double from, double to, double end, double eta) {
   return {t, std::sqrt(std::max(to * to - reached * reached, 0.0))};
 }
 
+bool ends_at_once(Run& run, Latent& x) {
+  const bool one = run.steps() == 1 && run.sigma(1) == 0;
+  if (!one || run.dialect().leaves_single_level) return false;
+  x = run.denoise(x, run.sigma(0));
+  run.done(0, x);
+  return true;
+}
+
 double smallest_level(const Run& run) {
   const double last = run.sigmas().back();
   return last > 0 ? last : run.sigma(run.steps() - 1);

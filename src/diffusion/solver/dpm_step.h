@@ -38,4 +38,8 @@ NoisyTarget noisy_target(double from, double to, double end, double eta);
 // The smallest level above 0.
 double smallest_level(const Run& run);
 
+// The levels are one above 0, and 0: between them there is no way in ln(sigma). Where the dialect
+// does not leave x as it is, one evaluation ends it, and true is returned.
+bool ends_at_once(Run& run, Latent& x);
+
 }  // namespace ebb

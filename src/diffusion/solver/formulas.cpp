@@ -25,7 +25,9 @@ AncestralStep ancestral_step_flow(double from, double to, double eta) {
   const double down = to * (1 + (to / from - 1) * eta);
   require(down >= 0, "sample: eta (", eta, ") is too large for the step from ", from, " to ", to);
   const double scale = (1 - to) / (1 - down);
-  return {down, scale, std::sqrt(std::max(to * to - down * down * scale * scale, 0.0))};
+  // to^2 - (scale down)^2, where to - scale down is (to - down) / (1 - down).
+  const double gap = to * ((from - to) / from) * eta / (1 - down);
+  return {down, scale, std::sqrt(std::max(gap * (to + scale * down), 0.0))};
 }
 
 }  // namespace
@@ -36,8 +38,11 @@ double phi3(double z) { return std::abs(z) < 0.5 ? phi_series(z, 3) : (phi2(z) -
 
 AncestralStep ancestral_step_ve(double from, double to, double eta) {
   if (eta == 0) return {to, 1, 0};
-  const double noise = std::min(to, eta * to * std::sqrt(1 - (to / from) * (to / from)));
-  return {std::sqrt(to * to - noise * noise), 1, noise};
+  // (noise / to)^2 = eta^2 (1 - r^2), and 1 less that, so that neither cancels.
+  const double r = to / from, left = (1 - eta) * (1 + eta) + eta * eta * r * r;
+  if (left <= 0) return {0, 1, to};
+  const double fall = std::isfinite(from) ? (from - to) / from : 1;
+  return {to * std::sqrt(left), 1, eta * to * std::sqrt(fall * (1 + r))};
 }
 
 AncestralStep ancestral_step_ve(const Run& run, double from, double to, double eta) {

@@ -12,17 +12,29 @@ namespace {
 // Sums are made in blocks of this many numbers, in double.
 constexpr size_t block = 1024;
 
+template <class T>
+bool all_finite(const std::vector<T>& values) {
+  return std::all_of(values.begin(), values.end(), [](T v) { return std::isfinite(v); });
+}
+
 }  // namespace
 
 template <class T>
 struct HostLatents<T>::Pool {
   std::vector<std::vector<T>> free;
+  size_t alive = 0;
 };
 
 template <class T>
 struct HostLatents<T>::Vector : StoredLatent {
-  explicit Vector(std::shared_ptr<Pool> p) : pool(std::move(p)) {}
-  ~Vector() override { pool->free.push_back(std::move(values)); }
+  explicit Vector(std::shared_ptr<Pool> p) : pool(std::move(p)) {
+    pool->free.reserve(pool->free.size() + pool->alive + 1);
+    ++pool->alive;
+  }
+  ~Vector() override {  // there is room: nothing is thrown
+    pool->free.push_back(std::move(values));
+    --pool->alive;
+  }
   std::shared_ptr<Pool> pool;
   std::vector<T> values;
 };
@@ -77,11 +89,11 @@ Denoised HostLatents<T>::denoise(Latent& x, double sigma, bool with_uncond) {
     x = Latent(v);
   }
   const auto& values = static_cast<const Vector&>(*x.alone()).values;
-  const bool finite =
-      std::all_of(values.begin(), values.end(), [](T v) { return std::isfinite(v); });
-  require(finite, "sample: the state is not finite at noise level ", sigma);
+  require(all_finite(values), "sample: the state is not finite at noise level ", sigma);
   const auto guided = fresh(), uncond = with_uncond ? fresh() : nullptr;
   denoise_(values, sigma, guided->values, uncond ? std::span<T>(uncond->values) : std::span<T>());
+  require(all_finite(guided->values) && (!uncond || all_finite(uncond->values)),
+          "sample: the denoiser's answer is not finite at noise level ", sigma);
   return {Latent(guided), uncond ? Latent(uncond) : Latent()};
 }
 
@@ -107,6 +119,13 @@ std::vector<double> HostLatents<T>::values(const Latent& x) {
   std::vector<T> v(size_);
   read(x, v);
   return std::vector<double>(v.begin(), v.end());
+}
+
+template <class T>
+void HostLatents<T>::check_end(const Latent& x) {
+  std::vector<T> v(size_);
+  read(x, v);
+  require(all_finite(v), "sample: the state is not finite at the end");
 }
 
 template class HostLatents<float>;

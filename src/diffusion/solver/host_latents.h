@@ -28,6 +28,7 @@ class HostLatents : public Latents {
   Latent noise(const NoiseDraw& draw, double clip) override;
   double distance(const Latent& a, const Latent& b, const Latent& before, Tolerance t) override;
   std::vector<double> values(const Latent& x) override;
+  void check_end(const Latent& x) override;
 
  private:
   struct Vector;

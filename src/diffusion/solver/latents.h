@@ -32,6 +32,8 @@ class Latents {
   virtual double distance(const Latent& a, const Latent& b, const Latent& before, Tolerance) = 0;
   // The numbers. Throws Error where vectors have none (a count).
   virtual std::vector<double> values(const Latent& x) = 0;
+  // Throws Error if x, the end of a run, is not finite. Does nothing where that is seen later.
+  virtual void check_end(const Latent&) {}
 };
 
 // ---- for those who keep vectors ------------------------------------------------------------

@@ -17,12 +17,20 @@ void check(const SampleCall& c) {
           s[0], ")");
 }
 
+// Of levels nearer than that the first.
+std::vector<double> distinct(const std::vector<double>& levels, double least_step) {
+  std::vector<double> out;
+  for (const double s : levels)
+    if (out.empty() || s < out.back() * (1 - least_step)) out.push_back(s);
+  return out;
+}
+
 }  // namespace
 
 Run::Run(Latents& latents, const SampleCall& call)
-    : latents_(latents), call_(call), dialect_(find_dialect(call.dialect)), sigmas_(call.sigmas) {
+    : latents_(latents), call_(call), dialect_(find_dialect(call.dialect)) {
   check(call);
-  sigmas_.erase(std::unique(sigmas_.begin(), sigmas_.end()), sigmas_.end());
+  sigmas_ = distinct(call.sigmas, dialect_.least_step);
 }
 
 std::vector<double> Run::finite_sigmas() const {

@@ -22,7 +22,8 @@ struct Progress {
 };
 
 struct SampleCall {
-  // Falling, the last one may be 0. A level that is repeated counts once.
+  // Falling, the last one may be 0. A level that is repeated, to a millionth,
+  // counts once.
   std::vector<double> sigmas;
   OptionTexts options = {};
   Space space = Space::ve;

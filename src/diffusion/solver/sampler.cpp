@@ -93,8 +93,9 @@ Latent sample(std::string_view sampler, Latents& latents, Latent x, const Sample
   const OptionTexts usual = default_options(call.dialect, sampler);
   options.insert(options.begin(), usual.begin(), usual.end());
   Run run(latents, call);
-  if (run.steps() > 0) return found.sampler->run(run, std::move(x), options);
   found.sampler->check(options);
+  if (run.steps() > 0) x = found.sampler->run(run, std::move(x), options);
+  latents.check_end(x);
   return x;
 }
 
