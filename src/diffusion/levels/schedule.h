@@ -46,9 +46,6 @@ struct Schedule {
 template <class Options>
 Schedule make_schedule(Schedule about,
                        std::vector<double> (*levels)(const ScheduleInput&, const Options&));
-struct NoOptions {
-  void fields(auto&&) {}
-};
 
 struct ScheduleCall {
   int64_t steps = 18;

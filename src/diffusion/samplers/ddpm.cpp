@@ -16,8 +16,7 @@ struct Options {
     f("s_noise", s_noise, "standard deviation of new noise");
   }
   void check() const {
-    require(variance_type == "fixed_small" || variance_type == "fixed_large",
-            "ddpm: variance_type '", variance_type, "' is not fixed_small or fixed_large");
+    check_choice("ddpm: variance_type", variance_type, {"fixed_small", "fixed_large"});
     check_not_negative("s_noise", s_noise);
   }
 };

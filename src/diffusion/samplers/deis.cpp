@@ -2,11 +2,11 @@
 // arXiv:2204.13902). A polynomial in what, tells the mode: time of a variance-preserving process
 // (tab), noise level (rhoab, which is linear multistep) or its logarithm (log_rho).
 #include <algorithm>
-#include <array>
 
 #include "diffusion/solver/formulas.h"
 #include "diffusion/solver/multistep.h"
 #include "diffusion/solver/sampler.h"
+#include "diffusion/solver/vp.h"
 
 namespace ebb::samplers {
 namespace {
@@ -21,43 +21,30 @@ struct Options {
     f("lower_order_final", lower_order_final, "below 15 steps the last two have order 2 and 1");
   }
   void check() const {
-    constexpr std::array<std::string_view, 3> modes = {"tab", "rhoab", "log_rho"};
-    require(std::find(modes.begin(), modes.end(), deis_mode) != modes.end(), "deis: deis_mode '",
-            deis_mode, "' is not tab, rhoab or log_rho");
+    check_choice("deis: deis_mode", deis_mode, {"tab", "rhoab", "log_rho"});
     const int64_t most = deis_mode == "log_rho" ? 3 : 4;
     require(max_order >= 1 && max_order <= most, "deis: max_order must be 1 to ", most, " (",
             max_order, ")");
   }
 };
 
-// ln(1 + sigma^2) = slope t^2 / 2 + first t, from sigma(0.001) = 0.002 to sigma(1) = 80.
-struct VpTime {
-  double slope, first;
-  VpTime() {
-    const double low = std::log1p(0.002 * 0.002), high = std::log1p(80.0 * 80);
-    slope = 2 * (low / 1e-3 - high) / (1e-3 - 1);
-    first = high - slope / 2;
-  }
-  double at(double sigma) const {
-    const double level = std::log1p(sigma * sigma);
-    return (std::sqrt(first * first + 2 * slope * level) - first) / slope;
-  }
-  double sigma_slope(double t) const {
-    const double sigma = std::sqrt(std::expm1(t * (t * slope / 2 + first)));
-    return (t * slope + first) * (sigma + 1 / sigma) / 2;
-  }
-};
+// From sigma(0.001) = 0.002 to sigma(1) = 80.
+VpProcess edm_process() {
+  const double low = std::log1p(0.002 * 0.002), high = std::log1p(80.0 * 80);
+  const double slope = 2 * (low / 1e-3 - high) / (1e-3 - 1);
+  return {slope, high - slope / 2};
+}
 
 // Sums as the reference makes them: they are not exact, and its results show it.
 std::vector<double> time_weights(const std::vector<double>& levels, double to) {
-  static const VpTime time;
-  const double start = time.at(levels[0]), width = time.at(to) - start;
+  static const VpProcess process = edm_process();
+  const double start = vp_time(levels[0], process), width = vp_time(to, process) - start;
   std::vector<double> nodes, moments(levels.size(), 0.0);
-  for (const double s : levels) nodes.push_back(time.at(s) - start);
+  for (const double s : levels) nodes.push_back(vp_time(s, process) - start);
   constexpr int points = 10000;
   for (int n = 0; n < points; ++n) {
     const double place = width * n / (points - 1);
-    double term = time.sigma_slope(start + place) * width / points;
+    double term = vp_sigma_slope(start + place, process) * width / points;
     for (double& m : moments) {
       m += term;
       term *= place;
@@ -77,8 +64,8 @@ std::vector<double> log_weights(const std::vector<double>& levels, double to) {
   std::vector<double> nodes;
   for (const double s : levels) nodes.push_back(std::log(s / levels[0]));
   const double w = std::log(to / levels[0]);
-  const std::vector<double> moments = {to * w * phi1(-w), to * w * w * phi2(-w),
-                                       2 * to * w * w * w * phi3(-w)};
+  const std::vector<double> moments = {to * w * phi(1, -w), to * w * w * phi(2, -w),
+                                       2 * to * w * w * w * phi(3, -w)};
   return polynomial_weights(nodes, moments);
 }
 
@@ -120,7 +107,10 @@ const Sampler& deis() {
       {.name = "deis",
        .help = "the polynomial through the last slopes, integrated over the step",
        .order = 3,
-       .aliases = {{"deis_rhoab", {{"deis_mode", "rhoab"}, {"max_order", "4"}}},
+       .aliases = {{.name = "deis_rhoab",
+                    .options = {{"deis_mode", "rhoab"}, {"max_order", "4"}},
+                    .order = 4,
+                    .help = "a polynomial through the last slopes, by noise level"},
                    {"deis_log_rho", {{"deis_mode", "log_rho"}, {"lower_order_final", "true"}}}}},
       run);
   return s;

@@ -9,11 +9,11 @@ namespace {
 Latent run(Run& run, Latent x, const ChurnOptions& o) {
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = churn(run, x, i, o), to = run.sigma(i + 1);
-    Latent d = (x - run.denoise(x, from)) / from;
+    Latent d = noise_in(run, x, from);
     if (to > 0) {
       const double middle = std::sqrt(from * to);
       Latent y = x + (middle - from) * d;
-      d = (y - run.denoise(y, middle)) / middle;
+      d = noise_in(run, y, middle);
     }
     x += (to - from) * d;
     run.done(i, x);

@@ -9,11 +9,11 @@ Latent run(Run& run, Latent x, const EtaOptions& o) {
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = run.sigma(i), to = run.sigma(i + 1);
     AncestralStep step = ancestral_step(run, from, to, o.eta);
-    Latent d = (x - run.denoise(x, from)) / from;
+    Latent d = noise_in(run, x, from);
     if (step.down > 0) {
       const double middle = std::sqrt(from * step.down);
       Latent y = x + (middle - from) * d;
-      d = (y - run.denoise(y, middle)) / middle;
+      d = noise_in(run, y, middle);
       step.draws |= run.dialect().draws_unused_eta;  // on flow models too
     } else if (to > 0 && run.dialect().no_noise_from_zero) {
       step = {};

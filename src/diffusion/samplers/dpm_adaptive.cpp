@@ -13,7 +13,7 @@ struct Options {
   int64_t order = 3;
   double rtol = 0.05, atol = 0.0078, h_init = 0.05;
   double pcoeff = 0, icoeff = 1, dcoeff = 0, accept_safety = 0.81;
-  double eta = 0, s_noise = 1;
+  EtaOptions noise = {.eta = 0};
   void fields(auto&& f) {
     f("order", order, "3 or 2: the higher order of the two that are compared");
     f("rtol", rtol, "error allowed, relative to the state");
@@ -23,8 +23,7 @@ struct Options {
     f("icoeff", icoeff, "of the controller of step sizes: integral");
     f("dcoeff", dcoeff, "of the controller of step sizes: differential");
     f("accept_safety", accept_safety, "a step counts if the next one may be this much of it");
-    f("eta", eta, "share of noise that is renewed in each step; 0: none, deterministic");
-    f("s_noise", s_noise, "standard deviation of renewed noise");
+    noise.fields(f);
   }
   void check() const;
 };
@@ -40,15 +39,14 @@ void Options::check() const {
           ") must be finite");
   require(accept_safety > 0 && accept_safety <= 1,
           "dpm_adaptive: accept_safety must lie in (0, 1] (", accept_safety, ")");
-  check_not_negative("eta", eta);
-  check_not_negative("s_noise", s_noise);
+  noise.check();
 }
 
 // A PID controller on the logarithm of the error.
 class StepSize {
  public:
   explicit StepSize(const Options& o) : o_(o), h_(o.h_init) {
-    const double order = o.eta > 0 ? 1.5 : static_cast<double>(o.order);
+    const double order = o.noise.eta > 0 ? 1.5 : static_cast<double>(o.order);
     powers_ = {(o.pcoeff + o.icoeff + o.dcoeff) / order, -(o.pcoeff + 2 * o.dcoeff) / order,
                o.dcoeff / order};
   }
@@ -81,7 +79,7 @@ class StepSize {
 constexpr int64_t most_attempts = 100000;
 
 Latent run(Run& run, Latent x, const Options& o) {
-  check_flow_noise(run, "eta", o.eta);
+  check_flow_noise(run, "eta", o.noise.eta);
   if (ends_at_once(run, x)) return x;
   const double end = -std::log(smallest_level(run));
   double t = -std::log(run.sigma(0));
@@ -93,7 +91,7 @@ Latent run(Run& run, Latent x, const Options& o) {
     const double from = std::exp(-t), to = std::exp(-next);
     require(attempts < most_attempts && next > t, "dpm_adaptive: steps (", size.h(),
             " in ln(sigma)) are too small at noise level ", from, ", after ", attempts);
-    const NoisyTarget target = noisy_target(from, to, end, o.eta);
+    const NoisyTarget target = noisy_target(from, to, end, o.noise.eta);
     DpmStep step(run, x, t, target.t);
     const Latent low = o.order == 2 ? step.first() : step.second(1.0 / 3);
     Latent high = o.order == 2 ? step.second() : step.third();
@@ -102,7 +100,7 @@ Latent run(Run& run, Latent x, const Options& o) {
       continue;
     }
     if (target.noise > 0 || run.dialect().draws_unused_eta)
-      high.add(run.noise(from, to), target.noise * o.s_noise);
+      high.add(run.noise(from, to), target.noise * o.noise.s_noise);
     before = low;
     x = high;
     t = next;

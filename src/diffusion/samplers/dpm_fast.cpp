@@ -8,15 +8,9 @@ namespace ebb::samplers {
 namespace {
 
 struct Options {
-  double eta = 0, s_noise = 1;
-  void fields(auto&& f) {
-    f("eta", eta, "share of noise that is renewed in each step; 0: none, deterministic");
-    f("s_noise", s_noise, "standard deviation of renewed noise");
-  }
-  void check() const {
-    check_not_negative("eta", eta);
-    check_not_negative("s_noise", s_noise);
-  }
+  EtaOptions noise = {.eta = 0};
+  void fields(auto&& f) { noise.fields(f); }
+  void check() const { noise.check(); }
 };
 
 // Of the steps, for n evaluations.
@@ -34,7 +28,7 @@ Latent step(DpmStep step, int order) {
 }
 
 Latent run(Run& run, Latent x, const Options& o) {
-  check_flow_noise(run, "eta", o.eta);
+  check_flow_noise(run, "eta", o.noise.eta);
   if (ends_at_once(run, x)) return x;
   const double start = -std::log(run.sigma(0)), end = -std::log(smallest_level(run));
   const std::vector<int> plan = orders(run.steps());
@@ -44,10 +38,10 @@ Latent run(Run& run, Latent x, const Options& o) {
   };
   for (int64_t i = 0; i < steps; ++i) {
     const double from = std::exp(-time(i)), to = std::exp(-time(i + 1));
-    const NoisyTarget target = noisy_target(from, to, end, o.eta);
+    const NoisyTarget target = noisy_target(from, to, end, o.noise.eta);
     x = step(DpmStep(run, x, time(i), target.t), plan[static_cast<size_t>(i)]);
     if (target.noise > 0 || run.dialect().draws_unused_eta)
-      x.add(run.noise(from, to), target.noise * o.s_noise);
+      x.add(run.noise(from, to), target.noise * o.noise.s_noise);
     run.done(i + 1, steps, to, x);
   }
   return x;

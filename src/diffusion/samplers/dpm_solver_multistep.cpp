@@ -80,11 +80,17 @@ const Sampler& dpm_solver_multistep() {
        .order = 2,
        .aliases = {{"dpm_solver_stability"},
                    {"edm_dpmpp_2m"},
-                   {"cosine_dpmpp_2m_sde", {{"algorithm_type", "sde-dpmsolver++"}}},
+                   {.name = "cosine_dpmpp_2m_sde",
+                    .options = {{"algorithm_type", "sde-dpmsolver++"}},
+                    .order = 0,  // it always draws
+                    .kind = SamplerKind::sde,
+                    .help = "SDE-DPM-Solver++(2M)"},
                    {"dpmpp_2m_flow", {{"lower_order_final", "false"}}},
                    {"dpm_solver_multistep_3", {{"solver_order", "3"}}},
-                   {"dpm_solver_multistep_3_exact",
-                    {{"solver_order", "3"}, {"exact_third", "true"}}}}},
+                   {.name = "dpm_solver_multistep_3_exact",
+                    .options = {{"solver_order", "3"}, {"exact_third", "true"}},
+                    .order = 3,
+                    .help = "DPM-Solver++(3M), corrected: of order 3"}}},
       run);
   return s;
 }

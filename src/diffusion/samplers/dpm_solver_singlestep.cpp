@@ -15,6 +15,9 @@ struct Options {
     dpm.check("dpm_solver_singlestep");
     require(dpm.algorithm_type != "sde-dpmsolver",
             "dpm_solver_singlestep: sde-dpmsolver is for dpm_solver_multistep");
+    require(!dpm.exact_third || dpm.sde(),
+            "dpm_solver_singlestep: exact_third is of sde-dpmsolver++: the third order of ",
+            dpm.algorithm_type, " is exact");
   }
 };
 
@@ -81,7 +84,9 @@ const Sampler& dpm_solver_singlestep() {
       {.name = "dpm_solver_singlestep",
        .help = "DPM-Solver and DPM-Solver++ in groups of levels",
        .order = 2,
-       .aliases = {{"dpm_solver_singlestep_3", {{"solver_order", "3"}, {"solver_type", "heun"}}}}},
+       .aliases = {{.name = "dpm_solver_singlestep_3",
+                    .options = {{"solver_order", "3"}, {"solver_type", "heun"}},
+                    .order = 3}}},
       run);
   return s;
 }

@@ -6,10 +6,6 @@
 namespace ebb::samplers {
 namespace {
 
-struct NoOptions {
-  void fields(auto&&) {}
-};
-
 Latent run(Run& run, Latent x, const NoOptions&) {
   const Space space = run.dialect().flow_lambda_2m ? run.space() : Space::ve;
   const std::vector<double> sigmas = space == Space::ve ? run.sigmas() : run.finite_sigmas();

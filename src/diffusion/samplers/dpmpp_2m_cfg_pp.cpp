@@ -6,10 +6,6 @@
 namespace ebb::samplers {
 namespace {
 
-struct NoOptions {
-  void fields(auto&&) {}
-};
-
 Latent run(Run& run, Latent x, const NoOptions&) {
   Latent uncond_before;
   double h_before = 0;

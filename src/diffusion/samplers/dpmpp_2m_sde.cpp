@@ -15,8 +15,7 @@ struct Options {
   }
   void check() const {
     noise.check();
-    require(solver_type == "midpoint" || solver_type == "heun",
-            "dpmpp_2m_sde: solver_type must be midpoint or heun (", solver_type, ")");
+    check_choice("dpmpp_2m_sde: solver_type", solver_type, {"midpoint", "heun"});
   }
 };
 
@@ -31,7 +30,7 @@ Latent run(Run& run, Latent x, const Options& o) {
     } else {
       x = step.held(x, d);
       const double H = step.H();
-      const double share = o.solver_type == "heun" ? H * phi2(-H) : -std::expm1(-H) / 2;
+      const double share = o.solver_type == "heun" ? H * phi(2, -H) : -std::expm1(-H) / 2;
       if (i > 0) x.add(d - before, step.alpha() * share * step.h() / h_before);
       step.renoise(x);
     }

@@ -41,9 +41,9 @@ Integrals integrals(const Run& run, const Options& o, double from, double to) {
     sum.whole += weight / noise_scale(o, v);
     sum.line += weight * (v - from) / noise_scale(o, v);
   };
-  if (const int64_t points = run.dialect().er_sde_points; points > 0) {
-    const double part = (from - to) / static_cast<double>(points);
-    for (int64_t k = 0; k < points; ++k) add(to + static_cast<double>(k) * part, part);
+  if (const auto points = run.dialect().er_sde_points) {
+    const double part = (from - to) / static_cast<double>(*points);
+    for (int64_t k = 0; k < *points; ++k) add(to + static_cast<double>(k) * part, part);
     return sum;
   }
   // Simpson's rule in ln(v).
@@ -76,8 +76,8 @@ struct Slopes {
 // As the equation reads eta.
 Options equation(const Run& run, Options o) {
   if (run.dialect().er_sde_eta_switches) o.noise.eta = 1;
-  require(o.solver_type != "er_sde" || o.noise.eta == 0 || o.noise.eta == 1,
-          "er_sde: eta must be 0 or 1 with solver_type er_sde (", o.noise.eta, ")");
+  require(o.solver_type == "reverse_sde" || o.noise.eta == 0 || o.noise.eta == 1,
+          "er_sde: eta must be 0 or 1 with solver_type ", o.solver_type, " (", o.noise.eta, ")");
   return o;
 }
 

@@ -27,7 +27,11 @@ const Sampler& euler_ancestral() {
                                 .help = "one slope a step to below the level, then new noise",
                                 .kind = SamplerKind::ancestral,
                                 .order = 1,
-                                .aliases = {{"euler_a"}, {"ddim_trailing", {{"eta", "0"}}}}},
+                                .aliases = {{"euler_a"},
+                                            {.name = "ddim_trailing",
+                                             .options = {{"eta", "0"}},
+                                             .kind = SamplerKind::ode,
+                                             .help = "one slope a step"}}},
                                run);
   return s;
 }

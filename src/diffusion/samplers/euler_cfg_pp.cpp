@@ -5,18 +5,11 @@
 #include "diffusion/solver/sampler.h"
 
 namespace ebb::samplers {
-namespace {
-
-struct Options {
-  void fields(auto&&) {}
-};
-
-}  // namespace
 
 const Sampler& euler_cfg_pp() {
-  static const Sampler s = make_sampler<Options>(
+  static const Sampler s = make_sampler<NoOptions>(
       {.name = "euler_cfg_pp", .help = "Euler with CFG++", .order = 1, .needs_uncond = true},
-      [](Run& run, Latent x, const Options&) { return euler_cfg_pp(run, x, {}, false); });
+      [](Run& run, Latent x, const NoOptions&) { return euler_cfg_pp(run, x, {}, false); });
   return s;
 }
 

@@ -80,12 +80,15 @@ Latent run(Run& run, Latent x, const Options& o) {
 }  // namespace
 
 const Sampler& ipndm_v() {
-  static const Sampler s =
-      make_sampler<Options>({.name = "ipndm_v",
-                             .help = "slopes of four steps, weighted by the steps' lengths",
-                             .order = 0,  // its four weights do not quite add up to the step
-                             .aliases = {{"ipndm_v_exact", {{"exact", "true"}}}}},
-                            run);
+  static const Sampler s = make_sampler<Options>(
+      {.name = "ipndm_v",
+       .help = "slopes of four steps, weighted by the steps' lengths",
+       .order = 0,  // its four weights do not quite add up to the step
+       .aliases = {{.name = "ipndm_v_exact",
+                    .options = {{"exact", "true"}},
+                    .order = 4,
+                    .help = "slopes of four steps, with the weights of unequal steps"}}},
+      run);
   return s;
 }
 

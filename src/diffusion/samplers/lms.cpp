@@ -31,7 +31,7 @@ std::vector<double> midpoint_moments(double h, size_t count, int64_t parts) {
 }
 
 Latent run(Run& run, Latent x, const Options& o) {
-  const int64_t parts = run.dialect().lms_parts;
+  const std::optional<int64_t> parts = run.dialect().lms_parts;
   History slopes(o.order);
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = run.sigma(i), to = run.sigma(i + 1);
@@ -41,8 +41,8 @@ Latent run(Run& run, Latent x, const Options& o) {
       x = denoised;
     } else {
       const auto nodes = nodes_before(run.sigmas(), i, slopes.size());
-      const auto moments = parts > 0 ? midpoint_moments(to - from, nodes.size(), parts)
-                                     : power_moments(to - from, nodes.size());
+      const auto moments = parts ? midpoint_moments(to - from, nodes.size(), *parts)
+                                 : power_moments(to - from, nodes.size());
       const std::vector<double> weights = polynomial_weights(nodes, moments);
       const int64_t newer = run.dialect().lms_newer;
       for (int64_t j = 0; j < slopes.size(); ++j)

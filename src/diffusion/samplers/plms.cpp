@@ -1,6 +1,7 @@
 // plms: noise found in the last steps with the weights of equal steps, which those in timesteps
 // are (Liu et al. 2022, arXiv:2202.09778, PNDM). It starts up with two evaluations in the first
 // step, or with three steps of Runge and Kutta.
+#include "diffusion/solver/formulas.h"
 #include "diffusion/solver/multistep.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/timesteps.h"
@@ -14,12 +15,6 @@ struct Options {
     f("runge_kutta", runge_kutta, "four evaluations in each of the first three steps");
   }
 };
-
-// The noise found in x.
-Latent noise_in(Run& run, Latent& x, double sigma) {
-  const Latent denoised = run.denoise(x, sigma);
-  return (x - denoised) / sigma;
-}
 
 // The level of the timestep half way.
 double middle_of(const Run& run, double from, double to) {

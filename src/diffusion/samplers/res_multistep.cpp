@@ -10,9 +10,11 @@ const Sampler& res_multistep() {
   static const Sampler s = make_sampler<ResOptions>(
       {.name = "res_multistep",
        .help = "D on a line through the last two answers",
-       .kind = SamplerKind::ancestral,
        .order = 2,
-       .aliases = {{"res_multistep_ancestral", {{"eta", "1"}}}}},
+       .aliases = {{.name = "res_multistep_ancestral",
+                    .options = {{"eta", "1"}},
+                    .kind = SamplerKind::ancestral,
+                    .help = "res_multistep that adds noise back"}}},
       [](Run& run, Latent x, const ResOptions& o) { return res_multistep(run, x, o, false); });
   return s;
 }

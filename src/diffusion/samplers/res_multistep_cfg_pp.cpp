@@ -8,10 +8,12 @@ const Sampler& res_multistep_cfg_pp() {
   static const Sampler s = make_sampler<ResOptions>(
       {.name = "res_multistep_cfg_pp",
        .help = "res_multistep with CFG++",
-       .kind = SamplerKind::ancestral,
        .order = 2,
        .needs_uncond = true,
-       .aliases = {{"res_multistep_ancestral_cfg_pp", {{"eta", "1"}}}}},
+       .aliases = {{.name = "res_multistep_ancestral_cfg_pp",
+                    .options = {{"eta", "1"}},
+                    .kind = SamplerKind::ancestral,
+                    .help = "res_multistep_cfg_pp that adds noise back"}}},
       [](Run& run, Latent x, const ResOptions& o) { return res_multistep(run, x, o, true); });
   return s;
 }

@@ -26,8 +26,15 @@ struct Options {
     require(restarts >= -1, "restart: restarts must not be negative (", restarts, ")");
     require(restart_steps >= 0, "restart: restart_steps must not be negative (", restart_steps,
             ")");
-    require(restart_from > 0 && restart_to > restart_from,
+    require(restart_from > 0 && restart_to > restart_from && std::isfinite(restart_to),
             "restart: needs 0 < restart_from < restart_to (", restart_from, ", ", restart_to, ")");
+    const Options usual;
+    require(restarts != 0 ||
+                (restart_steps == usual.restart_steps && restart_from == usual.restart_from &&
+                 restart_to == usual.restart_to && s_noise == usual.s_noise),
+            "restart: with restarts 0 there is no way for restart_steps (", restart_steps,
+            "), restart_from (", restart_from, "), restart_to (", restart_to, ") and s_noise (",
+            s_noise, ")");
     check_not_negative("s_noise", s_noise);
   }
 };
@@ -74,11 +81,10 @@ std::vector<double> way(const Run& run, const Options& o) {
 }
 
 Latent heun_step(Run& run, Latent x, double from, double to) {
-  Latent d = (x - run.denoise(x, from)) / from;
+  Latent d = noise_in(run, x, from);
   if (to > 0) {
     Latent y = x + (to - from) * d;
-    const Latent end = (y - run.denoise(y, to)) / to;
-    d = (d + end) / 2;
+    d = (d + noise_in(run, y, to)) / 2;
   }
   return x + (to - from) * d;
 }

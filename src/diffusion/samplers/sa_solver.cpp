@@ -26,6 +26,7 @@ struct Options {
   }
   void check() const {
     noise.check();
+    require(start >= end, "sa_solver: start (", start, ") must not be below end (", end, ")");
     require(predictor_order >= 1 && predictor_order <= 4,
             "sa_solver: predictor_order must be 1 to 4 (", predictor_order, ")");
     require(corrector_order >= 0 && corrector_order <= 4,

@@ -57,8 +57,13 @@ const Sampler& seeds_2() {
        .help = "SEEDS, two answers a step",
        .kind = SamplerKind::sde,
        .order = 2,
-       .aliases = {{"exp_heun_2_x0", {{"r", "1"}, {"solver_type", "phi_2"}, {"eta", "0"}}},
-                   {"exp_heun_2_x0_sde", {{"r", "1"}, {"solver_type", "phi_2"}}}}},
+       .aliases = {{.name = "exp_heun_2_x0",
+                    .options = {{"r", "1"}, {"solver_type", "phi_2"}, {"eta", "0"}},
+                    .kind = SamplerKind::ode,
+                    .help = "exponential Heun"},
+                   {.name = "exp_heun_2_x0_sde",
+                    .options = {{"r", "1"}, {"solver_type", "phi_2"}},
+                    .help = "exponential Heun, stochastic"}}},
       run);
   return s;
 }

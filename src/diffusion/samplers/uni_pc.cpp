@@ -43,11 +43,11 @@ struct Options {
 // Finite lambdas at both ends, where a dialect has them.
 std::vector<double> levels_of(const Run& run) {
   std::vector<double> s = run.finite_sigmas();
-  const double last = run.dialect().uni_pc_last;
-  if (s.back() > 0 || last == 0) return s;
-  require(last < s[s.size() - 2], "uni_pc: ends at ", last, " for 0 in dialect ",
+  const std::optional<double> last = run.dialect().uni_pc_last;
+  if (s.back() > 0 || !last) return s;
+  require(*last < s[s.size() - 2], "uni_pc: ends at ", *last, " for 0 in dialect ",
           run.dialect().name, ", which is not below the last level (", s[s.size() - 2], ")");
-  s.back() = last;
+  s.back() = *last;
   return s;
 }
 
@@ -99,17 +99,21 @@ Latent run(Run& run, Latent x, const Options& o) {
 }  // namespace
 
 const Sampler& uni_pc() {
-  static const Sampler s = make_sampler<Options>(
-      {.name = "uni_pc",
-       .help = "UniPC, a multistep predictor and corrector",
-       .order = 4,
-       .aliases = {{"uni_pc_bh2", {{"variant", "bh2"}}},
-                   {"unipc_snr", {{"order", "3"}, {"variant", "bh1"}}},
-                   {"unipc_tu", {{"order", "2"}, {"variant", "bh2"}}},
-                   {"unipc_tq", {{"order", "3"}, {"variant", "bh1"}}},
-                   {"unipc_snr_2", {{"order", "1"}, {"variant", "vary_coeff"}}},
-                   {"unipc_tu_2", {{"order", "3"}, {"variant", "bh1"}}}}},
-      run);
+  static const Sampler s =
+      make_sampler<Options>({.name = "uni_pc",
+                             .help = "UniPC, a multistep predictor and corrector",
+                             .order = 4,
+                             .aliases = {{"uni_pc_bh2", {{"variant", "bh2"}}},
+                                         {"unipc_snr", {{"order", "3"}, {"variant", "bh1"}}},
+                                         {.name = "unipc_tu",
+                                          .options = {{"order", "2"}, {"variant", "bh2"}},
+                                          .order = 3},
+                                         {"unipc_tq", {{"order", "3"}, {"variant", "bh1"}}},
+                                         {.name = "unipc_snr_2",
+                                          .options = {{"order", "1"}, {"variant", "vary_coeff"}},
+                                          .order = 2},
+                                         {"unipc_tu_2", {{"order", "3"}, {"variant", "bh1"}}}}},
+                            run);
   return s;
 }
 

@@ -50,6 +50,23 @@ Dialect sdcpp() {
           .habits = sdcpp_habits()};
 }
 
+Dialect diffusers() {
+  return {.name = "diffusers",
+          .help = "Hugging Face diffusers",
+          .noise = "torch_cpu",
+          .least_step = 0,
+          .draws_unused_last = true,
+          .sa_solver_corrects_last = true,
+          .draws_unused_sa = true,
+          .multistep_to_zero = true,
+          .vp_ends_at_table = true,
+          .vp_whole_timesteps = true,
+          .lcm_boundary = true,
+          .flow_lambda_2m = true,
+          .shifts_flow_twice = true,
+          .habits = diffusers_habits()};
+}
+
 }  // namespace
 
 const std::vector<Dialect>& all_dialects() {
@@ -88,20 +105,7 @@ const std::vector<Dialect>& all_dialects() {
        .flow_churn = true,
        .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "dpmpp_3m_sde"},
        .habits = a1111_habits()},
-      {.name = "diffusers",
-       .help = "Hugging Face diffusers",
-       .noise = "torch_cpu",
-       .least_step = 0,
-       .draws_unused_last = true,
-       .sa_solver_corrects_last = true,
-       .draws_unused_sa = true,
-       .multistep_to_zero = true,
-       .vp_ends_at_table = true,
-       .vp_whole_timesteps = true,
-       .lcm_boundary = true,
-       .flow_lambda_2m = true,
-       .shifts_flow_twice = true,
-       .habits = diffusers_habits()},
+      diffusers(),
       sdcpp(),
   };
   return table;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,8 +47,8 @@ struct Dialect {
   // dpm_fast and dpm_adaptive, which end at the smallest level above 0, give the noise back where
   // that is the first one; else they end with x = D.
   bool leaves_single_level = false;
-  // Where uni_pc ends for a last level 0; 0: it ends with x = D.
-  double uni_pc_last = 0;
+  // Where uni_pc ends for a last level 0; none: it ends with x = D.
+  std::optional<double> uni_pc_last = {};
   // uni_pc's corrector with vary_coeff slips (solver/exponential.h).
   bool uni_pc_slips = false;
   // sa_solver corrects before the last step too, and orders fall to 1 for that one; else they do so
@@ -55,8 +56,8 @@ struct Dialect {
   bool sa_solver_corrects_last = false;
   // sa_solver draws in every step, where it renews noise or not.
   bool draws_unused_sa = false;
-  // Left points over which er_sde adds its integrals up; 0: nearly exact ones.
-  int64_t er_sde_points = 0;
+  // Left points over which er_sde adds its integrals up; none: nearly exact ones.
+  std::optional<int64_t> er_sde_points = {};
   // er_sde follows the stochastic equation at eta 0 too, without its noise; at any other eta it
   // adds all of it.
   bool er_sde_eta_switches = false;
@@ -90,8 +91,8 @@ struct Dialect {
   bool flow_lambda_2m = false;
   // Ancestral steps on flow models take an eta above 1 as 1.
   bool clamps_eta = false;
-  // Equal parts in which lms adds its coefficients up (midpoint rule); 0: exact integrals.
-  int64_t lms_parts = 0;
+  // Equal parts in which lms adds its coefficients up (midpoint rule); none: exact integrals.
+  std::optional<int64_t> lms_parts = {};
   // Steps by which the slopes that lms remembers are newer than the ones whose weights they get.
   int64_t lms_newer = 0;
   // Schedules take what a flow network is told of its first and last level for their times, so that

@@ -3,16 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/names.h"
-
 namespace ebb {
 namespace {
-
-void check_one_of(std::string_view option, const std::string& value,
-                  const std::vector<std::string>& known) {
-  if (std::find(known.begin(), known.end(), value) != known.end()) return;
-  fail("sample: unknown ", option, " '", value, "'", suggestion(value, known));
-}
 
 struct Weights {
   double keep = 1, value = 0, first = 0, second = 0, noise = 0;  // of y = x / alpha
@@ -23,9 +15,9 @@ Weights data_weights(double h, double to, const DpmSolverOptions& o) {
   Weights w;
   w.keep = std::exp(-twice);
   w.value = -std::expm1(-twice);
-  w.first = twice * phi2(-twice);
+  w.first = twice * phi(2, -twice);
   // The stochastic third order has two signs wrong where it is known: nothing is left of the order.
-  w.second = o.sde() && !o.exact_third ? -phi2(-twice) - 0.5 : twice * phi3(-twice);
+  w.second = o.sde() && !o.exact_third ? -phi(2, -twice) - 0.5 : twice * phi(3, -twice);
   if (o.sde()) w.noise = to * std::sqrt(-std::expm1(-2 * h));
   return w;
 }
@@ -34,8 +26,8 @@ Weights noise_weights(double h, double to, const DpmSolverOptions& o) {
   const double scale = o.sde() ? -2 * to : -to;
   Weights w;
   w.value = scale * std::expm1(h);
-  w.first = scale * h * phi2(h);
-  w.second = scale * h * phi3(h);
+  w.first = scale * h * phi(2, h);
+  w.second = scale * h * phi(3, h);
   if (o.sde()) w.noise = to * std::sqrt(std::expm1(2 * h));
   return w;
 }
@@ -43,13 +35,17 @@ Weights noise_weights(double h, double to, const DpmSolverOptions& o) {
 }  // namespace
 
 void DpmSolverOptions::check(std::string_view sampler) const {
-  check_one_of("algorithm_type", algorithm_type,
+  check_choice(str(sampler, ": algorithm_type"), algorithm_type,
                {"dpmsolver", "dpmsolver++", "sde-dpmsolver", "sde-dpmsolver++"});
-  check_one_of("solver_type", solver_type, {"midpoint", "heun"});
+  check_choice(str(sampler, ": solver_type"), solver_type, {"midpoint", "heun"});
   const int64_t most = algorithm_type == "sde-dpmsolver" ? 2 : 3;
   require(solver_order >= 1 && solver_order <= most, sampler, ": solver_order of ", algorithm_type,
           " must be 1 to ", most, " (", solver_order, ")");
   check_not_negative("s_noise", s_noise);
+  require(sde() || s_noise == 1, sampler, ": s_noise (", s_noise,
+          ") is of the sde algorithms, not ", algorithm_type);
+  require(!exact_third || solver_order == 3, sampler, ": exact_third is of solver_order 3, not ",
+          solver_order);
 }
 
 Latent dpm_model(const Run& run, const Latent& x, const Latent& denoised, double sigma,

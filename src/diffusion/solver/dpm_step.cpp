@@ -1,11 +1,6 @@
 #include "diffusion/solver/dpm_step.h"
 
 namespace ebb {
-namespace {
-
-Latent noise_in(Run& run, Latent& x, double sigma) { return (x - run.denoise(x, sigma)) / sigma; }
-
-}  // namespace
 
 const Latent& DpmStep::noise() {
   if (!noises_.contains(0)) noises_[0] = noise_in(run_, x_, sigma(0));
@@ -31,11 +26,11 @@ Latent DpmStep::second(double r) {
 Latent DpmStep::third() {
   const double r1 = 1.0 / 3, r2 = 2.0 / 3;
   const Latent start = noise(), change = noise_at(r1) - start;
-  // expm1(z) / z - 1 = z phi2(z).
-  const double bend = sigma(r2) * (r2 / r1) * r2 * h_ * phi2(r2 * h_);
+  // expm1(z) / z - 1 = z phi(2, z).
+  const double bend = sigma(r2) * (r2 / r1) * r2 * h_ * phi(2, r2 * h_);
   Latent y = x_ - sigma(r2) * std::expm1(r2 * h_) * start - bend * change;
   const Latent late = noise_in(run_, y, sigma(r2));
-  return x_ - sigma(1) * std::expm1(h_) * start - sigma(1) / r2 * h_ * phi2(h_) * (late - start);
+  return x_ - sigma(1) * std::expm1(h_) * start - sigma(1) / r2 * h_ * phi(2, h_) * (late - start);
 }
 
 NoisyTarget noisy_target(double from, double to, double end, double eta) {

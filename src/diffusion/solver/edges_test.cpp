@@ -159,5 +159,48 @@ TEST(dpm_adaptive, coefficients_that_are_not_finite__are_refused) {
       EXPECT_THROW(check_options("dpm_adaptive", {{name, value}}), Error) << name << value;
 }
 
+// ---- options -------------------------------------------------------------------------------
+
+TEST(options, that_mean_nothing__are_refused) {
+  const auto expect = [](std::string_view sampler, const OptionTexts& options,
+                         std::string_view part) {
+    expect_error([&] { check_options(sampler, options); }, part);
+  };
+  expect("euler", {{"path", "nan"}}, "path: unknown name 'nan'");
+  expect("euler", {{"s_tmin", "inf"}}, "s_tmin must be finite");
+  expect("sa_solver", {{"start", "nan"}}, "must not be below end");
+  expect("sa_solver", {{"end", "nan"}}, "must not be below end");
+  expect("sa_solver", {{"start", "1"}, {"end", "2"}}, "must not be below end");
+  expect("restart", {{"restart_to", "inf"}}, "needs 0 < restart_from < restart_to");
+  for (const char* name : {"restart_steps", "restart_to", "s_noise"})
+    expect("restart", {{"restarts", "0"}, {name, "3"}}, "there is no way for");
+  expect_error(
+      [] {
+        run_toy("er_sde", {1.0},
+                {.sigmas = {2, 1}, .options = {{"solver_type", "ode"}, {"eta", "0.5"}}});
+      },
+      "eta must be 0 or 1 with solver_type ode (0.5)");
+}
+
+// ---- heunpp2_exact -------------------------------------------------------------------------
+
+// Slopes that run along a parabola in sigma, whatever x is.
+TEST(heunpp2_exact, slopes_on_a_parabola__are_integrated_exactly) {
+  const auto slope = [](double s) { return 2 - 3 * s + 0.5 * s * s; };
+  const auto integral = [](double s) { return 2 * s - 1.5 * s * s + s * s * s / 6; };
+  std::vector<double> seen;
+  SampleCall call{.sigmas = {5, 4, 2.5, 1}};
+  HostLatents<double> latents(1,
+                              [&](std::span<const double> x, double s, std::span<double> d,
+                                  std::span<double>) { d[0] = x[0] - s * slope(s); },
+                              {});
+  call.progress = [&](const Progress& p) {
+    seen.push_back(latents.values(p.x)[0]);
+    return true;
+  };
+  sample("heunpp2_exact", latents, latents.put(std::vector<double>{1.0}), call);
+  EXPECT_NEAR(seen.at(0), 1 + integral(4) - integral(5), 1e-12);
+}
+
 }  // namespace
 }  // namespace ebb

@@ -16,7 +16,10 @@ struct EdmOptions {
     churn.fields(f);
     f("path", path, "how noise and scale run with time: linear, vp or ve");
   }
-  void check() const { churn.check(); }
+  void check() const {
+    churn.check();
+    find_path(path);
+  }
 };
 
 class EdmStep {

@@ -8,26 +8,6 @@
 
 namespace ebb {
 
-double phi(int k, double z) {
-  if (std::abs(z) >= 1) {
-    double value = std::expm1(z) / z, below = 1;
-    for (int n = 2; n <= k; ++n) {
-      value = (value - below) / z;
-      below /= n;
-    }
-    return value;
-  }
-  double factorial = 1;
-  for (int n = 2; n < k; ++n) factorial *= n;
-  double sum = 0, power = 1;  // z^n / (n + k)!
-  for (int n = 0; n < 20; ++n) {
-    factorial *= n + k;
-    sum += power / factorial;
-    power *= z;
-  }
-  return sum;
-}
-
 ExponentialStep exponential_step(Space space, double from, double to, double eta) {
   ExponentialStep s;
   s.h = lambda_of(space, to) - lambda_of(space, from);

@@ -9,9 +9,6 @@
 
 namespace ebb {
 
-// phi_k(z), k >= 1, see formulas.h.
-double phi(int k, double z);
-
 // From one level to another, with noise renewed at the rate `eta` (0: none): x = keep x + alpha
 // sum(weights D) + noise z, where the weights depend on z_length.
 struct ExponentialStep {

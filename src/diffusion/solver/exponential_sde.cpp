@@ -30,7 +30,7 @@ Latent sde_3m(Run& run, Latent x, const EtaOptions& o, double bend) {
     } else {
       x = step.held(x, d);
       const double H = step.H(), h = step.h();
-      const double slope = step.alpha() * H * phi2(-H), curve = step.alpha() * H * phi3(-H);
+      const double slope = step.alpha() * H * phi(2, -H), curve = step.alpha() * H * phi(3, -H);
       // Differences of D in steps of h.
       if (i == 1) x.add(d - d1, slope * h / h1);
       if (i > 1) {

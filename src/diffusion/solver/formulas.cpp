@@ -7,19 +7,6 @@
 namespace ebb {
 namespace {
 
-// Sum of z^n / (n + k)!: phi_k near 0, where the closed form cancels.
-double phi_series(double z, int k) {
-  double factorial = 1;
-  for (int n = 2; n <= k; ++n) factorial *= n;
-  double sum = 0, power = 1;
-  for (int n = 0; n < 20; ++n) {
-    if (n > 0) factorial *= n + k;
-    sum += power / factorial;
-    power *= z;
-  }
-  return sum;
-}
-
 AncestralStep ancestral_step_flow(double from, double to, double eta) {
   if (eta == 0 || to == 0) return {to, 1, 0};
   const double down = to * (1 + (to / from - 1) * eta);
@@ -32,9 +19,31 @@ AncestralStep ancestral_step_flow(double from, double to, double eta) {
 
 }  // namespace
 
-double phi1(double z) { return z == 0 ? 1 : std::expm1(z) / z; }
-double phi2(double z) { return std::abs(z) < 0.5 ? phi_series(z, 2) : (phi1(z) - 1) / z; }
-double phi3(double z) { return std::abs(z) < 0.5 ? phi_series(z, 3) : (phi2(z) - 0.5) / z; }
+double phi(int k, double z) {
+  if (std::abs(z) >= 1) {
+    double value = std::expm1(z) / z, below = 1;
+    for (int n = 2; n <= k; ++n) {
+      value = (value - below) / z;
+      below /= n;
+    }
+    return value;
+  }
+  // The closed form cancels near 0.
+  double factorial = 1;
+  for (int n = 2; n < k; ++n) factorial *= n;
+  double sum = 0, power = 1;  // z^n / (n + k)!
+  for (int n = 0; n < 20; ++n) {
+    factorial *= n + k;
+    sum += power / factorial;
+    power *= z;
+  }
+  return sum;
+}
+
+Latent noise_in(Run& run, Latent& x, double sigma) {
+  const Latent denoised = run.denoise(x, sigma);
+  return (x - denoised) / sigma;
+}
 
 AncestralStep ancestral_step_ve(double from, double to, double eta) {
   if (eta == 0) return {to, 1, 0};
@@ -79,6 +88,10 @@ void check_not_negative(std::string_view option, double value) {
           ")");
 }
 
+void check_finite(std::string_view option, double value) {
+  require(std::isfinite(value), "sample: ", option, " must be finite (", value, ")");
+}
+
 void check_choice(std::string_view option, std::string_view value,
                   const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), value) == known.end())
@@ -88,6 +101,7 @@ void check_choice(std::string_view option, std::string_view value,
 void ChurnOptions::check() const {
   check_not_negative("s_churn", s_churn);
   check_not_negative("s_noise", s_noise);
+  check_finite("s_tmin", s_tmin);
   require(s_tmin <= s_tmax, "sample: s_tmin (", s_tmin, ") must not be above s_tmax (", s_tmax,
           ")");
 }

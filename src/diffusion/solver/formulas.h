@@ -9,11 +9,12 @@
 
 namespace ebb {
 
-// phi_k(z) = (phi_{k-1}(z) - 1 / (k-1)!) / z, phi_0 = exp: the weights of exponential integrators
-// (Hochbruck and Ostermann 2010). Exact near 0 too.
-double phi1(double z);
-double phi2(double z);
-double phi3(double z);
+// phi_k(z) = (phi_{k-1}(z) - 1 / (k-1)!) / z, phi_0 = exp, for k >= 1: the weights of exponential
+// integrators (Hochbruck and Ostermann 2010). Exact near 0 too.
+double phi(int k, double z);
+
+// The noise found in x at level sigma, (x - D) / sigma; without alpha it is the slope dx/dsigma.
+Latent noise_in(Run& run, Latent& x, double sigma);
 
 // A stochastic step from one level to another: a deterministic one to `down`, then
 // x = scale x + noise z.
@@ -69,6 +70,7 @@ struct EtaOptions {
 };
 
 void check_not_negative(std::string_view option, double value);
+void check_finite(std::string_view option, double value);
 // Throws Error with the nearest of `known`.
 void check_choice(std::string_view option, std::string_view value,
                   const std::vector<std::string>& known);

@@ -13,11 +13,7 @@ double one(double) { return 1; }
 double zero(double) { return 0; }
 double same(double t) { return t; }
 
-// sigma^2 + 1 = exp(b(t)), so 2 sigma sigma' = b'(t) (sigma^2 + 1).
-double vp_slope(double t) {
-  const double sigma = vp_sigma(t);
-  return 0.5 * vp_beta(t) * (sigma + 1 / sigma);
-}
+double vp_slope(double t) { return vp_sigma_slope(t); }
 double vp_scale(double t) {
   const double sigma = vp_sigma(t);
   return 1 / std::sqrt(1 + sigma * sigma);

@@ -1,7 +1,7 @@
-// What holds for every sampler: identities between them, batches, floats, affine data, many steps.
+// What holds for every sampler: identities between them, batches, floats, many steps, cost.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <set>
 
 #include "diffusion/solver/sampler.h"
@@ -17,16 +17,6 @@ bool has_option(const Sampler& s, std::string_view name) {
   for (const Option& o : s.options())
     if (o.name == name) return true;
   return false;
-}
-
-// Samplers that start from levels alone. Others say what they need.
-bool runs(const Sampler& s, const SampleCall& call) {
-  try {
-    run_toy(s.name, {0.3}, call);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 // ---- names ---------------------------------------------------------------------------------
@@ -107,7 +97,7 @@ TEST(samplers, images__are_the_same_alone_and_in_a_batch) {
   // Other numbers for every image, known by its place or by its start.
   for (const Sampler* s : all_samplers()) {
     const SampleCall call{.sigmas = karras(8, 0.03, 14.6)};
-    if (mixes_images(*s) || !runs(*s, call)) continue;
+    if (mixes_images(*s)) continue;
     model.noise = [](std::span<double> z, const NoiseDraw& d) {
       for (size_t i = 0; i < z.size(); ++i)
         z[i] = std::sin(static_cast<double>(i + 1) * 1.7 + static_cast<double>(d.index));
@@ -138,65 +128,11 @@ std::vector<double> run_floats(const Sampler& s, const std::vector<float>& start
 TEST(samplers, floats__are_near_doubles) {
   for (const Sampler* s : all_samplers()) {
     const SampleCall call{.sigmas = karras(8, 0.03, 14.6)};
-    if (s->adaptive || !runs(*s, call)) continue;
+    if (s->adaptive) continue;
     const std::vector<double> want = run_toy(s->name, {-6, 3.1}, call).x;
     const std::vector<double> x = run_floats(*s, {-6, 3.1F}, call);
     for (size_t i = 0; i < 2; ++i)
       EXPECT_NEAR(x[i], want[i], 2e-5 * std::max(1.0, std::abs(want[i]))) << s->name;
-  }
-}
-
-// ---- affine data ---------------------------------------------------------------------------
-
-// On one normal distribution every sampler is affine in its start and its draws: their factors give
-// mean and variance without drawing. In the limit of many steps they are those of the data.
-struct Moments {
-  double mean = 0, variance = 0;
-};
-Moments moments_of(const Sampler& s, const SampleCall& call) {
-  const double deviation = 0.6, mean = 0.7;
-  testing::ToyModel model{.denoise = testing::normal_denoiser(mean, deviation),
-                          .uncond = testing::normal_denoiser(mean, deviation)};
-  const double start_variance = deviation * deviation + call.sigmas[0] * call.sigmas[0];
-  int64_t one = -1;  // the draw that is 1
-  model.noise = [&one](std::span<double> z, const NoiseDraw& d) {
-    std::fill(z.begin(), z.end(), d.index == one ? 1 : 0);
-  };
-  const testing::ToyRun base = run_toy(s.name, {mean, mean + 1}, call, model);
-  Moments out{.mean = base.x[0], .variance = std::pow(base.x[1] - base.x[0], 2) * start_variance};
-  for (one = 0; one < base.draws; ++one)
-    out.variance += std::pow(run_toy(s.name, {mean}, call, model).x[0] - base.x[0], 2);
-  return out;
-}
-
-TEST(samplers, mean_and_variance__are_those_of_normal_data_in_the_limit) {
-  for (const Sampler* s : all_samplers()) {
-    const SampleCall call{.sigmas = karras(120, 0.002, 20)};
-    if (s->adaptive || s->kind == SamplerKind::distilled || s->needs_uncond || !runs(*s, call))
-      continue;
-    const Moments m = moments_of(*s, call);
-    // What 120 steps of first order leave.
-    EXPECT_NEAR(m.mean, 0.7, 0.04) << s->name;
-    EXPECT_NEAR(m.variance, 0.36, 0.05) << s->name;
-  }
-}
-
-// euler_ancestral on normal data, step by step: variance' = (factor)^2 variance + noise^2.
-TEST(samplers, variance_of_euler_ancestral__is_exact_at_every_eta) {
-  const double v = 0.36;
-  for (const double eta : {0.0, 0.5, 1.0}) {
-    const std::vector<double> sigmas = karras(10, 0.03, 14.6);
-    double variance = v + sigmas[0] * sigmas[0];
-    for (size_t i = 0; i + 1 < sigmas.size(); ++i) {
-      const double a = sigmas[i], b = sigmas[i + 1];
-      const double up = std::min(b, eta * b * std::sqrt(a * a - b * b) / a);
-      const double down = std::sqrt(b * b - up * up);
-      const double keep = v / (v + a * a);  // of the state in D
-      variance = std::pow(keep + down / a * (1 - keep), 2) * variance + up * up;
-    }
-    const SampleCall call{.sigmas = sigmas, .options = {{"eta", std::to_string(eta)}}};
-    EXPECT_NEAR(moments_of(*find_sampler("euler_ancestral").sampler, call).variance, variance,
-                1e-9);
   }
 }
 
@@ -208,7 +144,7 @@ TEST(samplers, any_steps_and_eta__give_finite_data) {
       for (const char* eta : {"0", "0.5", "1"}) {
         SampleCall call{.sigmas = karras(steps, 0.03, 14.6)};
         if (has_option(*s, "eta")) call.options = {{"eta", eta}};
-        if (!runs(*s, call)) continue;
+        if (s->name == "er_sde") call.options.push_back({"solver_type", "reverse_sde"});
         const std::vector<double> x = run_toy(s->name, {-6, 3.1}, call).x;
         for (const double v : x) EXPECT_LT(std::abs(v), 100) << s->name << " " << steps;
       }
@@ -242,16 +178,21 @@ TEST(samplers, noise_that_is_not_of_flow_models__is_refused) {
 
 // ---- cost ----------------------------------------------------------------------------------
 
-// A step on a [1,128,128,4] latent takes less than a millisecond beside denoiser and noise; the
-// factor is for machines that do other work.
-TEST(samplers, a_step_of_one_evaluation__is_cheap) {
-  constexpr double busy = 10;
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+constexpr double most_milliseconds = 1;
+#else
+constexpr double most_milliseconds = 10;
+#endif
+
+// A step on a [1,128,128,4] latent, beside denoiser and noise. Time of this process alone, the best
+// of some tries, so that other work on the machine does not count.
+TEST(samplers, a_step_of_one_evaluation__takes_less_than_a_millisecond) {
   constexpr size_t size = 128 * 128 * 4;
   constexpr int64_t steps = 10;
-  using clock = std::chrono::steady_clock;
+  constexpr int tries = 20;
   for (const Sampler* s : all_samplers()) {
     const SampleCall call{.sigmas = karras(steps, 0.03, 14.6)};
-    if (s->adaptive || !runs(*s, call) || count(s->name, call).evaluations != steps) continue;
+    if (s->adaptive || count(s->name, call).evaluations != steps) continue;
     HostLatents<float> latents(
         size,
         [](std::span<const float>, double, std::span<float> d, std::span<float> u) {
@@ -260,15 +201,14 @@ TEST(samplers, a_step_of_one_evaluation__is_cheap) {
         },
         [](std::span<double> z, const NoiseDraw&) { std::fill(z.begin(), z.end(), 0.5); });
     const Latent start = latents.put(std::vector<float>(size, 3.0F));
-    double best = busy;
-    for (int i = 0; i < 5; ++i) {
-      const auto begin = clock::now();
+    double best = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < tries && best >= most_milliseconds; ++i) {
+      const std::clock_t begin = std::clock();
       latents.values(sample(s->name, latents, start, call));
-      const std::chrono::duration<double, std::milli> took = clock::now() - begin;
-      best = std::min(best, took.count() / steps);
+      const auto took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC * 1e3;
+      best = std::min(best, took / steps);
     }
-    EXPECT_LT(best, busy) << s->name;
-    RecordProperty(s->name, std::to_string(best));
+    EXPECT_LT(best, most_milliseconds) << s->name;
     if (std::getenv("EBB_TIMES")) std::cout << s->name << " " << best << " ms\n";
   }
 }

@@ -86,6 +86,19 @@ std::string_view name_of(SamplerKind kind) {
   return names[static_cast<int>(kind)];
 }
 
+SamplerFacts facts_of(const Sampler& s) { return {s.name, s.help, s.kind, s.order, {}}; }
+
+SamplerFacts facts_of(const Sampler& s, const SamplerAlias& a) {
+  return {a.name, a.help.empty() ? s.help : a.help, a.kind.value_or(s.kind),
+          a.order.value_or(s.order), a.options};
+}
+
+std::vector<SamplerFacts> all_facts_of(const Sampler& s) {
+  std::vector<SamplerFacts> out = {facts_of(s)};
+  for (const SamplerAlias& a : s.aliases) out.push_back(facts_of(s, a));
+  return out;
+}
+
 Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call) {
   const FoundSampler found = find_sampler(sampler);
   check_space(*found.sampler, call.space);

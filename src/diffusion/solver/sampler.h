@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,10 @@ std::string_view name_of(SamplerKind kind);
 struct SamplerAlias {
   std::string name;
   OptionTexts options = {};
+  // Where they are not the sampler's.
+  std::optional<double> order = {};
+  std::optional<SamplerKind> kind = {};
+  std::string help = {};
 };
 
 struct Sampler {
@@ -42,6 +47,21 @@ struct Sampler {
 // A sampler whose options are a struct with fields() and, to refuse values, check().
 template <class Options>
 Sampler make_sampler(Sampler about, Latent (*run)(Run&, Latent, const Options&));
+struct NoOptions {
+  void fields(auto&&) {}
+};
+
+// What is told of a sampler by one of its names.
+struct SamplerFacts {
+  std::string name, help;
+  SamplerKind kind;
+  double order;
+  OptionTexts options;  // that the name stands for
+};
+SamplerFacts facts_of(const Sampler& sampler);
+SamplerFacts facts_of(const Sampler& sampler, const SamplerAlias& alias);
+// Of its own name, then of the others.
+std::vector<SamplerFacts> all_facts_of(const Sampler& sampler);
 
 // Checks the call and runs from `x`, at the first level. Throws Error, Cancelled.
 Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call);

@@ -40,8 +40,76 @@ TEST(samplers, gaussian__reaches_the_exact_solution_on_every_path) {
   }
 }
 
+// Of six steps to 0, by name.
+struct Cost {
+  int64_t evaluations, draws;
+};
+const std::map<std::string, Cost> costs = {
+    {"ddim", {6, 0}},
+    {"ddim_cfg_pp", {6, 0}},
+    {"ddim_trailing", {6, 0}},
+    {"ddpm", {6, 5}},
+    {"deis", {6, 0}},
+    {"deis_log_rho", {6, 0}},
+    {"dpm_2", {11, 0}},
+    {"dpm_2_ancestral", {11, 5}},
+    {"dpm_fast", {6, 0}},
+    {"dpm_solver_multistep", {6, 0}},
+    {"dpm_solver_singlestep", {6, 0}},
+    {"cosine_dpmpp_2m_sde", {6, 5}},
+    {"dpmpp_2m", {6, 0}},
+    {"dpmpp_2m_cfg_pp", {6, 0}},
+    {"dpmpp_2m_sde", {6, 5}},
+    {"dpmpp_2m_v2", {6, 0}},
+    {"dpmpp_2s_ancestral", {11, 5}},
+    {"dpmpp_2s_ancestral_cfg_pp", {11, 5}},
+    {"dpmpp_3m_sde", {6, 5}},
+    {"dpmpp_3m_sde_exact", {6, 5}},
+    {"dpmpp_sde", {11, 10}},
+    {"er_sde", {6, 5}},
+    {"euler", {6, 0}},
+    {"euler_ancestral", {6, 5}},
+    {"euler_ancestral_cfg_pp", {6, 5}},
+    {"euler_cfg_pp", {6, 0}},
+    {"exp_heun_2_x0", {11, 0}},
+    {"exp_heun_2_x0_sde", {11, 5}},
+    {"flow_match_euler_stochastic", {6, 5}},
+    {"gradient_estimation", {6, 0}},
+    {"gradient_estimation_cfg_pp", {6, 0}},
+    {"heun", {11, 0}},
+    {"heunpp2", {15, 0}},
+    {"heunpp2_exact", {15, 0}},
+    {"ipndm", {6, 0}},
+    {"ipndm_v", {6, 0}},
+    {"lcm", {6, 5}},
+    {"lms", {6, 0}},
+    {"plms", {7, 0}},
+    {"pndm", {15, 0}},
+    {"res_2s", {11, 0}},
+    {"res_multistep", {6, 0}},
+    {"res_multistep_ancestral", {6, 5}},
+    {"res_multistep_cfg_pp", {6, 0}},
+    {"restart", {11, 0}},
+    {"sa_solver", {6, 5}},
+    {"sa_solver_pece", {11, 5}},
+    {"seeds_2", {11, 10}},
+    {"seeds_3", {16, 15}},
+    {"tcd", {6, 5}},
+    {"uni_pc", {6, 0}},
+};
+
+TEST(samplers, evaluations_and_draws__are_those_of_the_table) {
+  for (const auto& [name, cost] : costs) {
+    const testing::ToyRun run = run_toy(name, {1.0}, {.sigmas = sd_levels});
+    EXPECT_EQ(run.evaluations, cost.evaluations) << name;
+    EXPECT_EQ(run.draws, cost.draws) << name;
+  }
+  for (const Sampler* s : all_samplers())
+    EXPECT_TRUE(s->adaptive || costs.contains(s->name)) << s->name << " is not in the table";
+}
+
 TEST(samplers, evaluations_and_draws__are_as_counted) {
-  for (const int64_t steps : {1, 2, 6, 20})
+  for (const int64_t steps : {1, 2, 3, 4, 6, 20, 40})
     for (const Sampler* s : all_samplers()) {
       if (s->adaptive) continue;
       const SampleCall call{.sigmas = karras(steps, 0.01, 10)};
@@ -138,6 +206,22 @@ TEST(samplers, wrong_values__are_named) {
                 {.denoise = [](double, double) { return std::nan(""); }});
       },
       "not finite");
+}
+
+// ---- names ---------------------------------------------------------------------------------
+
+TEST(sampler_facts, of_another_name__are_its_own) {
+  const Sampler& ipndm_v = *find_sampler("ipndm_v").sampler;
+  const std::vector<SamplerFacts> all = all_facts_of(ipndm_v);
+  ASSERT_EQ(all.size(), 1 + ipndm_v.aliases.size());
+  EXPECT_EQ(all[0].name, "ipndm_v");
+  EXPECT_EQ(all[0].order, 0);
+  EXPECT_EQ(all[1].name, "ipndm_v_exact");
+  EXPECT_EQ(all[1].order, 4);
+  EXPECT_NE(all[1].help, all[0].help);
+  const Sampler& seeds = *find_sampler("seeds_2").sampler;
+  EXPECT_EQ(facts_of(seeds).kind, SamplerKind::sde);
+  EXPECT_EQ(facts_of(seeds, seeds.aliases.at(0)).kind, SamplerKind::ode);
 }
 
 // ---- latents -------------------------------------------------------------------------------

@@ -6,20 +6,27 @@
 
 namespace ebb {
 
-inline constexpr double vp_beta_d = 19.9, vp_beta_min = 0.1;
+struct VpProcess {
+  double beta_d = 19.9, beta_min = 0.1;
+};
 
 // S: double, or an expression with sqrt, expm1 and log1p of its own.
 template <class S>
-S vp_sigma(const S& t) {
+S vp_sigma(const S& t, const VpProcess& p = {}) {
   using std::expm1, std::sqrt;
-  return sqrt(expm1(t * (t * (vp_beta_d / 2) + vp_beta_min)));
+  return sqrt(expm1(t * (t * (p.beta_d / 2) + p.beta_min)));
 }
 template <class S>
-S vp_time(const S& sigma) {  // its inverse
+S vp_time(const S& sigma, const VpProcess& p = {}) {  // its inverse
   using std::log1p, std::sqrt;
   const S level = log1p(sigma * sigma);
-  return (sqrt(level * (2 * vp_beta_d) + vp_beta_min * vp_beta_min) - vp_beta_min) / vp_beta_d;
+  return (sqrt(level * (2 * p.beta_d) + p.beta_min * p.beta_min) - p.beta_min) / p.beta_d;
 }
-inline double vp_beta(double t) { return vp_beta_d * t + vp_beta_min; }
+inline double vp_beta(double t, const VpProcess& p = {}) { return p.beta_d * t + p.beta_min; }
+// d sigma / dt: sigma^2 + 1 = exp(b(t)), so 2 sigma sigma' = beta(t) (sigma^2 + 1).
+inline double vp_sigma_slope(double t, const VpProcess& p = {}) {
+  const double sigma = vp_sigma(t, p);
+  return 0.5 * vp_beta(t, p) * (sigma + 1 / sigma);
+}
 
 }  // namespace ebb
