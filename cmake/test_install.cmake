@@ -38,6 +38,16 @@ foreach(how shared static)
   endforeach()
 endforeach()
 
+# Every installed header compiles by itself with nothing but the installed tree.
+set(all "#include <ebb/samplers.h>\n")
+file(GLOB_RECURSE headers RELATIVE ${WORK}/prefix/include/ebb-samplers
+     ${WORK}/prefix/include/ebb-samplers/*.h)
+foreach(header ${headers})
+  string(APPEND all "#include \"${header}\"\n")
+endforeach()
+file(WRITE ${WORK}/all.cpp "${all}")
+run("all headers" ${CXX} -std=c++20 -fsyntax-only ${WORK}/all.cpp ${includes})
+
 # The C API and namespace ebb, and nothing else, are exported.
 run(nm ${NM} -D --defined-only ${WORK}/prefix/${LIBDIR}/libebb_samplers.so)
 string(REGEX MATCHALL "[^ \n]+\n" names "${out}\n")

@@ -80,6 +80,18 @@ TEST(c_api, callbacks__stop_a_run_and_leave_x) {
   EXPECT_EQ(x[0], 1);
 }
 
+TEST(c_api, names_of_other_programs__are_known) {
+  for (const char* name :
+       {"UniPCMultistepScheduler", "DEISMultistepScheduler", "EDMDPMSolverMultistepScheduler",
+        "CosineDPMSolverMultistepScheduler", "FlowMatchLCMScheduler",
+        "LTXEulerAncestralRFScheduler", "DPM++ 2M SDE", "sample_dpmpp_2m"})
+    const Handle h(name);
+  ebb_sampler* none = nullptr;
+  expect_error(ebb_sampler_create("DPM++ 2M Beta", &none),
+               "('DPM++ 2M' is dpmpp_2m; a schedule, such as Beta, is chosen apart)");
+  expect_error(ebb_sampler_create("DPM++2M-SDEE", &none), "did you mean 'dpmpp_2m_sde'?");
+}
+
 TEST(c_api, wrong_calls__are_statuses_with_a_text) {
   ebb_sampler* none = nullptr;
   expect_error(ebb_sampler_create("eulr", &none), "did you mean 'euler'?");

@@ -74,6 +74,23 @@ TEST(c_api, a_setting_that_fails__leaves_no_trace) {
   expect_ok(ebb_sampler_count(h.s, nullptr, nullptr));
 }
 
+TEST(c_api, options_that_are_no_numbers__are_refused_by_every_sampler) {
+  const double sigmas[] = {14, 6, 4, 2, 1, 0.5, 0};
+  for (const Sampler* sampler : all_samplers())
+    for (const Option& o : sampler->options()) {
+      const bool number = std::holds_alternative<double>(o.typed);
+      const bool level = o.name.ends_with("_to") || o.name == "s_tmin";
+      if (!number && !std::holds_alternative<std::string>(o.typed)) continue;
+      Handle h(sampler->name.c_str());
+      expect_ok(ebb_sampler_set_sigmas(h.s, sigmas, 7));
+      expect_ok(ebb_sampler_set(h.s, o.name.c_str(), "nan"));
+      EXPECT_EQ(ebb_sampler_count(h.s, nullptr, nullptr), EBB_ERROR) << sampler->name << o.name;
+      if (!level) continue;
+      expect_ok(ebb_sampler_set(h.s, o.name.c_str(), "inf"));
+      EXPECT_EQ(ebb_sampler_count(h.s, nullptr, nullptr), EBB_ERROR) << sampler->name << o.name;
+    }
+}
+
 // ---- levels --------------------------------------------------------------------------------
 
 TEST(c_api, flow_levels__need_two_timesteps) {

@@ -59,7 +59,7 @@ const Sampler& lcm() {
                              .help = "D, then noise anew, for networks distilled to it",
                              .kind = SamplerKind::distilled,
                              .order = 0,
-                             .aliases = {{"flow_match_euler_stochastic"}}},
+                             .aliases = {{"flow_match_lcm"}, {"flow_match_euler_stochastic"}}},
                             run);
   return s;
 }

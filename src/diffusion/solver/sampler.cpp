@@ -149,6 +149,27 @@ std::string plain_name(std::string_view name) {
   return out;
 }
 
+namespace {
+
+// A suggestion. Programs put schedules behind the names of samplers.
+std::string near_name(std::string_view name, const std::vector<std::string>& known) {
+  std::vector<std::string> plain;
+  for (const std::string& k : known) plain.push_back(plain_name(k));
+  const auto same = [&](const std::string& p) {
+    return known[static_cast<size_t>(std::find(plain.begin(), plain.end(), p) - plain.begin())];
+  };
+  for (size_t end = name.rfind(' '); end != name.npos && end > 0; end = name.rfind(' ', end - 1)) {
+    const std::string head = plain_name(name.substr(0, end));
+    if (std::find(plain.begin(), plain.end(), head) != plain.end())
+      return str(" ('", name.substr(0, end), "' is ", same(head), "; a schedule, such as",
+                 name.substr(end), ", is chosen apart)");
+  }
+  const std::string near = nearest_name(plain_name(name), plain);
+  return near.empty() ? suggestion(name, known) : str(" (did you mean '", same(near), "'?)");
+}
+
+}  // namespace
+
 FoundSampler find_sampler(std::string_view name) {
   const std::string plain = plain_name(name);
   if (const auto found = find_by_plain_name(plain)) return *found;
@@ -158,7 +179,7 @@ FoundSampler find_sampler(std::string_view name) {
     known.push_back(s->name);
     for (const SamplerAlias& a : s->aliases) known.push_back(a.name);
   }
-  fail("sampler: unknown name '", name, "'", suggestion(name, known));
+  fail("sampler: unknown name '", name, "'", near_name(name, known));
 }
 
 }  // namespace ebb
