@@ -59,9 +59,9 @@ struct TrainingStep {
   NamedTensors inputs;
 };
 
-TrainingStep make_step(const Network& n, const train::StepOptions& options, bool fuse,
-                       const Context& context) {
-  TrainingStep s{Plan(train::train_step(n.loss, options), context, {.fuse = fuse}), {}};
+TrainingStep make_step(const Network& n, const train::StepOptions& options,
+                       const CompileOptions& compile, const Context& context) {
+  TrainingStep s{Plan(train::train_step(n.loss, options), context, compile), {}};
   for (const auto& [name, tensor] : n.weights) s.plan.bind(name, tensor.clone());
   s.plan.bind_missing();
   s.inputs = train::step_inputs({.step = 0, .lr = 1e-4}, options);
@@ -137,10 +137,12 @@ void check_learning(const ModelCase& m, TrainingStep& s) {
           first, ", after ", steps, " steps ", last, ")");
 }
 
-BenchResult bench_large(const Context& context, const ModelCase& m, const Ceilings& ceilings) {
+BenchResult bench_large(const Context& context, const ModelCase& m, const Recompute& recompute,
+                        const Ceilings& ceilings) {
   const DType dtype = DType::bf16;
   const Network network = make_network(m, {.precond = "eps"});
-  TrainingStep s = make_step(network, {.dtype = dtype, .ema = false}, true, context);
+  TrainingStep s =
+      make_step(network, {.dtype = dtype, .ema = false}, {.recompute = recompute}, context);
   check_learning(m, s);
   BenchResult r = time_step(s, context, ceilings, dtype);
   r.example = m.name;
@@ -149,16 +151,19 @@ BenchResult bench_large(const Context& context, const ModelCase& m, const Ceilin
 
 }  // namespace
 
-void bench_models(const Context& context, const std::string& filter, const Ceilings& ceilings,
+void bench_models(const Context& context, const ModelBench& what, const Ceilings& ceilings,
                   const std::function<void(const BenchResult&)>& report) {
+  const auto asked = [&](const ModelCase& m) {
+    return ("train_step/" + m.name).find(what.filter) != std::string::npos;
+  };
   for (const ModelCase& m : model_cases()) {
-    if (("train_step/" + m.name).find(filter) == std::string::npos) continue;
+    if (!asked(m)) continue;
     const Network network = make_network(m, {});
-    TrainingStep plain = make_step(network, {.dtype = DType::f32}, false, context);
+    TrainingStep plain = make_step(network, {.dtype = DType::f32}, {.fuse = false}, context);
     const NamedTensors want = plain.plan.run(plain.inputs);
     for (const DType d : {DType::f32, DType::bf16}) {
       if (!context.device->fast_in(d)) continue;
-      TrainingStep s = make_step(network, {.dtype = d}, true, context);
+      TrainingStep s = make_step(network, {.dtype = d}, {.recompute = what.recompute}, context);
       check_step(m, s.plan.run(s.inputs), want, d);
       BenchResult r = time_step(s, context, ceilings, d);
       r.example = m.name;
@@ -167,8 +172,7 @@ void bench_models(const Context& context, const std::string& filter, const Ceili
   }
   if (context.device->on_host()) return;
   for (const ModelCase& m : large_cases())
-    if (("train_step/" + m.name).find(filter) != std::string::npos)
-      report(bench_large(context, m, ceilings));
+    if (asked(m)) report(bench_large(context, m, what.recompute, ceilings));
 }
 
 }  // namespace ebb

@@ -73,40 +73,71 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   return out;
 }
 
+// What runs a node.
+struct Plan::Chosen {
+  Choice choice;
+  Signature sig;
+  Program program;
+
+  NodeMemory memory() const {
+    const Kernel* k = choice.kernel;
+    NodeMemory m{program.workspace, k->in_place, k->alias};
+    if (k->may_share)
+      m.may_share = [k, s = sig](size_t out, size_t in) { return k->may_share(s, out, in); };
+    return m;
+  }
+};
+
 Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     : context_(std::move(context)), graph_(lowered_for(g, *context_.device, options)) {
   Device& device = *context_.device;
   Tuner guess;
   Tuner& tuner = context_.tuner ? *context_.tuner : guess;
-  std::vector<const Kernel*> kernels;
-  std::vector<Program> programs;
+  std::vector<Chosen> nodes;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);
     const auto serving = serving_kernels(s, device);
     require(!serving.empty(), s.op->name, ": ", device.backend(), " has no kernel for it  ",
             s.text(), "  at ", s.at);
     const Choice c = tuner.choose(serving, s, device);
-    kernels.push_back(c.kernel);
-    programs.push_back(c.kernel->prepare(s, c.tune, device));
+    nodes.push_back({c, s, c.kernel->prepare(s, c.tune, device)});
   }
   tuner.save();
-  const Node* first = graph_.nodes().data();
-  memory_ = plan_memory(graph_, [&](const Node& n) {
-    const auto i = static_cast<size_t>(&n - first);
-    NodeMemory m{programs[i].workspace, kernels[i]->in_place, kernels[i]->alias};
-    if (kernels[i]->may_share)
-      m.may_share = [k = kernels[i], s = graph_.signature(n)](size_t out, size_t in) {
-        return k->may_share(s, out, in);
-      };
-    return m;
-  });
-  sources_.resize(graph_.sources().size());
-  prepare(kernels, std::move(programs));
+  if (options.recompute.kind != Recompute::Kind::off) {
+    recompute(nodes, options.recompute);
+  } else {
+    const Node* first = graph_.nodes().data();
+    memory_ = plan_memory(
+        graph_, [&](const Node& n) { return nodes[static_cast<size_t>(&n - first)].memory(); });
+  }
+  make_steps(std::move(nodes));
 }
 
-void Plan::prepare(const std::vector<const Kernel*>& kernels, std::vector<Program> programs) {
-  for (size_t i = 0; i < kernels.size(); ++i)
-    steps_.push_back({kernels[i], graph_.signature(graph_.nodes()[i]), std::move(programs[i]), {}});
+// What is computed again runs as it ran first: the same kernels with the same choices.
+void Plan::recompute(std::vector<Chosen>& nodes, const Recompute& options) {
+  Device& device = *context_.device;
+  std::vector<NodeMemory> facts;
+  for (const Chosen& c : nodes) facts.push_back(c.memory());
+  Fitted fitted = fit(graph_, facts, options, device.free_memory());
+  std::vector<Chosen> all;
+  std::vector<bool> taken(nodes.size());
+  for (const size_t i : fitted.nodes.origin) {
+    const Chosen& from = nodes[i];
+    all.push_back(from);
+    if (taken[i])
+      all.back().program = from.choice.kernel->prepare(from.sig, from.choice.tune, device);
+    taken[i] = true;
+  }
+  nodes = std::move(all);
+  graph_ = std::move(fitted.nodes.graph);
+  memory_ = std::move(fitted.memory);
+  recomputed_ = fitted.blocks;
+}
+
+void Plan::make_steps(std::vector<Chosen> nodes) {
+  for (Chosen& n : nodes)
+    steps_.push_back({n.choice.kernel, std::move(n.sig), std::move(n.program), {}});
+  sources_.resize(graph_.sources().size());
   for (size_t i = 0; i < sources_.size(); ++i) {
     const Source& s = graph_.sources()[i];
     const Type& t = graph_.type(s.value);
@@ -181,7 +212,7 @@ std::shared_ptr<Buffer> Plan::take(int64_t bytes) const {
     fail("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
          megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
          " MB it asks for next, ", free / 1000000, " MB are free on ", device.description(),
-         "; a smaller --batch, more --accumulation or --dtype bf16 needs less");
+         "; a smaller --batch, more --accumulation, --recompute auto or --dtype bf16 needs less");
   }
 }
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ir/kernel.h"
-#include "passes/memory.h"
 #include "runtime/context.h"
+#include "runtime/fit.h"
 
 namespace ebb {
 
@@ -17,6 +17,7 @@ using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
 struct CompileOptions {
   bool fuse = true;
+  Recompute recompute = {};  // of a training step
 };
 
 // One kernel run.
@@ -56,6 +57,7 @@ class Plan {
   const std::vector<Step>& steps() const { return steps_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }  // the exact peak of a run
   int64_t source_bytes() const;                                // inputs, params, states
+  int64_t recomputed() const { return recomputed_; }           // blocks, see passes/recompute.h
   Cost cost() const;                                           // of a run: the steps' together
   // The plan stage of `ebb explain`: steps with kernels, types, bytes, FLOPs, and the peak.
   std::string text() const;
@@ -66,7 +68,9 @@ class Plan {
   void observe(std::function<void(size_t, double)> observer) { observer_ = std::move(observer); }
 
  private:
-  void prepare(const std::vector<const Kernel*>& kernels, std::vector<Program> programs);
+  struct Chosen;
+  void recompute(std::vector<Chosen>& nodes, const Recompute& options);
+  void make_steps(std::vector<Chosen> nodes);
   std::shared_ptr<Buffer> take(int64_t bytes) const;
   void resolve();
   void* address(int32_t value) const;
@@ -78,6 +82,7 @@ class Plan {
   Context context_;
   Graph graph_;
   MemoryPlan memory_;
+  int64_t recomputed_ = 0;
   std::vector<Step> steps_;
   std::vector<Tensor> sources_;  // by index into graph_.sources()
   std::shared_ptr<Buffer> arena_;

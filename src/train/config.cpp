@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "runtime/fit.h"
 
 namespace ebb::train {
 namespace {
@@ -57,6 +58,7 @@ void check(const TrainConfig& c) {
   require(!(c.flip && c.augment > 0), "flip: is a part of augment already (augment ", c.augment,
           ")");
   one_of("dtype", c.dtype, std::array<std::string, 3>{"auto", "f32", "bf16"});
+  parse_recompute(c.recompute);
   one_of("classes", c.classes, std::array<std::string, 2>{"auto", "none"});
   require(!c.out.empty(), "out: must name a folder");
   require(!(c.resume && c.overwrite), "train: give resume or overwrite, not both");

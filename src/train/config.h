@@ -21,7 +21,7 @@ struct TrainConfig {
   double lr_final = 0, lr_reference = 0;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, clip = 1;
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
-  std::string dtype = "auto", device = "auto", tune = "off";
+  std::string dtype = "auto", device = "auto", tune = "off", recompute = "off";
   int64_t threads = 0;
   int64_t size = 0, channels = 0;
   std::string classes = "auto";
@@ -60,6 +60,9 @@ struct TrainConfig {
     f("ema_rampup", ema_rampup, "longest half-life as a share of the images seen; 0: no ramp");
     // ---- machine
     f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
+    f("recompute", recompute,
+      "activations computed twice to save memory: off, all, auto (as much as must be to fit) or a "
+      "size to fit into, like 8GB");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
     f("tune", tune, "fast: measure kernel variants, once for each shape; off: take the best guess");

@@ -27,13 +27,17 @@ TEST(train_config, impossible_values__are_named) {
   EXPECT_EQ(problem({.steps = 1, .beta2 = 1}), "beta2: must be from 0 to 0.999999 (1)");
   EXPECT_EQ(problem({.steps = 1, .dtype = "f16"}),
             "dtype: unknown value 'f16' (did you mean 'bf16'?)");
+  EXPECT_EQ(problem({.steps = 1, .recompute = "none"}),
+            "recompute: must be off, all, auto or a size like 8GB or 500MB ('none') (known: off, "
+            "all, auto)");
   EXPECT_EQ(problem({.steps = 1, .resume = true, .overwrite = true}),
             "train: give resume or overwrite, not both");
   EXPECT_EQ(problem({.steps = 1, .log_every = 0}), "log_every: must be at least 1 (0)");
 }
 
 TEST(train_config, json__comes_back_whole) {
-  TrainConfig a{.data = "d/\xc3\xa9", .steps = 7, .lr = 1.0 / 3, .flip = true};
+  TrainConfig a{
+      .data = "d/\xc3\xa9", .steps = 7, .lr = 1.0 / 3, .recompute = "1.5GB", .flip = true};
   EXPECT_EQ(to_json(train_config_from_json(to_json(a), "config")), to_json(a));
 }
 

@@ -36,7 +36,8 @@ class Run {
         c_(job_.config),
         context_(context),
         options_(step_options(c_, context.device->fast_in(DType::bf16))),
-        plan_(train_step(job_.loss, options_), context) {
+        plan_(train_step(job_.loss, options_), context,
+              {.recompute = parse_recompute(c_.recompute)}) {
     TrainConfig recorded = c_;
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
     job_.info.train_config = to_json(recorded);
@@ -80,7 +81,9 @@ class Run {
     if (c_.resume) say(str("resumes at step ", state_.step, "  ", c_.out));
     say(str("trains ", nn::count_elements(state_.weights), " weights with ", options_.dtype,
             " matrix work on ", context_.device->description(), "; a step needs ",
-            (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB"));
+            (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB",
+            plan_.recomputed() > 0 ? str(" with ", plan_.recomputed(), " blocks computed twice")
+                                   : std::string()));
   }
 
   void write_config() const {

@@ -14,8 +14,13 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string filter;
+  std::string filter, recompute = "off";
   CommonOptions common;
+  void fields(auto&& f) {
+    f("recompute", recompute,
+      "training steps: activations computed twice to save memory: off, all, auto or a size like "
+      "8GB");
+  }
 };
 
 void print_json(const BenchResult& r) {
@@ -35,6 +40,7 @@ void print_json(const BenchResult& r) {
 }
 
 int run(const Options& o) {
+  const Recompute recompute = parse_recompute(o.recompute);
   const Context context = open_device(o.common);
   const Ceilings c = measure_ceilings(context);
   std::fprintf(stderr, "%s\ncopy %.1f GB/s, matmul f32 %.3f TFLOP/s, bf16 %.3f TFLOP/s\n",
@@ -53,7 +59,7 @@ int run(const Options& o) {
     std::fflush(stdout);
   };
   bench_ops(context, o.filter, c, report);
-  bench_models(context, o.filter, c, report);
+  bench_models(context, {o.filter, recompute}, c, report);
   require(count > 0, "bench: no bench example matches '", o.filter, "'");
   return 0;
 }
@@ -63,6 +69,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   app.add_option(
       "FILTER", o->filter,
       "run the cases whose op/example contains this; whole training steps are train_step/...");
+  add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
   return [o] { return run(*o); };
 }

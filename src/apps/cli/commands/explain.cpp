@@ -19,7 +19,7 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string model = "tiny", stage = "plan", dtype = "f32";
+  std::string model = "tiny", stage = "plan", dtype = "f32", recompute = "off";
   int64_t batch = 8;
   bool train = true;
   CommonOptions common;
@@ -29,6 +29,8 @@ struct Options {
     f("stage", stage,
       "graph (as built), grad (the whole training step), fused (lowered and fused) or plan");
     f("dtype", dtype, "of matrix work: f32 or bf16");
+    f("recompute", recompute,
+      "plan: activations computed twice to save memory: off, all, auto or a size like 8GB");
     f("batch", batch, "images");
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
@@ -61,6 +63,7 @@ void print_sum(const Options& o, const Plan& plan) {
                                     {"flops", cost.flops},
                                     {"bytes_moved", cost.bytes},
                                     {"arena_bytes", plan.arena_bytes()},
+                                    {"recomputed_blocks", plan.recomputed()},
                                     {"source_bytes", plan.source_bytes()},
                                     {"text", plan.text()}};
   std::puts(j.dump().c_str());
@@ -71,6 +74,10 @@ int run(const Options& o) {
   require(std::find(std::begin(stages), std::end(stages), o.stage) != std::end(stages),
           "explain: unknown stage '", o.stage, "'", suggestion(o.stage, stages));
   require(o.batch > 0, "explain: batch must be positive (got ", o.batch, ")");
+  const Recompute r = parse_recompute(o.recompute);
+  require(r.kind == Recompute::Kind::off || (o.train && o.stage == "plan"),
+          "explain: recompute is of the plan of a training step (--stage ", o.stage,
+          o.train ? ")" : ", --no-train)");
   const Graph forward = forward_graph(o, find_model(o.model));
   const Context context = open_device(o.common);
   std::string text;
@@ -81,7 +88,7 @@ int run(const Options& o) {
   } else if (o.stage == "fused") {
     text = to_text(lowered_for(training_graph(o, forward), *context.device));
   } else {
-    const Plan plan(training_graph(o, forward), context);
+    const Plan plan(training_graph(o, forward), context, {.recompute = r});
     if (o.common.json) {
       print_sum(o, plan);
       return 0;

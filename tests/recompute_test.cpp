@@ -1,0 +1,210 @@
+// Activations computed again: the same bits as without, in less memory, on chains and on networks.
+#include "passes/recompute.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "diffusion/loss.h"
+#include "models/model.h"
+#include "ops/add/op.h"
+#include "ops/mse/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/silu/op.h"
+#include "passes/gradients.h"
+#include "runtime/plan.h"
+#include "support/hashed_weights.h"
+#include "train/step.h"
+
+namespace ebb {
+namespace {
+
+int64_t count(const Graph& g, const OpDef& op) {
+  return std::count_if(g.nodes().begin(), g.nodes().end(),
+                       [&](const Node& n) { return n.op == &op; });
+}
+
+// x + linear(silu(linear(x))), `depth` times, each in the scope <scope>.<i>. The sum is computed in
+// the scope itself, the products below it.
+Graph chain(int64_t depth, const std::string& scope = "blocks") {
+  constexpr int64_t rows = 64, width = 16;
+  Graph g;
+  const auto param = [&](const std::string& name, Shape shape) {
+    return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)});
+  };
+  const Value target = g.input("target", {DType::f32, {rows, width}});
+  Value x = g.input("x", {DType::f32, {rows, width}});
+  for (int64_t i = 0; i < depth; ++i) {
+    const std::string path = str(scope, ".", i);
+    const AtScope at(g, path);
+    Value h;
+    {
+      const AtScope below(g, path + ".fc1");
+      h = ops::linear(x, param(path + ".fc1.weight", {4 * width, width}), {});
+    }
+    h = ops::silu(h);
+    {
+      const AtScope below(g, path + ".fc2");
+      h = ops::linear(h, param(path + ".fc2.weight", {width, 4 * width}), {});
+    }
+    x = x + h;
+  }
+  g.output("loss", ops::mse(x, target));
+  return g;
+}
+
+Graph chain_gradients(int64_t depth, const std::string& scope = "blocks") {
+  const Graph loss = chain(depth, scope);
+  return gradients(loss, "loss", train::trained_params(loss));
+}
+
+TEST(recompute, modules_of_a_chain__are_its_blocks) {
+  EXPECT_EQ(recompute_blocks(chain_gradients(5), "loss"), 5);
+  EXPECT_EQ(recompute_blocks(chain_gradients(5, "a.network.of.scopes"), "loss"), 5);
+}
+
+TEST(recompute, network_in_a_scope_of_its_own__is_not_one_block) {
+  Graph loss = chain(4, "net");
+  Graph scoped;  // the same with one node at "net"
+  Rewriter rw(loss);
+  rw.copy_sources();
+  for (const Node& n : loss.nodes()) {
+    Node copy = n;
+    if (&n == &loss.nodes().front()) copy.at = "net";
+    rw.copy(copy);
+  }
+  rw.copy_ends();
+  scoped = rw.take();
+  const Graph g = gradients(scoped, "loss", train::trained_params(scoped));
+  EXPECT_EQ(recompute_blocks(g, "loss"), 4);
+}
+
+TEST(recompute, first_blocks__are_computed_again_and_the_others_are_not) {
+  const Graph g = chain_gradients(5);
+  EXPECT_EQ(recompute(g, "loss", 0).graph.nodes().size(), g.nodes().size());
+  for (const int64_t blocks : {1, 3, 5, 99}) {
+    const Recomputed again = recompute(g, "loss", blocks);
+    const int64_t most = std::min<int64_t>(blocks, 5);
+    // the first product of a block is wanted again, the second one's result is not
+    EXPECT_EQ(count(again.graph, ops::def::matmul()), count(g, ops::def::matmul()) + most);
+    std::set<std::string> at;
+    for (size_t i = 0; i < again.origin.size(); ++i) {
+      const Node& now = again.graph.nodes()[i];
+      const Node& before = g.nodes()[again.origin[i]];
+      EXPECT_EQ(now.op, before.op);
+      EXPECT_EQ(now.at, before.at);
+      if (std::count(again.origin.begin(), again.origin.end(), again.origin[i]) == 2)
+        at.insert(now.at.substr(0, 8));
+    }
+    EXPECT_EQ(at.size(), static_cast<size_t>(most));
+    EXPECT_TRUE(at.contains("blocks.0"));
+  }
+}
+
+TEST(recompute, second_computation__comes_just_before_its_gradients) {
+  const Graph g = chain_gradients(3);
+  const Recomputed again = recompute(g, "loss", 3);
+  std::vector<std::string> order;  // of the first nodes that are computed again
+  std::set<size_t> seen;
+  for (size_t i = 0; i < again.origin.size(); ++i)
+    if (!seen.insert(again.origin[i]).second && again.graph.nodes()[i].op == &ops::def::matmul())
+      order.push_back(again.graph.nodes()[i].at);
+  EXPECT_EQ(order, (std::vector<std::string>{"blocks.2.fc1", "blocks.1.fc1", "blocks.0.fc1"}));
+}
+
+TEST(recompute, no_such_loss__is_an_error) {
+  EXPECT_THROW(recompute_blocks(chain_gradients(2), "lost"), Error);
+}
+
+// ---- networks ------------------------------------------------------------------------------
+
+struct Case {
+  const char* model;
+  const char* settings;
+  double shrinks;  // the arena, to at most this part
+};
+
+// Small, and deep enough that activations are most of the arena.
+constexpr Case cases[] = {
+    {"tiny", "{dropout=0.1}", 0.65},
+    {"ddpmpp_cifar10",
+     "{image_size=16 model_channels=32 channel_mult=[1,2] num_blocks=2 dropout=0.1 "
+     "attention_resolutions=[8]}",
+     0.55},
+    {"unet64", "{image_size=16 channel_mult=[1,2] num_res_blocks=2 dropout=0.1 model_channels=32}",
+     0.6},
+    {"dit_s4", "{image_size=32 width=64 depth=6 heads=4 classes=10 learn_sigma=false}", 0.4}};
+
+Graph loss_of(const Case& c) {
+  NamedModel named = find_model(c.model);
+  parse_fields(named.config.fields(), c.settings);
+  named.model->check(named.config);
+  const CommonConfig& common = named.config.common();
+  return loss_graph({}, network_of(*named.model, named.config),
+                    {.batch = 8,
+                     .image = {common.image_size, common.image_size, common.in_channels},
+                     .labels = common.classes > 0});
+}
+
+struct Trained {
+  int64_t arena = 0, bytes = 0;  // bytes: with weights and states
+  std::vector<float> numbers;    // losses and norms of gradients
+  std::map<std::string, std::vector<float>> kept;
+};
+
+// Three steps from hashed weights.
+Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f32) {
+  const train::StepOptions options{.dtype = dtype, .max_norm = 1};
+  Plan plan(train::train_step(loss, options), open_context("cpu", {.threads = 2}),
+            {.recompute = how});
+  for (const nn::Weight& w : nn::weights_of(loss)) plan.bind(w.name, testing::hashed_weight(w));
+  plan.bind_missing();
+  Trained out{.arena = plan.arena_bytes()};
+  out.bytes = out.arena + plan.source_bytes();
+  for (int64_t step = 0; step < 3; ++step) {
+    NamedTensors in = train::step_inputs({.step = step, .lr = 1e-3, .ema_decay = 0.5}, options);
+    for (const Source& s : plan.graph().sources()) {
+      if (s.kind != Source::Kind::input || in.contains(s.name)) continue;
+      const Type& t = plan.graph().type(s.value);
+      in[s.name] = t.dtype == DType::f32 ? testing::hashed_input(s.name, t.shape) : Tensor(t);
+    }
+    in["step"] = scalar_tensor(step);
+    const NamedTensors results = plan.run(in);
+    for (const char* name : {"loss", "grad_norm"})
+      out.numbers.push_back(results.at(name).span<float>()[0]);
+  }
+  for (const Source& s : plan.graph().sources()) {
+    if (s.kind == Source::Kind::input) continue;
+    const auto v = plan.bound(s.name).span<float>();
+    out.kept[s.name] = {v.begin(), v.end()};
+  }
+  return out;
+}
+
+TEST(recompute, three_steps_of_networks__are_the_same_bits_in_less_memory) {
+  for (const Case& c : cases) {
+    const Graph loss = loss_of(c);
+    const Trained off = trained(loss, {}), all = trained(loss, {.kind = Recompute::Kind::all});
+    EXPECT_EQ(all.numbers, off.numbers) << c.model;
+    for (const auto& [name, values] : off.kept)
+      EXPECT_TRUE(all.kept.at(name) == values) << c.model << ' ' << name;
+    EXPECT_GT(off.numbers[1], 0) << c.model;
+    EXPECT_LE(static_cast<double>(all.arena), c.shrinks * static_cast<double>(off.arena))
+        << c.model << ": " << off.arena << " to " << all.arena;
+  }
+}
+
+TEST(recompute, bf16_and_some_blocks__are_the_same_bits_too) {
+  const Graph loss = loss_of(cases[0]);
+  const Trained off = trained(loss, {}, DType::bf16);
+  const Trained some =
+      trained(loss, {.kind = Recompute::Kind::fit, .bytes = off.bytes - 1}, DType::bf16);
+  EXPECT_EQ(some.numbers, off.numbers);
+  EXPECT_EQ(some.kept, off.kept);
+  EXPECT_LT(some.arena, off.arena);
+}
+
+}  // namespace
+}  // namespace ebb
