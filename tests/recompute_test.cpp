@@ -157,7 +157,7 @@ struct Trained {
 // Three steps from hashed weights.
 Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f32) {
   const train::StepOptions options{.dtype = dtype, .max_norm = 1};
-  Plan plan(train::train_step(loss, options), open_context("cpu", {.threads = 2}),
+  Plan plan(train::train_step(loss, options), open_context("cpu", {.threads = 1}),
             {.recompute = how});
   for (const nn::Weight& w : nn::weights_of(loss)) plan.bind(w.name, testing::hashed_weight(w));
   plan.bind_missing();
