@@ -117,7 +117,7 @@ TEST(denoiser, guidance_rules__work_as_in_memory) {
                                 .guided = true,
                                 .vectors = count("heun", call).vectors + 1};
   const State start = noise(24);
-  for (const char* text : {"cfg:scale=3", "interval:low=0.5,high=5;cfg:scale=3",
+  for (const char* text : {"cfg:scale=3", "interval:sigma_lo=0.5,sigma_hi=5;cfg:scale=3",
                            "cfg:scale=3;cfg_rescale", "apg:scale=4"}) {
     Denoiser d({.sigma_data = 1}, simple(), options, cpu());
     d.classes({7, 2});

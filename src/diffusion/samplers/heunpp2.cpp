@@ -42,11 +42,13 @@ Latent moved(Run& run, Latent x, double from, int64_t i, bool exact) {
   std::vector<double> levels = {from};
   for (int64_t k = 1; k < count; ++k) levels.push_back(run.sigma(i + k));
   const std::vector<double> w = weights(levels, run.sigma(0), exact);
-  Latent y = x, sum = x;
+  Latent d = noise_in(run, x, from);
+  Latent y = x, sum = x;  // of one vector, as x was read
   for (size_t k = 0; k < w.size(); ++k) {
-    const Latent d = noise_in(run, y, levels[k]);
     sum.add(d, w[k]);
-    if (k + 1 < w.size()) y += (levels[k + 1] - levels[k]) * d;
+    if (k + 1 == w.size()) break;
+    y += (levels[k + 1] - levels[k]) * d;
+    d = noise_in(run, y, levels[k + 1]);
   }
   return sum;
 }

@@ -51,12 +51,14 @@ class Solver {
 
   // Asks at level i, where `x` was predicted, and corrects it.
   void ask(Latent& x, int64_t i) {
+    const Latent guess = x;
     answers_.push(answer(x, i));
     const bool late = run_.dialect().sa_solver_corrects_last;
     const bool skipped = level(i + 1) == 0 && !o_.pece && !late;
     const int64_t count = available(o_.corrector_order, run_.steps() - i + (late ? 2 : 0));
     if (i == 0 || skipped || count == 0) return;
-    x = advance(step_.part, step_.start, placed(i - 1, i, count), o_.rule()) + step_.noise;
+    const Latent sum = advance(step_.part, step_.start, placed(i - 1, i, count), o_.rule());
+    x = from_stored(sum + step_.noise, guess, x);
     if (o_.pece) answers_.replace(answer(x, i));
   }
 

@@ -86,9 +86,11 @@ Latent run(Run& run, Latent x, const Options& o) {
     // Two answers make a line by the rule; more are integrated exactly.
     Latent next = advance(step, x, known, o.rule());
     if (i + 1 < steps) {
+      const Latent guess = next;
       ask(next, to);
       known.push_back({1, answers[0]});
-      if (o.corrects(i)) next = advance(step, x, known, o.corrector_rule(run));
+      if (o.corrects(i))
+        next = from_stored(advance(step, x, known, o.corrector_rule(run)), guess, next);
     }
     x = next;
     run.done(i, x);

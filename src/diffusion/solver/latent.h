@@ -59,4 +59,10 @@ inline Latent operator*(double factor, Latent a) { return std::move(a) * factor;
 inline Latent operator/(Latent a, double divisor) { return std::move(a) * (1 / divisor); }
 inline Latent operator-(Latent a) { return std::move(a) * -1.0; }
 
+// `sum` said anew from `stored`, the one vector that the sum `read` became when it was read. What
+// both sums have in common falls away: a state that is corrected after it was read does not grow.
+inline Latent from_stored(const Latent& sum, const Latent& read, const Latent& stored) {
+  return stored + (sum - read);
+}
+
 }  // namespace ebb

@@ -226,6 +226,18 @@ TEST(sampler_facts, of_another_name__are_its_own) {
 
 // ---- latents -------------------------------------------------------------------------------
 
+// Sums that nobody reads would hold every vector of the run.
+TEST(samplers, vectors_held__do_not_grow_with_steps) {
+  for (const Sampler* s : all_samplers())
+    for (const SamplerFacts& facts : all_facts_of(*s)) {
+      const auto held = [&](int64_t steps) {
+        return count(facts.name, {.sigmas = karras(steps, 0.03, 14.6)}).vectors;
+      };
+      EXPECT_EQ(held(60), held(30)) << facts.name;
+      EXPECT_LE(held(60), 16) << facts.name;
+    }
+}
+
 TEST(latent, sums__hold_every_vector_once) {
   HostLatents<double> latents(1, {}, {});
   const Latent a = latents.put(std::vector<double>{2}), b = latents.put(std::vector<double>{5});
