@@ -37,7 +37,7 @@ class WarmLatents : public HostLatents<double> {
   }
 
  private:
-  static constexpr int remembered = 4;
+  static constexpr int remembered = 8;  // of four steps with two evaluations each
   int seen_ = 0;
 };
 
