@@ -38,10 +38,13 @@ foreach(how shared static)
   endforeach()
 endforeach()
 
-# Every installed header compiles by itself with nothing but the installed tree.
+# All installed headers compile together with nothing but the installed tree.
 set(all "#include <ebb/samplers.h>\n")
 file(GLOB_RECURSE headers RELATIVE ${WORK}/prefix/include/ebb-samplers
      ${WORK}/prefix/include/ebb-samplers/*.h)
+if(NOT headers)
+  message(FATAL_ERROR "no C++ header was installed")
+endif()
 foreach(header ${headers})
   string(APPEND all "#include \"${header}\"\n")
 endforeach()

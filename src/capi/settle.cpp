@@ -32,11 +32,7 @@ bool has_exact_steps(const std::string& dialect) {
   return steps(true) != steps(false);
 }
 
-std::vector<double> settled_levels(const RunChoice& c, const Discretisation& levels) {
-  if (c.schedule.name.empty()) return c.sigmas;
-  const auto o = read_options<ListOptions>(c.schedule.list, "schedule");
-  require(!o.exact_steps || has_exact_steps(c.dialect), "sampler: dialect ", c.dialect,
-          " has no exact_steps");
+LevelsOfRun levels_asked(const RunChoice& c, const ListOptions& o) {
   LevelsOfRun run{.sampler = c.sampler,
                   .schedule = c.schedule.name,
                   .steps = c.schedule.steps,
@@ -46,9 +42,20 @@ std::vector<double> settled_levels(const RunChoice& c, const Discretisation& lev
                   .sigma_max = o.sigma_max,
                   .exact_steps = o.exact_steps};
   if (sets(c.schedule.list, "strength")) run.strength = o.strength;
+  return run;
+}
+
+void settle_levels(SettledRun& r, const RunChoice& c) {
+  r.call.sigmas = c.sigmas;
+  if (c.schedule.name.empty()) return;
+  const auto o = read_options<ListOptions>(c.schedule.list, "schedule");
+  require(!o.exact_steps || has_exact_steps(c.dialect), "sampler: dialect ", c.dialect,
+          " has no exact_steps");
+  const LevelsOfRun run = levels_asked(c, o);
   Stretch stretch{.first = o.start_at_step, .finish = o.finish};
   if (o.end_at_step >= 0) stretch.last = o.end_at_step;
-  return stretch_of(levels_of_run(run, levels), stretch);
+  r.call.sigmas = stretch_of(levels_of_run(run, r.network.levels), stretch);
+  r.leading = spaced_leading(run, r.network.levels);
 }
 
 }  // namespace
@@ -65,7 +72,8 @@ SettledRun settle(const RunChoice& c) {
   const Dialect& dialect = find_dialect(c.dialect);
   SettledRun r{.network = settled_network(c)};
   const Discretisation& levels = r.network.levels;
-  r.call = {.sigmas = settled_levels(c, levels), .options = c.options, .dialect = c.dialect};
+  r.call = {.sigmas = {}, .options = c.options, .dialect = c.dialect};
+  settle_levels(r, c);
   fit_to_network(r.call, levels);
   r.whole_timesteps = dialect.whole_timesteps;
   return r;

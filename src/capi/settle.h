@@ -51,6 +51,7 @@ struct SettledRun {
   NetworkFacts network = {};
   SampleCall call = {};
   bool whole_timesteps = false;  // the network is told of whole timesteps
+  bool leading = false;          // FirstNoise::leading
 };
 // Throws Error for choices that do not go together.
 SettledRun settle(const RunChoice& choice);

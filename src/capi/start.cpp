@@ -22,7 +22,7 @@ void start(const ebb_sampler& s, const float* latent, const Batch& batch, float*
                                         .sigma_max = known->network.levels.sigma_max,
                                         .sampler = s.choice.sampler,
                                         .has_data = latent != nullptr,
-                                        .leading = s.choice.schedule.name == "leading"});
+                                        .leading = known->leading});
   start_state<double>(data, z, sigma, {.space = known->call.space, .whole_variance = whole}, z);
   std::transform(z.begin(), z.end(), x, [](double v) { return static_cast<float>(v); });
 }
@@ -46,6 +46,12 @@ InpaintChoice copied(const ebb_inpaint& i) {
 KnownParts parts_of(const ebb_sampler& s) {
   if (s.inpaint->by_dialect) return known_parts(s.choice.dialect, s.choice.sampler);
   return s.inpaint->parts;
+}
+
+std::vector<float> mask_of(const ebb_sampler& s, const KnownParts& parts) {
+  std::vector<float> mask = s.inpaint->mask;
+  if (parts.rounds_mask && !s.inpaint->differential) round_mask<float>(mask);
+  return mask;
 }
 
 // How much of the run's time is left at a level.
@@ -101,7 +107,7 @@ HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoi
   const KnownParts parts = parts_of(s);
   Inpaint<float> how{.data = i.data,
                      .noise = i.noise,
-                     .mask = i.mask,
+                     .mask = mask_of(s, parts),
                      .space = known->call.space,
                      .input = parts.input,
                      .output = parts.output};
@@ -115,8 +121,15 @@ HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoi
 }
 
 void put_known_back(const ebb_sampler& s, std::span<float> x) {
-  if (!s.inpaint || !parts_of(s).end) return;
-  blend<float>(s.inpaint->data, s.inpaint->mask, x);
+  if (!s.inpaint) return;
+  const KnownParts parts = parts_of(s);
+  if (!parts.end) return;
+  std::vector<float> mask = mask_of(s, parts);
+  // What was made anew at any level stays.
+  if (s.inpaint->differential)
+    std::transform(mask.begin(), mask.end(), mask.begin(),
+                   [](float m) { return m > 0 ? 1.F : 0.F; });
+  blend<float>(s.inpaint->data, mask, x);
 }
 
 }  // namespace ebb::capi

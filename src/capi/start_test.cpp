@@ -57,7 +57,9 @@ TEST(c_api, inpaint__gives_known_parts_back_and_changes_no_other) {
 TEST(c_api, inpaint__is_where_the_dialect_has_it) {
   const float data[size] = {3, 4, 5, 6}, mask[size] = {0, 1, 1, 0};
   const ebb_inpaint how{.count = size, .data = data, .mask = mask};
-  for (const char* dialect : {"comfy", "diffusers", "a1111", "sdcpp"}) {
+  const std::pair<const char*, bool> sees_known[] = {
+      {"comfy", true}, {"diffusers", true}, {"a1111", false}, {"sdcpp", false}};
+  for (const auto& [dialect, input] : sees_known) {
     Handle h("euler");
     expect_ok(ebb_sampler_configure(h.s, "dialect", dialect));
     expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
@@ -68,10 +70,53 @@ TEST(c_api, inpaint__is_where_the_dialect_has_it) {
     EXPECT_EQ(x[0], 3) << dialect;
     EXPECT_EQ(x[3], 6) << dialect;
     // What the network sees at first: x as it is, or known parts.
-    const KnownParts parts = known_parts(dialect, "euler");
-    EXPECT_EQ(seen.inputs[0][0] == 9, !parts.input) << dialect;
+    EXPECT_EQ(seen.inputs[0][0] == 9, !input) << dialect;
     EXPECT_EQ(seen.inputs[0][1], 9) << dialect;
   }
+}
+
+// diffusers' pipelines round masks; others mix.
+TEST(c_api, soft_masks__are_rounded_where_the_program_does) {
+  const float data[size] = {3, 4, 5, 6}, mask[size] = {0.3F, 0.7F, 0, 1}, noise[size] = {};
+  const ebb_inpaint how{.count = size, .data = data, .mask = mask, .noise = noise};
+  const auto end = [&](const char* dialect) {
+    Handle h("euler");
+    expect_ok(ebb_sampler_configure(h.s, "dialect", dialect));
+    expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
+    expect_ok(ebb_sampler_set_inpaint(h.s, &how));
+    std::vector<float> x(size, 9);
+    Seen seen;
+    expect_ok(ebb_sampler_run(h.s, x.data(), 1, size, toy, &seen));
+    return x;
+  };
+  const std::vector<float> rounded = end("diffusers"), mixed = end("a1111");
+  EXPECT_EQ(rounded[0], 3);
+  EXPECT_NE(mixed[0], 3);
+  EXPECT_EQ(rounded[2], 3 + 2);
+}
+
+// Parts that were opened half way are not closed again at the end.
+TEST(c_api, differential_masks__are_put_back_only_where_all_is_known) {
+  const float data[size] = {7, 7, 7, 7}, mask[size] = {1, 0.5F, 0.25F, 0}, noise[size] = {};
+  const auto end = [&](int at_end) {
+    Handle h("euler");
+    expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
+    const ebb_inpaint how{.count = size,
+                          .data = data,
+                          .mask = mask,
+                          .noise = noise,
+                          .input = 1,
+                          .end = at_end,
+                          .differential = 1};
+    expect_ok(ebb_sampler_set_inpaint(h.s, &how));
+    std::vector<float> x(size, 2);
+    Seen seen;
+    expect_ok(ebb_sampler_run(h.s, x.data(), 1, size, toy, &seen));
+    return x;
+  };
+  const std::vector<float> open = end(0), put_back = end(1);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(put_back[i], open[i]);
+  EXPECT_EQ(put_back[3], 7);
 }
 
 TEST(c_api, inpaint__refuses_what_makes_no_sense) {

@@ -288,6 +288,8 @@ Tensor Denoiser::numbers(const Latent& x, double sigma, const Factors& answer) c
   std::transform(std::begin(fixed), std::end(fixed), v.begin(), as_float);
   const std::span<float> mix = v.subspan(fixed_numbers);
   for (const Latent::Term& t : x.terms()) {
+    require(std::isfinite(as_float(t.factor)), "sample: a factor of the state is not finite (",
+            t.factor, ") at noise level ", sigma);
     const size_t k = slot_of(*t.vector);
     const bool fresh = waits_ && k == waits_->slot;
     (fresh ? v[fresh_number] : mix[k]) = as_float(t.factor);
@@ -337,6 +339,7 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
 // ---- noise ---------------------------------------------------------------------------------
 
 void Denoiser::noise_from(NoiseFill fill) {
+  draw_now();  // by the source before
   fill_ = std::move(fill);
   keys_.elements = 0;
 }
@@ -346,6 +349,7 @@ void Denoiser::draw_by(uint64_t seed, std::vector<int64_t> images) {
   require(static_cast<int64_t>(images.size()) == options_.batch,
           "denoiser: needs a number for each of ", options_.batch, " images (got ", images.size(),
           ")");
+  draw_now();
   keys_ = {.seed = seed, .images = std::move(images), .elements = options_.image.numel()};
   fill_ = keyed_noise(keys_);
 }

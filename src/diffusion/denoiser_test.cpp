@@ -243,6 +243,36 @@ TEST(denoiser, noise_in_its_plan__is_that_of_the_keys_and_of_every_image_alone) 
   EXPECT_GE(tried, 15);
 }
 
+// Noise that nobody waits for any more, two draws before a run, clipped noise, another source: all
+// as in memory.
+TEST(denoiser, noise_that_waits__keeps_its_numbers_and_harms_no_other_vector) {
+  const NoiseFill fill = keyed_noise({.seed = 5, .images = {3}, .elements = 12});
+  Denoiser d({.sigma_data = 1}, simple(), {.image = {2, 3, 2}, .vectors = 8, .draws = true}, cpu());
+  HostLatents<double> memory(
+      12,
+      [&](std::span<const double> x, double sigma, std::span<double> y, std::span<double>) {
+        for (size_t i = 0; i < y.size(); ++i) y[i] = expected(d.precond(), x[i], sigma, 0);
+      },
+      fill);
+  d.draw_by(5, {3});
+  const State start = noise(12);
+  const auto run = [&](Latents& l, Latent x) {
+    { const Latent dropped = l.noise({.index = 0}, 0); }
+    const Latent a = l.noise({.index = 1}, 0), b = l.noise({.index = 2}, 0);
+    const Latent clipped = l.noise({.index = 3}, 1.5);
+    Latent sum = 2 * x + 0.5 * a - b;
+    const Latent answer = l.denoise(sum, 0.8, false).guided;
+    const Latent late = l.noise({.index = 4}, 0);
+    return answer + a + 3 * b + clipped + sum + late;
+  };
+  const State want = memory.values(run(memory, memory.put(start)));
+  const Latent sum = run(d, d.put(start));
+  d.draw_by(6, {3});  // numbers of before stay
+  const State ours = d.values(sum);
+  for (size_t i = 0; i < ours.size(); ++i)
+    EXPECT_NEAR(ours[i], want[i], 2e-5 * (1 + std::abs(want[i])));
+}
+
 TEST(denoiser, wrong_calls__are_named) {
   Denoiser d({}, simple(), {.batch = 2, .image = {2, 2, 1}, .classes = 10}, cpu());
   expect_error([&] { d.guidance(2); }, "guidance (2) needs a denoiser made for it");

@@ -61,26 +61,23 @@ class Batches {
                         : fast                  ? DType::bf16
                                                 : DType::f32;
     const Precond precond(model.diffusion);
-    const std::string usual =
-        usual_schedule(options.dialect, options.sampler, precond.levels().space);
-    const std::string schedule = options.schedule != "auto" ? options.schedule
-                                 : !usual.empty()           ? usual
-                                                            : default_schedule(model.diffusion);
-    call_ = {.sigmas = levels_of_run({.sampler = options.sampler,
-                                      .schedule = schedule,
-                                      .steps = options.steps,
-                                      .options = parse_options(options.schedule_options, schedule),
-                                      .dialect = options.dialect},
-                                     precond.levels()),
+    const LevelsOfRun levels{.sampler = options.sampler,
+                             .schedule = options.schedule,
+                             .steps = options.steps,
+                             .options = parse_options(options.schedule_options, options.schedule),
+                             .dialect = options.dialect,
+                             .usual = default_schedule(model.diffusion)};
+    call_ = {.sigmas = levels_of_run(levels, precond.levels()),
              .options = parse_options(options.options, "sample"),
              .dialect = options.dialect};
     fit_to_network(call_, precond.levels());
-    start_ = {.space = call_.space,
-              .whole_variance = starts_from_noise({.dialect = options.dialect,
-                                                   .sigma = call_.sigmas[0],
-                                                   .sigma_max = precond.levels().sigma_max,
-                                                   .sampler = options.sampler,
-                                                   .leading = schedule == "leading"})};
+    start_ = {
+        .space = call_.space,
+        .whole_variance = starts_from_noise({.dialect = options.dialect,
+                                             .sigma = call_.sigmas[0],
+                                             .sigma_max = precond.levels().sigma_max,
+                                             .sampler = options.sampler,
+                                             .leading = spaced_leading(levels, precond.levels())})};
     source_ = options.noise == "auto" ? default_noise(options.dialect, options.sampler)
                                       : DefaultNoise{.source = options.noise};
     rules_ = parse_rules(options.rules);

@@ -25,7 +25,9 @@ struct GenerateOptions {
   void fields(auto&& f) {
     f("steps", steps, "noise levels above 0");
     f("sampler", sampler, "how noise becomes data (ebb samplers lists them)");
-    f("schedule", schedule, "of the noise levels; auto: what the model was published with");
+    f("schedule", schedule,
+      "of the noise levels; auto: the sampler's or dialect's, else what the model was published "
+      "with");
     f("seed", seed, "of the noise; image i is the same whatever the number of images");
     f("guidance", guidance, "classifier-free guidance scale; 1: off");
     f("batch", batch, "images at a time; 0: chosen");
@@ -35,7 +37,9 @@ struct GenerateOptions {
     f("rules", rules,
       "guidance other than --guidance: rule:name=value,name=value;rule, such as "
       "interval:sigma_hi=5;cfg:scale=3");
-    f("noise", noise, "where random numbers come from (ebb samplers); auto: the dialect's source");
+    f("noise", noise,
+      "where random numbers come from (ebb samplers); auto: where the dialect's program draws "
+      "them");
     f("noise_options", noise_options, "of the source of noise, as name=value,name=value");
     f("dialect", dialect, "whose habits are followed: ebb, kdiff, comfy, a1111, diffusers, sdcpp");
   }

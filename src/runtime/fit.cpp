@@ -55,7 +55,7 @@ Fitted fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute
           (best.memory.arena_bytes + source_bytes(g) + 999999) / 1000000,
           " MB; a smaller --batch, more --accumulation or --dtype bf16 needs less");
   if (!fits(best)) return best;
-  // With more blocks a plan gets smaller.
+  // With more blocks a plan mostly gets smaller: what is found is near the fewest.
   for (int64_t too_few = 0; best.blocks - too_few > 1;) {
     Fitted middle = fit_blocks(g, facts, r, (too_few + best.blocks) / 2);
     if (fits(middle))

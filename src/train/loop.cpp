@@ -82,8 +82,8 @@ class Run {
     say(str("trains ", nn::count_elements(state_.weights), " weights with ", options_.dtype,
             " matrix work on ", context_.device->description(), "; a step needs ",
             (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB",
-            plan_.recomputed() > 0 ? str(" with ", plan_.recomputed(), " blocks computed twice")
-                                   : std::string()));
+            c_.recompute == "off" ? std::string()
+                                  : str(" with ", plan_.recomputed(), " blocks computed twice")));
   }
 
   void write_config() const {

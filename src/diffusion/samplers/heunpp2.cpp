@@ -38,12 +38,12 @@ std::vector<double> weights(const std::vector<double>& levels, double scale, boo
 // x at the end of step `i` from `from`.
 Latent moved(Run& run, Latent x, double from, int64_t i, bool exact) {
   const int64_t count = std::min<int64_t>(run.steps() - i, 3);
-  if (count == 1) return x + (run.sigma(i + 1) - from) * noise_in(run, x, from);
+  Latent d = noise_in(run, x, from);  // x is one vector now
+  if (count == 1) return x + (run.sigma(i + 1) - from) * d;
   std::vector<double> levels = {from};
   for (int64_t k = 1; k < count; ++k) levels.push_back(run.sigma(i + k));
   const std::vector<double> w = weights(levels, run.sigma(0), exact);
-  Latent d = noise_in(run, x, from);
-  Latent y = x, sum = x;  // of one vector, as x was read
+  Latent y = x, sum = x;
   for (size_t k = 0; k < w.size(); ++k) {
     sum.add(d, w[k]);
     if (k + 1 == w.size()) break;

@@ -9,13 +9,17 @@ const Latent& DpmStep::noise() {
 
 const Latent& DpmStep::noise_at(double r) {
   if (!noises_.contains(r)) {
-    Latent y = x_ - sigma(r) * std::expm1(r * h_) * noise();
+    const Latent start = noise();
+    Latent y = x_ - sigma(r) * std::expm1(r * h_) * start;
     noises_[r] = noise_in(run_, y, sigma(r));
   }
   return noises_[r];
 }
 
-Latent DpmStep::first() { return x_ - sigma(1) * std::expm1(h_) * noise(); }
+Latent DpmStep::first() {
+  const Latent start = noise();
+  return x_ - sigma(1) * std::expm1(h_) * start;
+}
 
 Latent DpmStep::second(double r) {
   const double whole = sigma(1) * std::expm1(h_);

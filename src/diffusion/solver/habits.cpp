@@ -40,6 +40,8 @@ Habits a1111_habits() {
           .brownian_options = {{"per_image", "true"}, {"generator", "torch_cuda"}}};
 }
 
+// Its schedulers run with the scheduler_config of a model: leading, offset 1 is that of Stable
+// Diffusion XL.
 Habits diffusers_habits() {
   return {
       .forms = {{"beta", "beta_continuous"},

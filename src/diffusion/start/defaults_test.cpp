@@ -66,6 +66,46 @@ TEST(usual_schedule, auto__is_it) {
   EXPECT_EQ(schedule_of_run({.sampler = "euler", .schedule = "auto"}, sd1), "normal");
 }
 
+TEST(usual_schedule, of_flow_models__serves_them_in_every_dialect) {
+  const Discretisation flow = discretisation({.levels = "flow", .shift = 3});
+  for (const Dialect& d : all_dialects())
+    for (const Sampler* s : all_samplers()) {
+      if (!s->flow) continue;
+      const LevelsOfRun run{.sampler = s->name, .schedule = "auto", .steps = 4, .dialect = d.name};
+      EXPECT_NO_THROW(levels_of_run(run, flow)) << d.name << ' ' << s->name;
+    }
+}
+
+TEST(usual_schedule, of_no_dialect__is_the_networks) {
+  const LevelsOfRun run{.sampler = "euler", .schedule = "auto", .usual = "exponential"};
+  EXPECT_EQ(schedule_of_run(run, discretisation({})), "exponential");
+}
+
+TEST(spaced_leading, however_it_is_said__is_known) {
+  const Discretisation sd = discretisation({});
+  const auto leading = [&](const std::string& schedule, const OptionTexts& options = {},
+                           const std::string& dialect = "diffusers") {
+    return spaced_leading(
+        {.sampler = "euler", .schedule = schedule, .options = options, .dialect = dialect}, sd);
+  };
+  EXPECT_TRUE(leading("leading"));
+  EXPECT_TRUE(leading("Leading"));
+  EXPECT_TRUE(leading("auto"));
+  EXPECT_TRUE(leading("diffusers_timesteps"));
+  EXPECT_FALSE(leading("leading", {{"spacing", "trailing"}}));
+  EXPECT_FALSE(leading("trailing"));
+  EXPECT_FALSE(leading("karras"));
+}
+
+TEST(strength, of_nothing__leaves_one_level_whatever_the_schedule) {
+  for (const char* schedule : {"karras", "align_your_steps", "turbo"})
+    for (const char* dialect : {"ebb", "comfy"}) {
+      const LevelsOfRun run{
+          .sampler = "euler", .schedule = schedule, .steps = 5, .dialect = dialect, .strength = 0};
+      EXPECT_EQ(levels_of_run(run, discretisation({})).size(), 1U) << schedule << dialect;
+    }
+}
+
 TEST(find_sampler, names_of_the_web_ui__are_found) {
   for (const char* name : {"DPM++ 2M",   "DPM++ SDE",    "DPM++ 2M SDE", "DPM++ 2M SDE Heun",
                            "DPM++ 2S a", "DPM++ 3M SDE", "Euler a",      "Euler",

@@ -29,6 +29,7 @@ struct Inpaint {
 struct KnownParts {
   bool input = true, output = true;  // Inpaint's
   bool end = false;                  // blend() of what comes out of the run
+  bool rounds_mask = false;          // round_mask() first, but for differential diffusion
 };
 // By dialect:
 //   ebb, comfy  input and output

@@ -22,9 +22,25 @@ bool discards_penultimate(const LevelsOfRun& run) {
 std::string schedule_of_run(const LevelsOfRun& run, const Discretisation& levels) {
   if (run.schedule != "auto") return run.schedule;
   const std::string usual = usual_schedule(run.dialect, run.sampler, levels.space);
-  if (!usual.empty()) return usual;
+  if (!usual.empty()) {
+    const auto space = find_schedule(usual, find_dialect(run.dialect)).schedule->space;
+    if (!space || *space == levels.space) return usual;
+  }
+  if (!run.usual.empty()) return run.usual;
   if (levels.space == Space::flow) return "flow";
   return levels.told == Told::table ? "normal" : "karras";
+}
+
+bool spaced_leading(const LevelsOfRun& run, const Discretisation& levels) {
+  const FoundSchedule found =
+      find_schedule(schedule_of_run(run, levels), find_dialect(run.dialect));
+  std::string spacing;
+  for (const Option& o : found.schedule->options())
+    if (o.name == "spacing") spacing = o.value;
+  for (const OptionTexts* texts : {&found.options, &run.options})
+    for (const auto& [name, value] : *texts)
+      if (name == "spacing") spacing = value;
+  return spacing == "leading";
 }
 
 std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels) {
@@ -35,10 +51,12 @@ std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& 
                     .options = run.options,
                     .dialect = run.dialect,
                     .discard_penultimate = discards_penultimate(run)};
-  // Schedules that know what to do with a part of the way, and whole ways, are taken as they are.
+  // Schedules that know what to do with a part of the way, and whole ways, are taken as they are;
+  // of no way at all there is nothing to know.
   const Dialect& dialect = find_dialect(run.dialect);
-  const bool own =
-      dialect.schedules_know_shares && find_schedule(schedule, dialect).schedule->own_denoise;
+  const bool own = dialect.schedules_know_shares &&
+                   find_schedule(schedule, dialect).schedule->own_denoise &&
+                   run.strength.value_or(1) > 0;
   if (own) call.denoise = run.strength.value_or(1);
   if (own || !run.strength) return noise_levels(schedule, levels, call);
   const StartPlan plan = plan_strength(run.dialect, run.steps, *run.strength,

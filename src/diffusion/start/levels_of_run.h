@@ -14,17 +14,20 @@
 namespace ebb {
 
 struct LevelsOfRun {
-  std::string sampler, schedule;  // by any of their names
+  std::string sampler, schedule;  // by any of their names; a schedule may be "auto"
   int64_t steps = 18;
   OptionTexts options = {};  // of the schedule
   std::string dialect = "ebb";
   double sigma_min = 0, sigma_max = 0;  // 0: the usual ones
   std::optional<double> strength = {};  // how much of the noise comes back; none: a whole run
   bool exact_steps = false;             // StrengthOptions::exact_steps
+  std::string usual = {};               // the schedule that the network was published with
 };
-// The schedule; for "auto", that of the dialect and the sampler (usual_schedule()), or else flow,
-// normal (networks with timesteps) or karras.
+// The schedule; for "auto", that of the dialect and the sampler (usual_schedule()) if it serves the
+// network's space, or else `usual`, or flow, normal (networks with timesteps) or karras.
 std::string schedule_of_run(const LevelsOfRun& run, const Discretisation& levels);
+// Whether its timesteps are spaced as diffusers' "leading" (FirstNoise::leading).
+bool spaced_leading(const LevelsOfRun& run, const Discretisation& levels);
 // The schedule's levels as the dialect runs this sampler on them: with the last but one left out,
 // or the part that `strength` asks for. Throws Error.
 std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels);

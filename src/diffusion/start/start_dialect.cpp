@@ -80,7 +80,9 @@ KnownParts in_web_ui(std::string_view sampler) {
   const bool timesteps = is_of_timesteps(sampler);
   return {.input = timesteps, .output = !timesteps, .end = true};
 }
-KnownParts in_state(std::string_view) { return {.output = false, .end = true}; }
+KnownParts in_state(std::string_view) {
+  return {.output = false, .end = true, .rounds_mask = true};
+}
 KnownParts in_output(std::string_view) { return {.input = false}; }
 
 // --------------------------------------------------------------------------------------------

@@ -59,7 +59,10 @@ int run(const Options& o) {
     std::fflush(stdout);
   };
   bench_ops(context, o.filter, c, report);
+  const int64_t ops = count;
   bench_models(context, {o.filter, recompute}, c, report);
+  require(recompute.kind == Recompute::Kind::off || count > ops,
+          "bench: --recompute is for training steps, and '", o.filter, "' matches none");
   require(count > 0, "bench: no bench example matches '", o.filter, "'");
   return 0;
 }
