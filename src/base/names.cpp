@@ -1,7 +1,10 @@
 #include "base/names.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
+
+#include "base/error.h"
 
 namespace ebb {
 namespace {
@@ -42,6 +45,19 @@ std::string suggestion(std::string_view name, std::span<const std::string> known
   std::string all;
   for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
   return " (known: " + all + ")";
+}
+
+void check_known(std::string_view what, std::string_view name, std::span<const std::string> known) {
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    fail(what, " '", name, "'", suggestion(name, known));
+}
+
+std::string letters_and_digits(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
 }
 
 }  // namespace ebb

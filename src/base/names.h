@@ -15,4 +15,10 @@ std::string nearest_name(std::string_view name, std::span<const std::string> kno
 // " (did you mean 'x'?)", or a list of all the names if none is near.
 std::string suggestion(std::string_view name, std::span<const std::string> known);
 
+// Throws Error unless `name` is known: "WHAT 'name'" and a suggestion, as in "path: unknown name".
+void check_known(std::string_view what, std::string_view name, std::span<const std::string> known);
+
+// The letters, small, and digits of a name: what is left of it however it is written.
+std::string letters_and_digits(std::string_view name);
+
 }  // namespace ebb

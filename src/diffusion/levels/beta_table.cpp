@@ -63,9 +63,7 @@ const std::vector<std::string>& beta_names() {
 }
 
 BetaTable beta_table(std::string_view betas, int64_t timesteps, BetaEnds ends) {
-  const auto& names = beta_names();
-  require(std::find(names.begin(), names.end(), betas) != names.end(),
-          "beta_table: unknown betas '", betas, "'", suggestion(betas, names));
+  check_known("beta_table: unknown betas", betas, beta_names());
   require(timesteps >= 2, "beta_table: timesteps must be at least 2 (", timesteps, ")");
   const BetaEnds own = own_ends(betas, timesteps);
   if (ends.start == 0) ends.start = own.start;

@@ -123,15 +123,13 @@ void check_together(LevelOptions o) {
 }  // namespace
 
 void LevelOptions::check() const {
-  const std::vector<std::string> known = level_names(), zero = {"no", "comfy", "diffusers"};
-  require(std::find(known.begin(), known.end(), levels) != known.end(), "levels: unknown levels '",
-          levels, "'", suggestion(levels, known));
+  check_known("levels: unknown levels", levels, level_names());
   require(timesteps >= 2 && timesteps <= most_timesteps, "levels: timesteps must lie in [2, ",
           most_timesteps, "] (", timesteps, ")");
   for (const double beta : {beta_start, beta_end})
     require(beta >= 0 && beta < 1, "levels: betas must lie in [0, 1) (", beta, ")");
-  require(std::find(zero.begin(), zero.end(), zero_snr) != zero.end(), "levels: unknown zero_snr '",
-          zero_snr, "'", suggestion(zero_snr, zero));
+  check_known("levels: unknown zero_snr", zero_snr,
+              std::vector<std::string>{"no", "comfy", "diffusers"});
   require(std::isfinite(shift) && shift > 0, "levels: shift must be positive (", shift, ")");
   require(std::isfinite(multiplier) && multiplier > 0, "levels: multiplier must be positive (",
           multiplier, ")");

@@ -1,7 +1,6 @@
 #include "diffusion/levels/schedule.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
 #include "base/error.h"
@@ -66,14 +65,7 @@ void check_levels(const std::vector<double>& list, const Schedule& s, const Sche
 // ---- names ---------------------------------------------------------------------------------
 
 bool same_name(std::string_view a, std::string_view b) {
-  const auto plain = [](std::string_view name) {
-    std::string out;
-    for (const char c : name)
-      if (std::isalnum(static_cast<unsigned char>(c)))
-        out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return out;
-  };
-  return plain(a) == plain(b);
+  return letters_and_digits(a) == letters_and_digits(b);
 }
 
 std::optional<FoundSchedule> find_by_name(std::string_view name) {
@@ -99,17 +91,6 @@ std::vector<std::string> known_names() {
 void check_steps(int64_t steps) {
   require(steps >= 1, "schedule: steps must be at least 1 (", steps, ")");
   require(steps <= most_steps, "schedule: steps must be at most ", most_steps, " (", steps, ")");
-}
-
-double spaced(double a, double b, int64_t i, int64_t count) {
-  if (count == 1) return a;
-  return a + (b - a) * static_cast<double>(i) / static_cast<double>(count - 1);
-}
-
-std::vector<double> spaced(double a, double b, int64_t count) {
-  std::vector<double> out;
-  for (int64_t i = 0; i < count; ++i) out.push_back(spaced(a, b, i, count));
-  return out;
 }
 
 std::vector<double> with_zero(std::vector<double> levels) {

@@ -13,6 +13,7 @@
 #include "diffusion/levels/discretisation.h"
 #include "diffusion/solver/dialect.h"
 #include "diffusion/solver/sampler.h"
+#include "diffusion/solver/spaced.h"
 
 namespace ebb {
 
@@ -69,10 +70,7 @@ std::vector<double> noise_levels(std::string_view schedule, const Discretisation
 
 // ---- what schedules share ------------------------------------------------------------------
 
-// The value at `i` of `count` from a to b, both included; a if there is only one.
-double spaced(double a, double b, int64_t i, int64_t count);
-std::vector<double> spaced(double a, double b, int64_t count);
-// The same with 0 behind it.
+// Levels, and 0 behind them.
 std::vector<double> with_zero(std::vector<double> levels);
 
 // ---- the table -----------------------------------------------------------------------------

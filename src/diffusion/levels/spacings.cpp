@@ -41,18 +41,6 @@ double share_below(double x, double a, double b) {  // where the fraction conver
 
 }  // namespace
 
-std::vector<double> log_spaced(double a, double b, int64_t count) {
-  std::vector<double> out = spaced(std::log(a), std::log(b), count);
-  for (double& s : out) s = std::exp(s);
-  return out;
-}
-
-std::vector<double> karras_spaced(double a, double b, int64_t count, double rho) {
-  std::vector<double> out = spaced(std::pow(a, 1 / rho), std::pow(b, 1 / rho), count);
-  for (double& s : out) s = std::pow(s, rho);
-  return out;
-}
-
 std::vector<double> beta_spaced(double a, double b, int64_t count, double alpha, double beta) {
   std::vector<double> out = spaced(1, 0, count);
   for (double& s : out) s = b + beta_quantile(s, alpha, beta) * (a - b);
@@ -66,8 +54,8 @@ std::vector<double> spread_between(std::string_view how, std::vector<double> lis
   if (how == "karras") return karras_spaced(a, b, count, 7);
   if (how == "exponential") return log_spaced(a, b, count);
   if (how == "beta") return beta_spaced(a, b, count, 0.6, 0.6);
-  const std::vector<std::string> known = {"none", "karras", "exponential", "beta"};
-  require(how == "none", "schedule: unknown spread '", how, "'", suggestion(how, known));
+  check_known("schedule: unknown spread", how,
+              std::vector<std::string>{"none", "karras", "exponential", "beta"});
   return list;
 }
 

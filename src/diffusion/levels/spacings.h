@@ -10,10 +10,8 @@
 
 namespace ebb {
 
-// Evenly in ln(sigma); in sigma^(1/rho); by quantiles of the beta distribution (Lee et al. 2024,
-// arXiv:2407.12173); from a to b, both included.
-std::vector<double> log_spaced(double a, double b, int64_t count);
-std::vector<double> karras_spaced(double a, double b, int64_t count, double rho);
+// By quantiles of the beta distribution (Lee et al. 2024, arXiv:2407.12173), from a to b, both
+// included.
 std::vector<double> beta_spaced(double a, double b, int64_t count, double alpha, double beta);
 // The levels spread anew between the first and the last: karras, exponential or
 // beta; none: as they are. Throws Error.

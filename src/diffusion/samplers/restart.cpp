@@ -7,6 +7,7 @@
 
 #include "diffusion/solver/dpm_step.h"
 #include "diffusion/solver/sampler.h"
+#include "diffusion/solver/spaced.h"
 
 namespace ebb::samplers {
 namespace {
@@ -39,17 +40,6 @@ struct Options {
   }
 };
 
-// `count` levels from high to low, equally spaced in their seventh root.
-std::vector<double> karras(int64_t count, double high, double low) {
-  std::vector<double> out;
-  const double a = std::pow(high, 1 / 7.0), b = std::pow(low, 1 / 7.0);
-  for (int64_t i = 0; i < count; ++i) {
-    const double u = count == 1 ? 0 : static_cast<double>(i) / static_cast<double>(count - 1);
-    out.push_back(std::pow(a + u * (b - a), 7));
-  }
-  return out;
-}
-
 size_t nearest(const std::vector<double>& levels, double level) {
   const auto nearer = [&](double a, double b) { return std::abs(a - level) < std::abs(b - level); };
   return static_cast<size_t>(std::min_element(levels.begin(), levels.end(), nearer) -
@@ -67,13 +57,13 @@ std::vector<double> way(const Run& run, const Options& o) {
   const int64_t rest = steps - each * times + (to_zero ? 0 : 1);
   require(rest >= 2, "restart: ", times, " ways of ", each, " steps leave nothing of ", steps,
           " steps");
-  std::vector<double> levels = karras(rest, run.sigma(0), smallest_level(run));
+  std::vector<double> levels = karras_spaced(run.sigma(0), smallest_level(run), rest);
   if (to_zero) levels.push_back(0);
   const size_t low = nearest(levels, o.restart_from), high = nearest(levels, o.restart_to);
   if (low == 0 || high >= low || levels[low] == 0) return levels;
   std::vector<double> out(levels.begin(), levels.begin() + static_cast<int64_t>(low) + 1);
   for (int64_t t = 0; t < times; ++t) {
-    const std::vector<double> again = karras(each + 1, levels[high], levels[low]);
+    const std::vector<double> again = karras_spaced(levels[high], levels[low], each + 1);
     out.insert(out.end(), again.begin(), again.end());
   }
   out.insert(out.end(), levels.begin() + static_cast<int64_t>(low) + 1, levels.end());

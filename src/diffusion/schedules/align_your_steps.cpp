@@ -47,9 +47,8 @@ std::vector<double> from_timesteps(std::span<const double> timesteps, const Sche
 std::vector<double> levels(const ScheduleInput& in, const Options& o) {
   if (o.model == "sd1_timesteps") return from_timesteps(sd1_timesteps, in);
   if (o.model == "sdxl_timesteps") return from_timesteps(sdxl_timesteps, in);
-  const std::vector<std::string> known = {"sd1", "sdxl", "svd", "sd1_timesteps", "sdxl_timesteps"};
-  require(o.model == "sd1" || o.model == "sdxl" || o.model == "svd",
-          "align_your_steps: unknown model '", o.model, "'", suggestion(o.model, known));
+  check_known("align_your_steps: unknown model", o.model,
+              std::vector<std::string>{"sd1", "sdxl", "svd", "sd1_timesteps", "sdxl_timesteps"});
   std::span<const double> table = o.model == "sd1" ? sd1 : o.model == "sdxl" ? sdxl : svd;
   require(!o.rounded || o.model != "svd", "align_your_steps: svd has no other, rounded levels");
   if (o.rounded) table = o.model == "sd1" ? sd1_rounded : sdxl_rounded;

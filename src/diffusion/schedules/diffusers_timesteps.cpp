@@ -53,9 +53,8 @@ std::vector<double> timesteps(const ScheduleInput& in, const Options& o) {
 }
 
 std::vector<double> levels(const ScheduleInput& in, const Options& o) {
-  const std::vector<std::string> known = {"linspace", "leading", "trailing"};
-  require(std::find(known.begin(), known.end(), o.spacing) != known.end(),
-          "diffusers_timesteps: unknown spacing '", o.spacing, "'", suggestion(o.spacing, known));
+  check_known("diffusers_timesteps: unknown spacing", o.spacing,
+              std::vector<std::string>{"linspace", "leading", "trailing"});
   require(o.last == "zero" || o.last == "sigma_min",
           "diffusers_timesteps: last must be zero or sigma_min (", o.last, ")");
   const std::vector<double>& table = in.levels.sigmas;

@@ -18,9 +18,8 @@ struct Options {
     f("skip", skip, "evenly spaced: log_snr, time_uniform (time) or time_quadratic (its root)");
   }
   void check() const {
-    const std::vector<std::string> known = {"log_snr", "time_uniform", "time_quadratic"};
-    require(std::find(known.begin(), known.end(), skip) != known.end(), "log_snr: unknown skip '",
-            skip, "'", suggestion(skip, known));
+    check_known("log_snr: unknown skip", skip,
+                std::vector<std::string>{"log_snr", "time_uniform", "time_quadratic"});
   }
 };
 

@@ -28,9 +28,8 @@ constexpr double chroma[] = {0.992, 0.99,  0.988, 0.985, 0.982, 0.978, 0.973, 0.
                              0.084, 0.07,  0.058, 0.048, 0.001};
 
 std::vector<double> levels(const ScheduleInput& in, const Options& o) {
-  const std::vector<std::string> known = {"flux", "wan", "chroma"};
-  require(std::find(known.begin(), known.end(), o.model) != known.end(),
-          "optimal_steps: unknown model '", o.model, "'", suggestion(o.model, known));
+  check_known("optimal_steps: unknown model", o.model,
+              std::vector<std::string>{"flux", "wan", "chroma"});
   const std::span<const double> table = o.model == "flux"  ? std::span<const double>(flux)
                                         : o.model == "wan" ? std::span<const double>(wan)
                                                            : std::span<const double>(chroma);

@@ -94,8 +94,7 @@ void check_finite(std::string_view option, double value) {
 
 void check_choice(std::string_view option, std::string_view value,
                   const std::vector<std::string>& known) {
-  if (std::find(known.begin(), known.end(), value) == known.end())
-    fail(option, ": unknown name '", value, "'", suggestion(value, known));
+  check_known(str(option, ": unknown name"), value, known);
 }
 
 void ChurnOptions::check() const {

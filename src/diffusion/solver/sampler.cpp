@@ -4,8 +4,6 @@
 #include <memory>
 #include <optional>
 
-#include <cctype>
-
 #include "base/error.h"
 #include "base/names.h"
 #include "diffusion/solver/sampler_names.h"
@@ -137,12 +135,9 @@ const std::vector<const Sampler*>& all_samplers() {
 }
 
 std::string plain_name(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    if (c == '+') out += 'p';
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '+', 'p');
+  out = letters_and_digits(out);
   if (name.starts_with("sample_")) out.erase(0, 6);
   for (const std::string_view end : {"scheduler", "discrete"})
     if (out.ends_with(end)) out.resize(out.size() - end.size());

@@ -50,9 +50,8 @@ double round_to(NoiseType type, double x) {
 }
 
 void GeneratorKind::check() const {
-  const std::vector<std::string> names = {"torch_cpu", "torch_cuda", "nv"};
-  require(std::find(names.begin(), names.end(), name) != names.end(), "noise: unknown generator '",
-          name, "'", suggestion(name, names));
+  check_known("noise: unknown generator", name,
+              std::vector<std::string>{"torch_cpu", "torch_cuda", "nv"});
   const NoiseType t = type_of(type);
   const bool drawn_as_f32 = t == NoiseType::f16_from_f32 || t == NoiseType::bf16_from_f32;
   require(name == "torch_cpu" || !drawn_as_f32, "noise: ", name, " has no type ", type);
