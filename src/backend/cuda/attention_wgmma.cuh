@@ -32,6 +32,14 @@ __device__ __forceinline__ uint64_t columns_operand(const PieceTile& t, int row,
   return piece_operand(t.at + row * 16 + piece * t.stride, 128, t.stride);
 }
 
+// A tile as TMA writes it in the 128-byte swizzle: rows of 64 elements, pieces of 64 columns `next`
+// bytes apart. `at` is a multiple of 1024 but for steps along a row. Serves as rows that are m or n
+// (64 elements of k, `next` has no meaning) and as rows that are k.
+__device__ __forceinline__ uint64_t swizzled_operand(uint32_t at, uint32_t next) {
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{next >> 4} << 16 |
+         (at & 0x3ffff) >> 4;
+}
+
 __device__ __forceinline__ void wgmma_start() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -107,6 +107,19 @@ __device__ __forceinline__ void load_box(const LoadTo& l, const CUtensorMap& map
         : "memory");
 }
 
+// A box of a tensor of rank 4; no multicast.
+struct BoxAt {
+  int x, y, z, w;
+};
+__device__ __forceinline__ void load_box4(uint32_t to, uint32_t barrier, const CUtensorMap& map,
+                                          const BoxAt& at) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(at.x), "r"(at.y), "r"(at.z), "r"(at.w)
+      : "memory");
+}
+
 // A pixel of an image and the tap of the filter that reads it.
 struct Pixel {
   int w, h, n;    // of the filter's upper left corner; may be negative
@@ -136,9 +149,6 @@ __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 // Stores a box of a tensor of rank 4; the part outside of the tensor is dropped.
-struct BoxAt {
-  int x, y, z, w;
-};
 __device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from, const BoxAt& at) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
