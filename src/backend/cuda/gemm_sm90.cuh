@@ -49,7 +49,7 @@ __device__ void release(const Places<C>& s, const Params& p, int stage) {
 template <class C>
 __device__ void multiply_unit(const Params& p, const Places<C>& s, const Unit& u, Ring<C>& ring,
                               Sums<C>& d) {
-  const int group = threadIdx.x / 128;
+  const int group = team_thread<C>() / 128;
   const int a_skip = group / C::across_n * C::rows * 8192;
   const int b_skip = group % C::across_n * C::columns * 128;
   int before = -1;
@@ -79,12 +79,22 @@ __device__ void consume(const Params& p, const Places<C>& s) {
   int turn = 0;
   for (int i = blockIdx.x / cluster; i < p.units; i += count, ++turn) {
     const Unit u = unit_at(p, i, rank);
-    const float bias = bias_of<C>(p, u);
+    if (C::teams > 1 && turn % C::teams != team<C>()) {
+      ring.skip(u.last - u.first);
+      continue;
+    }
+    const Bias<C> bias(p, u);
     multiply_unit<C>(p, s, u, ring, d);
     if (p.bias != nullptr && u.part < 0) add_bias<C>(s.bias(turn), u, bias, d);
     store<C>(p, s, u, d);
   }
   if (threadIdx.x % 32 == 0) store_wait();  // shared memory is read until then
+}
+
+// A block's shared memory is written to until the others of the cluster are here too.
+__device__ inline void leave(const Params& p) {
+  __syncwarp();
+  if (p.share != Share::none) cluster_sync();
 }
 
 // See the top of gemm_sm90_kernel.cuh.
@@ -101,7 +111,7 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
     const int cluster = p.share == Share::none ? 1 : 2;
     for (int i = 0; i < C::stages; ++i) {
       barrier_init(s.full(i), 1);
-      barrier_init(s.empty(i), C::consumers * cluster);
+      barrier_init(s.empty(i), C::groups * cluster);
     }
     barrier_init_done();
   }
@@ -113,20 +123,21 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
   if (threadIdx.x >= C::producer) {
     if constexpr (C::move_registers) fewer_registers<C::producer_registers>();
     if (threadIdx.x == C::producer) produce<C>(p, s);
+    leave(p);
   } else {
     if constexpr (C::move_registers) more_registers<C::consumer_registers>();
     consume<C>(p, s);
+    leave(p);
   }
-  __syncwarp();
-  if (p.share != Share::none) cluster_sync();  // a block's memory is written to until then
 }
 
 // ---- launching ---------------------------------------------------------------------------------
 
 // buffers: 16 x 64 results that a warp can have on their way out.
-template <int m_, int n_, int per_multiprocessor_ = 1, int buffers_ = 2 / per_multiprocessor_>
+template <int m_, int n_, int per_multiprocessor_ = 1, int buffers_ = 2 / per_multiprocessor_,
+          int teams_ = 1>
 struct Tile {
-  static constexpr int m = m_, n = n_, per_multiprocessor = per_multiprocessor_;
+  static constexpr int m = m_, n = n_, per_multiprocessor = per_multiprocessor_, teams = teams_;
   static constexpr int buffers = buffers_ > 0 ? buffers_ : 1;
 };
 
@@ -134,14 +145,14 @@ struct Tile {
 template <class T, Form form, class... Tiles>
 struct Family {
   static Kernels kernels() {
-    return {{TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor,
-                      Config<T, form, Tiles>::stages}...},
+    return {{TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor, Config<T, form, Tiles>::stages,
+                      Tiles::teams}...},
             run};
   }
 
  private:
   static void run(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
-    const bool ran = ((c.tile_m == Tiles::m && c.tile_n == Tiles::n &&
+    const bool ran = ((c.tile_m == Tiles::m && c.tile_n == Tiles::n && c.teams == Tiles::teams &&
                        launch_as<Config<T, form, Tiles>>(p, c, o, device)) ||
                       ...);
     require(ran, "gemm: no kernel for tiles of ", c.tile_m, "x", c.tile_n);

@@ -56,12 +56,14 @@ struct Choice {
   int splits = 1;  // parts of k, of the tiles after the first `whole`; summed in a second pass
   Share share = Share::none;
   int whole = 0;  // tiles, or pairs of them
+  int teams = 1;  // 2: two warpgroups take tiles by turns, one stores while the other multiplies
 };
 
 // The sizes of tiles that kernels of a form exist for.
 struct TileSize {
   int m = 0, n = 0, per_multiprocessor = 1;
   int stages = 4;  // blocks of 64 values of k on their way at once
+  int teams = 1;
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.

@@ -64,7 +64,8 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
       cover(whole + rest * c.splits, at_once / t.per_multiprocessor), t.per_multiprocessor);
   const auto rounds = [&](int64_t units, double length, double bytes) {
     const auto each = static_cast<double>(cover(units, at_once / t.per_multiprocessor));
-    return each * (length * step_clocks(p, t, c.share, blocks) + store(bytes));
+    const double stores = t.teams > 1 ? 1 : each;  // but the last they go on beside products
+    return each * length * step_clocks(p, t, c.share, blocks) + stores * store(bytes);
   };
   double clocks = start;
   if (whole > 0) clocks += rounds(whole, steps, static_cast<double>(size_of(p.out)));
@@ -95,7 +96,10 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
   for (const TileSize& t : tiles)
     for (const int splits : splits_worth(p))
       for (const Share share : {Share::none, Share::b, Share::a}) {
-        const Choice c = with_whole(p, t, {t.m, t.n, splits, share}, multiprocessors);
+        const Choice c = with_whole(
+            p, t,
+            {.tile_m = t.m, .tile_n = t.n, .splits = splits, .share = share, .teams = t.teams},
+            multiprocessors);
         constexpr int64_t largest_workspace = int64_t{1} << 28;
         if (workspace_bytes(p, c) > largest_workspace) continue;
         guesses.push_back({c, clocks_of(p, t, c, multiprocessors)});
@@ -108,7 +112,7 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
   for (const Guess& g : guesses) {
     const auto same = [&](const Choice& c) {
       return c.tile_m == g.choice.tile_m && c.tile_n == g.choice.tile_n &&
-             c.share == g.choice.share;
+             c.share == g.choice.share && c.teams == g.choice.teams;
     };
     if (best.size() < most && std::count_if(best.begin(), best.end(), same) < 2)
       best.push_back(g.choice);
@@ -127,7 +131,8 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
     all.push_back({{{"tile_m", c.tile_m},
                     {"tile_n", c.tile_n},
                     {"splits", c.splits},
-                    {"share", static_cast<int64_t>(c.share)}}});
+                    {"share", static_cast<int64_t>(c.share)},
+                    {"teams", c.teams}}});
   return all;
 }
 
@@ -150,8 +155,10 @@ Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevic
   c.tile_n = static_cast<int>(tune.value("tile_n", guess.tile_n));
   c.splits = static_cast<int>(tune.value("splits", guess.splits));
   c.share = static_cast<Share>(tune.value("share", static_cast<int64_t>(guess.share)));
+  c.teams = static_cast<int>(tune.value("teams", tune.values.empty() ? guess.teams : 1));
   for (const TileSize& t : k.tiles)
-    if (t.m == c.tile_m && t.n == c.tile_n) c = with_whole(p, t, c, device.multiprocessors());
+    if (t.m == c.tile_m && t.n == c.tile_n && t.teams == c.teams)
+      c = with_whole(p, t, c, device.multiprocessors());
   const auto run = [p, c, start = k.run, &device](const Operands& o) { start(p, c, o, device); };
   return {.workspace = workspace_bytes(p, c), .run = run};
 }

@@ -18,7 +18,7 @@ template <class C>
 struct Spot {
   int row, column, lane;
   __device__ explicit Spot(const Unit& u) {
-    const int warp = threadIdx.x / 32, group = warp / 4;
+    const int warp = team_thread<C>() / 32, group = warp / 4;
     row = u.m * C::tile_m + group / C::across_n * C::rows * 64 + warp % 4 * 16;
     column = u.n * C::tile_n + group % C::across_n * C::columns;
     lane = threadIdx.x % 32;
@@ -31,20 +31,35 @@ __device__ inline float bias_element(const Params& p, int column) {
   if (p.bias_type == DType::f16) return to_float(static_cast<const __half*>(p.bias)[column]);
   return to_float(static_cast<const __nv_bfloat16*>(p.bias)[column]);
 }
-// The bias of the thread's column of the tile: asked for before the products, used after.
+// The bias of the columns of the tile, shared out among the team's threads: asked for before the
+// products, used after.
 template <class C>
-__device__ float bias_of(const Params& p, const Unit& u) {
-  static_assert(C::tile_n <= C::producer);
-  const int i = threadIdx.x;
-  return p.bias != nullptr && i < C::tile_n ? bias_element(p, u.n * C::tile_n + i) : 0;
-}
+struct Bias {
+  static constexpr int count = (C::tile_n + C::team_threads - 1) / C::team_threads;
+  float mine[count];
+  __device__ Bias(const Params& p, const Unit& u) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const int at = team_thread<C>() + i * C::team_threads;
+      mine[i] = p.bias != nullptr && at < C::tile_n ? bias_element(p, u.n * C::tile_n + at) : 0;
+    }
+  }
+  __device__ void share(uint32_t shared) const {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const int at = team_thread<C>() + i * C::team_threads;
+      if (at < C::tile_n)
+        asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared + at * 4), "f"(mine[i]) : "memory");
+    }
+  }
+};
 
 template <class C>
-__device__ void add_bias(uint32_t shared, const Unit& u, float mine, Sums<C>& d) {
-  if (C::bias_turns == 1) barrier_of(1, C::producer);  // nobody reads the one before
-  if (threadIdx.x < C::tile_n)
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared + threadIdx.x * 4), "f"(mine) : "memory");
-  barrier_of(1, C::producer);  // the bias is there
+__device__ void add_bias(uint32_t shared, const Unit& u, const Bias<C>& bias, Sums<C>& d) {
+  const int barrier = 1 + team<C>();
+  if (C::bias_turns == 1) barrier_of(barrier, C::team_threads);  // nobody reads the one before
+  bias.share(shared);
+  barrier_of(barrier, C::team_threads);  // the bias is there
   const Spot<C> at(u);
   const uint32_t from = shared + (at.column - u.n * C::tile_n + at.lane % 4 * 2) * 4;
 #pragma unroll

@@ -21,17 +21,21 @@ struct Config {
   static constexpr int tile_m = Tile_::m, tile_n = Tile_::n;
   static constexpr int per_multiprocessor = Tile_::per_multiprocessor;
   static constexpr int a_mn = a_transposed(form), b_mn = b_transposed(form);
-  // warpgroups along m and n, and blocks of 64 rows, columns of each
-  static constexpr int across_m = tile_m == 64 ? 1 : tile_m == 192 ? 3 : 2;
-  static constexpr int across_n = tile_m == 64 && tile_n >= 128 ? 2 : 1;
+  // teams of warpgroups take units by turns: one stores its results while the other multiplies
+  static constexpr int teams = Tile_::teams;
+  // warpgroups of a team along m and n, and blocks of 64 rows, columns of each
+  static constexpr int across_m = teams > 1 || tile_m == 64 ? 1 : tile_m == 192 ? 3 : 2;
+  static constexpr int across_n = teams == 1 && tile_m == 64 && tile_n >= 128 ? 2 : 1;
   static constexpr int rows = tile_m / 64 / across_m, columns = tile_n / across_n;
-  static constexpr int consumers = across_m * across_n;
+  static constexpr int groups = across_m * across_n, team_threads = 128 * groups;
+  static constexpr int consumers = groups * teams;
   // A loading warpgroup gives registers to the others; beside another block a warp has to do.
   static constexpr bool move_registers = per_multiprocessor == 1 && consumers > 1;
   static constexpr int producer = 128 * consumers;  // the first loading thread
   static constexpr int threads = producer + (move_registers ? 128 : 32);
-  static constexpr int producer_registers = 56;
-  static constexpr int consumer_registers = consumers == 3 ? 152 : 224;
+  static constexpr bool many_sums = rows * columns / 2 > 128;
+  static constexpr int producer_registers = many_sums ? 40 : 56;
+  static constexpr int consumer_registers = consumers == 3 ? 152 : many_sums ? 232 : 224;
   static constexpr int a_bytes = tile_m * 128;
   static constexpr int b_bytes = (b_mn ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
   static constexpr int stage_bytes = a_bytes + b_bytes;
@@ -41,7 +45,7 @@ struct Config {
   static constexpr int buffer_bytes = 2048;
   static constexpr int out_bytes = consumers * 4 * buffers * buffer_bytes;
   static constexpr int barrier_bytes = 256;
-  static constexpr int bias_turns = per_multiprocessor == 1 ? 2 : 1;
+  static constexpr int bias_turns = per_multiprocessor == 1 ? 2 * teams : 1;
   static constexpr int bias_bytes = bias_turns * tile_n * 4;
   static constexpr int available = 233472 / per_multiprocessor - 1024;
   static constexpr int fitting = (available - out_bytes - barrier_bytes - bias_bytes) / stage_bytes;
@@ -70,11 +74,26 @@ struct Places {
   }
 };
 
+// A multiplying thread's team, and its place there.
+template <class C>
+__device__ int team() {
+  return C::teams == 1 ? 0 : threadIdx.x / C::team_threads;
+}
+template <class C>
+__device__ int team_thread() {
+  return C::teams == 1 ? threadIdx.x : threadIdx.x % C::team_threads;
+}
+
 // A position in the ring of stages; `parity` is of the phase that is waited for.
 template <class C>
 struct Ring {
   int stage = 0;
   uint32_t parity;
+  __device__ void skip(int steps) {
+    stage += steps;
+    parity ^= stage / C::stages % 2;
+    stage %= C::stages;
+  }
   __device__ void next() {
     if (++stage == C::stages) {
       stage = 0;
