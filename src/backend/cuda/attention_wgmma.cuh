@@ -64,6 +64,24 @@ __device__ __forceinline__ void publish_to_wgmma() {
 #endif
 }
 
+// Stores four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix
+// i / 8.
+__device__ __forceinline__ void store_matrices(uint32_t at, const uint32_t (&r)[4]) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(r[0]),
+               "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+#endif
+}
+// *to += v as one access, without an answer.
+__device__ __forceinline__ void add_to(float4* to, const float (&v)[4]) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(v[0]),
+               "f"(v[1]), "f"(v[2]), "f"(v[3])
+               : "memory");
+#endif
+}
+
 // Starts the copies of `Pieces` pieces from `piece` on, of `Count` rows: lanes go along a row
 // first.
 template <int Pieces, int Count, int Threads, class T>

@@ -121,6 +121,16 @@ __device__ __forceinline__ void load_box4(uint32_t to, uint32_t barrier, const C
       : "memory");
 }
 
+// `bytes` from device memory, a multiple of 16 as both addresses are.
+__device__ __forceinline__ void load_bytes(uint32_t to, uint32_t barrier, const void* from,
+                                           uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 // A pixel of an image and the tap of the filter that reads it.
 struct Pixel {
   int w, h, n;    // of the filter's upper left corner; may be negative
@@ -166,6 +176,20 @@ __device__ __forceinline__ void store_wait_read() {
 // Waits until the thread's stores have been written.
 __device__ __forceinline__ void store_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+// ---- words that blocks of threads wait for -----------------------------------------------------
+
+// A word that another block of threads stores with store_release: what was written before it there
+// is visible after this.
+__device__ __forceinline__ unsigned load_acquire(const unsigned* p) {
+  unsigned v;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_release(unsigned* p, unsigned v) {
+  asm volatile("fence.acq_rel.gpu; st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v)
+               : "memory");
 }
 
 // ---- registers ---------------------------------------------------------------------------------
