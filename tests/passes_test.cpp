@@ -2,12 +2,23 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "ops/layer_norm/op.h"
 #include "ops/pointwise_batch/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/rms_norm/op.h"
+#include "ops/rows/op.h"
 #include "passes/batch.h"
 #include "passes/fuse.h"
+#include "passes/gradients.h"
+#include "passes/lower.h"
+#include "passes/rows.h"
+#include "passes/simplify.h"
 #include "reference.h"
 
 namespace ebb::test {
@@ -76,6 +87,149 @@ TEST(fuse, number_of_a_row__is_computed_where_rows_are_read) {
 
 TEST(fuse, number_of_a_row__is_kept_for_sums_across_rows) {
   EXPECT_EQ(count(fuse(scaled_rows(true), {.rows_once = true}), ops::def::pointwise()), 2);
+}
+
+// ---- rows ----------------------------------------------------------------------------------
+
+bool all_served(const Signature&) { return true; }
+
+std::vector<double> noise(const Shape& shape, std::string_view key) {
+  std::vector<double> v;
+  const double step = 0.37 + 0.01 * static_cast<double>(key.size() + static_cast<size_t>(key[0]));
+  for (int64_t i = 0; i < shape.numel(); ++i) v.push_back(std::sin(step * static_cast<double>(i)));
+  return v;
+}
+
+// As a plan does it for a device with a kernel for rows.
+Graph with_rows(const Graph& g, bool apart = false) {
+  const Graph low = lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
+  const Graph fused = dead_code(fuse(common_subexpressions(low), {60, true, true}));
+  Graph out = join_rows(fused, all_served, apart);
+  verify(out, "rows");
+  return out;
+}
+
+// Both graphs give the same results for random inputs.
+void expect_equal(const Graph& a, const Graph& b) {
+  RefInputs in;
+  for (const Source& s : a.sources()) {
+    const Shape& shape = a.type(s.value).shape;
+    in[s.name] = ref_array(shape, noise(shape, s.name));
+  }
+  const auto x = evaluate_reference(a, in), y = evaluate_reference(b, in);
+  for (const NamedValue& o : a.outputs()) {
+    const RefArray &want = output_of(a, x, o.name), &got = output_of(b, y, o.name);
+    ASSERT_EQ(want.v.size(), got.v.size()) << o.name;
+    for (size_t i = 0; i < want.v.size(); ++i)
+      EXPECT_NEAR(want.v[i], got.v[i], 1e-9 * (1 + std::fabs(want.v[i]))) << o.name << ' ' << i;
+  }
+}
+
+Graph layer_norm_graph(const Shape& shape) {
+  Graph g;
+  const Value gamma = g.input("gamma", f32({shape[-1]})), beta = g.input("beta", f32({shape[-1]}));
+  g.output("y", ops::layer_norm(g.input("x", f32(shape)), gamma, beta, {}));
+  return g;
+}
+
+TEST(rows, layer_norm_and_its_gradient__are_one_piece_of_work) {
+  const Graph g = layer_norm_graph({3, 5, 96}), out = with_rows(g);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  EXPECT_EQ(count(out, ops::def::rows()), 1);
+  expect_equal(g, out);
+
+  Graph forward = layer_norm_graph({3, 5, 96});
+  const Value y = forward.take_output("y");
+  forward.output("y", y);
+  const Value product =
+      ops::map({y, forward.input("dy", f32({3, 5, 96}))}, [](auto v) { return v[0] * v[1]; });
+  forward.output("loss", ops::reshape(ops::sum(product, {0, 1, 2}), {}));
+  const std::string wrt[] = {"x", "gamma"};
+  const Graph backward = gradients(forward, "loss", wrt), joined = with_rows(backward);
+  EXPECT_EQ(count(joined, ops::def::rows()), 1);
+  EXPECT_EQ(count(joined, ops::def::moments()), 0);
+  expect_equal(backward, joined);
+}
+
+TEST(rows, residual_before_a_norm__is_added_there_unless_apart) {
+  Graph g;
+  const Value x = g.input("x", f32({4, 128})), h = g.input("h", f32({4, 128}));
+  Value sum;
+  {
+    const AtScope scope(g, "first");
+    sum = ops::map({x, h}, [](auto v) { return v[0] + 0.5 * v[1]; });
+  }
+  const AtScope scope(g, "second");
+  g.output("sum", sum);
+  g.output("y", ops::rms_norm(sum, {}, {}));
+  const Graph out = with_rows(g), apart = with_rows(g, true);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  EXPECT_EQ(apart.nodes().size(), 2u);
+  EXPECT_EQ(count(apart, ops::def::rows()), 1);
+  expect_equal(g, out);
+  expect_equal(g, apart);
+}
+
+TEST(rows, number_of_a_row_that_others_read__is_written_too) {
+  Graph g;
+  const Value x = g.input("x", f32({4, 128}));
+  const Value r = ops::map({ops::mean(x, {1})}, [](auto v) { return exp(v[0]); });
+  g.output("y", ops::map({x, r}, [](auto v) { return v[0] * v[1]; }));
+  g.output("r", r);
+  const Graph out = with_rows(g);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  expect_equal(g, out);
+}
+
+TEST(rows, work_between_the_sum_and_its_use__keeps_them_apart) {
+  Graph g;
+  const Value x = g.input("x", f32({64, 64}));
+  const Value s = ops::sum(x, {1});
+  const Value t = ops::matmul(x, s, {});  // [64,1], of all rows
+  g.output("y", ops::map({x, s, t}, [](auto v) { return v[0] * v[1] + v[2]; }));
+  EXPECT_EQ(count(with_rows(g), ops::def::rows()), 0);
+}
+
+TEST(rows, two_groups_that_would_wait_for_each_other__are_not_both_made) {
+  Graph g;
+  const Value x = g.input("x", f32({64, 64})), y = g.input("y", f32({64, 64}));
+  const Value a = ops::sum(x, {1}), b = ops::sum(y, {1});
+  // x's second member needs y's sum turned over, and the other way round
+  const auto turned = [](Value v) { return ops::matmul(v, v, {.trans_b = true}); };
+  const Value of_a = turned(a), of_b = turned(b);
+  const auto join = [](auto v) { return v[0] * v[1] + v[2]; };
+  g.output("u", ops::map({x, a, of_b}, join));
+  g.output("v", ops::map({y, b, of_a}, join));
+  const Graph out = with_rows(g);
+  EXPECT_EQ(count(out, ops::def::rows()), 1);
+  expect_equal(g, out);
+}
+
+TEST(rows, short_rows_sums_across_rows_and_unserved_ones__stay_as_they_are) {
+  EXPECT_EQ(count(with_rows(layer_norm_graph({5, 24})), ops::def::rows()), 0);
+  Graph g;
+  const Value x = g.input("x", f32({128, 128}));
+  g.output("y", ops::map({x, ops::sum(x, {0})}, [](auto v) { return v[0] * v[1]; }));
+  EXPECT_EQ(count(with_rows(g), ops::def::rows()), 0);
+  const Graph low = lower(layer_norm_graph({3, 96}),
+                          [](const Signature& s) { return s.op->reference != nullptr; });
+  const Graph none = join_rows(low, [](const Signature&) { return false; });
+  EXPECT_EQ(count(none, ops::def::rows()), 0);
+}
+
+TEST(fuse, formula_of_its_rows_totals__is_not_computed_by_each_reader) {
+  // dx takes x, dy and a third tensor; the sums have read two of them
+  Graph g;
+  const Shape shape{64, 64};
+  const Value x = g.input("x", f32(shape)), dy = g.input("dy", f32(shape)),
+              r = g.input("r", f32(shape));
+  const Value s = ops::sum_of({x, dy}, {1}, [](auto v) { return v[0] * v[1]; });
+  const Value dx = ops::map({x, dy, r, s}, [](auto v) { return v[0] * v[3] + v[1] + v[2]; });
+  g.output("a",
+           ops::sum_of({dx, g.input("h", f32(shape))}, {0}, [](auto v) { return v[0] * v[1]; }));
+  g.output("b", ops::map({dx, g.input("k", f32(shape))}, [](auto v) { return v[0] * v[1]; }));
+  EXPECT_EQ(count(fuse(g, {60, true, true}), ops::def::pointwise()), 2);
+  EXPECT_EQ(count(fuse(g, {60, true, false}), ops::def::pointwise()), 1);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ import json
 import statistics
 
 import torch
+import torch._functorch.config
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -151,6 +152,10 @@ def geglu(x):
     return a * F.gelu(b)
 
 
+def layer_norm(x, gamma, beta):
+    return F.layer_norm(x, x.shape[-1:], gamma, beta)
+
+
 def group_norm_silu(x, gamma, beta):
     return F.silu(F.group_norm(x, 32, gamma, beta))
 
@@ -162,15 +167,36 @@ def norms():
     def both(run):
         return [run, torch.compile(run, dynamic=False)]
 
+    # Forward, and the gradients of all inputs with what PyTorch keeps of the forward pass.
+    def with_gradient(op, shape, make, runs):
+        def kept(run):
+            def data():
+                x = [v.requires_grad_() for v in make()]
+                y = run(*x)
+                return y, torch.randn_like(y), *x
+            return data
+
+        def backward(y, dy, *x):
+            return torch.autograd.grad(y, x, dy, retain_graph=True)
+
+        yield name(op, shape), make, runs
+        yield name(op + "_grad", shape), [kept(run) for run in runs], [backward] * len(runs)
+
     for s in NORMS:
-        yield (name("rms_norm", s), lambda s=s: (rand(*s), rand(s[-1])),
-               [*both(rms_norm), lambda x, g: F.rms_norm(x, x.shape[-1:], g, 1e-6)])
+        yield from with_gradient("rms_norm", s, lambda s=s: (rand(*s), rand(s[-1])),
+                                 [*both(rms_norm),
+                                  lambda x, g: F.rms_norm(x, x.shape[-1:], g, 1e-6)])
     s = (2, 4096, 3072)
-    yield name("ada_ln", s), lambda: (rand(*s), rand(2, 3072), rand(2, 3072)), both(ada_ln)
+    yield from with_gradient("ada_ln", s, lambda: (rand(*s), rand(2, 3072), rand(2, 3072)),
+                             both(ada_ln))
+    t = (64, 256, 1152)
+    yield from with_gradient("layer_norm", t, lambda: (rand(*t), rand(1152), rand(1152)),
+                             both(layer_norm))
     yield name("geglu", (2, 4096, 20480)), lambda: (rand(2, 4096, 20480),), both(geglu)
     for s in ((2, 128, 128, 320), (32, 64, 64, 192)):
-        yield (name("group_norm_silu", s), lambda s=s: (image(*s), rand(s[-1]), rand(s[-1])),
-               both(group_norm_silu))
+        yield from with_gradient("group_norm_silu", s,
+                                 lambda s=s: (image(*s), rand(s[-1]), rand(s[-1])),
+                                 both(group_norm_silu))
 
 
 def adamw():
@@ -206,6 +232,7 @@ def main():
     args = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     torch._dynamo.config.cache_size_limit = 64
+    torch._functorch.config.donated_buffer = False  # gradients are asked for more than once
     # Captures want a stream of their own, and gradients run on the stream of their forward pass.
     with torch.cuda.stream(torch.cuda.Stream()):
         for group in (products, convolutions, attentions, norms, adamw):

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
 
 namespace ebb {
 namespace {
@@ -54,7 +57,29 @@ class Fuser {
       item.shape = Shape(s.as<ops::Reduce>().shape);
       for (const Type& t : s.in) item.shape = broadcast(item.shape, t.shape, "fuse");
     }
+    if (item.fusable) fold_constants(item);
     return item;
+  }
+
+  // Inputs that are one number everywhere become part of the formula.
+  void fold_constants(Item& item) const {
+    std::vector<Scalar> x;
+    for (size_t k = 0; k < item.node.in.size(); ++k)
+      x.push_back(constant_of(item.node.in[k]).value_or(Scalar::input(static_cast<int64_t>(k))));
+    if (std::ranges::all_of(x, [](const Scalar& s) { return s.is_constant(); })) return;
+    item.expr = Expr(item.expr.inputs(), item.expr.apply(x));
+    drop_unused_inputs(item);
+  }
+
+  std::optional<Scalar> constant_of(int32_t v) const {
+    const int32_t p = g_.producer(v);
+    if (p < 0 || g_.type(v).dtype != DType::f32) return {};
+    const Node& n = g_.nodes()[static_cast<size_t>(p)];
+    if (n.op == &ops::def::reshape()) return constant_of(n.in[0]);
+    if (n.op != &ops::def::pointwise() || !n.in.empty()) return {};
+    const Scalar s = n.attrs.as<ops::Pointwise>().expr.apply(
+        {})[static_cast<size_t>(std::find(n.out.begin(), n.out.end(), v) - n.out.begin())];
+    return s.is_constant() ? std::optional(s) : std::nullopt;
   }
 
   void collect_readers() {
@@ -104,7 +129,7 @@ class Fuser {
 
   // Full-size tensors that are read and written before and after inlining `p` into `targets`.
   bool pays(const Item& p, const std::vector<size_t>& targets) const {
-    size_t before = full_inputs(p) + p.node.out.size(), after = 0;
+    size_t before = full_inputs(p) - read_by_totals(p) + p.node.out.size(), after = 0;
     for (const size_t t : targets) {
       before += full_inputs(items_[t]);
       Item merged = items_[t];
@@ -114,6 +139,32 @@ class Fuser {
     if (after > before) return false;
     const double again = p.expr.flops() * static_cast<double>(targets.size() - 1);
     return again <= costs_.flops_per_pass * static_cast<double>(before - after + 1);
+  }
+
+  // Inputs that the totals of its rows, which `p` takes, have read already (see join_rows).
+  size_t read_by_totals(const Item& p) const {
+    if (!costs_.rows_joined || p.shape.rank() == 0) return 0;
+    std::set<int32_t> read;
+    for (const int32_t v : p.node.in) collect_totals(p.shape, v, read);
+    return static_cast<size_t>(std::count_if(read.begin(), read.end(), [&](int32_t v) {
+      return std::find(p.node.in.begin(), p.node.in.end(), v) != p.node.in.end();
+    }));
+  }
+
+  // What the totals along the rows of `shape` read of which `v` is made, if it is.
+  void collect_totals(const Shape& shape, int32_t v, std::set<int32_t>& read) const {
+    Shape rows = shape;
+    rows[-1] = 1;
+    const int32_t producer = g_.producer(v);
+    if (producer < 0 || rows == shape || !is_full(v, rows)) return;
+    const Item& q = items_[static_cast<size_t>(producer)];
+    const bool norm = q.node.op == &ops::def::moments() && is_full(q.node.in[0], shape);
+    if (norm || (q.reduction && q.shape == shape)) {
+      for (const int32_t x : q.node.in)
+        if (is_full(x, shape)) read.insert(x);
+    } else if (q.fusable && q.live) {
+      for (const int32_t x : q.node.in) collect_totals(shape, x, read);
+    }
   }
 
   void try_inline(size_t index) {
@@ -251,7 +302,7 @@ class Fuser {
 
   // ---- the new graph
 
-  void drop_unused_inputs(Item& item) const {
+  static void drop_unused_inputs(Item& item) {
     std::vector<int32_t> in;
     std::vector<Scalar> x;
     for (size_t k = 0; k < item.node.in.size(); ++k) {

@@ -9,6 +9,7 @@ namespace ebb {
 struct FuseCosts {
   double flops_per_pass = 24;
   bool rows_once = false;
+  bool rows_joined = false;  // join_rows follows
 };
 
 // On a lowered graph. A `pointwise` all of whose readers are `pointwise` or `reduce` nodes of the

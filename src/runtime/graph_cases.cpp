@@ -11,9 +11,12 @@
 #include "ops/prim/conv2d_dw/op.h"
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/prim/matmul/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
 #include "ops/silu/op.h"
 #include "ops/split/op.h"
+#include "passes/gradients.h"
 #include "runtime/graph_bench.h"
 
 namespace ebb {
@@ -113,7 +116,25 @@ GraphCase case_of(const char* op, const Shape& shape, F build) {
   return c;
 }
 
+// The gradients of all inputs of a case, from its inputs and that of its result: what has to be
+// known of the forward pass is computed again.
+GraphCase gradient_of(const GraphCase& forward) {
+  GraphCase c = forward;
+  std::vector<std::string> wrt;
+  for (const Source& s : c.graph.sources()) wrt.push_back(s.name);
+  const Value y = c.graph.take_output("y");
+  const Value weighted = y * c.graph.input("dy", y.type());
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < weighted.shape().rank(); ++d) dims.push_back(d);
+  c.graph.output("loss", ops::reshape(ops::sum(weighted, dims), {}));
+  c.graph = gradients(c.graph, "loss", wrt);
+  c.graph.take_output("loss");
+  c.op += "_grad";
+  return c;
+}
+
 void add_norms(std::vector<GraphCase>& out) {
+  const size_t first = out.size();
   for (const Shape& s : {Shape{1, 1024, 2048},
                          {2, 1024, 2048},
                          {4, 1024, 2048},
@@ -127,6 +148,9 @@ void add_norms(std::vector<GraphCase>& out) {
     return ops::modulate(ops::layer_norm(x, {}, {}, {.eps = 1e-6}),
                          g.input("shift", {low, {2, 3072}}), g.input("scale", {low, {2, 3072}}));
   }));
+  out.push_back(case_of("layer_norm", {64, 256, 1152}, [](Graph& g, Value x) {
+    return ops::layer_norm(x, g.input("gamma", f32({1152})), g.input("beta", f32({1152})), {});
+  }));
   out.push_back(case_of("geglu", {2, 4096, 20480}, [](Graph&, Value x) {
     const auto half = ops::split(x, 2, 2);
     return half[0] * ops::gelu(half[1]);
@@ -136,6 +160,8 @@ void add_norms(std::vector<GraphCase>& out) {
       return ops::silu(ops::group_norm(x, g.input("gamma", f32({s[-1]})),
                                        g.input("beta", f32({s[-1]})), {.groups = 32}));
     }));
+  for (size_t i = first, last = out.size(); i < last; ++i)
+    if (out[i].op != "geglu") out.push_back(gradient_of(out[i]));
 }
 
 void add_adamw(std::vector<GraphCase>& out) {

@@ -10,6 +10,7 @@
 #include "passes/batch.h"
 #include "passes/fuse.h"
 #include "passes/lower.h"
+#include "passes/rows.h"
 #include "passes/simplify.h"
 
 namespace ebb {
@@ -63,9 +64,14 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   const auto keep = [&](const Signature& s) { return !serving_kernels(s, device).empty(); };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
-  if (options.fuse) out = fuse(out, {device.flops_per_pass(), device.rows_once()});
+  const bool rows = !kernels_of("rows", device.backend()).empty();
+  if (options.fuse) out = fuse(out, {device.flops_per_pass(), device.rows_once(), rows});
   out = dead_code(out);
   verify(out, "fuse");
+  if (options.fuse && rows) {
+    out = join_rows(out, keep, options.recompute.kind != Recompute::Kind::off);
+    verify(out, "rows");
+  }
   if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
     out = lower(batch(out), keep);
     verify(out, "batch");

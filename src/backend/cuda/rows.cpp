@@ -1,0 +1,66 @@
+#include "backend/cuda/rows.h"
+
+#include <optional>
+
+#include "backend/cuda/expr_writer.h"
+#include "backend/cuda/generated.h"
+#include "backend/cuda/rows_text.h"
+
+namespace ebb::cuda {
+namespace {
+
+struct RowsKernel : GeneratedKernel<RowsText> {
+  RowsKernel(const RowsForm& form, bool unaligned, CudaDevice& device)
+      : GeneratedKernel("rows",
+                        write_rows(form, rows_layout(form, device.multiprocessors(), unaligned),
+                                   device.capability()),
+                        device) {}
+
+  void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
+    GeneratedKernel::launch(pointers, static_cast<unsigned>(text.blocks), device);
+  }
+};
+
+}  // namespace
+
+struct RowsPass::State {
+  CudaDevice& device;
+  RowsForm form;
+  std::optional<RowsKernel> kernel, unaligned;  // unaligned: compiled when it is needed first
+};
+
+bool RowsPass::supports(const Shape& shape) {
+  return shape.rank() > 0 && shape[-1] > 1 && shape[-1] <= longest_row &&
+         shape.numel() < int64_t{1} << 31;
+}
+
+RowsPass::RowsPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
+                   const Options& options, CudaDevice& device)
+    : state_(std::make_shared<State>(State{device})) {
+  State& s = *state_;
+  if (shape.numel() == 0) return;
+  s.form.expr = simplified(expr);
+  s.form.out = options.out;
+  s.form.wide = options.wide;
+  s.form.maximum = options.maximum;
+  for (size_t i = 0; i < in.size(); ++i) {
+    s.form.in.push_back(in[i].dtype);
+    if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};
+  }
+  in.push_back({DType::f32, shape});
+  std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
+  reduced.back() = true;
+  s.form.space = make_space(shape, in, reduced);
+  s.kernel.emplace(s.form, false, device);
+}
+
+void RowsPass::run(std::span<void* const> in, std::span<void* const> out) const {
+  State& s = *state_;
+  if (!s.kernel) return;
+  const auto pointers = s.kernel->pointers(in, out);
+  if (s.kernel->takes(pointers)) return s.kernel->launch(pointers, s.device);
+  if (!s.unaligned) s.unaligned.emplace(s.form, true, s.device);
+  s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
+}
+
+}  // namespace ebb::cuda

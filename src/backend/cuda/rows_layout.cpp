@@ -1,0 +1,143 @@
+// How rows are cut among threads, and what of them stays in registers.
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cuda/map_flat.h"
+#include "backend/cuda/rows_text.h"
+
+namespace ebb::cuda {
+namespace {
+
+using Place = RowsLayout::Place;
+
+// Inputs that results [first, last) of the formula depend on.
+std::vector<bool> inputs_of(const Expr& e, size_t first, size_t last) {
+  std::vector<bool> needed(e.code().size()), used(static_cast<size_t>(e.inputs()));
+  for (size_t k = first; k < last; ++k) needed[static_cast<size_t>(e.results()[k])] = true;
+  for (size_t i = needed.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    const Expr::Instruction& c = e.code()[i];
+    for (const int32_t a : {c.a, c.b, c.c})
+      if (a >= 0) needed[static_cast<size_t>(a)] = true;
+    if (c.op == ScalarOp::input) used[static_cast<size_t>(c.value)] = true;
+  }
+  return used;
+}
+
+// Another value for every element; what repeats stays in caches.
+bool streams(const RowsForm& f, size_t i) {
+  const std::vector<int64_t>& s = f.space.strides[i];
+  return std::find(s.begin(), s.end(), 0) == s.end();
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class Cutter {
+ public:
+  Cutter(const RowsForm& f, int vector) : f_(f), vector_(vector) {
+    const std::vector<bool> all = inputs_of(f.expr, 0, f.expr.results().size()),
+                            terms = inputs_of(f.expr, 0, f.totals());
+    for (size_t i = 0; i < f.in.size(); ++i) {
+      place_.push_back(!all[i]                          ? Place::none
+                       : f.space.strides[i].back() == 0 ? Place::row
+                                                        : Place::late);
+      if (place_[i] == Place::late && streams(f, i)) (terms[i] ? first_ : second_).push_back(i);
+    }
+  }
+
+  int64_t vectors() const { return f_.length() / vector_; }
+  int64_t steps(int lanes) const { return ceil_div(vectors(), lanes); }
+  // Of the registers for steps, those with something in them.
+  double used(int lanes) const {
+    return static_cast<double>(vectors()) / static_cast<double>(steps(lanes) * lanes);
+  }
+  // Registers of what the totals need; of all that streams.
+  int64_t least(int lanes) const { return steps(lanes) * registers_of(first_); }
+  int64_t most(int lanes) const { return least(lanes) + steps(lanes) * registers_of(second_); }
+
+  RowsLayout layout(int lanes, int64_t budget) const {
+    RowsLayout l{.vector = vector_, .lanes = lanes, .steps = static_cast<int>(steps(lanes))};
+    constexpr int warp = 32, small_block = 128;
+    l.threads = lanes > warp ? lanes : small_block;
+    l.place = place_;
+    int64_t kept = 0;
+    for (const auto* group : {&first_, &second_})
+      for (const size_t i : *group) {
+        const int64_t more = l.steps * registers(i);
+        if (kept + more > budget) continue;
+        kept += more;
+        l.place[i] = Place::kept;
+      }
+    for (size_t i = 0; i < place_.size(); ++i)
+      if (l.place[i] == Place::late) kept += 2 * registers(i);
+    constexpr int64_t modest = 40;
+    l.registers = kept <= modest ? 64 : 96;
+    return l;
+  }
+
+ private:
+  int64_t registers(size_t i) const {  // of a vector
+    const int64_t size = size_of(f_.in[i]), bytes = vector_ * size;
+    return size < 4 && bytes % 4 != 0 ? vector_ : ceil_div(bytes, 4);
+  }
+  int64_t registers_of(const std::vector<size_t>& group) const {
+    int64_t n = 0;
+    for (const size_t i : group) n += registers(i);
+    return n;
+  }
+
+  const RowsForm& f_;
+  int vector_;
+  std::vector<Place> place_;
+  std::vector<size_t> first_, second_;  // what streams: for the totals, for the outputs alone
+};
+
+// Elements of a vector: 16 bytes of the widest tensor that streams.
+int vector_along(const RowsForm& f) {
+  std::vector<DType> along;
+  for (size_t i = 0; i < f.in.size(); ++i)
+    if (f.expr.uses(static_cast<int64_t>(i)) && streams(f, i)) along.push_back(f.in[i]);
+  for (size_t k = 0; k < f.out.size(); ++k)
+    if (f.wide[k]) along.push_back(f.out[k]);
+  if (along.empty()) along.push_back(DType::f32);
+  return static_cast<int>(std::gcd<int64_t, int64_t>(vector_of(along), f.length()));
+}
+
+}  // namespace
+
+RowsLayout rows_layout(const RowsForm& f, int multiprocessors, bool unaligned) {
+  const Cutter cut(f, unaligned ? 1 : vector_along(f));
+  constexpr int warp = 32, widest = 1024;
+  constexpr int64_t most_steps = 6, budget = 24, tight = 32;
+  constexpr double full = 0.9;
+  int best = 0;
+  for (int lanes = 8; lanes <= widest; lanes += lanes < warp ? lanes : warp) {
+    if (cut.least(lanes) > budget || cut.steps(lanes) > most_steps) continue;
+    if (best == 0 || cut.used(lanes) > cut.used(best)) best = lanes;
+    if (cut.used(lanes) >= full && cut.most(lanes) <= budget) {
+      best = lanes;
+      break;
+    }
+  }
+  if (best == 0) best = widest;
+  // few rows: more threads for each
+  constexpr int64_t resident = 512;
+  while (best * 2 <= widest && f.rows() * best < multiprocessors * resident && cut.steps(best) > 1)
+    best *= 2;
+  constexpr int crowded = 512;
+  return cut.layout(best, best > crowded ? tight : budget + 8);
+}
+
+std::vector<int> rounds_of(const RowsForm& f) {
+  std::vector<int> rounds;
+  for (size_t t = 0; t < f.totals(); ++t) {
+    const std::vector<bool> used = inputs_of(f.expr, t, t + 1);
+    int round = 0;
+    for (size_t before = 0; before < t; ++before)
+      if (used[f.in.size() + before]) round = std::max(round, rounds[before] + 1);
+    rounds.push_back(round);
+  }
+  return rounds;
+}
+
+}  // namespace ebb::cuda

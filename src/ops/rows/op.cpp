@@ -1,0 +1,206 @@
+#include "ops/rows/op.h"
+
+#include "base/error.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+
+namespace ebb::ops {
+namespace {
+
+std::vector<std::string_view> words(std::string_view text) {
+  std::vector<std::string_view> out;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    out.push_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return out;
+}
+
+Shape row_shape(const Rows& a) {
+  Shape s(a.shape);
+  s[-1] = 1;
+  return s;
+}
+
+// One result of the formula, with only the inputs that it takes.
+struct Part {
+  Expr expr;
+  std::vector<size_t> in;
+};
+
+Part part_of(const Expr& e, size_t result) {
+  std::vector<Scalar> x;
+  for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
+  const Scalar whole[] = {e.apply(x)[result]};
+  const Expr one(e.inputs(), whole);
+  Part p;
+  for (int64_t i = 0; i < e.inputs(); ++i)
+    if (one.uses(i)) {
+      x[static_cast<size_t>(i)] = Scalar::input(static_cast<int64_t>(p.in.size()));
+      p.in.push_back(static_cast<size_t>(i));
+    }
+  const Scalar small[] = {one.apply(x)[0]};
+  p.expr = Expr(static_cast<int64_t>(p.in.size()), small);
+  return p;
+}
+
+void check_order(const Signature& s, size_t totals) {
+  const auto& a = s.as<Rows>();
+  for (size_t k = 0; k < a.expr.results().size(); ++k)
+    for (const size_t i : part_of(a.expr, k).in) {
+      require(k >= totals || i < s.in.size() + k, "rows: term ", k,
+              " may only use the totals before it  at ", s.at);
+      const bool narrow = k >= totals && a.wide[k - totals] == 0;
+      require(!narrow || i >= s.in.size() || s.in[i].shape.rank() == 0 || s.in[i].shape[-1] == 1,
+              "rows: output ", k - totals, " is a number a row but takes ", s.in[i], "  at ", s.at);
+    }
+}
+
+std::vector<Type> infer(const Signature& s) {
+  const auto& a = s.as<Rows>();
+  const size_t totals = maxima_of(a).size();
+  const auto dtypes = words(a.dtypes);
+  require(!a.shape.empty() && totals > 0, "rows: needs a shape and totals  at ", s.at);
+  require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + totals), "rows: the formula takes ",
+          a.expr.inputs(), " inputs (got ", s.in.size(), " and ", totals, " totals)  at ", s.at);
+  require(dtypes.size() == a.wide.size() && totals + dtypes.size() == a.expr.results().size(),
+          "rows: the formula gives ", a.expr.results().size(), " results (for ", totals,
+          " totals and ", dtypes.size(), " outputs)  at ", s.at);
+  const Shape shape(a.shape);
+  for (const Type& t : s.in)
+    require(broadcastable(t.shape, shape), "rows: ", t, " does not broadcast to ", shape, "  at ",
+            s.at);
+  check_order(s, totals);
+  std::vector<Type> out;
+  for (size_t k = 0; k < dtypes.size(); ++k)
+    out.push_back({parse_dtype(dtypes[k]), a.wide[k] ? shape : row_shape(a)});
+  return out;
+}
+
+std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
+  const auto& a = s.as<Rows>();
+  const std::vector<bool> maximum = maxima_of(a);
+  const auto dtypes = words(a.dtypes);
+  std::vector<Value> known(in.begin(), in.end()), out;
+  const auto chosen = [&](const Part& p) {
+    std::vector<Value> v;
+    for (const size_t i : p.in) v.push_back(known[i]);
+    return v;
+  };
+  const auto last = static_cast<int64_t>(a.shape.size()) - 1;
+  for (size_t t = 0; t < maximum.size(); ++t) {
+    const Part p = part_of(a.expr, t);
+    known.push_back(
+        reduce(g, {p.expr, {last}, maximum[t] ? "max" : "sum", 1, a.shape}, chosen(p))[0]);
+  }
+  for (size_t k = 0; k < dtypes.size(); ++k) {
+    const Part p = part_of(a.expr, maximum.size() + k);
+    const Shape shape = a.wide[k] ? Shape(a.shape) : row_shape(a);
+    out.push_back(pointwise(g, {p.expr, shape.sizes(), std::string(dtypes[k])}, chosen(p))[0]);
+  }
+  return out;
+}
+
+Cost cost(const Signature& s) {
+  const auto& a = s.as<Rows>();
+  Cost c;
+  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
+  c.flops = a.expr.flops() * static_cast<double>(Shape(a.shape).numel());
+  return c;
+}
+
+// ---- examples ------------------------------------------------------------------------------
+
+Scalar in(int64_t i) { return Scalar::input(i); }
+
+// Two rounds of sums, in which the second uses the first; both are also outputs.
+Rows layer_norm_rows(Shape shape, const std::string& dtype) {
+  const double inv = 1.0 / static_cast<double>(std::max<int64_t>(shape[-1], 1));
+  const Scalar x = in(0), gamma = in(1), mean = in(2) * inv, var = in(3) * inv;
+  const Scalar results[] = {x, (x - mean) * (x - mean), (x - mean) * rsqrt(var + 1e-3) * gamma,
+                            mean, var};
+  return {Expr(4, results), "sum,sum", shape.sizes(), dtype + ",f32,f32", {1, 0, 0}};
+}
+
+// A norm's gradient: two sums at once of two tensors, and two results.
+Rows gradient_rows(const Shape& shape) {
+  const double inv = 1.0 / static_cast<double>(shape[-1]);
+  const Scalar x = in(0), dy = in(1), rstd = in(2), gamma = in(3), s = in(4), p = in(5);
+  const Scalar d = dy * gamma;
+  const Scalar dx = (d - s * inv - x * (p * inv)) * rstd;
+  const Scalar results[] = {d, d * x, dx, dx * gamma};
+  return {Expr(6, results), "sum,sum", shape.sizes(), "f32,bf16", {1, 1}};
+}
+
+Rows softmax_rows(const Shape& shape) {
+  const Scalar x = in(0), most = in(1), sum = in(2);
+  const Scalar results[] = {x, exp(x - most), exp(x - most) / sum};
+  return {Expr(3, results), "max,sum", shape.sizes(), "f32", {1}};
+}
+
+// Joins what came before a sum: y = x + g h is written and summed.
+Rows residual_rows(const Shape& shape) {
+  const double inv = 1.0 / static_cast<double>(shape[-1]);
+  const Scalar y = in(0) + in(1) * in(2), squares = in(3);
+  const Scalar results[] = {y * y, y, y * rsqrt(squares * inv + 1e-3) * in(1)};
+  return {Expr(4, results), "sum", shape.sizes(), "f32,f16", {1, 1}};
+}
+
+std::vector<Example> examples() {
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
+  std::vector<Example> out;
+  const auto norm = [&](const char* label, Shape s, const std::string& dtype) {
+    const Type x = f32(s), gamma = f32({s[-1]});
+    out.push_back(
+        {.label = label, .attrs = layer_norm_rows(std::move(s), dtype), .in = {x, gamma}});
+  };
+  norm("norm", {3, 5, 64}, "bf16");
+  norm("odd", {2, 9, 37}, "f32");
+  norm("width_of_dit", {9, 1152}, "bf16");
+  norm("prime", {3, 4099}, "f16");
+  norm("one_row", {1, 2048}, "bf16");
+  norm("of_one", {5, 1}, "f32");
+  norm("longest", {2, 16384}, "bf16");
+  norm("too_long", {2, 16385}, "bf16");
+  norm("many_rows", {1037, 72}, "bf16");
+  norm("empty", {0, 96}, "f32");
+  const auto gradient = [&](const char* label, int64_t n, int64_t t, int64_t c) {
+    out.push_back({.label = label,
+                   .attrs = gradient_rows({n, t, c}),
+                   .in = {f32({n, t, c}), f32({n, t, c}), f32({n, t, 1}), f32({n, 1, c})}});
+  };
+  gradient("gradient", 2, 7, 384);
+  gradient("gradient_odd", 3, 5, 131);
+  gradient("gradient_wide", 2, 2, 3072);
+  out.push_back({.label = "softmax", .attrs = softmax_rows({7, 1001}), .in = {f32({7, 1001})}});
+  const Type y = f32({2, 11, 200});
+  out.push_back(
+      {.label = "residual", .attrs = residual_rows(y.shape), .in = {y, f32({2, 1, 200}), y}});
+  return out;
+}
+
+}  // namespace
+
+std::vector<bool> maxima_of(const Rows& rows) {
+  std::vector<bool> out;
+  for (const std::string_view w : words(rows.totals)) {
+    require(w == "sum" || w == "max", "rows: totals must be sum or max (got '", w, "')");
+    out.push_back(w == "max");
+  }
+  return out;
+}
+
+const OpDef& def::rows() {
+  static const OpDef d{.name = "rows",
+                       .attrs = +[] { return Attrs(Rows{}); },
+                       .infer = infer,
+                       .decompose = decompose,
+                       .cost = cost,
+                       .examples = examples,
+                       .differentiable = false};
+  return d;
+}
+
+}  // namespace ebb::ops
