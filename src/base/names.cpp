@@ -3,22 +3,25 @@
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
 namespace ebb {
 namespace {
 
+// Letters changed, added, left out or swapped with their neighbour.
 size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
+  std::vector<size_t> before, last, row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
+    before = std::exchange(last, row);
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replace = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
+      const size_t replace = last[j - 1] + (a[i - 1] != b[j - 1]);
+      row[j] = std::min({replace, last[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row.back();
@@ -31,7 +34,9 @@ std::string nearest_name(std::string_view name, std::span<const std::string> kno
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const std::string& k : known) {
     const size_t d = edit_distance(name, k);
-    if (d < best_distance) {
+    // Of short names most must be left; one change leaves enough of two letters.
+    const size_t longest = std::max(name.size(), k.size()) + (d == 1 ? 1 : 0);
+    if (d < best_distance && 2 * d < longest) {
       best = k;
       best_distance = d;
     }
@@ -43,13 +48,21 @@ std::string suggestion(std::string_view name, std::span<const std::string> known
   const std::string near = nearest_name(name, known);
   if (!near.empty()) return " (did you mean '" + near + "'?)";
   std::string all;
-  for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
+  for (auto k = known.begin(); k != known.end(); ++k)
+    if (std::find(known.begin(), k, *k) == k) all += (all.empty() ? "" : ", ") + *k;
   return " (known: " + all + ")";
 }
 
 void check_known(std::string_view what, std::string_view name, std::span<const std::string> known) {
   if (std::find(known.begin(), known.end(), name) == known.end())
     fail(what, " '", name, "'", suggestion(name, known));
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\n";
+  const size_t first = text.find_first_not_of(blanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) + 1 - first);
 }
 
 std::string letters_and_digits(std::string_view name) {

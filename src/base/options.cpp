@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/names.h"
 
 namespace ebb {
 namespace {
@@ -59,15 +60,35 @@ std::vector<Option> with_defaults(std::vector<Option> options, const OptionTexts
   return options;
 }
 
+namespace {
+
+// Up to a comma outside of brackets: lists are values too.
+size_t part_length(std::string_view text) {
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    depth += (text[i] == '[') - (text[i] == ']');
+    if (text[i] == ',' && depth <= 0) return i;
+  }
+  return text.size();
+}
+
+}  // namespace
+
 OptionTexts parse_options(std::string_view text, std::string_view subject) {
   OptionTexts out;
+  text = trimmed(text);
   while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    const std::string_view part = text.substr(0, end);
+    const size_t end = part_length(text);
+    const std::string_view part = trimmed(text.substr(0, end));
     const size_t equals = part.find('=');
     require(equals != std::string_view::npos && equals > 0, subject,
             ": options must be name=value  got '", part, "'");
-    out.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+    const std::string_view name = trimmed(part.substr(0, equals));
+    const std::string_view value = trimmed(part.substr(equals + 1));
+    for (const auto& [given, first] : out)
+      require(given != name, subject, ": option '", name, "' is given twice ('", first, "', then '",
+              value, "')");
+    out.emplace_back(name, value);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;

@@ -15,7 +15,8 @@ namespace ebb {
 // Options by name, as text; of two with one name the last counts.
 using OptionTexts = std::vector<std::pair<std::string, std::string>>;
 
-// From "name=value,name=value"; "" is none. Throws Error, naming `subject`.
+// From "name=value,name=[1,2]"; "" is none. Blanks may stand around names and values. Throws Error,
+// naming `subject`, also for a name that stands twice.
 OptionTexts parse_options(std::string_view text, std::string_view subject);
 
 // A value of the type that an option takes.

@@ -50,5 +50,29 @@ TEST(options, with_defaults__shows_those_of_a_name) {
   EXPECT_EQ(options[0].help, "how many");
 }
 
+TEST(options, parse__lets_blanks_stand_around_names_and_values) {
+  const OptionTexts want = {{"eta", "0.5"}, {"mode", "a b"}};
+  EXPECT_EQ(parse_options("eta=0.5,mode=a b", "some"), want);
+  EXPECT_EQ(parse_options(" eta = 0.5 ,\tmode = a b ", "some"), want);
+  EXPECT_TRUE(parse_options("  ", "some").empty());
+  EXPECT_EQ(parse_options("weights=[1,2],eta=1", "some"),
+            (OptionTexts{{"weights", "[1,2]"}, {"eta", "1"}}));
+}
+
+TEST(options, parse__refuses_what_is_no_option_or_stands_twice) {
+  const auto error = [](std::string_view text) -> std::string {
+    try {
+      parse_options(text, "some");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error("eta=0,s_noise=1,eta =1"), "some: option 'eta' is given twice ('0', then '1')");
+  EXPECT_EQ(error("eta"), "some: options must be name=value  got 'eta'");
+  EXPECT_EQ(error(" =3"), "some: options must be name=value  got '=3'");
+  EXPECT_EQ(error("eta=1,,mode=a"), "some: options must be name=value  got ''");
+}
+
 }  // namespace
 }  // namespace ebb

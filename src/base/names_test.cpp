@@ -1,0 +1,30 @@
+#include "base/names.h"
+
+#include <gtest/gtest.h>
+
+namespace ebb {
+namespace {
+
+TEST(nearest_name, swapped_letters__are_one_change) {
+  const std::vector<std::string> known = {"heun", "euler", "cfg", "rho"};
+  EXPECT_EQ(nearest_name("huen", known), "heun");
+  EXPECT_EQ(nearest_name("cgf", known), "cfg");
+  EXPECT_EQ(nearest_name("roh", known), "rho");
+  EXPECT_EQ(nearest_name("eulre", known), "euler");
+}
+
+TEST(nearest_name, a_name_of_which_little_is_left__is_none) {
+  const std::vector<std::string> known = {"lms", "nv", "ebb", "ve", "deis"};
+  for (const char* far : {"dds", "xyz", "abc", "x", "", "ab", "mean"})
+    EXPECT_EQ(nearest_name(far, known), "") << far;
+  EXPECT_EQ(nearest_name("v", known), "nv");
+  EXPECT_EQ(nearest_name("lmss", known), "lms");
+}
+
+TEST(suggestion, names_that_stand_twice__are_listed_once) {
+  const std::vector<std::string> known = {"eta", "s_noise", "eta"};
+  EXPECT_EQ(suggestion("colour", known), " (known: eta, s_noise)");
+}
+
+}  // namespace
+}  // namespace ebb
