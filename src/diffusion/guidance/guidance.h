@@ -91,9 +91,23 @@ class Guidance {
   virtual void apply(GuidedSample&, const Moment&) {}
 };
 
+// What a rule is to those before and after it.
+enum class RuleKind {
+  combines,  // makes the result anew from predictions: what it was before is lost
+  adds,      // adds to the result
+  mends,     // fits the result to the conditional prediction; that one itself it leaves alone
+  changes,   // changes any result
+  directs,   // tells rules after it when to guide
+  scales,    // tells rules after it their scale
+  prepares,  // changes the unconditional prediction for rules after it
+};
+
 struct GuidanceRule {
   std::string name;
   std::string help;
+  RuleKind kind = RuleKind::combines;
+  bool has_scale = true;    // a rule that combines: a scale that another rule may tell it
+  bool can_be_off = false;  // a rule that adds: where rules tell it not to guide it does not
   std::function<std::unique_ptr<Guidance>(const OptionTexts& options)> start = {};
   std::function<std::vector<Option>()> options = {};
   std::vector<std::string> aliases = {};

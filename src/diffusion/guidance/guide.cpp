@@ -44,19 +44,6 @@ void apply_in_form(Guidance& rule, GuidedSample& s, const Moment& m) {
 
 }  // namespace
 
-std::vector<RuleCall> parse_rules(std::string_view text) {
-  std::vector<RuleCall> out;
-  while (!text.empty()) {
-    const std::string_view part = text.substr(0, text.find(';'));
-    text.remove_prefix(std::min(part.size() + 1, text.size()));
-    const std::string_view name = part.substr(0, part.find(':'));
-    const std::string_view options = part.substr(std::min(name.size() + 1, part.size()));
-    out.push_back({std::string(name), parse_options(options, name)});
-    find_guidance_rule(name).start(out.back().options);
-  }
-  return out;
-}
-
 Guide::Guide(const std::vector<RuleCall>& rules) {
   for (const RuleCall& r : rules) rules_.push_back(find_guidance_rule(r.rule).start(r.options));
 }

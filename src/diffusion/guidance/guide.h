@@ -17,8 +17,14 @@ struct RuleCall {
   OptionTexts options = {};
 };
 
-// From "rule:option=value,option=value;rule". Throws Error for unknown names and options.
+// From "rule:option=value,option=value;rule", with blanks around names and values or without.
+// Throws Error for unknown names and options, and for rules that would do nothing where they stand
+// (check_order).
 std::vector<RuleCall> parse_rules(std::string_view text);
+// Throws Error, and says which order works, unless every rule has something to work on: one that
+// directs, scales or prepares has a rule after it that listens; one that mends has one before it
+// that guides; and after what changes the result none makes it anew.
+void check_order(const std::vector<RuleCall>& rules);
 
 // The result is the conditional prediction; then every rule changes it, in order. Rules remember
 // evaluations of a run here (apg its momentum): make a Guide for each run, that is for each batch,

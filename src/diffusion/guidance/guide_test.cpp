@@ -238,6 +238,61 @@ TEST(guidance, wrong_values__are_named) {
   expect_error([&] { start("ngns"); }, "'ngms'");
 }
 
+TEST(guidance, rules_that_would_do_nothing__are_refused_with_what_works) {
+  const auto expect = [](const char* rules, std::string_view part) {
+    expect_error([&] { parse_rules(rules); }, part);
+  };
+  expect("cfg:scale=3;apg:scale=4",
+         "guidance: 'cfg' and 'apg' each make the result of the predictions: give one of them");
+  expect("cfg;cfg:scale=2", "'cfg' and 'cfg' each make");
+  expect("interval:sigma_hi=5",
+         "guidance: 'interval' speaks to a rule after it, and none there listens: 'interval;cfg'");
+  expect("cfg;interval:sigma_hi=5", "'interval' speaks to a rule after it");
+  expect("interval:sigma_hi=5;pag", "'interval' speaks to a rule after it");
+  expect("ngms:s_min_uncond=1;cfg_rescale", "'s_min_uncond' speaks to");
+  expect("scale_steps:scales=7;fdg", "'scale_steps' speaks to");
+  expect("tcfg", "'tcfg' speaks to");
+  expect("cfg;tcfg", "'tcfg;cfg' would");
+  expect("tcfg;pag", "'tcfg' speaks to");
+  expect("cfg_rescale",
+         "'cfg_rescale' mends what a rule before it made, and none does: 'cfg;cfg_re");
+  expect("cfg_norm;pag", "'cfg_norm' mends");
+  expect("rescale_cfg;cfg",
+         "'cfg_rescale' does nothing before 'cfg', which makes the result anew: ");
+  expect("skip_layers;cfg", "'cfg;skip_layers' works");
+  expect("epsilon_scaling;mahiro", "'mahiro;epsilon_scaling' works");
+  expect("interval;cfg", "'interval' without options holds back nothing: give it one of sigma_lo");
+  for (const char* good :
+       {"", "cfg", "pag", "epsilon_scaling", "dynamic_threshold", "pag;cfg_rescale",
+        "interval:sigma_hi=5;cfg;cfg_rescale", "interval:sigma_hi=5;autoguidance",
+        "interval:sigma_hi=5;s_min_uncond:s_min_uncond=1;scale_steps:scales=7;tcfg;apg;skip_layers",
+        " interval : sigma_hi = 5 , sigma_lo = 1 ; cfg : scale = 2 "})
+    EXPECT_NO_THROW(parse_rules(good)) << good;
+  for (const GuidanceRule* r : all_guidance_rules())
+    if (r->kind == RuleKind::combines) {
+      EXPECT_NO_THROW(parse_rules("tcfg;" + r->name)) << r->name;
+    }
+}
+
+// The kinds are told by what rules do: only those that combine forget the result before them.
+TEST(guidance, kinds__are_what_the_rules_do) {
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    const auto of = [&](const char* before) {
+      return guide_once({{before}, {r->name, always_on(*r)}}, {.shape = shape}, 2.5).result;
+    };
+    const bool forgets = of("cfg") == of("dynamic_threshold");
+    EXPECT_EQ(forgets, r->kind == RuleKind::combines) << r->name;
+    const auto alone = guide_once({{r->name, always_on(*r)}}, {.shape = shape}, 2.5);
+    const bool alters =
+        r->kind == RuleKind::combines || r->kind == RuleKind::adds || r->kind == RuleKind::changes;
+    if (r->name == "cfg_norm") continue;  // adds 1e-8 to a norm
+    double most = 0;
+    for (size_t i = 0; i < alone.result.size(); ++i)
+      most = std::max(most, std::abs(alone.result[i] - alone.cond[i]));
+    EXPECT_EQ(most > 1e-9, alters) << r->name << " " << most;
+  }
+}
+
 TEST(guidance, names_of_other_programs__are_known_once) {
   std::map<std::string, int> seen;
   for (const GuidanceRule* r : all_guidance_rules()) {

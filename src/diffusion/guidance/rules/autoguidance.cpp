@@ -32,6 +32,8 @@ const GuidanceRule& autoguidance() {
   static const GuidanceRule r =
       make_rule<Autoguidance, Options>({.name = "autoguidance",
                                         .help = "away from a weaker network's prediction",
+                                        .kind = RuleKind::adds,
+                                        .can_be_off = true,
                                         .aliases = {"auto_guidance"}});
   return r;
 }

@@ -47,8 +47,10 @@ class CfgNorm : public Guidance {
 }  // namespace
 
 const GuidanceRule& cfg_norm() {
-  static const GuidanceRule r = make_rule<CfgNorm, Options>(
-      {.name = "cfg_norm", .help = "channel vectors no longer than the conditional ones"});
+  static const GuidanceRule r =
+      make_rule<CfgNorm, Options>({.name = "cfg_norm",
+                                   .help = "channel vectors no longer than the conditional ones",
+                                   .kind = RuleKind::mends});
   return r;
 }
 

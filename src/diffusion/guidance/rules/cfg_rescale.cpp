@@ -43,6 +43,7 @@ const GuidanceRule& cfg_rescale() {
   static const GuidanceRule r = make_rule<CfgRescale, Options>(
       {.name = "cfg_rescale",
        .help = "the conditional prediction's standard deviation, after cfg",
+       .kind = RuleKind::mends,
        .aliases = {"rescale_cfg", "guidance_rescale"}});
   return r;
 }

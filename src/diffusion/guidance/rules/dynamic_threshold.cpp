@@ -39,6 +39,7 @@ const GuidanceRule& dynamic_threshold() {
   static const GuidanceRule r =
       make_rule<DynamicThreshold, Options>({.name = "dynamic_threshold",
                                             .help = "clips data to a quantile of itself (Imagen)",
+                                            .kind = RuleKind::changes,
                                             .aliases = {"thresholding", "imagen_threshold"}});
   return r;
 }

@@ -34,8 +34,10 @@ class EpsilonScaling : public Guidance {
 }  // namespace
 
 const GuidanceRule& epsilon_scaling() {
-  static const GuidanceRule r = make_rule<EpsilonScaling, Options>(
-      {.name = "epsilon_scaling", .help = "divides the predicted noise by a number"});
+  static const GuidanceRule r =
+      make_rule<EpsilonScaling, Options>({.name = "epsilon_scaling",
+                                          .help = "divides the predicted noise by a number",
+                                          .kind = RuleKind::changes});
   return r;
 }
 

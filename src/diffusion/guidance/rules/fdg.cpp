@@ -103,6 +103,7 @@ const GuidanceRule& fdg() {
   static const GuidanceRule r =
       make_rule<Fdg, Options>({.name = "fdg",
                                .help = "a scale for each range of frequencies",
+                               .has_scale = false,
                                .aliases = {"frequency_decoupled"}});
   return r;
 }

@@ -20,6 +20,7 @@ const GuidanceRule& interval() {
   static const GuidanceRule r = make_rule<Interval, WindowOptions>(
       {.name = "interval",
        .help = "the rules after it guide in a range of noise levels and steps only",
+       .kind = RuleKind::directs,
        .aliases = {"guidance_interval"}});
   return r;
 }

@@ -15,6 +15,7 @@ const GuidanceRule& pag() {
   static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::perturbed>, Options>(
       {.name = "pag",
        .help = "away from a pass whose self-attention is the identity",
+       .kind = RuleKind::adds,
        .aliases = {"perturbed_attention"}});
   return r;
 }

@@ -43,6 +43,7 @@ const GuidanceRule& s_min_uncond() {
   static const GuidanceRule r = make_rule<SMinUncond, Options>(
       {.name = "s_min_uncond",
        .help = "no unconditional pass early, or in odd late steps (NGMS)",
+       .kind = RuleKind::directs,
        .aliases = {"ngms"}});
   return r;
 }

@@ -15,6 +15,7 @@ const GuidanceRule& sag() {
   static const GuidanceRule r = make_rule<ExtraPass<Ask::sag_input, Ask::sag>, Options>(
       {.name = "sag",
        .help = "away from a pass on a state that is partly blurred",
+       .kind = RuleKind::adds,
        .aliases = {"self_attention_guidance"}});
   return r;
 }

@@ -42,8 +42,10 @@ class ScaleSteps : public Guidance {
 }  // namespace
 
 const GuidanceRule& scale_steps() {
-  static const GuidanceRule r = make_rule<ScaleSteps, Options>(
-      {.name = "scale_steps", .help = "gives the rules after it a scale for every step"});
+  static const GuidanceRule r =
+      make_rule<ScaleSteps, Options>({.name = "scale_steps",
+                                      .help = "gives the rules after it a scale for every step",
+                                      .kind = RuleKind::scales});
   return r;
 }
 

@@ -15,6 +15,7 @@ const GuidanceRule& seg() {
   static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::smoothed>, Options>(
       {.name = "seg",
        .help = "away from a pass whose attention is blurred",
+       .kind = RuleKind::adds,
        .aliases = {"smoothed_energy"}});
   return r;
 }

@@ -17,6 +17,7 @@ const GuidanceRule& skip_layers() {
   static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::skipped>, Options>(
       {.name = "skip_layers",
        .help = "away from a pass without some blocks",
+       .kind = RuleKind::adds,
        .aliases = {"slg", "skip_layer_guidance"}});
   return r;
 }

@@ -42,7 +42,9 @@ struct Options : FormOption {
 
 const GuidanceRule& tcfg() {
   static const GuidanceRule r = make_rule<Tcfg, Options>(
-      {.name = "tcfg", .help = "damps what only the unconditional prediction has; before cfg"});
+      {.name = "tcfg",
+       .help = "damps what only the unconditional prediction has; before cfg",
+       .kind = RuleKind::prepares});
   return r;
 }
 
