@@ -35,9 +35,14 @@ GuidanceCall call_of(const ebb_sampler& s, const Batch& batch) {
           .raw = raw_of(known->network.prediction, known->network.sigma_data)};
 }
 
+Moment moment_at(const ebb_guidance& g, double sigma) {
+  require_level("guidance", sigma, g.call.space);
+  return moment_of(g.call, sigma);
+}
+
 void apply(ebb_guidance& g, double sigma, const float* x, const float* const* predictions,
            float* denoised) {
-  const Moment m = moment_of(g.call, sigma);
+  const Moment m = moment_at(g, sigma);
   const std::vector<Ask> asks = g.guide.asks(m);
   for (size_t k = 0; k < asks.size(); ++k)
     require(predictions[k] != nullptr, "guidance: needs the prediction '", name_of(asks[k]),
@@ -88,7 +93,9 @@ ebb_status ebb_guidance_create(const char* rules, const ebb_sampler* sampler, si
   });
 }
 
-void ebb_guidance_destroy(ebb_guidance* guidance) { delete guidance; }
+void ebb_guidance_destroy(ebb_guidance* guidance) {
+  guarded([&] { delete guidance; });
+}
 
 ebb_status ebb_guidance_asks(const ebb_guidance* guidance, double sigma, const char** names,
                              size_t room, size_t* count) {
@@ -96,7 +103,7 @@ ebb_status ebb_guidance_asks(const ebb_guidance* guidance, double sigma, const c
     require_given(guidance, "guidance");
     require_given(count, "count");
     if (room > 0) require_given(names, "names");
-    const auto asks = guidance->guide.asks(ebb::moment_of(guidance->call, sigma));
+    const auto asks = guidance->guide.asks(ebb::capi::moment_at(*guidance, sigma));
     for (size_t i = 0; i < std::min(room, asks.size()); ++i)
       names[i] = ebb::name_of(asks[i]).data();  // of a literal
     *count = asks.size();

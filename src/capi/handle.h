@@ -39,6 +39,10 @@ struct InpaintChoice {
   bool differential = false;
 };
 
+// Of doubles, in bytes.
+inline constexpr size_t largest_buffer =
+    std::numeric_limits<std::ptrdiff_t>::max() / sizeof(double);
+
 struct Batch {
   // Throws Error unless there are numbers, and so many that a buffer can hold them.
   Batch(size_t images, size_t elements, const char* subject);
@@ -62,12 +66,14 @@ const char* last_error() noexcept;
 void set_error(const char* text) noexcept;
 std::string& answer();  // of this thread, of functions that return a text
 
-// Runs `work`; what it throws becomes a status.
+// Runs `work`; what it throws becomes a status. Work that goes well leaves no error, whatever calls
+// its callbacks made.
 template <class Work>
 ebb_status guarded(const Work& work) noexcept {
   try {
     set_error("");
     work();
+    set_error("");
     return EBB_OK;
   } catch (const Cancelled& e) {
     set_error(e.what());
@@ -83,6 +89,9 @@ ebb_status guarded(const Work& work) noexcept {
 inline void require_given(const void* pointer, const char* what) {
   require(pointer != nullptr, "sampler: ", what, " must not be NULL");
 }
+
+// Throws Error unless it is a noise level of such networks.
+void require_level(const char* subject, double sigma, Space space);
 
 // "option=default  what it does", a line each.
 std::string lines(const std::vector<Option>& options);
@@ -112,6 +121,7 @@ struct ebb_sampler {
   void* progress_user = nullptr;
   // What follows from the choices, once it was asked for.
   mutable std::shared_ptr<const ebb::capi::SettledRun> known = {};
+  bool runs = false;  // its callbacks may ask it, but not change it
 };
 
 namespace ebb::capi {
@@ -119,11 +129,17 @@ namespace ebb::capi {
 // What follows from what was set. Throws Error where that does not go together.
 std::shared_ptr<const SettledRun> settled(const ebb_sampler& s);
 
+// Throws Error while the sampler runs.
+inline void require_idle(const ebb_sampler& s) {
+  require(!s.runs, "sampler: cannot be changed or run again while it runs");
+}
+
 // Changes a sampler; on errors it stays as it was.
 template <class Change>
 ebb_status changed(ebb_sampler* sampler, const Change& change) noexcept {
   return guarded([&] {
     require_given(sampler, "sampler");
+    require_idle(*sampler);
     ebb_sampler next = *sampler;
     next.known.reset();
     change(next);

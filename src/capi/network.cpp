@@ -7,9 +7,8 @@
 namespace {
 
 ebb::PrecondFactors<double> factors_at(const ebb_sampler& s, double sigma) {
-  ebb::require(std::isfinite(sigma) && sigma >= 0,
-               "sampler: sigma must be finite and not negative (", sigma, ")");
   const auto known = ebb::capi::settled(s);
+  ebb::capi::require_level("sampler", sigma, known->call.space);
   return ebb::precond_factors(known->network.prediction, sigma, known->network.sigma_data);
 }
 

@@ -1,6 +1,7 @@
 // The C API of the samplers: include/ebb/samplers.h over diffusion/solver. Settings of a sampler
 // are in settings.cpp, starts, networks and guidance in start.cpp, network.cpp and guidance.cpp.
 #include <algorithm>
+#include <cmath>
 
 #include "capi/handle.h"
 #include "diffusion/guidance/guidance.h"
@@ -41,8 +42,13 @@ std::string lines(const std::vector<Option>& options) {
   return out;
 }
 
-// Of doubles, in bytes.
-constexpr size_t largest_buffer = std::numeric_limits<std::ptrdiff_t>::max() / sizeof(double);
+void require_level(const char* subject, double sigma, Space space) {
+  if (space == Space::flow)
+    require(sigma >= 0 && sigma <= 1, subject, ": sigma of a flow model must lie in [0, 1] (",
+            sigma, ")");
+  require(std::isfinite(sigma) && sigma >= 0, subject, ": sigma must be finite and not negative (",
+          sigma, ")");
+}
 
 Batch::Batch(size_t n, size_t e, const char* subject) : images(n), elements(e) {
   require(n > 0 && e > 0, subject, ": needs at least one number (", n, " images of ", e, ")");
@@ -97,12 +103,27 @@ Noise channels_first(Noise noise, const NoiseCall& call) {
 
 void call_noise(const NoiseChoice& n, std::span<double> out, const NoiseDraw& draw) {
   std::vector<float> z(out.size());
+  mark_unwritten<float>(z);
   if (n.callback(n.user, draw.index, draw.from, draw.to, z.data(), z.size()) != 0)
     throw Cancelled("sample: stopped by the source of noise");
+  const auto missing = first_unwritten<float>(z);
+  require(!missing, "sample: the source of noise did not write number ", missing.value_or(0),
+          " of ", z.size(), " of draw ", draw.index);
   std::copy(z.begin(), z.end(), out.begin());
 }
 
 // ---- a run ---------------------------------------------------------------------------------
+
+struct Running {
+  explicit Running(ebb_sampler& sampler) : s(sampler) {
+    require_idle(s);
+    s.runs = true;
+  }
+  ~Running() { s.runs = false; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ebb_sampler& s;
+};
 
 struct Denoise {
   ebb_denoise function;
@@ -182,7 +203,12 @@ ebb_status ebb_sampler_create(const char* name, ebb_sampler** out) {
   });
 }
 
-void ebb_sampler_destroy(ebb_sampler* sampler) { delete sampler; }
+void ebb_sampler_destroy(ebb_sampler* sampler) {
+  guarded([&] {
+    ebb::require(!sampler || !sampler->runs, "sampler: cannot be destroyed while it runs");
+    delete sampler;
+  });
+}
 
 ebb_status ebb_sampler_count(const ebb_sampler* sampler, int64_t* evaluations, int64_t* draws) {
   return guarded([&] {
@@ -215,6 +241,7 @@ ebb_status ebb_sampler_run(ebb_sampler* sampler, float* x, size_t images, size_t
     require_given(x, "x");
     ebb::require(denoise != nullptr, "sampler: denoise must not be NULL");
     const ebb::capi::Batch batch(images, elements, "sampler");
+    const ebb::capi::Running running(*sampler);
     ebb::capi::run(*sampler, {x, batch.size()}, batch, {denoise, user});
   });
 }

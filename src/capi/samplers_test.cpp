@@ -106,8 +106,7 @@ TEST(c_api, wrong_calls__are_statuses_with_a_text) {
   float x[size] = {};
   expect_error(ebb_sampler_run(h.s, x, 1, size, toy, &user), "needs a noise level");
   const double rising[] = {1, 2};
-  ASSERT_EQ(ebb_sampler_set_sigmas(h.s, rising, 2), EBB_OK);
-  expect_error(ebb_sampler_run(h.s, x, 1, size, toy, &user), "must fall");
+  expect_error(ebb_sampler_set_sigmas(h.s, rising, 2), "must fall");
   expect_error(ebb_sampler_run(h.s, x, 0, size, toy, &user), "at least one number");
   // 2^62 images of 4 numbers are 0 numbers to a machine.
   expect_error(ebb_sampler_run(h.s, x, size_t{1} << 62, 4, toy, &user), "no buffer holds");

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "capi/handle.h"
 #include "diffusion/levels/schedule.h"
+#include "diffusion/solver/defaults.h"
 #include "diffusion/solver/sampler.h"
 
 namespace ebb::capi {
@@ -32,7 +33,7 @@ void configure(ebb_sampler& s, const std::string& key, const std::string& value)
   } else if (key == "seed") {
     s.noise.seed = parse_seed(value);
   } else if (key == "noise") {
-    s.noise.source = value.empty() ? value : find_noise_source(value).name;
+    s.noise.source = value.empty() ? value : find_source(value).name;
     s.noise.options.clear();
   } else if (key == "first_image") {
     s.noise.first_image = parse_integer(value, "first_image");
@@ -101,6 +102,7 @@ ebb_status ebb_sampler_configure(ebb_sampler* sampler, const char* key, const ch
 ebb_status ebb_sampler_set_sigmas(ebb_sampler* sampler, const double* sigmas, size_t count) {
   return changed(sampler, [&](ebb_sampler& s) {
     require_given(sigmas, "sigmas");
+    ebb::check_levels({sigmas, sigmas + count}, ebb::Space::ve);  // a flow's end may be said later
     s.choice.sigmas.assign(sigmas, sigmas + count);
     s.choice.schedule = {};
   });
@@ -168,23 +170,24 @@ ebb_status ebb_sampler_set_shape(ebb_sampler* sampler, size_t height, size_t wid
   return changed(sampler, [&](ebb_sampler& s) {
     ebb::require(height > 0 && width > 0 && channels > 0, "sampler: sizes must be positive (",
                  height, " x ", width, " x ", channels, ")");
+    ebb::require(width <= ebb::capi::largest_buffer / height &&
+                     channels <= ebb::capi::largest_buffer / (height * width),
+                 "sampler: no buffer holds an image of ", height, " x ", width, " x ", channels);
     s.noise.shape = {static_cast<int64_t>(height), static_cast<int64_t>(width),
                      static_cast<int64_t>(channels)};
   });
 }
 
 ebb_status ebb_sampler_set_progress(ebb_sampler* sampler, ebb_progress progress, void* user) {
-  return ebb::capi::guarded([&] {
-    require_given(sampler, "sampler");
-    sampler->progress = progress;
-    sampler->progress_user = user;
+  return changed(sampler, [&](ebb_sampler& s) {
+    s.progress = progress;
+    s.progress_user = user;
   });
 }
 
 ebb_status ebb_sampler_set_noise(ebb_sampler* sampler, ebb_noise noise, void* user) {
-  return ebb::capi::guarded([&] {
-    require_given(sampler, "sampler");
-    sampler->noise.callback = noise;
-    sampler->noise.user = user;
+  return changed(sampler, [&](ebb_sampler& s) {
+    s.noise.callback = noise;
+    s.noise.user = user;
   });
 }

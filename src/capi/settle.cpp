@@ -45,6 +45,17 @@ LevelsOfRun levels_asked(const RunChoice& c, const ListOptions& o) {
   return run;
 }
 
+// Throws Error for stretches that no run can have; one of no steps is what a refiner is left of
+// where it has none.
+Stretch stretch_asked(const ListOptions& o, int64_t steps) {
+  const int64_t last = o.end_at_step < 0 ? steps : o.end_at_step;
+  require(o.start_at_step <= steps, "schedule: start_at_step (", o.start_at_step,
+          ") lies behind all steps (", steps, ")");
+  require(o.start_at_step <= last, "schedule: start_at_step (", o.start_at_step,
+          ") must not lie behind end_at_step (", last, ")");
+  return {.first = o.start_at_step, .last = last, .finish = o.finish};
+}
+
 void settle_levels(SettledRun& r, const RunChoice& c) {
   r.call.sigmas = c.sigmas;
   if (c.schedule.name.empty()) return;
@@ -52,9 +63,8 @@ void settle_levels(SettledRun& r, const RunChoice& c) {
   require(!o.exact_steps || has_exact_steps(c.dialect), "sampler: dialect ", c.dialect,
           " has no exact_steps");
   const LevelsOfRun run = levels_asked(c, o);
-  Stretch stretch{.first = o.start_at_step, .finish = o.finish};
-  if (o.end_at_step >= 0) stretch.last = o.end_at_step;
-  r.call.sigmas = stretch_of(levels_of_run(run, r.network.levels), stretch);
+  const std::vector<double> all = levels_of_run(run, r.network.levels);
+  r.call.sigmas = stretch_of(all, stretch_asked(o, static_cast<int64_t>(all.size()) - 1));
   r.leading = spaced_leading(run, r.network.levels);
 }
 
@@ -75,6 +85,7 @@ SettledRun settle(const RunChoice& c) {
   r.call = {.sigmas = {}, .options = c.options, .dialect = c.dialect};
   settle_levels(r, c);
   fit_to_network(r.call, levels);
+  if (!r.call.sigmas.empty()) check_levels(r.call.sigmas, r.call.space);
   r.whole_timesteps = dialect.whole_timesteps;
   return r;
 }

@@ -89,11 +89,11 @@ int64_t refiner_step(const ebb_sampler& s, const std::string& rule, double share
   const auto known = settled(s);
   const std::vector<double>& sigmas = known->call.sigmas;
   const std::vector<std::string> rules = {"steps", "level", "timestep"};
+  check_known("refiner: unknown rule", rule, rules);
   require(!sigmas.empty(), "sampler: needs noise levels");
   if (rule == "steps") return switch_by_steps(static_cast<int64_t>(sigmas.size()) - 1, share);
   if (rule == "level") return switch_by_level(sigmas, known->network.levels.sigmas, share);
-  if (rule == "timestep") return below_timestep(*known, share);
-  fail("refiner: unknown rule '", rule, "'", suggestion(rule, rules));
+  return below_timestep(*known, share);
 }
 
 }  // namespace
@@ -151,9 +151,9 @@ ebb_status ebb_sampler_finish(const ebb_sampler* sampler, double sigma, size_t c
   return guarded([&] {
     require_given(sampler, "sampler");
     require_given(x, "x");
-    ebb::require(std::isfinite(sigma) && sigma >= 0, "sampler: sigma must not be negative (", sigma,
-                 ")");
-    ebb::finish_state<float>({x, count}, sigma, ebb::capi::settled(*sampler)->call.space);
+    const ebb::Space space = ebb::capi::settled(*sampler)->call.space;
+    ebb::capi::require_level("sampler", sigma, space);
+    ebb::finish_state<float>({x, count}, sigma, space);
   });
 }
 

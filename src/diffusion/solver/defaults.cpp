@@ -38,9 +38,18 @@ std::string usual_schedule(std::string_view dialect, std::string_view sampler, S
   return flow ? habits.flow_schedule : habits.schedule;
 }
 
+const NoiseSource& find_source(std::string_view name) {
+  const auto& sources = all_noise_sources();
+  const bool known = std::any_of(sources.begin(), sources.end(),
+                                 [&](const NoiseSource* s) { return s->name == name; });
+  for (const Dialect& d : all_dialects())
+    require(known || d.name != name, "noise: '", name, "' is a dialect, whose source is ", d.noise);
+  return find_noise_source(name);
+}
+
 Noise open_default_noise(const DefaultNoise& from, const NoiseCall& call,
                          const OptionTexts& options) {
-  Noise noise = open_noise(from.source, call, options);
+  Noise noise = open_noise(find_source(from.source).name, call, options);
   if (from.steps.empty()) return noise;
   const std::vector<Option> known = find_noise_source(from.steps).options();
   OptionTexts both = from.step_options;

@@ -16,6 +16,9 @@ namespace ebb {
 // this sampler, or for all on such models; "" if it has none.
 std::string usual_schedule(std::string_view dialect, std::string_view sampler, Space space);
 
+// find_noise_source(), with an error of its own for names of dialects.
+const NoiseSource& find_source(std::string_view name);
+
 // default_noise() opened: `options` are those of its first source; those that the steps' source has
 // as well count there, too.
 Noise open_default_noise(const DefaultNoise& from, const NoiseCall& call,

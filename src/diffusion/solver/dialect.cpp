@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "diffusion/noise/noise.h"
 
 namespace ebb {
 
@@ -117,6 +118,8 @@ const Dialect& find_dialect(std::string_view name) {
     if (d.name == name) return d;
     known.push_back(d.name);
   }
+  for (const NoiseSource* s : all_noise_sources())
+    require(s->name != name, "dialect: '", name, "' is a source of noise", suggestion({}, known));
   fail("dialect: unknown name '", name, "'", suggestion(name, known));
 }
 

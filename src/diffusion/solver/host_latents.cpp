@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -17,7 +21,48 @@ bool all_finite(const std::vector<T>& values) {
   return std::all_of(values.begin(), values.end(), [](T v) { return std::isfinite(v); });
 }
 
+// A quiet NaN that no arithmetic makes.
+template <class T>
+constexpr auto unwritten_bits = [] {
+  if constexpr (std::is_same_v<T, float>)
+    return uint32_t{0x7fc0ebb1};
+  else
+    return uint64_t{0x7ff8ebb1ebb1ebb1};
+}();
+
+// `name`: of the callback's argument.
+template <class T>
+void check_answer(const std::vector<T>& values, std::string_view name, double sigma) {
+  if (all_finite(values)) return;
+  const auto missing = first_unwritten<T>(values);
+  require(missing.has_value(), "sample: the denoiser's answer is not finite at noise level ", sigma,
+          " (", name, ")");
+  fail("sample: the denoiser did not write ", name, "[", *missing, "] of ", values.size(),
+       " at noise level ", sigma,
+       name == "uncond" ? "; this sampler needs the answer without condition (guidance other than "
+                          "1, or a rule)"
+                        : "");
+}
+
 }  // namespace
+
+template <class T>
+void mark_unwritten(std::span<T> out) {
+  std::fill(out.begin(), out.end(), std::bit_cast<T>(unwritten_bits<T>));
+}
+
+template <class T>
+std::optional<size_t> first_unwritten(std::span<const T> out) {
+  using Bits = std::decay_t<decltype(unwritten_bits<T>)>;
+  for (size_t i = 0; i < out.size(); ++i)
+    if (std::bit_cast<Bits>(out[i]) == unwritten_bits<T>) return i;
+  return {};
+}
+
+template void mark_unwritten(std::span<float>);
+template void mark_unwritten(std::span<double>);
+template std::optional<size_t> first_unwritten(std::span<const float>);
+template std::optional<size_t> first_unwritten(std::span<const double>);
 
 template <class T>
 struct HostLatents<T>::Pool {
@@ -91,9 +136,11 @@ Denoised HostLatents<T>::denoise(Latent& x, double sigma, bool with_uncond) {
   const auto& values = static_cast<const Vector&>(*x.alone()).values;
   require(all_finite(values), "sample: the state is not finite at noise level ", sigma);
   const auto guided = fresh(), uncond = with_uncond ? fresh() : nullptr;
+  mark_unwritten<T>(guided->values);
+  if (uncond) mark_unwritten<T>(uncond->values);
   denoise_(values, sigma, guided->values, uncond ? std::span<T>(uncond->values) : std::span<T>());
-  require(all_finite(guided->values) && (!uncond || all_finite(uncond->values)),
-          "sample: the denoiser's answer is not finite at noise level ", sigma);
+  check_answer(guided->values, "denoised", sigma);
+  if (uncond) check_answer(uncond->values, "uncond", sigma);
   return {Latent(guided), uncond ? Latent(uncond) : Latent()};
 }
 
@@ -101,7 +148,11 @@ template <class T>
 Latent HostLatents<T>::noise(const NoiseDraw& draw, double clip) {
   require(static_cast<bool>(noise_), "sample: this sampler needs a source of noise");
   std::vector<double> z(size_);
+  mark_unwritten<double>(z);
   noise_(z, draw);
+  const auto missing = first_unwritten<double>(z);
+  require(!missing, "sample: the source of noise did not write number ", missing.value_or(0),
+          " of ", size_, " of draw ", draw.index);
   if (clip > 0) clip_to_deviations(z, clip);
   const auto v = fresh();
   std::transform(z.begin(), z.end(), v->values.begin(), [](double d) { return static_cast<T>(d); });

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,19 @@ class HostLatents : public Latents {
   std::shared_ptr<Pool> pool_;  // of memory that is used again
 };
 
+// ---- what callbacks leave out ----------------------------------------------------------------
+
+// Fills room for a callback's answer with a NaN of our own, which tells what it did not write.
+template <class T>
+void mark_unwritten(std::span<T> out);
+// The place of the first number that is still marked; none: all were written.
+template <class T>
+std::optional<size_t> first_unwritten(std::span<const T> out);
+
+extern template void mark_unwritten(std::span<float>);
+extern template void mark_unwritten(std::span<double>);
+extern template std::optional<size_t> first_unwritten(std::span<const float>);
+extern template std::optional<size_t> first_unwritten(std::span<const double>);
 extern template class HostLatents<float>;
 extern template class HostLatents<double>;
 

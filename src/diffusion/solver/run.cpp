@@ -6,17 +6,6 @@
 namespace ebb {
 namespace {
 
-void check(const SampleCall& c) {
-  const std::vector<double>& s = c.sigmas;
-  require(!s.empty(), "sample: needs a noise level");
-  for (size_t i = 0; i < s.size(); ++i)
-    require(std::isfinite(s[i]) && s[i] >= 0 && (i == 0 || s[i] <= s[i - 1]),
-            "sample: noise levels must fall and not be negative (", i > 0 ? s[i - 1] : s[i],
-            ", then ", s[i], ")");
-  require(c.space == Space::ve || s[0] <= 1, "sample: noise levels of a flow model end at 1 (",
-          s[0], ")");
-}
-
 // Of levels nearer than that the first.
 std::vector<double> distinct(const std::vector<double>& levels, double least_step) {
   std::vector<double> out;
@@ -27,9 +16,21 @@ std::vector<double> distinct(const std::vector<double>& levels, double least_ste
 
 }  // namespace
 
+void check_levels(const std::vector<double>& s, Space space) {
+  require(!s.empty(), "sample: needs a noise level");
+  for (size_t i = 0; i < s.size(); ++i) {
+    require(std::isfinite(s[i]) && s[i] >= 0,
+            "sample: noise levels must be finite and not negative (sigmas[", i, "] is ", s[i], ")");
+    require(i == 0 || s[i] <= s[i - 1], "sample: noise levels must fall (sigmas[", i, "] is ", s[i],
+            ", after ", i == 0 ? 0 : s[i - 1], ")");
+  }
+  require(space == Space::ve || s[0] <= 1,
+          "sample: noise levels of a flow model end at 1 (sigmas[0] is ", s[0], ")");
+}
+
 Run::Run(Latents& latents, const SampleCall& call)
     : latents_(latents), call_(call), dialect_(find_dialect(call.dialect)) {
-  check(call);
+  check_levels(call.sigmas, call.space);
   sigmas_ = distinct(call.sigmas, dialect_.least_step);
 }
 

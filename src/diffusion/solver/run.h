@@ -41,6 +41,10 @@ class Cancelled : public Error {
   using Error::Error;
 };
 
+// Throws Error unless there are levels, all are finite and not negative, they fall or stay, and on
+// flow models start at 1 or below.
+void check_levels(const std::vector<double>& sigmas, Space space);
+
 class Run {
  public:
   Run(Latents& latents, const SampleCall& call);  // throws Error for levels that do not fall

@@ -193,13 +193,13 @@ TEST(samplers, wrong_values__are_named) {
     expect_error([&] { run_toy("euler", {1.0}, call); }, part);
   };
   expect({.sigmas = {}}, "needs a noise level");
-  expect({.sigmas = {1, 2, 0}}, "must fall and not be negative (1, then 2)");
+  expect({.sigmas = {1, 2, 0}}, "must fall (sigmas[1] is 2, after 1)");
   expect({.sigmas = {1, 0}, .options = {{"s_tmin", "2"}, {"s_tmax", "1"}}},
          "s_tmin (2) must not be above s_tmax (1)");
   expect({.sigmas = {1, 0}, .options = {{"path", "v"}}}, "did you mean");
   expect({.sigmas = {1, 0}, .options = {{"eta", "1"}}}, "eta");
   expect({.sigmas = {1, 0}, .dialect = "comfi"}, "did you mean 'comfy'?");
-  expect({.sigmas = {14, 0}, .space = Space::flow}, "flow model end at 1 (14)");
+  expect({.sigmas = {14, 0}, .space = Space::flow}, "flow model end at 1 (sigmas[0] is 14)");
   expect_error(
       [] {
         run_toy("euler", {1.0}, {.sigmas = {2, 1, 0}},
