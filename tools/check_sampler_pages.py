@@ -3,11 +3,13 @@
 
 Every sampler, schedule, source of noise and guidance rule that `ebb samplers --json` lists is named
 in backquotes in docs/samplers.md, and every sampler has a picture docs/samplers/<name>.svg that the
-page shows; there are no other pictures. tools/sampler_pages.py mends it.
+page shows; there are no other pictures. tools/sampler_pages.py mends it. README.md says how many
+samplers there are.
 """
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -34,6 +36,9 @@ def check(root, facts):
             violations.append(f"docs/samplers.md does not show samplers/{name}.svg")
     for name in sorted(pictures - samplers):
         violations.append(f"docs/samplers/{name}.svg belongs to no sampler")
+    said = re.search(r"^\| Samplers \| (\d+) of them", (root / "README.md").read_text(), re.M)
+    if not said or int(said[1]) != len(samplers):
+        violations.append(f"README.md does not say `| Samplers | {len(samplers)} of them`")
     return checks.report("sampler_pages", violations, f"{count} names, {len(pictures)} pictures")
 
 
@@ -42,13 +47,14 @@ def self_test():
              "noise": [{"name": "nv"}], "guidance_rules": [{"name": "cfg"}]}
     text = "`euler` `karras` `nv` `cfg` ![euler](samplers/euler.svg)"
     good = {"docs/samplers.md": text, "docs/samplers/euler.svg": "<svg/>",
-            "facts.json": json.dumps(facts)}
+            "README.md": "| Samplers | 1 of them with", "facts.json": json.dumps(facts)}
     two = {**facts, "samplers": [{"name": "euler"}, {"name": "heun"}]}
     bad = {f"does not name the {word} {facts[kind][0]['name']}": {
                "docs/samplers.md": text.replace(f"`{facts[kind][0]['name']}`", "")}
            for kind, word in KINDS.items()}
     bad["does not show samplers/euler.svg"] = {"docs/samplers.md": "`euler` `karras` `nv` `cfg`"}
     bad["docs/samplers/heun.svg is missing"] = {"facts.json": json.dumps(two)}
+    bad["does not say `| Samplers | 1 of them`"] = {"README.md": "| Samplers | 2 of them with"}
     bad["heun.svg belongs to no sampler"] = {"docs/samplers/heun.svg": "<svg/>"}
     return checks.self_test(__file__, good, bad)
 
