@@ -17,7 +17,7 @@ struct Options {
   double restart_from = 0.1, restart_to = 2;
   double s_noise = 1;
   void fields(auto&& f) {
-    f("restarts", restarts, "how often it goes back; -1: once of 20 steps on, twice of 36 on");
+    f("restarts", restarts, "how often it goes back; -1: once from 20 steps on, twice from 36 on");
     f("restart_steps", restart_steps, "steps for each way; 0: 9, or a quarter of 36 and more");
     f("restart_from", restart_from, "the level from which it goes back");
     f("restart_to", restart_to, "the level to which it goes back");
@@ -29,14 +29,19 @@ struct Options {
             ")");
     require(restart_from > 0 && restart_to > restart_from && std::isfinite(restart_to),
             "restart: needs 0 < restart_from < restart_to (", restart_from, ", ", restart_to, ")");
-    const Options usual;
-    require(restarts != 0 ||
-                (restart_steps == usual.restart_steps && restart_from == usual.restart_from &&
-                 restart_to == usual.restart_to && s_noise == usual.s_noise),
-            "restart: with restarts 0 there is no way for restart_steps (", restart_steps,
-            "), restart_from (", restart_from, "), restart_to (", restart_to, ") and s_noise (",
-            s_noise, ")");
+    require(restarts != 0 || s_noise == Options().s_noise,
+            "restart: with restarts 0 there is no way ", "back, so s_noise (", s_noise,
+            ") would do nothing");
+    if (restarts == 0) need_no_way("with restarts 0 there is no way back");
     check_not_negative("s_noise", s_noise);
+  }
+  // Throws Error for options of a way back. Programs have one s_noise for all runs.
+  void need_no_way(const std::string& why) const {
+    const Options usual;
+    require(restart_steps == usual.restart_steps && restart_from == usual.restart_from &&
+                restart_to == usual.restart_to,
+            "restart: ", why, ", so restart_steps (", restart_steps, "), restart_from (",
+            restart_from, ") and restart_to (", restart_to, ") would do nothing");
   }
 };
 
@@ -52,7 +57,10 @@ std::vector<double> way(const Run& run, const Options& o) {
   const int64_t steps = run.steps();
   const int64_t times = o.restarts >= 0 ? o.restarts : steps >= 36 ? 2 : steps >= 20 ? 1 : 0;
   const int64_t each = o.restart_steps > 0 ? o.restart_steps : steps >= 36 ? steps / 4 : 9;
-  if (times == 0) return run.sigmas();
+  if (times == 0) {
+    o.need_no_way(str(steps, " steps make no way back"));
+    return run.sigmas();
+  }
   const bool to_zero = run.sigmas().back() == 0;
   const int64_t rest = steps - each * times + (to_zero ? 0 : 1);
   require(rest >= 2, "restart: ", times, " ways of ", each, " steps leave nothing of ", steps,
@@ -60,7 +68,10 @@ std::vector<double> way(const Run& run, const Options& o) {
   std::vector<double> levels = karras_spaced(run.sigma(0), smallest_level(run), rest);
   if (to_zero) levels.push_back(0);
   const size_t low = nearest(levels, o.restart_from), high = nearest(levels, o.restart_to);
-  if (low == 0 || high >= low || levels[low] == 0) return levels;
+  if (low == 0 || high >= low || levels[low] == 0) {
+    o.need_no_way(str("no level lies between ", levels[low], " and ", levels[high]));
+    return levels;
+  }
   std::vector<double> out(levels.begin(), levels.begin() + static_cast<int64_t>(low) + 1);
   for (int64_t t = 0; t < times; ++t) {
     const std::vector<double> again = karras_spaced(levels[high], levels[low], each + 1);

@@ -173,13 +173,30 @@ TEST(options, that_mean_nothing__are_refused) {
   expect("sa_solver", {{"start", "1"}, {"end", "2"}}, "must not be below end");
   expect("restart", {{"restart_to", "inf"}}, "needs 0 < restart_from < restart_to");
   for (const char* name : {"restart_steps", "restart_to", "s_noise"})
-    expect("restart", {{"restarts", "0"}, {name, "3"}}, "there is no way for");
+    expect("restart", {{"restarts", "0"}, {name, "3"}}, "there is no way back");
   expect_error(
       [] {
         run_toy("er_sde", {1.0},
                 {.sigmas = {2, 1}, .options = {{"solver_type", "ode"}, {"eta", "0.5"}}});
       },
       "eta must be 0 or 1 with solver_type ode (0.5)");
+}
+
+// Options of ways back are no news to a run that has none.
+TEST(restart, options_of_a_way_that_is_not_gone__are_refused) {
+  const auto run = [](int64_t steps, double last, const OptionTexts& options) {
+    SampleCall call{.sigmas = karras(steps, last, 14), .options = options};
+    return count("restart", call).evaluations;
+  };
+  EXPECT_GT(run(24, 0.03, {{"restart_to", "3"}}), 0);
+  EXPECT_GT(run(8, 0.03, {{"restarts", "1"}, {"restart_steps", "3"}, {"restart_to", "3"}}), 0);
+  EXPECT_EQ(run(8, 0.03, {{"restart_to", "2"}}), 15);  // what it is anyway
+  const OptionTexts each = {{"restart_steps", "3"}, {"restart_from", "1"}, {"restart_to", "3"}};
+  for (const auto& option : each)
+    expect_error([&] { run(8, 0.03, {option}); }, "restart: 8 steps make no way back, so ");
+  // No level lies near restart_from but the last one, or the way would lead down.
+  expect_error([&] { run(24, 5, {{"restart_from", "0.2"}}); }, "no level lies between");
+  EXPECT_GT(run(24, 5, {}), 0);
 }
 
 // ---- heunpp2_exact -------------------------------------------------------------------------
