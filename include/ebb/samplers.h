@@ -48,7 +48,8 @@ typedef struct ebb_sampler ebb_sampler;
 /* `name`: one that ebb_sampler_name lists, or what other programs call it ("DPM++ 2M SDE").
  * EBB_ERROR suggests the nearest. */
 EBB_API ebb_status ebb_sampler_create(const char* name, ebb_sampler** out);
-EBB_API void ebb_sampler_destroy(ebb_sampler* sampler); /* NULL: nothing */
+/* NULL: nothing. In a callback of its own run it stays, and ebb_last_error() says so. */
+EBB_API void ebb_sampler_destroy(ebb_sampler* sampler);
 
 /* An option of this sampler, such as ("eta", "0.5"): ebb_sampler_describe lists them. Options that
  * it does not have are errors, here; numbers out of range too, at the next count or run, as their
@@ -57,11 +58,13 @@ EBB_API ebb_status ebb_sampler_set(ebb_sampler* sampler, const char* option, con
 
 /* What the numbers mean and whose habits are followed:
  *   "space"        ve: x = data + sigma noise (the start); flow: x = (1 - sigma) data + sigma noise
- *   "dialect"      ebb (the start), kdiff, comfy, a1111, diffusers or sdcpp
+ *   "dialect"      ebb (the start), kdiff, comfy, a1111, diffusers or sdcpp: a program's habits, its
+ *                  numbers among them
  *   "seed"         of the noise, a whole number from 0 to 2^64 - 1
  *   "first_image"  number of the batch's first image among those of the seed (the start: 0)
  *   "noise"        where numbers come from, one of ebb_noise_name; "" (the start): the dialect's
- *                  for this sampler
+ *                  for this sampler. Sources that have a dialect's name (ebb, comfy, a1111) draw as
+ *                  that program does; they change nothing but the numbers
  *   "layout"       hwc (the start) or chw: the order of an image's numbers, see
  *                  ebb_sampler_set_shape */
 EBB_API ebb_status ebb_sampler_configure(ebb_sampler* sampler, const char* key, const char* value);
@@ -73,12 +76,16 @@ EBB_API ebb_status ebb_sampler_count(const ebb_sampler* sampler, int64_t* evalua
 
 /* D(x, sigma): writes the data expected behind x, which has `images * elements` numbers, and to
  * `uncond` the same without the condition unless it is NULL (samplers of the CFG++ family ask for
- * it). Returns 0 to go on, anything else to stop. */
+ * it; without a condition it is the same as `denoised`). Numbers that are not written are an error.
+ * Returns 0 to go on, anything else to stop. Callbacks may ask their sampler (its network, levels,
+ * counts), but not set, run or destroy it. */
 typedef int (*ebb_denoise)(void* user, const float* x, double sigma, float* denoised,
                            float* uncond);
 
 /* From x at the first level (see ebb_sampler_start) to x at the last, in place; x is unchanged
- * unless the status is EBB_OK. */
+ * unless the status is EBB_OK. A way of no steps (one level; strength 0 where the dialect then makes
+ * none; "start_at_step" at the end of the list) asks for nothing and leaves x as it is; no levels
+ * at all are an error. */
 EBB_API ebb_status ebb_sampler_run(ebb_sampler* sampler, float* x, size_t images, size_t elements,
                                    ebb_denoise denoise, void* user);
 
@@ -96,7 +103,7 @@ EBB_API ebb_status ebb_sampler_set_progress(ebb_sampler* sampler, ebb_progress p
 /* ---- starts from an image -------------------------------------------------------------- */
 
 /* Makes what a run left at `sigma` (by "end_at_step") what another one starts from without noise,
- * in place: on flow models x / (1 - sigma), else x. */
+ * in place: on flow models x / (1 - sigma), else x. At level 1 all is noise, and x stays. */
 EBB_API ebb_status ebb_sampler_finish(const ebb_sampler* sampler, double sigma, size_t count,
                                       float* x);
 
@@ -129,7 +136,8 @@ EBB_API ebb_status ebb_sampler_refiner_step(const ebb_sampler* sampler, const ch
 
 /* ---- noise levels ---------------------------------------------------------------------- */
 
-/* Noise levels, falling; the last may be 0. One that is repeated counts once. */
+/* Noise levels, falling, at least one; the last may be 0. One that is repeated counts once. On flow
+ * models the first is at most 1, which is checked when something is asked. */
 EBB_API ebb_status ebb_sampler_set_sigmas(ebb_sampler* sampler, const double* sigmas, size_t count);
 
 /* Or those of a schedule, one of ebb_schedule_name, in `steps` steps, for the levels of the network
@@ -141,7 +149,7 @@ EBB_API ebb_status ebb_sampler_set_schedule(ebb_sampler* sampler, const char* na
 /* An option of the schedule, such as ("rho", "7"), or of every list: "sigma_min", "sigma_max",
  * "strength" (a share of the noise comes back, for starts from a latent), "exact_steps", and the
  * stretch that runs, "start_at_step", "end_at_step" and "finish"; ebb_schedule_describe says what
- * they do. They come after ebb_sampler_set_schedule, which forgets those of before. */
+ * they do. A stretch that starts behind its end or behind the list is an error. They come after ebb_sampler_set_schedule, which forgets those of before. */
 EBB_API ebb_status ebb_sampler_set_schedule_option(ebb_sampler* sampler, const char* option,
                                                    const char* value);
 
@@ -186,7 +194,7 @@ EBB_API ebb_status ebb_sampler_set_noise_option(ebb_sampler* sampler, const char
 
 /* Standard normal numbers of yours instead of a named source: for the `index`-th draw of a run
  * (0, 1, ...), on the way between two levels; `index` -1 is the start. Returns 0, or anything else
- * to stop. NULL: the source again. */
+ * to stop. Numbers that are not written are an error. NULL: the source again. */
 typedef int (*ebb_noise)(void* user, int64_t index, double from, double to, float* out,
                          size_t count);
 EBB_API ebb_status ebb_sampler_set_noise(ebb_sampler* sampler, ebb_noise noise, void* user);
@@ -198,7 +206,7 @@ EBB_API ebb_status ebb_sampler_set_noise(ebb_sampler* sampler, ebb_noise noise, 
 typedef struct ebb_guidance ebb_guidance;
 
 /* `rules`: names and options, "cfg:scale=7.5;cfg_rescale:guidance_rescale=0.7"; "" is the
- * conditional prediction. Levels, space, shape, layout and prediction are those that the sampler
+ * conditional prediction. Rules that would do nothing where they stand are an error. Levels, space, shape, layout and prediction are those that the sampler
  * has now. */
 EBB_API ebb_status ebb_guidance_create(const char* rules, const ebb_sampler* sampler, size_t images,
                                        size_t elements, ebb_guidance** out);

@@ -140,9 +140,13 @@ struct Evaluation {
       const bool given = a == Ask::uncond && !uncond.empty();
       if (!given) memory.resize(x.size());
       answers[place(a)] = given ? uncond : std::span<T>(memory);
+      mark_unwritten<T>(answers[place(a)]);
       wanted.push_back(answers[place(a)]);
     }
     if (!asks.empty()) predict(x, sigma, asks, wanted);
+    for (const Ask a : asks)
+      require(!first_unwritten<T>(answers[place(a)]), "guidance: the prediction '", name_of(a),
+              "' was not written at sigma ", sigma);
   }
 };
 

@@ -341,6 +341,22 @@ TEST(output_form, networks__are_those_of_the_preconditioning) {
   }
 }
 
+TEST(guided, predictions_that_are_not_written__are_named) {
+  int calls = 0;
+  const HostPredict<double> predict = [&](std::span<const double>, double,
+                                          std::span<const Ask> asks,
+                                          std::span<const std::span<double>> answers) {
+    std::fill(answers[0].begin(), answers[0].end(), 1.0);
+    if (++calls < 2 && asks.size() > 1) std::fill(answers[1].begin(), answers[1].end(), 0.5);
+  };
+  const auto denoise = guided<double>(predict, {{"cfg"}}, {.shape = {1, 1, 1, 3}});
+  std::vector<double> x(3), d(3);
+  denoise(x, 2, d, {});
+  EXPECT_EQ(d[2], 0.5 + 7.5 * 0.5);
+  expect_error([&] { denoise(x, 1, d, {}); },
+               "guidance: the prediction 'uncond' was not written at sigma 1");
+}
+
 // ---- runs ------------------------------------------------------------------------------------
 
 // What apg with momentum makes of the toy predictions at these levels, one evaluation after

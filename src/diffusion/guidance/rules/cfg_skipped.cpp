@@ -36,7 +36,7 @@ class CfgSkipped : public Guidance {
 const GuidanceRule& cfg_skipped() {
   static const GuidanceRule r = make_rule<CfgSkipped, Options>(
       {.name = "cfg_skipped",
-       .help = "cfg from a pass without some blocks, within a window",
+       .help = "cfg from a pass without some blocks; its usual window needs 10 steps",
        .aliases = {"slg_uncond"}});
   return r;
 }
