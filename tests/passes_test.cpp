@@ -217,6 +217,24 @@ TEST(rows, short_rows_sums_across_rows_and_unserved_ones__stay_as_they_are) {
   EXPECT_EQ(count(none, ops::def::rows()), 0);
 }
 
+TEST(rows, sums_across_rows__are_begun_where_the_rows_are) {
+  Graph forward = layer_norm_graph({4, 1024, 64});
+  const Value y = forward.take_output("y");
+  const Value product =
+      ops::map({y, forward.input("dy", f32({4, 1024, 64}))}, [](auto v) { return v[0] * v[1]; });
+  forward.output("loss", ops::reshape(ops::sum(product, {0, 1, 2}), {}));
+  const std::string wrt[] = {"x", "gamma", "beta"};
+  Graph g = gradients(forward, "loss", wrt);
+  g.take_output("loss");
+  const Graph out = with_rows(g);
+  EXPECT_EQ(count(out, ops::def::rows()), 1);
+  ASSERT_EQ(count(out, ops::def::reduce()), 1);
+  for (const Node& n : out.nodes())
+    if (n.op == &ops::def::reduce())
+      EXPECT_EQ(out.type(n.in[0]).shape, (Shape{4, 64, 64}));  // stripes of 16 rows
+  expect_equal(g, out);
+}
+
 TEST(fuse, formula_of_its_rows_totals__is_not_computed_by_each_reader) {
   // dx takes x, dy and a third tensor; the sums have read two of them
   Graph g;

@@ -18,6 +18,7 @@ constexpr size_t max_inputs = 24, max_outputs = 8, max_streams = 6;
 constexpr size_t max_instructions = 200;
 constexpr int64_t shortest = 64;    // rows worth it
 constexpr double cheap_again = 30;  // flops of a formula that may be computed in every round
+constexpr size_t max_sums = 6;      // across rows
 
 // Members in the order of the graph.
 using Group = std::set<size_t>;
@@ -69,10 +70,29 @@ class RowJoiner {
   bool is_narrow(const Node& n, const Shape& s) const {
     return n.op == &ops::def::pointwise() && type(n.out[0]).shape == row_shape(s);
   }
+  // Sums of columns over rows of `s`: parts of them are taken where the rows are at hand.
+  bool is_across(const Node& n, const Shape& s) const {
+    if (n.op != &ops::def::reduce() || stripe_of(s) == 0) return false;
+    const auto& a = n.attrs.as<ops::Reduce>();
+    Shape whole(a.shape);
+    for (const int32_t v : n.in) whole = broadcast(whole, type(v).shape, "rows");
+    const auto has = [&](int64_t d) {
+      return std::find(a.dims.begin(), a.dims.end(), d) != a.dims.end();
+    };
+    return whole == s && a.kind == "sum" && has(s.rank() - 2) && !has(s.rank() - 1);
+  }
+  // Rows that one group of threads sums, so many that a GPU's groups run at once. 0: none.
+  static int64_t stripe_of(const Shape& s) {
+    if (s.rank() < 2) return 0;
+    constexpr int64_t groups = 256;
+    for (const int64_t stripe : {32, 16})
+      if (s[-2] % stripe == 0 && s.numel() / s[-1] / stripe >= groups) return stripe;
+    return 0;
+  }
   bool belongs(const Node& n, const Shape& s) const {
     for (const int32_t v : n.out)
       if (!is_float(type(v).dtype)) return false;
-    return is_wide(n, s) || is_narrow(n, s) || total_shape(n) == s;
+    return is_wide(n, s) || is_narrow(n, s) || total_shape(n) == s || is_across(n, s);
   }
 
   // ---- growing a group -----------------------------------------------------------------------
@@ -126,12 +146,21 @@ class RowJoiner {
       if (apart_ && node(c).at != node(*group.begin()).at) return false;
     }
     if (leaves_and_returns(with)) return false;
-    const std::vector<int32_t> in = inputs_of(with), out = outputs_of(with);
+    const std::vector<int32_t> in = inputs_of(with), out = outputs_of(with, shape);
     const auto full = [&](int32_t v) { return type(v).shape == shape; };
     if (in.size() > max_inputs || out.size() > max_outputs) return false;
     if (static_cast<size_t>(std::count_if(in.begin(), in.end(), full)) > max_streams) return false;
     const Node n = joined_node(with, shape);
-    return n.attrs.as<ops::Rows>().expr.code().size() <= max_instructions;
+    if (sums_of(with, shape) > max_sums) return false;
+    if (n.attrs.as<ops::Rows>().expr.code().size() > max_instructions) return false;
+    return sums_of(with, shape) == 0 || serves_(signature(n));
+  }
+
+  size_t sums_of(const Group& group, const Shape& shape) const {
+    size_t n = 0;
+    for (const size_t m : group)
+      if (is_across(node(m), shape)) n += node(m).out.size();
+    return n;
   }
 
   // Whether members read what c makes.
@@ -193,16 +222,20 @@ class RowJoiner {
     return in;
   }
 
-  std::vector<int32_t> outputs_of(const Group& group) const {
+  // What is read elsewhere; sums across rows come last.
+  std::vector<int32_t> outputs_of(const Group& group, const Shape& shape) const {
     std::vector<int32_t> out;
     for (const size_t m : group)
       for (const int32_t v : node(m).out) {
+        if (is_across(node(m), shape)) continue;
         const auto at = readers_.find(v);
         const bool read =
             at != readers_.end() && std::any_of(at->second.begin(), at->second.end(),
                                                 [&](size_t r) { return !group.contains(r); });
         if (read || kept_.contains(v)) out.push_back(v);
       }
+    for (const size_t m : group)
+      if (is_across(node(m), shape)) out.insert(out.end(), node(m).out.begin(), node(m).out.end());
     return out;
   }
 
@@ -220,7 +253,7 @@ class RowJoiner {
     }
   };
 
-  void write(const Node& n, Formulas& f) const {
+  void write(const Node& n, Formulas& f, const Shape& shape) const {
     std::vector<Scalar> x;
     for (const int32_t v : n.in) x.push_back(f.value.at(v));
     if (n.op == &ops::def::moments()) {
@@ -231,11 +264,11 @@ class RowJoiner {
       f.value.emplace(n.out[1], var);
       return;
     }
-    const bool reduction = n.op == &ops::def::reduce();
+    const bool reduction = n.op == &ops::def::reduce(), total = reduction && !is_across(n, shape);
     const Expr& e = reduction ? n.attrs.as<ops::Reduce>().expr : n.attrs.as<ops::Pointwise>().expr;
     const std::vector<Scalar> y = e.apply(x);
     for (size_t k = 0; k < y.size(); ++k) {
-      if (!reduction) {
+      if (!total) {
         f.value.emplace(n.out[k], y[k]);
         continue;
       }
@@ -246,17 +279,24 @@ class RowJoiner {
   }
 
   Node joined_node(const Group& group, const Shape& shape) const {
-    Node n{&ops::def::rows(), {}, inputs_of(group), outputs_of(group), node(*group.rbegin()).at};
+    Node n{&ops::def::rows(),
+           {},
+           inputs_of(group),
+           outputs_of(group, shape),
+           node(*group.rbegin()).at};
     Formulas f{.inputs = static_cast<int64_t>(n.in.size())};
     for (const int32_t v : n.in)
       f.value.emplace(v, Scalar::input(static_cast<int64_t>(f.value.size())));
-    for (const size_t m : group) write(node(m), f);
+    for (const size_t m : group) write(node(m), f, shape);
     ops::Rows a{.totals = f.totals, .shape = shape.sizes()};
     std::vector<Scalar> results = f.terms;
     for (const int32_t v : n.out) {
       results.push_back(f.value.at(v));
-      a.dtypes += str(a.dtypes.empty() ? "" : ",", type(v).dtype);
-      a.wide.push_back(type(v).shape == shape ? 1 : 0);
+      const bool stripe = is_across(node(static_cast<size_t>(g_.producer(v))), shape);
+      const char* comma = a.per.empty() ? "" : ",";
+      a.dtypes += str(comma, type(v).dtype);
+      a.per += str(comma, stripe ? "stripe" : type(v).shape == shape ? "element" : "row");
+      if (stripe) a.stripe = stripe_of(shape);
     }
     a.expr = Expr(f.inputs + static_cast<int64_t>(f.terms.size()), results);
     n.attrs = a;
@@ -310,7 +350,32 @@ class RowJoiner {
     rw.copy(as_placed(i));
     done[i] = true;
     if (group_of_[i] < 0) return;
-    for (const size_t m : groups_[static_cast<size_t>(group_of_[i])]) done[m] = true;
+    const Group& group = groups_[static_cast<size_t>(group_of_[i])];
+    const Shape shape(as_placed(i).attrs.as<ops::Rows>().shape);
+    std::vector<size_t> across;
+    for (const size_t m : group) {
+      done[m] = true;
+      if (is_across(node(m), shape)) across.push_back(m);
+    }
+    while (!across.empty()) add_stripes(across, rw);
+  }
+
+  // The sums of the first node's stripes, and of those that go over the same dims.
+  void add_stripes(std::vector<size_t>& nodes, Rewriter& rw) const {
+    const auto& first = node(nodes[0]).attrs.as<ops::Reduce>();
+    std::vector<int32_t> values;
+    std::erase_if(nodes, [&](size_t m) {
+      const auto& a = node(m).attrs.as<ops::Reduce>();
+      const bool same = a.dims == first.dims && a.scale == first.scale;
+      if (same) values.insert(values.end(), node(m).out.begin(), node(m).out.end());
+      return same;
+    });
+    std::vector<Scalar> x;
+    for (size_t k = 0; k < values.size(); ++k) x.push_back(Scalar::input(static_cast<int64_t>(k)));
+    const ops::Reduce a{
+        .expr = Expr(static_cast<int64_t>(x.size()), x), .dims = first.dims, .scale = first.scale};
+    const std::vector<Value> sums = ops::reduce(rw.to(), a, rw.map(values));
+    for (size_t k = 0; k < values.size(); ++k) rw.set(values[k], sums[k]);
   }
 
   const Graph& g_;

@@ -29,8 +29,9 @@ struct RowsPass::State {
   std::optional<RowsKernel> kernel, unaligned;  // unaligned: compiled when it is needed first
 };
 
-bool RowsPass::supports(const Shape& shape) {
-  return shape.rank() > 0 && shape[-1] > 1 && shape[-1] <= longest_row &&
+bool RowsPass::supports(const Shape& shape, bool stripes) {
+  return shape.rank() > 0 && shape[-1] > 1 &&
+         shape[-1] <= (stripes ? longest_striped_row : longest_row) &&
          shape.numel() < int64_t{1} << 31;
 }
 
@@ -41,7 +42,8 @@ RowsPass::RowsPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
   if (shape.numel() == 0) return;
   s.form.expr = simplified(expr);
   s.form.out = options.out;
-  s.form.wide = options.wide;
+  s.form.per = options.per;
+  s.form.stripe = options.stripe;
   s.form.maximum = options.maximum;
   for (size_t i = 0; i < in.size(); ++i) {
     s.form.in.push_back(in[i].dtype);

@@ -75,7 +75,29 @@ class Cutter {
     return l;
   }
 
+  // Stripes: two rows in registers, coefficients and the columns' sums.
+  int64_t striped(int lanes) const {
+    int64_t n = 2 * (registers_of(first_) + registers_of(second_));
+    for (size_t i = 0; i < place_.size(); ++i)
+      if (is_fixed(i)) n += registers(i);
+    for (const RowsOutput per : f_.per) n += per == RowsOutput::stripe ? vector_ : 0;
+    return n * steps(lanes);
+  }
+  RowsLayout striped_layout(int lanes, int64_t budget) const {
+    RowsLayout l = layout(lanes, budget);
+    for (size_t i = 0; i < place_.size(); ++i) {
+      if (is_fixed(i)) l.place[i] = Place::fixed;
+      if (l.place[i] == Place::late && streams(f_, i)) l.place[i] = Place::kept;
+    }
+    constexpr int64_t modest = 36;
+    l.registers = lanes > 512 || striped(lanes) <= modest ? 64 : 96;
+    return l;
+  }
+
  private:
+  bool is_fixed(size_t i) const {
+    return place_[i] == Place::late && !streams(f_, i) && f_.row_stride(i) == 0;
+  }
   int64_t registers(size_t i) const {  // of a vector
     const int64_t size = size_of(f_.in[i]), bytes = vector_ * size;
     return size < 4 && bytes % 4 != 0 ? vector_ : ceil_div(bytes, 4);
@@ -98,16 +120,32 @@ int vector_along(const RowsForm& f) {
   for (size_t i = 0; i < f.in.size(); ++i)
     if (f.expr.uses(static_cast<int64_t>(i)) && streams(f, i)) along.push_back(f.in[i]);
   for (size_t k = 0; k < f.out.size(); ++k)
-    if (f.wide[k]) along.push_back(f.out[k]);
+    if (f.per[k] == RowsOutput::element) along.push_back(f.out[k]);
   if (along.empty()) along.push_back(DType::f32);
   return static_cast<int>(std::gcd<int64_t, int64_t>(vector_of(along), f.length()));
 }
 
 }  // namespace
 
+namespace {
+
+constexpr int warp = 32, widest = 1024;
+
+// One row after the other, so that it matters less how many loads are under way for each: few
+// elements a thread.
+RowsLayout striped_layout(const Cutter& cut) {
+  constexpr int64_t budget = 48;
+  int lanes = 8;
+  while (lanes < widest && cut.striped(lanes) > budget && cut.steps(lanes) > 1)
+    lanes += lanes < warp ? lanes : warp;
+  return cut.striped_layout(lanes, budget);
+}
+
+}  // namespace
+
 RowsLayout rows_layout(const RowsForm& f, int multiprocessors, bool unaligned) {
   const Cutter cut(f, unaligned ? 1 : vector_along(f));
-  constexpr int warp = 32, widest = 1024;
+  if (f.stripe > 0) return striped_layout(cut);
   constexpr int64_t most_steps = 6, budget = 24, tight = 32;
   constexpr double full = 0.9;
   int best = 0;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
 
 namespace ebb::ops {
 namespace {
@@ -17,9 +18,10 @@ std::vector<std::string_view> words(std::string_view text) {
   return out;
 }
 
-Shape row_shape(const Rows& a) {
+Shape shape_of(const Rows& a, Per per) {
   Shape s(a.shape);
-  s[-1] = 1;
+  if (per == Per::row) s[-1] = 1;
+  if (per == Per::stripe) s[-2] /= a.stripe;
   return s;
 }
 
@@ -51,7 +53,7 @@ void check_order(const Signature& s, size_t totals) {
     for (const size_t i : part_of(a.expr, k).in) {
       require(k >= totals || i < s.in.size() + k, "rows: term ", k,
               " may only use the totals before it  at ", s.at);
-      const bool narrow = k >= totals && a.wide[k - totals] == 0;
+      const bool narrow = k >= totals && per_of(a)[k - totals] == Per::row;
       require(!narrow || i >= s.in.size() || s.in[i].shape.rank() == 0 || s.in[i].shape[-1] == 1,
               "rows: output ", k - totals, " is a number a row but takes ", s.in[i], "  at ", s.at);
     }
@@ -61,10 +63,11 @@ std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<Rows>();
   const size_t totals = maxima_of(a).size();
   const auto dtypes = words(a.dtypes);
+  const std::vector<Per> per = per_of(a);
   require(!a.shape.empty() && totals > 0, "rows: needs a shape and totals  at ", s.at);
   require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + totals), "rows: the formula takes ",
           a.expr.inputs(), " inputs (got ", s.in.size(), " and ", totals, " totals)  at ", s.at);
-  require(dtypes.size() == a.wide.size() && totals + dtypes.size() == a.expr.results().size(),
+  require(dtypes.size() == per.size() && totals + dtypes.size() == a.expr.results().size(),
           "rows: the formula gives ", a.expr.results().size(), " results (for ", totals,
           " totals and ", dtypes.size(), " outputs)  at ", s.at);
   const Shape shape(a.shape);
@@ -73,9 +76,24 @@ std::vector<Type> infer(const Signature& s) {
             s.at);
   check_order(s, totals);
   std::vector<Type> out;
-  for (size_t k = 0; k < dtypes.size(); ++k)
-    out.push_back({parse_dtype(dtypes[k]), a.wide[k] ? shape : row_shape(a)});
+  for (size_t k = 0; k < dtypes.size(); ++k) {
+    const DType dtype = parse_dtype(dtypes[k]);
+    require(per[k] != Per::stripe || (dtype == DType::f32 && a.stripe > 0 && shape.rank() > 1 &&
+                                      shape[-2] % a.stripe == 0),
+            "rows: sums of ", a.stripe, " rows need f32 and a multiple of rows (got ", dtype, ", ",
+            shape, ")  at ", s.at);
+    out.push_back({dtype, shape_of(a, per[k])});
+  }
   return out;
+}
+
+// [...,T,C] to sums of `stripe` rows each, [...,T/stripe,C].
+Value stripes(Value v, int64_t stripe) {
+  Shape out = v.shape();
+  out[-2] /= stripe;
+  std::vector<int64_t> split = out.sizes();
+  split.insert(split.end() - 1, stripe);
+  return reshape(sum(reshape(v, Shape(split)), {-2}), out);
 }
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
@@ -94,10 +112,12 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
     known.push_back(
         reduce(g, {p.expr, {last}, maximum[t] ? "max" : "sum", 1, a.shape}, chosen(p))[0]);
   }
+  const std::vector<Per> per = per_of(a);
   for (size_t k = 0; k < dtypes.size(); ++k) {
     const Part p = part_of(a.expr, maximum.size() + k);
-    const Shape shape = a.wide[k] ? Shape(a.shape) : row_shape(a);
-    out.push_back(pointwise(g, {p.expr, shape.sizes(), std::string(dtypes[k])}, chosen(p))[0]);
+    const Shape shape = shape_of(a, per[k] == Per::row ? Per::row : Per::element);
+    const Value v = pointwise(g, {p.expr, shape.sizes(), std::string(dtypes[k])}, chosen(p))[0];
+    out.push_back(per[k] == Per::stripe ? stripes(v, a.stripe) : v);
   }
   return out;
 }
@@ -121,7 +141,7 @@ Rows layer_norm_rows(Shape shape, const std::string& dtype) {
   const Scalar x = in(0), gamma = in(1), mean = in(2) * inv, var = in(3) * inv;
   const Scalar results[] = {x, (x - mean) * (x - mean), (x - mean) * rsqrt(var + 1e-3) * gamma,
                             mean, var};
-  return {Expr(4, results), "sum,sum", shape.sizes(), dtype + ",f32,f32", {1, 0, 0}};
+  return {Expr(4, results), "sum,sum", shape.sizes(), dtype + ",f32,f32", "element,row,row"};
 }
 
 // A norm's gradient: two sums at once of two tensors, and two results.
@@ -131,13 +151,28 @@ Rows gradient_rows(const Shape& shape) {
   const Scalar d = dy * gamma;
   const Scalar dx = (d - s * inv - x * (p * inv)) * rstd;
   const Scalar results[] = {d, d * x, dx, dx * gamma};
-  return {Expr(6, results), "sum,sum", shape.sizes(), "f32,bf16", {1, 1}};
+  return {Expr(6, results), "sum,sum", shape.sizes(), "f32,bf16", "element,element"};
 }
 
 Rows softmax_rows(const Shape& shape) {
   const Scalar x = in(0), most = in(1), sum = in(2);
   const Scalar results[] = {x, exp(x - most), exp(x - most) / sum};
-  return {Expr(3, results), "max,sum", shape.sizes(), "f32", {1}};
+  return {Expr(3, results), "max,sum", shape.sizes(), "f32", "element"};
+}
+
+// The whole of a norm's gradient: with the sums for gamma and beta.
+Rows striped_rows(const Shape& shape, int64_t stripe) {
+  Rows a = gradient_rows(shape);
+  std::vector<Scalar> x;
+  for (int64_t i = 0; i < a.expr.inputs(); ++i) x.push_back(in(i));
+  std::vector<Scalar> results = a.expr.apply(x);
+  results.push_back(in(1));
+  results.push_back(in(1) * in(0) * in(2));
+  a.expr = Expr(a.expr.inputs(), results);
+  a.dtypes += ",f32,f32";
+  a.per += ",stripe,stripe";
+  a.stripe = stripe;
+  return a;
 }
 
 // Joins what came before a sum: y = x + g h is written and summed.
@@ -145,7 +180,7 @@ Rows residual_rows(const Shape& shape) {
   const double inv = 1.0 / static_cast<double>(shape[-1]);
   const Scalar y = in(0) + in(1) * in(2), squares = in(3);
   const Scalar results[] = {y * y, y, y * rsqrt(squares * inv + 1e-3) * in(1)};
-  return {Expr(4, results), "sum", shape.sizes(), "f32,f16", {1, 1}};
+  return {Expr(4, results), "sum", shape.sizes(), "f32,f16", "element,element"};
 }
 
 std::vector<Example> examples() {
@@ -166,14 +201,21 @@ std::vector<Example> examples() {
   norm("too_long", {2, 16385}, "bf16");
   norm("many_rows", {1037, 72}, "bf16");
   norm("empty", {0, 96}, "f32");
-  const auto gradient = [&](const char* label, int64_t n, int64_t t, int64_t c) {
+  const auto gradient = [&](const char* label, int64_t n, int64_t t, int64_t c,
+                            int64_t stripe = 0) {
     out.push_back({.label = label,
-                   .attrs = gradient_rows({n, t, c}),
+                   .attrs = stripe ? striped_rows({n, t, c}, stripe) : gradient_rows({n, t, c}),
                    .in = {f32({n, t, c}), f32({n, t, c}), f32({n, t, 1}), f32({n, 1, c})}});
   };
   gradient("gradient", 2, 7, 384);
   gradient("gradient_odd", 3, 5, 131);
   gradient("gradient_wide", 2, 2, 3072);
+  gradient("stripes", 2, 8, 384, 4);
+  gradient("stripes_odd", 3, 6, 131, 3);
+  gradient("stripes_short", 5, 6, 72, 6);
+  gradient("stripes_of_one", 2, 3, 200, 1);
+  gradient("stripes_long", 2, 2, 8192, 2);
+  gradient("stripes_too_long", 1, 2, 16384, 2);
   out.push_back({.label = "softmax", .attrs = softmax_rows({7, 1001}), .in = {f32({7, 1001})}});
   const Type y = f32({2, 11, 200});
   out.push_back(
@@ -188,6 +230,16 @@ std::vector<bool> maxima_of(const Rows& rows) {
   for (const std::string_view w : words(rows.totals)) {
     require(w == "sum" || w == "max", "rows: totals must be sum or max (got '", w, "')");
     out.push_back(w == "max");
+  }
+  return out;
+}
+
+std::vector<Per> per_of(const Rows& rows) {
+  std::vector<Per> out;
+  for (const std::string_view w : words(rows.per)) {
+    require(w == "element" || w == "row" || w == "stripe",
+            "rows: outputs are per element, row or stripe (got '", w, "')");
+    out.push_back(w == "element" ? Per::element : w == "row" ? Per::row : Per::stripe);
   }
   return out;
 }
