@@ -75,7 +75,8 @@ void add_convolutions(std::vector<Large>& out, DType dtype) {
                         {4, 16, 16, 320, 320, 1},
                         {1, 40, 130, 128, 64, 3},
                         {5, 9, 7, 384, 384, 3},
-                        {2, 32, 32, 64, 64, 5}}) {
+                        {2, 32, 32, 64, 64, 5},
+                        {8, 64, 64, 64, 128, 3}}) {
     const int64_t p = c.size / 2, oh = (c.h + 2 * p - c.size) / c.stride + 1;
     const int64_t ow = (c.w + 2 * p - c.size) / c.stride + 1;
     const std::vector<int64_t> pad = {p, p, p, p};

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "backend/cuda/error.h"
-#include "backend/cuda/gemm_sm90_epilogue.cuh"
 #include "backend/cuda/gemm_sm90_kernel.cuh"
+#include "backend/cuda/gemm_sm90_parts.cuh"
 #include "backend/cuda/launch.h"
 
 namespace ebb::cuda::gemm {
@@ -46,9 +46,27 @@ __device__ void release(const Places<C>& s, const Params& p, int stage) {
   }
 }
 
+// Teams multiply one after the other: one that waited for a stage more than a round of the ring
+// ahead would take an earlier round for its own.
 template <class C>
-__device__ void multiply_unit(const Params& p, const Places<C>& s, const Unit& u, Ring<C>& ring,
-                              Sums<C>& d) {
+__device__ void await_turn() {
+  if constexpr (C::teams > 1) barrier_of(1 + C::teams + team<C>(), C::producer);
+}
+template <class C>
+__device__ void give_turn() {
+  if constexpr (C::teams > 1) barrier_give(1 + C::teams + (team<C>() + 1) % C::teams, C::producer);
+}
+
+// `follows`, `goes_on`: there are units before and after this one.
+struct Turn {
+  bool follows, goes_on;
+};
+
+template <class C>
+__device__ void multiply_unit(const Params& p, const Places<C>& s, const Unit& u, Turn turn,
+                              Ring<C>& ring, Sums<C>& d) {
+  static_assert(C::teams <= 2);  // the barriers of turns are of two teams
+  if (turn.follows) await_turn<C>();
   const int group = team_thread<C>() / 128;
   const int a_skip = group / C::across_n * C::rows * 8192;
   const int b_skip = group % C::across_n * C::columns * 128;
@@ -63,6 +81,7 @@ __device__ void multiply_unit(const Params& p, const Places<C>& s, const Unit& u
     before = ring.stage;
     ring.next();
   }
+  if (turn.goes_on) give_turn<C>();
   settle<C>(d);
   release<C>(s, p, before);
 }
@@ -72,29 +91,38 @@ __device__ void multiply_unit(const Params& p, const Places<C>& s, const Unit& u
 // What a multiplying warpgroup does.
 template <class C>
 __device__ void consume(const Params& p, const Places<C>& s) {
-  const int cluster = p.share == Share::none ? 1 : 2, rank = static_cast<int>(cluster_rank());
+  const int rank = static_cast<int>(cluster_rank());
   Ring<C> ring{.stage = 0, .parity = 0};
   Sums<C> d;
-  const int count = gridDim.x / cluster;
+  const int count = gridDim.x / p.cluster;
   int turn = 0;
-  for (int i = blockIdx.x / cluster; i < p.units; i += count, ++turn) {
+  for (int i = blockIdx.x / p.cluster; i < p.units; i += count, ++turn) {
     const Unit u = unit_at(p, i, rank);
     if (C::teams > 1 && turn % C::teams != team<C>()) {
       ring.skip(u.last - u.first);
       continue;
     }
     const Bias<C> bias(p, u);
-    multiply_unit<C>(p, s, u, ring, d);
+    multiply_unit<C>(p, s, u, {turn > 0, i + count < p.units}, ring, d);
+    if constexpr (C::joins)
+      if (p.together) return keep_part<C>(s, d);
     if (p.bias != nullptr && u.part < 0) add_bias<C>(s.bias(turn), u, bias, d);
     store<C>(p, s, u, d);
   }
   if (threadIdx.x % 32 == 0) store_wait();  // shared memory is read until then
 }
 
-// A block's shared memory is written to until the others of the cluster are here too.
-__device__ inline void leave(const Params& p) {
+// A block's shared memory is written to, or read, until the others of the cluster are here too.
+template <class C, bool multiplied>
+__device__ void leave(const Params& p, const Places<C>& s) {
   __syncwarp();
-  if (p.share != Share::none) cluster_sync();
+  if (p.cluster > 1) cluster_sync();
+  if constexpr (C::joins) {
+    if (!p.together) return;
+    if constexpr (multiplied) add_parts<C>(p, s);
+    __syncwarp();
+    cluster_sync();
+  }
 }
 
 // See the top of gemm_sm90_kernel.cuh.
@@ -108,10 +136,10 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
     prefetch_map(p.a);
     prefetch_map(p.b);
     if (s.base % 1024 != 0) asm volatile("trap;");  // the swizzle counts from there
-    const int cluster = p.share == Share::none ? 1 : 2;
+    const int sharing = p.share == Share::none ? 1 : 2;
     for (int i = 0; i < C::stages; ++i) {
       barrier_init(s.full(i), 1);
-      barrier_init(s.empty(i), C::groups * cluster);
+      barrier_init(s.empty(i), C::groups * sharing);
     }
     barrier_init_done();
   }
@@ -123,11 +151,11 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
   if (threadIdx.x >= C::producer) {
     if constexpr (C::move_registers) fewer_registers<C::producer_registers>();
     if (threadIdx.x == C::producer) produce<C>(p, s);
-    leave(p);
+    leave<C, false>(p, s);
   } else {
     if constexpr (C::move_registers) more_registers<C::consumer_registers>();
     consume<C>(p, s);
-    leave(p);
+    leave<C, true>(p, s);
   }
 }
 
@@ -141,12 +169,16 @@ struct Tile {
   static constexpr int buffers = buffers_ > 0 ? buffers_ : 1;
 };
 
+// Two teams of a warpgroup each; see Choice::teams.
+template <int m, int n>
+using TwoTeams = Tile<m, n, 1, 2, 2>;
+
 // The kernels of one form for operands of type T: one for each size of tile.
 template <class T, Form form, class... Tiles>
 struct Family {
   static Kernels kernels() {
     return {{TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor, Config<T, form, Tiles>::stages,
-                      Tiles::teams}...},
+                      Tiles::teams, Config<T, form, Tiles>::joins}...},
             run};
   }
 
@@ -160,15 +192,15 @@ struct Family {
   template <class C>
   static bool launch_as(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
     const Params params = params_of(p, c, o, C::chunk);
-    const int cluster = c.share == Share::none ? 1 : 2;
-    const int room = device.multiprocessors() * C::per_multiprocessor / cluster;
+    const int cluster = params.cluster, room = device.multiprocessors() * C::per_multiprocessor;
+    const int at_once = c.together ? params.units : std::min(params.units, room / cluster);
     launch("gemm_sm90", gemm_sm90<C>,
-           {.grid = static_cast<unsigned>(std::min(params.units, room) * cluster),
+           {.grid = static_cast<unsigned>(at_once * cluster),
             .block = C::threads,
             .shared = C::shared_bytes,
             .cluster = static_cast<unsigned>(cluster)},
            params, device);
-    if (params.rest > 0) sum_parts(p, c, o, params, device);
+    if (params.rest > 0 && !c.together) sum_parts(p, c, o, params, device);
     return true;
   }
 };

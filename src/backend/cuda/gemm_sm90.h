@@ -57,6 +57,9 @@ struct Choice {
   Share share = Share::none;
   int whole = 0;  // tiles, or pairs of them
   int teams = 1;  // 2: two warpgroups take tiles by turns, one stores while the other multiplies
+  // All tiles are split and the parts of each, at most 8, are a cluster that adds them up without a
+  // second pass. Neither shared operands nor teams then.
+  bool together = false;
 };
 
 // The sizes of tiles that kernels of a form exist for.
@@ -64,6 +67,7 @@ struct TileSize {
   int m = 0, n = 0, per_multiprocessor = 1;
   int stages = 4;  // blocks of 64 values of k on their way at once
   int teams = 1;
+  bool joins = false;  // Choice::together is possible
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.

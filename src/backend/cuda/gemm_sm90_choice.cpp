@@ -22,17 +22,18 @@ int64_t steps_of(const Problem& p) { return cover(p.k, 64) * (a_images(p.form) ?
 // Clocks of a step of 64 values of k for one tile, of `blocks` that share a multiprocessor. The
 // constants are fitted to measurements on an H200.
 double step_clocks(const Problem& p, const TileSize& t, Share share, int64_t blocks) {
-  constexpr double bytes_per_clock = 46;  // from the L2 cache
-  constexpr double latency = 1500;        // of a load
-  constexpr double in_step = 150;         // of waiting for the other block of a pair
+  constexpr double bytes_per_clock = 48;  // from the L2 cache
+  constexpr double latency = 2600;        // of a load
+  constexpr double in_step = 90;          // of waiting for the other block of a pair
+  constexpr double reached = 0.86;        // of the matrix units' rate
   const int columns = b_transposed(p.form) ? (t.n + 63) / 64 * 64 : t.n;
   const double a = t.m * 128.0 * (share == Share::a ? 0.5 : 1);
   const double b = columns * 128.0 * (share == Share::b ? 0.5 : 1);
-  const double clocks = std::max({t.m * t.n / 32.0 / 0.93, (a + b) / bytes_per_clock,
+  const double clocks = std::max({t.m * t.n / 32.0 / reached, (a + b) / bytes_per_clock,
                                   latency / (t.stages * static_cast<double>(blocks))});
   // all taps of one block of channels read the same lines of the cache
-  const double crowded = b_images(p.form) && p.images.c <= 64 ? 1 + 0.1 * (t.n / 64.0 - 1) : 1;
-  const double turned = a_transposed(p.form) && t.m == 192 ? 1.1 : 1;  // as measured
+  const double crowded = b_images(p.form) && p.images.c <= 64 ? 1 + 0.2 * (t.n / 64.0 - 1) : 1;
+  const double turned = a_transposed(p.form) && t.m == 192 && t.teams == 1 ? 1.1 : 1;  // measured
   return crowded * turned * clocks + (share == Share::none ? 0 : in_step);
 }
 
@@ -41,17 +42,24 @@ int64_t room_of(const TileSize& t, Share share, int multiprocessors) {
   return int64_t{multiprocessors} * t.per_multiprocessor / (share == Share::none ? 1 : 2);
 }
 
+// Clusters of `blocks` that run at once: those of one lie in one part of the chip, and not all
+// sizes fill these parts. As an H200 of 132 multiprocessors told; 0: not worth it.
+int64_t clusters_at_once(int blocks, int multiprocessors) {
+  constexpr int measured[] = {0, 132, 66, 39, 32, 0, 0, 0, 15};
+  return blocks <= 8 ? int64_t{measured[blocks]} * multiprocessors / 132 : 0;
+}
+
 // Splits the tiles after the last full round of blocks.
 Choice with_whole(const Problem& p, const TileSize& t, Choice c, int multiprocessors) {
   const Groups g = groups(p, c);
   const int64_t tiles = g.m * g.n * p.batch, room = room_of(t, c.share, multiprocessors);
-  c.whole = c.splits > 1 ? static_cast<int>(tiles / room * room) : 0;
+  c.whole = c.splits > 1 && !c.together ? static_cast<int>(tiles / room * room) : 0;
   return c;
 }
 
 double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multiprocessors) {
-  constexpr double start = 6000, start_of_sum = 2500, bytes_per_clock = 2200;  // of memory
-  constexpr double store_bytes_per_clock = 30, store_latency = 1200;
+  constexpr double start = 4000, start_of_sum = 2700, bytes_per_clock = 2200;  // of memory
+  constexpr double store_bytes_per_clock = 50, store_latency = 240;
   const Groups g = groups(p, c);
   const int64_t tiles = g.m * g.n * p.batch, whole = c.splits > 1 ? c.whole : tiles;
   const int64_t rest = tiles - whole, at_once = room_of(t, c.share, multiprocessors);
@@ -69,12 +77,17 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
   };
   double clocks = start;
   if (whole > 0) clocks += rounds(whole, steps, static_cast<double>(size_of(p.out)));
-  if (rest > 0) {
+  if (c.together) {
+    constexpr double join = 7200, join_bytes_per_clock = 80;  // of the blocks' shared memories
+    const auto bytes = static_cast<double>(blocks * t.m * t.n * 4);
+    clocks += rounds(rest * c.splits, std::ceil(steps / c.splits), 0);
+    clocks += join + bytes / join_bytes_per_clock;
+  } else if (rest > 0) {
     clocks += rounds(rest * c.splits, std::ceil(steps / c.splits), 4);
     const double bytes = static_cast<double>(rest * t.m * t.n) * (4.0 * c.splits + 4);
     clocks += start_of_sum + bytes * (c.share == Share::none ? 1 : 2) / bytes_per_clock;
   }
-  constexpr double mixed = 1.05;  // two lengths of units do not interlock as well as rounds of one
+  constexpr double mixed = 1.06;  // two lengths of units do not interlock as well as rounds of one
   if (whole > 0 && rest > 0) clocks *= mixed;
   return clocks;
 }
@@ -88,31 +101,48 @@ std::vector<int> splits_worth(const Problem& p) {
   return splits;
 }
 
+// Ways to share and to split tiles of one size.
+std::vector<Choice> cuts_worth(const Problem& p, const TileSize& t, int multiprocessors) {
+  std::vector<Choice> all;
+  for (const int splits : splits_worth(p)) {
+    Choice c{.tile_m = t.m, .tile_n = t.n, .splits = splits, .teams = t.teams};
+    const Groups g = groups(p, c);
+    const int64_t clusters = clusters_at_once(splits, multiprocessors) * t.per_multiprocessor;
+    if (t.joins && splits > 1 && g.m * g.n * p.batch <= clusters) {
+      c.together = true;
+      all.push_back(c);
+      c.together = false;
+    }
+    for (const Share share : {Share::none, Share::b, Share::a}) {
+      c.share = share;
+      all.push_back(c);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles,
                             int multiprocessors) {
   std::vector<Guess> guesses;
   for (const TileSize& t : tiles)
-    for (const int splits : splits_worth(p))
-      for (const Share share : {Share::none, Share::b, Share::a}) {
-        const Choice c = with_whole(
-            p, t,
-            {.tile_m = t.m, .tile_n = t.n, .splits = splits, .share = share, .teams = t.teams},
-            multiprocessors);
-        constexpr int64_t largest_workspace = int64_t{1} << 28;
-        if (workspace_bytes(p, c) > largest_workspace) continue;
-        guesses.push_back({c, clocks_of(p, t, c, multiprocessors)});
-      }
+    for (const Choice& cut : cuts_worth(p, t, multiprocessors)) {
+      const Choice c = with_whole(p, t, cut, multiprocessors);
+      constexpr int64_t largest_workspace = int64_t{1} << 28;
+      if (workspace_bytes(p, c) > largest_workspace) continue;
+      guesses.push_back({c, clocks_of(p, t, c, multiprocessors)});
+    }
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.clocks < y.clocks; });
   // the best number of parts of each tile and way of sharing
-  constexpr size_t most = 12;
+  constexpr size_t most = 16;
   std::vector<Choice> best;
   for (const Guess& g : guesses) {
     const auto same = [&](const Choice& c) {
       return c.tile_m == g.choice.tile_m && c.tile_n == g.choice.tile_n &&
-             c.share == g.choice.share && c.teams == g.choice.teams;
+             c.share == g.choice.share && c.teams == g.choice.teams &&
+             c.together == g.choice.together;
     };
     if (best.size() < most && std::count_if(best.begin(), best.end(), same) < 2)
       best.push_back(g.choice);
@@ -127,12 +157,15 @@ bool supports(const Problem& p, const CudaDevice& device) {
 
 std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& device) {
   std::vector<Tune> all;
-  for (const Choice& c : choices(p, k.tiles, device.multiprocessors()))
-    all.push_back({{{"tile_m", c.tile_m},
-                    {"tile_n", c.tile_n},
-                    {"splits", c.splits},
-                    {"share", static_cast<int64_t>(c.share)},
-                    {"teams", c.teams}}});
+  for (const Choice& c : choices(p, k.tiles, device.multiprocessors())) {
+    Tune t{{{"tile_m", c.tile_m},
+            {"tile_n", c.tile_n},
+            {"splits", c.splits},
+            {"share", static_cast<int64_t>(c.share)}}};
+    if (c.teams > 1) t.values.emplace_back("teams", c.teams);
+    if (c.together) t.values.emplace_back("together", 1);
+    all.push_back(t);
+  }
   return all;
 }
 
@@ -155,7 +188,9 @@ Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevic
   c.tile_n = static_cast<int>(tune.value("tile_n", guess.tile_n));
   c.splits = static_cast<int>(tune.value("splits", guess.splits));
   c.share = static_cast<Share>(tune.value("share", static_cast<int64_t>(guess.share)));
-  c.teams = static_cast<int>(tune.value("teams", tune.values.empty() ? guess.teams : 1));
+  const bool guessed = tune.values.empty();
+  c.teams = static_cast<int>(tune.value("teams", guessed ? guess.teams : 1));
+  c.together = tune.value("together", guessed && guess.together ? 1 : 0) != 0;
   for (const TileSize& t : k.tiles)
     if (t.m == c.tile_m && t.n == c.tile_n && t.teams == c.teams)
       c = with_whole(p, t, c, device.multiprocessors());

@@ -51,6 +51,9 @@ struct Config {
   static constexpr int fitting = (available - out_bytes - barrier_bytes - bias_bytes) / stage_bytes;
   static constexpr int stages = fitting < 12 ? fitting : 12;
   static constexpr int shared_bytes = stages * stage_bytes + out_bytes + barrier_bytes + bias_bytes;
+  // a cluster can add up parts of its tile: they fit where the operands were
+  static constexpr bool joins =
+      teams == 1 && tile_n % 32 == 0 && tile_m * tile_n * 4 <= stages * stage_bytes;
   static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));
 };
 
@@ -124,10 +127,15 @@ __device__ inline void place_tile(const Params& p, int tile, int rank, Unit& u) 
 // First the tiles that are not split, then, part by part, the others.
 __device__ inline Unit unit_at(const Params& p, int index, int rank) {
   Unit u{.m = 0, .n = 0, .batch = 0, .first = 0, .last = p.steps, .part = -1};
-  if (index >= p.whole) {
-    const int i = index - p.whole, split = i / p.rest, tile = i - split * p.rest;
+  const auto take_part = [&](int split) {
     u.first = static_cast<int>(static_cast<int64_t>(p.steps) * split / p.splits);
     u.last = static_cast<int>(static_cast<int64_t>(p.steps) * (split + 1) / p.splits);
+  };
+  if (p.together) {
+    take_part(rank);
+  } else if (index >= p.whole) {
+    const int i = index - p.whole, split = i / p.rest, tile = i - split * p.rest;
+    take_part(split);
     u.part = (tile * p.splits + split) * (p.share == Share::none ? 1 : 2) + rank;
     index = p.whole + tile;
   }
@@ -297,11 +305,11 @@ __device__ void produce_taps(const Params& p, const Places<C>& s, const Unit& u,
 // What the loading thread does.
 template <class C>
 __device__ void produce(const Params& p, const Places<C>& s) {
-  const int cluster = p.share == Share::none ? 1 : 2, rank = static_cast<int>(cluster_rank());
+  const int rank = static_cast<int>(cluster_rank());
   const int a_half = p.share == Share::a ? rank : -1, b_half = p.share == Share::b ? rank : -1;
   Ring<C> ring{.stage = 0, .parity = 1};  // the first round waits for nothing
-  const int count = gridDim.x / cluster;
-  for (int i = blockIdx.x / cluster; i < p.units; i += count) {
+  const int count = gridDim.x / p.cluster;
+  for (int i = blockIdx.x / p.cluster; i < p.units; i += count) {
     const Unit u = unit_at(p, i, rank);
     if constexpr (a_images(C::form))
       produce_images<C>(p, s, u, ring, a_half, b_half);

@@ -13,7 +13,7 @@ constexpr int64_t step = 64;  // values of k
 int64_t cover(int64_t count, int64_t by) { return (count + by - 1) / by; }
 Format format_of(DType t) { return t == DType::f16 ? Format::f16 : Format::bf16; }
 int narrow(int64_t v) { return static_cast<int>(v); }
-int blocks_of(const Choice& c) { return c.share == Share::none ? 1 : 2; }
+int blocks_of(const Choice& c) { return c.together ? c.splits : c.share == Share::none ? 1 : 2; }
 
 // ---- operands ----------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ void set_result(Params& q, const Problem& p, const Choice& c, const Operands& o,
   q.bias = o.bias;
   q.bias_type = p.bias_type;
   q.out_matrix = p.m * p.n;
-  const int64_t slots = int64_t{q.rest} * q.splits * blocks_of(c);
+  const int64_t slots = c.together ? 0 : int64_t{q.rest} * q.splits * blocks_of(c);
   if (slots > 0)
     q.parts =
         tiled_map({.data = o.workspace,
@@ -130,7 +130,9 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk
   q.whole = c.splits > 1 ? std::min(c.whole, tiles) : tiles;
   q.rest = tiles - q.whole;
   q.splits = c.splits;
-  q.units = q.whole + q.rest * q.splits;
+  q.units = c.together ? tiles : q.whole + q.rest * q.splits;
+  q.cluster = blocks_of(c);
+  q.together = c.together;
   q.a_batch = p.repeat_a ? 0 : 1;
   q.b_batch = p.repeat_b ? 0 : 1;
   q.out_w = narrow(i.out_w);
@@ -154,7 +156,7 @@ Groups groups(const Problem& p, const Choice& c) {
 }
 
 int64_t workspace_bytes(const Problem& p, const Choice& c) {
-  if (c.splits == 1) return 0;
+  if (c.splits == 1 || c.together) return 0;
   const Groups g = groups(p, c);
   const int64_t rest = std::max<int64_t>(0, g.m * g.n * p.batch - c.whole);
   return rest * c.splits * blocks_of(c) * c.tile_m * c.tile_n * size_of(DType::f32);

@@ -29,6 +29,8 @@ struct Params {
   DType bias_type;
   Store store;
   Share share;
+  int cluster;    // blocks
+  bool together;  // the cluster's blocks compute parts of one tile
 };
 
 // What the kernel gets, for operands at these addresses. `chunk`: see Config.

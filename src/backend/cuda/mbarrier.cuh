@@ -63,6 +63,11 @@ __device__ __forceinline__ void barrier_of(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// Arrives there without waiting.
+__device__ __forceinline__ void barrier_give(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // ---- clusters ----------------------------------------------------------------------------------
 
 __device__ __forceinline__ uint32_t cluster_rank() {
