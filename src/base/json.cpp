@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/seed.h"
 
 namespace ebb {
 namespace {
@@ -27,7 +28,10 @@ struct Writer {
     for (const double x : *v) out.push_back(number_json(x));
     return out;
   }
-  Json operator()(const TextValue* v) const { return v->text(); }
+  Json operator()(const TextValue* v) const {
+    if (const auto* seed = dynamic_cast<const Seed*>(v)) return Json(uint64_t{*seed});
+    return v->text();
+  }
 };
 
 // Reads one value; gives the assignment, to be done when all values are known to be good.
@@ -78,6 +82,10 @@ struct Reader {
     return [v, x] { *v = x; };
   }
   Assign operator()(TextValue* v) const {
+    if (auto* seed = dynamic_cast<Seed*>(v)) {
+      expect(json.is_number_unsigned(), "a whole number from 0 to 2^64 - 1", json);
+      return [seed, x = json.get<uint64_t>()] { *seed = x; };
+    }
     expect(json.is_string(), "a string", json);
     return [v, x = json.get<std::string>()] { v->parse(x); };
   }

@@ -1,9 +1,9 @@
 // The C API's settings of a sampler: names and values alone are checked when they are set, and how
 // they go together when something is asked of the sampler, so their order does not matter.
 #include <algorithm>
-#include <charconv>
 
 #include "base/names.h"
+#include "base/seed.h"
 #include "capi/handle.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/defaults.h"
@@ -13,11 +13,8 @@ namespace ebb::capi {
 namespace {
 
 uint64_t parse_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, seed);
-  require(error == std::errc() && at == end,
-          "seed: expected a whole number from 0 to 2^64 - 1 (got '", text, "')");
+  Seed seed;
+  seed.parse(text);
   return seed;
 }
 

@@ -83,8 +83,7 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
   const Graph forward = inference_graph(data.image_shape(), data.classes(), c);
   Plan plan(train_step(training_graph(data.image_shape(), data.classes(), c), options), context);
   NamedTensors weights;
-  for (const auto& [name, tensor] :
-       nn::initial_tensors(nn::weights_of(forward), static_cast<uint64_t>(c.seed))) {
+  for (const auto& [name, tensor] : nn::initial_tensors(nn::weights_of(forward), c.seed)) {
     weights[name] = tensor;
     plan.bind(name, tensor);
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/seed.h"
 #include "train/dataset.h"
 #include "train/features.h"
 
@@ -17,7 +18,7 @@ struct ClassifierConfig {
   int64_t epochs = 3;
   int64_t batch = 128;
   double lr = 2e-3;
-  int64_t seed = 1;
+  Seed seed = 1;
   void fields(auto&& f) {
     f("width", width, "channels of the first convolution");
     f("features", features, "width of the feature space");

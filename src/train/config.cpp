@@ -37,8 +37,7 @@ void check(const TrainConfig& c) {
   at_least("accumulation", c.accumulation, 1);
   require(c.batch % c.accumulation == 0, "accumulation: must divide batch (", c.batch, " / ",
           c.accumulation, ")");
-  for (const auto& [name, v] : {std::pair{"seed", c.seed},
-                                {"threads", c.threads},
+  for (const auto& [name, v] : {std::pair{"threads", c.threads},
                                 {"size", c.size},
                                 {"limit", c.limit},
                                 {"cache", c.cache},

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/seed.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -14,7 +15,8 @@ struct TrainConfig {
   std::string data, model = "tiny", out = "run";
   int64_t steps = 0;
   double minutes = 0;
-  int64_t batch = 64, accumulation = 1, seed = 0;
+  int64_t batch = 64, accumulation = 1;
+  Seed seed = 0;
   double lr = 1e-3;
   std::string schedule = "constant";
   int64_t warmup = 0;
@@ -44,7 +46,7 @@ struct TrainConfig {
     // ---- optimiser
     f("batch", batch, "images a step");
     f("accumulation", accumulation, "parts in which a step's images are run, to save memory");
-    f("seed", seed, "of the initial weights, the order of the images and all noise");
+    f("seed", seed, "of the initial weights, the order of the images and all noise: 0 to 2^64 - 1");
     f("lr", lr, "learning rate");
     f("schedule", schedule, "of the learning rate: constant, cosine, linear or rsqrt");
     f("warmup", warmup, "steps in which the learning rate rises to lr");

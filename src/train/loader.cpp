@@ -39,7 +39,7 @@ bool flips(uint64_t seed, int64_t position) {
 // Writes image and augmentation labels of one row; returns the class label.
 int64_t fill_row(const Dataset& data, const LoaderOptions& o, int64_t position, float* pixels,
                  float* labels) {
-  const uint64_t seed = static_cast<uint64_t>(o.seed);
+  const uint64_t seed = o.seed;
   const Shape shape = data.image_shape();
   const int64_t image = image_at(position, data.size(), seed);
   if (o.augment.p == 0) {

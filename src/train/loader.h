@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/seed.h"
 #include "core/tensor.h"
 #include "train/augment.h"
 #include "train/dataset.h"
@@ -18,7 +19,7 @@ namespace ebb::train {
 
 struct LoaderOptions {
   int64_t batch = 64;  // images a step, over all ranks
-  int64_t seed = 0;    // of the order, the flips and the augmentation
+  Seed seed = 0;       // of the order, the flips and the augmentation
   bool flip = false;   // mirror every other image at random (part of augment already)
   AugmentOptions augment{};
   int64_t threads = 0;   // 0: all that this process may use, at most 8

@@ -43,7 +43,7 @@ class Run {
     job_.info.train_config = to_json(recorded);
     auto weights = nn::weights_of(job_.loss);
     state_ = c_.resume ? load_state(c_.out, std::move(weights))
-                       : initial_state(std::move(weights), static_cast<uint64_t>(c_.seed));
+                       : initial_state(std::move(weights), c_.seed);
     bind_state(plan_, state_);
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
@@ -101,7 +101,8 @@ class Run {
       const Source* s = plan_.graph().find_source(name);
       if (s && s->kind == Source::Kind::input) all[name] = t;
     }
-    for (const auto& [name, v] : {std::pair{"seed", c_.seed}, {"step", state_.step}})
+    for (const auto& [name, v] :
+         {std::pair{"seed", static_cast<int64_t>(uint64_t{c_.seed})}, {"step", state_.step}})
       if (plan_.graph().find_source(name)) all[name] = scalar_tensor(v);
     return all;
   }

@@ -1,0 +1,20 @@
+#include "base/seed.h"
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace ebb {
+
+std::string Seed::text() const { return std::to_string(value_); }
+
+void Seed::parse(std::string_view text) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  require(error == std::errc() && at == end && !text.empty(),
+          "seed: expected a whole number from 0 to 2^64 - 1 (got '", text, "')");
+  value_ = value;
+}
+
+}  // namespace ebb
