@@ -178,6 +178,12 @@ class Planner {
 
 }  // namespace
 
+int64_t source_bytes(const Graph& g) {
+  int64_t n = 0;
+  for (const Source& s : g.sources()) n += g.type(s.value).bytes();
+  return n;
+}
+
 MemoryPlan plan_memory(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of) {
   return Planner(g, memory_of).run();
 }

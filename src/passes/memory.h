@@ -30,6 +30,8 @@ struct MemoryPlan {
   int64_t arena_bytes = 0;         // the peak of everything but sources
 };
 
+int64_t source_bytes(const Graph& g);  // inputs, params, states
+
 // Graph outputs live to the end. An update lands in its source's own memory if nothing reads the
 // old content after the new one is written.
 MemoryPlan plan_memory(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of);

@@ -8,12 +8,6 @@
 namespace ebb {
 namespace {
 
-int64_t source_bytes(const Graph& g) {
-  int64_t n = 0;
-  for (const Source& s : g.sources()) n += g.type(s.value).bytes();
-  return n;
-}
-
 Fitted fit_blocks(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
                   int64_t blocks) {
   Fitted out{.nodes = recompute(g, r.loss, blocks), .memory = {}, .blocks = blocks};
@@ -36,9 +30,12 @@ Recompute parse_recompute(std::string_view text) {
   const std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
   if (fault == std::errc() && number > 0 && number < 1e9 && (unit == "GB" || unit == "MB"))
     return {.kind = Kind::fit, .bytes = static_cast<int64_t>(number * (unit == "GB" ? 1e9 : 1e6))};
+  const bool no_unit = fault == std::errc() && unit.empty();
   const std::string known[] = {"off", "all", "auto"};
-  fail("recompute: must be off, all, auto or a size like 8GB or 500MB ('", text, "')",
-       suggestion(text, known));
+  const std::string near = nearest_name(text, known);
+  fail("recompute: must be off, all, auto or a size like 8GB or 500MB ('", text, "'",
+       no_unit ? ", which has no unit)" : ")",
+       near.empty() ? "" : " (did you mean '" + near + "'?)");
 }
 
 Fitted fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r, int64_t free) {

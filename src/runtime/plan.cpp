@@ -315,11 +315,7 @@ void Plan::inspect(const NamedTensors& inputs, const Look& look) {
   results();
 }
 
-int64_t Plan::source_bytes() const {
-  int64_t n = 0;
-  for (const Source& s : graph_.sources()) n += graph_.type(s.value).bytes();
-  return n;
-}
+int64_t Plan::source_bytes() const { return ebb::source_bytes(graph_); }
 
 Cost Plan::cost() const {
   Cost total;
