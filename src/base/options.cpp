@@ -72,6 +72,14 @@ size_t part_length(std::string_view text) {
   return text.size();
 }
 
+void add_option(OptionTexts& out, std::string_view name, std::string_view value,
+                std::string_view subject) {
+  for (const auto& [given, first] : out)
+    require(given != name, subject, ": option '", name, "' is given twice ('", first, "', then '",
+            value, "')");
+  out.emplace_back(name, value);
+}
+
 }  // namespace
 
 OptionTexts parse_options(std::string_view text, std::string_view subject) {
@@ -81,14 +89,13 @@ OptionTexts parse_options(std::string_view text, std::string_view subject) {
     const size_t end = part_length(text);
     const std::string_view part = trimmed(text.substr(0, end));
     const size_t equals = part.find('=');
-    require(equals != std::string_view::npos && equals > 0, subject,
-            ": options must be name=value  got '", part, "'");
-    const std::string_view name = trimmed(part.substr(0, equals));
-    const std::string_view value = trimmed(part.substr(equals + 1));
-    for (const auto& [given, first] : out)
-      require(given != name, subject, ": option '", name, "' is given twice ('", first, "', then '",
-              value, "')");
-    out.emplace_back(name, value);
+    if (equals == std::string_view::npos && !part.empty() && !out.empty()) {
+      out.back().second.append(",").append(part);
+    } else {
+      require(equals != std::string_view::npos && equals > 0, subject,
+              ": options must be name=value  got '", part, "'");
+      add_option(out, trimmed(part.substr(0, equals)), trimmed(part.substr(equals + 1)), subject);
+    }
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;

@@ -15,7 +15,8 @@ namespace ebb {
 // Options by name, as text; of two with one name the last counts.
 using OptionTexts = std::vector<std::pair<std::string, std::string>>;
 
-// From "name=value,name=[1,2]"; "" is none. Blanks may stand around names and values. Throws Error,
+// From "name=value,name=[1,2]"; "" is none. Blanks may stand around names and values. What a comma
+// parts and has no "=" belongs to the value before: "sigmas=5,1,0,rho=7" are two. Throws Error,
 // naming `subject`, also for a name that stands twice.
 OptionTexts parse_options(std::string_view text, std::string_view subject);
 

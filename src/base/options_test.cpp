@@ -41,6 +41,14 @@ TEST(options, check__knows_names_and_types) {
     EXPECT_NE(error_of(text).find(text.first), std::string::npos) << text.first;
 }
 
+TEST(options, parse__lets_values_hold_commas) {
+  const auto parsed = [](std::string_view text) { return parse_options(text, "some"); };
+  EXPECT_EQ(parsed(""), OptionTexts());
+  EXPECT_EQ(parsed("sigmas=5,1,0,rho=7"), (OptionTexts{{"sigmas", "5,1,0"}, {"rho", "7"}}));
+  EXPECT_EQ(parsed("a=[3,4],b=x y"), (OptionTexts{{"a", "[3,4]"}, {"b", "x y"}}));
+  for (const char* text : {"5,1", "=3", "a=1,=3"}) EXPECT_THROW(parsed(text), Error) << text;
+}
+
 TEST(options, with_defaults__shows_those_of_a_name) {
   const auto options = with_defaults(describe<Some>(), {{"share", "0.25"}, {"count", "+4"}});
   EXPECT_EQ(options[0].value, "4");

@@ -13,11 +13,14 @@ namespace {
 struct Options {
   std::string sigmas, file;
   void fields(auto&& f) {
-    f("sigmas", sigmas, "falling levels, separated by commas, semicolons or spaces");
-    f("file", file, "a file of them");
+    f("sigmas", sigmas, "falling levels, with commas, semicolons or spaces between: 14.6,5,1,0");
+    f("file", file, "a file of them, instead");
   }
   void check() const {
-    require(sigmas.empty() != file.empty(), "custom: needs sigmas or a file of them");
+    require(!sigmas.empty() || !file.empty(),
+            "custom: needs its levels, sigmas=14.6,5,1,0 or file=PATH (got none)");
+    require(sigmas.empty() || file.empty(), "custom: takes sigmas or file, not both (sigmas ",
+            sigmas, ", file ", file, ")");
   }
 };
 
@@ -30,7 +33,8 @@ std::string contents(const std::string& file) {
 std::vector<double> levels(const ScheduleInput&, const Options& o) {
   std::string text = o.file.empty() ? o.sigmas : contents(o.file);
   std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == ',' || c == ';'; }, ' ');
+      text.begin(), text.end(), [](char c) { return c == ',' || c == ';' || c == '[' || c == ']'; },
+      ' ');
   std::istringstream words(text);
   std::vector<double> out;
   for (std::string word; words >> word;) out.push_back(parse_number(word, "custom"));

@@ -140,7 +140,12 @@ TEST(schedules, custom__is_what_was_given) {
         noise_levels("custom", latent(), {.options = {{"sigmas", "3,7"}}});
       },
       "levels must fall (3, then 7)");
-  expect_error([] { noise_levels("custom", latent(), {}); }, "needs sigmas or a file");
+  expect_error([] { noise_levels("custom", latent(), {}); }, "needs its levels");
+  expect_error(
+      [] {
+        noise_levels("custom", latent(), {.options = {{"sigmas", "3,0"}, {"file", "a.txt"}}});
+      },
+      "custom: takes sigmas or file, not both (sigmas 3,0, file a.txt)");
 }
 
 TEST(schedules, ones_of_other_models__are_refused) {
