@@ -1,67 +1,17 @@
 // What the program says to mistakes at its command line: one line, exit code 2.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
-#include <filesystem>
-
-#include "base/error.h"
-#include "core/tensor.h"
-#include "io/image.h"
-#include "support/files.h"
+#include "support/program.h"
 
 namespace ebb {
 namespace {
 
-using testing::Folder;
+using testing::error_line;
+using testing::Output;
 using testing::put_file;
+using testing::run_program;
 
-struct Output {
-  int code = 0;
-  std::string text;  // both streams
-};
-
-Output run(const std::string& words) {
-  Output out;
-  std::FILE* pipe = popen(str("'", EBB_PROGRAM, "' ", words, " 2>&1").c_str(), "r");
-  require(pipe != nullptr, "popen");
-  std::array<char, 4096> part{};
-  while (const size_t n = std::fread(part.data(), 1, part.size(), pipe)) {
-    out.text.append(part.data(), n);
-  }
-  out.code = WEXITSTATUS(pclose(pipe));
-  return out;
-}
-
-// The line of the error; the exit code must be that of a mistake.
-std::string error_line(const std::string& words) {
-  const Output out = run(words);
-  EXPECT_EQ(out.code, 2) << words << "\n" << out.text;
-  const std::string begin = "ebb: error: ";
-  const size_t at = out.text.find(begin);
-  if (at == std::string::npos) return "";
-  const size_t from = at + begin.size();
-  return out.text.substr(from, out.text.find('\n', from) - from);
-}
-
-class Cli : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(EBB_PROGRAM)) GTEST_SKIP() << "there is no " << EBB_PROGRAM;
-  }
-
-  // A folder with two images.
-  std::string images(int64_t side) const {
-    std::string path = folder_ / str("images", side);
-    std::filesystem::create_directories(path);
-    for (const char* name : {"/a.png", "/b.png"})
-      io::write_png(path + name, Tensor(DType::u8, {side, side, 3}));
-    return path;
-  }
-
-  Folder folder_;
-};
+class Cli : public testing::Program {};
 
 TEST_F(Cli, repeated_flag__is_named) {
   for (const char* words :
@@ -124,8 +74,8 @@ TEST_F(Cli, size_that_a_network_cannot_take__leads_to_size) {
 TEST_F(Cli, network_of_a_config_that_is_not_followed__is_said) {
   const std::string file = folder_ / "c.json";
   put_file(file, R"({"network": {"image_size": 32, "in_channels": 3}})");
-  const Output out = run(str("train --device cpu --steps 1 --batch 2 --config ", file, " --data ",
-                             images(8), " --out ", folder_ / "run"));
+  const Output out = run_program(str("train --device cpu --steps 1 --batch 2 --config ", file,
+                                     " --data ", images(8), " --out ", folder_ / "run"));
   EXPECT_EQ(out.code, 0) << out.text;
   EXPECT_NE(out.text.find("config: network.image_size follows from the data and other settings "
                           "(8, not 32)\n"),
@@ -134,8 +84,17 @@ TEST_F(Cli, network_of_a_config_that_is_not_followed__is_said) {
   EXPECT_EQ(out.text.find("network.in_channels"), std::string::npos) << out.text;
 }
 
+TEST_F(Cli, recompute_without_a_unit__is_told_of_it) {
+  EXPECT_EQ(error_line(str("train --steps 1 --recompute 100 --data ", images(8))),
+            "recompute: must be off, all, auto or a size like 8GB or 500MB ('100', which has no "
+            "unit)");
+  EXPECT_EQ(error_line(str("train --steps 1 --recompute al --data ", images(8))),
+            "recompute: must be off, all, auto or a size like 8GB or 500MB ('al') (did you mean "
+            "'all'?)");
+}
+
 TEST_F(Cli, help_of_train__lists_the_models) {
-  const Output out = run("train --help");
+  const Output out = run_program("train --help");
   EXPECT_EQ(out.code, 0);
   for (const char* name : {"adm adm64", "dit dit_xl2", "songunet ddpmpp_cifar10", "tiny tiny32"})
     EXPECT_NE(out.text.find(str("\n  ", name)), std::string::npos) << name;

@@ -13,7 +13,6 @@ import pathlib
 import re
 import subprocess
 
-PICTURES = ["--steps", "20", "--points", "16"]
 COLUMNS = 2
 
 
@@ -51,7 +50,7 @@ def gallery(samplers):
 def write_pictures(ebb, folder):
     """Pictures of all samplers; those of samplers that are gone go too."""
     written = {pathlib.Path(line) for line in
-               run(ebb, "gallery", "--out", str(folder), *PICTURES).split("\n") if line}
+               run(ebb, "gallery", "--out", str(folder)).split("\n") if line}
     for old in set(folder.glob("*.svg")) - written:
         old.unlink()
 

@@ -1,5 +1,6 @@
 #include "diffusion/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -22,7 +23,54 @@ void check_positive(std::string_view field, double value) {
           ")");
 }
 
+// Fields that not all networks have, or that only training asks for.
+struct FieldUse {
+  std::string_view field;
+  std::vector<std::string_view> preconds = {};  // empty: all
+  bool training = false;
+};
+
+const FieldUse& use_of(std::string_view field) {
+  static const std::vector<std::string_view> betas = {"eps", "v", "x0"},
+                                             tables = {"eps", "v", "x0", "iddpm"},
+                                             counted = {"eps", "v", "x0", "iddpm", "flow"},
+                                             edm = {"edm"}, flow = {"flow"};
+  static const std::vector<FieldUse> uses = {{"sigma_data", edm},
+                                             {"noise_scale", edm},
+                                             {"P_mean", edm, true},
+                                             {"P_std", edm, true},
+                                             {"betas", betas},
+                                             {"timesteps", counted},
+                                             {"learn_sigma", tables},
+                                             {"vb_weight", tables, true},
+                                             {"times", flow, true},
+                                             {"t_mean", flow, true},
+                                             {"t_std", flow, true},
+                                             {"shift", flow},
+                                             {"time_scale", flow},
+                                             {"weighting", {}, true},
+                                             {"min_snr_gamma", {}, true},
+                                             {"label_dropout", {}, true}};
+  static const FieldUse of_all = {};
+  const auto found =
+      std::find_if(uses.begin(), uses.end(), [&](const FieldUse& u) { return u.field == field; });
+  return found == uses.end() ? of_all : *found;
+}
+
 }  // namespace
+
+bool only_training(std::string_view field) { return use_of(field).training; }
+
+void check_applies(std::string_view field, std::string_view precond) {
+  const std::vector<std::string_view>& preconds = use_of(field).preconds;
+  std::string all;
+  for (const std::string_view p : preconds) {
+    if (p == precond) return;
+    all += str(all.empty() ? "" : p == preconds.back() ? " or " : ", ", p);
+  }
+  require(preconds.empty(), "diffusion: ", field, " is for precond ", all, " (the model's is ",
+          precond, ")");
+}
 
 void check(const DiffusionConfig& c) {
   check_name("precond", c.precond, {"edm", "vp", "ve", "iddpm", "eps", "v", "x0", "flow"});

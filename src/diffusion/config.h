@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace ebb {
 
@@ -28,8 +29,9 @@ struct DiffusionConfig {
     f("noise_scale", noise_scale, "edm: the network reads noise_scale * ln(sigma)");
     f("P_mean", P_mean, "edm: mean of ln(sigma) in training");
     f("P_std", P_std, "edm: standard deviation of ln(sigma) in training");
-    f("betas", betas, "eps, v, x0: linear, scaled_linear, cosine (as iddpm), sigmoid, ...");
-    f("timesteps", timesteps, "eps, v, x0, iddpm: number of noise levels");
+    f("betas", betas,
+      "eps, v, x0: linear, scaled_linear, cosine (as iddpm), sigmoid, sqrt_linear or sqrt");
+    f("timesteps", timesteps, "eps, v, x0, iddpm, flow: number of noise levels");
     f("learn_sigma", learn_sigma,
       "eps, v, x0, iddpm: a second half of channels learns the variance");
     f("vb_weight", vb_weight, "learn_sigma: weight of the variational bound over all timesteps");
@@ -54,5 +56,10 @@ struct DiffusionConfig {
 
 // Throws Error for values out of range and unknown names (suggests the nearest).
 void check(const DiffusionConfig& config);
+
+// Whether sampling does not ask for the field.
+bool only_training(std::string_view field);
+// Throws Error for fields that say nothing of networks with this precond.
+void check_applies(std::string_view field, std::string_view precond);
 
 }  // namespace ebb

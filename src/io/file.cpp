@@ -91,6 +91,19 @@ std::string read_whole_file(const std::string& path, std::string_view subject, i
 
 // ---- writing ----
 
+void write_whole_file(const std::string& path, std::string_view text, std::string_view subject) {
+  AtomicFile file(path, subject);
+  file.write(text);
+  file.commit();
+}
+
+void make_folder(const std::string& path, std::string_view subject) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  require(!error && std::filesystem::is_directory(path, error), subject,
+          ": cannot make the folder (", error ? error.message() : "it is a file", ")  ", path);
+}
+
 AtomicFile::AtomicFile(std::string path, std::string_view subject)
     : path_(std::move(path)),
       temporary_(path_ + ".tmp-" + std::to_string(::getpid())),

@@ -38,6 +38,12 @@ class ReadFile {
 // The whole file. Throws Error naming `subject` if it cannot be read or exceeds `limit` bytes.
 std::string read_whole_file(const std::string& path, std::string_view subject, int64_t limit);
 
+// The whole of a small file that is replaced at once: an AtomicFile with this text.
+void write_whole_file(const std::string& path, std::string_view text, std::string_view subject);
+
+// Makes the folder and those above it. Throws Error naming `subject` and the cause.
+void make_folder(const std::string& path, std::string_view subject);
+
 // A file being written beside its final place: `<path>.tmp-<pid>`. commit() makes it durable and
 // renames it over `path`; without commit() the old file stays whole and the new one is removed.
 // Every failure (no space, no permission) throws Error naming `subject` and the cause.

@@ -53,6 +53,11 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
   const auto start = std::chrono::steady_clock::now();
   const CommonConfig& c = model.config.common();
+  GenerateRequest request;
+  for (int64_t i = 0; i < options.n; ++i)
+    request.classes.push_back(c.classes > 0 ? i % c.classes : -1);
+  check(model, request, options.generate);
+  for (const std::string& w : warnings(model, request, options.generate)) log(w);
   const Sets sets = open_sets(options.data, c);
   if (sets.seen)
     log(str("the data has no test split: ", sets.held_out->size(),
@@ -75,9 +80,6 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   if (!options.features.empty())
     space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
   FeatureNet& features = space ? *space : *judge;
-  GenerateRequest request;
-  for (int64_t i = 0; i < options.n; ++i)
-    request.classes.push_back(c.classes > 0 ? i % c.classes : -1);
   int64_t shown = -1;
   const Generated g = generate(model, request, options.generate, context, [&](double share) {
     if (static_cast<int64_t>(share * 10) > shown) {

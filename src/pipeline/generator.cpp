@@ -36,7 +36,7 @@ LoadedModel recognised(const std::string& file, const std::string& name) {
 
 LoadedModel from_run(const train::ModelFileInfo& info, const std::string& file) {
   const NamedModel m = find_model(info.run.model);
-  LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step};
+  LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step, true};
   set_fields_json(out.config.fields(), info.run.model_config, file);
   set_fields_json(fields_of(out.diffusion), info.run.diffusion_config, file);
   return out;
@@ -71,6 +71,10 @@ class Batches {
              .options = parse_options(options.options, "sample"),
              .dialect = options.dialect};
     fit_to_network(call_, precond.levels());
+    ran_ = options;
+    ran_.schedule = schedule_of_run(levels, precond.levels());
+    ran_.dtype = name_of(dtype);
+    ran_.batch = batch_;
     start_ = {
         .space = call_.space,
         .whole_variance = starts_from_noise({.dialect = options.dialect,
@@ -80,6 +84,7 @@ class Batches {
                                              .leading = spaced_leading(levels, precond.levels())})};
     source_ = options.noise == "auto" ? default_noise(options.dialect, options.sampler)
                                       : DefaultNoise{.source = options.noise};
+    if (source_.steps.empty()) ran_.noise = source_.source;
     rules_ = parse_rules(options.rules);
     const SampleCounts counts = ebb::count(options.sampler, call_);
     const bool guided = options.guidance != 1 || !rules_.empty() ||
@@ -102,8 +107,11 @@ class Batches {
 
   Generated run(const std::function<bool(double)>& progress) {
     const auto count = static_cast<int64_t>(request_.classes.size());
-    Generated out{
-        Tensor(DType::f32, {count, common_.image_size, common_.image_size, common_.in_channels})};
+    Generated out{.images = Tensor(DType::f32, {count, common_.image_size, common_.image_size,
+                                                common_.in_channels}),
+                  .ran = ran_,
+                  .start_noise = source_.source,
+                  .step_noise = source_.steps.empty() ? source_.source : source_.steps};
     for (int64_t at = 0; at < count; at += batch_) {
       const State x = run_batch(at, [&](const Progress& p) {
         const double done = static_cast<double>(at) +
@@ -125,7 +133,7 @@ class Batches {
   State run_batch(int64_t first, const std::function<bool(const Progress&)>& progress) {
     const auto count = static_cast<int64_t>(request_.classes.size());
     std::vector<int64_t> classes;
-    NoiseCall keys{.seed = static_cast<uint64_t>(options_.seed),
+    NoiseCall keys{.seed = options_.seed,
                    .images = {},
                    .shape = {common_.image_size, common_.image_size, common_.in_channels},
                    .sigmas = call_.sigmas};
@@ -154,6 +162,7 @@ class Batches {
   const LoadedModel& model_;
   const GenerateRequest& request_;
   const GenerateOptions& options_;
+  GenerateOptions ran_;
   CommonConfig common_;
   int64_t batch_ = 1;
   SampleCall call_;
@@ -162,6 +171,30 @@ class Batches {
   std::vector<RuleCall> rules_;
   std::unique_ptr<Denoiser> denoiser_;
 };
+
+bool without_class(const GenerateRequest& request) {
+  return std::ranges::all_of(request.classes, [](int64_t c) { return c < 0; });
+}
+
+// Throws Error where guidance is needed but not there, or is there without effect.
+void check_guidance(const LoadedModel& model, const GenerateRequest& request,
+                    const GenerateOptions& o) {
+  require(o.rules.empty() || o.guidance == 1, "sample: give --guidance (", o.guidance,
+          ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
+  const bool guided = o.guidance != 1 || !o.rules.empty();
+  const int64_t classes = model.config.common().classes;
+  const std::string given =
+      o.rules.empty() ? str("--guidance ", o.guidance) : str("--rules ", o.rules);
+  if (find_sampler(o.sampler).sampler->needs_uncond)
+    require(guided && classes > 0, "sample: ", o.sampler,
+            " needs --guidance other than 1, or --rules, and a model with classes (", given, ", ",
+            classes, " classes)");
+  require(!guided || classes > 0, "sample: guidance needs a model with classes (", given, ", ",
+          classes, " classes)");
+  require(o.guidance == 1 || !without_class(request),
+          "sample: --guidance has no effect without a class (--guidance ", o.guidance,
+          ", --class none)");
+}
 
 }  // namespace
 
@@ -180,27 +213,49 @@ LoadedModel load_model(const std::string& path, const std::string& model,
     const std::vector<Field> fields = fields_of(m.diffusion);
     set_field(find_field(fields, name, "diffusion"), text);
   }
+  for (const auto& [name, text] : overrides) check_applies(name, m.diffusion.precond);
   check(m.diffusion);
   m.weights = train::load_model_weights(file, network_weights(m));
   return m;
 }
 
-Generated generate(const LoadedModel& model, const GenerateRequest& request,
-                   const GenerateOptions& options, const Context& context,
-                   const std::function<bool(double)>& progress) {
+std::vector<std::string> warnings(const LoadedModel& model, const GenerateRequest& request,
+                                  const GenerateOptions& o) {
+  std::vector<std::string> out;
+  const bool guided = o.guidance != 1 || !o.rules.empty(), none = without_class(request);
+  const bool classes = model.config.common().classes > 0;
+  if (classes && model.of_run && model.diffusion.label_dropout == 0 && (guided || none))
+    out.push_back(str(guided ? "guidance" : "class none",
+                      ": the model was trained without label dropout (label_dropout 0), so what it "
+                      "says without a class means nothing; training with --label-dropout 0.1 "
+                      "mends that"));
+  if (classes && none && !o.rules.empty())
+    out.push_back(
+        str("rules: without a class both answers are the same: rules that compare them "
+            "have no effect (--class none, --rules ",
+            o.rules, ")"));
+  return out;
+}
+
+void check(const LoadedModel& model, const GenerateRequest& request,
+           const GenerateOptions& options) {
   require(!request.classes.empty(), "sample: needs at least one image");
   require(options.steps >= 1 && options.steps <= 10000, "sample: steps must be 1 to 10000 (got ",
           options.steps, ")");
   require(options.batch >= 0, "sample: batch must not be negative (got ", options.batch, ")");
   require(options.dtype == "auto" || options.dtype == "f32" || options.dtype == "bf16",
           "sample: dtype must be auto, f32 or bf16 (got '", options.dtype, "')");
-  require(options.rules.empty() || options.guidance == 1, "sample: give guidance (",
-          options.guidance, ") or rules (", options.rules,
-          "), not both: rules may hold cfg:scale=", options.guidance);
   const int64_t classes = model.config.common().classes;
   for (const int64_t c : request.classes)
     require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,
             " does not exist (the model has ", classes, ")");
+  check_guidance(model, request, options);
+}
+
+Generated generate(const LoadedModel& model, const GenerateRequest& request,
+                   const GenerateOptions& options, const Context& context,
+                   const std::function<bool(double)>& progress) {
+  check(model, request, options);
   return Batches(model, request, options, context).run(progress);
 }
 

@@ -8,11 +8,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
-#include "diffusion/levels/schedule.h"
 #include "diffusion/levels/spacings.h"
 #include "diffusion/solver/host_latents.h"
 #include "pipeline/sampler_facts.h"
@@ -39,23 +39,16 @@ double quantile(const Blobs& data, double share, double sigma) {
 
 struct Trials {
   Blobs data = line_of_blobs();
-  Discretisation levels = discretisation({});
   std::vector<double> starts, goal, normals;  // the middles of equal shares
 
   explicit Trials(int64_t count) {
-    const double first = noise_levels("karras", levels, {.steps = 2})[0];
+    const double first = measured_call(2).sigmas[0];
     for (int64_t i = 0; i < count; ++i) {
       const double share = (static_cast<double>(i) + 0.5) / static_cast<double>(count);
       starts.push_back(quantile(data, share, first));
       goal.push_back(quantile(data, share, 0));
       normals.push_back(normal_quantile(share));
     }
-  }
-
-  SampleCall call(const OptionTexts& options, int64_t steps) const {
-    SampleCall c{.sigmas = noise_levels("karras", levels, {.steps = steps}), .options = options};
-    c.table = levels.sigmas;
-    return c;
   }
 };
 
@@ -111,6 +104,7 @@ Measured measure(const Trials& trials, const Sampler& sampler, const SampleCall&
 // ---- tables --------------------------------------------------------------------------------
 
 constexpr std::array<int64_t, 5> budgets = {8, 16, 32, 64, 128};
+constexpr int64_t few_states = 2000, many_states = 16000, seeds = 2;
 
 std::string number(double v) {
   char text[32];
@@ -123,17 +117,62 @@ bool has_eta(const Sampler& s) {
   return std::any_of(all.begin(), all.end(), [](const Option& o) { return o.name == "eta"; });
 }
 
-int64_t draws_of(const Trials& trials, const Sampler& s, const OptionTexts& options) {
-  return count(s.name, trials.call(options, 40)).draws;
+int64_t draws_of(const Sampler& s, const OptionTexts& options) {
+  return count(s.name, measured_call(40, options)).draws;
 }
 
-// The most steps that cost no more than `budget` evaluations; 0: even one costs more.
-int64_t steps_within(const Trials& trials, const Sampler& s, const OptionTexts& options,
-                     int64_t budget) {
-  for (int64_t steps = budget; steps > 0; --steps)
-    if (count(s.name, trials.call(options, steps)).evaluations <= budget) return steps;
-  return 0;
+// A sampler, and options that make it what its table measures.
+struct Row {
+  const Sampler* sampler;
+  OptionTexts options;
+};
+
+// With the most steps, at least one, that cost no more than `budget` evaluations.
+SampleCall call_within(const Row& row, int64_t budget) {
+  int64_t steps = budget;
+  while (steps > 1 &&
+         count(row.sampler->name, measured_call(steps, row.options)).evaluations > budget)
+    --steps;
+  return measured_call(steps, row.options);
 }
+
+// Samplers that draw nothing, or nothing with eta 0.
+std::vector<Row> rows_without_noise() {
+  std::vector<Row> rows;
+  for (const Sampler* s : all_samplers()) {
+    const OptionTexts options = has_eta(*s) ? OptionTexts{{"eta", "0"}} : OptionTexts{};
+    if (!s->adaptive && !s->needs_uncond && draws_of(*s, options) == 0)
+      rows.push_back({s, options});
+  }
+  return rows;
+}
+
+// Those that draw with their own options, and those that do with eta 1.
+std::vector<Row> rows_with_noise() {
+  std::vector<Row> rows;
+  for (const Sampler* s : all_samplers()) {
+    if (s->adaptive || s->needs_uncond || s->kind == SamplerKind::ode) continue;
+    if (draws_of(*s, {}) > 0)
+      rows.push_back({s, {}});
+    else if (has_eta(*s))
+      rows.push_back({s, {{"eta", "1"}}});
+  }
+  return rows;
+}
+
+// How much is done, told in shares of evaluations of single states.
+class Work {
+ public:
+  Work(double total, const std::function<void(double)>& told) : total_(total), told_(told) {}
+  void add(double evaluations) {
+    done_ += evaluations;
+    if (told_) told_(std::min(done_ / total_, 1.0));
+  }
+
+ private:
+  double total_, done_ = 0;
+  const std::function<void(double)>& told_;
+};
 
 std::string head(std::string columns) {
   std::string rule = "|---|---|";
@@ -144,45 +183,40 @@ std::string head(std::string columns) {
   return columns + "\n" + rule + "\n";
 }
 
-// Of samplers that draw nothing, or nothing with eta 0. Those with equal figures share a row.
-std::string table_without_noise() {
-  const Trials trials(2000);
-  std::vector<std::pair<std::string, std::string>> rows;  // names, figures
-  for (const Sampler* s : all_samplers()) {
-    const OptionTexts options = has_eta(*s) ? OptionTexts{{"eta", "0"}} : OptionTexts{};
-    if (s->adaptive || s->needs_uncond || draws_of(trials, *s, options) > 0) continue;
-    std::string figures = str(" ", s->order == 0 ? "" : number(s->order), " |");
+// Samplers with equal figures share a row.
+std::string table_without_noise(const std::vector<Row>& rows, Work& work) {
+  const Trials trials(few_states);
+  std::vector<std::pair<std::string, std::string>> lines;  // names, figures
+  for (const Row& row : rows) {
+    const Sampler& s = *row.sampler;
+    std::string figures = str(" ", s.order == 0 ? "" : number(s.order), " |");
     for (const int64_t budget : budgets) {
-      const int64_t steps = steps_within(trials, *s, options, budget);
-      figures += str(" ", number(measure(trials, *s, trials.call(options, steps), 0).error), " |");
+      figures += str(" ", number(measure(trials, s, call_within(row, budget), 0).error), " |");
+      work.add(static_cast<double>(few_states * budget));
     }
-    const auto same = std::find_if(rows.begin(), rows.end(),
-                                   [&](const auto& row) { return row.second == figures; });
-    if (same == rows.end())
-      rows.emplace_back(s->name, figures);
+    const auto same = std::find_if(lines.begin(), lines.end(),
+                                   [&](const auto& line) { return line.second == figures; });
+    if (same == lines.end())
+      lines.emplace_back(s.name, figures);
     else
-      same->first += ", " + s->name;
+      same->first += ", " + s.name;
   }
   std::string text = head("| sampler | order |");
-  for (const auto& [names, figures] : rows) text += "| " + names + " |" + figures + "\n";
+  for (const auto& [names, figures] : lines) text += "| " + names + " |" + figures + "\n";
   return text;
 }
 
-// Those that draw with their own options, and those that do with eta 1.
-std::string table_with_noise() {
-  constexpr uint64_t seeds = 2;
-  const Trials trials(16000);
+std::string table_with_noise(const std::vector<Row>& rows, Work& work) {
+  const Trials trials(many_states);
   std::string text = head("| sampler | kind |");
   double largest = 0, of_small = 0;  // difference between seeds; where the mean is below 0.01
-  for (const Sampler* s : all_samplers()) {
-    const bool own = draws_of(trials, *s, {}) > 0;
-    if (s->adaptive || s->needs_uncond || s->kind == SamplerKind::ode || (!own && !has_eta(*s)))
-      continue;
-    const OptionTexts options = own ? OptionTexts{} : OptionTexts{{"eta", "1"}};
-    text += str("| ", s->name, own ? "" : " (eta=1)", " | ", name_of(s->kind), " |");
+  for (const Row& row : rows) {
+    const Sampler& s = *row.sampler;
+    text += str("| ", s.name, row.options.empty() ? "" : " (eta=1)", " | ", name_of(s.kind), " |");
     for (const int64_t budget : budgets) {
-      const SampleCall call = trials.call(options, steps_within(trials, *s, options, budget));
-      const double a = measure(trials, *s, call, 0).error, b = measure(trials, *s, call, 1).error;
+      const SampleCall call = call_within(row, budget);
+      const double a = measure(trials, s, call, 0).error, b = measure(trials, s, call, 1).error;
+      work.add(static_cast<double>(seeds * many_states * budget));
       const double mean = (a + b) / seeds, difference = std::abs(a - b);
       largest = std::max(largest, difference);
       if (mean < 0.01) of_small = std::max(of_small, difference);
@@ -195,13 +229,13 @@ std::string table_with_noise() {
 }
 
 std::string table_of_adaptive() {
-  const Trials trials(2000);
+  const Trials trials(few_states);
   std::string text = "| sampler | rtol | evaluations | error |\n|---|---|---|---|\n";
   for (const Sampler* s : all_samplers()) {
     if (!s->adaptive) continue;
     for (const char* rtol : {"0.5", "0.05", "0.005", "0.0005"}) {
       const Measured m =
-          measure(trials, *s, trials.call({{"rtol", rtol}, {"atol", "0.0001"}}, 18), 0);
+          measure(trials, *s, measured_call(18, {{"rtol", rtol}, {"atol", "0.0001"}}), 0);
       text += str("| ", s->name, " | ", rtol, " | ", m.evaluations, " | ", number(m.error), " |\n");
     }
   }
@@ -210,9 +244,16 @@ std::string table_of_adaptive() {
 
 }  // namespace
 
-std::string sampler_error_tables() {
-  return str("### Without new noise (eta 0), by evaluations\n\n", table_without_noise(),
-             "\n### With new noise, by evaluations\n\n", table_with_noise(),
+std::string sampler_error_tables(const std::function<void(double)>& progress) {
+  const std::vector<Row> quiet = rows_without_noise(), noisy = rows_with_noise();
+  const auto all = static_cast<double>(std::accumulate(budgets.begin(), budgets.end(), int64_t{0}));
+  Work work(all * (static_cast<double>(quiet.size() * few_states) +
+                   static_cast<double>(noisy.size() * seeds * many_states)),
+            progress);
+  const std::string first = table_without_noise(quiet, work),
+                    second = table_with_noise(noisy, work);
+  return str("### Without new noise (eta 0), by evaluations\n\n", first,
+             "\n### With new noise, by evaluations\n\n", second,
              "\n### With steps of its own (atol 0.0001)\n\n", table_of_adaptive());
 }
 

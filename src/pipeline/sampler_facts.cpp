@@ -6,16 +6,6 @@
 #include "diffusion/levels/schedule.h"
 
 namespace ebb {
-namespace {
-
-SampleCall call_of(int64_t steps) {
-  const Discretisation levels = discretisation({});
-  SampleCall call{.sigmas = noise_levels("karras", levels, {.steps = steps})};
-  call.table = levels.sigmas;
-  return call;
-}
-
-}  // namespace
 
 // ---- data ----------------------------------------------------------------------------------
 
@@ -63,9 +53,17 @@ void Blobs::denoise_flow(std::span<const double> x, double sigma, std::span<doub
 
 // ---- measurements --------------------------------------------------------------------------
 
+SampleCall measured_call(int64_t steps, OptionTexts options) {
+  const Discretisation levels = discretisation({});
+  SampleCall call{.sigmas = noise_levels("karras", levels, {.steps = steps}),
+                  .options = std::move(options)};
+  call.table = levels.sigmas;
+  return call;
+}
+
 SamplerCost cost_of(const Sampler& sampler) {
-  const SampleCounts few = count(sampler.name, call_of(12)),
-                     more = count(sampler.name, call_of(24));
+  const SampleCounts few = count(sampler.name, measured_call(12)),
+                     more = count(sampler.name, measured_call(24));
   return {static_cast<double>(more.evaluations - few.evaluations) / 12,
           static_cast<double>(more.draws - few.draws) / 12};
 }

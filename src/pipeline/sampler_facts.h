@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/seed.h"
 #include "diffusion/solver/sampler.h"
 
 namespace ebb {
@@ -24,6 +25,9 @@ struct Blobs {
 Blobs line_of_blobs();   // two, in one dimension
 Blobs plane_of_blobs();  // three, in two
 
+// A call on the levels of Stable Diffusion, spaced as Karras et al. do it.
+SampleCall measured_call(int64_t steps, OptionTexts options = {});
+
 struct SamplerCost {
   double evaluations = 0, draws = 0;  // a step, in the middle of a run
 };
@@ -31,9 +35,12 @@ struct SamplerCost {
 SamplerCost cost_of(const Sampler& sampler);
 
 // A way of some points from noise to data in the plane, and its levels, as an SVG file's text.
+// Schedule auto: what the sampler's name brings, or the dialect's, or else karras; flow on flow
+// models.
 struct PlotRequest {
-  std::string sampler = "heun", schedule = "karras", options, dialect = "ebb";
-  int64_t steps = 12, seed = 1, points = 24;
+  std::string sampler = "heun", schedule = "auto", options, schedule_options, dialect = "ebb";
+  int64_t steps = 20, points = 16;
+  Seed seed = 1;
   bool flow = false;
 };
 std::string sampler_plot(const PlotRequest& request);  // throws Error

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/fields.h"
-#include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/solver/host_latents.h"
+#include "diffusion/start/levels_of_run.h"
 #include "pipeline/sampler_facts.h"
 #include "pipeline/svg.h"
 
@@ -39,10 +39,19 @@ struct Plane {
   }
 };
 
+LevelsOfRun levels_for(const PlotRequest& r) {
+  return {.sampler = r.sampler,
+          .schedule = r.schedule,
+          .steps = r.steps,
+          .options = parse_options(r.schedule_options, "plot"),
+          .dialect = r.dialect,
+          .usual = r.flow ? "flow" : "karras"};
+}
+
 Way follow(const PlotRequest& r, const Discretisation& levels) {
   const Blobs data = plane_of_blobs();
   const auto size = static_cast<size_t>(r.points) * 2;
-  ImageKeys keys{.seed = static_cast<uint64_t>(r.seed), .images = {0}, .elements = r.points * 2};
+  ImageKeys keys{.seed = r.seed, .images = {0}, .elements = r.points * 2};
   HostLatents<double> latents(
       size,
       [&](std::span<const double> x, double sigma, std::span<double> d, std::span<double> u) {
@@ -50,12 +59,10 @@ Way follow(const PlotRequest& r, const Discretisation& levels) {
         std::copy(d.begin(), d.begin() + static_cast<int64_t>(u.size()), u.begin());
       },
       keyed_noise(keys));
-  SampleCall call{
-      .sigmas = noise_levels(r.schedule, levels, {.steps = r.steps, .dialect = r.dialect}),
-      .options = parse_options(r.options, "plot"),
-      .space = levels.space,
-      .dialect = r.dialect};
-  call.table = levels.sigmas;
+  SampleCall call{.sigmas = levels_of_run(levels_for(r), levels),
+                  .options = parse_options(r.options, "plot"),
+                  .dialect = r.dialect};
+  fit_to_network(call, levels);
   std::vector<double> x = initial_noise(keys);
   const double spread = r.flow ? call.sigmas[0] : std::hypot(call.sigmas[0], 1.0);
   for (double& v : x) v *= spread;
@@ -170,10 +177,10 @@ void draw_plane(std::ostream& out, const Way& way, const Plane& plane) {
   write(out, {plane_left, top - 12, "start"}, "points from noise to data (red)");
 }
 
-std::string title(const PlotRequest& r, const Way& way) {
+std::string title(const PlotRequest& r, const Way& way, const std::string& schedule) {
   const bool own_steps = find_sampler(r.sampler).sampler->adaptive;
   return str(escape_html(r.sampler), r.options.empty() ? "" : " (" + escape_html(r.options) + ")",
-             ", ", escape_html(r.schedule), ", ", way.sigmas.size() - 1,
+             ", ", escape_html(schedule), ", ", way.sigmas.size() - 1,
              own_steps ? " steps of its own" : " steps", r.flow ? ", flow model" : "");
 }
 
@@ -190,7 +197,8 @@ std::string sampler_plot(const PlotRequest& r) {
       << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 " << width << ' ' << height
       << "' font-family='sans-serif' font-size='15' fill='#3f3f46'><rect width='" << width
       << "' height='" << height << "' rx='8' fill='white'/>";
-  write(out, {14, 30, "start"}, title(r, way), " font-size='21' font-weight='bold'");
+  write(out, {14, 30, "start"}, title(r, way, schedule_of_run(levels_for(r), levels)),
+        " font-size='21' font-weight='bold'");
   draw_levels(out, way.sigmas);
   draw_plane(out, way, {r.flow});
   out << "</svg>\n";

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/json.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 
 namespace ebb::train {
@@ -78,6 +80,15 @@ const Tensor& tensor(const TrainState& s, const std::string& name) {
   const auto it = s.tensors.find(name);
   require(it != s.tensors.end(), "checkpoint: the state has no tensor '", name, "'");
   return it->second;
+}
+
+void check_finite(const std::string& name, const Tensor& t, const std::string& path) {
+  if (t.dtype() != DType::f32) return;
+  const auto values = t.span<float>();
+  const auto wrong =
+      std::find_if_not(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+  require(wrong == values.end(), "checkpoint: weights must be finite (", name, " has ",
+          wrong == values.end() ? 0 : *wrong, " as element ", wrong - values.begin(), ")  ", path);
 }
 
 void remove_checkpoint(const std::string& folder, int64_t step) {
@@ -250,17 +261,17 @@ NamedTensors load_model_weights(const std::string& path, const std::vector<nn::W
   nn::FileTensors tensors{.load = [&](const std::string& name) { return file.load(name); }};
   for (const io::SafetensorsEntry& e : file.entries()) tensors.shapes.emplace(e.name, e.shape);
   NamedTensors out;
-  for (auto& [name, t] : nn::load_weights(weights, tensors)) out.emplace(name, std::move(t));
+  for (auto& [name, t] : nn::load_weights(weights, tensors)) {
+    check_finite(name, t, path);
+    out.emplace(name, std::move(t));
+  }
   return out;
 }
 
 // ---- the folder of a run -------------------------------------------------------------------
 
 void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  require(!error && fs::is_directory(folder), "out: cannot make the folder (", error.message(),
-          ")  ", folder);
+  io::make_folder(folder, "out");
   const std::vector<int64_t> steps = checkpoint_steps(folder);
   if (resume) {
     require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);

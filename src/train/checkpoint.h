@@ -67,7 +67,8 @@ struct ModelFileInfo {
 };
 // None for a file that ebb did not write (a published one). Throws Error for damaged files.
 std::optional<ModelFileInfo> read_model_info(const std::string& file);
-// Every weight from a model file, in the network's layout. Binding is total, as load_weights().
+// Every weight from a model file, in the network's layout. Binding is total, as load_weights();
+// weights that are not finite are an Error.
 NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights);
 
 // ---- the folder of a run -------------------------------------------------------------------

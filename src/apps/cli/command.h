@@ -39,16 +39,17 @@ struct CommonOptions {
 
 // One flag a field: --image-size for image_size (underscores work as well). Help shows the default.
 void add_flags(CLI::App& app, std::vector<Field> fields);
-// Flags that are only noted, by field name and text, to be set on a config that is read later.
+// Flags of what sampling asks of DiffusionConfig. They are only noted, by field name and text, to
+// be set on the checkpoint's.
 using FieldTexts = std::vector<std::pair<std::string, std::string>>;
-void add_overrides(CLI::App& app, std::vector<Field> fields, FieldTexts& texts);
-template <class Config>
-void add_overrides(CLI::App& app, Config defaults, FieldTexts& texts) {
-  add_overrides(app, fields_of(defaults), texts);
-}
+void add_overrides(CLI::App& app, FieldTexts& texts);
 // A required positional argument.
 void add_positional(CLI::App& app, const std::string& name, std::string& value,
                     const std::string& help);
+// The fields whose flags were given, by name, once the app is parsed.
+std::vector<std::string> given_fields(const CLI::App& app);
+// The flag of a field: --image-size for image_size.
+std::string flag_of(std::string field);
 // The value of a flag in raw arguments; "" if it is not there.
 std::string flag_value(const std::vector<std::string>& words, std::string_view flag);
 

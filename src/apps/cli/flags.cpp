@@ -3,19 +3,22 @@
 
 #include "apps/cli/command.h"
 #include "base/error.h"
+#include "base/seed.h"
+#include "diffusion/config.h"
 
 namespace ebb::cli {
 namespace {
 
 std::string flag_names(const std::string& field) {
-  std::string dashed = field;
-  std::replace(dashed.begin(), dashed.end(), '_', '-');
-  return dashed == field ? "--" + field : "--" + dashed + ",--" + field;
+  const std::string flag = flag_of(field);
+  return flag == "--" + field ? flag : flag + ",--" + field;
 }
 
 std::string_view type_name(const Field& f) {
   constexpr std::string_view names[] = {"INT",     "NUMBER",     "",    "TEXT",
                                         "INT,...", "NUMBER,...", "TEXT"};
+  if (auto* const* text = std::get_if<TextValue*>(&f.ref))
+    if (dynamic_cast<const Seed*>(*text)) return "INT";
   return names[f.ref.index()];
 }
 
@@ -46,19 +49,31 @@ void add_flags(CLI::App& app, std::vector<Field> fields) {
   }
 }
 
-void add_overrides(CLI::App& app, std::vector<Field> fields, FieldTexts& texts) {
-  constexpr std::string_view only_training[] = {"P_mean",    "P_std",         "vb_weight",
-                                                "weighting", "min_snr_gamma", "label_dropout"};
-  std::erase_if(fields, [&](const Field& f) {
-    return std::find(std::begin(only_training), std::end(only_training), f.name) !=
-           std::end(only_training);
-  });
-  for (const Field& f : fields)
-    app.add_option_function<std::string>(
-           flag_names(f.name),
-           [&texts, name = f.name](const std::string& t) { texts.emplace_back(name, t); },
-           f.help + " (instead of the checkpoint's)")
-        ->type_name(f.ref.index() == 2 ? "on|off" : std::string(type_name(f)));
+void add_overrides(CLI::App& app, FieldTexts& texts) {
+  DiffusionConfig defaults;
+  for (const Field& f : fields_of(defaults))
+    if (!only_training(f.name))
+      app.add_option_function<std::string>(
+             flag_names(f.name),
+             [&texts, name = f.name](const std::string& t) { texts.emplace_back(name, t); },
+             f.help + " (instead of the checkpoint's)")
+          ->type_name(f.ref.index() == 2 ? "on|off" : std::string(type_name(f)));
+}
+
+std::vector<std::string> given_fields(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->count() == 0 || o->get_lnames().empty()) continue;
+    std::string name = o->get_lnames()[0];
+    std::ranges::replace(name, '-', '_');
+    out.push_back(std::move(name));
+  }
+  return out;
+}
+
+std::string flag_of(std::string field) {
+  std::ranges::replace(field, '_', '-');
+  return "--" + field;
 }
 
 void add_positional(CLI::App& app, const std::string& name, std::string& value,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/defaults.h"
 #include "diffusion/start/strength.h"
@@ -45,6 +46,9 @@ bool spaced_leading(const LevelsOfRun& run, const Discretisation& levels) {
 
 std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels) {
   const std::string schedule = schedule_of_run(run, levels);
+  require(run.schedule != "auto" || run.options.empty(),
+          "schedule: auto has no options; give its name, ", schedule, " here (",
+          run.options.empty() ? "" : run.options[0].first, ")");
   ScheduleCall call{.steps = run.steps,
                     .sigma_min = run.sigma_min,
                     .sigma_max = run.sigma_max,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "diffusion/levels/schedule.h"
+#include "support/files.h"
 
 namespace ebb {
 namespace {
@@ -27,6 +28,14 @@ TEST(levels_of_run, strength__keeps_the_end_by_the_dialects_rule) {
   run.dialect = "comfy";
   EXPECT_EQ(levels_of_run(run, sd).size(), 21U);
   EXPECT_LT(levels_of_run(run, sd)[0], 5);
+}
+
+TEST(levels_of_run, options_of_auto__are_an_error_that_names_the_schedule) {
+  LevelsOfRun run{.sampler = "DPM++ 2M Exponential", .schedule = "auto", .options = {{"rho", "3"}}};
+  testing::expect_error([&] { levels_of_run(run, discretisation({})); },
+                        "schedule: auto has no options; give its name, exponential here (rho)");
+  run.schedule = "karras";
+  EXPECT_EQ(levels_of_run(run, discretisation({})).size(), 19U);
 }
 
 TEST(fit_to_network, first_level__of_a_shifted_flow_model_is_shifted_too) {

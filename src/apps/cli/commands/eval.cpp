@@ -57,7 +57,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
   add_positional(app, "CHECKPOINT", o->checkpoint, "a model file or the folder of a training run");
   add_flags(app, fields_of(*o));
-  add_overrides(app, DiffusionConfig{}, o->diffusion);
+  add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o] { return run(*o); };
 }

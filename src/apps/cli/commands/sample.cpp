@@ -6,14 +6,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/version.h"
+#include "io/file.h"
 #include "io/image.h"
 #include "pipeline/generator.h"
+#include "train/stop.h"
 
 namespace ebb::cli {
 namespace {
@@ -57,14 +60,17 @@ std::vector<int64_t> classes_for(const Options& o, const LoadedModel& m) {
   return out;
 }
 
-std::map<std::string, std::string> settings(const Options& o, const LoadedModel& m) {
+// What ran: with these a checkpoint gives the same pictures again.
+std::map<std::string, std::string> settings(const Options& o, const LoadedModel& m,
+                                            const Generated& g) {
   std::map<std::string, std::string> text{{"Software", str("ebb ", version)},
                                           {"checkpoint", o.checkpoint},
                                           {"checkpoint_step", std::to_string(m.step)},
                                           {"model", m.model->name},
                                           {"class", o.wanted}};
-  GenerateOptions g = o.generate;
-  for (const Field& f : fields_of(g)) text[f.name] = field_text(f);
+  GenerateOptions ran = g.ran;
+  for (const Field& f : fields_of(ran)) text[f.name] = field_text(f);
+  if (ran.noise == "auto") text["noise_start"] = g.start_noise, text["noise_steps"] = g.step_noise;
   DiffusionConfig d = m.diffusion;
   for (const Field& f : fields_of(d)) text[f.name] = field_text(f);
   text["n"] = std::to_string(o.n);
@@ -75,13 +81,22 @@ bool is_png(const std::string& path) { return std::filesystem::path(path).extens
 
 // Another image format's name would become a folder's.
 void require_png_or_folder(const std::string& out) {
+  require(!out.empty(), "sample: --out must name a .png file or a folder (got '')");
   const std::string extension = std::filesystem::path(out).extension().string();
   for (const char* other : {".PNG", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
-    require(extension != other, "out: must be a .png file or a folder  ", out);
+    require(extension != other, "sample: --out must be a .png file or a folder  ", out);
+}
+
+// Before anything is sampled: there must be room for what comes.
+void make_folders(const Options& o) {
+  const std::string folder =
+      is_png(o.out) ? std::filesystem::path(o.out).parent_path().string() : o.out;
+  if (!folder.empty()) io::make_folder(folder, "sample: --out");
 }
 
 // A grid with as many rows as classes when all of them are asked for, or a file an image.
-void write_images(const Options& o, const LoadedModel& m, const Tensor& pixels) {
+void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
+  const Tensor pixels = to_pixels(g.images);
   const int64_t n = pixels.shape()[0], classes = m.config.common().classes;
   const bool rows_are_classes =
       o.wanted == "all" && classes > 1 && n % classes == 0 && o.columns == 0;
@@ -90,16 +105,13 @@ void write_images(const Options& o, const LoadedModel& m, const Tensor& pixels) 
     const int64_t per_row = n / std::max<int64_t>(classes, 1);
     images.push_back(image_at(pixels, rows_are_classes ? i % per_row * classes + i / per_row : i));
   }
-  const auto text = settings(o, m);
+  const auto text = settings(o, m, g);
   if (is_png(o.out)) {
-    const auto parent = std::filesystem::path(o.out).parent_path();
-    if (!parent.empty()) std::filesystem::create_directories(parent);
     const int64_t square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
     const int64_t columns = o.columns > 0 ? o.columns : rows_are_classes ? n / classes : square;
     io::write_png(o.out, io::image_grid(images, columns, 2), text);
     return;
   }
-  std::filesystem::create_directories(o.out);
   for (int64_t i = 0; i < n; ++i) {
     char name[32];
     std::snprintf(name, sizeof name, "%05lld.png", static_cast<long long>(i));
@@ -107,28 +119,57 @@ void write_images(const Options& o, const LoadedModel& m, const Tensor& pixels) 
   }
 }
 
+constexpr int signal_exit = 128;  // plus the signal's number, as shells do
+
+// None if a signal asked for the end, of which it tells.
+std::optional<Generated> generate_until(const train::StopSignals& signals, const Options& o,
+                                        const LoadedModel& model, const Context& context) {
+  const GenerateRequest request{classes_for(o, model)};
+  check(model, request, o.generate);
+  for (const std::string& w : warnings(model, request, o.generate))
+    std::fprintf(stderr, "warning: %s\n", w.c_str());
+  make_folders(o);
+  ProgressLine line("sampling");
+  double done = 0;
+  try {
+    Generated g = generate(model, request, o.generate, context, [&](double share) {
+      if (signals.requested() != 0) return false;
+      line.show(done = share);
+      return true;
+    });
+    line.finish();
+    return g;
+  } catch (const Cancelled&) {
+    line.finish();
+    std::fprintf(stderr,
+                 "sample: interrupted by signal %d at %.0f %% of %lld images; nothing was written "
+                 "to %s\n",
+                 signals.requested(), 100 * done, static_cast<long long>(o.n), o.out.c_str());
+    return std::nullopt;
+  }
+}
+
 int run(const Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
   require_png_or_folder(o.out);
+  const train::StopSignals signals;
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
-  const GenerateRequest request{classes_for(o, model)};
   const auto start = std::chrono::steady_clock::now();
-  ProgressLine line("sampling");
-  const Generated g = generate(model, request, o.generate, context, [&](double share) {
-    line.show(share);
-    return true;
-  });
-  line.finish();
+  const std::optional<Generated> made = generate_until(signals, o, model, context);
+  if (!made) return signal_exit + signals.requested();
+  const Generated& g = *made;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  write_images(o, model, to_pixels(g.images));
+  write_images(o, model, g);
   const double speed = static_cast<double>(o.n) / seconds;
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},
                                       {"steps", o.generate.steps},
                                       {"evaluations", g.evaluations},
+                                      {"schedule", g.ran.schedule},
+                                      {"dtype", g.ran.dtype},
                                       {"images_per_second", speed},
                                       {"n", o.n},
                                       {"out", o.out}};
@@ -145,7 +186,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
   add_positional(app, "CHECKPOINT", o->checkpoint, "a model file or the folder of a training run");
   add_flags(app, fields_of(*o));
-  add_overrides(app, DiffusionConfig{}, o->diffusion);
+  add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o] { return run(*o); };
 }

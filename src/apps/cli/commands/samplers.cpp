@@ -1,15 +1,17 @@
 // ebb samplers: what samplers, schedules and dialects there are, and pictures of them at work.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "diffusion/guidance/guidance.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
+#include "io/file.h"
 #include "pipeline/sampler_errors.h"
 #include "pipeline/sampler_facts.h"
 
@@ -22,15 +24,21 @@ struct Options {
   bool json = false;
   void fields(auto&& f) {
     f("sampler", plot.sampler, "plot: the sampler");
-    f("schedule", plot.schedule, "plot: of the noise levels");
-    f("steps", plot.steps, "plot: number of steps");
     f("options", plot.options, "plot: of the sampler, as name=value,name=value");
-    f("dialect", plot.dialect, "plot: whose habits are followed");
-    f("flow", plot.flow, "plot: on a flow model, x = (1 - sigma) data + sigma noise");
-    f("points", plot.points, "plot: number of points");
-    f("seed", plot.seed, "plot: of the noise");
+    f("schedule", plot.schedule,
+      "plot, gallery: of the noise levels; auto: what the sampler's name brings, or the dialect's, "
+      "or karras (flow on flow models)");
+    f("schedule_options", plot.schedule_options,
+      "plot, gallery: of the schedule that is named; custom's levels: sigmas=14.6,5,1,0");
+    f("steps", plot.steps, "plot, gallery: number of steps");
+    f("dialect", plot.dialect, "plot, gallery: whose habits are followed");
+    f("flow", plot.flow,
+      "plot, gallery: on a flow model, x = (1 - sigma) data + sigma noise; the gallery has the "
+      "samplers that serve it");
+    f("points", plot.points, "plot, gallery: number of points");
+    f("seed", plot.seed, "plot, gallery: of the noise, 0 to 2^64 - 1");
     f("out", out, "plot: an .svg file; gallery: a folder");
-    f("json", json, "list: one JSON object on standard output");
+    f("json", json, "list, a name: one JSON object on standard output");
   }
 };
 
@@ -80,27 +88,53 @@ void print_list() {
   std::printf("\nebb samplers NAME lists options and other names of one.\n");
 }
 
-void print_json() {
-  nlohmann::ordered_json j;
-  for (const Sampler* s : all_samplers()) {
-    nlohmann::ordered_json one = {{"name", s->name},        {"kind", name_of(s->kind)},
-                                  {"order", s->order},      {"help", s->help},
-                                  {"flow", s->flow},        {"needs_uncond", s->needs_uncond},
-                                  {"adaptive", s->adaptive}};
-    const SamplerCost cost = cost_of(*s);
-    one["evaluations"] = cost.evaluations;
-    one["draws"] = cost.draws;
-    for (const SamplerAlias& a : s->aliases) one["aliases"].push_back(a.name);
-    for (const Option& o : s->options()) one["options"][o.name] = o.value;
-    j["samplers"].push_back(std::move(one));
+using Json = nlohmann::ordered_json;
+
+Json json_of(const std::vector<Option>& options) {
+  Json j = Json::object();
+  for (const Option& o : options) j[o.name] = o.value;
+  return j;
+}
+
+// `defaults`: of the name that was asked for.
+Json json_of(const Sampler& s, const OptionTexts& defaults = {}) {
+  const SamplerCost cost = cost_of(s);
+  Json j = {{"name", s.name},         {"kind", name_of(s.kind)},
+            {"order", s.order},       {"help", s.help},
+            {"flow", s.flow},         {"needs_uncond", s.needs_uncond},
+            {"adaptive", s.adaptive}, {"evaluations", cost.evaluations},
+            {"draws", cost.draws}};
+  for (const SamplerAlias& a : s.aliases) j["aliases"].push_back(a.name);
+  j["options"] = json_of(with_defaults(s.options(), defaults));
+  return j;
+}
+
+// Those of `all` that have the name; "": all.
+template <class Thing>
+void add_things(Json& j, const char* kind, const std::vector<Thing>& all, const std::string& name) {
+  for (const auto* t : all)
+    if (name.empty() || t->name == name)
+      j[kind].push_back({{"name", t->name}, {"help", t->help}, {"options", json_of(t->options())}});
+}
+
+Json json_of_name(const std::string& name) {
+  Json j;
+  for (const Sampler* s : all_samplers())
+    if (name.empty() || s->name == name) j["samplers"].push_back(json_of(*s));
+  add_things(j, "schedules", all_schedules(), name);
+  add_things(j, "noise", all_noise_sources(), name);
+  add_things(j, "guidance_rules", all_guidance_rules(), name);
+  if (j.empty()) {
+    const FoundSampler other = find_sampler(name);
+    j["samplers"].push_back(json_of(*other.sampler, other.options));
   }
-  for (const Schedule* s : all_schedules())
-    j["schedules"].push_back({{"name", s->name}, {"help", s->help}});
-  for (const NoiseSource* s : all_noise_sources())
-    j["noise"].push_back({{"name", s->name}, {"help", s->help}});
-  for (const GuidanceRule* r : all_guidance_rules())
-    j["guidance_rules"].push_back({{"name", r->name}, {"help", r->help}});
-  for (const Dialect& d : all_dialects()) j["dialects"].push_back(d.name);
+  return j;
+}
+
+void print_json(const std::string& name) {
+  Json j = json_of_name(name);
+  if (name.empty())
+    for (const Dialect& d : all_dialects()) j["dialects"].push_back(d.name);
   std::puts(j.dump().c_str());
 }
 
@@ -161,40 +195,79 @@ void print_one(const std::string& name) {
 
 // ---- pictures ------------------------------------------------------------------------------
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  require(file.good(), "samplers: cannot write ", path);
-}
-
 void write_plot(const Options& o) {
   require(o.out.ends_with(".svg"), "samplers: plot needs --out FILE.svg (got '", o.out, "')");
-  write_file(o.out, sampler_plot(o.plot));
+  io::write_whole_file(o.out, sampler_plot(o.plot), "samplers");
   std::printf("%s\n", o.out.c_str());
 }
 
 void write_gallery(const Options& o) {
   require(!o.out.empty(), "samplers: gallery needs --out FOLDER");
-  std::filesystem::create_directories(o.out);
+  io::make_folder(o.out, "samplers: --out");
   for (const Sampler* s : all_samplers()) {
+    if (o.plot.flow && !s->flow) continue;
     PlotRequest r = o.plot;
     r.sampler = s->name;
     const std::string path = (std::filesystem::path(o.out) / (s->name + ".svg")).string();
-    write_file(path, sampler_plot(r));
+    io::write_whole_file(path, sampler_plot(r), "samplers");
     std::printf("%s\n", path.c_str());
   }
 }
 
+void print_table() {
+  ProgressLine line("measuring");
+  const std::string text = sampler_error_tables([&](double share) { line.show(share); });
+  line.finish();
+  std::fputs(text.c_str(), stdout);
+}
+
+// What WHAT may be, and the fields whose flags it takes.
+struct Mode {
+  std::string_view what;
+  std::vector<std::string_view> fields;
+};
+
+const std::vector<Mode>& modes() {
+  static const std::vector<Mode> all = {
+      {"list", {"json"}},
+      {"plot",
+       {"sampler", "options", "schedule", "schedule_options", "steps", "dialect", "flow", "points",
+        "seed", "out"}},
+      {"table", {}},
+      {"gallery",
+       {"schedule", "schedule_options", "steps", "dialect", "flow", "points", "seed", "out"}},
+      {"a name", {"json"}}};
+  return all;
+}
+
+bool takes(const Mode& mode, const std::string& field) {
+  return std::ranges::find(mode.fields, field) != mode.fields.end();
+}
+
+// Throws Error for flags that belong to other modes.
+void check_mode(const std::string& what, const std::vector<std::string>& given) {
+  const auto named = std::ranges::find(modes(), what, &Mode::what);
+  const Mode& mode = named == modes().end() ? modes().back() : *named;
+  for (const std::string& field : given) {
+    if (takes(mode, field)) continue;
+    std::string others;
+    for (const Mode& m : modes())
+      if (takes(m, field)) others += str(others.empty() ? "" : " and ", m.what);
+    fail("samplers: ", flag_of(field), " is for ", others, " (samplers ", what, ")");
+  }
+}
+
 int run(const Options& o) {
-  if (o.what == "list")
-    o.json ? print_json() : print_list();
-  else if (o.what == "plot")
+  if (o.what == "plot")
     write_plot(o);
   else if (o.what == "table")
-    std::fputs(sampler_error_tables().c_str(), stdout);
+    print_table();
   else if (o.what == "gallery")
     write_gallery(o);
+  else if (o.json)
+    print_json(o.what == "list" ? "" : o.what);
+  else if (o.what == "list")
+    print_list();
   else
     print_one(o.what);
   return 0;
@@ -206,7 +279,10 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
                  "list; a name: its options; plot: an SVG of a sampler at work; table: errors "
                  "against evaluations, as Markdown; gallery: a plot of every sampler");
   add_flags(app, fields_of(*o));
-  return [o] { return run(*o); };
+  return [o, &app] {
+    check_mode(o->what, given_fields(app));
+    return run(*o);
+  };
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ struct Options {
   bool json = false;
   bool learn_sigma_given = false;
   nlohmann::ordered_json network_section;  // of the file
+  FieldTexts before;                       // fixed_settings() of the run that goes on
   void fields(auto&& f) {
     f("config", config, "JSON file with any of these settings; flags come before it");
     f("json", json, "print one JSON object on standard output at the end");
@@ -128,7 +129,26 @@ void read_settings(Options& o, const std::string& file, const std::string& model
   o.train.model = model;
 }
 
-// What the last checkpoint of the run says. Of a resumed run only flags can change anything.
+// What the weights of a run were made for, by field and text.
+FieldTexts fixed_settings(Options& o) {
+  FieldTexts out;
+  for (const Field& f : fields_of(o.diffusion)) out.emplace_back(f.name, field_text(f));
+  for (const Field& f : network_fields(o)) out.emplace_back(f.name, field_text(f));
+  out.emplace_back("augment", o.train.augment > 0 ? "above 0" : "0");
+  return out;
+}
+
+// Throws Error if flags ask for another diffusion or network than the run's.
+void check_unchanged(Options& o) {
+  const FieldTexts now = fixed_settings(o);
+  for (size_t i = 0; i < o.before.size(); ++i) {
+    const auto& [name, was] = o.before[i];
+    require(now[i].second == was, "resume: the run's ", name, " is ", was, " and stays (",
+            flag_of(name), " ", now[i].second, ")");
+  }
+}
+
+// What the last checkpoint of the run says. Flags can change how it goes on, not what it trains.
 void read_run(Options& o, const std::string& folder, const std::string& model_flag) {
   const std::vector<int64_t> steps = train::checkpoint_steps(folder);
   require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
@@ -142,6 +162,7 @@ void read_run(Options& o, const std::string& folder, const std::string& model_fl
   choose_model(o, model);
   set_fields_json(o.network.fields(), info->run.model_config, file);
   set_fields_json(fields_of(o.diffusion), info->run.diffusion_config, file);
+  o.before = fixed_settings(o);
 }
 
 // Whether a switch is on in raw arguments: --resume, --resume=true.
@@ -262,7 +283,7 @@ void write_grid(const Options& o, const Context& context, const train::TrainStat
   std::vector<Tensor> images;
   for (int64_t i = 0; i < pixels.shape()[0]; ++i) images.push_back(image_at(pixels, i));
   const fs::path folder = fs::path(o.train.out) / "samples";
-  fs::create_directories(folder);
+  io::make_folder(folder.string(), "samples");
   char name[32];
   std::snprintf(name, sizeof name, "step-%08lld.png", static_cast<long long>(state.step));
   io::write_png((folder / name).string(), io::image_grid(images, columns, 2),
@@ -293,6 +314,7 @@ train::TrainJob make_job(const Options& o, const train::Dataset& data, const Con
 
 int run(Options& o) {
   require(!o.train.data.empty(), "train: --data is missing");
+  check_unchanged(o);
   check(o.train);
   const Context context =
       open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
@@ -348,7 +370,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(o->diffusion));
   app.option_defaults()->group("Network (" + o->model->name + ")");
   add_flags(app, network_fields(*o));
-  return [o] { return run(*o); };
+  return [o, &app] {
+    for (const std::string& name : given_fields(app))
+      if (name != "learn_sigma")  // off is right for all; check() refuses it where it is wrong
+        check_applies(name, o->diffusion.precond);
+    return run(*o);
+  };
 }
 
 }  // namespace

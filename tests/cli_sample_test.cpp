@@ -1,0 +1,186 @@
+// What `ebb sample`, and `ebb train --resume`, say to settings that do not go together.
+#include <gtest/gtest.h>
+
+#include "io/safetensors.h"
+#include "support/program.h"
+#include "train/checkpoint.h"
+
+namespace ebb {
+namespace {
+
+using testing::error_line;
+using testing::Output;
+using testing::run_program;
+
+class CliSample : public testing::Program {
+ protected:
+  // A run of one step with two classes; the words to go on with it or to sample from it.
+  std::string trained(const std::string& flags = "") const {
+    std::string data = images(8, "/one");
+    images(8, "/two");
+    std::string run = folder_ / "run";
+    const Output out = run_program(
+        str("train --device cpu --steps 1 --batch 2 --data ", data, " --out ", run, " ", flags));
+    EXPECT_EQ(out.code, 0) << out.text;
+    return run;
+  }
+  std::string png() const { return folder_ / "x.png"; }
+  std::string sample(const std::string& run, const std::string& flags) const {
+    return str("sample ", run, " --device cpu --n 2 --steps 2 --out ", png(), " ", flags);
+  }
+  bool written() const { return std::filesystem::exists(png()); }
+};
+
+TEST_F(CliSample, resume__keeps_what_the_weights_were_made_for) {
+  const std::string run = trained("--label-dropout 0.1");
+  const auto error = [&](const std::string& flags) {
+    return error_line(str("train --device cpu --resume --steps 2 --out ", run, " ", flags));
+  };
+  EXPECT_EQ(error("--precond v"), "resume: the run's precond is edm and stays (--precond v)");
+  EXPECT_EQ(error("--sigma-data 1"),
+            "resume: the run's sigma_data is 0.5 and stays (--sigma-data 1)");
+  EXPECT_EQ(error("--label_dropout 0.2"),
+            "resume: the run's label_dropout is 0.1 and stays (--label-dropout 0.2)");
+  EXPECT_EQ(error("--blocks 2"), "resume: the run's blocks is 1 and stays (--blocks 2)");
+  EXPECT_EQ(error("--augment 0.1"), "resume: the run's augment is 0 and stays (--augment above 0)");
+  const Output same = run_program(
+      str("train --device cpu --resume --steps 2 --precond edm --lr 0.1 ", "--out ", run));
+  EXPECT_EQ(same.code, 0) << same.text;
+}
+
+TEST_F(CliSample, diffusion_flags_of_other_models__are_errors) {
+  const std::string run = trained();
+  EXPECT_EQ(error_line(sample(run, "--shift 3")),
+            "diffusion: shift is for precond flow (the model's is edm)");
+  EXPECT_EQ(error_line(sample(run, "--betas cosine")),
+            "diffusion: betas is for precond eps, v or x0 (the model's is edm)");
+  EXPECT_EQ(error_line(sample(run, "--sigma-data 1 --precond flow")),
+            "diffusion: sigma_data is for precond edm (the model's is flow)");
+  EXPECT_EQ(error_line("train --steps 1 --data x --shift 3"),
+            "diffusion: shift is for precond flow (the model's is edm)");
+  for (const char* flag : {"--times", "--t-mean", "--t-std", "--P-mean", "--label-dropout"})
+    EXPECT_TRUE(error_line(sample(run, str(flag, " 1"))).starts_with("sample: unknown argument"))
+        << flag;
+  EXPECT_FALSE(written());
+  EXPECT_EQ(run_program(sample(run, "--sigma-data 1 --sigma-max 40")).code, 0);
+}
+
+TEST_F(CliSample, guidance_without_what_it_needs__is_an_error) {
+  const std::string run = trained("--label-dropout 0.1");
+  EXPECT_EQ(error_line(sample(run, "--sampler euler_cfg_pp")),
+            "sample: euler_cfg_pp needs --guidance other than 1, or --rules, and a model with "
+            "classes (--guidance 1, 2 classes)");
+  EXPECT_EQ(error_line(sample(run, "--guidance 2 --class none")),
+            "sample: --guidance has no effect without a class (--guidance 2, --class none)");
+  EXPECT_FALSE(written());
+  const Output good = run_program(sample(run, "--sampler euler_cfg_pp --guidance 2"));
+  EXPECT_EQ(good.code, 0) << good.text;
+  EXPECT_EQ(good.text.find("warning"), std::string::npos) << good.text;
+  const Output rules = run_program(sample(run, "--rules cfg:scale=2 --class none"));
+  EXPECT_NE(rules.text.find("warning: rules: without a class both answers are the same"),
+            std::string::npos)
+      << rules.text;
+}
+
+TEST_F(CliSample, guidance_of_a_model_without_classes__is_an_error) {
+  const std::string run = trained("--classes none");
+  EXPECT_EQ(error_line(sample(run, "--guidance 2")),
+            "sample: guidance needs a model with classes (--guidance 2, 0 classes)");
+  EXPECT_TRUE(error_line(sample(run, "--sampler euler_cfg_pp --rules cfg:scale=2"))
+                  .ends_with("a model with classes (--rules cfg:scale=2, 0 classes)"));
+}
+
+TEST_F(CliSample, guidance_without_label_dropout__is_warned_of) {
+  const std::string run = trained();
+  for (const char* flags : {"--guidance 2", "--rules cfg:scale=2", "--class none"}) {
+    const Output out = run_program(sample(run, flags));
+    EXPECT_EQ(out.code, 0) << out.text;
+    EXPECT_NE(out.text.find("trained without label dropout (label_dropout 0)"), std::string::npos)
+        << out.text;
+  }
+  const Output plain = run_program(sample(run, ""));
+  EXPECT_EQ(plain.text.find("warning"), std::string::npos) << plain.text;
+}
+
+TEST_F(CliSample, png__says_what_ran) {
+  const std::string run = trained();
+  EXPECT_EQ(run_program(sample(run, "--sampler 'DPM++ 2M Exponential'")).code, 0);
+  auto text = io::read_png_text(png());
+  EXPECT_EQ(text["schedule"], "exponential");
+  EXPECT_EQ(text["noise"], "ebb");
+  EXPECT_EQ(text["batch"], "2");
+  EXPECT_NE(text["dtype"], "auto");
+  EXPECT_EQ(run_program(sample(run, "--sampler dpmpp_sde --dialect comfy")).code, 0);
+  text = io::read_png_text(png());
+  EXPECT_EQ(text["noise"], "auto");
+  EXPECT_EQ(text["noise_start"], "comfy");
+  EXPECT_EQ(text["noise_steps"], "brownian");
+}
+
+TEST_F(CliSample, seeds__have_64_bits) {
+  const std::string run = trained("--seed 18446744073709551615");
+  for (const char* wrong : {"-1", "18446744073709551616", "1.5"})
+    for (const std::string command : {"sample x", "train", "samplers plot"})
+      EXPECT_NE(error_line(str(command, " --seed ", wrong))
+                    .find(str(": seed: expected a whole number from 0 to 2^64 - 1 (got '", wrong,
+                              "') (see ebb ")),
+                std::string::npos)
+          << command;
+  EXPECT_EQ(run_program(sample(run, "--seed 18446744073709551615")).code, 0);
+  EXPECT_EQ(io::read_png_text(png())["seed"], "18446744073709551615");
+  const Output more = run_program(str("train --device cpu --resume --steps 2 --out ", run));
+  EXPECT_EQ(more.code, 0) << more.text;
+}
+
+TEST_F(CliSample, schedule_options__are_of_a_schedule_that_is_named) {
+  const std::string run = trained();
+  EXPECT_EQ(error_line(sample(run, "--schedule-options rho=3")),
+            "schedule: auto has no options; give its name, karras here (rho)");
+  const std::string custom = "--schedule custom --schedule-options ";
+  for (const char* list : {"sigmas=80,2,0", "'sigmas=80 2 0'", "'sigmas=80;2;0'"})
+    EXPECT_EQ(run_program(sample(run, custom + list)).code, 0) << list;
+  EXPECT_EQ(error_line(sample(run, custom + "sigmas=80,2,file=a.txt")),
+            "custom: takes sigmas or file, not both (sigmas 80,2, file a.txt)");
+  EXPECT_EQ(error_line(sample(run, "--schedule custom")),
+            "custom: needs its levels, sigmas=14.6,5,1,0 or file=PATH (got none)");
+}
+
+TEST_F(CliSample, out_that_cannot_be__is_said_before_anything_is_made) {
+  EXPECT_EQ(error_line("sample x --out ''"),
+            "sample: --out must name a .png file or a folder (got '')");
+  const std::string run = trained();
+  const Output out = run_program(str("sample ", run, " --device cpu --n 1 --out /dev/null/x.png"));
+  EXPECT_EQ(out.code, 2);
+  EXPECT_EQ(out.text,
+            "ebb: error: sample: --out: cannot make the folder (Not a directory)  "
+            "/dev/null\n");
+}
+
+TEST_F(CliSample, weights_that_are_not_finite__are_named) {
+  const std::string run = trained();
+  const std::string model = train::find_model_file(run);
+  const auto file = io::SafetensorsFile::open(model);
+  std::vector<io::NamedTensor> tensors;
+  for (const auto& e : file.entries()) tensors.push_back({e.name, file.load(e.name)});
+  const std::string name = tensors[3].name;
+  tensors[3].tensor = tensors[3].tensor.clone();
+  tensors[3].tensor.span<float>()[2] = std::numeric_limits<float>::infinity();
+  io::write_safetensors(model, tensors, file.metadata());
+  EXPECT_EQ(error_line(sample(run, "")),
+            str("checkpoint: weights must be finite (", name, " has inf as element 2)  ", model));
+}
+
+TEST_F(CliSample, interrupt__says_that_nothing_was_written) {
+  const std::string run = trained();
+  // 10000 steps take much longer than 3 seconds.
+  const Output out = run_program("--version; exec timeout --preserve-status -s INT 3 '" +
+                                 std::string(EBB_PROGRAM) + "' sample --n 64 --steps 10000 " + run +
+                                 " --out " + png());
+  EXPECT_EQ(out.code, 130) << out.text;
+  EXPECT_NE(out.text.find("sample: interrupted by signal 2 at "), std::string::npos) << out.text;
+  EXPECT_NE(out.text.find("of 64 images; nothing was written to " + png()), std::string::npos);
+  EXPECT_FALSE(written());
+}
+
+}  // namespace
+}  // namespace ebb
