@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/fields.h"
 #include "diffusion/config.h"
 #include "diffusion/levels/beta_table.h"
 #include "support/program.h"
@@ -81,10 +82,10 @@ TEST_F(CliSamplers, gallery__has_a_plot_of_each_that_serves) {
 
 TEST(diffusion_help, betas__lists_them_all) {
   DiffusionConfig config;
-  for (const Field& f : fields_of(config))
-    if (f.name == "betas")
-      for (const std::string& name : beta_names())
-        EXPECT_NE(f.help.find(name), std::string::npos) << name;
+  const std::vector<Field> fields = fields_of(config);
+  const std::string& help = find_field(fields, "betas", "diffusion").help;
+  for (const std::string& name : beta_names())
+    EXPECT_NE(help.find(name), std::string::npos) << name;
 }
 
 }  // namespace
