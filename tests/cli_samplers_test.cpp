@@ -54,6 +54,7 @@ TEST_F(CliSamplers, json_of_a_name__has_all_that_are_called_so) {
   EXPECT_EQ(lcm["samplers"].size(), 1U);
   EXPECT_EQ(lcm["schedules"].size(), 1U);
   EXPECT_EQ(json_of("euler_a")["samplers"][0]["name"], "euler_ancestral");
+  EXPECT_EQ(json_of("'DPM++ 2M Exponential'")["samplers"][0]["schedule"], "exponential");
   EXPECT_GT(json_of("")["samplers"].size(), 40U);
 }
 
@@ -78,6 +79,12 @@ TEST_F(CliSamplers, gallery__has_a_plot_of_each_that_serves) {
   EXPECT_FALSE(std::filesystem::exists(folder + "/ddim.svg"));
   EXPECT_EQ(error_line("samplers gallery --out /dev/null/x"),
             "samplers: --out: cannot make the folder (Not a directory)  /dev/null/x");
+}
+
+TEST_F(CliSamplers, name_that_brings_a_schedule__says_so) {
+  const std::string brings = "the name brings the schedule karras, unless --schedule is given";
+  EXPECT_NE(run_program("samplers 'DPM++ 2M Karras'").text.find(brings), std::string::npos);
+  EXPECT_EQ(run_program("samplers 'DPM++ 2M'").text.find("brings"), std::string::npos);
 }
 
 TEST(diffusion_help, betas__lists_them_all) {

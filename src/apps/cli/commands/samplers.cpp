@@ -11,6 +11,7 @@
 #include "diffusion/guidance/guidance.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
+#include "diffusion/solver/defaults.h"
 #include "io/file.h"
 #include "pipeline/sampler_errors.h"
 #include "pipeline/sampler_facts.h"
@@ -109,6 +110,11 @@ Json json_of(const Sampler& s, const OptionTexts& defaults = {}) {
   return j;
 }
 
+// The schedule that a sampler's name brings; "": none.
+std::string schedule_of_name(const std::string& name) {
+  return usual_schedule("ebb", name, Space::ve);
+}
+
 // Those of `all` that have the name; "": all.
 template <class Thing>
 void add_things(Json& j, const char* kind, const std::vector<Thing>& all, const std::string& name) {
@@ -127,6 +133,7 @@ Json json_of_name(const std::string& name) {
   if (j.empty()) {
     const FoundSampler other = find_sampler(name);
     j["samplers"].push_back(json_of(*other.sampler, other.options));
+    if (const std::string s = schedule_of_name(name); !s.empty()) j["samplers"][0]["schedule"] = s;
   }
   return j;
 }
@@ -191,6 +198,8 @@ void print_one(const std::string& name) {
   if (found > 0) return;
   const FoundSampler other = find_sampler(name);
   print_sampler(*other.sampler, other.options);
+  if (const std::string s = schedule_of_name(name); !s.empty())
+    std::printf("the name brings the schedule %s, unless --schedule is given\n", s.c_str());
 }
 
 // ---- pictures ------------------------------------------------------------------------------
