@@ -230,8 +230,9 @@ TEST(rows, sums_across_rows__are_begun_where_the_rows_are) {
   EXPECT_EQ(count(out, ops::def::rows()), 1);
   ASSERT_EQ(count(out, ops::def::reduce()), 1);
   for (const Node& n : out.nodes())
-    if (n.op == &ops::def::reduce())
+    if (n.op == &ops::def::reduce()) {
       EXPECT_EQ(out.type(n.in[0]).shape, (Shape{4, 64, 64}));  // stripes of 16 rows
+    }
   expect_equal(g, out);
 }
 
