@@ -176,12 +176,28 @@ class RowJoiner {
                                                 : 0;
   }
 
+  // Nodes before this one need none of the group: no group made so far reaches across it.
+  size_t cut_before(const Group& group) const {
+    size_t cut = *group.begin();
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const Group& g : groups_)
+        if (*g.begin() < cut && *g.rbegin() >= cut) {
+          cut = *g.begin();
+          moved = true;
+        }
+    }
+    return cut;
+  }
+
   // Whether something outside needs a member and is needed by one: it could stand neither before
   // the group nor after it. Groups made so far count as one node each.
   bool leaves_and_returns(const Group& group) const {
+    const size_t first = cut_before(group);
     std::vector<bool> seen(g_.nodes().size());
     std::vector<size_t> open;
     const auto visit = [&](size_t i) {
+      if (i < first) return;
       const int32_t other = group_of_[i];
       const Group one = {i};
       for (const size_t m : other < 0 ? one : groups_[static_cast<size_t>(other)]) {

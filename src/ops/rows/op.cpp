@@ -47,16 +47,35 @@ Part part_of(const Expr& e, size_t result) {
   return p;
 }
 
-void check_order(const Signature& s, size_t totals) {
+// The inputs that a result of the formula depends on.
+std::vector<bool> inputs_of(const Expr& e, size_t result) {
+  std::vector<bool> needed(e.code().size()), used(static_cast<size_t>(e.inputs()));
+  needed[static_cast<size_t>(e.results()[result])] = true;
+  for (size_t i = needed.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    const Expr::Instruction& c = e.code()[i];
+    for (const int32_t a : {c.a, c.b, c.c})
+      if (a >= 0) needed[static_cast<size_t>(a)] = true;
+    if (c.op == ScalarOp::input) used[static_cast<size_t>(c.value)] = true;
+  }
+  return used;
+}
+
+// Terms take earlier totals only, and numbers of rows nothing that changes along the row.
+void check_order(const Signature& s, size_t totals, const std::vector<Per>& per) {
   const auto& a = s.as<Rows>();
-  for (size_t k = 0; k < a.expr.results().size(); ++k)
-    for (const size_t i : part_of(a.expr, k).in) {
-      require(k >= totals || i < s.in.size() + k, "rows: term ", k,
+  for (size_t k = 0; k < totals + per.size(); ++k) {
+    const bool term = k < totals, row = !term && per[k - totals] == Per::row;
+    if (!term && !row) continue;
+    const std::vector<bool> used = inputs_of(a.expr, k);
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (!used[i]) continue;
+      require(!term || i < s.in.size() + k, "rows: term ", k,
               " may only use the totals before it  at ", s.at);
-      const bool narrow = k >= totals && per_of(a)[k - totals] == Per::row;
-      require(!narrow || i >= s.in.size() || s.in[i].shape.rank() == 0 || s.in[i].shape[-1] == 1,
+      require(!row || i >= s.in.size() || s.in[i].shape.rank() == 0 || s.in[i].shape[-1] == 1,
               "rows: output ", k - totals, " is a number a row but takes ", s.in[i], "  at ", s.at);
     }
+  }
 }
 
 std::vector<Type> infer(const Signature& s) {
@@ -74,7 +93,7 @@ std::vector<Type> infer(const Signature& s) {
   for (const Type& t : s.in)
     require(broadcastable(t.shape, shape), "rows: ", t, " does not broadcast to ", shape, "  at ",
             s.at);
-  check_order(s, totals);
+  check_order(s, totals, per);
   std::vector<Type> out;
   for (size_t k = 0; k < dtypes.size(); ++k) {
     const DType dtype = parse_dtype(dtypes[k]);
