@@ -47,6 +47,17 @@ class Device {
     return nullptr;
   }
   virtual std::unique_ptr<Mark> mark();  // where its work has come to
+
+  // True: work can run beside other work, see aside().
+  virtual bool runs_aside() const { return false; }
+  // Enqueues `work` to start after what was enqueued so far and to run beside what is enqueued
+  // next, in order with other work aside. The mark is its end, for wait().
+  virtual std::unique_ptr<Mark> aside(const std::function<void()>& work) {
+    work();
+    return mark();
+  }
+  // What is enqueued next starts after `moment`.
+  virtual void wait(const Mark& moment) { static_cast<void>(moment); }
 };
 
 struct DeviceOptions {

@@ -42,6 +42,10 @@ class Planner {
     return storages_[static_cast<size_t>(of_value_[static_cast<size_t>(value)])];
   }
   int32_t end() const { return static_cast<int32_t>(g_.nodes().size()); }
+  // The last node that runs while node `i` may.
+  int32_t done(int32_t i) const {
+    return std::min(i + memory_[static_cast<size_t>(i)].linger, end() - 1);
+  }
 
   void make_storages() {
     for (size_t i = 0; i < g_.sources().size(); ++i) {
@@ -51,14 +55,14 @@ class Planner {
     }
     for (int32_t i = 0; i < end(); ++i) {
       const Node& n = g_.nodes()[static_cast<size_t>(i)];
-      for (const int32_t v : n.in) storage(v).last = std::max(storage(v).last, i);
+      for (const int32_t v : n.in) storage(v).last = std::max(storage(v).last, done(i));
       for (const int32_t v : n.out) {
         if (memory_[static_cast<size_t>(i)].alias) {
           of_value_[static_cast<size_t>(v)] = of_value_[static_cast<size_t>(n.in[0])];
           continue;
         }
         of_value_[static_cast<size_t>(v)] = static_cast<int32_t>(storages_.size());
-        storages_.push_back({.bytes = aligned(g_.type(v).bytes()), .first = i, .last = i});
+        storages_.push_back({.bytes = aligned(g_.type(v).bytes()), .first = i, .last = done(i)});
       }
     }
     for (const NamedValue& o : g_.outputs()) storage(o.value).last = end();
@@ -128,8 +132,9 @@ class Planner {
   void add_workspaces() {
     for (int32_t i = 0; i < end(); ++i) {
       workspace_.push_back(static_cast<int32_t>(storages_.size()));
-      storages_.push_back(
-          {.bytes = aligned(memory_[static_cast<size_t>(i)].workspace), .first = i, .last = i});
+      storages_.push_back({.bytes = aligned(memory_[static_cast<size_t>(i)].workspace),
+                           .first = i,
+                           .last = done(i)});
     }
   }
 

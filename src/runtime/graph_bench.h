@@ -33,6 +33,7 @@ Ceilings measure_device_ceilings(const Context& context);
 struct Timing {
   double median = 0;  // seconds of one run
   double spread = 0;  // (90th - 10th percentile) / median
+  double host = 0;    // seconds in which the processor enqueues one
 };
 // Of `enqueue(i)`, i = 0, 1, ...: recorded `runs` times in a row and replayed `rounds` times.
 Timing time_on_device(Device& device, int runs, int rounds,

@@ -25,6 +25,9 @@ struct BenchResult {
   double gb_per_s = 0, tflop_per_s = 0;
   double peak_percent = 0;  // of the nearer of the two ceilings
   double memory_gb = 0;     // of a plan: what it reads and updates, and the peak of a run
+  // Of training steps on an accelerator: the processor's time to enqueue one, and the time from the
+  // network's description to the end of the first one.
+  double host_us = 0, first_step_s = 0;
 };
 
 // Runs the bench examples of every op whose "op/example" contains `filter`, in each dtype of its

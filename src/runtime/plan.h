@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/kernel.h"
+#include "runtime/aside.h"
 #include "runtime/context.h"
 #include "runtime/fit.h"
 
@@ -26,6 +27,7 @@ struct Step {
   Signature sig;
   Program program;
   Call call;
+  bool aside = false;  // runs beside the steps behind it, see runtime/aside.h
 };
 
 class Plan {
@@ -70,9 +72,11 @@ class Plan {
  private:
   struct Chosen;
   void recompute(std::vector<Chosen>& nodes, const Recompute& options);
+  void place(const std::vector<Chosen>& nodes);
   void make_steps(std::vector<Chosen> nodes);
   std::shared_ptr<Buffer> take(int64_t bytes) const;
   void resolve();
+  std::vector<Touched> touched() const;
   void* address(int32_t value) const;
   Tensor placed(int32_t value) const;  // on the device
   void run_steps();
@@ -84,6 +88,8 @@ class Plan {
   MemoryPlan memory_;
   int64_t recomputed_ = 0;
   std::vector<Step> steps_;
+  std::vector<bool> aside_;      // by step
+  std::vector<int32_t> waits_;   // by step: for which step aside, or -1
   std::vector<Tensor> sources_;  // by index into graph_.sources()
   std::shared_ptr<Buffer> arena_;
   bool resolved_ = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <string>
 
@@ -37,8 +38,21 @@ class FarDevice final : public Device {
     ++recordings;
     return std::make_unique<Taken>(*this, work);
   }
+  // Work aside runs as late as it may: when something waits for it, or not at all.
+  bool runs_aside() const override { return late; }
+  std::unique_ptr<Mark> aside(const std::function<void()>& work) override {
+    waiting_.push_back(work);
+    return std::make_unique<Moment>(begun_ + waiting_.size());
+  }
+  void wait(const Mark& moment) override {
+    for (; begun_ < static_cast<const Moment&>(moment).count; ++begun_) {
+      waiting_.front()();
+      waiting_.pop_front();
+    }
+  }
 
-  int64_t sent = 0;  // bytes copied from the host
+  bool late = false;  // it has work aside
+  int64_t sent = 0;   // bytes copied from the host
   int recordings = 0, launches = 0;
   std::string fault;  // what the next wait fails with, once
 
@@ -59,6 +73,11 @@ class FarDevice final : public Device {
     FarDevice& device_;
     std::shared_ptr<Buffer> held_;
   };
+  struct Moment final : Mark {
+    explicit Moment(size_t n) : count(n) {}
+    double seconds_since(const Mark&) const override { return 0; }
+    size_t count;  // of works aside that have run by then
+  };
   class Taken final : public Recording {
    public:
     Taken(FarDevice& device, std::function<void()> work)
@@ -74,6 +93,8 @@ class FarDevice final : public Device {
   };
 
   int64_t free_;
+  std::deque<std::function<void()>> waiting_;
+  size_t begun_ = 0;
 };
 
 }  // namespace ebb::testing

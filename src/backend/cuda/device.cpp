@@ -51,11 +51,12 @@ class EventMark final : public Mark {
   ~EventMark() override { cudaEventDestroy(event_); }
   EventMark(const EventMark&) = delete;
   EventMark& operator=(const EventMark&) = delete;
+  cudaEvent_t event() const { return event_; }
   double seconds_since(const Mark& earlier) const override {
     float milliseconds = 0;
     check(cudaEventSynchronize(event_), "waiting for the device");
     check(
-        cudaEventElapsedTime(&milliseconds, static_cast<const EventMark&>(earlier).event_, event_),
+        cudaEventElapsedTime(&milliseconds, static_cast<const EventMark&>(earlier).event(), event_),
         "measuring time");
     return static_cast<double>(milliseconds) * 1e-3;
   }
@@ -84,7 +85,8 @@ CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
   shared_per_block_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
   require(capability_ >= 75, "cuda: needs compute capability 7.5 or newer (", name_, " has ",
           properties.major, ".", properties.minor, ")");
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  for (cudaStream_t* s : {&stream_, &aside_})
+    check(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "making a stream");
   void* fault = nullptr;
   check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "allocating host memory");
   fault_ = new (fault) Fault{};
@@ -94,6 +96,7 @@ CudaDevice::~CudaDevice() {
   cudaStreamSynchronize(stream_);
   staging_.reset();
   cudaFreeHost(fault_);
+  cudaStreamDestroy(aside_);
   cudaStreamDestroy(stream_);
 }
 
@@ -169,6 +172,32 @@ std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& work)
 }
 
 std::unique_ptr<Mark> CudaDevice::mark() { return std::make_unique<EventMark>(stream_); }
+
+std::unique_ptr<Mark> CudaDevice::aside(const std::function<void()>& work) {
+  const auto here = mark();
+  const bool waited = waited_;
+  std::swap(stream_, aside_);
+  const auto back = [&] {
+    std::swap(stream_, aside_);
+    waited_ = waited;
+  };
+  try {
+    wait(*here);
+    work();
+    auto end = mark();
+    back();
+    return end;
+  } catch (...) {
+    back();
+    throw;
+  }
+}
+
+void CudaDevice::wait(const Mark& moment) {
+  check(cudaStreamWaitEvent(stream_, static_cast<const EventMark&>(moment).event()),
+        "waiting for other work");
+  waited_ = true;
+}
 
 }  // namespace ebb::cuda
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "backend/cuda/compiler.h"
 #include "backend/cuda/staging.h"
@@ -39,8 +40,14 @@ class CudaDevice final : public Device {
   void synchronize() override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
   std::unique_ptr<Mark> mark() override;
+  bool runs_aside() const override { return true; }
+  std::unique_ptr<Mark> aside(const std::function<void()>& work) override;
+  void wait(const Mark& moment) override;
 
   cudaStream_t stream() const { return stream_; }
+  // May the kernel that is enqueued next start while the one before it still runs? Not behind a
+  // wait for another stream.
+  bool may_start_early() { return !std::exchange(waited_, false); }
   int capability() const { return capability_; }  // 90: sm_90
   int multiprocessors() const { return multiprocessors_; }
   int64_t shared_per_block() const { return shared_per_block_; }  // bytes, with opt-in
@@ -56,7 +63,8 @@ class CudaDevice final : public Device {
   int index_ = 0, capability_ = 0, multiprocessors_ = 0;
   int64_t shared_per_block_ = 0;
   std::string name_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, aside_ = nullptr;
+  bool waited_ = false;
   Fault* fault_ = nullptr;
   std::unique_ptr<Staging> staging_;
   Compiler compiler_;

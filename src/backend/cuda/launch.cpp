@@ -15,7 +15,7 @@ void launch_kernel(const char* name, const void* kernel, const Launch& l, void**
           name);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  if (device.capability() >= 90) {
+  if (device.may_start_early() && device.capability() >= 90) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -24,17 +24,19 @@ struct Options {
 };
 
 void print_json(const BenchResult& r) {
-  const nlohmann::ordered_json j = {{"op", r.op},
-                                    {"example", r.example},
-                                    {"dtype", r.dtype},
-                                    {"device", r.device},
-                                    {"kernel", r.kernel},
-                                    {"us", r.us},
-                                    {"spread", r.spread},
-                                    {"gb_per_s", r.gb_per_s},
-                                    {"tflop_per_s", r.tflop_per_s},
-                                    {"peak_percent", r.peak_percent},
-                                    {"memory_gb", r.memory_gb}};
+  nlohmann::ordered_json j = {{"op", r.op},
+                              {"example", r.example},
+                              {"dtype", r.dtype},
+                              {"device", r.device},
+                              {"kernel", r.kernel},
+                              {"us", r.us},
+                              {"spread", r.spread},
+                              {"gb_per_s", r.gb_per_s},
+                              {"tflop_per_s", r.tflop_per_s},
+                              {"peak_percent", r.peak_percent},
+                              {"memory_gb", r.memory_gb}};
+  if (r.host_us > 0) j["host_us"] = r.host_us;
+  if (r.first_step_s > 0) j["first_step_s"] = r.first_step_s;
   std::puts(j.dump().c_str());
   std::fflush(stdout);
 }

@@ -1,0 +1,57 @@
+#include "runtime/aside.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace ebb {
+namespace {
+
+bool meet(const std::vector<Touched::Range>& a, const std::vector<Touched::Range>& b) {
+  return std::ranges::any_of(a, [&](const Touched::Range& x) {
+    return std::ranges::any_of(
+        b, [&](const Touched::Range& y) { return x.begin < y.end && y.begin < x.end; });
+  });
+}
+
+bool conflict(const Touched& a, const Touched& b) {
+  return meet(a.writes, b.reads) || meet(a.reads, b.writes) || meet(a.writes, b.writes);
+}
+
+}  // namespace
+
+std::vector<bool> nodes_aside(const Graph& g, const std::vector<NodeMemory>& facts, int32_t reach) {
+  std::vector<size_t> needed(static_cast<size_t>(g.values()), SIZE_MAX);  // by value: first reader
+  for (const NamedValue& o : g.outputs()) needed[static_cast<size_t>(o.value)] = 0;
+  std::vector<bool> aside(g.nodes().size());
+  for (size_t i = aside.size(); i-- > 0;) {
+    const Node& n = g.nodes()[i];
+    size_t first = SIZE_MAX;
+    for (const int32_t v : n.out) first = std::min(first, needed[static_cast<size_t>(v)]);
+    aside[i] = n.op->precision == OpDef::Precision::low && first > i + static_cast<size_t>(reach);
+    for (const int32_t v : n.in) {
+      size_t& need = needed[static_cast<size_t>(v)];
+      need = std::min(need, facts[i].alias ? first : i);
+    }
+  }
+  return aside;
+}
+
+std::vector<int32_t> waits_for_aside(const std::vector<Touched>& steps) {
+  std::vector<int32_t> waits(steps.size(), -1), running;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].aside) {
+      running.push_back(static_cast<int32_t>(i));
+      continue;
+    }
+    const auto last = std::find_if(running.rbegin(), running.rend(), [&](int32_t r) {
+      return conflict(steps[i], steps[static_cast<size_t>(r)]);
+    });
+    if (last == running.rend()) continue;
+    waits[i] = *last;
+    running.erase(running.begin(), last.base());
+  }
+  return waits;
+}
+
+}  // namespace ebb

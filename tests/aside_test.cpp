@@ -1,0 +1,119 @@
+// Work aside: which nodes, what waits for them, and that it changes no bit however late it runs.
+#include "runtime/aside.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ops/add/op.h"
+#include "ops/mse/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/silu/op.h"
+#include "runtime/plan.h"
+#include "support/far_device.h"
+#include "support/hashed_weights.h"
+#include "train/step.h"
+
+namespace ebb {
+namespace {
+
+using testing::FarDevice;
+
+// Residual blocks x + b silu(a x).
+Graph chain(int64_t depth) {
+  constexpr int64_t rows = 32, width = 16;
+  Graph g;
+  const Value target = g.input("target", {DType::f32, {rows, width}});
+  Value x = g.input("x", {DType::f32, {rows, width}});
+  const auto weight = [&](const std::string& name, Shape shape) {
+    return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)});
+  };
+  for (int64_t i = 0; i < depth; ++i) {
+    const Value a = weight(str("a.", i), {2 * width, width});
+    const Value b = weight(str("b.", i), {width, 2 * width});
+    x = x + ops::linear(ops::silu(ops::linear(x, a, {})), b, {});
+  }
+  g.output("loss", ops::mse(x, target));
+  return g;
+}
+
+Plan training_step(const Graph& loss, const Context& context) {
+  Plan plan(train::train_step(loss, {.max_norm = 1}), context);
+  for (const nn::Weight& w : nn::weights_of(loss)) plan.bind(w.name, testing::hashed_weight(w));
+  plan.bind_missing();
+  return plan;
+}
+
+NamedTensors inputs_of_step(const Plan& plan, int64_t step) {
+  NamedTensors in = train::step_inputs({.step = step, .lr = 1e-2}, {.max_norm = 1});
+  for (const Source& s : plan.graph().sources())
+    if (s.kind == Source::Kind::input && !in.contains(s.name))
+      in[s.name] = testing::hashed_input(s.name, plan.graph().type(s.value).shape);
+  return in;
+}
+
+TEST(nodes_aside, results_that_are_needed_late__are_aside_and_outputs_are_not) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 4}});
+  const Value late = ops::matmul(x, x), seen = ops::reshape(late, {16});
+  Value y = ops::matmul(x, x, {.trans_b = true});
+  for (int i = 0; i < 3; ++i) y = ops::matmul(y, x);
+  g.output("y", ops::matmul(y, ops::reshape(seen, {4, 4})));
+  std::vector<NodeMemory> facts(g.nodes().size());
+  for (size_t i = 0; i < facts.size(); ++i)
+    facts[i].alias = g.nodes()[i].op == &ops::def::reshape();
+  const std::vector<bool> aside = nodes_aside(g, facts, 4);
+  EXPECT_TRUE(aside[0]);  // read through two other views, six nodes later
+  EXPECT_EQ(std::count(aside.begin(), aside.end(), true), 1);
+  const std::vector<bool> far = nodes_aside(g, facts, 99);
+  EXPECT_EQ(std::count(far.begin(), far.end(), true), 0);
+}
+
+TEST(waits_for_aside, steps_that_touch_the_same_memory__wait_for_the_last_such_one) {
+  static const char memory[40] = {};
+  const auto part = [](int i) { return Touched::Range{memory + 10 * i, memory + 10 * i + 10}; };
+  const auto step = [&](int read, int write, bool aside) {
+    return Touched{{part(read)}, {part(write)}, aside};
+  };
+  using Waits = std::vector<int32_t>;
+  EXPECT_EQ(waits_for_aside({step(0, 1, true), step(1, 2, false)}), (Waits{-1, 0}));  // reads it
+  EXPECT_EQ(waits_for_aside({step(0, 1, true), step(2, 0, false)}), (Waits{-1, 0}));  // overwrites
+  EXPECT_EQ(waits_for_aside({step(0, 1, true), step(2, 1, false)}), (Waits{-1, 0}));
+  EXPECT_EQ(waits_for_aside({step(0, 1, true), step(0, 2, false)}), (Waits{-1, -1}));
+  // the third waits for the second, and with it for the first
+  EXPECT_EQ(
+      waits_for_aside({step(0, 1, true), step(0, 2, true), step(2, 3, false), step(1, 3, false)}),
+      (Waits{-1, -1, 1, -1}));
+}
+
+TEST(aside, weight_gradients_of_a_training_step__are) {
+  const auto device = std::make_shared<FarDevice>();
+  device->late = true;
+  const Plan plan = training_step(chain(6), {.device = device});
+  const auto aside = std::count_if(plan.steps().begin(), plan.steps().end(), [](const Step& s) {
+    return s.aside && s.sig.op == &ops::def::matmul();
+  });
+  EXPECT_GE(aside, 8);  // of twelve; the last ones are needed at once
+}
+
+TEST(aside, steps_however_late__are_the_same_bits) {
+  const auto late = std::make_shared<FarDevice>();
+  late->late = true;
+  Plan with = training_step(chain(6), {.device = late});
+  Plan without = training_step(chain(6), {.device = std::make_shared<FarDevice>()});
+  for (int64_t step = 0; step < 3; ++step) {
+    const NamedTensors in = inputs_of_step(with, step);
+    const NamedTensors a = with.run(in), b = without.run(in);
+    for (const char* name : {"loss", "grad_norm"})
+      EXPECT_EQ(a.at(name).span<float>()[0], b.at(name).span<float>()[0]) << name << ' ' << step;
+  }
+  for (const nn::Weight& w : nn::weights_of(chain(6))) {
+    const Tensor a = with.fetch(w.name), b = without.fetch(w.name);
+    const auto x = a.span<float>(), y = b.span<float>();
+    EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin())) << w.name;
+  }
+}
+
+}  // namespace
+}  // namespace ebb
