@@ -109,19 +109,18 @@ __device__ void consume(const Params& p, const Places<C>& s) {
     if (p.bias != nullptr && u.part < 0) add_bias<C>(s.bias(turn), u, bias, d);
     store<C>(p, s, u, d);
   }
-  if (threadIdx.x % 32 == 0) store_wait();  // shared memory is read until then
 }
 
 // A block's shared memory is written to, or read, until the others of the cluster are here too.
 template <class C, bool multiplied>
 __device__ void leave(const Params& p, const Places<C>& s) {
   __syncwarp();
-  if (p.cluster > 1) cluster_sync();
+  if (p.cluster > 1) cluster_sync();  // all parts are there, all barriers were arrived at
   if constexpr (C::joins) {
     if (!p.together) return;
     if constexpr (multiplied) add_parts<C>(p, s);
     __syncwarp();
-    cluster_sync();
+    cluster_meet();
   }
 }
 
@@ -146,7 +145,7 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
   if (p.share == Share::none)
     __syncthreads();  // the barriers are there
   else
-    cluster_sync();
+    cluster_meet();
   begin();
   if (threadIdx.x >= C::producer) {
     if constexpr (C::move_registers) fewer_registers<C::producer_registers>();
@@ -191,7 +190,7 @@ struct Family {
   }
   template <class C>
   static bool launch_as(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
-    const Params params = params_of(p, c, o, C::chunk);
+    const Params params = params_of(p, c, o);
     const int cluster = params.cluster, room = device.multiprocessors() * C::per_multiprocessor;
     const int at_once = c.together ? params.units : std::min(params.units, room / cluster);
     launch("gemm_sm90", gemm_sm90<C>,

@@ -127,13 +127,62 @@ __device__ void stage_floats(const float* d, uint32_t to) {
   }
 }
 
-// Where the box at a row and column, counted as tiles count, goes.
+// Where a box at a row and column, counted as tiles count, goes: its first element, from row to
+// row, and how many rows and columns of the result there are from there on.
 template <class C>
-__device__ BoxAt box_at(const Params& p, const Unit& u, int row, int column) {
-  if (u.part >= 0) return {column - u.n * C::tile_n, row + (u.part - u.m) * C::tile_m, 0, 0};
-  if constexpr (C::form != Form::wgrad) return {column, row, 0, u.batch};
-  const int block = column / 64, tap = block / p.channel_blocks;
-  return {(block - tap * p.channel_blocks) * 64 + column % 64, row, tap, u.batch};
+struct BoxAt {
+  int64_t first, pitch;
+  int rows, columns;
+  __device__ BoxAt(const Params& p, const Unit& u, int row, int column) {
+    if (u.part >= 0) {
+      pitch = C::tile_n;
+      first = (int64_t{u.part - u.m} * C::tile_m + row) * pitch + column - u.n * C::tile_n;
+      rows = C::tile_m;
+      columns = C::tile_n;
+      return;
+    }
+    pitch = p.n;
+    rows = p.m - row;
+    columns = p.n - column;
+    if constexpr (C::form == Form::wgrad) {
+      const int block = column / 64, tap = block / p.channel_blocks;
+      const int channel = (block - tap * p.channel_blocks) * 64 + column % 64;
+      columns = tap < p.taps ? p.channels - channel : 0;
+      column = tap * p.channels + channel;
+    }
+    first = u.batch * p.out_matrix + row * pitch + column;
+  }
+};
+
+// A staged box to memory, in pieces of 16 bytes. (The copy engine would do that behind the loads
+// that it was given for the next tiles: products of few steps took up to a tenth longer.)
+template <class C, bool floats>
+__device__ void send_box(const Params& p, const Unit& u, uint32_t from, int row, int column) {
+  constexpr int size = floats ? 4 : 2, width = floats ? 32 : C::chunk;
+  constexpr int row_bytes = width * size, pieces = row_bytes / 16;
+  asm volatile("" : "+r"(row));  // registers are few: one box's addresses at a time
+  const BoxAt<C> at(p, u, row, column);
+  // a thread has the same piece of every few lines
+  const int lane = threadIdx.x % 32, piece = lane % pieces;
+  constexpr int lines = 32 / pieces;
+  char* to = (u.part >= 0 ? reinterpret_cast<char*>(p.parts) : static_cast<char*>(p.out)) +
+             (at.first + lane / pieces * at.pitch) * size + piece * 16;
+  const int64_t next = lines * at.pitch * size;
+  const int rows = piece * (16 / size) < at.columns ? at.rows : 0;
+#pragma unroll
+  for (int i = 0; i < 16 / lines; ++i, to += next) {
+    const int line = i * lines + lane / pieces;
+    const int turn = row_bytes == 128 ? line % 8 : line / 2 % 4;  // the swizzle of the box
+    uint32_t v[4];
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(from + line * row_bytes + (piece ^ turn) * 16)
+                 : "memory");
+    if (line < rows)
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v[0]), "r"(v[1]),
+                   "r"(v[2]), "r"(v[3])
+                   : "memory");
+  }
 }
 
 template <class C, bool floats>
@@ -146,17 +195,13 @@ __device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, 
 #pragma unroll
     for (int c = 0; c < boxes; ++c) {
       const uint32_t buffer = out + (i * boxes + c) % C::buffers * C::buffer_bytes;
-      if (at.lane == 0) store_wait_read<C::buffers - 1>();
-      __syncwarp();  // the buffer's last box has left
+      if (C::buffers == 1) __syncwarp();  // the box before has been read
       if constexpr (floats)
         stage_floats<C>(d[i] + c * width / 2, buffer);
       else
         stage_chunk<C>(d[i] + c * width / 2, buffer);
-      fence_async();
       __syncwarp();  // all lanes have written
-      if (at.lane == 0)
-        store_box(u.part >= 0 ? p.parts : p.d, buffer,
-                  box_at<C>(p, u, at.row + i * 64, at.column + c * width));
+      send_box<C, floats>(p, u, buffer, at.row + i * 64, at.column + c * width);
     }
 }
 

@@ -3,7 +3,8 @@
 //
 // A block computes tiles of tile_m x tile_n over a range of k. One thread feeds a ring of stages in
 // shared memory by TMA; each consumer warpgroup multiplies its rows (or columns) of the tile by
-// wgmma and stores them while the next tile is being loaded.
+// wgmma and stores them while the next tile is being loaded, or, in two teams, multiplied by the
+// other.
 #pragma once
 
 #include "backend/cuda/gemm_sm90_params.h"
@@ -230,24 +231,27 @@ struct TapColumns {
   }
 };
 
-// Step `i` of a convolution is block i % k_blocks of channels under tap i / k_blocks.
+// Step `i` of a convolution is block i / taps of channels under tap i % taps: pixels come from
+// memory once in `taps` steps, spread over the product, and stay in the cache until the last tap.
 template <class C>
 struct Taps {
   Pixel at;
   int tap, block;
   __device__ Taps(const Params& p, const Unit& u, int skip)
-      : at(pixel_at(p, place_at(p, u.m * C::tile_m + skip))), tap(u.first / p.k_blocks) {
-    block = u.first - tap * p.k_blocks;
+      : at(pixel_at(p, place_at(p, u.m * C::tile_m + skip))), block(u.first / p.taps) {
+    tap = u.first - block * p.taps;
     at.r = static_cast<uint16_t>(tap / p.kw);
     at.s = static_cast<uint16_t>(tap - at.r * p.kw);
   }
   __device__ void next(const Params& p) {
-    if (++block < p.k_blocks) return;
-    block = 0;
     ++tap;
     if (++at.s < p.kw) return;
     at.s = 0;
     ++at.r;
+    if (tap < p.taps) return;
+    at.r = 0;
+    tap = 0;
+    ++block;
   }
 };
 

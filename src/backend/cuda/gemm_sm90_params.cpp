@@ -78,40 +78,23 @@ void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
                      half_b);
 }
 
-void set_result(Params& q, const Problem& p, const Choice& c, const Operands& o, int chunk) {
+void set_result(Params& q, const Problem& p, const Operands& o) {
   q.out = o.out;
+  q.parts = static_cast<float*>(o.workspace);
   q.bias = o.bias;
   q.bias_type = p.bias_type;
   q.out_matrix = p.m * p.n;
-  const int64_t slots = c.together ? 0 : int64_t{q.rest} * q.splits * blocks_of(c);
-  if (slots > 0)
-    q.parts =
-        tiled_map({.data = o.workspace,
-                   .format = Format::f32,
-                   .rank = 4,
-                   .size = {c.tile_n, slots * c.tile_m, 1, 1},
-                   .stride = {c.tile_n, slots * c.tile_m * c.tile_n, slots * c.tile_m * c.tile_n}},
-                  {.inner = 32, .outer = 16});
-  const bool floats = p.out == DType::f32;
   constexpr int64_t piece = 16;  // bytes
   const int64_t inner = p.form == Form::wgrad ? p.images.c : p.n;
-  if (inner * size_of(p.out) % piece != 0 || !is_aligned(q.out, piece)) {
-    q.store = floats ? Store::floats : Store::elements;
-    return;
-  }
-  q.store = floats ? Store::float_boxes : Store::boxes;
-  const int64_t taps = p.form == Form::wgrad ? p.taps() : 1;
-  q.d = tiled_map({.data = q.out,
-                   .format = floats ? Format::f32 : format_of(p.type),
-                   .rank = 4,
-                   .size = {inner, p.m, taps, p.batch},
-                   .stride = {p.n, inner, q.out_matrix}},
-                  {.inner = floats ? 32 : chunk, .outer = 16});
+  const bool pieces = inner * size_of(p.out) % piece == 0 && is_aligned(q.out, piece);
+  const bool floats = p.out == DType::f32;
+  q.store = floats ? (pieces ? Store::float_boxes : Store::floats)
+                   : (pieces ? Store::boxes : Store::elements);
 }
 
 }  // namespace
 
-Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk) {
+Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   Params q = {};
   const Images& i = p.images;
   const int64_t channel_blocks = cover(i.c, step);
@@ -145,7 +128,7 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk
   q.channels = narrow(i.c);
   q.channel_blocks = narrow(channel_blocks);
   set_maps(q, p, c, o);
-  set_result(q, p, c, o, chunk);
+  set_result(q, p, o);
   return q;
 }
 

@@ -10,12 +10,13 @@
 
 namespace ebb::cuda::gemm {
 
-// 16-bit or f32 results, by TMA or element by element.
+// 16-bit or f32 results, in pieces of 16 bytes or element by element.
 enum class Store : int { boxes, float_boxes, elements, floats };
 
 struct Params {
-  CUtensorMap a, b, d, parts;  // d: for boxes; parts: the partial sums, tile below tile
+  CUtensorMap a, b;
   void* out;
+  float* parts;  // the partial sums, tile below tile
   const void* bias;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
@@ -33,8 +34,8 @@ struct Params {
   bool together;  // the cluster's blocks compute parts of one tile
 };
 
-// What the kernel gets, for operands at these addresses. `chunk`: see Config.
-Params params_of(const Problem& p, const Choice& c, const Operands& o, int chunk);
+// What the kernel gets, for operands at these addresses.
+Params params_of(const Problem& p, const Choice& c, const Operands& o);
 // Adds up the partial sums in the workspace, in their order, with the bias. `q`: of the product.
 void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Params& q,
                CudaDevice& device);

@@ -83,6 +83,14 @@ __device__ __forceinline__ void cluster_sync() {
           : "memory");
 }
 
+// The same, orders nothing: it need not wait for what is on its way to memory.
+__device__ __forceinline__ void cluster_meet() {
+  asm volatile(
+      "barrier.cluster.arrive.relaxed.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
 // ---- copies ------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
