@@ -53,6 +53,10 @@ Options read_options(const OptionTexts& texts, std::string_view subject) {
   return o;
 }
 
+struct NoOptions {
+  void fields(auto&&) {}
+};
+
 template <class Options>
 std::vector<Option> describe() {
   Options o;

@@ -14,17 +14,10 @@ void fill(const RandomKey& key, std::span<double> out) {
   std::copy(image.begin(), image.end(), out.begin());
 }
 
-void fill(const ImageKeys& keys, uint32_t step, std::string_view use, std::span<double> out) {
-  const auto elements = static_cast<size_t>(keys.elements);
-  require(out.size() == keys.images.size() * elements, "noise: needs ",
-          keys.images.size() * elements, " numbers (got ", out.size(), ")");
-  for (size_t i = 0; i < keys.images.size(); ++i)
-    fill({keys.seed, static_cast<uint64_t>(keys.images[i]), step, random_use(use)},
-         out.subspan(i * elements, elements));
-}
-
 void fill(const NoiseCall& call, uint32_t step, std::string_view use, std::span<double> out) {
   const auto elements = static_cast<size_t>(call.elements());
+  const size_t size = static_cast<size_t>(call.batch()) * elements;
+  require(out.size() == size, "noise: needs ", size, " numbers (got ", out.size(), ")");
   for (int64_t i = 0; i < call.batch(); ++i) {
     const bool own = !call.seeds.empty();
     fill({own ? call.image_seed(i) : call.seed, own ? 0 : static_cast<uint64_t>(call.image(i)),
@@ -33,30 +26,30 @@ void fill(const NoiseCall& call, uint32_t step, std::string_view use, std::span<
   }
 }
 
+NoiseCall call_of(const ImageKeys& keys) {
+  return {.seed = keys.seed, .images = keys.images, .shape = {keys.elements}};
+}
+
 }  // namespace
 
 std::vector<double> initial_noise(const ImageKeys& keys) {
   std::vector<double> out(keys.images.size() * static_cast<size_t>(keys.elements));
-  fill(keys, 0, "sample.start", out);
+  fill(call_of(keys), 0, "sample.start", out);
   return out;
 }
 
-NoiseFill keyed_noise(ImageKeys keys) {
-  return [keys = std::move(keys)](std::span<double> out, const NoiseDraw& draw) {
-    fill(keys, static_cast<uint32_t>(draw.index), "sample.step", out);
+NoiseFill keyed_noise(const ImageKeys& keys) {
+  return [call = call_of(keys)](std::span<double> out, const NoiseDraw& draw) {
+    fill(call, static_cast<uint32_t>(draw.index), "sample.step", out);
   };
 }
 
 namespace noises {
 
-struct EbbNoiseOptions {
-  void fields(auto&&) {}
-};
-
 const NoiseSource& ebb() {
-  static const NoiseSource s = make_noise_source<EbbNoiseOptions>(
+  static const NoiseSource s = make_noise_source<NoOptions>(
       {.name = "ebb", .help = "by counter: the same in any batch, on any machine"},
-      [](const NoiseCall& call, const EbbNoiseOptions&) -> Noise {
+      [](const NoiseCall& call, const NoOptions&) -> Noise {
         return {[call](std::span<double> out) { fill(call, 0, "sample.start", out); },
                 [call](std::span<double> out, const NoiseDraw& draw) {
                   fill(call, static_cast<uint32_t>(draw.index), "sample.step", out);

@@ -67,7 +67,7 @@ struct ImageKeys {
   int64_t elements = 0;  // of one image
 };
 std::vector<double> initial_noise(const ImageKeys& keys);  // [N * elements]
-NoiseFill keyed_noise(ImageKeys keys);                     // other numbers for every draw
+NoiseFill keyed_noise(const ImageKeys& keys);              // other numbers for every draw
 
 // ---- details -------------------------------------------------------------------------------
 

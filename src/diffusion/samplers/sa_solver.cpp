@@ -57,7 +57,9 @@ class Solver {
     const bool skipped = level(i + 1) == 0 && !o_.pece && !late;
     const int64_t count = available(o_.corrector_order, run_.steps() - i + (late ? 2 : 0));
     if (i == 0 || skipped || count == 0) return;
-    const Latent sum = advance(step_.part, step_.start, placed(i - 1, i, count), o_.rule());
+    const Latent sum = advance(
+        step_.part, step_.start,
+        placed(run_, sigmas_, answers_, {.step = i - 1, .newest = i, .count = count}), o_.rule());
     x = from_stored(sum + step_.noise, guess, x);
     if (o_.pece) answers_.replace(answer(x, i));
   }
@@ -75,7 +77,10 @@ class Solver {
     const auto part = o_.predict_x0 ? exponential_step : noise_step;
     step_ = {part(run_.space(), from, to, tau * tau), x, {}};
     step_.noise = step_.part.noise * o_.noise.s_noise * noise;
-    return advance(step_.part, x, placed(i, i, count), o_.rule()) + step_.noise;
+    return advance(step_.part, x,
+                   placed(run_, sigmas_, answers_, {.step = i, .newest = i, .count = count}),
+                   o_.rule()) +
+           step_.noise;
   }
 
  private:
@@ -90,17 +95,6 @@ class Solver {
     return lowers ? std::min(known, left) : known;
   }
   double level(int64_t i) const { return sigmas_[static_cast<size_t>(i)]; }
-
-  // The newest answers, the first of them at level `newest`, placed for the step from level i; for
-  // the line of two, the one at its start comes first.
-  std::vector<Answer> placed(int64_t i, int64_t newest, int64_t count) const {
-    std::vector<Answer> out;
-    for (int64_t k = 0; k < count; ++k)
-      out.push_back(
-          {(run_.lambda(level(newest - k)) - run_.lambda(level(i))) / step_.part.h, answers_[k]});
-    if (newest > i && count == 2) std::swap(out[0], out[1]);
-    return out;
-  }
 
   Run& run_;
   const Options& o_;

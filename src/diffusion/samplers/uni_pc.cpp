@@ -51,16 +51,6 @@ std::vector<double> levels_of(const Run& run) {
   return s;
 }
 
-// The newest answers, placed in steps of lambda from `i`.
-std::vector<Answer> placed(const Run& run, const std::vector<double>& sigmas,
-                           const History& answers, int64_t i, int64_t count) {
-  const auto lambda = [&](int64_t k) { return run.lambda(sigmas[static_cast<size_t>(k)]); };
-  const double h = lambda(i + 1) - lambda(i);
-  std::vector<Answer> out;
-  for (int64_t k = 0; k < count; ++k) out.push_back({(lambda(i - k) - lambda(i)) / h, answers[k]});
-  return out;
-}
-
 Latent run(Run& run, Latent x, const Options& o) {
   const std::vector<double> sigmas = levels_of(run);
   const int64_t steps = run.steps();
@@ -82,7 +72,8 @@ Latent run(Run& run, Latent x, const Options& o) {
     if (o.lower_order_final) order = std::min(order, steps - i);
     const ExponentialStep step =
         (o.predict_x0 ? exponential_step : noise_step)(run.space(), from, to, 0);
-    std::vector<Answer> known = placed(run, sigmas, answers, i, order);
+    std::vector<Answer> known =
+        placed(run, sigmas, answers, {.step = i, .newest = i, .count = order});
     // Two answers make a line by the rule; more are integrated exactly.
     Latent next = advance(step, x, known, o.rule());
     if (i + 1 < steps) {
@@ -108,16 +99,25 @@ const Sampler& uni_pc() {
                              .aliases = {{.name = "unipc_multistep",
                                           .options = {{"order", "2"}, {"variant", "bh2"}},
                                           .order = 3},
-                                         {"uni_pc_bh2", {{"variant", "bh2"}}},
-                                         {"unipc_snr", {{"order", "3"}, {"variant", "bh1"}}},
+                                         {.name = "uni_pc_bh2", .options = {{"variant", "bh2"}}},
+                                         // On times of UniPC's own program.
+                                         {.name = "unipc_snr",
+                                          .options = {{"order", "3"}, {"variant", "bh1"}},
+                                          .schedule = "log_snr"},
                                          {.name = "unipc_tu",
                                           .options = {{"order", "2"}, {"variant", "bh2"}},
-                                          .order = 3},
-                                         {"unipc_tq", {{"order", "3"}, {"variant", "bh1"}}},
+                                          .order = 3,
+                                          .schedule = "time_uniform"},
+                                         {.name = "unipc_tq",
+                                          .options = {{"order", "3"}, {"variant", "bh1"}},
+                                          .schedule = "time_quadratic"},
                                          {.name = "unipc_snr_2",
                                           .options = {{"order", "1"}, {"variant", "vary_coeff"}},
-                                          .order = 2},
-                                         {"unipc_tu_2", {{"order", "3"}, {"variant", "bh1"}}}}},
+                                          .order = 2,
+                                          .schedule = "log_snr"},
+                                         {.name = "unipc_tu_2",
+                                          .options = {{"order", "3"}, {"variant", "bh1"}},
+                                          .schedule = "time_uniform"}}},
                             run);
   return s;
 }

@@ -1,24 +1,18 @@
 // Schedules, levels and preconditioning against lists of the reference programs.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "diffusion/levels/schedule.h"
-#include "support/source_folder.h"
+#include "support/golden_file.h"
 
 namespace ebb {
 namespace {
 
 using nlohmann::json;
 
-json golden(const std::string& name) {
-  std::ifstream in(testing::source_folder() + "/tests/golden/samplers/" + name + ".json");
-  return json::parse(in);
-}
-
 const json& comfy() {
-  static const json j = golden("schedules_comfyui");
+  static const json j = testing::read_golden("samplers/schedules_comfyui");
   return j;
 }
 

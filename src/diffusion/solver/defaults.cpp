@@ -1,8 +1,6 @@
 #include "diffusion/solver/defaults.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/sampler_names.h"
@@ -10,19 +8,12 @@
 namespace ebb {
 namespace {
 
-// Times of UniPC's own program, by the names that others gave to samplers on them.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> named = {{
-    {"unipc_snr", "log_snr"},
-    {"unipc_snr_2", "log_snr"},
-    {"unipc_tu", "time_uniform"},
-    {"unipc_tu_2", "time_uniform"},
-    {"unipc_tq", "time_quadratic"},
-}};
-
+// The schedule that a name asks for, as an alias or by what it ends with.
 std::string named_schedule(std::string_view sampler) {
   const std::string plain = plain_name(sampler);
-  for (const auto& [name, schedule] : named)
-    if (plain == plain_name(name)) return std::string(schedule);
+  for (const Sampler* s : all_samplers())
+    for (const SamplerAlias& a : s->aliases)
+      if (!a.schedule.empty() && plain_name(a.name) == plain) return a.schedule;
   return split_schedule(plain).schedule;
 }
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "diffusion/solver/multistep.h"
-
 namespace ebb {
 
 ExponentialStep exponential_step(Space space, double from, double to, double eta) {
@@ -67,6 +65,17 @@ std::vector<double> exponential_weights(const std::vector<double>& nodes, double
   if (!simple || nodes.size() != 2) return polynomial_weights(nodes, moments);
   const double slope = (rule == SlopeRule::linear ? z : moments[0]) / (2 * nodes[1]);
   return {moments[0] - slope, slope};
+}
+
+std::vector<Answer> placed(const Run& run, const std::vector<double>& sigmas,
+                           const History& answers, const AnswersOfStep& which) {
+  const auto lambda = [&](int64_t k) { return run.lambda(sigmas[static_cast<size_t>(k)]); };
+  const double start = lambda(which.step), h = lambda(which.step + 1) - start;
+  std::vector<Answer> out;
+  for (int64_t k = 0; k < which.count; ++k)
+    out.push_back({(lambda(which.newest - k) - start) / h, answers[k]});
+  if (which.newest > which.step && which.count == 2) std::swap(out[0], out[1]);
+  return out;
 }
 
 Latent advance(const ExponentialStep& step, const Latent& x, const std::vector<Answer>& answers,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diffusion/solver/formulas.h"
+#include "diffusion/solver/multistep.h"
 
 namespace ebb {
 
@@ -42,6 +43,15 @@ struct Answer {
   double at = 0;
   Latent denoised;
 };
+
+// Which answers count in the step from level `step`, the newest of them at level `newest`.
+struct AnswersOfStep {
+  int64_t step = 0, newest = 0, count = 0;
+};
+// The newest answers in steps of lambda; for the line of two, the one at the step's start comes
+// first.
+std::vector<Answer> placed(const Run& run, const std::vector<double>& sigmas,
+                           const History& answers, const AnswersOfStep& which);
 
 // Weights of answers at `nodes` over a step of length z: sum w p(node) = integral of z exp(-z (1 -
 // u)) p(u) for u from 0 to 1, for every polynomial p that the nodes determine. `rule` needs a

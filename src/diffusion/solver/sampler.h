@@ -27,6 +27,7 @@ struct SamplerAlias {
   std::optional<double> order = {};
   std::optional<SamplerKind> kind = {};
   std::string help = {};
+  std::string schedule = {};  // that the name asks for
 };
 
 struct Sampler {
@@ -47,9 +48,6 @@ struct Sampler {
 // A sampler whose options are a struct with fields() and, to refuse values, check().
 template <class Options>
 Sampler make_sampler(Sampler about, Latent (*run)(Run&, Latent, const Options&));
-struct NoOptions {
-  void fields(auto&&) {}
-};
 
 // What is told of a sampler by one of its names.
 struct SamplerFacts {
