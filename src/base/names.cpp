@@ -54,8 +54,12 @@ std::string suggestion(std::string_view name, std::span<const std::string> known
 }
 
 void check_known(std::string_view what, std::string_view name, std::span<const std::string> known) {
-  if (std::find(known.begin(), known.end(), name) == known.end())
-    fail(what, " '", name, "'", suggestion(name, known));
+  if (std::find(known.begin(), known.end(), name) == known.end()) fail_unknown(what, name, known);
+}
+
+void fail_unknown(std::string_view what, std::string_view name,
+                  std::span<const std::string> known) {
+  fail(what, " '", name, "'", suggestion(name, known));
 }
 
 std::string_view trimmed(std::string_view text) {

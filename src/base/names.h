@@ -1,6 +1,7 @@
 // Names: the nearest of a list of known names, for errors that suggest one.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,23 @@ std::string suggestion(std::string_view name, std::span<const std::string> known
 
 // Throws Error unless `name` is known: "WHAT 'name'" and a suggestion, as in "path: unknown name".
 void check_known(std::string_view what, std::string_view name, std::span<const std::string> known);
+
+// As check_known does for a name that is not.
+[[noreturn]] void fail_unknown(std::string_view what, std::string_view name,
+                               std::span<const std::string> known);
+
+// The element of `all` with the name; name_of: a member of the elements or a function of them.
+// Throws Error as check_known does.
+template <class All, class NameOf>
+const auto& find_known(std::string_view what, std::string_view name, const All& all,
+                       NameOf name_of) {
+  std::vector<std::string> known;
+  for (const auto& one : all) {
+    if (std::invoke(name_of, one) == name) return one;
+    known.emplace_back(std::invoke(name_of, one));
+  }
+  fail_unknown(what, name, known);
+}
 
 // Without blanks before and behind.
 std::string_view trimmed(std::string_view text);

@@ -21,6 +21,7 @@ uint64_t parse_seed(const std::string& text) {
 void configure(ebb_sampler& s, const std::string& key, const std::string& value) {
   const std::vector<std::string> known = {"space", "dialect",     "seed",
                                           "noise", "first_image", "layout"};
+  check_known("sampler: unknown key", key, known);
   if (key == "space") {
     require(value == "ve" || value == "flow", "sampler: space must be ve or flow (got '", value,
             "')");
@@ -35,12 +36,10 @@ void configure(ebb_sampler& s, const std::string& key, const std::string& value)
   } else if (key == "first_image") {
     s.noise.first_image = parse_integer(value, "first_image");
     require(s.noise.first_image >= 0, "sampler: first_image must not be negative (", value, ")");
-  } else if (key == "layout") {
+  } else {  // layout
     require(value == "hwc" || value == "chw", "sampler: layout must be hwc or chw (got '", value,
             "')");
     s.noise.channels_first = value == "chw";
-  } else {
-    fail("sampler: unknown key '", key, "'", suggestion(key, known));
   }
 }
 

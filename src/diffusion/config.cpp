@@ -13,9 +13,7 @@ namespace {
 
 void check_name(std::string_view field, const std::string& name,
                 const std::vector<std::string>& known) {
-  for (const std::string& k : known)
-    if (k == name) return;
-  fail("diffusion: unknown ", field, " '", name, "'", suggestion(name, known));
+  check_known(str("diffusion: unknown ", field), name, known);
 }
 
 void check_positive(std::string_view field, double value) {

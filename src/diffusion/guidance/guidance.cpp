@@ -56,16 +56,12 @@ OutputForm output_form(Prediction p, double sigma, double sigma_data) {
 }
 
 Form find_form(std::string_view name) {
-  constexpr std::pair<std::string_view, Form> forms[] = {{"data", Form::data},
-                                                         {"velocity", Form::velocity},
-                                                         {"raw", Form::raw},
-                                                         {"mixed", Form::mixed}};
-  std::vector<std::string> known;
-  for (const auto& [text, form] : forms) {
-    if (text == name) return form;
-    known.emplace_back(text);
-  }
-  fail("guidance form: unknown name '", name, "'", suggestion(name, known));
+  using Named = std::pair<std::string_view, Form>;
+  constexpr Named forms[] = {{"data", Form::data},
+                             {"velocity", Form::velocity},
+                             {"raw", Form::raw},
+                             {"mixed", Form::mixed}};
+  return find_known("guidance form: unknown name", name, forms, &Named::first).second;
 }
 
 OutputForm form_at(Form form, const Moment& m) {

@@ -1,7 +1,5 @@
 #include "diffusion/levels/network_facts.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -13,37 +11,27 @@ namespace {
 
 using Named = std::pair<std::string_view, Prediction>;
 
-constexpr std::array<Named, 9> predictions = {{{"eps", Prediction::eps},
-                                               {"v", Prediction::v},
-                                               {"x0", Prediction::x0},
-                                               {"edm", Prediction::edm},
-                                               {"edm_v", Prediction::edm_v},
-                                               {"ve", Prediction::ve},
-                                               {"rflow", Prediction::rflow},
-                                               {"flow", Prediction::flow},
-                                               {"dataward", Prediction::dataward}}};
+constexpr Named predictions[] = {
+    {"eps", Prediction::eps},     {"v", Prediction::v},         {"x0", Prediction::x0},
+    {"edm", Prediction::edm},     {"edm_v", Prediction::edm_v}, {"ve", Prediction::ve},
+    {"rflow", Prediction::rflow}, {"flow", Prediction::flow},   {"dataward", Prediction::dataward}};
 
 // Levels whose networks mostly predict something else than noise.
-constexpr std::array<Named, 5> usual = {{{"flow", Prediction::flow},
-                                         {"edm", Prediction::edm},
-                                         {"ve", Prediction::ve},
-                                         {"rflow", Prediction::rflow},
-                                         {"atan", Prediction::v}}};
-
-template <class Table>
-const Named* find(const Table& table, std::string_view name) {
-  const auto at =
-      std::find_if(table.begin(), table.end(), [name](const Named& n) { return n.first == name; });
-  return at == table.end() ? nullptr : &*at;
-}
+constexpr Named usual[] = {{"flow", Prediction::flow},
+                           {"edm", Prediction::edm},
+                           {"ve", Prediction::ve},
+                           {"rflow", Prediction::rflow},
+                           {"atan", Prediction::v}};
 
 Prediction prediction_of(const NetworkOptions& o) {
   const std::string& levels = o.levels.levels;
   if (o.prediction == "usual") {
-    const Named* own = find(usual, levels);
-    return own ? own->second : Prediction::eps;
+    for (const auto& [name, own] : usual)
+      if (name == levels) return own;
+    return Prediction::eps;
   }
-  const Prediction p = find(predictions, o.prediction)->second;
+  const Prediction p =
+      find_known("levels: unknown prediction", o.prediction, predictions, &Named::first).second;
   const bool flow = p == Prediction::flow || p == Prediction::dataward;
   require(flow == (levels == "flow"), "levels: prediction ", o.prediction,
           " does not go with levels ", levels);
@@ -56,10 +44,9 @@ void NetworkOptions::check() const {
   levels.check();
   require(std::isfinite(sigma_data) && sigma_data > 0, "levels: sigma_data must be positive (",
           sigma_data, ")");
-  if (prediction == "usual" || find(predictions, prediction)) return;
   std::vector<std::string> known = {"usual"};
   for (const Named& n : predictions) known.emplace_back(n.first);
-  fail("levels: unknown prediction '", prediction, "'", suggestion(prediction, known));
+  check_known("levels: unknown prediction", prediction, known);
 }
 
 NetworkFacts network_facts(const NetworkOptions& o) {

@@ -39,12 +39,7 @@ const std::vector<const NoiseSource*>& all_noise_sources() {
 }
 
 const NoiseSource& find_noise_source(std::string_view name) {
-  std::vector<std::string> known;
-  for (const NoiseSource* s : all_noise_sources()) {
-    if (s->name == name) return *s;
-    known.push_back(s->name);
-  }
-  fail("noise: unknown source '", name, "'", suggestion(name, known));
+  return *find_known("noise: unknown source", name, all_noise_sources(), &NoiseSource::name);
 }
 
 Noise open_noise(std::string_view source, const NoiseCall& call, const OptionTexts& options) {

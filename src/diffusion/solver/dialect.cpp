@@ -120,7 +120,7 @@ const Dialect& find_dialect(std::string_view name) {
   }
   for (const NoiseSource* s : all_noise_sources())
     require(s->name != name, "dialect: '", name, "' is a source of noise", suggestion({}, known));
-  fail("dialect: unknown name '", name, "'", suggestion(name, known));
+  fail_unknown("dialect: unknown name", name, known);
 }
 
 }  // namespace ebb

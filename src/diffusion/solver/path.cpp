@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "base/error.h"
 #include "base/names.h"
 #include "diffusion/solver/vp.h"
 
@@ -35,12 +34,7 @@ const std::vector<Path>& all_paths() {
 }
 
 const Path& find_path(std::string_view name) {
-  std::vector<std::string> known;
-  for (const Path& p : all_paths()) {
-    if (p.name == name) return p;
-    known.push_back(p.name);
-  }
-  fail("path: unknown name '", name, "'", suggestion(name, known));
+  return find_known("path: unknown name", name, all_paths(), &Path::name);
 }
 
 }  // namespace ebb

@@ -36,12 +36,7 @@ const Mode modes[] = {
 // "Half Cosine Down" is half_cosine_down.
 const Mode& find_mode(std::string name) {
   for (char& c : name) c = c == ' ' ? '_' : static_cast<char>(std::tolower(c));
-  std::vector<std::string> known;
-  for (const Mode& m : modes) {
-    if (m.name == name) return m;
-    known.emplace_back(m.name);
-  }
-  fail("mimic: unknown mode '", name, "'", suggestion(name, known));
+  return find_known("mimic: unknown mode", name, modes, &Mode::name);
 }
 
 struct Options {

@@ -29,12 +29,8 @@ double round_bits(double x, int bits, int lowest) {
 }
 
 NoiseType type_of(const std::string& name) {
-  std::vector<std::string> known;
-  for (const auto& [known_name, type] : types) {
-    if (known_name == name) return type;
-    known.emplace_back(known_name);
-  }
-  fail("noise: unknown number type '", name, "'", suggestion(name, known));
+  using Named = std::pair<std::string_view, NoiseType>;
+  return find_known("noise: unknown number type", name, types, &Named::first).second;
 }
 
 }  // namespace
