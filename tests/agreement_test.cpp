@@ -7,6 +7,7 @@
 #include "backends.h"
 #include "derived.h"
 #include "guarded.h"
+#include "ops/prim/attention/op.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/conv2d_dw/op.h"
 #include "ops/prim/conv2d_dx/op.h"
@@ -101,12 +102,38 @@ void add_convolutions(std::vector<Large>& out, DType dtype) {
   }
 }
 
+struct Heads {
+  int64_t n, t, s, a, width;
+  double scale = 0;
+};
+
+// More tiles of queries than there are multiprocessors, several blocks of keys, and scores that
+// are far apart between them.
+void add_attention(std::vector<Large>& out, DType dtype) {
+  for (const Heads& h : {Heads{12, 333, 301, 5, 64},
+                         {5, 200, 77, 40, 40},
+                         {40, 256, 256, 4, 72},
+                         {8, 140, 640, 12, 128},
+                         {3, 129, 200, 48, 24},
+                         {2, 515, 1031, 20, 80},
+                         {1, 520, 130, 16, 160},
+                         {1, 260, 200, 36, 256},
+                         {9, 333, 700, 8, 64, 4},
+                         {2, 300, 500, 8, 128, 4}}) {
+    const std::string label =
+        str("n", h.n, "_t", h.t, "_s", h.s, "_a", h.a, "_k", h.width, h.scale == 0 ? "" : "_peaks");
+    const Shape q{h.n, h.t, h.a, h.width}, k{h.n, h.s, h.a, h.width};
+    out.push_back({label, &ops::def::attention(), ops::Attention{h.scale}, {q, k, k}, dtype});
+  }
+}
+
 std::vector<Large> large_cases() {
   std::vector<Large> out;
   if (only("cuda").empty()) return out;
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
     add_products(out, dtype);
     add_convolutions(out, dtype);
+    if (dtype != DType::f32) add_attention(out, dtype);
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// attention on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8 up to 256,
-// otherwise in plain f32.
+// attention on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8 up to 256
+// (on sm_90a by wgmma, cuda_sm90.h), otherwise in plain f32.
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
@@ -7,6 +7,7 @@
 #include "ops/prim/attention/cuda_kernels.cuh"
 #include "ops/prim/attention/cuda_plain.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
+#include "ops/prim/attention/cuda_sm90.h"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -103,14 +104,16 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
 }  // namespace
 
 std::vector<Kernel> attention() {
-  return {{.op = "attention",
-           .name = "attention_tiles",
-           .supports = supports_tiles,
-           .prepare = prepare_tiles},
-          {.op = "attention",
-           .name = "attention_plain",
-           .supports = +[](const Signature&, const Device&) { return true; },
-           .prepare = prepare_plain}};
+  std::vector<Kernel> all = attention_sm90();
+  all.push_back({.op = "attention",
+                 .name = "attention_tiles",
+                 .supports = supports_tiles,
+                 .prepare = prepare_tiles});
+  all.push_back({.op = "attention",
+                 .name = "attention_plain",
+                 .supports = +[](const Signature&, const Device&) { return true; },
+                 .prepare = prepare_plain});
+  return all;
 }
 
 }  // namespace ebb::ops::cuda

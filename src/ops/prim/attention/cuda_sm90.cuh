@@ -1,31 +1,23 @@
 // attention on wgmma (sm_90a): one warp fetches blocks of keys and values by TMA, each of the other
-// warpgroups owns 64 queries and computes the scores of a block while the values of the one before
-// are added up (Shah et al. 2024, FlashAttention-3). Scores are in units of log 2.
+// warpgroups owns 64 queries of a tile and computes the scores of a block while the values of the
+// one before are added up (Shah et al. 2024, FlashAttention-3). Tiles follow each other without a
+// gap: the first scores of one are computed beside the last sum of the one before.
 #pragma once
 
-#include "backend/cuda/attention_wgmma.cuh"
 #include "backend/cuda/mbarrier.cuh"
-#include "backend/cuda/wgmma_wide.cuh"
-#include "ops/prim/attention/cuda_head.cuh"
+#include "ops/prim/attention/cuda_sm90_weights.cuh"
 
 namespace ebb::ops::cuda {
 
-using namespace ebb::cuda;
-
 struct Sm90Params {
   CUtensorMap q, k, v;  // of rank 4: columns, rows, heads, samples; boxes of 64 columns
-  HeadSizes z;
-  void* o;
-  float* lse;
-  int parts;  // tiles of queries a head
+  ForwardParams f;      // parts: tiles of queries a head
 };
 
-// Heads up to D wide, `Keys` keys a block, `Groups` warpgroups of 64 queries. `Poly` of 8 powers
-// are computed by a polynomial: at 16 a clock the special function unit is the bottleneck of narrow
-// heads.
-template <int D, int Keys, int Groups, int Poly>
+// Heads up to D wide, `Keys` keys a block, `Groups` warpgroups of 64 queries.
+template <int D, int Keys, int Groups>
 struct Sm90Shape {
-  static constexpr int width = D, keys = Keys, groups = Groups, poly = Poly;
+  static constexpr int width = D, keys = Keys, groups = Groups;
   static constexpr int threads = 128 * (groups + 1);
   static constexpr int rows = 64 * groups;
   static constexpr int columns = (D + 63) / 64;  // pieces of 64 columns, 128 bytes a row
@@ -38,11 +30,13 @@ struct Sm90Shape {
   static constexpr int barriers = 2 * queries + 4 * stages;
   static constexpr int bytes =
       1024 + queries * query_bytes + 2 * stages * block_bytes + 8 * barriers;
-  static constexpr int registers = groups == 2 ? 240 : groups == 3 ? 160 : 240;
+  static constexpr int registers = groups == 3 ? 160 : 240,
+                       registers_to_fetch = groups == 3 ? 32 : 24;
   static_assert(stages >= 2 && bytes <= 227 * 1024 && Keys % 16 == 0);
 };
 
-// Where things lie in shared memory.
+// Where things lie in shared memory. Queries: a warpgroup's 64 rows, piece after piece, then the
+// next warpgroup's; keys and values: piece after piece.
 template <class S>
 struct Sm90Memory {
   uint32_t q, k, v, barriers;
@@ -70,153 +64,68 @@ struct RingAt {
 
 // ---- the warp that fetches ---------------------------------------------------------------------
 
-// Rows from `row` on of a head, all columns; `Rows` rows of 128 bytes a piece.
-template <class S, int Rows>
-__device__ __forceinline__ void fetch_rows(uint32_t to, uint32_t barrier, const CUtensorMap& map,
-                                           int row, int head, int heads) {
-  barrier_expect(barrier, Rows * 128 * S::columns);
+// Where rows go: `Tiles` tiles of `Rows` rows.
+template <class S, int Tiles, int Rows>
+struct FetchRows {
+  // Rows from `row` on of a head.
+  __device__ static __forceinline__ void run(uint32_t to, uint32_t barrier, const CUtensorMap& map,
+                                             const int3& at) {
+    barrier_expect(barrier, Tiles * Rows * 128 * S::columns);
 #pragma unroll
-  for (int c = 0; c < S::columns; ++c)
-    load_box4(to + c * Rows * 128, barrier, map, {c * 64, row, head % heads, head / heads});
-}
-
-template <class S>
-__device__ __forceinline__ void fetch_all(const Sm90Params& p, const Sm90Memory<S>& m) {
-  RingAt<S::queries> q;
-  RingAt<S::stages> k, v;
-  const int blocks = (p.z.s + S::keys - 1) / S::keys;
-  const int tiles = p.z.heads * p.parts;
-  const auto keys = [&](int j, int head) {
-    barrier_wait(m.k_free(k.i), k.phase ^ 1);
-    fetch_rows<S, S::keys>(m.key(k.i), m.k_full(k.i), p.k, j * S::keys, head, p.z.a);
-    k.next();
-  };
-  const auto values = [&](int j, int head) {
-    barrier_wait(m.v_free(v.i), v.phase ^ 1);
-    fetch_rows<S, S::keys>(m.value(v.i), m.v_full(v.i), p.v, j * S::keys, head, p.z.a);
-    v.next();
-  };
-#pragma unroll 1
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int head = tile / p.parts;
-    barrier_wait(m.q_free(q.i), q.phase ^ 1);
-    fetch_rows<S, S::rows>(m.query(q.i), m.q_full(q.i), p.q, tile % p.parts * S::rows, head, p.z.a);
-    q.next();
-    keys(blocks - 1, head);
-#pragma unroll 1
-    for (int j = blocks - 1; j > 0; --j) {
-      keys(j - 1, head);
-      values(j, head);
-    }
-    values(0, head);
+    for (int i = 0; i < Tiles * S::columns; ++i)
+      load_box4(to + i * Rows * 128, barrier, map,
+                {i % S::columns * 64, at.x + i / S::columns * Rows, at.y, at.z});
   }
-}
-
-// ---- weights -----------------------------------------------------------------------------------
-
-// Of a thread's two rows: powers are 2^(scale s - highest), `highest` is a whole number.
-struct RunningRows {
-  float highest[2], sum[2];  // sum: of this thread's columns
 };
 
-// 2^(s scale - highest) without the special function unit, to 1e-4 (that of 16-bit weights is
-// 5e-4 at best): powers of the whole part by the exponent, of the rest by a polynomial. `whole` is
-// 1.5 2^23 - highest; s is at least `least`, where the power is 2^-126.
-__device__ __forceinline__ float exp2_by_polynomial(float s, float scale, float whole,
-                                                    float least) {
-  s = fmaxf(s, least);
-  const float t = fmaf(s, scale, whole);  // rounded to a whole number, which lies in the low bits
-  const float rest = fmaf(s, scale, whole - t);
-  float y = fmaf(rest, 0.05517166852951050f, 0.24261160194873810f);
-  y = fmaf(y, rest, 0.69326096773147583f);
-  y = fmaf(y, rest, 0.99992807693231000f);
-  return __int_as_float(__float_as_int(y) + (__float_as_int(t) << 23));
-}
+template <class S>
+struct Sm90Producer {
+  const Sm90Params& p;
+  const Sm90Memory<S>& m;
+  RingAt<S::queries> q;
+  RingAt<S::stages> k, v;
 
-// Weights of a block of scores, packed as the operand of a product; returns whether some are too
-// large. Poly as in Sm90Shape.
-template <class T, int Keys, int Poly>
-__device__ __forceinline__ bool weigh_block(uint32_t (&w)[Keys / 16][4],
-                                            const float (&s)[Keys / 8][4], float scale,
-                                            const RunningRows& r, float (&sum)[2]) {
-  constexpr float kLargest = 16384;  // weights of f16 end at 65504
-  constexpr float kWhole = 12582912;
-  const float whole[2] = {kWhole - r.highest[0], kWhole - r.highest[1]};
-  const float inverse = 1 / scale;
-  const float least[2] = {(r.highest[0] - 125) * inverse, (r.highest[1] - 125) * inverse};
-  float part[2][2] = {};
-#pragma unroll
-  for (int n = 0; n < Keys / 8; ++n) {
-    float e[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int h = i / 2;
-      if ((n * 4 + i) * 3 % 8 < Poly)
-        e[i] = exp2_by_polynomial(s[n][i], scale, whole[h], least[h]);
-      else
-        e[i] = fast_exp2(fmaf(s[n][i], scale, -r.highest[h]));
-      part[h][i % 2] += e[i];
+  __device__ __forceinline__ int3 place(int row, int head) const {
+    return {row, head % p.f.z.a, head / p.f.z.a};
+  }
+  __device__ __forceinline__ void queries(int tile) {
+    barrier_wait(m.q_free(q.i), q.phase ^ 1);
+    FetchRows<S, S::groups, 64>::run(m.query(q.i), m.q_full(q.i), p.q,
+                                     place(tile % p.f.parts * S::rows, tile / p.f.parts));
+    q.next();
+  }
+  __device__ __forceinline__ void keys(int j, int tile) {
+    barrier_wait(m.k_free(k.i), k.phase ^ 1);
+    FetchRows<S, 1, S::keys>::run(m.key(k.i), m.k_full(k.i), p.k,
+                                  place(j * S::keys, tile / p.f.parts));
+    k.next();
+  }
+  __device__ __forceinline__ void values(int j, int tile) {
+    barrier_wait(m.v_free(v.i), v.phase ^ 1);
+    FetchRows<S, 1, S::keys>::run(m.value(v.i), m.v_full(v.i), p.v,
+                                  place(j * S::keys, tile / p.f.parts));
+    v.next();
+  }
+  // In the order of use: the keys of a block before the values of the one before it.
+  __device__ __forceinline__ void run(int blocks, int tiles) {
+    const int step = gridDim.x;
+    queries(blockIdx.x);
+    keys(blocks - 1, blockIdx.x);
+#pragma unroll 1
+    for (int tile = blockIdx.x; tile < tiles; tile += step) {
+#pragma unroll 1
+      for (int j = blocks - 1; j > 0; --j) {
+        keys(j - 1, tile);
+        values(j, tile);
+      }
+      if (tile + step < tiles) {
+        queries(tile + step);
+        keys(blocks - 1, tile + step);
+      }
+      values(0, tile);
     }
-    w[n / 2][n % 2 * 2] = pack<T>(e[0], e[1]);
-    w[n / 2][n % 2 * 2 + 1] = pack<T>(e[2], e[3]);
   }
-#pragma unroll
-  for (int h = 0; h < 2; ++h) sum[h] = part[h][0] + part[h][1];
-  return !(sum[0] <= kLargest && sum[1] <= kLargest);
-}
-
-// `highest` becomes what the scores and the old one call for.
-template <int Keys>
-__device__ __forceinline__ void raise_highest(RunningRows& r, const float (&s)[Keys / 8][4],
-                                              float scale) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float top = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
-#pragma unroll
-    for (int n = 1; n < Keys / 8; ++n) top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    r.highest[h] = fmaxf(r.highest[h], ceilf(top * scale));
-  }
-}
-
-// ---- products ----------------------------------------------------------------------------------
-
-// The compiler takes results of wgmma for there at once: values behind this line are those after
-// it.
-template <int N>
-__device__ __forceinline__ void settle(float (&c)[N][4]) {
-#pragma unroll
-  for (int n = 0; n < N; ++n)
-    asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
-}
-template <int N>
-__device__ __forceinline__ void settle(uint32_t (&c)[N][4]) {
-#pragma unroll
-  for (int n = 0; n < N; ++n)
-    asm volatile("" : "+r"(c[n][0]), "+r"(c[n][1]), "+r"(c[n][2]), "+r"(c[n][3])::"memory");
-}
-
-// s = q k^T, queries from `q` on in shared memory.
-template <class T, class S>
-__device__ __forceinline__ void start_scores(float (&s)[S::keys / 8][4], uint32_t q, uint32_t k) {
-  const uint64_t a = swizzled_operand(q, 0), b = swizzled_operand(k, 0);
-#pragma unroll
-  for (int i = 0; i < (S::width + 15) / 16; ++i)
-    Wgmma<T, S::keys>::template run<0, 0>(s, a + (i / 4 * S::rows * 128 + i % 4 * 32) / 16,
-                                          b + (i / 4 * S::keys * 128 + i % 4 * 32) / 16, i > 0);
-}
-
-// o += w v
-template <class T, class S>
-__device__ __forceinline__ void start_values(float (&o)[S::width / 8][4],
-                                             const uint32_t (&w)[S::keys / 16][4], uint32_t v,
-                                             bool first) {
-  const uint64_t b = swizzled_operand(v, S::keys * 128);
-#pragma unroll
-  for (int i = 0; i < S::keys / 16; ++i)
-    Wgmma<T, S::width>::template run<1>(o, w[i], b + i * 16 * 128 / 16, i > 0 || !first);
-}
+};
 
 // ---- the warpgroups that compute ---------------------------------------------------------------
 
@@ -224,7 +133,9 @@ template <class T, class S>
 struct Sm90Consumer {
   const Sm90Params& p;
   const Sm90Memory<S>& m;
-  int group, lane;
+  int group, lane, blocks, tiles;
+  int tile;
+  bool wrong = false;  // whether weights passed the limit
   RingAt<S::queries> q;
   RingAt<S::stages> k, v;
   RunningRows r;
@@ -239,129 +150,166 @@ struct Sm90Consumer {
   __device__ __forceinline__ void pass_turn() {
     barrier_come(1 + (group + 1 == S::groups ? 0 : group + 1), 256);
   }
+  __device__ __forceinline__ uint32_t own_queries() const {
+    return m.query(q.i) + group * 64 * 128 * S::columns;
+  }
+  __device__ __forceinline__ int first_row(int of) const {
+    return of % p.f.parts * S::rows + group * 64 + threadIdx.x % 128 / 32 * 16;
+  }
 
-  // The last block of keys, which may be cut.
-  __device__ __forceinline__ void first_block(int count) {
-    float s[S::keys / 8][4];
-    barrier_wait(m.q_full(q.i), q.phase);
-    barrier_wait(m.k_full(k.i), k.phase);
+  __device__ __forceinline__ void start_block(float (&s)[S::keys / 8][4]) {
     wgmma_start();
-    start_scores<T, S>(s, m.query(q.i) + group * 64 * 128, m.key(k.i));
+    start_scores<T, S::width, S::keys>(s, own_queries(), m.key(k.i));
     wgmma_submit();
-    wgmma_finish<0>();
+  }
+  __device__ __forceinline__ void end_block(float (&s)[S::keys / 8][4]) {
     settle(s);
     release(m.k_free(k.i));
     k.next();
-    count -= lane % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < S::keys / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (8 * n + i % 2 >= count) s[n][i] = -INFINITY;
-    r.highest[0] = r.highest[1] = -INFINITY;
-    raise_highest<S::keys>(r, s, p.z.scale_log2);
-    weigh_block<T, S::keys, 0>(w[0], s, p.z.scale_log2, r, r.sum);
+  }
+  __device__ __forceinline__ void start_sum(const uint32_t (&weights)[S::keys / 16][4],
+                                            bool first) {
+    barrier_wait(m.v_full(v.i), v.phase);
+    wgmma_start();
+    start_values<T, S::width, S::keys>(o[0], weights, m.value(v.i), first);
+    wgmma_submit();
+  }
+  __device__ __forceinline__ void end_sum() {
+    wgmma_finish<0>();
+    settle(o[0]);
+    release(m.v_free(v.i));
+    v.next();
+  }
+  // Rows begin; the last block of keys comes first, and may be cut.
+  __device__ __forceinline__ void begin_tile(float (&s)[S::keys / 8][4]) {
+    const int count = p.f.z.s - (blocks - 1) * S::keys;
+    if (count < S::keys) cut_scores(s, count, lane);
+    begin_rows<T, S::keys>(r, s, p.f.z.scale_log2);
+    weigh_scores(s, p.f.z.scale_log2, r);
   }
 
-  // Adds the values of the weights w[At] and computes w[1 - At] of the next block.
+  // Adds the values of the weights w[At] and computes w[1 - At] of the tile's next block.
   template <int At>
   __device__ __forceinline__ void step(bool first) {
     float s[S::keys / 8][4];
     barrier_wait(m.k_full(k.i), k.phase);
     take_turn();
-    wgmma_start();
-    start_scores<T, S>(s, m.query(q.i) + group * 64 * 128, m.key(k.i));
-    wgmma_submit();
-    barrier_wait(m.v_full(v.i), v.phase);
-    wgmma_start();
-    start_values<T, S>(o[0], w[At], m.value(v.i), first);
-    wgmma_submit();
+    start_block(s);
+    start_sum(w[At], first);
     pass_turn();
     wgmma_finish<1>();
-    settle(s);
-    release(m.k_free(k.i));
-    k.next();
-    float sum[2], factor[2] = {1, 1};
-    bool raised = weigh_block<T, S::keys, S::poly>(w[1 - At], s, p.z.scale_log2, r, sum);
-    raised = __any_sync(~0u, raised);
-    if (raised) {
-      const float before[2] = {r.highest[0], r.highest[1]};
-      raise_highest<S::keys>(r, s, p.z.scale_log2);
-      weigh_block<T, S::keys, 0>(w[1 - At], s, p.z.scale_log2, r, sum);
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        factor[h] = fast_exp2(before[h] - r.highest[h]);
-        r.sum[h] *= factor[h];
-      }
-    }
-    r.sum[0] += sum[0], r.sum[1] += sum[1];
+    end_block(s);
+    weigh_block<T>(w[1 - At], s, p.f.z.scale_log2, r);
     settle(w[1 - At]);
-    wgmma_finish<0>();
-    settle(o[0]);
-    release(m.v_free(v.i));
-    v.next();
-    if (raised)
-#pragma unroll
-      for (int d = 0; d < S::width / 8; ++d)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) o[0][d][i] *= factor[i / 2];
+    end_sum();
   }
-
-  // Adds the values of the last weights.
+  // Finishes a tile, whose last weights are w[At], and computes w[0] of the next one's first block.
   template <int At>
-  __device__ __forceinline__ void last_values(bool first) {
-    barrier_wait(m.v_full(v.i), v.phase);
-    wgmma_start();
-    start_values<T, S>(o[0], w[At], m.value(v.i), first);
-    wgmma_submit();
-    wgmma_finish<0>();
-    settle(o[0]);
-    release(m.v_free(v.i));
-    v.next();
+  __device__ __forceinline__ void next_tile(bool first) {
+    float s[S::keys / 8][4];
+    release(m.q_free(q.i));
+    q.next();
+    barrier_wait(m.q_full(q.i), q.phase);
+    barrier_wait(m.k_full(k.i), k.phase);
+    take_turn();
+    start_block(s);
+    start_sum(w[At], first);
+    pass_turn();
+    wgmma_finish<1>();
+    end_block(s);
+    const RunningRows done = r;
+    begin_tile(s);
+    end_sum();
+    pack_weights<T, S::keys>(w[0], s);
+    settle(w[0]);
+    write(done);
+  }
+  // The same of the last tile.
+  template <int At>
+  __device__ __forceinline__ void last_tile(bool first) {
+    start_sum(w[At], first);
+    end_sum();
+    write(r);
+  }
+  template <int At>
+  __device__ __forceinline__ bool finish_tile(bool first) {
+    if (tile + static_cast<int>(gridDim.x) >= tiles) {
+      last_tile<At>(first);
+      return false;
+    }
+    next_tile<At>(first);
+    tile += gridDim.x;
+    return true;
   }
 
-  __device__ __forceinline__ void write(int head, int begin) {
+  // The tile's o and lse. Where weights passed the limit lse is NaN, for now.
+  __device__ __forceinline__ void write(const RunningRows& done) {
+    const int head = tile / p.f.parts, begin = first_row(tile);
     float factor[1][2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float sum = r.sum[h];
+      float sum = done.sum[h];
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
-      factor[0][h] = 1 / sum;
+      factor[0][h] = __fdividef(1, sum);
+      const bool good = sum <= Headroom<T>::limit;
       const int row = begin + 8 * h + lane / 4;
-      if (lane % 4 == 0 && row < p.z.t)
-        p.lse[int64_t{head} * p.z.t + row] = (r.highest[h] + log2f(sum)) * kLn2;
+      if (lane % 4 == 0 && row < p.f.z.t)
+        p.f.lse[int64_t{head} * p.f.z.t + row] =
+            good ? (done.highest[h] + __log2f(sum)) * kLn2 : NAN;
+      wrong |= !good;
     }
-    write_rows<T, 1, S::width>(rows_of<T>(p.z, p.o, head, p.z.t), begin, o, factor, lane);
+    write_rows<T, 1, S::width>(rows_of<T>(p.f.z, p.f.o, head, p.f.z.t), begin, o, factor, lane);
+  }
+
+  // Computes again what weights past the limit have spoiled.
+  __device__ __forceinline__ void mend() {
+    for (int i = blockIdx.x; i < tiles; i += gridDim.x) {
+      const int head = i / p.f.parts, begin = first_row(i), row = begin + lane % 4 * 8 + lane / 4;
+      bool bad = false;
+      if (lane % 4 < 2 && row < p.f.z.t) bad = !(p.f.lse[int64_t{head} * p.f.z.t + row] < INFINITY);
+      if (any_of_threads(bad, 1 + group, 128))
+        compute_again<T, S::width>(p.f, head, begin, m.q + group * 64 * 128 * S::columns,
+                                   1 + group);
+    }
   }
 
   __device__ __forceinline__ void run() {
-    const int blocks = (p.z.s + S::keys - 1) / S::keys;
-    const int tiles = p.z.heads * p.parts;
+    {
+      float s[S::keys / 8][4];
+      barrier_wait(m.q_full(0), 0);
+      barrier_wait(m.k_full(0), 0);
+      start_block(s);
+      wgmma_finish<0>();
+      end_block(s);
+      begin_tile(s);
+      pack_weights<T, S::keys>(w[0], s);
+    }
     if (group == S::groups - 1) pass_turn();
+    bool more = true;
 #pragma unroll 1
-    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-      first_block(p.z.s - (blocks - 1) * S::keys);
+    while (more) {
       int left = blocks - 1;
 #pragma unroll 1
       for (; left > 1; left -= 2) {
         step<0>(left == blocks - 1);
         step<1>(false);
       }
-      if (left == 1) step<0>(blocks == 2);
-      release(m.q_free(q.i));
-      q.next();
-      if (left == 1)
-        last_values<1>(false);
-      else
-        last_values<0>(blocks == 1);
-      write(tile / p.parts, tile % p.parts * S::rows + group * 64 + threadIdx.x % 128 / 32 * 16);
+      if (left == 1) {
+        step<0>(blocks == 2);
+        more = finish_tile<1>(false);
+      } else {
+        more = finish_tile<0>(blocks == 1);
+      }
     }
+    if (group == 0) take_turn();  // the last one that was passed
+    if (any_of_threads(wrong, 1 + group, 128)) mend();
   }
 };
 
 // o and lse.
-// grid: blocks of threads that share all tiles of queries.  sums: f32.  deterministic: yes.
+// grid: blocks of threads that share all tiles of queries, no more than there are tiles.
+// sums: f32.  deterministic: yes.
 template <class T, class S>
 __global__ __launch_bounds__(S::threads,
                              1) void attention_sm90(const __grid_constant__ Sm90Params p) {
@@ -385,13 +333,22 @@ __global__ __launch_bounds__(S::threads,
   }
   __syncthreads();
   const int group = warpgroup();
+  const int blocks = (p.f.z.s + S::keys - 1) / S::keys;
+  const int tiles = static_cast<int>(p.f.z.heads) * p.f.parts;
   if (group == S::groups) {
-    fewer_registers<S::groups == 3 ? 32 : 24>();
-    if (threadIdx.x == 128 * S::groups) fetch_all<S>(p, m);
+    fewer_registers<S::registers_to_fetch>();
+    if (threadIdx.x == 128 * S::groups) Sm90Producer<S>{p, m}.run(blocks, tiles);
   } else {
     more_registers<S::registers>();
-    Sm90Consumer<T, S> c{p, m, group, static_cast<int>(threadIdx.x % 32)};
-    c.run();
+    Sm90Consumer<T, S> c{p,
+                         m,
+                         group,
+                         static_cast<int>(threadIdx.x % 32),
+                         blocks,
+                         tiles,
+                         static_cast<int>(blockIdx.x)};
+    // A loop of one turn: outside of loops ptxas 13.0 does not use the registers that it was given.
+    for (int i = blockIdx.x; i < tiles; i += tiles) c.run();
   }
 }
 

@@ -1,0 +1,28 @@
+// attention on wgmma (sm_90a).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/kernel.h"
+
+namespace ebb::ops::cuda {
+
+struct Sm90Params;
+
+// A kernel and what its launch needs.
+struct Sm90Kernel {
+  void (*run)(Sm90Params) = nullptr;
+  int width = 0, keys = 0, rows = 0;  // the widest head; keys of a block; queries of a tile
+  int threads = 0;
+  int64_t bytes = 0;  // of shared memory
+  double cost = 1;    // of a key and a query, relative to the others of its width
+};
+
+// Every kernel for heads `width` wide, the narrowest that are wide enough.
+std::vector<Sm90Kernel> sm90_kernels_bf16(int64_t width);
+std::vector<Sm90Kernel> sm90_kernels_f16(int64_t width);
+
+std::vector<Kernel> attention_sm90();
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,181 @@
+// attention on wgmma: what a warpgroup computes of 64 queries and a block of keys. Scores are in
+// units of log 2.
+#pragma once
+
+#include "backend/cuda/attention_wgmma.cuh"
+#include "backend/cuda/wgmma_wide.cuh"
+#include "ops/prim/attention/cuda_forward.cuh"
+
+namespace ebb::ops::cuda {
+
+// ---- weights -----------------------------------------------------------------------------------
+
+// Weights are 2^(scale s - highest), where `highest` comes from a tile's first block of scores and
+// then stays: to look for the highest of every block costs as much time as a third of the powers.
+// They begin at 2^-below at most; rows whose sum passes `limit`, far from where numbers end, are
+// computed again in the end by `compute_again`.
+template <class T>
+struct Headroom {
+  static constexpr float below = 0, limit = 0x1p40f;
+};
+template <>
+struct Headroom<__half> {
+  static constexpr float below = 10, limit = 0x1p15f;
+};
+
+// Of a thread's two rows.
+struct RunningRows {
+  float highest[2], sum[2];  // sum: of this thread's columns
+};
+
+// Scores of keys from `count` on become minus infinity.
+template <int N>
+__device__ __forceinline__ void cut_scores(float (&s)[N][4], int count, int lane) {
+  count -= lane % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (8 * n + i % 2 >= count) s[n][i] = -INFINITY;
+}
+
+// Rows begin with the scores of their first block.
+template <class T, int Keys>
+__device__ __forceinline__ void begin_rows(RunningRows& r, const float (&s)[Keys / 8][4],
+                                           float scale) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float top[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) top[i] = s[i / 2][2 * h + i % 2];
+#pragma unroll
+    for (int n = 2; n < Keys / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) top[n % 2 * 2 + i] = fmaxf(top[n % 2 * 2 + i], s[n][2 * h + i]);
+    float highest = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
+    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 1));
+    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 2));
+    r.highest[h] = highest * scale + Headroom<T>::below;
+    r.sum[h] = 0;
+  }
+}
+
+// Weights of a block, packed as the operand of a product.
+template <class T, int N>
+__device__ __forceinline__ void weigh_block(uint32_t (&w)[N][4], const float (&s)[2 * N][4],
+                                            float scale, RunningRows& r) {
+  float part[2][2] = {};
+#pragma unroll
+  for (int n = 0; n < 2 * N; ++n) {
+    float e[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      e[i] = fast_exp2(fmaf(s[n][i], scale, -r.highest[i / 2]));
+      part[i / 2][i % 2] += e[i];
+    }
+    w[n / 2][n % 2 * 2] = pack<T>(e[0], e[1]);
+    w[n / 2][n % 2 * 2 + 1] = pack<T>(e[2], e[3]);
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) r.sum[h] += part[h][0] + part[h][1];
+}
+
+// The same in the place of the scores.
+template <int N>
+__device__ __forceinline__ void weigh_scores(float (&s)[N][4], float scale, RunningRows& r) {
+  float part[2][2] = {};
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      s[n][i] = fast_exp2(fmaf(s[n][i], scale, -r.highest[i / 2]));
+      part[i / 2][i % 2] += s[n][i];
+    }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) r.sum[h] += part[h][0] + part[h][1];
+}
+
+// ---- products ----------------------------------------------------------------------------------
+
+// The compiler takes results of wgmma for there at once: values behind this line are those after
+// it.
+template <int N>
+__device__ __forceinline__ void settle(float (&c)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+    asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
+}
+template <int N>
+__device__ __forceinline__ void settle(uint32_t (&c)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+    asm volatile("" : "+r"(c[n][0]), "+r"(c[n][1]), "+r"(c[n][2]), "+r"(c[n][3])::"memory");
+}
+
+// s = q k^T: 64 queries from `q` on in shared memory, `Keys` keys from `k` on.
+template <class T, int D, int Keys>
+__device__ __forceinline__ void start_scores(float (&s)[Keys / 8][4], uint32_t q, uint32_t k) {
+  const uint64_t a = swizzled_operand(q, 0), b = swizzled_operand(k, 0);
+#pragma unroll
+  for (int i = 0; i < (D + 15) / 16; ++i)
+    Wgmma<T, Keys>::template run<0, 0>(s, a + (i / 4 * 64 * 128 + i % 4 * 32) / 16,
+                                       b + (i / 4 * Keys * 128 + i % 4 * 32) / 16, i > 0);
+}
+
+// o += w v, or o = w v for the `first`.
+template <class T, int D, int Keys>
+__device__ __forceinline__ void start_values(float (&o)[D / 8][4],
+                                             const uint32_t (&w)[Keys / 16][4], uint32_t v,
+                                             bool first) {
+  const uint64_t b = swizzled_operand(v, Keys * 128);
+#pragma unroll
+  for (int i = 0; i < Keys / 16; ++i)
+    Wgmma<T, D>::template run<1>(o, w[i], b + i * 16 * 128 / 16, i > 0 || !first);
+}
+
+// ---- rows again --------------------------------------------------------------------------------
+
+// Whether any of the `threads` threads of barrier `id` says so.
+__device__ __forceinline__ bool any_of_threads(bool mine, int id, int threads) {
+  uint32_t any;
+  asm volatile(
+      "{ .reg .pred p, q; setp.ne.u32 p, %1, 0;\n"
+      "barrier.cta.red.or.pred q, %2, %3, p;\n"
+      "selp.u32 %0, 1, 0, q; }"
+      : "=r"(any)
+      : "r"(static_cast<uint32_t>(mine)), "r"(id), "r"(threads)
+      : "memory");
+  return any != 0;
+}
+
+// The rows of a warpgroup, from `first` on for this warp, with the highest scores followed as they
+// come. `at`: shared memory for 32 keys and values.
+template <class T, int D>
+__device__ __forceinline__ void compute_again(const ForwardParams& p, int head, int first,
+                                              uint32_t at, int barrier) {
+  constexpr int keys = 32;
+  const int lane = threadIdx.x % 32, thread = threadIdx.x % 128;
+  const uint32_t v_at = at + Tile<D>::bytes(keys);
+  const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
+  RowsA<1, D> q;
+  read_a(q, rows_of<T>(p.z, p.q, head, p.z.t), first, lane);
+  Running<1, D> r;
+  reset(r);
+#pragma unroll 1
+  for (int j = 0; j < p.z.s; j += keys) {
+    barrier_sync(barrier, 128);  // all are done with the keys before
+    copy_rows<D, keys, 128>(at, k, j, thread);
+    copy_rows<D, keys, 128>(v_at, v, j, thread);
+    commit_copies();
+    wait_copies<0>();
+    barrier_sync(barrier, 128);
+    float s[1][keys / 8][4];
+    product_with_rows<T>(s, q, at, lane);
+    if (j + keys > p.z.s) mask_columns(s, p.z.s - j, lane);
+    weigh<1, keys / 8, D>(s, r, p.z.scale_log2);
+    add_weighted_rows<T, 1, keys / 8, D>(r.o, s, v_at, lane);
+  }
+  finish<T>(p, r, head, first, lane);
+}
+
+}  // namespace ebb::ops::cuda
