@@ -184,7 +184,7 @@ struct Sm90Consumer {
   __device__ __forceinline__ void begin_tile(float (&s)[S::keys / 8][4]) {
     const int count = p.f.z.s - (blocks - 1) * S::keys;
     if (count < S::keys) cut_scores(s, count, lane);
-    begin_rows<T, S::keys>(r, s, p.f.z.scale_log2);
+    begin_rows<S::keys>(r, s, p.f.z.scale_log2);
     weigh_scores(s, p.f.z.scale_log2, r);
   }
 
@@ -252,7 +252,7 @@ struct Sm90Consumer {
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
       factor[0][h] = __fdividef(1, sum);
-      const bool good = sum <= Headroom<T>::limit;
+      const bool good = sum <= kLargestSum<T>;
       const int row = begin + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < p.f.z.t)
         p.f.lse[int64_t{head} * p.f.z.t + row] =

@@ -22,8 +22,9 @@ std::vector<Sm90Kernel> kernels(const Signature& s) {
 
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
+  constexpr int64_t most_tiles = int64_t{1} << 30;
   return on_tensor_cores(s, device, kWidest) && of(device).capability() == 90 && z.n * z.a > 0 &&
-         z.t > 0;
+         z.t > 0 && z.n * z.a * (z.t / 64 + 1) < most_tiles;
 }
 
 int64_t parts(const Sm90Kernel& k, const AttentionSizes& z) { return (z.t + k.rows - 1) / k.rows; }

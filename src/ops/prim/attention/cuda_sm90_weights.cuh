@@ -11,17 +11,13 @@ namespace ebb::ops::cuda {
 // ---- weights -----------------------------------------------------------------------------------
 
 // Weights are 2^(scale s - highest), where `highest` comes from a tile's first block of scores and
-// then stays: to look for the highest of every block costs as much time as a third of the powers.
-// They begin at 2^-below at most; rows whose sum passes `limit`, far from where numbers end, are
+// then stays: to look for the highest of every block takes time that nothing hides. A row whose
+// sum of weights passes this limit, before which no weight has reached the end of its type, is
 // computed again in the end by `compute_again`.
 template <class T>
-struct Headroom {
-  static constexpr float below = 0, limit = 0x1p40f;
-};
+constexpr float kLargestSum = 0x1p40f;
 template <>
-struct Headroom<__half> {
-  static constexpr float below = 10, limit = 0x1p15f;
-};
+inline constexpr float kLargestSum<__half> = 0x1p15f;
 
 // Of a thread's two rows.
 struct RunningRows {
@@ -40,7 +36,7 @@ __device__ __forceinline__ void cut_scores(float (&s)[N][4], int count, int lane
 }
 
 // Rows begin with the scores of their first block.
-template <class T, int Keys>
+template <int Keys>
 __device__ __forceinline__ void begin_rows(RunningRows& r, const float (&s)[Keys / 8][4],
                                            float scale) {
 #pragma unroll
@@ -55,7 +51,7 @@ __device__ __forceinline__ void begin_rows(RunningRows& r, const float (&s)[Keys
     float highest = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
     highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 1));
     highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 2));
-    r.highest[h] = highest * scale + Headroom<T>::below;
+    r.highest[h] = highest * scale;
     r.sum[h] = 0;
   }
 }
