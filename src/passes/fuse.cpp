@@ -64,11 +64,15 @@ class Fuser {
   // Inputs that are one number everywhere become part of the formula.
   void fold_constants(Item& item) const {
     std::vector<Scalar> x;
-    for (size_t k = 0; k < item.node.in.size(); ++k)
-      x.push_back(constant_of(item.node.in[k]).value_or(Scalar::input(static_cast<int64_t>(k))));
-    if (std::ranges::all_of(x, [](const Scalar& s) { return s.is_constant(); })) return;
-    item.expr = Expr(item.expr.inputs(), item.expr.apply(x));
-    drop_unused_inputs(item);
+    std::vector<int32_t> in;
+    for (const int32_t v : item.node.in) {
+      const std::optional<Scalar> constant = constant_of(v);
+      x.push_back(constant.value_or(Scalar::input(static_cast<int64_t>(in.size()))));
+      if (!constant) in.push_back(v);
+    }
+    if (in.empty() || in.size() == x.size()) return;
+    item.expr = Expr(static_cast<int64_t>(in.size()), item.expr.apply(x));
+    item.node.in = in;
   }
 
   std::optional<Scalar> constant_of(int32_t v) const {
