@@ -68,6 +68,9 @@ TEST(nodes_aside, results_that_are_needed_late__are_aside_and_outputs_are_not) {
   EXPECT_EQ(std::count(aside.begin(), aside.end(), true), 1);
   const std::vector<bool> far = nodes_aside(g, facts, 99);
   EXPECT_EQ(std::count(far.begin(), far.end(), true), 0);
+  facts[0].alone = true;
+  const std::vector<bool> in_line = nodes_aside(g, facts, 4);
+  EXPECT_EQ(std::count(in_line.begin(), in_line.end(), true), 0);
 }
 
 TEST(waits_for_aside, steps_that_touch_the_same_memory__wait_for_the_last_such_one) {

@@ -49,6 +49,9 @@ struct Kernel {
   bool (*may_share)(const Signature&, size_t out, size_t in) = nullptr;
   // The outputs are the first input seen under another type; nothing runs.
   bool alias = false;
+  // Never beside another kernel that says this: its blocks of threads wait for each other, so all
+  // of them must get their turn.
+  bool alone = false;
 };
 
 }  // namespace ebb

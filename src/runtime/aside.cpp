@@ -28,7 +28,8 @@ std::vector<bool> nodes_aside(const Graph& g, const std::vector<NodeMemory>& fac
     const Node& n = g.nodes()[i];
     size_t first = SIZE_MAX;
     for (const int32_t v : n.out) first = std::min(first, needed[static_cast<size_t>(v)]);
-    aside[i] = n.op->precision == OpDef::Precision::low && first > i + static_cast<size_t>(reach);
+    aside[i] = n.op->precision == OpDef::Precision::low && !facts[i].alone &&
+               first > i + static_cast<size_t>(reach);
     for (const int32_t v : n.in) {
       size_t& need = needed[static_cast<size_t>(v)];
       need = std::min(need, facts[i].alias ? first : i);

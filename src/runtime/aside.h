@@ -10,8 +10,9 @@
 namespace ebb {
 
 // By node: true for matrix work (products, convolutions, attention) whose results no node reads
-// before `reach` others have run, and of which none is an output of the graph. `facts` are of the
-// nodes. Short passes over memory stay in line: aside they made steps slower by a half.
+// before `reach` others have run, and of which none is an output of the graph, unless they run
+// alone. `facts` are of the nodes. Short passes over memory stay in line: aside they made steps
+// slower by a half.
 std::vector<bool> nodes_aside(const Graph& g, const std::vector<NodeMemory>& facts, int32_t reach);
 
 // The memory that a step touches.

@@ -87,7 +87,7 @@ struct Plan::Chosen {
 
   NodeMemory memory() const {
     const Kernel* k = choice.kernel;
-    NodeMemory m{program.workspace, k->in_place, k->alias};
+    NodeMemory m{program.workspace, k->in_place, k->alias, k->alone};
     if (k->may_share)
       m.may_share = [k, s = sig](size_t out, size_t in) { return k->may_share(s, out, in); };
     return m;
