@@ -201,7 +201,7 @@ __device__ __forceinline__ unsigned load_acquire(const unsigned* p) {
   return v;
 }
 __device__ __forceinline__ void store_release(unsigned* p, unsigned v) {
-  asm volatile("fence.acq_rel.gpu; st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v)
+  asm volatile("fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v)
                : "memory");
 }
 

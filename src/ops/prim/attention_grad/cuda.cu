@@ -1,5 +1,5 @@
 // attention_grad on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8 up to
-// 160, otherwise in plain f32.
+// 160 (on sm_90a in one pass up to 128), otherwise in plain f32.
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
@@ -7,6 +7,7 @@
 #include "ops/prim/attention/cuda_plain.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
 #include "ops/prim/attention_grad/cuda_kernels.cuh"
+#include "ops/prim/attention_grad/cuda_sm90.cuh"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -90,6 +91,11 @@ bool supports_tiles(const Signature& s, const Device& device) {
   return std::max(k.keys.bytes, k.queries.bytes) <= of(device).shared_per_block();
 }
 
+bool is_aligned(const Call& call) {
+  return all_aligned({call.in[0], call.in[1], call.in[2], call.in[3], call.in[5], call.out[0],
+                      call.out[1], call.out[2]});
+}
+
 Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   CudaDevice& d = of(device);
@@ -97,9 +103,7 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   if (k.head.bytes > d.shared_per_block()) k.head = {};
   if (k.group.bytes > d.shared_per_block() || d.capability() != 90) k.group = {};
   const auto run = [=, &d](const Call& call) {
-    const bool aligned = all_aligned({call.in[0], call.in[1], call.in[2], call.in[3], call.in[5],
-                                      call.out[0], call.out[1], call.out[2]});
-    if (!aligned || u.z.t == 0) return run_plain(u, call, d);
+    if (!is_aligned(call) || u.z.t == 0) return run_plain(u, call, d);
     const GradParams p = params_of(u, call);
     if (k.group.run) return run_tiles("attention_grad_group", k.group, p, u.z.s, d);
     if (k.head.run) return run_tiles("attention_grad_head", k.head, p, u.z.s, d);
@@ -111,13 +115,52 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   return {.workspace = u.workspace(), .run = run};
 }
 
+bool runs_at_once(const Signature& s, const Device& device) {
+  return on_tensor_cores(s, device, 128) && of(device).capability() == 90;
+}
+
+// Short heads have a kernel of their own, which is the faster one but for some widths; with few
+// queries, the blocks of keys would wait for each other in a row.
+bool supports_long(const Signature& s, const Device& device) {
+  if (!runs_at_once(s, device)) return false;
+  const Use u = use_of(s);
+  if (u.z.s > 16 * int64_t{u.z.t}) return false;
+  const GradKernels k = grad_kernels(u);
+  if (!k.group.run || k.group.bytes > of(device).shared_per_block()) return true;
+  return u.z.width > 40 && u.z.width <= 64 && u.z.s > 128;
+}
+bool supports_short(const Signature& s, const Device& device) {
+  return runs_at_once(s, device) && !supports_long(s, device);
+}
+
+Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
+  const Use u = use_of(s);
+  CudaDevice& d = of(device);
+  const int64_t bytes = std::max(u.workspace(), long_workspace(u.z, d));
+  return {.workspace = bytes, .run = [=, &d](const Call& call) {
+            const bool empty = u.z.t == 0 || u.z.heads == 0;
+            if (empty || !is_aligned(call)) return run_plain(u, call, d);
+            run_long(u.dtype, params_of(u, call), call.workspace, d);
+          }};
+}
+
 }  // namespace
 
 std::vector<Kernel> attention_grad() {
   return {{.op = "attention_grad",
+           .name = "attention_grad_sm90",
+           .supports = supports_long,
+           .prepare = prepare_at_once,
+           .alone = true},
+          {.op = "attention_grad",
            .name = "attention_grad_tiles",
            .supports = supports_tiles,
            .prepare = prepare_tiles},
+          {.op = "attention_grad",
+           .name = "attention_grad_sm90_short",
+           .supports = supports_short,
+           .prepare = prepare_at_once,
+           .alone = true},
           {.op = "attention_grad",
            .name = "attention_grad_plain",
            .supports = +[](const Signature&, const Device&) { return true; },

@@ -23,6 +23,21 @@ struct GradParams {
 constexpr int kRowLanes = 8;  // threads of a row in the first pass
 constexpr int kRowThreads = 256;
 
+// shift and delta of query t of a head, from the parts of sum(o do) of kRowLanes threads.
+__device__ __forceinline__ void finish_row(const GradParams& p, int head, int t, float sum) {
+#pragma unroll
+  for (int offset = 1; offset < kRowLanes; offset *= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  if (threadIdx.x % kRowLanes != 0 || head >= p.z.heads) return;
+  float shift = INFINITY;
+  if (t < p.z.t) {
+    const int64_t at = int64_t{head} * p.z.t + t;
+    shift = element(p.lse, p.lse_dtype, at) * kLog2e;
+    if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, at);
+  }
+  p.shift[head * p.pitch + t] = shift;
+  p.delta[head * p.pitch + t] = sum;
+}
+
 // shift and delta from o, do, lse and dlse; reads V elements at a time.
 // grid: covers heads * pitch rows.  sums: f32.  deterministic: yes.
 template <class T, int V>
@@ -43,17 +58,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_rows(
       for (int j = 0; j < V; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
     }
   }
-#pragma unroll
-  for (int offset = 1; offset < kRowLanes; offset *= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-  if (lane != 0 || head >= p.z.heads) return;
-  float shift = INFINITY;
-  if (t < p.z.t) {
-    const int64_t at = int64_t{head} * p.z.t + t;
-    shift = element(p.lse, p.lse_dtype, at) * kLog2e;
-    if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, at);
-  }
-  p.shift[i] = shift;
-  p.delta[i] = sum;
+  finish_row(p, head, t, sum);
 }
 
 // shift and delta of `queries` queries of a head, four threads a row.

@@ -1,0 +1,97 @@
+// attention_grad of long heads on sm_90a: how the work is cut, and launches.
+#include "ops/prim/attention_grad/cuda_sm90.cuh"
+
+#include <algorithm>
+
+#include "backend/cuda/launch.h"
+#include "backend/cuda/tma.h"
+#include "ops/prim/attention_grad/cuda_sm90_table.cuh"
+
+namespace ebb::ops::cuda {
+namespace {
+
+constexpr int kKeys = 128;
+constexpr int64_t kRows = 128;  // shift and delta come in blocks of this many queries
+
+int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+LongKernel kernel_of(DType dtype, int width) {
+  return dtype == DType::bf16 ? long_kernel_bf16(width) : long_kernel_f16(width);
+}
+
+// A tensor [N,count,a,width] as boxes of `rows` rows and 64 columns of a head.
+CUtensorMap map_of(const HeadSizes& z, DType dtype, const void* data, int count, int rows) {
+  return tiled_map({.data = data,
+                    .format = dtype == DType::bf16 ? Format::bf16 : Format::f16,
+                    .rank = 4,
+                    .size = {z.width, count, z.a, z.heads / z.a},
+                    .stride = {z.step, z.width, count * z.step}},
+                   {.inner = 64, .outer = rows});
+}
+
+// How the work of one use is cut. A head's keys come in blocks; where they are too few for the
+// device, its queries are cut into ranges too.
+struct Cut {
+  int width = 0;    // of the kernel: 40, 64, 80 or 128
+  int queries = 0;  // of a block
+  int key_blocks = 0, query_blocks = 0, ranges = 1;
+  int64_t tiles = 0;
+  int64_t rows_bytes = 0, turns_bytes = 0, sums_bytes = 0, parts_bytes = 0;  // of the workspace
+};
+
+Cut cut(const HeadSizes& z, const CudaDevice& device) {
+  Cut c;
+  c.width = z.width <= 40 ? 40 : z.width <= 64 ? 64 : z.width <= 80 ? 80 : 128;
+  c.queries = c.width <= 64 ? 128 : 64;
+  c.key_blocks = static_cast<int>(blocks(z.s, kKeys));
+  c.query_blocks = static_cast<int>(blocks(z.t, c.queries));
+  const int64_t pairs = z.heads * c.key_blocks, dq_width = c.width % 64 == 0 ? 64 : 40;
+  if (pairs > 0 && c.query_blocks > 0)
+    c.ranges =
+        static_cast<int>(std::clamp<int64_t>(device.multiprocessors() / pairs, 1, c.query_blocks));
+  c.tiles = pairs * c.ranges;
+  c.rows_bytes = z.heads * blocks(z.t, kRows) * kRows * 8;
+  if (c.key_blocks > 1) {
+    c.turns_bytes = blocks(z.heads * c.query_blocks * 4, 128) * 128;
+    c.sums_bytes = z.heads * c.query_blocks * 2 * 64 * dq_width * 4;
+  }
+  if (c.ranges > 1) c.parts_bytes = c.tiles * kKeys * c.width * 2 * 4;
+  return c;
+}
+
+}  // namespace
+
+int64_t long_workspace(const HeadSizes& z, const CudaDevice& device) {
+  const Cut c = cut(z, device);
+  return c.rows_bytes + c.turns_bytes + c.sums_bytes + c.parts_bytes;
+}
+
+void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
+  const HeadSizes& z = p.z;
+  const Cut c = cut(z, device);
+  const LongKernel kernel = kernel_of(dtype, c.width);
+  auto* at = static_cast<char*>(workspace);
+  p.pitch = blocks(z.t, kRows) * kRows;
+  p.shift = reinterpret_cast<float*>(at);
+  p.delta = p.shift + z.heads * p.pitch;
+  LongParams l{.g = p};
+  l.turns = reinterpret_cast<unsigned*>(at += c.rows_bytes);
+  l.sums = reinterpret_cast<float*>(at += c.turns_bytes);
+  l.parts = reinterpret_cast<float*>(at + c.sums_bytes);
+  l.key_blocks = c.key_blocks, l.query_blocks = c.query_blocks, l.ranges = c.ranges;
+  l.tiles = static_cast<int>(c.tiles);
+  l.turn_count = c.key_blocks > 1 ? static_cast<int>(z.heads) * c.query_blocks : 0;
+  l.q = map_of(z, dtype, p.q, z.t, c.queries), l.dout = map_of(z, dtype, p.dout, z.t, c.queries);
+  l.k = map_of(z, dtype, p.k, z.s, kKeys), l.v = map_of(z, dtype, p.v, z.s, kKeys);
+  launch("attention_grad_long_rows", kernel.rows,
+         {.grid = blocks_for(z.heads / z.a * p.pitch, kRowTokens), .block = kRowThreads}, l,
+         device);
+  const auto grid = static_cast<unsigned>(std::min<int64_t>(c.tiles, device.multiprocessors()));
+  launch("attention_grad_long", kernel.run,
+         {.grid = grid, .block = kernel.threads, .shared = kernel.bytes}, l, device);
+  if (c.ranges > 1)
+    launch("attention_grad_long_sum", kernel.sum,
+           {.grid = static_cast<unsigned>(z.heads * c.key_blocks * 4), .block = 128}, l, device);
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,20 @@
+// The kernels of the long attention_grad by dtype and width.
+#pragma once
+
+#include "ops/prim/attention_grad/cuda_sm90_parts.cuh"
+
+namespace ebb::ops::cuda {
+
+struct LongKernel {
+  void (*rows)(LongParams);  // comes first: shift, delta and turns
+  void (*run)(LongParams);
+  void (*sum)(LongParams);  // if there are ranges of queries
+  unsigned threads;
+  int64_t bytes;  // of shared memory
+};
+
+// width: 40, 64, 80 or 128.
+LongKernel long_kernel_bf16(int width);
+LongKernel long_kernel_f16(int width);
+
+}  // namespace ebb::ops::cuda
