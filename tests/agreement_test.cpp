@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
+#include <set>
 
 #include "backends.h"
 #include "derived.h"
@@ -24,10 +26,12 @@ struct Large {
   Attrs attrs;
   std::vector<Shape> in;
   DType dtype;
+  std::optional<DType> addend = {};  // of the last input, where that is another
 
   Signature signature() const {
     Signature s{op, attrs, {}, {}, ""};
     for (const Shape& shape : in) s.in.push_back({dtype, shape});
+    if (addend) s.in.back().dtype = *addend;
     s.out = op->infer(s);
     return s;
   }
@@ -58,9 +62,22 @@ void add_products(std::vector<Large>& out, DType dtype) {
           out.push_back({label, &ops::def::matmul(), attrs, {x, y}, dtype});
           if (b && !a)
             out.push_back({label + "_bias", &ops::def::matmul(), attrs, {x, y, {p.n}}, dtype});
+          if (!a)
+            out.push_back({label + "_addend",
+                           &ops::def::matmul(),
+                           attrs,
+                           {x, y, {p.n}, {p.m, p.n}},
+                           dtype,
+                           *result ? DType::f32 : dtype});
         }
   const ops::Matmul batched{.trans_b = true};
   out.push_back({"batch", &ops::def::matmul(), batched, {{6, 200, 136}, {6, 264, 136}}, dtype});
+  for (const Shape& addend : {Shape{6, 208, 264}, Shape{6, 1, 264}})
+    out.push_back({str("batch_addend_", addend[1]),
+                   &ops::def::matmul(),
+                   batched,
+                   {{6, 208, 136}, {6, 264, 136}, addend},
+                   dtype});
 }
 
 struct Conv {
@@ -89,11 +106,17 @@ void add_convolutions(std::vector<Large>& out, DType dtype) {
                    ops::Conv2d{.stride = c.stride, .pad = pad},
                    {x, w, {c.out}},
                    dtype});
-    out.push_back({label,
-                   &ops::def::conv2d_dx(),
-                   ops::Conv2dDx{.stride = c.stride, .pad = pad, .size = {c.h, c.w}},
-                   {y, w},
-                   dtype});
+    for (const Shape& addend : {y, Shape{c.n, 1, 1, c.out}})
+      for (const DType type : std::set{dtype, DType::f32})
+        out.push_back({str(label, addend == y ? "_addend_" : "_rows_", type),
+                       &ops::def::conv2d(),
+                       ops::Conv2d{c.stride, pad, addend == y ? std::string(name_of(type)) : ""},
+                       {x, w, {c.out}, addend},
+                       dtype,
+                       type});
+    const ops::Conv2dDx back{.stride = c.stride, .pad = pad, .size = {c.h, c.w}};
+    out.push_back({label, &ops::def::conv2d_dx(), back, {y, w}, dtype});
+    out.push_back({label + "_addend", &ops::def::conv2d_dx(), back, {y, w, x}, dtype});
     out.push_back({label,
                    &ops::def::conv2d_dw(),
                    ops::Conv2dDw{.stride = c.stride, .pad = pad, .kernel = {c.size, c.size}},

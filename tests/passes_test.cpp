@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/add/op.h"
 #include "ops/layer_norm/op.h"
 #include "ops/pointwise_batch/op.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -14,6 +17,7 @@
 #include "ops/rms_norm/op.h"
 #include "ops/rows/op.h"
 #include "passes/batch.h"
+#include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
@@ -67,6 +71,118 @@ TEST(batch, other_formulas_and_dtypes__stay_apart) {
   g.output("y", decayed(b));
   g.output("z", ops::map({a}, [](auto x) { return x[0] * 0.25; }));
   EXPECT_EQ(count(batch(g), ops::def::pointwise_batch()), 0);
+}
+
+// ---- epilogues
+
+const auto every_product = [](const Signature&, const Signature&) { return true; };
+
+// Primitives, pointwise ops as such.
+Graph lowered(const Graph& g) {
+  return lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
+}
+
+// Uses of an op whose result has an addend.
+int64_t with_addend(const Graph& g, const OpDef& op) {
+  return std::count_if(g.nodes().begin(), g.nodes().end(), [&](const Node& n) {
+    return n.op == &op && ops::epilogue_of(g.signature(n)).addend.has_value();
+  });
+}
+
+Value squared(Value v) {
+  return ops::map({v}, [](auto x) { return x[0] * x[0]; });
+}
+
+struct Layer {
+  Graph g;
+  Value x = g.input("x", f32({2, 4, 4, 3})), e = g.input("e", f32({2, 1, 1, 3}));
+  Value w = g.input("w", f32({3, 3, 3, 3})), b = g.input("b", f32({3}));
+
+  Value conv(Value v) { return ops::conv2d(v, w, b, {.pad = {1, 1, 1, 1}}); }
+  // What a norm reads has to be in memory.
+  void norm_of(Value v) {
+    const auto m = ops::moments(v, {.axis = 1, .groups = 1});
+    g.output("mean", m.mean);
+    g.output("y", v);
+  }
+  Graph pass() { return add_epilogues(lowered(g), every_product); }
+  int64_t added() { return with_addend(pass(), ops::def::conv2d()); }
+};
+
+TEST(epilogue, sum_of_a_convolution_and_its_input__is_added_by_the_convolution) {
+  Layer l;
+  l.norm_of(l.x + l.conv(l.x));
+  const Graph out = l.pass();
+  EXPECT_EQ(with_addend(out, ops::def::conv2d()), 1);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 0);
+  const auto ramp = [](Shape s) {
+    std::vector<double> v(static_cast<size_t>(s.numel()));
+    for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(i % 7) - 3;
+    return ref_array(std::move(s), v);
+  };
+  const RefInputs in = {{"x", ramp({2, 4, 4, 3})},
+                        {"e", ramp({2, 1, 1, 3})},
+                        {"w", ramp({3, 3, 3, 3})},
+                        {"b", ramp({3})}};
+  const auto before = evaluate_reference(l.g, in), after = evaluate_reference(out, in);
+  EXPECT_EQ(output_of(out, after, "y").v, output_of(l.g, before, "y").v);
+}
+
+TEST(epilogue, row_for_each_image__is_added_by_the_convolution) {
+  Layer l;
+  l.norm_of(l.conv(l.x) + l.e);
+  EXPECT_EQ(l.added(), 1);
+}
+
+TEST(epilogue, sum_of_three_products__is_made_by_two_of_them) {
+  Layer l;
+  l.norm_of(l.conv(l.x) + l.conv(l.conv(l.x)) + l.conv(squared(l.x)));
+  const Graph out = l.pass();
+  EXPECT_EQ(with_addend(out, ops::def::conv2d()), 2);
+  EXPECT_EQ(count(out, ops::def::conv2d()), 4);
+}
+
+TEST(epilogue, product_that_others_read__keeps_its_sum_apart) {
+  Layer l;
+  const Value y = l.conv(l.x);
+  l.g.output("product", y);
+  l.norm_of(l.x + y);
+  EXPECT_EQ(l.added(), 0);
+}
+
+TEST(epilogue, product_that_a_formula_names_and_does_not_use__counts_as_unread) {
+  Layer l;
+  const Value y = l.conv(l.x);
+  l.norm_of(l.x + y);
+  l.g.output("rest", ops::map({l.x, y}, [](auto v) { return v[0] * 2.0; }));
+  EXPECT_EQ(l.added(), 1);
+}
+
+TEST(epilogue, formulas_on_either_side__take_the_sum_instead) {
+  Layer before;
+  before.norm_of(squared(before.x) + before.conv(before.x));
+  EXPECT_EQ(before.added(), 0);
+  Layer after;
+  after.g.output("y", squared(after.x + after.conv(after.x)));
+  EXPECT_EQ(after.added(), 0);
+}
+
+TEST(epilogue, kernels_that_do_not_serve_it__keep_the_sum_apart) {
+  Layer l;
+  l.norm_of(l.x + l.conv(l.x));
+  const Graph out =
+      add_epilogues(lowered(l.g), [](const Signature&, const Signature&) { return false; });
+  EXPECT_EQ(with_addend(out, ops::def::conv2d()), 0);
+}
+
+TEST(epilogue, addend_that_is_wider__makes_the_result_wide) {
+  Graph g;
+  const Value x = g.input("x", {DType::bf16, {4, 8}}), w = g.input("w", {DType::bf16, {6, 8}});
+  const Value sum = ops::linear(x, w) + g.input("r", f32({4, 6}));
+  g.output("y", sum);
+  const Graph out = add_epilogues(lowered(g), every_product);
+  EXPECT_EQ(with_addend(out, ops::def::matmul()), 1);
+  EXPECT_EQ(out.type(out.outputs()[0].value), f32({4, 6}));
 }
 
 // x [4,128] times a number a row that a formula makes of `rows` [4,1].

@@ -1,10 +1,41 @@
 #include "passes/simplify.h"
 
 #include <map>
+#include <type_traits>
 
 #include "ir/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
 
 namespace ebb {
+namespace {
+
+// The node without the inputs that its formula does not use; types and shape are written out.
+template <class Attributes>
+Node with_used_inputs(const Graph& g, Node n) {
+  Attributes a = n.attrs.as<Attributes>();
+  std::vector<int32_t> in;
+  std::vector<Scalar> x;
+  Shape shape(a.shape);
+  for (size_t k = 0; k < n.in.size(); ++k) {
+    shape = broadcast(shape, g.type(n.in[k]).shape, "drop_unused_inputs");
+    const bool used = a.expr.uses(static_cast<int64_t>(k));
+    x.push_back(used ? Scalar::input(static_cast<int64_t>(in.size())) : Scalar(0.0));
+    if (used) in.push_back(n.in[k]);
+  }
+  if (in.size() == n.in.size()) return n;
+  a.expr = Expr(static_cast<int64_t>(in.size()), a.expr.apply(x));
+  a.shape = shape.sizes();
+  if constexpr (std::is_same_v<Attributes, ops::Pointwise>) {
+    a.dtypes.clear();
+    for (const int32_t v : n.out) a.dtypes += str(a.dtypes.empty() ? "" : ",", g.type(v).dtype);
+  }
+  n.attrs = a;
+  n.in = in;
+  return n;
+}
+
+}  // namespace
 
 Graph dead_code(const Graph& g) {
   std::vector<bool> live(static_cast<size_t>(g.values()));
@@ -24,6 +55,21 @@ Graph dead_code(const Graph& g) {
   rw.copy_sources();
   for (const Node& n : g.nodes())
     if (wanted(n)) rw.copy(n);
+  rw.copy_ends();
+  return rw.take();
+}
+
+Graph drop_unused_inputs(const Graph& g) {
+  Rewriter rw(g);
+  rw.copy_sources();
+  for (const Node& n : g.nodes()) {
+    if (n.op == &ops::def::pointwise())
+      rw.copy(with_used_inputs<ops::Pointwise>(g, n));
+    else if (n.op == &ops::def::reduce())
+      rw.copy(with_used_inputs<ops::Reduce>(g, n));
+    else
+      rw.copy(n);
+  }
   rw.copy_ends();
   return rw.take();
 }

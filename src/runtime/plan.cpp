@@ -8,6 +8,7 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/table.h"
 #include "passes/batch.h"
+#include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/lower.h"
 #include "passes/rows.h"
@@ -20,6 +21,12 @@ std::vector<const Kernel*> serving_kernels(const Signature& s, const Device& dev
   std::vector<const Kernel*> all = kernels_of(s.op->name, device.backend());
   std::erase_if(all, [&](const Kernel* k) { return !k->supports(s, device); });
   return all;
+}
+
+// Whether the kernel that comes first for one use does for the other.
+bool served_alike(const Signature& a, const Signature& b, const Device& device) {
+  const auto for_a = serving_kernels(a, device), for_b = serving_kernels(b, device);
+  return !for_a.empty() && !for_b.empty() && for_a[0] == for_b[0];
 }
 
 // The value whose memory `v` is, seen through reshapes.
@@ -65,7 +72,13 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
   const bool rows = !kernels_of("rows", device.backend()).empty();
-  if (options.fuse) out = fuse(out, {device.flops_per_pass(), device.rows_once(), rows});
+  if (options.fuse) {
+    out = add_epilogues(out, [&](const Signature& plain, const Signature& added) {
+      return served_alike(plain, added, device);
+    });
+    verify(out, "epilogue");
+    out = fuse(out, {device.flops_per_pass(), device.rows_once(), rows});
+  }
   out = dead_code(out);
   verify(out, "fuse");
   if (options.fuse && rows) {

@@ -6,6 +6,7 @@
 #include "backend/cuda/error.h"
 #include "backend/cuda/gemm_sm90_kernel.cuh"
 #include "backend/cuda/gemm_sm90_parts.cuh"
+#include "backend/cuda/gemm_sm90_rows.cuh"
 #include "backend/cuda/launch.h"
 
 namespace ebb::cuda::gemm {
@@ -62,9 +63,10 @@ struct Turn {
   bool follows, goes_on;
 };
 
+// Returns the stage that is still being read: its products have begun.
 template <class C>
-__device__ void multiply_unit(const Params& p, const Places<C>& s, const Unit& u, Turn turn,
-                              Ring<C>& ring, Sums<C>& d) {
+__device__ int multiply_unit(const Params& p, const Places<C>& s, const Unit& u, Turn turn,
+                             Ring<C>& ring, Sums<C>& d) {
   static_assert(C::teams <= 2);  // the barriers of turns are of two teams
   if (turn.follows) await_turn<C>();
   const int group = team_thread<C>() / 128;
@@ -82,8 +84,7 @@ __device__ void multiply_unit(const Params& p, const Places<C>& s, const Unit& u
     ring.next();
   }
   if (turn.goes_on) give_turn<C>();
-  settle<C>(d);
-  release<C>(s, p, before);
+  return before;
 }
 
 // ---- the block ---------------------------------------------------------------------------------
@@ -103,10 +104,18 @@ __device__ void consume(const Params& p, const Places<C>& s) {
       continue;
     }
     const Bias<C> bias(p, u);
-    multiply_unit<C>(p, s, u, {turn > 0, i + count < p.units}, ring, d);
+    if constexpr (C::adds_boxes)
+      if (adds_boxes<C>(p, u)) fetch_addend<C>(p, u);
+    const int last = multiply_unit<C>(p, s, u, {turn > 0, i + count < p.units}, ring, d);
+    if constexpr (C::adds_boxes)
+      if (adds_boxes<C>(p, u)) ask_addend<C>(p, s, u);
+    settle<C>(d);
+    release<C>(s, p, last);
     if constexpr (C::joins)
       if (p.together) return keep_part<C>(s, d);
     if (p.bias != nullptr && u.part < 0) add_bias<C>(s.bias(turn), u, bias, d);
+    if constexpr (C::adds_rows)
+      if (adds_rows<C>(p, u)) add_rows<C>(p, u, d);
     store<C>(p, s, u, d);
   }
 }
@@ -136,9 +145,10 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
     prefetch_map(p.b);
     if (s.base % 1024 != 0) asm volatile("trap;");  // the swizzle counts from there
     const int sharing = p.share == Share::none ? 1 : 2;
+    const int summers = p.row_sums != nullptr ? C::sum_warps : 0;
     for (int i = 0; i < C::stages; ++i) {
       barrier_init(s.full(i), 1);
-      barrier_init(s.empty(i), C::groups * sharing);
+      barrier_init(s.empty(i), (C::groups + summers) * sharing);
     }
     barrier_init_done();
   }
@@ -150,6 +160,8 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
   if (threadIdx.x >= C::producer) {
     if constexpr (C::move_registers) fewer_registers<C::producer_registers>();
     if (threadIdx.x == C::producer) produce<C>(p, s);
+    if constexpr (C::sum_warps > 0)
+      if (p.row_sums != nullptr) sum_rows<C>(p, s);
     leave<C, false>(p, s);
   } else {
     if constexpr (C::move_registers) more_registers<C::consumer_registers>();
@@ -177,7 +189,8 @@ template <class T, Form form, class... Tiles>
 struct Family {
   static Kernels kernels() {
     return {{TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor, Config<T, form, Tiles>::stages,
-                      Tiles::teams, Config<T, form, Tiles>::joins}...},
+                      Tiles::teams, Config<T, form, Tiles>::joins,
+                      Config<T, form, Tiles>::adds_boxes, Config<T, form, Tiles>::adds_rows}...},
             run};
   }
 
@@ -199,7 +212,7 @@ struct Family {
             .shared = C::shared_bytes,
             .cluster = static_cast<unsigned>(cluster)},
            params, device);
-    if (params.rest > 0 && !c.together) sum_parts(p, c, o, params, device);
+    if ((params.rest > 0 && !c.together) || p.row_sums) sum_parts(p, c, o, params, device);
     return true;
   }
 };

@@ -29,6 +29,8 @@ constexpr bool b_transposed(Form f) {
 }
 constexpr bool a_images(Form f) { return f == Form::fprop || f == Form::dgrad; }
 constexpr bool b_images(Form f) { return f == Form::wgrad; }
+// Whether its kernels can sum A's rows over k beside the product.
+constexpr bool sums_rows(Form f) { return f == Form::tn || f == Form::wgrad; }
 
 // Images [n, h, w, c] under a filter of kh x kw taps, at out_h x out_w places.
 struct Images {
@@ -41,7 +43,10 @@ struct Problem {
   Form form = Form::nt;
   DType type = DType::bf16, out = DType::bf16;  // of the operands; of the result: f32 or type
   bool bias = false;                            // added to each row
-  DType bias_type = DType::f32;
+  bool addend = false;                          // added to each element
+  DType bias_type = DType::f32, addend_type = DType::f32;
+  bool row_sums = false;    // A's rows, summed over k, are a second result: f32 [m]; of one product
+  int64_t addend_rows = 1;  // of the result that share a row of the addend
   int64_t m = 0, n = 0, k = 0, batch = 1;   // of one product; k of a convolution: of one tap
   bool repeat_a = false, repeat_b = false;  // one matrix for the whole batch
   Images images;                            // convolutions
@@ -67,7 +72,8 @@ struct TileSize {
   int m = 0, n = 0, per_multiprocessor = 1;
   int stages = 4;  // blocks of 64 values of k on their way at once
   int teams = 1;
-  bool joins = false;  // Choice::together is possible
+  bool joins = false;                        // Choice::together is possible
+  bool adds_boxes = true, adds_rows = true;  // addends of the result's shape; rows for images
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.
@@ -76,16 +82,19 @@ struct Groups {
 };
 Groups groups(const Problem& p, const Choice& c);
 
-// Bytes of scratch memory: the partial sums.
+// Bytes of scratch memory: the partial sums, and those of A's rows.
 int64_t workspace_bytes(const Problem& p, const Choice& c);
 
 // Whether the copy engine can read the operands, given that their addresses are multiples of 16.
 bool can_load(const Problem& p);
+// Whether the kernels can add the addend, given that its address and the result's are too, and sum
+// the rows.
+bool can_finish(const Problem& p);
 
 // Addresses on the device.
 struct Operands {
-  const void *a = nullptr, *b = nullptr, *bias = nullptr;
-  void *out = nullptr, *workspace = nullptr;
+  const void *a = nullptr, *b = nullptr, *bias = nullptr, *addend = nullptr;
+  void *out = nullptr, *row_sums = nullptr, *workspace = nullptr;
 };
 
 // The kernels of one form and operand type. run: all addresses but bias and out are multiples of

@@ -101,11 +101,13 @@ std::vector<int> splits_worth(const Problem& p) {
 // Ways to share and to split tiles of one size.
 std::vector<Choice> cuts_worth(const Problem& p, const TileSize& t, int multiprocessors) {
   std::vector<Choice> all;
+  if (p.addend && !(p.addend_rows > 1 ? t.adds_rows : t.adds_boxes)) return all;
   for (const int splits : splits_worth(p)) {
     Choice c{.tile_m = t.m, .tile_n = t.n, .splits = splits, .teams = t.teams};
     const Groups g = groups(p, c);
     const int64_t clusters = clusters_at_once(splits, multiprocessors) * t.per_multiprocessor;
-    if (t.joins && splits > 1 && g.m * g.n * p.batch <= clusters) {
+    // warps that sum rows read operands where a cluster would put its parts
+    if (t.joins && splits > 1 && !p.row_sums && g.m * g.n * p.batch <= clusters) {
       c.together = true;
       all.push_back(c);
       c.together = false;
@@ -149,7 +151,7 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
 
 bool supports(const Problem& p, const CudaDevice& device) {
   constexpr int hopper = 90;  // sm_90a code runs on nothing else
-  return device.capability() == hopper && can_load(p);
+  return device.capability() == hopper && can_load(p) && can_finish(p);
 }
 
 std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& device) {
@@ -168,7 +170,8 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
 
 bool Prepared::takes(const Operands& o) {
   constexpr uintptr_t piece = 16;
-  return is_aligned(o.a, piece) && is_aligned(o.b, piece);
+  const bool result = o.addend == nullptr || is_aligned(o.out, piece);
+  return is_aligned(o.a, piece) && is_aligned(o.b, piece) && is_aligned(o.addend, piece) && result;
 }
 
 Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device) {

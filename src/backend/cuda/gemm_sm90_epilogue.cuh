@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "backend/cuda/gemm_sm90_kernel.cuh"
+#include "backend/cuda/mma.cuh"
 
 namespace ebb::cuda::gemm {
 
@@ -76,6 +77,123 @@ __device__ void add_bias(uint32_t shared, const Unit& u, const Bias<C>& bias, Su
   }
 }
 
+// ---- the addend, a row for each image: read where it is added ----------------------------------
+
+template <class C>
+__device__ bool adds_rows(const Params& p, const Unit& u) {
+  return p.addend_rows > 1 && u.part < 0 && !p.together;
+}
+
+template <class T>
+__device__ float2 pair_of(const T* from) {
+  const auto two = *reinterpret_cast<const Vec<T, 2>*>(from);
+  return {to_float(two.v[0]), to_float(two.v[1])};
+}
+
+template <class C, class T>
+__device__ void add_rows_as(const Params& p, const Unit& u, Sums<C>& d) {
+  const Spot<C> at(u);
+  const int column = at.column + at.lane % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < C::rows; ++i) {
+    const int row = at.row + i * 64;
+    if (row >= p.m) return;
+    const int64_t image = (int64_t{u.batch} * p.m + row) / p.addend_rows;
+    const T* from = static_cast<const T*>(p.addend) + image * p.n + column;
+#pragma unroll
+    for (int j = 0; j < C::columns / 8; ++j) {
+      if (column + j * 8 >= p.n) continue;
+      const float2 v = pair_of(from + j * 8);
+      d[i][j * 4] += v.x;
+      d[i][j * 4 + 1] += v.y;
+      d[i][j * 4 + 2] += v.x;
+      d[i][j * 4 + 3] += v.y;
+    }
+  }
+}
+
+template <class C>
+__device__ void add_rows(const Params& p, const Unit& u, Sums<C>& d) {
+  if (p.addend_type == DType::f32)
+    add_rows_as<C, float>(p, u, d);
+  else
+    add_rows_as<C, typename C::T>(p, u, d);
+}
+
+// ---- an addend of the result's shape and type: box by box ---------------------------------------
+
+template <class C>
+__device__ bool adds_boxes(const Params& p, const Unit& u) {
+  return p.addend_rows == 1 && u.part < 0 && !p.together;
+}
+
+// What a warp stores: boxes of 16 rows of C::chunk columns, one after the other.
+template <class C>
+struct Boxes {
+  static constexpr int across = C::columns / C::chunk, count = across * C::rows;
+  static constexpr int row_bytes = C::chunk * 2;
+  // Where 16-byte unit `i` of a row lies: the swizzle of a box.
+  __device__ static int swizzled(int row, int i) {
+    return row * row_bytes + (i ^ (row_bytes == 128 ? row % 8 : row / 2 % 4)) * 16;
+  }
+};
+
+template <class C>
+__device__ const typename C::T* addend_at(const Params& p, const Unit& u, int row, int column) {
+  return static_cast<const typename C::T*>(p.addend) + (int64_t{u.batch} * p.m + row) * p.n +
+         column;
+}
+
+// Asks for box `k` of the addend, to where the box of the results will lie.
+template <class C>
+__device__ void ask_box(const Params& p, const Unit& u, int k, uint32_t to) {
+  using B = Boxes<C>;
+  const Spot<C> at(u);
+  constexpr int units = B::row_bytes / 16;
+  const int top = at.row + k / B::across * 64, left = at.column + k % B::across * C::chunk;
+#pragma unroll 1  // few registers are left
+  for (int q = at.lane; q < 16 * units; q += 32) {
+    const int line = q / units, i = q % units;
+    const bool exists = top + line < p.m && left + i * 8 < p.n;
+    const void* from = addend_at<C>(p, u, top + line, left + i * 8);
+    copy16(to + B::swizzled(line, i), exists ? from : p.addend, exists);
+  }
+  commit_copies();
+}
+
+// Brings the warp's part of the addend near, before the products.
+template <class C>
+__device__ void fetch_addend(const Params& p, const Unit& u) {
+  const Spot<C> at(u);
+  constexpr int lines = (C::columns + 63) / 64;  // of the cache, in a row
+#pragma unroll 1
+  for (int i = at.lane; i < C::rows * 16 * lines; i += 32) {
+    const int line = i / lines, row = at.row + line / 16 * 64 + line % 16;
+    const int column = at.column + i % lines * 64;
+    if (row < p.m && column < p.n)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(addend_at<C>(p, u, row, column)));
+  }
+}
+
+// Asks for the first boxes, while the last products are being made.
+template <class C>
+__device__ void ask_addend(const Params& p, const Places<C>& s, const Unit& u) {
+  __syncwarp();  // the boxes of the tile before have been read
+#pragma unroll
+  for (int k = 0; k < C::buffers && k < Boxes<C>::count; ++k)
+    ask_box<C>(p, u, k, s.out(threadIdx.x / 32) + k * C::buffer_bytes);
+}
+
+// ---- storing -----------------------------------------------------------------------------------
+
+template <class T>
+__device__ float2 unpack(uint32_t v) {
+  if constexpr (std::is_same_v<T, __half>)
+    return __half22float2(*reinterpret_cast<const __half2*>(&v));
+  else
+    return {__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u)};
+}
+
 template <class T>
 __device__ uint32_t pack(float low, float high) {
   if constexpr (std::is_same_v<T, __half>) {
@@ -94,21 +212,22 @@ __device__ inline void store_matrices(uint32_t to, const uint32_t (&v)[4]) {
 }
 
 // 16 rows of C::chunk columns, whose sums are d[0..], into shared memory in the swizzle of boxes.
-template <class C>
+// add: what lies there is added first.
+template <class C, bool add>
 __device__ void stage_chunk(const float* d, uint32_t to) {
   const int lane = threadIdx.x % 32, row = lane % 16;
-  constexpr int row_bytes = C::chunk * 2;
-  const int turn = C::chunk == 64 ? row % 8 : row / 2 % 4;  // the swizzle: 16-byte units by xor
 #pragma unroll
   for (int j = 0; j < C::chunk / 16; ++j) {
-    uint32_t v[4];
+    const uint32_t at = to + Boxes<C>::swizzled(row, 2 * j + lane / 16);
+    uint32_t v[4] = {};
+    if constexpr (add) load_matrices<false>(v, at);
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float* x = d + (2 * j + h) * 4;
-      v[2 * h] = pack<typename C::T>(x[0], x[1]);
-      v[2 * h + 1] = pack<typename C::T>(x[2], x[3]);
+    for (int k = 0; k < 4; ++k) {
+      const float* x = d + 2 * j * 4 + k * 2;
+      const float2 more = add ? unpack<typename C::T>(v[k]) : float2{0, 0};
+      v[k] = pack<typename C::T>(x[0] + more.x, x[1] + more.y);
     }
-    store_matrices(to + row * row_bytes + ((2 * j + lane / 16) ^ turn) * 16, v);
+    store_matrices(at, v);
   }
 }
 
@@ -120,10 +239,11 @@ __device__ void stage_floats(const float* d, uint32_t to) {
   for (int j = 0; j < 4; ++j) {
     const uint32_t at = to + row * 128 + ((2 * j + lane % 4 / 2) ^ row) * 16 + lane % 2 * 8;
 #pragma unroll
-    for (int h = 0; h < 2; ++h)
+    for (int h = 0; h < 2; ++h) {
       asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at + h * 1024), "f"(d[j * 4 + h * 2]),
                    "f"(d[j * 4 + h * 2 + 1])
                    : "memory");
+    }
   }
 }
 
@@ -199,10 +319,35 @@ __device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, 
       if constexpr (floats)
         stage_floats<C>(d[i] + c * width / 2, buffer);
       else
-        stage_chunk<C>(d[i] + c * width / 2, buffer);
+        stage_chunk<C, false>(d[i] + c * width / 2, buffer);
       __syncwarp();  // all lanes have written
       send_box<C, floats>(p, u, buffer, at.row + i * 64, at.column + c * width);
     }
+}
+
+// The same with the addend, whose first boxes have been asked for.
+template <class C>
+__device__ void store_boxes_added(const Params& p, const Places<C>& s, const Unit& u,
+                                  const Sums<C>& d) {
+  using B = Boxes<C>;
+  const Spot<C> at(u);
+  const uint32_t out = s.out(threadIdx.x / 32);
+#pragma unroll
+  for (int k = 0; k < B::count; ++k) {
+    if (C::buffers > 1 && k + 1 < B::count)
+      wait_copies<1>();  // of the next box
+    else
+      wait_copies<0>();
+    __syncwarp();  // the addend is there
+    const int i = k / B::across, c = k % B::across * C::chunk;
+    const uint32_t buffer = out + k % C::buffers * C::buffer_bytes;
+    stage_chunk<C, true>(d[i] + c / 2, buffer);
+    __syncwarp();  // all lanes have written
+    send_box<C, false>(p, u, buffer, at.row + i * 64, at.column + c);
+    if (k + C::buffers >= B::count) continue;
+    __syncwarp();  // the box has been read
+    ask_box<C>(p, u, k + C::buffers, buffer);
+  }
 }
 
 // Runs through the columns that a thread stores, in eights. The columns of wgrad are taps of blocks
@@ -256,6 +401,8 @@ __device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d)
 
 template <class C>
 __device__ void store(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+  if constexpr (C::adds_boxes)
+    if (adds_boxes<C>(p, u)) return store_boxes_added<C>(p, s, u, d);
   if (u.part >= 0 || p.store == Store::float_boxes) return store_boxes<C, true>(p, s, u, d);
   if (p.store == Store::floats) return store_elements<C, float>(p, u, d);
   if constexpr (C::form != Form::wgrad) {  // its results are f32

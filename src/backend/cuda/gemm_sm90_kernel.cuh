@@ -33,10 +33,18 @@ struct Config {
   // A loading warpgroup gives registers to the others; beside another block a warp has to do.
   static constexpr bool move_registers = per_multiprocessor == 1 && consumers > 1;
   static constexpr int producer = 128 * consumers;  // the first loading thread
-  static constexpr int threads = producer + (move_registers ? 128 : 32);
+  // warps beside the loading one that sum A's rows
+  static constexpr int sum_warps = !sums_rows(form) ? 0 : move_registers ? 2 : 1;
+  static constexpr int threads = producer + (move_registers ? 128 : 32 + 32 * sum_warps);
   static constexpr bool many_sums = rows * columns / 2 > 128;
-  static constexpr int producer_registers = many_sums ? 40 : 56;
-  static constexpr int consumer_registers = consumers == 3 ? 152 : many_sums ? 232 : 224;
+  // together at most what 384 (or 512) threads are launched with; summing warps need more than one
+  // that loads
+  static constexpr bool summing = sum_warps > 0 && consumers == 2;
+  static constexpr int producer_registers = many_sums ? 40 : summing ? 72 : 56;
+  static constexpr int consumer_registers = consumers == 3 ? 152
+                                            : many_sums    ? 232
+                                            : summing      ? 216
+                                                           : 224;
   static constexpr int a_bytes = tile_m * 128;
   static constexpr int b_bytes = (b_mn ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
   static constexpr int stage_bytes = a_bytes + b_bytes;
@@ -55,6 +63,9 @@ struct Config {
   // a cluster can add up parts of its tile: they fit where the operands were
   static constexpr bool joins =
       teams == 1 && tile_n % 32 == 0 && tile_m * tile_n * 4 <= stages * stage_bytes;
+  static constexpr bool adds_boxes = !a_transposed(form);
+  // rows of addends need registers beside the sums
+  static constexpr bool adds_rows = !a_transposed(form) && !many_sums;
   static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));
 };
 
@@ -110,6 +121,7 @@ struct Ring {
 // otherwise -1.
 struct Unit {
   int m, n, batch, first, last, part;
+  int split = 0;  // which part of its tile
 };
 
 // Neighbours in the order of tiles share operands: columns of `band` tiles, side by side.
@@ -131,6 +143,7 @@ __device__ inline Unit unit_at(const Params& p, int index, int rank) {
   const auto take_part = [&](int split) {
     u.first = static_cast<int>(static_cast<int64_t>(p.steps) * split / p.splits);
     u.last = static_cast<int>(static_cast<int64_t>(p.steps) * (split + 1) / p.splits);
+    u.split = split;
   };
   if (p.together) {
     take_part(rank);

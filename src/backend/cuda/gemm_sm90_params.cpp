@@ -83,6 +83,9 @@ void set_result(Params& q, const Problem& p, const Operands& o) {
   q.parts = static_cast<float*>(o.workspace);
   q.bias = o.bias;
   q.bias_type = p.bias_type;
+  q.addend = o.addend;
+  q.addend_type = p.addend_type;
+  q.addend_rows = p.addend ? narrow(p.addend_rows) : 0;
   q.out_matrix = p.m * p.n;
   constexpr int64_t piece = 16;  // bytes
   const int64_t inner = p.form == Form::wgrad ? p.images.c : p.n;
@@ -90,6 +93,18 @@ void set_result(Params& q, const Problem& p, const Operands& o) {
   const bool floats = p.out == DType::f32;
   q.store = floats ? (pieces ? Store::float_boxes : Store::floats)
                    : (pieces ? Store::boxes : Store::elements);
+}
+
+// Tiles that work on the same rows, those past the last column too.
+int64_t tiles_along_n(const Problem& p, const Choice& c) {
+  return groups(p, c).n * (c.share == Share::a ? 2 : 1);
+}
+
+int64_t parts_bytes(const Problem& p, const Choice& c) {
+  if (c.splits == 1 || c.together) return 0;
+  const Groups g = groups(p, c);
+  const int64_t rest = std::max<int64_t>(0, g.m * g.n * p.batch - c.whole);
+  return rest * c.splits * blocks_of(c) * c.tile_m * c.tile_n * size_of(DType::f32);
 }
 
 }  // namespace
@@ -127,6 +142,10 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   q.kw = i.kw;
   q.channels = narrow(i.c);
   q.channel_blocks = narrow(channel_blocks);
+  if (p.row_sums) {
+    q.row_sums = reinterpret_cast<float*>(static_cast<char*>(o.workspace) + parts_bytes(p, c));
+    q.row_sum_tiles = narrow(tiles_along_n(p, c));
+  }
   set_maps(q, p, c, o);
   set_result(q, p, o);
   return q;
@@ -139,10 +158,19 @@ Groups groups(const Problem& p, const Choice& c) {
 }
 
 int64_t workspace_bytes(const Problem& p, const Choice& c) {
-  if (c.splits == 1 || c.together) return 0;
-  const Groups g = groups(p, c);
-  const int64_t rest = std::max<int64_t>(0, g.m * g.n * p.batch - c.whole);
-  return rest * c.splits * blocks_of(c) * c.tile_m * c.tile_n * size_of(DType::f32);
+  const int64_t rows = p.row_sums ? tiles_along_n(p, c) * c.splits * p.m : 0;
+  return parts_bytes(p, c) + rows * size_of(DType::f32);
+}
+
+bool can_finish(const Problem& p) {
+  if (p.row_sums && (!sums_rows(p.form) || p.batch != 1)) return false;
+  if (!p.addend) return true;
+  if (a_transposed(p.form)) return false;
+  if (p.addend_rows == 1)  // by pieces of 16 bytes
+    return p.addend_type == p.type && p.out == p.type && p.n % 8 == 0;
+  // a warp's 16 rows share one, which is read by pairs
+  return p.addend_rows % 16 == 0 && (p.batch == 1 || p.m % 16 == 0) && p.n % 2 == 0 &&
+         (p.addend_type == p.type || p.addend_type == DType::f32);
 }
 
 bool can_load(const Problem& p) {

@@ -17,7 +17,7 @@ struct Params {
   CUtensorMap a, b;
   void* out;
   float* parts;  // the partial sums, tile below tile
-  const void* bias;
+  const void *bias, *addend;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
   int groups_m, groups_n, band;  // tiles, or pairs of them; band: rows of groups worked on at once
@@ -27,7 +27,10 @@ struct Params {
   int a_batch, b_batch;                             // 0: one matrix for the whole batch
   int out_w, out_h, out_hw, stride, top, left, kw;  // images
   int channels, channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
-  DType bias_type;
+  int addend_rows;               // of the result that share a row of the addend; 0: none
+  float* row_sums;               // a line of m for each part of each tile along n; or null
+  int row_sum_tiles;
+  DType bias_type, addend_type;
   Store store;
   Share share;
   int cluster;    // blocks
@@ -36,7 +39,8 @@ struct Params {
 
 // What the kernel gets, for operands at these addresses.
 Params params_of(const Problem& p, const Choice& c, const Operands& o);
-// Adds up the partial sums in the workspace, in their order, with the bias. `q`: of the product.
+// Adds up the partial sums in the workspace, in their order, with bias and addend, and those of A's
+// rows. `q`: of the product.
 void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Params& q,
                CudaDevice& device);
 

@@ -53,6 +53,10 @@ __device__ inline void finish(const Params& p, const Whole& q, const Unit& u, in
   if (row >= p.m || run.count <= 0) return;
   if (p.bias != nullptr)
     for (int e = 0; e < run.count; ++e) sum.v[e] += value_at(p.bias, p.bias_type, run.first + e);
+  if (p.addend_rows > 0) {
+    const int64_t from = (int64_t{u.batch} * p.m + row) / p.addend_rows * p.n + run.first;
+    for (int e = 0; e < run.count; ++e) sum.v[e] += value_at(p.addend, p.addend_type, from + e);
+  }
   const int64_t at = u.batch * p.out_matrix + int64_t{row} * p.n + run.first;
   if (q.out == DType::f32)
     store_four<float>(p.out, at, sum, run.count);

@@ -8,9 +8,9 @@
 
 namespace ebb::cuda {
 
-// Addresses of one run; bias may be null.
+// Addresses of one run; bias and addend may be null.
 struct GemmPointers {
-  const void *a = nullptr, *b = nullptr, *bias = nullptr;
+  const void *a = nullptr, *b = nullptr, *bias = nullptr, *addend = nullptr;
   void *out = nullptr, *workspace = nullptr;
 };
 
@@ -41,10 +41,13 @@ class Gemm {
                  .count = plan_.splits,
                  .elements = p.part_elements,
                  .bias = at.bias,
+                 .addend = at.addend,
                  .out = at.out,
                  .bias_dtype = task_.bias.value_or(DType::f32),
+                 .addend_dtype = task_.addend.value_or(DType::f32),
                  .dtype = task_.out,
-                 .n = task_.n},
+                 .n = task_.n,
+                 .addend_rows = task_.addend_rows},
                 device);
   }
 
@@ -65,6 +68,10 @@ class Gemm {
       p.out.dtype = task_.out;
       p.out.bias = at.bias;
       p.out.bias_dtype = task_.bias.value_or(DType::f32);
+      p.out.addend = at.addend;
+      p.out.addend_dtype = task_.addend.value_or(DType::f32);
+      p.out.addend_rows = static_cast<int>(task_.addend_rows);
+      p.out.addend_vector = whole_pieces(at.addend, p.out.addend_dtype, task_.n);
     }
     p.out.vector = whole_pieces(p.out.data, p.out.dtype, task_.n);
     return p;

@@ -9,10 +9,10 @@ namespace ebb::cuda {
 
 struct GemmOutput {
   void* data = nullptr;  // rows of n elements
-  const void* bias = nullptr;
-  DType dtype = DType::f32, bias_dtype = DType::f32;
-  int n = 0;
-  bool vector = false;  // rows and `data` are aligned to 16 bytes
+  const void *bias = nullptr, *addend = nullptr;
+  DType dtype = DType::f32, bias_dtype = DType::f32, addend_dtype = DType::f32;
+  int n = 0, addend_rows = 1;                  // of the result that share a row of the addend
+  bool vector = false, addend_vector = false;  // rows and `data` are aligned to 16 bytes
 };
 
 template <class A, class B>
@@ -70,6 +70,38 @@ __device__ __forceinline__ Steps steps_of(int k, int depth, int split, int split
 
 // ---- the way out -----------------------------------------------------------------------------
 
+template <class T, int Count>
+__device__ __forceinline__ void add_neighbours(const GemmOutput& out, int64_t at, int col,
+                                               float (&v)[Count]) {
+  constexpr int piece = 16 / sizeof(T) < Count ? 16 / sizeof(T) : Count;
+  const T* from = static_cast<const T*>(out.addend) + at;
+  if (out.addend_vector && col + Count <= out.n) {
+#pragma unroll
+    for (int i = 0; i < Count; i += piece) {
+      const auto packed = *reinterpret_cast<const Vec<T, piece>*>(from + i);
+#pragma unroll
+      for (int e = 0; e < piece; ++e) v[i + e] += to_float(packed.v[e]);
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < Count; ++e)
+      if (col + e < out.n) v[e] += to_float(from[e]);
+  }
+}
+
+// The addend of `Count` neighbours of one row, from column `col`.
+template <int Count>
+__device__ __forceinline__ void add_addend(const GemmOutput& out, int64_t row, int col,
+                                           float (&v)[Count]) {
+  if (out.addend == nullptr) return;
+  const int64_t at = row / out.addend_rows * out.n + col;
+  switch (out.addend_dtype) {
+    case DType::bf16: return add_neighbours<__nv_bfloat16>(out, at, col, v);
+    case DType::f16: return add_neighbours<__half>(out, at, col, v);
+    default: return add_neighbours<float>(out, at, col, v);
+  }
+}
+
 // Stores `Count` neighbours of one row, from column `col`, that the bias was added to.
 template <class T, int Count>
 __device__ __forceinline__ void store_neighbours(const GemmOutput& out, int64_t row, int col,
@@ -93,7 +125,8 @@ __device__ __forceinline__ void store_neighbours(const GemmOutput& out, int64_t 
 
 template <int Count>
 __device__ __forceinline__ void store_row(const GemmOutput& out, int64_t row, int col,
-                                          const float (&v)[Count]) {
+                                          float (&v)[Count]) {
+  add_addend(out, row, col, v);
   switch (out.dtype) {
     case DType::bf16: return store_neighbours<__nv_bfloat16>(out, row, col, v);
     case DType::f16: return store_neighbours<__half>(out, row, col, v);

@@ -21,7 +21,8 @@ struct GemmTask {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // the largest of the batch
   int64_t out_rows = 0;                    // of n elements, of the whole result
   DType a = DType::f32, b = DType::f32, out = DType::f32;
-  std::optional<DType> bias;
+  std::optional<DType> bias, addend;
+  int64_t addend_rows = 1;  // of the result that share a row of the addend
   // Elements of which 16-byte pieces must not split, along `inner` of each operand.
   int64_t a_run = 0, b_run = 0;
   K a_k = K::inner, b_k = K::inner;
@@ -43,14 +44,14 @@ GemmPlan gemm_plan(const GemmTask& task, const Tune& tune, const CudaDevice& dev
 // `data` begins pieces of 16 bytes that do not split runs of `run` elements.
 bool whole_pieces(const void* data, DType dtype, int64_t run);
 
-// out[i] = parts[0][i] + parts[1][i] + ... + bias[i % n], summed in a fixed order.
+// out[i] = parts[0][i] + parts[1][i] + ... + bias[i % n] + addend, summed in a fixed order.
 struct SumParts {
   const float* parts = nullptr;
   int64_t count = 0, elements = 0;
-  const void* bias = nullptr;
+  const void *bias = nullptr, *addend = nullptr;
   void* out = nullptr;
-  DType bias_dtype = DType::f32, dtype = DType::f32;
-  int64_t n = 1;
+  DType bias_dtype = DType::f32, addend_dtype = DType::f32, dtype = DType::f32;
+  int64_t n = 1, addend_rows = 1;
 };
 void sum_parts(const SumParts& p, CudaDevice& device);
 

@@ -18,6 +18,15 @@ __device__ void store_float(void* data, DType t, int64_t i, float v) {
   }
 }
 
+// What is added to the sum of an element's parts.
+__device__ float bias_and_addend(const SumParts& p, int64_t at) {
+  float v = p.bias ? load_float(p.bias, p.bias_dtype, at % p.n) : 0.f;
+  if (p.addend)
+    v += load_float(p.addend, p.addend_dtype,
+                    p.addend_rows == 1 ? at : at / p.n / p.addend_rows * p.n + at % p.n);
+  return v;
+}
+
 // grid: a block for each 32 x Count elements; its up to 8 rows of threads take turns at the parts.
 // needs: elements % Count == 0.  deterministic: yes.
 template <int Count>
@@ -39,7 +48,7 @@ __global__ void __launch_bounds__(lanes* parts_at_once)
   if (threadIdx.y != 0 || at >= p.elements) return;
 #pragma unroll
   for (int e = 0; e < Count; ++e) {
-    float total = p.bias ? load_float(p.bias, p.bias_dtype, (at + e) % p.n) : 0.f;
+    float total = bias_and_addend(p, at + e);
     for (unsigned i = 0; i < blockDim.y; ++i) total += sums[i][threadIdx.x].v[e];
     store_float(p.out, p.dtype, at + e, total);
   }
@@ -58,9 +67,9 @@ __global__ void __launch_bounds__(256) sum_all_parts_kernel(const __grid_constan
 #pragma unroll
     for (int e = 0; e < 4; ++e) sum.v[e] += v.v[e];
   }
-  if (p.bias != nullptr)
+  if (p.bias != nullptr || p.addend != nullptr)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) sum.v[e] += load_float(p.bias, p.bias_dtype, (at + e) % p.n);
+    for (int e = 0; e < 4; ++e) sum.v[e] += bias_and_addend(p, at + e);
   if (p.dtype == DType::f32 && reinterpret_cast<uintptr_t>(p.out) % 16 == 0) {
     *reinterpret_cast<Four*>(static_cast<float*>(p.out) + at) = sum;
     return;

@@ -2,13 +2,14 @@
 #include "backend/cpu/widen.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d/op.h"
+#include "ops/prim/epilogue.h"
 
 namespace ebb::ops::cpu {
 namespace {
 
 // oneDNN's f32 convolutions have f32 results and bias.
 bool supports(const Signature& s, const Device&) {
-  if (!ebb::cpu::onednn_takes(s)) return false;
+  if (!ebb::cpu::onednn_takes(s) || epilogue_of(s).addend) return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
 }
 
@@ -25,16 +26,20 @@ Program prepare(const Signature& s, const Tune&, Device&) {
   return {.workspace = conv.scratch_bytes(), .run = run};
 }
 
+bool supports_widened(const Signature& s, const Device&) {
+  return ebb::cpu::has_narrow_floats(s) && !epilogue_of(s).addend;
+}
+
 }  // namespace
 
 std::vector<Kernel> conv2d() {
   return {{.op = "conv2d", .name = "conv2d_onednn", .supports = supports, .prepare = prepare},
           {.op = "conv2d",
            .name = "conv2d_widened",
-           .supports =
-               +[](const Signature& s, const Device&) { return ebb::cpu::has_narrow_floats(s); },
-           .prepare = +[](const Signature& s, const Tune&,
-                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); }}};
+           .supports = supports_widened,
+           .prepare = +[](const Signature& s, const Tune&, Device& d) {
+             return ebb::cpu::prepare_widened(s, d, prepare);
+           }}};
 }
 
 }  // namespace ebb::ops::cpu

@@ -3,6 +3,7 @@
 #include "ops/prim/conv2d/cuda_sm90.h"
 #include "ops/prim/conv2d/cuda_windows.cuh"
 #include "ops/prim/conv2d/op.h"
+#include "ops/prim/epilogue.h"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -19,7 +20,10 @@ GemmTask task(const Signature& s) {
   t.a = s.in[0].dtype;
   t.b = s.in[1].dtype;
   t.out = s.out[0].dtype;
-  if (s.in.size() == 3) t.bias = s.in[2].dtype;
+  const Epilogue e = epilogue_of(s);
+  if (e.bias) t.bias = s.in[*e.bias].dtype;
+  if (e.addend) t.addend = s.in[*e.addend].dtype;
+  t.addend_rows = e.rows;
   t.a_run = g.c;
   t.b_run = t.k;
   Product::describe(t);
@@ -38,9 +42,10 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
   const Plain filters{.outers = static_cast<int>(t.n), .inners = static_cast<int>(t.k)};
   const Product gemm(t, plan, windows_of(conv2d_geometry(s)), filters);
-  const auto run = [gemm, &device](const Call& c) {
-    const void* bias = c.in.size() == 3 ? c.in[2] : nullptr;
-    gemm.run({c.in[0], c.in[1], bias, c.out[0], c.workspace}, device);
+  const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
+    gemm.run(
+        {c.in[0], c.in[1], address_of(e.bias, c), address_of(e.addend, c), c.out[0], c.workspace},
+        device);
   };
   return {.workspace = plan.workspace, .run = run};
 }

@@ -5,6 +5,7 @@
 
 #include "ops/prim/conv2d/cuda_sm90_problem.h"
 #include "ops/prim/conv2d/op.h"
+#include "ops/prim/epilogue.h"
 
 namespace ebb::ops::cuda {
 
@@ -20,8 +21,12 @@ gemm::Problem problem(const Signature& s) {
   p.form = gemm::Form::fprop;
   p.type = s.in[0].dtype;
   p.out = s.out[0].dtype;
-  p.bias = s.in.size() == 3;
-  if (p.bias) p.bias_type = s.in[2].dtype;
+  const Epilogue e = epilogue_of(s);
+  p.bias = e.bias.has_value();
+  if (e.bias) p.bias_type = s.in[*e.bias].dtype;
+  p.addend = e.addend.has_value();
+  if (e.addend) p.addend_type = s.in[*e.addend].dtype;
+  p.addend_rows = e.rows;
   p.m = g.n * g.out_h() * g.out_w();
   p.n = g.o;
   p.k = g.c;
@@ -43,9 +48,13 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const gemm::Prepared product =
       gemm::prepare(p, conv2d_sm90_kernels(p.type), tune, ebb::cuda::of(d));
   const Program general = gemm::general_program(conv2d(), s, d);
-  const auto run = [product, general](const Call& c) {
-    const gemm::Operands o{c.in[0], c.in[1], c.in.size() == 3 ? c.in[2] : nullptr, c.out[0],
-                           c.workspace};
+  const auto run = [product, general, e = epilogue_of(s)](const Call& c) {
+    const gemm::Operands o{.a = c.in[0],
+                           .b = c.in[1],
+                           .bias = address_of(e.bias, c),
+                           .addend = address_of(e.addend, c),
+                           .out = c.out[0],
+                           .workspace = c.workspace};
     product.takes(o) ? product.run(o) : general.run(c);
   };
   return {.workspace = std::max(product.workspace, general.workspace), .run = run};

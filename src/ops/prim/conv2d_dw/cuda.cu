@@ -56,7 +56,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const Plain dy{.outers = static_cast<int>(t.k), .inners = static_cast<int>(t.m)};
   const Product gemm(t, plan, dy, windows_of(conv2d_dw_geometry(s)));
   const auto run = [gemm, db = bias_gradient(t, device), &device](const Call& c) {
-    gemm.run({c.in[1], c.in[0], nullptr, c.out[0], c.workspace}, device);
+    gemm.run({.a = c.in[1], .b = c.in[0], .out = c.out[0], .workspace = c.workspace}, device);
     db(c);
   };
   return {.workspace = plan.workspace, .run = run};

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/mma_plan.h"
 #include "ops/prim/conv2d/cuda_sm90_problem.h"
 #include "ops/prim/conv2d_dw/op.h"
 
@@ -24,22 +23,9 @@ gemm::Problem problem(const Signature& s) {
   p.m = g.o;
   p.n = g.kh * g.kw * g.c;
   p.k = g.n * g.out_h() * g.out_w();
+  p.row_sums = s.out.size() == 2;  // db
   p.images = sm90_images(g);
   return p;
-}
-
-// db: the sums of dy's columns.
-std::function<void(const Call&)> bias_gradient(const gemm::Problem& p,
-                                               ebb::cuda::CudaDevice& device) {
-  return [p, &device](const Call& c) {
-    ebb::cuda::column_sums({.x = c.in[1],
-                            .dtype = p.type,
-                            .rows = p.k,
-                            .cols = p.m,
-                            .workspace = static_cast<float*>(c.workspace),
-                            .out = static_cast<float*>(c.out[1])},
-                           device);
-  };
 }
 
 bool supports(const Signature& s, const Device& d) {
@@ -53,19 +39,18 @@ std::vector<Tune> space(const Signature& s, const Device& d) {
 
 Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const gemm::Problem p = problem(s);
-  ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
-  const gemm::Prepared product = gemm::prepare(p, conv2d_dw_sm90_kernels(p.type), tune, device);
+  const gemm::Prepared product =
+      gemm::prepare(p, conv2d_dw_sm90_kernels(p.type), tune, ebb::cuda::of(d));
   const Program general = gemm::general_program(conv2d_dw(), s, d);
-  const bool bias = s.out.size() == 2;
-  const auto db = bias_gradient(p, device);
-  const int64_t sums = bias ? ebb::cuda::column_sum_parts(p.k, p.m, device) * p.m * 4 : 0;
-  const auto run = [product, general, bias, db](const Call& c) {
-    const gemm::Operands o{c.in[1], c.in[0], nullptr, c.out[0], c.workspace};
-    if (!product.takes(o)) return general.run(c);
-    product.run(o);
-    if (bias) db(c);  // the workspace is free again
+  const auto run = [product, general](const Call& c) {
+    const gemm::Operands o{.a = c.in[1],
+                           .b = c.in[0],
+                           .out = c.out[0],
+                           .row_sums = c.out.size() == 2 ? c.out[1] : nullptr,
+                           .workspace = c.workspace};
+    product.takes(o) ? product.run(o) : general.run(c);
   };
-  return {.workspace = std::max({product.workspace, general.workspace, sums}), .run = run};
+  return {.workspace = std::max(product.workspace, general.workspace), .run = run};
 }
 
 }  // namespace

@@ -2,13 +2,14 @@
 #include "backend/cpu/widen.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d_dx/op.h"
+#include "ops/prim/epilogue.h"
 
 namespace ebb::ops::cpu {
 namespace {
 
 // oneDNN's f32 convolutions have f32 results.
 bool supports(const Signature& s, const Device&) {
-  if (!ebb::cpu::onednn_takes(s)) return false;
+  if (!ebb::cpu::onednn_takes(s) || epilogue_of(s).addend) return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
 }
 
@@ -78,6 +79,10 @@ Program prepare(const Signature& s, const Tune& tune, Device&) {
   return tune.value("turn", 0) == 1 ? prepare_turned(s) : prepare_backward(s);
 }
 
+bool supports_widened(const Signature& s, const Device&) {
+  return ebb::cpu::has_narrow_floats(s) && !epilogue_of(s).addend;
+}
+
 }  // namespace
 
 std::vector<Kernel> conv2d_dx() {
@@ -88,10 +93,10 @@ std::vector<Kernel> conv2d_dx() {
            .space = space},
           {.op = "conv2d_dx",
            .name = "conv2d_dx_widened",
-           .supports =
-               +[](const Signature& s, const Device&) { return ebb::cpu::has_narrow_floats(s); },
-           .prepare = +[](const Signature& s, const Tune&,
-                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); }}};
+           .supports = supports_widened,
+           .prepare = +[](const Signature& s, const Tune&, Device& d) {
+             return ebb::cpu::prepare_widened(s, d, prepare);
+           }}};
 }
 
 }  // namespace ebb::ops::cpu

@@ -2,6 +2,7 @@
 #include "backend/cuda/mma_gemm.cuh"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 #include "ops/prim/conv2d_dx/op.h"
+#include "ops/prim/epilogue.h"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -25,6 +26,9 @@ GemmTask task(const Signature& s) {
   t.a = s.in[0].dtype;
   t.b = s.in[1].dtype;
   t.out = s.out[0].dtype;
+  const Epilogue e = epilogue_of(s);
+  if (e.addend) t.addend = s.in[*e.addend].dtype;
+  t.addend_rows = e.rows;
   t.a_run = g.o;
   t.b_run = g.c;
   Product::describe(t);
@@ -78,8 +82,8 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const ConvGeometry g = conv2d_dx_geometry(s);
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
   const Product gemm(t, plan, windows_of_dy(g), taps_of(g));
-  const auto run = [gemm, &device](const Call& c) {
-    gemm.run({c.in[0], c.in[1], nullptr, c.out[0], c.workspace}, device);
+  const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
+    gemm.run({c.in[0], c.in[1], nullptr, address_of(e.addend, c), c.out[0], c.workspace}, device);
   };
   return {.workspace = plan.workspace, .run = run};
 }

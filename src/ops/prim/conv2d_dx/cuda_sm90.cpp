@@ -5,6 +5,7 @@
 
 #include "ops/prim/conv2d/cuda_sm90_problem.h"
 #include "ops/prim/conv2d_dx/op.h"
+#include "ops/prim/epilogue.h"
 
 namespace ebb::ops::cuda {
 
@@ -21,6 +22,10 @@ gemm::Problem problem(const Signature& s) {
   p.type = s.in[0].dtype;
   p.out = s.out[0].dtype;
   p.m = g.n * g.h * g.w;
+  const Epilogue e = epilogue_of(s);
+  p.addend = e.addend.has_value();
+  if (e.addend) p.addend_type = s.in[*e.addend].dtype;
+  p.addend_rows = e.rows;
   p.n = g.c;
   p.k = g.o;
   p.images = sm90_turned_images(g);
@@ -43,8 +48,12 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const gemm::Prepared product =
       gemm::prepare(p, conv2d_dx_sm90_kernels(p.type), tune, ebb::cuda::of(d));
   const Program general = gemm::general_program(conv2d_dx(), s, d);
-  const auto run = [product, general](const Call& c) {
-    const gemm::Operands o{c.in[0], c.in[1], nullptr, c.out[0], c.workspace};
+  const auto run = [product, general, e = epilogue_of(s)](const Call& c) {
+    const gemm::Operands o{.a = c.in[0],
+                           .b = c.in[1],
+                           .addend = address_of(e.addend, c),
+                           .out = c.out[0],
+                           .workspace = c.workspace};
     product.takes(o) ? product.run(o) : general.run(c);
   };
   return {.workspace = std::max(product.workspace, general.workspace), .run = run};

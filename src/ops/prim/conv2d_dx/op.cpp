@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/conv2d_dw/op.h"
+#include "ops/prim/epilogue.h"
 #include "ops/prim/pointwise/op.h"
 
 namespace ebb::ops {
@@ -19,7 +20,7 @@ ConvGeometry conv2d_dx_geometry(const Signature& s) {
 namespace {
 
 std::vector<Type> infer(const Signature& s) {
-  require(s.in.size() == 2, "conv2d_dx: takes dy and w (got ", s.in.size(), " inputs)  at ", s.at);
+  require(s.in.size() >= 2, "conv2d_dx: takes dy and w (got ", s.in.size(), " inputs)  at ", s.at);
   const auto& a = s.as<Conv2dDx>();
   const ConvGeometry g = conv2d_dx_geometry(s);
   require(s.in[0].shape == g.y(), "conv2d_dx: dy must be ", g.y(), " for images ", g.x(),
@@ -27,6 +28,7 @@ std::vector<Type> infer(const Signature& s) {
   const DType out = a.dtype.empty() ? s.in[0].dtype : parse_dtype(a.dtype);
   require(is_float(s.in[0].dtype) && is_float(s.in[1].dtype) && is_float(out),
           "conv2d_dx: takes floats  dy: ", s.in[0], "  w: ", s.in[1], "  at ", s.at);
+  require(!epilogue_of(s, g.x()).bias, "conv2d_dx: takes no bias  at ", s.at);
   return {{out, g.x()}};
 }
 
@@ -36,13 +38,23 @@ std::vector<Value> vjp(const VjpCall& c) {
   const Value dy = c.in[0], w = c.in[1], g = cast(c.dout[0], dy.dtype());
   const std::vector<int64_t> kernel{w.shape()[1], w.shape()[2]};
   const Value dw = conv2d_dw(g, dy, Conv2dDw{a.stride, a.pad, kernel, false})[0];
-  return {conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), dw};
+  std::vector<Value> out{conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), dw};
+  if (const Epilogue e = epilogue_of(c.sig); e.addend)
+    out.push_back(addend_gradient(c.in[*e.addend], c.dout[0]));
+  return out;
 }
 
 void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
   for (double& v : out[0].v) v = 0;
   for_each_product(conv2d_dx_geometry(s),
                    [&](size_t x, size_t w, size_t y) { out[0].v[x] += in[0].v[y] * in[1].v[w]; });
+  add_epilogue(s, in, out[0]);
+}
+
+std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
+  Conv2dDx a = s.as<Conv2dDx>();
+  a.dtype = name_of(DType::f32);
+  return without_addend(g, s, a, in);
 }
 
 Cost cost(const Signature& s) {
@@ -81,6 +93,15 @@ std::vector<Example> examples() {
       {.label = "edges_down",
        .attrs = Conv2dDx{2, same, {17, 19}, ""},
        .in = {f32({1, 9, 10, 40}), f32({40, 3, 3, 72})}},
+      {.label = "sum",
+       .attrs = Conv2dDx{1, same, {5, 7}, ""},
+       .in = {f32({2, 5, 7, 5}), f32({5, 3, 3, 3}), f32({2, 5, 7, 3})}},
+      {.label = "sum_down",
+       .attrs = Conv2dDx{2, same, {7, 8}, "f32"},
+       .in = {f32({2, 4, 4, 2}), f32({2, 3, 3, 3}), f32({2, 7, 8, 3})}},
+      {.label = "sum_edges",
+       .attrs = Conv2dDx{1, {1, 0, 1, 2}, {9, 11}, ""},
+       .in = {f32({2, 9, 11, 72}), f32({72, 3, 3, 136}), f32({2, 9, 11, 136})}},
       {.label = "empty",
        .attrs = Conv2dDx{1, same, {4, 4}, ""},
        .in = {f32({0, 4, 4, 5}), f32({5, 3, 3, 3})}},
@@ -97,6 +118,7 @@ const OpDef& def::conv2d_dx() {
   static const OpDef d{.name = "conv2d_dx",
                        .attrs = +[] { return Attrs(Conv2dDx{}); },
                        .infer = infer,
+                       .decompose = decompose,
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,

@@ -1,6 +1,7 @@
 // matmul through oneDNN.
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/widen.h"
+#include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cpu {
@@ -41,9 +42,11 @@ Program prepare_shared(const Signature& s, MatmulProblem p) {
   return {.workspace = product.scratch_bytes(), .run = run};
 }
 
+bool is_plain(const Signature& s) { return !epilogue_of(s).addend && !s.as<Matmul>().sums; }
+
 // oneDNN's f32 products have f32 results and bias.
 bool supports(const Signature& s, const Device&) {
-  if (!ebb::cpu::onednn_takes(s)) return false;
+  if (!ebb::cpu::onednn_takes(s) || !is_plain(s)) return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
 }
 
@@ -63,16 +66,20 @@ Program prepare(const Signature& s, const Tune&, Device&) {
   return {.workspace = product.scratch_bytes(), .run = run};
 }
 
+bool supports_widened(const Signature& s, const Device&) {
+  return ebb::cpu::has_narrow_floats(s) && is_plain(s);
+}
+
 }  // namespace
 
 std::vector<Kernel> matmul() {
   return {{.op = "matmul", .name = "matmul_onednn", .supports = supports, .prepare = prepare},
           {.op = "matmul",
            .name = "matmul_widened",
-           .supports =
-               +[](const Signature& s, const Device&) { return ebb::cpu::has_narrow_floats(s); },
-           .prepare = +[](const Signature& s, const Tune&,
-                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); }}};
+           .supports = supports_widened,
+           .prepare = +[](const Signature& s, const Tune&, Device& d) {
+             return ebb::cpu::prepare_widened(s, d, prepare);
+           }}};
 }
 
 }  // namespace ebb::ops::cpu

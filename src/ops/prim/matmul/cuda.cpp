@@ -1,4 +1,7 @@
 // matmul on CUDA: the general kernels.
+#include <algorithm>
+
+#include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/cuda_gemm.h"
 #include "ops/prim/matmul/cuda_sm90.h"
 #include "ops/prim/matmul/op.h"
@@ -19,7 +22,10 @@ GemmTask matmul_task(const Signature& s) {
   t.a = s.in[0].dtype;
   t.b = s.in[1].dtype;
   t.out = s.out[0].dtype;
-  if (s.in.size() == 3) t.bias = s.in[2].dtype;
+  const Epilogue e = epilogue_of(s);
+  if (e.bias) t.bias = s.in[*e.bias].dtype;
+  if (e.addend) t.addend = s.in[*e.addend].dtype;
+  t.addend_rows = e.rows;
   t.a_run = attrs.trans_a ? t.m : t.k;
   t.b_run = attrs.trans_b ? t.k : t.n;
   t.a_k = attrs.trans_a ? K::outer : K::inner;
@@ -30,7 +36,25 @@ GemmTask matmul_task(const Signature& s) {
 namespace {
 
 bool supports(const Signature& s, const Device&) {
-  return ebb::cuda::gemm_supports(matmul_task(s));
+  const auto& attrs = s.as<Matmul>();
+  return (!attrs.sums || attrs.trans_a) && ebb::cuda::gemm_supports(matmul_task(s));
+}
+
+// The product, then the sums of a's columns as it is stored.
+Program with_sums(const Signature& s, const Program& product, ebb::cuda::CudaDevice& device) {
+  const int64_t rows = s.in[0].shape[0], cols = s.in[0].shape[1];
+  const auto run = [product, rows, cols, dtype = s.in[0].dtype, &device](const Call& c) {
+    product.run(c);
+    ebb::cuda::column_sums({.x = c.in[0],
+                            .dtype = dtype,
+                            .rows = rows,
+                            .cols = cols,
+                            .workspace = static_cast<float*>(c.workspace),
+                            .out = static_cast<float*>(c.out[1])},
+                           device);
+  };
+  const int64_t parts = ebb::cuda::column_sum_parts(rows, cols, device) * cols * int64_t{4};
+  return {.workspace = std::max(product.workspace, parts), .run = run};
 }
 
 std::vector<Tune> space(const Signature& s, const Device& d) {
@@ -40,8 +64,9 @@ std::vector<Tune> space(const Signature& s, const Device& d) {
 Program prepare(const Signature& s, const Tune& tune, Device& d) {
   ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(matmul_task(s), tune, device);
-  return s.as<Matmul>().trans_b ? matmul_by_rows(s, plan, device)
-                                : matmul_by_columns(s, plan, device);
+  const Program product =
+      s.as<Matmul>().trans_b ? matmul_by_rows(s, plan, device) : matmul_by_columns(s, plan, device);
+  return s.as<Matmul>().sums ? with_sums(s, product, device) : product;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cuda/mma_gemm.cuh"
+#include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/cuda_gemm.h"
 #include "ops/prim/matmul/op.h"
 
@@ -22,9 +23,10 @@ Program matmul_program(const Signature& s, const ebb::cuda::GemmPlan& plan,
                 .inners = WhereB == K::inner ? k : n,
                 .step = z.repeat_b ? 0 : t.n * t.k};
   const ebb::cuda::Gemm<Plain, WhereA, Plain, WhereB> gemm(t, plan, a, b);
-  const auto run = [gemm, &device](const Call& c) {
-    const void* bias = c.in.size() == 3 ? c.in[2] : nullptr;
-    gemm.run({c.in[0], c.in[1], bias, c.out[0], c.workspace}, device);
+  const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
+    gemm.run(
+        {c.in[0], c.in[1], address_of(e.bias, c), address_of(e.addend, c), c.out[0], c.workspace},
+        device);
   };
   return {.workspace = plan.workspace, .run = run};
 }

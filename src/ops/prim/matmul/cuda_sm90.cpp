@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {
@@ -22,8 +23,13 @@ gemm::Problem problem(const Signature& s) {
                          : (attrs.trans_b ? gemm::Form::nt : gemm::Form::nn);
   p.type = s.in[0].dtype;
   p.out = s.out[0].dtype;
-  p.bias = s.in.size() == 3;
-  if (p.bias) p.bias_type = s.in[2].dtype;
+  const Epilogue e = epilogue_of(s);
+  p.bias = e.bias.has_value();
+  if (e.bias) p.bias_type = s.in[*e.bias].dtype;
+  p.addend = e.addend.has_value();
+  if (e.addend) p.addend_type = s.in[*e.addend].dtype;
+  p.addend_rows = e.rows;
+  p.row_sums = attrs.sums;
   p.m = z.m;
   p.n = z.n;
   p.k = z.k;
@@ -59,9 +65,14 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const gemm::Problem p = problem(s);
   const gemm::Prepared product = gemm::prepare(p, kernels(p), tune, ebb::cuda::of(d));
   const Program general = gemm::general_program(matmul(), s, d);
-  const auto run = [product, general](const Call& c) {
-    const gemm::Operands o{c.in[0], c.in[1], c.in.size() == 3 ? c.in[2] : nullptr, c.out[0],
-                           c.workspace};
+  const auto run = [product, general, e = epilogue_of(s)](const Call& c) {
+    const gemm::Operands o{.a = c.in[0],
+                           .b = c.in[1],
+                           .bias = address_of(e.bias, c),
+                           .addend = address_of(e.addend, c),
+                           .out = c.out[0],
+                           .row_sums = c.out.size() == 2 ? c.out[1] : nullptr,
+                           .workspace = c.workspace};
     product.takes(o) ? product.run(o) : general.run(c);
   };
   return {.workspace = std::max(product.workspace, general.workspace), .run = run};

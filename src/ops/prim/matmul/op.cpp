@@ -1,6 +1,7 @@
 #include "ops/prim/matmul/op.h"
 
 #include "base/error.h"
+#include "ops/prim/epilogue.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -24,8 +25,7 @@ namespace {
 
 std::vector<Type> infer(const Signature& s) {
   const auto& attrs = s.as<Matmul>();
-  require(s.in.size() == 2 || s.in.size() == 3, "matmul: takes a, b and perhaps a bias (got ",
-          s.in.size(), " inputs)  at ", s.at);
+  require(s.in.size() >= 2, "matmul: takes a and b (got ", s.in.size(), " inputs)  at ", s.at);
   const Type &a = s.in[0], &b = s.in[1];
   const auto operands = [&] {
     return str("  a: ", a, attrs.trans_a ? " transposed" : "", "  b: ", b,
@@ -41,20 +41,36 @@ std::vector<Type> infer(const Signature& s) {
           bk, ")", operands());
   require(z.repeat_a || z.repeat_b || z.lead == b.shape.slice(0, b.shape.rank() - 2),
           "matmul: leading dims must be equal, or a or b of rank 2", operands());
-  if (s.in.size() == 3)
-    require(s.in[2].shape == Shape{z.n} && is_float(s.in[2].dtype), "matmul: bias must be floats [",
-            z.n, "]  bias: ", s.in[2], operands());
   Type out{attrs.dtype.empty() ? a.dtype : parse_dtype(attrs.dtype), z.lead};
   require(is_float(out.dtype), "matmul: dtype must be a float (", out.dtype, ")", operands());
   out.shape.push_back(z.m);
   out.shape.push_back(z.n);
-  return {out};
+  epilogue_of(s, out.shape);  // the other inputs fit
+  if (!attrs.sums) return {out};
+  require(out.shape.rank() == 2, "matmul: sums are of two matrices (ranks ", a.shape.rank(),
+          " and ", b.shape.rank(), ")", operands());
+  return {out, {DType::f32, {z.m}}};
+}
+
+std::vector<Value> products(Value a, Value b, const Matmul& attrs) {
+  const Value in[] = {a, b};
+  return a.graph->add(def::matmul(), attrs, in);
 }
 
 // The product in `dtype`. Operands that differ in dtype follow `x`.
 Value product(Value x, Value y, Matmul attrs, DType dtype) {
   attrs.dtype = name_of(dtype);
   return matmul(x, cast(y, x.dtype()), attrs);
+}
+
+// What the sums of a's rows add to the gradient of a.
+Value with_sums(const VjpCall& c, Value da) {
+  const Value ds = c.dout[1];
+  if (!ds) return da;
+  const int64_t m = ds.shape()[0];
+  const Value rows = reshape(ds, c.sig.as<Matmul>().trans_a ? Shape{1, m} : Shape{m, 1});
+  return map(
+      {da, rows}, [](auto v) { return v[0] + v[1]; }, std::string(name_of(da.dtype())));
 }
 
 // dc as a matrix for a shared matrix b, when the batch of a can be folded into its rows.
@@ -70,7 +86,8 @@ Value gradient_a(const VjpCall& c, Value dc) {
   return cast(sum_to(da, a.shape()), a.dtype());
 }
 
-Value gradient_b(const VjpCall& c, Value dc) {
+// The gradient of b and, with `sums`, the sums of dc over its rows.
+std::vector<Value> gradient_b(const VjpCall& c, Value dc, bool sums) {
   const auto& t = c.sig.as<Matmul>();
   const Value b = c.in[1];
   Value a = c.in[0];
@@ -78,20 +95,38 @@ Value gradient_b(const VjpCall& c, Value dc) {
   if (b.shape().rank() == 2 && a.shape().rank() > 2 && !t.trans_a) {
     a = rows_of(a);
     dc = rows_of(dc);
-    if (a.shape()[0] == 0) return constant(c.graph, 0, b.shape(), b.dtype());
+    if (a.shape()[0] == 0) return {constant(c.graph, 0, b.shape(), b.dtype())};
   }
   // of a weight: f32, as its master copy is
   const DType dtype = b.shape().rank() == 2 ? DType::f32 : b.dtype();
-  const Value db =
-      t.trans_b ? product(dc, a, {.trans_a = true, .trans_b = t.trans_a, .dtype = {}}, dtype)
-                : product(a, dc, {.trans_a = !t.trans_a, .trans_b = false, .dtype = {}}, dtype);
-  return cast(sum_to(db, b.shape()), dtype);
+  Matmul attrs{.trans_a = t.trans_b || !t.trans_a,
+               .trans_b = t.trans_b && t.trans_a,
+               .dtype = std::string(name_of(dtype)),
+               .sums = sums};
+  std::vector<Value> db = t.trans_b ? products(dc, cast(a, dc.dtype()), attrs)
+                                    : products(a, cast(dc, a.dtype()), attrs);
+  db[0] = cast(sum_to(db[0], b.shape()), dtype);
+  return db;
+}
+
+// Whether the product that is the gradient of b can bring the sums of dc along: it has the very
+// values of dc as the operand whose rows they are.
+bool sums_beside(const VjpCall& c, Value dc) {
+  const auto& t = c.sig.as<Matmul>();
+  return t.trans_b && !t.trans_a && c.in[1].shape().rank() == 2 && dc.dtype() == c.in[0].dtype() &&
+         dc.shape().numel() > 0;
 }
 
 std::vector<Value> vjp(const VjpCall& c) {
-  const Value dc = c.dout[0];
-  std::vector<Value> out{gradient_a(c, dc), gradient_b(c, dc)};
-  if (c.in.size() == 3) out.push_back(sum_to(dc, c.in[2].shape()));
+  const Epilogue e = epilogue_of(c.sig);
+  const Value dc = c.dout[0] ? c.dout[0] : constant(c.graph, 0, c.out[0].shape(), c.out[0].dtype());
+  const bool beside = e.bias && sums_beside(c, dc);
+  Value da = gradient_a(c, dc);
+  if (c.sig.as<Matmul>().sums) da = with_sums(c, da);
+  const std::vector<Value> db = gradient_b(c, dc, beside);
+  std::vector<Value> out{da, db[0]};
+  if (e.bias) out.push_back(beside ? db[1] : sum_to(dc, c.in[*e.bias].shape()));
+  if (e.addend) out.push_back(addend_gradient(c.in[*e.addend], dc));
   return out;
 }
 
@@ -103,12 +138,31 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
     const int64_t n = i % z.n, m = i / z.n % z.m, batch = i / (z.n * z.m);
     const int64_t a0 = z.repeat_a ? 0 : batch * z.m * z.k;
     const int64_t b0 = z.repeat_b ? 0 : batch * z.k * z.n;
-    double sum = in.size() == 3 ? in[2].v[at(n)] : 0;
+    double sum = 0;
     for (int64_t k = 0; k < z.k; ++k)
       sum += in[0].v[at(a0 + (t.trans_a ? k * z.m + m : m * z.k + k))] *
              in[1].v[at(b0 + (t.trans_b ? n * z.k + k : k * z.n + n))];
     out[0].v[at(i)] = sum;
   }
+  add_epilogue(s, in, out[0]);
+  if (!t.sums) return;
+  for (int64_t m = 0; m < z.m; ++m) {
+    out[1].v[at(m)] = 0;
+    for (int64_t k = 0; k < z.k; ++k)
+      out[1].v[at(m)] += in[0].v[at(t.trans_a ? k * z.m + m : m * z.k + k)];
+  }
+}
+
+// Without the sums, or without the addend.
+std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
+  Matmul a = s.as<Matmul>();
+  if (!a.sums) {
+    a.dtype = name_of(DType::f32);
+    return without_addend(g, s, a, in);
+  }
+  a.sums = false;
+  const Value c = g.add(*s.op, a, in)[0];
+  return {c, reshape(sum(in[0], {a.trans_a ? 0 : 1}), s.out[1].shape)};
 }
 
 Cost cost(const Signature& s) {
@@ -116,12 +170,47 @@ Cost cost(const Signature& s) {
   for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   c.flops = 2.0 * static_cast<double>(s.out[0].shape.numel() * matmul_sizes(s).k);
+  if (s.as<Matmul>().sums) c.flops += static_cast<double>(s.in[0].shape.numel());
   return c;
+}
+
+// Addends and sums.
+std::vector<Example> epilogue_examples() {
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
+  return {
+      {.label = "sums",
+       .attrs = Matmul{true, false, "f32", true},
+       .in = {f32({31, 3}), f32({31, 7})}},
+      {.label = "sums_of_rows",
+       .attrs = Matmul{false, true, "", true},
+       .in = {f32({5, 11}), f32({7, 11}), f32({7})}},
+      {.label = "edges_sums",
+       .attrs = Matmul{true, false, "f32", true},
+       .in = {f32({328, 136}), f32({328, 72})}},
+      {.label = "tiles_sums",
+       .attrs = Matmul{true, false, "f32", true},
+       .in = {f32({200, 264}), f32({200, 328})}},
+      {.label = "residual",
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({3, 5, 11}), f32({17, 11}), f32({17}), f32({3, 5, 17})}},
+      {.label = "residual_alone",  // no bias
+       .attrs = Matmul{},
+       .in = {f32({7, 13}), f32({13, 5}), f32({7, 5})}},
+      {.label = "row_for_each_image",
+       .attrs = Matmul{false, true, "f32"},
+       .in = {f32({3, 70, 16}), f32({24, 16}), f32({24}), f32({3, 1, 24})}},
+      {.label = "edges_residual",
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({2, 68, 200}), f32({264, 200}), f32({264}), f32({2, 68, 264})}},
+      {.label = "long_sum_residual",
+       .attrs = Matmul{},
+       .in = {f32({40, 1032}), f32({1032, 24}), f32({40, 24})}},
+  };
 }
 
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
-  return {
+  std::vector<Example> out = {
       {.label = "plain", .attrs = Matmul{}, .in = {f32({7, 13}), f32({13, 5})}},
       {.label = "trans_a", .attrs = Matmul{true, false, ""}, .in = {f32({13, 7}), f32({13, 5})}},
       {.label = "trans_both", .attrs = Matmul{true, true, ""}, .in = {f32({13, 7}), f32({5, 13})}},
@@ -161,6 +250,8 @@ std::vector<Example> examples() {
        .in = {f32({4096, 1536}), f32({4096, 384})},
        .bench = true},
   };
+  for (Example& e : epilogue_examples()) out.push_back(std::move(e));
+  return out;
 }
 
 }  // namespace
@@ -169,6 +260,7 @@ const OpDef& def::matmul() {
   static const OpDef d{.name = "matmul",
                        .attrs = +[] { return Attrs(Matmul{}); },
                        .infer = infer,
+                       .decompose = decompose,
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,

@@ -1,0 +1,153 @@
+#include "passes/epilogue.h"
+
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/conv2d_dx/op.h"
+#include "ops/prim/epilogue.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "passes/simplify.h"
+
+namespace ebb {
+namespace {
+
+template <class A>
+Attrs with_dtype(const Signature& s, DType out) {
+  A a = s.as<A>();
+  a.dtype = out == s.in[0].dtype ? "" : name_of(out);
+  return a;
+}
+
+bool is_product(const OpDef* op) {
+  return op == &ops::def::matmul() || op == &ops::def::conv2d() || op == &ops::def::conv2d_dx();
+}
+
+// The product `s` with an addend, giving `out`.
+Signature added(const Signature& s, const Type& addend, DType out) {
+  Signature a = s;
+  if (s.op == &ops::def::matmul())
+    a.attrs = with_dtype<ops::Matmul>(s, out);
+  else if (s.op == &ops::def::conv2d())
+    a.attrs = with_dtype<ops::Conv2d>(s, out);
+  else
+    a.attrs = with_dtype<ops::Conv2dDx>(s, out);
+  a.in.push_back(addend);
+  a.out[0].dtype = out;
+  return a;
+}
+
+// A sum that becomes its product's addend.
+struct Sum {
+  size_t product = 0;  // node
+  int32_t addend = -1;
+  Signature added;
+};
+
+class Adder {
+ public:
+  Adder(const Graph& g, const std::function<bool(const Signature&, const Signature&)>& serves)
+      : g_(g), serves_(serves), readers_(static_cast<size_t>(g.values())) {
+    for (size_t i = 0; i < g.nodes().size(); ++i)
+      for (const int32_t v : g.nodes()[i].in) readers_[static_cast<size_t>(v)].insert(i);
+    const size_t outside = g.nodes().size();
+    for (const NamedValue& o : g.outputs()) readers_[static_cast<size_t>(o.value)].insert(outside);
+    for (const NamedValue& u : g.updates()) readers_[static_cast<size_t>(u.value)].insert(outside);
+  }
+
+  Graph run() {
+    std::vector<std::optional<Sum>> sums;
+    std::set<size_t> taken;
+    for (const Node& n : g_.nodes()) {
+      sums.push_back(sum_of(n));
+      if (sums.back()) taken.insert(sums.back()->product);
+    }
+    Rewriter rw(g_);
+    rw.copy_sources();
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const Node& n = g_.nodes()[i];
+      if (sums[i])
+        add(rw, n, *sums[i]);
+      else if (!taken.contains(i))
+        rw.copy(n);
+    }
+    rw.copy_ends();
+    return rw.take();
+  }
+
+ private:
+  static bool is_sum(const Node& n) {
+    static const Scalar of_two[] = {Scalar::input(0) + Scalar::input(1)};
+    static const std::string sum = Expr(2, of_two).text();
+    return n.op == &ops::def::pointwise() && n.in.size() == 2 && n.in[0] != n.in[1] &&
+           n.attrs.as<ops::Pointwise>().expr.text() == sum;
+  }
+
+  const std::set<size_t>& readers(int32_t v) const { return readers_[static_cast<size_t>(v)]; }
+
+  // The node of the graph that makes `v`, if nothing but one node reads it.
+  const Node* made_for_one(int32_t v) const {
+    const int32_t n = g_.producer(v);
+    if (n < 0 || readers(v).size() != 1) return nullptr;
+    return &g_.nodes()[static_cast<size_t>(n)];
+  }
+
+  // fuse makes one pass of it and a formula of this shape.
+  bool melts(const Node* n, const Shape& shape) const {
+    if (n == nullptr) return false;
+    if (n->op == &ops::def::pointwise()) return g_.type(n->out[0]).shape == shape;
+    return n->op == &ops::def::reduce() && g_.type(n->in[0]).shape == shape;
+  }
+  bool melts_into_reader(int32_t v) const {
+    if (readers(v).size() != 1) return false;
+    const size_t reader = *readers(v).begin();
+    return reader < g_.nodes().size() && melts(&g_.nodes()[reader], g_.type(v).shape);
+  }
+
+  std::optional<Sum> sum_of(const Node& n) const {
+    if (!is_sum(n) || melts_into_reader(n.out[0])) return {};
+    // of two products the later one: the other is there by then
+    const bool later = g_.producer(n.in[1]) > g_.producer(n.in[0]);
+    if (auto s = sum_with(n, later ? 1 : 0)) return s;
+    return sum_with(n, later ? 0 : 1);
+  }
+
+  std::optional<Sum> sum_with(const Node& n, size_t which) const {
+    const int32_t product = n.in[which], addend = n.in[1 - which];
+    const Node* p = made_for_one(product);
+    const Type& out = g_.type(n.out[0]);
+    if (p == nullptr || !is_product(p->op) || !(g_.type(product).shape == out.shape)) return {};
+    const Type& t = g_.type(addend);
+    if (t.shape == out.shape && melts(made_for_one(addend), out.shape)) return {};
+    const Signature plain = g_.signature(*p);
+    if (!ops::takes_addend(plain, t)) return {};
+    const Signature with = added(plain, t, out.dtype);
+    if (!serves_(plain, with)) return {};
+    return Sum{static_cast<size_t>(g_.producer(product)), addend, with};
+  }
+
+  void add(Rewriter& rw, const Node& n, const Sum& s) const {
+    const Node& p = g_.nodes()[s.product];
+    std::vector<Value> in = rw.map(p.in);
+    in.push_back(rw.map(s.addend));
+    const AtScope scope(rw.to(), p.at);
+    rw.set(n.out[0], rw.to().add(*p.op, s.added.attrs, in)[0]);
+  }
+
+  const Graph& g_;
+  const std::function<bool(const Signature&, const Signature&)>& serves_;
+  std::vector<std::set<size_t>> readers_;  // nodes that read a value; their number: the outside
+};
+
+}  // namespace
+
+Graph add_epilogues(const Graph& g,
+                    const std::function<bool(const Signature&, const Signature&)>& serves) {
+  const Graph used = drop_unused_inputs(g);
+  return Adder(used, serves).run();
+}
+
+}  // namespace ebb
