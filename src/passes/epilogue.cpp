@@ -58,19 +58,20 @@ class Adder {
     for (const NamedValue& u : g.updates()) readers_[static_cast<size_t>(u.value)].insert(outside);
   }
 
-  Graph run() {
-    std::vector<std::optional<Sum>> sums;
+  // The graph as it was where no sum becomes an addend.
+  Graph run(const Graph& otherwise) {
     std::set<size_t> taken;
     for (const Node& n : g_.nodes()) {
-      sums.push_back(sum_of(n));
-      if (sums.back()) taken.insert(sums.back()->product);
+      sums_.push_back(sum_of(n));
+      if (sums_.back()) taken.insert(sums_.back()->product);
     }
+    if (taken.empty()) return otherwise;
     Rewriter rw(g_);
     rw.copy_sources();
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = g_.nodes()[i];
-      if (sums[i])
-        add(rw, n, *sums[i]);
+      if (sums_[i])
+        add(rw, n, *sums_[i]);
       else if (!taken.contains(i))
         rw.copy(n);
     }
@@ -104,7 +105,20 @@ class Adder {
   bool melts_into_reader(int32_t v) const {
     if (readers(v).size() != 1) return false;
     const size_t reader = *readers(v).begin();
-    return reader < g_.nodes().size() && melts(&g_.nodes()[reader], g_.type(v).shape);
+    if (reader >= g_.nodes().size()) return false;
+    const Node& r = g_.nodes()[reader];
+    return !sums_a_product_with(r, v) && melts(&r, g_.type(v).shape);
+  }
+  // A sum of `v` and of a product that is there for it alone, whose addend `v` may become.
+  bool sums_a_product_with(const Node& n, int32_t v) const {
+    if (!is_sum(n)) return false;
+    const Node* other = made_for_one(n.in[n.in[0] == v ? 1 : 0]);
+    return other != nullptr && is_product(other->op);
+  }
+  // The value is a product's own result by now.
+  bool added_by_a_product(int32_t v) const {
+    const int32_t n = g_.producer(v);
+    return n >= 0 && sums_[static_cast<size_t>(n)].has_value();
   }
 
   std::optional<Sum> sum_of(const Node& n) const {
@@ -121,7 +135,9 @@ class Adder {
     const Type& out = g_.type(n.out[0]);
     if (p == nullptr || !is_product(p->op) || !(g_.type(product).shape == out.shape)) return {};
     const Type& t = g_.type(addend);
-    if (t.shape == out.shape && melts(made_for_one(addend), out.shape)) return {};
+    if (t.shape == out.shape && !added_by_a_product(addend) &&
+        melts(made_for_one(addend), out.shape))
+      return {};
     const Signature plain = g_.signature(*p);
     if (!ops::takes_addend(plain, t)) return {};
     const Signature with = added(plain, t, out.dtype);
@@ -140,6 +156,7 @@ class Adder {
   const Graph& g_;
   const std::function<bool(const Signature&, const Signature&)>& serves_;
   std::vector<std::set<size_t>> readers_;  // nodes that read a value; their number: the outside
+  std::vector<std::optional<Sum>> sums_;   // by node, of those that were looked at
 };
 
 }  // namespace
@@ -147,7 +164,7 @@ class Adder {
 Graph add_epilogues(const Graph& g,
                     const std::function<bool(const Signature&, const Signature&)>& serves) {
   const Graph used = drop_unused_inputs(g);
-  return Adder(used, serves).run();
+  return Adder(used, serves).run(g);
 }
 
 }  // namespace ebb
