@@ -240,6 +240,25 @@ TEST(plan, too_little_memory__says_what_it_needs_and_what_helps) {
       "or --dtype bf16");
 }
 
+TEST(plan, tensor_too_large_for_the_kernels__says_so) {
+  const auto device = std::make_shared<FarDevice>();
+  device->kernels = "none";
+  const auto plan_of = [&](int64_t n) {
+    Graph g;
+    g.output("y", ops::silu(g.input("x", {DType::f32, {n, 64}})));
+    Plan p(g, {.device = device});
+  };
+  testing::expect_error([&] { plan_of(int64_t{1} << 25); },
+                        "kernels serve fewer than 2147483648 elements and this has 2147483648: a "
+                        "smaller --batch");
+  try {
+    plan_of(2);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).find("--batch"), std::string::npos) << e.what();
+  }
+}
+
 // The first kernel of a plan fails when it is started, as a bad launch does.
 TEST(plan, step_that_cannot_start__is_named_with_its_place_in_the_model) {
   Graph g;

@@ -13,11 +13,22 @@ ops::Pointwise as_pointwise(const Signature& s) {
   return {formula_of(s), s.out[0].shape.sizes(), dtypes};
 }
 
+// Why nothing may serve a signature, if it is its size.
+std::string hint_of_size(const Signature& s) {
+  constexpr int64_t most = int64_t{1} << 31;
+  int64_t largest = 0;
+  for (const Type& t : s.in) largest = std::max(largest, t.shape.numel());
+  for (const Type& t : s.out) largest = std::max(largest, t.shape.numel());
+  if (largest < most) return "";
+  return str("; kernels serve fewer than ", most, " elements and this has ", largest,
+             ": a smaller --batch or more --accumulation has fewer");
+}
+
 std::vector<Value> simpler(Graph& to, const Signature& s, std::span<const Value> in) {
   if (s.op->expr && s.op != &ops::def::pointwise())
     return to.add(ops::def::pointwise(), as_pointwise(s), in);
-  require(s.op->decompose != nullptr, s.op->name, ": this device has no kernel for it  ", s.text(),
-          "  at ", s.at);
+  require(s.op->decompose != nullptr, s.op->name, ": this device has no kernel for it",
+          hint_of_size(s), "  ", s.text(), "  at ", s.at);
   return s.op->decompose(to, s, in);
 }
 

@@ -15,7 +15,7 @@ class FarDevice final : public Device {
  public:
   explicit FarDevice(int64_t memory = int64_t{1} << 40) : free_(memory) {}
 
-  std::string_view backend() const override { return "cpu"; }
+  std::string_view backend() const override { return kernels; }
   std::string description() const override { return "a far device"; }
   bool on_host() const override { return false; }
   bool fast_in(DType dtype) const override { return dtype == DType::f32; }
@@ -51,8 +51,9 @@ class FarDevice final : public Device {
     }
   }
 
-  bool late = false;  // it has work aside
-  int64_t sent = 0;   // bytes copied from the host
+  std::string kernels = "cpu";  // whose kernels serve it
+  bool late = false;            // it has work aside
+  int64_t sent = 0;             // bytes copied from the host
   int recordings = 0, launches = 0;
   std::string fault;  // what the next wait fails with, once
 
