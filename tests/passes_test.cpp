@@ -142,6 +142,16 @@ TEST(epilogue, sum_of_three_products__is_made_by_two_of_them) {
   EXPECT_EQ(count(out, ops::def::conv2d()), 4);
 }
 
+TEST(epilogue, product_with_sums_of_rows__keeps_both_results) {
+  Graph g;
+  const Value ab[] = {g.input("a", f32({4, 2})), g.input("b", f32({4, 3}))};
+  const auto c = g.add(ops::def::matmul(), ops::Matmul{.trans_a = true, .sums = true}, ab);
+  g.output("y", c[0] + g.input("x", f32({2, 3})));
+  g.output("sums", squared(c[1]));
+  const Graph out = add_epilogues(lowered(g), every_product);
+  EXPECT_EQ(with_addend(out, ops::def::matmul()), 0);
+}
+
 TEST(epilogue, product_that_others_read__keeps_its_sum_apart) {
   Layer l;
   const Value y = l.conv(l.x);
@@ -350,6 +360,16 @@ TEST(rows, sums_across_rows__are_begun_where_the_rows_are) {
       EXPECT_EQ(out.type(n.in[0]).shape, (Shape{4, 64, 64}));  // stripes of 16 rows
     }
   expect_equal(g, out);
+}
+
+TEST(rows, sum_across_rows_that_the_rows_are_made_of__stays_outside) {
+  Graph g;
+  const Value x = g.input("x", f32({4, 1024, 64}));
+  const Value a = ops::sum(x, {1});  // [4,1,64]
+  const Value y = ops::map({x, a}, [](auto v) { return v[0] * v[0] + v[1]; });
+  const Value z = ops::map({y, ops::mean(y, {2})}, [](auto v) { return v[0] - v[1]; });
+  g.output("z", z);
+  expect_equal(g, with_rows(g));
 }
 
 TEST(fuse, formula_of_its_rows_totals__is_not_computed_by_each_reader) {

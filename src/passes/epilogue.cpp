@@ -133,7 +133,9 @@ class Adder {
     const int32_t product = n.in[which], addend = n.in[1 - which];
     const Node* p = made_for_one(product);
     const Type& out = g_.type(n.out[0]);
-    if (p == nullptr || !is_product(p->op) || !(g_.type(product).shape == out.shape)) return {};
+    if (p == nullptr || !is_product(p->op) || p->out.size() != 1 ||
+        !(g_.type(product).shape == out.shape))
+      return {};
     const Type& t = g_.type(addend);
     if (t.shape == out.shape && !added_by_a_product(addend) &&
         melts(made_for_one(addend), out.shape))

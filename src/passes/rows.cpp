@@ -145,7 +145,7 @@ class RowJoiner {
       if (flops_of(c) > cheap_again) return false;
       if (apart_ && node(c).at != node(*group.begin()).at) return false;
     }
-    if (leaves_and_returns(with)) return false;
+    if (leaves_and_returns(with) || needs_a_sum_across(with, shape)) return false;
     const std::vector<int32_t> in = inputs_of(with), out = outputs_of(with, shape);
     const auto full = [&](int32_t v) { return type(v).shape == shape; };
     if (in.size() > max_inputs || out.size() > max_outputs) return false;
@@ -154,6 +154,12 @@ class RowJoiner {
     if (sums_of(with, shape) > max_sums) return false;
     if (n.attrs.as<ops::Rows>().expr.code().size() > max_instructions) return false;
     return sums_of(with, shape) == 0 || serves_(signature(n));
+  }
+
+  // Sums across rows are begun in a group and ended behind it: no member may need one.
+  bool needs_a_sum_across(const Group& group, const Shape& shape) const {
+    return std::any_of(group.begin(), group.end(),
+                       [&](size_t m) { return is_across(node(m), shape) && makes_for(m, group); });
   }
 
   size_t sums_of(const Group& group, const Shape& shape) const {

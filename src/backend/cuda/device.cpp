@@ -93,6 +93,7 @@ CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
 }
 
 CudaDevice::~CudaDevice() {
+  cudaStreamSynchronize(aside_);
   cudaStreamSynchronize(stream_);
   staging_.reset();
   cudaFreeHost(fault_);
@@ -146,7 +147,9 @@ void CudaDevice::copy(const Tensor& from, const Tensor& to) {
 }
 
 void CudaDevice::synchronize() {
-  const cudaError_t status = cudaStreamSynchronize(stream_);
+  cudaError_t status = cudaStreamSynchronize(stream_);
+  // an error may have kept others from waiting for work aside
+  if (status == cudaSuccess) status = cudaStreamSynchronize(aside_);
   // what failed ran some time ago, and the device's context is lost with it
   require(status == cudaSuccess, "cuda: the device failed (", cudaGetErrorName(status), ": ",
           cudaGetErrorString(status), "); CUDA_LAUNCH_BLOCKING=1 names the kernel and its op");

@@ -129,7 +129,7 @@ __device__ void leave(const Params& p, const Places<C>& s) {
     if (!p.together) return;
     if constexpr (multiplied) add_parts<C>(p, s);
     __syncwarp();
-    cluster_meet();
+    cluster_sync();  // what was read of the others' memory has come
   }
 }
 
