@@ -67,7 +67,7 @@ class Batches {
                              .options = parse_options(options.schedule_options, options.schedule),
                              .dialect = options.dialect,
                              .usual = default_schedule(model.diffusion)};
-    call_ = {.sigmas = levels_of_run(levels, precond.levels()),
+    call_ = {.sigmas = levels_with_steps(levels, precond.levels()),
              .options = parse_options(options.options, "sample"),
              .dialect = options.dialect};
     fit_to_network(call_, precond.levels());

@@ -59,7 +59,7 @@ Way follow(const PlotRequest& r, const Discretisation& levels) {
         std::copy(d.begin(), d.begin() + static_cast<int64_t>(u.size()), u.begin());
       },
       keyed_noise(keys));
-  SampleCall call{.sigmas = levels_of_run(levels_for(r), levels),
+  SampleCall call{.sigmas = levels_with_steps(levels_for(r), levels),
                   .options = parse_options(r.options, "plot"),
                   .dialect = r.dialect};
   fit_to_network(call, levels);

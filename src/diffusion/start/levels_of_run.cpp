@@ -78,4 +78,12 @@ void fit_to_network(SampleCall& call, const Discretisation& levels) {
   if (levels.space == Space::flow) call.first_sigma = levels.at_percent(1e-4);
 }
 
+std::vector<double> levels_with_steps(const LevelsOfRun& run, const Discretisation& levels) {
+  std::vector<double> sigmas = levels_of_run(run, levels);
+  require(sigmas.size() >= 2, "schedule: ", schedule_of_run(run, levels),
+          " gives no step here: a run goes from one noise level to another (got ", sigmas.size(),
+          sigmas.empty() ? "" : str(", ", sigmas[0]), ")");
+  return sigmas;
+}
+
 }  // namespace ebb

@@ -35,4 +35,7 @@ std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& 
 // Sets what follows from the levels that the network knows: space, table, round_sigma, first_sigma.
 void fit_to_network(SampleCall& call, const Discretisation& levels);
 
+// As levels_of_run, for runs that are meant to do something. Throws Error where there is no step.
+std::vector<double> levels_with_steps(const LevelsOfRun& run, const Discretisation& levels);
+
 }  // namespace ebb

@@ -46,5 +46,13 @@ TEST(fit_to_network, first_level__of_a_shifted_flow_model_is_shifted_too) {
   EXPECT_TRUE(call.table.empty());
 }
 
+TEST(levels_with_steps, list_of_one_level__is_an_error) {
+  LevelsOfRun run{.sampler = "euler", .schedule = "custom", .options = {{"sigmas", "5"}}};
+  testing::expect_error([&] { levels_with_steps(run, discretisation({})); },
+                        "custom gives no step here");
+  run.options = {{"sigmas", "5,0"}};
+  EXPECT_EQ(levels_with_steps(run, discretisation({})).size(), 2U);
+}
+
 }  // namespace
 }  // namespace ebb
