@@ -1,6 +1,7 @@
 #include "base/options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "base/error.h"
@@ -25,13 +26,24 @@ Field field_of(Option& o) {
   return {o.name, ref, o.help};
 }
 
+// Infinite is a setting only where it is the usual one; what is no number is none.
+bool holds_no_finite(const Field& f) {
+  if (const auto* v = std::get_if<double*>(&f.ref)) return !std::isfinite(**v);
+  if (const auto* v = std::get_if<std::vector<double>*>(&f.ref))
+    return !std::ranges::all_of(**v, [](double x) { return std::isfinite(x); });
+  return false;
+}
+
 }  // namespace
 
 void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
                  std::string_view subject) {
   for (const auto& [name, text] : texts) {
     require(!fields.empty(), subject, ": it has no options (got ", name, ")");
-    set_field(find_field(fields, name, subject), text);
+    const Field& f = find_field(fields, name, subject);
+    const bool usual = holds_no_finite(f);
+    set_field(f, text);
+    require(usual || !holds_no_finite(f), subject, ": ", name, " must be finite (got ", text, ")");
   }
 }
 

@@ -75,6 +75,12 @@ TEST(c_api, a_setting_that_fails__leaves_no_trace) {
   expect_ok(ebb_sampler_count(h.s, nullptr, nullptr));
 }
 
+// When it is set or, where the usual value is infinite, when the run is looked at.
+bool is_refused(ebb_sampler* s, const std::string& name, const char* value) {
+  return ebb_sampler_set(s, name.c_str(), value) == EBB_ERROR ||
+         ebb_sampler_count(s, nullptr, nullptr) == EBB_ERROR;
+}
+
 TEST(c_api, options_that_are_no_numbers__are_refused_by_every_sampler) {
   const double sigmas[] = {14, 6, 4, 2, 1, 0.5, 0};
   for (const Sampler* sampler : all_samplers())
@@ -84,11 +90,9 @@ TEST(c_api, options_that_are_no_numbers__are_refused_by_every_sampler) {
       if (!number && !std::holds_alternative<std::string>(o.typed)) continue;
       Handle h(sampler->name.c_str());
       expect_ok(ebb_sampler_set_sigmas(h.s, sigmas, 7));
-      expect_ok(ebb_sampler_set(h.s, o.name.c_str(), "nan"));
-      EXPECT_EQ(ebb_sampler_count(h.s, nullptr, nullptr), EBB_ERROR) << sampler->name << o.name;
+      EXPECT_TRUE(is_refused(h.s, o.name, "nan")) << sampler->name << o.name;
       if (!level) continue;
-      expect_ok(ebb_sampler_set(h.s, o.name.c_str(), "inf"));
-      EXPECT_EQ(ebb_sampler_count(h.s, nullptr, nullptr), EBB_ERROR) << sampler->name << o.name;
+      EXPECT_TRUE(is_refused(h.s, o.name, "inf")) << sampler->name << o.name;
     }
 }
 

@@ -169,9 +169,9 @@ TEST(options, that_mean_nothing__are_refused) {
   expect("euler", {{"path", "nan"}}, "path: unknown name 'nan'");
   expect("euler", {{"s_tmin", "inf"}}, "s_tmin must be finite");
   expect("sa_solver", {{"start", "nan"}}, "must not be below end");
-  expect("sa_solver", {{"end", "nan"}}, "must not be below end");
+  expect("sa_solver", {{"end", "nan"}}, "end must be finite");
   expect("sa_solver", {{"start", "1"}, {"end", "2"}}, "must not be below end");
-  expect("restart", {{"restart_to", "inf"}}, "needs 0 < restart_from < restart_to");
+  expect("restart", {{"restart_to", "inf"}}, "restart_to must be finite (got inf)");
   for (const char* name : {"restart_steps", "restart_to", "s_noise"})
     expect("restart", {{"restarts", "0"}, {name, "3"}}, "there is no way back");
   expect_error(
