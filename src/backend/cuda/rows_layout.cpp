@@ -4,25 +4,12 @@
 
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/rows_text.h"
+#include "ir/expr_inputs.h"
 
 namespace ebb::cuda {
 namespace {
 
 using Place = RowsLayout::Place;
-
-// Inputs that results [first, last) of the formula depend on.
-std::vector<bool> inputs_of(const Expr& e, size_t first, size_t last) {
-  std::vector<bool> needed(e.code().size()), used(static_cast<size_t>(e.inputs()));
-  for (size_t k = first; k < last; ++k) needed[static_cast<size_t>(e.results()[k])] = true;
-  for (size_t i = needed.size(); i-- > 0;) {
-    if (!needed[i]) continue;
-    const Expr::Instruction& c = e.code()[i];
-    for (const int32_t a : {c.a, c.b, c.c})
-      if (a >= 0) needed[static_cast<size_t>(a)] = true;
-    if (c.op == ScalarOp::input) used[static_cast<size_t>(c.value)] = true;
-  }
-  return used;
-}
 
 // Another value for every element; what repeats stays in caches.
 bool streams(const RowsForm& f, size_t i) {

@@ -1,6 +1,7 @@
 #include "ops/rows/op.h"
 
 #include "base/error.h"
+#include "ir/expr_inputs.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -47,27 +48,13 @@ Part part_of(const Expr& e, size_t result) {
   return p;
 }
 
-// The inputs that a result of the formula depends on.
-std::vector<bool> inputs_of(const Expr& e, size_t result) {
-  std::vector<bool> needed(e.code().size()), used(static_cast<size_t>(e.inputs()));
-  needed[static_cast<size_t>(e.results()[result])] = true;
-  for (size_t i = needed.size(); i-- > 0;) {
-    if (!needed[i]) continue;
-    const Expr::Instruction& c = e.code()[i];
-    for (const int32_t a : {c.a, c.b, c.c})
-      if (a >= 0) needed[static_cast<size_t>(a)] = true;
-    if (c.op == ScalarOp::input) used[static_cast<size_t>(c.value)] = true;
-  }
-  return used;
-}
-
 // Terms take earlier totals only, and numbers of rows nothing that changes along the row.
 void check_order(const Signature& s, size_t totals, const std::vector<Per>& per) {
   const auto& a = s.as<Rows>();
   for (size_t k = 0; k < totals + per.size(); ++k) {
     const bool term = k < totals, row = !term && per[k - totals] == Per::row;
     if (!term && !row) continue;
-    const std::vector<bool> used = inputs_of(a.expr, k);
+    const std::vector<bool> used = inputs_of(a.expr, k, k + 1);
     for (size_t i = 0; i < used.size(); ++i) {
       if (!used[i]) continue;
       require(!term || i < s.in.size() + k, "rows: term ", k,
