@@ -5,7 +5,7 @@
 
 #include "ops/prim/conv2d/cuda_sm90_problem.h"
 #include "ops/prim/conv2d/op.h"
-#include "ops/prim/epilogue.h"
+#include "ops/prim/cuda_sm90_epilogue.h"
 
 namespace ebb::ops::cuda {
 
@@ -21,12 +21,7 @@ gemm::Problem problem(const Signature& s) {
   p.form = gemm::Form::fprop;
   p.type = s.in[0].dtype;
   p.out = s.out[0].dtype;
-  const Epilogue e = epilogue_of(s);
-  p.bias = e.bias.has_value();
-  if (e.bias) p.bias_type = s.in[*e.bias].dtype;
-  p.addend = e.addend.has_value();
-  if (e.addend) p.addend_type = s.in[*e.addend].dtype;
-  p.addend_rows = e.rows;
+  set_epilogue(p, s);
   p.m = g.n * g.out_h() * g.out_w();
   p.n = g.o;
   p.k = g.c;

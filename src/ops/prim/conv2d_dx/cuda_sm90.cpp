@@ -5,7 +5,7 @@
 
 #include "ops/prim/conv2d/cuda_sm90_problem.h"
 #include "ops/prim/conv2d_dx/op.h"
-#include "ops/prim/epilogue.h"
+#include "ops/prim/cuda_sm90_epilogue.h"
 
 namespace ebb::ops::cuda {
 
@@ -22,10 +22,7 @@ gemm::Problem problem(const Signature& s) {
   p.type = s.in[0].dtype;
   p.out = s.out[0].dtype;
   p.m = g.n * g.h * g.w;
-  const Epilogue e = epilogue_of(s);
-  p.addend = e.addend.has_value();
-  if (e.addend) p.addend_type = s.in[*e.addend].dtype;
-  p.addend_rows = e.rows;
+  set_epilogue(p, s);
   p.n = g.c;
   p.k = g.o;
   p.images = sm90_turned_images(g);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/prim/epilogue.h"
+#include "ops/prim/cuda_sm90_epilogue.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {
@@ -23,12 +23,7 @@ gemm::Problem problem(const Signature& s) {
                          : (attrs.trans_b ? gemm::Form::nt : gemm::Form::nn);
   p.type = s.in[0].dtype;
   p.out = s.out[0].dtype;
-  const Epilogue e = epilogue_of(s);
-  p.bias = e.bias.has_value();
-  if (e.bias) p.bias_type = s.in[*e.bias].dtype;
-  p.addend = e.addend.has_value();
-  if (e.addend) p.addend_type = s.in[*e.addend].dtype;
-  p.addend_rows = e.rows;
+  set_epilogue(p, s);
   p.row_sums = attrs.sums;
   p.m = z.m;
   p.n = z.n;
