@@ -148,15 +148,19 @@ class Fuser {
   // Inputs that the totals of its rows, which `p` takes, have read already (see join_rows).
   size_t read_by_totals(const Item& p) const {
     if (!costs_.rows_joined || p.shape.rank() == 0) return 0;
-    std::set<int32_t> read;
-    for (const int32_t v : p.node.in) collect_totals(p.shape, v, read);
+    std::set<int32_t> read, seen;
+    for (const int32_t v : p.node.in) collect_totals(p.shape, v, {read, seen});
     return static_cast<size_t>(std::count_if(read.begin(), read.end(), [&](int32_t v) {
       return std::find(p.node.in.begin(), p.node.in.end(), v) != p.node.in.end();
     }));
   }
 
+  struct Collected {
+    std::set<int32_t>&read, &seen;  // seen: looked at, once each
+  };
   // What the totals along the rows of `shape` read of which `v` is made, if it is.
-  void collect_totals(const Shape& shape, int32_t v, std::set<int32_t>& read) const {
+  void collect_totals(const Shape& shape, int32_t v, const Collected& to) const {
+    if (!to.seen.insert(v).second) return;
     Shape rows = shape;
     rows[-1] = 1;
     const int32_t producer = g_.producer(v);
@@ -165,9 +169,9 @@ class Fuser {
     const bool norm = q.node.op == &ops::def::moments() && is_full(q.node.in[0], shape);
     if (norm || (q.reduction && q.shape == shape)) {
       for (const int32_t x : q.node.in)
-        if (is_full(x, shape)) read.insert(x);
+        if (is_full(x, shape)) to.read.insert(x);
     } else if (q.fusable && q.live) {
-      for (const int32_t x : q.node.in) collect_totals(shape, x, read);
+      for (const int32_t x : q.node.in) collect_totals(shape, x, to);
     }
   }
 
