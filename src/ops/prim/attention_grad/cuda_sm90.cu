@@ -10,7 +10,6 @@
 namespace ebb::ops::cuda {
 namespace {
 
-constexpr int kKeys = 128;
 constexpr int64_t kRows = 128;  // shift and delta come in blocks of this many queries
 
 int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -42,10 +41,10 @@ struct Cut {
 Cut cut(const HeadSizes& z, const CudaDevice& device) {
   Cut c;
   c.width = z.width <= 40 ? 40 : z.width <= 64 ? 64 : z.width <= 80 ? 80 : 128;
-  c.queries = c.width <= 64 ? 128 : 64;
-  c.key_blocks = static_cast<int>(blocks(z.s, kKeys));
+  c.queries = long_queries(c.width);
+  c.key_blocks = static_cast<int>(blocks(z.s, kLongKeys));
   c.query_blocks = static_cast<int>(blocks(z.t, c.queries));
-  const int64_t pairs = z.heads * c.key_blocks, dq_width = c.width % 64 == 0 ? 64 : 40;
+  const int64_t pairs = z.heads * c.key_blocks, dq_width = long_dq_width(c.width);
   if (pairs > 0 && c.query_blocks > 0)
     c.ranges =
         static_cast<int>(std::clamp<int64_t>(device.multiprocessors() / pairs, 1, c.query_blocks));
@@ -55,7 +54,7 @@ Cut cut(const HeadSizes& z, const CudaDevice& device) {
     c.turns_bytes = blocks(z.heads * c.query_blocks * 4, 128) * 128;
     c.sums_bytes = z.heads * c.query_blocks * 2 * 64 * dq_width * 4;
   }
-  if (c.ranges > 1) c.parts_bytes = c.tiles * kKeys * c.width * 2 * 4;
+  if (c.ranges > 1) c.parts_bytes = c.tiles * kLongKeys * c.width * 2 * 4;
   return c;
 }
 
@@ -82,7 +81,7 @@ void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
   l.tiles = static_cast<int>(c.tiles);
   l.turn_count = c.key_blocks > 1 ? static_cast<int>(z.heads) * c.query_blocks : 0;
   l.q = map_of(z, dtype, p.q, z.t, c.queries), l.dout = map_of(z, dtype, p.dout, z.t, c.queries);
-  l.k = map_of(z, dtype, p.k, z.s, kKeys), l.v = map_of(z, dtype, p.v, z.s, kKeys);
+  l.k = map_of(z, dtype, p.k, z.s, kLongKeys), l.v = map_of(z, dtype, p.v, z.s, kLongKeys);
   launch("attention_grad_long_rows", kernel.rows,
          {.grid = blocks_for(z.heads / z.a * p.pitch, kRowTokens), .block = kRowThreads}, l,
          device);
