@@ -140,7 +140,7 @@ constexpr Case cases[] = {
 Graph loss_of(const Case& c) {
   NamedModel named = find_model(c.model);
   parse_fields(named.config.fields(), c.settings);
-  named.model->check(named.config);
+  check(*named.model, named.config);
   const CommonConfig& common = named.config.common();
   return loss_graph({}, network_of(*named.model, named.config),
                     {.batch = 8,

@@ -93,7 +93,7 @@ struct Reader {
 
 // "unexpected ',' (line 2, column 14)". The library's text is the reason behind a dash, then what
 // it read last, which may be long or no text at all.
-std::string fault(const Json::parse_error& e, std::string_view text) {
+std::string syntax_fault(const Json::parse_error& e, std::string_view text) {
   const std::string_view read = text.substr(0, std::max<size_t>(e.byte, 1) - 1);
   const auto line = 1 + std::count(read.begin(), read.end(), '\n');
   const size_t column = read.size() - (read.rfind('\n') + 1) + 1;
@@ -101,7 +101,21 @@ std::string fault(const Json::parse_error& e, std::string_view text) {
   const size_t dash = reason.find(" - ");
   reason = dash == std::string::npos ? "syntax error" : reason.substr(dash + 3);
   reason = reason.substr(0, reason.find("; last read"));
-  return str(reason, " (line ", line, ", column ", column, ")");
+  return str("not JSON: ", reason, " (line ", line, ", column ", column, ")");
+}
+
+// Reads `text`; the result is what is wrong with it, or "". Numbers may be too large to be held.
+std::string read(std::string_view text, const Json::parser_callback_t& look, Json& out) {
+  try {
+    out = Json::parse(text, look);
+    return "";
+  } catch (const Json::parse_error& e) {
+    return syntax_fault(e, text);
+  } catch (const Json::out_of_range& e) {
+    const std::string reason = e.what();  // "[name.number] number overflow parsing '1e999'"
+    return "not JSON that can be held: " +
+           reason.substr(std::min(reason.find("] ") + 2, reason.size()));
+  }
 }
 
 Json parse(std::string_view text, std::string_view subject) {
@@ -113,11 +127,10 @@ Json parse(std::string_view text, std::string_view subject) {
               " is given more than once");
     return true;
   };
-  try {
-    return Json::parse(text, once);
-  } catch (const Json::parse_error& e) {
-    fail(subject, ": not JSON: ", fault(e, text));
-  }
+  Json out;
+  const std::string fault = read(text, once, out);
+  require(fault.empty(), subject, ": ", fault);
+  return out;
 }
 
 std::string dump(const Json& j, int indent) {
@@ -135,11 +148,9 @@ std::string json_fault(std::string_view text) {
       repeated = j.dump();
     return true;
   };
-  try {
-    [[maybe_unused]] const Json read = Json::parse(text, look);
-  } catch (const Json::parse_error& e) {
-    return str("not JSON: ", fault(e, text));
-  }
+  Json ignored;
+  const std::string fault = read(text, look, ignored);
+  if (!fault.empty()) return fault;
   return repeated.empty() ? "" : str(repeated, " is given more than once");
 }
 

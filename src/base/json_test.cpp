@@ -91,6 +91,14 @@ TEST(json, faults__have_a_reason_and_a_place) {
             "\"a\" is given more than once");
 }
 
+TEST(json, numbers_too_large_to_hold__are_faults) {
+  const std::string why = "not JSON that can be held: number overflow parsing '1e999'";
+  EXPECT_EQ(json_fault(R"({"a": [1e999]})"), why);
+  Thing t;
+  EXPECT_EQ(error_of(t, R"({"rate": 1e999})"), "thing.json: " + why);
+  EXPECT_THROW(strings_from_json("[1e999]", "names"), Error);
+}
+
 TEST(json, strings__come_back) {
   const std::vector<std::string> names = {"a", "b \"c\""};
   EXPECT_EQ(strings_from_json(strings_json(names), "names"), names);

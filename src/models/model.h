@@ -23,7 +23,7 @@ struct Model {
   std::string name;
   std::string help;
   std::vector<Preset> presets;  // the first one is what the model's own name means
-  // Throws Error if no network can be built of the config.
+  // Throws Error if no network can be built of the config, whose sizes are checked.
   void (*check)(const ModelConfig&) = nullptr;
   // The network under `p`: F [N,H,W,C'] (twice the channels if it learns the variance).
   Value (*build)(const nn::Params& p, const ModelConfig&, const nn::NetworkInputs&) = nullptr;
@@ -37,6 +37,13 @@ struct Model {
   // True for tensors of published files that the network has no use for.
   bool (*ignored)(std::string_view name) = +[](std::string_view) { return false; };
 };
+
+// Throws Error for sizes that no network has: to describe one would take time and memory without
+// end.
+void check_sizes(const Model& model, const ModelConfig& config);
+// Throws Error if no network can be built of the config: for such sizes, and for what the model
+// refuses.
+void check(const Model& model, const ModelConfig& config);
 
 // Checks the config and gives the network with its parameters under `prefix`.
 nn::Network network_of(const Model& model, ModelConfig config, std::string prefix = "");

@@ -103,7 +103,7 @@ TEST(models, preset_names__are_one_name_space) {
     EXPECT_TRUE(seen.insert(m->name).second) << m->name;
     for (const Preset& p : m->presets) {
       EXPECT_TRUE(p.name == m->name || seen.insert(p.name).second) << p.name;
-      EXPECT_NO_THROW(m->check(p.config)) << p.name;
+      EXPECT_NO_THROW(check(*m, p.config)) << p.name;
     }
   }
 }
@@ -148,6 +148,60 @@ TEST(models, networks_of_impossible_configs__are_errors) {
   broken("dit_xl2", "dropout", "0.1");
   broken("cs179", "classes", "10");
   broken("tiny", "image_size", "30");
+}
+
+TEST(models, absurd_sizes__are_refused_before_a_network_is_described) {
+  const auto error = [](const char* preset, const char* field, const char* text) -> std::string {
+    NamedModel m = find_model(preset);
+    set_field(find_field(m.config.fields(), field, preset), text);
+    try {
+      Graph g;
+      network_of(*m.model, m.config)(g, network_inputs(g, m.config.common(), 1));
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error("tiny", "image_size", "1073741824"),
+            "tiny: image_size must lie in [1, 16384] (1073741824)");
+  EXPECT_EQ(error("tiny", "classes", "1000001"),
+            "tiny: classes must lie in [0, 1000000] (1000001)");
+  EXPECT_EQ(error("tiny", "in_channels", "0"), "tiny: in_channels must lie in [1, 65536] (0)");
+  EXPECT_EQ(error("tiny", "embedding", "1000000000"),
+            "tiny: embedding must lie in [0, 65536] (1000000000)");
+  EXPECT_EQ(error("tiny", "heads", "-5"), "tiny: heads must lie in [0, 65536] (-5)");
+  EXPECT_EQ(error("tiny", "channels", "16,1000000000"),
+            "tiny: channels must lie in [0, 65536] (1000000000)");
+  EXPECT_EQ(error("tiny", "channels",
+                  "4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,"
+                  "4,4"),
+            "tiny: channels must be a list of at most 32 (33)");
+  EXPECT_EQ(error("tiny", "dropout", "1"), "tiny: dropout must lie in [0, 1) (1)");
+  EXPECT_EQ(error("dit_s2", "mlp_ratio", "1e300"),
+            "dit: mlp_ratio must lie in [0, 65536] (1e+300)");
+  EXPECT_EQ(error("dit_s2", "mlp_ratio", "nan"), "dit: mlp_ratio must lie in [0, 65536] (nan)");
+  // as many blocks as a field may say are too many tensors
+  for (const auto& [preset, blocks] : {std::pair("tiny", "blocks"),
+                                       {"dit_s2", "depth"},
+                                       {"adm64", "num_res_blocks"},
+                                       {"ddpmpp_cifar10", "num_blocks"}})
+    EXPECT_EQ(error(preset, blocks, "60000").substr(0, 67),
+              "network: must have at most 10000 tensors; fewer blocks make fewer  ")
+        << preset;
+}
+
+TEST(models, any_small_size__is_an_error_or_a_network) {
+  for (const Model* m : all_models())
+    for (const Field& field : ModelConfig(m->presets[0].config).fields())
+      for (const char* text : {"0", "1", "2", "3", "5", "8", "0,0", "4,0", "32,0,32"}) {
+        ModelConfig c = m->presets[0].config;
+        try {
+          set_field(find_field(c.fields(), field.name, m->name), text);
+          Graph g;
+          network_of(*m, c)(g, network_inputs(g, c.common(), 1));
+        } catch (const Error&) {
+        }
+      }
 }
 
 TEST(models, tiny__is_cheap_enough_for_a_cpu) {

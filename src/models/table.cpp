@@ -53,8 +53,64 @@ RecognisedModel recognise_model(const nn::FileShapes& tensors) {
   fail("model: no known network has these tensors (", tensors.size(), ")", names);
 }
 
-nn::Network network_of(const Model& model, ModelConfig config, std::string prefix) {
+// ---- sizes ---------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int64_t most_pixels = 16384, most_classes = 1'000'000, most = 65536;
+constexpr size_t longest_list = 32;
+
+template <class T>
+void check_range(const std::string& what, T value, T low, T high) {
+  require(value >= low && value <= high, what, " must lie in [", low, ", ", high, "] (", value,
+          ")");
+}
+
+struct SizeCheck {
+  const Model& model;
+  const std::string& field;
+
+  std::string what() const { return str(model.name, ": ", field); }
+  void operator()(const int64_t* v) const {
+    const bool one = field == "image_size" || field == "in_channels";
+    const int64_t high = field == "image_size" ? most_pixels
+                         : field == "classes"  ? most_classes
+                                               : most;
+    check_range<int64_t>(what(), *v, one ? 1 : 0, high);
+  }
+  void operator()(const double* v) const {
+    if (field == "dropout")
+      require(*v >= 0 && *v < 1, what(), " must lie in [0, 1) (", *v, ")");
+    else
+      check_range<double>(what(), *v, 0, most);
+  }
+  template <class T>
+  void operator()(const std::vector<T>* list) const {
+    require(list->size() <= longest_list, what(), " must be a list of at most ", longest_list, " (",
+            list->size(), ")");
+    // the taps of a filter may be negative
+    const T low = std::is_same_v<T, double> ? -most : 0;
+    for (const T v : *list) check_range<T>(what(), v, low, most);
+  }
+  void operator()(const auto*) const {}  // names and switches
+};
+
+}  // namespace
+
+void check_sizes(const Model& model, const ModelConfig& config) {
+  ModelConfig copy = config;
+  for (const Field& f : copy.fields()) std::visit(SizeCheck{model, f.name}, f.ref);
+}
+
+void check(const Model& model, const ModelConfig& config) {
+  check_sizes(model, config);
   model.check(config);
+}
+
+// ---- networks ------------------------------------------------------------------------------
+
+nn::Network network_of(const Model& model, ModelConfig config, std::string prefix) {
+  check(model, config);
   return [&model, config = std::move(config), prefix = std::move(prefix)](
              Graph& g, const nn::NetworkInputs& in) {
     return model.build(nn::Params(g, prefix), config, in);

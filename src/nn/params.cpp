@@ -3,6 +3,12 @@
 #include "base/error.h"
 
 namespace ebb::nn {
+namespace {
+
+// Ten times those of the largest networks; describing a config's million blocks would not end.
+constexpr size_t most_sources = 10'000;
+
+}  // namespace
 
 std::string Params::join(std::string_view name) const {
   return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
@@ -14,7 +20,11 @@ Value Params::source(Source::Kind kind, const std::string& name, const Shape& sh
                      ParamInfo info) const {
   const Type type{DType::f32, shape};
   const Source* known = graph_->find_source(name);
-  if (!known) return graph_->source(kind, name, type, std::move(info));
+  if (!known) {
+    require(graph_->sources().size() < most_sources, "network: must have at most ", most_sources,
+            " tensors; fewer blocks make fewer  at ", name);
+    return graph_->source(kind, name, type, std::move(info));
+  }
   const Value v = graph_->value(known->value);
   require(known->kind == kind && v.type() == type, "params: '", name, "' exists already as ",
           v.type(), "  wanted: ", type);

@@ -34,11 +34,27 @@ LoadedModel recognised(const std::string& file, const std::string& name) {
   }
 }
 
+// What f() gives; an Error of it says which file is wrong.
+auto in_file(const std::string& file, const auto& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    fail(what, what.find(file) == std::string::npos ? "  " + file : "");
+  }
+}
+
 LoadedModel from_run(const train::ModelFileInfo& info, const std::string& file) {
   const NamedModel m = find_model(info.run.model);
   LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step, true};
   set_fields_json(out.config.fields(), info.run.model_config, file);
   set_fields_json(fields_of(out.diffusion), info.run.diffusion_config, file);
+  check(*m.model, out.config);
+  check(out.diffusion);
+  const auto names = static_cast<int64_t>(out.class_names.size());
+  require(names == 0 || names == out.config.common().classes,
+          "checkpoint: must name all classes of its network or none (", names, " names, ",
+          out.config.common().classes, " classes)");
   return out;
 }
 
@@ -208,14 +224,15 @@ LoadedModel load_model(const std::string& path, const std::string& model,
                        const std::vector<std::pair<std::string, std::string>>& overrides) {
   const std::string file = train::find_model_file(path);
   const auto info = model.empty() ? train::read_model_info(file) : std::nullopt;
-  LoadedModel m = info ? from_run(*info, file) : recognised(file, model);
+  LoadedModel m =
+      info ? in_file(file, [&] { return from_run(*info, file); }) : recognised(file, model);
   for (const auto& [name, text] : overrides) {
     const std::vector<Field> fields = fields_of(m.diffusion);
     set_field(find_field(fields, name, "diffusion"), text);
   }
   for (const auto& [name, text] : overrides) check_applies(name, m.diffusion.precond);
   check(m.diffusion);
-  m.weights = train::load_model_weights(file, network_weights(m));
+  m.weights = in_file(file, [&] { return train::load_model_weights(file, network_weights(m)); });
   return m;
 }
 

@@ -26,21 +26,36 @@ struct Options {
 };
 
 struct Recognised {
-  std::string model, config, note;  // config: JSON; note: why there is no model
+  std::string model, config;  // config: JSON
+  std::string fault = {};     // why there is no model, or no network of this config
 };
+
+// What keeps the network of ebb's own file from being built; "" if nothing does.
+std::string fault_of(const std::string& model, const std::string& config) {
+  try {
+    NamedModel m = find_model(model);
+    set_fields_json(m.config.fields(), config, "config");
+    check(*m.model, m.config);
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
 
 // By what ebb's own files say, or else by the tensors' names and shapes.
 Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   const auto known = [](const Model& m, ModelConfig config) {
-    return Recognised{m.name, fields_json(config.fields()), ""};
+    return Recognised{m.name, fields_json(config.fields())};
   };
   if (!o.model.empty()) {
     const NamedModel named = find_model(o.model);
     return known(*named.model, named.config);
   }
   const auto& said = file.metadata();
-  if (said.contains("ebb.model") && said.contains("ebb.model_config"))
-    return {said.at("ebb.model"), said.at("ebb.model_config"), ""};
+  if (said.contains("ebb.model") && said.contains("ebb.model_config")) {
+    const std::string &name = said.at("ebb.model"), &config = said.at("ebb.model_config");
+    return {name, config, fault_of(name, config)};
+  }
   nn::FileShapes shapes;
   for (const auto& e : file.entries()) shapes.emplace(e.name, e.shape);
   try {
@@ -63,6 +78,13 @@ nlohmann::ordered_json config_json(const std::string& text) {
   return j.is_discarded() ? nlohmann::ordered_json() : j;
 }
 
+std::string config_text(const Recognised& r) {
+  const nlohmann::ordered_json j = config_json(r.config);
+  const std::string text = j.is_null() ? "" : j.dump();
+  if (r.fault.empty()) return text;
+  return str(text, text.empty() ? "" : "\n            ", "of no network: ", r.fault);
+}
+
 void print_json(const io::SafetensorsFile& file, const Recognised& r) {
   nlohmann::ordered_json j;
   j["model"] = r.model.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(r.model);
@@ -72,16 +94,16 @@ void print_json(const io::SafetensorsFile& file, const Recognised& r) {
     tensors.push_back({{"name", e.name}, {"dtype", e.file_dtype}, {"shape", e.shape.sizes()}});
   j["tensors"] = std::move(tensors);
   j["config"] = config_json(r.config);
+  if (!r.fault.empty()) j["fault"] = r.fault;
   j["metadata"] = file.metadata();
   std::puts(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
 void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) {
   if (r.model.empty())
-    std::printf("model       not recognised: %s\n", r.note.c_str());
+    std::printf("model       not recognised: %s\n", r.fault.c_str());
   else
-    std::printf("model       %s\nconfig      %s\n", r.model.c_str(),
-                config_json(r.config).dump().c_str());
+    std::printf("model       %s\nconfig      %s\n", r.model.c_str(), config_text(r).c_str());
   std::printf("parameters  %lld in %zu tensors\n", static_cast<long long>(elements(file)),
               file.entries().size());
   for (const auto& [key, value] : file.metadata()) {

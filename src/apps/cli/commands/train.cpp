@@ -115,6 +115,15 @@ nlohmann::ordered_json read_json(const std::string& file) {
   return j;
 }
 
+// Throws Error, with the file, for sizes in it that no network has.
+void check_sizes_of(const Options& o, const std::string& file) {
+  try {
+    check_sizes(*o.model, o.network);
+  } catch (const Error& e) {
+    fail(e.what(), "  ", file);
+  }
+}
+
 // The model comes first, as the other settings are its.
 void read_settings(Options& o, const std::string& file, const std::string& model_flag) {
   nlohmann::ordered_json j;
@@ -126,6 +135,7 @@ void read_settings(Options& o, const std::string& file, const std::string& model
         model = (*at)["model"].get<std::string>();
   choose_model(o, model);
   for (const auto& [key, value] : j.items()) apply_setting(o, key, value, file);
+  check_sizes_of(o, file);
   o.train.model = model;
 }
 
@@ -162,6 +172,7 @@ void read_run(Options& o, const std::string& folder, const std::string& model_fl
   choose_model(o, model);
   set_fields_json(o.network.fields(), info->run.model_config, file);
   set_fields_json(fields_of(o.diffusion), info->run.diffusion_config, file);
+  check_sizes_of(o, file);
   o.before = fixed_settings(o);
 }
 
@@ -208,7 +219,7 @@ bool builds(const Options& o, int64_t size) {
   ModelConfig c = o.network;
   c.common().image_size = size;
   try {
-    o.model->check(c);
+    check(*o.model, c);
     return true;
   } catch (const Error&) {
     return false;
@@ -231,7 +242,7 @@ void report_overruled(Options& o) {
 void check_network(const Options& o) {
   const int64_t size = o.network.common().image_size;
   try {
-    o.model->check(o.network);
+    check(*o.model, o.network);
   } catch (const Error& e) {
     int64_t smaller = size - 1;
     while (smaller > 0 && !builds(o, smaller)) --smaller;
@@ -316,6 +327,7 @@ int run(Options& o) {
   require(!o.train.data.empty(), "train: --data is missing");
   check_unchanged(o);
   check(o.train);
+  check_sizes(*o.model, o.network);
   const Context context =
       open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
   const auto data = train::open_dataset(o.train.data, {.size = o.train.size,

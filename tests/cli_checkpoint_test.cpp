@@ -1,0 +1,93 @@
+// What the program says to checkpoints and configs that make no sense.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "io/safetensors.h"
+#include "support/program.h"
+#include "train/checkpoint.h"
+
+namespace ebb {
+namespace {
+
+using testing::error_line;
+using testing::Output;
+using testing::put_file;
+using testing::run_program;
+
+class CliCheckpoint : public testing::Program {
+ protected:
+  // The model file of a run of one step with two classes, with other metadata.
+  std::string with_metadata(const std::string& key, const std::string& text) const {
+    const std::string run = folder_ / "run", file = folder_ / "x.safetensors";
+    const std::string data = images(8, "/one");
+    images(8, "/two");
+    const std::string words = "train --device cpu --steps 1 --batch 2 --overwrite --data ";
+    const Output out = run_program(str(words, data, " --out ", run));
+    EXPECT_EQ(out.code, 0) << out.text;
+    const auto model = io::SafetensorsFile::open(train::find_model_file(run));
+    std::vector<io::NamedTensor> tensors;
+    for (const auto& e : model.entries()) tensors.push_back({e.name, model.load(e.name)});
+    auto metadata = model.metadata();
+    metadata[key] = text;
+    io::write_safetensors(file, tensors, metadata);
+    return file;
+  }
+  std::string with_network(const std::string& config) const {
+    const char* sizes = R"({"image_size": 8, "in_channels": 3, "classes": 2, )";
+    return with_metadata("ebb.model_config", sizes + config);
+  }
+  std::string error_of_sample(const std::string& file) const {
+    return error_line(str("sample ", file, " --device cpu --n 1 --out ", folder_ / "x.png"));
+  }
+};
+
+TEST_F(CliCheckpoint, absurd_network__is_refused_at_once) {
+  std::string file = with_network(R"("blocks": 1000000})");
+  EXPECT_EQ(error_of_sample(file), "tiny: blocks must lie in [0, 65536] (1000000)  " + file);
+  file = with_network(R"("blocks": 60000})");
+  const std::string many = error_of_sample(file);
+  EXPECT_TRUE(many.starts_with("network: must have at most 10000 tensors")) << many;
+  EXPECT_TRUE(many.ends_with("  " + file)) << many;
+  file = with_network(R"("blocks": 2})");
+  const std::string other = error_of_sample(file);
+  EXPECT_TRUE(other.starts_with("weights: the file's tensors must be those of the network"));
+}
+
+TEST_F(CliCheckpoint, absurd_config__is_refused_at_once) {
+  const std::string file = folder_ / "c.json";
+  put_file(file, R"({"model": "dit_s2", "network": {"depth": 1000000}})");
+  EXPECT_EQ(error_line(str("train --data x --config ", file)),
+            "dit: depth must lie in [0, 65536] (1000000)  " + file);
+  EXPECT_EQ(error_line("train --data x --steps 1 --blocks 1000000 --out " + (folder_ / "r")),
+            "tiny: blocks must lie in [0, 65536] (1000000)");
+}
+
+TEST_F(CliCheckpoint, broken_metadata__is_told_with_the_file) {
+  const std::string held = ": not JSON that can be held: number overflow parsing '1e999'";
+  std::string file = with_network(R"("blocks": 1e999})");
+  EXPECT_EQ(error_of_sample(file), file + held);
+  Output info = run_program("info " + file);
+  EXPECT_NE(info.text.find("config      of no network: config" + held), std::string::npos)
+      << info.text;
+  info = run_program("info --json " + file);
+  const auto json = nlohmann::json::parse(info.text);
+  EXPECT_EQ(json["fault"], "config" + held);
+  EXPECT_TRUE(json["config"].is_null());
+  file = with_metadata("ebb.model", "tinie");
+  EXPECT_EQ(error_of_sample(file), "model: unknown name 'tinie' (did you mean 'tiny'?)  " + file);
+  info = run_program("info " + file);
+  EXPECT_NE(info.text.find("of no network: model: unknown name 'tinie'"), std::string::npos);
+  file = with_metadata("ebb.diffusion_config", R"({"sigma_data": -1})");
+  EXPECT_EQ(error_of_sample(file), "diffusion: sigma_data must be positive (-1)  " + file);
+}
+
+TEST_F(CliCheckpoint, names_of_other_classes__are_an_error) {
+  const std::string file = with_metadata("ebb.class_names", R"(["a"])");
+  EXPECT_EQ(
+      error_of_sample(file),
+      "checkpoint: must name all classes of its network or none (1 names, 2 classes)  " + file);
+}
+
+}  // namespace
+}  // namespace ebb
