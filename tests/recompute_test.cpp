@@ -13,7 +13,10 @@
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/silu/op.h"
+#include "passes/fuse.h"
 #include "passes/gradients.h"
+#include "passes/lower.h"
+#include "passes/simplify.h"
 #include "runtime/plan.h"
 #include "support/hashed_weights.h"
 #include "train/step.h"
@@ -61,8 +64,8 @@ Graph chain_gradients(int64_t depth, const std::string& scope = "blocks") {
 }
 
 TEST(recompute, modules_of_a_chain__are_its_blocks) {
-  EXPECT_EQ(recompute_blocks(chain_gradients(5), "loss"), 5);
-  EXPECT_EQ(recompute_blocks(chain_gradients(5, "a.network.of.scopes"), "loss"), 5);
+  EXPECT_EQ(most_again(chain_gradients(5), "loss").blocks, 5);
+  EXPECT_EQ(most_again(chain_gradients(5, "a.network.of.scopes"), "loss").blocks, 5);
 }
 
 TEST(recompute, network_in_a_scope_of_its_own__is_not_one_block) {
@@ -78,14 +81,14 @@ TEST(recompute, network_in_a_scope_of_its_own__is_not_one_block) {
   rw.copy_ends();
   scoped = rw.take();
   const Graph g = gradients(scoped, "loss", train::trained_params(scoped));
-  EXPECT_EQ(recompute_blocks(g, "loss"), 4);
+  EXPECT_EQ(most_again(g, "loss").blocks, 4);
 }
 
 TEST(recompute, first_blocks__are_computed_again_and_the_others_are_not) {
   const Graph g = chain_gradients(5);
-  EXPECT_EQ(recompute(g, "loss", 0).graph.nodes().size(), g.nodes().size());
+  EXPECT_EQ(recompute(g, "loss", {}).graph.nodes().size(), g.nodes().size());
   for (const int64_t blocks : {1, 3, 5, 99}) {
-    const Recomputed again = recompute(g, "loss", blocks);
+    const Recomputed again = recompute(g, "loss", {.blocks = blocks});
     const int64_t most = std::min<int64_t>(blocks, 5);
     // the first product of a block is wanted again, the second one's result is not
     EXPECT_EQ(count(again.graph, ops::def::matmul()), count(g, ops::def::matmul()) + most);
@@ -105,7 +108,7 @@ TEST(recompute, first_blocks__are_computed_again_and_the_others_are_not) {
 
 TEST(recompute, second_computation__comes_just_before_its_gradients) {
   const Graph g = chain_gradients(3);
-  const Recomputed again = recompute(g, "loss", 3);
+  const Recomputed again = recompute(g, "loss", {.blocks = 3});
   std::vector<std::string> order;  // of the first nodes that are computed again
   std::set<size_t> seen;
   for (size_t i = 0; i < again.origin.size(); ++i)
@@ -114,8 +117,22 @@ TEST(recompute, second_computation__comes_just_before_its_gradients) {
   EXPECT_EQ(order, (std::vector<std::string>{"blocks.2.fc1", "blocks.1.fc1", "blocks.0.fc1"}));
 }
 
+// silu(h) is made of a product that its own gradient reads too.
+TEST(recompute, formulas__are_computed_again_without_products) {
+  const Graph lowered =
+      lower(chain_gradients(5), [](const Signature& s) { return s.op->reference; });
+  const Graph g = dead_code(fuse(common_subexpressions(lowered), {}));
+  EXPECT_EQ(most_again(g, "loss").formulas, 5);
+  for (const int64_t formulas : {2, 5}) {
+    const Recomputed again = recompute(g, "loss", {.formulas = formulas});
+    EXPECT_EQ(count(again.graph, ops::def::matmul()), count(g, ops::def::matmul()));
+    EXPECT_EQ(count(again.graph, ops::def::pointwise()),
+              count(g, ops::def::pointwise()) + formulas);
+  }
+}
+
 TEST(recompute, no_such_loss__is_an_error) {
-  EXPECT_THROW(recompute_blocks(chain_gradients(2), "lost"), Error);
+  EXPECT_THROW(most_again(chain_gradients(2), "lost"), Error);
 }
 
 // ---- networks ------------------------------------------------------------------------------
@@ -186,10 +203,15 @@ Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f3
 TEST(recompute, three_steps_of_networks__are_the_same_bits_in_less_memory) {
   for (const Case& c : cases) {
     const Graph loss = loss_of(c);
-    const Trained off = trained(loss, {}), all = trained(loss, {.kind = Recompute::Kind::all});
+    const Trained off = trained(loss, {}), all = trained(loss, {.kind = Recompute::Kind::all}),
+                  formulas = trained(loss, {.kind = Recompute::Kind::formulas});
     EXPECT_EQ(all.numbers, off.numbers) << c.model;
-    for (const auto& [name, values] : off.kept)
+    EXPECT_EQ(formulas.numbers, off.numbers) << c.model;
+    for (const auto& [name, values] : off.kept) {
       EXPECT_TRUE(all.kept.at(name) == values) << c.model << ' ' << name;
+      EXPECT_TRUE(formulas.kept.at(name) == values) << c.model << ' ' << name;
+    }
+    EXPECT_LT(formulas.arena, off.arena) << c.model;
     EXPECT_GT(off.numbers[1], 0) << c.model;
     EXPECT_LE(static_cast<double>(all.arena), c.shrinks * static_cast<double>(off.arena))
         << c.model << ": " << off.arena << " to " << all.arena;

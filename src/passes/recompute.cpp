@@ -5,12 +5,14 @@
 #include <set>
 
 #include "base/error.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reshape/op.h"
 
 namespace ebb {
 namespace {
 
 constexpr int64_t small = 16;        // times smaller than a block's largest value: kept
-constexpr int64_t worthless = 1000;  // a block that saves so little of the pass is none
+constexpr int64_t worthless = 1000;  // what saves so little of the pass does not count
 
 // Nodes up to the loss; those of its gradients follow.
 size_t forward_end(const Graph& g, std::string_view loss) {
@@ -148,10 +150,63 @@ class Blocks {
   int32_t count_ = 0;
 };
 
+// The values of the forward pass that one formula makes again of what is at hand anyway.
+class Formulas {
+ public:
+  Formulas(const Graph& g, const Blocks& blocks) : g_(g), of_value_(size_of(g), -1) {
+    const std::vector<bool> wanted = wanted_going_back(blocks.end());
+    int64_t total = 0;
+    for (size_t i = 0; i < blocks.end(); ++i) total += made(g.nodes()[i]);
+    for (size_t i = 0; i < blocks.end(); ++i) {
+      const Node& n = g.nodes()[i];
+      if (n.out.size() != 1 || blocks.fixed(n.out[0])) continue;
+      int32_t& number = of_value_[static_cast<size_t>(n.out[0])];
+      if (n.op == &ops::def::reshape()) number = of(n.in[0]);
+      if (n.op != &ops::def::pointwise() || !wanted[static_cast<size_t>(n.out[0])]) continue;
+      const bool at_hand = std::ranges::all_of(n.in, [&](int32_t v) {
+        return g.type(v).bytes() * small <= made(n) || blocks.fixed(v) ||
+               (wanted[static_cast<size_t>(v)] && of(v) < 0);
+      });
+      if (at_hand && made(n) * worthless >= total) number = count_++;
+    }
+    for (const NamedValue& o : g.outputs()) of_value_[static_cast<size_t>(o.value)] = -1;
+    for (const NamedValue& u : g.updates()) of_value_[static_cast<size_t>(u.value)] = -1;
+  }
+
+  int32_t count() const { return count_; }
+  // The formula that can make a value again, or whose value it is in another shape; or -1.
+  int32_t of(int32_t value) const { return of_value_[static_cast<size_t>(value)]; }
+
+ private:
+  static size_t size_of(const Graph& g) { return static_cast<size_t>(g.values()); }
+
+  int64_t made(const Node& n) const {
+    int64_t bytes = 0;
+    for (const int32_t v : n.out) bytes += g_.type(v).bytes();
+    return n.op == &ops::def::reshape() ? 0 : bytes;
+  }
+
+  // By value: whether the backward pass reads it, in this shape or another.
+  std::vector<bool> wanted_going_back(size_t end) const {
+    std::vector<bool> wanted(size_of(g_));
+    for (size_t i = g_.nodes().size(); i-- > 0;) {
+      const Node& n = g_.nodes()[i];
+      const bool renamed = n.op == &ops::def::reshape() && wanted[static_cast<size_t>(n.out[0])];
+      if (i < end && !renamed) continue;
+      for (const int32_t v : n.in) wanted[static_cast<size_t>(v)] = true;
+    }
+    return wanted;
+  }
+
+  const Graph& g_;
+  std::vector<int32_t> of_value_;
+  int32_t count_ = 0;
+};
+
 class Recomputer {
  public:
-  Recomputer(const Graph& g, const Blocks& blocks, int64_t count)
-      : g_(g), blocks_(blocks), count_(count), rw_(g) {}
+  Recomputer(const Graph& g, const Blocks& blocks, const Formulas& formulas, Again most)
+      : g_(g), blocks_(blocks), formulas_(formulas), most_(most), rw_(g) {}
 
   Recomputed run() {
     rw_.copy_sources();
@@ -165,7 +220,10 @@ class Recomputer {
   }
 
  private:
-  bool again(int32_t v) const { return blocks_.of(v) >= 0 && blocks_.of(v) < count_; }
+  bool again(int32_t v) const {
+    return (blocks_.of(v) >= 0 && blocks_.of(v) < most_.blocks) ||
+           (formulas_.of(v) >= 0 && formulas_.of(v) < most_.formulas);
+  }
 
   // Node i once more; going backward it reads what is computed again.
   std::vector<Value> add(size_t i, bool backward) {
@@ -188,7 +246,8 @@ class Recomputer {
 
   const Graph& g_;
   const Blocks& blocks_;
-  int64_t count_;
+  const Formulas& formulas_;
+  Again most_;
   Rewriter rw_;
   std::vector<size_t> origin_;
   std::map<int32_t, Value> copies_;
@@ -196,10 +255,15 @@ class Recomputer {
 
 }  // namespace
 
-int64_t recompute_blocks(const Graph& g, std::string_view loss) { return Blocks(g, loss).count(); }
+Again most_again(const Graph& g, std::string_view loss) {
+  const Blocks blocks(g, loss);
+  return {Formulas(g, blocks).count(), blocks.count()};
+}
 
-Recomputed recompute(const Graph& g, std::string_view loss, int64_t blocks) {
-  Recomputed out = Recomputer(g, Blocks(g, loss), blocks).run();
+Recomputed recompute(const Graph& g, std::string_view loss, Again again) {
+  const Blocks blocks(g, loss);
+  const Formulas formulas(g, blocks);
+  Recomputed out = Recomputer(g, blocks, formulas, again).run();
   verify(out.graph, "recompute");
   return out;
 }

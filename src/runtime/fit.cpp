@@ -1,6 +1,7 @@
 #include "runtime/fit.h"
 
 #include <charconv>
+#include <functional>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -8,9 +9,9 @@
 namespace ebb {
 namespace {
 
-Fitted fit_blocks(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-                  int64_t blocks) {
-  Fitted out{.nodes = recompute(g, r.loss, blocks), .memory = {}, .blocks = blocks};
+Fitted planned(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
+               const Again& again) {
+  Fitted out{.nodes = recompute(g, r.loss, again), .memory = {}, .again = again};
   const Node* first = out.nodes.graph.nodes().data();
   out.memory = plan_memory(out.nodes.graph, [&](const Node& n) {
     return facts[out.nodes.origin[static_cast<size_t>(&n - first)]];
@@ -18,11 +19,32 @@ Fitted fit_blocks(const Graph& g, const std::vector<NodeMemory>& facts, const Re
   return out;
 }
 
+// What the arena may have. The rest of what is free is for samples on the way and for what the
+// driver takes.
+int64_t room(const Graph& g, const Recompute& r, int64_t free) {
+  return (r.bytes > 0 ? r.bytes : free / 10 * 9) - source_bytes(g);
+}
+
+// With more computed again a plan mostly gets smaller: what halving finds between `few`, which does
+// not fit, and `enough`, which does, is near the least. `at` plans for a number.
+Fitted least(int64_t few, int64_t enough, Fitted best, int64_t bytes,
+             const std::function<Fitted(int64_t)>& at) {
+  while (enough - few > 1) {
+    const int64_t middle = (few + enough) / 2;
+    Fitted f = at(middle);
+    const bool fits = f.memory.arena_bytes <= bytes;
+    (fits ? enough : few) = middle;
+    if (fits) best = std::move(f);
+  }
+  return best;
+}
+
 }  // namespace
 
 Recompute parse_recompute(std::string_view text) {
   using Kind = Recompute::Kind;
   if (text == "off") return {};
+  if (text == "formulas") return {.kind = Kind::formulas};
   if (text == "all") return {.kind = Kind::all};
   if (text == "auto") return {.kind = Kind::fit};
   double number = 0;
@@ -31,36 +53,39 @@ Recompute parse_recompute(std::string_view text) {
   if (fault == std::errc() && number > 0 && number < 1e9 && (unit == "GB" || unit == "MB"))
     return {.kind = Kind::fit, .bytes = static_cast<int64_t>(number * (unit == "GB" ? 1e9 : 1e6))};
   const bool no_unit = fault == std::errc() && unit.empty();
-  const std::string known[] = {"off", "all", "auto"};
+  const std::string known[] = {"off", "formulas", "all", "auto"};
   const std::string near = nearest_name(text, known);
-  fail("recompute: must be off, all, auto or a size like 8GB or 500MB ('", text, "'",
+  fail("recompute: must be off, formulas, all, auto or a size like 8GB or 500MB ('", text, "'",
        no_unit ? ", which has no unit)" : ")",
        near.empty() ? "" : " (did you mean '" + near + "'?)");
 }
 
-Fitted fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r, int64_t free) {
-  const int64_t most = recompute_blocks(g, r.loss);
-  if (r.kind == Recompute::Kind::all) return fit_blocks(g, facts, r, most);
-  // The rest of what is free is for samples on the way and for what the driver takes.
-  const int64_t bytes = (r.bytes > 0 ? r.bytes : free / 10 * 9) - source_bytes(g);
-  const auto fits = [&](const Fitted& f) { return f.memory.arena_bytes <= bytes; };
-  Fitted best = fit_blocks(g, facts, r, 0);
-  if (fits(best)) return best;
-  best = fit_blocks(g, facts, r, most);
-  require(fits(best) || r.bytes == 0, "recompute: a run does not fit into ", r.bytes / 1000000,
-          " MB: with all ", most, " blocks computed again it needs ",
-          (best.memory.arena_bytes + source_bytes(g) + 999999) / 1000000,
+std::optional<Fitted> fit_formulas(const Graph& g, const std::vector<NodeMemory>& facts,
+                                   const Recompute& r, int64_t free) {
+  const int64_t most = most_again(g, r.loss).formulas, bytes = room(g, r, free);
+  const auto at = [&](int64_t n) { return planned(g, facts, r, {.formulas = n}); };
+  if (r.kind == Recompute::Kind::formulas) return at(most);
+  Fitted none = at(0), all = at(most);
+  if (none.memory.arena_bytes <= bytes) return none;
+  if (all.memory.arena_bytes > bytes) return std::nullopt;
+  return least(0, most, std::move(all), bytes, at);
+}
+
+Fitted fit_blocks(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
+                  int64_t free) {
+  const Again most = most_again(g, r.loss);
+  const int64_t bytes = room(g, r, free);
+  const auto at = [&](int64_t n) {
+    return planned(g, facts, r, {.formulas = most.formulas, .blocks = n});
+  };
+  Fitted all = at(most.blocks);
+  if (r.kind == Recompute::Kind::all) return all;
+  const bool fits = all.memory.arena_bytes <= bytes;
+  require(fits || r.bytes == 0, "recompute: a run does not fit into ", r.bytes / 1000000,
+          " MB: with all ", most.blocks, " blocks computed again it needs ",
+          (all.memory.arena_bytes + source_bytes(g) + 999999) / 1000000,
           " MB; a smaller --batch, more --accumulation or --dtype bf16 needs less");
-  if (!fits(best)) return best;
-  // With more blocks a plan mostly gets smaller: what is found is near the fewest.
-  for (int64_t too_few = 0; best.blocks - too_few > 1;) {
-    Fitted middle = fit_blocks(g, facts, r, (too_few + best.blocks) / 2);
-    if (fits(middle))
-      best = std::move(middle);
-    else
-      too_few = middle.blocks;
-  }
-  return best;
+  return fits ? least(-1, most.blocks, std::move(all), bytes, at) : all;
 }
 
 }  // namespace ebb

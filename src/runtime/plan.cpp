@@ -67,7 +67,8 @@ void run_step(const Step& s) {
 
 }  // namespace
 
-Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options) {
+Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options,
+                  bool blocks_again) {
   const auto keep = [&](const Signature& s) { return !serving_kernels(s, device).empty(); };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
@@ -82,7 +83,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   out = dead_code(out);
   verify(out, "fuse");
   if (options.fuse && rows) {
-    out = join_rows(out, keep, options.recompute.kind != Recompute::Kind::off);
+    out = join_rows(out, keep, blocks_again);
     verify(out, "rows");
   }
   if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
@@ -108,7 +109,27 @@ struct Plan::Chosen {
 };
 
 Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
-    : context_(std::move(context)), graph_(lowered_for(g, *context_.device, options)) {
+    : context_(std::move(context)) {
+  using Kind = Recompute::Kind;
+  const Recompute& r = options.recompute;
+  const auto lowered = [&](bool blocks_again) {
+    graph_ = lowered_for(g, *context_.device, options, blocks_again);
+    return choose();
+  };
+  std::vector<Chosen> nodes;
+  bool placed = false;
+  if (r.kind != Kind::all) {
+    nodes = lowered(false);
+    placed = place(nodes, r);
+  }
+  if (!placed) {
+    nodes = lowered(true);
+    adopt(nodes, fit_blocks(graph_, memory_of(nodes), r, context_.device->free_memory()));
+  }
+  make_steps(std::move(nodes));
+}
+
+std::vector<Plan::Chosen> Plan::choose() {
   Device& device = *context_.device;
   Tuner guess;
   Tuner& tuner = context_.tuner ? *context_.tuner : guess;
@@ -122,48 +143,55 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     nodes.push_back({c, s, c.kernel->prepare(s, c.tune, device)});
   }
   tuner.save();
-  if (options.recompute.kind != Recompute::Kind::off) {
-    recompute(nodes, options.recompute);
-  } else {
-    place(nodes);
-  }
-  make_steps(std::move(nodes));
+  return nodes;
 }
 
-// What runs aside keeps its memory longer. A plan that computes twice to need less has none of it.
-void Plan::place(const std::vector<Chosen>& nodes) {
-  constexpr int32_t reach = 16;  // of 4 to 64 as fast as any for U-Nets; costs 2 % of memory
+std::vector<NodeMemory> Plan::memory_of(const std::vector<Chosen>& nodes) {
   std::vector<NodeMemory> facts;
   for (const Chosen& c : nodes) facts.push_back(c.memory());
-  if (context_.device->runs_aside()) {
-    aside_ = nodes_aside(graph_, facts, reach);
-    for (size_t i = 0; i < facts.size(); ++i)
-      if (aside_[i]) facts[i].linger = reach;
+  return facts;
+}
+
+// What runs aside keeps its memory longer; a plan that computes blocks twice to need less has none
+// of it. False if what may be computed again without blocks does not suffice.
+bool Plan::place(std::vector<Chosen>& nodes, const Recompute& options) {
+  constexpr int32_t reach = 16;  // of 4 to 64 as fast as any for U-Nets; costs 2 % of memory
+  std::vector<NodeMemory> facts = memory_of(nodes);
+  std::vector<bool> aside(nodes.size());
+  if (context_.device->runs_aside()) aside = nodes_aside(graph_, facts, reach);
+  for (size_t i = 0; i < facts.size(); ++i)
+    if (aside[i]) facts[i].linger = reach;
+  if (options.kind == Recompute::Kind::off) {
+    const Node* first = graph_.nodes().data();
+    memory_ =
+        plan_memory(graph_, [&](const Node& n) { return facts[static_cast<size_t>(&n - first)]; });
+    aside_ = aside;
+    return true;
   }
-  const Node* first = graph_.nodes().data();
-  memory_ =
-      plan_memory(graph_, [&](const Node& n) { return facts[static_cast<size_t>(&n - first)]; });
+  std::optional<Fitted> fitted =
+      fit_formulas(graph_, facts, options, context_.device->free_memory());
+  if (!fitted) return false;
+  for (const size_t i : fitted->nodes.origin) aside_.push_back(aside[i]);
+  adopt(nodes, std::move(*fitted));
+  return true;
 }
 
 // What is computed again runs as it ran first: the same kernels with the same choices.
-void Plan::recompute(std::vector<Chosen>& nodes, const Recompute& options) {
-  Device& device = *context_.device;
-  std::vector<NodeMemory> facts;
-  for (const Chosen& c : nodes) facts.push_back(c.memory());
-  Fitted fitted = fit(graph_, facts, options, device.free_memory());
+void Plan::adopt(std::vector<Chosen>& nodes, Fitted fitted) {
   std::vector<Chosen> all;
   std::vector<bool> taken(nodes.size());
   for (const size_t i : fitted.nodes.origin) {
     const Chosen& from = nodes[i];
     all.push_back(from);
     if (taken[i])
-      all.back().program = from.choice.kernel->prepare(from.sig, from.choice.tune, device);
+      all.back().program =
+          from.choice.kernel->prepare(from.sig, from.choice.tune, *context_.device);
     taken[i] = true;
   }
   nodes = std::move(all);
   graph_ = std::move(fitted.nodes.graph);
   memory_ = std::move(fitted.memory);
-  recomputed_ = fitted.blocks;
+  recomputed_ = fitted.again;
 }
 
 void Plan::make_steps(std::vector<Chosen> nodes) {

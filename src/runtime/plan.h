@@ -59,7 +59,7 @@ class Plan {
   const std::vector<Step>& steps() const { return steps_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }  // the exact peak of a run
   int64_t source_bytes() const;                                // inputs, params, states
-  int64_t recomputed() const { return recomputed_; }           // blocks, see passes/recompute.h
+  Again recomputed() const { return recomputed_; }             // see passes/recompute.h
   Cost cost() const;                                           // of a run: the steps' together
   // The plan stage of `ebb explain`: steps with kernels, types, bytes, FLOPs, and the peak.
   std::string text() const;
@@ -71,8 +71,10 @@ class Plan {
 
  private:
   struct Chosen;
-  void recompute(std::vector<Chosen>& nodes, const Recompute& options);
-  void place(const std::vector<Chosen>& nodes);
+  std::vector<Chosen> choose();  // the kernels of graph_
+  static std::vector<NodeMemory> memory_of(const std::vector<Chosen>& nodes);
+  bool place(std::vector<Chosen>& nodes, const Recompute& options);
+  void adopt(std::vector<Chosen>& nodes, Fitted fitted);
   void make_steps(std::vector<Chosen> nodes);
   std::shared_ptr<Buffer> take(int64_t bytes) const;
   void resolve();
@@ -86,7 +88,7 @@ class Plan {
   Context context_;
   Graph graph_;
   MemoryPlan memory_;
-  int64_t recomputed_ = 0;
+  Again recomputed_;
   std::vector<Step> steps_;
   std::vector<bool> aside_;      // by step
   std::vector<int32_t> waits_;   // by step: for which step aside, or -1
@@ -97,7 +99,9 @@ class Plan {
   std::function<void(size_t, double)> observer_;
 };
 
-// The graph as `ebb explain --stage fused` shows it: what Plan would run on the device.
-Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options = {});
+// The graph as `ebb explain --stage fused` shows it: what Plan would run on the device, with blocks
+// that can be computed again if it is asked for.
+Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options = {},
+                  bool blocks_again = false);
 
 }  // namespace ebb

@@ -83,7 +83,8 @@ class Run {
             " matrix work on ", context_.device->description(), "; a step needs ",
             (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB",
             c_.recompute == "off" ? std::string()
-                                  : str(" with ", plan_.recomputed(), " blocks computed twice")));
+                                  : str(" with ", plan_.recomputed().formulas, " formulas and ",
+                                        plan_.recomputed().blocks, " blocks computed twice")));
   }
 
   void write_config() const {

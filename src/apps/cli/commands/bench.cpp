@@ -18,7 +18,8 @@ struct Options {
   CommonOptions common;
   void fields(auto&& f) {
     f("recompute", recompute,
-      "training steps: activations computed twice to save memory: off, all, auto or a size like "
+      "training steps: activations computed twice to save memory: off, formulas, all, auto or a "
+      "size like "
       "8GB");
   }
 };

@@ -30,7 +30,8 @@ struct Options {
       "graph (as built), grad (the whole training step), fused (lowered and fused) or plan");
     f("dtype", dtype, "of matrix work: f32 or bf16");
     f("recompute", recompute,
-      "plan: activations computed twice to save memory: off, all, auto or a size like 8GB");
+      "plan: activations computed twice to save memory: off, formulas, all, auto or a size like "
+      "8GB");
     f("batch", batch, "images");
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
@@ -63,7 +64,8 @@ void print_sum(const Options& o, const Plan& plan) {
                                     {"flops", cost.flops},
                                     {"bytes_moved", cost.bytes},
                                     {"arena_bytes", plan.arena_bytes()},
-                                    {"recomputed_blocks", plan.recomputed()},
+                                    {"recomputed_formulas", plan.recomputed().formulas},
+                                    {"recomputed_blocks", plan.recomputed().blocks},
                                     {"source_bytes", plan.source_bytes()},
                                     {"text", plan.text()}};
   std::puts(j.dump().c_str());
