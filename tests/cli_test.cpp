@@ -86,10 +86,12 @@ TEST_F(Cli, network_of_a_config_that_is_not_followed__is_said) {
 
 TEST_F(Cli, recompute_without_a_unit__is_told_of_it) {
   EXPECT_EQ(error_line(str("train --steps 1 --recompute 100 --data ", images(8))),
-            "recompute: must be off, formulas, all, auto or a size like 8GB or 500MB ('100', which has no "
+            "recompute: must be off, formulas, all, auto or a size like 8GB or "
+            "500MB ('100', which has no "
             "unit)");
   EXPECT_EQ(error_line(str("train --steps 1 --recompute al --data ", images(8))),
-            "recompute: must be off, formulas, all, auto or a size like 8GB or 500MB ('al') (did you mean "
+            "recompute: must be off, formulas, all, auto or a size like 8GB or "
+            "500MB ('al') (did you mean "
             "'all'?)");
 }
 
