@@ -95,7 +95,9 @@ Choice Tuner::choose(std::span<const Kernel* const> kernels, const Signature& si
   const std::vector<Choice> all = candidates_of(kernels, sig, device);
   if (all.size() == 1) return all[0];
   const std::string key = tuning_key(device, sig);
-  for (const std::string& k : {key, key_of("preset", device, sig)})
+  std::vector<std::string> known = {key};
+  if (effort_ != Effort::full) known.push_back(key_of("preset", device, sig));
+  for (const std::string& k : known)
     if (const auto it = kept_.find(k); it != kept_.end())
       for (const Choice& c : all)
         if (choice_text(c) == it->second.choice) return c;

@@ -27,8 +27,8 @@ class Tuner {
  public:
   enum class Effort : uint8_t {
     none,  // measures nothing: presets, else the kernels' best guess
-    fast,
-    full,  // more rounds, and slower candidates stay longer
+    fast,  // what no preset knows
+    full,  // all; more rounds, and slower candidates stay longer
   };
   // Reads the file if it is there. Throws Error for a line that cannot be read.
   Tuner(std::string path, Effort effort);

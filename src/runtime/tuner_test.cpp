@@ -53,6 +53,26 @@ TEST(tuner, edited_line__is_obeyed_and_an_unknown_one_measured_anew) {
   EXPECT_EQ(anew.measured(), 1);
 }
 
+TEST(tuner, preset__serves_unless_all_is_to_be_measured) {
+  const testing::Folder folder;
+  const std::string path = folder / "tune.txt";
+  const Context context = open_context("cpu", {.threads = 1});
+  const std::vector<const Kernel*> kernels = {kernels_of("conv2d_dx", "cpu")[0]};
+  const std::string key = tuning_key(*context.device, example());
+  testing::put_file(path, str("preset", key.substr(key.find(',')), " | ", kernels[0]->name,
+                              " turn=1 | 1.0 us\n"));
+  using Effort = Tuner::Effort;
+  for (const auto& [effort, measured] :
+       {std::pair{Effort::none, 0}, {Effort::fast, 0}, {Effort::full, 1}}) {
+    Tuner t(path, effort);
+    const Choice c = t.choose(kernels, example(), *context.device);
+    EXPECT_EQ(t.measured(), measured);
+    if (measured == 0) {
+      EXPECT_EQ(choice_text(c), str(kernels[0]->name, " turn=1"));
+    }
+  }
+}
+
 TEST(tuner, broken_line__is_named) {
   const testing::Folder folder;
   const std::string path = folder / "tune.txt";

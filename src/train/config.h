@@ -68,7 +68,8 @@ struct TrainConfig {
       "size to fit into, like 8GB");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
-    f("tune", tune, "fast: measure kernel variants, once for each shape; off: take the best guess");
+    f("tune", tune,
+      "fast or full: measure kernel variants, once for each shape; off: known choices");
     // ---- data
     f("size", size, "side of the square images in pixels; 0: as in the files");
     f("channels", channels, "1 (grey), 3 (colour) or 0 (as in the files)");
