@@ -11,6 +11,7 @@
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/lower.h"
+#include "passes/parts.h"
 #include "passes/rows.h"
 #include "passes/simplify.h"
 
@@ -85,6 +86,10 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   if (options.fuse && rows) {
     out = join_rows(out, keep, blocks_again);
     verify(out, "rows");
+  }
+  if (options.fuse && !kernels_of("pointwise_parts", device.backend()).empty()) {
+    out = fold_parts(out, keep);
+    verify(out, "parts");
   }
   if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
     out = lower(batch(out), keep);

@@ -86,8 +86,12 @@ bool MapPass::supports(const Shape& shape, const std::vector<Type>& in) {
 
 MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
                  CudaDevice& device)
-    : state_(std::make_shared<State>(State{device, shape.numel()})) {
+    : MapPass(expr, {shape, std::move(in), std::move(out)}, {}, device) {}
+
+MapPass::MapPass(const Expr& expr, Types t, PartsForm parts, CudaDevice& device)
+    : state_(std::make_shared<State>(State{device, t.shape.numel()})) {
   State& s = *state_;
+  const auto& [shape, in, out] = t;
   if (s.numel == 0) return;
   std::vector<DType> types;
   for (const Type& t : in) types.push_back(t.dtype);
@@ -95,16 +99,17 @@ MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std
   for (size_t i = 0; i < in.size(); ++i)
     tensors.push_back(expr.uses(static_cast<int64_t>(i)) ? in[i] : Type{DType::f32, Shape{}});
   tensors.push_back({DType::f32, shape});
-  const Space space =
-      make_space(shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())));
-  if (space.rank() == 1) {  // every tensor is full or one element
+  if (!parts.widths.empty()) tensors.push_back({DType::f32, {shape[-1]}});  // keeps the last dim
+  Space space = make_space(shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  space.strides.resize(in.size() + 1);
+  if (space.rank() == 1 && parts.widths.empty()) {  // every tensor is full or one element
     std::vector<Kind> kinds;
     for (const Type& t : in)
       kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
-    s.flat.emplace(FlatForm{simplified(expr), kinds, types, std::move(out)}, device);
+    s.flat.emplace(FlatForm{simplified(expr), kinds, types, out}, device);
     return;
   }
-  s.form = {simplified(expr), types, std::move(out), space, s.numel};
+  s.form = {simplified(expr), types, out, space, std::move(parts), s.numel};
   s.strided.emplace(s.form, device);
 }
 

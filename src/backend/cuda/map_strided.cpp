@@ -51,9 +51,11 @@ Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
   for (const size_t i : used)
     if (is_full(f, i)) full.push_back(f.in[i]);
   const int64_t best = vector_of(full), inner = f.space.sizes.back();
-  const auto along = static_cast<int>(std::gcd(best, inner));
+  int along = static_cast<int>(std::gcd(best, inner));
+  for (const int64_t w : f.parts.widths) along = static_cast<int>(std::gcd<int64_t>(along, w));
   constexpr int worth = 4;
-  s.vector = along >= worth || along == best ? along : static_cast<int>(std::gcd(best, f.numel));
+  const bool single = along >= worth || along == best || !f.parts.widths.empty();
+  s.vector = single ? along : static_cast<int>(std::gcd(best, f.numel));
   s.part = std::gcd(s.vector, along);
   if (s.parts() == 1) s.steps_dim = repeating_dim(f, used);
   return s;
@@ -63,14 +65,20 @@ class StridedWriter {
  public:
   StridedWriter(const StridedForm& form, int capability)
       : form_(form), draft_{Ptx(capability), {}} {
-    for (size_t i = 0; i < form.in.size(); ++i)
-      if (form.expr.uses(static_cast<int64_t>(i))) text_.used.push_back(i);
-    shape_ = shape_of(form, text_.used);
+    for (size_t i = 0, tensor = 0; i < form.in.size(); ++i) {
+      const size_t tensors = form.parts.of(i, form.parts.joined);
+      if (form.expr.uses(static_cast<int64_t>(i))) {
+        used_.push_back(i);
+        for (size_t k = 0; k < tensors; ++k) text_.used.push_back(tensor + k);
+      }
+      tensor += tensors;
+    }
+    shape_ = shape_of(form, used_);
     if (shape_.steps_dim != no_dim) {
       Ptx scratch(capability);
       const ExprWriter trial(scratch, form.expr, rates(), narrow_results(form.out));
       int loads = 0;
-      for (const size_t i : text_.used) loads += is_full(form, i);
+      for (const size_t i : used_) loads += is_full(form, i);
       shape_.steps = std::max(2, steps_of(loads, trial.cost(shape_.vector)));
       while (form.space.sizes[shape_.steps_dim] % shape_.steps != 0) shape_.steps /= 2;
     }
@@ -155,11 +163,16 @@ class StridedWriter {
 
   void write_addresses(Reg thread) {
     Ptx& p = draft_.ptx;
-    std::vector<Reg> base;
-    for (size_t i = 0; i < text_.used.size() + form_.out.size(); ++i)
-      base.push_back(draft_.pointer(text_.pointers));
+    std::vector<std::vector<Reg>> base;  // by operand and output, by part
+    const auto tensors = [&](size_t i, const std::vector<bool>& in_parts) {
+      base.emplace_back();
+      for (size_t k = 0; k < form_.parts.of(i, in_parts); ++k)
+        base.back().push_back(draft_.pointer(text_.pointers));
+    };
+    for (const size_t i : used_) tensors(i, form_.parts.joined);
+    for (size_t k = 0; k < form_.out.size(); ++k) tensors(k, form_.parts.cut);
     const Coordinates split(draft_, thread_dims());
-    std::vector<std::vector<Reg>> coordinates;  // by part
+    std::vector<std::vector<Reg>> coordinates;  // by part of the vector
     for (int j = 0; j < shape_.parts(); ++j) {
       Reg number = thread;
       if (shape_.parts() > 1) number = p.b32("mad.lo.u32", thread, shape_.parts(), j);
@@ -176,36 +189,79 @@ class StridedWriter {
       known.emplace_back(strides, o);
       return o;
     };
-    const auto place = [&](size_t i, Reg at, DType dtype) {
+    const auto place = [&](size_t i, const std::vector<Reg>& at, DType dtype) {
       const std::vector<int64_t>& strides = form_.space.strides[i];
-      if (is_scalar(form_, i)) return std::vector<Reg>{at};
+      if (at.size() > 1) return part_addresses(at, coordinates[0], dtype);
+      if (is_scalar(form_, i)) return at;
       if (shape_.parts() == 1)
-        return step_addresses(at, offsets(strides)[0], dtype,
-                              shape_.steps_dim == no_dim ? 0 : strides[shape_.steps_dim]);
+        return step_addresses(at[0], offsets(strides)[0], dtype, step_stride(strides));
       if (strides == form_.space.strides.back())
-        return std::vector<Reg>{address(p, at, flat, dtype)};
+        return std::vector<Reg>{address(p, at[0], flat, dtype)};
       std::vector<Reg> all;
-      for (const Reg& o : offsets(strides)) all.push_back(address(p, at, o, dtype));
+      for (const Reg& o : offsets(strides)) all.push_back(address(p, at[0], o, dtype));
       return all;
     };
     in_.resize(form_.in.size());
-    for (size_t u = 0; u < text_.used.size(); ++u)
-      in_[text_.used[u]] = place(text_.used[u], base[u], form_.in[text_.used[u]]);
+    for (size_t u = 0; u < used_.size(); ++u)
+      in_[used_[u]] = place(used_[u], base[u], form_.in[used_[u]]);
     for (size_t k = 0; k < form_.out.size(); ++k)
-      out_.push_back(
-          place(form_.space.strides.size() - 1, base[text_.used.size() + k], form_.out[k]));
+      out_.push_back(place(form_.space.strides.size() - 1, base[used_.size() + k], form_.out[k]));
+  }
+
+  int64_t step_stride(const std::vector<int64_t>& strides) const {
+    return shape_.steps_dim == no_dim ? 0 : strides[shape_.steps_dim];
+  }
+
+  // The addresses in a tensor of parts, by step: those of the part in which the thread's vector
+  // lies. `base`: by part.
+  std::vector<Reg> part_addresses(const std::vector<Reg>& base, const std::vector<Reg>& coordinates,
+                                  DType dtype) {
+    if (parts_.empty()) find_parts(coordinates);
+    std::vector<Reg> chosen;
+    for (size_t k = 0; k < base.size(); ++k) {
+      const Part& part = parts_[k];
+      const auto at = step_addresses(base[k], part.offset, dtype, step_stride(part.strides));
+      for (size_t s = 0; s < at.size(); ++s) {
+        if (k == 0)
+          chosen.push_back(at[s]);
+        else
+          chosen[s] = draft_.ptx.b64("selp.b64", at[s], chosen[s], part.inside);
+      }
+    }
+    return chosen;
+  }
+
+  void find_parts(const std::vector<Reg>& coordinates) {
+    int64_t begin = 0;
+    for (const int64_t width : form_.parts.widths) {
+      Part part{form_.space.strides.back(), {}, {}};
+      for (size_t d = 0; d + 1 < part.strides.size(); ++d)
+        part.strides[d] = part.strides[d] / form_.space.sizes.back() * width;
+      std::vector<Reg> at = coordinates;
+      if (begin > 0) {
+        const Reg first = draft_.number(begin / shape_.part);
+        part.inside = draft_.ptx.test("setp.ge.u32", at.back(), first);
+        at.back() = draft_.ptx.b32("sub.u32", at.back(), first);
+      }
+      part.offset = Strides(draft_, thread_strides(part.strides)).offset(draft_, at);
+      parts_.push_back(part);
+      begin += width;
+    }
   }
 
   void load_all() {
     packed_.resize(form_.in.size());
     constexpr int64_t widest = 16;
-    for (const size_t i : text_.used) {
+    const auto aligned = [&](int64_t bytes, size_t tensors) {
+      text_.alignment.insert(text_.alignment.end(), tensors, std::min(widest, bytes));
+    };
+    for (const size_t i : used_) {
       for (const Reg& at : in_[i])
         packed_[i].push_back(draft_.ptx.load(form_.in[i], load_width(i), {at}));
-      text_.alignment.push_back(std::min(widest, load_width(i) * size_of(form_.in[i])));
+      aligned(load_width(i) * size_of(form_.in[i]), form_.parts.of(i, form_.parts.joined));
     }
-    for (const DType t : form_.out)
-      text_.alignment.push_back(std::min(widest, shape_.vector * size_of(t)));
+    for (size_t k = 0; k < form_.out.size(); ++k)
+      aligned(shape_.vector * size_of(form_.out[k]), form_.parts.of(k, form_.parts.cut));
   }
 
   Operand loaded(size_t i, int step, int element) {
@@ -217,8 +273,16 @@ class StridedWriter {
     return draft_.ptx.element(all[which], width == 1 ? 0 : element % width);
   }
 
+  // A part of tensors, and where the thread's vector would lie in it.
+  struct Part {
+    std::vector<int64_t> strides;
+    Reg offset, inside;  // inside: in this part or a later one; none: always
+  };
+
   const StridedForm& form_;
   Draft draft_;
+  std::vector<size_t> used_;  // operands
+  std::vector<Part> parts_;
   StridedText text_;
   Shape3 shape_;
   std::vector<std::vector<Reg>> in_, out_;  // addresses by tensor, by step or part

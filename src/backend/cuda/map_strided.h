@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/map.h"
 #include "backend/cuda/ptx_index.h"
 #include "ir/expr.h"
 #include "ir/space.h"
@@ -13,13 +14,14 @@ namespace ebb::cuda {
 struct StridedForm {
   Expr expr;
   std::vector<DType> in, out;
-  Space space;  // strides of the inputs, then of an output
+  Space space;  // strides of the inputs, then of an output; of the whole where there are parts
+  PartsForm parts;
   int64_t numel = 0;
   bool unaligned = false;  // single elements only
 };
 
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in
-// `used`, then of the outputs), which must be aligned to `alignment` bytes each.
+// `used`, which counts every part, then of the outputs), aligned to `alignment` bytes each.
 struct StridedText {
   std::string text;
   Parameters parameters;

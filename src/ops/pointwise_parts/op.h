@@ -1,0 +1,33 @@
+// pointwise_parts: a formula of tensors that lie in parts along the last dim, or whose results go
+// to parts. Made by the pass `fold_parts`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ops/prim/parts.h"
+
+namespace ebb::ops {
+
+// `pointwise` between `concat` and `slice`. The parts are those of tensors of the results' shape.
+struct PointwiseParts {
+  Expr expr;                   // one input an operand, one result a tensor to cut or to leave whole
+  std::vector<int64_t> shape;  // of the results
+  std::string dtypes;          // of the results, one each
+  Parts parts;
+  void fields(auto&& f) {
+    f("expr", static_cast<TextValue&>(expr));
+    f("shape", shape);
+    f("dtypes", dtypes);
+    parts.fields(f);
+  }
+};
+
+namespace def {
+const OpDef& pointwise_parts();
+}
+
+// The use of pointwise in the middle.
+Signature whole_of(const Signature& s);
+
+}  // namespace ebb::ops

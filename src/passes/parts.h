@@ -1,0 +1,15 @@
+// parts: tensors that are joined or cut along the last dim are read and written in parts.
+#pragma once
+
+#include <functional>
+
+#include "ir/op.h"
+
+namespace ebb {
+
+// On a fused graph. A formula's result of which nothing is read but slices that tile its last dim
+// is written as these slices, and a concatenation that only formulas read is never made: they read
+// its parts. Where `serves` says that the device has a kernel for the formula so.
+Graph fold_parts(const Graph& g, const std::function<bool(const Signature&)>& serves);
+
+}  // namespace ebb
