@@ -109,7 +109,7 @@ MapPass::MapPass(const Expr& expr, Types t, PartsForm parts, CudaDevice& device)
     s.flat.emplace(FlatForm{simplified(expr), kinds, types, out}, device);
     return;
   }
-  s.form = {simplified(expr), types, out, space, std::move(parts), s.numel};
+  s.form = {simplified(expr), types, out, space, s.numel, false, std::move(parts)};
   s.strided.emplace(s.form, device);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/map_flat.h"
@@ -212,40 +213,32 @@ class StridedWriter {
     return shape_.steps_dim == no_dim ? 0 : strides[shape_.steps_dim];
   }
 
-  // The addresses in a tensor of parts, by step: those of the part in which the thread's vector
-  // lies. `base`: by part.
+  // The addresses in a tensor of parts, by step. `base`: by part.
   std::vector<Reg> part_addresses(const std::vector<Reg>& base, const std::vector<Reg>& coordinates,
                                   DType dtype) {
-    if (parts_.empty()) find_parts(coordinates);
-    std::vector<Reg> chosen;
+    if (!choice_) find_parts(coordinates);
+    std::vector<std::vector<Reg>> by_step(static_cast<size_t>(shape_.steps));
     for (size_t k = 0; k < base.size(); ++k) {
-      const Part& part = parts_[k];
-      const auto at = step_addresses(base[k], part.offset, dtype, step_stride(part.strides));
-      for (size_t s = 0; s < at.size(); ++s) {
-        if (k == 0)
-          chosen.push_back(at[s]);
-        else
-          chosen[s] = draft_.ptx.b64("selp.b64", at[s], chosen[s], part.inside);
-      }
+      const auto at =
+          step_addresses(base[k], parts_[k].offset, dtype, step_stride(parts_[k].strides));
+      for (size_t s = 0; s < by_step.size(); ++s) by_step[s].push_back(at[at.size() > 1 ? s : 0]);
     }
+    std::vector<Reg> chosen;
+    for (const auto& at : by_step) chosen.push_back(choice_->choose(draft_, at));
     return chosen;
   }
 
   void find_parts(const std::vector<Reg>& coordinates) {
-    int64_t begin = 0;
-    for (const int64_t width : form_.parts.widths) {
-      Part part{form_.space.strides.back(), {}, {}};
+    const std::vector<int64_t>& widths = form_.parts.widths;
+    choice_.emplace(draft_, widths, shape_.part, coordinates.back());
+    for (size_t k = 0; k < widths.size(); ++k) {
+      Part part{form_.space.strides.back(), {}};
       for (size_t d = 0; d + 1 < part.strides.size(); ++d)
-        part.strides[d] = part.strides[d] / form_.space.sizes.back() * width;
+        part.strides[d] = part.strides[d] / form_.space.sizes.back() * widths[k];
       std::vector<Reg> at = coordinates;
-      if (begin > 0) {
-        const Reg first = draft_.number(begin / shape_.part);
-        part.inside = draft_.ptx.test("setp.ge.u32", at.back(), first);
-        at.back() = draft_.ptx.b32("sub.u32", at.back(), first);
-      }
+      at.back() = choice_->column(k);
       part.offset = Strides(draft_, thread_strides(part.strides)).offset(draft_, at);
       parts_.push_back(part);
-      begin += width;
     }
   }
 
@@ -276,13 +269,14 @@ class StridedWriter {
   // A part of tensors, and where the thread's vector would lie in it.
   struct Part {
     std::vector<int64_t> strides;
-    Reg offset, inside;  // inside: in this part or a later one; none: always
+    Reg offset;
   };
 
   const StridedForm& form_;
   Draft draft_;
   std::vector<size_t> used_;  // operands
   std::vector<Part> parts_;
+  std::optional<PartChoice> choice_;  // once a tensor in parts was met
   StridedText text_;
   Shape3 shape_;
   std::vector<std::vector<Reg>> in_, out_;  // addresses by tensor, by step or part

@@ -15,9 +15,9 @@ struct StridedForm {
   Expr expr;
   std::vector<DType> in, out;
   Space space;  // strides of the inputs, then of an output; of the whole where there are parts
-  PartsForm parts;
   int64_t numel = 0;
   bool unaligned = false;  // single elements only
+  PartsForm parts = {};
 };
 
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in

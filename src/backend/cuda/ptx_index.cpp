@@ -51,6 +51,27 @@ Reg Strides::offset(Draft& d, const std::vector<Reg>& coordinates) const {
   return sum;
 }
 
+PartChoice::PartChoice(Draft& d, std::span<const int64_t> widths, int vector, Reg column) {
+  int64_t begin = 0;
+  for (const int64_t width : widths) {
+    columns_.push_back(column);
+    inside_.emplace_back();
+    if (begin > 0) {
+      const Reg first = d.number(begin / vector);
+      inside_.back() = d.ptx.test("setp.ge.u32", column, first);
+      columns_.back() = d.ptx.b32("sub.u32", column, first);
+    }
+    begin += width;
+  }
+}
+
+Reg PartChoice::choose(Draft& d, std::span<const Reg> by_part) const {
+  Reg chosen = by_part[0];
+  for (size_t k = 1; k < by_part.size(); ++k)
+    chosen = d.ptx.b64("selp.b64", by_part[k], chosen, inside_[k]);
+  return chosen;
+}
+
 Reg address(Ptx& p, Reg base, Reg offset, DType dtype) {
   if (!offset) return base;
   const int shift = std::countr_zero(static_cast<uint64_t>(size_of(dtype)));

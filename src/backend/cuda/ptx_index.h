@@ -2,6 +2,7 @@
 // into addresses. Sizes and strides are kernel parameters, so that shapes share one text.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "backend/cuda/ptx.h"
@@ -40,6 +41,22 @@ class Strides {
 
  private:
   std::vector<Reg> strides_;  // none: 0
+};
+
+// A tensor of which each thread takes some neighbours along the last dim (`vector` elements), where
+// the tensor may lie in parts along that dim, each a dense tensor: in which the thread's are.
+class PartChoice {
+ public:
+  // `column`: the thread's place along the last dim of the whole, in vectors. The vector divides
+  // all widths.
+  PartChoice(Draft& d, std::span<const int64_t> widths, int vector, Reg column);
+  // Its place along the last dim of part k, in vectors; means nothing if it lies in another part.
+  Reg column(size_t part) const { return columns_[part]; }
+  // Of values (b64), one a part, that of the thread's part.
+  Reg choose(Draft& d, std::span<const Reg> by_part) const;
+
+ private:
+  std::vector<Reg> columns_, inside_;  // inside: in this part or a later one
 };
 
 // base + offset elements

@@ -110,6 +110,31 @@ TEST(ptx, broadcasting__assembles) {
   expect_assembles(ptxas, write_strided(groups, 90).text, 90);
 }
 
+// The image and the result in parts.
+StridedForm in_parts(int64_t n, int64_t size, const std::vector<int64_t>& widths) {
+  int64_t c = 0;
+  for (const int64_t w : widths) c += w;
+  StridedForm f = coefficients(n, size, c);
+  f.parts = {widths, {true, false, false}, {true}};
+  return f;
+}
+
+TEST(ptx, parts__assemble) {
+  const std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
+  for (const auto& widths : {std::vector<int64_t>{64, 128}, {8, 20}, {7, 16}, {8, 8, 16}})
+    for (const bool unaligned : {false, true}) {
+      StridedForm f = in_parts(2, 8, widths);
+      f.unaligned = unaligned;
+      const StridedText text = write_strided(f, 90);
+      expect_assembles(ptxas, text.text, 90);
+      EXPECT_EQ(text.pointers.size(), 2 + 2 * widths.size());
+      EXPECT_EQ(text.alignment.size(), text.pointers.size());
+    }
+  EXPECT_EQ(write_strided(in_parts(2, 8, {64, 128}), 90).text,
+            write_strided(in_parts(32, 16, {32, 16}), 90).text);
+}
+
 TEST(ptx, shapes_of_one_pattern__share_a_text) {
   EXPECT_EQ(write_strided(coefficients(2, 8, 64), 90).text,
             write_strided(coefficients(32, 16, 192), 90).text);

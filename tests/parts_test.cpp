@@ -1,0 +1,240 @@
+// Tensors in parts: what the pass folds and what it leaves, and that the meaning stays.
+#include "passes/parts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "derived.h"
+#include "ops/group_norm/op.h"
+#include "ops/pointwise_parts/op.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/prim/slice/op.h"
+#include "ops/silu/op.h"
+#include "passes/fuse.h"
+#include "passes/gradients.h"
+#include "passes/lower.h"
+#include "passes/simplify.h"
+#include "reference.h"
+
+namespace ebb::test {
+namespace {
+
+Type f32(Shape s) { return {DType::f32, std::move(s)}; }
+
+int64_t count(const Graph& g, const OpDef& op) {
+  return std::count_if(g.nodes().begin(), g.nodes().end(),
+                       [&](const Node& n) { return n.op == &op; });
+}
+
+Value scaled(Value x, Value by) {
+  return ops::map({x, by}, [](auto v) { return v[0] * v[1]; });
+}
+
+// The graph as it comes to the pass.
+Graph fused(const Graph& g) {
+  const Graph low = lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
+  return fuse(drop_unused_inputs(dead_code(low)), {});
+}
+Graph folded(const Graph& g, bool serves = true) {
+  Graph out = fold_parts(g, [=](const Signature&) { return serves; });
+  verify(out, "parts");
+  return out;
+}
+
+void expect_equal(const Graph& a, const Graph& b) {
+  RefInputs in;
+  for (const Source& s : a.sources()) {
+    const Shape& shape = a.type(s.value).shape;
+    in[s.name] = ref_array(shape, noise(static_cast<size_t>(shape.numel()), s.name));
+  }
+  const auto x = evaluate_reference(a, in), y = evaluate_reference(b, in);
+  for (const NamedValue& o : a.outputs())
+    EXPECT_EQ(output_of(a, x, o.name).v, output_of(b, y, o.name).v) << o.name;
+}
+
+// x times coefficients, cut at these borders; every slice is an output.
+struct Cut {
+  Graph g;
+  Value x = g.input("x", f32({2, 3, 12})), c = g.input("c", f32({2, 1, 12}));
+  Value y = scaled(x, c);
+  void slices(std::initializer_list<std::pair<int64_t, int64_t>> ranges, Value of,
+              int64_t dim = 2) {
+    for (const auto& [begin, end] : ranges)
+      g.output(str("y", begin, "_", end), ops::slice(of, dim, begin, end));
+  }
+};
+
+TEST(parts, slices_that_tile_a_formula__are_written_by_it) {
+  Cut t;
+  t.slices({{4, 12}, {0, 4}}, t.y);
+  const Graph before = fused(t.g), out = folded(before);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  EXPECT_EQ(count(out, ops::def::pointwise_parts()), 1);
+  expect_equal(before, out);
+}
+
+TEST(parts, slices_that_leave_a_gap_or_overlap__stay) {
+  for (const int64_t begin : {3, 5}) {
+    Cut t;
+    t.slices({{0, 4}, {begin, 12}}, t.y);
+    EXPECT_EQ(count(folded(fused(t.g)), ops::def::slice()), 2) << begin;
+  }
+}
+
+TEST(parts, slices_along_another_dim__stay) {
+  Cut t;
+  t.slices({{0, 1}, {1, 3}}, t.y, 1);
+  EXPECT_EQ(count(folded(fused(t.g)), ops::def::slice()), 2);
+}
+
+TEST(parts, result_that_others_read_whole__is_not_cut) {
+  Cut output, reader;
+  output.slices({{0, 4}, {4, 12}}, output.y);
+  output.g.output("whole", output.y);
+  EXPECT_EQ(count(folded(fused(output.g)), ops::def::slice()), 2);
+  reader.slices({{0, 4}, {4, 12}}, reader.y);
+  reader.g.output("rows", ops::matmul(reader.y, reader.y, {.trans_b = true}));
+  EXPECT_EQ(count(folded(fused(reader.g)), ops::def::slice()), 2);
+}
+
+TEST(parts, two_results_cut_alike__are_both_written_in_parts) {
+  Cut t;
+  const auto both = ops::pointwise(
+      t.g,
+      {Expr(2, std::vector<Scalar>{Scalar::input(0) * Scalar::input(1), Scalar::input(0) + 1.0}),
+       {},
+       "f32"},
+      std::vector<Value>{t.x, t.c});
+  t.slices({{0, 4}, {4, 12}}, both[0]);
+  t.g.output("a", ops::slice(both[1], 2, 0, 4));
+  t.g.output("b", ops::slice(both[1], 2, 4, 12));
+  const Graph before = fused(t.g), out = folded(before);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  expect_equal(before, out);
+}
+
+TEST(parts, two_results_cut_differently__leave_the_second_whole) {
+  Cut t;
+  const auto both = ops::pointwise(
+      t.g,
+      {Expr(2, std::vector<Scalar>{Scalar::input(0) * Scalar::input(1), Scalar::input(0) + 1.0}),
+       {},
+       "f32"},
+      std::vector<Value>{t.x, t.c});
+  t.slices({{0, 4}, {4, 12}}, both[0]);
+  t.g.output("a", ops::slice(both[1], 2, 0, 6));
+  t.g.output("b", ops::slice(both[1], 2, 6, 12));
+  const Graph before = fused(t.g), out = folded(before);
+  EXPECT_EQ(count(out, ops::def::slice()), 2);
+  EXPECT_EQ(count(out, ops::def::pointwise_parts()), 1);
+  expect_equal(before, out);
+}
+
+// Two tensors joined, and the whole.
+struct Joined {
+  Graph g;
+  Value a = g.input("a", f32({2, 3, 4})), b = g.input("b", f32({2, 3, 8}));
+  Value c = g.input("c", f32({2, 1, 12})), whole = ops::concat({a, b}, 2);
+};
+
+TEST(parts, concatenation_that_formulas_read__is_never_made) {
+  Joined t;
+  t.g.output("y", scaled(t.whole, t.c));
+  t.g.output("z", scaled(t.whole, t.g.input("d", f32({2, 3, 12}))));
+  const Graph before = fused(t.g), out = folded(before);
+  EXPECT_EQ(count(out, ops::def::concat()), 0);
+  expect_equal(before, out);
+}
+
+TEST(parts, concatenation_read_otherwise__is_made_for_all) {
+  Joined product, broadcast, output;
+  product.g.output("y", scaled(product.whole, product.c));
+  product.g.output("z", ops::matmul(product.whole, product.whole, {.trans_b = true}));
+  EXPECT_EQ(count(folded(fused(product.g)), ops::def::concat()), 1);
+  broadcast.g.output("y", scaled(ops::reshape(broadcast.whole, {1, 2, 3, 12}),
+                                 broadcast.g.input("d", f32({4, 2, 3, 12}))));
+  broadcast.g.output("z", scaled(broadcast.whole, broadcast.c));
+  EXPECT_EQ(count(folded(fused(broadcast.g)), ops::def::concat()), 1);
+  output.g.output("y", scaled(output.whole, output.c));
+  output.g.output("whole", output.whole);
+  EXPECT_EQ(count(folded(fused(output.g)), ops::def::concat()), 1);
+}
+
+TEST(parts, concatenations_with_other_borders__are_not_both_read_in_parts) {
+  Joined t;
+  const Value d = ops::concat({t.b, t.a}, 2);
+  t.g.output("y", scaled(t.whole, d));
+  const Graph before = fused(t.g), out = folded(before);
+  EXPECT_EQ(count(out, ops::def::concat()), 1);
+  expect_equal(before, out);
+}
+
+TEST(parts, formula_between_a_concatenation_and_slices__has_parts_on_both_sides) {
+  Joined alike, unlike;
+  for (auto [t, border] : {std::pair(&alike, int64_t{4}), {&unlike, int64_t{6}}}) {
+    const Value y = scaled(t->whole, t->c);
+    t->g.output("y0", ops::slice(y, 2, 0, border));
+    t->g.output("y1", ops::slice(y, 2, border, 12));
+    const Graph before = fused(t->g), out = folded(before);
+    EXPECT_EQ(count(out, ops::def::slice()), border == 4 ? 0 : 2);
+    EXPECT_EQ(count(out, ops::def::concat()), 0);
+    expect_equal(before, out);
+  }
+}
+
+TEST(parts, without_a_kernel__nothing_changes) {
+  Joined t;
+  const Value y = scaled(t.whole, t.c);
+  t.g.output("y0", ops::slice(y, 2, 0, 4));
+  t.g.output("y1", ops::slice(y, 2, 4, 12));
+  const Graph out = folded(fused(t.g), false);
+  EXPECT_EQ(count(out, ops::def::slice()), 2);
+  EXPECT_EQ(count(out, ops::def::concat()), 1);
+}
+
+// The up path of a U-Net: a norm of joined tensors. No slice is left of its gradient.
+TEST(parts, gradient_of_a_joined_norm__is_written_in_parts) {
+  Graph g;
+  const Value a = g.source(Source::Kind::param, "a", f32({2, 4, 4, 8}));
+  const Value b = g.source(Source::Kind::param, "b", f32({2, 4, 4, 4}));
+  const Value y = ops::silu(ops::group_norm(ops::concat({a, b}, 3), {}, {}, {.groups = 3}));
+  g.output("loss",
+           ops::reshape(ops::sum(scaled(y, g.input("dy", f32({2, 4, 4, 12}))), {0, 1, 2, 3}), {}));
+  const std::string wrt[] = {"a", "b"};
+  const Graph before = fused(gradients(g, "loss", wrt)), out = folded(before);
+  EXPECT_EQ(count(before, ops::def::slice()), 2);
+  EXPECT_EQ(count(out, ops::def::slice()), 0);
+  expect_equal(before, out);
+}
+
+// ---- types -------------------------------------------------------------------------------------
+
+TEST(pointwise_parts, parts_that_do_not_fit__are_errors) {
+  const Scalar x = Scalar::input(0);
+  const Scalar results[] = {x * x};
+  const auto attrs = [&](ops::Parts p) {
+    return ops::PointwiseParts{Expr(1, results), {2, 12}, "f32", std::move(p)};
+  };
+  Graph g;
+  const Value a = g.input("a", f32({2, 4})), b = g.input("b", f32({2, 8}));
+  const auto add = [&](const ops::PointwiseParts& p, std::vector<Value> in) {
+    return g.add(ops::def::pointwise_parts(), p, in);
+  };
+  EXPECT_EQ(add(attrs({{4, 8}, {0}, {}}), {a, b})[0].shape(), (Shape{2, 12}));
+  EXPECT_THROW(add(attrs({{8, 4}, {0}, {}}), {a, b}), Error);
+  EXPECT_THROW(add(attrs({{4, 8}, {0}, {}}), {a}), Error);
+  EXPECT_THROW(add(attrs({{4, 7}, {0}, {}}), {a, b}), Error);
+  EXPECT_THROW(add(attrs({{12}, {0}, {}}), {a}), Error);
+  EXPECT_THROW(add(attrs({{}, {0}, {}}), {a}), Error);
+  EXPECT_THROW(add(attrs({{4, 8}, {1}, {}}), {a, b}), Error);
+  EXPECT_THROW(add(attrs({{4, 8}, {0}, {1}}), {a, b}), Error);
+}
+
+}  // namespace
+}  // namespace ebb::test
