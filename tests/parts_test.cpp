@@ -152,18 +152,33 @@ TEST(parts, concatenation_that_formulas_read__is_never_made) {
   expect_equal(before, out);
 }
 
-TEST(parts, concatenation_read_otherwise__is_made_for_all) {
-  Joined product, broadcast, output;
+TEST(parts, concatenation_that_others_read_later__is_written_by_the_formula) {
+  Joined product, output, both;
   product.g.output("y", scaled(product.whole, product.c));
   product.g.output("z", ops::matmul(product.whole, product.whole, {.trans_b = true}));
-  EXPECT_EQ(count(folded(fused(product.g)), ops::def::concat()), 1);
-  broadcast.g.output("y", scaled(ops::reshape(broadcast.whole, {1, 2, 3, 12}),
-                                 broadcast.g.input("d", f32({4, 2, 3, 12}))));
-  broadcast.g.output("z", scaled(broadcast.whole, broadcast.c));
-  EXPECT_EQ(count(folded(fused(broadcast.g)), ops::def::concat()), 1);
   output.g.output("y", scaled(output.whole, output.c));
   output.g.output("whole", output.whole);
-  EXPECT_EQ(count(folded(fused(output.g)), ops::def::concat()), 1);
+  const Value y = scaled(both.whole, both.c);
+  both.g.output("y0", ops::slice(y, 2, 0, 4));
+  both.g.output("y1", ops::slice(y, 2, 4, 12));
+  both.g.output("whole", both.whole);
+  for (const Joined* t : {&product, &output, &both}) {
+    const Graph before = fused(t->g), out = folded(before);
+    EXPECT_EQ(count(out, ops::def::concat()), 0);
+    EXPECT_EQ(count(out, ops::def::slice()), 0);
+    expect_equal(before, out);
+  }
+}
+
+TEST(parts, concatenation_that_others_read_first__is_made_for_all) {
+  Joined product, broadcast;
+  const Value z = ops::matmul(product.whole, product.whole, {.trans_b = true});
+  product.g.output("y", scaled(product.whole, product.c));
+  product.g.output("z", z);
+  EXPECT_EQ(count(folded(fused(product.g)), ops::def::concat()), 1);
+  const Value d = broadcast.g.input("d", f32({4, 2, 3, 12}));
+  broadcast.g.output("y", scaled(ops::reshape(broadcast.whole, {1, 2, 3, 12}), d));
+  EXPECT_EQ(count(folded(fused(broadcast.g)), ops::def::concat()), 1);
 }
 
 TEST(parts, concatenations_with_other_borders__are_not_both_read_in_parts) {

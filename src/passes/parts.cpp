@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "ops/pointwise_parts/op.h"
@@ -11,6 +12,12 @@
 
 namespace ebb {
 namespace {
+
+// What becomes of a formula.
+struct Fold {
+  ops::Parts parts;
+  std::vector<int32_t> also;  // concatenations that it reads in parts and writes whole
+};
 
 class PartFolder {
  public:
@@ -28,12 +35,10 @@ class PartFolder {
       if (n.op == &ops::def::pointwise()) cut(i);
       if (n.op == &ops::def::concat()) join(n);
     }
-    return folded_.empty() ? g_ : rebuild();
+    return folds_.empty() ? g_ : rebuild();
   }
 
  private:
-  using Folded = std::map<size_t, ops::Parts>;  // by node
-
   const Node& node(size_t i) const { return g_.nodes()[i]; }
   const Shape& shape(int32_t v) const { return g_.type(v).shape; }
   const std::set<size_t>& readers(int32_t v) const {
@@ -62,8 +67,8 @@ class PartFolder {
 
   // The results of formula `i` that are read in parts, all alike.
   void cut(size_t i) {
-    const auto before = folded_.find(i);
-    ops::Parts parts = before == folded_.end() ? ops::Parts{} : before->second;
+    Fold fold = fold_of(i);
+    ops::Parts& parts = fold.parts;
     for (size_t k = 0; k < node(i).out.size(); ++k) {
       std::vector<int64_t> widths;
       for (const size_t s : tiles(node(i).out[k])) widths.push_back(shape(node(s).out[0])[-1]);
@@ -71,96 +76,123 @@ class PartFolder {
       parts.widths = widths;
       parts.cut.push_back(static_cast<int64_t>(k));
     }
-    if (!parts.cut.empty() && serves_(folded_signature(i, parts))) folded_[i] = parts;
+    if (!parts.cut.empty() && serves_(folded(i, fold).sig)) folds_[i] = fold;
   }
 
   // ---- joining ---------------------------------------------------------------------------------
 
-  // All readers of a concatenation take its parts, or none does.
+  // All readers of a concatenation take its parts, or the first does and makes it for the others.
   void join(const Node& concat) {
     const int32_t whole = concat.out[0];
-    if (concat.attrs.as<ops::Concat>().dim != shape(whole).rank() - 1 || kept_.contains(whole) ||
-        readers(whole).empty())
+    if (concat.attrs.as<ops::Concat>().dim != shape(whole).rank() - 1 || readers(whole).empty())
       return;
+    std::map<size_t, Fold> all;
+    for (const size_t r : readers(whole))
+      if (const auto fold = joined(r, concat)) all[r] = *fold;
+    if (all.size() < readers(whole).size() || kept_.contains(whole)) {
+      const size_t first = *readers(whole).begin();
+      if (!all.contains(first)) return;
+      Fold fold = all[first];
+      fold.also.push_back(whole);
+      all = {{first, fold}};
+    }
+    for (const auto& [r, fold] : all)
+      if (!serves_(folded(r, fold).sig)) return;
+    for (const auto& [r, fold] : all) folds_[r] = fold;
+  }
+
+  // Formula `i` with the parts of a concatenation in place of the whole.
+  std::optional<Fold> joined(size_t i, const Node& concat) const {
+    const Node& n = node(i);
+    const int32_t whole = concat.out[0];
+    if (n.op != &ops::def::pointwise() || !(shape(n.out[0]) == shape(whole))) return {};
     std::vector<int64_t> widths;
     for (const int32_t v : concat.in) widths.push_back(shape(v)[-1]);
-    if (widths.size() < 2 || std::ranges::count(widths, 0) > 0) return;
-    Folded more;
-    for (const size_t r : readers(whole)) {
-      const Node& n = node(r);
-      if (n.op != &ops::def::pointwise() || !(shape(n.out[0]) == shape(whole))) return;
-      const auto before = folded_.find(r);
-      ops::Parts parts = before == folded_.end() ? ops::Parts{widths, {}, {}} : before->second;
-      if (parts.widths != widths) return;
-      for (size_t k = 0; k < n.in.size(); ++k)
-        if (n.in[k] == whole) parts.joined.push_back(static_cast<int64_t>(k));
-      std::ranges::sort(parts.joined);
-      if (!serves_(folded_signature(r, parts))) return;
-      more[r] = parts;
-    }
-    for (const auto& [r, parts] : more) folded_[r] = parts;
+    if (widths.size() < 2 || std::ranges::count(widths, 0) > 0) return {};
+    Fold fold = fold_of(i);
+    if (!fold.parts.widths.empty() && fold.parts.widths != widths) return {};
+    fold.parts.widths = widths;
+    for (size_t k = 0; k < n.in.size(); ++k)
+      if (n.in[k] == whole) fold.parts.joined.push_back(static_cast<int64_t>(k));
+    std::ranges::sort(fold.parts.joined);
+    return fold;
   }
 
   // ---- the new nodes
   // -----------------------------------------------------------------------------
 
-  static Attrs attributes(const Signature& s, const ops::Parts& parts) {
+  Fold fold_of(size_t i) const {
+    const auto at = folds_.find(i);
+    return at == folds_.end() ? Fold{} : at->second;
+  }
+
+  struct Folded {
+    Signature sig;
+    std::vector<int32_t> in;
+  };
+  Folded folded(size_t i, const Fold& fold) const {
+    const Node& n = node(i);
+    Folded f{g_.signature(n), {}};
+    f.sig.attrs = attributes(f.sig, n, fold);
+    f.sig.op = &ops::def::pointwise_parts();
+    f.sig.in.clear();
+    for (size_t k = 0; k < n.in.size(); ++k) {
+      const std::vector<int32_t> whole = {n.in[k]};
+      const auto& in =
+          fold.parts.joins(k) ? node(static_cast<size_t>(g_.producer(n.in[k]))).in : whole;
+      f.in.insert(f.in.end(), in.begin(), in.end());
+    }
+    for (const int32_t v : f.in) f.sig.in.push_back(g_.type(v));
+    f.sig.out = f.sig.op->infer(f.sig);
+    return f;
+  }
+
+  Attrs attributes(const Signature& s, const Node& n, const Fold& fold) const {
     const auto& a = s.as<ops::Pointwise>();
     std::string dtypes;
     for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
-    return ops::PointwiseParts{a.expr, s.out[0].shape.sizes(), dtypes, parts};
+    for (const int32_t v : fold.also) dtypes += str(',', g_.type(v).dtype);
+    return ops::PointwiseParts{with_inputs(a.expr, n, fold.also), s.out[0].shape.sizes(), dtypes,
+                               fold.parts};
   }
 
-  std::vector<int32_t> inputs(size_t i, const ops::Parts& parts) const {
-    std::vector<int32_t> in;
-    for (size_t k = 0; k < node(i).in.size(); ++k) {
-      const int32_t v = node(i).in[k];
-      if (!parts.joins(k)) {
-        in.push_back(v);
-        continue;
-      }
-      const Node& concat = node(static_cast<size_t>(g_.producer(v)));
-      in.insert(in.end(), concat.in.begin(), concat.in.end());
-    }
-    return in;
+  // The formula with some of its inputs as further results.
+  static Expr with_inputs(const Expr& e, const Node& n, const std::vector<int32_t>& also) {
+    std::vector<Scalar> x;
+    for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
+    std::vector<Scalar> results = e.apply(x);
+    for (const int32_t v : also)
+      results.push_back(x[static_cast<size_t>(std::ranges::find(n.in, v) - n.in.begin())]);
+    return Expr(e.inputs(), results);
   }
 
-  Signature folded_signature(size_t i, const ops::Parts& parts) const {
-    Signature s = g_.signature(node(i));
-    s.attrs = attributes(s, parts);
-    s.op = &ops::def::pointwise_parts();
-    s.in.clear();
-    for (const int32_t v : inputs(i, parts)) s.in.push_back(g_.type(v));
-    s.out = s.op->infer(s);
-    return s;
-  }
-
-  void place(size_t i, const ops::Parts& parts, Rewriter& rw) const {
+  void place(size_t i, const Fold& fold, Rewriter& rw) const {
     const AtScope scope(rw.to(), node(i).at);
-    const auto out = rw.to().add(ops::def::pointwise_parts(), folded_signature(i, parts).attrs,
-                                 rw.map(inputs(i, parts)));
+    const Folded f = folded(i, fold);
+    const auto out = rw.to().add(*f.sig.op, f.sig.attrs, rw.map(f.in));
     size_t at = 0;
     for (size_t k = 0; k < node(i).out.size(); ++k) {
-      if (!parts.cuts(k)) {
+      if (!fold.parts.cuts(k)) {
         rw.set(node(i).out[k], out[at++]);
         continue;
       }
       for (const size_t s : tiles(node(i).out[k])) rw.set(node(s).out[0], out[at++]);
     }
+    for (const int32_t v : fold.also) rw.set(v, out[at++]);
   }
 
   Graph rebuild() const {
-    std::set<int32_t> gone;  // values that are never made
-    for (const auto& [i, parts] : folded_) {
-      for (const int64_t k : parts.cut) gone.insert(node(i).out[static_cast<size_t>(k)]);
-      for (const int64_t k : parts.joined) gone.insert(node(i).in[static_cast<size_t>(k)]);
+    std::set<int32_t> gone;  // values that no node of the old graph makes any more
+    for (const auto& [i, fold] : folds_) {
+      for (const int64_t k : fold.parts.cut) gone.insert(node(i).out[static_cast<size_t>(k)]);
+      for (const int64_t k : fold.parts.joined) gone.insert(node(i).in[static_cast<size_t>(k)]);
     }
     Rewriter rw(g_);
     rw.copy_sources();
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = node(i);
-      const auto at = folded_.find(i);
-      if (at != folded_.end())
+      const auto at = folds_.find(i);
+      if (at != folds_.end())
         place(i, at->second, rw);
       else if (!(n.op == &ops::def::slice() && gone.contains(n.in[0])) &&
                !(n.op == &ops::def::concat() && gone.contains(n.out[0])))
@@ -174,7 +206,7 @@ class PartFolder {
   const std::function<bool(const Signature&)>& serves_;
   std::map<int32_t, std::set<size_t>> readers_;  // nodes that read a value
   std::set<int32_t> kept_;                       // values that stay values
-  Folded folded_;
+  std::map<size_t, Fold> folds_;                 // by node
 };
 
 }  // namespace

@@ -8,8 +8,9 @@
 namespace ebb {
 
 // On a fused graph. A formula's result of which nothing is read but slices that tile its last dim
-// is written as these slices, and a concatenation that only formulas read is never made: they read
-// its parts. Where `serves` says that the device has a kernel for the formula so.
+// is written as these slices. A concatenation that only formulas read is never made, they read its
+// parts; one that a formula reads first, and others later, is written by that formula. Where
+// `serves` says that the device has a kernel for the formula so.
 Graph fold_parts(const Graph& g, const std::function<bool(const Signature&)>& serves);
 
 }  // namespace ebb
