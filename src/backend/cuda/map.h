@@ -6,20 +6,11 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/parts.h"
 #include "core/shape.h"
 #include "ir/expr.h"
 
 namespace ebb::cuda {
-
-// Operands and results that lie in parts, side by side along the last dim: each part is a dense
-// tensor of its width. They have the shape of the pass.
-struct PartsForm {
-  std::vector<int64_t> widths;
-  std::vector<bool> joined, cut;  // by operand, by result; [] where there are no widths
-  size_t of(size_t i, const std::vector<bool>& which) const {  // tensors of operand or result i
-    return i < which.size() && which[i] ? widths.size() : 1;
-  }
-};
 
 // out_k[i] = result k of `expr` at index i of `shape`. An output may be the memory of an input of
 // the same type. Element-aligned memory will do; aligned to 16 bytes it is fast.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/map.h"
+#include "backend/cuda/parts.h"
 #include "backend/cuda/ptx_index.h"
 #include "ir/expr.h"
 #include "ir/space.h"
