@@ -8,8 +8,7 @@
 namespace ebb::cuda {
 
 // Operands and results that lie in parts, side by side along the last dim: each part is a dense
-// tensor of its width. The whole has
-// the shape of the pass.
+// tensor of its width. The whole has the shape of the pass.
 struct PartsForm {
   std::vector<int64_t> widths;
   std::vector<bool> joined, cut;  // by operand, by result; [] where there are no widths
