@@ -26,7 +26,9 @@ class CliSample : public testing::Program {
   }
   std::string png() const { return folder_ / "x.png"; }
   std::string sample(const std::string& run, const std::string& flags) const {
-    return str("sample ", run, " --device cpu --n 2 --steps 2 --out ", png(), " ", flags);
+    const bool custom = flags.find("--schedule custom") != flags.npos;  // has its own steps
+    const char* steps = custom ? "" : "--steps 2";
+    return str("sample ", run, " --device cpu --n 2 ", steps, " --out ", png(), " ", flags);
   }
   bool written() const { return std::filesystem::exists(png()); }
 };
@@ -67,19 +69,33 @@ TEST_F(CliSample, diffusion_flags_of_other_models__are_errors) {
 
 TEST_F(CliSample, guidance_without_what_it_needs__is_an_error) {
   const std::string run = trained("--label-dropout 0.1");
-  EXPECT_EQ(error_line(sample(run, "--sampler euler_cfg_pp")),
-            "sample: euler_cfg_pp needs --guidance other than 1, or --rules, and a model with "
-            "classes (--guidance 1, 2 classes)");
+  EXPECT_EQ(
+      error_line(sample(run, "--sampler euler_cfg_pp")),
+      "sample: euler_cfg_pp needs --guidance other than 1, or --rules that guide, and a model "
+      "with classes (--guidance 1, 2 classes)");
+  EXPECT_TRUE(error_line(sample(run, "--sampler euler_cfg_pp --rules epsilon_scaling"))
+                  .ends_with("(--rules epsilon_scaling, 2 classes)"));
   EXPECT_EQ(error_line(sample(run, "--guidance 2 --class none")),
             "sample: --guidance has no effect without a class (--guidance 2, --class none)");
   EXPECT_FALSE(written());
   const Output good = run_program(sample(run, "--sampler euler_cfg_pp --guidance 2"));
   EXPECT_EQ(good.code, 0) << good.text;
   EXPECT_EQ(good.text.find("warning"), std::string::npos) << good.text;
-  const Output rules = run_program(sample(run, "--rules cfg:scale=2 --class none"));
-  EXPECT_NE(rules.text.find("warning: rules: without a class both answers are the same"),
-            std::string::npos)
-      << rules.text;
+  EXPECT_EQ(error_line(sample(run, "--rules cfg:scale=2 --class none")),
+            "sample: --rules has no effect without a class (--rules cfg:scale=2, --class none)");
+}
+
+TEST_F(CliSample, rules_that_do_nothing_or_ask_for_more__are_errors) {
+  const std::string run = trained("--label-dropout 0.1");
+  for (const char* rules : {"interval:sigma_lo=1000;cfg", "cfg:scale=1"})
+    EXPECT_EQ(error_line(sample(run, str("--rules '", rules, "'"))),
+              str("sample: --rules has no effect at any noise level of this run (80 to 0, --rules ",
+                  rules, ")"));
+  // also where no step of this run would ask
+  EXPECT_EQ(error_line(sample(run, "--rules 'cfg;skip_layers:sigma_hi=0.001'")),
+            "guidance: 'skip_layers' asks for an answer that this network does not give: skipped");
+  EXPECT_EQ(error_line(sample(run, "--guidance inf")), "sample: guidance must be finite (inf)");
+  EXPECT_FALSE(written());
 }
 
 TEST_F(CliSample, guidance_of_a_model_without_classes__is_an_error) {
@@ -88,6 +104,9 @@ TEST_F(CliSample, guidance_of_a_model_without_classes__is_an_error) {
             "sample: guidance needs a model with classes (--guidance 2, 0 classes)");
   EXPECT_TRUE(error_line(sample(run, "--sampler euler_cfg_pp --rules cfg:scale=2"))
                   .ends_with("a model with classes (--rules cfg:scale=2, 0 classes)"));
+  // rules that do not guide need none
+  const Output out = run_program(sample(run, "--rules epsilon_scaling:scaling_factor=1.1"));
+  EXPECT_EQ(out.code, 0) << out.text;
 }
 
 TEST_F(CliSample, guidance_without_label_dropout__is_warned_of) {
@@ -170,6 +189,54 @@ TEST_F(CliSample, weights_that_are_not_finite__are_named) {
             str("checkpoint: weights must be finite (", name, " has inf as element 2)  ", model));
 }
 
+TEST_F(CliSample, names__may_have_any_case) {
+  const std::string run = trained();
+  const Output out = run_program(
+      sample(run, "--sampler EULER --dialect KDiff --noise EBB --rules 'Epsilon-Scaling'"));
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_EQ(io::read_png_text(png())["noise"], "ebb");
+  EXPECT_EQ(error_line(sample(run, "--dialect ComfyUI")),
+            "dialect: unknown name 'ComfyUI' (did you mean 'comfy'?)");
+}
+
+TEST_F(CliSample, values__are_named_with_their_option) {
+  const std::string run = trained();
+  const auto error = [&](const std::string& flags) { return error_line(sample(run, flags)); };
+  EXPECT_EQ(error("--sigma-max inf"),
+            "diffusion: sigma_min (0) and sigma_max (inf) must be finite");
+  EXPECT_EQ(error("--sigma-max abc"),
+            "sample: sigma_max: expected a number (got 'abc') (see ebb sample --help)");
+  EXPECT_EQ(error("--options foo"), "sample: --options: options must be name=value  got 'foo'");
+  EXPECT_EQ(error("--noise-options foo=1"), "noise ebb: it has no options (got foo)");
+  EXPECT_EQ(error("--schedule karras --schedule-options rho=x"),
+            "karras: rho: expected a number (got 'x')");
+  EXPECT_EQ(error("--schedule custom --schedule-options file=/tmp"),
+            "custom: cannot read levels  /tmp");
+  EXPECT_EQ(error("--json on"),
+            "sample: --json is a switch: give --json alone or --json=on (got '--json on')");
+}
+
+TEST_F(CliSample, steps_of_a_list_of_levels__are_its_own) {
+  const std::string run = trained(), png = folder_ / "x.png";
+  const std::string custom = str(
+      run, " --device cpu --n 1 --schedule custom --schedule-options sigmas=80,2,1,0 --out ", png);
+  EXPECT_EQ(error_line(str("sample --steps 7 ", custom)),
+            "sample: --steps does nothing with --schedule custom, which has its own number of "
+            "them");
+  const Output out = run_program("sample " + custom);
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("\n1 image in "), std::string::npos) << out.text;
+  EXPECT_EQ(io::read_png_text(png)["steps"], "3");
+}
+
+TEST_F(CliSample, out__takes_suffixes_of_any_case) {
+  const std::string run = trained(), big = folder_ / "x.PNG";
+  EXPECT_EQ(run_program(str("sample ", run, " --device cpu --n 1 --steps 1 --out ", big)).code, 0);
+  EXPECT_TRUE(std::filesystem::is_regular_file(big));
+  EXPECT_EQ(error_line("sample x --out a.JPG"),
+            "sample: --out must be a .png file or a folder  a.JPG");
+}
+
 TEST_F(CliSample, interrupt__says_that_nothing_was_written) {
   const std::string run = trained();
   // 10000 steps take much longer than 3 seconds.
@@ -180,6 +247,33 @@ TEST_F(CliSample, interrupt__says_that_nothing_was_written) {
   EXPECT_NE(out.text.find("sample: interrupted by signal 2 at "), std::string::npos) << out.text;
   EXPECT_NE(out.text.find("of 64 images; nothing was written to " + png()), std::string::npos);
   EXPECT_FALSE(written());
+}
+
+TEST_F(CliSample, interrupt__leaves_no_folder) {
+  const std::string run = trained(), folder = folder_ / "a/b";
+  const std::string timeout =
+      "--version; exec timeout --preserve-status -s INT 2 '" + std::string(EBB_PROGRAM) + "' ";
+  const Output out =
+      run_program(timeout + "sample --n 64 --steps 10000 " + run + " --out " + folder);
+  EXPECT_EQ(out.code, 130) << out.text;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a"));
+  const Output eval = run_program(timeout + "eval --n 64 --steps 10000 --data " +
+                                  (folder_ / "images8") + " " + run);
+  EXPECT_EQ(eval.code, 130) << eval.text;
+  EXPECT_NE(eval.text.find("eval: interrupted by signal 2; nothing was measured"),
+            std::string::npos)
+      << eval.text;
+}
+
+// What asks for the end did not get all the steps: scripts can tell.
+TEST_F(CliSample, interrupted_training__saves_and_tells_in_its_exit_code) {
+  const std::string data = images(8), run = folder_ / "long";
+  const Output out = run_program("--version; exec timeout --preserve-status -s INT 2 '" +
+                                 std::string(EBB_PROGRAM) + "' train --device cpu --batch 2 " +
+                                 "--steps 1000000 --data " + data + " --out " + run);
+  EXPECT_EQ(out.code, 130) << out.text;
+  EXPECT_NE(out.text.find("go on with --resume"), std::string::npos) << out.text;
+  EXPECT_FALSE(train::checkpoint_steps(run).empty());
 }
 
 }  // namespace

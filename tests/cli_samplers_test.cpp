@@ -58,6 +58,31 @@ TEST_F(CliSamplers, json_of_a_name__has_all_that_are_called_so) {
   EXPECT_GT(json_of("")["samplers"].size(), 40U);
 }
 
+TEST_F(CliSamplers, names_of_all_kinds__are_known_in_any_case) {
+  const auto text_of = [](const std::string& name) {
+    const Output out = run_program("samplers " + name);
+    EXPECT_EQ(out.code, 0) << out.text;
+    return out.text;
+  };
+  EXPECT_NE(text_of("kdiff").find("(a dialect, --dialect)\nnoise from "), std::string::npos);
+  const std::string comfy = text_of("Comfy");
+  EXPECT_NE(comfy.find("(a dialect, --dialect)"), std::string::npos) << comfy;
+  EXPECT_NE(comfy.find("(a source of noise)"), std::string::npos) << comfy;
+  EXPECT_TRUE(text_of("KARRAS").starts_with("karras: "));
+  EXPECT_TRUE(text_of("slg").starts_with("skip_layers: "));
+  EXPECT_NE(text_of("flux").find("tokens             4096"), std::string::npos);
+  EXPECT_EQ(error_line("samplers ComfyUI"),
+            "samplers: unknown name 'ComfyUI' (did you mean 'comfy'?)");
+  const auto json = nlohmann::json::parse(text_of("kdiff --json"));
+  EXPECT_EQ(json["dialects"][0]["name"], "kdiff");
+}
+
+TEST_F(CliSamplers, plot__makes_the_folder_of_its_file) {
+  const std::string file = folder_ / "new/folder/x.svg";
+  EXPECT_EQ(run_program("samplers plot --points 2 --out " + file).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(file));
+}
+
 TEST_F(CliSamplers, plot__takes_the_schedule_that_sampling_takes) {
   EXPECT_EQ(title(""), "heun, karras, 20 steps");
   EXPECT_EQ(title("--sampler 'DPM++ 2M Exponential'"),

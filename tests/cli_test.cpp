@@ -95,6 +95,20 @@ TEST_F(Cli, recompute_without_a_unit__is_told_of_it) {
             "'all'?)");
 }
 
+TEST_F(Cli, flags_of_explain__are_those_of_the_diffusion) {
+  EXPECT_EQ(error_line("explain --shift 3"),
+            "diffusion: shift is for precond flow (the model's is edm)");
+  EXPECT_EQ(error_line("explain --precond flow --sigma-data 3"),
+            "diffusion: sigma_data is for precond edm (the model's is flow)");
+  EXPECT_EQ(error_line("explain --sigma-data -1"), "diffusion: sigma_data must be positive (-1)");
+  EXPECT_EQ(error_line("explain --no-train --sigma-data 1"),
+            "explain: --sigma-data is for the training step (--no-train)");
+  for (const char* flags : {"--precond edm", "--no-learn-sigma"}) {
+    const Output out = run_program(str("explain --model adm64 --stage graph --batch 1 ", flags));
+    EXPECT_EQ(out.code, 0) << out.text.substr(0, 300);
+  }
+}
+
 TEST_F(Cli, help_of_train__lists_the_models) {
   const Output out = run_program("train --help");
   EXPECT_EQ(out.code, 0);

@@ -27,13 +27,19 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::string small(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view name, std::span<const std::string> known) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const std::string& k : known) {
-    const size_t d = edit_distance(name, k);
+    const size_t d = edit_distance(small(name), small(k));
     // Of short names most must be left; one change leaves enough of two letters.
     const size_t longest = std::max(name.size(), k.size()) + (d == 1 ? 1 : 0);
     if (d < best_distance && 2 * d < longest) {
@@ -75,6 +81,10 @@ std::string letters_and_digits(std::string_view name) {
     if (std::isalnum(static_cast<unsigned char>(c)))
       out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
+}
+
+bool same_name(std::string_view a, std::string_view b) {
+  return letters_and_digits(a) == letters_and_digits(b);
 }
 
 }  // namespace ebb

@@ -9,8 +9,8 @@
 
 namespace ebb {
 
-// The known name with the smallest edit distance to `name`, or "" if none is close (distance
-// above a third of the length, at least 2, or half of the longer name and more).
+// The known name with the smallest edit distance to `name`, whatever their case, or "" if none is
+// close (distance above a third of the length, at least 2, or half of the longer name and more).
 std::string nearest_name(std::string_view name, std::span<const std::string> known);
 
 // " (did you mean 'x'?)", or a list of all the names, each once, if none is near.
@@ -41,5 +41,7 @@ std::string_view trimmed(std::string_view text);
 
 // The letters, small, and digits of a name: what is left of it however it is written.
 std::string letters_and_digits(std::string_view name);
+// Whether two names differ by case, blanks and signs only.
+bool same_name(std::string_view a, std::string_view b);
 
 }  // namespace ebb

@@ -13,6 +13,14 @@ TEST(nearest_name, swapped_letters__are_one_change) {
   EXPECT_EQ(nearest_name("eulre", known), "euler");
 }
 
+TEST(nearest_name, case__does_not_count) {
+  const std::vector<std::string> known = {"comfy", "Euler"};
+  EXPECT_EQ(nearest_name("ComfyUI", known), "comfy");
+  EXPECT_EQ(nearest_name("EULRE", known), "Euler");
+  EXPECT_TRUE(same_name("DPM++ 2M", "dpm_2m"));
+  EXPECT_FALSE(same_name("dpm_2m", "dpm_3m"));
+}
+
 TEST(nearest_name, a_name_of_which_little_is_left__is_none) {
   const std::vector<std::string> known = {"lms", "nv", "ebb", "ve", "deis"};
   for (const char* far : {"dds", "xyz", "abc", "x", "", "ab", "mean"})

@@ -42,7 +42,7 @@ void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
     require(!fields.empty(), subject, ": it has no options (got ", name, ")");
     const Field& f = find_field(fields, name, subject);
     const bool usual = holds_no_finite(f);
-    set_field(f, text);
+    set_field({str(subject, ": ", f.name), f.ref, f.help}, text);
     require(usual || !holds_no_finite(f), subject, ": ", name, " must be finite (got ", text, ")");
   }
 }
@@ -97,11 +97,14 @@ void add_option(OptionTexts& out, std::string_view name, std::string_view value,
 OptionTexts parse_options(std::string_view text, std::string_view subject) {
   OptionTexts out;
   text = trimmed(text);
+  const std::string_view all = text;
+  require(!text.ends_with(','), subject, ": no option follows the last comma  got '", all, "'");
   while (!text.empty()) {
     const size_t end = part_length(text);
     const std::string_view part = trimmed(text.substr(0, end));
+    require(!part.empty(), subject, ": no option stands before a comma  got '", all, "'");
     const size_t equals = part.find('=');
-    if (equals == std::string_view::npos && !part.empty() && !out.empty()) {
+    if (equals == std::string_view::npos && !out.empty()) {
       out.back().second.append(",").append(part);
     } else {
       require(equals != std::string_view::npos && equals > 0, subject,

@@ -79,7 +79,8 @@ TEST(options, parse__refuses_what_is_no_option_or_stands_twice) {
   EXPECT_EQ(error("eta=0,s_noise=1,eta =1"), "some: option 'eta' is given twice ('0', then '1')");
   EXPECT_EQ(error("eta"), "some: options must be name=value  got 'eta'");
   EXPECT_EQ(error(" =3"), "some: options must be name=value  got '=3'");
-  EXPECT_EQ(error("eta=1,,mode=a"), "some: options must be name=value  got ''");
+  EXPECT_EQ(error("eta=1,,mode=a"), "some: no option stands before a comma  got 'eta=1,,mode=a'");
+  EXPECT_EQ(error("eta=1, "), "some: no option follows the last comma  got 'eta=1,'");
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ void check_name(std::string_view field, const std::string& name,
 }
 
 void check_positive(std::string_view field, double value) {
-  require(std::isfinite(value) && value > 0, "diffusion: ", field, " must be positive (", value,
-          ")");
+  require(std::isfinite(value), "diffusion: ", field, " must be finite (", value, ")");
+  require(value > 0, "diffusion: ", field, " must be positive (", value, ")");
 }
 
 // Fields that not all networks have, or that only training asks for.
@@ -94,9 +94,10 @@ void check(const DiffusionConfig& c) {
           "diffusion: vb_weight must not be negative (", c.vb_weight, ")");
   require(c.label_dropout >= 0 && c.label_dropout <= 1,
           "diffusion: label_dropout must lie in [0, 1] (", c.label_dropout, ")");
-  require(c.sigma_min >= 0 && c.sigma_max >= 0 && std::isfinite(c.sigma_max),
-          "diffusion: sigma_min (", c.sigma_min, ") and sigma_max (", c.sigma_max,
-          ") must not be negative");
+  require(std::isfinite(c.sigma_min) && std::isfinite(c.sigma_max), "diffusion: sigma_min (",
+          c.sigma_min, ") and sigma_max (", c.sigma_max, ") must be finite");
+  require(c.sigma_min >= 0 && c.sigma_max >= 0, "diffusion: sigma_min (", c.sigma_min,
+          ") and sigma_max (", c.sigma_max, ") must not be negative");
   require(c.sigma_min == 0 || c.sigma_max == 0 || c.sigma_min < c.sigma_max,
           "diffusion: sigma_min (", c.sigma_min, ") must be below sigma_max (", c.sigma_max, ")");
 }

@@ -227,7 +227,9 @@ void Denoiser::guidance(double scale) {
 }
 
 void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
-  require(options_.guided, "denoiser: guidance rules need a denoiser made for them");
+  require(options_.guided || !has_guidance(rules),
+          "denoiser: guidance rules need a denoiser made for them");
+  check_answers(rules);
   guide_ = std::make_unique<Guide>(rules);
   call_ = std::move(call);
   call_.shape = {options_.batch, options_.image[0], options_.image[1], options_.image[2]};
@@ -235,11 +237,6 @@ void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
     const PrecondNumbers c = precond.at(sigma, whole);
     return OutputForm{c.skip, c.out};
   };
-  for (const double sigma : call_.sigmas)
-    for (const Ask a : guide_->asks(moment_of(call_, sigma)))
-      require(
-          a == Ask::cond || a == Ask::uncond,
-          "denoiser: guidance asks for an answer that this network does not give: ", name_of(a));
 }
 
 void Denoiser::store(size_t slot, std::span<const double> values) {

@@ -45,7 +45,8 @@ class Denoiser : public Latents {
   void guidance(double scale);
   // Rules that make D of the answers with and without class; they take the place of guidance().
   // Linear ones are part of the plan, others fetch both answers. Throws Error for rules that ask
-  // for other answers, and where DenoiserOptions::guided is not set.
+  // for other answers at any time, and for those that guide where DenoiserOptions::guided is not
+  // set.
   void guide(const std::vector<RuleCall>& rules, GuidanceCall call);
   // Where noise() comes from. Without a call it throws Error.
   void noise_from(NoiseFill fill);

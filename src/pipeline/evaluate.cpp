@@ -49,7 +49,12 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data) {
 }  // namespace
 
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
-                 const std::function<void(std::string_view)>& log) {
+                 const EvaluateHooks& hooks) {
+  const auto stopped = [&] { return hooks.stop && hooks.stop(); };
+  const auto log = [&](std::string_view line) {
+    if (stopped()) throw Cancelled("eval: cancelled");
+    hooks.log(line);
+  };
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
   const auto start = std::chrono::steady_clock::now();
   const CommonConfig& c = model.config.common();
@@ -86,7 +91,7 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
       shown = static_cast<int64_t>(share * 10);
       log(str("sampling ", options.n, " images: ", shown * 10, " %"));
     }
-    return true;
+    return !stopped();
   });
   const FeatureNet::Result seen = features.run(g.images);
   train::FeatureStatistics samples;

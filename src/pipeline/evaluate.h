@@ -27,9 +27,15 @@ struct Quality {
   double seconds = 0;
 };
 
+struct EvaluateHooks {
+  std::function<void(std::string_view)> log;
+  std::function<bool()> stop = {};  // true ends the work with Cancelled
+};
+
 // Held-out images are the set's test split; a set without one gives every tenth image, which
-// training may have seen (`log` says so). Samples have the classes 0, 1, ... in turn. Throws Error.
+// training may have seen (the log says so). Samples have the classes 0, 1, ... in turn. Throws
+// Error.
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
-                 const std::function<void(std::string_view)>& log);
+                 const EvaluateHooks& hooks);
 
 }  // namespace ebb

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/solver/defaults.h"
 #include "diffusion/solver/sampler.h"
@@ -76,35 +77,17 @@ class Batches {
     const DType dtype = options.dtype != "auto" ? parse_dtype(options.dtype)
                         : fast                  ? DType::bf16
                                                 : DType::f32;
-    const Precond precond(model.diffusion);
-    const LevelsOfRun levels{.sampler = options.sampler,
-                             .schedule = options.schedule,
-                             .steps = options.steps,
-                             .options = parse_options(options.schedule_options, options.schedule),
-                             .dialect = options.dialect,
-                             .usual = default_schedule(model.diffusion)};
-    call_ = {.sigmas = levels_with_steps(levels, precond.levels()),
-             .options = parse_options(options.options, "sample"),
-             .dialect = options.dialect};
-    fit_to_network(call_, precond.levels());
     ran_ = options;
-    ran_.schedule = schedule_of_run(levels, precond.levels());
     ran_.dtype = name_of(dtype);
     ran_.batch = batch_;
-    start_ = {
-        .space = call_.space,
-        .whole_variance = starts_from_noise({.dialect = options.dialect,
-                                             .sigma = call_.sigmas[0],
-                                             .sigma_max = precond.levels().sigma_max,
-                                             .sampler = options.sampler,
-                                             .leading = spaced_leading(levels, precond.levels())})};
+    choose_levels(Precond(model.diffusion).levels());
     source_ = options.noise == "auto" ? default_noise(options.dialect, options.sampler)
-                                      : DefaultNoise{.source = options.noise};
+                                      : DefaultNoise{.source = find_source(options.noise).name};
     if (source_.steps.empty()) ran_.noise = source_.source;
     rules_ = parse_rules(options.rules);
+    check_effect();
     const SampleCounts counts = ebb::count(options.sampler, call_);
-    const bool guided = options.guidance != 1 || !rules_.empty() ||
-                        find_sampler(options.sampler).sampler->needs_uncond;
+    const bool guided = options.guidance != 1 || has_guidance(rules_);
     denoiser_ = std::make_unique<Denoiser>(
         model.diffusion, network_of(*model.model, model.config),
         DenoiserOptions{
@@ -145,6 +128,34 @@ class Batches {
   }
 
  private:
+  // `known`: to the network.
+  void choose_levels(const Discretisation& known) {
+    const LevelsOfRun levels{.sampler = options_.sampler,
+                             .schedule = options_.schedule,
+                             .steps = options_.steps,
+                             .options = parse_options(options_.schedule_options, options_.schedule),
+                             .dialect = options_.dialect,
+                             .usual = default_schedule(model_.diffusion)};
+    call_ = {.sigmas = levels_with_steps(levels, known),
+             .options = parse_options(options_.options, "sample: --options"),
+             .dialect = options_.dialect};
+    fit_to_network(call_, known);
+    ran_.schedule = schedule_of_run(levels, known);
+    if (find_schedule(ran_.schedule, find_dialect(options_.dialect)).schedule->own_count)
+      ran_.steps = static_cast<int64_t>(call_.sigmas.size()) - 1;
+    start_ = {.space = call_.space,
+              .whole_variance = starts_from_noise({.dialect = options_.dialect,
+                                                   .sigma = call_.sigmas[0],
+                                                   .sigma_max = known.sigma_max,
+                                                   .sampler = options_.sampler,
+                                                   .leading = spaced_leading(levels, known)})};
+  }
+  // Throws Error for rules that do nothing in this run.
+  void check_effect() const {
+    require(rules_.empty() || has_effect(rules_, {.sigmas = call_.sigmas, .space = call_.space}),
+            "sample: --rules has no effect at any noise level of this run (", call_.sigmas.front(),
+            " to ", call_.sigmas.back(), ", --rules ", options_.rules, ")");
+  }
   // The last batch is filled up with images that are thrown away.
   State run_batch(int64_t first, const std::function<bool(const Progress&)>& progress) {
     const auto count = static_cast<int64_t>(request_.classes.size());
@@ -159,8 +170,8 @@ class Batches {
       keys.images.push_back(request_.first_image + index);
     }
     if (common_.classes > 0) denoiser_->classes(classes);
-    const Noise noise =
-        open_default_noise(source_, keys, parse_options(options_.noise_options, source_.source));
+    const Noise noise = open_default_noise(
+        source_, keys, parse_options(options_.noise_options, "noise " + source_.source));
     if (denoiser_->options().draws)
       denoiser_->draw_by(keys.seed, keys.images);
     else
@@ -192,24 +203,33 @@ bool without_class(const GenerateRequest& request) {
   return std::ranges::all_of(request.classes, [](int64_t c) { return c < 0; });
 }
 
+bool is_guided(const GenerateOptions& o) {
+  return o.guidance != 1 || has_guidance(parse_rules(o.rules));
+}
+
+// "--guidance 2", for errors.
+std::string guidance_text(const GenerateOptions& o) {
+  return o.rules.empty() ? str("--guidance ", o.guidance) : str("--rules ", o.rules);
+}
+
 // Throws Error where guidance is needed but not there, or is there without effect.
 void check_guidance(const LoadedModel& model, const GenerateRequest& request,
                     const GenerateOptions& o) {
+  require(std::isfinite(o.guidance), "sample: guidance must be finite (", o.guidance, ")");
   require(o.rules.empty() || o.guidance == 1, "sample: give --guidance (", o.guidance,
           ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
-  const bool guided = o.guidance != 1 || !o.rules.empty();
+  const bool guided = is_guided(o);
+  check_answers(parse_rules(o.rules));
   const int64_t classes = model.config.common().classes;
-  const std::string given =
-      o.rules.empty() ? str("--guidance ", o.guidance) : str("--rules ", o.rules);
   if (find_sampler(o.sampler).sampler->needs_uncond)
     require(guided && classes > 0, "sample: ", o.sampler,
-            " needs --guidance other than 1, or --rules, and a model with classes (", given, ", ",
-            classes, " classes)");
-  require(!guided || classes > 0, "sample: guidance needs a model with classes (", given, ", ",
-          classes, " classes)");
-  require(o.guidance == 1 || !without_class(request),
-          "sample: --guidance has no effect without a class (--guidance ", o.guidance,
-          ", --class none)");
+            " needs --guidance other than 1, or --rules that guide, and a model with classes (",
+            guidance_text(o), ", ", classes, " classes)");
+  require(!guided || classes > 0, "sample: guidance needs a model with classes (", guidance_text(o),
+          ", ", classes, " classes)");
+  require(!guided || !without_class(request),
+          "sample: ", o.rules.empty() ? "--guidance" : "--rules",
+          " has no effect without a class (", guidance_text(o), ", --class none)");
 }
 
 }  // namespace
@@ -239,18 +259,13 @@ LoadedModel load_model(const std::string& path, const std::string& model,
 std::vector<std::string> warnings(const LoadedModel& model, const GenerateRequest& request,
                                   const GenerateOptions& o) {
   std::vector<std::string> out;
-  const bool guided = o.guidance != 1 || !o.rules.empty(), none = without_class(request);
+  const bool guided = is_guided(o), none = without_class(request);
   const bool classes = model.config.common().classes > 0;
   if (classes && model.of_run && model.diffusion.label_dropout == 0 && (guided || none))
     out.push_back(str(guided ? "guidance" : "class none",
                       ": the model was trained without label dropout (label_dropout 0), so what it "
                       "says without a class means nothing; training with --label-dropout 0.1 "
                       "mends that"));
-  if (classes && none && !o.rules.empty())
-    out.push_back(
-        str("rules: without a class both answers are the same: rules that compare them "
-            "have no effect (--class none, --rules ",
-            o.rules, ")"));
   return out;
 }
 

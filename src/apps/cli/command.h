@@ -23,6 +23,9 @@ struct Command {
   std::function<int()> (*bind)(CLI::App& app, const std::vector<std::string>& words) = nullptr;
 };
 
+// The exit code after a signal that ended the work is this plus its number, as shells have it.
+constexpr int signal_exit = 128;
+
 // What every command understands.
 struct CommonOptions {
   bool json = false;
@@ -48,6 +51,10 @@ void add_positional(CLI::App& app, const std::string& name, std::string& value,
                     const std::string& help);
 // The fields whose flags were given, by name, once the app is parsed.
 std::vector<std::string> given_fields(const CLI::App& app);
+// Throws Error if --steps was given to a schedule that has its own number of steps; `command`: its
+// name.
+void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
+                      std::string_view command);
 // The flag of a field: --image-size for image_size.
 std::string flag_of(std::string field);
 // The value of a flag in raw arguments; "" if it is not there.

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/seed.h"
 #include "diffusion/config.h"
+#include "diffusion/levels/schedule.h"
 
 namespace ebb::cli {
 namespace {
@@ -22,6 +23,15 @@ std::string_view type_name(const Field& f) {
   return names[f.ref.index()];
 }
 
+// Sets the field; its errors are those of the command line.
+void take_value(const Field& f, const std::string& text) {
+  try {
+    set_field(f, text);
+  } catch (const Error& e) {
+    throw CLI::ValidationError(e.what());
+  }
+}
+
 }  // namespace
 
 void add_flags(CLI::App& app, std::vector<Field> fields) {
@@ -36,26 +46,22 @@ void add_flags(CLI::App& app, std::vector<Field> fields) {
       continue;
     }
     CLI::Option* option = app.add_option_function<std::string>(
-        names,
-        [f](const std::string& text) {
-          try {
-            set_field(f, text);
-          } catch (const Error& e) {
-            throw CLI::ValidationError(e.what());
-          }
-        },
-        f.help);
+        names, [f](const std::string& text) { take_value(f, text); }, f.help);
     option->type_name(std::string(type_name(f)))->default_str(field_text(f));
   }
 }
 
 void add_overrides(CLI::App& app, FieldTexts& texts) {
   DiffusionConfig defaults;
+  const auto note = [&texts](const std::string& name, const std::string& text) {
+    DiffusionConfig scratch;
+    take_value(find_field(fields_of(scratch), name, "diffusion"), text);
+    texts.emplace_back(name, text);
+  };
   for (const Field& f : fields_of(defaults))
     if (!only_training(f.name))
       app.add_option_function<std::string>(
-             flag_names(f.name),
-             [&texts, name = f.name](const std::string& t) { texts.emplace_back(name, t); },
+             flag_names(f.name), [note, name = f.name](const std::string& t) { note(name, t); },
              f.help + " (instead of the checkpoint's)")
           ->type_name(f.ref.index() == 2 ? "on|off" : std::string(type_name(f)));
 }
@@ -69,6 +75,15 @@ std::vector<std::string> given_fields(const CLI::App& app) {
     out.push_back(std::move(name));
   }
   return out;
+}
+
+void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
+                      std::string_view command) {
+  if (schedule == "auto") return;
+  const std::vector<std::string> given = given_fields(app);
+  const Schedule& s = *find_schedule(schedule, find_dialect(dialect)).schedule;
+  require(!s.own_count || std::ranges::find(given, "steps") == given.end(), command,
+          ": --steps does nothing with --schedule ", s.name, ", which has its own number of them");
 }
 
 std::string flag_of(std::string field) {

@@ -43,7 +43,9 @@ void print_overview(std::FILE* out) {
     std::fprintf(out, "  %-9.*s %.*s\n", static_cast<int>(c->name.size()), c->name.data(),
                  static_cast<int>(c->summary.size()), c->summary.data());
   std::fputs(
-      "\n`ebb COMMAND --help` shows the options of a command, with defaults and an example.\n",
+      "\n`ebb COMMAND --help` shows the options of a command, with defaults and an example.\n"
+      "Exit codes: 0 done, 2 a mistake or a fault (one line says which), 130 after Ctrl-C and 143\n"
+      "after SIGTERM (128 and the signal's number; what `train` did is saved).\n",
       out);
 }
 
@@ -77,6 +79,18 @@ void check_repeats(std::string_view command, const std::vector<std::string>& wor
   }
 }
 
+// Throws Error if `word` stands behind a switch as if it were its value.
+void check_switch(const CLI::App& app, std::string_view command,
+                  const std::vector<std::string>& words, const std::string& word) {
+  const auto at = std::ranges::find(words, word);
+  if (at == words.begin() || at == words.end()) return;
+  const std::string before = *(at - 1);
+  const CLI::Option* option = app.get_option_no_throw(before);
+  require(!before.starts_with("--") || !option || option->get_expected_max() > 0, command, ": ",
+          before, " is a switch: give ", before, " alone or ", before, "=", word, " (got '", before,
+          " ", word, "')");
+}
+
 int run_command(const Command& command, const std::vector<std::string>& words) {
   check_repeats(command.name, words);  // before a command reads some of them
   CLI::App app{std::string(command.summary), "ebb " + std::string(command.name)};
@@ -92,6 +106,7 @@ int run_command(const Command& command, const std::vector<std::string>& words) {
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> known = known_flags(app);
     for (const std::string& word : app.remaining()) {
+      check_switch(app, command.name, words, word);
       const std::string flag = word.substr(0, word.find('='));
       fail(command.name, ": unknown argument '", flag, "'",
            flag.starts_with("--") ? suggestion(flag, known) : std::string(" (see --help)"));

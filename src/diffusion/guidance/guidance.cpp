@@ -86,10 +86,10 @@ const std::vector<const GuidanceRule*>& all_guidance_rules() {
 const GuidanceRule& find_guidance_rule(std::string_view name) {
   std::vector<std::string> known;
   for (const GuidanceRule* r : all_guidance_rules()) {
-    if (r->name == name) return *r;
+    if (same_name(r->name, name)) return *r;
     known.push_back(r->name);
     for (const std::string& alias : r->aliases) {
-      if (alias == name) return *r;
+      if (same_name(alias, name)) return *r;
       known.push_back(alias);
     }
   }

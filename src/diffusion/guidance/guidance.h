@@ -111,6 +111,7 @@ struct GuidanceRule {
   std::function<std::unique_ptr<Guidance>(const OptionTexts& options)> start = {};
   std::function<std::vector<Option>()> options = {};
   std::vector<std::string> aliases = {};
+  std::vector<Ask> extra = {};  // answers that it may ask for besides `cond` and `uncond`
 };
 
 // A rule that is a class with a constructor from Options: a struct with fields() and, to refuse
@@ -119,7 +120,8 @@ template <class Rule, class Options>
 GuidanceRule make_rule(GuidanceRule about);
 
 const std::vector<const GuidanceRule*>& all_guidance_rules();
-const GuidanceRule& find_guidance_rule(std::string_view name);  // throws Error, suggests
+// Whatever the case of the name. Throws Error, suggests the nearest.
+const GuidanceRule& find_guidance_rule(std::string_view name);
 
 // ---- details -------------------------------------------------------------------------------
 

@@ -124,6 +124,22 @@ Moment moment_of(const GuidanceCall& call, double sigma) {
   return m;
 }
 
+bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call) {
+  const Guide guide(rules);
+  const bool guided = has_guidance(rules);
+  const auto acts = [&](double sigma) {
+    const Moment m = moment_of(call, sigma);
+    if (guided) return guide.asks(m) != std::vector{Ask::cond};
+    const auto f = guide.factors(m);
+    return !f || f->own != start.own || f->weights != start.weights;
+  };
+  constexpr int parts = 8;  // samplers evaluate between levels, too
+  for (size_t i = 0; i + 1 < call.sigmas.size(); ++i)
+    for (int k = 0; k < parts; ++k)
+      if (acts(call.sigmas[i] + (call.sigmas[i + 1] - call.sigmas[i]) * k / parts)) return true;
+  return !call.sigmas.empty() && call.sigmas.back() > 0 && acts(call.sigmas.back());
+}
+
 namespace {
 
 // One evaluation: the predictions of a batch, and what becomes of them.

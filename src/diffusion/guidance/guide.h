@@ -18,13 +18,19 @@ struct RuleCall {
 };
 
 // From "rule:option=value,option=value;rule", with blanks around names and values or without.
-// Throws Error for unknown names and options, and for rules that would do nothing where they stand
-// (check_order).
+// Throws Error for unknown names and options, for parts that are empty, and for rules and options
+// that would do nothing where they stand (check_order).
 std::vector<RuleCall> parse_rules(std::string_view text);
 // Throws Error, and says which order works, unless every rule has something to work on: one that
 // directs, scales or prepares has a rule after it that listens; one that mends has one before it
-// that guides; and after what changes the result none makes it anew.
+// that guides; after what changes the result none makes it anew; and what is told its scale has
+// none of its own.
 void check_order(const std::vector<RuleCall>& rules);
+// Throws Error for rules that ask for other answers than those with and without condition, at
+// whatever moment.
+void check_answers(const std::vector<RuleCall>& rules);
+// Whether a rule makes the result of more than the conditional prediction.
+bool has_guidance(const std::vector<RuleCall>& rules);
 
 // The result is the conditional prediction; then every rule changes it, in order. Rules remember
 // evaluations of a run here (apg its momentum): make a Guide for each run, that is for each batch,
@@ -73,6 +79,10 @@ std::function<OutputForm(double sigma)> raw_of(Prediction p, double sigma_data =
 int64_t step_at(const std::vector<double>& sigmas, double sigma);
 
 Moment moment_of(const GuidanceCall& call, double sigma);
+
+// Whether the rules change the conditional prediction anywhere in the run: at one of its levels or
+// between them.
+bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call);
 
 // Guided predictions as a sampler's denoiser, with a Guide of its own: one for each run. Its
 // unconditional answer is the network's, as it is.

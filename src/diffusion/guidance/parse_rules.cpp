@@ -60,22 +60,51 @@ void check_place(const Rules& rules, size_t i) {
           "' mends what a rule before it made, and none does: 'cfg;", name, "' works");
 }
 
+// Throws Error if a rule that is told its scale by the one at `i` has options for one.
+void check_scales_after(const Rules& rules, const std::vector<RuleCall>& calls, size_t i) {
+  for (size_t k = i + 1; k < rules.size(); ++k)
+    for (const auto& [name, text] : calls[k].options)
+      require(!is_heard(*rules[i], *rules[k]) ||
+                  (name != "scale" && name != "use_original_formulation"),
+              "guidance: '", rules[i]->name, "' tells '", rules[k]->name,
+              "' its scale: leave out one of them (", name, '=', text, ")");
+}
+
 }  // namespace
 
 std::vector<RuleCall> parse_rules(std::string_view text) {
   std::vector<RuleCall> out;
   text = trimmed(text);
-  while (!text.empty()) {
+  const std::string_view all = text;
+  for (bool more = !text.empty(); more;) {
     const std::string_view part = text.substr(0, text.find(';'));
-    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    more = part.size() < text.size();
+    text.remove_prefix(part.size() + (more ? 1 : 0));
     const size_t colon = std::min(part.find(':'), part.size());
     const std::string_view name = trimmed(part.substr(0, colon));
-    const std::string_view options = part.substr(std::min(colon + 1, part.size()));
+    require(!name.empty(), "guidance: a rule has no name  got '", all, "'");
+    const std::string_view options = trimmed(part.substr(std::min(colon + 1, part.size())));
+    require(colon == part.size() || !options.empty(), "guidance: no option follows the colon of '",
+            name, ":'");
     out.push_back({std::string(name), parse_options(options, name)});
     find_guidance_rule(name).start(out.back().options);
   }
   check_order(out);
   return out;
+}
+
+bool has_guidance(const std::vector<RuleCall>& calls) {
+  return std::any_of(calls.begin(), calls.end(),
+                     [](const RuleCall& c) { return guides(find_guidance_rule(c.rule)); });
+}
+
+void check_answers(const std::vector<RuleCall>& calls) {
+  for (const RuleCall& c : calls) {
+    const GuidanceRule& r = find_guidance_rule(c.rule);
+    require(r.extra.empty(), "guidance: '", r.name,
+            "' asks for an answer that this network does not give: ",
+            r.extra.empty() ? "" : name_of(r.extra[0]));
+  }
 }
 
 void check_order(const std::vector<RuleCall>& calls) {
@@ -84,6 +113,7 @@ void check_order(const std::vector<RuleCall>& calls) {
   for (size_t i = 0; i < rules.size(); ++i) {
     const GuidanceRule& r = *rules[i];
     check_place(rules, i);
+    if (r.kind == RuleKind::scales) check_scales_after(rules, calls, i);
     require(r.kind != RuleKind::directs || !calls[i].options.empty(), "guidance: '", r.name,
             "' without options holds back nothing: give it one of ", option_names(r));
   }

@@ -51,11 +51,24 @@ ScheduleInput resolved(const Schedule& s, const Discretisation& levels, const Sc
   return in;
 }
 
+// Throws Error if all the levels above 0 are one: options that are extreme do that.
+void check_spread(const std::vector<double>& list, const Schedule& s) {
+  const auto zero = std::find(list.begin(), list.end(), 0.0);
+  const auto count = zero - list.begin();
+  constexpr double alike = 1e-6;  // of a level: single precision tells no more apart
+  require(count < 2 || list.front() - *(zero - 1) > alike * list.front(), "schedule: ", s.name,
+          " gives ", count, " levels that are all alike (", list.empty() ? 0 : list.front(),
+          count < 2 ? "" : str(" to ", *(zero - 1)), "): its options are too extreme");
+}
+
 void check_levels(const std::vector<double>& list, const Schedule& s, const ScheduleInput& in) {
-  for (size_t i = 0; i < list.size(); ++i)
-    require(std::isfinite(list[i]) && list[i] >= 0 && (i == 0 || list[i] <= list[i - 1]),
-            "schedule: ", s.name, " does not fall at step ", i, " (", i > 0 ? list[i - 1] : list[i],
-            ", then ", list[i], ")");
+  for (size_t i = 0; i < list.size(); ++i) {
+    require(std::isfinite(list[i]) && list[i] >= 0, "schedule: ", s.name,
+            " gives no noise level at step ", i, " (", list[i], ")");
+    require(i == 0 || list[i] <= list[i - 1], "schedule: ", s.name, " does not fall at step ", i,
+            " (", i > 0 ? list[i - 1] : list[i], ", then ", list[i], ")");
+  }
+  if (in.steps > 1) check_spread(list, s);
   if (!in.levels.whole) return;
   for (size_t i = 1; i < list.size(); ++i)
     require(list[i] < list[i - 1], "schedule: ", s.name, " has fewer than ", in.steps,
@@ -63,10 +76,6 @@ void check_levels(const std::vector<double>& list, const Schedule& s, const Sche
 }
 
 // ---- names ---------------------------------------------------------------------------------
-
-bool same_name(std::string_view a, std::string_view b) {
-  return letters_and_digits(a) == letters_and_digits(b);
-}
 
 std::optional<FoundSchedule> find_by_name(std::string_view name) {
   for (const Schedule* s : all_schedules()) {

@@ -35,6 +35,7 @@ struct Schedule {
   // Knows what to do with a share of the way, in dialects in which schedules do so.
   bool own_denoise = false;
   bool exact_count = true;  // gives as many levels as there are steps
+  bool own_count = false;   // whatever the number of steps
   bool to_zero = true;      // the last level is 0
   std::vector<SamplerAlias> aliases = {};
   // All the levels, the last one among them, which is 0 but for a few. Throws Error.

@@ -53,7 +53,8 @@ struct NoiseSource {
 };
 
 const std::vector<const NoiseSource*>& all_noise_sources();
-const NoiseSource& find_noise_source(std::string_view name);  // throws Error, suggests the nearest
+// Whatever the case of the name. Throws Error, suggests the nearest.
+const NoiseSource& find_noise_source(std::string_view name);
 
 // Throws Error for calls and options that the source refuses.
 Noise open_noise(std::string_view source, const NoiseCall& call, const OptionTexts& options = {});
@@ -75,7 +76,7 @@ NoiseFill keyed_noise(const ImageKeys& keys);              // other numbers for 
 template <class Options>
 NoiseSource make_noise_source(NoiseSource about, Noise (*open)(const NoiseCall&, const Options&)) {
   about.open = [open, name = about.name](const NoiseCall& call, const OptionTexts& texts) {
-    return open(call, read_options<Options>(texts, name));
+    return open(call, read_options<Options>(texts, "noise " + name));
   };
   about.options = [] { return describe<Options>(); };
   return about;

@@ -39,6 +39,8 @@ const std::vector<const NoiseSource*>& all_noise_sources() {
 }
 
 const NoiseSource& find_noise_source(std::string_view name) {
+  for (const NoiseSource* s : all_noise_sources())
+    if (same_name(s->name, name)) return *s;
   return *find_known("noise: unknown source", name, all_noise_sources(), &NoiseSource::name);
 }
 

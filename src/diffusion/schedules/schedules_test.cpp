@@ -148,6 +148,48 @@ TEST(schedules, custom__is_what_was_given) {
       "custom: takes sigmas or file, not both (sigmas 3,0, file a.txt)");
 }
 
+TEST(schedules, custom__names_the_file_that_holds_no_levels) {
+  const testing::Folder folder;
+  const auto expect = [](const std::string& file, std::string_view what) {
+    expect_error(
+        [&] {
+          noise_levels("custom", latent(), {.options = {{"file", file}}});
+        },
+        str("custom: ", what, "  ", file));
+  };
+  expect(folder.path(), "cannot read levels");
+  expect(folder / "none", "cannot read levels");
+  const std::string text = folder / "a.txt";
+  testing::put_file(text, "14.6 7 these are words");
+  expect(text, "levels must be numbers of at least 0 (got 'these')");
+  testing::put_file(text, "14.6 nan");
+  expect(text, "levels must be numbers of at least 0 (got 'nan')");
+  testing::put_file(text, "3 7");
+  expect(text, "levels must fall (3, then 7)");
+  testing::put_file(text, " \n");
+  expect(text, "there are no levels");
+  expect("/dev/zero", "a file of levels must be below 4 MB");
+}
+
+TEST(schedules, options_that_make_all_levels_alike__are_refused) {
+  const Discretisation flow = discretisation({.levels = "flow"});
+  const auto expect = [](std::string_view name, const Discretisation& d, OptionTexts options,
+                         std::string_view part) {
+    expect_error([&] { noise_levels(name, d, {.steps = 3, .options = std::move(options)}); }, part);
+  };
+  for (const char* shift : {"1e308", "1e15", "1e8"})
+    expect(
+        "flow", flow, {{"shift", shift}},
+        "schedule: flow gives 3 levels that are all alike (1 to 1): its options are too extreme");
+  expect("flow", flow, {{"shift", "1e-300"}}, "schedule: flow gives no noise level at step 0 (");
+  expect("karras", edm(), {{"rho", "1e308"}}, "schedule: karras gives 3 levels that are all alike");
+  expect("karras", edm(), {{"rho", "1e-300"}}, "schedule: karras gives no noise level at step 0 (");
+  expect("laplace", edm(), {{"mu", "1e308"}}, "all alike (80 to 80)");
+  expect("laplace", edm(), {{"beta", "1e-300"}}, "all alike (1 to 1)");
+  EXPECT_NO_THROW(noise_levels("flow", flow, {.steps = 1, .options = {{"shift", "1e308"}}}));
+  EXPECT_NO_THROW(noise_levels("flow", flow, {.steps = 3, .options = {{"shift", "100"}}}));
+}
+
 TEST(schedules, ones_of_other_models__are_refused) {
   expect_error([] { six("flux2", latent()); }, "is for flow models (this one is ve)");
   expect_error([] { noise_levels("simple", latent(), {.sigma_max = 3}); }, "do not apply");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/names.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/sampler_names.h"
 
@@ -32,9 +33,10 @@ std::string usual_schedule(std::string_view dialect, std::string_view sampler, S
 const NoiseSource& find_source(std::string_view name) {
   const auto& sources = all_noise_sources();
   const bool known = std::any_of(sources.begin(), sources.end(),
-                                 [&](const NoiseSource* s) { return s->name == name; });
+                                 [&](const NoiseSource* s) { return same_name(s->name, name); });
   for (const Dialect& d : all_dialects())
-    require(known || d.name != name, "noise: '", name, "' is a dialect, whose source is ", d.noise);
+    require(known || !same_name(d.name, name), "noise: '", name, "' is a dialect, whose source is ",
+            d.noise);
   return find_noise_source(name);
 }
 

@@ -115,11 +115,12 @@ const std::vector<Dialect>& all_dialects() {
 const Dialect& find_dialect(std::string_view name) {
   std::vector<std::string> known;
   for (const Dialect& d : all_dialects()) {
-    if (d.name == name) return d;
+    if (same_name(d.name, name)) return d;
     known.push_back(d.name);
   }
   for (const NoiseSource* s : all_noise_sources())
-    require(s->name != name, "dialect: '", name, "' is a source of noise", suggestion({}, known));
+    require(!same_name(s->name, name), "dialect: '", name, "' is a source of noise",
+            suggestion({}, known));
   fail_unknown("dialect: unknown name", name, known);
 }
 

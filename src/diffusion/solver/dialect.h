@@ -116,6 +116,7 @@ struct Dialect {
 // ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy
 // (ComfyUI), a1111 (Stable Diffusion web UI), diffusers, sdcpp (stable-diffusion.cpp).
 const std::vector<Dialect>& all_dialects();
-const Dialect& find_dialect(std::string_view name);  // throws Error, suggests the nearest
+// Whatever the case of the name. Throws Error, suggests the nearest.
+const Dialect& find_dialect(std::string_view name);
 
 }  // namespace ebb

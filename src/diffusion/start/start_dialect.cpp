@@ -99,9 +99,9 @@ constexpr StartDialect start_dialects[] = {
 }  // namespace
 
 const StartDialect& start_dialect(std::string_view name) {
-  find_dialect(name);
+  const std::string& known = find_dialect(name).name;
   for (const StartDialect& d : start_dialects)
-    if (d.name == name) return d;
+    if (d.name == known) return d;
   fail("start: no rules for dialect '", name, "'");
 }
 

@@ -2,11 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "pipeline/evaluate.h"
+#include "train/stop.h"
 
 namespace ebb::cli {
 namespace {
@@ -25,13 +27,29 @@ struct Options {
   }
 };
 
+// None if a signal asked for the end, of which it tells.
+std::optional<Quality> evaluate_until(const train::StopSignals& signals, const Options& o,
+                                      const LoadedModel& model, const Context& context) {
+  const auto log = [](std::string_view line) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  };
+  try {
+    return evaluate(model, o.evaluate, context, {log, [&] { return signals.requested() != 0; }});
+  } catch (const Cancelled&) {
+    std::fprintf(stderr, "eval: interrupted by signal %d; nothing was measured\n",
+                 signals.requested());
+    return std::nullopt;
+  }
+}
+
 int run(const Options& o) {
   require(!o.evaluate.data.empty(), "eval: --data is missing");
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
-  const Quality q = evaluate(model, o.evaluate, context, [](std::string_view line) {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
-  });
+  const train::StopSignals signals;
+  const std::optional<Quality> measured = evaluate_until(signals, o, model, context);
+  if (!measured) return signal_exit + signals.requested();
+  const Quality& q = *measured;
   if (o.common.json) {
     nlohmann::ordered_json j;
     j["class_accuracy"] = q.conditional ? nlohmann::ordered_json(q.class_accuracy) : nullptr;
@@ -59,7 +77,10 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(*o));
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
-  return [o] { return run(*o); };
+  return [o, &app] {
+    check_steps_flag(app, o->evaluate.generate.schedule, o->evaluate.generate.dialect, "eval");
+    return run(*o);
+  };
 }
 
 }  // namespace

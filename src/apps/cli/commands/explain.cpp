@@ -71,6 +71,14 @@ void print_sum(const Options& o, const Plan& plan) {
   std::puts(j.dump().c_str());
 }
 
+// The network's config, with as many channels as the diffusion asks for.
+NamedModel model_of(const Options& o) {
+  NamedModel m = find_model(o.model);
+  for (const Field& f : m.config.fields())
+    if (f.name == "learn_sigma" && o.train) **std::get_if<bool*>(&f.ref) = o.diffusion.learn_sigma;
+  return m;
+}
+
 int run(const Options& o) {
   const std::string stages[] = {"graph", "grad", "fused", "plan"};
   require(std::find(std::begin(stages), std::end(stages), o.stage) != std::end(stages),
@@ -80,7 +88,7 @@ int run(const Options& o) {
   require(r.kind == Recompute::Kind::off || (o.train && o.stage == "plan"),
           "explain: recompute is of the plan of a training step (--stage ", o.stage,
           o.train ? ")" : ", --no-train)");
-  const Graph forward = forward_graph(o, find_model(o.model));
+  const Graph forward = forward_graph(o, model_of(o));
   const Context context = open_device(o.common);
   std::string text;
   if (o.stage == "graph") {
@@ -104,6 +112,21 @@ int run(const Options& o) {
   return 0;
 }
 
+// Throws Error for flags that say nothing here. A model that usually learns variances does not with
+// a diffusion that has none to learn.
+void check_diffusion_flags(Options& o, const std::vector<std::string>& given) {
+  const std::vector<Field> fields = fields_of(o.diffusion);
+  bool learns = false;
+  for (const std::string& name : given) {
+    if (std::ranges::find(fields, name, &Field::name) == fields.end()) continue;
+    require(o.train, "explain: ", flag_of(name), " is for the training step (--no-train)");
+    learns = learns || name == "learn_sigma";
+    if (name != "learn_sigma") check_applies(name, o.diffusion.precond);
+  }
+  if (!o.diffusion.discrete() && !learns) o.diffusion.learn_sigma = false;
+  check(o.diffusion);
+}
+
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
   if (const std::string name = flag_value(words, "--model"); !name.empty()) o->model = name;
@@ -112,7 +135,10 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->diffusion));
   add_flags(app, fields_of(o->common));
-  return [o] { return run(*o); };
+  return [o, &app] {
+    check_diffusion_flags(*o, given_fields(app));
+    return run(*o);
+  };
 }
 
 }  // namespace

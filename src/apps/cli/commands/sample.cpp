@@ -1,6 +1,7 @@
 // ebb sample CHECKPOINT: pictures from a trained model.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -77,22 +78,47 @@ std::map<std::string, std::string> settings(const Options& o, const LoadedModel&
   return text;
 }
 
-bool is_png(const std::string& path) { return std::filesystem::path(path).extension() == ".png"; }
+namespace fs = std::filesystem;
+
+std::string small_extension(const std::string& path) {
+  std::string out = fs::path(path).extension().string();
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+bool is_png(const std::string& path) { return small_extension(path) == ".png"; }
 
 // Another image format's name would become a folder's.
 void require_png_or_folder(const std::string& out) {
   require(!out.empty(), "sample: --out must name a .png file or a folder (got '')");
-  const std::string extension = std::filesystem::path(out).extension().string();
-  for (const char* other : {".PNG", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
+  const std::string extension = small_extension(out);
+  for (const char* other : {".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
     require(extension != other, "sample: --out must be a .png file or a folder  ", out);
 }
 
-// Before anything is sampled: there must be room for what comes.
-void make_folders(const Options& o) {
-  const std::string folder =
-      is_png(o.out) ? std::filesystem::path(o.out).parent_path().string() : o.out;
-  if (!folder.empty()) io::make_folder(folder, "sample: --out");
-}
+// Before anything is sampled there must be room for what comes. Folders that were made for it and
+// stay empty go again.
+class OutFolder {
+ public:
+  explicit OutFolder(const std::string& out) {
+    const fs::path folder = is_png(out) ? fs::path(out).parent_path() : fs::path(out);
+    std::error_code error;
+    for (fs::path p = folder; !p.empty() && !fs::exists(p, error); p = p.parent_path())
+      made_.push_back(p);
+    if (!folder.empty()) io::make_folder(folder.string(), "sample: --out");
+  }
+  ~OutFolder() {
+    std::error_code ignored;  // what holds a file stays
+    for (const fs::path& p : made_) fs::remove(p, ignored);
+  }
+  OutFolder(const OutFolder&) = delete;
+  OutFolder& operator=(const OutFolder&) = delete;
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
+};
+
+std::string images_text(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
 // A grid with as many rows as classes when all of them are asked for, or a file an image.
 void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
@@ -115,11 +141,9 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
   for (int64_t i = 0; i < n; ++i) {
     char name[32];
     std::snprintf(name, sizeof name, "%05lld.png", static_cast<long long>(i));
-    io::write_png((std::filesystem::path(o.out) / name).string(), image_at(pixels, i), text);
+    io::write_png((fs::path(o.out) / name).string(), image_at(pixels, i), text);
   }
 }
-
-constexpr int signal_exit = 128;  // plus the signal's number, as shells do
 
 // None if a signal asked for the end, of which it tells.
 std::optional<Generated> generate_until(const train::StopSignals& signals, const Options& o,
@@ -128,7 +152,6 @@ std::optional<Generated> generate_until(const train::StopSignals& signals, const
   check(model, request, o.generate);
   for (const std::string& w : warnings(model, request, o.generate))
     std::fprintf(stderr, "warning: %s\n", w.c_str());
-  make_folders(o);
   ProgressLine line("sampling");
   double done = 0;
   try {
@@ -142,9 +165,8 @@ std::optional<Generated> generate_until(const train::StopSignals& signals, const
   } catch (const Cancelled&) {
     line.finish();
     std::fprintf(stderr,
-                 "sample: interrupted by signal %d at %.0f %% of %lld images; nothing was written "
-                 "to %s\n",
-                 signals.requested(), 100 * done, static_cast<long long>(o.n), o.out.c_str());
+                 "sample: interrupted by signal %d at %.0f %% of %s; nothing was written to %s\n",
+                 signals.requested(), 100 * done, images_text(o.n).c_str(), o.out.c_str());
     return std::nullopt;
   }
 }
@@ -156,6 +178,7 @@ int run(const Options& o) {
   const train::StopSignals signals;
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
+  const OutFolder folder(o.out);
   const auto start = std::chrono::steady_clock::now();
   const std::optional<Generated> made = generate_until(signals, o, model, context);
   if (!made) return signal_exit + signals.requested();
@@ -166,7 +189,7 @@ int run(const Options& o) {
   const double speed = static_cast<double>(o.n) / seconds;
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},
-                                      {"steps", o.generate.steps},
+                                      {"steps", g.ran.steps},
                                       {"evaluations", g.evaluations},
                                       {"schedule", g.ran.schedule},
                                       {"dtype", g.ran.dtype},
@@ -175,8 +198,8 @@ int run(const Options& o) {
                                       {"out", o.out}};
     std::puts(j.dump().c_str());
   } else {
-    std::fprintf(stderr, "%lld images in %.1f s (%.1f images/s, %lld evaluations each): %s\n",
-                 static_cast<long long>(o.n), seconds, speed, static_cast<long long>(g.evaluations),
+    std::fprintf(stderr, "%s in %.1f s (%.1f images/s, %lld evaluations each): %s\n",
+                 images_text(o.n).c_str(), seconds, speed, static_cast<long long>(g.evaluations),
                  o.out.c_str());
   }
   return 0;
@@ -188,7 +211,10 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(*o));
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
-  return [o] { return run(*o); };
+  return [o, &app] {
+    check_steps_flag(app, o->generate.schedule, o->generate.dialect, "sample");
+    return run(*o);
+  };
 }
 
 }  // namespace

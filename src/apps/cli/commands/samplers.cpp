@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "diffusion/guidance/guidance.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
@@ -115,35 +117,81 @@ std::string schedule_of_name(const std::string& name) {
   return usual_schedule("ebb", name, Space::ve);
 }
 
+// Of a schedule, source of noise or guidance rule: the options that a name of it stands for; none:
+// it is no name of it.
+template <class Thing>
+std::optional<OptionTexts> options_of_name(const Thing& t, const std::string& name) {
+  if (same_name(t.name, name)) return OptionTexts();
+  if constexpr (requires { t.aliases; })
+    for (const auto& a : t.aliases) {
+      if constexpr (requires { a.options; }) {
+        if (same_name(a.name, name)) return a.options;
+      } else if (same_name(a, name)) {
+        return OptionTexts();
+      }
+    }
+  return {};
+}
+
 // Those of `all` that have the name; "": all.
 template <class Thing>
 void add_things(Json& j, const char* kind, const std::vector<Thing>& all, const std::string& name) {
-  for (const auto* t : all)
-    if (name.empty() || t->name == name)
-      j[kind].push_back({{"name", t->name}, {"help", t->help}, {"options", json_of(t->options())}});
+  for (const auto* t : all) {
+    const auto options = name.empty() ? OptionTexts() : options_of_name(*t, name);
+    if (!options) continue;
+    const std::vector<Option> values = with_defaults(t->options(), *options);
+    j[kind].push_back({{"name", t->name}, {"help", t->help}, {"options", json_of(values)}});
+  }
+}
+
+// "": what the network was published with.
+void add_dialects(Json& j, const std::string& name) {
+  for (const Dialect& d : all_dialects())
+    if (name.empty() || same_name(d.name, name))
+      j["dialects"].push_back({{"name", d.name},
+                               {"help", d.help},
+                               {"noise", d.noise},
+                               {"schedule", d.habits.schedule}});
+}
+
+template <class Thing>
+void add_names(std::vector<std::string>& out, const std::vector<Thing>& all) {
+  for (const auto* t : all) out.push_back(t->name);
+}
+
+// By a name of a sampler that is not its own. Throws Error that suggests the nearest of all names.
+FoundSampler find_other_sampler(const std::string& name) {
+  std::vector<std::string> others;
+  add_names(others, all_schedules());
+  add_names(others, all_noise_sources());
+  add_names(others, all_guidance_rules());
+  for (const Dialect& d : all_dialects()) others.push_back(d.name);
+  try {
+    return find_sampler(name);
+  } catch (const Error&) {
+    const std::string near = nearest_name(name, others);
+    if (near.empty()) throw;
+    fail("samplers: unknown name '", name, "' (did you mean '", near, "'?)");
+  }
 }
 
 Json json_of_name(const std::string& name) {
   Json j;
   for (const Sampler* s : all_samplers())
-    if (name.empty() || s->name == name) j["samplers"].push_back(json_of(*s));
+    if (name.empty() || same_name(s->name, name)) j["samplers"].push_back(json_of(*s));
   add_things(j, "schedules", all_schedules(), name);
   add_things(j, "noise", all_noise_sources(), name);
   add_things(j, "guidance_rules", all_guidance_rules(), name);
+  add_dialects(j, name);
   if (j.empty()) {
-    const FoundSampler other = find_sampler(name);
+    const FoundSampler other = find_other_sampler(name);
     j["samplers"].push_back(json_of(*other.sampler, other.options));
     if (const std::string s = schedule_of_name(name); !s.empty()) j["samplers"][0]["schedule"] = s;
   }
   return j;
 }
 
-void print_json(const std::string& name) {
-  Json j = json_of_name(name);
-  if (name.empty())
-    for (const Dialect& d : all_dialects()) j["dialects"].push_back(d.name);
-  std::puts(j.dump().c_str());
-}
+void print_json(const std::string& name) { std::puts(json_of_name(name).dump().c_str()); }
 
 // ---- one -----------------------------------------------------------------------------------
 
@@ -169,10 +217,11 @@ void print_aliases(const std::vector<std::string>& aliases) {
 template <class Thing>
 bool print_thing(const std::vector<Thing>& all, const std::string& name, const char* what) {
   for (const auto* t : all) {
-    if (t->name != name) continue;
+    const auto options = options_of_name(*t, name);
+    if (!options) continue;
     std::printf("%s: %s (%s)\n", t->name.c_str(), t->help.c_str(), what);
     if constexpr (requires { t->aliases; }) print_aliases(t->aliases);
-    print_options(t->options());
+    print_options(with_defaults(t->options(), *options));
     return true;
   }
   return false;
@@ -188,15 +237,27 @@ void print_sampler(const Sampler& s, const OptionTexts& defaults = {}) {
   print_options(with_defaults(s.options(), defaults));
 }
 
+bool print_dialect(const std::string& name) {
+  for (const Dialect& d : all_dialects()) {
+    if (!same_name(d.name, name)) continue;
+    const std::string schedule =
+        d.habits.schedule.empty() ? "what the model was published with" : d.habits.schedule;
+    std::printf("%s: %s (a dialect, --dialect)\nnoise from %s, usual schedule: %s\n",
+                d.name.c_str(), d.help.c_str(), d.noise.c_str(), schedule.c_str());
+    return true;
+  }
+  return false;
+}
+
 // All that have the name: lcm is a sampler and a schedule.
 void print_one(const std::string& name) {
   int found = print_thing(all_schedules(), name, "a schedule") +
               print_thing(all_noise_sources(), name, "a source of noise") +
-              print_thing(all_guidance_rules(), name, "a guidance rule");
+              print_thing(all_guidance_rules(), name, "a guidance rule") + print_dialect(name);
   for (const Sampler* s : all_samplers())
-    if (s->name == name && ++found) print_sampler(*s);
+    if (same_name(s->name, name) && ++found) print_sampler(*s);
   if (found > 0) return;
-  const FoundSampler other = find_sampler(name);
+  const FoundSampler other = find_other_sampler(name);
   print_sampler(*other.sampler, other.options);
   if (const std::string s = schedule_of_name(name); !s.empty())
     std::printf("the name brings the schedule %s, unless --schedule is given\n", s.c_str());
@@ -206,7 +267,10 @@ void print_one(const std::string& name) {
 
 void write_plot(const Options& o) {
   require(o.out.ends_with(".svg"), "samplers: plot needs --out FILE.svg (got '", o.out, "')");
-  io::write_whole_file(o.out, sampler_plot(o.plot), "samplers");
+  const std::string folder = std::filesystem::path(o.out).parent_path().string();
+  const std::string svg = sampler_plot(o.plot);
+  if (!folder.empty()) io::make_folder(folder, "samplers: --out");
+  io::write_whole_file(o.out, svg, "samplers");
   std::printf("%s\n", o.out.c_str());
 }
 
@@ -290,6 +354,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(*o));
   return [o, &app] {
     check_mode(o->what, given_fields(app));
+    check_steps_flag(app, o->plot.schedule, o->plot.dialect, "samplers");
     return run(*o);
   };
 }

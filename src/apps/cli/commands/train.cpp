@@ -344,6 +344,7 @@ int run(Options& o) {
   const auto start = std::chrono::steady_clock::now();
   const train::TrainResult r = train::train(make_job(o, *data, context), context);
   write_report(o.train.out);
+  const bool interrupted = r.why == train::TrainResult::Stop::signal;
   if (o.json) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -351,10 +352,10 @@ int run(Options& o) {
                                       {"loss", r.loss},
                                       {"seconds", seconds},
                                       {"checkpoint", r.checkpoint},
-                                      {"interrupted", r.why == train::TrainResult::Stop::signal}};
+                                      {"interrupted", interrupted}};
     std::puts(j.dump().c_str());
   }
-  return 0;
+  return interrupted ? signal_exit + r.signal : 0;
 }
 
 // Models and their presets, for --model.
@@ -394,7 +395,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
 
 const Command& train() {
   static const Command c{
-      "train", "train a model on images; Ctrl-C saves and ends, --resume goes on",
+      "train", "train a model on images; Ctrl-C saves and ends (exit code 130), --resume goes on",
       "ebb train --data photos/ --size 64 --model adm --out run --steps 20000 --batch 32", bind};
   return c;
 }

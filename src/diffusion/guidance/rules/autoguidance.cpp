@@ -34,7 +34,8 @@ const GuidanceRule& autoguidance() {
                                         .help = "away from a weaker network's prediction",
                                         .kind = RuleKind::adds,
                                         .can_be_off = true,
-                                        .aliases = {"auto_guidance"}});
+                                        .aliases = {"auto_guidance"},
+                                        .extra = {Ask::weak}});
   return r;
 }
 

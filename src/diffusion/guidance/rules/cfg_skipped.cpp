@@ -37,7 +37,8 @@ const GuidanceRule& cfg_skipped() {
   static const GuidanceRule r = make_rule<CfgSkipped, Options>(
       {.name = "cfg_skipped",
        .help = "cfg from a pass without some blocks; its usual window needs 10 steps",
-       .aliases = {"slg_uncond"}});
+       .aliases = {"slg_uncond"},
+       .extra = {Ask::skipped_uncond}});
   return r;
 }
 

@@ -45,7 +45,8 @@ const GuidanceRule& dual_cfg() {
   static const GuidanceRule r =
       make_rule<DualCfg, Options>({.name = "dual_cfg",
                                    .help = "two conditions with a scale each (InstructPix2Pix)",
-                                   .aliases = {"ip2p"}});
+                                   .aliases = {"ip2p"},
+                                   .extra = {Ask::partial}});
   return r;
 }
 

@@ -16,7 +16,8 @@ const GuidanceRule& pag() {
       {.name = "pag",
        .help = "away from a pass whose self-attention is the identity",
        .kind = RuleKind::adds,
-       .aliases = {"perturbed_attention"}});
+       .aliases = {"perturbed_attention"},
+       .extra = {Ask::perturbed}});
   return r;
 }
 

@@ -46,7 +46,9 @@ class PerpNeg : public Guidance {
 
 const GuidanceRule& perp_neg() {
   static const GuidanceRule r = make_rule<PerpNeg, Options>(
-      {.name = "perp_neg", .help = "PerpNeg: of the negative prompt what the prompt does not say"});
+      {.name = "perp_neg",
+       .help = "PerpNeg: of the negative prompt what the prompt does not say",
+       .extra = {Ask::empty}});
   return r;
 }
 

@@ -16,7 +16,8 @@ const GuidanceRule& sag() {
       {.name = "sag",
        .help = "away from a pass on a state that is partly blurred",
        .kind = RuleKind::adds,
-       .aliases = {"self_attention_guidance"}});
+       .aliases = {"self_attention_guidance"},
+       .extra = {Ask::sag_input, Ask::sag}});
   return r;
 }
 

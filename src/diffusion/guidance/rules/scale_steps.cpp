@@ -21,8 +21,9 @@ std::vector<double> read_scales(std::string_view text) {
         times == part.npos ? 1 : parse_integer(part.substr(times + 1), "scale_steps: scales");
     require(steps > 0 && steps <= 100000, "scale_steps: a scale must hold for 1 to 100000 steps (",
             steps, ")");
-    out.insert(out.end(), static_cast<size_t>(steps),
-               parse_number(part.substr(0, times), "scale_steps: scales"));
+    const double scale = parse_number(part.substr(0, times), "scale_steps: scales");
+    require(std::isfinite(scale), "scale_steps: scales must be finite (", scale, ")");
+    out.insert(out.end(), static_cast<size_t>(steps), scale);
     if (part.size() == text.size()) return out;
     text.remove_prefix(part.size() + 1);
   }

@@ -16,7 +16,8 @@ const GuidanceRule& seg() {
       {.name = "seg",
        .help = "away from a pass whose attention is blurred",
        .kind = RuleKind::adds,
-       .aliases = {"smoothed_energy"}});
+       .aliases = {"smoothed_energy"},
+       .extra = {Ask::smoothed}});
   return r;
 }
 

@@ -18,7 +18,8 @@ const GuidanceRule& skip_layers() {
       {.name = "skip_layers",
        .help = "away from a pass without some blocks; its usual window needs 10 steps",
        .kind = RuleKind::adds,
-       .aliases = {"slg", "skip_layer_guidance"}});
+       .aliases = {"slg", "skip_layer_guidance"},
+       .extra = {Ask::skipped}});
   return r;
 }
 

@@ -1,0 +1,74 @@
+// Rules as text, and what they say of themselves before they run.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "diffusion/guidance/guide.h"
+#include "support/files.h"
+
+namespace ebb {
+namespace {
+
+using testing::expect_error;
+
+const GuidedShape shape{2, 8, 8, 4};
+
+TEST(guidance, empty_parts__are_refused) {
+  const auto expect = [](const char* rules, std::string_view error) {
+    expect_error([&] { parse_rules(rules); }, error);
+  };
+  expect("cfg;", "guidance: a rule has no name  got 'cfg;'");
+  expect(";cfg", "guidance: a rule has no name  got ';cfg'");
+  expect("cfg;;cfg_rescale", "a rule has no name");
+  expect(":scale=2", "a rule has no name");
+  expect("cfg:", "guidance: no option follows the colon of 'cfg:'");
+  expect("cfg:,", "cfg: no option follows the last comma  got ','");
+  expect("cfg:scale=2,", "cfg: no option follows the last comma  got 'scale=2,'");
+  expect("cfg:,scale=2", "cfg: no option stands before a comma  got ',scale=2'");
+}
+
+TEST(guidance, scale_that_another_rule_tells__is_refused) {
+  expect_error([] { parse_rules("scale_steps:scales=7x10;cfg:scale=3"); },
+               "guidance: 'scale_steps' tells 'cfg' its scale: leave out one of them (scale=3)");
+  expect_error([] { parse_rules("scale_steps:scales=7;apg:eta=0,scale=3"); }, "tells 'apg'");
+  EXPECT_NO_THROW(parse_rules("scale_steps:scales=7;apg:eta=0;skip_layers:scale=2"));
+  expect_error([] { parse_rules("scale_steps:scales=7x3+nan;cfg"); }, "must be finite (nan)");
+}
+
+TEST(guidance, names__may_have_any_case) {
+  EXPECT_EQ(find_guidance_rule("CFG-Zero*").name, "cfg_zero");
+  expect_error([] { parse_rules("CGF"); }, "did you mean 'cfg'?");
+}
+
+// What a network must be able to answer is known before a rule comes to ask.
+TEST(guidance, extra_answers__are_those_that_rules_ask_for) {
+  for (const GuidanceRule* r : all_guidance_rules()) {
+    std::set<Ask> asked;
+    const Guide guide({{r->name}});
+    for (int64_t step = 0; step < 100; ++step)
+      for (const Ask a :
+           guide.asks({.sigma = 10 - 0.1 * static_cast<double>(step), .step = step, .steps = 100}))
+        if (a != Ask::cond && a != Ask::uncond) asked.insert(a);
+    EXPECT_EQ(asked, std::set<Ask>(r->extra.begin(), r->extra.end())) << r->name;
+  }
+  EXPECT_NO_THROW(check_answers(parse_rules("interval:sigma_hi=5;cfg;epsilon_scaling")));
+  expect_error([] { check_answers(parse_rules("cfg;skip_layers:sigma_hi=0.01")); },
+               "guidance: 'skip_layers' asks for an answer that this network does not give: skip");
+}
+
+TEST(guidance, effect__is_looked_for_in_the_whole_run) {
+  const GuidanceCall run{.shape = shape, .sigmas = {80, 10, 1, 0}};
+  const auto acts = [&](const char* rules) { return has_effect(parse_rules(rules), run); };
+  for (const char* idle :
+       {"", "cfg:scale=1", "interval:sigma_lo=1000;cfg", "interval:sigma_hi=0;cfg",
+        "interval:start=0.9,stop=0.95;cfg", "interval:sigma_lo=80;cfg;cfg_rescale",
+        "epsilon_scaling:scaling_factor=1", "scale_steps:scales=1;cfg"})
+    EXPECT_FALSE(acts(idle)) << idle;
+  for (const char* works :
+       {"cfg:scale=2", "interval:sigma_lo=75;cfg", "epsilon_scaling", "interval:sigma_hi=0.5;cfg",
+        "dynamic_threshold", "interval:sigma_lo=2,sigma_hi=8;cfg", "scale_steps:scales=1x2+3;cfg"})
+    EXPECT_TRUE(acts(works)) << works;
+}
+
+}  // namespace
+}  // namespace ebb
