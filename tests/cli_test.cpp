@@ -109,6 +109,30 @@ TEST_F(Cli, flags_of_explain__are_those_of_the_diffusion) {
   }
 }
 
+TEST_F(Cli, long_lists_of_numbers__are_explained_by_their_ends) {
+  const std::string words = "explain --precond eps --batch 1 --stage ";
+  for (const char* stage : {"graph", "plan", "plan --json"}) {
+    const Output out = run_program(words + stage);
+    EXPECT_EQ(out.code, 0) << out.text.substr(0, 300);
+    EXPECT_NE(out.text.find(" 994 more, "), std::string::npos) << stage;
+  }
+  const std::string all = run_program(words + "graph --all").text;
+  EXPECT_EQ(all.find(" more, "), std::string::npos);
+  EXPECT_GT(all.size(), run_program(words + "graph").text.size() + 10000);
+}
+
+TEST_F(Cli, absurd_numbers__are_refused) {
+  EXPECT_EQ(error_line("explain --batch 1000000000000"),
+            "explain: batch must be 1 to 1000000 (got 1000000000000)");
+  const std::string train = "train --steps 1 --data " + images(8) + " --out " + (folder_ / "r");
+  EXPECT_EQ(error_line(train + " --batch 1000000000000"),
+            "batch: must be at most 1000000 (1000000000000)");
+  EXPECT_EQ(error_line(train + " --precond eps --timesteps 1000000000000"),
+            "diffusion: timesteps must lie in [2, 100000] (1000000000000)");
+  EXPECT_EQ(error_line(train + " --lr inf"), "lr: must be finite and above 0 (inf)");
+  EXPECT_EQ(error_line(train + " --minutes inf"), "minutes: must be finite and not negative (inf)");
+}
+
 TEST_F(Cli, help_of_train__lists_the_models) {
   const Output out = run_program("train --help");
   EXPECT_EQ(out.code, 0);

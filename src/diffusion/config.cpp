@@ -84,7 +84,9 @@ void check(const DiffusionConfig& c) {
   check_positive("time_scale", c.time_scale);
   require(std::isfinite(c.t_mean), "diffusion: t_mean must be finite (", c.t_mean, ")");
   require(std::isfinite(c.P_mean), "diffusion: P_mean must be finite (", c.P_mean, ")");
-  require(c.timesteps >= 2, "diffusion: timesteps must be at least 2 (", c.timesteps, ")");
+  constexpr int64_t most_timesteps = 100'000;  // of tables, which are made of them all
+  require(c.timesteps >= 2 && c.timesteps <= most_timesteps,
+          "diffusion: timesteps must lie in [2, ", most_timesteps, "] (", c.timesteps, ")");
   // Linear betas end at 20 / timesteps, which must stay below 1.
   require(!c.discrete() || c.precond == "iddpm" || c.betas != "linear" || c.timesteps > 20,
           "diffusion: linear betas need more than 20 timesteps (", c.timesteps, ")");

@@ -17,6 +17,8 @@ void one_of(std::string_view field, const std::string& value, std::span<const st
   fail(field, ": unknown value '", value, "'", suggestion(value, known));
 }
 
+constexpr int64_t most_images = 1'000'000;  // in a batch: more elements than can be counted
+
 // Numbers are where they must be; NaN is nowhere.
 void in_range(std::string_view field, double v, double low, double high) {
   require(v >= low && v <= high, field, ": must be from ", low, " to ", high, " (", v, ")");
@@ -30,10 +32,11 @@ void at_least(std::string_view field, int64_t v, int64_t low) {
 
 void check(const TrainConfig& c) {
   at_least("steps", c.steps, 0);
-  require(c.minutes >= 0 && std::isfinite(c.minutes), "minutes: must not be negative (", c.minutes,
-          ")");
+  require(c.minutes >= 0 && std::isfinite(c.minutes), "minutes: must be finite and not negative (",
+          c.minutes, ")");
   require(c.steps > 0 || c.minutes > 0, "train: give --steps or --minutes");
   at_least("batch", c.batch, 1);
+  require(c.batch <= most_images, "batch: must be at most ", most_images, " (", c.batch, ")");
   at_least("accumulation", c.accumulation, 1);
   require(c.batch % c.accumulation == 0, "accumulation: must divide batch (", c.batch, " / ",
           c.accumulation, ")");

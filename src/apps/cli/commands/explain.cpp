@@ -21,7 +21,7 @@ namespace {
 struct Options {
   std::string model = "tiny", stage = "plan", dtype = "f32", recompute = "off";
   int64_t batch = 8;
-  bool train = true;
+  bool train = true, all = false;
   CommonOptions common;
   DiffusionConfig diffusion;
   void fields(auto&& f) {
@@ -33,9 +33,36 @@ struct Options {
       "plan: activations computed twice to save memory: off, formulas, all, auto or a size like "
       "8GB");
     f("batch", batch, "images");
+    f("all", all, "print all numbers of long lists");
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
 };
+
+constexpr int64_t most_images = 1'000'000;  // in a batch
+
+// Lists of many numbers, such as tables that are part of a graph, as their ends:
+// "[1,2,3, 994 more, 998,999,1000]".
+std::string with_short_lists(std::string_view text) {
+  constexpr int64_t longest = 12, kept = 3;  // items; at an end
+  std::string out;
+  while (!text.empty()) {
+    const size_t open = std::min(text.find('['), text.size());
+    const size_t end = text.find_first_of("[]\n", std::min(open + 1, text.size()));
+    const std::string_view list = text.substr(open, end == text.npos ? text.npos : end - open);
+    const int64_t items = 1 + std::count(list.begin(), list.end(), ',');
+    if (items <= longest) {
+      out += text.substr(0, open + list.size());
+    } else {
+      size_t head = 0, tail = list.size();
+      for (int64_t i = 0; i < kept; ++i) head = list.find(',', head + 1);
+      for (int64_t i = 0; i < kept; ++i) tail = list.rfind(',', tail - 1);
+      out += str(text.substr(0, open), list.substr(0, head), ", ", items - 2 * kept, " more, ",
+                 list.substr(tail + 1));
+    }
+    text.remove_prefix(open + list.size());
+  }
+  return out;
+}
 
 Graph forward_graph(const Options& o, const NamedModel& m) {
   const CommonConfig& c = m.config.common();
@@ -55,6 +82,10 @@ Graph training_graph(const Options& o, const Graph& forward) {
   return train::train_step(forward, {.dtype = parse_dtype(o.dtype)});
 }
 
+std::string text_of(const Options& o, const std::string& text) {
+  return o.all ? text : with_short_lists(text);
+}
+
 void print_sum(const Options& o, const Plan& plan) {
   const Cost cost = plan.cost();
   const nlohmann::ordered_json j = {{"model", o.model},
@@ -67,7 +98,7 @@ void print_sum(const Options& o, const Plan& plan) {
                                     {"recomputed_formulas", plan.recomputed().formulas},
                                     {"recomputed_blocks", plan.recomputed().blocks},
                                     {"source_bytes", plan.source_bytes()},
-                                    {"text", plan.text()}};
+                                    {"text", text_of(o, plan.text())}};
   std::puts(j.dump().c_str());
 }
 
@@ -83,7 +114,8 @@ int run(const Options& o) {
   const std::string stages[] = {"graph", "grad", "fused", "plan"};
   require(std::find(std::begin(stages), std::end(stages), o.stage) != std::end(stages),
           "explain: unknown stage '", o.stage, "'", suggestion(o.stage, stages));
-  require(o.batch > 0, "explain: batch must be positive (got ", o.batch, ")");
+  require(o.batch > 0 && o.batch <= most_images, "explain: batch must be 1 to ", most_images,
+          " (got ", o.batch, ")");
   const Recompute r = parse_recompute(o.recompute);
   require(r.kind == Recompute::Kind::off || (o.train && o.stage == "plan"),
           "explain: recompute is of the plan of a training step (--stage ", o.stage,
@@ -105,6 +137,7 @@ int run(const Options& o) {
     }
     text = plan.text();
   }
+  text = text_of(o, text);
   if (o.common.json)
     text = nlohmann::ordered_json({{"model", o.model}, {"stage", o.stage}, {"text", text}}).dump() +
            "\n";
