@@ -10,6 +10,7 @@
 #include "derived.h"
 #include "guarded.h"
 #include "ops/prim/attention/op.h"
+#include "ops/prim/attention_grad/op.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/conv2d_dw/op.h"
 #include "ops/prim/conv2d_dx/op.h"
@@ -141,6 +142,9 @@ void add_attention(std::vector<Large>& out, DType dtype) {
                          {2, 515, 1031, 20, 80},
                          {1, 520, 130, 16, 160},
                          {1, 260, 200, 36, 256},
+                         {3, 150, 700, 2, 512},
+                         {1, 1000, 300, 1, 328},
+                         {2, 130, 900, 1, 512, 4},
                          {9, 333, 700, 8, 64, 4},
                          {2, 300, 500, 8, 128, 4}}) {
     const std::string label =
@@ -150,13 +154,36 @@ void add_attention(std::vector<Large>& out, DType dtype) {
   }
 }
 
+// Several blocks of keys, and more of them than there are multiprocessors: blocks of threads wait
+// for each other. Few heads and keys: ranges of queries.
+void add_attention_grad(std::vector<Large>& out, DType dtype) {
+  for (const Heads& h : {Heads{6, 300, 700, 5, 40},
+                         {3, 290, 1100, 9, 64},
+                         {5, 333, 520, 6, 80},
+                         {2, 200, 900, 11, 128},
+                         {1, 1500, 77, 3, 64},
+                         {1, 700, 333, 2, 72},
+                         {1, 300, 200, 1, 256},
+                         {2, 400, 333, 1, 512}})
+    for (const bool dlse : {false, true}) {
+      const std::string label =
+          str("n", h.n, "_t", h.t, "_s", h.s, "_a", h.a, "_k", h.width, dlse ? "_dlse" : "");
+      const Shape q{h.n, h.t, h.a, h.width}, k{h.n, h.s, h.a, h.width}, lse{h.n, h.a, h.t};
+      std::vector<Shape> in{q, k, k, q, lse, q};
+      if (dlse) in.push_back(lse);
+      out.push_back({label, &ops::def::attention_grad(), ops::Attention{}, in, dtype});
+    }
+}
+
 std::vector<Large> large_cases() {
   std::vector<Large> out;
   if (only("cuda").empty()) return out;
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
     add_products(out, dtype);
     add_convolutions(out, dtype);
-    if (dtype != DType::f32) add_attention(out, dtype);
+    if (dtype == DType::f32) continue;
+    add_attention(out, dtype);
+    add_attention_grad(out, dtype);
   }
   return out;
 }

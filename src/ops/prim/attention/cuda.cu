@@ -105,6 +105,7 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
 
 std::vector<Kernel> attention() {
   std::vector<Kernel> all = attention_sm90();
+  for (const Kernel& k : attention_sm90_wide()) all.push_back(k);
   all.push_back({.op = "attention",
                  .name = "attention_tiles",
                  .supports = supports_tiles,

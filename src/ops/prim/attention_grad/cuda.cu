@@ -1,5 +1,6 @@
-// attention_grad on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8 up to
-// 160 (on sm_90a in one pass up to 128), otherwise in plain f32.
+// attention_grad on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8: up to
+// 160 by kernels of its own (on sm_90a in one pass up to 128), a single wider one by products of
+// matrices. Otherwise in plain f32.
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
@@ -7,6 +8,7 @@
 #include "ops/prim/attention/cuda_plain.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
 #include "ops/prim/attention_grad/cuda_kernels.cuh"
+#include "ops/prim/attention_grad/cuda_products.cuh"
 #include "ops/prim/attention_grad/cuda_sm90.cuh"
 
 namespace ebb::ops::cuda {
@@ -144,6 +146,28 @@ Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
           }};
 }
 
+bool supports_products(const Signature& s, const Device& device) {
+  const AttentionSizes z = attention_sizes(s);
+  return on_tensor_cores(s, device, int64_t{1} << 14) && !supports_tiles(s, device) && z.a == 1 &&
+         z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
+}
+
+Program prepare_products(const Signature& s, const Tune&, Device& device) {
+  const Use u = use_of(s);
+  CudaDevice& d = of(device);
+  const GradProducts products = grad_products(u.z, u.dtype, device);
+  const GradKernel rows = grad_kernels(u).rows;
+  const int64_t rows_bytes = (u.workspace() + 255) / 256 * 256;
+  return {.workspace = rows_bytes + products.workspace, .run = [=, &d](const Call& call) {
+            if (!is_aligned(call)) return run_plain(u, call, d);
+            const GradParams p = params_of(u, call);
+            launch("attention_grad_rows", rows.run,
+                   {.grid = blocks_for(u.z.heads * u.pitch, rows.rows), .block = kRowThreads}, p,
+                   d);
+            products.run(p, static_cast<char*>(call.workspace) + rows_bytes);
+          }};
+}
+
 }  // namespace
 
 std::vector<Kernel> attention_grad() {
@@ -161,6 +185,10 @@ std::vector<Kernel> attention_grad() {
            .supports = supports_short,
            .prepare = prepare_at_once,
            .alone = true},
+          {.op = "attention_grad",
+           .name = "attention_grad_products",
+           .supports = supports_products,
+           .prepare = prepare_products},
           {.op = "attention_grad",
            .name = "attention_grad_plain",
            .supports = +[](const Signature&, const Device&) { return true; },

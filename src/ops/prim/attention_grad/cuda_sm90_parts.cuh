@@ -209,6 +209,19 @@ __device__ __forceinline__ void load_tiles(const LongParams& p, uint32_t memory)
   }
 }
 
+// Waits until another block of threads has stored `rank` or more. A turn that never comes is a bug,
+// and becomes an error of the launch, as in barrier_wait.
+__device__ __forceinline__ void wait_for_turn(const unsigned* turn, unsigned rank) {
+  constexpr uint64_t never = 10'000'000'000;  // ns
+  uint64_t since = 0, now;
+  while (load_acquire(turn) < rank) {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    if (since == 0) since = now;
+    if (now - since > never)
+      asm volatile("st.global.u32 [%0], %1;" ::"l"(uint64_t{0}), "r"(rank) : "memory");
+  }
+}
+
 // One thread waits for the tiles before, and lets this block of threads add.
 template <int D>
 __device__ __forceinline__ void take_turns(const LongParams& p, uint32_t memory) {
@@ -220,8 +233,7 @@ __device__ __forceinline__ void take_turns(const LongParams& p, uint32_t memory)
       const int b = t.block(j);
       const unsigned* const turn = p.turns + t.head * p.query_blocks + b;
       const auto rank = static_cast<unsigned>(t.rank(b));
-      while (load_acquire(turn) < rank) {
-      }
+      wait_for_turn(turn, rank);
       barrier_arrive(barrier_at<D>(memory, Pair::turn, blocks & 1));
     }
   }
