@@ -98,6 +98,8 @@ std::vector<Example> examples() {
       {.label = "width_72", .attrs = Attention{}, .in = same({2, 33, 1, 72}, {2, 100, 1, 72})},
       {.label = "width_128", .attrs = Attention{}, .in = same({1, 20, 2, 128}, {1, 70, 2, 128})},
       {.label = "width_160", .attrs = Attention{}, .in = same({1, 20, 1, 160}, {1, 33, 1, 160})},
+      {.label = "width_328", .attrs = Attention{}, .in = same({1, 70, 1, 328}, {1, 150, 1, 328})},
+      {.label = "width_512", .attrs = Attention{}, .in = same({2, 9, 2, 512}, {2, 33, 2, 512})},
       {.label = "peaked",
        .attrs = Attention{0.5},
        .in = same({1, 9, 2, 16}, {1, 17, 2, 16}),

@@ -98,6 +98,8 @@ std::vector<Example> examples() {
           example("blocks_80", {2, 130, 1, 80}, {2, 257, 1, 80}, false),
           example("blocks_128", {1, 150, 1, 128}, {1, 290, 1, 128}, false),
           example("width_160", {1, 20, 1, 160}, {1, 33, 1, 160}, false),
+          example("width_264", {2, 40, 1, 264}, {2, 70, 1, 264}, true),
+          example("width_512", {1, 30, 1, 512}, {1, 53, 1, 512}, false),
           example("one_key", {1, 3, 2, 8}, {1, 1, 2, 8}, true),
           example("empty", {0, 3, 2, 8}, {0, 3, 2, 8}, false),
           example("dit", {4, 256, 4, 32}, {4, 256, 4, 32}, false),
