@@ -132,12 +132,7 @@ void parse_fields(const std::vector<Field>& fields, std::string_view text) {
 
 const Field& find_field(const std::vector<Field>& fields, std::string_view name,
                         std::string_view subject) {
-  std::vector<std::string> known;
-  for (const Field& f : fields) {
-    if (f.name == name) return f;
-    known.push_back(f.name);
-  }
-  fail(subject, ": unknown field '", name, "'", suggestion(name, known));
+  return find_known(str(subject, ": unknown field"), name, fields, &Field::name);
 }
 
 }  // namespace ebb

@@ -32,7 +32,7 @@ NamedModel find_model(std::string_view name) {
       if (p.name != m->name) known.push_back(p.name);
     }
   }
-  fail("model: unknown name '", name, "'", suggestion(name, known));
+  fail_unknown("model: unknown name", name, known);
 }
 
 RecognisedModel recognise_model(const nn::FileShapes& tensors) {

@@ -30,12 +30,7 @@ const std::vector<const OpDef*>& all_ops() {
 }
 
 const OpDef& find_op(std::string_view name) {
-  std::vector<std::string> known;
-  for (const OpDef* op : all_ops()) {
-    if (op->name == name) return *op;
-    known.emplace_back(op->name);
-  }
-  fail("op: unknown name '", name, "'", suggestion(name, known));
+  return *find_known("op: unknown name", name, all_ops(), &OpDef::name);
 }
 
 namespace {

@@ -46,7 +46,7 @@ Context open_context(std::string_view backend, const DeviceOptions& options) {
 #undef X
   require(backend != "cuda", "device: this program was built without CUDA (there is ", known[1],
           ")");
-  fail("device: unknown name '", backend, "'", suggestion(backend, known));
+  fail_unknown("device: unknown name", backend, known);
 }
 
 }  // namespace ebb

@@ -12,9 +12,7 @@ namespace ebb::train {
 namespace {
 
 void one_of(std::string_view field, const std::string& value, std::span<const std::string> known) {
-  for (const std::string& k : known)
-    if (k == value) return;
-  fail(field, ": unknown value '", value, "'", suggestion(value, known));
+  check_known(str(field, ": unknown value"), value, known);
 }
 
 constexpr int64_t most_images = 1'000'000;  // in a batch: more elements than can be counted

@@ -15,14 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 void check(const DatasetOptions& o) {
-  const auto one_of = [](const std::string& name, const std::string& value,
-                         const std::vector<std::string>& known) {
-    for (const std::string& k : known)
-      if (k == value) return;
-    fail("dataset: unknown ", name, " '", value, "'", suggestion(value, known));
-  };
-  one_of("classes", o.classes, {"auto", "none"});
-  one_of("split", o.split, {"train", "test"});
+  check_known("dataset: unknown classes", o.classes, std::vector<std::string>{"auto", "none"});
+  check_known("dataset: unknown split", o.split, std::vector<std::string>{"train", "test"});
   require(o.size >= 0 && o.size <= 16384, "dataset: size must be 0 to 16384 (", o.size, ")");
   require(o.channels == 0 || o.channels == 1 || o.channels == 3,
           "dataset: channels must be 0, 1 or 3 (", o.channels, ")");

@@ -12,8 +12,7 @@ namespace ebb::train {
 
 void check(const RateSchedule& s) {
   const std::array<std::string, 4> kinds = {"constant", "cosine", "linear", "rsqrt"};
-  require(std::find(kinds.begin(), kinds.end(), s.kind) != kinds.end(), "schedule: unknown kind '",
-          s.kind, "'", suggestion(s.kind, kinds));
+  check_known("schedule: unknown kind", s.kind, kinds);
   require(s.lr > 0 && std::isfinite(s.lr), "lr: must be finite and above 0 (", s.lr, ")");
   require(s.warmup >= 0, "warmup: must not be negative (", s.warmup, ")");
   require(s.final >= 0 && s.final <= 1, "lr_final: must be from 0 to 1 (", s.final, ")");

@@ -50,12 +50,7 @@ void print_overview(std::FILE* out) {
 }
 
 const Command& find_command(const std::string& name) {
-  std::vector<std::string> known;
-  for (const Command* c : all_commands()) {
-    if (c->name == name) return *c;
-    known.emplace_back(c->name);
-  }
-  fail("ebb: unknown command '", name, "'", suggestion(name, known));
+  return *find_known("ebb: unknown command", name, all_commands(), &Command::name);
 }
 
 // Every long flag of the app, for suggestions: --a-b, not --a_b, which is the same.

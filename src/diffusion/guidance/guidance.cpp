@@ -93,7 +93,7 @@ const GuidanceRule& find_guidance_rule(std::string_view name) {
       known.push_back(alias);
     }
   }
-  fail("guidance: unknown name '", name, "'", suggestion(name, known));
+  fail_unknown("guidance: unknown name", name, known);
 }
 
 }  // namespace ebb
