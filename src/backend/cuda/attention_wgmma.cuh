@@ -40,6 +40,11 @@ __device__ __forceinline__ uint64_t swizzled_operand(uint32_t at, uint32_t next)
          (at & 0x3ffff) >> 4;
 }
 
+// The same for one box of 16 columns in the 32-byte swizzle; `at` is a multiple of 256.
+__device__ __forceinline__ uint64_t narrow_operand(uint32_t at) {
+  return uint64_t{3} << 62 | uint64_t{256 >> 4} << 32 | (at & 0x3ffff) >> 4;
+}
+
 __device__ __forceinline__ void wgmma_start() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

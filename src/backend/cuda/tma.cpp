@@ -32,6 +32,11 @@ CUtensorMapDataType type_of(Format f) {
   return f == Format::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 }
 
+CUtensorMapSwizzle swizzle_of(int64_t row_bytes) {
+  if (row_bytes == 128) return CU_TENSOR_MAP_SWIZZLE_128B;
+  return row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B;
+}
+
 cuuint64_t size(int64_t v) { return static_cast<cuuint64_t>(v); }
 
 }  // namespace
@@ -48,8 +53,7 @@ CUtensorMap tiled_map(const TmaTensor& t, const TmaBox& box) {
   CUtensorMap map = {};
   const CUresult status =
       encode(&map, type_of(t.format), t.rank, const_cast<void*>(t.data), sizes, strides, boxes,
-             steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             box.inner * bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box.inner * bytes),
              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(status == CUDA_SUCCESS, "cuda: no descriptor for a tensor (", static_cast<int>(status),
           ")  [", t.size[3], ",", t.size[2], ",", t.size[1], ",", t.size[0], "] strides ",

@@ -21,11 +21,11 @@ struct TmaTensor {
   std::array<int64_t, 4> size = {1, 1, 1, 1};
   std::array<int64_t, 3> stride = {0, 0, 0};  // of dims 1, 2, 3; dim 0 is contiguous
 };
-// A box is `inner` x `outer` of dims 0 and 1; a row of it is 128 or 64 bytes.
+// A box is `inner` x `outer` of dims 0 and 1; a row of it is 128, 64 or 32 bytes.
 struct TmaBox {
   int inner = 64, outer = 1;
 };
-// Boxes lie in shared memory in the swizzle of their row: 128 bytes, or 64.
+// Boxes lie in shared memory in the swizzle of their row.
 CUtensorMap tiled_map(const TmaTensor& t, const TmaBox& box);
 
 // NHWC images read as the rows of a convolution's matrix: 64 channels of `pixels` consecutive

@@ -14,6 +14,58 @@ namespace ebb::cuda {
 template <class T, int N>
 struct Wgmma;
 
+// a in registers only.
+template <class T>
+struct Wgmma<T, 8> {
+  template <int BT>
+  __device__ static __forceinline__ void run(float (&d)[1][4], const uint32_t (&a)[4], uint64_t b,
+                                             int accumulate) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    if constexpr (std::is_same_v<T, __half>)
+      asm volatile(
+          "{ .reg .pred p; setp.ne.b32 p, %9, 0;\n"
+          "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0,%1,%2,%3}, "
+          "{%4,%5,%6,%7}, %8, p, 1, 1, %10; }"
+          : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(BT));
+    else
+      asm volatile(
+          "{ .reg .pred p; setp.ne.b32 p, %9, 0;\n"
+          "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0,%1,%2,%3}, "
+          "{%4,%5,%6,%7}, %8, p, 1, 1, %10; }"
+          : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(BT));
+#endif
+  }
+};
+
+// a in registers only.
+template <class T>
+struct Wgmma<T, 16> {
+  template <int BT>
+  __device__ static __forceinline__ void run(float (&d)[2][4], const uint32_t (&a)[4], uint64_t b,
+                                             int accumulate) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    if constexpr (std::is_same_v<T, __half>)
+      asm volatile(
+          "{ .reg .pred p; setp.ne.b32 p, %13, 0;\n"
+          "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7}, "
+          "{%8,%9,%10,%11}, %12, p, 1, 1, %14; }"
+          : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]),
+            "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(BT));
+    else
+      asm volatile(
+          "{ .reg .pred p; setp.ne.b32 p, %13, 0;\n"
+          "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7}, "
+          "{%8,%9,%10,%11}, %12, p, 1, 1, %14; }"
+          : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]),
+            "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(BT));
+#endif
+  }
+};
+
 template <class T>
 struct Wgmma<T, 32> {
   template <int AT, int BT>

@@ -11,7 +11,9 @@ namespace ebb::ops::cuda {
 
 struct Sm90Params {
   CUtensorMap q, k, v;  // of rank 4: columns, rows, heads, samples; boxes of 64 columns
-  ForwardParams f;      // parts: tiles of queries a head
+  CUtensorMap q_rest, k_rest, v_rest;  // boxes of 16 columns, if the shape has a rest
+  CUtensorMap o, o_rest;               // if the shape has a rest
+  ForwardParams f;                     // parts: tiles of queries a head
 };
 
 // Heads up to D wide, `Keys` keys a block, `Groups` warpgroups of 64 queries.
@@ -20,16 +22,23 @@ struct Sm90Shape {
   static constexpr int width = D, keys = Keys, groups = Groups;
   static constexpr int threads = 128 * (groups + 1);
   static constexpr int rows = 64 * groups;
-  static constexpr int columns = (D + 63) / 64;  // pieces of 64 columns, 128 bytes a row
-  static constexpr int query_bytes = rows * 128 * columns;
-  static constexpr int block_bytes = keys * 128 * columns;
-  static constexpr int room = 226 * 1024;
+  // Pieces of 64 columns, 128 bytes a row, and perhaps one of 16: to load a wide one takes as long
+  // when most of it lies beyond the head.
+  static constexpr bool rest = Columns<D>::rest;
+  static constexpr int columns = Columns<D>::pieces;
+  static constexpr int row_bytes = 128 * columns + (rest ? 32 : 0);
+  static constexpr int query_bytes = rows * row_bytes;
+  static constexpr int block_bytes = (keys * row_bytes + 1023) / 1024 * 1024;
+  // With a rest o is stored by TMA, through shared memory: rows of 144 or 160 bytes fill few
+  // sectors otherwise. Without one that takes longer.
+  static constexpr int store_bytes = rest ? query_bytes : 0;
+  static constexpr int room = 226 * 1024 - store_bytes;
   static constexpr int queries = 2 * query_bytes + 4 * block_bytes <= room ? 2 : 1;
   static constexpr int fit = (room - queries * query_bytes) / (2 * block_bytes);
   static constexpr int stages = fit < 4 ? fit : 4;
   static constexpr int barriers = 2 * queries + 4 * stages;
   static constexpr int bytes =
-      1024 + queries * query_bytes + 2 * stages * block_bytes + 8 * barriers;
+      1024 + queries * query_bytes + 2 * stages * block_bytes + store_bytes + 8 * barriers;
   static constexpr int registers = groups == 3 ? 160 : 240,
                        registers_to_fetch = groups == 3 ? 32 : 24;
   static_assert(stages >= 2 && bytes <= 227 * 1024 && Keys % 16 == 0);
@@ -39,7 +48,7 @@ struct Sm90Shape {
 // next warpgroup's; keys and values: piece after piece.
 template <class S>
 struct Sm90Memory {
-  uint32_t q, k, v, barriers;
+  uint32_t q, k, v, o, barriers;
 
   __device__ uint32_t query(int i) const { return q + i * S::query_bytes; }
   __device__ uint32_t key(int i) const { return k + i * S::block_bytes; }
@@ -69,12 +78,19 @@ template <class S, int Tiles, int Rows>
 struct FetchRows {
   // Rows from `row` on of a head.
   __device__ static __forceinline__ void run(uint32_t to, uint32_t barrier, const CUtensorMap& map,
-                                             const int3& at) {
-    barrier_expect(barrier, Tiles * Rows * 128 * S::columns);
+                                             const CUtensorMap& rest, const int3& at) {
+    barrier_expect(barrier, Tiles * Rows * S::row_bytes);
 #pragma unroll
-    for (int i = 0; i < Tiles * S::columns; ++i)
-      load_box4(to + i * Rows * 128, barrier, map,
-                {i % S::columns * 64, at.x + i / S::columns * Rows, at.y, at.z});
+    for (int i = 0; i < Tiles; ++i) {
+      const uint32_t tile = to + i * Rows * S::row_bytes;
+      const int row = at.x + i * Rows;
+#pragma unroll
+      for (int c = 0; c < S::columns; ++c)
+        load_box4(tile + c * Rows * 128, barrier, map, {c * 64, row, at.y, at.z});
+      if constexpr (S::rest)
+        load_box4(tile + S::columns * Rows * 128, barrier, rest,
+                  {S::columns * 64, row, at.y, at.z});
+    }
   }
 };
 
@@ -90,19 +106,19 @@ struct Sm90Producer {
   }
   __device__ __forceinline__ void queries(int tile) {
     barrier_wait(m.q_free(q.i), q.phase ^ 1);
-    FetchRows<S, S::groups, 64>::run(m.query(q.i), m.q_full(q.i), p.q,
+    FetchRows<S, S::groups, 64>::run(m.query(q.i), m.q_full(q.i), p.q, p.q_rest,
                                      place(tile % p.f.parts * S::rows, tile / p.f.parts));
     q.next();
   }
   __device__ __forceinline__ void keys(int j, int tile) {
     barrier_wait(m.k_free(k.i), k.phase ^ 1);
-    FetchRows<S, 1, S::keys>::run(m.key(k.i), m.k_full(k.i), p.k,
+    FetchRows<S, 1, S::keys>::run(m.key(k.i), m.k_full(k.i), p.k, p.k_rest,
                                   place(j * S::keys, tile / p.f.parts));
     k.next();
   }
   __device__ __forceinline__ void values(int j, int tile) {
     barrier_wait(m.v_free(v.i), v.phase ^ 1);
-    FetchRows<S, 1, S::keys>::run(m.value(v.i), m.v_full(v.i), p.v,
+    FetchRows<S, 1, S::keys>::run(m.value(v.i), m.v_full(v.i), p.v, p.v_rest,
                                   place(j * S::keys, tile / p.f.parts));
     v.next();
   }
@@ -151,7 +167,7 @@ struct Sm90Consumer {
     barrier_come(1 + (group + 1 == S::groups ? 0 : group + 1), 256);
   }
   __device__ __forceinline__ uint32_t own_queries() const {
-    return m.query(q.i) + group * 64 * 128 * S::columns;
+    return m.query(q.i) + group * 64 * S::row_bytes;
   }
   __device__ __forceinline__ int first_row(int of) const {
     return of % p.f.parts * S::rows + group * 64 + threadIdx.x % 128 / 32 * 16;
@@ -259,7 +275,40 @@ struct Sm90Consumer {
             good ? (done.highest[h] + __log2f(sum)) * kLn2 : NAN;
       wrong |= !good;
     }
-    write_rows<T, 1, S::width>(rows_of<T>(p.f.z, p.f.o, head, p.f.z.t), begin, o, factor, lane);
+    if constexpr (S::rest)
+      store(factor[0]);
+    else
+      write_rows<T, 1, S::width>(rows_of<T>(p.f.z, p.f.o, head, p.f.z.t), begin, o, factor, lane);
+  }
+
+  // o times its rows' factors, through shared memory.
+  __device__ __forceinline__ void store(const float (&factor)[2]) {
+    const uint32_t at = m.o + group * 64 * S::row_bytes;
+    const int barrier = 1 + S::groups + group, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
+    if (threadIdx.x % 128 == 0) store_wait_read<0>();
+    barrier_sync(barrier, 128);  // the tile before has been read
+#pragma unroll
+    for (int n = 0; n < S::width / 8; n += 2) {
+      uint32_t x[4] = {};
+#pragma unroll
+      for (int i = 0; i < 4 && n + i / 2 < S::width / 8; ++i) {
+        const float(&c)[4] = o[0][n + i / 2];
+        x[i] = pack<T>(c[i % 2 * 2] * factor[i % 2], c[i % 2 * 2 + 1] * factor[i % 2]);
+      }
+      if (n / 8 < S::columns)
+        store_matrices(at + n / 8 * 64 * 128 + row * 128 + ((n % 8 + lane / 16) ^ row % 8) * 16, x);
+      else
+        store_matrices(at + S::columns * 64 * 128 + row * 32 + (lane / 16 ^ (row / 4 & 1)) * 16, x);
+    }
+    fence_async();
+    barrier_sync(barrier, 128);
+    if (threadIdx.x % 128 != 0) return;
+    const int head = tile / p.f.parts;
+    const BoxAt to{0, tile % p.f.parts * S::rows + group * 64, head % p.f.z.a, head / p.f.z.a};
+#pragma unroll
+    for (int c = 0; c < S::columns; ++c)
+      store_box(p.o, at + c * 64 * 128, {c * 64, to.y, to.z, to.w});
+    store_box(p.o_rest, at + S::columns * 64 * 128, {S::columns * 64, to.y, to.z, to.w});
   }
 
   // Computes again what weights past the limit have spoiled.
@@ -269,8 +318,8 @@ struct Sm90Consumer {
       bool bad = false;
       if (lane % 4 < 2 && row < p.f.z.t) bad = !(p.f.lse[int64_t{head} * p.f.z.t + row] < INFINITY);
       if (any_of_threads(bad, 1 + group, 128))
-        compute_again<T, S::width>(p.f, head, begin, m.q + group * 64 * 128 * S::columns,
-                                   1 + group);
+        compute_again<T, S::width>(
+            p.f, head, begin, m.q + group * (S::queries * S::query_bytes / S::groups), 1 + group);
     }
   }
 
@@ -303,6 +352,7 @@ struct Sm90Consumer {
       }
     }
     if (group == 0) take_turn();  // the last one that was passed
+    if (S::rest && threadIdx.x % 128 == 0) store_wait();
     if (any_of_threads(wrong, 1 + group, 128)) mend();
   }
 };
@@ -319,7 +369,8 @@ __global__ __launch_bounds__(S::threads,
   m.q = (shared_address(memory) + 1023) / 1024 * 1024;
   m.k = m.q + S::queries * S::query_bytes;
   m.v = m.k + S::stages * S::block_bytes;
-  m.barriers = m.v + S::stages * S::block_bytes;
+  m.o = m.v + S::stages * S::block_bytes;
+  m.barriers = m.o + S::store_bytes;
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int i = 0; i < S::queries; ++i)

@@ -16,6 +16,7 @@ struct Sm90Kernel {
   int width = 0, keys = 0, rows = 0;  // the widest head; keys of a block; queries of a tile
   int threads = 0;
   int64_t bytes = 0;  // of shared memory
+  bool rest = false;  // whether the last columns have boxes of 16, and o is stored by TMA
   double cost = 1;    // of a key and a query, relative to the others of its width
 };
 

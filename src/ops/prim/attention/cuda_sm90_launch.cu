@@ -50,12 +50,13 @@ std::vector<Tune> space(const Signature& s, const Device& device) {
   return tunes;
 }
 
-CUtensorMap rows_map(const void* data, DType dtype, const AttentionSizes& z, int64_t rows,
-                     int box) {
+// Boxes of `box` rows and `columns` columns.
+CUtensorMap rows_map(const void* data, DType dtype, const AttentionSizes& z, int64_t rows, int box,
+                     int columns = 64) {
   TmaTensor t{.data = data, .format = dtype == DType::bf16 ? Format::bf16 : Format::f16, .rank = 4};
   t.size = {z.k, rows, z.a, z.n};
   t.stride = {z.a * z.k, z.k, rows * z.a * z.k};
-  return tiled_map(t, {.inner = 64, .outer = box});
+  return tiled_map(t, {.inner = columns, .outer = box});
 }
 
 Program prepare(const Signature& s, const Tune& tune, Device& device) {
@@ -81,6 +82,14 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     own.q = rows_map(call.in[0], dtype, z, z.t, 64);
     own.k = rows_map(call.in[1], dtype, z, z.s, k.keys);
     own.v = rows_map(call.in[2], dtype, z, z.s, k.keys);
+    if (k.rest) {
+      constexpr int columns = 16;
+      own.q_rest = rows_map(call.in[0], dtype, z, z.t, 64, columns);
+      own.k_rest = rows_map(call.in[1], dtype, z, z.s, k.keys, columns);
+      own.v_rest = rows_map(call.in[2], dtype, z, z.s, k.keys, columns);
+      own.o = rows_map(call.out[0], dtype, z, z.t, 64);
+      own.o_rest = rows_map(call.out[0], dtype, z, z.t, 64, columns);
+    }
     own.f.q = call.in[0], own.f.k = call.in[1], own.f.v = call.in[2];
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
     ebb::cuda::launch("attention_sm90", k.run, launch, own, d);

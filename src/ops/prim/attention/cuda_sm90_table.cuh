@@ -12,7 +12,7 @@ template <class T, class S>
 Sm90Kernel sm90_kernel() {
   constexpr double hidden = S::groups < 3 ? 1 : S::width <= 40 ? 0.82 : 0.9;
   constexpr double cost = hidden * (1 + 16.0 / S::keys);
-  return {attention_sm90<T, S>, S::width, S::keys, S::rows, S::threads, S::bytes, cost};
+  return {attention_sm90<T, S>, S::width, S::keys, S::rows, S::threads, S::bytes, S::rest, cost};
 }
 
 template <class T>

@@ -108,14 +108,26 @@ __device__ __forceinline__ void settle(uint32_t (&c)[N][4]) {
     asm volatile("" : "+r"(c[n][0]), "+r"(c[n][1]), "+r"(c[n][2]), "+r"(c[n][3])::"memory");
 }
 
+// Heads as they lie in shared memory: pieces of 64 columns, and perhaps a rest of at most 16.
+template <int D>
+struct Columns {
+  static constexpr bool rest = D % 64 > 0 && D % 64 <= 16;
+  static constexpr int pieces = rest ? D / 64 : (D + 63) / 64;
+  static constexpr int wide = rest ? D / 64 * 64 : D;  // columns that are not the rest
+};
+
 // s = q k^T: 64 queries from `q` on in shared memory, `Keys` keys from `k` on.
 template <class T, int D, int Keys>
 __device__ __forceinline__ void start_scores(float (&s)[Keys / 8][4], uint32_t q, uint32_t k) {
+  using C = Columns<D>;
   const uint64_t a = swizzled_operand(q, 0), b = swizzled_operand(k, 0);
 #pragma unroll
-  for (int i = 0; i < (D + 15) / 16; ++i)
+  for (int i = 0; i < (C::wide + 15) / 16; ++i)
     Wgmma<T, Keys>::template run<0, 0>(s, a + (i / 4 * 64 * 128 + i % 4 * 32) / 16,
                                        b + (i / 4 * Keys * 128 + i % 4 * 32) / 16, i > 0);
+  if constexpr (C::rest)
+    Wgmma<T, Keys>::template run<0, 0>(s, narrow_operand(q + C::pieces * 64 * 128),
+                                       narrow_operand(k + C::pieces * Keys * 128), 1);
 }
 
 // o += w v, or o = w v for the `first`.
@@ -123,10 +135,20 @@ template <class T, int D, int Keys>
 __device__ __forceinline__ void start_values(float (&o)[D / 8][4],
                                              const uint32_t (&w)[Keys / 16][4], uint32_t v,
                                              bool first) {
+  using C = Columns<D>;
   const uint64_t b = swizzled_operand(v, Keys * 128);
+  const uint64_t rest = narrow_operand(v + C::pieces * Keys * 128);
 #pragma unroll
-  for (int i = 0; i < Keys / 16; ++i)
-    Wgmma<T, D>::template run<1>(o, w[i], b + i * 16 * 128 / 16, i > 0 || !first);
+  for (int i = 0; i < Keys / 16; ++i) {
+    using Wide = float(&)[C::wide / 8][4];
+    Wgmma<T, C::wide>::template run<1>(reinterpret_cast<Wide>(o[0]), w[i], b + i * 16 * 128 / 16,
+                                       i > 0 || !first);
+    if constexpr (C::rest) {
+      using Rest = float(&)[(D - C::wide) / 8][4];
+      Wgmma<T, D - C::wide>::template run<1>(reinterpret_cast<Rest>(o[C::wide / 8]), w[i],
+                                             rest + i * 16 * 32 / 16, i > 0 || !first);
+    }
+  }
 }
 
 // ---- rows again --------------------------------------------------------------------------------

@@ -115,6 +115,10 @@ std::vector<Example> examples() {
        .attrs = Attention{},
        .in = same({2, 1024, 4, 64}, {2, 1024, 4, 64}),
        .bench = true},
+      {.label = "vae",
+       .attrs = Attention{},
+       .in = same({1, 4096, 1, 512}, {1, 4096, 1, 512}),
+       .bench = true},
   };
 }
 

@@ -129,7 +129,7 @@ bool supports_long(const Signature& s, const Device& device) {
   if (u.z.s > 16 * int64_t{u.z.t}) return false;
   const GradKernels k = grad_kernels(u);
   if (!k.group.run || k.group.bytes > of(device).shared_per_block()) return true;
-  return u.z.width > 40 && u.z.width <= 64 && u.z.s > 128;
+  return u.z.width > 40 && u.z.s > 128;
 }
 bool supports_short(const Signature& s, const Device& device) {
   return runs_at_once(s, device) && !supports_long(s, device);

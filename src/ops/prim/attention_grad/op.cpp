@@ -103,7 +103,8 @@ std::vector<Example> examples() {
           example("one_key", {1, 3, 2, 8}, {1, 1, 2, 8}, true),
           example("empty", {0, 3, 2, 8}, {0, 3, 2, 8}, false),
           example("dit", {4, 256, 4, 32}, {4, 256, 4, 32}, false),
-          example("long", {2, 1024, 4, 64}, {2, 1024, 4, 64}, false)};
+          example("long", {2, 1024, 4, 64}, {2, 1024, 4, 64}, false),
+          example("vae", {1, 4096, 1, 512}, {1, 4096, 1, 512}, false)};
 }
 
 }  // namespace
