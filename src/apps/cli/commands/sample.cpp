@@ -96,27 +96,22 @@ void require_png_or_folder(const std::string& out) {
     require(extension != other, "sample: --out must be a .png file or a folder  ", out);
 }
 
-// Before anything is sampled there must be room for what comes. Folders that were made for it and
-// stay empty go again.
-class OutFolder {
- public:
-  explicit OutFolder(const std::string& out) {
-    const fs::path folder = is_png(out) ? fs::path(out).parent_path() : fs::path(out);
-    std::error_code error;
-    for (fs::path p = folder; !p.empty() && !fs::exists(p, error); p = p.parent_path())
-      made_.push_back(p);
-    if (!folder.empty()) io::make_folder(folder.string(), "sample: --out");
-  }
-  ~OutFolder() {
-    std::error_code ignored;  // what holds a file stays
-    for (const fs::path& p : made_) fs::remove(p, ignored);
-  }
-  OutFolder(const OutFolder&) = delete;
-  OutFolder& operator=(const OutFolder&) = delete;
+// "": none is needed.
+std::string folder_of(const std::string& out) {
+  return is_png(out) ? fs::path(out).parent_path().string() : out;
+}
 
- private:
-  std::vector<fs::path> made_;  // the innermost first
-};
+// Throws Error if the folder cannot be made. It is made when there is something to write: what is
+// interrupted leaves nothing.
+void try_folder(const std::string& folder) {
+  if (folder.empty()) return;
+  std::vector<fs::path> made;  // the innermost first
+  std::error_code ignored;
+  for (fs::path p = folder; !p.empty() && !fs::exists(p, ignored); p = p.parent_path())
+    made.push_back(p);
+  io::make_folder(folder, "sample: --out");
+  for (const fs::path& p : made) fs::remove(p, ignored);
+}
 
 std::string images_text(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
@@ -132,6 +127,8 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
     images.push_back(image_at(pixels, rows_are_classes ? i % per_row * classes + i / per_row : i));
   }
   const auto text = settings(o, m, g);
+  if (const std::string folder = folder_of(o.out); !folder.empty())
+    io::make_folder(folder, "sample: --out");
   if (is_png(o.out)) {
     const int64_t square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
     const int64_t columns = o.columns > 0 ? o.columns : rows_are_classes ? n / classes : square;
@@ -145,18 +142,22 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
   }
 }
 
-// None if a signal asked for the end, of which it tells.
-std::optional<Generated> generate_until(const train::StopSignals& signals, const Options& o,
-                                        const LoadedModel& model, const Context& context) {
+// None if a signal asked for the end, of which it tells; `signal`: its number. What comes before
+// the first step may take long, and a signal ends it as it does any program.
+std::optional<Generated> generate_until(int& signal, const Options& o, const LoadedModel& model,
+                                        const Context& context) {
   const GenerateRequest request{classes_for(o, model)};
   check(model, request, o.generate);
   for (const std::string& w : warnings(model, request, o.generate))
     std::fprintf(stderr, "warning: %s\n", w.c_str());
   ProgressLine line("sampling");
+  std::optional<train::StopSignals> signals;
   double done = 0;
   try {
     Generated g = generate(model, request, o.generate, context, [&](double share) {
-      if (signals.requested() != 0) return false;
+      if (!signals) signals.emplace();
+      signal = signals->requested();
+      if (signal != 0) return false;
       line.show(done = share);
       return true;
     });
@@ -166,7 +167,7 @@ std::optional<Generated> generate_until(const train::StopSignals& signals, const
     line.finish();
     std::fprintf(stderr,
                  "sample: interrupted by signal %d at %.0f %% of %s; nothing was written to %s\n",
-                 signals.requested(), 100 * done, images_text(o.n).c_str(), o.out.c_str());
+                 signal, 100 * done, images_text(o.n).c_str(), o.out.c_str());
     return std::nullopt;
   }
 }
@@ -175,13 +176,13 @@ int run(const Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
   require_png_or_folder(o.out);
-  const train::StopSignals signals;
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
-  const OutFolder folder(o.out);
+  try_folder(folder_of(o.out));
+  int signal = 0;
   const auto start = std::chrono::steady_clock::now();
-  const std::optional<Generated> made = generate_until(signals, o, model, context);
-  if (!made) return signal_exit + signals.requested();
+  const std::optional<Generated> made = generate_until(signal, o, model, context);
+  if (!made) return signal_exit + signal;
   const Generated& g = *made;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
