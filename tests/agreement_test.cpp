@@ -279,5 +279,33 @@ INSTANTIATE_TEST_SUITE_P(cuda, Agreement, testing::ValuesIn(large_cases()), [](c
 });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
 
+// The ways through the kernels of products that few shapes take are among the choices compared.
+class Reached : public OnBackend, public testing::WithParamInterface<std::string> {
+  void SetUp() override { open("cuda"); }
+};
+
+TEST_P(Reached, by_choices__teams_and_clusters) {
+  std::set<std::string> named;
+  bool any = false;
+  for (const Large& c : large_cases()) {
+    const Signature s = c.signature();
+    if (s.op->name != GetParam()) continue;
+    for (const Kernel* k : kernels_of(s.op->name, "cuda")) {
+      if (!k->name.ends_with("_sm90") || !k->supports(s, *context_.device)) continue;
+      any = true;
+      for (const Tune& t : k->space(s, *context_.device))
+        for (const auto& [name, value] : t.values) named.insert(name);
+    }
+  }
+  if (!any) GTEST_SKIP() << "no kernel for this device";
+  EXPECT_TRUE(named.contains("teams"));
+  EXPECT_TRUE(named.contains("together"));
+}
+
+INSTANTIATE_TEST_SUITE_P(cuda, Reached,
+                         testing::Values("matmul", "conv2d", "conv2d_dx", "conv2d_dw"),
+                         [](const auto& info) { return info.param; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Reached);
+
 }  // namespace
 }  // namespace ebb::test

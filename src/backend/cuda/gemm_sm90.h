@@ -108,6 +108,11 @@ struct Kernels {
 std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles,
                             int multiprocessors);
 
+// The choice that a Tune of tunes() names; without values, the best guess. Throws Error for one
+// that the kernels cannot compute `p` by.
+Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tune& tune,
+                 int multiprocessors);
+
 // ---- for the kernels of ops --------------------------------------------------------------------
 
 // Capability, dtypes and sizes that run() takes.

@@ -10,6 +10,8 @@
 namespace ebb::cuda::gemm {
 namespace {
 
+constexpr int most_together = 8;  // blocks of a cluster, on every chip
+
 int64_t cover(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
 struct Guess {
@@ -47,7 +49,7 @@ int64_t room_of(const TileSize& t, Share share, int multiprocessors) {
 // sizes fill these parts. As an H200 of 132 multiprocessors told; 0: not worth it.
 int64_t clusters_at_once(int blocks, int multiprocessors) {
   constexpr int measured[] = {0, 132, 66, 39, 32, 0, 0, 0, 15};
-  return blocks <= 8 ? int64_t{measured[blocks]} * multiprocessors / 132 : 0;
+  return blocks <= most_together ? int64_t{measured[blocks]} * multiprocessors / 132 : 0;
 }
 
 // Splits the tiles after the last full round of blocks.
@@ -89,6 +91,24 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
   return clocks;
 }
 
+// What keeps kernels with tiles of this size from computing it that way; empty: nothing.
+std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
+  if (c.splits < 1 || c.splits > steps_of(p))
+    return str("a sum over ", steps_of(p), " blocks of k has no ", c.splits, " parts");
+  if (c.share != Share::none && c.share != Share::a && c.share != Share::b)
+    return "pairs of blocks share the first operand or the second";
+  if (p.addend && p.addend_rows == 1 && !t.adds_boxes) return "these tiles take no addend";
+  if (p.addend && p.addend_rows > 1 && !t.adds_rows) return "these tiles take no rows of addends";
+  if (!c.together) return {};
+  if (!t.joins) return "their parts do not fit beside each other";
+  if (c.splits < 2 || c.splits > most_together)
+    return str("a cluster adds up 2 to ", most_together, " parts");
+  if (c.share != Share::none) return "parts of a cluster share no operand";
+  // the warps that sum rows read operands where a cluster would put its parts
+  if (p.row_sums) return "a cluster sums no rows";
+  return {};
+}
+
 // Numbers of parts worth a look.
 std::vector<int> splits_worth(const Problem& p) {
   std::vector<int> splits{1};
@@ -101,20 +121,18 @@ std::vector<int> splits_worth(const Problem& p) {
 // Ways to share and to split tiles of one size.
 std::vector<Choice> cuts_worth(const Problem& p, const TileSize& t, int multiprocessors) {
   std::vector<Choice> all;
-  if (p.addend && !(p.addend_rows > 1 ? t.adds_rows : t.adds_boxes)) return all;
+  const auto add = [&](const Choice& c) {
+    if (obstacle(p, t, c).empty()) all.push_back(c);
+  };
   for (const int splits : splits_worth(p)) {
-    Choice c{.tile_m = t.m, .tile_n = t.n, .splits = splits, .teams = t.teams};
+    Choice c{.tile_m = t.m, .tile_n = t.n, .splits = splits, .teams = t.teams, .together = true};
     const Groups g = groups(p, c);
     const int64_t clusters = clusters_at_once(splits, multiprocessors) * t.per_multiprocessor;
-    // warps that sum rows read operands where a cluster would put its parts
-    if (t.joins && splits > 1 && !p.row_sums && g.m * g.n * p.batch <= clusters) {
-      c.together = true;
-      all.push_back(c);
-      c.together = false;
-    }
+    if (g.m * g.n * p.batch <= clusters) add(c);
+    c.together = false;
     for (const Share share : {Share::none, Share::b, Share::a}) {
       c.share = share;
-      all.push_back(c);
+      add(c);
     }
   }
   return all;
@@ -181,8 +199,9 @@ Program general_program(const std::vector<Kernel>& all, const Signature& s, Devi
   return it->prepare(s, {}, device);
 }
 
-Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device) {
-  const Choice guess = choices(p, k.tiles, device.multiprocessors()).front();
+Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tune& tune,
+                 int multiprocessors) {
+  const Choice guess = choices(p, tiles, multiprocessors).front();
   Choice c;
   c.tile_m = static_cast<int>(tune.value("tile_m", guess.tile_m));
   c.tile_n = static_cast<int>(tune.value("tile_n", guess.tile_n));
@@ -191,9 +210,18 @@ Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevic
   const bool guessed = tune.values.empty();
   c.teams = static_cast<int>(tune.value("teams", guessed ? guess.teams : 1));
   c.together = tune.value("together", guessed && guess.together ? 1 : 0) != 0;
-  for (const TileSize& t : k.tiles)
-    if (t.m == c.tile_m && t.n == c.tile_n && t.teams == c.teams)
-      c = with_whole(p, t, c, device.multiprocessors());
+  const auto t = std::find_if(tiles.begin(), tiles.end(), [&](const TileSize& x) {
+    return x.m == c.tile_m && x.n == c.tile_n && x.teams == c.teams;
+  });
+  require(t != tiles.end(), "gemm: no kernel for tiles of ", c.tile_m, "x", c.tile_n, " by ",
+          c.teams, " teams");
+  const std::string why = obstacle(p, *t, c);
+  require(why.empty(), "gemm: ", why, "  tiles of ", c.tile_m, "x", c.tile_n);
+  return with_whole(p, *t, c, multiprocessors);
+}
+
+Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device) {
+  const Choice c = choice_of(p, k.tiles, tune, device.multiprocessors());
   const auto run = [p, c, start = k.run, &device](const Operands& o) { start(p, c, o, device); };
   return {.workspace = workspace_bytes(p, c), .run = run};
 }

@@ -1,0 +1,105 @@
+// Choices of products on sm_90a: which are offered, and which are refused.
+#include "backend/cuda/gemm_sm90.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ebb::cuda::gemm {
+namespace {
+
+constexpr int multiprocessors = 132;
+
+const std::vector<TileSize> tiles = {
+    {.m = 128, .n = 192, .joins = true},
+    {.m = 128, .n = 192, .teams = 2},
+    {.m = 256, .n = 128, .joins = true, .adds_rows = false},
+    {.m = 64, .n = 64, .per_multiprocessor = 2, .joins = true, .adds_boxes = false},
+};
+
+Problem product(int64_t m, int64_t n, int64_t k) {
+  Problem p;
+  p.m = m;
+  p.n = n;
+  p.k = k;
+  return p;
+}
+
+Tune tune(int m, int n, std::vector<std::pair<std::string, int64_t>> more = {}) {
+  Tune t{{{"tile_m", m}, {"tile_n", n}, {"splits", 1}, {"share", 0}}};
+  for (const auto& [name, value] : more) {
+    std::erase_if(t.values, [&, n = name](const auto& v) { return v.first == n; });
+    t.values.emplace_back(name, value);
+  }
+  return t;
+}
+
+std::string refusal(const Problem& p, const Tune& t) {
+  try {
+    choice_of(p, tiles, t, multiprocessors);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(gemm_choices, large_product__two_teams_offered) {
+  const auto all = choices(product(16384, 1152, 1152), tiles, multiprocessors);
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const Choice& c) { return c.teams == 2; }));
+}
+
+TEST(gemm_choices, few_tiles_long_sum__parts_of_clusters_offered) {
+  Problem p = product(256, 1152, 8192);
+  const auto together = [&] {
+    const auto all = choices(p, tiles, multiprocessors);
+    return std::any_of(all.begin(), all.end(), [](const Choice& c) { return c.together; });
+  };
+  EXPECT_TRUE(together());
+  p.form = Form::tn;
+  p.row_sums = true;
+  EXPECT_FALSE(together());
+}
+
+TEST(gemm_choices, addend__only_tiles_that_add) {
+  Problem p = product(512, 512, 512);
+  p.addend = true;
+  for (const Choice& c : choices(p, tiles, multiprocessors)) EXPECT_NE(c.tile_m, 64);
+  p.addend_rows = 64;
+  for (const Choice& c : choices(p, tiles, multiprocessors)) EXPECT_NE(c.tile_m, 256);
+}
+
+TEST(gemm_choice_of, offered_tune__same_choice) {
+  const Choice c = choice_of(product(256, 1152, 8192), tiles,
+                             tune(128, 192, {{"splits", 4}, {"together", 1}}), multiprocessors);
+  EXPECT_TRUE(c.together);
+  EXPECT_EQ(c.splits, 4);
+}
+
+TEST(gemm_choice_of, what_tiles_cannot_do__error) {
+  const Problem plain = product(512, 512, 512);
+  EXPECT_EQ(refusal(plain, tune(128, 192)), "");
+  EXPECT_EQ(refusal(plain, tune(96, 96)), "gemm: no kernel for tiles of 96x96 by 1 teams");
+  EXPECT_NE(refusal(plain, tune(256, 128, {{"teams", 2}})), "");
+  EXPECT_NE(refusal(plain, tune(128, 192, {{"splits", 0}})), "");
+  EXPECT_NE(refusal(plain, tune(128, 192, {{"splits", 9}})), "") << "8 blocks of k";
+  EXPECT_NE(refusal(plain, tune(128, 192, {{"share", 3}})), "");
+  EXPECT_NE(refusal(plain, tune(128, 192, {{"together", 1}})), "") << "of one part";
+  EXPECT_NE(refusal(plain, tune(128, 192, {{"splits", 2}, {"share", 1}, {"together", 1}})), "");
+  EXPECT_NE(refusal(plain, tune(128, 192, {{"splits", 2}, {"teams", 2}, {"together", 1}})), "");
+  EXPECT_NE(refusal(product(512, 512, 1024), tune(128, 192, {{"splits", 9}, {"together", 1}})), "");
+  Problem p = plain;
+  p.addend = true;
+  EXPECT_NE(refusal(p, tune(64, 64)), "");
+  EXPECT_EQ(refusal(p, tune(256, 128)), "");
+  p.addend_rows = 16;
+  EXPECT_NE(refusal(p, tune(256, 128)), "");
+  p = plain;
+  p.form = Form::tn;
+  p.row_sums = true;
+  EXPECT_NE(refusal(p, tune(128, 192, {{"splits", 2}, {"together", 1}})), "");
+}
+
+}  // namespace
+}  // namespace ebb::cuda::gemm
