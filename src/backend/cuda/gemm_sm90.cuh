@@ -95,9 +95,9 @@ __device__ void consume(const Params& p, const Places<C>& s) {
   const int rank = static_cast<int>(cluster_rank());
   Ring<C> ring{.stage = 0, .parity = 0};
   Sums<C> d;
-  const int count = gridDim.x / p.cluster;
+  const int count = cluster_count();
   int turn = 0;
-  for (int i = blockIdx.x / p.cluster; i < p.units; i += count, ++turn) {
+  for (int i = cluster_index(); i < p.units; i += count, ++turn) {
     const Unit u = unit_at(p, i, rank);
     if (C::teams > 1 && turn % C::teams != team<C>()) {
       ring.skip(u.last - u.first);
@@ -123,11 +123,13 @@ __device__ void consume(const Params& p, const Places<C>& s) {
 // A block's shared memory is written to, or read, until the others of the cluster are here too.
 template <class C, bool multiplied>
 __device__ void leave(const Params& p, const Places<C>& s) {
+  Unit u = {};
+  if (multiplied && C::joins && p.together) place_tile(p, cluster_index(), 0, u);
   __syncwarp();
   if (p.cluster > 1) cluster_sync();  // all parts are there, all barriers were arrived at
   if constexpr (C::joins) {
     if (!p.together) return;
-    if constexpr (multiplied) add_parts<C>(p, s);
+    if constexpr (multiplied) add_parts<C>(p, s, u);
     __syncwarp();
     cluster_sync();  // what was read of the others' memory has come
   }
@@ -212,7 +214,7 @@ struct Family {
             .shared = C::shared_bytes,
             .cluster = static_cast<unsigned>(cluster)},
            params, device);
-    if ((params.rest > 0 && !c.together) || p.row_sums) sum_parts(p, c, o, params, device);
+    if ((params.rest.by > 0 && !c.together) || p.row_sums) sum_parts(p, c, o, params, device);
     return true;
   }
 };

@@ -265,10 +265,10 @@ struct BoxAt {
     rows = p.m - row;
     columns = p.n - column;
     if constexpr (C::form == Form::wgrad) {
-      const int block = column / 64, tap = block / p.channel_blocks;
-      const int channel = (block - tap * p.channel_blocks) * 64 + column % 64;
-      columns = tap < p.taps ? p.channels - channel : 0;
-      column = tap * p.channels + channel;
+      const Divided tap = divide(column / 64, p.channel_blocks);
+      const int channel = tap.remainder * 64 + column % 64;
+      columns = tap.quotient < p.taps.by ? p.channels - channel : 0;
+      column = tap.quotient * p.channels + channel;
     }
     first = u.batch * p.out_matrix + row * pitch + column;
   }
@@ -358,21 +358,22 @@ struct Columns {
   int tap, block;
   __device__ Columns(const Params& p, const Spot<C>& at) : column(at.column), end(p.n) {
     if constexpr (C::form == Form::wgrad) {
-      tap = at.column / 64 / p.channel_blocks;
-      block = at.column / 64 - tap * p.channel_blocks;
+      const Divided of_tap = divide(at.column / 64, p.channel_blocks);
+      tap = of_tap.quotient;
+      block = of_tap.remainder;
       place(p);
     }
     column += at.lane % 4 * 2;
   }
   __device__ void place(const Params& p) {
     column = tap * p.channels + block * 64;
-    end = tap < p.taps ? (tap + 1) * p.channels : 0;
+    end = tap < p.taps.by ? (tap + 1) * p.channels : 0;
   }
   __device__ void next(const Params& p, int j) {
     column += 8;
     if (C::form != Form::wgrad || j % 8 != 7) return;
     const int lane = column % 8;
-    if (++block == p.channel_blocks) block = 0, ++tap;
+    if (++block == p.channel_blocks.by) block = 0, ++tap;
     place(p);
     column += lane;
   }

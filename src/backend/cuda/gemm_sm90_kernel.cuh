@@ -117,6 +117,15 @@ struct Ring {
   }
 };
 
+// Of n from 0 to 2^31 - 1.
+struct Divided {
+  int quotient, remainder;
+};
+__device__ inline Divided divide(int n, const Divisor& d) {
+  const int q = d.factor == 0 ? n : static_cast<int>(__umulhi(n, d.factor) >> d.shift);
+  return {q, n - q * d.by};
+}
+
 // One tile over all of k, or a part of it: then `part` is the place of its sums in the workspace,
 // otherwise -1.
 struct Unit {
@@ -126,13 +135,14 @@ struct Unit {
 
 // Neighbours in the order of tiles share operands: columns of `band` tiles, side by side.
 __device__ inline void place_tile(const Params& p, int tile, int rank, Unit& u) {
-  const int tiles = p.groups_m * p.groups_n;
-  u.batch = tile / tiles;
-  const int t = tile - u.batch * tiles;
-  const int in_band = p.band * p.groups_n, top = t / in_band * p.band;
-  const int height = ::min(p.band, p.groups_m - top), i = t % in_band;
-  u.m = top + i % height;
-  u.n = i / height;
+  const Divided of_batch = divide(tile, p.tiles);
+  const Divided of_band = divide(of_batch.remainder, p.band_tiles);
+  const int top = of_band.quotient * p.band.by;
+  const bool last = top + p.band.by >= p.groups_m;
+  const Divided at = divide(of_band.remainder, last ? p.last_band : p.band);
+  u.batch = of_batch.quotient;
+  u.m = top + at.remainder;
+  u.n = at.quotient;
   if (p.share == Share::b) u.m = u.m * 2 + rank;
   if (p.share == Share::a) u.n = u.n * 2 + rank;
 }
@@ -141,17 +151,17 @@ __device__ inline void place_tile(const Params& p, int tile, int rank, Unit& u) 
 __device__ inline Unit unit_at(const Params& p, int index, int rank) {
   Unit u{.m = 0, .n = 0, .batch = 0, .first = 0, .last = p.steps, .part = -1};
   const auto take_part = [&](int split) {
-    u.first = static_cast<int>(static_cast<int64_t>(p.steps) * split / p.splits);
-    u.last = static_cast<int>(static_cast<int64_t>(p.steps) * (split + 1) / p.splits);
+    u.first = split * p.part_steps + ::min(split, p.longer_parts);
+    u.last = u.first + p.part_steps + (split < p.longer_parts ? 1 : 0);
     u.split = split;
   };
   if (p.together) {
     take_part(rank);
   } else if (index >= p.whole) {
-    const int i = index - p.whole, split = i / p.rest, tile = i - split * p.rest;
-    take_part(split);
-    u.part = (tile * p.splits + split) * (p.share == Share::none ? 1 : 2) + rank;
-    index = p.whole + tile;
+    const Divided i = divide(index - p.whole, p.rest);
+    take_part(i.quotient);
+    u.part = (i.remainder * p.splits + u.split) * (p.share == Share::none ? 1 : 2) + rank;
+    index = p.whole + i.remainder;
   }
   place_tile(p, index, rank, u);
   return u;
@@ -164,8 +174,8 @@ struct Place {
   int n, h, w;
 };
 __device__ inline Place place_at(const Params& p, int index) {
-  const int n = index / p.out_hw, rest = index - n * p.out_hw, h = rest / p.out_w;
-  return {n, h, rest - h * p.out_w};
+  const Divided of_image = divide(index, p.out_hw), at = divide(of_image.remainder, p.out_w);
+  return {of_image.quotient, at.quotient, at.remainder};
 }
 __device__ inline Pixel pixel_at(const Params& p, const Place& at) {
   return {.w = at.w * p.stride - p.left, .h = at.h * p.stride - p.top, .n = at.n, .s = 0, .r = 0};
@@ -219,11 +229,11 @@ struct TapColumns {
     int block = u.n * count;
 #pragma unroll
     for (int i = 0; i < count; ++i, ++block) {
-      const int tap = block / p.channel_blocks;
-      const bool past = tap >= p.taps;
-      channel[i] = (past ? p.channel_blocks : block - tap * p.channel_blocks) * 64;
-      r[i] = static_cast<uint16_t>(past ? 0 : tap / p.kw);
-      s[i] = static_cast<uint16_t>(past ? 0 : tap - tap / p.kw * p.kw);
+      const Divided of_tap = divide(block, p.channel_blocks), tap = divide(of_tap.quotient, p.kw);
+      const bool past = of_tap.quotient >= p.taps.by;
+      channel[i] = (past ? p.channel_blocks.by : of_tap.remainder) * 64;
+      r[i] = static_cast<uint16_t>(past ? 0 : tap.quotient);
+      s[i] = static_cast<uint16_t>(past ? 0 : tap.remainder);
     }
   }
   __device__ void load(const Params& p, const Piece& piece, int skip) const {
@@ -239,7 +249,7 @@ struct TapColumns {
     at.w += stride.w;
     at.h += stride.h;
     at.n += stride.n;
-    if (at.w >= p.out_w) at.w -= p.out_w, ++at.h;
+    if (at.w >= p.out_w.by) at.w -= p.out_w.by, ++at.h;
     if (at.h >= p.out_h) at.h -= p.out_h, ++at.n;
   }
 };
@@ -251,17 +261,19 @@ struct Taps {
   Pixel at;
   int tap, block;
   __device__ Taps(const Params& p, const Unit& u, int skip)
-      : at(pixel_at(p, place_at(p, u.m * C::tile_m + skip))), block(u.first / p.taps) {
-    tap = u.first - block * p.taps;
-    at.r = static_cast<uint16_t>(tap / p.kw);
-    at.s = static_cast<uint16_t>(tap - at.r * p.kw);
+      : at(pixel_at(p, place_at(p, u.m * C::tile_m + skip))) {
+    const Divided first = divide(u.first, p.taps), in_filter = divide(first.remainder, p.kw);
+    block = first.quotient;
+    tap = first.remainder;
+    at.r = static_cast<uint16_t>(in_filter.quotient);
+    at.s = static_cast<uint16_t>(in_filter.remainder);
   }
   __device__ void next(const Params& p) {
     ++tap;
-    if (++at.s < p.kw) return;
+    if (++at.s < p.kw.by) return;
     at.s = 0;
     ++at.r;
-    if (tap < p.taps) return;
+    if (tap < p.taps.by) return;
     at.r = 0;
     tap = 0;
     ++block;
@@ -280,7 +292,7 @@ __device__ void produce_images(const Params& p, const Places<C>& s, const Unit& 
     const Piece a{s.a(ring.stage), s.full(ring.stage), a_half};
     const Piece b{s.b(ring.stage), s.full(ring.stage), b_half};
     load_pixels(a.at(skip * 128), p.a, t.block * 64, t.at);
-    const int tap = C::form == Form::dgrad ? p.taps - 1 - t.tap : t.tap;
+    const int tap = C::form == Form::dgrad ? p.taps.by - 1 - t.tap : t.tap;
     if constexpr (C::b_mn)
       load_columns<C::tile_n>(b, p.b, u.n * C::tile_n, t.block * 64, tap);
     else
@@ -325,8 +337,8 @@ __device__ void produce(const Params& p, const Places<C>& s) {
   const int rank = static_cast<int>(cluster_rank());
   const int a_half = p.share == Share::a ? rank : -1, b_half = p.share == Share::b ? rank : -1;
   Ring<C> ring{.stage = 0, .parity = 1};  // the first round waits for nothing
-  const int count = gridDim.x / p.cluster;
-  for (int i = blockIdx.x / p.cluster; i < p.units; i += count) {
+  const int count = cluster_count();
+  for (int i = cluster_index(); i < p.units; i += count) {
     const Unit u = unit_at(p, i, rank);
     if constexpr (a_images(C::form))
       produce_images<C>(p, s, u, ring, a_half, b_half);
@@ -335,6 +347,7 @@ __device__ void produce(const Params& p, const Places<C>& s) {
     else
       produce_matrices<C>(p, s, u, ring, a_half, b_half);
   }
+  let_next_start();  // starting takes a microsecond, as storing does
 }
 
 }  // namespace ebb::cuda::gemm

@@ -109,6 +109,17 @@ int64_t parts_bytes(const Problem& p, const Choice& c) {
 
 }  // namespace
 
+Divisor divisor(int64_t by) {
+  Divisor d{.by = narrow(by), .factor = 0, .shift = 0};
+  if (by <= 1) return d;
+  int bits = 0;
+  while (int64_t{1} << bits < by) ++bits;
+  d.factor = static_cast<uint32_t>(((uint64_t{1} << (31 + bits)) + static_cast<uint64_t>(by) - 1) /
+                                   static_cast<uint64_t>(by));
+  d.shift = bits - 1;
+  return d;
+}
+
 Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   Params q = {};
   const Images& i = p.images;
@@ -119,29 +130,35 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   q.groups_m = narrow(groups(p, c).m);
   q.groups_n = narrow(groups(p, c).n);
   constexpr int rows_at_once = 2048;  // of A; the rest of a wave of blocks lies along n
-  q.band = std::max(1, rows_at_once / (c.tile_m * (c.share == Share::b ? 2 : 1)));
+  const int64_t band = std::max(1, rows_at_once / (c.tile_m * (c.share == Share::b ? 2 : 1)));
+  q.band = divisor(band);
+  q.last_band = divisor((q.groups_m - 1) % band + 1);
+  q.tiles = divisor(int64_t{q.groups_m} * q.groups_n);
+  q.band_tiles = divisor(band * q.groups_n);
   q.k_blocks = narrow(cover(p.k, step));
-  q.taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
-  q.steps = a_images(p.form) ? q.k_blocks * q.taps : q.k_blocks;
-  q.batches = narrow(p.batch);
-  const int tiles = q.groups_m * q.groups_n * q.batches;
+  const int taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
+  q.taps = divisor(taps);
+  q.steps = a_images(p.form) ? q.k_blocks * taps : q.k_blocks;
+  q.part_steps = q.steps / c.splits;
+  q.longer_parts = q.steps % c.splits;
+  const int tiles = q.groups_m * q.groups_n * narrow(p.batch);
   q.whole = c.splits > 1 ? std::min(c.whole, tiles) : tiles;
-  q.rest = tiles - q.whole;
+  q.rest = divisor(tiles - q.whole);
   q.splits = c.splits;
-  q.units = c.together ? tiles : q.whole + q.rest * q.splits;
+  q.units = c.together ? tiles : q.whole + q.rest.by * q.splits;
   q.cluster = blocks_of(c);
   q.together = c.together;
   q.a_batch = p.repeat_a ? 0 : 1;
   q.b_batch = p.repeat_b ? 0 : 1;
-  q.out_w = narrow(i.out_w);
+  q.out_w = divisor(i.out_w);
   q.out_h = narrow(i.out_h);
-  q.out_hw = narrow(i.out_h * i.out_w);
+  q.out_hw = divisor(i.out_h * i.out_w);
   q.stride = i.stride;
   q.top = i.top;
   q.left = i.left;
-  q.kw = i.kw;
+  q.kw = divisor(i.kw);
   q.channels = narrow(i.c);
-  q.channel_blocks = narrow(channel_blocks);
+  q.channel_blocks = divisor(channel_blocks);
   if (p.row_sums) {
     q.row_sums = reinterpret_cast<float*>(static_cast<char*>(o.workspace) + parts_bytes(p, c));
     q.row_sum_tiles = narrow(tiles_along_n(p, c));

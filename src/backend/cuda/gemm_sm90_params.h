@@ -13,6 +13,15 @@ namespace ebb::cuda::gemm {
 // 16-bit or f32 results, in pieces of 16 bytes or element by element.
 enum class Store : int { boxes, float_boxes, elements, floats };
 
+// A number that the kernels divide by, which takes them 2 instructions for the 20 or more of a
+// division (Granlund, Montgomery 1994): n / by = n * factor >> 32 >> shift, for n below 2^31.
+struct Divisor {
+  int by = 1;
+  uint32_t factor = 0;  // 0: by is 1
+  int shift = 0;
+};
+Divisor divisor(int64_t by);
+
 struct Params {
   CUtensorMap a, b;
   void* out;
@@ -20,15 +29,22 @@ struct Params {
   const void *bias, *addend;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
-  int groups_m, groups_n, band;  // tiles, or pairs of them; band: rows of groups worked on at once
-  int batches, steps;            // steps: blocks of 64 values of k
-  int whole, rest, splits, units;                   // tiles, or pairs: not split, split
-  int k_blocks, taps;                               // steps = k_blocks * taps
-  int a_batch, b_batch;                             // 0: one matrix for the whole batch
-  int out_w, out_h, out_hw, stride, top, left, kw;  // images
-  int channels, channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
-  int addend_rows;               // of the result that share a row of the addend; 0: none
-  float* row_sums;               // a line of m for each part of each tile along n; or null
+  int groups_m, groups_n;        // tiles, or pairs of them
+  Divisor band, last_band;       // rows of groups worked on at once; those of the last band
+  Divisor tiles, band_tiles;     // groups of a product, of a band
+  int steps;                     // blocks of 64 values of k
+  int part_steps, longer_parts;  // steps of a part; the first parts have one more
+  int whole, splits, units;      // whole: tiles, or pairs, that are not split
+  Divisor rest;                  // and those that are
+  int k_blocks;                  // steps = k_blocks * taps
+  Divisor taps;
+  int a_batch, b_batch;          // 0: one matrix for the whole batch
+  int out_h, stride, top, left;  // images
+  Divisor out_w, out_hw, kw;
+  int channels;
+  Divisor channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
+  int addend_rows;         // of the result that share a row of the addend; 0: none
+  float* row_sums;         // a line of m for each part of each tile along n; or null
   int row_sum_tiles;
   DType bias_type, addend_type;
   Store store;

@@ -39,10 +39,10 @@ struct Run {
 };
 __device__ inline Run run_at(const Params& p, const Whole& q, int column) {
   if (!q.taps) return {column, ::min(4, p.n - column)};
-  const int block = column / 64, tap = block / p.channel_blocks;
-  const int c = (block - tap * p.channel_blocks) * 64 + column % 64;
-  if (tap >= p.taps) return {0, 0};
-  return {int64_t{tap} * p.channels + c, ::min(4, p.channels - c)};
+  const Divided tap = divide(column / 64, p.channel_blocks);
+  const int c = tap.remainder * 64 + column % 64;
+  if (tap.quotient >= p.taps.by) return {0, 0};
+  return {int64_t{tap.quotient} * p.channels + c, ::min(4, p.channels - c)};
 }
 
 // The elements i * 4 to i * 4 + 3 of a tile, row by row, from their sums to the result.
@@ -108,7 +108,7 @@ __device__ inline Vec<float, 4> load_four_at(uint32_t from, uint32_t rank) {
 
 // This block's share of the cluster's tile: the sums of all parts, in their order.
 template <class C>
-__device__ void add_parts(const Params& p, const Places<C>& s) {
+__device__ void add_parts(const Params& p, const Places<C>& s, const Unit& u) {
   constexpr int most = 8, fours = C::tile_n / 4, all = C::tile_m * fours;
   const bool floats = p.store == Store::floats || p.store == Store::float_boxes;
   constexpr DType type = std::is_same_v<typename C::T, __half> ? DType::f16 : DType::bf16;
@@ -117,8 +117,6 @@ __device__ void add_parts(const Params& p, const Places<C>& s) {
                     .taps = C::form == Form::wgrad,
                     .out = floats ? DType::f32 : type};
   const int rank = static_cast<int>(cluster_rank());
-  Unit u = {};
-  place_tile(p, blockIdx.x / p.splits, 0, u);
   const int end = all * (rank + 1) / p.splits;
   for (int i = all * rank / p.splits + threadIdx.x; i < end; i += C::producer) {
     const uint32_t from = four_at(s, i / fours, i % fours);

@@ -63,10 +63,10 @@ struct RowSums {
 template <class C, int warp>
 __device__ void sum_rows_of(const Params& p, const Places<C>& s) {
   const int sharing = p.share == Share::none ? 1 : 2, rank = static_cast<int>(cluster_rank());
-  const int count = gridDim.x / p.cluster;
+  const int count = cluster_count();
   Ring<C> ring{.stage = 0, .parity = 0};
   RowSums<C, warp> sums;
-  for (int i = blockIdx.x / p.cluster; i < p.units; i += count) {
+  for (int i = cluster_index(); i < p.units; i += count) {
     const Unit u = unit_at(p, i, rank);
     sums.clear();
     for (int step = u.first; step < u.last; ++step, ring.next()) {

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(threads) sum_parts_kernel(const __grid_constan
 
 void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Params& q,
                CudaDevice& device) {
-  const int tiles = q.rest * (c.share == Share::none ? 1 : 2), pieces = c.tile_m * c.tile_n / 4;
+  const int tiles = q.rest.by * (c.share == Share::none ? 1 : 2), pieces = c.tile_m * c.tile_n / 4;
   // more rows where there are few elements to fill the device with
   const int64_t filling = int64_t{device.multiprocessors()} * 1024;
   int rows = 1;

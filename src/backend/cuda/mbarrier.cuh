@@ -75,6 +75,17 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+// Which cluster of the grid this is, and how many there are; blocks where there are no clusters.
+__device__ __forceinline__ int cluster_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
+__device__ __forceinline__ int cluster_count() {
+  int count;
+  asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
+  return count;
+}
 // All threads of the cluster; memory written before is visible after.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
@@ -189,6 +200,15 @@ __device__ __forceinline__ void store_wait_read() {
 // Waits until the thread's stores have been written.
 __device__ __forceinline__ void store_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+// ---- the next kernel ---------------------------------------------------------------------------
+
+// Lets the blocks of the next kernel start where this block's leave room, once all blocks of the
+// grid have come here or ended; begin() holds them until this kernel has ended. For grids whose
+// blocks are all at work at once: others wait behind the next kernel's.
+__device__ __forceinline__ void let_next_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 // ---- words that blocks of threads wait for -----------------------------------------------------
