@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "derived.h"
+#include "ops/group_affine/op.h"
+#include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
 #include "ops/pointwise_parts/op.h"
 #include "ops/prim/concat/op.h"
@@ -38,7 +40,10 @@ Value scaled(Value x, Value by) {
 
 // The graph as it comes to the pass.
 Graph fused(const Graph& g) {
-  const Graph low = lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
+  const Graph low = lower(g, [](const Signature& s) {
+    return s.op->reference != nullptr || s.op == &ops::def::group_affine() ||
+           s.op == &ops::def::group_affine_grad();
+  });
   return fuse(drop_unused_inputs(dead_code(low)), {});
 }
 Graph folded(const Graph& g, bool serves = true) {
@@ -85,6 +90,17 @@ TEST(parts, slices_that_leave_a_gap_or_overlap__stay) {
     t.slices({{0, 4}, {begin, 12}}, t.y);
     EXPECT_EQ(count(folded(fused(t.g)), ops::def::slice()), 2) << begin;
   }
+}
+
+TEST(parts, borders_at_odd_channels__stay_unless_all_are_odd) {
+  Cut t;
+  t.slices({{0, 5}, {5, 12}}, t.y);
+  EXPECT_EQ(count(folded(fused(t.g)), ops::def::slice()), 2);
+  Graph g;
+  const Value y = scaled(g.input("x", f32({3, 7})), g.input("c", f32({7})));
+  g.output("y0", ops::slice(y, 1, 0, 2));
+  g.output("y1", ops::slice(y, 1, 2, 7));
+  EXPECT_EQ(count(folded(fused(g)), ops::def::slice()), 0);
 }
 
 TEST(parts, slices_along_another_dim__stay) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -32,7 +33,7 @@ class PartFolder {
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = g_.nodes()[i];
-      if (n.op == &ops::def::pointwise()) cut(i);
+      if (shape_of(n)) cut(i);
       if (n.op == &ops::def::concat()) join(n);
     }
     return folds_.empty() ? g_ : rebuild();
@@ -45,6 +46,25 @@ class PartFolder {
     static const std::set<size_t> none;
     const auto at = readers_.find(v);
     return at == readers_.end() ? none : at->second;
+  }
+
+  // The shape of the tensors that a node may read or write in parts; none of other ops.
+  std::optional<Shape> shape_of(const Node& n) const {
+    if (n.op == &ops::def::pointwise()) return shape(n.out[0]);
+    return {};
+  }
+
+  // Whether parts of these widths are read and written in pieces as wide as the whole would be,
+  // or at least in pieces of a few elements: a copy is faster than many small accesses.
+  static bool worth(const std::vector<int64_t>& widths) {
+    constexpr int64_t few = 4;
+    int64_t whole = 0, common = 0;
+    for (const int64_t w : widths) {
+      if (w == 0) return false;
+      whole += w;
+      common = std::gcd(common, w);
+    }
+    return widths.size() > 1 && (common % few == 0 || whole % few != 0);
   }
 
   // ---- cutting ---------------------------------------------------------------------------------
@@ -72,7 +92,7 @@ class PartFolder {
     for (size_t k = 0; k < node(i).out.size(); ++k) {
       std::vector<int64_t> widths;
       for (const size_t s : tiles(node(i).out[k])) widths.push_back(shape(node(s).out[0])[-1]);
-      if (widths.empty() || (!parts.widths.empty() && parts.widths != widths)) continue;
+      if (!worth(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
       parts.widths = widths;
       parts.cut.push_back(static_cast<int64_t>(k));
     }
@@ -105,10 +125,10 @@ class PartFolder {
   std::optional<Fold> joined(size_t i, const Node& concat) const {
     const Node& n = node(i);
     const int32_t whole = concat.out[0];
-    if (n.op != &ops::def::pointwise() || !(shape(n.out[0]) == shape(whole))) return {};
+    if (shape_of(n) != shape(whole)) return {};
     std::vector<int64_t> widths;
     for (const int32_t v : concat.in) widths.push_back(shape(v)[-1]);
-    if (widths.size() < 2 || std::ranges::count(widths, 0) > 0) return {};
+    if (!worth(widths)) return {};
     Fold fold = fold_of(i);
     if (!fold.parts.widths.empty() && fold.parts.widths != widths) return {};
     fold.parts.widths = widths;
@@ -134,7 +154,7 @@ class PartFolder {
     const Node& n = node(i);
     Folded f{g_.signature(n), {}};
     f.sig.attrs = attributes(f.sig, n, fold);
-    f.sig.op = &ops::def::pointwise_parts();
+    if (n.op == &ops::def::pointwise()) f.sig.op = &ops::def::pointwise_parts();
     f.sig.in.clear();
     for (size_t k = 0; k < n.in.size(); ++k) {
       const std::vector<int32_t> whole = {n.in[k]};

@@ -27,13 +27,15 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
 
 }  // namespace
 
-// Not in place: a part begins elsewhere than the whole or another part, so that a thread's elements
-// would be overwritten by another thread.
 std::vector<Kernel> pointwise_parts() {
   return {{.op = "pointwise_parts",
            .name = "pointwise_parts_ptx",
            .supports = supports,
-           .prepare = prepare}};
+           .prepare = prepare,
+           .in_place = true,
+           .may_share = +[](const Signature& s, size_t out, size_t in) {
+             return same_part(s.as<PointwiseParts>().parts, out, in);
+           }}};
 }
 
 }  // namespace ebb::ops::cuda

@@ -35,6 +35,23 @@ void check_parts(const Parts& p, size_t operands, size_t results, std::string_vi
   check_indices(p.cut, results, str(subject, ": results in parts"));
 }
 
+namespace {
+
+// Which part the tensor is, of those whose operands (or results) in parts are `which`; -1: whole.
+int64_t part_at(const Parts& p, const std::vector<int64_t>& which, size_t tensor) {
+  for (size_t of = 0;; ++of) {
+    const size_t count = holds(which, of) ? p.widths.size() : 1;
+    if (tensor < count) return count == 1 ? -1 : static_cast<int64_t>(tensor);
+    tensor -= count;
+  }
+}
+
+}  // namespace
+
+bool same_part(const Parts& p, size_t out, size_t in) {
+  return part_at(p, p.cut, out) == part_at(p, p.joined, in);
+}
+
 std::vector<Type> whole_types(const Parts& p, std::span<const Type> in, std::string_view subject) {
   std::vector<Type> out;
   for (size_t i = 0; i < in.size();) {

@@ -32,6 +32,10 @@ void check_parts(const Parts& p, size_t operands, size_t results, std::string_vi
 std::vector<Type> whole_types(const Parts& p, std::span<const Type> in, std::string_view subject);
 std::vector<Value> whole_values(const Parts& p, std::span<const Value> in);
 
+// Whether output tensor `out` and input tensor `in` are the same part, or both whole: only then may
+// one take the memory of the other while other threads still read.
+bool same_part(const Parts& p, size_t out, size_t in);
+
 // The outputs of an op whose results are `whole`.
 std::vector<Type> cut_types(const Parts& p, std::span<const Type> whole);
 std::vector<Value> cut_values(const Parts& p, std::span<const Value> whole);
