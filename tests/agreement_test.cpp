@@ -146,6 +146,9 @@ void add_attention(std::vector<Large>& out, DType dtype) {
                          {1, 1000, 300, 1, 328},
                          {2, 130, 900, 1, 512, 4},
                          {9, 333, 700, 8, 64, 4},
+                         {2, 700, 2100, 9, 40, 4},
+                         {1, 900, 3000, 12, 128},
+                         {3, 700, 1700, 7, 64, 4},
                          {2, 300, 500, 8, 128, 4}}) {
     const std::string label =
         str("n", h.n, "_t", h.t, "_s", h.s, "_a", h.a, "_k", h.width, h.scale == 0 ? "" : "_peaks");

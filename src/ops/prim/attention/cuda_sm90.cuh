@@ -5,20 +5,16 @@
 #pragma once
 
 #include "backend/cuda/mbarrier.cuh"
+#include "ops/prim/attention/cuda_sm90_ranges.cuh"
 #include "ops/prim/attention/cuda_sm90_weights.cuh"
 
 namespace ebb::ops::cuda {
 
-struct Sm90Params {
-  CUtensorMap q, k, v;  // of rank 4: columns, rows, heads, samples; boxes of 64 columns
-  CUtensorMap q_rest, k_rest, v_rest;  // boxes of 16 columns, if the shape has a rest
-  CUtensorMap o, o_rest;               // if the shape has a rest
-  ForwardParams f;                     // parts: tiles of queries a head
-};
-
 // Heads up to D wide, `Keys` keys a block, `Groups` warpgroups of 64 queries.
-template <int D, int Keys, int Groups>
+// Cuts: tiles may be cut into ranges of keys.
+template <int D, int Keys, int Groups, bool Cuts = false>
 struct Sm90Shape {
+  static constexpr bool cuts = Cuts;
   static constexpr int width = D, keys = Keys, groups = Groups;
   static constexpr int threads = 128 * (groups + 1);
   static constexpr int rows = 64 * groups;
@@ -123,22 +119,25 @@ struct Sm90Producer {
     v.next();
   }
   // In the order of use: the keys of a block before the values of the one before it.
-  __device__ __forceinline__ void run(int blocks, int tiles) {
+  __device__ __forceinline__ void run(int blocks) {
     const int step = gridDim.x;
-    queries(blockIdx.x);
-    keys(blocks - 1, blockIdx.x);
+    Sm90Unit u = sm90_unit<S>(p, blocks, blockIdx.x);
+    queries(u.tile);
+    keys(u.end - 1, u.tile);
 #pragma unroll 1
-    for (int tile = blockIdx.x; tile < tiles; tile += step) {
+    for (int i = blockIdx.x; i < p.units; i += step) {
 #pragma unroll 1
-      for (int j = blocks - 1; j > 0; --j) {
-        keys(j - 1, tile);
-        values(j, tile);
+      for (int j = u.end - 1; j > u.begin; --j) {
+        keys(j - 1, u.tile);
+        values(j, u.tile);
       }
-      if (tile + step < tiles) {
-        queries(tile + step);
-        keys(blocks - 1, tile + step);
+      const Sm90Unit next = sm90_unit<S>(p, blocks, i + step);
+      if (i + step < p.units) {
+        queries(next.tile);
+        keys(next.end - 1, next.tile);
       }
-      values(0, tile);
+      values(u.begin, u.tile);
+      u = next;
     }
   }
 };
@@ -149,8 +148,8 @@ template <class T, class S>
 struct Sm90Consumer {
   const Sm90Params& p;
   const Sm90Memory<S>& m;
-  int group, lane, blocks, tiles;
-  int tile;
+  int group, lane, blocks;
+  int i;               // the unit of work
   bool wrong = false;  // whether weights passed the limit
   RingAt<S::queries> q;
   RingAt<S::stages> k, v;
@@ -197,8 +196,8 @@ struct Sm90Consumer {
     v.next();
   }
   // Rows begin; the last block of keys comes first, and may be cut.
-  __device__ __forceinline__ void begin_tile(float (&s)[S::keys / 8][4]) {
-    const int count = p.f.z.s - (blocks - 1) * S::keys;
+  __device__ __forceinline__ void begin_unit(float (&s)[S::keys / 8][4], int end) {
+    const int count = p.f.z.s - (end - 1) * S::keys;
     if (count < S::keys) cut_scores(s, count, lane);
     begin_rows<S::keys>(r, s, p.f.z.scale_log2);
     weigh_scores(s, p.f.z.scale_log2, r);
@@ -219,9 +218,9 @@ struct Sm90Consumer {
     settle(w[1 - At]);
     end_sum();
   }
-  // Finishes a tile, whose last weights are w[At], and computes w[0] of the next one's first block.
+  // Finishes a unit, whose last weights are w[At], and computes w[0] of the next one's first block.
   template <int At>
-  __device__ __forceinline__ void next_tile(bool first) {
+  __device__ __forceinline__ void next_unit(bool first) {
     float s[S::keys / 8][4];
     release(m.q_free(q.i));
     q.next();
@@ -234,33 +233,39 @@ struct Sm90Consumer {
     wgmma_finish<1>();
     end_block(s);
     const RunningRows done = r;
-    begin_tile(s);
+    begin_unit(s, sm90_unit<S>(p, blocks, i + gridDim.x).end);
     end_sum();
     pack_weights<T, S::keys>(w[0], s);
     settle(w[0]);
     write(done);
   }
-  // The same of the last tile.
+  // The same of the last unit.
   template <int At>
-  __device__ __forceinline__ void last_tile(bool first) {
+  __device__ __forceinline__ void last_unit(bool first) {
     start_sum(w[At], first);
     end_sum();
     write(r);
   }
   template <int At>
-  __device__ __forceinline__ bool finish_tile(bool first) {
-    if (tile + static_cast<int>(gridDim.x) >= tiles) {
-      last_tile<At>(first);
+  __device__ __forceinline__ bool finish_unit(bool first) {
+    if (i + static_cast<int>(gridDim.x) >= p.units) {
+      last_unit<At>(first);
       return false;
     }
-    next_tile<At>(first);
-    tile += gridDim.x;
+    next_unit<At>(first);
+    i += gridDim.x;
     return true;
   }
 
   // The tile's o and lse. Where weights passed the limit lse is NaN, for now.
   __device__ __forceinline__ void write(const RunningRows& done) {
-    const int head = tile / p.f.parts, begin = first_row(tile);
+    const Sm90Unit u = sm90_unit<S>(p, blocks, i);
+    if (u.range >= 0) {
+      wrong |= !leave<S::width, S::groups>(p, u.range, group, o[0], done.highest, done.sum,
+                                           kLargestSum<T>);
+      return;
+    }
+    const int tile = u.tile, head = tile / p.f.parts, begin = first_row(tile);
     float factor[1][2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -276,13 +281,13 @@ struct Sm90Consumer {
       wrong |= !good;
     }
     if constexpr (S::rest)
-      store(factor[0]);
+      store(tile, factor[0]);
     else
       write_rows<T, 1, S::width>(rows_of<T>(p.f.z, p.f.o, head, p.f.z.t), begin, o, factor, lane);
   }
 
   // o times its rows' factors, through shared memory.
-  __device__ __forceinline__ void store(const float (&factor)[2]) {
+  __device__ __forceinline__ void store(int tile, const float (&factor)[2]) {
     const uint32_t at = m.o + group * 64 * S::row_bytes;
     const int barrier = 1 + S::groups + group, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
     if (threadIdx.x % 128 == 0) store_wait_read<0>();
@@ -313,13 +318,26 @@ struct Sm90Consumer {
 
   // Computes again what weights past the limit have spoiled.
   __device__ __forceinline__ void mend() {
-    for (int i = blockIdx.x; i < tiles; i += gridDim.x) {
-      const int head = i / p.f.parts, begin = first_row(i), row = begin + lane % 4 * 8 + lane / 4;
+    for (int unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
+      const Sm90Unit u = sm90_unit<S>(p, blocks, unit);
+      const int head = u.tile / p.f.parts, begin = first_row(u.tile);
+      const int of_warp = lane % 4 * 8 + lane / 4, row = begin + of_warp;
       bool bad = false;
-      if (lane % 4 < 2 && row < p.f.z.t) bad = !(p.f.lse[int64_t{head} * p.f.z.t + row] < INFINITY);
-      if (any_of_threads(bad, 1 + group, 128))
-        compute_again<T, S::width>(
-            p.f, head, begin, m.q + group * (S::queries * S::query_bytes / S::groups), 1 + group);
+      if (u.range >= 0 && lane % 4 < 2)
+        bad = !(p.rows[u.range * S::rows + group * 64 + row % 64 / 16 * 16 + of_warp].y <=
+                kLargestSum<T>);
+      else if (lane % 4 < 2 && row < p.f.z.t)
+        bad = !(p.f.lse[int64_t{head} * p.f.z.t + row] < INFINITY);
+      if (!any_of_threads(bad, 1 + group, 128)) continue;
+      const KeysAgain keys{u.begin * S::keys, min(u.end * S::keys, p.f.z.s),
+                           m.q + group * (S::queries * S::query_bytes / S::groups), 1 + group};
+      Running<1, S::width> again;
+      compute_again<T, S::width>(again, p.f, head, begin, keys);
+      if (u.range < 0)
+        finish<T>(p.f, again, head, begin, lane);
+      else
+        leave<S::width, S::groups>(p, u.range, group, again.o[0], again.highest[0], again.sum[0],
+                                   INFINITY);
     }
   }
 
@@ -331,24 +349,26 @@ struct Sm90Consumer {
       start_block(s);
       wgmma_finish<0>();
       end_block(s);
-      begin_tile(s);
+      begin_unit(s, sm90_unit<S>(p, blocks, i).end);
       pack_weights<T, S::keys>(w[0], s);
     }
     if (group == S::groups - 1) pass_turn();
     bool more = true;
 #pragma unroll 1
     while (more) {
-      int left = blocks - 1;
+      const Sm90Unit u = sm90_unit<S>(p, blocks, i);
+      const int all = u.end - u.begin;
+      int left = all - 1;
 #pragma unroll 1
       for (; left > 1; left -= 2) {
-        step<0>(left == blocks - 1);
+        step<0>(left == all - 1);
         step<1>(false);
       }
       if (left == 1) {
-        step<0>(blocks == 2);
-        more = finish_tile<1>(false);
+        step<0>(all == 2);
+        more = finish_unit<1>(false);
       } else {
-        more = finish_tile<0>(blocks == 1);
+        more = finish_unit<0>(all == 1);
       }
     }
     if (group == 0) take_turn();  // the last one that was passed
@@ -385,21 +405,15 @@ __global__ __launch_bounds__(S::threads,
   __syncthreads();
   const int group = warpgroup();
   const int blocks = (p.f.z.s + S::keys - 1) / S::keys;
-  const int tiles = static_cast<int>(p.f.z.heads) * p.f.parts;
   if (group == S::groups) {
     fewer_registers<S::registers_to_fetch>();
-    if (threadIdx.x == 128 * S::groups) Sm90Producer<S>{p, m}.run(blocks, tiles);
+    if (threadIdx.x == 128 * S::groups) Sm90Producer<S>{p, m}.run(blocks);
   } else {
     more_registers<S::registers>();
-    Sm90Consumer<T, S> c{p,
-                         m,
-                         group,
-                         static_cast<int>(threadIdx.x % 32),
-                         blocks,
-                         tiles,
-                         static_cast<int>(blockIdx.x)};
+    Sm90Consumer<T, S> c{
+        p, m, group, static_cast<int>(threadIdx.x % 32), blocks, static_cast<int>(blockIdx.x)};
     // A loop of one turn: outside of loops ptxas 13.0 does not use the registers that it was given.
-    for (int i = blockIdx.x; i < tiles; i += tiles) c.run();
+    for (int i = blockIdx.x; i < p.units; i += p.units) c.run();
   }
 }
 

@@ -13,7 +13,8 @@ struct Sm90Params;
 // A kernel and what its launch needs.
 struct Sm90Kernel {
   void (*run)(Sm90Params) = nullptr;
-  int width = 0, keys = 0, rows = 0;  // the widest head; keys of a block; queries of a tile
+  void (*join)(Sm90Params) = nullptr;  // of ranges of keys, if tiles may be cut into them
+  int width = 0, keys = 0, rows = 0;   // the widest head; keys of a block; queries of a tile
   int threads = 0;
   int64_t bytes = 0;  // of shared memory
   bool rest = false;  // whether the last columns have boxes of 16, and o is stored by TMA

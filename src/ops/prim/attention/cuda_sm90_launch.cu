@@ -1,5 +1,6 @@
 // attention on sm_90a: which kernel a use of the op takes, and its launch.
 #include <algorithm>
+#include <utility>
 
 #include "backend/cuda/launch.h"
 #include "backend/cuda/tma.h"
@@ -27,26 +28,52 @@ bool supports(const Signature& s, const Device& device) {
          z.t > 0 && z.n * z.a * (z.t / 64 + 1) < most_tiles;
 }
 
-int64_t parts(const Sm90Kernel& k, const AttentionSizes& z) { return (z.t + k.rows - 1) / k.rows; }
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t parts(const Sm90Kernel& k, const AttentionSizes& z) { return divide_up(z.t, k.rows); }
 
-// Relative: what the busiest multiprocessor has to do.
-double time(const Sm90Kernel& k, const AttentionSizes& z, int places) {
-  const int64_t tiles = z.n * z.a * parts(k, z), turns = (tiles + places - 1) / places;
-  const int64_t blocks = (z.s + k.keys - 1) / k.keys;
-  constexpr double start_and_end = 128;  // of a tile, in keys
-  return static_cast<double>(turns * k.rows) *
-         (static_cast<double>(blocks * k.keys) * k.cost + start_and_end);
+// How the tiles are cut where the last of them would leave multiprocessors idle: into ranges of
+// keys, which a second kernel joins.
+struct Cut {
+  int64_t whole = 0, ranges = 1, units = 0;
+  double time = 0;  // relative: of the busiest multiprocessor
+};
+Cut cut(const Sm90Kernel& k, const AttentionSizes& z, int places, int64_t ranges) {
+  const int64_t tiles = z.n * z.a * parts(k, z), blocks = divide_up(z.s, k.keys);
+  constexpr double start_and_end = 128, join = 80e3;  // of a tile, in keys; of all, for a query too
+  const auto turns = [&](int64_t count, int64_t keys) {
+    const double of_one = static_cast<double>(keys * k.keys) * k.cost + start_and_end;
+    return static_cast<double>(divide_up(count, places) * k.rows) * of_one;
+  };
+  if (ranges == 1) return {tiles, 1, tiles, turns(tiles, blocks)};
+  const int64_t whole = tiles / places * places, cuts = (tiles - whole) * ranges;
+  const double time = turns(whole, blocks) + turns(cuts, divide_up(blocks, ranges));
+  return {whole, ranges, whole + cuts, time + join};
+}
+
+// The best number of ranges; 1: none, whole tiles are as good.
+int64_t best_ranges(const Sm90Kernel& k, const AttentionSizes& z, int places) {
+  constexpr int64_t most = 8;
+  int64_t best = 1;
+  for (int64_t r = 2; r <= most && 2 * r <= divide_up(z.s, k.keys); ++r)
+    if (cut(k, z, places, r).time < cut(k, z, places, best).time) best = r;
+  return best;
 }
 
 std::vector<Tune> space(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  std::vector<Sm90Kernel> all = kernels(s);
   const int places = of(device).multiprocessors();
-  std::stable_sort(all.begin(), all.end(), [&](const Sm90Kernel& a, const Sm90Kernel& b) {
-    return time(a, z, places) < time(b, z, places);
-  });
+  std::vector<std::pair<double, Tune>> all;
+  for (const Sm90Kernel& k : kernels(s)) {
+    const int64_t ranges = k.join ? best_ranges(k, z, places) : 1;
+    if (k.join && ranges == 1) continue;
+    Tune tune{{{"queries", k.rows}, {"keys", k.keys}}};
+    if (ranges > 1) tune.values.emplace_back("ranges", ranges);
+    all.emplace_back(cut(k, z, places, ranges).time, std::move(tune));
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Tune> tunes;
-  for (const Sm90Kernel& k : all) tunes.push_back({{{"queries", k.rows}, {"keys", k.keys}}});
+  for (auto& [time, tune] : all) tunes.push_back(std::move(tune));
   return tunes;
 }
 
@@ -64,18 +91,28 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const DType dtype = s.in[0].dtype;
   CudaDevice& d = of(device);
   const Tune best = tune.values.empty() ? space(s, device).front() : tune;
+  const int64_t ranges = best.value("ranges", 1);
   Sm90Kernel k;
   for (const Sm90Kernel& one : kernels(s))
-    if (one.rows == best.value("queries", 0) && one.keys == best.value("keys", 0)) k = one;
-  require(k.run != nullptr, "attention: there is no such choice of the tuner  at ", s.at);
+    if (one.rows == best.value("queries", 0) && one.keys == best.value("keys", 0) &&
+        (one.join != nullptr) == (ranges > 1))
+      k = one;
+  require(k.run != nullptr && ranges > 0 && ranges <= divide_up(z.s, k.keys),
+          "attention: there is no such choice of the tuner  at ", s.at);
   const Program general = attention().back().prepare(s, {}, device);
   Sm90Params p{};
   p.f.z = head_sizes(z);
   p.f.parts = static_cast<int>(parts(k, z));
-  const auto tiles = std::min<int64_t>(p.f.z.heads * p.f.parts, d.multiprocessors());
-  const Launch launch{.grid = static_cast<unsigned>(tiles),
-                      .block = static_cast<unsigned>(k.threads),
-                      .shared = k.bytes};
+  const Cut c = cut(k, z, d.multiprocessors(), ranges);
+  p.whole = static_cast<int>(c.whole), p.ranges = static_cast<int>(c.ranges);
+  p.units = static_cast<int>(c.units);
+  const Launch launch{
+      .grid = static_cast<unsigned>(std::min<int64_t>(c.units, d.multiprocessors())),
+      .block = static_cast<unsigned>(k.threads),
+      .shared = k.bytes};
+  const int64_t row_groups = (c.units - c.whole) * k.rows, sums_bytes = row_groups * k.width * 4;
+  const Launch join{.grid = static_cast<unsigned>((c.units - c.whole) / c.ranges * (k.rows / 64)),
+                    .block = 128};
   const auto run = [=, &d](const Call& call) {
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(call);
     Sm90Params own = p;
@@ -92,9 +129,12 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     }
     own.f.q = call.in[0], own.f.k = call.in[1], own.f.v = call.in[2];
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
+    own.sums = static_cast<float4*>(call.workspace);
+    own.rows = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + sums_bytes);
     ebb::cuda::launch("attention_sm90", k.run, launch, own, d);
+    if (k.join != nullptr) ebb::cuda::launch("attention_sm90_ranges", k.join, join, own, d);
   };
-  return {.workspace = general.workspace, .run = run};
+  return {.workspace = std::max(general.workspace, sums_bytes + row_groups * 8), .run = run};
 }
 
 }  // namespace

@@ -12,7 +12,10 @@ template <class T, class S>
 Sm90Kernel sm90_kernel() {
   constexpr double hidden = S::groups < 3 ? 1 : S::width <= 40 ? 0.82 : 0.9;
   constexpr double cost = hidden * (1 + 16.0 / S::keys);
-  return {attention_sm90<T, S>, S::width, S::keys, S::rows, S::threads, S::bytes, S::rest, cost};
+  void (*join)(Sm90Params) = nullptr;
+  if constexpr (S::cuts) join = attention_sm90_ranges<T, S>;
+  return {attention_sm90<T, S>, join,     S::width, S::keys, S::rows,
+          S::threads,           S::bytes, S::rest,  cost};
 }
 
 template <class T>
@@ -21,15 +24,18 @@ std::vector<Sm90Kernel> sm90_kernels(int64_t width) {
     return {sm90_kernel<T, Sm90Shape<32, 128, 2>>(), sm90_kernel<T, Sm90Shape<32, 128, 3>>()};
   if (width <= 40)
     return {sm90_kernel<T, Sm90Shape<40, 128, 2>>(), sm90_kernel<T, Sm90Shape<40, 128, 3>>(),
-            sm90_kernel<T, Sm90Shape<40, 80, 2>>()};
+            sm90_kernel<T, Sm90Shape<40, 128, 3, true>>(), sm90_kernel<T, Sm90Shape<40, 80, 2>>()};
   if (width <= 64)
     return {sm90_kernel<T, Sm90Shape<64, 128, 2>>(), sm90_kernel<T, Sm90Shape<64, 96, 3>>(),
-            sm90_kernel<T, Sm90Shape<64, 80, 2>>()};
+            sm90_kernel<T, Sm90Shape<64, 96, 3, true>>(),
+            sm90_kernel<T, Sm90Shape<64, 128, 2, true>>(), sm90_kernel<T, Sm90Shape<64, 80, 2>>()};
   if (width <= 72)
     return {sm90_kernel<T, Sm90Shape<72, 128, 2>>(), sm90_kernel<T, Sm90Shape<72, 80, 2>>()};
   if (width <= 80) return {sm90_kernel<T, Sm90Shape<80, 128, 2>>()};
   if (width <= 96) return {sm90_kernel<T, Sm90Shape<96, 128, 2>>()};
-  if (width <= 128) return {sm90_kernel<T, Sm90Shape<128, 128, 2>>()};
+  if (width <= 128)
+    return {sm90_kernel<T, Sm90Shape<128, 128, 2>>(),
+            sm90_kernel<T, Sm90Shape<128, 128, 2, true>>()};
   if (width <= 160) return {sm90_kernel<T, Sm90Shape<160, 96, 2>>()};
   return {sm90_kernel<T, Sm90Shape<256, 64, 2>>()};
 }

@@ -166,34 +166,40 @@ __device__ __forceinline__ bool any_of_threads(bool mine, int id, int threads) {
   return any != 0;
 }
 
+// Keys [begin, end), shared memory for 32 of them and their values, a barrier of the warpgroup.
+struct KeysAgain {
+  int begin, end;
+  uint32_t at;
+  int barrier;
+};
+
 // The rows of a warpgroup, from `first` on for this warp, with the highest scores followed as they
-// come. `at`: shared memory for 32 keys and values.
+// come.
 template <class T, int D>
-__device__ __forceinline__ void compute_again(const ForwardParams& p, int head, int first,
-                                              uint32_t at, int barrier) {
+__device__ __forceinline__ void compute_again(Running<1, D>& r, const ForwardParams& p, int head,
+                                              int first, const KeysAgain& of) {
   constexpr int keys = 32;
   const int lane = threadIdx.x % 32, thread = threadIdx.x % 128;
-  const uint32_t v_at = at + Tile<D>::bytes(keys);
-  const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
+  const uint32_t v_at = of.at + Tile<D>::bytes(keys);
+  auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
+  k.count = v.count = of.end;
   RowsA<1, D> q;
   read_a(q, rows_of<T>(p.z, p.q, head, p.z.t), first, lane);
-  Running<1, D> r;
   reset(r);
 #pragma unroll 1
-  for (int j = 0; j < p.z.s; j += keys) {
-    barrier_sync(barrier, 128);  // all are done with the keys before
-    copy_rows<D, keys, 128>(at, k, j, thread);
+  for (int j = of.begin; j < of.end; j += keys) {
+    barrier_sync(of.barrier, 128);  // all are done with the keys before
+    copy_rows<D, keys, 128>(of.at, k, j, thread);
     copy_rows<D, keys, 128>(v_at, v, j, thread);
     commit_copies();
     wait_copies<0>();
-    barrier_sync(barrier, 128);
+    barrier_sync(of.barrier, 128);
     float s[1][keys / 8][4];
-    product_with_rows<T>(s, q, at, lane);
-    if (j + keys > p.z.s) mask_columns(s, p.z.s - j, lane);
+    product_with_rows<T>(s, q, of.at, lane);
+    if (j + keys > of.end) mask_columns(s, of.end - j, lane);
     weigh<1, keys / 8, D>(s, r, p.z.scale_log2);
     add_weighted_rows<T, 1, keys / 8, D>(r.o, s, v_at, lane);
   }
-  finish<T>(p, r, head, first, lane);
 }
 
 }  // namespace ebb::ops::cuda
