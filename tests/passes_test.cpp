@@ -24,6 +24,7 @@
 #include "passes/rows.h"
 #include "passes/simplify.h"
 #include "reference.h"
+#include "support/same_results.h"
 
 namespace ebb::test {
 namespace {
@@ -219,13 +220,6 @@ TEST(fuse, number_of_a_row__is_kept_for_sums_across_rows) {
 
 bool all_served(const Signature&) { return true; }
 
-std::vector<double> noise(const Shape& shape, std::string_view key) {
-  std::vector<double> v;
-  const double step = 0.37 + 0.01 * static_cast<double>(key.size() + static_cast<size_t>(key[0]));
-  for (int64_t i = 0; i < shape.numel(); ++i) v.push_back(std::sin(step * static_cast<double>(i)));
-  return v;
-}
-
 // As a plan does it for a device with a kernel for rows.
 Graph with_rows(const Graph& g, bool apart = false) {
   const Graph low = lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
@@ -233,22 +227,6 @@ Graph with_rows(const Graph& g, bool apart = false) {
   Graph out = join_rows(fused, all_served, apart);
   verify(out, "rows");
   return out;
-}
-
-// Both graphs give the same results for random inputs.
-void expect_equal(const Graph& a, const Graph& b) {
-  RefInputs in;
-  for (const Source& s : a.sources()) {
-    const Shape& shape = a.type(s.value).shape;
-    in[s.name] = ref_array(shape, noise(shape, s.name));
-  }
-  const auto x = evaluate_reference(a, in), y = evaluate_reference(b, in);
-  for (const NamedValue& o : a.outputs()) {
-    const RefArray &want = output_of(a, x, o.name), &got = output_of(b, y, o.name);
-    ASSERT_EQ(want.v.size(), got.v.size()) << o.name;
-    for (size_t i = 0; i < want.v.size(); ++i)
-      EXPECT_NEAR(want.v[i], got.v[i], 1e-9 * (1 + std::fabs(want.v[i]))) << o.name << ' ' << i;
-  }
 }
 
 Graph layer_norm_graph(const Shape& shape) {

@@ -1,15 +1,14 @@
 #include "passes/rows.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <set>
 
 #include "base/error.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/rows/op.h"
+#include "passes/join.h"
 
 namespace ebb {
 namespace {
@@ -20,28 +19,26 @@ constexpr int64_t shortest = 64;    // rows worth it
 constexpr double cheap_again = 30;  // flops of a formula that may be computed in every round
 constexpr size_t max_sums = 6;      // across rows
 
-// Members in the order of the graph.
-using Group = std::set<size_t>;
+using Group = NodeGroups::Group;
 
 class RowJoiner {
  public:
   RowJoiner(const Graph& g, const std::function<bool(const Signature&)>& serves, bool apart)
-      : g_(g), serves_(serves), apart_(apart), group_of_(g.nodes().size(), -1) {
-    for (size_t i = 0; i < g.nodes().size(); ++i)
-      for (const int32_t v : g.nodes()[i].in) readers_[v].insert(i);
-    for (const NamedValue& o : g.outputs()) kept_.insert(o.value);
-    for (const NamedValue& u : g.updates()) kept_.insert(u.value);
-  }
+      : g_(g), groups_(g), serves_(serves), apart_(apart) {}
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i)
-      if (group_of_[i] < 0 && total_shape(node(i))) form(i);
-    return groups_.empty() ? g_ : rebuild();
+      if (groups_.is_free(i) && total_shape(node(i))) form(i);
+    return groups_.rebuild([this](const Group& group, Rewriter& rw) { finish(group, rw); });
   }
 
  private:
   const Node& node(size_t i) const { return g_.nodes()[i]; }
   const Type& type(int32_t v) const { return g_.type(v); }
+  size_t first_total(const Group& group) const {
+    return *std::find_if(group.begin(), group.end(),
+                         [&](size_t m) { return total_shape(node(m)).has_value(); });
+  }
 
   // ---- what a node is ------------------------------------------------------------------------
 
@@ -111,21 +108,17 @@ class RowJoiner {
     const bool maps =
         std::any_of(group.begin(), group.end(), [&](size_t m) { return is_wide(node(m), shape); });
     const Node joined = maps ? joined_node(group, shape) : Node{};
-    if (!maps || !serves_(signature(joined))) return;
-    for (const size_t m : group) group_of_[m] = static_cast<int32_t>(groups_.size());
-    groups_.push_back(group);
-    joined_.push_back(joined);
+    if (maps && serves_(groups_.signature(joined))) groups_.add(group, joined);
   }
 
   // Nodes that touch what the group reads or makes.
   std::vector<size_t> candidates(const Group& group, const Shape& shape) const {
     std::set<size_t> out;
     const auto consider = [&](size_t i) {
-      if (group_of_[i] < 0 && !group.contains(i) && belongs(node(i), shape)) out.insert(i);
+      if (groups_.is_free(i) && !group.contains(i) && belongs(node(i), shape)) out.insert(i);
     };
     const auto readers = [&](int32_t v) {
-      if (const auto at = readers_.find(v); at != readers_.end())
-        for (const size_t r : at->second) consider(r);
+      for (const size_t r : groups_.readers(v)) consider(r);
     };
     for (const size_t m : group) {
       for (const int32_t v : node(m).out) readers(v);
@@ -141,25 +134,26 @@ class RowJoiner {
   bool joins(size_t c, const Group& group, const Shape& shape) const {
     Group with = group;
     with.insert(c);
-    if (makes_for(c, group)) {
+    if (groups_.makes_for(c, group)) {
       if (flops_of(c) > cheap_again) return false;
       if (apart_ && node(c).at != node(*group.begin()).at) return false;
     }
-    if (leaves_and_returns(with) || needs_a_sum_across(with, shape)) return false;
-    const std::vector<int32_t> in = inputs_of(with), out = outputs_of(with, shape);
+    if (groups_.leaves_and_returns(with) || needs_a_sum_across(with, shape)) return false;
+    const std::vector<int32_t> in = groups_.inputs_of(with), out = outputs_of(with, shape);
     const auto full = [&](int32_t v) { return type(v).shape == shape; };
     if (in.size() > max_inputs || out.size() > max_outputs) return false;
     if (static_cast<size_t>(std::count_if(in.begin(), in.end(), full)) > max_streams) return false;
     const Node n = joined_node(with, shape);
     if (sums_of(with, shape) > max_sums) return false;
     if (n.attrs.as<ops::Rows>().expr.code().size() > max_instructions) return false;
-    return sums_of(with, shape) == 0 || serves_(signature(n));
+    return sums_of(with, shape) == 0 || serves_(groups_.signature(n));
   }
 
   // Sums across rows are begun in a group and ended behind it: no member may need one.
   bool needs_a_sum_across(const Group& group, const Shape& shape) const {
-    return std::any_of(group.begin(), group.end(),
-                       [&](size_t m) { return is_across(node(m), shape) && makes_for(m, group); });
+    return std::any_of(group.begin(), group.end(), [&](size_t m) {
+      return is_across(node(m), shape) && groups_.makes_for(m, group);
+    });
   }
 
   size_t sums_of(const Group& group, const Shape& shape) const {
@@ -169,80 +163,12 @@ class RowJoiner {
     return n;
   }
 
-  // Whether members read what c makes.
-  bool makes_for(size_t c, const Group& group) const {
-    for (const int32_t v : node(c).out)
-      if (const auto at = readers_.find(v); at != readers_.end())
-        for (const size_t r : at->second)
-          if (group.contains(r)) return true;
-    return false;
-  }
   double flops_of(size_t i) const {
     return node(i).op == &ops::def::pointwise() ? node(i).attrs.as<ops::Pointwise>().expr.flops()
                                                 : 0;
   }
 
-  // Nodes before this one need none of the group: no group made so far reaches across it.
-  size_t cut_before(const Group& group) const {
-    size_t cut = *group.begin();
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (const Group& g : groups_)
-        if (*g.begin() < cut && *g.rbegin() >= cut) {
-          cut = *g.begin();
-          moved = true;
-        }
-    }
-    return cut;
-  }
-
-  // Whether something outside needs a member and is needed by one: it could stand neither before
-  // the group nor after it. Groups made so far count as one node each.
-  bool leaves_and_returns(const Group& group) const {
-    const size_t first = cut_before(group);
-    std::vector<bool> seen(g_.nodes().size());
-    std::vector<size_t> open;
-    const auto visit = [&](size_t i) {
-      if (i < first) return;
-      const int32_t other = group_of_[i];
-      const Group one = {i};
-      for (const size_t m : other < 0 ? one : groups_[static_cast<size_t>(other)]) {
-        if (seen[m]) continue;
-        seen[m] = true;
-        open.push_back(m);
-      }
-    };
-    const auto visit_inputs = [&](size_t i, bool member) {
-      for (const int32_t v : node(i).in) {
-        const int32_t p = g_.producer(v);
-        if (p < 0) continue;
-        const bool inside = group.contains(static_cast<size_t>(p));
-        if (inside && !member) return true;
-        if (!inside) visit(static_cast<size_t>(p));
-      }
-      return false;
-    };
-    for (const size_t m : group) visit_inputs(m, true);
-    while (!open.empty()) {
-      const size_t i = open.back();
-      open.pop_back();
-      if (visit_inputs(i, false)) return true;
-    }
-    return false;
-  }
-
   // ---- the node of a group -------------------------------------------------------------------
-
-  std::vector<int32_t> inputs_of(const Group& group) const {
-    std::vector<int32_t> in;
-    for (const size_t m : group)
-      for (const int32_t v : node(m).in) {
-        const int32_t p = g_.producer(v);
-        if (p >= 0 && group.contains(static_cast<size_t>(p))) continue;
-        if (std::find(in.begin(), in.end(), v) == in.end()) in.push_back(v);
-      }
-    return in;
-  }
 
   // What is read elsewhere; sums across rows come last.
   std::vector<int32_t> outputs_of(const Group& group, const Shape& shape) const {
@@ -250,34 +176,15 @@ class RowJoiner {
     for (const size_t m : group)
       for (const int32_t v : node(m).out) {
         if (is_across(node(m), shape)) continue;
-        const auto at = readers_.find(v);
-        const bool read =
-            at != readers_.end() && std::any_of(at->second.begin(), at->second.end(),
-                                                [&](size_t r) { return !group.contains(r); });
-        if (read || kept_.contains(v)) out.push_back(v);
+        if (groups_.needed_outside(v, group)) out.push_back(v);
       }
     for (const size_t m : group)
       if (is_across(node(m), shape)) out.insert(out.end(), node(m).out.begin(), node(m).out.end());
     return out;
   }
 
-  // The formulas of a group's values as they are written, member by member.
-  struct Formulas {
-    int64_t inputs = 0;
-    std::map<int32_t, Scalar> value;
-    std::vector<Scalar> terms;
-    std::string totals;
-
-    Scalar total(const Scalar& term, std::string_view kind) {
-      totals += str(totals.empty() ? "" : ",", kind);
-      terms.push_back(term);
-      return Scalar::input(inputs + static_cast<int64_t>(terms.size()) - 1);
-    }
-  };
-
-  void write(const Node& n, Formulas& f, const Shape& shape) const {
-    std::vector<Scalar> x;
-    for (const int32_t v : n.in) x.push_back(f.value.at(v));
+  void write(const Node& n, GroupFormulas& f, const Shape& shape) const {
+    const std::vector<Scalar> x = f.of(n.in);
     if (n.op == &ops::def::moments()) {
       const double inv = 1.0 / static_cast<double>(type(n.in[0]).shape[-1]);
       const Scalar mean = f.total(x[0], "sum") * inv;
@@ -303,12 +210,10 @@ class RowJoiner {
   Node joined_node(const Group& group, const Shape& shape) const {
     Node n{&ops::def::rows(),
            {},
-           inputs_of(group),
+           groups_.inputs_of(group),
            outputs_of(group, shape),
            node(*group.rbegin()).at};
-    Formulas f{.inputs = static_cast<int64_t>(n.in.size())};
-    for (const int32_t v : n.in)
-      f.value.emplace(v, Scalar::input(static_cast<int64_t>(f.value.size())));
+    GroupFormulas f(n.in);
     for (const size_t m : group) write(node(m), f, shape);
     ops::Rows a{.totals = f.totals, .shape = shape.sizes()};
     std::vector<Scalar> results = f.terms;
@@ -325,60 +230,13 @@ class RowJoiner {
     return n;
   }
 
-  Signature signature(const Node& n) const {
-    Signature s{n.op, n.attrs, {}, {}, n.at};
-    for (const int32_t v : n.in) s.in.push_back(type(v));
-    s.out = n.op->infer(s);
-    return s;
-  }
-
   // ---- the new graph -------------------------------------------------------------------------
 
-  // Nodes in their order; a group stands where its last member stood, or before what needs it.
-  Graph rebuild() {
-    Rewriter rw(g_);
-    rw.copy_sources();
-    std::vector<bool> done(g_.nodes().size());
-    std::vector<size_t> open;
-    for (size_t i = 0; i < g_.nodes().size(); ++i) {
-      const int32_t group = group_of_[i];
-      if (group >= 0 && *groups_[static_cast<size_t>(group)].rbegin() != i) continue;
-      open.push_back(i);
-      while (!open.empty()) {
-        const size_t next = open.back();
-        if (!done[next] && wait_for_inputs(next, done, open)) continue;
-        open.pop_back();
-        if (!done[next]) place(next, rw, done);
-      }
-    }
-    rw.copy_ends();
-    return rw.take();
-  }
-
-  const Node& as_placed(size_t i) const {
-    return group_of_[i] < 0 ? node(i) : joined_[static_cast<size_t>(group_of_[i])];
-  }
-
-  bool wait_for_inputs(size_t i, const std::vector<bool>& done, std::vector<size_t>& open) const {
-    const size_t before = open.size();
-    for (const int32_t v : as_placed(i).in) {
-      const int32_t p = g_.producer(v);
-      if (p >= 0 && !done[static_cast<size_t>(p)]) open.push_back(static_cast<size_t>(p));
-    }
-    return open.size() > before;
-  }
-
-  void place(size_t i, Rewriter& rw, std::vector<bool>& done) const {
-    rw.copy(as_placed(i));
-    done[i] = true;
-    if (group_of_[i] < 0) return;
-    const Group& group = groups_[static_cast<size_t>(group_of_[i])];
-    const Shape shape(as_placed(i).attrs.as<ops::Rows>().shape);
+  void finish(const Group& group, Rewriter& rw) const {
+    const Shape shape = *total_shape(node(first_total(group)));
     std::vector<size_t> across;
-    for (const size_t m : group) {
-      done[m] = true;
+    for (const size_t m : group)
       if (is_across(node(m), shape)) across.push_back(m);
-    }
     while (!across.empty()) add_stripes(across, rw);
   }
 
@@ -401,13 +259,9 @@ class RowJoiner {
   }
 
   const Graph& g_;
+  NodeGroups groups_;
   const std::function<bool(const Signature&)>& serves_;
   bool apart_;
-  std::vector<int32_t> group_of_;  // by node; -1: none
-  std::vector<Group> groups_;
-  std::vector<Node> joined_;                     // by group
-  std::map<int32_t, std::set<size_t>> readers_;  // nodes that read a value
-  std::set<int32_t> kept_;                       // values that stay values
 };
 
 }  // namespace

@@ -28,15 +28,6 @@ std::vector<Type> infer(const Signature& s) {
   return {wide, wide, row, row};
 }
 
-// [K...,C] to the sum of every group, f32 [K...,G].
-Value group_sums(Value v, int64_t groups) {
-  Shape split = v.shape(), small = v.shape();
-  split[-1] = groups;
-  split.push_back(v.shape()[-1] / groups);
-  small[-1] = groups;
-  return reshape(sum(reshape(v, split), {-1}), small);
-}
-
 std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> in) {
   const auto& a = s.as<GroupAffineGrad>();
   const Shape& shape = s.in[0].shape;
@@ -76,6 +67,14 @@ std::vector<Example> examples() {
 }
 
 }  // namespace
+
+Value group_sums(Value v, int64_t groups) {
+  Shape split = v.shape(), small = v.shape();
+  split[-1] = groups;
+  split.push_back(v.shape()[-1] / groups);
+  small[-1] = groups;
+  return reshape(sum(reshape(v, split), {-1}), small);
+}
 
 const OpDef& def::group_affine_grad() {
   static const OpDef d{.name = "group_affine_grad",

@@ -32,5 +32,7 @@ struct GroupAffineGradResults {
 };
 GroupAffineGradResults group_affine_grad(const GroupAffineGradInputs& in,
                                          const GroupAffineGrad& attrs);
+// [K...,C] to the sum of every group, f32 [K...,groups].
+Value group_sums(Value v, int64_t groups);
 
 }  // namespace ebb::ops

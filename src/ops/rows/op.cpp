@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ir/expr_inputs.h"
+#include "ops/formulas.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -9,43 +10,11 @@
 namespace ebb::ops {
 namespace {
 
-std::vector<std::string_view> words(std::string_view text) {
-  std::vector<std::string_view> out;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    out.push_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return out;
-}
-
 Shape shape_of(const Rows& a, Per per) {
   Shape s(a.shape);
   if (per == Per::row) s[-1] = 1;
   if (per == Per::stripe) s[-2] /= a.stripe;
   return s;
-}
-
-// One result of the formula, with only the inputs that it takes.
-struct Part {
-  Expr expr;
-  std::vector<size_t> in;
-};
-
-Part part_of(const Expr& e, size_t result) {
-  std::vector<Scalar> x;
-  for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
-  const Scalar whole[] = {e.apply(x)[result]};
-  const Expr one(e.inputs(), whole);
-  Part p;
-  for (int64_t i = 0; i < e.inputs(); ++i)
-    if (one.uses(i)) {
-      x[static_cast<size_t>(i)] = Scalar::input(static_cast<int64_t>(p.in.size()));
-      p.in.push_back(static_cast<size_t>(i));
-    }
-  const Scalar small[] = {one.apply(x)[0]};
-  p.expr = Expr(static_cast<int64_t>(p.in.size()), small);
-  return p;
 }
 
 // Terms take earlier totals only, and numbers of rows nothing that changes along the row.
@@ -107,22 +76,17 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   const std::vector<bool> maximum = maxima_of(a);
   const auto dtypes = words(a.dtypes);
   std::vector<Value> known(in.begin(), in.end()), out;
-  const auto chosen = [&](const Part& p) {
-    std::vector<Value> v;
-    for (const size_t i : p.in) v.push_back(known[i]);
-    return v;
-  };
   const auto last = static_cast<int64_t>(a.shape.size()) - 1;
   for (size_t t = 0; t < maximum.size(); ++t) {
-    const Part p = part_of(a.expr, t);
+    const OneResult p = one_result(a.expr, t);
     known.push_back(
-        reduce(g, {p.expr, {last}, maximum[t] ? "max" : "sum", 1, a.shape}, chosen(p))[0]);
+        reduce(g, {p.expr, {last}, maximum[t] ? "max" : "sum", 1, a.shape}, p.of(known))[0]);
   }
   const std::vector<Per> per = per_of(a);
   for (size_t k = 0; k < dtypes.size(); ++k) {
-    const Part p = part_of(a.expr, maximum.size() + k);
+    const OneResult p = one_result(a.expr, maximum.size() + k);
     const Shape shape = shape_of(a, per[k] == Per::row ? Per::row : Per::element);
-    const Value v = pointwise(g, {p.expr, shape.sizes(), std::string(dtypes[k])}, chosen(p))[0];
+    const Value v = pointwise(g, {p.expr, shape.sizes(), std::string(dtypes[k])}, p.of(known))[0];
     out.push_back(per[k] == Per::stripe ? stripes(v, a.stripe) : v);
   }
   return out;

@@ -1,0 +1,23 @@
+// What ops share whose formula gives results at different stages: their lists of words, and one
+// result of the formula with the inputs that it takes.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace ebb::ops {
+
+std::vector<std::string_view> words(std::string_view text);  // "sum,max"
+
+struct OneResult {
+  Expr expr;
+  std::vector<size_t> in;  // inputs of the whole formula
+  // Of the values of all inputs, those it takes.
+  std::vector<Value> of(std::span<const Value> all) const;
+};
+OneResult one_result(const Expr& e, size_t result);
+
+}  // namespace ebb::ops
