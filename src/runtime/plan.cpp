@@ -10,6 +10,7 @@
 #include "passes/batch.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
+#include "passes/images.h"
 #include "passes/lower.h"
 #include "passes/parts.h"
 #include "passes/rows.h"
@@ -83,6 +84,10 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   }
   out = dead_code(out);
   verify(out, "fuse");
+  if (options.fuse && !kernels_of("images", device.backend()).empty()) {
+    out = join_images(out, keep, blocks_again);
+    verify(out, "images");
+  }
   if (options.fuse && rows) {
     out = join_rows(out, keep, blocks_again);
     verify(out, "rows");

@@ -13,6 +13,9 @@ void launch_kernel(const char* name, const void* kernel, const Launch& l, void**
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(l.shared)),
           name);
+  constexpr unsigned portable_cluster = 8;
+  if (l.cluster > portable_cluster)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), name);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (device.may_start_early() && device.capability() >= 90) {

@@ -71,7 +71,7 @@ void Ptx::reload(const Packed& p, const Address& at) {
     n = n >= 4 ? 4 : n >= 2 ? 2 : 1;
     const std::span<const Reg> part(p.words.data() + i, static_cast<size_t>(n));
     const std::string_view type = unit == 1 ? ".u8" : types[static_cast<size_t>(kind)];
-    line(when(at), "ld.global", vector_suffix(part.size()), type, " ",
+    line(when(at), at.shared ? "ld.shared" : "ld.global", vector_suffix(part.size()), type, " ",
          n == 1 ? str(part[0]) : braces(part), ", [", at.base, "+", at.offset + i * unit, "]");
     i += n;
   }
@@ -154,8 +154,8 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
     n = n >= 4 ? 4 : n >= 2 ? 2 : 1;
     const std::span<const Reg> part(words.data() + i, static_cast<size_t>(n));
     const std::string_view type = unit == 1 ? ".u8" : types[static_cast<size_t>(words[0].kind)];
-    line(when(at), "st.global", vector_suffix(part.size()), type, " [", at.base, "+",
-         at.offset + i * unit, "], ", n == 1 ? str(part[0]) : braces(part));
+    line(when(at), at.shared ? "st.shared" : "st.global", vector_suffix(part.size()), type, " [",
+         at.base, "+", at.offset + i * unit, "], ", n == 1 ? str(part[0]) : braces(part));
     i += n;
   }
 }
@@ -165,6 +165,7 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
 std::string Ptx::text(const Entry& e) const {
   const int target = capability_ >= 90 ? 90 : capability_ >= 80 ? 80 : 75;
   std::string s = str(".version 8.1\n.target sm_", target, "\n.address_size 64\n");
+  if (e.dynamic_shared) s += ".extern .shared .align 16 .b8 dynamic[];\n";
   s += str(".visible .entry ", e.name, "(.param .align 8 .b8 params[",
            std::max<int64_t>(e.parameter_bytes, 8), "])\n.maxntid ", e.threads, "\n");
   if (e.blocks_per_multiprocessor > 0)

@@ -47,6 +47,7 @@ struct Address {
   Reg base;
   int64_t offset = 0;  // bytes
   Reg when = {};
+  bool shared = false;  // in the block's memory; else in the device's
 };
 
 class Ptx {
@@ -113,6 +114,7 @@ class Ptx {
     int threads = 256;
     int blocks_per_multiprocessor = 0;  // at least, by registers; 0: no bound
     int64_t shared_floats = 0;          // `shared`, f32
+    bool dynamic_shared = false;        // `dynamic`: as many bytes as the launch gives
   };
   std::string text(const Entry& entry) const;
 

@@ -1,0 +1,29 @@
+// Passes over images as generated kernels: sums over the pixels of every channel and over groups of
+// channels, what is made of them and of the images, which are read once. Prepared once and run many
+// times.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/images_text.h"
+
+namespace ebb::cuda {
+
+// Sums are in f32 and in a fixed order. An output may be the memory of an input of the same type.
+class ImagesPass {
+ public:
+  static std::vector<ImagesLayout> layouts(const ImagesForm& form, const CudaDevice& device);
+  // With one of the layouts.
+  ImagesPass(const ImagesForm& form, const ImagesLayout& layout, CudaDevice& device);
+  void run(std::span<void* const> in, std::span<void* const> out) const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace ebb::cuda

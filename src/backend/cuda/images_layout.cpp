@@ -1,0 +1,183 @@
+// How images are cut among blocks, and what of them stays in shared memory.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "backend/cuda/images_text.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr int64_t float_bytes = 4, barrier_bytes = 8;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t rounded(int64_t bytes) { return ceil_div(bytes, 16) * 16; }
+
+// Is an input read more than once?
+bool stays(const ImagesForm& f, const ImagesWork& w, size_t input) {
+  int n = 0;
+  for (int p = 0; p <= w.last; ++p) n += w.used_in(p)[input] ? 1 : 0;
+  return f.in[input].streams && is_float(f.in[input].dtype) && n > 1;
+}
+
+class Chooser {
+ public:
+  Chooser(const ImagesForm& f, const ImagesDevice& device, bool unaligned)
+      : f_(f), w_(cut(f)), device_(device), vector_(unaligned ? 1 : widest_vector()) {}
+
+  std::vector<ImagesLayout> run() {
+    const int64_t least = std::lcm<int64_t>(f_.group(), vector_);
+    const int widest = device_.capability >= 90 ? 16 : 1;
+    for (int64_t tile = least; tile <= widest_tile; tile += least) {
+      if (f_.channels % tile != 0) continue;
+      for (int cluster = 1; cluster <= widest; cluster *= 2)
+        for (const int threads : {256, 512}) consider(tile, cluster, threads);
+    }
+    std::stable_sort(ways_.begin(), ways_.end(),
+                     [](const Way& a, const Way& b) { return a.cost < b.cost; });
+    std::vector<ImagesLayout> out;
+    for (const Way& w : ways_) out.push_back(w.layout);
+    return out;
+  }
+
+ private:
+  static constexpr int64_t widest_tile = 256;
+  struct Way {
+    ImagesLayout layout;
+    double cost;
+  };
+
+  // 16 bytes of the widest of what is held.
+  int widest_vector() const {
+    int64_t widest = 0;
+    for (size_t i = 0; i < f_.in.size(); ++i)
+      if (stays(f_, w_, i)) widest = std::max(widest, size_of(f_.in[i].dtype));
+    constexpr int64_t bytes = 16;
+    const int64_t wanted = bytes / std::clamp<int64_t>(widest, 2, bytes);
+    return static_cast<int>(std::gcd(wanted, f_.channels));
+  }
+
+  // Registers of a thread, about.
+  int registers(const ImagesLayout& l) const {
+    int most = 0;
+    for (int p = 0; p <= w_.last; ++p) {
+      const std::vector<bool> used = w_.used_in(p);
+      int n = 0;
+      for (size_t i = 0; i < used.size(); ++i) {
+        if (!used[i]) continue;
+        const bool carried = i >= f_.in.size();
+        const int64_t bytes = carried ? float_bytes : size_of(f_.in[i].dtype) * l.steps;
+        n += static_cast<int>(ceil_div(vector_ * bytes, float_bytes));
+      }
+      for (size_t q = 0; q < w_.phase.size(); ++q) n += w_.phase[q] == p ? vector_ : 0;
+      most = std::max(most, n);
+    }
+    constexpr int others = 28;
+    return most + others;
+  }
+
+  void consider(int64_t tile, int cluster, int threads) {
+    if (cluster > 1 && (f_.pixels < 2 * cluster || w_.pixel_totals.empty())) return;
+    ImagesLayout l{.vector = vector_, .threads = threads, .cluster = cluster, .tile = tile};
+    l.held.assign(f_.in.size(), false);
+    for (size_t i = 0; i < f_.in.size(); ++i) l.held[i] = stays(f_, w_, i);
+    constexpr int64_t registers_there = 65536;
+    l.blocks_per_multiprocessor =
+        static_cast<int>(std::min<int64_t>(registers_there / (threads * registers(l)), 8));
+    if (l.blocks_per_multiprocessor == 0) return;
+    if (resident(l) == 0) return;
+    ways_.push_back({l, cost(l)});
+  }
+
+  // Blocks that a multiprocessor has room for at once.
+  int64_t resident(const ImagesLayout& l) const {
+    constexpr int64_t reserved = 1 << 10, threads_there = 2048;
+    const int64_t bytes = images_memory(f_, w_, l).end;
+    if (bytes > device_.shared) return 0;
+    return std::min({(device_.shared + reserved) / (bytes + reserved), threads_there / l.threads,
+                     static_cast<int64_t>(l.blocks_per_multiprocessor)});
+  }
+
+  // Instructions of a pixel's channel in all walks, about.
+  double instructions() const {
+    double n = 0;
+    for (int p = 0; p <= w_.last; ++p) {
+      const std::vector<bool> used = w_.used_in(p);
+      n += 2.0 * static_cast<double>(std::count(used.begin(), used.end(), true));
+    }
+    return n + w_.element.flops();
+  }
+
+  // Sectors of memory that are touched, to those that a pixel's channels fill.
+  double spread(const ImagesLayout& l) const {
+    constexpr double sector = 32, part = sector / 2;
+    if (l.tile == f_.channels) return 1;
+    double most = 1;
+    for (size_t i = 0; i < f_.in.size(); ++i) {
+      const auto row = static_cast<double>(l.tile * size_of(f_.in[i].dtype));
+      const double beside = std::fmod(row, sector) == 0 ? 0 : part;
+      if (f_.in[i].streams) most = std::max(most, (row + beside) / row * (1 + 4 / row));
+    }
+    return most;
+  }
+
+  // Microseconds, about; fitted to the times of ways on an H200.
+  double cost(const ImagesLayout& l) const {
+    constexpr double bytes_per_us = 4.1e6, clocks_per_us = 1800, lanes = 128, of_a_thread = 600;
+    const double elements = static_cast<double>(f_.images * f_.pixels * f_.channels);
+    double moved = 0;
+    for (const ImagesForm::Input& in : f_.in)
+      if (in.streams) moved += elements * static_cast<double>(size_of(in.dtype));
+    for (size_t k = 0; k < f_.out.size(); ++k)
+      if (!f_.per_channel[k]) moved += elements * static_cast<double>(size_of(f_.out[k]));
+    const int64_t at_once = resident(l);
+    const int64_t blocks = f_.images * (f_.channels / l.tile) * l.cluster;
+    const int64_t each = ceil_div(blocks, device_.multiprocessors);
+    const auto threads = static_cast<double>(std::min(at_once, each) * l.threads);
+    const double busy = std::clamp(threads / 1200, 0.3, 0.85);
+    const double work =
+        static_cast<double>(each) * (static_cast<double>(l.tile * l.pixels(f_)) * instructions() +
+                                     static_cast<double>(l.threads) * of_a_thread);
+    const double exchange = l.cluster > 1 ? 1.5 + 0.02 * l.cluster : 0.3;
+    const auto waves = static_cast<double>(ceil_div(each, at_once));
+    const double apart = each == 1 || at_once > 2 ? 0.6 : at_once == 2 ? 0.7 : 1;
+    return moved / bytes_per_us * spread(l) + apart * work / lanes / busy / clocks_per_us +
+           waves * (1 + w_.last * exchange) + 0.15 * static_cast<double>(each);
+  }
+
+  const ImagesForm& f_;
+  ImagesWork w_;
+  ImagesDevice device_;
+  int vector_;
+  std::vector<Way> ways_;
+};
+
+}  // namespace
+
+ImagesMemory images_memory(const ImagesForm& f, const ImagesWork& w, const ImagesLayout& l) {
+  ImagesMemory m;
+  const auto take = [&](int64_t bytes) {
+    const int64_t at = m.end;
+    m.end += rounded(bytes);
+    return at;
+  };
+  for (size_t i = 0; i < f.in.size(); ++i)
+    m.held.push_back(l.held[i] ? take(l.pixels(f) * l.tile * size_of(f.in[i].dtype)) : 0);
+  int64_t at_once = 0;
+  for (int p = 0; p <= w.last; ++p)
+    at_once = std::max<int64_t>(at_once, std::count(w.phase.begin(), w.phase.end(), p));
+  const int64_t row = l.tile * float_bytes, totals = static_cast<int64_t>(w.pixel_totals.size());
+  m.scratch = take(at_once * l.sums() * row);
+  m.barriers = take(l.cluster > 1 ? barrier_bytes * (w.last + 1) : 0);
+  m.sums = take(l.cluster > 1 ? totals * l.cluster * row : 0);
+  m.terms = take(static_cast<int64_t>(w.group_totals.size()) * row);
+  m.carried = take(static_cast<int64_t>(w.carried.size()) * row);
+  return m;
+}
+
+std::vector<ImagesLayout> images_layouts(const ImagesForm& f, const ImagesDevice& device,
+                                         bool unaligned) {
+  return Chooser(f, device, unaligned).run();
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <optional>
+
+#include "backend/cuda/images.h"
+#include "ir/kernel.h"
+#include "ops/images/op.h"
+
+namespace ebb::ops::cuda {
+namespace {
+
+using ebb::cuda::ImagesForm;
+using ebb::cuda::ImagesLayout;
+using ebb::cuda::ImagesPass;
+
+// None where an input changes with the pixels but does not lie like the images.
+std::optional<ImagesForm> form_of(const Signature& s) {
+  const auto& a = s.as<Images>();
+  const Shape shape(a.shape);
+  ImagesForm f;
+  f.expr = a.expr;
+  f.images = shape[0];
+  f.channels = shape[-1];
+  f.pixels = shape.slice(1, shape.rank() - 1).numel();
+  f.groups = a.groups;
+  for (const Type& t : s.in) {
+    const bool streams = varies_over_pixels(t.shape, shape);
+    if (streams && (t.shape.numel() != shape.numel() || !is_float(t.dtype))) return std::nullopt;
+    const std::vector<int64_t> strides = broadcast_strides(t.shape, shape);
+    f.in.push_back({t.dtype, streams, strides.front(), strides.back()});
+  }
+  for (const bool pixels : over_pixels(a))
+    f.totals.push_back(pixels ? ebb::cuda::ImagesTotal::pixels : ebb::cuda::ImagesTotal::groups);
+  for (const Type& t : s.out) f.out.push_back(t.dtype);
+  f.per_channel = per_channel(a);
+  return f;
+}
+
+std::vector<ImagesLayout> layouts(const Signature& s, const Device& device) {
+  const Shape shape(s.as<Images>().shape);
+  if (shape.numel() == 0 || shape.numel() >= int64_t{1} << 31) return {};
+  const std::optional<ImagesForm> form = form_of(s);
+  return form ? ImagesPass::layouts(*form, ebb::cuda::of(device)) : std::vector<ImagesLayout>{};
+}
+
+bool supports(const Signature& s, const Device& device) {
+  return Shape(s.as<Images>().shape).numel() == 0 || !layouts(s, device).empty();
+}
+
+std::vector<Tune> space(const Signature& s, const Device& device) {
+  constexpr size_t most = 6;
+  std::vector<Tune> out;
+  for (const ImagesLayout& l : layouts(s, device))
+    if (out.size() < most)
+      out.push_back({{{"tile", l.tile}, {"cluster", l.cluster}, {"threads", l.threads}}});
+  if (out.empty()) out.emplace_back();
+  return out;
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& device) {
+  const std::vector<ImagesLayout> all = layouts(s, device);
+  if (all.empty()) return {0, [](const Call&) {}};
+  auto chosen = std::find_if(all.begin(), all.end(), [&](const ImagesLayout& l) {
+    return tune.value("tile", 0) == l.tile && tune.value("cluster", 0) == l.cluster &&
+           tune.value("threads", 0) == l.threads;
+  });
+  if (chosen == all.end()) chosen = all.begin();
+  const ImagesPass pass(*form_of(s), *chosen, ebb::cuda::of(device));
+  return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
+}
+
+}  // namespace
+
+std::vector<Kernel> images() {
+  return {{.op = "images",
+           .name = "images_ptx",
+           .supports = supports,
+           .prepare = prepare,
+           .space = space,
+           .in_place = true}};
+}
+
+}  // namespace ebb::ops::cuda

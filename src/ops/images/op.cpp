@@ -1,0 +1,210 @@
+#include "ops/images/op.h"
+
+#include "base/error.h"
+#include "ir/expr_inputs.h"
+#include "ops/formulas.h"
+#include "ops/group_affine_grad/op.h"
+#include "ops/prim/moments/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+
+namespace ebb::ops {
+namespace {
+
+Shape channels_of(Shape s) {
+  for (int64_t d = 1; d + 1 < s.rank(); ++d) s[d] = 1;
+  return s;
+}
+
+// Terms take earlier totals only; numbers of channels take nothing that changes with the pixels.
+void check_order(const Signature& s, const std::vector<bool>& pixels,
+                 const std::vector<bool>& channel) {
+  const auto& a = s.as<Images>();
+  for (size_t k = 0; k < pixels.size() + channel.size(); ++k) {
+    const bool term = k < pixels.size();
+    const bool whole = term ? !pixels[k] : channel[k - pixels.size()];
+    const std::vector<bool> used = inputs_of(a.expr, k, k + 1);
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (!used[i]) continue;
+      require(!term || i < s.in.size() + k, "images: term ", k,
+              " may only use the totals before it  at ", s.at);
+      require(!whole || i >= s.in.size() || !varies_over_pixels(s.in[i].shape, Shape(a.shape)),
+              "images: ", term ? "term " : "output ", term ? k : k - pixels.size(),
+              " is a number a channel but takes ", s.in[i], "  at ", s.at);
+    }
+  }
+}
+
+std::vector<Type> infer(const Signature& s) {
+  const auto& a = s.as<Images>();
+  const std::vector<bool> pixels = over_pixels(a), channel = per_channel(a);
+  const auto dtypes = words(a.dtypes);
+  const Shape shape(a.shape);
+  require(shape.rank() > 2 && !pixels.empty() && a.groups > 0 && shape[-1] % a.groups == 0,
+          "images: needs totals, and a shape of pixels and channels that ", a.groups,
+          " divides (got ", shape, ")  at ", s.at);
+  require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + pixels.size()),
+          "images: the formula takes ", a.expr.inputs(), " inputs (got ", s.in.size(), " and ",
+          pixels.size(), " totals)  at ", s.at);
+  require(
+      dtypes.size() == channel.size() && pixels.size() + dtypes.size() == a.expr.results().size(),
+      "images: the formula gives ", a.expr.results().size(), " results (for ", pixels.size(),
+      " totals and ", dtypes.size(), " outputs)  at ", s.at);
+  for (const Type& t : s.in)
+    require(broadcastable(t.shape, shape), "images: ", t, " does not broadcast to ", shape, "  at ",
+            s.at);
+  check_order(s, pixels, channel);
+  std::vector<Type> out;
+  for (size_t k = 0; k < dtypes.size(); ++k)
+    out.push_back({parse_dtype(dtypes[k]), channel[k] ? channels_of(shape) : shape});
+  return out;
+}
+
+std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
+  const auto& a = s.as<Images>();
+  const std::vector<bool> pixels = over_pixels(a), channel = per_channel(a);
+  const auto dtypes = words(a.dtypes);
+  const Shape shape(a.shape), small = channels_of(shape);
+  std::vector<int64_t> dims;
+  for (int64_t d = 1; d + 1 < shape.rank(); ++d) dims.push_back(d);
+  std::vector<Value> known(in.begin(), in.end()), out;
+  for (size_t t = 0; t < pixels.size(); ++t) {
+    const OneResult p = one_result(a.expr, t);
+    if (pixels[t]) {
+      known.push_back(reduce(g, {p.expr, dims, "sum", 1, a.shape}, p.of(known))[0]);
+      continue;
+    }
+    const Value term = pointwise(g, {p.expr, small.sizes(), "f32"}, p.of(known))[0];
+    known.push_back(expand_groups(group_sums(term, a.groups), shape[-1]));
+  }
+  for (size_t k = 0; k < dtypes.size(); ++k) {
+    const OneResult p = one_result(a.expr, pixels.size() + k);
+    const Shape& of = channel[k] ? small : shape;
+    out.push_back(pointwise(g, {p.expr, of.sizes(), std::string(dtypes[k])}, p.of(known))[0]);
+  }
+  return out;
+}
+
+Cost cost(const Signature& s) {
+  const auto& a = s.as<Images>();
+  Cost c;
+  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
+  c.flops = a.expr.flops() * static_cast<double>(Shape(a.shape).numel());
+  return c;
+}
+
+// ---- examples -------------------------------------------------------------------------------
+
+Scalar in(int64_t i) { return Scalar::input(i); }
+
+double inverse_of(const Shape& s, int64_t groups) {
+  return static_cast<double>(groups * s[0]) / static_cast<double>(std::max<int64_t>(s.numel(), 1));
+}
+
+// x, gamma, beta: a group norm with SiLU, its statistics and coefficients.
+Images norm_of(const Shape& shape, int64_t groups, const std::string& dtype) {
+  const double inv = inverse_of(shape, groups);
+  const Scalar x = in(0), mean = in(4) * inv, rstd = rsqrt(in(6) * inv + 1e-3);
+  const Scalar scale = rstd * in(1), y = x * scale + (in(2) - mean * scale);
+  const Scalar results[] = {x,    in(3), (x - mean) * (x - mean), in(5), y * sigmoid(y), scale,
+                            mean, rstd};
+  return {.expr = Expr(7, results),
+          .totals = "pixels,groups,pixels,groups",
+          .shape = shape.sizes(),
+          .groups = groups,
+          .dtypes = dtype + ",f32,f32,bf16",
+          .per = "element,channel,channel,channel"};
+}
+
+// dy, x, mean, rstd, gamma, addend: the gradient of a group norm with SiLU, added to another, and
+// the sum of its result over the pixels.
+Images gradient_of(const Shape& shape, int64_t groups, const std::string& dtype) {
+  const double inv = inverse_of(shape, groups);
+  const Scalar dy = in(0), x = in(1), mean = in(2), rstd = in(3), gamma = in(4);
+  const Scalar s1 = in(6), s2 = in(7), u = in(8), w = in(9);
+  const Scalar y = (x - mean) * rstd * gamma, s = sigmoid(y), d = dy * (s + y * s * (1.0 - s));
+  const Scalar slope = w * rstd * rstd * rstd * -inv, offset = u * rstd * -inv - mean * slope;
+  const Scalar dx = d * gamma * rstd + x * slope + offset + in(5);
+  const Scalar results[] = {d, d * (x - mean), s1 * gamma, s2 * gamma, dx, dx, s2 * rstd, in(10)};
+  return {.expr = Expr(11, results),
+          .totals = "pixels,pixels,groups,groups,pixels",
+          .shape = shape.sizes(),
+          .groups = groups,
+          .dtypes = dtype + ",f32,f32",
+          .per = "element,channel,channel"};
+}
+
+std::vector<Example> examples() {
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
+  std::vector<Example> out;
+  const auto norm = [&](const char* label, Shape s, int64_t groups, const char* dtype) {
+    const Type x = f32(s), c = f32({s[-1]});
+    out.push_back({.label = label, .attrs = norm_of(s, groups, dtype), .in = {x, c, c}});
+  };
+  norm("norm", {2, 8, 8, 64}, 8, "bf16");
+  norm("odd", {2, 5, 7, 12}, 4, "f32");
+  norm("odd_channels", {3, 11, 9}, 3, "f16");
+  norm("groups_of_three", {2, 9, 3, 96}, 32, "bf16");
+  norm("groups_of_one", {2, 4, 4, 6}, 6, "f32");
+  norm("one_group", {2, 13, 40}, 1, "f32");
+  norm("one_pixel", {3, 1, 1, 16}, 2, "f32");
+  norm("many_pixels", {1, 67, 61, 16}, 2, "f32");
+  norm("wide", {1, 2, 3, 1280}, 32, "bf16");
+  norm("no_images", {0, 4, 4, 8}, 2, "f32");
+  const auto gradient = [&](const char* label, Shape s, int64_t groups, const char* dtype) {
+    const Type x = f32(s), k = f32(channels_of(s)), c = f32({s[-1]});
+    out.push_back(
+        {.label = label, .attrs = gradient_of(s, groups, dtype), .in = {x, x, k, k, c, x}});
+  };
+  gradient("gradient", {2, 8, 8, 64}, 8, "bf16");
+  gradient("gradient_odd", {2, 5, 7, 12}, 4, "f32");
+  gradient("gradient_odd_channels", {3, 11, 9}, 3, "f32");
+  gradient("gradient_of_one_pixel", {3, 1, 1, 16}, 2, "f32");
+  gradient("gradient_groups_of_three", {1, 9, 3, 96}, 32, "f16");
+  gradient("gradient_many_pixels", {1, 59, 31, 8}, 1, "bf16");
+  return out;
+}
+
+}  // namespace
+
+std::vector<bool> over_pixels(const Images& images) {
+  std::vector<bool> out;
+  for (const std::string_view w : words(images.totals)) {
+    require(w == "pixels" || w == "groups", "images: totals are of pixels or groups (got '", w,
+            "')");
+    out.push_back(w == "pixels");
+  }
+  return out;
+}
+
+std::vector<bool> per_channel(const Images& images) {
+  std::vector<bool> out;
+  for (const std::string_view w : words(images.per)) {
+    require(w == "element" || w == "channel", "images: outputs are per element or channel (got '",
+            w, "')");
+    out.push_back(w == "channel");
+  }
+  return out;
+}
+
+bool varies_over_pixels(const Shape& tensor, const Shape& shape) {
+  for (int64_t d = 1; d + 1 < shape.rank(); ++d) {
+    const int64_t own = d - shape.rank() + tensor.rank();
+    if (shape[d] != 1 && own >= 0 && tensor[own] != 1) return true;
+  }
+  return false;
+}
+
+const OpDef& def::images() {
+  static const OpDef d{.name = "images",
+                       .attrs = +[] { return Attrs(Images{}); },
+                       .infer = infer,
+                       .decompose = decompose,
+                       .cost = cost,
+                       .examples = examples,
+                       .differentiable = false};
+  return d;
+}
+
+}  // namespace ebb::ops
