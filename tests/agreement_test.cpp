@@ -9,6 +9,7 @@
 #include "backends.h"
 #include "derived.h"
 #include "guarded.h"
+#include "ops/matmul_act/op.h"
 #include "ops/prim/attention/op.h"
 #include "ops/prim/attention_grad/op.h"
 #include "ops/prim/conv2d/op.h"
@@ -79,6 +80,21 @@ void add_products(std::vector<Large>& out, DType dtype) {
                    batched,
                    {{6, 208, 136}, {6, 264, 136}, addend},
                    dtype});
+}
+
+void add_activated(std::vector<Large>& out, DType dtype) {
+  const OpDef* op = &ops::def::matmul_act();
+  for (const Product& p : {Product{1000, 520, 328}, {640, 1536, 384}, {257, 264, 1096}})
+    for (const bool b : {false, true}) {
+      const std::string label = str("m", p.m, "_n", p.n, "_k", p.k, b ? "_tb" : "");
+      const Shape x{p.m, p.k}, y = b ? Shape{p.n, p.k} : Shape{p.k, p.n};
+      ops::MatmulAct a{.act = "gelu_tanh", .trans_b = b};
+      out.push_back({label, op, a, {x, y, {p.n}}, dtype});
+      a.keep = true;
+      out.push_back({label + "_kept", op, a, {x, y, {p.n}}, dtype});
+      a = {.act = "silu", .trans_b = b, .slope = true};
+      out.push_back({label + "_slope", op, a, {x, y, {p.m, p.n}}, dtype});
+    }
 }
 
 struct Conv {
@@ -157,21 +173,6 @@ void add_attention(std::vector<Large>& out, DType dtype) {
   }
 }
 
-// q, k and v in one, for which tiles on mma.sync are the general kernel.
-void add_packed_attention(std::vector<Large>& out, DType dtype) {
-  const ops::Attention packed{.packed = true};
-  for (const Heads& h : {Heads{2, 333, 333, 5, 72},
-                         {3, 700, 700, 4, 64},
-                         {4, 256, 256, 6, 40},
-                         {2, 200, 200, 3, 128},
-                         {5, 64, 64, 8, 32}}) {
-    const std::string label = str("packed_n", h.n, "_t", h.t, "_a", h.a, "_k", h.width);
-    const Shape qkv{h.n, h.t, 3, h.a, h.width}, o{h.n, h.t, h.a, h.width}, lse{h.n, h.a, h.t};
-    out.push_back({label, &ops::def::attention(), packed, {qkv}, dtype});
-    out.push_back({label, &ops::def::attention_grad(), packed, {qkv, o, lse, o}, dtype});
-  }
-}
-
 // Several blocks of keys, and more of them than there are multiprocessors: blocks of threads wait
 // for each other. Few heads and keys: ranges of queries.
 void add_attention_grad(std::vector<Large>& out, DType dtype) {
@@ -198,11 +199,11 @@ std::vector<Large> large_cases() {
   if (only("cuda").empty()) return out;
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
     add_products(out, dtype);
+    add_activated(out, dtype);
     add_convolutions(out, dtype);
     if (dtype == DType::f32) continue;
     add_attention(out, dtype);
     add_attention_grad(out, dtype);
-    add_packed_attention(out, dtype);
   }
   return out;
 }

@@ -195,9 +195,11 @@ struct Meaning {
 };
 
 // Ops whose kernels for matrix units round what lies between their two products to the inputs'
-// dtype, since these units take no other operands.
+// dtype, since these units take no other operands; or a product before its activation, which is on
+// its way to memory.
 bool rounds_inside(const Case& c) {
-  return c.backend != "cpu" && (c.op->name == "attention" || c.op->name == "attention_grad");
+  return c.backend != "cpu" && (c.op->name == "attention" || c.op->name == "attention_grad" ||
+                                c.op->name == "matmul_act");
 }
 
 Meaning meaning_of(const Case& c) {

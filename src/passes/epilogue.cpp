@@ -9,8 +9,8 @@
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "ops/prim/reduce/op.h"
 #include "passes/simplify.h"
+#include "passes/uses.h"
 
 namespace ebb {
 namespace {
@@ -50,13 +50,7 @@ struct Sum {
 class Adder {
  public:
   Adder(const Graph& g, const std::function<bool(const Signature&, const Signature&)>& serves)
-      : g_(g), serves_(serves), readers_(static_cast<size_t>(g.values())) {
-    for (size_t i = 0; i < g.nodes().size(); ++i)
-      for (const int32_t v : g.nodes()[i].in) readers_[static_cast<size_t>(v)].insert(i);
-    const size_t outside = g.nodes().size();
-    for (const NamedValue& o : g.outputs()) readers_[static_cast<size_t>(o.value)].insert(outside);
-    for (const NamedValue& u : g.updates()) readers_[static_cast<size_t>(u.value)].insert(outside);
-  }
+      : g_(g), serves_(serves), uses_(g) {}
 
   // The graph as it was where no sum becomes an addend.
   Graph run(const Graph& otherwise) {
@@ -87,32 +81,15 @@ class Adder {
            n.attrs.as<ops::Pointwise>().expr.text() == sum;
   }
 
-  const std::set<size_t>& readers(int32_t v) const { return readers_[static_cast<size_t>(v)]; }
-
-  // The node of the graph that makes `v`, if nothing but one node reads it.
-  const Node* made_for_one(int32_t v) const {
-    const int32_t n = g_.producer(v);
-    if (n < 0 || readers(v).size() != 1) return nullptr;
-    return &g_.nodes()[static_cast<size_t>(n)];
-  }
-
-  // fuse makes one pass of it and a formula of this shape.
-  bool melts(const Node* n, const Shape& shape) const {
-    if (n == nullptr) return false;
-    if (n->op == &ops::def::pointwise()) return g_.type(n->out[0]).shape == shape;
-    return n->op == &ops::def::reduce() && g_.type(n->in[0]).shape == shape;
-  }
   bool melts_into_reader(int32_t v) const {
-    if (readers(v).size() != 1) return false;
-    const size_t reader = *readers(v).begin();
-    if (reader >= g_.nodes().size()) return false;
-    const Node& r = g_.nodes()[reader];
-    return !sums_a_product_with(r, v) && melts(&r, g_.type(v).shape);
+    const Node* reader = uses_.only_reader(v);
+    if (reader == nullptr) return false;
+    return !sums_a_product_with(*reader, v) && uses_.melts(reader, g_.type(v).shape);
   }
   // A sum of `v` and of a product that is there for it alone, whose addend `v` may become.
   bool sums_a_product_with(const Node& n, int32_t v) const {
     if (!is_sum(n)) return false;
-    const Node* other = made_for_one(n.in[n.in[0] == v ? 1 : 0]);
+    const Node* other = uses_.made_for_one(n.in[n.in[0] == v ? 1 : 0]);
     return other != nullptr && is_product(other->op);
   }
   // The value is a product's own result by now.
@@ -131,14 +108,14 @@ class Adder {
 
   std::optional<Sum> sum_with(const Node& n, size_t which) const {
     const int32_t product = n.in[which], addend = n.in[1 - which];
-    const Node* p = made_for_one(product);
+    const Node* p = uses_.made_for_one(product);
     const Type& out = g_.type(n.out[0]);
     if (p == nullptr || !is_product(p->op) || p->out.size() != 1 ||
         !(g_.type(product).shape == out.shape))
       return {};
     const Type& t = g_.type(addend);
     if (t.shape == out.shape && !added_by_a_product(addend) &&
-        melts(made_for_one(addend), out.shape))
+        uses_.melts(uses_.made_for_one(addend), out.shape))
       return {};
     const Signature plain = g_.signature(*p);
     if (!ops::takes_addend(plain, t)) return {};
@@ -157,8 +134,8 @@ class Adder {
 
   const Graph& g_;
   const std::function<bool(const Signature&, const Signature&)>& serves_;
-  std::vector<std::set<size_t>> readers_;  // nodes that read a value; their number: the outside
-  std::vector<std::optional<Sum>> sums_;   // by node, of those that were looked at
+  const Uses uses_;
+  std::vector<std::optional<Sum>> sums_;  // by node, of those that were looked at
 };
 
 }  // namespace

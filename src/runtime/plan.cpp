@@ -7,6 +7,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/table.h"
+#include "passes/activations.h"
 #include "passes/batch.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
@@ -25,10 +26,10 @@ std::vector<const Kernel*> serving_kernels(const Signature& s, const Device& dev
   return all;
 }
 
-// Whether the kernel that comes first for one use does for the other.
+// Whether the kernel that comes first for one use does for the other, perhaps under another op.
 bool served_alike(const Signature& a, const Signature& b, const Device& device) {
   const auto for_a = serving_kernels(a, device), for_b = serving_kernels(b, device);
-  return !for_a.empty() && !for_b.empty() && for_a[0] == for_b[0];
+  return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
 }
 
 // The value whose memory `v` is, seen through reshapes.
@@ -76,9 +77,12 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   out = common_subexpressions(out);
   const bool rows = !kernels_of("rows", device.backend()).empty();
   if (options.fuse) {
-    out = add_epilogues(out, [&](const Signature& plain, const Signature& added) {
-      return served_alike(plain, added, device);
-    });
+    const auto serves = [&](const Signature& plain, const Signature& with) {
+      return served_alike(plain, with, device);
+    };
+    out = add_epilogues(out, serves);
+    // what is computed again are formulas, rather than products
+    if (options.recompute.kind == Recompute::Kind::off) out = add_activations(out, serves);
     verify(out, "epilogue");
     out = fuse(out, {device.flops_per_pass(), device.rows_once(), rows});
   }

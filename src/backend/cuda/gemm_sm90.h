@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "backend/cuda/activation.h"
 #include "backend/cuda/device.h"
 #include "ir/kernel.h"
 
@@ -39,6 +40,10 @@ struct Images {
   int top = 0, left = 0, bottom = 0, right = 0;  // bottom, right: see TmaImages
 };
 
+// What becomes of a sum z, the bias added: z + addend; an activation of it; z times the slope of
+// the activation at the addend.
+enum class Post : uint8_t { add, activate, slope };
+
 struct Problem {
   Form form = Form::nt;
   DType type = DType::bf16, out = DType::bf16;  // of the operands; of the result: f32 or type
@@ -47,6 +52,9 @@ struct Problem {
   DType bias_type = DType::f32, addend_type = DType::f32;
   bool row_sums = false;    // A's rows, summed over k, are a second result: f32 [m]; of one product
   int64_t addend_rows = 1;  // of the result that share a row of the addend
+  Post post = Post::add;
+  Activation activation;
+  bool keep = false;                        // activate: z is a second result
   int64_t m = 0, n = 0, k = 0, batch = 1;   // of one product; k of a convolution: of one tap
   bool repeat_a = false, repeat_b = false;  // one matrix for the whole batch
   Images images;                            // convolutions
@@ -95,6 +103,7 @@ bool can_finish(const Problem& p);
 struct Operands {
   const void *a = nullptr, *b = nullptr, *bias = nullptr, *addend = nullptr;
   void *out = nullptr, *row_sums = nullptr, *workspace = nullptr;
+  void* kept = nullptr;  // z, the second result
 };
 
 // The kernels of one form and operand type. run: all addresses but bias and out are multiples of
@@ -123,7 +132,8 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
 struct Prepared {
   int64_t workspace = 0;
   std::function<void(const Operands&)> run;
-  static bool takes(const Operands& o);  // addresses
+  bool whole_pieces = false;            // of the result must lie at multiples of 16
+  bool takes(const Operands& o) const;  // addresses
 };
 Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device);
 

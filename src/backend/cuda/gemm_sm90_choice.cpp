@@ -121,6 +121,8 @@ std::vector<int> splits_worth(const Problem& p) {
 // Ways to share and to split tiles of one size.
 std::vector<Choice> cuts_worth(const Problem& p, const TileSize& t, int multiprocessors) {
   std::vector<Choice> all;
+  // a warpgroup takes longer for so many activations than the other for its products
+  if (p.post != Post::add && t.teams > 1 && t.n > 128) return all;
   const auto add = [&](const Choice& c) {
     if (obstacle(p, t, c).empty()) all.push_back(c);
   };
@@ -186,10 +188,11 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
   return all;
 }
 
-bool Prepared::takes(const Operands& o) {
+bool Prepared::takes(const Operands& o) const {
   constexpr uintptr_t piece = 16;
-  const bool result = o.addend == nullptr || is_aligned(o.out, piece);
-  return is_aligned(o.a, piece) && is_aligned(o.b, piece) && is_aligned(o.addend, piece) && result;
+  const bool result = !whole_pieces || is_aligned(o.out, piece);
+  return is_aligned(o.a, piece) && is_aligned(o.b, piece) && is_aligned(o.addend, piece) &&
+         is_aligned(o.kept, piece) && result;
 }
 
 Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device) {
@@ -223,7 +226,9 @@ Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tun
 Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device) {
   const Choice c = choice_of(p, k.tiles, tune, device.multiprocessors());
   const auto run = [p, c, start = k.run, &device](const Operands& o) { start(p, c, o, device); };
-  return {.workspace = workspace_bytes(p, c), .run = run};
+  return {.workspace = workspace_bytes(p, c),
+          .run = run,
+          .whole_pieces = p.addend || p.post != Post::add};
 }
 
 }  // namespace ebb::cuda::gemm

@@ -80,6 +80,9 @@ void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
 
 void set_result(Params& q, const Problem& p, const Operands& o) {
   q.out = o.out;
+  q.kept = p.keep ? o.kept : nullptr;
+  q.post = p.post;
+  q.activation = p.activation;
   q.parts = static_cast<float*>(o.workspace);
   q.bias = o.bias;
   q.bias_type = p.bias_type;
@@ -181,8 +184,11 @@ int64_t workspace_bytes(const Problem& p, const Choice& c) {
 
 bool can_finish(const Problem& p) {
   if (p.row_sums && (!sums_rows(p.form) || p.batch != 1)) return false;
-  if (!p.addend) return true;
+  if (!p.addend && p.post == Post::add) return true;
   if (a_transposed(p.form)) return false;
+  if (p.post != Post::add)  // by pieces of 16 bytes
+    return p.addend == (p.post == Post::slope) && (!p.addend || p.addend_type == p.type) &&
+           p.addend_rows == 1 && p.out == p.type && p.n % 8 == 0;
   if (p.addend_rows == 1)  // by pieces of 16 bytes
     return p.addend_type == p.type && p.out == p.type && p.n % 8 == 0;
   // a warp's 16 rows share one, which is read by pairs

@@ -24,7 +24,7 @@ Divisor divisor(int64_t by);
 
 struct Params {
   CUtensorMap a, b;
-  void* out;
+  void *out, *kept;
   float* parts;  // the partial sums, tile below tile
   const void *bias, *addend;
   int64_t out_matrix;  // elements from one matrix of the result to the next
@@ -47,6 +47,8 @@ struct Params {
   float* row_sums;         // a line of m for each part of each tile along n; or null
   int row_sum_tiles;
   DType bias_type, addend_type;
+  Post post;
+  Activation activation;
   Store store;
   Share share;
   int cluster;    // blocks

@@ -2,7 +2,7 @@
 // cluster add up through each other's shared memory.
 #pragma once
 
-#include "backend/cuda/gemm_sm90_epilogue.cuh"
+#include "backend/cuda/gemm_sm90_store.cuh"
 
 namespace ebb::cuda::gemm {
 
@@ -32,6 +32,16 @@ __device__ void store_four(void* out, int64_t i, const Vec<float, 4>& v, int cou
   for (int e = 0; e < count; ++e) to[e] = from_float<T>(v.v[e]);
 }
 
+__device__ inline void store_four_as(DType t, void* out, int64_t i, const Vec<float, 4>& v,
+                                     int count) {
+  if (t == DType::f32)
+    store_four<float>(out, i, v, count);
+  else if (t == DType::f16)
+    store_four<__half>(out, i, v, count);
+  else
+    store_four<__nv_bfloat16>(out, i, v, count);
+}
+
 // Columns of the result from a tile's column on: where they begin, and how many of 4 exist.
 struct Run {
   int64_t first;
@@ -53,17 +63,20 @@ __device__ inline void finish(const Params& p, const Whole& q, const Unit& u, in
   if (row >= p.m || run.count <= 0) return;
   if (p.bias != nullptr)
     for (int e = 0; e < run.count; ++e) sum.v[e] += value_at(p.bias, p.bias_type, run.first + e);
-  if (p.addend_rows > 0) {
+  const int64_t at = u.batch * p.out_matrix + int64_t{row} * p.n + run.first;
+  if (p.kept != nullptr) store_four_as(q.out, p.kept, at, sum, run.count);
+  if (p.post == Post::activate) sum = activated<false>(p.activation, sum);
+  if (p.post == Post::slope) {
+    Vec<float, 4> y = {};
+    for (int e = 0; e < run.count; ++e) y.v[e] = value_at(p.addend, p.addend_type, at + e);
+    y = activated<true>(p.activation, y);
+    for (int e = 0; e < run.count; ++e) sum.v[e] *= y.v[e];
+  }
+  if (p.post == Post::add && p.addend_rows > 0) {
     const int64_t from = (int64_t{u.batch} * p.m + row) / p.addend_rows * p.n + run.first;
     for (int e = 0; e < run.count; ++e) sum.v[e] += value_at(p.addend, p.addend_type, from + e);
   }
-  const int64_t at = u.batch * p.out_matrix + int64_t{row} * p.n + run.first;
-  if (q.out == DType::f32)
-    store_four<float>(p.out, at, sum, run.count);
-  else if (q.out == DType::f16)
-    store_four<__half>(p.out, at, sum, run.count);
-  else
-    store_four<__nv_bfloat16>(p.out, at, sum, run.count);
+  store_four_as(q.out, p.out, at, sum, run.count);
 }
 
 // ---- in a cluster ------------------------------------------------------------------------------

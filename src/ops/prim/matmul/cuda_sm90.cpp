@@ -11,11 +11,9 @@ namespace ebb::ops::cuda {
 
 std::vector<Kernel> matmul();
 
-namespace {
-
 namespace gemm = ebb::cuda::gemm;
 
-gemm::Problem problem(const Signature& s) {
+gemm::Problem matmul_sm90_problem(const Signature& s) {
   const auto& attrs = s.as<Matmul>();
   const MatmulSizes z = matmul_sizes(s);
   gemm::Problem p;
@@ -38,7 +36,7 @@ gemm::Problem problem(const Signature& s) {
   return p;
 }
 
-gemm::Kernels kernels(const gemm::Problem& p) {
+gemm::Kernels matmul_sm90_kernels(const gemm::Problem& p) {
   switch (p.form) {
     case gemm::Form::nn: return matmul_sm90_columns(p.type);
     case gemm::Form::tn: return matmul_sm90_turned_columns(p.type);
@@ -47,18 +45,20 @@ gemm::Kernels kernels(const gemm::Problem& p) {
   }
 }
 
+namespace {
+
 bool supports(const Signature& s, const Device& d) {
-  return gemm::supports(problem(s), ebb::cuda::of(d));
+  return gemm::supports(matmul_sm90_problem(s), ebb::cuda::of(d));
 }
 
 std::vector<Tune> space(const Signature& s, const Device& d) {
-  const gemm::Problem p = problem(s);
-  return gemm::tunes(p, kernels(p), ebb::cuda::of(d));
+  const gemm::Problem p = matmul_sm90_problem(s);
+  return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
 }
 
 Program prepare(const Signature& s, const Tune& tune, Device& d) {
-  const gemm::Problem p = problem(s);
-  const gemm::Prepared product = gemm::prepare(p, kernels(p), tune, ebb::cuda::of(d));
+  const gemm::Problem p = matmul_sm90_problem(s);
+  const gemm::Prepared product = gemm::prepare(p, matmul_sm90_kernels(p), tune, ebb::cuda::of(d));
   const Program general = gemm::general_program(matmul(), s, d);
   const auto run = [product, general, e = epilogue_of(s)](const Call& c) {
     const gemm::Operands o{.a = c.in[0],

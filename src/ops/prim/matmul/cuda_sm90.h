@@ -9,6 +9,10 @@ namespace ebb::ops::cuda {
 
 std::vector<Kernel> matmul_sm90();
 
+// The product of a use of matmul, and the kernels that there are for it.
+ebb::cuda::gemm::Problem matmul_sm90_problem(const Signature& s);
+ebb::cuda::gemm::Kernels matmul_sm90_kernels(const ebb::cuda::gemm::Problem& p);
+
 // The kernels by how a and b are stored, in files of their own: they compile for long. type: bf16
 // or f16.
 ebb::cuda::gemm::Kernels matmul_sm90_rows(DType type);            // a [M, K], b [N, K]

@@ -1,0 +1,53 @@
+// Activations and their derivatives, with two results of the special function unit each.
+#pragma once
+
+#include "backend/cuda/activation.h"
+#include "backend/cuda/elements.cuh"
+
+namespace ebb::cuda {
+
+// 1 / (1 + exp(-(linear x + cubic x^3))) of each, to two units in the last place of f32. The steps
+// stay in this order: where registers are few the compiler would else make one after the other,
+// each waiting for the special function unit.
+template <int Count>
+__device__ __forceinline__ Vec<float, Count> gates_at(const Activation& a,
+                                                      const Vec<float, Count>& x) {
+  constexpr float per_e = -1.442695041f;  // powers of two
+  const float linear = a.linear * per_e, cubic = a.cubic * per_e;
+  Vec<float, Count> g;
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    const float exponent = x.v[i] * (linear + cubic * (x.v[i] * x.v[i]));
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(g.v[i]) : "f"(exponent));
+  }
+#pragma unroll
+  for (int i = 0; i < Count; ++i)
+    asm volatile("rcp.approx.ftz.f32 %0, %1;" : "=f"(g.v[i]) : "f"(1 + g.v[i]));
+  return g;
+}
+
+// The activations of x, or their slopes there.
+template <bool slopes, int Count>
+__device__ __forceinline__ Vec<float, Count> activated(const Activation& a,
+                                                       const Vec<float, Count>& x) {
+  Vec<float, Count> y = gates_at(a, x);
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    const float gate = y.v[i];
+    const float argument = x.v[i] * (a.linear + 3 * a.cubic * (x.v[i] * x.v[i]));
+    y.v[i] = slopes ? gate + gate * (1 - gate) * argument : x.v[i] * gate;
+  }
+  return y;
+}
+
+// The same of a piece of 16 bytes; T has 16 bits.
+template <class T, bool slopes>
+__device__ __forceinline__ void activate_piece(const Activation& a, uint32_t (&piece)[4]) {
+  const Vec<uint32_t, 4> words{piece[0], piece[1], piece[2], piece[3]};
+  const Vec<float, 8> y = activated<slopes>(a, floats_of(__builtin_bit_cast(Vec<T, 8>, words)));
+  const auto out = __builtin_bit_cast(Vec<uint32_t, 4>, rounded_to<T>(y));
+#pragma unroll
+  for (int i = 0; i < 4; ++i) piece[i] = out.v[i];
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,299 @@
+// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where an addend is
+// added and activations are taken; or element by element.
+#pragma once
+
+#include <type_traits>
+
+#include "backend/cuda/activation.cuh"
+#include "backend/cuda/gemm_sm90_epilogue.cuh"
+
+namespace ebb::cuda::gemm {
+
+template <class T>
+__device__ float2 unpack(uint32_t v) {
+  if constexpr (std::is_same_v<T, __half>)
+    return __half22float2(*reinterpret_cast<const __half2*>(&v));
+  else
+    return {__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u)};
+}
+
+template <class T>
+__device__ uint32_t pack(float low, float high) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 v = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const uint32_t*>(&v);
+  } else {
+    const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const uint32_t*>(&v);
+  }
+}
+
+__device__ inline void store_matrices(uint32_t to, const uint32_t (&v)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+               : "memory");
+}
+
+__device__ inline void load_piece(uint32_t from, uint32_t (&v)[4]) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(from)
+               : "memory");
+}
+
+// A box of what an activation was taken of: its slopes there take its place.
+template <class C>
+__device__ void take_slopes(const Params& p, uint32_t box) {
+#pragma unroll 1                                                      // few registers are left
+  for (int q = threadIdx.x % 32; q < Boxes<C>::row_bytes; q += 32) {  // pieces of 16 lines
+    uint32_t v[4];
+    load_piece(box + q * 16, v);
+    activate_piece<typename C::T, true>(p.activation, v);
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(box + q * 16), "r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+  }
+}
+
+// What is done with the box that sums are stored to: nothing, or it is added or multiplied first.
+enum class With { nothing, sum, product };
+
+// 16 rows of C::chunk columns, whose sums are d[0..], into shared memory in the swizzle of boxes.
+template <class C, With with>
+__device__ void stage_chunk(const float* d, uint32_t to) {
+  using T = typename C::T;
+  const int lane = threadIdx.x % 32, row = lane % 16;
+#pragma unroll
+  for (int j = 0; j < C::chunk / 16; ++j) {
+    const uint32_t at = to + Boxes<C>::swizzled(row, 2 * j + lane / 16);
+    uint32_t v[4] = {};
+    if constexpr (with != With::nothing) load_matrices<false>(v, at);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float* x = d + 2 * j * 4 + k * 2;
+      const float2 y = unpack<T>(v[k]);
+      if constexpr (with == With::nothing)
+        v[k] = pack<T>(x[0], x[1]);
+      else if constexpr (with == With::sum)
+        v[k] = pack<T>(x[0] + y.x, x[1] + y.y);
+      else
+        v[k] = pack<T>(x[0] * y.x, x[1] * y.y);
+    }
+    store_matrices(at, v);
+  }
+}
+
+// The same in f32, 32 columns.
+template <class C>
+__device__ void stage_floats(const float* d, uint32_t to) {
+  const int lane = threadIdx.x % 32, row = lane / 4;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t at = to + row * 128 + ((2 * j + lane % 4 / 2) ^ row) * 16 + lane % 2 * 8;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at + h * 1024), "f"(d[j * 4 + h * 2]),
+                   "f"(d[j * 4 + h * 2 + 1])
+                   : "memory");
+    }
+  }
+}
+
+// Where a box at a row and column, counted as tiles count, goes: its first element, from row to
+// row, and how many rows and columns of the result there are from there on.
+template <class C>
+struct BoxAt {
+  int64_t first, pitch;
+  int rows, columns;
+  __device__ BoxAt(const Params& p, const Unit& u, int row, int column) {
+    if (u.part >= 0) {
+      pitch = C::tile_n;
+      first = (int64_t{u.part - u.m} * C::tile_m + row) * pitch + column - u.n * C::tile_n;
+      rows = C::tile_m;
+      columns = C::tile_n;
+      return;
+    }
+    pitch = p.n;
+    rows = p.m - row;
+    columns = p.n - column;
+    if constexpr (C::form == Form::wgrad) {
+      const Divided tap = divide(column / 64, p.channel_blocks);
+      const int channel = tap.remainder * 64 + column % 64;
+      columns = tap.quotient < p.taps.by ? p.channels - channel : 0;
+      column = tap.quotient * p.channels + channel;
+    }
+    first = u.batch * p.out_matrix + row * pitch + column;
+  }
+};
+
+__device__ inline void store_piece(void* to, const uint32_t (&v)[4]) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v[0]), "r"(v[1]),
+               "r"(v[2]), "r"(v[3])
+               : "memory");
+}
+
+// A staged box to memory, in pieces of 16 bytes. (The copy engine would do that behind the loads
+// that it was given for the next tiles: products of few steps took up to a tenth longer.)
+template <class C, bool floats>
+__device__ void send_box(const Params& p, const Unit& u, uint32_t from, int row, int column) {
+  constexpr int size = floats ? 4 : 2, width = floats ? 32 : C::chunk;
+  constexpr int row_bytes = width * size, pieces = row_bytes / 16;
+  asm volatile("" : "+r"(row));  // registers are few: one box's addresses at a time
+  const BoxAt<C> at(p, u, row, column);
+  // a thread has the same piece of every few lines
+  const int lane = threadIdx.x % 32, piece = lane % pieces;
+  constexpr int lines = 32 / pieces;
+  char* to = (u.part >= 0 ? reinterpret_cast<char*>(p.parts) : static_cast<char*>(p.out)) +
+             (at.first + lane / pieces * at.pitch) * size + piece * 16;
+  const int64_t next = lines * at.pitch * size;
+  const int rows = piece * (16 / size) < at.columns ? at.rows : 0;
+#pragma unroll
+  for (int i = 0; i < 16 / lines; ++i, to += next) {
+    const int line = i * lines + lane / pieces;
+    const int turn = row_bytes == 128 ? line % 8 : line / 2 % 4;  // the swizzle of the box
+    uint32_t v[4];
+    load_piece(from + line * row_bytes + (piece ^ turn) * 16, v);
+    if (line < rows) store_piece(to, v);
+  }
+}
+
+// The same of a box of sums z: its activation, and z itself if it is kept.
+template <class C>
+__device__ void send_activated(const Params& p, const Unit& u, uint32_t from, int row, int column) {
+  using B = Boxes<C>;
+  constexpr int pieces = B::row_bytes / 16, lines = 32 / pieces;
+  const int lane = threadIdx.x % 32, piece = lane % pieces;
+  const BoxAt<C> at(p, u, row, column);
+  int64_t to = (at.first + lane / pieces * at.pitch) * 2 + piece * 16;
+  const int64_t next = lines * at.pitch * 2;
+  const int rows = piece * 8 < at.columns ? at.rows : 0;
+#pragma unroll 1  // few registers are left
+  for (int line = lane / pieces; line < 16; line += lines, to += next) {
+    uint32_t v[4];
+    load_piece(from + B::swizzled(line, piece), v);
+    if (line < rows && p.kept != nullptr) store_piece(static_cast<char*>(p.kept) + to, v);
+    activate_piece<typename C::T, false>(p.activation, v);
+    if (line < rows) store_piece(static_cast<char*>(p.out) + to, v);
+  }
+}
+
+template <class C>
+constexpr bool activates = C::form == Form::nt || C::form == Form::nn;
+
+template <class C, bool floats>
+__device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+  constexpr int width = floats ? 32 : C::chunk, boxes = C::columns / width;
+  const Spot<C> at(u);
+  const uint32_t out = s.out(threadIdx.x / 32);
+#pragma unroll
+  for (int i = 0; i < C::rows; ++i)
+#pragma unroll
+    for (int c = 0; c < boxes; ++c) {
+      const uint32_t buffer = out + (i * boxes + c) % C::buffers * C::buffer_bytes;
+      if (C::buffers == 1) __syncwarp();  // the box before has been read
+      if constexpr (floats)
+        stage_floats<C>(d[i] + c * width / 2, buffer);
+      else
+        stage_chunk<C, With::nothing>(d[i] + c * width / 2, buffer);
+      __syncwarp();  // all lanes have written
+      if (!floats && activates<C> && p.post == Post::activate)
+        send_activated<C>(p, u, buffer, at.row + i * 64, at.column + c * width);
+      else
+        send_box<C, floats>(p, u, buffer, at.row + i * 64, at.column + c * width);
+    }
+}
+
+// The same with the addend, whose first boxes have been asked for.
+template <class C>
+__device__ void store_boxes_added(const Params& p, const Places<C>& s, const Unit& u,
+                                  const Sums<C>& d) {
+  using B = Boxes<C>;
+  const Spot<C> at(u);
+  const uint32_t out = s.out(threadIdx.x / 32);
+#pragma unroll
+  for (int k = 0; k < B::count; ++k) {
+    if (C::buffers > 1 && k + 1 < B::count)
+      wait_copies<1>();  // of the next box
+    else
+      wait_copies<0>();
+    __syncwarp();  // the addend is there
+    const int i = k / B::across, c = k % B::across * C::chunk;
+    const uint32_t buffer = out + k % C::buffers * C::buffer_bytes;
+    if (activates<C> && p.post == Post::slope) {
+      take_slopes<C>(p, buffer);
+      __syncwarp();  // all lanes have written
+      stage_chunk<C, With::product>(d[i] + c / 2, buffer);
+    } else {
+      stage_chunk<C, With::sum>(d[i] + c / 2, buffer);
+    }
+    __syncwarp();  // all lanes have written
+    send_box<C, false>(p, u, buffer, at.row + i * 64, at.column + c);
+    if (k + C::buffers >= B::count) continue;
+    __syncwarp();  // the box has been read
+    ask_box<C>(p, u, k + C::buffers, buffer);
+  }
+}
+
+// Runs through the columns that a thread stores, in eights. The columns of wgrad are taps of blocks
+// of 64 channels, of which the last may be shorter.
+template <class C>
+struct Columns {
+  int column, end;  // the thread's pair; the end of the row, or of the block
+  int tap, block;
+  __device__ Columns(const Params& p, const Spot<C>& at) : column(at.column), end(p.n) {
+    if constexpr (C::form == Form::wgrad) {
+      const Divided of_tap = divide(at.column / 64, p.channel_blocks);
+      tap = of_tap.quotient;
+      block = of_tap.remainder;
+      place(p);
+    }
+    column += at.lane % 4 * 2;
+  }
+  __device__ void place(const Params& p) {
+    column = tap * p.channels + block * 64;
+    end = tap < p.taps.by ? (tap + 1) * p.channels : 0;
+  }
+  __device__ void next(const Params& p, int j) {
+    column += 8;
+    if (C::form != Form::wgrad || j % 8 != 7) return;
+    const int lane = column % 8;
+    if (++block == p.channel_blocks.by) block = 0, ++tap;
+    place(p);
+    column += lane;
+  }
+};
+
+// The tile straight from registers, with any size and alignment of rows.
+template <class C, class T>
+__device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d) {
+  const Spot<C> at(u);
+  T* out = static_cast<T*>(p.out) + u.batch * p.out_matrix;
+#pragma unroll
+  for (int i = 0; i < C::rows * 2; ++i) {
+    const int row = at.row + i / 2 * 64 + i % 2 * 8 + at.lane / 4;
+    if (row >= p.m) continue;
+    T* to = out + static_cast<int64_t>(row) * p.n;
+    Columns<C> c(p, at);
+#pragma unroll
+    for (int j = 0; j < C::columns / 8; ++j, c.next(p, j - 1)) {
+      if (c.column >= c.end) continue;
+      const float* x = &d[i / 2][j * 4 + i % 2 * 2];
+      to[c.column] = from_float<T>(x[0]);
+      if (c.column + 1 < c.end) to[c.column + 1] = from_float<T>(x[1]);
+    }
+  }
+}
+
+template <class C>
+__device__ void store(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+  if constexpr (C::adds_boxes)
+    if (adds_boxes<C>(p, u)) return store_boxes_added<C>(p, s, u, d);
+  if (u.part >= 0 || p.store == Store::float_boxes) return store_boxes<C, true>(p, s, u, d);
+  if (p.store == Store::floats) return store_elements<C, float>(p, u, d);
+  if constexpr (C::form != Form::wgrad) {  // its results are f32
+    if (p.store == Store::boxes) return store_boxes<C, false>(p, s, u, d);
+    store_elements<C, typename C::T>(p, u, d);
+  }
+}
+
+}  // namespace ebb::cuda::gemm

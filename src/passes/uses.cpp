@@ -1,0 +1,34 @@
+#include "passes/uses.h"
+
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+
+namespace ebb {
+
+Uses::Uses(const Graph& g) : g_(g), readers_(static_cast<size_t>(g.values())) {
+  for (size_t i = 0; i < g.nodes().size(); ++i)
+    for (const int32_t v : g.nodes()[i].in) readers_[static_cast<size_t>(v)].insert(i);
+  const size_t outside = g.nodes().size();
+  for (const NamedValue& o : g.outputs()) readers_[static_cast<size_t>(o.value)].insert(outside);
+  for (const NamedValue& u : g.updates()) readers_[static_cast<size_t>(u.value)].insert(outside);
+}
+
+const Node* Uses::made_for_one(int32_t v) const {
+  const int32_t n = g_.producer(v);
+  if (n < 0 || readers(v).size() != 1) return nullptr;
+  return &g_.nodes()[static_cast<size_t>(n)];
+}
+
+const Node* Uses::only_reader(int32_t v) const {
+  if (readers(v).size() != 1) return nullptr;
+  const size_t reader = *readers(v).begin();
+  return reader < g_.nodes().size() ? &g_.nodes()[reader] : nullptr;
+}
+
+bool Uses::melts(const Node* n, const Shape& shape) const {
+  if (n == nullptr) return false;
+  if (n->op == &ops::def::pointwise()) return g_.type(n->out[0]).shape == shape;
+  return n->op == &ops::def::reduce() && g_.type(n->in[0]).shape == shape;
+}
+
+}  // namespace ebb

@@ -1,0 +1,146 @@
+// add_activations: which formulas melt into products, and that the meaning stays.
+#include "passes/activations.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/gelu_tanh/op.h"
+#include "ops/matmul_act/op.h"
+#include "ops/mse/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/silu/op.h"
+#include "passes/gradients.h"
+#include "passes/lower.h"
+#include "passes/simplify.h"
+#include "reference.h"
+
+namespace ebb::test {
+namespace {
+
+const auto every_product = [](const Signature&, const Signature&) { return true; };
+
+Type f32(Shape s) { return {DType::f32, std::move(s)}; }
+
+Graph lowered(const Graph& g) {
+  return common_subexpressions(
+      lower(g, [](const Signature& s) { return s.op->reference != nullptr; }));
+}
+
+Graph pass(const Graph& g) {
+  Graph out = dead_code(add_activations(lowered(g), every_product));
+  verify(out, "activations");
+  return out;
+}
+
+int64_t count(const Graph& g, const OpDef& op) {
+  return std::count_if(g.nodes().begin(), g.nodes().end(),
+                       [&](const Node& n) { return n.op == &op; });
+}
+
+std::vector<ops::MatmulAct> melted(const Graph& g) {
+  std::vector<ops::MatmulAct> all;
+  for (const Node& n : g.nodes())
+    if (n.op == &ops::def::matmul_act()) all.push_back(n.attrs.as<ops::MatmulAct>());
+  return all;
+}
+
+void expect_equal(const Graph& a, const Graph& b) {
+  RefInputs in;
+  for (const Source& s : a.sources()) {
+    const Shape& shape = a.type(s.value).shape;
+    std::vector<double> v;
+    for (int64_t i = 0; i < shape.numel(); ++i)
+      v.push_back(std::sin(0.7 * static_cast<double>(i) + static_cast<double>(s.name.size())));
+    in[s.name] = ref_array(shape, v);
+  }
+  const auto x = evaluate_reference(a, in), y = evaluate_reference(b, in);
+  for (const NamedValue& o : a.outputs()) {
+    const RefArray &want = output_of(a, x, o.name), &got = output_of(b, y, o.name);
+    ASSERT_EQ(want.v.size(), got.v.size()) << o.name;
+    for (size_t i = 0; i < want.v.size(); ++i)
+      EXPECT_NEAR(want.v[i], got.v[i], 1e-9 * (1 + std::fabs(want.v[i]))) << o.name << ' ' << i;
+  }
+}
+
+// A transformer's MLP: two layers, an activation between them.
+struct Mlp {
+  Graph g;
+  Value x = g.input("x", f32({2, 3, 4}));
+  Value w1 = g.source(Source::Kind::param, "w1", f32({6, 4}));
+  Value b1 = g.source(Source::Kind::param, "b1", f32({6}));
+  Value w2 = g.source(Source::Kind::param, "w2", f32({4, 6}));
+};
+
+TEST(activations, of_a_layer__is_the_layers_own_result) {
+  Mlp m;
+  m.g.output("y", ops::linear(ops::gelu_tanh(ops::linear(m.x, m.w1, m.b1)), m.w2));
+  const Graph out = pass(m.g);
+  ASSERT_EQ(melted(out).size(), 1u);
+  EXPECT_EQ(melted(out)[0].act, "gelu_tanh");
+  EXPECT_FALSE(melted(out)[0].keep);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 0);
+  expect_equal(m.g, out);
+}
+
+TEST(activations, of_a_layer_that_others_read__keeps_the_layer_too) {
+  Mlp m;
+  const Value z = ops::linear(m.x, m.w1);
+  m.g.output("z", z);
+  m.g.output("y", ops::silu(z));
+  const Graph out = pass(m.g);
+  ASSERT_EQ(melted(out).size(), 1u);
+  EXPECT_TRUE(melted(out)[0].keep);
+  expect_equal(m.g, out);
+}
+
+TEST(activations, gradients_of_an_mlp__take_the_slope_in_the_product) {
+  Mlp m;
+  const Value y = ops::linear(ops::gelu_tanh(ops::linear(m.x, m.w1, m.b1)), m.w2);
+  m.g.output("loss", ops::mse(y, m.x));
+  const std::string wrt[] = {"w1", "b1", "w2"};
+  const Graph backward = gradients(m.g, "loss", wrt);
+  const Graph out = pass(backward);
+  ASSERT_EQ(melted(out).size(), 2u);
+  EXPECT_TRUE(melted(out)[0].keep);
+  EXPECT_TRUE(melted(out)[1].slope);
+  expect_equal(backward, out);
+}
+
+TEST(activations, that_a_formula_alone_reads__stay_for_fuse) {
+  Mlp m;
+  const auto twice = [](auto v) { return v[0] * 2.0; };
+  m.g.output("y", ops::map({ops::silu(ops::linear(m.x, m.w1))}, twice));
+  EXPECT_TRUE(melted(pass(m.g)).empty());
+}
+
+TEST(activations, that_no_kernel_serves__stay_apart) {
+  Mlp m;
+  m.g.output("y", ops::silu(ops::linear(m.x, m.w1)));
+  const Graph out =
+      add_activations(lowered(m.g), [](const Signature&, const Signature&) { return false; });
+  EXPECT_TRUE(melted(out).empty());
+}
+
+TEST(activations, of_a_wider_dtype_than_the_layer__stay_apart) {
+  Graph g;
+  const Value x = g.input("x", {DType::bf16, {3, 4}}), w = g.input("w", {DType::bf16, {6, 4}});
+  const auto silu = [](auto v) { return v[0] * sigmoid(v[0]); };
+  g.output("y", ops::map({ops::linear(x, w)}, silu, "f32"));
+  EXPECT_TRUE(melted(pass(g)).empty());
+}
+
+TEST(activations, coefficients_of_kernels__give_the_ops_own_formula) {
+  for (const ops::KnownActivation& a : ops::activations())
+    for (double x = -8; x <= 8; x += 0.25) {
+      double want = 0;
+      a.formula().evaluate({&x, 1}, {&want, 1});
+      const double argument = x * (a.linear + a.cubic * x * x);
+      EXPECT_NEAR(x / (1 + std::exp(-argument)), want, 1e-14 * (1 + std::fabs(x))) << a.name;
+    }
+}
+
+}  // namespace
+}  // namespace ebb::test
