@@ -173,6 +173,21 @@ void add_attention(std::vector<Large>& out, DType dtype) {
   }
 }
 
+// q, k and v in one, for which tiles on mma.sync are the general kernel.
+void add_packed_attention(std::vector<Large>& out, DType dtype) {
+  const ops::Attention packed{.packed = true};
+  for (const Heads& h : {Heads{2, 333, 333, 5, 72},
+                         {3, 700, 700, 4, 64},
+                         {4, 256, 256, 6, 40},
+                         {2, 200, 200, 3, 128},
+                         {5, 64, 64, 8, 32}}) {
+    const std::string label = str("packed_n", h.n, "_t", h.t, "_a", h.a, "_k", h.width);
+    const Shape qkv{h.n, h.t, 3, h.a, h.width}, o{h.n, h.t, h.a, h.width}, lse{h.n, h.a, h.t};
+    out.push_back({label, &ops::def::attention(), packed, {qkv}, dtype});
+    out.push_back({label, &ops::def::attention_grad(), packed, {qkv, o, lse, o}, dtype});
+  }
+}
+
 // Several blocks of keys, and more of them than there are multiprocessors: blocks of threads wait
 // for each other. Few heads and keys: ranges of queries.
 void add_attention_grad(std::vector<Large>& out, DType dtype) {
@@ -204,6 +219,7 @@ std::vector<Large> large_cases() {
     if (dtype == DType::f32) continue;
     add_attention(out, dtype);
     add_attention_grad(out, dtype);
+    add_packed_attention(out, dtype);
   }
   return out;
 }

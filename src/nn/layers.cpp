@@ -118,15 +118,17 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a) {
                                 : Shape{heads, c / heads, 3};
   Shape rows_in = rows;
   rows_in.push_back(c);
-  // The weight is cut, not its product: three matrix products and no copy of activations.
-  const auto ws = ops::split(ops::reshape(w, rows_in), dim, 3);
-  const auto bs = ops::split(ops::reshape(b, rows), dim, 3);
-  const Shape tokens{s[0], s.numel() / (s[0] * c), heads, c / heads};
-  const auto part = [&](size_t j) {
-    return ops::reshape(ops::linear(x, ops::reshape(ws[j], {c, c}), ops::reshape(bs[j], {c})),
-                        tokens);
-  };
-  return ops::reshape(ops::attention(part(0), part(1), part(2)), s);
+  // The weight is put in order, not its product: one product, and no copy of activations.
+  const std::vector<int64_t> front = dim == 0   ? std::vector<int64_t>{0, 1, 2}
+                                     : dim == 1 ? std::vector<int64_t>{1, 0, 2}
+                                                : std::vector<int64_t>{2, 0, 1};
+  std::vector<int64_t> front_in = front;
+  front_in.push_back(3);
+  const Value ws = ops::permute(ops::reshape(w, rows_in), front_in);
+  const Value bs = ops::permute(ops::reshape(b, rows), front);
+  const Value qkv = ops::linear(x, ops::reshape(ws, {3 * c, c}), ops::reshape(bs, {3 * c}));
+  const Shape tokens{s[0], s.numel() / (s[0] * c), 3, heads, c / heads};
+  return ops::reshape(ops::packed_attention(ops::reshape(qkv, tokens)), s);
 }
 
 }  // namespace ebb::nn

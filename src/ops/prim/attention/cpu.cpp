@@ -117,7 +117,7 @@ void attend(const Task& k, const Call& call, int64_t i) {
   std::fill_n(own + k.result_at, rows.count * k.width, 0.0f);
   for (int64_t j = 0; j < z.s; j += kKeyBlock)
     add_keys(k, own, space, head, {j, std::min(kKeyBlock, z.s - j)}, rows.count);
-  const Head o = head_of(z, k.dtype, call.out[0], head, z.t);
+  const Head o = out_head_of(z, k.dtype, call.out[0], head);
   float* const lse = static_cast<float*>(call.out[1]) + head * z.t + begin;
   for (int64_t r = 0; r < rows.count; ++r) {
     write_rows(o, {begin + r, 1}, 1 / sum[r], own + k.result_at + r * k.width);
@@ -127,7 +127,8 @@ void attend(const Task& k, const Call& call, int64_t i) {
 
 Program prepare(const Signature& s, const Tune&, Device&) {
   const Task k = plan(s);
-  const auto run = [k](const Call& call) {
+  const auto run = [k](const Call& given) {
+    const Call call = unpacked(k.z, k.dtype, given);
 #pragma omp parallel num_threads(k.threads)
     {
 #pragma omp for

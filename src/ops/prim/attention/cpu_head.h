@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/simd/tiles.h"
-#include "ops/prim/attention/op.h"
+#include "ops/prim/attention/packed.h"
 
 namespace ebb::ops {
 
@@ -21,12 +21,18 @@ struct Head {
   int64_t k = 0;
 };
 
-// Head `i` of N*A in a tensor with `rows` rows a sample.
+// Head `i` of N*A in q, k, v or a gradient of theirs with `rows` rows a sample.
 inline Head head_of(const AttentionSizes& z, DType dtype, const void* tensor, int64_t i,
                     int64_t rows) {
-  const int64_t at = (i / z.a * rows * z.a + i % z.a) * z.k;
+  const int64_t at = i / z.a * rows * z.step() + i % z.a * z.k;
   auto* base = const_cast<char*>(static_cast<const char*>(tensor));
-  return {dtype, base + at * size_of(dtype), z.a * z.k, z.k};
+  return {dtype, base + at * size_of(dtype), z.step(), z.k};
+}
+
+// The same of o or its gradient.
+inline Head out_head_of(AttentionSizes z, DType dtype, const void* tensor, int64_t i) {
+  z.packed = false;
+  return head_of(z, dtype, tensor, i, z.t);
 }
 
 // Rows [begin, begin + count).

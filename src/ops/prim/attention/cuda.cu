@@ -19,6 +19,7 @@ int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); 
 
 int64_t plain_workspace(const HeadSizes& z) { return z.heads * z.t * 8; }
 
+// `call` is unpacked.
 void run_plain(const HeadSizes& z, DType dtype, const Call& call, CudaDevice& device) {
   PlainParams p{.z = z, .q = call.in[0], .k = call.in[1], .v = call.in[2], .out = call.out[0]};
   p.lse = static_cast<float*>(call.out[1]);
@@ -35,12 +36,17 @@ void run_plain(const HeadSizes& z, DType dtype, const Call& call, CudaDevice& de
   });
 }
 
+// What is packed and has no better kernel is taken apart.
+bool supports_plain(const Signature& s, const Device&) { return !attention_sizes(s).packed; }
+
 Program prepare_plain(const Signature& s, const Tune&, Device& device) {
-  const HeadSizes z = head_sizes(attention_sizes(s));
+  const AttentionSizes sizes = attention_sizes(s);
+  const HeadSizes z = head_sizes(sizes);
   const DType dtype = s.in[0].dtype;
   CudaDevice& d = ebb::cuda::of(device);
-  return {.workspace = plain_workspace(z),
-          .run = [=, &d](const Call& call) { run_plain(z, dtype, call, d); }};
+  return {.workspace = plain_workspace(z), .run = [=, &d](const Call& call) {
+            run_plain(z, dtype, unpacked(sizes, dtype, call), d);
+          }};
 }
 
 ForwardKernels forward_kernels(const Signature& s) {
@@ -86,11 +92,13 @@ Choice choose(const HeadSizes& z, const ForwardKernels& k, const CudaDevice& dev
 }
 
 Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
-  const HeadSizes z = head_sizes(attention_sizes(s));
+  const AttentionSizes sizes = attention_sizes(s);
+  const HeadSizes z = head_sizes(sizes);
   const DType dtype = s.in[0].dtype;
   CudaDevice& d = ebb::cuda::of(device);
   const Choice c = choose(z, forward_kernels(s), d);
-  const auto run = [=, &d](const Call& call) {
+  const auto run = [=, &d](const Call& given) {
+    const Call call = unpacked(sizes, dtype, given);
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]}))
       return run_plain(z, dtype, call, d);
     ForwardParams p = c.p;
@@ -112,7 +120,7 @@ std::vector<Kernel> attention() {
                  .prepare = prepare_tiles});
   all.push_back({.op = "attention",
                  .name = "attention_plain",
-                 .supports = +[](const Signature&, const Device&) { return true; },
+                 .supports = supports_plain,
                  .prepare = prepare_plain});
   return all;
 }

@@ -167,7 +167,7 @@ __device__ __forceinline__ void finish(const ForwardParams& p, Running<M, D>& r,
       if (lane % 4 == 0 && row < p.z.t)
         p.lse[int64_t{head} * p.z.t + row] = (r.highest[m][h] + log2f(sum)) * kLn2;
     }
-  write_rows<T, M, D>(rows_of<T>(p.z, p.o, head, p.z.t), begin, r.o, factor, lane);
+  write_rows<T, M, D>(out_rows_of<T>(p.z, p.o, head), begin, r.o, factor, lane);
 }
 
 // o and lse; at most 256 keys, which stay in shared memory.

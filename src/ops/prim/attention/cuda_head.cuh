@@ -8,18 +8,33 @@ namespace ebb::ops::cuda {
 
 // Sizes of one use. q is [N,t,a,width], k and v are [N,s,a,width]; a head is one of N * a.
 struct HeadSizes {
-  int64_t heads, step;  // step: elements from row to row of a head, a * width
+  int64_t heads;
+  int64_t step, out_step;  // elements from row to row of a head: of q, k, v; of o
   int a, t, s, width;
   float scale;       // of the scores
   float scale_log2;  // the same times log2(e)
 };
 
-// The rows of head `head` in a tensor with `count` rows a sample.
+// The rows of head `head` in a tensor with `count` rows a sample, `step` elements apart.
+template <class T>
+__device__ __forceinline__ ebb::cuda::Rows<T> rows_of(const HeadSizes& z, const void* tensor,
+                                                      int head, int count, int64_t step) {
+  const int64_t at = head / z.a * (count * step) + int64_t{head % z.a} * z.width;
+  return {static_cast<const T*>(tensor) + at, step, count, z.width};
+}
+
+// Of q, k, v or a gradient of theirs.
 template <class T>
 __device__ __forceinline__ ebb::cuda::Rows<T> rows_of(const HeadSizes& z, const void* tensor,
                                                       int head, int count) {
-  const int64_t at = head / z.a * (count * z.step) + int64_t{head % z.a} * z.width;
-  return {static_cast<const T*>(tensor) + at, z.step, count, z.width};
+  return rows_of<T>(z, tensor, head, count, z.step);
+}
+
+// Of o or its gradient.
+template <class T>
+__device__ __forceinline__ ebb::cuda::Rows<T> out_rows_of(const HeadSizes& z, const void* tensor,
+                                                          int head) {
+  return rows_of<T>(z, tensor, head, z.t, z.out_step);
 }
 
 // Element `i` of a tensor of floats.

@@ -110,7 +110,7 @@ struct PlainOperands {
 
   __device__ PlainOperands(const PlainParams& p, int64_t head) {
     const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = rows_of<T>(p.z, p.k, head, p.z.s);
-    const auto v = rows_of<T>(p.z, p.v, head, p.z.s), d = rows_of<T>(p.z, p.dout, head, p.z.t);
+    const auto v = rows_of<T>(p.z, p.v, head, p.z.s), d = out_rows_of<T>(p.z, p.dout, head);
     row = by_key ? k : q, column = by_key ? q : k;
     row2 = by_key ? v : d, column2 = by_key ? d : v;
     x = Kind == PlainSum::o ? v : Kind == PlainSum::dq ? k : Kind == PlainSum::dk ? q : d;
@@ -165,7 +165,8 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain(
     for (int i = 0; i < kPlainTile; ++i)
       plain_add(sum, &shared.weight[i][row], &shared.x[i][column]);
   }
-  const auto out = rows_of<T>(p.z, p.out, head, in.row.count);
+  const auto out = Kind == PlainSum::o ? out_rows_of<T>(p.z, p.out, head)
+                                       : rows_of<T>(p.z, p.out, head, in.row.count);
   for (int i = 0; i < 4; ++i) {
     const int r = begin + row + i;
     if (r >= in.row.count) continue;

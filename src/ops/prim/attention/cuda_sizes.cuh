@@ -7,13 +7,14 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/elements.cuh"
 #include "ops/prim/attention/cuda_head.cuh"
-#include "ops/prim/attention/op.h"
+#include "ops/prim/attention/packed.h"
 
 namespace ebb::ops::cuda {
 
 inline HeadSizes head_sizes(const AttentionSizes& z) {
   return {.heads = z.n * z.a,
-          .step = z.a * z.k,
+          .step = z.step(),
+          .out_step = z.out_step(),
           .a = static_cast<int>(z.a),
           .t = static_cast<int>(z.t),
           .s = static_cast<int>(z.s),

@@ -283,7 +283,7 @@ struct Sm90Consumer {
     if constexpr (S::rest)
       store(tile, factor[0]);
     else
-      write_rows<T, 1, S::width>(rows_of<T>(p.f.z, p.f.o, head, p.f.z.t), begin, o, factor, lane);
+      write_rows<T, 1, S::width>(out_rows_of<T>(p.f.z, p.f.o, head), begin, o, factor, lane);
   }
 
   // o times its rows' factors, through shared memory.

@@ -77,13 +77,18 @@ std::vector<Tune> space(const Signature& s, const Device& device) {
   return tunes;
 }
 
-// Boxes of `box` rows and `columns` columns.
-CUtensorMap rows_map(const void* data, DType dtype, const AttentionSizes& z, int64_t rows, int box,
-                     int columns = 64) {
-  TmaTensor t{.data = data, .format = dtype == DType::bf16 ? Format::bf16 : Format::f16, .rank = 4};
-  t.size = {z.k, rows, z.a, z.n};
-  t.stride = {z.a * z.k, z.k, rows * z.a * z.k};
-  return tiled_map(t, {.inner = columns, .outer = box});
+// Boxes of `box` rows, of `rows` a sample that are `step` elements apart, and `columns` columns.
+struct Boxes {
+  const void* data;
+  int64_t rows, step;
+  int box, columns = 64;
+};
+CUtensorMap rows_map(const Boxes& b, DType dtype, const AttentionSizes& z) {
+  TmaTensor t{
+      .data = b.data, .format = dtype == DType::bf16 ? Format::bf16 : Format::f16, .rank = 4};
+  t.size = {z.k, b.rows, z.a, z.n};
+  t.stride = {b.step, z.k, b.rows * b.step};
+  return tiled_map(t, {.inner = b.columns, .outer = b.box});
 }
 
 Program prepare(const Signature& s, const Tune& tune, Device& device) {
@@ -113,19 +118,20 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const int64_t row_groups = (c.units - c.whole) * k.rows, sums_bytes = row_groups * k.width * 4;
   const Launch join{.grid = static_cast<unsigned>((c.units - c.whole) / c.ranges * (k.rows / 64)),
                     .block = 128};
-  const auto run = [=, &d](const Call& call) {
-    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(call);
+  const auto run = [=, &d](const Call& given) {
+    const Call call = unpacked(z, dtype, given);
+    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     Sm90Params own = p;
-    own.q = rows_map(call.in[0], dtype, z, z.t, 64);
-    own.k = rows_map(call.in[1], dtype, z, z.s, k.keys);
-    own.v = rows_map(call.in[2], dtype, z, z.s, k.keys);
+    own.q = rows_map({call.in[0], z.t, z.step(), 64}, dtype, z);
+    own.k = rows_map({call.in[1], z.s, z.step(), k.keys}, dtype, z);
+    own.v = rows_map({call.in[2], z.s, z.step(), k.keys}, dtype, z);
     if (k.rest) {
       constexpr int columns = 16;
-      own.q_rest = rows_map(call.in[0], dtype, z, z.t, 64, columns);
-      own.k_rest = rows_map(call.in[1], dtype, z, z.s, k.keys, columns);
-      own.v_rest = rows_map(call.in[2], dtype, z, z.s, k.keys, columns);
-      own.o = rows_map(call.out[0], dtype, z, z.t, 64);
-      own.o_rest = rows_map(call.out[0], dtype, z, z.t, 64, columns);
+      own.q_rest = rows_map({call.in[0], z.t, z.step(), 64, columns}, dtype, z);
+      own.k_rest = rows_map({call.in[1], z.s, z.step(), k.keys, columns}, dtype, z);
+      own.v_rest = rows_map({call.in[2], z.s, z.step(), k.keys, columns}, dtype, z);
+      own.o = rows_map({call.out[0], z.t, z.out_step(), 64}, dtype, z);
+      own.o_rest = rows_map({call.out[0], z.t, z.out_step(), 64, columns}, dtype, z);
     }
     own.f.q = call.in[0], own.f.k = call.in[1], own.f.v = call.in[2];
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);

@@ -51,7 +51,7 @@ CUtensorMap rows_map(const void* data, DType dtype, const AttentionSizes& z, int
                      int box) {
   TmaTensor t{.data = data, .format = dtype == DType::bf16 ? Format::bf16 : Format::f16, .rank = 4};
   t.size = {z.k, rows, z.a, z.n};
-  t.stride = {z.a * z.k, z.k, rows * z.a * z.k};
+  t.stride = {z.step(), z.k, rows * z.step()};
   return tiled_map(t, {.inner = 64, .outer = box});
 }
 
@@ -88,8 +88,9 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   p.ranges = static_cast<int>(ranges);
   const int64_t rows = ranges > 1 ? ranges * z.n * z.a * z.t : 0;
   const int64_t sums_bytes = rows * z.k * 4;
-  const auto run = [=, &d](const Call& call) {
-    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(call);
+  const auto run = [=, &d](const Call& given) {
+    const Call call = unpacked(z, dtype, given);
+    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     WideParams own = p;
     own.q = rows_map(call.in[0], dtype, z, z.t, S::queries);
     own.k = rows_map(call.in[1], dtype, z, z.s, S::keys / 2);

@@ -343,7 +343,7 @@ struct WideSums {
     barrier_wait(m.w_full(use & 1), use >> 1 & 1);
     if (p.ranges > 1) return leave();
     multiply_rows(use & 1);
-    Rows<T> to = rows_of<T>(p.f.z, p.f.o, t.head, p.f.z.t);
+    Rows<T> to = out_rows_of<T>(p.f.z, p.f.o, t.head);
     to.first += side * 256, to.width -= side * 256;
     constexpr float one[1][2] = {{1, 1}};
     using Half = const float(&)[1][16][4];
@@ -447,7 +447,7 @@ __global__ __launch_bounds__(256) void attention_sm90_join(const __grid_constant
 #pragma unroll
   for (int j = 0; j < 8; ++j) out.v[j] = from_float<T>(x[j] * factor);
   const int head = static_cast<int>(row / z.t);
-  const Rows<T> to = rows_of<T>(z, p.f.o, head, z.t);
+  const Rows<T> to = out_rows_of<T>(z, p.f.o, head);
   *reinterpret_cast<Vec<T, 8>*>(const_cast<T*>(to.first) + row % z.t * to.step + column) = out;
   if (column == 0) p.f.lse[row] = (highest + log2f(sum)) * kLn2;
 }

@@ -58,8 +58,10 @@ void place(Task& k) {
 }
 
 Task plan(const Signature& s) {
-  Task k{.z = attention_sizes(s), .dtype = s.in[0].dtype, .lse_dtype = s.in[4].dtype};
-  if (s.in.size() == 7) k.dlse_dtype = s.in[6].dtype;
+  Task k{.z = attention_sizes(s), .dtype = s.in[0].dtype};
+  const size_t lse = k.z.operands() + 1;
+  k.lse_dtype = s.in[lse].dtype;
+  if (s.in.size() == lse + 3) k.dlse_dtype = s.in[lse + 2].dtype;
   k.tiles = &ebb::cpu::tile_kernels();
   k.width = rounded_up(k.z.k, kTileLanes);
   k.panels = rounded_up(k.z.s, kPanel) / kPanel;
@@ -98,8 +100,8 @@ void pack_queries(const Task& k, const Call& call, int64_t i) {
   const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
   float *const query = space + k.query + first * k.width, *const dout =
                                                               space + k.dout + first * k.width;
-  read_rows(head_of(z, k.dtype, call.in[3], head, z.t), rows, 1, query);  // o, for the moment
-  read_rows(head_of(z, k.dtype, call.in[5], head, z.t), rows, 1, dout);
+  read_rows(out_head_of(z, k.dtype, call.in[3], head), rows, 1, query);  // o, for the moment
+  read_rows(out_head_of(z, k.dtype, call.in[5], head), rows, 1, dout);
   for (int64_t r = 0; r < rows.count; ++r) {
     float sum = call.in.size() == 7 ? -element(k.dlse_dtype, call.in[6], first + r) : 0.0f;
     for (int64_t d = 0; d < z.k; ++d) sum += query[r * k.width + d] * dout[r * k.width + d];
@@ -215,7 +217,8 @@ void finish(const Task& k, const Call& call, int64_t i) {
 
 Program prepare(const Signature& s, const Tune&, Device&) {
   const Task k = plan(s);
-  const auto run = [k](const Call& call) {
+  const auto run = [k](const Call& given) {
+    const Call call = unpacked(k.z, k.dtype, given);
 #pragma omp parallel num_threads(k.threads)
     {
 #pragma omp for nowait

@@ -17,6 +17,7 @@ namespace {
 int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 struct Use {
+  AttentionSizes sizes;
   HeadSizes z;
   DType dtype, lse_dtype, dlse_dtype = DType::f32;
   int64_t pitch;
@@ -24,13 +25,17 @@ struct Use {
 };
 
 Use use_of(const Signature& s) {
-  Use u{.z = head_sizes(attention_sizes(s)), .dtype = s.in[0].dtype, .lse_dtype = s.in[4].dtype};
-  if (s.in.size() == 7) u.dlse_dtype = s.in[6].dtype;
+  const AttentionSizes sizes = attention_sizes(s);
+  const size_t lse = sizes.operands() + 1;
+  Use u{
+      .sizes = sizes, .z = head_sizes(sizes), .dtype = s.in[0].dtype, .lse_dtype = s.in[lse].dtype};
+  if (s.in.size() == lse + 3) u.dlse_dtype = s.in[lse + 2].dtype;
   u.pitch = int64_t{divide_up(u.z.t, kGradBlock)} * kGradBlock;
   return u;
 }
 
-GradParams params_of(const Use& u, const Call& call) {
+GradParams params_of(const Use& u, const Call& given) {
+  const Call call = unpacked(u.sizes, u.dtype, given);
   GradParams p{.z = u.z, .q = call.in[0], .k = call.in[1], .v = call.in[2], .o = call.in[3]};
   p.lse = call.in[4], p.dout = call.in[5];
   p.dlse = call.in.size() == 7 ? call.in[6] : nullptr;
@@ -64,6 +69,9 @@ void run_plain(const Use& u, const Call& call, CudaDevice& device) {
   });
 }
 
+// What is packed and has no better kernel is taken apart.
+bool supports_plain(const Signature& s, const Device&) { return !attention_sizes(s).packed; }
+
 Program prepare_plain(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   CudaDevice& d = of(device);
@@ -93,9 +101,8 @@ bool supports_tiles(const Signature& s, const Device& device) {
   return std::max(k.keys.bytes, k.queries.bytes) <= of(device).shared_per_block();
 }
 
-bool is_aligned(const Call& call) {
-  return all_aligned({call.in[0], call.in[1], call.in[2], call.in[3], call.in[5], call.out[0],
-                      call.out[1], call.out[2]});
+bool is_aligned(const GradParams& p) {
+  return all_aligned({p.q, p.k, p.v, p.o, p.dout, p.dq, p.dk, p.dv});
 }
 
 Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
@@ -105,8 +112,8 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   if (k.head.bytes > d.shared_per_block()) k.head = {};
   if (k.group.bytes > d.shared_per_block() || d.capability() != 90) k.group = {};
   const auto run = [=, &d](const Call& call) {
-    if (!is_aligned(call) || u.z.t == 0) return run_plain(u, call, d);
     const GradParams p = params_of(u, call);
+    if (!is_aligned(p) || u.z.t == 0) return run_plain(u, call, d);
     if (k.group.run) return run_tiles("attention_grad_group", k.group, p, u.z.s, d);
     if (k.head.run) return run_tiles("attention_grad_head", k.head, p, u.z.s, d);
     launch("attention_grad_rows", k.rows.run,
@@ -141,15 +148,16 @@ Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
   const int64_t bytes = std::max(u.workspace(), long_workspace(u.z, d));
   return {.workspace = bytes, .run = [=, &d](const Call& call) {
             const bool empty = u.z.t == 0 || u.z.heads == 0;
-            if (empty || !is_aligned(call)) return run_plain(u, call, d);
-            run_long(u.dtype, params_of(u, call), call.workspace, d);
+            const GradParams p = params_of(u, call);
+            if (empty || !is_aligned(p)) return run_plain(u, call, d);
+            run_long(u.dtype, p, call.workspace, d);
           }};
 }
 
 bool supports_products(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
   return on_tensor_cores(s, device, int64_t{1} << 14) && !supports_tiles(s, device) && z.a == 1 &&
-         z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
+         !z.packed && z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
 }
 
 Program prepare_products(const Signature& s, const Tune&, Device& device) {
@@ -159,8 +167,8 @@ Program prepare_products(const Signature& s, const Tune&, Device& device) {
   const GradKernel rows = grad_kernels(u).rows;
   const int64_t rows_bytes = (u.workspace() + 255) / 256 * 256;
   return {.workspace = rows_bytes + products.workspace, .run = [=, &d](const Call& call) {
-            if (!is_aligned(call)) return run_plain(u, call, d);
             const GradParams p = params_of(u, call);
+            if (!is_aligned(p)) return run_plain(u, call, d);
             launch("attention_grad_rows", rows.run,
                    {.grid = blocks_for(u.z.heads * u.pitch, rows.rows), .block = kRowThreads}, p,
                    d);
@@ -191,7 +199,7 @@ std::vector<Kernel> attention_grad() {
            .prepare = prepare_products},
           {.op = "attention_grad",
            .name = "attention_grad_plain",
-           .supports = +[](const Signature&, const Device&) { return true; },
+           .supports = supports_plain,
            .prepare = prepare_plain}};
 }
 

@@ -49,8 +49,8 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_rows(
   const int t = static_cast<int>(i % p.pitch), lane = threadIdx.x % kRowLanes;
   float sum = 0;
   if (head < p.z.heads && t < p.z.t) {
-    const auto o = rows_of<T>(p.z, p.o, head, p.z.t), d = rows_of<T>(p.z, p.dout, head, p.z.t);
-    const int64_t at = t * p.z.step;
+    const auto o = out_rows_of<T>(p.z, p.o, head), d = out_rows_of<T>(p.z, p.dout, head);
+    const int64_t at = t * p.z.out_step;
     for (int c = lane * V; c < p.z.width; c += kRowLanes * V) {
       const auto x = *reinterpret_cast<const Vec<T, V>*>(o.first + at + c);
       const auto y = *reinterpret_cast<const Vec<T, V>*>(d.first + at + c);
@@ -65,7 +65,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_rows(
 template <class T, int Threads>
 __device__ __forceinline__ void sum_rows(const GradParams& p, float* shifts, float* deltas,
                                          int head, int queries) {
-  const auto o = rows_of<T>(p.z, p.o, head, p.z.t), d = rows_of<T>(p.z, p.dout, head, p.z.t);
+  const auto o = out_rows_of<T>(p.z, p.o, head), d = out_rows_of<T>(p.z, p.dout, head);
 #pragma unroll 1
   for (int t = threadIdx.x / 4; t < queries; t += Threads / 4) {
     float sum = 0;

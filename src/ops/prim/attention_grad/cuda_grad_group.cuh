@@ -53,7 +53,7 @@ template <class T, int D, int Groups, int Own>
 __device__ __forceinline__ void fill_group(const GradParams& p, const GradGroupMemory& m, int head,
                                            int queries) {
   using S = GradGroupShape<D, Groups, Own>;
-  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), dout = rows_of<T>(p.z, p.dout, head, p.z.t);
+  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), dout = out_rows_of<T>(p.z, p.dout, head);
   copy_pieces<D, S::keys, S::threads>(m.k, 0, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
   copy_pieces<D, S::keys, S::threads>(m.v, 0, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
 #pragma unroll 1

@@ -115,7 +115,7 @@ __global__ __launch_bounds__(32 *
   copy_rows<D, S::keys, S::threads>(at.k, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
   copy_rows<D, S::keys, S::threads>(at.v, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
   copy_blocks<D, S::block, S::threads>(at.q, rows_of<T>(p.z, p.q, head, p.z.t), queries);
-  copy_blocks<D, S::block, S::threads>(at.dout, rows_of<T>(p.z, p.dout, head, p.z.t), queries);
+  copy_blocks<D, S::block, S::threads>(at.dout, out_rows_of<T>(p.z, p.dout, head), queries);
   commit_copies();
   sum_rows<T, S::threads>(p, at.shift, at.delta, head, queries);
   float dk[2][D / 8][4], dv[2][D / 8][4], ds[2][4][4];

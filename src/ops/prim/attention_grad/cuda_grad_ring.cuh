@@ -43,7 +43,7 @@ __global__ __launch_bounds__(kGradThreads,
   const uint32_t k_at = shared_address(memory), v_at = k_at + Tile<D>::bytes(S::key_rows);
   const uint32_t ring = v_at + Tile<D>::bytes(S::key_rows);
   const uint32_t sums = ring + kGradStages * 2 * S::block_bytes;
-  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), dout = rows_of<T>(p.z, p.dout, head, p.z.t);
+  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), dout = out_rows_of<T>(p.z, p.dout, head);
   const auto fetch = [&](int j) {
     if (j < blocks) {
       const int slot = j % kGradStages, begin = j * kGradBlock;
@@ -164,7 +164,7 @@ __global__ __launch_bounds__(kGradThreads,
   };
   copy_rows<D, S::query_rows, kGradThreads>(q_at, rows_of<T>(p.z, p.q, head, p.z.t), tile,
                                             threadIdx.x);
-  copy_rows<D, S::query_rows, kGradThreads>(dout_at, rows_of<T>(p.z, p.dout, head, p.z.t), tile,
+  copy_rows<D, S::query_rows, kGradThreads>(dout_at, out_rows_of<T>(p.z, p.dout, head), tile,
                                             threadIdx.x);
   fetch(0);
   float dq[m][D / 8][4], shift[m][2], delta[m][2];

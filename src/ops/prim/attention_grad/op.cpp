@@ -4,23 +4,40 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/reshape/op.h"
 
 namespace ebb::ops {
 namespace {
 
 std::vector<Type> infer(const Signature& s) {
-  require(s.in.size() == 6 || s.in.size() == 7,
+  const AttentionSizes z = attention_sizes(s);
+  const size_t at = z.operands();  // of o
+  require(s.in.size() == at + 3 || s.in.size() == at + 4,
           "attention_grad: takes q, k, v, o, lse, do and perhaps dlse (got ", s.in.size(),
           " inputs)  at ", s.at);
-  const AttentionSizes z = attention_sizes(s);
+  const Type o{s.in[0].dtype, {z.n, z.t, z.a, z.k}};
   const Shape lse{z.n, z.a, z.t};
-  for (const size_t i : {3, 5})
-    require(s.in[i] == s.in[0], "attention_grad: o and do must be as q  q: ", s.in[0],
-            "  o: ", s.in[3], "  do: ", s.in[5], "  at ", s.at);
-  for (size_t i = 4; i < s.in.size(); i += 2)
+  for (const size_t i : {at, at + 2})
+    require(s.in[i] == o, "attention_grad: o and do must be ", o, "  o: ", s.in[at],
+            "  do: ", s.in[at + 2], "  at ", s.at);
+  for (size_t i = at + 1; i < s.in.size(); i += 2)
     require(s.in[i].shape == lse && is_float(s.in[i].dtype),
-            "attention_grad: lse and dlse must be floats ", lse, "  lse: ", s.in[4], "  at ", s.at);
-  return {s.in[0], s.in[1], s.in[2]};
+            "attention_grad: lse and dlse must be floats ", lse, "  lse: ", s.in[at + 1], "  at ",
+            s.at);
+  return {s.in.begin(), s.in.begin() + static_cast<std::ptrdiff_t>(at)};
+}
+
+// Where kernels want q, k and v apart.
+std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
+  const AttentionSizes z = attention_sizes(s);
+  require(z.packed, "attention_grad: this device has no kernel for it  ", s.text(), "  at ", s.at);
+  std::vector<Value> apart = parts_of(in[0]);
+  apart.insert(apart.end(), in.begin() + 1, in.end());
+  std::vector<Value> out;
+  for (const Value& d : g.add(def::attention_grad(), Attention{z.scale}, apart))
+    out.push_back(reshape(d, {z.n, z.t, 1, z.a, z.k}));
+  return {concat(std::move(out), 2)};
 }
 
 // One query: adds its part to dq, dk and dv. All pointers are at the sample and head.
@@ -34,7 +51,7 @@ void add_query(const AttentionSizes& z, const Query& x) {
   double delta = -x.dlse;
   for (int64_t d = 0; d < z.k; ++d) delta += x.o[d] * x.dout[d];
   for (int64_t j = 0; j < z.s; ++j) {
-    const int64_t at = j * z.a * z.k;
+    const int64_t at = j * z.step();
     double dot = 0, dp = 0;
     for (int64_t d = 0; d < z.k; ++d) {
       dot += x.q[d] * x.k[at + d];
@@ -54,17 +71,24 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   for (RefArray& a : out) std::fill(a.v.begin(), a.v.end(), 0.0);
   for (int64_t i = 0; i < z.n * z.a * z.t; ++i) {
     const int64_t t = i % z.t, a = i / z.t % z.a, n = i / (z.t * z.a);
-    const int64_t query = ((n * z.t + t) * z.a + a) * z.k, key = (n * z.s * z.a + a) * z.k;
-    add_query(z, {.q = in[0].v.data() + query,
-                  .k = in[1].v.data() + key,
-                  .v = in[2].v.data() + key,
-                  .o = in[3].v.data() + query,
-                  .dout = in[5].v.data() + query,
-                  .lse = in[4].v[static_cast<size_t>(i)],
-                  .dlse = in.size() == 7 ? in[6].v[static_cast<size_t>(i)] : 0,
-                  .dq = out[0].v.data() + query,
-                  .dk = out[1].v.data() + key,
-                  .dv = out[2].v.data() + key});
+    const int64_t head = a * z.k, query = (n * z.t + t) * z.step() + head,
+                  key = n * z.s * z.step() + head, o = (n * z.t + t) * z.out_step() + head;
+    // Where q, k or v begins in its array, and which array that is.
+    const auto first = [&](size_t j) {
+      return z.packed ? static_cast<int64_t>(j) * z.out_step() : int64_t{0};
+    };
+    const auto of = [&](size_t j) { return z.packed ? size_t{0} : j; };
+    const size_t at = z.operands();
+    add_query(z, {.q = in[of(0)].v.data() + first(0) + query,
+                  .k = in[of(1)].v.data() + first(1) + key,
+                  .v = in[of(2)].v.data() + first(2) + key,
+                  .o = in[at].v.data() + o,
+                  .dout = in[at + 2].v.data() + o,
+                  .lse = in[at + 1].v[static_cast<size_t>(i)],
+                  .dlse = in.size() == at + 4 ? in[at + 3].v[static_cast<size_t>(i)] : 0,
+                  .dq = out[of(0)].v.data() + first(0) + query,
+                  .dk = out[of(1)].v.data() + first(1) + key,
+                  .dv = out[of(2)].v.data() + first(2) + key});
   }
 }
 
@@ -86,8 +110,21 @@ Example example(std::string label, Shape q, Shape k, bool dlse) {
   return e;
 }
 
+Example packed(std::string label, Shape qkv, bool dlse) {
+  const Shape o{qkv[0], qkv[1], qkv[3], qkv[4]};
+  Example e = example(std::move(label), o, o, dlse);
+  e.attrs = Attention{0, true};
+  e.in.erase(e.in.begin(), e.in.begin() + 2);
+  e.in[0].shape = qkv;
+  return e;
+}
+
 std::vector<Example> examples() {
-  return {example("self", {2, 13, 3, 8}, {2, 13, 3, 8}, false),
+  return {packed("packed", {2, 37, 3, 2, 24}, true),
+          packed("packed_72", {1, 140, 3, 2, 72}, false),
+          packed("packed_64", {1, 200, 3, 2, 64}, false),
+          packed("packed_264", {2, 40, 3, 1, 264}, false),
+          example("self", {2, 13, 3, 8}, {2, 13, 3, 8}, false),
           example("cross", {2, 5, 2, 32}, {2, 77, 2, 32}, true),
           example("odd_width", {1, 7, 1, 5}, {1, 11, 1, 5}, false),
           example("blocks", {1, 131, 1, 16}, {1, 269, 1, 16}, false),
@@ -113,6 +150,7 @@ const OpDef& def::attention_grad() {
   static const OpDef d{.name = "attention_grad",
                        .attrs = +[] { return Attrs(Attention{}); },
                        .infer = infer,
+                       .decompose = decompose,
                        .reference = reference,
                        .cost = cost,
                        .examples = examples,

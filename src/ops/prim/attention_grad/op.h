@@ -8,7 +8,7 @@ namespace ebb::ops {
 
 namespace def {
 // q, k, v, o, lse as attention's inputs and outputs, do as o, perhaps dlse as lse
-// -> dq, dk, dv. Attributes are those of the attention.
+// -> dq, dk, dv, in one where q, k and v are. Attributes are those of the attention.
 const OpDef& attention_grad();
 }  // namespace def
 
