@@ -7,9 +7,11 @@
 #include <cmath>
 
 #include "derived.h"
+#include "ops/add/op.h"
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
+#include "ops/images/op.h"
 #include "ops/pointwise_parts/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
@@ -20,6 +22,7 @@
 #include "ops/silu/op.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
+#include "passes/images.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
 #include "reference.h"
@@ -240,6 +243,25 @@ TEST(parts, gradient_of_a_joined_norm__is_written_in_parts) {
   const std::string wrt[] = {"a", "b"};
   const Graph before = fused(gradients(g, "loss", wrt)), out = folded(before);
   EXPECT_EQ(count(before, ops::def::slice()), 2);
+  EXPECT_EQ(count(out, ops::def::slice()), 0);
+  expect_equal(before, out);
+}
+
+TEST(parts, norm_of_joined_images__reads_the_parts_and_writes_the_whole_for_a_product) {
+  Graph g;
+  const Value a = g.source(Source::Kind::param, "a", f32({2, 4, 4, 8}));
+  const Value b = g.source(Source::Kind::param, "b", f32({2, 4, 4, 4}));
+  const Value x = ops::concat({a, b}, 3);
+  const Value h = ops::silu(ops::group_norm(x, {}, {}, {.groups = 3}));
+  const Value w = g.input("w", f32({12, 12}));
+  const Value y = ops::linear(h, w, {}) + ops::linear(x, w, {});
+  g.output("loss", ops::reshape(ops::sum(scaled(y, y), {0, 1, 2, 3}), {}));
+  const std::string wrt[] = {"a", "b"};
+  const auto all = [](const Signature&) { return true; };
+  const Graph before = join_images(fused(gradients(g, "loss", wrt)), all), out = folded(before);
+  EXPECT_EQ(count(before, ops::def::images()), 2);
+  EXPECT_EQ(count(out, ops::def::images()), 2);
+  EXPECT_EQ(count(out, ops::def::concat()), 0);
   EXPECT_EQ(count(out, ops::def::slice()), 0);
   expect_equal(before, out);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "ops/images/op.h"
 #include "ops/pointwise_parts/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -51,6 +52,8 @@ class PartFolder {
   // The shape of the tensors that a node may read or write in parts; none of other ops.
   std::optional<Shape> shape_of(const Node& n) const {
     if (n.op == &ops::def::pointwise()) return shape(n.out[0]);
+    if (n.op == &ops::def::images() && n.attrs.as<ops::Images>().parts.widths.empty())
+      return Shape(n.attrs.as<ops::Images>().shape);
     return {};
   }
 
@@ -90,6 +93,7 @@ class PartFolder {
     Fold fold = fold_of(i);
     ops::Parts& parts = fold.parts;
     for (size_t k = 0; k < node(i).out.size(); ++k) {
+      if (!may_cut(node(i), k)) continue;
       std::vector<int64_t> widths;
       for (const size_t s : tiles(node(i).out[k])) widths.push_back(shape(node(s).out[0])[-1]);
       if (!worth(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
@@ -97,6 +101,10 @@ class PartFolder {
       parts.cut.push_back(static_cast<int64_t>(k));
     }
     if (!parts.cut.empty() && serves_(folded(i, fold).sig)) folds_[i] = fold;
+  }
+
+  static bool may_cut(const Node& n, size_t result) {
+    return n.op != &ops::def::images() || !ops::per_channel(n.attrs.as<ops::Images>())[result];
   }
 
   // ---- joining ---------------------------------------------------------------------------------
@@ -168,6 +176,16 @@ class PartFolder {
   }
 
   Attrs attributes(const Signature& s, const Node& n, const Fold& fold) const {
+    if (n.op == &ops::def::images()) {
+      ops::Images a = s.as<ops::Images>();
+      a.expr = with_inputs(a.expr, n, fold.also);
+      for (const int32_t v : fold.also) {
+        a.dtypes += str(',', g_.type(v).dtype);
+        a.per += ",element";
+      }
+      a.parts = fold.parts;
+      return a;
+    }
     const auto& a = s.as<ops::Pointwise>();
     std::string dtypes;
     for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);

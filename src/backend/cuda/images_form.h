@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "backend/cuda/parts.h"
 #include "core/dtype.h"
 #include "ir/expr.h"
 
@@ -30,6 +31,7 @@ struct ImagesForm {
   std::vector<DType> out;
   std::vector<bool> per_channel;  // outputs [images, channels]; else like the images
   int64_t images = 1, pixels = 1, channels = 1, groups = 1;
+  PartsForm parts = {};  // of inputs that stream, of outputs like the images
 
   int64_t group() const { return channels / groups; }  // channels of a group
 };

@@ -13,11 +13,14 @@ ImagesFrame::ImagesFrame(const ImagesForm& form, const ImagesLayout& layout, int
       d_{Ptx(capability), {}},
       p_(d_.ptx) {
   for (size_t i = 0; i < form.in.size(); ++i)
-    if (w_.element.uses(static_cast<int64_t>(i)) || w_.channel.uses(static_cast<int64_t>(i))) {
+    if (w_.element.uses(static_cast<int64_t>(i)) || w_.channel.uses(static_cast<int64_t>(i)))
       used_.push_back(i);
-      const int of = form.in[i].first_pixel_of;
-      t_.used.push_back(of < 0 ? i : static_cast<size_t>(of));
-    }
+  for (const size_t i : used_) {
+    size_t tensor = 0;
+    for (size_t k = 0; k < operand_of(i); ++k) tensor += form.parts.of(k, form.parts.joined);
+    for (size_t k = 0; k < form.parts.of(operand_of(i), form.parts.joined); ++k)
+      t_.used.push_back(tensor + k);
+  }
   find_numbers();
   find_place();
   find_addresses();
@@ -63,17 +66,34 @@ void ImagesFrame::find_place() {
   channel_thread_ = p_.test("setp.lt.u32", tid_, tile_);
 }
 
+size_t ImagesFrame::operand_of(size_t i) const {
+  const int of = f_.in[i].first_pixel_of;
+  return of < 0 ? i : static_cast<size_t>(of);
+}
+
 void ImagesFrame::find_addresses() {
-  std::vector<Reg> base;
-  for (size_t i = 0; i < t_.used.size() + f_.out.size(); ++i)
-    base.push_back(d_.pointer(t_.pointers));
-  const Reg channel = p_.b32("add.u32", first_channel_, lane_channel_);
-  const Reg pixel = p_.b64("mul.wide.u32", first_pixel_, channels_);
-  const Reg element = p_.b64("add.s64", pixel, p_.b64("cvt.u64.u32", channel));
-  const Reg stride = p_.b32("mul.lo.u32", rows_, channels_);
+  std::vector<std::vector<Reg>> base;  // by tensor, by part
+  const auto tensor = [&](size_t parts) {
+    base.emplace_back();
+    for (size_t k = 0; k < parts; ++k) base.back().push_back(d_.pointer(t_.pointers));
+  };
+  for (const size_t i : used_) tensor(f_.parts.of(operand_of(i), f_.parts.joined));
+  for (size_t k = 0; k < f_.out.size(); ++k) tensor(f_.parts.of(k, f_.parts.cut));
   own_channel_ = p_.b32("add.u32", first_channel_, tid_);
-  find_inputs(base, element, stride);
-  find_outputs(base, element, stride);
+  in_.resize(f_.in.size());
+  for (size_t u = 0; u < used_.size(); ++u) {
+    const ImagesForm::Input& in = f_.in[used_[u]];
+    in_[used_[u]] =
+        in.streams ? stream(base[u], in.dtype) : Place{channel_address(base[u], in), {}};
+    align(in.streams ? l_.vector : 1, in.dtype, base[u].size());
+  }
+  for (size_t k = 0; k < f_.out.size(); ++k) {
+    const std::vector<Reg>& to = base[used_.size() + k];
+    const ImagesForm::Input numbers{f_.out[k], false, f_.channels, 1};
+    out_.push_back(f_.per_channel[k] ? Place{channel_address(to, numbers), {}}
+                                     : stream(to, f_.out[k]));
+    align(f_.per_channel[k] ? 1 : l_.vector, f_.out[k], to.size());
+  }
   for (size_t i = 0; i < f_.in.size(); ++i) {
     held_.emplace_back();
     if (!l_.held[i]) continue;
@@ -83,39 +103,39 @@ void ImagesFrame::find_addresses() {
   }
 }
 
-void ImagesFrame::find_inputs(const std::vector<Reg>& base, Reg element, Reg stride) {
-  in_.resize(f_.in.size());
-  for (size_t u = 0; u < used_.size(); ++u) {
-    const size_t i = used_[u];
-    const ImagesForm::Input& in = f_.in[i];
-    if (in.streams) {
-      in_[i] = {address(p_, base[u], element, in.dtype),
-                p_.b64("mul.wide.u32", stride, size_of(in.dtype))};
-    } else {
-      const Strides strides(d_, {in.image_stride, in.channel_stride});
-      in_[i].base = address(p_, base[u], strides.offset(d_, {image_, own_channel_}), in.dtype);
-    }
-    align(in.streams ? l_.vector : 1, in.dtype);
+ImagesFrame::Place ImagesFrame::stream(const std::vector<Reg>& base, DType dtype) {
+  const bool parts = base.size() > 1;
+  const Reg channel = p_.b32("add.u32", first_channel_, lane_channel_);
+  if (parts && !lane_choice_) lane_choice_.emplace(d_, f_.parts.widths, 1, channel);
+  std::vector<Reg> from, stride;
+  for (size_t k = 0; k < base.size(); ++k) {
+    const Reg width = parts ? d_.number(f_.parts.widths[k]) : channels_;
+    const Reg column = p_.b64("cvt.u64.u32", parts ? lane_choice_->column(k) : channel);
+    const Reg element = p_.b64("mad.wide.u32", first_pixel_, width, column);
+    from.push_back(address(p_, base[k], element, dtype));
+    stride.push_back(p_.b64("mul.wide.u32", p_.b32("mul.lo.u32", rows_, width), size_of(dtype)));
   }
+  if (!parts) return {from[0], stride[0]};
+  return {lane_choice_->choose(d_, from), lane_choice_->choose(d_, stride)};
 }
 
-void ImagesFrame::find_outputs(const std::vector<Reg>& base, Reg element, Reg stride) {
-  for (size_t k = 0; k < f_.out.size(); ++k) {
-    const Reg from = base[t_.used.size() + k];
-    const int64_t size = size_of(f_.out[k]);
-    if (f_.per_channel[k]) {
-      const Reg at = p_.b32("mad.lo.u32", image_, channels_, own_channel_);
-      out_.push_back({address(p_, from, p_.b64("cvt.u64.u32", at), f_.out[k]), {}});
-    } else {
-      out_.push_back({address(p_, from, element, f_.out[k]), p_.b64("mul.wide.u32", stride, size)});
-    }
-    align(f_.per_channel[k] ? 1 : l_.vector, f_.out[k]);
+Reg ImagesFrame::channel_address(const std::vector<Reg>& base, const ImagesForm::Input& in) {
+  const bool parts = base.size() > 1;
+  if (parts && !own_choice_) own_choice_.emplace(d_, f_.parts.widths, 1, own_channel_);
+  std::vector<Reg> at;
+  for (size_t k = 0; k < base.size(); ++k) {
+    const int64_t images =
+        parts ? in.image_stride / f_.channels * f_.parts.widths[k] : in.image_stride;
+    const Strides strides(d_, {images, in.channel_stride});
+    const Reg own = parts ? own_choice_->column(k) : own_channel_;
+    at.push_back(address(p_, base[k], strides.offset(d_, {image_, own}), in.dtype));
   }
+  return parts ? own_choice_->choose(d_, at) : at[0];
 }
 
-void ImagesFrame::align(int64_t elements, DType dtype) {
+void ImagesFrame::align(int64_t elements, DType dtype, size_t tensors) {
   constexpr int64_t widest = 16;
-  t_.alignment.push_back(std::min(widest, elements * size_of(dtype)));
+  t_.alignment.insert(t_.alignment.end(), tensors, std::min(widest, elements * size_of(dtype)));
 }
 
 ImagesFrame::Place ImagesFrame::begin(const Place& p) {

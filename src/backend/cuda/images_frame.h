@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "backend/cuda/images_text.h"
@@ -53,9 +54,15 @@ class ImagesFrame {
   void find_numbers();
   void find_place();
   void find_addresses();
-  void find_inputs(const std::vector<Reg>& base, Reg element, Reg stride);
-  void find_outputs(const std::vector<Reg>& base, Reg element, Reg stride);
-  void align(int64_t elements, DType dtype);
+  // The input in whose memory an input lies.
+  size_t operand_of(size_t i) const;
+  // The thread's first vector of a tensor like the images. `base`: by part.
+  Place stream(const std::vector<Reg>& base, DType dtype);
+  // Where a number of the thread's own channel lies.
+  Reg channel_address(const std::vector<Reg>& base, const ImagesForm::Input& in);
+  void align(int64_t elements, DType dtype, size_t tensors);
+
+  std::optional<PartChoice> lane_choice_, own_choice_;  // where there are parts
 };
 
 }  // namespace ebb::cuda

@@ -54,7 +54,9 @@ class Chooser {
       if (stays(f_, w_, i)) widest = std::max(widest, size_of(f_.in[i].dtype));
     constexpr int64_t bytes = 16;
     const int64_t wanted = bytes / std::clamp<int64_t>(widest, 2, bytes);
-    return static_cast<int>(std::gcd(wanted, f_.channels));
+    int64_t vector = std::gcd(wanted, f_.channels);
+    for (const int64_t w : f_.parts.widths) vector = std::gcd(vector, w);
+    return static_cast<int>(vector);
   }
 
   // Registers of a thread, about.

@@ -13,8 +13,9 @@ using ebb::cuda::ImagesLayout;
 using ebb::cuda::ImagesPass;
 
 // None where an input changes with the pixels but does not lie like the images.
-std::optional<ImagesForm> form_of(const Signature& s) {
-  const auto& a = s.as<Images>();
+std::optional<ImagesForm> form_of(const Signature& use) {
+  const auto& a = use.as<Images>();
+  const Signature s = whole_images(use);
   const Shape shape(a.shape);
   ImagesForm f;
   f.expr = a.expr;
@@ -32,6 +33,9 @@ std::optional<ImagesForm> form_of(const Signature& s) {
     f.totals.push_back(pixels ? ebb::cuda::ImagesTotal::pixels : ebb::cuda::ImagesTotal::groups);
   for (const Type& t : s.out) f.out.push_back(t.dtype);
   f.per_channel = per_channel(a);
+  f.parts.widths = a.parts.widths;
+  for (size_t i = 0; i < s.in.size(); ++i) f.parts.joined.push_back(a.parts.joins(i));
+  for (size_t k = 0; k < s.out.size(); ++k) f.parts.cut.push_back(a.parts.cuts(k));
   return f;
 }
 
@@ -76,7 +80,10 @@ std::vector<Kernel> images() {
            .supports = supports,
            .prepare = prepare,
            .space = space,
-           .in_place = true}};
+           .in_place = true,
+           .may_share = +[](const Signature& s, size_t out, size_t in) {
+             return same_part(s.as<Images>().parts, out, in);
+           }}};
 }
 
 }  // namespace ebb::ops::cuda

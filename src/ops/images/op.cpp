@@ -35,7 +35,7 @@ void check_order(const Signature& s, const std::vector<bool>& pixels,
   }
 }
 
-std::vector<Type> infer(const Signature& s) {
+std::vector<Type> infer_whole(const Signature& s) {
   const auto& a = s.as<Images>();
   const std::vector<bool> pixels = over_pixels(a), channel = per_channel(a);
   const auto dtypes = words(a.dtypes);
@@ -60,6 +60,25 @@ std::vector<Type> infer(const Signature& s) {
   return out;
 }
 
+std::vector<Type> infer(const Signature& s) {
+  const auto& a = s.as<Images>();
+  const Parts& p = a.parts;
+  check_parts(p, static_cast<size_t>(a.expr.inputs()), words(a.dtypes).size(), "images");
+  if (p.widths.empty()) return infer_whole(s);
+  const Signature whole = whole_images(s);
+  const Shape shape(a.shape);
+  require(p.width() == shape[-1], "images: parts (", p.width(), ") must fill the channels of ",
+          shape, "  at ", s.at);
+  for (const int64_t i : p.joined)
+    require(whole.in[static_cast<size_t>(i)].shape == shape, "images: input ", i,
+            " is in parts and must be of shape ", shape, "  at ", s.at);
+  const std::vector<bool> channel = per_channel(a);
+  for (const int64_t k : p.cut)
+    require(!channel[static_cast<size_t>(k)], "images: output ", k,
+            " is a number a channel and has no parts  at ", s.at);
+  return cut_types(p, whole.out);
+}
+
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const auto& a = s.as<Images>();
   const std::vector<bool> pixels = over_pixels(a), channel = per_channel(a);
@@ -67,7 +86,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   const Shape shape(a.shape), small = channels_of(shape);
   std::vector<int64_t> dims;
   for (int64_t d = 1; d + 1 < shape.rank(); ++d) dims.push_back(d);
-  std::vector<Value> known(in.begin(), in.end()), out;
+  std::vector<Value> known = whole_values(a.parts, in), out;
   for (size_t t = 0; t < pixels.size(); ++t) {
     const OneResult p = one_result(a.expr, t);
     if (pixels[t]) {
@@ -82,7 +101,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
     const Shape& of = channel[k] ? small : shape;
     out.push_back(pointwise(g, {p.expr, of.sizes(), std::string(dtypes[k])}, p.of(known))[0]);
   }
-  return out;
+  return cut_values(a.parts, out);
 }
 
 Cost cost(const Signature& s) {
@@ -163,6 +182,25 @@ std::vector<Example> examples() {
   gradient("gradient_of_one_pixel", {3, 1, 1, 16}, 2, "f32");
   gradient("gradient_groups_of_three", {1, 9, 3, 96}, 32, "f16");
   gradient("gradient_many_pixels", {1, 59, 31, 8}, 1, "bf16");
+  const auto in_parts = [&](const char* label, size_t of, Parts parts) {
+    Example e = out[of];
+    auto a = e.attrs.as<Images>();
+    a.parts = std::move(parts);
+    e.label = label;
+    e.attrs = a;
+    e.in.clear();
+    for (size_t i = 0; i < out[of].in.size(); ++i)
+      for (size_t k = 0; k < (a.parts.joins(i) ? a.parts.widths.size() : 1); ++k) {
+        e.in.push_back(out[of].in[i]);
+        if (a.parts.joins(i)) e.in.back().shape[-1] = a.parts.widths[k];
+      }
+    out.push_back(e);
+  };
+  in_parts("joined", 0, {{40, 24}, {0}, {}});
+  in_parts("joined_odd", 1, {{5, 7}, {0}, {}});
+  in_parts("joined_across_groups", 3, {{64, 32}, {0}, {0}});
+  in_parts("gradient_in_parts", 10, {{24, 40}, {1}, {0}});
+  in_parts("gradient_in_three", 10, {{8, 16, 40}, {0, 1, 5}, {0}});
   return out;
 }
 
@@ -186,6 +224,16 @@ std::vector<bool> per_channel(const Images& images) {
     out.push_back(w == "channel");
   }
   return out;
+}
+
+Signature whole_images(const Signature& s) {
+  Signature whole = s;
+  Images a = s.as<Images>();
+  whole.in = whole_types(a.parts, s.in, "images");
+  a.parts = {};
+  whole.attrs = a;
+  whole.out = infer(whole);
+  return whole;
 }
 
 bool varies_over_pixels(const Shape& tensor, const Shape& shape) {

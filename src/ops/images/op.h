@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/op.h"
+#include "ops/prim/parts.h"
 
 namespace ebb::ops {
 
@@ -23,6 +23,7 @@ struct Images {
   std::string dtypes;          // of the outputs, one each: "bf16,f32"
   // What the outputs have a value for, one each: element [N,S...,C] or channel [N,1...,C].
   std::string per;
+  Parts parts = {};  // of inputs that have `shape`, and of outputs with a value for each element
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("totals", totals);
@@ -30,12 +31,16 @@ struct Images {
     f("groups", groups);
     f("dtypes", dtypes);
     f("per", per);
+    parts.fields(f);
   }
 };
 
 namespace def {
 const OpDef& images();
 }
+
+// The same use with whole inputs and outputs.
+Signature whole_images(const Signature& images);
 
 // Whether each total runs over pixels; else over groups. Throws Error on other words.
 std::vector<bool> over_pixels(const Images& images);
