@@ -11,7 +11,6 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
-#include "ops/prim/slice/op.h"
 #include "passes/join.h"
 
 namespace ebb {
@@ -128,7 +127,7 @@ class ImageJoiner {
     }
     const bool writes = std::any_of(group.begin(), group.end(),
                                     [&](size_t i) { return is_formula(node(i), m.shape); });
-    if (!writes || !results_fit(group, m) || is_only_cut(group, m)) return false;
+    if (!writes || !results_fit(group, m)) return false;
     const Node joined = joined_node(group, m);
     if (!serves_(groups_.signature(joined))) return false;
     groups_.add(group, joined);
@@ -201,19 +200,6 @@ class ImageJoiner {
       const Shape& s = type(v).shape;
       return s == m.shape || s == m.channels() || over_images(v);
     });
-  }
-
-  // Results of which only slices are read are written as slices where they are formulas of their
-  // own (fold_parts); here they would be copied.
-  bool is_only_cut(const Group& group, const Images& m) const {
-    const auto cut = [&](int32_t v) {
-      const std::set<size_t>& r = groups_.readers(v);
-      return type(v).shape == m.shape && !r.empty() &&
-             std::all_of(r.begin(), r.end(),
-                         [&](size_t i) { return node(i).op == &ops::def::slice(); });
-    };
-    const std::vector<int32_t> out = outputs_of(group);
-    return std::any_of(out.begin(), out.end(), cut);
   }
 
   // ---- the node of a group --------------------------------------------------------------------

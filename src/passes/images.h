@@ -11,8 +11,7 @@ namespace ebb {
 // that take it become one `images` node; in its gradient the sums over the pixels, what they make
 // of each channel, and the formula of the result; with either, further sums over the pixels of what
 // is at hand, and the cheap formulas that made it. Where `serves` says that the device has a
-// kernel. Not where a result like the images is only read in slices: fold_parts does better there.
-// With `apart`, what made the images is not taken in from another layer, as in join_rows.
+// kernel. With `apart`, what made the images is not taken in from another layer, as in join_rows.
 Graph join_images(const Graph& g, const std::function<bool(const Signature&)>& serves,
                   bool apart = false);
 
