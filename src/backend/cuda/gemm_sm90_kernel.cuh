@@ -167,6 +167,23 @@ __device__ inline Unit unit_at(const Params& p, int index, int rank) {
   return u;
 }
 
+// A block's units, of which the first is found before there is anything to wait for.
+struct Units {
+  Unit u;
+  int index, rank;
+  __device__ explicit Units(const Params& p)
+      : index(cluster_index()), rank(static_cast<int>(cluster_rank())) {
+    u = unit_at(p, index, rank);
+  }
+  __device__ bool more(const Params& p) const { return index + cluster_count() < p.units; }
+  __device__ bool next(const Params& p) {
+    if (!more(p)) return false;
+    index += cluster_count();
+    u = unit_at(p, index, rank);
+    return true;
+  }
+};
+
 // ---- loading -----------------------------------------------------------------------------------
 
 // A place of the filter among all of the images', counted row by row.
@@ -333,20 +350,18 @@ __device__ void produce_taps(const Params& p, const Places<C>& s, const Unit& u,
 
 // What the loading thread does.
 template <class C>
-__device__ void produce(const Params& p, const Places<C>& s) {
-  const int rank = static_cast<int>(cluster_rank());
+__device__ void produce(const Params& p, const Places<C>& s, Units units) {
+  const int rank = units.rank;
   const int a_half = p.share == Share::a ? rank : -1, b_half = p.share == Share::b ? rank : -1;
   Ring<C> ring{.stage = 0, .parity = 1};  // the first round waits for nothing
-  const int count = cluster_count();
-  for (int i = cluster_index(); i < p.units; i += count) {
-    const Unit u = unit_at(p, i, rank);
+  do {
     if constexpr (a_images(C::form))
-      produce_images<C>(p, s, u, ring, a_half, b_half);
+      produce_images<C>(p, s, units.u, ring, a_half, b_half);
     else if constexpr (b_images(C::form))
-      produce_taps<C>(p, s, u, ring, a_half, b_half);
+      produce_taps<C>(p, s, units.u, ring, a_half, b_half);
     else
-      produce_matrices<C>(p, s, u, ring, a_half, b_half);
-  }
+      produce_matrices<C>(p, s, units.u, ring, a_half, b_half);
+  } while (units.next(p));
   let_next_start();  // starting takes a microsecond, as storing does
 }
 

@@ -61,13 +61,12 @@ struct RowSums {
 
 // What a summing warp does.
 template <class C, int warp>
-__device__ void sum_rows_of(const Params& p, const Places<C>& s) {
-  const int sharing = p.share == Share::none ? 1 : 2, rank = static_cast<int>(cluster_rank());
-  const int count = cluster_count();
+__device__ void sum_rows_of(const Params& p, const Places<C>& s, Units units) {
+  const int sharing = p.share == Share::none ? 1 : 2;
   Ring<C> ring{.stage = 0, .parity = 0};
   RowSums<C, warp> sums;
-  for (int i = cluster_index(); i < p.units; i += count) {
-    const Unit u = unit_at(p, i, rank);
+  do {
+    const Unit& u = units.u;
     sums.clear();
     for (int step = u.first; step < u.last; ++step, ring.next()) {
       barrier_wait(s.full(ring.stage), ring.parity);
@@ -80,15 +79,15 @@ __device__ void sum_rows_of(const Params& p, const Places<C>& s) {
         barrier_arrive_at(s.empty(ring.stage), threadIdx.x % 32);
     }
     sums.store(p, u);
-  }
+  } while (units.next(p));
 }
 
 template <class C>
-__device__ void sum_rows(const Params& p, const Places<C>& s) {
+__device__ void sum_rows(const Params& p, const Places<C>& s, const Units& units) {
   const int warp = (static_cast<int>(threadIdx.x) - C::producer) / 32 - 1;
-  if (warp == 0) sum_rows_of<C, 0>(p, s);
+  if (warp == 0) sum_rows_of<C, 0>(p, s, units);
   if constexpr (C::sum_warps > 1)
-    if (warp == 1) sum_rows_of<C, 1>(p, s);
+    if (warp == 1) sum_rows_of<C, 1>(p, s, units);
 }
 
 }  // namespace ebb::cuda::gemm
