@@ -27,7 +27,7 @@ class Chooser {
 
   std::vector<ImagesLayout> run() {
     const int64_t least = std::lcm<int64_t>(f_.group(), vector_);
-    const int widest = device_.capability >= 90 ? 16 : 1;
+    const int widest = widest_cluster();
     for (int64_t tile = least; tile <= widest_tile; tile += least) {
       if (f_.channels % tile != 0) continue;
       for (int cluster = 1; cluster <= widest; cluster *= 2)
@@ -46,6 +46,13 @@ class Chooser {
     ImagesLayout layout;
     double cost;
   };
+
+  // More than 8 blocks are no promise: large chips of the data centre have room for 16.
+  int widest_cluster() const {
+    constexpr int large = 128;  // multiprocessors
+    if (device_.capability < 90) return 1;
+    return device_.capability <= 100 && device_.multiprocessors >= large ? 16 : 8;
+  }
 
   // 16 bytes of the widest of what is held.
   int widest_vector() const {
