@@ -134,11 +134,10 @@ void add_convolutions(std::vector<Large>& out, DType dtype) {
     const ops::Conv2dDx back{.stride = c.stride, .pad = pad, .size = {c.h, c.w}};
     out.push_back({label, &ops::def::conv2d_dx(), back, {y, w}, dtype});
     out.push_back({label + "_addend", &ops::def::conv2d_dx(), back, {y, w, x}, dtype});
-    out.push_back({label,
-                   &ops::def::conv2d_dw(),
-                   ops::Conv2dDw{.stride = c.stride, .pad = pad, .kernel = {c.size, c.size}},
-                   {x, y},
-                   dtype});
+    ops::Conv2dDw weight{.stride = c.stride, .pad = pad, .kernel = {c.size, c.size}};
+    out.push_back({label, &ops::def::conv2d_dw(), weight, {x, y}, dtype});
+    weight.bias = false;  // clusters add up parts only where no rows are summed
+    out.push_back({label + "_plain", &ops::def::conv2d_dw(), weight, {x, y}, dtype});
   }
 }
 

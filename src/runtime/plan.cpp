@@ -71,7 +71,7 @@ void run_step(const Step& s) {
 }  // namespace
 
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options,
-                  bool blocks_again) {
+                  Spared spared) {
   const auto keep = [&](const Signature& s) { return !serving_kernels(s, device).empty(); };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
@@ -81,19 +81,18 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
       return served_alike(plain, with, device);
     };
     out = add_epilogues(out, serves);
-    // what is computed again are formulas, rather than products
-    if (options.recompute.kind == Recompute::Kind::off) out = add_activations(out, serves);
+    if (spared == Spared::nothing) out = add_activations(out, serves);
     verify(out, "epilogue");
     out = fuse(out, {device.flops_per_pass(), device.rows_once(), rows});
   }
   out = dead_code(out);
   verify(out, "fuse");
   if (options.fuse && !kernels_of("images", device.backend()).empty()) {
-    out = join_images(out, keep, blocks_again);
+    out = join_images(out, keep, spared == Spared::blocks);
     verify(out, "images");
   }
   if (options.fuse && rows) {
-    out = join_rows(out, keep, blocks_again);
+    out = join_rows(out, keep, spared == Spared::blocks);
     verify(out, "rows");
   }
   if (options.fuse && !kernels_of("pointwise_parts", device.backend()).empty()) {
@@ -126,19 +125,19 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     : context_(std::move(context)) {
   using Kind = Recompute::Kind;
   const Recompute& r = options.recompute;
-  const auto lowered = [&](bool blocks_again) {
-    graph_ = lowered_for(g, *context_.device, options, blocks_again);
-    return choose();
-  };
+  // The fastest plan that is small enough.
+  std::vector<Spared> ways = {Spared::nothing, Spared::formulas, Spared::blocks};
+  if (r.kind == Kind::off) ways = {Spared::nothing};
+  if (r.kind == Kind::formulas) ways = {Spared::formulas};
+  if (r.kind == Kind::all) ways = {Spared::blocks};
   std::vector<Chosen> nodes;
-  bool placed = false;
-  if (r.kind != Kind::all) {
-    nodes = lowered(false);
-    placed = place(nodes, r);
-  }
-  if (!placed) {
-    nodes = lowered(true);
-    adopt(nodes, fit_blocks(graph_, memory_of(nodes), r, context_.device->free_memory()));
+  for (const Spared way : ways) {
+    graph_ = lowered_for(g, *context_.device, options, way);
+    nodes = choose();
+    if (way == Spared::blocks)
+      adopt(nodes, fit_blocks(graph_, memory_of(nodes), r, context_.device->free_memory()));
+    else if (place(nodes, r))
+      break;
   }
   make_steps(std::move(nodes));
 }

@@ -99,9 +99,12 @@ class Plan {
   std::function<void(size_t, double)> observer_;
 };
 
-// The graph as `ebb explain --stage fused` shows it: what Plan would run on the device, with blocks
-// that can be computed again if it is asked for.
+// What a plan is made to compute again: nothing, so all that can is fused; formulas, so activations
+// stay formulas; blocks, so norms and what they read stay in their blocks.
+enum class Spared : uint8_t { nothing, formulas, blocks };
+
+// The graph as `ebb explain --stage fused` shows it: what Plan would run on the device.
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options = {},
-                  bool blocks_again = false);
+                  Spared spared = Spared::nothing);
 
 }  // namespace ebb
