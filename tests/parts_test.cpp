@@ -189,6 +189,29 @@ TEST(parts, concatenation_that_others_read_later__is_written_by_the_formula) {
   }
 }
 
+// The formula writes the concatenation for the slices, which are not parts of its own results.
+TEST(parts, concatenation_that_slices_read_later__is_written_by_the_formula) {
+  Joined rows, columns, cut;
+  const auto later = [](Joined& t, int64_t dim, int64_t end) {
+    const Value z = ops::slice(t.whole, dim, 1, end);
+    t.g.output("z", ops::matmul(z, z, {.trans_b = true}));
+  };
+  rows.g.output("y", scaled(rows.whole, rows.c));
+  later(rows, 1, 3);
+  columns.g.output("y", scaled(columns.whole, columns.c));
+  later(columns, 2, 4);
+  const Value y = scaled(cut.whole, cut.c);
+  cut.g.output("y0", ops::slice(y, 2, 0, 4));
+  cut.g.output("y1", ops::slice(y, 2, 4, 12));
+  later(cut, 2, 4);
+  for (const Joined* t : {&rows, &columns, &cut}) {
+    const Graph before = fused(t->g), out = folded(before);
+    EXPECT_EQ(count(out, ops::def::concat()), 0);
+    EXPECT_EQ(count(out, ops::def::slice()), 1);
+    expect_equal(before, out);
+  }
+}
+
 TEST(parts, concatenation_that_others_read_first__is_made_for_all) {
   Joined product, broadcast;
   const Value z = ops::matmul(product.whole, product.whole, {.trans_b = true});

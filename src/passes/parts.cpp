@@ -146,8 +146,7 @@ class PartFolder {
     return fold;
   }
 
-  // ---- the new nodes
-  // -----------------------------------------------------------------------------
+  // ---- the new nodes -------------------------------------------------------------------------
 
   Fold fold_of(size_t i) const {
     const auto at = folds_.find(i);
@@ -220,10 +219,10 @@ class PartFolder {
   }
 
   Graph rebuild() const {
-    std::set<int32_t> gone;  // values that no node of the old graph makes any more
+    std::set<int32_t> cut, joined;  // values that are written, read in parts
     for (const auto& [i, fold] : folds_) {
-      for (const int64_t k : fold.parts.cut) gone.insert(node(i).out[static_cast<size_t>(k)]);
-      for (const int64_t k : fold.parts.joined) gone.insert(node(i).in[static_cast<size_t>(k)]);
+      for (const int64_t k : fold.parts.cut) cut.insert(node(i).out[static_cast<size_t>(k)]);
+      for (const int64_t k : fold.parts.joined) joined.insert(node(i).in[static_cast<size_t>(k)]);
     }
     Rewriter rw(g_);
     rw.copy_sources();
@@ -232,8 +231,8 @@ class PartFolder {
       const auto at = folds_.find(i);
       if (at != folds_.end())
         place(i, at->second, rw);
-      else if (!(n.op == &ops::def::slice() && gone.contains(n.in[0])) &&
-               !(n.op == &ops::def::concat() && gone.contains(n.out[0])))
+      else if (!(n.op == &ops::def::slice() && cut.contains(n.in[0])) &&
+               !(n.op == &ops::def::concat() && joined.contains(n.out[0])))
         rw.copy(n);
     }
     rw.copy_ends();
