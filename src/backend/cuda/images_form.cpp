@@ -97,14 +97,15 @@ class OneWalk {
     }
     return *known;
   }
-  // sum (x - mean)^2 = sum (x - first)^2 + (first - mean) (2 sum x - pixels (first + mean))
+  // sum (x - mean)^2 = sum (x - first)^2 + (first - mean) (2 sum x - pixels (first + mean)),
+  // which rounding may leave below 0 where x is constant.
   Scalar of_input(size_t k) {
     if (k < f_.in.size()) return input(k);
     const size_t t = k - f_.in.size();
     if (t != v_.squares) return total(t);
     const Scalar mean = value(v_.mean);
     const Scalar of_both = (first_ + mean) * static_cast<double>(f_.pixels);
-    return total(t) + (first_ - mean) * (2.0 * total(v_.sum) - of_both);
+    return max(total(t) + (first_ - mean) * (2.0 * total(v_.sum) - of_both), 0.0);
   }
 
   const ImagesForm& f_;

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "backend/cuda/expr_writer.h"
+#include "backend/cuda/images_text.h"
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/map_strided.h"
 #include "backend/cuda/reduce_text.h"
@@ -133,6 +134,35 @@ TEST(ptx, parts__assemble) {
     }
   EXPECT_EQ(write_strided(in_parts(2, 8, {64, 128}), 90).text,
             write_strided(in_parts(32, 16, {32, 16}), 90).text);
+}
+
+// x -> (x - mean) / deviation, in one walk.
+ImagesForm norm_of(int64_t pixels, int64_t channels, int64_t groups) {
+  const double inverse = static_cast<double>(groups) / static_cast<double>(pixels * channels);
+  const auto in = [](int64_t i) { return Scalar::input(i); };
+  const Scalar x = in(0), rest = x - in(2) * inverse;
+  const Scalar results[] = {x, in(1), rest * rest, in(3), rest * rsqrt(in(4) * inverse + 1e-6)};
+  return in_one_walk({.expr = Expr(5, results),
+                      .in = {{.dtype = DType::bf16, .streams = true}},
+                      .totals = {ImagesTotal::pixels, ImagesTotal::groups, ImagesTotal::pixels,
+                                 ImagesTotal::groups},
+                      .out = {DType::bf16},
+                      .per_channel = {false},
+                      .images = 2,
+                      .pixels = pixels,
+                      .channels = channels,
+                      .groups = groups});
+}
+
+TEST(ptx, images__assemble) {
+  const std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
+  for (const auto& f : {norm_of(4096, 192, 32), norm_of(35, 12, 4)})
+    for (const bool unaligned : {false, true}) {
+      const auto layouts = images_layouts(f, {}, unaligned);
+      ASSERT_FALSE(layouts.empty());
+      expect_assembles(ptxas, write_images(f, layouts[0], 90).text, 90);
+    }
 }
 
 TEST(ptx, shapes_of_one_pattern__share_a_text) {

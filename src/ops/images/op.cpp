@@ -136,6 +136,20 @@ Images norm_of(const Shape& shape, int64_t groups, const std::string& dtype) {
           .per = "element,channel,channel,channel"};
 }
 
+// x: itself and 1 where 1 / deviation is a positive number, else zeros. It is one of images without
+// a deviation too, though their means are rounded.
+Images has_deviation(const Shape& shape, int64_t groups) {
+  const double inv = inverse_of(shape, groups);
+  const Scalar x = in(0), mean = in(2) * inv, is_one = less(0.0, rsqrt(in(4) * inv + 1e-6));
+  const Scalar results[] = {x, in(1), (x - mean) * (x - mean), in(3), x * is_one, is_one};
+  return {.expr = Expr(5, results),
+          .totals = "pixels,groups,pixels,groups",
+          .shape = shape.sizes(),
+          .groups = groups,
+          .dtypes = "f32,f32",
+          .per = "element,channel"};
+}
+
 // dy, x, mean, rstd, gamma, addend: the gradient of a group norm with SiLU, added to another, and
 // the sum of its result over the pixels.
 Images gradient_of(const Shape& shape, int64_t groups, const std::string& dtype) {
@@ -201,6 +215,16 @@ std::vector<Example> examples() {
   in_parts("joined_across_groups", 3, {{64, 32}, {0}, {0}});
   in_parts("gradient_in_parts", 10, {{24, 40}, {1}, {0}});
   in_parts("gradient_in_three", 10, {{8, 16, 40}, {0, 1, 5}, {0}});
+  const auto large_values = [&](const char* label, double width) {
+    const Shape s = {2, 9, 7, 12};
+    out.push_back({.label = label,
+                   .attrs = has_deviation(s, 4),
+                   .in = {f32(s)},
+                   .low = 30000,
+                   .high = 30000 + width});
+  };
+  large_values("constant", 0);
+  large_values("nearly_constant", 0.01);
   return out;
 }
 
