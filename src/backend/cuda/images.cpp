@@ -4,6 +4,7 @@
 
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/generated.h"
+#include "base/error.h"
 
 namespace ebb::cuda {
 namespace {
@@ -56,8 +57,12 @@ void ImagesPass::run(std::span<void* const> in, std::span<void* const> out) cons
   State& s = *state_;
   const auto pointers = s.kernel->pointers(in, out);
   if (s.kernel->takes(pointers)) return s.kernel->launch(pointers, s.device);
-  if (!s.unaligned)
-    s.unaligned.emplace(s.form, images_layouts(s.form, facts_of(s.device), true).at(0), s.device);
+  if (!s.unaligned) {
+    const auto layouts = images_layouts(s.form, facts_of(s.device), true);
+    require(!layouts.empty(), "images: tensors that are not aligned to 16 bytes do not fit (",
+            s.form.pixels, " pixels of ", s.form.channels, " channels)");
+    s.unaligned.emplace(s.form, layouts[0], s.device);
+  }
   s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
 }
 
