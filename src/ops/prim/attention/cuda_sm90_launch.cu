@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/tma.h"
+#include "ops/prim/attention/cuda_boxes.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
 #include "ops/prim/attention/cuda_sm90.cuh"
 #include "ops/prim/attention/cuda_sm90.h"
@@ -77,20 +77,6 @@ std::vector<Tune> space(const Signature& s, const Device& device) {
   return tunes;
 }
 
-// Boxes of `box` rows, of `rows` a sample that are `step` elements apart, and `columns` columns.
-struct Boxes {
-  const void* data;
-  int64_t rows, step;
-  int box, columns = 64;
-};
-CUtensorMap rows_map(const Boxes& b, DType dtype, const AttentionSizes& z) {
-  TmaTensor t{
-      .data = b.data, .format = dtype == DType::bf16 ? Format::bf16 : Format::f16, .rank = 4};
-  t.size = {z.k, b.rows, z.a, z.n};
-  t.stride = {b.step, z.k, b.rows * b.step};
-  return tiled_map(t, {.inner = b.columns, .outer = b.box});
-}
-
 Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const AttentionSizes z = attention_sizes(s);
   const DType dtype = s.in[0].dtype;
@@ -109,6 +95,9 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   p.f.z = head_sizes(z);
   p.f.parts = static_cast<int>(parts(k, z));
   const Cut c = cut(k, z, d.multiprocessors(), ranges);
+  require(ranges == 1 || c.units > c.whole,
+          "attention: no tiles are left to cut into ranges of keys (ranges ", ranges, ", tiles ",
+          c.whole, ")  at ", s.at);
   p.whole = static_cast<int>(c.whole), p.ranges = static_cast<int>(c.ranges);
   p.units = static_cast<int>(c.units);
   const Launch launch{
@@ -122,16 +111,16 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     const Call call = unpacked(z, dtype, given);
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     Sm90Params own = p;
-    own.q = rows_map({call.in[0], z.t, z.step(), 64}, dtype, z);
-    own.k = rows_map({call.in[1], z.s, z.step(), k.keys}, dtype, z);
-    own.v = rows_map({call.in[2], z.s, z.step(), k.keys}, dtype, z);
+    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.step(), 64});
+    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.step(), k.keys});
+    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.step(), k.keys});
     if (k.rest) {
       constexpr int columns = 16;
-      own.q_rest = rows_map({call.in[0], z.t, z.step(), 64, columns}, dtype, z);
-      own.k_rest = rows_map({call.in[1], z.s, z.step(), k.keys, columns}, dtype, z);
-      own.v_rest = rows_map({call.in[2], z.s, z.step(), k.keys, columns}, dtype, z);
-      own.o = rows_map({call.out[0], z.t, z.out_step(), 64}, dtype, z);
-      own.o_rest = rows_map({call.out[0], z.t, z.out_step(), 64, columns}, dtype, z);
+      own.q_rest = map_of(p.f.z, dtype, {call.in[0], z.t, z.step(), 64, columns});
+      own.k_rest = map_of(p.f.z, dtype, {call.in[1], z.s, z.step(), k.keys, columns});
+      own.v_rest = map_of(p.f.z, dtype, {call.in[2], z.s, z.step(), k.keys, columns});
+      own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_step(), 64});
+      own.o_rest = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_step(), 64, columns});
     }
     own.f.q = call.in[0], own.f.k = call.in[1], own.f.v = call.in[2];
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/tma.h"
+#include "ops/prim/attention/cuda_boxes.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
 #include "ops/prim/attention/cuda_sm90.h"
 #include "ops/prim/attention/cuda_sm90_wide.cuh"
@@ -14,7 +14,7 @@ std::vector<Kernel> attention();
 namespace {
 
 using S = WideShape;
-constexpr int64_t kMostTiles = int64_t{1} << 28;
+constexpr int64_t kMostBlocks = int64_t{1} << 30, kMostRanges = 8;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Tiles of queries of a head: whole pairs.
@@ -23,7 +23,7 @@ int64_t parts(const AttentionSizes& z) { return 2 * divide_up(z.t, 2 * S::querie
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
   return on_tensor_cores(s, device, S::width) && z.k > 256 && of(device).capability() == 90 &&
-         z.n * z.a > 0 && z.t > 0 && z.n * z.a * parts(z) < kMostTiles;
+         z.n * z.a > 0 && z.t > 0 && z.n * z.a * parts(z) * kMostRanges < kMostBlocks;
 }
 
 // How many ranges of keys take the least time, in blocks of keys (3.3 us on the H200): a tile
@@ -39,20 +39,12 @@ std::vector<Tune> space(const Signature& s, const Device& device) {
     return turns * (static_cast<double>(divide_up(blocks, ranges)) + 1) + join;
   };
   std::vector<int64_t> all;
-  for (int64_t r = 1; r <= std::min<int64_t>(blocks, 8); ++r) all.push_back(r);
+  for (int64_t r = 1; r <= std::min(blocks, kMostRanges); ++r) all.push_back(r);
   std::stable_sort(all.begin(), all.end(), [&](int64_t a, int64_t b) { return time(a) < time(b); });
   std::vector<Tune> tunes;
   for (const int64_t r : all)
     if (tunes.size() < 3) tunes.push_back({{{"ranges", r}}});
   return tunes;
-}
-
-CUtensorMap rows_map(const void* data, DType dtype, const AttentionSizes& z, int64_t rows,
-                     int box) {
-  TmaTensor t{.data = data, .format = dtype == DType::bf16 ? Format::bf16 : Format::f16, .rank = 4};
-  t.size = {z.k, rows, z.a, z.n};
-  t.stride = {z.step(), z.k, rows * z.step()};
-  return tiled_map(t, {.inner = 64, .outer = box});
 }
 
 void run_wide(DType dtype, WideParams p, CudaDevice& d) {
@@ -79,7 +71,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   CudaDevice& d = of(device);
   const Tune best = tune.values.empty() ? space(s, device).front() : tune;
   const int64_t ranges = best.value("ranges", 0);
-  require(ranges > 0 && ranges <= divide_up(z.s, S::keys),
+  require(ranges > 0 && ranges <= std::min(kMostRanges, divide_up(z.s, S::keys)),
           "attention: there is no such choice of the tuner  at ", s.at);
   const Program general = attention().back().prepare(s, {}, device);
   WideParams p{};
@@ -92,9 +84,9 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     const Call call = unpacked(z, dtype, given);
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     WideParams own = p;
-    own.q = rows_map(call.in[0], dtype, z, z.t, S::queries);
-    own.k = rows_map(call.in[1], dtype, z, z.s, S::keys / 2);
-    own.v = rows_map(call.in[2], dtype, z, z.s, S::values);
+    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.step(), S::queries});
+    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.step(), S::keys / 2});
+    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.step(), S::values});
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
     own.sums = static_cast<float*>(call.workspace);
     own.rows = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + sums_bytes);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/tma.h"
+#include "ops/prim/attention/cuda_boxes.cuh"
 #include "ops/prim/attention_grad/cuda_sm90_table.cuh"
 
 namespace ebb::ops::cuda {
@@ -16,22 +16,6 @@ int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) / size; 
 
 LongKernel kernel_of(DType dtype, int width) {
   return dtype == DType::bf16 ? long_kernel_bf16(width) : long_kernel_f16(width);
-}
-
-// A tensor [N,count,a,width] as boxes of `rows` rows, `step` elements apart, and 64 columns of a
-// head.
-struct Boxes {
-  const void* data;
-  int count, rows;
-  int64_t step;
-};
-CUtensorMap map_of(const HeadSizes& z, DType dtype, const Boxes& b) {
-  return tiled_map({.data = b.data,
-                    .format = dtype == DType::bf16 ? Format::bf16 : Format::f16,
-                    .rank = 4,
-                    .size = {z.width, b.count, z.a, z.heads / z.a},
-                    .stride = {b.step, z.width, b.count * b.step}},
-                   {.inner = 64, .outer = b.rows});
 }
 
 // How the work of one use is cut. A head's keys come in blocks; where they are too few for the
@@ -86,10 +70,10 @@ void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
   l.key_blocks = c.key_blocks, l.query_blocks = c.query_blocks, l.ranges = c.ranges;
   l.tiles = static_cast<int>(c.tiles);
   l.turn_count = c.key_blocks > 1 ? static_cast<int>(z.heads) * c.query_blocks : 0;
-  l.q = map_of(z, dtype, {p.q, z.t, c.queries, z.step});
-  l.k = map_of(z, dtype, {p.k, z.s, kLongKeys, z.step});
-  l.v = map_of(z, dtype, {p.v, z.s, kLongKeys, z.step});
-  l.dout = map_of(z, dtype, {p.dout, z.t, c.queries, z.out_step});
+  l.q = map_of(z, dtype, {p.q, z.t, z.step, c.queries});
+  l.k = map_of(z, dtype, {p.k, z.s, z.step, kLongKeys});
+  l.v = map_of(z, dtype, {p.v, z.s, z.step, kLongKeys});
+  l.dout = map_of(z, dtype, {p.dout, z.t, z.out_step, c.queries});
   launch("attention_grad_long_rows", kernel.rows,
          {.grid = blocks_for(z.heads / z.a * p.pitch, kRowTokens), .block = kRowThreads}, l,
          device);
