@@ -12,7 +12,8 @@
 
 namespace ebb::cuda {
 
-// Sums are in f32 and in a fixed order. An output may be the memory of an input of the same type.
+// Sums are in f32 and in a fixed order. An output may be the memory of an input of the same
+// type, a part of one only that of the same part.
 class ImagesPass {
  public:
   static std::vector<ImagesLayout> layouts(const ImagesForm& form, const CudaDevice& device);

@@ -13,7 +13,8 @@
 namespace ebb::cuda {
 
 // out_k[i] = result k of `expr` at index i of `shape`. An output may be the memory of an input of
-// the same type. Element-aligned memory will do; aligned to 16 bytes it is fast.
+// the same type, a part of one only that of the same part. Element-aligned memory will do; aligned
+// to 16 bytes it is fast.
 class MapPass {
  public:
   // False: too large for 32-bit indices, and broadcast.
