@@ -27,6 +27,7 @@ template <Ask from, Ask taken>
 class ExtraPass : public Guidance {
  public:
   explicit ExtraPass(const ExtraPassOptions& o) : o_(o) {}
+  std::vector<double> edges() const override { return o_.window.edges(); }
   std::optional<Factors> factors(const Moment& m) const override {
     if (o_.scale == 0 || !o_.window.holds(m)) return Factors{.own = 1};
     if (o_.guidance_rescale > 0) return std::nullopt;

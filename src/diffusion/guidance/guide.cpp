@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -45,7 +46,11 @@ void apply_in_form(Guidance& rule, GuidedSample& s, const Moment& m) {
 }  // namespace
 
 Guide::Guide(const std::vector<RuleCall>& rules) {
-  for (const RuleCall& r : rules) rules_.push_back(find_guidance_rule(r.rule).start(r.options));
+  for (const RuleCall& r : rules) {
+    const GuidanceRule& rule = find_guidance_rule(r.rule);
+    rules_.push_back(rule.start(r.options));
+    kinds_.push_back(rule.kind);
+  }
 }
 
 void Guide::restart() {
@@ -83,6 +88,26 @@ std::optional<Factors> Guide::factors(const Moment& moment) const {
     all = chained(all, *f);
   }
   return all;
+}
+
+// What mends a result leaves the conditional prediction alone, what changes one does not.
+bool Guide::acts(const Moment& moment) const {
+  if (asks(moment) != std::vector{Ask::cond}) return true;
+  Moment m = moment;
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    rules_[i]->direct(m);
+    if (kinds_[i] != RuleKind::changes) continue;
+    const auto f = rules_[i]->factors(m);
+    if (!f || f->own != 1 || !f->weights.empty()) return true;
+  }
+  return false;
+}
+
+std::vector<double> Guide::edges() const {
+  std::vector<double> out;
+  for (const auto& rule : rules_)
+    for (const double sigma : rule->edges()) out.push_back(sigma);
+  return out;
 }
 
 void Guide::apply(GuidedSample& s, const Moment& moment) {
@@ -125,19 +150,18 @@ Moment moment_of(const GuidanceCall& call, double sigma) {
 }
 
 bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call) {
+  if (call.sigmas.empty()) return false;
   const Guide guide(rules);
-  const bool guided = has_guidance(rules);
-  const auto acts = [&](double sigma) {
-    const Moment m = moment_of(call, sigma);
-    if (guided) return guide.asks(m) != std::vector{Ask::cond};
-    const auto f = guide.factors(m);
-    return !f || f->own != start.own || f->weights != start.weights;
-  };
-  constexpr int parts = 8;  // samplers evaluate between levels, too
-  for (size_t i = 0; i + 1 < call.sigmas.size(); ++i)
-    for (int k = 0; k < parts; ++k)
-      if (acts(call.sigmas[i] + (call.sigmas[i + 1] - call.sigmas[i]) * k / parts)) return true;
-  return !call.sigmas.empty() && call.sigmas.back() > 0 && acts(call.sigmas.back());
+  const auto [last, first] = std::minmax_element(call.sigmas.begin(), call.sigmas.end());
+  // At these levels and between two of them that follow each other nothing else changes.
+  std::vector<double> levels = call.sigmas;
+  for (const double edge : guide.edges())
+    if (edge > *last && edge < *first) levels.push_back(edge);
+  std::sort(levels.begin(), levels.end());
+  const auto acts = [&](double sigma) { return sigma > 0 && guide.acts(moment_of(call, sigma)); };
+  for (size_t i = 0; i < levels.size(); ++i)
+    if (acts(levels[i]) || (i > 0 && acts(std::midpoint(levels[i - 1], levels[i])))) return true;
+  return false;
 }
 
 namespace {

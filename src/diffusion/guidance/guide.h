@@ -47,11 +47,16 @@ class Guide {
   std::vector<Ask> asks(const Moment& m) const;
   // All rules as one sum, if they are linear at this moment: a device can make it in its plan.
   std::optional<Factors> factors(const Moment& m) const;
+  // Whether anything but the conditional prediction comes out at this moment.
+  bool acts(const Moment& m) const;
+  // The noise levels between which acts() changes only from step to step.
+  std::vector<double> edges() const;
   // Writes s.result from s.predictions, of which asks() must be there and may change.
   void apply(GuidedSample& s, const Moment& m);
 
  private:
   std::vector<std::unique_ptr<Guidance>> rules_;
+  std::vector<RuleKind> kinds_;  // of rules_
 };
 
 // Writes the prediction D(x, sigma) for every `asks` to the `answers` of the same place. `x` is
@@ -81,7 +86,7 @@ int64_t step_at(const std::vector<double>& sigmas, double sigma);
 Moment moment_of(const GuidanceCall& call, double sigma);
 
 // Whether the rules change the conditional prediction anywhere in the run: at one of its levels or
-// between them.
+// between them, wherever a sampler may evaluate, however narrow the range.
 bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call);
 
 // Guided predictions as a sampler's denoiser, with a Guide of its own: one for each run. Its

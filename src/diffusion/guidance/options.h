@@ -61,6 +61,7 @@ struct WindowOptions {
     const bool late = start_excluded ? m.step > step(start) : m.step >= step(start);
     return level && late && m.step < step(stop);
   }
+  std::vector<double> edges() const { return {sigma_lo, sigma_hi}; }
 };
 
 struct FormOption {

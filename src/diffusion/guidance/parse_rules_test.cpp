@@ -62,12 +62,31 @@ TEST(guidance, effect__is_looked_for_in_the_whole_run) {
   for (const char* idle :
        {"", "cfg:scale=1", "interval:sigma_lo=1000;cfg", "interval:sigma_hi=0;cfg",
         "interval:start=0.9,stop=0.95;cfg", "interval:sigma_lo=80;cfg;cfg_rescale",
-        "epsilon_scaling:scaling_factor=1", "scale_steps:scales=1;cfg"})
+        "interval:sigma_lo=90,sigma_hi=100;cfg", "interval:sigma_lo=5,sigma_hi=5;cfg",
+        "epsilon_scaling:scaling_factor=1", "cfg:scale=1;epsilon_scaling:scaling_factor=1",
+        "scale_steps:scales=1;cfg", "s_min_uncond:s_min_uncond=90,s_min_uncond_all=1;cfg"})
     EXPECT_FALSE(acts(idle)) << idle;
   for (const char* works :
        {"cfg:scale=2", "interval:sigma_lo=75;cfg", "epsilon_scaling", "interval:sigma_hi=0.5;cfg",
-        "dynamic_threshold", "interval:sigma_lo=2,sigma_hi=8;cfg", "scale_steps:scales=1x2+3;cfg"})
+        "dynamic_threshold", "interval:sigma_lo=2,sigma_hi=8;cfg", "scale_steps:scales=1x2+3;cfg",
+        // a rule that changes any result acts beside one that asks for the condition only
+        "cfg:scale=1;epsilon_scaling", "interval:sigma_lo=1000;cfg;epsilon_scaling",
+        "cfg:scale=1;dynamic_threshold"})
     EXPECT_TRUE(acts(works)) << works;
+}
+
+// Samplers choose where between two levels they evaluate.
+TEST(guidance, effect_in_a_narrow_range__is_found) {
+  const GuidanceCall run{.shape = shape, .sigmas = {80, 10, 1, 0}};
+  const auto acts = [&](const char* rules) { return has_effect(parse_rules(rules), run); };
+  for (const char* works :
+       {"interval:sigma_lo=4,sigma_hi=4.5;cfg", "interval:sigma_lo=30,sigma_hi=30.000001;cfg",
+        "interval:sigma_hi=1e-6;cfg", "interval:sigma_lo=79.99;cfg",
+        "interval:sigma_lo=5,sigma_hi=5,sigma_lo_included=1;cfg",
+        "cfg:scale=1;pag:sigma_lo=4,sigma_hi=4.5", "cfg:scale=1;autoguidance:sigma_hi=1e-6",
+        "s_min_uncond:s_min_uncond=79.99,s_min_uncond_all=1;cfg"})
+    EXPECT_TRUE(acts(works)) << works;
+  EXPECT_FALSE(acts("interval:sigma_lo=4,sigma_hi=4.5,stop=0.3;cfg"));  // that is in step 1
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct Options {
 class Autoguidance : public Guidance {
  public:
   explicit Autoguidance(const Options& o) : o_(o) {}
+  std::vector<double> edges() const override { return o_.window.edges(); }
   std::optional<Factors> factors(const Moment& m) const override {
     if (m.off || is_one(o_.scale) || !o_.window.holds(m)) return Factors{.own = 1};
     return Factors{.own = o_.scale}.add(Ask::weak, 1 - o_.scale);

@@ -21,6 +21,7 @@ struct Options {
 class CfgSkipped : public Guidance {
  public:
   explicit CfgSkipped(const Options& o) : o_(o) {}
+  std::vector<double> edges() const override { return o_.window.edges(); }
   std::optional<Factors> factors(const Moment& m) const override {
     const double s = o_.scale.at(m);
     const Ask from = o_.window.holds(m) ? Ask::skipped_uncond : Ask::uncond;

@@ -8,6 +8,7 @@ namespace {
 class Interval : public Guidance {
  public:
   explicit Interval(const WindowOptions& o) : o_(o) {}
+  std::vector<double> edges() const override { return o_.edges(); }
   void direct(Moment& m) const override { m.off = m.off || !o_.holds(m); }
 
  private:
