@@ -265,6 +265,22 @@ TEST_F(CliSample, interrupt__leaves_no_folder) {
       << eval.text;
 }
 
+// What was made is not lost, and no file ends in its middle: a signal comes too late by then.
+TEST_F(CliSample, interrupt_while_files_are_written__leaves_them_all) {
+  const std::string run = trained(), folder = folder_ / "all";
+  const std::string sampling =
+      str("'", EBB_PROGRAM, "' sample ", run, " --device cpu --n 400 --steps 1 --out ", folder);
+  const Output out =
+      run_program(str("--version; { ", sampling, " & while kill -0 $!; do if [ -e ", folder,
+                      "/00000.png ]; then kill -TERM $!; break; fi; done; wait $!; }"));
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("400 images in "), std::string::npos) << out.text;
+  int64_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files += entry.path().extension() == ".png" && entry.file_size() > 0;
+  EXPECT_EQ(files, 400);
+}
+
 // What asks for the end did not get all the steps: scripts can tell.
 TEST_F(CliSample, interrupted_training__saves_and_tells_in_its_exit_code) {
   const std::string data = images(8), run = folder_ / "long";

@@ -142,22 +142,21 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
   }
 }
 
-// None if a signal asked for the end, of which it tells; `signal`: its number. What comes before
-// the first step may take long, and a signal ends it as it does any program.
-std::optional<Generated> generate_until(int& signal, const Options& o, const LoadedModel& model,
+// None if a signal asked for the end, of which it tells. `signals` begins at the first step: what
+// comes before may take long, and a signal ends it as it does any program.
+std::optional<Generated> generate_until(std::optional<train::StopSignals>& signals,
+                                        const Options& o, const LoadedModel& model,
                                         const Context& context) {
   const GenerateRequest request{classes_for(o, model)};
   check(model, request, o.generate);
   for (const std::string& w : warnings(model, request, o.generate))
     std::fprintf(stderr, "warning: %s\n", w.c_str());
   ProgressLine line("sampling");
-  std::optional<train::StopSignals> signals;
   double done = 0;
   try {
     Generated g = generate(model, request, o.generate, context, [&](double share) {
       if (!signals) signals.emplace();
-      signal = signals->requested();
-      if (signal != 0) return false;
+      if (signals->requested() != 0) return false;
       line.show(done = share);
       return true;
     });
@@ -167,7 +166,7 @@ std::optional<Generated> generate_until(int& signal, const Options& o, const Loa
     line.finish();
     std::fprintf(stderr,
                  "sample: interrupted by signal %d at %.0f %% of %s; nothing was written to %s\n",
-                 signal, 100 * done, images_text(o.n).c_str(), o.out.c_str());
+                 signals->requested(), 100 * done, images_text(o.n).c_str(), o.out.c_str());
     return std::nullopt;
   }
 }
@@ -179,10 +178,10 @@ int run(const Options& o) {
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   try_folder(folder_of(o.out));
-  int signal = 0;
+  std::optional<train::StopSignals> signals;  // until all files are written
   const auto start = std::chrono::steady_clock::now();
-  const std::optional<Generated> made = generate_until(signal, o, model, context);
-  if (!made) return signal_exit + signal;
+  const std::optional<Generated> made = generate_until(signals, o, model, context);
+  if (!made) return signal_exit + signals->requested();
   const Generated& g = *made;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
