@@ -10,7 +10,7 @@ const OpDef& def::gelu_tanh() {
           +[](const Signature&, std::span<const Scalar> x) {
             return std::vector<Scalar>{
                 0.5 * x[0] *
-                (1.0 + tanh(0.7978845608028654 * x[0] * (1.0 + 0.044715 * x[0] * x[0])))};
+                (1.0 + tanh(GeluTanh::outer * x[0] * (1.0 + GeluTanh::inner * x[0] * x[0])))};
           },
       .examples =
           +[] {

@@ -10,6 +10,12 @@ namespace def {
 const OpDef& gelu_tanh();
 }
 
+// gelu_tanh(x) = x/2 (1 + tanh(outer (x + inner x^3))).
+struct GeluTanh {
+  static constexpr double outer = 0.7978845608028654;  // sqrt(2/pi)
+  static constexpr double inner = 0.044715;
+};
+
 Value gelu_tanh(Value x);
 
 }  // namespace ebb::ops

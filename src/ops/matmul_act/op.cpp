@@ -22,11 +22,13 @@ Expr KnownActivation::slope() const {
 }
 
 std::span<const KnownActivation> activations() {
-  constexpr double gelu = 2 * 0.7978845608028654;
+  constexpr double gelu = 2 * GeluTanh::outer;  // (1 + tanh(x)) / 2 = sigmoid(2 x)
   static const std::array known{
       KnownActivation{.name = "silu", .op = def::silu, .linear = 1, .cubic = 0},
-      KnownActivation{
-          .name = "gelu_tanh", .op = def::gelu_tanh, .linear = gelu, .cubic = gelu * 0.044715}};
+      KnownActivation{.name = "gelu_tanh",
+                      .op = def::gelu_tanh,
+                      .linear = gelu,
+                      .cubic = gelu * GeluTanh::inner}};
   return known;
 }
 
