@@ -191,17 +191,29 @@ TEST(models, absurd_sizes__are_refused_before_a_network_is_described) {
 }
 
 TEST(models, any_small_size__is_an_error_or_a_network) {
-  for (const Model* m : all_models())
+  for (const Model* m : all_models()) {
+    int64_t errors = 0, networks = 0;
     for (const Field& field : ModelConfig(m->presets[0].config).fields())
       for (const char* text : {"0", "1", "2", "3", "5", "8", "0,0", "4,0", "32,0,32"}) {
         ModelConfig c = m->presets[0].config;
         try {
           set_field(find_field(c.fields(), field.name, m->name), text);
           Graph g;
-          network_of(*m, c)(g, network_inputs(g, c.common(), 1));
+          const nn::NetworkInputs in = network_inputs(g, c.common(), 1);
+          const Value f = network_of(*m, c)(g, in);
+          const std::string what = str(m->name, ": ", field.name, " = ", text);
+          EXPECT_EQ(f.shape().slice(0, 3), in.x.shape().slice(0, 3)) << what;
+          // a variance may come behind the noise
+          EXPECT_TRUE(f.shape()[3] == in.x.shape()[3] || f.shape()[3] == 2 * in.x.shape()[3])
+              << what << "  " << f.shape();
+          ++networks;
         } catch (const Error&) {
+          ++errors;
         }
       }
+    EXPECT_GT(networks, 0) << m->name;
+    EXPECT_GT(errors, 0) << m->name;
+  }
 }
 
 TEST(models, tiny__is_cheap_enough_for_a_cpu) {
