@@ -32,7 +32,8 @@ Sets open_sets(const std::string& path, const CommonConfig& c) {
 }
 
 // Feature statistics of a data set, in its order.
-train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data) {
+train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data,
+                                    const std::function<void()>& between) {
   train::FeatureStatistics out;
   const Shape s = data.image_shape();
   constexpr int64_t batch = 256;
@@ -41,7 +42,7 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data) {
     Tensor images(DType::f32, {n, s[0], s[1], s[2]});
     for (int64_t i = 0; i < n; ++i)
       data.get_f32(at + i, images.rows(i, i + 1).span<float>().data());
-    out.add(net.run(images).features);
+    out.add(net.run(images, between).features);
   }
   return out;
 }
@@ -50,9 +51,11 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data) {
 
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
                  const EvaluateHooks& hooks) {
-  const auto stopped = [&] { return hooks.stop && hooks.stop(); };
+  const auto look = [&] {
+    if (hooks.stop && hooks.stop()) throw Cancelled("eval: cancelled");
+  };
   const auto log = [&](std::string_view line) {
-    if (stopped()) throw Cancelled("eval: cancelled");
+    look();
     hooks.log(line);
   };
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
@@ -79,26 +82,27 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   std::unique_ptr<FeatureNet> judge, space;
   if (labels) {
     judge = std::make_unique<FeatureNet>(
-        train::cached_classifier(*sets.training, options.data, context, log));
-    q.classifier_accuracy = train::class_accuracy(*judge, *sets.held_out);
+        train::cached_classifier(*sets.training, options.data, context, {log, look}));
+    q.classifier_accuracy = train::class_accuracy(*judge, *sets.held_out, look);
   }
   if (!options.features.empty())
     space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
   FeatureNet& features = space ? *space : *judge;
   int64_t shown = -1;
   const Generated g = generate(model, request, options.generate, context, [&](double share) {
+    look();
     if (static_cast<int64_t>(share * 10) > shown) {
       shown = static_cast<int64_t>(share * 10);
       log(str("sampling ", options.n, " images: ", shown * 10, " %"));
     }
-    return !stopped();
+    return true;
   });
-  const FeatureNet::Result seen = features.run(g.images);
+  const FeatureNet::Result seen = features.run(g.images, look);
   train::FeatureStatistics samples;
   samples.add(seen.features);
-  q.frechet_distance = train::frechet_distance(samples, statistics(features, *sets.held_out));
+  q.frechet_distance = train::frechet_distance(samples, statistics(features, *sets.held_out, look));
   if (q.conditional) {
-    const Tensor logits = space ? judge->run(g.images).logits : seen.logits;
+    const Tensor logits = space ? judge->run(g.images, look).logits : seen.logits;
     q.class_accuracy =
         static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q.n);
   }

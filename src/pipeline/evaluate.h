@@ -29,7 +29,7 @@ struct Quality {
 
 struct EvaluateHooks {
   std::function<void(std::string_view)> log;
-  std::function<bool()> stop = {};  // true ends the work with Cancelled
+  std::function<bool()> stop = {};  // true ends the work, at the next batch, with Cancelled
 };
 
 // Held-out images are the set's test split; a set without one gives every tenth image, which

@@ -90,6 +90,7 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
   plan.bind_missing();
   BatchLoader loader(data, {.batch = c.batch, .seed = c.seed});
   for (int64_t s = 0; s < steps; ++s) {
+    if (progress.between) progress.between();
     const Batch b = loader.next();
     const double left = 1 - static_cast<double>(s) / static_cast<double>(steps);
     NamedTensors in = step_inputs({.step = s, .lr = c.lr * left}, options);
@@ -98,7 +99,7 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
     const float loss = plan.run(in).at("loss").span<float>()[0];
     require(std::isfinite(loss), "classifier: the loss is not finite at step ", s);
     if (s % 50 == 0 || s + 1 == steps)
-      progress(str("training the classifier: step ", s + 1, " of ", steps, ", loss ", loss));
+      progress.log(str("training the classifier: step ", s + 1, " of ", steps, ", loss ", loss));
   }
   for (auto& [name, tensor] : weights) tensor = plan.fetch(name);
   return {forward, std::move(weights), context};
@@ -114,7 +115,7 @@ int64_t count_right(const Tensor& logits, std::span<const int64_t> labels) {
   return right;
 }
 
-double class_accuracy(FeatureNet& net, const Dataset& data) {
+double class_accuracy(FeatureNet& net, const Dataset& data, const std::function<void()>& between) {
   require(net.has_logits() && data.size() > 0, "classifier: needs logits and images");
   const Shape image = data.image_shape();
   constexpr int64_t batch = 256;
@@ -125,7 +126,7 @@ double class_accuracy(FeatureNet& net, const Dataset& data) {
     std::vector<int64_t> labels;
     for (int64_t i = 0; i < n; ++i)
       labels.push_back(data.get_f32(at + i, images.rows(i, i + 1).span<float>().data()));
-    right += count_right(net.run(images).logits, labels);
+    right += count_right(net.run(images, between).logits, labels);
   }
   return static_cast<double>(right) / static_cast<double>(data.size());
 }
@@ -137,7 +138,7 @@ FeatureNet cached_classifier(const Dataset& data, const std::string& path, const
     try {
       return FeatureNet::load(file, context);
     } catch (const Error& e) {
-      progress(str("the cached classifier is of no use and is made anew: ", e.what()));
+      progress.log(str("the cached classifier is of no use and is made anew: ", e.what()));
     }
   }
   FeatureNet net = train_classifier(data, {}, context, progress);
@@ -146,7 +147,7 @@ FeatureNet cached_classifier(const Dataset& data, const std::string& path, const
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());
     net.save(file, {{"data", path}});
   } catch (const std::exception& e) {
-    progress(str("the classifier could not be cached: ", e.what()));
+    progress.log(str("the classifier could not be cached: ", e.what()));
   }
   return net;
 }

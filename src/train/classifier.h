@@ -29,7 +29,11 @@ struct ClassifierConfig {
   }
 };
 
-using Progress = std::function<void(std::string_view line)>;
+// Both may throw.
+struct Progress {
+  std::function<void(std::string_view line)> log;
+  std::function<void()> between = {};  // called before every batch
+};
 
 // A new classifier. Throws Error for a data set without classes.
 FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
@@ -38,7 +42,9 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
 // How many rows of logits [N,K] are largest at their label.
 int64_t count_right(const Tensor& logits, std::span<const int64_t> labels);
 // The share of images whose largest logit is their label's.
-double class_accuracy(FeatureNet& net, const Dataset& data);
+// `between`: as of FeatureNet::run.
+double class_accuracy(FeatureNet& net, const Dataset& data,
+                      const std::function<void()>& between = {});
 
 // The cached classifier of the data set at `path` (which `data` was opened from), or a new one that
 // is then cached: in $XDG_CACHE_HOME/ebb, or ~/.cache/ebb. A cache that cannot be written is no

@@ -66,7 +66,7 @@ void put_rows(const Tensor& from, Tensor& to, int64_t at, int64_t n, int64_t tot
 
 }  // namespace
 
-FeatureNet::Result FeatureNet::run(const Tensor& images) {
+FeatureNet::Result FeatureNet::run(const Tensor& images, const std::function<void()>& between) {
   require(images.shape().rank() == 4 && images.shape().slice(1, 4) == image_,
           "features: the network takes images of another shape (", image_, ")  ", images.type());
   const int64_t total = images.shape()[0];
@@ -75,6 +75,7 @@ FeatureNet::Result FeatureNet::run(const Tensor& images) {
   shape[0] = batch_;
   Tensor batch(DType::f32, shape);
   for (int64_t at = 0; at < total; at += batch_) {
+    if (between) between();
     const int64_t n = std::min(batch_, total - at);
     const Tensor part = images.rows(at, at + n);
     std::memcpy(batch.raw(), part.raw(), static_cast<size_t>(part.bytes()));

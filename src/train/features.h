@@ -5,6 +5,7 @@
 // `logits` f32 [B,K]; a tensor for every param and state of the graph, of its name and type.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,8 +28,9 @@ class FeatureNet {
     Tensor features;  // f32 [N,D]
     Tensor logits;    // f32 [N,K]; undefined without
   };
-  // images f32 [N,H,W,C] for any N. Throws Error for images of another shape.
-  Result run(const Tensor& images);
+  // images f32 [N,H,W,C] for any N. Throws Error for images of another shape. `between` is called
+  // before every batch and may throw.
+  Result run(const Tensor& images, const std::function<void()>& between = {});
 
  private:
   std::string text_;
