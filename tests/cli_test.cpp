@@ -84,6 +84,11 @@ TEST_F(Cli, network_of_a_config_that_is_not_followed__is_said) {
   EXPECT_EQ(out.text.find("network.in_channels"), std::string::npos) << out.text;
 }
 
+TEST_F(Cli, explain__knows_the_dtypes_of_training) {
+  EXPECT_EQ(error_line("explain --dtype f16"),
+            "explain: dtype of a training step must be f32 or bf16 (got 'f16')");
+}
+
 TEST_F(Cli, recompute_without_a_unit__is_told_of_it) {
   EXPECT_EQ(error_line(str("train --steps 1 --recompute 100 --data ", images(8))),
             "recompute: must be off, formulas, all, auto or a size like 8GB or "

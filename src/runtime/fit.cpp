@@ -84,7 +84,7 @@ Fitted fit_blocks(const Graph& g, const std::vector<NodeMemory>& facts, const Re
   require(fits || r.bytes == 0, "recompute: a run does not fit into ", r.bytes / 1000000,
           " MB: with all ", most.blocks, " blocks computed again it needs ",
           (all.memory.arena_bytes + source_bytes(g) + 999999) / 1000000,
-          " MB; a smaller --batch, more --accumulation or --dtype bf16 needs less");
+          " MB; a smaller batch, more accumulation or bf16 in place of f32 needs less");
   return fits ? least(-1, most.blocks, std::move(all), bytes, at) : all;
 }
 

@@ -117,6 +117,8 @@ int run(const Options& o) {
   require(o.batch > 0 && o.batch <= most_images, "explain: batch must be 1 to ", most_images,
           " (got ", o.batch, ")");
   const Recompute r = parse_recompute(o.recompute);
+  require(o.dtype == "f32" || o.dtype == "bf16" || !o.train,
+          "explain: dtype of a training step must be f32 or bf16 (got '", o.dtype, "')");
   require(r.kind == Recompute::Kind::off || (o.train && o.stage == "plan"),
           "explain: recompute is of the plan of a training step (--stage ", o.stage,
           o.train ? ")" : ", --no-train)");
