@@ -79,6 +79,9 @@ void check(const DiffusionConfig& c) {
   check_positive("noise_scale", c.noise_scale);
   check_positive("P_std", c.P_std);
   check_positive("min_snr_gamma", c.min_snr_gamma);
+  require(c.weighting == "min_snr" || c.min_snr_gamma == DiffusionConfig{}.min_snr_gamma,
+          "diffusion: min_snr_gamma is for weighting min_snr (", c.min_snr_gamma,
+          ", and weighting is ", c.weighting, ")");
   check_positive("t_std", c.t_std);
   check_positive("shift", c.shift);
   check_positive("time_scale", c.time_scale);

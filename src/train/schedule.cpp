@@ -18,6 +18,11 @@ void check(const RateSchedule& s) {
   require(s.final >= 0 && s.final <= 1, "lr_final: must be from 0 to 1 (", s.final, ")");
   require((s.kind != "cosine" && s.kind != "linear") || s.steps > s.warmup, "schedule: ", s.kind,
           " needs steps (", s.steps, ") above warmup (", s.warmup, ")");
+  require(s.final == 0 || s.kind == "cosine" || s.kind == "linear",
+          "lr_final: is for the schedules cosine and linear (", s.final, ", and schedule is ",
+          s.kind, ")");
+  require(s.reference == 0 || s.kind == "rsqrt", "lr_reference: is for the schedule rsqrt (",
+          s.reference, ", and schedule is ", s.kind, ")");
   require(s.kind != "rsqrt" || s.reference > 0, "schedule: rsqrt needs lr_reference above 0 (",
           s.reference, ")");
 }

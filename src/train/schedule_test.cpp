@@ -55,6 +55,10 @@ TEST(rate, impossible_schedules__say_why) {
   EXPECT_EQ(text({.kind = "cosine", .warmup = 5}),
             "schedule: cosine needs steps (0) above warmup (5)");
   EXPECT_EQ(text({.kind = "rsqrt"}), "schedule: rsqrt needs lr_reference above 0 (0)");
+  EXPECT_EQ(text({.final = 0.5}),
+            "lr_final: is for the schedules cosine and linear (0.5, and schedule is constant)");
+  EXPECT_EQ(text({.kind = "linear", .steps = 9, .reference = 100}),
+            "lr_reference: is for the schedule rsqrt (100, and schedule is linear)");
   EXPECT_NE(text({.lr = NAN}), "");
   EXPECT_EQ(text({}), "");
 }
