@@ -122,8 +122,8 @@ TEST(parts, result_that_others_read_whole__is_not_cut) {
   EXPECT_EQ(count(folded(fused(reader.g)), ops::def::slice()), 2);
 }
 
-TEST(parts, two_results_cut_alike__are_both_written_in_parts) {
-  Cut t;
+// A formula with two results, of which the first is cut; the second.
+Value cut_first_of_two(Cut& t) {
   const auto both = ops::pointwise(
       t.g,
       {Expr(2, std::vector<Scalar>{Scalar::input(0) * Scalar::input(1), Scalar::input(0) + 1.0}),
@@ -131,8 +131,14 @@ TEST(parts, two_results_cut_alike__are_both_written_in_parts) {
        "f32"},
       std::vector<Value>{t.x, t.c});
   t.slices({{0, 4}, {4, 12}}, both[0]);
-  t.g.output("a", ops::slice(both[1], 2, 0, 4));
-  t.g.output("b", ops::slice(both[1], 2, 4, 12));
+  return both[1];
+}
+
+TEST(parts, two_results_cut_alike__are_both_written_in_parts) {
+  Cut t;
+  const Value second = cut_first_of_two(t);
+  t.g.output("a", ops::slice(second, 2, 0, 4));
+  t.g.output("b", ops::slice(second, 2, 4, 12));
   const Graph before = fused(t.g), out = folded(before);
   EXPECT_EQ(out.nodes().size(), 1u);
   expect_equal(before, out);
@@ -140,15 +146,9 @@ TEST(parts, two_results_cut_alike__are_both_written_in_parts) {
 
 TEST(parts, two_results_cut_differently__leave_the_second_whole) {
   Cut t;
-  const auto both = ops::pointwise(
-      t.g,
-      {Expr(2, std::vector<Scalar>{Scalar::input(0) * Scalar::input(1), Scalar::input(0) + 1.0}),
-       {},
-       "f32"},
-      std::vector<Value>{t.x, t.c});
-  t.slices({{0, 4}, {4, 12}}, both[0]);
-  t.g.output("a", ops::slice(both[1], 2, 0, 6));
-  t.g.output("b", ops::slice(both[1], 2, 6, 12));
+  const Value second = cut_first_of_two(t);
+  t.g.output("a", ops::slice(second, 2, 0, 6));
+  t.g.output("b", ops::slice(second, 2, 6, 12));
   const Graph before = fused(t.g), out = folded(before);
   EXPECT_EQ(count(out, ops::def::slice()), 2);
   EXPECT_EQ(count(out, ops::def::pointwise_parts()), 1);
