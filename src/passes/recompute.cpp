@@ -21,6 +21,13 @@ size_t forward_end(const Graph& g, std::string_view loss) {
   fail("recompute: no output '", loss, "'");
 }
 
+// Bytes of what a node gives.
+int64_t bytes_of(const Graph& g, const Node& n) {
+  int64_t bytes = 0;
+  for (const int32_t v : n.out) bytes += g.type(v).bytes();
+  return bytes;
+}
+
 // Calls `f` with "a", "a.b" and "a.b.c" for a path a.b.c until it returns true.
 template <class F>
 void each_prefix(const std::string& at, F&& f) {
@@ -72,8 +79,7 @@ class Blocks {
     for (size_t i = 0; i < end_; ++i) {
       const Node& n = g_.nodes()[i];
       if (is_fixed(n)) continue;
-      int64_t made = 0;
-      for (const int32_t v : n.out) made += g_.type(v).bytes();
+      const int64_t made = bytes_of(g_, n);
       total_ += made;
       each_prefix(n.at, [&](const std::string& path) {
         bytes[path] += made;
@@ -180,11 +186,7 @@ class Formulas {
  private:
   static size_t size_of(const Graph& g) { return static_cast<size_t>(g.values()); }
 
-  int64_t made(const Node& n) const {
-    int64_t bytes = 0;
-    for (const int32_t v : n.out) bytes += g_.type(v).bytes();
-    return n.op == &ops::def::reshape() ? 0 : bytes;
-  }
+  int64_t made(const Node& n) const { return n.op == &ops::def::reshape() ? 0 : bytes_of(g_, n); }
 
   // By value: whether the backward pass reads it, in this shape or another.
   std::vector<bool> wanted_going_back(size_t end) const {
