@@ -326,6 +326,7 @@ struct WideSums {
     settle(o[0]);
     settle(o[1]);
     release_twice(m.v_free((steps - 1) % 2 * 2 + side));
+    __syncwarp();  // every lane has read its factors
     if (lane == 0) barrier_arrive(m.w_free(slot));
   }
   __device__ __forceinline__ bool raised(int slot) const {
