@@ -222,10 +222,6 @@ struct WideScores {
     }
     fence_async();
   }
-  __device__ __forceinline__ void give(int slot) const {
-    __syncwarp();
-    if (lane == 0) barrier_arrive(m.w_full(slot));
-  }
 
   __device__ __forceinline__ void run() {
     float s[S::keys / 8][4];
@@ -244,7 +240,7 @@ struct WideScores {
       barrier_wait(m.w_free(slot), (use >> 1 & 1) ^ 1);
       keep_factors(slot, any, factor);
       keep_weights(slot, w);
-      give(slot);
+      barrier_arrive(m.w_full(slot));
     }
     finish(use);
   }
@@ -268,7 +264,7 @@ struct WideScores {
     const int slot = use & 1;
     barrier_wait(m.w_free(slot), (use >> 1 & 1) ^ 1);
     keep_factors(slot, true, factor);
-    give(slot);
+    barrier_arrive(m.w_full(slot));
   }
 };
 
@@ -389,7 +385,7 @@ __global__ __launch_bounds__(WideShape::threads,
       barrier_init(m.v_full(i), 1), barrier_init(m.v_free(i), 2 * warps);
     }
     for (int i = 0; i < 2; ++i) {
-      barrier_init(m.w_full(i), warps), barrier_init(m.w_free(i), 2 * warps);
+      barrier_init(m.w_full(i), 32 * warps), barrier_init(m.w_free(i), 2 * warps);
     }
     barrier_init(m.q_full(), 1);
     barrier_init_done();
