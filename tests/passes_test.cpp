@@ -6,6 +6,7 @@
 
 #include "ops/add/op.h"
 #include "ops/layer_norm/op.h"
+#include "ops/mse/op.h"
 #include "ops/pointwise_batch/op.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/epilogue.h"
@@ -21,8 +22,10 @@
 #include "passes/fuse.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
+#include "passes/remake.h"
 #include "passes/rows.h"
 #include "passes/simplify.h"
+#include "passes/uses.h"
 #include "reference.h"
 #include "support/same_results.h"
 
@@ -363,6 +366,58 @@ TEST(fuse, formula_of_its_rows_totals__is_not_computed_by_each_reader) {
   g.output("b", ops::map({dx, g.input("k", f32(shape))}, [](auto v) { return v[0] * v[1]; }));
   EXPECT_EQ(count(fuse(g, {60, true, true}), ops::def::pointwise()), 2);
   EXPECT_EQ(count(fuse(g, {60, true, false}), ops::def::pointwise()), 1);
+}
+
+// ---- remake ---------------------------------------------------------------------------------
+
+// x + gate * linear(layer_norm(x)), five times, a gate for each sample.
+Graph gated_branches(const Shape& shape, bool gates_learn = true) {
+  Graph g;
+  Value x = g.input("x0", f32(shape));
+  std::vector<std::string> wrt;
+  for (int64_t i = 0; i < 5; ++i) {
+    const int64_t c = shape[-1];
+    const std::string gate = str("gate", i), weight = str("weight", i);
+    wrt.push_back(weight);
+    if (gates_learn) wrt.push_back(gate);
+    const Value w = g.source(Source::Kind::param, weight, f32({c, c}));
+    const Value by = g.source(Source::Kind::param, gate, f32({shape[0], 1, c}));
+    const Value f = ops::linear(ops::layer_norm(x, {}, {}, {}), w, {});
+    x = ops::map({x, by, f}, [](auto v) { return v[0] + v[1] * v[2]; });
+  }
+  g.output("loss", ops::mse(x, g.input("target", f32(shape))));
+  return gradients(g, "loss", wrt);
+}
+
+// Rows that the forward pass makes and the backward pass reads, too.
+int64_t rows_kept(const Graph& g) {
+  const size_t end = end_of(g, "loss").value();
+  const Uses uses(g);
+  int64_t n = 0;
+  for (size_t i = 0; i < end; ++i)
+    for (const int32_t v : g.nodes()[i].out) {
+      const auto& readers = uses.readers(v);
+      n += g.nodes()[i].op == &ops::def::rows() && readers.lower_bound(end) != readers.end();
+    }
+  return n;
+}
+
+TEST(remake, every_other_sum_of_gated_branches__is_made_again_where_it_is_read) {
+  const Graph g = gated_branches({4, 1024, 64}), joined = with_rows(g);
+  const Graph out = remake(joined, "loss", all_served);
+  verify(out, "remake");
+  EXPECT_EQ(rows_kept(joined) - rows_kept(out), 2);  // of four; the loss reads the fifth
+  EXPECT_EQ(out.nodes().size(), joined.nodes().size());
+  expect_equal(g, out);
+}
+
+TEST(remake, sums_that_would_cost_reading_or_have_no_kernel__are_kept) {
+  const Graph still = with_rows(gated_branches({4, 1024, 64}, false));
+  EXPECT_EQ(rows_kept(remake(still, "loss", all_served)), rows_kept(still));
+  const Graph joined = with_rows(gated_branches({4, 1024, 64}));
+  const auto none = [](const Signature&) { return false; };
+  EXPECT_EQ(rows_kept(remake(joined, "loss", none)), rows_kept(joined));
+  EXPECT_EQ(rows_kept(remake(joined, "lost", all_served)), rows_kept(joined));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
+#include "passes/uses.h"
 
 namespace ebb {
 namespace {
@@ -16,9 +17,9 @@ constexpr int64_t worthless = 1000;  // what saves so little of the pass does no
 
 // Nodes up to the loss; those of its gradients follow.
 size_t forward_end(const Graph& g, std::string_view loss) {
-  for (const NamedValue& o : g.outputs())
-    if (o.name == loss) return static_cast<size_t>(g.producer(o.value) + 1);
-  fail("recompute: no output '", loss, "'");
+  const std::optional<size_t> end = end_of(g, loss);
+  require(end.has_value(), "recompute: no output '", loss, "'");
+  return *end;
 }
 
 // Bytes of what a node gives.

@@ -5,6 +5,12 @@
 
 namespace ebb {
 
+std::optional<size_t> end_of(const Graph& g, std::string_view name) {
+  for (const NamedValue& o : g.outputs())
+    if (o.name == name) return static_cast<size_t>(g.producer(o.value) + 1);
+  return {};
+}
+
 Uses::Uses(const Graph& g) : g_(g), readers_(static_cast<size_t>(g.values())) {
   for (size_t i = 0; i < g.nodes().size(); ++i)
     for (const int32_t v : g.nodes()[i].in) readers_[static_cast<size_t>(v)].insert(i);

@@ -1,12 +1,17 @@
 // Who reads the values of a lowered graph, and what fuse would make one pass of.
 #pragma once
 
+#include <optional>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "ir/op.h"
 
 namespace ebb {
+
+// How many nodes there are up to the one that makes the output `name`; none if there is no such.
+std::optional<size_t> end_of(const Graph& g, std::string_view name);
 
 class Uses {
  public:

@@ -14,6 +14,7 @@
 #include "passes/images.h"
 #include "passes/lower.h"
 #include "passes/parts.h"
+#include "passes/remake.h"
 #include "passes/rows.h"
 #include "passes/simplify.h"
 
@@ -94,6 +95,8 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   if (options.fuse && rows) {
     out = join_rows(out, keep, spared == Spared::blocks);
     verify(out, "rows");
+    out = remake(out, options.recompute.loss, keep);
+    verify(out, "remake");
   }
   if (options.fuse && !kernels_of("pointwise_parts", device.backend()).empty()) {
     out = fold_parts(out, keep);

@@ -1,0 +1,158 @@
+#include "passes/remake.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "ir/expr_inputs.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/rows/op.h"
+#include "passes/uses.h"
+
+namespace ebb {
+namespace {
+
+constexpr double cheap = 30;  // flops of a formula that may be computed in every round
+
+// How a value is made of others, element by element.
+struct Formula {
+  Expr expr;  // one result
+  std::vector<int32_t> in;
+};
+
+class Remaker {
+ public:
+  Remaker(const Graph& g, size_t end, const std::function<bool(const Signature&)>& serves)
+      : g_(g),
+        end_(end),
+        serves_(serves),
+        uses_(g),
+        last_(static_cast<size_t>(g.values())),
+        remade_(static_cast<size_t>(g.values())),
+        nodes_(g.nodes()) {}
+
+  Graph run() {
+    find_last_readers();
+    for (size_t i = 0; i < end_; ++i)
+      for (size_t k = 0; k < g_.nodes()[i].out.size(); ++k) try_value(i, k);
+    Rewriter rw(g_);
+    rw.copy_sources();
+    for (const Node& n : nodes_) rw.copy(n);
+    rw.copy_ends();
+    return rw.take();
+  }
+
+ private:
+  size_t& last(int32_t v) { return last_[static_cast<size_t>(v)]; }
+
+  // Seen through reshapes, whose results are the same memory.
+  void find_last_readers() {
+    for (int32_t v = 0; v < g_.values(); ++v)
+      if (const auto& readers = uses_.readers(v); !readers.empty()) last(v) = *readers.rbegin();
+    for (size_t i = g_.nodes().size(); i-- > 0;) {
+      const Node& n = g_.nodes()[i];
+      if (n.op == &ops::def::reshape()) last(n.in[0]) = std::max(last(n.in[0]), last(n.out[0]));
+    }
+  }
+
+  // The values that are kept longest come first; what they are made of is kept.
+  void try_value(size_t i, size_t k) {
+    const int32_t v = g_.nodes()[i].out[k];
+    const auto& readers = uses_.readers(v);
+    std::vector<size_t> back(readers.lower_bound(end_), readers.end());
+    const std::optional<Formula> formula = back.empty() ? std::nullopt : formula_of(i, k);
+    if (!formula || last(v) != back.back()) return;
+    std::vector<Node> changed;
+    for (const size_t r : back) {
+      if (r == g_.nodes().size() || !reads_no_more(nodes_[r], v, *formula)) return;
+      changed.push_back(with(nodes_[r], v, *formula));
+      if (!serves_(signature(changed.back()))) return;
+    }
+    for (size_t c = 0; c < back.size(); ++c) nodes_[back[c]] = changed[c];
+    remade_[static_cast<size_t>(v)] = true;
+  }
+
+  // Result k of node i, if it is made in one step and nothing is rounded as it is written.
+  std::optional<Formula> formula_of(size_t i, size_t k) const {
+    const Node& n = g_.nodes()[i];
+    const bool rows = n.op == &ops::def::rows();
+    if (!(rows || n.op == &ops::def::pointwise()) || g_.type(n.out[k]).dtype != DType::f32)
+      return {};
+    const Expr& all = rows ? n.attrs.as<ops::Rows>().expr : n.attrs.as<ops::Pointwise>().expr;
+    if (rows && per_of(n.attrs.as<ops::Rows>())[k] != ops::Per::element) return {};
+    const size_t result = all.results().size() - n.out.size() + k;
+    const std::vector<bool> used = inputs_of(all, result, result + 1);
+    if (std::find(used.begin() + static_cast<int64_t>(n.in.size()), used.end(), true) != used.end())
+      return {};  // it takes totals
+    Formula f;
+    std::vector<Scalar> x(used.size(), Scalar(0.0));
+    for (size_t j = 0; j < n.in.size(); ++j) {
+      if (!used[j]) continue;
+      x[j] = Scalar::input(static_cast<int64_t>(f.in.size()));
+      f.in.push_back(n.in[j]);
+    }
+    f.expr = Expr(static_cast<int64_t>(f.in.size()), {{all.apply(x)[result]}});
+    return f.expr.flops() <= cheap ? std::optional(f) : std::nullopt;
+  }
+
+  // Whether `n` may read what `v` is made of in its place: not more bytes, and nothing that is not
+  // kept until then.
+  bool reads_no_more(const Node& n, int32_t v, const Formula& f) {
+    if (n.op != &ops::def::rows() || Shape(n.attrs.as<ops::Rows>().shape) != g_.type(v).shape)
+      return false;
+    int64_t more = -g_.type(v).bytes();
+    for (const int32_t o : f.in) {
+      if (remade_[static_cast<size_t>(o)] || (g_.producer(o) >= 0 && last(o) < last(v)))
+        return false;
+      if (std::find(n.in.begin(), n.in.end(), o) == n.in.end()) more += g_.type(o).bytes();
+    }
+    return more <= 0;
+  }
+
+  // The node with the formula in place of its input `v`.
+  Node with(const Node& n, int32_t v, const Formula& f) const {
+    Node out = n;
+    std::erase(out.in, v);
+    for (const int32_t o : f.in)
+      if (std::find(out.in.begin(), out.in.end(), o) == out.in.end()) out.in.push_back(o);
+    const auto input = [&](int32_t o) {
+      return Scalar::input(std::find(out.in.begin(), out.in.end(), o) - out.in.begin());
+    };
+    std::vector<Scalar> operands, x;
+    for (const int32_t o : f.in) operands.push_back(input(o));
+    for (const int32_t o : n.in) x.push_back(o == v ? f.expr.apply(operands)[0] : input(o));
+    auto a = n.attrs.as<ops::Rows>();
+    const auto totals = static_cast<size_t>(a.expr.inputs()) - n.in.size();
+    for (size_t t = 0; t < totals; ++t)
+      x.push_back(Scalar::input(static_cast<int64_t>(out.in.size() + t)));
+    a.expr = Expr(static_cast<int64_t>(out.in.size() + totals), a.expr.apply(x));
+    out.attrs = a;
+    return out;
+  }
+
+  Signature signature(const Node& n) const {
+    Signature s{n.op, n.attrs, {}, {}, n.at};
+    for (const int32_t v : n.in) s.in.push_back(g_.type(v));
+    s.out = n.op->infer(s);
+    return s;
+  }
+
+  const Graph& g_;
+  size_t end_;  // of the forward pass
+  const std::function<bool(const Signature&)>& serves_;
+  Uses uses_;
+  std::vector<size_t> last_;  // by value: the last node that reads it
+  std::vector<bool> remade_;  // by value
+  std::vector<Node> nodes_;   // as they become
+};
+
+}  // namespace
+
+Graph remake(const Graph& g, std::string_view loss,
+             const std::function<bool(const Signature&)>& serves) {
+  const std::optional<size_t> end = end_of(g, loss);
+  return end ? Remaker(g, *end, serves).run() : g;
+}
+
+}  // namespace ebb
