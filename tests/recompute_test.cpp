@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backends.h"
 #include "diffusion/loss.h"
 #include "models/model.h"
 #include "ops/add/op.h"
@@ -29,9 +30,14 @@ int64_t count(const Graph& g, const OpDef& op) {
                        [&](const Node& n) { return n.op == &op; });
 }
 
+Value gated(Value x, Value h, Value gate) {
+  return ops::map({x, h, gate}, [](auto v) { return v[0] + v[1] * v[2]; });
+}
+
 // x + linear(silu(linear(x))), `depth` times, each in the scope <scope>.<i>. The sum is computed in
-// the scope itself, the products below it.
-Graph chain(int64_t depth, const std::string& scope = "blocks") {
+// the scope itself, the products below it. With a gate times the second product, the backward pass
+// wants this as well: then each block's sum is a formula of what it reads.
+Graph chain(int64_t depth, const std::string& scope = "blocks", bool gate = false) {
   constexpr int64_t rows = 64, width = 16;
   Graph g;
   const auto param = [&](const std::string& name, Shape shape) {
@@ -52,20 +58,22 @@ Graph chain(int64_t depth, const std::string& scope = "blocks") {
       const AtScope below(g, path + ".fc2");
       h = ops::linear(h, param(path + ".fc2.weight", {width, 4 * width}), {});
     }
-    x = x + h;
+    x = gate ? gated(x, h, param(path + ".gate", {1, width})) : x + h;
   }
   g.output("loss", ops::mse(x, target));
   return g;
 }
 
-Graph chain_gradients(int64_t depth, const std::string& scope = "blocks") {
-  const Graph loss = chain(depth, scope);
+Graph chain_gradients(int64_t depth, const std::string& scope = "blocks", bool gate = false) {
+  const Graph loss = chain(depth, scope, gate);
   return gradients(loss, "loss", train::trained_params(loss));
 }
 
+Again most_of(const Graph& g) { return Repeatable(g, "loss").most(); }
+
 TEST(recompute, modules_of_a_chain__are_its_blocks) {
-  EXPECT_EQ(most_again(chain_gradients(5), "loss").blocks, 5);
-  EXPECT_EQ(most_again(chain_gradients(5, "a.network.of.scopes"), "loss").blocks, 5);
+  EXPECT_EQ(most_of(chain_gradients(5)).blocks, 5);
+  EXPECT_EQ(most_of(chain_gradients(5, "a.network.of.scopes")).blocks, 5);
 }
 
 TEST(recompute, network_in_a_scope_of_its_own__is_not_one_block) {
@@ -81,14 +89,14 @@ TEST(recompute, network_in_a_scope_of_its_own__is_not_one_block) {
   rw.copy_ends();
   scoped = rw.take();
   const Graph g = gradients(scoped, "loss", train::trained_params(scoped));
-  EXPECT_EQ(most_again(g, "loss").blocks, 4);
+  EXPECT_EQ(most_of(g).blocks, 4);
 }
 
 TEST(recompute, first_blocks__are_computed_again_and_the_others_are_not) {
   const Graph g = chain_gradients(5);
-  EXPECT_EQ(recompute(g, "loss", {}).graph.nodes().size(), g.nodes().size());
+  EXPECT_EQ(Repeatable(g, "loss").with({}).graph.nodes().size(), g.nodes().size());
   for (const int64_t blocks : {1, 3, 5, 99}) {
-    const Recomputed again = recompute(g, "loss", {.blocks = blocks});
+    const Recomputed again = Repeatable(g, "loss").with({.blocks = blocks});
     const int64_t most = std::min<int64_t>(blocks, 5);
     // the first product of a block is wanted again, the second one's result is not
     EXPECT_EQ(count(again.graph, ops::def::matmul()), count(g, ops::def::matmul()) + most);
@@ -106,25 +114,43 @@ TEST(recompute, first_blocks__are_computed_again_and_the_others_are_not) {
   }
 }
 
+// The blocks of which something is computed again, in the order in which that begins.
+std::vector<std::string> order_of(const Recomputed& again) {
+  std::vector<std::string> order;
+  std::set<size_t> seen;
+  for (size_t i = 0; i < again.origin.size(); ++i) {
+    const std::string block = again.graph.nodes()[i].at.substr(0, 8);
+    if (!seen.insert(again.origin[i]).second && std::ranges::find(order, block) == order.end())
+      order.push_back(block);
+  }
+  return order;
+}
+
+Graph fused(const Graph& g) {
+  const Graph low = lower(g, [](const Signature& s) { return s.op->reference; });
+  return dead_code(fuse(common_subexpressions(low), {}));
+}
+
+const std::vector<std::string> last_block_first = {"blocks.2", "blocks.1", "blocks.0"};
+
 TEST(recompute, second_computation__comes_just_before_its_gradients) {
   const Graph g = chain_gradients(3);
-  const Recomputed again = recompute(g, "loss", {.blocks = 3});
-  std::vector<std::string> order;  // of the first nodes that are computed again
-  std::set<size_t> seen;
-  for (size_t i = 0; i < again.origin.size(); ++i)
-    if (!seen.insert(again.origin[i]).second && again.graph.nodes()[i].op == &ops::def::matmul())
-      order.push_back(again.graph.nodes()[i].at);
-  EXPECT_EQ(order, (std::vector<std::string>{"blocks.2.fc1", "blocks.1.fc1", "blocks.0.fc1"}));
+  EXPECT_EQ(order_of(Repeatable(g, "loss").with({.blocks = 3})), last_block_first);
+}
+
+TEST(recompute, formula_of_what_a_block_computes_again__is_kept) {
+  const Graph g = fused(chain_gradients(3, "blocks", true));
+  const Repeatable r(g, "loss");
+  EXPECT_GT(r.most().formulas, 3);  // the sums and the activations
+  EXPECT_EQ(order_of(r.with(r.most())), last_block_first);
 }
 
 // silu(h) is made of a product that its own gradient reads too.
 TEST(recompute, formulas__are_computed_again_without_products) {
-  const Graph lowered =
-      lower(chain_gradients(5), [](const Signature& s) { return s.op->reference; });
-  const Graph g = dead_code(fuse(common_subexpressions(lowered), {}));
-  EXPECT_EQ(most_again(g, "loss").formulas, 5);
+  const Graph g = fused(chain_gradients(5));
+  EXPECT_EQ(most_of(g).formulas, 5);
   for (const int64_t formulas : {2, 5}) {
-    const Recomputed again = recompute(g, "loss", {.formulas = formulas});
+    const Recomputed again = Repeatable(g, "loss").with({.formulas = formulas});
     EXPECT_EQ(count(again.graph, ops::def::matmul()), count(g, ops::def::matmul()));
     EXPECT_EQ(count(again.graph, ops::def::pointwise()),
               count(g, ops::def::pointwise()) + formulas);
@@ -132,7 +158,7 @@ TEST(recompute, formulas__are_computed_again_without_products) {
 }
 
 TEST(recompute, no_such_loss__is_an_error) {
-  EXPECT_THROW(most_again(chain_gradients(2), "lost"), Error);
+  EXPECT_THROW(Repeatable(chain_gradients(2), "lost"), Error);
 }
 
 // ---- networks ------------------------------------------------------------------------------
@@ -154,13 +180,13 @@ constexpr Case cases[] = {
      0.6},
     {"dit_s4", "{image_size=32 width=64 depth=6 heads=4 classes=10 learn_sigma=false}", 0.4}};
 
-Graph loss_of(const Case& c) {
+Graph loss_of(const Case& c, int64_t batch = 8) {
   NamedModel named = find_model(c.model);
   parse_fields(named.config.fields(), c.settings);
   check(*named.model, named.config);
   const CommonConfig& common = named.config.common();
   return loss_graph({}, network_of(*named.model, named.config),
-                    {.batch = 8,
+                    {.batch = batch,
                      .image = {common.image_size, common.image_size, common.in_channels},
                      .labels = common.classes > 0});
 }
@@ -169,16 +195,17 @@ struct Trained {
   int64_t arena = 0, bytes = 0;  // bytes: with weights and states
   std::vector<float> numbers;    // losses and norms of gradients
   std::map<std::string, std::vector<float>> kept;
+  Again again;
 };
 
 // Three steps from hashed weights.
-Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f32) {
+Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f32,
+                const Context& context = open_context("cpu", {.threads = 1})) {
   const train::StepOptions options{.dtype = dtype, .max_norm = 1};
-  Plan plan(train::train_step(loss, options), open_context("cpu", {.threads = 1}),
-            {.recompute = how});
+  Plan plan(train::train_step(loss, options), context, {.recompute = how});
   for (const nn::Weight& w : nn::weights_of(loss)) plan.bind(w.name, testing::hashed_weight(w));
   plan.bind_missing();
-  Trained out{.arena = plan.arena_bytes()};
+  Trained out{.arena = plan.arena_bytes(), .again = plan.recomputed()};
   out.bytes = out.arena + plan.source_bytes();
   for (int64_t step = 0; step < 3; ++step) {
     NamedTensors in = train::step_inputs({.step = step, .lr = 1e-3, .ema_decay = 0.5}, options);
@@ -194,7 +221,8 @@ Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f3
   }
   for (const Source& s : plan.graph().sources()) {
     if (s.kind == Source::Kind::input) continue;
-    const auto v = plan.bound(s.name).span<float>();
+    const Tensor t = plan.fetch(s.name);
+    const auto v = t.span<float>();
     out.kept[s.name] = {v.begin(), v.end()};
   }
   return out;
@@ -227,6 +255,53 @@ TEST(recompute, bf16_and_some_blocks__are_the_same_bits_too) {
   EXPECT_EQ(some.kept, off.kept);
   EXPECT_LT(some.arena, off.arena);
 }
+
+// ---- on a GPU --------------------------------------------------------------------------------
+
+class RecomputeOn : public test::OnEachBackend {
+ protected:
+  void expect_same_bits(const Trained& a, const Trained& b, const char* model) const {
+    EXPECT_EQ(a.numbers, b.numbers) << model;
+    for (const auto& [name, values] : a.kept)
+      EXPECT_TRUE(b.kept.at(name) == values) << model << ' ' << name;
+    EXPECT_GT(a.numbers[1], 0) << model;
+  }
+};
+
+// A plan that is to compute blocks again is fused otherwise than one that is not, and rounds
+// elsewhere on a GPU; so fewer blocks are compared with all.
+TEST_P(RecomputeOn, fewer_blocks_or_all__are_the_same_bits) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : cases) {
+      const Graph loss = loss_of(c);
+      const auto run = [&](const Recompute& r) { return trained(loss, r, dtype, context_); };
+      const Trained all = run({.kind = Recompute::Kind::all});
+      const Trained formulas = run({.kind = Recompute::Kind::formulas});
+      const int64_t between = (all.bytes + formulas.bytes) / 2;
+      const Trained some = run({.kind = Recompute::Kind::fit, .bytes = between});
+      EXPECT_GT(some.again.blocks, 0) << c.model;
+      EXPECT_LT(some.again.blocks, all.again.blocks) << c.model;
+      EXPECT_LT(all.arena, some.arena) << c.model;
+      expect_same_bits(some, all, c.model);
+    }
+}
+
+// Without the name of its loss a plan keeps the sums that it could make again (passes/remake.h).
+TEST_P(RecomputeOn, sums_made_again_or_kept__are_the_same_bits) {
+  constexpr Case gated = {
+      "dit_s2", "{image_size=32 width=64 depth=4 heads=1 classes=10 learn_sigma=false}", 1};
+  const Graph loss = loss_of(gated, 16);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Trained kept = trained(loss, {.loss = ""}, dtype, context_);
+    const Trained made = trained(loss, {}, dtype, context_);
+    expect_same_bits(made, kept, gated.model);
+    EXPECT_LT(made.arena, kept.arena);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(cuda, RecomputeOn, ::testing::ValuesIn(test::only("cuda")),
+                         [](const auto&) { return "recompute"; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecomputeOn);
 
 }  // namespace
 }  // namespace ebb

@@ -12,22 +12,97 @@
 namespace ebb {
 namespace {
 
-constexpr int64_t small = 16;        // times smaller than a block's largest value: kept
+constexpr int64_t small = 16;        // times smaller than what it is weighed against: kept
 constexpr int64_t worthless = 1000;  // what saves so little of the pass does not count
 
-// Nodes up to the loss; those of its gradients follow.
-size_t forward_end(const Graph& g, std::string_view loss) {
-  const std::optional<size_t> end = end_of(g, loss);
-  require(end.has_value(), "recompute: no output '", loss, "'");
-  return *end;
-}
+// What is known of the values of a graph, by value.
+struct Facts {
+  size_t end = 0;            // of the forward pass
+  std::vector<bool> fixed;   // made of weights alone
+  std::vector<bool> wanted;  // the backward pass reads it, in this shape or another
+  int64_t bytes = 0;         // that the forward pass writes, but for what is fixed
 
-// Bytes of what a node gives.
-int64_t bytes_of(const Graph& g, const Node& n) {
+  bool is_fixed(int32_t v) const { return fixed[static_cast<size_t>(v)]; }
+  bool is_fixed(const Node& n) const { return n.out.empty() || is_fixed(n.out[0]); }
+  bool is_wanted(int32_t v) const { return wanted[static_cast<size_t>(v)]; }
+  bool counts(int64_t saved) const { return saved * worthless >= bytes; }
+};
+
+bool renames(const Node& n) { return n.op == &ops::def::reshape(); }
+
+// Bytes that a node writes.
+int64_t written(const Graph& g, const Node& n) {
   int64_t bytes = 0;
-  for (const int32_t v : n.out) bytes += g.type(v).bytes();
+  for (const int32_t v : n.out) bytes += renames(n) ? 0 : g.type(v).bytes();
   return bytes;
 }
+
+Facts facts_of(const Graph& g, std::string_view loss) {
+  const std::optional<size_t> end = end_of(g, loss);
+  require(end.has_value(), "recompute: no output '", loss, "'");
+  const auto values = static_cast<size_t>(g.values());
+  Facts f{.end = *end, .fixed = std::vector<bool>(values), .wanted = std::vector<bool>(values)};
+  for (const Source& s : g.sources())
+    f.fixed[static_cast<size_t>(s.value)] = s.kind != Source::Kind::input;
+  for (size_t i = 0; i < f.end; ++i) {
+    const Node& n = g.nodes()[i];
+    const bool all = std::ranges::all_of(n.in, [&](int32_t v) { return f.is_fixed(v); });
+    for (const int32_t v : n.out) f.fixed[static_cast<size_t>(v)] = all;
+    if (!all) f.bytes += written(g, n);
+  }
+  for (size_t i = g.nodes().size(); i-- > 0;) {
+    const Node& n = g.nodes()[i];
+    if (i < f.end && !(renames(n) && f.is_wanted(n.out[0]))) continue;
+    for (const int32_t v : n.in) f.wanted[static_cast<size_t>(v)] = true;
+  }
+  return f;
+}
+
+// Outputs and updates are there at the end, so they are there going back.
+void keep_ends(const Graph& g, std::vector<int32_t>& of_value) {
+  for (const NamedValue& o : g.outputs()) of_value[static_cast<size_t>(o.value)] = -1;
+  for (const NamedValue& u : g.updates()) of_value[static_cast<size_t>(u.value)] = -1;
+}
+
+// ---- formulas --------------------------------------------------------------------------------
+
+// The values of the forward pass that one formula makes again of what is at hand anyway, or that
+// are such a value in another shape.
+class Formulas {
+ public:
+  Formulas(const Graph& g, const Facts& facts)
+      : g_(g), facts_(facts), of_value_(static_cast<size_t>(g.values()), -1) {}
+
+  // By value; counts them.
+  std::vector<int32_t> find(int64_t& count) {
+    for (size_t i = 0; i < facts_.end; ++i) {
+      const Node& n = g_.nodes()[i];
+      if (n.out.size() != 1 || facts_.is_fixed(n)) continue;
+      if (renames(n)) of_value_[static_cast<size_t>(n.out[0])] = of(n.in[0]);
+      if (is_formula(n)) of_value_[static_cast<size_t>(n.out[0])] = static_cast<int32_t>(count++);
+    }
+    keep_ends(g_, of_value_);
+    return std::move(of_value_);
+  }
+
+ private:
+  int32_t of(int32_t v) const { return of_value_[static_cast<size_t>(v)]; }
+
+  bool is_formula(const Node& n) const {
+    const int64_t saved = written(g_, n);
+    return n.op == &ops::def::pointwise() && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
+           std::ranges::all_of(n.in, [&](int32_t v) {
+             return g_.type(v).bytes() * small <= saved || facts_.is_fixed(v) ||
+                    (facts_.is_wanted(v) && of(v) < 0);
+           });
+  }
+
+  const Graph& g_;
+  const Facts& facts_;
+  std::vector<int32_t> of_value_;
+};
+
+// ---- blocks ----------------------------------------------------------------------------------
 
 // Calls `f` with "a", "a.b" and "a.b.c" for a path a.b.c until it returns true.
 template <class F>
@@ -40,63 +115,46 @@ void each_prefix(const std::string& at, F&& f) {
 // The blocks of a forward pass, and which of their values need not be kept.
 class Blocks {
  public:
-  Blocks(const Graph& g, std::string_view loss)
+  Blocks(const Graph& g, const Facts& facts)
       : g_(g),
-        end_(forward_end(g, loss)),
-        fixed_(static_cast<size_t>(g.values())),
-        of_node_(end_, -1),
-        of_value_(static_cast<size_t>(g.values()), -1) {
-    find_fixed();
+        facts_(facts),
+        of_node_(facts.end, -1),
+        of_value_(static_cast<size_t>(g.values()), -1) {}
+
+  // By value: the block that can compute it again; counts them.
+  std::vector<int32_t> find(int64_t& count) {
     find_blocks(scopes());
     find_values();
-    number();
+    number(count);
+    return std::move(of_value_);
   }
-
-  size_t end() const { return end_; }
-  int32_t count() const { return count_; }
-  // Made of weights alone.
-  bool fixed(int32_t value) const { return fixed_[static_cast<size_t>(value)]; }
-  // The block that can compute a value again, counted among those that have something to; or -1.
-  int32_t of(int32_t value) const { return of_value_[static_cast<size_t>(value)]; }
 
  private:
-  void find_fixed() {
-    for (const Source& s : g_.sources())
-      fixed_[static_cast<size_t>(s.value)] = s.kind != Source::Kind::input;
-    for (size_t i = 0; i < end_; ++i) {
-      const Node& n = g_.nodes()[i];
-      const bool all = std::ranges::all_of(n.in, [&](int32_t v) { return fixed(v); });
-      for (const int32_t v : n.out) fixed_[static_cast<size_t>(v)] = all;
-    }
-  }
-
-  bool is_fixed(const Node& n) const { return n.out.empty() || fixed(n.out[0]); }
+  int32_t of(int32_t v) const { return of_value_[static_cast<size_t>(v)]; }
 
   // The paths that nodes have. One that holds more than half of the pass is no block: a network
   // that stands in a scope of its own.
-  std::set<std::string> scopes() {
+  std::set<std::string> scopes() const {
     std::map<std::string, int64_t> bytes;
     std::set<std::string> out;
-    for (size_t i = 0; i < end_; ++i) {
+    for (size_t i = 0; i < facts_.end; ++i) {
       const Node& n = g_.nodes()[i];
-      if (is_fixed(n)) continue;
-      const int64_t made = bytes_of(g_, n);
-      total_ += made;
+      if (facts_.is_fixed(n)) continue;
       each_prefix(n.at, [&](const std::string& path) {
-        bytes[path] += made;
+        bytes[path] += written(g_, n);
         return false;
       });
       out.insert(n.at);
     }
-    std::erase_if(out, [&](const std::string& path) { return 2 * bytes[path] > total_; });
+    std::erase_if(out, [&](const std::string& path) { return 2 * bytes[path] > facts_.bytes; });
     return out;
   }
 
   void find_blocks(const std::set<std::string>& scopes) {
     std::map<std::string, int32_t> blocks;
     std::vector<size_t> between;
-    for (size_t i = 0; i < end_; ++i) {
-      if (is_fixed(g_.nodes()[i])) continue;
+    for (size_t i = 0; i < facts_.end; ++i) {
+      if (facts_.is_fixed(g_.nodes()[i])) continue;
       std::string path;
       each_prefix(g_.nodes()[i].at, [&](const std::string& prefix) {
         if (scopes.contains(prefix)) path = prefix;
@@ -113,13 +171,13 @@ class Blocks {
 
   int32_t block_of_producer(int32_t value) const {
     const int32_t n = g_.producer(value);
-    return n < 0 || static_cast<size_t>(n) >= end_ ? -1 : of_node_[static_cast<size_t>(n)];
+    return n < 0 || static_cast<size_t>(n) >= facts_.end ? -1 : of_node_[static_cast<size_t>(n)];
   }
 
   // What a block makes and no other reads going forward, if it is not small.
   void find_values() {
     std::map<int32_t, int64_t> largest;
-    for (size_t i = 0; i < end_; ++i)
+    for (size_t i = 0; i < facts_.end; ++i)
       for (const int32_t v : g_.nodes()[i].out) {
         of_value_[static_cast<size_t>(v)] = of_node_[i];
         largest[of_node_[i]] = std::max(largest[of_node_[i]], g_.type(v).bytes());
@@ -127,95 +185,45 @@ class Blocks {
     const auto keep = [&](int32_t v) { of_value_[static_cast<size_t>(v)] = -1; };
     for (int32_t v = 0; v < g_.values(); ++v)
       if (of(v) >= 0 && g_.type(v).bytes() * small <= largest[of(v)]) keep(v);
-    for (size_t i = 0; i < end_; ++i)
+    for (size_t i = 0; i < facts_.end; ++i)
       for (const int32_t v : g_.nodes()[i].in)
         if (block_of_producer(v) != of_node_[i]) keep(v);
-    for (const NamedValue& o : g_.outputs()) keep(o.value);
-    for (const NamedValue& u : g_.updates()) keep(u.value);
+    keep_ends(g_, of_value_);
   }
 
   // Blocks of which the backward pass wants next to nothing do not count.
-  void number() {
-    std::set<int32_t> wanted;
-    for (size_t i = end_; i < g_.nodes().size(); ++i)
+  void number(int64_t& count) {
+    std::set<int32_t> read;
+    for (size_t i = facts_.end; i < g_.nodes().size(); ++i)
       for (const int32_t v : g_.nodes()[i].in)
-        if (of(v) >= 0) wanted.insert(v);
-    std::map<int32_t, int64_t> bytes;
-    for (const int32_t v : wanted) bytes[of(v)] += g_.type(v).bytes();
+        if (of(v) >= 0) read.insert(v);
+    std::map<int32_t, int64_t> saved;
+    for (const int32_t v : read) saved[of(v)] += g_.type(v).bytes();
     std::map<int32_t, int32_t> numbers;
-    for (const auto& [block, saved] : bytes)
-      if (saved * worthless >= total_) numbers[block] = count_++;
+    for (const auto& [block, bytes] : saved)
+      if (facts_.counts(bytes)) numbers[block] = static_cast<int32_t>(count++);
     for (int32_t& b : of_value_) b = numbers.contains(b) ? numbers[b] : -1;
   }
 
   const Graph& g_;
-  size_t end_;
-  std::vector<bool> fixed_;        // by value
+  const Facts& facts_;
   std::vector<int32_t> of_node_;   // block, in order; -1: none
   std::vector<int32_t> of_value_;  // block; -1: kept
-  int64_t total_ = 0;              // bytes of all values going forward
-  int32_t count_ = 0;
 };
 
-// The values of the forward pass that one formula makes again of what is at hand anyway.
-class Formulas {
+// ---- the new graph ---------------------------------------------------------------------------
+
+class Copier {
  public:
-  Formulas(const Graph& g, const Blocks& blocks) : g_(g), of_value_(size_of(g), -1) {
-    const std::vector<bool> wanted = wanted_going_back(blocks.end());
-    int64_t total = 0;
-    for (size_t i = 0; i < blocks.end(); ++i) total += made(g.nodes()[i]);
-    for (size_t i = 0; i < blocks.end(); ++i) {
-      const Node& n = g.nodes()[i];
-      if (n.out.size() != 1 || blocks.fixed(n.out[0])) continue;
-      int32_t& number = of_value_[static_cast<size_t>(n.out[0])];
-      if (n.op == &ops::def::reshape()) number = of(n.in[0]);
-      if (n.op != &ops::def::pointwise() || !wanted[static_cast<size_t>(n.out[0])]) continue;
-      const bool at_hand = std::ranges::all_of(n.in, [&](int32_t v) {
-        return g.type(v).bytes() * small <= made(n) || blocks.fixed(v) ||
-               (wanted[static_cast<size_t>(v)] && of(v) < 0);
-      });
-      if (at_hand && made(n) * worthless >= total) number = count_++;
-    }
-    for (const NamedValue& o : g.outputs()) of_value_[static_cast<size_t>(o.value)] = -1;
-    for (const NamedValue& u : g.updates()) of_value_[static_cast<size_t>(u.value)] = -1;
-  }
-
-  int32_t count() const { return count_; }
-  // The formula that can make a value again, or whose value it is in another shape; or -1.
-  int32_t of(int32_t value) const { return of_value_[static_cast<size_t>(value)]; }
-
- private:
-  static size_t size_of(const Graph& g) { return static_cast<size_t>(g.values()); }
-
-  int64_t made(const Node& n) const { return n.op == &ops::def::reshape() ? 0 : bytes_of(g_, n); }
-
-  // By value: whether the backward pass reads it, in this shape or another.
-  std::vector<bool> wanted_going_back(size_t end) const {
-    std::vector<bool> wanted(size_of(g_));
-    for (size_t i = g_.nodes().size(); i-- > 0;) {
-      const Node& n = g_.nodes()[i];
-      const bool renamed = n.op == &ops::def::reshape() && wanted[static_cast<size_t>(n.out[0])];
-      if (i < end && !renamed) continue;
-      for (const int32_t v : n.in) wanted[static_cast<size_t>(v)] = true;
-    }
-    return wanted;
-  }
-
-  const Graph& g_;
-  std::vector<int32_t> of_value_;
-  int32_t count_ = 0;
-};
-
-class Recomputer {
- public:
-  Recomputer(const Graph& g, const Blocks& blocks, const Formulas& formulas, Again most)
-      : g_(g), blocks_(blocks), formulas_(formulas), most_(most), rw_(g) {}
+  // `again`, by value: it is computed again where the backward pass, from `end` on, reads it.
+  Copier(const Graph& g, size_t end, const std::vector<bool>& again)
+      : g_(g), end_(end), again_(again), rw_(g) {}
 
   Recomputed run() {
     rw_.copy_sources();
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = g_.nodes()[i];
-      const std::vector<Value> out = add(i, i >= blocks_.end());
+      const std::vector<Value> out = add(i, i >= end_);
       for (size_t k = 0; k < out.size(); ++k) rw_.set(n.out[k], out[k]);
     }
     rw_.copy_ends();
@@ -223,16 +231,12 @@ class Recomputer {
   }
 
  private:
-  bool again(int32_t v) const {
-    return (blocks_.of(v) >= 0 && blocks_.of(v) < most_.blocks) ||
-           (formulas_.of(v) >= 0 && formulas_.of(v) < most_.formulas);
-  }
-
   // Node i once more; going backward it reads what is computed again.
   std::vector<Value> add(size_t i, bool backward) {
     const Node& n = g_.nodes()[i];
     std::vector<Value> in;
-    for (const int32_t v : n.in) in.push_back(backward && again(v) ? computed(v) : rw_.map(v));
+    for (const int32_t v : n.in)
+      in.push_back(backward && again_[static_cast<size_t>(v)] ? computed(v) : rw_.map(v));
     const AtScope scope(rw_.to(), n.at);
     origin_.push_back(i);
     return rw_.to().add(*n.op, n.attrs, in);
@@ -248,9 +252,8 @@ class Recomputer {
   }
 
   const Graph& g_;
-  const Blocks& blocks_;
-  const Formulas& formulas_;
-  Again most_;
+  size_t end_;
+  const std::vector<bool>& again_;
   Rewriter rw_;
   std::vector<size_t> origin_;
   std::map<int32_t, Value> copies_;
@@ -258,15 +261,29 @@ class Recomputer {
 
 }  // namespace
 
-Again most_again(const Graph& g, std::string_view loss) {
-  const Blocks blocks(g, loss);
-  return {Formulas(g, blocks).count(), blocks.count()};
+Repeatable::Repeatable(const Graph& g, std::string_view loss) : g_(g) {
+  const Facts facts = facts_of(g, loss);
+  end_ = facts.end;
+  formula_ = Formulas(g, facts).find(most_.formulas);
+  block_ = Blocks(g, facts).find(most_.blocks);
 }
 
-Recomputed recompute(const Graph& g, std::string_view loss, Again again) {
-  const Blocks blocks(g, loss);
-  const Formulas formulas(g, blocks);
-  Recomputed out = Recomputer(g, blocks, formulas, again).run();
+// A formula of what a block computes again would have that block computed when the next one wants
+// the formula, and one before it for that: such a formula is kept, or is its block's to compute.
+Recomputed Repeatable::with(const Again& chosen) const {
+  std::vector<bool> by_block(block_.size()), again(block_.size());
+  for (size_t v = 0; v < block_.size(); ++v)
+    again[v] = by_block[v] = block_[v] >= 0 && block_[v] < chosen.blocks;
+  for (size_t i = 0; i < end_; ++i) {
+    const Node& n = g_.nodes()[i];
+    const bool kept =
+        std::ranges::none_of(n.in, [&](int32_t v) { return by_block[static_cast<size_t>(v)]; });
+    for (const int32_t v : n.out) {
+      const int32_t f = formula_[static_cast<size_t>(v)];
+      if (kept && f >= 0 && f < chosen.formulas) again[static_cast<size_t>(v)] = true;
+    }
+  }
+  Recomputed out = Copier(g_, end_, again).run();
   verify(out.graph, "recompute");
   return out;
 }

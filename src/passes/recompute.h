@@ -31,12 +31,23 @@ struct Again {
   bool operator==(const Again&) const = default;
 };
 
-// How much of `g`, in which the computation of the output `loss` comes before that of its
-// gradients, could be computed again. Throws Error if there is no such output.
-Again most_again(const Graph& g, std::string_view loss);
+// What of a graph could be computed again; found once, for any number of choices.
+class Repeatable {
+ public:
+  // In `g` the computation of the output `loss` comes before that of its gradients. `g` must live
+  // as long as this. Throws Error if there is no such output.
+  Repeatable(const Graph& g, std::string_view loss);
 
-// `g` with its first formulas and blocks computed again, each value before the first node of the
-// backward pass that needs it. The first come first, as they are kept longest.
-Recomputed recompute(const Graph& g, std::string_view loss, Again again);
+  Again most() const { return most_; }
+  // The graph with its first formulas and blocks computed again, each value before the first node
+  // of the backward pass that needs it. The first come first, as they are kept longest.
+  Recomputed with(const Again& again) const;
+
+ private:
+  const Graph& g_;
+  size_t end_;                            // of the forward pass
+  std::vector<int32_t> formula_, block_;  // by value: the one that can make it again; -1: none
+  Again most_;
+};
 
 }  // namespace ebb

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -9,15 +10,37 @@
 namespace ebb {
 namespace {
 
-Fitted planned(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-               const Again& again) {
-  Fitted out{.nodes = recompute(g, r.loss, again), .memory = {}, .again = again};
-  const Node* first = out.nodes.graph.nodes().data();
-  out.memory = plan_memory(out.nodes.graph, [&](const Node& n) {
-    return facts[out.nodes.origin[static_cast<size_t>(&n - first)]];
-  });
+// The graph without anything computed again, which need not have a loss.
+Fitted as_it_is(const Graph& g, const std::vector<NodeMemory>& facts) {
+  Fitted out{.nodes = {g, {}}, .memory = {}, .again = {}};
+  out.nodes.origin.resize(g.nodes().size());
+  std::iota(out.nodes.origin.begin(), out.nodes.origin.end(), size_t{0});
+  const Node* first = g.nodes().data();
+  out.memory =
+      plan_memory(g, [&](const Node& n) { return facts[static_cast<size_t>(&n - first)]; });
   return out;
 }
+
+// Plans for any number of formulas and blocks that are computed again.
+class Planner {
+ public:
+  Planner(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r)
+      : facts_(facts), repeatable_(g, r.loss) {}
+
+  Again most() const { return repeatable_.most(); }
+  Fitted at(const Again& again) const {
+    Fitted out{.nodes = repeatable_.with(again), .memory = {}, .again = again};
+    const Node* first = out.nodes.graph.nodes().data();
+    out.memory = plan_memory(out.nodes.graph, [&](const Node& n) {
+      return facts_[out.nodes.origin[static_cast<size_t>(&n - first)]];
+    });
+    return out;
+  }
+
+ private:
+  const std::vector<NodeMemory>& facts_;
+  Repeatable repeatable_;
+};
 
 // What the arena may have. The rest of what is free is for samples on the way and for what the
 // driver takes.
@@ -25,18 +48,37 @@ int64_t room(const Graph& g, const Recompute& r, int64_t free) {
   return (r.bytes > 0 ? r.bytes : free / 10 * 9) - source_bytes(g);
 }
 
+// Where `f` has room in `bytes`.
+bool fits(const Fitted& f, int64_t bytes) { return f.memory.arena_bytes <= bytes; }
+
 // With more computed again a plan mostly gets smaller: what halving finds between `few`, which does
-// not fit, and `enough`, which does, is near the least. `at` plans for a number.
+// not fit, and `enough`, for which `best` does, is near the least. `at` plans for a number.
 Fitted least(int64_t few, int64_t enough, Fitted best, int64_t bytes,
              const std::function<Fitted(int64_t)>& at) {
   while (enough - few > 1) {
     const int64_t middle = (few + enough) / 2;
     Fitted f = at(middle);
-    const bool fits = f.memory.arena_bytes <= bytes;
-    (fits ? enough : few) = middle;
-    if (fits) best = std::move(f);
+    (fits(f, bytes) ? enough : few) = middle;
+    if (fits(f, bytes)) best = std::move(f);
   }
   return best;
+}
+
+std::optional<Fitted> fit_formulas(const Planner& plans, int64_t bytes) {
+  const int64_t most = plans.most().formulas;
+  const auto at = [&](int64_t n) { return plans.at({.formulas = n}); };
+  if (Fitted none = at(0); fits(none, bytes)) return none;
+  Fitted all = at(most);
+  if (!fits(all, bytes)) return {};
+  return least(0, most, std::move(all), bytes, at);
+}
+
+// All formulas, and blocks.
+Fitted fit_blocks(const Planner& plans, int64_t bytes) {
+  const Again most = plans.most();
+  const auto at = [&](int64_t n) { return plans.at({.formulas = most.formulas, .blocks = n}); };
+  Fitted all = at(most.blocks);
+  return fits(all, bytes) ? least(-1, most.blocks, std::move(all), bytes, at) : all;
 }
 
 }  // namespace
@@ -60,32 +102,30 @@ Recompute parse_recompute(std::string_view text) {
        near.empty() ? "" : " (did you mean '" + near + "'?)");
 }
 
-std::optional<Fitted> fit_formulas(const Graph& g, const std::vector<NodeMemory>& facts,
-                                   const Recompute& r, int64_t free) {
-  const int64_t most = most_again(g, r.loss).formulas, bytes = room(g, r, free);
-  const auto at = [&](int64_t n) { return planned(g, facts, r, {.formulas = n}); };
-  if (r.kind == Recompute::Kind::formulas) return at(most);
-  Fitted none = at(0), all = at(most);
-  if (none.memory.arena_bytes <= bytes) return none;
-  if (all.memory.arena_bytes > bytes) return std::nullopt;
-  return least(0, most, std::move(all), bytes, at);
+std::vector<Spared> ways_of(const Recompute& r) {
+  using Kind = Recompute::Kind;
+  if (r.kind == Kind::off) return {Spared::nothing};
+  if (r.kind == Kind::formulas) return {Spared::formulas};
+  if (r.kind == Kind::all) return {Spared::blocks};
+  return {Spared::nothing, Spared::formulas, Spared::blocks};
 }
 
-Fitted fit_blocks(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-                  int64_t free) {
-  const Again most = most_again(g, r.loss);
+std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
+                          Spared way, int64_t free) {
+  using Kind = Recompute::Kind;
+  if (r.kind == Kind::off) return as_it_is(g, facts);
+  const Planner plans(g, facts, r);
+  const Again most = plans.most();
+  if (r.kind == Kind::formulas) return plans.at({.formulas = most.formulas});
+  if (r.kind == Kind::all) return plans.at(most);
   const int64_t bytes = room(g, r, free);
-  const auto at = [&](int64_t n) {
-    return planned(g, facts, r, {.formulas = most.formulas, .blocks = n});
-  };
-  Fitted all = at(most.blocks);
-  if (r.kind == Recompute::Kind::all) return all;
-  const bool fits = all.memory.arena_bytes <= bytes;
-  require(fits || r.bytes == 0, "recompute: a run does not fit into ", r.bytes / 1000000,
-          " MB: with all ", most.blocks, " blocks computed again it needs ",
-          (all.memory.arena_bytes + source_bytes(g) + 999999) / 1000000,
+  if (way != Spared::blocks) return fit_formulas(plans, bytes);
+  Fitted out = fit_blocks(plans, bytes);
+  require(r.bytes == 0 || fits(out, bytes), "recompute: a run does not fit into ",
+          r.bytes / 1000000, " MB: with all ", most.blocks, " blocks computed again it needs ",
+          (out.memory.arena_bytes + source_bytes(g) + 999999) / 1000000,
           " MB; a smaller batch, more accumulation or bf16 in place of f32 needs less");
-  return fits ? least(-1, most.blocks, std::move(all), bytes, at) : all;
+  return out;
 }
 
 }  // namespace ebb

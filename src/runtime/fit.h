@@ -24,20 +24,24 @@ struct Recompute {
 };
 Recompute parse_recompute(std::string_view text);  // throws Error
 
+// What a graph is lowered for: to compute nothing again, so all that can is fused; formulas, so
+// activations stay formulas; blocks, so norms and what they read stay in their blocks.
+enum class Spared : uint8_t { nothing, formulas, blocks };
+
+// In which ways a graph may be lowered to do as `r` asks, the fastest first.
+std::vector<Spared> ways_of(const Recompute& r);
+
 struct Fitted {
   Recomputed nodes;
   MemoryPlan memory;
   Again again;
 };
 
-// `facts` are of the nodes of `g`; `free` bytes of the device's are free. Computes formulas alone
-// again; nothing if that does not suffice.
-std::optional<Fitted> fit_formulas(const Graph& g, const std::vector<NodeMemory>& facts,
-                                   const Recompute& r, int64_t free);
-
-// Computes all formulas again, and blocks. Where `auto` does not suffice, it is all blocks; a size
-// that does not suffice is an Error.
-Fitted fit_blocks(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-                  int64_t free);
+// `g`, which was lowered in one of the ways, with as little computed again as `r` asks for;
+// nothing if that is too large and another way follows. `facts` are of the nodes of `g`; `free`
+// bytes of the device's are free. Where `auto` does not suffice, it is all blocks; a size that
+// does not suffice is an Error.
+std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
+                          Spared way, int64_t free);
 
 }  // namespace ebb

@@ -124,25 +124,19 @@ struct Plan::Chosen {
   }
 };
 
+// The kernels of a graph say how much memory it needs, so each way is lowered and its kernels are
+// chosen before it is known whether it fits.
 Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     : context_(std::move(context)) {
-  using Kind = Recompute::Kind;
-  const Recompute& r = options.recompute;
-  // The fastest plan that is small enough.
-  std::vector<Spared> ways = {Spared::nothing, Spared::formulas, Spared::blocks};
-  if (r.kind == Kind::off) ways = {Spared::nothing};
-  if (r.kind == Kind::formulas) ways = {Spared::formulas};
-  if (r.kind == Kind::all) ways = {Spared::blocks};
-  std::vector<Chosen> nodes;
-  for (const Spared way : ways) {
+  for (const Spared way : ways_of(options.recompute)) {
     graph_ = lowered_for(g, *context_.device, options, way);
-    nodes = choose();
-    if (way == Spared::blocks)
-      adopt(nodes, fit_blocks(graph_, memory_of(nodes), r, context_.device->free_memory()));
-    else if (place(nodes, r))
-      break;
+    std::vector<Chosen> nodes = choose();
+    std::optional<Fitted> found = fitted(nodes, options.recompute, way);
+    if (!found) continue;
+    adopt(nodes, std::move(*found));
+    make_steps(std::move(nodes));
+    return;
   }
-  make_steps(std::move(nodes));
 }
 
 std::vector<Plan::Chosen> Plan::choose() {
@@ -169,27 +163,20 @@ std::vector<NodeMemory> Plan::memory_of(const std::vector<Chosen>& nodes) {
 }
 
 // What runs aside keeps its memory longer; a plan that computes blocks twice to need less has none
-// of it. False if what may be computed again without blocks does not suffice.
-bool Plan::place(std::vector<Chosen>& nodes, const Recompute& options) {
+// of it.
+std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recompute& r,
+                                   Spared way) {
   constexpr int32_t reach = 16;  // of 4 to 64 as fast as any for U-Nets; costs 2 % of memory
   std::vector<NodeMemory> facts = memory_of(nodes);
   std::vector<bool> aside(nodes.size());
-  if (context_.device->runs_aside()) aside = nodes_aside(graph_, facts, reach);
+  if (way != Spared::blocks && context_.device->runs_aside())
+    aside = nodes_aside(graph_, facts, reach);
   for (size_t i = 0; i < facts.size(); ++i)
     if (aside[i]) facts[i].linger = reach;
-  if (options.kind == Recompute::Kind::off) {
-    const Node* first = graph_.nodes().data();
-    memory_ =
-        plan_memory(graph_, [&](const Node& n) { return facts[static_cast<size_t>(&n - first)]; });
-    aside_ = aside;
-    return true;
-  }
-  std::optional<Fitted> fitted =
-      fit_formulas(graph_, facts, options, context_.device->free_memory());
-  if (!fitted) return false;
-  for (const size_t i : fitted->nodes.origin) aside_.push_back(aside[i]);
-  adopt(nodes, std::move(*fitted));
-  return true;
+  std::optional<Fitted> out = fit(graph_, facts, r, way, context_.device->free_memory());
+  if (!out) return out;
+  for (const size_t i : out->nodes.origin) aside_.push_back(aside[i]);
+  return out;
 }
 
 // What is computed again runs as it ran first: the same kernels with the same choices.

@@ -73,7 +73,7 @@ class Plan {
   struct Chosen;
   std::vector<Chosen> choose();  // the kernels of graph_
   static std::vector<NodeMemory> memory_of(const std::vector<Chosen>& nodes);
-  bool place(std::vector<Chosen>& nodes, const Recompute& options);
+  std::optional<Fitted> fitted(const std::vector<Chosen>& nodes, const Recompute& r, Spared way);
   void adopt(std::vector<Chosen>& nodes, Fitted fitted);
   void make_steps(std::vector<Chosen> nodes);
   std::shared_ptr<Buffer> take(int64_t bytes) const;
@@ -98,10 +98,6 @@ class Plan {
   std::unique_ptr<Recording> recording_;  // of the steps, where the device has such
   std::function<void(size_t, double)> observer_;
 };
-
-// What a plan is made to compute again: nothing, so all that can is fused; formulas, so activations
-// stay formulas; blocks, so norms and what they read stay in their blocks.
-enum class Spared : uint8_t { nothing, formulas, blocks };
 
 // The graph as `ebb explain --stage fused` shows it: what Plan would run on the device.
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options = {},
