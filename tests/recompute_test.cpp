@@ -258,50 +258,56 @@ TEST(recompute, bf16_and_some_blocks__are_the_same_bits_too) {
 
 // ---- on a GPU --------------------------------------------------------------------------------
 
-class RecomputeOn : public test::OnEachBackend {
- protected:
-  void expect_same_bits(const Trained& a, const Trained& b, const char* model) const {
-    EXPECT_EQ(a.numbers, b.numbers) << model;
-    for (const auto& [name, values] : a.kept)
-      EXPECT_TRUE(b.kept.at(name) == values) << model << ' ' << name;
-    EXPECT_GT(a.numbers[1], 0) << model;
-  }
+void expect_same_bits(const Trained& a, const Trained& b) {
+  EXPECT_EQ(a.numbers, b.numbers);
+  for (const auto& [name, values] : a.kept) EXPECT_TRUE(b.kept.at(name) == values) << name;
+  EXPECT_GT(a.numbers[1], 0);
+}
+
+class RecomputeOn : public test::OnBackend, public ::testing::WithParamInterface<Case> {
+  void SetUp() override { open("cuda"); }
 };
 
 // A plan that is to compute blocks again is fused otherwise than one that is not, and rounds
-// elsewhere on a GPU; so fewer blocks are compared with all.
+// elsewhere; so fewer blocks are compared with all.
 TEST_P(RecomputeOn, fewer_blocks_or_all__are_the_same_bits) {
-  for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Case& c : cases) {
-      const Graph loss = loss_of(c);
-      const auto run = [&](const Recompute& r) { return trained(loss, r, dtype, context_); };
-      const Trained all = run({.kind = Recompute::Kind::all});
-      const Trained formulas = run({.kind = Recompute::Kind::formulas});
-      const int64_t between = (all.bytes + formulas.bytes) / 2;
-      const Trained some = run({.kind = Recompute::Kind::fit, .bytes = between});
-      EXPECT_GT(some.again.blocks, 0) << c.model;
-      EXPECT_LT(some.again.blocks, all.again.blocks) << c.model;
-      EXPECT_LT(all.arena, some.arena) << c.model;
-      expect_same_bits(some, all, c.model);
-    }
+  const Graph loss = loss_of(GetParam());
+  const auto run = [&](const Recompute& r) { return trained(loss, r, DType::bf16, context_); };
+  const Trained all = run({.kind = Recompute::Kind::all});
+  const Trained formulas = run({.kind = Recompute::Kind::formulas});
+  const Trained some =
+      run({.kind = Recompute::Kind::fit, .bytes = (all.bytes + formulas.bytes) / 2});
+  EXPECT_GT(some.again.blocks, 0);
+  EXPECT_LT(some.again.blocks, all.again.blocks);
+  EXPECT_LT(all.arena, some.arena);
+  expect_same_bits(some, all);
 }
 
+class RemakeOn : public test::OnEachBackend {};
+
 // Without the name of its loss a plan keeps the sums that it could make again (passes/remake.h).
-TEST_P(RecomputeOn, sums_made_again_or_kept__are_the_same_bits) {
+TEST_P(RemakeOn, sums_made_again_or_kept__are_the_same_bits) {
   constexpr Case gated = {
       "dit_s2", "{image_size=32 width=64 depth=4 heads=1 classes=10 learn_sigma=false}", 1};
   const Graph loss = loss_of(gated, 16);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Trained kept = trained(loss, {.loss = ""}, dtype, context_);
     const Trained made = trained(loss, {}, dtype, context_);
-    expect_same_bits(made, kept, gated.model);
+    expect_same_bits(made, kept);
     EXPECT_LT(made.arena, kept.arena);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(cuda, RecomputeOn, ::testing::ValuesIn(test::only("cuda")),
-                         [](const auto&) { return "recompute"; });
+std::vector<Case> cases_on_a_gpu() {
+  return test::only("cuda").empty() ? std::vector<Case>{} : std::vector(cases, std::end(cases));
+}
+
+INSTANTIATE_TEST_SUITE_P(cuda, RecomputeOn, ::testing::ValuesIn(cases_on_a_gpu()),
+                         [](const auto& info) { return info.param.model; });
+INSTANTIATE_TEST_SUITE_P(cuda, RemakeOn, ::testing::ValuesIn(test::only("cuda")),
+                         [](const auto& info) { return info.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecomputeOn);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RemakeOn);
 
 }  // namespace
 }  // namespace ebb

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/random/op.h"
 #include "ops/prim/reshape/op.h"
 #include "passes/uses.h"
 
@@ -66,8 +67,8 @@ void keep_ends(const Graph& g, std::vector<int32_t>& of_value) {
 
 // ---- formulas --------------------------------------------------------------------------------
 
-// The values of the forward pass that one formula makes again of what is at hand anyway, or that
-// are such a value in another shape.
+// The values of the forward pass that one formula makes again of what is at hand anyway, random
+// numbers by their key, and such values in another shape.
 class Formulas {
  public:
   Formulas(const Graph& g, const Facts& facts)
@@ -90,7 +91,8 @@ class Formulas {
 
   bool is_formula(const Node& n) const {
     const int64_t saved = written(g_, n);
-    return n.op == &ops::def::pointwise() && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
+    const bool cheap = n.op == &ops::def::pointwise() || n.op == &ops::def::random();
+    return cheap && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
            std::ranges::all_of(n.in, [&](int32_t v) {
              return g_.type(v).bytes() * small <= saved || facts_.is_fixed(v) ||
                     (facts_.is_wanted(v) && of(v) < 0);

@@ -5,8 +5,8 @@
 // is by the same kernels, to the same bits. No pass may follow that makes equal nodes one.
 //
 // Two kinds of things are computed again:
-// - A formula: a value of one pointwise formula whose large inputs the backward pass reads too. It
-//   costs a pass over memory and no product.
+// - A formula: a value of one pointwise formula whose large inputs the backward pass reads too, or
+//   random numbers. It costs a pass over memory and no product.
 // - A block: all of the forward pass at and below the path of a module, a residual block, a
 //   transformer block, a layer that stands alone. What stands between two belongs to the second.
 // Kept are the values that cross from block to block, small ones (statistics of norms, embeddings),

@@ -48,7 +48,7 @@ int64_t room(const Graph& g, const Recompute& r, int64_t free) {
   return (r.bytes > 0 ? r.bytes : free / 10 * 9) - source_bytes(g);
 }
 
-// Where `f` has room in `bytes`.
+// Whether the arena is small enough.
 bool fits(const Fitted& f, int64_t bytes) { return f.memory.arena_bytes <= bytes; }
 
 // With more computed again a plan mostly gets smaller: what halving finds between `few`, which does
