@@ -298,8 +298,9 @@ TEST_P(RemakeOn, sums_made_again_or_kept__are_the_same_bits) {
   }
 }
 
+// But for the tiny one, which fits into half without blocks, once it is lowered for them.
 std::vector<Case> cases_on_a_gpu() {
-  return test::only("cuda").empty() ? std::vector<Case>{} : std::vector(cases, std::end(cases));
+  return test::only("cuda").empty() ? std::vector<Case>{} : std::vector(cases + 1, std::end(cases));
 }
 
 INSTANTIATE_TEST_SUITE_P(cuda, RecomputeOn, ::testing::ValuesIn(cases_on_a_gpu()),
