@@ -17,16 +17,21 @@ function(ebb_test_program name engine)
                        PROPERTIES ENVIRONMENT "${test_environment}")
 endfunction()
 
-# A process takes a while to open a GPU: its tests run in a few shards. `scripts/gpu-test` says more
-# about them.
+# A process takes a while to open a GPU: its tests run in a few shards, and those that fill it by
+# themselves. `scripts/gpu-test` says more about them.
 function(ebb_cuda_tests name)
+  set(alone cuda/AloneOnDevice.*)
+  set(without_gpu "there is no CUDA device")
+  add_test(NAME cuda.alone COMMAND ${name} --gtest_filter=${alone} --gtest_brief=1)
+  set_tests_properties(cuda.alone PROPERTIES RUN_SERIAL TRUE ENVIRONMENT "${test_environment}"
+                                             SKIP_REGULAR_EXPRESSION ${without_gpu})
   set(shards 4)
   foreach(shard RANGE 1 ${shards})
     math(EXPR index "${shard} - 1")
     set(test cuda.shard_${shard}_of_${shards})
-    add_test(NAME ${test} COMMAND ${name} --gtest_filter=cuda/* --gtest_brief=1)
+    add_test(NAME ${test} COMMAND ${name} --gtest_filter=cuda/*-${alone} --gtest_brief=1)
     set_tests_properties(
-      ${test} PROPERTIES SKIP_REGULAR_EXPRESSION "there is no CUDA device" ENVIRONMENT
+      ${test} PROPERTIES SKIP_REGULAR_EXPRESSION ${without_gpu} ENVIRONMENT
       "${test_environment};GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()

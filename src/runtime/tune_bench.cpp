@@ -39,23 +39,23 @@ struct Runner {
 
 constexpr int runs = 3;  // of a recording: the first with cold caches
 
-// False if it does not run here.
-bool start(Runner& r, const Signature& sig, const Call& call, Device& device) {
+// Empty, or why it does not run here.
+std::string start(Runner& r, const Signature& sig, const Call& call, Device& device) {
   try {
     r.program = r.choice.kernel->prepare(sig, r.choice.tune, device);
     const int64_t bytes = std::max<int64_t>(r.program.workspace, 1);
     r.workspace = Tensor({DType::u8, {bytes}}, device.allocate(bytes));
     r.call = call;
     r.call.workspace = r.workspace.raw();
-    if (!r.program.run) return true;
+    if (!r.program.run) return "";
     r.program.run(r.call);  // loads code and memory
     device.synchronize();
     r.recording = device.record([&] {
       for (int i = 0; i < runs; ++i) r.program.run(r.call);
     });
-    return true;
-  } catch (const Error&) {
-    return false;
+    return "";
+  } catch (const Error& e) {
+    return e.what();
   }
 }
 
@@ -81,11 +81,16 @@ Winner race(const std::vector<Choice>& candidates, const Signature& sig, Device&
   for (const Type& t : sig.out)
     call.out.push_back(memory.emplace_back(t, device.allocate(t.bytes())).raw());
   std::vector<Runner> runners;
+  std::string first_fault;
   for (const Choice& c : candidates) {
     Runner r{.choice = c};
-    if (start(r, sig, call, device)) runners.push_back(std::move(r));
+    const std::string fault = start(r, sig, call, device);
+    if (fault.empty())
+      runners.push_back(std::move(r));
+    else if (first_fault.empty())
+      first_fault = fault;
   }
-  require(!runners.empty(), "tuner: no candidate runs  ", sig.text());
+  require(!runners.empty(), "tuner: no candidate runs (", first_fault, ")  ", sig.text());
   Tensor from, to;
   if (!device.on_host()) {
     const Type half{DType::u8, {flushed / 2}};

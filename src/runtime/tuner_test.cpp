@@ -73,6 +73,24 @@ TEST(tuner, preset__serves_unless_all_is_to_be_measured) {
   }
 }
 
+TEST(tuner, no_candidate_that_runs__says_why) {
+  const Kernel lost{.op = "conv2d_dx",
+                    .name = "lost",
+                    .supports = +[](const Signature&, const Device&) { return true; },
+                    .prepare = +[](const Signature&, const Tune&, Device&) -> Program {
+                      fail("far: the device failed");
+                    },
+                    .space =
+                        +[](const Signature&, const Device&) {
+                          return std::vector<Tune>{{{{"turn", 0}}}, {{{"turn", 1}}}};
+                        }};
+  const std::vector<const Kernel*> kernels = {&lost};
+  Tuner tuner("", Tuner::Effort::fast);
+  testing::expect_error(
+      [&] { tuner.choose(kernels, example(), *open_context("cpu", {.threads = 1}).device); },
+      "tuner: no candidate runs (far: the device failed)  conv2d_dx");
+}
+
 TEST(tuner, broken_line__is_named) {
   const testing::Folder folder;
   const std::string path = folder / "tune.txt";

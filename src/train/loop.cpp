@@ -58,10 +58,15 @@ class Run {
     if (c_.steps > 0 && state_.step >= c_.steps)
       say(str("nothing to do: the run has ", state_.step, " steps (--steps ", c_.steps, ")"));
     TrainResult result;
-    for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
-      step();
-      go = !finished(result);
-      between_steps(!go);
+    try {
+      for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
+        step();
+        go = !finished(result);
+        between_steps(!go);
+      }
+    } catch (const Error&) {
+      if (saved_ > 0) say(str("saved up to step ", saved_, "; go on with --resume --out ", c_.out));
+      throw;
     }
     result.step = state_.step;
     result.loss = loss_.value();

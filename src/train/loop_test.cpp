@@ -9,83 +9,20 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/random.h"
 #include "io/safetensors.h"
-#include "ops/add/op.h"
-#include "ops/mse/op.h"
-#include "ops/prim/matmul/op.h"
-#include "ops/prim/pointwise/op.h"
-#include "ops/prim/random/op.h"
-#include "ops/prim/reshape/op.h"
-#include "ops/silu/op.h"
 #include "support/far_device.h"
 #include "support/files.h"
+#include "support/toy_run.h"
 
 namespace ebb::train {
 namespace {
 
+using testing::checkpoint_bytes;
 using testing::expect_error;
 using testing::Folder;
-
-constexpr int64_t pixels = 12;
-
-// A denoiser of one hidden layer: images plus noise in, images out.
-Graph toy_loss(int64_t batch) {
-  Graph g;
-  const Value images = g.input("images", {DType::f32, {batch, 2, 2, 3}});
-  const ops::RandomKeys key{g.input("seed", {DType::i64, {}}),
-                            g.input("image", {DType::i64, {batch}}),
-                            g.input("step", {DType::i64, {}})};
-  const auto param = [&](const char* name, Shape shape, const ParamInfo& info) {
-    return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)}, info);
-  };
-  const Value x = ops::reshape(images, {batch, pixels});
-  const Value noise = ops::random_normal(key, {pixels}, "noise");
-  const Value noisy = ops::map({x, noise}, [](auto v) { return v[0] + 0.1 * v[1]; });
-  const AtScope at(g, "toy.hidden");
-  const Value h = ops::silu(ops::linear(
-      noisy, param("w1", {16, pixels}, {.init = "normal", .scale = 0.3}), param("b1", {16}, {})));
-  const Value y = ops::linear(h, param("w2", {pixels, 16}, {.init = "normal", .scale = 0.3}),
-                              param("b2", {pixels}, {}));
-  g.output("loss", ops::mse(y, x));
-  return g;
-}
-
-// Images that are a function of their number: points on a line.
-NamedTensors toy_batch(int64_t part, int64_t batch) {
-  Tensor images(DType::f32, {batch, 2, 2, 3}), index(DType::i64, {batch});
-  for (int64_t i = 0; i < batch; ++i) {
-    const int64_t n = part * batch + i;
-    index.span<int64_t>()[static_cast<size_t>(i)] = n;
-    for (int64_t k = 0; k < pixels; ++k)
-      images.span<float>()[static_cast<size_t>(i * pixels + k)] =
-          static_cast<float>(std::sin(static_cast<double>(n % 17) + static_cast<double>(k)));
-  }
-  return {{"images", images}, {"image", index}, {"labels", index}};
-}
-
-TrainConfig toy_config(const std::string& out) {
-  return {.out = out,
-          .steps = 20,
-          .batch = 8,
-          .seed = 5,
-          .lr = 3e-3,
-          .schedule = "cosine",
-          .warmup = 3,
-          .weight_decay = 0.01,
-          .dtype = "f32",
-          .checkpoint_every = 7,
-          .keep = 0};
-}
-
-TrainJob toy_job(const TrainConfig& c) {
-  const int64_t batch = c.batch / c.accumulation;
-  TrainJob job{.config = c, .info = {.model = "toy"}, .loss = toy_loss(batch)};
-  job.batches = [batch](int64_t first) -> NextBatch {
-    return [part = first, batch]() mutable { return toy_batch(part++, batch); };
-  };
-  return job;
-}
+using testing::toy_batch;
+using testing::toy_config;
+using testing::toy_job;
 
 Context cpu() { return open_context("cpu", {.threads = 2}); }
 
@@ -133,20 +70,6 @@ TEST(train, a_toy__learns_and_leaves_its_files) {
   EXPECT_NE(testing::file_bytes(folder / "config.json").find("\"lr\": 0.003"), std::string::npos);
 }
 
-// Every tensor of a checkpoint's two files, as bytes.
-std::map<std::string, std::string> contents(const std::string& folder, int64_t step) {
-  std::map<std::string, std::string> out;
-  for (const std::string& path : {model_file(folder, step), state_file(folder, step)}) {
-    const auto file = io::SafetensorsFile::open(path);
-    for (const auto& e : file.entries()) {
-      const Tensor t = file.load(e);
-      out[path.substr(folder.size()) + e.name] =
-          std::string(static_cast<const char*>(t.raw()), static_cast<size_t>(t.bytes()));
-    }
-  }
-  return out;
-}
-
 TEST(train, resumed__gives_the_same_bits_as_in_one_go) {
   for (const int64_t parts : {1, 2}) {
     const Folder folder;
@@ -159,7 +82,7 @@ TEST(train, resumed__gives_the_same_bits_as_in_one_go) {
     EXPECT_EQ(train(std::move(first), cpu()).step, 10);
     broken.resume = true;
     EXPECT_EQ(train(toy_job(broken), cpu()).step, 20);
-    const auto a = contents(whole.out, 20), b = contents(broken.out, 20);
+    const auto a = checkpoint_bytes(whole.out, 20), b = checkpoint_bytes(broken.out, 20);
     ASSERT_EQ(a.size(), 16u);
     for (const auto& [name, bytes] : a) EXPECT_EQ(b.at(name), bytes) << name;
     const auto ma = metrics(whole.out), mb = metrics(broken.out);
@@ -261,7 +184,8 @@ TEST(train, loss_not_finite__names_step_and_tensor_and_keeps_the_state) {
   TrainJob job = toy_job(c);
   job.config.checkpoint_every = 9;
   train(std::move(job), cpu());
-  for (const std::string& out : {a, b}) EXPECT_EQ(contents(out, 9), contents(good, 9));
+  for (const std::string& out : {a, b})
+    EXPECT_EQ(checkpoint_bytes(out, 9), checkpoint_bytes(good, 9));
   EXPECT_EQ(checkpoint_steps(a), (std::vector<int64_t>{7, 9}));
 }
 
@@ -272,10 +196,12 @@ TEST(train, far_device__leaves_the_same_bits_and_is_sent_no_zeros) {
   train(toy_job(toy_config(folder / "far")), {.device = device});
   train(toy_job(toy_config(folder / "near")), cpu());
   for (const int64_t step : {7, 14, 20})
-    EXPECT_EQ(contents(folder / "far", step), contents(folder / "near", step)) << step;
+    EXPECT_EQ(checkpoint_bytes(folder / "far", step), checkpoint_bytes(folder / "near", step))
+        << step;
   EXPECT_EQ(device->launches, 20);
   EXPECT_EQ(device->recordings, 1);
-  const int64_t weights = 4 * (2 * 16 * pixels + 16 + pixels), batch = 4 * 8 * pixels + 8 * 8;
+  const int64_t weights = 4 * (2 * 16 * testing::toy_pixels + 16 + testing::toy_pixels),
+                batch = 4 * 8 * testing::toy_pixels + 8 * 8;
   EXPECT_LT(device->sent, 2 * weights + 20 * (batch + 64));  // weights and averages, no moments
 }
 
@@ -295,7 +221,7 @@ TEST(train, device_lost__ends_with_its_reason_and_a_checkpoint_to_go_on_from) {
   again.resume = true;
   EXPECT_EQ(train(toy_job(again), cpu()).step, 20);
   train(toy_job(toy_config(folder / "unbroken")), cpu());
-  EXPECT_EQ(contents(folder / "lost", 20), contents(folder / "unbroken", 20));
+  EXPECT_EQ(checkpoint_bytes(folder / "lost", 20), checkpoint_bytes(folder / "unbroken", 20));
 }
 
 TEST(train, folder_with_a_run__is_refused_before_anything_is_touched) {

@@ -1,4 +1,4 @@
-// Test helpers: the program, run with words as a shell takes them.
+// Test helpers: the program and other commands, run with words as a shell takes them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@ struct Output {
   std::string text;  // both streams
 };
 
-inline Output run_program(const std::string& words) {
+inline Output run_command(const std::string& command) {
   Output out;
-  std::FILE* pipe = popen(str("'", EBB_PROGRAM, "' ", words, " 2>&1").c_str(), "r");
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   require(pipe != nullptr, "popen");
   std::array<char, 4096> part{};
   while (const size_t n = std::fread(part.data(), 1, part.size(), pipe)) {
@@ -32,6 +32,10 @@ inline Output run_program(const std::string& words) {
   const int status = pclose(pipe);
   out.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return out;
+}
+
+inline Output run_program(const std::string& words) {
+  return run_command(str("'", EBB_PROGRAM, "' ", words));
 }
 
 // The line of the error; the exit code must be that of a mistake.

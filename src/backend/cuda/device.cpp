@@ -150,9 +150,7 @@ void CudaDevice::synchronize() {
   cudaError_t status = cudaStreamSynchronize(stream_);
   // an error may have kept others from waiting for work aside
   if (status == cudaSuccess) status = cudaStreamSynchronize(aside_);
-  // what failed ran some time ago, and the device's context is lost with it
-  require(status == cudaSuccess, "cuda: the device failed (", cudaGetErrorName(status), ": ",
-          cudaGetErrorString(status), "); CUDA_LAUNCH_BLOCKING=1 names the kernel and its op");
+  check(status, "waiting for the device");
   const Fault f = std::exchange(*fault_, Fault{});
   require(f.code != id_out_of_range, "embedding: an id is out of range (", f.value, " of ", f.limit,
           ")");

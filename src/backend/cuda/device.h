@@ -45,9 +45,9 @@ class CudaDevice final : public Device {
   void wait(const Mark& moment) override;
 
   cudaStream_t stream() const { return stream_; }
-  // May the kernel that is enqueued next start while the one before it still runs? Not behind a
-  // wait for another stream.
-  bool may_start_early() { return !std::exchange(waited_, false); }
+  // For each kernel that is enqueued, once: whether it may start while the one before it still
+  // runs. The first behind a wait for another stream may not.
+  bool take_early_start() { return !std::exchange(waited_, false); }
   int capability() const { return capability_; }  // 90: sm_90
   int multiprocessors() const { return multiprocessors_; }
   int64_t shared_per_block() const { return shared_per_block_; }  // bytes, with opt-in

@@ -3,14 +3,15 @@
 
 #include <cuda_runtime.h>
 
+#include <string_view>
+
 #include "base/error.h"
 
 namespace ebb::cuda {
 
-// Throws Error that names what failed: a call, or the kernel that was launched.
-inline void check(cudaError_t status, std::string_view what) {
-  require(status == cudaSuccess, "cuda: ", what, " failed (", cudaGetErrorName(status), ": ",
-          cudaGetErrorString(status), ")");
-}
+// Throws Error that names what failed: a call, or the kernel that was launched. Where a kernel
+// failed while it ran, whose it was is not known: any later call returns that, and so says the
+// Error, unless every kernel is waited for (blocking.h).
+void check(cudaError_t status, std::string_view what);
 
 }  // namespace ebb::cuda

@@ -18,7 +18,7 @@ void launch_kernel(const char* name, const void* kernel, const Launch& l, void**
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), name);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  if (device.may_start_early() && device.capability() >= 90) {
+  if (device.take_early_start() && device.capability() >= 90) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
