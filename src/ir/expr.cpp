@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "ir/expr_inputs.h"
 
 namespace ebb {
 namespace {
@@ -230,11 +231,9 @@ std::vector<Scalar> Expr::apply(std::span<const Scalar> arguments) const {
     } else if (i.op == ScalarOp::constant) {
       v.emplace_back(i.value);
     } else {
-      const int n = info_of(i.op).arguments;
-      const auto at = [&](int32_t k) -> const Scalar& { return v[static_cast<size_t>(k)]; };
-      v.push_back(n == 1   ? Scalar::make(i.op, at(i.a))
-                  : n == 2 ? Scalar::make(i.op, at(i.a), at(i.b))
-                           : Scalar::make(i.op, at(i.a), at(i.b), at(i.c)));
+      std::vector<Scalar> x;
+      for (const int32_t a : arguments_of(i)) x.push_back(v[static_cast<size_t>(a)]);
+      v.push_back(scalar_of(i.op, x));
     }
   }
   std::vector<Scalar> out;
@@ -262,10 +261,9 @@ std::vector<Scalar> Expr::gradient(std::span<const Scalar> arguments,
       slot = slot + d[i];
       continue;
     }
-    const int32_t index[] = {in.a, in.b, in.c};
+    const std::vector<int32_t> index = arguments_of(in);
     std::vector<Scalar> x;
-    for (int k = 0; k < info_of(in.op).arguments; ++k)
-      x.push_back(v[static_cast<size_t>(index[k])]);
+    for (const int32_t a : index) x.push_back(v[static_cast<size_t>(a)]);
     const std::vector<Scalar> dx = argument_gradients(in.op, x, v[i], d[i]);
     for (size_t k = 0; k < dx.size(); ++k) {
       Scalar& slot = d[static_cast<size_t>(index[k])];
@@ -314,12 +312,10 @@ std::string Expr::text() const {
   std::string body, out;
   for (size_t k = 0; k < code_.size(); ++k) {
     const Instruction& i = code_[k];
-    const int n = info_of(i.op).arguments;
-    if (n == 0) continue;
-    body += (body.empty() ? "" : ";") + str("t", k, "=", info_of(i.op).name, "(", name(i.a));
-    if (n > 1) body += "," + name(i.b);
-    if (n > 2) body += "," + name(i.c);
-    body += ")";
+    std::string arguments;
+    for (const int32_t a : arguments_of(i)) arguments += (arguments.empty() ? "" : ",") + name(a);
+    if (arguments.empty()) continue;
+    body += (body.empty() ? "" : ";") + str("t", k, "=", info_of(i.op).name, "(", arguments, ")");
   }
   for (const int32_t r : results_) out += (out.empty() ? "" : ",") + name(r);
   return str("<", inputs_, "|", body, "|", out, ">");
@@ -366,10 +362,7 @@ void Expr::parse(std::string_view text) {
       x.push_back(value(a));
     require(static_cast<int>(x.size()) == info.arguments && !x.empty(), "expr: ", info.name,
             " takes ", info.arguments, " arguments (got ", x.size(), ")");
-    const Scalar s = x.size() == 1   ? Scalar::make(info.op, x[0])
-                     : x.size() == 2 ? Scalar::make(info.op, x[0], x[1])
-                                     : Scalar::make(info.op, x[0], x[1], x[2]);
-    names.insert_or_assign(std::string(line.substr(0, eq)), s);
+    names.insert_or_assign(std::string(line.substr(0, eq)), scalar_of(info.op, x));
   }
   std::vector<Scalar> results;
   for (const auto r : split(rest.substr(last + 1), ',')) results.push_back(value(r));

@@ -8,11 +8,22 @@ std::vector<bool> inputs_of(const Expr& e, size_t first, size_t last) {
   for (size_t i = needed.size(); i-- > 0;) {
     if (!needed[i]) continue;
     const Expr::Instruction& c = e.code()[i];
-    for (const int32_t a : {c.a, c.b, c.c})
-      if (a >= 0) needed[static_cast<size_t>(a)] = true;
+    for (const int32_t a : arguments_of(c)) needed[static_cast<size_t>(a)] = true;
     if (c.op == ScalarOp::input) used[static_cast<size_t>(c.value)] = true;
   }
   return used;
+}
+
+std::vector<int32_t> arguments_of(const Expr::Instruction& i) {
+  std::vector<int32_t> all = {i.a, i.b, i.c};
+  all.resize(static_cast<size_t>(info_of(i.op).arguments));
+  return all;
+}
+
+Scalar scalar_of(ScalarOp op, std::span<const Scalar> x) {
+  return x.size() == 1   ? Scalar::make(op, x[0])
+         : x.size() == 2 ? Scalar::make(op, x[0], x[1])
+                         : Scalar::make(op, x[0], x[1], x[2]);
 }
 
 }  // namespace ebb

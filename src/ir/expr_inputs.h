@@ -1,4 +1,4 @@
-// What some of a formula's results depend on.
+// What a formula's results and instructions depend on.
 #pragma once
 
 #include <vector>
@@ -9,5 +9,11 @@ namespace ebb {
 
 // By input: whether one of the results [first, last) depends on it.
 std::vector<bool> inputs_of(const Expr& e, size_t first, size_t last);
+
+// The earlier instructions that one takes, as many as its op has arguments.
+std::vector<int32_t> arguments_of(const Expr::Instruction& i);
+
+// op(arguments), of one to three.
+Scalar scalar_of(ScalarOp op, std::span<const Scalar> arguments);
 
 }  // namespace ebb

@@ -4,23 +4,15 @@
 #include <optional>
 #include <utility>
 
+#include "ir/expr_inputs.h"
+
 namespace ebb::cuda {
 namespace {
-
-std::vector<int32_t> arguments(const Expr::Instruction& i) {
-  std::vector<int32_t> all = {i.a, i.b, i.c};
-  all.resize(static_cast<size_t>(info_of(i.op).arguments));
-  return all;
-}
 
 // The rate of what depends on both.
 InputRate faster(const InputRate& a, const InputRate& b) {
   return {a.steps || b.steps, std::gcd(a.elements, b.elements)};
 }
-
-}  // namespace
-
-namespace {
 
 // u where i is tanh(u); none otherwise.
 std::optional<int32_t> tanh_argument(const Expr& e, int32_t i) {
@@ -61,10 +53,8 @@ Expr simplified(const Expr& expr) {
       known.push_back(*s);
     } else {
       std::vector<Scalar> x;
-      for (const int32_t a : arguments(c)) x.push_back(known[static_cast<size_t>(a)]);
-      known.push_back(x.size() == 1   ? Scalar::make(c.op, x[0])
-                      : x.size() == 2 ? Scalar::make(c.op, x[0], x[1])
-                                      : Scalar::make(c.op, x[0], x[1], x[2]));
+      for (const int32_t a : arguments_of(c)) x.push_back(known[static_cast<size_t>(a)]);
+      known.push_back(scalar_of(c.op, x));
     }
   }
   for (const int32_t r : expr.results()) results.push_back(known[static_cast<size_t>(r)]);
@@ -77,7 +67,7 @@ std::vector<Precision> precisions(const Expr& expr, const std::vector<bool>& nar
     if (!narrow[k]) out[static_cast<size_t>(expr.results()[k])] = Precision::full;
   for (size_t i = out.size(); i-- > 0;)
     if (out[i] == Precision::full)
-      for (const int32_t a : arguments(expr.code()[i])) out[static_cast<size_t>(a)] = out[i];
+      for (const int32_t a : arguments_of(expr.code()[i])) out[static_cast<size_t>(a)] = out[i];
   return out;
 }
 
@@ -88,7 +78,7 @@ ExprWriter::ExprWriter(Ptx& ptx, const Expr& expr, std::vector<InputRate> rates,
     const Expr::Instruction& c = expr.code()[i];
     InputRate r{false, 0};
     if (c.op == ScalarOp::input) r = rates[static_cast<size_t>(c.value)];
-    for (const int32_t a : arguments(c)) r = faster(r, rates_[static_cast<size_t>(a)]);
+    for (const int32_t a : arguments_of(c)) r = faster(r, rates_[static_cast<size_t>(a)]);
     if (!r.steps && r.elements == 0)
       precision_[i] = Precision::full;  // written once: costs nothing
     rates_.push_back(r);
@@ -96,8 +86,7 @@ ExprWriter::ExprWriter(Ptx& ptx, const Expr& expr, std::vector<InputRate> rates,
 }
 
 Operand ExprWriter::result(size_t k, int step, int element, const Load& load) {
-  const int32_t last = expr_.results()[k];
-  return value(last, step, element, load);
+  return value(expr_.results()[k], step, element, load);
 }
 
 void ExprWriter::write_invariant(int elements, const Load& load) {
@@ -133,7 +122,7 @@ Operand ExprWriter::written(int32_t i, int step, int element, const Load& load) 
     }
   }
   std::vector<Operand> x;
-  for (const int32_t a : arguments(c)) x.push_back(at(a));
+  for (const int32_t a : arguments_of(c)) x.push_back(at(a));
   return write_op(ptx_, c.op, x, precision_[static_cast<size_t>(i)]);
 }
 

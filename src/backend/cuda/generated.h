@@ -1,4 +1,4 @@
-// A generated kernel with its parameters: what passes of map.h and reduce.h do with a text.
+// A generated kernel with its parameters: what the passes do with a text.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace ebb::cuda {
 
-// `Text` has what the writers of map_strided.h and reduce_text.h give: the text, its parameters,
-// the inputs it uses, and where their addresses go.
+// `Text` is what a writer gives (StridedText, ReduceText, RowsText, ImagesText): the text, its
+// parameters, the inputs it uses, and where their addresses go.
 template <class Text>
 struct GeneratedKernel {
   const char* name;

@@ -10,16 +10,8 @@
 namespace ebb::cuda {
 namespace {
 
-std::vector<int32_t> arguments(const Expr::Instruction& c) {
-  std::vector<int32_t> a = {c.a, c.b, c.c};
-  a.resize(static_cast<size_t>(info_of(c.op).arguments));
-  return a;
-}
 Scalar made(const Expr::Instruction& c, const std::vector<Scalar>& x) {
-  return x.empty()       ? Scalar(c.value)
-         : x.size() == 1 ? Scalar::make(c.op, x[0])
-         : x.size() == 2 ? Scalar::make(c.op, x[0], x[1])
-                         : Scalar::make(c.op, x[0], x[1], x[2]);
+  return x.empty() ? Scalar(c.value) : scalar_of(c.op, x);
 }
 
 // By instruction: whether it changes from pixel to pixel.
@@ -27,7 +19,7 @@ std::vector<bool> varying(const ImagesForm& f) {
   std::vector<bool> v;
   for (const Expr::Instruction& c : f.expr.code()) {
     bool any = false;
-    for (const int32_t a : arguments(c)) any = any || v[static_cast<size_t>(a)];
+    for (const int32_t a : arguments_of(c)) any = any || v[static_cast<size_t>(a)];
     const auto k = static_cast<size_t>(c.value);
     v.push_back(c.op == ScalarOp::input ? k < f.in.size() && f.in[k].streams : any);
   }
@@ -92,7 +84,7 @@ class OneWalk {
       known = of_input(static_cast<size_t>(c.value));
     } else {
       std::vector<Scalar> x;
-      for (const int32_t a : arguments(c)) x.push_back(value(a));
+      for (const int32_t a : arguments_of(c)) x.push_back(value(a));
       known = made(c, x);
     }
     return *known;
@@ -171,7 +163,7 @@ class Cutter {
       const size_t t = static_cast<size_t>(c.value) - f_.in.size();
       first = known_by(f_.expr.results()[t]) + (f_.totals[t] == ImagesTotal::pixels ? 1 : 0);
     }
-    for (const int32_t a : arguments(c)) first = std::max(first, known_by(a));
+    for (const int32_t a : arguments_of(c)) first = std::max(first, known_by(a));
     return known_[static_cast<size_t>(i)] = first;
   }
 
@@ -185,7 +177,7 @@ class Cutter {
       return;
     }
     std::vector<Scalar> x;
-    for (const int32_t a : arguments(c))
+    for (const int32_t a : arguments_of(c))
       x.push_back(varies_[static_cast<size_t>(i)] ? of_pixels(a) : written_at(a));
     written_.push_back(made(c, x));
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/images_text.h"
 
 namespace ebb::cuda {
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int64_t float_bytes = 4, barrier_bytes = 8;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t rounded(int64_t bytes) { return ceil_div(bytes, 16) * 16; }
 
 // Is an input read more than once?

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/images_frame.h"
-#include "backend/cuda/map_flat.h"
 #include "ir/expr_inputs.h"
 
 namespace ebb::cuda {

@@ -1,31 +1,9 @@
 #include "backend/cuda/map_flat.h"
 
-#include <algorithm>
-
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/ptx_index.h"
 
 namespace ebb::cuda {
-
-int vector_of(const std::vector<DType>& full) {
-  constexpr int64_t access = 16, most = 8;
-  int64_t widest = 1;
-  for (const DType t : full) widest = std::max(widest, size_of(t));
-  return static_cast<int>(std::min(most, access / widest));
-}
-
-int steps_of(int loads, int cost) {
-  constexpr int under_way = 4, longest = 320;  // loads; instructions
-  int steps = std::max(1, under_way / std::max(loads, 1));
-  while (steps > 1 && steps * cost > longest) steps /= 2;
-  return steps;
-}
-
-std::vector<bool> narrow_results(const std::vector<DType>& out) {
-  std::vector<bool> narrow;
-  for (const DType t : out) narrow.push_back(t == DType::bf16 || t == DType::f16);
-  return narrow;
-}
 
 namespace {
 
@@ -52,7 +30,7 @@ class FlatWriter {
     steps_ = steps_of(loads, writer_.cost(text_.vector));
     text_.chunk = int64_t{text_.threads} * text_.vector * steps_;
     text_.first_entry = form.segmented ? 8 : 0;
-    text_.entry_bytes = 16 + 8 * static_cast<int64_t>(text_.used.size() + form.out.size());
+    text_.entry_bytes = flat_entry_bytes(text_.used.size() + form.out.size());
     text_.parameter_bytes = text_.first_entry + text_.entry_bytes * form.segments;
   }
 

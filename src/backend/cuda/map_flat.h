@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/map.h"
 
 namespace ebb::cuda {
@@ -25,16 +26,12 @@ struct FlatText {
   int64_t chunk = 0, first_entry = 0, entry_bytes = 0, parameter_bytes = 0;
   std::vector<size_t> used;  // inputs with a pointer; the outputs follow
 };
+// Bytes of an entry with so many pointers.
+inline int64_t flat_entry_bytes(size_t pointers) { return 16 + 8 * static_cast<int64_t>(pointers); }
+
 FlatText write_flat(const FlatForm& form, int capability);
 
 // Bytes that a kernel's parameters may take.
 inline constexpr int64_t most_parameters = 32764;
-
-// Elements of a thread's vector: 16 bytes of the widest of the tensors that have one an element.
-int vector_of(const std::vector<DType>& full);
-// Vectors that a thread works on at once: enough loads under way, code that compiles fast.
-int steps_of(int loads, int cost);
-
-std::vector<bool> narrow_results(const std::vector<DType>& out);
 
 }  // namespace ebb::cuda

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <optional>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/expr_writer.h"
-#include "backend/cuda/map_flat.h"
 
 namespace ebb::cuda {
 namespace {

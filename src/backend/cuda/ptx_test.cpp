@@ -5,12 +5,14 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <span>
 
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/images_text.h"
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/map_strided.h"
 #include "backend/cuda/reduce_text.h"
+#include "ir/expr_inputs.h"
 #include "support/files.h"
 
 namespace ebb::cuda {
@@ -38,16 +40,13 @@ void expect_assembles(const std::string& ptxas, const std::string& text, int tar
 
 // Every function, one result each.
 Expr every_function() {
-  const Scalar x = Scalar::input(0), y = Scalar::input(1), z = Scalar::input(2);
+  const Scalar x[] = {Scalar::input(0), Scalar::input(1), Scalar::input(2)};
   std::vector<Scalar> r;
   for (int op = static_cast<int>(ScalarOp::add); op <= static_cast<int>(ScalarOp::select); ++op) {
     const auto f = static_cast<ScalarOp>(op);
-    const int n = info_of(f).arguments;
-    r.push_back(n == 1   ? Scalar::make(f, x)
-                : n == 2 ? Scalar::make(f, x, y)
-                         : Scalar::make(f, x, y, z));
+    r.push_back(scalar_of(f, std::span(x).first(static_cast<size_t>(info_of(f).arguments))));
   }
-  r.push_back(select(less(x, y), z, Scalar(2.0)));
+  r.push_back(select(less(x[0], x[1]), x[2], Scalar(2.0)));
   return Expr(3, r);
 }
 

@@ -23,24 +23,73 @@ struct Stage : GeneratedKernel<ReduceText> {
   }
 };
 
-// The dims of `shape` that are not 1, as [kept..., run..., inner...].
+// Whether the large inputs are of 16 bits, so that their rounding hides that of the functions.
+bool narrow_inputs(const Expr& e, const std::vector<Type>& in, int64_t numel) {
+  bool narrow = false;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (!e.uses(static_cast<int64_t>(i)) || in[i].shape.numel() != numel) continue;
+    if (in[i].dtype != DType::bf16 && in[i].dtype != DType::f16) return false;
+    narrow = true;
+  }
+  return narrow;
+}
+
+// The dims of `shape` that are not 1, as [kept..., run..., inner...]: the run is the outermost of
+// the dims that are reduced and stand side by side.
 struct Dims {
   std::vector<int64_t> sizes;
   std::vector<bool> reduced;
   size_t run_begin = 0, run_end = 0;
+  std::vector<bool> in_run;  // by dim of `shape`
 
-  Dims(const Shape& shape, const std::vector<bool>& all) {
-    for (int64_t d = 0; d < shape.rank(); ++d) {
-      if (shape[d] == 1) continue;
-      sizes.push_back(shape[d]);
-      reduced.push_back(all[static_cast<size_t>(d)]);
+  Dims(const Shape& shape, const std::vector<bool>& all) : in_run(all.size()) {
+    std::vector<size_t> from;
+    for (size_t d = 0; d < all.size(); ++d) {
+      const int64_t size = shape[static_cast<int64_t>(d)];
+      if (size == 1) continue;
+      sizes.push_back(size);
+      reduced.push_back(all[d]);
+      from.push_back(d);
     }
     while (run_begin < reduced.size() && !reduced[run_begin]) ++run_begin;
     run_end = run_begin;
-    while (run_end < reduced.size() && reduced[run_end]) ++run_end;
+    while (run_end < reduced.size() && reduced[run_end]) in_run[from[run_end++]] = true;
   }
   bool nothing() const { return run_begin == run_end; }
+  bool folds() const {  // inner dims are reduced as well
+    return std::find(reduced.begin() + static_cast<int64_t>(run_end), reduced.end(), true) !=
+           reduced.end();
+  }
 };
+
+ReduceForm form_of(const Expr& expr, const Shape& shape, std::vector<Type> in, const Dims& dims) {
+  ReduceForm f{.expr = simplified(expr)};
+  for (size_t i = 0; i < in.size(); ++i) {
+    f.in.push_back(in[i].dtype);
+    if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};
+  }
+  f.space = make_space(shape, in, dims.in_run);
+  const std::vector<bool>& run = f.space.reduced;
+  while (!run[f.kept_dims]) ++f.kept_dims;
+  f.run_end = f.kept_dims;
+  while (f.run_end < run.size() && run[f.run_end]) ++f.run_end;
+  f.narrow = narrow_inputs(expr, in, shape.numel());
+  return f;
+}
+
+// The second stage: neighbours among the inner dims that are alike count as one.
+FinishForm finish_of(const ReduceForm& form, const Dims& dims) {
+  FinishForm f{.kept = form.kept(), .maximum = form.maximum, .scale = form.scale};
+  for (size_t d = dims.run_end; d < dims.sizes.size(); ++d) {
+    if (d > dims.run_end && dims.reduced[d] == f.reduced.back()) {
+      f.sizes.back() *= dims.sizes[d];
+      continue;
+    }
+    f.sizes.push_back(dims.sizes[d]);
+    f.reduced.push_back(dims.reduced[d]);
+  }
+  return f;
+}
 
 // Same formula, scaled; or the value of an empty reduction.
 Expr scaled(const Expr& e, double scale) {
@@ -53,17 +102,6 @@ Expr scaled(const Expr& e, double scale) {
 Expr constants(const Expr& e, double value) {
   const std::vector<Scalar> y(e.results().size(), Scalar(value));
   return Expr(e.inputs(), y);
-}
-
-// Whether the large inputs are of 16 bits, so that their rounding hides that of the functions.
-bool narrow_inputs(const Expr& e, const std::vector<Type>& in, int64_t numel) {
-  bool narrow = false;
-  for (size_t i = 0; i < in.size(); ++i) {
-    if (!e.uses(static_cast<int64_t>(i)) || in[i].shape.numel() != numel) continue;
-    if (in[i].dtype != DType::bf16 && in[i].dtype != DType::f16) return false;
-    narrow = true;
-  }
-  return narrow;
 }
 
 }  // namespace
@@ -114,40 +152,14 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
     s.map.emplace(options.maximum ? expr : scaled(expr, options.scale), shape, in, f32, device);
     return;
   }
-  s.form.expr = simplified(expr);
-  for (size_t i = 0; i < in.size(); ++i) {
-    s.form.in.push_back(in[i].dtype);
-    if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};
-  }
-  std::vector<bool> run(static_cast<size_t>(shape.rank()));
-  for (size_t d = 0, at = 0; d < run.size(); ++d) {
-    if (shape[static_cast<int64_t>(d)] == 1) continue;
-    run[d] = at >= dims.run_begin && at < dims.run_end;
-    ++at;
-  }
-  s.form.space = make_space(shape, in, run);
-  while (!s.form.space.reduced[s.form.kept_dims]) ++s.form.kept_dims;
-  s.form.run_end = s.form.kept_dims;
-  while (s.form.run_end < s.form.space.sizes.size() && s.form.space.reduced[s.form.run_end])
-    ++s.form.run_end;
+  s.form = form_of(expr, shape, std::move(in), dims);
   s.form.maximum = options.maximum;
-  s.form.narrow = narrow_inputs(expr, in, shape.numel());
   s.form.scale = static_cast<float>(options.scale);
-  s.finish = {.kept = s.form.kept(), .maximum = options.maximum, .scale = s.form.scale};
-  bool folds = false;
-  for (size_t d = dims.run_end; d < dims.sizes.size(); ++d) {
-    folds = folds || dims.reduced[d];
-    if (d > dims.run_end && dims.reduced[d] == s.finish.reduced.back()) {
-      s.finish.sizes.back() *= dims.sizes[d];
-      continue;
-    }
-    s.finish.sizes.push_back(dims.sizes[d]);
-    s.finish.reduced.push_back(dims.reduced[d]);
-  }
+  s.finish = finish_of(s.form, dims);
   s.layout = layout_of(s.form, device.multiprocessors(), false);
   s.unaligned_layout = layout_of(s.form, device.multiprocessors(), true);
-  s.layout.direct = s.layout.parts == 1 && !folds;
-  s.unaligned_layout.direct = s.unaligned_layout.parts == 1 && !folds;
+  for (ReduceLayout* l : {&s.layout, &s.unaligned_layout})
+    l->direct = l->parts == 1 && !dims.folds();
   s.stage.emplace(s.form, s.layout, device);
 }
 

@@ -3,8 +3,8 @@
 #include <bit>
 #include <numeric>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/expr_writer.h"
-#include "backend/cuda/map_flat.h"
 #include "backend/cuda/reduce_text.h"
 
 namespace ebb::cuda {
@@ -12,8 +12,6 @@ namespace {
 
 constexpr int block_threads = 256;
 constexpr int64_t shared_floats = 10 << 10;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Inputs that are read again for every element; what repeats stays in registers or caches.
 bool streams(const ReduceForm& f, size_t i) {

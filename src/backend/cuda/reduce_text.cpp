@@ -216,8 +216,7 @@ class ReduceWriter {
     return {address(p_, out_[layout_.direct ? k : 0], offset, DType::f32)};
   }
 
-  // ---- rows
-  // --------------------------------------------------------------------------------------
+  // ---- rows: neighbouring threads along the run ----------------------------------------------
 
   void rows() {
     const bool block = layout_.lanes > warp;
@@ -286,8 +285,7 @@ class ReduceWriter {
     across_warp(warps);
   }
 
-  // ---- columns
-  // -----------------------------------------------------------------------------------
+  // ---- columns: neighbouring threads across the inner dims ------------------------------------
 
   void columns() {
     text_.threads = layout_.across * layout_.down;

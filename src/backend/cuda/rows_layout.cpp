@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cuda/map_flat.h"
+#include "backend/cuda/cut.h"
 #include "backend/cuda/rows_text.h"
 #include "ir/expr_inputs.h"
 
@@ -11,13 +11,13 @@ namespace {
 
 using Place = RowsLayout::Place;
 
+constexpr int warp = 32, widest = 1024;  // threads: of a warp, at most for a row
+
 // Another value for every element; what repeats stays in caches.
 bool streams(const RowsForm& f, size_t i) {
   const std::vector<int64_t>& s = f.space.strides[i];
   return std::find(s.begin(), s.end(), 0) == s.end();
 }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Cutter {
  public:
@@ -44,7 +44,7 @@ class Cutter {
 
   RowsLayout layout(int lanes, int64_t budget) const {
     RowsLayout l{.vector = vector_, .lanes = lanes, .steps = static_cast<int>(steps(lanes))};
-    constexpr int warp = 32, small_block = 128;
+    constexpr int small_block = 128;
     l.threads = lanes > warp ? lanes : small_block;
     l.place = place_;
     int64_t kept = 0;
@@ -111,12 +111,6 @@ int vector_along(const RowsForm& f) {
   if (along.empty()) along.push_back(DType::f32);
   return static_cast<int>(std::gcd<int64_t, int64_t>(vector_of(along), f.length()));
 }
-
-}  // namespace
-
-namespace {
-
-constexpr int warp = 32, widest = 1024;
 
 // One row after the other, so that it matters less how many loads are under way for each: few
 // elements a thread.

@@ -5,8 +5,8 @@
 #include <limits>
 #include <map>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/expr_writer.h"
-#include "backend/cuda/map_flat.h"
 
 namespace ebb::cuda {
 namespace {
