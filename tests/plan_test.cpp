@@ -13,6 +13,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
+#include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
 #include "passes/gradients.h"
 #include "support/far_device.h"
@@ -200,6 +201,45 @@ TEST_P(PlanOn, missing_input__is_named) {
     EXPECT_NE(std::string(e.what()).find("input 'x' is missing"), std::string::npos) << e.what();
   }
 }
+
+// ---- tensors too large for 32-bit indices --------------------------------------------------
+
+class LargeTensors : public test::OnEachBackend {};
+
+// x[i, j, k] += a[i] + c[k], in memory that the device has twice over.
+TEST_P(LargeTensors, broadcast_over_2_to_the_31_elements__reaches_them_all) {
+  const Type type{DType::bf16, {33, 1 << 16, 1 << 10}};
+  if (context_.device->free_memory() < 2 * type.bytes()) GTEST_SKIP() << "needs 9 GB";
+  Graph g;
+  const Value x = g.source(Source::Kind::state, "x", type);
+  const Value a = g.input("a", {DType::f32, {33, 1, 1}}), c = g.input("c", {DType::f32, {1 << 10}});
+  g.update("x", ops::map(
+                    {x, a, c}, [](auto v) { return v[0] + v[1] + v[2]; }, "bf16"));
+  Plan add(g, context_);
+  add.bind_missing();
+  Tensor at(DType::f32, {33, 1, 1}), ct(DType::f32, {1 << 10});
+  for (size_t i = 0; i < 33; ++i) at.span<float>()[i] = static_cast<float>(i);
+  for (size_t k = 0; k < 1 << 10; ++k) ct.span<float>()[k] = static_cast<float>(k % 64);
+  for (int run = 0; run < 2; ++run) add.run({{"a", at}, {"c", ct}});  // all sums have 8 bits
+
+  Graph h;
+  const Value y = h.source(Source::Kind::state, "x", type);
+  const int64_t rows[] = {0, 15, 16, 17, 18, 31, 32};
+  for (const int64_t i : rows)
+    h.output(str("y", i), ops::slice(ops::slice(y, 0, i, i + 1), 1, (1 << 16) - 3, 1 << 16));
+  Plan look(h, context_);
+  look.bind("x", add.bound("x"));
+  const NamedTensors out = look.run({});
+  for (const int64_t i : rows) {
+    const Tensor values = out.at(str("y", i)).to(DType::f32);
+    for (int64_t n = 0; n < values.numel(); ++n)
+      ASSERT_EQ(values.span<float>()[static_cast<size_t>(n)], static_cast<float>(2 * (i + n % 64)))
+          << i << ' ' << n;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(cuda, LargeTensors, ::testing::ValuesIn(test::only("cuda")));
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LargeTensors);
 
 // ---- a device with memory of its own -------------------------------------------------------
 

@@ -58,6 +58,8 @@ struct Flat {
 
 // ---- strided -------------------------------------------------------------------------------
 
+constexpr int64_t too_many = int64_t{1} << 31;  // elements for the 32-bit indices of one launch
+
 struct Strided : GeneratedKernel<StridedText> {
   Strided(const StridedForm& form, CudaDevice& device)
       : GeneratedKernel("pointwise", write_strided(form, device.capability()), device) {}
@@ -67,6 +69,48 @@ struct Strided : GeneratedKernel<StridedText> {
   }
 };
 
+// Some indices of the outermost dim of tensors that are too large for one launch.
+struct Slab {
+  MapPass pass;
+  std::vector<int64_t> in, out;  // bytes from the start of each tensor
+};
+
+std::vector<void*> moved(std::span<void* const> from, const std::vector<int64_t>& bytes) {
+  std::vector<void*> to;
+  for (size_t i = 0; i < from.size(); ++i) to.push_back(static_cast<char*>(from[i]) + bytes[i]);
+  return to;
+}
+
+// The outermost dim that has more than one index.
+int64_t outermost(const Shape& shape) {
+  int64_t dim = 0;
+  while (shape[dim] == 1) ++dim;
+  return dim;
+}
+
+std::vector<Slab> slabs_of(const Expr& expr, const MapPass::Types& whole, CudaDevice& device) {
+  const int64_t dim = outermost(whole.shape), indices = whole.shape[dim];
+  const int64_t inner = whole.shape.numel() / indices;
+  const int64_t most = (too_many - 1) / inner, slabs = (indices + most - 1) / most;
+  const int64_t each = (indices + slabs - 1) / slabs;
+  std::vector<Slab> all;
+  for (int64_t first = 0; first < indices; first += each) {
+    MapPass::Types t = whole;
+    t.shape[dim] = std::min(each, indices - first);
+    std::vector<int64_t> in(t.in.size()), out;
+    for (size_t i = 0; i < in.size(); ++i) {
+      Shape& s = t.in[i].shape;
+      const int64_t d = dim - (t.shape.rank() - s.rank());
+      if (d < 0 || s[d] == 1) continue;
+      in[i] = first * (t.in[i].bytes() / indices);
+      s[d] = t.shape[dim];
+    }
+    for (const DType type : t.out) out.push_back(first * inner * size_of(type));
+    all.push_back({MapPass(expr, std::move(t), {}, device), std::move(in), std::move(out)});
+  }
+  return all;
+}
+
 }  // namespace
 
 struct MapPass::State {
@@ -75,14 +119,18 @@ struct MapPass::State {
   std::optional<Flat> flat;
   StridedForm form;
   std::optional<Strided> strided, unaligned;  // unaligned: compiled when it is needed first
+  std::vector<Slab> slabs;                    // instead of all these
 };
 
 bool MapPass::supports(const Shape& shape, const std::vector<Type>& in) {
   const int64_t numel = shape.numel();
-  return numel < int64_t{1} << 31 || std::all_of(in.begin(), in.end(), [&](const Type& t) {
+  return numel < too_many || numel / shape[outermost(shape)] < too_many ||
+         std::all_of(in.begin(), in.end(), [&](const Type& t) {
            return t.shape.numel() == numel || t.shape.numel() == 1;
          });
 }
+
+bool MapPass::supports_parts(const Shape& shape) { return shape.numel() < too_many; }
 
 MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
                  CudaDevice& device)
@@ -109,6 +157,10 @@ MapPass::MapPass(const Expr& expr, Types t, PartsForm parts, CudaDevice& device)
     s.flat.emplace(FlatForm{simplified(expr), kinds, types, out}, device);
     return;
   }
+  if (s.numel >= too_many) {
+    s.slabs = slabs_of(expr, t, device);
+    return;
+  }
   s.form = {simplified(expr), types, out, space, s.numel, false, std::move(parts)};
   s.strided.emplace(s.form, device);
 }
@@ -122,6 +174,8 @@ void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
     s.flat->launch(p, s.flat->fill(p, 0, 0, s.numel, in, out), s.device);
     return;
   }
+  for (const Slab& slab : s.slabs) slab.pass.run(moved(in, slab.in), moved(out, slab.out));
+  if (!s.slabs.empty()) return;
   const auto pointers = s.strided->pointers(in, out);
   if (s.strided->takes(pointers)) return s.strided->launch(pointers, s.device);
   if (!s.unaligned) {
@@ -143,7 +197,7 @@ SegmentedMap::SegmentedMap(const Expr& expr, const Options& options, CudaDevice&
     : state_(std::make_shared<State>(State{device, options.counts})) {
   if (options.counts.empty()) return;
   FlatForm form{simplified(expr), options.kinds, options.in, options.out, 1, true};
-  const int64_t entry = 16 + 8 * static_cast<int64_t>(form.in.size() + form.out.size());
+  const int64_t entry = flat_entry_bytes(form.in.size() + form.out.size());
   const int64_t most = (most_parameters - 8) / entry;
   require(most > 0, "pointwise: too many tensors (", form.in.size() + form.out.size(), ")");
   form.segments = std::min(

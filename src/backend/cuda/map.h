@@ -17,11 +17,12 @@ namespace ebb::cuda {
 // to 16 bytes it is fast.
 class MapPass {
  public:
-  // False: too large for 32-bit indices, and broadcast.
+  // False: 2^31 elements and more at one index of the outermost dim, where an input is broadcast.
   static bool supports(const Shape& shape, const std::vector<Type>& in);
   MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
           CudaDevice& device);
   // `in` and `out` are whole; run() takes and gives parts one after the other.
+  static bool supports_parts(const Shape& shape);
   struct Types {
     Shape shape;
     std::vector<Type> in;

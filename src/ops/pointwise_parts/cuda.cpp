@@ -6,8 +6,7 @@ namespace ebb::ops::cuda {
 namespace {
 
 bool supports(const Signature& s, const Device&) {
-  const Signature whole = whole_of(s);
-  return ebb::cuda::MapPass::supports(whole.out[0].shape, whole.in);
+  return ebb::cuda::MapPass::supports_parts(whole_of(s).out[0].shape);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
