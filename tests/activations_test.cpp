@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "ops/gelu_tanh/op.h"
@@ -15,29 +14,18 @@
 #include "passes/gradients.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
-#include "reference.h"
+#include "support/graphs.h"
+#include "support/same_results.h"
 
 namespace ebb::test {
 namespace {
 
-const auto every_product = [](const Signature&, const Signature&) { return true; };
-
-Type f32(Shape s) { return {DType::f32, std::move(s)}; }
-
-Graph lowered(const Graph& g) {
-  return common_subexpressions(
-      lower(g, [](const Signature& s) { return s.op->reference != nullptr; }));
-}
+Graph lowered(const Graph& g) { return common_subexpressions(in_primitives(g)); }
 
 Graph pass(const Graph& g) {
-  Graph out = dead_code(add_activations(lowered(g), every_product));
+  Graph out = dead_code(add_activations(lowered(g), all_served_alike));
   verify(out, "activations");
   return out;
-}
-
-int64_t count(const Graph& g, const OpDef& op) {
-  return std::count_if(g.nodes().begin(), g.nodes().end(),
-                       [&](const Node& n) { return n.op == &op; });
 }
 
 std::vector<ops::MatmulAct> melted(const Graph& g) {
@@ -45,24 +33,6 @@ std::vector<ops::MatmulAct> melted(const Graph& g) {
   for (const Node& n : g.nodes())
     if (n.op == &ops::def::matmul_act()) all.push_back(n.attrs.as<ops::MatmulAct>());
   return all;
-}
-
-void expect_equal(const Graph& a, const Graph& b) {
-  RefInputs in;
-  for (const Source& s : a.sources()) {
-    const Shape& shape = a.type(s.value).shape;
-    std::vector<double> v;
-    for (int64_t i = 0; i < shape.numel(); ++i)
-      v.push_back(std::sin(0.7 * static_cast<double>(i) + static_cast<double>(s.name.size())));
-    in[s.name] = ref_array(shape, v);
-  }
-  const auto x = evaluate_reference(a, in), y = evaluate_reference(b, in);
-  for (const NamedValue& o : a.outputs()) {
-    const RefArray &want = output_of(a, x, o.name), &got = output_of(b, y, o.name);
-    ASSERT_EQ(want.v.size(), got.v.size()) << o.name;
-    for (size_t i = 0; i < want.v.size(); ++i)
-      EXPECT_NEAR(want.v[i], got.v[i], 1e-9 * (1 + std::fabs(want.v[i]))) << o.name << ' ' << i;
-  }
 }
 
 // A transformer's MLP: two layers, an activation between them.
@@ -119,8 +89,7 @@ TEST(activations, that_a_formula_alone_reads__stay_for_fuse) {
 TEST(activations, that_no_kernel_serves__stay_apart) {
   Mlp m;
   m.g.output("y", ops::silu(ops::linear(m.x, m.w1)));
-  const Graph out =
-      add_activations(lowered(m.g), [](const Signature&, const Signature&) { return false; });
+  const Graph out = add_activations(lowered(m.g), none_served_alike);
   EXPECT_TRUE(melted(out).empty());
 }
 

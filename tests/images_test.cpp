@@ -14,25 +14,16 @@
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
-#include "ops/prim/reshape/op.h"
 #include "ops/silu/op.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
+#include "support/graphs.h"
 #include "support/same_results.h"
 
 namespace ebb::test {
 namespace {
-
-Type f32(Shape s) { return {DType::f32, std::move(s)}; }
-
-int64_t count(const Graph& g, const OpDef& op) {
-  return std::count_if(g.nodes().begin(), g.nodes().end(),
-                       [&](const Node& n) { return n.op == &op; });
-}
-
-bool all_served(const Signature&) { return true; }
 
 // As a plan does it for a device with kernels for images and for what group norms are made of.
 Graph with_images(const Graph& g, bool (*serves)(const Signature&) = all_served,
@@ -60,9 +51,7 @@ Graph gradients_of(Graph& g, Value y, std::initializer_list<std::string> wrt) {
   const Value end = ops::matmul(y, g.input("w", f32({c, c})), {});
   const Value product =
       ops::map({end, g.input("dy", f32(y.shape()))}, [](auto v) { return v[0] * v[0] * v[1]; });
-  std::vector<int64_t> dims;
-  for (int64_t d = 0; d < y.shape().rank(); ++d) dims.push_back(d);
-  g.output("loss", ops::reshape(ops::sum(product, dims), {}));
+  sum_as_loss(g, product);
   const std::vector<std::string> names(wrt);
   return gradients(g, "loss", names);
 }
@@ -136,15 +125,7 @@ TEST(images, sum_over_the_pixels_of_a_result__is_taken_where_it_is_made) {
 
 TEST(images, residual_before_a_norm__is_added_there_unless_apart) {
   Graph g;
-  const Value x = g.input("x", f32(small)), h = g.input("h", f32(small));
-  Value sum;
-  {
-    const AtScope scope(g, "first");
-    sum = ops::map({x, h}, [](auto v) { return v[0] + 0.5 * v[1]; });
-  }
-  const AtScope scope(g, "second");
-  g.output("sum", sum);
-  g.output("y", norm_of(g, sum));
+  residual_and_norm(g, small, [&](Value sum) { return norm_of(g, sum); });
   const Graph out = with_images(g), apart = with_images(g, all_served, true);
   EXPECT_EQ(out.nodes().size(), 1u);
   EXPECT_EQ(apart.nodes().size(), 2u);
@@ -178,7 +159,7 @@ TEST(images, statistics_that_others_want_by_group__keep_the_norm_as_it_is) {
 TEST(images, what_no_kernel_serves__stays_as_it_is) {
   Graph g;
   g.output("y", norm_of(g, g.input("x", f32(small))));
-  const Graph out = with_images(g, [](const Signature&) { return false; });
+  const Graph out = with_images(g, none_served);
   EXPECT_EQ(count(out, ops::def::images()), 0);
   EXPECT_EQ(count(out, ops::def::moments()), 1);
 }

@@ -3,10 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "derived.h"
 #include "ops/add/op.h"
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
@@ -25,17 +21,11 @@
 #include "passes/images.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
-#include "reference.h"
+#include "support/graphs.h"
+#include "support/same_results.h"
 
 namespace ebb::test {
 namespace {
-
-Type f32(Shape s) { return {DType::f32, std::move(s)}; }
-
-int64_t count(const Graph& g, const OpDef& op) {
-  return std::count_if(g.nodes().begin(), g.nodes().end(),
-                       [&](const Node& n) { return n.op == &op; });
-}
 
 Value scaled(Value x, Value by) {
   return ops::map({x, by}, [](auto v) { return v[0] * v[1]; });
@@ -53,17 +43,6 @@ Graph folded(const Graph& g, bool serves = true) {
   Graph out = fold_parts(g, [=](const Signature&) { return serves; });
   verify(out, "parts");
   return out;
-}
-
-void expect_equal(const Graph& a, const Graph& b) {
-  RefInputs in;
-  for (const Source& s : a.sources()) {
-    const Shape& shape = a.type(s.value).shape;
-    in[s.name] = ref_array(shape, noise(static_cast<size_t>(shape.numel()), s.name));
-  }
-  const auto x = evaluate_reference(a, in), y = evaluate_reference(b, in);
-  for (const NamedValue& o : a.outputs())
-    EXPECT_EQ(output_of(a, x, o.name).v, output_of(b, y, o.name).v) << o.name;
 }
 
 // x times coefficients, cut at these borders; every slice is an output.

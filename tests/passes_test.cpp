@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "ops/add/op.h"
 #include "ops/layer_norm/op.h"
@@ -27,17 +26,11 @@
 #include "passes/simplify.h"
 #include "passes/uses.h"
 #include "reference.h"
+#include "support/graphs.h"
 #include "support/same_results.h"
 
 namespace ebb::test {
 namespace {
-
-Type f32(Shape s) { return {DType::f32, std::move(s)}; }
-
-int64_t count(const Graph& g, const OpDef& op) {
-  return std::count_if(g.nodes().begin(), g.nodes().end(),
-                       [&](const Node& n) { return n.op == &op; });
-}
 
 Value decayed(Value v) {
   return ops::map({v}, [](auto x) { return x[0] * 0.5; });
@@ -79,13 +72,6 @@ TEST(batch, other_formulas_and_dtypes__stay_apart) {
 
 // ---- epilogues
 
-const auto every_product = [](const Signature&, const Signature&) { return true; };
-
-// Primitives, pointwise ops as such.
-Graph lowered(const Graph& g) {
-  return lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
-}
-
 // Uses of an op whose result has an addend.
 int64_t with_addend(const Graph& g, const OpDef& op) {
   return std::count_if(g.nodes().begin(), g.nodes().end(), [&](const Node& n) {
@@ -109,7 +95,7 @@ struct Layer {
     g.output("mean", m.mean);
     g.output("y", v);
   }
-  Graph pass() { return add_epilogues(lowered(g), every_product); }
+  Graph pass() { return add_epilogues(in_primitives(g), all_served_alike); }
   int64_t added() { return with_addend(pass(), ops::def::conv2d()); }
 };
 
@@ -152,7 +138,7 @@ TEST(epilogue, product_with_sums_of_rows__keeps_both_results) {
   const auto c = g.add(ops::def::matmul(), ops::Matmul{.trans_a = true, .sums = true}, ab);
   g.output("y", c[0] + g.input("x", f32({2, 3})));
   g.output("sums", squared(c[1]));
-  const Graph out = add_epilogues(lowered(g), every_product);
+  const Graph out = add_epilogues(in_primitives(g), all_served_alike);
   EXPECT_EQ(with_addend(out, ops::def::matmul()), 0);
 }
 
@@ -184,8 +170,7 @@ TEST(epilogue, formulas_on_either_side__take_the_sum_instead) {
 TEST(epilogue, kernels_that_do_not_serve_it__keep_the_sum_apart) {
   Layer l;
   l.norm_of(l.x + l.conv(l.x));
-  const Graph out =
-      add_epilogues(lowered(l.g), [](const Signature&, const Signature&) { return false; });
+  const Graph out = add_epilogues(in_primitives(l.g), none_served_alike);
   EXPECT_EQ(with_addend(out, ops::def::conv2d()), 0);
 }
 
@@ -194,7 +179,7 @@ TEST(epilogue, addend_that_is_wider__makes_the_result_wide) {
   const Value x = g.input("x", {DType::bf16, {4, 8}}), w = g.input("w", {DType::bf16, {6, 8}});
   const Value sum = ops::linear(x, w) + g.input("r", f32({4, 6}));
   g.output("y", sum);
-  const Graph out = add_epilogues(lowered(g), every_product);
+  const Graph out = add_epilogues(in_primitives(g), all_served_alike);
   EXPECT_EQ(with_addend(out, ops::def::matmul()), 1);
   EXPECT_EQ(out.type(out.outputs()[0].value), f32({4, 6}));
 }
@@ -221,12 +206,9 @@ TEST(fuse, number_of_a_row__is_kept_for_sums_across_rows) {
 
 // ---- rows ----------------------------------------------------------------------------------
 
-bool all_served(const Signature&) { return true; }
-
 // As a plan does it for a device with a kernel for rows.
 Graph with_rows(const Graph& g, bool apart = false) {
-  const Graph low = lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
-  const Graph fused = dead_code(fuse(common_subexpressions(low), {60, true, true}));
+  const Graph fused = dead_code(fuse(common_subexpressions(in_primitives(g)), {60, true, true}));
   Graph out = join_rows(fused, all_served, apart);
   verify(out, "rows");
   return out;
@@ -250,7 +232,7 @@ TEST(rows, layer_norm_and_its_gradient__are_one_piece_of_work) {
   forward.output("y", y);
   const Value product =
       ops::map({y, forward.input("dy", f32({3, 5, 96}))}, [](auto v) { return v[0] * v[1]; });
-  forward.output("loss", ops::reshape(ops::sum(product, {0, 1, 2}), {}));
+  sum_as_loss(forward, product);
   const std::string wrt[] = {"x", "gamma"};
   const Graph backward = gradients(forward, "loss", wrt), joined = with_rows(backward);
   EXPECT_EQ(count(joined, ops::def::rows()), 1);
@@ -260,15 +242,7 @@ TEST(rows, layer_norm_and_its_gradient__are_one_piece_of_work) {
 
 TEST(rows, residual_before_a_norm__is_added_there_unless_apart) {
   Graph g;
-  const Value x = g.input("x", f32({4, 128})), h = g.input("h", f32({4, 128}));
-  Value sum;
-  {
-    const AtScope scope(g, "first");
-    sum = ops::map({x, h}, [](auto v) { return v[0] + 0.5 * v[1]; });
-  }
-  const AtScope scope(g, "second");
-  g.output("sum", sum);
-  g.output("y", ops::rms_norm(sum, {}, {}));
+  residual_and_norm(g, {4, 128}, [](Value sum) { return ops::rms_norm(sum, {}, {}); });
   const Graph out = with_rows(g), apart = with_rows(g, true);
   EXPECT_EQ(out.nodes().size(), 1u);
   EXPECT_EQ(apart.nodes().size(), 2u);
@@ -318,9 +292,7 @@ TEST(rows, short_rows_sums_across_rows_and_unserved_ones__stay_as_they_are) {
   const Value x = g.input("x", f32({128, 128}));
   g.output("y", ops::map({x, ops::sum(x, {0})}, [](auto v) { return v[0] * v[1]; }));
   EXPECT_EQ(count(with_rows(g), ops::def::rows()), 0);
-  const Graph low = lower(layer_norm_graph({3, 96}),
-                          [](const Signature& s) { return s.op->reference != nullptr; });
-  const Graph none = join_rows(low, [](const Signature&) { return false; });
+  const Graph none = join_rows(in_primitives(layer_norm_graph({3, 96})), none_served);
   EXPECT_EQ(count(none, ops::def::rows()), 0);
 }
 
@@ -329,7 +301,7 @@ TEST(rows, sums_across_rows__are_begun_where_the_rows_are) {
   const Value y = forward.take_output("y");
   const Value product =
       ops::map({y, forward.input("dy", f32({4, 1024, 64}))}, [](auto v) { return v[0] * v[1]; });
-  forward.output("loss", ops::reshape(ops::sum(product, {0, 1, 2}), {}));
+  sum_as_loss(forward, product);
   const std::string wrt[] = {"x", "gamma", "beta"};
   Graph g = gradients(forward, "loss", wrt);
   g.take_output("loss");

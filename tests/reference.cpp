@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/prim/pointwise/op.h"
 
 namespace ebb::test {
 namespace {
@@ -26,23 +27,8 @@ std::vector<RefArray> decomposed(const Signature& s, std::span<const RefArray> i
 }
 
 void run_formula(const Expr& f, std::span<const RefArray> in, std::span<RefArray> out) {
-  const Shape& shape = out[0].shape;
-  std::vector<std::vector<int64_t>> strides;
-  for (const RefArray& a : in) strides.push_back(broadcast_strides(a.shape, shape));
-  const auto own = shape.strides();
-  std::vector<double> x(in.size()), y(out.size());
-  for (int64_t i = 0; i < shape.numel(); ++i) {
-    for (size_t k = 0; k < in.size(); ++k) {
-      int64_t at = 0, rest = i;
-      for (size_t d = 0; d < own.size(); ++d) {
-        at += rest / own[d] * strides[k][d];
-        rest %= own[d];
-      }
-      x[k] = in[k].v[static_cast<size_t>(at)];
-    }
-    f.evaluate(x, y);
-    for (size_t k = 0; k < out.size(); ++k) out[k].v[static_cast<size_t>(i)] = y[k];
-  }
+  const Signature s{&ops::def::pointwise(), ops::Pointwise{.expr = f}, {}, {}, ""};
+  s.op->reference(s, in, out);
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+// What tests of passes share: short types, counts of nodes, devices that serve all or nothing, and
+// graphs that several passes meet.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
+#include "passes/lower.h"
+
+namespace ebb::test {
+
+inline Type f32(Shape s) { return {DType::f32, std::move(s)}; }
+
+inline int64_t count(const Graph& g, const OpDef& op) {
+  return std::count_if(g.nodes().begin(), g.nodes().end(),
+                       [&](const Node& n) { return n.op == &op; });
+}
+
+// A device that has kernels for all, and one that has none.
+inline bool all_served(const Signature&) { return true; }
+inline bool none_served(const Signature&) { return false; }
+// The same for a product and what it shall do besides.
+inline bool all_served_alike(const Signature&, const Signature&) { return true; }
+inline bool none_served_alike(const Signature&, const Signature&) { return false; }
+
+// Primitives, and pointwise ops as such.
+inline Graph in_primitives(const Graph& g) {
+  return lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
+}
+
+// The output "loss": the sum of v over all its elements.
+inline void sum_as_loss(Graph& g, Value v) {
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < v.shape().rank(); ++d) dims.push_back(d);
+  g.output("loss", ops::reshape(ops::sum(v, dims), {}));
+}
+
+// A residual sum in the module "first", and in "second" a norm of it; both are outputs.
+inline void residual_and_norm(Graph& g, const Shape& shape,
+                              const std::function<Value(Value)>& norm) {
+  const Value x = g.input("x", f32(shape)), h = g.input("h", f32(shape));
+  Value sum;
+  {
+    const AtScope scope(g, "first");
+    sum = ops::map({x, h}, [](auto v) { return v[0] + 0.5 * v[1]; });
+  }
+  const AtScope scope(g, "second");
+  g.output("sum", sum);
+  g.output("y", norm(sum));
+}
+
+}  // namespace ebb::test
