@@ -173,7 +173,7 @@ TEST(expr, bad_text__says_what_is_wrong) {
   };
   EXPECT_EQ(parse("1||x0"), "expr: must stand in <> (got '1||x0')");
   EXPECT_EQ(parse("<1>"), "expr: needs two bars (got '<1>')");
-  EXPECT_EQ(parse("<1|t0=foo(x0)|t0>"), "expr: unknown function 'foo'");
+  EXPECT_EQ(parse("<1|t0=sqr(x0)|t0>"), "expr: unknown function 'sqr' (did you mean 'sqrt'?)");
   EXPECT_EQ(parse("<1|t0=add(x0)|t0>"), "expr: add takes 2 arguments (got 1)");
   EXPECT_EQ(parse("<1|t0=exp|t0>"), "expr: expected t=f(...) (got 't0=exp')");
   EXPECT_EQ(parse("<1||x3>"), "expr: input 3 is out of range (1 inputs)");

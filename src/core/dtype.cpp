@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/names.h"
 
 namespace ebb {
@@ -29,12 +28,7 @@ std::string_view name_of(DType t) {
 }
 
 DType parse_dtype(std::string_view name) {
-  std::vector<std::string> known;
-  for (const Entry& e : entries) {
-    if (e.name == name) return e.dtype;
-    known.emplace_back(e.name);
-  }
-  fail("dtype: unknown name '", name, "'", suggestion(name, known));
+  return find_known("dtype: unknown name", name, entries, &Entry::name).dtype;
 }
 
 f16::f16(float v) {

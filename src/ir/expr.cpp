@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "ir/expr_inputs.h"
 
 namespace ebb {
@@ -25,12 +26,6 @@ constexpr ScalarOpInfo table[] = {
     {ScalarOp::erf, "erf", 1, 15},      {ScalarOp::floor, "floor", 1, 1},
     {ScalarOp::select, "select", 3, 1},
 };
-
-const ScalarOpInfo& info_by_name(std::string_view name) {
-  for (const ScalarOpInfo& i : table)
-    if (i.name == name) return i;
-  fail("expr: unknown function '", name, "'");
-}
 
 }  // namespace
 
@@ -356,7 +351,8 @@ void Expr::parse(std::string_view text) {
     require(eq != std::string_view::npos && open != std::string_view::npos && open > eq &&
                 line.back() == ')',
             "expr: expected t=f(...) (got '", line, "')");
-    const ScalarOpInfo& info = info_by_name(line.substr(eq + 1, open - eq - 1));
+    const ScalarOpInfo& info = find_known(
+        "expr: unknown function", line.substr(eq + 1, open - eq - 1), table, &ScalarOpInfo::name);
     std::vector<Scalar> x;
     for (const auto a : split(line.substr(open + 1, line.size() - open - 2), ','))
       x.push_back(value(a));

@@ -75,10 +75,7 @@ const Source* Graph::find_source(std::string_view name) const {
 }
 
 Value Graph::find(std::string_view source_name) {
-  if (const Source* s = find_source(source_name)) return {this, s->value};
-  std::vector<std::string> known;
-  for (const Source& s : sources_) known.push_back(s.name);
-  fail("graph: no source '", source_name, "'", suggestion(source_name, known));
+  return {this, find_known("graph: no source", source_name, sources_, &Source::name).value};
 }
 
 Signature Graph::signature(const Node& n) const {
