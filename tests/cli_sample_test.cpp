@@ -173,6 +173,13 @@ TEST_F(CliSample, out_that_cannot_be__is_said_before_anything_is_made) {
   EXPECT_EQ(out.text,
             "ebb: error: sample: --out: cannot make the folder (Not a directory)  "
             "/dev/null\n");
+  const std::string folder = folder_ / "a.png";
+  std::filesystem::create_directories(folder);
+  for (const std::string path : {"/proc/x.png", "/proc", folder.c_str()}) {
+    const Output bad = run_program(str("sample ", run, " --device cpu --n 1 --out ", path));
+    EXPECT_EQ(bad.code, 2);
+    EXPECT_TRUE(bad.text.starts_with("ebb: error: sample: --out: ")) << bad.text;
+  }
 }
 
 TEST_F(CliSample, weights_that_are_not_finite__are_named) {

@@ -280,6 +280,20 @@ TEST(plan, too_little_memory__says_what_it_needs_and_what_helps) {
       "or --dtype bf16");
 }
 
+TEST(plan, check_memory__counts_what_is_not_there_yet) {
+  const Tensor x = noise({8, 16, 16, 64}, 1);
+  const Graph g = norm_loss(x.shape(), 2);
+  const auto enough = std::make_shared<FarDevice>();
+  const Plan p(g, {.device = enough});
+  const int64_t need = p.arena_bytes() + p.source_bytes();
+  Plan fits(g, {.device = std::make_shared<FarDevice>(need)});
+  fits.check_memory();
+  fits.bind_missing();
+  fits.check_memory();
+  const Plan small(g, {.device = std::make_shared<FarDevice>(need - 1)});
+  testing::expect_error([&] { small.check_memory(); }, "plan: out of memory: a run needs ");
+}
+
 TEST(plan, tensor_too_large_for_the_kernels__says_so) {
   const auto device = std::make_shared<FarDevice>();
   device->kernels = "none";

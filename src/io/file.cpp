@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -102,6 +103,27 @@ void make_folder(const std::string& path, std::string_view subject) {
   std::filesystem::create_directories(path, error);
   require(!error && std::filesystem::is_directory(path, error), subject,
           ": cannot make the folder (", error ? error.message() : "it is a file", ")  ", path);
+}
+
+void check_can_write(const std::string& path, std::string_view subject) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  require(!fs::is_directory(path, ignored), subject, ": is a folder, not a file  ", path);
+  std::vector<fs::path> made;  // the innermost first
+  const fs::path folder = fs::path(path).parent_path();
+  for (fs::path p = folder; !p.empty() && !fs::exists(p, ignored); p = p.parent_path())
+    made.push_back(p);
+  const auto unmake = [&] {
+    for (const fs::path& p : made) fs::remove(p, ignored);
+  };
+  try {
+    if (!folder.empty()) make_folder(folder.string(), subject);
+    const AtomicFile file(path, subject);
+  } catch (...) {
+    unmake();
+    throw;
+  }
+  unmake();
 }
 
 AtomicFile::AtomicFile(std::string path, std::string_view subject)

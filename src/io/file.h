@@ -44,6 +44,10 @@ void write_whole_file(const std::string& path, std::string_view text, std::strin
 // Makes the folder and those above it. Throws Error naming `subject` and the cause.
 void make_folder(const std::string& path, std::string_view subject);
 
+// Throws Error, naming `subject` and the cause, if no file could be written to `path` as it is now:
+// to be asked before long work. Leaves nothing, no folders either; AtomicFile needs these made.
+void check_can_write(const std::string& path, std::string_view subject);
+
 // A file being written beside its final place: `<path>.tmp-<pid>`. commit() makes it durable and
 // renames it over `path`; without commit() the old file stays whole and the new one is removed.
 // Every failure (no space, no permission) throws Error naming `subject` and the cause.

@@ -101,6 +101,7 @@ class Batches {
             .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
         context);
     for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
+    denoiser_->plan().check_memory();
     if (options.guidance != 1) denoiser_->guidance(options.guidance);
   }
 

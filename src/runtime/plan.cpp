@@ -272,12 +272,27 @@ std::shared_ptr<Buffer> Plan::take(int64_t bytes) const {
   } catch (const Error&) {
     const int64_t free = device.free_memory();
     if (device.on_host() || bytes <= free) throw;
-    const auto megabytes = [](int64_t n) { return (n + 999999) / 1000000; };
-    fail("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
-         megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
-         " MB it asks for next, ", free / 1000000, " MB are free on ", device.description(),
-         "; a smaller --batch, more --accumulation, --recompute auto or --dtype bf16 needs less");
+    fail_memory(bytes, free);
   }
+}
+
+void Plan::check_memory() const {
+  int64_t bytes = arena_ ? 0 : memory_.arena_bytes;
+  for (size_t i = 0; i < sources_.size(); ++i)
+    if (!sources_[i].defined()) bytes += graph_.type(graph_.sources()[i].value).bytes();
+  const int64_t free = context_.device->free_memory();
+  if (bytes > free) fail_memory(bytes, free);
+}
+
+// `bytes`: what it asks for next.
+void Plan::fail_memory(int64_t bytes, int64_t free) const {
+  const auto megabytes = [](int64_t n) { return (n + 999999) / 1000000; };
+  fail("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
+       megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
+       " MB it asks for next, ", free / 1000000, " MB are free on ", context_.device->description(),
+       source_bytes() > free ? "; a smaller network needs less"
+                             : "; a smaller --batch, more --accumulation, --recompute auto or "
+                               "--dtype bf16 needs less");
 }
 
 void Plan::resolve() {

@@ -42,6 +42,9 @@ class Plan {
   void bind(std::string_view name, const Tensor& tensor);
   // Allocates zeros for what is not bound yet.
   void bind_missing();
+  // Throws Error unless what a run needs besides the memory that is bound is free on the device: to
+  // be asked before weights are made or copied, which may take long.
+  void check_memory() const;
   const Tensor& bound(std::string_view name) const;  // on the device
   Tensor fetch(std::string_view name) const;         // on the host: a copy, or the memory itself
 
@@ -77,6 +80,7 @@ class Plan {
   void adopt(std::vector<Chosen>& nodes, Fitted fitted);
   void make_steps(std::vector<Chosen> nodes);
   std::shared_ptr<Buffer> take(int64_t bytes) const;
+  [[noreturn]] void fail_memory(int64_t bytes, int64_t free) const;
   void resolve();
   std::vector<Touched> touched() const;
   void* address(int32_t value) const;

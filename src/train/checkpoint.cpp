@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/json.h"
+#include "core/host_memory.h"
 #include "io/file.h"
 #include "io/safetensors.h"
 
@@ -132,7 +133,24 @@ bool half_written(const std::string& name) {
 
 // ---- state of a run ------------------------------------------------------------------------
 
+namespace {
+
+constexpr int64_t copies = 4;  // of a trained weight: itself, its average and moments
+
+void check_host_memory(const std::vector<nn::Weight>& weights) {
+  int64_t bytes = 0;
+  for (const nn::Weight& w : weights)
+    bytes += (w.trained ? copies : 1) * Type{DType::f32, w.shape}.bytes();
+  const int64_t free = free_host_memory();
+  require(bytes <= free,
+          "train: weights, averages and moments must fit into the machine's memory (",
+          bytes / 1000000, " MB, ", free / 1000000, " MB are free)");
+}
+
+}  // namespace
+
 TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed) {
+  check_host_memory(weights);
   TrainState s{.weights = std::move(weights)};
   for (const nn::Weight& w : s.weights) {
     const Tensor t = nn::initial_tensor(w, seed);
@@ -207,6 +225,7 @@ TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights
   const std::string path = state_file(folder, steps.back());
   const auto file = io::SafetensorsFile::open(path);
   require(is_kind(file, "state"), "checkpoint: not a training state of ebb  ", path);
+  check_host_memory(weights);
   TrainState s{.weights = std::move(weights), .step = recorded_step(file)};
   require(s.step == steps.back(), "checkpoint: the file's name and its step (", s.step,
           ") must agree  ", path);
@@ -271,7 +290,7 @@ NamedTensors load_model_weights(const std::string& path, const std::vector<nn::W
 // ---- the folder of a run -------------------------------------------------------------------
 
 void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
-  io::make_folder(folder, "out");
+  io::check_can_write((fs::path(folder) / "config.json").string(), "out");
   const std::vector<int64_t> steps = checkpoint_steps(folder);
   if (resume) {
     require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
@@ -286,7 +305,8 @@ void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
   }
 }
 
-void clear_run_folder(const std::string& folder, bool overwrite) {
+void begin_run_folder(const std::string& folder, bool overwrite) {
+  io::make_folder(folder, "out");
   std::error_code error;
   std::vector<fs::path> gone;
   for (const auto& e : fs::directory_iterator(folder)) {

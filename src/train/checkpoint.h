@@ -34,7 +34,8 @@ struct TrainState {
   NamedTensors tensors;
 };
 
-// Weights drawn by their rules, averages equal to them, moments zero.
+// Weights drawn by their rules, averages equal to them, moments zero. Throws Error before anything
+// is drawn if the machine has too little memory.
 TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed);
 // Gives the plan the state's tensors. On the host the plan then works in the state's own memory;
 // elsewhere fetch_state() brings it up to date.
@@ -73,11 +74,12 @@ NamedTensors load_model_weights(const std::string& file, const std::vector<nn::W
 
 // ---- the folder of a run -------------------------------------------------------------------
 
-// Makes the folder. One that holds a run is an Error unless `resume` or `overwrite`; one that holds
-// none is an Error with `resume`.
+// Throws Error for a folder that files cannot be written to, for one that holds a run unless
+// `resume` or `overwrite`, and with `resume` for one that holds none. Leaves it as it is.
 void check_run_folder(const std::string& folder, bool resume, bool overwrite);
-// Deletes what a killed process left half written and, with `overwrite`, all files of the run that
-// was there: to be called when nothing can fail any more before the new one begins.
-void clear_run_folder(const std::string& folder, bool overwrite);
+// Makes the folder; deletes what a killed process left half written and, with `overwrite`, all
+// files of the run that was there: to be called when nothing can fail any more before the new one
+// begins.
+void begin_run_folder(const std::string& folder, bool overwrite);
 
 }  // namespace ebb::train

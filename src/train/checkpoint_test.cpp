@@ -175,6 +175,8 @@ TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
   const Folder folder;
   expect_error([&] { check_run_folder(folder.path(), true, false); }, "resume: no checkpoint");
   check_run_folder(folder / "new/deep", false, false);
+  EXPECT_FALSE(fs::exists(folder / "new"));
+  begin_run_folder(folder / "new/deep", false);
   EXPECT_TRUE(fs::is_directory(folder / "new/deep"));
   save_checkpoint(folder.path(), state_at(8), info, 0);
   testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
@@ -182,12 +184,12 @@ TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
   testing::put_file(folder / "metrics.jsonl", "{}");
   expect_error([&] { check_run_folder(folder.path(), false, false); }, "holds a run of 8 steps");
   check_run_folder(folder.path(), true, false);
-  clear_run_folder(folder.path(), false);
+  begin_run_folder(folder.path(), false);
   EXPECT_FALSE(fs::exists(folder / "state-00000009.safetensors.tmp-123"));
   EXPECT_EQ(checkpoint_steps(folder.path()).size(), 1u);
   check_run_folder(folder.path(), false, true);
-  EXPECT_FALSE(checkpoint_steps(folder.path()).empty());  // not before clear_run_folder()
-  clear_run_folder(folder.path(), true);
+  EXPECT_FALSE(checkpoint_steps(folder.path()).empty());  // not before begin_run_folder()
+  begin_run_folder(folder.path(), true);
   EXPECT_TRUE(checkpoint_steps(folder.path()).empty());
   EXPECT_FALSE(fs::exists(folder / "metrics.jsonl"));
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "base/error.h"
 #include "io/file.h"
@@ -41,6 +42,7 @@ class Run {
     TrainConfig recorded = c_;
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
     job_.info.train_config = to_json(recorded);
+    plan_.check_memory();
     auto weights = nn::weights_of(job_.loss);
     state_ = c_.resume ? load_state(c_.out, std::move(weights))
                        : initial_state(std::move(weights), c_.seed);
@@ -48,12 +50,13 @@ class Run {
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
     next_ = job_.batches(state_.step * c_.accumulation);
-    clear_run_folder(c_.out, c_.overwrite);
-    metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
-    write_config();
   }
 
   TrainResult run() {
+    signals_.emplace();
+    begin_run_folder(c_.out, c_.overwrite);
+    metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
+    write_config();
     announce();
     if (c_.steps > 0 && state_.step >= c_.steps)
       say(str("nothing to do: the run has ", state_.step, " steps (--steps ", c_.steps, ")"));
@@ -153,7 +156,7 @@ class Run {
   // True if the run ends here, and why.
   bool finished(TrainResult& result) const {
     using Stop = TrainResult::Stop;
-    result.signal = signals_.requested();
+    result.signal = signals_->requested();
     if (result.signal != 0)
       result.why = Stop::signal;
     else if (c_.steps > 0 && state_.step >= c_.steps)
@@ -218,7 +221,9 @@ class Run {
   Smoothed loss_{0.99}, speed_{0.9};  // speed: seconds a step
   Clock::time_point start_ = Clock::now(), said_ = start_;
   int64_t first_ = 0, saved_ = -1;  // steps: where this process began; of the last checkpoint
-  StopSignals signals_;
+  // From where there is something to save. What comes before may take long: a signal ends it as it
+  // does any program.
+  std::optional<StopSignals> signals_;
 };
 
 }  // namespace

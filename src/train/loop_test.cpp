@@ -156,6 +156,15 @@ TEST(train, minutes__end_the_run_with_a_checkpoint) {
 }
 
 // What happens if step 10 meets `bad` in place of a pixel.
+TEST(train, network_that_is_too_large__is_refused_and_leaves_nothing) {
+  const Folder folder;
+  const auto device = std::make_shared<testing::FarDevice>(10000);
+  TrainJob job = toy_job(toy_config(folder / "run"));
+  job.batches = [](int64_t) -> NextBatch { throw Error("too late"); };
+  expect_error([&] { train(std::move(job), {.device = device}); }, "plan: out of memory");
+  EXPECT_EQ(folder.files(), 0u);
+}
+
 std::string error_with(const std::string& folder, float bad) {
   TrainJob job = toy_job(toy_config(folder));
   job.batches = [bad](int64_t) -> NextBatch {

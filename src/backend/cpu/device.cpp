@@ -1,7 +1,6 @@
 // The CPU as a device: host memory, OpenMP threads.
 #include <omp.h>
 #include <sched.h>
-#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "core/device.h"
+#include "core/host_memory.h"
 
 namespace ebb::backend::cpu {
 namespace {
@@ -18,15 +18,6 @@ std::string chip_name() {
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   return "CPU";
-}
-
-// What can be taken without others' being written to disk; the cache of files counts as free.
-int64_t available_memory() {
-  std::ifstream in("/proc/meminfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("MemAvailable:")) return std::stoll(line.substr(13)) * 1024;
-  struct sysinfo info {};
-  return sysinfo(&info) == 0 ? static_cast<int64_t>(info.freeram) * info.mem_unit : 0;
 }
 
 int64_t usable_cores() {
@@ -57,7 +48,7 @@ class CpuDevice final : public Device {
   bool fast_in(DType dtype) const override {
     return dtype == DType::f32 || (dtype == DType::bf16 && has_bf16());
   }
-  int64_t free_memory() const override { return available_memory(); }
+  int64_t free_memory() const override { return free_host_memory(); }
   std::shared_ptr<Buffer> allocate(int64_t bytes) override { return host_buffer(bytes); }
   void copy(const Tensor& from, const Tensor& to) override {
     require(from.type() == to.type(), "copy: types differ (", from.type(), ", ", to.type(), ")");

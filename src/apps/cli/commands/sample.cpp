@@ -101,16 +101,11 @@ std::string folder_of(const std::string& out) {
   return is_png(out) ? fs::path(out).parent_path().string() : out;
 }
 
-// Throws Error if the folder cannot be made. It is made when there is something to write: what is
-// interrupted leaves nothing.
-void try_folder(const std::string& folder) {
-  if (folder.empty()) return;
-  std::vector<fs::path> made;  // the innermost first
-  std::error_code ignored;
-  for (fs::path p = folder; !p.empty() && !fs::exists(p, ignored); p = p.parent_path())
-    made.push_back(p);
-  io::make_folder(folder, "sample: --out");
-  for (const fs::path& p : made) fs::remove(p, ignored);
+// The file of one image in a folder.
+std::string numbered(const std::string& folder, int64_t i) {
+  char name[32];
+  std::snprintf(name, sizeof name, "%05lld.png", static_cast<long long>(i));
+  return (fs::path(folder) / name).string();
 }
 
 std::string images_text(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
@@ -135,11 +130,7 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
     io::write_png(o.out, io::image_grid(images, columns, 2), text);
     return;
   }
-  for (int64_t i = 0; i < n; ++i) {
-    char name[32];
-    std::snprintf(name, sizeof name, "%05lld.png", static_cast<long long>(i));
-    io::write_png((fs::path(o.out) / name).string(), image_at(pixels, i), text);
-  }
+  for (int64_t i = 0; i < n; ++i) io::write_png(numbered(o.out, i), image_at(pixels, i), text);
 }
 
 // None if a signal asked for the end, of which it tells. `signals` begins at the first step: what
@@ -175,9 +166,9 @@ int run(const Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
   require_png_or_folder(o.out);
+  io::check_can_write(is_png(o.out) ? o.out : numbered(o.out, 0), "sample: --out");
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
-  try_folder(folder_of(o.out));
   std::optional<train::StopSignals> signals;  // until all files are written
   const auto start = std::chrono::steady_clock::now();
   const std::optional<Generated> made = generate_until(signals, o, model, context);

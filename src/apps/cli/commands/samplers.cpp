@@ -267,6 +267,7 @@ void print_one(const std::string& name) {
 
 void write_plot(const Options& o) {
   require(o.out.ends_with(".svg"), "samplers: plot needs --out FILE.svg (got '", o.out, "')");
+  io::check_can_write(o.out, "samplers: --out");
   const std::string folder = std::filesystem::path(o.out).parent_path().string();
   const std::string svg = sampler_plot(o.plot);
   if (!folder.empty()) io::make_folder(folder, "samplers: --out");

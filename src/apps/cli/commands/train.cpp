@@ -328,6 +328,7 @@ int run(Options& o) {
   check_unchanged(o);
   check(o.train);
   check_sizes(*o.model, o.network);
+  train::check_run_folder(o.train.out, o.train.resume, o.train.overwrite);
   const Context context =
       open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
   const auto data = train::open_dataset(o.train.data, {.size = o.train.size,

@@ -1,0 +1,36 @@
+#include "io/file.h"
+
+#include <gtest/gtest.h>
+
+#include "support/files.h"
+
+namespace ebb::io {
+namespace {
+
+using testing::expect_error;
+
+TEST(check_can_write, leaves_nothing_and_keeps_what_is_there) {
+  const testing::Folder folder;
+  check_can_write(folder / "a/b/c.png", "out");
+  EXPECT_EQ(folder.files(), 0u);
+  testing::put_file(folder / "a/c.png", "old");
+  check_can_write(folder / "a/c.png", "out");
+  check_can_write(folder / "a/b/c.png", "out");
+  EXPECT_EQ(testing::file_bytes(folder / "a/c.png"), "old");
+  EXPECT_FALSE(std::filesystem::exists(folder / "a/b"));
+}
+
+TEST(check_can_write, what_cannot_be_a_file__is_an_error) {
+  const testing::Folder folder;
+  testing::put_file(folder / "a.png/x", "");
+  expect_error([&] { check_can_write(folder / "a.png", "out"); },
+               "out: is a folder, not a file  " + folder / "a.png");
+  expect_error([&] { check_can_write(folder / "a.png/x/y.png", "out"); },
+               "out: cannot make the folder (Not a directory)");
+  expect_error([] { check_can_write("/proc/x.png", "out"); }, "out: cannot create (");
+  expect_error([&] { check_can_write(folder / std::string(300, 'x'), "out"); },
+               "out: cannot create (File name too long)");
+}
+
+}  // namespace
+}  // namespace ebb::io
