@@ -66,7 +66,7 @@ TEST_F(CliCheckpoint, absurd_config__is_refused_at_once) {
 TEST_F(CliCheckpoint, broken_metadata__is_told_with_the_file) {
   const std::string held = ": not JSON that can be held: number overflow parsing '1e999'";
   std::string file = with_network(R"("blocks": 1e999})");
-  EXPECT_EQ(error_of_sample(file), file + held);
+  EXPECT_EQ(error_of_sample(file), "checkpoint: 'ebb.model_config' in " + file + held);
   Output info = run_program("info " + file);
   EXPECT_NE(info.text.find("config      of no network: config" + held), std::string::npos)
       << info.text;
@@ -80,6 +80,33 @@ TEST_F(CliCheckpoint, broken_metadata__is_told_with_the_file) {
   EXPECT_NE(info.text.find("of no network: model: unknown name 'tinie'"), std::string::npos);
   file = with_metadata("ebb.diffusion_config", R"({"sigma_data": -1})");
   EXPECT_EQ(error_of_sample(file), "diffusion: sigma_data must be positive (-1)  " + file);
+}
+
+TEST_F(CliCheckpoint, number_that_is_none__is_located) {
+  const std::string file = with_network(R"("dropout": NaN})");
+  const std::string error = error_of_sample(file);
+  EXPECT_TRUE(error.starts_with("checkpoint: 'ebb.model_config' in " + file)) << error;
+  EXPECT_TRUE(error.ends_with(R"("dropout":))")) << error;
+}
+
+TEST_F(CliCheckpoint, metadata_that_no_run_writes__is_an_error) {
+  std::string file = with_metadata("ebb.kind", "modell");
+  EXPECT_EQ(error_of_sample(file),
+            "checkpoint: 'ebb.kind' must be model or state (got 'modell')  " + file);
+  file = with_metadata("ebb.step", "-3");
+  EXPECT_EQ(error_of_sample(file), "checkpoint: 'ebb.step' must not be negative (-3)  " + file);
+  file = with_metadata("ebb.class_names", R"(["a", "a"])");
+  EXPECT_EQ(error_of_sample(file),
+            "checkpoint: 'ebb.class_names' in " + file + ": 'a' stands twice");
+}
+
+TEST_F(CliCheckpoint, control_characters__do_not_reach_the_terminal) {
+  const std::string file = with_metadata("ebb.kind", "a\x1b[2Jb");
+  for (const std::string command : {"info ", "info --all ", "sample "}) {
+    const std::string text = run_program(command + file).text;
+    EXPECT_EQ(text.find('\x1b'), text.npos);
+    EXPECT_NE(text.find("a\\x1b[2Jb"), text.npos) << text;
+  }
 }
 
 TEST_F(CliCheckpoint, names_of_other_classes__are_an_error) {

@@ -1,6 +1,8 @@
 // What `ebb sample`, and `ebb train --resume`, say to settings that do not go together.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "io/safetensors.h"
 #include "support/program.h"
 #include "train/checkpoint.h"
@@ -136,6 +138,19 @@ TEST_F(CliSample, png__says_what_ran) {
   EXPECT_EQ(text["noise_steps"], "brownian");
 }
 
+// More steps than timesteps: levels stand twice and count once.
+TEST_F(CliSample, json__has_the_steps_that_were_made) {
+  const std::string run = trained("--precond eps --timesteps 30");
+  const Output out =
+      run_program(str("sample ", run, " --device cpu --n 1 --steps 60 --json ",
+                      "--sampler euler --dialect comfy --schedule beta --out ", png()));
+  EXPECT_EQ(out.code, 0) << out.text;
+  const auto json = nlohmann::json::parse(out.text.substr(out.text.find('{')));
+  EXPECT_EQ(json["steps"], json["evaluations"]);
+  EXPECT_LT(json["steps"], 60);
+  EXPECT_EQ(io::read_png_text(png())["steps"], "60");  // what gives these pictures again
+}
+
 TEST_F(CliSample, seeds__have_64_bits) {
   const std::string run = trained("--seed 18446744073709551615");
   for (const char* wrong : {"-1", "18446744073709551616", "1.5"})
@@ -202,6 +217,13 @@ TEST_F(CliSample, names__may_have_any_case) {
       sample(run, "--sampler EULER --dialect KDiff --noise EBB --rules 'Epsilon-Scaling'"));
   EXPECT_EQ(out.code, 0) << out.text;
   EXPECT_EQ(io::read_png_text(png())["noise"], "ebb");
+  EXPECT_EQ(run_program(sample(run, "--class ALL --device CPU")
+                            .replace(sample(run, "").find("--device cpu "), 13, ""))
+                .code,
+            0);
+  EXPECT_EQ(run_program(sample(run, "--class TWO")).code, 0);
+  EXPECT_TRUE(error_line(sample(run, "--schedule karras,,"))
+                  .starts_with("schedule: unknown name 'karras,,' (did you mean 'karras'?)"));
   EXPECT_EQ(error_line(sample(run, "--dialect ComfyUI")),
             "dialect: unknown name 'ComfyUI' (did you mean 'comfy'?)");
 }

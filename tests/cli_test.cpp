@@ -24,6 +24,36 @@ TEST_F(Cli, repeated_flag__is_named) {
             "train: --lr-final is given more than once");
 }
 
+TEST_F(Cli, bench_of_nothing__is_refused_before_it_measures) {
+  const auto error = [](const std::string& words) {
+    const Output out = run_program("bench --device cpu " + words);
+    EXPECT_EQ(out.code, 2);
+    EXPECT_TRUE(out.text.starts_with("ebb: error: bench: ")) << out.text;
+    return out.text.substr(19);
+  };
+  EXPECT_EQ(error("matmull"), "no bench example matches 'matmull' (did you mean 'matmul'?)\n");
+  EXPECT_EQ(error("--recompute all silu"),
+            "--recompute is for training steps, and 'silu' matches none\n");
+}
+
+TEST_F(Cli, output_that_is_lost__is_an_error) {
+  const Output full =
+      run_program(str("--version > /dev/null; { '", EBB_PROGRAM, "' samplers > /dev/full; }"));
+  EXPECT_EQ(full.code, 2);
+  EXPECT_TRUE(full.text.ends_with("ebb: error: standard output: cannot write all of it\n"))
+      << full.text;
+  // a reader who has seen enough is none
+  const std::string code = folder_ / "code";
+  run_program(
+      str("--version; { '", EBB_PROGRAM, "' samplers --json; echo $? > ", code, "; } | head -c 1"));
+  EXPECT_EQ(testing::file_bytes(code), "0\n");
+}
+
+TEST_F(Cli, names_of_commands_and_models__may_have_any_case) {
+  const Output out = run_program("Explain --model TINY --device CPU --stage graph --batch 1");
+  EXPECT_EQ(out.code, 0) << out.text;
+}
+
 TEST_F(Cli, unknown_flag__suggests_one) {
   EXPECT_EQ(error_line("train --stps 3"),
             "train: unknown argument '--stps' (did you mean '--steps'?)");
@@ -52,7 +82,8 @@ TEST_F(Cli, config_that_breaks_off__is_located) {
     return line.substr(0, line.find(str("  ", file)));
   };
   EXPECT_EQ(error_with("{\"train\": {\n  \"steps\": 5,,\n}}"),
-            "config: not JSON: unexpected ','; expected string literal (line 2, column 14)");
+            "config: not JSON: unexpected ','; expected string literal (line 2, column 14, "
+            "behind \"steps\": 5,)");
   EXPECT_EQ(error_with(R"({"steps": 5, "steps": 6})"), "config: \"steps\" is given more than once");
   EXPECT_EQ(error_with("[1]"), "config: must be a JSON object");
   EXPECT_EQ(error_with(R"({"image_size": 32})"),

@@ -132,7 +132,13 @@ void parse_fields(const std::vector<Field>& fields, std::string_view text) {
 
 const Field& find_field(const std::vector<Field>& fields, std::string_view name,
                         std::string_view subject) {
-  return find_known(str(subject, ": unknown field"), name, fields, &Field::name);
+  // As written: two that differ by case would set it twice.
+  std::vector<std::string> known;
+  for (const Field& f : fields) {
+    if (f.name == name) return f;
+    known.push_back(f.name);
+  }
+  fail_unknown(str(subject, ": unknown field"), name, known);
 }
 
 }  // namespace ebb

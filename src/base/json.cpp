@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "base/seed.h"
 
 namespace ebb {
@@ -101,7 +102,10 @@ std::string syntax_fault(const Json::parse_error& e, std::string_view text) {
   const size_t dash = reason.find(" - ");
   reason = dash == std::string::npos ? "syntax error" : reason.substr(dash + 3);
   reason = reason.substr(0, reason.find("; last read"));
-  return str("not JSON: ", reason, " (line ", line, ", column ", column, ")");
+  constexpr size_t most = 24;
+  const std::string_view before = trimmed(read.substr(read.size() - std::min(column - 1, most)));
+  return str("not JSON: ", reason, " (line ", line, ", column ", column,
+             before.empty() ? "" : str(", behind ", before), ")");
 }
 
 // Reads `text`; the result is what is wrong with it, or "". Numbers may be too large to be held.

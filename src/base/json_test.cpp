@@ -77,16 +77,19 @@ TEST(json, mistakes__are_named_and_change_nothing) {
             "thing.json: \"rate\" is given more than once");
   EXPECT_EQ(error_of(t, "[]"), "thing.json: expected a JSON object (got array)");
   EXPECT_EQ(error_of(t, "{\"rate\": 1"),
-            "thing.json: not JSON: unexpected end of input; expected '}' (line 1, column 11)");
+            "thing.json: not JSON: unexpected end of input; expected '}' (line 1, column 11, "
+            "behind {\"rate\": 1)");
   EXPECT_EQ(t.rate, 0.1);
 }
 
 TEST(json, faults__have_a_reason_and_a_place) {
   EXPECT_EQ(json_fault("{\"a\": [1, {\"a\": 2}], \"b\": {\"a\": 3}}"), "");
-  EXPECT_EQ(json_fault("{\n  \"a\": 5,,\n}"),
-            "not JSON: unexpected ','; expected string literal (line 2, column 10)");
-  EXPECT_EQ(json_fault("{\"a\": \"\x89PNG\"}"),
-            "not JSON: invalid string: ill-formed UTF-8 byte (line 1, column 8)");
+  EXPECT_EQ(
+      json_fault("{\n  \"a\": 5,,\n}"),
+      "not JSON: unexpected ','; expected string literal (line 2, column 10, behind \"a\": 5,)");
+  EXPECT_EQ(
+      json_fault("{\"a\": \"\x89PNG\"}"),
+      "not JSON: invalid string: ill-formed UTF-8 byte (line 1, column 8, behind {\"a\": \")");
   EXPECT_EQ(json_fault("{\"x\": {\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}}"),
             "\"a\" is given more than once");
 }

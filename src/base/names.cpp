@@ -27,19 +27,48 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string small(std::string_view text) {
+}  // namespace
+
+std::string small_letters(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
 
-}  // namespace
+std::string printable(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    // U+0080 to U+009f, two bytes in UTF-8, are control characters too.
+    const bool wide = c == 0xc2 && next >= 0x80 && next < 0xa0;
+    const unsigned char shown = wide ? next : c;
+    if (wide) ++i;
+    if (wide || (c < 0x20 && c != '\n') || c == 0x7f)
+      out += {'\\', 'x', digits[shown / 16], digits[shown % 16]};
+    else
+      out += text[i];
+  }
+  return out;
+}
+
+size_t find_name(std::string_view name, std::span<const std::string> known) {
+  const auto exact = std::find(known.begin(), known.end(), name);
+  if (exact != known.end()) return static_cast<size_t>(exact - known.begin());
+  const auto same = [wanted = small_letters(name)](const std::string& k) {
+    return small_letters(k) == wanted;
+  };
+  const auto found = std::find_if(known.begin(), known.end(), same);
+  const bool only = std::count_if(known.begin(), known.end(), same) == 1;
+  return only ? static_cast<size_t>(found - known.begin()) : known.size();
+}
 
 std::string nearest_name(std::string_view name, std::span<const std::string> known) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const std::string& k : known) {
-    const size_t d = edit_distance(small(name), small(k));
+    const size_t d = edit_distance(small_letters(name), small_letters(k));
     // Of short names most must be left; one change leaves enough of two letters.
     const size_t longest = std::max(name.size(), k.size()) + (d == 1 ? 1 : 0);
     if (d < best_distance && 2 * d < longest) {
@@ -78,7 +107,8 @@ std::string_view trimmed(std::string_view text) {
 std::string letters_and_digits(std::string_view name) {
   std::string out;
   for (const char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)))
+    if (std::isalnum(static_cast<unsigned char>(c)) ||
+        std::string_view(",;:=").find(c) != name.npos)
       out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }

@@ -29,6 +29,24 @@ TEST(nearest_name, a_name_of_which_little_is_left__is_none) {
   EXPECT_EQ(nearest_name("lmss", known), "lms");
 }
 
+TEST(find_name, case_counts_only_where_names_differ_by_it) {
+  const std::vector<std::string> known = {"cat", "Dog", "dog", "Cow"};
+  EXPECT_EQ(find_name("CAT", known), 0u);
+  EXPECT_EQ(find_name("dog", known), 2u);
+  EXPECT_EQ(find_name("DOG", known), known.size());
+  EXPECT_EQ(find_name("cow", known), 3u);
+  EXPECT_EQ(find_name("co", known), known.size());
+}
+
+TEST(same_name, signs_of_lists__are_no_part_of_a_name) {
+  EXPECT_FALSE(same_name("karras", "karras,,"));
+  EXPECT_FALSE(same_name("cfg", "cfg:"));
+}
+
+TEST(printable, control_characters__are_shown) {
+  EXPECT_EQ(printable("a\x1b[2J\r\n\x7f\xc3\xa4\xc2\x9b"), "a\\x1b[2J\\x0d\n\\x7f\xc3\xa4\\x9b");
+}
+
 TEST(suggestion, names_that_stand_twice__are_listed_once) {
   const std::vector<std::string> known = {"eta", "s_noise", "eta"};
   EXPECT_EQ(suggestion("colour", known), " (known: eta, s_noise)");

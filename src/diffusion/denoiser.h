@@ -65,6 +65,8 @@ class Denoiser : public Latents {
   const Precond& precond() const { return precond_; }
   const DenoiserOptions& options() const { return options_; }
   const Plan& plan() const { return plan_; }
+  // Plan::watch() of the runs that evaluations are.
+  void watch(std::function<void(double)> watch) { plan_.watch(std::move(watch)); }
 
  private:
   struct Slots;

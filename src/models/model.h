@@ -59,8 +59,9 @@ struct NamedModel {
   const Model* model = nullptr;
   std::string preset;
   ModelConfig config;
+  std::string name;  // the preset's or the model's, as it was asked for but in its own case
 };
-// By the name of a preset or of a model. Throws Error, suggests the nearest.
+// By the name of a preset or of a model, whatever its case. Throws Error, suggests the nearest.
 NamedModel find_model(std::string_view name);
 
 struct RecognisedModel {

@@ -23,16 +23,19 @@ const std::vector<const Model*>& all_models() {
 }
 
 NamedModel find_model(std::string_view name) {
-  std::vector<std::string> known;
+  struct Entry {
+    std::string name;
+    const Model* model;
+    const Preset* preset;
+  };
+  std::vector<Entry> all;
   for (const Model* m : all_models()) {
-    if (m->name == name) return {m, m->presets.front().name, m->presets.front().config};
-    known.push_back(m->name);
-    for (const Preset& p : m->presets) {
-      if (p.name == name) return {m, p.name, p.config};
-      if (p.name != m->name) known.push_back(p.name);
-    }
+    all.push_back({m->name, m, &m->presets.front()});
+    for (const Preset& p : m->presets)
+      if (p.name != m->name) all.push_back({p.name, m, &p});
   }
-  fail_unknown("model: unknown name", name, known);
+  const Entry& e = find_known("model: unknown name", name, all, &Entry::name);
+  return {e.model, e.preset->name, e.preset->config, e.name};
 }
 
 RecognisedModel recognise_model(const nn::FileShapes& tensors) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "core/host_memory.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/solver/defaults.h"
@@ -48,8 +49,10 @@ auto in_file(const std::string& file, const auto& f) {
 LoadedModel from_run(const train::ModelFileInfo& info, const std::string& file) {
   const NamedModel m = find_model(info.run.model);
   LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step, true};
-  set_fields_json(out.config.fields(), info.run.model_config, file);
-  set_fields_json(fields_of(out.diffusion), info.run.diffusion_config, file);
+  const auto part = [&](const char* name) { return str("checkpoint: '", name, "' in ", file); };
+  set_fields_json(out.config.fields(), info.run.model_config, part("ebb.model_config"));
+  set_fields_json(fields_of(out.diffusion), info.run.diffusion_config,
+                  part("ebb.diffusion_config"));
   check(*m.model, out.config);
   check(out.diffusion);
   const auto names = static_cast<int64_t>(out.class_names.size());
@@ -85,8 +88,8 @@ class Batches {
                                       : DefaultNoise{.source = find_source(options.noise).name};
     if (source_.steps.empty()) ran_.noise = source_.source;
     rules_ = parse_rules(options.rules);
+    counts_ = ebb::count(options.sampler, call_);
     check_effect();
-    const SampleCounts counts = ebb::count(options.sampler, call_);
     const bool guided = options.guidance != 1 || has_guidance(rules_);
     denoiser_ = std::make_unique<Denoiser>(
         model.diffusion, network_of(*model.model, model.config),
@@ -96,12 +99,12 @@ class Batches {
             .classes = common_.classes,
             .guided = guided,
             .dtype = dtype,
-            .vectors = counts.vectors + 1,
-            .draws = source_.source == "ebb" && source_.steps.empty() && counts.draws > 0,
+            .vectors = counts_.vectors + 1,
+            .draws = source_.source == "ebb" && source_.steps.empty() && counts_.draws > 0,
             .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
         context);
     for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
-    denoiser_->plan().check_memory();
+    check_memory(*context.device);
     if (options.guidance != 1) denoiser_->guidance(options.guidance);
   }
 
@@ -112,12 +115,12 @@ class Batches {
                   .ran = ran_,
                   .start_noise = source_.source,
                   .step_noise = source_.steps.empty() ? source_.source : source_.steps};
+    Shown shown(*this, progress);
     for (int64_t at = 0; at < count; at += batch_) {
+      shown.begin(at, std::min(batch_, count - at));
       const State x = run_batch(at, [&](const Progress& p) {
-        const double done = static_cast<double>(at) +
-                            static_cast<double>(std::min(batch_, count - at)) *
-                                static_cast<double>(p.step) / static_cast<double>(p.steps);
-        return !progress || progress(done / static_cast<double>(count));
+        out.steps = p.step;
+        return shown.step(p.step, p.steps);
       });
       const auto to = out.images.rows(at, std::min(at + batch_, count)).span<float>();
       for (size_t i = 0; i < to.size(); ++i)
@@ -129,6 +132,65 @@ class Batches {
   }
 
  private:
+  // What `progress` is told: from step to step, and within one as its evaluations go on.
+  class Shown {
+   public:
+    Shown(Batches& of, const std::function<bool(double)>& progress) : of_(of), progress_(progress) {
+      if (progress)
+        of.denoiser_->watch([this](double share) {
+          if (!within(share)) throw Cancelled("sample: stopped within a step");
+        });
+    }
+    ~Shown() { of_.denoiser_->watch({}); }
+    Shown(const Shown&) = delete;
+    Shown& operator=(const Shown&) = delete;
+
+    // Throws Cancelled.
+    void begin(int64_t first, int64_t images) {
+      first_ = static_cast<double>(first), images_ = static_cast<double>(images);
+      if (!step(0, static_cast<int64_t>(of_.call_.sigmas.size()) - 1))
+        throw Cancelled("sample: stopped before a step");
+    }
+    bool step(int64_t step, int64_t steps) {
+      step_ = static_cast<double>(step), steps_ = static_cast<double>(std::max<int64_t>(steps, 1));
+      evaluations_ = of_.denoiser_->evaluations();
+      return tell(step_);
+    }
+
+   private:
+    bool within(double share) {
+      const double each = std::max(1.0, static_cast<double>(of_.counts_.evaluations) / steps_);
+      const auto before = static_cast<double>(of_.denoiser_->evaluations() - evaluations_);
+      return tell(std::min(step_ + std::min((before + share) / each, 1.0), steps_));
+    }
+    bool tell(double steps) const {
+      const auto count = static_cast<double>(of_.request_.classes.size());
+      return !progress_ || progress_((first_ + images_ * steps / steps_) / count);
+    }
+    Batches& of_;
+    const std::function<bool(double)>& progress_;
+    double first_ = 0, images_ = 0, step_ = 0, steps_ = 1;  // of this batch
+    int64_t evaluations_ = 0;                               // when the step began
+  };
+
+  // Throws Error if states and pictures, with the plan's vectors and arena where these are the
+  // host's, do not fit.
+  void check_memory(const Device& device) const {
+    const int64_t numbers = batch_ * common_.image_size * common_.image_size * common_.in_channels;
+    const auto count = static_cast<int64_t>(request_.classes.size());
+    constexpr int64_t of_states = 2 * sizeof(double) + sizeof(float);
+    constexpr int64_t of_pictures = sizeof(float) + 2;  // and bytes, twice: as a grid
+    int64_t bytes = numbers * of_states + numbers / batch_ * count * of_pictures;
+    if (device.on_host())
+      bytes += denoiser_->plan().arena_bytes() +
+               denoiser_->options().vectors * numbers * static_cast<int64_t>(sizeof(float));
+    else
+      denoiser_->plan().check_memory();
+    const int64_t free = free_host_memory();
+    require(bytes <= free, "sample: out of memory: ", batch_, " at a time of --n ", count, " need ",
+            bytes / 1000000, " MB, and ", free / 1000000,
+            " MB are free; a smaller --batch or --n needs less");
+  }
   // `known`: to the network.
   void choose_levels(const Discretisation& known) {
     const LevelsOfRun levels{.sampler = options_.sampler,
@@ -153,7 +215,8 @@ class Batches {
   }
   // Throws Error for rules that do nothing in this run.
   void check_effect() const {
-    require(rules_.empty() || has_effect(rules_, {.sigmas = call_.sigmas, .space = call_.space}),
+    require(rules_.empty() ||
+                has_effect(rules_, {.sigmas = call_.sigmas, .space = call_.space}, counts_.highest),
             "sample: --rules has no effect at any noise level of this run (", call_.sigmas.front(),
             " to ", call_.sigmas.back(), ", --rules ", options_.rules, ")");
   }
@@ -194,6 +257,7 @@ class Batches {
   CommonConfig common_;
   int64_t batch_ = 1;
   SampleCall call_;
+  SampleCounts counts_;
   StartOptions start_;
   DefaultNoise source_;
   std::vector<RuleCall> rules_;

@@ -58,6 +58,7 @@ struct GenerateRequest {
 struct Generated {
   Tensor images;            // f32 [N,H,W,C] in [-1,1]
   int64_t evaluations = 0;  // of the denoiser, an image
+  int64_t steps = 0;        // made: fewer than asked for where levels coincide
   // What was asked for, with what ran instead of `auto` and 0. Noise stays auto where start and
   // steps have sources of their own, which no single name says.
   GenerateOptions ran;
@@ -91,7 +92,9 @@ void check(const LoadedModel& model, const GenerateRequest& request,
 std::vector<std::string> warnings(const LoadedModel& model, const GenerateRequest& request,
                                   const GenerateOptions& options);
 
-// `progress` gets the share that is done, 0 to 1; returning false stops with Cancelled.
+// `progress` gets the share that is done, 0 to 1, at the start, after every step and on the host
+// within one; returning false stops with Cancelled. Throws Error before anything is made where
+// memory is short.
 Generated generate(const LoadedModel& model, const GenerateRequest& request,
                    const GenerateOptions& options, const Context& context,
                    const std::function<bool(double)>& progress = {});

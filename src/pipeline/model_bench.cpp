@@ -151,12 +151,22 @@ BenchResult bench_large(const Context& context, const ModelCase& m, const Recomp
   return r;
 }
 
+std::string full_name(const ModelCase& m) { return "train_step/" + m.name; }
+
 }  // namespace
+
+std::vector<std::string> model_bench_names(const Device& device) {
+  std::vector<std::string> out;
+  for (const ModelCase& m : model_cases()) out.push_back(full_name(m));
+  if (!device.on_host())
+    for (const ModelCase& m : large_cases()) out.push_back(full_name(m));
+  return out;
+}
 
 void bench_models(const Context& context, const ModelBench& what, const Ceilings& ceilings,
                   const std::function<void(const BenchResult&)>& report) {
   const auto asked = [&](const ModelCase& m) {
-    return ("train_step/" + m.name).find(what.filter) != std::string::npos;
+    return full_name(m).find(what.filter) != std::string::npos;
   };
   for (const ModelCase& m : model_cases()) {
     if (!asked(m)) continue;

@@ -36,7 +36,8 @@ Context open_best(const DeviceOptions& options) {
 
 }  // namespace
 
-Context open_context(std::string_view backend, const DeviceOptions& options) {
+Context open_context(std::string_view name, const DeviceOptions& options) {
+  const std::string backend = small_letters(name);
   if (backend == "auto") return open_best(options);
   std::vector<std::string> known = {"auto"};
 #define X(name)                                                \

@@ -83,8 +83,9 @@ Fitted fit_blocks(const Planner& plans, int64_t bytes) {
 
 }  // namespace
 
-Recompute parse_recompute(std::string_view text) {
+Recompute parse_recompute(std::string_view given) {
   using Kind = Recompute::Kind;
+  const std::string text = small_letters(given);
   if (text == "off") return {};
   if (text == "formulas") return {.kind = Kind::formulas};
   if (text == "all") return {.kind = Kind::all};
@@ -92,12 +93,12 @@ Recompute parse_recompute(std::string_view text) {
   double number = 0;
   const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
-  if (fault == std::errc() && number > 0 && number < 1e9 && (unit == "GB" || unit == "MB"))
-    return {.kind = Kind::fit, .bytes = static_cast<int64_t>(number * (unit == "GB" ? 1e9 : 1e6))};
+  if (fault == std::errc() && number > 0 && number < 1e9 && (unit == "gb" || unit == "mb"))
+    return {.kind = Kind::fit, .bytes = static_cast<int64_t>(number * (unit == "gb" ? 1e9 : 1e6))};
   const bool no_unit = fault == std::errc() && unit.empty();
   const std::string known[] = {"off", "formulas", "all", "auto"};
   const std::string near = nearest_name(text, known);
-  fail("recompute: must be off, formulas, all, auto or a size like 8GB or 500MB ('", text, "'",
+  fail("recompute: must be off, formulas, all, auto or a size like 8GB or 500MB ('", given, "'",
        no_unit ? ", which has no unit)" : ")",
        near.empty() ? "" : " (did you mean '" + near + "'?)");
 }

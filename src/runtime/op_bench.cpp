@@ -251,6 +251,18 @@ void bench_on_device(const Context& context, const std::string& filter, const Ce
 
 }  // namespace
 
+std::vector<std::string> op_bench_names(const Device& device) {
+  std::vector<std::string> out;
+  for (const OpDef* op : all_ops()) {
+    if (!op->examples) continue;
+    for (const Example& e : op->examples())
+      if (e.bench) out.push_back(str(op->name, '/', e.label));
+  }
+  if (!device.on_host())
+    for (const GraphCase& c : graph_cases()) out.push_back(str(c.op, '/', c.example));
+  return out;
+}
+
 void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
                const std::function<void(const BenchResult&)>& report) {
   if (!context.device->on_host()) return bench_on_device(context, filter, ceilings, report);

@@ -30,6 +30,9 @@ struct BenchResult {
   double host_us = 0, first_step_s = 0;
 };
 
+// "op/example" of everything that bench_ops() can run on the device.
+std::vector<std::string> op_bench_names(const Device& device);
+
 // Runs the bench examples of every op whose "op/example" contains `filter`, in each dtype of its
 // examples' float inputs (f32, bf16), and calls `report` with each result. Checks each kernel
 // first: against the op's meaning in double on the small examples, and on the timed one that every

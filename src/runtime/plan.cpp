@@ -290,9 +290,8 @@ void Plan::fail_memory(int64_t bytes, int64_t free) const {
   fail("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
        megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
        " MB it asks for next, ", free / 1000000, " MB are free on ", context_.device->description(),
-       source_bytes() > free ? "; a smaller network needs less"
-                             : "; a smaller --batch, more --accumulation, --recompute auto or "
-                               "--dtype bf16 needs less");
+       "; a smaller --batch, more --accumulation, --recompute auto or --dtype bf16 needs less, as "
+       "does a smaller network");
 }
 
 void Plan::resolve() {
@@ -344,6 +343,8 @@ void Plan::run_steps() {
     } else {
       run_step(steps_[i]);
     }
+    if (watch_ && device.on_host())
+      watch_(static_cast<double>(i + 1) / static_cast<double>(steps_.size()));
   }
   if (last) device.wait(*last);
 }

@@ -69,6 +69,9 @@ class Plan {
   // As run(), step by step: `look` gets each step's index and outputs, on the host.
   using Look = std::function<void(size_t, const std::vector<Tensor>&)>;
   void inspect(const NamedTensors& inputs, const Look& look);
+  // Called within a run with the share of its steps that are done, 0 to 1, where the device runs
+  // them one by one (the host does). May throw: then what the plan updates is undefined.
+  void watch(std::function<void(double)> watch) { watch_ = std::move(watch); }
   // Called after every run with each step's index and seconds, to profile.
   void observe(std::function<void(size_t, double)> observer) { observer_ = std::move(observer); }
 
@@ -101,6 +104,7 @@ class Plan {
   bool resolved_ = false;
   std::unique_ptr<Recording> recording_;  // of the steps, where the device has such
   std::function<void(size_t, double)> observer_;
+  std::function<void(double)> watch_;
 };
 
 // The graph as `ebb explain --stage fused` shows it: what Plan would run on the device.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/fields.h"
@@ -66,13 +67,30 @@ const std::string& entry(const io::SafetensorsFile& file, const std::string& key
   return it->second;
 }
 
-bool is_kind(const io::SafetensorsFile& file, std::string_view kind) {
+// "" of files that ebb did not write. Throws Error for a kind that there is not.
+std::string kind_of(const io::SafetensorsFile& file) {
   const auto it = file.metadata().find("ebb.kind");
-  return it != file.metadata().end() && it->second == kind;
+  if (it == file.metadata().end()) return "";
+  require(it->second == "model" || it->second == "state",
+          "checkpoint: 'ebb.kind' must be model or state (got '", it->second, "')  ",
+          file.files()[0]);
+  return it->second;
 }
 
 int64_t recorded_step(const io::SafetensorsFile& file) {
-  return parse_integer(entry(file, "ebb.step"), "checkpoint: 'ebb.step' in " + file.files()[0]);
+  const std::string& text = entry(file, "ebb.step");
+  const int64_t step = parse_integer(text, "checkpoint: 'ebb.step' in " + file.files()[0]);
+  require(step >= 0, "checkpoint: 'ebb.step' must not be negative (", step, ")  ", file.files()[0]);
+  return step;
+}
+
+std::vector<std::string> recorded_classes(const io::SafetensorsFile& file) {
+  const std::string what = "checkpoint: 'ebb.class_names' in " + file.files()[0];
+  const std::vector<std::string> names = strings_from_json(entry(file, "ebb.class_names"), what);
+  std::set<std::string_view> seen;
+  for (const std::string& name : names)
+    require(seen.insert(name).second, what, ": '", name, "' stands twice");
+  return names;
 }
 
 constexpr const char* moments[] = {"m.", "v."};
@@ -224,7 +242,7 @@ TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights
   require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
   const std::string path = state_file(folder, steps.back());
   const auto file = io::SafetensorsFile::open(path);
-  require(is_kind(file, "state"), "checkpoint: not a training state of ebb  ", path);
+  require(kind_of(file) == "state", "checkpoint: not a training state of ebb  ", path);
   check_host_memory(weights);
   TrainState s{.weights = std::move(weights), .step = recorded_step(file)};
   require(s.step == steps.back(), "checkpoint: the file's name and its step (", s.step,
@@ -263,15 +281,15 @@ std::string find_model_file(const std::string& path, std::optional<int64_t> step
 
 std::optional<ModelFileInfo> read_model_info(const std::string& path) {
   const auto file = io::SafetensorsFile::open(path);
-  require(!is_kind(file, "state"), "checkpoint: is the state for resuming, not a model  ", path);
-  if (!is_kind(file, "model")) return {};
+  const std::string kind = kind_of(file);
+  require(kind != "state", "checkpoint: is the state for resuming, not a model  ", path);
+  if (kind.empty()) return {};
   ModelFileInfo out{.step = recorded_step(file)};
   out.run = {.model = entry(file, "ebb.model"),
              .model_config = entry(file, "ebb.model_config"),
              .diffusion_config = entry(file, "ebb.diffusion_config"),
              .train_config = entry(file, "ebb.train_config"),
-             .class_names = strings_from_json(entry(file, "ebb.class_names"),
-                                              "checkpoint: 'ebb.class_names' in " + path)};
+             .class_names = recorded_classes(file)};
   return out;
 }
 

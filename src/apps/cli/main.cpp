@@ -1,4 +1,5 @@
 // ebb: trains diffusion models and samples from them. One file a command in commands/.
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -144,15 +145,26 @@ void limit_spinning(char** argv) {
   execv("/proc/self/exe", argv);  // returns only if it fails, which changes nothing but speed
 }
 
+// Throws Error if some output was lost: on a full disk, not where the reader of a pipe went away.
+void check_output() {
+  const bool flushed = std::fflush(stdout) == 0;
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  const bool unread = poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
+  ebb::require((flushed && std::ferror(stdout) == 0) || unread,
+               "standard output: cannot write all of it");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   limit_spinning(argv);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run without a checkpoint
   try {
-    return ebb::cli::run_main(argc, argv);
+    const int code = ebb::cli::run_main(argc, argv);
+    check_output();
+    return code;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "ebb: error: %s\n", e.what());
+    std::fprintf(stderr, "ebb: error: %s\n", ebb::printable(e.what()).c_str());
     return ebb::cli::usage_error;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "base/error.h"
@@ -39,15 +40,19 @@ ProgressLine::ProgressLine(std::string what)
       start_(std::chrono::steady_clock::now()) {}
 
 void ProgressLine::show(double share) {
+  using Clock = std::chrono::steady_clock;
   const int percent = static_cast<int>(share * 100);
-  if (percent != shown_ && (terminal_ || percent / 10 != shown_ / 10)) {
-    shown_ = percent;
-    const double spent =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    const double left = share > 0 ? spent * (1 - share) / share : 0;
-    std::fprintf(stderr, terminal_ ? "\r%s %3d %%, %.0f s left " : "%s %d %%, %.0f s left\n",
-                 what_.c_str(), percent, left);
-  }
+  const auto now = Clock::now();
+  const bool waited = terminal_ && now - said_ >= std::chrono::seconds(1);
+  if (!waited && (percent == shown_ || (!terminal_ && percent / 10 == shown_ / 10 && shown_ >= 0)))
+    return;
+  shown_ = percent;
+  said_ = now;
+  const double spent = std::chrono::duration<double>(now - start_).count();
+  std::string left;
+  if (share > 0) left = str(", ", std::lround(spent * (1 - share) / share), " s left");
+  std::fprintf(stderr, terminal_ ? "\r%s %3d %%%s \033[K" : "%s %d %%%s\n", what_.c_str(), percent,
+               left.c_str());
 }
 
 void ProgressLine::finish() {

@@ -13,8 +13,8 @@ namespace ebb::cli {
 // The device of the options and, if asked for, a tuner.
 Context open_device(const CommonOptions& o);
 
-// One line that is written over on a terminal, with an estimate of the time left; on a file or pipe
-// a line each ten per cent.
+// One line that is written over on a terminal, each per cent or second, with an estimate of the
+// time left; on a file or pipe a line each ten per cent.
 class ProgressLine {
  public:
   explicit ProgressLine(std::string what);
@@ -25,7 +25,7 @@ class ProgressLine {
   std::string what_;
   bool terminal_;
   int shown_ = -1;
-  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point start_, said_;
 };
 
 }  // namespace ebb::cli

@@ -85,6 +85,8 @@ class Guidance {
   // The noise levels where the rule begins or ends; between these and within a step, it does the
   // same.
   virtual std::vector<double> edges() const { return {}; }
+  // Of a rule that mends: whether it changes the conditional prediction itself, too.
+  virtual bool changes_alone() const { return false; }
   // Where the rule is linear, which a device can do within its plan; most are not at every moment.
   // Weights have the sum 1 - own, so that every form gives the same.
   virtual std::optional<Factors> factors(const Moment&) const { return Factors{.own = 1}; }

@@ -90,13 +90,13 @@ std::optional<Factors> Guide::factors(const Moment& moment) const {
   return all;
 }
 
-// What mends a result leaves the conditional prediction alone, what changes one does not.
+// What mends a result mostly leaves the conditional prediction alone, what changes one does not.
 bool Guide::acts(const Moment& moment) const {
   if (asks(moment) != std::vector{Ask::cond}) return true;
   Moment m = moment;
   for (size_t i = 0; i < rules_.size(); ++i) {
     rules_[i]->direct(m);
-    if (kinds_[i] != RuleKind::changes) continue;
+    if (kinds_[i] != RuleKind::changes && !rules_[i]->changes_alone()) continue;
     const auto f = rules_[i]->factors(m);
     if (!f || f->own != 1 || !f->weights.empty()) return true;
   }
@@ -149,14 +149,16 @@ Moment moment_of(const GuidanceCall& call, double sigma) {
   return m;
 }
 
-bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call) {
+bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call, double highest) {
   if (call.sigmas.empty()) return false;
   const Guide guide(rules);
   const auto [last, first] = std::minmax_element(call.sigmas.begin(), call.sigmas.end());
+  const double top = std::max(*first, highest);
   // At these levels and between two of them that follow each other nothing else changes.
   std::vector<double> levels = call.sigmas;
+  levels.push_back(top);
   for (const double edge : guide.edges())
-    if (edge > *last && edge < *first) levels.push_back(edge);
+    if (edge > *last && edge < top) levels.push_back(edge);
   std::sort(levels.begin(), levels.end());
   const auto acts = [&](double sigma) { return sigma > 0 && guide.acts(moment_of(call, sigma)); };
   for (size_t i = 0; i < levels.size(); ++i)

@@ -86,8 +86,9 @@ int64_t step_at(const std::vector<double>& sigmas, double sigma);
 Moment moment_of(const GuidanceCall& call, double sigma);
 
 // Whether the rules change the conditional prediction anywhere in the run: at one of its levels or
-// between them, wherever a sampler may evaluate, however narrow the range.
-bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call);
+// between them, wherever a sampler may evaluate, however narrow the range. `highest`: where a
+// sampler goes above the first level (SampleCounts::highest).
+bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call, double highest = 0);
 
 // Guided predictions as a sampler's denoiser, with a Guide of its own: one for each run. Its
 // unconditional answer is the network's, as it is.

@@ -64,15 +64,24 @@ TEST(guidance, effect__is_looked_for_in_the_whole_run) {
         "interval:start=0.9,stop=0.95;cfg", "interval:sigma_lo=80;cfg;cfg_rescale",
         "interval:sigma_lo=90,sigma_hi=100;cfg", "interval:sigma_lo=5,sigma_hi=5;cfg",
         "epsilon_scaling:scaling_factor=1", "cfg:scale=1;epsilon_scaling:scaling_factor=1",
-        "scale_steps:scales=1;cfg", "s_min_uncond:s_min_uncond=90,s_min_uncond_all=1;cfg"})
+        "cfg:scale=1;cfg_norm", "scale_steps:scales=1;cfg",
+        "s_min_uncond:s_min_uncond=90,s_min_uncond_all=1;cfg"})
     EXPECT_FALSE(acts(idle)) << idle;
   for (const char* works :
        {"cfg:scale=2", "interval:sigma_lo=75;cfg", "epsilon_scaling", "interval:sigma_hi=0.5;cfg",
         "dynamic_threshold", "interval:sigma_lo=2,sigma_hi=8;cfg", "scale_steps:scales=1x2+3;cfg",
         // a rule that changes any result acts beside one that asks for the condition only
         "cfg:scale=1;epsilon_scaling", "interval:sigma_lo=1000;cfg;epsilon_scaling",
-        "cfg:scale=1;dynamic_threshold"})
+        "cfg:scale=1;dynamic_threshold", "cfg:scale=1;cfg_norm:strength=2"})
     EXPECT_TRUE(acts(works)) << works;
+}
+
+TEST(guidance, effect_above_the_first_level__is_found_where_a_sampler_goes) {
+  const GuidanceCall run{.shape = shape, .sigmas = {80, 10, 1, 0}};
+  const auto rules = parse_rules("interval:sigma_lo=90,sigma_hi=100;cfg");
+  EXPECT_FALSE(has_effect(rules, run, 85));
+  EXPECT_TRUE(has_effect(rules, run, 95));
+  EXPECT_TRUE(has_effect(rules, run, 200));
 }
 
 // Samplers choose where between two levels they evaluate.

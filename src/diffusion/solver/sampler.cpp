@@ -27,8 +27,9 @@ class CountedLatents : public Latents {
     counts_.vectors = std::max(counts_.vectors, ++*alive_);
     return Latent(std::make_shared<Counted>(alive_));
   }
-  Denoised denoise(Latent& x, double, bool with_uncond) override {
+  Denoised denoise(Latent& x, double sigma, bool with_uncond) override {
     ++counts_.evaluations;
+    counts_.highest = std::max(counts_.highest, sigma);
     if (x.alone() == nullptr) {
       x = {};
       x = empty();

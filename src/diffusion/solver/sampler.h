@@ -71,6 +71,7 @@ void check_options(std::string_view sampler, const OptionTexts& options);
 struct SampleCounts {
   int64_t evaluations = 0, draws = 0;  // of adaptive samplers: those of a way without setbacks
   int64_t vectors = 0;                 // that exist at a time, at most
+  double highest = 0;                  // level of an evaluation; noise renewed lies above the first
 };
 SampleCounts count(std::string_view sampler, const SampleCall& call);
 

@@ -2,12 +2,14 @@
 #include "runtime/op_bench.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "pipeline/model_bench.h"
 
 namespace ebb::cli {
@@ -19,8 +21,7 @@ struct Options {
   void fields(auto&& f) {
     f("recompute", recompute,
       "training steps: activations computed twice to save memory: off, formulas, all, auto or a "
-      "size like "
-      "8GB");
+      "size like 8GB");
   }
 };
 
@@ -42,9 +43,27 @@ void print_json(const BenchResult& r) {
   std::fflush(stdout);
 }
 
+// Throws Error if nothing matches the filter, or no training step where steps are asked for.
+void check_filter(const Options& o, const Recompute& recompute, const Device& device) {
+  const auto matches = [&](const std::string& name) {
+    return name.find(o.filter) != std::string::npos;
+  };
+  const auto steps = model_bench_names(device), ops = op_bench_names(device);
+  const bool step = std::ranges::any_of(steps, matches);
+  if (!step && std::ranges::none_of(ops, matches)) {
+    std::vector<std::string> known;
+    for (const std::string& name : ops) known.push_back(name.substr(0, name.find('/')));
+    known.insert(known.end(), steps.begin(), steps.end());
+    fail_unknown("bench: no bench example matches", o.filter, known);
+  }
+  require(step || recompute.kind == Recompute::Kind::off,
+          "bench: --recompute is for training steps, and '", o.filter, "' matches none");
+}
+
 int run(const Options& o) {
   const Recompute recompute = parse_recompute(o.recompute);
   const Context context = open_device(o.common);
+  check_filter(o, recompute, *context.device);
   const Ceilings c = measure_ceilings(context);
   std::fprintf(stderr, "%s\ncopy %.1f GB/s, matmul f32 %.3f TFLOP/s, bf16 %.3f TFLOP/s\n",
                context.device->description().c_str(), c.bytes_per_second * 1e-9,
@@ -52,9 +71,8 @@ int run(const Options& o) {
   if (!o.common.json)
     std::printf("%-16s %-22s %-5s %-22s %10s %7s %9s %9s %6s\n", "op", "example", "dtype", "kernel",
                 "us", "spread", "GB/s", "TFLOP/s", "%peak");
-  int64_t count = 0;
   const auto report = [&](const BenchResult& r) {
-    ++count;
+    require(std::ferror(stdout) == 0, "bench: nobody reads the results any more");
     if (o.common.json) return print_json(r);
     std::printf("%-16s %-22s %-5s %-22s %10.1f %6.0f%% %9.2f %9.3f %5.0f%%\n", r.op.c_str(),
                 r.example.c_str(), r.dtype.c_str(), r.kernel.c_str(), r.us, 100 * r.spread,
@@ -62,11 +80,7 @@ int run(const Options& o) {
     std::fflush(stdout);
   };
   bench_ops(context, o.filter, c, report);
-  const int64_t ops = count;
   bench_models(context, {o.filter, recompute}, c, report);
-  require(recompute.kind == Recompute::Kind::off || count > ops,
-          "bench: --recompute is for training steps, and '", o.filter, "' matches none");
-  require(count > 0, "bench: no bench example matches '", o.filter, "'");
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "apps/cli/command.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "io/safetensors.h"
 #include "models/model.h"
 #include "train/checkpoint.h"
@@ -99,25 +100,28 @@ void print_json(const io::SafetensorsFile& file, const Recognised& r) {
   std::puts(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
+void print_line(const std::string& text) { std::puts(printable(text).c_str()); }
+
 void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) {
-  if (r.model.empty())
-    std::printf("model       not recognised: %s\n", r.fault.c_str());
-  else
-    std::printf("model       %s\nconfig      %s\n", r.model.c_str(), config_text(r).c_str());
-  std::printf("parameters  %lld in %zu tensors\n", static_cast<long long>(elements(file)),
-              file.entries().size());
+  if (r.model.empty()) {
+    print_line("model       not recognised: " + r.fault);
+  } else {
+    print_line("model       " + r.model);
+    print_line("config      " + config_text(r));
+  }
+  print_line(str("parameters  ", elements(file), " in ", file.entries().size(), " tensors"));
   for (const auto& [key, value] : file.metadata()) {
     const bool cut = value.size() > 120 && !all;
-    std::printf("  %s = %s%s\n", key.c_str(), value.substr(0, cut ? 117 : value.size()).c_str(),
-                cut ? "..." : "");
+    print_line(str("  ", key, " = ", value.substr(0, cut ? 117 : value.size()), cut ? "..." : ""));
   }
-  constexpr size_t shown = 20;
+  constexpr size_t shown = 20, column = 56;
   for (size_t i = 0; i < file.entries().size() && (all || i < shown); ++i) {
     const auto& e = file.entries()[i];
-    std::printf("  %-56s %s%s\n", e.name.c_str(), e.file_dtype.c_str(), str(e.shape).c_str());
+    const std::string gap(e.name.size() < column ? column - e.name.size() : 0, ' ');
+    print_line(str("  ", e.name, gap, ' ', e.file_dtype, e.shape));
   }
   if (!all && file.entries().size() > shown)
-    std::printf("  ... %zu more (--all)\n", file.entries().size() - shown);
+    print_line(str("  ... ", file.entries().size() - shown, " more (--all)"));
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {

@@ -50,13 +50,13 @@ std::vector<int64_t> classes_for(const Options& o, const LoadedModel& m) {
     for (int64_t i = 0; i < o.n; ++i) out[static_cast<size_t>(i)] = i % count;
     return out;
   }
-  const auto named = std::find(m.class_names.begin(), m.class_names.end(), o.wanted);
+  const size_t named = find_name(o.wanted, m.class_names);
+  const bool known = named < m.class_names.size();
   const bool number = !o.wanted.empty() && std::all_of(o.wanted.begin(), o.wanted.end(),
                                                        [](char x) { return x >= '0' && x <= '9'; });
-  require(number || named != m.class_names.end(), "sample: no class is called '", o.wanted, "'",
+  require(number || known, "sample: no class is called '", o.wanted, "'",
           suggestion(o.wanted, m.class_names));
-  const int64_t c = named != m.class_names.end() ? named - m.class_names.begin()
-                                                 : parse_integer(o.wanted, "--class");
+  const int64_t c = known ? static_cast<int64_t>(named) : parse_integer(o.wanted, "--class");
   std::fill(out.begin(), out.end(), c);
   return out;
 }
@@ -133,7 +133,7 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
   for (int64_t i = 0; i < n; ++i) io::write_png(numbered(o.out, i), image_at(pixels, i), text);
 }
 
-// None if a signal asked for the end, of which it tells. `signals` begins at the first step: what
+// None if a signal asked for the end, of which it tells. `signals` begins where sampling does: what
 // comes before may take long, and a signal ends it as it does any program.
 std::optional<Generated> generate_until(std::optional<train::StopSignals>& signals,
                                         const Options& o, const LoadedModel& model,
@@ -180,7 +180,7 @@ int run(const Options& o) {
   const double speed = static_cast<double>(o.n) / seconds;
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},
-                                      {"steps", g.ran.steps},
+                                      {"steps", g.steps},
                                       {"evaluations", g.evaluations},
                                       {"schedule", g.ran.schedule},
                                       {"dtype", g.ran.dtype},
@@ -189,9 +189,11 @@ int run(const Options& o) {
                                       {"out", o.out}};
     std::puts(j.dump().c_str());
   } else {
-    std::fprintf(stderr, "%s in %.1f s (%.1f images/s, %lld evaluations each): %s\n",
-                 images_text(o.n).c_str(), seconds, speed, static_cast<long long>(g.evaluations),
-                 o.out.c_str());
+    const std::string fewer =
+        g.steps < g.ran.steps ? str(g.steps, " steps, as levels coincide; ") : std::string();
+    std::fprintf(stderr, "%s in %.1f s (%s%.1f images/s, %lld evaluations each): %s\n",
+                 images_text(o.n).c_str(), seconds, fewer.c_str(), speed,
+                 static_cast<long long>(g.evaluations), o.out.c_str());
   }
   return 0;
 }
@@ -203,6 +205,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o, &app] {
+    if (const std::string word = small_letters(o->wanted); word == "all" || word == "none")
+      o->wanted = word;
     check_steps_flag(app, o->generate.schedule, o->generate.dialect, "sample");
     return run(*o);
   };

@@ -100,7 +100,7 @@ void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_j
 
 void choose_model(Options& o, const std::string& name) {
   const NamedModel m = find_model(name);
-  o.train.model = name;
+  o.train.model = m.name;
   o.model = m.model;
   o.network = m.config;
   o.diffusion = usual_diffusion(*m.model, m.config);
@@ -136,7 +136,7 @@ void read_settings(Options& o, const std::string& file, const std::string& model
   choose_model(o, model);
   for (const auto& [key, value] : j.items()) apply_setting(o, key, value, file);
   check_sizes_of(o, file);
-  o.train.model = model;
+  o.train.model = find_model(model).name;
 }
 
 // What the weights of a run were made for, by field and text.
@@ -167,8 +167,8 @@ void read_run(Options& o, const std::string& folder, const std::string& model_fl
   require(info.has_value(), "resume: the checkpoint does not say how it was trained  ", file);
   o.train = train::train_config_from_json(info->run.train_config, file);
   const std::string model = o.train.model;
-  require(model_flag.empty() || model_flag == model, "resume: the run's model is ", model,
-          " (--model ", model_flag, ")");
+  require(model_flag.empty() || find_model(model_flag).name == model, "resume: the run's model is ",
+          model, " (--model ", model_flag, ")");
   choose_model(o, model);
   set_fields_json(o.network.fields(), info->run.model_config, file);
   set_fields_json(fields_of(o.diffusion), info->run.diffusion_config, file);

@@ -22,6 +22,7 @@ class CfgNorm : public Guidance {
   explicit CfgNorm(const Options& o) : o_(o), form_(find_form(o.form.form)) {}
   std::optional<Factors> factors(const Moment&) const override { return std::nullopt; }
   std::vector<Ask> needs(const Moment&) const override { return {Ask::cond}; }
+  bool changes_alone() const override { return o_.strength != 1; }
   Form form() const override { return form_; }
   void apply(GuidedSample& s, const Moment&) override {
     const GuidedShape& shape = s.shape;
