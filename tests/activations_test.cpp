@@ -49,7 +49,7 @@ TEST(activations, of_a_layer__is_the_layers_own_result) {
   m.g.output("y", ops::linear(ops::gelu_tanh(ops::linear(m.x, m.w1, m.b1)), m.w2));
   const Graph out = pass(m.g);
   ASSERT_EQ(melted(out).size(), 1u);
-  EXPECT_EQ(melted(out)[0].act, "gelu_tanh");
+  EXPECT_TRUE(ops::gate_of(melted(out)[0].act));
   EXPECT_FALSE(melted(out)[0].keep);
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
   expect_equal(m.g, out);
@@ -101,14 +101,43 @@ TEST(activations, of_a_wider_dtype_than_the_layer__stay_apart) {
   EXPECT_TRUE(melted(pass(g)).empty());
 }
 
-TEST(activations, coefficients_of_kernels__give_the_ops_own_formula) {
-  for (const ops::KnownActivation& a : ops::activations())
-    for (double x = -8; x <= 8; x += 0.25) {
-      double want = 0;
-      a.formula().evaluate({&x, 1}, {&want, 1});
-      const double argument = x * (a.linear + a.cubic * x * x);
-      EXPECT_NEAR(x / (1 + std::exp(-argument)), want, 1e-14 * (1 + std::fabs(x))) << a.name;
-    }
+Expr formula(const std::function<Scalar(const Scalar&)>& f) {
+  const Scalar y[] = {f(Scalar::input(0))};
+  return Expr(1, y);
+}
+
+TEST(activations, of_a_product_by_any_formula__are_offered_to_kernels) {
+  Mlp m;
+  m.g.output("y", ops::linear(ops::map({ops::linear(m.x, m.w1)}, [](auto v) { return tanh(v[0]); }),
+                              m.w2));
+  const Graph out = pass(m.g);
+  ASSERT_EQ(melted(out).size(), 1u);
+  EXPECT_EQ(melted(out)[0].act, formula([](const Scalar& x) { return tanh(x); }));
+  expect_equal(m.g, out);
+}
+
+TEST(gate_of, silu_and_gelu__coefficients) {
+  const auto silu = ops::gate_of(formula([](const Scalar& x) { return x * sigmoid(x); }));
+  ASSERT_TRUE(silu);
+  EXPECT_NEAR(silu->linear, 1, 1e-12);
+  EXPECT_EQ(silu->cubic, 0);
+  const Signature s{&ops::def::gelu_tanh(), {}, {f32({})}, {f32({})}, ""};
+  const auto gelu = ops::gate_of(formula_of(s));
+  ASSERT_TRUE(gelu);
+  // (1 + tanh(x)) / 2 = sigmoid(2 x)
+  EXPECT_NEAR(gelu->linear, 2 * ops::GeluTanh::outer, 1e-12);
+  EXPECT_NEAR(gelu->cubic, 2 * ops::GeluTanh::outer * ops::GeluTanh::inner, 1e-12);
+  EXPECT_TRUE(ops::gate_of(formula([](const Scalar& x) { return x / (1 + exp(-1.702 * x)); })));
+}
+
+TEST(gate_of, other_formulas__none) {
+  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return x; })));
+  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return tanh(x); })));
+  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return max(x, 0); })));
+  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return sigmoid(x); })));
+  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return 0.5 * x * (1 + erf(x)); })));
+  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return x * sigmoid(x) + 1e-9; })));
+  EXPECT_FALSE(ops::gate_of(ops::slope_of(formula([](const Scalar& x) { return x * x; }))));
 }
 
 }  // namespace

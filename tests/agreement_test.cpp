@@ -9,6 +9,7 @@
 #include "backends.h"
 #include "derived.h"
 #include "guarded.h"
+#include "ops/gelu_tanh/op.h"
 #include "ops/matmul_act/op.h"
 #include "ops/prim/attention/op.h"
 #include "ops/prim/attention_grad/op.h"
@@ -16,6 +17,7 @@
 #include "ops/prim/conv2d_dw/op.h"
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/prim/matmul/op.h"
+#include "ops/silu/op.h"
 #include "ops/table.h"
 #include "tolerance.h"
 
@@ -82,17 +84,22 @@ void add_products(std::vector<Large>& out, DType dtype) {
                    dtype});
 }
 
+Expr act_of(const OpDef& op) {
+  return formula_of(Signature{&op, {}, {{DType::f32, {}}}, {{DType::f32, {}}}, ""});
+}
+
 void add_activated(std::vector<Large>& out, DType dtype) {
   const OpDef* op = &ops::def::matmul_act();
+  const Expr silu = act_of(ops::def::silu()), gelu = act_of(ops::def::gelu_tanh());
   for (const Product& p : {Product{1000, 520, 328}, {640, 1536, 384}, {257, 264, 1096}})
     for (const bool b : {false, true}) {
       const std::string label = str("m", p.m, "_n", p.n, "_k", p.k, b ? "_tb" : "");
       const Shape x{p.m, p.k}, y = b ? Shape{p.n, p.k} : Shape{p.k, p.n};
-      ops::MatmulAct a{.act = "gelu_tanh", .trans_b = b};
+      ops::MatmulAct a{.act = gelu, .trans_b = b};
       out.push_back({label, op, a, {x, y, {p.n}}, dtype});
       a.keep = true;
       out.push_back({label + "_kept", op, a, {x, y, {p.n}}, dtype});
-      a = {.act = "silu", .trans_b = b, .slope = true};
+      a = {.act = silu, .trans_b = b, .slope = true};
       out.push_back({label + "_slope", op, a, {x, y, {p.m, p.n}}, dtype});
     }
 }
@@ -136,7 +143,7 @@ void add_convolutions(std::vector<Large>& out, DType dtype) {
     out.push_back({label + "_addend", &ops::def::conv2d_dx(), back, {y, w, x}, dtype});
     ops::Conv2dDw weight{.stride = c.stride, .pad = pad, .kernel = {c.size, c.size}};
     out.push_back({label, &ops::def::conv2d_dw(), weight, {x, y}, dtype});
-    weight.bias = false;  // clusters add up parts only where no rows are summed
+    weight.bias = false;
     out.push_back({label + "_plain", &ops::def::conv2d_dw(), weight, {x, y}, dtype});
   }
 }
@@ -223,15 +230,17 @@ std::vector<Large> large_cases() {
   return out;
 }
 
-class Agreement : public OnBackend, public testing::WithParamInterface<Large> {
+class OnLarge : public OnBackend, public testing::WithParamInterface<Large> {
   void SetUp() override { open("cuda"); }
 
  protected:
   std::vector<Bytes> run(const Kernel& k, const Tune& tune);
 };
+class Agreement : public OnLarge {};
+class Activated : public OnLarge {};
 
 // Results on guarded, poisoned memory.
-std::vector<Bytes> Agreement::run(const Kernel& k, const Tune& tune) {
+std::vector<Bytes> OnLarge::run(const Kernel& k, const Tune& tune) {
   const Signature s = GetParam().signature();
   Device& device = *context_.device;
   const Program program = k.prepare(s, tune, device);
@@ -313,6 +322,43 @@ INSTANTIATE_TEST_SUITE_P(cuda, Agreement, testing::ValuesIn(large_cases()), [](c
   return str(info.param.op->name, "__", info.param.label, "__", info.param.dtype);
 });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
+
+// However a product is cut, its activation is that of the product as it is stored: what is kept of
+// it says what the activation is, but for that one's own rounding.
+TEST_P(Activated, kept_product__is_what_the_activation_was_taken_of) {
+  const Signature s = GetParam().signature();
+  const Expr& act = s.as<ops::MatmulAct>().act;
+  for (const Kernel* k : kernels_of(s.op->name, "cuda")) {
+    if (!k->supports(s, *context_.device)) continue;
+    std::vector<Tune> tunes = {Tune{}};
+    if (k->space) tunes = k->space(s, *context_.device);
+    for (size_t t = 0; t < tunes.size(); ++t) {
+      const auto have = run(*k, tunes[t]);
+      const RefArray a = loaded(have[0], s.out[0]), z = loaded(have[1], s.out[1]);
+      for (size_t i = 0; i < z.v.size(); ++i) {
+        double want = 0;
+        act.evaluate({&z.v[i], 1}, {&want, 1});
+        constexpr double formula = 1e-5;  // in f32, far below the rounding to 16 bits
+        const double allowed = (rounding_unit(s.out[0].dtype) + formula) * std::fabs(want) + 1e-6;
+        ASSERT_NEAR(a.v[i], want, allowed) << k->name << ", choice " << t << ", of " << z.v[i];
+      }
+    }
+  }
+}
+
+std::vector<Large> kept_products() {
+  std::vector<Large> all, kept;
+  if (only("cuda").empty()) return kept;
+  for (const DType dtype : {DType::bf16, DType::f16}) add_activated(all, dtype);
+  for (const Large& c : all)
+    if (c.signature().out.size() == 2) kept.push_back(c);
+  return kept;
+}
+
+INSTANTIATE_TEST_SUITE_P(cuda, Activated, testing::ValuesIn(kept_products()), [](const auto& info) {
+  return str(info.param.label, "__", info.param.dtype);
+});
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Activated);
 
 // The ways through the kernels of products that few shapes take are among the choices compared.
 class Reached : public OnBackend, public testing::WithParamInterface<std::string> {

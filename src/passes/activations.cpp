@@ -1,5 +1,6 @@
 #include "passes/activations.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "ops/matmul_act/op.h"
@@ -12,21 +13,32 @@
 namespace ebb {
 namespace {
 
-// What a formula is.
+// What a formula is: an activation, or the gradient of one.
 struct Known {
-  const ops::KnownActivation* activation = nullptr;
-  std::optional<size_t> slope_at;  // of an activation's gradient: the input of the activation
+  Expr act;
+  std::optional<size_t> slope_at;  // of a gradient: the input of the activation
 };
 
-std::optional<Known> known(const Expr& e) {
-  const std::string text = e.text();
-  for (const ops::KnownActivation& a : ops::activations()) {
-    if (text == a.formula().text()) return Known{&a, {}};
-    if (text == a.slope().text()) return Known{&a, 0};
+// A formula of one input, and how its gradient reads, with y behind x or before.
+struct Candidate {
+  Expr act;
+  std::string slopes[2];
+};
+
+// The formulas of one input that a graph has: where there is a gradient of one, there is the
+// formula too.
+std::vector<Candidate> candidates(const Graph& g) {
+  std::vector<Candidate> all;
+  for (const Node& n : g.nodes()) {
+    if (n.op != &ops::def::pointwise() || n.out.size() != 1 || n.in.size() != 1) continue;
+    const Expr& act = n.attrs.as<ops::Pointwise>().expr;
+    if (std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.act == act; }))
+      continue;
+    const Expr slope = ops::slope_of(act);
     const Scalar turned[] = {Scalar::input(1), Scalar::input(0)};
-    if (text == Expr(2, a.slope().apply(turned)).text()) return Known{&a, 1};
+    all.push_back({act, {slope.text(), Expr(2, slope.apply(turned)).text()}});
   }
-  return {};
+  return all;
 }
 
 // A formula that becomes part of its product.
@@ -39,7 +51,12 @@ struct Melted {
 class Melter {
  public:
   Melter(const Graph& g, const std::function<bool(const Signature&, const Signature&)>& serves)
-      : g_(g), serves_(serves), uses_(g), at_(g.nodes().size()), product_of_(g.nodes().size()) {}
+      : g_(g),
+        serves_(serves),
+        uses_(g),
+        candidates_(candidates(g)),
+        at_(g.nodes().size()),
+        product_of_(g.nodes().size()) {}
 
   Graph run(const Graph& otherwise) {
     bool any = false;
@@ -54,6 +71,15 @@ class Melter {
   }
 
  private:
+  std::optional<Known> known(const Expr& e) const {
+    if (e.inputs() == 1) return Known{e, {}};
+    const std::string text = e.text();
+    for (const Candidate& c : candidates_)
+      for (const size_t at : {0u, 1u})
+        if (text == c.slopes[at]) return Known{c.act, at};
+    return {};
+  }
+
   std::optional<Melted> melted(const Node& n) const {
     if (n.op != &ops::def::pointwise() || n.out.size() != 1 || n.in.size() > 2) return {};
     if (uses_.melts(uses_.only_reader(n.out[0]), g_.type(n.out[0]).shape)) return {};
@@ -79,7 +105,7 @@ class Melter {
     const bool takes = !a.sums && !a.trans_a && !ops::epilogue_of(plain).addend;
     if (!takes || plain.in[0].dtype != plain.out[0].dtype) return {};
     Signature s{&ops::def::matmul_act(),
-                ops::MatmulAct{.act = std::string(k.activation->name),
+                ops::MatmulAct{.act = k.act,
                                .trans_b = a.trans_b,
                                .slope = y >= 0,
                                .keep = uses_.readers(z).size() > 1},
@@ -124,6 +150,7 @@ class Melter {
   const Graph& g_;
   const std::function<bool(const Signature&, const Signature&)>& serves_;
   const Uses uses_;
+  const std::vector<Candidate> candidates_;
   std::vector<std::optional<Melted>> at_;          // by formula
   std::vector<std::optional<size_t>> product_of_;  // by product: the formula that it takes in
 };

@@ -118,15 +118,15 @@ __device__ void consume(const Params& p, const Places<C>& s, Units units) {
       continue;
     }
     const Bias<C> bias(p, u);
-    if constexpr (C::adds_boxes)
-      if (adds_boxes<C>(p, u)) fetch_addend<C>(p, u);
+    if constexpr (C::takes_boxes)
+      if (takes_boxes<C>(p, u)) fetch_boxes<C>(p, u);
     const int last = multiply_unit<C>(p, s, u, {turn > 0, units.more(p)}, ring, d);
-    if constexpr (C::adds_boxes)
-      if (adds_boxes<C>(p, u)) ask_addend<C>(p, s, u);
+    if constexpr (C::takes_boxes)
+      if (takes_boxes<C>(p, u)) ask_boxes<C>(p, s, u);
     settle<C>(d);
     release<C>(s, p, last);
     if constexpr (C::joins)
-      if (p.together) return keep_part<C>(s, d);
+      if (p.together) return keep_part<C>(p, s, d);
     if (p.bias != nullptr && u.part < 0) add_bias<C>(s.bias(turn), u, bias, d);
     if constexpr (C::adds_rows)
       if (adds_rows<C>(p, u)) add_rows<C>(p, u, d);
@@ -207,7 +207,7 @@ struct Family {
   static Kernels kernels() {
     return {{TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor, Config<T, form, Tiles>::stages,
                       Tiles::teams, Config<T, form, Tiles>::joins,
-                      Config<T, form, Tiles>::adds_boxes, Config<T, form, Tiles>::adds_rows}...},
+                      Config<T, form, Tiles>::takes_boxes, Config<T, form, Tiles>::adds_rows}...},
             run};
   }
 

@@ -40,15 +40,15 @@ struct Images {
   int top = 0, left = 0, bottom = 0, right = 0;  // bottom, right: see TmaImages
 };
 
-// What becomes of a sum z, the bias added: z + addend; an activation of it; z times the slope of
-// the activation at the addend.
+// What becomes of a sum z, the bias added: z + addend; an activation of z rounded to the result's
+// type; z times the slope of the activation at an operand, rounded to that type.
 enum class Post : uint8_t { add, activate, slope };
 
 struct Problem {
   Form form = Form::nt;
   DType type = DType::bf16, out = DType::bf16;  // of the operands; of the result: f32 or type
   bool bias = false;                            // added to each row
-  bool addend = false;                          // added to each element
+  bool addend = false;                          // Post::add: added to each element
   DType bias_type = DType::f32, addend_type = DType::f32;
   bool row_sums = false;    // A's rows, summed over k, are a second result: f32 [m]; of one product
   int64_t addend_rows = 1;  // of the result that share a row of the addend
@@ -80,8 +80,9 @@ struct TileSize {
   int m = 0, n = 0, per_multiprocessor = 1;
   int stages = 4;  // blocks of 64 values of k on their way at once
   int teams = 1;
-  bool joins = false;                        // Choice::together is possible
-  bool adds_boxes = true, adds_rows = true;  // addends of the result's shape; rows for images
+  bool joins = false;       // Choice::together is possible
+  bool takes_boxes = true;  // operands of the result's shape
+  bool adds_rows = true;    // addends that are rows for images
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.
@@ -102,6 +103,7 @@ bool can_finish(const Problem& p);
 // Addresses on the device.
 struct Operands {
   const void *a = nullptr, *b = nullptr, *bias = nullptr, *addend = nullptr;
+  const void* slope_at = nullptr;  // Post::slope: of the result's shape and type
   void *out = nullptr, *row_sums = nullptr, *workspace = nullptr;
   void* kept = nullptr;  // z, the second result
 };

@@ -97,15 +97,14 @@ std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
     return str("a sum over ", steps_of(p), " blocks of k has no ", c.splits, " parts");
   if (c.share != Share::none && c.share != Share::a && c.share != Share::b)
     return "pairs of blocks share the first operand or the second";
-  if (p.addend && p.addend_rows == 1 && !t.adds_boxes) return "these tiles take no addend";
+  if (p.post == Post::slope && !t.takes_boxes) return "these tiles take no slopes";
+  if (p.addend && p.addend_rows == 1 && !t.takes_boxes) return "these tiles take no addend";
   if (p.addend && p.addend_rows > 1 && !t.adds_rows) return "these tiles take no rows of addends";
   if (!c.together) return {};
   if (!t.joins) return "their parts do not fit beside each other";
   if (c.splits < 2 || c.splits > most_together)
     return str("a cluster adds up 2 to ", most_together, " parts");
   if (c.share != Share::none) return "parts of a cluster share no operand";
-  // the warps that sum rows read operands where a cluster would put its parts
-  if (p.row_sums) return "a cluster sums no rows";
   return {};
 }
 
@@ -192,7 +191,7 @@ bool Prepared::takes(const Operands& o) const {
   constexpr uintptr_t piece = 16;
   const bool result = !whole_pieces || is_aligned(o.out, piece);
   return is_aligned(o.a, piece) && is_aligned(o.b, piece) && is_aligned(o.addend, piece) &&
-         is_aligned(o.kept, piece) && result;
+         is_aligned(o.slope_at, piece) && is_aligned(o.kept, piece) && result;
 }
 
 Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device) {

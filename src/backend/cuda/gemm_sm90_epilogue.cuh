@@ -118,11 +118,11 @@ __device__ void add_rows(const Params& p, const Unit& u, Sums<C>& d) {
     add_rows_as<C, typename C::T>(p, u, d);
 }
 
-// ---- an addend of the result's shape and type: box by box ---------------------------------------
+// ---- an operand of the result's shape and type, box by box: added, or what slopes are taken at --
 
 template <class C>
-__device__ bool adds_boxes(const Params& p, const Unit& u) {
-  return p.addend_rows == 1 && u.part < 0 && !p.together;
+__device__ bool takes_boxes(const Params& p, const Unit& u) {
+  return (p.post == Post::slope || p.addend_rows == 1) && u.part < 0 && !p.together;
 }
 
 // What a warp stores: boxes of 16 rows of C::chunk columns, one after the other.
@@ -136,13 +136,16 @@ struct Boxes {
   }
 };
 
+__device__ inline const void* boxes_of(const Params& p) {
+  return p.post == Post::slope ? p.slope_at : p.addend;
+}
 template <class C>
-__device__ const typename C::T* addend_at(const Params& p, const Unit& u, int row, int column) {
-  return static_cast<const typename C::T*>(p.addend) + (int64_t{u.batch} * p.m + row) * p.n +
+__device__ const typename C::T* box_at(const Params& p, const Unit& u, int row, int column) {
+  return static_cast<const typename C::T*>(boxes_of(p)) + (int64_t{u.batch} * p.m + row) * p.n +
          column;
 }
 
-// Asks for box `k` of the addend, to where the box of the results will lie.
+// Asks for box `k` of the operand, to where the box of the results will lie.
 template <class C>
 __device__ void ask_box(const Params& p, const Unit& u, int k, uint32_t to) {
   using B = Boxes<C>;
@@ -153,15 +156,15 @@ __device__ void ask_box(const Params& p, const Unit& u, int k, uint32_t to) {
   for (int q = at.lane; q < 16 * units; q += 32) {
     const int line = q / units, i = q % units;
     const bool exists = top + line < p.m && left + i * 8 < p.n;
-    const void* from = addend_at<C>(p, u, top + line, left + i * 8);
-    copy16(to + B::swizzled(line, i), exists ? from : p.addend, exists);
+    const void* from = box_at<C>(p, u, top + line, left + i * 8);
+    copy16(to + B::swizzled(line, i), exists ? from : boxes_of(p), exists);
   }
   commit_copies();
 }
 
-// Brings the warp's part of the addend near, before the products.
+// Brings the warp's part of the operand near, before the products.
 template <class C>
-__device__ void fetch_addend(const Params& p, const Unit& u) {
+__device__ void fetch_boxes(const Params& p, const Unit& u) {
   const Spot<C> at(u);
   constexpr int lines = (C::columns + 63) / 64;  // of the cache, in a row
 #pragma unroll 1
@@ -169,13 +172,13 @@ __device__ void fetch_addend(const Params& p, const Unit& u) {
     const int line = i / lines, row = at.row + line / 16 * 64 + line % 16;
     const int column = at.column + i % lines * 64;
     if (row < p.m && column < p.n)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(addend_at<C>(p, u, row, column)));
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(box_at<C>(p, u, row, column)));
   }
 }
 
 // Asks for the first boxes, while the last products are being made.
 template <class C>
-__device__ void ask_addend(const Params& p, const Places<C>& s, const Unit& u) {
+__device__ void ask_boxes(const Params& p, const Places<C>& s, const Unit& u) {
   __syncwarp();  // the boxes of the tile before have been read
 #pragma unroll
   for (int k = 0; k < C::buffers && k < Boxes<C>::count; ++k)

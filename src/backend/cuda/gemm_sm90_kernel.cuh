@@ -63,7 +63,7 @@ struct Config {
   // a cluster can add up parts of its tile: they fit where the operands were
   static constexpr bool joins =
       teams == 1 && tile_n % 32 == 0 && tile_m * tile_n * 4 <= stages * stage_bytes;
-  static constexpr bool adds_boxes = !a_transposed(form);
+  static constexpr bool takes_boxes = !a_transposed(form);
   // rows of addends need registers beside the sums
   static constexpr bool adds_rows = !a_transposed(form) && !many_sums;
   static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));

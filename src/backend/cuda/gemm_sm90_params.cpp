@@ -87,6 +87,7 @@ void set_result(Params& q, const Problem& p, const Operands& o) {
   q.bias = o.bias;
   q.bias_type = p.bias_type;
   q.addend = o.addend;
+  q.slope_at = o.slope_at;
   q.addend_type = p.addend_type;
   q.addend_rows = p.addend ? narrow(p.addend_rows) : 0;
   q.out_matrix = p.m * p.n;
@@ -178,7 +179,7 @@ Groups groups(const Problem& p, const Choice& c) {
 }
 
 int64_t workspace_bytes(const Problem& p, const Choice& c) {
-  const int64_t rows = p.row_sums ? tiles_along_n(p, c) * c.splits * p.m : 0;
+  const int64_t rows = p.row_sums ? 2 * tiles_along_n(p, c) * c.splits * p.m : 0;
   return parts_bytes(p, c) + rows * size_of(DType::f32);
 }
 
@@ -187,8 +188,7 @@ bool can_finish(const Problem& p) {
   if (!p.addend && p.post == Post::add) return true;
   if (a_transposed(p.form)) return false;
   if (p.post != Post::add)  // by pieces of 16 bytes
-    return p.addend == (p.post == Post::slope) && (!p.addend || p.addend_type == p.type) &&
-           p.addend_rows == 1 && p.out == p.type && p.n % 8 == 0;
+    return !p.addend && p.out == p.type && p.n % 8 == 0;
   if (p.addend_rows == 1)  // by pieces of 16 bytes
     return p.addend_type == p.type && p.out == p.type && p.n % 8 == 0;
   // a warp's 16 rows share one, which is read by pairs

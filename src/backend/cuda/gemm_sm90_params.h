@@ -26,7 +26,7 @@ struct Params {
   CUtensorMap a, b;
   void *out, *kept;
   float* parts;  // the partial sums, tile below tile
-  const void *bias, *addend;
+  const void *bias, *addend, *slope_at;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
   int groups_m, groups_n;        // tiles, or pairs of them
@@ -44,7 +44,7 @@ struct Params {
   int channels;
   Divisor channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
   int addend_rows;         // of the result that share a row of the addend; 0: none
-  float* row_sums;         // a line of m for each part of each tile along n; or null
+  float* row_sums;         // two lines of m for each part of each tile along n; or null
   int row_sum_tiles;
   DType bias_type, addend_type;
   Post post;

@@ -42,6 +42,16 @@ __device__ inline void store_four_as(DType t, void* out, int64_t i, const Vec<fl
     store_four<__nv_bfloat16>(out, i, v, count);
 }
 
+// What is left of the values when they are stored in `t`.
+__device__ inline Vec<float, 4> rounded_as(DType t, Vec<float, 4> v) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e)
+    v.v[e] = t == DType::f32   ? v.v[e]
+             : t == DType::f16 ? to_float(from_float<__half>(v.v[e]))
+                               : to_float(from_float<__nv_bfloat16>(v.v[e]));
+  return v;
+}
+
 // Columns of the result from a tile's column on: where they begin, and how many of 4 exist.
 struct Run {
   int64_t first;
@@ -55,7 +65,8 @@ __device__ inline Run run_at(const Params& p, const Whole& q, int column) {
   return {int64_t{tap.quotient} * p.channels + c, ::min(4, p.channels - c)};
 }
 
-// The elements i * 4 to i * 4 + 3 of a tile, row by row, from their sums to the result.
+// The elements i * 4 to i * 4 + 3 of a tile, row by row, from their sums to the result: what other
+// tiles' boxes go through, with the same roundings.
 __device__ inline void finish(const Params& p, const Whole& q, const Unit& u, int i,
                               Vec<float, 4> sum) {
   const int row = u.m * q.tile_m + i * 4 / q.tile_n;
@@ -65,11 +76,11 @@ __device__ inline void finish(const Params& p, const Whole& q, const Unit& u, in
     for (int e = 0; e < run.count; ++e) sum.v[e] += value_at(p.bias, p.bias_type, run.first + e);
   const int64_t at = u.batch * p.out_matrix + int64_t{row} * p.n + run.first;
   if (p.kept != nullptr) store_four_as(q.out, p.kept, at, sum, run.count);
-  if (p.post == Post::activate) sum = activated<false>(p.activation, sum);
+  if (p.post == Post::activate) sum = activated<false>(p.activation, rounded_as(q.out, sum));
   if (p.post == Post::slope) {
     Vec<float, 4> y = {};
-    for (int e = 0; e < run.count; ++e) y.v[e] = value_at(p.addend, p.addend_type, at + e);
-    y = activated<true>(p.activation, y);
+    for (int e = 0; e < run.count; ++e) y.v[e] = value_at(p.slope_at, q.out, at + e);
+    y = rounded_as(q.out, activated<true>(p.activation, y));
     for (int e = 0; e < run.count; ++e) sum.v[e] *= y.v[e];
   }
   if (p.post == Post::add && p.addend_rows > 0) {
@@ -89,11 +100,17 @@ __device__ uint32_t four_at(const Places<C>& s, int row, int four) {
   return s.base + (row * (C::tile_n / 4) + (four ^ row % 4 * 2)) * 16;
 }
 
+// The threads that read operands: those that multiply, and those that sum A's rows.
+template <class C>
+__device__ int read_by(const Params& p) {
+  return C::producer + (p.row_sums != nullptr ? 32 * C::sum_warps : 0);
+}
+
 // The sums of a thread into the block's shared memory, in the place of the operands: nobody
 // multiplies or loads any more.
 template <class C>
-__device__ void keep_part(const Places<C>& s, const Sums<C>& d) {
-  barrier_of(1, C::producer);  // all warpgroups have multiplied
+__device__ void keep_part(const Params& p, const Places<C>& s, const Sums<C>& d) {
+  barrier_of(1, read_by<C>(p));  // all have read the operands
   const Spot<C> at(Unit{});
 #pragma unroll
   for (int i = 0; i < C::rows * 2; ++i) {

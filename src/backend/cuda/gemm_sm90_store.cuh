@@ -203,10 +203,10 @@ __device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, 
     }
 }
 
-// The same with the addend, whose first boxes have been asked for.
+// The same with the operand that comes in boxes, of which the first have been asked for.
 template <class C>
-__device__ void store_boxes_added(const Params& p, const Places<C>& s, const Unit& u,
-                                  const Sums<C>& d) {
+__device__ void store_boxes_with(const Params& p, const Places<C>& s, const Unit& u,
+                                 const Sums<C>& d) {
   using B = Boxes<C>;
   const Spot<C> at(u);
   const uint32_t out = s.out(threadIdx.x / 32);
@@ -216,7 +216,7 @@ __device__ void store_boxes_added(const Params& p, const Places<C>& s, const Uni
       wait_copies<1>();  // of the next box
     else
       wait_copies<0>();
-    __syncwarp();  // the addend is there
+    __syncwarp();  // the box is there
     const int i = k / B::across, c = k % B::across * C::chunk;
     const uint32_t buffer = out + k % C::buffers * C::buffer_bytes;
     if (activates<C> && p.post == Post::slope) {
@@ -286,8 +286,8 @@ __device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d)
 
 template <class C>
 __device__ void store(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
-  if constexpr (C::adds_boxes)
-    if (adds_boxes<C>(p, u)) return store_boxes_added<C>(p, s, u, d);
+  if constexpr (C::takes_boxes)
+    if (takes_boxes<C>(p, u)) return store_boxes_with<C>(p, s, u, d);
   if (u.part >= 0 || p.store == Store::float_boxes) return store_boxes<C, true>(p, s, u, d);
   if (p.store == Store::floats) return store_elements<C, float>(p, u, d);
   if constexpr (C::form != Form::wgrad) {  // its results are f32

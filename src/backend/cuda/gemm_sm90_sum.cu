@@ -14,42 +14,42 @@ struct SumParams {
   Params product;
   const float* parts;
   Whole whole;
-  int blocks;  // along y, for the tiles; those of the row below sum A's rows
+  int tiles, blocks;  // of a tile; those behind the tiles' blocks sum A's rows
   float* row_sums;
+  int columns;  // of lines of A's sums, of a block
 };
 
-// The sums of A's rows: each thread of a block's first row writes one at a time.
-__device__ void sum_row_sums(const SumParams& q, float* shared) {
+// The sums of A's rows: `columns` of them by a block, whose threads take turns at the lines.
+__device__ void sum_row_sums(const SumParams& q, int block, float* shared) {
   const Params& p = q.product;
-  const int lines = p.row_sum_tiles * p.splits;
-  for (int first = blockIdx.x * blockDim.x; first < p.m; first += gridDim.x * blockDim.x) {
-    const int i = first + threadIdx.x;
-    float sum = 0;
-    if (i < p.m)
-#pragma unroll 4
-      for (int line = threadIdx.y; line < lines; line += blockDim.y)
-        sum += p.row_sums[int64_t{line} * p.m + i];
-    __syncthreads();  // the sums before have been read
-    shared[threadIdx.y * blockDim.x + threadIdx.x] = sum;
-    __syncthreads();  // all rows' sums are there
-    if (threadIdx.y != 0 || i >= p.m) continue;
-    for (unsigned y = 1; y < blockDim.y; ++y) sum += shared[y * blockDim.x + threadIdx.x];
-    q.row_sums[i] = sum;
+  const int lines = 2 * p.row_sum_tiles * p.splits, thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const int i = block * q.columns + thread % q.columns;
+  float sum = 0;
+  if (i < p.m)
+#pragma unroll 8
+    for (int line = thread / q.columns; line < lines; line += threads / q.columns)
+      sum += p.row_sums[int64_t{line} * p.m + i];
+  for (int half = threads / 2; half >= q.columns; half /= 2) {
+    shared[thread] = sum;
+    __syncthreads();  // all sums are there
+    if (thread < half) sum += shared[thread + half];
+    __syncthreads();  // they have been read
   }
+  if (thread < q.columns && i < p.m) q.row_sums[i] = sum;
 }
 
 // Each thread of a block's first row writes 4 elements; its rows take turns at the parts.
-// grid: (pieces of a tile, tiles; and a row for A's rows).  sums: f32, in a fixed order.
+// grid: pieces of tiles, tile by tile; then of A's rows.  sums: f32, in a fixed order.
 __global__ void __launch_bounds__(threads) sum_parts_kernel(const __grid_constant__ SumParams q) {
   begin();
   using Four = Vec<float, 4>;
   __shared__ Four sums[threads];
   const Params& p = q.product;
-  if (static_cast<int>(blockIdx.y) == q.blocks)
-    return sum_row_sums(q, reinterpret_cast<float*>(sums));
+  const int behind = static_cast<int>(blockIdx.x) - q.tiles * q.blocks;
+  if (behind >= 0) return sum_row_sums(q, behind, reinterpret_cast<float*>(sums));
   const int pair = p.share == Share::none ? 1 : 2, size = q.whole.tile_m * q.whole.tile_n;
-  const int i = blockIdx.x * blockDim.x + threadIdx.x, tile = blockIdx.y / pair;
-  const int rank = blockIdx.y - tile * pair;
+  const int place = blockIdx.x / q.blocks, tile = place / pair, rank = place - tile * pair;
+  const int i = (blockIdx.x - place * q.blocks) * blockDim.x + threadIdx.x;
   Four sum = {};
   if (i * 4 < size) {
     const float* from = q.parts + (int64_t{tile} * p.splits * pair + rank) * size + i * 4;
@@ -77,15 +77,18 @@ __global__ void __launch_bounds__(threads) sum_parts_kernel(const __grid_constan
 
 void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Params& q,
                CudaDevice& device) {
-  const int tiles = q.rest.by * (c.share == Share::none ? 1 : 2), pieces = c.tile_m * c.tile_n / 4;
+  const int tiles = c.together ? 0 : q.rest.by * (c.share == Share::none ? 1 : 2);
+  const int pieces = c.tile_m * c.tile_n / 4;
   // more rows where there are few elements to fill the device with
   const int64_t filling = int64_t{device.multiprocessors()} * 1024;
   int rows = 1;
-  const int lines = std::max(c.splits, q.row_sum_tiles * c.splits / 8);
-  while (rows < 8 && rows * 2 <= lines && int64_t{tiles} * pieces * rows < filling) rows *= 2;
+  while (rows < 8 && rows * 2 <= c.splits && int64_t{tiles} * pieces * rows < filling) rows *= 2;
   const auto width = static_cast<unsigned>(threads / rows);
+  const auto blocks = static_cast<int>(blocks_for(pieces, width));
+  const int columns = q.row_sum_tiles * q.splits > 32 ? 8 : 32;
+  const auto row_blocks = p.row_sums ? static_cast<int>(blocks_for(p.m, columns)) : 0;
   launch("sum_parts", sum_parts_kernel,
-         {.grid = {blocks_for(pieces, width), static_cast<unsigned>(tiles + (p.row_sums ? 1 : 0))},
+         {.grid = static_cast<unsigned>(tiles * blocks + row_blocks),
           .block = {width, static_cast<unsigned>(rows)}},
          SumParams{.product = q,
                    .parts = static_cast<const float*>(o.workspace),
@@ -93,8 +96,10 @@ void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Param
                              .tile_n = c.tile_n,
                              .taps = p.form == Form::wgrad,
                              .out = p.out},
-                   .blocks = tiles,
-                   .row_sums = static_cast<float*>(o.row_sums)},
+                   .tiles = tiles,
+                   .blocks = blocks,
+                   .row_sums = static_cast<float*>(o.row_sums),
+                   .columns = columns},
          device);
 }
 

@@ -16,8 +16,8 @@ namespace {
 namespace gemm = ebb::cuda::gemm;
 
 ebb::cuda::Activation activation(const Signature& s) {
-  const KnownActivation& a = activation_of(s);
-  return {.linear = static_cast<float>(a.linear), .cubic = static_cast<float>(a.cubic)};
+  const Gate g = gate_of(s.as<MatmulAct>().act).value();
+  return {.linear = static_cast<float>(g.linear), .cubic = static_cast<float>(g.cubic)};
 }
 
 // ---- behind the product ------------------------------------------------------------------------
@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(threads) activate(const __grid_constant__ Para
 }
 
 bool supports_general(const Signature& s, const Device& d) {
+  if (!gate_of(s.as<MatmulAct>().act)) return false;
   const Signature product = product_of(s);
   const std::vector<Kernel> all = matmul();
   return std::any_of(all.begin(), all.end(),
@@ -85,14 +86,11 @@ gemm::Problem problem(const Signature& s) {
   p.post = a.slope ? gemm::Post::slope : gemm::Post::activate;
   p.activation = activation(s);
   p.keep = a.keep;
-  p.addend = a.slope;
-  p.addend_type = s.in.back().dtype;
-  p.addend_rows = 1;
   return p;
 }
 
 bool supports(const Signature& s, const Device& d) {
-  return gemm::supports(problem(s), ebb::cuda::of(d));
+  return gate_of(s.as<MatmulAct>().act) && gemm::supports(problem(s), ebb::cuda::of(d));
 }
 
 std::vector<Tune> space(const Signature& s, const Device& d) {
@@ -109,7 +107,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
     const gemm::Operands o{.a = c.in[0],
                            .b = c.in[1],
                            .bias = address_of(bias, c),
-                           .addend = slope ? c.in.back() : nullptr,
+                           .slope_at = slope ? c.in.back() : nullptr,
                            .out = c.out[0],
                            .workspace = c.workspace,
                            .kept = c.out.size() == 2 ? c.out[1] : nullptr};

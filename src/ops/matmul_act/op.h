@@ -4,9 +4,7 @@
 // kernel does both at once. docs/epilogues.md.
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
+#include <optional>
 
 #include "ir/op.h"
 
@@ -14,14 +12,14 @@ namespace ebb::ops {
 
 // a [..., M, K], b, perhaps bias [N] as matmul has them, of one dtype but for the bias; z = a b +
 // bias, in that dtype. The result is act(z); with `slope`, for a last input y of z's type, z
-// act'(y).
+// act'(y). Kernels may leave z unrounded there and round act'(y) instead.
 struct MatmulAct {
-  std::string act;       // of activations()
+  Expr act;              // of one input
   bool trans_b = false;  // b is stored [..., N, K]
   bool slope = false;
   bool keep = false;  // act(z): z is a second result
   void fields(auto&& f) {
-    f("act", act);
+    f("act", static_cast<TextValue&>(act));
     f("trans_b", trans_b);
     f("slope", slope);
     f("keep", keep);
@@ -32,17 +30,16 @@ namespace def {
 const OpDef& matmul_act();
 }
 
-// x sigmoid(linear x + cubic x^3) with the rounding of 64-bit floats, which an op defines.
-struct KnownActivation {
-  std::string_view name;
-  const OpDef& (*op)();
-  double linear, cubic;
+// Of x and y: y act'(x), as the gradient rule writes it.
+Expr slope_of(const Expr& act);
 
-  Expr formula() const;  // of x
-  Expr slope() const;    // of x and y: y act'(x), as the gradient rule writes it
+// The activations that kernels know: x sigmoid(linear x + cubic x^3), as SiLU and GELU with a tanh
+// are.
+struct Gate {
+  double linear = 1, cubic = 0;
 };
-std::span<const KnownActivation> activations();
-const KnownActivation& activation_of(const Signature& s);
+// If the formula is one of them, to the rounding of 64-bit floats.
+std::optional<Gate> gate_of(const Expr& act);
 
 // The use of matmul that gives z.
 Signature product_of(const Signature& s);
