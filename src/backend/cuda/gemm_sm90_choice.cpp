@@ -24,20 +24,22 @@ int64_t steps_of(const Problem& p) { return cover(p.k, 64) * (a_images(p.form) ?
 // Clocks of a step of 64 values of k for one tile, of `blocks` that share a multiprocessor. The
 // constants are fitted to measurements on an H200.
 double step_clocks(const Problem& p, const TileSize& t, Share share, int64_t blocks) {
-  constexpr double bytes_per_clock = 49;  // from the L2 cache
-  constexpr double latency = 2300;        // of a load
-  constexpr double in_step = 85;          // of waiting for the other block of a pair
-  constexpr double reached = 0.87;        // of the matrix units' rate
+  constexpr double bytes_per_clock = 57;  // from the L2 cache
+  constexpr double latency = 2450;        // of a load
+  constexpr double in_step = 82;          // of waiting for the other block of a pair
   const int columns = b_transposed(p.form) ? (t.n + 63) / 64 * 64 : t.n;
   const double a = t.m * 128.0 * (share == Share::a ? 0.5 : 1);
   const double b = columns * 128.0 * (share == Share::b ? 0.5 : 1);
-  const double clocks = std::max({t.m * t.n / 32.0 / reached, (a + b) / bytes_per_clock,
+  const double clocks = std::max({t.m * t.n / 32.0, (a + b) / bytes_per_clock,
                                   latency / (t.stages * static_cast<double>(blocks))});
   // all taps of one block of channels read the same lines of the cache
-  const double crowded = b_images(p.form) && p.images.c <= 64 ? 1 + 0.18 * (t.n / 64.0 - 1) : 1;
-  const double turned = a_transposed(p.form) && t.m == 192 && t.teams == 1 ? 1.1 : 1;  // measured
-  const double lone = t.m == 256 && t.n == 64 ? 1.25 : 1;  // one block's loads do not fill the way
-  return crowded * turned * lone * clocks + (share == Share::none ? 0 : in_step);
+  constexpr double same_lines = 0.18;
+  double slow = b_images(p.form) && p.images.c <= 64 ? 1 + same_lines * (t.n / 64.0 - 1) : 1;
+  constexpr double turned_wide = 1.04, lone = 1.25, summed = 1.13;  // measured
+  if (a_transposed(p.form) && t.m == 192 && t.teams == 1) slow *= turned_wide;
+  if (t.m == 256 && t.n == 64) slow *= lone;  // one block's loads do not fill the way
+  if (p.row_sums && t.teams > 1) slow *= summed;
+  return slow * clocks + (share == Share::none ? 0 : in_step);
 }
 
 // Blocks, or pairs of them, that run at once.
@@ -61,8 +63,8 @@ Choice with_whole(const Problem& p, const TileSize& t, Choice c, int multiproces
 }
 
 double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multiprocessors) {
-  constexpr double start = 4500, start_of_sum = 3400, bytes_per_clock = 2300;  // of memory
-  constexpr double store_bytes_per_clock = 29;
+  constexpr double start = 4500, start_of_sum = 5800, sum_bytes_per_clock = 8400;
+  constexpr double store_bytes_per_clock = 22;
   const Groups g = groups(p, c);
   const int64_t tiles = g.m * g.n * p.batch, whole = c.splits > 1 ? c.whole : tiles;
   const int64_t rest = tiles - whole, at_once = room_of(t, c.share, multiprocessors);
@@ -72,21 +74,22 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
   const int64_t blocks = std::min<int64_t>(
       cover(whole + rest * c.splits, at_once / t.per_multiprocessor), t.per_multiprocessor);
   const auto rounds = [&](int64_t units, double length, double bytes) {
+    constexpr double hidden = 0.68, turn = 200;  // of a store beside products; of a tile
     const auto each = static_cast<double>(cover(units, at_once / t.per_multiprocessor));
-    const double stores = t.teams > 1 ? 1 : each;  // but the last they go on beside products
-    return each * length * step_clocks(p, t, c.share, blocks) + stores * store(bytes);
+    const double stores = t.teams > 1 ? 1 + (each - 1) * (1 - hidden) : each;
+    return each * (turn + length * step_clocks(p, t, c.share, blocks)) + stores * store(bytes);
   };
   double clocks = start;
   if (whole > 0) clocks += rounds(whole, steps, static_cast<double>(size_of(p.out)));
   if (c.together) {
-    constexpr double join = 5500, join_bytes_per_clock = 74;  // of the blocks' shared memories
+    constexpr double join = 1900, join_bytes_per_clock = 9.3;  // of the blocks' shared memories
     const auto bytes = static_cast<double>(blocks * t.m * t.n * 4);
     clocks += rounds(rest * c.splits, std::ceil(steps / c.splits), 0);
     clocks += join + bytes / join_bytes_per_clock;
   } else if (rest > 0) {
     clocks += rounds(rest * c.splits, std::ceil(steps / c.splits), 4);
     const double bytes = static_cast<double>(rest * t.m * t.n) * (4.0 * c.splits + 4);
-    clocks += start_of_sum + bytes * (c.share == Share::none ? 1 : 2) / bytes_per_clock;
+    clocks += start_of_sum + bytes * (c.share == Share::none ? 1 : 2) / sum_bytes_per_clock;
   }
   return clocks;
 }
