@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "support/files.h"
 
 namespace ebb {
 namespace {
@@ -29,12 +30,7 @@ struct Thing {
 };
 
 std::string error_of(Thing& t, std::string_view text) {
-  try {
-    set_fields_json(fields_of(t), text, "thing.json");
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return testing::error_of([&] { set_fields_json(fields_of(t), text, "thing.json"); });
 }
 
 TEST(json, fields__come_back_to_the_last_bit) {

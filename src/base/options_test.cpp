@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "support/files.h"
 
 namespace ebb {
 namespace {
@@ -23,12 +24,7 @@ struct Some {
 };
 
 std::string error_of(const OptionTexts::value_type& text) {
-  try {
-    check_option(describe<Some>(), text, "some");
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return testing::error_of([&] { check_option(describe<Some>(), text, "some"); });
 }
 
 TEST(options, check__knows_names_and_types) {
@@ -68,13 +64,8 @@ TEST(options, parse__lets_blanks_stand_around_names_and_values) {
 }
 
 TEST(options, parse__refuses_what_is_no_option_or_stands_twice) {
-  const auto error = [](std::string_view text) -> std::string {
-    try {
-      parse_options(text, "some");
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
+  const auto error = [](std::string_view text) {
+    return testing::error_of([&] { parse_options(text, "some"); });
   };
   EXPECT_EQ(error("eta=0,s_noise=1,eta =1"), "some: option 'eta' is given twice ('0', then '1')");
   EXPECT_EQ(error("eta"), "some: options must be name=value  got 'eta'");

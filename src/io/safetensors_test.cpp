@@ -429,12 +429,9 @@ TEST(write_safetensors, disk_full__leaves_the_old_file_whole) {
   rlimit small = old;
   small.rlim_cur = 4096;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  std::string error;
-  try {
+  const std::string error = ebb::testing::error_of([&] {
     write_safetensors(path, std::vector<NamedTensor>{{"b", Tensor(DType::f32, {100000})}});
-  } catch (const Error& e) {
-    error = e.what();
-  }
+  });
   ::setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, handler);
   EXPECT_NE(error.find("safetensors: cannot write (File too large)"), std::string::npos) << error;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "nn/layers.h"
+#include "support/files.h"
 
 using namespace ebb;
 
@@ -19,14 +20,7 @@ Tensor ramp(const Shape& shape) {
   return t;
 }
 
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using ebb::testing::error_of;
 
 }  // namespace
 
@@ -104,7 +98,7 @@ TEST(weights, initial_values__are_one_function_of_seed_name_and_index) {
 }
 
 TEST(weights, unknown_initial_value__is_an_error) {
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(error_of([] {
               nn::initial_tensor({"w", {2}, {.init = "magic"}}, 0);
             }),
             "w: unknown initial value 'magic'");
@@ -115,7 +109,7 @@ TEST(weights, loading__lists_missing_unused_and_misshapen_tensors_at_once) {
   const nn::FileTensors file{.shapes = {{"m.a", {2}}, {"m.b", {5}}, {"m.x", {1}}, {"other", {1}}},
                              .load = [](const std::string&) { return ramp({2}); },
                              .prefix = "m."};
-  const std::string text = message([&] { nn::load_weights(weights, file); });
+  const std::string text = error_of([&] { nn::load_weights(weights, file); });
   for (const char* part : {"missing (1):\n    m.c[4]", "unused (2):", "m.x[1]", "other[1]",
                            "misshapen (1):\n    m.b: expected [3], file has [5]"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin: " << text;
@@ -124,7 +118,7 @@ TEST(weights, loading__lists_missing_unused_and_misshapen_tensors_at_once) {
 TEST(weights, loading_a_wholly_other_file__lists_ten_of_a_kind) {
   nn::FileShapes shapes;
   for (int i = 0; i < 25; ++i) shapes["t" + std::to_string(i)] = {1};
-  const std::string text = message([&] { nn::load_weights({}, {.shapes = shapes, .load = {}}); });
+  const std::string text = error_of([&] { nn::load_weights({}, {.shapes = shapes, .load = {}}); });
   EXPECT_NE(text.find("unused (25)"), std::string::npos) << text;
   EXPECT_NE(text.find("and 15 more"), std::string::npos) << text;
 }

@@ -3,18 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "support/files.h"
 
 namespace ebb::train {
 namespace {
 
 std::string problem(const TrainConfig& c) {
-  try {
-    check(c);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return testing::error_of([&] { check(c); });
 }
 
 TEST(train_config, defaults_with_steps__are_fine) { EXPECT_EQ(problem({.steps = 10}), ""); }
@@ -41,13 +36,9 @@ TEST(train_config, json__comes_back_whole) {
 }
 
 TEST(train_config, unknown_key__suggests_the_nearest) {
-  try {
-    train_config_from_json(R"({"warm_up": 3})", "run/config.json");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()),
-              "run/config.json: unknown field 'warm_up' (did you mean 'warmup'?)");
-  }
+  EXPECT_EQ(
+      testing::error_of([] { train_config_from_json(R"({"warm_up": 3})", "run/config.json"); }),
+      "run/config.json: unknown field 'warm_up' (did you mean 'warmup'?)");
 }
 
 TEST(train_config, dtype_auto__follows_the_device) {

@@ -64,7 +64,10 @@ class Run {
     try {
       for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
         step();
-        go = !finished(result);
+        result.signal = signals_->requested();
+        const auto why = reason_to_end(result.signal);
+        result.why = why.value_or(result.why);
+        go = !why;
         between_steps(!go);
       }
     } catch (const Error&) {
@@ -153,21 +156,14 @@ class Run {
                          : std::string());
   }
 
-  // True if the run ends here, and why.
-  bool finished(TrainResult& result) const {
+  // None: the run goes on.
+  std::optional<TrainResult::Stop> reason_to_end(int signal) const {
     using Stop = TrainResult::Stop;
-    result.signal = signals_->requested();
-    if (result.signal != 0)
-      result.why = Stop::signal;
-    else if (c_.steps > 0 && state_.step >= c_.steps)
-      result.why = Stop::steps;
-    else if (c_.minutes > 0 && seconds_since(start_) >= c_.minutes * 60)
-      result.why = Stop::minutes;
-    else if (job_.hooks.stop && job_.hooks.stop())
-      result.why = Stop::hook;
-    else
-      return false;
-    return true;
+    if (signal != 0) return Stop::signal;
+    if (c_.steps > 0 && state_.step >= c_.steps) return Stop::steps;
+    if (c_.minutes > 0 && seconds_since(start_) >= c_.minutes * 60) return Stop::minutes;
+    if (job_.hooks.stop && job_.hooks.stop()) return Stop::hook;
+    return {};
   }
 
   void between_steps(bool last) {

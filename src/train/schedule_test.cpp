@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "base/error.h"
+#include "support/files.h"
 
 namespace ebb::train {
 namespace {
@@ -43,14 +43,7 @@ TEST(rate, rsqrt__halves_when_the_steps_quadruple) {
 }
 
 TEST(rate, impossible_schedules__say_why) {
-  const auto text = [](const RateSchedule& s) -> std::string {
-    try {
-      check(s);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
-  };
+  const auto text = [](const RateSchedule& s) { return testing::error_of([&] { check(s); }); };
   EXPECT_EQ(text({.kind = "cosin"}), "schedule: unknown kind 'cosin' (did you mean 'cosine'?)");
   EXPECT_EQ(text({.kind = "cosine", .warmup = 5}),
             "schedule: cosine needs steps (0) above warmup (5)");

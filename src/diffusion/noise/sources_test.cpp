@@ -10,6 +10,7 @@
 #include "diffusion/noise/rng/brownian_tree.h"
 #include "diffusion/noise/rng/generator.h"
 #include "diffusion/solver/dialect.h"
+#include "support/files.h"
 
 namespace ebb {
 namespace {
@@ -46,12 +47,7 @@ Numbers randn(const GeneratorKind& kind, uint64_t seed, size_t n) {
 }
 
 std::string error_of(const std::string& source, const NoiseCall& call, const OptionTexts& options) {
-  try {
-    open_noise(source, call, options);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return testing::error_of([&] { open_noise(source, call, options); });
 }
 
 TEST(noise_sources, all__normal_and_other_numbers_for_every_draw) {

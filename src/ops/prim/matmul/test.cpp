@@ -1,22 +1,14 @@
 // Errors of matmul and conv2d; what they compute is tested from their examples.
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/matmul/op.h"
+#include "support/files.h"
 
 namespace ebb::ops {
 namespace {
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 Value input(Graph& g, Shape shape, DType dtype = DType::f32) {
   return g.input(g.fresh_name("x"), {dtype, std::move(shape)});
