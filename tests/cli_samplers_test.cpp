@@ -120,5 +120,11 @@ TEST(diffusion_help, betas__lists_them_all) {
     EXPECT_NE(help.find(name), std::string::npos) << name;
 }
 
+TEST_F(CliSamplers, gallery_that_is_refused__leaves_no_folder) {
+  const std::string folder = folder_ / "gallery";
+  error_line("samplers gallery --points -1 --out " + folder);
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
 }  // namespace
 }  // namespace ebb

@@ -118,6 +118,10 @@ TEST_F(Cli, network_of_a_config_that_is_not_followed__is_said) {
 TEST_F(Cli, explain__knows_the_dtypes_of_training) {
   EXPECT_EQ(error_line("explain --dtype f16"),
             "explain: dtype of a training step must be f32 or bf16 (got 'f16')");
+  EXPECT_EQ(error_line("explain --no-train --dtype f8"),
+            "explain: dtype of matrix work must be f32, f16 or bf16 (got 'f8')");
+  const Output low = run_program("explain --no-train --dtype bf16 --stage fused");
+  EXPECT_NE(low.text.find("bf16["), std::string::npos);
 }
 
 TEST_F(Cli, recompute_without_a_unit__is_told_of_it) {

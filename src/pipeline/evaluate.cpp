@@ -80,13 +80,13 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
           "eval: the data has no classes to train the default features on; give --features  ",
           options.data);
   std::unique_ptr<FeatureNet> judge, space;
+  if (!options.features.empty())
+    space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
   if (labels) {
     judge = std::make_unique<FeatureNet>(
         train::cached_classifier(*sets.training, options.data, context, {log, look}));
     q.classifier_accuracy = train::class_accuracy(*judge, *sets.held_out, look);
   }
-  if (!options.features.empty())
-    space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
   FeatureNet& features = space ? *space : *judge;
   int64_t shown = -1;
   const Generated g = generate(model, request, options.generate, context, [&](double share) {

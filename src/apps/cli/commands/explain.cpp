@@ -11,6 +11,7 @@
 #include "diffusion/loss.h"
 #include "ir/text.h"
 #include "models/model.h"
+#include "passes/mixed_precision.h"
 #include "pipeline/generator.h"
 #include "runtime/plan.h"
 #include "train/step.h"
@@ -78,7 +79,7 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
 }
 
 Graph training_graph(const Options& o, const Graph& forward) {
-  if (!o.train) return forward;
+  if (!o.train) return mixed_precision(forward, parse_dtype(o.dtype));
   return train::train_step(forward, {.dtype = parse_dtype(o.dtype)});
 }
 
@@ -117,8 +118,10 @@ int run(const Options& o) {
   require(o.batch > 0 && o.batch <= most_images, "explain: batch must be 1 to ", most_images,
           " (got ", o.batch, ")");
   const Recompute r = parse_recompute(o.recompute);
-  require(o.dtype == "f32" || o.dtype == "bf16" || !o.train,
-          "explain: dtype of a training step must be f32 or bf16 (got '", o.dtype, "')");
+  require(o.dtype == "f32" || o.dtype == "bf16" || (o.dtype == "f16" && !o.train),
+          "explain: dtype of ",
+          o.train ? "a training step must be f32" : "matrix work must be f32, f16",
+          " or bf16 (got '", o.dtype, "')");
   require(r.kind == Recompute::Kind::off || (o.train && o.stage == "plan"),
           "explain: recompute is of the plan of a training step (--stage ", o.stage,
           o.train ? ")" : ", --no-train)");

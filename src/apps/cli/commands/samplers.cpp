@@ -277,13 +277,15 @@ void write_plot(const Options& o) {
 
 void write_gallery(const Options& o) {
   require(!o.out.empty(), "samplers: gallery needs --out FOLDER");
-  io::make_folder(o.out, "samplers: --out");
+  io::check_can_write((std::filesystem::path(o.out) / "euler.svg").string(), "samplers: --out");
   for (const Sampler* s : all_samplers()) {
     if (o.plot.flow && !s->flow) continue;
     PlotRequest r = o.plot;
     r.sampler = s->name;
     const std::string path = (std::filesystem::path(o.out) / (s->name + ".svg")).string();
-    io::write_whole_file(path, sampler_plot(r), "samplers");
+    const std::string svg = sampler_plot(r);
+    io::make_folder(o.out, "samplers: --out");
+    io::write_whole_file(path, svg, "samplers");
     std::printf("%s\n", path.c_str());
   }
 }
