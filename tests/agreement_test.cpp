@@ -195,12 +195,14 @@ void add_packed_attention(std::vector<Large>& out, DType dtype) {
 }
 
 // Several blocks of keys, and more of them than there are multiprocessors: blocks of threads wait
-// for each other. Few heads and keys: ranges of queries.
+// for each other; once for a single head, whose blocks take more than one round of them. Few heads
+// and keys: ranges of queries.
 void add_attention_grad(std::vector<Large>& out, DType dtype) {
   for (const Heads& h : {Heads{6, 300, 700, 5, 40},
                          {3, 290, 1100, 9, 64},
                          {5, 333, 520, 6, 80},
                          {2, 200, 900, 11, 128},
+                         {1, 1200, 18500, 1, 64},
                          {1, 1500, 77, 3, 64},
                          {1, 700, 333, 2, 72},
                          {1, 300, 200, 1, 256},

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "backend/cuda/mma.cuh"
+#include "backend/cuda/pairs.cuh"
 
 namespace ebb::cuda {
 
@@ -105,19 +106,6 @@ __device__ __forceinline__ void store_shared(uint32_t at, uint32_t v) {
 }
 
 // ---- products ----------------------------------------------------------------------------------
-
-// Two floats as 16-bit elements, `low` in the lower half.
-template <class T>
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  uint32_t r = 0;
-#if __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, __half>)
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#endif
-  return r;
-}
 
 // c [16,8] += a [16,8] b [8,8].
 template <class T>

@@ -62,6 +62,26 @@ __device__ __forceinline__ void wgmma_finish() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 #endif
 }
+// The compiler takes results of wgmma for there at once: values behind this line are those after
+// it.
+template <int N>
+__device__ __forceinline__ void settle(float (&c)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+    asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
+}
+template <int N>
+__device__ __forceinline__ void settle(uint32_t (&c)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+    asm volatile("" : "+r"(c[n][0]), "+r"(c[n][1]), "+r"(c[n][2]), "+r"(c[n][3])::"memory");
+}
+template <int P, int N>
+__device__ __forceinline__ void settle(float (&c)[P][N][4]) {
+#pragma unroll
+  for (int p = 0; p < P; ++p) settle(c[p]);
+}
+
 // What this thread wrote to shared memory is there for wgmma, after a barrier.
 __device__ __forceinline__ void publish_to_wgmma() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -69,15 +89,6 @@ __device__ __forceinline__ void publish_to_wgmma() {
 #endif
 }
 
-// Stores four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix
-// i / 8.
-__device__ __forceinline__ void store_matrices(uint32_t at, const uint32_t (&r)[4]) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(r[0]),
-               "r"(r[1]), "r"(r[2]), "r"(r[3])
-               : "memory");
-#endif
-}
 // *to += v as one access, without an answer.
 __device__ __forceinline__ void add_to(float4* to, const float (&v)[4]) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

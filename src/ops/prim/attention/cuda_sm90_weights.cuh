@@ -93,21 +93,6 @@ __device__ __forceinline__ void weigh_scores(float (&s)[N][4], float scale, Runn
 
 // ---- products ----------------------------------------------------------------------------------
 
-// The compiler takes results of wgmma for there at once: values behind this line are those after
-// it.
-template <int N>
-__device__ __forceinline__ void settle(float (&c)[N][4]) {
-#pragma unroll
-  for (int n = 0; n < N; ++n)
-    asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
-}
-template <int N>
-__device__ __forceinline__ void settle(uint32_t (&c)[N][4]) {
-#pragma unroll
-  for (int n = 0; n < N; ++n)
-    asm volatile("" : "+r"(c[n][0]), "+r"(c[n][1]), "+r"(c[n][2]), "+r"(c[n][3])::"memory");
-}
-
 // Heads as they lie in shared memory: pieces of 64 columns, and perhaps a rest of at most 16.
 template <int D>
 struct Columns {

@@ -78,12 +78,13 @@ Program prepare_plain(const Signature& s, const Tune&, Device& device) {
   return {.workspace = u.workspace(), .run = [=, &d](const Call& call) { run_plain(u, call, d); }};
 }
 
-// One kernel over all heads; `count`: the keys or queries that its blocks share.
-void run_tiles(const char* name, const GradKernel& k, GradParams p, int64_t count,
+// One kernel over all heads, whose blocks share the keys; `queries` of a block that shares those.
+void run_tiles(const char* name, const GradKernel& k, GradParams p, int queries,
                CudaDevice& device) {
-  p.tiles = divide_up(count, k.rows);
+  p.tiles = divide_up(p.z.s, k.rows);
+  p.query_tiles = queries > 0 ? divide_up(p.z.t, queries) : 0;
   launch(name, k.run,
-         {.grid = static_cast<unsigned>(p.z.heads * p.tiles),
+         {.grid = static_cast<unsigned>(p.z.heads * (p.tiles + p.query_tiles)),
           .block = static_cast<unsigned>(k.threads),
           .shared = k.bytes},
          p, device);
@@ -97,8 +98,7 @@ GradKernels grad_kernels(const Use& u) {
 // Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
 bool supports_tiles(const Signature& s, const Device& device) {
   if (!on_tensor_cores(s, device, 160)) return false;
-  const GradKernels k = grad_kernels(use_of(s));
-  return std::max(k.keys.bytes, k.queries.bytes) <= of(device).shared_per_block();
+  return grad_kernels(use_of(s)).ring.bytes <= of(device).shared_per_block();
 }
 
 bool is_aligned(const GradParams& p) {
@@ -114,12 +114,11 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   const auto run = [=, &d](const Call& call) {
     const GradParams p = params_of(u, call);
     if (!is_aligned(p) || u.z.t == 0) return run_plain(u, call, d);
-    if (k.group.run) return run_tiles("attention_grad_group", k.group, p, u.z.s, d);
-    if (k.head.run) return run_tiles("attention_grad_head", k.head, p, u.z.s, d);
+    if (k.group.run) return run_tiles("attention_grad_group", k.group, p, 0, d);
+    if (k.head.run) return run_tiles("attention_grad_head", k.head, p, 0, d);
     launch("attention_grad_rows", k.rows.run,
            {.grid = blocks_for(u.z.heads * u.pitch, k.rows.rows), .block = kRowThreads}, p, d);
-    run_tiles("attention_grad_keys", k.keys, p, u.z.s, d);
-    run_tiles("attention_grad_queries", k.queries, p, u.z.t, d);
+    run_tiles("attention_grad_ring", k.ring, p, k.ring_queries, d);
   };
   return {.workspace = u.workspace(), .run = run};
 }
@@ -145,7 +144,7 @@ bool supports_short(const Signature& s, const Device& device) {
 Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   CudaDevice& d = of(device);
-  const int64_t bytes = std::max(u.workspace(), long_workspace(u.z, d));
+  const int64_t bytes = std::max(u.workspace(), long_workspace(u.dtype, u.z, d));
   return {.workspace = bytes, .run = [=, &d](const Call& call) {
             const bool empty = u.z.t == 0 || u.z.heads == 0;
             const GradParams p = params_of(u, call);

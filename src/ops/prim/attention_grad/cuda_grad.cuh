@@ -17,7 +17,7 @@ struct GradParams {
   float *shift, *delta;
   int64_t pitch;
   DType lse_dtype, dlse_dtype;
-  int tiles;  // blocks of threads a head
+  int tiles, query_tiles;  // blocks of threads a head; query_tiles: of the ring, for dq
 };
 
 constexpr int kRowLanes = 8;  // threads of a row in the first pass

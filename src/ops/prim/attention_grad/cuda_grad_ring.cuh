@@ -1,5 +1,6 @@
-// attention_grad of long heads: one kernel walks over the queries for dk and dv, one over the keys
-// for dq. Both compute the weights again, so that nothing is added up across blocks of threads.
+// attention_grad of long heads: some blocks of threads walk over the queries for dk and dv, the
+// others over the keys for dq. Both compute the weights again, so that nothing is added up across
+// blocks of threads.
 #pragma once
 
 #include "ops/prim/attention_grad/cuda_grad.cuh"
@@ -24,21 +25,18 @@ struct GradRingShape {
   static constexpr int query_m = D <= 128 ? 2 : 1;
   static constexpr int query_rows = 16 * query_m * kGradWarps;
   static constexpr int query_bytes = 2 * Tile<D>::bytes(query_rows) + kGradStages * 2 * block_bytes;
+  static constexpr int bytes = key_bytes > query_bytes ? key_bytes : query_bytes;
 };
 
-// dk and dv of a block of keys.
-// grid: p.tiles blocks a head, GradRingShape<D>::key_rows keys each.  sums: f32, in the order of
-// the queries.  deterministic: yes.
+// dk and dv of `key_rows` keys, for block of threads `index`; summed in the order of the queries.
 template <class T, int D>
-__global__ __launch_bounds__(kGradThreads,
-                             2) void attention_grad_keys(const __grid_constant__ GradParams p) {
-  begin();
+__device__ __forceinline__ void differentiate_keys(const GradParams& p, int index) {
   using S = GradRingShape<D>;
   constexpr int m = S::key_m;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int head = blockIdx.x / p.tiles;
-  const int tile = blockIdx.x % p.tiles * S::key_rows, first = tile + warp * 16 * m;
+  const int head = index / p.tiles;
+  const int tile = index % p.tiles * S::key_rows, first = tile + warp * 16 * m;
   const int blocks = (p.z.t + kGradBlock - 1) / kGradBlock;
   const uint32_t k_at = shared_address(memory), v_at = k_at + Tile<D>::bytes(S::key_rows);
   const uint32_t ring = v_at + Tile<D>::bytes(S::key_rows);
@@ -137,19 +135,15 @@ __device__ __forceinline__ void add_keys(float (&dq)[S::query_m][D / 8][4],
   }
 }
 
-// dq of a block of queries.
-// grid: p.tiles blocks a head, GradRingShape<D>::query_rows queries each.  sums: f32, in the order
-// of the keys.  deterministic: yes.
+// dq of `query_rows` queries, for block of threads `index`; summed in the order of the keys.
 template <class T, int D>
-__global__ __launch_bounds__(kGradThreads,
-                             2) void attention_grad_queries(const __grid_constant__ GradParams p) {
-  begin();
+__device__ __forceinline__ void differentiate_queries(const GradParams& p, int index) {
   using S = GradRingShape<D>;
   constexpr int m = S::query_m;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int head = blockIdx.x / p.tiles;
-  const int tile = blockIdx.x % p.tiles * S::query_rows, first = tile + warp * 16 * m;
+  const int head = index / p.query_tiles;
+  const int tile = index % p.query_tiles * S::query_rows, first = tile + warp * 16 * m;
   const int blocks = (p.z.s + kGradBlock - 1) / kGradBlock;
   const uint32_t q_at = shared_address(memory), dout_at = q_at + Tile<D>::bytes(S::query_rows);
   const uint32_t ring = dout_at + Tile<D>::bytes(S::query_rows);
@@ -194,6 +188,21 @@ __global__ __launch_bounds__(kGradThreads,
                    p.z.scale_log2);
   }
   write_scaled<T, m, D>(rows_of<T>(p.z, p.dq, head, p.z.t), first, dq, p.z.scale, lane);
+}
+
+// dq, dk and dv. Few heads fill the device only with both kinds of blocks of threads.
+// grid: for each head p.tiles blocks with GradRingShape<D>::key_rows keys each, then for each
+// p.query_tiles with query_rows queries each.  sums: f32, in the order of the queries or keys.
+// deterministic: yes.
+template <class T, int D>
+__global__ __launch_bounds__(kGradThreads,
+                             2) void attention_grad_ring(const __grid_constant__ GradParams p) {
+  begin();
+  const int of_keys = static_cast<int>(p.z.heads) * p.tiles, index = blockIdx.x;
+  if (index < of_keys)
+    differentiate_keys<T, D>(p, index);
+  else
+    differentiate_queries<T, D>(p, index - of_keys);
 }
 
 }  // namespace ebb::ops::cuda

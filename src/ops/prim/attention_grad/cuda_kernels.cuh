@@ -16,7 +16,8 @@ struct GradKernel {
 
 struct GradKernels {
   GradKernel group, head;  // run is null: the head is too long or too wide for it
-  GradKernel rows, keys, queries;
+  GradKernel rows, ring;
+  int ring_queries = 0;  // of a block of threads of the ring
 };
 
 template <class T, int D, int Warps>
@@ -51,8 +52,8 @@ GradKernels grad_kernels_of_width(int64_t t, int64_t s) {
       k.head = grad_head<T, D, 8>(t);
   }
   k.rows = {attention_grad_rows<T, 8>, kRowThreads / kRowLanes, kRowThreads, 0};
-  k.keys = {attention_grad_keys<T, D>, S::key_rows, kGradThreads, S::key_bytes};
-  k.queries = {attention_grad_queries<T, D>, S::query_rows, kGradThreads, S::query_bytes};
+  k.ring = {attention_grad_ring<T, D>, S::key_rows, kGradThreads, S::bytes};
+  k.ring_queries = S::query_rows;
   return k;
 }
 

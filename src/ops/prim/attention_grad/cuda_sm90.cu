@@ -21,44 +21,41 @@ LongKernel kernel_of(DType dtype, int width) {
 // How the work of one use is cut. A head's keys come in blocks; where they are too few for the
 // device, its queries are cut into ranges too.
 struct Cut {
-  int width = 0;    // of the kernel: 40, 64, 80 or 128
-  int queries = 0;  // of a block
   int key_blocks = 0, query_blocks = 0, ranges = 1;
-  int64_t tiles = 0;
+  int64_t tiles = 0, pieces = 0;  // pieces: of dk and dv, of a range of queries
   int64_t rows_bytes = 0, turns_bytes = 0, sums_bytes = 0, parts_bytes = 0;  // of the workspace
 };
 
-Cut cut(const HeadSizes& z, const CudaDevice& device) {
+Cut cut(const HeadSizes& z, const LongKernel& k, const CudaDevice& device) {
   Cut c;
-  c.width = z.width <= 40 ? 40 : z.width <= 64 ? 64 : z.width <= 80 ? 80 : 128;
-  c.queries = long_queries(c.width);
-  c.key_blocks = static_cast<int>(blocks(z.s, kLongKeys));
-  c.query_blocks = static_cast<int>(blocks(z.t, c.queries));
-  const int64_t pairs = z.heads * c.key_blocks, dq_width = long_dq_width(c.width);
+  c.key_blocks = static_cast<int>(blocks(z.s, k.keys));
+  c.query_blocks = static_cast<int>(blocks(z.t, k.queries));
+  const int64_t pairs = z.heads * c.key_blocks;
   if (pairs > 0 && c.query_blocks > 0)
     c.ranges =
         static_cast<int>(std::clamp<int64_t>(device.multiprocessors() / pairs, 1, c.query_blocks));
   c.tiles = pairs * c.ranges;
+  c.pieces = pairs * k.pieces;
   c.rows_bytes = z.heads * blocks(z.t, kRows) * kRows * 8;
   if (c.key_blocks > 1) {
     c.turns_bytes = blocks(z.heads * c.query_blocks * 4, 128) * 128;
-    c.sums_bytes = z.heads * c.query_blocks * 2 * 64 * dq_width * 4;
+    c.sums_bytes = z.heads * c.query_blocks * k.block_sums * 4;
   }
-  if (c.ranges > 1) c.parts_bytes = c.tiles * kLongKeys * c.width * 2 * 4;
+  if (c.ranges > 1) c.parts_bytes = c.ranges * c.pieces * k.part_piece * 4;
   return c;
 }
 
 }  // namespace
 
-int64_t long_workspace(const HeadSizes& z, const CudaDevice& device) {
-  const Cut c = cut(z, device);
+int64_t long_workspace(DType dtype, const HeadSizes& z, const CudaDevice& device) {
+  const Cut c = cut(z, kernel_of(dtype, z.width), device);
   return c.rows_bytes + c.turns_bytes + c.sums_bytes + c.parts_bytes;
 }
 
 void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
   const HeadSizes& z = p.z;
-  const Cut c = cut(z, device);
-  const LongKernel kernel = kernel_of(dtype, c.width);
+  const LongKernel kernel = kernel_of(dtype, z.width);
+  const Cut c = cut(z, kernel, device);
   auto* at = static_cast<char*>(workspace);
   p.pitch = blocks(z.t, kRows) * kRows;
   p.shift = reinterpret_cast<float*>(at);
@@ -70,10 +67,10 @@ void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
   l.key_blocks = c.key_blocks, l.query_blocks = c.query_blocks, l.ranges = c.ranges;
   l.tiles = static_cast<int>(c.tiles);
   l.turn_count = c.key_blocks > 1 ? static_cast<int>(z.heads) * c.query_blocks : 0;
-  l.q = map_of(z, dtype, {p.q, z.t, z.step, c.queries});
-  l.k = map_of(z, dtype, {p.k, z.s, z.step, kLongKeys});
-  l.v = map_of(z, dtype, {p.v, z.s, z.step, kLongKeys});
-  l.dout = map_of(z, dtype, {p.dout, z.t, z.out_step, c.queries});
+  l.q = map_of(z, dtype, {p.q, z.t, z.step, kernel.queries});
+  l.k = map_of(z, dtype, {p.k, z.s, z.step, kernel.keys});
+  l.v = map_of(z, dtype, {p.v, z.s, z.step, kernel.keys});
+  l.dout = map_of(z, dtype, {p.dout, z.t, z.out_step, kernel.queries});
   launch("attention_grad_long_rows", kernel.rows,
          {.grid = blocks_for(z.heads / z.a * p.pitch, kRowTokens), .block = kRowThreads}, l,
          device);
@@ -82,7 +79,7 @@ void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
          {.grid = grid, .block = kernel.threads, .shared = kernel.bytes}, l, device);
   if (c.ranges > 1)
     launch("attention_grad_long_sum", kernel.sum,
-           {.grid = static_cast<unsigned>(z.heads * c.key_blocks * 4), .block = 128}, l, device);
+           {.grid = static_cast<unsigned>(c.pieces), .block = 128}, l, device);
 }
 
 }  // namespace ebb::ops::cuda

@@ -7,7 +7,7 @@
 namespace ebb::ops::cuda {
 
 // Bytes of workspace.
-int64_t long_workspace(const HeadSizes& z, const ebb::cuda::CudaDevice& device);
+int64_t long_workspace(DType dtype, const HeadSizes& z, const ebb::cuda::CudaDevice& device);
 
 // dq, dk and dv of 16-bit heads whose width is a multiple of 8 up to 128. p.q, k, v, o, lse, dout,
 // dlse, the gradients and dtypes are set; the tensors are aligned to 16 bytes.

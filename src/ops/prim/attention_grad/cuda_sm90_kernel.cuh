@@ -8,28 +8,6 @@
 
 namespace ebb::ops::cuda {
 
-// Registers that wgmma writes: keeps the compiler from moving their use over a wait.
-template <int N>
-__device__ __forceinline__ void pin(float (&d)[N][4]) {
-#pragma unroll
-  for (int n = 0; n < N; ++n)
-    asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
-}
-template <int P, int N>
-__device__ __forceinline__ void pin(float (&d)[P][N][4]) {
-#pragma unroll
-  for (int p = 0; p < P; ++p) pin(d[p]);
-}
-
-// Two 16-bit elements as floats.
-template <class T>
-__device__ __forceinline__ float2 unpack(uint32_t v) {
-  if constexpr (std::is_same_v<T, __half>)
-    return __half22float2(*reinterpret_cast<const __half2*>(&v));
-  else
-    return {__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u)};
-}
-
 // Bytes from the first 16 columns of rows in boxes of `rows` rows to the columns [16 k, 16 k + 16).
 template <int D>
 __device__ __forceinline__ constexpr uint32_t columns_at(int k, int rows) {
@@ -66,7 +44,7 @@ using QuerySums = float[LongShape<D>::dq_width / 8][4];
 template <class T, int D>
 __device__ __forceinline__ void start_scores(ScoreSums<D>& c, uint32_t a, uint32_t b) {
   using S = LongShape<D>;
-  pin(c);
+  settle(c);
   wgmma_start();
 #pragma unroll
   for (int k = 0; k < (D + 15) / 16; ++k)
@@ -81,7 +59,7 @@ template <class T, int D>
 __device__ __forceinline__ void start_key_sums(KeySums<D>& sum, const Packed<D>& a, uint32_t b) {
   using S = LongShape<D>;
   constexpr int next = S::queries * 128;
-  pin(sum);
+  settle(sum);
   wgmma_start();
 #pragma unroll
   for (int k = 0; k < S::queries / 16; ++k)
@@ -100,7 +78,7 @@ __device__ __forceinline__ void start_dq(QuerySums<D>& dq, const LongWork<D>& w,
                       (S::queries == 128 ? w.group * S::keys * 128 : 0);
   const uint32_t k =
       w.at + S::k + (o.tiles & 1) * S::key_bytes + (S::boxes == 2 ? w.group * S::keys * 128 : 0);
-  pin(dq);
+  settle(dq);
   wgmma_start();
 #pragma unroll
   for (int i = 0; i < S::keys / 16; ++i)
@@ -217,7 +195,7 @@ __device__ __forceinline__ void add_dq(QuerySums<D>& dq, const LongWork<D>& w, c
 // What happens to dq of a block of queries when it has been computed.
 template <class T, int D>
 __device__ __forceinline__ void finish_dq(QuerySums<D>& dq, const LongWork<D>& w, const Open& o) {
-  pin(dq);
+  settle(dq);
   say<D>(w.at, Pair::ds_empty, o.count);
   if (o.last) say<D>(w.at, Pair::keys_empty, o.tiles);
   if (w.p.key_blocks > 1) wait_for<D>(w.at, Pair::turn, o.count);
@@ -242,25 +220,25 @@ __device__ __forceinline__ void meet_queries(const LongWork<D>& w, const Open& o
   wait_for<D>(w.at, Pair::q_full, o.count);
   start_scores<T, D>(s, keys + S::k, q);
   wgmma_finish<1>();  // dk of the block before
-  pin(dk);
+  settle(dk);
   if (o.count > 0) say<D>(w.at, Pair::q_empty, o.count - 1);
   wait_for<D>(w.at, Pair::dout_full, o.count);
   start_scores<T, D>(dp, keys + S::v, dout);
   wgmma_finish<1>();  // s
-  pin(s);
+  settle(s);
   weigh<T, D>(weights, s, w, o);
   start_key_sums<T, D>(dv, weights, dout);
   if (o.count > 0) wait_for<D>(w.at, Pair::ds_full, o.count - 1);
   start_dq<T, D>(dq, w, before);
   wgmma_finish<2>();  // dp
-  pin(dp);
+  settle(dp);
   differentiate<T, D>(ds, weights, dp, w, o.count);
   wait_free<D>(w.at, Pair::ds_empty, o.count);
   keep_ds<D>(w, ds, o.count);
   say<D>(w.at, Pair::ds_full, o.count);
   start_key_sums<T, D>(dk, ds, q);
   wgmma_finish<1>();  // dv, dq
-  pin(dv);
+  settle(dv);
   say<D>(w.at, Pair::dout_empty, o.count);
   if (o.count > 0) finish_dq<T, D>(dq, w, before);
 }
@@ -299,8 +277,8 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     KeySums<D> dk, dv;
     clear(dk);
     clear(dv);
-    pin(dk);
-    pin(dv);
+    settle(dk);
+    settle(dv);
     wait_for<D>(w.at, Pair::keys_full, tiles);
 #pragma unroll 1
     for (int j = 0; j < t.blocks; ++j, ++count) {
@@ -310,7 +288,7 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
       before = o;
     }
     wgmma_finish<0>();
-    pin(dk);
+    settle(dk);
     write_keys<T, D>(w, dk, t, false);
     write_keys<T, D>(w, dv, t, true);
     if (i + gridDim.x < w.p.tiles) continue;
@@ -395,7 +373,7 @@ __global__ __launch_bounds__(128) void attention_grad_long_sum(
     const __grid_constant__ LongParams p) {
   begin();
   using S = LongShape<D>;
-  const int64_t pieces = p.g.z.heads * p.key_blocks * 4, piece = blockIdx.x;
+  const int64_t pieces = p.g.z.heads * p.key_blocks * S::pieces, piece = blockIdx.x;
   const auto* const from = reinterpret_cast<const float4*>(p.parts) + threadIdx.x;
   float sum[1][D / 8][4];
   clear(sum);
@@ -407,8 +385,8 @@ __global__ __launch_bounds__(128) void attention_grad_long_sum(
       sum[0][n][0] += x.x, sum[0][n][1] += x.y, sum[0][n][2] += x.z, sum[0][n][3] += x.w;
     }
   const bool dv = piece % 2 == 1;
-  const int head = static_cast<int>(piece / 4 / p.key_blocks);
-  const int first = static_cast<int>(piece / 2 % (2 * p.key_blocks)) * 64;
+  const int head = static_cast<int>(piece / S::pieces / p.key_blocks);
+  const int first = static_cast<int>(piece / 2 % (S::pieces / 2 * p.key_blocks)) * 64;
   write_scaled<T, 1, D>(rows_of<T>(p.g.z, dv ? p.g.dv : p.g.dk, head, p.g.z.s),
                         first + static_cast<int>(threadIdx.x) / 32 * 16, sum,
                         dv ? 1.f : p.g.z.scale, threadIdx.x % 32);
@@ -417,14 +395,22 @@ __global__ __launch_bounds__(128) void attention_grad_long_sum(
 template <class T, int D>
 LongKernel long_kernel_of_width() {
   using S = LongShape<D>;
-  return {attention_grad_long_rows<T>, attention_grad_long<T, D>, attention_grad_long_sum<T, D>,
-          S::threads, S::bytes};
+  return {.rows = attention_grad_long_rows<T>,
+          .run = attention_grad_long<T, D>,
+          .sum = attention_grad_long_sum<T, D>,
+          .threads = S::threads,
+          .bytes = S::bytes,
+          .keys = S::keys,
+          .queries = S::queries,
+          .block_sums = S::groups * S::dq_piece,
+          .pieces = S::pieces,
+          .part_piece = S::part_piece};
 }
 template <class T>
 LongKernel long_kernel(int width) {
-  if (width == 40) return long_kernel_of_width<T, 40>();
-  if (width == 64) return long_kernel_of_width<T, 64>();
-  if (width == 80) return long_kernel_of_width<T, 80>();
+  if (width <= 40) return long_kernel_of_width<T, 40>();
+  if (width <= 64) return long_kernel_of_width<T, 64>();
+  if (width <= 80) return long_kernel_of_width<T, 80>();
   return long_kernel_of_width<T, 128>();
 }
 

@@ -24,12 +24,6 @@ struct LongParams {
 
 constexpr int kRowTokens = 8;  // queries of a block of threads of the first pass
 
-// What the host must know too, of heads as wide as the kernel: the queries of a block, and the
-// columns of dq that a warpgroup sums.
-constexpr int kLongKeys = 128;  // of a block
-constexpr int long_queries(int width) { return width > 64 ? 64 : 128; }
-constexpr int long_dq_width(int width) { return width % 64 == 0 ? 64 : 40; }
-
 // D: 40, 64, 80 or 128, the width with its padding. A tile in shared memory is `boxes` boxes of 64
 // columns, `step` columns from one to the next.
 template <int D>
@@ -38,13 +32,11 @@ struct LongShape {
   static constexpr int threads = 128 * (groups + 1);
   // Registers of a thread that multiplies, and of another: together no more than at the launch.
   static constexpr int many = D == 128 ? 240 : 232, few = D == 128 ? 24 : 40;
-  static constexpr int keys = kLongKeys;
-  static_assert(keys == 64 * groups);
+  static constexpr int keys = 64 * groups;  // of a block
   static constexpr int boxes = D > 64 ? 2 : 1, step = D == 80 ? 40 : 64;
-  static constexpr int queries = long_queries(D);                   // of a block
+  static constexpr int queries = D > 64 ? 64 : 128;                 // of a block
   static constexpr int parts = D == 80 ? 2 : 1, width = D / parts;  // dk and dv: columns at once
-  static constexpr int dq_width = long_dq_width(D);                 // columns a warpgroup
-  static_assert(dq_width == (boxes == 1 ? D : step));
+  static constexpr int dq_width = boxes == 1 ? D : step;            // columns a warpgroup
   static constexpr int key_bytes = boxes * keys * 128, query_bytes = boxes * queries * 128;
   static constexpr int ds_bytes = queries * keys * 2;
   static constexpr int sums_bytes = 4 * queries;  // shift or delta of a block
@@ -53,6 +45,7 @@ struct LongShape {
   static constexpr int shift = ds + 2 * ds_bytes, delta = shift + 2 * sums_bytes;
   static constexpr int barriers = delta + 2 * sums_bytes, bytes = barriers + 160;
   static constexpr int dq_piece = 64 * dq_width, part_piece = 64 * D;  // floats
+  static constexpr int pieces = 2 * keys / 64;  // of dk and dv of a block of keys
 };
 
 // Pairs of barriers: two tiles of k and v, two blocks of q, do and ds, two turns.

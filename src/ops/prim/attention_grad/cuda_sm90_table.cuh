@@ -10,10 +10,14 @@ struct LongKernel {
   void (*run)(LongParams);
   void (*sum)(LongParams);  // if there are ranges of queries
   unsigned threads;
-  int64_t bytes;  // of shared memory
+  int64_t bytes;      // of shared memory
+  int keys, queries;  // of a block
+  // Floats of LongParams::sums for a block of queries; pieces of LongParams::parts for a block of
+  // keys and a range of queries, and their floats.
+  int64_t block_sums, pieces, part_piece;
 };
 
-// width: 40, 64, 80 or 128.
+// For the narrowest width that holds `width`, a multiple of 8 up to 128.
 LongKernel long_kernel_bf16(int width);
 LongKernel long_kernel_f16(int width);
 
