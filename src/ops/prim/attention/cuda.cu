@@ -112,7 +112,8 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
 }  // namespace
 
 std::vector<Kernel> attention() {
-  std::vector<Kernel> all = attention_sm90();
+  std::vector<Kernel> all = attention_sm90_short();
+  for (const Kernel& k : attention_sm90()) all.push_back(k);
   for (const Kernel& k : attention_sm90_wide()) all.push_back(k);
   all.push_back({.op = "attention",
                  .name = "attention_tiles",

@@ -26,6 +26,7 @@ std::vector<Sm90Kernel> sm90_kernels_bf16(int64_t width);
 std::vector<Sm90Kernel> sm90_kernels_f16(int64_t width);
 
 std::vector<Kernel> attention_sm90();
-std::vector<Kernel> attention_sm90_wide();  // heads 264 to 512 wide
+std::vector<Kernel> attention_sm90_short();  // at most 256 queries and keys
+std::vector<Kernel> attention_sm90_wide();   // heads 264 to 512 wide
 
 }  // namespace ebb::ops::cuda

@@ -127,7 +127,7 @@ bool runs_at_once(const Signature& s, const Device& device) {
   return on_tensor_cores(s, device, 128) && of(device).capability() == 90;
 }
 
-// Short heads have a kernel of their own, which is the faster one but for some widths; with few
+// Short heads have a kernel of their own, which is the faster one up to a number of keys; with few
 // queries, the blocks of keys would wait for each other in a row.
 bool supports_long(const Signature& s, const Device& device) {
   if (!runs_at_once(s, device)) return false;
@@ -135,7 +135,7 @@ bool supports_long(const Signature& s, const Device& device) {
   if (u.z.s > 16 * int64_t{u.z.t}) return false;
   const GradKernels k = grad_kernels(u);
   if (!k.group.run || k.group.bytes > of(device).shared_per_block()) return true;
-  return u.z.width > 40 && u.z.s > 128;
+  return u.z.t > 64 && u.z.s > (u.z.width > 40 ? 64 : 128);
 }
 bool supports_short(const Signature& s, const Device& device) {
   return runs_at_once(s, device) && !supports_long(s, device);

@@ -135,6 +135,20 @@ __device__ __forceinline__ void add_keys(float (&dq)[S::query_m][D / 8][4],
   }
 }
 
+// shift and delta of a warp's queries, from `first` on.
+template <int M>
+__device__ __forceinline__ void read_sums(float (&shift)[M][2], float (&delta)[M][2],
+                                          const GradParams& p, int head, int first) {
+#pragma unroll
+  for (int x = 0; x < M; ++x)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = first + 16 * x + 8 * h + threadIdx.x % 32 / 4;
+      shift[x][h] = row < p.z.t ? p.shift[int64_t{head} * p.pitch + row] : INFINITY;
+      delta[x][h] = row < p.z.t ? p.delta[int64_t{head} * p.pitch + row] : 0.f;
+    }
+}
+
 // dq of `query_rows` queries, for block of threads `index`; summed in the order of the keys.
 template <class T, int D>
 __device__ __forceinline__ void differentiate_queries(const GradParams& p, int index) {
@@ -163,14 +177,7 @@ __device__ __forceinline__ void differentiate_queries(const GradParams& p, int i
   fetch(0);
   float dq[m][D / 8][4], shift[m][2], delta[m][2];
   clear(dq);
-#pragma unroll
-  for (int x = 0; x < m; ++x)
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = first + 16 * x + 8 * h + lane / 4;
-      shift[x][h] = row < p.z.t ? p.shift[int64_t{head} * p.pitch + row] : INFINITY;
-      delta[x][h] = row < p.z.t ? p.delta[int64_t{head} * p.pitch + row] : 0.f;
-    }
+  read_sums(shift, delta, p, head, first);
   WarpQueries<m, D, S::in_registers> w;
   const int own = Tile<D>::bytes(warp * 16 * m);
 #pragma unroll 1

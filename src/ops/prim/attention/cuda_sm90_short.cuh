@@ -1,0 +1,152 @@
+// attention of short heads on wgmma (sm_90a): a warpgroup owns 64 queries and meets all keys of its
+// head, which lie in shared memory as a whole. Nothing is done twice: several blocks of threads
+// share a multiprocessor, so that some load or store while others compute.
+#pragma once
+
+#include "backend/cuda/mbarrier.cuh"
+#include "ops/prim/attention/cuda_sm90_weights.cuh"
+
+namespace ebb::ops::cuda {
+
+struct ShortParams {
+  CUtensorMap q, k, v, o;  // of rank 4: columns, rows, heads, samples; boxes of 64 columns
+  ForwardParams f;         // parts: blocks of threads a head
+};
+
+constexpr int kShortThreads = 128, kShortRows = 64;  // of a block; queries
+
+// Heads up to D <= 64 wide with at most `Blocks` times `Keys` keys.
+template <int D, int Keys, int Blocks>
+struct ShortShape {
+  static constexpr int width = D, keys = Keys, blocks = Blocks;
+  static constexpr int resident = 4;  // blocks of threads that registers leave room for
+  static constexpr int query_bytes = kShortRows * 128, block_bytes = keys * 128;
+  // In shared memory: queries (o in the end), then keys and values of one block after the other;
+  // barriers of keys (those of the first block with the queries) and values.
+  static constexpr int barriers = query_bytes + 2 * blocks * block_bytes;
+  static constexpr int bytes = 1024 + barriers + 2 * blocks * 8;
+  static_assert(D <= 64 && Keys % 16 == 0 && bytes <= 227 * 1024);
+};
+
+// Rows go on with another block's scores, and what they have follows their highest ones.
+template <int Keys, int N>
+__device__ __forceinline__ void raise_rows(RunningRows& r, float (&o)[N][4],
+                                           const float (&s)[Keys / 8][4], float scale) {
+  RunningRows block;
+  begin_rows<Keys>(block, s, scale);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float highest = fmaxf(r.highest[h], block.highest[h]);
+    const float factor = fast_exp2(r.highest[h] - highest);
+    r.highest[h] = highest;
+    r.sum[h] *= factor;
+#pragma unroll
+    for (int n = 0; n < N; ++n) o[n][2 * h] *= factor, o[n][2 * h + 1] *= factor;
+  }
+}
+
+// One thread loads everything.
+template <class S>
+__device__ __forceinline__ void load_head(const ShortParams& p, uint32_t at, const BoxAt& queries) {
+  const int blocks = (p.f.z.s + S::keys - 1) / S::keys;
+  uint32_t to = at + S::query_bytes, barrier = at + S::barriers;
+  barrier_expect(barrier, S::query_bytes + S::block_bytes);
+  load_box4(at, barrier, p.q, queries);
+#pragma unroll 1
+  for (int j = 0; j < blocks; ++j) {
+    const BoxAt box{0, j * S::keys, queries.z, queries.w};
+    if (j > 0) barrier_expect(barrier, S::block_bytes);
+    load_box4(to, barrier, p.k, box);
+    barrier_expect(barrier + 8, S::block_bytes);
+    load_box4(to + S::block_bytes, barrier + 8, p.v, box);
+    to += 2 * S::block_bytes, barrier += 16;
+  }
+}
+
+// What the rows of a warp become, with their sums of weights: o and lse.
+template <class T, class S>
+__device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, const BoxAt& to,
+                                           const float (&o)[S::width / 8][4],
+                                           const RunningRows& r) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t rows = int64_t{blockIdx.x / p.f.parts} * p.f.z.t;
+  float factor[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float sum = r.sum[h];
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    factor[h] = __fdividef(1, sum);
+    const int row = to.y + warp * 16 + 8 * h + lane / 4;
+    if (lane % 4 == 0 && row < p.f.z.t) p.f.lse[rows + row] = (r.highest[h] + __log2f(sum)) * kLn2;
+  }
+  const int row = warp * 16 + lane % 16;
+#pragma unroll
+  for (int n = 0; n < S::width / 8; n += 2) {
+    uint32_t x[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float(&c)[4] = o[n + i / 2];
+      x[i] = pack<T>(c[i % 2 * 2] * factor[i % 2], c[i % 2 * 2 + 1] * factor[i % 2]);
+    }
+    store_matrices(at + row * 128 + ((n + lane / 16) ^ row % 8) * 16, x);
+  }
+  fence_async();
+  __syncthreads();  // o is there, in the place of the queries
+  if (threadIdx.x != 0) return;
+  store_box(p.o, at, to);
+  store_wait_read<0>();
+}
+
+// o and lse.
+// grid: blocks of threads that own 64 queries each.  sums: f32.  deterministic: yes.
+template <class T, class S>
+__global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_short(
+    const __grid_constant__ ShortParams p) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const uint32_t at = (shared_address(memory) + 1023) / 1024 * 1024;
+  const int head = blockIdx.x / p.f.parts;
+  const BoxAt queries{0, static_cast<int>(blockIdx.x % p.f.parts) * kShortRows, head % p.f.z.a,
+                      head / p.f.z.a};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2 * S::blocks; ++i) barrier_init(at + S::barriers + 8 * i, 1);
+    barrier_init_done();
+  }
+  __syncthreads();  // the barriers are there
+  begin();
+  if (threadIdx.x == 0) load_head<S>(p, at, queries);
+  uint32_t keys = at + S::query_bytes, barrier = at + S::barriers;
+  RunningRows r;
+  float o[S::width / 8][4];
+#pragma unroll 1
+  for (int left = p.f.z.s; left > 0; left -= S::keys) {
+    const bool begun = left < p.f.z.s;
+    float s[S::keys / 8][4];
+    uint32_t w[S::keys / 16][4];
+    barrier_wait(barrier, 0);
+    wgmma_start();
+    start_scores<T, S::width, S::keys>(s, at, keys);
+    wgmma_submit();
+    wgmma_finish<0>();
+    settle(s);
+    if (left < S::keys) cut_scores(s, left, threadIdx.x % 32);
+    if (begun)
+      raise_rows<S::keys>(r, o, s, p.f.z.scale_log2);
+    else
+      begin_rows<S::keys>(r, s, p.f.z.scale_log2);
+    weigh_block<T>(w, s, p.f.z.scale_log2, r);
+    settle(w);
+    barrier_wait(barrier + 8, 0);
+    wgmma_start();
+    start_values<T, S::width, S::keys>(o, w, keys + S::block_bytes, !begun);
+    wgmma_submit();
+    wgmma_finish<0>();
+    settle(o);
+    keys += 2 * S::block_bytes, barrier += 16;
+  }
+  let_next_start();
+  __syncthreads();  // all are done with the queries
+  store_head<T, S>(p, at, queries, o, r);
+}
+
+}  // namespace ebb::ops::cuda
