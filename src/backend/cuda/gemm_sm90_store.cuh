@@ -2,37 +2,11 @@
 // added and activations are taken; or element by element.
 #pragma once
 
-#include <type_traits>
-
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/gemm_sm90_epilogue.cuh"
+#include "backend/cuda/pairs.cuh"
 
 namespace ebb::cuda::gemm {
-
-template <class T>
-__device__ float2 unpack(uint32_t v) {
-  if constexpr (std::is_same_v<T, __half>)
-    return __half22float2(*reinterpret_cast<const __half2*>(&v));
-  else
-    return {__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u)};
-}
-
-template <class T>
-__device__ uint32_t pack(float low, float high) {
-  if constexpr (std::is_same_v<T, __half>) {
-    const __half2 v = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const uint32_t*>(&v);
-  } else {
-    const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const uint32_t*>(&v);
-  }
-}
-
-__device__ inline void store_matrices(uint32_t to, const uint32_t (&v)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-               "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
-               : "memory");
-}
 
 __device__ inline void load_piece(uint32_t from, uint32_t (&v)[4]) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
