@@ -4,13 +4,15 @@
 
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/generated.h"
+#include "backend/cuda/images_room.h"
 #include "base/error.h"
 
 namespace ebb::cuda {
 namespace {
 
 ImagesDevice facts_of(const CudaDevice& d) {
-  return {d.capability(), d.multiprocessors(), d.shared_per_block()};
+  return {d.capability(), d.multiprocessors(), d.shared_per_block(),
+          [&d](int cluster, int64_t blocks) { return images_room(cluster, blocks, d); }};
 }
 
 ImagesForm prepared(const ImagesForm& form) {

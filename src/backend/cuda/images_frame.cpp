@@ -1,7 +1,6 @@
 #include "backend/cuda/images_frame.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace ebb::cuda {
 
@@ -39,12 +38,8 @@ void ImagesFrame::find_numbers() {
 
 void ImagesFrame::find_place() {
   tid_ = p_.b32("mov.u32", "%tid.x");
-  const Reg cta = p_.b32("mov.u32", "%ctaid.x");
-  Reg work = cta;
-  if (l_.cluster > 1) {
-    work = p_.b32("shr.u32", cta, std::countr_zero(static_cast<unsigned>(l_.cluster)));
-    rank_ = p_.b32("mov.u32", "%cluster_ctarank");
-  }
+  const Reg work = p_.b32("mov.u32", l_.cluster > 1 ? "%clusterid.x" : "%ctaid.x");
+  if (l_.cluster > 1) rank_ = p_.b32("mov.u32", "%cluster_ctarank");
   const int64_t tiles = f_.channels / l_.tile;
   const std::vector<Reg> at = Coordinates(d_, {f_.images, tiles}).of(d_, work);
   image_ = at[0];

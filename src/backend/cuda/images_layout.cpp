@@ -1,6 +1,7 @@
 // How images are cut among blocks, and what of them stays in shared memory.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "backend/cuda/cut.h"
@@ -23,14 +24,17 @@ bool stays(const ImagesForm& f, const ImagesWork& w, size_t input) {
 class Chooser {
  public:
   Chooser(const ImagesForm& f, const ImagesDevice& device, bool unaligned)
-      : f_(f), w_(cut(f)), device_(device), vector_(unaligned ? 1 : widest_vector()) {}
+      : f_(f),
+        w_(cut(f)),
+        device_(device),
+        unaligned_(unaligned),
+        vector_(unaligned ? 1 : widest_vector()) {}
 
   std::vector<ImagesLayout> run() {
     const int64_t least = std::lcm<int64_t>(f_.group(), vector_);
-    const int widest = widest_cluster();
     for (int64_t tile = least; tile <= widest_tile; tile += least) {
       if (f_.channels % tile != 0) continue;
-      for (int cluster = 1; cluster <= widest; cluster *= 2)
+      for (int cluster = 1; cluster <= widest_cluster(); ++cluster)
         for (const int threads : {256, 512}) consider(tile, cluster, threads);
     }
     std::stable_sort(ways_.begin(), ways_.end(),
@@ -47,11 +51,16 @@ class Chooser {
     double cost;
   };
 
-  // More than 8 blocks are no promise: large chips of the data centre have room for 16.
-  int widest_cluster() const {
-    constexpr int large = 128;  // multiprocessors
-    if (device_.capability < 90) return 1;
-    return device_.capability <= 100 && device_.multiprocessors >= large ? 16 : 8;
+  int widest_cluster() const { return device_.capability < 90 ? 1 : 16; }
+
+  // Clusters of a layout that run at once. Without an answer of the device: what every chip with
+  // clusters has room for.
+  int64_t room(int cluster, int64_t blocks) {
+    if (cluster == 1) return device_.multiprocessors * blocks;
+    if (!device_.room) return cluster > 8 ? 0 : device_.multiprocessors * blocks / cluster;
+    const auto [at, isnew] = room_.try_emplace({cluster, blocks}, 0);
+    if (isnew) at->second = device_.room(cluster, blocks);
+    return at->second;
   }
 
   // 16 bytes of the widest of what is held.
@@ -94,8 +103,18 @@ class Chooser {
     l.blocks_per_multiprocessor =
         static_cast<int>(std::min<int64_t>(registers_there / (threads * registers(l)), 8));
     if (l.blocks_per_multiprocessor == 0) return;
-    if (resident(l) == 0) return;
+    const int64_t at_once = resident(l);
+    if (at_once == 0 || room(cluster, at_once) == 0 || too_large(l, at_once)) return;
     ways_.push_back({l, cost(l)});
+  }
+
+  // Of a piece that takes many multiprocessors for itself, nothing is computed while it is read and
+  // nothing read while it is computed. Where it is one tensor, reading that twice, by kernels of
+  // their own, takes less time.
+  bool too_large(const ImagesLayout& l, int64_t at_once) const {
+    constexpr int64_t multiprocessors = 4;
+    return !unaligned_ && std::count(l.held.begin(), l.held.end(), true) == 1 &&
+           l.cluster > multiprocessors * at_once;
   }
 
   // Blocks that a multiprocessor has room for at once.
@@ -117,48 +136,54 @@ class Chooser {
     return n + w_.element.flops();
   }
 
-  // Sectors of memory that are touched, to those that a pixel's channels fill.
+  // How much more than their bytes moving images costs: requests are for lines of memory, and the
+  // channels of a pixel that a block takes begin and end within some.
   double spread(const ImagesLayout& l) const {
-    constexpr double sector = 32, part = sector / 2;
-    if (l.tile == f_.channels) return 1;
+    constexpr int64_t line = 128;
+    constexpr double of_a_line = 0.1;
     double most = 1;
-    for (size_t i = 0; i < f_.in.size(); ++i) {
-      const auto row = static_cast<double>(l.tile * size_of(f_.in[i].dtype));
-      const double beside = std::fmod(row, sector) == 0 ? 0 : part;
-      if (f_.in[i].streams) most = std::max(most, (row + beside) / row * (1 + 4 / row));
+    for (const ImagesForm::Input& in : f_.in) {
+      if (!in.streams) continue;
+      const int64_t part = l.tile * size_of(in.dtype), whole = f_.channels * size_of(in.dtype);
+      int64_t lines = 0;
+      for (int64_t at = 0; at < whole; at += part) lines += (at + part - 1) / line - at / line + 1;
+      const double more = static_cast<double>(lines * line) / static_cast<double>(whole) - 1;
+      most = std::max(most, 1 + of_a_line * more);
     }
     return most;
   }
 
   // Microseconds, about; fitted to the times of ways on an H200.
-  double cost(const ImagesLayout& l) const {
-    constexpr double bytes_per_us = 4.1e6, clocks_per_us = 1800, lanes = 128, of_a_thread = 600;
+  double cost(const ImagesLayout& l) {
+    constexpr double bytes_per_us = 4.1e6, clocks_per_us = 1800, lanes = 128, of_a_thread = 1500;
     const double elements = static_cast<double>(f_.images * f_.pixels * f_.channels);
     double moved = 0;
     for (const ImagesForm::Input& in : f_.in)
       if (in.streams) moved += elements * static_cast<double>(size_of(in.dtype));
     for (size_t k = 0; k < f_.out.size(); ++k)
       if (!f_.per_channel[k]) moved += elements * static_cast<double>(size_of(f_.out[k]));
-    const int64_t at_once = resident(l);
-    const int64_t blocks = f_.images * (f_.channels / l.tile) * l.cluster;
-    const int64_t each = ceil_div(blocks, device_.multiprocessors);
+    const int64_t at_once = resident(l), clusters = f_.images * (f_.channels / l.tile);
+    const int64_t there = room(l.cluster, at_once);
+    const int64_t each = ceil_div(clusters * at_once, there);  // blocks of a multiprocessor
     const auto threads = static_cast<double>(std::min(at_once, each) * l.threads);
-    const double busy = std::clamp(threads / 1200, 0.3, 0.85);
+    const double busy = std::clamp(threads / 460, 0.3, 0.84);
     const double work =
         static_cast<double>(each) * (static_cast<double>(l.tile * l.pixels(f_)) * instructions() +
                                      static_cast<double>(l.threads) * of_a_thread);
-    const double exchange = l.cluster > 1 ? 1.5 + 0.02 * l.cluster : 0.3;
-    const auto waves = static_cast<double>(ceil_div(each, at_once));
-    const double apart = each == 1 || at_once > 2 ? 0.6 : at_once == 2 ? 0.7 : 1;
+    const double exchange = l.cluster > 1 ? 0.87 + 0.02 * l.cluster : 0.3;
+    const auto waves = static_cast<double>(ceil_div(clusters, there));
+    const double apart = each == 1 || at_once > 2 ? 0.25 : at_once == 2 ? 0.35 : 0.385;
     return moved / bytes_per_us * spread(l) + apart * work / lanes / busy / clocks_per_us +
-           waves * (1 + w_.last * exchange) + 0.15 * static_cast<double>(each);
+           waves * (1 + w_.last * exchange);
   }
 
   const ImagesForm& f_;
   ImagesWork w_;
   ImagesDevice device_;
+  bool unaligned_;
   int vector_;
   std::vector<Way> ways_;
+  std::map<std::pair<int, int64_t>, int64_t> room_;  // by blocks of a cluster, of a multiprocessor
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // and hold their pixels in shared memory.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "backend/cuda/images_form.h"
@@ -37,6 +38,9 @@ ImagesMemory images_memory(const ImagesForm& form, const ImagesWork& work,
 struct ImagesDevice {
   int capability = 90, multiprocessors = 132;
   int64_t shared = 227 << 10;  // bytes of a block
+  // Clusters that the device has room for at once, of so many blocks each, where a multiprocessor
+  // has room for so many blocks; 0 where such clusters do not run. Without it: a guess.
+  std::function<int64_t(int cluster, int64_t blocks)> room = {};
 };
 // All ways that the device has room for, the best guess first; none where an image is too large.
 std::vector<ImagesLayout> images_layouts(const ImagesForm& form, const ImagesDevice& device,
