@@ -28,7 +28,11 @@ class Chooser {
         w_(cut(f)),
         device_(device),
         unaligned_(unaligned),
-        vector_(unaligned ? 1 : widest_vector()) {}
+        vector_(unaligned ? 1 : widest_vector()),
+        registers_(registers()),
+        instructions_(instructions()) {
+    for (size_t i = 0; i < f.in.size(); ++i) held_.push_back(stays(f, w_, i));
+  }
 
   std::vector<ImagesLayout> run() {
     const int64_t least = std::lcm<int64_t>(f_.group(), vector_);
@@ -76,7 +80,8 @@ class Chooser {
   }
 
   // Registers of a thread, about.
-  int registers(const ImagesLayout& l) const {
+  int registers() const {
+    const int steps = ImagesLayout().steps;
     int most = 0;
     for (int p = 0; p <= w_.last; ++p) {
       const std::vector<bool> used = w_.used_in(p);
@@ -84,7 +89,7 @@ class Chooser {
       for (size_t i = 0; i < used.size(); ++i) {
         if (!used[i]) continue;
         const bool carried = i >= f_.in.size();
-        const int64_t bytes = carried ? float_bytes : size_of(f_.in[i].dtype) * l.steps;
+        const int64_t bytes = carried ? float_bytes : size_of(f_.in[i].dtype) * steps;
         n += static_cast<int>(ceil_div(vector_ * bytes, float_bytes));
       }
       for (size_t q = 0; q < w_.phase.size(); ++q) n += w_.phase[q] == p ? vector_ : 0;
@@ -97,11 +102,10 @@ class Chooser {
   void consider(int64_t tile, int cluster, int threads) {
     if (cluster > 1 && (f_.pixels < 2 * cluster || w_.pixel_totals.empty())) return;
     ImagesLayout l{.vector = vector_, .threads = threads, .cluster = cluster, .tile = tile};
-    l.held.assign(f_.in.size(), false);
-    for (size_t i = 0; i < f_.in.size(); ++i) l.held[i] = stays(f_, w_, i);
+    l.held = held_;
     constexpr int64_t registers_there = 65536;
     l.blocks_per_multiprocessor =
-        static_cast<int>(std::min<int64_t>(registers_there / (threads * registers(l)), 8));
+        static_cast<int>(std::min<int64_t>(registers_there / (threads * registers_), 8));
     if (l.blocks_per_multiprocessor == 0) return;
     const int64_t at_once = resident(l);
     if (at_once == 0 || room(cluster, at_once) == 0 || too_large(l, at_once)) return;
@@ -140,7 +144,7 @@ class Chooser {
   // channels of a pixel that a block takes begin and end within some.
   double spread(const ImagesLayout& l) const {
     constexpr int64_t line = 128;
-    constexpr double of_a_line = 0.1;
+    constexpr double of_a_line = 0.11;
     double most = 1;
     for (const ImagesForm::Input& in : f_.in) {
       if (!in.streams) continue;
@@ -153,9 +157,15 @@ class Chooser {
     return most;
   }
 
+  // How much of its instructions' time a multiprocessor takes besides that of memory, by blocks
+  // that it runs at once: the more, the more of them compute while others wait for memory.
+  static double alone(int64_t blocks) {
+    return blocks > 3 ? 0.28 : blocks == 3 ? 0.32 : blocks == 2 ? 0.4 : 0.45;
+  }
+
   // Microseconds, about; fitted to the times of ways on an H200.
   double cost(const ImagesLayout& l) {
-    constexpr double bytes_per_us = 4.1e6, clocks_per_us = 1800, lanes = 128, of_a_thread = 1500;
+    constexpr double bytes_per_us = 4.1e6, clocks_per_us = 1800, lanes = 128, of_a_thread = 1200;
     const double elements = static_cast<double>(f_.images * f_.pixels * f_.channels);
     double moved = 0;
     for (const ImagesForm::Input& in : f_.in)
@@ -166,14 +176,14 @@ class Chooser {
     const int64_t there = room(l.cluster, at_once);
     const int64_t each = ceil_div(clusters * at_once, there);  // blocks of a multiprocessor
     const auto threads = static_cast<double>(std::min(at_once, each) * l.threads);
-    const double busy = std::clamp(threads / 460, 0.3, 0.84);
+    const double busy = std::clamp(threads / 495, 0.3, 0.725);
     const double work =
-        static_cast<double>(each) * (static_cast<double>(l.tile * l.pixels(f_)) * instructions() +
+        static_cast<double>(each) * (static_cast<double>(l.tile * l.pixels(f_)) * instructions_ +
                                      static_cast<double>(l.threads) * of_a_thread);
-    const double exchange = l.cluster > 1 ? 0.87 + 0.02 * l.cluster : 0.3;
+    const double exchange = l.cluster > 1 ? 1.18 + 0.02 * l.cluster : 0.3;
     const auto waves = static_cast<double>(ceil_div(clusters, there));
-    const double apart = each == 1 || at_once > 2 ? 0.25 : at_once == 2 ? 0.35 : 0.385;
-    return moved / bytes_per_us * spread(l) + apart * work / lanes / busy / clocks_per_us +
+    return moved / bytes_per_us * spread(l) +
+           alone(each == 1 ? 4 : at_once) * work / lanes / busy / clocks_per_us +
            waves * (1 + w_.last * exchange);
   }
 
@@ -181,7 +191,9 @@ class Chooser {
   ImagesWork w_;
   ImagesDevice device_;
   bool unaligned_;
-  int vector_;
+  int vector_, registers_;
+  double instructions_;
+  std::vector<bool> held_;
   std::vector<Way> ways_;
   std::map<std::pair<int, int64_t>, int64_t> room_;  // by blocks of a cluster, of a multiprocessor
 };
