@@ -111,8 +111,9 @@ void check_can_write(const std::string& path, std::string_view subject) {
   require(!fs::is_directory(path, ignored), subject, ": is a folder, not a file  ", path);
   std::vector<fs::path> made;  // the innermost first
   const fs::path folder = fs::path(path).parent_path();
+  // a link to nowhere does not exist either, but it is not ours to remove
   for (fs::path p = folder; !p.empty() && !fs::exists(p, ignored); p = p.parent_path())
-    made.push_back(p);
+    if (!fs::is_symlink(p, ignored)) made.push_back(p);
   const auto unmake = [&] {
     for (const fs::path& p : made) fs::remove(p, ignored);
   };

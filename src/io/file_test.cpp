@@ -20,6 +20,16 @@ TEST(check_can_write, leaves_nothing_and_keeps_what_is_there) {
   EXPECT_FALSE(std::filesystem::exists(folder / "a/b"));
 }
 
+TEST(check_can_write, link_to_nowhere_as_a_folder__is_an_error_and_stays) {
+  const testing::Folder folder;
+  std::filesystem::create_symlink(folder / "away", folder / "link");
+  expect_error([&] { check_can_write(folder / "link/c.png", "out"); },
+               "out: cannot make the folder (");
+  expect_error([&] { check_can_write(folder / "link/a/b/c.png", "out"); },
+               "out: cannot make the folder (");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+}
+
 TEST(check_can_write, what_cannot_be_a_file__is_an_error) {
   const testing::Folder folder;
   testing::put_file(folder / "a.png/x", "");
