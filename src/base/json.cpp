@@ -103,7 +103,10 @@ std::string syntax_fault(const Json::parse_error& e, std::string_view text) {
   reason = dash == std::string::npos ? "syntax error" : reason.substr(dash + 3);
   reason = reason.substr(0, reason.find("; last read"));
   constexpr size_t most = 24;
-  const std::string_view before = trimmed(read.substr(read.size() - std::min(column - 1, most)));
+  std::string_view before = read.substr(read.size() - std::min(column - 1, most));
+  const auto inside_letter = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
+  while (!before.empty() && inside_letter(before.front())) before.remove_prefix(1);
+  before = trimmed(before);
   return str("not JSON: ", reason, " (line ", line, ", column ", column,
              before.empty() ? "" : str(", behind ", before), ")");
 }

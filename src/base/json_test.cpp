@@ -86,6 +86,9 @@ TEST(json, faults__have_a_reason_and_a_place) {
   EXPECT_EQ(
       json_fault("{\"a\": \"\x89PNG\"}"),
       "not JSON: invalid string: ill-formed UTF-8 byte (line 1, column 8, behind {\"a\": \")");
+  EXPECT_EQ(json_fault("{\"b\": \"\xc3\xa4 and twenty-one more.\",,"),  // cut within a letter
+            "not JSON: unexpected ','; expected string literal (line 1, column 33, behind and "
+            "twenty-one more.\",)");
   EXPECT_EQ(json_fault("{\"x\": {\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}}"),
             "\"a\" is given more than once");
 }
