@@ -155,7 +155,6 @@ TEST(train, minutes__end_the_run_with_a_checkpoint) {
   EXPECT_EQ(checkpoint_steps(c.out).back(), r.step);
 }
 
-// What happens if step 10 meets `bad` in place of a pixel.
 TEST(train, network_that_is_too_large__is_refused_and_leaves_nothing) {
   const Folder folder;
   const auto device = std::make_shared<testing::FarDevice>(10000);
@@ -165,6 +164,7 @@ TEST(train, network_that_is_too_large__is_refused_and_leaves_nothing) {
   EXPECT_EQ(folder.files(), 0u);
 }
 
+// What happens if step 10 meets `bad` in place of a pixel.
 std::string error_with(const std::string& folder, float bad) {
   TrainJob job = toy_job(toy_config(folder));
   job.batches = [bad](int64_t) -> NextBatch {

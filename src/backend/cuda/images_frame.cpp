@@ -43,8 +43,8 @@ void ImagesFrame::find_place() {
   if (l_.cluster > 1) {
     const Reciprocal by(l_.cluster);
     work = quotient(p_, work, d_.number(by.multiplier), d_.number(by.shift));
+    rank_ = p_.b32("mov.u32", "%cluster_ctarank");
   }
-  if (l_.cluster > 1) rank_ = p_.b32("mov.u32", "%cluster_ctarank");
   const int64_t tiles = f_.channels / l_.tile;
   const std::vector<Reg> at = Coordinates(d_, {f_.images, tiles}).of(d_, work);
   image_ = at[0];
