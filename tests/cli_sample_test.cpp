@@ -228,6 +228,15 @@ TEST_F(CliSample, names__may_have_any_case) {
             "dialect: unknown name 'ComfyUI' (did you mean 'comfy'?)");
 }
 
+TEST_F(CliSample, class_called_None__is_a_class) {
+  images(8, "/None");
+  const std::string run = trained();
+  for (const std::string word : {"None", "none", "NONE"}) {
+    EXPECT_EQ(run_program(sample(run, "--class " + word)).code, 0);
+    EXPECT_EQ(io::read_png_text(png())["class"], word == "None" ? "None" : "none");
+  }
+}
+
 TEST_F(CliSample, values__are_named_with_their_option) {
   const std::string run = trained();
   const auto error = [&](const std::string& flags) { return error_line(sample(run, flags)); };

@@ -38,6 +38,13 @@ struct Options {
   }
 };
 
+// The words all and none in any case, unless a class is called so.
+void settle_class(Options& o, const LoadedModel& m) {
+  const std::string word = small_letters(o.wanted);
+  const bool is_class = std::ranges::find(m.class_names, o.wanted) != m.class_names.end();
+  if (!is_class && (word == "all" || word == "none")) o.wanted = word;
+}
+
 std::vector<int64_t> classes_for(const Options& o, const LoadedModel& m) {
   const int64_t count = m.config.common().classes;
   std::vector<int64_t> out(static_cast<size_t>(o.n), -1);
@@ -162,13 +169,14 @@ std::optional<Generated> generate_until(std::optional<train::StopSignals>& signa
   }
 }
 
-int run(const Options& o) {
+int run(Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
   require_png_or_folder(o.out);
   io::check_can_write(is_png(o.out) ? o.out : numbered(o.out, 0), "sample: --out");
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
+  settle_class(o, model);
   std::optional<train::StopSignals> signals;  // until all files are written
   const auto start = std::chrono::steady_clock::now();
   const std::optional<Generated> made = generate_until(signals, o, model, context);
@@ -205,8 +213,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o, &app] {
-    if (const std::string word = small_letters(o->wanted); word == "all" || word == "none")
-      o->wanted = word;
     check_steps_flag(app, o->generate.schedule, o->generate.dialect, "sample");
     return run(*o);
   };
