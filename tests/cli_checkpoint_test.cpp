@@ -109,6 +109,13 @@ TEST_F(CliCheckpoint, control_characters__do_not_reach_the_terminal) {
   }
 }
 
+TEST_F(CliCheckpoint, info_of_another_model__is_refused) {
+  const std::string file = with_metadata("ebb.step", "1");
+  EXPECT_EQ(error_line(str("info --model adm64 ", file)),
+            str("info: the file's model is tiny (--model adm64)  ", file));
+  EXPECT_EQ(run_program("info --model tiny32 " + file).code, 0);
+}
+
 TEST_F(CliCheckpoint, names_of_other_classes__are_an_error) {
   const std::string file = with_metadata("ebb.class_names", R"(["a"])");
   EXPECT_EQ(

@@ -43,7 +43,7 @@ std::vector<T> parse_list(std::string_view text, auto&& item) {
 bool parse_bool(std::string_view text, std::string_view subject) {
   if (text == "true" || text == "1" || text == "on" || text == "yes") return true;
   if (text == "false" || text == "0" || text == "off" || text == "no") return false;
-  fail(subject, ": expected true or false (got '", text, "')");
+  fail(subject, ": expected on or off (got '", text, "')");
 }
 
 struct Printer {

@@ -41,8 +41,7 @@ void add_flags(CLI::App& app, std::vector<Field> fields) {
       // --flag, --flag=false, --no-flag
       std::string off = f.name;
       std::replace(off.begin(), off.end(), '_', '-');
-      app.add_flag(names + (**b ? ",!--no-" + off : std::string()), **b, f.help)
-          ->default_str(**b ? "on" : "off");
+      app.add_flag(names + ",!--no-" + off, **b, f.help)->default_str(**b ? "on" : "off");
       continue;
     }
     CLI::Option* option = app.add_option_function<std::string>(

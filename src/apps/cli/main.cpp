@@ -120,6 +120,8 @@ int run_main(int argc, char** argv) {
     print_overview(stderr);
     return usage_error;
   }
+  if (words[0] == "help" && words.size() > 1)
+    return run_command(find_command(words[1]), {"--help"});
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_overview(stdout);
     return 0;

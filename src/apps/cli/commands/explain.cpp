@@ -125,6 +125,7 @@ int run(const Options& o) {
   require(r.kind == Recompute::Kind::off || (o.train && o.stage == "plan"),
           "explain: recompute is of the plan of a training step (--stage ", o.stage,
           o.train ? ")" : ", --no-train)");
+  require(o.train || o.stage != "grad", "explain: stage grad is of the training step (--no-train)");
   const Graph forward = forward_graph(o, model_of(o));
   const Context context = open_device(o.common);
   std::string text;

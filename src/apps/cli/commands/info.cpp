@@ -48,11 +48,14 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   const auto known = [](const Model& m, ModelConfig config) {
     return Recognised{m.name, fields_json(config.fields())};
   };
+  const auto& said = file.metadata();
   if (!o.model.empty()) {
     const NamedModel named = find_model(o.model);
+    const auto model = said.find("ebb.model");
+    require(model == said.end() || model->second == named.model->name, "info: the file's model is ",
+            model->second, " (--model ", o.model, ")  ", o.file);
     return known(*named.model, named.config);
   }
-  const auto& said = file.metadata();
   if (said.contains("ebb.model") && said.contains("ebb.model_config")) {
     const std::string &name = said.at("ebb.model"), &config = said.at("ebb.model_config");
     return {name, config, fault_of(name, config)};
