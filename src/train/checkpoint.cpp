@@ -1,6 +1,11 @@
 #include "train/checkpoint.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -307,7 +312,22 @@ NamedTensors load_model_weights(const std::string& path, const std::vector<nn::W
 
 // ---- the folder of a run -------------------------------------------------------------------
 
+namespace {
+
+// None where there is no folder yet, or its file system knows no locks.
+RunLock lock_run_folder(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return {};
+  RunLock lock(nullptr, [fd](void*) { ::close(fd); });
+  require(::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+          "out: another process is training in the folder  ", folder);
+  return lock;
+}
+
+}  // namespace
+
 void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
+  lock_run_folder(folder);
   io::check_can_write((fs::path(folder) / "config.json").string(), "out");
   const std::vector<int64_t> steps = checkpoint_steps(folder);
   if (resume) {
@@ -323,8 +343,9 @@ void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
   }
 }
 
-void begin_run_folder(const std::string& folder, bool overwrite) {
+RunLock begin_run_folder(const std::string& folder, bool overwrite) {
   io::make_folder(folder, "out");
+  RunLock lock = lock_run_folder(folder);
   std::error_code error;
   std::vector<fs::path> gone;
   for (const auto& e : fs::directory_iterator(folder)) {
@@ -335,6 +356,7 @@ void begin_run_folder(const std::string& folder, bool overwrite) {
     fs::remove_all(p, error);
     require(!error, "out: cannot delete (", error.message(), ")  ", p.string());
   }
+  return lock;
 }
 
 }  // namespace ebb::train

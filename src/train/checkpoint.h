@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -74,12 +75,16 @@ NamedTensors load_model_weights(const std::string& file, const std::vector<nn::W
 
 // ---- the folder of a run -------------------------------------------------------------------
 
-// Throws Error for a folder that files cannot be written to, for one that holds a run unless
-// `resume` or `overwrite`, and with `resume` for one that holds none. Leaves it as it is.
+// Held while a run writes into its folder; goes with the process, however that ends.
+using RunLock = std::shared_ptr<void>;
+
+// Throws Error for a folder that files cannot be written to or that another run is writing into,
+// for one that holds a run unless `resume` or `overwrite`, and with `resume` for one that holds
+// none. Leaves it as it is.
 void check_run_folder(const std::string& folder, bool resume, bool overwrite);
 // Makes the folder; deletes what a killed process left half written and, with `overwrite`, all
 // files of the run that was there: to be called when nothing can fail any more before the new one
-// begins.
-void begin_run_folder(const std::string& folder, bool overwrite);
+// begins. Throws Error where another run is writing.
+RunLock begin_run_folder(const std::string& folder, bool overwrite);
 
 }  // namespace ebb::train

@@ -171,6 +171,22 @@ TEST(checkpoint, full_disk__is_an_error_and_leaves_the_old_checkpoint) {
             values(old.tensors.at("conv.weight")));
 }
 
+TEST(run_folder, of_a_run_that_goes_on__is_refused) {
+  const Folder folder;
+  testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
+  save_checkpoint(folder.path(), state_at(8), info, 0);
+  RunLock run = begin_run_folder(folder.path(), false);
+  testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
+  const std::string_view rule = "another process is training in the folder";
+  for (const bool overwrite : {false, true}) {
+    expect_error([&] { check_run_folder(folder.path(), !overwrite, overwrite); }, rule);
+    expect_error([&] { begin_run_folder(folder.path(), overwrite); }, rule);
+  }
+  EXPECT_TRUE(fs::exists(folder / "state-00000009.safetensors.tmp-123"));
+  run.reset();
+  check_run_folder(folder.path(), true, false);
+}
+
 TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
   const Folder folder;
   expect_error([&] { check_run_folder(folder.path(), true, false); }, "resume: no checkpoint");

@@ -54,7 +54,7 @@ class Run {
 
   TrainResult run() {
     signals_.emplace();
-    begin_run_folder(c_.out, c_.overwrite);
+    lock_ = begin_run_folder(c_.out, c_.overwrite);
     metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
     write_config();
     announce();
@@ -211,6 +211,7 @@ class Run {
   StepOptions options_;
   Plan plan_;
   TrainState state_;
+  RunLock lock_;
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
   StepMetrics now_;
