@@ -342,8 +342,8 @@ TEST(fuse, formula_of_its_rows_totals__is_not_computed_by_each_reader) {
 
 // ---- remake ---------------------------------------------------------------------------------
 
-// x + gate * linear(layer_norm(x)), five times, a gate for each sample.
-Graph gated_branches(const Shape& shape, bool gates_learn = true) {
+// x + gate * linear(layer_norm(x)), five times, a gate for each sample; or the gate times its sine.
+Graph gated_branches(const Shape& shape, bool gates_learn = true, bool bent = false) {
   Graph g;
   Value x = g.input("x0", f32(shape));
   std::vector<std::string> wrt;
@@ -355,7 +355,7 @@ Graph gated_branches(const Shape& shape, bool gates_learn = true) {
     const Value w = g.source(Source::Kind::param, weight, f32({c, c}));
     const Value by = g.source(Source::Kind::param, gate, f32({shape[0], 1, c}));
     const Value f = ops::linear(ops::layer_norm(x, {}, {}, {}), w, {});
-    x = ops::map({x, by, f}, [](auto v) { return v[0] + v[1] * v[2]; });
+    x = ops::map({x, by, f}, [&](auto v) { return v[0] + v[1] * (bent ? sin(v[2]) : v[2]); });
   }
   g.output("loss", ops::mse(x, g.input("target", f32(shape))));
   return gradients(g, "loss", wrt);
@@ -381,6 +381,11 @@ TEST(remake, every_other_sum_of_gated_branches__is_made_again_where_it_is_read) 
   EXPECT_EQ(rows_kept(joined) - rows_kept(out), 2);  // of four; the loss reads the fifth
   EXPECT_EQ(out.nodes().size(), joined.nodes().size());
   expect_equal(g, out);
+}
+
+TEST(remake, sums_with_functions_that_devices_approximate__are_kept) {
+  const Graph joined = with_rows(gated_branches({4, 1024, 64}, true, true));
+  EXPECT_EQ(rows_kept(remake(joined, "loss", all_served)), rows_kept(joined));
 }
 
 TEST(remake, sums_that_would_cost_reading_or_have_no_kernel__are_kept) {

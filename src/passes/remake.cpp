@@ -15,6 +15,12 @@ namespace {
 
 constexpr double cheap = 30;  // flops of a formula that may be computed in every round
 
+// Whether every device computes it to the same bits wherever it stands: functions may be
+// approximated where 16-bit results allow it, operations of one flop are not.
+bool is_exact(const Expr& e) {
+  return std::ranges::all_of(e.code(), [](const auto& i) { return info_of(i.op).flops <= 1; });
+}
+
 // How a value is made of others, element by element.
 struct Formula {
   Expr expr;  // one result
@@ -93,7 +99,7 @@ class Remaker {
       f.in.push_back(n.in[j]);
     }
     f.expr = Expr(static_cast<int64_t>(f.in.size()), {{all.apply(x)[result]}});
-    return f.expr.flops() <= cheap ? std::optional(f) : std::nullopt;
+    return is_exact(f.expr) && f.expr.flops() <= cheap ? std::optional(f) : std::nullopt;
   }
 
   // Whether `n` may read what `v` is made of in its place: not more bytes, and nothing that is not
