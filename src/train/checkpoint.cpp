@@ -223,6 +223,15 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder) {
   return out;
 }
 
+int64_t last_checkpoint(const std::string& folder) {
+  const std::vector<int64_t> steps = checkpoint_steps(folder),
+                             models = steps_in(folder, model_prefix);
+  if (!steps.empty()) return steps.back();
+  require(models.empty(), "resume: the model's training state is missing  ",
+          models.empty() ? folder : state_file(folder, models.back()));
+  fail("resume: no checkpoint in the folder  ", folder);
+}
+
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,
                             int64_t keep) {
   const std::string path = model_file(folder, state.step);
@@ -243,15 +252,14 @@ std::string save_checkpoint(const std::string& folder, const TrainState& state, 
 }
 
 TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights) {
-  const std::vector<int64_t> steps = checkpoint_steps(folder);
-  require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
-  const std::string path = state_file(folder, steps.back());
+  const int64_t last = last_checkpoint(folder);
+  const std::string path = state_file(folder, last);
   const auto file = io::SafetensorsFile::open(path);
   require(kind_of(file) == "state", "checkpoint: not a training state of ebb  ", path);
   check_host_memory(weights);
   TrainState s{.weights = std::move(weights), .step = recorded_step(file)};
-  require(s.step == steps.back(), "checkpoint: the file's name and its step (", s.step,
-          ") must agree  ", path);
+  require(s.step == last, "checkpoint: the file's name and its step (", s.step, ") must agree  ",
+          path);
   const std::string model = model_file(folder, s.step);
   const auto info = read_model_info(model);
   require(info && info->step == s.step, "checkpoint: must be of step ", s.step, "  ", model);
@@ -331,7 +339,7 @@ void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
   io::check_can_write((fs::path(folder) / "config.json").string(), "out");
   const std::vector<int64_t> steps = checkpoint_steps(folder);
   if (resume) {
-    require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
+    last_checkpoint(folder);
   } else if (!overwrite) {
     require(steps.empty(), "out: the folder holds a run of ", steps.empty() ? 0 : steps.back(),
             " steps; give --resume to go on, --overwrite to start anew, or another --out  ",

@@ -53,6 +53,9 @@ std::string save_checkpoint(const std::string& folder, const TrainState& state, 
 
 // Steps of the complete checkpoints in a folder, ascending. Empty if there is no such folder.
 std::vector<int64_t> checkpoint_steps(const std::string& folder);
+// The newest of them, which a run goes on from. Throws Error if there is none; it names a training
+// state that is missing beside a model.
+int64_t last_checkpoint(const std::string& folder);
 std::string model_file(const std::string& folder, int64_t step);
 std::string state_file(const std::string& folder, int64_t step);
 

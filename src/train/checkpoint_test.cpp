@@ -146,6 +146,9 @@ TEST(checkpoint, half_a_checkpoint__is_not_resumed_from) {
   fs::remove(state_file(folder.path(), 2));
   EXPECT_EQ(load_state(folder.path(), weights()).step, 1);
   EXPECT_EQ(find_model_file(folder.path()), model_file(folder.path(), 2));
+  fs::remove(state_file(folder.path(), 1));
+  expect_error([&] { load_state(folder.path(), weights()); },
+               "resume: the model's training state is missing  " + state_file(folder.path(), 2));
 }
 
 // A file-size limit stands for the full disk.

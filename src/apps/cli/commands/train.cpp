@@ -160,9 +160,7 @@ void check_unchanged(Options& o) {
 
 // What the last checkpoint of the run says. Flags can change how it goes on, not what it trains.
 void read_run(Options& o, const std::string& folder, const std::string& model_flag) {
-  const std::vector<int64_t> steps = train::checkpoint_steps(folder);
-  require(!steps.empty(), "resume: no checkpoint in the folder  ", folder);
-  const std::string file = train::model_file(folder, steps.back());
+  const std::string file = train::model_file(folder, train::last_checkpoint(folder));
   const auto info = train::read_model_info(file);
   require(info.has_value(), "resume: the checkpoint does not say how it was trained  ", file);
   o.train = train::train_config_from_json(info->run.train_config, file);
