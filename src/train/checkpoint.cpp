@@ -224,12 +224,11 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder) {
 }
 
 int64_t last_checkpoint(const std::string& folder) {
-  const std::vector<int64_t> steps = checkpoint_steps(folder),
-                             models = steps_in(folder, model_prefix);
-  if (!steps.empty()) return steps.back();
-  require(models.empty(), "resume: the model's training state is missing  ",
-          models.empty() ? folder : state_file(folder, models.back()));
-  fail("resume: no checkpoint in the folder  ", folder);
+  if (const std::vector<int64_t> steps = checkpoint_steps(folder); !steps.empty())
+    return steps.back();
+  const std::vector<int64_t> models = steps_in(folder, model_prefix);
+  if (models.empty()) fail("resume: no checkpoint in the folder  ", folder);
+  fail("resume: the model's training state is missing  ", state_file(folder, models.back()));
 }
 
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,
@@ -337,10 +336,10 @@ RunLock lock_run_folder(const std::string& folder) {
 void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
   lock_run_folder(folder);
   io::check_can_write((fs::path(folder) / "config.json").string(), "out");
-  const std::vector<int64_t> steps = checkpoint_steps(folder);
   if (resume) {
     last_checkpoint(folder);
   } else if (!overwrite) {
+    const std::vector<int64_t> steps = checkpoint_steps(folder);
     require(steps.empty(), "out: the folder holds a run of ", steps.empty() ? 0 : steps.back(),
             " steps; give --resume to go on, --overwrite to start anew, or another --out  ",
             folder);
