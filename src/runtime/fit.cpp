@@ -10,14 +10,20 @@
 namespace ebb {
 namespace {
 
+// `facts` are of the nodes that those of `nodes` came from.
+Fitted planned(Recomputed nodes, const std::vector<NodeMemory>& facts, const Again& again) {
+  Fitted out{.nodes = std::move(nodes), .memory = {}, .again = again};
+  const Node* first = out.nodes.graph.nodes().data();
+  out.memory = plan_memory(out.nodes.graph, [&](const Node& n) {
+    return facts[out.nodes.origin[static_cast<size_t>(&n - first)]];
+  });
+  return out;
+}
+
 // The graph without anything computed again, which need not have a loss.
-Fitted as_it_is(const Graph& g, const std::vector<NodeMemory>& facts) {
-  Fitted out{.nodes = {g, {}}, .memory = {}, .again = {}};
-  out.nodes.origin.resize(g.nodes().size());
-  std::iota(out.nodes.origin.begin(), out.nodes.origin.end(), size_t{0});
-  const Node* first = g.nodes().data();
-  out.memory =
-      plan_memory(g, [&](const Node& n) { return facts[static_cast<size_t>(&n - first)]; });
+Recomputed as_it_is(const Graph& g) {
+  Recomputed out{g, std::vector<size_t>(g.nodes().size())};
+  std::iota(out.origin.begin(), out.origin.end(), size_t{0});
   return out;
 }
 
@@ -28,14 +34,7 @@ class Planner {
       : facts_(facts), repeatable_(g, r.loss) {}
 
   Again most() const { return repeatable_.most(); }
-  Fitted at(const Again& again) const {
-    Fitted out{.nodes = repeatable_.with(again), .memory = {}, .again = again};
-    const Node* first = out.nodes.graph.nodes().data();
-    out.memory = plan_memory(out.nodes.graph, [&](const Node& n) {
-      return facts_[out.nodes.origin[static_cast<size_t>(&n - first)]];
-    });
-    return out;
-  }
+  Fitted at(const Again& again) const { return planned(repeatable_.with(again), facts_, again); }
 
  private:
   const std::vector<NodeMemory>& facts_;
@@ -114,7 +113,7 @@ std::vector<Spared> ways_of(const Recompute& r) {
 std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
                           Spared way, int64_t free) {
   using Kind = Recompute::Kind;
-  if (r.kind == Kind::off) return as_it_is(g, facts);
+  if (r.kind == Kind::off) return planned(as_it_is(g), facts, {});
   const Planner plans(g, facts, r);
   const Again most = plans.most();
   if (r.kind == Kind::formulas) return plans.at({.formulas = most.formulas});
