@@ -42,6 +42,26 @@ class CliCheckpoint : public testing::Program {
   }
 };
 
+TEST_F(CliCheckpoint, damaged_newest__is_told_with_an_older_one) {
+  const std::string run = folder_ / "run";
+  const Output out = run_program(str("train --device cpu --steps 2 --batch 2 --checkpoint-every 1",
+                                     " --data ", images(8), " --out ", run));
+  EXPECT_EQ(out.code, 0) << out.text;
+  const std::string newest = train::model_file(run, 2), older = train::model_file(run, 1);
+  std::filesystem::resize_file(newest, std::filesystem::file_size(newest) - 4);
+  const std::string sampled = error_of_sample(run);
+  EXPECT_TRUE(sampled.ends_with(newest + "; an older model is whole: " + older)) << sampled;
+  EXPECT_TRUE(error_of_sample(newest).ends_with(newest)) << "a file was asked for";
+  const std::string mistake = error_of_sample(run + " --model nosuch");
+  EXPECT_EQ(mistake.find("whole"), mistake.npos) << mistake;
+  const std::string resumed = error_line("train --resume --steps 3 --out " + run);
+  EXPECT_TRUE(
+      resumed.ends_with("; the checkpoint of step 1 is whole: move model-00000002."
+                        "safetensors and state-00000002.safetensors to another folder to "
+                        "go on from there"))
+      << resumed;
+}
+
 TEST_F(CliCheckpoint, absurd_network__is_refused_at_once) {
   std::string file = with_network(R"("blocks": 1000000})");
   EXPECT_EQ(error_of_sample(file), "tiny: blocks must lie in [0, 65536] (1000000)  " + file);

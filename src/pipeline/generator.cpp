@@ -36,13 +36,14 @@ LoadedModel recognised(const std::string& file, const std::string& name) {
   }
 }
 
-// What f() gives; an Error of it says which file is wrong.
-auto in_file(const std::string& file, const auto& f) {
+// What f() gives; an Error of it says which file is wrong and, in a folder, which one is whole.
+auto in_file(const std::string& folder, const std::string& file, const auto& f) {
   try {
     return f();
   } catch (const Error& e) {
-    const std::string what = e.what();
-    fail(what, what.find(file) == std::string::npos ? "  " + file : "");
+    const std::string what = e.what(), older = train::older_model(folder, file);
+    fail(what, what.find(file) == std::string::npos ? "  " + file : "",
+         older.empty() ? "" : "; an older model is whole: " + older);
   }
 }
 
@@ -308,16 +309,20 @@ DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
 LoadedModel load_model(const std::string& path, const std::string& model,
                        const std::vector<std::pair<std::string, std::string>>& overrides) {
   const std::string file = train::find_model_file(path);
-  const auto info = model.empty() ? train::read_model_info(file) : std::nullopt;
-  LoadedModel m =
-      info ? in_file(file, [&] { return from_run(*info, file); }) : recognised(file, model);
+  // Of another model than the file's, by `model`, an older file is no better.
+  const std::string folder = model.empty() ? path : file;
+  LoadedModel m = in_file(folder, file, [&] {
+    const auto info = model.empty() ? train::read_model_info(file) : std::nullopt;
+    return info ? from_run(*info, file) : recognised(file, model);
+  });
   for (const auto& [name, text] : overrides) {
     const std::vector<Field> fields = fields_of(m.diffusion);
     set_field(find_field(fields, name, "diffusion"), text);
   }
   for (const auto& [name, text] : overrides) check_applies(name, m.diffusion.precond);
   check(m.diffusion);
-  m.weights = in_file(file, [&] { return train::load_model_weights(file, network_weights(m)); });
+  m.weights =
+      in_file(folder, file, [&] { return train::load_model_weights(file, network_weights(m)); });
   return m;
 }
 

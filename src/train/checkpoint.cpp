@@ -250,27 +250,89 @@ std::string save_checkpoint(const std::string& folder, const TrainState& state, 
   return path;
 }
 
-TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights) {
-  const int64_t last = last_checkpoint(folder);
-  const std::string path = state_file(folder, last);
-  const auto file = io::SafetensorsFile::open(path);
+namespace {
+
+io::SafetensorsFile open_state(const std::string& folder, int64_t step) {
+  const std::string path = state_file(folder, step);
+  auto file = io::SafetensorsFile::open(path);
   require(kind_of(file) == "state", "checkpoint: not a training state of ebb  ", path);
-  check_host_memory(weights);
-  TrainState s{.weights = std::move(weights), .step = recorded_step(file)};
-  require(s.step == last, "checkpoint: the file's name and its step (", s.step, ") must agree  ",
-          path);
-  const std::string model = model_file(folder, s.step);
-  const auto info = read_model_info(model);
-  require(info && info->step == s.step, "checkpoint: must be of step ", s.step, "  ", model);
-  s.tensors = load_model_weights(model, s.weights);
-  for (const nn::Weight& w : s.weights) {
-    if (!w.trained) continue;
-    s.tensors["ema." + w.name] = s.tensors.at(w.name);
-    s.tensors[w.name] = nn::from_file(w, file.load("raw." + w.name));
-    for (const char* prefix : moments)
-      s.tensors[prefix + w.name] = nn::from_file(w, file.load(prefix + w.name));
+  const int64_t recorded = recorded_step(file);
+  require(recorded == step, "checkpoint: the file's name and its step (", recorded,
+          ") must agree  ", path);
+  return file;
+}
+
+ModelFileInfo model_info(const std::string& folder, int64_t step) {
+  const std::string path = model_file(folder, step);
+  const auto info = read_model_info(path);
+  require(info && info->step == step, "checkpoint: must be of step ", step, "  ", path);
+  return *info;
+}
+
+// The newest of `steps` before `damaged` for which open() throws no Error.
+std::optional<int64_t> whole_before(int64_t damaged, const std::vector<int64_t>& steps,
+                                    const auto& open) {
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (*step >= damaged) continue;
+    try {
+      open(*step);
+      return *step;
+    } catch (const Error&) {
+      continue;
+    }
   }
-  return s;
+  return {};
+}
+
+// What f(step) gives of the newest checkpoint. An Error, by which that is damaged, says how to go
+// on from an older one.
+auto from_last_checkpoint(const std::string& folder, const auto& f) {
+  const int64_t last = last_checkpoint(folder);
+  try {
+    return f(last);
+  } catch (const Error& e) {
+    const auto older = whole_before(last, checkpoint_steps(folder), [&](int64_t step) {
+      open_state(folder, step);
+      model_info(folder, step);
+    });
+    if (!older) throw;
+    fail(e.what(), "; the checkpoint of step ", *older, " is whole: move ",
+         fs::path(model_file(folder, last)).filename().string(), " and ",
+         fs::path(state_file(folder, last)).filename().string(),
+         " to another folder to go on from there");
+  }
+}
+
+}  // namespace
+
+ModelFileInfo last_model_info(const std::string& folder) {
+  return from_last_checkpoint(folder, [&](int64_t last) { return model_info(folder, last); });
+}
+
+TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights) {
+  check_host_memory(weights);
+  return from_last_checkpoint(folder, [&](int64_t last) {
+    const auto file = open_state(folder, last);
+    model_info(folder, last);
+    TrainState s{.weights = std::move(weights), .step = last};
+    s.tensors = load_model_weights(model_file(folder, last), s.weights);
+    for (const nn::Weight& w : s.weights) {
+      if (!w.trained) continue;
+      s.tensors["ema." + w.name] = s.tensors.at(w.name);
+      s.tensors[w.name] = nn::from_file(w, file.load("raw." + w.name));
+      for (const char* prefix : moments)
+        s.tensors[prefix + w.name] = nn::from_file(w, file.load(prefix + w.name));
+    }
+    return s;
+  });
+}
+
+std::string older_model(const std::string& folder, const std::string& damaged) {
+  const auto step = step_of(fs::path(damaged).filename().string(), model_prefix);
+  if (!fs::is_directory(folder) || !step) return "";
+  const auto older = whole_before(*step, steps_in(folder, model_prefix),
+                                  [&](int64_t s) { model_info(folder, s); });
+  return older ? model_file(folder, *older) : "";
 }
 
 std::string find_model_file(const std::string& path, std::optional<int64_t> step) {

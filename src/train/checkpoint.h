@@ -60,7 +60,7 @@ std::string model_file(const std::string& folder, int64_t step);
 std::string state_file(const std::string& folder, int64_t step);
 
 // The state of the newest complete checkpoint. Throws Error if there is none, if it is damaged or
-// another network's.
+// another network's; it says how to go on from an older one that is whole.
 TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights);
 
 // The model file that `path` means: itself, or the newest in the folder (or the one given by
@@ -72,6 +72,11 @@ struct ModelFileInfo {
 };
 // None for a file that ebb did not write (a published one). Throws Error for damaged files.
 std::optional<ModelFileInfo> read_model_info(const std::string& file);
+// That of the newest complete checkpoint. Throws Error as load_state() does.
+ModelFileInfo last_model_info(const std::string& folder);
+// The newest model file in `folder` that is older than the damaged one and whole, as far as can be
+// seen without its numbers; "" if there is none, or `folder` is a file.
+std::string older_model(const std::string& folder, const std::string& damaged);
 // Every weight from a model file, in the network's layout. Binding is total, as load_weights();
 // weights that are not finite are an Error.
 NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights);

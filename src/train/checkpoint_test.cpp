@@ -139,6 +139,33 @@ TEST(checkpoint, damaged_and_foreign_files__are_errors) {
   expect_error([&] { read_model_info(state); }, "not a model");
 }
 
+TEST(checkpoint, damaged_newest__names_an_older_one_that_is_whole) {
+  const Folder folder;
+  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), info, 0);
+  const auto damage = [&](const std::string& file) {
+    fs::resize_file(file, fs::file_size(file) - 4);
+  };
+  const auto resume = [&] { load_state(folder.path(), weights()); };
+  damage(model_file(folder.path(), 3));
+  damage(state_file(folder.path(), 4));
+  const std::string advice =
+      "; the checkpoint of step 2 is whole: move model-00000004.safetensors and "
+      "state-00000004.safetensors to another folder to go on from there";
+  expect_error(resume, advice);
+  EXPECT_EQ(last_model_info(folder.path()).step, 4);  // whose state is damaged
+  damage(model_file(folder.path(), 4));
+  expect_error([&] { last_model_info(folder.path()); }, advice);
+  EXPECT_EQ(older_model(folder.path(), model_file(folder.path(), 4)), model_file(folder.path(), 2));
+  EXPECT_EQ(older_model(folder.path(), model_file(folder.path(), 1)), "");
+  EXPECT_EQ(older_model(model_file(folder.path(), 4), model_file(folder.path(), 4)), "");
+  // as it says: that of step 3 is the newest then
+  fs::remove(model_file(folder.path(), 4));
+  fs::remove(state_file(folder.path(), 4));
+  expect_error(resume, "; the checkpoint of step 2 is whole: move model-00000003");
+  fs::remove(state_file(folder.path(), 3));
+  EXPECT_EQ(load_state(folder.path(), weights()).step, 2);
+}
+
 TEST(checkpoint, half_a_checkpoint__is_not_resumed_from) {
   const Folder folder;
   save_checkpoint(folder.path(), state_at(1), info, 0);

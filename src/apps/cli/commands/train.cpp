@@ -160,16 +160,15 @@ void check_unchanged(Options& o) {
 
 // What the last checkpoint of the run says. Flags can change how it goes on, not what it trains.
 void read_run(Options& o, const std::string& folder, const std::string& model_flag) {
-  const std::string file = train::model_file(folder, train::last_checkpoint(folder));
-  const auto info = train::read_model_info(file);
-  require(info.has_value(), "resume: the checkpoint does not say how it was trained  ", file);
-  o.train = train::train_config_from_json(info->run.train_config, file);
+  const train::ModelFileInfo info = train::last_model_info(folder);
+  const std::string file = train::model_file(folder, info.step);
+  o.train = train::train_config_from_json(info.run.train_config, file);
   const std::string model = o.train.model;
   require(model_flag.empty() || find_model(model_flag).name == model, "resume: the run's model is ",
           model, " (--model ", model_flag, ")");
   choose_model(o, model);
-  set_fields_json(o.network.fields(), info->run.model_config, file);
-  set_fields_json(fields_of(o.diffusion), info->run.diffusion_config, file);
+  set_fields_json(o.network.fields(), info.run.model_config, file);
+  set_fields_json(fields_of(o.diffusion), info.run.diffusion_config, file);
   check_sizes_of(o, file);
   o.before = fixed_settings(o);
 }
