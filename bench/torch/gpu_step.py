@@ -10,6 +10,7 @@ fused AdamW; bf16 autocast with f32 weights; U-Nets in channels_last. Modes:
   overhead       torch.compile(mode="reduce-overhead"), the optimiser outside
   autotune       torch.compile(mode="max-autotune-no-cudagraphs"), captured as one CUDA graph
   blocks_graph   each block compiled by itself (fast to compile), captured as one CUDA graph
+  blocks_autotune  that with mode="max-autotune-no-cudagraphs"
 One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
 """
 
@@ -132,10 +133,10 @@ def make_step(training, mode):
                           torch.compiler.cudagraph_mark_step_begin)
     if mode == "autotune":
         return captured(training, training.compile(mode="max-autotune-no-cudagraphs"))
-    assert mode == "blocks_graph", mode
+    how = {"blocks_graph": {}, "blocks_autotune": {"mode": "max-autotune-no-cudagraphs"}}[mode]
     for module in training.net.modules():
         if isinstance(module, BLOCKS):
-            module.compile()
+            module.compile(**how)
     return captured(training, training.loss)
 
 
@@ -226,7 +227,7 @@ def main():
     best, best_mode, training = None, "", None
     with attention_order(args.attention):
         for mode in args.modes:
-            if training is None or mode == "blocks_graph":
+            if training is None or mode.startswith("blocks_"):
                 training = Training(args.case, args.device, args.batch)
             result = try_mode(args, training, mode)
             if result and (not best or result[0] < best[0]):
