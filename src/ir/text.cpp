@@ -18,6 +18,7 @@ struct ParamFields {
     f("scale", info.scale);
     f("file_shape", file_shape);
     f("channels_last", info.channels_last);
+    f("turns", info.turns);
     f("decay", info.decay);
   }
 };

@@ -9,21 +9,27 @@ struct Weights {
   Value weight, bias;
 };
 
-Weights linear_weights(const Params& p, int64_t in, int64_t out, const Linear& a) {
+// `turns`: of q, k and v in files, as ParamInfo has it.
+Weights linear_weights(const Params& p, const Shape& shape, const Linear& a, int64_t turns = 1) {
+  const int64_t out = shape[0], in = shape[1];
   ParamInfo info = a.init.weight(in, out);
+  info.turns = turns;
   if (a.file_dims > 0) {
     info.file_shape = {out, in};
     for (int64_t i = 0; i < a.file_dims; ++i) info.file_shape.push_back(1);
   }
-  const Value w = p.param("weight", {out, in}, info);
-  return {w, a.bias ? p.param("bias", {out}, a.init.bias(in)) : Value{}};
+  const Value w = p.param("weight", shape, info);
+  if (!a.bias) return {w, {}};
+  ParamInfo bias = a.init.bias(in);
+  bias.turns = turns;
+  return {w, p.param("bias", {out}, bias)};
 }
 
 }  // namespace
 
 Value linear(const Params& p, Value x, int64_t out, const Linear& a) {
   const AtScope at = p.enter();
-  const auto [w, b] = linear_weights(p, x.shape()[-1], out, a);
+  const auto [w, b] = linear_weights(p, {out, x.shape()[-1]}, a);
   return ops::linear(x, w, b);
 }
 
@@ -111,22 +117,11 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a) {
   const int64_t c = s[-1], heads = a.heads;
   require(heads > 0 && c % heads == 0, "attention: heads (", heads, ") must divide channels (", c,
           ")  x: ", x.type(), "  at ", p.path());
-  const auto [w, b] = linear_weights(p, c, 3 * c, a.qkv);
-  const int64_t dim = static_cast<int64_t>(a.order);  // where the 3 stands
-  const Shape rows = dim == 0   ? Shape{3, heads, c / heads}
-                     : dim == 1 ? Shape{heads, 3, c / heads}
-                                : Shape{heads, c / heads, 3};
-  Shape rows_in = rows;
-  rows_in.push_back(c);
-  // The weight is put in order, not its product: one product, and no copy of activations.
-  const std::vector<int64_t> front = dim == 0   ? std::vector<int64_t>{0, 1, 2}
-                                     : dim == 1 ? std::vector<int64_t>{1, 0, 2}
-                                                : std::vector<int64_t>{2, 0, 1};
-  std::vector<int64_t> front_in = front;
-  front_in.push_back(3);
-  const Value ws = ops::permute(ops::reshape(w, rows_in), front_in);
-  const Value bs = ops::permute(ops::reshape(b, rows), front);
-  const Value qkv = ops::linear(x, ops::reshape(ws, {3 * c, c}), ops::reshape(bs, {3 * c}));
+  const int64_t turns = a.order == QkvOrder::qkv_head_channel   ? 1
+                        : a.order == QkvOrder::head_qkv_channel ? heads
+                                                                : c;
+  const auto [w, b] = linear_weights(p, {3 * c, c}, a.qkv, turns);
+  const Value qkv = ops::linear(x, w, b);
   const Shape tokens{s[0], s.numel() / (s[0] * c), 3, heads, c / heads};
   return ops::reshape(ops::packed_attention(ops::reshape(qkv, tokens)), s);
 }

@@ -61,16 +61,42 @@ void fill_sin_cos_2d(const Weight& w, std::span<float> out) {
     }
 }
 
-// Copies a [a,b,c] array to [a,c,b].
-Tensor swap_last(const Tensor& t, int64_t a, int64_t b, int64_t c) {
+// Copies a [a,b,c,d] array to [a,c,b,d].
+Tensor swap_middle(const Tensor& t, int64_t a, int64_t b, int64_t c, int64_t d) {
+  const Tensor f = t.dtype() == DType::f32 ? t : t.to(DType::f32);
   Tensor out(DType::f32, t.shape());
-  const auto from = t.span<float>(), to = out.span<float>();
+  const float* from = f.span<float>().data();
+  float* to = out.span<float>().data();
   for (int64_t i = 0; i < a; ++i)
     for (int64_t j = 0; j < b; ++j)
-      for (int64_t k = 0; k < c; ++k)
-        to[static_cast<size_t>((i * c + k) * b + j)] =
-            from[static_cast<size_t>((i * b + j) * c + k)];
+      for (int64_t k = 0; k < c; ++k) {
+        const float* source = from + ((i * b + j) * c + k) * d;
+        float* target = to + ((i * c + k) * b + j) * d;
+        if (d == 1)
+          *target = *source;  // filters: a call for each would take as long as the rest
+        else
+          std::copy_n(source, d, target);
+      }
   return out;
+}
+
+constexpr int64_t parts_of_qkv = 3;
+
+// The tensors of a file as the network has them, and back; shapes are left to the caller.
+Tensor reordered(const Weight& w, const Tensor& t, bool to_file) {
+  const Shape& s = w.shape;
+  if (w.info.channels_last) {
+    const int64_t taps = s[1] * s[2], channels = s[3];
+    return to_file ? swap_middle(t, s[0], taps, channels, 1)
+                   : swap_middle(t, s[0], channels, taps, 1);
+  }
+  const int64_t turns = w.info.turns;
+  if (turns == 1) return t;
+  require(turns > 0 && s.rank() > 0 && s[0] % (turns * parts_of_qkv) == 0, w.name,
+          ": rows must divide into q, k and v of each turn (", turns, ")  ", s);
+  const int64_t rest = s.numel() / (turns * parts_of_qkv);
+  return to_file ? swap_middle(t, 1, parts_of_qkv, turns, rest)
+                 : swap_middle(t, 1, turns, parts_of_qkv, rest);
 }
 
 Shape without_ones(Shape s) {
@@ -128,7 +154,7 @@ Tensor initial_tensor(const Weight& w, uint64_t seed) {
   } else {
     require(init == "zeros", w.name, ": unknown initial value '", init, "'");
   }
-  return t;
+  return w.info.turns == 1 ? t : reordered(w, t, false);
 }
 
 Tensors initial_tensors(const std::vector<Weight>& weights, uint64_t seed) {
@@ -154,16 +180,12 @@ Tensor from_file(const Weight& w, const Tensor& t) {
   const Shape want = file_shape(w);
   require(without_ones(t.shape()) == without_ones(want), w.name, ": expected ", want,
           "  file: ", t.type());
-  const Tensor f = t.dtype() == DType::f32 ? t : t.to(DType::f32);
-  if (!w.info.channels_last) return f.reshape(w.shape);
-  return swap_last(f, w.shape[0], w.shape[3], w.shape[1] * w.shape[2]).reshape(w.shape);
+  return reordered(w, t.dtype() == DType::f32 ? t : t.to(DType::f32), false).reshape(w.shape);
 }
 
 Tensor to_file(const Weight& w, const Tensor& t) {
   require(t.shape() == w.shape, w.name, ": expected ", w.shape, "  tensor: ", t.type());
-  if (!w.info.channels_last) return t.reshape(file_shape(w));
-  const Tensor f = t.dtype() == DType::f32 ? t : t.to(DType::f32);
-  return swap_last(f, w.shape[0], w.shape[1] * w.shape[2], w.shape[3]).reshape(file_shape(w));
+  return reordered(w, t, true).reshape(file_shape(w));
 }
 
 Tensors load_weights(const std::vector<Weight>& weights, const FileTensors& file) {

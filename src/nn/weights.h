@@ -27,7 +27,8 @@ int64_t count_elements(const std::vector<Weight>& weights);
 
 // ---- starting values -----------------------------------------------------------------------
 
-// Drawn by the rule of info.init; a function of (seed, name), not of the order of calls. Rules:
+// Drawn by the rule of info.init; a function of (seed, name), not of the order of calls. Rows of
+// q, k and v are drawn in the order of files. Rules:
 // zeros, ones, normal, uniform, and sin_cos_2d, DiT's table [1,side*side,D] of positions.
 Tensor initial_tensor(const Weight& w, uint64_t seed);
 std::map<std::string, Tensor> initial_tensors(const std::vector<Weight>& weights, uint64_t seed);

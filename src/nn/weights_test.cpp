@@ -40,6 +40,54 @@ TEST(weights, convolution__is_transposed_to_channels_last_and_back) {
   EXPECT_TRUE(std::ranges::equal(back.span<float>(), file.span<float>()));
 }
 
+TEST(weights, rows_of_q_k_and_v__come_into_order_and_go_back) {
+  constexpr int64_t turns = 2, rows = 3, in = 5;
+  const nn::Weight w{"qkv.weight",
+                     {3 * turns * rows, in},
+                     {.file_shape = {3 * turns * rows, in, 1}, .turns = turns}};
+  const Tensor file = ramp({3 * turns * rows, in, 1});
+  const Tensor ours = nn::from_file(w, file);
+  EXPECT_EQ(ours.shape(), w.shape);
+  for (int64_t t = 0; t < turns; ++t)
+    for (int64_t part = 0; part < 3; ++part)
+      for (int64_t i = 0; i < rows * in; ++i)
+        EXPECT_EQ(ours.span<float>()[static_cast<size_t>((part * turns + t) * rows * in + i)],
+                  file.span<float>()[static_cast<size_t>((t * 3 + part) * rows * in + i)]);
+  const Tensor back = nn::to_file(w, ours);
+  EXPECT_EQ(back.shape(), file.shape());
+  EXPECT_TRUE(std::ranges::equal(back.span<float>(), file.span<float>()));
+}
+
+TEST(weights, rows_of_q_k_and_v__that_do_not_divide_are_an_error) {
+  const nn::Weight w{"qkv.bias", {12}, {.turns = 8}};
+  EXPECT_EQ(error_of([&] { nn::from_file(w, ramp({12})); }),
+            "qkv.bias: rows must divide into q, k and v of each turn (8)  [12]");
+}
+
+// A seed means the same network, however the graph wants its rows.
+TEST(weights, rows_of_q_k_and_v__start_as_files_have_them) {
+  const nn::Weight as_file{"qkv.weight", {36, 7}, {.init = "uniform", .scale = 0.25}};
+  nn::Weight w = as_file;
+  w.info.turns = 4;
+  const Tensor start = nn::to_file(w, nn::initial_tensor(w, 7));
+  EXPECT_TRUE(
+      std::ranges::equal(start.span<float>(), nn::initial_tensor(as_file, 7).span<float>()));
+}
+
+TEST(self_attention, order_of_files__is_the_parameters_and_no_work_of_the_graph) {
+  const std::pair<nn::QkvOrder, int64_t> cases[] = {{nn::QkvOrder::qkv_head_channel, 1},
+                                                    {nn::QkvOrder::head_qkv_channel, 2},
+                                                    {nn::QkvOrder::head_channel_qkv, 8}};
+  for (const auto& [order, turns] : cases) {
+    Graph g;
+    const Value x = g.input("x", {DType::f32, {1, 4, 8}});
+    nn::self_attention(nn::Params(g) / "qkv", x, {.heads = 2, .order = order});
+    EXPECT_EQ(g.find_source("qkv.weight")->info.turns, turns);
+    EXPECT_EQ(g.find_source("qkv.bias")->info.turns, turns);
+    for (const Node& n : g.nodes()) EXPECT_NE(n.op->name, "permute");
+  }
+}
+
 TEST(weights, linear_stored_as_convolution__takes_any_number_of_ones) {
   const nn::Weight w{"l.weight", {3, 2}, {.file_shape = {3, 2, 1, 1}}};
   for (const Shape& s : {Shape{3, 2}, Shape{3, 2, 1}, Shape{3, 2, 1, 1}})

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 std::vector<nn::Weight> weights() {
   return {{"conv.weight", {4, 3, 3, 2}, {.init = "normal", .channels_last = true}, true},
           {"conv.bias", {4}, {}, true},
-          {"freqs", {5}, {.init = "normal"}, false}};
+          {"freqs", {5}, {.init = "normal"}, false},
+          {"qkv.weight", {12, 5}, {.init = "normal", .turns = 2}, true}};
 }
 
 // A state in which every tensor is different.
@@ -46,7 +47,7 @@ const RunInfo info{.model = "toy",
 
 TEST(checkpoint, initial_state__averages_are_the_weights_and_moments_zero) {
   const TrainState s = initial_state(weights(), 3);
-  EXPECT_EQ(s.tensors.size(), 9u);
+  EXPECT_EQ(s.tensors.size(), 13u);
   EXPECT_EQ(values(s.tensors.at("ema.conv.weight")), values(s.tensors.at("conv.weight")));
   EXPECT_NE(s.tensors.at("ema.conv.weight").raw(), s.tensors.at("conv.weight").raw());
   EXPECT_EQ(values(s.tensors.at("v.conv.bias")), std::vector<float>(4));
@@ -59,12 +60,16 @@ TEST(checkpoint, model_file__has_the_averages_by_plain_names_in_the_layout_of_fi
   const std::string path = save_checkpoint(folder.path(), s, info, 0);
   EXPECT_EQ(path, folder / "model-00001000.safetensors");
   const auto file = io::SafetensorsFile::open(path);
-  ASSERT_EQ(file.entries().size(), 3u);
+  ASSERT_EQ(file.entries().size(), 4u);
   const Tensor t = file.load("conv.weight");
   EXPECT_EQ(t.shape(), (Shape{4, 2, 3, 3}));
   const auto got = t.span<float>(), here = s.tensors.at("ema.conv.weight").span<float>();
   // [o=1, i=1, kh=2, kw=0]
   EXPECT_EQ(got[((1 * 2 + 1) * 3 + 2) * 3 + 0], here[((1 * 3 + 2) * 3 + 0) * 2 + 1]);
+  // Row 1 of v's second turn: [turn=1, v=2, row=1] there, [v=2, turn=1, row=1] here.
+  const auto rows = file.load("qkv.weight").span<float>();
+  EXPECT_EQ(rows[((1 * 3 + 2) * 2 + 1) * 5 + 4],
+            s.tensors.at("ema.qkv.weight").span<float>()[((2 * 2 + 1) * 2 + 1) * 5 + 4]);
   EXPECT_EQ(values(file.load("freqs")), values(s.tensors.at("freqs")));
   const auto read = read_model_info(path);
   ASSERT_TRUE(read);
