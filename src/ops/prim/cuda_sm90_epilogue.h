@@ -16,4 +16,16 @@ inline void set_epilogue(ebb::cuda::gemm::Problem& p, const Signature& s) {
   p.addend_rows = e.rows;
 }
 
+// A function that finds the operands of a call: those of the product, and its bias and addend.
+inline auto epilogue_operands(const Signature& s) {
+  return [e = epilogue_of(s)](const Call& c) {
+    return ebb::cuda::gemm::Operands{.a = c.in[0],
+                                     .b = c.in[1],
+                                     .bias = address_of(e.bias, c),
+                                     .addend = address_of(e.addend, c),
+                                     .out = c.out[0],
+                                     .row_sums = c.out.size() == 2 ? c.out[1] : nullptr};
+  };
+}
+
 }  // namespace ebb::ops::cuda

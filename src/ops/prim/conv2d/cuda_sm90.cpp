@@ -1,8 +1,7 @@
 // conv2d on sm_90a: which kernel a use of the op needs.
 #include "ops/prim/conv2d/cuda_sm90.h"
 
-#include <algorithm>
-
+#include "backend/cuda/gemm_sm90_op.h"
 #include "ops/prim/conv2d/cuda_sm90_problem.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
@@ -15,54 +14,31 @@ namespace {
 
 namespace gemm = ebb::cuda::gemm;
 
-gemm::Problem problem(const Signature& s) {
-  const ConvGeometry g = conv2d_geometry(s);
-  gemm::Problem p;
-  p.form = gemm::Form::fprop;
-  p.type = s.in[0].dtype;
-  p.out = s.out[0].dtype;
-  set_epilogue(p, s);
-  p.m = g.n * g.out_h() * g.out_w();
-  p.n = g.o;
-  p.k = g.c;
-  p.images = sm90_images(g);
-  return p;
-}
+struct Use {
+  static gemm::Problem problem(const Signature& s) {
+    const ConvGeometry g = conv2d_geometry(s);
+    gemm::Problem p;
+    p.form = gemm::Form::fprop;
+    p.type = s.in[0].dtype;
+    p.out = s.out[0].dtype;
+    set_epilogue(p, s);
+    p.m = g.n * g.out_h() * g.out_w();
+    p.n = g.o;
+    p.k = g.c;
+    p.images = sm90_images(g);
+    return p;
+  }
 
-bool supports(const Signature& s, const Device& d) {
-  return s.in[0].dtype == s.in[1].dtype && gemm::supports(problem(s), ebb::cuda::of(d));
-}
-
-std::vector<Tune> space(const Signature& s, const Device& d) {
-  const gemm::Problem p = problem(s);
-  return gemm::tunes(p, conv2d_sm90_kernels(p.type), ebb::cuda::of(d));
-}
-
-Program prepare(const Signature& s, const Tune& tune, Device& d) {
-  const gemm::Problem p = problem(s);
-  const gemm::Prepared product =
-      gemm::prepare(p, conv2d_sm90_kernels(p.type), tune, ebb::cuda::of(d));
-  const Program general = gemm::general_program(conv2d(), s, d);
-  const auto run = [product, general, e = epilogue_of(s)](const Call& c) {
-    const gemm::Operands o{.a = c.in[0],
-                           .b = c.in[1],
-                           .bias = address_of(e.bias, c),
-                           .addend = address_of(e.addend, c),
-                           .out = c.out[0],
-                           .workspace = c.workspace};
-    product.takes(o) ? product.run(o) : general.run(c);
-  };
-  return {.workspace = std::max(product.workspace, general.workspace), .run = run};
-}
+  static gemm::Kernels kernels(const gemm::Problem& p) { return conv2d_sm90_kernels(p.type); }
+  static bool serves(const Signature& s) { return s.in[0].dtype == s.in[1].dtype; }
+  static auto operands(const Signature& s) { return epilogue_operands(s); }
+  static Program general(const Signature& s, Device& d) {
+    return gemm::general_program(conv2d(), s, d);
+  }
+};
 
 }  // namespace
 
-std::vector<Kernel> conv2d_sm90() {
-  return {{.op = "conv2d",
-           .name = "conv2d_sm90",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space}};
-}
+std::vector<Kernel> conv2d_sm90() { return {gemm::op_kernel<Use>("conv2d", "conv2d_sm90")}; }
 
 }  // namespace ebb::ops::cuda
