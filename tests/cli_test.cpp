@@ -56,6 +56,36 @@ TEST_F(Cli, names_of_commands_and_models__may_have_any_case) {
   EXPECT_EQ(out.code, 0) << out.text;
 }
 
+TEST_F(Cli, names_of_choices__may_have_any_case) {
+  Output out =
+      run_program("explain --precond EPS --betas Cosine --stage GRAPH --tune OFF --batch 1");
+  EXPECT_EQ(out.code, 0) << out.text;
+  out = run_program("explain --no-train --dtype BF16 --stage Fused --batch 1");
+  EXPECT_EQ(out.code, 0) << out.text;
+  const std::string run = folder_ / "run", config = folder_ / "c.json";
+  put_file(config, R"({"weighting": "MIN_SNR", "train": {"classes": "None"}})");
+  out = run_program(str("train --steps 1 --batch 1 --schedule COSINE --dtype F32 --precond Flow ",
+                        "--times UNIFORM --tune Off --data ", images(8), " --out ", run,
+                        " --config ", config));
+  EXPECT_EQ(out.code, 0) << out.text;
+  const std::string used = testing::file_bytes(run + "/config.json");
+  for (const char* name : {"cosine", "f32", "flow", "uniform", "off", "min_snr", "none"})
+    EXPECT_NE(used.find(str('"', name, '"')), std::string::npos) << name;
+  out = run_program(str("sample ", run, " --dtype F32 --n 1 --steps 2 --options S_CHURN=0 --out ",
+                        folder_ / "x.png"));
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_EQ(error_line("bench --device cpu --recompute ALL PAD"),
+            "bench: --recompute is for training steps, and 'pad' matches none");
+}
+
+TEST_F(Cli, words_that_are_no_choices__suggest_one) {
+  EXPECT_EQ(error_line("bench --tune slow"), "tune: unknown value 'slow' (known: off, fast, full)");
+  EXPECT_EQ(error_line("bench --tune fats"), "tune: unknown value 'fats' (did you mean 'fast'?)");
+  EXPECT_EQ(error_line("samplers plott"), "samplers: unknown name 'plott' (did you mean 'plot'?)");
+  EXPECT_EQ(error_line("samplers 'dpm++ 2m karas'"),
+            "sampler: unknown name 'dpm++ 2m karas' (did you mean 'dpm++ 2m karras'?)");
+}
+
 TEST_F(Cli, help_of_a_command__is_that_of_its_flag) {
   const Output out = run_program("help bench");
   EXPECT_EQ(out.code, 0);
@@ -140,7 +170,7 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
   EXPECT_EQ(error_line("explain --no-train --stage grad"),
             "explain: stage grad is of the training step (--no-train)");
   EXPECT_EQ(error_line("explain --no-train --dtype f8"),
-            "explain: dtype of matrix work must be f32, f16 or bf16 (got 'f8')");
+            "explain: unknown dtype 'f8' (known: f32, bf16, f16)");
   const Output low = run_program("explain --no-train --dtype bf16 --stage fused");
   EXPECT_NE(low.text.find("bf16["), std::string::npos);
 }

@@ -60,7 +60,8 @@ size_t find_name(std::string_view name, std::span<const std::string> known) {
     return small_letters(k) == wanted;
   };
   const auto found = std::find_if(known.begin(), known.end(), same);
-  const bool only = std::count_if(known.begin(), known.end(), same) == 1;
+  const bool only = std::none_of(known.begin(), known.end(),
+                                 [&](const std::string& k) { return same(k) && k != *found; });
   return only ? static_cast<size_t>(found - known.begin()) : known.size();
 }
 

@@ -36,6 +36,8 @@ TEST(find_name, case_counts_only_where_names_differ_by_it) {
   EXPECT_EQ(find_name("DOG", known), known.size());
   EXPECT_EQ(find_name("cow", known), 3u);
   EXPECT_EQ(find_name("co", known), known.size());
+  const std::vector<std::string> repeated = {"cow", "cat", "cat"};
+  EXPECT_EQ(find_name("CAT", repeated), 1u);
 }
 
 TEST(same_name, signs_of_lists__are_no_part_of_a_name) {

@@ -26,6 +26,15 @@ Field field_of(Option& o) {
   return {o.name, ref, o.help};
 }
 
+// In any case.
+const Field& find_option(const std::vector<Field>& fields, std::string_view name,
+                         std::string_view subject) {
+  std::vector<std::string> known;
+  for (const Field& f : fields) known.push_back(f.name);
+  const size_t at = find_name(name, known);
+  return at < known.size() ? fields[at] : find_field(fields, name, subject);
+}
+
 // Infinite is a setting only where it is the usual one; what is no number is none.
 bool holds_no_finite(const Field& f) {
   if (const auto* v = std::get_if<double*>(&f.ref)) return !std::isfinite(**v);
@@ -40,7 +49,7 @@ void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
                  std::string_view subject) {
   for (const auto& [name, text] : texts) {
     require(!fields.empty(), subject, ": it has no options (got ", name, ")");
-    const Field& f = find_field(fields, name, subject);
+    const Field& f = find_option(fields, name, subject);
     const bool usual = holds_no_finite(f);
     set_field({str(subject, ": ", f.name), f.ref, f.help}, text);
     require(usual || !holds_no_finite(f), subject, ": ", name, " must be finite (got ", text, ")");
@@ -87,8 +96,8 @@ size_t part_length(std::string_view text) {
 void add_option(OptionTexts& out, std::string_view name, std::string_view value,
                 std::string_view subject) {
   for (const auto& [given, first] : out)
-    require(given != name, subject, ": option '", name, "' is given twice ('", first, "', then '",
-            value, "')");
+    require(small_letters(given) != small_letters(name), subject, ": option '", name,
+            "' is given twice ('", first, "', then '", value, "')");
   out.emplace_back(name, value);
 }
 

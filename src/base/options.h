@@ -29,8 +29,8 @@ struct Option {
   OptionValue typed = {};         // the same; "" of types with a text of their own
 };
 
-// Sets the fields that `texts` name. Throws Error, naming `subject`, for unknown names (with the
-// nearest) and for text that is no such value.
+// Sets the fields that `texts` name. Names may have any case. Throws Error, naming `subject`, for
+// unknown names (with the nearest) and for text that is no such value.
 void set_options(const std::vector<Field>& fields, const OptionTexts& texts,
                  std::string_view subject);
 

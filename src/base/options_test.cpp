@@ -37,6 +37,14 @@ TEST(options, check__knows_names_and_types) {
     EXPECT_NE(error_of(text).find(text.first), std::string::npos) << text.first;
 }
 
+TEST(options, names__may_have_any_case) {
+  const Some s = read_options<Some>({{"Count", "4"}, {"COUNT", "5"}}, "some");
+  EXPECT_EQ(s.count, 5);  // the last one, as of equal names
+  EXPECT_EQ(error_of({"SHARE", "0.25"}), "");
+  testing::expect_error([] { parse_options("on=1,On=0", "some"); },
+                        "option 'On' is given twice ('1', then '0')");
+}
+
 TEST(options, parse__lets_values_hold_commas) {
   const auto parsed = [](std::string_view text) { return parse_options(text, "some"); };
   EXPECT_EQ(parsed(""), OptionTexts());

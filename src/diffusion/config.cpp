@@ -4,17 +4,11 @@
 #include <cmath>
 #include <vector>
 
+#include "base/choices.h"
 #include "base/error.h"
-#include "base/names.h"
-#include "diffusion/levels/beta_table.h"
 
 namespace ebb {
 namespace {
-
-void check_name(std::string_view field, const std::string& name,
-                const std::vector<std::string>& known) {
-  check_known(str("diffusion: unknown ", field), name, known);
-}
 
 void check_positive(std::string_view field, double value) {
   require(std::isfinite(value), "diffusion: ", field, " must be finite (", value, ")");
@@ -71,10 +65,7 @@ void check_applies(std::string_view field, std::string_view precond) {
 }
 
 void check(const DiffusionConfig& c) {
-  check_name("precond", c.precond, {"edm", "vp", "ve", "iddpm", "eps", "v", "x0", "flow"});
-  check_name("betas", c.betas, beta_names());
-  check_name("weighting", c.weighting, {"plain", "min_snr"});
-  check_name("times", c.times, {"logit_normal", "uniform"});
+  check_choices(c, [](std::string_view field) { return str("diffusion: unknown ", field); });
   check_positive("sigma_data", c.sigma_data);
   check_positive("noise_scale", c.noise_scale);
   check_positive("P_std", c.P_std);

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "diffusion/levels/beta_table.h"
+
 namespace ebb {
 
 struct DiffusionConfig {
@@ -47,6 +49,13 @@ struct DiffusionConfig {
     f("sigma_max", sigma_max, "largest noise level of sampling; 0: the schedule's own");
   }
 
+  void choices(auto&& f) {
+    f("precond", precond, {"edm", "vp", "ve", "iddpm", "eps", "v", "x0", "flow"});
+    f("betas", betas, beta_names());
+    f("weighting", weighting, {"plain", "min_snr"});
+    f("times", times, {"logit_normal", "uniform"});
+  }
+
   // Noise levels are those of a table, one a timestep.
   bool discrete() const {
     return precond == "eps" || precond == "v" || precond == "x0" || precond == "iddpm";
@@ -54,7 +63,8 @@ struct DiffusionConfig {
   bool operator==(const DiffusionConfig&) const = default;
 };
 
-// Throws Error for values out of range and unknown names (suggests the nearest).
+// Throws Error for values out of range and unknown names (suggests the nearest); settle() (base/
+// choices.h) takes names in any case.
 void check(const DiffusionConfig& config);
 
 // Whether sampling does not ask for the field.

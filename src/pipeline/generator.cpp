@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "core/host_memory.h"
@@ -319,6 +320,7 @@ LoadedModel load_model(const std::string& path, const std::string& model,
     const std::vector<Field> fields = fields_of(m.diffusion);
     set_field(find_field(fields, name, "diffusion"), text);
   }
+  settle(m.diffusion);
   for (const auto& [name, text] : overrides) check_applies(name, m.diffusion.precond);
   check(m.diffusion);
   m.weights =
@@ -345,8 +347,7 @@ void check(const LoadedModel& model, const GenerateRequest& request,
   require(options.steps >= 1 && options.steps <= 10000, "sample: steps must be 1 to 10000 (got ",
           options.steps, ")");
   require(options.batch >= 0, "sample: batch must not be negative (got ", options.batch, ")");
-  require(options.dtype == "auto" || options.dtype == "f32" || options.dtype == "bf16",
-          "sample: dtype must be auto, f32 or bf16 (got '", options.dtype, "')");
+  check_choices(options, [](std::string_view field) { return str("sample: unknown ", field); });
   const int64_t classes = model.config.common().classes;
   for (const int64_t c : request.classes)
     require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,

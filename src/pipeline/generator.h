@@ -48,6 +48,7 @@ struct GenerateOptions {
     f("noise_options", noise_options, "of the source of noise, as name=value,name=value");
     f("dialect", dialect, "whose habits are followed: ebb, kdiff, comfy, a1111, diffusers, sdcpp");
   }
+  void choices(auto&& f) { f("dtype", dtype, {"auto", "f32", "bf16"}); }
 };
 
 struct GenerateRequest {

@@ -1,19 +1,14 @@
 #include "train/config.h"
 
-#include <array>
 #include <cmath>
 
+#include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/names.h"
 #include "runtime/fit.h"
 
 namespace ebb::train {
 namespace {
-
-void one_of(std::string_view field, const std::string& value, std::span<const std::string> known) {
-  check_known(str(field, ": unknown value"), value, known);
-}
 
 constexpr int64_t most_images = 1'000'000;  // in a batch: more elements than can be counted
 
@@ -57,9 +52,8 @@ void check(const TrainConfig& c) {
           c.channels, ")");
   require(!(c.flip && c.augment > 0), "flip: is a part of augment already (augment ", c.augment,
           ")");
-  one_of("dtype", c.dtype, std::array<std::string, 3>{"auto", "f32", "bf16"});
+  check_choices(c, [](std::string_view field) { return str(field, ": unknown value"); });
   parse_recompute(c.recompute);
-  one_of("classes", c.classes, std::array<std::string, 2>{"auto", "none"});
   require(!c.out.empty(), "out: must name a folder");
   require(!(c.resume && c.overwrite), "train: give resume or overwrite, not both");
   require(c.ema > 0 || c.ema_halflife > 0, "ema: give ema or ema_halflife above 0");

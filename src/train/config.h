@@ -86,6 +86,13 @@ struct TrainConfig {
       "steps between progress lines, which come at most four times a second");
     f("tensorboard", tensorboard, "write TensorBoard event files");
   }
+
+  void choices(auto&& f) {
+    f("schedule", schedule, rate_schedules());
+    f("dtype", dtype, {"auto", "f32", "bf16"});
+    f("tune", tune, {"off", "fast", "full"});
+    f("classes", classes, {"auto", "none"});
+  }
 };
 
 // Throws Error, naming the field and the numbers, for what cannot be.

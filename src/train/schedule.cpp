@@ -1,7 +1,6 @@
 #include "train/schedule.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -10,9 +9,13 @@
 
 namespace ebb::train {
 
+const std::vector<std::string>& rate_schedules() {
+  static const std::vector<std::string> kinds = {"constant", "cosine", "linear", "rsqrt"};
+  return kinds;
+}
+
 void check(const RateSchedule& s) {
-  const std::array<std::string, 4> kinds = {"constant", "cosine", "linear", "rsqrt"};
-  check_known("schedule: unknown kind", s.kind, kinds);
+  check_known("schedule: unknown kind", s.kind, rate_schedules());
   require(s.lr > 0 && std::isfinite(s.lr), "lr: must be finite and above 0 (", s.lr, ")");
   require(s.warmup >= 0, "warmup: must not be negative (", s.warmup, ")");
   require(s.final >= 0 && s.final <= 1, "lr_final: must be from 0 to 1 (", s.final, ")");

@@ -3,8 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ebb::train {
+
+// Their names, below.
+const std::vector<std::string>& rate_schedules();
 
 // The rate rises linearly over the first `warmup` steps and then follows `kind`:
 //   constant  lr

@@ -38,6 +38,7 @@ struct CommonOptions {
     f("tune", tune,
       "fast or full: measure kernel variants, once for each shape; off: known choices");
   }
+  void choices(auto&& f) { f("tune", tune, {"off", "fast", "full"}); }
 };
 
 // One flag a field: --image-size for image_size (underscores work as well). Help shows the default.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/choices.h"
 #include "base/error.h"
 #include "ops/table.h"
 
@@ -23,11 +24,11 @@ void say_why_not_cuda(const Context& c) {
 
 }  // namespace
 
-Context open_device(const CommonOptions& o) {
-  require(o.tune == "off" || o.tune == "fast" || o.tune == "full",
-          "tune: must be off, fast or full (got '", o.tune, "')");
+Context open_device(CommonOptions o) {
+  settle(o);
+  check_choices(o, [](std::string_view field) { return str(field, ": unknown value"); });
   Context c = open_context(o.device, {.threads = o.threads});
-  if (o.device == "auto") say_why_not_cuda(c);
+  if (small_letters(o.device) == "auto") say_why_not_cuda(c);
   if (o.tune != "off")
     c.tuner = std::make_shared<Tuner>(cache_path("kernels.txt"),
                                       o.tune == "fast" ? Tuner::Effort::fast : Tuner::Effort::full);

@@ -11,7 +11,7 @@
 namespace ebb::cli {
 
 // The device of the options and, if asked for, a tuner.
-Context open_device(const CommonOptions& o);
+Context open_device(CommonOptions o);
 
 // One line that is written over on a terminal, each per cent or second, with an estimate of the
 // time left; on a file or pipe a line each ten per cent.

@@ -147,7 +147,7 @@ std::string plain_name(std::string_view name) {
 
 namespace {
 
-// A suggestion. Programs put schedules behind the names of samplers.
+// A suggestion: of the sampler, of the schedule behind it, or that others are no part of its name.
 std::string near_name(std::string_view name, const std::vector<std::string>& known) {
   std::vector<std::string> plain;
   for (const std::string& k : known) plain.push_back(plain_name(k));
@@ -156,12 +156,19 @@ std::string near_name(std::string_view name, const std::vector<std::string>& kno
   };
   for (size_t end = name.rfind(' '); end != name.npos && end > 0; end = name.rfind(' ', end - 1)) {
     const std::string head = plain_name(name.substr(0, end));
-    if (std::find(plain.begin(), plain.end(), head) != plain.end())
-      return str(" ('", name.substr(0, end), "' is ", same(head), "; a schedule, such as",
-                 name.substr(end), ", is chosen apart)");
+    if (std::find(plain.begin(), plain.end(), head) == plain.end()) continue;
+    const std::vector<std::string> endings(std::begin(schedule_endings),
+                                           std::end(schedule_endings));
+    const std::string ending = nearest_name(name.substr(end + 1), endings);
+    return !ending.empty() ? str(" (did you mean '", name.substr(0, end), " ", ending, "'?)")
+                           : str(" ('", name.substr(0, end), "' is ", same(head),
+                                 "; a schedule, such as", name.substr(end), ", is chosen apart)");
   }
-  const std::string near = nearest_name(plain_name(name), plain);
-  return near.empty() ? suggestion(name, known) : str(" (did you mean '", same(near), "'?)");
+  const SplitName asked = split_schedule(plain_name(name));
+  const std::string near = nearest_name(asked.sampler, plain);
+  if (near.empty()) return suggestion(name, known);
+  return str(" (did you mean '", same(near), asked.schedule.empty() ? "" : " ", asked.schedule,
+             "'?)");
 }
 
 }  // namespace

@@ -5,9 +5,7 @@
 namespace ebb {
 
 SplitName split_schedule(std::string_view plain) {
-  // The longer before the shorter that it ends with.
-  for (const std::string_view schedule :
-       {"polyexponential", "exponential", "karras", "sgm_uniform"}) {
+  for (const std::string_view schedule : schedule_endings) {
     const std::string end = plain_name(schedule);
     if (plain.size() > end.size() && plain.ends_with(end))
       return {std::string(plain.substr(0, plain.size() - end.size())), std::string(schedule)};

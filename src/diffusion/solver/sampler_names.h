@@ -6,6 +6,10 @@
 
 namespace ebb {
 
+// What programs put behind the names of samplers; the longer before the shorter that it ends with.
+inline constexpr std::string_view schedule_endings[] = {"polyexponential", "exponential", "karras",
+                                                        "sgm_uniform"};
+
 // "DPM++ 2M Karras" is a sampler and a schedule. Of plain names (plain_name()); `schedule` is "" if
 // there is none.
 struct SplitName {

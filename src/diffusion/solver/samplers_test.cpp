@@ -188,6 +188,8 @@ TEST(samplers, progress__sees_every_step_and_can_stop) {
 
 TEST(samplers, wrong_values__are_named) {
   expect_error([] { find_sampler("huen"); }, "unknown name 'huen' (did you mean 'heun'?)");
+  expect_error([] { find_sampler("Huen Karras"); }, "(did you mean 'heun karras'?)");
+  expect_error([] { find_sampler("Euler a karas"); }, "(did you mean 'Euler a karras'?)");
   expect_error([] { find_path("lineal"); }, "unknown name 'lineal' (did you mean 'linear'?)");
   const auto expect = [](const SampleCall& call, std::string_view part) {
     expect_error([&] { run_toy("euler", {1.0}, call); }, part);

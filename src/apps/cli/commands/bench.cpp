@@ -91,7 +91,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
       "run the cases whose op/example contains this; whole training steps are train_step/...");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
-  return [o] { return run(*o); };
+  app.get_option("--json")->description(
+      "print JSON on standard output, an object a line for each case");
+  return [o] {
+    o->filter = small_letters(o->filter);  // as all names are
+    return run(*o);
+  };
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
+#include "base/choices.h"
 #include "base/error.h"
-#include "base/names.h"
 #include "diffusion/loss.h"
 #include "ir/text.h"
 #include "models/model.h"
@@ -36,6 +36,10 @@ struct Options {
     f("batch", batch, "images");
     f("all", all, "print all numbers of long lists");
     f("train", train, "the training step; --no-train: one evaluation of the network");
+  }
+  void choices(auto&& f) {
+    f("stage", stage, {"graph", "grad", "fused", "plan"});
+    f("dtype", dtype, {"f32", "bf16", "f16"});
   }
 };
 
@@ -112,16 +116,12 @@ NamedModel model_of(const Options& o) {
 }
 
 int run(const Options& o) {
-  const std::string stages[] = {"graph", "grad", "fused", "plan"};
-  require(std::find(std::begin(stages), std::end(stages), o.stage) != std::end(stages),
-          "explain: unknown stage '", o.stage, "'", suggestion(o.stage, stages));
+  check_choices(o, [](std::string_view field) { return str("explain: unknown ", field); });
   require(o.batch > 0 && o.batch <= most_images, "explain: batch must be 1 to ", most_images,
           " (got ", o.batch, ")");
   const Recompute r = parse_recompute(o.recompute);
-  require(o.dtype == "f32" || o.dtype == "bf16" || (o.dtype == "f16" && !o.train),
-          "explain: dtype of ",
-          o.train ? "a training step must be f32" : "matrix work must be f32, f16",
-          " or bf16 (got '", o.dtype, "')");
+  require(o.dtype != "f16" || !o.train,
+          "explain: dtype of a training step must be f32 or bf16 (got 'f16')");
   require(r.kind == Recompute::Kind::off || (o.train && o.stage == "plan"),
           "explain: recompute is of the plan of a training step (--stage ", o.stage,
           o.train ? ")" : ", --no-train)");
@@ -175,6 +175,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(o->diffusion));
   add_flags(app, fields_of(o->common));
   return [o, &app] {
+    settle(*o);
+    settle(o->diffusion);
     check_diffusion_flags(*o, given_fields(app));
     return run(*o);
   };

@@ -11,6 +11,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
+#include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/version.h"
@@ -213,6 +214,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o, &app] {
+    settle(o->generate);
     check_steps_flag(app, o->generate.schedule, o->generate.dialect, "sample");
     return run(*o);
   };

@@ -161,7 +161,7 @@ void add_names(std::vector<std::string>& out, const std::vector<Thing>& all) {
 
 // By a name of a sampler that is not its own. Throws Error that suggests the nearest of all names.
 FoundSampler find_other_sampler(const std::string& name) {
-  std::vector<std::string> others;
+  std::vector<std::string> others = {"list", "plot", "table", "gallery"};
   add_names(others, all_schedules());
   add_names(others, all_noise_sources());
   add_names(others, all_guidance_rules());

@@ -8,6 +8,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
+#include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -382,6 +383,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   app.option_defaults()->group("Network (" + o->model->name + ")");
   add_flags(app, network_fields(*o));
   return [o, &app] {
+    settle(o->train);
+    settle(o->diffusion);
     for (const std::string& name : given_fields(app))
       if (name != "learn_sigma")  // off is right for all; check() refuses it where it is wrong
         check_applies(name, o->diffusion.precond);
