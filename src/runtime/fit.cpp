@@ -123,9 +123,14 @@ std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, 
   Fitted out = fit_blocks(plans, bytes);
   require(r.bytes == 0 || fits(out, bytes), "recompute: a run does not fit into ",
           r.bytes / 1000000, " MB: with all ", most.blocks, " blocks computed again it needs ",
-          (out.memory.arena_bytes + source_bytes(g) + 999999) / 1000000,
-          " MB; a smaller batch, more accumulation or bf16 in place of f32 needs less");
+          (out.memory.arena_bytes + source_bytes(g) + 999999) / 1000000, " MB; ",
+          advice_on_memory(true));
   return out;
+}
+
+std::string advice_on_memory(bool recomputed) {
+  return str("a smaller --batch, more --accumulation", recomputed ? "" : ", --recompute auto",
+             " or --dtype bf16 needs less, as does a smaller network");
 }
 
 }  // namespace ebb

@@ -44,4 +44,7 @@ struct Fitted {
 std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
                           Spared way, int64_t free);
 
+// What to do where a run does not fit; `recomputed`: all that can be is computed again already.
+std::string advice_on_memory(bool recomputed);
+
 }  // namespace ebb
