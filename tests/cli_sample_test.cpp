@@ -287,6 +287,27 @@ TEST_F(CliSample, interrupt__says_that_nothing_was_written) {
   EXPECT_FALSE(written());
 }
 
+// A shell without job control starts jobs in the background so.
+TEST_F(CliSample, interrupt_that_is_ignored_from_the_start__stays_so) {
+  const std::string run = folder_ / "ignoring";
+  const std::string training = str("'", EBB_PROGRAM, "' train --device cpu --batch 2 --minutes ",
+                                   "0.03 --data ", images(8), " --out ", run);
+  const Output out =
+      run_program(str("--version; { ", training, " & sleep 1; kill -INT $!; wait $!; }"));
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("saved " + run), std::string::npos) << out.text;
+  EXPECT_EQ(out.text.find("stop"), std::string::npos) << out.text;
+}
+
+TEST_F(CliSample, what_cannot_be__is_refused_before_the_device_is_opened) {
+  const std::string sample = "sample --device nosuch --n 1 --out " + png() + " " + trained();
+  EXPECT_EQ(error_line(sample + " --noise-options a=1"), "noise ebb: it has no options (got a)");
+  EXPECT_TRUE(error_line(sample + " --options a=1").starts_with("heun: unknown field 'a'"));
+  EXPECT_TRUE(error_line(sample + " --noise comfy --noise-options steps=a")
+                  .starts_with("comfy: steps must be"));
+  EXPECT_TRUE(error_line(sample + " --sampler huen").starts_with("sampler: unknown name 'huen'"));
+}
+
 TEST_F(CliSample, interrupt__leaves_no_folder) {
   const std::string run = trained(), folder = folder_ / "a/b";
   const std::string timeout =
@@ -326,6 +347,7 @@ TEST_F(CliSample, interrupted_training__saves_and_tells_in_its_exit_code) {
                                  std::string(EBB_PROGRAM) + "' train --device cpu --batch 2 " +
                                  "--steps 1000000 --data " + data + " --out " + run);
   EXPECT_EQ(out.code, 130) << out.text;
+  EXPECT_NE(out.text.find("stopping after this step, with a checkpoint;"), std::string::npos);
   EXPECT_NE(out.text.find("go on with --resume"), std::string::npos) << out.text;
   EXPECT_FALSE(train::checkpoint_steps(run).empty());
 }

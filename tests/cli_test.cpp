@@ -86,6 +86,40 @@ TEST_F(Cli, words_that_are_no_choices__suggest_one) {
             "sampler: unknown name 'dpm++ 2m karas' (did you mean 'dpm++ 2m karras'?)");
 }
 
+// No device has this name: what is opened first would tell of it.
+TEST_F(Cli, settings_of_a_diffusion__are_looked_at_before_the_work) {
+  const std::string train = "train --device nosuch --steps 1 --data nosuch ";
+  EXPECT_EQ(error_line(train + "--precond edmm --P-mean 1"),
+            "diffusion: unknown precond 'edmm' (did you mean 'edm'?)");
+  EXPECT_EQ(error_line(train + "--precond eps --betas foo").substr(0, 30),
+            "diffusion: unknown betas 'foo'");
+  EXPECT_EQ(error_line(train + "--label-dropout 2"),
+            "diffusion: label_dropout must lie in [0, 1] (2)");
+  EXPECT_EQ(error_line("explain --device nosuch --precond edmm --P-mean 1"),
+            "diffusion: unknown precond 'edmm' (did you mean 'edm'?)");
+}
+
+TEST_F(Cli, model_of_no_name__is_refused) {
+  for (const std::string command : {"train", "explain", "sample x", "eval x", "info x"})
+    EXPECT_EQ(error_line(command + " --model ''"),
+              command.substr(0, command.find(' ')) + ": --model must name a model (got '')");
+}
+
+TEST_F(Cli, sizes_of_images__are_width_by_height) {
+  const std::string data = images(8), wide = folder_ / "wide";
+  std::filesystem::create_directories(wide);
+  io::write_png(wide + "/a.png", Tensor(DType::u8, {4, 6, 3}));
+  const std::string run = " --steps 1 --batch 1 --out " + (folder_ / "run");
+  const std::string error = error_line(str("train --data ", wide, run));
+  EXPECT_TRUE(error.starts_with("train: images must be square (6x4x3); --size")) << error;
+  const Output out = run_program(str("train --limit 5 --data ", data, run));
+  EXPECT_EQ(out.code, 0);
+  EXPECT_NE(out.text.find("2 images 8x8x3 in 0 classes"), std::string::npos) << out.text;
+  EXPECT_NE(out.text.find("--limit 5: all 2 images are used, there are no more\n"),
+            std::string::npos)
+      << out.text;
+}
+
 TEST_F(Cli, help_of_a_command__is_that_of_its_flag) {
   const Output out = run_program("help bench");
   EXPECT_EQ(out.code, 0);

@@ -79,7 +79,7 @@ std::vector<float> resize_rows(const Tensor& image, const std::vector<Tap>& colu
 
 Tensor resize(const Tensor& image, int64_t height, int64_t width, ResizeFilter filter) {
   check_image(image, "resize");
-  require(height > 0 && width > 0, "resize: sizes must be positive (", height, "x", width, ")");
+  require(height > 0 && width > 0, "resize: sizes must be positive (", width, "x", height, ")");
   const int64_t c = image.shape()[2];
   if (image.shape()[0] == height && image.shape()[1] == width) return image.clone();
   const std::vector<float> narrow = resize_rows(image, taps(image.shape()[1], width, filter));

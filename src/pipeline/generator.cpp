@@ -70,40 +70,92 @@ std::vector<nn::Weight> network_weights(const LoadedModel& m) {
   return nn::weights_of(g);
 }
 
+// What is known of a run before there is a device.
+struct SettledRun {
+  GenerateOptions ran;
+  SampleCall call;
+  SampleCounts counts;
+  StartOptions start;
+  DefaultNoise source;
+  std::vector<RuleCall> rules;
+};
+
+// `known`: to the network.
+void choose_levels(SettledRun& run, const LoadedModel& model, const Discretisation& known) {
+  const GenerateOptions& o = run.ran;
+  const LevelsOfRun levels{.sampler = o.sampler,
+                           .schedule = o.schedule,
+                           .steps = o.steps,
+                           .options = parse_options(o.schedule_options, o.schedule),
+                           .dialect = o.dialect,
+                           .usual = default_schedule(model.diffusion)};
+  run.call = {.sigmas = levels_with_steps(levels, known),
+              .options = parse_options(o.options, "sample: --options"),
+              .dialect = o.dialect};
+  fit_to_network(run.call, known);
+  run.start = {.space = run.call.space,
+               .whole_variance = starts_from_noise({.dialect = o.dialect,
+                                                    .sigma = run.call.sigmas[0],
+                                                    .sigma_max = known.sigma_max,
+                                                    .sampler = o.sampler,
+                                                    .leading = spaced_leading(levels, known)})};
+  run.ran.schedule = schedule_of_run(levels, known);
+  if (find_schedule(run.ran.schedule, find_dialect(o.dialect)).schedule->own_count)
+    run.ran.steps = static_cast<int64_t>(run.call.sigmas.size()) - 1;
+}
+
+OptionTexts noise_options(const SettledRun& run) {
+  return parse_options(run.ran.noise_options, "noise " + run.source.source);
+}
+
+// Throws Error for what there is not, what does not go together, and what has no effect.
+SettledRun settled_run(const LoadedModel& model, const GenerateOptions& options) {
+  SettledRun run{.ran = options};
+  choose_levels(run, model, Precond(model.diffusion).levels());
+  const std::vector<double>& sigmas = run.call.sigmas;
+  run.source = options.noise == "auto" ? default_noise(options.dialect, options.sampler)
+                                       : DefaultNoise{.source = find_source(options.noise).name};
+  if (run.source.steps.empty()) run.ran.noise = run.source.source;
+  // of a picture of one number: for the options
+  open_default_noise(run.source, {.shape = {1, 1, 1}, .sigmas = sigmas}, noise_options(run));
+  run.rules = parse_rules(options.rules);
+  run.counts = ebb::count(options.sampler, run.call);
+  require(run.rules.empty() || has_effect(run.rules, {.sigmas = sigmas, .space = run.call.space},
+                                          run.counts.highest),
+          "sample: --rules has no effect at any noise level of this run (", sigmas.front(), " to ",
+          sigmas.back(), ", --rules ", options.rules, ")");
+  return run;
+}
+
 // One denoiser at one batch size, used batch after batch.
 class Batches {
  public:
   Batches(const LoadedModel& model, const GenerateRequest& request, const GenerateOptions& options,
           const Context& context)
-      : model_(model), request_(request), options_(options), common_(model.config.common()) {
+      : request_(request),
+        options_(options),
+        run_(settled_run(model, options)),
+        common_(model.config.common()) {
     const auto count = static_cast<int64_t>(request.classes.size());
     batch_ = std::min(options.batch > 0 ? options.batch : largest_batch, count);
     const bool fast = context.device->fast_in(DType::bf16);
     const DType dtype = options.dtype != "auto" ? parse_dtype(options.dtype)
                         : fast                  ? DType::bf16
                                                 : DType::f32;
-    ran_ = options;
-    ran_.dtype = name_of(dtype);
-    ran_.batch = batch_;
-    choose_levels(Precond(model.diffusion).levels());
-    source_ = options.noise == "auto" ? default_noise(options.dialect, options.sampler)
-                                      : DefaultNoise{.source = find_source(options.noise).name};
-    if (source_.steps.empty()) ran_.noise = source_.source;
-    rules_ = parse_rules(options.rules);
-    counts_ = ebb::count(options.sampler, call_);
-    check_effect();
-    const bool guided = options.guidance != 1 || has_guidance(rules_);
+    run_.ran.dtype = name_of(dtype);
+    run_.ran.batch = batch_;
+    const bool guided = options.guidance != 1 || has_guidance(run_.rules);
     denoiser_ = std::make_unique<Denoiser>(
         model.diffusion, network_of(*model.model, model.config),
-        DenoiserOptions{
-            .batch = batch_,
-            .image = {common_.image_size, common_.image_size, common_.in_channels},
-            .classes = common_.classes,
-            .guided = guided,
-            .dtype = dtype,
-            .vectors = counts_.vectors + 1,
-            .draws = source_.source == "ebb" && source_.steps.empty() && counts_.draws > 0,
-            .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
+        DenoiserOptions{.batch = batch_,
+                        .image = {common_.image_size, common_.image_size, common_.in_channels},
+                        .classes = common_.classes,
+                        .guided = guided,
+                        .dtype = dtype,
+                        .vectors = run_.counts.vectors + 1,
+                        .draws = run_.source.source == "ebb" && run_.source.steps.empty() &&
+                                 run_.counts.draws > 0,
+                        .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
         context);
     for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
     check_memory(*context.device);
@@ -114,9 +166,9 @@ class Batches {
     const auto count = static_cast<int64_t>(request_.classes.size());
     Generated out{.images = Tensor(DType::f32, {count, common_.image_size, common_.image_size,
                                                 common_.in_channels}),
-                  .ran = ran_,
-                  .start_noise = source_.source,
-                  .step_noise = source_.steps.empty() ? source_.source : source_.steps};
+                  .ran = run_.ran,
+                  .start_noise = run_.source.source,
+                  .step_noise = run_.source.steps.empty() ? run_.source.source : run_.source.steps};
     Shown shown(*this, progress);
     for (int64_t at = 0; at < count; at += batch_) {
       shown.begin(at, std::min(batch_, count - at));
@@ -150,7 +202,7 @@ class Batches {
     // Throws Cancelled.
     void begin(int64_t first, int64_t images) {
       first_ = static_cast<double>(first), images_ = static_cast<double>(images);
-      if (!step(0, static_cast<int64_t>(of_.call_.sigmas.size()) - 1))
+      if (!step(0, static_cast<int64_t>(of_.run_.call.sigmas.size()) - 1))
         throw Cancelled("sample: stopped before a step");
     }
     bool step(int64_t step, int64_t steps) {
@@ -161,7 +213,7 @@ class Batches {
 
    private:
     bool within(double share) {
-      const double each = std::max(1.0, static_cast<double>(of_.counts_.evaluations) / steps_);
+      const double each = std::max(1.0, static_cast<double>(of_.run_.counts.evaluations) / steps_);
       const auto before = static_cast<double>(of_.denoiser_->evaluations() - evaluations_);
       return tell(std::min(step_ + std::min((before + share) / each, 1.0), steps_));
     }
@@ -193,35 +245,6 @@ class Batches {
             bytes / 1000000, " MB, and ", free / 1000000,
             " MB are free; a smaller --batch or --n needs less");
   }
-  // `known`: to the network.
-  void choose_levels(const Discretisation& known) {
-    const LevelsOfRun levels{.sampler = options_.sampler,
-                             .schedule = options_.schedule,
-                             .steps = options_.steps,
-                             .options = parse_options(options_.schedule_options, options_.schedule),
-                             .dialect = options_.dialect,
-                             .usual = default_schedule(model_.diffusion)};
-    call_ = {.sigmas = levels_with_steps(levels, known),
-             .options = parse_options(options_.options, "sample: --options"),
-             .dialect = options_.dialect};
-    fit_to_network(call_, known);
-    ran_.schedule = schedule_of_run(levels, known);
-    if (find_schedule(ran_.schedule, find_dialect(options_.dialect)).schedule->own_count)
-      ran_.steps = static_cast<int64_t>(call_.sigmas.size()) - 1;
-    start_ = {.space = call_.space,
-              .whole_variance = starts_from_noise({.dialect = options_.dialect,
-                                                   .sigma = call_.sigmas[0],
-                                                   .sigma_max = known.sigma_max,
-                                                   .sampler = options_.sampler,
-                                                   .leading = spaced_leading(levels, known)})};
-  }
-  // Throws Error for rules that do nothing in this run.
-  void check_effect() const {
-    require(rules_.empty() ||
-                has_effect(rules_, {.sigmas = call_.sigmas, .space = call_.space}, counts_.highest),
-            "sample: --rules has no effect at any noise level of this run (", call_.sigmas.front(),
-            " to ", call_.sigmas.back(), ", --rules ", options_.rules, ")");
-  }
   // The last batch is filled up with images that are thrown away.
   State run_batch(int64_t first, const std::function<bool(const Progress&)>& progress) {
     const auto count = static_cast<int64_t>(request_.classes.size());
@@ -229,40 +252,34 @@ class Batches {
     NoiseCall keys{.seed = options_.seed,
                    .images = {},
                    .shape = {common_.image_size, common_.image_size, common_.in_channels},
-                   .sigmas = call_.sigmas};
+                   .sigmas = run_.call.sigmas};
     for (int64_t i = 0; i < batch_; ++i) {
       const int64_t index = std::min(first + i, count - 1);
       classes.push_back(request_.classes[static_cast<size_t>(index)]);
       keys.images.push_back(request_.first_image + index);
     }
     if (common_.classes > 0) denoiser_->classes(classes);
-    const Noise noise = open_default_noise(
-        source_, keys, parse_options(options_.noise_options, "noise " + source_.source));
+    const Noise noise = open_default_noise(run_.source, keys, noise_options(run_));
     if (denoiser_->options().draws)
       denoiser_->draw_by(keys.seed, keys.images);
     else
       denoiser_->noise_from(noise.step);
     // Rules may remember a run: each has its own.
-    if (!rules_.empty()) denoiser_->guide(rules_, {.sigmas = call_.sigmas, .space = call_.space});
-    SampleCall call = call_;
+    if (!run_.rules.empty())
+      denoiser_->guide(run_.rules, {.sigmas = run_.call.sigmas, .space = run_.call.space});
+    SampleCall call = run_.call;
     call.progress = progress;
     State start(static_cast<size_t>(keys.batch() * keys.elements()));
     noise.start(start);
-    start_state<double>({}, start, call.sigmas[0], start_, start);
+    start_state<double>({}, start, call.sigmas[0], run_.start, start);
     return denoiser_->values(sample(options_.sampler, *denoiser_, denoiser_->put(start), call));
   }
 
-  const LoadedModel& model_;
   const GenerateRequest& request_;
   const GenerateOptions& options_;
-  GenerateOptions ran_;
+  SettledRun run_;
   CommonConfig common_;
   int64_t batch_ = 1;
-  SampleCall call_;
-  SampleCounts counts_;
-  StartOptions start_;
-  DefaultNoise source_;
-  std::vector<RuleCall> rules_;
   std::unique_ptr<Denoiser> denoiser_;
 };
 
@@ -353,6 +370,7 @@ void check(const LoadedModel& model, const GenerateRequest& request,
     require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,
             " does not exist (the model has ", classes, ")");
   check_guidance(model, request, options);
+  settled_run(model, options);
 }
 
 Generated generate(const LoadedModel& model, const GenerateRequest& request,

@@ -142,9 +142,9 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
 // True for the files that a run writes; they may be deleted when it is overwritten.
 bool belongs_to_run(const std::string& name) {
   return step_of(name, model_prefix) || step_of(name, state_prefix) || name == "metrics.jsonl" ||
-         name == "config.json" || name == "samples" || name == "samples.png" ||
-         name == "eval.json" || name == "eval_tenth.json" || name == "report.html" ||
-         name.starts_with("events.out.tfevents.");
+         name.starts_with("metrics.jsonl.damaged") || name == "config.json" || name == "samples" ||
+         name == "samples.png" || name == "eval.json" || name == "eval_tenth.json" ||
+         name == "report.html" || name.starts_with("events.out.tfevents.");
 }
 
 bool half_written(const std::string& name) {
@@ -160,20 +160,25 @@ namespace {
 
 constexpr int64_t copies = 4;  // of a trained weight: itself, its average and moments
 
-void check_host_memory(const std::vector<nn::Weight>& weights) {
+// `each`: copies of a trained weight; `what`: of whom, what these are.
+void check_host_memory(const std::vector<nn::Weight>& weights, int64_t each,
+                       std::string_view what) {
   int64_t bytes = 0;
   for (const nn::Weight& w : weights)
-    bytes += (w.trained ? copies : 1) * Type{DType::f32, w.shape}.bytes();
+    bytes += (w.trained ? each : 1) * Type{DType::f32, w.shape}.bytes();
   const int64_t free = free_host_memory();
-  require(bytes <= free,
-          "train: weights, averages and moments must fit into the machine's memory (",
-          bytes / 1000000, " MB, ", free / 1000000, " MB are free)");
+  require(bytes <= free, what, " must fit into the machine's memory (", bytes / 1000000, " MB, ",
+          free / 1000000, " MB are free)");
+}
+
+void check_training_memory(const std::vector<nn::Weight>& weights) {
+  check_host_memory(weights, copies, "train: weights, averages and moments");
 }
 
 }  // namespace
 
 TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed) {
-  check_host_memory(weights);
+  check_training_memory(weights);
   TrainState s{.weights = std::move(weights)};
   for (const nn::Weight& w : s.weights) {
     const Tensor t = nn::initial_tensor(w, seed);
@@ -310,7 +315,7 @@ ModelFileInfo last_model_info(const std::string& folder) {
 }
 
 TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights) {
-  check_host_memory(weights);
+  check_training_memory(weights);
   return from_last_checkpoint(folder, [&](int64_t last) {
     const auto file = open_state(folder, last);
     model_info(folder, last);
@@ -371,6 +376,7 @@ NamedTensors load_model_weights(const std::string& path, const std::vector<nn::W
   const auto file = io::SafetensorsFile::open(path);
   nn::FileTensors tensors{.load = [&](const std::string& name) { return file.load(name); }};
   for (const io::SafetensorsEntry& e : file.entries()) tensors.shapes.emplace(e.name, e.shape);
+  check_host_memory(weights, 1, "checkpoint: weights");
   NamedTensors out;
   for (auto& [name, t] : nn::load_weights(weights, tensors)) {
     check_finite(name, t, path);

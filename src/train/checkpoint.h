@@ -78,7 +78,7 @@ ModelFileInfo last_model_info(const std::string& folder);
 // seen without its numbers; "" if there is none, or `folder` is a file.
 std::string older_model(const std::string& folder, const std::string& damaged);
 // Every weight from a model file, in the network's layout. Binding is total, as load_weights();
-// weights that are not finite are an Error.
+// weights that are not finite, or larger than the machine's free memory, are an Error.
 NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights);
 
 // ---- the folder of a run -------------------------------------------------------------------

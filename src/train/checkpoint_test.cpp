@@ -171,6 +171,24 @@ TEST(checkpoint, damaged_newest__names_an_older_one_that_is_whole) {
   EXPECT_EQ(load_state(folder.path(), weights()).step, 2);
 }
 
+TEST(checkpoint, weights_larger_than_memory__are_refused) {
+  const Folder folder;
+  const std::string file = folder / "large.safetensors";
+  constexpr int64_t elements = int64_t{1} << 40;
+  std::string header = str(R"({"w": {"dtype": "F32", "shape": [)", elements,
+                           R"(], "data_offsets": [0, )", 4 * elements, "]}}");
+  header.resize(128, ' ');
+  testing::put_file(file, std::string("\x80\0\0\0\0\0\0\0", 8) + header);
+  std::error_code error;
+  fs::resize_file(file, 136 + 4 * elements, error);  // with a hole
+  if (error) GTEST_SKIP() << "no file may be so large here: " << error.message();
+  expect_error(
+      [&] {
+        load_model_weights(file, {{"w", {elements}, {}, true}});
+      },
+      "checkpoint: weights must fit into the machine's memory (4398046 MB, ");
+}
+
 TEST(checkpoint, half_a_checkpoint__is_not_resumed_from) {
   const Folder folder;
   save_checkpoint(folder.path(), state_at(1), info, 0);

@@ -53,9 +53,10 @@ class Run {
   }
 
   TrainResult run() {
-    signals_.emplace();
+    signals_.emplace("stopping after this step, with a checkpoint; again, a second later: at once");
     lock_ = begin_run_folder(c_.out, c_.overwrite);
     metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
+    if (!metrics_->warning().empty()) say(metrics_->warning());
     write_config();
     announce();
     if (c_.steps > 0 && state_.step >= c_.steps)

@@ -128,6 +128,7 @@ TEST(train, accumulation__sees_the_same_images_and_noise) {
 
 TEST(train, signal__finishes_the_step_and_saves) {
   const Folder folder;
+  std::signal(SIGINT, SIG_DFL);  // tests may run where it is ignored
   TrainJob job = toy_job(toy_config(folder.path()));
   job.batches = [](int64_t) -> NextBatch {
     return [part = int64_t{0}]() mutable {
@@ -141,6 +142,40 @@ TEST(train, signal__finishes_the_step_and_saves) {
   EXPECT_EQ(r.signal, SIGINT);
   EXPECT_EQ(r.step, 5);
   EXPECT_EQ(checkpoint_steps(folder.path()), std::vector<int64_t>{5});
+}
+
+TEST(train, damaged_metrics__are_kept_under_another_name) {
+  const Folder folder;
+  TrainConfig c = toy_config(folder.path());
+  const std::string path = folder / "metrics.jsonl", aside = path + ".damaged";
+  c.steps = 3;
+  c.schedule = "constant";
+  train(toy_job(c), cpu());
+  const std::string whole = testing::file_bytes(path);
+  const auto resume = [&](const std::string& bytes, int64_t steps) {
+    testing::put_file(path, bytes);
+    TrainConfig more = c;
+    more.resume = true;
+    more.steps = steps;
+    std::string said;
+    TrainJob job = toy_job(more);
+    job.hooks.log = [&](std::string_view line) { said += str(line, '\n'); };
+    train(std::move(job), cpu());
+    return said;
+  };
+  // a crash cuts the last line short: nothing is lost with it
+  EXPECT_EQ(resume(whole + R"({"step": 4, "lo)", 4).find("is damaged"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(aside));
+  const std::string broken = whole.substr(0, whole.find('\n') + 1) + "x\n" + whole;
+  const std::string said = resume(broken, 5);
+  EXPECT_NE(said.find("metrics: line 2 of metrics.jsonl is damaged"), std::string::npos) << said;
+  EXPECT_NE(said.find(aside), std::string::npos) << said;
+  EXPECT_EQ(testing::file_bytes(aside), broken);
+  EXPECT_EQ(metrics(c.out).size(), 2u);  // of steps 1 and 5
+  resume("no metrics at all", 6);
+  EXPECT_EQ(testing::file_bytes(aside + "-2"), "no metrics at all");
+  begin_run_folder(c.out, true);
+  EXPECT_FALSE(std::filesystem::exists(aside));
 }
 
 TEST(train, minutes__end_the_run_with_a_checkpoint) {

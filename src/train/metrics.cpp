@@ -15,20 +15,41 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The lines up to and with `step`, and the seconds of the last of them. A line that is no object
-// with a step (cut short by a crash) ends what is kept.
-std::pair<std::string, double> lines_until(const std::string& path, int64_t step) {
+struct Kept {
+  std::string lines;
+  double seconds = 0;   // of the last of them
+  int64_t damaged = 0;  // the number of the line that is, from 1
+};
+
+// The lines up to and with `step`. One that is no object with a step ends what is kept; it is no
+// damage if a crash cut it short, the last one.
+Kept lines_until(const std::string& path, int64_t step) {
   std::ifstream in(path);
-  std::string kept, line;
-  double seconds = 0;
-  while (std::getline(in, line)) {
+  Kept out;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
     const Json j = Json::parse(line, nullptr, false);
-    if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer()) break;
+    if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer()) {
+      out.damaged = in.eof() && number > 1 ? 0 : number;
+      break;
+    }
     if (j["step"].get<int64_t>() > step) break;
-    if (j.contains("seconds") && j["seconds"].is_number()) seconds = j["seconds"].get<double>();
-    kept += line + '\n';
+    if (j.contains("seconds") && j["seconds"].is_number()) out.seconds = j["seconds"].get<double>();
+    out.lines += line + '\n';
   }
-  return {kept, seconds};
+  return out;
+}
+
+// Gives the file another name, which it returns.
+std::string put_aside(const std::string& path) {
+  std::string aside = path + ".damaged";
+  for (int n = 2; std::filesystem::exists(aside); ++n)
+    aside = path + ".damaged-" + std::to_string(n);
+  std::error_code error;
+  std::filesystem::rename(path, aside, error);
+  require(!error, "metrics: cannot rename to ", aside, " (", error.message(), ")  ", path);
+  return aside;
 }
 
 }  // namespace
@@ -45,10 +66,15 @@ std::string metrics_json(const StepMetrics& m) {
 
 MetricsLog::MetricsLog(const std::string& folder, int64_t step, bool tensorboard)
     : path_((std::filesystem::path(folder) / "metrics.jsonl").string()) {
-  const auto [kept, seconds] = lines_until(path_, step);
-  seconds_before_ = seconds;
+  const Kept kept = lines_until(path_, step);
+  seconds_before_ = kept.seconds;
+  if (kept.damaged > 0)
+    warning_ = str("metrics: line ", kept.damaged,
+                   " of metrics.jsonl is damaged: it goes on behind "
+                   "the lines before, and the old file is kept as ",
+                   put_aside(path_));
   io::AtomicFile file(path_, "metrics");
-  file.write(kept);
+  file.write(kept.lines);
   file.commit();
   lines_.open(path_, std::ios::app);
   require(lines_.is_open(), "metrics: cannot open (", std::strerror(errno), ")  ", path_);

@@ -25,18 +25,19 @@ std::string metrics_json(const StepMetrics& m);
 // `<folder>/metrics.jsonl`, one line a step, and TensorBoard's file.
 class MetricsLog {
  public:
-  // Goes on behind `step`: later lines, of steps that a resumed run does again, are cut off. Throws
-  // Error if the files cannot be written.
+  // Goes on behind `step`: later lines, of steps that a resumed run does again, are cut off. A file
+  // with a damaged line is kept under another name. Throws Error if the files cannot be written.
   MetricsLog(const std::string& folder, int64_t step, bool tensorboard);
   void add(const StepMetrics& m);
   // Any further numbers of a step, e.g. of an evaluation.
   void add(int64_t step, std::span<const NamedNumber> numbers);
   // Throws Error when the disk is full.
   void flush();
+  const std::string& warning() const { return warning_; }    // of a damaged file; "": it was none
   double seconds_before() const { return seconds_before_; }  // of the run so far
 
  private:
-  std::string path_;
+  std::string path_, warning_;
   std::ofstream lines_;
   std::unique_ptr<TensorBoard> board_;
   double seconds_before_ = 0;

@@ -1,39 +1,78 @@
 #include "train/stop.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
 #include <ctime>
 
 namespace ebb::train {
 namespace {
 
 // A signal handler can reach nothing but globals; these are the only ones.
-volatile std::sig_atomic_t came = 0;
-volatile std::time_t came_at = 0;
+// Threads may take signals at the same moment.
+std::atomic<int> came = 0;
+std::atomic<int64_t> came_at = 0;  // ms; 0: none came
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+std::array<char, 160> line = {};  // written before handlers are there
+size_t line_length = 0;
 
-// One request may come as two signals at once (a shell's and that of `timeout`, say); one that
-// comes seconds later means it: the default takes over.
-void on_signal(int signal) {
-  constexpr std::time_t patience = 1;  // seconds
+int64_t milliseconds() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  if (came == 0) {
-    came_at = now.tv_sec;
+  return static_cast<int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
+}
+
+// One request may come as two signals at once (a shell's and that of `timeout`, say); one that
+// comes later means it: the default takes over.
+void on_signal(int signal) {
+  constexpr int64_t patience = 1000;  // ms
+  const int before = errno;
+  const int64_t now = milliseconds();
+  int64_t first = 0;
+  if (came_at.compare_exchange_strong(first, now)) {
     came = signal;
-  } else if (now.tv_sec - came_at > patience) {
+    // Nothing can be done where nobody reads it.
+    static_cast<void>(!::write(STDERR_FILENO, line.data(), line_length));
+  } else if (now - first >= patience) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
+  errno = before;
 }
 
-}  // namespace
+void keep_line(std::string_view said) {
+  // A terminal shows ^C where the cursor is.
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  line_length = 0;
+  if (terminal) line[line_length++] = '\n';
+  const size_t n = std::min(said.size(), line.size() - line_length - 1);
+  std::copy_n(said.begin(), n, line.begin() + static_cast<std::ptrdiff_t>(line_length));
+  line_length += n;
+  line[line_length++] = '\n';
+}
 
-StopSignals::StopSignals() {
-  came = 0;
+void note(int signal, struct sigaction& before) {
+  sigaction(signal, nullptr, &before);
+  if (before.sa_handler == SIG_IGN) return;
   struct sigaction a = {};
   a.sa_handler = on_signal;
   a.sa_flags = SA_RESTART;  // system calls in other threads go on
   sigemptyset(&a.sa_mask);
-  sigaction(SIGINT, &a, &interrupt_before_);
-  sigaction(SIGTERM, &a, &terminate_before_);
+  sigaction(signal, &a, nullptr);
+}
+
+}  // namespace
+
+StopSignals::StopSignals(std::string_view said) {
+  came = 0;
+  came_at = 0;
+  keep_line(said);
+  note(SIGINT, interrupt_before_);
+  note(SIGTERM, terminate_before_);
 }
 
 StopSignals::~StopSignals() {

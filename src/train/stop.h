@@ -2,14 +2,17 @@
 #pragma once
 
 #include <csignal>
+#include <string_view>
 
 namespace ebb::train {
 
-// While one lives, the first SIGINT or SIGTERM is only noted; one that comes a second or more later
-// ends the process as usual. One at a time.
+// While one lives, the first SIGINT or SIGTERM is only noted, and `said` written as a line on
+// standard error at once; of those that follow, one within a second of the first counts as the same
+// request, a later one ends the process as usual. Signals that are ignored (SIGINT, where a script
+// started the program in the background) stay so. One at a time.
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(std::string_view said);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

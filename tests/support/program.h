@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -23,6 +24,7 @@ struct Output {
 
 inline Output run_command(const std::string& command) {
   Output out;
+  std::signal(SIGINT, SIG_DFL);  // which programs inherit; tests may run where it is ignored
   std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   require(pipe != nullptr, "popen");
   std::array<char, 4096> part{};

@@ -56,6 +56,8 @@ std::vector<std::string> given_fields(const CLI::App& app);
 // name.
 void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
                       std::string_view command);
+// Throws Error for --model "".
+void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command);
 // The flag of a field: --image-size for image_size.
 std::string flag_of(std::string field);
 // The value of a flag in raw arguments; "" if it is not there.

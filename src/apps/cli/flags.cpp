@@ -85,6 +85,12 @@ void check_steps_flag(const CLI::App& app, const std::string& schedule, const st
           ": --steps does nothing with --schedule ", s.name, ", which has its own number of them");
 }
 
+void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command) {
+  const std::vector<std::string> given = given_fields(app);
+  require(!model.empty() || std::ranges::find(given, "model") == given.end(), command,
+          ": --model must name a model (got '')");
+}
+
 std::string flag_of(std::string field) {
   std::ranges::replace(field, '_', '-');
   return "--" + field;

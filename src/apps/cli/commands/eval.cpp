@@ -6,6 +6,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
+#include "base/choices.h"
 #include "base/error.h"
 #include "pipeline/evaluate.h"
 #include "train/stop.h"
@@ -46,7 +47,7 @@ int run(const Options& o) {
   require(!o.evaluate.data.empty(), "eval: --data is missing");
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
-  const train::StopSignals signals;
+  const train::StopSignals signals("stopping; again, a second later: at once");
   const std::optional<Quality> measured = evaluate_until(signals, o, model, context);
   if (!measured) return signal_exit + signals.requested();
   const Quality& q = *measured;
@@ -78,6 +79,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o, &app] {
+    check_model_flag(app, o->model, "eval");
+    settle(o->evaluate.generate);
     check_steps_flag(app, o->evaluate.generate.schedule, o->evaluate.generate.dialect, "eval");
     return run(*o);
   };

@@ -155,6 +155,8 @@ int run(const Options& o) {
 // a diffusion that has none to learn.
 void check_diffusion_flags(Options& o, const std::vector<std::string>& given) {
   const std::vector<Field> fields = fields_of(o.diffusion);
+  check_choices(o.diffusion,
+                [](std::string_view name) { return str("diffusion: unknown ", name); });
   bool learns = false;
   for (const std::string& name : given) {
     if (std::ranges::find(fields, name, &Field::name) == fields.end()) continue;
@@ -175,6 +177,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(o->diffusion));
   add_flags(app, fields_of(o->common));
   return [o, &app] {
+    check_model_flag(app, o->model, "explain");
     settle(*o);
     settle(o->diffusion);
     check_diffusion_flags(*o, given_fields(app));

@@ -132,7 +132,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_positional(app, "FILE", o->file,
                  "a .safetensors file, .safetensors.index.json or the folder of a training run");
   add_flags(app, fields_of(*o));
-  return [o] {
+  return [o, &app] {
+    check_model_flag(app, o->model, "info");
     if (std::filesystem::is_directory(o->file)) o->file = train::find_model_file(o->file);
     const auto file = io::SafetensorsFile::open(o->file);
     const Recognised r = recognise(file, *o);

@@ -141,20 +141,29 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
   for (int64_t i = 0; i < n; ++i) io::write_png(numbered(o.out, i), image_at(pixels, i), text);
 }
 
-// None if a signal asked for the end, of which it tells. `signals` begins where sampling does: what
-// comes before may take long, and a signal ends it as it does any program.
-std::optional<Generated> generate_until(std::optional<train::StopSignals>& signals,
-                                        const Options& o, const LoadedModel& model,
-                                        const Context& context) {
-  const GenerateRequest request{classes_for(o, model)};
+GenerateRequest request_for(const Options& o, const LoadedModel& model) {
+  GenerateRequest request{classes_for(o, model)};
   check(model, request, o.generate);
   for (const std::string& w : warnings(model, request, o.generate))
     std::fprintf(stderr, "warning: %s\n", w.c_str());
+  return request;
+}
+
+struct Work {
+  const LoadedModel& model;
+  const GenerateRequest& request;
+  const Context& context;
+};
+
+// None if a signal asked for the end, of which it tells. `signals` begins where sampling does: what
+// comes before may take long, and a signal ends it as it does any program.
+std::optional<Generated> generate_until(std::optional<train::StopSignals>& signals,
+                                        const Options& o, const Work& w) {
   ProgressLine line("sampling");
   double done = 0;
   try {
-    Generated g = generate(model, request, o.generate, context, [&](double share) {
-      if (!signals) signals.emplace();
+    Generated g = generate(w.model, w.request, o.generate, w.context, [&](double share) {
+      if (!signals) signals.emplace("stopping; again, a second later: at once");
       if (signals->requested() != 0) return false;
       line.show(done = share);
       return true;
@@ -175,12 +184,13 @@ int run(Options& o) {
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
   require_png_or_folder(o.out);
   io::check_can_write(is_png(o.out) ? o.out : numbered(o.out, 0), "sample: --out");
-  const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   settle_class(o, model);
+  const GenerateRequest request = request_for(o, model);
+  const Context context = open_device(o.common);
   std::optional<train::StopSignals> signals;  // until all files are written
   const auto start = std::chrono::steady_clock::now();
-  const std::optional<Generated> made = generate_until(signals, o, model, context);
+  const std::optional<Generated> made = generate_until(signals, o, {model, request, context});
   if (!made) return signal_exit + signals->requested();
   const Generated& g = *made;
   const double seconds =
@@ -214,6 +224,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o, &app] {
+    check_model_flag(app, o->model, "sample");
     settle(o->generate);
     check_steps_flag(app, o->generate.schedule, o->generate.dialect, "sample");
     return run(*o);

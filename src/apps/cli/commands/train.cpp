@@ -249,22 +249,33 @@ void check_network(const Options& o) {
   }
 }
 
+// Throws Error for settings of the diffusion that cannot be or that it does not have.
+void settle_diffusion(Options& o, const std::vector<std::string>& given) {
+  settle(o.diffusion);
+  // a model that usually learns variances does not with a diffusion that has none to learn
+  if (!o.diffusion.discrete() && !o.learn_sigma_given) o.diffusion.learn_sigma = false;
+  check(o.diffusion);
+  for (const std::string& name : given)
+    if (name != "learn_sigma")  // off is right for all; check() refuses it where it is wrong
+      check_applies(name, o.diffusion.precond);
+}
+
+// Width x height x channels.
+std::string size_text(const Shape& image) { return str(image[1], "x", image[0], "x", image[2]); }
+
 void fit_network(Options& o, const train::Dataset& data) {
   const Shape s = data.image_shape();
-  require(s[0] == s[1], "train: images must be square (", s[0], " x ", s[1],
+  require(s[0] == s[1], "train: images must be square (", size_text(s),
           "); --size crops and resizes them  ", o.train.data);
   CommonConfig& c = o.network.common();
   require(!o.train.resume ||
               (c.image_size == s[0] && c.in_channels == s[2] && c.classes == data.classes()),
-          "resume: the data is another (", s, " in ", data.classes(), " classes; the run had [",
-          c.image_size, ",", c.image_size, ",", c.in_channels, "] in ", c.classes, ")  ",
-          o.train.data);
+          "resume: the data is another (", size_text(s), " in ", data.classes(),
+          " classes; the run had ", size_text({c.image_size, c.image_size, c.in_channels}), " in ",
+          c.classes, ")  ", o.train.data);
   c.image_size = s[0];
   c.in_channels = s[2];
   c.classes = data.classes();
-  // a model that usually learns variances does not with a diffusion that has none to learn
-  if (!o.diffusion.discrete() && !o.learn_sigma_given) o.diffusion.learn_sigma = false;
-  check(o.diffusion);
   for (const Field& f : o.network.fields()) {
     if (f.name == "learn_sigma") **std::get_if<bool*>(&f.ref) = o.diffusion.learn_sigma;
     if (f.name == "augment_dim")
@@ -336,9 +347,12 @@ int run(Options& o) {
                                                        .cache = o.train.cache,
                                                        .threads = o.train.threads});
   for (const std::string& w : data->warnings()) std::fprintf(stderr, "%s\n", w.c_str());
+  if (o.train.limit > data->size())
+    std::fprintf(stderr, "--limit %lld: all %lld images are used, there are no more\n",
+                 static_cast<long long>(o.train.limit), static_cast<long long>(data->size()));
   fit_network(o, *data);
   std::fprintf(stderr, "%lld images %s in %lld classes  %s\n", static_cast<long long>(data->size()),
-               str(data->image_shape()).c_str(), static_cast<long long>(data->classes()),
+               size_text(data->image_shape()).c_str(), static_cast<long long>(data->classes()),
                o.train.data.c_str());
   const auto start = std::chrono::steady_clock::now();
   const train::TrainResult r = train::train(make_job(o, *data, context), context);
@@ -383,11 +397,9 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   app.option_defaults()->group("Network (" + o->model->name + ")");
   add_flags(app, network_fields(*o));
   return [o, &app] {
+    check_model_flag(app, o->train.model, "train");
     settle(o->train);
-    settle(o->diffusion);
-    for (const std::string& name : given_fields(app))
-      if (name != "learn_sigma")  // off is right for all; check() refuses it where it is wrong
-        check_applies(name, o->diffusion.precond);
+    settle_diffusion(*o, given_fields(app));
     return run(*o);
   };
 }

@@ -1,0 +1,65 @@
+// What signals do while a loop minds them.
+#include "train/stop.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+
+namespace ebb::train {
+namespace {
+
+// They may run where SIGINT is ignored.
+class stop_signals : public testing::Test {
+ protected:
+  void SetUp() override { std::signal(SIGINT, SIG_DFL); }
+};
+
+TEST_F(stop_signals, first_one__is_noted_and_answered_at_once) {
+  testing::internal::CaptureStderr();
+  {
+    const StopSignals signals("stops");
+    EXPECT_EQ(signals.requested(), 0);
+    std::raise(SIGTERM);
+    std::raise(SIGINT);  // the same request
+    EXPECT_EQ(signals.requested(), SIGTERM);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "stops\n");
+  const StopSignals next("");
+  EXPECT_EQ(next.requested(), 0);
+}
+
+TEST_F(stop_signals, one_a_second_later__ends_the_process) {
+  EXPECT_EXIT(
+      {
+        const StopSignals signals("stops");
+        std::raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1010));
+        std::raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "stops");
+}
+
+TEST_F(stop_signals, ignored_ones__stay_so) {
+  const auto before = std::signal(SIGINT, SIG_IGN);
+  {
+    const StopSignals signals("stops");
+    std::raise(SIGINT);
+    EXPECT_EQ(signals.requested(), 0);
+  }
+  EXPECT_EQ(std::signal(SIGINT, before), SIG_IGN);
+}
+
+TEST_F(stop_signals, long_lines__are_cut) {
+  testing::internal::CaptureStderr();
+  const StopSignals signals(std::string(1000, 'x'));
+  std::raise(SIGINT);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_LE(said.size(), 160u);
+  EXPECT_TRUE(said.ends_with("x\n"));
+}
+
+}  // namespace
+}  // namespace ebb::train
