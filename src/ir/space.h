@@ -18,6 +18,9 @@ struct Space {
   int64_t numel(int64_t first, int64_t last) const;
 };
 // The space of `shape`, which the tensors `in` broadcast to; reduced and kept dims do not merge.
-Space make_space(const Shape& shape, std::span<const Type> in, const std::vector<bool>& reduced);
+// `widths`: by tensor, elements from row to row in memory where it is columns of a wider one, or 0;
+// tensors behind the last of them are dense.
+Space make_space(const Shape& shape, std::span<const Type> in, const std::vector<bool>& reduced,
+                 std::span<const int64_t> widths = {});
 
 }  // namespace ebb

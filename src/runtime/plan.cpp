@@ -9,6 +9,7 @@
 #include "ops/table.h"
 #include "passes/activations.h"
 #include "passes/batch.h"
+#include "passes/columns.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/images.h"
@@ -101,6 +102,8 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   if (options.fuse && !kernels_of("pointwise_parts", device.backend()).empty()) {
     out = fold_parts(out, keep);
     verify(out, "parts");
+    out = fold_columns(out, keep);
+    verify(out, "columns");
   }
   if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
     out = lower(batch(out), keep);

@@ -139,16 +139,21 @@ MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std
 MapPass::MapPass(const Expr& expr, Types t, PartsForm parts, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, t.shape.numel()})) {
   State& s = *state_;
-  const auto& [shape, in, out] = t;
+  const auto& [shape, in, out, columns] = t;
   if (s.numel == 0) return;
   std::vector<DType> types;
   for (const Type& t : in) types.push_back(t.dtype);
   std::vector<Type> tensors;  // those that matter for the space
-  for (size_t i = 0; i < in.size(); ++i)
-    tensors.push_back(expr.uses(static_cast<int64_t>(i)) ? in[i] : Type{DType::f32, Shape{}});
+  std::vector<int64_t> widths = columns.width;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool used = expr.uses(static_cast<int64_t>(i));
+    tensors.push_back(used ? in[i] : Type{DType::f32, Shape{}});
+    if (!used && i < widths.size()) widths[i] = 0;
+  }
   tensors.push_back({DType::f32, shape});
   if (!parts.widths.empty()) tensors.push_back({DType::f32, {shape[-1]}});  // keeps the last dim
-  Space space = make_space(shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  Space space =
+      make_space(shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), widths);
   space.strides.resize(in.size() + 1);
   if (space.rank() == 1 && parts.widths.empty()) {  // every tensor is full or one element
     std::vector<Kind> kinds;
@@ -161,7 +166,7 @@ MapPass::MapPass(const Expr& expr, Types t, PartsForm parts, CudaDevice& device)
     s.slabs = slabs_of(expr, t, device);
     return;
   }
-  s.form = {simplified(expr), types, out, space, s.numel, false, std::move(parts)};
+  s.form = {simplified(expr), types, out, space, s.numel, false, std::move(parts), columns};
   s.strided.emplace(s.form, device);
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cuda/columns.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/parts.h"
 #include "core/shape.h"
@@ -27,6 +28,7 @@ class MapPass {
     Shape shape;
     std::vector<Type> in;
     std::vector<DType> out;
+    ColumnsForm columns = {};  // of `in`, which are the columns
   };
   MapPass(const Expr& expr, Types types, PartsForm parts, CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;

@@ -54,6 +54,9 @@ Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
   const int64_t best = vector_of(full), inner = f.space.sizes.back();
   int along = static_cast<int>(std::gcd(best, inner));
   for (const int64_t w : f.parts.widths) along = static_cast<int>(std::gcd<int64_t>(along, w));
+  for (const size_t i : used)
+    if (f.space.strides[i].back() != 0)
+      along = static_cast<int>(std::gcd<int64_t>(along, f.columns.grain(i)));
   constexpr int worth = 4;
   const bool single = along >= worth || along == best || !f.parts.widths.empty();
   s.vector = single ? along : static_cast<int>(std::gcd(best, f.numel));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/columns.h"
 #include "backend/cuda/parts.h"
 #include "backend/cuda/ptx_index.h"
 #include "ir/expr.h"
@@ -18,6 +19,7 @@ struct StridedForm {
   int64_t numel = 0;
   bool unaligned = false;  // single elements only
   PartsForm parts = {};
+  ColumnsForm columns = {};
 };
 
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in

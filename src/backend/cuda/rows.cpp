@@ -45,14 +45,18 @@ RowsPass::RowsPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
   s.form.per = options.per;
   s.form.stripe = options.stripe;
   s.form.maximum = options.maximum;
+  s.form.columns = options.columns;
+  std::vector<int64_t> widths = options.columns.width;
   for (size_t i = 0; i < in.size(); ++i) {
     s.form.in.push_back(in[i].dtype);
-    if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};
+    if (expr.uses(static_cast<int64_t>(i))) continue;
+    in[i] = {};
+    if (i < widths.size()) widths[i] = 0;
   }
   in.push_back({DType::f32, shape});
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
   reduced.back() = true;
-  s.form.space = make_space(shape, in, reduced);
+  s.form.space = make_space(shape, in, reduced, widths);
   s.kernel.emplace(s.form, false, device);
 }
 

@@ -24,6 +24,7 @@ class RowsPass {
     std::vector<DType> out;
     std::vector<RowsOutput> per;
     int64_t stripe = 0;
+    ColumnsForm columns = {};  // of the inputs, which are the columns
   };
   // Rows of 2 to 16384 elements; in stripes to 8192.
   static bool supports(const Shape& shape, bool stripes);

@@ -109,7 +109,11 @@ int vector_along(const RowsForm& f) {
   for (size_t k = 0; k < f.out.size(); ++k)
     if (f.per[k] == RowsOutput::element) along.push_back(f.out[k]);
   if (along.empty()) along.push_back(DType::f32);
-  return static_cast<int>(std::gcd<int64_t, int64_t>(vector_of(along), f.length()));
+  int64_t vector = std::gcd<int64_t, int64_t>(vector_of(along), f.length());
+  for (size_t i = 0; i < f.in.size(); ++i)
+    if (f.expr.uses(static_cast<int64_t>(i)) && f.space.strides[i].back() != 0)
+      vector = std::gcd(vector, f.columns.grain(i));
+  return static_cast<int>(vector);
 }
 
 // One row after the other, so that it matters less how many loads are under way for each: few

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/columns.h"
 #include "backend/cuda/ptx_index.h"
 #include "ir/expr.h"
 #include "ir/space.h"
@@ -23,6 +24,7 @@ struct RowsForm {
   std::vector<RowsOutput> per;  // of the outputs
   int64_t stripe = 0;           // rows that are summed; 0: none are
   Space space;                  // [rows..., length]; strides of the inputs, then of elements
+  ColumnsForm columns = {};     // of the inputs
 
   size_t totals() const { return maximum.size(); }
   int64_t length() const { return space.sizes.back(); }

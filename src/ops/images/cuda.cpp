@@ -4,6 +4,7 @@
 #include "backend/cuda/images.h"
 #include "ir/kernel.h"
 #include "ops/images/op.h"
+#include "ops/prim/cuda_columns.h"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -12,7 +13,7 @@ using ebb::cuda::ImagesForm;
 using ebb::cuda::ImagesLayout;
 using ebb::cuda::ImagesPass;
 
-// None where an input changes with the pixels but does not lie like the images.
+// None where an input changes with the pixels but does not lie like the images: as columns.
 std::optional<ImagesForm> form_of(const Signature& use) {
   const auto& a = use.as<Images>();
   const Signature s = whole_images(use);
@@ -23,11 +24,16 @@ std::optional<ImagesForm> form_of(const Signature& use) {
   f.channels = shape[-1];
   f.pixels = shape.slice(1, shape.rank() - 1).numel();
   f.groups = a.groups;
-  for (const Type& t : s.in) {
+  const std::vector<int64_t> widths = columns_pass(a.columns, a.parts, use.in).form.width;
+  for (size_t i = 0; i < s.in.size(); ++i) {
+    const Type& t = s.in[i];
+    const bool columns = i < widths.size() && widths[i] > 0;
     const bool streams = varies_over_pixels(t.shape, shape);
-    if (streams && (t.shape.numel() != shape.numel() || !is_float(t.dtype))) return std::nullopt;
+    if (streams && (columns || t.shape.numel() != shape.numel() || !is_float(t.dtype)))
+      return std::nullopt;
     const std::vector<int64_t> strides = broadcast_strides(t.shape, shape);
-    f.in.push_back({t.dtype, streams, strides.front(), strides.back()});
+    const int64_t image = columns ? strides.front() / t.shape[-1] * widths[i] : strides.front();
+    f.in.push_back({t.dtype, streams, image, strides.back()});
   }
   for (const bool pixels : over_pixels(a))
     f.totals.push_back(pixels ? ebb::cuda::ImagesTotal::pixels : ebb::cuda::ImagesTotal::groups);
@@ -69,7 +75,10 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   });
   if (chosen == all.end()) chosen = all.begin();
   const ImagesPass pass(*form_of(s), *chosen, ebb::cuda::of(device));
-  return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
+  const auto& a = s.as<Images>();
+  return {0, [pass, columns = columns_pass(a.columns, a.parts, s.in)](const Call& c) {
+            pass.run(columns.in(c.in), c.out);
+          }};
 }
 
 }  // namespace
@@ -82,7 +91,8 @@ std::vector<Kernel> images() {
            .space = space,
            .in_place = true,
            .may_share = +[](const Signature& s, size_t out, size_t in) {
-             return same_part(s.as<Images>().parts, out, in);
+             const auto& a = s.as<Images>();
+             return same_part(a.parts, out, in) && !a.columns.of(operand_of(a.parts, in));
            }}};
 }
 

@@ -4,6 +4,7 @@
 #include "ir/expr_inputs.h"
 #include "ops/formulas.h"
 #include "ops/group_affine_grad/op.h"
+#include "ops/prim/column_examples.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -64,11 +65,12 @@ std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<Images>();
   const Parts& p = a.parts;
   check_parts(p, static_cast<size_t>(a.expr.inputs()), words(a.dtypes).size(), "images");
-  if (p.widths.empty()) return infer_whole(s);
+  check_apart(p, a.columns, "images");
+  if (p.widths.empty() && a.columns.columns.empty()) return infer_whole(s);
   const Signature whole = whole_images(s);
   const Shape shape(a.shape);
-  require(p.width() == shape[-1], "images: parts (", p.width(), ") must fill the channels of ",
-          shape, "  at ", s.at);
+  require(p.widths.empty() || p.width() == shape[-1], "images: parts (", p.width(),
+          ") must fill the channels of ", shape, "  at ", s.at);
   for (const int64_t i : p.joined)
     require(whole.in[static_cast<size_t>(i)].shape == shape, "images: input ", i,
             " is in parts and must be of shape ", shape, "  at ", s.at);
@@ -86,7 +88,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   const Shape shape(a.shape), small = channels_of(shape);
   std::vector<int64_t> dims;
   for (int64_t d = 1; d + 1 < shape.rank(); ++d) dims.push_back(d);
-  std::vector<Value> known = whole_values(a.parts, in), out;
+  std::vector<Value> known = column_values(a.columns, whole_values(a.parts, in)), out;
   for (size_t t = 0; t < pixels.size(); ++t) {
     const OneResult p = one_result(a.expr, t);
     if (pixels[t]) {
@@ -107,7 +109,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
 Cost cost(const Signature& s) {
   const auto& a = s.as<Images>();
   Cost c;
-  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : whole_images(s).in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   c.flops = a.expr.flops() * static_cast<double>(Shape(a.shape).numel());
   return c;
@@ -168,6 +170,13 @@ Images gradient_of(const Shape& shape, int64_t groups, const std::string& dtype)
           .per = "element,channel,channel"};
 }
 
+const InColumns column_cases[] = {
+    {"columns", "gradient", 192, {{2, 64}, {4, 128}}},
+    {"columns_odd", "gradient_odd_channels", 31, {{2, 1}, {3, 22}}},
+    {"columns_beside_parts", "joined", 128, {{1, 64}, {2, 0}}},
+    {"columns_of_images", "norm", 128, {{0, 64}}},
+};
+
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   std::vector<Example> out;
@@ -215,6 +224,7 @@ std::vector<Example> examples() {
   in_parts("joined_across_groups", 3, {{64, 32}, {0}, {0}});
   in_parts("gradient_in_parts", 10, {{24, 40}, {1}, {0}});
   in_parts("gradient_in_three", 10, {{8, 16, 40}, {0, 1, 5}, {0}});
+  for (const InColumns& c : column_cases) out.push_back(in_columns<Images>(out, c));
   const auto large_values = [&](const char* label, double width) {
     const Shape s = {2, 9, 7, 12};
     out.push_back({.label = label,
@@ -253,8 +263,9 @@ std::vector<bool> per_channel(const Images& images) {
 Signature whole_images(const Signature& s) {
   Signature whole = s;
   Images a = s.as<Images>();
-  whole.in = whole_types(a.parts, s.in, "images");
+  whole.in = column_types(a.columns, whole_types(a.parts, s.in, "images"), "images");
   a.parts = {};
+  a.columns = {};
   whole.attrs = a;
   whole.out = infer(whole);
   return whole;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/prim/columns.h"
 #include "ops/prim/parts.h"
 
 namespace ebb::ops {
@@ -24,6 +25,7 @@ struct Images {
   // What the outputs have a value for, one each: element [N,S...,C] or channel [N,1...,C].
   std::string per;
   Parts parts = {};  // of inputs that have `shape`, and of outputs with a value for each element
+  Columns columns = {};  // of the inputs
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("totals", totals);
@@ -32,6 +34,7 @@ struct Images {
     f("dtypes", dtypes);
     f("per", per);
     parts.fields(f);
+    columns.fields(f);
   }
 };
 
@@ -39,7 +42,7 @@ namespace def {
 const OpDef& images();
 }
 
-// The same use with whole inputs and outputs.
+// The same use with inputs and outputs that are whole tensors.
 Signature whole_images(const Signature& images);
 
 // Whether each total runs over pixels; else over groups. Throws Error on other words.

@@ -1,6 +1,7 @@
 #include "backend/cuda/map.h"
 #include "ir/kernel.h"
 #include "ops/pointwise_parts/op.h"
+#include "ops/prim/cuda_columns.h"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -12,6 +13,7 @@ bool supports(const Signature& s, const Device&) {
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const Signature whole = whole_of(s);
   const Parts& p = s.as<PointwiseParts>().parts;
+  const ColumnsPass columns = columns_pass(s.as<PointwiseParts>().columns, p, s.in);
   ebb::cuda::PartsForm parts{p.widths, {}, {}};
   std::vector<DType> out;
   for (size_t i = 0; i < whole.in.size(); ++i) parts.joined.push_back(p.joins(i));
@@ -19,9 +21,10 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
     parts.cut.push_back(p.cuts(k));
     out.push_back(whole.out[k].dtype);
   }
-  const ebb::cuda::MapPass pass(s.as<PointwiseParts>().expr, {whole.out[0].shape, whole.in, out},
-                                parts, ebb::cuda::of(device));
-  return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
+  const ebb::cuda::MapPass pass(s.as<PointwiseParts>().expr,
+                                {whole.out[0].shape, whole.in, out, columns.form}, parts,
+                                ebb::cuda::of(device));
+  return {0, [pass, columns](const Call& c) { pass.run(columns.in(c.in), c.out); }};
 }
 
 }  // namespace
@@ -33,7 +36,8 @@ std::vector<Kernel> pointwise_parts() {
            .prepare = prepare,
            .in_place = true,
            .may_share = +[](const Signature& s, size_t out, size_t in) {
-             return same_part(s.as<PointwiseParts>().parts, out, in);
+             const auto& a = s.as<PointwiseParts>();
+             return same_part(a.parts, out, in) && !a.columns.of(operand_of(a.parts, in));
            }}};
 }
 

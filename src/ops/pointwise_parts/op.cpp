@@ -1,6 +1,7 @@
 #include "ops/pointwise_parts/op.h"
 
 #include "base/error.h"
+#include "ops/prim/column_examples.h"
 #include "ops/prim/pointwise/op.h"
 
 namespace ebb::ops {
@@ -19,6 +20,7 @@ std::vector<Type> infer(const Signature& s) {
           "  at ", s.at);
   require(whole.out[0].shape == shape, "pointwise_parts: operands must broadcast to ", shape,
           " (got ", whole.out[0].shape, ")  at ", s.at);
+  check_apart(a.parts, a.columns, "pointwise_parts");
   for (size_t i = 0; i < whole.in.size(); ++i)
     require(!a.parts.joins(i) || whole.in[i].shape == shape, "pointwise_parts: operand ", i,
             " is in parts and must be of shape ", shape, " (got ", whole.in[i], ")  at ", s.at);
@@ -27,13 +29,14 @@ std::vector<Type> infer(const Signature& s) {
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const auto& a = s.as<PointwiseParts>();
-  return cut_values(a.parts, pointwise(g, formula(a), whole_values(a.parts, in)));
+  const auto operands = column_values(a.columns, whole_values(a.parts, in));
+  return cut_values(a.parts, pointwise(g, formula(a), operands));
 }
 
 Cost cost(const Signature& s) {
   const auto& a = s.as<PointwiseParts>();
   Cost c;
-  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : whole_of(s).in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   c.flops = a.expr.flops() * static_cast<double>(Shape(a.shape).numel());
   return c;
@@ -68,6 +71,17 @@ Example example(const Case& c) {
   return e;
 }
 
+// y is operand 1, c is 2.
+const InColumns column_cases[] = {
+    {"columns", "coefficients", 144, {{2, 96}}},
+    {"columns_unaligned", "coefficients", 147, {{2, 50}}},
+    {"columns_of_two", "coefficients", 96, {{1, 48}, {2, 24}}},
+    {"columns_odd", "coefficients_odd", 17, {{1, 2}}},
+    {"columns_of_one_row", "one_row_whole", 100, {{1, 11}}},
+    {"columns_of_width_one", "coefficients_of_rows", 24, {{2, 5}}},
+    {"columns_beside_parts", "joined", 72, {{2, 24}}},
+};
+
 std::vector<Example> examples() {
   const Case cases[] = {
       {"cut", {2, 6, 5, 24}, {2, 1, 1, 24}, {{8, 16}, {}, {0}}},
@@ -81,9 +95,14 @@ std::vector<Example> examples() {
       {"same_shape", {5, 3, 16}, {5, 3, 16}, {{8, 8}, {0}, {0, 1}}},
       {"empty", {0, 16}, {16}, {{8, 8}, {0}, {0}}},
       {"whole", {3, 7}, {7}, {}},
+      {"one_row_whole", {48}, {48}, {}},
+      {"coefficients", {3, 5, 48}, {3, 1, 48}, {}},
+      {"coefficients_odd", {3, 5, 13}, {3, 1, 13}, {}},
+      {"coefficients_of_rows", {7, 24}, {7, 1}, {}},
   };
   std::vector<Example> out;
   for (const Case& c : cases) out.push_back(example(c));
+  for (const InColumns& c : column_cases) out.push_back(in_columns<PointwiseParts>(out, c));
   return out;
 }
 
@@ -91,8 +110,12 @@ std::vector<Example> examples() {
 
 Signature whole_of(const Signature& s) {
   const auto& a = s.as<PointwiseParts>();
-  Signature out{
-      &def::pointwise(), formula(a), whole_types(a.parts, s.in, "pointwise_parts"), {}, s.at};
+  constexpr auto subject = "pointwise_parts";
+  Signature out{&def::pointwise(),
+                formula(a),
+                column_types(a.columns, whole_types(a.parts, s.in, subject), subject),
+                {},
+                s.at};
   out.out = out.op->infer(out);
   return out;
 }

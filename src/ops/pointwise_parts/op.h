@@ -1,25 +1,29 @@
-// pointwise_parts: a formula of tensors that lie in parts along the last dim, or whose results go
-// to parts. Made by the pass `fold_parts`.
+// pointwise_parts: a formula of tensors that lie in parts along the last dim, or are columns of
+// wider ones, or whose results go to parts. Made by the passes `fold_parts` and `fold_columns`.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "ops/prim/columns.h"
 #include "ops/prim/parts.h"
 
 namespace ebb::ops {
 
-// `pointwise` between `concat` and `slice`. The parts are those of tensors of the results' shape.
+// `pointwise` between `concat` and `slice`. The parts are those of tensors of the results' shape;
+// columns are of other operands.
 struct PointwiseParts {
   Expr expr;                   // one input an operand, one result a tensor to cut or to leave whole
   std::vector<int64_t> shape;  // of the results
   std::string dtypes;          // of the results, one each
-  Parts parts;
+  Parts parts = {};
+  Columns columns = {};
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("shape", shape);
     f("dtypes", dtypes);
     parts.fields(f);
+    columns.fields(f);
   }
 };
 

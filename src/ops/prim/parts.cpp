@@ -37,19 +37,26 @@ void check_parts(const Parts& p, size_t operands, size_t results, std::string_vi
 
 namespace {
 
-// Which part the tensor is, of those whose operands (or results) in parts are `which`; -1: whole.
-int64_t part_at(const Parts& p, const std::vector<int64_t>& which, size_t tensor) {
+// Of which operand (or result) the tensor is, and which part; -1: whole. Those of `which` have
+// parts.
+struct Place {
+  size_t of = 0;
+  int64_t part = -1;
+};
+Place place_of(const Parts& p, const std::vector<int64_t>& which, size_t tensor) {
   for (size_t of = 0;; ++of) {
     const size_t count = holds(which, of) ? p.widths.size() : 1;
-    if (tensor < count) return count == 1 ? -1 : static_cast<int64_t>(tensor);
+    if (tensor < count) return {of, count == 1 ? -1 : static_cast<int64_t>(tensor)};
     tensor -= count;
   }
 }
 
 }  // namespace
 
+size_t operand_of(const Parts& p, size_t in) { return place_of(p, p.joined, in).of; }
+
 bool same_part(const Parts& p, size_t out, size_t in) {
-  return part_at(p, p.cut, out) == part_at(p, p.joined, in);
+  return place_of(p, p.cut, out).part == place_of(p, p.joined, in).part;
 }
 
 std::vector<Type> whole_types(const Parts& p, std::span<const Type> in, std::string_view subject) {

@@ -32,6 +32,9 @@ void check_parts(const Parts& p, size_t operands, size_t results, std::string_vi
 std::vector<Type> whole_types(const Parts& p, std::span<const Type> in, std::string_view subject);
 std::vector<Value> whole_values(const Parts& p, std::span<const Value> in);
 
+// The operand that input tensor `in` is, or is a part of.
+size_t operand_of(const Parts& p, size_t in);
+
 // Whether output tensor `out` and input tensor `in` are the same part, or both whole: only then may
 // one take the memory of the other while other threads still read.
 bool same_part(const Parts& p, size_t out, size_t in);

@@ -1,5 +1,6 @@
 #include "backend/cuda/rows.h"
 #include "ir/kernel.h"
+#include "ops/prim/cuda_columns.h"
 #include "ops/rows/op.h"
 
 namespace ebb::ops::cuda {
@@ -21,8 +22,11 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   ebb::cuda::RowsPass::Options o{.maximum = maxima_of(a), .stripe = a.stripe};
   for (const Type& t : s.out) o.out.push_back(t.dtype);
   for (const Per per : per_of(a)) o.per.push_back(output_of(per));
-  const ebb::cuda::RowsPass pass(a.expr, Shape(a.shape), s.in, o, ebb::cuda::of(device));
-  return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
+  const ColumnsPass columns = columns_pass(a.columns, {}, s.in);
+  o.columns = columns.form;
+  const ebb::cuda::RowsPass pass(a.expr, Shape(a.shape), column_types(a.columns, s.in, "rows"), o,
+                                 ebb::cuda::of(device));
+  return {0, [pass, columns](const Call& c) { pass.run(columns.in(c.in), c.out); }};
 }
 
 }  // namespace
@@ -32,7 +36,10 @@ std::vector<Kernel> rows() {
            .name = "rows_ptx",
            .supports = supports,
            .prepare = prepare,
-           .in_place = true}};
+           .in_place = true,
+           .may_share = +[](const Signature& s, size_t, size_t in) {
+             return !s.as<Rows>().columns.of(in);
+           }}};
 }
 
 }  // namespace ebb::ops::cuda

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ir/expr_inputs.h"
 #include "ops/formulas.h"
+#include "ops/prim/column_examples.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -17,19 +18,25 @@ Shape shape_of(const Rows& a, Per per) {
   return s;
 }
 
+// The inputs as the formula reads them.
+std::vector<Type> operands(const Signature& s) {
+  return column_types(s.as<Rows>().columns, s.in, "rows");
+}
+
 // Terms take earlier totals only, and numbers of rows nothing that changes along the row.
 void check_order(const Signature& s, size_t totals, const std::vector<Per>& per) {
   const auto& a = s.as<Rows>();
+  const std::vector<Type> in = operands(s);
   for (size_t k = 0; k < totals + per.size(); ++k) {
     const bool term = k < totals, row = !term && per[k - totals] == Per::row;
     if (!term && !row) continue;
     const std::vector<bool> used = inputs_of(a.expr, k, k + 1);
     for (size_t i = 0; i < used.size(); ++i) {
       if (!used[i]) continue;
-      require(!term || i < s.in.size() + k, "rows: term ", k,
+      require(!term || i < in.size() + k, "rows: term ", k,
               " may only use the totals before it  at ", s.at);
-      require(!row || i >= s.in.size() || s.in[i].shape.rank() == 0 || s.in[i].shape[-1] == 1,
-              "rows: output ", k - totals, " is a number a row but takes ", s.in[i], "  at ", s.at);
+      require(!row || i >= in.size() || in[i].shape.rank() == 0 || in[i].shape[-1] == 1,
+              "rows: output ", k - totals, " is a number a row but takes ", in[i], "  at ", s.at);
     }
   }
 }
@@ -46,7 +53,7 @@ std::vector<Type> infer(const Signature& s) {
           "rows: the formula gives ", a.expr.results().size(), " results (for ", totals,
           " totals and ", dtypes.size(), " outputs)  at ", s.at);
   const Shape shape(a.shape);
-  for (const Type& t : s.in)
+  for (const Type& t : operands(s))
     require(broadcastable(t.shape, shape), "rows: ", t, " does not broadcast to ", shape, "  at ",
             s.at);
   check_order(s, totals, per);
@@ -75,7 +82,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   const auto& a = s.as<Rows>();
   const std::vector<bool> maximum = maxima_of(a);
   const auto dtypes = words(a.dtypes);
-  std::vector<Value> known(in.begin(), in.end()), out;
+  std::vector<Value> known = column_values(a.columns, {in.begin(), in.end()}), out;
   const auto last = static_cast<int64_t>(a.shape.size()) - 1;
   for (size_t t = 0; t < maximum.size(); ++t) {
     const OneResult p = one_result(a.expr, t);
@@ -95,7 +102,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
 Cost cost(const Signature& s) {
   const auto& a = s.as<Rows>();
   Cost c;
-  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : operands(s)) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   c.flops = a.expr.flops() * static_cast<double>(Shape(a.shape).numel());
   return c;
@@ -153,6 +160,15 @@ Rows residual_rows(const Shape& shape) {
   return {Expr(4, results), "sum", shape.sizes(), "f32,f16", "element,element"};
 }
 
+const InColumns column_cases[] = {
+    {"columns", "residual", 600, {{1, 200}}},
+    {"columns_of_rows", "residual", 424, {{0, 224}, {1, 0}, {2, 24}}},
+    {"columns_unaligned", "residual", 611, {{1, 203}}},
+    {"columns_odd", "gradient_odd", 263, {{1, 132}, {3, 1}}},
+    {"columns_of_stripes", "stripes", 1152, {{0, 384}, {2, 5}, {3, 768}}},
+    {"columns_of_one_row", "one_row", 4096, {{0, 2048}}},
+};
+
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   std::vector<Example> out;
@@ -190,6 +206,7 @@ std::vector<Example> examples() {
   const Type y = f32({2, 11, 200});
   out.push_back(
       {.label = "residual", .attrs = residual_rows(y.shape), .in = {y, f32({2, 1, 200}), y}});
+  for (const InColumns& c : column_cases) out.push_back(in_columns<Rows>(out, c));
   return out;
 }
 

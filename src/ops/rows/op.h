@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/op.h"
+#include "ops/prim/columns.h"
 
 namespace ebb::ops {
 
@@ -19,7 +19,8 @@ struct Rows {
   // What the outputs have a value for, one each: element [...,T,C], row [...,T,1], or stripe
   // [...,T/stripe,C]: every column's sum over `stripe` rows, f32.
   std::string per;
-  int64_t stripe = 0;  // divides T, the last but one of the dims
+  int64_t stripe = 0;    // divides T, the last but one of the dims
+  Columns columns = {};  // of the inputs
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("totals", totals);
@@ -27,6 +28,7 @@ struct Rows {
     f("dtypes", dtypes);
     f("per", per);
     f("stripe", stripe);
+    columns.fields(f);
   }
 };
 

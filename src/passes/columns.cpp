@@ -1,0 +1,208 @@
+#include "passes/columns.h"
+
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "ops/images/op.h"
+#include "ops/pointwise_parts/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/prim/slice/op.h"
+#include "ops/rows/op.h"
+#include "ops/split/op.h"
+#include "passes/simplify.h"
+
+namespace ebb {
+namespace {
+
+// A value that is columns [begin, end) of the last dim of another.
+struct Cut {
+  size_t node = 0;  // that makes it
+  int32_t whole = -1;
+  int64_t begin = 0, end = 0;
+};
+
+// What becomes of a formula: inputs that it reads as columns.
+using Fold = std::map<size_t, Cut>;
+
+class ColumnFolder {
+ public:
+  ColumnFolder(const Graph& g, const std::function<bool(const Signature&)>& serves)
+      : g_(g), serves_(serves) {}
+
+  Graph run() {
+    find_cuts();
+    if (cuts_.empty()) return g_;
+    for (size_t i = 0; i < g_.nodes().size(); ++i) find_fold(i);
+    find_others();
+    for (auto& [i, fold] : folds_)
+      std::erase_if(fold, [&](const auto& f) { return others_.contains(f.second.node); });
+    std::erase_if(folds_, [](const auto& f) { return f.second.empty(); });
+    return folds_.empty() ? g_ : rebuild();
+  }
+
+ private:
+  const Node& node(size_t i) const { return g_.nodes()[i]; }
+  const Shape& shape(int32_t v) const { return g_.type(v).shape; }
+
+  // ---- what is cut -----------------------------------------------------------------------------
+
+  void find_cuts() {
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const Node& n = node(i);
+      if (n.op == &ops::def::slice()) {
+        const auto& a = n.attrs.as<ops::Slice>();
+        if (is_last(n.in[0], a.dim)) cuts_[n.out[0]] = {i, n.in[0], a.begin, a.end};
+      } else if (n.op == &ops::def::split()) {
+        if (!is_last(n.in[0], n.attrs.as<ops::Split>().dim)) continue;
+        for (size_t k = 0; k < n.out.size(); ++k) {
+          const int64_t width = shape(n.out[k])[-1], at = static_cast<int64_t>(k) * width;
+          cuts_[n.out[k]] = {i, n.in[0], at, at + width};
+        }
+      } else if (passes_on(n)) {
+        cuts_[n.out[0]] = cuts_.at(n.in[0]);
+      }
+    }
+  }
+  bool is_last(int32_t v, int64_t dim) const {
+    return dim == shape(v).rank() - 1 && shape(v).numel() > 0;
+  }
+  // A reshape that keeps the columns of a cut tensor.
+  bool passes_on(const Node& n) const {
+    return n.op == &ops::def::reshape() && cuts_.contains(n.in[0]) && shape(n.out[0]).rank() > 0 &&
+           shape(n.out[0])[-1] == shape(n.in[0])[-1];
+  }
+
+  // ---- who reads it ----------------------------------------------------------------------------
+
+  void find_fold(size_t i) {
+    const Node& n = node(i);
+    if (!is_formula(n)) return;
+    Fold fold;
+    for (size_t k = 0; k < n.in.size(); ++k) {
+      const auto cut = cuts_.find(n.in[k]);
+      if (cut == cuts_.end() || is_part(n, k) || !worth(cut->second)) continue;
+      Fold more = fold;
+      more[k] = cut->second;
+      if (serves_(folded(i, more))) fold = std::move(more);
+    }
+    if (!fold.empty()) folds_[i] = fold;
+  }
+  static bool is_formula(const Node& n) {
+    if (n.op == &ops::def::pointwise()) return true;
+    if (n.op == &ops::def::pointwise_parts())
+      return n.attrs.as<ops::PointwiseParts>().columns.columns.empty();
+    if (n.op == &ops::def::images()) return n.attrs.as<ops::Images>().columns.columns.empty();
+    return n.op == &ops::def::rows() && n.attrs.as<ops::Rows>().columns.columns.empty();
+  }
+  // The parts that tensors of a formula lie in.
+  static ops::Parts parts_of(const Node& n) {
+    if (n.op == &ops::def::images()) return n.attrs.as<ops::Images>().parts;
+    if (n.op == &ops::def::pointwise_parts()) return n.attrs.as<ops::PointwiseParts>().parts;
+    return {};
+  }
+  static bool is_part(const Node& n, size_t in) {
+    const ops::Parts parts = parts_of(n);
+    return parts.joins(operand_of(parts, in));
+  }
+  // Whether columns are read in pieces as wide as the copy would be.
+  bool worth(const Cut& c) const {
+    constexpr int64_t widest = 8;
+    const int64_t copy = std::gcd(widest, c.end - c.begin);
+    return std::gcd(copy, std::gcd(c.begin, shape(c.whole)[-1])) == copy;
+  }
+
+  // Cuts that something else reads too: made for that, they serve all.
+  void find_others() {
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      if (passes_on(node(i))) continue;
+      const auto fold = folds_.find(i);
+      for (size_t k = 0; k < node(i).in.size(); ++k)
+        if (fold == folds_.end() || !fold->second.contains(k)) add_other(node(i).in[k]);
+    }
+    for (const NamedValue& o : g_.outputs()) add_other(o.value);
+    for (const NamedValue& u : g_.updates()) add_other(u.value);
+  }
+  void add_other(int32_t v) {
+    if (const auto cut = cuts_.find(v); cut != cuts_.end()) others_.insert(cut->second.node);
+  }
+
+  // ---- the new nodes ---------------------------------------------------------------------------
+
+  // The whole, in the shape in which its columns are read.
+  Shape whole_shape(int32_t read, const Cut& c) const {
+    Shape s = shape(read);
+    s[-1] = shape(c.whole)[-1];
+    return s;
+  }
+
+  Signature folded(size_t i, const Fold& fold) const {
+    const Node& n = node(i);
+    Signature s = g_.signature(n);
+    const ops::Parts parts = parts_of(n);
+    ops::Columns columns;
+    for (const auto& [k, cut] : fold) {
+      columns.add(operand_of(parts, k), cut.begin, cut.end);
+      s.in[k].shape = whole_shape(n.in[k], cut);
+    }
+    s.attrs = attributes(s, columns);
+    if (n.op == &ops::def::pointwise()) s.op = &ops::def::pointwise_parts();
+    return s;
+  }
+  static Attrs attributes(const Signature& s, const ops::Columns& columns) {
+    const auto with = [&](auto a) {
+      a.columns = columns;
+      return Attrs(a);
+    };
+    if (s.op == &ops::def::rows()) return with(s.as<ops::Rows>());
+    if (s.op == &ops::def::images()) return with(s.as<ops::Images>());
+    if (s.op == &ops::def::pointwise_parts()) return with(s.as<ops::PointwiseParts>());
+    const auto& a = s.as<ops::Pointwise>();
+    std::string dtypes;
+    for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
+    return with(ops::PointwiseParts{a.expr, s.out[0].shape.sizes(), dtypes});
+  }
+
+  Graph rebuild() const {
+    Rewriter rw(g_);
+    rw.copy_sources();
+    std::map<std::pair<int32_t, std::vector<int64_t>>, Value> wholes;  // by value and shape
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const Node& n = node(i);
+      const auto fold = folds_.find(i);
+      if (fold == folds_.end()) {
+        rw.copy(n);
+        continue;
+      }
+      const AtScope scope(rw.to(), n.at);
+      std::vector<Value> in = rw.map(n.in);
+      for (const auto& [k, cut] : fold->second) {
+        const Shape as = whole_shape(n.in[k], cut);
+        Value& whole = wholes[{cut.whole, as.sizes()}];
+        if (!whole) whole = ops::reshape(rw.map(cut.whole), as);
+        in[k] = whole;
+      }
+      const Signature s = folded(i, fold->second);
+      const auto out = rw.to().add(*s.op, s.attrs, in);
+      for (size_t k = 0; k < out.size(); ++k) rw.set(n.out[k], out[k]);
+    }
+    rw.copy_ends();
+    return dead_code(rw.take());
+  }
+
+  const Graph& g_;
+  const std::function<bool(const Signature&)>& serves_;
+  std::map<int32_t, Cut> cuts_;   // by value
+  std::map<size_t, Fold> folds_;  // by node
+  std::set<size_t> others_;       // nodes that cut, for readers that do not fold
+};
+
+}  // namespace
+
+Graph fold_columns(const Graph& g, const std::function<bool(const Signature&)>& serves) {
+  return ColumnFolder(g, serves).run();
+}
+
+}  // namespace ebb
