@@ -150,8 +150,9 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
   for (const TileSize& t : tiles)
     for (const Choice& cut : cuts_worth(p, t, multiprocessors)) {
       const Choice c = with_whole(p, t, cut, multiprocessors);
+      // of parts of k; sums of rows may need as much beside very large results
       constexpr int64_t largest_workspace = int64_t{1} << 28;
-      if (workspace_bytes(p, c) > largest_workspace) continue;
+      if (c.splits > 1 && workspace_bytes(p, c) > largest_workspace) continue;
       guesses.push_back({c, clocks_of(p, t, c, multiprocessors)});
     }
   std::stable_sort(guesses.begin(), guesses.end(),
@@ -206,7 +207,9 @@ Program general_program(const std::vector<Kernel>& all, const Signature& s, Devi
 
 Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tune& tune,
                  int multiprocessors) {
-  const Choice guess = choices(p, tiles, multiprocessors).front();
+  const std::vector<Choice> all = choices(p, tiles, multiprocessors);
+  require(!all.empty(), "gemm: no tiles for a product of ", p.m, "x", p.n, "x", p.k);
+  const Choice guess = all.front();
   Choice c;
   c.tile_m = static_cast<int>(tune.value("tile_m", guess.tile_m));
   c.tile_n = static_cast<int>(tune.value("tile_n", guess.tile_n));

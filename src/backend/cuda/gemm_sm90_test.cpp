@@ -6,9 +6,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "support/files.h"
 
 namespace ebb::cuda::gemm {
 namespace {
+
+using testing::expect_error;
 
 constexpr int multiprocessors = 132;
 
@@ -60,6 +63,19 @@ TEST(gemm_choices, few_tiles_long_sum__parts_of_clusters_offered) {
   p.form = Form::tn;
   p.row_sums = true;
   EXPECT_TRUE(together());
+}
+
+TEST(gemm_choices, sums_of_rows_of_a_huge_product__are_offered_in_one_part) {
+  Problem p = product(int64_t{1} << 17, int64_t{1} << 17, 4096);
+  p.form = Form::tn;
+  p.row_sums = true;
+  const auto all = choices(p, tiles, multiprocessors);
+  ASSERT_FALSE(all.empty());
+  for (const Choice& c : all) EXPECT_EQ(c.splits, 1);
+  EXPECT_EQ(refusal(p, {}), "");
+  const std::vector<TileSize> none;
+  expect_error([&] { choice_of(p, none, {}, multiprocessors); },
+               "gemm: no tiles for a product of 131072x131072x4096");
 }
 
 TEST(gemm_choices, addend__only_tiles_that_add) {
