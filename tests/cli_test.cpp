@@ -71,8 +71,11 @@ TEST_F(Cli, names_of_choices__may_have_any_case) {
   const std::string used = testing::file_bytes(run + "/config.json");
   for (const char* name : {"cosine", "f32", "flow", "uniform", "off", "min_snr", "none"})
     EXPECT_NE(used.find(str('"', name, '"')), std::string::npos) << name;
-  out = run_program(str("sample ", run, " --dtype F32 --n 1 --steps 2 --options S_CHURN=0 --out ",
-                        folder_ / "x.png"));
+  EXPECT_EQ(run_program("samplers LIST").text, run_program("samplers").text);
+  out = run_program(
+      str("sample ", run,
+          " --schedule AUTO --noise Auto --dtype F32 --n 1 --steps 2 --options S_CHURN=0 --out ",
+          folder_ / "x.png"));
   EXPECT_EQ(out.code, 0) << out.text;
   EXPECT_EQ(error_line("bench --device cpu --recompute ALL PAD"),
             "bench: --recompute is for training steps, and 'pad' matches none");

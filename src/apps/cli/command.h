@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,6 +57,8 @@ std::vector<std::string> given_fields(const CLI::App& app);
 // name.
 void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
                       std::string_view command);
+// Writes auto, where it stands in another case, as it is known.
+void settle_auto(std::initializer_list<std::string*> texts);
 // Throws Error for --model "".
 void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command);
 // The flag of a field: --image-size for image_size.

@@ -3,6 +3,7 @@
 
 #include "apps/cli/command.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "base/seed.h"
 #include "diffusion/config.h"
 #include "diffusion/levels/schedule.h"
@@ -83,6 +84,11 @@ void check_steps_flag(const CLI::App& app, const std::string& schedule, const st
   const Schedule& s = *find_schedule(schedule, find_dialect(dialect)).schedule;
   require(!s.own_count || std::ranges::find(given, "steps") == given.end(), command,
           ": --steps does nothing with --schedule ", s.name, ", which has its own number of them");
+}
+
+void settle_auto(std::initializer_list<std::string*> texts) {
+  for (std::string* text : texts)
+    if (small_letters(*text) == "auto") *text = "auto";
 }
 
 void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command) {

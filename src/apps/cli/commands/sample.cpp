@@ -226,6 +226,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   return [o, &app] {
     check_model_flag(app, o->model, "sample");
     settle(o->generate);
+    settle_auto({&o->generate.schedule, &o->generate.noise});
     check_steps_flag(app, o->generate.schedule, o->generate.dialect, "sample");
     return run(*o);
   };

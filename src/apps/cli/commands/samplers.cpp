@@ -8,6 +8,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
+#include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "diffusion/guidance/guidance.h"
@@ -20,6 +21,11 @@
 
 namespace ebb::cli {
 namespace {
+
+const std::vector<std::string>& commands() {
+  static const std::vector<std::string> all = {"list", "plot", "table", "gallery"};
+  return all;
+}
 
 struct Options {
   std::string what = "list", out;
@@ -43,6 +49,7 @@ struct Options {
     f("out", out, "plot: an .svg file; gallery: a folder");
     f("json", json, "list, a name: one JSON object on standard output");
   }
+  void choices(auto&& f) { f("what", what, commands()); }
 };
 
 // 1, 1.5, 0.08: without zeros behind.
@@ -161,7 +168,7 @@ void add_names(std::vector<std::string>& out, const std::vector<Thing>& all) {
 
 // By a name of a sampler that is not its own. Throws Error that suggests the nearest of all names.
 FoundSampler find_other_sampler(const std::string& name) {
-  std::vector<std::string> others = {"list", "plot", "table", "gallery"};
+  std::vector<std::string> others = commands();
   add_names(others, all_schedules());
   add_names(others, all_noise_sources());
   add_names(others, all_guidance_rules());
@@ -356,6 +363,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
                  "against evaluations, as Markdown; gallery: a plot of every sampler");
   add_flags(app, fields_of(*o));
   return [o, &app] {
+    settle(*o);
+    settle_auto({&o->plot.schedule});
     check_mode(o->what, given_fields(app));
     check_steps_flag(app, o->plot.schedule, o->plot.dialect, "samplers");
     return run(*o);
