@@ -19,6 +19,16 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
+// The sum, and the highest, of the four lanes that hold a row of a product's result, in all four.
+__device__ __forceinline__ float row_sum(float v) {
+  v += __shfl_xor_sync(~0u, v, 1);
+  return v + __shfl_xor_sync(~0u, v, 2);
+}
+__device__ __forceinline__ float row_highest(float v) {
+  v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
+  return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
+}
+
 // ---- copies ------------------------------------------------------------------------------------
 
 // 16 bytes from device memory to shared memory; zeros if not `valid` (`from` is not read then).

@@ -157,6 +157,29 @@ __device__ __forceinline__ void pack_weights(uint32_t (&a)[N / 16][4], const flo
       a[k][i] = pack<T>(w[2 * k + i / 2][i % 2 * 2], w[2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
+// Columns [8 n, 8 n + 16) of results times their rows' factors, packed; those behind the last are
+// zeros.
+template <class T, int N>
+__device__ __forceinline__ void pack_columns(uint32_t (&x)[4], const float (&c)[N][4], int n,
+                                             const float (&factor)[2]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    x[i] = 0;
+    if (n + i / 2 < N)
+      x[i] = pack<T>(c[n + i / 2][i % 2 * 2] * factor[i % 2],
+                     c[n + i / 2][i % 2 * 2 + 1] * factor[i % 2]);
+  }
+}
+
+// Packed columns [column, column + 16) of a warpgroup's 64 rows into a tile as TMA has it in the
+// 128-byte swizzle, pieces of 64 columns `Next` bytes apart.
+template <int Next = 0>
+__device__ __forceinline__ void store_columns(uint32_t tile, int column, const uint32_t (&x)[4]) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
+  const int piece = (column / 8 + lane / 16) % 8 ^ lane % 8;
+  store_matrices(tile + row * 128 + column / 64 * Next + piece * 16, x);
+}
+
 // sum [64, D] += weights [64, N] times the N rows of x from `row` on.
 template <class T, int D, int N>
 __device__ __forceinline__ void add_weighted_pieces(float (&sum)[D / 8][4],

@@ -1,4 +1,5 @@
-// How generated kernels cut their work among threads: what their writers and layouts share.
+// How the work of kernels is cut: rounding up, and what writers and layouts of generated kernels
+// share.
 #pragma once
 
 #include <cstdint>

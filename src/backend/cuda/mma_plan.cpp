@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <span>
 
+#include "backend/cuda/cut.h"
+
 namespace ebb::cuda {
 namespace {
 
 constexpr int64_t largest_index = (int64_t{1} << 31) - 4096;
 constexpr int64_t largest_workspace = int64_t{1} << 29;
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // What a block of a kernel takes, in clocks of a multiprocessor. Measured on sm_90; the ratios are
 // what matters.
@@ -52,9 +52,9 @@ struct Choice {
 };
 
 double clocks(const GemmTask& t, const CudaDevice& device, const Choice& c) {
-  const int64_t blocks = divide_up(t.m, c.tile.m) * divide_up(t.n, c.tile.n) * t.batch * c.splits;
-  const int64_t steps = divide_up(divide_up(t.k, c.tile.depth), c.splits);
-  const int64_t each = divide_up(blocks, device.multiprocessors());  // of the busiest one
+  const int64_t blocks = ceil_div(t.m, c.tile.m) * ceil_div(t.n, c.tile.n) * t.batch * c.splits;
+  const int64_t steps = ceil_div(ceil_div(t.k, c.tile.depth), c.splits);
+  const int64_t each = ceil_div(blocks, device.multiprocessors());  // of the busiest one
   const auto round = [&](int64_t residents) {
     constexpr double start_and_end = 3000;
     const double step = std::max(c.tile.alone, static_cast<double>(residents) * c.tile.step);
@@ -120,7 +120,7 @@ bool whole_pieces(const void* data, DType dtype, int64_t run) {
 }
 
 bool gemm_supports(const GemmTask& t) {
-  const int64_t tiles = divide_up(t.m, 64) * divide_up(t.n, 64);
+  const int64_t tiles = ceil_div(t.m, 64) * ceil_div(t.n, 64);
   return t.m < largest_index && t.n < largest_index && t.k < largest_index &&
          tiles * std::max<int64_t>(t.batch, 1) < largest_index / 64;
 }

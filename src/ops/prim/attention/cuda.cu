@@ -2,6 +2,7 @@
 // (on sm_90a by wgmma, cuda_sm90.h), otherwise in plain f32.
 #include <algorithm>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/attention/cuda_kernels.cuh"
@@ -12,10 +13,9 @@
 namespace ebb::ops::cuda {
 namespace {
 
+using ebb::cuda::ceil_div;
 using ebb::cuda::CudaDevice;
 using ebb::cuda::Launch;
-
-int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 int64_t plain_workspace(const HeadSizes& z) { return z.heads * z.t * 8; }
 
@@ -26,12 +26,12 @@ void run_plain(const HeadSizes& z, DType dtype, const Call& call, CudaDevice& de
   p.shift = static_cast<float*>(call.workspace);
   p.factor = p.shift + z.heads * z.t;
   p.pitch = z.t;
-  p.tiles = divide_up(z.t, kPlainTile);
+  p.tiles = static_cast<int>(ceil_div(z.t, kPlainTile));
   Launch l{.grid = static_cast<unsigned>(z.heads * p.tiles), .block = kPlainThreads};
   visit_float(dtype, [&](auto zero) {
     using T = decltype(zero);
     ebb::cuda::launch("attention_plain_sums", attention_plain_sums<T>, l, p, device);
-    l.grid.y = static_cast<unsigned>(divide_up(z.width, kPlainTile));
+    l.grid.y = static_cast<unsigned>(ceil_div(z.width, kPlainTile));
     ebb::cuda::launch("attention_plain", attention_plain<PlainSum::o, T>, l, p, device);
   });
 }
@@ -63,12 +63,13 @@ bool supports_tiles(const Signature& s, const Device& device) {
 // How the queries of a head are cut: enough blocks of threads to fill the device once or twice,
 // and no more, since each block reads the keys again.
 void cut(ForwardParams& p, const ForwardKernels& k, bool resident, const CudaDevice& device) {
-  const int tiles = divide_up(p.z.t, k.rows);
+  const int64_t tiles = ceil_div(p.z.t, k.rows);
   const int64_t places = int64_t{device.multiprocessors()} * k.blocks;
   const int64_t heads = p.z.heads > 0 ? p.z.heads : 1;
-  p.tiles =
-      resident ? divide_up(tiles, std::clamp<int64_t>(divide_up(places, heads), 1, tiles)) : 1;
-  p.parts = divide_up(tiles, p.tiles);
+  const int64_t each =
+      resident ? ceil_div(tiles, std::clamp<int64_t>(ceil_div(places, heads), 1, tiles)) : 1;
+  p.tiles = static_cast<int>(each);
+  p.parts = static_cast<int>(ceil_div(tiles, each));
 }
 
 // A kernel, how it is launched and what it is given besides addresses.
@@ -81,7 +82,7 @@ struct Choice {
 
 Choice choose(const HeadSizes& z, const ForwardKernels& k, const CudaDevice& device) {
   ForwardParams p{.z = z, .parts = 1};
-  const int blocks = divide_up(z.s, 64);
+  const auto blocks = static_cast<int>(ceil_div(z.s, 64));
   const bool resident = k.resident != nullptr && blocks <= kResidentBlocks;
   if (z.t > 0) cut(p, k, resident, device);
   return {resident ? "attention_resident" : "attention_ring", resident ? k.resident : k.ring,

@@ -69,10 +69,7 @@ __device__ __forceinline__ void raise(Running<M, D>& r, float (&top)[M][2]) {
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float v = top[m][h];
-      v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
-      v = fmaxf(v, __shfl_xor_sync(~0u, v, 2));
-      v = fmaxf(v, r.highest[m][h]);
+      const float v = fmaxf(row_highest(top[m][h]), r.highest[m][h]);
       const float f = v == r.highest[m][h] ? 1.f : fast_exp2(r.highest[m][h] - v);
       r.highest[m][h] = v;
       r.sum[m][h] *= f;
@@ -159,9 +156,7 @@ __device__ __forceinline__ void finish(const ForwardParams& p, Running<M, D>& r,
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float sum = r.sum[m][h];
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
+      const float sum = row_sum(r.sum[m][h]);
       factor[m][h] = 1 / sum;
       const int row = begin + 16 * m + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < p.z.t)

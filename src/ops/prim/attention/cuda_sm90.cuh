@@ -269,9 +269,7 @@ struct Sm90Consumer {
     float factor[1][2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float sum = done.sum[h];
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
+      const float sum = row_sum(done.sum[h]);
       factor[0][h] = __fdividef(1, sum);
       const bool good = sum <= kLargestSum<T>;
       const int row = begin + 8 * h + lane / 4;
@@ -294,14 +292,10 @@ struct Sm90Consumer {
     barrier_sync(barrier, 128);  // the tile before has been read
 #pragma unroll
     for (int n = 0; n < S::width / 8; n += 2) {
-      uint32_t x[4] = {};
-#pragma unroll
-      for (int i = 0; i < 4 && n + i / 2 < S::width / 8; ++i) {
-        const float(&c)[4] = o[0][n + i / 2];
-        x[i] = pack<T>(c[i % 2 * 2] * factor[i % 2], c[i % 2 * 2 + 1] * factor[i % 2]);
-      }
+      uint32_t x[4];
+      pack_columns<T>(x, o[0], n, factor);
       if (n / 8 < S::columns)
-        store_matrices(at + n / 8 * 64 * 128 + row * 128 + ((n % 8 + lane / 16) ^ row % 8) * 16, x);
+        store_columns<64 * 128>(at, 8 * n, x);
       else
         store_matrices(at + S::columns * 64 * 128 + row * 32 + (lane / 16 ^ (row / 4 & 1)) * 16, x);
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
 #include "ops/prim/attention/cuda_boxes.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
@@ -28,8 +29,7 @@ bool supports(const Signature& s, const Device& device) {
          z.t > 0 && z.n * z.a * (z.t / 64 + 1) < most_tiles;
 }
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t parts(const Sm90Kernel& k, const AttentionSizes& z) { return divide_up(z.t, k.rows); }
+int64_t parts(const Sm90Kernel& k, const AttentionSizes& z) { return ceil_div(z.t, k.rows); }
 
 // How the tiles are cut where the last of them would leave multiprocessors idle: into ranges of
 // keys, which a second kernel joins.
@@ -38,15 +38,15 @@ struct Cut {
   double time = 0;  // relative: of the busiest multiprocessor
 };
 Cut cut(const Sm90Kernel& k, const AttentionSizes& z, int places, int64_t ranges) {
-  const int64_t tiles = z.n * z.a * parts(k, z), blocks = divide_up(z.s, k.keys);
+  const int64_t tiles = z.n * z.a * parts(k, z), blocks = ceil_div(z.s, k.keys);
   constexpr double start_and_end = 128, join = 80e3;  // of a tile, in keys; of all, for a query too
   const auto turns = [&](int64_t count, int64_t keys) {
     const double of_one = static_cast<double>(keys * k.keys) * k.cost + start_and_end;
-    return static_cast<double>(divide_up(count, places) * k.rows) * of_one;
+    return static_cast<double>(ceil_div(count, places) * k.rows) * of_one;
   };
   if (ranges == 1) return {tiles, 1, tiles, turns(tiles, blocks)};
   const int64_t whole = tiles / places * places, cuts = (tiles - whole) * ranges;
-  const double time = turns(whole, blocks) + turns(cuts, divide_up(blocks, ranges));
+  const double time = turns(whole, blocks) + turns(cuts, ceil_div(blocks, ranges));
   return {whole, ranges, whole + cuts, time + join};
 }
 
@@ -54,7 +54,7 @@ Cut cut(const Sm90Kernel& k, const AttentionSizes& z, int places, int64_t ranges
 int64_t best_ranges(const Sm90Kernel& k, const AttentionSizes& z, int places) {
   constexpr int64_t most = 8;
   int64_t best = 1;
-  for (int64_t r = 2; r <= most && 2 * r <= divide_up(z.s, k.keys); ++r)
+  for (int64_t r = 2; r <= most && 2 * r <= ceil_div(z.s, k.keys); ++r)
     if (cut(k, z, places, r).time < cut(k, z, places, best).time) best = r;
   return best;
 }
@@ -88,7 +88,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     if (one.rows == best.value("queries", 0) && one.keys == best.value("keys", 0) &&
         (one.join != nullptr) == (ranges > 1))
       k = one;
-  require(k.run != nullptr && ranges > 0 && ranges <= divide_up(z.s, k.keys),
+  require(k.run != nullptr && ranges > 0 && ranges <= ceil_div(z.s, k.keys),
           "attention: there is no such choice of the tuner  at ", s.at);
   const Program general = attention().back().prepare(s, {}, device);
   Sm90Params p{};

@@ -48,9 +48,7 @@ __device__ __forceinline__ bool leave(const Sm90Params& p, int range, int group,
   bool good = true;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float sum = part[h];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
+    const float sum = row_sum(part[h]);
     good &= sum <= limit;
     if (thread % 4 == 0)
       p.rows[piece * 64 + thread / 32 * 16 + 8 * h + thread % 32 / 4] = {highest[h], sum};

@@ -73,23 +73,16 @@ __device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, co
   float factor[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float sum = r.sum[h];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
+    const float sum = row_sum(r.sum[h]);
     factor[h] = __fdividef(1, sum);
     const int row = to.y + warp * 16 + 8 * h + lane / 4;
     if (lane % 4 == 0 && row < p.f.z.t) p.f.lse[rows + row] = (r.highest[h] + __log2f(sum)) * kLn2;
   }
-  const int row = warp * 16 + lane % 16;
 #pragma unroll
   for (int n = 0; n < S::width / 8; n += 2) {
     uint32_t x[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float(&c)[4] = o[n + i / 2];
-      x[i] = pack<T>(c[i % 2 * 2] * factor[i % 2], c[i % 2 * 2 + 1] * factor[i % 2]);
-    }
-    store_matrices(at + row * 128 + ((n + lane / 16) ^ row % 8) * 16, x);
+    pack_columns<T>(x, o, n, factor);
+    store_columns(at, 8 * n, x);
   }
   fence_async();
   __syncthreads();  // o is there, in the place of the queries

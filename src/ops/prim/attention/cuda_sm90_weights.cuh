@@ -48,10 +48,8 @@ __device__ __forceinline__ void begin_rows(RunningRows& r, const float (&s)[Keys
     for (int n = 2; n < Keys / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 2; ++i) top[n % 2 * 2 + i] = fmaxf(top[n % 2 * 2 + i], s[n][2 * h + i]);
-    float highest = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
-    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 1));
-    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 2));
-    r.highest[h] = highest * scale;
+    const float highest = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
+    r.highest[h] = row_highest(highest) * scale;
     r.sum[h] = 0;
   }
 }

@@ -1,6 +1,7 @@
 // attention of heads 264 to 512 wide on sm_90a: how the keys are cut, and launches.
 #include <algorithm>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
 #include "ops/prim/attention/cuda_boxes.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
@@ -16,9 +17,8 @@ namespace {
 using S = WideShape;
 constexpr int64_t kMostBlocks = int64_t{1} << 30, kMostRanges = 8;
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Tiles of queries of a head: whole pairs.
-int64_t parts(const AttentionSizes& z) { return 2 * divide_up(z.t, 2 * S::queries); }
+int64_t parts(const AttentionSizes& z) { return 2 * ceil_div(z.t, 2 * S::queries); }
 
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
@@ -31,12 +31,12 @@ bool supports(const Signature& s, const Device& device) {
 std::vector<Tune> space(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
   const int64_t places = of(device).multiprocessors() / 2 * 2;
-  const int64_t tiles = z.n * z.a * parts(z), blocks = divide_up(z.s, S::keys);
+  const int64_t tiles = z.n * z.a * parts(z), blocks = ceil_div(z.s, S::keys);
   const double bytes = static_cast<double>(z.n * z.a * z.t) * static_cast<double>(z.k * 8);
   const auto time = [&](int64_t ranges) {
-    const auto turns = static_cast<double>(divide_up(tiles * ranges, places));
+    const auto turns = static_cast<double>(ceil_div(tiles * ranges, places));
     const double join = ranges > 1 ? 2 + bytes * static_cast<double>(ranges) / 10e6 : 0;
-    return turns * (static_cast<double>(divide_up(blocks, ranges)) + 1) + join;
+    return turns * (static_cast<double>(ceil_div(blocks, ranges)) + 1) + join;
   };
   std::vector<int64_t> all;
   for (int64_t r = 1; r <= std::min(blocks, kMostRanges); ++r) all.push_back(r);
@@ -71,7 +71,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   CudaDevice& d = of(device);
   const Tune best = tune.values.empty() ? space(s, device).front() : tune;
   const int64_t ranges = best.value("ranges", 0);
-  require(ranges > 0 && ranges <= std::min(kMostRanges, divide_up(z.s, S::keys)),
+  require(ranges > 0 && ranges <= std::min(kMostRanges, ceil_div(z.s, S::keys)),
           "attention: there is no such choice of the tuner  at ", s.at);
   const Program general = attention().back().prepare(s, {}, device);
   WideParams p{};

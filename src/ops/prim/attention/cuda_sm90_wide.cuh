@@ -193,10 +193,7 @@ struct WideScores {
     if (!__any_sync(~0u, higher)) return false;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float v = top[h];
-      v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
-      v = fmaxf(v, __shfl_xor_sync(~0u, v, 2));
-      v = fmaxf(v, r.highest[h]);
+      const float v = fmaxf(row_highest(top[h]), r.highest[h]);
       if (v != r.highest[h]) factor[h] = fast_exp2(r.highest[h] - v);
       r.highest[h] = v;
       r.sum[h] *= factor[h];
@@ -214,12 +211,9 @@ struct WideScores {
   // Weights become the left operand of a product: rows are queries, pieces of 64 keys.
   __device__ __forceinline__ void keep_weights(int slot,
                                                const uint32_t (&w)[S::keys / 16][4]) const {
-    const uint32_t row = m.weight(slot) + (warp * 16 + lane % 16) * 128;
 #pragma unroll
-    for (int k = 0; k < S::keys / 16; ++k) {
-      const int piece = (2 * k + lane / 16) % 8 ^ lane % 8;
-      store_matrices(row + k / 4 * S::queries * 128 + piece * 16, w[k]);
-    }
+    for (int k = 0; k < S::keys / 16; ++k)
+      store_columns<S::queries * 128>(m.weight(slot), 16 * k, w[k]);
     fence_async();
   }
 
@@ -249,9 +243,7 @@ struct WideScores {
     float factor[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float sum = r.sum[h];
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
+      const float sum = row_sum(r.sum[h]);
       factor[h] = p.ranges > 1 ? 1.f : 1 / sum;
       const int row = t.first_row + warp * 16 + 8 * h + lane / 4;
       if (lane % 4 != 0 || row >= p.f.z.t) continue;

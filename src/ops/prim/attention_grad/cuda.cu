@@ -3,6 +3,7 @@
 // matrices. Otherwise in plain f32.
 #include <algorithm>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/attention/cuda_plain.cuh"
@@ -13,8 +14,6 @@
 
 namespace ebb::ops::cuda {
 namespace {
-
-int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 struct Use {
   AttentionSizes sizes;
@@ -30,7 +29,7 @@ Use use_of(const Signature& s) {
   Use u{
       .sizes = sizes, .z = head_sizes(sizes), .dtype = s.in[0].dtype, .lse_dtype = s.in[lse].dtype};
   if (s.in.size() == lse + 3) u.dlse_dtype = s.in[lse + 2].dtype;
-  u.pitch = int64_t{divide_up(u.z.t, kGradBlock)} * kGradBlock;
+  u.pitch = ceil_div(u.z.t, kGradBlock) * kGradBlock;
   return u;
 }
 
@@ -58,9 +57,9 @@ void run_plain(const Use& u, const Call& call, CudaDevice& device) {
            g, device);
     const auto sum = [&](const char* name, void (*kernel)(PlainParams), void* out, int count) {
       p.out = out;
-      p.tiles = divide_up(count, kPlainTile);
+      p.tiles = static_cast<int>(ceil_div(count, kPlainTile));
       const dim3 grid(static_cast<unsigned>(u.z.heads * p.tiles),
-                      static_cast<unsigned>(divide_up(u.z.width, kPlainTile)));
+                      static_cast<unsigned>(ceil_div(u.z.width, kPlainTile)));
       launch(name, kernel, {.grid = grid, .block = kPlainThreads}, p, device);
     };
     sum("attention_plain_dq", attention_plain<PlainSum::dq, T>, g.dq, u.z.t);
@@ -81,8 +80,8 @@ Program prepare_plain(const Signature& s, const Tune&, Device& device) {
 // One kernel over all heads, whose blocks share the keys; `queries` of a block that shares those.
 void run_tiles(const char* name, const GradKernel& k, GradParams p, int queries,
                CudaDevice& device) {
-  p.tiles = divide_up(p.z.s, k.rows);
-  p.query_tiles = queries > 0 ? divide_up(p.z.t, queries) : 0;
+  p.tiles = static_cast<int>(ceil_div(p.z.s, k.rows));
+  p.query_tiles = queries > 0 ? static_cast<int>(ceil_div(p.z.t, queries)) : 0;
   launch(name, k.run,
          {.grid = static_cast<unsigned>(p.z.heads * (p.tiles + p.query_tiles)),
           .block = static_cast<unsigned>(k.threads),

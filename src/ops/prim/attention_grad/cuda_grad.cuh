@@ -76,8 +76,7 @@ __device__ __forceinline__ void sum_rows(const GradParams& p, float* shifts, flo
 #pragma unroll
         for (int j = 0; j < 8; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
       }
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
+    sum = row_sum(sum);
     if (threadIdx.x % 4 != 0) continue;
     float shift = INFINITY;
     if (t < p.z.t) {
@@ -87,6 +86,43 @@ __device__ __forceinline__ void sum_rows(const GradParams& p, float* shifts, flo
     }
     shifts[t] = shift;
     deltas[t] = sum;
+  }
+}
+
+// p^T in place of the scores of a warpgroup's 64 keys and 8 N queries, whose shifts lie in shared
+// memory; keys from `count` on have none.
+template <int N>
+__device__ __forceinline__ void weigh_keys(float (&s)[N][4], const float* shift, float scale,
+                                           int count) {
+  const int lane = threadIdx.x % 32, key = threadIdx.x % 128 / 32 * 16 + lane / 4;
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const float2 by = *reinterpret_cast<const float2*>(shift + 8 * n + lane % 4 * 2);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      s[n][i] = fast_exp2(fmaf(s[n][i], scale, -(i % 2 == 0 ? by.x : by.y)));
+  }
+  if (count >= 64) return;
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (key + i / 2 * 8 >= count) s[n][i] = 0;
+}
+
+// ds^T = p^T (dp^T - delta) of the same, packed as p^T is.
+template <class T, int N>
+__device__ __forceinline__ void differentiate(uint32_t (&ds)[N][4], const uint32_t (&weights)[N][4],
+                                              const float (&dp)[2 * N][4], const float* delta) {
+#pragma unroll
+  for (int n = 0; n < 2 * N; ++n) {
+    const float2 by = *reinterpret_cast<const float2*>(delta + 8 * n + threadIdx.x % 4 * 2);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float2 p = unpack<T>(weights[n / 2][n % 2 * 2 + h]);
+      ds[n / 2][n % 2 * 2 + h] =
+          pack<T>(p.x * (dp[n][2 * h] - by.x), p.y * (dp[n][2 * h + 1] - by.y));
+    }
   }
 }
 

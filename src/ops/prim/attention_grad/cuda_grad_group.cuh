@@ -72,25 +72,6 @@ __device__ __forceinline__ void fill_group(const GradParams& p, const GradGroupM
   __syncthreads();  // everything is in shared memory
 }
 
-// p^T from the scores of 64 keys and 32 queries; keys from `count` on have none.
-__device__ __forceinline__ void weigh_keys(float (&s)[4][4], const float* shift, float scale,
-                                           int count) {
-  const int lane = threadIdx.x % 32, key = threadIdx.x % 128 / 32 * 16 + lane / 4;
-#pragma unroll
-  for (int n = 0; n < 4; ++n) {
-    const float2 by = *reinterpret_cast<const float2*>(shift + 8 * n + lane % 4 * 2);
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      s[n][i] = fast_exp2(fmaf(s[n][i], scale, -(i % 2 == 0 ? by.x : by.y)));
-  }
-  if (count >= 64) return;
-#pragma unroll
-  for (int n = 0; n < 4; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (key + i / 2 * 8 >= count) s[n][i] = 0;
-}
-
 // ds^T in place of dp^T.
 __device__ __forceinline__ void differentiate(float (&ds)[4][4], const float (&weight)[4][4],
                                               const float* delta) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
 #include "ops/prim/matmul/op.h"
 
@@ -49,8 +50,7 @@ __global__ __launch_bounds__(kWeightThreads) void attention_grad_weights(
   *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(p.ds) + at) = ds;
 }
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t padded(int64_t bytes) { return divide_up(bytes, 256) * 256; }
+int64_t padded(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
 Program product(const Matmul& attrs, std::vector<Type> in, Device& device) {
   Signature s{&def::matmul(), attrs, std::move(in), {}, "attention_grad"};
@@ -84,8 +84,8 @@ void prepare_piece(Piece& piece, const HeadSizes& z, DType dtype, Device& device
 std::vector<Piece> pieces_of(const HeadSizes& z, DType dtype, Device& device) {
   const int64_t room = kWeightRoom / kWeightBytes, all = int64_t{z.t} * z.s;
   const int64_t samples = std::clamp<int64_t>(room / all, 1, z.heads);
-  const int64_t parts = std::clamp<int64_t>(divide_up(all, room), 1, divide_up(z.t, 64));
-  const int64_t rows = divide_up(divide_up(z.t, parts), 64) * 64;
+  const int64_t parts = std::clamp<int64_t>(ceil_div(all, room), 1, ceil_div(z.t, 64));
+  const int64_t rows = ceil_div(ceil_div(z.t, parts), 64) * 64;
   std::vector<Piece> pieces;
   for (int64_t n = 0; n < z.heads; n += samples)
     for (int64_t row = 0; row < z.t; row += rows) {
@@ -145,7 +145,7 @@ void weigh(const Run& r, const Piece& piece, const Places& at) {
                  .ds = r.workspace + at.ds,
                  .pitch = r.p.pitch};
   w.first = static_cast<int>(piece.row), w.rows = static_cast<int>(piece.rows), w.keys = r.z.s;
-  w.parts = static_cast<int>(divide_up(r.z.s, kWeightThreads * v));
+  w.parts = static_cast<int>(ceil_div(r.z.s, kWeightThreads * v));
   w.scale = r.z.scale, w.scale_log2 = r.z.scale_log2;
   const Launch launch{.grid = static_cast<unsigned>(piece.samples * piece.rows * w.parts),
                       .block = kWeightThreads};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
 #include "ops/prim/attention/cuda_boxes.cuh"
 #include "ops/prim/attention_grad/cuda_sm90_table.cuh"
@@ -11,8 +12,6 @@ namespace ebb::ops::cuda {
 namespace {
 
 constexpr int64_t kRows = 128;  // shift and delta come in blocks of this many queries
-
-int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 LongKernel kernel_of(DType dtype, int width) {
   return dtype == DType::bf16 ? long_kernel_bf16(width) : long_kernel_f16(width);
@@ -28,17 +27,17 @@ struct Cut {
 
 Cut cut(const HeadSizes& z, const LongKernel& k, const CudaDevice& device) {
   Cut c;
-  c.key_blocks = static_cast<int>(blocks(z.s, k.keys));
-  c.query_blocks = static_cast<int>(blocks(z.t, k.queries));
+  c.key_blocks = static_cast<int>(ceil_div(z.s, k.keys));
+  c.query_blocks = static_cast<int>(ceil_div(z.t, k.queries));
   const int64_t pairs = z.heads * c.key_blocks;
   if (pairs > 0 && c.query_blocks > 0)
     c.ranges =
         static_cast<int>(std::clamp<int64_t>(device.multiprocessors() / pairs, 1, c.query_blocks));
   c.tiles = pairs * c.ranges;
   c.pieces = pairs * k.pieces;
-  c.rows_bytes = z.heads * blocks(z.t, kRows) * kRows * 8;
+  c.rows_bytes = z.heads * ceil_div(z.t, kRows) * kRows * 8;
   if (c.key_blocks > 1) {
-    c.turns_bytes = blocks(z.heads * c.query_blocks * 4, 128) * 128;
+    c.turns_bytes = ceil_div(z.heads * c.query_blocks * 4, 128) * 128;
     c.sums_bytes = z.heads * c.query_blocks * k.block_sums * 4;
   }
   if (c.ranges > 1) c.parts_bytes = c.ranges * c.pieces * k.part_piece * 4;
@@ -57,7 +56,7 @@ void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
   const LongKernel kernel = kernel_of(dtype, z.width);
   const Cut c = cut(z, kernel, device);
   auto* at = static_cast<char*>(workspace);
-  p.pitch = blocks(z.t, kRows) * kRows;
+  p.pitch = ceil_div(z.t, kRows) * kRows;
   p.shift = reinterpret_cast<float*>(at);
   p.delta = p.shift + z.heads * p.pitch;
   LongParams l{.g = p};

@@ -92,48 +92,9 @@ template <class T, int D>
 __device__ __forceinline__ void weigh(Packed<D>& weights, ScoreSums<D>& s, const LongWork<D>& w,
                                       const Open& o) {
   using S = LongShape<D>;
-  const int lane = threadIdx.x % 32;
-  const auto* const shift =
-      reinterpret_cast<const float2*>(w.memory + S::shift + (o.count & 1) * S::sums_bytes) +
-      lane % 4;
-#pragma unroll
-  for (int n = 0; n < S::queries / 8; ++n) {
-    const float2 by = shift[4 * n];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      s[n][i] = fast_exp2(fmaf(s[n][i], w.p.g.z.scale_log2, -(i % 2 == 0 ? by.x : by.y)));
-  }
-  const int keys = w.p.g.z.s - o.key_block * S::keys - w.group * 64;
-  if (keys < 64) {
-    const int key = threadIdx.x % 128 / 32 * 16 + lane / 4;
-#pragma unroll
-    for (int n = 0; n < S::queries / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (key + i / 2 * 8 >= keys) s[n][i] = 0;
-  }
+  weigh_keys(s, reinterpret_cast<const float*>(w.memory + S::shift + (o.count & 1) * S::sums_bytes),
+             w.p.g.z.scale_log2, w.p.g.z.s - o.key_block * S::keys - w.group * 64);
   pack_weights<T, S::queries>(weights, s);
-}
-
-// Packed ds = p (dp - delta).
-template <class T, int D>
-__device__ __forceinline__ void differentiate(Packed<D>& ds, const Packed<D>& weights,
-                                              const ScoreSums<D>& dp, const LongWork<D>& w,
-                                              int count) {
-  using S = LongShape<D>;
-  const auto* const delta =
-      reinterpret_cast<const float2*>(w.memory + S::delta + (count & 1) * S::sums_bytes) +
-      threadIdx.x % 4;
-#pragma unroll
-  for (int n = 0; n < S::queries / 8; ++n) {
-    const float2 by = delta[4 * n];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float2 p = unpack<T>(weights[n / 2][n % 2 * 2 + h]);
-      ds[n / 2][n % 2 * 2 + h] =
-          pack<T>(p.x * (dp[n][2 * h] - by.x), p.y * (dp[n][2 * h + 1] - by.y));
-    }
-  }
 }
 
 // ds into shared memory, for both warpgroups: rows are keys, boxes of 64 queries.
@@ -232,7 +193,8 @@ __device__ __forceinline__ void meet_queries(const LongWork<D>& w, const Open& o
   start_dq<T, D>(dq, w, before);
   wgmma_finish<2>();  // dp
   settle(dp);
-  differentiate<T, D>(ds, weights, dp, w, o.count);
+  differentiate<T>(ds, weights, dp,
+                   reinterpret_cast<const float*>(w.memory + S::delta + slot * S::sums_bytes));
   wait_free<D>(w.at, Pair::ds_empty, o.count);
   keep_ds<D>(w, ds, o.count);
   say<D>(w.at, Pair::ds_full, o.count);

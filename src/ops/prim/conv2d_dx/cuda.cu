@@ -1,4 +1,5 @@
 // conv2d_dx on CUDA: the general kernels. Each phase of the pixels is a convolution of dy.
+#include "backend/cuda/cut.h"
 #include "backend/cuda/mma_gemm.cuh"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 #include "ops/prim/conv2d_dx/op.h"
@@ -7,20 +8,19 @@
 namespace ebb::ops::cuda {
 namespace {
 
-using ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::cuda::FastDiv, ebb::cuda::GemmTask,
-    ebb::cuda::K;
+using ebb::cuda::ceil_div, ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::cuda::FastDiv,
+    ebb::cuda::GemmTask, ebb::cuda::K;
 
 using Product = ebb::cuda::Gemm<DxWindows, K::inner, DxTaps, K::outer>;
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int to_int(int64_t i) { return static_cast<int>(i); }
 
 // The largest of the phases, which are the batch.
 GemmTask task(const Signature& s) {
   const ConvGeometry g = conv2d_dx_geometry(s);
-  GemmTask t{.m = g.n * divide_up(g.h, g.stride) * divide_up(g.w, g.stride),
+  GemmTask t{.m = g.n * ceil_div(g.h, g.stride) * ceil_div(g.w, g.stride),
              .n = g.c,
-             .k = divide_up(g.kh, g.stride) * divide_up(g.kw, g.stride) * g.o,
+             .k = ceil_div(g.kh, g.stride) * ceil_div(g.kw, g.stride) * g.o,
              .batch = g.stride * g.stride};
   t.out_rows = g.n * g.h * g.w;
   t.a = s.in[0].dtype;
