@@ -126,15 +126,15 @@ bool runs_at_once(const Signature& s, const Device& device) {
   return on_tensor_cores(s, device, 128) && of(device).capability() == 90;
 }
 
-// Short heads have a kernel of their own, which is the faster one up to a number of keys; with few
-// queries, the blocks of keys would wait for each other in a row.
+// Heads 72 wide have a kernel of their own where they are short, the faster one up to 64 of either;
+// with few queries, the blocks of keys would wait for each other in a row.
 bool supports_long(const Signature& s, const Device& device) {
   if (!runs_at_once(s, device)) return false;
   const Use u = use_of(s);
   if (u.z.s > 16 * int64_t{u.z.t}) return false;
   const GradKernels k = grad_kernels(u);
   if (!k.group.run || k.group.bytes > of(device).shared_per_block()) return true;
-  return u.z.t > 64 && u.z.s > (u.z.width > 40 ? 64 : 128);
+  return u.z.t > 64 && u.z.s > 64;
 }
 bool supports_short(const Signature& s, const Device& device) {
   return runs_at_once(s, device) && !supports_long(s, device);
@@ -149,6 +149,20 @@ Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
             const GradParams p = params_of(u, call);
             if (empty || !is_aligned(p)) return run_plain(u, call, d);
             run_long(u.dtype, p, call.workspace, d);
+          }};
+}
+
+bool supports_head(const Signature& s, const Device& device) {
+  return runs_at_once(s, device) && serves_head(use_of(s).z);
+}
+
+Program prepare_head(const Signature& s, const Tune&, Device& device) {
+  const Use u = use_of(s);
+  CudaDevice& d = of(device);
+  return {.workspace = u.workspace(), .run = [=, &d](const Call& call) {
+            const GradParams p = params_of(u, call);
+            if (!is_aligned(p)) return run_plain(u, call, d);
+            run_head(u.dtype, p, d);
           }};
 }
 
@@ -178,6 +192,10 @@ Program prepare_products(const Signature& s, const Tune&, Device& device) {
 
 std::vector<Kernel> attention_grad() {
   return {{.op = "attention_grad",
+           .name = "attention_grad_sm90_head",
+           .supports = supports_head,
+           .prepare = prepare_head},
+          {.op = "attention_grad",
            .name = "attention_grad_sm90",
            .supports = supports_long,
            .prepare = prepare_at_once,

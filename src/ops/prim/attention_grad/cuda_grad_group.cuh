@@ -153,7 +153,7 @@ __device__ __forceinline__ void add_queries(float (&dk)[Own][D / 8][4], float (&
 // grid: one block a sample and head.  sums: f32, in the order of the keys and queries.
 // deterministic: yes.
 template <class T, int D, int Groups, int Own>
-__global__ __launch_bounds__(128 * Groups, Own == 2 || D > 64 ? 1 : 2) void attention_grad_group(
+__global__ __launch_bounds__(128 * Groups) void attention_grad_group(
     const __grid_constant__ GradParams p) {
   begin();
   using S = GradGroupShape<D, Groups, Own>;

@@ -37,13 +37,15 @@ template <class T, int D>
 GradKernels grad_kernels_of_width(int64_t t, int64_t s) {
   using S = GradRingShape<D>;
   GradKernels k;
-  if constexpr (D <= 72) {
+  if constexpr (D == 72) {
     if (t <= 256 && s <= 64)
       k.group = grad_group<T, D, 1, 1>(t);
     else if (t <= 256 && s <= 128)
       k.group = grad_group<T, D, 2, 1>(t);
     else if (t <= 256 && s <= 256)
       k.group = grad_group<T, D, 2, 2>(t);
+  }
+  if constexpr (D <= 72) {
     if (t <= 256 && s <= 64)
       k.head = grad_head<T, D, 2>(t);
     else if (t <= 256 && s <= 128)

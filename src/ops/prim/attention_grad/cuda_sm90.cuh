@@ -1,4 +1,5 @@
-// attention_grad of long heads on sm_90a, in one pass.
+// attention_grad on sm_90a: of short heads, each by a block of threads, and of long heads in one
+// pass.
 #pragma once
 
 #include "backend/cuda/device.h"
@@ -6,11 +7,17 @@
 
 namespace ebb::ops::cuda {
 
-// Bytes of workspace.
+// Whether a block of threads has room for a head whose width is a multiple of 8.
+bool serves_head(const HeadSizes& z);
+
+// dq, dk and dv of 16-bit heads that it has room for. p.q, k, v, o, lse, dout, dlse, the gradients
+// and dtypes are set; the tensors are aligned to 16 bytes.
+void run_head(DType dtype, const GradParams& p, ebb::cuda::CudaDevice& device);
+
+// Bytes of workspace of run_long.
 int64_t long_workspace(DType dtype, const HeadSizes& z, const ebb::cuda::CudaDevice& device);
 
-// dq, dk and dv of 16-bit heads whose width is a multiple of 8 up to 128. p.q, k, v, o, lse, dout,
-// dlse, the gradients and dtypes are set; the tensors are aligned to 16 bytes.
+// The same of heads whose width is a multiple of 8 up to 128.
 void run_long(DType dtype, GradParams p, void* workspace, ebb::cuda::CudaDevice& device);
 
 }  // namespace ebb::ops::cuda
