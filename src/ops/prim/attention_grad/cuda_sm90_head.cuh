@@ -5,7 +5,6 @@
 
 #include "backend/cuda/attention_wgmma.cuh"
 #include "backend/cuda/mbarrier.cuh"
-#include "backend/cuda/wgmma_wide.cuh"
 #include "ops/prim/attention_grad/cuda_grad.cuh"
 
 namespace ebb::ops::cuda {
