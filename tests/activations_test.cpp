@@ -5,12 +5,15 @@
 
 #include <cmath>
 
+#include "ops/gelu/op.h"
 #include "ops/gelu_tanh/op.h"
 #include "ops/matmul_act/op.h"
 #include "ops/mse/op.h"
+#include "ops/mul/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/silu/op.h"
+#include "ops/split/op.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
@@ -79,6 +82,65 @@ TEST(activations, gradients_of_an_mlp__take_the_slope_in_the_product) {
   expect_equal(backward, out);
 }
 
+// x [2,3,4] -> [2,3,3]: one half of a layer of 6 columns times an activation of the other.
+Value gated_layer(Mlp& m, const std::function<Value(std::vector<Value>)>& gate) {
+  return gate(ops::split(ops::linear(m.x, m.w1, m.b1), -1, 2));
+}
+Value geglu(std::vector<Value> half) { return half[0] * ops::gelu(half[1]); }
+Value swiglu(std::vector<Value> half) { return ops::silu(half[0]) * half[1]; }
+
+TEST(activations, gates_of_a_layer__are_the_layers_own_result) {
+  for (const bool silu : {false, true}) {
+    Mlp m;
+    m.g.output("y", gated_layer(m, silu ? swiglu : geglu));
+    const Graph out = pass(m.g);
+    ASSERT_EQ(out.nodes().size(), 1u);
+    const ops::MatmulAct a = out.nodes()[0].attrs.as<ops::MatmulAct>();
+    EXPECT_FALSE(a.keep);
+    const auto gate = ops::gate_of(a.act);
+    ASSERT_TRUE(gate);
+    EXPECT_EQ(gate->of, silu ? 0u : 1u);
+    EXPECT_EQ(gate->erf, !silu);
+    expect_equal(m.g, out);
+  }
+}
+
+TEST(activations, gates_that_a_formula_alone_reads__melt_too) {
+  Mlp m;
+  const auto twice = [](auto v) { return v[0] * 2.0; };
+  m.g.output("y", ops::map({gated_layer(m, geglu)}, twice));
+  const Graph out = pass(m.g);
+  ASSERT_EQ(melted(out).size(), 1u);
+  expect_equal(m.g, out);
+}
+
+TEST(activations, gates_in_training__keep_the_layer_for_its_gradient) {
+  Mlp m;
+  const Value y = gated_layer(m, geglu);
+  m.g.output("loss", ops::mse(y, m.g.input("t", f32({2, 3, 3}))));
+  const std::string wrt[] = {"w1", "b1"};
+  const Graph backward = gradients(m.g, "loss", wrt);
+  const Graph out = pass(backward);
+  ASSERT_EQ(melted(out).size(), 1u);
+  EXPECT_TRUE(melted(out)[0].keep);
+  expect_equal(backward, out);
+}
+
+TEST(activations, halves_of_two_layers__stay_apart) {
+  Mlp m;
+  const auto first = ops::split(ops::linear(m.x, m.w1, m.b1), -1, 2);
+  const auto second = ops::split(ops::linear(m.x, m.w1), -1, 2);
+  m.g.output("y", first[0] * ops::gelu(second[1]));
+  EXPECT_TRUE(melted(pass(m.g)).empty());
+}
+
+TEST(activations, rows_of_a_layer__are_no_halves_of_columns) {
+  Mlp m;
+  const auto half = ops::split(ops::linear(m.x, m.w1, m.b1), 0, 2);
+  m.g.output("y", half[0] * ops::gelu(half[1]));
+  EXPECT_TRUE(melted(pass(m.g)).empty());
+}
+
 TEST(activations, that_a_formula_alone_reads__stay_for_fuse) {
   Mlp m;
   const auto twice = [](auto v) { return v[0] * 2.0; };
@@ -128,6 +190,23 @@ TEST(gate_of, silu_and_gelu__coefficients) {
   EXPECT_NEAR(gelu->linear, 2 * ops::GeluTanh::outer, 1e-12);
   EXPECT_NEAR(gelu->cubic, 2 * ops::GeluTanh::outer * ops::GeluTanh::inner, 1e-12);
   EXPECT_TRUE(ops::gate_of(formula([](const Scalar& x) { return x / (1 + exp(-1.702 * x)); })));
+}
+
+TEST(gate_of, gelu_with_an_error_function__is_known) {
+  const auto gelu = ops::gate_of(
+      formula([](const Scalar& x) { return 0.5 * x * (1 + erf(x * std::sqrt(0.5))); }));
+  ASSERT_TRUE(gelu);
+  EXPECT_TRUE(gelu->erf);
+}
+
+TEST(gate_of, formulas_of_two_inputs__which_is_activated) {
+  const Scalar x[] = {Scalar::input(0), Scalar::input(1)};
+  const auto of = [](const Scalar& y) { return ops::gate_of(Expr(2, {&y, 1})); };
+  EXPECT_EQ(of(x[0] * (x[1] * sigmoid(x[1])))->of, 1u);
+  EXPECT_EQ(of(x[0] * sigmoid(x[0]) * x[1])->of, 0u);
+  EXPECT_FALSE(of(x[0] * sigmoid(x[1])));
+  EXPECT_FALSE(of(x[0] * sigmoid(x[0]) + x[1]));
+  EXPECT_FALSE(of(x[0] * x[1]));
 }
 
 TEST(gate_of, other_formulas__none) {

@@ -9,6 +9,7 @@
 #include "backends.h"
 #include "derived.h"
 #include "guarded.h"
+#include "ops/gelu/op.h"
 #include "ops/gelu_tanh/op.h"
 #include "ops/matmul_act/op.h"
 #include "ops/prim/attention/op.h"
@@ -88,9 +89,17 @@ Expr act_of(const OpDef& op) {
   return formula_of(Signature{&op, {}, {{DType::f32, {}}}, {{DType::f32, {}}}, ""});
 }
 
+// The other of two inputs times the formula of one.
+Expr gate_by(const Expr& act, size_t of) {
+  const Scalar x[] = {Scalar::input(0), Scalar::input(1)};
+  const Scalar y[] = {x[1 - of] * act.apply({&x[of], 1})[0]};
+  return Expr(2, y);
+}
+
 void add_activated(std::vector<Large>& out, DType dtype) {
   const OpDef* op = &ops::def::matmul_act();
   const Expr silu = act_of(ops::def::silu()), gelu = act_of(ops::def::gelu_tanh());
+  const Expr erf = act_of(ops::def::gelu());
   for (const Product& p : {Product{1000, 520, 328}, {640, 1536, 384}, {257, 264, 1096}})
     for (const bool b : {false, true}) {
       const std::string label = str("m", p.m, "_n", p.n, "_k", p.k, b ? "_tb" : "");
@@ -101,6 +110,19 @@ void add_activated(std::vector<Large>& out, DType dtype) {
       out.push_back({label + "_kept", op, a, {x, y, {p.n}}, dtype});
       a = {.act = silu, .trans_b = b, .slope = true};
       out.push_back({label + "_slope", op, a, {x, y, {p.m, p.n}}, dtype});
+      a.act = erf;
+      out.push_back({label + "_erf_slope", op, a, {x, y, {p.m, p.n}}, dtype});
+      if (!b) continue;
+      a = {.act = erf, .trans_b = true, .keep = true};
+      out.push_back({label + "_erf", op, a, {x, y, {p.n}}, dtype});
+      for (const size_t of : {0u, 1u})
+        for (const bool keep : {false, true}) {
+          a = {.act = gate_by(of == 0 ? silu : erf, of), .trans_b = true, .keep = keep};
+          const Shape twice{2 * p.n, p.k};
+          const std::string name = str(label, "_gate", of, keep ? "_kept" : "");
+          out.push_back({name, op, a, {x, twice}, dtype});
+          out.push_back({name + "_bias", op, a, {x, twice, {2 * p.n}}, dtype});
+        }
     }
 }
 

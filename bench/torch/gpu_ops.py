@@ -152,6 +152,15 @@ def geglu(x):
     return a * F.gelu(b)
 
 
+def linear_geglu(x, w, b):
+    return geglu(F.linear(x, w, b))
+
+
+def linear_swiglu(x, w, b):
+    a, c = F.linear(x, w, b).chunk(2, dim=-1)
+    return F.silu(a) * c
+
+
 def layer_norm(x, gamma, beta):
     return F.layer_norm(x, x.shape[-1:], gamma, beta)
 
@@ -193,6 +202,11 @@ def norms():
     yield from with_gradient("layer_norm", t, lambda: (rand(*t), rand(1152), rand(1152)),
                              both(layer_norm))
     yield name("geglu", (2, 4096, 20480)), lambda: (rand(2, 4096, 20480),), both(geglu)
+    for run, m, i, half in ((linear_geglu, 8192, 1280, 5120), (linear_geglu, 4096, 640, 2560),
+                            (linear_swiglu, 16384, 1152, 3072)):
+        yield (f"{run.__name__}/{m}_{i}_to_{half}",
+               lambda m=m, i=i, half=half: (rand(m, i), rand(2 * half, i), rand(2 * half)),
+               both(run))
     for s in ((2, 128, 128, 320), (32, 64, 64, 192)):
         yield from with_gradient("group_norm_silu", s,
                                  lambda s=s: (image(*s), rand(s[-1]), rand(s[-1])),

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "ops/matmul_act/op.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/slice/op.h"
+#include "ops/split/op.h"
 #include "passes/simplify.h"
 #include "passes/uses.h"
 
@@ -46,7 +49,66 @@ struct Melted {
   size_t product = 0;  // node
   int32_t y = -1;      // of a gradient: what the slope is taken at
   Signature with;
+  std::set<size_t> gone = {};  // what lies between product and formula and nothing else reads
 };
+
+// One of two halves of a value's columns.
+struct Half {
+  int32_t whole = -1;
+  int64_t which = 0;
+};
+
+std::optional<Half> half_of(const Graph& g, int32_t v) {
+  if (g.producer(v) < 0) return {};
+  const Node& n = g.nodes()[static_cast<size_t>(g.producer(v))];
+  if (n.op != &ops::def::split() && n.op != &ops::def::slice()) return {};
+  const Shape &whole = g.type(n.in[0]).shape, &part = g.type(v).shape;
+  const int64_t last = whole.rank() - 1, width = part[last];
+  if (whole[last] != 2 * width) return {};
+  if (n.op == &ops::def::split()) {
+    if (n.attrs.as<ops::Split>().dim != last) return {};
+    return Half{n.in[0], v == n.out[0] ? 0 : 1};
+  }
+  const auto& a = n.attrs.as<ops::Slice>();
+  if (a.dim != last || a.begin % width != 0) return {};
+  return Half{n.in[0], a.begin / width};
+}
+
+// A formula of both halves of a value's columns, with the formulas of one half that it reads.
+struct Gated {
+  Expr act;
+  int32_t z = -1;
+  std::set<size_t> between;  // nodes
+};
+
+std::optional<Gated> gated(const Graph& g, const Node& n) {
+  Gated out;
+  std::vector<Scalar> x;
+  const auto take = [&](int32_t v) -> std::optional<Scalar> {
+    const std::optional<Half> h = half_of(g, v);
+    if (!h || (out.z >= 0 && out.z != h->whole)) return {};
+    out.z = h->whole;
+    out.between.insert(static_cast<size_t>(g.producer(v)));
+    return Scalar::input(h->which);
+  };
+  for (const int32_t v : n.in) {
+    std::optional<Scalar> taken = take(v);
+    if (!taken && g.producer(v) >= 0) {
+      const auto before = static_cast<size_t>(g.producer(v));
+      const Node& f = g.nodes()[before];
+      const bool formula = f.op == &ops::def::pointwise() && f.in.size() == 1 && f.out.size() == 1;
+      if (!formula || !(g.type(v) == g.type(n.out[0]))) return {};
+      taken = take(f.in[0]);
+      if (taken) taken = f.attrs.as<ops::Pointwise>().expr.apply({&*taken, 1})[0];
+      out.between.insert(before);
+    }
+    if (!taken) return {};
+    x.push_back(*taken);
+  }
+  out.act = Expr(2, n.attrs.as<ops::Pointwise>().expr.apply(x));
+  if (!out.act.uses(0) || !out.act.uses(1)) return {};
+  return out;
+}
 
 class Melter {
  public:
@@ -65,6 +127,7 @@ class Melter {
       if (!m || product_of_[m->product]) continue;
       product_of_[m->product] = i;
       at_[i] = m;
+      gone_.insert(m->gone.begin(), m->gone.end());
       any = true;
     }
     return any ? rewritten() : otherwise;
@@ -82,6 +145,7 @@ class Melter {
 
   std::optional<Melted> melted(const Node& n) const {
     if (n.op != &ops::def::pointwise() || n.out.size() != 1 || n.in.size() > 2) return {};
+    if (const auto gate = gated(g_, n)) return with_gate(*gate, n);
     if (uses_.melts(uses_.only_reader(n.out[0]), g_.type(n.out[0]).shape)) return {};
     const auto k = known(n.attrs.as<ops::Pointwise>().expr);
     if (!k) return {};
@@ -93,29 +157,54 @@ class Melter {
       if (!(g_.type(y) == type) || uses_.readers(z).size() != 1) return {};
       if (uses_.melts(uses_.made_for_one(y), type.shape)) return {};
     }
-    return with(*k, z, y);
+    const ops::MatmulAct a{.act = k->act, .slope = y >= 0, .keep = uses_.readers(z).size() > 1};
+    return with(a, z, y);
   }
 
-  std::optional<Melted> with(const Known& k, int32_t z, int32_t y) const {
+  std::optional<Melted> with(ops::MatmulAct a, int32_t z, int32_t y) const {
     const auto producer = static_cast<size_t>(g_.producer(z));
     const Node& p = g_.nodes()[producer];
     if (p.op != &ops::def::matmul()) return {};
     const Signature plain = g_.signature(p);
-    const auto& a = plain.as<ops::Matmul>();
-    const bool takes = !a.sums && !a.trans_a && !ops::epilogue_of(plain).addend;
+    const auto& product = plain.as<ops::Matmul>();
+    const bool takes = !product.sums && !product.trans_a && !ops::epilogue_of(plain).addend;
     if (!takes || plain.in[0].dtype != plain.out[0].dtype) return {};
-    Signature s{&ops::def::matmul_act(),
-                ops::MatmulAct{.act = k.act,
-                               .trans_b = a.trans_b,
-                               .slope = y >= 0,
-                               .keep = uses_.readers(z).size() > 1},
-                plain.in,
-                {},
-                p.at};
+    a.trans_b = product.trans_b;
+    Signature s{&ops::def::matmul_act(), a, plain.in, {}, p.at};
     if (y >= 0) s.in.push_back(g_.type(y));
     s.out = s.op->infer(s);
     if (!serves_(plain, s)) return {};
     return Melted{producer, y, s};
+  }
+
+  // The product need not be written if nothing else reads its halves: then it pays even where fuse
+  // would make one pass of the formula and what reads it.
+  std::optional<Melted> with_gate(const Gated& gate, const Node& n) const {
+    const Type& type = g_.type(n.out[0]);
+    if (g_.producer(gate.z) < 0 || g_.type(gate.z).dtype != type.dtype) return {};
+    std::set<size_t> gone = unread(gate, n);
+    const auto& readers = uses_.readers(gate.z);
+    const bool keep = !std::includes(gone.begin(), gone.end(), readers.begin(), readers.end());
+    if (keep && uses_.melts(uses_.only_reader(n.out[0]), type.shape)) return {};
+    std::optional<Melted> m = with({.act = gate.act, .keep = keep}, gate.z, -1);
+    if (m) m->gone = std::move(gone);
+    return m;
+  }
+
+  // What nothing reads any more without the formula, of what lies between it and the product.
+  std::set<size_t> unread(const Gated& gate, const Node& n) const {
+    std::set<size_t> gone, left{static_cast<size_t>(g_.producer(n.out[0]))};
+    for (auto i = gate.between.rbegin(); i != gate.between.rend(); ++i) {
+      const auto& out = g_.nodes()[*i].out;
+      const bool read = std::any_of(out.begin(), out.end(), [&](int32_t v) {
+        const auto& by = uses_.readers(v);
+        return !std::includes(left.begin(), left.end(), by.begin(), by.end());
+      });
+      if (read) continue;
+      gone.insert(*i);
+      left.insert(*i);
+    }
+    return gone;
   }
 
   // An activation is where its product was, as others may read that before the activation; a
@@ -124,6 +213,7 @@ class Melter {
     Rewriter rw(g_);
     rw.copy_sources();
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      if (gone_.contains(i)) continue;
       const std::optional<size_t> formula = product_of_[i];
       if (formula && at_[*formula]->y < 0)
         add(rw, *formula);
@@ -153,6 +243,7 @@ class Melter {
   const std::vector<Candidate> candidates_;
   std::vector<std::optional<Melted>> at_;          // by formula
   std::vector<std::optional<size_t>> product_of_;  // by product: the formula that it takes in
+  std::set<size_t> gone_;
 };
 
 }  // namespace

@@ -107,6 +107,28 @@ void add_products(std::vector<GraphCase>& out) {
   }
 }
 
+// The gated layers of transformers: in SDXL's of two widths, and one as wide as DiT-XL/2.
+void add_gated_layers(std::vector<GraphCase>& out) {
+  struct Layer {
+    const char* op;
+    int64_t tokens, in, half;
+  };
+  for (const Layer& l : {Layer{"linear_geglu", 8192, 1280, 5120},
+                         {"linear_geglu", 4096, 640, 2560},
+                         {"linear_swiglu", 16384, 1152, 3072}}) {
+    GraphCase c{.op = l.op, .example = str(l.tokens, "_", l.in, "_to_", l.half), .dtype = low};
+    const auto in = [&](const char* name, Shape shape) {
+      return c.graph.input(name, {low, std::move(shape)});
+    };
+    const Value z =
+        ops::linear(in("x", {l.tokens, l.in}), in("w", {2 * l.half, l.in}), in("b", {2 * l.half}));
+    const auto half = ops::split(z, 1, 2);
+    const bool silu = c.op == "linear_swiglu";
+    c.graph.output("y", silu ? ops::silu(half[0]) * half[1] : half[0] * ops::gelu(half[1]));
+    out.push_back(std::move(c));
+  }
+}
+
 // ---- norms and what is around them ---------------------------------------------------------
 
 template <class F>
@@ -191,6 +213,7 @@ void add_adamw(std::vector<GraphCase>& out) {
 std::vector<GraphCase> graph_cases() {
   std::vector<GraphCase> out;
   add_products(out);
+  add_gated_layers(out);
   add_convs(out);
   add_attentions(out);
   add_norms(out);

@@ -26,6 +26,28 @@ __device__ __forceinline__ Vec<float, Count> gates_at(const Activation& a,
   return g;
 }
 
+// The same of a polynomial that may have higher powers.
+template <int Count>
+__device__ __forceinline__ Vec<float, Count> higher_gates_at(const Activation& a,
+                                                             const Vec<float, Count>& x) {
+  if (a.higher[2] == 0) return gates_at(a, x);
+  constexpr float per_e = -1.442695041f;  // powers of two
+  const float linear = a.linear * per_e, third = a.cubic * per_e;
+  const float fifth = a.higher[0] * per_e, seventh = a.higher[1] * per_e;
+  const float ninth = a.higher[2] * per_e;
+  Vec<float, Count> g;
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    const float s = x.v[i] * x.v[i];
+    const float even = linear + s * (third + s * (fifth + s * (seventh + s * ninth)));
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(g.v[i]) : "f"(x.v[i] * even));
+  }
+#pragma unroll
+  for (int i = 0; i < Count; ++i)
+    asm volatile("rcp.approx.ftz.f32 %0, %1;" : "=f"(g.v[i]) : "f"(1 + g.v[i]));
+  return g;
+}
+
 // The activations of x, or their slopes there.
 template <bool slopes, int Count>
 __device__ __forceinline__ Vec<float, Count> activated(const Activation& a,
@@ -48,6 +70,34 @@ __device__ __forceinline__ void activate_piece(const Activation& a, uint32_t (&p
   const auto out = __builtin_bit_cast(Vec<uint32_t, 4>, rounded_to<T>(y));
 #pragma unroll
   for (int i = 0; i < 4; ++i) piece[i] = out.v[i];
+}
+
+// Pieces' elements times the activations of those of others.
+template <class T, int Pieces>
+__device__ __forceinline__ void gate_pieces(const Activation& a, const uint32_t (&gates)[Pieces][4],
+                                            uint32_t (&pieces)[Pieces][4]) {
+  Vec<float, Pieces * 8> x, y;
+  const auto load = [](const uint32_t(&v)[4], float* to) {
+    const Vec<uint32_t, 4> words{v[0], v[1], v[2], v[3]};
+    const Vec<float, 8> f = floats_of(__builtin_bit_cast(Vec<T, 8>, words));
+#pragma unroll
+    for (int i = 0; i < 8; ++i) to[i] = f.v[i];
+  };
+#pragma unroll
+  for (int k = 0; k < Pieces; ++k) load(gates[k], x.v + k * 8);
+  y = higher_gates_at(a, x);
+#pragma unroll
+  for (int i = 0; i < Pieces * 8; ++i) y.v[i] *= x.v[i];
+#pragma unroll
+  for (int k = 0; k < Pieces; ++k) {
+    load(pieces[k], x.v + k * 8);
+    Vec<float, 8> product;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) product.v[i] = x.v[k * 8 + i] * y.v[k * 8 + i];
+    const auto out = __builtin_bit_cast(Vec<uint32_t, 4>, rounded_to<T>(product));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pieces[k][i] = out.v[i];
+  }
 }
 
 }  // namespace ebb::cuda

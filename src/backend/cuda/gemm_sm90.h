@@ -23,6 +23,7 @@ enum class Form : uint8_t {
   fprop,  // A: images by pixel and tap, B: weights [n, tap, k]
   dgrad,  // A: images of gradients by pixel and tap, B: weights [k, turned tap, n]
   wgrad,  // A: gradients [k, m], B: images by pixel k and tap, n
+  gated,  // as nt; tiles are of two halves of B's rows, see Post::gate
 };
 constexpr bool a_transposed(Form f) { return f == Form::tn || f == Form::tt || f == Form::wgrad; }
 constexpr bool b_transposed(Form f) {
@@ -41,8 +42,9 @@ struct Images {
 };
 
 // What becomes of a sum z, the bias added: z + addend; an activation of z rounded to the result's
-// type; z times the slope of the activation at an operand, rounded to that type.
-enum class Post : uint8_t { add, activate, slope };
+// type; z times the slope of the activation at an operand, rounded to that type; of Form::gated,
+// whose columns are two halves, z of one times the activation of z of the other, both rounded so.
+enum class Post : uint8_t { add, activate, slope, gate };
 
 struct Problem {
   Form form = Form::nt;
@@ -54,11 +56,13 @@ struct Problem {
   int64_t addend_rows = 1;  // of the result that share a row of the addend
   Post post = Post::add;
   Activation activation;
-  bool keep = false;                        // activate: z is a second result
+  bool gate_first = false;                  // gate: the activation is of the first half
+  bool keep = false;                        // activate, gate: z is a second result
   int64_t m = 0, n = 0, k = 0, batch = 1;   // of one product; k of a convolution: of one tap
   bool repeat_a = false, repeat_b = false;  // one matrix for the whole batch
   Images images;                            // convolutions
   int64_t taps() const { return images.kh * images.kw; }
+  int64_t half() const { return form == Form::gated ? n / 2 : 0; }  // where the other begins
 };
 
 // How to compute it. Blocks in pairs (a cluster) can load the operand that they have in common

@@ -76,6 +76,12 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
   const auto rounds = [&](int64_t units, double length, double bytes) {
     constexpr double hidden = 0.68, turn = 200;  // of a store beside products; of a tile
     const auto each = static_cast<double>(cover(units, at_once / t.per_multiprocessor));
+    if (p.form == Form::gated) {  // by two teams, each of which multiplies, then stores
+      constexpr double of_sum = 0.8;
+      const double products = length * step_clocks(p, t, c.share, blocks);
+      const double gates = of_sum * t.m * t.n;
+      return each * (turn + std::max(products, (products + gates) / 2)) + gates;
+    }
     const double stores = t.teams > 1 ? 1 + (each - 1) * (1 - hidden) : each;
     return each * (turn + length * step_clocks(p, t, c.share, blocks)) + stores * store(bytes);
   };
@@ -101,6 +107,7 @@ std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
   if (c.share != Share::none && c.share != Share::a && c.share != Share::b)
     return "pairs of blocks share the first operand or the second";
   if (p.post == Post::slope && !t.takes_boxes) return "these tiles take no slopes";
+  if (p.form == Form::gated && c.splits > 1) return "parts of a sum are no gates";
   if (p.addend && p.addend_rows == 1 && !t.takes_boxes) return "these tiles take no addend";
   if (p.addend && p.addend_rows > 1 && !t.adds_rows) return "these tiles take no rows of addends";
   if (!c.together) return {};
@@ -124,7 +131,7 @@ std::vector<int> splits_worth(const Problem& p) {
 std::vector<Choice> cuts_worth(const Problem& p, const TileSize& t, int multiprocessors) {
   std::vector<Choice> all;
   // a warpgroup takes longer for so many activations than the other for its products
-  if (p.post != Post::add && t.teams > 1 && t.n > 128) return all;
+  if ((p.post == Post::activate || p.post == Post::slope) && t.teams > 1 && t.n > 128) return all;
   const auto add = [&](const Choice& c) {
     if (obstacle(p, t, c).empty()) all.push_back(c);
   };

@@ -30,6 +30,14 @@ __device__ inline float bias_element(const Params& p, int column) {
   if (p.bias_type == DType::f16) return to_float(static_cast<const __half*>(p.bias)[column]);
   return to_float(static_cast<const __nv_bfloat16*>(p.bias)[column]);
 }
+// The column of the product that is column `at` of a tile.
+template <class C>
+__device__ int column_at(const Params& p, const Unit& u, int at) {
+  if (C::form != Form::gated) return u.n * C::tile_n + at;
+  constexpr int half = C::tile_n / 2;
+  return u.n * half + at + (at < half ? 0 : p.half - half);
+}
+
 // The bias of the columns of the tile, shared out among the team's threads: asked for before the
 // products, used after.
 template <class C>
@@ -40,7 +48,7 @@ struct Bias {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int at = team_thread<C>() + i * C::team_threads;
-      mine[i] = p.bias != nullptr && at < C::tile_n ? bias_element(p, u.n * C::tile_n + at) : 0;
+      mine[i] = p.bias != nullptr && at < C::tile_n ? bias_element(p, column_at<C>(p, u, at)) : 0;
     }
   }
   __device__ void share(uint32_t shared) const {
@@ -130,11 +138,13 @@ template <class C>
 struct Boxes {
   static constexpr int across = C::columns / C::chunk, count = across * C::rows;
   static constexpr int row_bytes = C::chunk * 2;
-  // Where 16-byte unit `i` of a row lies: the swizzle of a box.
-  __device__ static int swizzled(int row, int i) {
-    return row * row_bytes + (i ^ (row_bytes == 128 ? row % 8 : row / 2 % 4)) * 16;
-  }
 };
+
+// Where 16-byte unit `i` of a row of a box lies: the swizzle of boxes.
+template <int row_bytes>
+__device__ int swizzled(int row, int i) {
+  return row * row_bytes + (i ^ (row_bytes == 128 ? row % 8 : row / 2 % 4)) * 16;
+}
 
 __device__ inline const void* boxes_of(const Params& p) {
   return p.post == Post::slope ? p.slope_at : p.addend;
@@ -157,7 +167,7 @@ __device__ void ask_box(const Params& p, const Unit& u, int k, uint32_t to) {
     const int line = q / units, i = q % units;
     const bool exists = top + line < p.m && left + i * 8 < p.n;
     const void* from = box_at<C>(p, u, top + line, left + i * 8);
-    copy16(to + B::swizzled(line, i), exists ? from : boxes_of(p), exists);
+    copy16(to + swizzled<B::row_bytes>(line, i), exists ? from : boxes_of(p), exists);
   }
   commit_copies();
 }

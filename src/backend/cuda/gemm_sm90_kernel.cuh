@@ -61,11 +61,13 @@ struct Config {
   static constexpr int stages = fitting < 12 ? fitting : 12;
   static constexpr int shared_bytes = stages * stage_bytes + out_bytes + barrier_bytes + bias_bytes;
   // a cluster can add up parts of its tile: they fit where the operands were
-  static constexpr bool joins =
-      teams == 1 && tile_n % 32 == 0 && tile_m * tile_n * 4 <= stages * stage_bytes;
-  static constexpr bool takes_boxes = !a_transposed(form);
+  static constexpr bool joins = form != Form::gated && teams == 1 && tile_n % 32 == 0 &&
+                                tile_m * tile_n * 4 <= stages * stage_bytes;
+  static constexpr bool takes_boxes = !a_transposed(form) && form != Form::gated;
   // rows of addends need registers beside the sums
-  static constexpr bool adds_rows = !a_transposed(form) && !many_sums;
+  static constexpr bool adds_rows = takes_boxes && !many_sums;
+  // a thread has the same columns of both halves, in boxes of their own
+  static_assert(form != Form::gated || (across_n == 1 && columns % 64 == 0));
   static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));
 };
 
@@ -215,6 +217,14 @@ __device__ void load_rows(const Piece& piece, const CUtensorMap& map, int first,
   load_box(piece.at(skip * 128), map, k, first + skip, z);
 }
 
+// Half as many rows, and as many `apart` from them: of a pair, each loads one or the other.
+template <int Rows>
+__device__ void load_two_rows(const Piece& piece, const CUtensorMap& map, int first, int apart,
+                              int k) {
+  if (piece.half <= 0) load_box(piece.at(0), map, k, first, 0);
+  if (piece.half != 0) load_box(piece.at(Rows / 2 * 128), map, k, first + apart, 0);
+}
+
 // The same of a matrix in MN-major order.
 template <int Rows>
 __device__ void load_columns(const Piece& piece, const CUtensorMap& map, int first, int k, int z) {
@@ -326,7 +336,9 @@ __device__ void produce_matrices(const Params& p, const Places<C>& s, const Unit
     load_a<C>(p, {s.a(ring.stage), s.full(ring.stage), a_half}, u, step);
     const Piece b{s.b(ring.stage), s.full(ring.stage), b_half};
     const int z = u.batch * p.b_batch;
-    if constexpr (C::b_mn)
+    if constexpr (C::form == Form::gated)
+      load_two_rows<C::tile_n>(b, p.b, u.n * (C::tile_n / 2), p.half, step * 64);
+    else if constexpr (C::b_mn)
       load_columns<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
     else
       load_rows<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);

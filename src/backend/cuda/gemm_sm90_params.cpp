@@ -75,7 +75,7 @@ void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
     q.b = weights_map(p, o, c.tile_n, half_b);
   else
     q.b = matrix_map(p, {o.b, p.n, p.k, p.repeat_b ? 1 : p.batch, b_transposed(p.form)}, c.tile_n,
-                     half_b);
+                     half_b || p.half() > 0);
 }
 
 void set_result(Params& q, const Problem& p, const Operands& o) {
@@ -83,6 +83,8 @@ void set_result(Params& q, const Problem& p, const Operands& o) {
   q.kept = p.keep ? o.kept : nullptr;
   q.post = p.post;
   q.activation = p.activation;
+  q.half = narrow(p.half());
+  q.gate_first = p.gate_first;
   q.parts = static_cast<float*>(o.workspace);
   q.bias = o.bias;
   q.bias_type = p.bias_type;
@@ -174,6 +176,9 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
 
 Groups groups(const Problem& p, const Choice& c) {
   const int64_t columns = p.form == Form::wgrad ? p.taps() * cover(p.images.c, step) * step : p.n;
+  if (p.half() > 0)
+    return {cover(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
+            cover(p.half(), c.tile_n / 2 * (c.share == Share::a ? 2 : 1))};
   return {cover(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
           cover(columns, c.tile_n * (c.share == Share::a ? 2 : 1))};
 }
@@ -187,6 +192,8 @@ bool can_finish(const Problem& p) {
   if (p.row_sums && (!sums_rows(p.form) || p.batch != 1)) return false;
   if (!p.addend && p.post == Post::add) return true;
   if (a_transposed(p.form)) return false;
+  if ((p.post == Post::gate) != (p.form == Form::gated)) return false;
+  if (p.form == Form::gated && (p.batch != 1 || p.n % 16 != 0)) return false;
   if (p.post != Post::add)  // by pieces of 16 bytes
     return !p.addend && p.out == p.type && p.n % 8 == 0;
   if (p.addend_rows == 1)  // by pieces of 16 bytes

@@ -29,6 +29,7 @@ struct Params {
   const void *bias, *addend, *slope_at;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
+  int half;                      // Form::gated: columns of each half; else 0
   int groups_m, groups_n;        // tiles, or pairs of them
   Divisor band, last_band;       // rows of groups worked on at once; those of the last band
   Divisor tiles, band_tiles;     // groups of a product, of a band
@@ -49,6 +50,7 @@ struct Params {
   DType bias_type, addend_type;
   Post post;
   Activation activation;
+  bool gate_first;
   Store store;
   Share share;
   int cluster;    // blocks

@@ -32,14 +32,14 @@ __device__ void take_slopes(const Params& p, uint32_t box) {
 // What is done with the box that sums are stored to: nothing, or it is added or multiplied first.
 enum class With { nothing, sum, product };
 
-// 16 rows of C::chunk columns, whose sums are d[0..], into shared memory in the swizzle of boxes.
-template <class C, With with>
+// 16 rows of `width` columns, whose sums are d[0..], into shared memory in the swizzle of boxes.
+template <class C, With with, int width = C::chunk>
 __device__ void stage_chunk(const float* d, uint32_t to) {
   using T = typename C::T;
   const int lane = threadIdx.x % 32, row = lane % 16;
 #pragma unroll
-  for (int j = 0; j < C::chunk / 16; ++j) {
-    const uint32_t at = to + Boxes<C>::swizzled(row, 2 * j + lane / 16);
+  for (int j = 0; j < width / 16; ++j) {
+    const uint32_t at = to + swizzled<width * 2>(row, 2 * j + lane / 16);
     uint32_t v[4] = {};
     if constexpr (with != With::nothing) load_matrices<false>(v, at);
 #pragma unroll
@@ -144,10 +144,44 @@ __device__ void send_activated(const Params& p, const Unit& u, uint32_t from, in
 #pragma unroll 1  // few registers are left
   for (int line = lane / pieces; line < 16; line += lines, to += next) {
     uint32_t v[4];
-    load_piece(from + B::swizzled(line, piece), v);
+    load_piece(from + swizzled<B::row_bytes>(line, piece), v);
     if (line < rows && p.kept != nullptr) store_piece(static_cast<char*>(p.kept) + to, v);
     activate_piece<typename C::T, false>(p.activation, v);
     if (line < rows) store_piece(static_cast<char*>(p.out) + to, v);
+  }
+}
+
+// Two boxes of sums, of the same columns of both halves: one times the activation of the other, and
+// both themselves if they are kept. `column`: of the result.
+template <class C, int width>
+__device__ void send_gated(const Params& p, uint2 boxes, int row, int column) {
+  constexpr int row_bytes = width * 2, pieces = row_bytes / 16, lines = 32 / pieces;
+  const int lane = threadIdx.x % 32, piece = lane % pieces;
+  const uint32_t gates = p.gate_first ? boxes.x : boxes.y, others = boxes.x + boxes.y - gates;
+  const int gate_at = p.gate_first ? 0 : p.half, other_at = p.half - gate_at;
+  column += piece * 8;
+  const int rows = column < p.half ? p.m - row : 0;
+  constexpr int at_once = C::many_sums ? 1 : 2;  // as registers are left
+#pragma unroll 1
+  for (int top = lane / pieces; top < 16; top += lines * at_once) {
+    uint32_t gate[at_once][4], v[at_once][4];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int line = top + i * lines, at = swizzled<row_bytes>(line, piece);
+      load_piece(gates + at, gate[i]);
+      load_piece(others + at, v[i]);
+      if (line >= rows || p.kept == nullptr) continue;
+      auto* to = static_cast<typename C::T*>(p.kept) + int64_t{row + line} * p.n + column;
+      store_piece(to + gate_at, gate[i]);
+      store_piece(to + other_at, v[i]);
+    }
+    gate_pieces<typename C::T>(p.activation, gate, v);
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int line = top + i * lines;
+      auto* to = static_cast<typename C::T*>(p.out) + int64_t{row + line} * p.half + column;
+      if (line < rows) store_piece(to, v[i]);
+    }
   }
 }
 
@@ -174,6 +208,25 @@ __device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, 
         send_activated<C>(p, u, buffer, at.row + i * 64, at.column + c * width);
       else
         send_box<C, floats>(p, u, buffer, at.row + i * 64, at.column + c * width);
+    }
+}
+
+// The same of both halves of the columns: half as many results.
+template <class C>
+__device__ void store_gated(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+  constexpr int half = C::columns / 2, width = C::buffers > 1 && half % 64 == 0 ? 64 : 32;
+  const Spot<C> at(u);
+  const uint32_t out = s.out(threadIdx.x / 32);
+  const uint2 boxes{out, out + width * 32};
+#pragma unroll
+  for (int i = 0; i < C::rows; ++i)
+#pragma unroll
+    for (int c = 0; c < half; c += width) {
+      __syncwarp();  // the boxes before have been read
+      stage_chunk<C, With::nothing, width>(d[i] + c / 2, boxes.x);
+      stage_chunk<C, With::nothing, width>(d[i] + (half + c) / 2, boxes.y);
+      __syncwarp();  // all lanes have written
+      send_gated<C, width>(p, boxes, at.row + i * 64, u.n * half + c);
     }
 }
 
@@ -260,6 +313,7 @@ __device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d)
 
 template <class C>
 __device__ void store(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+  if constexpr (C::form == Form::gated) return store_gated<C>(p, s, u, d);
   if constexpr (C::takes_boxes)
     if (takes_boxes<C>(p, u)) return store_boxes_with<C>(p, s, u, d);
   if (u.part >= 0 || p.store == Store::float_boxes) return store_boxes<C, true>(p, s, u, d);

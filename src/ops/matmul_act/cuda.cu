@@ -15,10 +15,13 @@ namespace {
 
 namespace gemm = ebb::cuda::gemm;
 
-ebb::cuda::Activation activation(const Signature& s) {
-  const Gate g = gate_of(s.as<MatmulAct>().act).value();
+// For results of 16 bits.
+ebb::cuda::Activation activation(const Gate& g) {
+  if (g.erf) return ebb::cuda::gelu_in_16_bits;
   return {.linear = static_cast<float>(g.linear), .cubic = static_cast<float>(g.cubic)};
 }
+
+bool gated(const Signature& s) { return s.as<MatmulAct>().act.inputs() == 2; }
 
 // ---- behind the product ------------------------------------------------------------------------
 
@@ -27,40 +30,113 @@ constexpr int threads = 256;
 struct Params {
   const void *z, *y;  // y: null, or what z is scaled by the slope at
   void* out;          // may be z
-  int64_t count;
+  int64_t count;      // of results
+  int64_t half;       // 0, or columns of each half of z
+  int64_t gate_at, other_at;
   ebb::cuda::Activation activation;
+  bool erf;
 };
+
+// GELU with an error function, or its slope.
+template <bool slope>
+__device__ float exact_gelu(float x) {
+  const float gate = normcdff(x);
+  constexpr float density = 0.3989422804f;  // at 0
+  return slope ? gate + x * density * expf(-0.5f * x * x) : x * gate;
+}
+
+template <bool slope>
+__device__ float activated_at(const Params& p, float x) {
+  if (p.erf) return exact_gelu<slope>(x);
+  return ebb::cuda::activated<slope>(p.activation, ebb::cuda::Vec<float, 1>{x}).v[0];
+}
 
 template <class T>
 __global__ void __launch_bounds__(threads) activate(const __grid_constant__ Params p) {
   ebb::cuda::begin();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (i >= p.count) return;
-  using One = ebb::cuda::Vec<float, 1>;
-  const float z = ebb::cuda::to_float(static_cast<const T*>(p.z)[i]);
+  const auto z = [&](int64_t at) { return ebb::cuda::to_float(static_cast<const T*>(p.z)[at]); };
   float v;
-  if (p.y != nullptr) {
-    const One y{ebb::cuda::to_float(static_cast<const T*>(p.y)[i])};
-    v = z * ebb::cuda::activated<true>(p.activation, y).v[0];
+  if (p.half > 0) {
+    const int64_t at = i / p.half * p.half + i;  // of the first half
+    v = activated_at<false>(p, z(at + p.gate_at)) * z(at + p.other_at);
+  } else if (p.y != nullptr) {
+    v = z(i) * activated_at<true>(p, ebb::cuda::to_float(static_cast<const T*>(p.y)[i]));
   } else {
-    v = ebb::cuda::activated<false>(p.activation, One{z}).v[0];
+    v = activated_at<false>(p, z(i));
   }
   static_cast<T*>(p.out)[i] = ebb::cuda::from_float<T>(v);
 }
 
 bool supports_general(const Signature& s, const Device& d) {
-  if (!gate_of(s.as<MatmulAct>().act)) return false;
+  const auto& a = s.as<MatmulAct>();
+  if (!gate_of(a.act)) return false;
+  if (gated(s) && !a.keep && s.in[1].shape.rank() > 2) return false;  // see prepare_gate
   const Signature product = product_of(s);
   const std::vector<Kernel> all = matmul();
   return std::any_of(all.begin(), all.end(),
                      [&](const Kernel& k) { return k.supports(product, d); });
 }
 
+Params params_of(const Signature& s) {
+  const Gate g = gate_of(s.as<MatmulAct>().act).value();
+  Params p = {.count = s.out[0].shape.numel(), .activation = activation(g), .erf = g.erf};
+  if (!gated(s)) return p;
+  p.half = s.out[0].shape[-1];
+  (g.of == 0 ? p.other_at : p.gate_at) = p.half;
+  return p;
+}
+
+void run_activate(DType dtype, const Params& p, ebb::cuda::CudaDevice& device) {
+  ebb::cuda::visit_float(dtype, [&](auto zero) {
+    ebb::cuda::launch("activate", activate<decltype(zero)>,
+                      {.grid = ebb::cuda::blocks_for(p.count, threads), .block = threads}, p,
+                      device);
+  });
+}
+
+// A gate whose product is not kept: rows by rows of it, in the workspace.
+Program prepare_gate(const Signature& s, Device& d) {
+  const Signature all = product_of(s);
+  const int64_t columns = all.out[0].shape[-1], k = s.in[0].shape[-1];
+  const int64_t rows = columns == 0 ? 0 : all.out[0].shape.numel() / columns;
+  constexpr int64_t fewest = 256, elements = 1 << 16;
+  const int64_t at_once = std::max(fewest, elements / std::max<int64_t>(1, columns));
+  const auto product_of_rows = [&](int64_t count) {
+    Signature p = all;
+    p.in[0].shape = {count, k};
+    p.out = p.op->infer(p);
+    return gemm::general_program(matmul(), p, d);
+  };
+  const Program many = product_of_rows(std::min(rows, at_once));
+  const Program last = product_of_rows(rows % at_once);
+  const int64_t element = size_of(s.out[0].dtype), z_bytes = at_once * columns * element;
+  const auto run = [=, fixed = params_of(s), dtype = s.out[0].dtype,
+                    &device = ebb::cuda::of(d)](const Call& c) {
+    auto* z = static_cast<char*>(c.workspace);
+    for (int64_t row = 0; row < rows; row += at_once) {
+      const int64_t count = std::min(at_once, rows - row);
+      Call part = c;
+      part.in[0] = static_cast<char*>(c.in[0]) + row * k * element;
+      part.out = {z};
+      part.workspace = z + z_bytes;
+      (count == at_once ? many : last).run(part);
+      Params p = fixed;
+      p.z = z;
+      p.out = static_cast<char*>(c.out[0]) + row * p.half * element;
+      p.count = count * p.half;
+      run_activate(dtype, p, device);
+    }
+  };
+  return {.workspace = z_bytes + std::max(many.workspace, last.workspace), .run = run};
+}
+
 Program prepare_general(const Signature& s, const Tune&, Device& d) {
+  const auto& a = s.as<MatmulAct>();
+  if (gated(s) && !a.keep) return prepare_gate(s, d);
   const Program product = gemm::general_program(matmul(), product_of(s), d);
-  Params fixed = {.count = s.out[0].shape.numel(), .activation = activation(s)};
-  const bool slope = s.as<MatmulAct>().slope;
-  const auto run = [product, fixed, slope, dtype = s.out[0].dtype,
+  const auto run = [product, fixed = params_of(s), slope = a.slope, dtype = s.out[0].dtype,
                     &device = ebb::cuda::of(d)](const Call& c) {
     Call z = c;
     z.out = {c.out.back()};
@@ -69,11 +145,7 @@ Program prepare_general(const Signature& s, const Tune&, Device& d) {
     p.z = c.out.back();
     p.y = slope ? c.in.back() : nullptr;
     p.out = c.out[0];
-    ebb::cuda::visit_float(dtype, [&](auto zero) {
-      ebb::cuda::launch("activate", activate<decltype(zero)>,
-                        {.grid = ebb::cuda::blocks_for(p.count, threads), .block = threads}, p,
-                        device);
-    });
+    run_activate(dtype, p, device);
   };
   return {.workspace = product.workspace, .run = run};
 }
@@ -83,14 +155,21 @@ Program prepare_general(const Signature& s, const Tune&, Device& d) {
 gemm::Problem problem(const Signature& s) {
   const auto& a = s.as<MatmulAct>();
   gemm::Problem p = matmul_sm90_problem(product_of(s));
+  const Gate g = gate_of(a.act).value();
   p.post = a.slope ? gemm::Post::slope : gemm::Post::activate;
-  p.activation = activation(s);
+  p.activation = activation(g);
   p.keep = a.keep;
+  if (!gated(s)) return p;
+  p.post = gemm::Post::gate;
+  if (p.form == gemm::Form::nt) p.form = gemm::Form::gated;
+  p.gate_first = g.of == 0;
   return p;
 }
 
 bool supports(const Signature& s, const Device& d) {
-  return gate_of(s.as<MatmulAct>().act) && gemm::supports(problem(s), ebb::cuda::of(d));
+  const std::optional<Gate> g = gate_of(s.as<MatmulAct>().act);
+  const bool known = g && (gated(s) || !g->erf);  // others would take longer if they knew it too
+  return known && gemm::supports(problem(s), ebb::cuda::of(d));
 }
 
 std::vector<Tune> space(const Signature& s, const Device& d) {

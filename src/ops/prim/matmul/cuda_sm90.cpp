@@ -41,6 +41,7 @@ gemm::Kernels matmul_sm90_kernels(const gemm::Problem& p) {
     case gemm::Form::nn: return matmul_sm90_columns(p.type);
     case gemm::Form::tn: return matmul_sm90_turned_columns(p.type);
     case gemm::Form::tt: return matmul_sm90_turned_rows(p.type);
+    case gemm::Form::gated: return matmul_sm90_gated(p.type);
     default: return matmul_sm90_rows(p.type);
   }
 }

@@ -19,5 +19,6 @@ ebb::cuda::gemm::Kernels matmul_sm90_rows(DType type);            // a [M, K], b
 ebb::cuda::gemm::Kernels matmul_sm90_columns(DType type);         // a [M, K], b [K, N]
 ebb::cuda::gemm::Kernels matmul_sm90_turned_columns(DType type);  // a [K, M], b [K, N]
 ebb::cuda::gemm::Kernels matmul_sm90_turned_rows(DType type);     // a [K, M], b [N, K]
+ebb::cuda::gemm::Kernels matmul_sm90_gated(DType type);           // as rows, of Form::gated
 
 }  // namespace ebb::ops::cuda
