@@ -95,7 +95,7 @@ TEST(centre_crop, both_orientations__take_the_middle) {
 TEST(resize, wrong_input__is_an_error) {
   expect_error([] { resize(Tensor(DType::f32, {2, 2, 1}), 1, 1); }, "needs a non-empty u8[H,W,C]");
   expect_error([] { resize(Tensor(DType::u8, {0, 2, 1}), 1, 1); }, "needs a non-empty");
-  expect_error([] { resize(Tensor(DType::u8, {2, 2, 1}), 0, 1); }, "must be positive (0x1)");
+  expect_error([] { resize(Tensor(DType::u8, {2, 2, 1}), 0, 1); }, "must be positive (1x0)");
 }
 
 }  // namespace

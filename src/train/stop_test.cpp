@@ -14,7 +14,10 @@ namespace {
 // They may run where SIGINT is ignored.
 class stop_signals : public testing::Test {
  protected:
-  void SetUp() override { std::signal(SIGINT, SIG_DFL); }
+  void SetUp() override {
+    std::signal(SIGINT, SIG_DFL);
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
 };
 
 TEST_F(stop_signals, first_one__is_noted_and_answered_at_once) {
