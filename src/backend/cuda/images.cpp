@@ -50,6 +50,10 @@ std::vector<ImagesLayout> ImagesPass::layouts(const ImagesForm& form, const Cuda
   return images_layouts(prepared(form), facts_of(device), false);
 }
 
+bool ImagesPass::fits(const ImagesForm& form, const CudaDevice& device) {
+  return images_fit(prepared(form), facts_of(device));
+}
+
 ImagesPass::ImagesPass(const ImagesForm& form, const ImagesLayout& layout, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, prepared(form), {}, {}})) {
   state_->kernel.emplace(state_->form, layout, device);

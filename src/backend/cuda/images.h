@@ -17,6 +17,8 @@ namespace ebb::cuda {
 class ImagesPass {
  public:
   static std::vector<ImagesLayout> layouts(const ImagesForm& form, const CudaDevice& device);
+  // Whether there is a layout.
+  static bool fits(const ImagesForm& form, const CudaDevice& device);
   // With one of the layouts.
   ImagesPass(const ImagesForm& form, const ImagesLayout& layout, CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;

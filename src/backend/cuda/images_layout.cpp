@@ -35,17 +35,19 @@ class Chooser {
   }
 
   std::vector<ImagesLayout> run() {
-    const int64_t least = std::lcm<int64_t>(f_.group(), vector_);
-    for (int64_t tile = least; tile <= widest_tile; tile += least) {
-      if (f_.channels % tile != 0) continue;
-      for (int cluster = 1; cluster <= widest_cluster(); ++cluster)
-        for (const int threads : {256, 512}) consider(tile, cluster, threads);
-    }
+    consider_all();
     std::stable_sort(ways_.begin(), ways_.end(),
                      [](const Way& a, const Way& b) { return a.cost < b.cost; });
     std::vector<ImagesLayout> out;
     for (const Way& w : ways_) out.push_back(w.layout);
     return out;
+  }
+
+  // Whether there is a way; asks the device for no more than that.
+  bool any() {
+    one_is_enough_ = true;
+    consider_all();
+    return !ways_.empty();
   }
 
  private:
@@ -54,6 +56,15 @@ class Chooser {
     ImagesLayout layout;
     double cost;
   };
+
+  void consider_all() {
+    const int64_t least = std::lcm<int64_t>(f_.group(), vector_);
+    for (int64_t tile = least; tile <= widest_tile; tile += least) {
+      if (f_.channels % tile != 0) continue;
+      for (int cluster = 1; cluster <= widest_cluster(); ++cluster)
+        for (const int threads : {256, 512}) consider(tile, cluster, threads);
+    }
+  }
 
   int widest_cluster() const { return device_.capability < 90 ? 1 : 16; }
 
@@ -100,6 +111,7 @@ class Chooser {
   }
 
   void consider(int64_t tile, int cluster, int threads) {
+    if (one_is_enough_ && !ways_.empty()) return;
     if (cluster > 1 && (f_.pixels < 2 * cluster || w_.pixel_totals.empty())) return;
     ImagesLayout l{.vector = vector_, .threads = threads, .cluster = cluster, .tile = tile};
     l.held = held_;
@@ -108,8 +120,8 @@ class Chooser {
         static_cast<int>(std::min<int64_t>(registers_there / (threads * registers_), 8));
     if (l.blocks_per_multiprocessor == 0) return;
     const int64_t at_once = resident(l);
-    if (at_once == 0 || room(cluster, at_once) == 0 || too_large(l, at_once)) return;
-    ways_.push_back({l, cost(l)});
+    if (at_once == 0 || too_large(l, at_once) || room(cluster, at_once) == 0) return;
+    ways_.push_back({l, one_is_enough_ ? 0 : cost(l)});
   }
 
   // Of a piece that takes many multiprocessors for itself, nothing is computed while it is read and
@@ -190,7 +202,7 @@ class Chooser {
   const ImagesForm& f_;
   ImagesWork w_;
   ImagesDevice device_;
-  bool unaligned_;
+  bool unaligned_, one_is_enough_ = false;
   int vector_, registers_;
   double instructions_;
   std::vector<bool> held_;
@@ -224,6 +236,10 @@ ImagesMemory images_memory(const ImagesForm& f, const ImagesWork& w, const Image
 std::vector<ImagesLayout> images_layouts(const ImagesForm& f, const ImagesDevice& device,
                                          bool unaligned) {
   return Chooser(f, device, unaligned).run();
+}
+
+bool images_fit(const ImagesForm& f, const ImagesDevice& device) {
+  return Chooser(f, device, false).any();
 }
 
 }  // namespace ebb::cuda

@@ -60,5 +60,21 @@ TEST(images_layout, one_tensor_in_pieces_of_many_multiprocessors__is_left_to_oth
   EXPECT_FALSE(images_layouts(centred(large, true), device, false).empty());
 }
 
+TEST(images_layout, whether_one_fits__asks_the_device_once_at_most) {
+  int asked = 0;
+  const ImagesDevice device{.room = [&](int cluster, int64_t blocks) {
+    ++asked;
+    return ImagesDevice().multiprocessors * blocks / cluster;
+  }};
+  for (const Size size : {usual, large, Size{2, 4096, 64}, Size{1, 1 << 22, 64}})
+    for (const bool two : {false, true}) {
+      const bool any = !images_layouts(centred(size, two), device, false).empty();
+      EXPECT_GE(asked, any ? 5 : 0) << size.pixels;
+      asked = 0;
+      EXPECT_EQ(images_fit(centred(size, two), device), any) << size.pixels;
+      EXPECT_LE(asked, 1) << size.pixels;
+    }
+}
+
 }  // namespace
 }  // namespace ebb::cuda

@@ -45,6 +45,8 @@ struct ImagesDevice {
 // All ways that the device has room for, the best guess first; none where an image is too large.
 std::vector<ImagesLayout> images_layouts(const ImagesForm& form, const ImagesDevice& device,
                                          bool unaligned);
+// Whether there is a way, with aligned tensors; asks the device less.
+bool images_fit(const ImagesForm& form, const ImagesDevice& device);
 
 // A generated kernel; like StridedText. Its outputs are those of the form.
 struct ImagesText {

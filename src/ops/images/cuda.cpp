@@ -45,15 +45,22 @@ std::optional<ImagesForm> form_of(const Signature& use) {
   return f;
 }
 
+// None: there is nothing to do, or no kernel for it.
+std::optional<ImagesForm> form_with_kernels(const Signature& s) {
+  const int64_t elements = Shape(s.as<Images>().shape).numel();
+  if (elements == 0 || elements >= int64_t{1} << 31) return {};
+  return form_of(s);
+}
+
 std::vector<ImagesLayout> layouts(const Signature& s, const Device& device) {
-  const Shape shape(s.as<Images>().shape);
-  if (shape.numel() == 0 || shape.numel() >= int64_t{1} << 31) return {};
-  const std::optional<ImagesForm> form = form_of(s);
+  const std::optional<ImagesForm> form = form_with_kernels(s);
   return form ? ImagesPass::layouts(*form, ebb::cuda::of(device)) : std::vector<ImagesLayout>{};
 }
 
 bool supports(const Signature& s, const Device& device) {
-  return Shape(s.as<Images>().shape).numel() == 0 || !layouts(s, device).empty();
+  if (Shape(s.as<Images>().shape).numel() == 0) return true;
+  const std::optional<ImagesForm> form = form_with_kernels(s);
+  return form && ImagesPass::fits(*form, ebb::cuda::of(device));
 }
 
 std::vector<Tune> space(const Signature& s, const Device& device) {
