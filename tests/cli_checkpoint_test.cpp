@@ -51,6 +51,7 @@ TEST_F(CliCheckpoint, damaged_newest__is_told_with_an_older_one) {
   std::filesystem::resize_file(newest, std::filesystem::file_size(newest) - 4);
   const std::string sampled = error_of_sample(run);
   EXPECT_TRUE(sampled.ends_with(newest + "; an older model is whole: " + older)) << sampled;
+  EXPECT_EQ(error_line("info " + run), sampled);
   EXPECT_TRUE(error_of_sample(newest).ends_with(newest)) << "a file was asked for";
   const std::string mistake = error_of_sample(run + " --model nosuch");
   EXPECT_EQ(mistake.find("whole"), mistake.npos) << mistake;

@@ -127,6 +127,18 @@ void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) 
     print_line(str("  ... ", file.entries().size() - shown, " more (--all)"));
 }
 
+// The newest model of a folder; where that is damaged, the Error names an older one that is whole.
+io::SafetensorsFile open_file(Options& o) {
+  const std::string given = o.file;
+  if (std::filesystem::is_directory(given)) o.file = train::find_model_file(given);
+  try {
+    return io::SafetensorsFile::open(o.file);
+  } catch (const Error& e) {
+    const std::string older = train::older_model(given, o.file);
+    fail(e.what(), older.empty() ? "" : "; an older model is whole: " + older);
+  }
+}
+
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
   add_positional(app, "FILE", o->file,
@@ -134,8 +146,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(*o));
   return [o, &app] {
     check_model_flag(app, o->model, "info");
-    if (std::filesystem::is_directory(o->file)) o->file = train::find_model_file(o->file);
-    const auto file = io::SafetensorsFile::open(o->file);
+    const auto file = open_file(*o);
     const Recognised r = recognise(file, *o);
     o->json ? print_json(file, r) : print_text(file, r, o->all);
     return 0;
