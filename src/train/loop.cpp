@@ -53,7 +53,8 @@ class Run {
   }
 
   TrainResult run() {
-    signals_.emplace("stopping after this step, with a checkpoint; again, a second later: at once");
+    signals_.emplace(
+        "stopping after this step, with a checkpoint; again, after a second, to end now");
     lock_ = begin_run_folder(c_.out, c_.overwrite);
     metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
     if (!metrics_->warning().empty()) say(metrics_->warning());

@@ -163,7 +163,7 @@ std::optional<Generated> generate_until(std::optional<train::StopSignals>& signa
   double done = 0;
   try {
     Generated g = generate(w.model, w.request, o.generate, w.context, [&](double share) {
-      if (!signals) signals.emplace("stopping; again, a second later: at once");
+      if (!signals) signals.emplace("stopping; again, after a second, to end now");
       if (signals->requested() != 0) return false;
       line.show(done = share);
       return true;
