@@ -57,19 +57,6 @@ class PartFolder {
     return {};
   }
 
-  // Whether parts of these widths are read and written in pieces as wide as the whole would be,
-  // or at least in pieces of a few elements: a copy is faster than many small accesses.
-  static bool worth(const std::vector<int64_t>& widths) {
-    constexpr int64_t few = 4;
-    int64_t whole = 0, common = 0;
-    for (const int64_t w : widths) {
-      if (w == 0) return false;
-      whole += w;
-      common = std::gcd(common, w);
-    }
-    return widths.size() > 1 && (common % few == 0 || whole % few != 0);
-  }
-
   // ---- cutting ---------------------------------------------------------------------------------
 
   // The slices that are all that is read of `v`, in order; none if they do not tile its last dim.
@@ -96,7 +83,7 @@ class PartFolder {
       if (!may_cut(node(i), k)) continue;
       std::vector<int64_t> widths;
       for (const size_t s : tiles(node(i).out[k])) widths.push_back(shape(node(s).out[0])[-1]);
-      if (!worth(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
+      if (!worth_parts(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
       parts.widths = widths;
       parts.cut.push_back(static_cast<int64_t>(k));
     }
@@ -136,7 +123,7 @@ class PartFolder {
     if (shape_of(n) != shape(whole)) return {};
     std::vector<int64_t> widths;
     for (const int32_t v : concat.in) widths.push_back(shape(v)[-1]);
-    if (!worth(widths)) return {};
+    if (!worth_parts(widths)) return {};
     Fold fold = fold_of(i);
     if (!fold.parts.widths.empty() && fold.parts.widths != widths) return {};
     fold.parts.widths = widths;
@@ -247,6 +234,17 @@ class PartFolder {
 };
 
 }  // namespace
+
+bool worth_parts(const std::vector<int64_t>& widths) {
+  constexpr int64_t few = 4;
+  int64_t whole = 0, common = 0;
+  for (const int64_t w : widths) {
+    if (w == 0) return false;
+    whole += w;
+    common = std::gcd(common, w);
+  }
+  return widths.size() > 1 && (common % few == 0 || whole % few != 0);
+}
 
 Graph fold_parts(const Graph& g, const std::function<bool(const Signature&)>& serves) {
   return PartFolder(g, serves).run();

@@ -10,6 +10,7 @@
 #include "passes/activations.h"
 #include "passes/batch.h"
 #include "passes/columns.h"
+#include "passes/concats.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/images.h"
@@ -104,6 +105,8 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     verify(out, "parts");
     out = fold_columns(out, keep);
     verify(out, "columns");
+    out = fold_concats(out, keep);
+    verify(out, "concats");
   }
   if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
     out = lower(batch(out), keep);

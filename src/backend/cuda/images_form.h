@@ -31,8 +31,14 @@ struct ImagesForm {
   std::vector<DType> out;
   std::vector<bool> per_channel;  // outputs [images, channels]; else like the images
   int64_t images = 1, pixels = 1, channels = 1, groups = 1;
+  int64_t beside = 0;    // the last so many outputs, of channels, lie side by side
   PartsForm parts = {};  // of inputs that stream, of outputs like the images
 
+  // From image to image of an output of channels.
+  int64_t image_stride(size_t output) const {
+    return output + static_cast<size_t>(beside) < out.size() || beside == 0 ? channels
+                                                                            : channels * beside;
+  }
   int64_t group() const { return channels / groups; }  // channels of a group
 };
 

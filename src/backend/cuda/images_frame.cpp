@@ -89,7 +89,7 @@ void ImagesFrame::find_addresses() {
   }
   for (size_t k = 0; k < f_.out.size(); ++k) {
     const std::vector<Reg>& to = base[used_.size() + k];
-    const ImagesForm::Input numbers{f_.out[k], false, f_.channels, 1};
+    const ImagesForm::Input numbers{f_.out[k], false, f_.image_stride(k), 1};
     out_.push_back(f_.per_channel[k] ? Place{channel_address(to, numbers), {}}
                                      : stream(to, f_.out[k]));
     align(f_.per_channel[k] ? 1 : l_.vector, f_.out[k], to.size());

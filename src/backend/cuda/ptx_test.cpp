@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <span>
 
@@ -162,6 +163,36 @@ TEST(ptx, images__assemble) {
       ASSERT_FALSE(layouts.empty());
       expect_assembles(ptxas, write_images(f, layouts[0], 90).text, 90);
     }
+}
+
+TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
+  constexpr uint32_t channels = 192;
+  ImagesForm f = norm_of(4096, channels, 32);
+  std::vector<Scalar> x;
+  for (int64_t i = 0; i < f.expr.inputs(); ++i) x.push_back(Scalar::input(i));
+  std::vector<Scalar> results = f.expr.apply(x);
+  results.push_back(x[2]);  // sums of channels
+  results.push_back(x[3]);
+  f.expr = Expr(f.expr.inputs(), results);
+  f.out = {DType::bf16, DType::f32, DType::f32};
+  f.per_channel = {false, true, true};
+  const ImagesLayout layout = images_layouts(f, {}, false).at(0);
+  ImagesText apart = write_images(f, layout, 90);
+  f.beside = 2;
+  ImagesText beside = write_images(f, layout, 90);
+  EXPECT_EQ(apart.text, beside.text);
+  EXPECT_EQ(apart.pointers, beside.pointers);
+  int strides = 0;
+  for (int64_t at = 0; at + 4 <= apart.parameters.size(); at += 4) {
+    uint32_t before = 0, after = 0;
+    std::memcpy(&before, static_cast<char*>(apart.parameters.data()) + at, 4);
+    std::memcpy(&after, static_cast<char*>(beside.parameters.data()) + at, 4);
+    if (before == after) continue;
+    EXPECT_EQ(before, channels);
+    EXPECT_EQ(after, 2 * channels);
+    ++strides;
+  }
+  EXPECT_EQ(strides, 2);
 }
 
 TEST(ptx, shapes_of_one_pattern__share_a_text) {

@@ -39,6 +39,7 @@ std::optional<ImagesForm> form_of(const Signature& use) {
     f.totals.push_back(pixels ? ebb::cuda::ImagesTotal::pixels : ebb::cuda::ImagesTotal::groups);
   for (const Type& t : s.out) f.out.push_back(t.dtype);
   f.per_channel = per_channel(a);
+  f.beside = a.beside;
   f.parts.widths = a.parts.widths;
   for (size_t i = 0; i < s.in.size(); ++i) f.parts.joined.push_back(a.parts.joins(i));
   for (size_t k = 0; k < s.out.size(); ++k) f.parts.cut.push_back(a.parts.cuts(k));
@@ -55,6 +56,15 @@ std::optional<ImagesForm> form_with_kernels(const Signature& s) {
 std::vector<ImagesLayout> layouts(const Signature& s, const Device& device) {
   const std::optional<ImagesForm> form = form_with_kernels(s);
   return form ? ImagesPass::layouts(*form, ebb::cuda::of(device)) : std::vector<ImagesLayout>{};
+}
+
+// The addresses of all outputs: of the last tensor, of type `last`, those of what lies in it.
+std::vector<void*> outputs(std::span<void* const> out, const Type& last, int64_t beside) {
+  std::vector<void*> at(out.begin(), out.end());
+  if (beside == 0) return at;
+  const int64_t bytes = last.shape[-1] / beside * size_of(last.dtype);
+  for (int64_t k = 1; k < beside; ++k) at.push_back(static_cast<char*>(out.back()) + k * bytes);
+  return at;
 }
 
 bool supports(const Signature& s, const Device& device) {
@@ -83,8 +93,9 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   if (chosen == all.end()) chosen = all.begin();
   const ImagesPass pass(*form_of(s), *chosen, ebb::cuda::of(device));
   const auto& a = s.as<Images>();
-  return {0, [pass, columns = columns_pass(a.columns, a.parts, s.in)](const Call& c) {
-            pass.run(columns.in(c.in), c.out);
+  return {0, [=, columns = columns_pass(a.columns, a.parts, s.in), type = s.out.back(),
+              beside = a.beside](const Call& c) {
+            pass.run(columns.in(c.in), outputs(c.out, type, beside));
           }};
 }
 

@@ -5,6 +5,7 @@
 #include "ops/formulas.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/prim/column_examples.h"
+#include "ops/prim/concat/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -61,12 +62,36 @@ std::vector<Type> infer_whole(const Signature& s) {
   return out;
 }
 
+// The last of the outputs as one.
+std::vector<Type> beside_types(const Images& a, std::vector<Type> out) {
+  if (a.beside == 0) return out;
+  const std::vector<bool> channel = per_channel(a);
+  const auto all = static_cast<int64_t>(channel.size());
+  require(2 <= a.beside && a.beside <= all, "images: ", a.beside,
+          " outputs cannot lie side by side (there are ", all, ")");
+  for (int64_t k = 1; k <= a.beside; ++k)
+    require(channel[static_cast<size_t>(all - k)] && out.end()[-k] == out.back(),
+            "images: outputs side by side must be alike and of channels (got ", out.end()[-k], ")");
+  out.resize(out.size() - static_cast<size_t>(a.beside - 1));
+  out.back().shape[-1] *= a.beside;
+  return out;
+}
+
+std::vector<Value> beside_values(const Images& a, std::vector<Value> out) {
+  if (a.beside == 0) return out;
+  const auto first = out.end() - a.beside;
+  const Value whole = concat({first, out.end()}, -1);
+  out.erase(first, out.end());
+  out.push_back(whole);
+  return out;
+}
+
 std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<Images>();
   const Parts& p = a.parts;
   check_parts(p, static_cast<size_t>(a.expr.inputs()), words(a.dtypes).size(), "images");
   check_apart(p, a.columns, "images");
-  if (p.widths.empty() && a.columns.columns.empty()) return infer_whole(s);
+  if (p.widths.empty() && a.columns.columns.empty() && a.beside == 0) return infer_whole(s);
   const Signature whole = whole_images(s);
   const Shape shape(a.shape);
   require(p.widths.empty() || p.width() == shape[-1], "images: parts (", p.width(),
@@ -78,7 +103,7 @@ std::vector<Type> infer(const Signature& s) {
   for (const int64_t k : p.cut)
     require(!channel[static_cast<size_t>(k)], "images: output ", k,
             " is a number a channel and has no parts  at ", s.at);
-  return cut_types(p, whole.out);
+  return beside_types(a, cut_types(p, whole.out));
 }
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
@@ -103,7 +128,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
     const Shape& of = channel[k] ? small : shape;
     out.push_back(pointwise(g, {p.expr, of.sizes(), std::string(dtypes[k])}, p.of(known))[0]);
   }
-  return cut_values(a.parts, out);
+  return beside_values(a, cut_values(a.parts, out));
 }
 
 Cost cost(const Signature& s) {
@@ -177,6 +202,41 @@ const InColumns column_cases[] = {
     {"columns_of_images", "norm", 128, {{0, 64}}},
 };
 
+// Examples of `out` with inputs and outputs that lie otherwise.
+void add_rearranged(std::vector<Example>& out) {
+  const auto in_parts = [&](const char* label, size_t of, Parts parts) {
+    Example e = out[of];
+    auto a = e.attrs.as<Images>();
+    a.parts = std::move(parts);
+    e.label = label;
+    e.attrs = a;
+    e.in.clear();
+    for (size_t i = 0; i < out[of].in.size(); ++i)
+      for (size_t k = 0; k < (a.parts.joins(i) ? a.parts.widths.size() : 1); ++k) {
+        e.in.push_back(out[of].in[i]);
+        if (a.parts.joins(i)) e.in.back().shape[-1] = a.parts.widths[k];
+      }
+    out.push_back(e);
+  };
+  in_parts("joined", 0, {{40, 24}, {0}, {}});
+  in_parts("joined_odd", 1, {{5, 7}, {0}, {}});
+  in_parts("joined_across_groups", 3, {{64, 32}, {0}, {0}});
+  in_parts("gradient_in_parts", 10, {{24, 40}, {1}, {0}});
+  in_parts("gradient_in_three", 10, {{8, 16, 40}, {0, 1, 5}, {0}});
+  for (const InColumns& c : column_cases) out.push_back(in_columns<Images>(out, c));
+  const auto beside = [&](const char* label, size_t of) {
+    Example e = out[of];
+    auto a = e.attrs.as<Images>();
+    a.beside = 2;
+    e.label = label;
+    e.attrs = a;
+    out.push_back(e);
+  };
+  beside("gradient_beside", 10);
+  beside("gradient_beside_odd", 12);
+  beside("gradient_beside_parts", 19);
+}
+
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   std::vector<Example> out;
@@ -205,26 +265,7 @@ std::vector<Example> examples() {
   gradient("gradient_of_one_pixel", {3, 1, 1, 16}, 2, "f32");
   gradient("gradient_groups_of_three", {1, 9, 3, 96}, 32, "f16");
   gradient("gradient_many_pixels", {1, 59, 31, 8}, 1, "bf16");
-  const auto in_parts = [&](const char* label, size_t of, Parts parts) {
-    Example e = out[of];
-    auto a = e.attrs.as<Images>();
-    a.parts = std::move(parts);
-    e.label = label;
-    e.attrs = a;
-    e.in.clear();
-    for (size_t i = 0; i < out[of].in.size(); ++i)
-      for (size_t k = 0; k < (a.parts.joins(i) ? a.parts.widths.size() : 1); ++k) {
-        e.in.push_back(out[of].in[i]);
-        if (a.parts.joins(i)) e.in.back().shape[-1] = a.parts.widths[k];
-      }
-    out.push_back(e);
-  };
-  in_parts("joined", 0, {{40, 24}, {0}, {}});
-  in_parts("joined_odd", 1, {{5, 7}, {0}, {}});
-  in_parts("joined_across_groups", 3, {{64, 32}, {0}, {0}});
-  in_parts("gradient_in_parts", 10, {{24, 40}, {1}, {0}});
-  in_parts("gradient_in_three", 10, {{8, 16, 40}, {0, 1, 5}, {0}});
-  for (const InColumns& c : column_cases) out.push_back(in_columns<Images>(out, c));
+  add_rearranged(out);
   const auto large_values = [&](const char* label, double width) {
     const Shape s = {2, 9, 7, 12};
     out.push_back({.label = label,
@@ -266,6 +307,7 @@ Signature whole_images(const Signature& s) {
   whole.in = column_types(a.columns, whole_types(a.parts, s.in, "images"), "images");
   a.parts = {};
   a.columns = {};
+  a.beside = 0;
   whole.attrs = a;
   whole.out = infer(whole);
   return whole;

@@ -26,6 +26,9 @@ struct Images {
   std::string per;
   Parts parts = {};  // of inputs that have `shape`, and of outputs with a value for each element
   Columns columns = {};  // of the inputs
+  // The last so many outputs, all of channels and of one dtype, are one tensor [N,1...,beside*C],
+  // side by side.
+  int64_t beside = 0;
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("totals", totals);
@@ -35,6 +38,7 @@ struct Images {
     f("per", per);
     parts.fields(f);
     columns.fields(f);
+    f("beside", beside);
   }
 };
 

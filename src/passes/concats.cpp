@@ -1,0 +1,218 @@
+#include "passes/concats.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "ops/formulas.h"
+#include "ops/images/op.h"
+#include "ops/pointwise_parts/op.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reshape/op.h"
+#include "passes/parts.h"
+
+namespace ebb {
+namespace {
+
+// Where a part of a concatenation comes from.
+struct Part {
+  size_t node = 0;
+  size_t output = 0;  // of that node
+};
+
+class ConcatFolder {
+ public:
+  ConcatFolder(const Graph& g, const std::function<bool(const Signature&)>& serves)
+      : g_(g), serves_(serves), reads_(static_cast<size_t>(g.values())) {
+    for (const Node& n : g.nodes())
+      for (const int32_t v : n.in) ++reads_[static_cast<size_t>(v)];
+    for (const NamedValue& o : g.outputs()) ++reads_[static_cast<size_t>(o.value)];
+    for (const NamedValue& u : g.updates()) ++reads_[static_cast<size_t>(u.value)];
+    for (size_t i = 0; i < g.nodes().size(); ++i)
+      for (const int32_t v : g.nodes()[i].out) maker_[v] = i;
+  }
+
+  Graph run() {
+    for (size_t i = 0; i < g_.nodes().size(); ++i) find(i);
+    return beside_.empty() && formulas_.empty() ? g_ : rebuild();
+  }
+
+ private:
+  const Node& node(size_t i) const { return g_.nodes()[i]; }
+  const Shape& shape(int32_t v) const { return g_.type(v).shape; }
+
+  // ---- what joins ------------------------------------------------------------------------------
+
+  void find(size_t i) {
+    const Node& n = node(i);
+    if (n.op != &ops::def::concat() || n.attrs.as<ops::Concat>().dim != shape(n.out[0]).rank() - 1)
+      return;
+    std::vector<Part> parts;
+    std::vector<size_t> reshapes;
+    for (const int32_t v : n.in)
+      if (const auto p = part_of(v, reshapes)) parts.push_back(*p);
+    if (parts.size() < n.in.size() || parts.size() < 2) return;
+    if (may_write(parts)) {
+      beside_[parts[0].node] = i;
+    } else if (are_alike(parts) && serves_(formula(i, parts))) {
+      formulas_.insert(i);
+      for (const Part& p : parts) gone_.insert(p.node);
+    } else {
+      return;
+    }
+    parts_[i] = parts;
+    gone_.insert(i);
+    gone_.insert(reshapes.begin(), reshapes.end());
+  }
+
+  // None where something else reads it on the way.
+  std::optional<Part> part_of(int32_t v, std::vector<size_t>& reshapes) const {
+    for (;;) {
+      const auto at = maker_.find(v);
+      if (at == maker_.end() || reads_[static_cast<size_t>(v)] != 1) return {};
+      const Node& n = node(at->second);
+      if (n.op != &ops::def::reshape() || shape(n.in[0]).rank() == 0 ||
+          shape(n.in[0])[-1] != shape(v)[-1]) {
+        const auto out = std::ranges::find(n.out, v) - n.out.begin();
+        return Part{at->second, static_cast<size_t>(out)};
+      }
+      reshapes.push_back(at->second);
+      v = n.in[0];
+    }
+  }
+
+  // Results of one `images` that are numbers of channels, which may write them side by side.
+  bool may_write(const std::vector<Part>& parts) const {
+    const Node& n = node(parts[0].node);
+    if (n.op != &ops::def::images() || beside_.contains(parts[0].node)) return false;
+    const auto& a = n.attrs.as<ops::Images>();
+    if (a.beside != 0 || !a.parts.cut.empty()) return false;
+    const std::vector<bool> channel = ops::per_channel(a);
+    for (const Part& p : parts)
+      if (p.node != parts[0].node || !channel[p.output] || type(p) != type(parts[0])) return false;
+    return serves_(images(n, parts));
+  }
+  const Type& type(const Part& p) const { return g_.type(node(p.node).out[p.output]); }
+
+  bool are_alike(const std::vector<Part>& parts) const {
+    const Node& first = node(parts[0].node);
+    if (first.op != &ops::def::pointwise()) return false;
+    std::vector<int64_t> widths;
+    for (const Part& p : parts) {
+      const Node& n = node(p.node);
+      if (n.op != first.op || n.in.size() != 1 || n.out.size() != 1) return false;
+      if (shape(n.in[0]) != shape(n.out[0]) || shape(n.out[0]).rank() == 0 ||
+          g_.type(n.in[0]).dtype != g_.type(first.in[0]).dtype ||
+          g_.type(n.out[0]).dtype != g_.type(first.out[0]).dtype ||
+          !(n.attrs.as<ops::Pointwise>().expr == first.attrs.as<ops::Pointwise>().expr))
+        return false;
+      widths.push_back(shape(n.out[0])[-1]);
+    }
+    return worth_parts(widths);
+  }
+
+  // ---- the new nodes ---------------------------------------------------------------------------
+
+  // The formula of concatenation `i`.
+  Signature formula(size_t i, const std::vector<Part>& parts) const {
+    const Node &n = node(i), &first = node(parts[0].node);
+    ops::Parts p{.joined = {0}};
+    Signature s{&ops::def::pointwise_parts(), {}, {}, {g_.type(n.out[0])}, n.at};
+    for (size_t k = 0; k < parts.size(); ++k) {
+      s.in.push_back({g_.type(node(parts[k].node).in[0]).dtype, shape(n.in[k])});
+      p.widths.push_back(shape(n.in[k])[-1]);
+    }
+    s.attrs = ops::PointwiseParts{first.attrs.as<ops::Pointwise>().expr, s.out[0].shape.sizes(),
+                                  str(s.out[0].dtype), p};
+    return s;
+  }
+
+  // The outputs of an `images` in their new order: those side by side come last.
+  static std::vector<size_t> order(const Node& n, const std::vector<Part>& parts) {
+    std::vector<size_t> all(n.out.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    for (const Part& p : parts) {
+      std::erase(all, p.output);
+      all.push_back(p.output);
+    }
+    return all;
+  }
+  Signature images(const Node& n, const std::vector<Part>& parts) const {
+    Signature s = g_.signature(n);
+    ops::Images a = s.as<ops::Images>();
+    const size_t totals = ops::over_pixels(a).size();
+    std::vector<Scalar> x;
+    for (int64_t k = 0; k < a.expr.inputs(); ++k) x.push_back(Scalar::input(k));
+    const std::vector<Scalar> before = a.expr.apply(x);
+    std::vector<Scalar> results(before.begin(), before.begin() + static_cast<int64_t>(totals));
+    const auto dtypes = ops::words(a.dtypes), per = ops::words(a.per);
+    std::string new_dtypes, new_per;
+    for (const size_t k : order(n, parts)) {
+      results.push_back(before[totals + k]);
+      new_dtypes += str(new_dtypes.empty() ? "" : ",", dtypes[k]);
+      new_per += str(new_per.empty() ? "" : ",", per[k]);
+    }
+    a.expr = Expr(a.expr.inputs(), results);
+    a.dtypes = new_dtypes;
+    a.per = new_per;
+    a.beside = static_cast<int64_t>(parts.size());
+    s.attrs = a;
+    s.out = s.op->infer(s);
+    return s;
+  }
+
+  void place_images(size_t i, Rewriter& rw) const {
+    const size_t concat = beside_.at(i);
+    const std::vector<Part>& parts = parts_.at(concat);
+    const Signature s = images(node(i), parts);
+    const AtScope scope(rw.to(), node(i).at);
+    const auto out = rw.to().add(*s.op, s.attrs, rw.map(node(i).in));
+    const std::vector<size_t> all = order(node(i), parts);
+    for (size_t k = 0; k + 1 < out.size(); ++k) rw.set(node(i).out[all[k]], out[k]);
+    const int32_t whole = node(concat).out[0];
+    rw.set(whole, ops::reshape(out.back(), shape(whole)));
+  }
+  void place_formula(size_t i, Rewriter& rw) const {
+    const std::vector<Part>& parts = parts_.at(i);
+    const Signature s = formula(i, parts);
+    const AtScope scope(rw.to(), node(i).at);
+    std::vector<Value> in;
+    for (size_t k = 0; k < parts.size(); ++k)
+      in.push_back(ops::reshape(rw.map(node(parts[k].node).in[0]), s.in[k].shape));
+    rw.set(node(i).out[0], rw.to().add(*s.op, s.attrs, in)[0]);
+  }
+
+  Graph rebuild() const {
+    Rewriter rw(g_);
+    rw.copy_sources();
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      if (beside_.contains(i))
+        place_images(i, rw);
+      else if (formulas_.contains(i))
+        place_formula(i, rw);
+      else if (!gone_.contains(i))
+        rw.copy(node(i));
+    }
+    rw.copy_ends();
+    return rw.take();
+  }
+
+  const Graph& g_;
+  const std::function<bool(const Signature&)>& serves_;
+  std::vector<int> reads_;                     // by value
+  std::map<int32_t, size_t> maker_;            // of a value
+  std::map<size_t, size_t> beside_;            // concatenation that an `images` writes
+  std::map<size_t, std::vector<Part>> parts_;  // by concatenation
+  std::set<size_t> formulas_, gone_;           // concatenations that become formulas; nodes
+};
+
+}  // namespace
+
+Graph fold_concats(const Graph& g, const std::function<bool(const Signature&)>& serves) {
+  return ConcatFolder(g, serves).run();
+}
+
+}  // namespace ebb

@@ -1,0 +1,133 @@
+// Concatenations that are written by what makes their parts, and that the meaning stays.
+#include "passes/concats.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/group_affine/op.h"
+#include "ops/group_affine_grad/op.h"
+#include "ops/group_norm/op.h"
+#include "ops/images/op.h"
+#include "ops/modulate/op.h"
+#include "ops/pointwise_parts/op.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/silu/op.h"
+#include "ops/split/op.h"
+#include "passes/fuse.h"
+#include "passes/gradients.h"
+#include "passes/images.h"
+#include "passes/simplify.h"
+#include "support/graphs.h"
+#include "support/same_results.h"
+
+namespace ebb::test {
+namespace {
+
+Graph folded(const Graph& g, const std::function<bool(const Signature&)>& serves = all_served) {
+  Graph out = fold_concats(g, serves);
+  verify(out, "concats");
+  return out;
+}
+
+Value twice(Value v) {
+  return ops::map({v}, [](auto x) { return x[0] * 2.0; });
+}
+
+// a [2,1,4] and b [2,1,8] by a formula each, joined as [2,12].
+struct Joined {
+  Graph g;
+  Value a = g.input("a", f32({2, 1, 4})), b = g.input("b", f32({2, 1, 8}));
+  Value join(Value x, Value y) {
+    const Value v = ops::concat({ops::reshape(x, {2, 4}), ops::reshape(y, {2, 8})}, 1);
+    g.output("y", ops::matmul(v, v, {.trans_b = true}));
+    return v;
+  }
+};
+
+TEST(concats, formulas_that_are_alike__become_one_of_the_parts) {
+  Joined t;
+  t.join(twice(t.a), twice(t.b));
+  const Graph out = folded(t.g);
+  EXPECT_EQ(count(out, ops::def::concat()), 0);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 0);
+  EXPECT_EQ(count(out, ops::def::pointwise_parts()), 1);
+  expect_equal(t.g, out);
+}
+
+TEST(concats, formulas_that_differ_or_are_read_elsewhere__stay) {
+  Joined differ, read, output;
+  differ.join(twice(differ.a), ops::map({differ.b}, [](auto x) { return x[0] * 3.0; }));
+  const Value x = twice(read.a);
+  read.join(x, twice(read.b));
+  read.g.output("x", x);
+  const Value y = twice(output.b), moved = ops::reshape(y, {2, 8});
+  output.join(twice(output.a), moved);
+  output.g.output("moved", moved);
+  for (const Joined* t : {&differ, &read, &output})
+    EXPECT_EQ(count(folded(t->g), ops::def::concat()), 1);
+}
+
+TEST(concats, other_dims_broadcasts_and_odd_borders__stay) {
+  Graph rows, broadcast, odd;
+  const auto join = [](Graph& g, Value a, Value b, int64_t dim) {
+    g.output("y", ops::concat({a, b}, dim));
+    EXPECT_EQ(count(folded(g), ops::def::concat()), 1);
+  };
+  join(rows, twice(rows.input("a", f32({2, 4}))), twice(rows.input("b", f32({3, 4}))), 0);
+  const Value one = broadcast.input("a", f32({4})), wide = broadcast.input("b", f32({4}));
+  join(broadcast, ops::broadcast_to(one, {2, 4}), ops::broadcast_to(wide, {2, 4}), 1);
+  join(odd, twice(odd.input("a", f32({2, 3}))), twice(odd.input("b", f32({2, 5}))), 1);
+}
+
+TEST(concats, without_a_kernel__nothing_changes) {
+  Joined t;
+  t.join(twice(t.a), twice(t.b));
+  EXPECT_EQ(count(folded(t.g, none_served), ops::def::concat()), 1);
+}
+
+// The gradient of a modulated norm, of which scale and shift came from one product.
+Graph modulated_norm() {
+  Graph g;
+  const Value x = g.source(Source::Kind::param, "x", f32({2, 4, 4, 16}));
+  const Value m = g.source(Source::Kind::param, "m", f32({32, 8}));
+  const auto parts = ops::split(ops::linear(g.input("e", f32({2, 8})), m, {}), 1, 2);
+  const Value h = ops::group_norm(x, {}, {}, {.groups = 4});
+  const Value y = ops::silu(ops::modulate(h, parts[1], parts[0]));
+  const Value end = ops::matmul(y, g.input("w", f32({16, 16})), {});
+  const Value dy = g.input("dy", f32({2, 4, 4, 16}));
+  sum_as_loss(g, ops::map({end, dy}, [](auto v) { return v[0] * v[0] * v[1]; }));
+  const std::string wrt[] = {"x", "m"};
+  const Graph low = lower(gradients(g, "loss", wrt), [](const Signature& s) {
+    return s.op->reference != nullptr || s.op == &ops::def::group_affine() ||
+           s.op == &ops::def::group_affine_grad();
+  });
+  const Graph fused = dead_code(fuse(common_subexpressions(dead_code(low)), {60, true, true}));
+  return join_images(fused, all_served);
+}
+
+TEST(concats, gradients_of_scale_and_shift__are_written_side_by_side) {
+  const Graph before = modulated_norm(), out = folded(before);
+  EXPECT_EQ(count(before, ops::def::concat()), 1);
+  EXPECT_EQ(count(out, ops::def::concat()), 0);
+  EXPECT_EQ(count(out, ops::def::images()), 2);
+  expect_equal(before, out);
+}
+
+TEST(images, outputs_that_cannot_lie_side_by_side__are_errors) {
+  const Graph out = folded(modulated_norm());
+  for (const Node& n : out.nodes()) {
+    if (n.op != &ops::def::images() || n.attrs.as<ops::Images>().beside == 0) continue;
+    Signature s = out.signature(n);
+    auto a = s.as<ops::Images>();
+    const int64_t good = a.beside;
+    for (const int64_t wrong : {int64_t{-1}, int64_t{1}, good + 7}) {
+      a.beside = wrong;
+      s.attrs = a;
+      EXPECT_THROW(s.op->infer(s), Error) << wrong;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb::test
