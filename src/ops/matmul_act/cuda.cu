@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/activation.cuh"
+#include "backend/cuda/gemm_sm90_op.h"
 #include "backend/cuda/launch.h"
 #include "ops/matmul_act/op.h"
 #include "ops/prim/epilogue.h"
@@ -152,58 +153,48 @@ Program prepare_general(const Signature& s, const Tune&, Device& d) {
 
 // ---- in the epilogue ---------------------------------------------------------------------------
 
-gemm::Problem problem(const Signature& s) {
-  const auto& a = s.as<MatmulAct>();
-  gemm::Problem p = matmul_sm90_problem(product_of(s));
-  const Gate g = gate_of(a.act).value();
-  p.post = a.slope ? gemm::Post::slope : gemm::Post::activate;
-  p.activation = activation(g);
-  p.keep = a.keep;
-  if (!gated(s)) return p;
-  p.post = gemm::Post::gate;
-  if (p.form == gemm::Form::nt) p.form = gemm::Form::gated;
-  p.gate_first = g.of == 0;
-  return p;
-}
+struct Use {
+  static gemm::Problem problem(const Signature& s) {
+    const auto& a = s.as<MatmulAct>();
+    gemm::Problem p = matmul_sm90_problem(product_of(s));
+    const Gate g = gate_of(a.act).value();
+    p.post = a.slope ? gemm::Post::slope : gemm::Post::activate;
+    p.activation = activation(g);
+    p.keep = a.keep;
+    if (!gated(s)) return p;
+    p.post = gemm::Post::gate;
+    if (p.form == gemm::Form::nt) p.form = gemm::Form::gated;
+    p.gate_first = g.of == 0;
+    return p;
+  }
 
-bool supports(const Signature& s, const Device& d) {
-  const std::optional<Gate> g = gate_of(s.as<MatmulAct>().act);
-  const bool known = g && (gated(s) || !g->erf);  // others would take longer if they knew it too
-  return known && gemm::supports(problem(s), ebb::cuda::of(d));
-}
+  static gemm::Kernels kernels(const gemm::Problem& p) { return matmul_sm90_kernels(p); }
 
-std::vector<Tune> space(const Signature& s, const Device& d) {
-  const gemm::Problem p = problem(s);
-  return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
-}
+  static bool serves(const Signature& s) {
+    const std::optional<Gate> g = gate_of(s.as<MatmulAct>().act);
+    return g && (gated(s) || !g->erf);  // others would take longer if they knew it too
+  }
 
-Program prepare(const Signature& s, const Tune& tune, Device& d) {
-  const gemm::Problem p = problem(s);
-  const gemm::Prepared product = gemm::prepare(p, matmul_sm90_kernels(p), tune, ebb::cuda::of(d));
-  const Program general = prepare_general(s, {}, d);
-  const auto run = [product, general, slope = s.as<MatmulAct>().slope,
-                    bias = epilogue_of(product_of(s)).bias](const Call& c) {
-    const gemm::Operands o{.a = c.in[0],
-                           .b = c.in[1],
-                           .bias = address_of(bias, c),
-                           .slope_at = slope ? c.in.back() : nullptr,
-                           .out = c.out[0],
-                           .workspace = c.workspace,
-                           .kept = c.out.size() == 2 ? c.out[1] : nullptr};
-    product.takes(o) ? product.run(o) : general.run(c);
-  };
-  return {.workspace = std::max(product.workspace, general.workspace), .run = run};
-}
+  static auto operands(const Signature& s) {
+    return
+        [slope = s.as<MatmulAct>().slope, bias = epilogue_of(product_of(s)).bias](const Call& c) {
+          return gemm::Operands{.a = c.in[0],
+                                .b = c.in[1],
+                                .bias = address_of(bias, c),
+                                .slope_at = slope ? c.in.back() : nullptr,
+                                .out = c.out[0],
+                                .kept = c.out.size() == 2 ? c.out[1] : nullptr};
+        };
+  }
+
+  static Program general(const Signature& s, Device& d) { return prepare_general(s, {}, d); }
+};
 
 }  // namespace
 
 // The first is named as the product's own: what it serves costs hardly more than the product.
 std::vector<Kernel> matmul_act() {
-  return {{.op = "matmul_act",
-           .name = "matmul_sm90",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space},
+  return {gemm::op_kernel<Use>("matmul_act", "matmul_sm90"),
           {.op = "matmul_act",
            .name = "matmul_act_general",
            .supports = supports_general,

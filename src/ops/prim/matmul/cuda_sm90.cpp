@@ -1,9 +1,7 @@
 // matmul on sm_90a: which kernel a use of the op needs.
 #include "ops/prim/matmul/cuda_sm90.h"
 
-#include <algorithm>
-
-#include "base/error.h"
+#include "backend/cuda/gemm_sm90_op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
 #include "ops/prim/matmul/op.h"
 
@@ -48,40 +46,18 @@ gemm::Kernels matmul_sm90_kernels(const gemm::Problem& p) {
 
 namespace {
 
-bool supports(const Signature& s, const Device& d) {
-  return gemm::supports(matmul_sm90_problem(s), ebb::cuda::of(d));
-}
-
-std::vector<Tune> space(const Signature& s, const Device& d) {
-  const gemm::Problem p = matmul_sm90_problem(s);
-  return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
-}
-
-Program prepare(const Signature& s, const Tune& tune, Device& d) {
-  const gemm::Problem p = matmul_sm90_problem(s);
-  const gemm::Prepared product = gemm::prepare(p, matmul_sm90_kernels(p), tune, ebb::cuda::of(d));
-  const Program general = gemm::general_program(matmul(), s, d);
-  const auto run = [product, general, e = epilogue_of(s)](const Call& c) {
-    const gemm::Operands o{.a = c.in[0],
-                           .b = c.in[1],
-                           .bias = address_of(e.bias, c),
-                           .addend = address_of(e.addend, c),
-                           .out = c.out[0],
-                           .row_sums = c.out.size() == 2 ? c.out[1] : nullptr,
-                           .workspace = c.workspace};
-    product.takes(o) ? product.run(o) : general.run(c);
-  };
-  return {.workspace = std::max(product.workspace, general.workspace), .run = run};
-}
+struct Use {
+  static gemm::Problem problem(const Signature& s) { return matmul_sm90_problem(s); }
+  static gemm::Kernels kernels(const gemm::Problem& p) { return matmul_sm90_kernels(p); }
+  static bool serves(const Signature&) { return true; }
+  static auto operands(const Signature& s) { return epilogue_operands(s); }
+  static Program general(const Signature& s, Device& d) {
+    return gemm::general_program(matmul(), s, d);
+  }
+};
 
 }  // namespace
 
-std::vector<Kernel> matmul_sm90() {
-  return {{.op = "matmul",
-           .name = "matmul_sm90",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space}};
-}
+std::vector<Kernel> matmul_sm90() { return {gemm::op_kernel<Use>("matmul", "matmul_sm90")}; }
 
 }  // namespace ebb::ops::cuda
