@@ -59,10 +59,11 @@ struct Heads {
   int64_t batch, heads, queries, keys, width;
   bool gradient = false;
 };
-constexpr Heads attentions[] = {{1, 24, 4608, 4608, 128},    {2, 10, 4096, 4096, 64},
-                                {2, 20, 1024, 1024, 64},     {2, 10, 4096, 77, 64},
-                                {2, 8, 4096, 4096, 40},      {64, 16, 256, 256, 72, true},
-                                {32, 6, 256, 256, 32, true}, {16, 16, 1024, 1024, 64, true}};
+constexpr Heads attentions[] = {
+    {1, 24, 4608, 4608, 128},    {2, 10, 4096, 4096, 64},        {2, 20, 1024, 1024, 64},
+    {2, 10, 4096, 77, 64},       {2, 8, 4096, 4096, 40},         {64, 16, 256, 256, 72, true},
+    {32, 6, 256, 256, 32, true}, {16, 16, 1024, 1024, 64, true}, {32, 9, 256, 256, 64, true},
+    {32, 12, 64, 64, 64, true},  {32, 8, 64, 64, 32, true}};
 
 void add_attentions(std::vector<GraphCase>& out) {
   for (const Heads& h : attentions) {
