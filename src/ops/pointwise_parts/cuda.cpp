@@ -6,8 +6,11 @@
 namespace ebb::ops::cuda {
 namespace {
 
+// Of results one column wide, operands that are columns would lie apart from element to element.
 bool supports(const Signature& s, const Device&) {
-  return ebb::cuda::MapPass::supports_parts(whole_of(s).out[0].shape);
+  const Shape shape = whole_of(s).out[0].shape;
+  const bool apart = !s.as<PointwiseParts>().columns.columns.empty() && shape[-1] == 1;
+  return !apart && ebb::cuda::MapPass::supports_parts(shape);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {

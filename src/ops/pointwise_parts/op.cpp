@@ -80,6 +80,8 @@ const InColumns column_cases[] = {
     {"columns_of_one_row", "one_row_whole", 100, {{1, 11}}},
     {"columns_of_width_one", "coefficients_of_rows", 24, {{2, 5}}},
     {"columns_beside_parts", "joined", 72, {{2, 24}}},
+    {"columns_of_one_column", "one_column_whole", 2, {{1, 1}}},
+    {"columns_of_one_column_and_images", "one_column_of_images", 2, {{1, 0}}},
 };
 
 std::vector<Example> examples() {
@@ -96,6 +98,8 @@ std::vector<Example> examples() {
       {"empty", {0, 16}, {16}, {{8, 8}, {0}, {0}}},
       {"whole", {3, 7}, {7}, {}},
       {"one_row_whole", {48}, {48}, {}},
+      {"one_column_whole", {2, 5, 6, 1}, {2, 5, 6, 1}, {}},
+      {"one_column_of_images", {2, 5, 6, 1}, {2, 1, 1, 1}, {}},
       {"coefficients", {3, 5, 48}, {3, 1, 48}, {}},
       {"coefficients_odd", {3, 5, 13}, {3, 1, 13}, {}},
       {"coefficients_of_rows", {7, 24}, {7, 1}, {}},
