@@ -26,6 +26,7 @@
 #include "passes/parts.h"
 #include "passes/rows.h"
 #include "passes/simplify.h"
+#include "runtime/context.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
 
@@ -209,6 +210,24 @@ TEST(columns, that_do_not_fit__are_errors) {
                                                          {}})
     EXPECT_THROW(add(c), Error);
   EXPECT_THROW(add({{0}, {0}, {4}}, {{2, 2}, {0}, {}}), Error);
+}
+
+// There a kernel would step from element to element.
+TEST(columns, of_results_one_column_wide__have_no_kernel) {
+  const std::vector<const Kernel*> kernels = kernels_of("pointwise_parts", "cuda");
+  if (kernels.empty()) GTEST_SKIP() << "built without CUDA";
+  const Context any = open_context("cpu", {.threads = 1});
+  const Scalar results[] = {Scalar::input(0) * Scalar::input(1)};
+  const auto supports = [&](Shape x, int64_t width) {
+    const ops::PointwiseParts a{Expr(2, results), x.sizes(), "f32", {}, {{1}, {0}, {x[-1]}}};
+    Shape whole = x;
+    whole[-1] = width;
+    Signature s{&ops::def::pointwise_parts(), a, {f32(x), f32(whole)}, {}, ""};
+    s.out = s.op->infer(s);
+    return kernels[0]->supports(s, *any.device);
+  };
+  EXPECT_TRUE(supports({2, 4, 4, 8}, 16));
+  EXPECT_FALSE(supports({2, 4, 4, 1}, 2));  // variances learned for grey images
 }
 
 TEST(columns, space__steps_over_the_rest_of_the_rows) {
