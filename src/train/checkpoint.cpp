@@ -289,8 +289,8 @@ std::optional<int64_t> whole_before(int64_t damaged, const std::vector<int64_t>&
   return {};
 }
 
-// What f(step) gives of the newest checkpoint. An Error, by which that is damaged, says how to go
-// on from an older one.
+// What f(step) gives of the newest checkpoint. An Error that is of that checkpoint alone says how
+// to go on from an older one, of which f gives something.
 auto from_last_checkpoint(const std::string& folder, const auto& f) {
   const int64_t last = last_checkpoint(folder);
   try {
@@ -299,6 +299,7 @@ auto from_last_checkpoint(const std::string& folder, const auto& f) {
     const auto older = whole_before(last, checkpoint_steps(folder), [&](int64_t step) {
       open_state(folder, step);
       model_info(folder, step);
+      f(step);
     });
     if (!older) throw;
     fail(e.what(), "; the checkpoint of step ", *older, " is whole: move ",
@@ -316,11 +317,11 @@ ModelFileInfo last_model_info(const std::string& folder) {
 
 TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights) {
   check_training_memory(weights);
-  return from_last_checkpoint(folder, [&](int64_t last) {
-    const auto file = open_state(folder, last);
-    model_info(folder, last);
-    TrainState s{.weights = std::move(weights), .step = last};
-    s.tensors = load_model_weights(model_file(folder, last), s.weights);
+  return from_last_checkpoint(folder, [&](int64_t step) {
+    const auto file = open_state(folder, step);
+    model_info(folder, step);
+    TrainState s{.weights = weights, .step = step};
+    s.tensors = load_model_weights(model_file(folder, step), s.weights);
     for (const nn::Weight& w : s.weights) {
       if (!w.trained) continue;
       s.tensors["ema." + w.name] = s.tensors.at(w.name);

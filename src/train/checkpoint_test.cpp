@@ -171,6 +171,16 @@ TEST(checkpoint, damaged_newest__names_an_older_one_that_is_whole) {
   EXPECT_EQ(load_state(folder.path(), weights()).step, 2);
 }
 
+TEST(checkpoint, errors_of_older_ones_too__name_none) {
+  const Folder folder;
+  for (const int64_t step : {1, 2}) save_checkpoint(folder.path(), state_at(step), info, 0);
+  std::vector<nn::Weight> other = weights();
+  other[1].shape = {5};
+  const std::string error = testing::error_of([&] { load_state(folder.path(), other); });
+  EXPECT_NE(error.find("conv.bias: expected [5]"), std::string::npos) << error;
+  EXPECT_EQ(error.find("is whole"), std::string::npos) << error;
+}
+
 TEST(checkpoint, weights_larger_than_memory__are_refused) {
   const Folder folder;
   const std::string file = folder / "large.safetensors";
