@@ -134,6 +134,20 @@ TEST(activations, halves_of_two_layers__stay_apart) {
   EXPECT_TRUE(melted(pass(m.g)).empty());
 }
 
+TEST(activations, gates_of_other_types_than_the_layer__stay) {
+  Mlp repeated, rounded;
+  const Scalar x[] = {Scalar::input(0), Scalar::input(1)}, y[] = {x[0] * (x[1] * sigmoid(x[1]))};
+  const auto add = [&](Mlp& m, const Shape& shape, const char* dtype) {
+    const auto half = ops::split(ops::linear(m.x, m.w1, m.b1), -1, 2);
+    m.g.output("y", ops::pointwise(m.g, {Expr(2, y), shape.sizes(), dtype}, half)[0]);
+    const Graph out = pass(m.g);
+    EXPECT_TRUE(melted(out).empty());
+    expect_equal(m.g, out);
+  };
+  add(repeated, {5, 2, 3, 3}, "");
+  add(rounded, {}, "bf16");
+}
+
 TEST(activations, rows_of_a_layer__are_no_halves_of_columns) {
   Mlp m;
   const auto half = ops::split(ops::linear(m.x, m.w1, m.b1), 0, 2);

@@ -181,13 +181,14 @@ class Melter {
   // would make one pass of the formula and what reads it.
   std::optional<Melted> with_gate(const Gated& gate, const Node& n) const {
     const Type& type = g_.type(n.out[0]);
-    if (g_.producer(gate.z) < 0 || g_.type(gate.z).dtype != type.dtype) return {};
+    if (g_.producer(gate.z) < 0) return {};
     std::set<size_t> gone = unread(gate, n);
     const auto& readers = uses_.readers(gate.z);
     const bool keep = !std::includes(gone.begin(), gone.end(), readers.begin(), readers.end());
     if (keep && uses_.melts(uses_.only_reader(n.out[0]), type.shape)) return {};
     std::optional<Melted> m = with({.act = gate.act, .keep = keep}, gate.z, -1);
-    if (m) m->gone = std::move(gone);
+    if (!m || !(m->with.out[0] == type)) return {};
+    m->gone = std::move(gone);
     return m;
   }
 
