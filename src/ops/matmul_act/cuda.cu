@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/activation.cuh"
+#include "backend/cuda/cut.h"
 #include "backend/cuda/gemm_sm90_op.h"
 #include "backend/cuda/launch.h"
 #include "ops/matmul_act/op.h"
@@ -112,7 +113,9 @@ Program prepare_gate(const Signature& s, Device& d) {
   };
   const Program many = product_of_rows(std::min(rows, at_once));
   const Program last = product_of_rows(rows % at_once);
-  const int64_t element = size_of(s.out[0].dtype), z_bytes = at_once * columns * element;
+  constexpr int64_t aligned = 256;  // where the product's own workspace begins
+  const int64_t element = size_of(s.out[0].dtype);
+  const int64_t z_bytes = ebb::cuda::ceil_div(at_once * columns * element, aligned) * aligned;
   const auto run = [=, fixed = params_of(s), dtype = s.out[0].dtype,
                     &device = ebb::cuda::of(d)](const Call& c) {
     auto* z = static_cast<char*>(c.workspace);
