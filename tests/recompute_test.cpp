@@ -11,9 +11,12 @@
 #include "models/model.h"
 #include "ops/add/op.h"
 #include "ops/mse/op.h"
+#include "ops/pointwise_parts/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
+#include "passes/columns.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
@@ -36,7 +39,8 @@ Value gated(Value x, Value h, Value gate) {
 
 // x + linear(silu(linear(x))), `depth` times, each in the scope <scope>.<i>. The sum is computed in
 // the scope itself, the products below it. With a gate times the second product, the backward pass
-// wants this as well: then each block's sum is a formula of what it reads.
+// wants this as well: then each block's sum is a formula of what it reads. Gates are some columns
+// of a param.
 Graph chain(int64_t depth, const std::string& scope = "blocks", bool gate = false) {
   constexpr int64_t rows = 64, width = 16;
   Graph g;
@@ -58,7 +62,8 @@ Graph chain(int64_t depth, const std::string& scope = "blocks", bool gate = fals
       const AtScope below(g, path + ".fc2");
       h = ops::linear(h, param(path + ".fc2.weight", {width, 4 * width}), {});
     }
-    x = gate ? gated(x, h, param(path + ".gate", {1, width})) : x + h;
+    x = gate ? gated(x, h, ops::slice(param(path + ".gate", {1, 3 * width}), 1, width, 2 * width))
+             : x + h;
   }
   g.output("loss", ops::mse(x, target));
   return g;
@@ -155,6 +160,13 @@ TEST(recompute, formulas__are_computed_again_without_products) {
     EXPECT_EQ(count(again.graph, ops::def::pointwise()),
               count(g, ops::def::pointwise()) + formulas);
   }
+}
+
+TEST(recompute, formulas_of_columns__are_formulas_too) {
+  const Graph g = fused(chain_gradients(3, "blocks", true));
+  const Graph columns = fold_columns(g, [](const Signature&) { return true; });
+  EXPECT_GT(count(columns, ops::def::pointwise_parts()), 0);
+  EXPECT_EQ(most_of(columns).formulas, most_of(g).formulas);
 }
 
 TEST(recompute, no_such_loss__is_an_error) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ops/pointwise_parts/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/random/op.h"
 #include "ops/prim/reshape/op.h"
@@ -29,6 +30,11 @@ struct Facts {
   bool counts(int64_t saved) const { return saved * worthless >= bytes; }
 };
 
+// One formula of tensors, or of columns of them.
+bool is_pointwise(const Node& n) {
+  return n.op == &ops::def::pointwise() || (n.op == &ops::def::pointwise_parts() &&
+                                            n.attrs.as<ops::PointwiseParts>().parts.widths.empty());
+}
 bool renames(const Node& n) { return n.op == &ops::def::reshape(); }
 
 // Bytes that a node writes.
@@ -91,7 +97,7 @@ class Formulas {
 
   bool is_formula(const Node& n) const {
     const int64_t saved = written(g_, n);
-    const bool cheap = n.op == &ops::def::pointwise() || n.op == &ops::def::random();
+    const bool cheap = is_pointwise(n) || n.op == &ops::def::random();
     return cheap && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
            std::ranges::all_of(n.in, [&](int32_t v) {
              return g_.type(v).bytes() * small <= saved || facts_.is_fixed(v) ||
