@@ -212,8 +212,7 @@ TEST(columns, that_do_not_fit__are_errors) {
   EXPECT_THROW(add({{0}, {0}, {4}}, {{2, 2}, {0}, {}}), Error);
 }
 
-// There a kernel would step from element to element.
-TEST(columns, of_results_one_column_wide__have_no_kernel) {
+TEST(columns, that_kernels_cannot_step_over__have_none) {
   const std::vector<const Kernel*> kernels = kernels_of("pointwise_parts", "cuda");
   if (kernels.empty()) GTEST_SKIP() << "built without CUDA";
   const Context any = open_context("cpu", {.threads = 1});
@@ -227,7 +226,11 @@ TEST(columns, of_results_one_column_wide__have_no_kernel) {
     return kernels[0]->supports(s, *any.device);
   };
   EXPECT_TRUE(supports({2, 4, 4, 8}, 16));
-  EXPECT_FALSE(supports({2, 4, 4, 1}, 2));  // variances learned for grey images
+  // variances learned for grey images: there it would step from element to element
+  EXPECT_FALSE(supports({2, 4, 4, 1}, 2));
+  constexpr int64_t rows = 1 << 14, width = 1 << 14;
+  EXPECT_TRUE(supports({2, rows, width}, 4 * width));
+  EXPECT_FALSE(supports({2, rows, width}, 8 * width));  // by 2^31, and 2^32 elements in all
 }
 
 TEST(columns, space__steps_over_the_rest_of_the_rows) {

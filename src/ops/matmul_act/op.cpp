@@ -147,7 +147,7 @@ Expr act_of(const OpDef& op) {
 }
 
 // x0 act(x1), or x1 act(x0).
-Expr gate_by(const OpDef& act, size_t of) {
+Expr formula_of_gate(const OpDef& act, size_t of) {
   const Scalar x[] = {Scalar::input(0), Scalar::input(1)};
   const Scalar y[] = {x[1 - of] * act_of(act).apply({&x[of], 1})[0]};
   return Expr(2, y);
@@ -155,7 +155,7 @@ Expr gate_by(const OpDef& act, size_t of) {
 
 std::vector<Example> gates() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
-  const Expr geglu = gate_by(def::gelu(), 1), swiglu = gate_by(def::silu(), 0);
+  const Expr geglu = formula_of_gate(def::gelu(), 1), swiglu = formula_of_gate(def::silu(), 0);
   const auto gate = [](const Expr& act, bool keep = false) {
     return MatmulAct{.act = act, .trans_b = true, .keep = keep};
   };
@@ -163,7 +163,7 @@ std::vector<Example> gates() {
       {.label = "geglu", .attrs = gate(geglu), .in = {f32({3, 5, 11}), f32({34, 11}), f32({34})}},
       {.label = "swiglu", .attrs = gate(swiglu), .in = {f32({9, 16}), f32({48, 16})}},
       {.label = "gate_tanh",
-       .attrs = gate(gate_by(def::gelu_tanh(), 1), true),
+       .attrs = gate(formula_of_gate(def::gelu_tanh(), 1), true),
        .in = {f32({2, 9, 16}), f32({16, 16}), f32({16})}},
       {.label = "gate_columns",
        .attrs = MatmulAct{.act = swiglu},

@@ -9,8 +9,9 @@ namespace {
 // Of results one column wide, operands that are columns would lie apart from element to element.
 bool supports(const Signature& s, const Device&) {
   const Shape shape = whole_of(s).out[0].shape;
-  const bool apart = !s.as<PointwiseParts>().columns.columns.empty() && shape[-1] == 1;
-  return !apart && ebb::cuda::MapPass::supports_parts(shape);
+  const Columns& c = s.as<PointwiseParts>().columns;
+  const bool apart = !c.columns.empty() && shape[-1] == 1;
+  return !apart && can_step(c, s.in) && ebb::cuda::MapPass::supports_parts(shape);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {

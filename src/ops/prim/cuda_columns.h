@@ -1,6 +1,7 @@
 // Columns as the passes of generated kernels take them.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,13 @@ struct ColumnsPass {
     return at;
   }
 };
+
+// Whether kernels can step over the tensors that are given: by strides of 32 bits.
+inline bool can_step(const Columns& c, std::span<const Type> given) {
+  constexpr int64_t most = int64_t{1} << 32;
+  return c.columns.empty() ||
+         std::ranges::all_of(given, [](const Type& t) { return t.shape.numel() < most; });
+}
 
 // `given` are the tensors of an op, of which operands may lie in parts.
 inline ColumnsPass columns_pass(const Columns& c, const Parts& parts, std::span<const Type> given) {

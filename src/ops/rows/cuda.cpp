@@ -14,7 +14,7 @@ Output output_of(Per per) {
 
 bool supports(const Signature& s, const Device&) {
   const auto& a = s.as<Rows>();
-  return ebb::cuda::RowsPass::supports(Shape(a.shape), a.stripe > 0);
+  return can_step(a.columns, s.in) && ebb::cuda::RowsPass::supports(Shape(a.shape), a.stripe > 0);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
