@@ -22,6 +22,23 @@ __device__ inline uint32_t source_at(uint32_t address) {
 __device__ inline uint64_t operand_of(uint32_t source) {
   return wgmma_operand(0) >> 32 << 32 | source;
 }
+// The same of MN-major operands in blocks of 32 rows of m or n, 4096 bytes each, in the swizzle of
+// 64 bytes.
+__device__ inline uint64_t narrow_operand(uint32_t address) {
+  constexpr uint64_t swizzle_64 = uint64_t{2} << 62;
+  constexpr uint64_t eight_rows = 512 >> 4, next_32 = 4096 >> 4;
+  return swizzle_64 | eight_rows << 32 | next_32 << 16 | (address & 0x3ffff) >> 4;
+}
+template <class C>
+__device__ uint32_t b_source_at(uint32_t address) {
+  if constexpr (!C::b_narrow) return source_at(address);
+  return __shfl_sync(~0u, static_cast<uint32_t>(narrow_operand(address)), 0);
+}
+template <class C>
+__device__ uint64_t b_operand_of(uint32_t source) {
+  if constexpr (!C::b_narrow) return operand_of(source);
+  return narrow_operand(0) >> 32 << 32 | source;
+}
 struct Sources {
   uint32_t a, b;
 };
@@ -29,14 +46,15 @@ struct Sources {
 // Adds the products over one stage: 64 values of k.
 template <class C>
 __device__ void multiply(Sums<C>& d, const Sources& from, bool fresh) {
-  constexpr uint32_t next_a = wgmma_next_k<C::a_mn>, next_b = wgmma_next_k<C::b_mn>;
+  constexpr uint32_t next_a = wgmma_next_k<C::a_mn>;
+  constexpr uint32_t next_b = wgmma_next_k<C::b_mn> / (C::b_narrow ? 2 : 1);
 #pragma unroll
   for (int j = 0; j < 4; ++j)
 #pragma unroll
     for (int i = 0; i < C::rows; ++i)
       wgmma<typename C::T, C::a_mn, C::b_mn>(d[i],
                                              operand_of(from.a + (i * 8192 >> 4) + j * next_a),
-                                             operand_of(from.b + j * next_b), !fresh || j > 0);
+                                             b_operand_of<C>(from.b + j * next_b), !fresh || j > 0);
 }
 
 // The sums are read by ordinary instructions only after this.
@@ -85,7 +103,7 @@ __device__ int multiply_unit(const Params& p, const Places<C>& s, const Unit& u,
   const int group = team_thread<C>() / 128;
   const int a_skip = group / C::across_n * C::rows * 8192;
   const int b_skip = group % C::across_n * C::columns * 128;
-  const Sources first{source_at(s.a(0) + a_skip), source_at(s.b(0) + b_skip)};
+  const Sources first{source_at(s.a(0) + a_skip), b_source_at<C>(s.b(0) + b_skip)};
   int before = -1;
   for (int step = u.first; step < u.last; ++step) {
     barrier_wait(s.full(ring.stage), ring.parity);
@@ -107,7 +125,7 @@ __device__ int multiply_unit(const Params& p, const Places<C>& s, const Unit& u,
 // What a multiplying warpgroup does.
 template <class C>
 __device__ void consume(const Params& p, const Places<C>& s, Units units) {
-  Ring<C> ring{.stage = 0, .parity = 0};
+  Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
   Sums<C> d;
   int turn = -1;
   do {
@@ -149,6 +167,15 @@ __device__ void leave(const Params& p, const Places<C>& s) {
   }
 }
 
+// Has the L2 cache fetch the block's share of an operand; whoever still writes to it writes there.
+__device__ inline void fetch_ahead(const Ahead& what) {
+  const int64_t first = int64_t{what.share} * blockIdx.x;
+  if (first >= what.bytes) return;
+  const auto bytes = static_cast<uint32_t>(::min(int64_t{what.share}, what.bytes - first));
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(what.data + first), "r"(bytes)
+               : "memory");
+}
+
 // See the top of gemm_sm90_kernel.cuh.
 // grid: blocks (or pairs) as many as fit; each takes every grid-th unit.
 template <class C>
@@ -162,11 +189,15 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
     if (s.base % 1024 != 0) asm volatile("trap;");  // the swizzle counts from there
     const int sharing = p.share == Share::none ? 1 : 2;
     const int summers = p.row_sums != nullptr ? C::sum_warps : 0;
-    for (int i = 0; i < C::stages; ++i) {
+    for (int i = 0; i < stages_of<C>(p); ++i) {
       barrier_init(s.full(i), 1);
       barrier_init(s.empty(i), (C::groups + summers) * sharing);
     }
     barrier_init_done();
+  }
+  if (threadIdx.x == 32) {
+    fetch_ahead(p.ahead_a);
+    fetch_ahead(p.ahead_b);
   }
   if (p.share == Share::none)
     __syncthreads();  // the barriers are there
@@ -205,13 +236,24 @@ using TwoTeams = Tile<m, n, 1, 2, 2>;
 template <class T, Form form, class... Tiles>
 struct Family {
   static Kernels kernels() {
-    return {{TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor, Config<T, form, Tiles>::stages,
-                      Tiles::teams, Config<T, form, Tiles>::joins,
-                      Config<T, form, Tiles>::takes_boxes, Config<T, form, Tiles>::adds_rows}...},
-            run};
+    return {
+        {TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor, Config<T, form, Tiles>::stages,
+                  Tiles::teams, Config<T, form, Tiles>::joins, Config<T, form, Tiles>::takes_boxes,
+                  Config<T, form, Tiles>::adds_rows, Config<T, form, Tiles>::lone_stages}...},
+        run};
   }
 
  private:
+  // Blocks that have one unit each need no more stages than it has steps, and leave more room to
+  // the next kernel.
+  template <class C>
+  static int stages(const Choice& c, const Params& p, int at_once) {
+    if (!C::flexible) return C::stages;
+    const int most = c.lone ? C::lone_stages : C::stages;
+    const int longest = p.whole > 0 ? p.steps : p.part_steps + (p.longer_parts > 0 ? 1 : 0);
+    const int parts = c.together ? (C::tile_m * C::tile_n * 4 - 1) / C::stage_bytes + 1 : 1;
+    return at_once < p.units ? most : std::min(most, std::max(longest, parts));
+  }
   static void run(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
     const bool ran = ((c.tile_m == Tiles::m && c.tile_n == Tiles::n && c.teams == Tiles::teams &&
                        launch_as<Config<T, form, Tiles>>(p, c, o, device)) ||
@@ -220,13 +262,16 @@ struct Family {
   }
   template <class C>
   static bool launch_as(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
-    const Params params = params_of(p, c, o);
-    const int cluster = params.cluster, room = device.multiprocessors() * C::per_multiprocessor;
+    Params params = params_of(p, c, o);
+    const int cluster = params.cluster;
+    const int room = device.multiprocessors() * (c.lone ? 1 : C::per_multiprocessor);
     const int at_once = c.together ? params.units : std::min(params.units, room / cluster);
+    params.stages = stages<C>(c, params, at_once);
+    set_ahead(params, p, o, at_once * cluster);
     launch("gemm_sm90", gemm_sm90<C>,
            {.grid = static_cast<unsigned>(at_once * cluster),
             .block = C::threads,
-            .shared = C::shared_bytes,
+            .shared = C::first_stage + params.stages * C::stage_bytes,
             .cluster = static_cast<unsigned>(cluster)},
            params, device);
     if ((params.rest.by > 0 && !c.together) || p.row_sums) sum_parts(p, c, o, params, device);

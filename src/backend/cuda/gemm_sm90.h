@@ -77,6 +77,9 @@ struct Choice {
   // All tiles are split and the parts of each, at most 8, are a cluster that adds them up without a
   // second pass. Neither shared operands nor teams then.
   bool together = false;
+  // A block has a multiprocessor to itself, with as many stages as fit there, where its tiles are
+  // made for two.
+  bool lone = false;
 };
 
 // The sizes of tiles that kernels of a form exist for.
@@ -87,6 +90,7 @@ struct TileSize {
   bool joins = false;       // Choice::together is possible
   bool takes_boxes = true;  // operands of the result's shape
   bool adds_rows = true;    // addends that are rows for images
+  int lone_stages = 4;      // see Choice::lone
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.

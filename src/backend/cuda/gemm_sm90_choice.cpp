@@ -21,9 +21,15 @@ struct Guess {
 
 int64_t steps_of(const Problem& p) { return cover(p.k, 64) * (a_images(p.form) ? p.taps() : 1); }
 
+int per_multiprocessor(const TileSize& t, const Choice& c) {
+  return c.lone ? 1 : t.per_multiprocessor;
+}
+
 // Clocks of a step of 64 values of k for one tile, of `blocks` that share a multiprocessor. The
 // constants are fitted to measurements on an H200.
-double step_clocks(const Problem& p, const TileSize& t, Share share, int64_t blocks) {
+double step_clocks(const Problem& p, const TileSize& t, const Choice& c, int64_t blocks) {
+  const Share share = c.share;
+  const int stages = c.lone ? t.lone_stages : t.stages;
   constexpr double bytes_per_clock = 57;  // from the L2 cache
   constexpr double latency = 2450;        // of a load
   constexpr double in_step = 82;          // of waiting for the other block of a pair
@@ -31,7 +37,7 @@ double step_clocks(const Problem& p, const TileSize& t, Share share, int64_t blo
   const double a = t.m * 128.0 * (share == Share::a ? 0.5 : 1);
   const double b = columns * 128.0 * (share == Share::b ? 0.5 : 1);
   const double clocks = std::max({t.m * t.n / 32.0, (a + b) / bytes_per_clock,
-                                  latency / (t.stages * static_cast<double>(blocks))});
+                                  latency / (stages * static_cast<double>(blocks))});
   // all taps of one block of channels read the same lines of the cache
   constexpr double same_lines = 0.18;
   double slow = b_images(p.form) && p.images.c <= 64 ? 1 + same_lines * (t.n / 64.0 - 1) : 1;
@@ -43,8 +49,8 @@ double step_clocks(const Problem& p, const TileSize& t, Share share, int64_t blo
 }
 
 // Blocks, or pairs of them, that run at once.
-int64_t room_of(const TileSize& t, Share share, int multiprocessors) {
-  return int64_t{multiprocessors} * t.per_multiprocessor / (share == Share::none ? 1 : 2);
+int64_t room_of(const TileSize& t, const Choice& c, int multiprocessors) {
+  return int64_t{multiprocessors} * per_multiprocessor(t, c) / (c.share == Share::none ? 1 : 2);
 }
 
 // Clusters of `blocks` that run at once: those of one lie in one part of the chip, and not all
@@ -57,7 +63,7 @@ int64_t clusters_at_once(int blocks, int multiprocessors) {
 // Splits the tiles after the last full round of blocks.
 Choice with_whole(const Problem& p, const TileSize& t, Choice c, int multiprocessors) {
   const Groups g = groups(p, c);
-  const int64_t tiles = g.m * g.n * p.batch, room = room_of(t, c.share, multiprocessors);
+  const int64_t tiles = g.m * g.n * p.batch, room = room_of(t, c, multiprocessors);
   c.whole = c.splits > 1 && !c.together ? static_cast<int>(tiles / room * room) : 0;
   return c;
 }
@@ -67,25 +73,26 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
   constexpr double store_bytes_per_clock = 22;
   const Groups g = groups(p, c);
   const int64_t tiles = g.m * g.n * p.batch, whole = c.splits > 1 ? c.whole : tiles;
-  const int64_t rest = tiles - whole, at_once = room_of(t, c.share, multiprocessors);
+  const int64_t rest = tiles - whole, at_once = room_of(t, c, multiprocessors);
+  const int per = per_multiprocessor(t, c);
   const auto steps = static_cast<double>(steps_of(p));
   const auto store = [&](double bytes) { return t.m * t.n * bytes / store_bytes_per_clock; };
   // of the busiest multiprocessor
-  const int64_t blocks = std::min<int64_t>(
-      cover(whole + rest * c.splits, at_once / t.per_multiprocessor), t.per_multiprocessor);
+  const int64_t blocks = std::min<int64_t>(cover(whole + rest * c.splits, at_once / per), per);
   const auto rounds = [&](int64_t units, double length, double bytes) {
     constexpr double hidden = 0.68, turn = 200;  // of a store beside products; of a tile
-    const auto each = static_cast<double>(cover(units, at_once / t.per_multiprocessor));
+    const auto each = static_cast<double>(cover(units, at_once / per));
     if (p.form == Form::gated) {  // by two teams, each of which multiplies, then stores
       constexpr double of_sum = 0.8;
-      const double products = length * step_clocks(p, t, c.share, blocks);
+      const double products = length * step_clocks(p, t, c, blocks);
       const double gates = of_sum * t.m * t.n;
       return each * (turn + std::max(products, (products + gates) / 2)) + gates;
     }
     const double stores = t.teams > 1 ? 1 + (each - 1) * (1 - hidden) : each;
-    return each * (turn + length * step_clocks(p, t, c.share, blocks)) + stores * store(bytes);
+    return each * (turn + length * step_clocks(p, t, c, blocks)) + stores * store(bytes);
   };
-  double clocks = start;
+  constexpr double start_of_lone = 500;  // the next kernel finds no room to start early
+  double clocks = start + (c.lone ? start_of_lone : 0);
   if (whole > 0) clocks += rounds(whole, steps, static_cast<double>(size_of(p.out)));
   if (c.together) {
     constexpr double join = 1900, join_bytes_per_clock = 9.3;  // of the blocks' shared memories
@@ -110,6 +117,7 @@ std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
   if (p.form == Form::gated && c.splits > 1) return "parts of a sum are no gates";
   if (p.addend && p.addend_rows == 1 && !t.takes_boxes) return "these tiles take no addend";
   if (p.addend && p.addend_rows > 1 && !t.adds_rows) return "these tiles take no rows of addends";
+  if (c.lone && t.per_multiprocessor == 1) return "blocks of these tiles are alone anyway";
   if (!c.together) return {};
   if (!t.joins) return "their parts do not fit beside each other";
   if (c.splits < 2 || c.splits > most_together)
@@ -132,8 +140,15 @@ std::vector<Choice> cuts_worth(const Problem& p, const TileSize& t, int multipro
   std::vector<Choice> all;
   // a warpgroup takes longer for so many activations than the other for its products
   if ((p.post == Post::activate || p.post == Post::slope) && t.teams > 1 && t.n > 128) return all;
-  const auto add = [&](const Choice& c) {
+  const auto add = [&](Choice c) {
     if (obstacle(p, t, c).empty()) all.push_back(c);
+    c.lone = true;
+    const Groups g = groups(p, c);
+    const int64_t units = g.m * g.n * p.batch * (c.together ? 1 : c.splits);
+    const int64_t room =
+        c.together ? clusters_at_once(c.splits, multiprocessors) : room_of(t, c, multiprocessors);
+    if (units <= room && steps_of(p) / c.splits >= t.stages && obstacle(p, t, c).empty())
+      all.push_back(c);
   };
   for (const int splits : splits_worth(p)) {
     Choice c{.tile_m = t.m, .tile_n = t.n, .splits = splits, .teams = t.teams, .together = true};
@@ -171,7 +186,7 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
     const auto same = [&](const Choice& c) {
       return c.tile_m == g.choice.tile_m && c.tile_n == g.choice.tile_n &&
              c.share == g.choice.share && c.teams == g.choice.teams &&
-             c.together == g.choice.together;
+             c.together == g.choice.together && c.lone == g.choice.lone;
     };
     if (best.size() < most && std::count_if(best.begin(), best.end(), same) < 2)
       best.push_back(g.choice);
@@ -193,6 +208,7 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
             {"share", static_cast<int64_t>(c.share)}}};
     if (c.teams > 1) t.values.emplace_back("teams", c.teams);
     if (c.together) t.values.emplace_back("together", 1);
+    if (c.lone) t.values.emplace_back("lone", 1);
     all.push_back(t);
   }
   return all;
@@ -225,6 +241,7 @@ Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tun
   const bool guessed = tune.values.empty();
   c.teams = static_cast<int>(tune.value("teams", guessed ? guess.teams : 1));
   c.together = tune.value("together", guessed && guess.together ? 1 : 0) != 0;
+  c.lone = tune.value("lone", guessed && guess.lone ? 1 : 0) != 0;
   const auto t = std::find_if(tiles.begin(), tiles.end(), [&](const TileSize& x) {
     return x.m == c.tile_m && x.n == c.tile_n && x.teams == c.teams;
   });

@@ -46,7 +46,8 @@ struct Config {
                                             : summing      ? 216
                                                            : 224;
   static constexpr int a_bytes = tile_m * 128;
-  static constexpr int b_bytes = (b_mn ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
+  static constexpr bool b_narrow = b_mn && form <= Form::tt && narrow_rows(tile_n);
+  static constexpr int b_bytes = (b_mn && !b_narrow ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
   static constexpr int stage_bytes = a_bytes + b_bytes;
   // results on their way out: 16 rows of `chunk` columns a warp, or of 32 in f32
   static constexpr int chunk = columns % 64 == 0 ? 64 : 32;
@@ -56,10 +57,16 @@ struct Config {
   static constexpr int barrier_bytes = 256;
   static constexpr int bias_turns = per_multiprocessor == 1 ? 2 * teams : 1;
   static constexpr int bias_bytes = bias_turns * tile_n * 4;
-  static constexpr int available = 233472 / per_multiprocessor - 1024;
-  static constexpr int fitting = (available - out_bytes - barrier_bytes - bias_bytes) / stage_bytes;
-  static constexpr int stages = fitting < 12 ? fitting : 12;
-  static constexpr int shared_bytes = stages * stage_bytes + out_bytes + barrier_bytes + bias_bytes;
+  static constexpr int first_stage = (out_bytes + barrier_bytes + bias_bytes + 1023) / 1024 * 1024;
+  static constexpr int most_stages = 12;
+  static constexpr int stages_beside(int others) {
+    const int fitting = (233472 / (others + 1) - 1024 - first_stage) / stage_bytes;
+    return fitting < most_stages ? fitting : most_stages;
+  }
+  static constexpr int stages = stages_beside(per_multiprocessor - 1),
+                       lone_stages = stages_beside(0);
+  // whether launches differ in the number of stages
+  static constexpr bool flexible = per_multiprocessor > 1;
   // a cluster can add up parts of its tile: they fit where the operands were
   static constexpr bool joins = form != Form::gated && teams == 1 && tile_n % 32 == 0 &&
                                 tile_m * tile_n * 4 <= stages * stage_bytes;
@@ -75,19 +82,14 @@ struct Config {
 template <class C>
 struct Places {
   uint32_t base;
-  __device__ uint32_t a(int stage) const { return base + stage * C::stage_bytes; }
+  __device__ uint32_t a(int stage) const { return base + C::first_stage + stage * C::stage_bytes; }
   __device__ uint32_t b(int stage) const { return a(stage) + C::a_bytes; }
-  __device__ uint32_t out(int warp) const {
-    return base + C::stages * C::stage_bytes + warp * C::buffers * C::buffer_bytes;
-  }
-  __device__ uint32_t full(int stage) const {
-    return base + C::stages * C::stage_bytes + C::out_bytes + 8 * stage;
-  }
-  __device__ uint32_t empty(int stage) const { return full(stage) + 8 * C::stages; }
+  __device__ uint32_t out(int warp) const { return base + warp * C::buffers * C::buffer_bytes; }
+  __device__ uint32_t full(int stage) const { return base + C::out_bytes + 8 * stage; }
+  __device__ uint32_t empty(int stage) const { return full(stage) + 8 * C::most_stages; }
   // of the tile's columns, f32; by turns
   __device__ uint32_t bias(int turn) const {
-    return base + C::stages * C::stage_bytes + C::out_bytes + C::barrier_bytes +
-           turn % C::bias_turns * C::tile_n * 4;
+    return base + C::out_bytes + C::barrier_bytes + turn % C::bias_turns * C::tile_n * 4;
   }
 };
 
@@ -101,18 +103,24 @@ __device__ int team_thread() {
   return C::teams == 1 ? threadIdx.x : threadIdx.x % C::team_threads;
 }
 
+template <class C>
+__device__ int stages_of(const Params& p) {
+  return C::flexible ? p.stages : C::stages;
+}
+
 // A position in the ring of stages; `parity` is of the phase that is waited for.
 template <class C>
 struct Ring {
-  int stage = 0;
+  int stages;
   uint32_t parity;
+  int stage = 0;
   __device__ void skip(int steps) {
     stage += steps;
     parity ^= stage / C::stages % 2;
     stage %= C::stages;
   }
   __device__ void next() {
-    if (++stage == C::stages) {
+    if (++stage == stages) {
       stage = 0;
       parity ^= 1;
     }
@@ -234,6 +242,15 @@ __device__ void load_columns(const Piece& piece, const CUtensorMap& map, int fir
     load_box(piece.at(i * 8192 + skip * 128), map, first + i * 64, k + skip, z);
 }
 
+// The same in blocks of 32 rows.
+template <int Rows>
+__device__ void load_narrow(const Piece& piece, const CUtensorMap& map, int first, int k, int z) {
+  const int skip = piece.half > 0 ? 32 : 0;
+#pragma unroll
+  for (int i = 0; i < Rows / 32; ++i)
+    load_box(piece.at(i * 4096 + skip * 64), map, first + i * 32, k + skip, z);
+}
+
 template <class C>
 __device__ void load_a(const Params& p, const Piece& piece, const Unit& u, int step) {
   const int z = u.batch * p.a_batch;
@@ -338,6 +355,8 @@ __device__ void produce_matrices(const Params& p, const Places<C>& s, const Unit
     const int z = u.batch * p.b_batch;
     if constexpr (C::form == Form::gated)
       load_two_rows<C::tile_n>(b, p.b, u.n * (C::tile_n / 2), p.half, step * 64);
+    else if constexpr (C::b_narrow)
+      load_narrow<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
     else if constexpr (C::b_mn)
       load_columns<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
     else
@@ -365,7 +384,7 @@ template <class C>
 __device__ void produce(const Params& p, const Places<C>& s, Units units) {
   const int rank = units.rank;
   const int a_half = p.share == Share::a ? rank : -1, b_half = p.share == Share::b ? rank : -1;
-  Ring<C> ring{.stage = 0, .parity = 1};  // the first round waits for nothing
+  Ring<C> ring{.stages = stages_of<C>(p), .parity = 1};  // the first round waits for nothing
   do {
     if constexpr (a_images(C::form))
       produce_images<C>(p, s, units.u, ring, a_half, b_half);

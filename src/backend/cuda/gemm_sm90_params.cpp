@@ -27,11 +27,12 @@ struct Matrix {
 CUtensorMap matrix_map(const Problem& p, const Matrix& m, int tile, bool half) {
   const int64_t inner = m.transposed ? m.rows : m.k, outer = m.transposed ? m.k : m.rows;
   const int box = m.transposed ? narrow(step) : tile;
-  return tiled_map({.data = m.data,
-                    .format = format_of(p.type),
-                    .size = {inner, outer, m.count, 1},
-                    .stride = {inner, inner * outer, 0}},
-                   {.inner = 64, .outer = half ? box / 2 : box});
+  return tiled_map(
+      {.data = m.data,
+       .format = format_of(p.type),
+       .size = {inner, outer, m.count, 1},
+       .stride = {inner, inner * outer, 0}},
+      {.inner = m.transposed && narrow_rows(tile) ? 32 : 64, .outer = half ? box / 2 : box});
 }
 
 // Weights [out, tap, in], a matrix for each tap.
@@ -172,6 +173,23 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   set_maps(q, p, c, o);
   set_result(q, p, o);
   return q;
+}
+
+void set_ahead(Params& q, const Problem& p, const Operands& o, int64_t blocks) {
+  constexpr int64_t most = 5 << 20;  // more would be in the way of what is read first
+  constexpr int64_t line = 128, piece = 16;
+  if (a_images(p.form) || b_images(p.form)) return;
+  const int64_t each = p.k * size_of(p.type);
+  const int64_t a = p.m * each * (p.repeat_a ? 1 : p.batch);
+  const int64_t b = p.n * each * (p.repeat_b ? 1 : p.batch);
+  if (a + b > most) return;
+  const auto ahead = [&](const void* data, int64_t bytes) {
+    return Ahead{.data = static_cast<const char*>(data),
+                 .bytes = bytes / piece * piece,
+                 .share = static_cast<uint32_t>(cover(bytes, blocks * line) * line)};
+  };
+  q.ahead_a = ahead(o.a, a);
+  q.ahead_b = ahead(o.b, b);
 }
 
 Groups groups(const Problem& p, const Choice& c) {

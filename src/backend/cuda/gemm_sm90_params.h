@@ -22,6 +22,13 @@ struct Divisor {
 };
 Divisor divisor(int64_t by);
 
+// An operand that is asked for before the kernel may read it: bytes, those of a block; none: 0.
+struct Ahead {
+  const char* data;
+  int64_t bytes;
+  uint32_t share;
+};
+
 struct Params {
   CUtensorMap a, b;
   void *out, *kept;
@@ -55,10 +62,18 @@ struct Params {
   Share share;
   int cluster;    // blocks
   bool together;  // the cluster's blocks compute parts of one tile
+  int stages;     // of kernels that leave their number open
+  Ahead ahead_a, ahead_b;
 };
 
-// What the kernel gets, for operands at these addresses.
+// MN-major operands come in blocks of 64 rows of m or n, or of 32 for tiles that 64 does not
+// divide.
+constexpr bool narrow_rows(int tile) { return tile % 64 != 0; }
+
+// What the kernel gets, for operands at these addresses; but for `stages` and what comes ahead.
 Params params_of(const Problem& p, const Choice& c, const Operands& o);
+// Has the blocks ask the L2 cache for small operands.
+void set_ahead(Params& q, const Problem& p, const Operands& o, int64_t blocks);
 // Adds up the partial sums in the workspace, in their order, with bias and addend, and those of A's
 // rows. `q`: of the product.
 void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Params& q,

@@ -97,7 +97,7 @@ __device__ inline void finish(const Params& p, const Whole& q, const Unit& u, in
 template <class C>
 __device__ uint32_t four_at(const Places<C>& s, int row, int four) {
   static_assert(C::joins);
-  return s.base + (row * (C::tile_n / 4) + (four ^ row % 4 * 2)) * 16;
+  return s.a(0) + (row * (C::tile_n / 4) + (four ^ row % 4 * 2)) * 16;
 }
 
 // The threads that read operands: those that multiply, and those that sum A's rows.

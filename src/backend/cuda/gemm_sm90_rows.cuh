@@ -80,7 +80,7 @@ __device__ void sum_rows(const Params& p, const Places<C>& s, Units units) {
   const int warp = (static_cast<int>(threadIdx.x) - C::producer) / 32 - 1;
   if (warp < 0 || warp >= C::sum_warps) return;
   const int sharing = p.share == Share::none ? 1 : 2;
-  Ring<C> ring{.stage = 0, .parity = 0};
+  Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
   RowSums<C> sums(warp);
   do {
     const Unit& u = units.u;

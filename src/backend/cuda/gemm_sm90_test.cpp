@@ -78,6 +78,15 @@ TEST(gemm_choices, sums_of_rows_of_a_huge_product__are_offered_in_one_part) {
                "gemm: no tiles for a product of 131072x131072x4096");
 }
 
+TEST(gemm_choices, few_tiles_many_steps__more_stages_offered) {
+  const auto lone = [&](int64_t m) {
+    const auto all = choices(product(m, 1152, 1152), tiles, multiprocessors);
+    return std::any_of(all.begin(), all.end(), [](const Choice& c) { return c.lone; });
+  };
+  EXPECT_TRUE(lone(64));
+  EXPECT_FALSE(lone(16384));
+}
+
 TEST(gemm_choices, addend__only_tiles_that_add) {
   Problem p = product(512, 512, 512);
   p.addend = true;
@@ -105,6 +114,8 @@ TEST(gemm_choice_of, what_tiles_cannot_do__error) {
   EXPECT_NE(refusal(plain, tune(128, 192, {{"splits", 2}, {"share", 1}, {"together", 1}})), "");
   EXPECT_NE(refusal(plain, tune(128, 192, {{"splits", 2}, {"teams", 2}, {"together", 1}})), "");
   EXPECT_NE(refusal(product(512, 512, 1024), tune(128, 192, {{"splits", 9}, {"together", 1}})), "");
+  EXPECT_NE(refusal(plain, tune(128, 192, {{"lone", 1}})), "") << "made for one";
+  EXPECT_EQ(refusal(plain, tune(64, 64, {{"lone", 1}})), "");
   Problem p = plain;
   p.addend = true;
   EXPECT_NE(refusal(p, tune(64, 64)), "");

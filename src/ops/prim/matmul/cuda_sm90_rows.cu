@@ -13,7 +13,8 @@ ebb::cuda::gemm::Kernels matmul_sm90_rows(DType type) {
                   Tile<64, 128, 2>, Tile<64, 64, 2>>::kernels();
   return Family<__nv_bfloat16, Form::nt, Tile<128, 256>, Tile<256, 128>, Tile<128, 192>,
                 TwoTeams<128, 192>, Tile<128, 160>, Tile<128, 128, 2>, TwoTeams<128, 128>,
-                Tile<128, 64, 2>, Tile<64, 128, 2>, Tile<64, 64, 2>>::kernels();
+                Tile<128, 64, 2>, Tile<64, 128, 2>, Tile<64, 64, 2>, Tile<64, 192, 2>,
+                Tile<192, 192>, TwoTeams<128, 96>>::kernels();
 }
 
 }  // namespace ebb::ops::cuda
