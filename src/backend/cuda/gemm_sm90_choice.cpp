@@ -25,23 +25,37 @@ int per_multiprocessor(const TileSize& t, const Choice& c) {
   return c.lone ? 1 : t.per_multiprocessor;
 }
 
+// Columns of B that are loaded for one tile: those of convolutions in blocks of 64.
+int columns_of(const Problem& p, const TileSize& t) {
+  return b_transposed(p.form) && p.form > Form::tt ? static_cast<int>(cover(t.n, 64)) * 64 : t.n;
+}
+
+// Bytes that pass shared memory in a step: the copy engine writes both operands; the matrix units
+// read the first for each warpgroup along n, and the second for each 64 rows.
+double shared_bytes(const Problem& p, const TileSize& t) {
+  const int across_n = t.teams == 1 && t.m == 64 && t.n >= 128 ? 2 : 1;
+  const double read = t.m / 64.0 * (across_n * 64 + t.n) * 128;
+  return read + (t.m + columns_of(p, t)) * 128.0;
+}
+
 // Clocks of a step of 64 values of k for one tile, of `blocks` that share a multiprocessor. The
 // constants are fitted to measurements on an H200.
 double step_clocks(const Problem& p, const TileSize& t, const Choice& c, int64_t blocks) {
   const Share share = c.share;
   const int stages = c.lone ? t.lone_stages : t.stages;
-  constexpr double bytes_per_clock = 57;  // from the L2 cache
-  constexpr double latency = 2450;        // of a load
+  constexpr double bytes_per_clock = 55;  // from the L2 cache
+  constexpr double latency = 2080;        // of a load
   constexpr double in_step = 82;          // of waiting for the other block of a pair
-  const int columns = b_transposed(p.form) ? (t.n + 63) / 64 * 64 : t.n;
+  constexpr double shared_bytes_per_clock = 131;
   const double a = t.m * 128.0 * (share == Share::a ? 0.5 : 1);
-  const double b = columns * 128.0 * (share == Share::b ? 0.5 : 1);
+  const double b = columns_of(p, t) * 128.0 * (share == Share::b ? 0.5 : 1);
   const double clocks = std::max({t.m * t.n / 32.0, (a + b) / bytes_per_clock,
+                                  shared_bytes(p, t) / shared_bytes_per_clock,
                                   latency / (stages * static_cast<double>(blocks))});
   // all taps of one block of channels read the same lines of the cache
   constexpr double same_lines = 0.18;
   double slow = b_images(p.form) && p.images.c <= 64 ? 1 + same_lines * (t.n / 64.0 - 1) : 1;
-  constexpr double turned_wide = 1.04, lone = 1.25, summed = 1.13;  // measured
+  constexpr double turned_wide = 1.07, lone = 1.25, summed = 1.1;  // measured
   if (a_transposed(p.form) && t.m == 192 && t.teams == 1) slow *= turned_wide;
   if (t.m == 256 && t.n == 64) slow *= lone;  // one block's loads do not fill the way
   if (p.row_sums && t.teams > 1) slow *= summed;
@@ -69,8 +83,8 @@ Choice with_whole(const Problem& p, const TileSize& t, Choice c, int multiproces
 }
 
 double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multiprocessors) {
-  constexpr double start = 4500, start_of_sum = 5800, sum_bytes_per_clock = 8400;
-  constexpr double store_bytes_per_clock = 22;
+  constexpr double start = 4500, start_of_sum = 3500, sum_bytes_per_clock = 5040;
+  constexpr double store_bytes_per_clock = 18.7;
   const Groups g = groups(p, c);
   const int64_t tiles = g.m * g.n * p.batch, whole = c.splits > 1 ? c.whole : tiles;
   const int64_t rest = tiles - whole, at_once = room_of(t, c, multiprocessors);
@@ -80,7 +94,7 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
   // of the busiest multiprocessor
   const int64_t blocks = std::min<int64_t>(cover(whole + rest * c.splits, at_once / per), per);
   const auto rounds = [&](int64_t units, double length, double bytes) {
-    constexpr double hidden = 0.68, turn = 200;  // of a store beside products; of a tile
+    constexpr double hidden = 0.86, turn = 380;  // of a store beside products; of a tile
     const auto each = static_cast<double>(cover(units, at_once / per));
     if (p.form == Form::gated) {  // by two teams, each of which multiplies, then stores
       constexpr double of_sum = 0.8;
@@ -146,7 +160,8 @@ std::vector<Choice> cuts_worth(const Problem& p, const TileSize& t, int multipro
     const Groups g = groups(p, c);
     const int64_t units = g.m * g.n * p.batch * (c.together ? 1 : c.splits);
     const int64_t room =
-        c.together ? clusters_at_once(c.splits, multiprocessors) : room_of(t, c, multiprocessors);
+        c.together ? clusters_at_once(c.splits, multiprocessors) * 3 / 4  // no waiting for the last
+                   : room_of(t, c, multiprocessors);
     if (units <= room && steps_of(p) / c.splits >= t.stages && obstacle(p, t, c).empty())
       all.push_back(c);
   };
