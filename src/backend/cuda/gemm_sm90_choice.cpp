@@ -25,9 +25,9 @@ int per_multiprocessor(const TileSize& t, const Choice& c) {
   return c.lone ? 1 : t.per_multiprocessor;
 }
 
-// Columns of B that are loaded for one tile: those of convolutions in blocks of 64.
+// Columns of B that are loaded for one tile, in blocks of 64 (or 32, which take as long).
 int columns_of(const Problem& p, const TileSize& t) {
-  return b_transposed(p.form) && p.form > Form::tt ? static_cast<int>(cover(t.n, 64)) * 64 : t.n;
+  return b_transposed(p.form) ? static_cast<int>(cover(t.n, 64)) * 64 : t.n;
 }
 
 // Bytes that pass shared memory in a step: the copy engine writes both operands; the matrix units
@@ -55,10 +55,11 @@ double step_clocks(const Problem& p, const TileSize& t, const Choice& c, int64_t
   // all taps of one block of channels read the same lines of the cache
   constexpr double same_lines = 0.18;
   double slow = b_images(p.form) && p.images.c <= 64 ? 1 + same_lines * (t.n / 64.0 - 1) : 1;
-  constexpr double turned_wide = 1.07, lone = 1.25, summed = 1.1;  // measured
-  if (a_transposed(p.form) && t.m == 192 && t.teams == 1) slow *= turned_wide;
+  constexpr double three = 1.07, lone = 1.25, summed = 1.1, narrow = 1.2;  // measured
+  if (t.m == 192 && t.teams == 1) slow *= three;
   if (t.m == 256 && t.n == 64) slow *= lone;  // one block's loads do not fill the way
   if (p.row_sums && t.teams > 1) slow *= summed;
+  if (p.form <= Form::tt && b_transposed(p.form) && t.n % 64 != 0) slow *= narrow;
   return slow * clocks + (share == Share::none ? 0 : in_step);
 }
 
