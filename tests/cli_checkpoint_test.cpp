@@ -44,23 +44,40 @@ class CliCheckpoint : public testing::Program {
 
 TEST_F(CliCheckpoint, damaged_newest__is_told_with_an_older_one) {
   const std::string run = folder_ / "run";
-  const Output out = run_program(str("train --device cpu --steps 2 --batch 2 --checkpoint-every 1",
+  const Output out = run_program(str("train --device cpu --steps 3 --batch 2 --checkpoint-every 1",
                                      " --data ", images(8), " --out ", run));
   EXPECT_EQ(out.code, 0) << out.text;
-  const std::string newest = train::model_file(run, 2), older = train::model_file(run, 1);
+  const std::string newest = train::model_file(run, 3), between = train::model_file(run, 2);
   std::filesystem::resize_file(newest, std::filesystem::file_size(newest) - 4);
   const std::string sampled = error_of_sample(run);
-  EXPECT_TRUE(sampled.ends_with(newest + "; an older model is whole: " + older)) << sampled;
+  EXPECT_TRUE(sampled.ends_with(newest + "; an older model is whole: " + between)) << sampled;
   EXPECT_EQ(error_line("info " + run), sampled);
   EXPECT_TRUE(error_of_sample(newest).ends_with(newest)) << "a file was asked for";
   const std::string mistake = error_of_sample(run + " --model nosuch");
   EXPECT_EQ(mistake.find("whole"), mistake.npos) << mistake;
-  const std::string resumed = error_line("train --resume --steps 3 --out " + run);
+  const std::string resumed = error_line("train --resume --steps 4 --out " + run);
   EXPECT_TRUE(
-      resumed.ends_with("; the checkpoint of step 1 is whole: move model-00000002."
-                        "safetensors and state-00000002.safetensors to another folder to "
+      resumed.ends_with("; the checkpoint of step 2 is whole: move model-00000003."
+                        "safetensors and state-00000003.safetensors to another folder to "
                         "go on from there"))
       << resumed;
+  const std::string bytes = testing::file_bytes(between);
+  put_file(between, bytes.substr(0, bytes.size() - 4) + "\xff\xff\xff\xff");  // not a number
+  const std::string older = error_of_sample(run);
+  EXPECT_TRUE(older.ends_with("; an older model is whole: " + train::model_file(run, 1))) << older;
+  EXPECT_EQ(error_line("info " + run), older);
+}
+
+TEST_F(CliCheckpoint, error_of_older_ones_too__names_none) {
+  const std::string file = with_network(R"("blocks": 2})");
+  for (const int64_t step : {1, 2})
+    std::filesystem::copy_file(file, train::model_file(folder_ / "run", step),
+                               std::filesystem::copy_options::overwrite_existing);
+  const Output sampled =
+      run_program(str("sample ", folder_ / "run", " --device cpu --n 1 --out ", folder_ / "x.png"));
+  EXPECT_NE(sampled.text.find("the file's tensors must be those of the network"),
+            sampled.text.npos);
+  EXPECT_EQ(sampled.text.find("whole"), sampled.text.npos) << sampled.text;
 }
 
 TEST_F(CliCheckpoint, absurd_network__is_refused_at_once) {

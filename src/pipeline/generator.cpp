@@ -37,17 +37,6 @@ LoadedModel recognised(const std::string& file, const std::string& name) {
   }
 }
 
-// What f() gives; an Error of it says which file is wrong and, in a folder, which one is whole.
-auto in_file(const std::string& folder, const std::string& file, const auto& f) {
-  try {
-    return f();
-  } catch (const Error& e) {
-    const std::string what = e.what(), older = train::older_model(folder, file);
-    fail(what, what.find(file) == std::string::npos ? "  " + file : "",
-         older.empty() ? "" : "; an older model is whole: " + older);
-  }
-}
-
 LoadedModel from_run(const train::ModelFileInfo& info, const std::string& file) {
   const NamedModel m = find_model(info.run.model);
   LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step, true};
@@ -64,10 +53,36 @@ LoadedModel from_run(const train::ModelFileInfo& info, const std::string& file) 
   return out;
 }
 
-std::vector<nn::Weight> network_weights(const LoadedModel& m) {
+struct Asked {
+  const std::string& path;
+  const std::string file;  // that `path` means
+  const std::string& model;
+};
+
+LoadedModel without_weights(const std::string& file, const std::string& model) {
+  const auto info = model.empty() ? train::read_model_info(file) : std::nullopt;
+  return info ? from_run(*info, file) : recognised(file, model);
+}
+
+NamedTensors weights_in(const std::string& file, const LoadedModel& m) {
   Graph g;
   network_of(*m.model, m.config)(g, network_inputs(g, m.config.common(), 1));
-  return nn::weights_of(g);
+  return train::load_model_weights(file, nn::weights_of(g));
+}
+
+// What f() gives; an Error of it says which file is wrong and, in a folder, which older one can be
+// loaded.
+auto in_file(const Asked& a, const auto& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    const std::string older = train::older_model(a.path, a.file, [&](const std::string& file) {
+      weights_in(file, without_weights(file, a.model));
+    });
+    fail(what, what.find(a.file) == std::string::npos ? "  " + a.file : "",
+         older.empty() ? "" : "; an older model is whole: " + older);
+  }
 }
 
 // What is known of a run before there is a device.
@@ -326,13 +341,8 @@ DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
 
 LoadedModel load_model(const std::string& path, const std::string& model,
                        const std::vector<std::pair<std::string, std::string>>& overrides) {
-  const std::string file = train::find_model_file(path);
-  // Of another model than the file's, by `model`, an older file is no better.
-  const std::string folder = model.empty() ? path : file;
-  LoadedModel m = in_file(folder, file, [&] {
-    const auto info = model.empty() ? train::read_model_info(file) : std::nullopt;
-    return info ? from_run(*info, file) : recognised(file, model);
-  });
+  const Asked asked{path, train::find_model_file(path), model};
+  LoadedModel m = in_file(asked, [&] { return without_weights(asked.file, model); });
   for (const auto& [name, text] : overrides) {
     const std::vector<Field> fields = fields_of(m.diffusion);
     set_field(find_field(fields, name, "diffusion"), text);
@@ -340,8 +350,7 @@ LoadedModel load_model(const std::string& path, const std::string& model,
   settle(m.diffusion);
   for (const auto& [name, text] : overrides) check_applies(name, m.diffusion.precond);
   check(m.diffusion);
-  m.weights =
-      in_file(folder, file, [&] { return train::load_model_weights(file, network_weights(m)); });
+  m.weights = in_file(asked, [&] { return weights_in(asked.file, m); });
   return m;
 }
 

@@ -333,11 +333,14 @@ TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights
   });
 }
 
-std::string older_model(const std::string& folder, const std::string& damaged) {
+std::string older_model(const std::string& folder, const std::string& damaged,
+                        const std::function<void(const std::string& file)>& load) {
   const auto step = step_of(fs::path(damaged).filename().string(), model_prefix);
   if (!fs::is_directory(folder) || !step) return "";
-  const auto older = whole_before(*step, steps_in(folder, model_prefix),
-                                  [&](int64_t s) { model_info(folder, s); });
+  const auto older = whole_before(*step, steps_in(folder, model_prefix), [&](int64_t s) {
+    model_info(folder, s);
+    load(model_file(folder, s));
+  });
   return older ? model_file(folder, *older) : "";
 }
 

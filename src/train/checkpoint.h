@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,9 +75,10 @@ struct ModelFileInfo {
 std::optional<ModelFileInfo> read_model_info(const std::string& file);
 // That of the newest complete checkpoint. Throws Error as load_state() does.
 ModelFileInfo last_model_info(const std::string& folder);
-// The newest model file in `folder` that is older than the damaged one and whole, as far as can be
-// seen without its numbers; "" if there is none, or `folder` is a file.
-std::string older_model(const std::string& folder, const std::string& damaged);
+// The newest model file in `folder` that is older than the damaged one and for which load(file)
+// throws no Error; "" if there is none, or `folder` is a file.
+std::string older_model(const std::string& folder, const std::string& damaged,
+                        const std::function<void(const std::string& file)>& load);
 // Every weight from a model file, in the network's layout. Binding is total, as load_weights();
 // weights that are not finite, or larger than the machine's free memory, are an Error.
 NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights);

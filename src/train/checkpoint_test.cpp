@@ -160,9 +160,13 @@ TEST(checkpoint, damaged_newest__names_an_older_one_that_is_whole) {
   EXPECT_EQ(last_model_info(folder.path()).step, 4);  // whose state is damaged
   damage(model_file(folder.path(), 4));
   expect_error([&] { last_model_info(folder.path()); }, advice);
-  EXPECT_EQ(older_model(folder.path(), model_file(folder.path(), 4)), model_file(folder.path(), 2));
-  EXPECT_EQ(older_model(folder.path(), model_file(folder.path(), 1)), "");
-  EXPECT_EQ(older_model(model_file(folder.path(), 4), model_file(folder.path(), 4)), "");
+  const auto older = [&](const std::string& path, int64_t damaged) {
+    return older_model(path, model_file(folder.path(), damaged),
+                       [](const std::string& file) { load_model_weights(file, weights()); });
+  };
+  EXPECT_EQ(older(folder.path(), 4), model_file(folder.path(), 2));
+  EXPECT_EQ(older(folder.path(), 1), "");
+  EXPECT_EQ(older(model_file(folder.path(), 4), 4), "");
   // as it says: that of step 3 is the newest then
   fs::remove(model_file(folder.path(), 4));
   fs::remove(state_file(folder.path(), 4));

@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "io/safetensors.h"
 #include "models/model.h"
+#include "pipeline/generator.h"
 #include "train/checkpoint.h"
 
 namespace ebb::cli {
@@ -134,7 +135,8 @@ io::SafetensorsFile open_file(Options& o) {
   try {
     return io::SafetensorsFile::open(o.file);
   } catch (const Error& e) {
-    const std::string older = train::older_model(given, o.file);
+    const std::string older = train::older_model(
+        given, o.file, [&](const std::string& file) { load_model(file, o.model, {}); });
     fail(e.what(), older.empty() ? "" : "; an older model is whole: " + older);
   }
 }
