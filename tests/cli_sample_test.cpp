@@ -324,7 +324,8 @@ TEST_F(CliSample, interrupt__leaves_no_folder) {
       << eval.text;
 }
 
-// What was made is not lost, and no file ends in its middle: a signal comes too late by then.
+// What was made is not lost, and no file ends in its middle: a signal comes too late by then, and
+// the program says so.
 TEST_F(CliSample, interrupt_while_files_are_written__leaves_them_all) {
   const std::string run = trained(), folder = folder_ / "all";
   const std::string sampling =
@@ -334,6 +335,9 @@ TEST_F(CliSample, interrupt_while_files_are_written__leaves_them_all) {
                       "/00000.png ]; then kill -TERM $!; break; fi; done; wait $!; }"));
   EXPECT_EQ(out.code, 0) << out.text;
   EXPECT_NE(out.text.find("400 images in "), std::string::npos) << out.text;
+  EXPECT_NE(out.text.find("all images are made and are being written; "), std::string::npos)
+      << out.text;
+  EXPECT_EQ(out.text.find("stopping"), std::string::npos) << out.text;
   int64_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     files += entry.path().extension() == ".png" && entry.file_size() > 0;

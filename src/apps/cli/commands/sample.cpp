@@ -156,7 +156,8 @@ struct Work {
 };
 
 // None if a signal asked for the end, of which it tells. `signals` begins where sampling does: what
-// comes before may take long, and a signal ends it as it does any program.
+// comes before may take long, and a signal ends it as it does any program. Afterwards it tells that
+// the images are written all the same.
 std::optional<Generated> generate_until(std::optional<train::StopSignals>& signals,
                                         const Options& o, const Work& w) {
   ProgressLine line("sampling");
@@ -169,14 +170,18 @@ std::optional<Generated> generate_until(std::optional<train::StopSignals>& signa
       return true;
     });
     line.finish();
-    return g;
+    if (signals->requested() == 0) {
+      signals.emplace(
+          "all images are made and are being written; again, after a second, to end now");
+      return g;
+    }
   } catch (const Cancelled&) {
     line.finish();
-    std::fprintf(stderr,
-                 "sample: interrupted by signal %d at %.0f %% of %s; nothing was written to %s\n",
-                 signals->requested(), 100 * done, images_text(o.n).c_str(), o.out.c_str());
-    return std::nullopt;
   }
+  std::fprintf(stderr,
+               "sample: interrupted by signal %d at %.0f %% of %s; nothing was written to %s\n",
+               signals->requested(), 100 * done, images_text(o.n).c_str(), o.out.c_str());
+  return std::nullopt;
 }
 
 int run(Options& o) {
