@@ -85,12 +85,14 @@ constexpr int64_t parts_of_qkv = 3;
 // The tensors of a file as the network has them, and back; shapes are left to the caller.
 Tensor reordered(const Weight& w, const Tensor& t, bool to_file) {
   const Shape& s = w.shape;
+  const int64_t turns = w.info.turns;
+  require(!w.info.channels_last || turns == 1, w.name, ": filters have no turns of q, k and v (",
+          turns, ")  ", s);
   if (w.info.channels_last) {
     const int64_t taps = s[1] * s[2], channels = s[3];
     return to_file ? swap_middle(t, s[0], taps, channels, 1)
                    : swap_middle(t, s[0], channels, taps, 1);
   }
-  const int64_t turns = w.info.turns;
   if (turns == 1) return t;
   require(turns > 0 && s.rank() > 0 && s[0] % (turns * parts_of_qkv) == 0, w.name,
           ": rows must divide into q, k and v of each turn (", turns, ")  ", s);

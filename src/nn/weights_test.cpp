@@ -64,6 +64,14 @@ TEST(weights, rows_of_q_k_and_v__that_do_not_divide_are_an_error) {
             "qkv.bias: rows must divide into q, k and v of each turn (8)  [12]");
 }
 
+TEST(weights, rows_of_q_k_and_v__of_filters_are_an_error) {
+  const nn::Weight w{"qkv.weight", {12, 1, 1, 5}, {.channels_last = true, .turns = 2}};
+  const std::string error = "qkv.weight: filters have no turns of q, k and v (2)  [12,1,1,5]";
+  EXPECT_EQ(error_of([&] { nn::from_file(w, ramp({12, 5, 1, 1})); }), error);
+  EXPECT_EQ(error_of([&] { nn::to_file(w, ramp({12, 1, 1, 5})); }), error);
+  EXPECT_EQ(error_of([&] { nn::initial_tensor(w, 1); }), error);
+}
+
 // A seed means the same network, however the graph wants its rows.
 TEST(weights, rows_of_q_k_and_v__start_as_files_have_them) {
   const nn::Weight as_file{"qkv.weight", {36, 7}, {.init = "uniform", .scale = 0.25}};
