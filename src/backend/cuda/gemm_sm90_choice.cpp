@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/gemm_sm90.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/tma.h"
@@ -12,14 +13,12 @@ namespace {
 
 constexpr int most_together = 8;  // blocks of a cluster, on every chip
 
-int64_t cover(int64_t count, int64_t by) { return (count + by - 1) / by; }
-
 struct Guess {
   Choice choice;
   double clocks = 0;
 };
 
-int64_t steps_of(const Problem& p) { return cover(p.k, 64) * (a_images(p.form) ? p.taps() : 1); }
+int64_t steps_of(const Problem& p) { return ceil_div(p.k, 64) * (a_images(p.form) ? p.taps() : 1); }
 
 int per_multiprocessor(const TileSize& t, const Choice& c) {
   return c.lone ? 1 : t.per_multiprocessor;
@@ -27,7 +26,7 @@ int per_multiprocessor(const TileSize& t, const Choice& c) {
 
 // Columns of B that are loaded for one tile, in blocks of 64 (or 32, which take as long).
 int columns_of(const Problem& p, const TileSize& t) {
-  return b_transposed(p.form) ? static_cast<int>(cover(t.n, 64)) * 64 : t.n;
+  return b_transposed(p.form) ? static_cast<int>(ceil_div(t.n, 64)) * 64 : t.n;
 }
 
 // Bytes that pass shared memory in a step: the copy engine writes both operands; the matrix units
@@ -93,10 +92,10 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int multi
   const auto steps = static_cast<double>(steps_of(p));
   const auto store = [&](double bytes) { return t.m * t.n * bytes / store_bytes_per_clock; };
   // of the busiest multiprocessor
-  const int64_t blocks = std::min<int64_t>(cover(whole + rest * c.splits, at_once / per), per);
+  const int64_t blocks = std::min<int64_t>(ceil_div(whole + rest * c.splits, at_once / per), per);
   const auto rounds = [&](int64_t units, double length, double bytes) {
     constexpr double hidden = 0.86, turn = 380;  // of a store beside products; of a tile
-    const auto each = static_cast<double>(cover(units, at_once / per));
+    const auto each = static_cast<double>(ceil_div(units, at_once / per));
     if (p.form == Form::gated) {  // by two teams, each of which multiplies, then stores
       constexpr double of_sum = 0.8;
       const double products = length * step_clocks(p, t, c, blocks);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/tma.h"
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int64_t step = 64;  // values of k
 
-int64_t cover(int64_t count, int64_t by) { return (count + by - 1) / by; }
 Format format_of(DType t) { return t == DType::f16 ? Format::f16 : Format::bf16; }
 int narrow(int64_t v) { return static_cast<int>(v); }
 int blocks_of(const Choice& c) { return c.together ? c.splits : c.share == Share::none ? 1 : 2; }
@@ -130,7 +130,7 @@ Divisor divisor(int64_t by) {
 Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   Params q = {};
   const Images& i = p.images;
-  const int64_t channel_blocks = cover(i.c, step);
+  const int64_t channel_blocks = ceil_div(i.c, step);
   q.m = narrow(p.m);
   q.n = narrow(p.n);
   q.share = c.share;
@@ -142,7 +142,7 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   q.last_band = divisor((q.groups_m - 1) % band + 1);
   q.tiles = divisor(int64_t{q.groups_m} * q.groups_n);
   q.band_tiles = divisor(band * q.groups_n);
-  q.k_blocks = narrow(cover(p.k, step));
+  q.k_blocks = narrow(ceil_div(p.k, step));
   const int taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
   q.taps = divisor(taps);
   q.steps = a_images(p.form) ? q.k_blocks * taps : q.k_blocks;
@@ -186,19 +186,20 @@ void set_ahead(Params& q, const Problem& p, const Operands& o, int64_t blocks) {
   const auto ahead = [&](const void* data, int64_t bytes) {
     return Ahead{.data = static_cast<const char*>(data),
                  .bytes = bytes / piece * piece,
-                 .share = static_cast<uint32_t>(cover(bytes, blocks * line) * line)};
+                 .share = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
   };
   q.ahead_a = ahead(o.a, a);
   q.ahead_b = ahead(o.b, b);
 }
 
 Groups groups(const Problem& p, const Choice& c) {
-  const int64_t columns = p.form == Form::wgrad ? p.taps() * cover(p.images.c, step) * step : p.n;
+  const int64_t columns =
+      p.form == Form::wgrad ? p.taps() * ceil_div(p.images.c, step) * step : p.n;
   if (p.half() > 0)
-    return {cover(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
-            cover(p.half(), c.tile_n / 2 * (c.share == Share::a ? 2 : 1))};
-  return {cover(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
-          cover(columns, c.tile_n * (c.share == Share::a ? 2 : 1))};
+    return {ceil_div(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
+            ceil_div(p.half(), c.tile_n / 2 * (c.share == Share::a ? 2 : 1))};
+  return {ceil_div(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
+          ceil_div(columns, c.tile_n * (c.share == Share::a ? 2 : 1))};
 }
 
 int64_t workspace_bytes(const Problem& p, const Choice& c) {
