@@ -1,5 +1,8 @@
 #include "ops/images/op.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "base/error.h"
 #include "ir/expr_inputs.h"
 #include "ops/formulas.h"
@@ -204,37 +207,41 @@ const InColumns column_cases[] = {
 
 // Examples of `out` with inputs and outputs that lie otherwise.
 void add_rearranged(std::vector<Example>& out) {
-  const auto in_parts = [&](const char* label, size_t of, Parts parts) {
-    Example e = out[of];
+  const auto labelled = [&](std::string_view label) {
+    return *std::ranges::find(out, label, &Example::label);
+  };
+  const auto in_parts = [&](const char* label, std::string_view of, Parts parts) {
+    const Example whole = labelled(of);
+    Example e = whole;
     auto a = e.attrs.as<Images>();
     a.parts = std::move(parts);
     e.label = label;
     e.attrs = a;
     e.in.clear();
-    for (size_t i = 0; i < out[of].in.size(); ++i)
+    for (size_t i = 0; i < whole.in.size(); ++i)
       for (size_t k = 0; k < (a.parts.joins(i) ? a.parts.widths.size() : 1); ++k) {
-        e.in.push_back(out[of].in[i]);
+        e.in.push_back(whole.in[i]);
         if (a.parts.joins(i)) e.in.back().shape[-1] = a.parts.widths[k];
       }
     out.push_back(e);
   };
-  in_parts("joined", 0, {{40, 24}, {0}, {}});
-  in_parts("joined_odd", 1, {{5, 7}, {0}, {}});
-  in_parts("joined_across_groups", 3, {{64, 32}, {0}, {0}});
-  in_parts("gradient_in_parts", 10, {{24, 40}, {1}, {0}});
-  in_parts("gradient_in_three", 10, {{8, 16, 40}, {0, 1, 5}, {0}});
+  in_parts("joined", "norm", {{40, 24}, {0}, {}});
+  in_parts("joined_odd", "odd", {{5, 7}, {0}, {}});
+  in_parts("joined_across_groups", "groups_of_three", {{64, 32}, {0}, {0}});
+  in_parts("gradient_in_parts", "gradient", {{24, 40}, {1}, {0}});
+  in_parts("gradient_in_three", "gradient", {{8, 16, 40}, {0, 1, 5}, {0}});
   for (const InColumns& c : column_cases) out.push_back(in_columns<Images>(out, c));
-  const auto beside = [&](const char* label, size_t of) {
-    Example e = out[of];
+  const auto beside = [&](const char* label, std::string_view of) {
+    Example e = labelled(of);
     auto a = e.attrs.as<Images>();
     a.beside = 2;
     e.label = label;
     e.attrs = a;
     out.push_back(e);
   };
-  beside("gradient_beside", 10);
-  beside("gradient_beside_odd", 12);
-  beside("gradient_beside_parts", 19);
+  beside("gradient_beside", "gradient");
+  beside("gradient_beside_odd", "gradient_odd_channels");
+  beside("gradient_beside_parts", "gradient_in_parts");
 }
 
 std::vector<Example> examples() {
