@@ -259,16 +259,11 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
         n.size(q + ".0.in_layers.2.weight", 0) % 64 != 0)
       c.num_head_channels = 0;
   }
-  for (const Preset& preset : presets()) {
-    const auto& known = preset.config.as<AdmConfig>();
-    AdmConfig same = c;
+  return preset_of(c, presets(), [](AdmConfig& same, const AdmConfig& known) {
     same.num_heads = known.num_heads;
     same.num_head_channels = known.num_head_channels;
     same.use_new_attention_order = known.use_new_attention_order;
-    same.common.dropout = known.common.dropout;
-    if (ModelConfig(same) == preset.config) return preset.config;
-  }
-  return c;
+  });
 }
 
 // 64x64 was published with cosine betas, the larger ones with linear ones.

@@ -156,12 +156,7 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
     c.channel_mult.push_back(n.size(name(level, "block0.conv0.weight"), 0) / c.model_channels);
     if (n.has(name(level, "block0.qkv.weight"))) c.attention_resolutions.push_back(sizes[level]);
   }
-  for (const Preset& preset : presets()) {
-    DhariwalConfig same = c;
-    same.common.dropout = preset.config.common().dropout;
-    if (ModelConfig(same) == preset.config) return preset.config;
-  }
-  return c;
+  return preset_of(c, presets());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Names: questions to the tensors of a file, for recognise().
+// What recognise() needs: questions to the tensors of a file, and presets by what they tell.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "nn/weights.h"
 
 namespace ebb::models {
@@ -44,6 +45,24 @@ inline std::vector<int64_t> edm_resolutions(const Names& n) {
   while (n.has(str("enc.", out.back() / 2, "x", out.back() / 2, "_block0.norm0.weight")))
     out.push_back(out.back() / 2);
   return out;
+}
+
+// The preset that is `found` but for what tensors do not tell: dropout, and what untold(config,
+// preset) takes over from the preset into the config; `found` itself if there is none.
+template <class C>
+ModelConfig preset_of(const C& found, const std::vector<Preset>& presets, const auto& untold) {
+  for (const Preset& preset : presets) {
+    const auto& known = preset.config.as<C>();
+    C same = found;
+    same.common.dropout = known.common.dropout;
+    untold(same, known);
+    if (ModelConfig(same) == preset.config) return preset.config;
+  }
+  return found;
+}
+template <class C>
+ModelConfig preset_of(const C& found, const std::vector<Preset>& presets) {
+  return preset_of(found, presets, [](C&, const C&) {});
 }
 
 // EDM's files carry the resampling filters as buffers; the graph has them as constants.

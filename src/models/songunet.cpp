@@ -269,12 +269,7 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   const int64_t taps =
       sizes.size() > 1 ? n.size("enc." + name(1, "down.conv0.resample_filter"), 3) : 0;
   if (taps == 4 || (taps == 0 && c.embedding == "fourier")) c.resample_filter = {1, 3, 3, 1};
-  for (const Preset& preset : presets()) {
-    SongUNetConfig same = c;
-    same.common.dropout = preset.config.common().dropout;
-    if (ModelConfig(same) == preset.config) return preset.config;
-  }
-  return c;
+  return preset_of(c, presets());
 }
 
 }  // namespace
