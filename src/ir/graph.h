@@ -30,7 +30,7 @@ struct Value {
 
 // How a parameter starts, how files store it and how it is trained.
 struct ParamInfo {
-  std::string init = "zeros";  // zeros | ones | normal | uniform
+  std::string init = "zeros";  // zeros | ones | normal | uniform | sin_cos_2d
   double scale = 1;            // standard deviation (normal) or bound (uniform)
   Shape file_shape;            // as checkpoint files store it; empty: as here
   bool channels_last = false;  // file is [O,I,KH,KW], here [O,KH,KW,I]
