@@ -257,7 +257,8 @@ TEST_F(Cli, absurd_numbers__are_refused) {
             "batch: must be at most 1000000 (1000000000000)");
   EXPECT_EQ(error_line(train + " --precond eps --timesteps 1000000000000"),
             "diffusion: timesteps must lie in [2, 100000] (1000000000000)");
-  EXPECT_EQ(error_line(train + " --lr inf"), "lr: must be finite and above 0 (inf)");
+  EXPECT_EQ(error_line(train + " --lr inf"), "lr: must be above 0 and finite as f32 (inf)");
+  EXPECT_EQ(error_line(train + " --lr 1e39"), "lr: must be above 0 and finite as f32 (1e+39)");
   EXPECT_EQ(error_line(train + " --minutes inf"), "minutes: must be finite and not negative (inf)");
 }
 

@@ -17,6 +17,7 @@
 #include "core/host_memory.h"
 #include "io/file.h"
 #include "io/safetensors.h"
+#include "train/diagnose.h"
 
 namespace ebb::train {
 namespace {
@@ -106,13 +107,18 @@ const Tensor& tensor(const TrainState& s, const std::string& name) {
   return it->second;
 }
 
+// "" if all elements are finite.
+std::string spoilt(const std::string& name, const Tensor& t) {
+  const int64_t at = find_not_finite(t.type(), t.raw());
+  if (at < 0) return "";
+  return str(name, " has ",
+             t.dtype() == DType::f32 ? t.span<float>()[static_cast<size_t>(at)] : NAN,
+             " as element ", at);
+}
+
 void check_finite(const std::string& name, const Tensor& t, const std::string& path) {
-  if (t.dtype() != DType::f32) return;
-  const auto values = t.span<float>();
-  const auto wrong =
-      std::find_if_not(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
-  require(wrong == values.end(), "checkpoint: weights must be finite (", name, " has ",
-          wrong == values.end() ? 0 : *wrong, " as element ", wrong - values.begin(), ")  ", path);
+  const std::string wrong = spoilt(name, t);
+  require(wrong.empty(), "checkpoint: weights must be finite (", wrong, ")  ", path);
 }
 
 void remove_checkpoint(const std::string& folder, int64_t step) {
@@ -139,12 +145,19 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
   io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
 }
 
-// True for the files that a run writes; they may be deleted when it is overwritten.
+// True for what training, and eval and report of it, write; it goes when the run is overwritten.
 bool belongs_to_run(const std::string& name) {
   return step_of(name, model_prefix) || step_of(name, state_prefix) || name == "metrics.jsonl" ||
-         name.starts_with("metrics.jsonl.damaged") || name == "config.json" || name == "samples" ||
-         name == "samples.png" || name == "eval.json" || name == "eval_tenth.json" ||
-         name == "report.html" || name.starts_with("events.out.tfevents.");
+         name == "config.json" || name == "samples.png" || name == "eval.json" ||
+         name == "eval_tenth.json" || name == "report.html" ||
+         name.starts_with("events.out.tfevents.");
+}
+
+// The pictures of sample_every among those in the folder `samples`.
+bool is_picture_of_run(const std::string& name) {
+  constexpr std::string_view start = "step-", end = ".png";
+  return name.starts_with(start) && name.ends_with(end) &&
+         name.find_first_not_of("0123456789", start.size()) == name.size() - end.size();
 }
 
 bool half_written(const std::string& name) {
@@ -209,6 +222,12 @@ void fetch_state(const Plan& plan, TrainState& state) {
   for (auto& [name, host] : state.tensors) host = plan.fetch(name);
 }
 
+std::string first_not_finite(const TrainState& state) {
+  for (const auto& [name, t] : state.tensors)
+    if (std::string wrong = spoilt(name, t); !wrong.empty()) return wrong;
+  return "";
+}
+
 // ---- files ---------------------------------------------------------------------------------
 
 std::string model_file(const std::string& folder, int64_t step) {
@@ -232,8 +251,10 @@ int64_t last_checkpoint(const std::string& folder) {
   if (const std::vector<int64_t> steps = checkpoint_steps(folder); !steps.empty())
     return steps.back();
   const std::vector<int64_t> models = steps_in(folder, model_prefix);
-  if (models.empty()) fail("resume: no checkpoint in the folder  ", folder);
-  fail("resume: the model's training state is missing  ", state_file(folder, models.back()));
+  if (models.empty())
+    fail("resume: no checkpoint in the folder; --overwrite starts anew  ", folder);
+  fail("resume: the model's training state is missing; --overwrite starts anew  ",
+       state_file(folder, models.back()));
 }
 
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,
@@ -325,9 +346,13 @@ TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights
     for (const nn::Weight& w : s.weights) {
       if (!w.trained) continue;
       s.tensors["ema." + w.name] = s.tensors.at(w.name);
-      s.tensors[w.name] = nn::from_file(w, file.load("raw." + w.name));
-      for (const char* prefix : moments)
-        s.tensors[prefix + w.name] = nn::from_file(w, file.load(prefix + w.name));
+      const auto load = [&](const std::string& name) {
+        const Tensor t = nn::from_file(w, file.load(name));
+        check_finite(name, t, state_file(folder, step));
+        return t;
+      };
+      s.tensors[w.name] = load("raw." + w.name);
+      for (const char* prefix : moments) s.tensors[prefix + w.name] = load(prefix + w.name);
     }
     return s;
   });
@@ -431,8 +456,13 @@ RunLock begin_run_folder(const std::string& folder, bool overwrite) {
     const std::string name = e.path().filename().string();
     if (half_written(name) || (overwrite && belongs_to_run(name))) gone.push_back(e.path());
   }
+  const fs::path samples = fs::path(folder) / "samples";
+  if (overwrite && fs::is_directory(samples)) {
+    for (const auto& e : fs::directory_iterator(samples))
+      if (is_picture_of_run(e.path().filename().string())) gone.push_back(e.path());
+  }
   for (const fs::path& p : gone) {
-    fs::remove_all(p, error);
+    if (!fs::is_directory(p)) fs::remove(p, error);
     require(!error, "out: cannot delete (", error.message(), ")  ", p.string());
   }
   return lock;

@@ -43,6 +43,8 @@ TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed);
 // elsewhere fetch_state() brings it up to date.
 void bind_state(Plan& plan, const TrainState& state);
 void fetch_state(const Plan& plan, TrainState& state);
+// Names a weight, average or moment with NaN or infinity, and where; "" if all are finite.
+std::string first_not_finite(const TrainState& state);
 
 // ---- files ---------------------------------------------------------------------------------
 
@@ -92,9 +94,9 @@ using RunLock = std::shared_ptr<void>;
 // for one that holds a run unless `resume` or `overwrite`, and with `resume` for one that holds
 // none. Leaves it as it is.
 void check_run_folder(const std::string& folder, bool resume, bool overwrite);
-// Makes the folder; deletes what a killed process left half written and, with `overwrite`, all
-// files of the run that was there: to be called when nothing can fail any more before the new one
-// begins. Throws Error where another run is writing.
+// Makes the folder; deletes what a killed process left half written and, with `overwrite`, the
+// files of the run that was there (docs/checkpoints.md lists them): to be called when nothing can
+// fail any more before the new one begins. Throws Error where another run is writing.
 RunLock begin_run_folder(const std::string& folder, bool overwrite);
 
 }  // namespace ebb::train

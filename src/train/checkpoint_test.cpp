@@ -93,6 +93,19 @@ TEST(checkpoint, state__comes_back_to_the_bit) {
   }
 }
 
+TEST(checkpoint, moment_not_finite__is_an_error_that_names_an_older_checkpoint) {
+  const Folder folder;
+  save_checkpoint(folder.path(), state_at(5), info, 0);
+  TrainState s = state_at(7);
+  EXPECT_EQ(first_not_finite(s), "");
+  s.tensors.at("v.conv.weight").span<float>()[3] = std::nanf("");
+  EXPECT_EQ(first_not_finite(s), "v.conv.weight has nan as element 3");
+  save_checkpoint(folder.path(), s, info, 0);
+  const std::string error = testing::error_of([&] { load_state(folder.path(), weights()); });
+  EXPECT_NE(error.find("must be finite (v.conv.weight has nan"), std::string::npos) << error;
+  EXPECT_NE(error.find("the checkpoint of step 5 is whole"), std::string::npos) << error;
+}
+
 TEST(checkpoint, keep__deletes_all_but_the_newest) {
   const Folder folder;
   for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), info, 2);
@@ -212,7 +225,8 @@ TEST(checkpoint, half_a_checkpoint__is_not_resumed_from) {
   EXPECT_EQ(find_model_file(folder.path()), model_file(folder.path(), 2));
   fs::remove(state_file(folder.path(), 1));
   expect_error([&] { load_state(folder.path(), weights()); },
-               "resume: the model's training state is missing  " + state_file(folder.path(), 2));
+               "resume: the model's training state is missing; --overwrite starts anew  " +
+                   state_file(folder.path(), 2));
 }
 
 // A file-size limit stands for the full disk.

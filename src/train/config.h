@@ -39,7 +39,7 @@ struct TrainConfig {
     f("model", model, "name of a model or preset");
     f("out", out, "folder of the run: checkpoints, samples, metrics");
     f("resume", resume, "go on with the run in `out` from its last checkpoint");
-    f("overwrite", overwrite, "start anew although `out` holds a run; its checkpoints are deleted");
+    f("overwrite", overwrite, "start anew although `out` holds a run; what it wrote is deleted");
     // ---- how long
     f("steps", steps, "optimiser steps of the whole run; 0: until `minutes` are over");
     f("minutes", minutes, "stop after so many minutes, with a checkpoint; 0: no limit");

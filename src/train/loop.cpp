@@ -73,7 +73,8 @@ class Run {
         between_steps(!go);
       }
     } catch (const Error&) {
-      if (saved_ > 0) say(str("saved up to step ", saved_, "; go on with --resume --out ", c_.out));
+      if (saved_ > 0 && !diverged_)
+        say(str("saved up to step ", saved_, "; go on with --resume --out ", c_.out));
       throw;
     }
     result.step = state_.step;
@@ -146,16 +147,28 @@ class Run {
   }
 
   [[noreturn]] void not_finite(const NamedTensors& out, const NamedTensors& inputs) {
+    diverged_ = true;
     const std::string found = first_not_finite(plan_, inputs);
     // Nothing was changed by this step: the state is the one before it.
     // The older checkpoints stay: what led here may have spoilt the newest weights already.
-    if (state_.step != saved_ && state_.step > 0) save(0);
+    fetch_state(plan_, state_);
+    const std::string before = first_not_finite(state_);
+    if (state_.step != saved_ && state_.step > 0 && before.empty()) save(0);
     metrics_->flush();
     fail("train: loss and gradients must be finite (step ", now_.step, ": loss ",
          shown(number(out, "loss")), ", gradient norm ", shown(number(out, "grad_norm")),
-         ")  first: ", found.empty() ? "unknown" : found,
-         state_.step > 0 ? str("  the state before it is saved: ", model_file(c_.out, state_.step))
-                         : std::string());
+         ")  first: ", found.empty() ? "unknown" : found, what_is_left(before));
+  }
+
+  // `spoilt`: what the state before a step that diverged has in it.
+  std::string what_is_left(const std::string& spoilt) const {
+    if (state_.step == 0) return "";
+    const std::string state =
+        spoilt.empty() ? str("the state before it is saved: ", model_file(c_.out, state_.step))
+                       : str("the state before it is not saved (", spoilt, ")");
+    return str("  ", state,
+               "; --resume alone comes to this step again: give a lower --lr as well, ",
+               "or move the newest checkpoints away");
   }
 
   // None: the run goes on.
@@ -202,6 +215,11 @@ class Run {
 
   void save(int64_t keep) {
     fetch_state(plan_, state_);
+    if (const std::string spoilt = first_not_finite(state_); !spoilt.empty()) {
+      diverged_ = true;
+      fail("train: weights must be finite (step ", state_.step, ": ", spoilt,
+           ")  this step is not saved; a lower --lr may help  ", c_.out);
+    }
     const std::string path = save_checkpoint(c_.out, state_, job_.info, keep);
     saved_ = state_.step;
     say("saved " + path);
@@ -220,6 +238,7 @@ class Run {
   Smoothed loss_{0.99}, speed_{0.9};  // speed: seconds a step
   Clock::time_point start_ = Clock::now(), said_ = start_;
   int64_t first_ = 0, saved_ = -1;  // steps: where this process began; of the last checkpoint
+  bool diverged_ = false;           // the same again, if resumed without a change
   // From where there is something to save. What comes before may take long: a signal ends it as it
   // does any program.
   std::optional<StopSignals> signals_;

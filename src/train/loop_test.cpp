@@ -175,7 +175,7 @@ TEST(train, damaged_metrics__are_kept_under_another_name) {
   resume("no metrics at all", 6);
   EXPECT_EQ(testing::file_bytes(aside + "-2"), "no metrics at all");
   begin_run_folder(c.out, true);
-  EXPECT_FALSE(std::filesystem::exists(aside));
+  EXPECT_TRUE(std::filesystem::exists(aside));  // said to be kept
 }
 
 TEST(train, minutes__end_the_run_with_a_checkpoint) {
@@ -233,6 +233,27 @@ TEST(train, loss_not_finite__names_step_and_tensor_and_keeps_the_state) {
   EXPECT_EQ(checkpoint_steps(a), (std::vector<int64_t>{7, 9}));
 }
 
+// A step so large that the weights become infinite although its loss was finite.
+TEST(train, weights_not_finite__are_not_saved) {
+  const Folder folder;
+  TrainConfig c = toy_config(folder / "run");
+  c.checkpoint_every = 1;
+  train(toy_job(c), cpu());
+  const std::vector<int64_t> whole = checkpoint_steps(c.out);
+  TrainConfig huge = c;
+  huge.resume = true;
+  huge.steps = 30;
+  huge.lr = 3e38;
+  huge.weight_decay = 1;
+  const std::string error = testing::error_of([&] { train(toy_job(huge), cpu()); });
+  EXPECT_NE(error.find("must be finite"), std::string::npos) << error;
+  EXPECT_NE(error.find("--lr"), std::string::npos) << error;
+  EXPECT_EQ(error.find("go on with --resume"), std::string::npos) << error;
+  for (const int64_t step : checkpoint_steps(c.out))
+    EXPECT_EQ(first_not_finite(load_state(c.out, nn::weights_of(toy_job(c).loss))), "") << step;
+  EXPECT_GE(checkpoint_steps(c.out).back(), whole.back());
+}
+
 // On a device with memory of its own: the same files as on the processor; a step is one launch.
 TEST(train, far_device__leaves_the_same_bits_and_is_sent_no_zeros) {
   const Folder folder;
@@ -272,6 +293,12 @@ TEST(train, folder_with_a_run__is_refused_before_anything_is_touched) {
   const Folder folder;
   const TrainConfig c = toy_config(folder.path());
   train(toy_job(c), cpu());
+  std::filesystem::create_directory(folder / "samples");
+  const std::string kept[] = {"notes.txt", "metrics.jsonl.damaged", "samples/mine.png",
+                              "samples/step-best.png"};
+  for (const std::string& name : kept) testing::put_file(folder / name, "mine");
+  for (const char* name : {"eval.json", "samples/step-00000020.png"})
+    testing::put_file(folder / name, "of the run");
   const std::string before = testing::file_bytes(folder / "metrics.jsonl");
   expect_error([&] { train(toy_job(c), cpu()); }, "holds a run of 20 steps");
   EXPECT_EQ(testing::file_bytes(folder / "metrics.jsonl"), before);
@@ -281,6 +308,9 @@ TEST(train, folder_with_a_run__is_refused_before_anything_is_touched) {
   EXPECT_EQ(train(toy_job(again), cpu()).step, 5);
   EXPECT_EQ(checkpoint_steps(c.out), std::vector<int64_t>{5});
   EXPECT_EQ(metrics(c.out).size(), 5u);
+  for (const std::string& name : kept) EXPECT_EQ(testing::file_bytes(folder / name), "mine");
+  for (const char* name : {"eval.json", "samples/step-00000020.png"})
+    EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
 }
 
 TEST(train, data_set__feeds_images_numbers_and_labels) {

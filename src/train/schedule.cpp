@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "base/error.h"
@@ -16,7 +17,8 @@ const std::vector<std::string>& rate_schedules() {
 
 void check(const RateSchedule& s) {
   check_known("schedule: unknown kind", s.kind, rate_schedules());
-  require(s.lr > 0 && std::isfinite(s.lr), "lr: must be finite and above 0 (", s.lr, ")");
+  constexpr double largest = std::numeric_limits<float>::max();
+  require(s.lr > 0 && s.lr <= largest, "lr: must be above 0 and finite as f32 (", s.lr, ")");
   require(s.warmup >= 0, "warmup: must not be negative (", s.warmup, ")");
   require(s.final >= 0 && s.final <= 1, "lr_final: must be from 0 to 1 (", s.final, ")");
   require((s.kind != "cosine" && s.kind != "linear") || s.steps > s.warmup, "schedule: ", s.kind,

@@ -73,11 +73,13 @@ StopSignals::StopSignals(std::string_view said) {
   keep_line(said);
   note(SIGINT, interrupt_before_);
   note(SIGTERM, terminate_before_);
+  note(SIGHUP, hang_up_before_);
 }
 
 StopSignals::~StopSignals() {
   sigaction(SIGINT, &interrupt_before_, nullptr);
   sigaction(SIGTERM, &terminate_before_, nullptr);
+  sigaction(SIGHUP, &hang_up_before_, nullptr);
 }
 
 int StopSignals::requested() const { return came; }

@@ -1,4 +1,4 @@
-// StopSignals: turns SIGINT and SIGTERM into a question that a loop asks between steps.
+// StopSignals: turns SIGINT, SIGTERM and SIGHUP into a question that a loop asks between steps.
 #pragma once
 
 #include <csignal>
@@ -6,10 +6,10 @@
 
 namespace ebb::train {
 
-// While one lives, the first SIGINT or SIGTERM is only noted, and `said` written as a line on
-// standard error at once; of those that follow, one within a second of the first counts as the same
-// request, a later one ends the process as usual. Signals that are ignored (SIGINT, where a script
-// started the program in the background) stay so. One at a time.
+// While one lives, the first SIGINT, SIGTERM or SIGHUP (a terminal that is closed) is only noted,
+// and `said` written as a line on standard error at once; of those that follow, one within a second
+// of the first counts as the same request, a later one ends the process as usual. Signals that are
+// ignored (SIGINT, where a script started the program in the background) stay so. One at a time.
 class StopSignals {
  public:
   explicit StopSignals(std::string_view said);
@@ -21,7 +21,7 @@ class StopSignals {
   int requested() const;
 
  private:
-  struct sigaction interrupt_before_, terminate_before_;
+  struct sigaction interrupt_before_, terminate_before_, hang_up_before_;
 };
 
 }  // namespace ebb::train
