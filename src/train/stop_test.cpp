@@ -15,7 +15,7 @@ namespace {
 class stop_signals : public testing::Test {
  protected:
   void SetUp() override {
-    std::signal(SIGINT, SIG_DFL);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
 };
@@ -32,6 +32,8 @@ TEST_F(stop_signals, first_one__is_noted_and_answered_at_once) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "stops\n");
   const StopSignals next("");
   EXPECT_EQ(next.requested(), 0);
+  std::raise(SIGHUP);
+  EXPECT_EQ(next.requested(), SIGHUP);
 }
 
 TEST_F(stop_signals, one_a_second_later__ends_the_process) {
