@@ -266,6 +266,16 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   });
 }
 
+std::string guessed(const ModelConfig& config) {
+  for (const Preset& preset : presets())
+    if (config == preset.config) return "";
+  const auto& c = config.as<AdmConfig>();
+  return str(c.num_head_channels > 0 ? str("num_head_channels ", c.num_head_channels)
+                                     : str("num_heads ", c.num_heads),
+             ", use_new_attention_order ", c.use_new_attention_order ? "true" : "false",
+             ", image_size ", c.common.image_size);
+}
+
 // 64x64 was published with cosine betas, the larger ones with linear ones.
 std::string diffusion(const ModelConfig& config) {
   const auto& c = config.as<AdmConfig>();
@@ -282,6 +292,7 @@ const Model& adm() {
                        .check = check,
                        .build = build,
                        .recognise = recognise,
+                       .guessed = guessed,
                        .diffusion = diffusion};
   return m;
 }

@@ -138,6 +138,13 @@ Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs&
 
 // ---- recognition ---------------------------------------------------------------------------
 
+// The published size of this width and depth; null if there is none.
+const Size* size_like(const DiTConfig& c) {
+  for (const Size& s : sizes)
+    if (s.width == c.width && s.depth == c.depth) return &s;
+  return nullptr;
+}
+
 // Heads leave no trace in shapes: those of the published size of this width, else 64 channels each.
 std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   const Names n{t};
@@ -160,10 +167,14 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   const int64_t tokens = n.size("pos_embed", 1);
   if (tokens > 0)
     c.common.image_size = c.patch * std::lround(std::sqrt(static_cast<double>(tokens)));
-  c.heads = std::max<int64_t>(1, c.width / 64);
-  for (const Size& s : sizes)
-    if (s.width == c.width && s.depth == c.depth) c.heads = s.heads;
+  const Size* known = size_like(c);
+  c.heads = known ? known->heads : std::max<int64_t>(1, c.width / 64);
   return c;
+}
+
+std::string guessed(const ModelConfig& config) {
+  const auto& c = config.as<DiTConfig>();
+  return size_like(c) ? "" : str("heads ", c.heads);
 }
 
 std::string diffusion(const ModelConfig& config) {
@@ -180,6 +191,7 @@ const Model& dit() {
                        .check = check,
                        .build = build,
                        .recognise = recognise,
+                       .guessed = guessed,
                        .diffusion = diffusion};
   return m;
 }

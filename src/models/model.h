@@ -31,6 +31,9 @@ struct Model {
   // do not tell (heads, the order of q, k and v, ...) are those of the preset with the same shapes,
   // or the defaults that the model's file names.
   std::optional<ModelConfig> (*recognise)(const nn::FileShapes&) = nullptr;
+  // What recognise() had to guess of this config, as no preset decides it: "heads 4"; "" if
+  // nothing.
+  std::string (*guessed)(const ModelConfig&) = +[](const ModelConfig&) { return std::string(); };
   // What such networks are trained as: fields of DiffusionConfig that differ from its defaults, as
   // text, "{precond=eps betas=cosine}".
   std::string (*diffusion)(const ModelConfig&) = +[](const ModelConfig&) { return std::string(); };

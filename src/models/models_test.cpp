@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "base/json.h"
 #include "models/model.h"
 #include "support/files.h"
 #include "support/golden_case.h"
@@ -84,7 +85,23 @@ TEST(models, every_preset__is_recognised_by_its_tensors) {
       ModelConfig expected = p.config;
       expected.common().dropout = r.config.common().dropout;
       EXPECT_EQ(r.config.text(), expected.text()) << p.name;
+      EXPECT_EQ(r.model->guessed(r.config), "") << p.name;
     }
+}
+
+TEST(models, what_tensors_do_not_tell__is_said_where_no_preset_decides) {
+  const auto guessed = [](const char* name, const auto& change) {
+    NamedModel m = find_model(name);
+    change(m.config);
+    const RecognisedModel r = recognise_model(shapes_of(weights(*m.model, m.config)));
+    return r.model->guessed(r.config);
+  };
+  const auto set = [](const char* json) {
+    return [json](ModelConfig& c) { set_fields_json(c.fields(), json, "test"); };
+  };
+  EXPECT_EQ(guessed("unet64", set(R"({"model_channels": 32, "num_head_channels": 16})")),
+            "num_heads 4, use_new_attention_order false, image_size 64");
+  EXPECT_EQ(guessed("dit_s2", set(R"({"depth": 3, "heads": 3})")), "heads 6");
 }
 
 TEST(models, golden_networks__are_recognised_as_something_with_their_tensors) {

@@ -31,7 +31,10 @@ LoadedModel recognised(const std::string& file, const std::string& name) {
   for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
   try {
     const RecognisedModel r = recognise_model(shapes);
-    return {r.model, r.config, usual_diffusion(*r.model, r.config), {}, {}};
+    return {.model = r.model,
+            .config = r.config,
+            .diffusion = usual_diffusion(*r.model, r.config),
+            .guessed = r.model->guessed(r.config)};
   } catch (const Error& e) {
     fail(e.what(), " (--model names it)  ", file);
   }

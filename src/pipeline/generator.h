@@ -75,6 +75,8 @@ struct LoadedModel {
   NamedTensors weights;
   int64_t step = 0;     // of training; 0 if the file does not say
   bool of_run = false;  // `diffusion` is what it was trained with
+  // What neither the file nor a preset says of the config, as text; "" if they say all.
+  std::string guessed = {};
 };
 // A file, or the folder of a run. `model` names the model of a file that cannot be recognised;
 // `overrides` are fields of DiffusionConfig, by name and text. Throws Error, also for fields that

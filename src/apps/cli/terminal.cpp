@@ -35,6 +35,15 @@ Context open_device(CommonOptions o) {
   return c;
 }
 
+void say_guesses(const LoadedModel& model) {
+  if (model.guessed.empty()) return;
+  std::fprintf(
+      stderr,
+      "model: no preset of %s is of these sizes, and tensors do not tell all; guessed: %s. "
+      "Pictures are wrong if it was trained with others\n",
+      model.model->name.c_str(), model.guessed.c_str());
+}
+
 ProgressLine::ProgressLine(std::string what)
     : what_(std::move(what)),
       terminal_(isatty(STDERR_FILENO) != 0),

@@ -6,12 +6,16 @@
 #include <string_view>
 
 #include "apps/cli/command.h"
+#include "pipeline/generator.h"
 #include "runtime/context.h"
 
 namespace ebb::cli {
 
 // The device of the options and, if asked for, a tuner.
 Context open_device(CommonOptions o);
+
+// Says what the config of a file without metadata was guessed to be, where pictures hang on it.
+void say_guesses(const LoadedModel& model);
 
 // One line that is written over on a terminal, each per cent or second, with an estimate of the
 // time left; on a file or pipe a line each ten per cent.

@@ -47,6 +47,7 @@ int run(const Options& o) {
   require(!o.evaluate.data.empty(), "eval: --data is missing");
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
+  say_guesses(model);
   const train::StopSignals signals("stopping; again, after a second, to end now");
   const std::optional<Quality> measured = evaluate_until(signals, o, model, context);
   if (!measured) return signal_exit + signals.requested();

@@ -30,6 +30,7 @@ struct Options {
 struct Recognised {
   std::string model, config;  // config: JSON
   std::string fault = {};     // why there is no model, or no network of this config
+  std::string guessed = {};   // what neither the file nor a preset says of the config
 };
 
 // What keeps the network of ebb's own file from being built; "" if nothing does.
@@ -65,7 +66,9 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   for (const auto& e : file.entries()) shapes.emplace(e.name, e.shape);
   try {
     const RecognisedModel r = recognise_model(shapes);
-    return known(*r.model, r.config);
+    Recognised out = known(*r.model, r.config);
+    out.guessed = r.model->guessed(r.config);
+    return out;
   } catch (const Error& e) {
     return {"", "", e.what()};
   }
@@ -100,6 +103,7 @@ void print_json(const io::SafetensorsFile& file, const Recognised& r) {
   j["tensors"] = std::move(tensors);
   j["config"] = config_json(r.config);
   if (!r.fault.empty()) j["fault"] = r.fault;
+  if (!r.guessed.empty()) j["guessed"] = r.guessed;
   j["metadata"] = file.metadata();
   std::puts(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
@@ -112,6 +116,7 @@ void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) 
   } else {
     print_line("model       " + r.model);
     print_line("config      " + config_text(r));
+    if (!r.guessed.empty()) print_line("guessed     " + r.guessed);
   }
   print_line(str("parameters  ", elements(file), " in ", file.entries().size(), " tensors"));
   for (const auto& [key, value] : file.metadata()) {

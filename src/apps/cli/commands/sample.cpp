@@ -190,6 +190,7 @@ int run(Options& o) {
   require_png_or_folder(o.out);
   io::check_can_write(is_png(o.out) ? o.out : numbered(o.out, 0), "sample: --out");
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
+  say_guesses(model);
   settle_class(o, model);
   const GenerateRequest request = request_for(o, model);
   const Context context = open_device(o.common);
