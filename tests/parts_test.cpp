@@ -27,10 +27,6 @@
 namespace ebb::test {
 namespace {
 
-Value scaled(Value x, Value by) {
-  return ops::map({x, by}, [](auto v) { return v[0] * v[1]; });
-}
-
 // The graph as it comes to the pass.
 Graph fused(const Graph& g) {
   const Graph low = lower(g, [](const Signature& s) {

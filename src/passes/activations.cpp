@@ -8,8 +8,7 @@
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "ops/prim/slice/op.h"
-#include "ops/split/op.h"
+#include "passes/columns.h"
 #include "passes/simplify.h"
 #include "passes/uses.h"
 
@@ -59,19 +58,11 @@ struct Half {
 };
 
 std::optional<Half> half_of(const Graph& g, int32_t v) {
-  if (g.producer(v) < 0) return {};
-  const Node& n = g.nodes()[static_cast<size_t>(g.producer(v))];
-  if (n.op != &ops::def::split() && n.op != &ops::def::slice()) return {};
-  const Shape &whole = g.type(n.in[0]).shape, &part = g.type(v).shape;
-  const int64_t last = whole.rank() - 1, width = part[last];
-  if (whole[last] != 2 * width) return {};
-  if (n.op == &ops::def::split()) {
-    if (n.attrs.as<ops::Split>().dim != last) return {};
-    return Half{n.in[0], v == n.out[0] ? 0 : 1};
-  }
-  const auto& a = n.attrs.as<ops::Slice>();
-  if (a.dim != last || a.begin % width != 0) return {};
-  return Half{n.in[0], a.begin / width};
+  const std::optional<Cut> cut = cut_of(g, v);
+  if (!cut) return {};
+  const int64_t width = cut->end - cut->begin;
+  if (g.type(cut->whole).shape[-1] != 2 * width || cut->begin % width != 0) return {};
+  return Half{cut->whole, cut->begin / width};
 }
 
 // A formula of both halves of a value's columns, with the formulas of one half that it reads.

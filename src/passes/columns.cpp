@@ -1,5 +1,6 @@
 #include "passes/columns.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -16,13 +17,6 @@
 
 namespace ebb {
 namespace {
-
-// A value that is columns [begin, end) of the last dim of another.
-struct Cut {
-  size_t node = 0;  // that makes it
-  int32_t whole = -1;
-  int64_t begin = 0, end = 0;
-};
 
 // What becomes of a formula: inputs that it reads as columns.
 using Fold = std::map<size_t, Cut>;
@@ -50,24 +44,11 @@ class ColumnFolder {
   // ---- what is cut -----------------------------------------------------------------------------
 
   void find_cuts() {
-    for (size_t i = 0; i < g_.nodes().size(); ++i) {
-      const Node& n = node(i);
-      if (n.op == &ops::def::slice()) {
-        const auto& a = n.attrs.as<ops::Slice>();
-        if (is_last(n.in[0], a.dim)) cuts_[n.out[0]] = {i, n.in[0], a.begin, a.end};
-      } else if (n.op == &ops::def::split()) {
-        if (!is_last(n.in[0], n.attrs.as<ops::Split>().dim)) continue;
-        for (size_t k = 0; k < n.out.size(); ++k) {
-          const int64_t width = shape(n.out[k])[-1], at = static_cast<int64_t>(k) * width;
-          cuts_[n.out[k]] = {i, n.in[0], at, at + width};
-        }
-      } else if (passes_on(n)) {
-        cuts_[n.out[0]] = cuts_.at(n.in[0]);
-      }
+    for (const Node& n : g_.nodes()) {
+      for (const int32_t v : n.out)
+        if (const auto cut = cut_of(g_, v)) cuts_[v] = *cut;
+      if (passes_on(n)) cuts_[n.out[0]] = cuts_.at(n.in[0]);
     }
-  }
-  bool is_last(int32_t v, int64_t dim) const {
-    return dim == shape(v).rank() - 1 && shape(v).numel() > 0;
   }
   // A reshape that keeps the columns of a cut tensor.
   bool passes_on(const Node& n) const {
@@ -200,6 +181,24 @@ class ColumnFolder {
 };
 
 }  // namespace
+
+std::optional<Cut> cut_of(const Graph& g, int32_t v) {
+  if (g.producer(v) < 0) return {};
+  const auto node = static_cast<size_t>(g.producer(v));
+  const Node& n = g.nodes()[node];
+  const auto is_last = [&](int64_t dim) {
+    const Shape& whole = g.type(n.in[0]).shape;
+    return dim == whole.rank() - 1 && whole.numel() > 0;
+  };
+  if (n.op == &ops::def::slice()) {
+    const auto& a = n.attrs.as<ops::Slice>();
+    if (is_last(a.dim)) return Cut{node, n.in[0], a.begin, a.end};
+  } else if (n.op == &ops::def::split() && is_last(n.attrs.as<ops::Split>().dim)) {
+    const int64_t width = g.type(v).shape[-1], k = std::ranges::find(n.out, v) - n.out.begin();
+    return Cut{node, n.in[0], k * width, (k + 1) * width};
+  }
+  return {};
+}
 
 Graph fold_columns(const Graph& g, const std::function<bool(const Signature&)>& serves) {
   return ColumnFolder(g, serves).run();

@@ -1,11 +1,22 @@
 // columns: formulas read some columns of a tensor where they lie.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "ir/op.h"
 
 namespace ebb {
+
+// A value that is columns [begin, end) of the last dim of another.
+struct Cut {
+  size_t node = 0;  // that cuts
+  int32_t whole = -1;
+  int64_t begin = 0, end = 0;
+};
+// If a slice or split makes `v` so.
+std::optional<Cut> cut_of(const Graph& g, int32_t v);
 
 // On a fused graph. A slice (or split) along the last dim of which only formulas read, past
 // reshapes that keep that dim, is not made: they read its columns of the whole. Where `serves` says

@@ -31,8 +31,6 @@ class ConcatFolder {
       for (const int32_t v : n.in) ++reads_[static_cast<size_t>(v)];
     for (const NamedValue& o : g.outputs()) ++reads_[static_cast<size_t>(o.value)];
     for (const NamedValue& u : g.updates()) ++reads_[static_cast<size_t>(u.value)];
-    for (size_t i = 0; i < g.nodes().size(); ++i)
-      for (const int32_t v : g.nodes()[i].out) maker_[v] = i;
   }
 
   Graph run() {
@@ -71,15 +69,15 @@ class ConcatFolder {
   // None where something else reads it on the way.
   std::optional<Part> part_of(int32_t v, std::vector<size_t>& reshapes) const {
     for (;;) {
-      const auto at = maker_.find(v);
-      if (at == maker_.end() || reads_[static_cast<size_t>(v)] != 1) return {};
-      const Node& n = node(at->second);
+      if (g_.producer(v) < 0 || reads_[static_cast<size_t>(v)] != 1) return {};
+      const auto maker = static_cast<size_t>(g_.producer(v));
+      const Node& n = node(maker);
       if (n.op != &ops::def::reshape() || shape(n.in[0]).rank() == 0 ||
           shape(n.in[0])[-1] != shape(v)[-1]) {
         const auto out = std::ranges::find(n.out, v) - n.out.begin();
-        return Part{at->second, static_cast<size_t>(out)};
+        return Part{maker, static_cast<size_t>(out)};
       }
-      reshapes.push_back(at->second);
+      reshapes.push_back(maker);
       v = n.in[0];
     }
   }
@@ -203,7 +201,6 @@ class ConcatFolder {
   const Graph& g_;
   const std::function<bool(const Signature&)>& serves_;
   std::vector<int> reads_;                     // by value
-  std::map<int32_t, size_t> maker_;            // of a value
   std::map<size_t, size_t> beside_;            // concatenation that an `images` writes
   std::map<size_t, std::vector<Part>> parts_;  // by concatenation
   std::set<size_t> formulas_, gone_;           // concatenations that become formulas; nodes

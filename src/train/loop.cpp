@@ -153,7 +153,7 @@ class Run {
     // The older checkpoints stay: what led here may have spoilt the newest weights already.
     fetch_state(plan_, state_);
     const std::string before = first_not_finite(state_);
-    if (state_.step != saved_ && state_.step > 0 && before.empty()) save(0);
+    if (state_.step != saved_ && state_.step > 0 && before.empty()) write(0);
     metrics_->flush();
     fail("train: loss and gradients must be finite (step ", now_.step, ": loss ",
          shown(number(out, "loss")), ", gradient norm ", shown(number(out, "grad_norm")),
@@ -220,6 +220,11 @@ class Run {
       fail("train: weights must be finite (step ", state_.step, ": ", spoilt,
            ")  this step is not saved; a lower --lr may help  ", c_.out);
     }
+    write(keep);
+  }
+
+  // The state as it was fetched.
+  void write(int64_t keep) {
     const std::string path = save_checkpoint(c_.out, state_, job_.info, keep);
     saved_ = state_.step;
     say("saved " + path);

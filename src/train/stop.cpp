@@ -71,15 +71,11 @@ StopSignals::StopSignals(std::string_view said) {
   came = 0;
   came_at = 0;
   keep_line(said);
-  note(SIGINT, interrupt_before_);
-  note(SIGTERM, terminate_before_);
-  note(SIGHUP, hang_up_before_);
+  for (size_t i = 0; i < signals.size(); ++i) note(signals[i], before_[i]);
 }
 
 StopSignals::~StopSignals() {
-  sigaction(SIGINT, &interrupt_before_, nullptr);
-  sigaction(SIGTERM, &terminate_before_, nullptr);
-  sigaction(SIGHUP, &hang_up_before_, nullptr);
+  for (size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &before_[i], nullptr);
 }
 
 int StopSignals::requested() const { return came; }

@@ -1,6 +1,7 @@
 // StopSignals: turns SIGINT, SIGTERM and SIGHUP into a question that a loop asks between steps.
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <string_view>
 
@@ -21,7 +22,8 @@ class StopSignals {
   int requested() const;
 
  private:
-  struct sigaction interrupt_before_, terminate_before_, hang_up_before_;
+  static constexpr std::array signals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, signals.size()> before_;
 };
 
 }  // namespace ebb::train

@@ -31,6 +31,10 @@ inline Graph in_primitives(const Graph& g) {
   return lower(g, [](const Signature& s) { return s.op->reference != nullptr; });
 }
 
+inline Value scaled(Value x, Value by) {
+  return ops::map({x, by}, [](auto v) { return v[0] * v[1]; });
+}
+
 // The output "loss": the sum of v over all its elements.
 inline void sum_as_loss(Graph& g, Value v) {
   std::vector<int64_t> dims;

@@ -193,13 +193,12 @@ void set_ahead(Params& q, const Problem& p, const Operands& o, int64_t blocks) {
 }
 
 Groups groups(const Problem& p, const Choice& c) {
-  const int64_t columns =
-      p.form == Form::wgrad ? p.taps() * ceil_div(p.images.c, step) * step : p.n;
-  if (p.half() > 0)
-    return {ceil_div(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
-            ceil_div(p.half(), c.tile_n / 2 * (c.share == Share::a ? 2 : 1))};
+  const bool halves = p.half() > 0;  // a tile has as many columns of each
+  const int64_t columns = p.form == Form::wgrad ? p.taps() * ceil_div(p.images.c, step) * step
+                                                : (halves ? p.half() : p.n);
+  const int tile_n = halves ? c.tile_n / 2 : c.tile_n;
   return {ceil_div(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
-          ceil_div(columns, c.tile_n * (c.share == Share::a ? 2 : 1))};
+          ceil_div(columns, tile_n * (c.share == Share::a ? 2 : 1))};
 }
 
 int64_t workspace_bytes(const Problem& p, const Choice& c) {
