@@ -7,10 +7,16 @@ include(GoogleTest)
 # Tests run side by side: threads that wait must sleep, not spin.
 set(test_environment OMP_WAIT_POLICY=passive)
 
+# Paths are compiled into one file each: all other objects are the same in every clone.
+set(source_folder ${CMAKE_SOURCE_DIR}/tests/support/source_folder.cpp)
+set_source_files_properties(${source_folder} PROPERTIES COMPILE_DEFINITIONS
+                            EBB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/program.cpp PROPERTIES
+                            COMPILE_DEFINITIONS EBB_PROGRAM="$<TARGET_FILE:ebb>")
+
 function(ebb_test_program name engine)
-  add_executable(${name} ${ARGN})
+  add_executable(${name} ${ARGN} ${source_folder})
   target_include_directories(${name} PRIVATE tests)
-  target_compile_definitions(${name} PRIVATE EBB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-cuda/*"
@@ -37,7 +43,7 @@ function(ebb_cuda_tests name)
 endfunction()
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*.cpp)
-list(FILTER test_sources EXCLUDE REGEX "/tests/fuzz/")
+list(FILTER test_sources EXCLUDE REGEX "/tests/fuzz/|/source_folder\\.cpp$")
 if(NOT EBB_CUDA)
   list(FILTER test_sources EXCLUDE REGEX "${ebb_cuda_files}")
 endif()
@@ -58,7 +64,6 @@ elseif(test_sources)
   list(REMOVE_ITEM test_sources ${sampler_tests})
   ebb_test_program(ebb_sampler_tests ebb_samplers_static ${sampler_tests})
   ebb_test_program(ebb_tests ebb_engine ${test_sources})
-  target_compile_definitions(ebb_tests PRIVATE EBB_PROGRAM="$<TARGET_FILE:ebb>")
   add_dependencies(ebb_tests ebb)
   if(EBB_CUDA)
     ebb_cuda_tests(ebb_tests)

@@ -278,9 +278,9 @@ TEST_F(CliSample, out__takes_suffixes_of_any_case) {
 TEST_F(CliSample, interrupt__says_that_nothing_was_written) {
   const std::string run = trained();
   // 10000 steps take much longer than 3 seconds.
-  const Output out = run_program("--version; exec timeout --preserve-status -s INT 3 '" +
-                                 std::string(EBB_PROGRAM) + "' sample --n 64 --steps 10000 " + run +
-                                 " --out " + png());
+  const Output out =
+      run_program("--version; exec timeout --preserve-status -s INT 3 '" + program_path() +
+                  "' sample --n 64 --steps 10000 " + run + " --out " + png());
   EXPECT_EQ(out.code, 130) << out.text;
   EXPECT_NE(out.text.find("sample: interrupted by signal 2 at "), std::string::npos) << out.text;
   EXPECT_NE(out.text.find("of 64 images; nothing was written to " + png()), std::string::npos);
@@ -290,7 +290,7 @@ TEST_F(CliSample, interrupt__says_that_nothing_was_written) {
 // A shell without job control starts jobs in the background so.
 TEST_F(CliSample, interrupt_that_is_ignored_from_the_start__stays_so) {
   const std::string run = folder_ / "ignoring";
-  const std::string training = str("'", EBB_PROGRAM, "' train --device cpu --batch 2 --minutes ",
+  const std::string training = str("'", program_path(), "' train --device cpu --batch 2 --minutes ",
                                    "0.03 --data ", images(8), " --out ", run);
   const Output out =
       run_program(str("--version; { ", training, " & sleep 1; kill -INT $!; wait $!; }"));
@@ -311,7 +311,7 @@ TEST_F(CliSample, what_cannot_be__is_refused_before_the_device_is_opened) {
 TEST_F(CliSample, interrupt__leaves_no_folder) {
   const std::string run = trained(), folder = folder_ / "a/b";
   const std::string timeout =
-      "--version; exec timeout --preserve-status -s INT 2 '" + std::string(EBB_PROGRAM) + "' ";
+      "--version; exec timeout --preserve-status -s INT 2 '" + program_path() + "' ";
   const Output out =
       run_program(timeout + "sample --n 64 --steps 10000 " + run + " --out " + folder);
   EXPECT_EQ(out.code, 130) << out.text;
@@ -329,7 +329,7 @@ TEST_F(CliSample, interrupt__leaves_no_folder) {
 TEST_F(CliSample, interrupt_while_files_are_written__leaves_them_all) {
   const std::string run = trained(), folder = folder_ / "all";
   const std::string sampling =
-      str("'", EBB_PROGRAM, "' sample ", run, " --device cpu --n 400 --steps 1 --out ", folder);
+      str("'", program_path(), "' sample ", run, " --device cpu --n 400 --steps 1 --out ", folder);
   const Output out =
       run_program(str("--version; { ", sampling, " & while kill -0 $!; do if [ -e ", folder,
                       "/00000.png ]; then kill -TERM $!; break; fi; done; wait $!; }"));
@@ -348,7 +348,7 @@ TEST_F(CliSample, interrupt_while_files_are_written__leaves_them_all) {
 TEST_F(CliSample, interrupted_training__saves_and_tells_in_its_exit_code) {
   const std::string data = images(8), run = folder_ / "long";
   const Output out = run_program("--version; exec timeout --preserve-status -s INT 2 '" +
-                                 std::string(EBB_PROGRAM) + "' train --device cpu --batch 2 " +
+                                 program_path() + "' train --device cpu --batch 2 " +
                                  "--steps 1000000 --data " + data + " --out " + run);
   EXPECT_EQ(out.code, 130) << out.text;
   EXPECT_NE(out.text.find("stopping after this step, with a checkpoint;"), std::string::npos);

@@ -40,14 +40,14 @@ TEST_F(Cli, bench_of_nothing__is_refused_before_it_measures) {
 
 TEST_F(Cli, output_that_is_lost__is_an_error) {
   const Output full =
-      run_program(str("--version > /dev/null; { '", EBB_PROGRAM, "' samplers > /dev/full; }"));
+      run_program(str("--version > /dev/null; { '", program_path(), "' samplers > /dev/full; }"));
   EXPECT_EQ(full.code, 2);
   EXPECT_TRUE(full.text.ends_with("ebb: error: standard output: cannot write all of it\n"))
       << full.text;
   // a reader who has seen enough is none
   const std::string code = folder_ / "code";
-  run_program(
-      str("--version; { '", EBB_PROGRAM, "' samplers --json; echo $? > ", code, "; } | head -c 1"));
+  run_program(str("--version; { '", program_path(), "' samplers --json; echo $? > ", code,
+                  "; } | head -c 1"));
   EXPECT_EQ(testing::file_bytes(code), "0\n");
 }
 

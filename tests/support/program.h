@@ -36,8 +36,11 @@ inline Output run_command(const std::string& command) {
   return out;
 }
 
+// The program that is tested.
+const std::string& program_path();
+
 inline Output run_program(const std::string& words) {
-  return run_command(str("'", EBB_PROGRAM, "' ", words));
+  return run_command(str("'", program_path(), "' ", words));
 }
 
 // The line of the error; the exit code must be that of a mistake.
@@ -55,7 +58,7 @@ inline std::string error_line(const std::string& words) {
 class Program : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(EBB_PROGRAM)) GTEST_SKIP() << "there is no " << EBB_PROGRAM;
+    if (!std::filesystem::exists(program_path())) GTEST_SKIP() << "there is no " << program_path();
   }
 
   // A folder with two images, `inside` of it.

@@ -1,0 +1,10 @@
+#include "support/program.h"
+
+namespace ebb::testing {
+
+const std::string& program_path() {
+  static const std::string path = EBB_PROGRAM;
+  return path;
+}
+
+}  // namespace ebb::testing
