@@ -40,7 +40,8 @@ Graph chain(int64_t depth) {
 
 Plan training_step(const Graph& loss, const Context& context) {
   Plan plan(train::train_step(loss, {.max_norm = 1}), context);
-  for (const nn::Weight& w : nn::weights_of(loss)) plan.bind(w.name, testing::hashed_weight(w));
+  for (const nn::Weight& w : testing::weights_of(loss))
+    plan.bind(w.name, testing::hashed_weight(w));
   plan.bind_missing();
   return plan;
 }
@@ -111,7 +112,7 @@ TEST(aside, steps_however_late__are_the_same_bits) {
     for (const char* name : {"loss", "grad_norm"})
       EXPECT_EQ(a.at(name).span<float>()[0], b.at(name).span<float>()[0]) << name << ' ' << step;
   }
-  for (const nn::Weight& w : nn::weights_of(chain(6))) {
+  for (const nn::Weight& w : testing::weights_of(chain(6))) {
     const Tensor a = with.fetch(w.name), b = without.fetch(w.name);
     const auto x = a.span<float>(), y = b.span<float>();
     EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin())) << w.name;

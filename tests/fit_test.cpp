@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "io/safetensors.h"
+#include "nn/params.h"
 #include "ops/add/op.h"
 #include "ops/mse/op.h"
 #include "ops/prim/matmul/op.h"
@@ -22,19 +23,19 @@ using testing::expect_error;
 constexpr int64_t batch = 512, width = 8, blocks = 8;
 
 // Eight residual blocks whose hidden layers are most of a step's memory.
-Graph toy_loss() {
+Graph toy_loss(nn::Weights* weights = nullptr) {
   Graph g;
-  const ParamInfo info{.init = "normal", .scale = 0.3};
+  const nn::WeightSpec spec{.init = "normal", .scale = 0.3};
   const Value images = g.input("images", {DType::f32, {batch, width}});
   Value x = images;
   for (int64_t i = 0; i < blocks; ++i) {
     const std::string path = str("blocks.", i);
     const AtScope at(g, path);
-    const auto weight = [&](const char* name, Shape shape) {
-      return g.source(Source::Kind::param, path + name, {DType::f32, std::move(shape)}, info);
+    const auto weight = [&](const char* name, const Shape& shape) {
+      return nn::Params(g, path, weights).param(name, shape, spec);
     };
-    const Value h = ops::silu(ops::linear(x, weight(".a", {4 * width, width}), {}));
-    x = x + ops::linear(h, weight(".b", {width, 4 * width}), {});
+    const Value h = ops::silu(ops::linear(x, weight("a", {4 * width, width}), {}));
+    x = x + ops::linear(h, weight("b", {width, 4 * width}), {});
   }
   g.output("loss", ops::mse(x, images));
   return g;
@@ -143,7 +144,8 @@ TrainJob toy_job(const std::string& out, const std::string& recompute) {
                           .recompute = recompute,
                           .checkpoint_every = 3},
                .info = {.model = "toy"},
-               .loss = toy_loss()};
+               .loss = {}};
+  job.loss = toy_loss(&job.weights);
   job.batches = [](int64_t first) -> NextBatch {
     return [part = first]() mutable {
       Tensor images(DType::f32, {batch, width});

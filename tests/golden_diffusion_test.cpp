@@ -28,8 +28,13 @@ const nlohmann::json& golden() {
   return j;
 }
 
+struct SmallModel {
+  nn::Network network;
+  nn::Weights weights;
+};
+
 // EDM's tiny network. Its iDDPM form has three more channels, which nothing reads.
-nn::Network tiny_network() {
+SmallModel tiny_network() {
   const Model& model = *find_model("songunet").model;
   ModelConfig config = model.presets.front().config;
   auto fields = config.fields();
@@ -38,7 +43,7 @@ nn::Network tiny_network() {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     set_field(find_field(fields, our_field(key), key), text);
   }
-  return network_of(model, config);
+  return {network_of(model, config), weights_of(model, config)};
 }
 
 std::string our_precond(const std::string& theirs) {
@@ -48,11 +53,10 @@ std::string our_precond(const std::string& theirs) {
 }
 
 Denoiser tiny_denoiser(const std::string& precond) {
-  const nn::Network network = tiny_network();
+  const SmallModel m = tiny_network();
   const DenoiserOptions options{.batch = 2, .image = {16, 16, 3}, .classes = 4};
-  Denoiser d({.precond = precond}, network, options, cpu());
-  const Graph g = denoiser_graph({.precond = precond}, network, options);
-  for (const nn::Weight& w : nn::weights_of(g)) d.bind(w.name, hashed_weight(w));
+  Denoiser d({.precond = precond}, m.network, options, cpu());
+  for (const nn::Weight& w : m.weights) d.bind(w.name, hashed_weight(w));
   d.classes(classes);
   return d;
 }
@@ -133,10 +137,10 @@ INSTANTIATE_TEST_SUITE_P(golden, GoldenTrajectory, ::testing::ValuesIn(trajector
 // A loss with gradients of the weights that the golden entry names.
 struct LossRun {
   NamedTensors out;
-  std::vector<nn::Weight> weights;
+  nn::Weights weights;
 };
 
-LossRun run_loss(const DiffusionConfig& config, const nn::Network& network, bool labels,
+LossRun run_loss(const DiffusionConfig& config, const SmallModel& m, bool labels,
                  const nlohmann::json& want, NamedTensors in) {
   const Precond precond(config);
   Graph g;
@@ -147,8 +151,8 @@ LossRun run_loss(const DiffusionConfig& config, const nn::Network& network, bool
   noisy.level.argument = g.input("argument", {DType::f32, {2}});
   if (config.discrete()) noisy.level.timestep = g.input("timestep", {DType::i64, {2}});
   if (labels) noisy.classes = g.input("classes", {DType::i64, {2}});
-  const LossTerms terms = denoising_loss(precond, network, noisy, {});
-  LossRun run{.weights = nn::weights_of(g)};
+  const LossTerms terms = denoising_loss(precond, m.network, noisy, {});
+  LossRun run{.weights = m.weights};
   g.output("loss", terms.loss);
   g.output("mse", terms.mse);
   if (terms.bound) g.output("bound", terms.bound);
@@ -203,12 +207,14 @@ TEST(golden_loss, ddpm_and_hybrid__are_the_references) {
       sigma.push_back(static_cast<float>(Precond(config).table().sigma[static_cast<size_t>(t)]));
       argument.push_back(static_cast<float>(t));
     }
-    const LossRun run = run_loss(config, network_of(*network.model, network.config),
-                                 network.config.common().classes > 0, want,
-                                 {{"images", x0},
-                                  {"sigma", tensor_of(sigma, {2})},
-                                  {"argument", tensor_of(argument, {2})},
-                                  {"timestep", tensor_of(steps, {2})}});
+    const LossRun run = run_loss(
+        config,
+        {network_of(*network.model, network.config), weights_of(*network.model, network.config)},
+        network.config.common().classes > 0, want,
+        {{"images", x0},
+         {"sigma", tensor_of(sigma, {2})},
+         {"argument", tensor_of(argument, {2})},
+         {"timestep", tensor_of(steps, {2})}});
     SCOPED_TRACE(str(want["network"], ' ', want["schedule"], ' ', want["t"]));
     expect_loss(run, want);
     if (!config.learn_sigma) continue;

@@ -42,7 +42,7 @@ TrainingStep training_step(const GoldenCase& c) {
   Graph g;
   const nn::NetworkInputs in = network_inputs(g, c.config.common(), 2, c.augment());
   const Value f = network_of(*c.model, c.config)(g, in);
-  TrainingStep step{.weights = nn::weights_of(g)};
+  TrainingStep step{.weights = weights_of(*c.model, c.config)};
   g.output("output", f);
   g.output("loss", ops::mse(f, g.input("target", f.type())));
   std::vector<std::string> wrt = {"x"};
@@ -183,7 +183,7 @@ TEST_P(GoldenModel, bf16_output__errs_at_most_twice_as_much_as_pytorch) {
   Graph g;
   g.output("output", network_of(*c_.model, c_.config)(
                          g, network_inputs(g, c_.config.common(), 2, c_.augment())));
-  const std::vector<nn::Weight> weights = nn::weights_of(g);
+  const std::vector<nn::Weight> weights = weights_of(*c_.model, c_.config);
   NamedTensors in;
   for (const auto& [name, t] : c_.inputs()) in[name] = t;
   std::vector<Tensor> outputs;

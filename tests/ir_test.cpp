@@ -52,8 +52,7 @@ TEST(graph, text__reads_back) {
   EXPECT_EQ(read.sources().size(), 3u);
   const Source* w = read.find_source("net.norm.weight");
   ASSERT_NE(w, nullptr);
-  EXPECT_EQ(w->info.init, "ones");
-  EXPECT_FALSE(w->info.decay);
+  EXPECT_EQ(w->kind, Source::Kind::param);
   EXPECT_EQ(read.nodes()[0].at, "net.norm");
   EXPECT_EQ(read.updates()[0].name, "average");
 }

@@ -40,7 +40,7 @@ class Runner {
   Plan plan(const Model& m, const Context& context) {
     Graph g;
     g.output("F", network_of(m, config_)(g, network_inputs(g, config_.common(), 2)));
-    weights_ = nn::weights_of(g);
+    weights_ = weights_of(m, config_);
     return Plan(g, context);
   }
 

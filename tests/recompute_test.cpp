@@ -215,7 +215,8 @@ Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f3
                 const Context& context = open_context("cpu", {.threads = 1})) {
   const train::StepOptions options{.dtype = dtype, .max_norm = 1};
   Plan plan(train::train_step(loss, options), context, {.recompute = how});
-  for (const nn::Weight& w : nn::weights_of(loss)) plan.bind(w.name, testing::hashed_weight(w));
+  for (const nn::Weight& w : testing::weights_of(loss))
+    plan.bind(w.name, testing::hashed_weight(w));
   plan.bind_missing();
   Trained out{.arena = plan.arena_bytes(), .again = plan.recomputed()};
   out.bytes = out.arena + plan.source_bytes();

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "core/chunks.h"
+
 namespace ebb {
 namespace {
 
@@ -19,6 +21,15 @@ class HostMark final : public Mark {
 };
 
 }  // namespace
+
+// For memory that the host can write to.
+void Device::fill(const Tensor& to, const ReadBytes& read) {
+  constexpr int64_t chunk = int64_t{1} << 20;
+  auto* const data = static_cast<uint8_t*>(to.raw());
+  in_chunks(to.bytes(), chunk, [&](int64_t at, int64_t count) {
+    read(at, {data + at, static_cast<size_t>(count)});
+  });
+}
 
 std::unique_ptr<Mark> Device::mark() { return std::make_unique<HostMark>(); }
 

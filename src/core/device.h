@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,9 @@ class Mark {
   virtual double seconds_since(const Mark& earlier) const = 0;
 };
 
+// Puts bytes [at, at + out.size()) of something into host memory. Called from several threads.
+using ReadBytes = std::function<void(int64_t at, std::span<uint8_t> out)>;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -39,6 +43,9 @@ class Device {
   virtual int64_t free_memory() const = 0;                      // bytes
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;  // throws Error when out of memory
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device
+  // Fills `to`, in this device's memory, with what `read` gives of as many bytes. All of it is read
+  // when this returns, but the device may not have it yet. Throws what `read` throws.
+  virtual void fill(const Tensor& to, const ReadBytes& read);
   virtual void synchronize() = 0;  // waits for all that was enqueued; throws Error if any failed
   // Calls `work`, which only enqueues kernels and copies on the device, and takes it down without
   // running it. Null: this device has no recordings, and `work` was not called.

@@ -4,8 +4,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/host_memory.h"
+
 namespace ebb {
 namespace {
+
+int64_t megabytes(int64_t bytes) { return (bytes + 999999) / 1000000; }
 
 // Large ones are pages that the system clears when they are first touched, by whichever thread.
 class HostBuffer final : public Buffer {
@@ -14,7 +18,10 @@ class HostBuffer final : public Buffer {
     constexpr size_t alignment = 64;
     size_t room = static_cast<size_t>(bytes) + 2 * alignment;  // up to whole lines, both ways
     memory_ = std::calloc(room, 1);
-    require(memory_ != nullptr, "tensor: out of memory (", bytes, " bytes)");
+    require(memory_ != nullptr, "tensor: out of memory: ", megabytes(bytes),
+            " MB are needed at once, ", megabytes(free_host_memory()),
+            " MB of the machine's memory are free, or a limit of this process (ulimit -v) is "
+            "reached");
     data_ = memory_;
     std::align(alignment, room - alignment, data_, room);
   }

@@ -186,7 +186,7 @@ Denoiser::Denoiser(const DiffusionConfig& config, const nn::Network& network,
     : precond_(config),
       options_(options),
       context_(context),
-      plan_(denoiser_graph(config, network, options), context),
+      plan_(denoiser_graph(config, network, options), context, {.weights = options.weights}),
       slots_(std::make_shared<Slots>()),
       classes_(static_cast<size_t>(options.batch), -1),
       keys_{.images = std::vector<int64_t>(static_cast<size_t>(options.batch))} {

@@ -29,6 +29,7 @@ struct DenoiserOptions {
   int64_t vectors = 3;           // that a sampler holds at a time: SampleCounts::vectors
   bool draws = false;            // noise is drawn in the plan, see draw_by()
   bool whole_timesteps = false;  // the network is told of whole ones, the nearest
+  std::shared_ptr<WeightStore> weights = nullptr;  // of the network; null: each is bound
 };
 
 class Denoiser : public Latents {

@@ -1,6 +1,7 @@
 #include "io/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,6 +80,32 @@ void ReadFile::read(int64_t offset, std::span<uint8_t> out) const {
     out = out.subspan(static_cast<size_t>(got));
     offset += got;
   }
+}
+
+namespace {
+
+class MappedFile final : public Buffer {
+ public:
+  MappedFile(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  ~MappedFile() override { ::munmap(data_, static_cast<size_t>(bytes_)); }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  void* data() const override { return data_; }
+  int64_t bytes() const override { return bytes_; }
+  bool on_host() const override { return true; }
+
+ private:
+  void* data_;
+  int64_t bytes_;
+};
+
+}  // namespace
+
+std::shared_ptr<Buffer> ReadFile::map() const {
+  if (fd_ < 0 || size_ == 0) return nullptr;
+  void* data = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, fd_, 0);
+  if (data == MAP_FAILED) return nullptr;
+  return std::make_shared<MappedFile>(data, size_);
 }
 
 std::string read_whole_file(const std::string& path, std::string_view subject, int64_t limit) {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "core/tensor.h"
 
 namespace ebb::io {
 
@@ -24,7 +27,12 @@ class ReadFile {
   const std::string& name() const { return name_; }
   int64_t size() const { return size_; }  // bytes, when it was opened
   // Fills `out` from byte `offset` on. Throws Error if the file ends before or cannot be read.
+  // Any number of threads may read at a time.
   void read(int64_t offset, std::span<uint8_t> out) const;
+  // The file's bytes as read-only memory that the system fills when it is touched and shares with
+  // other processes; null where that cannot be had. A file that is cut short while it is mapped
+  // ends the process where what is gone is touched: what need not be in memory goes by read().
+  std::shared_ptr<Buffer> map() const;
 
  private:
   ReadFile() = default;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -18,9 +19,19 @@ namespace ebb::io {
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
 struct SafetensorsFile::Shard {
-  ReadFile file;
-  int64_t data_start = 0;
-  std::map<std::string, std::string> metadata;
+  Shard(ReadFile f, int64_t start, std::map<std::string, std::string> m)
+      : file(std::move(f)), data_start(start), metadata(std::move(m)) {}
+  const ReadFile file;
+  const int64_t data_start;
+  const std::map<std::string, std::string> metadata;
+  std::shared_ptr<Buffer> mapping() const {
+    std::call_once(once_, [this] { mapping_ = file.map(); });
+    return mapping_;
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::shared_ptr<Buffer> mapping_;
 };
 
 namespace {
@@ -129,7 +140,7 @@ void SafetensorsFile::add(std::shared_ptr<const Shard> shard,
 
 void SafetensorsFile::add(ReadFile file) {
   auto [header, start] = read_header(file);
-  add(std::make_shared<Shard>(Shard{std::move(file), start, std::move(header.metadata)}),
+  add(std::make_shared<Shard>(std::move(file), start, std::move(header.metadata)),
       std::move(header.entries));
 }
 
@@ -199,6 +210,27 @@ Tensor SafetensorsFile::load(const SafetensorsEntry& e) const {
   if (e.file_dtype == "BOOL")
     for (uint8_t& v : out.span<uint8_t>()) v = v != 0;
   return out;
+}
+
+bool SafetensorsFile::as_stored(const SafetensorsEntry& e) {
+  return e.dtype && e.file_dtype == safetensors_dtype(*e.dtype);
+}
+
+void SafetensorsFile::read(const SafetensorsEntry& e, int64_t at, std::span<uint8_t> out) const {
+  const Shard& shard = *shards_.at(e.shard);
+  const auto bytes = static_cast<int64_t>(out.size());
+  require(at >= 0 && bytes <= e.end - e.begin && at <= e.end - e.begin - bytes,
+          "safetensors: read past the end of tensor '", e.name, "' (", bytes, " bytes at ", at,
+          " of ", e.end - e.begin, ")  ", shard.file.name());
+  shard.file.read(shard.data_start + e.begin + at, out);
+}
+
+Tensor SafetensorsFile::map(const SafetensorsEntry& e) const {
+  const Shard& shard = *shards_.at(e.shard);
+  const int64_t offset = shard.data_start + e.begin;
+  if (!as_stored(e) || offset % size_of(*e.dtype) != 0) return {};
+  const auto mapping = shard.mapping();
+  return mapping ? Tensor({*e.dtype, e.shape}, mapping, offset) : Tensor();
 }
 
 // ---- writing ----

@@ -49,6 +49,14 @@ class SafetensorsFile {
   // for which find().dtype is empty are an Error.
   Tensor load(const std::string& name) const;
   Tensor load(const SafetensorsEntry& entry) const;
+  // The tensor's bytes from `at` on, as the file has them. Any number of threads may read at a
+  // time.
+  void read(const SafetensorsEntry& entry, int64_t at, std::span<uint8_t> out) const;
+  // True: the file's bytes are those of the tensor that load() gives.
+  static bool as_stored(const SafetensorsEntry& entry);
+  // The tensor in a read-only mapping of the file (see ReadFile::map); undefined where the file's
+  // bytes are not the tensor's, are not aligned as its elements must be, or cannot be mapped.
+  Tensor map(const SafetensorsEntry& entry) const;
 
  private:
   struct Shard;

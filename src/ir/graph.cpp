@@ -14,10 +14,11 @@ int32_t Graph::new_value(Type type, int32_t producer) {
   return values() - 1;
 }
 
-Value Graph::source(Source::Kind kind, std::string_view name, Type type, ParamInfo info) {
+Value Graph::source(Source::Kind kind, std::string_view name, Type type) {
   require(find_source(name) == nullptr, "graph: source '", name, "' exists already  ", type);
   const int32_t id = new_value(std::move(type), -1);
-  sources_.push_back({kind, std::string(name), id, std::move(info)});
+  source_index_.emplace(name, sources_.size());
+  sources_.push_back({kind, std::string(name), id});
   return {this, id};
 }
 
@@ -69,9 +70,8 @@ std::string Graph::at(std::string path) {
 }
 
 const Source* Graph::find_source(std::string_view name) const {
-  for (const Source& s : sources_)
-    if (s.name == name) return &s;
-  return nullptr;
+  const auto it = source_index_.find(name);
+  return it == source_index_.end() ? nullptr : &sources_[it->second];
 }
 
 Value Graph::find(std::string_view source_name) {
@@ -164,7 +164,7 @@ void Rewriter::set(int32_t old, Value v) { map_[static_cast<size_t>(old)] = v; }
 
 void Rewriter::copy_sources() {
   for (const Source& s : from_.sources())
-    set(s.value, to_.source(s.kind, s.name, from_.type(s.value), s.info));
+    set(s.value, to_.source(s.kind, s.name, from_.type(s.value)));
 }
 
 void Rewriter::copy(const Node& n) {

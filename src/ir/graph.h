@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/shape.h"
@@ -28,17 +29,8 @@ struct Value {
   DType dtype() const { return type().dtype; }
 };
 
-// How a parameter starts, how files store it and how it is trained.
-struct ParamInfo {
-  std::string init = "zeros";  // zeros | ones | normal | uniform | sin_cos_2d
-  double scale = 1;            // standard deviation (normal) or bound (uniform)
-  Shape file_shape;            // as checkpoint files store it; empty: as here
-  bool channels_last = false;  // file is [O,I,KH,KW], here [O,KH,KW,I]
-  int64_t turns = 1;           // of q, k, v: file is [turns,3,rows,..], here [3,turns,rows,..]
-  bool decay = true;           // weight decay applies
-};
-
-// Values that come from outside of the graph.
+// Values that come from outside of the graph. How the network's parameters start, lie in files and
+// are trained stands beside the graph: nn/weights.h.
 struct Source {
   enum class Kind : uint8_t {
     input,  // given to every run
@@ -48,7 +40,6 @@ struct Source {
   Kind kind = Kind::input;
   std::string name;
   int32_t value = -1;
-  ParamInfo info;
 };
 
 struct Node {
@@ -72,7 +63,7 @@ class Graph {
   Graph& operator=(const Graph&) = default;
 
   // ---- building
-  Value source(Source::Kind kind, std::string_view name, Type type, ParamInfo info = {});
+  Value source(Source::Kind kind, std::string_view name, Type type);
   Value input(std::string_view name, Type type) { return source(Source::Kind::input, name, type); }
   // Appends a node; its output types follow from the op's rule. Throws the rule's Error.
   std::vector<Value> add(const OpDef& op, Attrs attrs, std::span<const Value> in);
@@ -100,11 +91,15 @@ class Graph {
   std::string fresh_name(std::string_view stem) const;  // not yet the name of a source
 
  private:
+  struct StringHash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
   int32_t new_value(Type type, int32_t producer);
 
   std::vector<Type> types_;
   std::vector<int32_t> producer_;
   std::vector<Source> sources_;
+  std::unordered_map<std::string, size_t, StringHash, std::equal_to<>> source_index_;  // by name
   std::vector<Node> nodes_;
   std::vector<NamedValue> outputs_, updates_;
   std::string at_;

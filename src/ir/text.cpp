@@ -5,23 +5,9 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/fields.h"
 
 namespace ebb {
 namespace {
-
-struct ParamFields {
-  ParamInfo& info;
-  std::vector<int64_t> file_shape = info.file_shape.sizes();
-  void fields(auto&& f) {
-    f("init", info.init);
-    f("scale", info.scale);
-    f("file_shape", file_shape);
-    f("channels_last", info.channels_last);
-    f("turns", info.turns);
-    f("decay", info.decay);
-  }
-};
 
 std::string_view kind_name(Source::Kind k) {
   return k == Source::Kind::input ? "input" : k == Source::Kind::param ? "param" : "state";
@@ -34,13 +20,8 @@ std::string list(const std::vector<int32_t>& ids) {
 }
 
 void print_source(std::ostream& out, const Graph& g, const Source& s) {
-  out << '%' << s.value << " = " << kind_name(s.kind) << ' ' << s.name << " : " << g.type(s.value);
-  if (s.kind != Source::Kind::input) {
-    ParamInfo info = s.info;
-    ParamFields f{info};
-    out << ' ' << fields_text(fields_of(f));
-  }
-  out << '\n';
+  out << '%' << s.value << " = " << kind_name(s.kind) << ' ' << s.name << " : " << g.type(s.value)
+      << '\n';
 }
 
 void print_node(std::ostream& out, const Graph& g, const Node& n) {
@@ -148,12 +129,9 @@ class Reader {
   void read_source(std::string_view result, Source::Kind kind, std::string_view rest) {
     take(rest, " ");
     const std::string_view name = take(rest, " : ");
-    const size_t brace = std::min(rest.find(" {"), rest.size());
-    ParamInfo info;
-    ParamFields f{info};
-    if (brace < rest.size()) parse_fields(fields_of(f), rest.substr(brace + 1));
-    info.file_shape = Shape(f.file_shape);
-    bind(result, graph_.source(kind, name, parse_type(rest.substr(0, brace)), info));
+    // texts of ebb before 2026-11-23 have the rules of a weight's first values behind its type
+    const std::string_view type = rest.substr(0, rest.find(" {"));
+    bind(result, graph_.source(kind, name, parse_type(type)));
   }
 
   void read_node(std::string_view results, std::string_view rest) {

@@ -1,6 +1,6 @@
 // The text form of graphs: printed for people, read back for tests and tools.
 //
-//   param conv_in.weight : f32[64,3,3,3] {init=uniform ...}
+//   param conv_in.weight : f32[64,3,3,3]
 //   input x : f32[2,32,32,3]
 //   %2 = conv2d(%1, %0) {stride=1} : f32[2,32,32,64]  @ conv_in
 //   output y = %2

@@ -50,6 +50,9 @@ void check(const Model& model, const ModelConfig& config);
 
 // Checks the config and gives the network with its parameters under `prefix`.
 nn::Network network_of(const Model& model, ModelConfig config, std::string prefix = "");
+// What the network says of its parameters, in the order in which it makes them. Throws Error for a
+// config of which none can be built.
+nn::Weights weights_of(const Model& model, const ModelConfig& config, std::string prefix = "");
 // Sources x, noise, classes (of conditional networks) and augment (if > 0 labels), for `batch`.
 nn::NetworkInputs network_inputs(Graph& g, const CommonConfig& c, int64_t batch,
                                  int64_t augment = 0);

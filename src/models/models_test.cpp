@@ -22,7 +22,7 @@ std::vector<nn::Weight> weights(const Model& m, const ModelConfig& c) {
   const Value f = network_of(m, c)(g, in);
   EXPECT_EQ(f.shape().slice(0, 3), in.x.shape().slice(0, 3)) << m.name;
   verify(g, m.name);
-  return nn::weights_of(g);
+  return weights_of(m, c);
 }
 
 nn::FileShapes shapes_of(const std::vector<nn::Weight>& weights, const std::string& prefix = "") {
@@ -229,5 +229,6 @@ TEST(models, tiny__is_cheap_enough_for_a_cpu) {
   for (const Node& n : g.nodes()) flops += cost_of(g.signature(n)).flops;
   EXPECT_LE(flops, 65e6);
   RecordProperty("mflop", static_cast<int>(flops / 1e6));
-  RecordProperty("parameters", static_cast<int>(nn::count_elements(nn::weights_of(g))));
+  RecordProperty("parameters",
+                 static_cast<int>(nn::count_elements(weights_of(*tiny.model, tiny.config))));
 }

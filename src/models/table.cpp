@@ -120,6 +120,15 @@ nn::Network network_of(const Model& model, ModelConfig config, std::string prefi
   };
 }
 
+nn::Weights weights_of(const Model& model, const ModelConfig& config, std::string prefix) {
+  check(model, config);
+  Graph g;
+  nn::Weights out;
+  const nn::Params root(g, std::move(prefix), &out);
+  model.build(root, config, network_inputs(g, config.common(), 1));
+  return out;
+}
+
 nn::NetworkInputs network_inputs(Graph& g, const CommonConfig& c, int64_t batch, int64_t augment) {
   nn::NetworkInputs in;
   in.x = g.input("x", {DType::f32, {batch, c.image_size, c.image_size, c.in_channels}});

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "ir/graph.h"
+#include "nn/weight_spec.h"
 
 namespace ebb::nn {
 
@@ -22,7 +22,7 @@ struct Init {
   Kind kind = Kind::fan_in;
   double gain = 1;
 
-  ParamInfo weight(int64_t fan_in, int64_t fan_out) const {
+  WeightSpec weight(int64_t fan_in, int64_t fan_out) const {
     switch (kind) {
       case Kind::fan_in: return drawn("uniform", gain / std::sqrt(static_cast<double>(fan_in)));
       case Kind::xavier:
@@ -32,16 +32,16 @@ struct Init {
     }
     return {};
   }
-  ParamInfo bias(int64_t fan_in) const {
-    return kind == Kind::fan_in ? weight(fan_in, fan_in) : ParamInfo{};
+  WeightSpec bias(int64_t fan_in) const {
+    return kind == Kind::fan_in ? weight(fan_in, fan_in) : WeightSpec{};
   }
 
  private:
-  static ParamInfo drawn(const char* rule, double scale) {
-    ParamInfo info;
-    info.init = rule;
-    info.scale = scale;
-    return info;
+  static WeightSpec drawn(const char* rule, double scale) {
+    WeightSpec spec;
+    spec.init = rule;
+    spec.scale = scale;
+    return spec;
   }
 };
 

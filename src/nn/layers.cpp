@@ -9,18 +9,18 @@ struct Weights {
   Value weight, bias;
 };
 
-// `turns`: of q, k and v in files, as ParamInfo has it.
+// `turns`: of q, k and v in files, as WeightSpec has it.
 Weights linear_weights(const Params& p, const Shape& shape, const Linear& a, int64_t turns = 1) {
   const int64_t out = shape[0], in = shape[1];
-  ParamInfo info = a.init.weight(in, out);
-  info.turns = turns;
+  WeightSpec spec = a.init.weight(in, out);
+  spec.turns = turns;
   if (a.file_dims > 0) {
-    info.file_shape = {out, in};
-    for (int64_t i = 0; i < a.file_dims; ++i) info.file_shape.push_back(1);
+    spec.file_shape = {out, in};
+    for (int64_t i = 0; i < a.file_dims; ++i) spec.file_shape.push_back(1);
   }
-  const Value w = p.param("weight", shape, info);
+  const Value w = p.param("weight", shape, spec);
   if (!a.bias) return {w, {}};
-  ParamInfo bias = a.init.bias(in);
+  WeightSpec bias = a.init.bias(in);
   bias.turns = turns;
   return {w, p.param("bias", {out}, bias)};
 }
@@ -39,9 +39,9 @@ Value conv(const Params& p, Value x, int64_t out, const Conv& a) {
   const AtScope at = p.enter();
   const int64_t k = a.kernel, in = x.shape()[-1];
   const int64_t pad = a.pad < 0 ? k / 2 : a.pad;
-  ParamInfo info = a.init.weight(in * k * k, out * k * k);
-  info.channels_last = true;
-  const Value w = p.param("weight", {out, k, k, in}, info);
+  WeightSpec spec = a.init.weight(in * k * k, out * k * k);
+  spec.channels_last = true;
+  const Value w = p.param("weight", {out, k, k, in}, spec);
   const Value b = p.param("bias", {out}, a.init.bias(in * k * k));
   return ops::conv2d(x, w, b, {.stride = a.stride, .pad = {pad, pad, pad, pad}});
 }
@@ -50,9 +50,9 @@ Value conv_up2(const Params& p, Value x, int64_t out, const Init& init) {
   const AtScope at = p.enter();
   const int64_t in = x.shape()[-1];
   // torch counts the second dim of the weight as the inputs of a transposed convolution.
-  ParamInfo info = init.weight(out * 4, in * 4);
-  info.channels_last = true;
-  const Value w = p.param("weight", {in, 2, 2, out}, info);
+  WeightSpec spec = init.weight(out * 4, in * 4);
+  spec.channels_last = true;
+  const Value w = p.param("weight", {in, 2, 2, out}, spec);
   const Value b = p.param("bias", {out}, init.bias(out * 4));
   return ops::conv_transpose2d(x, w, b, {.stride = 2});
 }

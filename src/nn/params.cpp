@@ -14,16 +14,19 @@ std::string Params::join(std::string_view name) const {
   return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
 }
 
-Params Params::operator/(std::string_view name) const { return Params(*graph_, join(name)); }
+Params Params::operator/(std::string_view name) const {
+  return Params(*graph_, join(name), weights_);
+}
 
 Value Params::source(Source::Kind kind, const std::string& name, const Shape& shape,
-                     ParamInfo info) const {
+                     WeightSpec spec) const {
   const Type type{DType::f32, shape};
   const Source* known = graph_->find_source(name);
   if (!known) {
     require(graph_->sources().size() < most_sources, "network: must have at most ", most_sources,
             " tensors; fewer blocks make fewer  at ", name);
-    return graph_->source(kind, name, type, std::move(info));
+    if (weights_) weights_->push_back({name, shape, std::move(spec), kind == Source::Kind::param});
+    return graph_->source(kind, name, type);
   }
   const Value v = graph_->value(known->value);
   require(known->kind == kind && v.type() == type, "params: '", name, "' exists already as ",
@@ -31,13 +34,13 @@ Value Params::source(Source::Kind kind, const std::string& name, const Shape& sh
   return v;
 }
 
-Value Params::param(std::string_view name, const Shape& shape, ParamInfo info) const {
-  info.decay = info.decay && shape.rank() > 1;
-  return source(Source::Kind::param, join(name), shape, std::move(info));
+Value Params::param(std::string_view name, const Shape& shape, WeightSpec spec) const {
+  spec.decay = spec.decay && shape.rank() > 1;
+  return source(Source::Kind::param, join(name), shape, std::move(spec));
 }
 
-Value Params::buffer(std::string_view name, const Shape& shape, ParamInfo info) const {
-  return source(Source::Kind::state, join(name), shape, std::move(info));
+Value Params::buffer(std::string_view name, const Shape& shape, WeightSpec spec) const {
+  return source(Source::Kind::state, join(name), shape, std::move(spec));
 }
 
 }  // namespace ebb::nn

@@ -8,12 +8,16 @@
 #include <string_view>
 
 #include "ir/graph.h"
+#include "nn/weight_spec.h"
 
 namespace ebb::nn {
 
 class Params {
  public:
-  explicit Params(Graph& g, std::string path = "") : graph_(&g), path_(std::move(path)) {}
+  // What the network says of each parameter that it makes is added to `weights`, where there are
+  // such: to be kept beside the graph, which has names and types only.
+  explicit Params(Graph& g, std::string path = "", Weights* weights = nullptr)
+      : graph_(&g), weights_(weights), path_(std::move(path)) {}
 
   Params operator/(std::string_view name) const;
   Params operator/(int64_t index) const { return *this / std::to_string(index); }
@@ -21,8 +25,8 @@ class Params {
   // A trained tensor / a kept but not trained one, named <path>.<name>, f32. One that is there
   // already is shared: a network built twice in a graph has one set of weights. Weight decay is for
   // matrices: biases and the gains of norms have none.
-  Value param(std::string_view name, const Shape& shape, ParamInfo info = {}) const;
-  Value buffer(std::string_view name, const Shape& shape, ParamInfo info = {}) const;
+  Value param(std::string_view name, const Shape& shape, WeightSpec spec = {}) const;
+  Value buffer(std::string_view name, const Shape& shape, WeightSpec spec = {}) const;
   // While the result lives, new nodes carry this path.
   [[nodiscard]] AtScope enter() const { return {*graph_, path_}; }
 
@@ -32,9 +36,10 @@ class Params {
  private:
   std::string join(std::string_view name) const;
   Value source(Source::Kind kind, const std::string& name, const Shape& shape,
-               ParamInfo info) const;
+               WeightSpec spec) const;
 
   Graph* graph_;
+  Weights* weights_;
   std::string path_;
 };
 

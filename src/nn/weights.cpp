@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -62,7 +63,8 @@ void fill_sin_cos_2d(const Weight& w, std::span<float> out) {
 }
 
 // Copies a [a,b,c,d] array to [a,c,b,d].
-Tensor swap_middle(const Tensor& t, int64_t a, int64_t b, int64_t c, int64_t d) {
+Tensor swap_middle(const Tensor& t, const std::array<int64_t, 4>& sizes) {
+  const auto [a, b, c, d] = sizes;
   const Tensor f = t.dtype() == DType::f32 ? t : t.to(DType::f32);
   Tensor out(DType::f32, t.shape());
   const float* from = f.span<float>().data();
@@ -80,25 +82,12 @@ Tensor swap_middle(const Tensor& t, int64_t a, int64_t b, int64_t c, int64_t d) 
   return out;
 }
 
-constexpr int64_t parts_of_qkv = 3;
-
 // The tensors of a file as the network has them, and back; shapes are left to the caller.
 Tensor reordered(const Weight& w, const Tensor& t, bool to_file) {
-  const Shape& s = w.shape;
-  const int64_t turns = w.info.turns;
-  require(!w.info.channels_last || turns == 1, w.name, ": filters have no turns of q, k and v (",
-          turns, ")  ", s);
-  if (w.info.channels_last) {
-    const int64_t taps = s[1] * s[2], channels = s[3];
-    return to_file ? swap_middle(t, s[0], taps, channels, 1)
-                   : swap_middle(t, s[0], channels, taps, 1);
-  }
-  if (turns == 1) return t;
-  require(turns > 0 && s.rank() > 0 && s[0] % (turns * parts_of_qkv) == 0, w.name,
-          ": rows must divide into q, k and v of each turn (", turns, ")  ", s);
-  const int64_t rest = s.numel() / (turns * parts_of_qkv);
-  return to_file ? swap_middle(t, 1, parts_of_qkv, turns, rest)
-                 : swap_middle(t, 1, turns, parts_of_qkv, rest);
+  auto order = file_order(w);
+  if (!order) return t;
+  if (to_file) std::swap((*order)[1], (*order)[2]);
+  return swap_middle(t, *order);
 }
 
 Shape without_ones(Shape s) {
@@ -127,39 +116,38 @@ class Complaints {
 
 }  // namespace
 
-std::vector<Weight> weights_of(const Graph& g) {
-  std::vector<Weight> out;
-  for (const Source& s : g.sources())
-    if (s.kind != Source::Kind::input)
-      out.push_back({s.name, g.type(s.value).shape, s.info, s.kind == Source::Kind::param});
-  return out;
-}
-
-int64_t count_elements(const std::vector<Weight>& weights) {
+int64_t count_elements(const Weights& weights) {
   int64_t n = 0;
   for (const Weight& w : weights) n += w.shape.numel();
   return n;
 }
 
+std::set<std::string> without_decay(const Weights& weights) {
+  std::set<std::string> out;
+  for (const Weight& w : weights)
+    if (w.trained && !w.spec.decay) out.insert(w.name);
+  return out;
+}
+
 Tensor initial_tensor(const Weight& w, uint64_t seed) {
   Tensor t(DType::f32, w.shape);
   const auto out = t.span<float>();
-  const std::string& init = w.info.init;
+  const std::string& init = w.spec.init;
   if (init == "ones") {
     std::fill(out.begin(), out.end(), 1.0f);
   } else if (init == "uniform") {
-    fill_uniform(out, key_of(w, seed), w.info.scale);
+    fill_uniform(out, key_of(w, seed), w.spec.scale);
   } else if (init == "normal") {
-    fill_normal(out, key_of(w, seed), w.info.scale);
+    fill_normal(out, key_of(w, seed), w.spec.scale);
   } else if (init == "sin_cos_2d") {
     fill_sin_cos_2d(w, out);
   } else {
     require(init == "zeros", w.name, ": unknown initial value '", init, "'");
   }
-  return w.info.turns == 1 ? t : reordered(w, t, false);
+  return w.spec.turns == 1 ? t : reordered(w, t, false);
 }
 
-Tensors initial_tensors(const std::vector<Weight>& weights, uint64_t seed) {
+Tensors initial_tensors(const Weights& weights, uint64_t seed) {
   Tensors out;
   for (const Weight& w : weights) out.emplace(w.name, initial_tensor(w, seed));
   return out;
@@ -172,16 +160,32 @@ FileShapes without_prefix(const FileShapes& tensors, std::string_view prefix) {
   return out;
 }
 
+std::optional<std::array<int64_t, 4>> file_order(const Weight& w) {
+  constexpr int64_t parts_of_qkv = 3;
+  const Shape& s = w.shape;
+  const int64_t turns = w.spec.turns;
+  require(!w.spec.channels_last || turns == 1, w.name, ": filters have no turns of q, k and v (",
+          turns, ")  ", s);
+  if (w.spec.channels_last) return std::array{s[0], s[3], s[1] * s[2], int64_t{1}};
+  if (turns == 1) return {};
+  require(turns > 0 && s.rank() > 0 && s[0] % (turns * parts_of_qkv) == 0, w.name,
+          ": rows must divide into q, k and v of each turn (", turns, ")  ", s);
+  return std::array{int64_t{1}, turns, parts_of_qkv, s.numel() / (turns * parts_of_qkv)};
+}
+
 Shape file_shape(const Weight& w) {
-  if (!w.info.file_shape.sizes().empty()) return w.info.file_shape;
-  if (!w.info.channels_last) return w.shape;
+  if (!w.spec.file_shape.sizes().empty()) return w.spec.file_shape;
+  if (!w.spec.channels_last) return w.shape;
   return {w.shape[0], w.shape[3], w.shape[1], w.shape[2]};
 }
 
-Tensor from_file(const Weight& w, const Tensor& t) {
+void check_file_shape(const Weight& w, const Type& t) {
   const Shape want = file_shape(w);
-  require(without_ones(t.shape()) == without_ones(want), w.name, ": expected ", want,
-          "  file: ", t.type());
+  require(without_ones(t.shape) == without_ones(want), w.name, ": expected ", want, "  file: ", t);
+}
+
+Tensor from_file(const Weight& w, const Tensor& t) {
+  check_file_shape(w, t.type());
   return reordered(w, t.dtype() == DType::f32 ? t : t.to(DType::f32), false).reshape(w.shape);
 }
 
@@ -190,14 +194,14 @@ Tensor to_file(const Weight& w, const Tensor& t) {
   return reordered(w, t, true).reshape(file_shape(w));
 }
 
-Tensors load_weights(const std::vector<Weight>& weights, const FileTensors& file) {
+std::vector<const Weight*> match_weights(const Weights& weights, const FileTensors& file) {
   Complaints missing, unused, misshapen;
   FileShapes left = file.shapes;
   std::vector<const Weight*> computed;
   for (const Weight& w : weights) {
     const auto it = left.find(file.prefix + w.name);
     if (it == left.end()) {
-      if (w.trained || w.info.init != "sin_cos_2d")
+      if (w.trained || w.spec.init != "sin_cos_2d")
         missing.add(file.prefix, w.name, file_shape(w));
       else
         computed.push_back(&w);
@@ -215,11 +219,15 @@ Tensors load_weights(const std::vector<Weight>& weights, const FileTensors& file
   const std::string wrong =
       missing.text("missing") + unused.text("unused") + misshapen.text("misshapen");
   require(wrong.empty(), "weights: the file's tensors must be those of the network", wrong);
+  return computed;
+}
 
+Tensors load_weights(const Weights& weights, const FileTensors& file,
+                     const std::function<Tensor(const std::string&)>& load) {
   Tensors out;
-  for (const Weight* w : computed) out.emplace(w->name, initial_tensor(*w, 0));
+  for (const Weight* w : match_weights(weights, file)) out.emplace(w->name, initial_tensor(*w, 0));
   for (const Weight& w : weights)
-    if (!out.contains(w.name)) out.emplace(w.name, from_file(w, file.load(file.prefix + w.name)));
+    if (!out.contains(w.name)) out.emplace(w.name, from_file(w, load(file.prefix + w.name)));
   return out;
 }
 

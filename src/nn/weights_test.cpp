@@ -76,7 +76,7 @@ TEST(weights, rows_of_q_k_and_v__of_filters_are_an_error) {
 TEST(weights, rows_of_q_k_and_v__start_as_files_have_them) {
   const nn::Weight as_file{"qkv.weight", {36, 7}, {.init = "uniform", .scale = 0.25}};
   nn::Weight w = as_file;
-  w.info.turns = 4;
+  w.spec.turns = 4;
   const Tensor start = nn::to_file(w, nn::initial_tensor(w, 7));
   EXPECT_TRUE(
       std::ranges::equal(start.span<float>(), nn::initial_tensor(as_file, 7).span<float>()));
@@ -89,9 +89,10 @@ TEST(self_attention, order_of_files__is_the_parameters_and_no_work_of_the_graph)
   for (const auto& [order, turns] : cases) {
     Graph g;
     const Value x = g.input("x", {DType::f32, {1, 4, 8}});
-    nn::self_attention(nn::Params(g) / "qkv", x, {.heads = 2, .order = order});
-    EXPECT_EQ(g.find_source("qkv.weight")->info.turns, turns);
-    EXPECT_EQ(g.find_source("qkv.bias")->info.turns, turns);
+    nn::Weights weights;
+    nn::self_attention(nn::Params(g, "", &weights) / "qkv", x, {.heads = 2, .order = order});
+    ASSERT_EQ(weights.size(), 2u);
+    for (const nn::Weight& w : weights) EXPECT_EQ(w.spec.turns, turns) << w.name;
     for (const Node& n : g.nodes()) EXPECT_NE(n.op->name, "permute");
   }
 }
@@ -149,7 +150,7 @@ TEST(weights, initial_values__are_one_function_of_seed_name_and_index) {
     const Tensor t = nn::initial_tensor(w, 7);
     const auto drawn = t.span<float>();
     for (size_t i = 0; i < drawn.size(); ++i)
-      ASSERT_EQ(drawn[i], static_cast<float>(value(i, normal))) << w.info.init << " " << i;
+      ASSERT_EQ(drawn[i], static_cast<float>(value(i, normal))) << w.spec.init << " " << i;
   }
 }
 
@@ -163,9 +164,8 @@ TEST(weights, unknown_initial_value__is_an_error) {
 TEST(weights, loading__lists_missing_unused_and_misshapen_tensors_at_once) {
   const std::vector<nn::Weight> weights = {{"a", {2}, {}}, {"b", {3}, {}}, {"c", {4}, {}}};
   const nn::FileTensors file{.shapes = {{"m.a", {2}}, {"m.b", {5}}, {"m.x", {1}}, {"other", {1}}},
-                             .load = [](const std::string&) { return ramp({2}); },
                              .prefix = "m."};
-  const std::string text = error_of([&] { nn::load_weights(weights, file); });
+  const std::string text = error_of([&] { nn::match_weights(weights, file); });
   for (const char* part : {"missing (1):\n    m.c[4]", "unused (2):", "m.x[1]", "other[1]",
                            "misshapen (1):\n    m.b: expected [3], file has [5]"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin: " << text;
@@ -174,7 +174,7 @@ TEST(weights, loading__lists_missing_unused_and_misshapen_tensors_at_once) {
 TEST(weights, loading_a_wholly_other_file__lists_ten_of_a_kind) {
   nn::FileShapes shapes;
   for (int i = 0; i < 25; ++i) shapes["t" + std::to_string(i)] = {1};
-  const std::string text = error_of([&] { nn::load_weights({}, {.shapes = shapes, .load = {}}); });
+  const std::string text = error_of([&] { nn::match_weights({}, {.shapes = shapes}); });
   EXPECT_NE(text.find("unused (25)"), std::string::npos) << text;
   EXPECT_NE(text.find("and 15 more"), std::string::npos) << text;
 }
@@ -183,9 +183,9 @@ TEST(weights, loading__takes_16_bit_files_and_computes_positions_that_are_missin
   const std::vector<nn::Weight> weights = {{"a", {2}, {}},
                                            {"pos_embed", {1, 4, 8}, {.init = "sin_cos_2d"}, false}};
   const nn::FileTensors file{.shapes = {{"a", {2}}, {"x.resample_filter", {1}}},
-                             .load = [](const std::string&) { return ramp({2}).to(DType::bf16); },
                              .ignored = [](auto n) { return n.ends_with("resample_filter"); }};
-  const nn::Tensors t = nn::load_weights(weights, file);
+  const nn::Tensors t =
+      nn::load_weights(weights, file, [](const std::string&) { return ramp({2}).to(DType::bf16); });
   EXPECT_EQ(t.at("a").span<float>()[1], 1.0f);
   // Token 1 is row 0, column 1: sin(1), sin(1/100), cos(1), cos(1/100), then sin 0 and cos 0.
   const auto p = t.at("pos_embed").span<float>().subspan(8, 8);
@@ -206,9 +206,9 @@ TEST(params, one_name_twice__is_shared_if_the_shapes_agree) {
 
 TEST(params, vectors__do_not_decay) {
   Graph g;
-  const nn::Params p(g);
+  nn::Weights weights;
+  const nn::Params p(g, "", &weights);
   p.param("weight", {2, 3});
   p.param("bias", {3});
-  EXPECT_TRUE(g.sources()[0].info.decay);
-  EXPECT_FALSE(g.sources()[1].info.decay);
+  EXPECT_EQ(nn::without_decay(weights), std::set<std::string>{"bias"});
 }

@@ -35,7 +35,38 @@ Node with_used_inputs(const Graph& g, Node n) {
   return n;
 }
 
+bool is_cast(const Graph& g, const Node& n) {
+  if (n.op != &ops::def::pointwise() || n.in.size() != 1 || n.out.size() != 1) return false;
+  const Expr& e = n.attrs.as<ops::Pointwise>().expr;
+  return e.code()[static_cast<size_t>(e.results()[0])].op == ScalarOp::input &&
+         g.type(n.in[0]).shape == g.type(n.out[0]).shape;
+}
+
+bool holds_all_of(DType wide, DType narrow) {
+  return wide == narrow || (wide == DType::f32 && is_float(narrow));
+}
+
 }  // namespace
+
+Graph merge_casts(const Graph& g) {
+  std::vector<int32_t> from(static_cast<size_t>(g.values()));  // what a value is a lossless cast of
+  for (int32_t v = 0; v < g.values(); ++v) from[static_cast<size_t>(v)] = v;
+  Rewriter rw(g);
+  rw.copy_sources();
+  for (const Node& n : g.nodes()) {
+    if (!is_cast(g, n)) {
+      rw.copy(n);
+      continue;
+    }
+    const int32_t origin = from[static_cast<size_t>(n.in[0])];
+    const DType dtype = g.type(n.out[0]).dtype;
+    const AtScope scope(rw.to(), n.at);
+    rw.set(n.out[0], ops::cast(rw.map(origin), dtype));
+    if (holds_all_of(dtype, g.type(origin).dtype)) from[static_cast<size_t>(n.out[0])] = origin;
+  }
+  rw.copy_ends();
+  return dead_code(rw.take());
+}
 
 Graph dead_code(const Graph& g) {
   std::vector<bool> live(static_cast<size_t>(g.values()));

@@ -12,6 +12,10 @@ Graph dead_code(const Graph& g);
 // Nodes with the same op, attributes and inputs become one.
 Graph common_subexpressions(const Graph& g);
 
+// A cast of a cast that lost nothing becomes one cast, or none where it comes back to the dtype
+// that it started from.
+Graph merge_casts(const Graph& g);
+
 // Formulas read no tensor that they do not use: gradient rules leave such inputs behind.
 Graph drop_unused_inputs(const Graph& g);
 

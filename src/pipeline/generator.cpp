@@ -15,6 +15,7 @@
 #include "diffusion/start/strength.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
+#include "train/model_weights.h"
 
 namespace ebb {
 namespace {
@@ -24,7 +25,7 @@ constexpr int64_t largest_batch = 64;
 LoadedModel recognised(const std::string& file, const std::string& name) {
   if (!name.empty()) {
     const NamedModel m = find_model(name);
-    return {m.model, m.config, usual_diffusion(*m.model, m.config), {}, {}};
+    return {m.model, m.config, usual_diffusion(*m.model, m.config), {}};
   }
   nn::FileShapes shapes;
   const auto tensors = io::SafetensorsFile::open(file);
@@ -42,7 +43,7 @@ LoadedModel recognised(const std::string& file, const std::string& name) {
 
 LoadedModel from_run(const train::ModelFileInfo& info, const std::string& file) {
   const NamedModel m = find_model(info.run.model);
-  LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step, true};
+  LoadedModel out{m.model, m.config, {}, info.run.class_names, nullptr, info.step, true};
   const auto part = [&](const char* name) { return str("checkpoint: '", name, "' in ", file); };
   set_fields_json(out.config.fields(), info.run.model_config, part("ebb.model_config"));
   set_fields_json(fields_of(out.diffusion), info.run.diffusion_config,
@@ -67,10 +68,8 @@ LoadedModel without_weights(const std::string& file, const std::string& model) {
   return info ? from_run(*info, file) : recognised(file, model);
 }
 
-NamedTensors weights_in(const std::string& file, const LoadedModel& m) {
-  Graph g;
-  network_of(*m.model, m.config)(g, network_inputs(g, m.config.common(), 1));
-  return train::load_model_weights(file, nn::weights_of(g));
+std::shared_ptr<WeightStore> weights_in(const std::string& file, const LoadedModel& m) {
+  return train::open_model_weights(file, weights_of(*m.model, m.config));
 }
 
 // What f() gives; an Error of it says which file is wrong and, in a folder, which older one can be
@@ -173,9 +172,9 @@ class Batches {
                         .vectors = run_.counts.vectors + 1,
                         .draws = run_.source.source == "ebb" && run_.source.steps.empty() &&
                                  run_.counts.draws > 0,
-                        .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
+                        .whole_timesteps = find_dialect(options.dialect).whole_timesteps,
+                        .weights = model.weights},
         context);
-    for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
     check_memory(*context.device);
     if (options.guidance != 1) denoiser_->guidance(options.guidance);
   }
@@ -254,7 +253,7 @@ class Batches {
     constexpr int64_t of_pictures = sizeof(float) + 2;  // and bytes, twice: as a grid
     int64_t bytes = numbers * of_states + numbers / batch_ * count * of_pictures;
     if (device.on_host())
-      bytes += denoiser_->plan().arena_bytes() +
+      bytes += denoiser_->plan().missing_bytes() +
                denoiser_->options().vectors * numbers * static_cast<int64_t>(sizeof(float));
     else
       denoiser_->plan().check_memory();

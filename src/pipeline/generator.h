@@ -13,6 +13,7 @@
 #include "diffusion/solver/run.h"
 #include "models/model.h"
 #include "runtime/plan.h"
+#include "runtime/weight_store.h"
 
 namespace ebb {
 
@@ -72,7 +73,7 @@ struct LoadedModel {
   ModelConfig config;
   DiffusionConfig diffusion;
   std::vector<std::string> class_names;
-  NamedTensors weights;
+  std::shared_ptr<WeightStore> weights = nullptr;
   int64_t step = 0;     // of training; 0 if the file does not say
   bool of_run = false;  // `diffusion` is what it was trained with
   // What neither the file nor a preset says of the config, as text; "" if they say all.

@@ -36,21 +36,22 @@ std::vector<ModelCase> large_cases() {
 
 struct Network {
   Graph loss;
-  std::map<std::string, Tensor> weights;
+  nn::Weights specs;
+  nn::Tensors weights;
 };
 
 Network make_network(const ModelCase& m, const DiffusionConfig& diffusion) {
   NamedModel named = find_model(m.model);
   parse_fields(named.config.fields(), m.settings);
   const CommonConfig& c = named.config.common();
-  const nn::Network network = network_of(*named.model, named.config);
-  Graph alone;
-  network(alone, network_inputs(alone, c, 1));
-  return {loss_graph(diffusion, network,
-                     {.batch = m.batch,
-                      .image = {c.image_size, c.image_size, c.in_channels},
-                      .labels = c.classes > 0}),
-          nn::initial_tensors(nn::weights_of(alone), 1)};
+  Network out{.loss = loss_graph(diffusion, network_of(*named.model, named.config),
+                                 {.batch = m.batch,
+                                  .image = {c.image_size, c.image_size, c.in_channels},
+                                  .labels = c.classes > 0}),
+              .specs = weights_of(*named.model, named.config),
+              .weights = {}};
+  out.weights = nn::initial_tensors(out.specs, 1);
+  return out;
 }
 
 // A step with weights of its own; `inputs` are the same for the same network.
@@ -59,8 +60,9 @@ struct TrainingStep {
   NamedTensors inputs;
 };
 
-TrainingStep make_step(const Network& n, const train::StepOptions& options,
-                       const CompileOptions& compile, const Context& context) {
+TrainingStep make_step(const Network& n, train::StepOptions options, const CompileOptions& compile,
+                       const Context& context) {
+  options.undecayed = nn::without_decay(n.specs);
   TrainingStep s{Plan(train::train_step(n.loss, options), context, compile), {}};
   for (const auto& [name, tensor] : n.weights) s.plan.bind(name, tensor.clone());
   s.plan.bind_missing();

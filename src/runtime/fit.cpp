@@ -80,7 +80,27 @@ Fitted fit_blocks(const Planner& plans, int64_t bytes) {
   return fits(all, bytes) ? least(-1, most.blocks, std::move(all), bytes, at) : all;
 }
 
+struct NumberAndUnit {
+  std::optional<double> number;
+  std::string_view unit;
+};
+
+NumberAndUnit number_and_unit(std::string_view text) {
+  double number = 0;
+  const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (fault != std::errc()) return {};
+  return {number, {rest, static_cast<size_t>(text.data() + text.size() - rest)}};
+}
+
 }  // namespace
+
+std::optional<int64_t> parse_size(std::string_view given) {
+  const std::string text = small_letters(given);
+  const auto [number, unit] = number_and_unit(text);
+  const bool valid = number && *number > 0 && *number < 1e9 && (unit == "gb" || unit == "mb");
+  if (!valid) return {};
+  return static_cast<int64_t>(*number * (unit == "gb" ? 1e9 : 1e6));
+}
 
 Recompute parse_recompute(std::string_view given) {
   using Kind = Recompute::Kind;
@@ -89,12 +109,9 @@ Recompute parse_recompute(std::string_view given) {
   if (text == "formulas") return {.kind = Kind::formulas};
   if (text == "all") return {.kind = Kind::all};
   if (text == "auto") return {.kind = Kind::fit};
-  double number = 0;
-  const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
-  if (fault == std::errc() && number > 0 && number < 1e9 && (unit == "gb" || unit == "mb"))
-    return {.kind = Kind::fit, .bytes = static_cast<int64_t>(number * (unit == "gb" ? 1e9 : 1e6))};
-  const bool no_unit = fault == std::errc() && unit.empty();
+  const auto [number, unit] = number_and_unit(text);
+  if (const auto bytes = parse_size(text)) return {.kind = Kind::fit, .bytes = *bytes};
+  const bool no_unit = number && unit.empty();
   const std::string known[] = {"off", "formulas", "all", "auto"};
   const std::string near = nearest_name(text, known);
   fail("recompute: must be off, formulas, all, auto or a size like 8GB or 500MB ('", given, "'",

@@ -23,6 +23,8 @@ struct Recompute {
   std::string loss = "loss";  // the output whose gradients the graph computes
 };
 Recompute parse_recompute(std::string_view text);  // throws Error
+// Bytes of "8GB" or "500MB"; none for other texts.
+std::optional<int64_t> parse_size(std::string_view text);
 
 // What a graph is lowered for: to compute nothing again, so all that can is fused; formulas, so
 // activations stay formulas; blocks, so norms and what they read stay in their blocks.

@@ -1,7 +1,5 @@
 #include "runtime/plan.h"
 
-#include <iomanip>
-
 #include "base/error.h"
 #include "base/names.h"
 #include "ops/prim/pointwise/op.h"
@@ -19,6 +17,7 @@
 #include "passes/remake.h"
 #include "passes/rows.h"
 #include "passes/simplify.h"
+#include "runtime/weight_store.h"
 
 namespace ebb {
 namespace {
@@ -74,10 +73,17 @@ void run_step(const Step& s) {
 }  // namespace
 
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options,
-                  Spared spared) {
+                  Spared spared, PreparedGraph* prepared) {
   const auto keep = [&](const Signature& s) { return !serving_kernels(s, device).empty(); };
-  Graph out = lower(with_computed_updates(dead_code(g)), keep);
+  const WeightStore* weights = options.weights.get();
+  Graph out = lower(with_computed_updates(dead_code(weights ? weights->as_stored(g) : g)), keep);
   out = common_subexpressions(out);
+  if (weights) {
+    out = merge_casts(out);
+    PreparedGraph p = prepare(out, [&](const Source& s) { return weights->holds(out, s); });
+    out = std::move(p.step);
+    if (prepared) *prepared = std::move(p);
+  }
   const bool rows = !kernels_of("rows", device.backend()).empty();
   if (options.fuse) {
     const auto serves = [&](const Signature& plain, const Signature& with) {
@@ -133,9 +139,9 @@ struct Plan::Chosen {
 // The kernels of a graph say how much memory it needs, so each way is lowered and its kernels are
 // chosen before it is known whether it fits.
 Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
-    : context_(std::move(context)) {
+    : context_(std::move(context)), weights_(options.weights) {
   for (const Spared way : ways_of(options.recompute)) {
-    graph_ = lowered_for(g, *context_.device, options, way);
+    graph_ = lowered_for(g, *context_.device, options, way, &prepared_);
     std::vector<Chosen> nodes = choose();
     std::optional<Fitted> found = fitted(nodes, options.recompute, way);
     if (!found) continue;
@@ -208,31 +214,31 @@ void Plan::make_steps(std::vector<Chosen> nodes) {
     steps_.push_back({n.choice.kernel, std::move(n.sig), std::move(n.program), {}});
   for (size_t i = 0; i < aside_.size(); ++i) steps_[i].aside = aside_[i];
   sources_.resize(graph_.sources().size());
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = graph_.sources()[i];
-    const Type& t = graph_.type(s.value);
-    if (s.kind == Source::Kind::input) sources_[i] = Tensor(t, take(t.bytes()));
-  }
+}
+
+size_t Plan::index_of(std::string_view name) const {
+  const Source* s = graph_.find_source(name);
+  require(s != nullptr, "plan: no source '", name, "'");
+  return static_cast<size_t>(s - graph_.sources().data());
 }
 
 void Plan::bind(std::string_view name, const Tensor& tensor) {
-  std::vector<std::string> known;
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = graph_.sources()[i];
-    if (s.kind == Source::Kind::input) continue;
-    known.push_back(s.name);
-    if (s.name != name) continue;
-    require(tensor.defined() && tensor.type() == graph_.type(s.value), "bind: '", name,
-            "' needs another type (", graph_.type(s.value), ")  got ", tensor.type());
-    sources_[i] = tensor;
-    if (tensor.buffer()->on_host() && !context_.device->on_host()) {
-      sources_[i] = Tensor(tensor.type(), take(tensor.bytes()));
-      context_.device->copy(tensor, sources_[i]);
-    }
-    resolved_ = false;
-    return;
+  const Source* s = graph_.find_source(name);
+  if (!s || s->kind == Source::Kind::input) {
+    std::vector<std::string> known;
+    for (const Source& other : graph_.sources())
+      if (other.kind != Source::Kind::input) known.push_back(other.name);
+    fail("bind: no parameter or state '", name, "'", suggestion(name, known));
   }
-  fail("bind: no parameter or state '", name, "'", suggestion(name, known));
+  require(tensor.defined() && tensor.type() == graph_.type(s->value), "bind: '", name,
+          "' needs another type (", graph_.type(s->value), ")  got ", tensor.type());
+  Tensor& place = sources_[index_of(name)];
+  place = tensor;
+  if (tensor.buffer()->on_host() && !context_.device->on_host()) {
+    place = Tensor(tensor.type(), take(tensor.bytes()));
+    context_.device->copy(tensor, place);
+  }
+  resolved_ = false;
 }
 
 void Plan::bind_missing() {
@@ -243,11 +249,7 @@ void Plan::bind_missing() {
   resolved_ = false;
 }
 
-const Tensor& Plan::bound(std::string_view name) const {
-  for (size_t i = 0; i < sources_.size(); ++i)
-    if (graph_.sources()[i].name == name) return sources_[i];
-  fail("plan: no source '", name, "'");
-}
+const Tensor& Plan::bound(std::string_view name) const { return sources_[index_of(name)]; }
 
 Tensor Plan::fetch(std::string_view name) const {
   const Tensor& t = bound(name);
@@ -282,12 +284,34 @@ std::shared_ptr<Buffer> Plan::take(int64_t bytes) const {
   }
 }
 
-void Plan::check_memory() const {
+int64_t Plan::missing_bytes() const {
   int64_t bytes = arena_ ? 0 : memory_.arena_bytes;
   for (size_t i = 0; i < sources_.size(); ++i)
     if (!sources_[i].defined()) bytes += graph_.type(graph_.sources()[i].value).bytes();
-  const int64_t free = context_.device->free_memory();
+  if (!weights_ || prepared_.values.empty() || bound(prepared_.values[0].source).defined())
+    return bytes;
+  for (const PreparedValue& v : prepared_.values) bytes -= prepared_.prepare.type(v.value).bytes();
+  return bytes + weights_->missing_bytes(prepared_, *context_.device);
+}
+
+void Plan::check_memory() const {
+  const int64_t bytes = missing_bytes(), free = context_.device->free_memory();
   if (bytes > free) fail_memory(bytes, free);
+}
+
+void Plan::bind_weights() {
+  if (!weights_ || prepared_.values.empty() || bound(prepared_.values[0].source).defined()) return;
+  std::vector<Tensor> tensors;
+  try {
+    tensors = weights_->get(prepared_, context_);
+  } catch (const Error&) {
+    const int64_t bytes = weights_->missing_bytes(prepared_, *context_.device);
+    const int64_t free = context_.device->free_memory();
+    if (bytes <= free) throw;
+    fail_memory(bytes, free);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    sources_[index_of(prepared_.values[i].source)] = tensors[i];
 }
 
 // `bytes`: what it asks for next.
@@ -301,8 +325,14 @@ void Plan::fail_memory(int64_t bytes, int64_t free) const {
 
 void Plan::resolve() {
   if (!arena_) arena_ = take(memory_.arena_bytes);
-  for (size_t i = 0; i < sources_.size(); ++i)
-    require(sources_[i].defined(), "plan: '", graph_.sources()[i].name, "' is not bound");
+  bind_weights();
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Source& s = graph_.sources()[i];
+    const Type& t = graph_.type(s.value);
+    if (s.kind == Source::Kind::input && !sources_[i].defined())
+      sources_[i] = Tensor(t, take(t.bytes()));
+    require(sources_[i].defined(), "plan: '", s.name, "' is not bound");
+  }
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Node& n = graph_.nodes()[i];
     Call& c = steps_[i].call;
@@ -425,38 +455,6 @@ void Plan::inspect(const NamedTensors& inputs, const Look& look) {
     look(i, outputs);
   }
   results();
-}
-
-int64_t Plan::source_bytes() const { return ebb::source_bytes(graph_); }
-
-Cost Plan::cost() const {
-  Cost total;
-  for (const Step& s : steps_) {
-    const Cost c = cost_of(s.sig);
-    total.flops += c.flops;
-    total.bytes += c.bytes;
-  }
-  return total;
-}
-
-std::string Plan::text() const {
-  std::ostringstream out;
-  for (const Step& s : steps_) {
-    const Cost c = cost_of(s.sig);
-    out << std::left << std::setw(22) << s.kernel->name << std::right << std::fixed
-        << std::setprecision(2) << std::setw(9) << c.bytes * 1e-6 << " MB " << std::setw(9)
-        << c.flops * 1e-6 << " MFLOP  " << s.sig.text() << " ->";
-    for (const Type& t : s.sig.out) out << ' ' << t;
-    if (!s.sig.at.empty()) out << "  @ " << s.sig.at;
-    if (s.aside) out << "  aside";
-    out << '\n';
-  }
-  const Cost total = cost();
-  out << "steps " << steps_.size() << "  moved " << total.bytes * 1e-6 << " MB  work "
-      << total.flops * 1e-9 << " GFLOP  arena " << static_cast<double>(memory_.arena_bytes) * 1e-6
-      << " MB  sources " << static_cast<double>(source_bytes()) * 1e-6 << " MB  copies "
-      << memory_.copies.size() << '\n';
-  return out.str();
 }
 
 }  // namespace ebb

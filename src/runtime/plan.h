@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ir/kernel.h"
+#include "passes/prepare.h"
 #include "runtime/aside.h"
 #include "runtime/context.h"
 #include "runtime/fit.h"
@@ -16,9 +18,14 @@ namespace ebb {
 
 using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
+class WeightStore;
+
 struct CompileOptions {
   bool fuse = true;
   Recompute recompute = {};  // of a training step
+  // Whose names the graph's params and states have (all but those that it updates): they need not
+  // be bound, what depends on them alone is no part of a run, and plans share them.
+  std::shared_ptr<WeightStore> weights = nullptr;
 };
 
 // One kernel run.
@@ -42,8 +49,10 @@ class Plan {
   void bind(std::string_view name, const Tensor& tensor);
   // Allocates zeros for what is not bound yet.
   void bind_missing();
-  // Throws Error unless what a run needs besides the memory that is bound is free on the device: to
-  // be asked before weights are made or copied, which may take long.
+  // Bytes of the device's memory that a run needs besides those that are bound, or held for others.
+  int64_t missing_bytes() const;
+  // Throws Error unless they are free: to be asked before weights are made or copied, which may
+  // take long.
   void check_memory() const;
   const Tensor& bound(std::string_view name) const;  // on the device
   Tensor fetch(std::string_view name) const;         // on the host: a copy, or the memory itself
@@ -84,6 +93,8 @@ class Plan {
   void make_steps(std::vector<Chosen> nodes);
   std::shared_ptr<Buffer> take(int64_t bytes) const;
   [[noreturn]] void fail_memory(int64_t bytes, int64_t free) const;
+  size_t index_of(std::string_view source) const;
+  void bind_weights();
   void resolve();
   std::vector<Touched> touched() const;
   void* address(int32_t value) const;
@@ -94,6 +105,8 @@ class Plan {
 
   Context context_;
   Graph graph_;
+  std::shared_ptr<WeightStore> weights_;
+  PreparedGraph prepared_;  // what it reads of weights_
   MemoryPlan memory_;
   Again recomputed_;
   std::vector<Step> steps_;
@@ -107,8 +120,9 @@ class Plan {
   std::function<void(double)> watch_;
 };
 
-// The graph as `ebb explain --stage fused` shows it: what Plan would run on the device.
+// The graph as `ebb explain --stage fused` shows it: what Plan would run on the device. `prepared`:
+// gets what it reads of options.weights.
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options = {},
-                  Spared spared = Spared::nothing);
+                  Spared spared = Spared::nothing, PreparedGraph* prepared = nullptr);
 
 }  // namespace ebb

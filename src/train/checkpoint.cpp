@@ -14,10 +14,9 @@
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/json.h"
-#include "core/host_memory.h"
 #include "io/file.h"
 #include "io/safetensors.h"
-#include "train/diagnose.h"
+#include "train/model_weights.h"
 
 namespace ebb::train {
 namespace {
@@ -107,20 +106,6 @@ const Tensor& tensor(const TrainState& s, const std::string& name) {
   return it->second;
 }
 
-// "" if all elements are finite.
-std::string spoilt(const std::string& name, const Tensor& t) {
-  const int64_t at = find_not_finite(t.type(), t.raw());
-  if (at < 0) return "";
-  return str(name, " has ",
-             t.dtype() == DType::f32 ? t.span<float>()[static_cast<size_t>(at)] : NAN,
-             " as element ", at);
-}
-
-void check_finite(const std::string& name, const Tensor& t, const std::string& path) {
-  const std::string wrong = spoilt(name, t);
-  require(wrong.empty(), "checkpoint: weights must be finite (", wrong, ")  ", path);
-}
-
 void remove_checkpoint(const std::string& folder, int64_t step) {
   std::error_code ignored;  // what cannot be deleted stays; the new checkpoint is there
   fs::remove(state_file(folder, step), ignored);
@@ -173,24 +158,13 @@ namespace {
 
 constexpr int64_t copies = 4;  // of a trained weight: itself, its average and moments
 
-// `each`: copies of a trained weight; `what`: of whom, what these are.
-void check_host_memory(const std::vector<nn::Weight>& weights, int64_t each,
-                       std::string_view what) {
-  int64_t bytes = 0;
-  for (const nn::Weight& w : weights)
-    bytes += (w.trained ? each : 1) * Type{DType::f32, w.shape}.bytes();
-  const int64_t free = free_host_memory();
-  require(bytes <= free, what, " must fit into the machine's memory (", bytes / 1000000, " MB, ",
-          free / 1000000, " MB are free)");
-}
-
-void check_training_memory(const std::vector<nn::Weight>& weights) {
+void check_training_memory(const nn::Weights& weights) {
   check_host_memory(weights, copies, "train: weights, averages and moments");
 }
 
 }  // namespace
 
-TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed) {
+TrainState initial_state(nn::Weights weights, uint64_t seed) {
   check_training_memory(weights);
   TrainState s{.weights = std::move(weights)};
   for (const nn::Weight& w : s.weights) {
@@ -224,7 +198,7 @@ void fetch_state(const Plan& plan, TrainState& state) {
 
 std::string first_not_finite(const TrainState& state) {
   for (const auto& [name, t] : state.tensors)
-    if (std::string wrong = spoilt(name, t); !wrong.empty()) return wrong;
+    if (std::string wrong = not_finite_in(name, t); !wrong.empty()) return wrong;
   return "";
 }
 
@@ -336,7 +310,7 @@ ModelFileInfo last_model_info(const std::string& folder) {
   return from_last_checkpoint(folder, [&](int64_t last) { return model_info(folder, last); });
 }
 
-TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights) {
+TrainState load_state(const std::string& folder, nn::Weights weights) {
   check_training_memory(weights);
   return from_last_checkpoint(folder, [&](int64_t step) {
     const auto file = open_state(folder, step);
@@ -398,19 +372,6 @@ std::optional<ModelFileInfo> read_model_info(const std::string& path) {
              .diffusion_config = entry(file, "ebb.diffusion_config"),
              .train_config = entry(file, "ebb.train_config"),
              .class_names = recorded_classes(file)};
-  return out;
-}
-
-NamedTensors load_model_weights(const std::string& path, const std::vector<nn::Weight>& weights) {
-  const auto file = io::SafetensorsFile::open(path);
-  nn::FileTensors tensors{.load = [&](const std::string& name) { return file.load(name); }};
-  for (const io::SafetensorsEntry& e : file.entries()) tensors.shapes.emplace(e.name, e.shape);
-  check_host_memory(weights, 1, "checkpoint: weights");
-  NamedTensors out;
-  for (auto& [name, t] : nn::load_weights(weights, tensors)) {
-    check_finite(name, t, path);
-    out.emplace(name, std::move(t));
-  }
   return out;
 }
 

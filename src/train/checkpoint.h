@@ -31,14 +31,14 @@ struct RunInfo {
 // The numbers that a training step keeps, on the host. `tensors` has, by the names of the plan's
 // sources, every weight w and, of trained ones, m.<w>, v.<w> and ema.<w>.
 struct TrainState {
-  std::vector<nn::Weight> weights;
+  nn::Weights weights;
   int64_t step = 0;  // steps done
   NamedTensors tensors;
 };
 
 // Weights drawn by their rules, averages equal to them, moments zero. Throws Error before anything
 // is drawn if the machine has too little memory.
-TrainState initial_state(std::vector<nn::Weight> weights, uint64_t seed);
+TrainState initial_state(nn::Weights weights, uint64_t seed);
 // Gives the plan the state's tensors. On the host the plan then works in the state's own memory;
 // elsewhere fetch_state() brings it up to date.
 void bind_state(Plan& plan, const TrainState& state);
@@ -64,7 +64,7 @@ std::string state_file(const std::string& folder, int64_t step);
 
 // The state of the newest complete checkpoint. Throws Error if there is none, if it is damaged or
 // another network's; it says how to go on from an older one that is whole.
-TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights);
+TrainState load_state(const std::string& folder, nn::Weights weights);
 
 // The model file that `path` means: itself, or the newest in the folder (or the one given by
 // `step`). Throws Error for what is neither, and for a state file.
@@ -81,10 +81,6 @@ ModelFileInfo last_model_info(const std::string& folder);
 // throws no Error; "" if there is none, or `folder` is a file.
 std::string older_model(const std::string& folder, const std::string& damaged,
                         const std::function<void(const std::string& file)>& load);
-// Every weight from a model file, in the network's layout. Binding is total, as load_weights();
-// weights that are not finite, or larger than the machine's free memory, are an Error.
-NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights);
-
 // ---- the folder of a run -------------------------------------------------------------------
 
 // Held while a run writes into its folder; goes with the process, however that ends.

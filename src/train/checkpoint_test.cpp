@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "io/safetensors.h"
 #include "support/files.h"
+#include "train/model_weights.h"
 
 namespace ebb::train {
 namespace {

@@ -37,10 +37,11 @@ Outputs build(const nn::Params& p, Value x, int64_t classes, const ClassifierCon
   return {features, nn::linear(p / "logits", features, classes)};
 }
 
-Graph inference_graph(const Shape& image, int64_t classes, const ClassifierConfig& c) {
+Graph inference_graph(const Shape& image, int64_t classes, const ClassifierConfig& c,
+                      nn::Weights* weights) {
   Graph g;
   const Value x = g.input("images", {DType::f32, {c.batch, image[0], image[1], image[2]}});
-  const Outputs out = build(nn::Params(g), x, classes, c);
+  const Outputs out = build(nn::Params(g, "", weights), x, classes, c);
   g.output("features", out.features);
   g.output("logits", out.logits);
   return g;
@@ -79,11 +80,14 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
   c.batch = std::min(c.batch, data.size());
   const int64_t steps = std::max<int64_t>(1, c.epochs * data.size() / c.batch);
   const bool fast = context.device->fast_in(DType::bf16);
-  const StepOptions options{.dtype = fast ? DType::bf16 : DType::f32, .ema = false};
-  const Graph forward = inference_graph(data.image_shape(), data.classes(), c);
+  nn::Weights specs;
+  const Graph forward = inference_graph(data.image_shape(), data.classes(), c, &specs);
+  const StepOptions options{.dtype = fast ? DType::bf16 : DType::f32,
+                            .ema = false,
+                            .undecayed = nn::without_decay(specs)};
   Plan plan(train_step(training_graph(data.image_shape(), data.classes(), c), options), context);
   NamedTensors weights;
-  for (const auto& [name, tensor] : nn::initial_tensors(nn::weights_of(forward), c.seed)) {
+  for (const auto& [name, tensor] : nn::initial_tensors(specs, c.seed)) {
     weights[name] = tensor;
     plan.bind(name, tensor);
   }

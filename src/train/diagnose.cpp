@@ -1,14 +1,29 @@
 #include "train/diagnose.h"
 
-#include <cmath>
+#include <algorithm>
+#include <cstring>
 
 namespace ebb::train {
 namespace {
 
-template <class T>
-int64_t find(const T* v, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    if (!std::isfinite(static_cast<float>(v[i]))) return i;
+// Numbers with all bits of the exponent set are infinite or none.
+template <class Bits>
+int64_t find(const void* data, int64_t n, Bits exponent) {
+  constexpr int64_t block = 4096;
+  const auto* bytes = static_cast<const char*>(data);
+  for (int64_t begin = 0; begin < n; begin += block) {
+    const int64_t end = std::min(n, begin + block);
+    const auto bad = [&](int64_t i) {
+      Bits v;
+      std::memcpy(&v, bytes + i * static_cast<int64_t>(sizeof v), sizeof v);
+      return (v & exponent) == exponent;
+    };
+    int any = 0;
+#pragma omp simd reduction(| : any)
+    for (int64_t i = begin; i < end; ++i) any |= bad(i);
+    for (int64_t i = begin; any && i < end; ++i)
+      if (bad(i)) return i;
+  }
   return -1;
 }
 
@@ -31,10 +46,13 @@ std::string bad_source(const Plan& plan, const NamedTensors& inputs) {
 }  // namespace
 
 int64_t find_not_finite(const Type& type, const void* data) {
-  if (!is_float(type.dtype)) return -1;
-  return visit_dtype(type.dtype, [&](auto zero) -> int64_t {
-    return find(static_cast<const decltype(zero)*>(data), type.shape.numel());
-  });
+  const int64_t n = type.shape.numel();
+  switch (type.dtype) {
+    case DType::f32: return find(data, n, uint32_t{0x7f800000});
+    case DType::bf16: return find(data, n, uint16_t{0x7f80});
+    case DType::f16: return find(data, n, uint16_t{0x7c00});
+    default: return -1;
+  }
 }
 
 std::string first_not_finite(Plan& plan, const NamedTensors& inputs) {

@@ -30,22 +30,26 @@ float number(const NamedTensors& out, std::string_view name) {
 // NaN has a sign that says nothing.
 std::string shown(float v) { return std::isnan(v) ? "nan" : str(v); }
 
+StepOptions options_of(const TrainJob& job, const Context& context) {
+  StepOptions o = step_options(job.config, context.device->fast_in(DType::bf16));
+  o.undecayed = nn::without_decay(job.weights);
+  return o;
+}
+
 class Run {
  public:
   Run(TrainJob job, const Context& context)
       : job_(std::move(job)),
         c_(job_.config),
         context_(context),
-        options_(step_options(c_, context.device->fast_in(DType::bf16))),
+        options_(options_of(job_, context)),
         plan_(train_step(job_.loss, options_), context,
               {.recompute = parse_recompute(c_.recompute)}) {
     TrainConfig recorded = c_;
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
     job_.info.train_config = to_json(recorded);
     plan_.check_memory();
-    auto weights = nn::weights_of(job_.loss);
-    state_ = c_.resume ? load_state(c_.out, std::move(weights))
-                       : initial_state(std::move(weights), c_.seed);
+    state_ = c_.resume ? load_state(c_.out, job_.weights) : initial_state(job_.weights, c_.seed);
     bind_state(plan_, state_);
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;

@@ -33,6 +33,7 @@ struct TrainJob {
   // Output "loss" f32[]. Inputs: those of a batch; "seed" i64[] and "step" i64[], if it has them,
   // are given by the loop.
   Graph loss;
+  nn::Weights weights;  // of the loss
   // Gives the parts number first, first + 1, ... of the run.
   std::function<NextBatch(int64_t first)> batches;
   Hooks hooks = {};

@@ -44,7 +44,7 @@ void update_param(Graph& g, const std::string& name, Value grad, const Shared& s
     in.ema_decay = s.ema_decay;
   }
   ops::AdamW attrs = o.adamw;
-  if (!g.find_source(name)->info.decay) attrs.weight_decay = 0;
+  if (o.undecayed.contains(name)) attrs.weight_decay = 0;
   const ops::AdamWResults out = ops::adamw(in, attrs);
   g.update(name, out.p);
   g.update("m." + name, out.m);

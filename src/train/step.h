@@ -6,6 +6,7 @@
 // changes none of p, m, v and ema.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,11 @@ namespace ebb::train {
 
 struct StepOptions {
   DType dtype = DType::f32;  // of matrix work; weights, moments and averages are f32
-  ops::AdamW adamw = {};     // weight_decay holds for params whose ParamInfo says decay
+  ops::AdamW adamw = {};     // weight_decay holds for all params but those of `undecayed`
   double max_norm = 0;       // of all gradients together; 0: no clipping
   bool ema = true;
-  bool accumulate = false;  // several runs may make a step; see StepInputs
+  bool accumulate = false;               // several runs may make a step; see StepInputs
+  std::set<std::string> undecayed = {};  // names, see nn::without_decay()
 };
 
 // `loss` has the f32[] output "loss". The result has the outputs "loss", "grad_norm" (before

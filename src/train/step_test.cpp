@@ -28,9 +28,14 @@ Graph linear_loss(int64_t batch) {
   const Value x = g.input("x", {DType::f32, {batch, inputs}});
   const Value y = g.input("y", {DType::f32, {batch, outputs}});
   const Value w = g.source(Source::Kind::param, "w", {DType::f32, {outputs, inputs}});
-  const Value b = g.source(Source::Kind::param, "b", {DType::f32, {outputs}}, {.decay = false});
+  const Value b = g.source(Source::Kind::param, "b", {DType::f32, {outputs}});
   g.output("loss", ops::mse(ops::linear(x, w, b), y));
   return g;
+}
+
+StepOptions undecayed_bias(StepOptions o) {
+  o.undecayed = {"b"};
+  return o;
 }
 
 // A plan with random weights, the averages starting at the weights.
@@ -38,7 +43,8 @@ struct Toy {
   StepOptions options;
   Plan plan;
   Toy(int64_t batch, const StepOptions& o)
-      : options(o), plan(train_step(linear_loss(batch), o), open_context("cpu", {.threads = 1})) {
+      : options(undecayed_bias(o)),
+        plan(train_step(linear_loss(batch), options), open_context("cpu", {.threads = 1})) {
     for (const auto& [name, shape] :
          {std::pair{"w", Shape{outputs, inputs}}, {"b", Shape{outputs}}}) {
       plan.bind(name, noise(shape, 7));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "ir/graph.h"
 #include "nn/weights.h"
 
 namespace ebb::testing {
@@ -40,8 +41,17 @@ inline Tensor hashed_file_tensor(const std::string& name, const Shape& shape) {
 
 // In the network's layout. Computed buffers keep their values.
 inline Tensor hashed_weight(const nn::Weight& w) {
-  if (w.info.init == "sin_cos_2d") return nn::initial_tensor(w, 0);
+  if (w.spec.init == "sin_cos_2d") return nn::initial_tensor(w, 0);
   return nn::from_file(w, hashed_file_tensor(w.name, nn::file_shape(w)));
+}
+
+// Of a graph whose sources are as files have them.
+inline nn::Weights weights_of(const Graph& g) {
+  nn::Weights out;
+  for (const Source& s : g.sources())
+    if (s.kind != Source::Kind::input)
+      out.push_back({s.name, g.type(s.value).shape, {}, s.kind == Source::Kind::param});
+  return out;
 }
 
 // Of variance 1.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/safetensors.h"
+#include "nn/params.h"
 #include "ops/mse/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -20,24 +21,22 @@ namespace ebb::testing {
 inline constexpr int64_t toy_pixels = 12;
 
 // A denoiser of one hidden layer: images plus noise in, images out.
-inline Graph toy_loss(int64_t batch) {
+inline Graph toy_loss(int64_t batch, nn::Weights* weights = nullptr) {
   Graph g;
+  const nn::Params p(g, "", weights);
   const Value images = g.input("images", {DType::f32, {batch, 2, 2, 3}});
   const ops::RandomKeys key{g.input("seed", {DType::i64, {}}),
                             g.input("image", {DType::i64, {batch}}),
                             g.input("step", {DType::i64, {}})};
-  const auto param = [&](const char* name, Shape shape, const ParamInfo& info) {
-    return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)}, info);
-  };
   const Value x = ops::reshape(images, {batch, toy_pixels});
   const Value noise = ops::random_normal(key, {toy_pixels}, "noise");
   const Value noisy = ops::map({x, noise}, [](auto v) { return v[0] + 0.1 * v[1]; });
   const AtScope at(g, "toy.hidden");
-  const Value h =
-      ops::silu(ops::linear(noisy, param("w1", {16, toy_pixels}, {.init = "normal", .scale = 0.3}),
-                            param("b1", {16}, {})));
-  const Value y = ops::linear(h, param("w2", {toy_pixels, 16}, {.init = "normal", .scale = 0.3}),
-                              param("b2", {toy_pixels}, {}));
+  const Value h = ops::silu(
+      ops::linear(noisy, p.param("w1", {16, toy_pixels}, {.init = "normal", .scale = 0.3}),
+                  p.param("b1", {16})));
+  const Value y = ops::linear(h, p.param("w2", {toy_pixels, 16}, {.init = "normal", .scale = 0.3}),
+                              p.param("b2", {toy_pixels}));
   g.output("loss", ops::mse(y, x));
   return g;
 }
@@ -71,7 +70,8 @@ inline train::TrainConfig toy_config(const std::string& out) {
 
 inline train::TrainJob toy_job(const train::TrainConfig& c) {
   const int64_t batch = c.batch / c.accumulation;
-  train::TrainJob job{.config = c, .info = {.model = "toy"}, .loss = toy_loss(batch)};
+  train::TrainJob job{.config = c, .info = {.model = "toy"}, .loss = {}};
+  job.loss = toy_loss(batch, &job.weights);
   job.batches = [batch](int64_t first) -> train::NextBatch {
     return [part = first, batch]() mutable { return toy_batch(part++, batch); };
   };

@@ -136,14 +136,22 @@ void CudaDevice::copy(const Tensor& from, const Tensor& to) {
   require(from.type() == to.type(), "copy: types differ (", from.type(), ", ", to.type(), ")");
   if (from.bytes() == 0) return;
   if (from.buffer()->on_host() && !to.buffer()->on_host()) {
-    if (!staging_) staging_ = std::make_unique<Staging>();
-    staging_->copy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), stream_);
+    staging().copy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), stream_);
     return;
   }
   check(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), cudaMemcpyDefault,
                         stream_),
         "copying");
   if (to.buffer()->on_host()) synchronize();
+}
+
+void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
+  staging().fill(to.raw(), to.bytes(), read, stream_);
+}
+
+Staging& CudaDevice::staging() {
+  if (!staging_) staging_ = std::make_unique<Staging>();
+  return *staging_;
 }
 
 void CudaDevice::synchronize() {

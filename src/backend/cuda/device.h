@@ -37,6 +37,7 @@ class CudaDevice final : public Device {
   int64_t free_memory() const override;
   std::shared_ptr<Buffer> allocate(int64_t bytes) override;
   void copy(const Tensor& from, const Tensor& to) override;
+  void fill(const Tensor& to, const ReadBytes& read) override;
   void synchronize() override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
   std::unique_ptr<Mark> mark() override;
@@ -66,6 +67,7 @@ class CudaDevice final : public Device {
   cudaStream_t stream_ = nullptr, aside_ = nullptr;
   bool waited_ = false;
   Fault* fault_ = nullptr;
+  Staging& staging();
   std::unique_ptr<Staging> staging_;
   Compiler compiler_;
 };

@@ -4,8 +4,32 @@
 #include <cstring>
 
 #include "backend/cuda/error.h"
+#include "core/chunks.h"
 
 namespace ebb::cuda {
+
+// A piece that one thread writes and copies from.
+class Staging::Taken {
+ public:
+  explicit Taken(Staging& s) : s_(s) {
+    const std::scoped_lock lock(s.mutex_);
+    require(!s.free_.empty(), "cuda: more threads copy than there are staging buffers (", pieces,
+            ")");
+    index_ = s.free_.front();
+    s.free_.erase(s.free_.begin());
+  }
+  ~Taken() {
+    const std::scoped_lock lock(s_.mutex_);
+    s_.free_.push_back(index_);
+  }
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+  size_t index() const { return index_; }
+
+ private:
+  Staging& s_;
+  size_t index_ = 0;
+};
 
 Staging::Staging() {
   void* memory = nullptr;
@@ -13,6 +37,7 @@ Staging::Staging() {
   memory_ = static_cast<char*>(memory);
   for (cudaEvent_t& e : used_)
     check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
+  for (size_t i = 0; i < pieces; ++i) free_.push_back(i);
 }
 
 Staging::~Staging() {
@@ -20,16 +45,31 @@ Staging::~Staging() {
   cudaFreeHost(memory_);
 }
 
+void Staging::put(char* to, int64_t at, size_t count, const ReadBytes& read, cudaStream_t stream) {
+  const Taken taken(*this);
+  char* const pinned = memory_ + taken.index() * piece;
+  const cudaEvent_t used = used_[taken.index()];
+  check(cudaEventSynchronize(used), "copying to the device");
+  read(at, {reinterpret_cast<uint8_t*>(pinned), count});
+  check(cudaMemcpyAsync(to + at, pinned, count, cudaMemcpyHostToDevice, stream),
+        "copying to the device");
+  check(cudaEventRecord(used, stream), "copying to the device");
+}
+
+// One thread: what is copied in a training step is small, and other threads load the next batch.
 void Staging::copy(void* to, const void* from, size_t bytes, cudaStream_t stream) {
-  for (size_t at = 0; at < bytes; at += piece) {
-    const size_t i = next_++ % pieces, count = std::min(piece, bytes - at);
-    check(cudaEventSynchronize(used_[i]), "copying to the device");
-    std::memcpy(memory_ + i * piece, static_cast<const char*>(from) + at, count);
-    check(cudaMemcpyAsync(static_cast<char*>(to) + at, memory_ + i * piece, count,
-                          cudaMemcpyHostToDevice, stream),
-          "copying to the device");
-    check(cudaEventRecord(used_[i], stream), "copying to the device");
-  }
+  const ReadBytes read = [from](int64_t at, std::span<uint8_t> out) {
+    std::memcpy(out.data(), static_cast<const char*>(from) + at, out.size());
+  };
+  for (size_t at = 0; at < bytes; at += piece)
+    put(static_cast<char*>(to), static_cast<int64_t>(at), std::min(piece, bytes - at), read,
+        stream);
+}
+
+void Staging::fill(void* to, int64_t bytes, const ReadBytes& read, cudaStream_t stream) {
+  in_chunks(bytes, static_cast<int64_t>(piece), [&](int64_t at, int64_t count) {
+    put(static_cast<char*>(to), at, static_cast<size_t>(count), read, stream);
+  });
 }
 
 }  // namespace ebb::cuda

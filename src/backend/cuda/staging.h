@@ -1,10 +1,14 @@
-// Copies from ordinary host memory that do not wait for the device: through pinned memory in turn.
+// Copies to the device that do not wait for it: through buffers of pinned memory, used in a ring.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <array>
 #include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "core/device.h"
 
 namespace ebb::cuda {
 
@@ -17,13 +21,20 @@ class Staging {
 
   // Enqueues the copy of `bytes` on `stream`; `from` may change when it returns.
   void copy(void* to, const void* from, size_t bytes, cudaStream_t stream);
+  // The same of what `read` gives, which several threads put into pinned memory while the device
+  // copies what others have put there: reading and copying overlap. Throws what `read` throws.
+  void fill(void* to, int64_t bytes, const ReadBytes& read, cudaStream_t stream);
 
  private:
+  class Taken;
+  void put(char* to, int64_t at, size_t count, const ReadBytes& read, cudaStream_t stream);
+
   static constexpr size_t piece = size_t{1} << 20;
-  static constexpr size_t pieces = 16;
+  static constexpr size_t pieces = 32;  // more than threads that read
   char* memory_ = nullptr;
   std::array<cudaEvent_t, pieces> used_ = {};  // when a piece may be written again
-  size_t next_ = 0;
+  std::mutex mutex_;                           // of free_
+  std::vector<size_t> free_;                   // pieces that no thread writes, longest unused first
 };
 
 }  // namespace ebb::cuda

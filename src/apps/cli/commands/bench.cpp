@@ -1,27 +1,35 @@
 // ebb bench: how fast the kernels are, against what the machine can do.
 #include "runtime/op_bench.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "pipeline/load_bench.h"
 #include "pipeline/model_bench.h"
+#include "runtime/fit.h"
 
 namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string filter, recompute = "off";
+  std::string filter, recompute = "off", file, size;
   CommonOptions common;
   void fields(auto&& f) {
     f("recompute", recompute,
       "training steps: activations computed twice to save memory: off, formulas, all, auto or a "
       "size like 8GB");
+    f("file", file, "bench load: the safetensors file whose weights are loaded");
+    f("size", size, "bench load: of a temporary file of random weights, such as 5GB");
   }
 };
 
@@ -43,6 +51,42 @@ void print_json(const BenchResult& r) {
   std::fflush(stdout);
 }
 
+// Loading is no kernel: from the system's cache into the device's memory, with all its checks.
+int run_load(const Options& o) {
+  require(o.file.empty() != o.size.empty(), "bench: load needs --file or --size");
+  const Context context = open_device(o.common);
+  const std::filesystem::path random =
+      std::filesystem::temp_directory_path() / str("ebb-load-", ::getpid(), ".safetensors");
+  const std::unique_ptr<const std::filesystem::path, void (*)(const std::filesystem::path*)> gone(
+      &random, [](const std::filesystem::path* p) {
+        std::error_code ignored;
+        std::filesystem::remove(*p, ignored);
+      });
+  if (o.file.empty()) {
+    const auto bytes = parse_size(o.size);
+    require(bytes.has_value(), "bench: --size must be a size like 5GB or 500MB ('", o.size, "')");
+    write_random_weights(random.string(), *bytes);
+  }
+  const LoadResult r = bench_load(context, o.file.empty() ? random.string() : o.file);
+  const double seconds = r.check_s + r.fill_s, gb = static_cast<double>(r.bytes) * 1e-9;
+  const double private_gb = static_cast<double>(r.private_bytes) * 1e-9;
+  if (o.common.json)
+    std::puts(nlohmann::ordered_json({{"op", "load"},
+                                      {"device", context.device->backend()},
+                                      {"gb", gb},
+                                      {"check_s", r.check_s},
+                                      {"fill_s", r.fill_s},
+                                      {"gb_per_s", gb / seconds},
+                                      {"private_gb", private_gb}})
+                  .dump()
+                  .c_str());
+  else
+    std::printf(
+        "load %.2f GB: %.3f s (checks %.3f, into memory %.3f), %.2f GB/s, private memory %.3f GB\n",
+        gb, seconds, r.check_s, r.fill_s, gb / seconds, private_gb);
+  return 0;
+}
+
 // Throws Error if nothing matches the filter, or no training step where steps are asked for.
 void check_filter(const Options& o, const Recompute& recompute, const Device& device) {
   const auto matches = [&](const std::string& name) {
@@ -61,6 +105,8 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
 }
 
 int run(const Options& o) {
+  if (o.filter == "load") return run_load(o);
+  require(o.file.empty() && o.size.empty(), "bench: --file and --size are for bench load");
   const Recompute recompute = parse_recompute(o.recompute);
   const Context context = open_device(o.common);
   check_filter(o, recompute, *context.device);
@@ -86,9 +132,10 @@ int run(const Options& o) {
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  app.add_option(
-      "FILTER", o->filter,
-      "run the cases whose op/example contains this; whole training steps are train_step/...");
+  app.add_option("FILTER", o->filter,
+                 "run the cases whose op/example contains this; whole training steps are "
+                 "train_step/...; load: "
+                 "time loading a model file");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
   app.get_option("--json")->description(

@@ -82,9 +82,11 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
   return g;
 }
 
-Graph training_graph(const Options& o, const Graph& forward) {
+Graph training_graph(const Options& o, const NamedModel& m, const Graph& forward) {
   if (!o.train) return mixed_precision(forward, parse_dtype(o.dtype));
-  return train::train_step(forward, {.dtype = parse_dtype(o.dtype)});
+  return train::train_step(forward,
+                           {.dtype = parse_dtype(o.dtype),
+                            .undecayed = nn::without_decay(weights_of(*m.model, m.config))});
 }
 
 std::string text_of(const Options& o, const std::string& text) {
@@ -126,17 +128,18 @@ int run(const Options& o) {
           "explain: recompute is of the plan of a training step (--stage ", o.stage,
           o.train ? ")" : ", --no-train)");
   require(o.train || o.stage != "grad", "explain: stage grad is of the training step (--no-train)");
-  const Graph forward = forward_graph(o, model_of(o));
+  const NamedModel m = model_of(o);
+  const Graph forward = forward_graph(o, m);
   const Context context = open_device(o.common);
   std::string text;
   if (o.stage == "graph") {
     text = to_text(forward);
   } else if (o.stage == "grad") {
-    text = to_text(training_graph(o, forward));
+    text = to_text(training_graph(o, m, forward));
   } else if (o.stage == "fused") {
-    text = to_text(lowered_for(training_graph(o, forward), *context.device));
+    text = to_text(lowered_for(training_graph(o, m, forward), *context.device));
   } else {
-    const Plan plan(training_graph(o, forward), context, {.recompute = r});
+    const Plan plan(training_graph(o, m, forward), context, {.recompute = r});
     if (o.common.json) {
       print_sum(o, plan);
       return 0;

@@ -289,9 +289,15 @@ void fit_network(Options& o, const train::Dataset& data) {
 
 // A grid of the averaged weights' samples: a row a class, at most 10 of them.
 void write_grid(const Options& o, const Context& context, const train::TrainState& state) {
-  LoadedModel m{o.model, o.network, o.diffusion, {}, {}, state.step};
+  WeightStore::Weights weights;
   for (const nn::Weight& w : state.weights)
-    m.weights[w.name] = state.tensors.at(w.trained ? "ema." + w.name : w.name);
+    weights[w.name] = stored_tensor(state.tensors.at(w.trained ? "ema." + w.name : w.name));
+  const LoadedModel m{.model = o.model,
+                      .config = o.network,
+                      .diffusion = o.diffusion,
+                      .class_names = {},
+                      .weights = std::make_shared<WeightStore>(std::move(weights)),
+                      .step = state.step};
   const int64_t classes = o.network.common().classes, rows = std::clamp<int64_t>(classes, 4, 10);
   constexpr int64_t columns = 8;
   GenerateRequest request;
@@ -312,12 +318,13 @@ void write_grid(const Options& o, const Context& context, const train::TrainStat
 
 train::TrainJob make_job(const Options& o, const train::Dataset& data, const Context& context) {
   const CommonConfig& c = o.network.common();
-  train::TrainJob job{.config = o.train, .info = {}, .loss = {}, .batches = {}};
+  train::TrainJob job{.config = o.train, .info = {}, .loss = {}, .weights = {}, .batches = {}};
   job.loss = loss_graph(o.diffusion, network_of(*o.model, o.network),
                         {.batch = o.train.batch / std::max<int64_t>(o.train.accumulation, 1),
                          .image = {c.image_size, c.image_size, c.in_channels},
                          .labels = c.classes > 0,
                          .augment = o.train.augment > 0 ? train::augment_labels : 0});
+  job.weights = weights_of(*o.model, o.network);
   Options copy = o;
   job.info = {.model = o.model->name,
               .model_config = fields_json(copy.network.fields()),

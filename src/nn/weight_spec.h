@@ -1,0 +1,33 @@
+// WeightSpec: what a network says of a parameter beside its shape.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/shape.h"
+
+namespace ebb::nn {
+
+// How a parameter starts, how files store it and how it is trained.
+struct WeightSpec {
+  std::string init = "zeros";  // zeros | ones | normal | uniform | sin_cos_2d
+  double scale = 1;            // standard deviation (normal) or bound (uniform)
+  Shape file_shape;            // as checkpoint files store it; empty: as here
+  bool channels_last = false;  // file is [O,I,KH,KW], here [O,KH,KW,I]
+  int64_t turns = 1;           // of q, k, v: file is [turns,3,rows,..], here [3,turns,rows,..]
+  bool decay = true;           // weight decay applies
+};
+
+// A param or state of a network.
+struct Weight {
+  std::string name;
+  Shape shape;  // as the network has it
+  WeightSpec spec;
+  bool trained = true;
+};
+
+// Those of a network, in the order in which it made them.
+using Weights = std::vector<Weight>;
+
+}  // namespace ebb::nn

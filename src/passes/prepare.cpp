@@ -1,0 +1,165 @@
+#include "passes/prepare.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "ir/op.h"
+#include "ops/prim/reshape/op.h"
+
+namespace ebb {
+namespace {
+
+// What the nodes of a graph depend on.
+enum class Depends : uint8_t { on_nothing, on_weights, on_more };
+
+class Splitter {
+ public:
+  Splitter(const Graph& g, const std::function<bool(const Source&)>& is_weight)
+      : g_(g), depends_(static_cast<size_t>(g.values()), Depends::on_more) {
+    for (const Source& s : g.sources())
+      if (s.kind != Source::Kind::input && is_weight(s)) at(s.value) = Depends::on_weights;
+    for (const Node& n : g.nodes()) {
+      const Depends d = depends_of(n);
+      for (const int32_t v : n.out) at(v) = d;
+    }
+  }
+
+  PreparedGraph run() {
+    find_boundary();
+    std::vector<std::string> keys = keys_of_prepared();
+    PreparedGraph out;
+    Rewriter step(g_), prepare(g_);
+    for (const Source& s : g_.sources()) {
+      if (at(s.value) == Depends::on_weights)
+        prepare.set(s.value, prepare.to().source(s.kind, s.name, g_.type(s.value)));
+      else
+        step.set(s.value, step.to().source(s.kind, s.name, g_.type(s.value)));
+    }
+    for (const Node& n : g_.nodes())
+      if (moves(n)) prepare.copy(n);
+    for (int32_t v = 0; v < g_.values(); ++v) {
+      if (!boundary_[static_cast<size_t>(v)]) continue;
+      const std::string name = step.to().fresh_name(name_of_value(v));
+      step.set(v, step.to().source(Source::Kind::param, name, g_.type(v)));
+      out.values.push_back({name, std::move(keys[static_cast<size_t>(v)]), prepare.map(v).id});
+      prepare.to().output(name, prepare.map(v));
+    }
+    for (const Node& n : g_.nodes())
+      if (stays(n)) step.copy(n);
+    step.copy_ends();
+    out.step = step.take();
+    out.prepare = prepare.take();
+    return out;
+  }
+
+ private:
+  Depends& at(int32_t v) { return depends_[static_cast<size_t>(v)]; }
+  Depends at(int32_t v) const { return depends_[static_cast<size_t>(v)]; }
+
+  Depends depends_of(const Node& n) const {
+    Depends all = Depends::on_nothing;
+    int64_t read = 0;
+    for (const int32_t v : n.in) {
+      all = std::max(all, at(v));
+      read += g_.type(v).shape.numel();
+    }
+    if (all == Depends::on_weights)
+      for (const int32_t v : n.out)
+        if (g_.type(v).shape.numel() > read) return Depends::on_more;
+    return all;
+  }
+
+  bool is_reshape(const Node& n) const { return n.op == &ops::def::reshape(); }
+  // Constants are computed wherever they are read.
+  bool moves(const Node& n) const { return at(n.out[0]) != Depends::on_more; }
+  bool stays(const Node& n) const {
+    return std::ranges::any_of(n.out, [&](int32_t v) { return needed_[static_cast<size_t>(v)]; });
+  }
+
+  // From the results back: what the step computes, and which values of the prepare graph it reads.
+  void find_boundary() {
+    needed_.assign(static_cast<size_t>(g_.values()), false);
+    boundary_.assign(static_cast<size_t>(g_.values()), false);
+    for (const NamedValue& o : g_.outputs()) need(o.value);
+    for (const NamedValue& u : g_.updates()) need(u.value);
+    for (size_t i = g_.nodes().size(); i-- > 0;) {
+      const Node& n = g_.nodes()[i];
+      if (!stays(n)) continue;
+      for (const int32_t v : n.in) need(v);
+    }
+  }
+
+  void need(int32_t v) {
+    const int32_t n = g_.producer(v);
+    const bool view = n >= 0 && is_reshape(g_.nodes()[static_cast<size_t>(n)]);
+    const bool prepared = at(v) == Depends::on_weights && !view;
+    (prepared ? boundary_ : needed_)[static_cast<size_t>(v)] = true;
+  }
+
+  std::vector<std::string> keys_of_prepared() const {
+    std::vector<std::string> keys(static_cast<size_t>(g_.values()));
+    for (const Source& s : g_.sources()) keys[static_cast<size_t>(s.value)] = s.name;
+    for (const Node& n : g_.nodes()) {
+      if (!moves(n)) continue;
+      std::string key = str(n.op->name, n.attrs.text(), '(');
+      for (const int32_t v : n.in) key += keys[static_cast<size_t>(v)] + ',';
+      key += ')';
+      for (size_t k = 0; k < n.out.size(); ++k)
+        keys[static_cast<size_t>(n.out[k])] = k ? str(key, '#', k) : key;
+    }
+    return keys;
+  }
+
+  // "conv.weight", for people: that of the first weight in the expression.
+  std::string name_of_value(int32_t v) const {
+    for (int32_t n = g_.producer(v); n >= 0; n = g_.producer(v)) {
+      const Node& node = g_.nodes()[static_cast<size_t>(n)];
+      v = *std::ranges::find_if(node.in, [&](int32_t i) { return at(i) == Depends::on_weights; });
+    }
+    return std::ranges::find(g_.sources(), v, &Source::value)->name;
+  }
+
+  const Graph& g_;
+  std::vector<Depends> depends_;         // by value
+  std::vector<bool> needed_, boundary_;  // by value: of the step graph; what it reads of the other
+};
+
+}  // namespace
+
+PreparedGraph prepare(const Graph& g, const std::function<bool(const Source&)>& is_weight) {
+  PreparedGraph out = Splitter(g, is_weight).run();
+  verify(out.step, "prepare");
+  verify(out.prepare, "prepare");
+  return out;
+}
+
+Graph expression_of(const Graph& g, int32_t value, std::vector<std::string>& sources) {
+  std::vector<bool> needed(static_cast<size_t>(g.values()));
+  needed[static_cast<size_t>(value)] = true;
+  for (size_t i = g.nodes().size(); i-- > 0;) {
+    const Node& n = g.nodes()[i];
+    if (std::ranges::none_of(n.out, [&](int32_t v) { return needed[static_cast<size_t>(v)]; }))
+      continue;
+    for (const int32_t v : n.in) needed[static_cast<size_t>(v)] = true;
+  }
+  Rewriter rw(g);
+  sources.clear();
+  for (const Source& s : g.sources()) {
+    if (!needed[static_cast<size_t>(s.value)]) continue;
+    rw.set(s.value,
+           rw.to().source(Source::Kind::state, str("in.", sources.size()), g.type(s.value)));
+    sources.push_back(s.name);
+  }
+  for (const Node& n : g.nodes()) {
+    if (std::ranges::none_of(n.out, [&](int32_t v) { return needed[static_cast<size_t>(v)]; }))
+      continue;
+    Node plain = n;
+    plain.at.clear();  // the place in the model says nothing of the value
+    rw.copy(plain);
+  }
+  rw.to().output("value", rw.map(value));
+  return rw.take();
+}
+
+}  // namespace ebb

@@ -1,0 +1,191 @@
+#include "runtime/weight_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "ir/text.h"
+#include "runtime/plan.h"
+
+namespace ebb {
+
+StoredWeight stored_tensor(const Tensor& host) {
+  return {.type = host.type(),
+          .read =
+              [host](int64_t at, std::span<uint8_t> out) {
+                std::memcpy(out.data(), static_cast<const char*>(host.raw()) + at, out.size());
+              },
+          .host = host};
+}
+
+Graph WeightStore::as_stored(const Graph& g) const {
+  Rewriter rw(g);
+  for (const Source& s : g.sources()) {
+    const Type& wanted = g.type(s.value);
+    if (!holds(g, s)) {
+      rw.set(s.value, rw.to().source(s.kind, s.name, wanted));
+      continue;
+    }
+    const StoredWeight& w = weights_.find(s.name)->second;
+    const AtScope at(rw.to(), s.name);
+    const Value decoded = w.decode(rw.to().source(s.kind, s.name, w.type));
+    require(decoded.type() == wanted, "weights: '", s.name, "' is stored as ", w.type,
+            ", which is read as ", decoded.type(), "  the network has ", wanted);
+    rw.set(s.value, decoded);
+  }
+  for (const Node& n : g.nodes()) rw.copy(n);
+  rw.copy_ends();
+  return rw.take();
+}
+
+bool WeightStore::holds(const Graph& g, const Source& s) const {
+  return s.kind != Source::Kind::input && weights_.contains(s.name) &&
+         std::ranges::find(g.updates(), s.name, &NamedValue::name) == g.updates().end();
+}
+
+// What is on the host already is no copy on a device that works there.
+bool WeightStore::in_place(const std::string& name, const Device& device) const {
+  return device.on_host() && weights_.find(name)->second.host.defined();
+}
+
+// ---- preparing -----------------------------------------------------------------------------
+
+// Computes values of one prepare graph, expression after expression: a plan serves all values of
+// one form, and the files' own tensors share one place on the device while they are read.
+class WeightStore::Preparer {
+ public:
+  Preparer(WeightStore& store, const PreparedGraph& g, const Context& context, Values& values)
+      : store_(store), g_(g), context_(context), values_(values) {}
+
+  void run() {
+    for (const PreparedValue& v : g_.values) asked_.insert(v.key);
+    std::map<std::string, std::vector<Work>> by_form;
+    std::set<std::string_view> seen;
+    for (const PreparedValue& v : g_.values) {
+      if (values_.contains(v.key) || !seen.insert(v.key).second) continue;
+      if (g_.prepare.producer(v.value) < 0) {
+        values_[v.key] = on_device(v.key, false);
+        continue;
+      }
+      Work w{&v, {}};
+      const Graph e = expression_of(g_.prepare, v.value, w.sources);
+      by_form[to_text(e)].push_back(std::move(w));
+    }
+    for (const auto& [form, works] : by_form) prepare(works);
+  }
+
+ private:
+  struct Work {
+    const PreparedValue* value;
+    std::vector<std::string> sources;
+  };
+
+  void prepare(const std::vector<Work>& works) {
+    std::vector<std::string> sources;
+    Graph g = expression_of(g_.prepare, works[0].value->value, sources);
+    const Value out = g.take_output("value");
+    const Type type = out.type();
+    g.source(Source::Kind::state, "out", type);
+    g.update("out", out);
+    Plan plan(g, context_);
+    for (const Work& w : works) {
+      for (size_t i = 0; i < w.sources.size(); ++i)
+        plan.bind(str("in.", i), on_device(w.sources[i], true));
+      const Tensor result(type, take(type.bytes()));
+      plan.bind("out", result);
+      plan.load({});
+      plan.enqueue();
+      values_[w.value->key] = result;
+      used_ = 0;
+    }
+    context_.device->synchronize();  // before the plan's memory goes
+  }
+
+  // A stored weight on the device: for good, or until the next value is prepared.
+  Tensor on_device(const std::string& name, bool for_now) {
+    const StoredWeight& w = store_.weights_.find(name)->second;
+    if (const auto known = values_.find(name); known != values_.end()) return known->second;
+    if (store_.in_place(name, *context_.device)) return w.host;
+    const Tensor t(w.type, for_now ? scratch(w.type.bytes()) : take(w.type.bytes()));
+    context_.device->fill(t, w.read);
+    return t;
+  }
+
+  std::shared_ptr<Buffer> take(int64_t bytes) {
+    try {
+      return context_.device->allocate(bytes);
+    } catch (const Error&) {
+      drop(values_, asked_);
+      return context_.device->allocate(bytes);
+    }
+  }
+
+  // The device works in order, so what is copied next waits for what reads it now.
+  std::shared_ptr<Buffer> scratch(int64_t bytes) {
+    if (used_ == scratch_.size()) scratch_.emplace_back();
+    std::shared_ptr<Buffer>& place = scratch_[used_++];
+    if (!place || place->bytes() < bytes) {
+      context_.device->synchronize();
+      place = nullptr;
+      place = take(bytes);
+    }
+    return place;
+  }
+
+  WeightStore& store_;
+  const PreparedGraph& g_;
+  const Context& context_;
+  Values& values_;
+  std::set<std::string> asked_;
+  std::vector<std::shared_ptr<Buffer>> scratch_;
+  size_t used_ = 0;
+};
+
+std::vector<Tensor> WeightStore::get(const PreparedGraph& g, const Context& context) {
+  const std::scoped_lock lock(mutex_);
+  Values& values = on_device_[context.device];
+  Preparer(*this, g, context, values).run();
+  std::vector<Tensor> out;
+  for (const PreparedValue& v : g.values) out.push_back(values.find(v.key)->second);
+  return out;
+}
+
+int64_t WeightStore::missing_bytes(const PreparedGraph& g, const Device& device) const {
+  const std::scoped_lock lock(mutex_);
+  const auto values = std::ranges::find_if(
+      on_device_, [&](const auto& entry) { return entry.first.get() == &device; });
+  std::set<std::string_view> counted;
+  int64_t bytes = 0;
+  for (const PreparedValue& v : g.values) {
+    if (values != on_device_.end() && values->second.contains(v.key)) continue;
+    if (g.prepare.producer(v.value) < 0 && in_place(v.key, device)) continue;
+    if (counted.insert(v.key).second) bytes += g.prepare.type(v.value).bytes();
+  }
+  return bytes;
+}
+
+// ---- what is held --------------------------------------------------------------------------
+
+void WeightStore::drop(Values& values, const std::set<std::string>& kept) {
+  std::erase_if(values, [&](const auto& v) {
+    return v.second.buffer().use_count() == 1 && !kept.contains(v.first);
+  });
+}
+
+int64_t WeightStore::held_bytes(const Device& device) const {
+  const std::scoped_lock lock(mutex_);
+  int64_t bytes = 0;
+  for (const auto& [held_by, values] : on_device_) {
+    if (held_by.get() != &device) continue;
+    for (const auto& [key, tensor] : values)
+      if (!weights_.contains(key) || !in_place(key, device)) bytes += tensor.bytes();
+  }
+  return bytes;
+}
+
+void WeightStore::drop_unused() {
+  const std::scoped_lock lock(mutex_);
+  for (auto& [device, values] : on_device_) drop(values, {});
+}
+
+}  // namespace ebb

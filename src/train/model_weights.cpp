@@ -1,0 +1,148 @@
+#include "train/model_weights.h"
+
+#include <cmath>
+#include <mutex>
+
+#include "base/error.h"
+#include "core/chunks.h"
+#include "core/host_memory.h"
+#include "io/safetensors.h"
+#include "nn/storage.h"
+#include "train/diagnose.h"
+
+namespace ebb::train {
+namespace {
+
+using io::SafetensorsEntry;
+using io::SafetensorsFile;
+
+float element(const Type& type, const void* data, int64_t at) {
+  return visit_dtype(type.dtype, [&](auto zero) {
+    return static_cast<float>(static_cast<const decltype(zero)*>(data)[at]);
+  });
+}
+
+[[noreturn]] void fail_not_finite(const std::string& wrong, const std::string& path) {
+  fail("checkpoint: weights must be finite (", wrong, ")  ", path);
+}
+
+std::string not_finite_text(const std::string& name, float value, int64_t at) {
+  return str(name, " has ", std::isnan(value) ? NAN : value, " as element ", at);
+}
+
+// Tensors that are read as the file has them, one after another and each by several threads.
+class FiniteCheck {
+ public:
+  FiniteCheck(const SafetensorsFile& file, const std::string& path, int64_t all,
+              const ByteProgress& progress)
+      : file_(file), path_(path), all_(all), progress_(progress) {}
+
+  void check(const SafetensorsEntry& e) {
+    constexpr int64_t chunk = int64_t{1} << 20;
+    in_chunks(e.end - e.begin, chunk, [&](int64_t at, int64_t count) {
+      thread_local std::vector<uint8_t> part(static_cast<size_t>(chunk));
+      const std::span<uint8_t> bytes(part.data(), static_cast<size_t>(count));
+      file_.read(e, at, bytes);
+      const int64_t size = size_of(*e.dtype);
+      const Type type{*e.dtype, {count / size}};
+      const int64_t bad = find_not_finite(type, bytes.data());
+      const std::scoped_lock lock(mutex_);
+      if (bad >= 0)
+        fail_not_finite(not_finite_text(e.name, element(type, bytes.data(), bad), at / size + bad),
+                        path_);
+      done_ += count;
+      if (progress_) progress_(done_, all_);
+    });
+  }
+
+ private:
+  const SafetensorsFile& file_;
+  const std::string& path_;
+  int64_t all_, done_ = 0;
+  const ByteProgress& progress_;
+  std::mutex mutex_;
+};
+
+nn::FileTensors tensors_of(const SafetensorsFile& file) {
+  nn::FileTensors out;
+  for (const SafetensorsEntry& e : file.entries()) out.shapes.emplace(e.name, e.shape);
+  return out;
+}
+
+bool kept_as_stored(const SafetensorsEntry& e) {
+  return SafetensorsFile::as_stored(e) && nn::storage_format(*e.dtype);
+}
+
+StoredWeight stored_in(const std::shared_ptr<const SafetensorsFile>& file,
+                       const SafetensorsEntry& e, const nn::Weight& w) {
+  StoredWeight out;
+  if (kept_as_stored(e))
+    out = {.type = {*e.dtype, e.shape},
+           .read = [file, &e](int64_t at, std::span<uint8_t> part) { file->read(e, at, part); },
+           .host = file->map(e)};
+  else
+    out = stored_tensor(file->load(e).to(DType::f32));
+  out.decode = [w](Value v) { return nn::decode(w, v); };
+  return out;
+}
+
+}  // namespace
+
+std::string not_finite_in(const std::string& name, const Tensor& t) {
+  const int64_t at = find_not_finite(t.type(), t.raw());
+  return at < 0 ? "" : not_finite_text(name, element(t.type(), t.raw(), at), at);
+}
+
+void check_finite(const std::string& name, const Tensor& t, const std::string& path) {
+  const std::string wrong = not_finite_in(name, t);
+  if (!wrong.empty()) fail_not_finite(wrong, path);
+}
+
+void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_view what) {
+  int64_t bytes = 0;
+  for (const nn::Weight& w : weights)
+    bytes += (w.trained ? copies : 1) * Type{DType::f32, w.shape}.bytes();
+  const int64_t free = free_host_memory();
+  require(bytes <= free, what, " must fit into the machine's memory (", bytes / 1000000, " MB, ",
+          free / 1000000, " MB are free)");
+}
+
+NamedTensors load_model_weights(const std::string& path, const nn::Weights& weights) {
+  const auto file = SafetensorsFile::open(path);
+  const nn::FileTensors tensors = tensors_of(file);
+  nn::match_weights(weights, tensors);  // before memory is asked for
+  check_host_memory(weights, 1, "checkpoint: weights");
+  const auto load = [&](const std::string& name) { return file.load(name); };
+  NamedTensors out;
+  for (auto& [name, t] : nn::load_weights(weights, tensors, load)) {
+    check_finite(name, t, path);
+    out.emplace(name, std::move(t));
+  }
+  return out;
+}
+
+std::shared_ptr<WeightStore> open_model_weights(const std::string& path, const nn::Weights& weights,
+                                                const ByteProgress& progress) {
+  const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
+  const nn::FileTensors tensors = tensors_of(*file);
+  WeightStore::Weights out;
+  for (const nn::Weight* w : nn::match_weights(weights, tensors))
+    out.emplace(w->name, stored_tensor(nn::initial_tensor(*w, 0)));
+  int64_t all = 0;
+  for (const nn::Weight& w : weights)
+    if (!out.contains(w.name)) all += file->find(w.name).end - file->find(w.name).begin;
+  FiniteCheck finite(*file, path, all, progress);
+  for (const nn::Weight& w : weights) {
+    if (out.contains(w.name)) continue;
+    const SafetensorsEntry& e = file->find(w.name);
+    StoredWeight stored = stored_in(file, e, w);
+    if (kept_as_stored(e))
+      finite.check(e);
+    else
+      check_finite(e.name, stored.host, path);
+    out.emplace(w.name, std::move(stored));
+  }
+  return std::make_shared<WeightStore>(std::move(out));
+}
+
+}  // namespace ebb::train

@@ -1,0 +1,36 @@
+// The weights in a model file: loaded for training, or opened for plans that sample.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "nn/weights.h"
+#include "runtime/plan.h"
+#include "runtime/weight_store.h"
+
+namespace ebb::train {
+
+// Every weight of a model file in f32, in the network's layout. Binding is total, as
+// match_weights(); weights that are not finite, or larger than the machine's free memory, are an
+// Error.
+NamedTensors load_model_weights(const std::string& file, const nn::Weights& weights);
+
+// Called with the bytes that are done, of all, from several threads but one at a time.
+using ByteProgress = std::function<void(int64_t done, int64_t all)>;
+
+// The same as they lie in the file, for plans. The file is read through once, to see that its
+// weights are finite; then they are in the system's cache when a device asks for them.
+std::shared_ptr<WeightStore> open_model_weights(const std::string& file, const nn::Weights& weights,
+                                                const ByteProgress& progress = {});
+
+// "w has nan as element 7" of the first element that is not finite; "" if all are.
+std::string not_finite_in(const std::string& name, const Tensor& t);
+void check_finite(const std::string& name, const Tensor& t, const std::string& path);
+// Throws Error unless `copies` of every trained weight, and one of every other, fit into the
+// machine's free memory; `what`: of whom, what these are.
+void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_view what);
+
+}  // namespace ebb::train

@@ -1,0 +1,325 @@
+// The weight store: what plans read of it are the numbers of the file, once on every device.
+#include "runtime/weight_store.h"
+
+#include <gtest/gtest.h>
+
+#include "io/safetensors.h"
+#include "models/model.h"
+#include "nn/ops.h"
+#include "passes/mixed_precision.h"
+#include "runtime/plan.h"
+#include "support/far_device.h"
+#include "support/files.h"
+#include "support/golden_case.h"
+#include "train/model_weights.h"
+
+namespace ebb {
+namespace {
+
+using testing::error_of;
+using testing::FarDevice;
+using testing::Folder;
+
+Context cpu() { return open_context("cpu", {.threads = 2}); }
+
+Value param(Graph& g, std::string_view name, Shape shape) {
+  return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)});
+}
+
+std::vector<std::string_view> ops_of(const Graph& g) {
+  std::vector<std::string_view> out;
+  for (const Node& n : g.nodes()) out.push_back(n.op->name);
+  return out;
+}
+
+PreparedGraph prepared(const Graph& g) {
+  return prepare(g, [](const Source& s) { return s.kind == Source::Kind::param; });
+}
+
+// ---- the pass ------------------------------------------------------------------------------
+
+TEST(prepare, what_depends_on_weights_alone__moves_and_the_rest_stays) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 6}});
+  const Value w = ops::permute(param(g, "w", {6, 5}), {1, 0});
+  g.output("y", ops::linear(x, ops::cast(w, DType::f32) * 2.0, {}));
+  const PreparedGraph p = prepared(g);
+  EXPECT_EQ(ops_of(p.prepare).front(), "permute");
+  EXPECT_EQ(p.prepare.nodes().size(), 2u);
+  EXPECT_EQ(p.step.nodes().size(), g.nodes().size() - 2);
+  ASSERT_EQ(p.values.size(), 1u);
+  EXPECT_EQ(p.values[0].source, "w");
+  EXPECT_EQ(p.step.find_source("w")->kind, Source::Kind::param);
+  EXPECT_EQ(p.step.type(p.step.find_source("w")->value), (Type{DType::f32, {5, 6}}));
+}
+
+TEST(prepare, repeats_and_reshapes_of_weights__stay_in_the_step) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 6}});
+  const Value b = ops::broadcast_to(ops::reshape(param(g, "b", {6, 1}), {1, 6}), {4, 6});
+  g.output("y", x + b);
+  const PreparedGraph p = prepared(g);
+  EXPECT_TRUE(p.prepare.nodes().empty());
+  ASSERT_EQ(p.values.size(), 1u);
+  EXPECT_EQ(p.values[0].key, "b");
+  EXPECT_EQ(p.step.type(p.step.find_source("b")->value).shape, (Shape{6, 1}));
+}
+
+TEST(prepare, what_depends_on_inputs_or_on_what_is_updated__stays) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4}});
+  const Value s = g.source(Source::Kind::state, "s", {DType::f32, {4}});
+  const Value w = param(g, "w", {4});
+  g.update("s", s * 0.5 + w);
+  g.output("y", x * w);
+  const PreparedGraph p = prepared(g);
+  EXPECT_TRUE(p.prepare.nodes().empty());
+  EXPECT_EQ(p.step.nodes().size(), g.nodes().size());
+}
+
+TEST(prepare, keys__are_of_the_expression_and_not_of_the_graph) {
+  const auto keys = [](int64_t batch, double factor) {
+    Graph g;
+    const Value x = g.input("x", {DType::f32, {batch, 6}});
+    g.output("y", x * (param(g, "w", {6}) * factor));
+    return prepared(g).values.at(0).key;
+  };
+  EXPECT_EQ(keys(1, 2), keys(8, 2));
+  EXPECT_NE(keys(1, 2), keys(1, 3));
+}
+
+TEST(prepare, a_weight_that_is_an_output__is_a_source_of_the_step) {
+  Graph g;
+  g.output("w", param(g, "w", {6}));
+  g.output("x", g.input("x", {DType::f32, {6}}));
+  const PreparedGraph p = prepared(g);
+  EXPECT_EQ(p.step.outputs().size(), 2u);
+  EXPECT_EQ(p.values.at(0).key, "w");
+}
+
+// ---- networks ------------------------------------------------------------------------------
+
+struct Network {
+  const Model* model;
+  ModelConfig config;
+
+  static Network of(const std::string& name) {
+    if (name == "tiny") {
+      const NamedModel m = find_model(name);
+      return {m.model, m.config};
+    }
+    const testing::GoldenCase c(name);
+    return {c.model, c.config};
+  }
+  nn::Weights weights() const { return weights_of(*model, config); }
+  Graph graph(DType dtype, int64_t batch = 2) const {
+    Graph g;
+    g.output("F", network_of(*model, config)(g, network_inputs(g, config.common(), batch)));
+    return mixed_precision(g, dtype);
+  }
+  // A file of hashed weights.
+  std::string file(const Folder& folder, DType dtype) const {
+    std::vector<io::NamedTensor> tensors;
+    for (const nn::Weight& w : weights())
+      tensors.push_back({w.name, testing::hashed_file_tensor(w.name, nn::file_shape(w)).to(dtype)});
+    const std::string path = folder / str(dtype, ".safetensors");
+    io::write_safetensors(path, tensors);
+    return path;
+  }
+};
+
+std::vector<float> run(Plan& plan) {
+  NamedTensors in;
+  for (const Source& s : plan.graph().sources()) {
+    if (s.kind != Source::Kind::input) continue;
+    const Type& t = plan.graph().type(s.value);
+    in[s.name] = t.dtype == DType::f32 ? testing::hashed_input(s.name, t.shape) : Tensor(t);
+  }
+  const Tensor f = plan.run(in).at("F");
+  return {f.span<float>().begin(), f.span<float>().end()};
+}
+
+class StoredNetwork : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(networks, StoredNetwork,
+                         ::testing::Values("tiny", "cs179", "dit_p2", "adm_full", "songunet_ddpmpp",
+                                           "dhariwal_two_heads"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(StoredNetwork, files_of_every_format__give_the_bits_of_weights_that_were_bound) {
+  const Folder folder;
+  const Network n = Network::of(GetParam());
+  const Context context = cpu();
+  for (const DType stored : {DType::f32, DType::bf16, DType::f16}) {
+    const std::string file = n.file(folder, stored);
+    const auto store = train::open_model_weights(file, n.weights());
+    for (const DType compute : {DType::f32, DType::bf16}) {
+      Plan bound(n.graph(compute), context);
+      for (const auto& [name, t] : train::load_model_weights(file, n.weights()))
+        bound.bind(name, t);
+      Plan shared(n.graph(compute), context, {.weights = store});
+      EXPECT_EQ(run(shared), run(bound)) << stored << " in " << compute;
+    }
+  }
+}
+
+TEST_P(StoredNetwork, steps__compute_nothing_of_weights_alone) {
+  const Folder folder;
+  const Network n = Network::of(GetParam());
+  const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
+  const Graph step = lowered_for(n.graph(DType::bf16), *cpu().device, {.weights = store});
+  std::vector<bool> weight(static_cast<size_t>(step.values()));
+  for (const Source& s : step.sources())
+    weight[static_cast<size_t>(s.value)] = s.kind != Source::Kind::input;
+  for (const Node& node : step.nodes()) {
+    const bool alone = !node.in.empty() && std::ranges::all_of(node.in, [&](int32_t v) {
+      return weight[static_cast<size_t>(v)];
+    });
+    EXPECT_FALSE(alone && node.op != &ops::def::reshape()) << step.signature(node).text();
+  }
+}
+
+// ---- memory --------------------------------------------------------------------------------
+
+std::map<std::string, const void*> addresses(const Plan& plan) {
+  std::map<std::string, const void*> out;
+  for (const Source& s : plan.graph().sources())
+    if (s.kind == Source::Kind::param) out[s.name] = plan.bound(s.name).raw();
+  return out;
+}
+
+TEST(weight_store, plans_of_other_batches__share_memory_and_copy_nothing) {
+  const Folder folder;
+  const Network n = Network::of("tiny");
+  const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
+  const auto device = std::make_shared<FarDevice>();
+  Plan one(n.graph(DType::bf16, 1), {.device = device}, {.weights = store});
+  run(one);
+  const int64_t held = store->held_bytes(*device), free = device->free_memory();
+  Plan two(n.graph(DType::bf16, 3), {.device = device}, {.weights = store});
+  EXPECT_EQ(two.missing_bytes() - two.arena_bytes(), two.source_bytes() - held);
+  run(two);
+  EXPECT_EQ(addresses(one), addresses(two));
+  EXPECT_EQ(store->held_bytes(*device), held);
+  EXPECT_EQ(free - device->free_memory(), two.arena_bytes() + two.source_bytes() - held);
+}
+
+// Of a weight whose cast is all that is read, the device keeps the cast alone.
+TEST(weight_store, device__holds_weights_in_the_compute_dtype_only) {
+  const Folder folder;
+  const Network n = Network::of("dit_p2");
+  const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
+  const auto device = std::make_shared<FarDevice>();
+  const int64_t before = device->free_memory();
+  Plan plan(n.graph(DType::bf16), {.device = device}, {.weights = store});
+  run(plan);
+  int64_t in_bf16 = 0, vectors = 0;
+  for (const nn::Weight& w : n.weights()) {
+    in_bf16 += 2 * w.shape.numel();
+    if (w.shape.rank() == 1) vectors += 2 * w.shape.numel();
+  }
+  EXPECT_LE(store->held_bytes(*device), in_bf16 + vectors + 8192);  // positions stay f32
+  int64_t inputs = 0;
+  for (const Source& s : plan.graph().sources())
+    if (s.kind == Source::Kind::input) inputs += plan.graph().type(s.value).bytes();
+  EXPECT_EQ(before - device->free_memory(),
+            store->held_bytes(*device) + plan.arena_bytes() + inputs);
+}
+
+TEST(weight_store, what_no_plan_has__can_be_dropped_and_comes_back) {
+  const Folder folder;
+  const Network n = Network::of("tiny");
+  const auto store = train::open_model_weights(n.file(folder, DType::bf16), n.weights());
+  const auto device = std::make_shared<FarDevice>();
+  const Context context{.device = device};
+  std::vector<float> first;
+  {
+    Plan plan(n.graph(DType::f32), context, {.weights = store});
+    first = run(plan);
+    store->drop_unused();
+    EXPECT_GT(store->held_bytes(*device), 0);
+  }
+  store->drop_unused();
+  EXPECT_EQ(store->held_bytes(*device), 0);
+  Plan plan(n.graph(DType::f32), context, {.weights = store});
+  EXPECT_EQ(run(plan), first);
+}
+
+TEST(weight_store, f32_files_on_the_host__are_used_where_they_lie) {
+  const Folder folder;
+  const Network n = Network::of("dit_p2");
+  const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
+  const Context context = cpu();
+  Plan plan(n.graph(DType::f32), context, {.weights = store});
+  run(plan);
+  int64_t in_place = 0;
+  for (const auto& [name, address] : addresses(plan))
+    in_place += address == store->weights().find(name)->second.host.raw();
+  EXPECT_GT(in_place, static_cast<int64_t>(addresses(plan).size()) * 9 / 10);
+  EXPECT_LT(store->held_bytes(*context.device), 8192);  // the patches' filters are put into order
+}
+
+TEST(weight_store, too_little_memory__is_the_error_of_plans) {
+  const Folder folder;
+  const Network n = Network::of("tiny");
+  const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
+  const auto device = std::make_shared<FarDevice>(100'000);
+  Plan plan(n.graph(DType::f32), {.device = device}, {.weights = store});
+  const std::string error = error_of([&] { run(plan); });
+  EXPECT_EQ(error.rfind("plan: out of memory: a run needs ", 0), 0u) << error;
+  EXPECT_EQ(error_of([&] { plan.check_memory(); }), error);
+}
+
+// ---- what is wrong -------------------------------------------------------------------------
+
+TEST(weight_store, reading_that_fails__is_that_error) {
+  StoredWeight w{.type = {DType::f32, {int64_t{1} << 20}},
+                 .read = [](int64_t at, std::span<uint8_t>) {
+                   if (at > 0) fail("file: cannot read");
+                 }};
+  const auto store = std::make_shared<WeightStore>(WeightStore::Weights{{"w", std::move(w)}});
+  Graph g;
+  g.output("y", param(g, "w", {int64_t{1} << 20}) * g.input("x", {DType::f32, {}}));
+  Plan plan(g, cpu(), {.weights = store});
+  EXPECT_EQ(error_of([&] { plan.run({{"x", scalar_tensor(1.0f)}}); }), "file: cannot read");
+}
+
+TEST(weight_store, weight_of_another_shape__is_an_error) {
+  const auto store = std::make_shared<WeightStore>(
+      WeightStore::Weights{{"w", stored_tensor(Tensor(DType::f32, {3}))}});
+  Graph g;
+  g.output("y", param(g, "w", {4}) * 2.0);
+  EXPECT_EQ(error_of([&] { Plan(g, cpu(), {.weights = store}); }),
+            "weights: 'w' is stored as f32[3], which is read as f32[3]  the network has f32[4]");
+}
+
+TEST(model_weights, number_that_is_not_finite__is_named_in_every_format) {
+  const Folder folder;
+  const nn::Weights weights = {{"a", {70'000}, {}}, {"b", {500'000}, {}}};
+  for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
+    Tensor a(DType::f32, {70'000}), b(DType::f32, {500'000});
+    b.span<float>()[400'123] = -INFINITY;
+    const std::string path = folder / str(d, ".safetensors");
+    const std::vector<io::NamedTensor> tensors = {{"a", a.to(d)}, {"b", b.to(d)}};
+    io::write_safetensors(path, tensors);
+    const std::string error =
+        "checkpoint: weights must be finite (b has -inf as element 400123)  " + path;
+    EXPECT_EQ(error_of([&] { train::open_model_weights(path, weights); }), error);
+    EXPECT_EQ(error_of([&] { train::load_model_weights(path, weights); }), error);
+  }
+}
+
+TEST(model_weights, opening__tells_the_bytes_that_were_read) {
+  const Folder folder;
+  const Network n = Network::of("tiny");
+  int64_t last = 0, of = 0;
+  const std::string path = n.file(folder, DType::bf16);
+  train::open_model_weights(path, n.weights(), [&](int64_t done, int64_t all) {
+    EXPECT_GT(done, last);
+    last = done, of = all;
+  });
+  EXPECT_EQ(last, 2 * nn::count_elements(n.weights()));
+  EXPECT_EQ(of, last);
+}
+
+}  // namespace
+}  // namespace ebb
