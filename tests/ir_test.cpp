@@ -26,8 +26,7 @@ Type f32(Shape s) { return {DType::f32, std::move(s)}; }
 Graph everything() {
   Graph g;
   const Value x = g.input("x", f32({2, 4, 4, 6}));
-  const Value w =
-      g.source(Source::Kind::param, "net.norm.weight", f32({6}), {.init = "ones", .decay = false});
+  const Value w = g.source(Source::Kind::param, "net.norm.weight", f32({6}));
   Value h;
   {
     const AtScope scope(g, "net.norm");
@@ -41,6 +40,11 @@ Graph everything() {
   g.output("y", ops::reshape(h, {2, -1}));
   g.update("average", v * 0.9 + w * 0.1);
   return g;
+}
+
+TEST(graph, older_text__with_rules_of_first_values_is_read) {
+  const Graph g = parse_graph("%0 = param w : f32[6] {init=ones scale=1 file_shape=[]}\n", find_op);
+  EXPECT_EQ(to_text(g), "%0 = param w : f32[6]\n");
 }
 
 TEST(graph, text__reads_back) {

@@ -289,6 +289,21 @@ TEST(plan, check_memory__counts_what_is_not_there_yet) {
   testing::expect_error([&] { small.check_memory(); }, "plan: out of memory: a run needs ");
 }
 
+TEST(plan, made_to_be_looked_at__needs_no_memory) {
+  const Plan p(norm_loss({64, 16, 16, 64}, 2), {.device = std::make_shared<FarDevice>(0)});
+  EXPECT_GT(p.arena_bytes(), 0);
+  EXPECT_NE(p.text().find("steps "), std::string::npos);
+}
+
+TEST(tensor, host_memory_that_cannot_be_had__says_how_much_was_asked_for_and_is_free) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer ends the process";
+#else
+  testing::expect_error([] { Tensor(DType::f32, {int64_t{1} << 50}); },
+                        "tensor: out of memory: 4503599628 MB are needed at once, ");
+#endif
+}
+
 TEST(plan, tensor_too_large_for_the_kernels__says_so) {
   const auto device = std::make_shared<FarDevice>();
   device->kernels = "none";

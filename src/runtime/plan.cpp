@@ -279,7 +279,7 @@ std::shared_ptr<Buffer> Plan::take(int64_t bytes) const {
     return device.allocate(bytes);
   } catch (const Error&) {
     const int64_t free = device.free_memory();
-    if (device.on_host() || bytes <= free) throw;
+    if (bytes <= free) throw;
     fail_memory(bytes, free);
   }
 }

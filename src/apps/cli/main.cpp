@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <set>
 
 #include "apps/cli/command.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/version.h"
+#include "core/host_memory.h"
 
 #define X(name)          \
   namespace ebb::cli {   \
@@ -165,6 +167,12 @@ int main(int argc, char** argv) {
     const int code = ebb::cli::run_main(argc, argv);
     check_output();
     return code;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr,
+                 "ebb: error: out of memory: %lld MB of the machine's memory are free, or a limit "
+                 "of this process (ulimit -v) is reached; fewer images at a time need less\n",
+                 static_cast<long long>(ebb::free_host_memory() / 1000000));
+    return ebb::cli::usage_error;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "ebb: error: %s\n", ebb::printable(e.what()).c_str());
     return ebb::cli::usage_error;
