@@ -33,7 +33,7 @@ static int denoise(void* user, const float* x, double sigma, float* denoised, fl
   size_t asked = 0;
   ++job->evaluations;
   if (ebb_network_input(job->sampler, sigma, &scale, &timestep) != EBB_OK) return 1;
-  if (ebb_guidance_asks(job->guidance, sigma, names, 2, &asked) != EBB_OK || asked > 2) return 1;
+  if (ebb_guidance_branches(job->guidance, sigma, names, 2, &asked) != EBB_OK || asked > 2) return 1;
   for (int i = 0; i < count; ++i) input[i] = (float)(scale * x[i]);
   for (size_t k = 0; k < asked; ++k) {
     network(input, timestep, scale, strcmp(names[k], "cond") == 0, output);

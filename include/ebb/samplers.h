@@ -169,7 +169,7 @@ EBB_API ebb_status ebb_sampler_set_levels(ebb_sampler* sampler, const char* opti
 /* At `sigma` the network gets scale * x and is told `told` (a timestep, or what its levels have
  * instead). Either may be NULL. EBB_ERROR where that is not finite. */
 EBB_API ebb_status ebb_network_input(const ebb_sampler* sampler, double sigma, double* scale,
-                                     double* told);
+                                     double* timestep);
 
 /* D(x, sigma) of `count` numbers from what the network answered. `denoised` may be x or `output`.
  */
@@ -214,10 +214,10 @@ EBB_API void ebb_guidance_destroy(ebb_guidance* guidance); /* NULL: nothing */
 
 /* Which predictions the rules need at `sigma`, "cond" and mostly "uncond": writes the first `room`
  * names, which stay valid, and how many there are to `count`. */
-EBB_API ebb_status ebb_guidance_asks(const ebb_guidance* guidance, double sigma, const char** names,
+EBB_API ebb_status ebb_guidance_branches(const ebb_guidance* guidance, double sigma, const char** names,
                                      size_t room, size_t* count);
 
-/* Writes the guided D. `predictions`: a D(x, sigma) for each name of ebb_guidance_asks, in that
+/* Writes the guided D. `predictions`: a D(x, sigma) for each name of ebb_guidance_branches, in that
  * order; `denoised` may be one of them. */
 EBB_API ebb_status ebb_guidance_apply(ebb_guidance* guidance, double sigma, const float* x,
                                       const float* const* predictions, float* denoised);

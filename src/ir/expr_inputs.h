@@ -1,4 +1,4 @@
-// What a formula's results and instructions depend on.
+// What an expression's results and instructions depend on.
 #pragma once
 
 #include <vector>

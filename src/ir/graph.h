@@ -34,7 +34,7 @@ struct ParamInfo {
   double scale = 1;            // standard deviation (normal) or bound (uniform)
   Shape file_shape;            // as checkpoint files store it; empty: as here
   bool channels_last = false;  // file is [O,I,KH,KW], here [O,KH,KW,I]
-  int64_t turns = 1;           // of q, k, v: file is [turns,3,rows,..], here [3,turns,rows,..]
+  int64_t qkv_interleave = 1;  // of q, k, v: file is [turns,3,rows,..], here [3,turns,rows,..]
   bool decay = true;           // weight decay applies
 };
 

@@ -51,7 +51,7 @@ struct Kernel {
   bool alias = false;
   // Never beside another kernel that says this: its blocks of threads wait for each other, so all
   // of them must get their turn.
-  bool alone = false;
+  bool cooperative = false;
 };
 
 }  // namespace ebb

@@ -62,7 +62,7 @@ struct OpDef {
   Attrs (*attrs)() = +[] { return Attrs(); };
   // Output types. Throws Error in the house grammar.
   std::vector<Type> (*infer)(const Signature&) = nullptr;
-  // Pointwise ops: the results as formulas of the (broadcast) inputs. Derives everything below.
+  // Pointwise ops: the results as expressions of the (broadcast) inputs. Derives everything below.
   std::vector<Scalar> (*expr)(const Signature&, std::span<const Scalar> x) = nullptr;
   // Other composite ops: the meaning, in simpler ops. Null for primitives.
   std::vector<Value> (*decompose)(Graph&, const Signature&, std::span<const Value> in) = nullptr;
@@ -89,8 +89,8 @@ struct OpDef {
   size_t operands = SIZE_MAX;  // the first inputs, which `low` is about; later ones are biases
 };
 
-// The formula of a pointwise use with one input a tensor: from expr. Throws Error for other ops.
-Expr formula_of(const Signature& sig);
+// The expression of a pointwise use with one input a tensor: from expr. Throws Error for other ops.
+Expr expression_of(const Signature& sig);
 
 Cost cost_of(const Signature& sig);
 

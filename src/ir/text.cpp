@@ -18,7 +18,7 @@ struct ParamFields {
     f("scale", info.scale);
     f("file_shape", file_shape);
     f("channels_last", info.channels_last);
-    f("turns", info.turns);
+    f("qkv_interleave", info.qkv_interleave);
     f("decay", info.decay);
   }
 };

@@ -8,27 +8,27 @@
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "passes/columns.h"
 #include "passes/simplify.h"
+#include "passes/slices.h"
 #include "passes/uses.h"
 
 namespace ebb {
 namespace {
 
-// What a formula is: an activation, or the gradient of one.
+// What an expression is: an activation, or the gradient of one.
 struct Known {
   Expr act;
   std::optional<size_t> slope_at;  // of a gradient: the input of the activation
 };
 
-// A formula of one input, and how its gradient reads, with y behind x or before.
+// An expression of one input, and how its gradient reads, with y behind x or before.
 struct Candidate {
   Expr act;
   std::string slopes[2];
 };
 
-// The formulas of one input that a graph has: where there is a gradient of one, there is the
-// formula too.
+// The expressions of one input that a graph has: where there is a gradient of one, there is the
+// expression too.
 std::vector<Candidate> candidates(const Graph& g) {
   std::vector<Candidate> all;
   for (const Node& n : g.nodes()) {
@@ -43,12 +43,12 @@ std::vector<Candidate> candidates(const Graph& g) {
   return all;
 }
 
-// A formula that becomes part of its product.
-struct Melted {
+// An expression that becomes part of its product.
+struct FusedActivation {
   size_t product = 0;  // node
   int32_t y = -1;      // of a gradient: what the slope is taken at
   Signature with;
-  std::set<size_t> gone = {};  // what lies between product and formula and nothing else reads
+  std::set<size_t> gone = {};  // what lies between product and expression and nothing else reads
 };
 
 // One of two halves of a value's columns.
@@ -58,14 +58,15 @@ struct Half {
 };
 
 std::optional<Half> half_of(const Graph& g, int32_t v) {
-  const std::optional<Cut> cut = cut_of(g, v);
+  const std::optional<SliceView> cut = slice_view_of(g, v);
   if (!cut) return {};
   const int64_t width = cut->end - cut->begin;
   if (g.type(cut->whole).shape[-1] != 2 * width || cut->begin % width != 0) return {};
   return Half{cut->whole, cut->begin / width};
 }
 
-// A formula of both halves of a value's columns, with the formulas of one half that it reads.
+// An expression of both halves of a value's columns, with the expressions of one half that it
+// reads.
 struct Gated {
   Expr act;
   int32_t z = -1;
@@ -87,8 +88,9 @@ std::optional<Gated> gated(const Graph& g, const Node& n) {
     if (!taken && g.producer(v) >= 0) {
       const auto before = static_cast<size_t>(g.producer(v));
       const Node& f = g.nodes()[before];
-      const bool formula = f.op == &ops::def::pointwise() && f.in.size() == 1 && f.out.size() == 1;
-      if (!formula || !(g.type(v) == g.type(n.out[0]))) return {};
+      const bool expression =
+          f.op == &ops::def::pointwise() && f.in.size() == 1 && f.out.size() == 1;
+      if (!expression || !(g.type(v) == g.type(n.out[0]))) return {};
       taken = take(f.in[0]);
       if (taken) taken = f.attrs.as<ops::Pointwise>().expr.apply({&*taken, 1})[0];
       out.between.insert(before);
@@ -101,11 +103,12 @@ std::optional<Gated> gated(const Graph& g, const Node& n) {
   return out;
 }
 
-class Melter {
+class ActivationFuser {
  public:
-  Melter(const Graph& g, const std::function<bool(const Signature&, const Signature&)>& serves)
+  ActivationFuser(const Graph& g,
+                  const std::function<bool(const Signature&, const Signature&)>& supports)
       : g_(g),
-        serves_(serves),
+        supports_(supports),
         uses_(g),
         candidates_(candidates(g)),
         at_(g.nodes().size()),
@@ -114,7 +117,7 @@ class Melter {
   Graph run(const Graph& otherwise) {
     bool any = false;
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
-      const std::optional<Melted> m = melted(g_.nodes()[i]);
+      const std::optional<FusedActivation> m = fused(g_.nodes()[i]);
       if (!m || product_of_[m->product]) continue;
       product_of_[m->product] = i;
       at_[i] = m;
@@ -134,10 +137,10 @@ class Melter {
     return {};
   }
 
-  std::optional<Melted> melted(const Node& n) const {
+  std::optional<FusedActivation> fused(const Node& n) const {
     if (n.op != &ops::def::pointwise() || n.out.size() != 1 || n.in.size() > 2) return {};
     if (const auto gate = gated(g_, n)) return with_gate(*gate, n);
-    if (uses_.melts(uses_.only_reader(n.out[0]), g_.type(n.out[0]).shape)) return {};
+    if (uses_.will_fuse(uses_.only_reader(n.out[0]), g_.type(n.out[0]).shape)) return {};
     const auto k = known(n.attrs.as<ops::Pointwise>().expr);
     if (!k) return {};
     const int32_t z = n.in[k->slope_at ? 1 - *k->slope_at : 0];
@@ -146,13 +149,13 @@ class Melter {
     if (!(g_.type(z) == type) || g_.producer(z) < 0 || y == z) return {};
     if (y >= 0) {
       if (!(g_.type(y) == type) || uses_.readers(z).size() != 1) return {};
-      if (uses_.melts(uses_.made_for_one(y), type.shape)) return {};
+      if (uses_.will_fuse(uses_.single_use_producer(y), type.shape)) return {};
     }
     const ops::MatmulAct a{.act = k->act, .slope = y >= 0, .keep = uses_.readers(z).size() > 1};
     return with(a, z, y);
   }
 
-  std::optional<Melted> with(ops::MatmulAct a, int32_t z, int32_t y) const {
+  std::optional<FusedActivation> with(ops::MatmulAct a, int32_t z, int32_t y) const {
     const auto producer = static_cast<size_t>(g_.producer(z));
     const Node& p = g_.nodes()[producer];
     if (p.op != &ops::def::matmul()) return {};
@@ -164,26 +167,26 @@ class Melter {
     Signature s{&ops::def::matmul_act(), a, plain.in, {}, p.at};
     if (y >= 0) s.in.push_back(g_.type(y));
     s.out = s.op->infer(s);
-    if (!serves_(plain, s)) return {};
-    return Melted{producer, y, s};
+    if (!supports_(plain, s)) return {};
+    return FusedActivation{producer, y, s};
   }
 
   // The product need not be written if nothing else reads its halves: then it pays even where fuse
-  // would make one pass of the formula and what reads it.
-  std::optional<Melted> with_gate(const Gated& gate, const Node& n) const {
+  // would make one pass of the expression and what reads it.
+  std::optional<FusedActivation> with_gate(const Gated& gate, const Node& n) const {
     const Type& type = g_.type(n.out[0]);
     if (g_.producer(gate.z) < 0) return {};
     std::set<size_t> gone = unread(gate, n);
     const auto& readers = uses_.readers(gate.z);
     const bool keep = !std::includes(gone.begin(), gone.end(), readers.begin(), readers.end());
-    if (keep && uses_.melts(uses_.only_reader(n.out[0]), type.shape)) return {};
-    std::optional<Melted> m = with({.act = gate.act, .keep = keep}, gate.z, -1);
+    if (keep && uses_.will_fuse(uses_.only_reader(n.out[0]), type.shape)) return {};
+    std::optional<FusedActivation> m = with({.act = gate.act, .keep = keep}, gate.z, -1);
     if (!m || !(m->with.out[0] == type)) return {};
     m->gone = std::move(gone);
     return m;
   }
 
-  // What nothing reads any more without the formula, of what lies between it and the product.
+  // What nothing reads any more without the expression, of what lies between it and the product.
   std::set<size_t> unread(const Gated& gate, const Node& n) const {
     std::set<size_t> gone, left{static_cast<size_t>(g_.producer(n.out[0]))};
     for (auto i = gate.between.rbegin(); i != gate.between.rend(); ++i) {
@@ -206,44 +209,44 @@ class Melter {
     rw.copy_sources();
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       if (gone_.contains(i)) continue;
-      const std::optional<size_t> formula = product_of_[i];
-      if (formula && at_[*formula]->y < 0)
-        add(rw, *formula);
+      const std::optional<size_t> expression = product_of_[i];
+      if (expression && at_[*expression]->y < 0)
+        add(rw, *expression);
       else if (at_[i] && at_[i]->y >= 0)
         add(rw, i);
-      else if (!formula && !at_[i])
+      else if (!expression && !at_[i])
         rw.copy(g_.nodes()[i]);
     }
     rw.copy_ends();
     return rw.take();
   }
 
-  void add(Rewriter& rw, size_t formula) const {
-    const Melted& m = *at_[formula];
+  void add(Rewriter& rw, size_t expression) const {
+    const FusedActivation& m = *at_[expression];
     const Node& p = g_.nodes()[m.product];
     std::vector<Value> in = rw.map(p.in);
     if (m.y >= 0) in.push_back(rw.map(m.y));
     const AtScope scope(rw.to(), p.at);
     const std::vector<Value> out = rw.to().add(*m.with.op, m.with.attrs, in);
-    rw.set(g_.nodes()[formula].out[0], out[0]);
+    rw.set(g_.nodes()[expression].out[0], out[0]);
     if (out.size() == 2) rw.set(p.out[0], out[1]);
   }
 
   const Graph& g_;
-  const std::function<bool(const Signature&, const Signature&)>& serves_;
+  const std::function<bool(const Signature&, const Signature&)>& supports_;
   const Uses uses_;
   const std::vector<Candidate> candidates_;
-  std::vector<std::optional<Melted>> at_;          // by formula
-  std::vector<std::optional<size_t>> product_of_;  // by product: the formula that it takes in
+  std::vector<std::optional<FusedActivation>> at_;  // by expression
+  std::vector<std::optional<size_t>> product_of_;   // by product: the expression that it takes in
   std::set<size_t> gone_;
 };
 
 }  // namespace
 
-Graph add_activations(const Graph& g,
-                      const std::function<bool(const Signature&, const Signature&)>& serves) {
+Graph fuse_activations(const Graph& g,
+                       const std::function<bool(const Signature&, const Signature&)>& supports) {
   const Graph used = drop_unused_inputs(g);
-  return Melter(used, serves).run(g);
+  return ActivationFuser(used, supports).run(g);
 }
 
 }  // namespace ebb

@@ -49,8 +49,8 @@ struct Sum {
 
 class Adder {
  public:
-  Adder(const Graph& g, const std::function<bool(const Signature&, const Signature&)>& serves)
-      : g_(g), serves_(serves), uses_(g) {}
+  Adder(const Graph& g, const std::function<bool(const Signature&, const Signature&)>& supports)
+      : g_(g), supports_(supports), uses_(g) {}
 
   // The graph as it was where no sum becomes an addend.
   Graph run(const Graph& otherwise) {
@@ -81,15 +81,15 @@ class Adder {
            n.attrs.as<ops::Pointwise>().expr.text() == sum;
   }
 
-  bool melts_into_reader(int32_t v) const {
+  bool fuses_into_reader(int32_t v) const {
     const Node* reader = uses_.only_reader(v);
     if (reader == nullptr) return false;
-    return !sums_a_product_with(*reader, v) && uses_.melts(reader, g_.type(v).shape);
+    return !sums_a_product_with(*reader, v) && uses_.will_fuse(reader, g_.type(v).shape);
   }
   // A sum of `v` and of a product that is there for it alone, whose addend `v` may become.
   bool sums_a_product_with(const Node& n, int32_t v) const {
     if (!is_sum(n)) return false;
-    const Node* other = uses_.made_for_one(n.in[n.in[0] == v ? 1 : 0]);
+    const Node* other = uses_.single_use_producer(n.in[n.in[0] == v ? 1 : 0]);
     return other != nullptr && is_product(other->op);
   }
   // The value is a product's own result by now.
@@ -99,7 +99,7 @@ class Adder {
   }
 
   std::optional<Sum> sum_of(const Node& n) const {
-    if (!is_sum(n) || melts_into_reader(n.out[0])) return {};
+    if (!is_sum(n) || fuses_into_reader(n.out[0])) return {};
     // of two products the later one: the other is there by then
     const bool later = g_.producer(n.in[1]) > g_.producer(n.in[0]);
     if (auto s = sum_with(n, later ? 1 : 0)) return s;
@@ -108,19 +108,19 @@ class Adder {
 
   std::optional<Sum> sum_with(const Node& n, size_t which) const {
     const int32_t product = n.in[which], addend = n.in[1 - which];
-    const Node* p = uses_.made_for_one(product);
+    const Node* p = uses_.single_use_producer(product);
     const Type& out = g_.type(n.out[0]);
     if (p == nullptr || !is_product(p->op) || p->out.size() != 1 ||
         !(g_.type(product).shape == out.shape))
       return {};
     const Type& t = g_.type(addend);
     if (t.shape == out.shape && !added_by_a_product(addend) &&
-        uses_.melts(uses_.made_for_one(addend), out.shape))
+        uses_.will_fuse(uses_.single_use_producer(addend), out.shape))
       return {};
     const Signature plain = g_.signature(*p);
     if (!ops::takes_addend(plain, t)) return {};
     const Signature with = added(plain, t, out.dtype);
-    if (!serves_(plain, with)) return {};
+    if (!supports_(plain, with)) return {};
     return Sum{static_cast<size_t>(g_.producer(product)), addend, with};
   }
 
@@ -133,17 +133,17 @@ class Adder {
   }
 
   const Graph& g_;
-  const std::function<bool(const Signature&, const Signature&)>& serves_;
+  const std::function<bool(const Signature&, const Signature&)>& supports_;
   const Uses uses_;
   std::vector<std::optional<Sum>> sums_;  // by node, of those that were looked at
 };
 
 }  // namespace
 
-Graph add_epilogues(const Graph& g,
-                    const std::function<bool(const Signature&, const Signature&)>& serves) {
+Graph fuse_residuals(const Graph& g,
+                     const std::function<bool(const Signature&, const Signature&)>& supports) {
   const Graph used = drop_unused_inputs(g);
-  return Adder(used, serves).run(g);
+  return Adder(used, supports).run(g);
 }
 
 }  // namespace ebb

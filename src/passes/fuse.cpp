@@ -17,7 +17,8 @@ namespace {
 constexpr size_t max_inputs = 24;
 constexpr size_t max_instructions = 160;
 
-// A node under fusion: a formula over tensors, as a pointwise op or a reduction; or anything else.
+// A node under fusion: an expression over tensors, as a pointwise op or a reduction; or anything
+// else.
 struct Item {
   Node node;
   bool fusable = false, reduction = false, live = true;
@@ -37,7 +38,7 @@ class Fuser {
   Graph run() {
     collect_readers();
     for (size_t i = 0; i < items_.size(); ++i) try_inline(i);
-    for (size_t i = 0; i < items_.size() && costs_.rows_once; ++i) try_spread(i);
+    for (size_t i = 0; i < items_.size() && costs_.hoists_row_scalars; ++i) try_spread(i);
     merge_siblings();
     return rebuild();
   }
@@ -61,7 +62,7 @@ class Fuser {
     return item;
   }
 
-  // Inputs that are one number everywhere become part of the formula.
+  // Inputs that are one number everywhere become part of the expression.
   void fold_constants(Item& item) const {
     std::vector<Scalar> x;
     std::vector<int32_t> in;
@@ -133,7 +134,7 @@ class Fuser {
 
   // Full-size tensors that are read and written before and after inlining `p` into `targets`.
   bool pays(const Item& p, const std::vector<size_t>& targets) const {
-    size_t before = full_inputs(p) - read_by_totals(p) + p.node.out.size(), after = 0;
+    size_t before = full_inputs(p) - read_by_reductions(p) + p.node.out.size(), after = 0;
     for (const size_t t : targets) {
       before += full_inputs(items_[t]);
       Item merged = items_[t];
@@ -145,11 +146,11 @@ class Fuser {
     return again <= costs_.flops_per_pass * static_cast<double>(before - after + 1);
   }
 
-  // Inputs that the totals of its rows, which `p` takes, have read already (see join_rows).
-  size_t read_by_totals(const Item& p) const {
-    if (!costs_.rows_joined || p.shape.rank() == 0) return 0;
+  // Inputs that the totals of its rows, which `p` takes, have read already (see fuse_rows).
+  size_t read_by_reductions(const Item& p) const {
+    if (!costs_.fuses_row_reductions || p.shape.rank() == 0) return 0;
     std::set<int32_t> read, seen;
-    for (const int32_t v : p.node.in) collect_totals(p.shape, v, {read, seen});
+    for (const int32_t v : p.node.in) collect_reductions(p.shape, v, {read, seen});
     return static_cast<size_t>(std::count_if(read.begin(), read.end(), [&](int32_t v) {
       return std::find(p.node.in.begin(), p.node.in.end(), v) != p.node.in.end();
     }));
@@ -159,7 +160,7 @@ class Fuser {
     std::set<int32_t>&read, &seen;  // seen: looked at, once each
   };
   // What the totals along the rows of `shape` read of which `v` is made, if it is.
-  void collect_totals(const Shape& shape, int32_t v, const Collected& to) const {
+  void collect_reductions(const Shape& shape, int32_t v, const Collected& to) const {
     if (!to.seen.insert(v).second) return;
     Shape rows = shape;
     rows[-1] = 1;
@@ -171,7 +172,7 @@ class Fuser {
       for (const int32_t x : q.node.in)
         if (is_full(x, shape)) to.read.insert(x);
     } else if (q.fusable && q.live) {
-      for (const int32_t x : q.node.in) collect_totals(shape, x, to);
+      for (const int32_t x : q.node.in) collect_reductions(shape, x, to);
     }
   }
 

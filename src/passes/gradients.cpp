@@ -34,16 +34,16 @@ std::vector<int64_t> first_dims(const Signature& s, const std::vector<int64_t>& 
   return best;
 }
 
-// The value that the formula just hands on, if it does no more.
+// The value that the expression just hands on, if it does no more.
 Value as_input(const Scalar& s, std::span<const Value> in) {
   if (s.node().op != ScalarOp::input) return {};
   return in[static_cast<size_t>(s.node().value)];
 }
 
-// The gradients of a pointwise use: one formula for the inputs that are as large as the result,
+// The gradients of a pointwise use: one expression for the inputs that are as large as the result,
 // one reduction for each broadcast one.
 std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& wanted) {
-  const Expr f = formula_of(c.sig);
+  const Expr f = expression_of(c.sig);
   const Shape& shape = c.sig.out[0].shape;
   std::vector<Value> in(c.in.begin(), c.in.end());
   std::vector<Scalar> x, weights;

@@ -10,7 +10,7 @@ namespace {
 ops::Pointwise as_pointwise(const Signature& s) {
   std::string dtypes;
   for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
-  return {formula_of(s), s.out[0].shape.sizes(), dtypes};
+  return {expression_of(s), s.out[0].shape.sizes(), dtypes};
 }
 
 // Why nothing may serve a signature, if it is its size.

@@ -44,7 +44,7 @@ class Planner {
   int32_t end() const { return static_cast<int32_t>(g_.nodes().size()); }
   // The last node that runs while node `i` may.
   int32_t done(int32_t i) const {
-    return std::min(i + memory_[static_cast<size_t>(i)].linger, end() - 1);
+    return std::min(i + memory_[static_cast<size_t>(i)].extended_lifetime, end() - 1);
   }
 
   void make_storages() {

@@ -11,11 +11,11 @@ namespace ebb {
 
 // What the memory plan must know of the kernel that runs a node.
 struct NodeMemory {
-  int64_t workspace = 0;  // bytes of scratch
-  bool in_place = false;  // an output may share the memory of an input of the same type
-  bool alias = false;     // the outputs are input 0 under another type
-  bool alone = false;     // runs in line, as Kernel::alone asks
-  int32_t linger = 0;     // it may still run while this many nodes behind it do
+  int64_t workspace = 0;          // bytes of scratch
+  bool in_place = false;          // an output may share the memory of an input of the same type
+  bool alias = false;             // the outputs are input 0 under another type
+  bool cooperative = false;       // runs in line, as Kernel::alone asks
+  int32_t extended_lifetime = 0;  // it may still run while this many nodes behind it do
   // Which output may share with which input, by position; null: every pair.
   std::function<bool(size_t out, size_t in)> may_share = nullptr;
 };

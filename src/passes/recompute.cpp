@@ -30,7 +30,7 @@ struct Facts {
   bool counts(int64_t saved) const { return saved * worthless >= bytes; }
 };
 
-// One formula of tensors, or of columns of them.
+// One expression of tensors, or of columns of them.
 bool is_pointwise(const Node& n) {
   return n.op == &ops::def::pointwise() || (n.op == &ops::def::pointwise_parts() &&
                                             n.attrs.as<ops::PointwiseParts>().parts.widths.empty());
@@ -71,13 +71,13 @@ void keep_ends(const Graph& g, std::vector<int32_t>& of_value) {
   for (const NamedValue& u : g.updates()) of_value[static_cast<size_t>(u.value)] = -1;
 }
 
-// ---- formulas --------------------------------------------------------------------------------
+// ---- expressions --------------------------------------------------------------------------------
 
-// The values of the forward pass that one formula makes again of what is at hand anyway, random
+// The values of the forward pass that one expression makes again of what is at hand anyway, random
 // numbers by their key, and such values in another shape.
-class Formulas {
+class Expressions {
  public:
-  Formulas(const Graph& g, const Facts& facts)
+  Expressions(const Graph& g, const Facts& facts)
       : g_(g), facts_(facts), of_value_(static_cast<size_t>(g.values()), -1) {}
 
   // By value; counts them.
@@ -86,7 +86,8 @@ class Formulas {
       const Node& n = g_.nodes()[i];
       if (n.out.size() != 1 || facts_.is_fixed(n)) continue;
       if (renames(n)) of_value_[static_cast<size_t>(n.out[0])] = of(n.in[0]);
-      if (is_formula(n)) of_value_[static_cast<size_t>(n.out[0])] = static_cast<int32_t>(count++);
+      if (is_expression(n))
+        of_value_[static_cast<size_t>(n.out[0])] = static_cast<int32_t>(count++);
     }
     keep_ends(g_, of_value_);
     return std::move(of_value_);
@@ -95,7 +96,7 @@ class Formulas {
  private:
   int32_t of(int32_t v) const { return of_value_[static_cast<size_t>(v)]; }
 
-  bool is_formula(const Node& n) const {
+  bool is_expression(const Node& n) const {
     const int64_t saved = written(g_, n);
     const bool cheap = is_pointwise(n) || n.op == &ops::def::random();
     return cheap && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
@@ -269,16 +270,17 @@ class Copier {
 
 }  // namespace
 
-Repeatable::Repeatable(const Graph& g, std::string_view loss) : g_(g) {
+Recomputable::Recomputable(const Graph& g, std::string_view loss) : g_(g) {
   const Facts facts = facts_of(g, loss);
   end_ = facts.end;
-  formula_ = Formulas(g, facts).find(most_.formulas);
+  expression_ = Expressions(g, facts).find(most_.pointwise);
   block_ = Blocks(g, facts).find(most_.blocks);
 }
 
-// A formula of what a block computes again would have that block computed when the next one wants
-// the formula, and one before it for that: such a formula is kept, or is its block's to compute.
-Recomputed Repeatable::with(const Again& chosen) const {
+// An expression of what a block computes again would have that block computed when the next one
+// wants the expression, and one before it for that: such an expression is kept, or is its block's
+// to compute.
+Recomputed Recomputable::with(const RecomputeCount& chosen) const {
   std::vector<bool> by_block(block_.size()), again(block_.size());
   for (size_t v = 0; v < block_.size(); ++v)
     again[v] = by_block[v] = block_[v] >= 0 && block_[v] < chosen.blocks;
@@ -287,8 +289,8 @@ Recomputed Repeatable::with(const Again& chosen) const {
     const bool kept =
         std::ranges::none_of(n.in, [&](int32_t v) { return by_block[static_cast<size_t>(v)]; });
     for (const int32_t v : n.out) {
-      const int32_t f = formula_[static_cast<size_t>(v)];
-      if (kept && f >= 0 && f < chosen.formulas) again[static_cast<size_t>(v)] = true;
+      const int32_t f = expression_[static_cast<size_t>(v)];
+      if (kept && f >= 0 && f < chosen.pointwise) again[static_cast<size_t>(v)] = true;
     }
   }
   Recomputed out = Copier(g_, end_, again).run();

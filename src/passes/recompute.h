@@ -5,7 +5,8 @@
 // is by the same kernels, to the same bits. No pass may follow that makes equal nodes one.
 //
 // Two kinds of things are computed again:
-// - A formula: a value of one pointwise formula whose large inputs the backward pass reads too, or
+// - An expression: a value of one pointwise expression whose large inputs the backward pass reads
+// too, or
 //   random numbers. It costs a pass over memory and no product.
 // - A block: all of the forward pass at and below the path of a module, a residual block, a
 //   transformer block, a layer that stands alone. What stands between two belongs to the second.
@@ -26,28 +27,28 @@ struct Recomputed {
   std::vector<size_t> origin;  // by node: the node of the graph before that it is, or is a copy of
 };
 
-struct Again {
-  int64_t formulas = 0, blocks = 0;
-  bool operator==(const Again&) const = default;
+struct RecomputeCount {
+  int64_t pointwise = 0, blocks = 0;
+  bool operator==(const RecomputeCount&) const = default;
 };
 
 // What of a graph could be computed again; found once, for any number of choices.
-class Repeatable {
+class Recomputable {
  public:
   // In `g` the computation of the output `loss` comes before that of its gradients. `g` must live
   // as long as this. Throws Error if there is no such output.
-  Repeatable(const Graph& g, std::string_view loss);
+  Recomputable(const Graph& g, std::string_view loss);
 
-  Again most() const { return most_; }
-  // The graph with its first formulas and blocks computed again, each value before the first node
-  // of the backward pass that needs it. The first come first, as they are kept longest.
-  Recomputed with(const Again& again) const;
+  RecomputeCount most() const { return most_; }
+  // The graph with its first expressions and blocks computed again, each value before the first
+  // node of the backward pass that needs it. The first come first, as they are kept longest.
+  Recomputed with(const RecomputeCount& count) const;
 
  private:
   const Graph& g_;
-  size_t end_;                            // of the forward pass
-  std::vector<int32_t> formula_, block_;  // by value: the one that can make it again; -1: none
-  Again most_;
+  size_t end_;                               // of the forward pass
+  std::vector<int32_t> expression_, block_;  // by value: the one that can make it again; -1: none
+  RecomputeCount most_;
 };
 
 }  // namespace ebb

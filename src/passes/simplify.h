@@ -12,7 +12,7 @@ Graph dead_code(const Graph& g);
 // Nodes with the same op, attributes and inputs become one.
 Graph common_subexpressions(const Graph& g);
 
-// Formulas read no tensor that they do not use: gradient rules leave such inputs behind.
+// Expressions read no tensor that they do not use: gradient rules leave such inputs behind.
 Graph drop_unused_inputs(const Graph& g);
 
 }  // namespace ebb

@@ -13,28 +13,28 @@
 
 namespace ebb {
 
-// What is computed again: off, formulas (all that cost no product), all, auto (as little as the
+// What is computed again: off, expressions (all that cost no product), all, auto (as little as the
 // device's free memory demands) or a size such as 8GB (as little as so much memory for the whole
 // run demands).
 struct Recompute {
-  enum class Kind : uint8_t { off, formulas, all, fit };
+  enum class Kind : uint8_t { off, pointwise, all, fit };
   Kind kind = Kind::off;
   int64_t bytes = 0;          // fit: to fit into; 0: what is free
   std::string loss = "loss";  // the output whose gradients the graph computes
 };
 Recompute parse_recompute(std::string_view text);  // throws Error
 
-// What a graph is lowered for: to compute nothing again, so all that can is fused; formulas, so
-// activations stay formulas; blocks, so norms and what they read stay in their blocks.
-enum class Spared : uint8_t { nothing, formulas, blocks };
+// What a graph is lowered for: to compute nothing again, so all that can is fused; expressions, so
+// activations stay expressions; blocks, so norms and what they read stay in their blocks.
+enum class LoweringMode : uint8_t { no_recompute, pointwise, blocks };
 
 // In which ways a graph may be lowered to do as `r` asks, the fastest first.
-std::vector<Spared> ways_of(const Recompute& r);
+std::vector<LoweringMode> lowering_modes(const Recompute& r);
 
 struct Fitted {
   Recomputed nodes;
   MemoryPlan memory;
-  Again again;
+  RecomputeCount count;
 };
 
 // `g`, which was lowered in one of the ways, with as little computed again as `r` asks for;
@@ -42,7 +42,7 @@ struct Fitted {
 // bytes of the device's are free. Where `auto` does not suffice, it is all blocks; a size that
 // does not suffice is an Error.
 std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-                          Spared way, int64_t free);
+                          LoweringMode mode, int64_t free);
 
 // What to do where a run does not fit; `recomputed`: all that can be is computed again already.
 std::string advice_on_memory(bool recomputed);

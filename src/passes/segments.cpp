@@ -1,4 +1,4 @@
-#include "passes/parts.h"
+#include "passes/segments.h"
 
 #include <algorithm>
 #include <map>
@@ -15,16 +15,16 @@
 namespace ebb {
 namespace {
 
-// What becomes of a formula.
+// What becomes of an expression.
 struct Fold {
   ops::Parts parts;
   std::vector<int32_t> also;  // concatenations that it reads in parts and writes whole
 };
 
-class PartFolder {
+class ConcatSliceElider {
  public:
-  PartFolder(const Graph& g, const std::function<bool(const Signature&)>& serves)
-      : g_(g), serves_(serves) {
+  ConcatSliceElider(const Graph& g, const std::function<bool(const Signature&)>& supports)
+      : g_(g), supports_(supports) {
     for (size_t i = 0; i < g.nodes().size(); ++i)
       for (const int32_t v : g.nodes()[i].in) readers_[v].insert(i);
     for (const NamedValue& o : g.outputs()) kept_.insert(o.value);
@@ -75,22 +75,22 @@ class PartFolder {
     return end == shape(v)[-1] ? slices : std::vector<size_t>{};
   }
 
-  // The results of formula `i` that are read in parts, all alike.
+  // The results of expression `i` that are read in parts, all alike.
   void cut(size_t i) {
     Fold fold = fold_of(i);
     ops::Parts& parts = fold.parts;
     for (size_t k = 0; k < node(i).out.size(); ++k) {
-      if (!may_cut(node(i), k)) continue;
+      if (!may_slice(node(i), k)) continue;
       std::vector<int64_t> widths;
       for (const size_t s : tiles(node(i).out[k])) widths.push_back(shape(node(s).out[0])[-1]);
-      if (!worth_parts(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
+      if (!worth_segments(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
       parts.widths = widths;
       parts.cut.push_back(static_cast<int64_t>(k));
     }
-    if (!parts.cut.empty() && serves_(folded(i, fold).sig)) folds_[i] = fold;
+    if (!parts.cut.empty() && supports_(folded(i, fold).sig)) folds_[i] = fold;
   }
 
-  static bool may_cut(const Node& n, size_t result) {
+  static bool may_slice(const Node& n, size_t result) {
     return n.op != &ops::def::images() || !ops::per_channel(n.attrs.as<ops::Images>())[result];
   }
 
@@ -112,18 +112,18 @@ class PartFolder {
       all = {{first, fold}};
     }
     for (const auto& [r, fold] : all)
-      if (!serves_(folded(r, fold).sig)) return;
+      if (!supports_(folded(r, fold).sig)) return;
     for (const auto& [r, fold] : all) folds_[r] = fold;
   }
 
-  // Formula `i` with the parts of a concatenation in place of the whole.
+  // Expression `i` with the parts of a concatenation in place of the whole.
   std::optional<Fold> joined(size_t i, const Node& concat) const {
     const Node& n = node(i);
     const int32_t whole = concat.out[0];
     if (shape_of(n) != shape(whole)) return {};
     std::vector<int64_t> widths;
     for (const int32_t v : concat.in) widths.push_back(shape(v)[-1]);
-    if (!worth_parts(widths)) return {};
+    if (!worth_segments(widths)) return {};
     Fold fold = fold_of(i);
     if (!fold.parts.widths.empty() && fold.parts.widths != widths) return {};
     fold.parts.widths = widths;
@@ -180,7 +180,7 @@ class PartFolder {
                                fold.parts};
   }
 
-  // The formula with some of its inputs as further results.
+  // The expression with some of its inputs as further results.
   static Expr with_inputs(const Expr& e, const Node& n, const std::vector<int32_t>& also) {
     std::vector<Scalar> x;
     for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
@@ -227,7 +227,7 @@ class PartFolder {
   }
 
   const Graph& g_;
-  const std::function<bool(const Signature&)>& serves_;
+  const std::function<bool(const Signature&)>& supports_;
   std::map<int32_t, std::set<size_t>> readers_;  // nodes that read a value
   std::set<int32_t> kept_;                       // values that stay values
   std::map<size_t, Fold> folds_;                 // by node
@@ -235,7 +235,7 @@ class PartFolder {
 
 }  // namespace
 
-bool worth_parts(const std::vector<int64_t>& widths) {
+bool worth_segments(const std::vector<int64_t>& widths) {
   constexpr int64_t few = 4;
   int64_t whole = 0, common = 0;
   for (const int64_t w : widths) {
@@ -246,8 +246,8 @@ bool worth_parts(const std::vector<int64_t>& widths) {
   return widths.size() > 1 && (common % few == 0 || whole % few != 0);
 }
 
-Graph fold_parts(const Graph& g, const std::function<bool(const Signature&)>& serves) {
-  return PartFolder(g, serves).run();
+Graph elide_concat_slice(const Graph& g, const std::function<bool(const Signature&)>& supports) {
+  return ConcatSliceElider(g, supports).run();
 }
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// NodeGroups: groups of a graph's nodes that become one node each; what join_rows and join_images
+// NodeGroups: groups of a graph's nodes that become one node each; what fuse_rows and fuse_spatial
 // share.
 #pragma once
 
@@ -24,10 +24,10 @@ class NodeGroups {
 
   // ---- a group that is being formed
   bool is_free(size_t i) const { return group_of_[i] < 0; }  // of the groups made so far
-  // Whether something outside needs a member and is needed by one: it could stand neither before
-  // the group nor after it. Groups made so far count as one node each.
-  bool leaves_and_returns(const Group& group) const;
-  bool makes_for(size_t c, const Group& group) const;  // do members read what c makes?
+  // A fusion group must be convex: no path leaves it and comes back. Groups made so far count as one
+  // node each.
+  bool is_convex(const Group& group) const;
+  bool produces_for(size_t c, const Group& group) const;  // do members read what c makes?
   std::vector<int32_t> inputs_of(const Group& group) const;
   bool needed_outside(int32_t v, const Group& group) const;
   void add(const Group& group, const Node& joined);
@@ -39,7 +39,7 @@ class NodeGroups {
 
  private:
   class Placer;
-  size_t cut_before(const Group& group) const;
+  size_t first_related(const Group& group) const;
   const Node& as_placed(size_t i) const {
     return group_of_[i] < 0 ? node(i) : joined_[static_cast<size_t>(group_of_[i])];
   }
@@ -52,16 +52,16 @@ class NodeGroups {
   std::set<int32_t> kept_;                       // values that stay values
 };
 
-// The formulas of a group's values as they are written, member by member, and the terms of its
+// The expressions of a group's values as they are written, member by member, and the terms of its
 // totals, which are inputs behind the group's own.
-struct GroupFormulas {
+struct GroupExpressions {
   int64_t inputs = 0;
   std::map<int32_t, Scalar> value;
-  std::vector<Scalar> terms;
-  std::string totals;  // their kinds, one each
+  std::vector<Scalar> operands;
+  std::string reductions;  // their kinds, one each
 
-  explicit GroupFormulas(const std::vector<int32_t>& in);
-  Scalar total(const Scalar& term, std::string_view kind);
+  explicit GroupExpressions(const std::vector<int32_t>& in);
+  Scalar reduction(const Scalar& operand, std::string_view kind);
   std::vector<Scalar> of(const std::vector<int32_t>& values) const;
 };
 

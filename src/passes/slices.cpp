@@ -1,4 +1,4 @@
-#include "passes/columns.h"
+#include "passes/slices.h"
 
 #include <algorithm>
 #include <map>
@@ -18,17 +18,17 @@
 namespace ebb {
 namespace {
 
-// What becomes of a formula: inputs that it reads as columns.
-using Fold = std::map<size_t, Cut>;
+// What becomes of an expression: inputs that it reads as columns.
+using Fold = std::map<size_t, SliceView>;
 
-class ColumnFolder {
+class SliceElider {
  public:
-  ColumnFolder(const Graph& g, const std::function<bool(const Signature&)>& serves)
-      : g_(g), serves_(serves) {}
+  SliceElider(const Graph& g, const std::function<bool(const Signature&)>& supports)
+      : g_(g), supports_(supports) {}
 
   Graph run() {
-    find_cuts();
-    if (cuts_.empty()) return g_;
+    find_slices();
+    if (slices_.empty()) return g_;
     for (size_t i = 0; i < g_.nodes().size(); ++i) find_fold(i);
     find_others();
     for (auto& [i, fold] : folds_)
@@ -43,42 +43,42 @@ class ColumnFolder {
 
   // ---- what is cut -----------------------------------------------------------------------------
 
-  void find_cuts() {
+  void find_slices() {
     for (const Node& n : g_.nodes()) {
       for (const int32_t v : n.out)
-        if (const auto cut = cut_of(g_, v)) cuts_[v] = *cut;
-      if (passes_on(n)) cuts_[n.out[0]] = cuts_.at(n.in[0]);
+        if (const auto cut = slice_view_of(g_, v)) slices_[v] = *cut;
+      if (passes_on(n)) slices_[n.out[0]] = slices_.at(n.in[0]);
     }
   }
   // A reshape that keeps the columns of a cut tensor.
   bool passes_on(const Node& n) const {
-    return n.op == &ops::def::reshape() && cuts_.contains(n.in[0]) && shape(n.out[0]).rank() > 0 &&
-           shape(n.out[0])[-1] == shape(n.in[0])[-1];
+    return n.op == &ops::def::reshape() && slices_.contains(n.in[0]) &&
+           shape(n.out[0]).rank() > 0 && shape(n.out[0])[-1] == shape(n.in[0])[-1];
   }
 
   // ---- who reads it ----------------------------------------------------------------------------
 
   void find_fold(size_t i) {
     const Node& n = node(i);
-    if (!is_formula(n)) return;
+    if (!is_expression(n)) return;
     Fold fold;
     for (size_t k = 0; k < n.in.size(); ++k) {
-      const auto cut = cuts_.find(n.in[k]);
-      if (cut == cuts_.end() || is_part(n, k) || !worth(cut->second)) continue;
+      const auto cut = slices_.find(n.in[k]);
+      if (cut == slices_.end() || is_part(n, k) || !worth(cut->second)) continue;
       Fold more = fold;
       more[k] = cut->second;
-      if (serves_(folded(i, more))) fold = std::move(more);
+      if (supports_(folded(i, more))) fold = std::move(more);
     }
     if (!fold.empty()) folds_[i] = fold;
   }
-  static bool is_formula(const Node& n) {
+  static bool is_expression(const Node& n) {
     if (n.op == &ops::def::pointwise()) return true;
     if (n.op == &ops::def::pointwise_parts())
       return n.attrs.as<ops::PointwiseParts>().columns.columns.empty();
     if (n.op == &ops::def::images()) return n.attrs.as<ops::Images>().columns.columns.empty();
     return n.op == &ops::def::rows() && n.attrs.as<ops::Rows>().columns.columns.empty();
   }
-  // The parts that tensors of a formula lie in.
+  // The parts that tensors of an expression lie in.
   static ops::Parts parts_of(const Node& n) {
     if (n.op == &ops::def::images()) return n.attrs.as<ops::Images>().parts;
     if (n.op == &ops::def::pointwise_parts()) return n.attrs.as<ops::PointwiseParts>().parts;
@@ -89,7 +89,7 @@ class ColumnFolder {
     return parts.joins(operand_of(parts, in));
   }
   // Whether columns are read in pieces as wide as the copy would be.
-  bool worth(const Cut& c) const {
+  bool worth(const SliceView& c) const {
     constexpr int64_t widest = 8;
     const int64_t copy = std::gcd(widest, c.end - c.begin);
     return std::gcd(copy, std::gcd(c.begin, shape(c.whole)[-1])) == copy;
@@ -107,13 +107,13 @@ class ColumnFolder {
     for (const NamedValue& u : g_.updates()) add_other(u.value);
   }
   void add_other(int32_t v) {
-    if (const auto cut = cuts_.find(v); cut != cuts_.end()) others_.insert(cut->second.node);
+    if (const auto cut = slices_.find(v); cut != slices_.end()) others_.insert(cut->second.node);
   }
 
   // ---- the new nodes ---------------------------------------------------------------------------
 
   // The whole, in the shape in which its columns are read.
-  Shape whole_shape(int32_t read, const Cut& c) const {
+  Shape whole_shape(int32_t read, const SliceView& c) const {
     Shape s = shape(read);
     s[-1] = shape(c.whole)[-1];
     return s;
@@ -174,15 +174,15 @@ class ColumnFolder {
   }
 
   const Graph& g_;
-  const std::function<bool(const Signature&)>& serves_;
-  std::map<int32_t, Cut> cuts_;   // by value
-  std::map<size_t, Fold> folds_;  // by node
-  std::set<size_t> others_;       // nodes that cut, for readers that do not fold
+  const std::function<bool(const Signature&)>& supports_;
+  std::map<int32_t, SliceView> slices_;  // by value
+  std::map<size_t, Fold> folds_;         // by node
+  std::set<size_t> others_;              // nodes that cut, for readers that do not fold
 };
 
 }  // namespace
 
-std::optional<Cut> cut_of(const Graph& g, int32_t v) {
+std::optional<SliceView> slice_view_of(const Graph& g, int32_t v) {
   if (g.producer(v) < 0) return {};
   const auto node = static_cast<size_t>(g.producer(v));
   const Node& n = g.nodes()[node];
@@ -192,16 +192,16 @@ std::optional<Cut> cut_of(const Graph& g, int32_t v) {
   };
   if (n.op == &ops::def::slice()) {
     const auto& a = n.attrs.as<ops::Slice>();
-    if (is_last(a.dim)) return Cut{node, n.in[0], a.begin, a.end};
+    if (is_last(a.dim)) return SliceView{node, n.in[0], a.begin, a.end};
   } else if (n.op == &ops::def::split() && is_last(n.attrs.as<ops::Split>().dim)) {
     const int64_t width = g.type(v).shape[-1], k = std::ranges::find(n.out, v) - n.out.begin();
-    return Cut{node, n.in[0], k * width, (k + 1) * width};
+    return SliceView{node, n.in[0], k * width, (k + 1) * width};
   }
   return {};
 }
 
-Graph fold_columns(const Graph& g, const std::function<bool(const Signature&)>& serves) {
-  return ColumnFolder(g, serves).run();
+Graph elide_slices(const Graph& g, const std::function<bool(const Signature&)>& supports) {
+  return SliceElider(g, supports).run();
 }
 
 }  // namespace ebb

@@ -13,7 +13,8 @@ namespace ebb {
 // before `reach` others have run, and of which none is an output of the graph, unless they run
 // alone. `facts` are of the nodes. Short passes over memory stay in line: aside they made steps
 // slower by a half.
-std::vector<bool> nodes_aside(const Graph& g, const std::vector<NodeMemory>& facts, int32_t reach);
+std::vector<bool> side_stream_nodes(const Graph& g, const std::vector<NodeMemory>& facts,
+                                    int32_t reach);
 
 // The memory that a step touches.
 struct Touched {
@@ -22,12 +23,12 @@ struct Touched {
     const char* end = nullptr;
   };
   std::vector<Range> reads, writes;
-  bool aside = false;
+  bool side_stream = false;
 };
 
 // By step: the last step aside that must have ended before it starts, or -1. Steps aside run one
 // after the other, each after all that was enqueued before it; the others run one after the other.
 // Of two steps that touch the same memory, one of them writing, the first ends first.
-std::vector<int32_t> waits_for_aside(const std::vector<Touched>& steps);
+std::vector<int32_t> side_stream_waits(const std::vector<Touched>& steps);
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-#include "passes/batch.h"
+#include "passes/horizontal_fusion.h"
 
 #include <algorithm>
 #include <map>
@@ -12,9 +12,10 @@ namespace {
 
 constexpr int64_t most_elements = int64_t{1} << 24;
 
-class Batcher {
+class HorizontalFuser {
  public:
-  explicit Batcher(Graph g) : g_(std::move(g)), made_at_(static_cast<size_t>(g_.values()), -1) {}
+  explicit HorizontalFuser(Graph g)
+      : g_(std::move(g)), made_at_(static_cast<size_t>(g_.values()), -1) {}
 
   Graph run() {
     collect();
@@ -25,7 +26,7 @@ class Batcher {
       if (group == groups_.end() || group->second.size() == 1)
         rw.copy(g_.nodes()[i]);
       else if (!group->second.empty())
-        add_batch(rw, group->second);
+        add_fused(rw, group->second);
     }
     rw.copy_ends();
     return rw.take();
@@ -74,7 +75,7 @@ class Batcher {
     }
   }
 
-  void add_batch(Rewriter& rw, const std::vector<size_t>& members) const {
+  void add_fused(Rewriter& rw, const std::vector<size_t>& members) const {
     const Node& first = g_.nodes()[members[0]];
     ops::PointwiseBatch a{first.attrs.as<ops::Pointwise>().expr,
                           static_cast<int64_t>(members.size()), ""};
@@ -99,7 +100,7 @@ class Batcher {
 
 // What is made of weights alone (their casts and cuts) comes first, and there what takes fewer
 // steps to make comes earlier: so equal work meets, and can be batched.
-Graph weights_first(const Graph& g) {
+Graph hoist_parameter_only_nodes(const Graph& g) {
   constexpr size_t late = 1000;
   std::vector<size_t> level(static_cast<size_t>(g.values()), late);
   for (const Source& s : g.sources())
@@ -126,6 +127,8 @@ Graph weights_first(const Graph& g) {
 
 }  // namespace
 
-Graph batch(const Graph& g) { return Batcher(weights_first(g)).run(); }
+Graph fuse_horizontally(const Graph& g) {
+  return HorizontalFuser(hoist_parameter_only_nodes(g)).run();
+}
 
 }  // namespace ebb
