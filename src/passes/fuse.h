@@ -13,10 +13,10 @@ struct FuseCosts {
 };
 
 // On a lowered graph. A pointwise node is inlined into its readers if all of them are pointwise or
-// reduce nodes of the same shape, no more bytes move than before, and the recomputed flops cost less
-// than the passes saved. With hoists_row_scalars, a node with one value per row is also inlined into
-// nodes that iterate over those rows. Sibling nodes that read the same tensors become one node with
-// several results.
+// reduce nodes of the same shape, no more bytes move than before, and the recomputed flops cost
+// less than the passes saved. With hoists_row_scalars, a node with one value per row is also
+// inlined into nodes that iterate over those rows. Sibling nodes that read the same tensors become
+// one node with several results.
 Graph fuse(const Graph& g, const FuseCosts& costs);
 
 }  // namespace ebb

@@ -6,8 +6,8 @@
 
 namespace ebb {
 
-// Hundreds of weight updates and casts become a few launches. Nodes with more elements than it takes
-// to fill a device are left alone, so that no large value lives longer. Nodes that depend on
+// Hundreds of weight updates and casts become a few launches. Nodes with more elements than it
+// takes to fill a device are left alone, so that no large value lives longer. Nodes that depend on
 // parameters only are hoisted to the front first, where more of them can fuse.
 Graph fuse_horizontally(const Graph& g);
 

@@ -24,8 +24,8 @@ class NodeGroups {
 
   // ---- a group that is being formed
   bool is_free(size_t i) const { return group_of_[i] < 0; }  // of the groups made so far
-  // A fusion group must be convex: no path leaves it and comes back. Groups made so far count as one
-  // node each.
+  // A fusion group must be convex: no path leaves it and comes back. Groups made so far count as
+  // one node each.
   bool is_convex(const Group& group) const;
   bool produces_for(size_t c, const Group& group) const;  // do members read what c makes?
   std::vector<int32_t> inputs_of(const Group& group) const;
