@@ -36,13 +36,13 @@ Value decayed(Value v) {
   return ops::map({v}, [](auto x) { return x[0] * 0.5; });
 }
 
-TEST(batch, equal_work_on_tensors_of_other_shapes__becomes_one_node) {
+TEST(fuse_horizontally, equal_work_on_tensors_of_other_shapes__becomes_one_node) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3, 5}));
   const Value b = g.source(Source::Kind::param, "b", f32({7}));
   g.output("x", decayed(a));
   g.output("y", decayed(b));
-  const Graph out = batch(g);
+  const Graph out = fuse_horizontally(g);
   verify(out, "batch");
   EXPECT_EQ(count(out, ops::def::pointwise_batch()), 1);
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
@@ -53,21 +53,21 @@ TEST(batch, equal_work_on_tensors_of_other_shapes__becomes_one_node) {
   EXPECT_EQ(output_of(out, values, "y").v, std::vector<double>(7, 3.0));
 }
 
-TEST(batch, work_that_waits_for_other_work__stays_apart) {
+TEST(fuse_horizontally, work_that_waits_for_other_work__stays_apart) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3}));
   g.output("x", decayed(decayed(a)));
-  EXPECT_EQ(count(batch(g), ops::def::pointwise_batch()), 0);
+  EXPECT_EQ(count(fuse_horizontally(g), ops::def::pointwise_batch()), 0);
 }
 
-TEST(batch, other_expressions_and_dtypes__stay_apart) {
+TEST(fuse_horizontally, other_expressions_and_dtypes__stay_apart) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3}));
   const Value b = g.source(Source::Kind::param, "b", {DType::bf16, {3}});
   g.output("x", decayed(a));
   g.output("y", decayed(b));
   g.output("z", ops::map({a}, [](auto x) { return x[0] * 0.25; }));
-  EXPECT_EQ(count(batch(g), ops::def::pointwise_batch()), 0);
+  EXPECT_EQ(count(fuse_horizontally(g), ops::def::pointwise_batch()), 0);
 }
 
 // ---- epilogues

@@ -7,7 +7,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of a device that has finished its work when a call returns.
+// For a device that has finished its work when a call returns.
 class HostEvent final : public Event {
  public:
   double seconds_since(const Event& earlier) const override {

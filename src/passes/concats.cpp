@@ -17,7 +17,7 @@
 namespace ebb {
 namespace {
 
-// Where a part of a concatenation comes from.
+// The producer of a segment of a concatenation.
 struct Part {
   size_t node = 0;
   size_t output = 0;  // of that node
@@ -42,7 +42,7 @@ class ConcatElider {
   const Node& node(size_t i) const { return g_.nodes()[i]; }
   const Shape& shape(int32_t v) const { return g_.type(v).shape; }
 
-  // ---- what joins ------------------------------------------------------------------------------
+  // ---- which concatenations ---------------------------------------------------------------------
 
   void find(size_t i) {
     const Node& n = node(i);
@@ -66,7 +66,7 @@ class ConcatElider {
     gone_.insert(reshapes.begin(), reshapes.end());
   }
 
-  // None where something else reads it on the way.
+  // None if a value on the way has another reader.
   std::optional<Part> part_of(int32_t v, std::vector<size_t>& reshapes) const {
     for (;;) {
       if (g_.producer(v) < 0 || reads_[static_cast<size_t>(v)] != 1) return {};
@@ -82,7 +82,8 @@ class ConcatElider {
     }
   }
 
-  // Results of one `images` that are numbers of channels, which may write them side by side.
+  // Whether one spatial fusion produces all segments as per-channel results: it may then write them
+  // concatenated.
   bool may_write(const std::vector<Part>& parts) const {
     const Node& n = node(parts[0].node);
     if (n.op != &ops::def::images() || beside_.contains(parts[0].node)) return false;
@@ -114,7 +115,7 @@ class ConcatElider {
 
   // ---- the new nodes ---------------------------------------------------------------------------
 
-  // The expression of concatenation `i`.
+  // Concatenation `i` as a pointwise node over its segments.
   Signature expression(size_t i, const std::vector<Part>& parts) const {
     const Node &n = node(i), &first = node(parts[0].node);
     ops::Parts p{.joined = {0}};
@@ -128,7 +129,7 @@ class ConcatElider {
     return s;
   }
 
-  // The outputs of an `images` in their new order: those side by side come last.
+  // The outputs of a spatial fusion in their new order: the concatenated ones come last.
   static std::vector<size_t> order(const Node& n, const std::vector<Part>& parts) {
     std::vector<size_t> all(n.out.size());
     std::iota(all.begin(), all.end(), size_t{0});
@@ -200,10 +201,10 @@ class ConcatElider {
 
   const Graph& g_;
   const std::function<bool(const Signature&)>& supports_;
-  std::vector<int> reads_;                     // by value
-  std::map<size_t, size_t> beside_;            // concatenation that an `images` writes
+  std::vector<int> reads_;           // by value
+  std::map<size_t, size_t> beside_;  // by node: the concatenation that this spatial fusion writes
   std::map<size_t, std::vector<Part>> parts_;  // by concatenation
-  std::set<size_t> expressions_, gone_;        // concatenations that become expressions; nodes
+  std::set<size_t> expressions_, gone_;  // concatenations that become pointwise nodes; elided nodes
 };
 
 }  // namespace

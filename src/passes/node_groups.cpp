@@ -56,7 +56,7 @@ void NodeGroups::add(const Group& group, const Node& joined) {
   joined_.push_back(joined);
 }
 
-// Nodes before this one need none of the group: no group made so far reaches across it.
+// No node before this one depends on the group: no earlier group spans it.
 size_t NodeGroups::first_related(const Group& group) const {
   size_t first = *group.begin();
   for (bool moved = true; moved;) {

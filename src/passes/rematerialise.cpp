@@ -13,15 +13,15 @@
 namespace ebb {
 namespace {
 
-constexpr double cheap = 30;  // flops of an expression that may be computed in every round
+constexpr double cheap = 30;  // flops of an expression that may be recomputed in every sweep
 
-// Whether every device computes it to the same bits wherever it stands: functions may be
-// approximated where 16-bit results allow it, operations of one flop are not.
+// Whether every device computes it to the same bits in any context: functions may be approximated
+// where 16-bit results allow it, operations of one flop are not.
 bool is_exact(const Expr& e) {
   return std::ranges::all_of(e.code(), [](const auto& i) { return info_of(i.op).flops <= 1; });
 }
 
-// How a value is made of others, element by element.
+// A value as an elementwise expression of others.
 struct Expression {
   Expr expr;  // one result
   std::vector<int32_t> in;
@@ -52,7 +52,7 @@ class Rematerialiser {
  private:
   size_t& last(int32_t v) { return last_[static_cast<size_t>(v)]; }
 
-  // Seen through reshapes, whose results are the same memory.
+  // Looks through reshapes, whose results alias their input.
   void find_last_readers() {
     for (int32_t v = 0; v < g_.values(); ++v)
       if (const auto& readers = uses_.readers(v); !readers.empty()) last(v) = *readers.rbegin();
@@ -62,7 +62,7 @@ class Rematerialiser {
     }
   }
 
-  // The values that are kept longest come first; what they are made of is kept.
+  // The values with the longest lifetimes come first; what they are recomputed from is kept.
   void try_value(size_t i, size_t k) {
     const int32_t v = g_.nodes()[i].out[k];
     const auto& readers = uses_.readers(v);
@@ -79,7 +79,7 @@ class Rematerialiser {
     rematerialised_[static_cast<size_t>(v)] = true;
   }
 
-  // Result k of node i, if it is made in one step and nothing is rounded as it is written.
+  // Result k of node i as an expression, if one node computes it and rounds nothing on the store.
   std::optional<Expression> expression_of(size_t i, size_t k) const {
     const Node& n = g_.nodes()[i];
     const bool rows = n.op == &ops::def::rows();
@@ -90,7 +90,7 @@ class Rematerialiser {
     const size_t result = all.results().size() - n.out.size() + k;
     const std::vector<bool> used = inputs_of(all, result, result + 1);
     if (std::find(used.begin() + static_cast<int64_t>(n.in.size()), used.end(), true) != used.end())
-      return {};  // it takes totals
+      return {};  // it depends on reductions
     Expression f;
     std::vector<Scalar> x(used.size(), Scalar(0.0));
     for (size_t j = 0; j < n.in.size(); ++j) {
@@ -102,8 +102,8 @@ class Rematerialiser {
     return is_exact(f.expr) && f.expr.flops() <= cheap ? std::optional(f) : std::nullopt;
   }
 
-  // Whether `n` may read what `v` is made of in its place: not more bytes, and nothing that is not
-  // kept until then.
+  // Whether `n` may read the inputs of `v` in its place: no more bytes, and only values that live
+  // until then.
   bool reads_no_more(const Node& n, int32_t v, const Expression& f) {
     if (n.op != &ops::def::rows() || Shape(n.attrs.as<ops::Rows>().shape) != g_.type(v).shape)
       return false;
@@ -148,9 +148,9 @@ class Rematerialiser {
   size_t end_;  // of the forward pass
   const std::function<bool(const Signature&)>& supports_;
   Uses uses_;
-  std::vector<size_t> last_;          // by value: the last node that reads it
+  std::vector<size_t> last_;          // by value: the last reader
   std::vector<bool> rematerialised_;  // by value
-  std::vector<Node> nodes_;           // as they become
+  std::vector<Node> nodes_;           // rewritten
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// columns: expressions read some columns of a tensor where they lie.
+// slices: slices along the last dim become strided views, read in place.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace ebb {
 
-// A value that is columns [begin, end) of the last dim of another.
+// A value that is the slice [begin, end) of the last dim of `base`.
 struct SliceView {
-  size_t node = 0;  // that cuts
-  int32_t whole = -1;
+  size_t node = 0;  // the slice or split
+  int32_t base = -1;
   int64_t begin = 0, end = 0;
 };
-// If a slice or split makes `v` so.
+// None if `v` is no such slice.
 std::optional<SliceView> slice_view_of(const Graph& g, int32_t v);
 
-// On a fused graph. A slice (or split) along the last dim of which only expressions read, past
-// reshapes that keep that dim, is not made: they read its columns of the whole. Where `supports`
-// says that the device has a kernel for each of them so.
+// On a fused graph. Elides a slice (or split) along the last dim that only pointwise nodes and
+// fusions read, looking through reshapes that keep that dim: they read strided views of its input.
+// `supports`: the device has a kernel for each reader in its new form.
 Graph elide_slices(const Graph& g, const std::function<bool(const Signature&)>& supports);
 
 }  // namespace ebb

@@ -18,17 +18,18 @@ namespace {
 
 constexpr size_t max_inputs = 24, max_outputs = 8, max_streams = 6;
 constexpr size_t max_instructions = 200;
-constexpr double cheap_recompute = 60;  // flops of an expression that may be computed in every walk
-constexpr size_t reach = 64;            // nodes that members may be apart
+// flops of an expression that may be recomputed in every sweep
+constexpr double cheap_recompute = 60;
+constexpr size_t reach = 64;  // largest distance between members, in nodes
 
 using Group = NodeGroups::Group;
 
-// Images [N,S...,C] whose channels are in groups.
+// The iteration space: images [N,S...,C] with channels in groups.
 struct Images {
   Shape shape;
   int64_t groups = 1;
 
-  Shape channels() const {  // a number for each channel of an image
+  Shape channels() const {  // per-channel values of an image
     Shape s = shape;
     for (int64_t d = 1; d + 1 < s.rank(); ++d) s[d] = 1;
     return s;
@@ -64,13 +65,13 @@ class SpatialFuser {
 
   // ---- what a node is -------------------------------------------------------------------------
 
-  static Shape whole_of(const Graph& g, const Node& reduce) {
-    Shape whole(reduce.attrs.as<ops::Reduce>().shape);
-    for (const int32_t v : reduce.in) whole = broadcast(whole, g.type(v).shape, "images");
-    return whole;
+  static Shape iteration_shape(const Graph& g, const Node& reduce) {
+    Shape full(reduce.attrs.as<ops::Reduce>().shape);
+    for (const int32_t v : reduce.in) full = broadcast(full, g.type(v).shape, "fuse_spatial");
+    return full;
   }
 
-  // The images that a node is the norm of, or the gradient of one.
+  // The images that a node normalises, or of whose norm it is the gradient.
   std::optional<Images> images_of(const Node& n) const {
     std::optional<Images> images;
     if (n.op == &ops::def::moments()) {
@@ -79,7 +80,7 @@ class SpatialFuser {
     } else if (n.op == &ops::def::group_affine_grad() && g_.producer(n.in[0]) >= 0) {
       const Node& sums = node(producer(n.in[0]));
       if (sums.op == &ops::def::reduce())
-        images = Images{whole_of(g_, sums), n.attrs.as<ops::GroupAffineGrad>().groups};
+        images = Images{iteration_shape(g_, sums), n.attrs.as<ops::GroupAffineGrad>().groups};
     }
     if (images && (images->shape.rank() < 3 || images->shape.numel() == 0)) images.reset();
     return images;
@@ -89,7 +90,7 @@ class SpatialFuser {
     const auto of = n.op == &ops::def::moments() ? images_of(n) : std::nullopt;
     return of && of->shape == m.shape && of->groups == m.groups;
   }
-  // Of statistics that a member takes.
+  // Whether it applies to statistics of a member.
   bool is_affine(const Node& n, const Images& m, const Group& group) const {
     return n.op == &ops::def::group_affine() && g_.producer(n.in[0]) >= 0 &&
            group.contains(producer(n.in[0])) && type(n.out[0]).shape == m.channels();
@@ -101,7 +102,7 @@ class SpatialFuser {
   bool is_sum(const Node& n, const Images& m) const {
     if (n.op != &ops::def::reduce()) return false;
     const auto& a = n.attrs.as<ops::Reduce>();
-    return a.kind == "sum" && a.dims == m.pixel_dims() && whole_of(g_, n) == m.shape;
+    return a.kind == "sum" && a.dims == m.pixel_dims() && iteration_shape(g_, n) == m.shape;
   }
   bool is_expression(const Node& n, const Shape& shape) const {
     return n.op == &ops::def::pointwise() && type(n.out[0]).shape == shape;
@@ -115,7 +116,7 @@ class SpatialFuser {
 
   // ---- growing a group ------------------------------------------------------------------------
 
-  // With `makers`, also of what made the images.
+  // `producers`: also with nodes that produce the images.
   bool form(size_t seed, const Images& m, bool producers) {
     Group group = {seed};
     for (bool grown = true; grown;) {
@@ -135,7 +136,7 @@ class SpatialFuser {
     return true;
   }
 
-  // Nodes that take what the group makes, or make what it takes.
+  // Readers and producers of the group's values.
   std::vector<size_t> candidates(const Group& group, const Images& m) const {
     std::set<size_t> out;
     const auto consider = [&](size_t i) {
@@ -165,15 +166,16 @@ class SpatialFuser {
       return ops::varies_over_pixels(type(v).shape, m.shape);
     });
     if (in.size() > max_inputs || static_cast<size_t>(streams) > max_streams ||
-        outputs_of(with).size() > max_outputs || takes_sums_of_images(with) ||
+        outputs_of(with).size() > max_outputs || reads_batch_reduction(with) ||
         !groups_.is_convex(with))
       return false;
     return joined_node(with, m).attrs.as<ops::Images>().expr.code().size() <= max_instructions;
   }
   double flops_of(size_t i) const { return node(i).attrs.as<ops::Pointwise>().expr.flops(); }
 
-  // Gradients of gamma and beta are summed over the images behind the group.
-  bool takes_sums_of_images(const Group& group) const {
+  // The gradients of gamma and beta are reduced over the batch behind the group: no member may read
+  // them.
+  bool reads_batch_reduction(const Group& group) const {
     for (const size_t i : group)
       for (size_t k = 0; is_grad(i) && k < 2; ++k)
         for (const size_t r : groups_.readers(node(i).out[2 + k]))
@@ -181,12 +183,12 @@ class SpatialFuser {
     return false;
   }
   bool is_grad(size_t i) const { return node(i).op == &ops::def::group_affine_grad(); }
-  bool over_images(int32_t v) const {
+  bool is_batch_reduction(int32_t v) const {
     const size_t i = producer(v);
     return is_grad(i) && (v == node(i).out[2] || v == node(i).out[3]);
   }
 
-  // What is read elsewhere.
+  // Values read outside of the group.
   std::vector<int32_t> outputs_of(const Group& group) const {
     std::vector<int32_t> out;
     for (const size_t i : group)
@@ -194,12 +196,12 @@ class SpatialFuser {
         if (groups_.needed_outside(v, group)) out.push_back(v);
     return out;
   }
-  // The numbers of groups themselves are no result.
+  // Per-group values are no result.
   bool results_fit(const Group& group, const Images& m) const {
     const std::vector<int32_t> out = outputs_of(group);
     return std::all_of(out.begin(), out.end(), [&](int32_t v) {
       const Shape& s = type(v).shape;
-      return s == m.shape || s == m.channels() || over_images(v);
+      return s == m.shape || s == m.channels() || is_batch_reduction(v);
     });
   }
 
@@ -237,8 +239,8 @@ class SpatialFuser {
     const Scalar &s1 = x[0], &s2 = x[1], &mean = x[2], &rstd = x[3];
     const Scalar gamma = x.size() > 4 ? x[4] : Scalar(1.0);
     const Scalar u = f.reduction(s1 * gamma, "groups"), w = f.reduction(s2 * gamma, "groups");
-    const Scalar slope = w * rstd * rstd * rstd * -m.inverse();
-    const Scalar values[] = {slope, u * rstd * -m.inverse() - mean * slope, s2 * rstd, s1};
+    const Scalar scale = w * rstd * rstd * rstd * -m.inverse();
+    const Scalar values[] = {scale, u * rstd * -m.inverse() - mean * scale, s2 * rstd, s1};
     for (size_t k = 0; k < n.out.size(); ++k) f.value.emplace(n.out[k], values[k]);
   }
 
@@ -255,7 +257,7 @@ class SpatialFuser {
     for (const int32_t v : n.out) {
       results.push_back(f.value.at(v));
       const char* comma = a.per.empty() ? "" : ",";
-      const bool element = type(v).shape == m.shape && !over_images(v);
+      const bool element = type(v).shape == m.shape && !is_batch_reduction(v);
       a.dtypes += str(comma, type(v).dtype);
       a.per += str(comma, element ? "element" : "channel");
     }
@@ -264,11 +266,11 @@ class SpatialFuser {
     return n;
   }
 
-  // Gradients of gamma and beta: what each image gives, summed.
+  // Reduces the gradients of gamma and beta over the batch.
   void finish(const Group& group, Rewriter& rw) const {
     std::vector<int32_t> values;
     for (const int32_t v : outputs_of(group))
-      if (over_images(v)) values.push_back(v);
+      if (is_batch_reduction(v)) values.push_back(v);
     if (values.empty()) return;
     std::vector<Scalar> x;
     for (size_t k = 0; k < values.size(); ++k) x.push_back(Scalar::input(static_cast<int64_t>(k)));

@@ -321,7 +321,7 @@ void check_guidance(const LoadedModel& model, const GenerateRequest& request,
   require(o.rules.empty() || o.guidance == 1, "sample: give --guidance (", o.guidance,
           ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
   const bool guided = is_guided(o);
-  check_answers(parse_rules(o.rules));
+  check_branches(parse_rules(o.rules));
   const int64_t classes = model.config.common().classes;
   if (find_sampler(o.sampler).sampler->needs_uncond)
     require(guided && classes > 0, "sample: ", o.sampler,

@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-// `facts` are of the nodes that those of `nodes` came from.
+// `facts` are of the original nodes.
 Fitted planned(Recomputed nodes, const std::vector<NodeMemory>& facts,
                const RecomputeCount& count) {
   Fitted out{.nodes = std::move(nodes), .memory = {}, .count = count};
@@ -21,14 +21,14 @@ Fitted planned(Recomputed nodes, const std::vector<NodeMemory>& facts,
   return out;
 }
 
-// The graph without anything computed again, which need not have a loss.
+// The graph without recompute; it need not have a loss.
 Recomputed as_it_is(const Graph& g) {
   Recomputed out{g, std::vector<size_t>(g.nodes().size())};
   std::iota(out.origin.begin(), out.origin.end(), size_t{0});
   return out;
 }
 
-// Plans for any number of expressions and blocks that are computed again.
+// Plans for any recompute count.
 class Planner {
  public:
   Planner(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r)
@@ -44,17 +44,16 @@ class Planner {
   Recomputable recomputable_;
 };
 
-// What the arena may have. The rest of what is free is for samples on the way and for what the
-// driver takes.
+// The budget of the arena. The rest of free memory is for samples in flight and for the driver.
 int64_t room(const Graph& g, const Recompute& r, int64_t free) {
   return (r.bytes > 0 ? r.bytes : free / 10 * 9) - source_bytes(g);
 }
 
-// Whether the arena is small enough.
+// Whether the arena fits.
 bool fits(const Fitted& f, int64_t bytes) { return f.memory.arena_bytes <= bytes; }
 
-// With more computed again a plan mostly gets smaller: what halving finds between `few`, which does
-// not fit, and `enough`, for which `best` does, is near the least. `at` plans for a number.
+// Recomputing more mostly needs less memory: bisects between `few`, which does not fit, and
+// `enough`, for which `best` does. `at` plans for a number.
 Fitted least(int64_t few, int64_t enough, Fitted best, int64_t bytes,
              const std::function<Fitted(int64_t)>& at) {
   while (enough - few > 1) {
@@ -75,7 +74,7 @@ std::optional<Fitted> fit_pointwise(const Planner& plans, int64_t bytes) {
   return least(0, most, std::move(all), bytes, at);
 }
 
-// All expressions, and blocks.
+// All pointwise values, and blocks.
 Fitted fit_blocks(const Planner& plans, int64_t bytes) {
   const RecomputeCount most = plans.most();
   const auto at = [&](int64_t n) { return plans.at({.pointwise = most.pointwise, .blocks = n}); };
