@@ -105,12 +105,12 @@ std::vector<Value> renewed(const std::vector<Value>& latents, const std::vector<
   });
 }
 
-struct Answers {
+struct Predictions {
   Value guided, uncond;
 };
 
-Answers answers(const DiffusionConfig& config, const nn::Network& network, const DenoiserOptions& o,
-                const Numbers& n, Value x) {
+Predictions predictions(const DiffusionConfig& config, const nn::Network& network,
+                        const DenoiserOptions& o, const Numbers& n, Value x) {
   Graph& g = *x.graph;
   Shape images = x.shape();
   nn::NetworkInputs call;
@@ -156,7 +156,7 @@ Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
     factors.push_back(n.fresh);
   }
   const Value x = mixed(parts, factors);
-  const Answers d = answers(config, network, o, n, x);
+  const Predictions d = predictions(config, network, o, n, x);
   std::vector<Value> choices = {x, d.guided, d.uncond};
   if (o.draws) choices.push_back(parts.back());
   const std::vector<Value> next = renewed(latents, choices, n.role);
@@ -229,11 +229,11 @@ void Denoiser::guidance(double scale) {
 void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
   require(options_.guided || !has_guidance(rules),
           "denoiser: guidance rules need a denoiser made for them");
-  check_answers(rules);
+  check_branches(rules);
   guide_ = std::make_unique<Guide>(rules);
   call_ = std::move(call);
   call_.shape = {options_.batch, options_.image[0], options_.image[1], options_.image[2]};
-  call_.raw = [precond = precond_, whole = options_.whole_timesteps](double sigma) {
+  call_.raw = [precond = precond_, whole = options_.integer_timesteps](double sigma) {
     const PrecondNumbers c = precond.at(sigma, whole);
     return OutputForm{c.skip, c.out};
   };
@@ -254,9 +254,10 @@ Latent Denoiser::put(std::span<const double> values) {
   return x;
 }
 
-void Denoiser::apply_rules(const Denoised& answers, const Latent& x, const Moment& moment) {
-  State cond = values(answers.guided);
-  const State uncond = values(answers.uncond), state = values(x);
+void Denoiser::apply_rules(const Denoised& predictions, const Latent& x,
+                           const StepContext& context) {
+  State cond = values(predictions.guided);
+  const State uncond = values(predictions.uncond), state = values(x);
   const auto size = static_cast<size_t>(call_.shape.sample());
   for (int64_t i = 0; i < options_.batch; ++i) {
     const auto part = [&](auto& v) {
@@ -267,21 +268,21 @@ void Denoiser::apply_rules(const Denoised& answers, const Latent& x, const Momen
                    .index = i,
                    .result = part(cond),
                    .state = part(state),
-                   .predictions = std::vector<State>(ask_count)};
-    s.predictions[static_cast<size_t>(Ask::cond)] = copy(cond);
-    s.predictions[static_cast<size_t>(Ask::uncond)] = copy(uncond);
-    guide_->apply(s, moment);
+                   .predictions = std::vector<State>(branch_count)};
+    s.predictions[static_cast<size_t>(Branch::cond)] = copy(cond);
+    s.predictions[static_cast<size_t>(Branch::uncond)] = copy(uncond);
+    guide_->apply(s, context);
   }
-  store(slot_of(answers.guided), cond);
+  store(slot_of(predictions.guided), cond);
 }
 
 Tensor Denoiser::numbers(const Latent& x, double sigma, const Factors& answer) const {
   Tensor all(DType::f32, {count_of(options_)});
   const std::span<float> v = all.span<float>();
   std::fill(v.begin(), v.end(), 0.f);
-  const PrecondNumbers c = precond_.at(sigma, options_.whole_timesteps);
+  const PrecondNumbers c = precond_.at(sigma, options_.integer_timesteps);
   const double fixed[] = {
-      c.skip, c.out, c.in, c.noise, answer.weight(Ask::cond), answer.weight(Ask::uncond)};
+      c.skip, c.out, c.in, c.noise, answer.weight(Branch::cond), answer.weight(Branch::uncond)};
   std::transform(std::begin(fixed), std::end(fixed), v.begin(), as_float);
   const std::span<float> mix = v.subspan(fixed_numbers);
   for (const Latent::Term& t : x.terms()) {
@@ -307,9 +308,9 @@ NamedTensors Denoiser::inputs(const Tensor& numbers) const {
 Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   require(!with_uncond || options_.guided,
           "denoiser: the sampler needs answers without class: guidance must be on");
-  const Factors alone{.weights = {{Ask::cond, 1}}};
-  const Moment moment = guide_ ? moment_of(call_, sigma) : Moment{};
-  const std::optional<Factors> factors = guide_ ? guide_->factors(moment) : alone;
+  const Factors alone{.weights = {{Branch::cond, 1}}};
+  const StepContext context = guide_ ? step_context_of(call_, sigma) : StepContext{};
+  const std::optional<Factors> factors = guide_ ? guide_->factors(context) : alone;
   const Tensor all = numbers(x, sigma, factors.value_or(alone));
   NamedTensors in = inputs(all);
   const std::span<float> role =
@@ -328,7 +329,7 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   plan_.run(in);
   waits_.reset();
   ++evaluations_;
-  if (!factors) apply_rules(out, x, moment);
+  if (!factors) apply_rules(out, x, context);
   if (!with_uncond) out.uncond = {};
   return out;
 }

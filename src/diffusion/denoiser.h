@@ -22,13 +22,13 @@ using State = std::vector<double>;  // images [N,H,W,C], row-major
 
 struct DenoiserOptions {
   int64_t batch = 1;
-  Shape image;                   // {H,W,C}
-  int64_t classes = 0;           // of the network; 0: it takes none
-  bool guided = false;           // runs with and without class, as one batch twice as large
-  DType dtype = DType::f32;      // of matrix work in the network
-  int64_t vectors = 3;           // that a sampler holds at a time: SampleCounts::vectors
-  bool draws = false;            // noise is drawn in the plan, see draw_by()
-  bool whole_timesteps = false;  // the network is told of whole ones, the nearest
+  Shape image;                     // {H,W,C}
+  int64_t classes = 0;             // of the network; 0: it takes none
+  bool guided = false;             // runs with and without class, as one batch twice as large
+  DType dtype = DType::f32;        // of matrix work in the network
+  int64_t vectors = 3;             // that a sampler holds at a time: SampleCounts::vectors
+  bool draws = false;              // noise is drawn in the plan, see draw_by()
+  bool integer_timesteps = false;  // the network is told of whole ones, the nearest
   std::shared_ptr<WeightStore> weights = nullptr;  // of the network; null: each is bound
 };
 
@@ -85,7 +85,7 @@ class Denoiser : public Latents {
   NamedTensors inputs(const Tensor& numbers) const;
   // Of a run; roles are 0.
   Tensor numbers(const Latent& x, double sigma, const Factors& answer) const;
-  void apply_rules(const Denoised& answers, const Latent& x, const Moment& moment);
+  void apply_rules(const Denoised& predictions, const Latent& x, const StepContext& context);
 
   Precond precond_;
   DenoiserOptions options_;

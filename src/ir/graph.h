@@ -24,7 +24,7 @@ struct Value {
   Graph* graph = nullptr;
   int32_t id = -1;
   explicit operator bool() const { return graph != nullptr; }
-  Type type() const;  // by value: the graph's own moves when nodes are added
+  Type type() const;  // by value: adding nodes moves the graph's own
   Shape shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
 };
@@ -33,7 +33,7 @@ struct Value {
 // are trained stands beside the graph: nn/weights.h.
 struct Source {
   enum class Kind : uint8_t {
-    input,  // given to every run
+    input,  // given anew to every run
     param,  // trained; kept between runs
     state,  // kept between runs: optimiser moments, averages, buffers
   };
@@ -69,7 +69,7 @@ class Graph {
   std::vector<Value> add(const OpDef& op, Attrs attrs, std::span<const Value> in);
   Value add1(const OpDef& op, Attrs attrs, std::initializer_list<Value> in);
   void output(std::string_view name, Value v);
-  Value take_output(std::string_view name);  // it is no output any more; throws Error
+  Value take_output(std::string_view name);  // removes the output; throws Error
   // After a run the source named `name` (param or state) holds `v`.
   void update(std::string_view name, Value v);
   // The model path given to nodes added from now on; returns the one before.

@@ -9,14 +9,15 @@
 
 namespace ebb::nn {
 
-// How a parameter starts, how files store it and how it is trained.
+// How a parameter is initialised, stored in files and trained.
 struct WeightSpec {
   std::string init = "zeros";  // zeros | ones | normal | uniform | sin_cos_2d
   double scale = 1;            // standard deviation (normal) or bound (uniform)
-  Shape file_shape;            // as checkpoint files store it; empty: as here
+  Shape file_shape;            // in checkpoint files; empty: as here
   bool channels_last = false;  // file is [O,I,KH,KW], here [O,KH,KW,I]
-  int64_t turns = 1;           // of q, k, v: file is [turns,3,rows,..], here [3,turns,rows,..]
-  bool decay = true;           // weight decay applies
+  // groups of interleaved q, k, v rows: file [groups,3,rows,..], here [3,groups,rows,..]
+  int64_t qkv_interleave = 1;
+  bool decay = true;  // weight decay applies
 };
 
 // A param or state of a network.

@@ -144,7 +144,7 @@ Tensor initial_tensor(const Weight& w, uint64_t seed) {
   } else {
     require(init == "zeros", w.name, ": unknown initial value '", init, "'");
   }
-  return w.spec.turns == 1 ? t : reordered(w, t, false);
+  return w.spec.qkv_interleave == 1 ? t : reordered(w, t, false);
 }
 
 Tensors initial_tensors(const Weights& weights, uint64_t seed) {
@@ -161,16 +161,16 @@ FileShapes without_prefix(const FileShapes& tensors, std::string_view prefix) {
 }
 
 std::optional<std::array<int64_t, 4>> file_order(const Weight& w) {
-  constexpr int64_t parts_of_qkv = 3;
+  constexpr int64_t qkv_tensors = 3;
   const Shape& s = w.shape;
-  const int64_t turns = w.spec.turns;
-  require(!w.spec.channels_last || turns == 1, w.name, ": filters have no turns of q, k and v (",
-          turns, ")  ", s);
+  const int64_t groups = w.spec.qkv_interleave;
+  require(!w.spec.channels_last || groups == 1, w.name, ": filters have no turns of q, k and v (",
+          groups, ")  ", s);
   if (w.spec.channels_last) return std::array{s[0], s[3], s[1] * s[2], int64_t{1}};
-  if (turns == 1) return {};
-  require(turns > 0 && s.rank() > 0 && s[0] % (turns * parts_of_qkv) == 0, w.name,
-          ": rows must divide into q, k and v of each turn (", turns, ")  ", s);
-  return std::array{int64_t{1}, turns, parts_of_qkv, s.numel() / (turns * parts_of_qkv)};
+  if (groups == 1) return {};
+  require(groups > 0 && s.rank() > 0 && s[0] % (groups * qkv_tensors) == 0, w.name,
+          ": rows must divide into q, k and v of each turn (", groups, ")  ", s);
+  return std::array{int64_t{1}, groups, qkv_tensors, s.numel() / (groups * qkv_tensors)};
 }
 
 Shape file_shape(const Weight& w) {

@@ -26,7 +26,7 @@ struct Options {
   CommonOptions common;
   void fields(auto&& f) {
     f("recompute", recompute,
-      "training steps: activations computed twice to save memory: off, formulas, all, auto or a "
+      "training steps: activations computed twice to save memory: off, pointwise, all, auto or a "
       "size like 8GB");
     f("file", file, "bench load: the safetensors file whose weights are loaded");
     f("size", size, "bench load: of a temporary file of random weights, such as 5GB");
