@@ -39,6 +39,17 @@ TEST_F(Cli, bench_of_nothing__is_refused_before_it_measures) {
   EXPECT_TRUE(error("silu").starts_with("no bench example matches 'silu'"));
 }
 
+TEST_F(Cli, bench_load__loads_a_file_or_random_weights) {
+  const Output out = run_program("bench load --device cpu --size 40MB --json");
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find(R"({"op":"load","device":"cpu","gb":0.05)"), std::string::npos)
+      << out.text;  // of whole tensors
+  EXPECT_EQ(error_line("bench load"), "bench: load needs --file or --size");
+  EXPECT_EQ(error_line("bench matmul --size 1GB"), "bench: --file and --size are for bench load");
+  EXPECT_EQ(error_line("bench load --size 5"),
+            "bench: --size must be a size like 5GB or 500MB ('5')");
+}
+
 TEST_F(Cli, output_that_is_lost__is_an_error) {
   const Output full =
       run_program(str("--version > /dev/null; { '", program_path(), "' samplers > /dev/full; }"));

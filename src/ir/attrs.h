@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <typeinfo>
@@ -33,7 +34,7 @@ class Attrs {
     return m->value;
   }
 
-  std::string text() const { return held_->text(); }  // "{a=1 b=2}"
+  const std::string& text() const { return held_->text(); }  // "{a=1 b=2}"
   // The same struct with the fields that `text` names. Throws Error on unknown names.
   Attrs parsed(std::string_view text) const { return held_->parsed(text); }
   bool operator==(const Attrs& o) const {
@@ -42,16 +43,26 @@ class Attrs {
   }
 
  private:
-  struct Base {
+  class Base {
+   public:
     virtual ~Base() = default;
-    virtual std::string text() const = 0;
     virtual Attrs parsed(std::string_view text) const = 0;
+    // Written once: passes and the tuner compare nodes by it.
+    const std::string& text() const {
+      std::call_once(once_, [this] { text_ = print(); });
+      return text_;
+    }
+
+   private:
+    virtual std::string print() const = 0;
+    mutable std::once_flag once_;
+    mutable std::string text_;
   };
   template <class A>
   struct Model final : Base {
     A value;
     explicit Model(A v) : value(std::move(v)) {}
-    std::string text() const override {
+    std::string print() const override {
       A copy = value;
       return fields_text(fields_of(copy));
     }

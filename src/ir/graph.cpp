@@ -29,6 +29,10 @@ std::vector<Value> Graph::add(const OpDef& op, Attrs attrs, std::span<const Valu
     node.in.push_back(v.id);
   }
   const std::vector<Type> types = op.infer(signature(node));
+  return append(std::move(node), types);
+}
+
+std::vector<Value> Graph::append(Node node, std::span<const Type> types) {
   std::vector<Value> out;
   for (const Type& t : types) {
     node.out.push_back(new_value(t, static_cast<int32_t>(nodes_.size())));
@@ -168,8 +172,20 @@ void Rewriter::copy_sources() {
 }
 
 void Rewriter::copy(const Node& n) {
-  const AtScope scope(to_, n.at);
-  const std::vector<Value> out = to_.add(*n.op, n.attrs, map(n.in));
+  const std::vector<Value> in = map(n.in);
+  bool same = true;
+  for (size_t i = 0; i < in.size(); ++i) same = same && to_.type(in[i].id) == from_.type(n.in[i]);
+  std::vector<Value> out;
+  if (same) {  // the op's rule is a function of what is the same: its answer is known
+    Node node{n.op, n.attrs, {}, {}, n.at};
+    for (const Value& v : in) node.in.push_back(v.id);
+    std::vector<Type> types;
+    for (const int32_t v : n.out) types.push_back(from_.type(v));
+    out = to_.append(std::move(node), types);
+  } else {
+    const AtScope scope(to_, n.at);
+    out = to_.add(*n.op, n.attrs, in);
+  }
   for (size_t i = 0; i < out.size(); ++i) set(n.out[i], out[i]);
 }
 

@@ -91,10 +91,12 @@ class Graph {
   std::string fresh_name(std::string_view stem) const;  // not yet the name of a source
 
  private:
+  friend class Rewriter;
   struct StringHash : std::hash<std::string_view> {
     using is_transparent = void;
   };
   int32_t new_value(Type type, int32_t producer);
+  std::vector<Value> append(Node node, std::span<const Type> out);
 
   std::vector<Type> types_;
   std::vector<int32_t> producer_;

@@ -153,8 +153,8 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
 
 std::vector<Plan::Chosen> Plan::choose() {
   Device& device = *context_.device;
-  Tuner guess;
-  Tuner& tuner = context_.tuner ? *context_.tuner : guess;
+  std::optional<Tuner> guess;  // reads the presets
+  Tuner& tuner = context_.tuner ? *context_.tuner : guess.emplace();
   std::vector<Chosen> nodes;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);

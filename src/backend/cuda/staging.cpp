@@ -8,12 +8,12 @@
 
 namespace ebb::cuda {
 
-// A piece that one thread writes and copies from.
+// A slot that one thread writes and copies from.
 class Staging::Taken {
  public:
   explicit Taken(Staging& s) : s_(s) {
     const std::scoped_lock lock(s.mutex_);
-    require(!s.free_.empty(), "cuda: more threads copy than there are staging buffers (", pieces,
+    require(!s.free_.empty(), "cuda: more threads copy than there are staging buffers (", slots,
             ")");
     index_ = s.free_.front();
     s.free_.erase(s.free_.begin());
@@ -33,11 +33,11 @@ class Staging::Taken {
 
 Staging::Staging() {
   void* memory = nullptr;
-  check(cudaHostAlloc(&memory, piece * pieces, cudaHostAllocDefault), "allocating host memory");
+  check(cudaHostAlloc(&memory, slot_bytes * slots, cudaHostAllocDefault), "allocating host memory");
   memory_ = static_cast<char*>(memory);
   for (cudaEvent_t& e : used_)
     check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
-  for (size_t i = 0; i < pieces; ++i) free_.push_back(i);
+  for (size_t i = 0; i < slots; ++i) free_.push_back(i);
 }
 
 Staging::~Staging() {
@@ -47,7 +47,7 @@ Staging::~Staging() {
 
 void Staging::put(char* to, int64_t at, size_t count, const ReadBytes& read, cudaStream_t stream) {
   const Taken taken(*this);
-  char* const pinned = memory_ + taken.index() * piece;
+  char* const pinned = memory_ + taken.index() * slot_bytes;
   const cudaEvent_t used = used_[taken.index()];
   check(cudaEventSynchronize(used), "copying to the device");
   read(at, {reinterpret_cast<uint8_t*>(pinned), count});
@@ -61,13 +61,13 @@ void Staging::copy(void* to, const void* from, size_t bytes, cudaStream_t stream
   const ReadBytes read = [from](int64_t at, std::span<uint8_t> out) {
     std::memcpy(out.data(), static_cast<const char*>(from) + at, out.size());
   };
-  for (size_t at = 0; at < bytes; at += piece)
-    put(static_cast<char*>(to), static_cast<int64_t>(at), std::min(piece, bytes - at), read,
+  for (size_t at = 0; at < bytes; at += slot_bytes)
+    put(static_cast<char*>(to), static_cast<int64_t>(at), std::min(slot_bytes, bytes - at), read,
         stream);
 }
 
 void Staging::fill(void* to, int64_t bytes, const ReadBytes& read, cudaStream_t stream) {
-  in_chunks(bytes, static_cast<int64_t>(piece), [&](int64_t at, int64_t count) {
+  in_chunks(bytes, static_cast<int64_t>(slot_bytes), [&](int64_t at, int64_t count) {
     put(static_cast<char*>(to), at, static_cast<size_t>(count), read, stream);
   });
 }

@@ -29,12 +29,12 @@ class Staging {
   class Taken;
   void put(char* to, int64_t at, size_t count, const ReadBytes& read, cudaStream_t stream);
 
-  static constexpr size_t piece = size_t{1} << 20;
-  static constexpr size_t pieces = 32;  // more than threads that read
+  static constexpr size_t slot_bytes = size_t{1} << 20;
+  static constexpr size_t slots = 32;  // more than threads that read
   char* memory_ = nullptr;
-  std::array<cudaEvent_t, pieces> used_ = {};  // when a piece may be written again
-  std::mutex mutex_;                           // of free_
-  std::vector<size_t> free_;                   // pieces that no thread writes, longest unused first
+  std::array<cudaEvent_t, slots> used_ = {};  // when a slot may be written again
+  std::mutex mutex_;                          // of free_
+  std::vector<size_t> free_;                  // slots that no thread writes, longest unused first
 };
 
 }  // namespace ebb::cuda

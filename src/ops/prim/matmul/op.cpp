@@ -23,32 +23,40 @@ MatmulSizes matmul_sizes(const Signature& s) {
 
 namespace {
 
+// For errors: text only where it is shown, as the rule runs for every node of every pass.
+struct Operands {
+  const Type &a, &b;
+  const Matmul& attrs;
+  const std::string& at;
+};
+std::ostream& operator<<(std::ostream& out, const Operands& o) {
+  return out << "  a: " << o.a << (o.attrs.trans_a ? " transposed" : "") << "  b: " << o.b
+             << (o.attrs.trans_b ? " transposed" : "") << "  at " << o.at;
+}
+
 std::vector<Type> infer(const Signature& s) {
   const auto& attrs = s.as<Matmul>();
   require(s.in.size() >= 2, "matmul: takes a and b (got ", s.in.size(), " inputs)  at ", s.at);
   const Type &a = s.in[0], &b = s.in[1];
-  const auto operands = [&] {
-    return str("  a: ", a, attrs.trans_a ? " transposed" : "", "  b: ", b,
-               attrs.trans_b ? " transposed" : "", "  at ", s.at);
-  };
+  const Operands operands{a, b, attrs, s.at};
   require(a.shape.rank() >= 2 && b.shape.rank() >= 2, "matmul: ranks must be at least 2 (",
-          a.shape.rank(), " and ", b.shape.rank(), ")", operands());
+          a.shape.rank(), " and ", b.shape.rank(), ")", operands);
   require(is_float(a.dtype) && a.dtype == b.dtype, "matmul: a and b must have one float dtype (",
-          a.dtype, " and ", b.dtype, ")", operands());
+          a.dtype, " and ", b.dtype, ")", operands);
   const MatmulSizes z = matmul_sizes(s);
   const int64_t bk = b.shape[attrs.trans_b ? -1 : -2];
   require(z.k == bk && z.k > 0, "matmul: inner sizes must be equal and positive (", z.k, " and ",
-          bk, ")", operands());
+          bk, ")", operands);
   require(z.repeat_a || z.repeat_b || z.lead == b.shape.slice(0, b.shape.rank() - 2),
-          "matmul: leading dims must be equal, or a or b of rank 2", operands());
+          "matmul: leading dims must be equal, or a or b of rank 2", operands);
   Type out{attrs.dtype.empty() ? a.dtype : parse_dtype(attrs.dtype), z.lead};
-  require(is_float(out.dtype), "matmul: dtype must be a float (", out.dtype, ")", operands());
+  require(is_float(out.dtype), "matmul: dtype must be a float (", out.dtype, ")", operands);
   out.shape.push_back(z.m);
   out.shape.push_back(z.n);
   epilogue_of(s, out.shape);  // the other inputs fit
   if (!attrs.sums) return {out};
   require(out.shape.rank() == 2, "matmul: sums are of two matrices (ranks ", a.shape.rank(),
-          " and ", b.shape.rank(), ")", operands());
+          " and ", b.shape.rank(), ")", operands);
   return {out, {DType::f32, {z.m}}};
 }
 
