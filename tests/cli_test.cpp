@@ -9,6 +9,7 @@ namespace {
 using testing::error_line;
 using testing::Output;
 using testing::put_file;
+using testing::program_path;
 using testing::run_program;
 
 class Cli : public testing::Program {};
