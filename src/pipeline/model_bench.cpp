@@ -47,7 +47,7 @@ Network make_network(const ModelCase& m, const DiffusionConfig& diffusion) {
   Network out{.loss = loss_graph(diffusion, network_of(*named.model, named.config),
                                  {.batch = m.batch,
                                   .image = {c.image_size, c.image_size, c.in_channels},
-                                  .labels = c.classes > 0}),
+                                  .conditions = class_conditions(named.config)}),
               .specs = weights_of(*named.model, named.config),
               .weights = {}};
   out.weights = nn::initial_tensors(out.specs, 1);

@@ -242,6 +242,8 @@ void Plan::bind(std::string_view name, const Tensor& tensor) {
 }
 
 void Plan::bind_missing() {
+  make_inputs();
+  bind_weights();
   for (size_t i = 0; i < sources_.size(); ++i) {
     const Type& t = graph_.type(graph_.sources()[i].value);
     if (!sources_[i].defined()) sources_[i] = Tensor(t, take(t.bytes()));
@@ -299,6 +301,19 @@ void Plan::check_memory() const {
   if (bytes > free) fail_memory(bytes, free);
 }
 
+void Plan::make_inputs() {
+  if (inputs_made_) return;
+  inputs_ = PlanInputs(graph_, [this](int64_t bytes) { return take(bytes); });
+  inputs_made_ = true;
+  for (size_t i = 0; i < sources_.size(); ++i)
+    if (graph_.sources()[i].kind == Source::Kind::input) sources_[i] = inputs_.at(i);
+}
+
+void Plan::keep(std::string_view input, const Tensor& value) {
+  make_inputs();
+  inputs_.keep(input, value, *context_.device);
+}
+
 void Plan::bind_weights() {
   if (!weights_ || prepared_.values.empty() || bound(prepared_.values[0].source).defined()) return;
   std::vector<Tensor> tensors;
@@ -325,14 +340,10 @@ void Plan::fail_memory(int64_t bytes, int64_t free) const {
 
 void Plan::resolve() {
   if (!arena_) arena_ = take(memory_.arena_bytes);
+  make_inputs();
   bind_weights();
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = graph_.sources()[i];
-    const Type& t = graph_.type(s.value);
-    if (s.kind == Source::Kind::input && !sources_[i].defined())
-      sources_[i] = Tensor(t, take(t.bytes()));
-    require(sources_[i].defined(), "plan: '", s.name, "' is not bound");
-  }
+  for (size_t i = 0; i < sources_.size(); ++i)
+    require(sources_[i].defined(), "plan: '", graph_.sources()[i].name, "' is not bound");
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Node& n = graph_.nodes()[i];
     Call& c = steps_[i].call;
@@ -395,21 +406,7 @@ void Plan::run_observed() {
 
 void Plan::load(const NamedTensors& inputs) {
   if (!resolved_) resolve();
-  Device& device = *context_.device;
-  size_t given = 0;
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = graph_.sources()[i];
-    if (s.kind != Source::Kind::input) continue;
-    const auto it = inputs.find(s.name);
-    require(it != inputs.end(), "run: input '", s.name, "' is missing  ", graph_.type(s.value));
-    require(it->second.type() == graph_.type(s.value), "run: input '", s.name,
-            "' needs another type (", graph_.type(s.value), ")  got ", it->second.type());
-    device.copy(it->second, sources_[i]);
-    ++given;
-  }
-  for (const auto& [name, tensor] : inputs)
-    require(given == inputs.size() || graph_.find_source(name), "run: the graph has no input '",
-            name, "'");
+  inputs_.load(inputs, graph_, *context_.device);
 }
 
 void Plan::enqueue() {

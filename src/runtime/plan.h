@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,11 +11,10 @@
 #include "passes/prepare.h"
 #include "runtime/context.h"
 #include "runtime/fit.h"
+#include "runtime/plan_inputs.h"
 #include "runtime/side_stream.h"
 
 namespace ebb {
-
-using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
 class WeightStore;
 
@@ -57,9 +55,12 @@ class Plan {
   const Tensor& bound(std::string_view name) const;  // on the device
   Tensor fetch(std::string_view name) const;         // on the host: a copy, or the memory itself
 
-  // Runs once. Every input must be given, with its type. Returns copies of the outputs, on the
-  // host. Throws Error.
+  // Runs once. Every input must be given, here or to keep(), with its type. Returns copies of the
+  // outputs, on the host. Throws Error.
   NamedTensors run(const NamedTensors& inputs);
+  // Gives an input a value that every run takes which gives it none: what changes seldom is copied
+  // to the device once. Throws Error.
+  void keep(std::string_view input, const Tensor& value);
 
   // What run() is made of: load() gives the inputs, enqueue() starts the work on what was loaded
   // last and does not wait. For work that is recorded or timed.
@@ -95,6 +96,7 @@ class Plan {
   std::shared_ptr<Buffer> take(int64_t bytes) const;
   [[noreturn]] void fail_memory(int64_t bytes, int64_t free) const;
   size_t index_of(std::string_view source) const;
+  void make_inputs();
   void bind_weights();
   void resolve();
   std::vector<Touched> touched() const;
@@ -113,7 +115,9 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<bool> side_stream_;  // by step
   std::vector<int32_t> waits_;     // by step: for which step aside, or -1
-  std::vector<Tensor> sources_;    // by index into graph_.sources()
+  PlanInputs inputs_;
+  bool inputs_made_ = false;
+  std::vector<Tensor> sources_;  // by index into graph_.sources()
   std::shared_ptr<Buffer> arena_;
   bool resolved_ = false;
   std::unique_ptr<CapturedGraph> captured_;  // of the steps, where the device has such
