@@ -114,7 +114,7 @@ struct Network {
   nn::Weights weights() const { return weights_of(*model, config); }
   Graph graph(DType dtype, int64_t batch = 2) const {
     Graph g;
-    g.output("F", network_of(*model, config)(g, network_inputs(g, config.common(), batch)));
+    g.output("F", network_of(*model, config)(g, network_inputs(g, *model, config, batch)));
     return mixed_precision(g, dtype);
   }
   // A file of hashed weights.
