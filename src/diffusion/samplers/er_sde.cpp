@@ -1,4 +1,4 @@
-// er_sde: the extended reverse-time equation of Cui et al. 2023 (arXiv:2309.06169), where a scale
+// er_sde: the extended reverse-time SDE of Cui et al. 2023 (arXiv:2309.06169), where a scale
 // of noise s(sigma / alpha) says how fast noise is renewed; up to two derivatives of D.
 #include "diffusion/solver/formulas.h"
 #include "diffusion/solver/sampler.h"
@@ -112,11 +112,9 @@ Latent run(Run& run, Latent x, const Options& given) {
 }  // namespace
 
 const Sampler& er_sde() {
-  static const Sampler s = make_sampler<Options>({.name = "er_sde",
-                                                  .help = "extended reverse-time equation",
-                                                  .kind = SamplerKind::sde,
-                                                  .order = 2},
-                                                 run);
+  static const Sampler s = make_sampler<Options>(
+      {.name = "er_sde", .help = "extended reverse-time SDE", .kind = SamplerKind::sde, .order = 2},
+      run);
   return s;
 }
 

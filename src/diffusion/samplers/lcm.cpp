@@ -56,7 +56,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 const Sampler& lcm() {
   static const Sampler s =
       make_sampler<Options>({.name = "lcm",
-                             .help = "D, then noise anew, for networks distilled to it",
+                             .help = "D, then new noise, for consistency-distilled networks",
                              .kind = SamplerKind::distilled,
                              .order = 0,
                              .aliases = {{"flow_match_lcm"}, {"flow_match_euler_stochastic"}}},

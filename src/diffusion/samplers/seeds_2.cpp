@@ -54,7 +54,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 const Sampler& seeds_2() {
   static const Sampler s = make_sampler<Options>(
       {.name = "seeds_2",
-       .help = "SEEDS, two answers a step",
+       .help = "SEEDS, two predictions a step",
        .kind = SamplerKind::sde,
        .order = 2,
        .aliases = {{.name = "exp_heun_2_x0",

@@ -54,7 +54,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 
 const Sampler& seeds_3() {
   static const Sampler s = make_sampler<Options>({.name = "seeds_3",
-                                                  .help = "SEEDS, three answers a step",
+                                                  .help = "SEEDS, three predictions a step",
                                                   .kind = SamplerKind::sde,
                                                   .order = 3},
                                                  run);
