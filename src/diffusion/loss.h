@@ -58,7 +58,7 @@ struct LossShape {
   bool labels = false;  // an input i64 [N]
   int64_t augment = 0;  // > 0: an input f32 [N,augment]
 };
-// A graph with inputs images, seed, image, step and, if asked for, labels and augment; output
+// A graph with inputs images, seed, image, step and, if requested, labels and augment; output
 // "loss" f32[].
 Graph loss_graph(const DiffusionConfig& config, const nn::Network& network, const LossShape& shape);
 
