@@ -28,7 +28,7 @@ class FarDevice final : public Device {
   void copy(const Tensor& from, const Tensor& to) override {
     require(from.type() == to.type(), "copy: types differ");
     if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
-    if (from.buffer()->on_host()) sent += from.bytes();
+    if (from.buffer()->on_host()) sent += from.bytes(), ++transfers;
     if (to.buffer()->on_host()) synchronize();
   }
   void synchronize() override {
@@ -54,6 +54,7 @@ class FarDevice final : public Device {
   std::string kernels = "cpu";  // whose kernels it uses
   bool late = false;            // it has a side stream
   int64_t sent = 0;             // bytes copied from the host
+  int transfers = 0;            // copies from the host
   int captures = 0, launches = 0;
   std::string fault;  // what the next wait fails with, once
 

@@ -76,9 +76,9 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
     return loss_graph(o.diffusion, network,
                       {.batch = o.batch,
                        .image = {c.image_size, c.image_size, c.in_channels},
-                       .labels = c.classes > 0});
+                       .conditions = class_conditions(m.config)});
   Graph g;
-  g.output("F", network(g, network_inputs(g, c, o.batch)));
+  g.output("F", network(g, network_inputs(g, *m.model, m.config, o.batch)));
   return g;
 }
 
