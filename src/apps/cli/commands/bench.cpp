@@ -87,7 +87,7 @@ int run_load(const Options& o) {
   return 0;
 }
 
-// Throws Error if nothing matches the filter, or no training step where steps are asked for.
+// Throws Error if nothing matches the filter, or no training step where steps are requested.
 void check_filter(const Options& o, const Recompute& recompute, const Device& device) {
   const auto matches = [&](const std::string& name) {
     return name.find(o.filter) != std::string::npos;
