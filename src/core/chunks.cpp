@@ -1,10 +1,27 @@
 #include "core/chunks.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
 
 namespace ebb {
+
+namespace {
+
+// As many as the device was opened with.
+int64_t usual_threads() {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+}  // namespace
 
 void in_chunks(int64_t bytes, int64_t chunk,
                const std::function<void(int64_t at, int64_t count)>& work) {
@@ -16,7 +33,8 @@ void in_chunks(int64_t bytes, int64_t chunk,
   }
   std::exception_ptr first;
   std::atomic<bool> failed = false;
-  [[maybe_unused]] const int threads = static_cast<int>(std::min(chunks, most_threads));
+  [[maybe_unused]] const int threads =
+      static_cast<int>(std::min({chunks, most_threads, usual_threads()}));
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
   for (int64_t i = 0; i < chunks; ++i) {
     if (failed) continue;
