@@ -121,6 +121,16 @@ NamedTensors load_model_weights(const std::string& path, const nn::Weights& weig
   return out;
 }
 
+std::shared_ptr<WeightStore> described_weights(const nn::Weights& weights) {
+  WeightStore::Weights out;
+  for (const nn::Weight& w : weights)
+    out[w.name] = {.type = {DType::f32, nn::file_shape(w)},
+                   .read = [](int64_t, std::span<uint8_t>) { fail("weights: come from no file"); },
+                   .host = {},
+                   .decode = [w](Value v) { return nn::decode(w, v); }};
+  return std::make_shared<WeightStore>(std::move(out));
+}
+
 std::shared_ptr<WeightStore> open_model_weights(const std::string& path, const nn::Weights& weights,
                                                 const ByteProgress& progress) {
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));

@@ -26,6 +26,9 @@ using ByteProgress = std::function<void(int64_t done, int64_t all)>;
 std::shared_ptr<WeightStore> open_model_weights(const std::string& file, const nn::Weights& weights,
                                                 const ByteProgress& progress = {});
 
+// Weights of no file, as f32 files have them: for plans that are looked at and not run.
+std::shared_ptr<WeightStore> described_weights(const nn::Weights& weights);
+
 // "w has nan as element 7" of the first element that is not finite; "" if all are.
 std::string not_finite_in(const std::string& name, const Tensor& t);
 void check_finite(const std::string& name, const Tensor& t, const std::string& path);

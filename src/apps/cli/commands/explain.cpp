@@ -14,6 +14,7 @@
 #include "passes/mixed_precision.h"
 #include "pipeline/generator.h"
 #include "runtime/plan.h"
+#include "train/model_weights.h"
 #include "train/step.h"
 
 namespace ebb::cli {
@@ -131,15 +132,19 @@ int run(const Options& o) {
   const NamedModel m = model_of(o);
   const Graph forward = forward_graph(o, m);
   const Context context = open_device(o.common);
+  // Plans that sample compute nothing of weights alone: see docs/weights.md.
+  const CompileOptions options{
+      .recompute = r,
+      .weights = o.train ? nullptr : train::described_weights(weights_of(*m.model, m.config))};
   std::string text;
   if (o.stage == "graph") {
     text = to_text(forward);
   } else if (o.stage == "grad") {
     text = to_text(training_graph(o, m, forward));
   } else if (o.stage == "fused") {
-    text = to_text(lowered_for(training_graph(o, m, forward), *context.device));
+    text = to_text(lowered_for(training_graph(o, m, forward), *context.device, options));
   } else {
-    const Plan plan(training_graph(o, m, forward), context, {.recompute = r});
+    const Plan plan(training_graph(o, m, forward), context, options);
     if (o.common.json) {
       print_sum(o, plan);
       return 0;
