@@ -8,8 +8,8 @@ namespace {
 
 using testing::error_line;
 using testing::Output;
-using testing::put_file;
 using testing::program_path;
+using testing::put_file;
 using testing::run_program;
 
 class Cli : public testing::Program {};

@@ -1,4 +1,4 @@
-// DiffusionConfig: what the network predicts, how it is trained and which noise levels it knows.
+// DiffusionConfig: the prediction target, the training objective and the noise levels of a network.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ struct DiffusionConfig {
     f("times", times, {"logit_normal", "uniform"});
   }
 
-  // Noise levels are those of a table, one a timestep.
+  // Noise levels are those of a table, one per timestep.
   bool discrete() const {
     return precond == "eps" || precond == "v" || precond == "x0" || precond == "iddpm";
   }
@@ -67,9 +67,9 @@ struct DiffusionConfig {
 // choices.h) takes names in any case.
 void check(const DiffusionConfig& config);
 
-// Whether sampling does not ask for the field.
+// Whether sampling ignores the field.
 bool only_training(std::string_view field);
-// Throws Error for fields that say nothing of networks with this precond.
+// Throws Error for fields that do not apply to networks with this precond.
 void check_applies(std::string_view field, std::string_view precond);
 
 }  // namespace ebb

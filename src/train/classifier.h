@@ -40,10 +40,9 @@ struct Progress {
 FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
                             const Context& context, const Progress& progress);
 
-// How many rows of logits [N,K] are largest at their label.
+// The number of rows of logits [N,K] whose maximum is at their label.
 int64_t count_right(const Tensor& logits, std::span<const int64_t> labels);
-// The share of images whose largest logit is their label's.
-// `between`: as of FeatureNet::run.
+// The fraction of images whose largest logit is their label's.
 double class_accuracy(FeatureNet& net, const Dataset& data,
                       const std::function<void()>& between = {});
 
