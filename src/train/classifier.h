@@ -24,7 +24,7 @@ struct ClassifierConfig {
     f("width", width, "channels of the first convolution");
     f("features", features, "width of the feature space");
     f("epochs", epochs, "passes over the data");
-    f("batch", batch, "images a step");
+    f("batch", batch, "images per step");
     f("lr", lr, "learning rate at the start; it falls to 0");
     f("seed", seed, "of weights and order");
   }

@@ -36,8 +36,7 @@ struct CommonOptions {
     f("json", json, "print one JSON object on standard output, all else on standard error");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
-    f("tune", tune,
-      "fast or full: measure kernel variants, once for each shape; off: known choices");
+    f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
   }
   void choices(auto&& f) { f("tune", tune, {"off", "fast", "full"}); }
 };

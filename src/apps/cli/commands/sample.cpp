@@ -33,7 +33,7 @@ struct Options {
     f("n", n, "number of images");
     f("class", wanted, "a class (number or name), all (in turn) or none");
     f("out", out, "a .png file for one grid, else a folder for single files");
-    f("columns", columns, "of the grid; 0: chosen");
+    f("columns", columns, "of the grid; 0: automatic");
     f("model", model, "model of a file that is not recognised");
     generate.fields(f);
   }
