@@ -107,7 +107,7 @@ Json json_of(const std::vector<Option>& options) {
   return j;
 }
 
-// `defaults`: of the name that was asked for.
+// `defaults`: of the requested name.
 Json json_of(const Sampler& s, const OptionTexts& defaults = {}) {
   const SamplerCost cost = cost_of(s);
   Json j = {{"name", s.name},         {"kind", name_of(s.kind)},
