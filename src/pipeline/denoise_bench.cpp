@@ -38,7 +38,8 @@ Evaluation make_evaluation(const NetworkCase& m, DType dtype, const Context& con
   const NamedModel named = model_of(m);
   const CommonConfig& c = named.config.common();
   Graph g;
-  g.output("F", network_of(*named.model, named.config)(g, network_inputs(g, c, m.batch)));
+  const nn::NetworkInputs in = network_inputs(g, *named.model, named.config, m.batch);
+  g.output("F", network_of(*named.model, named.config)(g, in));
   Evaluation e{Plan(mixed_precision(g, dtype), context, options), inputs_of(c, m.batch)};
   for (const nn::Weight& w : nn::weights_of(g)) e.plan.bind(w.name, nn::hashed_weight(w));
   e.plan.bind_missing();

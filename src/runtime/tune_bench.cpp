@@ -180,15 +180,15 @@ class Race {
   // One measurement of each, the first of its `runs` with cold caches. The host waits only for the
   // last: while a device clears its cache, the runs behind that are enqueued.
   void measure(std::vector<Runner>& all, const Call& call, int runs) {
-    std::vector<std::pair<std::unique_ptr<Mark>, std::unique_ptr<Mark>>> marks;
+    std::vector<std::pair<std::unique_ptr<Event>, std::unique_ptr<Event>>> events;
     for (const Runner& r : all) {
       if (from_.defined()) device_.copy(from_, to_);
-      auto before = device_.mark();
+      auto before = device_.record_event();
       for (int i = 0; i < runs; ++i) r.run(call);
-      marks.emplace_back(std::move(before), device_.mark());
+      events.emplace_back(std::move(before), device_.record_event());
     }
     for (size_t i = 0; i < all.size(); ++i)
-      all[i].best = std::min(all[i].best, marks[i].second->seconds_since(*marks[i].first) / runs);
+      all[i].best = std::min(all[i].best, events[i].second->seconds_since(*events[i].first) / runs);
   }
 
   static void drop(std::vector<Runner>& all, double times, double more) {

@@ -1,8 +1,8 @@
 // matmul_act: an activation of a product, one half of its columns times an activation of the other,
 // or a product times an activation's slope.
 //
-// What add_activations (passes/activations.h) makes of a matmul and the formula behind it, where a
-// kernel does both at once. docs/epilogues.md.
+// What fuse_activations (passes/activations.h) makes of a matmul and the expression behind it,
+// where a kernel does both at once. docs/epilogues.md.
 #pragma once
 
 #include <optional>
