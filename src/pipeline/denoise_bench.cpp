@@ -29,7 +29,7 @@ NamedTensors inputs_of(const CommonConfig& c, int64_t batch) {
     classes.span<int64_t>()[static_cast<size_t>(i)] = c.classes > 0 ? i % c.classes : 0;
   }
   in["noise"] = noise;
-  if (c.classes > 0) in["classes"] = classes;
+  if (c.classes > 0) in[std::string(nn::class_id)] = classes;
   return in;
 }
 

@@ -1,12 +1,12 @@
-// Tuner: which kernel, and which of its candidates, is the fastest here. Measured once and kept in
-// a text file.
+// Tuner: chooses the fastest kernel and candidate on this device. Measured once and cached in a
+// text file.
 //
-// One line a choice, sorted, to be read, edited, joined and deleted freely:
-//   ebb <version>+<kernels>, <device> | <signature> | <kernel> turn=1 | 41.2 us
-// Uses that differ only in what their expressions compute share a line; of expressions only their
-// sizes stand there. A line whose candidate no kernel offers any more is measured anew. Choices for
+// One line per choice, sorted; lines may be edited, merged and deleted:
+//   ebb <version>+<kernels>, <device> | <signature> | <kernel> tile_m=128 | 41.2 us
+// Signatures that differ only in what their expressions compute share a line; of expressions only
+// the sizes stand there. A line whose candidate no longer exists is measured again. Presets for
 // known devices come with the program (src/runtime/presets/, lines that start with
-// `preset, <device>`); a measured line goes before them.
+// `preset, <device>`); a measured line takes precedence.
 #pragma once
 
 #include <istream>
