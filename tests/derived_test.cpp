@@ -194,7 +194,7 @@ struct Meaning {
   double inner = 0;  // unit of the roundings on the way, where that is not f32's
 };
 
-// Ops whose kernels for matrix units round what lies between their two products to the inputs'
+// Ops whose kernels for tensor cores round what lies between their two products to the inputs'
 // dtype, since these units take no other operands; or a product before its activation, which is on
 // its way to memory.
 bool rounds_inside(const Case& c) {
@@ -249,7 +249,7 @@ std::vector<Pair> sharing_pairs(const Case& c) {
   for (size_t out = 0; out < s.out.size(); ++out)
     for (size_t in = 0; in < s.in.size(); ++in) {
       if (!c.kernel->in_place || s.in[in] != s.out[out]) continue;
-      if (!c.kernel->may_share || c.kernel->may_share(s, out, in)) pairs.push_back({out, in});
+      if (!c.kernel->may_alias || c.kernel->may_alias(s, out, in)) pairs.push_back({out, in});
     }
   return pairs;
 }
