@@ -172,7 +172,7 @@ class ConcatSliceElider {
       a.expr = with_inputs(a.expr, n, views.also);
       for (const int32_t v : views.also) {
         a.dtypes += str(',', g_.type(v).dtype);
-        a.per += ",element";
+        a.extents += ",element";
       }
       a.segments = views.segments;
       return a;
