@@ -1,5 +1,5 @@
-// Kernels made for large shapes against the most general kernel of their op (the last of its
-// table), which the derived tests hold to the meaning: shapes with edges in every direction.
+// Kernels for large shapes against the most general kernel of their op (the last of its table),
+// which the derived tests compare with the reference: shapes with edges in every direction.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,12 +31,12 @@ struct Large {
   Attrs attrs;
   std::vector<Shape> in;
   DType dtype;
-  std::optional<DType> residual = {};  // of the last input, where that is another
+  std::optional<DType> addend = {};  // of the last input, where that is another
 
   Signature signature() const {
     Signature s{op, attrs, {}, {}, ""};
     for (const Shape& shape : in) s.in.push_back({dtype, shape});
-    if (residual) s.in.back().dtype = *residual;
+    if (addend) s.in.back().dtype = *addend;
     s.out = op->infer(s);
     return s;
   }
@@ -68,7 +68,7 @@ void add_products(std::vector<Large>& out, DType dtype) {
           if (b && !a)
             out.push_back({label + "_bias", &ops::def::matmul(), attrs, {x, y, {p.n}}, dtype});
           if (!a)
-            out.push_back({label + "_residual",
+            out.push_back({label + "_addend",
                            &ops::def::matmul(),
                            attrs,
                            {x, y, {p.n}, {p.m, p.n}},
@@ -77,11 +77,11 @@ void add_products(std::vector<Large>& out, DType dtype) {
         }
   const ops::Matmul batched{.trans_b = true};
   out.push_back({"batch", &ops::def::matmul(), batched, {{6, 200, 136}, {6, 264, 136}}, dtype});
-  for (const Shape& residual : {Shape{6, 208, 264}, Shape{6, 1, 264}})
-    out.push_back({str("batch_residual_", residual[1]),
+  for (const Shape& addend : {Shape{6, 208, 264}, Shape{6, 1, 264}})
+    out.push_back({str("batch_addend_", addend[1]),
                    &ops::def::matmul(),
                    batched,
-                   {{6, 208, 136}, {6, 264, 136}, residual},
+                   {{6, 208, 136}, {6, 264, 136}, addend},
                    dtype});
 }
 
@@ -108,7 +108,7 @@ void add_activated(std::vector<Large>& out, DType dtype) {
       out.push_back({label, op, a, {x, y, {p.n}}, dtype});
       a.keep = true;
       out.push_back({label + "_kept", op, a, {x, y, {p.n}}, dtype});
-      a = {.act = silu, .trans_b = b, .grad = true};
+      a = {.act = silu, .trans_b = b, .slope = true};
       out.push_back({label + "_slope", op, a, {x, y, {p.m, p.n}}, dtype});
       a.act = erf;
       out.push_back({label + "_erf_slope", op, a, {x, y, {p.m, p.n}}, dtype});
@@ -152,17 +152,17 @@ void add_convolutions(std::vector<Large>& out, DType dtype) {
                    ops::Conv2d{.stride = c.stride, .pad = pad},
                    {x, w, {c.out}},
                    dtype});
-    for (const Shape& residual : {y, Shape{c.n, 1, 1, c.out}})
+    for (const Shape& addend : {y, Shape{c.n, 1, 1, c.out}})
       for (const DType type : std::set{dtype, DType::f32})
-        out.push_back({str(label, residual == y ? "_residual_" : "_rows_", type),
+        out.push_back({str(label, addend == y ? "_addend_" : "_rows_", type),
                        &ops::def::conv2d(),
-                       ops::Conv2d{c.stride, pad, residual == y ? std::string(name_of(type)) : ""},
-                       {x, w, {c.out}, residual},
+                       ops::Conv2d{c.stride, pad, addend == y ? std::string(name_of(type)) : ""},
+                       {x, w, {c.out}, addend},
                        dtype,
                        type});
     const ops::Conv2dDx back{.stride = c.stride, .pad = pad, .size = {c.h, c.w}};
     out.push_back({label, &ops::def::conv2d_dx(), back, {y, w}, dtype});
-    out.push_back({label + "_residual", &ops::def::conv2d_dx(), back, {y, w, x}, dtype});
+    out.push_back({label + "_addend", &ops::def::conv2d_dx(), back, {y, w, x}, dtype});
     ops::Conv2dDw weight{.stride = c.stride, .pad = pad, .kernel = {c.size, c.size}};
     out.push_back({label, &ops::def::conv2d_dw(), weight, {x, y}, dtype});
     weight.bias = false;
@@ -175,8 +175,7 @@ struct Heads {
   double scale = 0;
 };
 
-// More tiles of queries than there are sm_count, several blocks of keys, and scores that
-// are far apart between them.
+// More query tiles than SMs, several key blocks, and scores that are far apart between them.
 void add_attention(std::vector<Large>& out, DType dtype) {
   for (const Heads& h : {Heads{12, 333, 301, 5, 64},
                          {5, 200, 77, 40, 40},
@@ -216,9 +215,8 @@ void add_packed_attention(std::vector<Large>& out, DType dtype) {
   }
 }
 
-// Several blocks of keys, and more of them than there are sm_count: thread blocks wait
-// for each other; once for a single head, whose blocks take more than one round of them. Few heads
-// and keys: ranges of queries.
+// Several key blocks, and more of them than SMs: thread blocks wait for each other; once for a
+// single head whose blocks take more than one wave. Few heads and keys: ranges of queries.
 void add_attention_grad(std::vector<Large>& out, DType dtype) {
   for (const Heads& h : {Heads{6, 300, 700, 5, 40},
                          {3, 290, 1100, 9, 64},
@@ -347,8 +345,8 @@ INSTANTIATE_TEST_SUITE_P(cuda, Agreement, testing::ValuesIn(large_cases()), [](c
 });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
 
-// However a product is cut, its activation is that of the product as it is stored: what is kept of
-// it says what the activation is, but for that one's own rounding.
+// However a matmul is split, its activation is that of the stored result: the kept pre-activation
+// determines the activation up to its own rounding.
 TEST_P(Activated, kept_product__is_what_the_activation_was_taken_of) {
   const Signature s = GetParam().signature();
   const Expr& act = s.as<ops::MatmulAct>().act;
@@ -393,7 +391,7 @@ INSTANTIATE_TEST_SUITE_P(cuda, Activated, testing::ValuesIn(kept_products()), []
 });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Activated);
 
-// The ways through the kernels of products that few shapes take are among the choices compared.
+// Kernel options that few shapes choose are among the candidates compared.
 class Reached : public OnBackend, public testing::WithParamInterface<std::string> {
   void SetUp() override { open("cuda"); }
 };
@@ -413,7 +411,7 @@ TEST_P(Reached, by_choices__teams_and_clusters) {
   }
   if (!any) GTEST_SKIP() << "no kernel for this device";
   EXPECT_TRUE(named.contains("teams"));
-  EXPECT_TRUE(named.contains("cluster_split_k"));
+  EXPECT_TRUE(named.contains("together"));
 }
 
 INSTANTIATE_TEST_SUITE_P(cuda, Reached,

@@ -200,7 +200,7 @@ Graph loss_of(const Case& c, int64_t batch = 8) {
   return loss_graph({}, network_of(*named.model, named.config),
                     {.batch = batch,
                      .image = {common.image_size, common.image_size, common.in_channels},
-                     .labels = common.classes > 0});
+                     .conditions = class_conditions(named.config)});
 }
 
 struct Trained {

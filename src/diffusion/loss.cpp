@@ -29,7 +29,7 @@ Value column(Value rows, int64_t k) {
   return per_image(ops::reshape(ops::slice(rows, 1, k, k + 1), {rows.shape()[0]}));
 }
 
-// The mean over all elements of a formula of broadcast inputs, f32[].
+// The mean over all elements of an expression of broadcast inputs, f32[].
 Value mean_of(std::initializer_list<Value> in, Shape shape,
               const std::function<Scalar(Scalars)>& f) {
   std::vector<int64_t> all(static_cast<size_t>(shape.rank()));
@@ -98,8 +98,8 @@ NoiseLevels draw_noise_levels(const Precond& precond, const ops::RandomKeys& key
 
 namespace {
 
-// Per image, [N,1,1,1]: what the network gets is from_data * images + from_noise * noise, what it
-// should answer is target_data * images + target_noise * noise.
+// Per image, [N,1,1,1]: the network's input is from_data * images + from_noise * noise, its target
+// target_data * images + target_noise * noise.
 struct Factors {
   Value from_data, from_noise, target_data, target_noise, weight, out;
 };
@@ -132,7 +132,7 @@ Output call_network(const Precond& precond, const nn::Network& network, const No
   const Value f = network(*in.images.graph, call);
   Shape want = in.images.shape();
   if (precond.config().learn_sigma) want[-1] *= 2;
-  require(f.shape() == want, "loss: the network must answer with ", want, "  got ", f.type(),
+  require(f.shape() == want, "loss: the network must return ", want, "  got ", f.type(),
           precond.config().learn_sigma ? "  (learn_sigma)" : "");
   if (!precond.config().learn_sigma) return {f, {}};
   const auto parts = ops::split(f, 3, 2);
@@ -157,7 +157,7 @@ Value bound_rows(const Precond& precond, Value timestep) {
   return ops::embedding(ops::literal(*timestep.graph, std::move(values), shape), timestep);
 }
 
-// exp(-d) - 1 + d, by its series near 0 where the terms cancel.
+// exp(-d) - 1 + d, by its series near 0 to avoid cancellation.
 Scalar exp_rest(const Scalar& d) {
   const Scalar series =
       d * d * (0.5 - d * (1.0 / 6 - d * (1.0 / 24 - d * (1.0 / 120 - d * (1.0 / 720)))));
@@ -216,12 +216,9 @@ LossTerms denoising_loss(const Precond& precond, const nn::Network& network, con
   const Factors k = factors(precond, in.level.sigma);
   const Value x = ops::map({in.images, in.noise, k.from_data, k.from_noise},
                            [](auto v) { return v[0] * v[2] + v[1] * v[3]; });
-  const Output f = call_network(precond, network, in,
-                                {.x = x,
-                                 .noise = in.level.argument,
-                                 .classes = in.classes,
-                                 .augment = in.augment,
-                                 .random = random});
+  const Output f = call_network(
+      precond, network, in,
+      {.x = x, .noise = in.level.argument, .conditions = in.conditions, .random = random});
   const Value mse = mean_of({f.mean, in.images, in.noise, k.target_data, k.target_noise, k.weight},
                             in.images.shape(), [](auto v) {
                               const Scalar d = v[0] - (v[1] * v[3] + v[2] * v[4]);
@@ -232,21 +229,33 @@ LossTerms denoising_loss(const Precond& precond, const nn::Network& network, con
   return {mse + vb * (c.vb_weight * static_cast<double>(c.timesteps)), mse, vb};
 }
 
+namespace {
+
+// The condition with its null value for a share `p` of the images, drawn for it alone.
+Value dropped(const GivenCondition& given, double p, const ops::RandomKeys& key) {
+  const nn::Condition& c = given.condition;
+  if (!c.guided || p == 0) return given.value;
+  // The class's draws have been called so from the start: a run goes on as it began.
+  const std::string use = c.name == nn::class_id ? "loss.label" : "loss.drop." + c.name;
+  Value u = ops::random_uniform(key, {}, use);
+  if (c.shape.rank() > 0) {
+    Shape per_sample{given.value.shape()[0]};
+    for (int64_t i = 0; i < c.shape.rank(); ++i) per_sample.push_back(1);
+    u = ops::reshape(u, per_sample);
+  }
+  return ops::map(
+      {u, given.value}, [&](auto v) { return select(less(v[0], p), c.null, v[1]); }, str(c.dtype));
+}
+
+}  // namespace
+
 LossTerms diffusion_loss(const Precond& precond, const nn::Network& network, const LossInputs& in) {
   const Shape shape = in.images.shape();  // a copy: the graph grows
-  const double p = precond.config().label_dropout;
-  Value classes = in.labels;
-  if (classes && p > 0) {
-    const Value u = ops::random_uniform(in.key, {}, "loss.label");
-    classes = ops::map(
-        {u, classes}, [p](auto v) { return select(less(v[0], p), -1.0, v[1]); }, "i64");
-  }
-  const NoisyImages noisy{
-      .images = in.images,
-      .noise = ops::random_normal(in.key, shape.slice(1, shape.rank()), "loss.noise"),
-      .level = draw_noise_levels(precond, in.key),
-      .classes = classes,
-      .augment = in.augment};
+  NoisyImages noisy{.images = in.images};
+  for (const GivenCondition& c : in.conditions)
+    noisy.conditions[c.condition.name] = dropped(c, precond.config().label_dropout, in.key);
+  noisy.noise = ops::random_normal(in.key, shape.slice(1, shape.rank()), "loss.noise");
+  noisy.level = draw_noise_levels(precond, in.key);
   return denoising_loss(precond, network, noisy, in.key);
 }
 
@@ -260,11 +269,11 @@ Graph loss_graph(const DiffusionConfig& config, const nn::Network& network,
   for (const int64_t size : shape.image) images.push_back(size);
   LossInputs in;
   in.images = g.input("images", {DType::f32, images});
-  if (shape.labels) in.labels = g.input("labels", {DType::i64, {n}});
+  for (const nn::Condition& c : shape.conditions)
+    in.conditions.push_back({c, g.input(c.name, c.type(n))});
   in.key.seed = g.input("seed", {DType::i64, {}});
   in.key.image = g.input("image", {DType::i64, {n}});
   in.key.step = g.input("step", {DType::i64, {}});
-  if (shape.augment > 0) in.augment = g.input("augment", {DType::f32, {n, shape.augment}});
   g.output("loss", diffusion_loss(Precond(config), network, in).loss);
   return g;
 }

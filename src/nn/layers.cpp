@@ -71,7 +71,7 @@ Value silu_mlp(const Mlp& a, Value x) {
 }
 
 Value class_ids(const NetworkInputs& in) {
-  if (in.classes) return ops::cast(in.classes, DType::f32);
+  if (const Value ids = in.condition(class_id)) return ops::cast(ids, DType::f32);
   return ops::constant(*in.x.graph, -1, {in.x.shape()[0]});
 }
 
@@ -81,11 +81,11 @@ Value one_hot(Value ids, int64_t classes) {
   return ops::map({id, row}, [](auto x) { return less(abs(x[0] - x[1]), 0.5); });
 }
 
-Value augment_labels(const NetworkInputs& in, int64_t size) {
-  if (!in.augment) return ops::constant(*in.x.graph, 0, {in.x.shape()[0], size});
-  require(in.augment.shape()[-1] == size, "augment: expected labels (", size, ")  ",
-          in.augment.type());
-  return in.augment;
+Value augmentation(const NetworkInputs& in, int64_t size) {
+  const Value labels = in.condition(augment_labels);
+  if (!labels) return ops::constant(*in.x.graph, 0, {in.x.shape()[0], size});
+  require(labels.shape()[-1] == size, "augment: expected labels (", size, ")  ", labels.type());
+  return labels;
 }
 
 Value class_embedding(const Params& p, Value ids, const ClassTable& a) {

@@ -69,7 +69,7 @@ LoadedModel without_weights(const std::string& file, const std::string& model) {
 
 NamedTensors weights_in(const std::string& file, const LoadedModel& m) {
   Graph g;
-  network_of(*m.model, m.config)(g, network_inputs(g, m.config.common(), 1));
+  network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 1));
   return train::load_model_weights(file, nn::weights_of(g));
 }
 
@@ -167,7 +167,7 @@ class Batches {
         model.diffusion, network_of(*model.model, model.config),
         DenoiserOptions{.batch = batch_,
                         .image = {common_.image_size, common_.image_size, common_.in_channels},
-                        .classes = common_.classes,
+                        .conditions = class_conditions(model.config),
                         .guided = guided,
                         .dtype = dtype,
                         .vectors = run_.counts.vectors + 1,
@@ -204,7 +204,7 @@ class Batches {
   }
 
  private:
-  // What `progress` is told: from step to step, and within one as its evaluations go on.
+  // The progress of a run: from step to step, and within one by its evaluations.
   class Shown {
    public:
     Shown(Batches& of, const std::function<bool(double)>& progress) : of_(of), progress_(progress) {
@@ -276,7 +276,7 @@ class Batches {
       classes.push_back(request_.classes[static_cast<size_t>(index)]);
       keys.images.push_back(request_.first_image + index);
     }
-    if (common_.classes > 0) denoiser_->classes(classes);
+    if (common_.classes > 0) denoiser_->condition(nn::class_id, tensor_of(classes, {batch_}));
     const Noise noise = open_default_noise(run_.source, keys, noise_options(run_));
     if (denoiser_->options().draws)
       denoiser_->draw_by(keys.seed, keys.images);

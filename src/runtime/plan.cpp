@@ -207,12 +207,9 @@ void Plan::make_steps(std::vector<Chosen> nodes) {
   for (Chosen& n : nodes)
     steps_.push_back({n.choice.kernel, std::move(n.sig), std::move(n.program), {}});
   for (size_t i = 0; i < side_stream_.size(); ++i) steps_[i].side_stream = side_stream_[i];
+  inputs_ = PlanInputs(graph_, [this](int64_t bytes) { return take(bytes); });
   sources_.resize(graph_.sources().size());
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = graph_.sources()[i];
-    const Type& t = graph_.type(s.value);
-    if (s.kind == Source::Kind::input) sources_[i] = Tensor(t, take(t.bytes()));
-  }
+  for (size_t i = 0; i < sources_.size(); ++i) sources_[i] = inputs_.at(i);
 }
 
 void Plan::bind(std::string_view name, const Tensor& tensor) {
@@ -365,21 +362,7 @@ void Plan::run_observed() {
 
 void Plan::load(const NamedTensors& inputs) {
   if (!resolved_) resolve();
-  Device& device = *context_.device;
-  size_t given = 0;
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = graph_.sources()[i];
-    if (s.kind != Source::Kind::input) continue;
-    const auto it = inputs.find(s.name);
-    require(it != inputs.end(), "run: input '", s.name, "' is missing  ", graph_.type(s.value));
-    require(it->second.type() == graph_.type(s.value), "run: input '", s.name,
-            "' needs another type (", graph_.type(s.value), ")  got ", it->second.type());
-    device.copy(it->second, sources_[i]);
-    ++given;
-  }
-  for (const auto& [name, tensor] : inputs)
-    require(given == inputs.size() || graph_.find_source(name), "run: the graph has no input '",
-            name, "'");
+  inputs_.load(inputs, graph_, *context_.device);
 }
 
 void Plan::enqueue() {
@@ -448,7 +431,7 @@ std::string Plan::text() const {
         << c.flops * 1e-6 << " MFLOP  " << s.sig.text() << " ->";
     for (const Type& t : s.sig.out) out << ' ' << t;
     if (!s.sig.at.empty()) out << "  @ " << s.sig.at;
-    if (s.side_stream) out << "  aside";
+    if (s.side_stream) out << "  side stream";
     out << '\n';
   }
   const Cost total = cost();

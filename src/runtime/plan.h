@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,11 +9,10 @@
 #include "ir/kernel.h"
 #include "runtime/context.h"
 #include "runtime/fit.h"
+#include "runtime/plan_inputs.h"
 #include "runtime/side_stream.h"
 
 namespace ebb {
-
-using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
 struct CompileOptions {
   bool fuse = true;
@@ -48,9 +46,14 @@ class Plan {
   const Tensor& bound(std::string_view name) const;  // on the device
   Tensor fetch(std::string_view name) const;         // on the host: a copy, or the memory itself
 
-  // Runs once. Every input must be given, with its type. Returns copies of the outputs, on the
-  // host. Throws Error.
+  // Runs once. Every input must be given, here or to keep(), with its type. Returns copies of the
+  // outputs, on the host. Throws Error.
   NamedTensors run(const NamedTensors& inputs);
+  // Gives an input a value that every run takes which gives it none: what changes seldom is copied
+  // to the device once. Throws Error.
+  void keep(std::string_view input, const Tensor& value) {
+    inputs_.keep(input, value, *context_.device);
+  }
 
   // What run() is made of: load() gives the inputs, enqueue() starts the work on what was loaded
   // last and does not wait. For work that is recorded or timed.
@@ -100,7 +103,8 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<bool> side_stream_;  // by step
   std::vector<int32_t> waits_;     // by step: for which step aside, or -1
-  std::vector<Tensor> sources_;    // by index into graph_.sources()
+  PlanInputs inputs_;
+  std::vector<Tensor> sources_;  // by index into graph_.sources()
   std::shared_ptr<Buffer> arena_;
   bool resolved_ = false;
   std::unique_ptr<CapturedGraph> captured_;  // of the steps, where the device has such

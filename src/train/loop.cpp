@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "io/file.h"
+#include "nn/network.h"
 #include "train/diagnose.h"
 #include "train/loader.h"
 #include "train/stop.h"
@@ -268,8 +269,9 @@ std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const Tra
     const auto loader = std::make_shared<BatchLoader>(data, options, first);
     return [loader]() -> NamedTensors {
       Batch b = loader->next();
-      NamedTensors out{{"images", b.images}, {"labels", b.labels}, {"image", b.index}};
-      if (b.augment.defined()) out["augment"] = b.augment;
+      NamedTensors out{
+          {"images", b.images}, {std::string(nn::class_id), b.labels}, {"image", b.index}};
+      if (b.augment.defined()) out[std::string(nn::augment_labels)] = b.augment;
       return out;
     };
   };

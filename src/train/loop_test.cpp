@@ -265,9 +265,14 @@ TEST(train, far_device__leaves_the_same_bits_and_is_sent_no_zeros) {
         << step;
   EXPECT_EQ(device->launches, 20);
   EXPECT_EQ(device->captures, 1);
-  const int64_t weights = 4 * (2 * 16 * testing::toy_pixels + 16 + testing::toy_pixels),
-                batch = 4 * 8 * testing::toy_pixels + 8 * 8;
-  EXPECT_LT(device->sent, 2 * weights + 20 * (batch + 64));  // weights and averages, no moments
+  const auto longer = std::make_shared<testing::FarDevice>();
+  TrainConfig twice = toy_config(folder / "longer");
+  twice.steps = 40;
+  train(toy_job(twice), {.device = longer});
+  const int64_t steps = 2 * (longer->sent - device->sent), all = longer->sent;
+  const int64_t weights = 4 * (2 * 16 * testing::toy_pixels + 16 + testing::toy_pixels);
+  EXPECT_EQ(all - steps, 2 * weights);  // before the steps: weights and averages, no moments
+  EXPECT_EQ(longer->transfers - device->transfers, 20);  // a step's inputs are one copy
 }
 
 TEST(train, device_lost__ends_with_its_reason_and_a_checkpoint_to_go_on_from) {

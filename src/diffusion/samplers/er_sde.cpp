@@ -12,7 +12,7 @@ struct Options {
   std::string solver_type = "er_sde";
   void fields(auto&& f) {
     noise.fields(f);
-    f("max_stage", max_stage, "answers of the denoiser that count, 1 to 3");
+    f("max_stage", max_stage, "predictions of the denoiser used, 1 to 3");
     f("solver_type", solver_type,
       "scale of noise: er_sde (eta is 1 or 0), reverse_sde (v^(eta + 1)) or ode (v)");
   }

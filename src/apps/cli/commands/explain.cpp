@@ -76,9 +76,9 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
     return loss_graph(o.diffusion, network,
                       {.batch = o.batch,
                        .image = {c.image_size, c.image_size, c.in_channels},
-                       .labels = c.classes > 0});
+                       .conditions = class_conditions(m.config)});
   Graph g;
-  g.output("F", network(g, network_inputs(g, c, o.batch)));
+  g.output("F", network(g, network_inputs(g, *m.model, m.config, o.batch)));
   return g;
 }
 
@@ -107,7 +107,7 @@ void print_sum(const Options& o, const Plan& plan) {
   std::puts(j.dump().c_str());
 }
 
-// The network's config, with as many channels as the diffusion asks for.
+// The network's config, with the number of channels that the diffusion needs.
 NamedModel model_of(const Options& o) {
   NamedModel m = find_model(o.model);
   for (const Field& f : m.config.fields())
