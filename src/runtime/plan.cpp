@@ -329,8 +329,10 @@ void Plan::bind_weights() {
     if (bytes <= free) throw;
     fail_memory(bytes, free);
   }
-  for (size_t i = 0; i < tensors.size(); ++i)
-    sources_[index_of(prepared_.values[i].source)] = tensors[i];
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const size_t k = index_of(prepared_.values[i].source);
+    sources_[k] = tensors[i].reshape(graph_.type(graph_.sources()[k].value).shape);
+  }
 }
 
 // `bytes`: what it asks for next.
