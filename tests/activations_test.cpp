@@ -78,7 +78,7 @@ TEST(activations, gradients_of_an_mlp__fuse_the_activation_gradient) {
   const Graph out = pass(backward);
   ASSERT_EQ(fused_activations(out).size(), 2u);
   EXPECT_TRUE(fused_activations(out)[0].keep);
-  EXPECT_TRUE(fused_activations(out)[1].slope);
+  EXPECT_TRUE(fused_activations(out)[1].grad);
   expect_equal(backward, out);
 }
 
@@ -279,7 +279,8 @@ TEST(gate_of, other_expressions__none) {
   EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return sigmoid(x); })));
   EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return 0.5 * x * (1 + erf(x)); })));
   EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return x * sigmoid(x) + 1e-9; })));
-  EXPECT_FALSE(ops::gate_of(ops::slope_of(expression([](const Scalar& x) { return x * x; }))));
+  EXPECT_FALSE(
+      ops::gate_of(ops::activation_grad_of(expression([](const Scalar& x) { return x * x; }))));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace ebb::ops {
 
-Expr slope_of(const Expr& act) {
+Expr activation_grad_of(const Expr& act) {
   const Scalar x[] = {Scalar::input(0)}, y[] = {Scalar::input(1)};
   return Expr(2, act.gradient(x, y));
 }
@@ -125,8 +125,8 @@ std::optional<Gate> gate_of(const Expr& act) {
 Signature product_of(const Signature& s) {
   const auto& a = s.as<MatmulAct>();
   Signature p{&def::matmul(), Matmul{.trans_b = a.trans_b}, s.in, {}, s.at};
-  require(!a.slope || !p.in.empty(), "matmul_act: takes y last  at ", s.at);
-  if (a.slope) p.in.pop_back();
+  require(!a.grad || !p.in.empty(), "matmul_act: takes y last  at ", s.at);
+  if (a.grad) p.in.pop_back();
   require(p.in.size() <= 3, "matmul_act: takes a, b and bias (got ", p.in.size(), " inputs)  at ",
           s.at);
   p.out = p.op->infer(p);
@@ -142,12 +142,12 @@ std::vector<Type> infer(const Signature& s) {
           "matmul_act: act must be an expression of one input or two (got ", a.act.text(), ")  at ",
           s.at);
   const Type z = product_of(s).out[0];
-  require(s.in.size() < 3 + (a.slope ? 1 : 0) || s.in[2].shape.rank() == 1,
-          "matmul_act: takes no addend  at ", s.at);
-  require(!a.slope || !a.keep, "matmul_act: keeps no product that a slope scales  at ", s.at);
-  require(!a.slope || s.in.back() == z, "matmul_act: y must be ", z, " (got ", s.in.back(),
-          ")  at ", s.at);
-  require(halves == 1 || !a.slope, "matmul_act: takes slopes of one input  at ", s.at);
+  require(s.in.size() < 3 + (a.grad ? 1 : 0) || s.in[2].shape.rank() == 1,
+          "matmul_act: takes no residual  at ", s.at);
+  require(!a.grad || !a.keep, "matmul_act: keeps no product that a slope scales  at ", s.at);
+  require(!a.grad || s.in.back() == z, "matmul_act: y must be ", z, " (got ", s.in.back(), ")  at ",
+          s.at);
+  require(halves == 1 || !a.grad, "matmul_act: takes slopes of one input  at ", s.at);
   require(z.shape[-1] % halves == 0, "matmul_act: ", z.shape[-1], " columns have no halves  at ",
           s.at);
   Type out = z;
@@ -160,9 +160,9 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   const Signature product = product_of(s);
   const Value z = g.add(*product.op, product.attrs, in.first(product.in.size()))[0];
   const std::string dtype(name_of(s.out[0].dtype));
-  if (a.slope) {
+  if (a.grad) {
     const Value xy[] = {in.back(), z};
-    return pointwise(g, {slope_of(a.act), {}, dtype}, xy);
+    return pointwise(g, {activation_grad_of(a.act), {}, dtype}, xy);
   }
   const std::vector<Value> x = a.act.inputs() == 2 ? split(z, -1, 2) : std::vector{z};
   std::vector<Value> out = pointwise(g, {a.act, {}, dtype}, x);
@@ -175,8 +175,8 @@ Cost cost(const Signature& s) {
   Cost c = cost_of(product);
   const auto& a = s.as<MatmulAct>();
   const auto elements = static_cast<double>(s.out[0].shape.numel());
-  c.flops += elements * (a.slope ? slope_of(a.act) : a.act).flops();
-  if (a.slope || a.keep) c.bytes += static_cast<double>(s.out[0].bytes());
+  c.flops += elements * (a.grad ? activation_grad_of(a.act) : a.act).flops();
+  if (a.grad || a.keep) c.bytes += static_cast<double>(s.out[0].bytes());
   if (a.act.inputs() == 2 && !a.keep)
     c.bytes -= static_cast<double>(product.out[0].bytes() - s.out[0].bytes());
   return c;
@@ -243,36 +243,36 @@ std::vector<Example> examples() {
   const auto kept = [](const Expr& act) {
     return MatmulAct{.act = act, .trans_b = true, .keep = true};
   };
-  const auto slope = [](const Expr& act) { return MatmulAct{.act = act, .slope = true}; };
+  const auto grad = [](const Expr& act) { return MatmulAct{.act = act, .grad = true}; };
   std::vector<Example> all = {
       {.label = "silu",
        .attrs = MatmulAct{.act = silu, .trans_b = true},
        .in = {f32({3, 5, 11}), f32({17, 11}), f32({17})}},
       {.label = "batch", .attrs = MatmulAct{.act = gelu}, .in = {f32({2, 3, 7}), f32({2, 7, 16})}},
       {.label = "kept", .attrs = kept(gelu), .in = {f32({2, 9, 16}), f32({24, 16}), f32({24})}},
-      {.label = "slope", .attrs = slope(gelu), .in = {f32({7, 13}), f32({13, 5}), f32({7, 5})}},
-      {.label = "slope_bias",
-       .attrs = MatmulAct{.act = silu, .trans_b = true, .slope = true},
+      {.label = "grad", .attrs = grad(gelu), .in = {f32({7, 13}), f32({13, 5}), f32({7, 5})}},
+      {.label = "grad_bias",
+       .attrs = MatmulAct{.act = silu, .trans_b = true, .grad = true},
        .in = {f32({3, 5, 16}), f32({24, 16}), f32({24}), f32({3, 5, 24})}},
       {.label = "empty", .attrs = kept(silu), .in = {f32({0, 3, 5}), f32({2, 5})}},
       {.label = "edges_kept",
        .attrs = kept(silu),
        .in = {f32({136, 200}), f32({264, 200}), f32({264})}},
-      {.label = "edges_slope",
-       .attrs = slope(gelu),
+      {.label = "edges_grad",
+       .attrs = grad(gelu),
        .in = {f32({2, 68, 200}), f32({200, 264}), f32({2, 68, 264})}},
       {.label = "long_sum",  // parts of k
        .attrs = kept(gelu),
        .in = {f32({40, 1032}), f32({24, 1032})}},
-      {.label = "long_sum_slope",
-       .attrs = slope(silu),
+      {.label = "long_sum_grad",
+       .attrs = grad(silu),
        .in = {f32({40, 1032}), f32({1032, 24}), f32({40, 24})}},
       {.label = "dit_mlp",
        .attrs = kept(gelu),
        .in = {f32({16, 256, 384}), f32({1536, 384}), f32({1536})},
        .bench = true},
       {.label = "dit_mlp_dx",
-       .attrs = slope(gelu),
+       .attrs = grad(gelu),
        .in = {f32({16, 256, 384}), f32({384, 1536}), f32({16, 256, 1536})},
        .bench = true},
       {.label = "erf",
@@ -280,8 +280,8 @@ std::vector<Example> examples() {
        .in = {f32({9, 16}), f32({24, 16}), f32({24})},
        .low = -2,
        .high = 2},
-      {.label = "erf_slope",
-       .attrs = slope(erf),
+      {.label = "erf_grad",
+       .attrs = grad(erf),
        .in = {f32({9, 16}), f32({16, 24}), f32({9, 24})},
        .low = -4,
        .high = 4},

@@ -26,10 +26,10 @@ double round_to(NoiseType type, double x);
 // The GPU that torch_cuda imitates: results differ between GPUs if a tensor has more elements than
 // the GPU has threads.
 struct GpuOptions {
-  int64_t multiprocessors = 132, threads = 2048;
+  int64_t sm_count = 132, threads = 2048;
   void fields(auto&& f) {
-    f("multiprocessors", multiprocessors, "of the GPU whose numbers are drawn (H100, H200: 132)");
-    f("threads", threads, "that a multiprocessor of that GPU holds (H100, H200: 2048)");
+    f("sm_count", sm_count, "of the GPU whose numbers are drawn (H100, H200: 132)");
+    f("threads", threads, "that a SM of that GPU holds (H100, H200: 2048)");
   }
 };
 
