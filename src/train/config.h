@@ -45,7 +45,7 @@ struct TrainConfig {
     f("minutes", minutes, "stop after so many minutes, with a checkpoint; 0: no limit");
     // ---- optimiser
     f("batch", batch, "images a step");
-    f("accumulation", accumulation, "parts in which a step's images are run, to save memory");
+    f("accumulation", accumulation, "micro-batches per step, to save memory");
     f("seed", seed, "of the initial weights, the order of the images and all noise: 0 to 2^64 - 1");
     f("lr", lr, "learning rate");
     f("schedule", schedule, "of the learning rate: constant, cosine, linear or rsqrt");

@@ -34,7 +34,8 @@ struct StepInputs {
   int64_t step = 0;  // 0, 1, 2, ...; Adam's bias corrections follow
   double lr = 0;
   double ema_decay = 0;
-  int64_t parts = 1, part = 0;  // of a step with accumulation; the last part changes the weights
+  int64_t micro_batches = 1,
+          micro_batch = 0;  // of a step with accumulation; the last part changes the weights
 };
 // The inputs that train_step added.
 NamedTensors step_inputs(const StepInputs& in, const StepOptions& options);

@@ -54,7 +54,7 @@ std::vector<double> stretch_of(const std::vector<double>& sigmas, const Stretch&
 struct StartOptions {
   Space space = Space::ve;
   // Where all is noise, its variance is that of data and noise, 1 + sigma^2.
-  bool whole_variance = false;
+  bool full_variance = false;
   double noise_scale = 1;  // times the noise, of models that want it so
   // A1111's "extra noise": so much of the same noise on top, not rescaled whatever the level.
   double extra_noise = 0;
@@ -76,7 +76,7 @@ struct FirstNoise {
   bool has_data = false;            // a latent is given
   bool leading = false;             // diffusers: timestep_spacing is "leading"
 };
-// StartOptions::whole_variance, by dialect:
+// StartOptions::full_variance, by dialect:
 //   comfy      where sigma is within 1e-5 of the model's largest or above, with data or without
 //   a1111      without data: its samplers of timesteps (ddim, ddim_cfg_pp, plms, uni_pc), which
 //              start from noise as sqrt(alpha_bar) x
