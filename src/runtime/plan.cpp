@@ -149,14 +149,18 @@ std::vector<Plan::Chosen> Plan::choose() {
   Device& device = *context_.device;
   Tuner guess;
   Tuner& tuner = context_.tuner ? *context_.tuner : guess;
-  std::vector<Chosen> nodes;
+  std::vector<Use> uses;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);
-    const auto supporting = supporting_kernels(s, device);
-    require(!supporting.empty(), s.op->name, ": ", device.backend(), " has no kernel for it  ",
-            s.text(), "  at ", s.at);
-    const Choice c = tuner.choose(supporting, s, device);
-    nodes.push_back({c, s, c.kernel->prepare(s, c.tune, device)});
+    uses.push_back({supporting_kernels(s, device), s});
+    require(!uses.back().kernels.empty(), s.op->name, ": ", device.backend(),
+            " has no kernel for it  ", s.text(), "  at ", s.at);
+  }
+  const std::vector<Choice> choices = tuner.choose(uses, device);
+  std::vector<Chosen> nodes;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const Choice& c = choices[i];
+    nodes.push_back({c, uses[i].sig, c.kernel->prepare(uses[i].sig, c.tune, device)});
   }
   tuner.save();
   return nodes;

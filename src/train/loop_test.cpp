@@ -74,7 +74,7 @@ TEST(train, resumed__gives_the_same_bits_as_in_one_go) {
   for (const int64_t micro_batches : {1, 2}) {
     const Folder folder;
     TrainConfig whole = toy_config(folder / "whole"), broken = toy_config(folder / "broken");
-    whole.accumulation = broken.accumulation = parts;
+    whole.accumulation = broken.accumulation = micro_batches;
     train(toy_job(whole), cpu());
     int64_t steps = 0;
     TrainJob first = toy_job(broken);

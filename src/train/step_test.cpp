@@ -1,4 +1,5 @@
-// The training step: against AdamW written out, in parts, in bf16, and with numbers gone wrong.
+// The training step: against AdamW written out, with micro-batches, in bf16, and with non-finite
+// values.
 #include "train/step.h"
 
 #include <gtest/gtest.h>
@@ -132,7 +133,7 @@ TEST(train_step, accumulation__equals_the_whole_batch) {
       const auto out = part.run(x.rows(2 * in.micro_batch, 2 * in.micro_batch + 2).clone(),
                                 y.rows(2 * in.micro_batch, 2 * in.micro_batch + 2).clone(), in);
       EXPECT_EQ(part.bits("w") == before, in.micro_batch < 2)
-          << "only the last part moves the weights";
+          << "only the last micro-batch updates the weights";
       if (in.micro_batch == 2) {
         EXPECT_NEAR(out.at("grad_norm").span<float>()[0], norm, 1e-5);
       }

@@ -1,4 +1,4 @@
-// StartDialect: what programs do where a run starts, as data: the one place that knows them.
+// StartDialect: conventions of programs at the start of a run, as data, in one place.
 #pragma once
 
 #include "diffusion/start/inpaint.h"

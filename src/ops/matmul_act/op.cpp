@@ -1,10 +1,10 @@
 #include "ops/matmul_act/op.h"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "base/error.h"
+#include "ir/normal_form.h"
 #include "ops/gelu/op.h"
 #include "ops/gelu_tanh/op.h"
 #include "ops/prim/matmul/op.h"
@@ -21,64 +21,105 @@ Expr activation_grad_of(const Expr& act) {
 
 namespace {
 
-constexpr double far = 8, step = 0.25;  // where expressions are compared
-bool equal(double x, double y) {        // not NaN
+using Monomial = NormalForm::Monomial;
+using Polynomial = NormalForm::Polynomial;
+
+bool near(double x, double y) {  // not NaN
   constexpr double rounding = 1e-12;
-  return std::fabs(x - y) <= rounding * (1 + std::fabs(y));
+  return std::fabs(x - y) <= rounding * std::fabs(y);
 }
 
-double value_of(const Expr& e, std::initializer_list<double> x) {
-  double y = 0;
-  e.evaluate(x, {&y, 1});
-  return y;
-}
+// An expression that may be an activation of input `x`, times what was divided out of it.
+class ActivationForm {
+ public:
+  ActivationForm(const NormalForm& form, Polynomial p, int64_t x)
+      : form_(form), p_(std::move(p)), x_(x) {}
 
-// GELU with an error function.
-double gelu_of(double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }
-
-// Of one input.
-std::optional<Gate> activation_of(const Expr& act) {
-  const auto all_equal = [&](const std::function<double(double)>& f) {
-    for (double x = -far; x <= far; x += step)
-      if (!equal(f(x), value_of(act, {x}))) return false;
-    return true;
-  };
-  if (all_equal(gelu_of)) return Gate{.erf = true};
-  // what the gate is the logistic function of, by its inverse
-  const auto argument = [&](double x) { return -std::log(x / value_of(act, {x}) - 1); };
-  const double one = argument(1), two = argument(2);
-  Gate g{.linear = 0, .cubic = (two - 2 * one) / 6};
-  g.linear = one - g.cubic;
-  if (equal(1 + std::fabs(g.cubic / g.linear), 1)) g.cubic = 0;
-  const auto gated = [&](double x) {
-    return x / (1 + std::exp(-x * (g.linear + g.cubic * x * x)));
-  };
-  return all_equal(gated) ? std::optional(g) : std::nullopt;
-}
-
-// Of two inputs, as if input `of` were activated.
-std::optional<Gate> gate_by(const Expr& act, size_t of) {
-  std::array<Scalar, 2> in{1, 1};
-  in[of] = Scalar::input(0);
-  const Expr alone(1, act.apply(in));
-  std::optional<Gate> g = activation_of(alone);
-  for (double x = -far; x <= far; x += step)
-    for (const double by : {-3.0, -0.7, 0.0, 2.0}) {
-      const double y = of == 0 ? value_of(act, {x, by}) : value_of(act, {by, x});
-      if (!equal(by * value_of(alone, {x}), y)) return {};
+  // x sigmoid(z); x/2 + x/2 tanh(z/2), which is the same; x/2 + x/2 erf(x / sqrt(2)).
+  std::optional<Gate> gate() const {
+    if (p_.size() == 1) return gated_by(ScalarOp::sigmoid, 1);
+    const bool half = p_.size() == 2 && std::any_of(p_.begin(), p_.end(), [&](const auto& term) {
+                        return is_power(term.first, 1) && near(term.second, 0.5);
+                      });
+    if (!half) return {};
+    if (auto g = gated_by(ScalarOp::tanh, 0.5)) {
+      g->linear *= 2;
+      g->cubic *= 2;
+      return g;
     }
-  if (g) g->of = of;
-  return g;
+    const auto g = gated_by(ScalarOp::erf, 0.5);
+    if (!g || g->cubic != 0 || !near(g->linear, std::sqrt(0.5))) return {};
+    return Gate{.erf = true};
+  }
+
+ private:
+  bool is_power(const Monomial& m, int64_t of) const {
+    if (m.size() != 1 || m.begin()->second != of) return false;
+    const NormalForm::Atom& a = form_.atom(m.begin()->first);
+    return a.op == ScalarOp::input && a.input == x_;
+  }
+
+  // If there is a term `coefficient` x f(linear x + cubic x^3).
+  std::optional<Gate> gated_by(ScalarOp f, double coefficient) const {
+    for (const auto& [m, c] : p_) {
+      if (m.size() != 2 || !near(c, coefficient)) continue;
+      std::optional<Gate> argument;
+      bool linear = false;
+      for (const auto& [index, power] : m) {
+        linear = linear || is_power({{index, power}}, 1);
+        const NormalForm::Atom& a = form_.atom(index);
+        if (a.op == f && power == 1) argument = odd(a.arguments[0]);
+      }
+      if (linear && argument) return argument;
+    }
+    return {};
+  }
+
+  // Of linear x + cubic x^3.
+  std::optional<Gate> odd(const Polynomial& p) const {
+    Gate g{.linear = 0};
+    for (const auto& [m, c] : p) {
+      if (!is_power(m, 1) && !is_power(m, 3)) return {};
+      (is_power(m, 1) ? g.linear : g.cubic) = c;
+    }
+    return g.linear != 0 && std::isfinite(g.linear) && std::isfinite(g.cubic) ? std::optional(g)
+                                                                              : std::nullopt;
+  }
+
+  const NormalForm& form_;
+  Polynomial p_;
+  int64_t x_;
+};
+
+// The polynomial divided by input `x`, where that is a factor of every term once.
+std::optional<Polynomial> divided(const NormalForm& form, int64_t x) {
+  Polynomial out;
+  for (const auto& [monomial, coefficient] : form.result()) {
+    Monomial m = monomial;
+    const auto factor = std::find_if(m.begin(), m.end(), [&](const auto& f) {
+      const NormalForm::Atom& a = form.atom(f.first);
+      return a.op == ScalarOp::input && a.input == x && f.second == 1;
+    });
+    if (factor == m.end()) return {};
+    m.erase(factor);
+    out[m] = coefficient;
+  }
+  return out;
 }
 
 }  // namespace
 
 std::optional<Gate> gate_of(const Expr& act) {
-  if (act.results().size() != 1) return {};
-  if (act.inputs() == 1) return activation_of(act);
-  if (act.inputs() != 2) return {};
-  const std::optional<Gate> first = gate_by(act, 0);
-  return first ? first : gate_by(act, 1);
+  if (act.results().size() != 1 || act.inputs() < 1 || act.inputs() > 2) return {};
+  const NormalForm form(act);
+  if (act.inputs() == 1) return ActivationForm(form, form.result(), 0).gate();
+  for (const int64_t x : {0, 1})
+    if (auto alone = divided(form, 1 - x))
+      if (auto g = ActivationForm(form, std::move(*alone), x).gate()) {
+        g->of = static_cast<size_t>(x);
+        return g;
+      }
+  return {};
 }
 
 Signature product_of(const Signature& s) {

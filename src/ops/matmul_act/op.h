@@ -43,8 +43,8 @@ struct Gate {
   bool erf = false;
   size_t of = 0;  // the input that is activated; another is multiplied by that
 };
-// If the expression is one of them, or of two inputs and one times such of the other, to the
-// rounding of 64-bit floats.
+// If the expression is one of them, or of two inputs and one times such of the other. Matched by
+// structure (ir/normal_form.h); coefficients to the rounding of 64-bit floats.
 std::optional<Gate> gate_of(const Expr& act);
 
 // The use of matmul that gives z.
