@@ -146,11 +146,11 @@ std::pair<int64_t, int64_t> fused_activations(const char* name) {
   const nn::Network network = network_of(*m.model, m.config);
   const auto count = [](const Graph& g) {
     const Graph primitives = common_subexpressions(test::in_primitives(g));
-    const auto serves = [](const Signature&, const Signature& with) {
+    const auto supports = [](const Signature&, const Signature& with) {
       return ops::gate_of(with.as<ops::MatmulAct>().act).has_value();
     };
     return test::count(
-        fuse_activations(fuse_residuals(primitives, test::all_same_cost_class), serves),
+        fuse_activations(fuse_residuals(primitives, test::all_same_cost_class), supports),
         ops::def::matmul_act());
   };
   const Graph loss = loss_graph(usual_diffusion(*m.model, m.config), network,
