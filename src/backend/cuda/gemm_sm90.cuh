@@ -78,8 +78,8 @@ __device__ void release(const SharedStorage<C>& s, const Params& p, int stage) {
   }
 }
 
-// The ping-pong order barrier: consumers run their mainloops one after the other. One that waited for
-// a stage more than a round of the ring ahead would take an earlier phase for its own.
+// The ping-pong order barrier: consumers run their mainloops one after the other. One that waited
+// for a stage more than a round of the ring ahead would take an earlier phase for its own.
 template <class C>
 __device__ void order_wait() {
   if constexpr (C::ping_pong) barrier_of(1 + C::math_groups + math_group<C>(), C::producer);

@@ -66,8 +66,8 @@ struct Problem {
   int64_t half() const { return form == Form::gated ? n / 2 : 0; }  // where the other begins
 };
 
-// The schedule. The two CTAs of a cluster can load the operand that they have in common once, by TMA
-// multicast.
+// The schedule. The two CTAs of a cluster can load the operand that they have in common once, by
+// TMA multicast.
 enum class Multicast : uint8_t { none = 0, b = 1, a = 2 };
 struct Choice {
   int tile_m = 128, tile_n = 128;

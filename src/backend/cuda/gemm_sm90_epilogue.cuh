@@ -128,7 +128,8 @@ __device__ void add_row_residual(const Params& p, const WorkUnit& u, Accumulator
     add_row_residual_as<C, typename C::T>(p, u, d);
 }
 
-// ---- the source operand, of the result's shape and type: residual, or input of the gradient ------
+// ---- the source operand, of the result's shape and type: residual, or input of the gradient
+// ------
 
 template <class C>
 __device__ bool loads_source(const Params& p, const WorkUnit& u) {

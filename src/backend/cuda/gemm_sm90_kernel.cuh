@@ -1,10 +1,10 @@
 // The kernel behind gemm_sm90.h: a persistent, warp-specialised GEMM with a producer warpgroup and
 // consumer warpgroups.
 //
-// A CTA computes work units: tiles of tile_m x tile_n over a range of k. One producer thread fills a
-// ring of stages in shared memory by TMA. Each consumer warpgroup multiplies its rows (or columns)
-// of the tile by wgmma and runs its epilogue while the next tile is being loaded or, in ping-pong,
-// multiplied by the other consumer.
+// A CTA computes work units: tiles of tile_m x tile_n over a range of k. One producer thread fills
+// a ring of stages in shared memory by TMA. Each consumer warpgroup multiplies its rows (or
+// columns) of the tile by wgmma and runs its epilogue while the next tile is being loaded or, in
+// ping-pong, multiplied by the other consumer.
 #pragma once
 
 #include "backend/cuda/gemm_sm90_params.h"
@@ -137,8 +137,8 @@ __device__ inline Divided divide(int n, const Divisor& d) {
   return {q, n - q * d.by};
 }
 
-// A work unit: a tile over all of k (`partial` is -1) or one of its splits (`partial` is the index of
-// its accumulators in the workspace).
+// A work unit: a tile over all of k (`partial` is -1) or one of its splits (`partial` is the index
+// of its accumulators in the workspace).
 struct WorkUnit {
   int m, n, batch, first, last, partial;
   int split = 0;  // which part of its tile
@@ -211,8 +211,8 @@ __device__ inline Pixel pixel_at(const Params& p, const OutputPixel& at) {
   return {.w = at.w * p.stride - p.left, .h = at.h * p.stride - p.top, .n = at.n, .s = 0, .r = 0};
 }
 
-// The destination of one operand's stage (64 values of k). `half`: with multicast this CTA loads the
-// first (0) or second (1) half for both; -1: all of it for itself.
+// The destination of one operand's stage (64 values of k). `half`: with multicast this CTA loads
+// the first (0) or second (1) half for both; -1: all of it for itself.
 struct StageTarget {
   uint32_t to, barrier;
   int half;

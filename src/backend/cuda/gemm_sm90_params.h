@@ -22,7 +22,8 @@ struct Divisor {
 };
 Divisor divisor(int64_t by);
 
-// An operand that is prefetched into L2 before griddepcontrol.wait: its bytes, those of a CTA; none: 0.
+// An operand that is prefetched into L2 before griddepcontrol.wait: its bytes, those of a CTA;
+// none: 0.
 struct L2Prefetch {
   const char* data;
   int64_t bytes;
@@ -36,12 +37,12 @@ struct Params {
   const void *bias, *residual, *grad_at;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
-  int half;                        // Form::gated: columns of each half; else 0
-  int groups_m, groups_n;          // tiles, or pairs of them
-  Divisor raster, last_raster;     // height of a raster strip; of the last one
-  Divisor tiles, raster_tiles;     // groups of a GEMM, of a strip
-  int steps;                       // blocks of 64 values of k
-  int split_steps, longer_splits;  // steps of a split; the first splits have one more
+  int half;                                // Form::gated: columns of each half; else 0
+  int groups_m, groups_n;                  // tiles, or pairs of them
+  Divisor raster, last_raster;             // height of a raster strip; of the last one
+  Divisor tiles, raster_tiles;             // groups of a GEMM, of a strip
+  int steps;                               // blocks of 64 values of k
+  int split_steps, longer_splits;          // steps of a split; the first splits have one more
   int data_parallel, split_k, work_units;  // whole: tiles, or pairs, that are not split
   Divisor rest;                            // and those that are
   int k_blocks;                            // steps = k_blocks * taps
