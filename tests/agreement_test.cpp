@@ -347,7 +347,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
 
 // However a matmul is split, its activation is that of the stored result: the kept pre-activation
 // determines the activation up to its own rounding.
-TEST_P(Activated, kept_product__is_what_the_activation_was_taken_of) {
+TEST_P(Activated, kept_pre_activation__determines_the_activation) {
   const Signature s = GetParam().signature();
   const Expr& act = s.as<ops::MatmulAct>().act;
   const ops::Gate gate = ops::gate_of(act).value();

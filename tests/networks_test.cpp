@@ -165,7 +165,7 @@ std::pair<int64_t, int64_t> fused_activations(const char* name) {
 
 }  // namespace
 
-TEST(networks, activations_of_products__fuse_in_training_and_sampling) {
+TEST(networks, activations_of_matmuls__fuse_in_training_and_sampling) {
   using Counts = std::pair<int64_t, int64_t>;
   EXPECT_EQ(fused_activations("unet64"), Counts(3, 2));
   EXPECT_EQ(fused_activations("adm64"), Counts(2, 1));
