@@ -21,7 +21,7 @@ enum class Form : uint8_t {
   tn,     // A [k, m], B [k, n]
   tt,     // A [k, m], B [n, k]
   fprop,  // A: images by pixel and tap, B: weights [n, tap, k]
-  dgrad,  // A: images of gradients by pixel and tap, B: weights [k, turned tap, n]
+  dgrad,  // A: images of gradients by pixel and tap, B: weights [k, rotated tap, n]
   wgrad,  // A: gradients [k, m], B: images by pixel k and tap, n
   gated,  // as nt; tiles are of two halves of B's rows, see Post::gate
 };
@@ -71,7 +71,7 @@ struct Problem {
 enum class Multicast : uint8_t { none = 0, b = 1, a = 2 };
 struct Choice {
   int tile_m = 128, tile_n = 128;
-  int split_k = 1;  // parts of k, of the tiles after the first `whole`; summed in a second pass
+  int split_k = 1;  // splits of k, of the tiles after the first `data_parallel`
   Multicast multicast = Multicast::none;
   int data_parallel = 0;  // tiles, or pairs of them
   // Two consumer warpgroups on tiles of their own: one runs its epilogue while the other issues
@@ -93,7 +93,7 @@ struct TileSize {
   bool can_cluster_split_k = false;  // Choice::together is possible
   bool loads_source = true;          // operands of the result's shape
   bool adds_row_residual = true;     // residuals that are rows for images
-  int one_cta_stages = 4;            // see Choice::lone
+  int one_cta_stages = 4;            // see Choice::one_cta_per_sm
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.

@@ -234,7 +234,7 @@ __device__ void store_gated(const Params& p, const SharedStorage<C>& s, const Wo
     }
 }
 
-// The same with the operand that comes in boxes, of which the first have been asked for.
+// The same with the source, whose first loads have been issued.
 template <class C>
 __device__ void store_with_source(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
                                   const Accumulators<C>& d) {
