@@ -119,7 +119,7 @@ std::string numbered(const std::string& folder, int64_t i) {
 std::string images_text(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
 // A grid with one row per class when all are requested, or one file per image.
-void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
+void write_spatial(const Options& o, const LoadedModel& m, const Generated& g) {
   const Tensor pixels = to_pixels(g.images);
   const int64_t n = pixels.shape()[0], classes = m.config.common().classes;
   const bool rows_are_classes =
@@ -201,7 +201,7 @@ int run(Options& o) {
   const Generated& g = *made;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  write_images(o, model, g);
+  write_spatial(o, model, g);
   const double speed = static_cast<double>(o.n) / seconds;
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},
