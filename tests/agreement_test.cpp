@@ -396,7 +396,7 @@ class Reached : public OnBackend, public testing::WithParamInterface<std::string
   void SetUp() override { open("cuda"); }
 };
 
-TEST_P(Reached, by_choices__teams_and_clusters) {
+TEST_P(Reached, by_choices__ping_pong_and_cluster_split_k) {
   std::set<std::string> named;
   bool any = false;
   for (const Large& c : large_cases()) {
@@ -410,7 +410,7 @@ TEST_P(Reached, by_choices__teams_and_clusters) {
     }
   }
   if (!any) GTEST_SKIP() << "no kernel for this device";
-  EXPECT_TRUE(named.contains("teams"));
+  EXPECT_TRUE(named.contains("ping_pong"));
   EXPECT_TRUE(named.contains("cluster_split_k"));
 }
 
