@@ -60,6 +60,8 @@ int run(const Options& o) {
     j["held_out"] = q.held_out;
     j["held_out_is_training"] = q.held_out_seen;
     j["classifier_accuracy"] = q.classifier_accuracy;
+    j["features_of_quarter_turns"] = q.turns;
+    j["cautions"] = q.doubts;
     j["seconds"] = q.seconds;
     std::puts(j.dump().c_str());
     return 0;
