@@ -76,7 +76,8 @@ Evidence evidence(const Quality& q, const Sets& sets, const Tensor& samples, con
           .held_out = q.held_out,
           .features = features.shape()[1],
           .accuracy = judged ? q.classifier_accuracy : -1,
-          .classes = q.turns ? 4 : sets.training->classes()};
+          .classes = q.turns ? 4 : sets.training->classes(),
+          .conditional = q.conditional};
 }
 
 }  // namespace

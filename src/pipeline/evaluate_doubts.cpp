@@ -33,7 +33,7 @@ std::vector<std::string> doubts(const Evidence& e) {
                         "): it is too large, and compares with no other number of images"));
   constexpr int64_t enough =
       100;  // a share of 50 % is known to 10 % then, twice the standard error
-  if (e.accuracy >= 0 && e.samples < enough)
+  if (e.conditional && e.samples < enough)
     out.push_back(str("shares of ", e.samples, " samples are uncertain by up to ",
                       percent(1 / std::sqrt(static_cast<double>(e.samples))),
                       " (two standard errors)"));

@@ -12,7 +12,8 @@ Evidence good() {
           .held_out = 10000,
           .features = 128,
           .accuracy = 0.91,
-          .classes = 10};
+          .classes = 10,
+          .conditional = true};
 }
 
 std::string only_doubt(const Evidence& e) {
@@ -52,6 +53,7 @@ TEST(Doubts, classifier_that_is_often_wrong__is_named_with_chance) {
 TEST(Doubts, features_of_a_file__need_no_classifier) {
   Evidence e = good();
   e.accuracy = -1;
+  e.conditional = false;
   e.samples = 129;
   EXPECT_TRUE(doubts(e).empty());
 }
