@@ -392,6 +392,13 @@ Generated generate(const LoadedModel& model, const GenerateRequest& request,
   return Batches(model, request, options, context).run(progress);
 }
 
+std::vector<std::string> class_labels(const LoadedModel& m) {
+  if (!m.class_names.empty()) return m.class_names;
+  std::vector<std::string> out;
+  for (int64_t i = 0; i < m.config.common().classes; ++i) out.push_back(std::to_string(i));
+  return out;
+}
+
 Tensor to_pixels(const Tensor& images) {
   Tensor out(DType::u8, images.shape());
   const auto from = images.span<float>();

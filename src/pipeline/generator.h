@@ -104,6 +104,9 @@ Generated generate(const LoadedModel& model, const GenerateRequest& request,
                    const GenerateOptions& options, const Context& context,
                    const std::function<bool(double)>& progress = {});
 
+// What the classes 0, 1, ... of a model are called: by its names, or else by their numbers.
+std::vector<std::string> class_labels(const LoadedModel& model);
+
 // u8 [N,H,W,C] from f32 in [-1,1], rounded.
 Tensor to_pixels(const Tensor& images);
 // One image of a batch, [H,W,C].

@@ -21,7 +21,7 @@ enum class Form : uint8_t {
   tn,     // A [k, m], B [k, n]
   tt,     // A [k, m], B [n, k]
   fprop,  // A: images by pixel and tap, B: weights [n, tap, k]
-  dgrad,  // A: images of gradients by pixel and tap, B: weights [k, turned tap, n]
+  dgrad,  // A: images of gradients by pixel and tap, B: weights [k, rotated tap, n]
   wgrad,  // A: gradients [k, m], B: images by pixel k and tap, n
   gated,  // as nt; tiles are of two halves of B's rows, see Post::gate
 };
@@ -53,13 +53,13 @@ struct Problem {
   bool bias = false;                            // added to each row
   bool residual = false;                        // Post::add: added to each element
   DType bias_type = DType::f32, residual_type = DType::f32;
-  bool row_sums = false;  // A's rows, summed over k, are a second result: f32 [m]; of one product
+  bool row_sums = false;      // A's rows, summed over k, are a second result: f32 [m]; of one GEMM
   int64_t residual_rows = 1;  // of the result that share a row of the residual
   Post post = Post::add;
   Activation activation;
   bool gate_first = false;                  // gate: the activation is of the first half
   bool keep = false;                        // activate, gate: z is a second result
-  int64_t m = 0, n = 0, k = 0, batch = 1;   // of one product; k of a convolution: of one tap
+  int64_t m = 0, n = 0, k = 0, batch = 1;   // of one GEMM; k of a convolution: of one tap
   bool repeat_a = false, repeat_b = false;  // one matrix for the whole batch
   Images images;                            // convolutions
   int64_t taps() const { return images.kh * images.kw; }
@@ -71,7 +71,7 @@ struct Problem {
 enum class Multicast : uint8_t { none = 0, b = 1, a = 2 };
 struct Choice {
   int tile_m = 128, tile_n = 128;
-  int split_k = 1;  // parts of k, of the tiles after the first `whole`; summed in a second pass
+  int split_k = 1;  // splits of k, of the tiles after the first `data_parallel`
   Multicast multicast = Multicast::none;
   int data_parallel = 0;  // tiles, or pairs of them
   // Two consumer warpgroups on tiles of their own: one runs its epilogue while the other issues
@@ -93,7 +93,7 @@ struct TileSize {
   bool can_cluster_split_k = false;  // Choice::together is possible
   bool loads_source = true;          // operands of the result's shape
   bool adds_row_residual = true;     // residuals that are rows for images
-  int one_cta_stages = 4;            // see Choice::lone
+  int one_cta_stages = 4;            // see Choice::one_cta_per_sm
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.

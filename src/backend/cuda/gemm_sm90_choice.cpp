@@ -96,7 +96,7 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
   const auto rounds = [&](int64_t work_units, double length, double bytes) {
     constexpr double hidden = 0.86, turn = 380;  // of a store beside products; of a tile
     const auto each = static_cast<double>(ceil_div(work_units, at_once / per));
-    if (p.form == Form::gated) {  // by two teams, each of which multiplies, then stores
+    if (p.form == Form::gated) {  // ping-pong: each consumer multiplies, then stores
       constexpr double of_sum = 0.8;
       const double products = length * step_clocks(p, t, c, blocks);
       const double gates = of_sum * t.m * t.n;
@@ -128,7 +128,8 @@ std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
     return str("a sum over ", steps_of(p), " blocks of k has no ", c.split_k, " parts");
   if (c.multicast != Multicast::none && c.multicast != Multicast::a && c.multicast != Multicast::b)
     return "pairs of blocks multicast the first operand or the second";
-  if (p.post == Post::activation_grad && !t.loads_source) return "these tiles take no slopes";
+  if (p.post == Post::activation_grad && !t.loads_source)
+    return "these tiles have no activation-gradient epilogue";
   if (p.form == Form::gated && c.split_k > 1) return "parts of a sum are no gates";
   if (p.residual && p.residual_rows == 1 && !t.loads_source) return "these tiles take no residual";
   if (p.residual && p.residual_rows > 1 && !t.adds_row_residual)

@@ -92,7 +92,7 @@ __device__ inline void finish(const Params& p, const FullTile& q, const WorkUnit
 
 // ---- in a cluster ------------------------------------------------------------------------------
 
-// Where four neighbours of a tile's sums lie in a block's shared memory: rows of fours, turned so
+// Where four neighbours of a tile's sums lie in a block's shared memory: rows of fours, swizzled so
 // that threads that hold neighbouring rows write to different banks.
 template <class C>
 __device__ uint32_t four_at(const SharedStorage<C>& s, int row, int four) {

@@ -1,4 +1,4 @@
-// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where an residual
+// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where a residual
 // is added and activations are taken; or element by element.
 #pragma once
 
@@ -234,7 +234,7 @@ __device__ void store_gated(const Params& p, const SharedStorage<C>& s, const Wo
     }
 }
 
-// The same with the operand that comes in boxes, of which the first have been asked for.
+// The same with the source, whose first loads have been issued.
 template <class C>
 __device__ void store_with_source(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
                                   const Accumulators<C>& d) {
