@@ -8,8 +8,8 @@ namespace {
 
 using testing::error_line;
 using testing::Output;
-using testing::put_file;
 using testing::program_path;
+using testing::put_file;
 using testing::run_program;
 
 class Cli : public testing::Program {};
@@ -182,7 +182,7 @@ TEST_F(Cli, config_that_breaks_off__is_located) {
 TEST_F(Cli, size_that_a_network_cannot_take__leads_to_size) {
   const std::string data = images(31);
   EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model tiny --data ", data)),
-            str("tiny: image_size (31) must divide by 2^(levels-1) (4); --size 28 crops and ",
+            str("tiny: image_size (31) must be a multiple of 4; --size 28 crops and ",
                 "resizes the images  ", data));
   EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model dit_s2 --data ", data)),
             str("dit: patch (2) must divide image_size (31); --size 30 crops and resizes the ",

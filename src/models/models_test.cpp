@@ -74,7 +74,7 @@ TEST(models, golden_cases__have_the_names_and_shapes_of_the_references) {
 TEST(models, every_preset__is_recognised_by_its_tensors) {
   for (const Model* m : all_models())
     for (const Preset& p : m->presets) {
-      const RecognisedModel r = recognise_model(shapes_of(weights(*m, p.config), "model."));
+      const Component r = recognise_model(shapes_of(weights(*m, p.config), "model."));
       EXPECT_EQ(r.model->name, m->name) << p.name;
       EXPECT_EQ(r.prefix, "model.") << p.name;
       // Presets of one shape differ only in what shapes do not tell.
@@ -89,7 +89,7 @@ TEST(models, what_tensors_do_not_tell__is_said_where_no_preset_decides) {
   const auto guessed = [](const char* name, const auto& change) {
     NamedModel m = find_model(name);
     change(m.config);
-    const RecognisedModel r = recognise_model(shapes_of(weights(*m.model, m.config)));
+    const Component r = recognise_model(shapes_of(weights(*m.model, m.config)));
     return r.model->guessed(r.config);
   };
   const auto set = [](const char* json) {
@@ -104,7 +104,7 @@ TEST(models, golden_networks__are_recognised_as_something_with_their_tensors) {
   for (const std::string& name : ebb::testing::golden_network_cases()) {
     const ebb::testing::GoldenCase c(name);
     const nn::FileShapes file = shapes_of(weights(*c.model, c.config));
-    const RecognisedModel r = recognise_model(file);
+    const Component r = recognise_model(file);
     EXPECT_EQ(r.model->name, c.model->name) << name;
     EXPECT_EQ(shapes_of(weights(*r.model, r.config)), file) << name;
   }

@@ -64,8 +64,10 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   GenerateRequest request;
   for (int64_t i = 0; i < options.n; ++i)
     request.classes.push_back(c.classes > 0 ? i % c.classes : -1);
-  check(model, request, options.generate);
-  for (const std::string& w : warnings(model, request, options.generate)) log(w);
+  require(decoder_of(*model.model, model.config).has_value(), "eval: compares pictures, and ",
+          model.model->name, " makes ", samples_text(*model.model, model.config));
+  const ResolvedRequest resolved = resolve(model, request, options.generate);
+  for (const std::string& w : resolved.warnings) log(w);
   const Sets sets = open_sets(options.data, c);
   if (sets.seen)
     log(str("the data has no test split: ", sets.held_out->size(),
@@ -89,7 +91,7 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   }
   FeatureNet& features = space ? *space : *judge;
   int64_t shown = -1;
-  const Generated g = generate(model, request, options.generate, context, [&](double share) {
+  const Generated g = Pipeline(model, context).generate(resolved, [&](double share) {
     look();
     if (static_cast<int64_t>(share * 10) > shown) {
       shown = static_cast<int64_t>(share * 10);

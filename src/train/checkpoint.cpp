@@ -401,9 +401,12 @@ std::optional<ModelFileInfo> read_model_info(const std::string& path) {
   return out;
 }
 
-NamedTensors load_model_weights(const std::string& path, const std::vector<nn::Weight>& weights) {
+NamedTensors load_model_weights(const std::string& path, const std::vector<nn::Weight>& weights,
+                                const TensorNames& names) {
   const auto file = io::SafetensorsFile::open(path);
-  nn::FileTensors tensors{.load = [&](const std::string& name) { return file.load(name); }};
+  nn::FileTensors tensors{.load = [&](const std::string& name) { return file.load(name); },
+                          .prefix = names.prefix,
+                          .ignored = names.ignored};
   for (const io::SafetensorsEntry& e : file.entries()) tensors.shapes.emplace(e.name, e.shape);
   check_host_memory(weights, 1, "checkpoint: weights");
   NamedTensors out;

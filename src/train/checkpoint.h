@@ -81,9 +81,15 @@ ModelFileInfo last_model_info(const std::string& folder);
 // throws no Error; "" if there is none, or `folder` is a file.
 std::string older_model(const std::string& folder, const std::string& damaged,
                         const std::function<void(const std::string& file)>& load);
+// Where a file has the tensors of a network, and which it has no use for.
+struct TensorNames {
+  std::string prefix = {};
+  std::function<bool(std::string_view)> ignored = {};  // names without the prefix
+};
 // Every weight from a model file, in the network's layout. Binding is total, as load_weights();
 // weights that are not finite, or larger than the machine's free memory, are an Error.
-NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights);
+NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights,
+                                const TensorNames& names = {});
 
 // ---- the folder of a run -------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "apps/cli/command.h"
-#include "pipeline/generator.h"
+#include "pipeline/load_model.h"
 #include "runtime/context.h"
 
 namespace ebb::cli {
@@ -14,7 +14,8 @@ namespace ebb::cli {
 // The device of the options and, if asked for, a tuner.
 Context open_device(CommonOptions o);
 
-// Says what the config of a file without metadata was guessed to be, where pictures hang on it.
+// Says what the config of a file was guessed to be, where pictures hang on it: of one without
+// metadata, and of one whose config lacks fields.
 void say_guesses(const LoadedModel& model);
 
 // One line that is written over on a terminal, each per cent or second, with an estimate of the

@@ -83,7 +83,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
     check_model_flag(app, o->model, "eval");
     settle(o->evaluate.generate);
     settle_auto({&o->evaluate.generate.schedule, &o->evaluate.generate.noise});
-    check_steps_flag(app, o->evaluate.generate.schedule, o->evaluate.generate.dialect, "eval");
+    o->evaluate.generate.steps_given = is_given(app, "steps");
     return run(*o);
   };
 }

@@ -10,7 +10,7 @@
 #include "base/names.h"
 #include "io/safetensors.h"
 #include "models/model.h"
-#include "pipeline/generator.h"
+#include "pipeline/load_model.h"
 #include "train/checkpoint.h"
 
 namespace ebb::cli {
@@ -65,7 +65,7 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   nn::FileShapes shapes;
   for (const auto& e : file.entries()) shapes.emplace(e.name, e.shape);
   try {
-    const RecognisedModel r = recognise_model(shapes);
+    const Component r = recognise_model(shapes);
     Recognised out = known(*r.model, r.config);
     out.guessed = r.model->guessed(r.config);
     return out;

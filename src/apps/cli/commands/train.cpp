@@ -15,7 +15,7 @@
 #include "diffusion/loss.h"
 #include "io/file.h"
 #include "io/image.h"
-#include "pipeline/generator.h"
+#include "pipeline/pipeline.h"
 #include "pipeline/report.h"
 #include "train/augment.h"
 #include "train/loop.h"
