@@ -232,11 +232,11 @@ void Denoiser::guidance(double scale) {
 void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
   require(options_.guided || !has_guidance(rules),
           "denoiser: guidance rules need a denoiser made for them");
-  check_answers(rules);
+  check_branches(rules);
   guide_ = std::make_unique<Guide>(rules);
   call_ = std::move(call);
   call_.shape = {options_.batch, options_.image[0], options_.image[1], options_.image[2]};
-  call_.raw = [precond = precond_, whole = options_.whole_timesteps](double sigma) {
+  call_.raw = [precond = precond_, whole = options_.integer_timesteps](double sigma) {
     const PrecondNumbers c = precond.at(sigma, whole);
     return OutputForm{c.skip, c.out};
   };
@@ -257,9 +257,10 @@ Latent Denoiser::put(std::span<const double> values) {
   return x;
 }
 
-void Denoiser::apply_rules(const Denoised& answers, const Latent& x, const Moment& moment) {
-  State cond = values(answers.guided);
-  const State uncond = values(answers.uncond), state = values(x);
+void Denoiser::apply_rules(const Denoised& predictions, const Latent& x,
+                           const StepContext& context) {
+  State cond = values(predictions.guided);
+  const State uncond = values(predictions.uncond), state = values(x);
   const auto size = static_cast<size_t>(call_.shape.sample());
   for (int64_t i = 0; i < options_.batch; ++i) {
     const auto part = [&](auto& v) {
@@ -270,12 +271,12 @@ void Denoiser::apply_rules(const Denoised& answers, const Latent& x, const Momen
                    .index = i,
                    .result = part(cond),
                    .state = part(state),
-                   .predictions = std::vector<State>(ask_count)};
-    s.predictions[static_cast<size_t>(Ask::cond)] = copy(cond);
-    s.predictions[static_cast<size_t>(Ask::uncond)] = copy(uncond);
-    guide_->apply(s, moment);
+                   .predictions = std::vector<State>(branch_count)};
+    s.predictions[static_cast<size_t>(Branch::cond)] = copy(cond);
+    s.predictions[static_cast<size_t>(Branch::uncond)] = copy(uncond);
+    guide_->apply(s, context);
   }
-  store(slot_of(answers.guided), cond);
+  store(slot_of(predictions.guided), cond);
 }
 
 void Denoiser::set(std::string_view input, double value) {
@@ -284,11 +285,11 @@ void Denoiser::set(std::string_view input, double value) {
   it->second.span<float>()[0] = as_float(value);
 }
 
-void Denoiser::tell(const Latent& x, double sigma, const Factors& weights) {
-  const PrecondNumbers c = precond_.at(sigma, options_.whole_timesteps);
+void Denoiser::write_inputs(const Latent& x, double sigma, const Factors& weights) {
+  const PrecondNumbers c = precond_.at(sigma, options_.integer_timesteps);
   set("c_skip", c.skip), set("c_out", c.out), set("c_in", c.in), set("c_noise", c.noise);
   if (options_.guided)
-    set("cond", weights.weight(Ask::cond)), set("uncond", weights.weight(Ask::uncond));
+    set("cond", weights.weight(Branch::cond)), set("uncond", weights.weight(Branch::uncond));
   if (options_.draws) {
     set("fresh", 0);
     inputs_["draw"] = scalar_tensor(waits_ ? waits_->index : int64_t{0});
@@ -306,10 +307,10 @@ void Denoiser::tell(const Latent& x, double sigma, const Factors& weights) {
 Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   require(!with_uncond || options_.guided,
           "denoiser: the sampler needs answers without class: guidance must be on");
-  const Factors alone{.weights = {{Ask::cond, 1}}};
-  const Moment moment = guide_ ? moment_of(call_, sigma) : Moment{};
-  const std::optional<Factors> factors = guide_ ? guide_->factors(moment) : alone;
-  tell(x, sigma, factors.value_or(alone));
+  const Factors alone{.weights = {{Branch::cond, 1}}};
+  const StepContext context = guide_ ? step_context_of(call_, sigma) : StepContext{};
+  const std::optional<Factors> factors = guide_ ? guide_->factors(context) : alone;
+  write_inputs(x, sigma, factors.value_or(alone));
   const auto slot = [&](double what) {
     const Latent stored = take_slot();
     set(role_of(slot_of(stored)), what);
@@ -324,7 +325,7 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   plan_.run(inputs_);
   waits_.reset();
   ++evaluations_;
-  if (!factors) apply_rules(out, x, moment);
+  if (!factors) apply_rules(out, x, context);
   if (!with_uncond) out.uncond = {};
   return out;
 }

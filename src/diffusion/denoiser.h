@@ -25,11 +25,11 @@ struct DenoiserOptions {
   Shape image;  // {H,W,C}
   // Those that it is given, of known sizes; others that the network takes are null.
   std::vector<nn::Condition> conditions = {};
-  bool guided = false;           // runs with values and negative ones, as one batch twice as large
-  DType dtype = DType::f32;      // of matrix work in the network
-  int64_t vectors = 3;           // that a sampler holds at a time: SampleCounts::vectors
-  bool draws = false;            // noise is drawn in the plan, see draw_by()
-  bool whole_timesteps = false;  // the network is told of whole ones, the nearest
+  bool guided = false;       // runs with values and negative ones, as one batch twice as large
+  DType dtype = DType::f32;  // of matrix work in the network
+  int64_t vectors = 3;       // that a sampler holds at a time: SampleCounts::vectors
+  bool draws = false;        // noise is drawn in the plan, see draw_by()
+  bool integer_timesteps = false;  // the network is told of whole ones, the nearest
 };
 
 class Denoiser : public Latents {
@@ -86,9 +86,9 @@ class Denoiser : public Latents {
   void draw_now();  // noise that waits for a run
   // Writes what the next run is told: x = sum of vectors, the level, the weights of predictions.
   // Roles are 0.
-  void tell(const Latent& x, double sigma, const Factors& weights);
+  void write_inputs(const Latent& x, double sigma, const Factors& weights);
   void set(std::string_view input, double value);
-  void apply_rules(const Denoised& answers, const Latent& x, const Moment& moment);
+  void apply_rules(const Denoised& predictions, const Latent& x, const StepContext& context);
 
   Precond precond_;
   DenoiserOptions options_;

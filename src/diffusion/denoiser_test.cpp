@@ -87,9 +87,9 @@ TEST(denoiser, noise_scale__is_the_models) {
   EXPECT_NEAR(whole.at(7).noise, std::log(7), 1e-12);
 }
 
-TEST(denoiser, whole_timesteps__are_what_the_network_is_told) {
+TEST(denoiser, integer_timesteps__reach_the_network) {
   const DiffusionConfig config{.precond = "eps"};
-  Denoiser d(config, simple(), {.image = {1, 1, 1}, .whole_timesteps = true}, cpu());
+  Denoiser d(config, simple(), {.image = {1, 1, 1}, .integer_timesteps = true}, cpu());
   for (const double sigma : {0.7, 3.3}) {
     const PrecondNumbers c = d.precond().at(sigma, true);
     EXPECT_EQ(c.noise, std::round(c.noise));
@@ -134,11 +134,12 @@ TEST(denoiser, guidance_rules__work_as_in_memory) {
     host.raw = [&](double sigma) {
       return OutputForm{d.precond().at(sigma).skip, d.precond().at(sigma).out};
     };
-    const auto predict = [&](std::span<const double> x, double sigma, std::span<const Ask> asks,
+    const auto predict = [&](std::span<const double> x, double sigma,
+                             std::span<const Branch> branches,
                              std::span<const std::span<double>> answers) {
-      for (size_t k = 0; k < asks.size(); ++k)
+      for (size_t k = 0; k < branches.size(); ++k)
         for (size_t i = 0; i < x.size(); ++i) {
-          const double c = asks[k] == Ask::uncond ? -1 : i < 12 ? 7 : 2;
+          const double c = branches[k] == Branch::uncond ? -1 : i < 12 ? 7 : 2;
           answers[k][i] = expected(d.precond(), x[i], sigma, c);
         }
     };

@@ -45,7 +45,7 @@ constexpr const char* level_use = "loss.level";
 
 NoiseLevels from_sigma(const Precond& precond, Value sigma) {
   const Value argument = ops::map(
-      {sigma}, [&](auto v) { return *precond.formulas(v[0]).noise; }, "f32");
+      {sigma}, [&](auto v) { return *precond.expressions(v[0]).noise; }, "f32");
   return {sigma, argument, {}};
 }
 
@@ -107,7 +107,7 @@ struct Factors {
 Factors factors(const Precond& precond, Value sigma) {
   const DiffusionConfig& c = precond.config();
   const Scalar s = Scalar::input(0);
-  const PrecondFormulas f = precond.formulas(s);
+  const PrecondExpressions f = precond.expressions(s);
   const bool flow = precond.levels().space == Space::flow;
   Scalar weight = 1.0, in_of_data = f.in, snr = 1.0 / (s * s);
   if (flow) {

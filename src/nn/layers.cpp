@@ -10,10 +10,11 @@ struct Weights {
 };
 
 // `turns`: of q, k and v in files, as ParamInfo has it.
-Weights linear_weights(const Params& p, const Shape& shape, const Linear& a, int64_t turns = 1) {
+Weights linear_weights(const Params& p, const Shape& shape, const Linear& a,
+                       int64_t qkv_interleave = 1) {
   const int64_t out = shape[0], in = shape[1];
   ParamInfo info = a.init.weight(in, out);
-  info.turns = turns;
+  info.qkv_interleave = qkv_interleave;
   if (a.file_dims > 0) {
     info.file_shape = {out, in};
     for (int64_t i = 0; i < a.file_dims; ++i) info.file_shape.push_back(1);
@@ -21,7 +22,7 @@ Weights linear_weights(const Params& p, const Shape& shape, const Linear& a, int
   const Value w = p.param("weight", shape, info);
   if (!a.bias) return {w, {}};
   ParamInfo bias = a.init.bias(in);
-  bias.turns = turns;
+  bias.qkv_interleave = qkv_interleave;
   return {w, p.param("bias", {out}, bias)};
 }
 
@@ -117,10 +118,10 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a) {
   const int64_t c = s[-1], heads = a.heads;
   require(heads > 0 && c % heads == 0, "attention: heads (", heads, ") must divide channels (", c,
           ")  x: ", x.type(), "  at ", p.path());
-  const int64_t turns = a.order == QkvOrder::qkv_head_channel   ? 1
-                        : a.order == QkvOrder::head_qkv_channel ? heads
-                                                                : c;
-  const auto [w, b] = linear_weights(p, {3 * c, c}, a.qkv, turns);
+  const int64_t qkv_interleave = a.order == QkvOrder::qkv_head_channel   ? 1
+                                 : a.order == QkvOrder::head_qkv_channel ? heads
+                                                                         : c;
+  const auto [w, b] = linear_weights(p, {3 * c, c}, a.qkv, qkv_interleave);
   const Value qkv = ops::linear(x, w, b);
   const Shape tokens{s[0], s.numel() / (s[0] * c), 3, heads, c / heads};
   return ops::reshape(ops::packed_attention(ops::reshape(qkv, tokens)), s);

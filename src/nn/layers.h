@@ -70,7 +70,7 @@ Value dropout(const Params& at, Value x, double p, const std::optional<ops::Rand
 // ---- attention -----------------------------------------------------------------------------
 
 // How files lay out the rows of a fused q, k, v weight [3C,C], slowest first. Here all of q's come
-// first, whatever the order: rows are put so when a file is read (ParamInfo::turns).
+// first, whatever the order: rows are put so when a file is read (ParamInfo::qkv_interleave).
 enum class QkvOrder : uint8_t {
   qkv_head_channel,  // DiT, and ADM with use_new_attention_order
   head_qkv_channel,  // ADM

@@ -116,7 +116,7 @@ void set_overrides(LoadedModel& m,
     const std::vector<Field> fields = fields_of(m.diffusion);
     set_field(find_field(fields, name, "diffusion"), text);
   }
-  settle(m.diffusion);
+  resolve(m.diffusion);
   require(!m.of_run || m.diffusion.precond == trained,
           "diffusion: the model was trained with precond ", trained,
           ", which its weights are of (--precond ", m.diffusion.precond, ")");

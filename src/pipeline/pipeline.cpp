@@ -119,7 +119,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r) const {
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + 1,
           .draws = r.draws_in_plan(),
-          .whole_timesteps = r.whole_timesteps};
+          .integer_timesteps = r.integer_timesteps};
 }
 
 // ---- plans ---------------------------------------------------------------------------------

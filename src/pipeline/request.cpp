@@ -46,7 +46,7 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
           ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
   r.rules = parse_rules(o.rules);
   r.guided = o.guidance != 1 || has_guidance(r.rules);
-  check_answers(r.rules);
+  check_branches(r.rules);
   const int64_t classes = model.config.common().classes;
   if (find_sampler(o.sampler).sampler->needs_uncond)
     require(r.guided && classes > 0, "sample: ", o.sampler,
@@ -85,7 +85,7 @@ void resolve_levels(ResolvedRequest& r, const LoadedModel& model) {
   r.start = {.space = run.call.space, .whole_variance = run.whole_variance};
   r.sampler = std::move(run.sampler);
   r.call = std::move(run.call);
-  r.whole_timesteps = run.whole_timesteps;
+  r.integer_timesteps = run.integer_timesteps;
 }
 
 void resolve_noise(ResolvedRequest& r) {

@@ -76,7 +76,7 @@ struct ResolvedRequest {
   DefaultNoise noise = {};
   OptionTexts noise_options = {};
   std::vector<RuleCall> rules = {};        // of guidance; with none options.guidance is its scale
-  bool whole_timesteps = false;            // the network is told of whole ones
+  bool integer_timesteps = false;          // the network is told of whole ones
   std::vector<std::string> warnings = {};  // what a user should know: a line each
 
   int64_t count() const { return static_cast<int64_t>(classes.size()); }

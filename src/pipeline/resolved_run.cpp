@@ -22,7 +22,7 @@ ResolvedRun resolve_run(const RunWords& w, const Discretisation& known) {
   const Dialect& dialect = find_dialect(w.dialect);
   r.schedule = schedule_of_run(levels, known);
   r.own_steps = find_schedule(r.schedule, dialect).schedule->own_count;
-  r.whole_timesteps = dialect.whole_timesteps;
+  r.integer_timesteps = dialect.integer_timesteps;
   r.whole_variance = starts_from_noise({.dialect = w.dialect,
                                         .sigma = r.call.sigmas[0],
                                         .sigma_max = known.sigma_max,

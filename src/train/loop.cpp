@@ -97,9 +97,10 @@ class Run {
     say(str("trains ", nn::count_elements(state_.weights), " weights with ", options_.dtype,
             " matrix work on ", context_.device->description(), "; a step needs ",
             (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB",
-            c_.recompute == "off" ? std::string()
-                                  : str(" with ", plan_.recomputed().formulas, " formulas and ",
-                                        plan_.recomputed().blocks, " blocks computed twice")));
+            c_.recompute == "off"
+                ? std::string()
+                : str(" with ", plan_.recomputed().pointwise, " pointwise nodes and ",
+                      plan_.recomputed().blocks, " blocks computed twice")));
   }
 
   void write_config() const {

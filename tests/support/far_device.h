@@ -34,18 +34,18 @@ class FarDevice final : public Device {
   void synchronize() override {
     if (!fault.empty()) fail(std::exchange(fault, ""));
   }
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
-    ++recordings;
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
+    ++captures;
     return std::make_unique<Taken>(*this, work);
   }
   // Work aside runs as late as it may: when something waits for it, or not at all.
-  bool runs_aside() const override { return late; }
-  std::unique_ptr<Mark> aside(const std::function<void()>& work) override {
+  bool has_side_stream() const override { return late; }
+  std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) override {
     waiting_.push_back(work);
-    return std::make_unique<Moment>(begun_ + waiting_.size());
+    return std::make_unique<QueueEvent>(begun_ + waiting_.size());
   }
-  void wait(const Mark& moment) override {
-    for (; begun_ < static_cast<const Moment&>(moment).count; ++begun_) {
+  void wait(const Event& event) override {
+    for (; begun_ < static_cast<const QueueEvent&>(event).count; ++begun_) {
       waiting_.front()();
       waiting_.pop_front();
     }
@@ -55,7 +55,7 @@ class FarDevice final : public Device {
   bool late = false;            // it has work aside
   int64_t sent = 0;             // bytes copied from the host
   int transfers = 0;            // copies from the host
-  int recordings = 0, launches = 0;
+  int captures = 0, launches = 0;
   std::string fault;  // what the next wait fails with, once
 
  private:
@@ -75,12 +75,12 @@ class FarDevice final : public Device {
     FarDevice& device_;
     std::shared_ptr<Buffer> held_;
   };
-  struct Moment final : Mark {
-    explicit Moment(size_t n) : count(n) {}
-    double seconds_since(const Mark&) const override { return 0; }
+  struct QueueEvent final : Event {
+    explicit QueueEvent(size_t n) : count(n) {}
+    double seconds_since(const Event&) const override { return 0; }
     size_t count;  // of works aside that have run by then
   };
-  class Taken final : public Recording {
+  class Taken final : public CapturedGraph {
    public:
     Taken(FarDevice& device, std::function<void()> work)
         : device_(device), work_(std::move(work)) {}

@@ -81,7 +81,7 @@ bool is_given(const CLI::App& app, std::string_view field) {
   return std::ranges::find(given, field) != given.end();
 }
 
-void settle_auto(std::initializer_list<std::string*> texts) {
+void resolve_auto(std::initializer_list<std::string*> texts) {
   for (std::string* text : texts)
     if (small_letters(*text) == "auto") *text = "auto";
 }

@@ -47,7 +47,7 @@ struct Options {
 };
 
 // The words all and none in any case, unless a class is called so.
-void settle_class(Options& o, const LoadedModel& m) {
+void resolve_class(Options& o, const LoadedModel& m) {
   const std::string word = small_letters(o.wanted);
   const bool is_class = std::ranges::find(m.class_names, o.wanted) != m.class_names.end();
   if (!is_class && (word == "all" || word == "none")) o.wanted = word;
@@ -238,7 +238,7 @@ int run(Options& o) {
   LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
   check_output(o, model);
-  settle_class(o, model);
+  resolve_class(o, model);
   const ResolvedRequest request = resolved(o, model);
   Pipeline pipeline(std::move(model), open_device(o.common));
   std::optional<train::StopSignals> signals;  // until all files are written
@@ -278,8 +278,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(o->common));
   return [o, &app] {
     check_model_flag(app, o->model, "sample");
-    settle(o->generate);
-    settle_auto({&o->generate.schedule, &o->generate.noise});
+    resolve(o->generate);
+    resolve_auto({&o->generate.schedule, &o->generate.noise});
     o->generate.steps_given = is_given(app, "steps");
     return run(*o);
   };

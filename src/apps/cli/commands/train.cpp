@@ -250,8 +250,8 @@ void check_network(const Options& o) {
 }
 
 // Throws Error for settings of the diffusion that cannot be or that it does not have.
-void settle_diffusion(Options& o, const std::vector<std::string>& given) {
-  settle(o.diffusion);
+void resolve_diffusion(Options& o, const std::vector<std::string>& given) {
+  resolve(o.diffusion);
   // a model that usually learns variances does not with a diffusion that has none to learn
   if (!o.diffusion.discrete() && !o.learn_sigma_given) o.diffusion.learn_sigma = false;
   check(o.diffusion);
@@ -406,8 +406,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, network_fields(*o));
   return [o, &app] {
     check_model_flag(app, o->train.model, "train");
-    settle(o->train);
-    settle_diffusion(*o, given_fields(app));
+    resolve(o->train);
+    resolve_diffusion(*o, given_fields(app));
     return run(*o);
   };
 }
