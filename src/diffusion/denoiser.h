@@ -30,6 +30,7 @@ struct DenoiserOptions {
   int64_t vectors = 3;       // that a sampler holds at a time: SampleCounts::vectors
   bool draws = false;        // noise is drawn in the plan, see draw_by()
   bool integer_timesteps = false;  // the network is told of whole ones, the nearest
+  bool operator==(const DenoiserOptions&) const = default;
 };
 
 class Denoiser : public Latents {

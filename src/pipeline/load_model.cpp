@@ -35,16 +35,6 @@ Found recognised(const std::string& file, const std::string& name) {
   }
 }
 
-// Sets the fields that are in `json`; tells of the others, which keep their defaults: "heads 2".
-std::string set_known_fields(const std::vector<Field>& fields, const std::string& json,
-                             const std::string& subject) {
-  std::string missing;
-  for (const std::string& name : set_fields_json(fields, json, subject))
-    missing +=
-        str(missing.empty() ? "" : ", ", name, " ", field_text(find_field(fields, name, subject)));
-  return missing;
-}
-
 Found from_run(const train::ModelFileInfo& info, const std::string& file) {
   const NamedModel m = find_model(info.run.model);
   LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step, true};
@@ -54,7 +44,7 @@ Found from_run(const train::ModelFileInfo& info, const std::string& file) {
                     diffusion =
                         set_known_fields(fields_of(out.diffusion), info.run.diffusion_config,
                                          part("ebb.diffusion_config"));
-  out.missing = str(network, network.empty() || diffusion.empty() ? "" : ", ", diffusion);
+  out.missing = join_texts(network, diffusion);
   check(*m.model, out.config);
   check(out.diffusion);
   const auto names = static_cast<int64_t>(out.class_names.size());
@@ -89,7 +79,7 @@ NamedTensors weights_or_reason(const std::string& file, const Found& f) {
     return weights_in(file, f);
   } catch (const Error& e) {
     if (f.model.missing.empty()) throw;
-    fail(e.what(), "\n  ", missing_text(f.model));
+    fail(e.what(), "\n  ", missing_text(f.model.missing));
   }
 }
 
@@ -132,9 +122,22 @@ DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
   return d;
 }
 
-std::string missing_text(const LoadedModel& model) {
+std::string set_known_fields(const std::vector<Field>& fields, const std::string& json,
+                             const std::string& subject) {
+  std::string missing;
+  for (const std::string& name : set_fields_json(fields, json, subject))
+    missing +=
+        str(missing.empty() ? "" : ", ", name, " ", field_text(find_field(fields, name, subject)));
+  return missing;
+}
+
+std::string missing_text(const std::string& missing) {
   return str("the file's config does not have all fields; these defaults stand for them: ",
-             model.missing);
+             missing);
+}
+
+std::string join_texts(const std::string& a, const std::string& b) {
+  return str(a, a.empty() || b.empty() ? "" : ", ", b);
 }
 
 LoadedModel load_model(const std::string& path, const std::string& model,

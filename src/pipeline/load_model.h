@@ -31,8 +31,14 @@ struct LoadedModel {
 LoadedModel load_model(const std::string& path, const std::string& model = "",
                        const std::vector<std::pair<std::string, std::string>>& overrides = {});
 
-// The sentence about fields that its config lacks.
-std::string missing_text(const LoadedModel& model);
+// Sets the fields that the JSON object names; tells of the others, which keep their defaults:
+// "heads 2, blocks 1". Throws Error.
+std::string set_known_fields(const std::vector<Field>& fields, const std::string& json,
+                             const std::string& subject);
+// The sentence about such fields.
+std::string missing_text(const std::string& missing);
+// "a, b"; either may be empty.
+std::string join_texts(const std::string& a, const std::string& b);
 
 // What models of the family are trained as, if nothing else is said.
 DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/seed.h"
-#include "diffusion/guidance/guidance.h"
+#include "diffusion/guidance/guide.h"
+#include "diffusion/solver/chosen_sampler.h"
 #include "diffusion/solver/defaults.h"
-#include "diffusion/solver/sampler.h"
 #include "diffusion/start/strength.h"
 #include "pipeline/load_model.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "diffusion/levels/discretisation.h"
-#include "diffusion/solver/sampler.h"
+#include "diffusion/solver/chosen_sampler.h"
 
 namespace ebb {
 

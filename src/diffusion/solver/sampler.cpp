@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "diffusion/solver/chosen_sampler.h"
 #include "diffusion/solver/sampler_names.h"
 
 #define X(name)               \

@@ -64,16 +64,6 @@ std::vector<SamplerFacts> all_facts_of(const Sampler& sampler);
 // Checks the call and runs from `x`, at the first level. Throws Error, Cancelled.
 Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call);
 
-// A sampler with all options of a call: the dialect's, its name's and the caller's.
-struct ChosenSampler {
-  const Sampler* sampler = nullptr;
-  OptionTexts options = {};
-};
-// By any of its names. Throws Error for names and options that there are not, and for samplers that
-// do not serve the call's space.
-ChosenSampler choose_sampler(std::string_view name, const SampleCall& call);
-Latent sample(const ChosenSampler& sampler, Latents& latents, Latent x, const SampleCall& call);
-
 // Throws Error unless the sampler has these options and can take their values.
 void check_options(std::string_view sampler, const OptionTexts& options);
 
@@ -84,7 +74,6 @@ struct SampleCounts {
   double highest = 0;                  // level of an evaluation; noise renewed lies above the first
 };
 SampleCounts count(std::string_view sampler, const SampleCall& call);
-SampleCounts count(const ChosenSampler& sampler, const SampleCall& call);
 
 // ---- the table -----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "pipeline/model_bench.h"
+#include "pipeline/pipeline_bench.h"
 
 namespace ebb::cli {
 namespace {
@@ -49,11 +50,13 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
     return name.find(o.filter) != std::string::npos;
   };
   const auto steps = model_bench_names(device), ops = op_bench_names(device);
+  const auto plans = pipeline_bench_names();
   const bool step = std::ranges::any_of(steps, matches);
-  if (!step && std::ranges::none_of(ops, matches)) {
+  if (!step && std::ranges::none_of(ops, matches) && std::ranges::none_of(plans, matches)) {
     std::vector<std::string> known;
     for (const std::string& name : ops) known.push_back(name.substr(0, name.find('/')));
     known.insert(known.end(), steps.begin(), steps.end());
+    known.insert(known.end(), plans.begin(), plans.end());
     fail_unknown("bench: no bench example matches", o.filter, known);
   }
   require(step || recompute.kind == Recompute::Kind::off,
@@ -81,14 +84,15 @@ int run(const Options& o) {
   };
   bench_ops(context, o.filter, c, report);
   bench_models(context, {o.filter, recompute}, c, report);
+  bench_pipelines(context, o.filter, report);
   return 0;
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  app.add_option(
-      "FILTER", o->filter,
-      "run the cases whose op/example contains this; whole training steps are train_step/...");
+  app.add_option("FILTER", o->filter,
+                 "run the cases whose op/example contains this; whole training steps are "
+                 "train_step/..., the plan of another batch is second_plan/...");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
   app.get_option("--json")->description(
