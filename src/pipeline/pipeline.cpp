@@ -26,7 +26,7 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
           " MB are free; a smaller --batch or --n needs less");
 }
 
-// What `progress` is told: from step to step, and within one as its evaluations go on.
+// The progress of a run: from step to step, and within one by its evaluations.
 class Shown {
  public:
   Shown(Denoiser& denoiser, const ResolvedRequest& r, const std::function<bool(double)>& progress)
