@@ -47,6 +47,16 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data,
   return out;
 }
 
+// Classes 0, 1, ... in turn. Throws Error for models that make no pictures.
+ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& options) {
+  require(decoder_of(*model.model, model.config).has_value(), "eval: compares pictures, and ",
+          model.model->name, " makes ", samples_text(*model.model, model.config));
+  const int64_t classes = model.config.common().classes;
+  GenerateRequest request;
+  for (int64_t i = 0; i < options.n; ++i) request.classes.push_back(classes > 0 ? i % classes : -1);
+  return resolve(model, request, options.generate);
+}
+
 }  // namespace
 
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
@@ -61,13 +71,8 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
   const auto start = std::chrono::steady_clock::now();
   const CommonConfig& c = model.config.common();
-  GenerateRequest request;
-  for (int64_t i = 0; i < options.n; ++i)
-    request.classes.push_back(c.classes > 0 ? i % c.classes : -1);
-  require(decoder_of(*model.model, model.config).has_value(), "eval: compares pictures, and ",
-          model.model->name, " makes ", samples_text(*model.model, model.config));
-  const ResolvedRequest resolved = resolve(model, request, options.generate);
-  for (const std::string& w : resolved.warnings) log(w);
+  const ResolvedRequest request = request_for(model, options);
+  for (const std::string& w : request.warnings) log(w);
   const Sets sets = open_sets(options.data, c);
   if (sets.seen)
     log(str("the data has no test split: ", sets.held_out->size(),
@@ -91,7 +96,7 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   }
   FeatureNet& features = space ? *space : *classifier;
   int64_t shown = -1;
-  const Generated g = Pipeline(model, context).generate(resolved, [&](double share) {
+  const Generated g = Pipeline(model, context).generate(request, [&](double share) {
     look();
     if (static_cast<int64_t>(share * 10) > shown) {
       shown = static_cast<int64_t>(share * 10);
