@@ -474,7 +474,7 @@ TEST_F(CliSample, interrupt_while_files_are_written__leaves_them_all) {
   EXPECT_EQ(files, 400);
 }
 
-// What asks for the end did not get all the steps: scripts can tell.
+// A run stopped by a signal is incomplete: scripts can tell by the exit code.
 TEST_F(CliSample, interrupted_training__saves_and_tells_in_its_exit_code) {
   const std::string data = images(8), run = folder_ / "long";
   const Output out = run_program("--version; exec timeout --preserve-status -s INT 2 '" +

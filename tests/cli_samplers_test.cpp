@@ -1,4 +1,4 @@
-// `ebb samplers`: which flags belong to what, and that pictures are of what was asked for.
+// `ebb samplers`: which flags belong to what, and that plots show what was requested.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -238,6 +238,23 @@ TEST_F(Cli, flags_of_explain__are_those_of_the_diffusion) {
   }
 }
 
+TEST_F(Cli, bench_of_an_evaluation__is_checked_and_timed) {
+  const Output out = run_program("bench denoise/tiny --device cpu --threads 2 --json");
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find(R"("op":"denoise","example":"tiny","dtype":"f32")"), std::string::npos)
+      << out.text;
+  EXPECT_NE(out.text.find(R"("check":[)"), std::string::npos);
+}
+
+// Far more than any machine has: nothing is allocated to explain a plan.
+TEST_F(Cli, explain__needs_no_memory_for_what_it_explains) {
+  for (const char* flags : {"--model adm64", "--model adm64 --no-train --dtype bf16"}) {
+    const Output out = run_program(str("explain --batch 1000000 --device cpu --json ", flags));
+    EXPECT_EQ(out.code, 0) << out.text.substr(0, 300);
+    EXPECT_NE(out.text.find("\"arena_bytes\":"), std::string::npos);
+  }
+}
+
 TEST_F(Cli, long_lists_of_numbers__are_explained_by_their_ends) {
   const std::string words = "explain --precond eps --batch 1 --stage ";
   for (const char* stage : {"graph", "plan", "plan --json"}) {

@@ -11,7 +11,7 @@
 #include "models/model.h"
 #include "ops/add/op.h"
 #include "ops/mse/op.h"
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
@@ -165,7 +165,7 @@ TEST(recompute, expressions__are_computed_again_without_products) {
 TEST(recompute, expressions_of_columns__are_expressions_too) {
   const Graph g = fused(chain_gradients(3, "blocks", true));
   const Graph columns = elide_slices(g, [](const Signature&) { return true; });
-  EXPECT_GT(count(columns, ops::def::pointwise_parts()), 0);
+  EXPECT_GT(count(columns, ops::def::pointwise_views()), 0);
   EXPECT_EQ(most_of(columns).pointwise, most_of(g).pointwise);
 }
 

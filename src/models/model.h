@@ -36,7 +36,7 @@ enum class ModelKind : uint8_t {
 std::string_view name_of(ModelKind kind);  // "text encoder"
 
 struct Preset {
-  std::string name;  // in one name space with the presets and names of all models
+  std::string name;  // unique among the presets and names of all models
   std::string help;
   ModelConfig config;
 };
@@ -62,25 +62,23 @@ struct Model {
   };
   // What the network takes beside the image and its noise level, all that build() may ask for.
   std::vector<nn::Condition> (*conditions)(const ModelConfig&) = class_conditions;
-  // The config of the network whose tensors these are; none: of another model. Things that tensors
-  // do not tell (heads, the order of q, k and v, ...) are those of the preset with the same shapes,
-  // or the defaults that the model's file names.
+  // The config of the network with these tensors; none: of another model. What tensors do not
+  // determine (heads, the order of q, k and v, ...) is taken from the preset with the same shapes,
+  // or the defaults stated in the model's file.
   std::optional<ModelConfig> (*recognise)(const nn::FileShapes&) = nullptr;
-  // What recognise() had to guess of this config, as no preset decides it: "heads 4"; "" if
+  // What recognise() had to guess of this config, if no preset decides it: "heads 4"; "" if
   // nothing.
   std::string (*guessed)(const ModelConfig&) = +[](const ModelConfig&) { return std::string(); };
-  // What such networks are trained as: fields of DiffusionConfig that differ from its defaults, as
-  // text, "{precond=eps betas=cosine}".
+  // The diffusion of the published networks: fields of DiffusionConfig that differ from its
+  // defaults, as text, "{precond=eps betas=cosine}".
   std::string (*diffusion)(const ModelConfig&) = +[](const ModelConfig&) { return std::string(); };
-  // True for tensors of published files that the network has no use for.
+  // True for unused tensors of published files.
   bool (*ignored)(std::string_view name) = +[](std::string_view) { return false; };
 };
 
-// Throws Error for sizes that no network has: to describe one would take time and memory without
-// end.
+// Throws Error for absurd sizes: describing such a network would take unbounded time and memory.
 void check_sizes(const Model& model, const ModelConfig& config);
-// Throws Error if no network can be built of the config: for such sizes, and for what the model
-// refuses.
+// Throws Error for a config that cannot be built: for such sizes, and for what the model rejects.
 void check(const Model& model, const ModelConfig& config);
 
 // Checks the config and gives the network with its parameters under `prefix`.
@@ -103,9 +101,9 @@ struct NamedModel {
   const Model* model = nullptr;
   std::string preset;
   ModelConfig config;
-  std::string name;  // the preset's or the model's, as it was asked for but in its own case
+  std::string name;  // the preset's or the model's, in its own case
 };
-// By the name of a preset or of a model, whatever its case. Throws Error, suggests the nearest.
+// By the name of a preset or model, ignoring case. Throws Error, suggests the nearest.
 NamedModel find_model(std::string_view name);
 
 // A network in a checkpoint.

@@ -82,7 +82,7 @@ void resolve_levels(ResolvedRequest& r, const LoadedModel& model) {
                                 Precond(model.diffusion).levels());
   o.schedule = run.schedule;
   if (run.own_steps) o.steps = static_cast<int64_t>(run.call.sigmas.size()) - 1;
-  r.start = {.space = run.call.space, .whole_variance = run.whole_variance};
+  r.start = {.space = run.call.space, .full_variance = run.full_variance};
   r.sampler = std::move(run.sampler);
   r.call = std::move(run.call);
   r.integer_timesteps = run.integer_timesteps;

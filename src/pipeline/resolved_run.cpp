@@ -23,11 +23,11 @@ ResolvedRun resolve_run(const RunWords& w, const Discretisation& known) {
   r.schedule = schedule_of_run(levels, known);
   r.own_steps = find_schedule(r.schedule, dialect).schedule->own_count;
   r.integer_timesteps = dialect.integer_timesteps;
-  r.whole_variance = starts_from_noise({.dialect = w.dialect,
-                                        .sigma = r.call.sigmas[0],
-                                        .sigma_max = known.sigma_max,
-                                        .sampler = w.sampler,
-                                        .leading = spaced_leading(levels, known)});
+  r.full_variance = starts_from_noise({.dialect = w.dialect,
+                                       .sigma = r.call.sigmas[0],
+                                       .sigma_max = known.sigma_max,
+                                       .sampler = w.sampler,
+                                       .leading = spaced_leading(levels, known)});
   r.sampler = choose_sampler(w.sampler, r.call);
   require(!w.steps_given || !r.own_steps, w.command, ": --steps does nothing with --schedule ",
           r.schedule, ", which has its own number of them");

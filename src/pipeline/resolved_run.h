@@ -23,7 +23,7 @@ struct ResolvedRun {
   std::string schedule;            // never auto
   bool own_steps = false;          // the schedule has its own number of them
   bool integer_timesteps = false;  // the dialect tells networks of whole ones
-  bool whole_variance = false;     // StartOptions::whole_variance, of a start without data
+  bool full_variance = false;      // StartOptions::full_variance, of a start without data
 };
 // `known`: the levels of the network. Throws Error.
 ResolvedRun resolve_run(const RunWords& words, const Discretisation& known);

@@ -78,7 +78,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   const auto keep = [&](const Signature& s) { return !supporting_kernels(s, device).empty(); };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
-  const bool rows = !kernels_of("rows", device.backend()).empty();
+  const bool rows = !kernels_of("row_fusion", device.backend()).empty();
   if (options.fuse) {
     const auto supports = [&](const Signature& plain, const Signature& with) {
       return same_cost_class(plain, with, device);
@@ -90,7 +90,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   }
   out = dead_code(out);
   verify(out, "fuse");
-  if (options.fuse && !kernels_of("images", device.backend()).empty()) {
+  if (options.fuse && !kernels_of("spatial_fusion", device.backend()).empty()) {
     out = fuse_spatial(out, keep, mode == LoweringMode::blocks);
     verify(out, "spatial_fusion");
   }
@@ -100,7 +100,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     out = rematerialise(out, options.recompute.loss, keep);
     verify(out, "rematerialise");
   }
-  if (options.fuse && !kernels_of("pointwise_parts", device.backend()).empty()) {
+  if (options.fuse && !kernels_of("pointwise_views", device.backend()).empty()) {
     out = elide_concat_slice(out, keep);
     verify(out, "segments");
     out = elide_slices(out, keep);
@@ -108,7 +108,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     out = elide_concats(out, keep);
     verify(out, "concats");
   }
-  if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
+  if (options.fuse && !kernels_of("multi_tensor_pointwise", device.backend()).empty()) {
     out = lower(fuse_horizontally(out), keep);
     verify(out, "horizontal_fusion");
   }
@@ -124,8 +124,8 @@ struct Plan::Chosen {
   NodeMemory memory() const {
     const Kernel* k = choice.kernel;
     NodeMemory m{program.workspace, k->in_place, k->alias, k->cooperative};
-    if (k->may_share)
-      m.may_share = [k, s = sig](size_t out, size_t in) { return k->may_share(s, out, in); };
+    if (k->may_alias)
+      m.may_alias = [k, s = sig](size_t out, size_t in) { return k->may_alias(s, out, in); };
     return m;
   }
 };
@@ -149,14 +149,18 @@ std::vector<Plan::Chosen> Plan::choose() {
   Device& device = *context_.device;
   Tuner guess;
   Tuner& tuner = context_.tuner ? *context_.tuner : guess;
-  std::vector<Chosen> nodes;
+  std::vector<Use> uses;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);
-    const auto supporting = supporting_kernels(s, device);
-    require(!supporting.empty(), s.op->name, ": ", device.backend(), " has no kernel for it  ",
-            s.text(), "  at ", s.at);
-    const Choice c = tuner.choose(supporting, s, device);
-    nodes.push_back({c, s, c.kernel->prepare(s, c.tune, device)});
+    uses.push_back({supporting_kernels(s, device), s});
+    require(!uses.back().kernels.empty(), s.op->name, ": ", device.backend(),
+            " has no kernel for it  ", s.text(), "  at ", s.at);
+  }
+  const std::vector<Choice> choices = tuner.choose(uses, device);
+  std::vector<Chosen> nodes;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const Choice& c = choices[i];
+    nodes.push_back({c, uses[i].sig, c.kernel->prepare(uses[i].sig, c.tune, device)});
   }
   tuner.save();
   return nodes;

@@ -180,8 +180,8 @@ __device__ __forceinline__ void read_a(RowsA<M, D>& a, const Rows<T>& rows, int 
 
 // c [16 M, 8 N] = a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed.
 template <class T, int M, int N, int D>
-__device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
-                                                  uint32_t rows, int lane) {
+__device__ __forceinline__ void gemm_rows(float (&c)[M][N][4], const RowsA<M, D>& a, uint32_t rows,
+                                          int lane) {
   static_assert(N % 4 == 0, "rows come in groups of 32");
   const uint32_t at = rows + lane_by_8<D>(lane);
 #pragma unroll
@@ -216,8 +216,8 @@ __device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const Row
 
 // The same with a's rows in shared memory, at `a`.
 template <class T, int M, int N, int D>
-__device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
-                                                 int lane) {
+__device__ __forceinline__ void gemm_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
+                                           int lane) {
   static_assert(N % 4 == 0, "rows come in groups of 32");
   const uint32_t at = rows + lane_by_8<D>(lane), a_at = a + lane_by_16<D>(lane);
 #pragma unroll

@@ -99,7 +99,7 @@ TEST(start_state, spaces__mix_data_and_noise) {
   const std::span<const double> none;
   start_state<double>(data, noise, 4, {}, x);
   EXPECT_EQ(x, (std::vector<double>{4, 11}));
-  start_state<double>(none, noise, 4, {.whole_variance = true}, x);
+  start_state<double>(none, noise, 4, {.full_variance = true}, x);
   EXPECT_NEAR(x[1], 3 * std::sqrt(17), 1e-14);
   start_state<double>(data, noise, 0.75, {.space = Space::flow, .noise_scale = 8}, x);
   EXPECT_NEAR(x[0], 0.5 + 0.75 * 8 * 0.5, 1e-14);

@@ -19,12 +19,12 @@ namespace ebb::ops {
 struct MatmulAct {
   Expr act;              // of one input, or of two
   bool trans_b = false;  // b is stored [..., N, K]
-  bool slope = false;
+  bool grad = false;
   bool keep = false;  // without slope: z is a second result
   void fields(auto&& f) {
     f("act", static_cast<TextValue&>(act));
     f("trans_b", trans_b);
-    f("slope", slope);
+    f("grad", grad);
     f("keep", keep);
   }
 };
@@ -34,7 +34,7 @@ const OpDef& matmul_act();
 }
 
 // Of x and y: y act'(x), as the gradient rule writes it.
-Expr slope_of(const Expr& act);
+Expr activation_grad_of(const Expr& act);
 
 // The activations that kernels know: x sigmoid(linear x + cubic x^3), as SiLU and GELU with a tanh
 // are, or GELU with an error function.
@@ -43,8 +43,8 @@ struct Gate {
   bool erf = false;
   size_t of = 0;  // the input that is activated; another is multiplied by that
 };
-// If the expression is one of them, or of two inputs and one times such of the other, to the
-// rounding of 64-bit floats.
+// If the expression is one of them, or of two inputs and one times such of the other. Matched by
+// structure (ir/normal_form.h); coefficients to the rounding of 64-bit floats.
 std::optional<Gate> gate_of(const Expr& act);
 
 // The use of matmul that gives z.

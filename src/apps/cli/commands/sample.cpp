@@ -38,9 +38,8 @@ struct Options {
       "of the images in pixels, N or WIDTHxHEIGHT, where the network takes it; auto: the model's");
     f("out", out,
       "a .png file for one grid; .safetensors or .npy for the numbers, of latents too; else a "
-      "folder "
-      "for single files");
-    f("columns", columns, "of the grid; 0: chosen");
+      "folder for single files");
+    f("columns", columns, "of the grid; 0: automatic");
     f("model", model, "model of a file that is not recognised");
     generate.fields(f);
   }
@@ -153,7 +152,7 @@ void write_numbers(const Options& o, const LoadedModel& m, const Generated& g) {
   io::write_safetensors(o.out, {&tensor, 1}, settings(o, m, g));
 }
 
-// A grid with as many rows as classes when all of them are asked for, or a file an image.
+// A grid with one row per class when all are requested, or one file per image.
 void write_pictures(const Options& o, const LoadedModel& m, const Generated& g) {
   const Tensor pixels = to_pixels(g.images);
   const int64_t n = pixels.shape()[0], classes = m.config.common().classes;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/simd/tiles.h"
-#include "ops/prim/attention/packed.h"
+#include "ops/prim/attention/packed_qkv.h"
 
 namespace ebb::ops {
 

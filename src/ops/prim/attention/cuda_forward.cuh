@@ -13,7 +13,7 @@ struct ForwardParams {
   const void *q, *k, *v;
   void* o;
   float* lse;
-  int parts, tiles;  // blocks of threads a head; tiles of queries in each
+  int parts, tiles;  // thread blocks a head; tiles of queries in each
 };
 
 // A block of keys and values in shared memory, `count` of them not beyond the end.
@@ -27,7 +27,7 @@ constexpr int kForwardThreads = 32 * kForwardWarps;
 constexpr int kResidentBlocks = 4;  // of keys, 64 each
 
 // Choices by width: M groups of 16 queries a warp, 8 N keys a step, keys of a block in shared
-// memory, blocks in flight, blocks of threads a multiprocessor.
+// memory, blocks in flight, thread blocks a SM.
 template <int D>
 struct ForwardShape {
   static constexpr bool query_in_registers = D <= 80;
@@ -139,9 +139,9 @@ __device__ __forceinline__ void add_keys(Running<S::m, D>& r,
   for (int j = 0; j < b.count && j < S::keys; j += 8 * S::n) {
     float s[S::m][S::n][4];
     if constexpr (S::query_in_registers)
-      product_with_rows<T>(s, q.a, b.k + Tile<D>::bytes(j), lane);
+      gemm_rows<T>(s, q.a, b.k + Tile<D>::bytes(j), lane);
     else
-      product_of_tiles<T, S::m, S::n, D>(s, q.at, b.k + Tile<D>::bytes(j), lane);
+      gemm_tiles<T, S::m, S::n, D>(s, q.at, b.k + Tile<D>::bytes(j), lane);
     if (j + 8 * S::n > b.count) mask_columns(s, b.count - j, lane);
     weigh<S::m, S::n, D>(s, r, scale);
     add_weighted_rows<T, S::m, S::n, D>(r.o, s, b.v + Tile<D>::bytes(j), lane);

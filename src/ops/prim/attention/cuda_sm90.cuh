@@ -5,8 +5,8 @@
 #pragma once
 
 #include "backend/cuda/mbarrier.cuh"
-#include "ops/prim/attention/cuda_sm90_ranges.cuh"
-#include "ops/prim/attention/cuda_sm90_weights.cuh"
+#include "ops/prim/attention/cuda_sm90_softmax.cuh"
+#include "ops/prim/attention/cuda_sm90_split_kv.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -153,7 +153,7 @@ struct Sm90Consumer {
   bool wrong = false;  // whether weights passed the limit
   RingAt<S::queries> q;
   RingAt<S::stages> k, v;
-  RunningRows r;
+  OnlineSoftmax r;
   float o[1][S::width / 8][4];
   uint32_t w[2][S::keys / 16][4];
 
@@ -163,7 +163,7 @@ struct Sm90Consumer {
   // Warpgroups issue products in turns.
   __device__ __forceinline__ void take_turn() { barrier_sync(1 + group, 256); }
   __device__ __forceinline__ void pass_turn() {
-    barrier_come(1 + (group + 1 == S::groups ? 0 : group + 1), 256);
+    barrier_arrive_named(1 + (group + 1 == S::groups ? 0 : group + 1), 256);
   }
   __device__ __forceinline__ uint32_t own_queries() const {
     return m.query(q.i) + group * 64 * S::row_bytes;
@@ -178,7 +178,7 @@ struct Sm90Consumer {
     wgmma_submit();
   }
   __device__ __forceinline__ void end_block(float (&s)[S::keys / 8][4]) {
-    settle(s);
+    fence_accumulators(s);
     release(m.k_free(k.i));
     k.next();
   }
@@ -191,7 +191,7 @@ struct Sm90Consumer {
   }
   __device__ __forceinline__ void end_sum() {
     wgmma_finish<0>();
-    settle(o[0]);
+    fence_accumulators(o[0]);
     release(m.v_free(v.i));
     v.next();
   }
@@ -215,7 +215,7 @@ struct Sm90Consumer {
     wgmma_finish<1>();
     end_block(s);
     weigh_block<T>(w[1 - At], s, p.f.z.scale_log2, r);
-    settle(w[1 - At]);
+    fence_accumulators(w[1 - At]);
     end_sum();
   }
   // Finishes a unit, whose last weights are w[At], and computes w[0] of the next one's first block.
@@ -232,11 +232,11 @@ struct Sm90Consumer {
     pass_turn();
     wgmma_finish<1>();
     end_block(s);
-    const RunningRows done = r;
+    const OnlineSoftmax done = r;
     begin_unit(s, sm90_unit<S>(p, blocks, i + gridDim.x).end);
     end_sum();
     pack_weights<T, S::keys>(w[0], s);
-    settle(w[0]);
+    fence_accumulators(w[0]);
     write(done);
   }
   // The same of the last unit.
@@ -258,11 +258,11 @@ struct Sm90Consumer {
   }
 
   // The tile's o and lse. Where weights passed the limit lse is NaN, for now.
-  __device__ __forceinline__ void write(const RunningRows& done) {
+  __device__ __forceinline__ void write(const OnlineSoftmax& done) {
     const Sm90Unit u = sm90_unit<S>(p, blocks, i);
     if (u.range >= 0) {
       wrong |= !leave<S::width, S::groups>(p, u.range, group, o[0], done.highest, done.sum,
-                                           kLargestSum<T>);
+                                           kLargestRowSum<T>);
       return;
     }
     const int tile = u.tile, head = tile / p.f.parts, begin = first_row(tile);
@@ -271,7 +271,7 @@ struct Sm90Consumer {
     for (int h = 0; h < 2; ++h) {
       const float sum = row_sum(done.sum[h]);
       factor[0][h] = __fdividef(1, sum);
-      const bool good = sum <= kLargestSum<T>;
+      const bool good = sum <= kLargestRowSum<T>;
       const int row = begin + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < p.f.z.t)
         p.f.lse[int64_t{head} * p.f.z.t + row] =
@@ -319,14 +319,14 @@ struct Sm90Consumer {
       bool bad = false;
       if (u.range >= 0 && lane % 4 < 2)
         bad = !(p.rows[u.range * S::rows + group * 64 + row % 64 / 16 * 16 + of_warp].y <=
-                kLargestSum<T>);
+                kLargestRowSum<T>);
       else if (lane % 4 < 2 && row < p.f.z.t)
         bad = !(p.f.lse[int64_t{head} * p.f.z.t + row] < INFINITY);
       if (!any_of_threads(bad, 1 + group, 128)) continue;
-      const KeysAgain keys{u.begin * S::keys, min(u.end * S::keys, p.f.z.s),
-                           m.q + group * (S::queries * S::query_bytes / S::groups), 1 + group};
+      const FallbackKeys keys{u.begin * S::keys, min(u.end * S::keys, p.f.z.s),
+                              m.q + group * (S::queries * S::query_bytes / S::groups), 1 + group};
       Running<1, S::width> again;
-      compute_again<T, S::width>(again, p.f, head, begin, keys);
+      recompute_rows_online<T, S::width>(again, p.f, head, begin, keys);
       if (u.range < 0)
         finish<T>(p.f, again, head, begin, lane);
       else
@@ -372,7 +372,7 @@ struct Sm90Consumer {
 };
 
 // o and lse.
-// grid: blocks of threads that share all tiles of queries, no more than there are tiles.
+// grid: thread blocks that share all tiles of queries, no more than there are tiles.
 // sums: f32.  deterministic: yes.
 template <class T, class S>
 __global__ __launch_bounds__(S::threads,

@@ -17,7 +17,7 @@ struct GradParams {
   float *shift, *delta;
   int64_t pitch;
   DType lse_dtype, dlse_dtype;
-  int tiles, query_tiles;  // blocks of threads a head; query_tiles: of the ring, for dq
+  int tiles, query_tiles;  // thread blocks a head; query_tiles: of the ring, for dq
 };
 
 constexpr int kRowLanes = 8;  // threads of a row in the first pass
@@ -154,7 +154,7 @@ __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv
                                             float (&ds)[M][N][4], const WarpKeys& keys,
                                             const BlockOfQueries& b, float scale, int lane) {
   float s[M][N][4];
-  product_of_tiles<T, M, N, D>(s, keys.k, b.q, lane);
+  gemm_tiles<T, M, N, D>(s, keys.k, b.q, lane);
   const int column = lane % 4 * 2;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -174,7 +174,7 @@ __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv
         for (int i = 0; i < 4; ++i)
           if (16 * m + i / 2 * 8 + lane / 4 >= keys.count) s[m][n][i] = 0;
   add_weighted_rows<T, M, N, D>(dv, s, b.dout, lane);
-  product_of_tiles<T, M, N, D>(ds, keys.v, b.dout, lane);
+  gemm_tiles<T, M, N, D>(ds, keys.v, b.dout, lane);
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const float2 delta = *reinterpret_cast<const float2*>(b.delta + 8 * n + column);

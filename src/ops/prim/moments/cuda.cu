@@ -434,7 +434,7 @@ bool try_way(const MomentsProblem& p, const MomentsWay& w, const Addresses& a, C
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const MomentsProblem p = moments_problem(s);
-  const int sms = of(device).multiprocessors();
+  const int sms = of(device).sm_count();
   const MomentsWay best = moments_way(p, 16 / p.element, sms), narrow = moments_way(p, 1, sms);
   const auto arrived = device.allocate(std::max(best.items(), narrow.items()) * 4);
   const int64_t parts = std::max(best.parts(), narrow.parts());

@@ -1,0 +1,153 @@
+// What the product kernels of mma_tensor.cuh and mma_simt.cuh share: their parameters, the order of
+// blocks, loads of any float dtype, and the way out.
+#pragma once
+
+#include "backend/cuda/kernel_common.cuh"
+#include "backend/cuda/mma_plan.h"
+
+namespace ebb::cuda {
+
+struct GemmOutput {
+  void* data = nullptr;  // rows of n elements
+  const void *bias = nullptr, *residual = nullptr;
+  DType dtype = DType::f32, bias_dtype = DType::f32, residual_dtype = DType::f32;
+  int n = 0, residual_rows = 1;                  // of the result that share a row of the residual
+  bool vector = false, residual_vector = false;  // rows and `data` are aligned to 16 bytes
+};
+
+template <class A, class B>
+struct GemmParams {
+  A a;
+  B b;
+  const void *a_data = nullptr, *b_data = nullptr;
+  DType a_dtype = DType::f32, b_dtype = DType::f32;
+  bool a_vector = false, b_vector = false;  // 16-byte pieces along `inner` are aligned and whole
+  int m_tiles = 1, n_tiles = 1;
+  int splits = 1;                // of k; more than 1: parts in f32, one after the other in out.data
+  int64_t partial_elements = 0;  // of one part
+  GemmOutput out;
+};
+
+__device__ __forceinline__ float load_float(const void* data, DType t, int64_t i) {
+  switch (t) {
+    case DType::bf16: return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+    case DType::f16: return __half2float(static_cast<const __half*>(data)[i]);
+    default: return static_cast<const float*>(data)[i];
+  }
+}
+
+// ---- the order of blocks ---------------------------------------------------------------------
+
+struct BlockTile {
+  int m_tile, n_tile, split, z;
+};
+
+// Block b of a one-dimensional grid. Tiles that run together form squares rather than stripes, so
+// that they find their operands in L2.
+__device__ __forceinline__ BlockTile block_tile(unsigned block, int m_tiles, int n_tiles,
+                                                int splits) {
+  constexpr unsigned side = 8;
+  const unsigned tiles = static_cast<unsigned>(m_tiles) * static_cast<unsigned>(n_tiles);
+  const unsigned member = block / tiles, tile = block - member * tiles;
+  const unsigned band = side * static_cast<unsigned>(n_tiles);
+  const unsigned first = tile / band * side, within = tile % band;
+  const unsigned left = static_cast<unsigned>(m_tiles) - first;
+  const unsigned rows = left < side ? left : side;
+  return {static_cast<int>(first + within % rows), static_cast<int>(within / rows),
+          static_cast<int>(member % static_cast<unsigned>(splits)),
+          static_cast<int>(member / static_cast<unsigned>(splits))};
+}
+
+// Steps of `depth` along k that a split takes: [first, last).
+struct Steps {
+  int first, last;
+};
+__device__ __forceinline__ Steps steps_of(int k, int depth, int split, int splits) {
+  const int steps = (k + depth - 1) / depth, each = (steps + splits - 1) / splits;
+  const int first = split * each;
+  return {first < steps ? first : steps, first + each < steps ? first + each : steps};
+}
+
+// ---- the way out -----------------------------------------------------------------------------
+
+template <class T, int Count>
+__device__ __forceinline__ void add_neighbours(const GemmOutput& out, int64_t at, int col,
+                                               float (&v)[Count]) {
+  constexpr int piece = 16 / sizeof(T) < Count ? 16 / sizeof(T) : Count;
+  const T* from = static_cast<const T*>(out.residual) + at;
+  if (out.residual_vector && col + Count <= out.n) {
+#pragma unroll
+    for (int i = 0; i < Count; i += piece) {
+      const auto packed = *reinterpret_cast<const Vec<T, piece>*>(from + i);
+#pragma unroll
+      for (int e = 0; e < piece; ++e) v[i + e] += to_float(packed.v[e]);
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < Count; ++e)
+      if (col + e < out.n) v[e] += to_float(from[e]);
+  }
+}
+
+// The residual of `Count` neighbours of one row, from column `col`.
+template <int Count>
+__device__ __forceinline__ void add_residual(const GemmOutput& out, int64_t row, int col,
+                                             float (&v)[Count]) {
+  if (out.residual == nullptr) return;
+  const int64_t at = row / out.residual_rows * out.n + col;
+  switch (out.residual_dtype) {
+    case DType::bf16: return add_neighbours<__nv_bfloat16>(out, at, col, v);
+    case DType::f16: return add_neighbours<__half>(out, at, col, v);
+    default: return add_neighbours<float>(out, at, col, v);
+  }
+}
+
+// Stores `Count` neighbours of one row, from column `col`, that the bias was added to.
+template <class T, int Count>
+__device__ __forceinline__ void store_neighbours(const GemmOutput& out, int64_t row, int col,
+                                                 const float (&v)[Count]) {
+  constexpr int piece = 16 / sizeof(T) < Count ? 16 / sizeof(T) : Count;
+  T* to = static_cast<T*>(out.data) + row * out.n + col;
+  if (out.vector && col + Count <= out.n) {
+#pragma unroll
+    for (int i = 0; i < Count; i += piece) {
+      Vec<T, piece> packed;
+#pragma unroll
+      for (int e = 0; e < piece; ++e) packed.v[e] = from_float<T>(v[i + e]);
+      *reinterpret_cast<Vec<T, piece>*>(to + i) = packed;
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < Count; ++e)
+      if (col + e < out.n) to[e] = from_float<T>(v[e]);
+  }
+}
+
+template <int Count>
+__device__ __forceinline__ void store_row(const GemmOutput& out, int64_t row, int col,
+                                          float (&v)[Count]) {
+  add_residual(out, row, col, v);
+  switch (out.dtype) {
+    case DType::bf16: return store_neighbours<__nv_bfloat16>(out, row, col, v);
+    case DType::f16: return store_neighbours<__half>(out, row, col, v);
+    default: return store_neighbours<float>(out, row, col, v);
+  }
+}
+
+// The bias of `Count` columns; zeros without one.
+template <int Count>
+__device__ __forceinline__ void load_bias(const GemmOutput& out, int col, float (&v)[Count]) {
+#pragma unroll
+  for (int e = 0; e < Count; ++e)
+    v[e] = out.bias && col + e < out.n ? load_float(out.bias, out.bias_dtype, col + e) : 0.f;
+}
+
+// The result of one split, or of the whole.
+template <class P>
+__device__ __forceinline__ GemmOutput output_of(const P& p, int split) {
+  GemmOutput out = p.out;
+  if (p.splits > 1) out.data = static_cast<float*>(out.data) + split * p.partial_elements;
+  return out;
+}
+
+}  // namespace ebb::cuda

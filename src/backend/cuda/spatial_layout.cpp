@@ -1,0 +1,246 @@
+// How images are cut among blocks, and what of them stays in shared memory.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "backend/cuda/spatial_text.h"
+#include "backend/cuda/work_split.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr int64_t float_bytes = 4, barrier_bytes = 8;
+
+int64_t rounded(int64_t bytes) { return ceil_div(bytes, 16) * 16; }
+
+// Is an input read more than once?
+bool stays(const SpatialForm& f, const SpatialWork& w, size_t input) {
+  int n = 0;
+  for (int p = 0; p <= w.last; ++p) n += w.used_in(p)[input] ? 1 : 0;
+  return f.in[input].streams && is_float(f.in[input].dtype) && n > 1;
+}
+
+class Chooser {
+ public:
+  Chooser(const SpatialForm& f, const SpatialDevice& device, bool unaligned)
+      : f_(f),
+        w_(cut(f)),
+        device_(device),
+        unaligned_(unaligned),
+        vector_(unaligned ? 1 : widest_vector()),
+        registers_(registers()),
+        instructions_(instructions()) {
+    for (size_t i = 0; i < f.in.size(); ++i) held_.push_back(stays(f, w_, i));
+  }
+
+  std::vector<SpatialLayout> run() {
+    consider_all();
+    std::stable_sort(ways_.begin(), ways_.end(),
+                     [](const Way& a, const Way& b) { return a.cost < b.cost; });
+    std::vector<SpatialLayout> out;
+    for (const Way& w : ways_) out.push_back(w.layout);
+    return out;
+  }
+
+  // Whether there is a way; asks the device for no more than that.
+  bool any() {
+    one_is_enough_ = true;
+    consider_all();
+    return !ways_.empty();
+  }
+
+ private:
+  static constexpr int64_t widest_tile = 256;
+  struct Way {
+    SpatialLayout layout;
+    double cost;
+  };
+
+  void consider_all() {
+    const int64_t least = std::lcm<int64_t>(f_.group(), vector_);
+    for (int64_t tile = least; tile <= widest_tile; tile += least) {
+      if (f_.channels % tile != 0) continue;
+      for (int cluster = 1; cluster <= widest_cluster(); ++cluster)
+        for (const int threads : {256, 512}) consider(tile, cluster, threads);
+    }
+  }
+
+  int widest_cluster() const { return device_.capability < 90 ? 1 : 16; }
+
+  // Clusters of a layout that run at once. Without an answer of the device: what every chip with
+  // clusters has room for.
+  int64_t room(int cluster, int64_t blocks) {
+    if (cluster == 1) return device_.sm_count * blocks;
+    if (!device_.room) return cluster > 8 ? 0 : device_.sm_count * blocks / cluster;
+    const auto [at, isnew] = room_.try_emplace({cluster, blocks}, 0);
+    if (isnew) at->second = device_.room(cluster, blocks);
+    return at->second;
+  }
+
+  // 16 bytes of the widest of what is held.
+  int widest_vector() const {
+    int64_t widest = 0;
+    for (size_t i = 0; i < f_.in.size(); ++i)
+      if (stays(f_, w_, i)) widest = std::max(widest, size_of(f_.in[i].dtype));
+    constexpr int64_t bytes = 16;
+    const int64_t wanted = bytes / std::clamp<int64_t>(widest, 2, bytes);
+    int64_t vector = std::gcd(wanted, f_.channels);
+    for (const int64_t w : f_.segments.widths) vector = std::gcd(vector, w);
+    return static_cast<int>(vector);
+  }
+
+  // Registers of a thread, about.
+  int registers() const {
+    const int steps = SpatialLayout().steps;
+    int most = 0;
+    for (int p = 0; p <= w_.last; ++p) {
+      const std::vector<bool> used = w_.used_in(p);
+      int n = 0;
+      for (size_t i = 0; i < used.size(); ++i) {
+        if (!used[i]) continue;
+        const bool carried = i >= f_.in.size();
+        const int64_t bytes = carried ? float_bytes : size_of(f_.in[i].dtype) * steps;
+        n += static_cast<int>(ceil_div(vector_ * bytes, float_bytes));
+      }
+      for (size_t q = 0; q < w_.phase.size(); ++q) n += w_.phase[q] == p ? vector_ : 0;
+      most = std::max(most, n);
+    }
+    constexpr int others = 28;
+    return most + others;
+  }
+
+  void consider(int64_t tile, int cluster, int threads) {
+    if (one_is_enough_ && !ways_.empty()) return;
+    if (cluster > 1 && (f_.pixels < 2 * cluster || w_.pixel_reductions.empty())) return;
+    SpatialLayout l{.vector = vector_, .threads = threads, .cluster = cluster, .tile = tile};
+    l.held = held_;
+    constexpr int64_t registers_there = 65536;
+    l.ctas_per_sm =
+        static_cast<int>(std::min<int64_t>(registers_there / (threads * registers_), 8));
+    if (l.ctas_per_sm == 0) return;
+    const int64_t at_once = resident(l);
+    if (at_once == 0 || too_large(l, at_once) || room(cluster, at_once) == 0) return;
+    ways_.push_back({l, one_is_enough_ ? 0 : cost(l)});
+  }
+
+  // Of a piece that takes many SMs for itself, nothing is computed while it is read and
+  // nothing read while it is computed. Where it is one tensor, reading that twice, by kernels of
+  // their own, takes less time.
+  bool too_large(const SpatialLayout& l, int64_t at_once) const {
+    constexpr int64_t sm_count = 4;
+    return !unaligned_ && std::count(l.held.begin(), l.held.end(), true) == 1 &&
+           l.cluster > sm_count * at_once;
+  }
+
+  // Blocks that a SM has room for at once.
+  int64_t resident(const SpatialLayout& l) const {
+    constexpr int64_t reserved = 1 << 10, threads_there = 2048;
+    const int64_t bytes = spatial_memory(f_, w_, l).end;
+    if (bytes > device_.shared) return 0;
+    return std::min({(device_.shared + reserved) / (bytes + reserved), threads_there / l.threads,
+                     static_cast<int64_t>(l.ctas_per_sm)});
+  }
+
+  // Instructions of a pixel's channel in all walks, about.
+  double instructions() const {
+    double n = 0;
+    for (int p = 0; p <= w_.last; ++p) {
+      const std::vector<bool> used = w_.used_in(p);
+      n += 2.0 * static_cast<double>(std::count(used.begin(), used.end(), true));
+    }
+    return n + w_.element.flops();
+  }
+
+  // How much more than their bytes moving images costs: requests are for lines of memory, and the
+  // channels of a pixel that a block takes begin and end within some.
+  double spread(const SpatialLayout& l) const {
+    constexpr int64_t line = 128;
+    constexpr double of_a_line = 0.11;
+    double most = 1;
+    for (const SpatialForm::Input& in : f_.in) {
+      if (!in.streams) continue;
+      const int64_t part = l.tile * size_of(in.dtype), whole = f_.channels * size_of(in.dtype);
+      int64_t lines = 0;
+      for (int64_t at = 0; at < whole; at += part) lines += (at + part - 1) / line - at / line + 1;
+      const double more = static_cast<double>(lines * line) / static_cast<double>(whole) - 1;
+      most = std::max(most, 1 + of_a_line * more);
+    }
+    return most;
+  }
+
+  // How much of its instructions' time a SM takes besides that of memory, by blocks
+  // that it runs at once: the more, the more of them compute while others wait for memory.
+  static double alone(int64_t blocks) {
+    return blocks > 3 ? 0.28 : blocks == 3 ? 0.32 : blocks == 2 ? 0.4 : 0.45;
+  }
+
+  // Microseconds, about; fitted to the times of ways on an H200.
+  double cost(const SpatialLayout& l) {
+    constexpr double bytes_per_us = 4.1e6, clocks_per_us = 1800, lanes = 128, of_a_thread = 1200;
+    const double elements = static_cast<double>(f_.images * f_.pixels * f_.channels);
+    double moved = 0;
+    for (const SpatialForm::Input& in : f_.in)
+      if (in.streams) moved += elements * static_cast<double>(size_of(in.dtype));
+    for (size_t k = 0; k < f_.out.size(); ++k)
+      if (!f_.per_channel[k]) moved += elements * static_cast<double>(size_of(f_.out[k]));
+    const int64_t at_once = resident(l), clusters = f_.images * (f_.channels / l.tile);
+    const int64_t there = room(l.cluster, at_once);
+    const int64_t each = ceil_div(clusters * at_once, there);  // blocks of a SM
+    const auto threads = static_cast<double>(std::min(at_once, each) * l.threads);
+    const double busy = std::clamp(threads / 495, 0.3, 0.725);
+    const double work =
+        static_cast<double>(each) * (static_cast<double>(l.tile * l.pixels(f_)) * instructions_ +
+                                     static_cast<double>(l.threads) * of_a_thread);
+    const double exchange = l.cluster > 1 ? 1.18 + 0.02 * l.cluster : 0.3;
+    const auto waves = static_cast<double>(ceil_div(clusters, there));
+    return moved / bytes_per_us * spread(l) +
+           alone(each == 1 ? 4 : at_once) * work / lanes / busy / clocks_per_us +
+           waves * (1 + w_.last * exchange);
+  }
+
+  const SpatialForm& f_;
+  SpatialWork w_;
+  SpatialDevice device_;
+  bool unaligned_, one_is_enough_ = false;
+  int vector_, registers_;
+  double instructions_;
+  std::vector<bool> held_;
+  std::vector<Way> ways_;
+  std::map<std::pair<int, int64_t>, int64_t> room_;  // by blocks of a cluster, of a SM
+};
+
+}  // namespace
+
+SpatialMemory spatial_memory(const SpatialForm& f, const SpatialWork& w, const SpatialLayout& l) {
+  SpatialMemory m;
+  const auto take = [&](int64_t bytes) {
+    const int64_t at = m.end;
+    m.end += rounded(bytes);
+    return at;
+  };
+  for (size_t i = 0; i < f.in.size(); ++i)
+    m.held.push_back(l.held[i] ? take(l.pixels(f) * l.tile * size_of(f.in[i].dtype)) : 0);
+  int64_t at_once = 0;
+  for (int p = 0; p <= w.last; ++p)
+    at_once = std::max<int64_t>(at_once, std::count(w.phase.begin(), w.phase.end(), p));
+  const int64_t row = l.tile * float_bytes,
+                reductions = static_cast<int64_t>(w.pixel_reductions.size());
+  m.scratch = take(at_once * l.sums() * row);
+  m.barriers = take(l.cluster > 1 ? barrier_bytes * (w.last + 1) : 0);
+  m.sums = take(l.cluster > 1 ? reductions * l.cluster * row : 0);
+  m.terms = take(static_cast<int64_t>(w.group_reductions.size()) * row);
+  m.carried = take(static_cast<int64_t>(w.carried.size()) * row);
+  return m;
+}
+
+std::vector<SpatialLayout> spatial_layouts(const SpatialForm& f, const SpatialDevice& device,
+                                           bool unaligned) {
+  return Chooser(f, device, unaligned).run();
+}
+
+bool spatial_fits(const SpatialForm& f, const SpatialDevice& device) {
+  return Chooser(f, device, false).any();
+}
+
+}  // namespace ebb::cuda

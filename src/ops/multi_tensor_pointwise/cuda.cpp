@@ -1,0 +1,56 @@
+#include <algorithm>
+
+#include "backend/cuda/map.h"
+#include "ir/kernel.h"
+#include "ops/multi_tensor_pointwise/op.h"
+
+namespace ebb::ops::cuda {
+namespace {
+
+using Map = ebb::cuda::SegmentedMap;
+
+// What an input is in every part; a part of one element goes with either. Empty: they disagree.
+std::vector<Map::Operand> operands_of(const Signature& s) {
+  const auto& a = s.as<MultiTensorPointwise>();
+  const auto count = static_cast<size_t>(a.expr.inputs());
+  const auto outputs = s.out.size() / static_cast<size_t>(a.lists);
+  std::vector<Map::Operand> kinds(count, Map::Operand::scalar);
+  for (size_t i = 0; i < s.in.size(); ++i)
+    if (s.in[i].shape.numel() != 1) kinds[i % count] = Map::Operand::full;
+  for (size_t i = 0; i < s.in.size(); ++i) {
+    const int64_t part = s.out[i / count * outputs].shape.numel();
+    if (kinds[i % count] == Map::Operand::full && s.in[i].shape.numel() != part) return {};
+  }
+  return kinds;
+}
+
+Program prepare(const Signature& s, const Tune&, Device& device) {
+  const auto& a = s.as<MultiTensorPointwise>();
+  const auto inputs = static_cast<size_t>(a.expr.inputs());
+  const auto outputs = s.out.size() / static_cast<size_t>(a.lists);
+  Map::Options o{.kinds = operands_of(s)};
+  for (size_t i = 0; i < inputs; ++i) o.in.push_back(s.in[i].dtype);
+  for (size_t k = 0; k < outputs; ++k) o.out.push_back(s.out[k].dtype);
+  for (size_t k = 0; k < s.out.size(); k += outputs) o.counts.push_back(s.out[k].shape.numel());
+  const Map map(a.expr, o, ebb::cuda::of(device));
+  return {0, [map](const Call& c) { map.run(c.in, c.out); }};
+}
+
+// Parts run side by side: an output may only take the memory of its own part's inputs.
+bool may_alias(const Signature& s, size_t out, size_t in) {
+  const auto parts = static_cast<size_t>(s.as<MultiTensorPointwise>().lists);
+  return out / (s.out.size() / parts) == in / (s.in.size() / parts);
+}
+
+}  // namespace
+
+std::vector<Kernel> multi_tensor_pointwise() {
+  return {{.op = "multi_tensor_pointwise",
+           .name = "pointwise_batch_ptx",
+           .supports = +[](const Signature& s, const Device&) { return !operands_of(s).empty(); },
+           .prepare = prepare,
+           .in_place = true,
+           .may_alias = may_alias}};
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,49 @@
+// Slices as the passes of generated kernels take them.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/slices.h"
+#include "ops/prim/segments.h"
+#include "ops/prim/slices.h"
+
+namespace ebb::ops::cuda {
+
+struct SlicesPass {
+  ebb::cuda::SlicesForm form;
+  std::vector<int64_t> bytes = {};  // by tensor: from its start to the operand; [] if all are 0
+
+  // The addresses of the operands that lie in these tensors.
+  std::vector<void*> in(std::span<void* const> tensors) const {
+    std::vector<void*> at(tensors.begin(), tensors.end());
+    for (size_t i = 0; i < bytes.size(); ++i) at[i] = static_cast<char*>(at[i]) + bytes[i];
+    return at;
+  }
+};
+
+// Whether kernels can step over the tensors that are given: by strides of 32 bits.
+inline bool can_step(const Slices& c, std::span<const Type> given) {
+  constexpr int64_t most = int64_t{1} << 32;
+  return c.operands.empty() ||
+         std::ranges::all_of(given, [](const Type& t) { return t.shape.numel() < most; });
+}
+
+// `given` are the tensors of an op, of which operands may lie in segments.
+inline SlicesPass slices_pass(const Slices& c, const Segments& segments,
+                              std::span<const Type> given) {
+  SlicesPass pass;
+  if (c.operands.empty()) return pass;
+  pass.bytes.resize(given.size());
+  for (size_t tensor = 0, operand = 0; tensor < given.size(); ++operand) {
+    const auto at = c.of(operand);
+    pass.form.width.push_back(at ? given[tensor].shape[-1] : 0);
+    pass.form.begin.push_back(at ? c.begin[*at] : 0);
+    pass.bytes[tensor] = pass.form.begin.back() * size_of(given[tensor].dtype);
+    tensor += segments.has_in(operand) ? segments.widths.size() : 1;
+  }
+  return pass;
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,57 @@
+#include "ops/prim/slices.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/prim/slice/op.h"
+
+namespace ebb::ops {
+
+std::optional<size_t> Slices::of(size_t operand) const {
+  const auto at = std::ranges::find(operands, static_cast<int64_t>(operand));
+  if (at == operands.end()) return {};
+  return static_cast<size_t>(at - operands.begin());
+}
+
+void Slices::add(size_t operand, int64_t b, int64_t e) {
+  const auto before = std::ranges::lower_bound(operands, static_cast<int64_t>(operand));
+  const auto at = before - operands.begin();
+  operands.insert(before, static_cast<int64_t>(operand));
+  begin.insert(begin.begin() + at, b);
+  end.insert(end.begin() + at, e);
+}
+
+void check_disjoint(const Segments& p, const Slices& c, std::string_view subject) {
+  for (const int64_t k : c.operands)
+    require(!p.has_in(static_cast<size_t>(k)), subject, ": operand ", k,
+            " cannot come in parts and be columns");
+}
+
+std::vector<Type> slice_types(const Slices& c, std::vector<Type> in, std::string_view subject) {
+  require(c.begin.size() == c.operands.size() && c.end.size() == c.operands.size(), subject,
+          ": columns need a begin and an end each (", c.operands.size(), ", ", c.begin.size(), ", ",
+          c.end.size(), ")");
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    const int64_t k = c.operands[i];
+    require(k >= 0 && k < static_cast<int64_t>(in.size()) && (i == 0 || c.operands[i - 1] < k),
+            subject, ": operands with columns must rise within the ", in.size(), " there are (got ",
+            k, ")");
+    Type& t = in[static_cast<size_t>(k)];
+    require(
+        t.shape.rank() > 0 && 0 <= c.begin[i] && c.begin[i] < c.end[i] && c.end[i] <= t.shape[-1],
+        subject, ": columns [", c.begin[i], ",", c.end[i], ") must lie in operand ", k, " (got ", t,
+        ")");
+    t.shape[-1] = c.end[i] - c.begin[i];
+  }
+  return in;
+}
+
+std::vector<Value> slice_values(const Slices& c, std::vector<Value> in) {
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    Value& v = in[static_cast<size_t>(c.operands[i])];
+    v = slice(v, -1, c.begin[i], c.end[i]);
+  }
+  return in;
+}
+
+}  // namespace ebb::ops
