@@ -69,7 +69,7 @@ TEST(activations, of_a_layer_that_others_read__keeps_the_layer_too) {
   expect_equal(m.g, out);
 }
 
-TEST(activations, gradients_of_an_mlp__take_the_slope_in_the_product) {
+TEST(activations, gradients_of_an_mlp__fuse_the_activation_gradient) {
   Mlp m;
   const Value y = ops::linear(ops::gelu_tanh(ops::linear(m.x, m.w1, m.b1)), m.w2);
   m.g.output("loss", ops::mse(y, m.x));
@@ -162,7 +162,7 @@ TEST(activations, that_an_expression_alone_reads__stay_for_fuse) {
   EXPECT_TRUE(fused_activations(pass(m.g)).empty());
 }
 
-TEST(activations, that_no_kernel_serves__stay_apart) {
+TEST(activations, without_a_supporting_kernel__do_not_fuse) {
   Mlp m;
   m.g.output("y", ops::silu(ops::linear(m.x, m.w1)));
   const Graph out = fuse_activations(lowered(m.g), no_same_cost_class);
@@ -182,7 +182,7 @@ Expr expression(const std::function<Scalar(const Scalar&)>& f) {
   return Expr(1, y);
 }
 
-TEST(activations, of_a_product_by_any_expression__are_offered_to_kernels) {
+TEST(activations, of_a_matmul_by_any_expression__are_offered_to_kernels) {
   Mlp m;
   m.g.output("y", ops::linear(ops::map({ops::linear(m.x, m.w1)}, [](auto v) { return tanh(v[0]); }),
                               m.w2));

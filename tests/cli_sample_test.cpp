@@ -94,7 +94,7 @@ TEST_F(CliSample, guidance_without_what_it_needs__is_an_error) {
             "sample: --rules has no effect without a class (--rules cfg:scale=2, --class none)");
 }
 
-TEST_F(CliSample, rules_that_do_nothing_or_ask_for_more__are_errors) {
+TEST_F(CliSample, rules_without_effect_or_with_other_branches__are_errors) {
   const std::string run = trained("--label-dropout 0.1");
   for (const char* rules : {"interval:sigma_lo=1000;cfg", "cfg:scale=1"})
     EXPECT_EQ(error_line(sample(run, str("--rules '", rules, "'"))),

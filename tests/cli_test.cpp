@@ -213,7 +213,7 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
   EXPECT_NE(low.text.find("bf16["), std::string::npos);
 }
 
-TEST_F(Cli, recompute_without_a_unit__is_told_of_it) {
+TEST_F(Cli, recompute_without_a_unit__is_an_error) {
   EXPECT_EQ(error_line(str("train --steps 1 --recompute 100 --data ", images(8))),
             "recompute: must be off, pointwise, all, auto or a size like 8GB or "
             "500MB ('100', which has no "

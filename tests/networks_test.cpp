@@ -146,11 +146,11 @@ std::pair<int64_t, int64_t> fused_activations(const char* name) {
   const nn::Network network = network_of(*m.model, m.config);
   const auto count = [](const Graph& g) {
     const Graph primitives = common_subexpressions(test::in_primitives(g));
-    const auto serves = [](const Signature&, const Signature& with) {
+    const auto supports = [](const Signature&, const Signature& with) {
       return ops::gate_of(with.as<ops::MatmulAct>().act).has_value();
     };
     return test::count(
-        fuse_activations(fuse_residuals(primitives, test::all_same_cost_class), serves),
+        fuse_activations(fuse_residuals(primitives, test::all_same_cost_class), supports),
         ops::def::matmul_act());
   };
   const Graph loss = loss_graph(usual_diffusion(*m.model, m.config), network,
@@ -165,7 +165,7 @@ std::pair<int64_t, int64_t> fused_activations(const char* name) {
 
 }  // namespace
 
-TEST(networks, activations_of_products__fuse_in_training_and_sampling) {
+TEST(networks, activations_of_matmuls__fuse_in_training_and_sampling) {
   using Counts = std::pair<int64_t, int64_t>;
   EXPECT_EQ(fused_activations("unet64"), Counts(3, 2));
   EXPECT_EQ(fused_activations("adm64"), Counts(2, 1));

@@ -53,7 +53,7 @@ TEST(fuse_horizontally, equal_work_on_tensors_of_other_shapes__becomes_one_node)
   EXPECT_EQ(output_of(out, values, "y").v, std::vector<double>(7, 3.0));
 }
 
-TEST(fuse_horizontally, work_that_waits_for_other_work__stays_apart) {
+TEST(fuse_horizontally, dependent_nodes__do_not_fuse) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3}));
   g.output("x", decayed(decayed(a)));
@@ -124,7 +124,7 @@ TEST(epilogue, row_for_each_image__is_added_by_the_convolution) {
   EXPECT_EQ(l.added(), 1);
 }
 
-TEST(epilogue, sum_of_three_products__is_made_by_two_of_them) {
+TEST(epilogue, sum_of_three_matmuls__fuses_into_two_of_them) {
   Layer l;
   l.norm_of(l.conv(l.x) + l.conv(l.conv(l.x)) + l.conv(squared(l.x)));
   const Graph out = l.pass();
@@ -132,7 +132,7 @@ TEST(epilogue, sum_of_three_products__is_made_by_two_of_them) {
   EXPECT_EQ(count(out, ops::def::conv2d()), 4);
 }
 
-TEST(epilogue, product_with_sums_of_rows__keeps_both_results) {
+TEST(epilogue, matmul_with_row_sums__keeps_both_results) {
   Graph g;
   const Value ab[] = {g.input("a", f32({4, 2})), g.input("b", f32({4, 3}))};
   const auto c = g.add(ops::def::matmul(), ops::Matmul{.trans_a = true, .row_sums = true}, ab);
@@ -142,7 +142,7 @@ TEST(epilogue, product_with_sums_of_rows__keeps_both_results) {
   EXPECT_EQ(with_residual(out, ops::def::matmul()), 0);
 }
 
-TEST(epilogue, product_that_others_read__keeps_its_sum_apart) {
+TEST(epilogue, matmul_with_other_readers__does_not_fuse_its_residual) {
   Layer l;
   const Value y = l.conv(l.x);
   l.g.output("product", y);
@@ -150,7 +150,7 @@ TEST(epilogue, product_that_others_read__keeps_its_sum_apart) {
   EXPECT_EQ(l.added(), 0);
 }
 
-TEST(epilogue, product_that_an_expression_names_and_does_not_use__counts_as_unread) {
+TEST(epilogue, matmul_that_an_expression_names_and_does_not_use__counts_as_unread) {
   Layer l;
   const Value y = l.conv(l.x);
   l.norm_of(l.x + y);
@@ -167,7 +167,7 @@ TEST(epilogue, expressions_on_either_side__take_the_sum_instead) {
   EXPECT_EQ(after.added(), 0);
 }
 
-TEST(epilogue, kernels_that_do_not_serve_it__keep_the_sum_apart) {
+TEST(epilogue, without_a_supporting_kernel__the_residual_does_not_fuse) {
   Layer l;
   l.norm_of(l.x + l.conv(l.x));
   const Graph out = fuse_residuals(in_primitives(l.g), no_same_cost_class);
@@ -327,7 +327,7 @@ TEST(rows, sum_across_rows_that_the_rows_are_made_of__stays_outside) {
   expect_equal(g, with_rows(g));
 }
 
-TEST(fuse, expression_of_its_rows_totals__is_not_computed_by_each_reader) {
+TEST(fuse, expression_of_its_row_reductions__is_not_computed_by_each_reader) {
   // dx takes x, dy and a third tensor; the sums have read two of them
   Graph g;
   const Shape shape{64, 64};
@@ -377,7 +377,7 @@ int64_t rows_kept(const Graph& g) {
   return n;
 }
 
-TEST(rematerialise, every_other_sum_of_gated_branches__is_made_again_where_it_is_read) {
+TEST(rematerialise, every_other_sum_of_gated_branches__is_rematerialised_at_its_reader) {
   const Graph g = gated_branches({4, 1024, 64}), joined = with_rows(g);
   const Graph out = rematerialise(joined, "loss", all_supported);
   verify(out, "rematerialise");
@@ -391,7 +391,7 @@ TEST(rematerialise, sums_with_functions_that_devices_approximate__are_kept) {
   EXPECT_EQ(rows_kept(rematerialise(joined, "loss", all_supported)), rows_kept(joined));
 }
 
-TEST(rematerialise, sums_that_would_cost_reading_or_have_no_kernel__are_kept) {
+TEST(rematerialise, sums_that_would_cost_reads_or_have_no_kernel__are_kept) {
   const Graph still = with_rows(gated_branches({4, 1024, 64}, false));
   EXPECT_EQ(rows_kept(rematerialise(still, "loss", all_supported)), rows_kept(still));
   const Graph joined = with_rows(gated_branches({4, 1024, 64}));

@@ -83,11 +83,11 @@ TEST(columns, slices__are_folded_each_by_itself) {
 }
 
 TEST(columns, split_that_others_read_too__is_made_for_all) {
-  Cut product, output, moved;
-  for (Cut* c : {&product, &output, &moved}) {
+  Cut matmul, output, moved;
+  for (Cut* c : {&matmul, &output, &moved}) {
     const auto parts = ops::split(c->t, 1, 3);
     c->g.output("y", scaled(c->x, Cut::row(parts[0])));
-    if (c == &product) c->g.output("p", ops::matmul(parts[1], parts[2], {.trans_b = true}));
+    if (c == &matmul) c->g.output("p", ops::matmul(parts[1], parts[2], {.trans_b = true}));
     if (c == &output) c->g.output("part", Cut::row(parts[0]));
     if (c == &moved)
       c->g.output("m", scaled(ops::reshape(parts[1], {2, 2, 4}), c->g.input("d", f32({2, 2, 4}))));

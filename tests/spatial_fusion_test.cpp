@@ -49,9 +49,9 @@ Value norm_of(Graph& g, Value x, int64_t groups = 4) {
 Graph gradients_of(Graph& g, Value y, std::initializer_list<std::string> wrt) {
   const int64_t c = y.shape()[-1];
   const Value end = ops::matmul(y, g.input("w", f32({c, c})), {});
-  const Value product =
+  const Value matmul =
       ops::map({end, g.input("dy", f32(y.shape()))}, [](auto v) { return v[0] * v[0] * v[1]; });
-  sum_as_loss(g, product);
+  sum_as_loss(g, matmul);
   const std::vector<std::string> names(wrt);
   return gradients(g, "loss", names);
 }

@@ -147,16 +147,16 @@ TEST(parts, concatenation_that_expressions_read__is_never_made) {
 }
 
 TEST(parts, concatenation_that_others_read_later__is_written_by_the_expression) {
-  Joined product, output, both;
-  product.g.output("y", scaled(product.whole, product.c));
-  product.g.output("z", ops::matmul(product.whole, product.whole, {.trans_b = true}));
+  Joined matmul, output, both;
+  matmul.g.output("y", scaled(matmul.whole, matmul.c));
+  matmul.g.output("z", ops::matmul(matmul.whole, matmul.whole, {.trans_b = true}));
   output.g.output("y", scaled(output.whole, output.c));
   output.g.output("whole", output.whole);
   const Value y = scaled(both.whole, both.c);
   both.g.output("y0", ops::slice(y, 2, 0, 4));
   both.g.output("y1", ops::slice(y, 2, 4, 12));
   both.g.output("whole", both.whole);
-  for (const Joined* t : {&product, &output, &both}) {
+  for (const Joined* t : {&matmul, &output, &both}) {
     const Graph before = fused(t->g), out = folded(before);
     EXPECT_EQ(count(out, ops::def::concat()), 0);
     EXPECT_EQ(count(out, ops::def::slice()), 0);
@@ -188,11 +188,11 @@ TEST(parts, concatenation_that_slices_read_later__is_written_by_the_expression) 
 }
 
 TEST(parts, concatenation_that_others_read_first__is_made_for_all) {
-  Joined product, broadcast;
-  const Value z = ops::matmul(product.whole, product.whole, {.trans_b = true});
-  product.g.output("y", scaled(product.whole, product.c));
-  product.g.output("z", z);
-  EXPECT_EQ(count(folded(fused(product.g)), ops::def::concat()), 1);
+  Joined matmul, broadcast;
+  const Value z = ops::matmul(matmul.whole, matmul.whole, {.trans_b = true});
+  matmul.g.output("y", scaled(matmul.whole, matmul.c));
+  matmul.g.output("z", z);
+  EXPECT_EQ(count(folded(fused(matmul.g)), ops::def::concat()), 1);
   const Value d = broadcast.g.input("d", f32({4, 2, 3, 12}));
   broadcast.g.output("y", scaled(ops::reshape(broadcast.whole, {1, 2, 3, 12}), d));
   EXPECT_EQ(count(folded(fused(broadcast.g)), ops::def::concat()), 1);

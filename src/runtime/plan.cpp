@@ -29,13 +29,14 @@ std::vector<const Kernel*> supporting_kernels(const Signature& s, const Device& 
   return all;
 }
 
-// Whether the kernel that comes first for one use does for the other, perhaps under another op.
+// Whether the preferred kernel of one signature is also that of the other, perhaps under another
+// op.
 bool same_cost_class(const Signature& a, const Signature& b, const Device& device) {
   const auto for_a = supporting_kernels(a, device), for_b = supporting_kernels(b, device);
   return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
 }
 
-// The value whose memory `v` is, seen through reshapes.
+// The value that `v` aliases, looking through reshapes.
 int32_t root_of(const Graph& g, int32_t v) {
   for (int32_t n = g.producer(v); n >= 0; n = g.producer(v)) {
     const Node& node = g.nodes()[static_cast<size_t>(n)];
@@ -45,7 +46,7 @@ int32_t root_of(const Graph& g, int32_t v) {
   return v;
 }
 
-// Updates take computed values: a source that moves into another is copied by a node of its own.
+// Updates need computed values: a source that updates another one is copied by a node of its own.
 Graph with_computed_updates(const Graph& g) {
   Rewriter rw(g);
   rw.copy_sources();
@@ -115,7 +116,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   return out;
 }
 
-// What runs a node.
+// The kernel chosen for a node.
 struct Plan::Chosen {
   Choice choice;
   Signature sig;
@@ -172,7 +173,7 @@ std::vector<NodeMemory> Plan::memory_of(const std::vector<Chosen>& nodes) {
   return facts;
 }
 
-// What runs aside keeps its memory longer; a plan that computes blocks twice to need less has none
+// Work on the side stream extends lifetimes; a plan that recomputes blocks to save memory has none
 // of it.
 std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recompute& r,
                                    LoweringMode mode) {
@@ -189,7 +190,7 @@ std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recom
   return out;
 }
 
-// What is computed again runs as it ran first: the same kernels with the same choices.
+// Recomputed nodes use the same kernels with the same choices.
 void Plan::adopt(std::vector<Chosen>& nodes, Fitted fitted) {
   std::vector<Chosen> all;
   std::vector<bool> taken(nodes.size());

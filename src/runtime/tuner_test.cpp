@@ -60,7 +60,7 @@ TEST(tuner, edited_line__is_obeyed_and_an_unknown_one_measured_anew) {
   EXPECT_EQ(anew.measured(), 1);
 }
 
-TEST(tuner, preset__serves_unless_all_is_to_be_measured) {
+TEST(tuner, preset__is_used_unless_all_is_to_be_measured) {
   const testing::Folder folder;
   const std::string path = folder / "tune.txt";
   const Context context = open_context("cpu", {.threads = 1});

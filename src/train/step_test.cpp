@@ -121,7 +121,7 @@ TEST(train_step, ten_steps__equal_adamw_written_out) {
   check("ema.", ref.ema);
 }
 
-TEST(train_step, accumulation__equals_the_whole_batch) {
+TEST(train_step, accumulation__equals_the_full_batch) {
   const StepOptions o{.max_norm = 1}, parts{.max_norm = 1, .accumulate = true};
   Toy whole(6, o), part(2, parts);
   for (int64_t s = 0; s < 3; ++s) {

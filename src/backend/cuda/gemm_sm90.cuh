@@ -1,4 +1,4 @@
-// The multiplying half of the kernel, and the launch; see gemm_sm90_kernel.cuh.
+// The mainloop of the consumers, and the launch; see gemm_sm90_kernel.cuh.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace ebb::cuda::gemm {
 
-// ---- multiplying -------------------------------------------------------------------------------
+// ---- mainloop ---------------------------------------------------------------------------------
 
 // The low words of descriptors: steps are added to them, the high words are constant. What all
 // threads of a warp are known to share stays out of the way between two products: with the whole
@@ -43,7 +43,7 @@ struct Sources {
   uint32_t a, b;
 };
 
-// Adds the products over one stage: 64 values of k.
+// Accumulates one stage: 64 values of k.
 template <class C>
 __device__ void multiply(Accumulators<C>& d, const Sources& from, bool fresh) {
   constexpr uint32_t next_a = wgmma_next_k<C::a_mn>;
@@ -57,7 +57,7 @@ __device__ void multiply(Accumulators<C>& d, const Sources& from, bool fresh) {
                                              b_operand_of<C>(from.b + j * next_b), !fresh || j > 0);
 }
 
-// The sums are read by ordinary instructions only after this.
+// Ordinary instructions read the accumulators only after this fence.
 template <class C>
 __device__ void fence_accumulators(Accumulators<C>& d) {
   wgmma_wait<0>();
@@ -67,7 +67,7 @@ __device__ void fence_accumulators(Accumulators<C>& d) {
     for (int j = 0; j < C::columns / 2; ++j) asm volatile("" : "+f"(d[i][j])::"memory");
 }
 
-// Tells the loading threads of all blocks that write to this stage that it may be overwritten.
+// Releases the stage to the producers of all CTAs that write to it.
 template <class C>
 __device__ void release(const SharedStorage<C>& s, const Params& p, int stage) {
   const unsigned thread = threadIdx.x % 128;
@@ -78,8 +78,8 @@ __device__ void release(const SharedStorage<C>& s, const Params& p, int stage) {
   }
 }
 
-// Teams multiply one after the other: one that waited for a stage more than a round of the ring
-// ahead would take an earlier round for its own.
+// The ping-pong order barrier: consumers run their mainloops one after the other. One that waited
+// for a stage more than a round of the ring ahead would take an earlier phase for its own.
 template <class C>
 __device__ void order_wait() {
   if constexpr (C::ping_pong) barrier_of(1 + C::math_groups + math_group<C>(), C::producer);
@@ -90,16 +90,16 @@ __device__ void order_arrive() {
     barrier_give(1 + C::math_groups + (math_group<C>() + 1) % C::math_groups, C::producer);
 }
 
-// `follows`, `goes_on`: there are units before and after this one.
+// `follows`, `goes_on`: there are work units before and after this one.
 struct TileOrder {
   bool follows, goes_on;
 };
 
-// Returns the stage that is still being read: its products have begun.
+// Returns the stage that is still being read: its MMAs are in flight.
 template <class C>
 __device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
                         TileOrder turn, Ring<C>& ring, Accumulators<C>& d) {
-  static_assert(C::math_groups <= 2);  // the barriers of turns are of two teams
+  static_assert(C::math_groups <= 2);  // the order barriers are for two consumers
   if (turn.follows) order_wait<C>();
   const int group = math_thread<C>() / 128;
   const int a_skip = group / C::across_n * C::rows * 8192;
@@ -123,7 +123,7 @@ __device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUn
 
 // ---- the block ---------------------------------------------------------------------------------
 
-// What a multiplying warpgroup does.
+// What a consumer warpgroup does.
 template <class C>
 __device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
   Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
@@ -153,13 +153,13 @@ __device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits wo
   } while (work_units.next(p));
 }
 
-// A block's shared memory is written to, or read, until the others of the cluster are here too.
+// A CTA's shared memory may be accessed until the others of the cluster are here too.
 template <class C, bool multiplied>
 __device__ void leave(const Params& p, const SharedStorage<C>& s) {
   WorkUnit u = {};
   if (multiplied && C::can_cluster_split_k && p.cluster_split_k) set_tile(p, cluster_index(), 0, u);
   __syncwarp();
-  if (p.cluster > 1) cluster_sync();  // all parts are there, all barriers were arrived at
+  if (p.cluster > 1) cluster_sync();  // all partials are there, all barriers were arrived at
   if constexpr (C::can_cluster_split_k) {
     if (!p.cluster_split_k) return;
     if constexpr (multiplied) reduce_cluster<C>(p, s, u);
@@ -168,7 +168,8 @@ __device__ void leave(const Params& p, const SharedStorage<C>& s) {
   }
 }
 
-// Has the L2 cache fetch the block's share of an operand; whoever still writes to it writes there.
+// Prefetches the CTA's share of an operand into L2, before griddepcontrol.wait: a kernel that still
+// writes the operand writes to L2.
 __device__ inline void prefetch_l2(const L2Prefetch& what) {
   const int64_t first = int64_t{what.multicast} * blockIdx.x;
   if (first >= what.bytes) return;
@@ -178,7 +179,7 @@ __device__ inline void prefetch_l2(const L2Prefetch& what) {
 }
 
 // See the top of gemm_sm90_kernel.cuh.
-// grid: blocks (or pairs) as many as fit; each takes every grid-th unit.
+// grid: CTAs (or clusters) as many as are resident; each takes every grid-th work unit.
 template <class C>
 __global__ void __launch_bounds__(C::threads, C::ctas_per_sm)
     gemm_sm90(const __grid_constant__ Params p) {
@@ -230,11 +231,11 @@ struct Tile {
   static constexpr int buffers = buffers_ > 0 ? buffers_ : 1;
 };
 
-// Two teams of a warpgroup each; see Choice::teams.
+// Two consumer warpgroups; see Choice::ping_pong.
 template <int m, int n>
 using PingPong = Tile<m, n, 1, 2, true>;
 
-// The kernels of one form for operands of type T: one for each size of tile.
+// The kernels of one form for operands of type T: one for each tile size.
 template <class T, Form form, class... Tiles>
 struct Family {
   static Kernels kernels() {
@@ -247,7 +248,7 @@ struct Family {
   }
 
  private:
-  // Blocks that have one unit each need no more stages than it has steps, and leave more room to
+  // CTAs with one work unit need no more stages than it has steps, and leave more shared memory to
   // the next kernel.
   template <class C>
   static int stages(const Choice& c, const Params& p, int at_once) {

@@ -1,4 +1,4 @@
-// How to cut a product into tiles: a small model of the time, in clocks of one SM.
+// Tile sizes and schedules of a GEMM by a cost model, in clocks of one SM.
 #include <algorithm>
 #include <cmath>
 
@@ -72,7 +72,7 @@ int64_t clusters_at_once(int blocks, int sm_count) {
   return blocks <= max_cluster_size ? int64_t{measured[blocks]} * sm_count / 132 : 0;
 }
 
-// Splits the tiles after the last full round of blocks.
+// Split-K applies to the tiles of the partial last wave; full waves are data-parallel.
 Choice with_data_parallel(const Problem& p, const TileSize& t, Choice c, int sm_count) {
   const Groups g = groups(p, c);
   const int64_t tiles = g.m * g.n * p.batch, room = room_of(t, c, sm_count);
@@ -96,7 +96,7 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
   const auto rounds = [&](int64_t work_units, double length, double bytes) {
     constexpr double hidden = 0.86, turn = 380;  // of a store beside products; of a tile
     const auto each = static_cast<double>(ceil_div(work_units, at_once / per));
-    if (p.form == Form::gated) {  // by two teams, each of which multiplies, then stores
+    if (p.form == Form::gated) {  // ping-pong: each consumer multiplies, then stores
       constexpr double of_sum = 0.8;
       const double products = length * step_clocks(p, t, c, blocks);
       const double gates = of_sum * t.m * t.n;
@@ -105,7 +105,7 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
     const double stores = t.ping_pong ? 1 + (each - 1) * (1 - hidden) : each;
     return each * (turn + length * step_clocks(p, t, c, blocks)) + stores * store(bytes);
   };
-  constexpr double start_of_one_cta = 500;  // the next kernel finds no room to start early
+  constexpr double start_of_one_cta = 500;  // the next kernel's CTAs cannot become resident early
   double clocks = start + (c.one_cta_per_sm ? start_of_one_cta : 0);
   if (data_parallel > 0)
     clocks += rounds(data_parallel, steps, static_cast<double>(size_of(p.out)));
@@ -122,13 +122,14 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
   return clocks;
 }
 
-// What keeps kernels with tiles of this size from computing it that way; empty: nothing.
+// Why kernels with this tile size cannot run the schedule; empty: they can.
 std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
   if (c.split_k < 1 || c.split_k > steps_of(p))
     return str("a sum over ", steps_of(p), " blocks of k has no ", c.split_k, " parts");
   if (c.multicast != Multicast::none && c.multicast != Multicast::a && c.multicast != Multicast::b)
     return "pairs of blocks multicast the first operand or the second";
-  if (p.post == Post::activation_grad && !t.loads_source) return "these tiles take no slopes";
+  if (p.post == Post::activation_grad && !t.loads_source)
+    return "these tiles have no activation-gradient epilogue";
   if (p.form == Form::gated && c.split_k > 1) return "parts of a sum are no gates";
   if (p.residual && p.residual_rows == 1 && !t.loads_source) return "these tiles take no residual";
   if (p.residual && p.residual_rows > 1 && !t.adds_row_residual)
@@ -142,7 +143,7 @@ std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
   return {};
 }
 
-// Numbers of parts worth a look.
+// Split-K factors to consider.
 std::vector<int> split_k_worth(const Problem& p) {
   std::vector<int> split_k{1};
   constexpr int64_t shortest = 4, most = 132;
@@ -151,10 +152,10 @@ std::vector<int> split_k_worth(const Problem& p) {
   return split_k;
 }
 
-// Ways to share and to split tiles of one size.
+// Multicast and split-K candidates for one tile size.
 std::vector<Choice> choices_worth(const Problem& p, const TileSize& t, int sm_count) {
   std::vector<Choice> all;
-  // a warpgroup takes longer for so many activations than the other for its products
+  // the epilogue of so many activations outlasts the other warpgroup's MMAs
   if ((p.post == Post::activate || p.post == Post::activation_grad) && t.ping_pong && t.n > 128)
     return all;
   const auto add = [&](Choice c) {
@@ -193,14 +194,14 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
   for (const TileSize& t : tiles)
     for (const Choice& cut : choices_worth(p, t, sm_count)) {
       const Choice c = with_data_parallel(p, t, cut, sm_count);
-      // of parts of k; sums of rows may need as much beside very large results
+      // of split-K partials; row sums may need as much for very large results
       constexpr int64_t largest_workspace = int64_t{1} << 28;
       if (c.split_k > 1 && workspace_bytes(p, c) > largest_workspace) continue;
       guesses.push_back({c, clocks_of(p, t, c, sm_count)});
     }
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.clocks < y.clocks; });
-  // the best number of parts of each tile and way of sharing
+  // the best split-K factors for each tile and multicast mode
   constexpr size_t most = 16;
   std::vector<Choice> best;
   for (const Guess& g : guesses) {

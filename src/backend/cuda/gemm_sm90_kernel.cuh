@@ -1,10 +1,10 @@
-// The kernel behind gemm_sm90.h: a persistent product with a warpgroup that loads and others that
-// multiply.
+// The kernel behind gemm_sm90.h: a persistent, warp-specialised GEMM with a producer warpgroup and
+// consumer warpgroups.
 //
-// A block computes tiles of tile_m x tile_n over a range of k. One thread feeds a ring of stages in
-// shared memory by TMA; each consumer warpgroup multiplies its rows (or columns) of the tile by
-// wgmma and stores them while the next tile is being loaded, or, in two teams, multiplied by the
-// other.
+// A CTA computes work units: tiles of tile_m x tile_n over a range of k. One producer thread fills
+// a ring of stages in shared memory by TMA. Each consumer warpgroup multiplies its rows (or
+// columns) of the tile by wgmma and runs its epilogue while the next tile is being loaded or, in
+// ping-pong, multiplied by the other consumer.
 #pragma once
 
 #include "backend/cuda/gemm_sm90_params.h"
@@ -22,16 +22,16 @@ struct Config {
   static constexpr int tile_m = Tile_::m, tile_n = Tile_::n;
   static constexpr int ctas_per_sm = Tile_::ctas_per_sm;
   static constexpr int a_mn = a_transposed(form), b_mn = b_transposed(form);
-  // teams of warpgroups take units by turns: one stores its results while the other multiplies
+  // ping-pong: one consumer runs its epilogue while the other issues MMAs
   static constexpr bool ping_pong = Tile_::ping_pong;
   static constexpr int math_groups = ping_pong ? 2 : 1;
-  // warpgroups of a team along m and n, and blocks of 64 rows, columns of each
+  // consumer warpgroups along m and n of a tile; blocks of 64 rows, and columns, of each
   static constexpr int across_m = ping_pong || tile_m == 64 ? 1 : tile_m == 192 ? 3 : 2;
   static constexpr int across_n = !ping_pong && tile_m == 64 && tile_n >= 128 ? 2 : 1;
   static constexpr int rows = tile_m / 64 / across_m, columns = tile_n / across_n;
   static constexpr int groups = across_m * across_n, math_threads = 128 * groups;
   static constexpr int consumers = groups * math_groups;
-  // A loading warpgroup gives registers to the others; beside another block a warp has to do.
+  // A producer warpgroup gives registers to the consumers; with two CTAs per SM a warp loads.
   static constexpr bool move_registers = ctas_per_sm == 1 && consumers > 1;
   static constexpr int producer = 128 * consumers;  // the first loading thread
   // warps beside the loading one that sum A's rows
@@ -67,7 +67,7 @@ struct Config {
   static constexpr int stages = stages_beside(ctas_per_sm - 1), one_cta_stages = stages_beside(0);
   // whether launches differ in the number of stages
   static constexpr bool flexible = ctas_per_sm > 1;
-  // a cluster can add up parts of its tile: they fit where the operands were
+  // cluster split-K: the partials fit into the shared memory of the operands
   static constexpr bool can_cluster_split_k = form != Form::gated && !ping_pong &&
                                               tile_n % 32 == 0 &&
                                               tile_m * tile_n * 4 <= stages * stage_bytes;
@@ -79,7 +79,7 @@ struct Config {
   static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));
 };
 
-// Places in shared memory.
+// The layout of shared memory.
 template <class C>
 struct SharedStorage {
   uint32_t base;
@@ -88,13 +88,13 @@ struct SharedStorage {
   __device__ uint32_t out(int warp) const { return base + warp * C::buffers * C::buffer_bytes; }
   __device__ uint32_t full(int stage) const { return base + C::out_bytes + 8 * stage; }
   __device__ uint32_t empty(int stage) const { return full(stage) + 8 * C::most_stages; }
-  // of the tile's columns, f32; by turns
+  // bias of the tile's columns, f32; double-buffered
   __device__ uint32_t bias(int turn) const {
     return base + C::out_bytes + C::barrier_bytes + turn % C::bias_buffers * C::tile_n * 4;
   }
 };
 
-// A multiplying thread's team, and its place there.
+// The consumer (math) group of a thread, and its index there.
 template <class C>
 __device__ int math_group() {
   return !C::ping_pong ? 0 : threadIdx.x / C::math_threads;
@@ -137,14 +137,15 @@ __device__ inline Divided divide(int n, const Divisor& d) {
   return {q, n - q * d.by};
 }
 
-// One tile over all of k, or a part of it: then `part` is the place of its sums in the workspace,
-// otherwise -1.
+// A work unit: a tile over all of k (`partial` is -1) or one of its splits (`partial` is the index
+// of its accumulators in the workspace).
 struct WorkUnit {
   int m, n, batch, first, last, partial;
   int split = 0;  // which part of its tile
 };
 
-// Neighbours in the order of tiles share operands: columns of `band` tiles, side by side.
+// The rasterisation swizzle: tiles are walked in strips `raster` tiles high, so that CTAs that run
+// together share operands in L2.
 __device__ inline void set_tile(const Params& p, int tile, int rank, WorkUnit& u) {
   const Divided of_batch = divide(tile, p.tiles);
   const Divided of_raster = divide(of_batch.remainder, p.raster_tiles);
@@ -158,7 +159,7 @@ __device__ inline void set_tile(const Params& p, int tile, int rank, WorkUnit& u
   if (p.multicast == Multicast::a) u.n = u.n * 2 + rank;
 }
 
-// First the tiles that are not split, then, part by part, the others.
+// First the data-parallel tiles, then the split-K tiles, split by split.
 __device__ inline WorkUnit work_unit_at(const Params& p, int index, int rank) {
   WorkUnit u{.m = 0, .n = 0, .batch = 0, .first = 0, .last = p.steps, .partial = -1};
   const auto take_split = [&](int split) {
@@ -179,7 +180,7 @@ __device__ inline WorkUnit work_unit_at(const Params& p, int index, int rank) {
   return u;
 }
 
-// A block's units, of which the first is found before there is anything to wait for.
+// A CTA's work units; the first is found before there is anything to wait for.
 struct WorkUnits {
   WorkUnit u;
   int index, rank;
@@ -198,7 +199,7 @@ struct WorkUnits {
 
 // ---- loading -----------------------------------------------------------------------------------
 
-// A place of the filter among all of the images', counted row by row.
+// An output pixel of the convolution, counted row by row.
 struct OutputPixel {
   int n, h, w;
 };
@@ -210,8 +211,8 @@ __device__ inline Pixel pixel_at(const Params& p, const OutputPixel& at) {
   return {.w = at.w * p.stride - p.left, .h = at.h * p.stride - p.top, .n = at.n, .s = 0, .r = 0};
 }
 
-// A block of 64 values of k of one operand. `half`: this block of the pair loads the first (0) or
-// second (1) half for both; -1: all of it for itself.
+// The destination of one operand's stage (64 values of k). `half`: with multicast this CTA loads
+// the first (0) or second (1) half for both; -1: all of it for itself.
 struct StageTarget {
   uint32_t to, barrier;
   int half;

@@ -39,9 +39,9 @@ CUtensorMap matrix_map(const Problem& p, const Matrix& m, int tile, bool half) {
 
 // Weights [out, tap, in], a matrix for each tap.
 CUtensorMap weights_map(const Problem& p, const Operands& o, int tile, bool half) {
-  const bool turned = p.form == Form::dgrad;
-  const int64_t rows = turned ? p.k : p.n, c = turned ? p.n : p.k;
-  const int box = turned ? narrow(step) : tile;
+  const bool rotated = p.form == Form::dgrad;
+  const int64_t rows = rotated ? p.k : p.n, c = rotated ? p.n : p.k;
+  const int box = rotated ? narrow(step) : tile;
   return tiled_map({.data = o.b,
                     .format = format_of(p.type),
                     .size = {c, rows, p.taps(), 1},

@@ -1,5 +1,4 @@
-// The second pass of products on sm_90a: sums the parts of the tiles that were split, and adds what
-// the first would have added.
+// The split-K reduction of GEMMs on sm_90a: sums the partials and applies the epilogue.
 #include <algorithm>
 
 #include "backend/cuda/gemm_sm90_split_k.cuh"
@@ -19,7 +18,7 @@ struct ReduceParams {
   int columns;  // of lines of A's sums, of a block
 };
 
-// The sums of A's rows: `columns` of them by a block, whose threads take turns at the lines.
+// The sums of A's rows: `columns` of them by a block, whose threads are interleaved over the lines.
 __device__ void reduce_row_sums(const ReduceParams& q, int block, float* shared) {
   const Params& p = q.product;
   const int lines = 2 * p.row_sum_tiles * p.split_k,
@@ -39,7 +38,7 @@ __device__ void reduce_row_sums(const ReduceParams& q, int block, float* shared)
   if (thread < q.columns && i < p.m) q.row_sums[i] = sum;
 }
 
-// Each thread of a block's first row writes 4 elements; its rows take turns at the parts.
+// Each thread of a CTA's first row writes 4 elements; its rows are interleaved over the splits.
 // grid: pieces of tiles, tile by tile; then of A's rows.  sums: f32, in a fixed order.
 __global__ void __launch_bounds__(threads)
     reduce_split_k_kernel(const __grid_constant__ ReduceParams q) {

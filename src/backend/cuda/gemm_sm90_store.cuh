@@ -15,7 +15,7 @@ __device__ inline void load_vector(uint32_t from, uint32_t (&v)[4]) {
                : "memory");
 }
 
-// A box of what an activation was taken of: its slopes there take its place.
+// A subtile of pre-activations is replaced by the activation's gradients there.
 template <class C>
 __device__ void take_activation_grads(const Params& p, uint32_t box) {
 #pragma unroll 1                                                         // few registers are left
@@ -29,7 +29,7 @@ __device__ void take_activation_grads(const Params& p, uint32_t box) {
   }
 }
 
-// What is done with the box that sums are stored to: nothing, or it is added or multiplied first.
+// How the source subtile enters the result: not at all, added or multiplied.
 enum class With { nothing, sum, product };
 
 // 16 rows of `width` columns, whose sums are d[0..], into shared memory in the swizzle of boxes.
@@ -106,8 +106,8 @@ __device__ inline void store_vector(void* to, const uint32_t (&v)[4]) {
                : "memory");
 }
 
-// A staged box to memory, in pieces of 16 bytes. (TMA would do that behind the loads
-// that it was given for the next tiles: products of few steps took up to a tenth longer.)
+// A staged box to memory, in pieces of 16 bytes. (TMA stores queue behind the loads of
+// the next tiles: GEMMs of few steps took up to a tenth longer.)
 template <class C, bool floats>
 __device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, int row,
                              int column) {
@@ -234,7 +234,7 @@ __device__ void store_gated(const Params& p, const SharedStorage<C>& s, const Wo
     }
 }
 
-// The same with the operand that comes in boxes, of which the first have been asked for.
+// The same with the source, whose first loads have been issued.
 template <class C>
 __device__ void store_with_source(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
                                   const Accumulators<C>& d) {

@@ -42,7 +42,7 @@ struct BlockTile {
   int m_tile, n_tile, split, z;
 };
 
-// Block b of a one-dimensional grid. Tiles that run together form squares rather than stripes, so
+// Block b of a one-dimensional grid. Tiles that run together form squares rather than strips, so
 // that they find their operands in L2.
 __device__ __forceinline__ BlockTile block_tile(unsigned block, int m_tiles, int n_tiles,
                                                 int splits) {

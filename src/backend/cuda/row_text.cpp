@@ -34,8 +34,8 @@ class RowWriter {
     find_row();
     find_addresses();
     place_shared();
-    load_all(Place::fixed);
-    load_all(Place::kept);
+    load_all(Place::loop_invariant);
+    load_all(Place::resident);
     if (form_.partial_rows > 0) {
       accumulate_rows();
       write_partials();
@@ -67,7 +67,8 @@ class RowWriter {
   int64_t vectors() const { return form_.length() / layout_.vector; }
   bool per(size_t k, RowExtent what) const { return form_.extents[k] == what; }
 
-  // ---- a row, or those of a stripe -------------------------------------------------------------
+  // ---- a row, or those of a partial reduction
+  // -------------------------------------------------------------
 
   void row() {
     load_rows();
@@ -90,7 +91,7 @@ class RowWriter {
     advance_inputs();
     std::vector<std::vector<Packed>> next(form_.in.size());
     for (const size_t i : text_.used)
-      for (int s = 0; s < layout_.steps && layout_.place[i] == Place::kept; ++s)
+      for (int s = 0; s < layout_.steps && layout_.place[i] == Place::resident; ++s)
         next[i].push_back(load(i, s, inside(s) ? more_inside : more));
     std::swap(here, in_);
     row();
@@ -217,7 +218,7 @@ class RowWriter {
   Operand value(size_t i, int step, int element) {
     if (i >= form_.in.size()) return reduced_[i - form_.in.size()];
     if (layout_.place[i] == Place::row) return p_.element(loaded_[i].at(0), 0);
-    const int s = step % phase_steps, key = layout_.place[i] == Place::late ? step : s;
+    const int s = step % phase_steps, key = layout_.place[i] == Place::streamed ? step : s;
     auto at = loaded_[i].find(key);
     if (at == loaded_[i].end()) at = loaded_[i].emplace(key, load(i, s, inside(s))).first;
     return p_.element(at->second, element);
@@ -317,12 +318,12 @@ class RowWriter {
     }
   }
 
-  // What comes late is loaded a step ahead: loads do not move above stores by themselves.
+  // Streamed inputs are loaded a step ahead: loads do not move above stores by themselves.
   void write_elements() {
     const auto fetch = [this](int s) {
       if (s < layout_.steps)
         for (const size_t i : text_.used)
-          if (layout_.place[i] == Place::late) value(i, phase_ * phase_steps + s, 0);
+          if (layout_.place[i] == Place::streamed) value(i, phase_ * phase_steps + s, 0);
     };
     std::vector<size_t> outputs;
     for (size_t k = 0; k < form_.out.size(); ++k)

@@ -12,7 +12,7 @@
 
 namespace ebb::cuda {
 
-// What an output has a value for; of a stripe of rows: every column's sum.
+// What an output has a value for; partial: a column reduction over `partial_rows` rows.
 enum class RowExtent : uint8_t { element, row, partial };
 
 // The expression takes the inputs, then the reductions; it gives the reductions' operands, then the
@@ -29,21 +29,21 @@ struct RowForm {
   size_t reductions() const { return maximum.size(); }
   int64_t length() const { return space.sizes.back(); }
   int64_t rows() const { return space.numel(0, space.rank() - 1); }
-  // From row to row of a stripe.
+  // From row to row of a partial reduction.
   int64_t row_stride(size_t i) const {
     return space.rank() > 1 ? space.strides[i][static_cast<size_t>(space.rank()) - 2] : 0;
   }
 };
 
 // How the work is cut: `lanes` threads a row, each with `steps` vectors of it, `lanes` apart. They
-// work on one row or, one by one, on those of a stripe.
+// work on one row or, one by one, on those of a partial reduction.
 struct RowLayout {
   enum class Place : uint8_t {
-    none,   // not used
-    row,    // one value a row
-    kept,   // read once a row, in registers until the end
-    fixed,  // coefficients, the same for all rows of a stripe: read once
-    late,   // read where it is used: other coefficients, and what does not fit
+    none,            // not used
+    row,             // one value a row
+    resident,        // read once a row, in registers until the end
+    loop_invariant,  // coefficients, the same for all rows of a partial reduction: read once
+    streamed,        // read where it is used: other coefficients, and what does not fit
   };
   int vector = 1, lanes = 32, steps = 1, threads = 128;
   int registers = 64;        // that a thread may have, about

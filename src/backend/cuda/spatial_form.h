@@ -47,9 +47,9 @@ struct SpatialForm {
 // The same, but that variances, sums of (x - mean)^2, do not wait for the mean: the squares are of
 // what is left of x without the value of its channel's first pixel, so that little cancels where
 // the mean is large.
-SpatialForm in_one_walk(const SpatialForm& form);
+SpatialForm in_one_sweep(const SpatialForm& form);
 
-// The expression, cut. The pixels are walked in phases 0, 1, ...; between them sums over pixels are
+// The expression, cut. The pixels are swept in phases 0, 1, ...; between them sums over pixels are
 // completed, from which follow numbers for each channel: reductions, and what the pixels need of
 // them.
 struct SpatialWork {

@@ -63,7 +63,7 @@ void SpatialFrame::find_place() {
   }
   first_pixel_ = p_.b32("mad.lo.u32", image_, pixels, first);
   busy_thread_ = p_.test("setp.lt.u32", tid_, busy_);
-  first_row_ = p_.b32("selp.b32", row_, count_, busy_thread_);  // others walk over nothing
+  first_row_ = p_.b32("selp.b32", row_, count_, busy_thread_);  // others sweep over nothing
   channel_thread_ = p_.test("setp.lt.u32", tid_, tile_);
 }
 
@@ -148,7 +148,7 @@ void SpatialFrame::advance(const Place& p) {
           p.stride);
 }
 
-void SpatialFrame::walk(Reg at, Reg limit, int steps, const std::function<void(int)>& body) {
+void SpatialFrame::sweep(Reg at, Reg limit, int steps, const std::function<void(int)>& body) {
   const std::string end = p_.new_label();
   for (const int n : {steps, 1}) {
     const std::string again = p_.new_label(), next = n == 1 ? end : p_.new_label();

@@ -16,7 +16,7 @@ SpatialDevice facts_of(const CudaDevice& d) {
 }
 
 SpatialForm prepared(const SpatialForm& form) {
-  SpatialForm f = in_one_walk(form);
+  SpatialForm f = in_one_sweep(form);
   f.expr = simplified(f.expr);
   return f;
 }

@@ -142,7 +142,7 @@ class Chooser {
                      static_cast<int64_t>(l.ctas_per_sm)});
   }
 
-  // Instructions of a pixel's channel in all walks, about.
+  // Instructions of a pixel's channel in all sweeps, about.
   double instructions() const {
     double n = 0;
     for (int p = 0; p <= w_.last; ++p) {

@@ -106,7 +106,7 @@ TEST(noise_sources, of_pictures__a_batch_is_its_pictures) {
   }
 }
 
-TEST(noise_sources, one_generator__a_batch_may_come_in_parts) {
+TEST(noise_sources, one_generator__a_batch_may_come_in_pieces) {
   const NoiseCall whole = call_of({0, 1, 2}), rest = call_of({2, 1});
   for (const std::string source : {"torch_cpu", "nv", "brownian"}) {
     const OptionTexts options = {{"per_image", "false"}};

@@ -30,7 +30,7 @@ bool gated(const Signature& s) { return s.as<MatmulAct>().act.inputs() == 2; }
 constexpr int threads = 256;
 
 struct Params {
-  const void *z, *y;  // y: null, or what z is scaled by the slope at
+  const void *z, *y;  // y: null, or the input of the activation gradient
   void* out;          // may be z
   int64_t count;      // of results
   int64_t half;       // 0, or columns of each half of z
@@ -39,7 +39,7 @@ struct Params {
   bool erf;
 };
 
-// GELU with an error function, or its slope.
+// GELU with an error function, or its gradient.
 template <bool grad>
 __device__ float exact_gelu(float x) {
   const float gate = normcdff(x);

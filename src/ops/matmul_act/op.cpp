@@ -144,10 +144,11 @@ std::vector<Type> infer(const Signature& s) {
   const Type z = product_of(s).out[0];
   require(s.in.size() < 3 + (a.grad ? 1 : 0) || s.in[2].shape.rank() == 1,
           "matmul_act: takes no residual  at ", s.at);
-  require(!a.grad || !a.keep, "matmul_act: keeps no product that a slope scales  at ", s.at);
+  require(!a.grad || !a.keep,
+          "matmul_act: keeps no product that an activation gradient scales  at ", s.at);
   require(!a.grad || s.in.back() == z, "matmul_act: y must be ", z, " (got ", s.in.back(), ")  at ",
           s.at);
-  require(halves == 1 || !a.grad, "matmul_act: takes slopes of one input  at ", s.at);
+  require(halves == 1 || !a.grad, "matmul_act: takes activation gradients of one input  at ", s.at);
   require(z.shape[-1] % halves == 0, "matmul_act: ", z.shape[-1], " columns have no halves  at ",
           s.at);
   Type out = z;
@@ -261,7 +262,7 @@ std::vector<Example> examples() {
       {.label = "edges_grad",
        .attrs = grad(gelu),
        .in = {f32({2, 68, 200}), f32({200, 264}), f32({2, 68, 264})}},
-      {.label = "long_sum",  // parts of k
+      {.label = "long_sum",  // split-K
        .attrs = kept(gelu),
        .in = {f32({40, 1032}), f32({24, 1032})}},
       {.label = "long_sum_grad",

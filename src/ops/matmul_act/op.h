@@ -1,5 +1,5 @@
 // matmul_act: an activation of a product, one half of its columns times an activation of the other,
-// or a product times an activation's slope.
+// or a GEMM times an activation's gradient.
 //
 // What fuse_activations (passes/activations.h) makes of a matmul and the expression behind it,
 // where a kernel does both at once. docs/epilogues.md.
@@ -12,7 +12,7 @@
 namespace ebb::ops {
 
 // a [..., M, K], b, perhaps bias [N] as matmul has them, of one dtype but for the bias; z = a b +
-// bias, in that dtype. The result is act(z); with `slope`, for a last input y of z's type, z
+// bias, in that dtype. The result is act(z); with `grad`, for a last input y of z's type, z
 // act'(y). Kernels may leave z unrounded there and round act'(y) instead. An act of two inputs
 // takes z's columns [0, N/2) and [N/2, N), and the result is [..., M, N/2]: a gate, as GEGLU and
 // SwiGLU are.
@@ -20,7 +20,7 @@ struct MatmulAct {
   Expr act;              // of one input, or of two
   bool trans_b = false;  // b is stored [..., N, K]
   bool grad = false;
-  bool keep = false;  // without slope: z is a second result
+  bool keep = false;  // without grad: z is a second result
   void fields(auto&& f) {
     f("act", static_cast<TextValue&>(act));
     f("trans_b", trans_b);

@@ -46,7 +46,7 @@ bool may_alias(const Signature& s, size_t out, size_t in) {
 
 std::vector<Kernel> multi_tensor_pointwise() {
   return {{.op = "multi_tensor_pointwise",
-           .name = "pointwise_batch_ptx",
+           .name = "multi_tensor_pointwise_ptx",
            .supports = +[](const Signature& s, const Device&) { return !operands_of(s).empty(); },
            .prepare = prepare,
            .in_place = true,

@@ -23,7 +23,7 @@ std::vector<Type> operands(const Signature& s) {
   return slice_types(s.as<RowFusion>().slices, s.in, "row_fusion");
 }
 
-// Terms take earlier reductions only, and numbers of rows nothing that changes along the row.
+// Terms take earlier reductions only, and per-row scalars nothing that changes along the row.
 void check_order(const Signature& s, size_t reductions, const std::vector<Extent>& extents) {
   const auto& a = s.as<RowFusion>();
   const std::vector<Type> in = operands(s);
@@ -72,7 +72,7 @@ std::vector<Type> infer(const Signature& s) {
   return out;
 }
 
-// [...,T,C] to sums of `stripe` rows each, [...,T/stripe,C].
+// [...,T,C] to sums of `partial_rows` rows each, [...,T/partial_rows,C].
 Value partials(Value v, int64_t partial_rows) {
   Shape out = v.shape();
   out[-2] /= partial_rows;

@@ -13,11 +13,11 @@ struct RowFusion {
   // Takes the inputs, which broadcast to `shape`, then the reductions. Gives the reductions'
   // operands, then the outputs. An operand may use the reductions before its own.
   Expr expr;
-  std::string reductions;      // what becomes of the terms of a row, one each: "sum,max"
+  std::string reductions;      // of the operands along a row, one each: "sum,max"
   std::vector<int64_t> shape;  // [...,C]
   std::string dtypes;          // of the outputs, one each: "bf16,f32"
-  // What the outputs have a value for, one each: element [...,T,C], row [...,T,1], or stripe
-  // [...,T/stripe,C]: every column's sum over `stripe` rows, f32.
+  // What the outputs have a value for, one each: element [...,T,C], row [...,T,1], or partial
+  // [...,T/partial_rows,C]: a partial column reduction over `partial_rows` rows, f32.
   std::string extents;
   int64_t partial_rows = 0;  // divides T, the last but one of the dims
   Slices slices = {};        // of the inputs

@@ -1,4 +1,4 @@
-// conv2d_dx on sm_90a: the convolution of dy with turned filters, read where they lie.
+// conv2d_dx on sm_90a: the convolution of dy with rotated filters, read where they lie.
 #include "backend/cuda/gemm_sm90.cuh"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 

@@ -178,7 +178,7 @@ __device__ __forceinline__ bool last_to_come(unsigned* arrived, unsigned count) 
   return last;
 }
 
-constexpr int row_parts = 16;  // sums of rows that a block leaves to the groups
+constexpr int row_parts = 16;  // partial sums of rows that a block leaves to the groups
 
 // Where lanes of a warp share columns, adds their sums: a warp becomes a row. Returns the rows.
 template <int Lines>
