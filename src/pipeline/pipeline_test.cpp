@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "support/far_device.h"
 #include "support/files.h"
 #include "support/hashed_weights.h"
@@ -128,7 +126,6 @@ TEST(pipeline, sizes__are_what_the_network_takes) {
       "(128x64)");
 }
 
-// A picture on its side is the same picture where the network does not tell rows from columns.
 TEST(pipeline, height_and_width__are_not_exchanged) {
   const LoadedModel m = tiny();
   Pipeline p(m, cpu());
