@@ -89,7 +89,7 @@ std::map<std::string, std::string> settings(const Options& o, const LoadedModel&
   DiffusionConfig d = m.diffusion;
   for (const Field& f : fields_of(d)) text[f.name] = field_text(f);
   text["n"] = std::to_string(o.n);
-  text["size"] = o.size;
+  if (o.size != "auto") text["size"] = o.size;
   return text;
 }
 
