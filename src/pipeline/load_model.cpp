@@ -116,6 +116,13 @@ void set_overrides(LoadedModel& m,
 
 }  // namespace
 
+std::vector<std::string> class_labels(const LoadedModel& m) {
+  if (!m.class_names.empty()) return m.class_names;
+  std::vector<std::string> out;
+  for (int64_t i = 0; i < m.config.common().classes; ++i) out.push_back(std::to_string(i));
+  return out;
+}
+
 DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
   DiffusionConfig d;
   parse_fields(fields_of(d), model.diffusion(config));

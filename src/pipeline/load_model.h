@@ -40,6 +40,9 @@ std::string missing_text(const std::string& missing);
 // "a, b"; either may be empty.
 std::string join_texts(const std::string& a, const std::string& b);
 
+// What the classes 0, 1, ... of a model are called: by its names, or else by their numbers.
+std::vector<std::string> class_labels(const LoadedModel& model);
+
 // What models of the family are trained as, if nothing else is said.
 DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config);
 

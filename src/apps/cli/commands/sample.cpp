@@ -13,6 +13,7 @@
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "base/version.h"
 #include "io/file.h"
@@ -26,7 +27,7 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string checkpoint, model, out = "samples.png", wanted = "all", size = "auto";
+  std::string checkpoint, model, out, wanted = "all", size = "auto";
   int64_t n = 16, columns = 0;
   GenerateOptions generate;
   CommonOptions common;
@@ -38,7 +39,7 @@ struct Options {
       "of the images in pixels, N or WIDTHxHEIGHT, where the network takes it; auto: the model's");
     f("out", out,
       "a .png file for one grid; .safetensors or .npy for the numbers, of latents too; else a "
-      "folder for single files");
+      "folder for single files; without it samples.png, in the run's folder if CHECKPOINT is one");
     f("columns", columns, "of the grid; 0: automatic");
     f("model", model, "model of a file that is not recognised");
     generate.fields(f);
@@ -163,10 +164,11 @@ void write_pictures(const Options& o, const LoadedModel& m, const Generated& g) 
     const int64_t per_row = n / std::max<int64_t>(classes, 1);
     images.push_back(image_at(pixels, rows_are_classes ? i % per_row * classes + i / per_row : i));
   }
-  const auto text = settings(o, m, g);
+  auto text = settings(o, m, g);
   if (output_of(o.out) == Output::grid) {
     const int64_t square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
     const int64_t columns = o.columns > 0 ? o.columns : rows_are_classes ? n / classes : square;
+    if (rows_are_classes) text["rows"] = strings_json(class_labels(m));
     io::write_png(o.out, io::image_grid(images, columns, 2), text);
     return;
   }
@@ -277,6 +279,9 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(o->common));
   return [o, &app] {
     check_model_flag(app, o->model, "sample");
+    const bool named = is_given(app, "out");
+    const std::string of_run = in_run_folder(o->checkpoint, "samples.png");
+    if (!named) o->out = of_run.empty() ? "samples.png" : of_run;
     resolve(o->generate);
     resolve_auto({&o->generate.schedule, &o->generate.noise});
     o->generate.steps_given = is_given(app, "steps");
@@ -288,8 +293,11 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 
 const Command& sample() {
   static const Command c{
-      "sample", "make pictures with a trained model",
-      "ebb sample out/demo --n 80 --steps 18 --sampler heun --class all --out grid.png", bind};
+      "sample",
+      "make pictures with a trained model",
+      "ebb sample out/demo --n 80 --steps 18 --sampler heun --class all --out grid.png",
+      bind,
+      {"n", "class", "out", "steps", "sampler", "schedule", "guidance", "seed", "batch", "device"}};
   return c;
 }
 
