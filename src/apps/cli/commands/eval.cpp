@@ -58,6 +58,8 @@ nlohmann::ordered_json figures(const Quality& q, int64_t step) {
   j["held_out"] = q.held_out;
   j["held_out_is_training"] = q.held_out_seen;
   j["classifier_accuracy"] = q.classifier_accuracy;
+  j["features_of_quarter_turns"] = q.turns;
+  j["cautions"] = q.doubts;
   j["seconds"] = q.seconds;
   return j;
 }
