@@ -59,7 +59,7 @@ nlohmann::ordered_json figures(const Quality& q, int64_t step) {
   j["held_out_is_training"] = q.held_out_seen;
   j["classifier_accuracy"] = q.classifier_accuracy;
   j["features_of_quarter_turns"] = q.turns;
-  j["cautions"] = q.doubts;
+  j["warnings"] = q.doubts;
   j["seconds"] = q.seconds;
   return j;
 }
