@@ -229,7 +229,7 @@ TEST_F(Cli, resume__says_why_there_is_nothing_to_resume) {
 TEST_F(Cli, size_that_a_network_cannot_take__leads_to_size) {
   const std::string data = images(31);
   EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model tiny --data ", data)),
-            str("tiny: image_size (31) must divide by 2^(levels-1) (4); --size 28 crops and ",
+            str("tiny: image_size (31) must be a multiple of 4; --size 28 crops and ",
                 "resizes the images  ", data));
   EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model dit_s2 --data ", data)),
             str("dit: patch (2) must divide image_size (31); --size 30 crops and resizes the ",

@@ -315,7 +315,7 @@ TEST(model_weights, opening__tells_the_bytes_that_were_read) {
   const Network n = Network::of("tiny");
   int64_t last = 0, of = 0;
   const std::string path = n.file(folder, DType::bf16);
-  train::open_model_weights(path, n.weights(), [&](int64_t done, int64_t all) {
+  train::open_model_weights(path, n.weights(), {}, [&](int64_t done, int64_t all) {
     EXPECT_GT(done, last);
     last = done, of = all;
   });

@@ -51,6 +51,16 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data,
   return out;
 }
 
+// Classes 0, 1, ... in turn. Throws Error for models that make no pictures.
+ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& options) {
+  require(decoder_of(*model.model, model.config).has_value(), "eval: compares pictures, and ",
+          model.model->name, " makes ", samples_text(*model.model, model.config));
+  const int64_t classes = model.config.common().classes;
+  GenerateRequest request;
+  for (int64_t i = 0; i < options.n; ++i) request.classes.push_back(classes > 0 ? i % classes : -1);
+  return resolve(model, request, options.generate);
+}
+
 // Of the data's classes, or else of quarter turns, with its accuracy.
 std::unique_ptr<FeatureNet> classifier_of(const Sets& sets, const std::string& path,
                                           const Context& context, const train::Progress& progress,
@@ -94,11 +104,8 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
   const auto start = std::chrono::steady_clock::now();
   const CommonConfig& c = model.config.common();
-  GenerateRequest request;
-  for (int64_t i = 0; i < options.n; ++i)
-    request.classes.push_back(c.classes > 0 ? i % c.classes : -1);
-  check(model, request, options.generate);
-  for (const std::string& w : warnings(model, request, options.generate)) log(w);
+  const ResolvedRequest request = request_for(model, options);
+  for (const std::string& w : request.warnings) log(w);
   const Sets sets = open_sets(options.data, c);
   if (sets.seen)
     log(str("the data has no test split: ", sets.held_out->size(),
@@ -116,7 +123,7 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   if (labels || q.turns) classifier = classifier_of(sets, options.data, context, {log, look}, q);
   FeatureNet& features = space ? *space : *classifier;
   int64_t shown = -1;
-  const Generated g = generate(model, request, options.generate, context, [&](double share) {
+  const Generated g = Pipeline(model, context).generate(request, [&](double share) {
     look();
     if (static_cast<int64_t>(share * 10) > shown) {
       shown = static_cast<int64_t>(share * 10);

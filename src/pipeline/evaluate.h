@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "pipeline/generator.h"
+#include "pipeline/pipeline.h"
 #include "train/dataset.h"
 
 namespace ebb {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "io/file.h"
-#include "pipeline/generator.h"
+#include "pipeline/load_model.h"
 #include "train/config.h"
 #include "train/metrics.h"
 

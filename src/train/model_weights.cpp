@@ -63,8 +63,8 @@ class FiniteCheck {
   std::mutex mutex_;
 };
 
-nn::FileTensors tensors_of(const SafetensorsFile& file) {
-  nn::FileTensors out;
+nn::FileTensors tensors_of(const SafetensorsFile& file, const TensorNames& names) {
+  nn::FileTensors out{.shapes = {}, .prefix = names.prefix, .ignored = names.ignored};
   for (const SafetensorsEntry& e : file.entries()) out.shapes.emplace(e.name, e.shape);
   return out;
 }
@@ -107,9 +107,10 @@ void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_v
           free / 1000000, " MB are free)");
 }
 
-NamedTensors load_model_weights(const std::string& path, const nn::Weights& weights) {
+NamedTensors load_model_weights(const std::string& path, const nn::Weights& weights,
+                                const TensorNames& names) {
   const auto file = SafetensorsFile::open(path);
-  const nn::FileTensors tensors = tensors_of(file);
+  const nn::FileTensors tensors = tensors_of(file, names);
   nn::match_weights(weights, tensors);  // before memory is asked for
   check_host_memory(weights, 1, "checkpoint: weights");
   const auto load = [&](const std::string& name) { return file.load(name); };
@@ -132,19 +133,21 @@ std::shared_ptr<WeightStore> described_weights(const nn::Weights& weights) {
 }
 
 std::shared_ptr<WeightStore> open_model_weights(const std::string& path, const nn::Weights& weights,
+                                                const TensorNames& names,
                                                 const ByteProgress& progress) {
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
-  const nn::FileTensors tensors = tensors_of(*file);
+  const nn::FileTensors tensors = tensors_of(*file, names);
   WeightStore::Weights out;
   for (const nn::Weight* w : nn::match_weights(weights, tensors))
     out.emplace(w->name, stored_tensor(nn::initial_tensor(*w, 0)));
   int64_t all = 0;
   for (const nn::Weight& w : weights)
-    if (!out.contains(w.name)) all += file->find(w.name).end - file->find(w.name).begin;
+    if (!out.contains(w.name))
+      all += file->find(names.prefix + w.name).end - file->find(names.prefix + w.name).begin;
   FiniteCheck finite(*file, path, all, progress);
   for (const nn::Weight& w : weights) {
     if (out.contains(w.name)) continue;
-    const SafetensorsEntry& e = file->find(w.name);
+    const SafetensorsEntry& e = file->find(names.prefix + w.name);
     StoredWeight stored = stored_in(file, e, w);
     if (kept_as_stored(e))
       finite.check(e);

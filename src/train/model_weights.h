@@ -13,10 +13,17 @@
 
 namespace ebb::train {
 
+// Where a file has the tensors of a network, and which it has no use for.
+struct TensorNames {
+  std::string prefix = {};
+  std::function<bool(std::string_view)> ignored = {};  // names without the prefix
+};
+
 // Every weight of a model file in f32, in the network's layout. Binding is total, as
 // match_weights(); weights that are not finite, or larger than the machine's free memory, are an
 // Error.
-NamedTensors load_model_weights(const std::string& file, const nn::Weights& weights);
+NamedTensors load_model_weights(const std::string& file, const nn::Weights& weights,
+                                const TensorNames& names = {});
 
 // Called with the bytes that are done, of all, from several threads but one at a time.
 using ByteProgress = std::function<void(int64_t done, int64_t all)>;
@@ -24,6 +31,7 @@ using ByteProgress = std::function<void(int64_t done, int64_t all)>;
 // The same as they lie in the file, for plans. The file is read through once, to see that its
 // weights are finite; then they are in the system's cache when a device asks for them.
 std::shared_ptr<WeightStore> open_model_weights(const std::string& file, const nn::Weights& weights,
+                                                const TensorNames& names = {},
                                                 const ByteProgress& progress = {});
 
 // Weights of no file, as f32 files have them: for plans that are looked at and not run.

@@ -31,6 +31,10 @@ class FarDevice final : public Device {
     if (from.buffer()->on_host()) sent += from.bytes(), ++transfers;
     if (to.buffer()->on_host()) synchronize();
   }
+  void fill(const Tensor& to, const ReadBytes& read) override {
+    Device::fill(to, read);
+    sent += to.bytes();
+  }
   void synchronize() override {
     if (!fault.empty()) fail(std::exchange(fault, ""));
   }

@@ -55,10 +55,8 @@ void add_positional(CLI::App& app, const std::string& name, std::string& value,
                     const std::string& help);
 // The names of the fields whose flags were given, once the app is parsed.
 std::vector<std::string> given_fields(const CLI::App& app);
-// Throws Error if --steps was given to a schedule that has its own number of steps; `command`: its
-// name.
-void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
-                      std::string_view command);
+// Whether the flag of a field was given.
+bool is_given(const CLI::App& app, std::string_view field);
 // Normalises the case of "auto".
 void resolve_auto(std::initializer_list<std::string*> texts);
 // Throws Error for --model "".

@@ -7,7 +7,6 @@
 #include "base/names.h"
 #include "base/seed.h"
 #include "diffusion/config.h"
-#include "diffusion/levels/schedule.h"
 
 namespace ebb::cli {
 namespace {
@@ -72,13 +71,9 @@ std::vector<std::string> given_fields(const CLI::App& app) {
   return out;
 }
 
-void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
-                      std::string_view command) {
-  if (schedule == "auto") return;
+bool is_given(const CLI::App& app, std::string_view field) {
   const std::vector<std::string> given = given_fields(app);
-  const Schedule& s = *find_schedule(schedule, find_dialect(dialect)).schedule;
-  require(!s.own_count || std::ranges::find(given, "steps") == given.end(), command,
-          ": --steps does nothing with --schedule ", s.name, ", which has its own number of them");
+  return std::ranges::find(given, field) != given.end();
 }
 
 void resolve_auto(std::initializer_list<std::string*> texts) {
@@ -87,8 +82,7 @@ void resolve_auto(std::initializer_list<std::string*> texts) {
 }
 
 void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command) {
-  const std::vector<std::string> given = given_fields(app);
-  require(!model.empty() || std::ranges::find(given, "model") == given.end(), command,
+  require(!model.empty() || !is_given(app, "model"), command,
           ": --model must name a model (got '')");
 }
 

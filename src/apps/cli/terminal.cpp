@@ -55,6 +55,8 @@ Context open_device(CommonOptions o) {
 }
 
 void say_guesses(const LoadedModel& model) {
+  if (!model.missing.empty())
+    std::fprintf(stderr, "checkpoint: %s\n", missing_text(model.missing).c_str());
   if (model.guessed.empty()) return;
   std::fprintf(
       stderr,

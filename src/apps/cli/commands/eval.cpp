@@ -59,7 +59,7 @@ nlohmann::ordered_json figures(const Quality& q, int64_t step) {
   j["held_out_is_training"] = q.held_out_seen;
   j["classifier_accuracy"] = q.classifier_accuracy;
   j["features_of_quarter_turns"] = q.turns;
-  j["cautions"] = q.doubts;
+  j["warnings"] = q.doubts;
   j["seconds"] = q.seconds;
   return j;
 }
@@ -115,7 +115,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
     if (!named) o->out = in_run_folder(o->checkpoint, "eval.json");
     resolve(o->evaluate.generate);
     resolve_auto({&o->evaluate.generate.schedule, &o->evaluate.generate.noise});
-    check_steps_flag(app, o->evaluate.generate.schedule, o->evaluate.generate.dialect, "eval");
+    o->evaluate.generate.steps_given = is_given(app, "steps");
     return run(*o);
   };
 }

@@ -12,7 +12,7 @@
 #include "ir/text.h"
 #include "models/model.h"
 #include "passes/mixed_precision.h"
-#include "pipeline/generator.h"
+#include "pipeline/load_model.h"
 #include "runtime/plan.h"
 #include "train/model_weights.h"
 #include "train/step.h"

@@ -15,7 +15,7 @@
 #include "diffusion/loss.h"
 #include "io/file.h"
 #include "io/image.h"
-#include "pipeline/generator.h"
+#include "pipeline/pipeline.h"
 #include "pipeline/report.h"
 #include "train/augment.h"
 #include "train/loop.h"
@@ -84,8 +84,10 @@ void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_j
                            network = network_fields(o);
   const bool section = value.is_object() && value.contains("learn_sigma");
   o.learn_sigma_given = o.learn_sigma_given || key == "learn_sigma" || section;
-  if (key == "train") return set_fields_json(train, value.dump(), file);
-  if (key == "diffusion") return set_fields_json(diffusion, value.dump(), file);
+  if (key == "train" || key == "diffusion") {
+    set_fields_json(key == "train" ? train : diffusion, value.dump(), file);
+    return;
+  }
   if (key == "network") {
     set_fields_json(o.network.fields(), value.dump(), file);
     o.network_section = value;
@@ -93,7 +95,10 @@ void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_j
   }
   const std::string one = nlohmann::ordered_json{{key, value}}.dump();
   for (const auto& fields : {train, diffusion, network})
-    if (has_field(fields, key)) return set_fields_json(fields, one, file);
+    if (has_field(fields, key)) {
+      set_fields_json(fields, one, file);
+      return;
+    }
   if (const Decided* d = find_decided(key))
     fail(file, ": the data decide '", key, "'; '", d->by, "' says how they are read");
   std::vector<std::string> known{"train", "diffusion", "network"};
@@ -172,8 +177,10 @@ void read_run(Options& o, const std::string& folder, const std::string& model_fl
   require(model_flag.empty() || find_model(model_flag).name == model, "resume: the run's model is ",
           model, " (--model ", model_flag, ")");
   choose_model(o, model);
-  set_fields_json(o.network.fields(), info.run.model_config, file);
-  set_fields_json(fields_of(o.diffusion), info.run.diffusion_config, file);
+  const std::string missing =
+      join_texts(set_known_fields(o.network.fields(), info.run.model_config, file),
+                 set_known_fields(fields_of(o.diffusion), info.run.diffusion_config, file));
+  if (!missing.empty()) std::fprintf(stderr, "resume: %s\n", missing_text(missing).c_str());
   check_sizes_of(o, file);
   o.before = fixed_settings(o);
 }
