@@ -52,6 +52,11 @@ struct Kernel {
   // Never beside another kernel that says this: its blocks of threads wait for each other, so all
   // of them must get their turn.
   bool alone = false;
+  // What a user should know where this kernel serves a use: why it is slow there. "" or null:
+  // nothing. The text of a plan has it behind the step, and the context's log gets it.
+  std::string_view (*note)(const Signature&) = nullptr;
+
+  std::string_view note_on(const Signature& s) const { return note ? note(s) : ""; }
 };
 
 }  // namespace ebb

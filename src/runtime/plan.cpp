@@ -1,5 +1,6 @@
 #include "runtime/plan.h"
 
+#include <algorithm>
 #include <iomanip>
 
 #include "base/error.h"
@@ -207,11 +208,28 @@ void Plan::make_steps(std::vector<Chosen> nodes) {
   for (Chosen& n : nodes)
     steps_.push_back({n.choice.kernel, std::move(n.sig), std::move(n.program), {}});
   for (size_t i = 0; i < aside_.size(); ++i) steps_[i].aside = aside_[i];
+  log_notes();
   sources_.resize(graph_.sources().size());
   for (size_t i = 0; i < sources_.size(); ++i) {
     const Source& s = graph_.sources()[i];
     const Type& t = graph_.type(s.value);
     if (s.kind == Source::Kind::input) sources_[i] = Tensor(t, take(t.bytes()));
+  }
+}
+
+// One line for each kernel that has a note on a step, with the first of them.
+void Plan::log_notes() const {
+  std::vector<std::string> said;
+  for (const Step& s : steps_) {
+    const std::string_view note = s.kernel->note_on(s.sig);
+    if (note.empty()) continue;
+    const std::string line = str(s.kernel->name, ": ", note);
+    if (std::find(said.begin(), said.end(), line) != said.end()) continue;
+    const auto same = std::count_if(steps_.begin(), steps_.end(), [&](const Step& other) {
+      return other.kernel == s.kernel && other.kernel->note_on(other.sig) == note;
+    });
+    context_.log(str(line, " (", same, same == 1 ? " step)  " : " steps)  ", s.sig.text()));
+    said.push_back(line);
   }
 }
 
@@ -449,6 +467,7 @@ std::string Plan::text() const {
     for (const Type& t : s.sig.out) out << ' ' << t;
     if (!s.sig.at.empty()) out << "  @ " << s.sig.at;
     if (s.aside) out << "  aside";
+    if (!s.kernel->note_on(s.sig).empty()) out << "  note: " << s.kernel->note_on(s.sig);
     out << '\n';
   }
   const Cost total = cost();

@@ -82,6 +82,7 @@ class Plan {
   std::optional<Fitted> fitted(const std::vector<Chosen>& nodes, const Recompute& r, Spared way);
   void adopt(std::vector<Chosen>& nodes, Fitted fitted);
   void make_steps(std::vector<Chosen> nodes);
+  void log_notes() const;
   std::shared_ptr<Buffer> take(int64_t bytes) const;
   [[noreturn]] void fail_memory(int64_t bytes, int64_t free) const;
   void resolve();

@@ -178,18 +178,24 @@ __device__ __forceinline__ void read_a(RowsA<M, D>& a, const Rows<T>& rows, int 
   }
 }
 
-// c [16 M, 8 N] = a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed.
-template <class T, int M, int N, int D>
-__device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
-                                                  uint32_t rows, int lane) {
-  static_assert(N % 4 == 0, "rows come in groups of 32");
-  const uint32_t at = rows + lane_by_8<D>(lane);
+template <int M, int N>
+__device__ __forceinline__ void clear(float (&c)[M][N][4]) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
+}
+
+// c [16 M, 8 N] = a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed; added to c if
+// `Add`.
+template <class T, bool Add = false, int M, int N, int D>
+__device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
+                                                  uint32_t rows, int lane) {
+  static_assert(N % 4 == 0, "rows come in groups of 32");
+  const uint32_t at = rows + lane_by_8<D>(lane);
+  if constexpr (!Add) clear(c);
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
 #pragma unroll
@@ -215,17 +221,12 @@ __device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const Row
 }
 
 // The same with a's rows in shared memory, at `a`.
-template <class T, int M, int N, int D>
+template <class T, int M, int N, int D, bool Add = false>
 __device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
                                                  int lane) {
   static_assert(N % 4 == 0, "rows come in groups of 32");
   const uint32_t at = rows + lane_by_8<D>(lane), a_at = a + lane_by_16<D>(lane);
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
+  if constexpr (!Add) clear(c);
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
     uint32_t r[M][4];

@@ -39,7 +39,8 @@ std::vector<Kernel> conv2d() {
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&, Device& d) {
              return ebb::cpu::prepare_widened(s, d, prepare);
-           }}};
+           },
+           .note = ebb::cpu::note_widened}};
 }
 
 }  // namespace ebb::ops::cpu

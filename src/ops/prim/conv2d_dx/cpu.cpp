@@ -96,7 +96,8 @@ std::vector<Kernel> conv2d_dx() {
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&, Device& d) {
              return ebb::cpu::prepare_widened(s, d, prepare);
-           }}};
+           },
+           .note = ebb::cpu::note_widened}};
 }
 
 }  // namespace ebb::ops::cpu

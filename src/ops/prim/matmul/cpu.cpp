@@ -79,7 +79,8 @@ std::vector<Kernel> matmul() {
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&, Device& d) {
              return ebb::cpu::prepare_widened(s, d, prepare);
-           }}};
+           },
+           .note = ebb::cpu::note_widened}};
 }
 
 }  // namespace ebb::ops::cpu
