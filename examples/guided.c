@@ -1,6 +1,6 @@
-/* A network that is told timesteps and predicts noise, guided, with the rules of another program.
- * Its formula stands for a real network: data are normal, around 1 with the condition and around 0
- * without it. Build: cc guided.c $(pkg-config --cflags --libs ebb_samplers) -lm */
+/* A network with timesteps that predicts noise, sampled with guidance by the conventions of another
+ * program. A closed form stands in for a real network: the data are normal with mean 1 under the
+ * condition and 0 without. Build: cc guided.c $(pkg-config --cflags --libs ebb_samplers) -lm */
 #include <ebb/samplers.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,20 +25,21 @@ static void network(const float* input, double timestep, double signal, int cond
 }
 
 static int denoise(void* user, const float* x, double sigma, float* denoised, float* uncond) {
-  static float input[count], output[count], answers[2][count];
+  static float input[count], output[count], branch[2][count];
   struct job* job = user;
   const char* names[2];
-  const float* predictions[2] = {answers[0], answers[1]};
+  const float* predictions[2] = {branch[0], branch[1]};
   double scale = 0, timestep = 0;
-  size_t asked = 0;
+  size_t needed = 0;
   ++job->evaluations;
   if (ebb_network_input(job->sampler, sigma, &scale, &timestep) != EBB_OK) return 1;
-  if (ebb_guidance_asks(job->guidance, sigma, names, 2, &asked) != EBB_OK || asked > 2) return 1;
+  if (ebb_guidance_branches(job->guidance, sigma, names, 2, &needed) != EBB_OK || needed > 2)
+    return 1;
   for (int i = 0; i < count; ++i) input[i] = (float)(scale * x[i]);
-  for (size_t k = 0; k < asked; ++k) {
+  for (size_t k = 0; k < needed; ++k) {
     network(input, timestep, scale, strcmp(names[k], "cond") == 0, output);
-    ebb_network_denoised(job->sampler, sigma, x, output, count, answers[k]);
-    if (uncond && strcmp(names[k], "uncond") == 0) memcpy(uncond, answers[k], sizeof answers[k]);
+    ebb_network_denoised(job->sampler, sigma, x, output, count, branch[k]);
+    if (uncond && strcmp(names[k], "uncond") == 0) memcpy(uncond, branch[k], sizeof branch[k]);
   }
   return ebb_guidance_apply(job->guidance, sigma, x, predictions, denoised) != EBB_OK;
 }

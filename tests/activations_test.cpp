@@ -1,4 +1,4 @@
-// add_activations: which formulas melt into products, and that the meaning stays.
+// fuse_activations: which expressions fuse into products, and that the meaning stays.
 #include "passes/activations.h"
 
 #include <gtest/gtest.h>
@@ -26,12 +26,12 @@ namespace {
 Graph lowered(const Graph& g) { return common_subexpressions(in_primitives(g)); }
 
 Graph pass(const Graph& g) {
-  Graph out = dead_code(add_activations(lowered(g), all_served_alike));
+  Graph out = dead_code(fuse_activations(lowered(g), all_same_cost_class));
   verify(out, "activations");
   return out;
 }
 
-std::vector<ops::MatmulAct> melted(const Graph& g) {
+std::vector<ops::MatmulAct> fused_activations(const Graph& g) {
   std::vector<ops::MatmulAct> all;
   for (const Node& n : g.nodes())
     if (n.op == &ops::def::matmul_act()) all.push_back(n.attrs.as<ops::MatmulAct>());
@@ -51,9 +51,9 @@ TEST(activations, of_a_layer__is_the_layers_own_result) {
   Mlp m;
   m.g.output("y", ops::linear(ops::gelu_tanh(ops::linear(m.x, m.w1, m.b1)), m.w2));
   const Graph out = pass(m.g);
-  ASSERT_EQ(melted(out).size(), 1u);
-  EXPECT_TRUE(ops::gate_of(melted(out)[0].act));
-  EXPECT_FALSE(melted(out)[0].keep);
+  ASSERT_EQ(fused_activations(out).size(), 1u);
+  EXPECT_TRUE(ops::gate_of(fused_activations(out)[0].act));
+  EXPECT_FALSE(fused_activations(out)[0].keep);
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
   expect_equal(m.g, out);
 }
@@ -64,8 +64,8 @@ TEST(activations, of_a_layer_that_others_read__keeps_the_layer_too) {
   m.g.output("z", z);
   m.g.output("y", ops::silu(z));
   const Graph out = pass(m.g);
-  ASSERT_EQ(melted(out).size(), 1u);
-  EXPECT_TRUE(melted(out)[0].keep);
+  ASSERT_EQ(fused_activations(out).size(), 1u);
+  EXPECT_TRUE(fused_activations(out)[0].keep);
   expect_equal(m.g, out);
 }
 
@@ -76,9 +76,9 @@ TEST(activations, gradients_of_an_mlp__take_the_slope_in_the_product) {
   const std::string wrt[] = {"w1", "b1", "w2"};
   const Graph backward = gradients(m.g, "loss", wrt);
   const Graph out = pass(backward);
-  ASSERT_EQ(melted(out).size(), 2u);
-  EXPECT_TRUE(melted(out)[0].keep);
-  EXPECT_TRUE(melted(out)[1].slope);
+  ASSERT_EQ(fused_activations(out).size(), 2u);
+  EXPECT_TRUE(fused_activations(out)[0].keep);
+  EXPECT_TRUE(fused_activations(out)[1].slope);
   expect_equal(backward, out);
 }
 
@@ -105,12 +105,12 @@ TEST(activations, gates_of_a_layer__are_the_layers_own_result) {
   }
 }
 
-TEST(activations, gates_that_a_formula_alone_reads__melt_too) {
+TEST(activations, gates_that_an_expression_alone_reads__fuse_too) {
   Mlp m;
   const auto twice = [](auto v) { return v[0] * 2.0; };
   m.g.output("y", ops::map({gated_layer(m, geglu)}, twice));
   const Graph out = pass(m.g);
-  ASSERT_EQ(melted(out).size(), 1u);
+  ASSERT_EQ(fused_activations(out).size(), 1u);
   expect_equal(m.g, out);
 }
 
@@ -121,8 +121,8 @@ TEST(activations, gates_in_training__keep_the_layer_for_its_gradient) {
   const std::string wrt[] = {"w1", "b1"};
   const Graph backward = gradients(m.g, "loss", wrt);
   const Graph out = pass(backward);
-  ASSERT_EQ(melted(out).size(), 1u);
-  EXPECT_TRUE(melted(out)[0].keep);
+  ASSERT_EQ(fused_activations(out).size(), 1u);
+  EXPECT_TRUE(fused_activations(out)[0].keep);
   expect_equal(backward, out);
 }
 
@@ -131,7 +131,7 @@ TEST(activations, halves_of_two_layers__stay_apart) {
   const auto first = ops::split(ops::linear(m.x, m.w1, m.b1), -1, 2);
   const auto second = ops::split(ops::linear(m.x, m.w1), -1, 2);
   m.g.output("y", first[0] * ops::gelu(second[1]));
-  EXPECT_TRUE(melted(pass(m.g)).empty());
+  EXPECT_TRUE(fused_activations(pass(m.g)).empty());
 }
 
 TEST(activations, gates_of_other_types_than_the_layer__stay) {
@@ -141,7 +141,7 @@ TEST(activations, gates_of_other_types_than_the_layer__stay) {
     const auto half = ops::split(ops::linear(m.x, m.w1, m.b1), -1, 2);
     m.g.output("y", ops::pointwise(m.g, {Expr(2, y), shape.sizes(), dtype}, half)[0]);
     const Graph out = pass(m.g);
-    EXPECT_TRUE(melted(out).empty());
+    EXPECT_TRUE(fused_activations(out).empty());
     expect_equal(m.g, out);
   };
   add(repeated, {5, 2, 3, 3}, "");
@@ -152,21 +152,21 @@ TEST(activations, rows_of_a_layer__are_no_halves_of_columns) {
   Mlp m;
   const auto half = ops::split(ops::linear(m.x, m.w1, m.b1), 0, 2);
   m.g.output("y", half[0] * ops::gelu(half[1]));
-  EXPECT_TRUE(melted(pass(m.g)).empty());
+  EXPECT_TRUE(fused_activations(pass(m.g)).empty());
 }
 
-TEST(activations, that_a_formula_alone_reads__stay_for_fuse) {
+TEST(activations, that_an_expression_alone_reads__stay_for_fuse) {
   Mlp m;
   const auto twice = [](auto v) { return v[0] * 2.0; };
   m.g.output("y", ops::map({ops::silu(ops::linear(m.x, m.w1))}, twice));
-  EXPECT_TRUE(melted(pass(m.g)).empty());
+  EXPECT_TRUE(fused_activations(pass(m.g)).empty());
 }
 
 TEST(activations, that_no_kernel_serves__stay_apart) {
   Mlp m;
   m.g.output("y", ops::silu(ops::linear(m.x, m.w1)));
-  const Graph out = add_activations(lowered(m.g), none_served_alike);
-  EXPECT_TRUE(melted(out).empty());
+  const Graph out = fuse_activations(lowered(m.g), no_same_cost_class);
+  EXPECT_TRUE(fused_activations(out).empty());
 }
 
 TEST(activations, of_a_wider_dtype_than_the_layer__stay_apart) {
@@ -174,46 +174,46 @@ TEST(activations, of_a_wider_dtype_than_the_layer__stay_apart) {
   const Value x = g.input("x", {DType::bf16, {3, 4}}), w = g.input("w", {DType::bf16, {6, 4}});
   const auto silu = [](auto v) { return v[0] * sigmoid(v[0]); };
   g.output("y", ops::map({ops::linear(x, w)}, silu, "f32"));
-  EXPECT_TRUE(melted(pass(g)).empty());
+  EXPECT_TRUE(fused_activations(pass(g)).empty());
 }
 
-Expr formula(const std::function<Scalar(const Scalar&)>& f) {
+Expr expression(const std::function<Scalar(const Scalar&)>& f) {
   const Scalar y[] = {f(Scalar::input(0))};
   return Expr(1, y);
 }
 
-TEST(activations, of_a_product_by_any_formula__are_offered_to_kernels) {
+TEST(activations, of_a_product_by_any_expression__are_offered_to_kernels) {
   Mlp m;
   m.g.output("y", ops::linear(ops::map({ops::linear(m.x, m.w1)}, [](auto v) { return tanh(v[0]); }),
                               m.w2));
   const Graph out = pass(m.g);
-  ASSERT_EQ(melted(out).size(), 1u);
-  EXPECT_EQ(melted(out)[0].act, formula([](const Scalar& x) { return tanh(x); }));
+  ASSERT_EQ(fused_activations(out).size(), 1u);
+  EXPECT_EQ(fused_activations(out)[0].act, expression([](const Scalar& x) { return tanh(x); }));
   expect_equal(m.g, out);
 }
 
 TEST(gate_of, silu_and_gelu__coefficients) {
-  const auto silu = ops::gate_of(formula([](const Scalar& x) { return x * sigmoid(x); }));
+  const auto silu = ops::gate_of(expression([](const Scalar& x) { return x * sigmoid(x); }));
   ASSERT_TRUE(silu);
   EXPECT_NEAR(silu->linear, 1, 1e-12);
   EXPECT_EQ(silu->cubic, 0);
   const Signature s{&ops::def::gelu_tanh(), {}, {f32({})}, {f32({})}, ""};
-  const auto gelu = ops::gate_of(formula_of(s));
+  const auto gelu = ops::gate_of(expression_of(s));
   ASSERT_TRUE(gelu);
   // (1 + tanh(x)) / 2 = sigmoid(2 x)
   EXPECT_NEAR(gelu->linear, 2 * ops::GeluTanh::outer, 1e-12);
   EXPECT_NEAR(gelu->cubic, 2 * ops::GeluTanh::outer * ops::GeluTanh::inner, 1e-12);
-  EXPECT_TRUE(ops::gate_of(formula([](const Scalar& x) { return x / (1 + exp(-1.702 * x)); })));
+  EXPECT_TRUE(ops::gate_of(expression([](const Scalar& x) { return x / (1 + exp(-1.702 * x)); })));
 }
 
 TEST(gate_of, gelu_with_an_error_function__is_known) {
   const auto gelu = ops::gate_of(
-      formula([](const Scalar& x) { return 0.5 * x * (1 + erf(x * std::sqrt(0.5))); }));
+      expression([](const Scalar& x) { return 0.5 * x * (1 + erf(x * std::sqrt(0.5))); }));
   ASSERT_TRUE(gelu);
   EXPECT_TRUE(gelu->erf);
 }
 
-TEST(gate_of, formulas_of_two_inputs__which_is_activated) {
+TEST(gate_of, expressions_of_two_inputs__which_is_activated) {
   const Scalar x[] = {Scalar::input(0), Scalar::input(1)};
   const auto of = [](const Scalar& y) { return ops::gate_of(Expr(2, {&y, 1})); };
   EXPECT_EQ(of(x[0] * (x[1] * sigmoid(x[1])))->of, 1u);
@@ -223,14 +223,14 @@ TEST(gate_of, formulas_of_two_inputs__which_is_activated) {
   EXPECT_FALSE(of(x[0] * x[1]));
 }
 
-TEST(gate_of, other_formulas__none) {
-  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return x; })));
-  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return tanh(x); })));
-  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return max(x, 0); })));
-  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return sigmoid(x); })));
-  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return 0.5 * x * (1 + erf(x)); })));
-  EXPECT_FALSE(ops::gate_of(formula([](const Scalar& x) { return x * sigmoid(x) + 1e-9; })));
-  EXPECT_FALSE(ops::gate_of(ops::slope_of(formula([](const Scalar& x) { return x * x; }))));
+TEST(gate_of, other_expressions__none) {
+  EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return x; })));
+  EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return tanh(x); })));
+  EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return max(x, 0); })));
+  EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return sigmoid(x); })));
+  EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return 0.5 * x * (1 + erf(x)); })));
+  EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return x * sigmoid(x) + 1e-9; })));
+  EXPECT_FALSE(ops::gate_of(ops::slope_of(expression([](const Scalar& x) { return x * x; }))));
 }
 
 }  // namespace

@@ -90,10 +90,10 @@ void add_products(std::vector<Large>& out, DType dtype) {
 }
 
 Expr act_of(const OpDef& op) {
-  return formula_of(Signature{&op, {}, {{DType::f32, {}}}, {{DType::f32, {}}}, ""});
+  return expression_of(Signature{&op, {}, {{DType::f32, {}}}, {{DType::f32, {}}}, ""});
 }
 
-// The other of two inputs times the formula of one.
+// The other of two inputs times the expression of one.
 Expr gate_by(const Expr& act, size_t of) {
   const Scalar x[] = {Scalar::input(0), Scalar::input(1)};
   const Scalar y[] = {x[1 - of] * act.apply({&x[of], 1})[0]};
@@ -426,11 +426,11 @@ TEST_P(Activated, kept_product__is_what_the_activation_was_taken_of) {
           x.push_back(z.v[(i / columns * inputs + half) * columns + i % columns]);
         double want = 0;
         act.evaluate(x, {&want, 1});
-        constexpr double formula = 1e-5;  // in f32, far below the rounding to 16 bits
+        constexpr double expression = 1e-5;  // in f32, far below the rounding to 16 bits
         // of GELU with an error function, where it is a factor
         const double fitted = gate.erf && inputs == 2 ? 4e-5 * std::fabs(x[1 - gate.of]) : 0;
         const double allowed =
-            (rounding_unit(s.out[0].dtype) + formula) * std::fabs(want) + fitted + 1e-6;
+            (rounding_unit(s.out[0].dtype) + expression) * std::fabs(want) + fitted + 1e-6;
         ASSERT_NEAR(a.v[i], want, allowed) << k->name << ", choice " << t << ", of " << x[0];
       }
     }

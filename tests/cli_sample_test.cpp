@@ -12,6 +12,7 @@ namespace {
 
 using testing::error_line;
 using testing::Output;
+using testing::program_path;
 using testing::run_program;
 
 class CliSample : public testing::Program {

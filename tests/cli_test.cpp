@@ -9,6 +9,7 @@ namespace {
 using testing::error_line;
 using testing::Output;
 using testing::put_file;
+using testing::program_path;
 using testing::run_program;
 
 class Cli : public testing::Program {};
@@ -34,7 +35,7 @@ TEST_F(Cli, bench_of_nothing__is_refused_before_it_measures) {
   EXPECT_EQ(error("matmull"), "no bench example matches 'matmull' (did you mean 'matmul'?)\n");
   EXPECT_EQ(error("--recompute all pad"),
             "--recompute is for training steps, and 'pad' matches none\n");
-  // an op of formulas, which has no kernel of its own here
+  // an op of expressions, which has no kernel of its own here
   EXPECT_TRUE(error("silu").starts_with("no bench example matches 'silu'"));
 }
 
@@ -214,11 +215,11 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
 
 TEST_F(Cli, recompute_without_a_unit__is_told_of_it) {
   EXPECT_EQ(error_line(str("train --steps 1 --recompute 100 --data ", images(8))),
-            "recompute: must be off, formulas, all, auto or a size like 8GB or "
+            "recompute: must be off, pointwise, all, auto or a size like 8GB or "
             "500MB ('100', which has no "
             "unit)");
   EXPECT_EQ(error_line(str("train --steps 1 --recompute al --data ", images(8))),
-            "recompute: must be off, formulas, all, auto or a size like 8GB or "
+            "recompute: must be off, pointwise, all, auto or a size like 8GB or "
             "500MB ('al') (did you mean "
             "'all'?)");
 }

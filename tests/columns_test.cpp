@@ -1,5 +1,5 @@
 // Columns of tensors: what the pass folds and what it leaves, and that the meaning stays.
-#include "passes/columns.h"
+#include "passes/slices.h"
 
 #include <gtest/gtest.h>
 
@@ -22,10 +22,10 @@
 #include "ops/table.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
-#include "passes/images.h"
-#include "passes/parts.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
+#include "passes/segments.h"
 #include "passes/simplify.h"
+#include "passes/spatial_fusion.h"
 #include "runtime/context.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
@@ -41,8 +41,9 @@ Graph fused(const Graph& g) {
   });
   return dead_code(fuse(common_subexpressions(dead_code(low)), {60, true, true}));
 }
-Graph folded(const Graph& g, const std::function<bool(const Signature&)>& serves = all_served) {
-  Graph out = fold_columns(g, serves);
+Graph folded(const Graph& g,
+             const std::function<bool(const Signature&)>& supports = all_supported) {
+  Graph out = elide_slices(g, supports);
   verify(out, "columns");
   return out;
 }
@@ -56,7 +57,7 @@ struct Cut {
   Value slice(int64_t begin, int64_t end) const { return ops::slice(t, 1, begin, end); }
 };
 
-TEST(columns, split_that_formulas_read__is_not_made) {
+TEST(columns, split_that_expressions_read__is_not_made) {
   Cut c;
   const auto parts = ops::split(c.t, 1, 3);
   c.g.output("y", scaled(scaled(c.x, Cut::row(parts[0])), Cut::row(parts[2])));
@@ -113,7 +114,7 @@ TEST(columns, other_dims_and_odd_places__stay) {
 TEST(columns, operands_that_the_kernel_does_not_take__are_cut_for_it) {
   Cut c;
   c.g.output("y", scaled(scaled(c.x, Cut::row(c.slice(0, 8))), Cut::row(c.slice(8, 16))));
-  EXPECT_EQ(cuts(folded(fused(c.g), none_served)), 2);
+  EXPECT_EQ(cuts(folded(fused(c.g), none_supported)), 2);
   const auto one = [](const Signature& s) {
     return s.as<ops::PointwiseParts>().columns.columns.size() < 2;
   };
@@ -122,11 +123,11 @@ TEST(columns, operands_that_the_kernel_does_not_take__are_cut_for_it) {
   expect_equal(before, out);
 }
 
-TEST(columns, formula_of_parts__reads_columns_too) {
+TEST(columns, expression_of_parts__reads_columns_too) {
   Cut c;
   const Value whole = ops::concat({c.x, c.g.input("b", f32({2, 3, 8}))}, 2);
   c.g.output("y", scaled(whole, Cut::row(c.slice(8, 24))));
-  const Graph before = fold_parts(fused(c.g), all_served), out = folded(before);
+  const Graph before = elide_concat_slice(fused(c.g), all_supported), out = folded(before);
   EXPECT_EQ(cuts(before), 1);
   EXPECT_EQ(out.nodes().size(), 2u);  // and a reshape
   expect_equal(before, out);
@@ -154,7 +155,7 @@ TEST(columns, modulated_norm_of_images__reads_scale_and_shift_where_they_lie) {
   const auto parts = modulations(g, 16, 2);
   const Value h = ops::group_norm(x, {}, {}, {.groups = 4});
   const Value y = ops::silu(ops::modulate(h, parts[1], parts[0]));
-  const Graph before = join_images(fused(gradients_behind(g, y)), all_served);
+  const Graph before = fuse_spatial(fused(gradients_behind(g, y)), all_supported);
   const Graph out = folded(before);
   EXPECT_EQ(count(before, ops::def::images()), 2);
   EXPECT_EQ(cuts(before), 1);
@@ -167,7 +168,7 @@ TEST(columns, modulated_norm_of_rows__reads_modulations_where_they_lie) {
   const Value x = g.source(Source::Kind::param, "x", f32({2, 5, 96}));
   const auto parts = modulations(g, 96, 2);
   const Value y = ops::modulate(ops::layer_norm(x, {}, {}, {}), parts[0], parts[1]);
-  const Graph before = join_rows(fused(gradients_behind(g, y)), all_served);
+  const Graph before = fuse_rows(fused(gradients_behind(g, y)), all_supported);
   const Graph out = folded(before);
   EXPECT_EQ(count(before, ops::def::rows()), 2);
   EXPECT_EQ(cuts(before), 1);

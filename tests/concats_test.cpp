@@ -16,16 +16,17 @@
 #include "ops/split/op.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
-#include "passes/images.h"
 #include "passes/simplify.h"
+#include "passes/spatial_fusion.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
 
 namespace ebb::test {
 namespace {
 
-Graph folded(const Graph& g, const std::function<bool(const Signature&)>& serves = all_served) {
-  Graph out = fold_concats(g, serves);
+Graph folded(const Graph& g,
+             const std::function<bool(const Signature&)>& supports = all_supported) {
+  Graph out = elide_concats(g, supports);
   verify(out, "concats");
   return out;
 }
@@ -34,7 +35,7 @@ Value twice(Value v) {
   return ops::map({v}, [](auto x) { return x[0] * 2.0; });
 }
 
-// a [2,1,4] and b [2,1,8] by a formula each, joined as [2,12].
+// a [2,1,4] and b [2,1,8] by an expression each, joined as [2,12].
 struct Joined {
   Graph g;
   Value a = g.input("a", f32({2, 1, 4})), b = g.input("b", f32({2, 1, 8}));
@@ -45,7 +46,7 @@ struct Joined {
   }
 };
 
-TEST(concats, formulas_that_are_alike__become_one_of_the_parts) {
+TEST(concats, expressions_that_are_alike__become_one_of_the_parts) {
   Joined t;
   t.join(twice(t.a), twice(t.b));
   const Graph out = folded(t.g);
@@ -55,7 +56,7 @@ TEST(concats, formulas_that_are_alike__become_one_of_the_parts) {
   expect_equal(t.g, out);
 }
 
-TEST(concats, formulas_that_differ_or_are_read_elsewhere__stay) {
+TEST(concats, expressions_that_differ_or_are_read_elsewhere__stay) {
   Joined differ, read, output;
   differ.join(twice(differ.a), ops::map({differ.b}, [](auto x) { return x[0] * 3.0; }));
   const Value x = twice(read.a);
@@ -83,7 +84,7 @@ TEST(concats, other_dims_broadcasts_and_odd_borders__stay) {
 TEST(concats, without_a_kernel__nothing_changes) {
   Joined t;
   t.join(twice(t.a), twice(t.b));
-  EXPECT_EQ(count(folded(t.g, none_served), ops::def::concat()), 1);
+  EXPECT_EQ(count(folded(t.g, none_supported), ops::def::concat()), 1);
 }
 
 // The gradient of a modulated norm, of which scale and shift came from one product.
@@ -103,7 +104,7 @@ Graph modulated_norm() {
            s.op == &ops::def::group_affine_grad();
   });
   const Graph fused = dead_code(fuse(common_subexpressions(dead_code(low)), {60, true, true}));
-  return join_images(fused, all_served);
+  return fuse_spatial(fused, all_supported);
 }
 
 TEST(concats, gradients_of_scale_and_shift__are_written_side_by_side) {

@@ -70,13 +70,13 @@ std::vector<Case> all_cases() {
 
 namespace {
 
-// Ops with a formula run as the primitive `pointwise`: the same example of that.
+// Ops with an expression run as the primitive `pointwise`: the same example of that.
 Case as_pointwise(const Case& c) {
   const Signature s = c.signature();
   Case out = c;
   out.op = &ops::def::pointwise();
   out.example.label = str(c.op->name, '_', c.example.label);
-  out.example.attrs = ops::Pointwise{formula_of(s), s.out[0].shape.sizes(), ""};
+  out.example.attrs = ops::Pointwise{expression_of(s), s.out[0].shape.sizes(), ""};
   return out;
 }
 

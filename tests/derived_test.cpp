@@ -135,12 +135,12 @@ void run_program(const Program& program, const Call& call, const RunOptions& opt
                  Device& device) {
   if (!program.run) return;
   if (!options.recorded) return program.run(call);
-  const auto recording = device.record([&] {
+  const auto captured = device.capture([&] {
     program.run(call);
     program.run(call);
   });
-  ASSERT_TRUE(recording);
-  recording->run();
+  ASSERT_TRUE(captured);
+  captured->run();
   device.synchronize();  // before it is destroyed
 }
 

@@ -137,7 +137,7 @@ TEST(expr, common_part__stands_once) {
   EXPECT_EQ(f.text(), "<1|t1=exp(x0);t2=add(t1,t1)|t2,t1>");
 }
 
-TEST(expr, apply__puts_formulas_in_place_of_inputs) {
+TEST(expr, apply__puts_expressions_in_place_of_inputs) {
   const Expr f = expr_of(2, {x * y});
   const Scalar arguments[] = {x + 1.0, sin(x)};
   EXPECT_DOUBLE_EQ(at(f.apply(arguments)[0], {0.5}), 1.5 * std::sin(0.5));

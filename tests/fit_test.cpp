@@ -50,15 +50,15 @@ Plan toy_plan_in(int64_t bytes) {
   return toy_plan({.kind = Recompute::Kind::fit, .bytes = bytes}, cpu());
 }
 
-// What is computed twice, formulas and blocks.
-int64_t again(const Plan& p) { return p.recomputed().formulas + p.recomputed().blocks; }
+// What is computed twice, expressions and blocks.
+int64_t count(const Plan& p) { return p.recomputed().pointwise + p.recomputed().blocks; }
 
 int64_t bytes_of(const Plan& p) { return p.arena_bytes() + p.source_bytes(); }
 
 TEST(parse_recompute, words_and_sizes__are_understood) {
   using Kind = Recompute::Kind;
   EXPECT_EQ(parse_recompute("off").kind, Kind::off);
-  EXPECT_EQ(parse_recompute("formulas").kind, Kind::formulas);
+  EXPECT_EQ(parse_recompute("pointwise").kind, Kind::pointwise);
   EXPECT_EQ(parse_recompute("all").kind, Kind::all);
   EXPECT_EQ(parse_recompute("auto").kind, Kind::fit);
   EXPECT_EQ(parse_recompute("auto").bytes, 0);
@@ -68,7 +68,7 @@ TEST(parse_recompute, words_and_sizes__are_understood) {
   EXPECT_EQ(parse_recompute("ALL").kind, Kind::all);
   for (const char* bad : {"", "8", "GB", "-1GB", "0GB", "8gib", "8GB ", "nan", "1e30GB", "infGB"})
     expect_error([&] { parse_recompute(bad); },
-                 "recompute: must be off, formulas, all, auto or a size like 8GB or 500MB (");
+                 "recompute: must be off, pointwise, all, auto or a size like 8GB or 500MB (");
   expect_error([] { parse_recompute("al"); }, "(did you mean 'all'?)");
 }
 
@@ -76,20 +76,20 @@ TEST(fit, sizes__are_met_with_the_least_computed_twice) {
   const int64_t off = bytes_of(toy_plan({}, cpu()));
   const Plan all = toy_plan(parse_recompute("all"), cpu());
   EXPECT_EQ(all.recomputed().blocks, blocks);
-  EXPECT_EQ(again(toy_plan_in(off)), 0);
+  EXPECT_EQ(count(toy_plan_in(off)), 0);
   int64_t before = 0;
   for (int64_t bytes = off; bytes >= bytes_of(all); bytes -= off / 40) {
     const Plan p = toy_plan_in(bytes);
     EXPECT_LE(bytes_of(p), bytes);
-    EXPECT_GE(again(p), before);
-    before = again(p);
+    EXPECT_GE(count(p), before);
+    before = count(p);
   }
   EXPECT_GE(before, blocks / 2);
 }
 
-TEST(fit, formulas__come_before_blocks) {
-  const Plan all = toy_plan(parse_recompute("formulas"), cpu());
-  EXPECT_EQ(all.recomputed(), (Again{.formulas = blocks, .blocks = 0}));
+TEST(fit, expressions__come_before_blocks) {
+  const Plan all = toy_plan(parse_recompute("pointwise"), cpu());
+  EXPECT_EQ(all.recomputed(), (RecomputeCount{.pointwise = blocks, .blocks = 0}));
   EXPECT_EQ(toy_plan_in(bytes_of(all)).recomputed().blocks, 0);
   EXPECT_GT(toy_plan_in(bytes_of(all) - 1).recomputed().blocks, 0);
 }
@@ -97,7 +97,7 @@ TEST(fit, formulas__come_before_blocks) {
 TEST(fit, one_byte_less__takes_one_more) {
   const Plan two = toy_plan_in(bytes_of(toy_plan({}, cpu())) * 8 / 10);
   EXPECT_EQ(toy_plan_in(bytes_of(two)).recomputed(), two.recomputed());
-  EXPECT_EQ(again(toy_plan_in(bytes_of(two) - 1)), again(two) + 1);
+  EXPECT_EQ(count(toy_plan_in(bytes_of(two) - 1)), count(two) + 1);
 }
 
 TEST(fit, size_that_is_too_small__is_an_error_that_says_what_is_needed) {
@@ -112,7 +112,7 @@ TEST(fit, auto__asks_the_device) {
     const int64_t free = off * percent / 100 * 10 / 9 + 100;
     const auto device = std::make_shared<testing::FarDevice>(free);
     Plan p = toy_plan(parse_recompute("auto"), {.device = device});
-    EXPECT_EQ(again(p) > 0, percent < 100);
+    EXPECT_EQ(count(p) > 0, percent < 100);
     EXPECT_LE(bytes_of(p), free);
     p.bind_missing();
     NamedTensors in = step_inputs({.lr = 0.1}, {});

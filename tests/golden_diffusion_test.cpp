@@ -49,11 +49,12 @@ std::string our_precond(const std::string& theirs) {
 
 Denoiser tiny_denoiser(const std::string& precond) {
   const nn::Network network = tiny_network();
-  const DenoiserOptions options{.batch = 2, .image = {16, 16, 3}, .classes = 4};
+  const DenoiserOptions options{
+      .batch = 2, .image = {16, 16, 3}, .conditions = {nn::class_condition(4)}};
   Denoiser d({.precond = precond}, network, options, cpu());
   const Graph g = denoiser_graph({.precond = precond}, network, options);
   for (const nn::Weight& w : nn::weights_of(g)) d.bind(w.name, hashed_weight(w));
-  d.classes(classes);
+  d.condition(nn::class_id, tensor_of(classes, {2}));
   return d;
 }
 
@@ -146,7 +147,7 @@ LossRun run_loss(const DiffusionConfig& config, const nn::Network& network, bool
   noisy.level.sigma = g.input("sigma", {DType::f32, {2}});
   noisy.level.argument = g.input("argument", {DType::f32, {2}});
   if (config.discrete()) noisy.level.timestep = g.input("timestep", {DType::i64, {2}});
-  if (labels) noisy.classes = g.input("classes", {DType::i64, {2}});
+  if (labels) noisy.conditions["class"] = g.input("class", {DType::i64, {2}});
   const LossTerms terms = denoising_loss(precond, network, noisy, {});
   LossRun run{.weights = nn::weights_of(g)};
   g.output("loss", terms.loss);
@@ -157,7 +158,7 @@ LossRun run_loss(const DiffusionConfig& config, const nn::Network& network, bool
   Plan plan(gradients(g, "loss", wrt), cpu());
   for (const nn::Weight& w : run.weights) plan.bind(w.name, hashed_weight(w));
   in["noise"] = hashed_input("input.noise", images);
-  if (labels) in["classes"] = tensor_of(classes, {2});
+  if (labels) in["class"] = tensor_of(classes, {2});
   run.out = plan.run(in);
   return run;
 }

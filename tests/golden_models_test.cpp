@@ -40,7 +40,7 @@ struct TrainingStep {
 // and <name>.v.
 TrainingStep training_step(const GoldenCase& c) {
   Graph g;
-  const nn::NetworkInputs in = network_inputs(g, c.config.common(), 2, c.augment());
+  const nn::NetworkInputs in = network_inputs(g, *c.model, c.config, 2);
   const Value f = network_of(*c.model, c.config)(g, in);
   TrainingStep step{.weights = nn::weights_of(g)};
   g.output("output", f);
@@ -181,8 +181,8 @@ void GoldenModel::compare(const TrainingStep& step, const Plan& plan, const Name
 // Mixed precision may not err more than twice as much as PyTorch's on the same network.
 TEST_P(GoldenModel, bf16_output__errs_at_most_twice_as_much_as_pytorch) {
   Graph g;
-  g.output("output", network_of(*c_.model, c_.config)(
-                         g, network_inputs(g, c_.config.common(), 2, c_.augment())));
+  g.output("output",
+           network_of(*c_.model, c_.config)(g, network_inputs(g, *c_.model, c_.config, 2)));
   const std::vector<nn::Weight> weights = nn::weights_of(g);
   NamedTensors in;
   for (const auto& [name, t] : c_.inputs()) in[name] = t;

@@ -1,5 +1,5 @@
 // The pass that makes group norms and their gradients one piece of work.
-#include "passes/images.h"
+#include "passes/spatial_fusion.h"
 
 #include <gtest/gtest.h>
 
@@ -26,14 +26,14 @@ namespace ebb::test {
 namespace {
 
 // As a plan does it for a device with kernels for images and for what group norms are made of.
-Graph with_images(const Graph& g, bool (*serves)(const Signature&) = all_served,
+Graph with_images(const Graph& g, bool (*supports)(const Signature&) = all_supported,
                   bool apart = false) {
   const auto kept = [](const Signature& s) {
     return s.op->reference != nullptr || s.op == &ops::def::group_affine() ||
            s.op == &ops::def::group_affine_grad();
   };
   const Graph fused = dead_code(fuse(common_subexpressions(lower(g, kept)), {60, true, true}));
-  Graph out = join_images(fused, serves, apart);
+  Graph out = fuse_spatial(fused, supports, apart);
   verify(out, "images");
   return out;
 }
@@ -101,7 +101,7 @@ TEST(images, modulation_and_its_sums_over_pixels__join) {
   expect_equal(backward, out);
 }
 
-// Slices of the result, of the gradient of a concatenation, are for fold_parts.
+// Slices of the result, of the gradient of a concatenation, are for elide_concat_slice.
 TEST(images, gradient_that_is_only_cut__is_one_piece_of_work) {
   Graph g;
   const Value a = g.input("a", f32({2, 3, 5, 8})), b = g.input("b", f32({2, 3, 5, 4}));
@@ -126,7 +126,7 @@ TEST(images, sum_over_the_pixels_of_a_result__is_taken_where_it_is_made) {
 TEST(images, residual_before_a_norm__is_added_there_unless_apart) {
   Graph g;
   residual_and_norm(g, small, [&](Value sum) { return norm_of(g, sum); });
-  const Graph out = with_images(g), apart = with_images(g, all_served, true);
+  const Graph out = with_images(g), apart = with_images(g, all_supported, true);
   EXPECT_EQ(out.nodes().size(), 1u);
   EXPECT_EQ(apart.nodes().size(), 2u);
   EXPECT_EQ(count(apart, ops::def::images()), 1);
@@ -159,7 +159,7 @@ TEST(images, statistics_that_others_want_by_group__keep_the_norm_as_it_is) {
 TEST(images, what_no_kernel_serves__stays_as_it_is) {
   Graph g;
   g.output("y", norm_of(g, g.input("x", f32(small))));
-  const Graph out = with_images(g, none_served);
+  const Graph out = with_images(g, none_supported);
   EXPECT_EQ(count(out, ops::def::images()), 0);
   EXPECT_EQ(count(out, ops::def::moments()), 1);
 }

@@ -18,7 +18,7 @@ using SmallNetwork = std::pair<const Model*, ModelConfig>;
 class Runner {
  public:
   Runner(const SmallNetwork& m, bool hashed, const Context& context)
-      : config_(m.second), plan_(plan(*m.first, context)) {
+      : model_(*m.first), config_(m.second), plan_(plan(context)) {
     for (const nn::Weight& w : weights_) {
       plan_.bind(w.name, hashed ? ebb::testing::hashed_weight(w) : nn::initial_tensor(w, 1));
     }
@@ -31,19 +31,22 @@ class Runner {
     NamedTensors in;
     in["x"] = ebb::testing::hashed_input("input.x", images);
     in["noise"] = tensor_of(std::vector<float>{-0.5f, 0.25f}, {2});
-    if (c.classes > 0) in["classes"] = tensor_of(classes, {2});
+    for (const nn::Condition& condition : model_.conditions(config_))
+      in[condition.name] = condition.nulls(2);
+    if (c.classes > 0) in["class"] = tensor_of(classes, {2});
     const Tensor f = plan_.run(in).at("F");
     return {f.span<float>().begin(), f.span<float>().end()};
   }
 
  private:
-  Plan plan(const Model& m, const Context& context) {
+  Plan plan(const Context& context) {
     Graph g;
-    g.output("F", network_of(m, config_)(g, network_inputs(g, config_.common(), 2)));
+    g.output("F", network_of(model_, config_)(g, network_inputs(g, model_, config_, 2)));
     weights_ = nn::weights_of(g);
     return Plan(g, context);
   }
 
+  const Model& model_;
   ModelConfig config_;
   std::vector<nn::Weight> weights_;
   Plan plan_;
@@ -94,7 +97,7 @@ TEST(networks, dropout__is_in_training_graphs_only_and_draws_anew_in_every_layer
     config.common().dropout = 0.1;
     for (const bool training : {false, true}) {
       Graph g;
-      nn::NetworkInputs in = network_inputs(g, config.common(), 2);
+      nn::NetworkInputs in = network_inputs(g, *model, config, 2);
       if (training)
         in.random =
             ops::RandomKeys{g.input("seed", {DType::i64, {}}), g.input("image", {DType::i64, {2}}),
@@ -116,7 +119,7 @@ TEST(networks, dropout__is_in_training_graphs_only_and_draws_anew_in_every_layer
 TEST(networks, a_network_built_twice__shares_its_weights) {
   const NamedModel tiny = find_model("tiny");
   Graph g;
-  const nn::NetworkInputs in = network_inputs(g, tiny.config.common(), 2);
+  const nn::NetworkInputs in = network_inputs(g, *tiny.model, tiny.config, 2);
   const nn::Network f = network_of(*tiny.model, tiny.config);
   f(g, in);
   const size_t sources = g.sources().size();

@@ -1,5 +1,5 @@
 // Tensors in parts: what the pass folds and what it leaves, and that the meaning stays.
-#include "passes/parts.h"
+#include "passes/segments.h"
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@
 #include "ops/silu/op.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
-#include "passes/images.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
+#include "passes/spatial_fusion.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
 
@@ -35,8 +35,8 @@ Graph fused(const Graph& g) {
   });
   return fuse(drop_unused_inputs(dead_code(low)), {});
 }
-Graph folded(const Graph& g, bool serves = true) {
-  Graph out = fold_parts(g, [=](const Signature&) { return serves; });
+Graph folded(const Graph& g, bool supports = true) {
+  Graph out = elide_concat_slice(g, [=](const Signature&) { return supports; });
   verify(out, "parts");
   return out;
 }
@@ -53,7 +53,7 @@ struct Cut {
   }
 };
 
-TEST(parts, slices_that_tile_a_formula__are_written_by_it) {
+TEST(parts, slices_that_tile_an_expression__are_written_by_it) {
   Cut t;
   t.slices({{4, 12}, {0, 4}}, t.y);
   const Graph before = fused(t.g), out = folded(before);
@@ -97,7 +97,7 @@ TEST(parts, result_that_others_read_whole__is_not_cut) {
   EXPECT_EQ(count(folded(fused(reader.g)), ops::def::slice()), 2);
 }
 
-// A formula with two results, of which the first is cut; the second.
+// An expression with two results, of which the first is cut; the second.
 Value cut_first_of_two(Cut& t) {
   const auto both = ops::pointwise(
       t.g,
@@ -137,7 +137,7 @@ struct Joined {
   Value c = g.input("c", f32({2, 1, 12})), whole = ops::concat({a, b}, 2);
 };
 
-TEST(parts, concatenation_that_formulas_read__is_never_made) {
+TEST(parts, concatenation_that_expressions_read__is_never_made) {
   Joined t;
   t.g.output("y", scaled(t.whole, t.c));
   t.g.output("z", scaled(t.whole, t.g.input("d", f32({2, 3, 12}))));
@@ -146,7 +146,7 @@ TEST(parts, concatenation_that_formulas_read__is_never_made) {
   expect_equal(before, out);
 }
 
-TEST(parts, concatenation_that_others_read_later__is_written_by_the_formula) {
+TEST(parts, concatenation_that_others_read_later__is_written_by_the_expression) {
   Joined product, output, both;
   product.g.output("y", scaled(product.whole, product.c));
   product.g.output("z", ops::matmul(product.whole, product.whole, {.trans_b = true}));
@@ -164,8 +164,8 @@ TEST(parts, concatenation_that_others_read_later__is_written_by_the_formula) {
   }
 }
 
-// The formula writes the concatenation for the slices, which are not parts of its own results.
-TEST(parts, concatenation_that_slices_read_later__is_written_by_the_formula) {
+// The expression writes the concatenation for the slices, which are not parts of its own results.
+TEST(parts, concatenation_that_slices_read_later__is_written_by_the_expression) {
   Joined rows, columns, cut;
   const auto later = [](Joined& t, int64_t dim, int64_t end) {
     const Value z = ops::slice(t.whole, dim, 1, end);
@@ -207,7 +207,7 @@ TEST(parts, concatenations_with_other_borders__are_not_both_read_in_parts) {
   expect_equal(before, out);
 }
 
-TEST(parts, formula_between_a_concatenation_and_slices__has_parts_on_both_sides) {
+TEST(parts, expression_between_a_concatenation_and_slices__has_parts_on_both_sides) {
   Joined alike, unlike;
   for (auto [t, border] : {std::pair(&alike, int64_t{4}), {&unlike, int64_t{6}}}) {
     const Value y = scaled(t->whole, t->c);
@@ -256,7 +256,7 @@ TEST(parts, norm_of_joined_images__reads_the_parts_and_writes_the_whole_for_a_pr
   g.output("loss", ops::reshape(ops::sum(scaled(y, y), {0, 1, 2, 3}), {}));
   const std::string wrt[] = {"a", "b"};
   const auto all = [](const Signature&) { return true; };
-  const Graph before = join_images(fused(gradients(g, "loss", wrt)), all), out = folded(before);
+  const Graph before = fuse_spatial(fused(gradients(g, "loss", wrt)), all), out = folded(before);
   EXPECT_EQ(count(before, ops::def::images()), 2);
   EXPECT_EQ(count(out, ops::def::images()), 2);
   EXPECT_EQ(count(out, ops::def::concat()), 0);

@@ -16,13 +16,13 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
 #include "ops/rows/op.h"
-#include "passes/batch.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
+#include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
-#include "passes/remake.h"
-#include "passes/rows.h"
+#include "passes/rematerialise.h"
+#include "passes/row_fusion.h"
 #include "passes/simplify.h"
 #include "passes/uses.h"
 #include "reference.h"
@@ -36,13 +36,13 @@ Value decayed(Value v) {
   return ops::map({v}, [](auto x) { return x[0] * 0.5; });
 }
 
-TEST(batch, equal_work_on_tensors_of_other_shapes__becomes_one_node) {
+TEST(fuse_horizontally, equal_work_on_tensors_of_other_shapes__becomes_one_node) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3, 5}));
   const Value b = g.source(Source::Kind::param, "b", f32({7}));
   g.output("x", decayed(a));
   g.output("y", decayed(b));
-  const Graph out = batch(g);
+  const Graph out = fuse_horizontally(g);
   verify(out, "batch");
   EXPECT_EQ(count(out, ops::def::pointwise_batch()), 1);
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
@@ -53,21 +53,21 @@ TEST(batch, equal_work_on_tensors_of_other_shapes__becomes_one_node) {
   EXPECT_EQ(output_of(out, values, "y").v, std::vector<double>(7, 3.0));
 }
 
-TEST(batch, work_that_waits_for_other_work__stays_apart) {
+TEST(fuse_horizontally, work_that_waits_for_other_work__stays_apart) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3}));
   g.output("x", decayed(decayed(a)));
-  EXPECT_EQ(count(batch(g), ops::def::pointwise_batch()), 0);
+  EXPECT_EQ(count(fuse_horizontally(g), ops::def::pointwise_batch()), 0);
 }
 
-TEST(batch, other_formulas_and_dtypes__stay_apart) {
+TEST(fuse_horizontally, other_expressions_and_dtypes__stay_apart) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3}));
   const Value b = g.source(Source::Kind::param, "b", {DType::bf16, {3}});
   g.output("x", decayed(a));
   g.output("y", decayed(b));
   g.output("z", ops::map({a}, [](auto x) { return x[0] * 0.25; }));
-  EXPECT_EQ(count(batch(g), ops::def::pointwise_batch()), 0);
+  EXPECT_EQ(count(fuse_horizontally(g), ops::def::pointwise_batch()), 0);
 }
 
 // ---- epilogues
@@ -95,7 +95,7 @@ struct Layer {
     g.output("mean", m.mean);
     g.output("y", v);
   }
-  Graph pass() { return add_epilogues(in_primitives(g), all_served_alike); }
+  Graph pass() { return fuse_residuals(in_primitives(g), all_same_cost_class); }
   int64_t added() { return with_addend(pass(), ops::def::conv2d()); }
 };
 
@@ -138,7 +138,7 @@ TEST(epilogue, product_with_sums_of_rows__keeps_both_results) {
   const auto c = g.add(ops::def::matmul(), ops::Matmul{.trans_a = true, .sums = true}, ab);
   g.output("y", c[0] + g.input("x", f32({2, 3})));
   g.output("sums", squared(c[1]));
-  const Graph out = add_epilogues(in_primitives(g), all_served_alike);
+  const Graph out = fuse_residuals(in_primitives(g), all_same_cost_class);
   EXPECT_EQ(with_addend(out, ops::def::matmul()), 0);
 }
 
@@ -150,7 +150,7 @@ TEST(epilogue, product_that_others_read__keeps_its_sum_apart) {
   EXPECT_EQ(l.added(), 0);
 }
 
-TEST(epilogue, product_that_a_formula_names_and_does_not_use__counts_as_unread) {
+TEST(epilogue, product_that_an_expression_names_and_does_not_use__counts_as_unread) {
   Layer l;
   const Value y = l.conv(l.x);
   l.norm_of(l.x + y);
@@ -158,7 +158,7 @@ TEST(epilogue, product_that_a_formula_names_and_does_not_use__counts_as_unread) 
   EXPECT_EQ(l.added(), 1);
 }
 
-TEST(epilogue, formulas_on_either_side__take_the_sum_instead) {
+TEST(epilogue, expressions_on_either_side__take_the_sum_instead) {
   Layer before;
   before.norm_of(squared(before.x) + before.conv(before.x));
   EXPECT_EQ(before.added(), 0);
@@ -170,7 +170,7 @@ TEST(epilogue, formulas_on_either_side__take_the_sum_instead) {
 TEST(epilogue, kernels_that_do_not_serve_it__keep_the_sum_apart) {
   Layer l;
   l.norm_of(l.x + l.conv(l.x));
-  const Graph out = add_epilogues(in_primitives(l.g), none_served_alike);
+  const Graph out = fuse_residuals(in_primitives(l.g), no_same_cost_class);
   EXPECT_EQ(with_addend(out, ops::def::conv2d()), 0);
 }
 
@@ -179,12 +179,12 @@ TEST(epilogue, addend_that_is_wider__makes_the_result_wide) {
   const Value x = g.input("x", {DType::bf16, {4, 8}}), w = g.input("w", {DType::bf16, {6, 8}});
   const Value sum = ops::linear(x, w) + g.input("r", f32({4, 6}));
   g.output("y", sum);
-  const Graph out = add_epilogues(in_primitives(g), all_served_alike);
+  const Graph out = fuse_residuals(in_primitives(g), all_same_cost_class);
   EXPECT_EQ(with_addend(out, ops::def::matmul()), 1);
   EXPECT_EQ(out.type(out.outputs()[0].value), f32({4, 6}));
 }
 
-// x [4,128] times a number a row that a formula makes of `rows` [4,1].
+// x [4,128] times a number a row that an expression makes of `rows` [4,1].
 Graph scaled_rows(bool sum_over_rows) {
   Graph g;
   const Value x = g.input("x", f32({4, 128})), rows = g.input("rows", f32({4, 1}));
@@ -196,12 +196,14 @@ Graph scaled_rows(bool sum_over_rows) {
 }
 
 TEST(fuse, number_of_a_row__is_computed_where_rows_are_read) {
-  EXPECT_EQ(count(fuse(scaled_rows(false), {.rows_once = true}), ops::def::pointwise()), 1);
-  EXPECT_EQ(count(fuse(scaled_rows(false), {.rows_once = false}), ops::def::pointwise()), 2);
+  EXPECT_EQ(count(fuse(scaled_rows(false), {.hoists_row_scalars = true}), ops::def::pointwise()),
+            1);
+  EXPECT_EQ(count(fuse(scaled_rows(false), {.hoists_row_scalars = false}), ops::def::pointwise()),
+            2);
 }
 
 TEST(fuse, number_of_a_row__is_kept_for_sums_across_rows) {
-  EXPECT_EQ(count(fuse(scaled_rows(true), {.rows_once = true}), ops::def::pointwise()), 2);
+  EXPECT_EQ(count(fuse(scaled_rows(true), {.hoists_row_scalars = true}), ops::def::pointwise()), 2);
 }
 
 // ---- rows ----------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ TEST(fuse, number_of_a_row__is_kept_for_sums_across_rows) {
 // As a plan does it for a device with a kernel for rows.
 Graph with_rows(const Graph& g, bool apart = false) {
   const Graph fused = dead_code(fuse(common_subexpressions(in_primitives(g)), {60, true, true}));
-  Graph out = join_rows(fused, all_served, apart);
+  Graph out = fuse_rows(fused, all_supported, apart);
   verify(out, "rows");
   return out;
 }
@@ -292,7 +294,7 @@ TEST(rows, short_rows_sums_across_rows_and_unserved_ones__stay_as_they_are) {
   const Value x = g.input("x", f32({128, 128}));
   g.output("y", ops::map({x, ops::sum(x, {0})}, [](auto v) { return v[0] * v[1]; }));
   EXPECT_EQ(count(with_rows(g), ops::def::rows()), 0);
-  const Graph none = join_rows(in_primitives(layer_norm_graph({3, 96})), none_served);
+  const Graph none = fuse_rows(in_primitives(layer_norm_graph({3, 96})), none_supported);
   EXPECT_EQ(count(none, ops::def::rows()), 0);
 }
 
@@ -325,7 +327,7 @@ TEST(rows, sum_across_rows_that_the_rows_are_made_of__stays_outside) {
   expect_equal(g, with_rows(g));
 }
 
-TEST(fuse, formula_of_its_rows_totals__is_not_computed_by_each_reader) {
+TEST(fuse, expression_of_its_rows_totals__is_not_computed_by_each_reader) {
   // dx takes x, dy and a third tensor; the sums have read two of them
   Graph g;
   const Shape shape{64, 64};
@@ -340,7 +342,8 @@ TEST(fuse, formula_of_its_rows_totals__is_not_computed_by_each_reader) {
   EXPECT_EQ(count(fuse(g, {60, true, false}), ops::def::pointwise()), 1);
 }
 
-// ---- remake ---------------------------------------------------------------------------------
+// ---- rematerialise
+// ---------------------------------------------------------------------------------
 
 // x + gate * linear(layer_norm(x)), five times, a gate for each sample; or the gate times its sine.
 Graph gated_branches(const Shape& shape, bool gates_learn = true, bool bent = false) {
@@ -374,27 +377,27 @@ int64_t rows_kept(const Graph& g) {
   return n;
 }
 
-TEST(remake, every_other_sum_of_gated_branches__is_made_again_where_it_is_read) {
+TEST(rematerialise, every_other_sum_of_gated_branches__is_made_again_where_it_is_read) {
   const Graph g = gated_branches({4, 1024, 64}), joined = with_rows(g);
-  const Graph out = remake(joined, "loss", all_served);
-  verify(out, "remake");
+  const Graph out = rematerialise(joined, "loss", all_supported);
+  verify(out, "rematerialise");
   EXPECT_EQ(rows_kept(joined) - rows_kept(out), 2);  // of four; the loss reads the fifth
   EXPECT_EQ(out.nodes().size(), joined.nodes().size());
   expect_equal(g, out);
 }
 
-TEST(remake, sums_with_functions_that_devices_approximate__are_kept) {
+TEST(rematerialise, sums_with_functions_that_devices_approximate__are_kept) {
   const Graph joined = with_rows(gated_branches({4, 1024, 64}, true, true));
-  EXPECT_EQ(rows_kept(remake(joined, "loss", all_served)), rows_kept(joined));
+  EXPECT_EQ(rows_kept(rematerialise(joined, "loss", all_supported)), rows_kept(joined));
 }
 
-TEST(remake, sums_that_would_cost_reading_or_have_no_kernel__are_kept) {
+TEST(rematerialise, sums_that_would_cost_reading_or_have_no_kernel__are_kept) {
   const Graph still = with_rows(gated_branches({4, 1024, 64}, false));
-  EXPECT_EQ(rows_kept(remake(still, "loss", all_served)), rows_kept(still));
+  EXPECT_EQ(rows_kept(rematerialise(still, "loss", all_supported)), rows_kept(still));
   const Graph joined = with_rows(gated_branches({4, 1024, 64}));
   const auto none = [](const Signature&) { return false; };
-  EXPECT_EQ(rows_kept(remake(joined, "loss", none)), rows_kept(joined));
-  EXPECT_EQ(rows_kept(remake(joined, "lost", all_served)), rows_kept(joined));
+  EXPECT_EQ(rows_kept(rematerialise(joined, "loss", none)), rows_kept(joined));
+  EXPECT_EQ(rows_kept(rematerialise(joined, "lost", all_supported)), rows_kept(joined));
 }
 
 }  // namespace

@@ -247,7 +247,7 @@ TEST(plan, recorded_on_a_far_device__is_one_launch_a_run) {
   Plan near(norm_loss(x.shape(), 2), open_context("cpu"));
   for (Plan* p : {&far, &near}) p->bind("gamma", gamma);
   for (int run = 0; run < 3; ++run) EXPECT_EQ(run_loss(far, x, w), run_loss(near, x, w));
-  EXPECT_EQ(device->recordings, 1);
+  EXPECT_EQ(device->captures, 1);
   EXPECT_EQ(device->launches, 3);
 }
 

@@ -16,11 +16,11 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
-#include "passes/columns.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
+#include "passes/slices.h"
 #include "runtime/plan.h"
 #include "support/hashed_weights.h"
 #include "train/step.h"
@@ -39,8 +39,8 @@ Value gated(Value x, Value h, Value gate) {
 
 // x + linear(silu(linear(x))), `depth` times, each in the scope <scope>.<i>. The sum is computed in
 // the scope itself, the products below it. With a gate times the second product, the backward pass
-// wants this as well: then each block's sum is a formula of what it reads. Gates are some columns
-// of a param.
+// wants this as well: then each block's sum is an expression of what it reads. Gates are some
+// columns of a param.
 Graph chain(int64_t depth, const std::string& scope = "blocks", bool gate = false) {
   constexpr int64_t rows = 64, width = 16;
   Graph g;
@@ -74,7 +74,7 @@ Graph chain_gradients(int64_t depth, const std::string& scope = "blocks", bool g
   return gradients(loss, "loss", train::trained_params(loss));
 }
 
-Again most_of(const Graph& g) { return Repeatable(g, "loss").most(); }
+RecomputeCount most_of(const Graph& g) { return Recomputable(g, "loss").most(); }
 
 TEST(recompute, modules_of_a_chain__are_its_blocks) {
   EXPECT_EQ(most_of(chain_gradients(5)).blocks, 5);
@@ -99,9 +99,9 @@ TEST(recompute, network_in_a_scope_of_its_own__is_not_one_block) {
 
 TEST(recompute, first_blocks__are_computed_again_and_the_others_are_not) {
   const Graph g = chain_gradients(5);
-  EXPECT_EQ(Repeatable(g, "loss").with({}).graph.nodes().size(), g.nodes().size());
+  EXPECT_EQ(Recomputable(g, "loss").with({}).graph.nodes().size(), g.nodes().size());
   for (const int64_t blocks : {1, 3, 5, 99}) {
-    const Recomputed again = Repeatable(g, "loss").with({.blocks = blocks});
+    const Recomputed again = Recomputable(g, "loss").with({.blocks = blocks});
     const int64_t most = std::min<int64_t>(blocks, 5);
     // the first product of a block is wanted again, the second one's result is not
     EXPECT_EQ(count(again.graph, ops::def::matmul()), count(g, ops::def::matmul()) + most);
@@ -140,37 +140,37 @@ const std::vector<std::string> last_block_first = {"blocks.2", "blocks.1", "bloc
 
 TEST(recompute, second_computation__comes_just_before_its_gradients) {
   const Graph g = chain_gradients(3);
-  EXPECT_EQ(order_of(Repeatable(g, "loss").with({.blocks = 3})), last_block_first);
+  EXPECT_EQ(order_of(Recomputable(g, "loss").with({.blocks = 3})), last_block_first);
 }
 
-TEST(recompute, formula_of_what_a_block_computes_again__is_kept) {
+TEST(recompute, expression_of_what_a_block_computes_again__is_kept) {
   const Graph g = fused(chain_gradients(3, "blocks", true));
-  const Repeatable r(g, "loss");
-  EXPECT_GT(r.most().formulas, 3);  // the sums and the activations
+  const Recomputable r(g, "loss");
+  EXPECT_GT(r.most().pointwise, 3);  // the sums and the activations
   EXPECT_EQ(order_of(r.with(r.most())), last_block_first);
 }
 
 // silu(h) is made of a product that its own gradient reads too.
-TEST(recompute, formulas__are_computed_again_without_products) {
+TEST(recompute, expressions__are_computed_again_without_products) {
   const Graph g = fused(chain_gradients(5));
-  EXPECT_EQ(most_of(g).formulas, 5);
-  for (const int64_t formulas : {2, 5}) {
-    const Recomputed again = Repeatable(g, "loss").with({.formulas = formulas});
+  EXPECT_EQ(most_of(g).pointwise, 5);
+  for (const int64_t expressions : {2, 5}) {
+    const Recomputed again = Recomputable(g, "loss").with({.pointwise = expressions});
     EXPECT_EQ(count(again.graph, ops::def::matmul()), count(g, ops::def::matmul()));
     EXPECT_EQ(count(again.graph, ops::def::pointwise()),
-              count(g, ops::def::pointwise()) + formulas);
+              count(g, ops::def::pointwise()) + expressions);
   }
 }
 
-TEST(recompute, formulas_of_columns__are_formulas_too) {
+TEST(recompute, expressions_of_columns__are_expressions_too) {
   const Graph g = fused(chain_gradients(3, "blocks", true));
-  const Graph columns = fold_columns(g, [](const Signature&) { return true; });
+  const Graph columns = elide_slices(g, [](const Signature&) { return true; });
   EXPECT_GT(count(columns, ops::def::pointwise_parts()), 0);
-  EXPECT_EQ(most_of(columns).formulas, most_of(g).formulas);
+  EXPECT_EQ(most_of(columns).pointwise, most_of(g).pointwise);
 }
 
 TEST(recompute, no_such_loss__is_an_error) {
-  EXPECT_THROW(Repeatable(chain_gradients(2), "lost"), Error);
+  EXPECT_THROW(Recomputable(chain_gradients(2), "lost"), Error);
 }
 
 // ---- networks ------------------------------------------------------------------------------
@@ -200,14 +200,14 @@ Graph loss_of(const Case& c, int64_t batch = 8) {
   return loss_graph({}, network_of(*named.model, named.config),
                     {.batch = batch,
                      .image = {common.image_size, common.image_size, common.in_channels},
-                     .labels = common.classes > 0});
+                     .conditions = class_conditions(named.config)});
 }
 
 struct Trained {
   int64_t arena = 0, bytes = 0;  // bytes: with weights and states
   std::vector<float> numbers;    // losses and norms of gradients
   std::map<std::string, std::vector<float>> kept;
-  Again again;
+  RecomputeCount again;
 };
 
 // Three steps from hashed weights.
@@ -244,14 +244,14 @@ TEST(recompute, three_steps_of_networks__are_the_same_bits_in_less_memory) {
   for (const Case& c : cases) {
     const Graph loss = loss_of(c);
     const Trained off = trained(loss, {}), all = trained(loss, {.kind = Recompute::Kind::all}),
-                  formulas = trained(loss, {.kind = Recompute::Kind::formulas});
+                  expressions = trained(loss, {.kind = Recompute::Kind::pointwise});
     EXPECT_EQ(all.numbers, off.numbers) << c.model;
-    EXPECT_EQ(formulas.numbers, off.numbers) << c.model;
+    EXPECT_EQ(expressions.numbers, off.numbers) << c.model;
     for (const auto& [name, values] : off.kept) {
       EXPECT_TRUE(all.kept.at(name) == values) << c.model << ' ' << name;
-      EXPECT_TRUE(formulas.kept.at(name) == values) << c.model << ' ' << name;
+      EXPECT_TRUE(expressions.kept.at(name) == values) << c.model << ' ' << name;
     }
-    EXPECT_LT(formulas.arena, off.arena) << c.model;
+    EXPECT_LT(expressions.arena, off.arena) << c.model;
     EXPECT_GT(off.numbers[1], 0) << c.model;
     EXPECT_LE(static_cast<double>(all.arena), c.shrinks * static_cast<double>(off.arena))
         << c.model << ": " << off.arena << " to " << all.arena;
@@ -286,19 +286,20 @@ TEST_P(RecomputeOn, fewer_blocks_or_all__are_the_same_bits) {
   const Graph loss = loss_of(GetParam());
   const auto run = [&](const Recompute& r) { return trained(loss, r, DType::bf16, context_); };
   const Trained all = run({.kind = Recompute::Kind::all});
-  const Trained formulas = run({.kind = Recompute::Kind::formulas});
+  const Trained expressions = run({.kind = Recompute::Kind::pointwise});
   const Trained some =
-      run({.kind = Recompute::Kind::fit, .bytes = (all.bytes + formulas.bytes) / 2});
+      run({.kind = Recompute::Kind::fit, .bytes = (all.bytes + expressions.bytes) / 2});
   EXPECT_GT(some.again.blocks, 0);
   EXPECT_LT(some.again.blocks, all.again.blocks);
   EXPECT_LT(all.arena, some.arena);
   expect_same_bits(some, all);
 }
 
-class RemakeOn : public test::OnEachBackend {};
+class RematerialiseOn : public test::OnEachBackend {};
 
-// Without the name of its loss a plan keeps the sums that it could make again (passes/remake.h).
-TEST_P(RemakeOn, sums_made_again_or_kept__are_the_same_bits) {
+// Without the name of its loss a plan keeps the sums that it could make again
+// (passes/rematerialise.h).
+TEST_P(RematerialiseOn, sums_made_again_or_kept__are_the_same_bits) {
   constexpr Case gated = {
       "dit_s2", "{image_size=32 width=64 depth=4 heads=1 classes=10 learn_sigma=false}", 1};
   const Graph loss = loss_of(gated, 16);
@@ -317,10 +318,10 @@ std::vector<Case> cases_on_a_gpu() {
 
 INSTANTIATE_TEST_SUITE_P(cuda, RecomputeOn, ::testing::ValuesIn(cases_on_a_gpu()),
                          [](const auto& info) { return info.param.model; });
-INSTANTIATE_TEST_SUITE_P(cuda, RemakeOn, ::testing::ValuesIn(test::only("cuda")),
+INSTANTIATE_TEST_SUITE_P(cuda, RematerialiseOn, ::testing::ValuesIn(test::only("cuda")),
                          [](const auto& info) { return info.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecomputeOn);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RemakeOn);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RematerialiseOn);
 
 }  // namespace
 }  // namespace ebb

@@ -26,7 +26,7 @@ std::vector<RefArray> decomposed(const Signature& s, std::span<const RefArray> i
   return out;
 }
 
-void run_formula(const Expr& f, std::span<const RefArray> in, std::span<RefArray> out) {
+void run_expression(const Expr& f, std::span<const RefArray> in, std::span<RefArray> out) {
   const Signature s{&ops::def::pointwise(), ops::Pointwise{.expr = f}, {}, {}, ""};
   s.op->reference(s, in, out);
 }
@@ -43,13 +43,13 @@ std::vector<RefArray> evaluate_reference(const Signature& sig, std::span<const R
   for (const Type& t : types)
     out.push_back({t.shape, std::vector<double>(static_cast<size_t>(t.shape.numel()))});
   if (s.op->reference || s.op->expr) {
-    s.op->reference ? s.op->reference(s, in, out) : run_formula(formula_of(s), in, out);
+    s.op->reference ? s.op->reference(s, in, out) : run_expression(expression_of(s), in, out);
     if (after)
       for (RefArray& a : out) after(a);
     return out;
   }
   require(s.op->decompose != nullptr, s.op->name,
-          ": has no meaning (no reference, formula or "
+          ": has no meaning (no reference, expression or "
           "decomposition)");
   out = decomposed(s, in, after);
   require(out.size() == types.size(), s.op->name, ": decomposes to ", out.size(), " results (",

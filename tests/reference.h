@@ -17,7 +17,7 @@ using RefInputs = std::map<std::string, RefArray, std::less<>>;  // by source na
 
 // Every value of the graph, indexed by value number. Nothing is rounded to a dtype: integers are
 // exact to 2^53. Throws Error on a missing or misshapen input.
-// `after` may change every value that a primitive or formula has computed.
+// `after` may change every value that a primitive or expression has computed.
 using AfterNode = std::function<void(RefArray&)>;
 std::vector<RefArray> evaluate_reference(const Graph& g, const RefInputs& inputs,
                                          const AfterNode& after = {});

@@ -14,7 +14,7 @@ namespace ebb {
 
 // Writes what is one of its names, but for the case, as that stands there.
 template <class S>
-void settle(S& s) {
+void resolve(S& s) {
   s.choices([](std::string_view, std::string& text, const std::vector<std::string>& names) {
     const size_t at = find_name(text, names);
     if (at < names.size()) text = names[at];

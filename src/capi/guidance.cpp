@@ -28,34 +28,34 @@ GuidedShape shape_of(const ebb_sampler& s, const Batch& batch) {
 }
 
 GuidanceCall call_of(const ebb_sampler& s, const Batch& batch) {
-  const auto known = settled(s);
+  const auto known = resolved(s);
   return {.shape = shape_of(s, batch),
           .sigmas = known->call.sigmas,
           .space = known->call.space,
           .raw = raw_of(known->network.prediction, known->network.sigma_data)};
 }
 
-Moment moment_at(const ebb_guidance& g, double sigma) {
+StepContext step_context_at(const ebb_guidance& g, double sigma) {
   require_level("guidance", sigma, g.call.space);
-  return moment_of(g.call, sigma);
+  return step_context_of(g.call, sigma);
 }
 
 void apply(ebb_guidance& g, double sigma, const float* x, const float* const* predictions,
            float* denoised) {
-  const Moment m = moment_at(g, sigma);
-  const std::vector<Ask> asks = g.guide.asks(m);
-  for (size_t k = 0; k < asks.size(); ++k)
-    require(predictions[k] != nullptr, "guidance: needs the prediction '", name_of(asks[k]),
+  const StepContext m = step_context_at(g, sigma);
+  const std::vector<Branch> branches = g.guide.branches(m);
+  for (size_t k = 0; k < branches.size(); ++k)
+    require(predictions[k] != nullptr, "guidance: needs the prediction '", name_of(branches[k]),
             "' (number ", k, ") at sigma ", sigma);
   const auto n = static_cast<size_t>(g.call.shape.sample());
   std::vector<double> state(n), result(n);
-  GuidedSample s{g.call.shape, 0, result, state, std::vector<std::vector<double>>(ask_count)};
+  GuidedSample s{g.call.shape, 0, result, state, std::vector<std::vector<double>>(branch_count)};
   for (; s.index < g.call.shape.batch; ++s.index) {
     const size_t first = static_cast<size_t>(s.index) * n;
     std::copy_n(x + first, n, state.begin());
-    for (size_t k = 0; k < asks.size(); ++k)
-      s.predictions[static_cast<size_t>(asks[k])].assign(predictions[k] + first,
-                                                         predictions[k] + first + n);
+    for (size_t k = 0; k < branches.size(); ++k)
+      s.predictions[static_cast<size_t>(branches[k])].assign(predictions[k] + first,
+                                                             predictions[k] + first + n);
     g.guide.apply(s, m);
     std::transform(result.begin(), result.end(), denoised + first,
                    [](double v) { return static_cast<float>(v); });
@@ -97,16 +97,16 @@ void ebb_guidance_destroy(ebb_guidance* guidance) {
   guarded([&] { delete guidance; });
 }
 
-ebb_status ebb_guidance_asks(const ebb_guidance* guidance, double sigma, const char** names,
-                             size_t room, size_t* count) {
+ebb_status ebb_guidance_branches(const ebb_guidance* guidance, double sigma, const char** names,
+                                 size_t room, size_t* count) {
   return guarded([&] {
     require_given(guidance, "guidance");
     require_given(count, "count");
     if (room > 0) require_given(names, "names");
-    const auto asks = guidance->guide.asks(ebb::capi::moment_at(*guidance, sigma));
-    for (size_t i = 0; i < std::min(room, asks.size()); ++i)
-      names[i] = ebb::name_of(asks[i]).data();  // of a literal
-    *count = asks.size();
+    const auto branches = guidance->guide.branches(ebb::capi::step_context_at(*guidance, sigma));
+    for (size_t i = 0; i < std::min(room, branches.size()); ++i)
+      names[i] = ebb::name_of(branches[i]).data();  // of a literal
+    *count = branches.size();
   });
 }
 

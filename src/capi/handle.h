@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "capi/settle.h"
+#include "capi/resolve.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/solver/host_latents.h"
 #include "diffusion/start/inpaint.h"
@@ -34,7 +34,7 @@ struct NoiseChoice {
 
 struct InpaintChoice {
   std::vector<float> data, mask, noise;
-  KnownParts parts = {};
+  KnownRegions parts = {};
   bool by_dialect = false;  // where parts are put back
   bool differential = false;
 };
@@ -64,7 +64,7 @@ void check_noise(const ebb_sampler& s);
 // The text of this thread's last error.
 const char* last_error() noexcept;
 void set_error(const char* text) noexcept;
-std::string& answer();  // of this thread, of functions that return a text
+std::string& thread_text();  // of this thread, of functions that return a text
 
 // Runs `work`; what it throws becomes a status. Work that goes well leaves no error, whatever calls
 // its callbacks made.
@@ -120,14 +120,14 @@ struct ebb_sampler {
   ebb_progress progress = nullptr;
   void* progress_user = nullptr;
   // What follows from the choices, once it was asked for.
-  mutable std::shared_ptr<const ebb::capi::SettledRun> known = {};
+  mutable std::shared_ptr<const ebb::capi::ResolvedRun> known = {};
   bool runs = false;  // its callbacks may ask it, but not change it
 };
 
 namespace ebb::capi {
 
 // What follows from what was set. Throws Error where that does not go together.
-std::shared_ptr<const SettledRun> settled(const ebb_sampler& s);
+std::shared_ptr<const ResolvedRun> resolved(const ebb_sampler& s);
 
 // Throws Error while the sampler runs.
 inline void require_idle(const ebb_sampler& s) {

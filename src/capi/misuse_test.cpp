@@ -163,7 +163,8 @@ TEST(c_api, noise_levels_beyond_a_flow__are_refused_by_every_call) {
   size_t count = 0;
   const float* both[] = {x, x};
   for (const double wrong : {nan, -1.0}) {
-    expect_error(ebb_guidance_asks(g, wrong, nullptr, 0, &count), "sigma must be finite and not");
+    expect_error(ebb_guidance_branches(g, wrong, nullptr, 0, &count),
+                 "sigma must be finite and not");
     expect_error(ebb_guidance_apply(g, wrong, x, both, x), "sigma must be finite and not negative");
   }
   ebb_guidance_destroy(g);

@@ -7,7 +7,7 @@
 namespace {
 
 ebb::PrecondFactors<double> factors_at(const ebb_sampler& s, double sigma) {
-  const auto known = ebb::capi::settled(s);
+  const auto known = ebb::capi::resolved(s);
   ebb::capi::require_level("sampler", sigma, known->call.space);
   return ebb::precond_factors(known->network.prediction, sigma, known->network.sigma_data);
 }
@@ -15,18 +15,18 @@ ebb::PrecondFactors<double> factors_at(const ebb_sampler& s, double sigma) {
 }  // namespace
 
 ebb_status ebb_network_input(const ebb_sampler* sampler, double sigma, double* scale,
-                             double* told) {
+                             double* timestep) {
   return ebb::capi::guarded([&] {
     ebb::capi::require_given(sampler, "sampler");
     const double in = factors_at(*sampler, sigma).in;
     if (scale) *scale = in;
-    if (!told) return;
-    const auto known = ebb::capi::settled(*sampler);
+    if (!timestep) return;
+    const auto known = ebb::capi::resolved(*sampler);
     const ebb::Discretisation& levels = known->network.levels;
-    const double t = levels.told_of(sigma, known->whole_timesteps);
+    const double t = levels.c_noise_of(sigma, known->integer_timesteps);
     ebb::require(std::isfinite(t), "sampler: a network of levels ", levels.name,
                  " cannot be told of sigma ", sigma);
-    *told = t;
+    *timestep = t;
   });
 }
 

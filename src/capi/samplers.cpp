@@ -31,7 +31,7 @@ void set_error(const char* text) noexcept {
   }
 }
 
-std::string& answer() {
+std::string& thread_text() {
   thread_local std::string text;
   return text;
 }
@@ -55,8 +55,8 @@ Batch::Batch(size_t n, size_t e, const char* subject) : images(n), elements(e) {
   require(n <= largest_buffer / e, subject, ": no buffer holds ", n, " images of ", e);
 }
 
-std::shared_ptr<const SettledRun> settled(const ebb_sampler& s) {
-  if (!s.known) s.known = std::make_shared<const SettledRun>(settle(s.choice));
+std::shared_ptr<const ResolvedRun> resolved(const ebb_sampler& s) {
+  if (!s.known) s.known = std::make_shared<const ResolvedRun>(resolve(s.choice));
   return s.known;
 }
 
@@ -74,7 +74,7 @@ NoiseCall noise_call(const ebb_sampler& s, const Batch& batch) {
   if (call.shape.empty()) call.shape = {static_cast<int64_t>(batch.elements)};
   require(call.elements() == static_cast<int64_t>(batch.elements), "sampler: an image has ",
           batch.elements, " numbers, its shape ", call.elements());
-  call.sigmas = settled(s)->call.sigmas;
+  call.sigmas = resolved(s)->call.sigmas;
   return call;
 }
 
@@ -139,7 +139,7 @@ void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Den
       throw Cancelled("sample: stopped by the denoiser");
   };
   HostLatents<float> latents(batch.size(), inpainted(s, batch, asked), noise.step);
-  const auto known = settled(s);
+  const auto known = resolved(s);
   SampleCall call = known->call;
   std::vector<float> seen(s.progress ? batch.size() : 0);
   if (s.progress)
@@ -185,11 +185,11 @@ Noise noise_of(const ebb_sampler& s, const Batch& batch) {
 
 }  // namespace ebb::capi
 
-using ebb::capi::answer;
 using ebb::capi::guarded;
 using ebb::capi::name_at;
 using ebb::capi::require_given;
-using ebb::capi::settled;
+using ebb::capi::resolved;
+using ebb::capi::thread_text;
 
 const char* ebb_last_error(void) { return ebb::capi::last_error(); }
 
@@ -214,7 +214,7 @@ ebb_status ebb_sampler_count(const ebb_sampler* sampler, int64_t* evaluations, i
   return guarded([&] {
     require_given(sampler, "sampler");
     ebb::capi::check_noise(*sampler);
-    const auto known = settled(*sampler);
+    const auto known = resolved(*sampler);
     const ebb::SampleCounts counts = ebb::count(sampler->choice.sampler, known->call);
     if (evaluations) *evaluations = counts.evaluations;
     if (draws) *draws = counts.draws;
@@ -227,7 +227,7 @@ ebb_status ebb_sampler_sigmas(const ebb_sampler* sampler, double* sigmas, size_t
     require_given(sampler, "sampler");
     require_given(count, "count");
     if (room > 0) require_given(sigmas, "sigmas");
-    const auto known = settled(*sampler);
+    const auto known = resolved(*sampler);
     const std::vector<double>& all = known->call.sigmas;
     std::copy_n(all.begin(), std::min(room, all.size()), sigmas);
     *count = all.size();
@@ -260,9 +260,9 @@ template <class Find>
 const char* described(const char* name, const Find& find) {
   const ebb_status status = guarded([&] {
     require_given(name, "name");
-    answer() = ebb::capi::lines(find(name));
+    thread_text() = ebb::capi::lines(find(name));
   });
-  return status == EBB_OK ? answer().c_str() : nullptr;
+  return status == EBB_OK ? thread_text().c_str() : nullptr;
 }
 
 }  // namespace

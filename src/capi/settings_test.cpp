@@ -70,16 +70,16 @@ TEST(c_api, settings__come_in_any_order_and_fail_without_a_trace) {
 TEST(c_api, network__is_told_and_read_by_its_prediction) {
   Handle h("euler");
   const Discretisation sd = discretisation({});
-  double scale = 0, told = 0;
-  expect_ok(ebb_network_input(h.s, sd.sigmas[500], &scale, &told));
+  double scale = 0, timestep = 0;
+  expect_ok(ebb_network_input(h.s, sd.sigmas[500], &scale, &timestep));
   EXPECT_DOUBLE_EQ(scale, 1 / std::hypot(1, sd.sigmas[500]));
-  EXPECT_NEAR(told, 500, 1e-9);
+  EXPECT_NEAR(timestep, 500, 1e-9);
   const double between = std::sqrt(sd.sigmas[500] * sd.sigmas[501]) * 1.0001;
-  expect_ok(ebb_network_input(h.s, between, nullptr, &told));
-  EXPECT_NEAR(told, 500.5, 0.1);
+  expect_ok(ebb_network_input(h.s, between, nullptr, &timestep));
+  EXPECT_NEAR(timestep, 500.5, 0.1);
   expect_ok(ebb_sampler_configure(h.s, "dialect", "comfy"));
-  expect_ok(ebb_network_input(h.s, between, nullptr, &told));
-  EXPECT_EQ(told, 501);
+  expect_ok(ebb_network_input(h.s, between, nullptr, &timestep));
+  EXPECT_EQ(timestep, 501);
 
   const float x = 3, output = 0.5F;
   float d = 0;
@@ -91,12 +91,12 @@ TEST(c_api, network__is_told_and_read_by_its_prediction) {
 
   Handle flow("euler");
   expect_ok(ebb_sampler_configure(flow.s, "space", "flow"));
-  expect_ok(ebb_network_input(flow.s, 0.25, &scale, &told));
+  expect_ok(ebb_network_input(flow.s, 0.25, &scale, &timestep));
   EXPECT_EQ(scale, 1);
-  EXPECT_EQ(told, 250);
+  EXPECT_EQ(timestep, 250);
   Handle edm("euler");
   expect_ok(ebb_sampler_set_levels(edm.s, "levels", "edm"));
-  expect_error(ebb_network_input(edm.s, 0, nullptr, &told), "cannot be told of sigma 0");
+  expect_error(ebb_network_input(edm.s, 0, nullptr, &timestep), "cannot be told of sigma 0");
 }
 
 // ---- noise ---------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ TEST(c_api, guidance__combines_what_it_asks_for_in_place) {
   const GuidanceHandle cfg("cfg:scale=3", h), plain("", h), both("cfg:scale=3;cfg_rescale", h);
   const char* names[4] = {};
   size_t count = 0;
-  expect_ok(ebb_guidance_asks(cfg.g, 1, names, 4, &count));
+  expect_ok(ebb_guidance_branches(cfg.g, 1, names, 4, &count));
   ASSERT_EQ(count, 2U);
   EXPECT_STREQ(names[0], "cond");
   EXPECT_STREQ(names[1], "uncond");
@@ -196,7 +196,7 @@ TEST(c_api, guidance__combines_what_it_asks_for_in_place) {
   for (int i = 0; i < 6; ++i) EXPECT_FLOAT_EQ(cond[i], want[i]);
   expect_ok(ebb_guidance_apply(both.g, 1, x, predictions, x));
   EXPECT_TRUE(std::isfinite(x[0]) && x[0] != want[0]);
-  expect_ok(ebb_guidance_asks(plain.g, 1, nullptr, 0, &count));
+  expect_ok(ebb_guidance_branches(plain.g, 1, nullptr, 0, &count));
   EXPECT_EQ(count, 1U);
   const float* missing[] = {cond, nullptr};
   expect_error(ebb_guidance_apply(cfg.g, 1, x, missing, cond), "'uncond'");

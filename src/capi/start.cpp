@@ -11,7 +11,7 @@ namespace ebb::capi {
 namespace {
 
 void start(const ebb_sampler& s, const float* latent, const Batch& batch, float* x) {
-  const auto known = settled(s);
+  const auto known = resolved(s);
   require(!known->call.sigmas.empty(), "sampler: needs noise levels");
   std::vector<double> z(batch.size()), data;
   noise_of(s, batch).start(z);
@@ -43,19 +43,19 @@ InpaintChoice copied(const ebb_inpaint& i) {
   return out;
 }
 
-KnownParts parts_of(const ebb_sampler& s) {
-  if (s.inpaint->by_dialect) return known_parts(s.choice.dialect, s.choice.sampler);
+KnownRegions regions_of(const ebb_sampler& s) {
+  if (s.inpaint->by_dialect) return known_regions(s.choice.dialect, s.choice.sampler);
   return s.inpaint->parts;
 }
 
-std::vector<float> mask_of(const ebb_sampler& s, const KnownParts& parts) {
+std::vector<float> mask_of(const ebb_sampler& s, const KnownRegions& parts) {
   std::vector<float> mask = s.inpaint->mask;
   if (parts.rounds_mask && !s.inpaint->differential) round_mask<float>(mask);
   return mask;
 }
 
 // How much of the run's time is left at a level.
-std::function<double(double)> time_left(std::shared_ptr<const SettledRun> known) {
+std::function<double(double)> time_left(std::shared_ptr<const ResolvedRun> known) {
   const std::vector<double>& sigmas = known->call.sigmas;
   require(!sigmas.empty(), "sampler: needs noise levels");
   const double first = sigmas.front(),
@@ -63,8 +63,8 @@ std::function<double(double)> time_left(std::shared_ptr<const SettledRun> known)
   return [=](double sigma) {
     const auto time = [&](double s) {
       const Discretisation& levels = known->network.levels;
-      return levels.told == Told::table ? levels.told_of(s, known->whole_timesteps)
-                                        : levels.time_of(s);
+      return levels.c_noise == CNoise::table ? levels.c_noise_of(s, known->integer_timesteps)
+                                             : levels.time_of(s);
     };
     return differential_threshold(time(sigma), time(first), time(last));
   };
@@ -72,21 +72,22 @@ std::function<double(double)> time_left(std::shared_ptr<const SettledRun> known)
 
 // ---- two networks --------------------------------------------------------------------------
 
-int64_t below_timestep(const SettledRun& known, double share) {
+int64_t below_timestep(const ResolvedRun& known, double share) {
   const Discretisation& levels = known.network.levels;
-  require(levels.told == Told::table || levels.space == Space::flow, "refiner: levels ",
+  require(levels.c_noise == CNoise::table || levels.space == Space::flow, "refiner: levels ",
           levels.name, " have no timesteps");
-  const auto count = levels.told == Told::table ? static_cast<int64_t>(levels.sigmas.size())
-                                                : std::llround(levels.scale);
+  const auto count = levels.c_noise == CNoise::table ? static_cast<int64_t>(levels.sigmas.size())
+                                                     : std::llround(levels.scale);
   std::vector<double> timesteps;
   for (size_t i = 0; i + 1 < known.call.sigmas.size(); ++i)
-    timesteps.push_back(levels.told == Told::table ? levels.told_of(known.call.sigmas[i], true)
-                                                   : levels.scale * known.call.sigmas[i]);
+    timesteps.push_back(levels.c_noise == CNoise::table
+                            ? levels.c_noise_of(known.call.sigmas[i], true)
+                            : levels.scale * known.call.sigmas[i]);
   return switch_below(timesteps, timestep_cutoff(share, count));
 }
 
 int64_t refiner_step(const ebb_sampler& s, const std::string& rule, double share) {
-  const auto known = settled(s);
+  const auto known = resolved(s);
   const std::vector<double>& sigmas = known->call.sigmas;
   const std::vector<std::string> rules = {"steps", "level", "timestep"};
   check_known("refiner: unknown rule", rule, rules);
@@ -103,8 +104,8 @@ HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoi
   const InpaintChoice& i = *s.inpaint;
   require(i.data.size() == batch.size(), "inpaint: the data have ", i.data.size(),
           " values, the state ", batch.size());
-  const auto known = settled(s);
-  const KnownParts parts = parts_of(s);
+  const auto known = resolved(s);
+  const KnownRegions parts = regions_of(s);
   Inpaint<float> how{.data = i.data,
                      .noise = i.noise,
                      .mask = mask_of(s, parts),
@@ -122,7 +123,7 @@ HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoi
 
 void put_known_back(const ebb_sampler& s, std::span<float> x) {
   if (!s.inpaint) return;
-  const KnownParts parts = parts_of(s);
+  const KnownRegions parts = regions_of(s);
   if (!parts.end) return;
   std::vector<float> mask = mask_of(s, parts);
   // What was made anew at any level stays.
@@ -151,7 +152,7 @@ ebb_status ebb_sampler_finish(const ebb_sampler* sampler, double sigma, size_t c
   return guarded([&] {
     require_given(sampler, "sampler");
     require_given(x, "x");
-    const ebb::Space space = ebb::capi::settled(*sampler)->call.space;
+    const ebb::Space space = ebb::capi::resolved(*sampler)->call.space;
     ebb::capi::require_level("sampler", sigma, space);
     ebb::finish_state<float>({x, count}, sigma, space);
   });

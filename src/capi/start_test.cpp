@@ -157,17 +157,17 @@ TEST(c_api, refiner_step__is_that_of_the_rule) {
   int64_t step = 0;
   expect_ok(ebb_sampler_refiner_step(h.s, "steps", 0.8, &step));
   EXPECT_EQ(step, 8);
-  const auto told = [&](int64_t i) {
+  const auto timestep = [&](int64_t i) {
     double t = 0;
     expect_ok(ebb_network_input(h.s, sigmas[static_cast<size_t>(i)], nullptr, &t));
     return t;
   };
   expect_ok(ebb_sampler_refiner_step(h.s, "timestep", 0.8, &step));
-  EXPECT_LT(told(step), 200);
-  EXPECT_GE(told(step - 1), 199);  // told of halves, the rule of whole timesteps
+  EXPECT_LT(timestep(step), 200);
+  EXPECT_GE(timestep(step - 1), 199);  // told of halves, the rule of whole timesteps
   expect_ok(ebb_sampler_refiner_step(h.s, "level", 0.8, &step));
-  EXPECT_LT(told(step), 200);
-  EXPECT_GE(told(step - 1), 199);
+  EXPECT_LT(timestep(step), 200);
+  EXPECT_GE(timestep(step - 1), 199);
   expect_error(ebb_sampler_refiner_step(h.s, "stepps", 0.8, &step), "did you mean 'steps'?");
   expect_error(ebb_sampler_refiner_step(h.s, "steps", 1.5, &step), "[0, 1]");
   expect_ok(ebb_sampler_set_levels(h.s, "levels", "edm"));

@@ -7,11 +7,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of a device that has finished its work when a call returns.
-class HostMark final : public Mark {
+// For a device that has finished its work when a call returns.
+class HostEvent final : public Event {
  public:
-  double seconds_since(const Mark& earlier) const override {
-    return std::chrono::duration<double>(at_ - static_cast<const HostMark&>(earlier).at_).count();
+  double seconds_since(const Event& earlier) const override {
+    return std::chrono::duration<double>(at_ - static_cast<const HostEvent&>(earlier).at_).count();
   }
 
  private:
@@ -20,6 +20,6 @@ class HostMark final : public Mark {
 
 }  // namespace
 
-std::unique_ptr<Mark> Device::mark() { return std::make_unique<HostMark>(); }
+std::unique_ptr<Event> Device::record_event() { return std::make_unique<HostEvent>(); }
 
 }  // namespace ebb

@@ -10,54 +10,55 @@
 
 namespace ebb {
 
-// Work that a device took down once, to run it again at little cost.
-class Recording {
+// A captured graph of device work, cheap to launch again.
+class CapturedGraph {
  public:
-  virtual ~Recording() = default;
-  virtual void run() = 0;  // enqueues it
+  virtual ~CapturedGraph() = default;
+  virtual void run() = 0;  // launches it on the main stream
 };
 
-// A moment in a device's work.
-class Mark {
+// A point in a stream's work.
+class Event {
  public:
-  virtual ~Mark() = default;
-  // Seconds of work between an earlier mark of the same device and this one; waits for this one.
-  virtual double seconds_since(const Mark& earlier) const = 0;
+  virtual ~Event() = default;
+  // Seconds between an earlier event of the same device and this one; waits for this one.
+  virtual double seconds_since(const Event& earlier) const = 0;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view backend() const = 0;  // "cpu", "cuda": which kernel table serves it
+  virtual std::string_view backend() const = 0;  // "cpu", "cuda": the key of its kernel table
   virtual std::string description() const = 0;   // a line for people: chip, cores, memory
   virtual bool on_host() const { return true; }  // its memory is the host's
-  virtual bool fast_in(DType dtype) const = 0;   // matrix products have hardware for it
-  // Nominal operations on an element that take as long as reading or writing it once more.
+  virtual bool fast_in(DType dtype) const = 0;   // there is hardware for matmuls
+  // Nominal flops per element that take as long as one more pass over memory for it.
   virtual double flops_per_pass() const { return 24; }
-  // What a formula makes of inputs that repeat along a row is computed once for many elements.
-  virtual bool rows_once() const { return false; }
+  // Subexpressions that are constant along a row are hoisted out of the loop over it.
+  virtual bool hoists_row_scalars() const { return false; }
   virtual int64_t free_memory() const = 0;                      // bytes
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;  // throws Error when out of memory
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device
   virtual void synchronize() = 0;  // waits for all that was enqueued; throws Error if any failed
-  // Calls `work`, which only enqueues kernels and copies on the device, and takes it down without
-  // running it. Null: this device has no recordings, and `work` was not called.
-  virtual std::unique_ptr<Recording> record(const std::function<void()>& work) {
+  // Captures `work`, which only enqueues kernels and copies on the device, without running it.
+  // Null: the device has no graph capture, and `work` was not called.
+  virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) {
     static_cast<void>(work);
     return nullptr;
   }
-  virtual std::unique_ptr<Mark> mark();  // where its work has come to
+  virtual std::unique_ptr<Event> record_event();  // on the stream that work goes to
 
-  // True: work can run beside other work, see aside().
-  virtual bool runs_aside() const { return false; }
-  // Enqueues `work` to start after what was enqueued so far and to run beside what is enqueued
-  // next, in order with other work aside. The mark is its end, for wait().
-  virtual std::unique_ptr<Mark> aside(const std::function<void()>& work) {
+  // True: work can run concurrently, see on_side_stream().
+  virtual bool has_side_stream() const { return false; }
+  // Enqueues `work` on the side stream. It starts after what was enqueued so far, in order with
+  // earlier work there, and runs concurrently with what is enqueued next on the main stream. The
+  // event is its end, for wait().
+  virtual std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) {
     work();
-    return mark();
+    return record_event();
   }
-  // What is enqueued next starts after `moment`.
-  virtual void wait(const Mark& moment) { static_cast<void>(moment); }
+  // What is enqueued next starts after `event`.
+  virtual void wait(const Event& event) { static_cast<void>(event); }
 };
 
 struct DeviceOptions {

@@ -1,4 +1,4 @@
-// What the machine's own memory still has to give.
+// Free host memory.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace ebb {
 
-// Bytes that can be taken without others' being written to disk, and that the limits of the
-// process's control groups (a container's, a job's) leave; the cache of files counts as free.
+// Bytes that can be allocated without swapping, within the limits of the process's control groups
+// (of a container or a job). The page cache counts as free.
 int64_t free_host_memory();
 
-// What the limits leave, by the text of /proc/self/cgroup and the folder where control groups are
-// mounted, of version 2 or 1; none: there is no limit.
+// The bytes that the limits leave, from the text of /proc/self/cgroup and the mount point of the
+// control groups, version 2 or 1; none: no limit.
 std::optional<int64_t> cgroup_room(const std::string& groups, const std::string& mounted);
 
 }  // namespace ebb

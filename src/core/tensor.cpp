@@ -7,7 +7,7 @@
 namespace ebb {
 namespace {
 
-// Large ones are pages that the system clears when they are first touched, by whichever thread.
+// Large buffers are pages that the system clears on first touch, by whichever thread.
 class HostBuffer final : public Buffer {
  public:
   explicit HostBuffer(int64_t bytes) : bytes_(bytes) {
@@ -61,7 +61,7 @@ Tensor Tensor::rows(int64_t first, int64_t last) const {
 }
 
 Tensor Tensor::clone() const {
-  constexpr int64_t part = 1 << 18;  // bytes; threads touch the new pages side by side
+  constexpr int64_t part = 1 << 18;  // bytes; threads touch the new pages in parallel
   Tensor out(type_);
   char* to = static_cast<char*>(out.raw());
   const char* from = static_cast<const char*>(raw());

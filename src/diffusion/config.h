@@ -63,7 +63,7 @@ struct DiffusionConfig {
   bool operator==(const DiffusionConfig&) const = default;
 };
 
-// Throws Error for values out of range and unknown names (suggests the nearest); settle() (base/
+// Throws Error for values out of range and unknown names (suggests the nearest); resolve() (base/
 // choices.h) takes names in any case.
 void check(const DiffusionConfig& config);
 

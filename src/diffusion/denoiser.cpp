@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "base/error.h"
@@ -19,7 +20,8 @@ namespace {
 Shape batch_shape(const DenoiserOptions& o) {
   require(o.image.rank() == 3 && o.batch > 0, "denoiser: needs images {H,W,C} and a batch  got ",
           o.image, ", ", o.batch);
-  require(!o.guided || o.classes > 0, "denoiser: guidance needs a network with classes");
+  require(!o.guided || std::ranges::any_of(o.conditions, &nn::Condition::guided),
+          "denoiser: guidance needs a condition that it is given");
   Shape shape{o.batch};
   for (const int64_t size : o.image) shape.push_back(size);
   return shape;
@@ -36,26 +38,18 @@ Value mean_part(const DiffusionConfig& config, Value f, Shape images) {
 
 float as_float(double v) { return static_cast<float>(v); }
 
-// What a run is told beside classes, as parts f32[1] of one input.
-struct Numbers {
-  Value skip, out, in, noise, cond, uncond, fresh;
-  std::vector<Value> mix, role;
-};
-constexpr int64_t fixed_numbers = 7;
-constexpr size_t fresh_number = 6;
 // What a vector becomes; 0: it keeps what it holds.
-constexpr float takes_x = 1, takes_guided = 2, takes_uncond = 3, takes_noise = 4;
+constexpr double takes_x = 1, takes_guided = 2, takes_uncond = 3, takes_noise = 4;
 
-int64_t count_of(const DenoiserOptions& o) { return fixed_numbers + 2 * o.vectors; }
+std::string mix_of(size_t k) { return str("mix.", k); }
+std::string role_of(size_t k) { return str("role.", k); }
 
-Numbers numbers_of(Graph& g, const DenoiserOptions& o) {
-  const Value all = g.input("numbers", {DType::f32, {count_of(o)}});
-  const std::vector<Value> v = ops::split(all, 0, count_of(o));
-  Numbers n{v[0], v[1], v[2], v[3], v[4], v[5], v[6], {}, {}};
-  const auto first = v.begin() + fixed_numbers;
-  n.mix.assign(first, first + o.vectors);
-  n.role.assign(first + o.vectors, v.end());
-  return n;
+Value scalar(Graph& g, std::string_view name) { return g.input(name, {DType::f32, {}}); }
+
+std::vector<Value> scalars(Graph& g, const DenoiserOptions& o, std::string (*name)(size_t k)) {
+  std::vector<Value> out;
+  for (size_t k = 0; k < static_cast<size_t>(o.vectors); ++k) out.push_back(scalar(g, name(k)));
+  return out;
 }
 
 // Noise of the draw that is asked for.
@@ -76,11 +70,11 @@ std::vector<Value> formula(
   return ops::pointwise(*in[0].graph, {expr, {}, "f32"}, in);
 }
 
-// sum_k factor_k part_k; what a part holds does not matter where its factor is 0.
-Value mixed(const std::vector<Value>& parts, const std::vector<Value>& factors) {
-  std::vector<Value> in = parts;
+// sum_k factor_k term_k; what a term holds does not matter where its factor is 0.
+Value mixed(const std::vector<Value>& terms, const std::vector<Value>& factors) {
+  std::vector<Value> in = terms;
   in.insert(in.end(), factors.begin(), factors.end());
-  return formula(in, [count = parts.size()](const std::vector<Scalar>& v) {
+  return formula(in, [count = terms.size()](const std::vector<Scalar>& v) {
     Scalar sum = 0.0;
     for (size_t k = 0; k < count; ++k)
       sum = sum + select(less(0.0, abs(v[count + k])), v[count + k] * v[k], 0.0);
@@ -105,36 +99,36 @@ std::vector<Value> renewed(const std::vector<Value>& latents, const std::vector<
   });
 }
 
-struct Answers {
+int64_t network_batch(const DenoiserOptions& o) { return o.guided ? 2 * o.batch : o.batch; }
+
+struct Predictions {
   Value guided, uncond;
 };
 
-Answers answers(const DiffusionConfig& config, const nn::Network& network, const DenoiserOptions& o,
-                const Numbers& n, Value x) {
+Predictions predictions(const DiffusionConfig& config, const nn::Network& network,
+                        const DenoiserOptions& o, Value x) {
   Graph& g = *x.graph;
   Shape images = x.shape();
+  images[0] = network_batch(o);
+  const Value c_skip = scalar(g, "c_skip"), c_out = scalar(g, "c_out");
   nn::NetworkInputs call;
-  call.x = ops::map({x, n.in}, [](auto v) { return v[0] * v[1]; });
-  if (o.classes > 0) call.classes = g.input("classes", {DType::i64, {o.batch}});
-  if (o.guided) {
-    images[0] *= 2;
-    call.x = ops::concat({call.x, call.x}, 0);
-    const Value none = ops::constant(g, -1, {o.batch}, DType::i64);
-    call.classes = ops::concat({call.classes, none}, 0);
-  }
-  call.noise = ops::broadcast_to(n.noise, {images[0]});
+  call.x = ops::map({x, scalar(g, "c_in")}, [](auto v) { return v[0] * v[1]; });
+  if (o.guided) call.x = ops::concat({call.x, call.x}, 0);
+  call.noise = ops::broadcast_to(scalar(g, "c_noise"), {images[0]});
+  for (const nn::Condition& c : o.conditions)
+    call.conditions[c.name] = g.input(c.name, c.type(images[0]));
   const Value f = mean_part(config, network(g, call), images);
-  const auto data = [&](Value answer) {
+  const auto data = [&](Value output) {
     return ops::map(
-        {x, answer, n.skip, n.out}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, "f32");
+        {x, output, c_skip, c_out}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, "f32");
   };
   if (!o.guided) return {data(f), data(f)};
   const auto halves = ops::split(f, 0, 2);
   const Value guided = ops::map(
-      {x, halves[0], halves[1], n.skip, n.out, n.cond, n.uncond},
+      {x, halves[0], halves[1], c_skip, c_out, scalar(g, "cond"), scalar(g, "uncond")},
       [](auto v) {
-        const Scalar answer = v[5] * v[1] + v[6] * v[2];
-        return (v[5] + v[6]) * v[3] * v[0] + v[4] * answer;
+        const Scalar output = v[5] * v[1] + v[6] * v[2];
+        return (v[5] + v[6]) * v[3] * v[0] + v[4] * output;
       },
       "f32");
   return {guided, data(halves[1])};
@@ -146,20 +140,19 @@ Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
                      const DenoiserOptions& o) {
   Graph g;
   const Type images{DType::f32, batch_shape(o)};
-  const Numbers n = numbers_of(g, o);
   std::vector<Value> latents;
   for (int64_t k = 0; k < o.vectors; ++k)
     latents.push_back(g.source(Source::Kind::state, str("latent.", k), images));
-  std::vector<Value> parts = latents, factors = n.mix;
+  std::vector<Value> terms = latents, factors = scalars(g, o, mix_of);
   if (o.draws) {
-    parts.push_back(drawn(g, o));
-    factors.push_back(n.fresh);
+    terms.push_back(drawn(g, o));
+    factors.push_back(scalar(g, "fresh"));
   }
-  const Value x = mixed(parts, factors);
-  const Answers d = answers(config, network, o, n, x);
+  const Value x = mixed(terms, factors);
+  const Predictions d = predictions(config, network, o, x);
   std::vector<Value> choices = {x, d.guided, d.uncond};
-  if (o.draws) choices.push_back(parts.back());
-  const std::vector<Value> next = renewed(latents, choices, n.role);
+  if (o.draws) choices.push_back(terms.back());
+  const std::vector<Value> next = renewed(latents, choices, scalars(g, o, role_of));
   for (size_t k = 0; k < next.size(); ++k) g.update(str("latent.", k), next[k]);
   return mixed_precision(g, o.dtype);
 }
@@ -188,13 +181,16 @@ Denoiser::Denoiser(const DiffusionConfig& config, const nn::Network& network,
       context_(context),
       plan_(denoiser_graph(config, network, options), context),
       slots_(std::make_shared<Slots>()),
-      classes_(static_cast<size_t>(options.batch), -1),
       keys_{.images = std::vector<int64_t>(static_cast<size_t>(options.batch))} {
   for (int64_t k = options.vectors; k-- > 0;) {
     slots_->free.push_back(k);
     const Type type{DType::f32, batch_shape(options)};
     plan_.bind(str("latent.", k), Tensor(type, context.device->allocate(type.bytes())));
   }
+  for (const nn::Condition& c : options.conditions) condition(c.name, c.nulls(options.batch));
+  if (!options.draws) return;
+  plan_.keep("seed", scalar_tensor(int64_t{0}));
+  plan_.keep("images", tensor_of(keys_.images, {options.batch}));
 }
 
 Latent Denoiser::take_slot() {
@@ -206,16 +202,23 @@ Latent Denoiser::take_slot() {
   return Latent(std::make_shared<Slot>(slots_, k));
 }
 
-void Denoiser::classes(std::vector<int64_t> classes) {
-  require(static_cast<int64_t>(classes.size()) == options_.batch,
-          "denoiser: needs a class for each of ", options_.batch, " images (got ", classes.size(),
-          ")");
-  for (const int64_t c : classes) {
-    require(c < 0 || options_.classes > 0, "denoiser: the network has no classes (got ", c, ")");
-    require(c >= -1 && c < options_.classes, "denoiser: class must lie in [0, ", options_.classes,
-            ") or be -1 (", c, ")");
+void Denoiser::condition(std::string_view name, const Tensor& value, const Tensor& negative) {
+  const auto c = std::ranges::find(options_.conditions, name, &nn::Condition::name);
+  require(c != options_.conditions.end(), "denoiser: it is given no condition '", name, "'");
+  c->check(value, options_.batch, "denoiser");
+  if (!options_.guided) return plan_.keep(name, value);
+  Tensor other = c->guided ? c->nulls(options_.batch) : value;
+  if (negative.defined()) {
+    require(c->guided, "denoiser: ", name, " has no negative value: guidance does not concern it");
+    c->check(negative, options_.batch, "denoiser: negative");
+    other = negative;
   }
-  classes_ = std::move(classes);
+  Tensor both(c->type(network_batch(options_)));
+  const Tensor halves[] = {value, other};
+  for (int64_t i = 0; i < 2; ++i)
+    std::memcpy(both.rows(i * options_.batch, (i + 1) * options_.batch).raw(), halves[i].raw(),
+                static_cast<size_t>(value.bytes()));
+  plan_.keep(name, both);
 }
 
 void Denoiser::guidance(double scale) {
@@ -229,11 +232,11 @@ void Denoiser::guidance(double scale) {
 void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
   require(options_.guided || !has_guidance(rules),
           "denoiser: guidance rules need a denoiser made for them");
-  check_answers(rules);
+  check_branches(rules);
   guide_ = std::make_unique<Guide>(rules);
   call_ = std::move(call);
   call_.shape = {options_.batch, options_.image[0], options_.image[1], options_.image[2]};
-  call_.raw = [precond = precond_, whole = options_.whole_timesteps](double sigma) {
+  call_.raw = [precond = precond_, whole = options_.integer_timesteps](double sigma) {
     const PrecondNumbers c = precond.at(sigma, whole);
     return OutputForm{c.skip, c.out};
   };
@@ -254,9 +257,10 @@ Latent Denoiser::put(std::span<const double> values) {
   return x;
 }
 
-void Denoiser::apply_rules(const Denoised& answers, const Latent& x, const Moment& moment) {
-  State cond = values(answers.guided);
-  const State uncond = values(answers.uncond), state = values(x);
+void Denoiser::apply_rules(const Denoised& predictions, const Latent& x,
+                           const StepContext& context) {
+  State cond = values(predictions.guided);
+  const State uncond = values(predictions.uncond), state = values(x);
   const auto size = static_cast<size_t>(call_.shape.sample());
   for (int64_t i = 0; i < options_.batch; ++i) {
     const auto part = [&](auto& v) {
@@ -267,56 +271,49 @@ void Denoiser::apply_rules(const Denoised& answers, const Latent& x, const Momen
                    .index = i,
                    .result = part(cond),
                    .state = part(state),
-                   .predictions = std::vector<State>(ask_count)};
-    s.predictions[static_cast<size_t>(Ask::cond)] = copy(cond);
-    s.predictions[static_cast<size_t>(Ask::uncond)] = copy(uncond);
-    guide_->apply(s, moment);
+                   .predictions = std::vector<State>(branch_count)};
+    s.predictions[static_cast<size_t>(Branch::cond)] = copy(cond);
+    s.predictions[static_cast<size_t>(Branch::uncond)] = copy(uncond);
+    guide_->apply(s, context);
   }
-  store(slot_of(answers.guided), cond);
+  store(slot_of(predictions.guided), cond);
 }
 
-Tensor Denoiser::numbers(const Latent& x, double sigma, const Factors& answer) const {
-  Tensor all(DType::f32, {count_of(options_)});
-  const std::span<float> v = all.span<float>();
-  std::fill(v.begin(), v.end(), 0.f);
-  const PrecondNumbers c = precond_.at(sigma, options_.whole_timesteps);
-  const double fixed[] = {
-      c.skip, c.out, c.in, c.noise, answer.weight(Ask::cond), answer.weight(Ask::uncond)};
-  std::transform(std::begin(fixed), std::end(fixed), v.begin(), as_float);
-  const std::span<float> mix = v.subspan(fixed_numbers);
+void Denoiser::set(std::string_view input, double value) {
+  auto it = inputs_.find(input);
+  if (it == inputs_.end()) it = inputs_.emplace(std::string(input), Tensor(DType::f32, {})).first;
+  it->second.span<float>()[0] = as_float(value);
+}
+
+void Denoiser::tell(const Latent& x, double sigma, const Factors& weights) {
+  const PrecondNumbers c = precond_.at(sigma, options_.integer_timesteps);
+  set("c_skip", c.skip), set("c_out", c.out), set("c_in", c.in), set("c_noise", c.noise);
+  if (options_.guided)
+    set("cond", weights.weight(Branch::cond)), set("uncond", weights.weight(Branch::uncond));
+  if (options_.draws) {
+    set("fresh", 0);
+    inputs_["draw"] = scalar_tensor(waits_ ? waits_->index : int64_t{0});
+  }
+  for (size_t k = 0; k < static_cast<size_t>(options_.vectors); ++k)
+    set(mix_of(k), 0), set(role_of(k), 0);
   for (const Latent::Term& t : x.terms()) {
     require(std::isfinite(as_float(t.factor)), "sample: a factor of the state is not finite (",
             t.factor, ") at noise level ", sigma);
     const size_t k = slot_of(*t.vector);
-    const bool fresh = waits_ && k == waits_->slot;
-    (fresh ? v[fresh_number] : mix[k]) = as_float(t.factor);
+    set(waits_ && k == waits_->slot ? "fresh" : mix_of(k), t.factor);
   }
-  return all;
-}
-
-NamedTensors Denoiser::inputs(const Tensor& numbers) const {
-  NamedTensors in = {{"numbers", numbers}};
-  if (options_.classes > 0) in["classes"] = tensor_of(classes_, {options_.batch});
-  if (!options_.draws) return in;
-  in["seed"] = scalar_tensor(static_cast<int64_t>(keys_.seed));
-  in["images"] = tensor_of(keys_.images, {options_.batch});
-  in["draw"] = scalar_tensor(waits_ ? waits_->index : int64_t{0});
-  return in;
 }
 
 Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   require(!with_uncond || options_.guided,
           "denoiser: the sampler needs answers without class: guidance must be on");
-  const Factors alone{.weights = {{Ask::cond, 1}}};
-  const Moment moment = guide_ ? moment_of(call_, sigma) : Moment{};
-  const std::optional<Factors> factors = guide_ ? guide_->factors(moment) : alone;
-  const Tensor all = numbers(x, sigma, factors.value_or(alone));
-  NamedTensors in = inputs(all);
-  const std::span<float> role =
-      all.span<float>().subspan(static_cast<size_t>(fixed_numbers + options_.vectors));
-  const auto slot = [&](float what) {
+  const Factors alone{.weights = {{Branch::cond, 1}}};
+  const StepContext context = guide_ ? step_context_of(call_, sigma) : StepContext{};
+  const std::optional<Factors> factors = guide_ ? guide_->factors(context) : alone;
+  tell(x, sigma, factors.value_or(alone));
+  const auto slot = [&](double what) {
     const Latent stored = take_slot();
-    role[slot_of(stored)] = what;
+    set(role_of(slot_of(stored)), what);
     return stored;
   };
   if (x.alone() == nullptr) {
@@ -324,11 +321,11 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
     x = slot(takes_x);
   }
   Denoised out{slot(takes_guided), with_uncond || !factors ? slot(takes_uncond) : Latent()};
-  if (waits_) role[waits_->slot] = takes_noise;
-  plan_.run(in);
+  if (waits_) set(role_of(waits_->slot), takes_noise);
+  plan_.run(inputs_);
   waits_.reset();
   ++evaluations_;
-  if (!factors) apply_rules(out, x, moment);
+  if (!factors) apply_rules(out, x, context);
   if (!with_uncond) out.uncond = {};
   return out;
 }
@@ -348,6 +345,8 @@ void Denoiser::draw_by(uint64_t seed, std::vector<int64_t> images) {
           ")");
   draw_now();
   keys_ = {.seed = seed, .images = std::move(images), .elements = options_.image.numel()};
+  plan_.keep("seed", scalar_tensor(static_cast<int64_t>(keys_.seed)));
+  plan_.keep("images", tensor_of(keys_.images, {options_.batch}));
   fill_ = keyed_noise(keys_);
 }
 

@@ -1,8 +1,8 @@
-// Denoiser: D(x, sigma) of a network at one batch size, with classes and classifier-free guidance,
-// as a compiled graph that also holds a sampler's vectors: a sum of them, and of new noise, is made
-// where the network reads it, and what comes of it is stored where D is made. An evaluation is one
-// run of one plan. Guidance rules that are not linear, and samplers that measure their error, fetch
-// what they need to the host.
+// Denoiser: D(x, sigma) of a network at one batch size, with conditions and classifier-free
+// guidance, as a compiled graph that also holds a sampler's vectors: a sum of them, and of new
+// noise, is made where the network reads it, and what comes of it is stored where D is made. An
+// evaluation is one run of one plan. Guidance rules that are not linear, and samplers that measure
+// their error, fetch what they need to the host.
 #pragma once
 
 #include <memory>
@@ -22,13 +22,14 @@ using State = std::vector<double>;  // images [N,H,W,C], row-major
 
 struct DenoiserOptions {
   int64_t batch = 1;
-  Shape image;                   // {H,W,C}
-  int64_t classes = 0;           // of the network; 0: it takes none
-  bool guided = false;           // runs with and without class, as one batch twice as large
-  DType dtype = DType::f32;      // of matrix work in the network
-  int64_t vectors = 3;           // that a sampler holds at a time: SampleCounts::vectors
-  bool draws = false;            // noise is drawn in the plan, see draw_by()
-  bool whole_timesteps = false;  // the network is told of whole ones, the nearest
+  Shape image;  // {H,W,C}
+  // Those that it is given, of known sizes; others that the network takes are null.
+  std::vector<nn::Condition> conditions = {};
+  bool guided = false;       // runs with values and negative ones, as one batch twice as large
+  DType dtype = DType::f32;  // of matrix work in the network
+  int64_t vectors = 3;       // that a sampler holds at a time: SampleCounts::vectors
+  bool draws = false;        // noise is drawn in the plan, see draw_by()
+  bool integer_timesteps = false;  // the network is told of whole ones, the nearest
 };
 
 class Denoiser : public Latents {
@@ -38,12 +39,14 @@ class Denoiser : public Latents {
            const DenoiserOptions& options, const Context& context);
 
   void bind(std::string_view name, const Tensor& tensor) { plan_.bind(name, tensor); }
-  // One class an image, -1: none. Without a call there is none. Throws Error.
-  void classes(std::vector<int64_t> classes);
-  // D = D_none + scale (D_class - D_none) (Ho and Salimans 2022, arXiv:2207.12598). A scale other
-  // than 1 needs DenoiserOptions::guided. Throws Error.
+  // The value of a condition, [N,...], and the negative one, which guidance goes away from: the
+  // null value if none is given. Without a call both are null. A condition that guidance does not
+  // concern (Condition::guided) has its value in both halves of the batch. Throws Error.
+  void condition(std::string_view name, const Tensor& value, const Tensor& negative = {});
+  // D = D_neg + scale (D_cond - D_neg) (Ho and Salimans 2022, arXiv:2207.12598). A scale other than
+  // 1 needs DenoiserOptions::guided. Throws Error.
   void guidance(double scale);
-  // Rules that make D of the answers with and without class; they take the place of guidance().
+  // Rules that make D of the predictions of both halves; they take the place of guidance().
   // Linear ones are part of the plan, others fetch both answers. Throws Error for rules that ask
   // for other answers at any time, and for those that guide where DenoiserOptions::guided is not
   // set.
@@ -81,10 +84,11 @@ class Denoiser : public Latents {
   static size_t slot_of(const Latent& stored) { return slot_of(*stored.alone()); }
   void store(size_t slot, std::span<const double> values);
   void draw_now();  // noise that waits for a run
-  NamedTensors inputs(const Tensor& numbers) const;
-  // Of a run; roles are 0.
-  Tensor numbers(const Latent& x, double sigma, const Factors& answer) const;
-  void apply_rules(const Denoised& answers, const Latent& x, const Moment& moment);
+  // Writes what the next run is told: x = sum of vectors, the level, the weights of predictions.
+  // Roles are 0.
+  void tell(const Latent& x, double sigma, const Factors& weights);
+  void set(std::string_view input, double value);
+  void apply_rules(const Denoised& predictions, const Latent& x, const StepContext& context);
 
   Precond precond_;
   DenoiserOptions options_;
@@ -92,7 +96,7 @@ class Denoiser : public Latents {
   Plan plan_;
   std::shared_ptr<Slots> slots_;  // which vectors are free
   NoiseFill fill_;
-  std::vector<int64_t> classes_;
+  NamedTensors inputs_;        // of the next run
   ImageKeys keys_;             // of draws in the plan; `elements` is 0 if they are made outside
   std::optional<Draw> waits_;  // at most one
   std::unique_ptr<Guide> guide_;
@@ -100,11 +104,13 @@ class Denoiser : public Latents {
   int64_t evaluations_ = 0;
 };
 
-// States latent.<k> f32[N,H,W,C], `vectors` of them. Inputs: "numbers" f32[], classes i64[N] if the
-// network takes them; with `draws` the keys of noise z, seed i64[], images i64[N] and draw i64[].
-// With x = fresh z + sum_k mix_k latent.<k> and D(x), D_none(x), latent.<k> becomes itself, x, D,
-// D_none or z where role_k is 0, 1, 2, 3 or 4. Numbers: skip, out, in, noise (see Precond), the
-// weights of the answers with and without class, fresh, then every mix_k, then every role_k.
+// States latent.<k> f32[N,H,W,C], `vectors` of them, and inputs by name, all f32[] but for these:
+//   <condition>     the values of both halves, [N,...] or, if guided, [2N,...]
+//   seed, images, draw   i64[], i64[N], i64[]; with `draws`: the keys of new noise z
+//   c_skip, c_out, c_in, c_noise   see Precond
+//   cond, uncond    weights of the predictions of the halves, if guided
+//   fresh, mix.<k>  x = fresh z + sum_k mix.<k> latent.<k>; fresh only with `draws`
+//   role.<k>        what latent.<k> becomes: 0 itself, 1 x, 2 D, 3 D of the negative half, 4 z
 Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
                      const DenoiserOptions& options);
 

@@ -11,7 +11,9 @@
 #include "ops/prim/concat/op.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
+#include "support/far_device.h"
 #include "support/files.h"
 
 namespace ebb {
@@ -27,11 +29,15 @@ Value per_image(Value v) { return ops::cast(ops::reshape(v, {v.shape()[0], 1, 1,
 nn::Network simple(bool learn_sigma = false) {
   return [learn_sigma](Graph& g, const nn::NetworkInputs& in) {
     const Value zero = ops::constant(g, 0, {in.x.shape()[0], 1, 1, 1});
-    const Value c = in.classes ? per_image(in.classes) : zero;
+    const Value ids = in.condition(nn::class_id), c = ids ? per_image(ids) : zero;
     const Value f = ops::map({in.x, per_image(in.noise), c},
                              [](auto v) { return v[0] * 0.3 + v[1] * 0.01 + v[2] * 0.1; });
     return learn_sigma ? ops::concat({f, f}, 3) : f;
   };
+}
+
+Tensor ids(const std::vector<int64_t>& values) {
+  return tensor_of(values, {static_cast<int64_t>(values.size())});
 }
 
 State noise(size_t count) {
@@ -81,9 +87,9 @@ TEST(denoiser, noise_scale__is_the_models) {
   EXPECT_NEAR(whole.at(7).noise, std::log(7), 1e-12);
 }
 
-TEST(denoiser, whole_timesteps__are_what_the_network_is_told) {
+TEST(denoiser, integer_timesteps__reach_the_network) {
   const DiffusionConfig config{.precond = "eps"};
-  Denoiser d(config, simple(), {.image = {1, 1, 1}, .whole_timesteps = true}, cpu());
+  Denoiser d(config, simple(), {.image = {1, 1, 1}, .integer_timesteps = true}, cpu());
   for (const double sigma : {0.7, 3.3}) {
     const PrecondNumbers c = d.precond().at(sigma, true);
     EXPECT_EQ(c.noise, std::round(c.noise));
@@ -93,9 +99,10 @@ TEST(denoiser, whole_timesteps__are_what_the_network_is_told) {
 }
 
 TEST(denoiser, guidance__goes_from_none_through_the_class) {
-  const DenoiserOptions options{.batch = 2, .image = {2, 2, 1}, .classes = 10, .guided = true};
+  const DenoiserOptions options{
+      .batch = 2, .image = {2, 2, 1}, .conditions = {nn::class_condition(10)}, .guided = true};
   Denoiser d({}, simple(), options, cpu());
-  d.classes({7, 2});
+  d.condition("class", ids({7, 2}));
   const State x = noise(8);
   for (const double w : {1.0, 0.0, 3.5}) {
     d.guidance(w);
@@ -113,25 +120,26 @@ TEST(denoiser, guidance_rules__work_as_in_memory) {
   const SampleCall call{.sigmas = {9, 4, 2, 1, 0.4, 0}};
   const DenoiserOptions options{.batch = 2,
                                 .image = {2, 3, 2},
-                                .classes = 10,
+                                .conditions = {nn::class_condition(10)},
                                 .guided = true,
                                 .vectors = count("heun", call).vectors + 1};
   const State start = noise(24);
   for (const char* text : {"cfg:scale=3", "interval:sigma_lo=0.5,sigma_hi=5;cfg:scale=3",
                            "cfg:scale=3;cfg_rescale", "apg:scale=4"}) {
     Denoiser d({.sigma_data = 1}, simple(), options, cpu());
-    d.classes({7, 2});
+    d.condition("class", ids({7, 2}));
     const GuidanceCall guidance{.shape = {2, 2, 3, 2}, .sigmas = call.sigmas};
     d.guide(parse_rules(text), guidance);
     GuidanceCall host = guidance;
     host.raw = [&](double sigma) {
       return OutputForm{d.precond().at(sigma).skip, d.precond().at(sigma).out};
     };
-    const auto predict = [&](std::span<const double> x, double sigma, std::span<const Ask> asks,
+    const auto predict = [&](std::span<const double> x, double sigma,
+                             std::span<const Branch> branches,
                              std::span<const std::span<double>> answers) {
-      for (size_t k = 0; k < asks.size(); ++k)
+      for (size_t k = 0; k < branches.size(); ++k)
         for (size_t i = 0; i < x.size(); ++i) {
-          const double c = asks[k] == Ask::uncond ? -1 : i < 12 ? 7 : 2;
+          const double c = branches[k] == Branch::uncond ? -1 : i < 12 ? 7 : 2;
           answers[k][i] = expected(d.precond(), x[i], sigma, c);
         }
     };
@@ -179,11 +187,11 @@ TEST(denoiser, samplers__work_in_its_plan_as_in_memory) {
     const SampleCall call{.sigmas = sigmas};
     Denoiser d(config, simple(),
                {.image = {2, 3, 2},
-                .classes = 4,
+                .conditions = {nn::class_condition(4)},
                 .guided = s->needs_uncond,
                 .vectors = count(s->name, call).vectors},
                cpu());
-    d.classes({2});
+    d.condition("class", ids({2}));
     const auto draws = [](std::span<double> z, const NoiseDraw& draw) {
       for (size_t i = 0; i < z.size(); ++i)
         z[i] = std::sin(static_cast<double>(i) + 7.0 * static_cast<double>(draw.index));
@@ -219,12 +227,12 @@ TEST(denoiser, noise_in_its_plan__is_that_of_the_keys_and_of_every_image_alone) 
       Denoiser d({.sigma_data = 1}, simple(),
                  {.batch = batch,
                   .image = {2, 3, 2},
-                  .classes = 4,
+                  .conditions = {nn::class_condition(4)},
                   .guided = s->needs_uncond,
                   .vectors = counts.vectors,
                   .draws = in_plan},
                  cpu());
-      d.classes(std::vector<int64_t>(images.size(), 2));
+      d.condition("class", ids(std::vector<int64_t>(images.size(), 2)));
       if (in_plan)
         d.draw_by(5, images);
       else
@@ -273,13 +281,129 @@ TEST(denoiser, noise_that_waits__keeps_its_numbers_and_harms_no_other_vector) {
     EXPECT_NEAR(ours[i], want[i], 2e-5 * (1 + std::abs(want[i])));
 }
 
+// ---- conditions ----------------------------------------------------------------------------
+
+const nn::Condition text{.name = "text", .shape = {nn::Condition::any, 3}, .null = 0.25},
+    strength{.name = "strength", .guided = false};
+
+// Answers 0.3 x + the mean over tokens and channels of the text + the strength; of conditions that
+// are not given, their null values.
+Value text_like(Graph& g, const nn::NetworkInputs& in) {
+  const auto number = [&](const nn::Condition& c) {
+    const Value v = in.condition(c.name);
+    if (!v) return ops::constant(g, c.null, {in.x.shape()[0], 1, 1, 1});
+    std::vector<int64_t> dims;
+    for (int64_t i = 1; i < v.shape().rank(); ++i) dims.push_back(i);
+    return per_image(dims.empty() ? v : ops::reshape(ops::mean(v, dims), {v.shape()[0]}));
+  };
+  return ops::map({in.x, number(text), number(strength)},
+                  [](auto v) { return v[0] * 0.3 + v[1] + v[2]; });
+}
+
+TEST(denoiser, conditions__come_by_name_with_any_number_of_tokens) {
+  for (const int64_t tokens : {1, 2, 5}) {
+    Tensor states(DType::f32, {2, tokens, 3}), negative(DType::f32, {2, tokens, 3});
+    fill_normal({.seed = 4}, 0, states.span<float>());
+    fill_normal({.seed = 5}, 0, negative.span<float>());
+    const std::vector<nn::Condition> given = {text.sized_as(states), strength};
+    Denoiser d({}, text_like, {.batch = 2, .image = {2, 2, 1}, .conditions = given, .guided = true},
+               cpu());
+    const auto mean = [&](const Tensor& t, size_t image) {
+      const auto v = t.rows(static_cast<int64_t>(image), static_cast<int64_t>(image) + 1);
+      double sum = 0;
+      for (const float x : v.span<float>()) sum += double{x};
+      return sum / static_cast<double>(3 * tokens);
+    };
+    const State x = noise(8);
+    const PrecondNumbers k = d.precond().at(0.7);
+    const auto expect = [&](double w, bool has_negative) {
+      d.guidance(w);
+      const State y = d(x, 0.7);
+      for (size_t i = 0; i < 8; ++i) {
+        const auto predicted = [&](double words) {
+          return k.skip * x[i] + k.out * (0.3 * k.in * x[i] + words + (i < 4 ? 2.0 : -1.0));
+        };
+        const double c = predicted(mean(states, i / 4)),
+                     u = predicted(has_negative ? mean(negative, i / 4) : 0.25);
+        EXPECT_NEAR(y[i], u + w * (c - u), 1e-5) << tokens << " tokens, scale " << w;
+      }
+    };
+    d.condition("strength", tensor_of(std::vector<float>{2, -1}, {2}));
+    d.condition("text", states);
+    expect(1, false);
+    expect(3, false);  // away from the null value
+    d.condition("text", states, negative);
+    expect(3, true);
+    expect_error(
+        [&] {
+          d.condition("text", Tensor(DType::f32, {2, tokens + 1, 3}));
+        },
+        str("denoiser: text must be f32[2,", tokens, ",3]  got f32[2,", tokens + 1, ",3]"));
+    expect_error([&] { d.condition("strength", Tensor(DType::f32, {2}), Tensor(DType::f32, {2})); },
+                 "strength has no negative value");
+  }
+}
+
+TEST(denoiser, condition_of_unknown_size__cannot_be_compiled) {
+  expect_error(
+      [] {
+        denoiser_graph({}, text_like, {.image = {2, 2, 1}, .conditions = {text}});
+      },
+      "the sizes of 'text' are not known (f32[1,any,3])");
+}
+
+// The plan's own inputs and a condition's are told apart; what is given once stays.
+TEST(denoiser, values_that_do_not_change__are_given_once) {
+  const nn::Condition ten = nn::class_condition(10);
+  Denoiser d({}, simple(), {.batch = 2, .image = {2, 2, 1}, .conditions = {ten}, .draws = true},
+             cpu());
+  d.condition("class", ids({7, 2}));
+  const State first = d(noise(8), 0.7);
+  EXPECT_EQ(d(noise(8), 0.7), first);
+  d.condition("class", ids({7, 3}));
+  EXPECT_NE(d(noise(8), 0.7), first);
+  d.condition("class", ids({7, 2}));
+  EXPECT_EQ(d(noise(8), 0.7), first);
+}
+
+TEST(denoiser, evaluation__is_sent_its_numbers_in_one_copy) {
+  const auto device = std::make_shared<testing::FarDevice>();
+  Denoiser d({}, simple(),
+             {.batch = 2,
+              .image = {2, 2, 1},
+              .conditions = {nn::class_condition(10)},
+              .guided = true,
+              .draws = true},
+             {.device = device});
+  d.condition("class", ids({7, 2}));
+  d.guidance(2);
+  d.draw_by(5, {0, 1});
+  Latent x = d.put(noise(8));
+  d.denoise(x, 3, false);
+  const int before = device->transfers;
+  for (const double sigma : {2.0, 1.0, 0.5}) {
+    x = x + d.noise({}, 0);
+    d.denoise(x, sigma, false);
+  }
+  EXPECT_EQ(device->transfers - before, 3);
+  EXPECT_EQ(device->launches, 4);
+}
+
 TEST(denoiser, wrong_calls__are_named) {
-  Denoiser d({}, simple(), {.batch = 2, .image = {2, 2, 1}, .classes = 10}, cpu());
+  Denoiser d({}, simple(),
+             {.batch = 2, .image = {2, 2, 1}, .conditions = {nn::class_condition(10)}}, cpu());
   expect_error([&] { d.guidance(2); }, "guidance (2) needs a denoiser made for it");
-  expect_error([&] { d.classes({1}); }, "needs a class for each of 2 images (got 1)");
-  expect_error([&] { d.classes({1, 10}); }, "class must lie in [0, 10) or be -1 (10)");
+  expect_error([&] { d.condition("class", ids({1})); }, "class must be i64[2]  got i64[1]");
+  expect_error(
+      [&] {
+        d.condition("class", ids({1, 10}));
+      },
+      "class must lie in [0, 10) or be -1 (10)");
+  expect_error([&] { d.condition("text", ids({1, 1})); }, "it is given no condition 'text'");
   expect_error([&] { d.guide({{"cfg", {}}}, {}); }, "guidance rules need a denoiser made for them");
-  Denoiser guided({}, simple(), {.image = {2, 2, 1}, .classes = 10, .guided = true}, cpu());
+  Denoiser guided({}, simple(),
+                  {.image = {2, 2, 1}, .conditions = {nn::class_condition(10)}, .guided = true},
+                  cpu());
   expect_error(
       [&] {
         guided.guide({{"pag", {}}}, {.sigmas = {1, 0}});
@@ -298,7 +422,7 @@ TEST(denoiser, wrong_calls__are_named) {
       [] {
         denoiser_graph({}, simple(), {.image = {2, 2, 1}, .guided = true});
       },
-      "guidance needs a network with classes");
+      "guidance needs a condition that it is given");
 }
 
 }  // namespace

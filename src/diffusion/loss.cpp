@@ -45,7 +45,7 @@ constexpr const char* level_use = "loss.level";
 
 NoiseLevels from_sigma(const Precond& precond, Value sigma) {
   const Value argument = ops::map(
-      {sigma}, [&](auto v) { return *precond.formulas(v[0]).noise; }, "f32");
+      {sigma}, [&](auto v) { return *precond.expressions(v[0]).noise; }, "f32");
   return {sigma, argument, {}};
 }
 
@@ -107,7 +107,7 @@ struct Factors {
 Factors factors(const Precond& precond, Value sigma) {
   const DiffusionConfig& c = precond.config();
   const Scalar s = Scalar::input(0);
-  const PrecondFormulas f = precond.formulas(s);
+  const PrecondExpressions f = precond.expressions(s);
   const bool flow = precond.levels().space == Space::flow;
   Scalar weight = 1.0, in_of_data = f.in, snr = 1.0 / (s * s);
   if (flow) {
@@ -216,12 +216,9 @@ LossTerms denoising_loss(const Precond& precond, const nn::Network& network, con
   const Factors k = factors(precond, in.level.sigma);
   const Value x = ops::map({in.images, in.noise, k.from_data, k.from_noise},
                            [](auto v) { return v[0] * v[2] + v[1] * v[3]; });
-  const Output f = call_network(precond, network, in,
-                                {.x = x,
-                                 .noise = in.level.argument,
-                                 .classes = in.classes,
-                                 .augment = in.augment,
-                                 .random = random});
+  const Output f = call_network(
+      precond, network, in,
+      {.x = x, .noise = in.level.argument, .conditions = in.conditions, .random = random});
   const Value mse = mean_of({f.mean, in.images, in.noise, k.target_data, k.target_noise, k.weight},
                             in.images.shape(), [](auto v) {
                               const Scalar d = v[0] - (v[1] * v[3] + v[2] * v[4]);
@@ -232,21 +229,33 @@ LossTerms denoising_loss(const Precond& precond, const nn::Network& network, con
   return {mse + vb * (c.vb_weight * static_cast<double>(c.timesteps)), mse, vb};
 }
 
+namespace {
+
+// The condition with its null value for a share `p` of the images, drawn for it alone.
+Value dropped(const GivenCondition& given, double p, const ops::RandomKeys& key) {
+  const nn::Condition& c = given.condition;
+  if (!c.guided || p == 0) return given.value;
+  // The class's draws have been called so from the start: a run goes on as it began.
+  const std::string use = c.name == nn::class_id ? "loss.label" : "loss.drop." + c.name;
+  Value u = ops::random_uniform(key, {}, use);
+  if (c.shape.rank() > 0) {
+    Shape per_sample{given.value.shape()[0]};
+    for (int64_t i = 0; i < c.shape.rank(); ++i) per_sample.push_back(1);
+    u = ops::reshape(u, per_sample);
+  }
+  return ops::map(
+      {u, given.value}, [&](auto v) { return select(less(v[0], p), c.null, v[1]); }, str(c.dtype));
+}
+
+}  // namespace
+
 LossTerms diffusion_loss(const Precond& precond, const nn::Network& network, const LossInputs& in) {
   const Shape shape = in.images.shape();  // a copy: the graph grows
-  const double p = precond.config().label_dropout;
-  Value classes = in.labels;
-  if (classes && p > 0) {
-    const Value u = ops::random_uniform(in.key, {}, "loss.label");
-    classes = ops::map(
-        {u, classes}, [p](auto v) { return select(less(v[0], p), -1.0, v[1]); }, "i64");
-  }
-  const NoisyImages noisy{
-      .images = in.images,
-      .noise = ops::random_normal(in.key, shape.slice(1, shape.rank()), "loss.noise"),
-      .level = draw_noise_levels(precond, in.key),
-      .classes = classes,
-      .augment = in.augment};
+  NoisyImages noisy{.images = in.images};
+  for (const GivenCondition& c : in.conditions)
+    noisy.conditions[c.condition.name] = dropped(c, precond.config().label_dropout, in.key);
+  noisy.noise = ops::random_normal(in.key, shape.slice(1, shape.rank()), "loss.noise");
+  noisy.level = draw_noise_levels(precond, in.key);
   return denoising_loss(precond, network, noisy, in.key);
 }
 
@@ -260,11 +269,11 @@ Graph loss_graph(const DiffusionConfig& config, const nn::Network& network,
   for (const int64_t size : shape.image) images.push_back(size);
   LossInputs in;
   in.images = g.input("images", {DType::f32, images});
-  if (shape.labels) in.labels = g.input("labels", {DType::i64, {n}});
+  for (const nn::Condition& c : shape.conditions)
+    in.conditions.push_back({c, g.input(c.name, c.type(n))});
   in.key.seed = g.input("seed", {DType::i64, {}});
   in.key.image = g.input("image", {DType::i64, {n}});
   in.key.step = g.input("step", {DType::i64, {}});
-  if (shape.augment > 0) in.augment = g.input("augment", {DType::f32, {n, shape.augment}});
   g.output("loss", diffusion_loss(Precond(config), network, in).loss);
   return g;
 }

@@ -32,8 +32,7 @@ struct NoisyImages {
   Value images;  // f32 [N,H,W,C] in [-1, 1]
   Value noise;   // f32 [N,H,W,C], standard normal
   NoiseLevels level;
-  Value classes;  // i64 [N] or none
-  Value augment;  // f32 [N,A] or none
+  decltype(nn::NetworkInputs::conditions) conditions = {};  // of the network, by name
 };
 struct LossTerms {
   Value loss;        // f32 []
@@ -43,23 +42,26 @@ struct LossTerms {
 LossTerms denoising_loss(const Precond& precond, const nn::Network& network, const NoisyImages& in,
                          const std::optional<ops::RandomKeys>& random);
 
+struct GivenCondition {
+  nn::Condition condition;
+  Value value;  // [N,...]
+};
 struct LossInputs {
   Value images;         // f32 [N,H,W,C] in [-1, 1]
-  Value labels;         // i64 [N] or none
   ops::RandomKeys key;  // i64[], i64[N], i64[]
-  Value augment;        // f32 [N,A] or none
+  std::vector<GivenCondition> conditions = {};
 };
-// Draws noise, levels and label dropout, and adds denoising_loss.
+// Draws noise, levels and, for each guided condition by itself, which images train with its null
+// value (label_dropout), and adds denoising_loss.
 LossTerms diffusion_loss(const Precond& precond, const nn::Network& network, const LossInputs& in);
 
 struct LossShape {
   int64_t batch = 1;
-  Shape image;          // {H,W,C}
-  bool labels = false;  // an input i64 [N]
-  int64_t augment = 0;  // > 0: an input f32 [N,augment]
+  Shape image;                                 // {H,W,C}
+  std::vector<nn::Condition> conditions = {};  // that every image comes with
 };
-// A graph with inputs images, seed, image, step and, if asked for, labels and augment; output
-// "loss" f32[].
+// A graph with inputs images, seed, image, step and, by their names, the conditions; output "loss"
+// f32[].
 Graph loss_graph(const DiffusionConfig& config, const nn::Network& network, const LossShape& shape);
 
 }  // namespace ebb

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -372,26 +373,70 @@ TEST(noise_levels, image__has_the_same_level_in_any_batch) {
 TEST(loss_graph, label_dropout__hides_that_part_of_the_labels) {
   const int64_t n = 4000;
   const nn::Network network = [](Graph& g, const nn::NetworkInputs& in) {
-    g.output("classes", in.classes);
+    g.output("seen", in.condition("class"));
     return ops::map({in.x}, [](auto v) { return v[0] * 0.5; });
   };
   for (const double p : {0.0, 0.1, 1.0}) {
     const DiffusionConfig config{.label_dropout = p};
-    Plan plan(loss_graph(config, network, {.batch = n, .image = {1, 1, 1}, .labels = true}), cpu());
+    Plan plan(loss_graph(config, network,
+                         {.batch = n, .image = {1, 1, 1}, .conditions = {nn::class_condition(9)}}),
+              cpu());
     const std::vector<int64_t> labels(static_cast<size_t>(n), 3);
     const NamedTensors out = plan.run({{"images", Tensor(DType::f32, {n, 1, 1, 1})},
-                                       {"labels", tensor_of(labels, {n})},
+                                       {"class", tensor_of(labels, {n})},
                                        {"seed", scalar_tensor<int64_t>(1)},
                                        {"image", tensor_of(first_images(n), {n})},
                                        {"step", scalar_tensor<int64_t>(0)}});
     int64_t hidden = 0;
-    for (const int64_t c : out.at("classes").span<int64_t>()) {
+    for (const int64_t c : out.at("seen").span<int64_t>()) {
       EXPECT_TRUE(c == 3 || c == -1) << c;
       hidden += c == -1;
     }
     EXPECT_NEAR(static_cast<double>(hidden), p * n, 4 * std::sqrt(p * (1 - p) * n));
     EXPECT_GT(out.at("loss").span<float>()[0], 0);
   }
+}
+
+// Each guided condition is dropped by draws of its own, whole values at a time.
+TEST(loss_graph, label_dropout__drops_every_guided_condition_by_itself) {
+  const int64_t n = 4000;
+  const nn::Condition text{.name = "text", .shape = {3, 2}, .null = 0.5},
+      size{.name = "size", .shape = {2}, .guided = false};
+  const nn::Network network = [](Graph& g, const nn::NetworkInputs& in) {
+    for (const char* name : {"class", "text", "size"})
+      g.output(str("seen.", name), in.condition(name));
+    return ops::map({in.x}, [](auto v) { return v[0] * 0.5; });
+  };
+  Plan plan(
+      loss_graph(
+          {.label_dropout = 0.2}, network,
+          {.batch = n, .image = {1, 1, 1}, .conditions = {nn::class_condition(9), text, size}}),
+      cpu());
+  Tensor words(DType::f32, {n, 3, 2}), sizes(DType::f32, {n, 2});
+  std::ranges::fill(words.span<float>(), 2.f);
+  std::ranges::fill(sizes.span<float>(), 7.f);
+  const NamedTensors out =
+      plan.run({{"images", Tensor(DType::f32, {n, 1, 1, 1})},
+                {"class", tensor_of(std::vector<int64_t>(static_cast<size_t>(n), 3), {n})},
+                {"text", words},
+                {"size", sizes},
+                {"seed", scalar_tensor<int64_t>(1)},
+                {"image", tensor_of(first_images(n), {n})},
+                {"step", scalar_tensor<int64_t>(0)}});
+  const auto ids = out.at("seen.class").span<int64_t>();
+  const auto text_seen = out.at("seen.text").span<float>();
+  double no_class = 0, no_text = 0, neither = 0;
+  for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+    const bool dropped = text_seen[6 * i] == 0.5f;
+    for (size_t k = 0; k < 6; ++k) EXPECT_EQ(text_seen[6 * i + k], dropped ? 0.5f : 2.f);
+    no_class += ids[i] == -1;
+    no_text += dropped;
+    neither += ids[i] == -1 && dropped;
+  }
+  EXPECT_NEAR(no_class, 0.2 * n, 4 * std::sqrt(0.16 * n));
+  EXPECT_NEAR(no_text, 0.2 * n, 4 * std::sqrt(0.16 * n));
+  EXPECT_NEAR(neither, 0.04 * n, 4 * std::sqrt(0.04 * n));
+  for (const float v : out.at("seen.size").span<float>()) EXPECT_EQ(v, 7.f);
 }
 
 TEST(loss_graph, bf16__gives_about_the_same_gradients) {

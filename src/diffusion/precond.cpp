@@ -48,22 +48,23 @@ Precond::Precond(const DiffusionConfig& config)
   if (config_.discrete())
     table_ = beta_table(config_.precond == "iddpm" ? "cosine" : config_.betas, config_.timesteps);
   levels_ = levels_of(config_, table_);
-  const PrecondFormulas f = formulas(Scalar::input(0));
+  const PrecondExpressions f = expressions(Scalar::input(0));
   const Scalar results[] = {f.skip, f.out, f.in, f.noise.value_or(0.0)};
   expr_ = Expr(1, results);
 }
 
-PrecondFormulas Precond::formulas(const Scalar& s) const {
+PrecondExpressions Precond::expressions(const Scalar& s) const {
   const PrecondFactors<Scalar> f = precond_factors(prediction_, s, config_.sigma_data);
-  PrecondFormulas out{f.skip, f.out, f.in, f.rest, std::nullopt};
-  if (has_formula(levels_.told)) out.noise = told_by_formula(levels_.told, levels_.scale, s);
+  PrecondExpressions out{f.skip, f.out, f.in, f.rest, std::nullopt};
+  if (has_expression(levels_.c_noise))
+    out.noise = c_noise_expression(levels_.c_noise, levels_.scale, s);
   return out;
 }
 
 PrecondNumbers Precond::at(double sigma, bool nearest) const {
   std::array<double, 4> y{};
   expr_.evaluate(std::array{sigma}, y);
-  if (config_.discrete()) y[3] = levels_.told_of(sigma, nearest);
+  if (config_.discrete()) y[3] = levels_.c_noise_of(sigma, nearest);
   return {y[0], y[1], y[2], y[3]};
 }
 

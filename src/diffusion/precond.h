@@ -20,7 +20,7 @@
 namespace ebb {
 
 // Formulas of sigma. c_noise of discrete ones is none.
-struct PrecondFormulas {
+struct PrecondExpressions {
   Scalar skip, out, in;
   Scalar rest;  // 1 - skip alpha, without cancellation
   std::optional<Scalar> noise;
@@ -36,7 +36,7 @@ class Precond {
 
   const DiffusionConfig& config() const { return config_; }
   Prediction prediction() const { return prediction_; }
-  PrecondFormulas formulas(const Scalar& sigma) const;
+  PrecondExpressions expressions(const Scalar& sigma) const;
   // `nearest`: discrete networks are told of a whole timestep.
   PrecondNumbers at(double sigma, bool nearest = false) const;
 

@@ -1,4 +1,4 @@
-// Attrs: the attributes of a node, a plain struct with one fields() list, held without its type.
+// Attrs: the attributes of a node, a struct with a fields() list, type-erased.
 #pragma once
 
 #include <memory>

@@ -150,7 +150,7 @@ Scalar floor(const Scalar& a) { return Scalar::make(ScalarOp::floor, a); }
 
 namespace {
 
-// Appends formulas to an instruction list, each distinct instruction once.
+// Appends expressions to an instruction list, each distinct instruction once.
 class Flattener {
  public:
   explicit Flattener(std::vector<Expr::Instruction>& code) : code_(code) {}

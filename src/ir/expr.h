@@ -1,8 +1,8 @@
-// Expr: a scalar function, the meaning of every pointwise op. One value with three consumers:
-// evaluated over blocks on the CPU, written as device code, differentiated.
+// Expr: a scalar expression, the semantics of every pointwise op. It has three consumers: evaluated
+// over blocks on the CPU, written as device code, differentiated.
 //
-// Formulas are written on Scalars with ordinary operators; an Expr is the flattened result, a list
-// of instructions in which every common subexpression stands once.
+// Expressions are written on Scalars with ordinary operators; an Expr is the flattened result, a
+// list of instructions without common subexpressions.
 #pragma once
 
 #include <cstdint>
@@ -50,11 +50,11 @@ struct ScalarOpInfo {
 };
 const ScalarOpInfo& info_of(ScalarOp op);
 
-// A node of a scalar formula; cheap to copy. Constants fold and neutral elements vanish as it is
-// built.
+// A node of a scalar expression; cheap to copy. Constants fold and neutral elements vanish on
+// construction.
 class Scalar {
  public:
-  Scalar(double constant);  // NOLINT: numbers read as numbers in formulas
+  Scalar(double constant);  // NOLINT: numbers read as numbers in expressions
   static Scalar input(int64_t index);
   static Scalar make(ScalarOp op, const Scalar& a);
   static Scalar make(ScalarOp op, const Scalar& a, const Scalar& b);
@@ -123,7 +123,7 @@ class Expr final : public TextValue {
   // d(sum_k weights[k] * result[k]) / d(input i), for every i, at `arguments`.
   std::vector<Scalar> gradient(std::span<const Scalar> arguments,
                                std::span<const Scalar> weights) const;
-  // Evaluates in double; the slow meaning.
+  // Evaluates in double: the reference semantics.
   void evaluate(std::span<const double> in, std::span<double> out) const;
   double flops() const;  // of one evaluation, nominal
   bool uses(int64_t input) const;

@@ -1,4 +1,4 @@
-// What a formula's results and instructions depend on.
+// Dependencies of an expression's results and instructions.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace ebb {
 // By input: whether one of the results [first, last) depends on it.
 std::vector<bool> inputs_of(const Expr& e, size_t first, size_t last);
 
-// The earlier instructions that one takes, as many as its op has arguments.
+// The operands of an instruction, as many as its op has arguments.
 std::vector<int32_t> arguments_of(const Expr::Instruction& i);
 
 // op(arguments), of one to three.

@@ -23,25 +23,26 @@ struct Value {
   Graph* graph = nullptr;
   int32_t id = -1;
   explicit operator bool() const { return graph != nullptr; }
-  Type type() const;  // by value: the graph's own moves when nodes are added
+  Type type() const;  // by value: adding nodes moves the graph's own
   Shape shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
 };
 
-// How a parameter starts, how files store it and how it is trained.
+// How a parameter is initialised, stored in files and trained.
 struct ParamInfo {
   std::string init = "zeros";  // zeros | ones | normal | uniform | sin_cos_2d
   double scale = 1;            // standard deviation (normal) or bound (uniform)
-  Shape file_shape;            // as checkpoint files store it; empty: as here
+  Shape file_shape;            // in checkpoint files; empty: as here
   bool channels_last = false;  // file is [O,I,KH,KW], here [O,KH,KW,I]
-  int64_t turns = 1;           // of q, k, v: file is [turns,3,rows,..], here [3,turns,rows,..]
-  bool decay = true;           // weight decay applies
+  // groups of interleaved q, k, v rows: file [groups,3,rows,..], here [3,groups,rows,..]
+  int64_t qkv_interleave = 1;
+  bool decay = true;  // weight decay applies
 };
 
 // Values that come from outside of the graph.
 struct Source {
   enum class Kind : uint8_t {
-    input,  // given to every run
+    input,  // given anew to every run
     param,  // trained; kept between runs
     state,  // kept between runs: optimiser moments, averages, buffers
   };
@@ -78,7 +79,7 @@ class Graph {
   std::vector<Value> add(const OpDef& op, Attrs attrs, std::span<const Value> in);
   Value add1(const OpDef& op, Attrs attrs, std::initializer_list<Value> in);
   void output(std::string_view name, Value v);
-  Value take_output(std::string_view name);  // it is no output any more; throws Error
+  Value take_output(std::string_view name);  // removes the output; throws Error
   // After a run the source named `name` (param or state) holds `v`.
   void update(std::string_view name, Value v);
   // The model path given to nodes added from now on; returns the one before.

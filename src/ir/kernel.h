@@ -1,4 +1,5 @@
-// Kernel: one way to run an op on a backend. Zero or more per op and backend, in the op's folder.
+// Kernel: an implementation of an op on a backend. Zero or more per op and backend, in the op's
+// folder.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace ebb {
 
-// A choice the tuner can make for a kernel: named numbers.
+// A tuning candidate of a kernel: named numbers.
 struct Tune {
   std::vector<std::pair<std::string, int64_t>> values;
   int64_t value(std::string_view name, int64_t otherwise) const {
@@ -30,28 +31,28 @@ struct Call {
   void* workspace = nullptr;  // Program::workspace bytes, 64-byte aligned
 };
 
-// A kernel made ready for one signature: all choices are taken, run only enqueues work.
+// A kernel prepared for one signature: all decisions are made, run only enqueues work.
 struct Program {
   int64_t workspace = 0;                 // bytes of scratch memory
-  std::function<void(const Call&)> run;  // no allocation, no waiting for the device
+  std::function<void(const Call&)> run;  // no allocation, no synchronisation
 };
 
 struct Kernel {
   std::string_view op, name;
-  // True means: correct for this signature on this device.
+  // Whether the kernel computes this signature correctly on this device.
   bool (*supports)(const Signature&, const Device&);
   Program (*prepare)(const Signature&, const Tune&, Device&);
-  // Candidates for the tuner, best guess first; null: only one way.
+  // Candidates for the tuner, best guess first; null: one.
   std::vector<Tune> (*space)(const Signature&, const Device&) = nullptr;
   // An output may share the memory of an input of the same type.
   bool in_place = false;
-  // Which output may share with which input, where that is not every pair.
+  // Which output may share memory with which input; null: every pair.
   bool (*may_share)(const Signature&, size_t out, size_t in) = nullptr;
-  // The outputs are the first input seen under another type; nothing runs.
+  // The outputs alias the first input under another type; nothing runs.
   bool alias = false;
-  // Never beside another kernel that says this: its blocks of threads wait for each other, so all
-  // of them must get their turn.
-  bool alone = false;
+  // A cooperative kernel: its thread blocks wait for each other, so all must be co-resident. Two
+  // such kernels never run concurrently.
+  bool cooperative = false;
   // What a user should know where this kernel serves a use: why it is slow there. "" or null:
   // nothing. The text of a plan has it behind the step, and the context's log gets it.
   std::string_view (*note)(const Signature&) = nullptr;

@@ -13,7 +13,7 @@ std::string Signature::text() const {
   return a.empty() ? s : s + " " + a;
 }
 
-Expr formula_of(const Signature& sig) {
+Expr expression_of(const Signature& sig) {
   require(sig.op->expr != nullptr, sig.op->name, ": is not pointwise  at ", sig.at);
   std::vector<Scalar> x;
   for (size_t i = 0; i < sig.in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
@@ -26,7 +26,7 @@ Cost cost_of(const Signature& sig) {
   for (const Type& t : sig.in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : sig.out) c.bytes += static_cast<double>(t.bytes());
   if (sig.op->expr && !sig.out.empty()) {
-    c.flops = formula_of(sig).flops() * static_cast<double>(sig.out[0].shape.numel());
+    c.flops = expression_of(sig).flops() * static_cast<double>(sig.out[0].shape.numel());
   }
   return c;
 }

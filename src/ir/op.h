@@ -13,7 +13,8 @@
 
 namespace ebb {
 
-// One use of an op: everything that decides what it does, but not the data. Also the tuner's key.
+// A use of an op: everything that determines what it computes, without the data. Also the tuner's
+// key.
 struct Signature {
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -27,19 +28,19 @@ struct Signature {
   std::string text() const;  // op f32[..],f32[..] {attrs}
 };
 
-// Work of one use: bytes that must move at least, and floating-point operations.
+// Work of a use: the least bytes moved, and floating-point operations.
 struct Cost {
   double bytes = 0;
   double flops = 0;
 };
 
-// An array in double, for the slow meaning of primitives.
+// An array in double, for reference implementations.
 struct RefArray {
   Shape shape;
   std::vector<double> v;
 };
 
-// Named inputs to try an op on: derived tests, benches, tuner warm-up.
+// Example inputs of an op: for derived tests, benches and tuner warm-up.
 struct Example {
   std::string label = {};
   Attrs attrs = {};
@@ -49,7 +50,7 @@ struct Example {
   double low = -1, high = 1;  // float inputs are uniform in [low, high)
 };
 
-// What a gradient rule sees: y = op(x). A dout without a graph is a zero.
+// The input of a gradient rule for y = op(x). A dout without a graph is zero.
 struct VjpCall {
   Graph& graph;
   const Signature& sig;
@@ -62,15 +63,16 @@ struct OpDef {
   Attrs (*attrs)() = +[] { return Attrs(); };
   // Output types. Throws Error in the house grammar.
   std::vector<Type> (*infer)(const Signature&) = nullptr;
-  // Pointwise ops: the results as formulas of the (broadcast) inputs. Derives everything below.
+  // Pointwise ops: the results as expressions of the (broadcast) inputs. All else is derived from
+  // it.
   std::vector<Scalar> (*expr)(const Signature&, std::span<const Scalar> x) = nullptr;
-  // Other composite ops: the meaning, in simpler ops. Null for primitives.
+  // Other composite ops: the decomposition into simpler ops. Null for primitives.
   std::vector<Value> (*decompose)(Graph&, const Signature&, std::span<const Value> in) = nullptr;
-  // Gradients of the inputs (a Value without a graph: none), each of its input's dtype or f32 (so
-  // that the gradients of weights cast to 16 bits stay exact). Null: expr or decompose is
+  // Gradients of the inputs (a Value without a graph: none), each of its input's dtype or f32, so
+  // that the gradients of weights cast to 16 bits stay exact. Null: expr or decompose is
   // differentiated.
   std::vector<Value> (*vjp)(const VjpCall&) = nullptr;
-  // Primitives: the slow meaning, in double.
+  // Primitives: the reference implementation, in double.
   void (*reference)(const Signature&, std::span<const RefArray> in,
                     std::span<RefArray> out) = nullptr;
   // Null: every input read and every output written once, expr's flops an element.
@@ -78,24 +80,24 @@ struct OpDef {
   std::vector<Example> (*examples)() = nullptr;
   // False: the gradient with respect to every input is zero by definition.
   bool differentiable = true;
-  // What mixed precision does with its float inputs.
+  // What mixed precision does with float inputs.
   enum class Precision : uint8_t {
-    follow,  // takes them as they come, all of one dtype if they were so in the f32 graph
-    mixed,   // takes them as they come
-    low,     // matrix work: casts them to 16 bits
+    follow,  // as they come, but all of one dtype if the f32 graph had one
+    mixed,   // as they come
+    low,     // matmuls, convolutions, attention: casts them to 16 bits
     full,    // losses and the like: casts them to f32
   };
   Precision precision = Precision::follow;
-  size_t operands = SIZE_MAX;  // the first inputs, which `low` is about; later ones are biases
+  size_t operands = SIZE_MAX;  // how many first inputs `low` casts; later ones are biases
 };
 
-// The formula of a pointwise use with one input a tensor: from expr. Throws Error for other ops.
-Expr formula_of(const Signature& sig);
+// The expression of a pointwise signature over its tensor inputs. Throws Error for other ops.
+Expr expression_of(const Signature& sig);
 
 Cost cost_of(const Signature& sig);
 
-// The type rule of pointwise ops: shapes broadcast; the result has the widest float dtype of the
-// inputs that are floats (f32 over bf16 and f16), `results` of them.
+// The type rule of pointwise ops: shapes broadcast; the `results` results have the widest float
+// dtype of the float inputs (f32 over bf16 and f16).
 std::vector<Type> infer_pointwise(const Signature& sig, size_t results = 1);
 
 }  // namespace ebb

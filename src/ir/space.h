@@ -1,4 +1,4 @@
-// Space: the index space of broadcast tensors, with dims merged where every tensor allows it.
+// Space: the iteration space of broadcast tensors, with dims merged where every tensor allows it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ebb {
 
-// `strides` say how each tensor is read: 0 along a dim in which it repeats.
+// `strides`: of each tensor; 0 along a broadcast dim.
 struct Space {
   std::vector<int64_t> sizes;
   std::vector<bool> reduced;                  // by dim
@@ -17,9 +17,9 @@ struct Space {
   int64_t rank() const { return static_cast<int64_t>(sizes.size()); }
   int64_t numel(int64_t first, int64_t last) const;
 };
-// The space of `shape`, which the tensors `in` broadcast to; reduced and kept dims do not merge.
-// `widths`: by tensor, elements from row to row in memory where it is columns of a wider one, or 0;
-// tensors behind the last of them are dense.
+// The space of `shape`, to which the tensors `in` broadcast; reduced and kept dims do not merge.
+// `widths`: by tensor, the row stride in elements of a slice of a wider tensor, or 0; missing
+// entries are dense.
 Space make_space(const Shape& shape, std::span<const Type> in, const std::vector<bool>& reduced,
                  std::span<const int64_t> widths = {});
 

@@ -18,7 +18,7 @@ struct ParamFields {
     f("scale", info.scale);
     f("file_shape", file_shape);
     f("channels_last", info.channels_last);
-    f("turns", info.turns);
+    f("qkv_interleave", info.qkv_interleave);
     f("decay", info.decay);
   }
 };
@@ -57,7 +57,7 @@ void print_node(std::ostream& out, const Graph& g, const Node& n) {
 std::string to_text(const Graph& g) {
   std::ostringstream out;
   std::vector<bool> printed(g.sources().size());
-  // Sources stand where their value number puts them, so that reading gives the same numbers.
+  // Sources are printed at their value number, so that reading restores the numbers.
   const auto sources_before = [&](int32_t value) {
     for (size_t i = 0; i < g.sources().size(); ++i) {
       if (printed[i] || g.sources()[i].value >= value) continue;

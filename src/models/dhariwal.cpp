@@ -44,7 +44,7 @@ Value embedding(const Params& p, const DhariwalConfig& c, const nn::NetworkInput
   const int64_t width = c.model_channels * c.channel_mult_emb;
   Value e = ops::timestep_embedding(in.noise, c.model_channels, {});
   if (c.augment > 0)
-    e = e + nn::linear(p / "map_augment", nn::augment_labels(in, c.augment), c.model_channels,
+    e = e + nn::linear(p / "map_augment", nn::augmentation(in, c.augment), c.model_channels,
                        {.bias = false, .init = nn::zero_init});
   e = nn::silu_mlp({p / "map_layer0", p / "map_layer1", width}, e);
   if (c.common.classes > 0) {
@@ -133,6 +133,13 @@ Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs&
   return nn::conv(p / "out_conv", h, c.common.in_channels, {.init = nn::zero_init});
 }
 
+std::vector<nn::Condition> conditions(const ModelConfig& config) {
+  const auto& c = config.as<DhariwalConfig>();
+  std::vector<nn::Condition> out = class_conditions(config);
+  if (c.augment > 0) out.push_back(nn::augment_condition(c.augment));
+  return out;
+}
+
 // ---- recognition ---------------------------------------------------------------------------
 
 std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
@@ -167,6 +174,7 @@ const Model& dhariwal() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
+                       .conditions = conditions,
                        .recognise = recognise,
                        .ignored = edm_ignored};
   return m;

@@ -19,6 +19,9 @@ struct Preset {
   ModelConfig config;
 };
 
+// The class, of networks whose config has classes.
+std::vector<nn::Condition> class_conditions(const ModelConfig& config);
+
 struct Model {
   std::string name;
   std::string help;
@@ -27,6 +30,8 @@ struct Model {
   void (*check)(const ModelConfig&) = nullptr;
   // The network under `p`: F [N,H,W,C'] (twice the channels if it learns the variance).
   Value (*build)(const nn::Params& p, const ModelConfig&, const nn::NetworkInputs&) = nullptr;
+  // What the network takes beside the image and its noise level, all that build() may ask for.
+  std::vector<nn::Condition> (*conditions)(const ModelConfig&) = class_conditions;
   // The config of the network whose tensors these are; none: of another model. Things that tensors
   // do not tell (heads, the order of q, k and v, ...) are those of the preset with the same shapes,
   // or the defaults that the model's file names.
@@ -50,9 +55,10 @@ void check(const Model& model, const ModelConfig& config);
 
 // Checks the config and gives the network with its parameters under `prefix`.
 nn::Network network_of(const Model& model, ModelConfig config, std::string prefix = "");
-// Sources x, noise, classes (of conditional networks) and augment (if > 0 labels), for `batch`.
-nn::NetworkInputs network_inputs(Graph& g, const CommonConfig& c, int64_t batch,
-                                 int64_t augment = 0);
+// Sources x, noise and, under their own names, all conditions, for `batch` images of the config's
+// size.
+nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,
+                                 int64_t batch);
 
 // ---- the table -----------------------------------------------------------------------------
 

@@ -14,11 +14,7 @@ namespace {
 
 std::vector<nn::Weight> weights(const Model& m, const ModelConfig& c) {
   Graph g;
-  int64_t augment = 0;
-  ModelConfig copy = c;
-  for (const Field& f : copy.fields())
-    if (f.name == "augment") augment = *std::get<int64_t*>(f.ref);
-  const nn::NetworkInputs in = network_inputs(g, c.common(), 2, augment);
+  const nn::NetworkInputs in = network_inputs(g, m, c, 2);
   const Value f = network_of(m, c)(g, in);
   EXPECT_EQ(f.shape().slice(0, 3), in.x.shape().slice(0, 3)) << m.name;
   verify(g, m.name);
@@ -164,7 +160,7 @@ TEST(models, absurd_sizes__are_refused_before_a_network_is_described) {
     set_field(find_field(m.config.fields(), field, preset), text);
     return ebb::testing::error_of([&] {
       Graph g;
-      network_of(*m.model, m.config)(g, network_inputs(g, m.config.common(), 1));
+      network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 1));
     });
   };
   EXPECT_EQ(error("tiny", "image_size", "1073741824"),
@@ -204,7 +200,7 @@ TEST(models, any_small_size__is_an_error_or_a_network) {
         try {
           set_field(find_field(c.fields(), field.name, m->name), text);
           Graph g;
-          const nn::NetworkInputs in = network_inputs(g, c.common(), 1);
+          const nn::NetworkInputs in = network_inputs(g, *m, c, 1);
           const Value f = network_of(*m, c)(g, in);
           const std::string what = str(m->name, ": ", field.name, " = ", text);
           EXPECT_EQ(f.shape().slice(0, 3), in.x.shape().slice(0, 3)) << what;
@@ -224,7 +220,7 @@ TEST(models, any_small_size__is_an_error_or_a_network) {
 TEST(models, tiny__is_cheap_enough_for_a_cpu) {
   const NamedModel tiny = find_model("tiny");
   Graph g;
-  network_of(*tiny.model, tiny.config)(g, network_inputs(g, tiny.config.common(), 1));
+  network_of(*tiny.model, tiny.config)(g, network_inputs(g, *tiny.model, tiny.config, 1));
   double flops = 0;
   for (const Node& n : g.nodes()) flops += cost_of(g.signature(n)).flops;
   EXPECT_LE(flops, 65e6);

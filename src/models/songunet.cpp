@@ -106,7 +106,7 @@ Value embedding(const Params& p, const SongUNetConfig& c, const nn::NetworkInput
     e = e + nn::linear(p / "map_label", hot, width, {.init = xavier});
   }
   if (c.augment > 0)
-    e = e + nn::linear(p / "map_augment", nn::augment_labels(in, c.augment), width,
+    e = e + nn::linear(p / "map_augment", nn::augmentation(in, c.augment), width,
                        {.bias = false, .init = xavier});
   const int64_t out = c.model_channels * c.channel_mult_emb;
   e = ops::silu(nn::linear(p / "map_layer0", e, out, {.init = xavier}));
@@ -233,6 +233,13 @@ Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs&
   return b.decode(p / "dec", b.encode(p / "enc", in.x));
 }
 
+std::vector<nn::Condition> conditions(const ModelConfig& config) {
+  const auto& c = config.as<SongUNetConfig>();
+  std::vector<nn::Condition> out = class_conditions(config);
+  if (c.augment > 0) out.push_back(nn::augment_condition(c.augment));
+  return out;
+}
+
 // ---- recognition ---------------------------------------------------------------------------
 
 std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
@@ -280,6 +287,7 @@ const Model& songunet() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
+                       .conditions = conditions,
                        .recognise = recognise,
                        .ignored = edm_ignored};
   return m;

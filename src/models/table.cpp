@@ -120,12 +120,20 @@ nn::Network network_of(const Model& model, ModelConfig config, std::string prefi
   };
 }
 
-nn::NetworkInputs network_inputs(Graph& g, const CommonConfig& c, int64_t batch, int64_t augment) {
+std::vector<nn::Condition> class_conditions(const ModelConfig& config) {
+  const int64_t classes = config.common().classes;
+  if (classes == 0) return {};
+  return {nn::class_condition(classes)};
+}
+
+nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,
+                                 int64_t batch) {
+  const CommonConfig& c = config.common();
   nn::NetworkInputs in;
   in.x = g.input("x", {DType::f32, {batch, c.image_size, c.image_size, c.in_channels}});
   in.noise = g.input("noise", {DType::f32, {batch}});
-  if (c.classes > 0) in.classes = g.input("classes", {DType::i64, {batch}});
-  if (augment > 0) in.augment = g.input("augment", {DType::f32, {batch, augment}});
+  for (const nn::Condition& condition : model.conditions(config))
+    in.conditions[condition.name] = g.input(condition.name, condition.type(batch));
   return in;
 }
 

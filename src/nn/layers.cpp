@@ -10,10 +10,11 @@ struct Weights {
 };
 
 // `turns`: of q, k and v in files, as ParamInfo has it.
-Weights linear_weights(const Params& p, const Shape& shape, const Linear& a, int64_t turns = 1) {
+Weights linear_weights(const Params& p, const Shape& shape, const Linear& a,
+                       int64_t qkv_interleave = 1) {
   const int64_t out = shape[0], in = shape[1];
   ParamInfo info = a.init.weight(in, out);
-  info.turns = turns;
+  info.qkv_interleave = qkv_interleave;
   if (a.file_dims > 0) {
     info.file_shape = {out, in};
     for (int64_t i = 0; i < a.file_dims; ++i) info.file_shape.push_back(1);
@@ -21,7 +22,7 @@ Weights linear_weights(const Params& p, const Shape& shape, const Linear& a, int
   const Value w = p.param("weight", shape, info);
   if (!a.bias) return {w, {}};
   ParamInfo bias = a.init.bias(in);
-  bias.turns = turns;
+  bias.qkv_interleave = qkv_interleave;
   return {w, p.param("bias", {out}, bias)};
 }
 
@@ -70,7 +71,7 @@ Value silu_mlp(const Mlp& a, Value x) {
 }
 
 Value class_ids(const NetworkInputs& in) {
-  if (in.classes) return ops::cast(in.classes, DType::f32);
+  if (const Value ids = in.condition(class_id)) return ops::cast(ids, DType::f32);
   return ops::constant(*in.x.graph, -1, {in.x.shape()[0]});
 }
 
@@ -80,11 +81,11 @@ Value one_hot(Value ids, int64_t classes) {
   return ops::map({id, row}, [](auto x) { return less(abs(x[0] - x[1]), 0.5); });
 }
 
-Value augment_labels(const NetworkInputs& in, int64_t size) {
-  if (!in.augment) return ops::constant(*in.x.graph, 0, {in.x.shape()[0], size});
-  require(in.augment.shape()[-1] == size, "augment: expected labels (", size, ")  ",
-          in.augment.type());
-  return in.augment;
+Value augmentation(const NetworkInputs& in, int64_t size) {
+  const Value labels = in.condition(augment_labels);
+  if (!labels) return ops::constant(*in.x.graph, 0, {in.x.shape()[0], size});
+  require(labels.shape()[-1] == size, "augment: expected labels (", size, ")  ", labels.type());
+  return labels;
 }
 
 Value class_embedding(const Params& p, Value ids, const ClassTable& a) {
@@ -117,10 +118,10 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a) {
   const int64_t c = s[-1], heads = a.heads;
   require(heads > 0 && c % heads == 0, "attention: heads (", heads, ") must divide channels (", c,
           ")  x: ", x.type(), "  at ", p.path());
-  const int64_t turns = a.order == QkvOrder::qkv_head_channel   ? 1
-                        : a.order == QkvOrder::head_qkv_channel ? heads
-                                                                : c;
-  const auto [w, b] = linear_weights(p, {3 * c, c}, a.qkv, turns);
+  const int64_t qkv_interleave = a.order == QkvOrder::qkv_head_channel   ? 1
+                                 : a.order == QkvOrder::head_qkv_channel ? heads
+                                                                         : c;
+  const auto [w, b] = linear_weights(p, {3 * c, c}, a.qkv, qkv_interleave);
   const Value qkv = ops::linear(x, w, b);
   const Shape tokens{s[0], s.numel() / (s[0] * c), 3, heads, c / heads};
   return ops::reshape(ops::packed_attention(ops::reshape(qkv, tokens), {.causal = a.causal}), s);

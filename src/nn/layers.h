@@ -51,8 +51,8 @@ Value silu_mlp(const Mlp& a, Value x);
 Value class_ids(const NetworkInputs& in);
 // f32 [N,classes]: 1 at the class; all 0 where the id (f32 [N]) is outside of [0, classes).
 Value one_hot(Value ids, int64_t classes);
-// The labels [N,size]; zeros if the inputs have none.
-Value augment_labels(const NetworkInputs& in, int64_t size);
+// The labels of augmentation [N,size]; zeros if the inputs have none.
+Value augmentation(const NetworkInputs& in, int64_t size);
 // One row of the table `weight` [rows,width] a sample; ids (f32 [N]) outside of [0, rows) give
 // zeros, or the last row if `null_row`.
 struct ClassTable {
@@ -70,7 +70,7 @@ Value dropout(const Params& at, Value x, double p, const std::optional<ops::Rand
 // ---- attention -----------------------------------------------------------------------------
 
 // How files lay out the rows of a fused q, k, v weight [3C,C], slowest first. Here all of q's come
-// first, whatever the order: rows are put so when a file is read (ParamInfo::turns).
+// first, whatever the order: rows are put so when a file is read (ParamInfo::qkv_interleave).
 enum class QkvOrder : uint8_t {
   qkv_head_channel,  // DiT, and ADM with use_new_attention_order
   head_qkv_channel,  // ADM

@@ -1,21 +1,60 @@
-// Network: what a denoiser network is to the rest of the engine, a function from a noisy image to
-// an image-shaped output. The preconditioning around it gives x and noise their meaning.
+// Network: what a denoiser network is to the rest of the engine, a function from a noisy image and
+// named conditions to an image-shaped output. The preconditioning around it gives x and noise their
+// meaning.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "core/tensor.h"
 #include "ir/graph.h"
 #include "ops/prim/random/op.h"
 
 namespace ebb::nn {
 
+// Something that a network takes beside the noisy image: a class id i64[N], text states
+// f32[N,T,C], a pooled text f32[N,C], ...
+struct Condition {
+  static constexpr int64_t any = -1;  // a size that every value brings: the number of tokens
+
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;         // of one sample's value; {}: a number
+  double null = 0;     // every element of the value that means none
+  int64_t ids = 0;     // > 0: elements are ids in [0, ids), or the null value
+  bool guided = true;  // guidance compares with another value, training drops it to null
+  bool operator==(const Condition&) const = default;
+
+  // The type of the values of a batch. Throws Error where a size is not known.
+  Type type(int64_t batch) const;
+  // The null value of every sample.
+  Tensor nulls(int64_t batch) const;
+  // Throws Error, which begins with `subject`, unless `value` may be one of a batch: its type (any
+  // size fits `any`), finite numbers, ids in their range.
+  void check(const Tensor& value, int64_t batch, std::string_view subject) const;
+  // With the sizes of such a value.
+  Condition sized_as(const Tensor& value) const;
+};
+
+// Names that several models share.
+inline constexpr std::string_view class_id = "class", augment_labels = "augment";
+// One of `classes`; -1: none.
+Condition class_condition(int64_t classes);
+// Labels of non-leaking augmentation (Karras et al. 2022); 0: the image is as it was.
+Condition augment_condition(int64_t labels);
+
 struct NetworkInputs {
-  Value x;        // [N,H,W,C], scaled by the preconditioning
-  Value noise;    // f32 [N]: the noise level as the network was trained to read it (c_noise, or t)
-  Value classes;  // i64 [N], outside of [0, classes) means none; no value: none for all
-  Value augment;  // f32 [N,A] of non-leaking augmentation; no value: none
-  std::optional<ops::RandomKeys> random;  // of dropout; without it there is none
+  Value x;      // [N,H,W,C], scaled by the preconditioning
+  Value noise;  // f32 [N]: the noise level as the network was trained to read it (c_noise, or t)
+  std::map<std::string, Value, std::less<>> conditions;  // by name; those not here are null
+  std::optional<ops::RandomKeys> random;                 // of dropout; without it there is none
+
+  // A value without a graph if the condition is not here.
+  Value condition(std::string_view name) const;
 };
 
 // F [N,H,W,C']. Adds the parameters as sources; called twice on a graph it shares them.

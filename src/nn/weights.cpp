@@ -80,25 +80,25 @@ Tensor swap_middle(const Tensor& t, int64_t a, int64_t b, int64_t c, int64_t d) 
   return out;
 }
 
-constexpr int64_t parts_of_qkv = 3;
+constexpr int64_t qkv_tensors = 3;
 
 // The tensors of a file as the network has them, and back; shapes are left to the caller.
 Tensor reordered(const Weight& w, const Tensor& t, bool to_file) {
   const Shape& s = w.shape;
-  const int64_t turns = w.info.turns;
-  require(!w.info.channels_last || turns == 1, w.name, ": filters have no turns of q, k and v (",
-          turns, ")  ", s);
+  const int64_t qkv_interleave = w.info.qkv_interleave;
+  require(!w.info.channels_last || qkv_interleave == 1, w.name,
+          ": filters have no turns of q, k and v (", qkv_interleave, ")  ", s);
   if (w.info.channels_last) {
     const int64_t taps = s[1] * s[2], channels = s[3];
     return to_file ? swap_middle(t, s[0], taps, channels, 1)
                    : swap_middle(t, s[0], channels, taps, 1);
   }
-  if (turns == 1) return t;
-  require(turns > 0 && s.rank() > 0 && s[0] % (turns * parts_of_qkv) == 0, w.name,
-          ": rows must divide into q, k and v of each turn (", turns, ")  ", s);
-  const int64_t rest = s.numel() / (turns * parts_of_qkv);
-  return to_file ? swap_middle(t, 1, parts_of_qkv, turns, rest)
-                 : swap_middle(t, 1, turns, parts_of_qkv, rest);
+  if (qkv_interleave == 1) return t;
+  require(qkv_interleave > 0 && s.rank() > 0 && s[0] % (qkv_interleave * qkv_tensors) == 0, w.name,
+          ": rows must divide into q, k and v of each turn (", qkv_interleave, ")  ", s);
+  const int64_t rest = s.numel() / (qkv_interleave * qkv_tensors);
+  return to_file ? swap_middle(t, 1, qkv_tensors, qkv_interleave, rest)
+                 : swap_middle(t, 1, qkv_interleave, qkv_tensors, rest);
 }
 
 Shape without_ones(Shape s) {
@@ -156,7 +156,7 @@ Tensor initial_tensor(const Weight& w, uint64_t seed) {
   } else {
     require(init == "zeros", w.name, ": unknown initial value '", init, "'");
   }
-  return w.info.turns == 1 ? t : reordered(w, t, false);
+  return w.info.qkv_interleave == 1 ? t : reordered(w, t, false);
 }
 
 Tensors initial_tensors(const std::vector<Weight>& weights, uint64_t seed) {

@@ -41,31 +41,33 @@ TEST(weights, convolution__is_transposed_to_channels_last_and_back) {
 }
 
 TEST(weights, rows_of_q_k_and_v__come_into_order_and_go_back) {
-  constexpr int64_t turns = 2, rows = 3, in = 5;
-  const nn::Weight w{"qkv.weight",
-                     {3 * turns * rows, in},
-                     {.file_shape = {3 * turns * rows, in, 1}, .turns = turns}};
-  const Tensor file = ramp({3 * turns * rows, in, 1});
+  constexpr int64_t qkv_interleave = 2, rows = 3, in = 5;
+  const nn::Weight w{
+      "qkv.weight",
+      {3 * qkv_interleave * rows, in},
+      {.file_shape = {3 * qkv_interleave * rows, in, 1}, .qkv_interleave = qkv_interleave}};
+  const Tensor file = ramp({3 * qkv_interleave * rows, in, 1});
   const Tensor ours = nn::from_file(w, file);
   EXPECT_EQ(ours.shape(), w.shape);
-  for (int64_t t = 0; t < turns; ++t)
+  for (int64_t t = 0; t < qkv_interleave; ++t)
     for (int64_t part = 0; part < 3; ++part)
       for (int64_t i = 0; i < rows * in; ++i)
-        EXPECT_EQ(ours.span<float>()[static_cast<size_t>((part * turns + t) * rows * in + i)],
-                  file.span<float>()[static_cast<size_t>((t * 3 + part) * rows * in + i)]);
+        EXPECT_EQ(
+            ours.span<float>()[static_cast<size_t>((part * qkv_interleave + t) * rows * in + i)],
+            file.span<float>()[static_cast<size_t>((t * 3 + part) * rows * in + i)]);
   const Tensor back = nn::to_file(w, ours);
   EXPECT_EQ(back.shape(), file.shape());
   EXPECT_TRUE(std::ranges::equal(back.span<float>(), file.span<float>()));
 }
 
 TEST(weights, rows_of_q_k_and_v__that_do_not_divide_are_an_error) {
-  const nn::Weight w{"qkv.bias", {12}, {.turns = 8}};
+  const nn::Weight w{"qkv.bias", {12}, {.qkv_interleave = 8}};
   EXPECT_EQ(error_of([&] { nn::from_file(w, ramp({12})); }),
             "qkv.bias: rows must divide into q, k and v of each turn (8)  [12]");
 }
 
 TEST(weights, rows_of_q_k_and_v__of_filters_are_an_error) {
-  const nn::Weight w{"qkv.weight", {12, 1, 1, 5}, {.channels_last = true, .turns = 2}};
+  const nn::Weight w{"qkv.weight", {12, 1, 1, 5}, {.channels_last = true, .qkv_interleave = 2}};
   const std::string error = "qkv.weight: filters have no turns of q, k and v (2)  [12,1,1,5]";
   EXPECT_EQ(error_of([&] { nn::from_file(w, ramp({12, 5, 1, 1})); }), error);
   EXPECT_EQ(error_of([&] { nn::to_file(w, ramp({12, 1, 1, 5})); }), error);
@@ -76,7 +78,7 @@ TEST(weights, rows_of_q_k_and_v__of_filters_are_an_error) {
 TEST(weights, rows_of_q_k_and_v__start_as_files_have_them) {
   const nn::Weight as_file{"qkv.weight", {36, 7}, {.init = "uniform", .scale = 0.25}};
   nn::Weight w = as_file;
-  w.info.turns = 4;
+  w.info.qkv_interleave = 4;
   const Tensor start = nn::to_file(w, nn::initial_tensor(w, 7));
   EXPECT_TRUE(
       std::ranges::equal(start.span<float>(), nn::initial_tensor(as_file, 7).span<float>()));
@@ -86,12 +88,12 @@ TEST(self_attention, order_of_files__is_the_parameters_and_no_work_of_the_graph)
   const std::pair<nn::QkvOrder, int64_t> cases[] = {{nn::QkvOrder::qkv_head_channel, 1},
                                                     {nn::QkvOrder::head_qkv_channel, 2},
                                                     {nn::QkvOrder::head_channel_qkv, 8}};
-  for (const auto& [order, turns] : cases) {
+  for (const auto& [order, qkv_interleave] : cases) {
     Graph g;
     const Value x = g.input("x", {DType::f32, {1, 4, 8}});
     nn::self_attention(nn::Params(g) / "qkv", x, {.heads = 2, .order = order});
-    EXPECT_EQ(g.find_source("qkv.weight")->info.turns, turns);
-    EXPECT_EQ(g.find_source("qkv.bias")->info.turns, turns);
+    EXPECT_EQ(g.find_source("qkv.weight")->info.qkv_interleave, qkv_interleave);
+    EXPECT_EQ(g.find_source("qkv.bias")->info.qkv_interleave, qkv_interleave);
     for (const Node& n : g.nodes()) EXPECT_NE(n.op->name, "permute");
   }
 }

@@ -8,27 +8,26 @@
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "passes/columns.h"
 #include "passes/simplify.h"
+#include "passes/slices.h"
 #include "passes/uses.h"
 
 namespace ebb {
 namespace {
 
-// What a formula is: an activation, or the gradient of one.
+// An activation, or the gradient of one.
 struct Known {
   Expr act;
-  std::optional<size_t> slope_at;  // of a gradient: the input of the activation
+  std::optional<size_t> input_at;  // of a gradient: which input the activation is taken at
 };
 
-// A formula of one input, and how its gradient reads, with y behind x or before.
+// A unary expression of the graph, and its gradient as text with either operand order.
 struct Candidate {
   Expr act;
-  std::string slopes[2];
+  std::string grads[2];
 };
 
-// The formulas of one input that a graph has: where there is a gradient of one, there is the
-// formula too.
+// The unary expressions of a graph. A graph that has the gradient of one has the expression too.
 std::vector<Candidate> candidates(const Graph& g) {
   std::vector<Candidate> all;
   for (const Node& n : g.nodes()) {
@@ -36,36 +35,37 @@ std::vector<Candidate> candidates(const Graph& g) {
     const Expr& act = n.attrs.as<ops::Pointwise>().expr;
     if (std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.act == act; }))
       continue;
-    const Expr slope = ops::slope_of(act);
-    const Scalar turned[] = {Scalar::input(1), Scalar::input(0)};
-    all.push_back({act, {slope.text(), Expr(2, slope.apply(turned)).text()}});
+    const Expr grad = ops::slope_of(act);
+    const Scalar swapped[] = {Scalar::input(1), Scalar::input(0)};
+    all.push_back({act, {grad.text(), Expr(2, grad.apply(swapped)).text()}});
   }
   return all;
 }
 
-// A formula that becomes part of its product.
-struct Melted {
-  size_t product = 0;  // node
-  int32_t y = -1;      // of a gradient: what the slope is taken at
+// A pointwise node that fuses into a matmul.
+struct FusedActivation {
+  size_t matmul = 0;  // node
+  int32_t y = -1;     // of a gradient: the value that the activation is taken at
   Signature with;
-  std::set<size_t> gone = {};  // what lies between product and formula and nothing else reads
+  std::set<size_t> gone = {};  // nodes in between without another reader
 };
 
-// One of two halves of a value's columns.
+// One half of a value's columns.
 struct Half {
-  int32_t whole = -1;
+  int32_t full = -1;
   int64_t which = 0;
 };
 
 std::optional<Half> half_of(const Graph& g, int32_t v) {
-  const std::optional<Cut> cut = cut_of(g, v);
-  if (!cut) return {};
-  const int64_t width = cut->end - cut->begin;
-  if (g.type(cut->whole).shape[-1] != 2 * width || cut->begin % width != 0) return {};
-  return Half{cut->whole, cut->begin / width};
+  const std::optional<SliceView> view = slice_view_of(g, v);
+  if (!view) return {};
+  const int64_t width = view->end - view->begin;
+  if (g.type(view->base).shape[-1] != 2 * width || view->begin % width != 0) return {};
+  return Half{view->base, view->begin / width};
 }
 
-// A formula of both halves of a value's columns, with the formulas of one half that it reads.
+// A gated unit: an expression of both halves of a value's columns, with unary expressions of one
+// half inlined.
 struct Gated {
   Expr act;
   int32_t z = -1;
@@ -77,8 +77,8 @@ std::optional<Gated> gated(const Graph& g, const Node& n) {
   std::vector<Scalar> x;
   const auto take = [&](int32_t v) -> std::optional<Scalar> {
     const std::optional<Half> h = half_of(g, v);
-    if (!h || (out.z >= 0 && out.z != h->whole)) return {};
-    out.z = h->whole;
+    if (!h || (out.z >= 0 && out.z != h->full)) return {};
+    out.z = h->full;
     out.between.insert(static_cast<size_t>(g.producer(v)));
     return Scalar::input(h->which);
   };
@@ -87,8 +87,9 @@ std::optional<Gated> gated(const Graph& g, const Node& n) {
     if (!taken && g.producer(v) >= 0) {
       const auto before = static_cast<size_t>(g.producer(v));
       const Node& f = g.nodes()[before];
-      const bool formula = f.op == &ops::def::pointwise() && f.in.size() == 1 && f.out.size() == 1;
-      if (!formula || !(g.type(v) == g.type(n.out[0]))) return {};
+      const bool expression =
+          f.op == &ops::def::pointwise() && f.in.size() == 1 && f.out.size() == 1;
+      if (!expression || !(g.type(v) == g.type(n.out[0]))) return {};
       taken = take(f.in[0]);
       if (taken) taken = f.attrs.as<ops::Pointwise>().expr.apply({&*taken, 1})[0];
       out.between.insert(before);
@@ -101,22 +102,23 @@ std::optional<Gated> gated(const Graph& g, const Node& n) {
   return out;
 }
 
-class Melter {
+class ActivationFuser {
  public:
-  Melter(const Graph& g, const std::function<bool(const Signature&, const Signature&)>& serves)
+  ActivationFuser(const Graph& g,
+                  const std::function<bool(const Signature&, const Signature&)>& supports)
       : g_(g),
-        serves_(serves),
+        supports_(supports),
         uses_(g),
         candidates_(candidates(g)),
         at_(g.nodes().size()),
-        product_of_(g.nodes().size()) {}
+        matmul_of_(g.nodes().size()) {}
 
   Graph run(const Graph& otherwise) {
     bool any = false;
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
-      const std::optional<Melted> m = melted(g_.nodes()[i]);
-      if (!m || product_of_[m->product]) continue;
-      product_of_[m->product] = i;
+      const std::optional<FusedActivation> m = fused(g_.nodes()[i]);
+      if (!m || matmul_of_[m->matmul]) continue;
+      matmul_of_[m->matmul] = i;
       at_[i] = m;
       gone_.insert(m->gone.begin(), m->gone.end());
       any = true;
@@ -130,60 +132,60 @@ class Melter {
     const std::string text = e.text();
     for (const Candidate& c : candidates_)
       for (const size_t at : {0u, 1u})
-        if (text == c.slopes[at]) return Known{c.act, at};
+        if (text == c.grads[at]) return Known{c.act, at};
     return {};
   }
 
-  std::optional<Melted> melted(const Node& n) const {
+  std::optional<FusedActivation> fused(const Node& n) const {
     if (n.op != &ops::def::pointwise() || n.out.size() != 1 || n.in.size() > 2) return {};
     if (const auto gate = gated(g_, n)) return with_gate(*gate, n);
-    if (uses_.melts(uses_.only_reader(n.out[0]), g_.type(n.out[0]).shape)) return {};
+    if (uses_.will_fuse(uses_.only_reader(n.out[0]), g_.type(n.out[0]).shape)) return {};
     const auto k = known(n.attrs.as<ops::Pointwise>().expr);
     if (!k) return {};
-    const int32_t z = n.in[k->slope_at ? 1 - *k->slope_at : 0];
-    const int32_t y = k->slope_at ? n.in[*k->slope_at] : -1;
+    const int32_t z = n.in[k->input_at ? 1 - *k->input_at : 0];
+    const int32_t y = k->input_at ? n.in[*k->input_at] : -1;
     const Type& type = g_.type(n.out[0]);
     if (!(g_.type(z) == type) || g_.producer(z) < 0 || y == z) return {};
     if (y >= 0) {
       if (!(g_.type(y) == type) || uses_.readers(z).size() != 1) return {};
-      if (uses_.melts(uses_.made_for_one(y), type.shape)) return {};
+      if (uses_.will_fuse(uses_.single_use_producer(y), type.shape)) return {};
     }
     const ops::MatmulAct a{.act = k->act, .slope = y >= 0, .keep = uses_.readers(z).size() > 1};
     return with(a, z, y);
   }
 
-  std::optional<Melted> with(ops::MatmulAct a, int32_t z, int32_t y) const {
+  std::optional<FusedActivation> with(ops::MatmulAct a, int32_t z, int32_t y) const {
     const auto producer = static_cast<size_t>(g_.producer(z));
     const Node& p = g_.nodes()[producer];
     if (p.op != &ops::def::matmul()) return {};
     const Signature plain = g_.signature(p);
-    const auto& product = plain.as<ops::Matmul>();
-    const bool takes = !product.sums && !product.trans_a && !ops::epilogue_of(plain).addend;
+    const auto& matmul = plain.as<ops::Matmul>();
+    const bool takes = !matmul.sums && !matmul.trans_a && !ops::epilogue_of(plain).addend;
     if (!takes || plain.in[0].dtype != plain.out[0].dtype) return {};
-    a.trans_b = product.trans_b;
+    a.trans_b = matmul.trans_b;
     Signature s{&ops::def::matmul_act(), a, plain.in, {}, p.at};
     if (y >= 0) s.in.push_back(g_.type(y));
     s.out = s.op->infer(s);
-    if (!serves_(plain, s)) return {};
-    return Melted{producer, y, s};
+    if (!supports_(plain, s)) return {};
+    return FusedActivation{producer, y, s};
   }
 
-  // The product need not be written if nothing else reads its halves: then it pays even where fuse
-  // would make one pass of the formula and what reads it.
-  std::optional<Melted> with_gate(const Gated& gate, const Node& n) const {
+  // If nothing else reads the halves, the matmul's result need not be written: then fusing pays
+  // even where fuse would inline the expression into its readers.
+  std::optional<FusedActivation> with_gate(const Gated& gate, const Node& n) const {
     const Type& type = g_.type(n.out[0]);
     if (g_.producer(gate.z) < 0) return {};
     std::set<size_t> gone = unread(gate, n);
     const auto& readers = uses_.readers(gate.z);
     const bool keep = !std::includes(gone.begin(), gone.end(), readers.begin(), readers.end());
-    if (keep && uses_.melts(uses_.only_reader(n.out[0]), type.shape)) return {};
-    std::optional<Melted> m = with({.act = gate.act, .keep = keep}, gate.z, -1);
+    if (keep && uses_.will_fuse(uses_.only_reader(n.out[0]), type.shape)) return {};
+    std::optional<FusedActivation> m = with({.act = gate.act, .keep = keep}, gate.z, -1);
     if (!m || !(m->with.out[0] == type)) return {};
     m->gone = std::move(gone);
     return m;
   }
 
-  // What nothing reads any more without the formula, of what lies between it and the product.
+  // The nodes between the matmul and the gated unit that lose their last reader.
   std::set<size_t> unread(const Gated& gate, const Node& n) const {
     std::set<size_t> gone, left{static_cast<size_t>(g_.producer(n.out[0]))};
     for (auto i = gate.between.rbegin(); i != gate.between.rend(); ++i) {
@@ -199,51 +201,52 @@ class Melter {
     return gone;
   }
 
-  // An activation is where its product was, as others may read that before the activation; a
-  // gradient where it was, as what the slope is taken at may come behind the product.
+  // An activation takes the matmul's position, since other nodes may read the pre-activation before
+  // it. A gradient keeps its own position: the value it is taken at may be computed after the
+  // matmul.
   Graph rewritten() const {
     Rewriter rw(g_);
     rw.copy_sources();
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       if (gone_.contains(i)) continue;
-      const std::optional<size_t> formula = product_of_[i];
-      if (formula && at_[*formula]->y < 0)
-        add(rw, *formula);
+      const std::optional<size_t> expression = matmul_of_[i];
+      if (expression && at_[*expression]->y < 0)
+        add(rw, *expression);
       else if (at_[i] && at_[i]->y >= 0)
         add(rw, i);
-      else if (!formula && !at_[i])
+      else if (!expression && !at_[i])
         rw.copy(g_.nodes()[i]);
     }
     rw.copy_ends();
     return rw.take();
   }
 
-  void add(Rewriter& rw, size_t formula) const {
-    const Melted& m = *at_[formula];
-    const Node& p = g_.nodes()[m.product];
+  void add(Rewriter& rw, size_t expression) const {
+    const FusedActivation& m = *at_[expression];
+    const Node& p = g_.nodes()[m.matmul];
     std::vector<Value> in = rw.map(p.in);
     if (m.y >= 0) in.push_back(rw.map(m.y));
     const AtScope scope(rw.to(), p.at);
     const std::vector<Value> out = rw.to().add(*m.with.op, m.with.attrs, in);
-    rw.set(g_.nodes()[formula].out[0], out[0]);
+    rw.set(g_.nodes()[expression].out[0], out[0]);
     if (out.size() == 2) rw.set(p.out[0], out[1]);
   }
 
   const Graph& g_;
-  const std::function<bool(const Signature&, const Signature&)>& serves_;
+  const std::function<bool(const Signature&, const Signature&)>& supports_;
   const Uses uses_;
   const std::vector<Candidate> candidates_;
-  std::vector<std::optional<Melted>> at_;          // by formula
-  std::vector<std::optional<size_t>> product_of_;  // by product: the formula that it takes in
+  std::vector<std::optional<FusedActivation>> at_;  // by pointwise node
+  std::vector<std::optional<size_t>> matmul_of_;    // by matmul: the pointwise node fused into it
   std::set<size_t> gone_;
 };
 
 }  // namespace
 
-Graph add_activations(const Graph& g,
-                      const std::function<bool(const Signature&, const Signature&)>& serves) {
+Graph fuse_activations(const Graph& g,
+                       const std::function<bool(const Signature&, const Signature&)>& supports) {
   const Graph used = drop_unused_inputs(g);
-  return Melter(used, serves).run(g);
+  return ActivationFuser(used, supports).run(g);
 }
 
 }  // namespace ebb

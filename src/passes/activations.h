@@ -1,5 +1,5 @@
-// activations: activations, gates and gradients of activations melt into the products that they
-// read.
+// activations: activations, gated units and activation gradients fuse into the matmul that produces
+// their input.
 #pragma once
 
 #include <functional>
@@ -8,13 +8,15 @@
 
 namespace ebb {
 
-// On a lowered graph, before fuse. An activation of a product that is there anyway becomes the
-// product's own result (ops/matmul_act), the product itself a second one if something else reads
-// it; so does the gradient of an activation, where the gradient of its result is a product that
-// nothing else reads: a pass over the product less. So does a formula of the two halves of a
-// product's columns, as GEGLU is, with the activation that it reads. `serves(plain, with)`: the
-// device runs the product with what follows as well as without it. docs/epilogues.md.
-Graph add_activations(const Graph& g,
-                      const std::function<bool(const Signature&, const Signature&)>& serves);
+// On a lowered graph, before fuse.
+// - An activation of a matmul becomes the matmul's result (ops/matmul_act). The pre-activation
+//   becomes a second result if another node reads it.
+// - An activation gradient fuses likewise where its incoming gradient is a matmul with no other
+//   reader. Either saves a pass over the matmul's result.
+// - So does a gated unit, an expression of the two halves of a matmul's columns such as GEGLU.
+// `supports(plain, fused)`: on the device the fused matmul is in the same cost class as the plain
+// one. docs/epilogues.md.
+Graph fuse_activations(const Graph& g,
+                       const std::function<bool(const Signature&, const Signature&)>& supports);
 
 }  // namespace ebb

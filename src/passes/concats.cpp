@@ -6,27 +6,27 @@
 #include <optional>
 #include <set>
 
-#include "ops/formulas.h"
+#include "ops/expressions.h"
 #include "ops/images/op.h"
 #include "ops/pointwise_parts/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
-#include "passes/parts.h"
+#include "passes/segments.h"
 
 namespace ebb {
 namespace {
 
-// Where a part of a concatenation comes from.
+// The producer of a segment of a concatenation.
 struct Part {
   size_t node = 0;
   size_t output = 0;  // of that node
 };
 
-class ConcatFolder {
+class ConcatElider {
  public:
-  ConcatFolder(const Graph& g, const std::function<bool(const Signature&)>& serves)
-      : g_(g), serves_(serves), reads_(static_cast<size_t>(g.values())) {
+  ConcatElider(const Graph& g, const std::function<bool(const Signature&)>& supports)
+      : g_(g), supports_(supports), reads_(static_cast<size_t>(g.values())) {
     for (const Node& n : g.nodes())
       for (const int32_t v : n.in) ++reads_[static_cast<size_t>(v)];
     for (const NamedValue& o : g.outputs()) ++reads_[static_cast<size_t>(o.value)];
@@ -35,14 +35,14 @@ class ConcatFolder {
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) find(i);
-    return beside_.empty() && formulas_.empty() ? g_ : rebuild();
+    return beside_.empty() && expressions_.empty() ? g_ : rebuild();
   }
 
  private:
   const Node& node(size_t i) const { return g_.nodes()[i]; }
   const Shape& shape(int32_t v) const { return g_.type(v).shape; }
 
-  // ---- what joins ------------------------------------------------------------------------------
+  // ---- which concatenations ---------------------------------------------------------------------
 
   void find(size_t i) {
     const Node& n = node(i);
@@ -55,8 +55,8 @@ class ConcatFolder {
     if (parts.size() < n.in.size() || parts.size() < 2) return;
     if (may_write(parts)) {
       beside_[parts[0].node] = i;
-    } else if (are_alike(parts) && serves_(formula(i, parts))) {
-      formulas_.insert(i);
+    } else if (are_alike(parts) && supports_(expression(i, parts))) {
+      expressions_.insert(i);
       for (const Part& p : parts) gone_.insert(p.node);
     } else {
       return;
@@ -66,23 +66,24 @@ class ConcatFolder {
     gone_.insert(reshapes.begin(), reshapes.end());
   }
 
-  // None where something else reads it on the way.
+  // None if a value on the way has another reader.
   std::optional<Part> part_of(int32_t v, std::vector<size_t>& reshapes) const {
     for (;;) {
       if (g_.producer(v) < 0 || reads_[static_cast<size_t>(v)] != 1) return {};
-      const auto maker = static_cast<size_t>(g_.producer(v));
-      const Node& n = node(maker);
+      const auto producing = static_cast<size_t>(g_.producer(v));
+      const Node& n = node(producing);
       if (n.op != &ops::def::reshape() || shape(n.in[0]).rank() == 0 ||
           shape(n.in[0])[-1] != shape(v)[-1]) {
         const auto out = std::ranges::find(n.out, v) - n.out.begin();
-        return Part{maker, static_cast<size_t>(out)};
+        return Part{producing, static_cast<size_t>(out)};
       }
-      reshapes.push_back(maker);
+      reshapes.push_back(producing);
       v = n.in[0];
     }
   }
 
-  // Results of one `images` that are numbers of channels, which may write them side by side.
+  // Whether one spatial fusion produces all segments as per-channel results: it may then write them
+  // concatenated.
   bool may_write(const std::vector<Part>& parts) const {
     const Node& n = node(parts[0].node);
     if (n.op != &ops::def::images() || beside_.contains(parts[0].node)) return false;
@@ -91,7 +92,7 @@ class ConcatFolder {
     const std::vector<bool> channel = ops::per_channel(a);
     for (const Part& p : parts)
       if (p.node != parts[0].node || !channel[p.output] || type(p) != type(parts[0])) return false;
-    return serves_(images(n, parts));
+    return supports_(images(n, parts));
   }
   const Type& type(const Part& p) const { return g_.type(node(p.node).out[p.output]); }
 
@@ -109,13 +110,13 @@ class ConcatFolder {
         return false;
       widths.push_back(shape(n.out[0])[-1]);
     }
-    return worth_parts(widths);
+    return worth_segments(widths);
   }
 
   // ---- the new nodes ---------------------------------------------------------------------------
 
-  // The formula of concatenation `i`.
-  Signature formula(size_t i, const std::vector<Part>& parts) const {
+  // Concatenation `i` as a pointwise node over its segments.
+  Signature expression(size_t i, const std::vector<Part>& parts) const {
     const Node &n = node(i), &first = node(parts[0].node);
     ops::Parts p{.joined = {0}};
     Signature s{&ops::def::pointwise_parts(), {}, {}, {g_.type(n.out[0])}, n.at};
@@ -128,7 +129,7 @@ class ConcatFolder {
     return s;
   }
 
-  // The outputs of an `images` in their new order: those side by side come last.
+  // The outputs of a spatial fusion in their new order: the concatenated ones come last.
   static std::vector<size_t> order(const Node& n, const std::vector<Part>& parts) {
     std::vector<size_t> all(n.out.size());
     std::iota(all.begin(), all.end(), size_t{0});
@@ -173,9 +174,9 @@ class ConcatFolder {
     const int32_t whole = node(concat).out[0];
     rw.set(whole, ops::reshape(out.back(), shape(whole)));
   }
-  void place_formula(size_t i, Rewriter& rw) const {
+  void place_expression(size_t i, Rewriter& rw) const {
     const std::vector<Part>& parts = parts_.at(i);
-    const Signature s = formula(i, parts);
+    const Signature s = expression(i, parts);
     const AtScope scope(rw.to(), node(i).at);
     std::vector<Value> in;
     for (size_t k = 0; k < parts.size(); ++k)
@@ -189,8 +190,8 @@ class ConcatFolder {
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       if (beside_.contains(i))
         place_images(i, rw);
-      else if (formulas_.contains(i))
-        place_formula(i, rw);
+      else if (expressions_.contains(i))
+        place_expression(i, rw);
       else if (!gone_.contains(i))
         rw.copy(node(i));
     }
@@ -199,17 +200,17 @@ class ConcatFolder {
   }
 
   const Graph& g_;
-  const std::function<bool(const Signature&)>& serves_;
-  std::vector<int> reads_;                     // by value
-  std::map<size_t, size_t> beside_;            // concatenation that an `images` writes
+  const std::function<bool(const Signature&)>& supports_;
+  std::vector<int> reads_;           // by value
+  std::map<size_t, size_t> beside_;  // by node: the concatenation that this spatial fusion writes
   std::map<size_t, std::vector<Part>> parts_;  // by concatenation
-  std::set<size_t> formulas_, gone_;           // concatenations that become formulas; nodes
+  std::set<size_t> expressions_, gone_;  // concatenations that become pointwise nodes; elided nodes
 };
 
 }  // namespace
 
-Graph fold_concats(const Graph& g, const std::function<bool(const Signature&)>& serves) {
-  return ConcatFolder(g, serves).run();
+Graph elide_concats(const Graph& g, const std::function<bool(const Signature&)>& supports) {
+  return ConcatElider(g, supports).run();
 }
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// concats: small tensors are joined by what makes them.
+// concats: small concatenations are written by the nodes that produce their segments.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,11 @@
 
 namespace ebb {
 
-// On a fused graph. A concatenation along the last dim, past reshapes that keep that dim,
-// - of numbers of channels that one `images` makes is written by it;
-// - of the same formula of one tensor each (casts) becomes that formula of the parts;
-// where nothing else reads these, and `serves` says that the device has a kernel for it so.
-Graph fold_concats(const Graph& g, const std::function<bool(const Signature&)>& serves);
+// On a fused graph. Elides a concatenation along the last dim (looking through reshapes that keep
+// that dim) whose segments have no other reader:
+// - of per-channel results of one spatial fusion: that node writes the concatenation;
+// - of the same expression of one tensor each (casts): it becomes that expression of the segments.
+// `supports`: the device has a kernel for the node in its new form.
+Graph elide_concats(const Graph& g, const std::function<bool(const Signature&)>& supports);
 
 }  // namespace ebb

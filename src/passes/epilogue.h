@@ -1,4 +1,4 @@
-// epilogue: sums melt into the products and convolutions whose results they read.
+// epilogue: residual adds fuse into the matmul or convolution that produces their input.
 #pragma once
 
 #include <functional>
@@ -7,11 +7,11 @@
 
 namespace ebb {
 
-// On a lowered graph, before fuse. A sum of a product that nothing else reads and of a tensor that
-// is in memory anyway becomes the product with an addend (ops/prim/epilogue.h): a pass over the
-// product and one over the sum less. `serves(plain, added)`: the device runs the product with its
-// addend as well as it runs it without. docs/epilogues.md.
-Graph add_epilogues(const Graph& g,
-                    const std::function<bool(const Signature&, const Signature&)>& serves);
+// On a lowered graph, before fuse. The sum of a matmul or convolution without other readers and of
+// a tensor that is in memory anyway becomes that node with a residual operand
+// (ops/prim/epilogue.h). It saves a pass over both. `supports(plain, fused)`: on the device the
+// node with the residual is in the same cost class as the plain one. docs/epilogues.md.
+Graph fuse_residuals(const Graph& g,
+                     const std::function<bool(const Signature&, const Signature&)>& supports);
 
 }  // namespace ebb

@@ -17,12 +17,12 @@ namespace {
 constexpr size_t max_inputs = 24;
 constexpr size_t max_instructions = 160;
 
-// A node under fusion: a formula over tensors, as a pointwise op or a reduction; or anything else.
+// A node under fusion: pointwise and reduce nodes with their expression, other nodes as they are.
 struct Item {
   Node node;
   bool fusable = false, reduction = false, live = true;
   Expr expr;
-  Shape shape;                // of the iteration
+  Shape shape;                // iteration space
   std::vector<DType> dtypes;  // of a pointwise op's results
 };
 
@@ -37,7 +37,7 @@ class Fuser {
   Graph run() {
     collect_readers();
     for (size_t i = 0; i < items_.size(); ++i) try_inline(i);
-    for (size_t i = 0; i < items_.size() && costs_.rows_once; ++i) try_spread(i);
+    for (size_t i = 0; i < items_.size() && costs_.hoists_row_scalars; ++i) try_spread(i);
     merge_siblings();
     return rebuild();
   }
@@ -61,7 +61,7 @@ class Fuser {
     return item;
   }
 
-  // Inputs that are one number everywhere become part of the formula.
+  // Folds constant inputs into the expression.
   void fold_constants(Item& item) const {
     std::vector<Scalar> x;
     std::vector<int32_t> in;
@@ -103,7 +103,7 @@ class Fuser {
     return in.size();
   }
 
-  // The readers of an item's results, if it may be computed inside all of them.
+  // The readers of an item's results if it may be inlined into all of them; else none.
   std::vector<size_t> inline_targets(const Item& p, bool spread) const {
     std::set<size_t> all;
     for (const int32_t v : p.node.out) {
@@ -131,9 +131,9 @@ class Fuser {
     return in;
   }
 
-  // Full-size tensors that are read and written before and after inlining `p` into `targets`.
+  // Compares the full-size tensors read and written before and after inlining `p` into `targets`.
   bool pays(const Item& p, const std::vector<size_t>& targets) const {
-    size_t before = full_inputs(p) - read_by_totals(p) + p.node.out.size(), after = 0;
+    size_t before = full_inputs(p) - read_by_reductions(p) + p.node.out.size(), after = 0;
     for (const size_t t : targets) {
       before += full_inputs(items_[t]);
       Item merged = items_[t];
@@ -145,21 +145,21 @@ class Fuser {
     return again <= costs_.flops_per_pass * static_cast<double>(before - after + 1);
   }
 
-  // Inputs that the totals of its rows, which `p` takes, have read already (see join_rows).
-  size_t read_by_totals(const Item& p) const {
-    if (!costs_.rows_joined || p.shape.rank() == 0) return 0;
+  // Inputs of `p` that the row reductions which `p` depends on read already (see fuse_rows).
+  size_t read_by_reductions(const Item& p) const {
+    if (!costs_.fuses_row_reductions || p.shape.rank() == 0) return 0;
     std::set<int32_t> read, seen;
-    for (const int32_t v : p.node.in) collect_totals(p.shape, v, {read, seen});
+    for (const int32_t v : p.node.in) collect_reductions(p.shape, v, {read, seen});
     return static_cast<size_t>(std::count_if(read.begin(), read.end(), [&](int32_t v) {
       return std::find(p.node.in.begin(), p.node.in.end(), v) != p.node.in.end();
     }));
   }
 
   struct Collected {
-    std::set<int32_t>&read, &seen;  // seen: looked at, once each
+    std::set<int32_t>&read, &seen;  // seen: visited
   };
-  // What the totals along the rows of `shape` read of which `v` is made, if it is.
-  void collect_totals(const Shape& shape, int32_t v, const Collected& to) const {
+  // Collects the full-size inputs of the row reductions that `v` depends on.
+  void collect_reductions(const Shape& shape, int32_t v, const Collected& to) const {
     if (!to.seen.insert(v).second) return;
     Shape rows = shape;
     rows[-1] = 1;
@@ -171,7 +171,7 @@ class Fuser {
       for (const int32_t x : q.node.in)
         if (is_full(x, shape)) to.read.insert(x);
     } else if (q.fusable && q.live) {
-      for (const int32_t x : q.node.in) collect_totals(shape, x, to);
+      for (const int32_t x : q.node.in) collect_reductions(shape, x, to);
     }
   }
 
@@ -182,7 +182,7 @@ class Fuser {
     if (!targets.empty() && pays(p, targets)) inline_everywhere(index, targets);
   }
 
-  // A number for each row, computed where the rows are read.
+  // Inlines a per-row scalar into the nodes that iterate over the rows.
   void try_spread(size_t index) {
     const Item& p = items_[index];
     if (!p.fusable || p.reduction || !p.live) return;
@@ -190,8 +190,8 @@ class Fuser {
     if (!targets.empty()) inline_everywhere(index, targets);
   }
 
-  // Does the item go along rows of its tensors, with one number of `rows` for each? Sums over
-  // other dims go across rows and would compute it for every element.
+  // Whether the item iterates along rows with one value of shape `rows` per row. A reduction over
+  // other dims iterates across rows and would recompute the scalar for every element.
   static bool reads_rows(const Item& c, const Shape& rows) {
     constexpr int64_t shortest = 64;
     const int64_t last = c.shape.rank() - 1;
@@ -255,8 +255,8 @@ class Fuser {
     return std::any_of(a.node.in.begin(), a.node.in.end(), shared);
   }
 
-  // Merges a later item into an earlier one that reads a tensor of the same size, where all that
-  // it reads exists by then.
+  // Merges a later item into an earlier one that reads a tensor of the same size, if the later
+  // one's inputs exist by then.
   void merge_siblings() {
     made_at_.assign(static_cast<size_t>(g_.values()), -1);
     std::map<int32_t, std::vector<size_t>> by_input;
@@ -278,7 +278,7 @@ class Fuser {
   }
 
   size_t find_sibling(const Item& b, const std::map<int32_t, std::vector<size_t>>& by_input) const {
-    int32_t ready = -1;  // the last node that b waits for
+    int32_t ready = -1;  // the last node that b depends on
     for (const int32_t v : b.node.in) ready = std::max(ready, made_at_[static_cast<size_t>(v)]);
     for (const int32_t v : b.node.in) {
       const auto it = by_input.find(v);
@@ -352,9 +352,9 @@ class Fuser {
   const Graph& g_;
   FuseCosts costs_;
   std::vector<Item> items_;
-  std::set<int32_t> kept_;                       // values that stay values
+  std::set<int32_t> kept_;                       // outputs and updates
   std::map<int32_t, std::set<size_t>> readers_;  // items that read a value
-  std::vector<int32_t> made_at_;                 // item that makes a value; -1: a source
+  std::vector<int32_t> made_at_;                 // producing item; -1: a source
 };
 
 }  // namespace

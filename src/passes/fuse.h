@@ -1,21 +1,22 @@
-// fuse: pointwise work melts into the pointwise work and the reductions that read it.
+// fuse: producer-consumer fusion of pointwise nodes into pointwise nodes and reductions.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace ebb {
 
-// What a device makes cheap; see Device.
+// What the device makes cheap; see Device.
 struct FuseCosts {
   double flops_per_pass = 24;
-  bool rows_once = false;
-  bool rows_joined = false;  // join_rows follows
+  bool hoists_row_scalars = false;
+  bool fuses_row_reductions = false;  // fuse_rows runs later
 };
 
-// On a lowered graph. A `pointwise` all of whose readers are `pointwise` or `reduce` nodes of the
-// same shape is computed inside them, if that moves no more memory than before and what is computed
-// again costs less than it saves; with rows_once also one that has a number for each row of its
-// readers. Nodes that read the same tensors at the same place become one node with several results.
+// On a lowered graph. A pointwise node is inlined into its readers if all of them are pointwise or
+// reduce nodes of the same shape, no more bytes move than before, and the recomputed flops cost
+// less than the passes saved. With hoists_row_scalars, a node with one value per row is also
+// inlined into nodes that iterate over those rows. Sibling nodes that read the same tensors become
+// one node with several results.
 Graph fuse(const Graph& g, const FuseCosts& costs);
 
 }  // namespace ebb

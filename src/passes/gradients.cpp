@@ -16,9 +16,9 @@ bool has_rule(const Signature& s) {
   return !s.op->differentiable || s.op->vjp || s.op->expr || !s.op->decompose;
 }
 
-// The dims that the pass over the large tensors sums for an input that repeats over `dims`: those
-// of another input that repeats over fewer, if that leaves little; the rest is summed on the small
-// result. So that the gradients of, say, a norm's gain [C] and statistics [N,1,1,C] come from one
+// The dims that the pass over the large tensors reduces for an input broadcast over `dims`: those
+// of another broadcast input that has fewer, if that leaves little; the rest is reduced on the
+// small result. So the gradients of a norm's gain [C] and of its statistics [N,1,1,C] come from one
 // pass.
 std::vector<int64_t> first_dims(const Signature& s, const std::vector<int64_t>& dims) {
   const Shape& shape = s.out[0].shape;
@@ -34,16 +34,16 @@ std::vector<int64_t> first_dims(const Signature& s, const std::vector<int64_t>& 
   return best;
 }
 
-// The value that the formula just hands on, if it does no more.
+// The value that the expression passes through unchanged, if it does.
 Value as_input(const Scalar& s, std::span<const Value> in) {
   if (s.node().op != ScalarOp::input) return {};
   return in[static_cast<size_t>(s.node().value)];
 }
 
-// The gradients of a pointwise use: one formula for the inputs that are as large as the result,
-// one reduction for each broadcast one.
+// The gradients of a pointwise node: one pointwise node for all inputs of the result's size, one
+// reduction for each broadcast input.
 std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& wanted) {
-  const Expr f = formula_of(c.sig);
+  const Expr f = expression_of(c.sig);
   const Shape& shape = c.sig.out[0].shape;
   std::vector<Value> in(c.in.begin(), c.in.end());
   std::vector<Scalar> x, weights;

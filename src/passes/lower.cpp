@@ -6,14 +6,14 @@
 namespace ebb {
 namespace {
 
-// The primitive that stands for a pointwise op: types and shape are written out.
+// A pointwise op as the primitive `pointwise`, with types and shape explicit.
 ops::Pointwise as_pointwise(const Signature& s) {
   std::string dtypes;
   for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
-  return {formula_of(s), s.out[0].shape.sizes(), dtypes};
+  return {expression_of(s), s.out[0].shape.sizes(), dtypes};
 }
 
-// Why nothing may serve a signature, if it is its size.
+// The reason if no kernel can support a signature because of its size.
 std::string hint_of_size(const Signature& s) {
   constexpr int64_t most = int64_t{1} << 31;
   int64_t largest = 0;

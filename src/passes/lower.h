@@ -1,4 +1,4 @@
-// lower: composite ops become simpler ones, down to what a backend runs.
+// lower: composite ops decompose until the backend has a kernel for every node.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace ebb {
 
-// Replaces every use that `keep` refuses: pointwise ops by the primitive `pointwise`, composite ops
-// by their decomposition, again until all is kept. Throws Error for a refused primitive.
+// Replaces every node that `keep` refuses: a pointwise op by the primitive `pointwise`, a composite
+// op by its decomposition, repeatedly. Throws Error for a refused primitive.
 Graph lower(const Graph& g, const std::function<bool(const Signature&)>& keep);
 
 }  // namespace ebb

@@ -12,7 +12,7 @@ constexpr int64_t alignment = 64;
 
 int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// A piece of memory: one or more values that share it, from the first write to the last read.
+// An allocation: one or more values that share memory, live from the first write to the last read.
 struct Storage {
   int64_t bytes = 0;
   int32_t first = 0, last = -1;  // nodes
@@ -42,9 +42,9 @@ class Planner {
     return storages_[static_cast<size_t>(of_value_[static_cast<size_t>(value)])];
   }
   int32_t end() const { return static_cast<int32_t>(g_.nodes().size()); }
-  // The last node that runs while node `i` may.
+  // The last node that may run concurrently with node `i`.
   int32_t done(int32_t i) const {
-    return std::min(i + memory_[static_cast<size_t>(i)].linger, end() - 1);
+    return std::min(i + memory_[static_cast<size_t>(i)].extended_lifetime, end() - 1);
   }
 
   void make_storages() {
@@ -68,8 +68,7 @@ class Planner {
     for (const NamedValue& o : g_.outputs()) storage(o.value).last = end();
   }
 
-  // Lets an update's value live in its source from the start, where the old content is not needed
-  // any more by then.
+  // Places an update's value in its source from the start, if the old content has no later reader.
   void place_updates() {
     for (const NamedValue& u : g_.updates()) {
       const Source& target = *g_.find_source(u.name);

@@ -1,5 +1,5 @@
-// plan_memory: where every value of a graph lives. Lifetimes are known, so one arena serves all
-// and its size is the exact peak.
+// plan_memory: where every value of a graph lives. Lifetimes are static, so one arena holds all
+// values and its size is the exact peak.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,13 @@
 
 namespace ebb {
 
-// What the memory plan must know of the kernel that runs a node.
+// What the memory plan knows of the kernel of a node.
 struct NodeMemory {
-  int64_t workspace = 0;  // bytes of scratch
-  bool in_place = false;  // an output may share the memory of an input of the same type
-  bool alias = false;     // the outputs are input 0 under another type
-  bool alone = false;     // runs in line, as Kernel::alone asks
-  int32_t linger = 0;     // it may still run while this many nodes behind it do
+  int64_t workspace = 0;          // bytes of scratch
+  bool in_place = false;          // an output may share the memory of an input of the same type
+  bool alias = false;             // the outputs are input 0 under another type
+  bool cooperative = false;       // runs on the main stream, see Kernel::cooperative
+  int32_t extended_lifetime = 0;  // on the side stream: nodes that may run concurrently
   // Which output may share with which input, by position; null: every pair.
   std::function<bool(size_t out, size_t in)> may_share = nullptr;
 };

@@ -7,7 +7,7 @@ namespace ebb {
 
 namespace {
 
-// An op that moves data, or the like, wants its float inputs alike if they were so before.
+// An op with Precision::follow needs its float inputs to agree if they agreed before.
 bool now_differ(const Graph& g, const Node& n, const std::vector<Value>& in) {
   if (n.op->expr || n.op->precision != OpDef::Precision::follow) return false;
   bool differ = false;

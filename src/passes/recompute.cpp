@@ -14,15 +14,15 @@
 namespace ebb {
 namespace {
 
-constexpr int64_t small = 16;        // times smaller than what it is weighed against: kept
-constexpr int64_t worthless = 1000;  // what saves so little of the pass does not count
+constexpr int64_t small = 16;        // relative size below which a value is kept
+constexpr int64_t worthless = 1000;  // relative saving below which it does not count
 
-// What is known of the values of a graph, by value.
+// Facts about a graph's values, by value.
 struct Facts {
   size_t end = 0;            // of the forward pass
-  std::vector<bool> fixed;   // made of weights alone
-  std::vector<bool> wanted;  // the backward pass reads it, in this shape or another
-  int64_t bytes = 0;         // that the forward pass writes, but for what is fixed
+  std::vector<bool> fixed;   // depends on parameters only
+  std::vector<bool> wanted;  // the backward pass reads it, directly or through reshapes
+  int64_t bytes = 0;         // written by the forward pass, without parameter-only values
 
   bool is_fixed(int32_t v) const { return fixed[static_cast<size_t>(v)]; }
   bool is_fixed(const Node& n) const { return n.out.empty() || is_fixed(n.out[0]); }
@@ -30,14 +30,14 @@ struct Facts {
   bool counts(int64_t saved) const { return saved * worthless >= bytes; }
 };
 
-// One formula of tensors, or of columns of them.
+// A pointwise node, with or without views.
 bool is_pointwise(const Node& n) {
   return n.op == &ops::def::pointwise() || (n.op == &ops::def::pointwise_parts() &&
                                             n.attrs.as<ops::PointwiseParts>().parts.widths.empty());
 }
 bool renames(const Node& n) { return n.op == &ops::def::reshape(); }
 
-// Bytes that a node writes.
+// Bytes written by a node.
 int64_t written(const Graph& g, const Node& n) {
   int64_t bytes = 0;
   for (const int32_t v : n.out) bytes += renames(n) ? 0 : g.type(v).bytes();
@@ -65,28 +65,29 @@ Facts facts_of(const Graph& g, std::string_view loss) {
   return f;
 }
 
-// Outputs and updates are there at the end, so they are there going back.
+// Outputs and updates live to the end, so the backward pass can read them.
 void keep_ends(const Graph& g, std::vector<int32_t>& of_value) {
   for (const NamedValue& o : g.outputs()) of_value[static_cast<size_t>(o.value)] = -1;
   for (const NamedValue& u : g.updates()) of_value[static_cast<size_t>(u.value)] = -1;
 }
 
-// ---- formulas --------------------------------------------------------------------------------
+// ---- expressions --------------------------------------------------------------------------------
 
-// The values of the forward pass that one formula makes again of what is at hand anyway, random
-// numbers by their key, and such values in another shape.
-class Formulas {
+// Forward values that one pointwise node recomputes from kept values, random numbers (recomputed
+// from their key), and reshapes of both.
+class Expressions {
  public:
-  Formulas(const Graph& g, const Facts& facts)
+  Expressions(const Graph& g, const Facts& facts)
       : g_(g), facts_(facts), of_value_(static_cast<size_t>(g.values()), -1) {}
 
-  // By value; counts them.
+  // By value: its number, or -1. Adds to `count`.
   std::vector<int32_t> find(int64_t& count) {
     for (size_t i = 0; i < facts_.end; ++i) {
       const Node& n = g_.nodes()[i];
       if (n.out.size() != 1 || facts_.is_fixed(n)) continue;
       if (renames(n)) of_value_[static_cast<size_t>(n.out[0])] = of(n.in[0]);
-      if (is_formula(n)) of_value_[static_cast<size_t>(n.out[0])] = static_cast<int32_t>(count++);
+      if (is_expression(n))
+        of_value_[static_cast<size_t>(n.out[0])] = static_cast<int32_t>(count++);
     }
     keep_ends(g_, of_value_);
     return std::move(of_value_);
@@ -95,7 +96,7 @@ class Formulas {
  private:
   int32_t of(int32_t v) const { return of_value_[static_cast<size_t>(v)]; }
 
-  bool is_formula(const Node& n) const {
+  bool is_expression(const Node& n) const {
     const int64_t saved = written(g_, n);
     const bool cheap = is_pointwise(n) || n.op == &ops::def::random();
     return cheap && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
@@ -129,7 +130,7 @@ class Blocks {
         of_node_(facts.end, -1),
         of_value_(static_cast<size_t>(g.values()), -1) {}
 
-  // By value: the block that can compute it again; counts them.
+  // By value: the block that recomputes it, or -1. Adds to `count`.
   std::vector<int32_t> find(int64_t& count) {
     find_blocks(scopes());
     find_values();
@@ -140,8 +141,8 @@ class Blocks {
  private:
   int32_t of(int32_t v) const { return of_value_[static_cast<size_t>(v)]; }
 
-  // The paths that nodes have. One that holds more than half of the pass is no block: a network
-  // that stands in a scope of its own.
+  // The paths of nodes. A path that holds more than half of the pass is not a block but a scope
+  // around the network.
   std::set<std::string> scopes() const {
     std::map<std::string, int64_t> bytes;
     std::set<std::string> out;
@@ -182,7 +183,7 @@ class Blocks {
     return n < 0 || static_cast<size_t>(n) >= facts_.end ? -1 : of_node_[static_cast<size_t>(n)];
   }
 
-  // What a block makes and no other reads going forward, if it is not small.
+  // Values that no other block reads in the forward pass, unless they are small.
   void find_values() {
     std::map<int32_t, int64_t> largest;
     for (size_t i = 0; i < facts_.end; ++i)
@@ -199,7 +200,7 @@ class Blocks {
     keep_ends(g_, of_value_);
   }
 
-  // Blocks of which the backward pass wants next to nothing do not count.
+  // Blocks of which the backward pass reads next to nothing do not count.
   void number(int64_t& count) {
     std::set<int32_t> read;
     for (size_t i = facts_.end; i < g_.nodes().size(); ++i)
@@ -223,7 +224,7 @@ class Blocks {
 
 class Copier {
  public:
-  // `again`, by value: it is computed again where the backward pass, from `end` on, reads it.
+  // `again`, by value: recomputed where the backward pass, from node `end` on, reads it.
   Copier(const Graph& g, size_t end, const std::vector<bool>& again)
       : g_(g), end_(end), again_(again), rw_(g) {}
 
@@ -239,7 +240,7 @@ class Copier {
   }
 
  private:
-  // Node i once more; going backward it reads what is computed again.
+  // A copy of node i; in the backward pass it reads recomputed values.
   std::vector<Value> add(size_t i, bool backward) {
     const Node& n = g_.nodes()[i];
     std::vector<Value> in;
@@ -250,7 +251,7 @@ class Copier {
     return rw_.to().add(*n.op, n.attrs, in);
   }
 
-  // v computed again, after all that it needs; once.
+  // v recomputed, after its dependencies; once.
   Value computed(int32_t v) {
     if (const auto at = copies_.find(v); at != copies_.end()) return at->second;
     const auto i = static_cast<size_t>(g_.producer(v));
@@ -269,16 +270,17 @@ class Copier {
 
 }  // namespace
 
-Repeatable::Repeatable(const Graph& g, std::string_view loss) : g_(g) {
+Recomputable::Recomputable(const Graph& g, std::string_view loss) : g_(g) {
   const Facts facts = facts_of(g, loss);
   end_ = facts.end;
-  formula_ = Formulas(g, facts).find(most_.formulas);
+  expression_ = Expressions(g, facts).find(most_.pointwise);
   block_ = Blocks(g, facts).find(most_.blocks);
 }
 
-// A formula of what a block computes again would have that block computed when the next one wants
-// the formula, and one before it for that: such a formula is kept, or is its block's to compute.
-Recomputed Repeatable::with(const Again& chosen) const {
+// A pointwise value that depends on a recomputed block would have that block recomputed early, as
+// soon as the next block reads the value, and the block before it for that one. Such a value is
+// kept, or recomputed with its own block.
+Recomputed Recomputable::with(const RecomputeCount& chosen) const {
   std::vector<bool> by_block(block_.size()), again(block_.size());
   for (size_t v = 0; v < block_.size(); ++v)
     again[v] = by_block[v] = block_[v] >= 0 && block_[v] < chosen.blocks;
@@ -287,8 +289,8 @@ Recomputed Repeatable::with(const Again& chosen) const {
     const bool kept =
         std::ranges::none_of(n.in, [&](int32_t v) { return by_block[static_cast<size_t>(v)]; });
     for (const int32_t v : n.out) {
-      const int32_t f = formula_[static_cast<size_t>(v)];
-      if (kept && f >= 0 && f < chosen.formulas) again[static_cast<size_t>(v)] = true;
+      const int32_t f = expression_[static_cast<size_t>(v)];
+      if (kept && f >= 0 && f < chosen.pointwise) again[static_cast<size_t>(v)] = true;
     }
   }
   Recomputed out = Copier(g_, end_, again).run();

@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-// The node without the inputs that its formula does not use; types and shape are written out.
+// The node without unused inputs; types and shape become explicit.
 template <class Attributes>
 Node with_used_inputs(const Graph& g, Node n) {
   Attributes a = n.attrs.as<Attributes>();

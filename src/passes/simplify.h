@@ -1,18 +1,18 @@
-// simplify: drops what nothing needs and computes equal things once.
+// simplify: dead code and common subexpressions.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace ebb {
 
-// Nodes that no output or update depends on vanish; inputs, params and states that nothing reads
-// stay, as they are the graph's interface.
+// Removes nodes that no output or update depends on. Unused inputs, params and states stay: they
+// are the graph's interface.
 Graph dead_code(const Graph& g);
 
-// Nodes with the same op, attributes and inputs become one.
+// Merges nodes with the same op, attributes and inputs.
 Graph common_subexpressions(const Graph& g);
 
-// Formulas read no tensor that they do not use: gradient rules leave such inputs behind.
+// Removes inputs that an expression does not use: gradient rules leave them behind.
 Graph drop_unused_inputs(const Graph& g);
 
 }  // namespace ebb

@@ -19,7 +19,7 @@ Uses::Uses(const Graph& g) : g_(g), readers_(static_cast<size_t>(g.values())) {
   for (const NamedValue& u : g.updates()) readers_[static_cast<size_t>(u.value)].insert(outside);
 }
 
-const Node* Uses::made_for_one(int32_t v) const {
+const Node* Uses::single_use_producer(int32_t v) const {
   const int32_t n = g_.producer(v);
   if (n < 0 || readers(v).size() != 1) return nullptr;
   return &g_.nodes()[static_cast<size_t>(n)];
@@ -31,7 +31,7 @@ const Node* Uses::only_reader(int32_t v) const {
   return reader < g_.nodes().size() ? &g_.nodes()[reader] : nullptr;
 }
 
-bool Uses::melts(const Node* n, const Shape& shape) const {
+bool Uses::will_fuse(const Node* n, const Shape& shape) const {
   if (n == nullptr) return false;
   if (n->op == &ops::def::pointwise()) return g_.type(n->out[0]).shape == shape;
   return n->op == &ops::def::reduce() && g_.type(n->in[0]).shape == shape;

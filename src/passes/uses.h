@@ -1,4 +1,4 @@
-// Who reads the values of a lowered graph, and what fuse would make one pass of.
+// Readers of the values of a lowered graph, and which nodes fuse will merge.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,20 @@
 
 namespace ebb {
 
-// How many nodes there are up to the one that makes the output `name`; none if there is no such.
+// The number of nodes up to the producer of the output `name`; none if there is no such output.
 std::optional<size_t> end_of(const Graph& g, std::string_view name);
 
 class Uses {
  public:
   explicit Uses(const Graph& g);
-  // The nodes that read a value; their number stands for outputs and updates.
+  // The readers of a value; the number of nodes stands for outputs and updates.
   const std::set<size_t>& readers(int32_t v) const { return readers_[static_cast<size_t>(v)]; }
-  // The node of the graph that makes `v`, if nothing but one node reads it.
-  const Node* made_for_one(int32_t v) const;
+  // The producer of `v` if `v` has exactly one reader.
+  const Node* single_use_producer(int32_t v) const;
   // The only node that reads `v`, if there is one.
   const Node* only_reader(int32_t v) const;
-  // fuse makes one pass of it and a formula of this shape. `n` may be null.
-  bool melts(const Node* n, const Shape& shape) const;
+  // Whether fuse will merge it with a pointwise node of this shape. `n` may be null.
+  bool will_fuse(const Node* n, const Shape& shape) const;
 
  private:
   const Graph& g_;

@@ -79,15 +79,15 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   require(labels || !options.features.empty(),
           "eval: the data has no classes to train the default features on; give --features  ",
           options.data);
-  std::unique_ptr<FeatureNet> judge, space;
+  std::unique_ptr<FeatureNet> classifier, space;
   if (!options.features.empty())
     space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
   if (labels) {
-    judge = std::make_unique<FeatureNet>(
+    classifier = std::make_unique<FeatureNet>(
         train::cached_classifier(*sets.training, options.data, context, {log, look}));
-    q.classifier_accuracy = train::class_accuracy(*judge, *sets.held_out, look);
+    q.classifier_accuracy = train::class_accuracy(*classifier, *sets.held_out, look);
   }
-  FeatureNet& features = space ? *space : *judge;
+  FeatureNet& features = space ? *space : *classifier;
   int64_t shown = -1;
   const Generated g = generate(model, request, options.generate, context, [&](double share) {
     look();
@@ -102,7 +102,7 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   samples.add(seen.features);
   q.frechet_distance = train::frechet_distance(samples, statistics(features, *sets.held_out, look));
   if (q.conditional) {
-    const Tensor logits = space ? judge->run(g.images, look).logits : seen.logits;
+    const Tensor logits = space ? classifier->run(g.images, look).logits : seen.logits;
     q.class_accuracy =
         static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q.n);
   }

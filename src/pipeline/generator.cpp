@@ -69,7 +69,7 @@ LoadedModel without_weights(const std::string& file, const std::string& model) {
 
 NamedTensors weights_in(const std::string& file, const LoadedModel& m) {
   Graph g;
-  network_of(*m.model, m.config)(g, network_inputs(g, m.config.common(), 1));
+  network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 1));
   return train::load_model_weights(file, nn::weights_of(g));
 }
 
@@ -89,7 +89,7 @@ auto in_file(const Asked& a, const auto& f) {
 }
 
 // What is known of a run before there is a device.
-struct SettledRun {
+struct ResolvedRun {
   GenerateOptions ran;
   SampleCall call;
   SampleCounts counts;
@@ -99,7 +99,7 @@ struct SettledRun {
 };
 
 // `known`: to the network.
-void choose_levels(SettledRun& run, const LoadedModel& model, const Discretisation& known) {
+void choose_levels(ResolvedRun& run, const LoadedModel& model, const Discretisation& known) {
   const GenerateOptions& o = run.ran;
   const LevelsOfRun levels{.sampler = o.sampler,
                            .schedule = o.schedule,
@@ -122,13 +122,13 @@ void choose_levels(SettledRun& run, const LoadedModel& model, const Discretisati
     run.ran.steps = static_cast<int64_t>(run.call.sigmas.size()) - 1;
 }
 
-OptionTexts noise_options(const SettledRun& run) {
+OptionTexts noise_options(const ResolvedRun& run) {
   return parse_options(run.ran.noise_options, "noise " + run.source.source);
 }
 
 // Throws Error for what there is not, what does not go together, and what has no effect.
-SettledRun settled_run(const LoadedModel& model, const GenerateOptions& options) {
-  SettledRun run{.ran = options};
+ResolvedRun resolved_run(const LoadedModel& model, const GenerateOptions& options) {
+  ResolvedRun run{.ran = options};
   choose_levels(run, model, Precond(model.diffusion).levels());
   const std::vector<double>& sigmas = run.call.sigmas;
   run.source = options.noise == "auto" ? default_noise(options.dialect, options.sampler)
@@ -152,7 +152,7 @@ class Batches {
           const Context& context)
       : request_(request),
         options_(options),
-        run_(settled_run(model, options)),
+        run_(resolved_run(model, options)),
         common_(model.config.common()) {
     const auto count = static_cast<int64_t>(request.classes.size());
     batch_ = std::min(options.batch > 0 ? options.batch : largest_batch, count);
@@ -167,13 +167,13 @@ class Batches {
         model.diffusion, network_of(*model.model, model.config),
         DenoiserOptions{.batch = batch_,
                         .image = {common_.image_size, common_.image_size, common_.in_channels},
-                        .classes = common_.classes,
+                        .conditions = class_conditions(model.config),
                         .guided = guided,
                         .dtype = dtype,
                         .vectors = run_.counts.vectors + 1,
                         .draws = run_.source.source == "ebb" && run_.source.steps.empty() &&
                                  run_.counts.draws > 0,
-                        .whole_timesteps = find_dialect(options.dialect).whole_timesteps},
+                        .integer_timesteps = find_dialect(options.dialect).integer_timesteps},
         context);
     for (const auto& [name, tensor] : model.weights) denoiser_->bind(name, tensor);
     check_memory(*context.device);
@@ -276,7 +276,7 @@ class Batches {
       classes.push_back(request_.classes[static_cast<size_t>(index)]);
       keys.images.push_back(request_.first_image + index);
     }
-    if (common_.classes > 0) denoiser_->classes(classes);
+    if (common_.classes > 0) denoiser_->condition(nn::class_id, tensor_of(classes, {batch_}));
     const Noise noise = open_default_noise(run_.source, keys, noise_options(run_));
     if (denoiser_->options().draws)
       denoiser_->draw_by(keys.seed, keys.images);
@@ -295,7 +295,7 @@ class Batches {
 
   const GenerateRequest& request_;
   const GenerateOptions& options_;
-  SettledRun run_;
+  ResolvedRun run_;
   CommonConfig common_;
   int64_t batch_ = 1;
   std::unique_ptr<Denoiser> denoiser_;
@@ -321,7 +321,7 @@ void check_guidance(const LoadedModel& model, const GenerateRequest& request,
   require(o.rules.empty() || o.guidance == 1, "sample: give --guidance (", o.guidance,
           ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
   const bool guided = is_guided(o);
-  check_answers(parse_rules(o.rules));
+  check_branches(parse_rules(o.rules));
   const int64_t classes = model.config.common().classes;
   if (find_sampler(o.sampler).sampler->needs_uncond)
     require(guided && classes > 0, "sample: ", o.sampler,
@@ -350,7 +350,7 @@ LoadedModel load_model(const std::string& path, const std::string& model,
     const std::vector<Field> fields = fields_of(m.diffusion);
     set_field(find_field(fields, name, "diffusion"), text);
   }
-  settle(m.diffusion);
+  resolve(m.diffusion);
   for (const auto& [name, text] : overrides) check_applies(name, m.diffusion.precond);
   check(m.diffusion);
   m.weights = in_file(asked, [&] { return weights_in(asked.file, m); });
@@ -382,7 +382,7 @@ void check(const LoadedModel& model, const GenerateRequest& request,
     require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,
             " does not exist (the model has ", classes, ")");
   check_guidance(model, request, options);
-  settled_run(model, options);
+  resolved_run(model, options);
 }
 
 Generated generate(const LoadedModel& model, const GenerateRequest& request,

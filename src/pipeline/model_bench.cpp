@@ -45,11 +45,11 @@ Network make_network(const ModelCase& m, const DiffusionConfig& diffusion) {
   const CommonConfig& c = named.config.common();
   const nn::Network network = network_of(*named.model, named.config);
   Graph alone;
-  network(alone, network_inputs(alone, c, 1));
+  network(alone, network_inputs(alone, *named.model, named.config, 1));
   return {loss_graph(diffusion, network,
                      {.batch = m.batch,
                       .image = {c.image_size, c.image_size, c.in_channels},
-                      .labels = c.classes > 0}),
+                      .conditions = class_conditions(named.config)}),
           nn::initial_tensors(nn::weights_of(alone), 1)};
 }
 

@@ -163,15 +163,16 @@ std::vector<Row> rows_with_noise() {
 // How much is done, told in shares of evaluations of single states.
 class Work {
  public:
-  Work(double total, const std::function<void(double)>& told) : total_(total), told_(told) {}
+  Work(double total, const std::function<void(double)>& progress)
+      : total_(total), progress_(progress) {}
   void add(double evaluations) {
     done_ += evaluations;
-    if (told_) told_(std::min(done_ / total_, 1.0));
+    if (progress_) progress_(std::min(done_ / total_, 1.0));
   }
 
  private:
   double total_, done_ = 0;
-  const std::function<void(double)>& told_;
+  const std::function<void(double)>& progress_;
 };
 
 std::string head(std::string columns) {

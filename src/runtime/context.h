@@ -1,4 +1,4 @@
-// Context: what travels with every call: the device, the tuner, the log. No globals.
+// Context: the device, tuner and log of a call. No globals.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@ namespace ebb {
 
 struct Context {
   std::shared_ptr<Device> device;
-  std::shared_ptr<Tuner> tuner = nullptr;  // null: presets, else what kernels guess best
+  std::shared_ptr<Tuner> tuner = nullptr;  // null: presets, else the kernels' best guess
   std::function<void(std::string_view)> log = [](std::string_view) {};
 };
 
-// "cpu", "cuda", or "auto": the first that has a device here, "cpu" last. Throws Error naming what
-// is missing, or the nearest name.
+// "cpu", "cuda", or "auto": the first backend with a device here, "cpu" last. Throws Error that
+// names what is missing, or the nearest name.
 Context open_context(std::string_view backend, const DeviceOptions& options = {});
 
 }  // namespace ebb

@@ -10,9 +10,10 @@
 namespace ebb {
 namespace {
 
-// `facts` are of the nodes that those of `nodes` came from.
-Fitted planned(Recomputed nodes, const std::vector<NodeMemory>& facts, const Again& again) {
-  Fitted out{.nodes = std::move(nodes), .memory = {}, .again = again};
+// `facts` are of the original nodes.
+Fitted planned(Recomputed nodes, const std::vector<NodeMemory>& facts,
+               const RecomputeCount& count) {
+  Fitted out{.nodes = std::move(nodes), .memory = {}, .count = count};
   const Node* first = out.nodes.graph.nodes().data();
   out.memory = plan_memory(out.nodes.graph, [&](const Node& n) {
     return facts[out.nodes.origin[static_cast<size_t>(&n - first)]];
@@ -20,38 +21,39 @@ Fitted planned(Recomputed nodes, const std::vector<NodeMemory>& facts, const Aga
   return out;
 }
 
-// The graph without anything computed again, which need not have a loss.
+// The graph without recompute; it need not have a loss.
 Recomputed as_it_is(const Graph& g) {
   Recomputed out{g, std::vector<size_t>(g.nodes().size())};
   std::iota(out.origin.begin(), out.origin.end(), size_t{0});
   return out;
 }
 
-// Plans for any number of formulas and blocks that are computed again.
+// Plans for any recompute count.
 class Planner {
  public:
   Planner(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r)
-      : facts_(facts), repeatable_(g, r.loss) {}
+      : facts_(facts), recomputable_(g, r.loss) {}
 
-  Again most() const { return repeatable_.most(); }
-  Fitted at(const Again& again) const { return planned(repeatable_.with(again), facts_, again); }
+  RecomputeCount most() const { return recomputable_.most(); }
+  Fitted at(const RecomputeCount& count) const {
+    return planned(recomputable_.with(count), facts_, count);
+  }
 
  private:
   const std::vector<NodeMemory>& facts_;
-  Repeatable repeatable_;
+  Recomputable recomputable_;
 };
 
-// What the arena may have. The rest of what is free is for samples on the way and for what the
-// driver takes.
+// The budget of the arena. The rest of free memory is for samples in flight and for the driver.
 int64_t room(const Graph& g, const Recompute& r, int64_t free) {
   return (r.bytes > 0 ? r.bytes : free / 10 * 9) - source_bytes(g);
 }
 
-// Whether the arena is small enough.
+// Whether the arena fits.
 bool fits(const Fitted& f, int64_t bytes) { return f.memory.arena_bytes <= bytes; }
 
-// With more computed again a plan mostly gets smaller: what halving finds between `few`, which does
-// not fit, and `enough`, for which `best` does, is near the least. `at` plans for a number.
+// Recomputing more mostly needs less memory: bisects between `few`, which does not fit, and
+// `enough`, for which `best` does. `at` plans for a number.
 Fitted least(int64_t few, int64_t enough, Fitted best, int64_t bytes,
              const std::function<Fitted(int64_t)>& at) {
   while (enough - few > 1) {
@@ -63,19 +65,19 @@ Fitted least(int64_t few, int64_t enough, Fitted best, int64_t bytes,
   return best;
 }
 
-std::optional<Fitted> fit_formulas(const Planner& plans, int64_t bytes) {
-  const int64_t most = plans.most().formulas;
-  const auto at = [&](int64_t n) { return plans.at({.formulas = n}); };
+std::optional<Fitted> fit_pointwise(const Planner& plans, int64_t bytes) {
+  const int64_t most = plans.most().pointwise;
+  const auto at = [&](int64_t n) { return plans.at({.pointwise = n}); };
   if (Fitted none = at(0); fits(none, bytes)) return none;
   Fitted all = at(most);
   if (!fits(all, bytes)) return {};
   return least(0, most, std::move(all), bytes, at);
 }
 
-// All formulas, and blocks.
+// All pointwise values, and blocks.
 Fitted fit_blocks(const Planner& plans, int64_t bytes) {
-  const Again most = plans.most();
-  const auto at = [&](int64_t n) { return plans.at({.formulas = most.formulas, .blocks = n}); };
+  const RecomputeCount most = plans.most();
+  const auto at = [&](int64_t n) { return plans.at({.pointwise = most.pointwise, .blocks = n}); };
   Fitted all = at(most.blocks);
   return fits(all, bytes) ? least(-1, most.blocks, std::move(all), bytes, at) : all;
 }
@@ -86,7 +88,7 @@ Recompute parse_recompute(std::string_view given) {
   using Kind = Recompute::Kind;
   const std::string text = small_letters(given);
   if (text == "off") return {};
-  if (text == "formulas") return {.kind = Kind::formulas};
+  if (text == "pointwise") return {.kind = Kind::pointwise};
   if (text == "all") return {.kind = Kind::all};
   if (text == "auto") return {.kind = Kind::fit};
   double number = 0;
@@ -95,31 +97,31 @@ Recompute parse_recompute(std::string_view given) {
   if (fault == std::errc() && number > 0 && number < 1e9 && (unit == "gb" || unit == "mb"))
     return {.kind = Kind::fit, .bytes = static_cast<int64_t>(number * (unit == "gb" ? 1e9 : 1e6))};
   const bool no_unit = fault == std::errc() && unit.empty();
-  const std::string known[] = {"off", "formulas", "all", "auto"};
+  const std::string known[] = {"off", "pointwise", "all", "auto"};
   const std::string near = nearest_name(text, known);
-  fail("recompute: must be off, formulas, all, auto or a size like 8GB or 500MB ('", given, "'",
+  fail("recompute: must be off, pointwise, all, auto or a size like 8GB or 500MB ('", given, "'",
        no_unit ? ", which has no unit)" : ")",
        near.empty() ? "" : " (did you mean '" + near + "'?)");
 }
 
-std::vector<Spared> ways_of(const Recompute& r) {
+std::vector<LoweringMode> lowering_modes(const Recompute& r) {
   using Kind = Recompute::Kind;
-  if (r.kind == Kind::off) return {Spared::nothing};
-  if (r.kind == Kind::formulas) return {Spared::formulas};
-  if (r.kind == Kind::all) return {Spared::blocks};
-  return {Spared::nothing, Spared::formulas, Spared::blocks};
+  if (r.kind == Kind::off) return {LoweringMode::no_recompute};
+  if (r.kind == Kind::pointwise) return {LoweringMode::pointwise};
+  if (r.kind == Kind::all) return {LoweringMode::blocks};
+  return {LoweringMode::no_recompute, LoweringMode::pointwise, LoweringMode::blocks};
 }
 
 std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-                          Spared way, int64_t free) {
+                          LoweringMode mode, int64_t free) {
   using Kind = Recompute::Kind;
   if (r.kind == Kind::off) return planned(as_it_is(g), facts, {});
   const Planner plans(g, facts, r);
-  const Again most = plans.most();
-  if (r.kind == Kind::formulas) return plans.at({.formulas = most.formulas});
+  const RecomputeCount most = plans.most();
+  if (r.kind == Kind::pointwise) return plans.at({.pointwise = most.pointwise});
   if (r.kind == Kind::all) return plans.at(most);
   const int64_t bytes = room(g, r, free);
-  if (way != Spared::blocks) return fit_formulas(plans, bytes);
+  if (mode != LoweringMode::blocks) return fit_pointwise(plans, bytes);
   Fitted out = fit_blocks(plans, bytes);
   require(r.bytes == 0 || fits(out, bytes), "recompute: a run does not fit into ",
           r.bytes / 1000000, " MB: with all ", most.blocks, " blocks computed again it needs ",

@@ -1,5 +1,5 @@
-// Plans that fit into memory: as much of the forward pass is computed again in the backward pass
-// (passes/recompute.h) as was asked for.
+// Plans that fit into memory: activations are recomputed (passes/recompute.h) as far as was asked
+// for.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +13,39 @@
 
 namespace ebb {
 
-// What is computed again: off, formulas (all that cost no product), all, auto (as little as the
-// device's free memory demands) or a size such as 8GB (as little as so much memory for the whole
-// run demands).
+// What is recomputed: off, pointwise (everything that costs no matmul), all, auto (as little as the
+// device's free memory demands) or a size such as 8GB (as little as that budget for the whole run
+// demands).
 struct Recompute {
-  enum class Kind : uint8_t { off, formulas, all, fit };
+  enum class Kind : uint8_t { off, pointwise, all, fit };
   Kind kind = Kind::off;
-  int64_t bytes = 0;          // fit: to fit into; 0: what is free
-  std::string loss = "loss";  // the output whose gradients the graph computes
+  int64_t bytes = 0;          // fit: the budget; 0: free memory
+  std::string loss = "loss";  // the output that the gradients are of
 };
 Recompute parse_recompute(std::string_view text);  // throws Error
 
-// What a graph is lowered for: to compute nothing again, so all that can is fused; formulas, so
-// activations stay formulas; blocks, so norms and what they read stay in their blocks.
-enum class Spared : uint8_t { nothing, formulas, blocks };
+// How a graph is lowered, by what may be recomputed later. no_recompute: everything fuses.
+// pointwise: activations stay pointwise nodes. blocks: norms and their inputs also stay within
+// their blocks.
+enum class LoweringMode : uint8_t { no_recompute, pointwise, blocks };
 
-// In which ways a graph may be lowered to do as `r` asks, the fastest first.
-std::vector<Spared> ways_of(const Recompute& r);
+// The lowering modes that may satisfy `r`, the fastest first.
+std::vector<LoweringMode> lowering_modes(const Recompute& r);
 
 struct Fitted {
   Recomputed nodes;
   MemoryPlan memory;
-  Again again;
+  RecomputeCount count;
 };
 
-// `g`, which was lowered in one of the ways, with as little computed again as `r` asks for;
-// nothing if that is too large and another way follows. `facts` are of the nodes of `g`; `free`
-// bytes of the device's are free. Where `auto` does not suffice, it is all blocks; a size that
-// does not suffice is an Error.
+// Plans `g`, lowered in `mode`, with as little recomputed as `r` asks for. Nothing if that exceeds
+// the memory and another mode follows. `facts` are of the nodes of `g`; `free`: bytes free on the
+// device. If `auto` does not suffice, all blocks are recomputed; a size that does not suffice is an
+// Error.
 std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-                          Spared way, int64_t free);
+                          LoweringMode mode, int64_t free);
 
-// What to do where a run does not fit; `recomputed`: all that can be is computed again already.
+// Advice for a run that does not fit; `recomputed`: everything is recomputed already.
 std::string advice_on_memory(bool recomputed);
 
 }  // namespace ebb

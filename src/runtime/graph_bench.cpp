@@ -70,13 +70,13 @@ int runs_for(double seconds, double one, size_t plans) {
 }
 
 // Seconds until run() returns, on a device that has nothing else to do.
-double time_of_enqueuing(Device& device, Recording& recording) {
+double time_of_enqueuing(Device& device, CapturedGraph& captured) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> times(9);
   for (double& t : times) {
     device.synchronize();
     const auto start = Clock::now();
-    recording.run();
+    captured.run();
     t = std::chrono::duration<double>(Clock::now() - start).count();
   }
   std::sort(times.begin(), times.end());
@@ -87,20 +87,21 @@ double time_of_enqueuing(Device& device, Recording& recording) {
 
 Timing time_on_device(Device& device, int runs, int rounds,
                       const std::function<void(int)>& enqueue) {
-  const auto recording = device.record([&] {
+  const auto captured = device.capture([&] {
     for (int i = 0; i < runs; ++i) enqueue(i);
   });
-  require(recording != nullptr, "bench: ", device.backend(), " has no recordings");
-  recording->run();  // warm
-  const double host = time_of_enqueuing(device, *recording);
-  std::vector<std::unique_ptr<Mark>> marks;
-  marks.push_back(device.mark());
+  require(captured != nullptr, "bench: ", device.backend(), " has no recordings");
+  captured->run();  // warm
+  const double host = time_of_enqueuing(device, *captured);
+  std::vector<std::unique_ptr<Event>> events;
+  events.push_back(device.record_event());
   for (int i = 0; i < rounds; ++i) {
-    recording->run();
-    marks.push_back(device.mark());
+    captured->run();
+    events.push_back(device.record_event());
   }
   std::vector<double> times;
-  for (size_t i = 1; i < marks.size(); ++i) times.push_back(marks[i]->seconds_since(*marks[i - 1]));
+  for (size_t i = 1; i < events.size(); ++i)
+    times.push_back(events[i]->seconds_since(*events[i - 1]));
   device.synchronize();
   std::sort(times.begin(), times.end());
   const auto at = [&](double q) {

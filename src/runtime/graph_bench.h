@@ -1,5 +1,5 @@
-// Benches of small graphs on devices with memory of their own: replays of recordings, timed by the
-// device, over so many copies of the data that caches hold none of it.
+// Benches of small graphs on devices with memory of their own: replays of captured graphs, timed by
+// events, with so many copies of the data that caches are cold.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct GraphCase {
 // One op on inputs of these types.
 GraphCase one_op_case(const OpDef& op, const Example& example, DType dtype);
 
-// Products, convolutions and attention of known networks, norms, AdamW.
+// Matmuls, convolutions and attention of known networks, norms, AdamW.
 std::vector<GraphCase> graph_cases();
 
 // Throws Error unless every float of the results is finite and a second run gives the same bits.
@@ -33,9 +33,9 @@ Ceilings measure_device_ceilings(const Context& context);
 struct Timing {
   double median = 0;  // seconds of one run
   double spread = 0;  // (90th - 10th percentile) / median
-  double host = 0;    // seconds in which the processor enqueues one
+  double host = 0;    // host seconds to enqueue one
 };
-// Of `enqueue(i)`, i = 0, 1, ...: recorded `runs` times in a row and replayed `rounds` times.
+// Times `enqueue(i)`, i = 0, 1, ...: `runs` calls captured in a row, replayed `rounds` times.
 Timing time_on_device(Device& device, int runs, int rounds,
                       const std::function<void(int)>& enqueue);
 

@@ -255,7 +255,7 @@ std::vector<std::string> op_bench_names(const Device& device) {
   std::vector<std::string> out;
   for (const OpDef* op : all_ops()) {
     if (!op->examples) continue;
-    // on the host the kernels are timed themselves, and an op of formulas has none
+    // on the host the kernels are timed themselves, and an op of expressions has none
     if (device.on_host() && kernels_of(op->name, device.backend()).empty()) continue;
     for (const Example& e : op->examples())
       if (e.bench) out.push_back(str(op->name, '/', e.label));

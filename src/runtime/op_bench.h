@@ -1,5 +1,5 @@
-// Benches of ops: verified, then timed with cold caches, as a share of what the
-// machine can do.
+// Benches of ops: verified, then timed with cold caches, as a share of the machine's measured
+// limits.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace ebb {
 
-// What the machine reaches on one large copy and one large matrix product.
+// The limits: of one large copy and one large matmul.
 struct Ceilings {
   double bytes_per_second = 0;
   double flops_f32 = 0;
@@ -24,9 +24,9 @@ struct BenchResult {
   double spread = 0;  // (90th - 10th percentile) / median
   double gb_per_s = 0, tflop_per_s = 0;
   double peak_percent = 0;  // of the nearer of the two ceilings
-  double memory_gb = 0;     // of a plan: what it reads and updates, and the peak of a run
-  // Of training steps on an accelerator: the processor's time to enqueue one, and the time from the
-  // network's description to the end of the first one.
+  double memory_gb = 0;     // of a plan: weights and states, and the peak of a run
+  // Training steps on an accelerator: host time to enqueue one, and the time from the network's
+  // config to the end of the first step.
   double host_us = 0, first_step_s = 0;
 };
 
@@ -35,9 +35,9 @@ std::vector<std::string> op_bench_names(const Device& device);
 
 // Runs the bench examples of every op whose "op/example" contains `filter`, in each dtype of its
 // examples' float inputs (f32, bf16), and calls `report` with each result. Checks each kernel
-// first: against the op's meaning in double on the small examples, and on the timed one that every
-// element is written and finite, and twice the same. Throws Error if not. On devices with memory of
-// their own the preferred kernels run alone, and graph_cases() besides.
+// first: against the op's reference on the small examples, and on the timed one that every element
+// is written, finite and reproducible. Throws Error if not. On devices with memory of their own
+// only the preferred kernels run, and graph_cases() in addition.
 void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
                const std::function<void(const BenchResult&)>& report);
 

@@ -9,30 +9,30 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/table.h"
 #include "passes/activations.h"
-#include "passes/batch.h"
-#include "passes/columns.h"
 #include "passes/concats.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
-#include "passes/images.h"
+#include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
-#include "passes/parts.h"
-#include "passes/remake.h"
-#include "passes/rows.h"
+#include "passes/rematerialise.h"
+#include "passes/row_fusion.h"
+#include "passes/segments.h"
 #include "passes/simplify.h"
+#include "passes/slices.h"
+#include "passes/spatial_fusion.h"
 
 namespace ebb {
 namespace {
 
-std::vector<const Kernel*> serving_kernels(const Signature& s, const Device& device) {
+std::vector<const Kernel*> supporting_kernels(const Signature& s, const Device& device) {
   std::vector<const Kernel*> all = kernels_of(s.op->name, device.backend());
   std::erase_if(all, [&](const Kernel* k) { return !k->supports(s, device); });
   return all;
 }
 
 // Whether the kernel that comes first for one use does for the other, perhaps under another op.
-bool served_alike(const Signature& a, const Signature& b, const Device& device) {
-  const auto for_a = serving_kernels(a, device), for_b = serving_kernels(b, device);
+bool same_cost_class(const Signature& a, const Signature& b, const Device& device) {
+  const auto for_a = supporting_kernels(a, device), for_b = supporting_kernels(b, device);
   return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
 }
 
@@ -75,43 +75,43 @@ void run_step(const Step& s) {
 }  // namespace
 
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options,
-                  Spared spared) {
-  const auto keep = [&](const Signature& s) { return !serving_kernels(s, device).empty(); };
+                  LoweringMode mode) {
+  const auto keep = [&](const Signature& s) { return !supporting_kernels(s, device).empty(); };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
   const bool rows = !kernels_of("rows", device.backend()).empty();
   if (options.fuse) {
-    const auto serves = [&](const Signature& plain, const Signature& with) {
-      return served_alike(plain, with, device);
+    const auto supports = [&](const Signature& plain, const Signature& with) {
+      return same_cost_class(plain, with, device);
     };
-    out = add_epilogues(out, serves);
-    if (spared == Spared::nothing) out = add_activations(out, serves);
+    out = fuse_residuals(out, supports);
+    if (mode == LoweringMode::no_recompute) out = fuse_activations(out, supports);
     verify(out, "epilogue");
-    out = fuse(out, {device.flops_per_pass(), device.rows_once(), rows});
+    out = fuse(out, {device.flops_per_pass(), device.hoists_row_scalars(), rows});
   }
   out = dead_code(out);
   verify(out, "fuse");
   if (options.fuse && !kernels_of("images", device.backend()).empty()) {
-    out = join_images(out, keep, spared == Spared::blocks);
-    verify(out, "images");
+    out = fuse_spatial(out, keep, mode == LoweringMode::blocks);
+    verify(out, "spatial_fusion");
   }
   if (options.fuse && rows) {
-    out = join_rows(out, keep, spared == Spared::blocks);
-    verify(out, "rows");
-    out = remake(out, options.recompute.loss, keep);
-    verify(out, "remake");
+    out = fuse_rows(out, keep, mode == LoweringMode::blocks);
+    verify(out, "row_fusion");
+    out = rematerialise(out, options.recompute.loss, keep);
+    verify(out, "rematerialise");
   }
   if (options.fuse && !kernels_of("pointwise_parts", device.backend()).empty()) {
-    out = fold_parts(out, keep);
-    verify(out, "parts");
-    out = fold_columns(out, keep);
-    verify(out, "columns");
-    out = fold_concats(out, keep);
+    out = elide_concat_slice(out, keep);
+    verify(out, "segments");
+    out = elide_slices(out, keep);
+    verify(out, "slices");
+    out = elide_concats(out, keep);
     verify(out, "concats");
   }
   if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
-    out = lower(batch(out), keep);
-    verify(out, "batch");
+    out = lower(fuse_horizontally(out), keep);
+    verify(out, "horizontal_fusion");
   }
   return out;
 }
@@ -124,7 +124,7 @@ struct Plan::Chosen {
 
   NodeMemory memory() const {
     const Kernel* k = choice.kernel;
-    NodeMemory m{program.workspace, k->in_place, k->alias, k->alone};
+    NodeMemory m{program.workspace, k->in_place, k->alias, k->cooperative};
     if (k->may_share)
       m.may_share = [k, s = sig](size_t out, size_t in) { return k->may_share(s, out, in); };
     return m;
@@ -135,10 +135,10 @@ struct Plan::Chosen {
 // chosen before it is known whether it fits.
 Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     : context_(std::move(context)) {
-  for (const Spared way : ways_of(options.recompute)) {
-    graph_ = lowered_for(g, *context_.device, options, way);
+  for (const LoweringMode mode : lowering_modes(options.recompute)) {
+    graph_ = lowered_for(g, *context_.device, options, mode);
     std::vector<Chosen> nodes = choose();
-    std::optional<Fitted> found = fitted(nodes, options.recompute, way);
+    std::optional<Fitted> found = fitted(nodes, options.recompute, mode);
     if (!found) continue;
     adopt(nodes, std::move(*found));
     make_steps(std::move(nodes));
@@ -153,10 +153,10 @@ std::vector<Plan::Chosen> Plan::choose() {
   std::vector<Chosen> nodes;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);
-    const auto serving = serving_kernels(s, device);
-    require(!serving.empty(), s.op->name, ": ", device.backend(), " has no kernel for it  ",
+    const auto supporting = supporting_kernels(s, device);
+    require(!supporting.empty(), s.op->name, ": ", device.backend(), " has no kernel for it  ",
             s.text(), "  at ", s.at);
-    const Choice c = tuner.choose(serving, s, device);
+    const Choice c = tuner.choose(supporting, s, device);
     nodes.push_back({c, s, c.kernel->prepare(s, c.tune, device)});
   }
   tuner.save();
@@ -172,17 +172,17 @@ std::vector<NodeMemory> Plan::memory_of(const std::vector<Chosen>& nodes) {
 // What runs aside keeps its memory longer; a plan that computes blocks twice to need less has none
 // of it.
 std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recompute& r,
-                                   Spared way) {
+                                   LoweringMode mode) {
   constexpr int32_t reach = 16;  // of 4 to 64 as fast as any for U-Nets; costs 2 % of memory
   std::vector<NodeMemory> facts = memory_of(nodes);
-  std::vector<bool> aside(nodes.size());
-  if (way != Spared::blocks && context_.device->runs_aside())
-    aside = nodes_aside(graph_, facts, reach);
+  std::vector<bool> side_stream(nodes.size());
+  if (mode != LoweringMode::blocks && context_.device->has_side_stream())
+    side_stream = side_stream_nodes(graph_, facts, reach);
   for (size_t i = 0; i < facts.size(); ++i)
-    if (aside[i]) facts[i].linger = reach;
-  std::optional<Fitted> out = fit(graph_, facts, r, way, context_.device->free_memory());
+    if (side_stream[i]) facts[i].extended_lifetime = reach;
+  std::optional<Fitted> out = fit(graph_, facts, r, mode, context_.device->free_memory());
   if (!out) return out;
-  for (const size_t i : out->nodes.origin) aside_.push_back(aside[i]);
+  for (const size_t i : out->nodes.origin) side_stream_.push_back(side_stream[i]);
   return out;
 }
 
@@ -201,20 +201,17 @@ void Plan::adopt(std::vector<Chosen>& nodes, Fitted fitted) {
   nodes = std::move(all);
   graph_ = std::move(fitted.nodes.graph);
   memory_ = std::move(fitted.memory);
-  recomputed_ = fitted.again;
+  recomputed_ = fitted.count;
 }
 
 void Plan::make_steps(std::vector<Chosen> nodes) {
   for (Chosen& n : nodes)
     steps_.push_back({n.choice.kernel, std::move(n.sig), std::move(n.program), {}});
-  for (size_t i = 0; i < aside_.size(); ++i) steps_[i].aside = aside_[i];
+  for (size_t i = 0; i < side_stream_.size(); ++i) steps_[i].side_stream = side_stream_[i];
+  inputs_ = PlanInputs(graph_, [this](int64_t bytes) { return take(bytes); });
   log_notes();
   sources_.resize(graph_.sources().size());
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = graph_.sources()[i];
-    const Type& t = graph_.type(s.value);
-    if (s.kind == Source::Kind::input) sources_[i] = Tensor(t, take(t.bytes()));
-  }
+  for (size_t i = 0; i < sources_.size(); ++i) sources_[i] = inputs_.at(i);
 }
 
 // One line for each kernel that has a note on a step, with the first of them.
@@ -329,9 +326,9 @@ void Plan::resolve() {
     for (const int32_t v : n.out) c.out.push_back(address(v));
     c.workspace = static_cast<char*>(arena_->data()) + memory_.workspace[i];
   }
-  waits_ = waits_for_aside(touched());
+  waits_ = side_stream_waits(touched());
   resolved_ = true;
-  recording_.reset();
+  captured_.reset();
 }
 
 std::vector<Touched> Plan::touched() const {
@@ -349,19 +346,19 @@ std::vector<Touched> Plan::touched() const {
     for (size_t k = 0; k < n.out.size(); ++k)
       all[i].writes.push_back(range(s.call.out[k], graph_.type(n.out[k]).bytes()));
     all[i].writes.push_back(range(s.call.workspace, s.program.workspace));
-    all[i].aside = s.aside;
+    all[i].side_stream = s.side_stream;
   }
   return all;
 }
 
 void Plan::run_steps() {
   Device& device = *context_.device;
-  std::vector<std::unique_ptr<Mark>> ends(steps_.size());
-  const Mark* last = nullptr;
+  std::vector<std::unique_ptr<Event>> ends(steps_.size());
+  const Event* last = nullptr;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (waits_[i] >= 0) device.wait(*ends[static_cast<size_t>(waits_[i])]);
-    if (steps_[i].aside) {
-      ends[i] = device.aside([this, i] { run_step(steps_[i]); });
+    if (steps_[i].side_stream) {
+      ends[i] = device.on_side_stream([this, i] { run_step(steps_[i]); });
       last = ends[i].get();
     } else {
       run_step(steps_[i]);
@@ -373,31 +370,17 @@ void Plan::run_steps() {
 }
 
 void Plan::run_observed() {
-  std::vector<std::unique_ptr<Mark>> marks;
+  std::vector<std::unique_ptr<Event>> events;
   for (size_t i = 0; i <= steps_.size(); ++i) {
-    marks.push_back(context_.device->mark());
+    events.push_back(context_.device->record_event());
     if (i < steps_.size()) run_step(steps_[i]);
   }
-  for (size_t i = 0; i < steps_.size(); ++i) observer_(i, marks[i + 1]->seconds_since(*marks[i]));
+  for (size_t i = 0; i < steps_.size(); ++i) observer_(i, events[i + 1]->seconds_since(*events[i]));
 }
 
 void Plan::load(const NamedTensors& inputs) {
   if (!resolved_) resolve();
-  Device& device = *context_.device;
-  size_t given = 0;
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = graph_.sources()[i];
-    if (s.kind != Source::Kind::input) continue;
-    const auto it = inputs.find(s.name);
-    require(it != inputs.end(), "run: input '", s.name, "' is missing  ", graph_.type(s.value));
-    require(it->second.type() == graph_.type(s.value), "run: input '", s.name,
-            "' needs another type (", graph_.type(s.value), ")  got ", it->second.type());
-    device.copy(it->second, sources_[i]);
-    ++given;
-  }
-  for (const auto& [name, tensor] : inputs)
-    require(given == inputs.size() || graph_.find_source(name), "run: the graph has no input '",
-            name, "'");
+  inputs_.load(inputs, graph_, *context_.device);
 }
 
 void Plan::enqueue() {
@@ -420,11 +403,11 @@ NamedTensors Plan::results() {
 
 NamedTensors Plan::run(const NamedTensors& inputs) {
   load(inputs);
-  if (!observer_ && !recording_) recording_ = context_.device->record([this] { run_steps(); });
+  if (!observer_ && !captured_) captured_ = context_.device->capture([this] { run_steps(); });
   if (observer_)
     run_observed();
-  else if (recording_)
-    recording_->run();
+  else if (captured_)
+    captured_->run();
   else
     run_steps();
   return results();
@@ -466,7 +449,7 @@ std::string Plan::text() const {
         << c.flops * 1e-6 << " MFLOP  " << s.sig.text() << " ->";
     for (const Type& t : s.sig.out) out << ' ' << t;
     if (!s.sig.at.empty()) out << "  @ " << s.sig.at;
-    if (s.aside) out << "  aside";
+    if (s.side_stream) out << "  aside";
     if (!s.kernel->note_on(s.sig).empty()) out << "  note: " << s.kernel->note_on(s.sig);
     out << '\n';
   }

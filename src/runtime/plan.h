@@ -2,19 +2,17 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ir/kernel.h"
-#include "runtime/aside.h"
 #include "runtime/context.h"
 #include "runtime/fit.h"
+#include "runtime/plan_inputs.h"
+#include "runtime/side_stream.h"
 
 namespace ebb {
-
-using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
 struct CompileOptions {
   bool fuse = true;
@@ -27,7 +25,7 @@ struct Step {
   Signature sig;
   Program program;
   Call call;
-  bool aside = false;  // runs beside the steps behind it, see runtime/aside.h
+  bool side_stream = false;  // runs beside the steps behind it, see runtime/side_stream.h
 };
 
 class Plan {
@@ -48,9 +46,14 @@ class Plan {
   const Tensor& bound(std::string_view name) const;  // on the device
   Tensor fetch(std::string_view name) const;         // on the host: a copy, or the memory itself
 
-  // Runs once. Every input must be given, with its type. Returns copies of the outputs, on the
-  // host. Throws Error.
+  // Runs once. Every input must be given, here or to keep(), with its type. Returns copies of the
+  // outputs, on the host. Throws Error.
   NamedTensors run(const NamedTensors& inputs);
+  // Gives an input a value that every run takes which gives it none: what changes seldom is copied
+  // to the device once. Throws Error.
+  void keep(std::string_view input, const Tensor& value) {
+    inputs_.keep(input, value, *context_.device);
+  }
 
   // What run() is made of: load() gives the inputs, enqueue() starts the work on what was loaded
   // last and does not wait. For work that is recorded or timed.
@@ -62,7 +65,7 @@ class Plan {
   const std::vector<Step>& steps() const { return steps_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }  // the exact peak of a run
   int64_t source_bytes() const;                                // inputs, params, states
-  Again recomputed() const { return recomputed_; }             // see passes/recompute.h
+  RecomputeCount recomputed() const { return recomputed_; }    // see passes/recompute.h
   Cost cost() const;                                           // of a run: the steps' together
   // The plan stage of `ebb explain`: steps with kernels, types, bytes, FLOPs, and the peak.
   std::string text() const;
@@ -79,7 +82,8 @@ class Plan {
   struct Chosen;
   std::vector<Chosen> choose();  // the kernels of graph_
   static std::vector<NodeMemory> memory_of(const std::vector<Chosen>& nodes);
-  std::optional<Fitted> fitted(const std::vector<Chosen>& nodes, const Recompute& r, Spared way);
+  std::optional<Fitted> fitted(const std::vector<Chosen>& nodes, const Recompute& r,
+                               LoweringMode mode);
   void adopt(std::vector<Chosen>& nodes, Fitted fitted);
   void make_steps(std::vector<Chosen> nodes);
   void log_notes() const;
@@ -96,20 +100,21 @@ class Plan {
   Context context_;
   Graph graph_;
   MemoryPlan memory_;
-  Again recomputed_;
+  RecomputeCount recomputed_;
   std::vector<Step> steps_;
-  std::vector<bool> aside_;      // by step
-  std::vector<int32_t> waits_;   // by step: for which step aside, or -1
+  std::vector<bool> side_stream_;  // by step
+  std::vector<int32_t> waits_;     // by step: for which step aside, or -1
+  PlanInputs inputs_;
   std::vector<Tensor> sources_;  // by index into graph_.sources()
   std::shared_ptr<Buffer> arena_;
   bool resolved_ = false;
-  std::unique_ptr<Recording> recording_;  // of the steps, where the device has such
+  std::unique_ptr<CapturedGraph> captured_;  // of the steps, where the device has such
   std::function<void(size_t, double)> observer_;
   std::function<void(double)> watch_;
 };
 
 // The graph as `ebb explain --stage fused` shows it: what Plan would run on the device.
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options = {},
-                  Spared spared = Spared::nothing);
+                  LoweringMode mode = LoweringMode::no_recompute);
 
 }  // namespace ebb

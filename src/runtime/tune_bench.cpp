@@ -33,7 +33,7 @@ struct Runner {
   Program program;
   Call call;
   Tensor workspace;
-  std::unique_ptr<Recording> recording;
+  std::unique_ptr<CapturedGraph> captured;
   double best = 1e30;  // seconds
 };
 
@@ -50,7 +50,7 @@ std::string start(Runner& r, const Signature& sig, const Call& call, Device& dev
     if (!r.program.run) return "";
     r.program.run(r.call);  // loads code and memory
     device.synchronize();
-    r.recording = device.record([&] {
+    r.captured = device.capture([&] {
       for (int i = 0; i < runs; ++i) r.program.run(r.call);
     });
     return "";
@@ -62,12 +62,12 @@ std::string start(Runner& r, const Signature& sig, const Call& call, Device& dev
 double time_once(const Runner& r, Device& device, const Tensor& from, const Tensor& to) {
   if (!r.program.run) return 0;
   if (from.defined()) device.copy(from, to);
-  const auto before = device.mark();
-  if (r.recording)
-    r.recording->run();
+  const auto before = device.record_event();
+  if (r.captured)
+    r.captured->run();
   else
     r.program.run(r.call);
-  return device.mark()->seconds_since(*before) / (r.recording ? runs : 1);
+  return device.record_event()->seconds_since(*before) / (r.captured ? runs : 1);
 }
 
 }  // namespace

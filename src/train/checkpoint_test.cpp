@@ -22,7 +22,7 @@ std::vector<nn::Weight> weights() {
   return {{"conv.weight", {4, 3, 3, 2}, {.init = "normal", .channels_last = true}, true},
           {"conv.bias", {4}, {}, true},
           {"freqs", {5}, {.init = "normal"}, false},
-          {"qkv.weight", {12, 5}, {.init = "normal", .turns = 2}, true}};
+          {"qkv.weight", {12, 5}, {.init = "normal", .qkv_interleave = 2}, true}};
 }
 
 // A state in which every tensor is different.

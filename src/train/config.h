@@ -63,7 +63,7 @@ struct TrainConfig {
     // ---- machine
     f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
     f("recompute", recompute,
-      "activations computed twice to save memory: off, formulas, all, auto (as much as must be to "
+      "activations computed twice to save memory: off, pointwise, all, auto (as much as must be to "
       "fit) or a "
       "size to fit into, like 8GB");
     f("device", device, "auto, cpu or cuda");

@@ -23,7 +23,7 @@ TEST(train_config, impossible_values__are_named) {
   EXPECT_EQ(problem({.steps = 1, .dtype = "f16"}),
             "dtype: unknown value 'f16' (did you mean 'bf16'?)");
   EXPECT_EQ(problem({.steps = 1, .recompute = "none"}),
-            "recompute: must be off, formulas, all, auto or a size like 8GB or 500MB ('none')");
+            "recompute: must be off, pointwise, all, auto or a size like 8GB or 500MB ('none')");
   EXPECT_EQ(problem({.steps = 1, .resume = true, .overwrite = true}),
             "train: give resume or overwrite, not both");
   EXPECT_EQ(problem({.steps = 1, .log_every = 0}), "log_every: must be at least 1 (0)");

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "io/file.h"
+#include "nn/network.h"
 #include "train/diagnose.h"
 #include "train/loader.h"
 #include "train/stop.h"
@@ -96,9 +97,10 @@ class Run {
     say(str("trains ", nn::count_elements(state_.weights), " weights with ", options_.dtype,
             " matrix work on ", context_.device->description(), "; a step needs ",
             (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB",
-            c_.recompute == "off" ? std::string()
-                                  : str(" with ", plan_.recomputed().formulas, " formulas and ",
-                                        plan_.recomputed().blocks, " blocks computed twice")));
+            c_.recompute == "off"
+                ? std::string()
+                : str(" with ", plan_.recomputed().pointwise, " pointwise nodes and ",
+                      plan_.recomputed().blocks, " blocks computed twice")));
   }
 
   void write_config() const {
@@ -267,8 +269,9 @@ std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const Tra
     const auto loader = std::make_shared<BatchLoader>(data, options, first);
     return [loader]() -> NamedTensors {
       Batch b = loader->next();
-      NamedTensors out{{"images", b.images}, {"labels", b.labels}, {"image", b.index}};
-      if (b.augment.defined()) out["augment"] = b.augment;
+      NamedTensors out{
+          {"images", b.images}, {std::string(nn::class_id), b.labels}, {"image", b.index}};
+      if (b.augment.defined()) out[std::string(nn::augment_labels)] = b.augment;
       return out;
     };
   };

@@ -147,7 +147,7 @@ TEST(train, signal__finishes_the_step_and_saves) {
 TEST(train, damaged_metrics__are_kept_under_another_name) {
   const Folder folder;
   TrainConfig c = toy_config(folder.path());
-  const std::string path = folder / "metrics.jsonl", aside = path + ".damaged";
+  const std::string path = folder / "metrics.jsonl", side_stream = path + ".damaged";
   c.steps = 3;
   c.schedule = "constant";
   train(toy_job(c), cpu());
@@ -165,17 +165,17 @@ TEST(train, damaged_metrics__are_kept_under_another_name) {
   };
   // a crash cuts the last line short: nothing is lost with it
   EXPECT_EQ(resume(whole + R"({"step": 4, "lo)", 4).find("is damaged"), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(aside));
+  EXPECT_FALSE(std::filesystem::exists(side_stream));
   const std::string broken = whole.substr(0, whole.find('\n') + 1) + "x\n" + whole;
   const std::string said = resume(broken, 5);
   EXPECT_NE(said.find("metrics: line 2 of metrics.jsonl is damaged"), std::string::npos) << said;
-  EXPECT_NE(said.find(aside), std::string::npos) << said;
-  EXPECT_EQ(testing::file_bytes(aside), broken);
+  EXPECT_NE(said.find(side_stream), std::string::npos) << said;
+  EXPECT_EQ(testing::file_bytes(side_stream), broken);
   EXPECT_EQ(metrics(c.out).size(), 2u);  // of steps 1 and 5
   resume("no metrics at all", 6);
-  EXPECT_EQ(testing::file_bytes(aside + "-2"), "no metrics at all");
+  EXPECT_EQ(testing::file_bytes(side_stream + "-2"), "no metrics at all");
   begin_run_folder(c.out, true);
-  EXPECT_TRUE(std::filesystem::exists(aside));  // said to be kept
+  EXPECT_TRUE(std::filesystem::exists(side_stream));  // said to be kept
 }
 
 TEST(train, minutes__end_the_run_with_a_checkpoint) {
@@ -264,10 +264,15 @@ TEST(train, far_device__leaves_the_same_bits_and_is_sent_no_zeros) {
     EXPECT_EQ(checkpoint_bytes(folder / "far", step), checkpoint_bytes(folder / "near", step))
         << step;
   EXPECT_EQ(device->launches, 20);
-  EXPECT_EQ(device->recordings, 1);
-  const int64_t weights = 4 * (2 * 16 * testing::toy_pixels + 16 + testing::toy_pixels),
-                batch = 4 * 8 * testing::toy_pixels + 8 * 8;
-  EXPECT_LT(device->sent, 2 * weights + 20 * (batch + 64));  // weights and averages, no moments
+  EXPECT_EQ(device->captures, 1);
+  const auto longer = std::make_shared<testing::FarDevice>();
+  TrainConfig twice = toy_config(folder / "longer");
+  twice.steps = 40;
+  train(toy_job(twice), {.device = longer});
+  const int64_t steps = 2 * (longer->sent - device->sent), all = longer->sent;
+  const int64_t weights = 4 * (2 * 16 * testing::toy_pixels + 16 + testing::toy_pixels);
+  EXPECT_EQ(all - steps, 2 * weights);  // before the steps: weights and averages, no moments
+  EXPECT_EQ(longer->transfers - device->transfers, 20);  // a step's inputs are one copy
 }
 
 TEST(train, device_lost__ends_with_its_reason_and_a_checkpoint_to_go_on_from) {

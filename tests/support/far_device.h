@@ -28,24 +28,24 @@ class FarDevice final : public Device {
   void copy(const Tensor& from, const Tensor& to) override {
     require(from.type() == to.type(), "copy: types differ");
     if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
-    if (from.buffer()->on_host()) sent += from.bytes();
+    if (from.buffer()->on_host()) sent += from.bytes(), ++transfers;
     if (to.buffer()->on_host()) synchronize();
   }
   void synchronize() override {
     if (!fault.empty()) fail(std::exchange(fault, ""));
   }
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
-    ++recordings;
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
+    ++captures;
     return std::make_unique<Taken>(*this, work);
   }
   // Work aside runs as late as it may: when something waits for it, or not at all.
-  bool runs_aside() const override { return late; }
-  std::unique_ptr<Mark> aside(const std::function<void()>& work) override {
+  bool has_side_stream() const override { return late; }
+  std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) override {
     waiting_.push_back(work);
-    return std::make_unique<Moment>(begun_ + waiting_.size());
+    return std::make_unique<QueueEvent>(begun_ + waiting_.size());
   }
-  void wait(const Mark& moment) override {
-    for (; begun_ < static_cast<const Moment&>(moment).count; ++begun_) {
+  void wait(const Event& event) override {
+    for (; begun_ < static_cast<const QueueEvent&>(event).count; ++begun_) {
       waiting_.front()();
       waiting_.pop_front();
     }
@@ -54,7 +54,8 @@ class FarDevice final : public Device {
   std::string kernels = "cpu";  // whose kernels serve it
   bool late = false;            // it has work aside
   int64_t sent = 0;             // bytes copied from the host
-  int recordings = 0, launches = 0;
+  int transfers = 0;            // copies from the host
+  int captures = 0, launches = 0;
   std::string fault;  // what the next wait fails with, once
 
  private:
@@ -74,12 +75,12 @@ class FarDevice final : public Device {
     FarDevice& device_;
     std::shared_ptr<Buffer> held_;
   };
-  struct Moment final : Mark {
-    explicit Moment(size_t n) : count(n) {}
-    double seconds_since(const Mark&) const override { return 0; }
+  struct QueueEvent final : Event {
+    explicit QueueEvent(size_t n) : count(n) {}
+    double seconds_since(const Event&) const override { return 0; }
     size_t count;  // of works aside that have run by then
   };
-  class Taken final : public Recording {
+  class Taken final : public CapturedGraph {
    public:
     Taken(FarDevice& device, std::function<void()> work)
         : device_(device), work_(std::move(work)) {}

@@ -58,11 +58,6 @@ struct GoldenCase {
     }
   }
 
-  int64_t augment() const {
-    return golden["config"].contains("augment_dim") ? golden["config"]["augment_dim"].get<int64_t>()
-                                                    : 0;
-  }
-
   // Values of the sources that network_inputs declares.
   std::map<std::string, Tensor> inputs() const {
     const nlohmann::json& in = golden["inputs"];
@@ -74,7 +69,7 @@ struct GoldenCase {
     for (const char* key : {"y", "class_labels"}) {
       if (!in.contains(key)) continue;
       const auto ids = in[key]["values"].get<std::vector<int64_t>>();
-      out["classes"] = tensor_of(ids, {static_cast<int64_t>(ids.size())});
+      out["class"] = tensor_of(ids, {static_cast<int64_t>(ids.size())});
     }
     if (in.contains("augment_labels"))
       out["augment"] = hashed_input("input.augment_labels", shape_of(in["augment_labels"]));

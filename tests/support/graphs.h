@@ -20,11 +20,11 @@ inline int64_t count(const Graph& g, const OpDef& op) {
 }
 
 // A device that has kernels for all, and one that has none.
-inline bool all_served(const Signature&) { return true; }
-inline bool none_served(const Signature&) { return false; }
+inline bool all_supported(const Signature&) { return true; }
+inline bool none_supported(const Signature&) { return false; }
 // The same for a product and what it shall do besides.
-inline bool all_served_alike(const Signature&, const Signature&) { return true; }
-inline bool none_served_alike(const Signature&, const Signature&) { return false; }
+inline bool all_same_cost_class(const Signature&, const Signature&) { return true; }
+inline bool no_same_cost_class(const Signature&, const Signature&) { return false; }
 
 // Primitives, and pointwise ops as such.
 inline Graph in_primitives(const Graph& g) {

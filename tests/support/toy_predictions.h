@@ -24,10 +24,11 @@ inline double toy_value(int64_t which, int64_t index) {
   return 2 * (t - std::floor(t)) - 0.9;
 }
 
-inline std::vector<double> toy_values(Ask ask, const GuidedShape& s, const ToyPredictions& toy) {
+inline std::vector<double> toy_values(Branch branch, const GuidedShape& s,
+                                      const ToyPredictions& toy) {
   std::vector<double> out(static_cast<size_t>(s.batch * s.sample()));
-  const bool constant = !std::isnan(toy.constant) && (toy.all || ask == Ask::cond);
-  const int64_t which = toy.alike ? 0 : static_cast<int64_t>(ask);
+  const bool constant = !std::isnan(toy.constant) && (toy.all || branch == Branch::cond);
+  const int64_t which = toy.alike ? 0 : static_cast<int64_t>(branch);
   for (int64_t n = 0; n < s.batch; ++n)
     for (int64_t p = 0; p < s.pixels(); ++p)
       for (int64_t k = 0; k < s.channels; ++k) {
@@ -39,30 +40,30 @@ inline std::vector<double> toy_values(Ask ask, const GuidedShape& s, const ToyPr
 }
 
 inline std::vector<double> toy_state(const GuidedShape& s, const ToyPredictions& toy) {
-  std::vector<double> x = toy_values(Ask::cond, s, {.first_sample = toy.first_sample + 7});
+  std::vector<double> x = toy_values(Branch::cond, s, {.first_sample = toy.first_sample + 7});
   for (double& v : x) v *= 3;
   return x;
 }
 
-struct ToyAnswer {
+struct ToyBranch {
   std::vector<double> result, cond, uncond;
-  std::vector<Ask> asked;
+  std::vector<Branch> asked;
 };
 
-inline ToyAnswer guide_once(const std::vector<RuleCall>& rules, const GuidanceCall& call,
+inline ToyBranch guide_once(const std::vector<RuleCall>& rules, const GuidanceCall& call,
                             double sigma, const ToyPredictions& toy = {}) {
-  ToyAnswer out;
+  ToyBranch out;
   const HostPredict<double> predict = [&](std::span<const double>, double,
-                                          std::span<const Ask> asks,
-                                          std::span<const std::span<double>> answers) {
-    out.asked.assign(asks.begin(), asks.end());
-    for (size_t k = 0; k < asks.size(); ++k) {
-      const std::vector<double> v = toy_values(asks[k], call.shape, toy);
-      std::copy(v.begin(), v.end(), answers[k].begin());
+                                          std::span<const Branch> branches,
+                                          std::span<const std::span<double>> predictions) {
+    out.asked.assign(branches.begin(), branches.end());
+    for (size_t k = 0; k < branches.size(); ++k) {
+      const std::vector<double> v = toy_values(branches[k], call.shape, toy);
+      std::copy(v.begin(), v.end(), predictions[k].begin());
     }
   };
   const HostDenoise<double> denoise = guided<double>(predict, rules, call);
-  out.cond = toy_values(Ask::cond, call.shape, toy);
+  out.cond = toy_values(Branch::cond, call.shape, toy);
   const std::vector<double> x = toy_state(call.shape, toy);
   out.result.resize(x.size());
   if (toy.with_uncond) out.uncond.resize(x.size());
@@ -72,11 +73,12 @@ inline ToyAnswer guide_once(const std::vector<RuleCall>& rules, const GuidanceCa
 
 inline std::vector<float> guide_once_f32(const std::vector<RuleCall>& rules,
                                          const GuidanceCall& call, double sigma) {
-  const HostPredict<float> predict = [&](std::span<const float>, double, std::span<const Ask> asks,
-                                         std::span<const std::span<float>> answers) {
-    for (size_t k = 0; k < asks.size(); ++k) {
-      const std::vector<double> v = toy_values(asks[k], call.shape, {});
-      for (size_t i = 0; i < v.size(); ++i) answers[k][i] = static_cast<float>(v[i]);
+  const HostPredict<float> predict = [&](std::span<const float>, double,
+                                         std::span<const Branch> branches,
+                                         std::span<const std::span<float>> predictions) {
+    for (size_t k = 0; k < branches.size(); ++k) {
+      const std::vector<double> v = toy_values(branches[k], call.shape, {});
+      for (size_t i = 0; i < v.size(); ++i) predictions[k][i] = static_cast<float>(v[i]);
     }
   };
   const std::vector<double> state = toy_state(call.shape, {});

@@ -52,7 +52,7 @@ inline NamedTensors toy_batch(int64_t part, int64_t batch) {
       images.span<float>()[static_cast<size_t>(i * toy_pixels + k)] =
           static_cast<float>(std::sin(static_cast<double>(n % 17) + static_cast<double>(k)));
   }
-  return {{"images", images}, {"image", index}, {"labels", index}};
+  return {{"images", images}, {"image", index}, {"class", index}};
 }
 
 inline train::TrainConfig toy_config(const std::string& out) {

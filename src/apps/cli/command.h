@@ -58,7 +58,7 @@ std::vector<std::string> given_fields(const CLI::App& app);
 void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
                       std::string_view command);
 // Writes auto, where it stands in another case, as it is known.
-void settle_auto(std::initializer_list<std::string*> texts);
+void resolve_auto(std::initializer_list<std::string*> texts);
 // Throws Error for --model "".
 void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command);
 // The flag of a field: --image-size for image_size.

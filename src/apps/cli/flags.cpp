@@ -86,7 +86,7 @@ void check_steps_flag(const CLI::App& app, const std::string& schedule, const st
           ": --steps does nothing with --schedule ", s.name, ", which has its own number of them");
 }
 
-void settle_auto(std::initializer_list<std::string*> texts) {
+void resolve_auto(std::initializer_list<std::string*> texts) {
   for (std::string* text : texts)
     if (small_letters(*text) == "auto") *text = "auto";
 }

@@ -25,7 +25,7 @@ void say_why_not_cuda(const Context& c) {
 }  // namespace
 
 Context open_device(CommonOptions o) {
-  settle(o);
+  resolve(o);
   check_choices(o, [](std::string_view field) { return str(field, ": unknown value"); });
   Context c = open_context(o.device, {.threads = o.threads});
   c.log = [](std::string_view line) {

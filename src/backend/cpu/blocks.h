@@ -1,5 +1,5 @@
-// Formulas over blocks: how the CPU evaluates an Expr on broadcast tensors. Blocks are small enough
-// for every intermediate value to stay in the first-level cache.
+// Expressions over blocks: how the CPU evaluates an Expr on broadcast tensors. Blocks are small
+// enough for every intermediate value to stay in the first-level cache.
 #pragma once
 
 #include <cstdint>

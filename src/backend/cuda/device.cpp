@@ -24,17 +24,17 @@ class DeviceBuffer final : public Buffer {
 };
 
 // Work recorded once as a CUDA graph and launched as one.
-class GraphRecording final : public Recording {
+class CudaGraph final : public CapturedGraph {
  public:
-  GraphRecording(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
     const cudaError_t status = cudaGraphInstantiate(&exec_, graph, 0);
     cudaGraphDestroy(graph);
     check(status, "instantiating a graph");
     check(cudaGraphUpload(exec_, stream), "uploading a graph");
   }
-  ~GraphRecording() override { cudaGraphExecDestroy(exec_); }
-  GraphRecording(const GraphRecording&) = delete;
-  GraphRecording& operator=(const GraphRecording&) = delete;
+  ~CudaGraph() override { cudaGraphExecDestroy(exec_); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
   void run() override { check(cudaGraphLaunch(exec_, stream_), "launching a graph"); }
 
  private:
@@ -42,21 +42,21 @@ class GraphRecording final : public Recording {
   cudaStream_t stream_;
 };
 
-class EventMark final : public Mark {
+class CudaEvent final : public Event {
  public:
-  explicit EventMark(cudaStream_t stream) {
+  explicit CudaEvent(cudaStream_t stream) {
     check(cudaEventCreate(&event_), "making an event");
     check(cudaEventRecord(event_, stream), "marking a moment");
   }
-  ~EventMark() override { cudaEventDestroy(event_); }
-  EventMark(const EventMark&) = delete;
-  EventMark& operator=(const EventMark&) = delete;
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
   cudaEvent_t event() const { return event_; }
-  double seconds_since(const Mark& earlier) const override {
+  double seconds_since(const Event& earlier) const override {
     float milliseconds = 0;
     check(cudaEventSynchronize(event_), "waiting for the device");
     check(
-        cudaEventElapsedTime(&milliseconds, static_cast<const EventMark&>(earlier).event(), event_),
+        cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event(), event_),
         "measuring time");
     return static_cast<double>(milliseconds) * 1e-3;
   }
@@ -85,7 +85,7 @@ CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
   shared_per_block_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
   require(capability_ >= 75, "cuda: needs compute capability 7.5 or newer (", name_, " has ",
           properties.major, ".", properties.minor, ")");
-  for (cudaStream_t* s : {&stream_, &aside_})
+  for (cudaStream_t* s : {&stream_, &side_stream_})
     check(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "making a stream");
   void* fault = nullptr;
   check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "allocating host memory");
@@ -93,11 +93,11 @@ CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
 }
 
 CudaDevice::~CudaDevice() {
-  cudaStreamSynchronize(aside_);
+  cudaStreamSynchronize(side_stream_);
   cudaStreamSynchronize(stream_);
   staging_.reset();
   cudaFreeHost(fault_);
-  cudaStreamDestroy(aside_);
+  cudaStreamDestroy(side_stream_);
   cudaStreamDestroy(stream_);
 }
 
@@ -149,14 +149,14 @@ void CudaDevice::copy(const Tensor& from, const Tensor& to) {
 void CudaDevice::synchronize() {
   cudaError_t status = cudaStreamSynchronize(stream_);
   // an error may have kept others from waiting for work aside
-  if (status == cudaSuccess) status = cudaStreamSynchronize(aside_);
+  if (status == cudaSuccess) status = cudaStreamSynchronize(side_stream_);
   check(status, "waiting for the device");
   const Fault f = std::exchange(*fault_, Fault{});
   require(f.code != id_out_of_range, "embedding: an id is out of range (", f.value, " of ", f.limit,
           ")");
 }
 
-std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& work) {
+std::unique_ptr<CapturedGraph> CudaDevice::capture(const std::function<void()>& work) {
   if (launch_blocking()) return nullptr;
   cudaGraph_t graph = nullptr;
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a graph");
@@ -169,23 +169,23 @@ std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& work)
     throw;
   }
   check(cudaStreamEndCapture(stream_, &graph), "recording a graph");
-  return std::make_unique<GraphRecording>(graph, stream_);
+  return std::make_unique<CudaGraph>(graph, stream_);
 }
 
-std::unique_ptr<Mark> CudaDevice::mark() { return std::make_unique<EventMark>(stream_); }
+std::unique_ptr<Event> CudaDevice::record_event() { return std::make_unique<CudaEvent>(stream_); }
 
-std::unique_ptr<Mark> CudaDevice::aside(const std::function<void()>& work) {
-  const auto here = mark();
+std::unique_ptr<Event> CudaDevice::on_side_stream(const std::function<void()>& work) {
+  const auto here = record_event();
   const bool waited = waited_;
-  std::swap(stream_, aside_);
+  std::swap(stream_, side_stream_);
   const auto back = [&] {
-    std::swap(stream_, aside_);
+    std::swap(stream_, side_stream_);
     waited_ = waited;
   };
   try {
     wait(*here);
     work();
-    auto end = mark();
+    auto end = record_event();
     back();
     return end;
   } catch (...) {
@@ -194,8 +194,8 @@ std::unique_ptr<Mark> CudaDevice::aside(const std::function<void()>& work) {
   }
 }
 
-void CudaDevice::wait(const Mark& moment) {
-  check(cudaStreamWaitEvent(stream_, static_cast<const EventMark&>(moment).event()),
+void CudaDevice::wait(const Event& event) {
+  check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).event()),
         "waiting for other work");
   waited_ = true;
 }

@@ -33,16 +33,16 @@ class CudaDevice final : public Device {
   bool on_host() const override { return false; }
   bool fast_in(DType dtype) const override;
   double flops_per_pass() const override { return 60; }
-  bool rows_once() const override { return true; }
+  bool hoists_row_scalars() const override { return true; }
   int64_t free_memory() const override;
   std::shared_ptr<Buffer> allocate(int64_t bytes) override;
   void copy(const Tensor& from, const Tensor& to) override;
   void synchronize() override;
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
-  std::unique_ptr<Mark> mark() override;
-  bool runs_aside() const override { return true; }
-  std::unique_ptr<Mark> aside(const std::function<void()>& work) override;
-  void wait(const Mark& moment) override;
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
+  std::unique_ptr<Event> record_event() override;
+  bool has_side_stream() const override { return true; }
+  std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) override;
+  void wait(const Event& event) override;
 
   cudaStream_t stream() const { return stream_; }
   // For each kernel that is enqueued, once: whether it may start while the one before it still
@@ -63,7 +63,7 @@ class CudaDevice final : public Device {
   int index_ = 0, capability_ = 0, multiprocessors_ = 0;
   int64_t shared_per_block_ = 0;
   std::string name_;
-  cudaStream_t stream_ = nullptr, aside_ = nullptr;
+  cudaStream_t stream_ = nullptr, side_stream_ = nullptr;
   bool waited_ = false;
   Fault* fault_ = nullptr;
   std::unique_ptr<Staging> staging_;

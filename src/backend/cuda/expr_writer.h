@@ -1,4 +1,4 @@
-// ExprWriter: a formula as PTX, over the elements that one thread works on.
+// ExprWriter: an expression as PTX, over the elements that one thread works on.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace ebb::cuda {
 
-// A thread evaluates a formula at steps and, in each, at the elements of a vector. How an input
+// A thread evaluates an expression at steps and, in each, at the elements of a vector. How an input
 // moves through them decides what is evaluated once only.
 struct InputRate {
   bool steps = true;     // another value each step

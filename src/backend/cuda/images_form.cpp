@@ -167,7 +167,7 @@ class Cutter {
     return known_[static_cast<size_t>(i)] = first;
   }
 
-  // ---- the formulas
+  // ---- the expressions
 
   // The instruction for a pixel, or for a channel if it does not change with the pixels.
   void write(int32_t i) {

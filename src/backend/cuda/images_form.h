@@ -15,7 +15,7 @@ namespace ebb::cuda {
 // each channel then, and so is it: the same for all of a group).
 enum class ImagesTotal : uint8_t { pixels, groups };
 
-// The formula takes the inputs, then the totals; it gives the totals' terms, then the outputs. A
+// The expression takes the inputs, then the totals; it gives the totals' terms, then the outputs. A
 // term may use the totals before its own. Images are [images, pixels, channels] in memory.
 struct ImagesForm {
   Expr expr;
@@ -47,7 +47,7 @@ struct ImagesForm {
 // the mean is large.
 ImagesForm in_one_walk(const ImagesForm& form);
 
-// The formula, cut. The pixels are walked in phases 0, 1, ...; between them sums over pixels are
+// The expression, cut. The pixels are walked in phases 0, 1, ...; between them sums over pixels are
 // completed, from which follow numbers for each channel: totals, and what the pixels need of them.
 struct ImagesWork {
   Expr element;  // inputs, then carried numbers -> terms of `pixel_totals`, outputs of pixels

@@ -1,4 +1,4 @@
-// Passes over images as formulas: what a variance in one walk gives where sums are not exact.
+// Passes over images as expressions: what a variance in one walk gives where sums are not exact.
 #include "backend/cuda/images_form.h"
 
 #include <gtest/gtest.h>

@@ -39,7 +39,7 @@ class MapPass {
   std::shared_ptr<State> state_;
 };
 
-// One formula on many lists of tensors in one launch (in a few, if there are hundreds): every
+// One expression on many lists of tensors in one launch (in a few, if there are hundreds): every
 // segment has its own count of elements. All tensors of a segment are dense and have that count,
 // or are one element.
 class SegmentedMap {

@@ -252,7 +252,7 @@ TEST(ptx, simplified__is_the_same_function_without_tanh) {
   }
 }
 
-TEST(ptx, simplified__keeps_other_formulas) {
+TEST(ptx, simplified__keeps_other_expressions) {
   const Expr all = every_function();
   EXPECT_EQ(simplified(all).results().size(), all.results().size());
   const double in[] = {0.7, 1.3, -0.4};

@@ -91,7 +91,7 @@ FinishForm finish_of(const ReduceForm& form, const Dims& dims) {
   return f;
 }
 
-// Same formula, scaled; or the value of an empty reduction.
+// Same expression, scaled; or the value of an empty reduction.
 Expr scaled(const Expr& e, double scale) {
   std::vector<Scalar> x;
   for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));

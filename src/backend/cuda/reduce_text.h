@@ -1,4 +1,4 @@
-// The text of the first stage of reductions: partial sums (or maxima) of a formula.
+// The text of the first stage of reductions: partial sums (or maxima) of an expression.
 #pragma once
 
 #include <string>

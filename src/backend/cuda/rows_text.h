@@ -15,7 +15,7 @@ namespace ebb::cuda {
 // What an output has a value for; of a stripe of rows: every column's sum.
 enum class RowsOutput : uint8_t { element, row, stripe };
 
-// The formula takes the inputs, then the totals; it gives the totals' terms, then the outputs. A
+// The expression takes the inputs, then the totals; it gives the totals' terms, then the outputs. A
 // term may use the totals before its own.
 struct RowsForm {
   Expr expr;

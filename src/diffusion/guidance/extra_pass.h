@@ -23,21 +23,23 @@ struct ExtraPassOptions {
   }
 };
 
-template <Ask from, Ask taken>
+template <Branch from, Branch taken>
 class ExtraPass : public Guidance {
  public:
   explicit ExtraPass(const ExtraPassOptions& o) : o_(o) {}
   std::vector<double> edges() const override { return o_.window.edges(); }
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (o_.scale == 0 || !o_.window.holds(m)) return Factors{.own = 1};
     if (o_.guidance_rescale > 0) return std::nullopt;
     return Factors{.own = 1}.add(from, o_.scale).add(taken, -o_.scale);
   }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, from, taken}; }
-  void apply(GuidedSample& s, const Moment&) override {
+  std::vector<Branch> needs(const StepContext&) const override {
+    return {Branch::cond, from, taken};
+  }
+  void apply(GuidedSample& s, const StepContext&) override {
     for (size_t i = 0; i < s.result.size(); ++i)
       s.result[i] += o_.scale * (s[from][i] - s[taken][i]);
-    rescale_to(s.result, s[Ask::cond], o_.guidance_rescale);
+    rescale_to(s.result, s[Branch::cond], o_.guidance_rescale);
   }
 
  private:

@@ -28,7 +28,7 @@ const json& golden_file() {
   return file;
 }
 
-using Waves = std::map<Ask, std::vector<double>>;
+using Waves = std::map<Branch, std::vector<double>>;
 
 std::vector<double> wave(const std::string& name) {
   const json& ab = golden_file()["waves"][name];
@@ -172,20 +172,20 @@ std::string different(const json& c) {
 
 Waves waves_of(const json& c, size_t call) {
   const std::string rule = c["rule"];
-  Waves out = {{Ask::cond, wave("cond")}, {Ask::uncond, wave("uncond")}};
-  for (const Ask a : {Ask::partial, Ask::empty, Ask::skipped}) out[a] = wave("third");
-  if (call == 1) out[Ask::cond] = wave("third");
+  Waves out = {{Branch::cond, wave("cond")}, {Branch::uncond, wave("uncond")}};
+  for (const Branch a : {Branch::partial, Branch::empty, Branch::skipped}) out[a] = wave("third");
+  if (call == 1) out[Branch::cond] = wave("third");
   if (rule == "dynamic_threshold")
-    for (double& v : out[Ask::cond]) v *= 2;
+    for (double& v : out[Branch::cond]) v *= 2;
   if (rule != "and") return out;
   const json& weights = c["options"]["weights"];
-  const std::vector<double> first = out[Ask::cond], third = wave("third");
+  const std::vector<double> first = out[Branch::cond], third = wave("third");
   for (size_t n = 0; n < 2; ++n) {
     const std::vector<double> w = {weights[n]["cond"], weights[n]["third"]};
     const auto half = [n](std::span<const double> v) { return v.subspan(n * 256, 256); };
     const std::vector<Values> conds = {half(first), half(third)};
-    joined_by_and(half(out[Ask::uncond]), conds, w,
-                  std::span<double>(out[Ask::cond]).subspan(n * 256, 256));
+    joined_by_and(half(out[Branch::uncond]), conds, w,
+                  std::span<double>(out[Branch::cond]).subspan(n * 256, 256));
   }
   return out;
 }
@@ -229,12 +229,12 @@ void expect_case(const json& c) {
   s.call.step = [&](double) { return c["options"].value("step", static_cast<int64_t>(call)); };
   s.call.sigmas.resize(11);
   const HostPredict<double> predict = [&](std::span<const double>, double,
-                                          std::span<const Ask> asks,
-                                          std::span<const std::span<double>> answers) {
+                                          std::span<const Branch> branches,
+                                          std::span<const std::span<double>> predictions) {
     const Waves waves = waves_of(c, call);
-    for (size_t k = 0; k < asks.size(); ++k) {
-      const std::vector<double> v = moved(waves.at(asks[k]), s.call.shape, false);
-      std::copy(v.begin(), v.end(), answers[k].begin());
+    for (size_t k = 0; k < branches.size(); ++k) {
+      const std::vector<double> v = moved(waves.at(branches[k]), s.call.shape, false);
+      std::copy(v.begin(), v.end(), predictions[k].begin());
     }
   };
   const HostDenoise<double> denoise = guided<double>(predict, s.rules, s.call);
@@ -257,7 +257,7 @@ void expect_window(const json& c) {
   std::vector<int64_t> on;
   const int64_t steps = o["steps"];
   for (int64_t i = 0; i < steps; ++i)
-    if (guide.asks({.sigma = 1, .step = i, .steps = steps}).size() == 2) on.push_back(i);
+    if (guide.branches({.sigma = 1, .step = i, .steps = steps}).size() == 2) on.push_back(i);
   EXPECT_EQ(on, c["active_steps"].get<std::vector<int64_t>>());
 }
 

@@ -17,24 +17,24 @@ namespace ebb {
 
 // ---- predictions ---------------------------------------------------------------------------
 
-std::string_view name_of(Ask ask) {
-  constexpr std::string_view names[ask_count] = {
+std::string_view name_of(Branch branch) {
+  constexpr std::string_view names[branch_count] = {
       "cond",      "uncond",   "empty",          "partial",   "weak", "skipped",
       "perturbed", "smoothed", "skipped_uncond", "sag_input", "sag"};
-  return names[static_cast<int>(ask)];
+  return names[static_cast<int>(branch)];
 }
 
-double Factors::weight(Ask ask) const {
+double Factors::weight(Branch branch) const {
   for (const auto& [a, w] : weights)
-    if (a == ask) return w;
+    if (a == branch) return w;
   return 0;
 }
 
-Factors& Factors::add(Ask ask, double weight) {
-  const auto same = [ask](const auto& w) { return w.first == ask; };
+Factors& Factors::add(Branch branch, double weight) {
+  const auto same = [branch](const auto& w) { return w.first == branch; };
   const auto mine = std::find_if(weights.begin(), weights.end(), same);
   if (mine == weights.end())
-    weights.emplace_back(ask, weight);
+    weights.emplace_back(branch, weight);
   else
     mine->second += weight;
   std::erase_if(weights, [](const auto& w) { return w.second == 0; });
@@ -43,8 +43,8 @@ Factors& Factors::add(Ask ask, double weight) {
 
 Factors chained(const Factors& first, const Factors& second) {
   Factors out{.own = first.own * second.own};
-  for (const auto& [ask, w] : first.weights) out.add(ask, second.own * w);
-  for (const auto& [ask, w] : second.weights) out.add(ask, w);
+  for (const auto& [branch, w] : first.weights) out.add(branch, second.own * w);
+  for (const auto& [branch, w] : second.weights) out.add(branch, w);
   return out;
 }
 
@@ -64,7 +64,7 @@ Form find_form(std::string_view name) {
   return find_known("guidance form: unknown name", name, forms, &Named::first).second;
 }
 
-OutputForm form_at(Form form, const Moment& m) {
+OutputForm form_at(Form form, const StepContext& m) {
   const bool flow = m.space == Space::flow;
   if (form == Form::data || (form == Form::mixed && flow)) return {0, 1};
   const OutputForm out =

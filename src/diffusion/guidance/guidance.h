@@ -19,7 +19,7 @@ namespace ebb {
 // ---- predictions ---------------------------------------------------------------------------
 
 // What the network is asked for besides x and the noise level. Each is a D(x, sigma).
-enum class Ask {
+enum class Branch {
   cond,       // the whole condition
   uncond,     // no condition, or the negative prompt
   empty,      // no condition at all, where uncond is a negative prompt
@@ -32,15 +32,15 @@ enum class Ask {
   sag_input,       // no network: `uncond`, blurred where much attention falls (sag_blur())
   sag,             // no condition, at the state sag_input + (x - uncond)
 };
-constexpr int ask_count = 11;
-std::string_view name_of(Ask ask);
+constexpr int branch_count = 11;
+std::string_view name_of(Branch branch);
 
 // result = own result + sum_k weight_k prediction_k.
 struct Factors {
   double own = 0;
-  std::vector<std::pair<Ask, double>> weights = {};  // none is 0, each prediction once
-  double weight(Ask ask) const;
-  Factors& add(Ask ask, double weight);
+  std::vector<std::pair<Branch, double>> weights = {};  // none is 0, each prediction once
+  double weight(Branch branch) const;
+  Factors& add(Branch branch, double weight);
 };
 // `second` after `first`.
 Factors chained(const Factors& first, const Factors& second);
@@ -54,7 +54,7 @@ struct OutputForm {
 // Of a network that predicts `p` (levels/prediction.h). sigma_data: of edm and edm_v.
 OutputForm output_form(Prediction p, double sigma, double sigma_data = 1);
 
-struct Moment {
+struct StepContext {
   double sigma = 0;
   int64_t step = 0, steps = 1;
   Space space = Space::ve;
@@ -70,7 +70,7 @@ enum class Form { data, velocity, raw, mixed };
 // Throws Error, suggests the nearest.
 Form find_form(std::string_view name);
 // F of D(x, sigma) = skip x + out F.
-OutputForm form_at(Form form, const Moment& m);
+OutputForm form_at(Form form, const StepContext& m);
 
 // ---- rules ---------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Guidance {
   // Forgets the evaluations before: a run starts.
   virtual void restart() {}
   // Changes what later rules are told.
-  virtual void direct(Moment&) const {}
+  virtual void direct(StepContext&) const {}
   // The noise levels where the rule begins or ends; between these and within a step, it does the
   // same.
   virtual std::vector<double> edges() const { return {}; }
@@ -89,11 +89,11 @@ class Guidance {
   virtual bool changes_alone() const { return false; }
   // Where the rule is linear, which a device can do within its plan; most are not at every moment.
   // Weights have the sum 1 - own, so that every form gives the same.
-  virtual std::optional<Factors> factors(const Moment&) const { return Factors{.own = 1}; }
+  virtual std::optional<Factors> factors(const StepContext&) const { return Factors{.own = 1}; }
   // Elsewhere: what it needs, and how it changes s.result, in a form.
-  virtual std::vector<Ask> needs(const Moment&) const { return {}; }
+  virtual std::vector<Branch> needs(const StepContext&) const { return {}; }
   virtual Form form() const { return Form::data; }
-  virtual void apply(GuidedSample&, const Moment&) {}
+  virtual void apply(GuidedSample&, const StepContext&) {}
 };
 
 // What a rule is to those before and after it.
@@ -116,7 +116,7 @@ struct GuidanceRule {
   std::function<std::unique_ptr<Guidance>(const OptionTexts& options)> start = {};
   std::function<std::vector<Option>()> options = {};
   std::vector<std::string> aliases = {};
-  std::vector<Ask> extra = {};  // answers that it may ask for besides `cond` and `uncond`
+  std::vector<Branch> extra = {};  // answers that it may ask for besides `cond` and `uncond`
 };
 
 // A rule that is a class with a constructor from Options: a struct with fields() and, to refuse

@@ -9,18 +9,18 @@
 namespace ebb {
 namespace {
 
-const Factors start{.own = 0, .weights = {{Ask::cond, 1}}};
+const Factors start{.own = 0, .weights = {{Branch::cond, 1}}};
 
-size_t place(Ask ask) { return static_cast<size_t>(ask); }
+size_t place(Branch branch) { return static_cast<size_t>(branch); }
 
-void need(std::array<bool, ask_count>& needed, const Factors& f) {
-  for (const auto& [ask, w] : f.weights) needed[place(ask)] = true;
+void need(std::array<bool, branch_count>& needed, const Factors& f) {
+  for (const auto& [branch, w] : f.weights) needed[place(branch)] = true;
 }
 
 void sum(GuidedSample& s, const Factors& f) {
   for (size_t i = 0; i < s.result.size(); ++i) {
     double out = f.own == 0 ? 0 : f.own * s.result[i];
-    for (const auto& [ask, w] : f.weights) out += w * s[ask][i];
+    for (const auto& [branch, w] : f.weights) out += w * s[branch][i];
     s.result[i] = out;
   }
 }
@@ -33,7 +33,7 @@ void from_form(std::span<double> d, Values x, const OutputForm& f) {
   for (size_t i = 0; i < d.size(); ++i) d[i] = f.skip * x[i] + f.out * d[i];
 }
 
-void apply_in_form(Guidance& rule, GuidedSample& s, const Moment& m) {
+void apply_in_form(Guidance& rule, GuidedSample& s, const StepContext& m) {
   const OutputForm f = form_at(rule.form(), m);
   if (f.skip == 0 && f.out == 1) return rule.apply(s, m);
   to_form(s.result, s.state, f);
@@ -57,9 +57,9 @@ void Guide::restart() {
   for (const auto& rule : rules_) rule->restart();
 }
 
-std::vector<Ask> Guide::asks(const Moment& moment) const {
-  Moment m = moment;
-  std::array<bool, ask_count> needed{};
+std::vector<Branch> Guide::branches(const StepContext& context) const {
+  StepContext m = context;
+  std::array<bool, branch_count> needed{};
   Factors pending = start;
   for (const auto& rule : rules_) {
     rule->direct(m);
@@ -69,17 +69,17 @@ std::vector<Ask> Guide::asks(const Moment& moment) const {
     }
     need(needed, pending);
     pending = {.own = 1};
-    for (const Ask a : rule->needs(m)) needed[place(a)] = true;
+    for (const Branch a : rule->needs(m)) needed[place(a)] = true;
   }
   need(needed, pending);
-  std::vector<Ask> out;
-  for (int i = 0; i < ask_count; ++i)
-    if (needed[static_cast<size_t>(i)]) out.push_back(static_cast<Ask>(i));
+  std::vector<Branch> out;
+  for (int i = 0; i < branch_count; ++i)
+    if (needed[static_cast<size_t>(i)]) out.push_back(static_cast<Branch>(i));
   return out;
 }
 
-std::optional<Factors> Guide::factors(const Moment& moment) const {
-  Moment m = moment;
+std::optional<Factors> Guide::factors(const StepContext& context) const {
+  StepContext m = context;
   Factors all = start;
   for (const auto& rule : rules_) {
     rule->direct(m);
@@ -91,9 +91,9 @@ std::optional<Factors> Guide::factors(const Moment& moment) const {
 }
 
 // What mends a result mostly leaves the conditional prediction alone, what changes one does not.
-bool Guide::acts(const Moment& moment) const {
-  if (asks(moment) != std::vector{Ask::cond}) return true;
-  Moment m = moment;
+bool Guide::acts(const StepContext& context) const {
+  if (branches(context) != std::vector{Branch::cond}) return true;
+  StepContext m = context;
   for (size_t i = 0; i < rules_.size(); ++i) {
     rules_[i]->direct(m);
     if (kinds_[i] != RuleKind::changes && !rules_[i]->changes_alone()) continue;
@@ -110,8 +110,8 @@ std::vector<double> Guide::edges() const {
   return out;
 }
 
-void Guide::apply(GuidedSample& s, const Moment& moment) {
-  Moment m = moment;
+void Guide::apply(GuidedSample& s, const StepContext& context) {
+  StepContext m = context;
   Factors pending = start;
   for (const auto& rule : rules_) {
     rule->direct(m);
@@ -140,8 +140,8 @@ std::function<OutputForm(double sigma)> raw_of(Prediction p, double sigma_data) 
   return [=](double sigma) { return output_form(p, sigma, sigma_data); };
 }
 
-Moment moment_of(const GuidanceCall& call, double sigma) {
-  Moment m{.sigma = sigma, .space = call.space};
+StepContext step_context_of(const GuidanceCall& call, double sigma) {
+  StepContext m{.sigma = sigma, .space = call.space};
   m.steps = std::max<int64_t>(1, static_cast<int64_t>(call.sigmas.size()) - 1);
   m.step = call.step ? call.step(sigma) : step_at(call.sigmas, sigma);
   const Prediction usual = call.space == Space::flow ? Prediction::flow : Prediction::eps;
@@ -160,7 +160,9 @@ bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call, do
   for (const double edge : guide.edges())
     if (edge > *last && edge < top) levels.push_back(edge);
   std::sort(levels.begin(), levels.end());
-  const auto acts = [&](double sigma) { return sigma > 0 && guide.acts(moment_of(call, sigma)); };
+  const auto acts = [&](double sigma) {
+    return sigma > 0 && guide.acts(step_context_of(call, sigma));
+  };
   for (size_t i = 0; i < levels.size(); ++i)
     if (acts(levels[i]) || (i > 0 && acts(std::midpoint(levels[i - 1], levels[i])))) return true;
   return false;
@@ -171,23 +173,24 @@ namespace {
 // One evaluation: the predictions of a batch, and what becomes of them.
 template <class T>
 struct Evaluation {
-  std::vector<Ask> asks;
-  std::array<std::vector<T>, ask_count> kept;  // memory, used again
-  std::array<std::span<T>, ask_count> answers;
+  std::vector<Branch> branches;
+  std::array<std::vector<T>, branch_count> kept;  // memory, used again
+  std::array<std::span<T>, branch_count> predictions;
 
-  void ask(const HostPredict<T>& predict, std::span<const T> x, double sigma, std::span<T> uncond) {
+  void evaluate(const HostPredict<T>& predict, std::span<const T> x, double sigma,
+                std::span<T> uncond) {
     std::vector<std::span<T>> wanted;
-    for (const Ask a : asks) {
+    for (const Branch a : branches) {
       auto& memory = kept[place(a)];
-      const bool given = a == Ask::uncond && !uncond.empty();
+      const bool given = a == Branch::uncond && !uncond.empty();
       if (!given) memory.resize(x.size());
-      answers[place(a)] = given ? uncond : std::span<T>(memory);
-      mark_unwritten<T>(answers[place(a)]);
-      wanted.push_back(answers[place(a)]);
+      predictions[place(a)] = given ? uncond : std::span<T>(memory);
+      mark_unwritten<T>(predictions[place(a)]);
+      wanted.push_back(predictions[place(a)]);
     }
-    if (!asks.empty()) predict(x, sigma, asks, wanted);
-    for (const Ask a : asks)
-      require(!first_unwritten<T>(answers[place(a)]), "guidance: the prediction '", name_of(a),
+    if (!branches.empty()) predict(x, sigma, branches, wanted);
+    for (const Branch a : branches)
+      require(!first_unwritten<T>(predictions[place(a)]), "guidance: the prediction '", name_of(a),
               "' was not written at sigma ", sigma);
   }
 };
@@ -196,23 +199,23 @@ template <class T>
 void sum_batch(const Factors& f, const Evaluation<T>& e, std::span<T> out) {
   for (size_t i = 0; i < out.size(); ++i) {
     double total = 0;
-    for (const auto& [ask, w] : f.weights)
-      total += w * static_cast<double>(e.answers[place(ask)][i]);
+    for (const auto& [branch, w] : f.weights)
+      total += w * static_cast<double>(e.predictions[place(branch)][i]);
     out[i] = static_cast<T>(total);
   }
 }
 
 template <class T>
-void apply_batch(Guide& guide, const GuidedShape& shape, const Moment& m, Evaluation<T>& e,
+void apply_batch(Guide& guide, const GuidedShape& shape, const StepContext& m, Evaluation<T>& e,
                  std::span<const T> x, std::span<T> out) {
   const auto n = static_cast<size_t>(shape.sample());
   std::vector<double> state(n), result(n);
-  GuidedSample s{shape, 0, result, state, std::vector<std::vector<double>>(ask_count)};
+  GuidedSample s{shape, 0, result, state, std::vector<std::vector<double>>(branch_count)};
   for (; s.index < shape.batch; ++s.index) {
     const size_t at = static_cast<size_t>(s.index) * n;
     std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(at), n, state.begin());
-    for (const Ask a : e.asks) {
-      const auto values = e.answers[place(a)].subspan(at, n);
+    for (const Branch a : e.branches) {
+      const auto values = e.predictions[place(a)].subspan(at, n);
       s.predictions[place(a)].assign(values.begin(), values.end());
     }
     guide.apply(s, m);
@@ -240,12 +243,14 @@ HostDenoise<T> guided(HostPredict<T> predict, const std::vector<RuleCall>& rules
              std::span<const T> x, double sigma, std::span<T> denoised, std::span<T> uncond) {
     const auto size = static_cast<size_t>(call.shape.batch * call.shape.sample());
     require(x.size() == size, "guidance: the shape has ", size, " values, the state ", x.size());
-    const Moment m = moment_of(call, sigma);
-    e->asks = guide->asks(m);
-    const bool has = std::find(e->asks.begin(), e->asks.end(), Ask::uncond) != e->asks.end();
+    const StepContext m = step_context_of(call, sigma);
+    e->branches = guide->branches(m);
+    const bool has =
+        std::find(e->branches.begin(), e->branches.end(), Branch::uncond) != e->branches.end();
     if (!uncond.empty() && !has)
-      e->asks.insert(std::upper_bound(e->asks.begin(), e->asks.end(), Ask::uncond), Ask::uncond);
-    e->ask(predict, x, sigma, uncond);
+      e->branches.insert(std::upper_bound(e->branches.begin(), e->branches.end(), Branch::uncond),
+                         Branch::uncond);
+    e->evaluate(predict, x, sigma, uncond);
     if (const auto f = guide->factors(m))
       sum_batch<T>(*f, *e, denoised);
     else

@@ -28,7 +28,7 @@ std::vector<RuleCall> parse_rules(std::string_view text);
 void check_order(const std::vector<RuleCall>& rules);
 // Throws Error for rules that ask for other answers than those with and without condition, at
 // whatever moment.
-void check_answers(const std::vector<RuleCall>& rules);
+void check_branches(const std::vector<RuleCall>& rules);
 // Whether a rule makes the result of more than the conditional prediction.
 bool has_guidance(const std::vector<RuleCall>& rules);
 
@@ -43,28 +43,28 @@ class Guide {
   // Forgets the run before.
   void restart();
 
-  // The predictions that an evaluation needs, in the order of Ask.
-  std::vector<Ask> asks(const Moment& m) const;
+  // The predictions that an evaluation needs, in the order of Branch.
+  std::vector<Branch> branches(const StepContext& m) const;
   // All rules as one sum, if they are linear at this moment: a device can make it in its plan.
-  std::optional<Factors> factors(const Moment& m) const;
+  std::optional<Factors> factors(const StepContext& m) const;
   // Whether anything but the conditional prediction comes out at this moment.
-  bool acts(const Moment& m) const;
+  bool acts(const StepContext& m) const;
   // The noise levels between which acts() changes only from step to step.
   std::vector<double> edges() const;
-  // Writes s.result from s.predictions, of which asks() must be there and may change.
-  void apply(GuidedSample& s, const Moment& m);
+  // Writes s.result from s.predictions, of which branches() must be there and may change.
+  void apply(GuidedSample& s, const StepContext& m);
 
  private:
   std::vector<std::unique_ptr<Guidance>> rules_;
   std::vector<RuleKind> kinds_;  // of rules_
 };
 
-// Writes the prediction D(x, sigma) for every `asks` to the `answers` of the same place. `x` is
-// the sampler's: data + sigma noise, or on flow models (1 - sigma) data + sigma noise.
+// Writes the prediction D(x, sigma) for every branches to the `predictions` of the same place. `x`
+// is the sampler's: data + sigma noise, or on flow models (1 - sigma) data + sigma noise.
 template <class T>
 using HostPredict =
-    std::function<void(std::span<const T> x, double sigma, std::span<const Ask> asks,
-                       std::span<const std::span<T>> answers)>;
+    std::function<void(std::span<const T> x, double sigma, std::span<const Branch> branches,
+                       std::span<const std::span<T>> predictions)>;
 
 struct GuidanceCall {
   GuidedShape shape;
@@ -83,7 +83,7 @@ std::function<OutputForm(double sigma)> raw_of(Prediction p, double sigma_data =
 // one for levels above all. A second evaluation at the end of a step counts for the next step.
 int64_t step_at(const std::vector<double>& sigmas, double sigma);
 
-Moment moment_of(const GuidanceCall& call, double sigma);
+StepContext step_context_of(const GuidanceCall& call, double sigma);
 
 // Whether the rules change the conditional prediction anywhere in the run: at one of its levels or
 // between them, wherever a sampler may evaluate, however narrow the range. `highest`: where a

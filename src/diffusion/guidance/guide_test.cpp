@@ -18,7 +18,7 @@ namespace {
 
 using testing::expect_error;
 using testing::guide_once;
-using testing::ToyAnswer;
+using testing::ToyBranch;
 
 const GuidedShape shape{2, 8, 8, 4};
 
@@ -43,7 +43,7 @@ TEST(guide, batch__gives_what_its_samples_give) {
     const std::vector<RuleCall> rules = {{"cfg"}, {r->name, always_on(*r)}};
     const std::vector<double> both = guide_once(rules, {.shape = shape}, 2.5).result;
     for (int64_t n = 0; n < 2; ++n) {
-      const ToyAnswer one = guide_once(rules, {.shape = {1, 8, 8, 4}}, 2.5, {.first_sample = n});
+      const ToyBranch one = guide_once(rules, {.shape = {1, 8, 8, 4}}, 2.5, {.first_sample = n});
       for (int64_t i = 0; i < shape.sample(); ++i)
         EXPECT_EQ(both[static_cast<size_t>(n * shape.sample() + i)],
                   one.result[static_cast<size_t>(i)])
@@ -84,7 +84,7 @@ TEST(guide, weights_of_linear_rules__have_the_sum_1) {
     const auto f = guide.factors({.sigma = 2.5, .step = 1, .steps = 4});
     if (!f) continue;
     double sum = f->own;
-    for (const auto& [ask, w] : f->weights) sum += w;
+    for (const auto& [branch, w] : f->weights) sum += w;
     EXPECT_NEAR(sum, 1, 1e-12) << r->name;
   }
 }
@@ -123,7 +123,7 @@ TEST(guide, scale_of_1__asks_for_the_conditional_prediction_alone) {
     texts.emplace_back("scale", "1.0000000000001");
     if (r->name == "dual_cfg") texts.emplace_back("image_guidance_scale", "1");
     const auto a = guide_once({{r->name, texts}}, {.shape = shape}, 2.5);
-    EXPECT_EQ(a.asked, std::vector<Ask>{Ask::cond}) << r->name;
+    EXPECT_EQ(a.asked, std::vector<Branch>{Branch::cond}) << r->name;
     EXPECT_EQ(a.result, a.cond) << r->name;
     texts.back() = {"scale", "0"};
     texts.emplace_back("use_original_formulation", "true");
@@ -136,8 +136,8 @@ TEST(guide, samplers_that_need_the_unconditional_prediction__get_it) {
   const auto a =
       guide_once({{"cfg", {{"scale", "1"}}}}, {.shape = shape}, 2.5, {.with_uncond = true});
   EXPECT_EQ(a.result, a.cond);
-  EXPECT_EQ(a.asked, (std::vector<Ask>{Ask::cond, Ask::uncond}));
-  EXPECT_EQ(a.uncond, testing::toy_values(Ask::uncond, shape, {}));
+  EXPECT_EQ(a.asked, (std::vector<Branch>{Branch::cond, Branch::uncond}));
+  EXPECT_EQ(a.uncond, testing::toy_values(Branch::uncond, shape, {}));
 }
 
 TEST(guide, no_rules__give_the_conditional_prediction) {
@@ -151,10 +151,10 @@ TEST(guide, linear_rules_in_order__are_one_sum) {
                      {"autoguidance", {{"scale", "2"}}}});
   const auto f = guide.factors({.sigma = 1});
   ASSERT_TRUE(f);
-  EXPECT_NEAR(f->weight(Ask::cond), 2 * (3 + 2.8), 1e-12);
-  EXPECT_NEAR(f->weight(Ask::uncond), 2 * -2, 1e-12);
-  EXPECT_NEAR(f->weight(Ask::skipped), 2 * -2.8, 1e-12);
-  EXPECT_NEAR(f->weight(Ask::weak), -1, 1e-12);
+  EXPECT_NEAR(f->weight(Branch::cond), 2 * (3 + 2.8), 1e-12);
+  EXPECT_NEAR(f->weight(Branch::uncond), 2 * -2, 1e-12);
+  EXPECT_NEAR(f->weight(Branch::skipped), 2 * -2.8, 1e-12);
+  EXPECT_NEAR(f->weight(Branch::weak), -1, 1e-12);
 }
 
 // ---- when ----------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ TEST(guide, linear_rules_in_order__are_one_sum) {
 TEST(guidance_interval, ends__are_as_written) {
   const auto on = [](OptionTexts window, double sigma, int64_t step = 0) {
     const Guide guide({{"interval", window}, {"cfg"}});
-    return guide.asks({.sigma = sigma, .step = step, .steps = 10}).size() == 2;
+    return guide.branches({.sigma = sigma, .step = step, .steps = 10}).size() == 2;
   };
   const OptionTexts levels = {{"sigma_lo", "0.28"}, {"sigma_hi", "2.9"}};
   EXPECT_FALSE(on(levels, 0.28));
@@ -182,7 +182,7 @@ TEST(guidance_interval, ends__are_as_written) {
 TEST(s_min_uncond, odd_late_steps_and_early_ones__do_without) {
   const auto on = [](OptionTexts options, double sigma, int64_t step) {
     const Guide guide({{"s_min_uncond", options}, {"cfg"}});
-    return guide.asks({.sigma = sigma, .step = step, .steps = 10}).size() == 2;
+    return guide.branches({.sigma = sigma, .step = step, .steps = 10}).size() == 2;
   };
   EXPECT_TRUE(on({{"s_min_uncond", "3"}}, 3, 1));
   EXPECT_FALSE(on({{"s_min_uncond", "3"}}, 2.9, 1));
@@ -196,7 +196,7 @@ TEST(s_min_uncond, odd_late_steps_and_early_ones__do_without) {
 TEST(scale_steps, text__gives_each_step_its_scale) {
   const auto scale = [](const std::string& text, int64_t step) {
     const Guide guide({{"scale_steps", {{"scales", text}}}, {"cfg"}});
-    return guide.factors({.sigma = 1, .step = step, .steps = 20})->weight(Ask::cond);
+    return guide.factors({.sigma = 1, .step = step, .steps = 20})->weight(Branch::cond);
   };
   EXPECT_EQ(scale("7x10+1x5", 0), 7);
   EXPECT_EQ(scale("7x10+1x5", 9), 7);
@@ -344,10 +344,11 @@ TEST(output_form, networks__are_those_of_the_preconditioning) {
 TEST(guided, predictions_that_are_not_written__are_named) {
   int calls = 0;
   const HostPredict<double> predict = [&](std::span<const double>, double,
-                                          std::span<const Ask> asks,
-                                          std::span<const std::span<double>> answers) {
-    std::fill(answers[0].begin(), answers[0].end(), 1.0);
-    if (++calls < 2 && asks.size() > 1) std::fill(answers[1].begin(), answers[1].end(), 0.5);
+                                          std::span<const Branch> branches,
+                                          std::span<const std::span<double>> predictions) {
+    std::fill(predictions[0].begin(), predictions[0].end(), 1.0);
+    if (++calls < 2 && branches.size() > 1)
+      std::fill(predictions[1].begin(), predictions[1].end(), 0.5);
   };
   const auto denoise = guided<double>(predict, {{"cfg"}}, {.shape = {1, 1, 1, 3}});
   std::vector<double> x(3), d(3);
@@ -367,8 +368,8 @@ struct ApgRun {
     const GuidedShape one{1, 4, 4, 2};
     const std::vector<double> state = testing::toy_state(one, {});
     std::vector<double> result(state.size());
-    GuidedSample s{one, 0, result, state, std::vector<std::vector<double>>(ask_count)};
-    for (const Ask a : {Ask::cond, Ask::uncond})
+    GuidedSample s{one, 0, result, state, std::vector<std::vector<double>>(branch_count)};
+    for (const Branch a : {Branch::cond, Branch::uncond})
       s.predictions[static_cast<size_t>(a)] = testing::toy_values(a, one, {.first_sample = sample});
     guide.apply(s, {.sigma = sigma, .step = step, .steps = steps});
     return result;
@@ -386,10 +387,10 @@ TEST(apg, momentum__lasts_one_run) {
   rising.at(5, 0, 2);
   rising.at(3, 1, 0);
   EXPECT_EQ(rising.at(5, 0, 1), second);
-  ApgRun told(4);
-  told.at(5, 0, 0);
-  told.guide.restart();
-  EXPECT_EQ(told.at(3, 1, 1), second);
+  ApgRun restarted(4);
+  restarted.at(5, 0, 0);
+  restarted.guide.restart();
+  EXPECT_EQ(restarted.at(3, 1, 1), second);
 }
 
 TEST(apg, momentum__comes_from_evaluations_at_the_same_level_too) {
@@ -406,11 +407,11 @@ TEST(guided, sampler__runs_on_it) {
   const testing::ToyDenoiser c = testing::mixture_denoiser(), u = testing::normal_denoiser(0.5, 1);
   const SampleCall call{.sigmas = testing::karras(6, 0.03, 14.6)};
   const HostPredict<double> predict = [&](std::span<const double> x, double sigma,
-                                          std::span<const Ask> asks,
-                                          std::span<const std::span<double>> answers) {
-    for (size_t k = 0; k < asks.size(); ++k)
+                                          std::span<const Branch> branches,
+                                          std::span<const std::span<double>> predictions) {
+    for (size_t k = 0; k < branches.size(); ++k)
       for (size_t i = 0; i < x.size(); ++i)
-        answers[k][i] = (asks[k] == Ask::cond ? c : u)(x[i], sigma);
+        predictions[k][i] = (branches[k] == Branch::cond ? c : u)(x[i], sigma);
   };
   HostLatents<double> latents(
       2, guided<double>(predict, {{"cfg", {{"scale", "3"}}}}, {.shape = {1, 1, 1, 2}}), {});

@@ -25,7 +25,7 @@ struct ScaleOptions {
     require(std::isfinite(scale), "guidance: scale must be finite (", scale, ")");
   }
   // 1: off.
-  double at(const Moment& m) const {
+  double at(const StepContext& m) const {
     if (m.off) return 1;
     const double s = m.scale ? *m.scale : scale + (use_original_formulation ? 1 : 0);
     return is_one(s) ? 1 : s;
@@ -52,7 +52,7 @@ struct WindowOptions {
     require(start >= 0 && start <= stop && stop <= 1,
             "guidance: start and stop must rise within [0, 1] (", start, ", then ", stop, ")");
   }
-  bool holds(const Moment& m) const {
+  bool holds(const StepContext& m) const {
     const auto step = [&](double share) {
       return static_cast<int64_t>(share * static_cast<double>(m.steps));
     };

@@ -98,7 +98,7 @@ bool has_guidance(const std::vector<RuleCall>& calls) {
                      [](const RuleCall& c) { return guides(find_guidance_rule(c.rule)); });
 }
 
-void check_answers(const std::vector<RuleCall>& calls) {
+void check_branches(const std::vector<RuleCall>& calls) {
   for (const RuleCall& c : calls) {
     const GuidanceRule& r = find_guidance_rule(c.rule);
     require(r.extra.empty(), "guidance: '", r.name,

@@ -43,16 +43,16 @@ TEST(guidance, names__may_have_any_case) {
 // What a network must be able to answer is known before a rule comes to ask.
 TEST(guidance, extra_answers__are_those_that_rules_ask_for) {
   for (const GuidanceRule* r : all_guidance_rules()) {
-    std::set<Ask> asked;
+    std::set<Branch> asked;
     const Guide guide({{r->name}});
     for (int64_t step = 0; step < 100; ++step)
-      for (const Ask a :
-           guide.asks({.sigma = 10 - 0.1 * static_cast<double>(step), .step = step, .steps = 100}))
-        if (a != Ask::cond && a != Ask::uncond) asked.insert(a);
-    EXPECT_EQ(asked, std::set<Ask>(r->extra.begin(), r->extra.end())) << r->name;
+      for (const Branch a : guide.branches(
+               {.sigma = 10 - 0.1 * static_cast<double>(step), .step = step, .steps = 100}))
+        if (a != Branch::cond && a != Branch::uncond) asked.insert(a);
+    EXPECT_EQ(asked, std::set<Branch>(r->extra.begin(), r->extra.end())) << r->name;
   }
-  EXPECT_NO_THROW(check_answers(parse_rules("interval:sigma_hi=5;cfg;epsilon_scaling")));
-  expect_error([] { check_answers(parse_rules("cfg;skip_layers:sigma_hi=0.01")); },
+  EXPECT_NO_THROW(check_branches(parse_rules("interval:sigma_hi=5;cfg;epsilon_scaling")));
+  expect_error([] { check_branches(parse_rules("cfg;skip_layers:sigma_hi=0.01")); },
                "guidance: 'skip_layers' asks for an answer that this network does not give: skip");
 }
 

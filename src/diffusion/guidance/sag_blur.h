@@ -8,8 +8,8 @@
 //      data: s = D(u' + (x - u), sigma);
 //   4. r + k (u' - s).
 //
-// u' is Ask::sag_input, s is Ask::sag. The blur is a Gaussian's of `size` by `size` weights with
-// the sum 1, on an image that goes on mirrored about its border pixels. ComfyUI: size 9,
+// u' is Branch::sag_input, s is Branch::sag. The blur is a Gaussian's of `size` by `size` weights
+// with the sum 1, on an image that goes on mirrored about its border pixels. ComfyUI: size 9,
 // deviation (blur_sigma) 2, k 0.5; diffusers: 9, 1, 0.75.
 #pragma once
 
@@ -35,7 +35,7 @@ struct SagMap {
 };
 std::vector<double> sag_attention(const SagMap& map, const GuidedShape& shape);
 
-// Writes Ask::sag_input: one sample of the unconditional prediction, blurred in every pixel on
+// Writes Branch::sag_input: one sample of the unconditional prediction, blurred in every pixel on
 // which more attention than the threshold falls. `attention`: [H * W], of sag_attention().
 void sag_blur(Values uncond, Values attention, const GuidedShape& shape, const SagBlur& how,
               std::span<double> out);

@@ -7,7 +7,7 @@
 
 namespace ebb {
 
-enum class Ask;
+enum class Branch;
 
 // Where the values of a batch stand: [N,H,W,C], or [N,C,H,W] with channels_first.
 struct GuidedShape {
@@ -27,9 +27,9 @@ struct GuidedSample {
   int64_t index = 0;                             // in the batch
   std::span<double> result;                      // what rules before gave
   std::span<const double> state;                 // x
-  std::vector<std::vector<double>> predictions;  // by Ask; empty: not there
-  std::span<const double> operator[](Ask ask) const {
-    return predictions[static_cast<size_t>(ask)];
+  std::vector<std::vector<double>> predictions;  // by Branch; empty: not there
+  std::span<const double> operator[](Branch branch) const {
+    return predictions[static_cast<size_t>(branch)];
   }
 };
 

@@ -59,7 +59,7 @@ Discretisation between(Discretisation d, const LevelOptions& o) {
 }
 
 Discretisation cascade_levels(double shift) {
-  Discretisation d{.name = "cascade", .told = Told::cosine, .shift = shift};
+  Discretisation d{.name = "cascade", .c_noise = CNoise::cosine, .shift = shift};
   constexpr int64_t count = 10000;
   for (int64_t i = 1; i <= count; ++i)
     d.sigmas.push_back(cosine_sigma(static_cast<double>(i) / count, shift));
@@ -140,27 +140,27 @@ void LevelOptions::check() const {
 
 // ---- a discretisation ----------------------------------------------------------------------
 
-double Discretisation::told_of(double sigma, bool nearest) const {
-  if (told == Told::cosine) return cosine_time(sigma, shift);
-  if (told == Told::arctan) return std::atan(sigma) * 2 / std::numbers::pi;
-  if (told != Told::table) return told_by_formula(told, scale, sigma);
+double Discretisation::c_noise_of(double sigma, bool nearest) const {
+  if (c_noise == CNoise::cosine) return cosine_time(sigma, shift);
+  if (c_noise == CNoise::arctan) return std::atan(sigma) * 2 / std::numbers::pi;
+  if (c_noise != CNoise::table) return c_noise_expression(c_noise, scale, sigma);
   return nearest || whole ? nearest_index(sigmas, round(sigma)) : timestep_of(sigmas, sigma);
 }
 
 double Discretisation::time_of(double sigma) const {
   if (space == Space::flow) return unshifted(sigma, shift) * scale;
-  return told == Told::table ? timestep_of(sigmas, sigma) : told_of(sigma);
+  return c_noise == CNoise::table ? timestep_of(sigmas, sigma) : c_noise_of(sigma);
 }
 
 double Discretisation::sigma_of_time(double time) const {
   if (space == Space::flow) return shifted(time / scale, shift);
-  switch (told) {
-    case Told::log: return std::exp(time / scale);
-    case Told::log_half: return 2 * std::exp(time);
-    case Told::vp_time: return vp_sigma(time / scale);
-    case Told::ratio: return time < 1 ? std::min(time / (1 - time), sigma_max) : sigma_max;
-    case Told::arctan: return std::tan(time * std::numbers::pi / 2);
-    case Told::cosine: return cosine_sigma(time, shift);
+  switch (c_noise) {
+    case CNoise::log: return std::exp(time / scale);
+    case CNoise::log_half: return 2 * std::exp(time);
+    case CNoise::vp_time: return vp_sigma(time / scale);
+    case CNoise::ratio: return time < 1 ? std::min(time / (1 - time), sigma_max) : sigma_max;
+    case CNoise::arctan: return std::tan(time * std::numbers::pi / 2);
+    case CNoise::cosine: return cosine_sigma(time, shift);
     default: return sigma_at(sigmas, time);
   }
 }
@@ -170,8 +170,9 @@ double Discretisation::at_percent(double percent) const {
   if (percent >= 1) return 0;
   const double left = 1 - percent;
   if (space == Space::flow) return shifted(left, shift);
-  if (told == Told::cosine) return cosine_sigma(left, shift);
-  if (told == Told::table) return sigma_at(sigmas, left * static_cast<double>(sigmas.size() - 1));
+  if (c_noise == CNoise::cosine) return cosine_sigma(left, shift);
+  if (c_noise == CNoise::table)
+    return sigma_at(sigmas, left * static_cast<double>(sigmas.size() - 1));
   return std::exp(std::log(sigma_min) + (std::log(sigma_max) - std::log(sigma_min)) * left);
 }
 
@@ -194,7 +195,7 @@ Discretisation flow_levels(const FlowLevels& o) {
   require(o.count >= 2, "levels: flow needs at least 2 levels (", o.count, ")");
   Discretisation d{.name = "flow",
                    .space = Space::flow,
-                   .told = Told::level,
+                   .c_noise = CNoise::level,
                    .scale = o.multiplier,
                    .shift = o.shift,
                    .highest = 1};
@@ -219,23 +220,23 @@ Discretisation discretisation(const LevelOptions& o) {
   }
   Discretisation d{.name = name, .sigma_min = 0.002, .sigma_max = 80};
   if (name == "edm") {
-    d.told = Told::log;
+    d.c_noise = CNoise::log;
     d.scale = 0.25;
     return between(d, o);
   }
   if (name == "rflow" || name == "atan") {
-    d.told = name == "rflow" ? Told::ratio : Told::arctan;
+    d.c_noise = name == "rflow" ? CNoise::ratio : CNoise::arctan;
     return between(d, o);
   }
   if (name == "vp") {
-    d.told = Told::vp_time;
+    d.c_noise = CNoise::vp_time;
     d.scale = vp_time_scale;
     d.lowest = vp_sigma(vp_smallest_time);
     d.highest = vp_sigma(1.0);
     return between(d, o);
   }
   if (name == "ve") {
-    d.told = Told::log_half;
+    d.c_noise = CNoise::log_half;
     d.lowest = d.sigma_min = ve_sigma_min;
     d.highest = ve_sigma_max;
     return between(d, o);

@@ -13,12 +13,12 @@
 
 namespace ebb {
 
-// Levels are those of `sigmas` and, by interpolation in ln(sigma), between them (Told::table); or
+// Levels are those of `sigmas` and, by interpolation in ln(sigma), between them (CNoise::table); or
 // any, with a formula for the time that they belong to (flow, cosine and log levels).
 struct Discretisation {
   std::string name;
   Space space = Space::ve;
-  Told told = Told::table;
+  CNoise c_noise = CNoise::table;
   double scale = 1;  // of what the network is told
   // Rising: the levels of the timesteps, or so many of continuous levels as schedules pick from.
   std::vector<double> sigmas = {};
@@ -29,7 +29,7 @@ struct Discretisation {
   double sigma_min = 0, sigma_max = 0;  // ends of sampling if nothing else is said
 
   // What the network is told of sigma. `nearest`: of a table, a whole timestep.
-  double told_of(double sigma, bool nearest = false) const;
+  double c_noise_of(double sigma, bool nearest = false) const;
   // The time in which levels are evenly spread, rising from 0 (of tables and log levels it is what
   // the network is told; of flow models scale t, before shifting), and its inverse. Within `sigmas`
   // if told by a table.

@@ -58,7 +58,7 @@ NetworkFacts network_facts(const NetworkOptions& o) {
   require(uses_deviation || o.sigma_data == NetworkOptions().sigma_data, "levels: sigma_data (",
           o.sigma_data, ") is for predictions edm and edm_v");
   // Such networks count time from noise to data.
-  if (n.prediction == Prediction::dataward) n.levels.told = Told::dataward;
+  if (n.prediction == Prediction::dataward) n.levels.c_noise = CNoise::dataward;
   return n;
 }
 

@@ -63,24 +63,24 @@ PrecondFactors<S> precond_factors(Prediction p, const S& s, double d = 1) {
 //   ratio      s / (1 + s)
 //   arctan     2 / pi atan s
 //   cosine     t in [0, 1] of the cosine process
-enum class Told { table, log, log_half, vp_time, level, dataward, ratio, arctan, cosine };
+enum class CNoise { table, log, log_half, vp_time, level, dataward, ratio, arctan, cosine };
 
 // Those with a formula that expressions have too: not table, arctan, cosine (0 for them).
 template <class S>
-S told_by_formula(Told told, double scale, const S& s) {
+S c_noise_expression(CNoise c_noise, double scale, const S& s) {
   using std::log;
-  switch (told) {
-    case Told::log: return log(s) * scale;
-    case Told::log_half: return log(s * 0.5);
-    case Told::vp_time: return vp_time(s) * scale;
-    case Told::level: return s * scale;
-    case Told::dataward: return (1.0 - s) * scale;
-    case Told::ratio: return s / (s + 1.0);
+  switch (c_noise) {
+    case CNoise::log: return log(s) * scale;
+    case CNoise::log_half: return log(s * 0.5);
+    case CNoise::vp_time: return vp_time(s) * scale;
+    case CNoise::level: return s * scale;
+    case CNoise::dataward: return (1.0 - s) * scale;
+    case CNoise::ratio: return s / (s + 1.0);
     default: return 0.0;
   }
 }
-inline bool has_formula(Told told) {
-  return told != Told::table && told != Told::arctan && told != Told::cosine;
+inline bool has_expression(CNoise c_noise) {
+  return c_noise != CNoise::table && c_noise != CNoise::arctan && c_noise != CNoise::cosine;
 }
 
 }  // namespace ebb

@@ -151,7 +151,7 @@ FoundSchedule find_schedule(std::string_view name, const Dialect& dialect) {
   const auto is_base = [&](const ScheduleForm& f) {
     return found && f.name == found->schedule->name;
   };
-  const std::vector<ScheduleForm>& forms = dialect.habits.forms;
+  const std::vector<ScheduleForm>& forms = dialect.defaults.forms;
   for (const ScheduleForm& f : forms) {
     const bool meant = same_name(f.name, name) || (is_base(f) && found->options.empty());
     if (f.schedule.empty() || !meant) continue;

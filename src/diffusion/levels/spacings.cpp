@@ -89,7 +89,7 @@ std::vector<double> added_up_f32(double a, double b, int64_t count) {
 TimeEnds time_ends(const ScheduleInput& in) {
   const Discretisation& d = in.levels;
   const auto time = [&](double sigma) {
-    if (d.told == Told::table) return d.told_of(sigma, in.dialect.whole_timesteps);
+    if (d.c_noise == CNoise::table) return d.c_noise_of(sigma, in.dialect.integer_timesteps);
     const bool twice = d.space == Space::flow && in.dialect.shifts_flow_twice;
     return twice ? d.scale * sigma : d.time_of(sigma);
   };

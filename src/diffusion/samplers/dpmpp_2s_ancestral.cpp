@@ -19,7 +19,8 @@ Latent run(Run& run, Latent x, const EtaOptions& o) {
     const double from = run.sigma(i), to = run.sigma(i + 1);
     AncestralStep step = ancestral_step(run, from, to, o.eta);
     step.draws |= to > 0 && run.space() == Space::ve && run.dialect().draws_unused_ve;
-    const bool once = from == 1 && run.space() == Space::flow && run.dialect().flow_2s_asks_once;
+    const bool once =
+        from == 1 && run.space() == Space::flow && run.dialect().flow_2s_evaluates_once;
     Latent d = run.denoise(x, from);
     if (step.down > 0 && !once) {
       const double half = middle(run, from, step.down);

@@ -31,7 +31,7 @@ std::vector<double> midpoint_moments(double h, size_t count, int64_t parts) {
 }
 
 Latent run(Run& run, Latent x, const Options& o) {
-  const std::optional<int64_t> parts = run.dialect().lms_parts;
+  const std::optional<int64_t> parts = run.dialect().lms_intervals;
   History slopes(o.order);
   for (int64_t i = 0; i < run.steps(); ++i) {
     const double from = run.sigma(i), to = run.sigma(i + 1);

@@ -47,21 +47,22 @@ class Solver {
       : run_(run),
         o_(o),
         sigmas_(run.finite_sigmas()),
-        answers_(std::max(o.predictor_order, o.corrector_order)) {}
+        predictions_(std::max(o.predictor_order, o.corrector_order)) {}
 
   // Asks at level i, where `x` was predicted, and corrects it.
   void ask(Latent& x, int64_t i) {
     const Latent guess = x;
-    answers_.push(answer(x, i));
+    predictions_.push(answer(x, i));
     const bool late = run_.dialect().sa_solver_corrects_last;
     const bool skipped = level(i + 1) == 0 && !o_.pece && !late;
     const int64_t count = available(o_.corrector_order, run_.steps() - i + (late ? 2 : 0));
     if (i == 0 || skipped || count == 0) return;
-    const Latent sum = advance(
-        step_.part, step_.start,
-        placed(run_, sigmas_, answers_, {.step = i - 1, .newest = i, .count = count}), o_.rule());
+    const Latent sum =
+        advance(step_.part, step_.start,
+                placed(run_, sigmas_, predictions_, {.step = i - 1, .newest = i, .count = count}),
+                o_.rule());
     x = from_stored(sum + step_.noise, guess, x);
-    if (o_.pece) answers_.replace(answer(x, i));
+    if (o_.pece) predictions_.replace(answer(x, i));
   }
 
   // x at level i + 1.
@@ -78,7 +79,7 @@ class Solver {
     step_ = {part(run_.space(), from, to, tau * tau), x, {}};
     step_.noise = step_.part.noise * o_.noise.s_noise * noise;
     return advance(step_.part, x,
-                   placed(run_, sigmas_, answers_, {.step = i, .newest = i, .count = count}),
+                   placed(run_, sigmas_, predictions_, {.step = i, .newest = i, .count = count}),
                    o_.rule()) +
            step_.noise;
   }
@@ -90,7 +91,7 @@ class Solver {
   }
   // Answers that count, of `order` and no more than `left` near the end.
   int64_t available(int64_t order, int64_t left) const {
-    const int64_t known = std::min(order, answers_.size());
+    const int64_t known = std::min(order, predictions_.size());
     const bool lowers = level(run_.steps()) == 0 || run_.dialect().sa_solver_corrects_last;
     return lowers ? std::min(known, left) : known;
   }
@@ -99,7 +100,7 @@ class Solver {
   Run& run_;
   const Options& o_;
   std::vector<double> sigmas_;
-  History answers_;
+  History predictions_;
   Latent denoised_;
   Step step_;
 };

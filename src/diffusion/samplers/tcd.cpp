@@ -26,7 +26,7 @@ struct Way {
 Way way(const Run& run, double to, double eta) {
   const std::vector<double>& table = table_of(run);
   const double t = timestep_of(table, to);
-  if (!run.dialect().vp_whole_timesteps) {
+  if (!run.dialect().vp_integer_timesteps) {
     if (eta == 0 || to == 0) return {to, to};
     return {std::min(sigma_at(table, (1 - eta) * t), to), to};
   }

@@ -54,11 +54,11 @@ std::vector<double> levels_of(const Run& run) {
 Latent run(Run& run, Latent x, const Options& o) {
   const std::vector<double> sigmas = levels_of(run);
   const int64_t steps = run.steps();
-  History answers(o.order);
+  History predictions(o.order);
   Latent denoised;
   const auto ask = [&](Latent& at, double sigma) {
     denoised = run.denoise(at, sigma);
-    answers.push(predicted(run, at, denoised, sigma, o.predict_x0));
+    predictions.push(predicted(run, at, denoised, sigma, o.predict_x0));
   };
   ask(x, sigmas[0]);
   for (int64_t i = 0; i < steps; ++i) {
@@ -72,14 +72,14 @@ Latent run(Run& run, Latent x, const Options& o) {
     if (o.lower_order_final) order = std::min(order, steps - i);
     const ExponentialStep step =
         (o.predict_x0 ? exponential_step : noise_step)(run.space(), from, to, 0);
-    std::vector<Answer> known =
-        placed(run, sigmas, answers, {.step = i, .newest = i, .count = order});
+    std::vector<KnownPrediction> known =
+        placed(run, sigmas, predictions, {.step = i, .newest = i, .count = order});
     // Two answers make a line by the rule; more are integrated exactly.
     Latent next = advance(step, x, known, o.rule());
     if (i + 1 < steps) {
       const Latent guess = next;
       ask(next, to);
-      known.push_back({1, answers[0]});
+      known.push_back({1, predictions[0]});
       if (o.corrects(i))
         next = from_stored(advance(step, x, known, o.corrector_rule(run)), guess, next);
     }

@@ -101,7 +101,7 @@ bool dpm_solver(const json& c) {
 void expect_timesteps(const std::vector<double>& levels, const json& want) {
   ASSERT_EQ(levels.size(), want.size() + 1);
   for (size_t i = 0; i < want.size(); ++i)
-    EXPECT_NEAR(discretisation({}).told_of(levels[i]), want[i], 1e-6) << "timestep " << i;
+    EXPECT_NEAR(discretisation({}).c_noise_of(levels[i]), want[i], 1e-6) << "timestep " << i;
 }
 
 bool by_timesteps(const json& c) {

@@ -150,7 +150,7 @@ TEST(golden_levels, comfyui_tables__are_the_references) {
         near(d.sigma_of_time(c.at("t")[i]), c.at("sigma_at_t")[i], str("t ", c.at("t")[i]));
     if (c.contains("t_at_sigma"))
       for (size_t i = 0; i < c.at("sigma").size(); ++i)
-        near(d.told_of(c.at("sigma")[i], true), c.at("t_at_sigma")[i],
+        near(d.c_noise_of(c.at("sigma")[i], true), c.at("t_at_sigma")[i],
              str("sigma ", c.at("sigma")[i]));
     if (c.contains("sigma_at_percent"))
       for (size_t i = 0; i < c.at("percent").size(); ++i)

@@ -59,7 +59,7 @@ TEST(golden_schedules, sdcpp__are_the_references) {
     const Discretisation& d = model(c.at("model"));
     if (kind == "sigma_to_t") {
       const double t = c.at("t");
-      EXPECT_NEAR(d.told_of(c.at("sigma")), t, 1e-5 * t + 2e-4);
+      EXPECT_NEAR(d.c_noise_of(c.at("sigma")), t, 1e-5 * t + 2e-4);
       return true;
     }
     if (kind != "t_to_sigma") return false;

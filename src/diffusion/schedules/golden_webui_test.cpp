@@ -30,8 +30,8 @@ bool webui(const json& c) {
 bool table(const json& c) {
   const json& sigma = c.at("sigma");
   for (size_t i = 0; i < sigma.size(); ++i) {
-    EXPECT_NEAR(sd1().told_of(sigma[i]), c.at("t_at_sigma")[i], 3e-4) << sigma[i];
-    EXPECT_EQ(sd1().told_of(sigma[i], true), c.at("t_at_sigma_quantized")[i]) << sigma[i];
+    EXPECT_NEAR(sd1().c_noise_of(sigma[i]), c.at("t_at_sigma")[i], 3e-4) << sigma[i];
+    EXPECT_EQ(sd1().c_noise_of(sigma[i], true), c.at("t_at_sigma_quantized")[i]) << sigma[i];
   }
   json levels = json::array();
   std::vector<double> got;

@@ -63,7 +63,7 @@ TEST(schedules, normal__is_the_tables_own_levels) {
   for (size_t t = 0; t < 50; ++t) {
     const double sigma = d.sigmas[t];
     EXPECT_NEAR(all[49 - t], sigma, 1e-12 * sigma);
-    EXPECT_NEAR(d.told_of(sigma), static_cast<double>(t), 1e-9);
+    EXPECT_NEAR(d.c_noise_of(sigma), static_cast<double>(t), 1e-9);
   }
 }
 
@@ -222,9 +222,9 @@ TEST(levels, too_few_timesteps__are_refused) {
 TEST(levels, of_latent_diffusion__equal_published_ones) {
   EXPECT_NEAR(latent().sigmas[0], 0.029167158152, 1e-11);
   EXPECT_NEAR(latent().sigmas[500], 1.618278826, 1e-8);
-  EXPECT_NEAR(latent().told_of(1), 353.890411, 1e-6);
-  EXPECT_NEAR(latent().told_of(5), 795.173078, 1e-6);
-  EXPECT_EQ(latent().told_of(5, true), 795);
+  EXPECT_NEAR(latent().c_noise_of(1), 353.890411, 1e-6);
+  EXPECT_NEAR(latent().c_noise_of(5), 795.173078, 1e-6);
+  EXPECT_EQ(latent().c_noise_of(5, true), 795);
   EXPECT_NEAR(latent().sigma_of_time(500.5), 1.620983194, 1e-8);
   const Discretisation zero = discretisation({.zero_snr = "comfy"});
   EXPECT_NEAR(zero.sigmas[999], 4518.76, 0.01);

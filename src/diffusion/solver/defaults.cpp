@@ -23,11 +23,11 @@ std::string named_schedule(std::string_view sampler) {
 std::string usual_schedule(std::string_view dialect, std::string_view sampler, Space space) {
   const std::string own = named_schedule(sampler);
   if (!own.empty()) return own;
-  const Habits& habits = find_dialect(dialect).habits;
-  for (const SamplerSchedule& s : habits.schedules)
+  const DialectDefaults& defaults = find_dialect(dialect).defaults;
+  for (const SamplerSchedule& s : defaults.schedules)
     if (means_sampler(s.sampler, sampler)) return s.schedule;
-  const bool flow = space == Space::flow && !habits.flow_schedule.empty();
-  return flow ? habits.flow_schedule : habits.schedule;
+  const bool flow = space == Space::flow && !defaults.flow_schedule.empty();
+  return flow ? defaults.flow_schedule : defaults.schedule;
 }
 
 const NoiseSource& find_source(std::string_view name) {

@@ -1,5 +1,5 @@
 // What a run takes where nothing is said, by dialect and sampler: schedule and noise. The sampler's
-// options: habits.h.
+// options: dialect_defaults.h.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "base/options.h"
 #include "diffusion/noise/noise.h"
-#include "diffusion/solver/habits.h"
+#include "diffusion/solver/dialect_defaults.h"
 #include "diffusion/solver/space.h"
 
 namespace ebb {

@@ -15,7 +15,7 @@ Dialect comfy() {
           .draws_unused_heunpp2 = true,
           .draws_unused_eta = true,
           .flow_res_ancestral = false,
-          .draws_unused_parts = true,
+          .draws_unused_substeps = true,
           .renews_all_from_1 = true,
           .late_uncond_2s = true,
           .no_noise_from_zero = true,
@@ -24,11 +24,11 @@ Dialect comfy() {
           .er_sde_points = 200,
           .flow_churn = true,
           .shifts_flow_twice = true,
-          .whole_timesteps = true,
+          .integer_timesteps = true,
           .gives_fewer_levels = true,
           .schedules_know_shares = true,
           .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "uni_pc", "uni_pc_bh2"},
-          .habits = comfy_habits()};
+          .defaults = comfy_defaults()};
 }
 
 Dialect sdcpp() {
@@ -40,15 +40,15 @@ Dialect sdcpp() {
           .er_sde_first = 1 - 1e-4,
           .multistep_to_zero = true,
           .equal_weights_above_two = true,
-          .vp_whole_timesteps = true,
+          .vp_integer_timesteps = true,
           .draws_unused_ve = true,
-          .flow_2s_asks_once = true,
+          .flow_2s_evaluates_once = true,
           .flow_sde = false,
           .clamps_eta = true,
-          .lms_parts = 1000,
+          .lms_intervals = 1000,
           .lms_newer = 1,
           .f32_schedules = true,
-          .habits = sdcpp_habits()};
+          .defaults = sdcpp_defaults()};
 }
 
 Dialect diffusers() {
@@ -61,11 +61,11 @@ Dialect diffusers() {
           .draws_unused_sa = true,
           .multistep_to_zero = true,
           .vp_ends_at_table = true,
-          .vp_whole_timesteps = true,
+          .vp_integer_timesteps = true,
           .lcm_boundary = true,
           .flow_lambda_2m = true,
           .shifts_flow_twice = true,
-          .habits = diffusers_habits()};
+          .defaults = diffusers_defaults()};
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ const std::vector<Dialect>& all_dialects() {
       {.name = "ebb",
        .help = "nothing is drawn in vain; corrected steps on flow models",
        .schedules_know_shares = true,
-       .habits = {.brownian_options = {{"per_image", "true"}}}},
+       .defaults = {.brownian_options = {{"per_image", "true"}}}},
       {.name = "kdiff",
        .help = "k-diffusion",
        .noise = "torch_cpu",
@@ -88,7 +88,7 @@ const std::vector<Dialect>& all_dialects() {
        .multistep_to_zero = true,
        .flow_sde = false,
        .flow_churn = true,
-       .habits = kdiff_habits()},
+       .defaults = kdiff_defaults()},
       comfy(),
       {.name = "a1111",
        .help = "Stable Diffusion web UI, and Forge",
@@ -105,7 +105,7 @@ const std::vector<Dialect>& all_dialects() {
        .flow_sde = false,
        .flow_churn = true,
        .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "dpmpp_3m_sde"},
-       .habits = a1111_habits()},
+       .defaults = a1111_defaults()},
       diffusers(),
       sdcpp(),
   };

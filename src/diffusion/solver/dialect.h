@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "diffusion/solver/habits.h"
+#include "diffusion/solver/dialect_defaults.h"
 
 namespace ebb {
 
@@ -36,7 +36,7 @@ struct Dialect {
   // So do res_multistep and dpmpp_2s_ancestral_cfg_pp.
   bool flow_res_ancestral = true;
   // Samplers whose noise is for parts of a step draw for parts that are empty too.
-  bool draws_unused_parts = false;
+  bool draws_unused_substeps = false;
   // From flow's level 1 euler_ancestral_cfg_pp renews all noise, whatever eta above 0 is.
   bool renews_all_from_1 = false;
   // dpmpp_2s_ancestral_cfg_pp takes the answer without condition of a step's middle where that of
@@ -72,7 +72,7 @@ struct Dialect {
   // (their last alpha_bar is the table's first), and leave that factor in.
   bool vp_ends_at_table = false;
   // tcd steps to whole timesteps, at the end to timestep 0; what comes out keeps that one's factor.
-  bool vp_whole_timesteps = false;
+  bool vp_integer_timesteps = false;
   // lcm's D is that of a consistency function: near timestep 0 it becomes x.
   bool lcm_boundary = false;
   // dpmpp_2s_ancestral and euler_ancestral_cfg_pp draw at eta 0 too where they step as if alpha
@@ -80,7 +80,7 @@ struct Dialect {
   bool draws_unused_ve = false;
   // dpmpp_2s_ancestral takes the first answer for that half way too where flow's lambda is
   // infinite; else it asks at 0.9999.
-  bool flow_2s_asks_once = false;
+  bool flow_2s_evaluates_once = false;
   // On flow models stochastic samplers, euler_cfg_pp and euler_ancestral_cfg_pp reckon with lambda
   // and alpha of the flow; else as if alpha were 1.
   bool flow_sde = true;
@@ -92,14 +92,14 @@ struct Dialect {
   // Ancestral steps on flow models take an eta above 1 as 1.
   bool clamps_eta = false;
   // Equal parts in which lms adds its coefficients up (midpoint rule); none: exact integrals.
-  std::optional<int64_t> lms_parts = {};
+  std::optional<int64_t> lms_intervals = {};
   // Steps by which the slopes that lms remembers are newer than the ones whose weights they get.
   int64_t lms_newer = 0;
   // Schedules take what a flow network is told of its first and last level for their times, so that
   // these levels are shifted twice.
   bool shifts_flow_twice = false;
   // Networks with timesteps are told of whole ones, the nearest.
-  bool whole_timesteps = false;
+  bool integer_timesteps = false;
   // Schedules with a list of levels of their own give it where more were asked for.
   bool gives_fewer_levels = false;
   // Schedules that know what to do with a share of the way do it; else the end of a list for the
@@ -110,7 +110,7 @@ struct Dialect {
   bool f32_schedules = false;
   // Samplers run on a list one level longer, whose last level above 0 is left out.
   std::vector<std::string> discard_penultimate = {};
-  Habits habits = {};
+  DialectDefaults defaults = {};
 };
 
 // ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy

@@ -67,31 +67,31 @@ std::vector<double> exponential_weights(const std::vector<double>& nodes, double
   return {moments[0] - slope, slope};
 }
 
-std::vector<Answer> placed(const Run& run, const std::vector<double>& sigmas,
-                           const History& answers, const AnswersOfStep& which) {
+std::vector<KnownPrediction> placed(const Run& run, const std::vector<double>& sigmas,
+                                    const History& predictions, const StepPredictions& which) {
   const auto lambda = [&](int64_t k) { return run.lambda(sigmas[static_cast<size_t>(k)]); };
   const double start = lambda(which.step), h = lambda(which.step + 1) - start;
-  std::vector<Answer> out;
+  std::vector<KnownPrediction> out;
   for (int64_t k = 0; k < which.count; ++k)
-    out.push_back({(lambda(which.newest - k) - start) / h, answers[k]});
+    out.push_back({(lambda(which.newest - k) - start) / h, predictions[k]});
   if (which.newest > which.step && which.count == 2) std::swap(out[0], out[1]);
   return out;
 }
 
-Latent advance(const ExponentialStep& step, const Latent& x, const std::vector<Answer>& answers,
-               SlopeRule rule) {
+Latent advance(const ExponentialStep& step, const Latent& x,
+               const std::vector<KnownPrediction>& predictions, SlopeRule rule) {
   std::vector<double> nodes;
-  for (const Answer& a : answers) nodes.push_back(a.at);
+  for (const KnownPrediction& a : predictions) nodes.push_back(a.at);
   const std::vector<double> w = exponential_weights(nodes, step.z_length, rule);
   Latent y = step.keep * x;
-  for (size_t k = 0; k < w.size(); ++k) y.add(answers[k].denoised, step.alpha * w[k]);
+  for (size_t k = 0; k < w.size(); ++k) y.add(predictions[k].denoised, step.alpha * w[k]);
   return y;
 }
 
 Latent SharedNoise::over(double from, double to) {
   const ExponentialStep step = exponential_step(run_.space(), from, to, o_.eta);
   noise_ *= step.keep;
-  if (step.noise > 0 || (o_.eta > 0 && run_.dialect().draws_unused_parts))
+  if (step.noise > 0 || (o_.eta > 0 && run_.dialect().draws_unused_substeps))
     noise_.add(run_.noise(from, to), step.noise * o_.s_noise);
   return noise_;
 }

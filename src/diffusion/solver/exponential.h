@@ -39,19 +39,19 @@ double level_within(const Run& run, double from, double to, double r);
 enum class SlopeRule { exact, linear, expm1, slipped };
 
 // The denoiser's answer at a level whose lambda is `at` steps beyond the step's start.
-struct Answer {
+struct KnownPrediction {
   double at = 0;
   Latent denoised;
 };
 
 // Which answers count in the step from level `step`, the newest of them at level `newest`.
-struct AnswersOfStep {
+struct StepPredictions {
   int64_t step = 0, newest = 0, count = 0;
 };
 // The newest answers in steps of lambda; for the line of two, the one at the step's start comes
 // first.
-std::vector<Answer> placed(const Run& run, const std::vector<double>& sigmas,
-                           const History& answers, const AnswersOfStep& which);
+std::vector<KnownPrediction> placed(const Run& run, const std::vector<double>& sigmas,
+                                    const History& predictions, const StepPredictions& which);
 
 // Weights of answers at `nodes` over a step of length z: sum w p(node) = integral of z exp(-z (1 -
 // u)) p(u) for u from 0 to 1, for every polynomial p that the nodes determine. `rule` needs a
@@ -60,8 +60,8 @@ std::vector<double> exponential_weights(const std::vector<double>& nodes, double
                                         SlopeRule rule = SlopeRule::exact);
 
 // x after the step, without noise.
-Latent advance(const ExponentialStep& step, const Latent& x, const std::vector<Answer>& answers,
-               SlopeRule rule = SlopeRule::exact);
+Latent advance(const ExponentialStep& step, const Latent& x,
+               const std::vector<KnownPrediction>& predictions, SlopeRule rule = SlopeRule::exact);
 inline Latent advance(const ExponentialStep& step, const Latent& x, const Latent& denoised) {
   return step.keep * x + step.alpha * -std::expm1(-step.z_length) * denoised;
 }

@@ -32,7 +32,7 @@ constexpr auto unwritten_bits = [] {
 
 // `name`: of the callback's argument.
 template <class T>
-void check_answer(const std::vector<T>& values, std::string_view name, double sigma) {
+void check_prediction(const std::vector<T>& values, std::string_view name, double sigma) {
   if (all_finite(values)) return;
   const auto missing = first_unwritten<T>(values);
   require(missing.has_value(), "sample: the denoiser's answer is not finite at noise level ", sigma,
@@ -139,8 +139,8 @@ Denoised HostLatents<T>::denoise(Latent& x, double sigma, bool with_uncond) {
   mark_unwritten<T>(guided->values);
   if (uncond) mark_unwritten<T>(uncond->values);
   denoise_(values, sigma, guided->values, uncond ? std::span<T>(uncond->values) : std::span<T>());
-  check_answer(guided->values, "denoised", sigma);
-  if (uncond) check_answer(uncond->values, "uncond", sigma);
+  check_prediction(guided->values, "denoised", sigma);
+  if (uncond) check_prediction(uncond->values, "uncond", sigma);
   return {Latent(guided), uncond ? Latent(uncond) : Latent()};
 }
 

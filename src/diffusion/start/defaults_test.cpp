@@ -16,10 +16,10 @@ using testing::expect_error;
 
 // ---- the table -----------------------------------------------------------------------------
 
-TEST(habits, every_name__is_known) {
+TEST(defaults, every_name__is_known) {
   for (const Dialect& d : all_dialects()) {
     SCOPED_TRACE(d.name);
-    const Habits& h = d.habits;
+    const DialectDefaults& h = d.defaults;
     for (const ScheduleForm& f : h.forms) {
       const FoundSchedule found = find_schedule(f.name, d);
       EXPECT_EQ(found.schedule->name, f.schedule.empty() ? f.name : f.schedule);

@@ -42,7 +42,7 @@ struct Inpainting {
 
 }  // namespace
 
-KnownParts known_parts(std::string_view dialect, std::string_view sampler) {
+KnownRegions known_regions(std::string_view dialect, std::string_view sampler) {
   return start_dialect(dialect).known(sampler);
 }
 

@@ -26,7 +26,7 @@ struct Inpaint {
 };
 
 // Where programs put known parts back.
-struct KnownParts {
+struct KnownRegions {
   bool input = true, output = true;  // Inpaint's
   bool end = false;                  // blend() of what comes out of the run
   bool rounds_mask = false;          // round_mask() first, but for differential diffusion
@@ -39,7 +39,7 @@ struct KnownParts {
 //               all masks (round_mask), and elementwise samplers that is input and end
 //   sdcpp       output
 // `sampler`: by any of its names. Throws Error.
-KnownParts known_parts(std::string_view dialect, std::string_view sampler);
+KnownRegions known_regions(std::string_view dialect, std::string_view sampler);
 
 template <class T>
 HostDenoise<T> inpainting(HostDenoise<T> denoise, Inpaint<T> how);

@@ -29,7 +29,7 @@ std::string schedule_of_run(const LevelsOfRun& run, const Discretisation& levels
   }
   if (!run.usual.empty()) return run.usual;
   if (levels.space == Space::flow) return "flow";
-  return levels.told == Told::table ? "normal" : "karras";
+  return levels.c_noise == CNoise::table ? "normal" : "karras";
 }
 
 bool spaced_leading(const LevelsOfRun& run, const Discretisation& levels) {
@@ -71,7 +71,7 @@ std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& 
 
 void fit_to_network(SampleCall& call, const Discretisation& levels) {
   call.space = levels.space;
-  call.table = levels.told == Told::table ? levels.sigmas : std::vector<double>{};
+  call.table = levels.c_noise == CNoise::table ? levels.sigmas : std::vector<double>{};
   call.round_sigma = nullptr;
   if (levels.whole) call.round_sigma = [levels](double sigma) { return levels.round(sigma); };
   // ComfyUI's, a ten-thousandth of the way from noise to data.

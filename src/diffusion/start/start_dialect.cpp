@@ -76,14 +76,14 @@ bool of_vp_schedulers(const FirstNoise& f) {
 
 // ---- inpainting ----------------------------------------------------------------------------
 
-KnownParts in_web_ui(std::string_view sampler) {
+KnownRegions in_web_ui(std::string_view sampler) {
   const bool timesteps = is_of_timesteps(sampler);
   return {.input = timesteps, .output = !timesteps, .end = true};
 }
-KnownParts in_state(std::string_view) {
+KnownRegions in_state(std::string_view) {
   return {.output = false, .end = true, .rounds_mask = true};
 }
-KnownParts in_output(std::string_view) { return {.input = false}; }
+KnownRegions in_output(std::string_view) { return {.input = false}; }
 
 // --------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ struct StartDialect {
   StartPlan (*plan)(int64_t steps, double strength, const StrengthOptions&);
   // StartOptions::whole_variance.
   bool (*whole)(const FirstNoise&) = [](const FirstNoise&) { return false; };
-  KnownParts (*known)(std::string_view sampler) = [](std::string_view) { return KnownParts{}; };
+  KnownRegions (*known)(std::string_view sampler) = [](std::string_view) { return KnownRegions{}; };
 };
 
 const StartDialect& start_dialect(std::string_view name);  // throws Error, suggests the nearest

@@ -258,7 +258,7 @@ TEST(inpainting, runs__end_at_the_known_data) {
 
 TEST(inpainting, known_parts__are_put_back_where_each_program_does) {
   const auto parts = [](const char* dialect, const char* sampler) {
-    const KnownParts p = known_parts(dialect, sampler);
+    const KnownRegions p = known_regions(dialect, sampler);
     return std::vector<bool>{p.input, p.output, p.end};
   };
   EXPECT_EQ(parts("ebb", "euler"), (std::vector<bool>{true, true, false}));
@@ -267,7 +267,7 @@ TEST(inpainting, known_parts__are_put_back_where_each_program_does) {
   EXPECT_EQ(parts("a1111", "ddim"), (std::vector<bool>{true, false, true}));
   EXPECT_EQ(parts("diffusers", "euler"), (std::vector<bool>{true, false, true}));
   EXPECT_EQ(parts("sdcpp", "euler"), (std::vector<bool>{false, true, false}));
-  expect_error([] { known_parts("comfi", "euler"); }, "did you mean 'comfy'?");
+  expect_error([] { known_regions("comfi", "euler"); }, "did you mean 'comfy'?");
 }
 
 TEST(inpainting, wrong_sizes__are_named) {

@@ -21,7 +21,7 @@ std::vector<Type> infer(const Signature& s) {
   return out;
 }
 
-std::vector<Scalar> formula(const Signature& s, std::span<const Scalar> x) {
+std::vector<Scalar> expression(const Signature& s, std::span<const Scalar> x) {
   const auto& a = s.as<AdamW>();
   const Scalar &p = x[0], &m = x[2], &v = x[3], &lr = x[4], &clip = x[7];
   const Scalar g = x[1] * clip, go = less(0.0, clip);
@@ -61,7 +61,7 @@ const OpDef& def::adamw() {
   static const OpDef d{.name = "adamw",
                        .attrs = +[] { return Attrs(AdamW{}); },
                        .infer = infer,
-                       .expr = formula,
+                       .expr = expression,
                        .examples = examples,
                        .differentiable = false};
   return d;

@@ -1,5 +1,5 @@
 // adamw: one step of Adam with decoupled weight decay (Kingma and Ba 2015; Loshchilov and Hutter
-// 2019) and, where wanted, of an exponential moving average of the parameter, as one formula.
+// 2019) and, where wanted, of an exponential moving average of the parameter, as one expression.
 //
 //   g' = clip g
 //   m' = beta1 m + (1 - beta1) g'        v' = beta2 v + (1 - beta2) g'^2

@@ -1,4 +1,4 @@
-// add: a + b, broadcasting. A number becomes part of the formula.
+// add: a + b, broadcasting. A number becomes part of the expression.
 #pragma once
 
 #include "ir/op.h"

@@ -1,4 +1,4 @@
-// div: a / b, broadcasting. A number becomes part of the formula.
+// div: a / b, broadcasting. A number becomes part of the expression.
 #pragma once
 
 #include "ir/op.h"

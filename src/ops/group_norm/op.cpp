@@ -26,7 +26,7 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
       std::string(name_of(in[0].dtype())))};
 }
 
-// Two sums over the pixels, then one formula; the statistics are those of the forward pass.
+// Two sums over the pixels, then one expression; the statistics are those of the forward pass.
 std::vector<Value> vjp(const VjpCall& c) {
   const Value x = c.in[0], dy = c.dout[0];
   const Shape& shape = c.sig.in[0].shape;

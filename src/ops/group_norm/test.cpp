@@ -35,8 +35,8 @@ TEST(group_norm, eps__keeps_a_constant_group_finite) {
   for (const double v : y.v) EXPECT_NEAR(v, 0, 1e-10);
 }
 
-// So that what follows fuses with it: one formula on x's shape after the statistics.
-TEST(group_norm, decomposition__has_one_large_formula) {
+// So that what follows fuses with it: one expression on x's shape after the statistics.
+TEST(group_norm, decomposition__has_one_large_expression) {
   Graph g;
   const Type c{DType::f32, {12}};
   const Value x = g.input("x", {DType::f32, {2, 8, 8, 12}});

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "ir/expr_inputs.h"
-#include "ops/formulas.h"
+#include "ops/expressions.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/prim/column_examples.h"
 #include "ops/prim/concat/op.h"
@@ -49,11 +49,11 @@ std::vector<Type> infer_whole(const Signature& s) {
           "images: needs totals, and a shape of pixels and channels that ", a.groups,
           " divides (got ", shape, ")  at ", s.at);
   require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + pixels.size()),
-          "images: the formula takes ", a.expr.inputs(), " inputs (got ", s.in.size(), " and ",
+          "images: the expression takes ", a.expr.inputs(), " inputs (got ", s.in.size(), " and ",
           pixels.size(), " totals)  at ", s.at);
   require(
       dtypes.size() == channel.size() && pixels.size() + dtypes.size() == a.expr.results().size(),
-      "images: the formula gives ", a.expr.results().size(), " results (for ", pixels.size(),
+      "images: the expression gives ", a.expr.results().size(), " results (for ", pixels.size(),
       " totals and ", dtypes.size(), " outputs)  at ", s.at);
   for (const Type& t : s.in)
     require(broadcastable(t.shape, shape), "images: ", t, " does not broadcast to ", shape, "  at ",

@@ -1,6 +1,6 @@
-// images: sums over the pixels of every channel, sums of these over groups of channels, formulas of
-// both and of the same images, as one piece of work: a group norm, its gradient. Made by the pass
-// `join_images`.
+// images: sums over the pixels of every channel, sums of these over groups of channels, expressions
+// of both and of the same images, as one piece of work: a group norm, its gradient. Made by the
+// pass `fuse_spatial`.
 #pragma once
 
 #include <string>

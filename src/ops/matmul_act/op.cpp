@@ -21,7 +21,7 @@ Expr slope_of(const Expr& act) {
 
 namespace {
 
-constexpr double far = 8, step = 0.25;  // where formulas are compared
+constexpr double far = 8, step = 0.25;  // where expressions are compared
 bool equal(double x, double y) {        // not NaN
   constexpr double rounding = 1e-12;
   return std::fabs(x - y) <= rounding * (1 + std::fabs(y));
@@ -98,7 +98,7 @@ std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<MatmulAct>();
   const int64_t halves = a.act.inputs();
   require((halves == 1 || halves == 2) && a.act.results().size() == 1,
-          "matmul_act: act must be a formula of one input or two (got ", a.act.text(), ")  at ",
+          "matmul_act: act must be an expression of one input or two (got ", a.act.text(), ")  at ",
           s.at);
   const Type z = product_of(s).out[0];
   require(s.in.size() < 3 + (a.slope ? 1 : 0) || s.in[2].shape.rank() == 1,
@@ -141,13 +141,13 @@ Cost cost(const Signature& s) {
   return c;
 }
 
-// The formula of a pointwise op.
+// The expression of a pointwise op.
 Expr act_of(const OpDef& op) {
-  return formula_of(Signature{&op, {}, {{DType::f32, {}}}, {{DType::f32, {}}}, ""});
+  return expression_of(Signature{&op, {}, {{DType::f32, {}}}, {{DType::f32, {}}}, ""});
 }
 
 // x0 act(x1), or x1 act(x0).
-Expr formula_of_gate(const OpDef& act, size_t of) {
+Expr expression_of_gate(const OpDef& act, size_t of) {
   const Scalar x[] = {Scalar::input(0), Scalar::input(1)};
   const Scalar y[] = {x[1 - of] * act_of(act).apply({&x[of], 1})[0]};
   return Expr(2, y);
@@ -155,7 +155,8 @@ Expr formula_of_gate(const OpDef& act, size_t of) {
 
 std::vector<Example> gates() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
-  const Expr geglu = formula_of_gate(def::gelu(), 1), swiglu = formula_of_gate(def::silu(), 0);
+  const Expr geglu = expression_of_gate(def::gelu(), 1),
+             swiglu = expression_of_gate(def::silu(), 0);
   const auto gate = [](const Expr& act, bool keep = false) {
     return MatmulAct{.act = act, .trans_b = true, .keep = keep};
   };
@@ -163,7 +164,7 @@ std::vector<Example> gates() {
       {.label = "geglu", .attrs = gate(geglu), .in = {f32({3, 5, 11}), f32({34, 11}), f32({34})}},
       {.label = "swiglu", .attrs = gate(swiglu), .in = {f32({9, 16}), f32({48, 16})}},
       {.label = "gate_tanh",
-       .attrs = gate(formula_of_gate(def::gelu_tanh(), 1), true),
+       .attrs = gate(expression_of_gate(def::gelu_tanh(), 1), true),
        .in = {f32({2, 9, 16}), f32({16, 16}), f32({16})}},
       {.label = "gate_columns",
        .attrs = MatmulAct{.act = swiglu},

@@ -1,8 +1,8 @@
 // matmul_act: an activation of a product, one half of its columns times an activation of the other,
 // or a product times an activation's slope.
 //
-// What add_activations (passes/activations.h) makes of a matmul and the formula behind it, where a
-// kernel does both at once. docs/epilogues.md.
+// What fuse_activations (passes/activations.h) makes of a matmul and the expression behind it,
+// where a kernel does both at once. docs/epilogues.md.
 #pragma once
 
 #include <optional>
@@ -43,8 +43,8 @@ struct Gate {
   bool erf = false;
   size_t of = 0;  // the input that is activated; another is multiplied by that
 };
-// If the formula is one of them, or of two inputs and one times such of the other, to the rounding
-// of 64-bit floats.
+// If the expression is one of them, or of two inputs and one times such of the other, to the
+// rounding of 64-bit floats.
 std::optional<Gate> gate_of(const Expr& act);
 
 // The use of matmul that gives z.

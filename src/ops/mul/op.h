@@ -1,4 +1,4 @@
-// mul: a * b, broadcasting. A number becomes part of the formula.
+// mul: a * b, broadcasting. A number becomes part of the expression.
 #pragma once
 
 #include "ir/op.h"

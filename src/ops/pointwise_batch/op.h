@@ -1,5 +1,5 @@
-// pointwise_batch: one formula on many lists of tensors, each of its own shape: the optimiser over
-// all weights, or their casts, as one piece of work.
+// pointwise_batch: one expression on many lists of tensors, each of its own shape: the optimiser
+// over all weights, or their casts, as one piece of work.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 namespace ebb::ops {
 namespace {
 
-Pointwise formula(const PointwiseParts& a) { return {a.expr, a.shape, a.dtypes}; }
+Pointwise expression(const PointwiseParts& a) { return {a.expr, a.shape, a.dtypes}; }
 
 std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<PointwiseParts>();
@@ -30,7 +30,7 @@ std::vector<Type> infer(const Signature& s) {
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const auto& a = s.as<PointwiseParts>();
   const auto operands = column_values(a.columns, whole_values(a.parts, in));
-  return cut_values(a.parts, pointwise(g, formula(a), operands));
+  return cut_values(a.parts, pointwise(g, expression(a), operands));
 }
 
 Cost cost(const Signature& s) {
@@ -116,7 +116,7 @@ Signature whole_of(const Signature& s) {
   const auto& a = s.as<PointwiseParts>();
   constexpr auto subject = "pointwise_parts";
   Signature out{&def::pointwise(),
-                formula(a),
+                expression(a),
                 column_types(a.columns, whole_types(a.parts, s.in, subject), subject),
                 {},
                 s.at};

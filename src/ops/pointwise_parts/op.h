@@ -1,5 +1,6 @@
-// pointwise_parts: a formula of tensors that lie in parts along the last dim, or are columns of
-// wider ones, or whose results go to parts. Made by the passes `fold_parts` and `fold_columns`.
+// pointwise_parts: an expression of tensors that lie in parts along the last dim, or are columns of
+// wider ones, or whose results go to parts. Made by the passes `elide_concat_slice` and
+// `elide_slices`.
 #pragma once
 
 #include <string>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ir/expr_inputs.h"
-#include "ops/formulas.h"
+#include "ops/expressions.h"
 #include "ops/prim/column_examples.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -18,7 +18,7 @@ Shape shape_of(const Rows& a, Per per) {
   return s;
 }
 
-// The inputs as the formula reads them.
+// The inputs as the expression reads them.
 std::vector<Type> operands(const Signature& s) {
   return column_types(s.as<Rows>().columns, s.in, "rows");
 }
@@ -47,10 +47,11 @@ std::vector<Type> infer(const Signature& s) {
   const auto dtypes = words(a.dtypes);
   const std::vector<Per> per = per_of(a);
   require(!a.shape.empty() && totals > 0, "rows: needs a shape and totals  at ", s.at);
-  require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + totals), "rows: the formula takes ",
-          a.expr.inputs(), " inputs (got ", s.in.size(), " and ", totals, " totals)  at ", s.at);
+  require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + totals),
+          "rows: the expression takes ", a.expr.inputs(), " inputs (got ", s.in.size(), " and ",
+          totals, " totals)  at ", s.at);
   require(dtypes.size() == per.size() && totals + dtypes.size() == a.expr.results().size(),
-          "rows: the formula gives ", a.expr.results().size(), " results (for ", totals,
+          "rows: the expression gives ", a.expr.results().size(), " results (for ", totals,
           " totals and ", dtypes.size(), " outputs)  at ", s.at);
   const Shape shape(a.shape);
   for (const Type& t : operands(s))

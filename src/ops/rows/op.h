@@ -1,5 +1,5 @@
-// rows: sums along the last dim, formulas of them and of the same rows, and sums of these across
-// rows, as one piece of work: a norm, its gradient, a softmax. Made by the pass `join_rows`.
+// rows: sums along the last dim, expressions of them and of the same rows, and sums of these across
+// rows, as one piece of work: a norm, its gradient, a softmax. Made by the pass `fuse_rows`.
 #pragma once
 
 #include <string>

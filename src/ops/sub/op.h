@@ -1,4 +1,4 @@
-// sub: a - b, broadcasting. A number becomes part of the formula.
+// sub: a - b, broadcasting. A number becomes part of the expression.
 #pragma once
 
 #include "ir/op.h"

@@ -20,7 +20,7 @@ struct Options {
   CommonOptions common;
   void fields(auto&& f) {
     f("recompute", recompute,
-      "training steps: activations computed twice to save memory: off, formulas, all, auto or a "
+      "training steps: activations computed twice to save memory: off, pointwise, all, auto or a "
       "size like 8GB");
   }
 };

@@ -81,8 +81,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(o->common));
   return [o, &app] {
     check_model_flag(app, o->model, "eval");
-    settle(o->evaluate.generate);
-    settle_auto({&o->evaluate.generate.schedule, &o->evaluate.generate.noise});
+    resolve(o->evaluate.generate);
+    resolve_auto({&o->evaluate.generate.schedule, &o->evaluate.generate.noise});
     check_steps_flag(app, o->evaluate.generate.schedule, o->evaluate.generate.dialect, "eval");
     return run(*o);
   };

@@ -31,7 +31,7 @@ struct Options {
       "graph (as built), grad (the whole training step), fused (lowered and fused) or plan");
     f("dtype", dtype, "of matrix work: f32 or bf16");
     f("recompute", recompute,
-      "plan: activations computed twice to save memory: off, formulas, all, auto or a size like "
+      "plan: activations computed twice to save memory: off, pointwise, all, auto or a size like "
       "8GB");
     f("batch", batch, "images");
     f("all", all, "print all numbers of long lists");
@@ -76,9 +76,9 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
     return loss_graph(o.diffusion, network,
                       {.batch = o.batch,
                        .image = {c.image_size, c.image_size, c.in_channels},
-                       .labels = c.classes > 0});
+                       .conditions = class_conditions(m.config)});
   Graph g;
-  g.output("F", network(g, network_inputs(g, c, o.batch)));
+  g.output("F", network(g, network_inputs(g, *m.model, m.config, o.batch)));
   return g;
 }
 
@@ -100,7 +100,7 @@ void print_sum(const Options& o, const Plan& plan) {
                                     {"flops", cost.flops},
                                     {"bytes_moved", cost.bytes},
                                     {"arena_bytes", plan.arena_bytes()},
-                                    {"recomputed_formulas", plan.recomputed().formulas},
+                                    {"recomputed_pointwise", plan.recomputed().pointwise},
                                     {"recomputed_blocks", plan.recomputed().blocks},
                                     {"source_bytes", plan.source_bytes()},
                                     {"text", text_of(o, plan.text())}};
@@ -178,8 +178,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(o->common));
   return [o, &app] {
     check_model_flag(app, o->model, "explain");
-    settle(*o);
-    settle(o->diffusion);
+    resolve(*o);
+    resolve(o->diffusion);
     check_diffusion_flags(*o, given_fields(app));
     return run(*o);
   };

@@ -40,7 +40,7 @@ struct Options {
 };
 
 // The words all and none in any case, unless a class is called so.
-void settle_class(Options& o, const LoadedModel& m) {
+void resolve_class(Options& o, const LoadedModel& m) {
   const std::string word = small_letters(o.wanted);
   const bool is_class = std::ranges::find(m.class_names, o.wanted) != m.class_names.end();
   if (!is_class && (word == "all" || word == "none")) o.wanted = word;
@@ -191,7 +191,7 @@ int run(Options& o) {
   io::check_can_write(is_png(o.out) ? o.out : numbered(o.out, 0), "sample: --out");
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
-  settle_class(o, model);
+  resolve_class(o, model);
   const GenerateRequest request = request_for(o, model);
   const Context context = open_device(o.common);
   std::optional<train::StopSignals> signals;  // until all files are written
@@ -231,8 +231,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(o->common));
   return [o, &app] {
     check_model_flag(app, o->model, "sample");
-    settle(o->generate);
-    settle_auto({&o->generate.schedule, &o->generate.noise});
+    resolve(o->generate);
+    resolve_auto({&o->generate.schedule, &o->generate.noise});
     check_steps_flag(app, o->generate.schedule, o->generate.dialect, "sample");
     return run(*o);
   };

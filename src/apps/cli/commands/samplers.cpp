@@ -158,7 +158,7 @@ void add_dialects(Json& j, const std::string& name) {
       j["dialects"].push_back({{"name", d.name},
                                {"help", d.help},
                                {"noise", d.noise},
-                               {"schedule", d.habits.schedule}});
+                               {"schedule", d.defaults.schedule}});
 }
 
 template <class Thing>
@@ -248,7 +248,7 @@ bool print_dialect(const std::string& name) {
   for (const Dialect& d : all_dialects()) {
     if (!same_name(d.name, name)) continue;
     const std::string schedule =
-        d.habits.schedule.empty() ? "what the model was published with" : d.habits.schedule;
+        d.defaults.schedule.empty() ? "what the model was published with" : d.defaults.schedule;
     std::printf("%s: %s (a dialect, --dialect)\nnoise from %s, usual schedule: %s\n",
                 d.name.c_str(), d.help.c_str(), d.noise.c_str(), schedule.c_str());
     return true;
@@ -363,8 +363,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
                  "against evaluations, as Markdown; gallery: a plot of every sampler");
   add_flags(app, fields_of(*o));
   return [o, &app] {
-    settle(*o);
-    settle_auto({&o->plot.schedule});
+    resolve(*o);
+    resolve_auto({&o->plot.schedule});
     check_mode(o->what, given_fields(app));
     check_steps_flag(app, o->plot.schedule, o->plot.dialect, "samplers");
     return run(*o);

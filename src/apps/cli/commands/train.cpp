@@ -51,7 +51,7 @@ constexpr Decided decided_elsewhere[] = {{"image_size", "size"},
                                          {"in_channels", "channels"},
                                          {"classes", "classes"},
                                          {"learn_sigma", "learn_sigma"},
-                                         {"augment_dim", "augment"}};
+                                         {"augment", "augment"}};
 
 const Decided* find_decided(std::string_view name) {
   const auto* const found = std::ranges::find(decided_elsewhere, name, &Decided::field);
@@ -250,8 +250,8 @@ void check_network(const Options& o) {
 }
 
 // Throws Error for settings of the diffusion that cannot be or that it does not have.
-void settle_diffusion(Options& o, const std::vector<std::string>& given) {
-  settle(o.diffusion);
+void resolve_diffusion(Options& o, const std::vector<std::string>& given) {
+  resolve(o.diffusion);
   // a model that usually learns variances does not with a diffusion that has none to learn
   if (!o.diffusion.discrete() && !o.learn_sigma_given) o.diffusion.learn_sigma = false;
   check(o.diffusion);
@@ -278,10 +278,10 @@ void fit_network(Options& o, const train::Dataset& data) {
   c.classes = data.classes();
   for (const Field& f : o.network.fields()) {
     if (f.name == "learn_sigma") **std::get_if<bool*>(&f.ref) = o.diffusion.learn_sigma;
-    if (f.name == "augment_dim")
+    if (f.name == nn::augment_labels && !o.train.resume)
       **std::get_if<int64_t*>(&f.ref) = o.train.augment > 0 ? train::augment_labels : 0;
   }
-  require(o.train.augment == 0 || has_field(o.network.fields(), "augment_dim"), "train: model ",
+  require(o.train.augment == 0 || has_field(o.network.fields(), "augment"), "train: model ",
           o.model->name, " takes no augmentation labels (--augment ", o.train.augment, ")");
   report_overruled(o);
   check_network(o);
@@ -310,14 +310,22 @@ void write_grid(const Options& o, const Context& context, const train::TrainStat
                 {{"step", std::to_string(state.step)}, {"model", o.train.model}});
 }
 
+// What the network takes that the data give.
+std::vector<nn::Condition> given_conditions(const Options& o) {
+  std::vector<nn::Condition> out = o.model->conditions(o.network);
+  std::erase_if(out, [&](const nn::Condition& c) {
+    return c.name == nn::augment_labels && o.train.augment == 0;
+  });
+  return out;
+}
+
 train::TrainJob make_job(const Options& o, const train::Dataset& data, const Context& context) {
   const CommonConfig& c = o.network.common();
   train::TrainJob job{.config = o.train, .info = {}, .loss = {}, .batches = {}};
   job.loss = loss_graph(o.diffusion, network_of(*o.model, o.network),
                         {.batch = o.train.batch / std::max<int64_t>(o.train.accumulation, 1),
                          .image = {c.image_size, c.image_size, c.in_channels},
-                         .labels = c.classes > 0,
-                         .augment = o.train.augment > 0 ? train::augment_labels : 0});
+                         .conditions = given_conditions(o)});
   Options copy = o;
   job.info = {.model = o.model->name,
               .model_config = fields_json(copy.network.fields()),
@@ -398,8 +406,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, network_fields(*o));
   return [o, &app] {
     check_model_flag(app, o->train.model, "train");
-    settle(o->train);
-    settle_diffusion(*o, given_fields(app));
+    resolve(o->train);
+    resolve_diffusion(*o, given_fields(app));
     return run(*o);
   };
 }

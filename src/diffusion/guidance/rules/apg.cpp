@@ -47,16 +47,18 @@ struct Options {
 class Apg : public Guidance {
  public:
   explicit Apg(const Options& o) : o_(o), form_(find_form(o.form.form)) {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (o_.scale.at(m) != 1) return std::nullopt;
-    return Factors{}.add(Ask::cond, 1);
+    return Factors{}.add(Branch::cond, 1);
   }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, Ask::uncond}; }
+  std::vector<Branch> needs(const StepContext&) const override {
+    return {Branch::cond, Branch::uncond};
+  }
   Form form() const override { return form_; }
   void restart() override { memory_.clear(); }
 
-  void apply(GuidedSample& s, const Moment& m) override {
-    const Values c = s[Ask::cond], u = s[Ask::uncond];
+  void apply(GuidedSample& s, const StepContext& m) override {
+    const Values c = s[Branch::cond], u = s[Branch::uncond];
     std::vector<double> d = remembered(s, m);
     if (o_.by_pixel) {
       for (int64_t p = 0; p < s.shape.pixels(); ++p) project(d, c, members_of(s.shape, p));
@@ -77,8 +79,8 @@ class Apg : public Guidance {
   };
 
   // c - u with its past.
-  std::vector<double> remembered(const GuidedSample& s, const Moment& m) {
-    std::vector<double> d = difference(s[Ask::cond], s[Ask::uncond]);
+  std::vector<double> remembered(const GuidedSample& s, const StepContext& m) {
+    std::vector<double> d = difference(s[Branch::cond], s[Branch::uncond]);
     if (o_.momentum == 0) return d;
     const auto index = static_cast<size_t>(s.index);
     if (memory_.size() <= index) memory_.resize(index + 1);

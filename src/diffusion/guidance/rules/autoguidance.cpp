@@ -18,9 +18,9 @@ class Autoguidance : public Guidance {
  public:
   explicit Autoguidance(const Options& o) : o_(o) {}
   std::vector<double> edges() const override { return o_.window.edges(); }
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (m.off || is_one(o_.scale) || !o_.window.holds(m)) return Factors{.own = 1};
-    return Factors{.own = o_.scale}.add(Ask::weak, 1 - o_.scale);
+    return Factors{.own = o_.scale}.add(Branch::weak, 1 - o_.scale);
   }
 
  private:
@@ -36,7 +36,7 @@ const GuidanceRule& autoguidance() {
                                         .kind = RuleKind::adds,
                                         .can_be_off = true,
                                         .aliases = {"auto_guidance"},
-                                        .extra = {Ask::weak}});
+                                        .extra = {Branch::weak}});
   return r;
 }
 

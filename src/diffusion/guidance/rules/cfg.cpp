@@ -7,9 +7,9 @@ namespace {
 class Cfg : public Guidance {
  public:
   explicit Cfg(const ScaleOptions& o) : o_(o) {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     const double s = o_.at(m);
-    return Factors{}.add(Ask::uncond, 1 - s).add(Ask::cond, s);
+    return Factors{}.add(Branch::uncond, 1 - s).add(Branch::cond, s);
   }
 
  private:

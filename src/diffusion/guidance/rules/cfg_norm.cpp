@@ -20,13 +20,13 @@ struct Options {
 class CfgNorm : public Guidance {
  public:
   explicit CfgNorm(const Options& o) : o_(o), form_(find_form(o.form.form)) {}
-  std::optional<Factors> factors(const Moment&) const override { return std::nullopt; }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond}; }
+  std::optional<Factors> factors(const StepContext&) const override { return std::nullopt; }
+  std::vector<Branch> needs(const StepContext&) const override { return {Branch::cond}; }
   bool changes_alone() const override { return o_.strength != 1; }
   Form form() const override { return form_; }
-  void apply(GuidedSample& s, const Moment&) override {
+  void apply(GuidedSample& s, const StepContext&) override {
     const GuidedShape& shape = s.shape;
-    const Values c = s[Ask::cond];
+    const Values c = s[Branch::cond];
     for (int64_t p = 0; p < shape.pixels(); ++p) {
       double cond = 0, result = 0;
       for (int64_t k = 0; k < shape.channels; ++k) {

@@ -24,13 +24,15 @@ struct Options {
 class CfgRescale : public Guidance {
  public:
   explicit CfgRescale(const Options& o) : phi_(o.guidance_rescale), form_(find_form(o.form.form)) {}
-  std::optional<Factors> factors(const Moment&) const override {
+  std::optional<Factors> factors(const StepContext&) const override {
     if (phi_ > 0) return std::nullopt;
     return Factors{.own = 1};
   }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond}; }
+  std::vector<Branch> needs(const StepContext&) const override { return {Branch::cond}; }
   Form form() const override { return form_; }
-  void apply(GuidedSample& s, const Moment&) override { rescale_to(s.result, s[Ask::cond], phi_); }
+  void apply(GuidedSample& s, const StepContext&) override {
+    rescale_to(s.result, s[Branch::cond], phi_);
+  }
 
  private:
   double phi_;

@@ -22,10 +22,10 @@ class CfgSkipped : public Guidance {
  public:
   explicit CfgSkipped(const Options& o) : o_(o) {}
   std::vector<double> edges() const override { return o_.window.edges(); }
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     const double s = o_.scale.at(m);
-    const Ask from = o_.window.holds(m) ? Ask::skipped_uncond : Ask::uncond;
-    return Factors{}.add(from, 1 - s).add(Ask::cond, s);
+    const Branch from = o_.window.holds(m) ? Branch::skipped_uncond : Branch::uncond;
+    return Factors{}.add(from, 1 - s).add(Branch::cond, s);
   }
 
  private:
@@ -39,7 +39,7 @@ const GuidanceRule& cfg_skipped() {
       {.name = "cfg_skipped",
        .help = "cfg from a pass without some blocks; its usual window needs 10 steps",
        .aliases = {"slg_uncond"},
-       .extra = {Ask::skipped_uncond}});
+       .extra = {Branch::skipped_uncond}});
   return r;
 }
 

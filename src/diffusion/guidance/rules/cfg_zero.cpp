@@ -29,21 +29,21 @@ struct Options {
 class CfgZero : public Guidance {
  public:
   explicit CfgZero(const Options& o) : o_(o), form_(find_form(o.form.form)) {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (m.step < o_.zero_init_steps || o_.scale.at(m) != 1) return std::nullopt;
-    return Factors{}.add(Ask::cond, 1);
+    return Factors{}.add(Branch::cond, 1);
   }
-  std::vector<Ask> needs(const Moment& m) const override {
+  std::vector<Branch> needs(const StepContext& m) const override {
     if (m.step < o_.zero_init_steps) return {};
-    return {Ask::cond, Ask::uncond};
+    return {Branch::cond, Branch::uncond};
   }
   Form form() const override { return form_; }
-  void apply(GuidedSample& s, const Moment& m) override {
+  void apply(GuidedSample& s, const StepContext& m) override {
     if (m.step < o_.zero_init_steps) {
       std::fill(s.result.begin(), s.result.end(), 0.0);
       return;
     }
-    const Values c = s[Ask::cond], u = s[Ask::uncond];
+    const Values c = s[Branch::cond], u = s[Branch::uncond];
     const double fit =
         o_.fit_noise ? fit_of(difference(s.state, c), difference(s.state, u)) : fit_of(c, u);
     const double scale = o_.scale.at(m);

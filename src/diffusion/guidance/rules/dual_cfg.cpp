@@ -26,13 +26,13 @@ struct Options {
 class DualCfg : public Guidance {
  public:
   explicit DualCfg(const Options& o) : o_(o) {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     const double s = o_.scale.at(m), t = m.off ? 1 : o_.image_guidance_scale;
     const double inner = o_.style == "nested" ? t : 1;
     return Factors{}
-        .add(Ask::cond, inner * s)
-        .add(Ask::partial, t - inner * s)
-        .add(Ask::uncond, 1 - t);
+        .add(Branch::cond, inner * s)
+        .add(Branch::partial, t - inner * s)
+        .add(Branch::uncond, 1 - t);
   }
 
  private:
@@ -46,7 +46,7 @@ const GuidanceRule& dual_cfg() {
       make_rule<DualCfg, Options>({.name = "dual_cfg",
                                    .help = "two conditions with a scale each (InstructPix2Pix)",
                                    .aliases = {"ip2p"},
-                                   .extra = {Ask::partial}});
+                                   .extra = {Branch::partial}});
   return r;
 }
 

@@ -23,8 +23,8 @@ struct Options {
 class DynamicThreshold : public Guidance {
  public:
   explicit DynamicThreshold(const Options& o) : o_(o) {}
-  std::optional<Factors> factors(const Moment&) const override { return std::nullopt; }
-  void apply(GuidedSample& s, const Moment&) override {
+  std::optional<Factors> factors(const StepContext&) const override { return std::nullopt; }
+  void apply(GuidedSample& s, const StepContext&) override {
     const double limit = std::clamp(quantile(s.result, o_.ratio), 1.0, o_.sample_max_value);
     for (double& v : s.result) v = std::clamp(v, -limit, limit) / limit;
   }

@@ -18,11 +18,11 @@ struct Options {
 class EpsilonScaling : public Guidance {
  public:
   explicit EpsilonScaling(const Options& o) : o_(o) {}
-  std::optional<Factors> factors(const Moment&) const override {
+  std::optional<Factors> factors(const StepContext&) const override {
     if (o_.scaling_factor != 1) return std::nullopt;
     return Factors{.own = 1};
   }
-  void apply(GuidedSample& s, const Moment&) override {
+  void apply(GuidedSample& s, const StepContext&) override {
     for (size_t i = 0; i < s.result.size(); ++i)
       s.result[i] = s.state[i] - (s.state[i] - s.result[i]) / o_.scaling_factor;
   }

@@ -32,15 +32,17 @@ using Pyramids = std::vector<std::vector<Plane>>;  // of the channels
 class Fdg : public Guidance {
  public:
   explicit Fdg(const Options& o) : o_(o), form_(find_form(o.form.form)) {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (!m.off) return std::nullopt;
-    return Factors{}.add(Ask::cond, 1);
+    return Factors{}.add(Branch::cond, 1);
   }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, Ask::uncond}; }
+  std::vector<Branch> needs(const StepContext&) const override {
+    return {Branch::cond, Branch::uncond};
+  }
   Form form() const override { return form_; }
 
-  void apply(GuidedSample& s, const Moment&) override {
-    Pyramids c = decomposed(s, Ask::cond), u = decomposed(s, Ask::uncond);
+  void apply(GuidedSample& s, const StepContext&) override {
+    Pyramids c = decomposed(s, Branch::cond), u = decomposed(s, Branch::uncond);
     for (size_t l = 0; l < o_.guidance_scales.size(); ++l) guide_level(c, u, l);
     const Pyramids& result = c;
     for (int64_t k = 0; k < s.shape.channels; ++k) {
@@ -53,7 +55,7 @@ class Fdg : public Guidance {
 
  private:
   // Sides grow, mirrored at their end, to what halves often enough.
-  Pyramids decomposed(const GuidedSample& s, Ask ask) const {
+  Pyramids decomposed(const GuidedSample& s, Branch branch) const {
     const auto levels = static_cast<int64_t>(o_.guidance_scales.size());
     const int64_t unit = int64_t{1} << (levels - 1);
     const auto grown = [unit](int64_t n) { return (n + unit - 1) / unit * unit; };
@@ -68,7 +70,7 @@ class Fdg : public Guidance {
         for (int64_t x = 0; x < plane.width; ++x) {
           const int64_t pixel =
               mirrored(y, s.shape.height) * s.shape.width + mirrored(x, s.shape.width);
-          plane.values.push_back(s[ask][static_cast<size_t>(s.shape.at(pixel, k))]);
+          plane.values.push_back(s[branch][static_cast<size_t>(s.shape.at(pixel, k))]);
         }
       out.push_back(laplacian(std::move(plane), levels));
     }

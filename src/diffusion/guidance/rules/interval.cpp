@@ -9,7 +9,7 @@ class Interval : public Guidance {
  public:
   explicit Interval(const WindowOptions& o) : o_(o) {}
   std::vector<double> edges() const override { return o_.edges(); }
-  void direct(Moment& m) const override { m.off = m.off || !o_.holds(m); }
+  void direct(StepContext& m) const override { m.off = m.off || !o_.holds(m); }
 
  private:
   WindowOptions o_;

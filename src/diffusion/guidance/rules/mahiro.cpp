@@ -13,14 +13,16 @@ double signed_root(double v) { return std::copysign(std::sqrt(std::abs(v)), v); 
 class Mahiro : public Guidance {
  public:
   explicit Mahiro(const ScaleOptions& o) : o_(o) {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (o_.at(m) != 1) return std::nullopt;
-    return Factors{}.add(Ask::cond, 1);
+    return Factors{}.add(Branch::cond, 1);
   }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, Ask::uncond}; }
-  void apply(GuidedSample& s, const Moment& m) override {
+  std::vector<Branch> needs(const StepContext&) const override {
+    return {Branch::cond, Branch::uncond};
+  }
+  void apply(GuidedSample& s, const StepContext& m) override {
     const double scale = o_.at(m);
-    const Values c = s[Ask::cond], u = s[Ask::uncond];
+    const Values c = s[Branch::cond], u = s[Branch::uncond];
     for (size_t i = 0; i < c.size(); ++i) s.result[i] = u[i] + scale * (c[i] - u[i]);
     double alike = 0;
     for (int64_t p = 0; p < s.shape.pixels(); ++p) alike += alike_at(s, p, scale);
@@ -35,8 +37,8 @@ class Mahiro : public Guidance {
     double ab = 0, aa = 0, bb = 0;
     for (int64_t k = 0; k < s.shape.channels; ++k) {
       const auto i = static_cast<size_t>(s.shape.at(pixel, k));
-      const double a = signed_root(scale * s[Ask::uncond][i]);
-      const double b = signed_root((scale * s[Ask::cond][i] + s.result[i]) / 2);
+      const double a = signed_root(scale * s[Branch::uncond][i]);
+      const double b = signed_root((scale * s[Branch::cond][i] + s.result[i]) / 2);
       ab += a * b;
       aa += a * a;
       bb += b * b;

@@ -25,14 +25,16 @@ struct Options {
 class MamboG : public Guidance {
  public:
   explicit MamboG(const Options& o) : o_(o), form_(find_form(o.form.form)) {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (o_.scale.at(m) != 1) return std::nullopt;
-    return Factors{}.add(Ask::cond, 1);
+    return Factors{}.add(Branch::cond, 1);
   }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, Ask::uncond}; }
+  std::vector<Branch> needs(const StepContext&) const override {
+    return {Branch::cond, Branch::uncond};
+  }
   Form form() const override { return form_; }
-  void apply(GuidedSample& s, const Moment& m) override {
-    const Values c = s[Ask::cond], u = s[Ask::uncond];
+  void apply(GuidedSample& s, const StepContext& m) override {
+    const Values c = s[Branch::cond], u = s[Branch::uncond];
     const double apart = norm(difference(c, u)), size = norm(u);
     const double fall = apart == 0 ? 1 : std::exp(-o_.alpha * apart / size);  // size 0: 0
     const double scale = 1 + (o_.scale.at(m) - 1) * fall;

@@ -81,14 +81,16 @@ class Mimic : public Guidance {
       : o_(o),
         deviations_(o.variability_measure == "STD"),
         about_zero_(o.scaling_startpoint == "ZERO") {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (!m.off) return std::nullopt;
-    return Factors{}.add(Ask::cond, 1);
+    return Factors{}.add(Branch::cond, 1);
   }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, Ask::uncond}; }
+  std::vector<Branch> needs(const StepContext&) const override {
+    return {Branch::cond, Branch::uncond};
+  }
 
-  void apply(GuidedSample& s, const Moment& m) override {
-    const Values c = s[Ask::cond], u = s[Ask::uncond];
+  void apply(GuidedSample& s, const StepContext& m) override {
+    const Values c = s[Branch::cond], u = s[Branch::uncond];
     const double low = at(m, o_.mimic_mode, o_.mimic_scale, o_.mimic_scale_min);
     const double high = at(m, o_.cfg_mode, o_.scale.at(m), o_.cfg_scale_min);
     std::vector<double> like(c.size()), plain(c.size());
@@ -119,7 +121,7 @@ class Mimic : public Guidance {
     int64_t index;
   };
 
-  double at(const Moment& m, const std::string& mode, double scale, double least) const {
+  double at(const StepContext& m, const std::string& mode, double scale, double least) const {
     const double last = static_cast<double>(m.steps - 1);
     const double t = last > 0 ? static_cast<double>(m.step) / last : 0;
     return least + (scale - least) * find_mode(mode).share(t, o_.sched_val);

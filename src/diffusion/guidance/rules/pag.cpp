@@ -12,12 +12,12 @@ struct Options : ExtraPassOptions {
 }  // namespace
 
 const GuidanceRule& pag() {
-  static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::perturbed>, Options>(
+  static const GuidanceRule r = make_rule<ExtraPass<Branch::cond, Branch::perturbed>, Options>(
       {.name = "pag",
        .help = "away from a pass whose self-attention is the identity",
        .kind = RuleKind::adds,
        .aliases = {"perturbed_attention"},
-       .extra = {Ask::perturbed}});
+       .extra = {Branch::perturbed}});
   return r;
 }
 

@@ -18,18 +18,18 @@ struct Options {
 class PerpNeg : public Guidance {
  public:
   explicit PerpNeg(const Options& o) : o_(o) {}
-  std::optional<Factors> factors(const Moment& m) const override {
-    if (m.off) return Factors{}.add(Ask::cond, 1);
+  std::optional<Factors> factors(const StepContext& m) const override {
+    if (m.off) return Factors{}.add(Branch::cond, 1);
     if (o_.neg_scale != 0) return std::nullopt;
     const double s = o_.scale.at(m);
-    return Factors{}.add(Ask::empty, 1 - s).add(Ask::cond, s);
+    return Factors{}.add(Branch::empty, 1 - s).add(Branch::cond, s);
   }
-  std::vector<Ask> needs(const Moment&) const override {
-    return {Ask::cond, Ask::uncond, Ask::empty};
+  std::vector<Branch> needs(const StepContext&) const override {
+    return {Branch::cond, Branch::uncond, Branch::empty};
   }
-  void apply(GuidedSample& s, const Moment& m) override {
-    const Values e = s[Ask::empty];
-    const auto pos = difference(s[Ask::cond], e), neg = difference(s[Ask::uncond], e);
+  void apply(GuidedSample& s, const StepContext& m) override {
+    const Values e = s[Branch::empty];
+    const auto pos = difference(s[Branch::cond], e), neg = difference(s[Branch::uncond], e);
     const double square = dot(pos, pos), along = square == 0 ? 0 : dot(neg, pos) / square;
     const double scale = o_.scale.at(m);
     for (size_t i = 0; i < e.size(); ++i) {
@@ -48,7 +48,7 @@ const GuidanceRule& perp_neg() {
   static const GuidanceRule r = make_rule<PerpNeg, Options>(
       {.name = "perp_neg",
        .help = "PerpNeg: of the negative prompt what the prompt does not say",
-       .extra = {Ask::empty}});
+       .extra = {Branch::empty}});
   return r;
 }
 

@@ -28,7 +28,7 @@ class SMinUncond : public Guidance {
  public:
   explicit SMinUncond(const Options& o) : o_(o) {}
   std::vector<double> edges() const override { return {o_.s_min_uncond}; }
-  void direct(Moment& m) const override {
+  void direct(StepContext& m) const override {
     const bool late = (o_.s_min_uncond_all || m.step % 2 == 1) && m.sigma < o_.s_min_uncond;
     const double share = static_cast<double>(m.step) / static_cast<double>(m.steps);
     m.off = m.off || late || (o_.skip_early_cond > 0 && share <= o_.skip_early_cond);

@@ -12,12 +12,12 @@ struct Options : ExtraPassOptions {
 }  // namespace
 
 const GuidanceRule& sag() {
-  static const GuidanceRule r = make_rule<ExtraPass<Ask::sag_input, Ask::sag>, Options>(
+  static const GuidanceRule r = make_rule<ExtraPass<Branch::sag_input, Branch::sag>, Options>(
       {.name = "sag",
        .help = "away from a pass on a state that is partly blurred",
        .kind = RuleKind::adds,
        .aliases = {"self_attention_guidance"},
-       .extra = {Ask::sag_input, Ask::sag}});
+       .extra = {Branch::sag_input, Branch::sag}});
   return r;
 }
 

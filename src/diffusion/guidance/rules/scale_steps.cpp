@@ -32,7 +32,7 @@ std::vector<double> read_scales(std::string_view text) {
 class ScaleSteps : public Guidance {
  public:
   explicit ScaleSteps(const Options& o) : scales_(read_scales(o.scales)) {}
-  void direct(Moment& m) const override {
+  void direct(StepContext& m) const override {
     m.scale = scales_[std::min(static_cast<size_t>(m.step), scales_.size() - 1)];
   }
 

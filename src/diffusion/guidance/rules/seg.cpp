@@ -12,12 +12,12 @@ struct Options : ExtraPassOptions {
 }  // namespace
 
 const GuidanceRule& seg() {
-  static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::smoothed>, Options>(
+  static const GuidanceRule r = make_rule<ExtraPass<Branch::cond, Branch::smoothed>, Options>(
       {.name = "seg",
        .help = "away from a pass whose attention is blurred",
        .kind = RuleKind::adds,
        .aliases = {"smoothed_energy"},
-       .extra = {Ask::smoothed}});
+       .extra = {Branch::smoothed}});
   return r;
 }
 

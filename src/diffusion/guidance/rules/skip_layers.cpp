@@ -14,12 +14,12 @@ struct Options : ExtraPassOptions {
 }  // namespace
 
 const GuidanceRule& skip_layers() {
-  static const GuidanceRule r = make_rule<ExtraPass<Ask::cond, Ask::skipped>, Options>(
+  static const GuidanceRule r = make_rule<ExtraPass<Branch::cond, Branch::skipped>, Options>(
       {.name = "skip_layers",
        .help = "away from a pass without some blocks; its usual window needs 10 steps",
        .kind = RuleKind::adds,
        .aliases = {"slg", "skip_layer_guidance"},
-       .extra = {Ask::skipped}});
+       .extra = {Branch::skipped}});
   return r;
 }
 

@@ -11,15 +11,17 @@ namespace {
 class Tcfg : public Guidance {
  public:
   explicit Tcfg(const FormOption& o) : form_(find_form(o.form)) {}
-  std::optional<Factors> factors(const Moment& m) const override {
+  std::optional<Factors> factors(const StepContext& m) const override {
     if (!m.off) return std::nullopt;
     return Factors{.own = 1};
   }
-  std::vector<Ask> needs(const Moment&) const override { return {Ask::cond, Ask::uncond}; }
+  std::vector<Branch> needs(const StepContext&) const override {
+    return {Branch::cond, Branch::uncond};
+  }
   Form form() const override { return form_; }
-  void apply(GuidedSample& s, const Moment&) override {
-    const Values c = s[Ask::cond];
-    auto& u = s.predictions[static_cast<size_t>(Ask::uncond)];
+  void apply(GuidedSample& s, const StepContext&) override {
+    const Values c = s[Branch::cond];
+    auto& u = s.predictions[static_cast<size_t>(Branch::uncond)];
     const double cc = dot(c, c), cu = dot(c, u), uu = dot(u, u);
     // The first eigenvector of [[cc, cu], [cu, uu]] gives the singular vector as a sum of both.
     const double angle = 0.5 * std::atan2(2 * cu, cc - uu);

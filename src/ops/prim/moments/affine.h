@@ -1,4 +1,4 @@
-// What the norms built on `moments` share: their inputs, types and the one formula.
+// What the norms built on `moments` share: their inputs, types and the one expression.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace ebb::ops {
 std::vector<Value> norm_inputs(Value x, Value gamma, Value beta);
 // The type of x. Throws Error unless gamma and beta are [C] and `groups` divides C.
 std::vector<Type> infer_norm(const Signature& s, int64_t groups);
-// (x - mean) * (rstd * gamma) + beta as one formula on x's shape: the statistics stay small
+// (x - mean) * (rstd * gamma) + beta as one expression on x's shape: the statistics stay small
 // tensors, and what follows fuses with it.
 Value normalize(std::span<const Value> in, const Moments& over, double eps);
 

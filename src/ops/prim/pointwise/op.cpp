@@ -25,7 +25,7 @@ namespace {
 
 std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<Pointwise>();
-  require(a.expr.inputs() == static_cast<int64_t>(s.in.size()), "pointwise: the formula takes ",
+  require(a.expr.inputs() == static_cast<int64_t>(s.in.size()), "pointwise: the expression takes ",
           a.expr.inputs(), " inputs (got ", s.in.size(), ")  at ", s.at);
   Shape shape(a.shape);
   DType widest = DType::f32;

@@ -27,8 +27,8 @@ const OpDef& pointwise();
 // Applies `f` to the inputs, which broadcast against each other and `shape`.
 std::vector<Value> pointwise(Graph& g, const Pointwise& attrs, std::span<const Value> in);
 
-// One result from a formula: map({a, b}, [](auto x) { return x[0] * x[1]; }).
-using Formula = std::vector<Scalar> (*)(std::span<const Scalar>);
+// One result from an expression: map({a, b}, [](auto x) { return x[0] * x[1]; }).
+using Expression = std::vector<Scalar> (*)(std::span<const Scalar>);
 Value map(std::initializer_list<Value> in, const std::function<Scalar(std::span<const Scalar>)>& f,
           std::string dtype = "");
 

@@ -18,7 +18,7 @@ Shape iteration_shape(const Signature& s) {
 
 std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<Reduce>();
-  require(a.expr.inputs() == static_cast<int64_t>(s.in.size()), "reduce: the formula takes ",
+  require(a.expr.inputs() == static_cast<int64_t>(s.in.size()), "reduce: the expression takes ",
           a.expr.inputs(), " inputs (got ", s.in.size(), ")  at ", s.at);
   require(a.kind == "sum" || a.kind == "max", "reduce: kind must be sum or max (got '", a.kind,
           "')  at ", s.at);

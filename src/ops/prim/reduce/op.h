@@ -36,8 +36,8 @@ std::vector<Value> reduce(Graph& g, const Reduce& attrs, std::span<const Value> 
 Value sum(Value x, std::vector<int64_t> dims);
 Value mean(Value x, std::vector<int64_t> dims);
 Value amax(Value x, std::vector<int64_t> dims);  // has no gradient
-// The sum over `dims` of a formula of broadcast inputs: sum_of({a, b}, {-1}, [](auto x) { return
-// x[0] * x[1]; }).
+// The sum over `dims` of an expression of broadcast inputs: sum_of({a, b}, {-1}, [](auto x) {
+// return x[0] * x[1]; }).
 Value sum_of(std::initializer_list<Value> in, std::vector<int64_t> dims,
              const std::function<Scalar(std::span<const Scalar>)>& f);
 // Undoes a broadcast: sums `x` down to `shape`.

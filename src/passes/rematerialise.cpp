@@ -1,4 +1,4 @@
-#include "passes/remake.h"
+#include "passes/rematerialise.h"
 
 #include <algorithm>
 #include <optional>
@@ -13,29 +13,29 @@
 namespace ebb {
 namespace {
 
-constexpr double cheap = 30;  // flops of a formula that may be computed in every round
+constexpr double cheap = 30;  // flops of an expression that may be recomputed in every sweep
 
-// Whether every device computes it to the same bits wherever it stands: functions may be
-// approximated where 16-bit results allow it, operations of one flop are not.
+// Whether every device computes it to the same bits in any context: functions may be approximated
+// where 16-bit results allow it, operations of one flop are not.
 bool is_exact(const Expr& e) {
   return std::ranges::all_of(e.code(), [](const auto& i) { return info_of(i.op).flops <= 1; });
 }
 
-// How a value is made of others, element by element.
-struct Formula {
+// A value as an elementwise expression of others.
+struct Expression {
   Expr expr;  // one result
   std::vector<int32_t> in;
 };
 
-class Remaker {
+class Rematerialiser {
  public:
-  Remaker(const Graph& g, size_t end, const std::function<bool(const Signature&)>& serves)
+  Rematerialiser(const Graph& g, size_t end, const std::function<bool(const Signature&)>& supports)
       : g_(g),
         end_(end),
-        serves_(serves),
+        supports_(supports),
         uses_(g),
         last_(static_cast<size_t>(g.values())),
-        remade_(static_cast<size_t>(g.values())),
+        rematerialised_(static_cast<size_t>(g.values())),
         nodes_(g.nodes()) {}
 
   Graph run() {
@@ -52,7 +52,7 @@ class Remaker {
  private:
   size_t& last(int32_t v) { return last_[static_cast<size_t>(v)]; }
 
-  // Seen through reshapes, whose results are the same memory.
+  // Looks through reshapes, whose results alias their input.
   void find_last_readers() {
     for (int32_t v = 0; v < g_.values(); ++v)
       if (const auto& readers = uses_.readers(v); !readers.empty()) last(v) = *readers.rbegin();
@@ -62,25 +62,25 @@ class Remaker {
     }
   }
 
-  // The values that are kept longest come first; what they are made of is kept.
+  // The values with the longest lifetimes come first; what they are recomputed from is kept.
   void try_value(size_t i, size_t k) {
     const int32_t v = g_.nodes()[i].out[k];
     const auto& readers = uses_.readers(v);
     std::vector<size_t> back(readers.lower_bound(end_), readers.end());
-    const std::optional<Formula> formula = back.empty() ? std::nullopt : formula_of(i, k);
-    if (!formula || last(v) != back.back()) return;
+    const std::optional<Expression> expression = back.empty() ? std::nullopt : expression_of(i, k);
+    if (!expression || last(v) != back.back()) return;
     std::vector<Node> changed;
     for (const size_t r : back) {
-      if (r == g_.nodes().size() || !reads_no_more(nodes_[r], v, *formula)) return;
-      changed.push_back(with(nodes_[r], v, *formula));
-      if (!serves_(signature(changed.back()))) return;
+      if (r == g_.nodes().size() || !reads_no_more(nodes_[r], v, *expression)) return;
+      changed.push_back(with(nodes_[r], v, *expression));
+      if (!supports_(signature(changed.back()))) return;
     }
     for (size_t c = 0; c < back.size(); ++c) nodes_[back[c]] = changed[c];
-    remade_[static_cast<size_t>(v)] = true;
+    rematerialised_[static_cast<size_t>(v)] = true;
   }
 
-  // Result k of node i, if it is made in one step and nothing is rounded as it is written.
-  std::optional<Formula> formula_of(size_t i, size_t k) const {
+  // Result k of node i as an expression, if one node computes it and rounds nothing on the store.
+  std::optional<Expression> expression_of(size_t i, size_t k) const {
     const Node& n = g_.nodes()[i];
     const bool rows = n.op == &ops::def::rows();
     if (!(rows || n.op == &ops::def::pointwise()) || g_.type(n.out[k]).dtype != DType::f32)
@@ -90,8 +90,8 @@ class Remaker {
     const size_t result = all.results().size() - n.out.size() + k;
     const std::vector<bool> used = inputs_of(all, result, result + 1);
     if (std::find(used.begin() + static_cast<int64_t>(n.in.size()), used.end(), true) != used.end())
-      return {};  // it takes totals
-    Formula f;
+      return {};  // it depends on reductions
+    Expression f;
     std::vector<Scalar> x(used.size(), Scalar(0.0));
     for (size_t j = 0; j < n.in.size(); ++j) {
       if (!used[j]) continue;
@@ -102,22 +102,22 @@ class Remaker {
     return is_exact(f.expr) && f.expr.flops() <= cheap ? std::optional(f) : std::nullopt;
   }
 
-  // Whether `n` may read what `v` is made of in its place: not more bytes, and nothing that is not
-  // kept until then.
-  bool reads_no_more(const Node& n, int32_t v, const Formula& f) {
+  // Whether `n` may read the inputs of `v` in its place: no more bytes, and only values that live
+  // until then.
+  bool reads_no_more(const Node& n, int32_t v, const Expression& f) {
     if (n.op != &ops::def::rows() || Shape(n.attrs.as<ops::Rows>().shape) != g_.type(v).shape)
       return false;
     int64_t more = -g_.type(v).bytes();
     for (const int32_t o : f.in) {
-      if (remade_[static_cast<size_t>(o)] || (g_.producer(o) >= 0 && last(o) < last(v)))
+      if (rematerialised_[static_cast<size_t>(o)] || (g_.producer(o) >= 0 && last(o) < last(v)))
         return false;
       if (std::find(n.in.begin(), n.in.end(), o) == n.in.end()) more += g_.type(o).bytes();
     }
     return more <= 0;
   }
 
-  // The node with the formula in place of its input `v`.
-  Node with(const Node& n, int32_t v, const Formula& f) const {
+  // The node with the expression in place of its input `v`.
+  Node with(const Node& n, int32_t v, const Expression& f) const {
     Node out = n;
     std::erase(out.in, v);
     for (const int32_t o : f.in)
@@ -146,19 +146,19 @@ class Remaker {
 
   const Graph& g_;
   size_t end_;  // of the forward pass
-  const std::function<bool(const Signature&)>& serves_;
+  const std::function<bool(const Signature&)>& supports_;
   Uses uses_;
-  std::vector<size_t> last_;  // by value: the last node that reads it
-  std::vector<bool> remade_;  // by value
-  std::vector<Node> nodes_;   // as they become
+  std::vector<size_t> last_;          // by value: the last reader
+  std::vector<bool> rematerialised_;  // by value
+  std::vector<Node> nodes_;           // rewritten
 };
 
 }  // namespace
 
-Graph remake(const Graph& g, std::string_view loss,
-             const std::function<bool(const Signature&)>& serves) {
+Graph rematerialise(const Graph& g, std::string_view loss,
+                    const std::function<bool(const Signature&)>& supports) {
   const std::optional<size_t> end = end_of(g, loss);
-  return end ? Remaker(g, *end, serves).run() : g;
+  return end ? Rematerialiser(g, *end, supports).run() : g;
 }
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
 
 #include <algorithm>
 #include <optional>
@@ -8,51 +8,53 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/rows/op.h"
-#include "passes/join.h"
+#include "passes/node_groups.h"
 
 namespace ebb {
 namespace {
 
 constexpr size_t max_inputs = 24, max_outputs = 8, max_streams = 6;
 constexpr size_t max_instructions = 200;
-constexpr int64_t shortest = 64;    // rows worth it
-constexpr double cheap_again = 30;  // flops of a formula that may be computed in every round
-constexpr size_t max_sums = 6;      // across rows
+constexpr int64_t shortest = 64;  // shortest row worth fusing
+constexpr double cheap_recompute =
+    30;  // flops of an expression that may be recomputed in every sweep
+constexpr size_t max_column_reductions = 6;  // results of column reductions
 
 using Group = NodeGroups::Group;
 
-class RowJoiner {
+class RowFuser {
  public:
-  RowJoiner(const Graph& g, const std::function<bool(const Signature&)>& serves, bool apart)
-      : g_(g), groups_(g), serves_(serves), apart_(apart) {}
+  RowFuser(const Graph& g, const std::function<bool(const Signature&)>& supports,
+           bool layer_boundaries)
+      : g_(g), groups_(g), supports_(supports), layer_boundaries_(layer_boundaries) {}
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i)
-      if (groups_.is_free(i) && total_shape(node(i))) form(i);
+      if (groups_.is_free(i) && reduction_shape(node(i))) form(i);
     return groups_.rebuild([this](const Group& group, Rewriter& rw) { finish(group, rw); });
   }
 
  private:
   const Node& node(size_t i) const { return g_.nodes()[i]; }
   const Type& type(int32_t v) const { return g_.type(v); }
-  size_t first_total(const Group& group) const {
+  size_t first_reduction(const Group& group) const {
     return *std::find_if(group.begin(), group.end(),
-                         [&](size_t m) { return total_shape(node(m)).has_value(); });
+                         [&](size_t m) { return reduction_shape(node(m)).has_value(); });
   }
 
   // ---- what a node is ------------------------------------------------------------------------
 
-  // The rows that a node takes totals of.
-  std::optional<Shape> total_shape(const Node& n) const {
+  // The iteration shape of a reduction along rows; none for other nodes.
+  std::optional<Shape> reduction_shape(const Node& n) const {
     std::optional<Shape> shape;
     if (n.op == &ops::def::moments()) {
       const auto& a = n.attrs.as<ops::Moments>();
       if (a.groups == 1 && a.axis == type(n.in[0]).shape.rank() - 1) shape = type(n.in[0]).shape;
     } else if (n.op == &ops::def::reduce()) {
       const auto& a = n.attrs.as<ops::Reduce>();
-      Shape whole(a.shape);
-      for (const int32_t v : n.in) whole = broadcast(whole, type(v).shape, "rows");
-      if (a.dims == std::vector<int64_t>{whole.rank() - 1}) shape = whole;
+      Shape full(a.shape);
+      for (const int32_t v : n.in) full = broadcast(full, type(v).shape, "rows");
+      if (a.dims == std::vector<int64_t>{full.rank() - 1}) shape = full;
     }
     if (shape && ((*shape)[-1] < shortest || shape->numel() == 0)) shape.reset();
     return shape;
@@ -67,35 +69,36 @@ class RowJoiner {
   bool is_narrow(const Node& n, const Shape& s) const {
     return n.op == &ops::def::pointwise() && type(n.out[0]).shape == row_shape(s);
   }
-  // Sums of columns over rows of `s`: parts of them are taken where the rows are at hand.
-  bool is_across(const Node& n, const Shape& s) const {
-    if (n.op != &ops::def::reduce() || stripe_of(s) == 0) return false;
+  // Column reductions over rows of `s`: partial sums are taken while the rows are read.
+  bool is_column_reduction(const Node& n, const Shape& s) const {
+    if (n.op != &ops::def::reduce() || partial_rows_of(s) == 0) return false;
     const auto& a = n.attrs.as<ops::Reduce>();
-    Shape whole(a.shape);
-    for (const int32_t v : n.in) whole = broadcast(whole, type(v).shape, "rows");
+    Shape full(a.shape);
+    for (const int32_t v : n.in) full = broadcast(full, type(v).shape, "rows");
     const auto has = [&](int64_t d) {
       return std::find(a.dims.begin(), a.dims.end(), d) != a.dims.end();
     };
-    return whole == s && a.kind == "sum" && has(s.rank() - 2) && !has(s.rank() - 1);
+    return full == s && a.kind == "sum" && has(s.rank() - 2) && !has(s.rank() - 1);
   }
-  // Rows that one group of threads sums, so many that a GPU's groups run at once. 0: none.
-  static int64_t stripe_of(const Shape& s) {
+  // Rows per thread block for partial column reductions, such that a GPU's blocks are resident at
+  // once. 0: none.
+  static int64_t partial_rows_of(const Shape& s) {
     if (s.rank() < 2) return 0;
     constexpr int64_t groups = 256;
-    for (const int64_t stripe : {32, 16})
-      if (s[-2] % stripe == 0 && s.numel() / s[-1] / stripe >= groups) return stripe;
+    for (const int64_t rows : {32, 16})
+      if (s[-2] % rows == 0 && s.numel() / s[-1] / rows >= groups) return rows;
     return 0;
   }
   bool belongs(const Node& n, const Shape& s) const {
     for (const int32_t v : n.out)
       if (!is_float(type(v).dtype)) return false;
-    return is_wide(n, s) || is_narrow(n, s) || total_shape(n) == s || is_across(n, s);
+    return is_wide(n, s) || is_narrow(n, s) || reduction_shape(n) == s || is_column_reduction(n, s);
   }
 
   // ---- growing a group -----------------------------------------------------------------------
 
   void form(size_t seed) {
-    const Shape shape = *total_shape(node(seed));
+    const Shape shape = *reduction_shape(node(seed));
     Group group = {seed};
     for (bool grown = true; grown;) {
       grown = false;
@@ -108,10 +111,10 @@ class RowJoiner {
     const bool maps =
         std::any_of(group.begin(), group.end(), [&](size_t m) { return is_wide(node(m), shape); });
     const Node joined = maps ? joined_node(group, shape) : Node{};
-    if (maps && serves_(groups_.signature(joined))) groups_.add(group, joined);
+    if (maps && supports_(groups_.signature(joined))) groups_.add(group, joined);
   }
 
-  // Nodes that touch what the group reads or makes.
+  // Nodes that read or write the group's inputs or results.
   std::vector<size_t> candidates(const Group& group, const Shape& shape) const {
     std::set<size_t> out;
     const auto consider = [&](size_t i) {
@@ -134,32 +137,32 @@ class RowJoiner {
   bool joins(size_t c, const Group& group, const Shape& shape) const {
     Group with = group;
     with.insert(c);
-    if (groups_.makes_for(c, group)) {
-      if (flops_of(c) > cheap_again) return false;
-      if (apart_ && node(c).at != node(*group.begin()).at) return false;
+    if (groups_.produces_for(c, group)) {
+      if (flops_of(c) > cheap_recompute) return false;
+      if (layer_boundaries_ && node(c).at != node(*group.begin()).at) return false;
     }
-    if (groups_.leaves_and_returns(with) || needs_a_sum_across(with, shape)) return false;
+    if (!groups_.is_convex(with) || reads_column_reduction(with, shape)) return false;
     const std::vector<int32_t> in = groups_.inputs_of(with), out = outputs_of(with, shape);
     const auto full = [&](int32_t v) { return type(v).shape == shape; };
     if (in.size() > max_inputs || out.size() > max_outputs) return false;
     if (static_cast<size_t>(std::count_if(in.begin(), in.end(), full)) > max_streams) return false;
     const Node n = joined_node(with, shape);
-    if (sums_of(with, shape) > max_sums) return false;
+    if (column_reductions(with, shape) > max_column_reductions) return false;
     if (n.attrs.as<ops::Rows>().expr.code().size() > max_instructions) return false;
-    return sums_of(with, shape) == 0 || serves_(groups_.signature(n));
+    return column_reductions(with, shape) == 0 || supports_(groups_.signature(n));
   }
 
-  // Sums across rows are begun in a group and ended behind it: no member may need one.
-  bool needs_a_sum_across(const Group& group, const Shape& shape) const {
+  // Column reductions are finished behind the group: no member may read one.
+  bool reads_column_reduction(const Group& group, const Shape& shape) const {
     return std::any_of(group.begin(), group.end(), [&](size_t m) {
-      return is_across(node(m), shape) && groups_.makes_for(m, group);
+      return is_column_reduction(node(m), shape) && groups_.produces_for(m, group);
     });
   }
 
-  size_t sums_of(const Group& group, const Shape& shape) const {
+  size_t column_reductions(const Group& group, const Shape& shape) const {
     size_t n = 0;
     for (const size_t m : group)
-      if (is_across(node(m), shape)) n += node(m).out.size();
+      if (is_column_reduction(node(m), shape)) n += node(m).out.size();
     return n;
   }
 
@@ -170,39 +173,41 @@ class RowJoiner {
 
   // ---- the node of a group -------------------------------------------------------------------
 
-  // What is read elsewhere; sums across rows come last.
+  // Values read outside of the group; column reductions come last.
   std::vector<int32_t> outputs_of(const Group& group, const Shape& shape) const {
     std::vector<int32_t> out;
     for (const size_t m : group)
       for (const int32_t v : node(m).out) {
-        if (is_across(node(m), shape)) continue;
+        if (is_column_reduction(node(m), shape)) continue;
         if (groups_.needed_outside(v, group)) out.push_back(v);
       }
     for (const size_t m : group)
-      if (is_across(node(m), shape)) out.insert(out.end(), node(m).out.begin(), node(m).out.end());
+      if (is_column_reduction(node(m), shape))
+        out.insert(out.end(), node(m).out.begin(), node(m).out.end());
     return out;
   }
 
-  void write(const Node& n, GroupFormulas& f, const Shape& shape) const {
+  void write(const Node& n, GroupExpressions& f, const Shape& shape) const {
     const std::vector<Scalar> x = f.of(n.in);
     if (n.op == &ops::def::moments()) {
       const double inv = 1.0 / static_cast<double>(type(n.in[0]).shape[-1]);
-      const Scalar mean = f.total(x[0], "sum") * inv;
-      const Scalar var = f.total((x[0] - mean) * (x[0] - mean), "sum") * inv;
+      const Scalar mean = f.reduction(x[0], "sum") * inv;
+      const Scalar var = f.reduction((x[0] - mean) * (x[0] - mean), "sum") * inv;
       f.value.emplace(n.out[0], mean);
       f.value.emplace(n.out[1], var);
       return;
     }
-    const bool reduction = n.op == &ops::def::reduce(), total = reduction && !is_across(n, shape);
+    const bool reduction = n.op == &ops::def::reduce(),
+               along_rows = reduction && !is_column_reduction(n, shape);
     const Expr& e = reduction ? n.attrs.as<ops::Reduce>().expr : n.attrs.as<ops::Pointwise>().expr;
     const std::vector<Scalar> y = e.apply(x);
     for (size_t k = 0; k < y.size(); ++k) {
-      if (!total) {
+      if (!along_rows) {
         f.value.emplace(n.out[k], y[k]);
         continue;
       }
       const auto& a = n.attrs.as<ops::Reduce>();
-      const Scalar t = f.total(y[k], a.kind);
+      const Scalar t = f.reduction(y[k], a.kind);
       f.value.emplace(n.out[k], a.kind == "sum" ? t * a.scale : t);
     }
   }
@@ -213,19 +218,19 @@ class RowJoiner {
            groups_.inputs_of(group),
            outputs_of(group, shape),
            node(*group.rbegin()).at};
-    GroupFormulas f(n.in);
+    GroupExpressions f(n.in);
     for (const size_t m : group) write(node(m), f, shape);
-    ops::Rows a{.totals = f.totals, .shape = shape.sizes()};
-    std::vector<Scalar> results = f.terms;
+    ops::Rows a{.totals = f.reductions, .shape = shape.sizes()};
+    std::vector<Scalar> results = f.operands;
     for (const int32_t v : n.out) {
       results.push_back(f.value.at(v));
-      const bool stripe = is_across(node(static_cast<size_t>(g_.producer(v))), shape);
+      const bool stripe = is_column_reduction(node(static_cast<size_t>(g_.producer(v))), shape);
       const char* comma = a.per.empty() ? "" : ",";
       a.dtypes += str(comma, type(v).dtype);
       a.per += str(comma, stripe ? "stripe" : type(v).shape == shape ? "element" : "row");
-      if (stripe) a.stripe = stripe_of(shape);
+      if (stripe) a.stripe = partial_rows_of(shape);
     }
-    a.expr = Expr(f.inputs + static_cast<int64_t>(f.terms.size()), results);
+    a.expr = Expr(f.inputs + static_cast<int64_t>(f.operands.size()), results);
     n.attrs = a;
     return n;
   }
@@ -233,15 +238,15 @@ class RowJoiner {
   // ---- the new graph -------------------------------------------------------------------------
 
   void finish(const Group& group, Rewriter& rw) const {
-    const Shape shape = *total_shape(node(first_total(group)));
+    const Shape shape = *reduction_shape(node(first_reduction(group)));
     std::vector<size_t> across;
     for (const size_t m : group)
-      if (is_across(node(m), shape)) across.push_back(m);
-    while (!across.empty()) add_stripes(across, rw);
+      if (is_column_reduction(node(m), shape)) across.push_back(m);
+    while (!across.empty()) add_partial_sums(across, rw);
   }
 
-  // The sums of the first node's stripes, and of those that go over the same dims.
-  void add_stripes(std::vector<size_t>& nodes, Rewriter& rw) const {
+  // The final sums of the first node's partial sums, and of others over the same dims.
+  void add_partial_sums(std::vector<size_t>& nodes, Rewriter& rw) const {
     const auto& first = node(nodes[0]).attrs.as<ops::Reduce>();
     std::vector<int32_t> values;
     std::erase_if(nodes, [&](size_t m) {
@@ -260,14 +265,15 @@ class RowJoiner {
 
   const Graph& g_;
   NodeGroups groups_;
-  const std::function<bool(const Signature&)>& serves_;
-  bool apart_;
+  const std::function<bool(const Signature&)>& supports_;
+  bool layer_boundaries_;
 };
 
 }  // namespace
 
-Graph join_rows(const Graph& g, const std::function<bool(const Signature&)>& serves, bool apart) {
-  return RowJoiner(g, serves, apart).run();
+Graph fuse_rows(const Graph& g, const std::function<bool(const Signature&)>& supports,
+                bool layer_boundaries) {
+  return RowFuser(g, supports, layer_boundaries).run();
 }
 
 }  // namespace ebb

@@ -47,13 +47,13 @@ struct RunChoice {
   std::vector<double> sigmas = {};  // where there is no schedule
 };
 
-struct SettledRun {
+struct ResolvedRun {
   NetworkFacts network = {};
   SampleCall call = {};
-  bool whole_timesteps = false;  // the network is told of whole timesteps
-  bool leading = false;          // FirstNoise::leading
+  bool integer_timesteps = false;  // the network is told of whole timesteps
+  bool leading = false;            // FirstNoise::leading
 };
 // Throws Error for choices that do not go together.
-SettledRun settle(const RunChoice& choice);
+ResolvedRun resolve(const RunChoice& choice);
 
 }  // namespace ebb::capi

@@ -1,5 +1,5 @@
-// What ops share whose formula gives results at different stages: their lists of words, and one
-// result of the formula with the inputs that it takes.
+// What ops share whose expression gives results at different stages: their lists of words, and one
+// result of the expression with the inputs that it takes.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ std::vector<std::string_view> words(std::string_view text);  // "sum,max"
 
 struct OneResult {
   Expr expr;
-  std::vector<size_t> in;  // inputs of the whole formula
+  std::vector<size_t> in;  // inputs of the whole expression
   // Of the values of all inputs, those it takes.
   std::vector<Value> of(std::span<const Value> all) const;
 };

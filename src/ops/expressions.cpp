@@ -1,4 +1,4 @@
-#include "ops/formulas.h"
+#include "ops/expressions.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Work aside: which nodes, what waits for them, and that it changes no bit however late it runs.
-#include "runtime/aside.h"
+#include "runtime/side_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ NamedTensors inputs_of_step(const Plan& plan, int64_t step) {
   return in;
 }
 
-TEST(nodes_aside, results_that_are_needed_late__are_aside_and_outputs_are_not) {
+TEST(side_stream_nodes, results_that_are_needed_late__are_aside_and_outputs_are_not) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {4, 4}});
   const Value late = ops::matmul(x, x), seen = ops::reshape(late, {16});
@@ -63,44 +63,45 @@ TEST(nodes_aside, results_that_are_needed_late__are_aside_and_outputs_are_not) {
   std::vector<NodeMemory> facts(g.nodes().size());
   for (size_t i = 0; i < facts.size(); ++i)
     facts[i].alias = g.nodes()[i].op == &ops::def::reshape();
-  const std::vector<bool> aside = nodes_aside(g, facts, 4);
-  EXPECT_TRUE(aside[0]);  // read through two other views, six nodes later
-  EXPECT_EQ(std::count(aside.begin(), aside.end(), true), 1);
-  const std::vector<bool> far = nodes_aside(g, facts, 99);
+  const std::vector<bool> side_stream = side_stream_nodes(g, facts, 4);
+  EXPECT_TRUE(side_stream[0]);  // read through two other views, six nodes later
+  EXPECT_EQ(std::count(side_stream.begin(), side_stream.end(), true), 1);
+  const std::vector<bool> far = side_stream_nodes(g, facts, 99);
   EXPECT_EQ(std::count(far.begin(), far.end(), true), 0);
-  facts[0].alone = true;
-  const std::vector<bool> in_line = nodes_aside(g, facts, 4);
+  facts[0].cooperative = true;
+  const std::vector<bool> in_line = side_stream_nodes(g, facts, 4);
   EXPECT_EQ(std::count(in_line.begin(), in_line.end(), true), 0);
 }
 
-TEST(waits_for_aside, steps_that_touch_the_same_memory__wait_for_the_last_such_one) {
+TEST(side_stream_waits, steps_that_touch_the_same_memory__wait_for_the_last_such_one) {
   static const char memory[40] = {};
   const auto part = [](int i) { return Touched::Range{memory + 10 * i, memory + 10 * i + 10}; };
-  const auto step = [&](int read, int write, bool aside) {
-    return Touched{{part(read)}, {part(write)}, aside};
+  const auto step = [&](int read, int write, bool side_stream) {
+    return Touched{{part(read)}, {part(write)}, side_stream};
   };
   using Waits = std::vector<int32_t>;
-  EXPECT_EQ(waits_for_aside({step(0, 1, true), step(1, 2, false)}), (Waits{-1, 0}));  // reads it
-  EXPECT_EQ(waits_for_aside({step(0, 1, true), step(2, 0, false)}), (Waits{-1, 0}));  // overwrites
-  EXPECT_EQ(waits_for_aside({step(0, 1, true), step(2, 1, false)}), (Waits{-1, 0}));
-  EXPECT_EQ(waits_for_aside({step(0, 1, true), step(0, 2, false)}), (Waits{-1, -1}));
+  EXPECT_EQ(side_stream_waits({step(0, 1, true), step(1, 2, false)}), (Waits{-1, 0}));  // reads it
+  EXPECT_EQ(side_stream_waits({step(0, 1, true), step(2, 0, false)}),
+            (Waits{-1, 0}));  // overwrites
+  EXPECT_EQ(side_stream_waits({step(0, 1, true), step(2, 1, false)}), (Waits{-1, 0}));
+  EXPECT_EQ(side_stream_waits({step(0, 1, true), step(0, 2, false)}), (Waits{-1, -1}));
   // the third waits for the second, and with it for the first
   EXPECT_EQ(
-      waits_for_aside({step(0, 1, true), step(0, 2, true), step(2, 3, false), step(1, 3, false)}),
+      side_stream_waits({step(0, 1, true), step(0, 2, true), step(2, 3, false), step(1, 3, false)}),
       (Waits{-1, -1, 1, -1}));
 }
 
-TEST(aside, weight_gradients_of_a_training_step__are) {
+TEST(side_stream, weight_gradients_of_a_training_step__are) {
   const auto device = std::make_shared<FarDevice>();
   device->late = true;
   const Plan plan = training_step(chain(6), {.device = device});
-  const auto aside = std::count_if(plan.steps().begin(), plan.steps().end(), [](const Step& s) {
-    return s.aside && s.sig.op == &ops::def::matmul();
-  });
-  EXPECT_GE(aside, 8);  // of twelve; the last ones are needed at once
+  const auto side_stream =
+      std::count_if(plan.steps().begin(), plan.steps().end(),
+                    [](const Step& s) { return s.side_stream && s.sig.op == &ops::def::matmul(); });
+  EXPECT_GE(side_stream, 8);  // of twelve; the last ones are needed at once
 }
 
-TEST(aside, steps_however_late__are_the_same_bits) {
+TEST(side_stream, steps_however_late__are_the_same_bits) {
   const auto late = std::make_shared<FarDevice>();
   late->late = true;
   Plan with = training_step(chain(6), {.device = late});

@@ -1,4 +1,4 @@
-#include "capi/settle.h"
+#include "capi/resolve.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ bool sets(const OptionTexts& texts, std::string_view name) {
   return std::any_of(texts.begin(), texts.end(), [&](const auto& t) { return t.first == name; });
 }
 
-NetworkFacts settled_network(const RunChoice& c) {
+NetworkFacts resolved_network(const RunChoice& c) {
   OptionTexts texts = c.network;
   const bool flow = c.space == Space::flow;
   if (flow && !sets(texts, "levels")) texts.insert(texts.begin(), {"levels", "flow"});
@@ -56,7 +56,7 @@ Stretch stretch_asked(const ListOptions& o, int64_t steps) {
   return {.first = o.start_at_step, .last = last, .finish = o.finish};
 }
 
-void settle_levels(SettledRun& r, const RunChoice& c) {
+void resolve_levels(ResolvedRun& r, const RunChoice& c) {
   r.call.sigmas = c.sigmas;
   if (c.schedule.name.empty()) return;
   const auto o = read_options<ListOptions>(c.schedule.list, "schedule");
@@ -78,15 +78,15 @@ void ListOptions::check() const {
           ") and end_at_step (", end_at_step, ") must not be negative");
 }
 
-SettledRun settle(const RunChoice& c) {
+ResolvedRun resolve(const RunChoice& c) {
   const Dialect& dialect = find_dialect(c.dialect);
-  SettledRun r{.network = settled_network(c)};
+  ResolvedRun r{.network = resolved_network(c)};
   const Discretisation& levels = r.network.levels;
   r.call = {.sigmas = {}, .options = c.options, .dialect = c.dialect};
-  settle_levels(r, c);
+  resolve_levels(r, c);
   fit_to_network(r.call, levels);
   if (!r.call.sigmas.empty()) check_levels(r.call.sigmas, r.call.space);
-  r.whole_timesteps = dialect.whole_timesteps;
+  r.integer_timesteps = dialect.integer_timesteps;
   return r;
 }
 

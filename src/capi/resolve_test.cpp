@@ -112,9 +112,9 @@ TEST(c_api, dataward_networks__are_told_what_is_left_of_the_noise) {
   Handle h("euler");
   expect_ok(ebb_sampler_set_levels(h.s, "prediction", "dataward"));
   expect_ok(ebb_sampler_set_levels(h.s, "levels", "flow"));
-  double told = 0;
-  expect_ok(ebb_network_input(h.s, 0.25, nullptr, &told));
-  EXPECT_EQ(told, 750);
+  double timestep = 0;
+  expect_ok(ebb_network_input(h.s, 0.25, nullptr, &timestep));
+  EXPECT_EQ(timestep, 750);
 }
 
 TEST(c_api, a_part_of_the_steps__is_that_of_the_whole_list) {

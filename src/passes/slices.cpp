@@ -1,4 +1,4 @@
-#include "passes/columns.h"
+#include "passes/slices.h"
 
 #include <algorithm>
 #include <map>
@@ -18,67 +18,67 @@
 namespace ebb {
 namespace {
 
-// What becomes of a formula: inputs that it reads as columns.
-using Fold = std::map<size_t, Cut>;
+// By input: the slice that a node reads as a strided view.
+using Views = std::map<size_t, SliceView>;
 
-class ColumnFolder {
+class SliceElider {
  public:
-  ColumnFolder(const Graph& g, const std::function<bool(const Signature&)>& serves)
-      : g_(g), serves_(serves) {}
+  SliceElider(const Graph& g, const std::function<bool(const Signature&)>& supports)
+      : g_(g), supports_(supports) {}
 
   Graph run() {
-    find_cuts();
-    if (cuts_.empty()) return g_;
-    for (size_t i = 0; i < g_.nodes().size(); ++i) find_fold(i);
+    find_slices();
+    if (slices_.empty()) return g_;
+    for (size_t i = 0; i < g_.nodes().size(); ++i) find_views(i);
     find_others();
-    for (auto& [i, fold] : folds_)
-      std::erase_if(fold, [&](const auto& f) { return others_.contains(f.second.node); });
-    std::erase_if(folds_, [](const auto& f) { return f.second.empty(); });
-    return folds_.empty() ? g_ : rebuild();
+    for (auto& [i, views] : views_)
+      std::erase_if(views, [&](const auto& f) { return others_.contains(f.second.node); });
+    std::erase_if(views_, [](const auto& f) { return f.second.empty(); });
+    return views_.empty() ? g_ : rebuild();
   }
 
  private:
   const Node& node(size_t i) const { return g_.nodes()[i]; }
   const Shape& shape(int32_t v) const { return g_.type(v).shape; }
 
-  // ---- what is cut -----------------------------------------------------------------------------
+  // ---- what is view -----------------------------------------------------------------------------
 
-  void find_cuts() {
+  void find_slices() {
     for (const Node& n : g_.nodes()) {
       for (const int32_t v : n.out)
-        if (const auto cut = cut_of(g_, v)) cuts_[v] = *cut;
-      if (passes_on(n)) cuts_[n.out[0]] = cuts_.at(n.in[0]);
+        if (const auto view = slice_view_of(g_, v)) slices_[v] = *view;
+      if (passes_on(n)) slices_[n.out[0]] = slices_.at(n.in[0]);
     }
   }
-  // A reshape that keeps the columns of a cut tensor.
+  // A reshape that keeps the last dim of a slice.
   bool passes_on(const Node& n) const {
-    return n.op == &ops::def::reshape() && cuts_.contains(n.in[0]) && shape(n.out[0]).rank() > 0 &&
-           shape(n.out[0])[-1] == shape(n.in[0])[-1];
+    return n.op == &ops::def::reshape() && slices_.contains(n.in[0]) &&
+           shape(n.out[0]).rank() > 0 && shape(n.out[0])[-1] == shape(n.in[0])[-1];
   }
 
-  // ---- who reads it ----------------------------------------------------------------------------
+  // ---- their readers ---------------------------------------------------------------------------
 
-  void find_fold(size_t i) {
+  void find_views(size_t i) {
     const Node& n = node(i);
-    if (!is_formula(n)) return;
-    Fold fold;
+    if (!is_expression(n)) return;
+    Views views;
     for (size_t k = 0; k < n.in.size(); ++k) {
-      const auto cut = cuts_.find(n.in[k]);
-      if (cut == cuts_.end() || is_part(n, k) || !worth(cut->second)) continue;
-      Fold more = fold;
-      more[k] = cut->second;
-      if (serves_(folded(i, more))) fold = std::move(more);
+      const auto view = slices_.find(n.in[k]);
+      if (view == slices_.end() || is_part(n, k) || !worth(view->second)) continue;
+      Views more = views;
+      more[k] = view->second;
+      if (supports_(rewritten(i, more))) views = std::move(more);
     }
-    if (!fold.empty()) folds_[i] = fold;
+    if (!views.empty()) views_[i] = views;
   }
-  static bool is_formula(const Node& n) {
+  static bool is_expression(const Node& n) {
     if (n.op == &ops::def::pointwise()) return true;
     if (n.op == &ops::def::pointwise_parts())
       return n.attrs.as<ops::PointwiseParts>().columns.columns.empty();
     if (n.op == &ops::def::images()) return n.attrs.as<ops::Images>().columns.columns.empty();
     return n.op == &ops::def::rows() && n.attrs.as<ops::Rows>().columns.columns.empty();
   }
-  // The parts that tensors of a formula lie in.
+  // The segments that a node reads and writes.
   static ops::Parts parts_of(const Node& n) {
     if (n.op == &ops::def::images()) return n.attrs.as<ops::Images>().parts;
     if (n.op == &ops::def::pointwise_parts()) return n.attrs.as<ops::PointwiseParts>().parts;
@@ -88,45 +88,45 @@ class ColumnFolder {
     const ops::Parts parts = parts_of(n);
     return parts.joins(operand_of(parts, in));
   }
-  // Whether columns are read in pieces as wide as the copy would be.
-  bool worth(const Cut& c) const {
+  // Whether the view allows vector accesses as wide as the copy would.
+  bool worth(const SliceView& c) const {
     constexpr int64_t widest = 8;
     const int64_t copy = std::gcd(widest, c.end - c.begin);
-    return std::gcd(copy, std::gcd(c.begin, shape(c.whole)[-1])) == copy;
+    return std::gcd(copy, std::gcd(c.begin, shape(c.base)[-1])) == copy;
   }
 
-  // Cuts that something else reads too: made for that, they serve all.
+  // Slices that another node reads too are made for it, and then serve all readers.
   void find_others() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       if (passes_on(node(i))) continue;
-      const auto fold = folds_.find(i);
+      const auto views = views_.find(i);
       for (size_t k = 0; k < node(i).in.size(); ++k)
-        if (fold == folds_.end() || !fold->second.contains(k)) add_other(node(i).in[k]);
+        if (views == views_.end() || !views->second.contains(k)) add_other(node(i).in[k]);
     }
     for (const NamedValue& o : g_.outputs()) add_other(o.value);
     for (const NamedValue& u : g_.updates()) add_other(u.value);
   }
   void add_other(int32_t v) {
-    if (const auto cut = cuts_.find(v); cut != cuts_.end()) others_.insert(cut->second.node);
+    if (const auto view = slices_.find(v); view != slices_.end()) others_.insert(view->second.node);
   }
 
   // ---- the new nodes ---------------------------------------------------------------------------
 
-  // The whole, in the shape in which its columns are read.
-  Shape whole_shape(int32_t read, const Cut& c) const {
+  // The sliced tensor, in the shape of which the slice is a strided view.
+  Shape base_shape(int32_t read, const SliceView& c) const {
     Shape s = shape(read);
-    s[-1] = shape(c.whole)[-1];
+    s[-1] = shape(c.base)[-1];
     return s;
   }
 
-  Signature folded(size_t i, const Fold& fold) const {
+  Signature rewritten(size_t i, const Views& views) const {
     const Node& n = node(i);
     Signature s = g_.signature(n);
     const ops::Parts parts = parts_of(n);
     ops::Columns columns;
-    for (const auto& [k, cut] : fold) {
-      columns.add(operand_of(parts, k), cut.begin, cut.end);
-      s.in[k].shape = whole_shape(n.in[k], cut);
+    for (const auto& [k, view] : views) {
+      columns.add(operand_of(parts, k), view.begin, view.end);
+      s.in[k].shape = base_shape(n.in[k], view);
     }
     s.attrs = attributes(s, columns);
     if (n.op == &ops::def::pointwise()) s.op = &ops::def::pointwise_parts();
@@ -149,23 +149,23 @@ class ColumnFolder {
   Graph rebuild() const {
     Rewriter rw(g_);
     rw.copy_sources();
-    std::map<std::pair<int32_t, std::vector<int64_t>>, Value> wholes;  // by value and shape
+    std::map<std::pair<int32_t, std::vector<int64_t>>, Value> bases;  // by value and shape
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = node(i);
-      const auto fold = folds_.find(i);
-      if (fold == folds_.end()) {
+      const auto views = views_.find(i);
+      if (views == views_.end()) {
         rw.copy(n);
         continue;
       }
       const AtScope scope(rw.to(), n.at);
       std::vector<Value> in = rw.map(n.in);
-      for (const auto& [k, cut] : fold->second) {
-        const Shape as = whole_shape(n.in[k], cut);
-        Value& whole = wholes[{cut.whole, as.sizes()}];
-        if (!whole) whole = ops::reshape(rw.map(cut.whole), as);
-        in[k] = whole;
+      for (const auto& [k, view] : views->second) {
+        const Shape as = base_shape(n.in[k], view);
+        Value& base = bases[{view.base, as.sizes()}];
+        if (!base) base = ops::reshape(rw.map(view.base), as);
+        in[k] = base;
       }
-      const Signature s = folded(i, fold->second);
+      const Signature s = rewritten(i, views->second);
       const auto out = rw.to().add(*s.op, s.attrs, in);
       for (size_t k = 0; k < out.size(); ++k) rw.set(n.out[k], out[k]);
     }
@@ -174,34 +174,34 @@ class ColumnFolder {
   }
 
   const Graph& g_;
-  const std::function<bool(const Signature&)>& serves_;
-  std::map<int32_t, Cut> cuts_;   // by value
-  std::map<size_t, Fold> folds_;  // by node
-  std::set<size_t> others_;       // nodes that cut, for readers that do not fold
+  const std::function<bool(const Signature&)>& supports_;
+  std::map<int32_t, SliceView> slices_;  // by value
+  std::map<size_t, Views> views_;        // by node
+  std::set<size_t> others_;              // nodes that view, for readers that do not views
 };
 
 }  // namespace
 
-std::optional<Cut> cut_of(const Graph& g, int32_t v) {
+std::optional<SliceView> slice_view_of(const Graph& g, int32_t v) {
   if (g.producer(v) < 0) return {};
   const auto node = static_cast<size_t>(g.producer(v));
   const Node& n = g.nodes()[node];
   const auto is_last = [&](int64_t dim) {
-    const Shape& whole = g.type(n.in[0]).shape;
-    return dim == whole.rank() - 1 && whole.numel() > 0;
+    const Shape& full = g.type(n.in[0]).shape;
+    return dim == full.rank() - 1 && full.numel() > 0;
   };
   if (n.op == &ops::def::slice()) {
     const auto& a = n.attrs.as<ops::Slice>();
-    if (is_last(a.dim)) return Cut{node, n.in[0], a.begin, a.end};
+    if (is_last(a.dim)) return SliceView{node, n.in[0], a.begin, a.end};
   } else if (n.op == &ops::def::split() && is_last(n.attrs.as<ops::Split>().dim)) {
     const int64_t width = g.type(v).shape[-1], k = std::ranges::find(n.out, v) - n.out.begin();
-    return Cut{node, n.in[0], k * width, (k + 1) * width};
+    return SliceView{node, n.in[0], k * width, (k + 1) * width};
   }
   return {};
 }
 
-Graph fold_columns(const Graph& g, const std::function<bool(const Signature&)>& serves) {
-  return ColumnFolder(g, serves).run();
+Graph elide_slices(const Graph& g, const std::function<bool(const Signature&)>& supports) {
+  return SliceElider(g, supports).run();
 }
 
 }  // namespace ebb

@@ -1,5 +1,5 @@
-// Habits: what a program takes where nothing is said, by name, as data. Names are of ebb; those of
-// the programs are aliases of them.
+// DialectDefaults: what a program takes where nothing is said, by name, as data. Names are of ebb;
+// those of the programs are aliases of them.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct SamplerDefaults {
   OptionTexts options;
 };
 
-struct Habits {
+struct DialectDefaults {
   std::vector<ScheduleForm> forms = {};
   // The schedule of samplers that are not in the list; empty: the network's usual one.
   std::string schedule = {}, flow_schedule = {};
@@ -39,11 +39,11 @@ struct Habits {
   OptionTexts brownian_options = {};
 };
 
-Habits comfy_habits();
-Habits kdiff_habits();
-Habits a1111_habits();
-Habits diffusers_habits();
-Habits sdcpp_habits();
+DialectDefaults comfy_defaults();
+DialectDefaults kdiff_defaults();
+DialectDefaults a1111_defaults();
+DialectDefaults diffusers_defaults();
+DialectDefaults sdcpp_defaults();
 
 // ---- answers -------------------------------------------------------------------------------
 

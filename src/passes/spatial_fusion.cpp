@@ -1,4 +1,4 @@
-#include "passes/images.h"
+#include "passes/spatial_fusion.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,24 +11,25 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
-#include "passes/join.h"
+#include "passes/node_groups.h"
 
 namespace ebb {
 namespace {
 
 constexpr size_t max_inputs = 24, max_outputs = 8, max_streams = 6;
 constexpr size_t max_instructions = 200;
-constexpr double cheap_again = 60;  // flops of a formula that may be computed in every walk
-constexpr size_t reach = 64;        // nodes that members may be apart
+// flops of an expression that may be recomputed in every sweep
+constexpr double cheap_recompute = 60;
+constexpr size_t reach = 64;  // largest distance between members, in nodes
 
 using Group = NodeGroups::Group;
 
-// Images [N,S...,C] whose channels are in groups.
+// The iteration space: images [N,S...,C] with channels in groups.
 struct Images {
   Shape shape;
   int64_t groups = 1;
 
-  Shape channels() const {  // a number for each channel of an image
+  Shape channels() const {  // per-channel values of an image
     Shape s = shape;
     for (int64_t d = 1; d + 1 < s.rank(); ++d) s[d] = 1;
     return s;
@@ -43,16 +44,17 @@ struct Images {
   }
 };
 
-class ImageJoiner {
+class SpatialFuser {
  public:
-  ImageJoiner(const Graph& g, const std::function<bool(const Signature&)>& serves, bool apart)
-      : g_(g), groups_(g), serves_(serves), apart_(apart) {}
+  SpatialFuser(const Graph& g, const std::function<bool(const Signature&)>& supports,
+               bool layer_boundaries)
+      : g_(g), groups_(g), supports_(supports), layer_boundaries_(layer_boundaries) {}
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i)
       if (const auto images = groups_.is_free(i) ? images_of(node(i)) : std::nullopt)
-        for (const bool makers : {true, false})
-          if (form(i, *images, makers)) break;
+        for (const bool producers : {true, false})
+          if (form(i, *images, producers)) break;
     return groups_.rebuild([this](const Group& group, Rewriter& rw) { finish(group, rw); });
   }
 
@@ -63,13 +65,13 @@ class ImageJoiner {
 
   // ---- what a node is -------------------------------------------------------------------------
 
-  static Shape whole_of(const Graph& g, const Node& reduce) {
-    Shape whole(reduce.attrs.as<ops::Reduce>().shape);
-    for (const int32_t v : reduce.in) whole = broadcast(whole, g.type(v).shape, "images");
-    return whole;
+  static Shape iteration_shape(const Graph& g, const Node& reduce) {
+    Shape full(reduce.attrs.as<ops::Reduce>().shape);
+    for (const int32_t v : reduce.in) full = broadcast(full, g.type(v).shape, "fuse_spatial");
+    return full;
   }
 
-  // The images that a node is the norm of, or the gradient of one.
+  // The images that a node normalises, or of whose norm it is the gradient.
   std::optional<Images> images_of(const Node& n) const {
     std::optional<Images> images;
     if (n.op == &ops::def::moments()) {
@@ -78,7 +80,7 @@ class ImageJoiner {
     } else if (n.op == &ops::def::group_affine_grad() && g_.producer(n.in[0]) >= 0) {
       const Node& sums = node(producer(n.in[0]));
       if (sums.op == &ops::def::reduce())
-        images = Images{whole_of(g_, sums), n.attrs.as<ops::GroupAffineGrad>().groups};
+        images = Images{iteration_shape(g_, sums), n.attrs.as<ops::GroupAffineGrad>().groups};
     }
     if (images && (images->shape.rank() < 3 || images->shape.numel() == 0)) images.reset();
     return images;
@@ -88,7 +90,7 @@ class ImageJoiner {
     const auto of = n.op == &ops::def::moments() ? images_of(n) : std::nullopt;
     return of && of->shape == m.shape && of->groups == m.groups;
   }
-  // Of statistics that a member takes.
+  // Whether it applies to statistics of a member.
   bool is_affine(const Node& n, const Images& m, const Group& group) const {
     return n.op == &ops::def::group_affine() && g_.producer(n.in[0]) >= 0 &&
            group.contains(producer(n.in[0])) && type(n.out[0]).shape == m.channels();
@@ -100,41 +102,41 @@ class ImageJoiner {
   bool is_sum(const Node& n, const Images& m) const {
     if (n.op != &ops::def::reduce()) return false;
     const auto& a = n.attrs.as<ops::Reduce>();
-    return a.kind == "sum" && a.dims == m.pixel_dims() && whole_of(g_, n) == m.shape;
+    return a.kind == "sum" && a.dims == m.pixel_dims() && iteration_shape(g_, n) == m.shape;
   }
-  bool is_formula(const Node& n, const Shape& shape) const {
+  bool is_expression(const Node& n, const Shape& shape) const {
     return n.op == &ops::def::pointwise() && type(n.out[0]).shape == shape;
   }
   bool belongs(const Node& n, const Images& m, const Group& group) const {
     for (const int32_t v : n.out)
       if (!is_float(type(v).dtype)) return false;
     return is_norm(n, m) || is_affine(n, m, group) || is_affine_grad(n, m) || is_sum(n, m) ||
-           is_formula(n, m.shape) || is_formula(n, m.channels());
+           is_expression(n, m.shape) || is_expression(n, m.channels());
   }
 
   // ---- growing a group ------------------------------------------------------------------------
 
-  // With `makers`, also of what made the images.
-  bool form(size_t seed, const Images& m, bool makers) {
+  // `producers`: also with nodes that produce the images.
+  bool form(size_t seed, const Images& m, bool producers) {
     Group group = {seed};
     for (bool grown = true; grown;) {
       grown = false;
       for (const size_t c : candidates(group, m))
-        if (joins(c, group, m, makers)) {
+        if (joins(c, group, m, producers)) {
           group.insert(c);
           grown = true;
         }
     }
     const bool writes = std::any_of(group.begin(), group.end(),
-                                    [&](size_t i) { return is_formula(node(i), m.shape); });
+                                    [&](size_t i) { return is_expression(node(i), m.shape); });
     if (!writes || !results_fit(group, m)) return false;
     const Node joined = joined_node(group, m);
-    if (!serves_(groups_.signature(joined))) return false;
+    if (!supports_(groups_.signature(joined))) return false;
     groups_.add(group, joined);
     return true;
   }
 
-  // Nodes that take what the group makes, or make what it takes.
+  // Readers and producers of the group's values.
   std::vector<size_t> candidates(const Group& group, const Images& m) const {
     std::set<size_t> out;
     const auto consider = [&](size_t i) {
@@ -151,11 +153,11 @@ class ImageJoiner {
     return {out.begin(), out.end()};
   }
 
-  bool joins(size_t c, const Group& group, const Images& m, bool makers) const {
-    const bool wide = is_formula(node(c), m.shape);
-    if (wide && groups_.makes_for(c, group)) {
-      if (!makers || flops_of(c) > cheap_again) return false;
-      if (apart_ && node(c).at != node(*group.begin()).at) return false;
+  bool joins(size_t c, const Group& group, const Images& m, bool producers) const {
+    const bool wide = is_expression(node(c), m.shape);
+    if (wide && groups_.produces_for(c, group)) {
+      if (!producers || flops_of(c) > cheap_recompute) return false;
+      if (layer_boundaries_ && node(c).at != node(*group.begin()).at) return false;
     }
     Group with = group;
     with.insert(c);
@@ -164,15 +166,16 @@ class ImageJoiner {
       return ops::varies_over_pixels(type(v).shape, m.shape);
     });
     if (in.size() > max_inputs || static_cast<size_t>(streams) > max_streams ||
-        outputs_of(with).size() > max_outputs || takes_sums_of_images(with) ||
-        groups_.leaves_and_returns(with))
+        outputs_of(with).size() > max_outputs || reads_batch_reduction(with) ||
+        !groups_.is_convex(with))
       return false;
     return joined_node(with, m).attrs.as<ops::Images>().expr.code().size() <= max_instructions;
   }
   double flops_of(size_t i) const { return node(i).attrs.as<ops::Pointwise>().expr.flops(); }
 
-  // Gradients of gamma and beta are summed over the images behind the group.
-  bool takes_sums_of_images(const Group& group) const {
+  // The gradients of gamma and beta are reduced over the batch behind the group: no member may read
+  // them.
+  bool reads_batch_reduction(const Group& group) const {
     for (const size_t i : group)
       for (size_t k = 0; is_grad(i) && k < 2; ++k)
         for (const size_t r : groups_.readers(node(i).out[2 + k]))
@@ -180,12 +183,12 @@ class ImageJoiner {
     return false;
   }
   bool is_grad(size_t i) const { return node(i).op == &ops::def::group_affine_grad(); }
-  bool over_images(int32_t v) const {
+  bool is_batch_reduction(int32_t v) const {
     const size_t i = producer(v);
     return is_grad(i) && (v == node(i).out[2] || v == node(i).out[3]);
   }
 
-  // What is read elsewhere.
+  // Values read outside of the group.
   std::vector<int32_t> outputs_of(const Group& group) const {
     std::vector<int32_t> out;
     for (const size_t i : group)
@@ -193,18 +196,18 @@ class ImageJoiner {
         if (groups_.needed_outside(v, group)) out.push_back(v);
     return out;
   }
-  // The numbers of groups themselves are no result.
+  // Per-group values are no result.
   bool results_fit(const Group& group, const Images& m) const {
     const std::vector<int32_t> out = outputs_of(group);
     return std::all_of(out.begin(), out.end(), [&](int32_t v) {
       const Shape& s = type(v).shape;
-      return s == m.shape || s == m.channels() || over_images(v);
+      return s == m.shape || s == m.channels() || is_batch_reduction(v);
     });
   }
 
   // ---- the node of a group --------------------------------------------------------------------
 
-  void write(const Node& n, GroupFormulas& f, const Images& m) const {
+  void write(const Node& n, GroupExpressions& f, const Images& m) const {
     if (n.op == &ops::def::moments()) return write_norm(n, f, m);
     if (n.op == &ops::def::group_affine()) return write_affine(n, f);
     if (n.op == &ops::def::group_affine_grad()) return write_affine_grad(n, f, m);
@@ -213,17 +216,17 @@ class ImageJoiner {
     const std::vector<Scalar> y = e.apply(f.of(n.in));
     for (size_t k = 0; k < y.size(); ++k)
       f.value.emplace(n.out[k],
-                      sum ? f.total(y[k], "pixels") * n.attrs.as<ops::Reduce>().scale : y[k]);
+                      sum ? f.reduction(y[k], "pixels") * n.attrs.as<ops::Reduce>().scale : y[k]);
   }
-  static Scalar group_total(const Scalar& term, GroupFormulas& f) {
-    return f.total(f.total(term, "pixels"), "groups");
+  static Scalar group_reduction(const Scalar& operand, GroupExpressions& f) {
+    return f.reduction(f.reduction(operand, "pixels"), "groups");
   }
-  static void write_norm(const Node& n, GroupFormulas& f, const Images& m) {
-    const Scalar x = f.value.at(n.in[0]), mean = group_total(x, f) * m.inverse();
+  static void write_norm(const Node& n, GroupExpressions& f, const Images& m) {
+    const Scalar x = f.value.at(n.in[0]), mean = group_reduction(x, f) * m.inverse();
     f.value.emplace(n.out[0], mean);
-    f.value.emplace(n.out[1], group_total((x - mean) * (x - mean), f) * m.inverse());
+    f.value.emplace(n.out[1], group_reduction((x - mean) * (x - mean), f) * m.inverse());
   }
-  static void write_affine(const Node& n, GroupFormulas& f) {
+  static void write_affine(const Node& n, GroupExpressions& f) {
     const std::vector<Scalar> x = f.of(n.in);
     const Scalar rstd = rsqrt(x[1] + n.attrs.as<ops::GroupAffine>().eps);
     const Scalar scale = x.size() > 2 ? rstd * x[2] : rstd;
@@ -231,13 +234,13 @@ class ImageJoiner {
     const Scalar values[] = {scale, x.size() > 3 ? x[3] - moved : -moved, x[0], rstd};
     for (size_t k = 0; k < n.out.size(); ++k) f.value.emplace(n.out[k], values[k]);
   }
-  static void write_affine_grad(const Node& n, GroupFormulas& f, const Images& m) {
+  static void write_affine_grad(const Node& n, GroupExpressions& f, const Images& m) {
     const std::vector<Scalar> x = f.of(n.in);
     const Scalar &s1 = x[0], &s2 = x[1], &mean = x[2], &rstd = x[3];
     const Scalar gamma = x.size() > 4 ? x[4] : Scalar(1.0);
-    const Scalar u = f.total(s1 * gamma, "groups"), w = f.total(s2 * gamma, "groups");
-    const Scalar slope = w * rstd * rstd * rstd * -m.inverse();
-    const Scalar values[] = {slope, u * rstd * -m.inverse() - mean * slope, s2 * rstd, s1};
+    const Scalar u = f.reduction(s1 * gamma, "groups"), w = f.reduction(s2 * gamma, "groups");
+    const Scalar scale = w * rstd * rstd * rstd * -m.inverse();
+    const Scalar values[] = {scale, u * rstd * -m.inverse() - mean * scale, s2 * rstd, s1};
     for (size_t k = 0; k < n.out.size(); ++k) f.value.emplace(n.out[k], values[k]);
   }
 
@@ -247,27 +250,27 @@ class ImageJoiner {
            groups_.inputs_of(group),
            outputs_of(group),
            node(*group.rbegin()).at};
-    GroupFormulas f(n.in);
+    GroupExpressions f(n.in);
     for (const size_t i : group) write(node(i), f, m);
-    ops::Images a{.totals = f.totals, .shape = m.shape.sizes(), .groups = m.groups};
-    std::vector<Scalar> results = f.terms;
+    ops::Images a{.totals = f.reductions, .shape = m.shape.sizes(), .groups = m.groups};
+    std::vector<Scalar> results = f.operands;
     for (const int32_t v : n.out) {
       results.push_back(f.value.at(v));
       const char* comma = a.per.empty() ? "" : ",";
-      const bool element = type(v).shape == m.shape && !over_images(v);
+      const bool element = type(v).shape == m.shape && !is_batch_reduction(v);
       a.dtypes += str(comma, type(v).dtype);
       a.per += str(comma, element ? "element" : "channel");
     }
-    a.expr = Expr(f.inputs + static_cast<int64_t>(f.terms.size()), results);
+    a.expr = Expr(f.inputs + static_cast<int64_t>(f.operands.size()), results);
     n.attrs = a;
     return n;
   }
 
-  // Gradients of gamma and beta: what each image gives, summed.
+  // Reduces the gradients of gamma and beta over the batch.
   void finish(const Group& group, Rewriter& rw) const {
     std::vector<int32_t> values;
     for (const int32_t v : outputs_of(group))
-      if (over_images(v)) values.push_back(v);
+      if (is_batch_reduction(v)) values.push_back(v);
     if (values.empty()) return;
     std::vector<Scalar> x;
     for (size_t k = 0; k < values.size(); ++k) x.push_back(Scalar::input(static_cast<int64_t>(k)));
@@ -279,14 +282,15 @@ class ImageJoiner {
 
   const Graph& g_;
   NodeGroups groups_;
-  const std::function<bool(const Signature&)>& serves_;
-  bool apart_;
+  const std::function<bool(const Signature&)>& supports_;
+  bool layer_boundaries_;
 };
 
 }  // namespace
 
-Graph join_images(const Graph& g, const std::function<bool(const Signature&)>& serves, bool apart) {
-  return ImageJoiner(g, serves, apart).run();
+Graph fuse_spatial(const Graph& g, const std::function<bool(const Signature&)>& supports,
+                   bool layer_boundaries) {
+  return SpatialFuser(g, supports, layer_boundaries).run();
 }
 
 }  // namespace ebb

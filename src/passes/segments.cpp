@@ -1,4 +1,4 @@
-#include "passes/parts.h"
+#include "passes/segments.h"
 
 #include <algorithm>
 #include <map>
@@ -15,16 +15,16 @@
 namespace ebb {
 namespace {
 
-// What becomes of a formula.
-struct Fold {
+// The views that a node reads and writes.
+struct Views {
   ops::Parts parts;
-  std::vector<int32_t> also;  // concatenations that it reads in parts and writes whole
+  std::vector<int32_t> also;  // concatenations that it reads by segments and writes in full
 };
 
-class PartFolder {
+class ConcatSliceElider {
  public:
-  PartFolder(const Graph& g, const std::function<bool(const Signature&)>& serves)
-      : g_(g), serves_(serves) {
+  ConcatSliceElider(const Graph& g, const std::function<bool(const Signature&)>& supports)
+      : g_(g), supports_(supports) {
     for (size_t i = 0; i < g.nodes().size(); ++i)
       for (const int32_t v : g.nodes()[i].in) readers_[v].insert(i);
     for (const NamedValue& o : g.outputs()) kept_.insert(o.value);
@@ -34,10 +34,10 @@ class PartFolder {
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = g_.nodes()[i];
-      if (shape_of(n)) cut(i);
-      if (n.op == &ops::def::concat()) join(n);
+      if (shape_of(n)) find_results(i);
+      if (n.op == &ops::def::concat()) find_operands(n);
     }
-    return folds_.empty() ? g_ : rebuild();
+    return views_.empty() ? g_ : rebuild();
   }
 
  private:
@@ -49,7 +49,7 @@ class PartFolder {
     return at == readers_.end() ? none : at->second;
   }
 
-  // The shape of the tensors that a node may read or write in parts; none of other ops.
+  // The shape of the tensors that a node may read or write by segments; none for other ops.
   std::optional<Shape> shape_of(const Node& n) const {
     if (n.op == &ops::def::pointwise()) return shape(n.out[0]);
     if (n.op == &ops::def::images() && n.attrs.as<ops::Images>().parts.widths.empty())
@@ -57,10 +57,10 @@ class PartFolder {
     return {};
   }
 
-  // ---- cutting ---------------------------------------------------------------------------------
+  // ---- slices ----------------------------------------------------------------------------------
 
-  // The slices that are all that is read of `v`, in order; none if they do not tile its last dim.
-  std::vector<size_t> tiles(int32_t v) const {
+  // The slices that tile the last dim of `v`, in order, if they are its only readers; else none.
+  std::vector<size_t> tiling_slices(int32_t v) const {
     std::vector<size_t> slices(readers(v).begin(), readers(v).end());
     if (kept_.contains(v) || slices.size() < 2) return {};
     const auto attrs = [&](size_t i) { return node(i).attrs.as<ops::Slice>(); };
@@ -75,85 +75,87 @@ class PartFolder {
     return end == shape(v)[-1] ? slices : std::vector<size_t>{};
   }
 
-  // The results of formula `i` that are read in parts, all alike.
-  void cut(size_t i) {
-    Fold fold = fold_of(i);
-    ops::Parts& parts = fold.parts;
+  // The results of node `i` that are read by equal segments.
+  void find_results(size_t i) {
+    Views views = views_of(i);
+    ops::Parts& parts = views.parts;
     for (size_t k = 0; k < node(i).out.size(); ++k) {
-      if (!may_cut(node(i), k)) continue;
+      if (!may_be_sliced(node(i), k)) continue;
       std::vector<int64_t> widths;
-      for (const size_t s : tiles(node(i).out[k])) widths.push_back(shape(node(s).out[0])[-1]);
-      if (!worth_parts(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
+      for (const size_t s : tiling_slices(node(i).out[k]))
+        widths.push_back(shape(node(s).out[0])[-1]);
+      if (!worth_segments(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
       parts.widths = widths;
       parts.cut.push_back(static_cast<int64_t>(k));
     }
-    if (!parts.cut.empty() && serves_(folded(i, fold).sig)) folds_[i] = fold;
+    if (!parts.cut.empty() && supports_(rewritten(i, views).sig)) views_[i] = views;
   }
 
-  static bool may_cut(const Node& n, size_t result) {
+  static bool may_be_sliced(const Node& n, size_t result) {
     return n.op != &ops::def::images() || !ops::per_channel(n.attrs.as<ops::Images>())[result];
   }
 
-  // ---- joining ---------------------------------------------------------------------------------
+  // ---- concatenations --------------------------------------------------------------------------
 
-  // All readers of a concatenation take its parts, or the first does and makes it for the others.
-  void join(const Node& concat) {
+  // All readers of a concatenation read its segments, or the first does and writes it for the
+  // others.
+  void find_operands(const Node& concat) {
     const int32_t whole = concat.out[0];
     if (concat.attrs.as<ops::Concat>().dim != shape(whole).rank() - 1 || readers(whole).empty())
       return;
-    std::map<size_t, Fold> all;
+    std::map<size_t, Views> all;
     for (const size_t r : readers(whole))
-      if (const auto fold = joined(r, concat)) all[r] = *fold;
+      if (const auto views = read_by_segments(r, concat)) all[r] = *views;
     if (all.size() < readers(whole).size() || kept_.contains(whole)) {
       const size_t first = *readers(whole).begin();
       if (!all.contains(first)) return;
-      Fold fold = all[first];
-      fold.also.push_back(whole);
-      all = {{first, fold}};
+      Views views = all[first];
+      views.also.push_back(whole);
+      all = {{first, views}};
     }
-    for (const auto& [r, fold] : all)
-      if (!serves_(folded(r, fold).sig)) return;
-    for (const auto& [r, fold] : all) folds_[r] = fold;
+    for (const auto& [r, views] : all)
+      if (!supports_(rewritten(r, views).sig)) return;
+    for (const auto& [r, views] : all) views_[r] = views;
   }
 
-  // Formula `i` with the parts of a concatenation in place of the whole.
-  std::optional<Fold> joined(size_t i, const Node& concat) const {
+  // Node `i` reading the segments of a concatenation.
+  std::optional<Views> read_by_segments(size_t i, const Node& concat) const {
     const Node& n = node(i);
     const int32_t whole = concat.out[0];
     if (shape_of(n) != shape(whole)) return {};
     std::vector<int64_t> widths;
     for (const int32_t v : concat.in) widths.push_back(shape(v)[-1]);
-    if (!worth_parts(widths)) return {};
-    Fold fold = fold_of(i);
-    if (!fold.parts.widths.empty() && fold.parts.widths != widths) return {};
-    fold.parts.widths = widths;
+    if (!worth_segments(widths)) return {};
+    Views views = views_of(i);
+    if (!views.parts.widths.empty() && views.parts.widths != widths) return {};
+    views.parts.widths = widths;
     for (size_t k = 0; k < n.in.size(); ++k)
-      if (n.in[k] == whole) fold.parts.joined.push_back(static_cast<int64_t>(k));
-    std::ranges::sort(fold.parts.joined);
-    return fold;
+      if (n.in[k] == whole) views.parts.joined.push_back(static_cast<int64_t>(k));
+    std::ranges::sort(views.parts.joined);
+    return views;
   }
 
   // ---- the new nodes -------------------------------------------------------------------------
 
-  Fold fold_of(size_t i) const {
-    const auto at = folds_.find(i);
-    return at == folds_.end() ? Fold{} : at->second;
+  Views views_of(size_t i) const {
+    const auto at = views_.find(i);
+    return at == views_.end() ? Views{} : at->second;
   }
 
-  struct Folded {
+  struct Rewritten {
     Signature sig;
     std::vector<int32_t> in;
   };
-  Folded folded(size_t i, const Fold& fold) const {
+  Rewritten rewritten(size_t i, const Views& views) const {
     const Node& n = node(i);
-    Folded f{g_.signature(n), {}};
-    f.sig.attrs = attributes(f.sig, n, fold);
+    Rewritten f{g_.signature(n), {}};
+    f.sig.attrs = attributes(f.sig, n, views);
     if (n.op == &ops::def::pointwise()) f.sig.op = &ops::def::pointwise_parts();
     f.sig.in.clear();
     for (size_t k = 0; k < n.in.size(); ++k) {
       const std::vector<int32_t> whole = {n.in[k]};
       const auto& in =
-          fold.parts.joins(k) ? node(static_cast<size_t>(g_.producer(n.in[k]))).in : whole;
+          views.parts.joins(k) ? node(static_cast<size_t>(g_.producer(n.in[k]))).in : whole;
       f.in.insert(f.in.end(), in.begin(), in.end());
     }
     for (const int32_t v : f.in) f.sig.in.push_back(g_.type(v));
@@ -161,26 +163,26 @@ class PartFolder {
     return f;
   }
 
-  Attrs attributes(const Signature& s, const Node& n, const Fold& fold) const {
+  Attrs attributes(const Signature& s, const Node& n, const Views& views) const {
     if (n.op == &ops::def::images()) {
       ops::Images a = s.as<ops::Images>();
-      a.expr = with_inputs(a.expr, n, fold.also);
-      for (const int32_t v : fold.also) {
+      a.expr = with_inputs(a.expr, n, views.also);
+      for (const int32_t v : views.also) {
         a.dtypes += str(',', g_.type(v).dtype);
         a.per += ",element";
       }
-      a.parts = fold.parts;
+      a.parts = views.parts;
       return a;
     }
     const auto& a = s.as<ops::Pointwise>();
     std::string dtypes;
     for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
-    for (const int32_t v : fold.also) dtypes += str(',', g_.type(v).dtype);
-    return ops::PointwiseParts{with_inputs(a.expr, n, fold.also), s.out[0].shape.sizes(), dtypes,
-                               fold.parts};
+    for (const int32_t v : views.also) dtypes += str(',', g_.type(v).dtype);
+    return ops::PointwiseParts{with_inputs(a.expr, n, views.also), s.out[0].shape.sizes(), dtypes,
+                               views.parts};
   }
 
-  // The formula with some of its inputs as further results.
+  // The expression with some of its inputs as further results.
   static Expr with_inputs(const Expr& e, const Node& n, const std::vector<int32_t>& also) {
     std::vector<Scalar> x;
     for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
@@ -190,33 +192,33 @@ class PartFolder {
     return Expr(e.inputs(), results);
   }
 
-  void place(size_t i, const Fold& fold, Rewriter& rw) const {
+  void place(size_t i, const Views& views, Rewriter& rw) const {
     const AtScope scope(rw.to(), node(i).at);
-    const Folded f = folded(i, fold);
+    const Rewritten f = rewritten(i, views);
     const auto out = rw.to().add(*f.sig.op, f.sig.attrs, rw.map(f.in));
     size_t at = 0;
     for (size_t k = 0; k < node(i).out.size(); ++k) {
-      if (!fold.parts.cuts(k)) {
+      if (!views.parts.cuts(k)) {
         rw.set(node(i).out[k], out[at++]);
         continue;
       }
-      for (const size_t s : tiles(node(i).out[k])) rw.set(node(s).out[0], out[at++]);
+      for (const size_t s : tiling_slices(node(i).out[k])) rw.set(node(s).out[0], out[at++]);
     }
-    for (const int32_t v : fold.also) rw.set(v, out[at++]);
+    for (const int32_t v : views.also) rw.set(v, out[at++]);
   }
 
   Graph rebuild() const {
-    std::set<int32_t> cut, joined;  // values that are written, read in parts
-    for (const auto& [i, fold] : folds_) {
-      for (const int64_t k : fold.parts.cut) cut.insert(node(i).out[static_cast<size_t>(k)]);
-      for (const int64_t k : fold.parts.joined) joined.insert(node(i).in[static_cast<size_t>(k)]);
+    std::set<int32_t> cut, joined;  // values written, read by segments
+    for (const auto& [i, views] : views_) {
+      for (const int64_t k : views.parts.cut) cut.insert(node(i).out[static_cast<size_t>(k)]);
+      for (const int64_t k : views.parts.joined) joined.insert(node(i).in[static_cast<size_t>(k)]);
     }
     Rewriter rw(g_);
     rw.copy_sources();
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = node(i);
-      const auto at = folds_.find(i);
-      if (at != folds_.end())
+      const auto at = views_.find(i);
+      if (at != views_.end())
         place(i, at->second, rw);
       else if (!(n.op == &ops::def::slice() && cut.contains(n.in[0])) &&
                !(n.op == &ops::def::concat() && joined.contains(n.out[0])))
@@ -227,15 +229,15 @@ class PartFolder {
   }
 
   const Graph& g_;
-  const std::function<bool(const Signature&)>& serves_;
+  const std::function<bool(const Signature&)>& supports_;
   std::map<int32_t, std::set<size_t>> readers_;  // nodes that read a value
-  std::set<int32_t> kept_;                       // values that stay values
-  std::map<size_t, Fold> folds_;                 // by node
+  std::set<int32_t> kept_;                       // outputs and updates
+  std::map<size_t, Views> views_;                // by node
 };
 
 }  // namespace
 
-bool worth_parts(const std::vector<int64_t>& widths) {
+bool worth_segments(const std::vector<int64_t>& widths) {
   constexpr int64_t few = 4;
   int64_t whole = 0, common = 0;
   for (const int64_t w : widths) {
@@ -246,8 +248,8 @@ bool worth_parts(const std::vector<int64_t>& widths) {
   return widths.size() > 1 && (common % few == 0 || whole % few != 0);
 }
 
-Graph fold_parts(const Graph& g, const std::function<bool(const Signature&)>& serves) {
-  return PartFolder(g, serves).run();
+Graph elide_concat_slice(const Graph& g, const std::function<bool(const Signature&)>& supports) {
+  return ConcatSliceElider(g, supports).run();
 }
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-#include "passes/join.h"
+#include "passes/node_groups.h"
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ Signature NodeGroups::signature(const Node& n) const {
   return s;
 }
 
-bool NodeGroups::makes_for(size_t c, const Group& group) const {
+bool NodeGroups::produces_for(size_t c, const Group& group) const {
   for (const int32_t v : node(c).out)
     for (const size_t r : readers(v))
       if (group.contains(r)) return true;
@@ -56,22 +56,22 @@ void NodeGroups::add(const Group& group, const Node& joined) {
   joined_.push_back(joined);
 }
 
-// Nodes before this one need none of the group: no group made so far reaches across it.
-size_t NodeGroups::cut_before(const Group& group) const {
-  size_t cut = *group.begin();
+// No node before this one depends on the group: no earlier group spans it.
+size_t NodeGroups::first_related(const Group& group) const {
+  size_t first = *group.begin();
   for (bool moved = true; moved;) {
     moved = false;
     for (const Group& g : groups_)
-      if (*g.begin() < cut && *g.rbegin() >= cut) {
-        cut = *g.begin();
+      if (*g.begin() < first && *g.rbegin() >= first) {
+        first = *g.begin();
         moved = true;
       }
   }
-  return cut;
+  return first;
 }
 
-bool NodeGroups::leaves_and_returns(const Group& group) const {
-  const size_t first = cut_before(group);
+bool NodeGroups::is_convex(const Group& group) const {
+  const size_t first = first_related(group);
   std::vector<bool> seen(g_.nodes().size());
   std::vector<size_t> open;
   const auto visit = [&](size_t i) {
@@ -98,9 +98,9 @@ bool NodeGroups::leaves_and_returns(const Group& group) const {
   while (!open.empty()) {
     const size_t i = open.back();
     open.pop_back();
-    if (visit_inputs(i, false)) return true;
+    if (visit_inputs(i, false)) return false;
   }
-  return false;
+  return true;
 }
 
 // ---- the new graph --------------------------------------------------------------------------
@@ -156,20 +156,20 @@ Graph NodeGroups::rebuild(const std::function<void(const Group&, Rewriter&)>& af
   return groups_.empty() ? g_ : Placer(*this, after).run();
 }
 
-// ---- formulas -------------------------------------------------------------------------------
+// ---- expressions -------------------------------------------------------------------------------
 
-GroupFormulas::GroupFormulas(const std::vector<int32_t>& in)
+GroupExpressions::GroupExpressions(const std::vector<int32_t>& in)
     : inputs(static_cast<int64_t>(in.size())) {
   for (const int32_t v : in) value.emplace(v, Scalar::input(static_cast<int64_t>(value.size())));
 }
 
-Scalar GroupFormulas::total(const Scalar& term, std::string_view kind) {
-  totals += str(totals.empty() ? "" : ",", kind);
-  terms.push_back(term);
-  return Scalar::input(inputs + static_cast<int64_t>(terms.size()) - 1);
+Scalar GroupExpressions::reduction(const Scalar& operand, std::string_view kind) {
+  reductions += str(reductions.empty() ? "" : ",", kind);
+  operands.push_back(operand);
+  return Scalar::input(inputs + static_cast<int64_t>(operands.size()) - 1);
 }
 
-std::vector<Scalar> GroupFormulas::of(const std::vector<int32_t>& values) const {
+std::vector<Scalar> GroupExpressions::of(const std::vector<int32_t>& values) const {
   std::vector<Scalar> x;
   for (const int32_t v : values) x.push_back(value.at(v));
   return x;

@@ -1,4 +1,4 @@
-#include "diffusion/solver/habits.h"
+#include "diffusion/solver/dialect_defaults.h"
 
 #include <algorithm>
 
@@ -9,16 +9,16 @@ namespace ebb {
 
 // ---- the table -----------------------------------------------------------------------------
 
-Habits kdiff_habits() {
+DialectDefaults kdiff_defaults() {
   return {.schedule = "karras", .brownian = {"dpmpp_sde", "dpmpp_2m_sde", "dpmpp_3m_sde"}};
 }
 
 // Its trees are on the CPU but for names that end in _gpu.
-Habits comfy_habits() {
+DialectDefaults comfy_defaults() {
   return {.schedule = "simple", .brownian = {"dpmpp_sde", "dpmpp_2m_sde", "dpmpp_3m_sde"}};
 }
 
-Habits a1111_habits() {
+DialectDefaults a1111_defaults() {
   return {.forms = {{"beta", "beta_continuous"},
                     {"kl_optimal", "", {{"to_zero", "false"}}},
                     {"align_your_steps", "", {{"keep_last", "true"}, {"rounded", "true"}}},
@@ -42,7 +42,7 @@ Habits a1111_habits() {
 
 // Its schedulers run with the scheduler_config of a model: leading, offset 1 is that of Stable
 // Diffusion XL.
-Habits diffusers_habits() {
+DialectDefaults diffusers_defaults() {
   return {
       .forms = {{"beta", "beta_continuous"},
                 {"align_your_steps", "", {{"model", "sd1_timesteps"}}},
@@ -57,7 +57,7 @@ Habits diffusers_habits() {
       .brownian = {"dpm_solver_sde", "cosine_dpmpp_2m_sde"}};
 }
 
-Habits sdcpp_habits() {
+DialectDefaults sdcpp_defaults() {
   return {.schedule = "discrete",
           .schedules = {{"lcm", "lcm"}, {"tcd", "lcm"}, {"ddim_trailing", "simple"}},
           .defaults = {{"tcd", {{"eta", "0"}}}},
@@ -68,7 +68,7 @@ Habits sdcpp_habits() {
 
 OptionTexts default_options(std::string_view dialect, std::string_view sampler) {
   OptionTexts out;
-  for (const SamplerDefaults& d : find_dialect(dialect).habits.defaults)
+  for (const SamplerDefaults& d : find_dialect(dialect).defaults.defaults)
     if (means_sampler(d.sampler, sampler))
       out.insert(out.end(), d.options.begin(), d.options.end());
   return out;
@@ -79,12 +79,12 @@ DefaultNoise default_noise(std::string_view dialect, std::string_view sampler) {
   const std::string plain = split_schedule(plain_name(sampler)).sampler;
   const bool on_gpu = plain.ends_with("gpu"), asked = on_gpu || plain.ends_with("bt");
   const bool usual =
-      std::any_of(d.habits.brownian.begin(), d.habits.brownian.end(),
+      std::any_of(d.defaults.brownian.begin(), d.defaults.brownian.end(),
                   [&](const std::string& name) { return means_sampler(name, sampler); });
   DefaultNoise out{.source = d.noise};
   if (!usual && !asked) return out;
   out.steps = "brownian";
-  out.step_options = d.habits.brownian_options;
+  out.step_options = d.defaults.brownian_options;
   if (on_gpu) out.step_options.emplace_back("generator", "torch_cuda");
   return out;
 }

@@ -1,4 +1,4 @@
-#include "runtime/aside.h"
+#include "runtime/side_stream.h"
 
 #include <algorithm>
 
@@ -20,28 +20,29 @@ bool conflict(const Touched& a, const Touched& b) {
 
 }  // namespace
 
-std::vector<bool> nodes_aside(const Graph& g, const std::vector<NodeMemory>& facts, int32_t reach) {
+std::vector<bool> side_stream_nodes(const Graph& g, const std::vector<NodeMemory>& facts,
+                                    int32_t reach) {
   std::vector<size_t> needed(static_cast<size_t>(g.values()), SIZE_MAX);  // by value: first reader
   for (const NamedValue& o : g.outputs()) needed[static_cast<size_t>(o.value)] = 0;
-  std::vector<bool> aside(g.nodes().size());
-  for (size_t i = aside.size(); i-- > 0;) {
+  std::vector<bool> side_stream(g.nodes().size());
+  for (size_t i = side_stream.size(); i-- > 0;) {
     const Node& n = g.nodes()[i];
     size_t first = SIZE_MAX;
     for (const int32_t v : n.out) first = std::min(first, needed[static_cast<size_t>(v)]);
-    aside[i] = n.op->precision == OpDef::Precision::low && !facts[i].alone &&
-               first > i + static_cast<size_t>(reach);
+    side_stream[i] = n.op->precision == OpDef::Precision::low && !facts[i].cooperative &&
+                     first > i + static_cast<size_t>(reach);
     for (const int32_t v : n.in) {
       size_t& need = needed[static_cast<size_t>(v)];
       need = std::min(need, facts[i].alias ? first : i);
     }
   }
-  return aside;
+  return side_stream;
 }
 
-std::vector<int32_t> waits_for_aside(const std::vector<Touched>& steps) {
+std::vector<int32_t> side_stream_waits(const std::vector<Touched>& steps) {
   std::vector<int32_t> waits(steps.size(), -1), running;
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].aside) {
+    if (steps[i].side_stream) {
       running.push_back(static_cast<int32_t>(i));
       continue;
     }

@@ -1,4 +1,4 @@
-#include "passes/batch.h"
+#include "passes/horizontal_fusion.h"
 
 #include <algorithm>
 #include <map>
@@ -12,9 +12,10 @@ namespace {
 
 constexpr int64_t most_elements = int64_t{1} << 24;
 
-class Batcher {
+class HorizontalFuser {
  public:
-  explicit Batcher(Graph g) : g_(std::move(g)), made_at_(static_cast<size_t>(g_.values()), -1) {}
+  explicit HorizontalFuser(Graph g)
+      : g_(std::move(g)), made_at_(static_cast<size_t>(g_.values()), -1) {}
 
   Graph run() {
     collect();
@@ -25,14 +26,14 @@ class Batcher {
       if (group == groups_.end() || group->second.size() == 1)
         rw.copy(g_.nodes()[i]);
       else if (!group->second.empty())
-        add_batch(rw, group->second);
+        add_fused(rw, group->second);
     }
     rw.copy_ends();
     return rw.take();
   }
 
  private:
-  // What the members of a batch have in common; "" for a node that joins none.
+  // Nodes with the same key may fuse; "" for a node that does not fuse.
   std::string key_of(const Node& n) const {
     if (n.op != &ops::def::pointwise() || n.in.empty()) return "";
     const auto& a = n.attrs.as<ops::Pointwise>();
@@ -51,7 +52,7 @@ class Batcher {
     return full ? key : "";
   }
 
-  // A node joins the group that stands earlier than it if all it reads exists by then.
+  // A node joins an earlier group if its inputs exist by then.
   void collect() {
     std::map<std::string, std::vector<size_t>, std::less<>> by_key;  // first members
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
@@ -74,7 +75,7 @@ class Batcher {
     }
   }
 
-  void add_batch(Rewriter& rw, const std::vector<size_t>& members) const {
+  void add_fused(Rewriter& rw, const std::vector<size_t>& members) const {
     const Node& first = g_.nodes()[members[0]];
     ops::PointwiseBatch a{first.attrs.as<ops::Pointwise>().expr,
                           static_cast<int64_t>(members.size()), ""};
@@ -93,26 +94,26 @@ class Batcher {
   }
 
   const Graph g_;
-  std::vector<int64_t> made_at_;                  // node that makes a value; -1: a source
-  std::map<size_t, std::vector<size_t>> groups_;  // by first member; empty: it stands elsewhere
+  std::vector<int64_t> made_at_;                  // producing node; -1: a source
+  std::map<size_t, std::vector<size_t>> groups_;  // by first member; empty: fused into another
 };
 
-// What is made of weights alone (their casts and cuts) comes first, and there what takes fewer
-// steps to make comes earlier: so equal work meets, and can be batched.
-Graph weights_first(const Graph& g) {
-  constexpr size_t late = 1000;
-  std::vector<size_t> level(static_cast<size_t>(g.values()), late);
+// Hoists what depends on parameters only (their casts and slices) to the front, ordered by depth,
+// so that equal nodes meet and can fuse.
+Graph hoist_parameter_only_nodes(const Graph& g) {
+  constexpr size_t other = 1000;
+  std::vector<size_t> level(static_cast<size_t>(g.values()), other);
   for (const Source& s : g.sources())
     if (s.kind != Source::Kind::input) level[static_cast<size_t>(s.value)] = 0;
-  std::vector<std::vector<size_t>> order(late + 1);
+  std::vector<std::vector<size_t>> order(other + 1);
   for (size_t i = 0; i < g.nodes().size(); ++i) {
     const Node& n = g.nodes()[i];
-    size_t at = n.in.empty() ? late : 0;
+    size_t at = n.in.empty() ? other : 0;
     for (const int32_t v : n.in) {
       const bool large = g.type(v).shape.numel() > most_elements;
-      at = std::max(at, large ? late : level[static_cast<size_t>(v)] + 1);
+      at = std::max(at, large ? other : level[static_cast<size_t>(v)] + 1);
     }
-    at = std::min(at, late);
+    at = std::min(at, other);
     for (const int32_t v : n.out) level[static_cast<size_t>(v)] = at;
     order[at].push_back(i);
   }
@@ -126,6 +127,8 @@ Graph weights_first(const Graph& g) {
 
 }  // namespace
 
-Graph batch(const Graph& g) { return Batcher(weights_first(g)).run(); }
+Graph fuse_horizontally(const Graph& g) {
+  return HorizontalFuser(hoist_parameter_only_nodes(g)).run();
+}
 
 }  // namespace ebb

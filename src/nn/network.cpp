@@ -1,0 +1,81 @@
+#include "nn/network.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace ebb::nn {
+namespace {
+
+// Elements as doubles; host tensors.
+template <class F>
+void each_element(const Tensor& t, const F& f) {
+  if (t.dtype() == DType::i64) {
+    for (const int64_t v : t.span<int64_t>()) f(static_cast<double>(v));
+  } else {
+    const Tensor wide = t.dtype() == DType::f32 ? t : t.to(DType::f32);
+    for (const float v : wide.span<float>()) f(static_cast<double>(v));
+  }
+}
+
+// "f32[2,any,768]"
+std::string text_of(const Condition& c, int64_t batch) {
+  std::string sizes = std::to_string(batch);
+  for (const int64_t n : c.shape) sizes += "," + (n < 0 ? "any" : std::to_string(n));
+  return str(c.dtype, "[", sizes, "]");
+}
+
+}  // namespace
+
+Type Condition::type(int64_t batch) const {
+  Shape s{batch};
+  for (const int64_t n : shape) {
+    require(n >= 0, "condition: the sizes of '", name, "' are not known (", text_of(*this, batch),
+            ")");
+    s.push_back(n);
+  }
+  return {dtype, s};
+}
+
+Tensor Condition::nulls(int64_t batch) const {
+  Tensor wide(DType::f32, type(batch).shape);
+  std::ranges::fill(wide.span<float>(), static_cast<float>(null));
+  return dtype == DType::f32 ? wide : wide.to(dtype);
+}
+
+void Condition::check(const Tensor& value, int64_t batch, std::string_view subject) const {
+  Shape want{batch};
+  for (const int64_t n : shape) want.push_back(n);
+  bool fits = value.defined() && value.dtype() == dtype && value.shape().rank() == want.rank();
+  for (int64_t i = 0; fits && i < want.rank(); ++i)
+    fits = want[i] == value.shape()[i] || (i > 0 && want[i] < 0);
+  require(fits, subject, ": ", name, " must be ", text_of(*this, batch), "  got ",
+          value.defined() ? str(value.type()) : "nothing");
+  each_element(value, [&](double v) {
+    require(std::isfinite(v), subject, ": ", name, " must be finite (", v, ")");
+    require(ids == 0 || v == null || (v >= 0 && v < static_cast<double>(ids)), subject, ": ", name,
+            " must lie in [0, ", ids, ") or be ", null, " (", v, ")");
+  });
+}
+
+Condition Condition::sized_as(const Tensor& value) const {
+  Condition out = *this;
+  out.shape = value.shape().slice(1, value.shape().rank());
+  return out;
+}
+
+Condition class_condition(int64_t classes) {
+  return {.name = std::string(class_id), .dtype = DType::i64, .null = -1, .ids = classes};
+}
+
+Condition augment_condition(int64_t labels) {
+  return {.name = std::string(augment_labels), .shape = {labels}, .guided = false};
+}
+
+Value NetworkInputs::condition(std::string_view name) const {
+  const auto it = conditions.find(name);
+  return it == conditions.end() ? Value{} : it->second;
+}
+
+}  // namespace ebb::nn
