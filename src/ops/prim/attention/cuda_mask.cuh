@@ -36,7 +36,7 @@ struct HeadMask {
         per_scale(1 / z.scale) {
     if (p.key_lengths != nullptr)
       count = static_cast<int>(
-          ::min(max(p.key_lengths[head / z.a], int64_t{0}), static_cast<int64_t>(z.s)));
+          ::min(::max(p.key_lengths[head / z.a], int64_t{0}), static_cast<int64_t>(z.s)));
   }
   // Query t sees the keys below this; perhaps a negative number.
   __device__ __forceinline__ int seen(int t) const { return ::min(count, t + p.diagonal); }

@@ -15,7 +15,7 @@ std::vector<Kernel> attention();
 
 namespace {
 
-constexpr int64_t kWidest = 256;
+constexpr int64_t kWidest = 256, kWidestMasked = 128;
 
 std::vector<Sm90Kernel> kernels(const Signature& s) {
   const AttentionSizes z = attention_sizes(s);
@@ -24,15 +24,12 @@ std::vector<Sm90Kernel> kernels(const Signature& s) {
   return bf16 ? sm90_masked_kernels_bf16(z.k) : sm90_masked_kernels_f16(z.k);
 }
 
-// Here the next wider masked kernel would be slower than the general one.
-bool between_masked_widths(int64_t width) { return width > 128 && width <= 160; }
-
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
   constexpr int64_t most_tiles = int64_t{1} << 30;
-  return on_tensor_cores(s, device, kWidest) && !z.bias &&
-         (z.plain() || !between_masked_widths(z.k)) && of(device).capability() == 90 &&
-         z.n * z.a > 0 && z.t > 0 && z.n * z.a * (z.t / 64 + 1) < most_tiles;
+  return on_tensor_cores(s, device, z.plain() ? kWidest : kWidestMasked) && !z.bias &&
+         of(device).capability() == 90 && z.n * z.a > 0 && z.t > 0 &&
+         z.n * z.a * (z.t / 64 + 1) < most_tiles;
 }
 
 int64_t parts(const Sm90Kernel& k, const AttentionSizes& z) { return ceil_div(z.t, k.rows); }
