@@ -188,14 +188,12 @@ __device__ __forceinline__ void clear(float (&c)[M][N][4]) {
       for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
 }
 
-// c [16 M, 8 N] = a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed; added to c if
-// `Add`.
-template <class T, bool Add = false, int M, int N, int D>
-__device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
-                                                  uint32_t rows, int lane) {
+// c [16 M, 8 N] += a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed.
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void add_product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
+                                                      uint32_t rows, int lane) {
   static_assert(N % 4 == 0, "rows come in groups of 32");
   const uint32_t at = rows + lane_by_8<D>(lane);
-  if constexpr (!Add) clear(c);
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
 #pragma unroll
@@ -221,12 +219,11 @@ __device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const Row
 }
 
 // The same with a's rows in shared memory, at `a`.
-template <class T, int M, int N, int D, bool Add = false>
-__device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
-                                                 int lane) {
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void add_product_of_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
+                                                     int lane) {
   static_assert(N % 4 == 0, "rows come in groups of 32");
   const uint32_t at = rows + lane_by_8<D>(lane), a_at = a + lane_by_16<D>(lane);
-  if constexpr (!Add) clear(c);
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
     uint32_t r[M][4];
@@ -258,6 +255,20 @@ __device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a
         for (int i = 0; i < 4; ++i) mma8<T>(c[m][n + i], r[m], b[i]);
     }
   }
+}
+
+// The same from c = 0.
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
+                                                  uint32_t rows, int lane) {
+  clear(c);
+  add_product_with_rows<T>(c, a, rows, lane);
+}
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
+                                                 int lane) {
+  clear(c);
+  add_product_of_tiles<T, M, N, D>(c, a, rows, lane);
 }
 
 // sum [16 M, D] += w [16 M, 8 N], rounded to T, times the N * 8 rows of the tile at `rows`.

@@ -148,10 +148,12 @@ __device__ __forceinline__ void add_keys(Running<S::m, D>& r,
     float s[S::m][S::n][4];
     if constexpr (Masked)
       begin_scores<T>(s, mask->head, mask->queries, mask->query, mask->key + j, lane);
-    if constexpr (S::query_in_registers)
-      product_with_rows<T, Masked>(s, q.a, b.k + Tile<D>::bytes(j), lane);
     else
-      product_of_tiles<T, S::m, S::n, D, Masked>(s, q.at, b.k + Tile<D>::bytes(j), lane);
+      clear(s);
+    if constexpr (S::query_in_registers)
+      add_product_with_rows<T>(s, q.a, b.k + Tile<D>::bytes(j), lane);
+    else
+      add_product_of_tiles<T, S::m, S::n, D>(s, q.at, b.k + Tile<D>::bytes(j), lane);
     if constexpr (Masked) {
       if (mask->key + j + 8 * S::n > mask->head.seen(mask->query))
         hide_keys(s, mask->head, mask->query, mask->key + j, lane);

@@ -149,7 +149,9 @@ __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv
   float s[M][N][4];
   if constexpr (Masked)
     begin_key_scores<T>(s, mask->head, mask->queries, mask->query, mask->key, lane);
-  product_of_tiles<T, M, N, D, Masked>(s, keys.k, b.q, lane);
+  else
+    clear(s);
+  add_product_of_tiles<T, M, N, D>(s, keys.k, b.q, lane);
   const int column = lane % 4 * 2;
 #pragma unroll
   for (int n = 0; n < N; ++n) {

@@ -115,11 +115,13 @@ __device__ __forceinline__ void add_keys(float (&dq)[S::query_m][D / 8][4],
     float s[m][4][4], ds[m][4][4];
     if constexpr (Masked)
       begin_scores<T>(s, mask.head, mask.queries, mask.query, mask.key + j, lane);
+    else
+      clear(s);
     if constexpr (S::in_registers) {
-      product_with_rows<T, Masked>(s, w.q, k, lane);
+      add_product_with_rows<T>(s, w.q, k, lane);
       product_with_rows<T>(ds, w.dout, v, lane);
     } else {
-      product_of_tiles<T, m, 4, D, Masked>(s, w.q, k, lane);
+      add_product_of_tiles<T, m, 4, D>(s, w.q, k, lane);
       product_of_tiles<T, m, 4, D>(ds, w.dout, v, lane);
     }
     if (Masked && mask.key + j + 32 > mask.head.seen(mask.query))
