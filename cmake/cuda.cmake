@@ -1,7 +1,7 @@
 # The CUDA backend: kernels for the targets in EBB_CUDA_ARCHS, in one compressed fat binary. The
 # CUDA runtime is linked in; the program needs only the driver, and runs without one.
 set(EBB_CUDA_ARCHS "90a-real" CACHE STRING
-    "CUDA targets, as CMAKE_CUDA_ARCHITECTURES takes them; `all` for every one that is served")
+    "CUDA targets, as CMAKE_CUDA_ARCHITECTURES takes them; `all` for every supported one")
 set(ebb_cuda_files "/src/backend/cuda/|/ops/.*/cuda[a-z0-9_]*\\.cpp$|/ops/.*/cuda/")
 set(ebb_cuda_kernels "")
 set(ebb_cuda_device "")

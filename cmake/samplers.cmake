@@ -1,5 +1,4 @@
-# libebb_samplers: the samplers alone, which need nothing of the engine and serve other programs
-# too: include/ebb/samplers.h for C, the headers of their folders for C++.
+# libebb_samplers: the samplers alone, independent of the engine, for other programs
 include(GNUInstallDirs)
 
 set(ebb_sampler_folders
@@ -26,7 +25,7 @@ ebb_plugin_files(guidance_rules src/diffusion/guidance/rules/*.cpp)
 ebb_plugin_files(noises src/diffusion/noise/*.cpp)
 ebb_plugin_files(schedules src/diffusion/schedules/*.cpp)
 
-# The C API and namespace ebb are exported, where the linker can be told so.
+# The C API and namespace ebb are exported, if the linker supports version scripts.
 if(UNIX AND NOT APPLE)
   set(exports ${CMAKE_CURRENT_SOURCE_DIR}/cmake/samplers.map)
   target_link_options(ebb_samplers_shared PRIVATE -Wl,--version-script=${exports})

@@ -1,4 +1,4 @@
-// fuse_activations: which expressions fuse into products, and that the meaning stays.
+// fuse_activations: which expressions fuse into matmuls, and that results stay the same.
 #include "passes/activations.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Kernels made for large shapes against the most general kernel of their op (the last of its
-// table), which the derived tests hold to the meaning: shapes with edges in every direction.
+// Kernels for large shapes against the most general kernel of their op (the last of its table),
+// which the derived tests compare with the reference: shapes with edges in every direction.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -179,8 +179,7 @@ struct Heads {
   double scale = 0;
 };
 
-// More tiles of queries than there are multiprocessors, several blocks of keys, and scores that
-// are far apart between them.
+// More query tiles than SMs, several key blocks, and scores that are far apart between them.
 void add_attention(std::vector<Large>& out, DType dtype) {
   for (const Heads& h : {Heads{12, 333, 301, 5, 64},
                          {5, 200, 77, 40, 40},
@@ -220,9 +219,8 @@ void add_packed_attention(std::vector<Large>& out, DType dtype) {
   }
 }
 
-// Several blocks of keys, and more of them than there are multiprocessors: blocks of threads wait
-// for each other; once for a single head, whose blocks take more than one round of them. Few heads
-// and keys: ranges of queries.
+// Several key blocks, and more of them than SMs: thread blocks wait for each other; once for a
+// single head whose blocks take more than one wave. Few heads and keys: ranges of queries.
 void add_attention_grad(std::vector<Large>& out, DType dtype) {
   for (const Heads& h : {Heads{6, 300, 700, 5, 40},
                          {3, 290, 1100, 9, 64},
@@ -405,8 +403,8 @@ INSTANTIATE_TEST_SUITE_P(cuda, Agreement, testing::ValuesIn(large_cases()), [](c
 });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
 
-// However a product is cut, its activation is that of the product as it is stored: what is kept of
-// it says what the activation is, but for that one's own rounding.
+// However a matmul is split, its activation is that of the stored result: the kept pre-activation
+// determines the activation up to its own rounding.
 TEST_P(Activated, kept_product__is_what_the_activation_was_taken_of) {
   const Signature s = GetParam().signature();
   const Expr& act = s.as<ops::MatmulAct>().act;
@@ -451,7 +449,7 @@ INSTANTIATE_TEST_SUITE_P(cuda, Activated, testing::ValuesIn(kept_products()), []
 });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Activated);
 
-// The ways through the kernels of products that few shapes take are among the choices compared.
+// Kernel options that few shapes choose are among the candidates compared.
 class Reached : public OnBackend, public testing::WithParamInterface<std::string> {
   void SetUp() override { open("cuda"); }
 };

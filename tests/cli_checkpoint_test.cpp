@@ -52,7 +52,7 @@ TEST_F(CliCheckpoint, damaged_newest__is_told_with_an_older_one) {
   const std::string sampled = error_of_sample(run);
   EXPECT_TRUE(sampled.ends_with(newest + "; an older model is whole: " + between)) << sampled;
   EXPECT_EQ(error_line("info " + run), sampled);
-  EXPECT_TRUE(error_of_sample(newest).ends_with(newest)) << "a file was asked for";
+  EXPECT_TRUE(error_of_sample(newest).ends_with(newest)) << "a file was requested";
   const std::string mistake = error_of_sample(run + " --model nosuch");
   EXPECT_EQ(mistake.find("whole"), mistake.npos) << mistake;
   const std::string resumed = error_line("train --resume --steps 4 --out " + run);

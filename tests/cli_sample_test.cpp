@@ -95,8 +95,9 @@ TEST_F(CliSample, rules_that_do_nothing_or_ask_for_more__are_errors) {
               str("sample: --rules has no effect at any noise level of this run (80 to 0, --rules ",
                   rules, ")"));
   // also where no step of this run would ask
-  EXPECT_EQ(error_line(sample(run, "--rules 'cfg;skip_layers:sigma_hi=0.001'")),
-            "guidance: 'skip_layers' asks for an answer that this network does not give: skipped");
+  EXPECT_EQ(
+      error_line(sample(run, "--rules 'cfg;skip_layers:sigma_hi=0.001'")),
+      "guidance: 'skip_layers' needs a prediction that this network does not provide: skipped");
   EXPECT_EQ(error_line(sample(run, "--guidance inf")), "sample: guidance must be finite (inf)");
   EXPECT_FALSE(written());
 }

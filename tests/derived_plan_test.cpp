@@ -45,8 +45,8 @@ Problem problem_of(const Case& c) {
 }
 
 // With a key every value on the way moves by a rounding unit, as it does in f32.
-std::vector<RefArray> meaning(const Problem& p, const std::vector<RefArray>& in,
-                              std::string_view key) {
+std::vector<RefArray> expected(const Problem& p, const std::vector<RefArray>& in,
+                               std::string_view key) {
   RefInputs inputs;
   for (size_t i = 0; i < in.size(); ++i) inputs[p.names[i]] = in[i];
   int count = 0;
@@ -80,9 +80,9 @@ class Plans : public OnBackend, public testing::WithParamInterface<Case> {
   void SetUp() override { open(GetParam().backend, 2); }
 };
 
-TEST_P(Plans, equal_their_meaning) {
+TEST_P(Plans, equal_their_reference) {
   const Problem p = problem_of(GetParam());
-  const auto exact = meaning(p, p.in, "");
+  const auto exact = expected(p, p.in, "");
   std::vector<bool> moves;
   NamedTensors inputs;
   for (size_t i = 0; i < p.in.size(); ++i) {
@@ -91,7 +91,7 @@ TEST_P(Plans, equal_their_meaning) {
     inputs[p.names[i]] = tensor_from(p.in[i], dtype);
   }
   const auto conditions =
-      conditions_of(p.in, moves, [&](const auto& x, auto key) { return meaning(p, x, key); });
+      conditions_of(p.in, moves, [&](const auto& x, auto key) { return expected(p, x, key); });
   const double terms = terms_of(p.graph);
   for (const bool fuse : {false, true}) {
     Plan plan(p.graph, context_, {.fuse = fuse});

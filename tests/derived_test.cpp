@@ -1,5 +1,5 @@
 // The tests that every op gets for its examples: types, text, gradient, and each kernel against
-// the meaning in double. Names are op__example[__dtype__kernel].
+// the reference in double. Names are op__example[__dtype__kernel].
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -128,7 +128,7 @@ struct RunOptions {
   int threads = 1;
   int64_t offset = 0;          // elements from a 64-byte boundary
   std::optional<Pair> shared;  // these have one memory
-  bool recorded = false;       // twice, one right after the other, in a recording of the device
+  bool recorded = false;       // twice in a row, in a captured graph
 };
 
 void run_program(const Program& program, const Call& call, const RunOptions& options,
@@ -186,23 +186,23 @@ std::vector<Bytes> run_kernel(const Case& c, const Tune& tune, const RunOptions&
   return results;
 }
 
-// What a case means, and how far a kernel may be from it.
-struct Meaning {
+// The expected results of a case, and how far a kernel may be from them.
+struct Expected {
   std::vector<RefArray> exact;
   std::vector<double> conditions;
   double terms = 0;
-  double inner = 0;  // unit of the roundings on the way, where that is not f32's
+  double inner = 0;  // unit of intermediate roundings, if it is not f32's
 };
 
-// Ops whose kernels for matrix units round what lies between their two products to the inputs'
-// dtype, since these units take no other operands; or a product before its activation, which is on
-// its way to memory.
+// Ops whose tensor-core kernels round intermediate values between their two matmuls to the inputs'
+// dtype, since tensor cores take no other operands; or the result of a matmul before its
+// activation, on its way to memory.
 bool rounds_inside(const Case& c) {
   return c.backend != "cpu" && (c.op->name == "attention" || c.op->name == "attention_grad" ||
                                 c.op->name == "matmul_act");
 }
 
-Meaning meaning_of(const Case& c) {
+Expected expected_of(const Case& c) {
   const Signature s = c.signature();
   const auto in = inputs_of(c);
   std::vector<bool> moves;
@@ -216,20 +216,21 @@ Meaning meaning_of(const Case& c) {
           .inner = rounds_inside(c) ? rounding_unit(c.dtype) : 0};
 }
 
-void expect_close(const Case& c, const Meaning& meaning, const std::vector<Bytes>& results,
+void expect_close(const Case& c, const Expected& expected, const std::vector<Bytes>& results,
                   const std::string& what) {
   const Signature s = c.signature();
   for (size_t k = 0; k < s.out.size(); ++k) {
     const RefArray y = loaded(results[k], s.out[k]);
     for (size_t e = 0; e < y.v.size(); ++e) {
-      const double want = meaning.exact[k].v[e];
+      const double want = expected.exact[k].v[e];
       if (!std::isfinite(want)) {
         ASSERT_TRUE(y.v[e] == want || (std::isnan(want) && std::isnan(y.v[e])))
             << what << ": output " << k << '[' << e << "] is " << y.v[e] << ", not " << want;
         continue;
       }
-      const double allowed = tolerance(s.out[k].dtype, want, meaning.terms, meaning.conditions[k]) +
-                             inner_tolerance(meaning.inner, want, meaning.conditions[k]);
+      const double allowed =
+          tolerance(s.out[k].dtype, want, expected.terms, expected.conditions[k]) +
+          inner_tolerance(expected.inner, want, expected.conditions[k]);
       ASSERT_NEAR(y.v[e], want, allowed)
           << what << ": output " << k << '[' << e << "] of " << s.text();
     }
@@ -266,42 +267,42 @@ class Kernels : public OnBackend, public testing::WithParamInterface<Case> {
     if (GetParam().backend == "cpu") return;
     open(GetParam().backend);
     if (context_.device && !GetParam().kernel->supports(GetParam().signature(), device()))
-      GTEST_SKIP() << "the kernel does not serve this";
+      GTEST_SKIP() << "the kernel does not support this";
   }
   Device& device() { return context_.device ? *context_.device : test_device(); }
 
   std::vector<Bytes> run(const Tune& tune, const RunOptions& options) {
     return run_kernel(GetParam(), tune, options, device());
   }
-  void check(const Meaning& meaning, const Tune& tune);
-  void check_threads(const Meaning& meaning, const Tune& tune, const std::vector<Bytes>& first);
+  void check(const Expected& expected, const Tune& tune);
+  void check_threads(const Expected& expected, const Tune& tune, const std::vector<Bytes>& first);
 };
 
-void Kernels::check_threads(const Meaning& meaning, const Tune& tune,
+void Kernels::check_threads(const Expected& expected, const Tune& tune,
                             const std::vector<Bytes>& first) {
   const auto two = run(tune, {.threads = 2});
   if (bits_depend_on_threads(*GetParam().kernel))
-    expect_close(GetParam(), meaning, two, "two threads");
+    expect_close(GetParam(), expected, two, "two threads");
   else
     EXPECT_TRUE(two == first) << "two threads give other bits";
 }
 
-void Kernels::check(const Meaning& meaning, const Tune& tune) {
+void Kernels::check(const Expected& expected, const Tune& tune) {
   const Case& c = GetParam();
   const auto first = run(tune, {});
-  expect_close(c, meaning, first, "aligned");
+  expect_close(c, expected, first, "aligned");
   EXPECT_TRUE(run(tune, {}) == first) << "two runs differ";
   if (c.backend == "cpu")
-    check_threads(meaning, tune, first);
+    check_threads(expected, tune, first);
   else
-    EXPECT_TRUE(run(tune, {.recorded = true}) == first) << "a recording gives other bits";
-  expect_close(c, meaning, run(tune, {.threads = 2, .offset = 1}), "unaligned");
+    EXPECT_TRUE(run(tune, {.recorded = true}) == first) << "a captured graph gives other bits";
+  expect_close(c, expected, run(tune, {.threads = 2, .offset = 1}), "unaligned");
   for (const Pair& p : sharing_pairs(c))
     EXPECT_TRUE(run(tune, {.shared = p}) == first)
         << "other result where output " << p.out << " is in place of input " << p.in;
 }
 
-TEST_P(Kernels, equals_its_meaning) {
+TEST_P(Kernels, equals_its_reference) {
   const Case& c = GetParam();
   if (c.kernel->alias) {
     const auto in = inputs_of(c);
@@ -311,10 +312,10 @@ TEST_P(Kernels, equals_its_meaning) {
   std::vector<Tune> tunes = {Tune{}};
   if (c.kernel->space) tunes = c.kernel->space(c.signature(), device());
   ASSERT_FALSE(tunes.empty());
-  const Meaning meaning = meaning_of(c);
+  const Expected expected = expected_of(c);
   for (const Tune& tune : tunes) {
     SCOPED_TRACE(text_of(tune));
-    check(meaning, tune);
+    check(expected, tune);
     if (HasFatalFailure()) return;
   }
 }

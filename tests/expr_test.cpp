@@ -22,7 +22,7 @@ double at(const Scalar& s, std::vector<double> in) {
 
 using testing::error_of;
 
-TEST(expr, every_function__computes_its_meaning) {
+TEST(expr, every_function__computes_its_function) {
   EXPECT_DOUBLE_EQ(at(x + y * 2.0 - x / y, {3, 4}), 3 + 8 - 0.75);
   EXPECT_DOUBLE_EQ(at(min(x, y), {3, 4}), 3);
   EXPECT_DOUBLE_EQ(at(max(x, y), {3, 4}), 4);

@@ -298,7 +298,7 @@ TEST(plan, tensor_too_large_for_the_kernels__says_so) {
     Plan p(g, {.device = device});
   };
   testing::expect_error([&] { plan_of(int64_t{1} << 25); },
-                        "kernels serve fewer than 2147483648 elements and this has 2147483648: a "
+                        "kernels support fewer than 2147483648 elements and this has 2147483648: a "
                         "smaller --batch");
   const std::string small = testing::error_of([&] { plan_of(2); });
   EXPECT_NE(small, "");

@@ -8,7 +8,7 @@
 namespace ebb::test {
 namespace {
 
-// The meaning of a composite op: its decomposition, run in a graph of its own.
+// The reference of a composite op: its decomposition, run in a graph of its own.
 std::vector<RefArray> decomposed(const Signature& s, std::span<const RefArray> in,
                                  const AfterNode& after) {
   Graph g;
@@ -49,7 +49,7 @@ std::vector<RefArray> evaluate_reference(const Signature& sig, std::span<const R
     return out;
   }
   require(s.op->decompose != nullptr, s.op->name,
-          ": has no meaning (no reference, expression or "
+          ": has no semantics (no reference, expression or "
           "decomposition)");
   out = decomposed(s, in, after);
   require(out.size() == types.size(), s.op->name, ": decomposes to ", out.size(), " results (",

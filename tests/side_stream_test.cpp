@@ -1,4 +1,5 @@
-// Work aside: which nodes, what waits for them, and that it changes no bit however late it runs.
+// The side stream: which nodes run on it, what waits for them, and that results have the same bits
+// however late it runs.
 #include "runtime/side_stream.h"
 
 #include <gtest/gtest.h>

@@ -31,7 +31,7 @@ constexpr Philox philox4x32(Philox c, uint64_t key) {
 // What a stream of numbers is drawn for.
 struct RandomKey {
   uint64_t seed = 0;
-  uint64_t image = 0;  // index of the image in the data set or of the sample asked for
+  uint64_t image = 0;  // index of the image in the data set or of the sample
   uint32_t step = 0;   // training step or denoising step
   uint32_t use = 0;    // a hash of what it is for ("noise", "dropout.3", ...)
 };

@@ -55,7 +55,7 @@ TEST(c_api, a_denoiser_that_does_not_write__is_an_error_that_names_the_array) {
                "the denoiser did not write uncond[0] of 4 at noise level 4");
   expect_error(run(pp, forgets_uncond), "guidance other than 1, or a rule");
   EXPECT_EQ(x[3], 4);
-  expect_ok(run(h, forgets_uncond));  // was not asked for it
+  expect_ok(run(h, forgets_uncond));  // not requested
   expect_ok(run(pp, toy));
 }
 
@@ -227,7 +227,7 @@ int calls_back(void* user, const float* x, double sigma, float* denoised, float*
   n.errors = ebb_last_error();
   n.call = 0;
   double scale = 0;
-  expect_ok(ebb_network_input(n.s, sigma, &scale, nullptr));  // asks only
+  expect_ok(ebb_network_input(n.s, sigma, &scale, nullptr));  // a query
   ebb_sampler_destroy(n.s);
   EXPECT_NE(std::string(ebb_last_error()).find("while it runs"), std::string::npos);
   return toy(nullptr, x, sigma, denoised, uncond);

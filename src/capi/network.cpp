@@ -1,4 +1,4 @@
-// The C API's view of a network: what it gets, and what its answer makes of a state.
+// The C API's view of a network: its inputs, and D from its output.
 #include <cmath>
 
 #include "capi/handle.h"
@@ -25,7 +25,7 @@ ebb_status ebb_network_input(const ebb_sampler* sampler, double sigma, double* s
     const ebb::Discretisation& levels = known->network.levels;
     const double t = levels.c_noise_of(sigma, known->integer_timesteps);
     ebb::require(std::isfinite(t), "sampler: a network of levels ", levels.name,
-                 " cannot be told of sigma ", sigma);
+                 " has no finite timestep at sigma ", sigma);
     *timestep = t;
   });
 }

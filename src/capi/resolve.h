@@ -23,7 +23,8 @@ struct ListOptions {
     f("sigma_min", sigma_min, "smallest level above 0; 0: the usual one");
     f("sigma_max", sigma_max, "first level; 0: the usual one");
     f("strength", strength, "how much of the noise comes back, by the dialect's rule; 1: all");
-    f("exact_steps", exact_steps, "a1111, kdiff: as many steps as asked, whatever the strength");
+    f("exact_steps", exact_steps,
+      "a1111, kdiff: as many steps as requested, whatever the strength");
     f("start_at_step", start_at_step, "steps before it are left out");
     f("end_at_step", end_at_step, "so are this one and those after it; -1: none");
     f("finish", finish, "with end_at_step: the last step made goes to level 0");
@@ -50,7 +51,7 @@ struct RunChoice {
 struct ResolvedRun {
   NetworkFacts network = {};
   SampleCall call = {};
-  bool integer_timesteps = false;  // the network is told of whole timesteps
+  bool integer_timesteps = false;  // c_noise is rounded to an integer timestep
   bool leading = false;            // FirstNoise::leading
 };
 // Throws Error for choices that do not go together.

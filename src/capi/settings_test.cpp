@@ -96,7 +96,8 @@ TEST(c_api, network__is_told_and_read_by_its_prediction) {
   EXPECT_EQ(timestep, 250);
   Handle edm("euler");
   expect_ok(ebb_sampler_set_levels(edm.s, "levels", "edm"));
-  expect_error(ebb_network_input(edm.s, 0, nullptr, &timestep), "cannot be told of sigma 0");
+  expect_error(ebb_network_input(edm.s, 0, nullptr, &timestep),
+               "has no finite timestep at sigma 0");
 }
 
 // ---- noise ---------------------------------------------------------------------------------

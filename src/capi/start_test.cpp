@@ -164,7 +164,7 @@ TEST(c_api, refiner_step__is_that_of_the_rule) {
   };
   expect_ok(ebb_sampler_refiner_step(h.s, "timestep", 0.8, &step));
   EXPECT_LT(timestep(step), 200);
-  EXPECT_GE(timestep(step - 1), 199);  // told of halves, the rule of whole timesteps
+  EXPECT_GE(timestep(step - 1), 199);  // the rule uses integer timesteps
   expect_ok(ebb_sampler_refiner_step(h.s, "level", 0.8, &step));
   EXPECT_LT(timestep(step), 200);
   EXPECT_GE(timestep(step - 1), 199);

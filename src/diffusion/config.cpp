@@ -15,7 +15,7 @@ void check_positive(std::string_view field, double value) {
   require(value > 0, "diffusion: ", field, " must be positive (", value, ")");
 }
 
-// Fields that not all networks have, or that only training asks for.
+// Fields that not all networks have, or that only training uses.
 struct FieldUse {
   std::string_view field;
   std::vector<std::string_view> preconds = {};  // empty: all

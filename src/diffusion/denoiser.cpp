@@ -31,8 +31,8 @@ Shape batch_shape(const DenoiserOptions& o) {
 Value mean_part(const DiffusionConfig& config, Value f, Shape images) {
   const int64_t channels = images[-1];
   if (config.learn_sigma) images[-1] *= 2;
-  require(f.shape() == images, "denoiser: the network must answer with ", images, "  got ",
-          f.type(), config.learn_sigma ? "  (learn_sigma)" : "");
+  require(f.shape() == images, "denoiser: the network must return ", images, "  got ", f.type(),
+          config.learn_sigma ? "  (learn_sigma)" : "");
   return ops::slice(f, 3, 0, channels);
 }
 
@@ -306,7 +306,7 @@ void Denoiser::tell(const Latent& x, double sigma, const Factors& weights) {
 
 Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   require(!with_uncond || options_.guided,
-          "denoiser: the sampler needs answers without class: guidance must be on");
+          "denoiser: the sampler needs unconditional predictions: guidance must be on");
   const Factors alone{.weights = {{Branch::cond, 1}}};
   const StepContext context = guide_ ? step_context_of(call_, sigma) : StepContext{};
   const std::optional<Factors> factors = guide_ ? guide_->factors(context) : alone;

@@ -25,7 +25,7 @@ Context cpu() { return open_context("cpu", {.threads = 2}); }
 
 Value per_image(Value v) { return ops::cast(ops::reshape(v, {v.shape()[0], 1, 1, 1}), DType::f32); }
 
-// Answers 0.3 x + 0.01 c_noise + 0.1 class, and something else for variances.
+// Predicts 0.3 x + 0.01 c_noise + 0.1 class, and something else for variances.
 nn::Network simple(bool learn_sigma = false) {
   return [learn_sigma](Graph& g, const nn::NetworkInputs& in) {
     const Value zero = ops::constant(g, 0, {in.x.shape()[0], 1, 1, 1});
@@ -71,8 +71,8 @@ TEST(denoiser, every_preconditioning__equals_its_definition) {
     }
 }
 
-// A network that is exact for normal data of standard deviation sigma_data around 0 answers 0 under
-// EDM's preconditioning, which is made so that it does.
+// A network that predicts 0 is exact for centred normal data of standard deviation sigma_data under
+// EDM's preconditioning, by construction.
 TEST(denoiser, edm__of_a_silent_network_is_exact_for_normal_data) {
   const nn::Network silent = [](Graph&, const nn::NetworkInputs& in) {
     return ops::map({in.x}, [](auto v) { return v[0] * 0.0 + 0.0; });
@@ -417,7 +417,7 @@ TEST(denoiser, wrong_calls__are_named) {
       [] {
         denoiser_graph({}, simple(true), {.image = {2, 2, 1}});
       },
-      "the network must answer with [1,2,2,1]  got f32[1,2,2,2]");
+      "the network must return [1,2,2,1]  got f32[1,2,2,2]");
   expect_error(
       [] {
         denoiser_graph({}, simple(), {.image = {2, 2, 1}, .guided = true});

@@ -29,7 +29,7 @@ Value column(Value rows, int64_t k) {
   return per_image(ops::reshape(ops::slice(rows, 1, k, k + 1), {rows.shape()[0]}));
 }
 
-// The mean over all elements of a formula of broadcast inputs, f32[].
+// The mean over all elements of an expression of broadcast inputs, f32[].
 Value mean_of(std::initializer_list<Value> in, Shape shape,
               const std::function<Scalar(Scalars)>& f) {
   std::vector<int64_t> all(static_cast<size_t>(shape.rank()));
@@ -98,8 +98,8 @@ NoiseLevels draw_noise_levels(const Precond& precond, const ops::RandomKeys& key
 
 namespace {
 
-// Per image, [N,1,1,1]: what the network gets is from_data * images + from_noise * noise, what it
-// should answer is target_data * images + target_noise * noise.
+// Per image, [N,1,1,1]: the network's input is from_data * images + from_noise * noise, its target
+// target_data * images + target_noise * noise.
 struct Factors {
   Value from_data, from_noise, target_data, target_noise, weight, out;
 };
@@ -132,7 +132,7 @@ Output call_network(const Precond& precond, const nn::Network& network, const No
   const Value f = network(*in.images.graph, call);
   Shape want = in.images.shape();
   if (precond.config().learn_sigma) want[-1] *= 2;
-  require(f.shape() == want, "loss: the network must answer with ", want, "  got ", f.type(),
+  require(f.shape() == want, "loss: the network must return ", want, "  got ", f.type(),
           precond.config().learn_sigma ? "  (learn_sigma)" : "");
   if (!precond.config().learn_sigma) return {f, {}};
   const auto parts = ops::split(f, 3, 2);
@@ -157,7 +157,7 @@ Value bound_rows(const Precond& precond, Value timestep) {
   return ops::embedding(ops::literal(*timestep.graph, std::move(values), shape), timestep);
 }
 
-// exp(-d) - 1 + d, by its series near 0 where the terms cancel.
+// exp(-d) - 1 + d, by its series near 0 to avoid cancellation.
 Scalar exp_rest(const Scalar& d) {
   const Scalar series =
       d * d * (0.5 - d * (1.0 / 6 - d * (1.0 / 24 - d * (1.0 / 120 - d * (1.0 / 720)))));

@@ -40,7 +40,7 @@ Tensor golden_x0() {
 }
 Tensor golden_noise() { return hashed_input("input.noise", {2, 16, 16, 3}); }
 
-// A network that answers w * x with w f32[c,1,1,3], and shows what it got as output "x".
+// A network that returns w * x with w f32[c,1,1,3], and shows its input as output "x".
 nn::Network mixer(int64_t channels) {
   return [channels](Graph& g, const nn::NetworkInputs& in) {
     g.output("x", in.x);
@@ -130,7 +130,7 @@ TEST(precond, c_noise_and_rounding__equal_golden_values) {
   }
 }
 
-// What a network must answer about data y behind y + sigma n, as the papers write it.
+// The exact output of a network for data y given y + sigma n, as the papers write it.
 double answer(const std::string& precond, double y, double n, double sigma) {
   if (precond == "ve") return -n;
   if (precond == "v") return (n - sigma * y) / std::hypot(sigma, 1);
@@ -168,7 +168,7 @@ TEST(loss, noisy_images__equal_golden_values) {
     EXPECT_NEAR(l2(x), want.at("l2").get<double>(), 1e-5 * l2(x));
     for (size_t i = 0; i < want.at("first").size(); ++i)
       EXPECT_NEAR(x.span<float>()[i], want.at("first")[i].get<double>(), 1e-5) << i;
-    // The network answers 0, so the loss is the mean square of its target, the noise.
+    // The network returns 0, so the loss is the mean square of its target, the noise.
     const double noise = l2(golden_noise());
     EXPECT_NEAR(out.at("loss").span<float>()[0], noise * noise / 1536, 1e-5);
   }
@@ -486,8 +486,8 @@ TEST(diffusion_config, wrong_values__are_named) {
 
 TEST(loss, output_of_other_channels__is_an_error) {
   expect_error([] { fixed_loss({.precond = "eps", .learn_sigma = true}, 3); },
-               "loss: the network must answer with [2,16,16,6]  got f32[2,16,16,3]  (learn_sigma)");
-  expect_error([] { fixed_loss({}, 6); }, "loss: the network must answer with [2,16,16,3]");
+               "loss: the network must return [2,16,16,6]  got f32[2,16,16,3]  (learn_sigma)");
+  expect_error([] { fixed_loss({}, 6); }, "loss: the network must return [2,16,16,3]");
 }
 
 }  // namespace

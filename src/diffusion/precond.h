@@ -19,7 +19,7 @@
 
 namespace ebb {
 
-// Formulas of sigma. c_noise of discrete ones is none.
+// Expressions of sigma. c_noise of discrete networks is none.
 struct PrecondExpressions {
   Scalar skip, out, in;
   Scalar rest;  // 1 - skip alpha, without cancellation
@@ -37,21 +37,20 @@ class Precond {
   const DiffusionConfig& config() const { return config_; }
   Prediction prediction() const { return prediction_; }
   PrecondExpressions expressions(const Scalar& sigma) const;
-  // `nearest`: discrete networks are told of a whole timestep.
+  // `nearest`: discrete networks get an integer timestep.
   PrecondNumbers at(double sigma, bool nearest = false) const;
 
   // The noise levels the network was trained for: the ends of sampling lie between them.
   const Discretisation& levels() const { return levels_; }
   double sigma_min() const { return levels_.lowest; }
   double sigma_max() const { return levels_.highest; }
-  // The level the network means when it is asked for `sigma`: the nearest of iddpm's; of the others
-  // sigma itself.
+  // The level that the network uses for `sigma`: the nearest of iddpm's; for others sigma itself.
   double round_sigma(double sigma) const { return levels_.round(sigma); }
 
-  // Of discrete ones; else empty. `table().sigma` rises with the timestep.
+  // Of discrete networks; else empty. `table().sigma` rises with the timestep.
   const BetaTable& table() const { return table_; }
   // The timestep with this sigma, with a fraction: linear in ln(sigma) between timesteps; within
-  // the table. Discrete ones only.
+  // the table. Discrete networks only.
   double timestep_of(double sigma) const;
 
  private:
@@ -66,7 +65,7 @@ class Precond {
 inline Scalar expm1(const Scalar& x) { return tanh(x * 0.5) * (exp(x) + 1.0); }
 inline Scalar log1p(const Scalar& x) { return log(x + 1.0); }
 
-// The schedule that the network was published with: karras, vp, ve, iddpm, normal or flow.
+// The schedule of the published network: karras, vp, ve, iddpm, normal or flow.
 std::string default_schedule(const DiffusionConfig& config);
 
 }  // namespace ebb

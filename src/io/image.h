@@ -21,9 +21,9 @@ struct ImageLimits {
   int64_t file = int64_t{256} << 20;  // bytes
 };
 
-// Decodes a file in memory; its format is told by the first bytes, not by `name`, which is for
-// errors only. channels: 1, 3 or 0 (1 for grey images, 3 otherwise). u8 [H,W,C].
-// Throws Error for formats we do not know, broken or truncated files and broken limits.
+// Decodes a file in memory; the first bytes determine its format, not `name`, which is only for
+// errors. channels: 1, 3 or 0 (1 for grey images, 3 otherwise). u8 [H,W,C]. Throws Error for
+// unknown formats, broken or truncated files and exceeded limits.
 Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels = 0,
                     const ImageLimits& limits = {});
 // True if the bytes start like a format that decode_image() knows.

@@ -1,6 +1,5 @@
-// Network: what a denoiser network is to the rest of the engine, a function from a noisy image and
-// named conditions to an image-shaped output. The preconditioning around it gives x and noise their
-// meaning.
+// Network: a denoiser network as a function from a noisy image and named conditions to an
+// image-shaped output. The preconditioning around it defines x and noise.
 #pragma once
 
 #include <functional>

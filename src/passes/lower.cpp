@@ -20,7 +20,7 @@ std::string hint_of_size(const Signature& s) {
   for (const Type& t : s.in) largest = std::max(largest, t.shape.numel());
   for (const Type& t : s.out) largest = std::max(largest, t.shape.numel());
   if (largest < most) return "";
-  return str("; kernels serve fewer than ", most, " elements and this has ", largest,
+  return str("; kernels support fewer than ", most, " elements and this has ", largest,
              ": a smaller --batch or more --accumulation has fewer");
 }
 

@@ -1,12 +1,12 @@
-// mixed_precision: matrix work in 16 bits, losses in f32; parameters stay f32 masters.
+// mixed_precision: matmuls and convolutions in 16 bits, losses in f32; parameters stay f32 masters.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace ebb {
 
-// On a forward graph, before gradients: casts the float inputs of ops whose OpDef asks for `low`
-// precision to `dtype`, those that ask for `full` to f32. f32: returns g.
+// On a forward graph, before gradients: casts the float inputs of ops of precision `low` to
+// `dtype`, those of precision `full` to f32. f32: returns g.
 Graph mixed_precision(const Graph& g, DType dtype);
 
 }  // namespace ebb

@@ -95,7 +95,7 @@ class SliceElider {
     return std::gcd(copy, std::gcd(c.begin, shape(c.base)[-1])) == copy;
   }
 
-  // Slices that another node reads too are made for it, and then serve all readers.
+  // Slices that another node reads as well are copied for it, and the copy is used by all readers.
   void find_others() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       if (passes_on(node(i))) continue;

@@ -204,7 +204,7 @@ class Batches {
   }
 
  private:
-  // What `progress` is told: from step to step, and within one as its evaluations go on.
+  // The progress of a run: from step to step, and within one by its evaluations.
   class Shown {
    public:
     Shown(Batches& of, const std::function<bool(double)>& progress) : of_(of), progress_(progress) {

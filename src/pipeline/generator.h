@@ -46,7 +46,8 @@ struct GenerateOptions {
       "where random numbers come from (ebb samplers); auto: where the dialect's program draws "
       "them");
     f("noise_options", noise_options, "of the source of noise, as name=value,name=value");
-    f("dialect", dialect, "whose habits are followed: ebb, kdiff, comfy, a1111, diffusers, sdcpp");
+    f("dialect", dialect,
+      "whose conventions are followed: ebb, kdiff, comfy, a1111, diffusers, sdcpp");
   }
   void choices(auto&& f) { f("dtype", dtype, {"auto", "f32", "bf16"}); }
 };

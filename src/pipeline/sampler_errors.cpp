@@ -160,7 +160,7 @@ std::vector<Row> rows_with_noise() {
   return rows;
 }
 
-// How much is done, told in shares of evaluations of single states.
+// The progress, in fractions of evaluations of single states.
 class Work {
  public:
   Work(double total, const std::function<void(double)>& progress)

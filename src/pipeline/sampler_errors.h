@@ -1,4 +1,4 @@
-// How far what samplers make lies from the data, where the best denoiser is a formula.
+// Errors of samplers on data whose optimal denoiser has a closed form.
 #pragma once
 
 #include <functional>

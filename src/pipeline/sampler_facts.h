@@ -10,7 +10,7 @@
 
 namespace ebb {
 
-// Data of a few equal round blobs, in `dims` dimensions: the best denoiser is a formula.
+// An isotropic Gaussian mixture in `dims` dimensions: the optimal denoiser has a closed form.
 struct Blobs {
   int64_t dims = 1;
   double spread = 0.2;

@@ -63,7 +63,7 @@ std::vector<Plan> rotating_plans(const Context& context, const GraphCase& c) {
   return plans;
 }
 
-// Runs in a recording, so that a replay takes about `seconds`.
+// Runs per captured graph, so that a replay takes about `seconds`.
 int runs_for(double seconds, double one, size_t plans) {
   const auto rounds = std::clamp(seconds / one / static_cast<double>(plans), 1.0, 64.0);
   return static_cast<int>(static_cast<double>(plans) * std::ceil(rounds));
@@ -90,7 +90,7 @@ Timing time_on_device(Device& device, int runs, int rounds,
   const auto captured = device.capture([&] {
     for (int i = 0; i < runs; ++i) enqueue(i);
   });
-  require(captured != nullptr, "bench: ", device.backend(), " has no recordings");
+  require(captured != nullptr, "bench: ", device.backend(), " has no graph capture");
   captured->run();  // warm
   const double host = time_of_enqueuing(device, *captured);
   std::vector<std::unique_ptr<Event>> events;

@@ -125,7 +125,7 @@ void add_attentions(std::vector<GraphCase>& out) {
   }
 }
 
-// ---- products ------------------------------------------------------------------------------
+// ---- matmuls -------------------------------------------------------------------------------
 
 void add_products(std::vector<GraphCase>& out) {
   const auto add = [&](const std::string& label, const ops::Matmul& a, Shape x, Shape y) {
@@ -180,8 +180,8 @@ GraphCase case_of(const char* op, const Shape& shape, F build) {
   return c;
 }
 
-// The gradients of all inputs of a case, from its inputs and that of its result: what has to be
-// known of the forward pass is computed again.
+// The gradients of all inputs of a case, from its inputs and the gradient of its result; what they
+// need of the forward pass is recomputed.
 GraphCase gradient_of(const GraphCase& forward) {
   GraphCase c = forward;
   std::vector<std::string> wrt;

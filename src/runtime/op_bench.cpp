@@ -86,8 +86,8 @@ RefArray as_double(const Tensor& t) {
   return a;
 }
 
-// The kernel against the op's slow meaning in double, on one of the op's small examples. A guard
-// for the bench; the tests are stricter.
+// The kernel against the op's reference in double, on one of the op's small examples. A guard for
+// the bench; the tests are stricter.
 void verify_small(const Context& context, const Kernel& kernel, const Signature& s,
                   const Example& e) {
   Case c = make_case(context, s, e, kernel);

@@ -449,7 +449,7 @@ std::string Plan::text() const {
         << c.flops * 1e-6 << " MFLOP  " << s.sig.text() << " ->";
     for (const Type& t : s.sig.out) out << ' ' << t;
     if (!s.sig.at.empty()) out << "  @ " << s.sig.at;
-    if (s.side_stream) out << "  aside";
+    if (s.side_stream) out << "  side stream";
     if (!s.kernel->note_on(s.sig).empty()) out << "  note: " << s.kernel->note_on(s.sig);
     out << '\n';
   }

@@ -37,7 +37,7 @@ struct Runner {
   double best = 1e30;  // seconds
 };
 
-constexpr int runs = 3;  // of a recording: the first with cold caches
+constexpr int runs = 3;  // per captured graph: the first with cold caches
 
 // Empty, or why it does not run here.
 std::string start(Runner& r, const Signature& sig, const Call& call, Device& device) {

@@ -1,11 +1,11 @@
-// Tuner: which kernel, and which of its candidates, is the fastest here. Measured once and kept in
-// a text file.
+// Tuner: chooses the fastest kernel and candidate on this device. Measured once and cached in a
+// text file.
 //
-// One line a choice, sorted, to be read, edited, joined and deleted freely:
-//   ebb <version>+<kernels>, <device> | <signature> | <kernel> turn=1 | 41.2 us
-// A line whose candidate no kernel offers any more is measured anew. Choices for known devices come
-// with the program (src/runtime/presets/, lines that start with `preset, <device>`); a measured
-// line goes before them.
+// One line per choice, sorted; lines may be edited, merged and deleted:
+//   ebb <version>+<kernels>, <device> | <signature> | <kernel> tile_m=128 | 41.2 us
+// A line whose candidate no longer exists is measured again. Presets for known devices come with
+// the program (src/runtime/presets/, lines that start with `preset, <device>`); a measured line
+// takes precedence.
 #pragma once
 
 #include <istream>

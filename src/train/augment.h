@@ -1,6 +1,6 @@
-// Geometric augmentation of training images, of which the network is told by 9 labels, so that it
-// does not leak into what it generates (Karras et al. 2022, "Elucidating the design space of
-// diffusion-based generative models", appendix F.2).
+// Geometric augmentation of training images, given to the network as 9 labels, so that it does not
+// leak into generated images (Karras et al. 2022, "Elucidating the design space of diffusion-based
+// generative models", appendix F.2).
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ struct Augmentation {
 Augmentation draw_augmentation(const AugmentOptions& options, uint64_t seed, int64_t position);
 
 // x-flip, y-flip, scale, cos(angle) - 1, sin(angle), aniso * (cos, sin)(aniso_angle), shift x, y.
-// All 0: the image as it is, which is what sampling asks for.
+// All 0: the unchanged image, as in sampling.
 std::array<float, augment_labels> labels_of(const Augmentation& a);
 
 // in, out: f32 [H,W,C], apart. Borders continue by reflection. Flips alone are exact. Otherwise

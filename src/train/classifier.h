@@ -1,5 +1,6 @@
-// The default judge of samples: a small convolutional classifier, trained on the labelled data and
-// kept in the user's cache folder. Its last hidden layer is the default feature space.
+// The default classifier for evaluating samples: a small convolutional network, trained on the
+// labelled data and cached in the user's cache folder. Its last hidden layer is the default feature
+// space.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The judge of samples: that it learns, and that it may be interrupted before every batch.
+// The classifier: that it learns, and that it may be interrupted before every batch.
 #include "train/classifier.h"
 
 #include <gtest/gtest.h>

@@ -55,7 +55,7 @@ int64_t fill_row(const Dataset& data, const LoaderOptions& o, int64_t position, 
   return label;
 }
 
-// As make_batch; nothing when a stop is asked for midway.
+// As make_batch; nothing if a stop is requested midway.
 std::optional<Batch> fill_batch(const Dataset& data, const LoaderOptions& o, int64_t step,
                                 const std::stop_token& stop) {
   const int64_t n = o.batch / o.ranks;

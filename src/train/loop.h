@@ -24,7 +24,7 @@ struct Hooks {
   // With every checkpoint; adds its numbers to the metrics.
   std::function<void(const TrainState&, MetricsLog&)> evaluate = {};
   std::function<void(std::string_view)> log = {};  // lines for people
-  std::function<bool()> stop = {};                 // asked after every step, beside the signals
+  std::function<bool()> stop = {};                 // polled after every step, as the signals are
 };
 
 struct TrainJob {

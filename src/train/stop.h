@@ -1,4 +1,4 @@
-// StopSignals: turns SIGINT, SIGTERM and SIGHUP into a question that a loop asks between steps.
+// StopSignals: turns SIGINT, SIGTERM and SIGHUP into a flag that a loop polls between steps.
 #pragma once
 
 #include <array>

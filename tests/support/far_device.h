@@ -1,5 +1,5 @@
-// FarDevice: the processor behind the contract of a device that has memory of its own, a limit to
-// it, and recordings, for tests of what the engine does with such a device.
+// FarDevice: the processor as a mock of a device with memory of its own, a limit to it, and
+// captured graphs, for tests of the runtime.
 #pragma once
 
 #include <cstring>
@@ -38,7 +38,7 @@ class FarDevice final : public Device {
     ++captures;
     return std::make_unique<Taken>(*this, work);
   }
-  // Work aside runs as late as it may: when something waits for it, or not at all.
+  // Work on the side stream runs as late as possible: when something waits for it, or not at all.
   bool has_side_stream() const override { return late; }
   std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) override {
     waiting_.push_back(work);
@@ -51,8 +51,8 @@ class FarDevice final : public Device {
     }
   }
 
-  std::string kernels = "cpu";  // whose kernels serve it
-  bool late = false;            // it has work aside
+  std::string kernels = "cpu";  // whose kernels it uses
+  bool late = false;            // it has a side stream
   int64_t sent = 0;             // bytes copied from the host
   int transfers = 0;            // copies from the host
   int captures = 0, launches = 0;
@@ -78,7 +78,7 @@ class FarDevice final : public Device {
   struct QueueEvent final : Event {
     explicit QueueEvent(size_t n) : count(n) {}
     double seconds_since(const Event&) const override { return 0; }
-    size_t count;  // of works aside that have run by then
+    size_t count;  // side-stream work items finished by then
   };
   class Taken final : public CapturedGraph {
    public:

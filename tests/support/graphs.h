@@ -1,5 +1,5 @@
-// What tests of passes share: short types, counts of nodes, devices that serve all or nothing, and
-// graphs that several passes meet.
+// Shared by tests of passes: short types, node counts, devices that support everything or nothing,
+// and graphs for several passes.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@ inline int64_t count(const Graph& g, const OpDef& op) {
                        [&](const Node& n) { return n.op == &op; });
 }
 
-// A device that has kernels for all, and one that has none.
+// A device with kernels for everything, and one without.
 inline bool all_supported(const Signature&) { return true; }
 inline bool none_supported(const Signature&) { return false; }
-// The same for a product and what it shall do besides.
+// The same for a matmul with and without an epilogue.
 inline bool all_same_cost_class(const Signature&, const Signature&) { return true; }
 inline bool no_same_cost_class(const Signature&, const Signature&) { return false; }
 

@@ -44,8 +44,8 @@ struct CommonOptions {
 
 // One flag a field: --image-size for image_size (underscores work as well). Help shows the default.
 void add_flags(CLI::App& app, std::vector<Field> fields);
-// Flags of what sampling asks of DiffusionConfig. They are only noted, by field name and text, to
-// be set on the checkpoint's.
+// Flags of the DiffusionConfig fields that sampling may override. They are only recorded, as names
+// and texts, and applied to the checkpoint's config later.
 using FieldTexts = std::vector<std::pair<std::string, std::string>>;
 void add_overrides(CLI::App& app, FieldTexts& texts);
 // A required positional argument.

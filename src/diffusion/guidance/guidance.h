@@ -1,4 +1,4 @@
-// Guidance: how several predictions of one evaluation become one, as rules that follow each other.
+// Guidance: combines the predictions of several branches into one, by a sequence of rules.
 // src/diffusion/guidance/rules/<r>.cpp defines `const GuidanceRule& ebb::guidance_rules::<r>()`.
 #pragma once
 
@@ -18,18 +18,18 @@ namespace ebb {
 
 // ---- predictions ---------------------------------------------------------------------------
 
-// What the network is asked for besides x and the noise level. Each is a D(x, sigma).
+// The branches: predictions by which condition or network. Each is a D(x, sigma).
 enum class Branch {
-  cond,       // the whole condition
+  cond,       // the condition
   uncond,     // no condition, or the negative prompt
   empty,      // no condition at all, where uncond is a negative prompt
-  partial,    // a part of the condition: the image without the text, or the second prompt
-  weak,       // the condition, by a network that is smaller, less trained or lacks layers
-  skipped,    // the condition, some blocks of the network left out (skip-layer guidance)
-  perturbed,  // the condition, some self-attention maps replaced by the identity: V as it is (PAG)
-  smoothed,   // the condition, the queries of some self-attention blurred (SEG)
-  skipped_uncond,  // no condition or the negative prompt, some blocks left out
-  sag_input,       // no network: `uncond`, blurred where much attention falls (sag_blur())
+  partial,    // part of the condition: the image without the text, or the second prompt
+  weak,       // the condition, by a network that is smaller, less trained or without some layers
+  skipped,    // the condition, with some blocks skipped (skip-layer guidance)
+  perturbed,  // the condition, with some self-attention maps replaced by the identity (PAG)
+  smoothed,   // the condition, with the queries of some self-attention blurred (SEG)
+  skipped_uncond,  // no condition or the negative prompt, with some blocks skipped
+  sag_input,       // no evaluation: `uncond`, blurred where attention is high (sag_blur())
   sag,             // no condition, at the state sag_input + (x - uncond)
 };
 constexpr int branch_count = 11;
@@ -59,12 +59,12 @@ struct StepContext {
   int64_t step = 0, steps = 1;
   Space space = Space::ve;
   OutputForm raw = {};
-  // Set by rules that come before: guidance is off (scale 1), or has this scale.
+  // Set by earlier rules: guidance is off (scale 1), or has this scale.
   bool off = false;
   std::optional<double> scale = {};
 };
 
-// What a rule calculates in. data: D; velocity: noise minus data on flow models, else v of the
+// What a rule computes with. data: D; velocity: noise minus data on flow models, else v of the
 // variance-preserving process; raw: the network's output; mixed: velocity, but data on flow models.
 enum class Form { data, velocity, raw, mixed };
 // Throws Error, suggests the nearest.
@@ -74,49 +74,49 @@ OutputForm form_at(Form form, const StepContext& m);
 
 // ---- rules ---------------------------------------------------------------------------------
 
-// A rule at work in one run. All sums are over one sample: a batch gives what its samples give.
+// A rule during one run. Norms and dot products are per sample: results do not depend on the batch.
 class Guidance {
  public:
   virtual ~Guidance() = default;
-  // Forgets the evaluations before: a run starts.
+  // Resets the state at the start of a run.
   virtual void restart() {}
-  // Changes what later rules are told.
+  // Changes the step context of later rules.
   virtual void direct(StepContext&) const {}
-  // The noise levels where the rule begins or ends; between these and within a step, it does the
-  // same.
+  // The noise levels at which the rule's behaviour changes; between these and within a step it is
+  // constant.
   virtual std::vector<double> edges() const { return {}; }
-  // Of a rule that mends: whether it changes the conditional prediction itself, too.
+  // Of a rule of kind `mends`: whether it also changes the conditional prediction itself.
   virtual bool changes_alone() const { return false; }
-  // Where the rule is linear, which a device can do within its plan; most are not at every moment.
-  // Weights have the sum 1 - own, so that every form gives the same.
+  // The coefficients if the rule is linear at this step, so that a device can evaluate it within
+  // its plan. Weights have the sum 1 - own, so that every form gives the same.
   virtual std::optional<Factors> factors(const StepContext&) const { return Factors{.own = 1}; }
-  // Elsewhere: what it needs, and how it changes s.result, in a form.
+  // Otherwise: the branches it needs, and how it changes s.result, in a form.
   virtual std::vector<Branch> needs(const StepContext&) const { return {}; }
   virtual Form form() const { return Form::data; }
   virtual void apply(GuidedSample&, const StepContext&) {}
 };
 
-// What a rule is to those before and after it.
+// How a rule interacts with those before and after it.
 enum class RuleKind {
-  combines,  // makes the result anew from predictions: what it was before is lost
+  combines,  // computes the result from the predictions and discards the previous one
   adds,      // adds to the result
-  mends,     // fits the result to the conditional prediction; that one itself it leaves alone
+  mends,     // corrects the result towards the conditional prediction, which it leaves unchanged
   changes,   // changes any result
-  directs,   // tells rules after it when to guide
-  scales,    // tells rules after it their scale
-  prepares,  // changes the unconditional prediction for rules after it
+  directs,   // turns guidance of later rules on or off
+  scales,    // sets the scale of later rules
+  prepares,  // changes the unconditional prediction for later rules
 };
 
 struct GuidanceRule {
   std::string name;
   std::string help;
   RuleKind kind = RuleKind::combines;
-  bool has_scale = true;    // a rule that combines: a scale that another rule may tell it
-  bool can_be_off = false;  // a rule that adds: where rules tell it not to guide it does not
+  bool has_scale = true;    // a rule that combines: has a scale that another rule may set
+  bool can_be_off = false;  // a rule that adds: honours rules that turn guidance off
   std::function<std::unique_ptr<Guidance>(const OptionTexts& options)> start = {};
   std::function<std::vector<Option>()> options = {};
   std::vector<std::string> aliases = {};
-  std::vector<Branch> extra = {};  // answers that it may ask for besides `cond` and `uncond`
+  std::vector<Branch> extra = {};  // further branches that it may need
 };
 
 // A rule that is a class with a constructor from Options: a struct with fields() and, to refuse

@@ -90,7 +90,7 @@ std::optional<Factors> Guide::factors(const StepContext& context) const {
   return all;
 }
 
-// What mends a result mostly leaves the conditional prediction alone, what changes one does not.
+// Rules that mend mostly keep the conditional prediction, rules that change do not.
 bool Guide::acts(const StepContext& context) const {
   if (branches(context) != std::vector{Branch::cond}) return true;
   StepContext m = context;
@@ -170,11 +170,11 @@ bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call, do
 
 namespace {
 
-// One evaluation: the predictions of a batch, and what becomes of them.
+// One evaluation: the predictions of a batch, and its result.
 template <class T>
 struct Evaluation {
   std::vector<Branch> branches;
-  std::array<std::vector<T>, branch_count> kept;  // memory, used again
+  std::array<std::vector<T>, branch_count> kept;  // buffers, reused
   std::array<std::span<T>, branch_count> predictions;
 
   void evaluate(const HostPredict<T>& predict, std::span<const T> x, double sigma,

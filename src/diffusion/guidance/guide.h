@@ -21,33 +21,34 @@ struct RuleCall {
 // Throws Error for unknown names and options, for parts that are empty, and for rules and options
 // that would do nothing where they stand (check_order).
 std::vector<RuleCall> parse_rules(std::string_view text);
-// Throws Error, and says which order works, unless every rule has something to work on: one that
-// directs, scales or prepares has a rule after it that listens; one that mends has one before it
-// that guides; after what changes the result none makes it anew; and what is told its scale has
-// none of its own.
+// Throws Error with a suggested order unless every rule has an effect in its position: one that
+// directs, scales or prepares needs a later rule that reads its setting; one that mends needs an
+// earlier rule that guides; no rule may discard the result of one that changes it; and a rule whose
+// scale is set by another has none of its own.
 void check_order(const std::vector<RuleCall>& rules);
-// Throws Error for rules that ask for other answers than those with and without condition, at
-// whatever moment.
+// Throws Error for rules that may need branches other than the conditional and the unconditional
+// one.
 void check_branches(const std::vector<RuleCall>& rules);
 // Whether a rule makes the result of more than the conditional prediction.
 bool has_guidance(const std::vector<RuleCall>& rules);
 
-// The result is the conditional prediction; then every rule changes it, in order. Rules remember
-// evaluations of a run here (apg its momentum): make a Guide for each run, that is for each batch,
-// or call restart() between runs. Without either rules can tell a new run only by its level: one
-// that rises, or does not fall within the first step.
+// The result starts as the conditional prediction; then every rule changes it, in order. Rules have
+// state within a run (apg its momentum): make a Guide per run, that is per batch, or call restart()
+// between runs. Otherwise rules can detect a new run only by its level: one that rises, or does not
+// fall within the first step.
 class Guide {
  public:
   explicit Guide(const std::vector<RuleCall>& rules);  // throws Error for names and options
 
-  // Forgets the run before.
+  // Resets the state.
   void restart();
 
-  // The predictions that an evaluation needs, in the order of Branch.
+  // The branches that an evaluation needs, in the order of Branch.
   std::vector<Branch> branches(const StepContext& m) const;
-  // All rules as one sum, if they are linear at this moment: a device can make it in its plan.
+  // All rules as one linear combination, if they are linear at this step: a device can evaluate it
+  // in its plan.
   std::optional<Factors> factors(const StepContext& m) const;
-  // Whether anything but the conditional prediction comes out at this moment.
+  // Whether the result differs from the conditional prediction at this step.
   bool acts(const StepContext& m) const;
   // The noise levels between which acts() changes only from step to step.
   std::vector<double> edges() const;
@@ -59,8 +60,8 @@ class Guide {
   std::vector<RuleKind> kinds_;  // of rules_
 };
 
-// Writes the prediction D(x, sigma) for every branches to the `predictions` of the same place. `x`
-// is the sampler's: data + sigma noise, or on flow models (1 - sigma) data + sigma noise.
+// Writes the prediction D(x, sigma) of every branch to the span of the same index. `x` is the
+// sampler's: data + sigma noise, or on flow models (1 - sigma) data + sigma noise.
 template <class T>
 using HostPredict =
     std::function<void(std::span<const T> x, double sigma, std::span<const Branch> branches,
@@ -68,11 +69,11 @@ using HostPredict =
 
 struct GuidanceCall {
   GuidedShape shape;
-  std::vector<double> sigmas = {};  // of the run: they tell the step
+  std::vector<double> sigmas = {};  // of the run: they determine the step
   Space space = Space::ve;
-  // Of the network's own output, such as raw_of(); none: of eps, or of flow on flow models.
+  // Of the network's output, such as raw_of(); none: of eps, or of flow on flow models.
   std::function<OutputForm(double sigma)> raw = {};
-  // The step of an evaluation, where sigmas do not tell.
+  // The step of an evaluation, if sigmas do not determine it.
   std::function<int64_t(double sigma)> step = {};
 };
 
@@ -86,13 +87,13 @@ int64_t step_at(const std::vector<double>& sigmas, double sigma);
 StepContext step_context_of(const GuidanceCall& call, double sigma);
 
 // Whether the rules change the conditional prediction anywhere in the run: at one of its levels or
-// between them, wherever a sampler may evaluate, however narrow the range. `highest`: where a
-// sampler goes above the first level (SampleCounts::highest).
+// between them, wherever a sampler may evaluate. `highest`: if a sampler goes above the first level
+// (SampleCounts::highest).
 bool has_effect(const std::vector<RuleCall>& rules, const GuidanceCall& call, double highest = 0);
 
-// Guided predictions as a sampler's denoiser, with a Guide of its own: one for each run. Its
-// unconditional answer is the network's, as it is.
-// Linear rules are summed in double; a batch gives bit for bit what its samples give.
+// Guided predictions as a sampler's denoiser, with a Guide of its own: one per run. Its
+// unconditional prediction is the network's, unchanged. Linear rules are summed in double; results
+// have the same bits in any batch.
 template <class T>
 HostDenoise<T> guided(HostPredict<T> predict, const std::vector<RuleCall>& rules,
                       GuidanceCall call);

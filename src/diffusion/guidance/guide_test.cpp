@@ -77,7 +77,7 @@ TEST(guide, single_precision__is_near_double) {
   }
 }
 
-// Linear rules do not see the form; that a rule is linear is told by its weights.
+// Linear rules are independent of the form; linearity is checked by their weights.
 TEST(guide, weights_of_linear_rules__have_the_sum_1) {
   for (const GuidanceRule* r : all_guidance_rules()) {
     const Guide guide({{r->name, always_on(*r)}});
@@ -274,7 +274,7 @@ TEST(guidance, rules_that_would_do_nothing__are_refused_with_what_works) {
     }
 }
 
-// The kinds are told by what rules do: only those that combine forget the result before them.
+// The kinds are derived from behaviour: only rules that combine discard the result before them.
 TEST(guidance, kinds__are_what_the_rules_do) {
   for (const GuidanceRule* r : all_guidance_rules()) {
     const auto of = [&](const char* before) {

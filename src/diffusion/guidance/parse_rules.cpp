@@ -60,7 +60,7 @@ void check_place(const Rules& rules, size_t i) {
           "' mends what a rule before it made, and none does: 'cfg;", name, "' works");
 }
 
-// Throws Error if a rule that is told its scale by the one at `i` has options for one.
+// Throws Error if a rule whose scale is set by the one at `i` has options for one.
 void check_scales_after(const Rules& rules, const std::vector<RuleCall>& calls, size_t i) {
   for (size_t k = i + 1; k < rules.size(); ++k)
     for (const auto& [name, text] : calls[k].options)
@@ -102,7 +102,7 @@ void check_branches(const std::vector<RuleCall>& calls) {
   for (const RuleCall& c : calls) {
     const GuidanceRule& r = find_guidance_rule(c.rule);
     require(r.extra.empty(), "guidance: '", r.name,
-            "' asks for an answer that this network does not give: ",
+            "' needs a prediction that this network does not provide: ",
             r.extra.empty() ? "" : name_of(r.extra[0]));
   }
 }

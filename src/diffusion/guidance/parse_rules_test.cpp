@@ -40,7 +40,7 @@ TEST(guidance, names__may_have_any_case) {
   expect_error([] { parse_rules("CGF"); }, "did you mean 'cfg'?");
 }
 
-// What a network must be able to answer is known before a rule comes to ask.
+// The branches that a network must provide are known in advance.
 TEST(guidance, extra_answers__are_those_that_rules_ask_for) {
   for (const GuidanceRule* r : all_guidance_rules()) {
     std::set<Branch> asked;
@@ -52,8 +52,9 @@ TEST(guidance, extra_answers__are_those_that_rules_ask_for) {
     EXPECT_EQ(asked, std::set<Branch>(r->extra.begin(), r->extra.end())) << r->name;
   }
   EXPECT_NO_THROW(check_branches(parse_rules("interval:sigma_hi=5;cfg;epsilon_scaling")));
-  expect_error([] { check_branches(parse_rules("cfg;skip_layers:sigma_hi=0.01")); },
-               "guidance: 'skip_layers' asks for an answer that this network does not give: skip");
+  expect_error(
+      [] { check_branches(parse_rules("cfg;skip_layers:sigma_hi=0.01")); },
+      "guidance: 'skip_layers' needs a prediction that this network does not provide: skip");
 }
 
 TEST(guidance, effect__is_looked_for_in_the_whole_run) {
@@ -70,7 +71,7 @@ TEST(guidance, effect__is_looked_for_in_the_whole_run) {
   for (const char* works :
        {"cfg:scale=2", "interval:sigma_lo=75;cfg", "epsilon_scaling", "interval:sigma_hi=0.5;cfg",
         "dynamic_threshold", "interval:sigma_lo=2,sigma_hi=8;cfg", "scale_steps:scales=1x2+3;cfg",
-        // a rule that changes any result acts beside one that asks for the condition only
+        // a rule that changes any result has an effect next to one that needs the condition only
         "cfg:scale=1;epsilon_scaling", "interval:sigma_lo=1000;cfg;epsilon_scaling",
         "cfg:scale=1;dynamic_threshold", "cfg:scale=1;cfg_norm:strength=2"})
     EXPECT_TRUE(acts(works)) << works;

@@ -1,4 +1,4 @@
-// Discretisation: the noise levels that a network knows, and how it is told of them.
+// Discretisation: the noise levels of a network, and its c_noise.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,35 @@
 namespace ebb {
 
 // Levels are those of `sigmas` and, by interpolation in ln(sigma), between them (CNoise::table); or
-// any, with a formula for the time that they belong to (flow, cosine and log levels).
+// any, with a closed form for the time that they belong to (flow, cosine and log levels).
 struct Discretisation {
   std::string name;
   Space space = Space::ve;
   CNoise c_noise = CNoise::table;
-  double scale = 1;  // of what the network is told
+  double scale = 1;  // of c_noise
   // Rising: the levels of the timesteps, or so many of continuous levels as schedules pick from.
   std::vector<double> sigmas = {};
-  bool whole = false;  // the network knows only the levels of `sigmas`
+  bool whole = false;  // the network has only the levels of `sigmas`
   double shift = 1;    // of flow and cosine levels
-  // What the network knows; sampling stays within.
+  // The network's range; sampling stays within.
   double lowest = 0, highest = std::numeric_limits<double>::infinity();
-  double sigma_min = 0, sigma_max = 0;  // ends of sampling if nothing else is said
+  double sigma_min = 0, sigma_max = 0;  // default ends of sampling
 
-  // What the network is told of sigma. `nearest`: of a table, a whole timestep.
+  // c_noise at sigma. `nearest`: of a table, an integer timestep.
   double c_noise_of(double sigma, bool nearest = false) const;
-  // The time in which levels are evenly spread, rising from 0 (of tables and log levels it is what
-  // the network is told; of flow models scale t, before shifting), and its inverse. Within `sigmas`
-  // if told by a table.
+  // The time in which levels are evenly spaced, rising from 0 (of tables and log levels it is
+  // c_noise; of flow models scale t, before shifting), and its inverse. Within `sigmas` if c_noise
+  // is a table.
   double time_of(double sigma) const;
   double sigma_of_time(double time) const;
-  // The level at a share of the way from noise (0) to data (1) in time; outside: beyond all levels.
+  // The level at a fraction of the way from noise (0) to data (1) in time; outside: beyond all
+  // levels.
   double at_percent(double percent) const;
-  // The nearest level that the network knows.
+  // The nearest level of the network.
   double round(double sigma) const;
 };
 
-// What describes the levels of a network, as text and flags.
+// The levels of a network, as text and flags.
 struct LevelOptions {
   std::string levels = "scaled_linear";
   int64_t timesteps = 1000;
@@ -58,13 +59,13 @@ struct LevelOptions {
     f("beta_end", beta_end, "last beta; 0: the usual one");
     f("zero_snr", zero_snr, "no signal at the last level: no, comfy or diffusers (how near to 0)");
     f("shift", shift, "flow: of the levels, s t / (1 + (s - 1) t); cascade: of the noise");
-    f("multiplier", multiplier, "flow: the network is told multiplier * sigma");
+    f("multiplier", multiplier, "flow: the network's timestep is multiplier * sigma");
     f("sigma_min", sigma_min,
       "edm, vp, ve, atan, rflow: smallest level of sampling; 0: the usual one");
     f("sigma_max", sigma_max,
       "edm, vp, ve, atan, rflow: largest level of sampling; 0: the usual one");
   }
-  void check() const;  // values alone; throws Error, suggests the nearest
+  void check() const;  // checks single values; throws Error, suggests the nearest
 };
 // Throws Error for options that such levels do not have.
 Discretisation discretisation(const LevelOptions& options);

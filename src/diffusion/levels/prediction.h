@@ -1,6 +1,6 @@
-// Prediction: how a denoiser is made of a network's answer F, D(x, sigma) = skip x + out F(in x)
-// (Karras et al. 2022, arXiv:2206.00364, table 1), and how the network is told of sigma. The one
-// place of these formulas, for numbers and for expressions in graphs.
+// Prediction: preconditioning of a network's output F, D(x, sigma) = skip x + out F(in x) (Karras
+// et al. 2022, arXiv:2206.00364, table 1), and c_noise. The only definition of these functions, for
+// numbers and for expressions in graphs.
 //
 //              skip                 out                    in
 //   eps        1                    -s                     1 / sqrt(s^2 + 1)
@@ -52,7 +52,7 @@ PrecondFactors<S> precond_factors(Prediction p, const S& s, double d = 1) {
   return {1.0, -s, inverse, 0.0};
 }
 
-// ---- what the network is told --------------------------------------------------------------
+// ---- c_noise, the network's noise input -----------------------------------------------------
 
 //   table      position in the table of sigmas, 0 to T - 1
 //   log        scale ln s
@@ -65,7 +65,7 @@ PrecondFactors<S> precond_factors(Prediction p, const S& s, double d = 1) {
 //   cosine     t in [0, 1] of the cosine process
 enum class CNoise { table, log, log_half, vp_time, level, dataward, ratio, arctan, cosine };
 
-// Those with a formula that expressions have too: not table, arctan, cosine (0 for them).
+// Those that expressions can compute: not table, arctan, cosine (0 for them).
 template <class S>
 S c_noise_expression(CNoise c_noise, double scale, const S& s) {
   using std::log;

@@ -23,7 +23,7 @@ struct End {
   double asked, own, usual;
 };
 
-// What was asked for; or the schedule's own or the network's usual one, within what it knows.
+// The requested end; else the schedule's own or the network's default, within its range.
 double resolve(const End& end, const Discretisation& levels) {
   const double low = levels.lowest, high = levels.highest;
   if (end.asked == 0) return std::clamp(end.own != 0 ? end.own : end.usual, low, high);

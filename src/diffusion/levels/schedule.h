@@ -1,5 +1,5 @@
-// Schedules: at which noise levels a sampler stops. src/diffusion/schedules/<s>.cpp defines
-// `const Schedule& ebb::schedules::<s>()`.
+// Schedules: the noise levels of sampling. src/diffusion/schedules/<s>.cpp defines `const Schedule&
+// ebb::schedules::<s>()`.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@ struct ScheduleInput {
 struct Schedule {
   std::string name;
   std::string help;
-  double sigma_min = 0, sigma_max = 0;  // its own, within what the network knows; 0: the network's
-  std::optional<Space> space = {};      // that it serves alone
-  bool picks = false;                   // from the network's levels, all of them: has no ends
-  // Knows what to do with a share of the way, in dialects in which schedules do so.
+  double sigma_min = 0, sigma_max = 0;  // its own, within the network's range; 0: the network's
+  std::optional<Space> space = {};      // the only space that it supports
+  bool picks = false;                   // selects among all of the network's levels: has no ends
+  // Defines partial denoising (strength below 1) itself, in dialects whose schedules do.
   bool own_denoise = false;
   bool exact_count = true;  // gives as many levels as there are steps
   bool own_count = false;   // whatever the number of steps
@@ -54,18 +54,18 @@ struct ScheduleCall {
   double sigma_min = 0, sigma_max = 0;  // ends; 0: the schedule's own, else the network's
   OptionTexts options = {};
   std::string dialect = "ebb";
-  // Share of the way from noise to data that is left: the last `steps` levels above 0 of a list
-  // that is as much longer.
+  // Fraction of the way from noise to data that is left: the last `steps` levels above 0 of a
+  // correspondingly longer list.
   double denoise = 1;
-  // One level more, of which the last but one is left out (Dialect::discard_penultimate).
+  // One level more; the last but one is then dropped (Dialect::discard_penultimate).
   bool discard_penultimate = false;
 };
 
 // Throws Error unless a list can have so many steps.
 void check_steps(int64_t steps);
 
-// Falling levels, the last one 0 but for a few schedules; mostly steps + 1 of them. Levels are
-// rounded to those the network knows. Throws Error if they do not fit it or are too many.
+// Decreasing levels, the last one 0 except for a few schedules; mostly steps + 1 of them. Levels
+// are rounded to those of the network. Throws Error if they are out of its range or too many.
 std::vector<double> noise_levels(std::string_view schedule, const Discretisation& levels,
                                  const ScheduleCall& call);
 
@@ -80,10 +80,10 @@ const std::vector<const Schedule*>& all_schedules();
 
 struct FoundSchedule {
   const Schedule* schedule;
-  OptionTexts options;  // that the name stands for
+  OptionTexts options;  // that the name implies
 };
-// By its name or another one of it, whatever their case, spaces and signs, as the dialect has it.
-// Throws Error, suggests the nearest.
+// By its name or an alias, ignoring case, spaces and punctuation, as the dialect defines it. Throws
+// Error, suggests the nearest.
 FoundSchedule find_schedule(std::string_view name, const Dialect& dialect = find_dialect("ebb"));
 
 // ---- details -------------------------------------------------------------------------------

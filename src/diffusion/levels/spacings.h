@@ -1,4 +1,4 @@
-// Spacings and curves that several schedules share.
+// Spacings and curves shared by schedules.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ TimeEnds time_ends(const ScheduleInput& in);
 // The level of timestep t of networks with timesteps; of others so far up their levels.
 double level_at_timestep(const Discretisation& levels, double t);
 
-// What a list for the whole way has left for a share `denoise` of it: the last levels, the last one
-// of all in place of which there is 0.
+// Of a list for full denoising the last levels, for a fraction `denoise` of it; the final level is
+// replaced by 0.
 std::vector<double> last_part(std::vector<double> list, const ScheduleInput& in);
 
 // The z below which a share p of the standard normal distribution lies.

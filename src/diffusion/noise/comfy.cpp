@@ -22,7 +22,7 @@ struct Options {
   }
 };
 
-// A part of a larger batch is drawn picture by picture, up to the last one asked for.
+// A part of a larger batch is drawn image by image, up to the last one needed.
 Noise part_of_batch(const NoiseCall& call) {
   NoiseCall one = call;
   one.images = {0};

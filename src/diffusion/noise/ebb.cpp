@@ -48,7 +48,7 @@ namespace noises {
 
 const NoiseSource& ebb() {
   static const NoiseSource s = make_noise_source<NoOptions>(
-      {.name = "ebb", .help = "by counter: the same in any batch, on any machine"},
+      {.name = "ebb", .help = "counter-based: the same in any batch, on any machine"},
       [](const NoiseCall& call, const NoOptions&) -> Noise {
         return {[call](std::span<double> out) { fill(call, 0, "sample.start", out); },
                 [call](std::span<double> out, const NoiseDraw& draw) {

@@ -1,5 +1,5 @@
-// Noise: the standard normal numbers that a sampler asks for.
-// src/diffusion/noise/<s>.cpp defines `const NoiseSource& ebb::noises::<s>()`.
+// Noise: the standard normal numbers that a sampler draws. src/diffusion/noise/<s>.cpp defines
+// `const NoiseSource& ebb::noises::<s>()`.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct NoiseCall {
   uint64_t image_seed(int64_t i) const;  // its seed where pictures have their own: seed + image
 };
 
-// The numbers of a run. Both are functions of their arguments: they may be asked in any order, but
-// are quickest in that of the run.
+// The noise of a run. Both are functions of their arguments: the order of calls does not matter,
+// but that of the run is the fastest.
 struct Noise {
   std::function<void(std::span<double> out)> start;  // the first state is first level * start
   NoiseFill step;

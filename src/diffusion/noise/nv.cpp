@@ -20,8 +20,7 @@ Noise open(const NoiseCall& call, const Options& o) {
 
 const NoiseSource& nv() {
   static const NoiseSource s = make_noise_source<Options>(
-      {.name = "nv", .help = "CUDA's numbers (Philox) whatever the machine, picture by picture"},
-      open);
+      {.name = "nv", .help = "CUDA's generator (Philox) on any machine, per image"}, open);
   return s;
 }
 

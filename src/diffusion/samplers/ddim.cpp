@@ -9,7 +9,7 @@ namespace ebb::samplers {
 const Sampler& ddim() {
   static const Sampler s = make_sampler<DdimOptions>(
       {.name = "ddim",
-       .help = "along the noise found, renewing a share",
+       .help = "along the predicted noise, a fraction of it renewed",
        .kind = SamplerKind::ancestral,
        .order = 1,
        .flow = false},

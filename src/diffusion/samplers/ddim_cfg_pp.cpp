@@ -1,5 +1,5 @@
-// ddim_cfg_pp: ddim from the guided answer along the noise that is seen without the condition
-// (CFG++: Chung et al. 2024, arXiv:2406.08070).
+// ddim_cfg_pp: ddim from the guided prediction along the unconditionally predicted noise (CFG++:
+// Chung et al. 2024, arXiv:2406.08070).
 #include "diffusion/solver/ddim.h"
 #include "diffusion/solver/sampler.h"
 

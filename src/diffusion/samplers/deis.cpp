@@ -1,4 +1,4 @@
-// deis: the polynomial through the last slopes, integrated over the step (Zhang and Chen 2022,
+// deis: integrates the polynomial through the last slopes (Zhang and Chen 2022,
 // arXiv:2204.13902). A polynomial in what, tells the mode: time of a variance-preserving process
 // (tab), noise level (rhoab, which is linear multistep) or its logarithm (log_rho).
 #include <algorithm>
@@ -105,7 +105,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 const Sampler& deis() {
   static const Sampler s = make_sampler<Options>(
       {.name = "deis",
-       .help = "the polynomial through the last slopes, integrated over the step",
+       .help = "integrates the polynomial through the last slopes",
        .order = 3,
        .aliases = {{.name = "deis_multistep",
                     .options = {{"deis_mode", "log_rho"},

@@ -26,7 +26,7 @@ Latent run(Run& run, Latent x, const ChurnOptions& o) {
 const Sampler& dpm_2() {
   static const Sampler s =
       make_sampler<ChurnOptions>({.name = "dpm_2",
-                                  .help = "the slope half way through a step, in ln(sigma)",
+                                  .help = "the slope at the midpoint of a step, in ln(sigma)",
                                   .order = 2,
                                   .aliases = {{"kdpm2"}}},
                                  run);

@@ -114,12 +114,12 @@ Latent run(Run& run, Latent x, const Options& o) {
 }  // namespace
 
 const Sampler& dpm_adaptive() {
-  static const Sampler s = make_sampler<Options>(
-      {.name = "dpm_adaptive",
-       .help = "DPM-Solver with steps of its own choice, by the error of each",
-       .order = 0,
-       .adaptive = true},
-      run);
+  static const Sampler s =
+      make_sampler<Options>({.name = "dpm_adaptive",
+                             .help = "DPM-Solver with adaptive steps by an error estimate",
+                             .order = 0,
+                             .adaptive = true},
+                            run);
   return s;
 }
 

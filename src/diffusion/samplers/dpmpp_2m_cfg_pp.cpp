@@ -1,5 +1,5 @@
-// dpmpp_2m_cfg_pp: dpmpp_2m from the guided answer along those without condition (CFG++: Chung et
-// al. 2024, arXiv:2406.08070).
+// dpmpp_2m_cfg_pp: dpmpp_2m from the guided prediction along the unconditional ones (CFG++: Chung
+// et al. 2024, arXiv:2406.08070).
 #include "diffusion/solver/formulas.h"
 #include "diffusion/solver/sampler.h"
 

@@ -8,7 +8,7 @@ namespace ebb::samplers {
 const Sampler& dpmpp_3m_sde() {
   static const Sampler s = make_sampler<EtaOptions>(
       {.name = "dpmpp_3m_sde",
-       .help = "DPM-Solver++(3M), stochastic, as programs have it: of order 2",
+       .help = "DPM-Solver++(3M), stochastic, as in other programs: of order 2",
        .kind = SamplerKind::sde,
        .order = 2,
        .aliases = {{"dpmpp_3m_sde_gpu"}}},

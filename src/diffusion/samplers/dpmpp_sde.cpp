@@ -11,7 +11,7 @@ struct Options {
   double r = 0.5;
   void fields(auto&& f) {
     noise.fields(f);
-    f("r", r, "where in the step D is asked for again, in lambda");
+    f("r", r, "where in the step D is evaluated again, in lambda");
   }
   void check() const {
     noise.check();

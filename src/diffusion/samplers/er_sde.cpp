@@ -1,4 +1,4 @@
-// er_sde: the extended reverse-time equation of Cui et al. 2023 (arXiv:2309.06169), where a scale
+// er_sde: the extended reverse-time SDE of Cui et al. 2023 (arXiv:2309.06169), where a scale
 // of noise s(sigma / alpha) says how fast noise is renewed; up to two derivatives of D.
 #include "diffusion/solver/formulas.h"
 #include "diffusion/solver/sampler.h"
@@ -12,7 +12,7 @@ struct Options {
   std::string solver_type = "er_sde";
   void fields(auto&& f) {
     noise.fields(f);
-    f("max_stage", max_stage, "answers of the denoiser that count, 1 to 3");
+    f("max_stage", max_stage, "predictions of the denoiser used, 1 to 3");
     f("solver_type", solver_type,
       "scale of noise: er_sde (eta is 1 or 0), reverse_sde (v^(eta + 1)) or ode (v)");
   }
@@ -112,11 +112,9 @@ Latent run(Run& run, Latent x, const Options& given) {
 }  // namespace
 
 const Sampler& er_sde() {
-  static const Sampler s = make_sampler<Options>({.name = "er_sde",
-                                                  .help = "extended reverse-time equation",
-                                                  .kind = SamplerKind::sde,
-                                                  .order = 2},
-                                                 run);
+  static const Sampler s = make_sampler<Options>(
+      {.name = "er_sde", .help = "extended reverse-time SDE", .kind = SamplerKind::sde, .order = 2},
+      run);
   return s;
 }
 

@@ -1,5 +1,5 @@
-// euler_ancestral_cfg_pp: steps from the guided answer along the noise that is seen without the
-// condition, then new noise (CFG++: Chung et al. 2024, arXiv:2406.08070).
+// euler_ancestral_cfg_pp: steps from the guided prediction along the unconditionally predicted
+// noise to below the level, then new noise (CFG++: Chung et al. 2024, arXiv:2406.08070).
 #include "diffusion/solver/euler_cfg_pp.h"
 #include "diffusion/solver/sampler.h"
 

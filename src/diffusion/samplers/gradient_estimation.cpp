@@ -1,4 +1,4 @@
-// gradient_estimation: Euler with a slope carried on beyond the last two (Permenter and Yuan 2023,
+// gradient_estimation: Euler with a slope extrapolated from the last two (Permenter and Yuan 2023,
 // arXiv:2306.04848).
 #include "diffusion/solver/gradient_estimation.h"
 
@@ -25,7 +25,7 @@ struct Options {
 const Sampler& gradient_estimation() {
   static const Sampler s =
       make_sampler<Options>({.name = "gradient_estimation",
-                             .help = "Euler with a slope carried on beyond the last two",
+                             .help = "Euler with a slope extrapolated from the last two",
                              .kind = SamplerKind::ancestral,
                              .order = 1,
                              .aliases = {{"euler_ge"}}},

@@ -34,11 +34,9 @@ Latent run(Run& run, Latent x, const Options& o) {
 }  // namespace
 
 const Sampler& ipndm() {
-  static const Sampler s =
-      make_sampler<Options>({.name = "ipndm",
-                             .help = "slopes of four steps, weighted as if steps were equal",
-                             .order = 2},
-                            run);
+  static const Sampler s = make_sampler<Options>(
+      {.name = "ipndm", .help = "slopes of four steps with the weights of equal steps", .order = 2},
+      run);
   return s;
 }
 

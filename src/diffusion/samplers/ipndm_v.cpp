@@ -82,7 +82,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 const Sampler& ipndm_v() {
   static const Sampler s = make_sampler<Options>(
       {.name = "ipndm_v",
-       .help = "slopes of four steps, weighted by the steps' lengths",
+       .help = "slopes of four steps with the weights of their lengths",
        .order = 0,  // its four weights do not quite add up to the step
        .aliases = {{.name = "ipndm_v_exact",
                     .options = {{"exact", "true"}},

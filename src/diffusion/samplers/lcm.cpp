@@ -1,5 +1,5 @@
-// lcm: D, then noise anew, for networks distilled to answer data at once (Song et al. 2023,
-// arXiv:2303.01469, algorithm 1; Luo et al. 2023, arXiv:2310.04378).
+// lcm: D, then new noise, for consistency-distilled networks (Song et al. 2023, arXiv:2303.01469,
+// algorithm 1; Luo et al. 2023, arXiv:2310.04378).
 #include "diffusion/solver/formulas.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/timesteps.h"
@@ -21,7 +21,7 @@ struct Options {
   }
 };
 
-// A consistency function of timestep t: its network's answer, and the more of x the nearer t is to
+// A consistency function of timestep t: the network's prediction, blended with x towards timestep
 // 0, where it must be x itself (Luo et al. 2023, equation 9).
 Latent bounded(const Run& run, const Latent& x, const Latent& denoised, double sigma) {
   const double t = 10 * timestep_of(table_of(run), sigma);
@@ -56,7 +56,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 const Sampler& lcm() {
   static const Sampler s =
       make_sampler<Options>({.name = "lcm",
-                             .help = "D, then noise anew, for networks distilled to it",
+                             .help = "D, then new noise, for consistency-distilled networks",
                              .kind = SamplerKind::distilled,
                              .order = 0,
                              .aliases = {{"flow_match_lcm"}, {"flow_match_euler_stochastic"}}},

@@ -63,7 +63,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 const Sampler& plms() {
   static const Sampler s =
       make_sampler<Options>({.name = "plms",
-                             .help = "noise found in four steps, equal in timesteps",
+                             .help = "predicted noise of four steps, equal in timesteps",
                              .order = 2,
                              .flow = false,
                              .aliases = {{"pndm", {{"runge_kutta", "true"}}}}},

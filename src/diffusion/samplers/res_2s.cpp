@@ -1,5 +1,5 @@
-// res_2s: two answers a step, on a line exactly integrated, then noise is added back (RES: Zhang et
-// al. 2023, arXiv:2308.02157).
+// res_2s: two predictions a step, linear in between exactly integrated, then noise is added back
+// (RES: Zhang et al. 2023, arXiv:2308.02157).
 #include "diffusion/solver/exponential.h"
 #include "diffusion/solver/res_multistep.h"
 #include "diffusion/solver/sampler.h"
@@ -30,11 +30,12 @@ Latent run(Run& run, Latent x, const ResOptions& o) {
 }  // namespace
 
 const Sampler& res_2s() {
-  static const Sampler s = make_sampler<ResOptions>({.name = "res_2s",
-                                                     .help = "two answers a step, on a line",
-                                                     .kind = SamplerKind::ancestral,
-                                                     .order = 2},
-                                                    run);
+  static const Sampler s =
+      make_sampler<ResOptions>({.name = "res_2s",
+                                .help = "two predictions a step, linear in between",
+                                .kind = SamplerKind::ancestral,
+                                .order = 2},
+                               run);
   return s;
 }
 

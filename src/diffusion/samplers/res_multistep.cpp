@@ -1,4 +1,4 @@
-// res_multistep: D on a line through the last two answers, exactly integrated (RES: Zhang et al.
+// res_multistep: D linear through the last two predictions, exactly integrated (RES: Zhang et al.
 // 2023, arXiv:2308.02157). Without noise it is DPM-Solver++(2M) with Heun's coefficients.
 #include "diffusion/solver/res_multistep.h"
 
@@ -9,7 +9,7 @@ namespace ebb::samplers {
 const Sampler& res_multistep() {
   static const Sampler s = make_sampler<ResOptions>(
       {.name = "res_multistep",
-       .help = "D on a line through the last two answers",
+       .help = "D linear through the last two predictions",
        .order = 2,
        .aliases = {{.name = "res_multistep_ancestral",
                     .options = {{"eta", "1"}},

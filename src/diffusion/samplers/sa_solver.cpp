@@ -18,11 +18,12 @@ struct Options {
     noise.fields(f);
     f("start", start, "noise is renewed in steps to this level and below");
     f("end", end, "noise is renewed in steps to this level and above");
-    f("predictor_order", predictor_order, "answers of the denoiser that predict, 1 to 4");
-    f("corrector_order", corrector_order, "answers that correct, 1 to 4; 0: no corrector");
+    f("predictor_order", predictor_order, "predictions used by the predictor, 1 to 4");
+    f("corrector_order", corrector_order,
+      "predictions used by the corrector, 1 to 4; 0: no corrector");
     f("predict_x0", predict_x0, "steps go by D; else by the noise seen in x");
-    f("simple_order_2", simple_order_2, "two answers make a line with simpler weights");
-    f("pece", pece, "the denoiser is asked again at the corrected state");
+    f("simple_order_2", simple_order_2, "simpler weights for two predictions");
+    f("pece", pece, "the denoiser is evaluated again at the corrected state");
   }
   void check() const {
     noise.check();
@@ -52,7 +53,7 @@ class Solver {
   // Asks at level i, where `x` was predicted, and corrects it.
   void ask(Latent& x, int64_t i) {
     const Latent guess = x;
-    predictions_.push(answer(x, i));
+    predictions_.push(evaluate(x, i));
     const bool late = run_.dialect().sa_solver_corrects_last;
     const bool skipped = level(i + 1) == 0 && !o_.pece && !late;
     const int64_t count = available(o_.corrector_order, run_.steps() - i + (late ? 2 : 0));
@@ -62,7 +63,7 @@ class Solver {
                 placed(run_, sigmas_, predictions_, {.step = i - 1, .newest = i, .count = count}),
                 o_.rule());
     x = from_stored(sum + step_.noise, guess, x);
-    if (o_.pece) predictions_.replace(answer(x, i));
+    if (o_.pece) predictions_.replace(evaluate(x, i));
   }
 
   // x at level i + 1.
@@ -85,11 +86,11 @@ class Solver {
   }
 
  private:
-  Latent answer(Latent& x, int64_t i) {
+  Latent evaluate(Latent& x, int64_t i) {
     denoised_ = run_.denoise(x, level(i));
     return predicted(run_, x, denoised_, level(i), o_.predict_x0);
   }
-  // Answers that count, of `order` and no more than `left` near the end.
+  // Predictions used, of `order` and no more than `left` near the end.
   int64_t available(int64_t order, int64_t left) const {
     const int64_t known = std::min(order, predictions_.size());
     const bool lowers = level(run_.steps()) == 0 || run_.dialect().sa_solver_corrects_last;

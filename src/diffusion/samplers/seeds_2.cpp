@@ -1,6 +1,6 @@
-// seeds_2: exponential integration of the stochastic equation with two answers a step (SEEDS:
-// Gonzalez et al. 2023, arXiv:2305.14267). Asked again at the end of the step it is exponential
-// Heun.
+// seeds_2: exponential integration of the stochastic equation with two predictions per step (SEEDS:
+// Gonzalez et al. 2023, arXiv:2305.14267). With the second evaluation at the end of the step it is
+// exponential Heun.
 #include "diffusion/solver/exponential.h"
 #include "diffusion/solver/sampler.h"
 
@@ -13,7 +13,7 @@ struct Options {
   std::string solver_type = "phi_1";
   void fields(auto&& f) {
     noise.fields(f);
-    f("r", r, "where in the step D is asked for again, in lambda");
+    f("r", r, "where in the step D is evaluated again, in lambda");
     f("solver_type", solver_type, "phi_1, or phi_2: a line of D exactly integrated");
   }
   void check() const {
@@ -54,7 +54,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 const Sampler& seeds_2() {
   static const Sampler s = make_sampler<Options>(
       {.name = "seeds_2",
-       .help = "SEEDS, two answers a step",
+       .help = "SEEDS, two predictions a step",
        .kind = SamplerKind::sde,
        .order = 2,
        .aliases = {{.name = "exp_heun_2_x0",

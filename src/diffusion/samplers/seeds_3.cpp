@@ -1,5 +1,5 @@
-// seeds_3: exponential integration of the stochastic equation with three answers a step (SEEDS:
-// Gonzalez et al. 2023, arXiv:2305.14267, algorithm 3).
+// seeds_3: exponential integration of the stochastic equation with three predictions per step
+// (SEEDS: Gonzalez et al. 2023, arXiv:2305.14267, algorithm 3).
 #include "diffusion/solver/exponential.h"
 #include "diffusion/solver/sampler.h"
 
@@ -11,8 +11,8 @@ struct Options {
   double r_1 = 1.0 / 3, r_2 = 2.0 / 3;
   void fields(auto&& f) {
     noise.fields(f);
-    f("r_1", r_1, "where in the step D is asked for a second time, in lambda");
-    f("r_2", r_2, "where in the step D is asked for a third time");
+    f("r_1", r_1, "where in the step D is evaluated a second time, in lambda");
+    f("r_2", r_2, "where in the step D is evaluated a third time");
   }
   void check() const {
     noise.check();
@@ -54,7 +54,7 @@ Latent run(Run& run, Latent x, const Options& o) {
 
 const Sampler& seeds_3() {
   static const Sampler s = make_sampler<Options>({.name = "seeds_3",
-                                                  .help = "SEEDS, three answers a step",
+                                                  .help = "SEEDS, three predictions a step",
                                                   .kind = SamplerKind::sde,
                                                   .order = 3},
                                                  run);

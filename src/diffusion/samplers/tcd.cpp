@@ -30,8 +30,8 @@ Way way(const Run& run, double to, double eta) {
     if (eta == 0 || to == 0) return {to, to};
     return {std::min(sigma_at(table, (1 - eta) * t), to), to};
   }
-  // Timesteps are whole. Noise leads to the level that was asked for; without it x leaves with the
-  // scale of that one.
+  // Timesteps are integers. Noise leads to the requested level; without noise x has the scale of
+  // that level.
   const double whole = std::round(t), reached = sigma_at(table, whole);
   const double below = sigma_at(table, std::floor((1 - eta) * whole));
   if (eta > 0 && to > 0) return {below, to};

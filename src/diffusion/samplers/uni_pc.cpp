@@ -1,5 +1,5 @@
-// uni_pc: a predictor, and a corrector from the answer at its result, which costs nothing more
-// (Zhao et al. 2023, UniPC, arXiv:2302.04867).
+// uni_pc: a predictor, and a corrector that uses the next step's prediction at no extra cost (Zhao
+// et al. 2023, UniPC, arXiv:2302.04867).
 #include <algorithm>
 
 #include "diffusion/solver/exponential.h"
@@ -15,11 +15,11 @@ struct Options {
   bool predict_x0 = true, lower_order_final = true, corrector = true;
   std::vector<int64_t> disable_corrector;
   void fields(auto&& f) {
-    f("order", order, "answers of the denoiser that count, 1 to 4");
-    f("variant", variant, "where two answers make a line: B1 (bh1), B2 (bh2), exact (vary_coeff)");
+    f("order", order, "predictions of the denoiser used, 1 to 4");
+    f("variant", variant, "weights for two predictions: B1 (bh1), B2 (bh2), exact (vary_coeff)");
     f("predict_x0", predict_x0, "steps go by D; else by the noise seen in x");
     f("lower_order_final", lower_order_final, "the last steps have orders ..., 2, 1");
-    f("corrector", corrector, "steps are corrected by the answer at their end");
+    f("corrector", corrector, "steps are corrected by the prediction at their end");
     f("disable_corrector", disable_corrector, "steps, from 0, that are not corrected");
   }
   void check() const {
@@ -74,7 +74,7 @@ Latent run(Run& run, Latent x, const Options& o) {
         (o.predict_x0 ? exponential_step : noise_step)(run.space(), from, to, 0);
     std::vector<KnownPrediction> known =
         placed(run, sigmas, predictions, {.step = i, .newest = i, .count = order});
-    // Two answers make a line by the rule; more are integrated exactly.
+    // Two predictions use the rule's weights; more are integrated exactly.
     Latent next = advance(step, x, known, o.rule());
     if (i + 1 < steps) {
       const Latent guess = next;

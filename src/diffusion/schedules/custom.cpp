@@ -67,7 +67,7 @@ std::vector<double> levels(const ScheduleInput&, const Options& o) {
 const Schedule& custom() {
   static const Schedule s =
       make_schedule<Options>({.name = "custom",
-                              .help = "levels as given, whatever the number of steps",
+                              .help = "the given levels, whatever the number of steps",
                               .exact_count = false,
                               .own_count = true,
                               .to_zero = false},

@@ -1,4 +1,4 @@
-// ddim_uniform: every so many of the network's levels, from the second smallest on (the original
+// ddim_uniform: every k-th of the network's levels, from the second smallest on (the original
 // implementation of DDIM for latent diffusion). Often a step more or less than asked for.
 #include <algorithm>
 
@@ -25,7 +25,7 @@ std::vector<double> levels(const ScheduleInput& in, const NoOptions&) {
 const Schedule& ddim_uniform() {
   static const Schedule s =
       make_schedule<NoOptions>({.name = "ddim_uniform",
-                                .help = "as DDIM picked them; often a step more or less",
+                                .help = "as in DDIM; often a step more or less",
                                 .picks = true,
                                 .exact_count = false,
                                 .aliases = {{"ddim"}}},

@@ -1,5 +1,5 @@
-// flow: equal times, from 1 to 1 / steps unless told otherwise, shifted as the network's levels
-// are, or by the size of the image (Esser et al. 2024, arXiv:2403.03206; Flux).
+// flow: equal times, from 1 to 1 / steps by default, shifted like the network's levels, or by the
+// size of the image (Esser et al. 2024, arXiv:2403.03206; Flux).
 #include <cmath>
 
 #include "base/error.h"

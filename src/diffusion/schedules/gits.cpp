@@ -34,9 +34,11 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
 }  // namespace
 
 const Schedule& gits() {
-  static const Schedule s = make_schedule<Options>(
-      {.name = "gits", .help = "found on trajectories of Stable Diffusion", .own_denoise = true},
-      levels);
+  static const Schedule s =
+      make_schedule<Options>({.name = "gits",
+                              .help = "optimised on trajectories of Stable Diffusion",
+                              .own_denoise = true},
+                             levels);
   return s;
 }
 

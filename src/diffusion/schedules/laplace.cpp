@@ -33,7 +33,7 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
 
 const Schedule& laplace() {
   static const Schedule s = make_schedule<Options>(
-      {.name = "laplace", .help = "gathered around one level; ends above 0", .to_zero = false},
+      {.name = "laplace", .help = "concentrated around one level; ends above 0", .to_zero = false},
       levels);
   return s;
 }

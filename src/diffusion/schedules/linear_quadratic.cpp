@@ -42,7 +42,7 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
 
 const Schedule& linear_quadratic() {
   static const Schedule s = make_schedule<Options>(
-      {.name = "linear_quadratic", .help = "slow at first, then faster and faster"}, levels);
+      {.name = "linear_quadratic", .help = "linear, then quadratic"}, levels);
   return s;
 }
 

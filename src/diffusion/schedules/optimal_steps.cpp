@@ -40,7 +40,7 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
 
 const Schedule& optimal_steps() {
   static const Schedule s = make_schedule<Options>({.name = "optimal_steps",
-                                                    .help = "found for Flux, Wan and Chroma",
+                                                    .help = "optimised for Flux, Wan and Chroma",
                                                     .space = Space::flow,
                                                     .own_denoise = true},
                                                    levels);

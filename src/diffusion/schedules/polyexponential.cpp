@@ -1,4 +1,4 @@
-// polyexponential: ln(sigma) as a power of the way (k-diffusion); exponential where rho is 1.
+// polyexponential: ln(sigma) as a power of the progress (k-diffusion); exponential where rho is 1.
 #include <cmath>
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
 
 const Schedule& polyexponential() {
   static const Schedule s = make_schedule<Options>(
-      {.name = "polyexponential", .help = "ln(sigma) as a power of the way"}, levels);
+      {.name = "polyexponential", .help = "ln(sigma) as a power of the progress"}, levels);
   return s;
 }
 

@@ -1,4 +1,4 @@
-// simple: every so many of the network's levels, from the largest on (ComfyUI).
+// simple: every k-th of the network's levels, from the largest on (ComfyUI).
 #include <algorithm>
 
 #include "diffusion/levels/schedule.h"
@@ -28,7 +28,7 @@ std::vector<double> levels(const ScheduleInput& in, const NoOptions&) {
 
 const Schedule& simple() {
   static const Schedule s = make_schedule<NoOptions>(
-      {.name = "simple", .help = "every so many of the network's levels", .picks = true}, levels);
+      {.name = "simple", .help = "every k-th of the network's levels", .picks = true}, levels);
   return s;
 }
 

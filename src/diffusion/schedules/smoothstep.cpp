@@ -21,8 +21,7 @@ std::vector<double> levels(const ScheduleInput& in, const NoOptions&) {
 
 const Schedule& smoothstep() {
   static const Schedule s = make_schedule<NoOptions>(
-      {.name = "smoothstep", .help = "timesteps closer together at both ends", .picks = true},
-      levels);
+      {.name = "smoothstep", .help = "timesteps denser at both ends", .picks = true}, levels);
   return s;
 }
 

@@ -21,7 +21,7 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
   const int64_t skipped = o.spread ? 0 : 10 - static_cast<int64_t>(10 * in.denoise);
   require(o.spread || skipped + in.steps <= 10 || in.dialect.gives_fewer_levels,
           "schedule: turbo has ", 10 - skipped, " steps (", in.steps,
-          " were asked for; spread=true has any number)");
+          " were requested; spread=true has any number)");
   const auto last = static_cast<double>(in.levels.sigmas.size()) - 1;
   std::vector<double> out;
   for (int64_t i = 0; i < in.steps && (o.spread || skipped + i < 10); ++i) {

@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// The schedule that a name asks for, as an alias or by what it ends with.
+// The schedule that a name implies, as an alias or by its suffix.
 std::string named_schedule(std::string_view sampler) {
   const std::string plain = plain_name(sampler);
   for (const Sampler* s : all_samplers())

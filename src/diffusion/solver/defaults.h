@@ -1,5 +1,5 @@
-// What a run takes where nothing is said, by dialect and sampler: schedule and noise. The sampler's
-// options: dialect_defaults.h.
+// Defaults of a run by dialect and sampler: schedule and noise. The sampler's options:
+// dialect_defaults.h.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace ebb {
 
-// The schedule that a sampler's name asks for, as "DPM++ 2M Karras" does; or else the dialect's for
+// The schedule that a sampler's name implies, as "DPM++ 2M Karras" does; else the dialect's for
 // this sampler, or for all on such models; "" if it has none.
 std::string usual_schedule(std::string_view dialect, std::string_view sampler, Space space);
 

@@ -1,5 +1,5 @@
-// Dialect: what the programs that people know do differently, as data. A sampler asks the dialect;
-// nothing else in the code knows the programs.
+// Dialect: the differences between well-known programs, as data. Samplers read properties of the
+// dialect; nothing else in the code depends on the programs.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace ebb {
 struct Dialect {
   std::string name;
   std::string help;
-  // The source of its numbers (noise/noise.h) unless another is chosen.
+  // The noise source (noise/noise.h) unless another is chosen.
   std::string noise = "ebb";
-  // Levels that are nearer than this share of them are one: differences over the step between them
-  // would be rounding. 0: only equal ones are.
+  // Levels whose relative difference is below this count as one: differences over the step between
+  // them would be rounding errors. 0: only equal levels do.
   double least_step = 1e-6;
-  // Numbers are drawn in every step of samplers that renew noise, used or not.
+  // Samplers with churn draw noise in every step, used or not.
   bool draws_unused_churn = false;
   // heunpp2 does so, whatever the others do.
   bool draws_unused_heunpp2 = false;
-  // euler_ancestral draws in the step to 0 as well, but not on flow models.
+  // euler_ancestral also draws in the step to 0, except on flow models.
   bool draws_unused_last = false;
-  // Ancestral steps with alpha 1, dpm_fast and dpm_adaptive draw at eta 0 too.
+  // Ancestral steps with alpha 1, dpm_fast and dpm_adaptive also draw at eta 0.
   bool draws_unused_eta = false;
   // dpmpp_sde does so too.
   bool draws_unused_sde = false;
@@ -35,88 +35,87 @@ struct Dialect {
   bool flow_ancestral = true;
   // So do res_multistep and dpmpp_2s_ancestral_cfg_pp.
   bool flow_res_ancestral = true;
-  // Samplers whose noise is for parts of a step draw for parts that are empty too.
+  // Samplers that draw noise per substep also draw for empty substeps.
   bool draws_unused_substeps = false;
-  // From flow's level 1 euler_ancestral_cfg_pp renews all noise, whatever eta above 0 is.
+  // From flow's level 1 euler_ancestral_cfg_pp renews all noise, at any eta above 0.
   bool renews_all_from_1 = false;
-  // dpmpp_2s_ancestral_cfg_pp takes the answer without condition of a step's middle where that of
-  // its start belongs: it then converges to something else.
+  // dpmpp_2s_ancestral_cfg_pp uses the unconditional prediction of a step's midpoint in place of
+  // that of its start, and then converges to a different limit.
   bool late_uncond_2s = false;
   // dpm_2_ancestral adds no noise after a step that went to level 0 before (eta above 1).
   bool no_noise_from_zero = false;
-  // dpm_fast and dpm_adaptive, which end at the smallest level above 0, give the noise back where
-  // that is the first one; else they end with x = D.
+  // dpm_fast and dpm_adaptive, which end at the smallest level above 0, return the initial noise if
+  // that is the first level; else they end with x = D.
   bool leaves_single_level = false;
-  // Where uni_pc ends for a last level 0; none: it ends with x = D.
+  // The level at which uni_pc ends if the last level is 0; none: it ends with x = D.
   std::optional<double> uni_pc_last = {};
-  // uni_pc's corrector with vary_coeff slips (solver/exponential.h).
+  // uni_pc's corrector with vary_coeff has an index error (solver/exponential.h).
   bool uni_pc_slips = false;
-  // sa_solver corrects before the last step too, and orders fall to 1 for that one; else they do so
-  // a step earlier, on ways that end at 0.
+  // sa_solver also corrects before the last step, and orders drop to 1 for that one; else they drop
+  // a step earlier, in runs that end at 0.
   bool sa_solver_corrects_last = false;
-  // sa_solver draws in every step, where it renews noise or not.
+  // sa_solver draws in every step, whether it renews noise or not.
   bool draws_unused_sa = false;
-  // Left points over which er_sde adds its integrals up; none: nearly exact ones.
+  // Number of left points for the integrals of er_sde; none: nearly exact integrals.
   std::optional<int64_t> er_sde_points = {};
   // er_sde follows the stochastic equation at eta 0 too, without its noise; at any other eta it
   // adds all of it.
   bool er_sde_eta_switches = false;
-  // Stands for flow's level 1 in er_sde, whose network is still asked at 1; 0:
-  // SampleCall::first_sigma, at which it is asked.
+  // Replaces flow's level 1 in er_sde, whose network is still evaluated at 1; 0:
+  // SampleCall::first_sigma, at which it is evaluated.
   double er_sde_first = 0;
-  // Samplers that remember slopes use them in the step to 0 too; else it ends with x = D.
+  // Samplers that remember slopes also use them in the step to 0; else it ends with x = D.
   bool multistep_to_zero = false;
   // ipndm_v weights three and four slopes as if steps were equal.
   bool equal_weights_above_two = false;
-  // ddim and plms, which are for sqrt(alpha_bar) x, end at the level of timestep 0 instead of at 0
-  // (their last alpha_bar is the table's first), and leave that factor in.
+  // ddim and plms, which work on sqrt(alpha_bar) x, end at the level of timestep 0 instead of at 0
+  // (their last alpha_bar is the table's first), and keep that factor.
   bool vp_ends_at_table = false;
-  // tcd steps to whole timesteps, at the end to timestep 0; what comes out keeps that one's factor.
+  // tcd steps to integer timesteps, at the end to timestep 0; its result keeps that one's factor.
   bool vp_integer_timesteps = false;
   // lcm's D is that of a consistency function: near timestep 0 it becomes x.
   bool lcm_boundary = false;
-  // dpmpp_2s_ancestral and euler_ancestral_cfg_pp draw at eta 0 too where they step as if alpha
-  // were 1.
+  // dpmpp_2s_ancestral and euler_ancestral_cfg_pp also draw at eta 0 in steps as if alpha were 1.
   bool draws_unused_ve = false;
-  // dpmpp_2s_ancestral takes the first answer for that half way too where flow's lambda is
-  // infinite; else it asks at 0.9999.
+  // dpmpp_2s_ancestral reuses the first prediction for the midpoint if flow's lambda is infinite;
+  // else it evaluates at 0.9999.
   bool flow_2s_evaluates_once = false;
-  // On flow models stochastic samplers, euler_cfg_pp and euler_ancestral_cfg_pp reckon with lambda
-  // and alpha of the flow; else as if alpha were 1.
+  // On flow models stochastic samplers, euler_cfg_pp and euler_ancestral_cfg_pp use lambda and
+  // alpha of the flow; else as if alpha were 1.
   bool flow_sde = true;
-  // Noise that is renewed as if alpha were 1 (s_churn, eta of dpm_fast and dpm_adaptive) is let
-  // through on flow models; else refused.
+  // Churn as if alpha were 1 (s_churn, eta of dpm_fast and dpm_adaptive) is accepted on flow
+  // models; else refused.
   bool flow_churn = false;
-  // dpmpp_2m reckons with flow's lambda on flow models; else with -ln(sigma).
+  // dpmpp_2m uses flow's lambda on flow models; else -ln(sigma).
   bool flow_lambda_2m = false;
   // Ancestral steps on flow models take an eta above 1 as 1.
   bool clamps_eta = false;
-  // Equal parts in which lms adds its coefficients up (midpoint rule); none: exact integrals.
+  // Intervals of the midpoint rule for the coefficients of lms; none: exact integrals.
   std::optional<int64_t> lms_intervals = {};
-  // Steps by which the slopes that lms remembers are newer than the ones whose weights they get.
+  // Steps by which the slopes that lms remembers are newer than the ones their weights are for.
   int64_t lms_newer = 0;
-  // Schedules take what a flow network is told of its first and last level for their times, so that
-  // these levels are shifted twice.
+  // Schedules take c_noise of a flow network's first and last level as times, so that these levels
+  // are shifted twice.
   bool shifts_flow_twice = false;
-  // Networks with timesteps are told of whole ones, the nearest.
+  // c_noise is rounded to the nearest integer timestep, for networks with timesteps.
   bool integer_timesteps = false;
-  // Schedules with a list of levels of their own give it where more were asked for.
+  // Schedules with their own list of levels return it even if more levels were requested.
   bool gives_fewer_levels = false;
-  // Schedules that know what to do with a share of the way do it; else the end of a list for the
-  // whole way is taken.
+  // Schedules that define partial denoising do it themselves; else the end of the full list is
+  // used.
   bool schedules_know_shares = false;
-  // Schedules reckon in f32 where in a table they are: a product may end one below, and what is
-  // added up drifts.
+  // Schedules compute table positions in f32: a result may round down to the position before, and
+  // cumulative sums drift.
   bool f32_schedules = false;
-  // Samplers run on a list one level longer, whose last level above 0 is left out.
+  // Samplers that run on a list one level longer, whose last level above 0 is dropped.
   std::vector<std::string> discard_penultimate = {};
   DialectDefaults defaults = {};
 };
 
-// ebb (our own rules: nothing is drawn in vain, corrected flow steps), kdiff (k-diffusion), comfy
+// ebb (our own rules: no unused draws, corrected flow steps), kdiff (k-diffusion), comfy
 // (ComfyUI), a1111 (Stable Diffusion web UI), diffusers, sdcpp (stable-diffusion.cpp).
 const std::vector<Dialect>& all_dialects();
-// Whatever the case of the name. Throws Error, suggests the nearest.
+// Ignores case. Throws Error, suggests the nearest.
 const Dialect& find_dialect(std::string_view name);
 
 }  // namespace ebb

@@ -64,7 +64,7 @@ DialectDefaults sdcpp_defaults() {
           .brownian_options = {{"generator", "nv"}}};
 }
 
-// ---- answers -------------------------------------------------------------------------------
+// ---- queries -------------------------------------------------------------------------------
 
 OptionTexts default_options(std::string_view dialect, std::string_view sampler) {
   OptionTexts out;

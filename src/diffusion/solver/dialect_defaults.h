@@ -1,5 +1,5 @@
-// DialectDefaults: what a program takes where nothing is said, by name, as data. Names are of ebb;
-// those of the programs are aliases of them.
+// DialectDefaults: the defaults of a program, by name, as data. Names are ebb's; those of the
+// programs are aliases of them.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace ebb {
 
-// What a schedule's name stands for in the program: another schedule, or, if that is empty, the
-// same one; and options that it has there.
+// A schedule name in the program: another schedule, or, if empty, the same one; and its options
+// there.
 struct ScheduleForm {
   std::string name, schedule;
   OptionTexts options = {};
 };
 
-// A sampler, by its name or by one of its other names, and the schedule that it runs on.
+// A sampler, by its name or an alias, and its default schedule.
 struct SamplerSchedule {
   std::string sampler, schedule;
 };
 
-// A sampler, by its name or by one of its other names, and options that it has in the program.
+// A sampler, by its name or an alias, and its options in the program.
 struct SamplerDefaults {
   std::string sampler;
   OptionTexts options;
@@ -30,7 +30,7 @@ struct SamplerDefaults {
 
 struct DialectDefaults {
   std::vector<ScheduleForm> forms = {};
-  // The schedule of samplers that are not in the list; empty: the network's usual one.
+  // The schedule of samplers not in the list; empty: the network's default.
   std::string schedule = {}, flow_schedule = {};
   std::vector<SamplerSchedule> schedules = {};
   std::vector<SamplerDefaults> defaults = {};
@@ -45,18 +45,18 @@ DialectDefaults a1111_defaults();
 DialectDefaults diffusers_defaults();
 DialectDefaults sdcpp_defaults();
 
-// ---- answers -------------------------------------------------------------------------------
+// ---- queries -------------------------------------------------------------------------------
 
-// Options of a sampler that a dialect sets before those of its name and of the caller.
+// Options that a dialect sets for a sampler, before those of its name and of the caller.
 OptionTexts default_options(std::string_view dialect, std::string_view sampler);
 
-// Where a sampler's numbers come from: a source for the start and the steps; and, unless it is
-// empty, another one for the steps.
+// The noise source of a sampler: one for start and steps; and, unless empty, another one for the
+// steps.
 struct DefaultNoise {
   std::string source, steps = {};
   OptionTexts step_options = {};
 };
-// By the dialect. A name that ends in _gpu or _bt asks for a Brownian path in any of them.
+// By the dialect. A name that ends in _gpu or _bt implies a Brownian path in any of them.
 DefaultNoise default_noise(std::string_view dialect, std::string_view sampler);
 
 }  // namespace ebb

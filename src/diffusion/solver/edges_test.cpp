@@ -1,5 +1,5 @@
-// Samplers at their edges: levels that are few, near or extreme, denoisers that fail, options that
-// have no meaning. Nothing wrong comes out unsaid.
+// Edge cases of samplers: few, near or extreme levels, denoisers that fail, options without effect.
+// Every fault is reported.
 #include <gtest/gtest.h>
 
 #include "diffusion/solver/formulas.h"
@@ -29,7 +29,7 @@ TEST(samplers, last_answer_that_is_not_finite__is_an_error) {
       [&] {
         run_toy("euler", {1.0}, {.sigmas = {2, 1, 0.5, 0}}, model);
       },
-      "the denoiser's answer is not finite at noise level 0.5");
+      "the denoiser's prediction is not finite at noise level 0.5");
 }
 
 TEST(samplers, noise_that_is_not_finite__is_an_error) {

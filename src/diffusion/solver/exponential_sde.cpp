@@ -20,7 +20,7 @@ void SdeStep::renoise(Latent& x) const {
 }
 
 Latent sde_3m(Run& run, Latent x, const EtaOptions& o, double bend) {
-  Latent d1, d2;  // the answers before
+  Latent d1, d2;  // the previous predictions
   double h1 = 0, h2 = 0;
   for (int64_t i = 0; i < run.steps(); ++i) {
     const SdeStep step(run, i, o);

@@ -27,7 +27,7 @@ class SdeStep {
   double from_, to_, h_;
 };
 
-// Multistep through the last three answers; `bend` scales the second difference: 2 makes it a
+// Multistep through the last three predictions; `bend` scales the second difference: 2 makes it a
 // second derivative.
 Latent sde_3m(Run& run, Latent x, const EtaOptions& options, double bend);
 

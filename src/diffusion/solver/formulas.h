@@ -1,4 +1,4 @@
-// Arithmetic that samplers share, in double: ancestral steps, renewed noise, phi functions.
+// Arithmetic shared by samplers, in double: ancestral steps, churn, phi functions.
 #pragma once
 
 #include <cmath>
@@ -13,24 +13,25 @@ namespace ebb {
 // integrators (Hochbruck and Ostermann 2010). Exact near 0 too.
 double phi(int k, double z);
 
-// The noise found in x at level sigma, (x - D) / sigma; without alpha it is the slope dx/dsigma.
+// The predicted noise in x at level sigma, (x - D) / sigma; without alpha it is the slope
+// dx/dsigma.
 Latent noise_in(Run& run, Latent& x, double sigma);
 
 // A stochastic step from one level to another: a deterministic one to `down`, then
 // x = scale x + noise z.
 struct AncestralStep {
   double down = 0, scale = 1, noise = 0;
-  bool draws = noise > 0;  // numbers, used or not
+  bool draws = noise > 0;  // noise, used or not
 };
 // On VE: noise = min(to, eta to sqrt(from^2 - to^2) / from), down^2 = to^2 - noise^2 (Song et al.
 // 2021, DDIM, equation 16). On flow models with the dialect's flow_ancestral: down = to (1 + (to /
 // from - 1) eta), and scale and noise lead to alpha(to) data + to noise.
 AncestralStep ancestral_step(const Run& run, double from, double to, double eta);
 AncestralStep ancestral_step_ve(const Run& run, double from, double to, double eta);
-AncestralStep ancestral_step_ve(double from, double to, double eta);  // draws nothing in vain
+AncestralStep ancestral_step_ve(double from, double to, double eta);  // no unused draws
 // The first of them on flow models only with the dialect's flow_res_ancestral.
 AncestralStep res_ancestral_step(const Run& run, double from, double to, double eta);
-// Its second half: scales and, where there is noise to add, draws.
+// Its second half: scales and, if there is noise to add, draws.
 void renoise(Run& run, Latent& x, const AncestralStep& step, double from, double to,
              double s_noise);
 
@@ -47,13 +48,12 @@ struct ChurnOptions {
   }
   void check() const;
 };
-// Refuses noise that is added as if alpha were 1 on flow models, unless the dialect lets it
-// through.
+// Throws Error for noise that is added as if alpha were 1 on flow models, unless the dialect
+// accepts it.
 void check_flow_noise(const Run& run, std::string_view option, double value);
-// The space whose lambda and alpha stochastic samplers reckon with.
+// The space whose lambda and alpha stochastic samplers use.
 inline Space sde_space(const Run& run) { return run.dialect().flow_sde ? run.space() : Space::ve; }
-// Raises the noise of x at level `i`; returns the level reached. `draws_unused`: numbers are drawn
-// in any case.
+// Raises the noise of x at level `i`; returns the level reached. `draws_unused`: draws in any case.
 double churn(Run& run, Latent& x, int64_t i, const ChurnOptions& options, bool draws_unused);
 inline double churn(Run& run, Latent& x, int64_t i, const ChurnOptions& options) {
   return churn(run, x, i, options, run.dialect().draws_unused_churn);

@@ -37,7 +37,7 @@ std::string excuse(const json& c) {
   if (sampler.starts_with("uni_pc") && c["nfe"] == 1)
     return "the reference leaves the noise as it was";
   if (options.value("deis_mode", "") == "rhoab" && options.value("max_order", 0) == 4)
-    return "the reference weighs four answers with the weights of an earlier step";
+    return "the reference weights four predictions with the weights of an earlier step";
   if (sampler == "ddpm" && c["space"] == "flow")
     return "the reference takes states of flow models for others";
   return "";

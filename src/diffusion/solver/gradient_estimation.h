@@ -14,8 +14,8 @@ struct GradientOptions {
   void check() const { check_not_negative("ge_gamma", ge_gamma); }
 };
 
-// With `cfg_pp` slopes are those without condition, from the guided answer. A share eta of the
-// noise is renewed in every step.
+// With `cfg_pp` slopes are the unconditional ones, from the guided prediction. A fraction eta of
+// the noise is renewed in every step.
 Latent gradient_estimation(Run& run, Latent x, const GradientOptions& o, const EtaOptions& noise,
                            bool cfg_pp);
 

@@ -35,11 +35,11 @@ template <class T>
 void check_prediction(const std::vector<T>& values, std::string_view name, double sigma) {
   if (all_finite(values)) return;
   const auto missing = first_unwritten<T>(values);
-  require(missing.has_value(), "sample: the denoiser's answer is not finite at noise level ", sigma,
-          " (", name, ")");
+  require(missing.has_value(), "sample: the denoiser's prediction is not finite at noise level ",
+          sigma, " (", name, ")");
   fail("sample: the denoiser did not write ", name, "[", *missing, "] of ", values.size(),
        " at noise level ", sigma,
-       name == "uncond" ? "; this sampler needs the answer without condition (guidance other than "
+       name == "uncond" ? "; this sampler needs the unconditional prediction (guidance other than "
                           "1, or a rule)"
                         : "");
 }

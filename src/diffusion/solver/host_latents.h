@@ -1,4 +1,5 @@
-// HostLatents: vectors in memory, and a denoiser that is a function on them. T: float or double.
+// HostLatents: vectors in host memory, and a denoiser that is a function on them. T: float or
+// double.
 #pragma once
 
 #include <functional>
@@ -11,15 +12,15 @@
 
 namespace ebb {
 
-// Writes D(x, sigma) to `denoised`, and what it is without the condition to `uncond` unless that
-// is empty. All have the latents' size.
+// Writes D(x, sigma) to `denoised`, and the unconditional prediction to `uncond` unless that is
+// empty. All have the latents' size.
 template <class T>
 using HostDenoise = std::function<void(std::span<const T> x, double sigma, std::span<T> denoised,
                                        std::span<T> uncond)>;
 template <class T>
 class HostLatents : public Latents {
  public:
-  // `noise` may be empty where nothing is drawn.
+  // `noise` may be empty if nothing is drawn.
   HostLatents(size_t size, HostDenoise<T> denoise, NoiseFill noise);
 
   Latent put(std::span<const T> values);
@@ -39,15 +40,15 @@ class HostLatents : public Latents {
   size_t size_;
   HostDenoise<T> denoise_;
   NoiseFill noise_;
-  std::shared_ptr<Pool> pool_;  // of memory that is used again
+  std::shared_ptr<Pool> pool_;  // of reusable buffers
 };
 
-// ---- what callbacks leave out ----------------------------------------------------------------
+// ---- unwritten values ------------------------------------------------------------------------
 
-// Fills room for a callback's answer with a NaN of our own, which tells what it did not write.
+// Fills a callback's output with a NaN pattern of our own, which shows what it did not write.
 template <class T>
 void mark_unwritten(std::span<T> out);
-// The place of the first number that is still marked; none: all were written.
+// The index of the first value that is still marked; none: all were written.
 template <class T>
 std::optional<size_t> first_unwritten(std::span<const T> out);
 

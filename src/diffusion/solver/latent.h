@@ -1,5 +1,5 @@
-// Latent: what samplers calculate with. It is a sum of stored vectors times numbers, and adds
-// nothing up: that happens once, in the pass that reads the sum (the denoiser's first).
+// Latent: a lazily evaluated linear combination of stored vectors, in which samplers compute. It is
+// evaluated once, when it is read (first by the denoiser).
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace ebb {
 
-// A vector that exists: in memory, or on a device. Whoever keeps vectors derives from it.
+// A stored vector: in host memory, or on a device. Storage classes derive from it.
 class StoredLatent {
  public:
   StoredLatent() = default;
@@ -27,9 +27,9 @@ class Latent {
   Latent() = default;  // 0
   explicit Latent(std::shared_ptr<const StoredLatent> vector) { terms_.push_back({vector, 1}); }
 
-  // Every vector once; none has factor 0.
+  // Every vector once, with a nonzero coefficient.
   const std::vector<Term>& terms() const { return terms_; }
-  // The vector that it is, with factor 1; null if it is a sum.
+  // The vector, if it is one with coefficient 1; null if it is a combination.
   const StoredLatent* alone() const;
 
   Latent& operator+=(const Latent& other) { return add(other, 1); }
@@ -42,7 +42,7 @@ class Latent {
   std::vector<Term> terms_;
 };
 
-// These move what they are given: no vector lives longer for having been in a sum.
+// Operators take by value and move: no vector lives longer for having been an operand.
 inline Latent operator+(Latent a, const Latent& b) {
   a += b;
   return a;
@@ -59,8 +59,8 @@ inline Latent operator*(double factor, Latent a) { return std::move(a) * factor;
 inline Latent operator/(Latent a, double divisor) { return std::move(a) * (1 / divisor); }
 inline Latent operator-(Latent a) { return std::move(a) * -1.0; }
 
-// `sum` said anew from `stored`, the one vector that the sum `read` became when it was read. What
-// both sums have in common falls away: a state that is corrected after it was read does not grow.
+// `sum` rewritten in terms of `stored`, the vector that `read` became when it was evaluated. Common
+// terms cancel: a state that is corrected after it was read does not grow.
 inline Latent from_stored(const Latent& sum, const Latent& read, const Latent& stored) {
   return stored + (sum - read);
 }

@@ -1,5 +1,5 @@
-// Latents: where a sampler's vectors live and its network runs. Samplers ask for no more than this,
-// so the same ones work in memory, on a device and as a count.
+// Latents: the storage of a sampler's vectors and its network. This is the only interface that
+// samplers use, so the same code runs in host memory, on a device and as a cost counter.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,35 @@ namespace ebb {
 
 struct Denoised {
   Latent guided;
-  Latent uncond;  // without the condition; 0 unless it was asked for
+  Latent uncond;  // unconditional; 0 unless requested
 };
 
 class Latents {
  public:
   virtual ~Latents() = default;
 
-  // D(x, sigma): the data expected behind x. `x` becomes one vector: it was added up for this.
+  // D(x, sigma): the expected data given x. `x` becomes one stored vector: it was evaluated for
+  // this.
   virtual Denoised denoise(Latent& x, double sigma, bool with_uncond) = 0;
-  // Standard normal numbers, a vector of them. Those beyond `clip` standard deviations of the
-  // vector become them; 0: none are.
+  // A vector of standard normal noise. Values beyond `clip` standard deviations of the vector are
+  // clipped to it; 0: none are.
   virtual Latent noise(const NoiseDraw& draw, double clip) = 0;
   // Root of the mean square of (a - b) / max(atol, rtol max(|a|, |before|)), over the whole batch.
   struct Tolerance {
     double atol, rtol;
   };
   virtual double distance(const Latent& a, const Latent& b, const Latent& before, Tolerance) = 0;
-  // The numbers. Throws Error where vectors have none (a count).
+  // The values. Throws Error if vectors have none (a cost counter).
   virtual std::vector<double> values(const Latent& x) = 0;
-  // Throws Error if x, the end of a run, is not finite. Does nothing where that is seen later.
+  // Throws Error if x, the result of a run, is not finite. Does nothing if that is checked later.
   virtual void check_end(const Latent&) {}
 };
 
-// ---- for those who keep vectors ------------------------------------------------------------
+// ---- for storage classes ---------------------------------------------------------------------
 
-// Numbers beyond `deviations` standard deviations (of a sample) of all of them become them.
+// Clips to `deviations` standard deviations (of a sample) of all values.
 void clip_to_deviations(std::span<double> z, double deviations);
-// Latents::distance of vectors in memory.
+// Latents::distance of vectors in host memory.
 double scaled_distance(std::span<const double> a, std::span<const double> b,
                        std::span<const double> before, Latents::Tolerance tolerance);
 

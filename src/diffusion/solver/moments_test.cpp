@@ -164,7 +164,7 @@ TEST(moments, variance__is_exact_at_every_eta) {
     }
 }
 
-// Multistep: the covariance of x with the answer before it goes on too.
+// Multistep: the covariance of x with the previous prediction is carried on too.
 TEST(moments, variance_of_dpmpp_2m_sde__is_exact_at_every_eta) {
   const std::vector<double> sigmas = karras(10, 0.03, 14.6, false);
   for (const double eta : {0.0, 0.5, 1.0}) {

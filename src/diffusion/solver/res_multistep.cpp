@@ -14,8 +14,8 @@ Latent res_multistep(Run& run, Latent x, const ResOptions& o, bool cfg_pp) {
     if (i == 0 || step.down == 0 || down_before == 0) {
       x = d.guided + step.down / from * (x - line);
     } else {
-      // In -ln(sigma) on flow models too. The answer before stands as far back as the step began
-      // above the level that noise then raised.
+      // In -ln(sigma) on flow models too. The distance to the previous prediction includes the
+      // churn of the step's start.
       const ExponentialStep s = exponential_step(Space::ve, from, step.down, 0);
       const double at = std::log(down_before / sigma_before) / s.h;
       if (cfg_pp) x += d.guided - d.uncond;

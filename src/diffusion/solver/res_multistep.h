@@ -1,5 +1,6 @@
-// What res_multistep and its CFG++ form share: D carried on along a line through the last two
-// answers, exactly integrated, then noise is added back (RES: Zhang et al. 2023, arXiv:2308.02157).
+// Shared by res_multistep and its CFG++ form: D extrapolated linearly through the last two
+// predictions, exactly integrated, then noise is added back (RES: Zhang et al. 2023,
+// arXiv:2308.02157).
 #pragma once
 
 #include "diffusion/solver/formulas.h"
@@ -12,7 +13,7 @@ struct ResOptions {
   void check() const { noise.check(); }
 };
 
-// With `cfg_pp` the state moves by D's guided answer and from it along the one without condition.
+// With `cfg_pp` the state moves by the guided prediction and from it along the unconditional one.
 Latent res_multistep(Run& run, Latent x, const ResOptions& o, bool cfg_pp);
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// Run: one way from noise to data as a sampler sees it: levels, the denoiser, numbers drawn.
+// Run: one trajectory from noise to data as a sampler sees it: levels, the denoiser, noise draws.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,15 @@ struct Progress {
 };
 
 struct SampleCall {
-  // Falling, the last one may be 0. A level that is repeated, to a millionth,
-  // counts once.
+  // Decreasing, the last one may be 0. Levels equal to within a millionth count once.
   std::vector<double> sigmas;
   OptionTexts options = {};
   Space space = Space::ve;
   std::string dialect = "ebb";
-  // Stands for a first level with no finite lambda (flow's 1) where a sampler reckons in lambda.
+  // Replaces a first level without finite lambda (flow's 1) in samplers that use lambda.
   double first_sigma = 1 - 1e-4;
   std::vector<double> table = {};  // sigma of every timestep, rising, of discrete-time networks
-  std::function<double(double)> round_sigma = {};      // levels the network knows; none: all
+  std::function<double(double)> round_sigma = {};  // rounds to the network's levels; none: all are
   std::function<bool(const Progress&)> progress = {};  // after every step; false: Cancelled
 };
 
@@ -41,13 +40,13 @@ class Cancelled : public Error {
   using Error::Error;
 };
 
-// Throws Error unless there are levels, all are finite and not negative, they fall or stay, and on
-// flow models start at 1 or below.
+// Throws Error unless there are levels, all finite and not negative, not increasing, and on flow
+// models at most 1.
 void check_levels(const std::vector<double>& sigmas, Space space);
 
 class Run {
  public:
-  Run(Latents& latents, const SampleCall& call);  // throws Error for levels that do not fall
+  Run(Latents& latents, const SampleCall& call);  // throws Error for levels that do not decrease
 
   const std::vector<double>& sigmas() const { return sigmas_; }
   double sigma(int64_t i) const { return sigmas_[static_cast<size_t>(i)]; }
@@ -61,20 +60,20 @@ class Run {
   double sigma_of(double lambda) const { return ebb::sigma_of(call_.space, lambda); }
   // The levels, with a first one whose lambda is finite.
   std::vector<double> finite_sigmas() const;
-  // The nearest level that the network knows.
+  // The nearest level of the network.
   double round(double sigma) const { return call_.round_sigma ? call_.round_sigma(sigma) : sigma; }
 
   // D(x, sigma). `x` becomes one vector.
   Latent denoise(Latent& x, double sigma) { return denoise_both(x, sigma, false).guided; }
   Denoised denoise_both(Latent& x, double sigma, bool with_uncond = true);
-  // The next standard normal numbers, for the way from one level to another.
+  // The next standard normal noise, for the step from one level to another.
   Latent noise(double from, double to, double clip = 0);
   double distance(const Latent& a, const Latent& b, const Latent& before, Latents::Tolerance t) {
     return latents_.distance(a, b, before, t);
   }
   // Step `i` (from 0) ended at `x`. Throws Cancelled.
   void done(int64_t i, const Latent& x);
-  // For samplers with steps of their own: `i` of `steps` have been made, `x` is at `sigma`.
+  // For samplers that choose their own steps: `i` of `steps` are done, `x` is at `sigma`.
   void done(int64_t i, int64_t steps, double sigma, const Latent& x);
 
  private:

@@ -59,7 +59,7 @@ void check_space(const Sampler& s, Space space) {
   std::string others;
   for (const Sampler* other : all_samplers())
     if (other->flow) others += (others.empty() ? "" : ", ") + other->name;
-  fail("sample: ", s.name, " does not serve flow models; these do: ", others);
+  fail("sample: ", s.name, " does not support flow models; these do: ", others);
 }
 
 // The options that a name stands for, then those given.

@@ -1,5 +1,5 @@
-// Sampler: how noise becomes data, as a free function on latents over a denoiser D(x, sigma).
-// src/diffusion/samplers/<s>.cpp defines `const Sampler& ebb::samplers::<s>()`.
+// Sampler: a free function on latents over a denoiser D(x, sigma). src/diffusion/samplers/<s>.cpp
+// defines `const Sampler& ebb::samplers::<s>()`.
 #pragma once
 
 #include <functional>
@@ -13,21 +13,20 @@
 
 namespace ebb {
 
-// What a sampler does between two evaluations: it follows the probability flow; it steps below the
-// level and adds noise back; it follows the stochastic equation; or it draws anew from each D, for
-// networks distilled to that.
+// The kind of a sampler: it follows the probability flow; it steps below the level and adds noise
+// back; it follows the stochastic equation; or it adds new noise to each D, for distilled networks.
 enum class SamplerKind { ode, ancestral, sde, distilled };
 std::string_view name_of(SamplerKind kind);
 
-// Another name of a sampler, with options set.
+// An alias of a sampler, with options set.
 struct SamplerAlias {
   std::string name;
   OptionTexts options = {};
-  // Where they are not the sampler's.
+  // If different from the sampler's.
   std::optional<double> order = {};
   std::optional<SamplerKind> kind = {};
   std::string help = {};
-  std::string schedule = {};  // that the name asks for
+  std::string schedule = {};  // that the name implies
 };
 
 struct Sampler {
@@ -35,9 +34,10 @@ struct Sampler {
   std::string help;
   SamplerKind kind = SamplerKind::ode;
   double order = 1;  // of convergence, on smooth levels, without noise; 0: none
-  bool flow = true;  // serves flow models
+  bool flow = true;  // supports flow models
   bool needs_uncond = false;
-  bool adaptive = false;  // chooses its own levels: evaluations cannot be told before
+  // chooses its own levels: the number of evaluations is not known in advance
+  bool adaptive = false;
   std::vector<SamplerAlias> aliases = {};
   // From a state at the first level to one at the last. Throws Error for unknown options.
   std::function<Latent(Run& run, Latent x, const OptionTexts& options)> run = {};
@@ -49,29 +49,29 @@ struct Sampler {
 template <class Options>
 Sampler make_sampler(Sampler about, Latent (*run)(Run&, Latent, const Options&));
 
-// What is told of a sampler by one of its names.
+// The properties of a sampler under one of its names.
 struct SamplerFacts {
   std::string name, help;
   SamplerKind kind;
   double order;
-  OptionTexts options;  // that the name stands for
+  OptionTexts options;  // that the name implies
 };
 SamplerFacts facts_of(const Sampler& sampler);
 SamplerFacts facts_of(const Sampler& sampler, const SamplerAlias& alias);
-// Of its own name, then of the others.
+// Of its name, then of its aliases.
 std::vector<SamplerFacts> all_facts_of(const Sampler& sampler);
 
 // Checks the call and runs from `x`, at the first level. Throws Error, Cancelled.
 Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call);
 
-// Throws Error unless the sampler has these options and can take their values.
+// Throws Error unless the sampler has these options and accepts their values.
 void check_options(std::string_view sampler, const OptionTexts& options);
 
-// What a call will do, told by a run on nothing.
+// The cost of a call, counted by a run without data.
 struct SampleCounts {
-  int64_t evaluations = 0, draws = 0;  // of adaptive samplers: those of a way without setbacks
-  int64_t vectors = 0;                 // that exist at a time, at most
-  double highest = 0;                  // level of an evaluation; noise renewed lies above the first
+  int64_t evaluations = 0, draws = 0;  // adaptive samplers: without rejected steps
+  int64_t vectors = 0;                 // live at the same time, at most
+  double highest = 0;                  // highest level of an evaluation; churn goes above the first
 };
 SampleCounts count(std::string_view sampler, const SampleCall& call);
 
@@ -83,10 +83,10 @@ struct FoundSampler {
   const Sampler* sampler;
   OptionTexts options;  // that the name stands for
 };
-// By its name or another one of it, as plain_name has them. Throws Error, suggests the nearest.
+// By its name or an alias, normalised by plain_name. Throws Error, suggests the nearest.
 FoundSampler find_sampler(std::string_view name);
-// Without what programs write differently: case, spaces, signs (+ is p), "sample_" before and
-// "Discrete", "Scheduler" behind. "DPM++ 2M SDE" is "dpmpp2msde".
+// Normalised: without what programs write differently: case, spaces, signs (+ is p), "sample_"
+// before and "Discrete", "Scheduler" after. "DPM++ 2M SDE" is "dpmpp2msde".
 std::string plain_name(std::string_view name);
 
 // ---- details -------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ TEST(samplers, few_or_repeated_levels__are_finite) {
 
 // ---- renewed noise -------------------------------------------------------------------------
 
-// Where the denoiser answers x, nothing moves but by renewed noise.
+// If the denoiser returns x, only renewed noise changes the state.
 TEST(churn, variance_that_it_adds__is_that_of_the_raised_levels) {
   const std::vector<double> sigmas = karras(8, 0.02, 40);
   const SampleCall call{

@@ -213,7 +213,7 @@ TEST(vp_samplers, flow_models__are_refused) {
         [&] {
           run_toy(sampler, {1.0}, {.sigmas = {1, 0}, .space = Space::flow});
         },
-        "does not serve flow models; these do: ");
+        "does not support flow models; these do: ");
 }
 
 }  // namespace

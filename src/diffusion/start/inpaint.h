@@ -22,7 +22,7 @@ struct Inpaint {
   // this level, elsewhere it is known. None: the mask is taken as it is.
   std::function<double(double sigma)> threshold = {};
   bool input = true;   // the network sees known parts at their noise level
-  bool output = true;  // its answer has known parts as they are
+  bool output = true;  // known regions of the prediction are restored
 };
 
 // Where programs put known parts back.

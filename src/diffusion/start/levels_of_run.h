@@ -1,5 +1,5 @@
-// The noise levels of a run and what else of it follows from the network, by a dialect's rules:
-// what every front end (programs, the C API) asks before it samples.
+// The noise levels of a run and what else follows from the network, by a dialect's rules. Every
+// front end (programs, the C API) uses it before sampling.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ struct LevelsOfRun {
   bool exact_steps = false;             // StrengthOptions::exact_steps
   std::string usual = {};               // the schedule that the network was published with
 };
-// The schedule; for "auto", that of the dialect and the sampler (usual_schedule()) if it serves the
-// network's space, or else `usual`, or flow, normal (networks with timesteps) or karras.
+// The schedule; for "auto", that of the dialect and the sampler (usual_schedule()) if it supports
+// the network's space, or else `usual`, or flow, normal (networks with timesteps) or karras.
 std::string schedule_of_run(const LevelsOfRun& run, const Discretisation& levels);
 // Whether its timesteps are spaced as diffusers' "leading" (FirstNoise::leading).
 bool spaced_leading(const LevelsOfRun& run, const Discretisation& levels);
-// The schedule's levels as the dialect runs this sampler on them: with the last but one left out,
-// or the part that `strength` asks for. Throws Error.
+// The schedule's levels as the dialect runs this sampler on them: with the last but one dropped, or
+// the range for `strength`. Throws Error.
 std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels);
 
-// Sets what follows from the levels that the network knows: space, table, round_sigma, first_sigma.
+// Sets what follows from the network's levels: space, table, round_sigma, first_sigma.
 void fit_to_network(SampleCall& call, const Discretisation& levels);
 
 // As levels_of_run, for runs that are meant to do something. Throws Error where there is no step.

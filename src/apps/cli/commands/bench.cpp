@@ -43,7 +43,7 @@ void print_json(const BenchResult& r) {
   std::fflush(stdout);
 }
 
-// Throws Error if nothing matches the filter, or no training step where steps are asked for.
+// Throws Error if nothing matches the filter, or no training step where steps are requested.
 void check_filter(const Options& o, const Recompute& recompute, const Device& device) {
   const auto matches = [&](const std::string& name) {
     return name.find(o.filter) != std::string::npos;

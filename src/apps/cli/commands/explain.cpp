@@ -107,7 +107,7 @@ void print_sum(const Options& o, const Plan& plan) {
   std::puts(j.dump().c_str());
 }
 
-// The network's config, with as many channels as the diffusion asks for.
+// The network's config, with the number of channels that the diffusion needs.
 NamedModel model_of(const Options& o) {
   NamedModel m = find_model(o.model);
   for (const Field& f : m.config.fields())

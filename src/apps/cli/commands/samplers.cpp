@@ -40,10 +40,10 @@ struct Options {
     f("schedule_options", plot.schedule_options,
       "plot, gallery: of the schedule that is named; custom's levels: sigmas=14.6,5,1,0");
     f("steps", plot.steps, "plot, gallery: number of steps");
-    f("dialect", plot.dialect, "plot, gallery: whose habits are followed");
+    f("dialect", plot.dialect, "plot, gallery: whose conventions are followed");
     f("flow", plot.flow,
       "plot, gallery: on a flow model, x = (1 - sigma) data + sigma noise; the gallery has the "
-      "samplers that serve it");
+      "samplers that support it");
     f("points", plot.points, "plot, gallery: number of points");
     f("seed", plot.seed, "plot, gallery: of the noise, 0 to 2^64 - 1");
     f("out", out, "plot: an .svg file; gallery: a folder");
@@ -63,7 +63,7 @@ std::string evaluations_text(const Sampler& s) {
   return s.adaptive ? "own" : short_number(cost_of(s).evaluations);
 }
 
-std::string serves(const Sampler& s) {
+std::string supported_models(const Sampler& s) {
   std::string text = s.flow ? "eps v x0 edm flow" : "eps v x0 edm";
   return s.needs_uncond ? text + ", guided" : text;
 }
@@ -73,11 +73,12 @@ std::string serves(const Sampler& s) {
 constexpr const char* row = "%-26s %-10s %5s %6s %5s  %-25s  %s\n";
 
 void print_samplers() {
-  std::printf(row, "sampler", "kind", "order", "evals", "draws", "serves", "what it is");
+  std::printf(row, "sampler", "kind", "order", "evals", "draws", "models", "what it is");
   for (const Sampler* s : all_samplers())
     std::printf(row, s->name.c_str(), std::string(name_of(s->kind)).c_str(),
                 s->order == 0 ? "-" : short_number(s->order).c_str(), evaluations_text(*s).c_str(),
-                short_number(cost_of(*s).draws).c_str(), serves(*s).c_str(), s->help.c_str());
+                short_number(cost_of(*s).draws).c_str(), supported_models(*s).c_str(),
+                s->help.c_str());
   std::printf(
       "\norder: of convergence without noise; evals, draws: of the denoiser and of random numbers, "
       "a step;\nserves: what networks may predict; guided: only with classifier-free guidance\n");
@@ -93,7 +94,7 @@ void print_list() {
   print_names("schedule", "what it is", all_schedules());
   print_names("noise", "where numbers come from", all_noise_sources());
   print_names("guidance rule", "what it does", all_guidance_rules());
-  std::printf("\n%-26s %s\n", "dialect", "whose habits");
+  std::printf("\n%-26s %s\n", "dialect", "whose conventions");
   for (const Dialect& d : all_dialects()) std::printf("%-26s %s\n", d.name.c_str(), d.help.c_str());
   std::printf("\nebb samplers NAME lists options and other names of one.\n");
 }
@@ -236,10 +237,10 @@ bool print_thing(const std::vector<Thing>& all, const std::string& name, const c
 
 // `defaults`: of the name that was asked for.
 void print_sampler(const Sampler& s, const OptionTexts& defaults = {}) {
-  std::printf("%s: %s (a sampler)\n%s, order %s, %s evaluations a step, serves %s\n",
-              s.name.c_str(), s.help.c_str(), std::string(name_of(s.kind)).c_str(),
+  std::printf("%s: %s (a sampler)\n%s, order %s, %s evaluations a step, for %s\n", s.name.c_str(),
+              s.help.c_str(), std::string(name_of(s.kind)).c_str(),
               s.order == 0 ? "-" : short_number(s.order).c_str(), evaluations_text(s).c_str(),
-              serves(s).c_str());
+              supported_models(s).c_str());
   print_aliases(s.aliases);
   print_options(with_defaults(s.options(), defaults));
 }

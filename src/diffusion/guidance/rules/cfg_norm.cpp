@@ -48,10 +48,10 @@ class CfgNorm : public Guidance {
 }  // namespace
 
 const GuidanceRule& cfg_norm() {
-  static const GuidanceRule r =
-      make_rule<CfgNorm, Options>({.name = "cfg_norm",
-                                   .help = "channel vectors no longer than the conditional ones",
-                                   .kind = RuleKind::mends});
+  static const GuidanceRule r = make_rule<CfgNorm, Options>(
+      {.name = "cfg_norm",
+       .help = "limits channel vectors to the length of the conditional ones",
+       .kind = RuleKind::mends});
   return r;
 }
 

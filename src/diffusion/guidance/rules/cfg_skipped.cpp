@@ -37,7 +37,7 @@ class CfgSkipped : public Guidance {
 const GuidanceRule& cfg_skipped() {
   static const GuidanceRule r = make_rule<CfgSkipped, Options>(
       {.name = "cfg_skipped",
-       .help = "cfg from a pass without some blocks; its usual window needs 10 steps",
+       .help = "cfg from a pass without some blocks; its default window needs 10 steps",
        .aliases = {"slg_uncond"},
        .extra = {Branch::skipped_uncond}});
   return r;

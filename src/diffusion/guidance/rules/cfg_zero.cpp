@@ -62,7 +62,7 @@ class CfgZero : public Guidance {
 const GuidanceRule& cfg_zero() {
   static const GuidanceRule r = make_rule<CfgZero, Options>(
       {.name = "cfg_zero",
-       .help = "CFG-Zero*: a fitted unconditional prediction, a still start",
+       .help = "CFG-Zero*: a fitted unconditional prediction, zero at first",
        .aliases = {"cfg_zero_star"}});
   return r;
 }

@@ -36,7 +36,7 @@ class EpsilonScaling : public Guidance {
 const GuidanceRule& epsilon_scaling() {
   static const GuidanceRule r =
       make_rule<EpsilonScaling, Options>({.name = "epsilon_scaling",
-                                          .help = "divides the predicted noise by a number",
+                                          .help = "divides the predicted noise by a constant",
                                           .kind = RuleKind::changes});
   return r;
 }

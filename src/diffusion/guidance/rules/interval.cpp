@@ -20,7 +20,7 @@ class Interval : public Guidance {
 const GuidanceRule& interval() {
   static const GuidanceRule r = make_rule<Interval, WindowOptions>(
       {.name = "interval",
-       .help = "the rules after it guide in a range of noise levels and steps only",
+       .help = "limits later rules to a range of noise levels and steps",
        .kind = RuleKind::directs,
        .aliases = {"guidance_interval"}});
   return r;

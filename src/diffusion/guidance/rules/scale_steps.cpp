@@ -45,7 +45,7 @@ class ScaleSteps : public Guidance {
 const GuidanceRule& scale_steps() {
   static const GuidanceRule r =
       make_rule<ScaleSteps, Options>({.name = "scale_steps",
-                                      .help = "gives the rules after it a scale for every step",
+                                      .help = "sets the scale of later rules for every step",
                                       .kind = RuleKind::scales});
   return r;
 }

@@ -16,7 +16,7 @@ struct Options : ExtraPassOptions {
 const GuidanceRule& skip_layers() {
   static const GuidanceRule r = make_rule<ExtraPass<Branch::cond, Branch::skipped>, Options>(
       {.name = "skip_layers",
-       .help = "away from a pass without some blocks; its usual window needs 10 steps",
+       .help = "away from a pass without some blocks; its default window needs 10 steps",
        .kind = RuleKind::adds,
        .aliases = {"slg", "skip_layer_guidance"},
        .extra = {Branch::skipped}});

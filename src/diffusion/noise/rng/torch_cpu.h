@@ -12,7 +12,7 @@ namespace ebb {
 // A tensor of 16 numbers and more is drawn as uniforms, then each block of 16 becomes normal: 8
 // radii from the first half, 8 angles from the second. What does not fill the last block is drawn
 // anew, as the last 16 of the tensor. Smaller tensors come in pairs, made in double, whose second
-// number waits for the next one asked for, in whichever call.
+// number waits for the next request, in whichever call.
 class TorchCpuGenerator : public Generator {
  public:
   TorchCpuGenerator(uint64_t seed, NoiseType type)  // its low 32 bits count
