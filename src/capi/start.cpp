@@ -23,7 +23,7 @@ void start(const ebb_sampler& s, const float* latent, const Batch& batch, float*
                                         .sampler = s.choice.sampler,
                                         .has_data = latent != nullptr,
                                         .leading = known->leading});
-  start_state<double>(data, z, sigma, {.space = known->call.space, .whole_variance = whole}, z);
+  start_state<double>(data, z, sigma, {.space = known->call.space, .full_variance = whole}, z);
   std::transform(z.begin(), z.end(), x, [](double v) { return static_cast<float>(v); });
 }
 

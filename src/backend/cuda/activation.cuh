@@ -1,4 +1,4 @@
-// Activations and their derivatives, with two results of the special function unit each.
+// Activations and their derivatives, with two results of the SFU each.
 #pragma once
 
 #include "backend/cuda/activation.h"
@@ -8,7 +8,7 @@ namespace ebb::cuda {
 
 // 1 / (1 + exp(-(linear x + cubic x^3))) of each, to two units in the last place of f32. The steps
 // stay in this order: where registers are few the compiler would else make one after the other,
-// each waiting for the special function unit.
+// each waiting for the SFU.
 template <int Count>
 __device__ __forceinline__ Vec<float, Count> gates_at(const Activation& a,
                                                       const Vec<float, Count>& x) {
@@ -48,8 +48,8 @@ __device__ __forceinline__ Vec<float, Count> higher_gates_at(const Activation& a
   return g;
 }
 
-// The activations of x, or their slopes there.
-template <bool slopes, int Count>
+// The activations of x, or their grad there.
+template <bool grad, int Count>
 __device__ __forceinline__ Vec<float, Count> activated(const Activation& a,
                                                        const Vec<float, Count>& x) {
   Vec<float, Count> y = gates_at(a, x);
@@ -57,26 +57,26 @@ __device__ __forceinline__ Vec<float, Count> activated(const Activation& a,
   for (int i = 0; i < Count; ++i) {
     const float gate = y.v[i];
     const float argument = x.v[i] * (a.linear + 3 * a.cubic * (x.v[i] * x.v[i]));
-    y.v[i] = slopes ? gate + gate * (1 - gate) * argument : x.v[i] * gate;
+    y.v[i] = grad ? gate + gate * (1 - gate) * argument : x.v[i] * gate;
   }
   return y;
 }
 
 // The same of a piece of 16 bytes; T has 16 bits.
-template <class T, bool slopes>
-__device__ __forceinline__ void activate_piece(const Activation& a, uint32_t (&piece)[4]) {
-  const Vec<uint32_t, 4> words{piece[0], piece[1], piece[2], piece[3]};
-  const Vec<float, 8> y = activated<slopes>(a, floats_of(__builtin_bit_cast(Vec<T, 8>, words)));
+template <class T, bool grad>
+__device__ __forceinline__ void activate_vector(const Activation& a, uint32_t (&vector)[4]) {
+  const Vec<uint32_t, 4> words{vector[0], vector[1], vector[2], vector[3]};
+  const Vec<float, 8> y = activated<grad>(a, floats_of(__builtin_bit_cast(Vec<T, 8>, words)));
   const auto out = __builtin_bit_cast(Vec<uint32_t, 4>, rounded_to<T>(y));
 #pragma unroll
-  for (int i = 0; i < 4; ++i) piece[i] = out.v[i];
+  for (int i = 0; i < 4; ++i) vector[i] = out.v[i];
 }
 
-// Pieces' elements times the activations of those of others.
-template <class T, int Pieces>
-__device__ __forceinline__ void gate_pieces(const Activation& a, const uint32_t (&gates)[Pieces][4],
-                                            uint32_t (&pieces)[Pieces][4]) {
-  Vec<float, Pieces * 8> x, y;
+// Vectors' elements times the activations of those of others.
+template <class T, int Vectors>
+__device__ __forceinline__ void gate_vectors(const Activation& a, const uint32_t (&gates)[Vectors][4],
+                                            uint32_t (&vectors)[Vectors][4]) {
+  Vec<float, Vectors * 8> x, y;
   const auto load = [](const uint32_t(&v)[4], float* to) {
     const Vec<uint32_t, 4> words{v[0], v[1], v[2], v[3]};
     const Vec<float, 8> f = floats_of(__builtin_bit_cast(Vec<T, 8>, words));
@@ -84,19 +84,19 @@ __device__ __forceinline__ void gate_pieces(const Activation& a, const uint32_t 
     for (int i = 0; i < 8; ++i) to[i] = f.v[i];
   };
 #pragma unroll
-  for (int k = 0; k < Pieces; ++k) load(gates[k], x.v + k * 8);
+  for (int k = 0; k < Vectors; ++k) load(gates[k], x.v + k * 8);
   y = higher_gates_at(a, x);
 #pragma unroll
-  for (int i = 0; i < Pieces * 8; ++i) y.v[i] *= x.v[i];
+  for (int i = 0; i < Vectors * 8; ++i) y.v[i] *= x.v[i];
 #pragma unroll
-  for (int k = 0; k < Pieces; ++k) {
-    load(pieces[k], x.v + k * 8);
+  for (int k = 0; k < Vectors; ++k) {
+    load(vectors[k], x.v + k * 8);
     Vec<float, 8> product;
 #pragma unroll
     for (int i = 0; i < 8; ++i) product.v[i] = x.v[k * 8 + i] * y.v[k * 8 + i];
     const auto out = __builtin_bit_cast(Vec<uint32_t, 4>, rounded_to<T>(product));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) pieces[k][i] = out.v[i];
+    for (int i = 0; i < 4; ++i) vectors[k][i] = out.v[i];
   }
 }
 

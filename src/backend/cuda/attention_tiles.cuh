@@ -259,13 +259,13 @@ __device__ __forceinline__ void add_product_of_tiles(float (&c)[M][N][4], uint32
 
 // The same from c = 0.
 template <class T, int M, int N, int D>
-__device__ __forceinline__ void product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
+__device__ __forceinline__ void gemm_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
                                                   uint32_t rows, int lane) {
   clear(c);
   add_product_with_rows<T>(c, a, rows, lane);
 }
 template <class T, int M, int N, int D>
-__device__ __forceinline__ void product_of_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
+__device__ __forceinline__ void gemm_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
                                                  int lane) {
   clear(c);
   add_product_of_tiles<T, M, N, D>(c, a, rows, lane);

@@ -11,25 +11,25 @@ namespace ebb::cuda {
 
 // Rows of 16-bit elements in shared memory: piece after piece (8 elements a row), each with all its
 // rows one after the other, 16 bytes each.
-struct PieceTile {
+struct CoreTile {
   uint32_t at;      // address of row 0 of piece 0
   uint32_t stride;  // bytes from piece to piece
 };
 // From piece to piece of a tile that is filled by rows: 8 pieces of a row lie in different banks.
-constexpr int piece_stride(int rows) { return rows * 16 + 16; }
-constexpr int piece_bytes(int width, int rows) { return width / 8 * piece_stride(rows); }
+constexpr int core_stride(int rows) { return rows * 16 + 16; }
+constexpr int core_bytes(int width, int rows) { return width / 8 * core_stride(rows); }
 
 // For operands of wgmma: `along` and `across` are bytes between neighbours of 8 x 8 elements.
-__device__ __forceinline__ uint64_t piece_operand(uint32_t at, uint32_t along, uint32_t across) {
+__device__ __forceinline__ uint64_t core_operand(uint32_t at, uint32_t along, uint32_t across) {
   return uint64_t{across >> 4} << 32 | uint64_t{along >> 4} << 16 | (at & 0x3ffff) >> 4;
 }
 // Rows are m or n: from row `row` on, elements [8 piece, 8 piece + 16) of the rows are k.
-__device__ __forceinline__ uint64_t rows_operand(const PieceTile& t, int row, int piece) {
-  return piece_operand(t.at + row * 16 + piece * t.stride, t.stride, 128);
+__device__ __forceinline__ uint64_t rows_operand(const CoreTile& t, int row, int piece) {
+  return core_operand(t.at + row * 16 + piece * t.stride, t.stride, 128);
 }
 // Rows are k: rows [row, row + 16); the elements of a row from piece `piece` on are m or n.
-__device__ __forceinline__ uint64_t columns_operand(const PieceTile& t, int row, int piece) {
-  return piece_operand(t.at + row * 16 + piece * t.stride, 128, t.stride);
+__device__ __forceinline__ uint64_t columns_operand(const CoreTile& t, int row, int piece) {
+  return core_operand(t.at + row * 16 + piece * t.stride, 128, t.stride);
 }
 
 // A tile as TMA writes it in the 128-byte swizzle: rows of 64 elements, pieces of 64 columns `next`
@@ -65,21 +65,21 @@ __device__ __forceinline__ void wgmma_finish() {
 // The compiler takes results of wgmma for there at once: values behind this line are those after
 // it.
 template <int N>
-__device__ __forceinline__ void settle(float (&c)[N][4]) {
+__device__ __forceinline__ void fence_accumulators(float (&c)[N][4]) {
 #pragma unroll
   for (int n = 0; n < N; ++n)
     asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
 }
 template <int N>
-__device__ __forceinline__ void settle(uint32_t (&c)[N][4]) {
+__device__ __forceinline__ void fence_accumulators(uint32_t (&c)[N][4]) {
 #pragma unroll
   for (int n = 0; n < N; ++n)
     asm volatile("" : "+r"(c[n][0]), "+r"(c[n][1]), "+r"(c[n][2]), "+r"(c[n][3])::"memory");
 }
 template <int P, int N>
-__device__ __forceinline__ void settle(float (&c)[P][N][4]) {
+__device__ __forceinline__ void fence_accumulators(float (&c)[P][N][4]) {
 #pragma unroll
-  for (int p = 0; p < P; ++p) settle(c[p]);
+  for (int p = 0; p < P; ++p) fence_accumulators(c[p]);
 }
 
 // What this thread wrote to shared memory is there for wgmma, after a barrier.
@@ -101,7 +101,7 @@ __device__ __forceinline__ void add_to(float4* to, const float (&v)[4]) {
 // Starts the copies of `Pieces` pieces from `piece` on, of `Count` rows: lanes go along a row
 // first.
 template <int Pieces, int Count, int Threads, class T>
-__device__ __forceinline__ void copy_columns(const PieceTile& t, int row, const Rows<T>& rows,
+__device__ __forceinline__ void copy_columns(const CoreTile& t, int row, const Rows<T>& rows,
                                              int begin, int piece, int thread) {
   constexpr int step = Threads / Pieces;  // rows at a time
   const int r = thread / Pieces, c = piece + thread % Pieces;
@@ -120,7 +120,7 @@ __device__ __forceinline__ void copy_columns(const PieceTile& t, int row, const 
 // Starts the copy of rows [begin, begin + Count) to the tile's rows from `row` on, by `Threads`
 // threads.
 template <int D, int Count, int Threads, class T>
-__device__ __forceinline__ void copy_pieces(const PieceTile& t, int row, const Rows<T>& rows,
+__device__ __forceinline__ void copy_core_tile(const CoreTile& t, int row, const Rows<T>& rows,
                                             int begin, int thread) {
   constexpr int pieces = D / 8, together = pieces >= 8 ? 8 : 4, rest = pieces % together;
 #pragma unroll
@@ -133,8 +133,8 @@ __device__ __forceinline__ void copy_pieces(const PieceTile& t, int row, const R
 // c [64, N] = rows of a from a_row on times rows of b from b_row on, transposed. `zeros`: 1024
 // bytes of them before a in shared memory, for widths that are no multiple of 16.
 template <class T, int D, int N>
-__device__ __forceinline__ void product_of_pieces(float (&c)[N / 8][4], const PieceTile& a,
-                                                  int a_row, const PieceTile& b, int b_row,
+__device__ __forceinline__ void gemm_core_tiles(float (&c)[N / 8][4], const CoreTile& a,
+                                                  int a_row, const CoreTile& b, int b_row,
                                                   uint32_t zeros) {
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
@@ -142,7 +142,7 @@ __device__ __forceinline__ void product_of_pieces(float (&c)[N / 8][4], const Pi
                                     k > 0);
   if constexpr (D % 16 == 8) {
     const uint32_t last = a.at + a_row * 16 + (D / 8 - 1) * a.stride;
-    Wgmma<T, N>::template run<0, 0>(c, piece_operand(zeros, last - zeros, 128),
+    Wgmma<T, N>::template run<0, 0>(c, core_operand(zeros, last - zeros, 128),
                                     rows_operand(b, b_row, D / 8 - 2), 1);
   }
 }
@@ -182,9 +182,9 @@ __device__ __forceinline__ void store_columns(uint32_t tile, int column, const u
 
 // sum [64, D] += weights [64, N] times the N rows of x from `row` on.
 template <class T, int D, int N>
-__device__ __forceinline__ void add_weighted_pieces(float (&sum)[D / 8][4],
+__device__ __forceinline__ void add_weighted_core_tile(float (&sum)[D / 8][4],
                                                     const uint32_t (&a)[N / 16][4],
-                                                    const PieceTile& x, int row) {
+                                                    const CoreTile& x, int row) {
 #pragma unroll
   for (int k = 0; k < N / 16; ++k)
     Wgmma<T, D>::template run<1>(sum, a[k], columns_operand(x, row + 16 * k, 0), 1);
@@ -194,7 +194,7 @@ __device__ __forceinline__ void add_weighted_pieces(float (&sum)[D / 8][4],
 __device__ __forceinline__ void barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void barrier_come(int id, int threads) {
+__device__ __forceinline__ void barrier_arrive_named(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 // This thread's warpgroup, known to the compiler to be the same for all of a warp.

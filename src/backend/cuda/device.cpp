@@ -81,7 +81,7 @@ CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
   check(cudaGetDeviceProperties(&properties, index), "asking for the device's name");
   name_ = properties.name;
   capability_ = properties.major * 10 + properties.minor;
-  multiprocessors_ = properties.multiProcessorCount;
+  sm_count_ = properties.multiProcessorCount;
   shared_per_block_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
   require(capability_ >= 75, "cuda: needs compute capability 7.5 or newer (", name_, " has ",
           properties.major, ".", properties.minor, ")");
@@ -102,7 +102,7 @@ CudaDevice::~CudaDevice() {
 }
 
 std::string CudaDevice::description() const {
-  return str(name_, ", ", multiprocessors_, " multiprocessors, compute capability ",
+  return str(name_, ", ", sm_count_, " SMs, compute capability ",
              capability_ / 10, ".", capability_ % 10);
 }
 

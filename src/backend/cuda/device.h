@@ -49,7 +49,7 @@ class CudaDevice final : public Device {
   // runs. The first behind a wait for another stream may not.
   bool take_early_start() { return !std::exchange(waited_, false); }
   int capability() const { return capability_; }  // 90: sm_90
-  int multiprocessors() const { return multiprocessors_; }
+  int sm_count() const { return sm_count_; }
   int64_t shared_per_block() const { return shared_per_block_; }  // bytes, with opt-in
   Fault* fault() const { return fault_; }  // an address for the device and the host
 
@@ -60,7 +60,7 @@ class CudaDevice final : public Device {
   }
 
  private:
-  int index_ = 0, capability_ = 0, multiprocessors_ = 0;
+  int index_ = 0, capability_ = 0, sm_count_ = 0;
   int64_t shared_per_block_ = 0;
   std::string name_;
   cudaStream_t stream_ = nullptr, side_stream_ = nullptr;

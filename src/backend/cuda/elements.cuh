@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/kernel_common.cuh"
 #include "core/dtype.h"
 
 namespace ebb::cuda {

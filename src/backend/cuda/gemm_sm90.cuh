@@ -5,8 +5,8 @@
 
 #include "backend/cuda/error.h"
 #include "backend/cuda/gemm_sm90_kernel.cuh"
-#include "backend/cuda/gemm_sm90_parts.cuh"
-#include "backend/cuda/gemm_sm90_rows.cuh"
+#include "backend/cuda/gemm_sm90_split_k.cuh"
+#include "backend/cuda/gemm_sm90_row_sums.cuh"
 #include "backend/cuda/launch.h"
 
 namespace ebb::cuda::gemm {
@@ -45,7 +45,7 @@ struct Sources {
 
 // Adds the products over one stage: 64 values of k.
 template <class C>
-__device__ void multiply(Sums<C>& d, const Sources& from, bool fresh) {
+__device__ void multiply(Accumulators<C>& d, const Sources& from, bool fresh) {
   constexpr uint32_t next_a = wgmma_next_k<C::a_mn>;
   constexpr uint32_t next_b = wgmma_next_k<C::b_mn> / (C::b_narrow ? 2 : 1);
 #pragma unroll
@@ -59,7 +59,7 @@ __device__ void multiply(Sums<C>& d, const Sources& from, bool fresh) {
 
 // The sums are read by ordinary instructions only after this.
 template <class C>
-__device__ void settle(Sums<C>& d) {
+__device__ void fence_accumulators(Accumulators<C>& d) {
   wgmma_wait<0>();
 #pragma unroll
   for (int i = 0; i < C::rows; ++i)
@@ -69,9 +69,9 @@ __device__ void settle(Sums<C>& d) {
 
 // Tells the loading threads of all blocks that write to this stage that it may be overwritten.
 template <class C>
-__device__ void release(const Places<C>& s, const Params& p, int stage) {
+__device__ void release(const SharedStorage<C>& s, const Params& p, int stage) {
   const unsigned thread = threadIdx.x % 128;
-  if (p.share == Share::none) {
+  if (p.multicast == Multicast::none) {
     if (thread == 0) barrier_arrive(s.empty(stage));
   } else if (thread < 2) {
     barrier_arrive_at(s.empty(stage), thread);
@@ -81,26 +81,26 @@ __device__ void release(const Places<C>& s, const Params& p, int stage) {
 // Teams multiply one after the other: one that waited for a stage more than a round of the ring
 // ahead would take an earlier round for its own.
 template <class C>
-__device__ void await_turn() {
-  if constexpr (C::teams > 1) barrier_of(1 + C::teams + team<C>(), C::producer);
+__device__ void order_wait() {
+  if constexpr (C::ping_pong) barrier_of(1 + C::math_groups + math_group<C>(), C::producer);
 }
 template <class C>
-__device__ void give_turn() {
-  if constexpr (C::teams > 1) barrier_give(1 + C::teams + (team<C>() + 1) % C::teams, C::producer);
+__device__ void order_arrive() {
+  if constexpr (C::ping_pong) barrier_give(1 + C::math_groups + (math_group<C>() + 1) % C::math_groups, C::producer);
 }
 
 // `follows`, `goes_on`: there are units before and after this one.
-struct Turn {
+struct TileOrder {
   bool follows, goes_on;
 };
 
 // Returns the stage that is still being read: its products have begun.
 template <class C>
-__device__ int multiply_unit(const Params& p, const Places<C>& s, const Unit& u, Turn turn,
-                             Ring<C>& ring, Sums<C>& d) {
-  static_assert(C::teams <= 2);  // the barriers of turns are of two teams
-  if (turn.follows) await_turn<C>();
-  const int group = team_thread<C>() / 128;
+__device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, TileOrder turn,
+                             Ring<C>& ring, Accumulators<C>& d) {
+  static_assert(C::math_groups <= 2);  // the barriers of turns are of two teams
+  if (turn.follows) order_wait<C>();
+  const int group = math_thread<C>() / 128;
   const int a_skip = group / C::across_n * C::rows * 8192;
   const int b_skip = group % C::across_n * C::columns * 128;
   const Sources first{source_at(s.a(0) + a_skip), b_source_at<C>(s.b(0) + b_skip)};
@@ -116,7 +116,7 @@ __device__ int multiply_unit(const Params& p, const Places<C>& s, const Unit& u,
     before = ring.stage;
     ring.next();
   }
-  if (turn.goes_on) give_turn<C>();
+  if (turn.goes_on) order_arrive<C>();
   return before;
 }
 
@@ -124,54 +124,54 @@ __device__ int multiply_unit(const Params& p, const Places<C>& s, const Unit& u,
 
 // What a multiplying warpgroup does.
 template <class C>
-__device__ void consume(const Params& p, const Places<C>& s, Units units) {
+__device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
   Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
-  Sums<C> d;
+  Accumulators<C> d;
   int turn = -1;
   do {
-    const Unit& u = units.u;
+    const WorkUnit& u = work_units.u;
     ++turn;
-    if (C::teams > 1 && turn % C::teams != team<C>()) {
+    if (C::ping_pong && turn % C::math_groups != math_group<C>()) {
       ring.skip(u.last - u.first);
       continue;
     }
     const Bias<C> bias(p, u);
-    if constexpr (C::takes_boxes)
-      if (takes_boxes<C>(p, u)) fetch_boxes<C>(p, u);
-    const int last = multiply_unit<C>(p, s, u, {turn > 0, units.more(p)}, ring, d);
-    if constexpr (C::takes_boxes)
-      if (takes_boxes<C>(p, u)) ask_boxes<C>(p, s, u);
-    settle<C>(d);
+    if constexpr (C::loads_source)
+      if (loads_source<C>(p, u)) prefetch_source<C>(p, u);
+    const int last = mainloop<C>(p, s, u, {turn > 0, work_units.more(p)}, ring, d);
+    if constexpr (C::loads_source)
+      if (loads_source<C>(p, u)) load_first_source<C>(p, s, u);
+    fence_accumulators<C>(d);
     release<C>(s, p, last);
-    if constexpr (C::joins)
-      if (p.together) return keep_part<C>(p, s, d);
-    if (p.bias != nullptr && u.part < 0) add_bias<C>(s.bias(turn), u, bias, d);
-    if constexpr (C::adds_rows)
-      if (adds_rows<C>(p, u)) add_rows<C>(p, u, d);
+    if constexpr (C::can_cluster_split_k)
+      if (p.cluster_split_k) return store_partial<C>(p, s, d);
+    if (p.bias != nullptr && u.partial < 0) add_bias<C>(s.bias(turn), u, bias, d);
+    if constexpr (C::adds_row_residual)
+      if (adds_row_residual<C>(p, u)) add_row_residual<C>(p, u, d);
     store<C>(p, s, u, d);
-  } while (units.next(p));
+  } while (work_units.next(p));
 }
 
 // A block's shared memory is written to, or read, until the others of the cluster are here too.
 template <class C, bool multiplied>
-__device__ void leave(const Params& p, const Places<C>& s) {
-  Unit u = {};
-  if (multiplied && C::joins && p.together) place_tile(p, cluster_index(), 0, u);
+__device__ void leave(const Params& p, const SharedStorage<C>& s) {
+  WorkUnit u = {};
+  if (multiplied && C::can_cluster_split_k && p.cluster_split_k) set_tile(p, cluster_index(), 0, u);
   __syncwarp();
   if (p.cluster > 1) cluster_sync();  // all parts are there, all barriers were arrived at
-  if constexpr (C::joins) {
-    if (!p.together) return;
-    if constexpr (multiplied) add_parts<C>(p, s, u);
+  if constexpr (C::can_cluster_split_k) {
+    if (!p.cluster_split_k) return;
+    if constexpr (multiplied) reduce_cluster<C>(p, s, u);
     __syncwarp();
     cluster_sync();  // what was read of the others' memory has come
   }
 }
 
 // Has the L2 cache fetch the block's share of an operand; whoever still writes to it writes there.
-__device__ inline void fetch_ahead(const Ahead& what) {
-  const int64_t first = int64_t{what.share} * blockIdx.x;
+__device__ inline void prefetch_l2(const L2Prefetch& what) {
+  const int64_t first = int64_t{what.multicast} * blockIdx.x;
   if (first >= what.bytes) return;
-  const auto bytes = static_cast<uint32_t>(::min(int64_t{what.share}, what.bytes - first));
+  const auto bytes = static_cast<uint32_t>(::min(int64_t{what.multicast}, what.bytes - first));
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(what.data + first), "r"(bytes)
                : "memory");
 }
@@ -179,15 +179,15 @@ __device__ inline void fetch_ahead(const Ahead& what) {
 // See the top of gemm_sm90_kernel.cuh.
 // grid: blocks (or pairs) as many as fit; each takes every grid-th unit.
 template <class C>
-__global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
+__global__ void __launch_bounds__(C::threads, C::ctas_per_sm)
     gemm_sm90(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char shared[];
-  const Places<C> s{shared_address(shared)};
+  const SharedStorage<C> s{shared_address(shared)};
   if (threadIdx.x == 0) {
     prefetch_map(p.a);
     prefetch_map(p.b);
     if (s.base % 1024 != 0) asm volatile("trap;");  // the swizzle counts from there
-    const int sharing = p.share == Share::none ? 1 : 2;
+    const int sharing = p.multicast == Multicast::none ? 1 : 2;
     const int summers = p.row_sums != nullptr ? C::sum_warps : 0;
     for (int i = 0; i < stages_of<C>(p); ++i) {
       barrier_init(s.full(i), 1);
@@ -196,24 +196,24 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
     barrier_init_done();
   }
   if (threadIdx.x == 32) {
-    fetch_ahead(p.ahead_a);
-    fetch_ahead(p.ahead_b);
+    prefetch_l2(p.prefetch_a);
+    prefetch_l2(p.prefetch_b);
   }
-  if (p.share == Share::none)
+  if (p.multicast == Multicast::none)
     __syncthreads();  // the barriers are there
   else
     cluster_meet();
-  const Units units(p);
+  const WorkUnits work_units(p);
   begin();
   if (threadIdx.x >= C::producer) {
     if constexpr (C::move_registers) fewer_registers<C::producer_registers>();
-    if (threadIdx.x == C::producer) produce<C>(p, s, units);
+    if (threadIdx.x == C::producer) produce<C>(p, s, work_units);
     if constexpr (C::sum_warps > 0)
-      if (p.row_sums != nullptr) sum_rows<C>(p, s, units);
+      if (p.row_sums != nullptr) sum_rows<C>(p, s, work_units);
     leave<C, false>(p, s);
   } else {
     if constexpr (C::move_registers) more_registers<C::consumer_registers>();
-    consume<C>(p, s, units);
+    consume<C>(p, s, work_units);
     leave<C, true>(p, s);
   }
 }
@@ -221,25 +221,26 @@ __global__ void __launch_bounds__(C::threads, C::per_multiprocessor)
 // ---- launching ---------------------------------------------------------------------------------
 
 // buffers: 16 x 64 results that a warp can have on their way out.
-template <int m_, int n_, int per_multiprocessor_ = 1, int buffers_ = 2 / per_multiprocessor_,
-          int teams_ = 1>
+template <int m_, int n_, int ctas_per_sm_ = 1, int buffers_ = 2 / ctas_per_sm_,
+          bool ping_pong_ = false>
 struct Tile {
-  static constexpr int m = m_, n = n_, per_multiprocessor = per_multiprocessor_, teams = teams_;
+  static constexpr int m = m_, n = n_, ctas_per_sm = ctas_per_sm_;
+  static constexpr bool ping_pong = ping_pong_;
   static constexpr int buffers = buffers_ > 0 ? buffers_ : 1;
 };
 
 // Two teams of a warpgroup each; see Choice::teams.
 template <int m, int n>
-using TwoTeams = Tile<m, n, 1, 2, 2>;
+using PingPong = Tile<m, n, 1, 2, true>;
 
 // The kernels of one form for operands of type T: one for each size of tile.
 template <class T, Form form, class... Tiles>
 struct Family {
   static Kernels kernels() {
     return {
-        {TileSize{Tiles::m, Tiles::n, Tiles::per_multiprocessor, Config<T, form, Tiles>::stages,
-                  Tiles::teams, Config<T, form, Tiles>::joins, Config<T, form, Tiles>::takes_boxes,
-                  Config<T, form, Tiles>::adds_rows, Config<T, form, Tiles>::lone_stages}...},
+        {TileSize{Tiles::m, Tiles::n, Tiles::ctas_per_sm, Config<T, form, Tiles>::stages,
+                  Tiles::ping_pong, Config<T, form, Tiles>::can_cluster_split_k, Config<T, form, Tiles>::loads_source,
+                  Config<T, form, Tiles>::adds_row_residual, Config<T, form, Tiles>::one_cta_stages}...},
         run};
   }
 
@@ -249,13 +250,13 @@ struct Family {
   template <class C>
   static int stages(const Choice& c, const Params& p, int at_once) {
     if (!C::flexible) return C::stages;
-    const int most = c.lone ? C::lone_stages : C::stages;
-    const int longest = p.whole > 0 ? p.steps : p.part_steps + (p.longer_parts > 0 ? 1 : 0);
-    const int parts = c.together ? (C::tile_m * C::tile_n * 4 - 1) / C::stage_bytes + 1 : 1;
-    return at_once < p.units ? most : std::min(most, std::max(longest, parts));
+    const int most = c.one_cta_per_sm ? C::one_cta_stages : C::stages;
+    const int longest = p.data_parallel > 0 ? p.steps : p.split_steps + (p.longer_splits > 0 ? 1 : 0);
+    const int parts = c.cluster_split_k ? (C::tile_m * C::tile_n * 4 - 1) / C::stage_bytes + 1 : 1;
+    return at_once < p.work_units ? most : std::min(most, std::max(longest, parts));
   }
   static void run(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
-    const bool ran = ((c.tile_m == Tiles::m && c.tile_n == Tiles::n && c.teams == Tiles::teams &&
+    const bool ran = ((c.tile_m == Tiles::m && c.tile_n == Tiles::n && c.ping_pong == Tiles::ping_pong &&
                        launch_as<Config<T, form, Tiles>>(p, c, o, device)) ||
                       ...);
     require(ran, "gemm: no kernel for tiles of ", c.tile_m, "x", c.tile_n);
@@ -264,17 +265,17 @@ struct Family {
   static bool launch_as(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
     Params params = params_of(p, c, o);
     const int cluster = params.cluster;
-    const int room = device.multiprocessors() * (c.lone ? 1 : C::per_multiprocessor);
-    const int at_once = c.together ? params.units : std::min(params.units, room / cluster);
+    const int room = device.sm_count() * (c.one_cta_per_sm ? 1 : C::ctas_per_sm);
+    const int at_once = c.cluster_split_k ? params.work_units : std::min(params.work_units, room / cluster);
     params.stages = stages<C>(c, params, at_once);
-    set_ahead(params, p, o, at_once * cluster);
+    set_l2_prefetch(params, p, o, at_once * cluster);
     launch("gemm_sm90", gemm_sm90<C>,
            {.grid = static_cast<unsigned>(at_once * cluster),
             .block = C::threads,
             .shared = C::first_stage + params.stages * C::stage_bytes,
             .cluster = static_cast<unsigned>(cluster)},
            params, device);
-    if ((params.rest.by > 0 && !c.together) || p.row_sums) sum_parts(p, c, o, params, device);
+    if ((params.rest.by > 0 && !c.cluster_split_k) || p.row_sums) reduce_split_k(p, c, o, params, device);
     return true;
   }
 };

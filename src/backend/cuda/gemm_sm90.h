@@ -41,19 +41,19 @@ struct Images {
   int top = 0, left = 0, bottom = 0, right = 0;  // bottom, right: see TmaImages
 };
 
-// What becomes of a sum z, the bias added: z + addend; an activation of z rounded to the result's
+// What becomes of a sum z, the bias added: z + residual; an activation of z rounded to the result's
 // type; z times the slope of the activation at an operand, rounded to that type; of Form::gated,
 // whose columns are two halves, z of one times the activation of z of the other, both rounded so.
-enum class Post : uint8_t { add, activate, slope, gate };
+enum class Post : uint8_t { add, activate, activation_grad, gate };
 
 struct Problem {
   Form form = Form::nt;
   DType type = DType::bf16, out = DType::bf16;  // of the operands; of the result: f32 or type
   bool bias = false;                            // added to each row
-  bool addend = false;                          // Post::add: added to each element
-  DType bias_type = DType::f32, addend_type = DType::f32;
+  bool residual = false;                          // Post::add: added to each element
+  DType bias_type = DType::f32, residual_type = DType::f32;
   bool row_sums = false;    // A's rows, summed over k, are a second result: f32 [m]; of one product
-  int64_t addend_rows = 1;  // of the result that share a row of the addend
+  int64_t residual_rows = 1;  // of the result that share a row of the residual
   Post post = Post::add;
   Activation activation;
   bool gate_first = false;                  // gate: the activation is of the first half
@@ -67,30 +67,32 @@ struct Problem {
 
 // How to compute it. Blocks in pairs (a cluster) can load the operand that they have in common
 // once.
-enum class Share : uint8_t { none = 0, b = 1, a = 2 };
+enum class Multicast : uint8_t { none = 0, b = 1, a = 2 };
 struct Choice {
   int tile_m = 128, tile_n = 128;
-  int splits = 1;  // parts of k, of the tiles after the first `whole`; summed in a second pass
-  Share share = Share::none;
-  int whole = 0;  // tiles, or pairs of them
-  int teams = 1;  // 2: two warpgroups take tiles by turns, one stores while the other multiplies
+  int split_k = 1;  // parts of k, of the tiles after the first `whole`; summed in a second pass
+  Multicast multicast = Multicast::none;
+  int data_parallel = 0;  // tiles, or pairs of them
+  // Two consumer warpgroups on tiles of their own: one runs its epilogue while the other issues
+  // MMAs.
+  bool ping_pong = false;
   // All tiles are split and the parts of each, at most 8, are a cluster that adds them up without a
   // second pass. Neither shared operands nor teams then.
-  bool together = false;
-  // A block has a multiprocessor to itself, with as many stages as fit there, where its tiles are
+  bool cluster_split_k = false;
+  // A block has a SM to itself, with as many stages as fit there, where its tiles are
   // made for two.
-  bool lone = false;
+  bool one_cta_per_sm = false;
 };
 
 // The sizes of tiles that kernels of a form exist for.
 struct TileSize {
-  int m = 0, n = 0, per_multiprocessor = 1;
+  int m = 0, n = 0, ctas_per_sm = 1;
   int stages = 4;  // blocks of 64 values of k on their way at once
-  int teams = 1;
-  bool joins = false;       // Choice::together is possible
-  bool takes_boxes = true;  // operands of the result's shape
-  bool adds_rows = true;    // addends that are rows for images
-  int lone_stages = 4;      // see Choice::lone
+  bool ping_pong = false;
+  bool can_cluster_split_k = false;       // Choice::together is possible
+  bool loads_source = true;  // operands of the result's shape
+  bool adds_row_residual = true;    // residuals that are rows for images
+  int one_cta_stages = 4;      // see Choice::lone
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.
@@ -102,16 +104,16 @@ Groups groups(const Problem& p, const Choice& c);
 // Bytes of scratch memory: the partial sums, and those of A's rows.
 int64_t workspace_bytes(const Problem& p, const Choice& c);
 
-// Whether the copy engine can read the operands, given that their addresses are multiples of 16.
+// Whether TMA can read the operands, given that their addresses are multiples of 16.
 bool can_load(const Problem& p);
-// Whether the kernels can add the addend, given that its address and the result's are too, and sum
+// Whether the kernels can add the residual, given that its address and the result's are too, and sum
 // the rows.
 bool can_finish(const Problem& p);
 
 // Addresses on the device.
 struct Operands {
-  const void *a = nullptr, *b = nullptr, *bias = nullptr, *addend = nullptr;
-  const void* slope_at = nullptr;  // Post::slope: of the result's shape and type
+  const void *a = nullptr, *b = nullptr, *bias = nullptr, *residual = nullptr;
+  const void* grad_at = nullptr;  // Post::activation_grad: of the result's shape and type
   void *out = nullptr, *row_sums = nullptr, *workspace = nullptr;
   void* kept = nullptr;  // z, the second result
 };
@@ -125,12 +127,12 @@ struct Kernels {
 
 // The choices worth trying, best guess first; never empty.
 std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles,
-                            int multiprocessors);
+                            int sm_count);
 
 // The choice that a Tune of tunes() names; without values, the best guess. Throws Error for one
 // that the kernels cannot compute `p` by.
 Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tune& tune,
-                 int multiprocessors);
+                 int sm_count);
 
 // ---- for the kernels of ops --------------------------------------------------------------------
 
@@ -142,7 +144,7 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
 struct Prepared {
   int64_t workspace = 0;
   std::function<void(const Operands&)> run;
-  bool whole_pieces = false;            // of the result must lie at multiples of 16
+  bool aligned_result = false;            // of the result must lie at multiples of 16
   bool takes(const Operands& o) const;  // addresses
 };
 Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device);

@@ -9,15 +9,15 @@ namespace ebb::cuda::gemm {
 
 // The sums of a multiplying thread: of 64 rows each, see Spot.
 template <class C>
-using Sums = float[C::rows][C::columns / 2];
+using Accumulators = float[C::rows][C::columns / 2];
 
 // Where a warp's part of the tile begins, and who we are. A thread holds, of each 8 columns, two
 // neighbours in row lane / 4 and two in that row + 8.
 template <class C>
 struct Spot {
   int row, column, lane;
-  __device__ explicit Spot(const Unit& u) {
-    const int warp = team_thread<C>() / 32, group = warp / 4;
+  __device__ explicit Spot(const WorkUnit& u) {
+    const int warp = math_thread<C>() / 32, group = warp / 4;
     row = u.m * C::tile_m + group / C::across_n * C::rows * 64 + warp % 4 * 16;
     column = u.n * C::tile_n + group % C::across_n * C::columns;
     lane = threadIdx.x % 32;
@@ -32,7 +32,7 @@ __device__ inline float bias_element(const Params& p, int column) {
 }
 // The column of the product that is column `at` of a tile.
 template <class C>
-__device__ int column_at(const Params& p, const Unit& u, int at) {
+__device__ int column_at(const Params& p, const WorkUnit& u, int at) {
   if (C::form != Form::gated) return u.n * C::tile_n + at;
   constexpr int half = C::tile_n / 2;
   return u.n * half + at + (at < half ? 0 : p.half - half);
@@ -42,19 +42,19 @@ __device__ int column_at(const Params& p, const Unit& u, int at) {
 // products, used after.
 template <class C>
 struct Bias {
-  static constexpr int count = (C::tile_n + C::team_threads - 1) / C::team_threads;
+  static constexpr int count = (C::tile_n + C::math_threads - 1) / C::math_threads;
   float mine[count];
-  __device__ Bias(const Params& p, const Unit& u) {
+  __device__ Bias(const Params& p, const WorkUnit& u) {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      const int at = team_thread<C>() + i * C::team_threads;
+      const int at = math_thread<C>() + i * C::math_threads;
       mine[i] = p.bias != nullptr && at < C::tile_n ? bias_element(p, column_at<C>(p, u, at)) : 0;
     }
   }
-  __device__ void share(uint32_t shared) const {
+  __device__ void multicast(uint32_t shared) const {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      const int at = team_thread<C>() + i * C::team_threads;
+      const int at = math_thread<C>() + i * C::math_threads;
       if (at < C::tile_n)
         asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared + at * 4), "f"(mine[i]) : "memory");
     }
@@ -62,11 +62,11 @@ struct Bias {
 };
 
 template <class C>
-__device__ void add_bias(uint32_t shared, const Unit& u, const Bias<C>& bias, Sums<C>& d) {
-  const int barrier = 1 + team<C>();
-  if (C::bias_turns == 1) barrier_of(barrier, C::team_threads);  // nobody reads the one before
-  bias.share(shared);
-  barrier_of(barrier, C::team_threads);  // the bias is there
+__device__ void add_bias(uint32_t shared, const WorkUnit& u, const Bias<C>& bias, Accumulators<C>& d) {
+  const int barrier = 1 + math_group<C>();
+  if (C::bias_buffers == 1) barrier_of(barrier, C::math_threads);  // nobody reads the one before
+  bias.multicast(shared);
+  barrier_of(barrier, C::math_threads);  // the bias is there
   const Spot<C> at(u);
   const uint32_t from = shared + (at.column - u.n * C::tile_n + at.lane % 4 * 2) * 4;
 #pragma unroll
@@ -83,11 +83,11 @@ __device__ void add_bias(uint32_t shared, const Unit& u, const Bias<C>& bias, Su
   }
 }
 
-// ---- the addend, a row for each image: read where it is added ----------------------------------
+// ---- the residual, a row for each image: read where it is added ----------------------------------
 
 template <class C>
-__device__ bool adds_rows(const Params& p, const Unit& u) {
-  return p.addend_rows > 1 && u.part < 0 && !p.together;
+__device__ bool adds_row_residual(const Params& p, const WorkUnit& u) {
+  return p.residual_rows > 1 && u.partial < 0 && !p.cluster_split_k;
 }
 
 template <class T>
@@ -97,15 +97,15 @@ __device__ float2 pair_of(const T* from) {
 }
 
 template <class C, class T>
-__device__ void add_rows_as(const Params& p, const Unit& u, Sums<C>& d) {
+__device__ void add_row_residual_as(const Params& p, const WorkUnit& u, Accumulators<C>& d) {
   const Spot<C> at(u);
   const int column = at.column + at.lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < C::rows; ++i) {
     const int row = at.row + i * 64;
     if (row >= p.m) return;
-    const int64_t image = (int64_t{u.batch} * p.m + row) / p.addend_rows;
-    const T* from = static_cast<const T*>(p.addend) + image * p.n + column;
+    const int64_t image = (int64_t{u.batch} * p.m + row) / p.residual_rows;
+    const T* from = static_cast<const T*>(p.residual) + image * p.n + column;
 #pragma unroll
     for (int j = 0; j < C::columns / 8; ++j) {
       if (column + j * 8 >= p.n) continue;
@@ -119,23 +119,23 @@ __device__ void add_rows_as(const Params& p, const Unit& u, Sums<C>& d) {
 }
 
 template <class C>
-__device__ void add_rows(const Params& p, const Unit& u, Sums<C>& d) {
-  if (p.addend_type == DType::f32)
-    add_rows_as<C, float>(p, u, d);
+__device__ void add_row_residual(const Params& p, const WorkUnit& u, Accumulators<C>& d) {
+  if (p.residual_type == DType::f32)
+    add_row_residual_as<C, float>(p, u, d);
   else
-    add_rows_as<C, typename C::T>(p, u, d);
+    add_row_residual_as<C, typename C::T>(p, u, d);
 }
 
 // ---- an operand of the result's shape and type, box by box: added, or what slopes are taken at --
 
 template <class C>
-__device__ bool takes_boxes(const Params& p, const Unit& u) {
-  return (p.post == Post::slope || p.addend_rows == 1) && u.part < 0 && !p.together;
+__device__ bool loads_source(const Params& p, const WorkUnit& u) {
+  return (p.post == Post::activation_grad || p.residual_rows == 1) && u.partial < 0 && !p.cluster_split_k;
 }
 
 // What a warp stores: boxes of 16 rows of C::chunk columns, one after the other.
 template <class C>
-struct Boxes {
+struct Subtiles {
   static constexpr int across = C::columns / C::chunk, count = across * C::rows;
   static constexpr int row_bytes = C::chunk * 2;
 };
@@ -146,35 +146,35 @@ __device__ int swizzled(int row, int i) {
   return row * row_bytes + (i ^ (row_bytes == 128 ? row % 8 : row / 2 % 4)) * 16;
 }
 
-__device__ inline const void* boxes_of(const Params& p) {
-  return p.post == Post::slope ? p.slope_at : p.addend;
+__device__ inline const void* source_of(const Params& p) {
+  return p.post == Post::activation_grad ? p.grad_at : p.residual;
 }
 template <class C>
-__device__ const typename C::T* box_at(const Params& p, const Unit& u, int row, int column) {
-  return static_cast<const typename C::T*>(boxes_of(p)) + (int64_t{u.batch} * p.m + row) * p.n +
+__device__ const typename C::T* source_element(const Params& p, const WorkUnit& u, int row, int column) {
+  return static_cast<const typename C::T*>(source_of(p)) + (int64_t{u.batch} * p.m + row) * p.n +
          column;
 }
 
 // Asks for box `k` of the operand, to where the box of the results will lie.
 template <class C>
-__device__ void ask_box(const Params& p, const Unit& u, int k, uint32_t to) {
-  using B = Boxes<C>;
+__device__ void load_source(const Params& p, const WorkUnit& u, int k, uint32_t to) {
+  using B = Subtiles<C>;
   const Spot<C> at(u);
-  constexpr int units = B::row_bytes / 16;
+  constexpr int work_units = B::row_bytes / 16;
   const int top = at.row + k / B::across * 64, left = at.column + k % B::across * C::chunk;
 #pragma unroll 1  // few registers are left
-  for (int q = at.lane; q < 16 * units; q += 32) {
-    const int line = q / units, i = q % units;
+  for (int q = at.lane; q < 16 * work_units; q += 32) {
+    const int line = q / work_units, i = q % work_units;
     const bool exists = top + line < p.m && left + i * 8 < p.n;
-    const void* from = box_at<C>(p, u, top + line, left + i * 8);
-    copy16(to + swizzled<B::row_bytes>(line, i), exists ? from : boxes_of(p), exists);
+    const void* from = source_element<C>(p, u, top + line, left + i * 8);
+    copy16(to + swizzled<B::row_bytes>(line, i), exists ? from : source_of(p), exists);
   }
   commit_copies();
 }
 
 // Brings the warp's part of the operand near, before the products.
 template <class C>
-__device__ void fetch_boxes(const Params& p, const Unit& u) {
+__device__ void prefetch_source(const Params& p, const WorkUnit& u) {
   const Spot<C> at(u);
   constexpr int lines = (C::columns + 63) / 64;  // of the cache, in a row
 #pragma unroll 1
@@ -182,17 +182,17 @@ __device__ void fetch_boxes(const Params& p, const Unit& u) {
     const int line = i / lines, row = at.row + line / 16 * 64 + line % 16;
     const int column = at.column + i % lines * 64;
     if (row < p.m && column < p.n)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(box_at<C>(p, u, row, column)));
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(source_element<C>(p, u, row, column)));
   }
 }
 
 // Asks for the first boxes, while the last products are being made.
 template <class C>
-__device__ void ask_boxes(const Params& p, const Places<C>& s, const Unit& u) {
+__device__ void load_first_source(const Params& p, const SharedStorage<C>& s, const WorkUnit& u) {
   __syncwarp();  // the boxes of the tile before have been read
 #pragma unroll
-  for (int k = 0; k < C::buffers && k < Boxes<C>::count; ++k)
-    ask_box<C>(p, u, k, s.out(threadIdx.x / 32) + k * C::buffer_bytes);
+  for (int k = 0; k < C::buffers && k < Subtiles<C>::count; ++k)
+    load_source<C>(p, u, k, s.out(threadIdx.x / 32) + k * C::buffer_bytes);
 }
 
 }  // namespace ebb::cuda::gemm

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "backend/cuda/gemm_sm90_params.h"
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/kernel_common.cuh"
 #include "backend/cuda/mbarrier.cuh"
 #include "backend/cuda/wgmma.cuh"
 
@@ -20,29 +20,30 @@ struct Config {
   using T = T_;
   static constexpr Form form = form_;
   static constexpr int tile_m = Tile_::m, tile_n = Tile_::n;
-  static constexpr int per_multiprocessor = Tile_::per_multiprocessor;
+  static constexpr int ctas_per_sm = Tile_::ctas_per_sm;
   static constexpr int a_mn = a_transposed(form), b_mn = b_transposed(form);
   // teams of warpgroups take units by turns: one stores its results while the other multiplies
-  static constexpr int teams = Tile_::teams;
+  static constexpr bool ping_pong = Tile_::ping_pong;
+  static constexpr int math_groups = ping_pong ? 2 : 1;
   // warpgroups of a team along m and n, and blocks of 64 rows, columns of each
-  static constexpr int across_m = teams > 1 || tile_m == 64 ? 1 : tile_m == 192 ? 3 : 2;
-  static constexpr int across_n = teams == 1 && tile_m == 64 && tile_n >= 128 ? 2 : 1;
+  static constexpr int across_m = ping_pong || tile_m == 64 ? 1 : tile_m == 192 ? 3 : 2;
+  static constexpr int across_n = !ping_pong && tile_m == 64 && tile_n >= 128 ? 2 : 1;
   static constexpr int rows = tile_m / 64 / across_m, columns = tile_n / across_n;
-  static constexpr int groups = across_m * across_n, team_threads = 128 * groups;
-  static constexpr int consumers = groups * teams;
+  static constexpr int groups = across_m * across_n, math_threads = 128 * groups;
+  static constexpr int consumers = groups * math_groups;
   // A loading warpgroup gives registers to the others; beside another block a warp has to do.
-  static constexpr bool move_registers = per_multiprocessor == 1 && consumers > 1;
+  static constexpr bool move_registers = ctas_per_sm == 1 && consumers > 1;
   static constexpr int producer = 128 * consumers;  // the first loading thread
   // warps beside the loading one that sum A's rows
   static constexpr int sum_warps = !sums_rows(form) ? 0 : move_registers ? 2 : 1;
   static constexpr int threads = producer + (move_registers ? 128 : 32 + 32 * sum_warps);
-  static constexpr bool many_sums = rows * columns / 2 > 128;
+  static constexpr bool many_accumulators = rows * columns / 2 > 128;
   // together at most what 384 (or 512) threads are launched with; summing warps need more than one
   // that loads
   static constexpr bool summing = sum_warps > 0 && consumers == 2;
-  static constexpr int producer_registers = many_sums ? 40 : summing ? 72 : 56;
+  static constexpr int producer_registers = many_accumulators ? 40 : summing ? 72 : 56;
   static constexpr int consumer_registers = consumers == 3 ? 152
-                                            : many_sums    ? 232
+                                            : many_accumulators    ? 232
                                             : summing      ? 216
                                                            : 224;
   static constexpr int a_bytes = tile_m * 128;
@@ -55,24 +56,24 @@ struct Config {
   static constexpr int buffer_bytes = 2048;
   static constexpr int out_bytes = consumers * 4 * buffers * buffer_bytes;
   static constexpr int barrier_bytes = 256;
-  static constexpr int bias_turns = per_multiprocessor == 1 ? 2 * teams : 1;
-  static constexpr int bias_bytes = bias_turns * tile_n * 4;
+  static constexpr int bias_buffers = ctas_per_sm == 1 ? 2 * math_groups : 1;
+  static constexpr int bias_bytes = bias_buffers * tile_n * 4;
   static constexpr int first_stage = (out_bytes + barrier_bytes + bias_bytes + 1023) / 1024 * 1024;
   static constexpr int most_stages = 12;
   static constexpr int stages_beside(int others) {
     const int fitting = (233472 / (others + 1) - 1024 - first_stage) / stage_bytes;
     return fitting < most_stages ? fitting : most_stages;
   }
-  static constexpr int stages = stages_beside(per_multiprocessor - 1),
-                       lone_stages = stages_beside(0);
+  static constexpr int stages = stages_beside(ctas_per_sm - 1),
+                       one_cta_stages = stages_beside(0);
   // whether launches differ in the number of stages
-  static constexpr bool flexible = per_multiprocessor > 1;
+  static constexpr bool flexible = ctas_per_sm > 1;
   // a cluster can add up parts of its tile: they fit where the operands were
-  static constexpr bool joins = form != Form::gated && teams == 1 && tile_n % 32 == 0 &&
+  static constexpr bool can_cluster_split_k = form != Form::gated && !ping_pong && tile_n % 32 == 0 &&
                                 tile_m * tile_n * 4 <= stages * stage_bytes;
-  static constexpr bool takes_boxes = !a_transposed(form) && form != Form::gated;
-  // rows of addends need registers beside the sums
-  static constexpr bool adds_rows = takes_boxes && !many_sums;
+  static constexpr bool loads_source = !a_transposed(form) && form != Form::gated;
+  // rows of residuals need registers beside the sums
+  static constexpr bool adds_row_residual = loads_source && !many_accumulators;
   // a thread has the same columns of both halves, in boxes of their own
   static_assert(form != Form::gated || (across_n == 1 && columns % 64 == 0));
   static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));
@@ -80,7 +81,7 @@ struct Config {
 
 // Places in shared memory.
 template <class C>
-struct Places {
+struct SharedStorage {
   uint32_t base;
   __device__ uint32_t a(int stage) const { return base + C::first_stage + stage * C::stage_bytes; }
   __device__ uint32_t b(int stage) const { return a(stage) + C::a_bytes; }
@@ -89,18 +90,18 @@ struct Places {
   __device__ uint32_t empty(int stage) const { return full(stage) + 8 * C::most_stages; }
   // of the tile's columns, f32; by turns
   __device__ uint32_t bias(int turn) const {
-    return base + C::out_bytes + C::barrier_bytes + turn % C::bias_turns * C::tile_n * 4;
+    return base + C::out_bytes + C::barrier_bytes + turn % C::bias_buffers * C::tile_n * 4;
   }
 };
 
 // A multiplying thread's team, and its place there.
 template <class C>
-__device__ int team() {
-  return C::teams == 1 ? 0 : threadIdx.x / C::team_threads;
+__device__ int math_group() {
+  return !C::ping_pong ? 0 : threadIdx.x / C::math_threads;
 }
 template <class C>
-__device__ int team_thread() {
-  return C::teams == 1 ? threadIdx.x : threadIdx.x % C::team_threads;
+__device__ int math_thread() {
+  return !C::ping_pong ? threadIdx.x : threadIdx.x % C::math_threads;
 }
 
 template <class C>
@@ -138,58 +139,58 @@ __device__ inline Divided divide(int n, const Divisor& d) {
 
 // One tile over all of k, or a part of it: then `part` is the place of its sums in the workspace,
 // otherwise -1.
-struct Unit {
-  int m, n, batch, first, last, part;
+struct WorkUnit {
+  int m, n, batch, first, last, partial;
   int split = 0;  // which part of its tile
 };
 
 // Neighbours in the order of tiles share operands: columns of `band` tiles, side by side.
-__device__ inline void place_tile(const Params& p, int tile, int rank, Unit& u) {
+__device__ inline void set_tile(const Params& p, int tile, int rank, WorkUnit& u) {
   const Divided of_batch = divide(tile, p.tiles);
-  const Divided of_band = divide(of_batch.remainder, p.band_tiles);
-  const int top = of_band.quotient * p.band.by;
-  const bool last = top + p.band.by >= p.groups_m;
-  const Divided at = divide(of_band.remainder, last ? p.last_band : p.band);
+  const Divided of_raster = divide(of_batch.remainder, p.raster_tiles);
+  const int top = of_raster.quotient * p.raster.by;
+  const bool last = top + p.raster.by >= p.groups_m;
+  const Divided at = divide(of_raster.remainder, last ? p.last_raster : p.raster);
   u.batch = of_batch.quotient;
   u.m = top + at.remainder;
   u.n = at.quotient;
-  if (p.share == Share::b) u.m = u.m * 2 + rank;
-  if (p.share == Share::a) u.n = u.n * 2 + rank;
+  if (p.multicast == Multicast::b) u.m = u.m * 2 + rank;
+  if (p.multicast == Multicast::a) u.n = u.n * 2 + rank;
 }
 
 // First the tiles that are not split, then, part by part, the others.
-__device__ inline Unit unit_at(const Params& p, int index, int rank) {
-  Unit u{.m = 0, .n = 0, .batch = 0, .first = 0, .last = p.steps, .part = -1};
-  const auto take_part = [&](int split) {
-    u.first = split * p.part_steps + ::min(split, p.longer_parts);
-    u.last = u.first + p.part_steps + (split < p.longer_parts ? 1 : 0);
+__device__ inline WorkUnit work_unit_at(const Params& p, int index, int rank) {
+  WorkUnit u{.m = 0, .n = 0, .batch = 0, .first = 0, .last = p.steps, .partial = -1};
+  const auto take_split = [&](int split) {
+    u.first = split * p.split_steps + ::min(split, p.longer_splits);
+    u.last = u.first + p.split_steps + (split < p.longer_splits ? 1 : 0);
     u.split = split;
   };
-  if (p.together) {
-    take_part(rank);
-  } else if (index >= p.whole) {
-    const Divided i = divide(index - p.whole, p.rest);
-    take_part(i.quotient);
-    u.part = (i.remainder * p.splits + u.split) * (p.share == Share::none ? 1 : 2) + rank;
-    index = p.whole + i.remainder;
+  if (p.cluster_split_k) {
+    take_split(rank);
+  } else if (index >= p.data_parallel) {
+    const Divided i = divide(index - p.data_parallel, p.rest);
+    take_split(i.quotient);
+    u.partial = (i.remainder * p.split_k + u.split) * (p.multicast == Multicast::none ? 1 : 2) + rank;
+    index = p.data_parallel + i.remainder;
   }
-  place_tile(p, index, rank, u);
+  set_tile(p, index, rank, u);
   return u;
 }
 
 // A block's units, of which the first is found before there is anything to wait for.
-struct Units {
-  Unit u;
+struct WorkUnits {
+  WorkUnit u;
   int index, rank;
-  __device__ explicit Units(const Params& p)
+  __device__ explicit WorkUnits(const Params& p)
       : index(cluster_index()), rank(static_cast<int>(cluster_rank())) {
-    u = unit_at(p, index, rank);
+    u = work_unit_at(p, index, rank);
   }
-  __device__ bool more(const Params& p) const { return index + cluster_count() < p.units; }
+  __device__ bool more(const Params& p) const { return index + cluster_count() < p.work_units; }
   __device__ bool next(const Params& p) {
     if (!more(p)) return false;
     index += cluster_count();
-    u = unit_at(p, index, rank);
+    u = work_unit_at(p, index, rank);
     return true;
   }
 };
@@ -197,20 +198,20 @@ struct Units {
 // ---- loading -----------------------------------------------------------------------------------
 
 // A place of the filter among all of the images', counted row by row.
-struct Place {
+struct OutputPixel {
   int n, h, w;
 };
-__device__ inline Place place_at(const Params& p, int index) {
+__device__ inline OutputPixel output_pixel_at(const Params& p, int index) {
   const Divided of_image = divide(index, p.out_hw), at = divide(of_image.remainder, p.out_w);
   return {of_image.quotient, at.quotient, at.remainder};
 }
-__device__ inline Pixel pixel_at(const Params& p, const Place& at) {
+__device__ inline Pixel pixel_at(const Params& p, const OutputPixel& at) {
   return {.w = at.w * p.stride - p.left, .h = at.h * p.stride - p.top, .n = at.n, .s = 0, .r = 0};
 }
 
 // A block of 64 values of k of one operand. `half`: this block of the pair loads the first (0) or
 // second (1) half for both; -1: all of it for itself.
-struct Piece {
+struct StageTarget {
   uint32_t to, barrier;
   int half;
   __device__ LoadTo at(uint32_t offset) const {
@@ -220,44 +221,44 @@ struct Piece {
 
 // Rows [first, first + Rows) of a matrix in K-major order, at k.
 template <int Rows>
-__device__ void load_rows(const Piece& piece, const CUtensorMap& map, int first, int k, int z) {
-  const int skip = piece.half > 0 ? Rows / 2 : 0;
-  load_box(piece.at(skip * 128), map, k, first + skip, z);
+__device__ void load_rows(const StageTarget& target, const CUtensorMap& map, int first, int k, int z) {
+  const int skip = target.half > 0 ? Rows / 2 : 0;
+  load_box(target.at(skip * 128), map, k, first + skip, z);
 }
 
 // Half as many rows, and as many `apart` from them: of a pair, each loads one or the other.
 template <int Rows>
-__device__ void load_two_rows(const Piece& piece, const CUtensorMap& map, int first, int apart,
+__device__ void load_two_rows(const StageTarget& target, const CUtensorMap& map, int first, int apart,
                               int k) {
-  if (piece.half <= 0) load_box(piece.at(0), map, k, first, 0);
-  if (piece.half != 0) load_box(piece.at(Rows / 2 * 128), map, k, first + apart, 0);
+  if (target.half <= 0) load_box(target.at(0), map, k, first, 0);
+  if (target.half != 0) load_box(target.at(Rows / 2 * 128), map, k, first + apart, 0);
 }
 
 // The same of a matrix in MN-major order.
 template <int Rows>
-__device__ void load_columns(const Piece& piece, const CUtensorMap& map, int first, int k, int z) {
-  const int skip = piece.half > 0 ? 32 : 0;
+__device__ void load_columns(const StageTarget& target, const CUtensorMap& map, int first, int k, int z) {
+  const int skip = target.half > 0 ? 32 : 0;
 #pragma unroll
   for (int i = 0; i < (Rows + 63) / 64; ++i)
-    load_box(piece.at(i * 8192 + skip * 128), map, first + i * 64, k + skip, z);
+    load_box(target.at(i * 8192 + skip * 128), map, first + i * 64, k + skip, z);
 }
 
 // The same in blocks of 32 rows.
 template <int Rows>
-__device__ void load_narrow(const Piece& piece, const CUtensorMap& map, int first, int k, int z) {
-  const int skip = piece.half > 0 ? 32 : 0;
+__device__ void load_narrow(const StageTarget& target, const CUtensorMap& map, int first, int k, int z) {
+  const int skip = target.half > 0 ? 32 : 0;
 #pragma unroll
   for (int i = 0; i < Rows / 32; ++i)
-    load_box(piece.at(i * 4096 + skip * 64), map, first + i * 32, k + skip, z);
+    load_box(target.at(i * 4096 + skip * 64), map, first + i * 32, k + skip, z);
 }
 
 template <class C>
-__device__ void load_a(const Params& p, const Piece& piece, const Unit& u, int step) {
+__device__ void load_a(const Params& p, const StageTarget& target, const WorkUnit& u, int step) {
   const int z = u.batch * p.a_batch;
   if constexpr (C::a_mn)
-    load_columns<C::tile_m>(piece, p.a, u.m * C::tile_m, step * 64, z);
+    load_columns<C::tile_m>(target, p.a, u.m * C::tile_m, step * 64, z);
   else
-    load_rows<C::tile_m>(piece, p.a, u.m * C::tile_m, step * 64, z);
+    load_rows<C::tile_m>(target, p.a, u.m * C::tile_m, step * 64, z);
 }
 
 // The columns of wgrad: blocks of 64 channels, tap by tap; blocks past the last read zero. Steps
@@ -267,9 +268,9 @@ struct TapColumns {
   static constexpr int count = (C::tile_n + 63) / 64;
   int channel[count];
   uint16_t r[count], s[count];
-  Place at, stride;  // stride: 64 places
-  __device__ TapColumns(const Params& p, const Unit& u, int skip)
-      : at(place_at(p, u.first * 64 + skip)), stride(place_at(p, 64)) {
+  OutputPixel at, stride;  // stride: 64 places
+  __device__ TapColumns(const Params& p, const WorkUnit& u, int skip)
+      : at(output_pixel_at(p, u.first * 64 + skip)), stride(output_pixel_at(p, 64)) {
     int block = u.n * count;
 #pragma unroll
     for (int i = 0; i < count; ++i, ++block) {
@@ -280,13 +281,13 @@ struct TapColumns {
       s[i] = static_cast<uint16_t>(past ? 0 : tap.remainder);
     }
   }
-  __device__ void load(const Params& p, const Piece& piece, int skip) const {
+  __device__ void load(const Params& p, const StageTarget& target, int skip) const {
     Pixel x = pixel_at(p, at);
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       x.r = r[i];
       x.s = s[i];
-      load_pixels(piece.at(i * 8192 + skip * 128), p.b, channel[i], x);
+      load_pixels(target.at(i * 8192 + skip * 128), p.b, channel[i], x);
     }
   }
   __device__ void next(const Params& p) {
@@ -304,8 +305,8 @@ template <class C>
 struct Taps {
   Pixel at;
   int tap, block;
-  __device__ Taps(const Params& p, const Unit& u, int skip)
-      : at(pixel_at(p, place_at(p, u.m * C::tile_m + skip))) {
+  __device__ Taps(const Params& p, const WorkUnit& u, int skip)
+      : at(pixel_at(p, output_pixel_at(p, u.m * C::tile_m + skip))) {
     const Divided first = divide(u.first, p.taps), in_filter = divide(first.remainder, p.kw);
     block = first.quotient;
     tap = first.remainder;
@@ -326,15 +327,15 @@ struct Taps {
 
 // One unit of a convolution of images: fprop or dgrad.
 template <class C>
-__device__ void produce_images(const Params& p, const Places<C>& s, const Unit& u, Ring<C>& ring,
+__device__ void produce_images(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, Ring<C>& ring,
                                int a_half, int b_half) {
   const int skip = a_half > 0 ? C::tile_m / 2 : 0;
   Taps<C> t(p, u, skip);
   for (int step = u.first; step < u.last; ++step, t.next(p), ring.next()) {
     barrier_wait(s.empty(ring.stage), ring.parity);
     barrier_expect(s.full(ring.stage), C::stage_bytes);
-    const Piece a{s.a(ring.stage), s.full(ring.stage), a_half};
-    const Piece b{s.b(ring.stage), s.full(ring.stage), b_half};
+    const StageTarget a{s.a(ring.stage), s.full(ring.stage), a_half};
+    const StageTarget b{s.b(ring.stage), s.full(ring.stage), b_half};
     load_pixels(a.at(skip * 128), p.a, t.block * 64, t.at);
     const int tap = C::form == Form::dgrad ? p.taps.by - 1 - t.tap : t.tap;
     if constexpr (C::b_mn)
@@ -345,13 +346,13 @@ __device__ void produce_images(const Params& p, const Places<C>& s, const Unit& 
 }
 
 template <class C>
-__device__ void produce_matrices(const Params& p, const Places<C>& s, const Unit& u, Ring<C>& ring,
+__device__ void produce_matrices(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, Ring<C>& ring,
                                  int a_half, int b_half) {
   for (int step = u.first; step < u.last; ++step, ring.next()) {
     barrier_wait(s.empty(ring.stage), ring.parity);
     barrier_expect(s.full(ring.stage), C::stage_bytes);
     load_a<C>(p, {s.a(ring.stage), s.full(ring.stage), a_half}, u, step);
-    const Piece b{s.b(ring.stage), s.full(ring.stage), b_half};
+    const StageTarget b{s.b(ring.stage), s.full(ring.stage), b_half};
     const int z = u.batch * p.b_batch;
     if constexpr (C::form == Form::gated)
       load_two_rows<C::tile_n>(b, p.b, u.n * (C::tile_n / 2), p.half, step * 64);
@@ -366,7 +367,7 @@ __device__ void produce_matrices(const Params& p, const Places<C>& s, const Unit
 
 // One unit of wgrad.
 template <class C>
-__device__ void produce_taps(const Params& p, const Places<C>& s, const Unit& u, Ring<C>& ring,
+__device__ void produce_taps(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, Ring<C>& ring,
                              int a_half, int b_half) {
   const int skip = b_half > 0 ? 32 : 0;
   TapColumns<C> columns(p, u, skip);
@@ -381,18 +382,18 @@ __device__ void produce_taps(const Params& p, const Places<C>& s, const Unit& u,
 
 // What the loading thread does.
 template <class C>
-__device__ void produce(const Params& p, const Places<C>& s, Units units) {
-  const int rank = units.rank;
-  const int a_half = p.share == Share::a ? rank : -1, b_half = p.share == Share::b ? rank : -1;
+__device__ void produce(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
+  const int rank = work_units.rank;
+  const int a_half = p.multicast == Multicast::a ? rank : -1, b_half = p.multicast == Multicast::b ? rank : -1;
   Ring<C> ring{.stages = stages_of<C>(p), .parity = 1};  // the first round waits for nothing
   do {
     if constexpr (a_images(C::form))
-      produce_images<C>(p, s, units.u, ring, a_half, b_half);
+      produce_images<C>(p, s, work_units.u, ring, a_half, b_half);
     else if constexpr (b_images(C::form))
-      produce_taps<C>(p, s, units.u, ring, a_half, b_half);
+      produce_taps<C>(p, s, work_units.u, ring, a_half, b_half);
     else
-      produce_matrices<C>(p, s, units.u, ring, a_half, b_half);
-  } while (units.next(p));
+      produce_matrices<C>(p, s, work_units.u, ring, a_half, b_half);
+  } while (work_units.next(p));
   let_next_start();  // starting takes a microsecond, as storing does
 }
 

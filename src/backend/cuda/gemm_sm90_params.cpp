@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/cut.h"
+#include "backend/cuda/work_split.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/tma.h"
 
@@ -13,7 +13,7 @@ constexpr int64_t step = 64;  // values of k
 
 Format format_of(DType t) { return t == DType::f16 ? Format::f16 : Format::bf16; }
 int narrow(int64_t v) { return static_cast<int>(v); }
-int blocks_of(const Choice& c) { return c.together ? c.splits : c.share == Share::none ? 1 : 2; }
+int blocks_of(const Choice& c) { return c.cluster_split_k ? c.split_k : c.multicast == Multicast::none ? 1 : 2; }
 
 // ---- operands ----------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ CUtensorMap pixels_map(const Problem& p, const void* data, int pixels) {
 }
 
 void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
-  const bool half_a = c.share == Share::a, half_b = c.share == Share::b;
+  const bool half_a = c.multicast == Multicast::a, half_b = c.multicast == Multicast::b;
   if (a_images(p.form))
     q.a = pixels_map(p, o.a, half_a ? c.tile_m / 2 : c.tile_m);
   else
@@ -86,32 +86,32 @@ void set_result(Params& q, const Problem& p, const Operands& o) {
   q.activation = p.activation;
   q.half = narrow(p.half());
   q.gate_first = p.gate_first;
-  q.parts = static_cast<float*>(o.workspace);
+  q.partials = static_cast<float*>(o.workspace);
   q.bias = o.bias;
   q.bias_type = p.bias_type;
-  q.addend = o.addend;
-  q.slope_at = o.slope_at;
-  q.addend_type = p.addend_type;
-  q.addend_rows = p.addend ? narrow(p.addend_rows) : 0;
+  q.residual = o.residual;
+  q.grad_at = o.grad_at;
+  q.residual_type = p.residual_type;
+  q.residual_rows = p.residual ? narrow(p.residual_rows) : 0;
   q.out_matrix = p.m * p.n;
-  constexpr int64_t piece = 16;  // bytes
+  constexpr int64_t vector = 16;  // bytes
   const int64_t inner = p.form == Form::wgrad ? p.images.c : p.n;
-  const bool pieces = inner * size_of(p.out) % piece == 0 && is_aligned(q.out, piece);
+  const bool vectors = inner * size_of(p.out) % vector == 0 && is_aligned(q.out, vector);
   const bool floats = p.out == DType::f32;
-  q.store = floats ? (pieces ? Store::float_boxes : Store::floats)
-                   : (pieces ? Store::boxes : Store::elements);
+  q.store = floats ? (vectors ? Store::float_subtiles : Store::floats)
+                   : (vectors ? Store::subtiles : Store::elements);
 }
 
 // Tiles that work on the same rows, those past the last column too.
 int64_t tiles_along_n(const Problem& p, const Choice& c) {
-  return groups(p, c).n * (c.share == Share::a ? 2 : 1);
+  return groups(p, c).n * (c.multicast == Multicast::a ? 2 : 1);
 }
 
-int64_t parts_bytes(const Problem& p, const Choice& c) {
-  if (c.splits == 1 || c.together) return 0;
+int64_t partials_bytes(const Problem& p, const Choice& c) {
+  if (c.split_k == 1 || c.cluster_split_k) return 0;
   const Groups g = groups(p, c);
-  const int64_t rest = std::max<int64_t>(0, g.m * g.n * p.batch - c.whole);
-  return rest * c.splits * blocks_of(c) * c.tile_m * c.tile_n * size_of(DType::f32);
+  const int64_t rest = std::max<int64_t>(0, g.m * g.n * p.batch - c.data_parallel);
+  return rest * c.split_k * blocks_of(c) * c.tile_m * c.tile_n * size_of(DType::f32);
 }
 
 }  // namespace
@@ -133,28 +133,28 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   const int64_t channel_blocks = ceil_div(i.c, step);
   q.m = narrow(p.m);
   q.n = narrow(p.n);
-  q.share = c.share;
+  q.multicast = c.multicast;
   q.groups_m = narrow(groups(p, c).m);
   q.groups_n = narrow(groups(p, c).n);
   constexpr int rows_at_once = 2048;  // of A; the rest of a wave of blocks lies along n
-  const int64_t band = std::max(1, rows_at_once / (c.tile_m * (c.share == Share::b ? 2 : 1)));
-  q.band = divisor(band);
-  q.last_band = divisor((q.groups_m - 1) % band + 1);
+  const int64_t raster = std::max(1, rows_at_once / (c.tile_m * (c.multicast == Multicast::b ? 2 : 1)));
+  q.raster = divisor(raster);
+  q.last_raster = divisor((q.groups_m - 1) % raster + 1);
   q.tiles = divisor(int64_t{q.groups_m} * q.groups_n);
-  q.band_tiles = divisor(band * q.groups_n);
+  q.raster_tiles = divisor(raster * q.groups_n);
   q.k_blocks = narrow(ceil_div(p.k, step));
   const int taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
   q.taps = divisor(taps);
   q.steps = a_images(p.form) ? q.k_blocks * taps : q.k_blocks;
-  q.part_steps = q.steps / c.splits;
-  q.longer_parts = q.steps % c.splits;
+  q.split_steps = q.steps / c.split_k;
+  q.longer_splits = q.steps % c.split_k;
   const int tiles = q.groups_m * q.groups_n * narrow(p.batch);
-  q.whole = c.splits > 1 ? std::min(c.whole, tiles) : tiles;
-  q.rest = divisor(tiles - q.whole);
-  q.splits = c.splits;
-  q.units = c.together ? tiles : q.whole + q.rest.by * q.splits;
+  q.data_parallel = c.split_k > 1 ? std::min(c.data_parallel, tiles) : tiles;
+  q.rest = divisor(tiles - q.data_parallel);
+  q.split_k = c.split_k;
+  q.work_units = c.cluster_split_k ? tiles : q.data_parallel + q.rest.by * q.split_k;
   q.cluster = blocks_of(c);
-  q.together = c.together;
+  q.cluster_split_k = c.cluster_split_k;
   q.a_batch = p.repeat_a ? 0 : 1;
   q.b_batch = p.repeat_b ? 0 : 1;
   q.out_w = divisor(i.out_w);
@@ -167,7 +167,7 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   q.channels = narrow(i.c);
   q.channel_blocks = divisor(channel_blocks);
   if (p.row_sums) {
-    q.row_sums = reinterpret_cast<float*>(static_cast<char*>(o.workspace) + parts_bytes(p, c));
+    q.row_sums = reinterpret_cast<float*>(static_cast<char*>(o.workspace) + partials_bytes(p, c));
     q.row_sum_tiles = narrow(tiles_along_n(p, c));
   }
   set_maps(q, p, c, o);
@@ -175,21 +175,21 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   return q;
 }
 
-void set_ahead(Params& q, const Problem& p, const Operands& o, int64_t blocks) {
+void set_l2_prefetch(Params& q, const Problem& p, const Operands& o, int64_t blocks) {
   constexpr int64_t most = 5 << 20;  // more would be in the way of what is read first
-  constexpr int64_t line = 128, piece = 16;
+  constexpr int64_t line = 128, vector = 16;
   if (a_images(p.form) || b_images(p.form)) return;
   const int64_t each = p.k * size_of(p.type);
   const int64_t a = p.m * each * (p.repeat_a ? 1 : p.batch);
   const int64_t b = p.n * each * (p.repeat_b ? 1 : p.batch);
   if (a + b > most) return;
-  const auto ahead = [&](const void* data, int64_t bytes) {
-    return Ahead{.data = static_cast<const char*>(data),
-                 .bytes = bytes / piece * piece,
-                 .share = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
+  const auto prefetch = [&](const void* data, int64_t bytes) {
+    return L2Prefetch{.data = static_cast<const char*>(data),
+                 .bytes = bytes / vector * vector,
+                 .multicast = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
   };
-  q.ahead_a = ahead(o.a, a);
-  q.ahead_b = ahead(o.b, b);
+  q.prefetch_a = prefetch(o.a, a);
+  q.prefetch_b = prefetch(o.b, b);
 }
 
 Groups groups(const Problem& p, const Choice& c) {
@@ -197,28 +197,28 @@ Groups groups(const Problem& p, const Choice& c) {
   const int64_t columns = p.form == Form::wgrad ? p.taps() * ceil_div(p.images.c, step) * step
                                                 : (halves ? p.half() : p.n);
   const int tile_n = halves ? c.tile_n / 2 : c.tile_n;
-  return {ceil_div(p.m, c.tile_m * (c.share == Share::b ? 2 : 1)),
-          ceil_div(columns, tile_n * (c.share == Share::a ? 2 : 1))};
+  return {ceil_div(p.m, c.tile_m * (c.multicast == Multicast::b ? 2 : 1)),
+          ceil_div(columns, tile_n * (c.multicast == Multicast::a ? 2 : 1))};
 }
 
 int64_t workspace_bytes(const Problem& p, const Choice& c) {
-  const int64_t rows = p.row_sums ? 2 * tiles_along_n(p, c) * c.splits * p.m : 0;
-  return parts_bytes(p, c) + rows * size_of(DType::f32);
+  const int64_t rows = p.row_sums ? 2 * tiles_along_n(p, c) * c.split_k * p.m : 0;
+  return partials_bytes(p, c) + rows * size_of(DType::f32);
 }
 
 bool can_finish(const Problem& p) {
   if (p.row_sums && (!sums_rows(p.form) || p.batch != 1)) return false;
-  if (!p.addend && p.post == Post::add) return true;
+  if (!p.residual && p.post == Post::add) return true;
   if (a_transposed(p.form)) return false;
   if ((p.post == Post::gate) != (p.form == Form::gated)) return false;
   if (p.form == Form::gated && (p.batch != 1 || p.n % 16 != 0)) return false;
   if (p.post != Post::add)  // by pieces of 16 bytes
-    return !p.addend && p.out == p.type && p.n % 8 == 0;
-  if (p.addend_rows == 1)  // by pieces of 16 bytes
-    return p.addend_type == p.type && p.out == p.type && p.n % 8 == 0;
+    return !p.residual && p.out == p.type && p.n % 8 == 0;
+  if (p.residual_rows == 1)  // by pieces of 16 bytes
+    return p.residual_type == p.type && p.out == p.type && p.n % 8 == 0;
   // a warp's 16 rows share one, which is read by pairs
-  return p.addend_rows % 16 == 0 && (p.batch == 1 || p.m % 16 == 0) && p.n % 2 == 0 &&
-         (p.addend_type == p.type || p.addend_type == DType::f32);
+  return p.residual_rows % 16 == 0 && (p.batch == 1 || p.m % 16 == 0) && p.n % 2 == 0 &&
+         (p.residual_type == p.type || p.residual_type == DType::f32);
 }
 
 bool can_load(const Problem& p) {

@@ -11,7 +11,7 @@
 namespace ebb::cuda::gemm {
 
 // 16-bit or f32 results, in pieces of 16 bytes or element by element.
-enum class Store : int { boxes, float_boxes, elements, floats };
+enum class Store : int { subtiles, float_subtiles, elements, floats };
 
 // A number that the kernels divide by, which takes them 2 instructions for the 20 or more of a
 // division (Granlund, Montgomery 1994): n / by = n * factor >> 32 >> shift, for n below 2^31.
@@ -23,26 +23,26 @@ struct Divisor {
 Divisor divisor(int64_t by);
 
 // An operand that is asked for before the kernel may read it: bytes, those of a block; none: 0.
-struct Ahead {
+struct L2Prefetch {
   const char* data;
   int64_t bytes;
-  uint32_t share;
+  uint32_t multicast;
 };
 
 struct Params {
   CUtensorMap a, b;
   void *out, *kept;
-  float* parts;  // the partial sums, tile below tile
-  const void *bias, *addend, *slope_at;
+  float* partials;  // the partial sums, tile below tile
+  const void *bias, *residual, *grad_at;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
   int half;                      // Form::gated: columns of each half; else 0
   int groups_m, groups_n;        // tiles, or pairs of them
-  Divisor band, last_band;       // rows of groups worked on at once; those of the last band
-  Divisor tiles, band_tiles;     // groups of a product, of a band
+  Divisor raster, last_raster;       // rows of groups worked on at once; those of the last band
+  Divisor tiles, raster_tiles;     // groups of a product, of a band
   int steps;                     // blocks of 64 values of k
-  int part_steps, longer_parts;  // steps of a part; the first parts have one more
-  int whole, splits, units;      // whole: tiles, or pairs, that are not split
+  int split_steps, longer_splits;  // steps of a part; the first parts have one more
+  int data_parallel, split_k, work_units;      // whole: tiles, or pairs, that are not split
   Divisor rest;                  // and those that are
   int k_blocks;                  // steps = k_blocks * taps
   Divisor taps;
@@ -51,19 +51,19 @@ struct Params {
   Divisor out_w, out_hw, kw;
   int channels;
   Divisor channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
-  int addend_rows;         // of the result that share a row of the addend; 0: none
+  int residual_rows;         // of the result that share a row of the residual; 0: none
   float* row_sums;         // two lines of m for each part of each tile along n; or null
   int row_sum_tiles;
-  DType bias_type, addend_type;
+  DType bias_type, residual_type;
   Post post;
   Activation activation;
   bool gate_first;
   Store store;
-  Share share;
+  Multicast multicast;
   int cluster;    // blocks
-  bool together;  // the cluster's blocks compute parts of one tile
+  bool cluster_split_k;  // the cluster's blocks compute parts of one tile
   int stages;     // of kernels that leave their number open
-  Ahead ahead_a, ahead_b;
+  L2Prefetch prefetch_a, prefetch_b;
 };
 
 // MN-major operands come in blocks of 64 rows of m or n, or of 32 for tiles that 64 does not
@@ -73,10 +73,10 @@ constexpr bool narrow_rows(int tile) { return tile % 64 != 0; }
 // What the kernel gets, for operands at these addresses; but for `stages` and what comes ahead.
 Params params_of(const Problem& p, const Choice& c, const Operands& o);
 // Has the blocks ask the L2 cache for small operands.
-void set_ahead(Params& q, const Problem& p, const Operands& o, int64_t blocks);
-// Adds up the partial sums in the workspace, in their order, with bias and addend, and those of A's
+void set_l2_prefetch(Params& q, const Problem& p, const Operands& o, int64_t blocks);
+// Adds up the partial sums in the workspace, in their order, with bias and residual, and those of A's
 // rows. `q`: of the product.
-void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Params& q,
+void reduce_split_k(const Problem& p, const Choice& c, const Operands& o, const Params& q,
                CudaDevice& device);
 
 }  // namespace ebb::cuda::gemm

@@ -1,4 +1,4 @@
-// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where an addend is
+// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where an residual is
 // added and activations are taken; or element by element.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ebb::cuda::gemm {
 
-__device__ inline void load_piece(uint32_t from, uint32_t (&v)[4]) {
+__device__ inline void load_vector(uint32_t from, uint32_t (&v)[4]) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(from)
@@ -17,12 +17,12 @@ __device__ inline void load_piece(uint32_t from, uint32_t (&v)[4]) {
 
 // A box of what an activation was taken of: its slopes there take its place.
 template <class C>
-__device__ void take_slopes(const Params& p, uint32_t box) {
+__device__ void take_activation_grads(const Params& p, uint32_t box) {
 #pragma unroll 1                                                      // few registers are left
-  for (int q = threadIdx.x % 32; q < Boxes<C>::row_bytes; q += 32) {  // pieces of 16 lines
+  for (int q = threadIdx.x % 32; q < Subtiles<C>::row_bytes; q += 32) {  // pieces of 16 lines
     uint32_t v[4];
-    load_piece(box + q * 16, v);
-    activate_piece<typename C::T, true>(p.activation, v);
+    load_vector(box + q * 16, v);
+    activate_vector<typename C::T, true>(p.activation, v);
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(box + q * 16), "r"(v[0]),
                  "r"(v[1]), "r"(v[2]), "r"(v[3])
                  : "memory");
@@ -76,13 +76,13 @@ __device__ void stage_floats(const float* d, uint32_t to) {
 // Where a box at a row and column, counted as tiles count, goes: its first element, from row to
 // row, and how many rows and columns of the result there are from there on.
 template <class C>
-struct BoxAt {
+struct SubtileAt {
   int64_t first, pitch;
   int rows, columns;
-  __device__ BoxAt(const Params& p, const Unit& u, int row, int column) {
-    if (u.part >= 0) {
+  __device__ SubtileAt(const Params& p, const WorkUnit& u, int row, int column) {
+    if (u.partial >= 0) {
       pitch = C::tile_n;
-      first = (int64_t{u.part - u.m} * C::tile_m + row) * pitch + column - u.n * C::tile_n;
+      first = (int64_t{u.partial - u.m} * C::tile_m + row) * pitch + column - u.n * C::tile_n;
       rows = C::tile_m;
       columns = C::tile_n;
       return;
@@ -100,54 +100,54 @@ struct BoxAt {
   }
 };
 
-__device__ inline void store_piece(void* to, const uint32_t (&v)[4]) {
+__device__ inline void store_vector(void* to, const uint32_t (&v)[4]) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v[0]), "r"(v[1]),
                "r"(v[2]), "r"(v[3])
                : "memory");
 }
 
-// A staged box to memory, in pieces of 16 bytes. (The copy engine would do that behind the loads
+// A staged box to memory, in pieces of 16 bytes. (TMA would do that behind the loads
 // that it was given for the next tiles: products of few steps took up to a tenth longer.)
 template <class C, bool floats>
-__device__ void send_box(const Params& p, const Unit& u, uint32_t from, int row, int column) {
+__device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, int row, int column) {
   constexpr int size = floats ? 4 : 2, width = floats ? 32 : C::chunk;
-  constexpr int row_bytes = width * size, pieces = row_bytes / 16;
+  constexpr int row_bytes = width * size, vectors = row_bytes / 16;
   asm volatile("" : "+r"(row));  // registers are few: one box's addresses at a time
-  const BoxAt<C> at(p, u, row, column);
+  const SubtileAt<C> at(p, u, row, column);
   // a thread has the same piece of every few lines
-  const int lane = threadIdx.x % 32, piece = lane % pieces;
-  constexpr int lines = 32 / pieces;
-  char* to = (u.part >= 0 ? reinterpret_cast<char*>(p.parts) : static_cast<char*>(p.out)) +
-             (at.first + lane / pieces * at.pitch) * size + piece * 16;
+  const int lane = threadIdx.x % 32, vector = lane % vectors;
+  constexpr int lines = 32 / vectors;
+  char* to = (u.partial >= 0 ? reinterpret_cast<char*>(p.partials) : static_cast<char*>(p.out)) +
+             (at.first + lane / vectors * at.pitch) * size + vector * 16;
   const int64_t next = lines * at.pitch * size;
-  const int rows = piece * (16 / size) < at.columns ? at.rows : 0;
+  const int rows = vector * (16 / size) < at.columns ? at.rows : 0;
 #pragma unroll
   for (int i = 0; i < 16 / lines; ++i, to += next) {
-    const int line = i * lines + lane / pieces;
+    const int line = i * lines + lane / vectors;
     const int turn = row_bytes == 128 ? line % 8 : line / 2 % 4;  // the swizzle of the box
     uint32_t v[4];
-    load_piece(from + line * row_bytes + (piece ^ turn) * 16, v);
-    if (line < rows) store_piece(to, v);
+    load_vector(from + line * row_bytes + (vector ^ turn) * 16, v);
+    if (line < rows) store_vector(to, v);
   }
 }
 
 // The same of a box of sums z: its activation, and z itself if it is kept.
 template <class C>
-__device__ void send_activated(const Params& p, const Unit& u, uint32_t from, int row, int column) {
-  using B = Boxes<C>;
-  constexpr int pieces = B::row_bytes / 16, lines = 32 / pieces;
-  const int lane = threadIdx.x % 32, piece = lane % pieces;
-  const BoxAt<C> at(p, u, row, column);
-  int64_t to = (at.first + lane / pieces * at.pitch) * 2 + piece * 16;
+__device__ void send_activated(const Params& p, const WorkUnit& u, uint32_t from, int row, int column) {
+  using B = Subtiles<C>;
+  constexpr int vectors = B::row_bytes / 16, lines = 32 / vectors;
+  const int lane = threadIdx.x % 32, vector = lane % vectors;
+  const SubtileAt<C> at(p, u, row, column);
+  int64_t to = (at.first + lane / vectors * at.pitch) * 2 + vector * 16;
   const int64_t next = lines * at.pitch * 2;
-  const int rows = piece * 8 < at.columns ? at.rows : 0;
+  const int rows = vector * 8 < at.columns ? at.rows : 0;
 #pragma unroll 1  // few registers are left
-  for (int line = lane / pieces; line < 16; line += lines, to += next) {
+  for (int line = lane / vectors; line < 16; line += lines, to += next) {
     uint32_t v[4];
-    load_piece(from + swizzled<B::row_bytes>(line, piece), v);
-    if (line < rows && p.kept != nullptr) store_piece(static_cast<char*>(p.kept) + to, v);
-    activate_piece<typename C::T, false>(p.activation, v);
-    if (line < rows) store_piece(static_cast<char*>(p.out) + to, v);
+    load_vector(from + swizzled<B::row_bytes>(line, vector), v);
+    if (line < rows && p.kept != nullptr) store_vector(static_cast<char*>(p.kept) + to, v);
+    activate_vector<typename C::T, false>(p.activation, v);
+    if (line < rows) store_vector(static_cast<char*>(p.out) + to, v);
   }
 }
 
@@ -155,32 +155,32 @@ __device__ void send_activated(const Params& p, const Unit& u, uint32_t from, in
 // both themselves if they are kept. `column`: of the result.
 template <class C, int width>
 __device__ void send_gated(const Params& p, uint2 boxes, int row, int column) {
-  constexpr int row_bytes = width * 2, pieces = row_bytes / 16, lines = 32 / pieces;
-  const int lane = threadIdx.x % 32, piece = lane % pieces;
+  constexpr int row_bytes = width * 2, vectors = row_bytes / 16, lines = 32 / vectors;
+  const int lane = threadIdx.x % 32, vector = lane % vectors;
   const uint32_t gates = p.gate_first ? boxes.x : boxes.y, others = boxes.x + boxes.y - gates;
   const int gate_at = p.gate_first ? 0 : p.half, other_at = p.half - gate_at;
-  column += piece * 8;
+  column += vector * 8;
   const int rows = column < p.half ? p.m - row : 0;
-  constexpr int at_once = C::many_sums ? 1 : 2;  // as registers are left
+  constexpr int at_once = C::many_accumulators ? 1 : 2;  // as registers are left
 #pragma unroll 1
-  for (int top = lane / pieces; top < 16; top += lines * at_once) {
+  for (int top = lane / vectors; top < 16; top += lines * at_once) {
     uint32_t gate[at_once][4], v[at_once][4];
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
-      const int line = top + i * lines, at = swizzled<row_bytes>(line, piece);
-      load_piece(gates + at, gate[i]);
-      load_piece(others + at, v[i]);
+      const int line = top + i * lines, at = swizzled<row_bytes>(line, vector);
+      load_vector(gates + at, gate[i]);
+      load_vector(others + at, v[i]);
       if (line >= rows || p.kept == nullptr) continue;
       auto* to = static_cast<typename C::T*>(p.kept) + int64_t{row + line} * p.n + column;
-      store_piece(to + gate_at, gate[i]);
-      store_piece(to + other_at, v[i]);
+      store_vector(to + gate_at, gate[i]);
+      store_vector(to + other_at, v[i]);
     }
-    gate_pieces<typename C::T>(p.activation, gate, v);
+    gate_vectors<typename C::T>(p.activation, gate, v);
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const int line = top + i * lines;
       auto* to = static_cast<typename C::T*>(p.out) + int64_t{row + line} * p.half + column;
-      if (line < rows) store_piece(to, v[i]);
+      if (line < rows) store_vector(to, v[i]);
     }
   }
 }
@@ -189,7 +189,7 @@ template <class C>
 constexpr bool activates = C::form == Form::nt || C::form == Form::nn;
 
 template <class C, bool floats>
-__device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+__device__ void store_subtiles(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, const Accumulators<C>& d) {
   constexpr int width = floats ? 32 : C::chunk, boxes = C::columns / width;
   const Spot<C> at(u);
   const uint32_t out = s.out(threadIdx.x / 32);
@@ -207,13 +207,13 @@ __device__ void store_boxes(const Params& p, const Places<C>& s, const Unit& u, 
       if (!floats && activates<C> && p.post == Post::activate)
         send_activated<C>(p, u, buffer, at.row + i * 64, at.column + c * width);
       else
-        send_box<C, floats>(p, u, buffer, at.row + i * 64, at.column + c * width);
+        send_subtile<C, floats>(p, u, buffer, at.row + i * 64, at.column + c * width);
     }
 }
 
 // The same of both halves of the columns: half as many results.
 template <class C>
-__device__ void store_gated(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+__device__ void store_gated(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, const Accumulators<C>& d) {
   constexpr int half = C::columns / 2, width = C::buffers > 1 && half % 64 == 0 ? 64 : 32;
   const Spot<C> at(u);
   const uint32_t out = s.out(threadIdx.x / 32);
@@ -232,9 +232,9 @@ __device__ void store_gated(const Params& p, const Places<C>& s, const Unit& u, 
 
 // The same with the operand that comes in boxes, of which the first have been asked for.
 template <class C>
-__device__ void store_boxes_with(const Params& p, const Places<C>& s, const Unit& u,
-                                 const Sums<C>& d) {
-  using B = Boxes<C>;
+__device__ void store_with_source(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
+                                 const Accumulators<C>& d) {
+  using B = Subtiles<C>;
   const Spot<C> at(u);
   const uint32_t out = s.out(threadIdx.x / 32);
 #pragma unroll
@@ -246,18 +246,18 @@ __device__ void store_boxes_with(const Params& p, const Places<C>& s, const Unit
     __syncwarp();  // the box is there
     const int i = k / B::across, c = k % B::across * C::chunk;
     const uint32_t buffer = out + k % C::buffers * C::buffer_bytes;
-    if (activates<C> && p.post == Post::slope) {
-      take_slopes<C>(p, buffer);
+    if (activates<C> && p.post == Post::activation_grad) {
+      take_activation_grads<C>(p, buffer);
       __syncwarp();  // all lanes have written
       stage_chunk<C, With::product>(d[i] + c / 2, buffer);
     } else {
       stage_chunk<C, With::sum>(d[i] + c / 2, buffer);
     }
     __syncwarp();  // all lanes have written
-    send_box<C, false>(p, u, buffer, at.row + i * 64, at.column + c);
+    send_subtile<C, false>(p, u, buffer, at.row + i * 64, at.column + c);
     if (k + C::buffers >= B::count) continue;
     __syncwarp();  // the box has been read
-    ask_box<C>(p, u, k + C::buffers, buffer);
+    load_source<C>(p, u, k + C::buffers, buffer);
   }
 }
 
@@ -292,7 +292,7 @@ struct Columns {
 
 // The tile straight from registers, with any size and alignment of rows.
 template <class C, class T>
-__device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d) {
+__device__ void store_elements(const Params& p, const WorkUnit& u, const Accumulators<C>& d) {
   const Spot<C> at(u);
   T* out = static_cast<T*>(p.out) + u.batch * p.out_matrix;
 #pragma unroll
@@ -312,14 +312,14 @@ __device__ void store_elements(const Params& p, const Unit& u, const Sums<C>& d)
 }
 
 template <class C>
-__device__ void store(const Params& p, const Places<C>& s, const Unit& u, const Sums<C>& d) {
+__device__ void store(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, const Accumulators<C>& d) {
   if constexpr (C::form == Form::gated) return store_gated<C>(p, s, u, d);
-  if constexpr (C::takes_boxes)
-    if (takes_boxes<C>(p, u)) return store_boxes_with<C>(p, s, u, d);
-  if (u.part >= 0 || p.store == Store::float_boxes) return store_boxes<C, true>(p, s, u, d);
+  if constexpr (C::loads_source)
+    if (loads_source<C>(p, u)) return store_with_source<C>(p, s, u, d);
+  if (u.partial >= 0 || p.store == Store::float_subtiles) return store_subtiles<C, true>(p, s, u, d);
   if (p.store == Store::floats) return store_elements<C, float>(p, u, d);
   if constexpr (C::form != Form::wgrad) {  // its results are f32
-    if (p.store == Store::boxes) return store_boxes<C, false>(p, s, u, d);
+    if (p.store == Store::subtiles) return store_subtiles<C, false>(p, s, u, d);
     store_elements<C, typename C::T>(p, u, d);
   }
 }

@@ -9,7 +9,7 @@
 
 namespace ebb::cuda {
 
-// `Text` is what a writer gives (StridedText, ReduceText, RowsText, ImagesText): the text, its
+// `Text` is what a writer gives (StridedText, ReduceText, RowText, SpatialText): the text, its
 // parameters, the inputs it uses, and where their addresses go.
 template <class Text>
 struct GeneratedKernel {

@@ -130,32 +130,32 @@ bool MapPass::supports(const Shape& shape, const std::vector<Type>& in) {
          });
 }
 
-bool MapPass::supports_parts(const Shape& shape) { return shape.numel() < too_many; }
+bool MapPass::supports_segments(const Shape& shape) { return shape.numel() < too_many; }
 
 MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
                  CudaDevice& device)
     : MapPass(expr, {shape, std::move(in), std::move(out)}, {}, device) {}
 
-MapPass::MapPass(const Expr& expr, Types t, PartsForm parts, CudaDevice& device)
+MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, t.shape.numel()})) {
   State& s = *state_;
-  const auto& [shape, in, out, columns] = t;
+  const auto& [shape, in, out, slices] = t;
   if (s.numel == 0) return;
   std::vector<DType> types;
   for (const Type& t : in) types.push_back(t.dtype);
   std::vector<Type> tensors;  // those that matter for the space
-  std::vector<int64_t> widths = columns.width;
+  std::vector<int64_t> widths = slices.width;
   for (size_t i = 0; i < in.size(); ++i) {
     const bool used = expr.uses(static_cast<int64_t>(i));
     tensors.push_back(used ? in[i] : Type{DType::f32, Shape{}});
     if (!used && i < widths.size()) widths[i] = 0;
   }
   tensors.push_back({DType::f32, shape});
-  if (!parts.widths.empty()) tensors.push_back({DType::f32, {shape[-1]}});  // keeps the last dim
+  if (!segments.widths.empty()) tensors.push_back({DType::f32, {shape[-1]}});  // keeps the last dim
   Space space =
       make_space(shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), widths);
   space.strides.resize(in.size() + 1);
-  if (space.rank() == 1 && parts.widths.empty()) {  // every tensor is full or one element
+  if (space.rank() == 1 && segments.widths.empty()) {  // every tensor is full or one element
     std::vector<Kind> kinds;
     for (const Type& t : in)
       kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
@@ -166,7 +166,7 @@ MapPass::MapPass(const Expr& expr, Types t, PartsForm parts, CudaDevice& device)
     s.slabs = slabs_of(expr, t, device);
     return;
   }
-  s.form = {simplified(expr), types, out, space, s.numel, false, std::move(parts), columns};
+  s.form = {simplified(expr), types, out, space, s.numel, false, std::move(segments), slices};
   s.strided.emplace(s.form, device);
 }
 

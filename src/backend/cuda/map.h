@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/columns.h"
+#include "backend/cuda/slices.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/parts.h"
+#include "backend/cuda/segments.h"
 #include "core/shape.h"
 #include "ir/expr.h"
 
@@ -23,14 +23,14 @@ class MapPass {
   MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
           CudaDevice& device);
   // `in` and `out` are whole; run() takes and gives parts one after the other.
-  static bool supports_parts(const Shape& shape);
+  static bool supports_segments(const Shape& shape);
   struct Types {
     Shape shape;
     std::vector<Type> in;
     std::vector<DType> out;
-    ColumnsForm columns = {};  // of `in`, which are the columns
+    SlicesForm slices = {};  // of `in`, which are the columns
   };
-  MapPass(const Expr& expr, Types types, PartsForm parts, CudaDevice& device);
+  MapPass(const Expr& expr, Types types, SegmentsForm segments, CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;
 
   struct State;

@@ -43,7 +43,7 @@ class FlatWriter {
     text_.text = ptx_.text({.name = "pointwise",
                             .parameter_bytes = text_.parameter_bytes,
                             .threads = text_.threads,
-                            .blocks_per_multiprocessor = form_.segmented ? 5 : 4});
+                            .ctas_per_sm = form_.segmented ? 5 : 4});
     return std::move(text_);
   }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/cut.h"
+#include "backend/cuda/work_split.h"
 #include "backend/cuda/map.h"
 
 namespace ebb::cuda {

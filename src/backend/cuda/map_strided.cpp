@@ -4,7 +4,7 @@
 #include <numeric>
 #include <optional>
 
-#include "backend/cuda/cut.h"
+#include "backend/cuda/work_split.h"
 #include "backend/cuda/expr_writer.h"
 
 namespace ebb::cuda {
@@ -53,12 +53,12 @@ Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
     if (is_full(f, i)) full.push_back(f.in[i]);
   const int64_t best = vector_of(full), inner = f.space.sizes.back();
   int along = static_cast<int>(std::gcd(best, inner));
-  for (const int64_t w : f.parts.widths) along = static_cast<int>(std::gcd<int64_t>(along, w));
+  for (const int64_t w : f.segments.widths) along = static_cast<int>(std::gcd<int64_t>(along, w));
   for (const size_t i : used)
     if (f.space.strides[i].back() != 0)
-      along = static_cast<int>(std::gcd<int64_t>(along, f.columns.grain(i)));
+      along = static_cast<int>(std::gcd<int64_t>(along, f.slices.grain(i)));
   constexpr int worth = 4;
-  const bool single = along >= worth || along == best || !f.parts.widths.empty();
+  const bool single = along >= worth || along == best || !f.segments.widths.empty();
   s.vector = single ? along : static_cast<int>(std::gcd(best, f.numel));
   s.part = std::gcd(s.vector, along);
   if (s.parts() == 1) s.steps_dim = repeating_dim(f, used);
@@ -70,7 +70,7 @@ class StridedWriter {
   StridedWriter(const StridedForm& form, int capability)
       : form_(form), draft_{Ptx(capability), {}} {
     for (size_t i = 0, tensor = 0; i < form.in.size(); ++i) {
-      const size_t tensors = form.parts.of(i, form.parts.joined);
+      const size_t tensors = form.segments.of(i, form.segments.segmented_in);
       if (form.expr.uses(static_cast<int64_t>(i))) {
         used_.push_back(i);
         for (size_t k = 0; k < tensors; ++k) text_.used.push_back(tensor + k);
@@ -112,7 +112,7 @@ class StridedWriter {
     text_.text = p.text({.name = "pointwise",
                          .parameter_bytes = draft_.parameters.size(),
                          .threads = text_.threads,
-                         .blocks_per_multiprocessor = 4});
+                         .ctas_per_sm = 4});
     text_.parameters = std::move(draft_.parameters);
     return std::move(text_);
   }
@@ -170,11 +170,11 @@ class StridedWriter {
     std::vector<std::vector<Reg>> base;  // by operand and output, by part
     const auto tensors = [&](size_t i, const std::vector<bool>& in_parts) {
       base.emplace_back();
-      for (size_t k = 0; k < form_.parts.of(i, in_parts); ++k)
+      for (size_t k = 0; k < form_.segments.of(i, in_parts); ++k)
         base.back().push_back(draft_.pointer(text_.pointers));
     };
-    for (const size_t i : used_) tensors(i, form_.parts.joined);
-    for (size_t k = 0; k < form_.out.size(); ++k) tensors(k, form_.parts.cut);
+    for (const size_t i : used_) tensors(i, form_.segments.segmented_in);
+    for (size_t k = 0; k < form_.out.size(); ++k) tensors(k, form_.segments.segmented_out);
     const Coordinates split(draft_, thread_dims());
     std::vector<std::vector<Reg>> coordinates;  // by part of the vector
     for (int j = 0; j < shape_.parts(); ++j) {
@@ -232,7 +232,7 @@ class StridedWriter {
   }
 
   void find_parts(const std::vector<Reg>& coordinates) {
-    const std::vector<int64_t>& widths = form_.parts.widths;
+    const std::vector<int64_t>& widths = form_.segments.widths;
     choice_.emplace(draft_, widths, shape_.part, coordinates.back());
     for (size_t k = 0; k < widths.size(); ++k) {
       Part part{form_.space.strides.back(), {}};
@@ -254,10 +254,10 @@ class StridedWriter {
     for (const size_t i : used_) {
       for (const Reg& at : in_[i])
         packed_[i].push_back(draft_.ptx.load(form_.in[i], load_width(i), {at}));
-      aligned(load_width(i) * size_of(form_.in[i]), form_.parts.of(i, form_.parts.joined));
+      aligned(load_width(i) * size_of(form_.in[i]), form_.segments.of(i, form_.segments.segmented_in));
     }
     for (size_t k = 0; k < form_.out.size(); ++k)
-      aligned(shape_.vector * size_of(form_.out[k]), form_.parts.of(k, form_.parts.cut));
+      aligned(shape_.vector * size_of(form_.out[k]), form_.segments.of(k, form_.segments.segmented_out));
   }
 
   Operand loaded(size_t i, int step, int element) {
@@ -279,7 +279,7 @@ class StridedWriter {
   Draft draft_;
   std::vector<size_t> used_;  // operands
   std::vector<Part> parts_;
-  std::optional<PartChoice> choice_;  // once a tensor in parts was met
+  std::optional<SegmentChoice> choice_;  // once a tensor in parts was met
   StridedText text_;
   Shape3 shape_;
   std::vector<std::vector<Reg>> in_, out_;  // addresses by tensor, by step or part

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/columns.h"
-#include "backend/cuda/parts.h"
+#include "backend/cuda/slices.h"
+#include "backend/cuda/segments.h"
 #include "backend/cuda/ptx_index.h"
 #include "ir/expr.h"
 #include "ir/space.h"
@@ -18,8 +18,8 @@ struct StridedForm {
   Space space;  // strides of the inputs, then of an output; of the whole where there are parts
   int64_t numel = 0;
   bool unaligned = false;  // single elements only
-  PartsForm parts = {};
-  ColumnsForm columns = {};
+  SegmentsForm segments = {};
+  SlicesForm slices = {};
 };
 
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/kernel_common.cuh"
 
 namespace ebb::cuda {
 
@@ -15,7 +15,7 @@ namespace ebb::cuda {
 __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Makes the barriers visible to the copy engine and to the cluster; the threads that wait on them
+// Makes the barriers visible to TMA and to the cluster; the threads that wait on them
 // need a barrier of the block (or cluster) besides.
 __device__ __forceinline__ void barrier_init_done() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -179,7 +179,7 @@ __device__ __forceinline__ void load_pixels(const LoadTo& l, const CUtensorMap& 
         : "memory");
 }
 
-// Shared memory written by ordinary stores becomes readable for the copy engine and wgmma.
+// Shared memory written by ordinary stores becomes readable for TMA and wgmma.
 __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -211,9 +211,9 @@ __device__ __forceinline__ void let_next_start() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// ---- words that blocks of threads wait for -----------------------------------------------------
+// ---- words that thread blocks wait for -----------------------------------------------------
 
-// A word that another block of threads stores with store_release: what was written before it there
+// A word that another thread block stores with store_release: what was written before it there
 // is visible after this.
 __device__ __forceinline__ unsigned load_acquire(const unsigned* p) {
   unsigned v;

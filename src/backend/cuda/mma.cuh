@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/kernel_common.cuh"
 
 namespace ebb::cuda {
 

@@ -8,9 +8,9 @@
 
 namespace ebb::cuda {
 
-// Addresses of one run; bias and addend may be null.
+// Addresses of one run; bias and residual may be null.
 struct GemmPointers {
-  const void *a = nullptr, *b = nullptr, *bias = nullptr, *addend = nullptr;
+  const void *a = nullptr, *b = nullptr, *bias = nullptr, *residual = nullptr;
   void *out = nullptr, *workspace = nullptr;
 };
 
@@ -37,17 +37,17 @@ class Gemm {
     else
       simt(p, device);
     if (plan_.splits > 1)
-      sum_parts({.parts = static_cast<const float*>(at.workspace),
+      reduce_split_k({.parts = static_cast<const float*>(at.workspace),
                  .count = plan_.splits,
-                 .elements = p.part_elements,
+                 .elements = p.partial_elements,
                  .bias = at.bias,
-                 .addend = at.addend,
+                 .residual = at.residual,
                  .out = at.out,
                  .bias_dtype = task_.bias.value_or(DType::f32),
-                 .addend_dtype = task_.addend.value_or(DType::f32),
+                 .residual_dtype = task_.residual.value_or(DType::f32),
                  .dtype = task_.out,
                  .n = task_.n,
-                 .addend_rows = task_.addend_rows},
+                 .residual_rows = task_.residual_rows},
                 device);
   }
 
@@ -57,10 +57,10 @@ class Gemm {
   Params params(const GemmPointers& at) const {
     Params p{.a = a_, .b = b_, .a_data = at.a, .b_data = at.b, .a_dtype = task_.a};
     p.b_dtype = task_.b;
-    p.a_vector = whole_pieces(at.a, task_.a, task_.a_run);
-    p.b_vector = whole_pieces(at.b, task_.b, task_.b_run);
+    p.a_vector = aligned_vectors(at.a, task_.a, task_.a_run);
+    p.b_vector = aligned_vectors(at.b, task_.b, task_.b_run);
     p.splits = static_cast<int>(plan_.splits);
-    p.part_elements = task_.out_rows * task_.n;
+    p.partial_elements = task_.out_rows * task_.n;
     p.out.n = static_cast<int>(task_.n);
     p.out.data = at.workspace;
     if (plan_.splits == 1) {
@@ -68,12 +68,12 @@ class Gemm {
       p.out.dtype = task_.out;
       p.out.bias = at.bias;
       p.out.bias_dtype = task_.bias.value_or(DType::f32);
-      p.out.addend = at.addend;
-      p.out.addend_dtype = task_.addend.value_or(DType::f32);
-      p.out.addend_rows = static_cast<int>(task_.addend_rows);
-      p.out.addend_vector = whole_pieces(at.addend, p.out.addend_dtype, task_.n);
+      p.out.residual = at.residual;
+      p.out.residual_dtype = task_.residual.value_or(DType::f32);
+      p.out.residual_rows = static_cast<int>(task_.residual_rows);
+      p.out.residual_vector = aligned_vectors(at.residual, p.out.residual_dtype, task_.n);
     }
-    p.out.vector = whole_pieces(p.out.data, p.out.dtype, task_.n);
+    p.out.vector = aligned_vectors(p.out.data, p.out.dtype, task_.n);
     return p;
   }
 

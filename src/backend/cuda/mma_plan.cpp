@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/cuda/cut.h"
+#include "backend/cuda/work_split.h"
 
 namespace ebb::cuda {
 namespace {
@@ -12,13 +12,13 @@ namespace {
 constexpr int64_t largest_index = (int64_t{1} << 31) - 4096;
 constexpr int64_t largest_workspace = int64_t{1} << 29;
 
-// What a block of a kernel takes, in clocks of a multiprocessor. Measured on sm_90; the ratios are
+// What a block of a kernel takes, in clocks of a SM. Measured on sm_90; the ratios are
 // what matters.
 struct Tile {
   int64_t m, n;
   int64_t depth;      // of a step along k
-  int64_t residents;  // blocks that share a multiprocessor
-  double step;        // for each step when the multiprocessor is full
+  int64_t residents;  // blocks that share a SM
+  double step;        // for each step when the SM is full
   double alone;       // a step's latency
 };
 
@@ -38,11 +38,11 @@ bool on_tensor_cores(const GemmTask& t, const CudaDevice& device) {
   return t.a == DType::f16 || device.capability() >= 80;
 }
 
-bool pieces_fit(DType dtype, int64_t run) { return run * size_of(dtype) % 16 == 0; }
+bool vectors_fit(DType dtype, int64_t run) { return run * size_of(dtype) % 16 == 0; }
 
 // The fast forms of kernels apply to an operand, if its address is aligned.
 bool fast(DType dtype, int64_t run, K where) {
-  return pieces_fit(dtype, run) || (dtype == DType::f32 && where == K::inner);
+  return vectors_fit(dtype, run) || (dtype == DType::f32 && where == K::inner);
 }
 
 struct Choice {
@@ -54,7 +54,7 @@ struct Choice {
 double clocks(const GemmTask& t, const CudaDevice& device, const Choice& c) {
   const int64_t blocks = ceil_div(t.m, c.tile.m) * ceil_div(t.n, c.tile.n) * t.batch * c.splits;
   const int64_t steps = ceil_div(ceil_div(t.k, c.tile.depth), c.splits);
-  const int64_t each = ceil_div(blocks, device.multiprocessors());  // of the busiest one
+  const int64_t each = ceil_div(blocks, device.sm_count());  // of the busiest one
   const auto round = [&](int64_t residents) {
     constexpr double start_and_end = 3000;
     const double step = std::max(c.tile.alone, static_cast<double>(residents) * c.tile.step);
@@ -115,8 +115,8 @@ std::vector<Choice> choices_of(const GemmTask& t, const CudaDevice& device) {
 
 }  // namespace
 
-bool whole_pieces(const void* data, DType dtype, int64_t run) {
-  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && pieces_fit(dtype, run);
+bool aligned_vectors(const void* data, DType dtype, int64_t run) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && vectors_fit(dtype, run);
 }
 
 bool gemm_supports(const GemmTask& t) {

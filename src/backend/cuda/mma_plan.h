@@ -21,8 +21,8 @@ struct GemmTask {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // the largest of the batch
   int64_t out_rows = 0;                    // of n elements, of the whole result
   DType a = DType::f32, b = DType::f32, out = DType::f32;
-  std::optional<DType> bias, addend;
-  int64_t addend_rows = 1;  // of the result that share a row of the addend
+  std::optional<DType> bias, residual;
+  int64_t residual_rows = 1;  // of the result that share a row of the residual
   // Elements of which 16-byte pieces must not split, along `inner` of each operand.
   int64_t a_run = 0, b_run = 0;
   K a_k = K::inner, b_k = K::inner;
@@ -42,27 +42,27 @@ bool gemm_supports(const GemmTask& task);
 std::vector<Tune> gemm_space(const GemmTask& task, const CudaDevice& device);
 GemmPlan gemm_plan(const GemmTask& task, const Tune& tune, const CudaDevice& device);
 // `data` begins pieces of 16 bytes that do not split runs of `run` elements.
-bool whole_pieces(const void* data, DType dtype, int64_t run);
+bool aligned_vectors(const void* data, DType dtype, int64_t run);
 
-// out[i] = parts[0][i] + parts[1][i] + ... + bias[i % n] + addend, summed in a fixed order.
-struct SumParts {
+// out[i] = parts[0][i] + parts[1][i] + ... + bias[i % n] + residual, summed in a fixed order.
+struct SplitKReduction {
   const float* parts = nullptr;
   int64_t count = 0, elements = 0;
-  const void *bias = nullptr, *addend = nullptr;
+  const void *bias = nullptr, *residual = nullptr;
   void* out = nullptr;
-  DType bias_dtype = DType::f32, addend_dtype = DType::f32, dtype = DType::f32;
-  int64_t n = 1, addend_rows = 1;
+  DType bias_dtype = DType::f32, residual_dtype = DType::f32, dtype = DType::f32;
+  int64_t n = 1, residual_rows = 1;
 };
-void sum_parts(const SumParts& p, CudaDevice& device);
+void reduce_split_k(const SplitKReduction& p, CudaDevice& device);
 
-// out[c] = sum over rows of x[row, c], in f32. `workspace` holds column_sum_parts() rows of f32.
+// out[c] = sum over rows of x[row, c], in f32. `workspace` holds column_sum_partials() rows of f32.
 struct ColumnSums {
   const void* x = nullptr;
   DType dtype = DType::f32;
   int64_t rows = 0, cols = 0;
   float *workspace = nullptr, *out = nullptr;
 };
-int64_t column_sum_parts(int64_t rows, int64_t cols, const CudaDevice& device);
+int64_t column_sum_partials(int64_t rows, int64_t cols, const CudaDevice& device);
 void column_sums(const ColumnSums& p, CudaDevice& device);
 
 }  // namespace ebb::cuda

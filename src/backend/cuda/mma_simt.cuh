@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backend/cuda/mma.cuh"
-#include "backend/cuda/mma_parts.cuh"
+#include "backend/cuda/mma_common.cuh"
 #include "backend/cuda/mma_views.cuh"
 
 namespace ebb::cuda {
@@ -14,7 +14,7 @@ template <int M, int N>
 struct SimtTile {
   static constexpr int m = M, n = N, depth = 8;
   static constexpr int threads = M / 8 * (N / 8);
-  static constexpr int residents = threads == 256 ? 2 : 6;  // blocks that share a multiprocessor
+  static constexpr int residents = threads == 256 ? 2 : 6;  // blocks that share a SM
   static constexpr int line_a = M + 4, line_b = N + 4;      // floats, padded
   static constexpr int stage = (line_a + line_b) * depth;
   static constexpr int stages = arch >= 80 ? 4 : 2;

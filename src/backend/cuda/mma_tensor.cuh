@@ -3,15 +3,15 @@
 #pragma once
 
 #include "backend/cuda/mma.cuh"
-#include "backend/cuda/mma_parts.cuh"
+#include "backend/cuda/mma_common.cuh"
 #include "backend/cuda/mma_views.cuh"
 
 namespace ebb::cuda {
 
 // A block computes M x N by WarpsM x WarpsN warps, Depth of k at a time; Ahead: multiply_ahead.
-template <int M, int N, int WarpsM, int WarpsN, int Depth, int Stages, bool Ahead = false>
+template <int M, int N, int WarpsM, int WarpsN, int Depth, int Stages, bool Pipelined = false>
 struct TensorTile {
-  static constexpr bool ahead = Ahead;
+  static constexpr bool pipelined = Pipelined;
   static constexpr int m = M, n = N, depth = Depth;
   static constexpr int warps_n = WarpsN;
   static constexpr int threads = WarpsM * WarpsN * 32;
@@ -19,11 +19,11 @@ struct TensorTile {
   static constexpr int stage_elements = (M + N) * Depth;
   // Before sm_80 copies are not asynchronous: two stages do.
   static constexpr int stages_of(int architecture) { return architecture >= 80 ? Stages : 2; }
-  static constexpr int way_out_stride = warp_n + 8;  // floats; spreads rows over the banks
-  static constexpr int way_out_bytes = WarpsM * WarpsN * 16 * way_out_stride * 4;
+  static constexpr int epilogue_stride = warp_n + 8;  // floats; spreads rows over the banks
+  static constexpr int epilogue_bytes = WarpsM * WarpsN * 16 * epilogue_stride * 4;
   static constexpr int shared_bytes(int architecture) {
     const int ring = stages_of(architecture) * stage_elements * 2;
-    return ring > way_out_bytes ? ring : way_out_bytes;
+    return ring > epilogue_bytes ? ring : epilogue_bytes;
   }
 };
 
@@ -150,7 +150,7 @@ __device__ __forceinline__ void load_b(uint32_t (&r)[4], uint32_t stage, int col
 
 // A warp's part of the result: fragments of 16 x 8.
 template <class Tile>
-struct WarpSums {
+struct WarpAccumulators {
   static constexpr int rows = Tile::warp_m / 16, cols = Tile::warp_n / 8;
   float v[rows][cols][4] = {};
 };
@@ -175,7 +175,7 @@ __device__ __forceinline__ void load_fragments(Fragments<Tile>& f, uint32_t stag
 }
 
 template <class T, class Tile>
-__device__ __forceinline__ void multiply_fragments(WarpSums<Tile>& sums, const Fragments<Tile>& f) {
+__device__ __forceinline__ void multiply_fragments(WarpAccumulators<Tile>& sums, const Fragments<Tile>& f) {
 #pragma unroll
   for (int i = 0; i < Tile::warp_m / 16; ++i)
 #pragma unroll
@@ -185,10 +185,10 @@ __device__ __forceinline__ void multiply_fragments(WarpSums<Tile>& sums, const F
 
 // 16 rows at a time through shared memory, so that a lane has 8 neighbours of a row.
 template <class Tile, class View>
-__device__ __forceinline__ void store_sums(const WarpSums<Tile>& sums, const GemmOutput& out,
+__device__ __forceinline__ void store_accumulators(const WarpAccumulators<Tile>& sums, const GemmOutput& out,
                                            float* shared, const View& a, int m0, int n0,
                                            int m_end) {
-  constexpr int stride = Tile::way_out_stride, pieces = Tile::warp_n / 8, rows = 32 / pieces;
+  constexpr int stride = Tile::epilogue_stride, pieces = Tile::warp_n / 8, rows = 32 / pieces;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   float* const part = shared + warp * 16 * stride;
   const int m = m0 + warp / Tile::warps_n * Tile::warp_m;
@@ -262,7 +262,7 @@ struct Ring {
 
 // Multiplies what is in the ring and brings the rest in.
 template <class T, class Tile, class Ring>
-__device__ __forceinline__ void multiply_in_turn(WarpSums<Tile>& sums, Ring& ring,
+__device__ __forceinline__ void multiply_in_order(WarpAccumulators<Tile>& sums, Ring& ring,
                                                  const Steps& steps) {
   int stage = 0;
   for (int step = steps.first; step < steps.last; ++step) {
@@ -280,9 +280,9 @@ __device__ __forceinline__ void multiply_in_turn(WarpSums<Tile>& sums, Ring& rin
 }
 
 // The same with fragments read one part of a step ahead, for blocks that are alone on their
-// multiprocessor.
+// SM.
 template <class T, class Tile, class Ring>
-__device__ __forceinline__ void multiply_ahead(WarpSums<Tile>& sums, Ring& ring,
+__device__ __forceinline__ void multiply_pipelined(WarpAccumulators<Tile>& sums, Ring& ring,
                                                const Steps& steps) {
   constexpr int parts = Tile::depth / 16;
   static_assert(parts % 2 == 0);
@@ -308,7 +308,7 @@ __device__ __forceinline__ void multiply_ahead(WarpSums<Tile>& sums, Ring& ring,
 
 // The sums of `steps` along k. On return all of the block has read its shared memory.
 template <class T, class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
-__device__ __forceinline__ void multiply(WarpSums<Tile>& sums, T* shared, const A& a, const B& b,
+__device__ __forceinline__ void multiply(WarpAccumulators<Tile>& sums, T* shared, const A& a, const B& b,
                                          const P& p, const BlockTile& at, const Steps& steps) {
   using Stages = Ring<T, Tile, A, WhereA, B, WhereB, Vector>;
   const int k = steps.first * Tile::depth;
@@ -323,10 +323,10 @@ __device__ __forceinline__ void multiply(WarpSums<Tile>& sums, T* shared, const 
     if (steps.first + s < steps.last) ring.load(s);
     commit_copies();
   }
-  if constexpr (Tile::ahead)
-    multiply_ahead<T>(sums, ring, steps);
+  if constexpr (Tile::pipelined)
+    multiply_pipelined<T>(sums, ring, steps);
   else
-    multiply_in_turn<T>(sums, ring, steps);
+    multiply_in_order<T>(sums, ring, steps);
   wait_copies<0>();
   __syncthreads();
 }
@@ -352,10 +352,10 @@ __global__ void __launch_bounds__(Tile::threads)
     const int m = WhereA == K::inner ? a.outers : a.inners;
     const int k = WhereA == K::inner ? a.inners : a.outers;
     if (at.m_tile * Tile::m >= m) return;  // phases of images differ in size
-    WarpSums<Tile> sums;
+    WarpAccumulators<Tile> sums;
     multiply<T, Tile, WhereA, WhereB, Vector>(sums, reinterpret_cast<T*>(shared), a, b, p, at,
                                               steps_of(k, Tile::depth, at.split, p.splits));
-    store_sums<Tile>(sums, output_of(p, at.split), reinterpret_cast<float*>(shared), a,
+    store_accumulators<Tile>(sums, output_of(p, at.split), reinterpret_cast<float*>(shared), a,
                      at.m_tile * Tile::m, at.n_tile * Tile::n, m);
   }
 }

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/kernel_common.cuh"
 
 namespace ebb::cuda {
 

@@ -1,9 +1,9 @@
-// Pairs of 16-bit elements in registers, as matrix units take and give them.
+// Pairs of 16-bit elements in registers, as tensor cores take and give them.
 #pragma once
 
 #include <type_traits>
 
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/kernel_common.cuh"
 
 namespace ebb::cuda {
 

@@ -51,7 +51,7 @@ Reg Strides::offset(Draft& d, const std::vector<Reg>& coordinates) const {
   return sum;
 }
 
-PartChoice::PartChoice(Draft& d, std::span<const int64_t> widths, int vector, Reg column) {
+SegmentChoice::SegmentChoice(Draft& d, std::span<const int64_t> widths, int vector, Reg column) {
   int64_t begin = 0;
   for (const int64_t width : widths) {
     columns_.push_back(column);
@@ -65,7 +65,7 @@ PartChoice::PartChoice(Draft& d, std::span<const int64_t> widths, int vector, Re
   }
 }
 
-Reg PartChoice::choose(Draft& d, std::span<const Reg> by_part) const {
+Reg SegmentChoice::choose(Draft& d, std::span<const Reg> by_part) const {
   Reg chosen = by_part[0];
   for (size_t k = 1; k < by_part.size(); ++k)
     chosen = d.ptx.b64("selp.b64", by_part[k], chosen, inside_[k]);

@@ -45,11 +45,11 @@ class Strides {
 
 // A tensor of which each thread takes some neighbours along the last dim (`vector` elements), where
 // the tensor may lie in parts along that dim, each a dense tensor: in which the thread's are.
-class PartChoice {
+class SegmentChoice {
  public:
   // `column`: the thread's place along the last dim of the whole, in vectors. The vector divides
   // all widths.
-  PartChoice(Draft& d, std::span<const int64_t> widths, int vector, Reg column);
+  SegmentChoice(Draft& d, std::span<const int64_t> widths, int vector, Reg column);
   // Its place along the last dim of part k, in vectors; means nothing if it lies in another part.
   Reg column(size_t part) const { return columns_[part]; }
   // Of values (b64), one a part, that of the thread's part.

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "backend/cuda/expr_writer.h"
-#include "backend/cuda/images_text.h"
+#include "backend/cuda/spatial_text.h"
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/map_strided.h"
 #include "backend/cuda/reduce_text.h"
@@ -116,7 +116,7 @@ StridedForm in_parts(int64_t n, int64_t size, const std::vector<int64_t>& widths
   int64_t c = 0;
   for (const int64_t w : widths) c += w;
   StridedForm f = coefficients(n, size, c);
-  f.parts = {widths, {true, false, false}, {true}};
+  f.segments = {widths, {true, false, false}, {true}};
   return f;
 }
 
@@ -137,15 +137,15 @@ TEST(ptx, parts__assemble) {
 }
 
 // x -> (x - mean) / deviation, in one walk.
-ImagesForm norm_of(int64_t pixels, int64_t channels, int64_t groups) {
+SpatialForm norm_of(int64_t pixels, int64_t channels, int64_t groups) {
   const double inverse = static_cast<double>(groups) / static_cast<double>(pixels * channels);
   const auto in = [](int64_t i) { return Scalar::input(i); };
   const Scalar x = in(0), rest = x - in(2) * inverse;
   const Scalar results[] = {x, in(1), rest * rest, in(3), rest * rsqrt(in(4) * inverse + 1e-6)};
   return in_one_walk({.expr = Expr(5, results),
                       .in = {{.dtype = DType::bf16, .streams = true}},
-                      .totals = {ImagesTotal::pixels, ImagesTotal::groups, ImagesTotal::pixels,
-                                 ImagesTotal::groups},
+                      .reductions = {SpatialReduction::pixels, SpatialReduction::groups, SpatialReduction::pixels,
+                                 SpatialReduction::groups},
                       .out = {DType::bf16},
                       .per_channel = {false},
                       .images = 2,
@@ -159,15 +159,15 @@ TEST(ptx, images__assemble) {
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
   for (const auto& f : {norm_of(4096, 192, 32), norm_of(35, 12, 4)})
     for (const bool unaligned : {false, true}) {
-      const auto layouts = images_layouts(f, {}, unaligned);
+      const auto layouts = spatial_layouts(f, {}, unaligned);
       ASSERT_FALSE(layouts.empty());
-      expect_assembles(ptxas, write_images(f, layouts[0], 90).text, 90);
+      expect_assembles(ptxas, write_spatial(f, layouts[0], 90).text, 90);
     }
 }
 
 TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
   constexpr uint32_t channels = 192;
-  ImagesForm f = norm_of(4096, channels, 32);
+  SpatialForm f = norm_of(4096, channels, 32);
   std::vector<Scalar> x;
   for (int64_t i = 0; i < f.expr.inputs(); ++i) x.push_back(Scalar::input(i));
   std::vector<Scalar> results = f.expr.apply(x);
@@ -176,10 +176,10 @@ TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
   f.expr = Expr(f.expr.inputs(), results);
   f.out = {DType::bf16, DType::f32, DType::f32};
   f.per_channel = {false, true, true};
-  const ImagesLayout layout = images_layouts(f, {}, false).at(0);
-  ImagesText apart = write_images(f, layout, 90);
-  f.beside = 2;
-  ImagesText beside = write_images(f, layout, 90);
+  const SpatialLayout layout = spatial_layouts(f, {}, false).at(0);
+  SpatialText apart = write_spatial(f, layout, 90);
+  f.concatenated = 2;
+  SpatialText beside = write_spatial(f, layout, 90);
   EXPECT_EQ(apart.text, beside.text);
   EXPECT_EQ(apart.pointers, beside.pointers);
   int strides = 0;

@@ -156,8 +156,8 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   s.form.maximum = options.maximum;
   s.form.scale = static_cast<float>(options.scale);
   s.finish = finish_of(s.form, dims);
-  s.layout = layout_of(s.form, device.multiprocessors(), false);
-  s.unaligned_layout = layout_of(s.form, device.multiprocessors(), true);
+  s.layout = layout_of(s.form, device.sm_count(), false);
+  s.unaligned_layout = layout_of(s.form, device.sm_count(), true);
   for (ReduceLayout* l : {&s.layout, &s.unaligned_layout})
     l->direct = l->parts == 1 && !dims.folds();
   s.stage.emplace(s.form, s.layout, device);

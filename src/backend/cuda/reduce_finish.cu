@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <span>
 
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/kernel_common.cuh"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/reduce_finish.h"
 

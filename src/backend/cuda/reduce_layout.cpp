@@ -3,7 +3,7 @@
 #include <bit>
 #include <numeric>
 
-#include "backend/cuda/cut.h"
+#include "backend/cuda/work_split.h"
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/reduce_text.h"
 
@@ -41,16 +41,16 @@ int cost_of_vector(const ReduceForm& f, int vector) {
   return n * vector;
 }
 
-void cut_rows(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
+void cut_rows(const ReduceForm& f, int sm_count, ReduceLayout& l) {
   const int64_t vectors = f.run() / l.vector;
   constexpr int64_t alone = 4, few = 64, many = 1024;  // vectors an output
   l.lanes = vectors <= alone ? 1 : vectors <= few ? 8 : vectors <= many ? 32 : block_threads;
   // few outputs: more threads for each
-  const int64_t wanted = int64_t{multiprocessors} * 1024;
+  const int64_t wanted = int64_t{sm_count} * 1024;
   if (l.lanes == 8 && f.kept() * 8 < wanted && vectors >= 32) l.lanes = 32;
   if (l.lanes == 32 && f.kept() * 32 < wanted && vectors >= block_threads) l.lanes = block_threads;
   if (l.lanes == block_threads) {
-    const int64_t blocks = int64_t{multiprocessors} * 8;
+    const int64_t blocks = int64_t{sm_count} * 8;
     const int64_t least = int64_t{block_threads} * l.steps * 2;  // vectors worth a block
     l.parts = std::clamp<int64_t>(blocks / std::max<int64_t>(f.kept(), 1), 1,
                                   std::max<int64_t>(1, vectors / least));
@@ -60,8 +60,8 @@ void cut_rows(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
 }
 
 // Blocks of a few cache lines across, and as many parts as run at once.
-void cut_columns(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
-  constexpr int64_t wide = 32, resident = 1024;  // vectors; threads of a multiprocessor
+void cut_columns(const ReduceForm& f, int sm_count, ReduceLayout& l) {
+  constexpr int64_t wide = 32, resident = 1024;  // vectors; threads of a SM
   const int64_t vectors = f.inner() / l.vector, run = f.run();
   l.tiles = ceil_div(vectors, run >= wide ? wide : int64_t{block_threads});
   l.across = static_cast<int>(ceil_div(vectors, l.tiles));
@@ -69,7 +69,7 @@ void cut_columns(const ReduceForm& f, int multiprocessors, ReduceLayout& l) {
   const auto down = static_cast<uint64_t>(std::max(1, block_threads / l.across));
   l.down =
       static_cast<int>(std::min(std::bit_floor(down), std::bit_ceil(static_cast<uint64_t>(run))));
-  const int64_t at_once = multiprocessors * (resident / (int64_t{l.across} * l.down));
+  const int64_t at_once = sm_count * (resident / (int64_t{l.across} * l.down));
   const int64_t least = int64_t{l.down} * l.steps * 2;  // run indices worth a block
   const int64_t most = std::max<int64_t>(1, run / least);
   l.per_part = ceil_div(run, std::clamp<int64_t>(at_once / (f.kept() * l.tiles), 1, most));
@@ -88,7 +88,7 @@ int64_t registers_of(const ReduceForm& f, const ReduceLayout& l) {
 
 }  // namespace
 
-ReduceLayout layout_of(const ReduceForm& f, int multiprocessors, bool unaligned) {
+ReduceLayout layout_of(const ReduceForm& f, int sm_count, bool unaligned) {
   ReduceLayout l;
   l.vector = unaligned ? 1 : vector_along(f);
   const auto results = static_cast<int64_t>(f.expr.results().size());
@@ -100,7 +100,7 @@ ReduceLayout layout_of(const ReduceForm& f, int multiprocessors, bool unaligned)
     l.vector /= 2;
     l.steps *= 2;
   }
-  f.rows() ? cut_rows(f, multiprocessors, l) : cut_columns(f, multiprocessors, l);
+  f.rows() ? cut_rows(f, sm_count, l) : cut_columns(f, sm_count, l);
   while (l.steps > 1 && int64_t{l.steps / 2} * (f.rows() ? l.lanes : l.down) >= l.per_part)
     l.steps /= 2;
   return l;

@@ -33,7 +33,7 @@ class ReduceWriter {
     text_.text = p_.text({.name = "reduce",
                           .parameter_bytes = draft_.parameters.size(),
                           .threads = 256,
-                          .blocks_per_multiprocessor = 4,
+                          .ctas_per_sm = 4,
                           .shared_floats = shared_});
     text_.parameters = std::move(draft_.parameters);
     constexpr int64_t widest = 16;

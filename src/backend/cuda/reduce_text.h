@@ -39,7 +39,7 @@ struct ReduceLayout {
   int64_t parts = 1, per_part = 0;  // vectors (rows) or run indices (columns) of a part
   bool direct = false;              // one part, nothing left to sum: writes scaled results itself
 };
-ReduceLayout layout_of(const ReduceForm& form, int multiprocessors, bool unaligned);
+ReduceLayout layout_of(const ReduceForm& form, int sm_count, bool unaligned);
 
 // A generated kernel; like StridedText. Its outputs are the results if the layout is direct, else
 // one pointer to partial results [result, kept, part, inner].

@@ -2,7 +2,7 @@
 // the first would have added.
 #include <algorithm>
 
-#include "backend/cuda/gemm_sm90_parts.cuh"
+#include "backend/cuda/gemm_sm90_split_k.cuh"
 #include "backend/cuda/launch.h"
 
 namespace ebb::cuda::gemm {
@@ -10,19 +10,19 @@ namespace {
 
 constexpr int threads = 256;
 
-struct SumParams {
+struct ReduceParams {
   Params product;
-  const float* parts;
-  Whole whole;
+  const float* partials;
+  FullTile data_parallel;
   int tiles, blocks;  // of a tile; those behind the tiles' blocks sum A's rows
   float* row_sums;
   int columns;  // of lines of A's sums, of a block
 };
 
 // The sums of A's rows: `columns` of them by a block, whose threads take turns at the lines.
-__device__ void sum_row_sums(const SumParams& q, int block, float* shared) {
+__device__ void reduce_row_sums(const ReduceParams& q, int block, float* shared) {
   const Params& p = q.product;
-  const int lines = 2 * p.row_sum_tiles * p.splits, thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const int lines = 2 * p.row_sum_tiles * p.split_k, thread = threadIdx.y * blockDim.x + threadIdx.x;
   const int i = block * q.columns + thread % q.columns;
   float sum = 0;
   if (i < p.m)
@@ -40,21 +40,21 @@ __device__ void sum_row_sums(const SumParams& q, int block, float* shared) {
 
 // Each thread of a block's first row writes 4 elements; its rows take turns at the parts.
 // grid: pieces of tiles, tile by tile; then of A's rows.  sums: f32, in a fixed order.
-__global__ void __launch_bounds__(threads) sum_parts_kernel(const __grid_constant__ SumParams q) {
+__global__ void __launch_bounds__(threads) reduce_split_k_kernel(const __grid_constant__ ReduceParams q) {
   begin();
   using Four = Vec<float, 4>;
   __shared__ Four sums[threads];
   const Params& p = q.product;
   const int behind = static_cast<int>(blockIdx.x) - q.tiles * q.blocks;
-  if (behind >= 0) return sum_row_sums(q, behind, reinterpret_cast<float*>(sums));
-  const int pair = p.share == Share::none ? 1 : 2, size = q.whole.tile_m * q.whole.tile_n;
+  if (behind >= 0) return reduce_row_sums(q, behind, reinterpret_cast<float*>(sums));
+  const int pair = p.multicast == Multicast::none ? 1 : 2, size = q.data_parallel.tile_m * q.data_parallel.tile_n;
   const int place = blockIdx.x / q.blocks, tile = place / pair, rank = place - tile * pair;
   const int i = (blockIdx.x - place * q.blocks) * blockDim.x + threadIdx.x;
   Four sum = {};
   if (i * 4 < size) {
-    const float* from = q.parts + (int64_t{tile} * p.splits * pair + rank) * size + i * 4;
+    const float* from = q.partials + (int64_t{tile} * p.split_k * pair + rank) * size + i * 4;
 #pragma unroll 4
-    for (int s = threadIdx.y; s < p.splits; s += blockDim.y) {
+    for (int s = threadIdx.y; s < p.split_k; s += blockDim.y) {
       const Four v = *reinterpret_cast<const Four*>(from + int64_t{s} * pair * size);
 #pragma unroll
       for (int e = 0; e < 4; ++e) sum.v[e] += v.v[e];
@@ -68,31 +68,31 @@ __global__ void __launch_bounds__(threads) sum_parts_kernel(const __grid_constan
   for (unsigned y = 1; y < blockDim.y; ++y)
 #pragma unroll
     for (int e = 0; e < 4; ++e) sum.v[e] += sums[y * blockDim.x + threadIdx.x].v[e];
-  Unit u = {};
-  place_tile(p, p.whole + tile, rank, u);
-  finish(p, q.whole, u, i, sum);
+  WorkUnit u = {};
+  set_tile(p, p.data_parallel + tile, rank, u);
+  finish(p, q.data_parallel, u, i, sum);
 }
 
 }  // namespace
 
-void sum_parts(const Problem& p, const Choice& c, const Operands& o, const Params& q,
+void reduce_split_k(const Problem& p, const Choice& c, const Operands& o, const Params& q,
                CudaDevice& device) {
-  const int tiles = c.together ? 0 : q.rest.by * (c.share == Share::none ? 1 : 2);
+  const int tiles = c.cluster_split_k ? 0 : q.rest.by * (c.multicast == Multicast::none ? 1 : 2);
   const int pieces = c.tile_m * c.tile_n / 4;
   // more rows where there are few elements to fill the device with
-  const int64_t filling = int64_t{device.multiprocessors()} * 1024;
+  const int64_t filling = int64_t{device.sm_count()} * 1024;
   int rows = 1;
-  while (rows < 8 && rows * 2 <= c.splits && int64_t{tiles} * pieces * rows < filling) rows *= 2;
+  while (rows < 8 && rows * 2 <= c.split_k && int64_t{tiles} * pieces * rows < filling) rows *= 2;
   const auto width = static_cast<unsigned>(threads / rows);
   const auto blocks = static_cast<int>(blocks_for(pieces, width));
-  const int columns = q.row_sum_tiles * q.splits > 32 ? 8 : 32;
+  const int columns = q.row_sum_tiles * q.split_k > 32 ? 8 : 32;
   const auto row_blocks = p.row_sums ? static_cast<int>(blocks_for(p.m, columns)) : 0;
-  launch("sum_parts", sum_parts_kernel,
+  launch("reduce_split_k", reduce_split_k_kernel,
          {.grid = static_cast<unsigned>(tiles * blocks + row_blocks),
           .block = {width, static_cast<unsigned>(rows)}},
-         SumParams{.product = q,
-                   .parts = static_cast<const float*>(o.workspace),
-                   .whole = {.tile_m = c.tile_m,
+         ReduceParams{.product = q,
+                   .partials = static_cast<const float*>(o.workspace),
+                   .data_parallel = {.tile_m = c.tile_m,
                              .tile_n = c.tile_n,
                              .taps = p.form == Form::wgrad,
                              .out = p.out},

@@ -2,28 +2,28 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cuda/cut.h"
-#include "backend/cuda/rows_text.h"
+#include "backend/cuda/work_split.h"
+#include "backend/cuda/row_text.h"
 #include "ir/expr_inputs.h"
 
 namespace ebb::cuda {
 namespace {
 
-using Place = RowsLayout::Place;
+using Place = RowLayout::Place;
 
 constexpr int warp = 32, widest = 1024;  // threads: of a warp, at most for a row
 
 // Another value for every element; what repeats stays in caches.
-bool streams(const RowsForm& f, size_t i) {
+bool streams(const RowForm& f, size_t i) {
   const std::vector<int64_t>& s = f.space.strides[i];
   return std::find(s.begin(), s.end(), 0) == s.end();
 }
 
 class Cutter {
  public:
-  Cutter(const RowsForm& f, int vector) : f_(f), vector_(vector) {
+  Cutter(const RowForm& f, int vector) : f_(f), vector_(vector) {
     const std::vector<bool> all = inputs_of(f.expr, 0, f.expr.results().size()),
-                            terms = inputs_of(f.expr, 0, f.totals());
+                            terms = inputs_of(f.expr, 0, f.reductions());
     for (size_t i = 0; i < f.in.size(); ++i) {
       place_.push_back(!all[i]                          ? Place::none
                        : f.space.strides[i].back() == 0 ? Place::row
@@ -38,12 +38,12 @@ class Cutter {
   double used(int lanes) const {
     return static_cast<double>(vectors()) / static_cast<double>(steps(lanes) * lanes);
   }
-  // Registers of what the totals need; of all that streams.
+  // Registers of what the reductions need; of all that streams.
   int64_t least(int lanes) const { return steps(lanes) * registers_of(first_); }
   int64_t most(int lanes) const { return least(lanes) + steps(lanes) * registers_of(second_); }
 
-  RowsLayout layout(int lanes, int64_t budget) const {
-    RowsLayout l{.vector = vector_, .lanes = lanes, .steps = static_cast<int>(steps(lanes))};
+  RowLayout layout(int lanes, int64_t budget) const {
+    RowLayout l{.vector = vector_, .lanes = lanes, .steps = static_cast<int>(steps(lanes))};
     constexpr int small_block = 128;
     l.threads = lanes > warp ? lanes : small_block;
     l.place = place_;
@@ -63,21 +63,21 @@ class Cutter {
   }
 
   // Stripes: two rows in registers, coefficients and the columns' sums.
-  int64_t striped(int lanes) const {
+  int64_t with_partials(int lanes) const {
     int64_t n = 2 * (registers_of(first_) + registers_of(second_));
     for (size_t i = 0; i < place_.size(); ++i)
       if (is_fixed(i)) n += registers(i);
-    for (const RowsOutput per : f_.per) n += per == RowsOutput::stripe ? vector_ : 0;
+    for (const RowExtent per : f_.extents) n += per == RowExtent::partial ? vector_ : 0;
     return n * steps(lanes);
   }
-  RowsLayout striped_layout(int lanes, int64_t budget) const {
-    RowsLayout l = layout(lanes, budget);
+  RowLayout partial_layout(int lanes, int64_t budget) const {
+    RowLayout l = layout(lanes, budget);
     for (size_t i = 0; i < place_.size(); ++i) {
       if (is_fixed(i)) l.place[i] = Place::fixed;
       if (l.place[i] == Place::late && streams(f_, i)) l.place[i] = Place::kept;
     }
     constexpr int64_t modest = 36;
-    l.registers = lanes > 512 || striped(lanes) <= modest ? 64 : 96;
+    l.registers = lanes > 512 || with_partials(lanes) <= modest ? 64 : 96;
     return l;
   }
 
@@ -95,42 +95,42 @@ class Cutter {
     return n;
   }
 
-  const RowsForm& f_;
+  const RowForm& f_;
   int vector_;
   std::vector<Place> place_;
-  std::vector<size_t> first_, second_;  // what streams: for the totals, for the outputs alone
+  std::vector<size_t> first_, second_;  // what streams: for the reductions, for the outputs alone
 };
 
 // Elements of a vector: 16 bytes of the widest tensor that streams.
-int vector_along(const RowsForm& f) {
+int vector_along(const RowForm& f) {
   std::vector<DType> along;
   for (size_t i = 0; i < f.in.size(); ++i)
     if (f.expr.uses(static_cast<int64_t>(i)) && streams(f, i)) along.push_back(f.in[i]);
   for (size_t k = 0; k < f.out.size(); ++k)
-    if (f.per[k] == RowsOutput::element) along.push_back(f.out[k]);
+    if (f.extents[k] == RowExtent::element) along.push_back(f.out[k]);
   if (along.empty()) along.push_back(DType::f32);
   int64_t vector = std::gcd<int64_t, int64_t>(vector_of(along), f.length());
   for (size_t i = 0; i < f.in.size(); ++i)
     if (f.expr.uses(static_cast<int64_t>(i)) && f.space.strides[i].back() != 0)
-      vector = std::gcd(vector, f.columns.grain(i));
+      vector = std::gcd(vector, f.slices.grain(i));
   return static_cast<int>(vector);
 }
 
 // One row after the other, so that it matters less how many loads are under way for each: few
 // elements a thread.
-RowsLayout striped_layout(const Cutter& cut) {
+RowLayout partial_layout(const Cutter& cut) {
   constexpr int64_t budget = 48;
   int lanes = 8;
-  while (lanes < widest && cut.striped(lanes) > budget && cut.steps(lanes) > 1)
+  while (lanes < widest && cut.with_partials(lanes) > budget && cut.steps(lanes) > 1)
     lanes += lanes < warp ? lanes : warp;
-  return cut.striped_layout(lanes, budget);
+  return cut.partial_layout(lanes, budget);
 }
 
 }  // namespace
 
-RowsLayout rows_layout(const RowsForm& f, int multiprocessors, bool unaligned) {
+RowLayout row_layout(const RowForm& f, int sm_count, bool unaligned) {
   const Cutter cut(f, unaligned ? 1 : vector_along(f));
-  if (f.stripe > 0) return striped_layout(cut);
+  if (f.partial_rows > 0) return partial_layout(cut);
   constexpr int64_t most_steps = 6, budget = 24, tight = 32;
   constexpr double full = 0.9;
   int best = 0;
@@ -145,15 +145,15 @@ RowsLayout rows_layout(const RowsForm& f, int multiprocessors, bool unaligned) {
   if (best == 0) best = widest;
   // few rows: more threads for each
   constexpr int64_t resident = 512;
-  while (best * 2 <= widest && f.rows() * best < multiprocessors * resident && cut.steps(best) > 1)
+  while (best * 2 <= widest && f.rows() * best < sm_count * resident && cut.steps(best) > 1)
     best *= 2;
   constexpr int crowded = 512;
   return cut.layout(best, best > crowded ? tight : budget + 8);
 }
 
-std::vector<int> rounds_of(const RowsForm& f) {
+std::vector<int> rounds_of(const RowForm& f) {
   std::vector<int> rounds;
-  for (size_t t = 0; t < f.totals(); ++t) {
+  for (size_t t = 0; t < f.reductions(); ++t) {
     const std::vector<bool> used = inputs_of(f.expr, t, t + 1);
     int round = 0;
     for (size_t before = 0; before < t; ++before)

@@ -1,4 +1,4 @@
-#include "backend/cuda/cut.h"
+#include "backend/cuda/work_split.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Passes over rows as generated kernels: totals along the last dim, what is made of them and the
+// Passes over rows as generated kernels: reductions along the last dim, what is made of them and the
 // rows, which are read once, and sums of that across rows. Prepared once and run many times.
 #pragma once
 
@@ -7,28 +7,28 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
-#include "backend/cuda/rows_text.h"
+#include "backend/cuda/row_text.h"
 #include "core/shape.h"
 #include "ir/expr.h"
 
 namespace ebb::cuda {
 
-// `expr` takes the inputs, then the totals; it gives the totals' terms, then the outputs. A term
-// may use the totals before its own. Outputs have a value for each element of `shape` [...,T,C],
+// `expr` takes the inputs, then the reductions; it gives the reductions' operands, then the outputs. A term
+// may use the reductions before its own. Outputs have a value for each element of `shape` [...,T,C],
 // row [...,T,1] or stripe [...,T/stripe,C]. Sums are in f32 and in a fixed order. An output may be
 // the memory of an input of the same type.
-class RowsPass {
+class RowPass {
  public:
   struct Options {
-    std::vector<bool> maximum;  // of the totals: else sums
+    std::vector<bool> maximum;  // of the reductions: else sums
     std::vector<DType> out;
-    std::vector<RowsOutput> per;
-    int64_t stripe = 0;
-    ColumnsForm columns = {};  // of the inputs, which are the columns
+    std::vector<RowExtent> extents;
+    int64_t partial_rows = 0;
+    SlicesForm slices = {};  // of the inputs, which are the columns
   };
   // Rows of 2 to 16384 elements; in stripes to 8192.
-  static bool supports(const Shape& shape, bool stripes);
-  RowsPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
+  static bool supports(const Shape& shape, bool partials);
+  RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
            CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <numeric>
 
-#include "backend/cuda/cut.h"
-#include "backend/cuda/images_text.h"
+#include "backend/cuda/work_split.h"
+#include "backend/cuda/spatial_text.h"
 
 namespace ebb::cuda {
 namespace {
@@ -15,7 +15,7 @@ constexpr int64_t float_bytes = 4, barrier_bytes = 8;
 int64_t rounded(int64_t bytes) { return ceil_div(bytes, 16) * 16; }
 
 // Is an input read more than once?
-bool stays(const ImagesForm& f, const ImagesWork& w, size_t input) {
+bool stays(const SpatialForm& f, const SpatialWork& w, size_t input) {
   int n = 0;
   for (int p = 0; p <= w.last; ++p) n += w.used_in(p)[input] ? 1 : 0;
   return f.in[input].streams && is_float(f.in[input].dtype) && n > 1;
@@ -23,7 +23,7 @@ bool stays(const ImagesForm& f, const ImagesWork& w, size_t input) {
 
 class Chooser {
  public:
-  Chooser(const ImagesForm& f, const ImagesDevice& device, bool unaligned)
+  Chooser(const SpatialForm& f, const SpatialDevice& device, bool unaligned)
       : f_(f),
         w_(cut(f)),
         device_(device),
@@ -34,11 +34,11 @@ class Chooser {
     for (size_t i = 0; i < f.in.size(); ++i) held_.push_back(stays(f, w_, i));
   }
 
-  std::vector<ImagesLayout> run() {
+  std::vector<SpatialLayout> run() {
     consider_all();
     std::stable_sort(ways_.begin(), ways_.end(),
                      [](const Way& a, const Way& b) { return a.cost < b.cost; });
-    std::vector<ImagesLayout> out;
+    std::vector<SpatialLayout> out;
     for (const Way& w : ways_) out.push_back(w.layout);
     return out;
   }
@@ -53,7 +53,7 @@ class Chooser {
  private:
   static constexpr int64_t widest_tile = 256;
   struct Way {
-    ImagesLayout layout;
+    SpatialLayout layout;
     double cost;
   };
 
@@ -71,8 +71,8 @@ class Chooser {
   // Clusters of a layout that run at once. Without an answer of the device: what every chip with
   // clusters has room for.
   int64_t room(int cluster, int64_t blocks) {
-    if (cluster == 1) return device_.multiprocessors * blocks;
-    if (!device_.room) return cluster > 8 ? 0 : device_.multiprocessors * blocks / cluster;
+    if (cluster == 1) return device_.sm_count * blocks;
+    if (!device_.room) return cluster > 8 ? 0 : device_.sm_count * blocks / cluster;
     const auto [at, isnew] = room_.try_emplace({cluster, blocks}, 0);
     if (isnew) at->second = device_.room(cluster, blocks);
     return at->second;
@@ -86,13 +86,13 @@ class Chooser {
     constexpr int64_t bytes = 16;
     const int64_t wanted = bytes / std::clamp<int64_t>(widest, 2, bytes);
     int64_t vector = std::gcd(wanted, f_.channels);
-    for (const int64_t w : f_.parts.widths) vector = std::gcd(vector, w);
+    for (const int64_t w : f_.segments.widths) vector = std::gcd(vector, w);
     return static_cast<int>(vector);
   }
 
   // Registers of a thread, about.
   int registers() const {
-    const int steps = ImagesLayout().steps;
+    const int steps = SpatialLayout().steps;
     int most = 0;
     for (int p = 0; p <= w_.last; ++p) {
       const std::vector<bool> used = w_.used_in(p);
@@ -112,34 +112,34 @@ class Chooser {
 
   void consider(int64_t tile, int cluster, int threads) {
     if (one_is_enough_ && !ways_.empty()) return;
-    if (cluster > 1 && (f_.pixels < 2 * cluster || w_.pixel_totals.empty())) return;
-    ImagesLayout l{.vector = vector_, .threads = threads, .cluster = cluster, .tile = tile};
+    if (cluster > 1 && (f_.pixels < 2 * cluster || w_.pixel_reductions.empty())) return;
+    SpatialLayout l{.vector = vector_, .threads = threads, .cluster = cluster, .tile = tile};
     l.held = held_;
     constexpr int64_t registers_there = 65536;
-    l.blocks_per_multiprocessor =
+    l.ctas_per_sm =
         static_cast<int>(std::min<int64_t>(registers_there / (threads * registers_), 8));
-    if (l.blocks_per_multiprocessor == 0) return;
+    if (l.ctas_per_sm == 0) return;
     const int64_t at_once = resident(l);
     if (at_once == 0 || too_large(l, at_once) || room(cluster, at_once) == 0) return;
     ways_.push_back({l, one_is_enough_ ? 0 : cost(l)});
   }
 
-  // Of a piece that takes many multiprocessors for itself, nothing is computed while it is read and
+  // Of a piece that takes many SMs for itself, nothing is computed while it is read and
   // nothing read while it is computed. Where it is one tensor, reading that twice, by kernels of
   // their own, takes less time.
-  bool too_large(const ImagesLayout& l, int64_t at_once) const {
-    constexpr int64_t multiprocessors = 4;
+  bool too_large(const SpatialLayout& l, int64_t at_once) const {
+    constexpr int64_t sm_count = 4;
     return !unaligned_ && std::count(l.held.begin(), l.held.end(), true) == 1 &&
-           l.cluster > multiprocessors * at_once;
+           l.cluster > sm_count * at_once;
   }
 
-  // Blocks that a multiprocessor has room for at once.
-  int64_t resident(const ImagesLayout& l) const {
+  // Blocks that a SM has room for at once.
+  int64_t resident(const SpatialLayout& l) const {
     constexpr int64_t reserved = 1 << 10, threads_there = 2048;
-    const int64_t bytes = images_memory(f_, w_, l).end;
+    const int64_t bytes = spatial_memory(f_, w_, l).end;
     if (bytes > device_.shared) return 0;
     return std::min({(device_.shared + reserved) / (bytes + reserved), threads_there / l.threads,
-                     static_cast<int64_t>(l.blocks_per_multiprocessor)});
+                     static_cast<int64_t>(l.ctas_per_sm)});
   }
 
   // Instructions of a pixel's channel in all walks, about.
@@ -154,11 +154,11 @@ class Chooser {
 
   // How much more than their bytes moving images costs: requests are for lines of memory, and the
   // channels of a pixel that a block takes begin and end within some.
-  double spread(const ImagesLayout& l) const {
+  double spread(const SpatialLayout& l) const {
     constexpr int64_t line = 128;
     constexpr double of_a_line = 0.11;
     double most = 1;
-    for (const ImagesForm::Input& in : f_.in) {
+    for (const SpatialForm::Input& in : f_.in) {
       if (!in.streams) continue;
       const int64_t part = l.tile * size_of(in.dtype), whole = f_.channels * size_of(in.dtype);
       int64_t lines = 0;
@@ -169,24 +169,24 @@ class Chooser {
     return most;
   }
 
-  // How much of its instructions' time a multiprocessor takes besides that of memory, by blocks
+  // How much of its instructions' time a SM takes besides that of memory, by blocks
   // that it runs at once: the more, the more of them compute while others wait for memory.
   static double alone(int64_t blocks) {
     return blocks > 3 ? 0.28 : blocks == 3 ? 0.32 : blocks == 2 ? 0.4 : 0.45;
   }
 
   // Microseconds, about; fitted to the times of ways on an H200.
-  double cost(const ImagesLayout& l) {
+  double cost(const SpatialLayout& l) {
     constexpr double bytes_per_us = 4.1e6, clocks_per_us = 1800, lanes = 128, of_a_thread = 1200;
     const double elements = static_cast<double>(f_.images * f_.pixels * f_.channels);
     double moved = 0;
-    for (const ImagesForm::Input& in : f_.in)
+    for (const SpatialForm::Input& in : f_.in)
       if (in.streams) moved += elements * static_cast<double>(size_of(in.dtype));
     for (size_t k = 0; k < f_.out.size(); ++k)
       if (!f_.per_channel[k]) moved += elements * static_cast<double>(size_of(f_.out[k]));
     const int64_t at_once = resident(l), clusters = f_.images * (f_.channels / l.tile);
     const int64_t there = room(l.cluster, at_once);
-    const int64_t each = ceil_div(clusters * at_once, there);  // blocks of a multiprocessor
+    const int64_t each = ceil_div(clusters * at_once, there);  // blocks of a SM
     const auto threads = static_cast<double>(std::min(at_once, each) * l.threads);
     const double busy = std::clamp(threads / 495, 0.3, 0.725);
     const double work =
@@ -199,21 +199,21 @@ class Chooser {
            waves * (1 + w_.last * exchange);
   }
 
-  const ImagesForm& f_;
-  ImagesWork w_;
-  ImagesDevice device_;
+  const SpatialForm& f_;
+  SpatialWork w_;
+  SpatialDevice device_;
   bool unaligned_, one_is_enough_ = false;
   int vector_, registers_;
   double instructions_;
   std::vector<bool> held_;
   std::vector<Way> ways_;
-  std::map<std::pair<int, int64_t>, int64_t> room_;  // by blocks of a cluster, of a multiprocessor
+  std::map<std::pair<int, int64_t>, int64_t> room_;  // by blocks of a cluster, of a SM
 };
 
 }  // namespace
 
-ImagesMemory images_memory(const ImagesForm& f, const ImagesWork& w, const ImagesLayout& l) {
-  ImagesMemory m;
+SpatialMemory spatial_memory(const SpatialForm& f, const SpatialWork& w, const SpatialLayout& l) {
+  SpatialMemory m;
   const auto take = [&](int64_t bytes) {
     const int64_t at = m.end;
     m.end += rounded(bytes);
@@ -224,21 +224,21 @@ ImagesMemory images_memory(const ImagesForm& f, const ImagesWork& w, const Image
   int64_t at_once = 0;
   for (int p = 0; p <= w.last; ++p)
     at_once = std::max<int64_t>(at_once, std::count(w.phase.begin(), w.phase.end(), p));
-  const int64_t row = l.tile * float_bytes, totals = static_cast<int64_t>(w.pixel_totals.size());
+  const int64_t row = l.tile * float_bytes, reductions = static_cast<int64_t>(w.pixel_reductions.size());
   m.scratch = take(at_once * l.sums() * row);
   m.barriers = take(l.cluster > 1 ? barrier_bytes * (w.last + 1) : 0);
-  m.sums = take(l.cluster > 1 ? totals * l.cluster * row : 0);
-  m.terms = take(static_cast<int64_t>(w.group_totals.size()) * row);
+  m.sums = take(l.cluster > 1 ? reductions * l.cluster * row : 0);
+  m.terms = take(static_cast<int64_t>(w.group_reductions.size()) * row);
   m.carried = take(static_cast<int64_t>(w.carried.size()) * row);
   return m;
 }
 
-std::vector<ImagesLayout> images_layouts(const ImagesForm& f, const ImagesDevice& device,
+std::vector<SpatialLayout> spatial_layouts(const SpatialForm& f, const SpatialDevice& device,
                                          bool unaligned) {
   return Chooser(f, device, unaligned).run();
 }
 
-bool images_fit(const ImagesForm& f, const ImagesDevice& device) {
+bool spatial_fits(const SpatialForm& f, const SpatialDevice& device) {
   return Chooser(f, device, false).any();
 }
 

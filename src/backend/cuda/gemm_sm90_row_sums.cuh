@@ -2,12 +2,12 @@
 // weights.
 //
 // Warps that would be idle beside the loading thread read the stages of A as they come by and add
-// them up (multiplying them with ones, on matrix units that are at work, took longer). The tiles of
+// them up (multiplying them with ones, on tensor cores that are at work, took longer). The tiles of
 // a row of tiles share its steps of k out among them; what each has summed is written out and added
 // up in a second pass.
 #pragma once
 
-#include "backend/cuda/gemm_sm90_parts.cuh"
+#include "backend/cuda/gemm_sm90_split_k.cuh"
 
 namespace ebb::cuda::gemm {
 
@@ -38,7 +38,7 @@ struct RowSums {
 #pragma unroll
         for (int i = 0; i < blocks; ++i) {
           uint32_t v[4];
-          load_piece(line + (k + half * 4) * 128 + i * 8192 + (unit ^ half * 64), v);
+          load_vector(line + (k + half * 4) * 128 + i * 8192 + (unit ^ half * 64), v);
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const float2 two = unpack<typename C::T>(v[e]);
@@ -49,7 +49,7 @@ struct RowSums {
   }
   // To the lines of the tile and its part: one of each warp, or half of one. The last part, which
   // may be the only one, also writes the lines of parts that the tile has not.
-  __device__ void store(const Params& p, const Unit& u) {
+  __device__ void store(const Params& p, const WorkUnit& u) {
     const int lane = threadIdx.x % 32, half = C::sum_warps > 1 ? warp : lane / 16;
 #pragma unroll
     for (int i = 0; i < blocks; ++i)
@@ -59,10 +59,10 @@ struct RowSums {
         if (C::sum_warps > 1) d[i][e] += __shfl_xor_sync(~0u, d[i][e], 16);
       }
     if (lane / 8 % 2 != 0 || (C::sum_warps > 1 && lane >= 8)) return;
-    const int end = u.last == p.steps ? p.splits : u.split + 1;
+    const int end = u.last == p.steps ? p.split_k : u.split + 1;
     for (int part = u.split; part < end; ++part) {
       const bool has = part == u.split;
-      float* line = p.row_sums + ((int64_t{u.n} * p.splits + part) * 2 + half) * p.m;
+      float* line = p.row_sums + ((int64_t{u.n} * p.split_k + part) * 2 + half) * p.m;
 #pragma unroll
       for (int i = 0; i < blocks; ++i) {
         const int row = u.m * C::tile_m + i * 64 + lane % 8 * 8;
@@ -76,14 +76,14 @@ struct RowSums {
 
 // What a summing warp does.
 template <class C>
-__device__ void sum_rows(const Params& p, const Places<C>& s, Units units) {
+__device__ void sum_rows(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
   const int warp = (static_cast<int>(threadIdx.x) - C::producer) / 32 - 1;
   if (warp < 0 || warp >= C::sum_warps) return;
-  const int sharing = p.share == Share::none ? 1 : 2;
+  const int sharing = p.multicast == Multicast::none ? 1 : 2;
   Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
   RowSums<C> sums(warp);
   do {
-    const Unit& u = units.u;
+    const WorkUnit& u = work_units.u;
     sums.clear();
     int mine = u.first - u.first % p.row_sum_tiles + u.n;  // the next step to be summed
     if (mine < u.first) mine += p.row_sum_tiles;
@@ -101,9 +101,9 @@ __device__ void sum_rows(const Params& p, const Places<C>& s, Units units) {
         barrier_arrive_at(s.empty(ring.stage), threadIdx.x % 32);
     }
     sums.store(p, u);
-  } while (units.next(p));
+  } while (work_units.next(p));
   __syncwarp();
-  if (p.together) barrier_give(1, read_by<C>(p));  // see keep_part
+  if (p.cluster_split_k) barrier_give(1, read_by<C>(p));  // see keep_part
 }
 
 }  // namespace ebb::cuda::gemm

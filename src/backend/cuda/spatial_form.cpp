@@ -1,4 +1,4 @@
-#include "backend/cuda/images_form.h"
+#include "backend/cuda/spatial_form.h"
 
 #include <algorithm>
 #include <map>
@@ -15,7 +15,7 @@ Scalar made(const Expr::Instruction& c, const std::vector<Scalar>& x) {
 }
 
 // By instruction: whether it changes from pixel to pixel.
-std::vector<bool> varying(const ImagesForm& f) {
+std::vector<bool> varying(const SpatialForm& f) {
   std::vector<bool> v;
   for (const Expr::Instruction& c : f.expr.code()) {
     bool any = false;
@@ -28,17 +28,17 @@ std::vector<bool> varying(const ImagesForm& f) {
 
 // ---- variances in one walk ------------------------------------------------------------------
 
-// Totals over pixels of x and of (x - mean)^2, with the instructions that are x and mean.
+// Reductions over pixels of x and of (x - mean)^2, with the instructions that are x and mean.
 struct Variance {
   size_t sum, squares;
   int32_t x, mean;
 };
 
-std::optional<Variance> variance_in(const ImagesForm& f) {
+std::optional<Variance> variance_in(const SpatialForm& f) {
   const std::vector<bool> varies = varying(f);
   const auto at = [&](int32_t i) { return f.expr.code()[static_cast<size_t>(i)]; };
-  const auto is_pixels = [&](size_t t) { return f.totals[t] == ImagesTotal::pixels; };
-  for (size_t t = 0; t < f.totals.size(); ++t) {
+  const auto is_pixels = [&](size_t t) { return f.reductions[t] == SpatialReduction::pixels; };
+  for (size_t t = 0; t < f.reductions.size(); ++t) {
     const Expr::Instruction square = at(f.expr.results()[t]);
     if (!is_pixels(t) || square.op != ScalarOp::mul || square.a != square.b) continue;
     const Expr::Instruction rest = at(square.a);
@@ -54,11 +54,11 @@ std::optional<Variance> variance_in(const ImagesForm& f) {
 
 class OneWalk {
  public:
-  OneWalk(const ImagesForm& f, const Variance& v)
+  OneWalk(const SpatialForm& f, const Variance& v)
       : f_(f), v_(v), written_(f.expr.code().size()), first_(input(f.in.size())) {}
 
-  ImagesForm run() {
-    ImagesForm out = f_;
+  SpatialForm run() {
+    SpatialForm out = f_;
     const Expr::Instruction& x = f_.expr.code()[static_cast<size_t>(v_.x)];
     const auto source = static_cast<size_t>(x.value);
     out.in.push_back(
@@ -74,7 +74,7 @@ class OneWalk {
 
  private:
   static Scalar input(size_t k) { return Scalar::input(static_cast<int64_t>(k)); }
-  Scalar total(size_t t) const { return input(f_.in.size() + 1 + t); }
+  Scalar reduction(size_t t) const { return input(f_.in.size() + 1 + t); }
 
   const Scalar& value(int32_t i) {
     std::optional<Scalar>& known = written_[static_cast<size_t>(i)];
@@ -94,13 +94,13 @@ class OneWalk {
   Scalar of_input(size_t k) {
     if (k < f_.in.size()) return input(k);
     const size_t t = k - f_.in.size();
-    if (t != v_.squares) return total(t);
+    if (t != v_.squares) return reduction(t);
     const Scalar mean = value(v_.mean);
     const Scalar of_both = (first_ + mean) * static_cast<double>(f_.pixels);
-    return max(total(t) + (first_ - mean) * (2.0 * total(v_.sum) - of_both), 0.0);
+    return max(reduction(t) + (first_ - mean) * (2.0 * reduction(v_.sum) - of_both), 0.0);
   }
 
-  const ImagesForm& f_;
+  const SpatialForm& f_;
   Variance v_;
   std::vector<std::optional<Scalar>> written_;
   Scalar first_;
@@ -110,25 +110,25 @@ class OneWalk {
 
 class Cutter {
  public:
-  explicit Cutter(const ImagesForm& f)
+  explicit Cutter(const SpatialForm& f)
       : f_(f), code_(f.expr.code()), varies_(varying(f)), known_(code_.size(), -1) {}
 
-  ImagesWork run() {
+  SpatialWork run() {
     set_phases();
     for (size_t i = 0; i < code_.size(); ++i) write(static_cast<int32_t>(i));
     const std::vector<int32_t>& results = f_.expr.results();
     std::vector<Scalar> element, channel;
-    for (const size_t t : work_.pixel_totals) element.push_back(of_pixels(results[t]));
+    for (const size_t t : work_.pixel_reductions) element.push_back(of_pixels(results[t]));
     for (const size_t k : work_.pixel_outputs)
-      element.push_back(of_pixels(results[f_.totals.size() + k]));
-    for (const size_t t : work_.group_totals) channel.push_back(of_channel(results[t]));
+      element.push_back(of_pixels(results[f_.reductions.size() + k]));
+    for (const size_t t : work_.group_reductions) channel.push_back(of_channel(results[t]));
     for (const int32_t i : carried_) channel.push_back(of_channel(i));
     for (const size_t k : work_.channel_outputs)
-      channel.push_back(of_channel(results[f_.totals.size() + k]));
+      channel.push_back(of_channel(results[f_.reductions.size() + k]));
     for (const int32_t i : carried_) work_.carried.push_back(known_by(i));
     const auto inputs = static_cast<int64_t>(f_.in.size());
     work_.element = Expr(inputs + static_cast<int64_t>(carried_.size()), element);
-    work_.channel = Expr(inputs + static_cast<int64_t>(f_.totals.size()), channel);
+    work_.channel = Expr(inputs + static_cast<int64_t>(f_.reductions.size()), channel);
     return work_;
   }
 
@@ -137,11 +137,11 @@ class Cutter {
 
   void set_phases() {
     const std::vector<int32_t>& results = f_.expr.results();
-    for (size_t t = 0; t < f_.totals.size(); ++t) {
-      const bool pixels = f_.totals[t] == ImagesTotal::pixels;
+    for (size_t t = 0; t < f_.reductions.size(); ++t) {
+      const bool pixels = f_.reductions[t] == SpatialReduction::pixels;
       const int by = known_by(results[t]);
       work_.known.push_back(by + (pixels ? 1 : 0));
-      (pixels ? work_.pixel_totals : work_.group_totals).push_back(t);
+      (pixels ? work_.pixel_reductions : work_.group_reductions).push_back(t);
       if (!pixels) continue;
       work_.phase.push_back(by);
       work_.last = std::max(work_.last, by);
@@ -149,7 +149,7 @@ class Cutter {
     for (size_t k = 0; k < f_.out.size(); ++k) {
       (f_.per_channel[k] ? work_.channel_outputs : work_.pixel_outputs).push_back(k);
       if (!f_.per_channel[k])
-        work_.last = std::max(work_.last, known_by(results[f_.totals.size() + k]));
+        work_.last = std::max(work_.last, known_by(results[f_.reductions.size() + k]));
     }
   }
 
@@ -161,7 +161,7 @@ class Cutter {
     int first = 0;
     if (c.op == ScalarOp::input && static_cast<size_t>(c.value) >= f_.in.size()) {
       const size_t t = static_cast<size_t>(c.value) - f_.in.size();
-      first = known_by(f_.expr.results()[t]) + (f_.totals[t] == ImagesTotal::pixels ? 1 : 0);
+      first = known_by(f_.expr.results()[t]) + (f_.reductions[t] == SpatialReduction::pixels ? 1 : 0);
     }
     for (const int32_t a : arguments_of(c)) first = std::max(first, known_by(a));
     return known_[static_cast<size_t>(i)] = first;
@@ -184,7 +184,7 @@ class Cutter {
   const Scalar& written_at(int32_t i) const { return written_[static_cast<size_t>(i)]; }
   Scalar of_channel(int32_t i) const {
     require(!varies_[static_cast<size_t>(i)],
-            "images: a number for each channel changes from pixel to pixel");
+            "spatial_fusion: a number for each channel changes from pixel to pixel");
     return written_at(i);
   }
   Scalar of_pixels(int32_t i) {
@@ -194,9 +194,9 @@ class Cutter {
     return Scalar::input(static_cast<int64_t>(f_.in.size() + it->second));
   }
 
-  const ImagesForm& f_;
+  const SpatialForm& f_;
   const std::vector<Expr::Instruction>& code_;
-  ImagesWork work_;
+  SpatialWork work_;
   std::vector<bool> varies_;
   std::vector<int> known_;
   std::vector<Scalar> written_;   // by instruction
@@ -206,23 +206,23 @@ class Cutter {
 
 }  // namespace
 
-ImagesForm in_one_walk(const ImagesForm& form) {
+SpatialForm in_one_walk(const SpatialForm& form) {
   const std::optional<Variance> v = variance_in(form);
   return v ? OneWalk(form, *v).run() : form;
 }
 
-std::vector<bool> ImagesWork::used_in(int p) const {
+std::vector<bool> SpatialWork::used_in(int p) const {
   std::vector<bool> used(static_cast<size_t>(element.inputs()));
   const auto add = [&](size_t result) {
     const std::vector<bool> more = inputs_of(element, result, result + 1);
     for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || more[i];
   };
-  for (size_t k = 0; k < pixel_totals.size(); ++k)
+  for (size_t k = 0; k < pixel_reductions.size(); ++k)
     if (phase[k] == p) add(k);
-  for (size_t k = 0; p == last && k < pixel_outputs.size(); ++k) add(pixel_totals.size() + k);
+  for (size_t k = 0; p == last && k < pixel_outputs.size(); ++k) add(pixel_reductions.size() + k);
   return used;
 }
 
-ImagesWork cut(const ImagesForm& form) { return Cutter(form).run(); }
+SpatialWork cut(const SpatialForm& form) { return Cutter(form).run(); }
 
 }  // namespace ebb::cuda

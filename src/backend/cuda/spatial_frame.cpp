@@ -1,14 +1,14 @@
-#include "backend/cuda/images_frame.h"
+#include "backend/cuda/spatial_frame.h"
 
 #include <algorithm>
 
 namespace ebb::cuda {
 
-ImagesFrame::ImagesFrame(const ImagesForm& form, const ImagesLayout& layout, int capability)
+SpatialFrame::SpatialFrame(const SpatialForm& form, const SpatialLayout& layout, int capability)
     : f_(form),
       l_(layout),
       w_(cut(form)),
-      m_(images_memory(form, w_, layout)),
+      m_(spatial_memory(form, w_, layout)),
       d_{Ptx(capability), {}},
       p_(d_.ptx) {
   for (size_t i = 0; i < form.in.size(); ++i)
@@ -16,8 +16,8 @@ ImagesFrame::ImagesFrame(const ImagesForm& form, const ImagesLayout& layout, int
       used_.push_back(i);
   for (const size_t i : used_) {
     size_t tensor = 0;
-    for (size_t k = 0; k < operand_of(i); ++k) tensor += form.parts.of(k, form.parts.joined);
-    for (size_t k = 0; k < form.parts.of(operand_of(i), form.parts.joined); ++k)
+    for (size_t k = 0; k < operand_of(i); ++k) tensor += form.segments.of(k, form.segments.segmented_in);
+    for (size_t k = 0; k < form.segments.of(operand_of(i), form.segments.segmented_in); ++k)
       t_.used.push_back(tensor + k);
   }
   find_numbers();
@@ -25,7 +25,7 @@ ImagesFrame::ImagesFrame(const ImagesForm& form, const ImagesLayout& layout, int
   find_addresses();
 }
 
-void ImagesFrame::find_numbers() {
+void SpatialFrame::find_numbers() {
   channels_ = d_.number(f_.channels);
   count_ = d_.number(l_.pixels(f_));
   tile_ = d_.number(l_.tile);
@@ -36,7 +36,7 @@ void ImagesFrame::find_numbers() {
   memory_ = p_.b32("mov.u32", "dynamic");
 }
 
-void ImagesFrame::find_place() {
+void SpatialFrame::find_place() {
   tid_ = p_.b32("mov.u32", "%tid.x");
   // By division: with %clusterid, [32,64,64,192] took 38.6 us in place of 37.1.
   Reg work = p_.b32("mov.u32", "%ctaid.x");
@@ -66,30 +66,30 @@ void ImagesFrame::find_place() {
   channel_thread_ = p_.test("setp.lt.u32", tid_, tile_);
 }
 
-size_t ImagesFrame::operand_of(size_t i) const {
+size_t SpatialFrame::operand_of(size_t i) const {
   const int of = f_.in[i].first_pixel_of;
   return of < 0 ? i : static_cast<size_t>(of);
 }
 
-void ImagesFrame::find_addresses() {
+void SpatialFrame::find_addresses() {
   std::vector<std::vector<Reg>> base;  // by tensor, by part
   const auto tensor = [&](size_t parts) {
     base.emplace_back();
     for (size_t k = 0; k < parts; ++k) base.back().push_back(d_.pointer(t_.pointers));
   };
-  for (const size_t i : used_) tensor(f_.parts.of(operand_of(i), f_.parts.joined));
-  for (size_t k = 0; k < f_.out.size(); ++k) tensor(f_.parts.of(k, f_.parts.cut));
+  for (const size_t i : used_) tensor(f_.segments.of(operand_of(i), f_.segments.segmented_in));
+  for (size_t k = 0; k < f_.out.size(); ++k) tensor(f_.segments.of(k, f_.segments.segmented_out));
   own_channel_ = p_.b32("add.u32", first_channel_, tid_);
   in_.resize(f_.in.size());
   for (size_t u = 0; u < used_.size(); ++u) {
-    const ImagesForm::Input& in = f_.in[used_[u]];
+    const SpatialForm::Input& in = f_.in[used_[u]];
     in_[used_[u]] =
         in.streams ? stream(base[u], in.dtype) : Place{channel_address(base[u], in), {}};
     align(in.streams ? l_.vector : 1, in.dtype, base[u].size());
   }
   for (size_t k = 0; k < f_.out.size(); ++k) {
     const std::vector<Reg>& to = base[used_.size() + k];
-    const ImagesForm::Input numbers{f_.out[k], false, f_.image_stride(k), 1};
+    const SpatialForm::Input numbers{f_.out[k], false, f_.image_stride(k), 1};
     out_.push_back(f_.per_channel[k] ? Place{channel_address(to, numbers), {}}
                                      : stream(to, f_.out[k]));
     align(f_.per_channel[k] ? 1 : l_.vector, f_.out[k], to.size());
@@ -103,13 +103,13 @@ void ImagesFrame::find_addresses() {
   }
 }
 
-ImagesFrame::Place ImagesFrame::stream(const std::vector<Reg>& base, DType dtype) {
+SpatialFrame::Place SpatialFrame::stream(const std::vector<Reg>& base, DType dtype) {
   const bool parts = base.size() > 1;
   const Reg channel = p_.b32("add.u32", first_channel_, lane_channel_);
-  if (parts && !lane_choice_) lane_choice_.emplace(d_, f_.parts.widths, 1, channel);
+  if (parts && !lane_choice_) lane_choice_.emplace(d_, f_.segments.widths, 1, channel);
   std::vector<Reg> from, stride;
   for (size_t k = 0; k < base.size(); ++k) {
-    const Reg width = parts ? d_.number(f_.parts.widths[k]) : channels_;
+    const Reg width = parts ? d_.number(f_.segments.widths[k]) : channels_;
     const Reg column = p_.b64("cvt.u64.u32", parts ? lane_choice_->column(k) : channel);
     const Reg element = p_.b64("mad.wide.u32", first_pixel_, width, column);
     from.push_back(address(p_, base[k], element, dtype));
@@ -119,13 +119,13 @@ ImagesFrame::Place ImagesFrame::stream(const std::vector<Reg>& base, DType dtype
   return {lane_choice_->choose(d_, from), lane_choice_->choose(d_, stride)};
 }
 
-Reg ImagesFrame::channel_address(const std::vector<Reg>& base, const ImagesForm::Input& in) {
+Reg SpatialFrame::channel_address(const std::vector<Reg>& base, const SpatialForm::Input& in) {
   const bool parts = base.size() > 1;
-  if (parts && !own_choice_) own_choice_.emplace(d_, f_.parts.widths, 1, own_channel_);
+  if (parts && !own_choice_) own_choice_.emplace(d_, f_.segments.widths, 1, own_channel_);
   std::vector<Reg> at;
   for (size_t k = 0; k < base.size(); ++k) {
     const int64_t images =
-        parts ? in.image_stride / f_.channels * f_.parts.widths[k] : in.image_stride;
+        parts ? in.image_stride / f_.channels * f_.segments.widths[k] : in.image_stride;
     const Strides strides(d_, {images, in.channel_stride});
     const Reg own = parts ? own_choice_->column(k) : own_channel_;
     at.push_back(address(p_, base[k], strides.offset(d_, {image_, own}), in.dtype));
@@ -133,21 +133,21 @@ Reg ImagesFrame::channel_address(const std::vector<Reg>& base, const ImagesForm:
   return parts ? own_choice_->choose(d_, at) : at[0];
 }
 
-void ImagesFrame::align(int64_t elements, DType dtype, size_t tensors) {
+void SpatialFrame::align(int64_t elements, DType dtype, size_t tensors) {
   constexpr int64_t widest = 16;
   t_.alignment.insert(t_.alignment.end(), tensors, std::min(widest, elements * size_of(dtype)));
 }
 
-ImagesFrame::Place ImagesFrame::begin(const Place& p) {
+SpatialFrame::Place SpatialFrame::begin(const Place& p) {
   return {p_.make(p.base.kind, p.base.kind == RegKind::b64 ? "mov.b64" : "mov.b32", p.base),
           p.stride};
 }
-void ImagesFrame::advance(const Place& p) {
+void SpatialFrame::advance(const Place& p) {
   p_.line(p.base.kind == RegKind::b64 ? "add.s64 " : "add.u32 ", p.base, ", ", p.base, ", ",
           p.stride);
 }
 
-void ImagesFrame::walk(Reg at, Reg limit, int steps, const std::function<void(int)>& body) {
+void SpatialFrame::walk(Reg at, Reg limit, int steps, const std::function<void(int)>& body) {
   const std::string end = p_.new_label();
   for (const int n : {steps, 1}) {
     const std::string again = p_.new_label(), next = n == 1 ? end : p_.new_label();
@@ -162,14 +162,14 @@ void ImagesFrame::walk(Reg at, Reg limit, int steps, const std::function<void(in
   }
 }
 
-void ImagesFrame::only(Reg who, const std::function<void()>& body) {
+void SpatialFrame::only(Reg who, const std::function<void()>& body) {
   const std::string end = p_.new_label();
   p_.line("@!", who, " bra ", end);
   body();
   p_.place(end);
 }
 
-std::vector<Reg> ImagesFrame::add_up(std::vector<Reg> base, Reg count, Reg stride) {
+std::vector<Reg> SpatialFrame::add_up(std::vector<Reg> base, Reg count, Reg stride) {
   constexpr int under_way = 4;
   std::vector<Reg> sum;
   for (Reg& b : base) {
@@ -195,7 +195,7 @@ std::vector<Reg> ImagesFrame::add_up(std::vector<Reg> base, Reg count, Reg strid
   return sum;
 }
 
-Reg ImagesFrame::of_row(Reg base, size_t k) {
+Reg SpatialFrame::of_row(Reg base, size_t k) {
   return k == 0 ? base : p_.b32("mad.lo.u32", tile_, static_cast<int64_t>(k) * float_bytes, base);
 }
 

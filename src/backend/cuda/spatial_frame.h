@@ -6,13 +6,13 @@
 #include <optional>
 #include <vector>
 
-#include "backend/cuda/images_text.h"
+#include "backend/cuda/spatial_text.h"
 
 namespace ebb::cuda {
 
-class ImagesFrame {
+class SpatialFrame {
  protected:
-  ImagesFrame(const ImagesForm& form, const ImagesLayout& layout, int capability);
+  SpatialFrame(const SpatialForm& form, const SpatialLayout& layout, int capability);
 
   static constexpr int64_t float_bytes = 4;
   static constexpr int warp = 32;
@@ -37,13 +37,13 @@ class ImagesFrame {
   // For each base: the sum of [base + k * stride] over k < count, count > 0.
   std::vector<Reg> add_up(std::vector<Reg> base, Reg count, Reg stride);
 
-  const ImagesForm& f_;
-  const ImagesLayout& l_;
-  ImagesWork w_;
-  ImagesMemory m_;
+  const SpatialForm& f_;
+  const SpatialLayout& l_;
+  SpatialWork w_;
+  SpatialMemory m_;
   Draft d_;
   Ptx& p_;
-  ImagesText t_;
+  SpatialText t_;
   std::vector<size_t> used_;  // inputs of the form; t_ has those of the caller
   Reg channels_, count_, tile_, lanes_, rows_, busy_, group_, memory_;
   Reg tid_, rank_, image_, first_channel_, lane_channel_, own_channel_, row_, first_row_;
@@ -59,10 +59,10 @@ class ImagesFrame {
   // The thread's first vector of a tensor like the images. `base`: by part.
   Place stream(const std::vector<Reg>& base, DType dtype);
   // Where a number of the thread's own channel lies.
-  Reg channel_address(const std::vector<Reg>& base, const ImagesForm::Input& in);
+  Reg channel_address(const std::vector<Reg>& base, const SpatialForm::Input& in);
   void align(int64_t elements, DType dtype, size_t tensors);
 
-  std::optional<PartChoice> lane_choice_, own_choice_;  // where there are parts
+  std::optional<SegmentChoice> lane_choice_, own_choice_;  // where there are parts
 };
 
 }  // namespace ebb::cuda

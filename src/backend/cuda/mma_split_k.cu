@@ -2,13 +2,13 @@
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/mma_parts.cuh"
+#include "backend/cuda/mma_common.cuh"
 #include "backend/cuda/mma_plan.h"
 
 namespace ebb::cuda {
 namespace {
 
-constexpr int lanes = 32, parts_at_once = 8;
+constexpr int lanes = 32, rows_at_once = 8;
 
 __device__ void store_float(void* data, DType t, int64_t i, float v) {
   switch (t) {
@@ -19,21 +19,21 @@ __device__ void store_float(void* data, DType t, int64_t i, float v) {
 }
 
 // What is added to the sum of an element's parts.
-__device__ float bias_and_addend(const SumParts& p, int64_t at) {
+__device__ float bias_and_residual(const SplitKReduction& p, int64_t at) {
   float v = p.bias ? load_float(p.bias, p.bias_dtype, at % p.n) : 0.f;
-  if (p.addend)
-    v += load_float(p.addend, p.addend_dtype,
-                    p.addend_rows == 1 ? at : at / p.n / p.addend_rows * p.n + at % p.n);
+  if (p.residual)
+    v += load_float(p.residual, p.residual_dtype,
+                    p.residual_rows == 1 ? at : at / p.n / p.residual_rows * p.n + at % p.n);
   return v;
 }
 
 // grid: a block for each 32 x Count elements; its up to 8 rows of threads take turns at the parts.
 // needs: elements % Count == 0.  deterministic: yes.
 template <int Count>
-__global__ void __launch_bounds__(lanes* parts_at_once)
-    sum_parts_kernel(const __grid_constant__ SumParts p) {
+__global__ void __launch_bounds__(lanes* rows_at_once)
+    reduce_split_k_kernel(const __grid_constant__ SplitKReduction p) {
   begin();
-  __shared__ Vec<float, Count> sums[parts_at_once][lanes];
+  __shared__ Vec<float, Count> sums[rows_at_once][lanes];
   const int64_t at = (static_cast<int64_t>(blockIdx.x) * lanes + threadIdx.x) * Count;
   Vec<float, Count> sum = {};
   if (at < p.elements)
@@ -48,14 +48,14 @@ __global__ void __launch_bounds__(lanes* parts_at_once)
   if (threadIdx.y != 0 || at >= p.elements) return;
 #pragma unroll
   for (int e = 0; e < Count; ++e) {
-    float total = bias_and_addend(p, at + e);
+    float total = bias_and_residual(p, at + e);
     for (unsigned i = 0; i < blockDim.y; ++i) total += sums[i][threadIdx.x].v[e];
     store_float(p.out, p.dtype, at + e, total);
   }
 }
 
 // The same where there are elements enough for one thread to take all parts of its 4.
-__global__ void __launch_bounds__(256) sum_all_parts_kernel(const __grid_constant__ SumParts p) {
+__global__ void __launch_bounds__(256) reduce_split_k_flat_kernel(const __grid_constant__ SplitKReduction p) {
   begin();
   using Four = Vec<float, 4>;
   const int64_t at = (int64_t{blockIdx.x} * 256 + threadIdx.x) * 4;
@@ -67,9 +67,9 @@ __global__ void __launch_bounds__(256) sum_all_parts_kernel(const __grid_constan
 #pragma unroll
     for (int e = 0; e < 4; ++e) sum.v[e] += v.v[e];
   }
-  if (p.bias != nullptr || p.addend != nullptr)
+  if (p.bias != nullptr || p.residual != nullptr)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) sum.v[e] += bias_and_addend(p, at + e);
+    for (int e = 0; e < 4; ++e) sum.v[e] += bias_and_residual(p, at + e);
   if (p.dtype == DType::f32 && reinterpret_cast<uintptr_t>(p.out) % 16 == 0) {
     *reinterpret_cast<Four*>(static_cast<float*>(p.out) + at) = sum;
     return;
@@ -89,17 +89,17 @@ struct ColumnParams {
 
 // grid: (columns / (32 * Count), parts).  Each row of threads takes every 8th row.
 template <class T, int Count>
-__global__ void __launch_bounds__(lanes* parts_at_once)
+__global__ void __launch_bounds__(lanes* rows_at_once)
     column_sums_kernel(const __grid_constant__ ColumnParams p) {
   begin();
-  __shared__ Vec<float, Count> sums[parts_at_once][lanes];
+  __shared__ Vec<float, Count> sums[rows_at_once][lanes];
   const int64_t col = (static_cast<int64_t>(blockIdx.x) * lanes + threadIdx.x) * Count;
   const int64_t first = blockIdx.y * p.rows_each;
   const int64_t last = first + p.rows_each < p.rows ? first + p.rows_each : p.rows;
   Vec<float, Count> sum = {};
   if (col < p.cols)
 #pragma unroll 4
-    for (int64_t row = first + threadIdx.y; row < last; row += parts_at_once) {
+    for (int64_t row = first + threadIdx.y; row < last; row += rows_at_once) {
       const auto v =
           *reinterpret_cast<const Vec<T, Count>*>(static_cast<const T*>(p.x) + row * p.cols + col);
 #pragma unroll
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(lanes* parts_at_once)
   for (int e = 0; e < Count; ++e) {
     float total = 0.f;
 #pragma unroll
-    for (int i = 0; i < parts_at_once; ++i) total += sums[i][threadIdx.x].v[e];
+    for (int i = 0; i < rows_at_once; ++i) total += sums[i][threadIdx.x].v[e];
     p.parts[blockIdx.y * p.cols + col + e] = total;
   }
 }
@@ -123,7 +123,7 @@ void launch_column_sums(const ColumnParams& p, int64_t parts, CudaDevice& device
   const auto go = [&](auto kernel, int count) {
     const unsigned blocks = blocks_for(p.cols, lanes * count);
     launch("column_sums", kernel,
-           {.grid = {blocks, static_cast<unsigned>(parts)}, .block = {lanes, parts_at_once}}, p,
+           {.grid = {blocks, static_cast<unsigned>(parts)}, .block = {lanes, rows_at_once}}, p,
            device);
   };
   if (p.vector)
@@ -134,34 +134,34 @@ void launch_column_sums(const ColumnParams& p, int64_t parts, CudaDevice& device
 
 }  // namespace
 
-void sum_parts(const SumParts& p, CudaDevice& device) {
-  const auto rows = static_cast<unsigned>(std::clamp<int64_t>(p.count, 1, parts_at_once));
+void reduce_split_k(const SplitKReduction& p, CudaDevice& device) {
+  const auto rows = static_cast<unsigned>(std::clamp<int64_t>(p.count, 1, rows_at_once));
   const dim3 block = {lanes, rows};
-  const int64_t filling = int64_t{device.multiprocessors()} * 512 * 4;
+  const int64_t filling = int64_t{device.sm_count()} * 512 * 4;
   if (p.elements % 4 == 0 && p.elements >= filling)
-    launch("sum_parts", sum_all_parts_kernel,
+    launch("reduce_split_k", reduce_split_k_flat_kernel,
            {.grid = blocks_for(p.elements, 256 * 4), .block = 256}, p, device);
   else if (p.elements % 4 == 0)
-    launch("sum_parts", sum_parts_kernel<4>,
+    launch("reduce_split_k", reduce_split_k_kernel<4>,
            {.grid = blocks_for(p.elements, lanes * 4), .block = block}, p, device);
   else
-    launch("sum_parts", sum_parts_kernel<1>,
+    launch("reduce_split_k", reduce_split_k_kernel<1>,
            {.grid = blocks_for(p.elements, lanes), .block = block}, p, device);
 }
 
-int64_t column_sum_parts(int64_t rows, int64_t cols, const CudaDevice& device) {
+int64_t column_sum_partials(int64_t rows, int64_t cols, const CudaDevice& device) {
   constexpr int64_t rows_at_least = 64, most = 256, blocks_each = 4;
   const int64_t across = blocks_for(cols, lanes * 8);
-  const int64_t wanted = device.multiprocessors() * blocks_each / std::max<int64_t>(across, 1);
+  const int64_t wanted = device.sm_count() * blocks_each / std::max<int64_t>(across, 1);
   return std::clamp<int64_t>(std::min(rows / rows_at_least, wanted), 1, most);
 }
 
 void column_sums(const ColumnSums& s, CudaDevice& device) {
-  const int64_t parts = column_sum_parts(s.rows, s.cols, device);
+  const int64_t parts = column_sum_partials(s.rows, s.cols, device);
   const ColumnParams p{.x = s.x,
                        .parts = s.workspace,
                        .dtype = s.dtype,
-                       .vector = whole_pieces(s.x, s.dtype, s.cols),
+                       .vector = aligned_vectors(s.x, s.dtype, s.cols),
                        .rows = s.rows,
                        .cols = s.cols,
                        .rows_each = (s.rows + parts - 1) / parts};
@@ -170,7 +170,7 @@ void column_sums(const ColumnSums& s, CudaDevice& device) {
     case DType::f16: launch_column_sums<__half>(p, parts, device); break;
     default: launch_column_sums<float>(p, parts, device);
   }
-  sum_parts({.parts = s.workspace, .count = parts, .elements = s.cols, .out = s.out, .n = s.cols},
+  reduce_split_k({.parts = s.workspace, .count = parts, .elements = s.cols, .out = s.out, .n = s.cols},
             device);
 }
 

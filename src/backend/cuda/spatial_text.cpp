@@ -1,17 +1,17 @@
-#include "backend/cuda/images_text.h"
+#include "backend/cuda/spatial_text.h"
 
 #include <algorithm>
 #include <map>
 
-#include "backend/cuda/cut.h"
+#include "backend/cuda/work_split.h"
 #include "backend/cuda/expr_writer.h"
-#include "backend/cuda/images_frame.h"
+#include "backend/cuda/spatial_frame.h"
 #include "ir/expr_inputs.h"
 
 namespace ebb::cuda {
 namespace {
 
-std::vector<InputRate> element_rates(const ImagesForm& f, const ImagesWork& w) {
+std::vector<InputRate> element_rates(const SpatialForm& f, const SpatialWork& w) {
   std::vector<InputRate> r;
   for (int64_t i = 0; i < w.element.inputs(); ++i)
     r.push_back({static_cast<size_t>(i) < f.in.size(), 1});
@@ -19,26 +19,26 @@ std::vector<InputRate> element_rates(const ImagesForm& f, const ImagesWork& w) {
 }
 
 // Where results are rounded to 16 bits, sums are exact enough with the functions for such.
-std::vector<bool> element_narrow(const ImagesForm& f, const ImagesWork& w) {
+std::vector<bool> element_narrow(const SpatialForm& f, const SpatialWork& w) {
   const std::vector<bool> of_out = narrow_results(f.out);
   bool all = true;
   for (const size_t k : w.pixel_outputs) all = all && of_out[k];
-  std::vector<bool> n(w.pixel_totals.size(), all);
+  std::vector<bool> n(w.pixel_reductions.size(), all);
   for (const size_t k : w.pixel_outputs) n.push_back(of_out[k]);
   return n;
 }
 
-class ImagesWriter : ImagesFrame {
+class SpatialWriter : SpatialFrame {
  public:
-  ImagesWriter(const ImagesForm& form, const ImagesLayout& layout, int capability)
-      : ImagesFrame(form, layout, capability),
+  SpatialWriter(const SpatialForm& form, const SpatialLayout& layout, int capability)
+      : SpatialFrame(form, layout, capability),
         element_(p_, w_.element, element_rates(form, w_), element_narrow(form, w_)),
         channel_(p_, w_.channel,
                  std::vector<InputRate>(static_cast<size_t>(w_.channel.inputs()), {false, 0}),
                  std::vector<bool>(w_.channel.results().size())),
-        total_(form.totals.size()) {}
+        reduced_(form.reductions.size()) {}
 
-  ImagesText write() {
+  SpatialText write() {
     set_up_cluster();
     hold();
     load_coefficients();
@@ -100,7 +100,7 @@ class ImagesWriter : ImagesFrame {
     for (size_t i = 0; i < f_.in.size(); ++i)
       if (used[i]) streams_.emplace(i, begin(l_.held[i] ? held_[i] : in_[i]));
     now_.clear();
-    for (size_t q = 0; q < w_.pixel_totals.size(); ++q)
+    for (size_t q = 0; q < w_.pixel_reductions.size(); ++q)
       if (w_.phase[q] == phase) now_.push_back(q);
     sums_.clear();
     for (size_t k = 0; k < now_.size() * static_cast<size_t>(l_.vector); ++k)
@@ -132,7 +132,7 @@ class ImagesWriter : ImagesFrame {
           p_.line("add.f32 ", sum, ", ", sum, ", ", result(now_[k], s, e));
         }
       for (size_t o = 0; writes && o < w_.pixel_outputs.size(); ++o)
-        store(w_.pixel_totals.size() + o, s, f_.out[w_.pixel_outputs[o]], written_[o]);
+        store(w_.pixel_reductions.size() + o, s, f_.out[w_.pixel_outputs[o]], written_[o]);
     }
   }
   void store(size_t k, int step, DType dtype, const Place& to) {
@@ -178,7 +178,7 @@ class ImagesWriter : ImagesFrame {
       for (size_t k = 0; k < now_.size(); ++k) base.push_back(of_row(from, k * rows));
       const Reg stride = p_.b32("mul.lo.u32", tile_, float_bytes);
       const std::vector<Reg> sum = add_up(base, d_.number(l_.sums()), stride);
-      for (size_t k = 0; k < now_.size(); ++k) total_[w_.pixel_totals[now_[k]]] = sum[k];
+      for (size_t k = 0; k < now_.size(); ++k) reduced_[w_.pixel_reductions[now_[k]]] = sum[k];
     });
     if (l_.cluster > 1) across_blocks();
   }
@@ -240,7 +240,7 @@ class ImagesWriter : ImagesFrame {
           const Reg own = p_.b32("mad.lo.u32", rank_, row, from[k]);
           const Reg to = p_.b32("mapa.shared::cluster.u32", own, b);
           p_.line("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [", to, "], ",
-                  total_[w_.pixel_totals[now_[k]]], ", [", signal, "]");
+                  reduced_[w_.pixel_reductions[now_[k]]], ", [", signal, "]");
         }
       }
       const std::string again = p_.new_label();
@@ -249,15 +249,15 @@ class ImagesWriter : ImagesFrame {
                                 str("[", barrier, "]"), 0);
       p_.line("@!", there, " bra ", again);
       for (size_t k = 0; k < now_.size(); ++k)
-        add_blocks(from[k], total_[w_.pixel_totals[now_[k]]]);
+        add_blocks(from[k], reduced_[w_.pixel_reductions[now_[k]]]);
     });
   }
-  void add_blocks(Reg from, Reg total) {
+  void add_blocks(Reg from, Reg reduction) {
     std::vector<Reg> v;
     for (int b = 0; b < l_.cluster; ++b)
       v.push_back(p_.f32("ld.shared.f32", str("[", of_row(from, static_cast<size_t>(b)), "]")));
-    p_.line("mov.f32 ", total, ", ", v[0]);
-    for (size_t b = 1; b < v.size(); ++b) p_.line("add.f32 ", total, ", ", total, ", ", v[b]);
+    p_.line("mov.f32 ", reduction, ", ", v[0]);
+    for (size_t b = 1; b < v.size(); ++b) p_.line("add.f32 ", reduction, ", ", reduction, ", ", v[b]);
   }
 
   // ---- the channels' part ---------------------------------------------------------------------
@@ -265,7 +265,7 @@ class ImagesWriter : ImagesFrame {
   // A thread a channel.
   Operand channel_result(size_t k) {
     return channel_.result(k, 0, 0, [this](size_t i, int, int) -> Operand {
-      return i < f_.in.size() ? p_.element(coefficient_.at(i), 0) : total_[i - f_.in.size()];
+      return i < f_.in.size() ? p_.element(coefficient_.at(i), 0) : reduced_[i - f_.in.size()];
     });
   }
   void load_coefficients() {
@@ -278,8 +278,8 @@ class ImagesWriter : ImagesFrame {
   // What follows for the channels from the sums of a phase (-1: before all).
   void follow(int phase) {
     std::vector<size_t> waiting;
-    for (size_t g = 0; g < w_.group_totals.size(); ++g)
-      if (w_.known[w_.group_totals[g]] == phase + 1) waiting.push_back(g);
+    for (size_t g = 0; g < w_.group_reductions.size(); ++g)
+      if (w_.known[w_.group_reductions[g]] == phase + 1) waiting.push_back(g);
     while (!waiting.empty()) {
       std::vector<size_t> ready;
       for (const size_t g : waiting)
@@ -297,7 +297,7 @@ class ImagesWriter : ImagesFrame {
       for (size_t k = 0; k < w_.carried.size(); ++k)
         if (w_.carried[k] == phase + 1)
           p_.line("st.shared.f32 [", of_row(base, k), "], ",
-                  p_.in_register(channel_result(w_.group_totals.size() + k)));
+                  p_.in_register(channel_result(w_.group_reductions.size() + k)));
     });
     barrier();
   }
@@ -306,7 +306,7 @@ class ImagesWriter : ImagesFrame {
   bool waits_for(size_t g, const std::vector<size_t>& others) const {
     const std::vector<bool> used = inputs_of(w_.channel, g, g + 1);
     return std::any_of(others.begin(), others.end(),
-                       [&](size_t o) { return used[f_.in.size() + w_.group_totals[o]]; });
+                       [&](size_t o) { return used[f_.in.size() + w_.group_reductions[o]]; });
   }
 
   void across_groups(const std::vector<size_t>& which) {
@@ -325,7 +325,7 @@ class ImagesWriter : ImagesFrame {
       std::vector<Reg> base;
       for (const size_t g : which) base.push_back(of_row(from, g));
       const std::vector<Reg> sum = add_up(base, group_, p_.b32("mov.u32", float_bytes));
-      for (size_t k = 0; k < which.size(); ++k) total_[w_.group_totals[which[k]]] = sum[k];
+      for (size_t k = 0; k < which.size(); ++k) reduced_[w_.group_reductions[which[k]]] = sum[k];
     });
   }
 
@@ -336,7 +336,7 @@ class ImagesWriter : ImagesFrame {
     only(writes, [&] {
       for (size_t k = 0; k < w_.channel_outputs.size(); ++k) {
         const size_t o = w_.channel_outputs[k];
-        const Operand v[] = {channel_result(w_.group_totals.size() + w_.carried.size() + k)};
+        const Operand v[] = {channel_result(w_.group_reductions.size() + w_.carried.size() + k)};
         p_.store(f_.out[o], v, {out_[o].base});
       }
     });
@@ -344,10 +344,10 @@ class ImagesWriter : ImagesFrame {
 
   // A block has had all that others send it when it ends, so its memory may go.
   void finish() {
-    t_.text = p_.text({.name = "images",
+    t_.text = p_.text({.name = "spatial_fusion",
                        .parameter_bytes = d_.parameters.size(),
                        .threads = l_.threads,
-                       .blocks_per_multiprocessor = l_.blocks_per_multiprocessor,
+                       .ctas_per_sm = l_.ctas_per_sm,
                        .dynamic_shared = true});
     t_.parameters = std::move(d_.parameters);
     t_.blocks = f_.images * (f_.channels / l_.tile) * l_.cluster;
@@ -358,9 +358,9 @@ class ImagesWriter : ImagesFrame {
 
   ExprWriter element_, channel_;
   Reg carried_lane_;
-  std::vector<Reg> barrier_;  // by phase with totals
-  size_t met_ = 0;            // phases whose totals blocks have exchanged
-  std::vector<Reg> total_;    // of a thread's channel
+  std::vector<Reg> barrier_;  // by phase with reductions
+  size_t met_ = 0;            // phases whose reductions blocks have exchanged
+  std::vector<Reg> reduced_;    // of a thread's channel
   std::map<size_t, Packed> coefficient_, carried_;
   // of a phase
   std::vector<size_t> now_;
@@ -373,8 +373,8 @@ class ImagesWriter : ImagesFrame {
 
 }  // namespace
 
-ImagesText write_images(const ImagesForm& form, const ImagesLayout& layout, int capability) {
-  return ImagesWriter(form, layout, capability).write();
+SpatialText write_spatial(const SpatialForm& form, const SpatialLayout& layout, int capability) {
+  return SpatialWriter(form, layout, capability).write();
 }
 
 }  // namespace ebb::cuda

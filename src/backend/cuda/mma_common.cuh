@@ -2,17 +2,17 @@
 // blocks, loads of any float dtype, and the way out.
 #pragma once
 
-#include "backend/cuda/kit.cuh"
+#include "backend/cuda/kernel_common.cuh"
 #include "backend/cuda/mma_plan.h"
 
 namespace ebb::cuda {
 
 struct GemmOutput {
   void* data = nullptr;  // rows of n elements
-  const void *bias = nullptr, *addend = nullptr;
-  DType dtype = DType::f32, bias_dtype = DType::f32, addend_dtype = DType::f32;
-  int n = 0, addend_rows = 1;                  // of the result that share a row of the addend
-  bool vector = false, addend_vector = false;  // rows and `data` are aligned to 16 bytes
+  const void *bias = nullptr, *residual = nullptr;
+  DType dtype = DType::f32, bias_dtype = DType::f32, residual_dtype = DType::f32;
+  int n = 0, residual_rows = 1;                  // of the result that share a row of the residual
+  bool vector = false, residual_vector = false;  // rows and `data` are aligned to 16 bytes
 };
 
 template <class A, class B>
@@ -24,7 +24,7 @@ struct GemmParams {
   bool a_vector = false, b_vector = false;  // 16-byte pieces along `inner` are aligned and whole
   int m_tiles = 1, n_tiles = 1;
   int splits = 1;             // of k; more than 1: parts in f32, one after the other in out.data
-  int64_t part_elements = 0;  // of one part
+  int64_t partial_elements = 0;  // of one part
   GemmOutput out;
 };
 
@@ -74,8 +74,8 @@ template <class T, int Count>
 __device__ __forceinline__ void add_neighbours(const GemmOutput& out, int64_t at, int col,
                                                float (&v)[Count]) {
   constexpr int piece = 16 / sizeof(T) < Count ? 16 / sizeof(T) : Count;
-  const T* from = static_cast<const T*>(out.addend) + at;
-  if (out.addend_vector && col + Count <= out.n) {
+  const T* from = static_cast<const T*>(out.residual) + at;
+  if (out.residual_vector && col + Count <= out.n) {
 #pragma unroll
     for (int i = 0; i < Count; i += piece) {
       const auto packed = *reinterpret_cast<const Vec<T, piece>*>(from + i);
@@ -89,13 +89,13 @@ __device__ __forceinline__ void add_neighbours(const GemmOutput& out, int64_t at
   }
 }
 
-// The addend of `Count` neighbours of one row, from column `col`.
+// The residual of `Count` neighbours of one row, from column `col`.
 template <int Count>
-__device__ __forceinline__ void add_addend(const GemmOutput& out, int64_t row, int col,
+__device__ __forceinline__ void add_residual(const GemmOutput& out, int64_t row, int col,
                                            float (&v)[Count]) {
-  if (out.addend == nullptr) return;
-  const int64_t at = row / out.addend_rows * out.n + col;
-  switch (out.addend_dtype) {
+  if (out.residual == nullptr) return;
+  const int64_t at = row / out.residual_rows * out.n + col;
+  switch (out.residual_dtype) {
     case DType::bf16: return add_neighbours<__nv_bfloat16>(out, at, col, v);
     case DType::f16: return add_neighbours<__half>(out, at, col, v);
     default: return add_neighbours<float>(out, at, col, v);
@@ -126,7 +126,7 @@ __device__ __forceinline__ void store_neighbours(const GemmOutput& out, int64_t 
 template <int Count>
 __device__ __forceinline__ void store_row(const GemmOutput& out, int64_t row, int col,
                                           float (&v)[Count]) {
-  add_addend(out, row, col, v);
+  add_residual(out, row, col, v);
   switch (out.dtype) {
     case DType::bf16: return store_neighbours<__nv_bfloat16>(out, row, col, v);
     case DType::f16: return store_neighbours<__half>(out, row, col, v);
@@ -146,7 +146,7 @@ __device__ __forceinline__ void load_bias(const GemmOutput& out, int col, float 
 template <class P>
 __device__ __forceinline__ GemmOutput output_of(const P& p, int split) {
   GemmOutput out = p.out;
-  if (p.splits > 1) out.data = static_cast<float*>(out.data) + split * p.part_elements;
+  if (p.splits > 1) out.data = static_cast<float*>(out.data) + split * p.partial_elements;
   return out;
 }
 

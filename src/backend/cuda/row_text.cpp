@@ -1,11 +1,11 @@
-#include "backend/cuda/rows_text.h"
+#include "backend/cuda/row_text.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <map>
 
-#include "backend/cuda/cut.h"
+#include "backend/cuda/work_split.h"
 #include "backend/cuda/expr_writer.h"
 
 namespace ebb::cuda {
@@ -14,31 +14,31 @@ namespace {
 constexpr int warp = 32;
 constexpr int phase_steps = 64;  // the writer's step: phase * phase_steps + step
 
-using Place = RowsLayout::Place;
+using Place = RowLayout::Place;
 
-class RowsWriter {
+class RowWriter {
  public:
-  RowsWriter(const RowsForm& form, const RowsLayout& layout, int capability)
+  RowWriter(const RowForm& form, const RowLayout& layout, int capability)
       : form_(form),
         layout_(layout),
         draft_{Ptx(capability), {}},
         p_(draft_.ptx),
         rounds_(rounds_of(form)),
         writer_(p_, form.expr, rates(), narrow()),
-        total_(form.totals()) {
+        reduced_(form.reductions()) {
     for (size_t i = 0; i < form.in.size(); ++i)
       if (layout.place[i] != Place::none) text_.used.push_back(i);
   }
 
-  RowsText write() {
+  RowText write() {
     find_row();
     find_addresses();
     place_shared();
     load_all(Place::fixed);
     load_all(Place::kept);
-    if (form_.stripe > 0) {
-      rows_of_stripe();
-      write_stripes();
+    if (form_.partial_rows > 0) {
+      accumulate_rows();
+      write_partials();
     } else {
       row();
     }
@@ -56,31 +56,31 @@ class RowsWriter {
     std::vector<InputRate> r;
     for (size_t i = 0; i < form_.in.size(); ++i)
       r.push_back(along(i) ? InputRate{true, 1} : InputRate{false, 0});
-    r.resize(r.size() + form_.totals(), {false, 0});
+    r.resize(r.size() + form_.reductions(), {false, 0});
     return r;
   }
   std::vector<bool> narrow() const {
-    std::vector<bool> n(form_.totals());
+    std::vector<bool> n(form_.reductions());
     for (const bool b : narrow_results(form_.out)) n.push_back(b);
     return n;
   }
   int64_t vectors() const { return form_.length() / layout_.vector; }
-  bool per(size_t k, RowsOutput what) const { return form_.per[k] == what; }
+  bool per(size_t k, RowExtent what) const { return form_.extents[k] == what; }
 
   // ---- a row, or those of a stripe -------------------------------------------------------------
 
   void row() {
     load_rows();
     const int last = rounds_.empty() ? 0 : *std::max_element(rounds_.begin(), rounds_.end());
-    for (phase_ = 0; phase_ <= last; ++phase_) take_totals();
+    for (phase_ = 0; phase_ <= last; ++phase_) run_reductions();
     write_row_numbers();
     write_elements();
   }
 
   // A row is computed while the next is on its way.
-  void rows_of_stripe() {
+  void accumulate_rows() {
     start_sums();
-    const Reg at = p_.b32("mov.u32", 0), end = draft_.number(form_.stripe);
+    const Reg at = p_.b32("mov.u32", 0), end = draft_.number(form_.partial_rows);
     const std::string again = p_.new_label();
     p_.place(again);
     p_.line("add.u32 ", at, ", ", at, ", 1");
@@ -121,8 +121,8 @@ class RowsWriter {
   }
   void advance_outputs() {
     for (size_t k = 0; k < form_.out.size(); ++k) {
-      if (per(k, RowsOutput::stripe)) continue;
-      const Reg bytes = row_bytes(form_.in.size(), form_.out[k], per(k, RowsOutput::row));
+      if (per(k, RowExtent::partial)) continue;
+      const Reg bytes = row_bytes(form_.in.size(), form_.out[k], per(k, RowExtent::row));
       if (bytes) p_.line("add.s64 ", out_[k], ", ", out_[k], ", ", bytes);
     }
   }
@@ -132,7 +132,7 @@ class RowsWriter {
   void find_row() {
     const Reg tid = p_.b32("mov.u32", "%tid.x"), cta = p_.b32("mov.u32", "%ctaid.x");
     const int per_block = layout_.threads / layout_.lanes;
-    const int64_t groups = form_.rows() / std::max<int64_t>(form_.stripe, 1);
+    const int64_t groups = form_.rows() / std::max<int64_t>(form_.partial_rows, 1);
     text_.threads = layout_.threads;
     text_.blocks = (groups + per_block - 1) / per_block;
     tid_ = lane_ = tid;
@@ -146,7 +146,7 @@ class RowsWriter {
       group_ = p_.b32("min.u32", group_, p_.b32("sub.u32", count, 1));  // all lanes take part
     }
     row_ = group_;
-    if (form_.stripe > 0) row_ = p_.b32("mul.lo.u32", group_, draft_.number(form_.stripe));
+    if (form_.partial_rows > 0) row_ = p_.b32("mul.lo.u32", group_, draft_.number(form_.partial_rows));
     store_all_ = valid_;
     if (vectors() % layout_.lanes == 0) return;
     const Reg at = p_.b32("add.u32", lane_, (layout_.steps - 1) * layout_.lanes);
@@ -181,13 +181,13 @@ class RowsWriter {
     }
     for (size_t k = 0; k < form_.out.size(); ++k) {
       const Reg from = base[text_.used.size() + k];
-      if (per(k, RowsOutput::row))
+      if (per(k, RowExtent::row))
         out_.push_back(address(p_, from, p_.b64("cvt.u64.u32", row_), form_.out[k]));
       else
-        out_.push_back(per(k, RowsOutput::stripe)
+        out_.push_back(per(k, RowExtent::partial)
                            ? from
                            : place(from, form_.space.strides.back(), form_.out[k]));
-      alignment(per(k, RowsOutput::row) ? 1 : layout_.vector, form_.out[k]);
+      alignment(per(k, RowExtent::row) ? 1 : layout_.vector, form_.out[k]);
     }
   }
   void alignment(int64_t elements, DType dtype) {
@@ -214,7 +214,7 @@ class RowsWriter {
   }
 
   Operand value(size_t i, int step, int element) {
-    if (i >= form_.in.size()) return total_[i - form_.in.size()];
+    if (i >= form_.in.size()) return reduced_[i - form_.in.size()];
     if (layout_.place[i] == Place::row) return p_.element(loaded_[i].at(0), 0);
     const int s = step % phase_steps, key = layout_.place[i] == Place::late ? step : s;
     auto at = loaded_[i].find(key);
@@ -227,23 +227,23 @@ class RowsWriter {
                           [this](size_t i, int s, int e) { return value(i, s, e); });
   }
 
-  // ---- totals --------------------------------------------------------------------------------
+  // ---- reductions --------------------------------------------------------------------------------
 
   std::string_view combine(size_t t) const { return form_.maximum[t] ? "max.f32" : "add.f32"; }
 
-  void take_totals() {
+  void run_reductions() {
     std::vector<size_t> now;
     for (size_t t = 0; t < rounds_.size(); ++t)
       if (rounds_[t] == phase_) now.push_back(t);
     for (const size_t t : now)
-      total_[t] = p_.f32("mov.f32", Operand(form_.maximum[t] ? -infinity : 0.0f));
+      reduced_[t] = p_.f32("mov.f32", Operand(form_.maximum[t] ? -infinity : 0.0f));
     for (int s = 0; s < layout_.steps; ++s)
       for (const size_t t : now) {
         Operand sum = result(t, s, 0);  // of the vector
         for (int e = 1; e < layout_.vector; ++e)
           sum = p_.f32(combine(t), sum, p_.in_register(result(t, s, e)));
         const std::string when = inside(s) ? str("@", inside(s), " ") : "";
-        p_.line(when, combine(t), " ", total_[t], ", ", total_[t], ", ", p_.in_register(sum));
+        p_.line(when, combine(t), " ", reduced_[t], ", ", reduced_[t], ", ", p_.in_register(sum));
       }
     p_.line("bar.warp.sync -1");
     for (const size_t t : now) across(t, std::min(layout_.lanes, warp));
@@ -252,8 +252,8 @@ class RowsWriter {
 
   void across(size_t t, int lanes) {
     for (int offset = lanes / 2; offset > 0; offset /= 2) {
-      const Reg other = p_.f32("shfl.sync.bfly.b32", total_[t], offset, 31, -1);
-      p_.line(combine(t), " ", total_[t], ", ", total_[t], ", ", other);
+      const Reg other = p_.f32("shfl.sync.bfly.b32", reduced_[t], offset, 31, -1);
+      p_.line(combine(t), " ", reduced_[t], ", ", reduced_[t], ", ", other);
     }
   }
 
@@ -262,18 +262,18 @@ class RowsWriter {
     return static_cast<int>(std::bit_ceil(static_cast<unsigned>(warps())));
   }
 
-  // Where the warps of a block leave their totals, and find those of all.
+  // Where the warps of a block leave their reductions, and find those of all.
   void place_shared() {
     if (layout_.lanes <= warp) return;
-    const int floats = warps() * static_cast<int>(form_.totals());
-    shared_ = form_.stripe > 0 ? 2 * floats : floats;
+    const int floats = warps() * static_cast<int>(form_.reductions());
+    shared_ = form_.partial_rows > 0 ? 2 * floats : floats;
     const Reg memory = p_.b32("mov.u32", "shared");
     const Reg lane = p_.b32("and.b32", tid_, warps_rounded() - 1);
     own_ = p_.b32("mad.lo.u32", p_.b32("shr.u32", tid_, 5), 4, memory);
     other_ = p_.b32("mad.lo.u32", lane, 4, memory);
     leads_ = p_.test("setp.eq.u32", p_.b32("and.b32", tid_, warp - 1), 0);
     if (warps_rounded() > warps()) there_ = p_.test("setp.lt.u32", lane, warps());
-    if (form_.stripe > 0) turn_ = p_.b32("mov.u32", 4 * floats);
+    if (form_.partial_rows > 0) turn_ = p_.b32("mov.u32", 4 * floats);
   }
 
   void across_block(const std::vector<size_t>& now) {
@@ -281,19 +281,19 @@ class RowsWriter {
     taken_ += warps() * static_cast<int>(now.size());
     const auto place = [&](size_t k) { return 4 * (first + warps() * static_cast<int>(k)); };
     for (size_t k = 0; k < now.size(); ++k)
-      p_.line("@", leads_, " st.shared.f32 [", own_, "+", place(k), "], ", total_[now[k]]);
+      p_.line("@", leads_, " st.shared.f32 [", own_, "+", place(k), "], ", reduced_[now[k]]);
     p_.line("bar.sync 0");
     for (size_t k = 0; k < now.size(); ++k) {
       const size_t t = now[k];
       if (there_)
-        p_.line("mov.f32 ", total_[t], ", ", Operand(form_.maximum[t] ? -infinity : 0.0f));
-      p_.line(there_ ? str("@", there_, " ") : "", "ld.shared.f32 ", total_[t], ", [", other_, "+",
+        p_.line("mov.f32 ", reduced_[t], ", ", Operand(form_.maximum[t] ? -infinity : 0.0f));
+      p_.line(there_ ? str("@", there_, " ") : "", "ld.shared.f32 ", reduced_[t], ", [", other_, "+",
               place(k), "]");
     }
     for (const size_t t : now) across(t, warps_rounded());
   }
 
-  // The next row's totals meet in the other half of the memory: a warp may still read this one.
+  // The next row's reductions meet in the other half of the memory: a warp may still read this one.
   void turn_shared() {
     if (!turn_) return;
     p_.line("add.s32 ", own_, ", ", own_, ", ", turn_);
@@ -306,11 +306,11 @@ class RowsWriter {
   void write_row_numbers() {
     Reg first;
     for (size_t k = 0; k < form_.out.size(); ++k) {
-      if (!per(k, RowsOutput::row)) continue;
+      if (!per(k, RowExtent::row)) continue;
       if (!first)
         first = valid_ ? p_.test("setp.eq.and.u32", lane_, 0, valid_)
                        : p_.test("setp.eq.u32", lane_, 0);
-      const Operand v[] = {result(form_.totals() + k, 0, 0)};
+      const Operand v[] = {result(form_.reductions() + k, 0, 0)};
       p_.store(form_.out[k], v, {out_[k], 0, first});
     }
   }
@@ -324,14 +324,14 @@ class RowsWriter {
     };
     std::vector<size_t> outputs;
     for (size_t k = 0; k < form_.out.size(); ++k)
-      if (per(k, RowsOutput::element)) outputs.push_back(k);
+      if (per(k, RowExtent::element)) outputs.push_back(k);
     if (outputs.empty()) return;
     fetch(0);
     for (int s = 0; s < layout_.steps; ++s) {
       fetch(s + 1);
       std::vector<std::vector<Operand>> values(form_.out.size());
       for (int e = 0; e < layout_.vector; ++e)
-        for (const size_t k : outputs) values[k].push_back(result(form_.totals() + k, s, e));
+        for (const size_t k : outputs) values[k].push_back(result(form_.reductions() + k, s, e));
       for (const size_t k : outputs)
         p_.store(form_.out[k], values[k], {out_[k], offset(s, k), writes(s)});
     }
@@ -345,7 +345,7 @@ class RowsWriter {
   void start_sums() {
     sums_.resize(form_.out.size());
     for (size_t k = 0; k < form_.out.size(); ++k)
-      for (int i = 0; per(k, RowsOutput::stripe) && i < layout_.steps * layout_.vector; ++i)
+      for (int i = 0; per(k, RowExtent::partial) && i < layout_.steps * layout_.vector; ++i)
         sums_[k].push_back(p_.f32("mov.f32", Operand(0.0f)));
   }
   void add_to_sums() {
@@ -355,10 +355,10 @@ class RowsWriter {
           if (sums_[k].empty()) continue;
           const Reg sum = sums_[k][static_cast<size_t>(s * layout_.vector + e)];
           p_.line("add.f32 ", sum, ", ", sum, ", ",
-                  p_.in_register(result(form_.totals() + k, s, e)));
+                  p_.in_register(result(form_.reductions() + k, s, e)));
         }
   }
-  void write_stripes() {
+  void write_partials() {
     const Reg number = p_.b64("mul.wide.u32", group_, draft_.number(form_.length()));
     const Reg first = p_.b64("mad.wide.u32", lane_, layout_.vector, number);
     for (size_t k = 0; k < form_.out.size(); ++k) {
@@ -374,10 +374,10 @@ class RowsWriter {
 
   void finish() {
     constexpr int64_t registers = 65536;
-    text_.text = p_.text({.name = "rows",
+    text_.text = p_.text({.name = "row_fusion",
                           .parameter_bytes = draft_.parameters.size(),
                           .threads = layout_.threads,
-                          .blocks_per_multiprocessor = static_cast<int>(std::max<int64_t>(
+                          .ctas_per_sm = static_cast<int>(std::max<int64_t>(
                               1, registers / (int64_t{layout_.threads} * layout_.registers))),
                           .shared_floats = shared_});
     text_.parameters = std::move(draft_.parameters);
@@ -385,25 +385,25 @@ class RowsWriter {
 
   static constexpr float infinity = std::numeric_limits<float>::infinity();
 
-  const RowsForm& form_;
-  const RowsLayout& layout_;
+  const RowForm& form_;
+  const RowLayout& layout_;
   Draft draft_;
   Ptx& p_;
   std::vector<int> rounds_;
   ExprWriter writer_;
-  RowsText text_;
+  RowText text_;
   int phase_ = 0, shared_ = 0, taken_ = 0;  // floats of shared memory, and those in use
   Reg tid_, lane_, group_, row_, valid_, inside_, store_all_, store_last_;
   Reg own_, other_, leads_, there_, turn_;     // of the sums across a block
-  std::vector<Reg> in_, out_, total_;          // addresses; totals
+  std::vector<Reg> in_, out_, reduced_;          // addresses; reductions
   std::vector<std::vector<Reg>> sums_;         // by output, by element
   std::vector<std::map<int, Packed>> loaded_;  // by input, by step
 };
 
 }  // namespace
 
-RowsText write_rows(const RowsForm& form, const RowsLayout& layout, int capability) {
-  return RowsWriter(form, layout, capability).write();
+RowText write_rows(const RowForm& form, const RowLayout& layout, int capability) {
+  return RowWriter(form, layout, capability).write();
 }
 
 }  // namespace ebb::cuda

@@ -1,18 +1,18 @@
-#include "backend/cuda/rows.h"
+#include "backend/cuda/row_fusion.h"
 
 #include <optional>
 
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/generated.h"
-#include "backend/cuda/rows_text.h"
+#include "backend/cuda/row_text.h"
 
 namespace ebb::cuda {
 namespace {
 
-struct RowsKernel : GeneratedKernel<RowsText> {
-  RowsKernel(const RowsForm& form, bool unaligned, CudaDevice& device)
-      : GeneratedKernel("rows",
-                        write_rows(form, rows_layout(form, device.multiprocessors(), unaligned),
+struct RowKernel : GeneratedKernel<RowText> {
+  RowKernel(const RowForm& form, bool unaligned, CudaDevice& device)
+      : GeneratedKernel("row_fusion",
+                        write_rows(form, row_layout(form, device.sm_count(), unaligned),
                                    device.capability()),
                         device) {}
 
@@ -23,30 +23,30 @@ struct RowsKernel : GeneratedKernel<RowsText> {
 
 }  // namespace
 
-struct RowsPass::State {
+struct RowPass::State {
   CudaDevice& device;
-  RowsForm form;
-  std::optional<RowsKernel> kernel, unaligned;  // unaligned: compiled when it is needed first
+  RowForm form;
+  std::optional<RowKernel> kernel, unaligned;  // unaligned: compiled when it is needed first
 };
 
-bool RowsPass::supports(const Shape& shape, bool stripes) {
+bool RowPass::supports(const Shape& shape, bool partials) {
   return shape.rank() > 0 && shape[-1] > 1 &&
-         shape[-1] <= (stripes ? longest_striped_row : longest_row) &&
+         shape[-1] <= (partials ? longest_row_with_partials : longest_row) &&
          shape.numel() < int64_t{1} << 31;
 }
 
-RowsPass::RowsPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
+RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
                    const Options& options, CudaDevice& device)
     : state_(std::make_shared<State>(State{device})) {
   State& s = *state_;
   if (shape.numel() == 0) return;
   s.form.expr = simplified(expr);
   s.form.out = options.out;
-  s.form.per = options.per;
-  s.form.stripe = options.stripe;
+  s.form.extents = options.extents;
+  s.form.partial_rows = options.partial_rows;
   s.form.maximum = options.maximum;
-  s.form.columns = options.columns;
-  std::vector<int64_t> widths = options.columns.width;
+  s.form.slices = options.slices;
+  std::vector<int64_t> widths = options.slices.width;
   for (size_t i = 0; i < in.size(); ++i) {
     s.form.in.push_back(in[i].dtype);
     if (expr.uses(static_cast<int64_t>(i))) continue;
@@ -60,7 +60,7 @@ RowsPass::RowsPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
   s.kernel.emplace(s.form, false, device);
 }
 
-void RowsPass::run(std::span<void* const> in, std::span<void* const> out) const {
+void RowPass::run(std::span<void* const> in, std::span<void* const> out) const {
   State& s = *state_;
   if (!s.kernel) return;
   const auto pointers = s.kernel->pointers(in, out);

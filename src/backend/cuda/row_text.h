@@ -1,11 +1,11 @@
-// The text of passes over rows: totals along the last dim, what is made of them and the rows, and
+// The text of passes over rows: reductions along the last dim, what is made of them and the rows, and
 // sums of that across rows.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "backend/cuda/columns.h"
+#include "backend/cuda/slices.h"
 #include "backend/cuda/ptx_index.h"
 #include "ir/expr.h"
 #include "ir/space.h"
@@ -13,20 +13,20 @@
 namespace ebb::cuda {
 
 // What an output has a value for; of a stripe of rows: every column's sum.
-enum class RowsOutput : uint8_t { element, row, stripe };
+enum class RowExtent : uint8_t { element, row, partial };
 
-// The expression takes the inputs, then the totals; it gives the totals' terms, then the outputs. A
-// term may use the totals before its own.
-struct RowsForm {
+// The expression takes the inputs, then the reductions; it gives the reductions' operands, then the outputs. A
+// term may use the reductions before its own.
+struct RowForm {
   Expr expr;
   std::vector<DType> in, out;
-  std::vector<bool> maximum;    // of the totals: else sums
-  std::vector<RowsOutput> per;  // of the outputs
-  int64_t stripe = 0;           // rows that are summed; 0: none are
+  std::vector<bool> maximum;    // of the reductions: else sums
+  std::vector<RowExtent> extents;  // of the outputs
+  int64_t partial_rows = 0;           // rows that are summed; 0: none are
   Space space;                  // [rows..., length]; strides of the inputs, then of elements
-  ColumnsForm columns = {};     // of the inputs
+  SlicesForm slices = {};     // of the inputs
 
-  size_t totals() const { return maximum.size(); }
+  size_t reductions() const { return maximum.size(); }
   int64_t length() const { return space.sizes.back(); }
   int64_t rows() const { return space.numel(0, space.rank() - 1); }
   // From row to row of a stripe.
@@ -37,7 +37,7 @@ struct RowsForm {
 
 // How the work is cut: `lanes` threads a row, each with `steps` vectors of it, `lanes` apart. They
 // work on one row or, one by one, on those of a stripe.
-struct RowsLayout {
+struct RowLayout {
   enum class Place : uint8_t {
     none,   // not used
     row,    // one value a row
@@ -49,14 +49,14 @@ struct RowsLayout {
   int registers = 64;        // that a thread may have, about
   std::vector<Place> place;  // of the inputs
 };
-inline constexpr int64_t longest_row = 16384, longest_striped_row = 8192;
-RowsLayout rows_layout(const RowsForm& form, int multiprocessors, bool unaligned);
+inline constexpr int64_t longest_row = 16384, longest_row_with_partials = 8192;
+RowLayout row_layout(const RowForm& form, int sm_count, bool unaligned);
 
 // The round in which each total is taken: after those that its term uses.
-std::vector<int> rounds_of(const RowsForm& form);
+std::vector<int> rounds_of(const RowForm& form);
 
 // A generated kernel; like StridedText. Its outputs are those of the form.
-struct RowsText {
+struct RowText {
   std::string text;
   Parameters parameters;
   std::vector<int64_t> pointers, alignment;
@@ -64,6 +64,6 @@ struct RowsText {
   int64_t blocks = 0;
   int threads = 0;
 };
-RowsText write_rows(const RowsForm& form, const RowsLayout& layout, int capability);
+RowText write_rows(const RowForm& form, const RowLayout& layout, int capability);
 
 }  // namespace ebb::cuda

@@ -8,19 +8,19 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
-#include "backend/cuda/images_text.h"
+#include "backend/cuda/spatial_text.h"
 
 namespace ebb::cuda {
 
 // Sums are in f32 and in a fixed order. An output may be the memory of an input of the same
 // type, a part of one only that of the same part.
-class ImagesPass {
+class SpatialPass {
  public:
-  static std::vector<ImagesLayout> layouts(const ImagesForm& form, const CudaDevice& device);
+  static std::vector<SpatialLayout> layouts(const SpatialForm& form, const CudaDevice& device);
   // Whether there is a layout.
-  static bool fits(const ImagesForm& form, const CudaDevice& device);
+  static bool fits(const SpatialForm& form, const CudaDevice& device);
   // With one of the layouts.
-  ImagesPass(const ImagesForm& form, const ImagesLayout& layout, CudaDevice& device);
+  SpatialPass(const SpatialForm& form, const SpatialLayout& layout, CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;
 
   struct State;

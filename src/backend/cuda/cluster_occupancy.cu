@@ -1,4 +1,4 @@
-#include "backend/cuda/images_room.h"
+#include "backend/cuda/cluster_occupancy.h"
 
 #include "backend/cuda/error.h"
 
@@ -10,15 +10,15 @@ __global__ void nothing() {}
 
 }  // namespace
 
-int64_t images_room(int cluster, int64_t blocks, const CudaDevice& device) {
+int64_t cluster_occupancy(int cluster, int64_t blocks, const CudaDevice& device) {
   constexpr int64_t reserved = 1 << 10;  // bytes of each block
   constexpr int warp = 32;
   const auto* kernel = reinterpret_cast<const void*>(nothing);
   const auto shared = (device.shared_per_block() + reserved) / blocks - reserved;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(device.shared_per_block())),
-        "images");
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "images");
+        "cluster occupancy");
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "cluster occupancy");
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};

@@ -1,5 +1,5 @@
 // Passes over images as expressions: what a variance in one walk gives where sums are not exact.
-#include "backend/cuda/images_form.h"
+#include "backend/cuda/spatial_form.h"
 
 #include <gtest/gtest.h>
 
@@ -11,15 +11,15 @@ namespace {
 Scalar in(int64_t i) { return Scalar::input(i); }
 
 // Images of 4 channels in two groups: x -> 1 / deviation.
-ImagesForm norm(int64_t pixels, double eps) {
+SpatialForm norm(int64_t pixels, double eps) {
   constexpr int64_t channels = 4, groups = 2;
   const double inverse = 1.0 / static_cast<double>(pixels * (channels / groups));
   const Scalar x = in(0), mean = in(2) * inverse;
   const Scalar results[] = {x, in(1), (x - mean) * (x - mean), in(3), rsqrt(in(4) * inverse + eps)};
   return {.expr = Expr(5, results),
           .in = {{.dtype = DType::bf16, .streams = true}},
-          .totals = {ImagesTotal::pixels, ImagesTotal::groups, ImagesTotal::pixels,
-                     ImagesTotal::groups},
+          .reductions = {SpatialReduction::pixels, SpatialReduction::groups, SpatialReduction::pixels,
+                     SpatialReduction::groups},
           .out = {DType::f32},
           .per_channel = {true},
           .pixels = pixels,
@@ -27,15 +27,15 @@ ImagesForm norm(int64_t pixels, double eps) {
           .groups = groups};
 }
 
-// A constant image: what is squared is 0, and the totals of x are right but for their last bits.
-TEST(images_form, variance_of_a_constant_image__is_not_negative) {
+// A constant image: what is squared is 0, and the reductions of x are right but for their last bits.
+TEST(spatial_form, variance_of_a_constant_image__is_not_negative) {
   constexpr int64_t pixels = 36;
   constexpr double value = 30000, bit = 1.0 / (1 << 23);
-  const ImagesForm form = in_one_walk(norm(pixels, 1e-6));
+  const SpatialForm form = in_one_walk(norm(pixels, 1e-6));
   ASSERT_EQ(form.in.size(), 2u);
   for (const double of_channel : {-bit, 0.0, bit})
     for (const double of_group : {-bit, 0.0, bit}) {
-      // x, the first pixel, then the totals.
+      // x, the first pixel, then the reductions.
       const std::array<double, 6> in = {
           value, value, value * pixels * (1 + of_channel), value * pixels * 2 * (1 + of_group),
           0,     0};

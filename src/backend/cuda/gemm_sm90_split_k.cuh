@@ -7,7 +7,7 @@
 namespace ebb::cuda::gemm {
 
 // A whole tile.
-struct Whole {
+struct FullTile {
   int tile_m, tile_n;
   bool taps;  // columns are those of wgrad
   DType out;
@@ -57,7 +57,7 @@ struct Run {
   int64_t first;
   int count;
 };
-__device__ inline Run run_at(const Params& p, const Whole& q, int column) {
+__device__ inline Run run_at(const Params& p, const FullTile& q, int column) {
   if (!q.taps) return {column, ::min(4, p.n - column)};
   const Divided tap = divide(column / 64, p.channel_blocks);
   const int c = tap.remainder * 64 + column % 64;
@@ -67,7 +67,7 @@ __device__ inline Run run_at(const Params& p, const Whole& q, int column) {
 
 // The elements i * 4 to i * 4 + 3 of a tile, row by row, from their sums to the result: what other
 // tiles' boxes go through, with the same roundings.
-__device__ inline void finish(const Params& p, const Whole& q, const Unit& u, int i,
+__device__ inline void finish(const Params& p, const FullTile& q, const WorkUnit& u, int i,
                               Vec<float, 4> sum) {
   const int row = u.m * q.tile_m + i * 4 / q.tile_n;
   const Run run = run_at(p, q, u.n * q.tile_n + i * 4 % q.tile_n);
@@ -77,15 +77,15 @@ __device__ inline void finish(const Params& p, const Whole& q, const Unit& u, in
   const int64_t at = u.batch * p.out_matrix + int64_t{row} * p.n + run.first;
   if (p.kept != nullptr) store_four_as(q.out, p.kept, at, sum, run.count);
   if (p.post == Post::activate) sum = activated<false>(p.activation, rounded_as(q.out, sum));
-  if (p.post == Post::slope) {
+  if (p.post == Post::activation_grad) {
     Vec<float, 4> y = {};
-    for (int e = 0; e < run.count; ++e) y.v[e] = value_at(p.slope_at, q.out, at + e);
+    for (int e = 0; e < run.count; ++e) y.v[e] = value_at(p.grad_at, q.out, at + e);
     y = rounded_as(q.out, activated<true>(p.activation, y));
     for (int e = 0; e < run.count; ++e) sum.v[e] *= y.v[e];
   }
-  if (p.post == Post::add && p.addend_rows > 0) {
-    const int64_t from = (int64_t{u.batch} * p.m + row) / p.addend_rows * p.n + run.first;
-    for (int e = 0; e < run.count; ++e) sum.v[e] += value_at(p.addend, p.addend_type, from + e);
+  if (p.post == Post::add && p.residual_rows > 0) {
+    const int64_t from = (int64_t{u.batch} * p.m + row) / p.residual_rows * p.n + run.first;
+    for (int e = 0; e < run.count; ++e) sum.v[e] += value_at(p.residual, p.residual_type, from + e);
   }
   store_four_as(q.out, p.out, at, sum, run.count);
 }
@@ -95,8 +95,8 @@ __device__ inline void finish(const Params& p, const Whole& q, const Unit& u, in
 // Where four neighbours of a tile's sums lie in a block's shared memory: rows of fours, turned so
 // that threads that hold neighbouring rows write to different banks.
 template <class C>
-__device__ uint32_t four_at(const Places<C>& s, int row, int four) {
-  static_assert(C::joins);
+__device__ uint32_t four_at(const SharedStorage<C>& s, int row, int four) {
+  static_assert(C::can_cluster_split_k);
   return s.a(0) + (row * (C::tile_n / 4) + (four ^ row % 4 * 2)) * 16;
 }
 
@@ -109,9 +109,9 @@ __device__ int read_by(const Params& p) {
 // The sums of a thread into the block's shared memory, in the place of the operands: nobody
 // multiplies or loads any more.
 template <class C>
-__device__ void keep_part(const Params& p, const Places<C>& s, const Sums<C>& d) {
+__device__ void store_partial(const Params& p, const SharedStorage<C>& s, const Accumulators<C>& d) {
   barrier_of(1, read_by<C>(p));  // all have read the operands
-  const Spot<C> at(Unit{});
+  const Spot<C> at(WorkUnit{});
 #pragma unroll
   for (int i = 0; i < C::rows * 2; ++i) {
     const int row = at.row + i / 2 * 64 + i % 2 * 8 + at.lane / 4;
@@ -138,29 +138,29 @@ __device__ inline Vec<float, 4> load_four_at(uint32_t from, uint32_t rank) {
 
 // This block's share of the cluster's tile: the sums of all parts, in their order.
 template <class C>
-__device__ void add_parts(const Params& p, const Places<C>& s, const Unit& u) {
+__device__ void reduce_cluster(const Params& p, const SharedStorage<C>& s, const WorkUnit& u) {
   constexpr int most = 8, fours = C::tile_n / 4, all = C::tile_m * fours;
-  const bool floats = p.store == Store::floats || p.store == Store::float_boxes;
+  const bool floats = p.store == Store::floats || p.store == Store::float_subtiles;
   constexpr DType type = std::is_same_v<typename C::T, __half> ? DType::f16 : DType::bf16;
-  const Whole whole{.tile_m = C::tile_m,
+  const FullTile data_parallel{.tile_m = C::tile_m,
                     .tile_n = C::tile_n,
                     .taps = C::form == Form::wgrad,
                     .out = floats ? DType::f32 : type};
   const int rank = static_cast<int>(cluster_rank());
-  const int end = all * (rank + 1) / p.splits;
-  for (int i = all * rank / p.splits + threadIdx.x; i < end; i += C::producer) {
+  const int end = all * (rank + 1) / p.split_k;
+  for (int i = all * rank / p.split_k + threadIdx.x; i < end; i += C::producer) {
     const uint32_t from = four_at(s, i / fours, i % fours);
     Vec<float, 4> part[most];
 #pragma unroll
     for (int r = 0; r < most; ++r)
-      if (r < p.splits) part[r] = load_four_at(from, r);
+      if (r < p.split_k) part[r] = load_four_at(from, r);
     Vec<float, 4> sum = part[0];
 #pragma unroll
     for (int r = 1; r < most; ++r)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (r < p.splits) sum.v[e] += part[r].v[e];
-    finish(p, whole, u, i, sum);
+        if (r < p.split_k) sum.v[e] += part[r].v[e];
+    finish(p, data_parallel, u, i, sum);
   }
 }
 

@@ -1,4 +1,4 @@
-// ColumnsForm: operands of generated kernels that are some columns of wider tensors.
+// SlicesForm: operands of generated kernels that are some columns of wider tensors.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace ebb::cuda {
 
 // By operand; [] where all are whole tensors. Passes take the addresses of the first columns.
-struct ColumnsForm {
+struct SlicesForm {
   std::vector<int64_t> width;  // of the tensor's rows; 0: the operand is the whole tensor
   std::vector<int64_t> begin;  // its first column
 

@@ -1,0 +1,75 @@
+#include "backend/cuda/spatial_fusion.h"
+
+#include <optional>
+
+#include "backend/cuda/expr_writer.h"
+#include "backend/cuda/generated.h"
+#include "backend/cuda/cluster_occupancy.h"
+#include "base/error.h"
+
+namespace ebb::cuda {
+namespace {
+
+SpatialDevice facts_of(const CudaDevice& d) {
+  return {d.capability(), d.sm_count(), d.shared_per_block(),
+          [&d](int cluster, int64_t blocks) { return cluster_occupancy(cluster, blocks, d); }};
+}
+
+SpatialForm prepared(const SpatialForm& form) {
+  SpatialForm f = in_one_walk(form);
+  f.expr = simplified(f.expr);
+  return f;
+}
+
+struct SpatialKernel : GeneratedKernel<SpatialText> {
+  SpatialKernel(const SpatialForm& form, const SpatialLayout& layout, CudaDevice& device)
+      : GeneratedKernel("spatial_fusion", write_spatial(form, layout, device.capability()), device) {}
+
+  void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
+    Parameters p = text.parameters;
+    for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
+    void* arguments[] = {p.data()};
+    launch_kernel(name, kernel.get(),
+                  {.grid = static_cast<unsigned>(text.blocks),
+                   .block = static_cast<unsigned>(text.threads),
+                   .shared = text.shared,
+                   .cluster = static_cast<unsigned>(text.cluster)},
+                  arguments, device);
+  }
+};
+
+}  // namespace
+
+struct SpatialPass::State {
+  CudaDevice& device;
+  SpatialForm form;
+  std::optional<SpatialKernel> kernel, unaligned;  // unaligned: compiled when it is needed first
+};
+
+std::vector<SpatialLayout> SpatialPass::layouts(const SpatialForm& form, const CudaDevice& device) {
+  return spatial_layouts(prepared(form), facts_of(device), false);
+}
+
+bool SpatialPass::fits(const SpatialForm& form, const CudaDevice& device) {
+  return spatial_fits(prepared(form), facts_of(device));
+}
+
+SpatialPass::SpatialPass(const SpatialForm& form, const SpatialLayout& layout, CudaDevice& device)
+    : state_(std::make_shared<State>(State{device, prepared(form), {}, {}})) {
+  state_->kernel.emplace(state_->form, layout, device);
+}
+
+void SpatialPass::run(std::span<void* const> in, std::span<void* const> out) const {
+  State& s = *state_;
+  const auto pointers = s.kernel->pointers(in, out);
+  if (s.kernel->takes(pointers)) return s.kernel->launch(pointers, s.device);
+  if (!s.unaligned) {
+    const auto layouts = spatial_layouts(s.form, facts_of(s.device), true);
+    require(!layouts.empty(), "spatial_fusion: tensors that are not aligned to 16 bytes do not fit (",
+            s.form.pixels, " pixels of ", s.form.channels, " channels)");
+    s.unaligned.emplace(s.form, layouts[0], s.device);
+  }
+  s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
+}
+
+}  // namespace ebb::cuda
