@@ -69,7 +69,7 @@ TEST(activations, of_a_layer_that_others_read__keeps_the_layer_too) {
   expect_equal(m.g, out);
 }
 
-TEST(activations, gradients_of_an_mlp__take_the_slope_in_the_product) {
+TEST(activations, gradients_of_an_mlp__fuse_the_activation_gradient) {
   Mlp m;
   const Value y = ops::linear(ops::gelu_tanh(ops::linear(m.x, m.w1, m.b1)), m.w2);
   m.g.output("loss", ops::mse(y, m.x));
@@ -78,7 +78,7 @@ TEST(activations, gradients_of_an_mlp__take_the_slope_in_the_product) {
   const Graph out = pass(backward);
   ASSERT_EQ(fused_activations(out).size(), 2u);
   EXPECT_TRUE(fused_activations(out)[0].keep);
-  EXPECT_TRUE(fused_activations(out)[1].slope);
+  EXPECT_TRUE(fused_activations(out)[1].grad);
   expect_equal(backward, out);
 }
 
@@ -162,7 +162,7 @@ TEST(activations, that_an_expression_alone_reads__stay_for_fuse) {
   EXPECT_TRUE(fused_activations(pass(m.g)).empty());
 }
 
-TEST(activations, that_no_kernel_serves__stay_apart) {
+TEST(activations, without_a_supporting_kernel__do_not_fuse) {
   Mlp m;
   m.g.output("y", ops::silu(ops::linear(m.x, m.w1)));
   const Graph out = fuse_activations(lowered(m.g), no_same_cost_class);
@@ -182,7 +182,7 @@ Expr expression(const std::function<Scalar(const Scalar&)>& f) {
   return Expr(1, y);
 }
 
-TEST(activations, of_a_product_by_any_expression__are_offered_to_kernels) {
+TEST(activations, of_a_matmul_by_any_expression__are_offered_to_kernels) {
   Mlp m;
   m.g.output("y", ops::linear(ops::map({ops::linear(m.x, m.w1)}, [](auto v) { return tanh(v[0]); }),
                               m.w2));
@@ -223,6 +223,55 @@ TEST(gate_of, expressions_of_two_inputs__which_is_activated) {
   EXPECT_FALSE(of(x[0] * x[1]));
 }
 
+// A kernel that took one of these for the activation that it looks like would drop the rest.
+TEST(gate_of, expressions_that_look_like_activations__none) {
+  const auto silu = [](const Scalar& x) { return x * sigmoid(x); };
+  const auto gelu = [](const Scalar& x) { return 0.5 * x * (1 + erf(x * std::sqrt(0.5))); };
+  const auto none = [](const std::function<Scalar(const Scalar&)>& f) {
+    EXPECT_FALSE(ops::gate_of(expression(f))) << expression(f).text();
+  };
+  constexpr double pi = 3.141592653589793;
+  none([&](const Scalar& x) { return min(silu(x), 10); });
+  none([&](const Scalar& x) { return silu(min(x, 10)); });
+  none([&](const Scalar& x) { return x * sigmoid(min(x, 10)); });
+  none([&](const Scalar& x) { return silu(x) + sin(4 * pi * x); });
+  none([&](const Scalar& x) { return silu(x) + max(x - 10, 0); });
+  none([&](const Scalar& x) { return min(gelu(x), 10); });
+  none([&](const Scalar& x) { return max(gelu(x), -10); });
+  none([&](const Scalar& x) { return gelu(min(max(x, -10), 10)); });
+  none([&](const Scalar& x) { return select(less(x, 9), gelu(x), 9); });
+  none([&](const Scalar& x) { return silu((x + 1e20) - 1e20); });
+}
+
+TEST(gate_of, two_inputs_that_look_like_a_gate__none) {
+  const Scalar x[] = {Scalar::input(0), Scalar::input(1)};
+  const auto of = [](const Scalar& y) { return ops::gate_of(Expr(2, {&y, 1})); };
+  const Scalar silu = x[0] * sigmoid(x[0]);
+  EXPECT_FALSE(of(x[1] * min(silu, 10)));
+  EXPECT_FALSE(of(min(x[1], 10) * silu));
+  EXPECT_FALSE(of(min(x[1] * silu, 10)));
+  EXPECT_FALSE(of(x[1] * x[1] * silu));
+  EXPECT_FALSE(of(x[1] * x[0] * sigmoid(x[0] * x[1])));
+}
+
+TEST(gate_of, activations_in_any_order__known) {
+  const auto gate = [](const std::function<Scalar(const Scalar&)>& f) {
+    return ops::gate_of(expression(f)).value_or(ops::Gate{.linear = 0});
+  };
+  EXPECT_EQ(gate([](const Scalar& x) { return sigmoid(x) * x; }).linear, 1);
+  EXPECT_EQ(gate([](const Scalar& x) { return x / (1 + exp(-x)); }).linear, 1);
+  EXPECT_EQ(gate([](const Scalar& x) { return x * (1 / (exp(-x) + 1)); }).linear, 1);
+  EXPECT_NEAR(gate([](const Scalar& x) { return x / (1 + exp(-1.702 * x)); }).linear, 1.702, 1e-12);
+  EXPECT_TRUE(gate([](const Scalar& x) { return (erf(x / std::sqrt(2.0)) + 1) * x / 2; }).erf);
+  EXPECT_TRUE(
+      gate([](const Scalar& x) { return 0.5 * x + 0.5 * (x * erf(std::sqrt(0.5) * x)); }).erf);
+  const auto tanh_gelu = gate([](const Scalar& x) {
+    return (1 + tanh((x + ops::GeluTanh::inner * pow(x, 3)) * ops::GeluTanh::outer)) * (0.5 * x);
+  });
+  EXPECT_NEAR(tanh_gelu.linear, 2 * ops::GeluTanh::outer, 1e-12);
+  EXPECT_NEAR(tanh_gelu.cubic, 2 * ops::GeluTanh::outer * ops::GeluTanh::inner, 1e-12);
+}
+
 TEST(gate_of, other_expressions__none) {
   EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return x; })));
   EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return tanh(x); })));
@@ -230,7 +279,8 @@ TEST(gate_of, other_expressions__none) {
   EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return sigmoid(x); })));
   EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return 0.5 * x * (1 + erf(x)); })));
   EXPECT_FALSE(ops::gate_of(expression([](const Scalar& x) { return x * sigmoid(x) + 1e-9; })));
-  EXPECT_FALSE(ops::gate_of(ops::slope_of(expression([](const Scalar& x) { return x * x; }))));
+  EXPECT_FALSE(
+      ops::gate_of(ops::activation_grad_of(expression([](const Scalar& x) { return x * x; }))));
 }
 
 }  // namespace

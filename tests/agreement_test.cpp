@@ -32,14 +32,14 @@ struct Large {
   Attrs attrs;
   std::vector<Shape> in;
   DType dtype;
-  std::optional<DType> addend = {};     // of the last input, where that is another
+  std::optional<DType> residual = {};   // of the last input, where that is another
   std::map<size_t, DType> others = {};  // of inputs where they are another
   int64_t integers = 0;                 // those of integer type hold values in [0, integers)
 
   Signature signature() const {
     Signature s{op, attrs, {}, {}, ""};
     for (const Shape& shape : in) s.in.push_back({dtype, shape});
-    if (addend) s.in.back().dtype = *addend;
+    if (residual) s.in.back().dtype = *residual;
     for (const auto& [i, type] : others) s.in[i].dtype = type;
     s.out = op->infer(s);
     return s;
@@ -72,7 +72,7 @@ void add_products(std::vector<Large>& out, DType dtype) {
           if (b && !a)
             out.push_back({label + "_bias", &ops::def::matmul(), attrs, {x, y, {p.n}}, dtype});
           if (!a)
-            out.push_back({label + "_addend",
+            out.push_back({label + "_residual",
                            &ops::def::matmul(),
                            attrs,
                            {x, y, {p.n}, {p.m, p.n}},
@@ -81,11 +81,11 @@ void add_products(std::vector<Large>& out, DType dtype) {
         }
   const ops::Matmul batched{.trans_b = true};
   out.push_back({"batch", &ops::def::matmul(), batched, {{6, 200, 136}, {6, 264, 136}}, dtype});
-  for (const Shape& addend : {Shape{6, 208, 264}, Shape{6, 1, 264}})
-    out.push_back({str("batch_addend_", addend[1]),
+  for (const Shape& residual : {Shape{6, 208, 264}, Shape{6, 1, 264}})
+    out.push_back({str("batch_residual_", residual[1]),
                    &ops::def::matmul(),
                    batched,
-                   {{6, 208, 136}, {6, 264, 136}, addend},
+                   {{6, 208, 136}, {6, 264, 136}, residual},
                    dtype});
 }
 
@@ -112,7 +112,7 @@ void add_activated(std::vector<Large>& out, DType dtype) {
       out.push_back({label, op, a, {x, y, {p.n}}, dtype});
       a.keep = true;
       out.push_back({label + "_kept", op, a, {x, y, {p.n}}, dtype});
-      a = {.act = silu, .trans_b = b, .slope = true};
+      a = {.act = silu, .trans_b = b, .grad = true};
       out.push_back({label + "_slope", op, a, {x, y, {p.m, p.n}}, dtype});
       a.act = erf;
       out.push_back({label + "_erf_slope", op, a, {x, y, {p.m, p.n}}, dtype});
@@ -156,17 +156,17 @@ void add_convolutions(std::vector<Large>& out, DType dtype) {
                    ops::Conv2d{.stride = c.stride, .pad = pad},
                    {x, w, {c.out}},
                    dtype});
-    for (const Shape& addend : {y, Shape{c.n, 1, 1, c.out}})
+    for (const Shape& residual : {y, Shape{c.n, 1, 1, c.out}})
       for (const DType type : std::set{dtype, DType::f32})
-        out.push_back({str(label, addend == y ? "_addend_" : "_rows_", type),
+        out.push_back({str(label, residual == y ? "_residual_" : "_rows_", type),
                        &ops::def::conv2d(),
-                       ops::Conv2d{c.stride, pad, addend == y ? std::string(name_of(type)) : ""},
-                       {x, w, {c.out}, addend},
+                       ops::Conv2d{c.stride, pad, residual == y ? std::string(name_of(type)) : ""},
+                       {x, w, {c.out}, residual},
                        dtype,
                        type});
     const ops::Conv2dDx back{.stride = c.stride, .pad = pad, .size = {c.h, c.w}};
     out.push_back({label, &ops::def::conv2d_dx(), back, {y, w}, dtype});
-    out.push_back({label + "_addend", &ops::def::conv2d_dx(), back, {y, w, x}, dtype});
+    out.push_back({label + "_residual", &ops::def::conv2d_dx(), back, {y, w, x}, dtype});
     ops::Conv2dDw weight{.stride = c.stride, .pad = pad, .kernel = {c.size, c.size}};
     out.push_back({label, &ops::def::conv2d_dw(), weight, {x, y}, dtype});
     weight.bias = false;
@@ -405,7 +405,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
 
 // However a matmul is split, its activation is that of the stored result: the kept pre-activation
 // determines the activation up to its own rounding.
-TEST_P(Activated, kept_product__is_what_the_activation_was_taken_of) {
+TEST_P(Activated, kept_pre_activation__determines_the_activation) {
   const Signature s = GetParam().signature();
   const Expr& act = s.as<ops::MatmulAct>().act;
   const ops::Gate gate = ops::gate_of(act).value();
@@ -454,7 +454,7 @@ class Reached : public OnBackend, public testing::WithParamInterface<std::string
   void SetUp() override { open("cuda"); }
 };
 
-TEST_P(Reached, by_choices__teams_and_clusters) {
+TEST_P(Reached, by_choices__ping_pong_and_cluster_split_k) {
   std::set<std::string> named;
   bool any = false;
   for (const Large& c : large_cases()) {
@@ -468,8 +468,8 @@ TEST_P(Reached, by_choices__teams_and_clusters) {
     }
   }
   if (!any) GTEST_SKIP() << "no kernel for this device";
-  EXPECT_TRUE(named.contains("teams"));
-  EXPECT_TRUE(named.contains("together"));
+  EXPECT_TRUE(named.contains("ping_pong"));
+  EXPECT_TRUE(named.contains("cluster_split_k"));
 }
 
 INSTANTIATE_TEST_SUITE_P(cuda, Reached,

@@ -42,7 +42,7 @@ class CliCheckpoint : public testing::Program {
   }
 };
 
-TEST_F(CliCheckpoint, damaged_newest__is_told_with_an_older_one) {
+TEST_F(CliCheckpoint, damaged_newest__is_reported_with_an_older_one) {
   const std::string run = folder_ / "run";
   const Output out = run_program(str("train --device cpu --steps 3 --batch 2 --checkpoint-every 1",
                                      " --data ", images(8), " --out ", run));
@@ -101,7 +101,7 @@ TEST_F(CliCheckpoint, absurd_config__is_refused_at_once) {
             "tiny: blocks must lie in [0, 65536] (1000000)");
 }
 
-TEST_F(CliCheckpoint, broken_metadata__is_told_with_the_file) {
+TEST_F(CliCheckpoint, broken_metadata__is_reported_with_the_file) {
   const std::string held = ": not JSON that can be held: number overflow parsing '1e999'";
   std::string file = with_network(R"("blocks": 1e999})");
   EXPECT_EQ(error_of_sample(file), "checkpoint: 'ebb.model_config' in " + file + held);

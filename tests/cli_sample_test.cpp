@@ -88,7 +88,7 @@ TEST_F(CliSample, guidance_without_what_it_needs__is_an_error) {
             "sample: --rules has no effect without a class (--rules cfg:scale=2, --class none)");
 }
 
-TEST_F(CliSample, rules_that_do_nothing_or_ask_for_more__are_errors) {
+TEST_F(CliSample, rules_without_effect_or_with_other_branches__are_errors) {
   const std::string run = trained("--label-dropout 0.1");
   for (const char* rules : {"interval:sigma_lo=1000;cfg", "cfg:scale=1"})
     EXPECT_EQ(error_line(sample(run, str("--rules '", rules, "'"))),
@@ -346,7 +346,7 @@ TEST_F(CliSample, interrupt_while_files_are_written__leaves_them_all) {
   EXPECT_EQ(files, 400);
 }
 
-// What asks for the end did not get all the steps: scripts can tell.
+// A run stopped by a signal is incomplete: scripts can tell by the exit code.
 TEST_F(CliSample, interrupted_training__saves_and_tells_in_its_exit_code) {
   const std::string data = images(8), run = folder_ / "long";
   const Output out = run_program("--version; exec timeout --preserve-status -s INT 2 '" +

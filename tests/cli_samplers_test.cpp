@@ -1,4 +1,4 @@
-// `ebb samplers`: which flags belong to what, and that pictures are of what was asked for.
+// `ebb samplers`: which flags belong to what, and that plots show what was requested.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -96,7 +96,7 @@ TEST_F(CliSamplers, plot__takes_the_schedule_that_sampling_takes) {
             "ebb: error: schedule: auto has no options; give its name, karras here (rho)\n");
 }
 
-TEST_F(CliSamplers, gallery__has_a_plot_of_each_that_serves) {
+TEST_F(CliSamplers, gallery__has_a_plot_of_each_that_supports_it) {
   const std::string folder = folder_ / "all";
   EXPECT_EQ(run_program(str("samplers gallery --flow --steps 4 --points 2 --out ", folder)).code,
             0);

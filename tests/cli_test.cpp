@@ -8,8 +8,8 @@ namespace {
 
 using testing::error_line;
 using testing::Output;
-using testing::put_file;
 using testing::program_path;
+using testing::put_file;
 using testing::run_program;
 
 class Cli : public testing::Program {};
@@ -213,7 +213,7 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
   EXPECT_NE(low.text.find("bf16["), std::string::npos);
 }
 
-TEST_F(Cli, recompute_without_a_unit__is_told_of_it) {
+TEST_F(Cli, recompute_without_a_unit__is_an_error) {
   EXPECT_EQ(error_line(str("train --steps 1 --recompute 100 --data ", images(8))),
             "recompute: must be off, pointwise, all, auto or a size like 8GB or "
             "500MB ('100', which has no "
@@ -235,6 +235,23 @@ TEST_F(Cli, flags_of_explain__are_those_of_the_diffusion) {
   for (const char* flags : {"--precond edm", "--no-learn-sigma"}) {
     const Output out = run_program(str("explain --model adm64 --stage graph --batch 1 ", flags));
     EXPECT_EQ(out.code, 0) << out.text.substr(0, 300);
+  }
+}
+
+TEST_F(Cli, bench_of_an_evaluation__is_checked_and_timed) {
+  const Output out = run_program("bench denoise/tiny --device cpu --threads 2 --json");
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find(R"("op":"denoise","example":"tiny","dtype":"f32")"), std::string::npos)
+      << out.text;
+  EXPECT_NE(out.text.find(R"("check":[)"), std::string::npos);
+}
+
+// Far more than any machine has: nothing is allocated to explain a plan.
+TEST_F(Cli, explain__needs_no_memory_for_what_it_explains) {
+  for (const char* flags : {"--model adm64", "--model adm64 --no-train --dtype bf16"}) {
+    const Output out = run_program(str("explain --batch 1000000 --device cpu --json ", flags));
+    EXPECT_EQ(out.code, 0) << out.text.substr(0, 300);
+    EXPECT_NE(out.text.find("\"arena_bytes\":"), std::string::npos);
   }
 }
 

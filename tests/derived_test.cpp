@@ -250,7 +250,7 @@ std::vector<Pair> sharing_pairs(const Case& c) {
   for (size_t out = 0; out < s.out.size(); ++out)
     for (size_t in = 0; in < s.in.size(); ++in) {
       if (!c.kernel->in_place || s.in[in] != s.out[out]) continue;
-      if (!c.kernel->may_share || c.kernel->may_share(s, out, in)) pairs.push_back({out, in});
+      if (!c.kernel->may_alias || c.kernel->may_alias(s, out, in)) pairs.push_back({out, in});
     }
   return pairs;
 }

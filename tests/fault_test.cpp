@@ -68,12 +68,12 @@ TEST(Apart, DISABLED_training_whose_device_fails) {
       std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
     };
     job.batches = [&](int64_t) -> train::NextBatch {
-      return [&, part = int64_t{0}]() mutable {
-        if (part == 16) {
+      return [&, micro_batch = int64_t{0}]() mutable {
+        if (micro_batch == 16) {
           wrong.load({});
           wrong.enqueue();
         }
-        return toy_batch(part++, 8);
+        return toy_batch(micro_batch++, 8);
       };
     };
     train::train(std::move(job), context);

@@ -106,7 +106,7 @@ TEST(fit, size_that_is_too_small__is_an_error_that_says_what_is_needed) {
       "recompute: a run does not fit into 0 MB: with all 8 blocks computed again it needs");
 }
 
-TEST(fit, auto__asks_the_device) {
+TEST(fit, auto__uses_the_free_memory_of_the_device) {
   const int64_t off = bytes_of(toy_plan({}, cpu()));
   for (const int64_t percent : {100, 80, 70}) {
     const int64_t free = off * percent / 100 * 10 / 9 + 100;
@@ -164,7 +164,7 @@ std::map<std::string, std::string> weights(const std::string& file) {
   return out;
 }
 
-TEST(train, run_that_goes_on_with_blocks_computed_again__gives_the_same_bits) {
+TEST(train, run_resumed_with_recomputed_blocks__gives_the_same_bits) {
   const testing::Folder folder;
   const std::string whole = folder / "whole", broken = folder / "broken";
   train(toy_job(whole, "off"), cpu());

@@ -4,9 +4,18 @@
 #include <set>
 
 #include "backends.h"
+#include "diffusion/loss.h"
 #include "ops/dropout/op.h"
+#include "ops/matmul_act/op.h"
+#include "passes/activations.h"
+#include "passes/epilogue.h"
+#include "passes/mixed_precision.h"
+#include "passes/simplify.h"
+#include "pipeline/generator.h"
 #include "runtime/plan.h"
 #include "support/golden_case.h"
+#include "support/graphs.h"
+#include "train/step.h"
 
 using namespace ebb;
 
@@ -125,4 +134,41 @@ TEST(networks, a_network_built_twice__shares_its_weights) {
   const size_t sources = g.sources().size();
   f(g, in);
   EXPECT_EQ(g.sources().size(), sources);
+}
+
+namespace {
+
+// Activations that fuse into matrix products where kernels do what gate_of() knows: in a training
+// step and in one evaluation of a network.
+std::pair<int64_t, int64_t> fused_activations(const char* name) {
+  const NamedModel m = find_model(name);
+  const CommonConfig& c = m.config.common();
+  const nn::Network network = network_of(*m.model, m.config);
+  const auto count = [](const Graph& g) {
+    const Graph primitives = common_subexpressions(test::in_primitives(g));
+    const auto supports = [](const Signature&, const Signature& with) {
+      return ops::gate_of(with.as<ops::MatmulAct>().act).has_value();
+    };
+    return test::count(
+        fuse_activations(fuse_residuals(primitives, test::all_same_cost_class), supports),
+        ops::def::matmul_act());
+  };
+  const Graph loss = loss_graph(usual_diffusion(*m.model, m.config), network,
+                                {.batch = 2,
+                                 .image = {c.image_size, c.image_size, c.in_channels},
+                                 .conditions = class_conditions(m.config)});
+  Graph evaluation;
+  evaluation.output("F", network(evaluation, network_inputs(evaluation, *m.model, m.config, 2)));
+  return {count(train::train_step(loss, {.dtype = DType::bf16})),
+          count(mixed_precision(evaluation, DType::bf16))};
+}
+
+}  // namespace
+
+TEST(networks, activations_of_matmuls__fuse_in_training_and_sampling) {
+  using Counts = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(fused_activations("unet64"), Counts(3, 2));
+  EXPECT_EQ(fused_activations("adm64"), Counts(2, 1));
+  EXPECT_EQ(fused_activations("dit_xl2"), Counts(58, 29));
+  EXPECT_EQ(fused_activations("ddpmpp_cifar10"), Counts(3, 2));
 }

@@ -6,7 +6,7 @@
 #include "ops/add/op.h"
 #include "ops/layer_norm/op.h"
 #include "ops/mse/op.h"
-#include "ops/pointwise_batch/op.h"
+#include "ops/multi_tensor_pointwise/op.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
@@ -15,7 +15,7 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
-#include "ops/rows/op.h"
+#include "ops/row_fusion/op.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
@@ -44,7 +44,7 @@ TEST(fuse_horizontally, equal_work_on_tensors_of_other_shapes__becomes_one_node)
   g.output("y", decayed(b));
   const Graph out = fuse_horizontally(g);
   verify(out, "batch");
-  EXPECT_EQ(count(out, ops::def::pointwise_batch()), 1);
+  EXPECT_EQ(count(out, ops::def::multi_tensor_pointwise()), 1);
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
   const RefInputs in = {{"a", ref_array({3, 5}, std::vector<double>(15, 4.0))},
                         {"b", ref_array({7}, std::vector<double>(7, 6.0))}};
@@ -53,11 +53,11 @@ TEST(fuse_horizontally, equal_work_on_tensors_of_other_shapes__becomes_one_node)
   EXPECT_EQ(output_of(out, values, "y").v, std::vector<double>(7, 3.0));
 }
 
-TEST(fuse_horizontally, work_that_waits_for_other_work__stays_apart) {
+TEST(fuse_horizontally, dependent_nodes__do_not_fuse) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3}));
   g.output("x", decayed(decayed(a)));
-  EXPECT_EQ(count(fuse_horizontally(g), ops::def::pointwise_batch()), 0);
+  EXPECT_EQ(count(fuse_horizontally(g), ops::def::multi_tensor_pointwise()), 0);
 }
 
 TEST(fuse_horizontally, other_expressions_and_dtypes__stay_apart) {
@@ -67,15 +67,15 @@ TEST(fuse_horizontally, other_expressions_and_dtypes__stay_apart) {
   g.output("x", decayed(a));
   g.output("y", decayed(b));
   g.output("z", ops::map({a}, [](auto x) { return x[0] * 0.25; }));
-  EXPECT_EQ(count(fuse_horizontally(g), ops::def::pointwise_batch()), 0);
+  EXPECT_EQ(count(fuse_horizontally(g), ops::def::multi_tensor_pointwise()), 0);
 }
 
 // ---- epilogues
 
-// Uses of an op whose result has an addend.
-int64_t with_addend(const Graph& g, const OpDef& op) {
+// Uses of an op whose result has an residual.
+int64_t with_residual(const Graph& g, const OpDef& op) {
   return std::count_if(g.nodes().begin(), g.nodes().end(), [&](const Node& n) {
-    return n.op == &op && ops::epilogue_of(g.signature(n)).addend.has_value();
+    return n.op == &op && ops::epilogue_of(g.signature(n)).residual.has_value();
   });
 }
 
@@ -96,14 +96,14 @@ struct Layer {
     g.output("y", v);
   }
   Graph pass() { return fuse_residuals(in_primitives(g), all_same_cost_class); }
-  int64_t added() { return with_addend(pass(), ops::def::conv2d()); }
+  int64_t added() { return with_residual(pass(), ops::def::conv2d()); }
 };
 
 TEST(epilogue, sum_of_a_convolution_and_its_input__is_added_by_the_convolution) {
   Layer l;
   l.norm_of(l.x + l.conv(l.x));
   const Graph out = l.pass();
-  EXPECT_EQ(with_addend(out, ops::def::conv2d()), 1);
+  EXPECT_EQ(with_residual(out, ops::def::conv2d()), 1);
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
   const auto ramp = [](Shape s) {
     std::vector<double> v(static_cast<size_t>(s.numel()));
@@ -124,25 +124,25 @@ TEST(epilogue, row_for_each_image__is_added_by_the_convolution) {
   EXPECT_EQ(l.added(), 1);
 }
 
-TEST(epilogue, sum_of_three_products__is_made_by_two_of_them) {
+TEST(epilogue, sum_of_three_matmuls__fuses_into_two_of_them) {
   Layer l;
   l.norm_of(l.conv(l.x) + l.conv(l.conv(l.x)) + l.conv(squared(l.x)));
   const Graph out = l.pass();
-  EXPECT_EQ(with_addend(out, ops::def::conv2d()), 2);
+  EXPECT_EQ(with_residual(out, ops::def::conv2d()), 2);
   EXPECT_EQ(count(out, ops::def::conv2d()), 4);
 }
 
-TEST(epilogue, product_with_sums_of_rows__keeps_both_results) {
+TEST(epilogue, matmul_with_row_sums__keeps_both_results) {
   Graph g;
   const Value ab[] = {g.input("a", f32({4, 2})), g.input("b", f32({4, 3}))};
-  const auto c = g.add(ops::def::matmul(), ops::Matmul{.trans_a = true, .sums = true}, ab);
+  const auto c = g.add(ops::def::matmul(), ops::Matmul{.trans_a = true, .row_sums = true}, ab);
   g.output("y", c[0] + g.input("x", f32({2, 3})));
   g.output("sums", squared(c[1]));
   const Graph out = fuse_residuals(in_primitives(g), all_same_cost_class);
-  EXPECT_EQ(with_addend(out, ops::def::matmul()), 0);
+  EXPECT_EQ(with_residual(out, ops::def::matmul()), 0);
 }
 
-TEST(epilogue, product_that_others_read__keeps_its_sum_apart) {
+TEST(epilogue, matmul_with_other_readers__does_not_fuse_its_residual) {
   Layer l;
   const Value y = l.conv(l.x);
   l.g.output("product", y);
@@ -150,7 +150,7 @@ TEST(epilogue, product_that_others_read__keeps_its_sum_apart) {
   EXPECT_EQ(l.added(), 0);
 }
 
-TEST(epilogue, product_that_an_expression_names_and_does_not_use__counts_as_unread) {
+TEST(epilogue, matmul_that_an_expression_names_and_does_not_use__counts_as_unread) {
   Layer l;
   const Value y = l.conv(l.x);
   l.norm_of(l.x + y);
@@ -167,20 +167,20 @@ TEST(epilogue, expressions_on_either_side__take_the_sum_instead) {
   EXPECT_EQ(after.added(), 0);
 }
 
-TEST(epilogue, kernels_that_do_not_serve_it__keep_the_sum_apart) {
+TEST(epilogue, without_a_supporting_kernel__the_residual_does_not_fuse) {
   Layer l;
   l.norm_of(l.x + l.conv(l.x));
   const Graph out = fuse_residuals(in_primitives(l.g), no_same_cost_class);
-  EXPECT_EQ(with_addend(out, ops::def::conv2d()), 0);
+  EXPECT_EQ(with_residual(out, ops::def::conv2d()), 0);
 }
 
-TEST(epilogue, addend_that_is_wider__makes_the_result_wide) {
+TEST(epilogue, residual_that_is_wider__makes_the_result_wide) {
   Graph g;
   const Value x = g.input("x", {DType::bf16, {4, 8}}), w = g.input("w", {DType::bf16, {6, 8}});
   const Value sum = ops::linear(x, w) + g.input("r", f32({4, 6}));
   g.output("y", sum);
   const Graph out = fuse_residuals(in_primitives(g), all_same_cost_class);
-  EXPECT_EQ(with_addend(out, ops::def::matmul()), 1);
+  EXPECT_EQ(with_residual(out, ops::def::matmul()), 1);
   EXPECT_EQ(out.type(out.outputs()[0].value), f32({4, 6}));
 }
 
@@ -226,7 +226,7 @@ Graph layer_norm_graph(const Shape& shape) {
 TEST(rows, layer_norm_and_its_gradient__are_one_piece_of_work) {
   const Graph g = layer_norm_graph({3, 5, 96}), out = with_rows(g);
   EXPECT_EQ(out.nodes().size(), 1u);
-  EXPECT_EQ(count(out, ops::def::rows()), 1);
+  EXPECT_EQ(count(out, ops::def::row_fusion()), 1);
   expect_equal(g, out);
 
   Graph forward = layer_norm_graph({3, 5, 96});
@@ -237,7 +237,7 @@ TEST(rows, layer_norm_and_its_gradient__are_one_piece_of_work) {
   sum_as_loss(forward, product);
   const std::string wrt[] = {"x", "gamma"};
   const Graph backward = gradients(forward, "loss", wrt), joined = with_rows(backward);
-  EXPECT_EQ(count(joined, ops::def::rows()), 1);
+  EXPECT_EQ(count(joined, ops::def::row_fusion()), 1);
   EXPECT_EQ(count(joined, ops::def::moments()), 0);
   expect_equal(backward, joined);
 }
@@ -248,7 +248,7 @@ TEST(rows, residual_before_a_norm__is_added_there_unless_apart) {
   const Graph out = with_rows(g), apart = with_rows(g, true);
   EXPECT_EQ(out.nodes().size(), 1u);
   EXPECT_EQ(apart.nodes().size(), 2u);
-  EXPECT_EQ(count(apart, ops::def::rows()), 1);
+  EXPECT_EQ(count(apart, ops::def::row_fusion()), 1);
   expect_equal(g, out);
   expect_equal(g, apart);
 }
@@ -270,7 +270,7 @@ TEST(rows, work_between_the_sum_and_its_use__keeps_them_apart) {
   const Value s = ops::sum(x, {1});
   const Value t = ops::matmul(x, s, {});  // [64,1], of all rows
   g.output("y", ops::map({x, s, t}, [](auto v) { return v[0] * v[1] + v[2]; }));
-  EXPECT_EQ(count(with_rows(g), ops::def::rows()), 0);
+  EXPECT_EQ(count(with_rows(g), ops::def::row_fusion()), 0);
 }
 
 TEST(rows, two_groups_that_would_wait_for_each_other__are_not_both_made) {
@@ -284,18 +284,18 @@ TEST(rows, two_groups_that_would_wait_for_each_other__are_not_both_made) {
   g.output("u", ops::map({x, a, of_b}, join));
   g.output("v", ops::map({y, b, of_a}, join));
   const Graph out = with_rows(g);
-  EXPECT_EQ(count(out, ops::def::rows()), 1);
+  EXPECT_EQ(count(out, ops::def::row_fusion()), 1);
   expect_equal(g, out);
 }
 
 TEST(rows, short_rows_sums_across_rows_and_unserved_ones__stay_as_they_are) {
-  EXPECT_EQ(count(with_rows(layer_norm_graph({5, 24})), ops::def::rows()), 0);
+  EXPECT_EQ(count(with_rows(layer_norm_graph({5, 24})), ops::def::row_fusion()), 0);
   Graph g;
   const Value x = g.input("x", f32({128, 128}));
   g.output("y", ops::map({x, ops::sum(x, {0})}, [](auto v) { return v[0] * v[1]; }));
-  EXPECT_EQ(count(with_rows(g), ops::def::rows()), 0);
+  EXPECT_EQ(count(with_rows(g), ops::def::row_fusion()), 0);
   const Graph none = fuse_rows(in_primitives(layer_norm_graph({3, 96})), none_supported);
-  EXPECT_EQ(count(none, ops::def::rows()), 0);
+  EXPECT_EQ(count(none, ops::def::row_fusion()), 0);
 }
 
 TEST(rows, sums_across_rows__are_begun_where_the_rows_are) {
@@ -308,7 +308,7 @@ TEST(rows, sums_across_rows__are_begun_where_the_rows_are) {
   Graph g = gradients(forward, "loss", wrt);
   g.take_output("loss");
   const Graph out = with_rows(g);
-  EXPECT_EQ(count(out, ops::def::rows()), 1);
+  EXPECT_EQ(count(out, ops::def::row_fusion()), 1);
   ASSERT_EQ(count(out, ops::def::reduce()), 1);
   for (const Node& n : out.nodes())
     if (n.op == &ops::def::reduce()) {
@@ -327,7 +327,7 @@ TEST(rows, sum_across_rows_that_the_rows_are_made_of__stays_outside) {
   expect_equal(g, with_rows(g));
 }
 
-TEST(fuse, expression_of_its_rows_totals__is_not_computed_by_each_reader) {
+TEST(fuse, expression_of_its_row_reductions__is_not_computed_by_each_reader) {
   // dx takes x, dy and a third tensor; the sums have read two of them
   Graph g;
   const Shape shape{64, 64};
@@ -372,12 +372,12 @@ int64_t rows_kept(const Graph& g) {
   for (size_t i = 0; i < end; ++i)
     for (const int32_t v : g.nodes()[i].out) {
       const auto& readers = uses.readers(v);
-      n += g.nodes()[i].op == &ops::def::rows() && readers.lower_bound(end) != readers.end();
+      n += g.nodes()[i].op == &ops::def::row_fusion() && readers.lower_bound(end) != readers.end();
     }
   return n;
 }
 
-TEST(rematerialise, every_other_sum_of_gated_branches__is_made_again_where_it_is_read) {
+TEST(rematerialise, every_other_sum_of_gated_branches__is_rematerialised_at_its_reader) {
   const Graph g = gated_branches({4, 1024, 64}), joined = with_rows(g);
   const Graph out = rematerialise(joined, "loss", all_supported);
   verify(out, "rematerialise");
@@ -391,7 +391,7 @@ TEST(rematerialise, sums_with_functions_that_devices_approximate__are_kept) {
   EXPECT_EQ(rows_kept(rematerialise(joined, "loss", all_supported)), rows_kept(joined));
 }
 
-TEST(rematerialise, sums_that_would_cost_reading_or_have_no_kernel__are_kept) {
+TEST(rematerialise, sums_that_would_cost_reads_or_have_no_kernel__are_kept) {
   const Graph still = with_rows(gated_branches({4, 1024, 64}, false));
   EXPECT_EQ(rows_kept(rematerialise(still, "loss", all_supported)), rows_kept(still));
   const Graph joined = with_rows(gated_branches({4, 1024, 64}));

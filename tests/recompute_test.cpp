@@ -11,7 +11,7 @@
 #include "models/model.h"
 #include "ops/add/op.h"
 #include "ops/mse/op.h"
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
@@ -97,7 +97,7 @@ TEST(recompute, network_in_a_scope_of_its_own__is_not_one_block) {
   EXPECT_EQ(most_of(g).blocks, 4);
 }
 
-TEST(recompute, first_blocks__are_computed_again_and_the_others_are_not) {
+TEST(recompute, first_blocks__are_recomputed_and_the_others_are_not) {
   const Graph g = chain_gradients(5);
   EXPECT_EQ(Recomputable(g, "loss").with({}).graph.nodes().size(), g.nodes().size());
   for (const int64_t blocks : {1, 3, 5, 99}) {
@@ -143,7 +143,7 @@ TEST(recompute, second_computation__comes_just_before_its_gradients) {
   EXPECT_EQ(order_of(Recomputable(g, "loss").with({.blocks = 3})), last_block_first);
 }
 
-TEST(recompute, expression_of_what_a_block_computes_again__is_kept) {
+TEST(recompute, pointwise_value_of_a_recomputed_block__is_kept) {
   const Graph g = fused(chain_gradients(3, "blocks", true));
   const Recomputable r(g, "loss");
   EXPECT_GT(r.most().pointwise, 3);  // the sums and the activations
@@ -151,7 +151,7 @@ TEST(recompute, expression_of_what_a_block_computes_again__is_kept) {
 }
 
 // silu(h) is made of a product that its own gradient reads too.
-TEST(recompute, expressions__are_computed_again_without_products) {
+TEST(recompute, pointwise_values__are_recomputed_without_matmuls) {
   const Graph g = fused(chain_gradients(5));
   EXPECT_EQ(most_of(g).pointwise, 5);
   for (const int64_t expressions : {2, 5}) {
@@ -162,10 +162,10 @@ TEST(recompute, expressions__are_computed_again_without_products) {
   }
 }
 
-TEST(recompute, expressions_of_columns__are_expressions_too) {
+TEST(recompute, expressions_of_slices__are_pointwise_too) {
   const Graph g = fused(chain_gradients(3, "blocks", true));
   const Graph columns = elide_slices(g, [](const Signature&) { return true; });
-  EXPECT_GT(count(columns, ops::def::pointwise_parts()), 0);
+  EXPECT_GT(count(columns, ops::def::pointwise_views()), 0);
   EXPECT_EQ(most_of(columns).pointwise, most_of(g).pointwise);
 }
 
@@ -299,7 +299,7 @@ class RematerialiseOn : public test::OnEachBackend {};
 
 // Without the name of its loss a plan keeps the sums that it could make again
 // (passes/rematerialise.h).
-TEST_P(RematerialiseOn, sums_made_again_or_kept__are_the_same_bits) {
+TEST_P(RematerialiseOn, sums_rematerialised_or_kept__are_the_same_bits) {
   constexpr Case gated = {
       "dit_s2", "{image_size=32 width=64 depth=4 heads=1 classes=10 learn_sigma=false}", 1};
   const Graph loss = loss_of(gated, 16);

@@ -54,7 +54,7 @@ NamedTensors inputs_of_step(const Plan& plan, int64_t step) {
   return in;
 }
 
-TEST(side_stream_nodes, results_that_are_needed_late__are_aside_and_outputs_are_not) {
+TEST(side_stream_nodes, results_that_are_needed_late__are_on_it_and_outputs_are_not) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {4, 4}});
   const Value late = ops::matmul(x, x), seen = ops::reshape(late, {16});

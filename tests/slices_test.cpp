@@ -1,4 +1,4 @@
-// Columns of tensors: what the pass folds and what it leaves, and that the meaning stays.
+// Slices of tensors: what the pass folds and what it leaves, and that the meaning stays.
 #include "passes/slices.h"
 
 #include <gtest/gtest.h>
@@ -8,16 +8,16 @@
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
-#include "ops/images/op.h"
 #include "ops/layer_norm/op.h"
 #include "ops/modulate/op.h"
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
-#include "ops/rows/op.h"
+#include "ops/row_fusion/op.h"
 #include "ops/silu/op.h"
+#include "ops/spatial_fusion/op.h"
 #include "ops/split/op.h"
 #include "ops/table.h"
 #include "passes/fuse.h"
@@ -65,7 +65,7 @@ TEST(columns, split_that_expressions_read__is_not_made) {
   const Graph before = fused(c.g), out = folded(before);
   EXPECT_EQ(cuts(before), 1);
   EXPECT_EQ(cuts(out), 0);
-  EXPECT_EQ(count(out, ops::def::pointwise_parts()), 2);
+  EXPECT_EQ(count(out, ops::def::pointwise_views()), 2);
   expect_equal(before, out);
 }
 
@@ -78,22 +78,22 @@ TEST(columns, slices__are_folded_each_by_itself) {
   const Graph before = fused(c.g), out = folded(before);
   EXPECT_EQ(cuts(before), 2);
   EXPECT_EQ(cuts(out), 1);
-  EXPECT_EQ(count(out, ops::def::pointwise_parts()), 1);
+  EXPECT_EQ(count(out, ops::def::pointwise_views()), 1);
   expect_equal(before, out);
 }
 
 TEST(columns, split_that_others_read_too__is_made_for_all) {
-  Cut product, output, moved;
-  for (Cut* c : {&product, &output, &moved}) {
+  Cut matmul, output, moved;
+  for (Cut* c : {&matmul, &output, &moved}) {
     const auto parts = ops::split(c->t, 1, 3);
     c->g.output("y", scaled(c->x, Cut::row(parts[0])));
-    if (c == &product) c->g.output("p", ops::matmul(parts[1], parts[2], {.trans_b = true}));
+    if (c == &matmul) c->g.output("p", ops::matmul(parts[1], parts[2], {.trans_b = true}));
     if (c == &output) c->g.output("part", Cut::row(parts[0]));
     if (c == &moved)
       c->g.output("m", scaled(ops::reshape(parts[1], {2, 2, 4}), c->g.input("d", f32({2, 2, 4}))));
     const Graph before = fused(c->g), out = folded(before);
     EXPECT_EQ(cuts(out), 1);
-    EXPECT_EQ(count(out, ops::def::pointwise_parts()), 0);
+    EXPECT_EQ(count(out, ops::def::pointwise_views()), 0);
     expect_equal(before, out);
   }
 }
@@ -116,7 +116,7 @@ TEST(columns, operands_that_the_kernel_does_not_take__are_cut_for_it) {
   c.g.output("y", scaled(scaled(c.x, Cut::row(c.slice(0, 8))), Cut::row(c.slice(8, 16))));
   EXPECT_EQ(cuts(folded(fused(c.g), none_supported)), 2);
   const auto one = [](const Signature& s) {
-    return s.as<ops::PointwiseParts>().columns.columns.size() < 2;
+    return s.as<ops::PointwiseViews>().slices.operands.size() < 2;
   };
   const Graph before = fused(c.g), out = folded(before, one);
   EXPECT_EQ(cuts(out), 1);
@@ -157,7 +157,7 @@ TEST(columns, modulated_norm_of_images__reads_scale_and_shift_where_they_lie) {
   const Value y = ops::silu(ops::modulate(h, parts[1], parts[0]));
   const Graph before = fuse_spatial(fused(gradients_behind(g, y)), all_supported);
   const Graph out = folded(before);
-  EXPECT_EQ(count(before, ops::def::images()), 2);
+  EXPECT_EQ(count(before, ops::def::spatial_fusion()), 2);
   EXPECT_EQ(cuts(before), 1);
   EXPECT_EQ(cuts(out), 0);
   expect_equal(before, out);
@@ -170,7 +170,7 @@ TEST(columns, modulated_norm_of_rows__reads_modulations_where_they_lie) {
   const Value y = ops::modulate(ops::layer_norm(x, {}, {}, {}), parts[0], parts[1]);
   const Graph before = fuse_rows(fused(gradients_behind(g, y)), all_supported);
   const Graph out = folded(before);
-  EXPECT_EQ(count(before, ops::def::rows()), 2);
+  EXPECT_EQ(count(before, ops::def::row_fusion()), 2);
   EXPECT_EQ(cuts(before), 1);
   EXPECT_EQ(cuts(out), 0);
   expect_equal(before, out);
@@ -191,34 +191,34 @@ TEST(columns, that_do_not_fit__are_errors) {
   const Scalar results[] = {Scalar::input(0) * Scalar::input(1)};
   Graph g;
   const Value x = g.input("x", f32({2, 4})), t = g.input("t", f32({2, 8}));
-  const auto add = [&](const ops::Columns& c, const ops::Parts& p = {}) {
-    const ops::PointwiseParts a{Expr(2, results), {2, 4}, "f32", p, c};
-    return g.add(ops::def::pointwise_parts(), a, std::vector<Value>{x, t})[0];
+  const auto add = [&](const ops::Slices& c, const ops::Segments& p = {}) {
+    const ops::PointwiseViews a{Expr(2, results), {2, 4}, "f32", p, c};
+    return g.add(ops::def::pointwise_views(), a, std::vector<Value>{x, t})[0];
   };
   EXPECT_EQ(add({{1}, {4}, {8}}).shape(), (Shape{2, 4}));
-  for (const ops::Columns& c : std::vector<ops::Columns>{{{1}, {5}, {9}},
-                                                         {{1}, {4}, {4}},
-                                                         {{1}, {-1}, {3}},
-                                                         {{2}, {0}, {4}},
-                                                         {{1, 1}, {0, 0}, {4, 4}},
-                                                         {{1}, {4}, {}},
-                                                         {{}, {4}, {8}},
-                                                         {{1}, {0}, {3}},
-                                                         {}})
+  for (const ops::Slices& c : std::vector<ops::Slices>{{{1}, {5}, {9}},
+                                                       {{1}, {4}, {4}},
+                                                       {{1}, {-1}, {3}},
+                                                       {{2}, {0}, {4}},
+                                                       {{1, 1}, {0, 0}, {4, 4}},
+                                                       {{1}, {4}, {}},
+                                                       {{}, {4}, {8}},
+                                                       {{1}, {0}, {3}},
+                                                       {}})
     EXPECT_THROW(add(c), Error);
   EXPECT_THROW(add({{0}, {0}, {4}}, {{2, 2}, {0}, {}}), Error);
 }
 
 TEST(columns, that_kernels_cannot_step_over__have_none) {
-  const std::vector<const Kernel*> kernels = kernels_of("pointwise_parts", "cuda");
+  const std::vector<const Kernel*> kernels = kernels_of("pointwise_views", "cuda");
   if (kernels.empty()) GTEST_SKIP() << "built without CUDA";
   const Context any = open_context("cpu", {.threads = 1});
   const Scalar results[] = {Scalar::input(0) * Scalar::input(1)};
   const auto supports = [&](Shape x, int64_t width) {
-    const ops::PointwiseParts a{Expr(2, results), x.sizes(), "f32", {}, {{1}, {0}, {x[-1]}}};
+    const ops::PointwiseViews a{Expr(2, results), x.sizes(), "f32", {}, {{1}, {0}, {x[-1]}}};
     Shape whole = x;
     whole[-1] = width;
-    Signature s{&ops::def::pointwise_parts(), a, {f32(x), f32(whole)}, {}, ""};
+    Signature s{&ops::def::pointwise_views(), a, {f32(x), f32(whole)}, {}, ""};
     s.out = s.op->infer(s);
     return kernels[0]->supports(s, *any.device);
   };

@@ -7,8 +7,7 @@
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
-#include "ops/images/op.h"
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -16,6 +15,7 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
+#include "ops/spatial_fusion/op.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
@@ -58,7 +58,7 @@ TEST(parts, slices_that_tile_an_expression__are_written_by_it) {
   t.slices({{4, 12}, {0, 4}}, t.y);
   const Graph before = fused(t.g), out = folded(before);
   EXPECT_EQ(out.nodes().size(), 1u);
-  EXPECT_EQ(count(out, ops::def::pointwise_parts()), 1);
+  EXPECT_EQ(count(out, ops::def::pointwise_views()), 1);
   expect_equal(before, out);
 }
 
@@ -126,7 +126,7 @@ TEST(parts, two_results_cut_differently__leave_the_second_whole) {
   t.g.output("b", ops::slice(second, 2, 6, 12));
   const Graph before = fused(t.g), out = folded(before);
   EXPECT_EQ(count(out, ops::def::slice()), 2);
-  EXPECT_EQ(count(out, ops::def::pointwise_parts()), 1);
+  EXPECT_EQ(count(out, ops::def::pointwise_views()), 1);
   expect_equal(before, out);
 }
 
@@ -147,16 +147,16 @@ TEST(parts, concatenation_that_expressions_read__is_never_made) {
 }
 
 TEST(parts, concatenation_that_others_read_later__is_written_by_the_expression) {
-  Joined product, output, both;
-  product.g.output("y", scaled(product.whole, product.c));
-  product.g.output("z", ops::matmul(product.whole, product.whole, {.trans_b = true}));
+  Joined matmul, output, both;
+  matmul.g.output("y", scaled(matmul.whole, matmul.c));
+  matmul.g.output("z", ops::matmul(matmul.whole, matmul.whole, {.trans_b = true}));
   output.g.output("y", scaled(output.whole, output.c));
   output.g.output("whole", output.whole);
   const Value y = scaled(both.whole, both.c);
   both.g.output("y0", ops::slice(y, 2, 0, 4));
   both.g.output("y1", ops::slice(y, 2, 4, 12));
   both.g.output("whole", both.whole);
-  for (const Joined* t : {&product, &output, &both}) {
+  for (const Joined* t : {&matmul, &output, &both}) {
     const Graph before = fused(t->g), out = folded(before);
     EXPECT_EQ(count(out, ops::def::concat()), 0);
     EXPECT_EQ(count(out, ops::def::slice()), 0);
@@ -188,11 +188,11 @@ TEST(parts, concatenation_that_slices_read_later__is_written_by_the_expression) 
 }
 
 TEST(parts, concatenation_that_others_read_first__is_made_for_all) {
-  Joined product, broadcast;
-  const Value z = ops::matmul(product.whole, product.whole, {.trans_b = true});
-  product.g.output("y", scaled(product.whole, product.c));
-  product.g.output("z", z);
-  EXPECT_EQ(count(folded(fused(product.g)), ops::def::concat()), 1);
+  Joined matmul, broadcast;
+  const Value z = ops::matmul(matmul.whole, matmul.whole, {.trans_b = true});
+  matmul.g.output("y", scaled(matmul.whole, matmul.c));
+  matmul.g.output("z", z);
+  EXPECT_EQ(count(folded(fused(matmul.g)), ops::def::concat()), 1);
   const Value d = broadcast.g.input("d", f32({4, 2, 3, 12}));
   broadcast.g.output("y", scaled(ops::reshape(broadcast.whole, {1, 2, 3, 12}), d));
   EXPECT_EQ(count(folded(fused(broadcast.g)), ops::def::concat()), 1);
@@ -257,8 +257,8 @@ TEST(parts, norm_of_joined_images__reads_the_parts_and_writes_the_whole_for_a_pr
   const std::string wrt[] = {"a", "b"};
   const auto all = [](const Signature&) { return true; };
   const Graph before = fuse_spatial(fused(gradients(g, "loss", wrt)), all), out = folded(before);
-  EXPECT_EQ(count(before, ops::def::images()), 2);
-  EXPECT_EQ(count(out, ops::def::images()), 2);
+  EXPECT_EQ(count(before, ops::def::spatial_fusion()), 2);
+  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 2);
   EXPECT_EQ(count(out, ops::def::concat()), 0);
   EXPECT_EQ(count(out, ops::def::slice()), 0);
   expect_equal(before, out);
@@ -266,16 +266,16 @@ TEST(parts, norm_of_joined_images__reads_the_parts_and_writes_the_whole_for_a_pr
 
 // ---- types -------------------------------------------------------------------------------------
 
-TEST(pointwise_parts, parts_that_do_not_fit__are_errors) {
+TEST(pointwise_views, parts_that_do_not_fit__are_errors) {
   const Scalar x = Scalar::input(0);
   const Scalar results[] = {x * x};
-  const auto attrs = [&](ops::Parts p) {
-    return ops::PointwiseParts{Expr(1, results), {2, 12}, "f32", std::move(p)};
+  const auto attrs = [&](ops::Segments p) {
+    return ops::PointwiseViews{Expr(1, results), {2, 12}, "f32", std::move(p)};
   };
   Graph g;
   const Value a = g.input("a", f32({2, 4})), b = g.input("b", f32({2, 8}));
-  const auto add = [&](const ops::PointwiseParts& p, std::vector<Value> in) {
-    return g.add(ops::def::pointwise_parts(), p, in);
+  const auto add = [&](const ops::PointwiseViews& p, std::vector<Value> in) {
+    return g.add(ops::def::pointwise_views(), p, in);
   };
   EXPECT_EQ(add(attrs({{4, 8}, {0}, {}}), {a, b})[0].shape(), (Shape{2, 12}));
   EXPECT_THROW(add(attrs({{8, 4}, {0}, {}}), {a, b}), Error);

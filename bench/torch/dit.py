@@ -94,7 +94,8 @@ class DiT(nn.Module):
     def forward(self, x, t, y):
         n = x.shape[0]
         x = self.x_embedder.proj(x).flatten(2).transpose(1, 2) + self.pos_embed
-        c = self.t_embedder.mlp(sinusoid(t, 256, 0)) + self.y_embedder.embedding_table(y)
+        levels = sinusoid(t, 256, 0).to(x.dtype)
+        c = self.t_embedder.mlp(levels) + self.y_embedder.embedding_table(y)
         for block in self.blocks:
             x = block(x, c)
         shift, scale = self.final_layer.adaLN_modulation(c).chunk(2, dim=1)

@@ -121,7 +121,7 @@ class SongUNet(nn.Module):
         self.dec[f"{res}x{res}_aux_conv"] = conv(ch, c["out_channels"])
 
     def forward(self, x, noise_labels, class_labels=None, augment_labels=None):
-        cos, sin = sinusoid(noise_labels, self.mc, 1).chunk(2, dim=1)
+        cos, sin = sinusoid(noise_labels, self.mc, 1).to(x.dtype).chunk(2, dim=1)
         emb = torch.cat([sin, cos], dim=1)
         if self.map_label is not None:
             emb = emb + self.map_label(class_labels * math.sqrt(self.label_dim))
@@ -249,7 +249,7 @@ class AdmUNet(nn.Module):
         self.out = nn.Sequential(nn.GroupNorm(32, ch), nn.SiLU(), conv(ch, c["out_channels"]))
 
     def forward(self, x, t, y=None):
-        emb, skips = self.time_embed(sinusoid(t, self.mc, 0)), []
+        emb, skips = self.time_embed(sinusoid(t, self.mc, 0).to(x.dtype)), []
         if self.label_emb is not None:
             emb = emb + self.label_emb(y)
         for block in self.input_blocks:

@@ -42,7 +42,7 @@ std::vector<float> end_of(const char* sampler, const char* noise) {
   return x;
 }
 
-TEST(c_api, noise_of_brownian_samplers__is_a_path_without_being_asked_for) {
+TEST(c_api, noise_of_brownian_samplers__is_a_path_by_default) {
   EXPECT_EQ(end_of("dpmpp_sde", ""), end_of("dpmpp_sde", "brownian"));
   EXPECT_NE(end_of("dpmpp_sde", ""), end_of("dpmpp_sde", "comfy"));
   EXPECT_EQ(end_of("euler_ancestral", ""), end_of("euler_ancestral", "comfy"));

@@ -1,4 +1,4 @@
-// What the handles of the C API hold, and how exceptions become statuses.
+// The handles of the C API, and the conversion of exceptions to statuses.
 #pragma once
 
 #include <ebb/samplers.h>
@@ -26,7 +26,7 @@ struct NoiseChoice {
   uint64_t seed = 0;
   int64_t first_image = 0;
   std::vector<uint64_t> seeds = {};
-  std::vector<int64_t> shape = {};  // [H, W, C]; empty: an image is a row of numbers
+  std::vector<int64_t> shape = {};  // [H, W, C]; empty: an image is a vector
   bool channels_first = false;      // of the caller's buffers
   ebb_noise callback = nullptr;
   void* user = nullptr;
@@ -35,7 +35,7 @@ struct NoiseChoice {
 struct InpaintChoice {
   std::vector<float> data, mask, noise;
   KnownRegions parts = {};
-  bool by_dialect = false;  // where parts are put back
+  bool by_dialect = false;  // the dialect decides where known regions are restored
   bool differential = false;
 };
 
@@ -44,19 +44,19 @@ inline constexpr size_t largest_buffer =
     std::numeric_limits<std::ptrdiff_t>::max() / sizeof(double);
 
 struct Batch {
-  // Throws Error unless there are numbers, and so many that a buffer can hold them.
+  // Throws Error unless the size is positive and fits a buffer.
   Batch(size_t images, size_t elements, const char* subject);
   size_t images, elements;
   size_t size() const { return images * elements; }
 };
 
-// The numbers of a run: of the source, or of the caller's function.
+// The noise of a run: of the source, or of the caller's function.
 Noise noise_of(const ebb_sampler& s, const Batch& batch);
-// `denoise`, with known parts put back if the sampler is to.
+// `denoise`, with known regions restored if the sampler inpaints.
 HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoise<float> denoise);
-// Puts them back in what comes out of a run.
+// Restores them in the result of a run.
 void put_known_back(const ebb_sampler& s, std::span<float> x);
-// Throws Error unless the source has the options and can take their values.
+// Throws Error unless the source has the options and accepts their values.
 void check_noise(const ebb_sampler& s);
 
 // ---- errors --------------------------------------------------------------------------------
@@ -64,10 +64,10 @@ void check_noise(const ebb_sampler& s);
 // The text of this thread's last error.
 const char* last_error() noexcept;
 void set_error(const char* text) noexcept;
-std::string& thread_text();  // of this thread, of functions that return a text
+std::string& thread_text();  // per thread, for functions that return a text
 
-// Runs `work`; what it throws becomes a status. Work that goes well leaves no error, whatever calls
-// its callbacks made.
+// Runs `work` and converts exceptions to a status. Success clears the error, whatever calls its
+// callbacks made.
 template <class Work>
 ebb_status guarded(const Work& work) noexcept {
   try {
@@ -93,10 +93,10 @@ inline void require_given(const void* pointer, const char* what) {
 // Throws Error unless it is a noise level of such networks.
 void require_level(const char* subject, double sigma, Space space);
 
-// "option=default  what it does", a line each.
+// "option=default  description", one per line.
 std::string lines(const std::vector<Option>& options);
 
-// The `index`-th name of what `all` returns; NULL past the last.
+// The `index`-th name of the list `all`; NULL past the last.
 template <class All>
 const char* name_at(const All& all, size_t index) noexcept {
   const char* name = nullptr;
@@ -119,14 +119,14 @@ struct ebb_sampler {
   std::shared_ptr<const ebb::capi::InpaintChoice> inpaint = {};
   ebb_progress progress = nullptr;
   void* progress_user = nullptr;
-  // What follows from the choices, once it was asked for.
+  // The resolved run, once it was needed.
   mutable std::shared_ptr<const ebb::capi::ResolvedRun> known = {};
-  bool runs = false;  // its callbacks may ask it, but not change it
+  bool runs = false;  // its callbacks may query it, but not change it
 };
 
 namespace ebb::capi {
 
-// What follows from what was set. Throws Error where that does not go together.
+// The resolved run. Throws Error for inconsistent settings.
 std::shared_ptr<const ResolvedRun> resolved(const ebb_sampler& s);
 
 // Throws Error while the sampler runs.

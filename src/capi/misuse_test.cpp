@@ -265,7 +265,7 @@ TEST(c_api, last_error__is_empty_after_calls_that_went_well) {
 
 // ---- names and sizes -----------------------------------------------------------------------
 
-TEST(c_api, names_of_the_other_kind__are_told_from_unknown_ones) {
+TEST(c_api, names_of_the_other_kind__are_distinguished_from_unknown_ones) {
   Handle h("euler");
   expect_error(ebb_sampler_configure(h.s, "noise", "diffusers"),
                "noise: 'diffusers' is a dialect, whose source is torch_cpu");

@@ -1,5 +1,5 @@
-// What a caller chose for a run, as text, and what follows from it. Choices come in any order, so
-// they are put together when something is asked of them.
+// The settings of a run, as text, and the run resolved from them. Settings come in any order, so
+// they are resolved when the sampler is used.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ebb::capi {
 
-// Of a list of levels, beside the schedule's own options.
+// Options of a list of levels, in addition to the schedule's own.
 struct ListOptions {
   double sigma_min = 0, sigma_max = 0, strength = 1;
   bool exact_steps = false;
@@ -29,7 +29,7 @@ struct ListOptions {
     f("end_at_step", end_at_step, "so are this one and those after it; -1: none");
     f("finish", finish, "with end_at_step: the last step made goes to level 0");
   }
-  void check() const;  // values alone; throws Error
+  void check() const;  // checks single values; throws Error
 };
 
 struct ScheduleChoice {
@@ -45,7 +45,7 @@ struct RunChoice {
   std::optional<Space> space = {};  // none: that of the network's levels
   OptionTexts network = {};         // NetworkOptions
   ScheduleChoice schedule = {};
-  std::vector<double> sigmas = {};  // where there is no schedule
+  std::vector<double> sigmas = {};  // if there is no schedule
 };
 
 struct ResolvedRun {
@@ -54,7 +54,7 @@ struct ResolvedRun {
   bool integer_timesteps = false;  // c_noise is rounded to an integer timestep
   bool leading = false;            // FirstNoise::leading
 };
-// Throws Error for choices that do not go together.
+// Throws Error for inconsistent settings.
 ResolvedRun resolve(const RunChoice& choice);
 
 }  // namespace ebb::capi

@@ -38,7 +38,7 @@ TEST(c_api, options__that_need_each_other_come_in_any_order) {
   }
 }
 
-TEST(c_api, combinations__are_refused_when_something_is_asked) {
+TEST(c_api, combinations__are_refused_on_use) {
   Handle h("euler");
   size_t count = 0;
   expect_ok(ebb_sampler_set_levels(h.s, "prediction", "flow"));
@@ -108,7 +108,7 @@ TEST(c_api, flow_levels__need_two_timesteps) {
   }
 }
 
-TEST(c_api, dataward_networks__are_told_what_is_left_of_the_noise) {
+TEST(c_api, dataward_networks__get_one_minus_sigma_as_timestep) {
   Handle h("euler");
   expect_ok(ebb_sampler_set_levels(h.s, "prediction", "dataward"));
   expect_ok(ebb_sampler_set_levels(h.s, "levels", "flow"));
@@ -117,7 +117,7 @@ TEST(c_api, dataward_networks__are_told_what_is_left_of_the_noise) {
   EXPECT_EQ(timestep, 750);
 }
 
-TEST(c_api, a_part_of_the_steps__is_that_of_the_whole_list) {
+TEST(c_api, a_range_of_steps__is_that_of_the_full_list) {
   Handle h("euler");
   expect_ok(ebb_sampler_set_schedule(h.s, "karras", 10));
   const std::vector<double> all = levels_of(h);
@@ -198,7 +198,7 @@ int ve_toy(void*, const float* x, double sigma, float* denoised, float*) {
   return 0;
 }
 
-TEST(c_api, brownian_paths__serve_parts_of_steps_that_are_empty) {
+TEST(c_api, brownian_paths__support_empty_substeps) {
   for (const char* name : {"exp_heun_2_x0_sde", "seeds_2", "dpmpp_sde", "dpmpp_2m_sde"}) {
     Handle h(name);
     expect_ok(ebb_sampler_configure(h.s, "dialect", "comfy"));
@@ -230,7 +230,7 @@ TEST(c_api, seeds__have_64_bits) {
     expect_error(ebb_sampler_configure(a.s, "seed", wrong), "seed: expected a whole number");
 }
 
-TEST(c_api, describe__has_the_defaults_of_the_name_that_was_asked_for) {
+TEST(c_api, describe__has_the_defaults_of_the_requested_name) {
   const auto expect_default = [](const char* text, const std::string& name, const OptionTexts& o) {
     ASSERT_NE(text, nullptr) << name;
     for (const auto& [option, value] : o)

@@ -154,7 +154,7 @@ void run(const ebb_sampler& s, std::span<float> x, const Batch& batch, const Den
   std::copy(end.begin(), end.end(), x.begin());
 }
 
-// What was asked for, or what the dialect gives this sampler.
+// The requested source, or the dialect's for this sampler.
 DefaultNoise source_of(const ebb_sampler& s) {
   if (!s.noise.source.empty()) return {.source = s.noise.source};
   return default_noise(s.choice.dialect, s.choice.sampler);

@@ -67,7 +67,7 @@ TEST(c_api, settings__come_in_any_order_and_fail_without_a_trace) {
 
 // ---- the network ---------------------------------------------------------------------------
 
-TEST(c_api, network__is_told_and_read_by_its_prediction) {
+TEST(c_api, network__input_and_output_follow_its_prediction) {
   Handle h("euler");
   const Discretisation sd = discretisation({});
   double scale = 0, timestep = 0;
@@ -181,7 +181,7 @@ struct GuidanceHandle {
   ebb_guidance* g = nullptr;
 };
 
-TEST(c_api, guidance__combines_what_it_asks_for_in_place) {
+TEST(c_api, guidance__combines_its_branches_in_place) {
   Handle h("euler");
   const GuidanceHandle cfg("cfg:scale=3", h), plain("", h), both("cfg:scale=3;cfg_rescale", h);
   const char* names[4] = {};

@@ -30,7 +30,7 @@ int toy(void* user, const float* x, double sigma, float* denoised, float*) {
   return 0;
 }
 
-TEST(c_api, inpaint__gives_known_parts_back_and_changes_no_other) {
+TEST(c_api, inpaint__restores_known_regions_and_changes_no_other) {
   Handle h("euler");
   expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
   float plain[size], x[size];
@@ -96,7 +96,7 @@ TEST(c_api, soft_masks__are_rounded_where_the_program_does) {
 }
 
 // Parts that were opened half way are not closed again at the end.
-TEST(c_api, differential_masks__are_put_back_only_where_all_is_known) {
+TEST(c_api, differential_masks__are_restored_only_where_all_is_known) {
   const float data[size] = {7, 7, 7, 7}, mask[size] = {1, 0.5F, 0.25F, 0}, noise[size] = {};
   const auto end = [&](int at_end) {
     Handle h("euler");
@@ -130,7 +130,7 @@ TEST(c_api, inpaint__refuses_what_makes_no_sense) {
   expect_error(ebb_sampler_set_inpaint(h.s, &how), "mask of inpainting must not be NULL");
 }
 
-TEST(c_api, differential_masks__open_when_their_share_of_the_time_is_left) {
+TEST(c_api, differential_masks__open_when_their_fraction_of_the_time_is_left) {
   Handle h("euler");
   expect_ok(ebb_sampler_configure(h.s, "space", "flow"));
   const double sigmas[] = {1, 0.8, 0.6, 0.4, 0.2, 0};

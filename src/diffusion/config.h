@@ -1,4 +1,4 @@
-// DiffusionConfig: what the network predicts, how it is trained and which noise levels it knows.
+// DiffusionConfig: the prediction target, the training objective and the noise levels of a network.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct DiffusionConfig {
   void fields(auto&& f) {
     f("precond", precond, "what the network predicts: edm, vp, ve, iddpm, eps, v, x0 or flow");
     f("sigma_data", sigma_data, "edm: standard deviation of the data");
-    f("noise_scale", noise_scale, "edm: the network reads noise_scale * ln(sigma)");
+    f("noise_scale", noise_scale, "edm: c_noise is noise_scale * ln(sigma)");
     f("P_mean", P_mean, "edm: mean of ln(sigma) in training");
     f("P_std", P_std, "edm: standard deviation of ln(sigma) in training");
     f("betas", betas,
@@ -38,12 +38,12 @@ struct DiffusionConfig {
       "eps, v, x0, iddpm: a second half of channels learns the variance");
     f("vb_weight", vb_weight, "learn_sigma: weight of the variational bound over all timesteps");
     f("weighting", weighting, "of the loss: plain (of the network's output) or min_snr");
-    f("min_snr_gamma", min_snr_gamma, "min_snr: largest signal-to-noise ratio that counts");
+    f("min_snr_gamma", min_snr_gamma, "min_snr: upper bound of the signal-to-noise ratio");
     f("times", times, "flow: how training draws times: logit_normal or uniform");
     f("t_mean", t_mean, "flow, logit_normal: mean of ln(t / (1 - t))");
     f("t_std", t_std, "flow, logit_normal: standard deviation of ln(t / (1 - t))");
     f("shift", shift, "flow: noise level of a time, shift t / (1 + (shift - 1) t)");
-    f("time_scale", time_scale, "flow: the network reads time_scale * noise level");
+    f("time_scale", time_scale, "flow: c_noise is time_scale * noise level");
     f("label_dropout", label_dropout, "probability that training sees no class (for guidance)");
     f("sigma_min", sigma_min, "smallest noise level of sampling; 0: the schedule's own");
     f("sigma_max", sigma_max, "largest noise level of sampling; 0: the schedule's own");
@@ -56,7 +56,7 @@ struct DiffusionConfig {
     f("times", times, {"logit_normal", "uniform"});
   }
 
-  // Noise levels are those of a table, one a timestep.
+  // Noise levels are those of a table, one per timestep.
   bool discrete() const {
     return precond == "eps" || precond == "v" || precond == "x0" || precond == "iddpm";
   }
@@ -67,9 +67,9 @@ struct DiffusionConfig {
 // choices.h) takes names in any case.
 void check(const DiffusionConfig& config);
 
-// Whether sampling does not ask for the field.
+// Whether sampling ignores the field.
 bool only_training(std::string_view field);
-// Throws Error for fields that say nothing of networks with this precond.
+// Throws Error for fields that do not apply to networks with this precond.
 void check_applies(std::string_view field, std::string_view precond);
 
 }  // namespace ebb

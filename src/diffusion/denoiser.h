@@ -1,8 +1,8 @@
 // Denoiser: D(x, sigma) of a network at one batch size, with conditions and classifier-free
-// guidance, as a compiled graph that also holds a sampler's vectors: a sum of them, and of new
-// noise, is made where the network reads it, and what comes of it is stored where D is made. An
-// evaluation is one run of one plan. Guidance rules that are not linear, and samplers that measure
-// their error, fetch what they need to the host.
+// guidance, as a compiled graph that also holds a sampler's vectors: a linear combination of them,
+// and of new noise, is evaluated where the network reads it, and results are stored where D is
+// computed. An evaluation is one run of one plan. Guidance rules that are not linear, and samplers
+// with an error estimate, copy what they need to the host.
 #pragma once
 
 #include <memory>
@@ -23,13 +23,13 @@ using State = std::vector<double>;  // images [N,H,W,C], row-major
 struct DenoiserOptions {
   int64_t batch = 1;
   Shape image;  // {H,W,C}
-  // Those that it is given, of known sizes; others that the network takes are null.
+  // The conditions that it is given, of known sizes; others of the network are null.
   std::vector<nn::Condition> conditions = {};
-  bool guided = false;       // runs with values and negative ones, as one batch twice as large
-  DType dtype = DType::f32;  // of matrix work in the network
-  int64_t vectors = 3;       // that a sampler holds at a time: SampleCounts::vectors
-  bool draws = false;        // noise is drawn in the plan, see draw_by()
-  bool integer_timesteps = false;  // the network is told of whole ones, the nearest
+  bool guided = false;             // evaluates both branches, as one batch twice as large
+  DType dtype = DType::f32;        // of matmuls and convolutions in the network
+  int64_t vectors = 3;             // live at the same time: SampleCounts::vectors
+  bool draws = false;              // noise is drawn in the plan, see draw_by()
+  bool integer_timesteps = false;  // c_noise is rounded to an integer timestep
 };
 
 class Denoiser : public Latents {
@@ -46,17 +46,16 @@ class Denoiser : public Latents {
   // D = D_neg + scale (D_cond - D_neg) (Ho and Salimans 2022, arXiv:2207.12598). A scale other than
   // 1 needs DenoiserOptions::guided. Throws Error.
   void guidance(double scale);
-  // Rules that make D of the predictions of both halves; they take the place of guidance().
-  // Linear ones are part of the plan, others fetch both answers. Throws Error for rules that ask
-  // for other answers at any time, and for those that guide where DenoiserOptions::guided is not
-  // set.
+  // Guidance rules that combine the predictions of both branches; they replace guidance(). Linear
+  // ones are part of the plan, others run on the host. Throws Error for rules that may need other
+  // branches, and for those that guide unless DenoiserOptions::guided is set.
   void guide(const std::vector<RuleCall>& rules, GuidanceCall call);
-  // Where noise() comes from. Without a call it throws Error.
+  // The source of noise(). Without a call it throws Error.
   void noise_from(NoiseFill fill);
-  // From the plan instead: the numbers of keyed_noise(), to rounding. Needs DenoiserOptions::draws.
+  // In the plan instead: the values of keyed_noise(), up to rounding. Needs DenoiserOptions::draws.
   void draw_by(uint64_t seed, std::vector<int64_t> images);
 
-  Latent put(std::span<const double> values);  // throws Error if they are not as many as needed
+  Latent put(std::span<const double> values);  // throws Error for a wrong number of values
   Denoised denoise(Latent& x, double sigma, bool with_uncond) override;
   Latent noise(const NoiseDraw& draw, double clip) override;
   State values(const Latent& x) override;  // throws Error if they are not finite
@@ -68,7 +67,7 @@ class Denoiser : public Latents {
   const Precond& precond() const { return precond_; }
   const DenoiserOptions& options() const { return options_; }
   const Plan& plan() const { return plan_; }
-  // Plan::watch() of the runs that evaluations are.
+  // Plan::watch() of the evaluations' runs.
   void watch(std::function<void(double)> watch) { plan_.watch(std::move(watch)); }
 
  private:
@@ -83,9 +82,9 @@ class Denoiser : public Latents {
   static size_t slot_of(const StoredLatent& vector);
   static size_t slot_of(const Latent& stored) { return slot_of(*stored.alone()); }
   void store(size_t slot, std::span<const double> values);
-  void draw_now();  // noise that waits for a run
-  // Writes what the next run is told: x = sum of vectors, the level, the weights of predictions.
-  // Roles are 0.
+  void draw_now();  // pending noise
+  // Writes the inputs of the next run: x = linear combination of vectors, the level, the weights of
+  // predictions. Roles are 0.
   void tell(const Latent& x, double sigma, const Factors& weights);
   void set(std::string_view input, double value);
   void apply_rules(const Denoised& predictions, const Latent& x, const StepContext& context);
@@ -97,7 +96,7 @@ class Denoiser : public Latents {
   std::shared_ptr<Slots> slots_;  // which vectors are free
   NoiseFill fill_;
   NamedTensors inputs_;        // of the next run
-  ImageKeys keys_;             // of draws in the plan; `elements` is 0 if they are made outside
+  ImageKeys keys_;             // of draws in the plan; `elements` is 0 if noise is drawn outside
   std::optional<Draw> waits_;  // at most one
   std::unique_ptr<Guide> guide_;
   GuidanceCall call_;

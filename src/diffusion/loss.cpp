@@ -61,7 +61,8 @@ NoiseLevels draw_timesteps(const Precond& precond, Value uniform) {
   return {ops::reshape(ops::embedding(table, index), {t.shape()[0]}), t, index};
 }
 
-// Times of a flow model as noise levels. Never quite 0, where nothing says what the noise was.
+// Times of a flow model as noise levels. Never exactly 0, where x contains no information on the
+// noise.
 Value draw_flow_levels(const DiffusionConfig& c, const ops::RandomKeys& key) {
   constexpr double least = 1e-5;
   const bool uniform = c.times == "uniform";
@@ -231,7 +232,7 @@ LossTerms denoising_loss(const Precond& precond, const nn::Network& network, con
 
 namespace {
 
-// The condition with its null value for a share `p` of the images, drawn for it alone.
+// The condition, replaced by its null value for a fraction `p` of the images, with its own draws.
 Value dropped(const GivenCondition& given, double p, const ops::RandomKeys& key) {
   const nn::Condition& c = given.condition;
   if (!c.guided || p == 0) return given.value;

@@ -140,7 +140,7 @@ double answer(const std::string& precond, double y, double n, double sigma) {
   return n;
 }
 
-TEST(precond, right_answer__gives_the_data_back) {
+TEST(precond, exact_prediction__returns_the_data) {
   for (const char* name : {"edm", "vp", "ve", "iddpm", "eps", "v", "x0", "flow"}) {
     const Precond p({.precond = name});
     const Space space = p.levels().space;

@@ -42,7 +42,7 @@ bool starts_with(std::span<const uint8_t> bytes, size_t at, std::string_view mag
                     [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
-using Decoder = Tensor (*)(std::span<const uint8_t>, const std::string&, const ImageLimits&);
+using Decoder = DecodedImage (*)(std::span<const uint8_t>, const std::string&, const ImageLimits&);
 
 Decoder decoder_of(std::span<const uint8_t> bytes) {
   if (starts_with(bytes, 0, "\x89PNG\r\n\x1a\n")) return decode_png;
@@ -78,20 +78,26 @@ Tensor convert_channels(const Tensor& image, int64_t to) {
 }
 
 Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels,
-                    const ImageLimits& limits) {
+                    const ImageLimits& limits, ImageNotes* notes) {
   require(channels == 0 || channels == 1 || channels == 3,
           "image: channels must be 0 (as in the file), 1 or 3 (", channels, ")  ", name);
   const Decoder decode = decoder_of(bytes);
   require(decode != nullptr, "image: must be a PNG, JPEG or WebP file (", bytes.size(), " bytes)  ",
           name);
-  const Tensor native = decode(bytes, name, limits);
+  const auto [pixels, metadata] = decode(bytes, name, limits);
+  ImageNotes found;
+  const int orientation =
+      metadata.exif.empty() ? 1 : exif_orientation(metadata.exif, found.orientation);
+  const Tensor native = upright(to_srgb(pixels, metadata, found.colour), orientation);
+  if (notes) *notes = found;
   return convert_channels(native, channels ? channels : native.shape()[2] < 3 ? 1 : 3);
 }
 
-Tensor read_image(const std::string& path, int64_t channels, const ImageLimits& limits) {
+Tensor read_image(const std::string& path, int64_t channels, const ImageLimits& limits,
+                  ImageNotes* notes) {
   const std::string bytes = read_whole_file(path, "image", limits.file);
   return decode_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, path,
-                      channels, limits);
+                      channels, limits, notes);
 }
 
 void write_png(const std::string& path, const Tensor& image,

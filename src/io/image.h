@@ -1,8 +1,9 @@
 // Images: PNG, JPEG and WebP files to and from u8 tensors [H,W,C].
 //
-// Pixels are taken as they are: no colour management, no gamma, no EXIF orientation. Alpha is
-// composited over white. 16-bit samples are rounded to 8. Colour becomes grey by the luma of
-// BT.601 (as in JPEG). CMYK becomes RGB without a profile.
+// Pictures come upright (EXIF orientation) and in sRGB: from profiles of curves and a matrix, and
+// in PNG from gamma and primaries. Other profiles (tables, CMYK) and data that cannot be read are
+// left aside with a line in the notes. Alpha is composited over white. 16-bit samples are rounded
+// to 8. Colour becomes grey by the luma of BT.601 (as in JPEG). CMYK becomes RGB without a profile.
 #pragma once
 
 #include <map>
@@ -21,14 +22,20 @@ struct ImageLimits {
   int64_t file = int64_t{256} << 20;  // bytes
 };
 
+// What decode_image() left undone, for people; "" if nothing.
+struct ImageNotes {
+  std::string orientation, colour;
+};
+
 // Decodes a file in memory; the first bytes determine its format, not `name`, which is only for
 // errors. channels: 1, 3 or 0 (1 for grey images, 3 otherwise). u8 [H,W,C]. Throws Error for
 // unknown formats, broken or truncated files and exceeded limits.
 Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels = 0,
-                    const ImageLimits& limits = {});
+                    const ImageLimits& limits = {}, ImageNotes* notes = nullptr);
 // True if the bytes start like a format that decode_image() knows.
 bool looks_like_image(std::span<const uint8_t> bytes);
-Tensor read_image(const std::string& path, int64_t channels = 0, const ImageLimits& limits = {});
+Tensor read_image(const std::string& path, int64_t channels = 0, const ImageLimits& limits = {},
+                  ImageNotes* notes = nullptr);
 
 // u8 [H,W,C] of 1 to 4 channels (grey, grey and alpha, RGB, RGB and alpha) to 1 or 3.
 Tensor convert_channels(const Tensor& image, int64_t channels);

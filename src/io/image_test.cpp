@@ -208,7 +208,7 @@ TEST(png, latin1_text__becomes_utf8) {
 
 // ---- channels ----
 
-TEST(decode_image, channels__convert_as_asked) {
+TEST(decode_image, channels__convert_as_requested) {
   const Bytes grey = encode_png(pixels({0, 77, 255}, {1, 3, 1}));
   EXPECT_EQ(largest_difference(decode_image(grey, "t", 3),
                                pixels({0, 0, 0, 77, 77, 77, 255, 255, 255}, {1, 3, 3})),

@@ -6,6 +6,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include <algorithm>
+
 #include "io/image_decoders.h"
 
 namespace ebb::io {
@@ -38,8 +40,42 @@ class Reader {
   int64_t width() const { return d_.image_width; }
   int64_t channels() const { return d_.out_color_components; }
   bool adobe() const { return d_.saw_Adobe_marker; }
+  ImageMetadata metadata() const {
+    ImageMetadata m;
+    if (const auto exif = markers(JPEG_APP0 + 1, {"Exif\0\0", 6}); !exif.empty())
+      m.exif.assign(exif[0].begin(), exif[0].end());
+    assemble(markers(JPEG_APP0 + 2, {"ICC_PROFILE\0", 12}), m);
+    return m;
+  }
 
  private:
+  using Bytes = std::span<const uint8_t>;
+
+  // What follows `prefix` in the markers of this code.
+  std::vector<Bytes> markers(int code, std::string_view prefix) const {
+    std::vector<Bytes> out;
+    for (auto* m = d_.marker_list; m; m = m->next)
+      if (m->marker == code && m->data_length >= prefix.size() &&
+          std::equal(prefix.begin(), prefix.end(), m->data))
+        out.push_back(Bytes(m->data, m->data_length).subspan(prefix.size()));
+    return out;
+  }
+
+  // A profile in numbered chunks: [number from 1][how many][bytes].
+  static void assemble(const std::vector<Bytes>& chunks, ImageMetadata& m) {
+    for (size_t number = 1; number <= chunks.size(); ++number) {
+      const auto at = std::ranges::find_if(chunks, [&](Bytes c) {
+        return c.size() >= 2 && c[0] == number && c[1] == chunks.size();
+      });
+      if (at == chunks.end()) {
+        m.icc.clear();
+        m.broken_icc = "its chunks are not complete";
+        return;
+      }
+      m.icc.insert(m.icc.end(), at->begin() + 2, at->end());
+    }
+  }
+
   static Reader* self(j_common_ptr d) { return static_cast<Reader*>(d->client_data); }
 
   [[noreturn]] static void on_error(j_common_ptr d) {
@@ -68,6 +104,8 @@ class Reader {
   bool try_header(const uint8_t* bytes, size_t n) {
     if (setjmp(jump_)) return false;
     jpeg_mem_src(&d_, bytes, n);
+    jpeg_save_markers(&d_, JPEG_APP0 + 1, 0xffff);  // EXIF
+    jpeg_save_markers(&d_, JPEG_APP0 + 2, 0xffff);  // ICC
     jpeg_read_header(&d_, TRUE);
     const bool four = d_.jpeg_color_space == JCS_CMYK || d_.jpeg_color_space == JCS_YCCK;
     const bool grey = d_.jpeg_color_space == JCS_GRAYSCALE;
@@ -114,14 +152,15 @@ Tensor cmyk_to_rgb(const Tensor& cmyk, bool inverted) {
 
 }  // namespace
 
-Tensor decode_jpeg(std::span<const uint8_t> bytes, const std::string& name,
-                   const ImageLimits& limits) {
+DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& name,
+                         const ImageLimits& limits) {
   Reader reader(name);
   reader.read_header(bytes);
   check_image_size(reader.height(), reader.width(), name, limits);
+  const ImageMetadata metadata = reader.metadata();  // gone with the last row
   Tensor image(DType::u8, {reader.height(), reader.width(), reader.channels()});
   reader.read_pixels(image.span<uint8_t>().data());
-  return reader.channels() == 4 ? cmyk_to_rgb(image, reader.adobe()) : image;
+  return {reader.channels() == 4 ? cmyk_to_rgb(image, reader.adobe()) : image, metadata};
 }
 
 }  // namespace ebb::io

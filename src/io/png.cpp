@@ -2,6 +2,7 @@
 // C++ objects, and every allocation of ours happens outside of them.
 #include <png.h>
 
+#include <cmath>
 #include <csetjmp>
 #include <cstring>
 
@@ -64,6 +65,18 @@ void check_chunks(std::span<const uint8_t> bytes, const std::string& name) {
   }
 }
 
+// The data of the first chunk of this type, of a file that check_chunks() has passed.
+std::vector<uint8_t> chunk(std::span<const uint8_t> bytes, const char* type) {
+  for (size_t at = 8; at + 12 <= bytes.size();) {
+    const size_t length = big_endian(bytes.data() + at);
+    const uint8_t* data = bytes.data() + at + 8;
+    if (std::memcmp(bytes.data() + at + 4, type, 4) == 0) return {data, data + length};
+    if (std::memcmp(bytes.data() + at + 4, "IEND", 4) == 0) break;
+    at += length + 12;
+  }
+  return {};
+}
+
 class Reader {
  public:
   Reader(std::span<const uint8_t> bytes, const std::string& name, const ImageLimits& limits)
@@ -100,6 +113,21 @@ class Reader {
 
   int64_t height() const { return png_get_image_height(png_, info_); }
   int64_t width() const { return png_get_image_width(png_, info_); }
+  // The colours of the samples, where they are not sRGB. A profile that libpng takes for broken is
+  // not there any more.
+  void read_colours(ImageMetadata& m) const {
+    png_charp label = nullptr;
+    png_bytep profile = nullptr;
+    png_uint_32 bytes = 0;
+    int compression = 0, intent = 0;
+    if (png_get_iCCP(png_, info_, &label, &compression, &profile, &bytes) != 0) {
+      m.icc.assign(profile, profile + bytes);
+    } else if (!chunk(stream_.in, "iCCP").empty()) {
+      m.broken_icc = "it cannot be read";
+    } else if (png_get_sRGB(png_, info_, &intent) == 0) {
+      read_gamma(m);
+    }
+  }
   std::span<const png_text_struct> texts() const {
     png_textp list = nullptr;
     int count = 0;
@@ -108,6 +136,18 @@ class Reader {
   }
 
  private:
+  void read_gamma(ImageMetadata& m) const {
+    double file_gamma = 0;
+    Primaries p;
+    auto& c = p.xy;
+    if (png_get_gAMA(png_, info_, &file_gamma) == 0 || !(file_gamma > 0)) return;
+    constexpr double usual = 0.45455;  // what encoders of sRGB write
+    const bool srgb_curve = std::abs(file_gamma - usual) < 0.01;
+    if (!srgb_curve) p.gamma = 1 / file_gamma;
+    const bool other =
+        png_get_cHRM(png_, info_, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7]) != 0;
+    if (other || !srgb_curve) m.primaries = p;
+  }
   void check(bool ok) const { require(ok, "image: broken PNG (", stream_.error, ")  ", name_); }
 
   bool try_info() {
@@ -212,8 +252,8 @@ std::vector<png_text_struct> text_chunks(const std::map<std::string, std::string
 
 }  // namespace
 
-Tensor decode_png(std::span<const uint8_t> bytes, const std::string& name,
-                  const ImageLimits& limits) {
+DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
+                        const ImageLimits& limits) {
   Reader reader(bytes, name, limits);
   reader.read_info();
   const int64_t h = reader.height(), w = reader.width();
@@ -224,7 +264,10 @@ Tensor decode_png(std::span<const uint8_t> bytes, const std::string& name,
   for (int64_t y = 0; y < h; ++y)
     rows[static_cast<size_t>(y)] = image.span<uint8_t>().data() + y * w * channels;
   reader.read_rows(rows);
-  return image;
+  ImageMetadata metadata;
+  metadata.exif = chunk(bytes, "eXIf");
+  reader.read_colours(metadata);
+  return {image, metadata};
 }
 
 std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,

@@ -1,12 +1,33 @@
 // WebP through libwebp; still pictures only.
 #include <webp/decode.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "io/image_decoders.h"
 
 namespace ebb::io {
+namespace {
 
-Tensor decode_webp(std::span<const uint8_t> bytes, const std::string& name,
-                   const ImageLimits& limits) {
+// The data of the first chunk of this name: RIFF chunks are a name, a size and that many bytes,
+// padded to an even number.
+std::vector<uint8_t> chunk(std::span<const uint8_t> bytes, const char* name) {
+  constexpr size_t frame = 8, first = 12;
+  for (size_t at = first; at <= bytes.size() && bytes.size() - at >= frame;) {
+    size_t size = 0;
+    for (size_t i = 0; i < 4; ++i) size |= size_t{bytes[at + 4 + i]} << 8 * i;
+    size = std::min(size, bytes.size() - at - frame);
+    const uint8_t* data = bytes.data() + at + frame;
+    if (std::memcmp(bytes.data() + at, name, 4) == 0) return {data, data + size};
+    at += frame + size + size % 2;
+  }
+  return {};
+}
+
+}  // namespace
+
+DecodedImage decode_webp(std::span<const uint8_t> bytes, const std::string& name,
+                         const ImageLimits& limits) {
   WebPBitstreamFeatures features;
   const auto status = WebPGetFeatures(bytes.data(), bytes.size(), &features);
   require(status == VP8_STATUS_OK, "image: broken WebP (status ", static_cast<int>(status), ")  ",
@@ -20,7 +41,10 @@ Tensor decode_webp(std::span<const uint8_t> bytes, const std::string& name,
       decode(bytes.data(), bytes.size(), image.span<uint8_t>().data(),
              static_cast<size_t>(image.bytes()), static_cast<int>(features.width * channels));
   require(done != nullptr, "image: broken WebP (cut short or damaged)  ", name);
-  return image;
+  ImageMetadata metadata;
+  metadata.exif = chunk(bytes, "EXIF");
+  metadata.icc = chunk(bytes, "ICCP");
+  return {image, metadata};
 }
 
 }  // namespace ebb::io

@@ -47,7 +47,7 @@ struct Kernel {
   // An output may share the memory of an input of the same type.
   bool in_place = false;
   // Which output may share memory with which input; null: every pair.
-  bool (*may_share)(const Signature&, size_t out, size_t in) = nullptr;
+  bool (*may_alias)(const Signature&, size_t out, size_t in) = nullptr;
   // The outputs alias the first input under another type; nothing runs.
   bool alias = false;
   // A cooperative kernel: its thread blocks wait for each other, so all must be co-resident. Two

@@ -1,5 +1,5 @@
-// ModelConfig: the config of some model, held by value without its type. Its fields() give the
-// flags, the JSON keys and the text.
+// ModelConfig: the config of a model, type-erased. Its fields() give the flags, the JSON keys and
+// the text.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@
 namespace ebb {
 
 struct Preset {
-  std::string name;  // in one name space with the presets and names of all models
+  std::string name;  // unique among the presets and names of all models
   std::string help;
   ModelConfig config;
 };
@@ -25,32 +25,30 @@ std::vector<nn::Condition> class_conditions(const ModelConfig& config);
 struct Model {
   std::string name;
   std::string help;
-  std::vector<Preset> presets;  // the first one is what the model's own name means
-  // Throws Error if no network can be built of the config, whose sizes are checked.
+  std::vector<Preset> presets;  // the model's own name selects the first
+  // Throws Error for a config that cannot be built; sizes are checked before.
   void (*check)(const ModelConfig&) = nullptr;
   // The network under `p`: F [N,H,W,C'] (twice the channels if it learns the variance).
   Value (*build)(const nn::Params& p, const ModelConfig&, const nn::NetworkInputs&) = nullptr;
   // What the network takes beside the image and its noise level, all that build() may ask for.
   std::vector<nn::Condition> (*conditions)(const ModelConfig&) = class_conditions;
-  // The config of the network whose tensors these are; none: of another model. Things that tensors
-  // do not tell (heads, the order of q, k and v, ...) are those of the preset with the same shapes,
-  // or the defaults that the model's file names.
+  // The config of the network with these tensors; none: of another model. What tensors do not
+  // determine (heads, the order of q, k and v, ...) is taken from the preset with the same shapes,
+  // or the defaults stated in the model's file.
   std::optional<ModelConfig> (*recognise)(const nn::FileShapes&) = nullptr;
-  // What recognise() had to guess of this config, as no preset decides it: "heads 4"; "" if
+  // What recognise() had to guess of this config, if no preset decides it: "heads 4"; "" if
   // nothing.
   std::string (*guessed)(const ModelConfig&) = +[](const ModelConfig&) { return std::string(); };
-  // What such networks are trained as: fields of DiffusionConfig that differ from its defaults, as
-  // text, "{precond=eps betas=cosine}".
+  // The diffusion of the published networks: fields of DiffusionConfig that differ from its
+  // defaults, as text, "{precond=eps betas=cosine}".
   std::string (*diffusion)(const ModelConfig&) = +[](const ModelConfig&) { return std::string(); };
-  // True for tensors of published files that the network has no use for.
+  // True for unused tensors of published files.
   bool (*ignored)(std::string_view name) = +[](std::string_view) { return false; };
 };
 
-// Throws Error for sizes that no network has: to describe one would take time and memory without
-// end.
+// Throws Error for absurd sizes: describing such a network would take unbounded time and memory.
 void check_sizes(const Model& model, const ModelConfig& config);
-// Throws Error if no network can be built of the config: for such sizes, and for what the model
-// refuses.
+// Throws Error for a config that cannot be built: for such sizes, and for what the model rejects.
 void check(const Model& model, const ModelConfig& config);
 
 // Checks the config and gives the network with its parameters under `prefix`.
@@ -68,9 +66,9 @@ struct NamedModel {
   const Model* model = nullptr;
   std::string preset;
   ModelConfig config;
-  std::string name;  // the preset's or the model's, as it was asked for but in its own case
+  std::string name;  // the preset's or the model's, in its own case
 };
-// By the name of a preset or of a model, whatever its case. Throws Error, suggests the nearest.
+// By the name of a preset or model, ignoring case. Throws Error, suggests the nearest.
 NamedModel find_model(std::string_view name);
 
 struct RecognisedModel {

@@ -1,4 +1,4 @@
-// What recognise() needs: questions to the tensors of a file, and presets by what they tell.
+// Queries for recognise() on the tensors of a file, and matching of presets.
 #pragma once
 
 #include <algorithm>

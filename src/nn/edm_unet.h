@@ -18,7 +18,7 @@ Value resample(Value x, Resample how, const std::vector<double>& taps);
 // [N,(H-taps)/2+1,...]
 Value halve_inside(Value x, const std::vector<double>& taps);
 
-// What all the blocks of a network share.
+// Options shared by all blocks of a network.
 struct EdmStyle {
   double skip_scale = 1;       // of every sum with a skip
   double eps = 1e-5;           // of the norms

@@ -1,4 +1,4 @@
-// Init: how the weight and the bias of a layer start, by the rules of the published networks.
+// Init: initialisation of a layer's weight and bias, by the rules of the published networks.
 #pragma once
 
 #include <cmath>

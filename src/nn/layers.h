@@ -1,5 +1,5 @@
-// Layers: the blocks that more than one network is built of. Each makes its parameters under `p`,
-// with the names of the published checkpoints (weight, bias).
+// Layers shared by networks. Each creates its parameters under `p`, with the names of the published
+// checkpoints (weight, bias).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace ebb::nn {
 struct Linear {
   bool bias = true;
   Init init = torch_init;
-  int64_t file_dims = 0;  // of size 1 behind [O,I] in files: 1-D convolutions 1, 1x1 convolutions 2
+  // trailing dims of size 1 after [O,I] in files: 1-D convolutions 1, 1x1 convolutions 2
+  int64_t file_dims = 0;
 };
 // x [...,I] -> [...,O]
 Value linear(const Params& p, Value x, int64_t out, const Linear& a = {});

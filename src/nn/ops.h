@@ -1,4 +1,4 @@
-// The op builders that networks are written with.
+// The op builders used by networks.
 #pragma once
 
 #include "ops/add/op.h"

@@ -1,6 +1,6 @@
-// Params: a place in a model. Extends the names of its tensors and makes their sources.
+// Params: a scope in a model. Extends the names of its tensors and creates their sources.
 //
-//   Value y = nn::linear(p / "blocks" / 3 / "fc1", x, width);   // blocks.3.fc1.weight, .bias
+// Value y = nn::linear(p / "blocks" / 3 / "fc1", x, width);   // blocks.3.fc1.weight, .bias
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Weights: how the tensors of a network start, and how they lie in checkpoint files.
+// Weights: initialisation of a network's tensors, and their layout in checkpoint files.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ std::map<std::string, Tensor> initial_tensors(const std::vector<Weight>& weights
 using Tensors = std::map<std::string, Tensor>;
 using FileShapes = std::map<std::string, Shape>;  // tensor names of a file
 
-// Those whose name starts with `prefix`, without it.
+// The entries whose name starts with `prefix`, without it.
 FileShapes without_prefix(const FileShapes& tensors, std::string_view prefix);
 
 Shape file_shape(const Weight& w);

@@ -35,7 +35,7 @@ std::vector<Candidate> candidates(const Graph& g) {
     const Expr& act = n.attrs.as<ops::Pointwise>().expr;
     if (std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.act == act; }))
       continue;
-    const Expr grad = ops::slope_of(act);
+    const Expr grad = ops::activation_grad_of(act);
     const Scalar swapped[] = {Scalar::input(1), Scalar::input(0)};
     all.push_back({act, {grad.text(), Expr(2, grad.apply(swapped)).text()}});
   }
@@ -150,7 +150,7 @@ class ActivationFuser {
       if (!(g_.type(y) == type) || uses_.readers(z).size() != 1) return {};
       if (uses_.will_fuse(uses_.single_use_producer(y), type.shape)) return {};
     }
-    const ops::MatmulAct a{.act = k->act, .slope = y >= 0, .keep = uses_.readers(z).size() > 1};
+    const ops::MatmulAct a{.act = k->act, .grad = y >= 0, .keep = uses_.readers(z).size() > 1};
     return with(a, z, y);
   }
 
@@ -160,7 +160,7 @@ class ActivationFuser {
     if (p.op != &ops::def::matmul()) return {};
     const Signature plain = g_.signature(p);
     const auto& matmul = plain.as<ops::Matmul>();
-    const bool takes = !matmul.sums && !matmul.trans_a && !ops::epilogue_of(plain).addend;
+    const bool takes = !matmul.row_sums && !matmul.trans_a && !ops::epilogue_of(plain).residual;
     if (!takes || plain.in[0].dtype != plain.out[0].dtype) return {};
     a.trans_b = matmul.trans_b;
     Signature s{&ops::def::matmul_act(), a, plain.in, {}, p.at};

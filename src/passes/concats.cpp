@@ -7,11 +7,11 @@
 #include <set>
 
 #include "ops/expressions.h"
-#include "ops/images/op.h"
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
+#include "ops/spatial_fusion/op.h"
 #include "passes/segments.h"
 
 namespace ebb {
@@ -86,9 +86,9 @@ class ConcatElider {
   // concatenated.
   bool may_write(const std::vector<Part>& parts) const {
     const Node& n = node(parts[0].node);
-    if (n.op != &ops::def::images() || beside_.contains(parts[0].node)) return false;
-    const auto& a = n.attrs.as<ops::Images>();
-    if (a.beside != 0 || !a.parts.cut.empty()) return false;
+    if (n.op != &ops::def::spatial_fusion() || beside_.contains(parts[0].node)) return false;
+    const auto& a = n.attrs.as<ops::SpatialFusion>();
+    if (a.concatenated != 0 || !a.segments.segmented_out.empty()) return false;
     const std::vector<bool> channel = ops::per_channel(a);
     for (const Part& p : parts)
       if (p.node != parts[0].node || !channel[p.output] || type(p) != type(parts[0])) return false;
@@ -118,13 +118,13 @@ class ConcatElider {
   // Concatenation `i` as a pointwise node over its segments.
   Signature expression(size_t i, const std::vector<Part>& parts) const {
     const Node &n = node(i), &first = node(parts[0].node);
-    ops::Parts p{.joined = {0}};
-    Signature s{&ops::def::pointwise_parts(), {}, {}, {g_.type(n.out[0])}, n.at};
+    ops::Segments p{.segmented_in = {0}};
+    Signature s{&ops::def::pointwise_views(), {}, {}, {g_.type(n.out[0])}, n.at};
     for (size_t k = 0; k < parts.size(); ++k) {
       s.in.push_back({g_.type(node(parts[k].node).in[0]).dtype, shape(n.in[k])});
       p.widths.push_back(shape(n.in[k])[-1]);
     }
-    s.attrs = ops::PointwiseParts{first.attrs.as<ops::Pointwise>().expr, s.out[0].shape.sizes(),
+    s.attrs = ops::PointwiseViews{first.attrs.as<ops::Pointwise>().expr, s.out[0].shape.sizes(),
                                   str(s.out[0].dtype), p};
     return s;
   }
@@ -141,23 +141,23 @@ class ConcatElider {
   }
   Signature images(const Node& n, const std::vector<Part>& parts) const {
     Signature s = g_.signature(n);
-    ops::Images a = s.as<ops::Images>();
-    const size_t totals = ops::over_pixels(a).size();
+    ops::SpatialFusion a = s.as<ops::SpatialFusion>();
+    const size_t reductions = ops::over_pixels(a).size();
     std::vector<Scalar> x;
     for (int64_t k = 0; k < a.expr.inputs(); ++k) x.push_back(Scalar::input(k));
     const std::vector<Scalar> before = a.expr.apply(x);
-    std::vector<Scalar> results(before.begin(), before.begin() + static_cast<int64_t>(totals));
-    const auto dtypes = ops::words(a.dtypes), per = ops::words(a.per);
+    std::vector<Scalar> results(before.begin(), before.begin() + static_cast<int64_t>(reductions));
+    const auto dtypes = ops::words(a.dtypes), per = ops::words(a.extents);
     std::string new_dtypes, new_per;
     for (const size_t k : order(n, parts)) {
-      results.push_back(before[totals + k]);
+      results.push_back(before[reductions + k]);
       new_dtypes += str(new_dtypes.empty() ? "" : ",", dtypes[k]);
       new_per += str(new_per.empty() ? "" : ",", per[k]);
     }
     a.expr = Expr(a.expr.inputs(), results);
     a.dtypes = new_dtypes;
-    a.per = new_per;
-    a.beside = static_cast<int64_t>(parts.size());
+    a.extents = new_per;
+    a.concatenated = static_cast<int64_t>(parts.size());
     s.attrs = a;
     s.out = s.op->infer(s);
     return s;

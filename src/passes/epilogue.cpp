@@ -120,7 +120,7 @@ class ResidualFuser {
         uses_.will_fuse(uses_.single_use_producer(residual), out.shape))
       return {};
     const Signature plain = g_.signature(*p);
-    if (!ops::takes_addend(plain, t)) return {};
+    if (!ops::takes_residual(plain, t)) return {};
     const Signature with = with_residual(plain, t, out.dtype);
     if (!supports_(plain, with)) return {};
     return FusedResidual{static_cast<size_t>(g_.producer(gemm)), residual, with};

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "ops/pointwise_batch/op.h"
+#include "ops/multi_tensor_pointwise/op.h"
 #include "ops/prim/pointwise/op.h"
 
 namespace ebb {
@@ -77,8 +77,8 @@ class HorizontalFuser {
 
   void add_fused(Rewriter& rw, const std::vector<size_t>& members) const {
     const Node& first = g_.nodes()[members[0]];
-    ops::PointwiseBatch a{first.attrs.as<ops::Pointwise>().expr,
-                          static_cast<int64_t>(members.size()), ""};
+    ops::MultiTensorPointwise a{first.attrs.as<ops::Pointwise>().expr,
+                                static_cast<int64_t>(members.size()), ""};
     for (const int32_t v : first.out)
       a.dtypes += str(a.dtypes.empty() ? "" : ",", g_.type(v).dtype);
     std::vector<Value> in;
@@ -89,7 +89,7 @@ class HorizontalFuser {
       out.insert(out.end(), n.out.begin(), n.out.end());
     }
     const AtScope scope(rw.to(), first.at);
-    const std::vector<Value> made = rw.to().add(ops::def::pointwise_batch(), a, in);
+    const std::vector<Value> made = rw.to().add(ops::def::multi_tensor_pointwise(), a, in);
     for (size_t k = 0; k < out.size(); ++k) rw.set(out[k], made[k]);
   }
 

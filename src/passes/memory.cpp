@@ -75,7 +75,7 @@ class Planner {
       Storage& from = storage(u.value);
       const Storage old = storage(target.value);
       bool fits = from.source < 0 && from.last < end() && old.last <= from.first;
-      if (fits && old.last == from.first) fits = may_share(from.first, u.value, target.value);
+      if (fits && old.last == from.first) fits = may_alias(from.first, u.value, target.value);
       if (fits) {
         from.source = old.source;
       } else {
@@ -86,7 +86,7 @@ class Planner {
   }
 
   // May the output `out` of node `i` take the memory of its input `in`?
-  bool may_share(int32_t i, int32_t out, int32_t in) const {
+  bool may_alias(int32_t i, int32_t out, int32_t in) const {
     const Node& n = g_.nodes()[static_cast<size_t>(i)];
     if (!memory_[static_cast<size_t>(i)].in_place || !(g_.type(out) == g_.type(in))) return false;
     const auto is_direct = [&](int32_t v) { return v == in; };
@@ -99,7 +99,7 @@ class Planner {
   }
 
   bool kernel_allows(int32_t i, size_t out, int32_t in) const {
-    const auto& allows = memory_[static_cast<size_t>(i)].may_share;
+    const auto& allows = memory_[static_cast<size_t>(i)].may_alias;
     const auto& inputs = g_.nodes()[static_cast<size_t>(i)].in;
     for (size_t k = 0; k < inputs.size() && allows; ++k)
       if (inputs[k] == in && !allows(out, k)) return false;
@@ -115,7 +115,7 @@ class Planner {
         if (storage(out).source >= 0) continue;
         for (const int32_t in : n.in) {
           Storage& s = storage(in);
-          if (s.source >= 0 || s.last != i || s.first == i || !may_share(i, out, in)) continue;
+          if (s.source >= 0 || s.last != i || s.first == i || !may_alias(i, out, in)) continue;
           if (std::find(taken.begin(), taken.end(), in) != taken.end()) continue;
           taken.push_back(in);
           s.last = std::max(s.last, storage(out).last);

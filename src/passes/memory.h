@@ -17,7 +17,7 @@ struct NodeMemory {
   bool cooperative = false;       // runs on the main stream, see Kernel::cooperative
   int32_t extended_lifetime = 0;  // on the side stream: nodes that may run concurrently
   // Which output may share with which input, by position; null: every pair.
-  std::function<bool(size_t out, size_t in)> may_share = nullptr;
+  std::function<bool(size_t out, size_t in)> may_alias = nullptr;
 };
 
 struct Placement {

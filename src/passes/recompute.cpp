@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/random/op.h"
 #include "ops/prim/reshape/op.h"
@@ -32,8 +32,9 @@ struct Facts {
 
 // A pointwise node, with or without views.
 bool is_pointwise(const Node& n) {
-  return n.op == &ops::def::pointwise() || (n.op == &ops::def::pointwise_parts() &&
-                                            n.attrs.as<ops::PointwiseParts>().parts.widths.empty());
+  return n.op == &ops::def::pointwise() ||
+         (n.op == &ops::def::pointwise_views() &&
+          n.attrs.as<ops::PointwiseViews>().segments.widths.empty());
 }
 bool renames(const Node& n) { return n.op == &ops::def::reshape(); }
 

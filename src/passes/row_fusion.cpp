@@ -7,7 +7,7 @@
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
-#include "ops/rows/op.h"
+#include "ops/row_fusion/op.h"
 #include "passes/node_groups.h"
 
 namespace ebb {
@@ -148,7 +148,7 @@ class RowFuser {
     if (static_cast<size_t>(std::count_if(in.begin(), in.end(), full)) > max_streams) return false;
     const Node n = joined_node(with, shape);
     if (column_reductions(with, shape) > max_column_reductions) return false;
-    if (n.attrs.as<ops::Rows>().expr.code().size() > max_instructions) return false;
+    if (n.attrs.as<ops::RowFusion>().expr.code().size() > max_instructions) return false;
     return column_reductions(with, shape) == 0 || supports_(groups_.signature(n));
   }
 
@@ -213,22 +213,25 @@ class RowFuser {
   }
 
   Node joined_node(const Group& group, const Shape& shape) const {
-    Node n{&ops::def::rows(),
+    Node n{&ops::def::row_fusion(),
            {},
            groups_.inputs_of(group),
            outputs_of(group, shape),
            node(*group.rbegin()).at};
     GroupExpressions f(n.in);
     for (const size_t m : group) write(node(m), f, shape);
-    ops::Rows a{.totals = f.reductions, .shape = shape.sizes()};
+    ops::RowFusion a{.reductions = f.reductions, .shape = shape.sizes()};
     std::vector<Scalar> results = f.operands;
     for (const int32_t v : n.out) {
       results.push_back(f.value.at(v));
-      const bool stripe = is_column_reduction(node(static_cast<size_t>(g_.producer(v))), shape);
-      const char* comma = a.per.empty() ? "" : ",";
+      const bool partial_rows =
+          is_column_reduction(node(static_cast<size_t>(g_.producer(v))), shape);
+      const char* comma = a.extents.empty() ? "" : ",";
       a.dtypes += str(comma, type(v).dtype);
-      a.per += str(comma, stripe ? "stripe" : type(v).shape == shape ? "element" : "row");
-      if (stripe) a.stripe = partial_rows_of(shape);
+      a.extents += str(comma, partial_rows             ? "partial"
+                              : type(v).shape == shape ? "element"
+                                                       : "row");
+      if (partial_rows) a.partial_rows = partial_rows_of(shape);
     }
     a.expr = Expr(f.inputs + static_cast<int64_t>(f.operands.size()), results);
     n.attrs = a;

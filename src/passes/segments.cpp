@@ -6,18 +6,18 @@
 #include <optional>
 #include <set>
 
-#include "ops/images/op.h"
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
+#include "ops/spatial_fusion/op.h"
 
 namespace ebb {
 namespace {
 
 // The views that a node reads and writes.
 struct Views {
-  ops::Parts parts;
+  ops::Segments segments;
   std::vector<int32_t> also;  // concatenations that it reads by segments and writes in full
 };
 
@@ -52,8 +52,9 @@ class ConcatSliceElider {
   // The shape of the tensors that a node may read or write by segments; none for other ops.
   std::optional<Shape> shape_of(const Node& n) const {
     if (n.op == &ops::def::pointwise()) return shape(n.out[0]);
-    if (n.op == &ops::def::images() && n.attrs.as<ops::Images>().parts.widths.empty())
-      return Shape(n.attrs.as<ops::Images>().shape);
+    if (n.op == &ops::def::spatial_fusion() &&
+        n.attrs.as<ops::SpatialFusion>().segments.widths.empty())
+      return Shape(n.attrs.as<ops::SpatialFusion>().shape);
     return {};
   }
 
@@ -78,21 +79,23 @@ class ConcatSliceElider {
   // The results of node `i` that are read by equal segments.
   void find_results(size_t i) {
     Views views = views_of(i);
-    ops::Parts& parts = views.parts;
+    ops::Segments& segments = views.segments;
     for (size_t k = 0; k < node(i).out.size(); ++k) {
       if (!may_be_sliced(node(i), k)) continue;
       std::vector<int64_t> widths;
       for (const size_t s : tiling_slices(node(i).out[k]))
         widths.push_back(shape(node(s).out[0])[-1]);
-      if (!worth_segments(widths) || (!parts.widths.empty() && parts.widths != widths)) continue;
-      parts.widths = widths;
-      parts.cut.push_back(static_cast<int64_t>(k));
+      if (!worth_segments(widths) || (!segments.widths.empty() && segments.widths != widths))
+        continue;
+      segments.widths = widths;
+      segments.segmented_out.push_back(static_cast<int64_t>(k));
     }
-    if (!parts.cut.empty() && supports_(rewritten(i, views).sig)) views_[i] = views;
+    if (!segments.segmented_out.empty() && supports_(rewritten(i, views).sig)) views_[i] = views;
   }
 
   static bool may_be_sliced(const Node& n, size_t result) {
-    return n.op != &ops::def::images() || !ops::per_channel(n.attrs.as<ops::Images>())[result];
+    return n.op != &ops::def::spatial_fusion() ||
+           !ops::per_channel(n.attrs.as<ops::SpatialFusion>())[result];
   }
 
   // ---- concatenations --------------------------------------------------------------------------
@@ -127,11 +130,11 @@ class ConcatSliceElider {
     for (const int32_t v : concat.in) widths.push_back(shape(v)[-1]);
     if (!worth_segments(widths)) return {};
     Views views = views_of(i);
-    if (!views.parts.widths.empty() && views.parts.widths != widths) return {};
-    views.parts.widths = widths;
+    if (!views.segments.widths.empty() && views.segments.widths != widths) return {};
+    views.segments.widths = widths;
     for (size_t k = 0; k < n.in.size(); ++k)
-      if (n.in[k] == whole) views.parts.joined.push_back(static_cast<int64_t>(k));
-    std::ranges::sort(views.parts.joined);
+      if (n.in[k] == whole) views.segments.segmented_in.push_back(static_cast<int64_t>(k));
+    std::ranges::sort(views.segments.segmented_in);
     return views;
   }
 
@@ -150,12 +153,12 @@ class ConcatSliceElider {
     const Node& n = node(i);
     Rewritten f{g_.signature(n), {}};
     f.sig.attrs = attributes(f.sig, n, views);
-    if (n.op == &ops::def::pointwise()) f.sig.op = &ops::def::pointwise_parts();
+    if (n.op == &ops::def::pointwise()) f.sig.op = &ops::def::pointwise_views();
     f.sig.in.clear();
     for (size_t k = 0; k < n.in.size(); ++k) {
       const std::vector<int32_t> whole = {n.in[k]};
       const auto& in =
-          views.parts.joins(k) ? node(static_cast<size_t>(g_.producer(n.in[k]))).in : whole;
+          views.segments.has_in(k) ? node(static_cast<size_t>(g_.producer(n.in[k]))).in : whole;
       f.in.insert(f.in.end(), in.begin(), in.end());
     }
     for (const int32_t v : f.in) f.sig.in.push_back(g_.type(v));
@@ -164,22 +167,22 @@ class ConcatSliceElider {
   }
 
   Attrs attributes(const Signature& s, const Node& n, const Views& views) const {
-    if (n.op == &ops::def::images()) {
-      ops::Images a = s.as<ops::Images>();
+    if (n.op == &ops::def::spatial_fusion()) {
+      ops::SpatialFusion a = s.as<ops::SpatialFusion>();
       a.expr = with_inputs(a.expr, n, views.also);
       for (const int32_t v : views.also) {
         a.dtypes += str(',', g_.type(v).dtype);
-        a.per += ",element";
+        a.extents += ",element";
       }
-      a.parts = views.parts;
+      a.segments = views.segments;
       return a;
     }
     const auto& a = s.as<ops::Pointwise>();
     std::string dtypes;
     for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
     for (const int32_t v : views.also) dtypes += str(',', g_.type(v).dtype);
-    return ops::PointwiseParts{with_inputs(a.expr, n, views.also), s.out[0].shape.sizes(), dtypes,
-                               views.parts};
+    return ops::PointwiseViews{with_inputs(a.expr, n, views.also), s.out[0].shape.sizes(), dtypes,
+                               views.segments};
   }
 
   // The expression with some of its inputs as further results.
@@ -198,7 +201,7 @@ class ConcatSliceElider {
     const auto out = rw.to().add(*f.sig.op, f.sig.attrs, rw.map(f.in));
     size_t at = 0;
     for (size_t k = 0; k < node(i).out.size(); ++k) {
-      if (!views.parts.cuts(k)) {
+      if (!views.segments.has_out(k)) {
         rw.set(node(i).out[k], out[at++]);
         continue;
       }
@@ -210,8 +213,10 @@ class ConcatSliceElider {
   Graph rebuild() const {
     std::set<int32_t> cut, joined;  // values written, read by segments
     for (const auto& [i, views] : views_) {
-      for (const int64_t k : views.parts.cut) cut.insert(node(i).out[static_cast<size_t>(k)]);
-      for (const int64_t k : views.parts.joined) joined.insert(node(i).in[static_cast<size_t>(k)]);
+      for (const int64_t k : views.segments.segmented_out)
+        cut.insert(node(i).out[static_cast<size_t>(k)]);
+      for (const int64_t k : views.segments.segmented_in)
+        joined.insert(node(i).in[static_cast<size_t>(k)]);
     }
     Rewriter rw(g_);
     rw.copy_sources();

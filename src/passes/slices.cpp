@@ -6,12 +6,12 @@
 #include <optional>
 #include <set>
 
-#include "ops/images/op.h"
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
-#include "ops/rows/op.h"
+#include "ops/row_fusion/op.h"
+#include "ops/spatial_fusion/op.h"
 #include "ops/split/op.h"
 #include "passes/simplify.h"
 
@@ -73,20 +73,21 @@ class SliceElider {
   }
   static bool is_expression(const Node& n) {
     if (n.op == &ops::def::pointwise()) return true;
-    if (n.op == &ops::def::pointwise_parts())
-      return n.attrs.as<ops::PointwiseParts>().columns.columns.empty();
-    if (n.op == &ops::def::images()) return n.attrs.as<ops::Images>().columns.columns.empty();
-    return n.op == &ops::def::rows() && n.attrs.as<ops::Rows>().columns.columns.empty();
+    if (n.op == &ops::def::pointwise_views())
+      return n.attrs.as<ops::PointwiseViews>().slices.operands.empty();
+    if (n.op == &ops::def::spatial_fusion())
+      return n.attrs.as<ops::SpatialFusion>().slices.operands.empty();
+    return n.op == &ops::def::row_fusion() && n.attrs.as<ops::RowFusion>().slices.operands.empty();
   }
   // The segments that a node reads and writes.
-  static ops::Parts parts_of(const Node& n) {
-    if (n.op == &ops::def::images()) return n.attrs.as<ops::Images>().parts;
-    if (n.op == &ops::def::pointwise_parts()) return n.attrs.as<ops::PointwiseParts>().parts;
+  static ops::Segments parts_of(const Node& n) {
+    if (n.op == &ops::def::spatial_fusion()) return n.attrs.as<ops::SpatialFusion>().segments;
+    if (n.op == &ops::def::pointwise_views()) return n.attrs.as<ops::PointwiseViews>().segments;
     return {};
   }
   static bool is_part(const Node& n, size_t in) {
-    const ops::Parts parts = parts_of(n);
-    return parts.joins(operand_of(parts, in));
+    const ops::Segments segments = parts_of(n);
+    return segments.has_in(operand_of(segments, in));
   }
   // Whether the view allows vector accesses as wide as the copy would.
   bool worth(const SliceView& c) const {
@@ -122,28 +123,28 @@ class SliceElider {
   Signature rewritten(size_t i, const Views& views) const {
     const Node& n = node(i);
     Signature s = g_.signature(n);
-    const ops::Parts parts = parts_of(n);
-    ops::Columns columns;
+    const ops::Segments segments = parts_of(n);
+    ops::Slices slices;
     for (const auto& [k, view] : views) {
-      columns.add(operand_of(parts, k), view.begin, view.end);
+      slices.add(operand_of(segments, k), view.begin, view.end);
       s.in[k].shape = base_shape(n.in[k], view);
     }
-    s.attrs = attributes(s, columns);
-    if (n.op == &ops::def::pointwise()) s.op = &ops::def::pointwise_parts();
+    s.attrs = attributes(s, slices);
+    if (n.op == &ops::def::pointwise()) s.op = &ops::def::pointwise_views();
     return s;
   }
-  static Attrs attributes(const Signature& s, const ops::Columns& columns) {
+  static Attrs attributes(const Signature& s, const ops::Slices& slices) {
     const auto with = [&](auto a) {
-      a.columns = columns;
+      a.slices = slices;
       return Attrs(a);
     };
-    if (s.op == &ops::def::rows()) return with(s.as<ops::Rows>());
-    if (s.op == &ops::def::images()) return with(s.as<ops::Images>());
-    if (s.op == &ops::def::pointwise_parts()) return with(s.as<ops::PointwiseParts>());
+    if (s.op == &ops::def::row_fusion()) return with(s.as<ops::RowFusion>());
+    if (s.op == &ops::def::spatial_fusion()) return with(s.as<ops::SpatialFusion>());
+    if (s.op == &ops::def::pointwise_views()) return with(s.as<ops::PointwiseViews>());
     const auto& a = s.as<ops::Pointwise>();
     std::string dtypes;
     for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
-    return with(ops::PointwiseParts{a.expr, s.out[0].shape.sizes(), dtypes});
+    return with(ops::PointwiseViews{a.expr, s.out[0].shape.sizes(), dtypes});
   }
 
   Graph rebuild() const {

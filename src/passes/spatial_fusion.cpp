@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
-#include "ops/images/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
+#include "ops/spatial_fusion/op.h"
 #include "passes/node_groups.h"
 
 namespace ebb {
@@ -169,7 +169,8 @@ class SpatialFuser {
         outputs_of(with).size() > max_outputs || reads_batch_reduction(with) ||
         !groups_.is_convex(with))
       return false;
-    return joined_node(with, m).attrs.as<ops::Images>().expr.code().size() <= max_instructions;
+    return joined_node(with, m).attrs.as<ops::SpatialFusion>().expr.code().size() <=
+           max_instructions;
   }
   double flops_of(size_t i) const { return node(i).attrs.as<ops::Pointwise>().expr.flops(); }
 
@@ -245,21 +246,21 @@ class SpatialFuser {
   }
 
   Node joined_node(const Group& group, const Images& m) const {
-    Node n{&ops::def::images(),
+    Node n{&ops::def::spatial_fusion(),
            {},
            groups_.inputs_of(group),
            outputs_of(group),
            node(*group.rbegin()).at};
     GroupExpressions f(n.in);
     for (const size_t i : group) write(node(i), f, m);
-    ops::Images a{.totals = f.reductions, .shape = m.shape.sizes(), .groups = m.groups};
+    ops::SpatialFusion a{.reductions = f.reductions, .shape = m.shape.sizes(), .groups = m.groups};
     std::vector<Scalar> results = f.operands;
     for (const int32_t v : n.out) {
       results.push_back(f.value.at(v));
-      const char* comma = a.per.empty() ? "" : ",";
+      const char* comma = a.extents.empty() ? "" : ",";
       const bool element = type(v).shape == m.shape && !is_batch_reduction(v);
       a.dtypes += str(comma, type(v).dtype);
-      a.per += str(comma, element ? "element" : "channel");
+      a.extents += str(comma, element ? "element" : "channel");
     }
     a.expr = Expr(f.inputs + static_cast<int64_t>(f.operands.size()), results);
     n.attrs = a;

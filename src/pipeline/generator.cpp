@@ -112,11 +112,11 @@ void choose_levels(ResolvedRun& run, const LoadedModel& model, const Discretisat
               .dialect = o.dialect};
   fit_to_network(run.call, known);
   run.start = {.space = run.call.space,
-               .whole_variance = starts_from_noise({.dialect = o.dialect,
-                                                    .sigma = run.call.sigmas[0],
-                                                    .sigma_max = known.sigma_max,
-                                                    .sampler = o.sampler,
-                                                    .leading = spaced_leading(levels, known)})};
+               .full_variance = starts_from_noise({.dialect = o.dialect,
+                                                   .sigma = run.call.sigmas[0],
+                                                   .sigma_max = known.sigma_max,
+                                                   .sampler = o.sampler,
+                                                   .leading = spaced_leading(levels, known)})};
   run.ran.schedule = schedule_of_run(levels, known);
   if (find_schedule(run.ran.schedule, find_dialect(o.dialect)).schedule->own_count)
     run.ran.steps = static_cast<int64_t>(run.call.sigmas.size()) - 1;

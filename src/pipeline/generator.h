@@ -26,16 +26,17 @@ struct GenerateOptions {
   void fields(auto&& f) {
     f("steps", steps, "noise levels above 0");
     f("sampler", sampler,
-      "how noise becomes data (ebb samplers lists them); a name may bring a schedule and options, "
+      "the sampler (ebb samplers lists them); a name may imply a schedule and options, "
       "as DPM++ 2M Karras does: --schedule and --options win over it");
     f("schedule", schedule,
-      "of the noise levels; auto: what the sampler's name brings, or the dialect's, or what the "
+      "of the noise levels; auto: from the sampler's name, or the dialect, or what the "
       "model was published with");
     f("seed", seed,
       "of the noise, 0 to 2^64 - 1; image i is the same whatever the number of images");
     f("guidance", guidance, "classifier-free guidance scale; 1: off");
-    f("batch", batch, "images at a time; 0: chosen");
-    f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
+    f("batch", batch, "images at a time; 0: automatic");
+    f("dtype", dtype,
+      "of matmuls and convolutions: f32, bf16 or auto (bf16 if fast on the device)");
     f("options", options, "of the sampler, as name=value,name=value (ebb samplers NAME)");
     f("schedule_options", schedule_options,
       "of the schedule that is named, likewise; custom's levels: sigmas=14.6,5,1,0 or file=PATH");
@@ -43,7 +44,7 @@ struct GenerateOptions {
       "guidance other than --guidance: rule:name=value,name=value;rule, such as "
       "interval:sigma_hi=5;cfg:scale=3");
     f("noise", noise,
-      "where random numbers come from (ebb samplers); auto: where the dialect's program draws "
+      "source of random numbers (ebb samplers); auto: where the dialect's program draws "
       "them");
     f("noise_options", noise_options, "of the source of noise, as name=value,name=value");
     f("dialect", dialect,

@@ -8,40 +8,22 @@
 #include "base/random.h"
 #include "diffusion/loss.h"
 #include "models/model.h"
+#include "pipeline/bench_cases.h"
 #include "runtime/graph_bench.h"
 #include "runtime/plan.h"
 #include "train/step.h"
 
 namespace ebb {
+
 namespace {
-
-struct ModelCase {
-  std::string name, model, settings;
-  int64_t batch;
-};
-
-// Small enough for a processor, in f32 and bf16.
-std::vector<ModelCase> model_cases() {
-  return {{"tiny", "tiny", "", 64},
-          {"songunet", "ddpmpp_cifar10", "{model_channels=64 dropout=0}", 16},
-          {"adm", "unet64", "{dropout=0}", 8}};
-}
-
-// For accelerators, in bf16: the mean square error of the noise, without the bound and averages.
-std::vector<ModelCase> large_cases() {
-  return {{"unet64", "unet64", "{dropout=0}", 32},
-          {"adm64", "adm64", "{dropout=0 learn_sigma=false}", 32},
-          {"dit_xl2", "dit_xl2", "{learn_sigma=false}", 64}};
-}
 
 struct Network {
   Graph loss;
   std::map<std::string, Tensor> weights;
 };
 
-Network make_network(const ModelCase& m, const DiffusionConfig& diffusion) {
-  NamedModel named = find_model(m.model);
-  parse_fields(named.config.fields(), m.settings);
+Network make_network(const NetworkCase& m, const DiffusionConfig& diffusion) {
+  const NamedModel named = model_of(m);
   const CommonConfig& c = named.config.common();
   const nn::Network network = network_of(*named.model, named.config);
   Graph alone;
@@ -79,7 +61,7 @@ double number(const NamedTensors& out, const char* name) {
 }
 
 // bf16 has 8 bits, of which a mean over many values loses few; gradients add up a few per cent.
-void check_step(const ModelCase& m, const NamedTensors& have, const NamedTensors& want,
+void check_step(const NetworkCase& m, const NamedTensors& have, const NamedTensors& want,
                 DType dtype) {
   const double tolerance = dtype == DType::f32 ? 1e-3 : 5e-2;
   for (const char* name : {"loss", "grad_norm"}) {
@@ -89,30 +71,11 @@ void check_step(const ModelCase& m, const NamedTensors& have, const NamedTensors
   }
 }
 
-Timing time_on_host(TrainingStep& s) {
-  using Clock = std::chrono::steady_clock;
-  std::vector<double> times;
-  double spent = 0;
-  while (times.size() < 5 || (spent < 5 && times.size() < 30)) {
-    const auto start = Clock::now();
-    s.plan.run(s.inputs);
-    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-    spent += times.back();
-  }
-  std::sort(times.begin(), times.end());
-  const double median = times[times.size() / 2];
-  return {median, (times[times.size() * 9 / 10] - times[times.size() / 10]) / median, 0};
-}
-
 // On accelerators the data lie there, as they do in a loop that loads ahead.
-BenchResult time_step(TrainingStep& s, const Context& context, const Ceilings& ceilings,
-                      DType dtype) {
+BenchResult time_step(TrainingStep& s, const Context& context, Ceilings& ceilings, DType dtype) {
   constexpr int steps = 30;
-  const Timing t = context.device->on_host()
-                       ? time_on_host(s)
-                       : time_on_device(*context.device, 1, steps, [&](int) { s.plan.enqueue(); });
+  const Timing t = time_plan(*context.device, s.plan, s.inputs, steps);
   const Cost cost = s.plan.cost();
-  const double peak = dtype == DType::f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
   return {.op = "train_step",
           .dtype = str(dtype),
           .device = std::string(context.device->backend()),
@@ -121,13 +84,13 @@ BenchResult time_step(TrainingStep& s, const Context& context, const Ceilings& c
           .spread = t.spread,
           .gb_per_s = cost.bytes / t.median * 1e-9,
           .tflop_per_s = cost.flops / t.median * 1e-12,
-          .peak_percent = 100 * cost.flops / peak / t.median,
+          .peak_percent = ceilings.percent({.flops = cost.flops}, t.median, dtype),
           .memory_gb = static_cast<double>(s.plan.arena_bytes() + s.plan.source_bytes()) * 1e-9,
           .host_us = t.host * 1e6};
 }
 
 // The last layers start at zero: the error is the noise's own square, and soon less.
-void check_learning(const ModelCase& m, double first, TrainingStep& s) {
+void check_learning(const NetworkCase& m, double first, TrainingStep& s) {
   constexpr int steps = 10;
   double last = first;
   for (int i = 1; i < steps; ++i) last = number(s.plan.run(s.inputs), "loss");
@@ -135,8 +98,8 @@ void check_learning(const ModelCase& m, double first, TrainingStep& s) {
           first, ", after ", steps, " steps ", last, ")");
 }
 
-BenchResult bench_large(const Context& context, const ModelCase& m, const Recompute& recompute,
-                        const Ceilings& ceilings) {
+BenchResult bench_large(const Context& context, const NetworkCase& m, const Recompute& recompute,
+                        Ceilings& ceilings) {
   const DType dtype = DType::bf16;
   const auto start = std::chrono::steady_clock::now();
   const Network network = make_network(m, {.precond = "eps"});
@@ -151,24 +114,26 @@ BenchResult bench_large(const Context& context, const ModelCase& m, const Recomp
   return r;
 }
 
-std::string full_name(const ModelCase& m) { return "train_step/" + m.name; }
+std::string full_name(const NetworkCase& m) { return "train_step/" + m.name; }
 
 }  // namespace
 
 std::vector<std::string> model_bench_names(const Device& device) {
   std::vector<std::string> out;
-  for (const ModelCase& m : model_cases()) out.push_back(full_name(m));
-  if (!device.on_host())
-    for (const ModelCase& m : large_cases()) out.push_back(full_name(m));
+  for (const char* kind : {"train_step/", "denoise/"}) {
+    for (const NetworkCase& m : small_networks()) out.push_back(kind + m.name);
+    if (device.on_host()) continue;
+    for (const NetworkCase& m : large_networks()) out.push_back(kind + m.name);
+  }
   return out;
 }
 
-void bench_models(const Context& context, const ModelBench& what, const Ceilings& ceilings,
+void bench_models(const Context& context, const ModelBench& what, Ceilings& ceilings,
                   const std::function<void(const BenchResult&)>& report) {
-  const auto asked = [&](const ModelCase& m) {
+  const auto asked = [&](const NetworkCase& m) {
     return full_name(m).find(what.filter) != std::string::npos;
   };
-  for (const ModelCase& m : model_cases()) {
+  for (const NetworkCase& m : small_networks()) {
     if (!asked(m)) continue;
     const Network network = make_network(m, {});
     TrainingStep plain = make_step(network, {.dtype = DType::f32}, {.fuse = false}, context);
@@ -183,7 +148,7 @@ void bench_models(const Context& context, const ModelBench& what, const Ceilings
     }
   }
   if (context.device->on_host()) return;
-  for (const ModelCase& m : large_cases())
+  for (const NetworkCase& m : large_networks())
     if (asked(m)) report(bench_large(context, m, what.recompute, ceilings));
 }
 

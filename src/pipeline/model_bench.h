@@ -1,4 +1,5 @@
-// Benches of whole training steps: loss, gradients, clipping, AdamW and the weights' average.
+// Benches of networks: whole training steps (loss, gradients, clipping, AdamW and the weights'
+// average), and single evaluations as sampling makes them.
 #pragma once
 
 #include <functional>
@@ -10,19 +11,26 @@
 
 namespace ebb {
 
-// "train_step/name" of the cases on the device.
+// "train_step/name" and "denoise/name" of the cases on the device.
 std::vector<std::string> model_bench_names(const Device& device);
 
 struct ModelBench {
-  std::string filter;  // runs the cases whose "train_step/name" contains it
-  Recompute recompute = {};
+  std::string filter;        // runs the cases whose name contains it
+  Recompute recompute = {};  // of training steps
 };
 
-// Runs the cases in f32 and, where the device is fast in it, bf16: tiny (28x28x1, batch 64),
+// Runs training steps in f32 and, where the device is fast in it, bf16: tiny (28x28x1, batch 64),
 // songunet (DDPM++ of 64 channels, 32x32x3, batch 16) and adm (unet64, 64x64x3, batch 8). Each is
 // checked first: the loss and the gradients' norm are those of the unfused plan in f32. Throws
 // Error if not.
-void bench_models(const Context& context, const ModelBench& what, const Ceilings& ceilings,
+void bench_models(const Context& context, const ModelBench& what, Ceilings& ceilings,
                   const std::function<void(const BenchResult&)>& report);
+
+// Runs evaluations of the same networks, of a batch with a class for each image and without
+// guidance; on accelerators also unet64, adm64 (32 images) and dit_xl2 (64 latents) in bf16.
+// Weights and inputs are hashed. Each is checked first: against the unfused plan in f32, the large
+// ones for values that are not finite. Throws Error if not.
+void bench_denoise(const Context& context, const std::string& filter, Ceilings& ceilings,
+                   const std::function<void(const BenchResult&)>& report);
 
 }  // namespace ebb

@@ -35,7 +35,7 @@ struct SamplerCost {
 SamplerCost cost_of(const Sampler& sampler);
 
 // A way of some points from noise to data in the plane, and its levels, as an SVG file's text.
-// Schedule auto: what the sampler's name brings, or the dialect's, or else karras; flow on flow
+// Schedule auto: from the sampler's name, or the dialect, or else karras; flow on flow
 // models.
 struct PlotRequest {
   std::string sampler = "heun", schedule = "auto", options, schedule_options, dialect = "ebb";

@@ -127,7 +127,7 @@ GraphCase one_op_case(const OpDef& op, const Example& example, DType dtype) {
   return c;
 }
 
-BenchResult bench_graph(const Context& context, const GraphCase& c, const Ceilings& ceilings) {
+BenchResult bench_graph(const Context& context, const GraphCase& c, Ceilings& ceilings) {
   std::vector<Plan> plans = rotating_plans(context, c);
   Device& device = *context.device;
   const auto enqueue = [&](int i) { plans[static_cast<size_t>(i) % plans.size()].enqueue(); };
@@ -148,27 +148,27 @@ BenchResult bench_graph(const Context& context, const GraphCase& c, const Ceilin
   r.memory_gb = static_cast<double>(plans[0].source_bytes() + plans[0].arena_bytes()) * 1e-9;
   const bool matrix = std::ranges::any_of(
       plans[0].steps(), [](const Step& s) { return s.sig.op->precision == OpDef::Precision::low; });
-  const double peak = c.dtype == DType::f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
-  const double floor =
-      std::max(cost.bytes / ceilings.bytes_per_second, matrix ? cost.flops / peak : 0.0);
-  r.peak_percent = 100 * floor / t.median;
+  r.peak_percent = ceilings.percent(cost, t.median, matrix ? std::optional(c.dtype) : std::nullopt);
   return r;
 }
 
 Ceilings measure_device_ceilings(const Context& context) {
-  const auto rate = [&](const OpDef& op, const Attrs& attrs, std::vector<Type> in, DType dtype) {
-    return bench_graph(context, one_op_case(op, {.attrs = attrs, .in = std::move(in)}, dtype),
-                       {1, 1, 1});
-  };
-  const auto product = [&](DType dtype, int64_t n) {
-    const Type square{DType::f32, {n, n}};
-    return rate(ops::def::matmul(), ops::Matmul{}, {square, square}, dtype).tflop_per_s * 1e12;
-  };
-  const Type large{DType::f32, {int64_t{1} << 26}};
   Ceilings c;
-  c.bytes_per_second = rate(ops::def::neg(), {}, {large}, DType::f32).gb_per_s * 1e9;
-  c.flops_f32 = product(DType::f32, 4096);
-  c.flops_bf16 = context.device->fast_in(DType::bf16) ? product(DType::bf16, 8192) : c.flops_f32;
+  const auto run = [&](const OpDef& op, const Attrs& attrs, const std::vector<Type>& in, DType d) {
+    bench_graph(context, one_op_case(op, {.attrs = attrs, .in = in}, d), c);
+  };
+  run(ops::def::neg(), {}, {{DType::f32, {int64_t{1} << 26}}}, DType::f32);
+  const auto product = [&](DType dtype, int64_t m, int64_t n, int64_t k) {
+    const Type a{DType::f32, {m, k}}, b{DType::f32, {k, n}};
+    run(ops::def::matmul(), ops::Matmul{}, {a, b}, dtype);
+  };
+  product(DType::f32, 4096, 4096, 4096);
+  if (!context.device->fast_in(DType::bf16)) {
+    c.flops_bf16 = c.flops_f32;
+    return c;
+  }
+  product(DType::bf16, 8192, 8192, 8192);
+  product(DType::bf16, 16384, 4608, 1152);
   return c;
 }
 

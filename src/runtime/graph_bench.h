@@ -27,7 +27,7 @@ GraphCase one_op_case(const OpDef& op, const Example& example, DType dtype);
 std::vector<GraphCase> graph_cases();
 
 // Throws Error unless every float of the results is finite and a second run gives the same bits.
-BenchResult bench_graph(const Context& context, const GraphCase& c, const Ceilings& ceilings);
+BenchResult bench_graph(const Context& context, const GraphCase& c, Ceilings& ceilings);
 Ceilings measure_device_ceilings(const Context& context);
 
 struct Timing {

@@ -148,7 +148,7 @@ void check_case(Case& c) {
 }
 
 // Rounds with other memory read in between, so that the inputs are not in the caches.
-BenchResult time_case(Case& c, const Ceilings& ceilings) {
+BenchResult time_case(Case& c, Ceilings& ceilings) {
   static constexpr int64_t flush_bytes = 64 << 20;
   std::vector<uint8_t> flush(flush_bytes, 1);
   std::vector<double> times;
@@ -171,31 +171,33 @@ BenchResult time_case(Case& c, const Ceilings& ceilings) {
   r.tflop_per_s = cost.flops / t * 1e-12;
   const bool low = !c.sig.in.empty() && c.sig.in[0].dtype == DType::bf16;
   const bool matrix = c.sig.op->precision == OpDef::Precision::low;
-  const double floor =
-      std::max(cost.bytes / ceilings.bytes_per_second,
-               matrix ? cost.flops / (low ? ceilings.flops_bf16 : ceilings.flops_f32) : 0.0);
-  r.peak_percent = 100 * floor / t;
+  r.peak_percent = ceilings.percent(
+      cost, t, matrix ? std::optional(low ? DType::bf16 : DType::f32) : std::nullopt);
   return r;
 }
 
+// The best of several sizes and all kernels.
 double matmul_flops(const Context& context, DType dtype) {
-  const int64_t n = 1024;
-  Signature s{
-      &ops::def::matmul(), ops::def::matmul().attrs(), {{dtype, {n, n}}, {dtype, {n, n}}}, {}, ""};
-  s.out = s.op->infer(s);
-  for (const Kernel* k : kernels_of("matmul", context.device->backend())) {
-    if (!k->supports(s, *context.device)) continue;
-    Case c = make_case(context, s, {}, *k);
-    double best = 1e9;
-    for (int i = 0; i < 7; ++i) best = std::min(best, seconds([&] { c.program.run(c.call); }));
-    return cost_of(s).flops / best;
+  double most = 0;
+  for (const int64_t n : {768, 1024, 2048}) {
+    Signature s{&ops::def::matmul(),
+                ops::def::matmul().attrs(),
+                {{dtype, {n, n}}, {dtype, {n, n}}},
+                {},
+                ""};
+    s.out = s.op->infer(s);
+    for (const Kernel* k : kernels_of("matmul", context.device->backend())) {
+      if (!k->supports(s, *context.device)) continue;
+      Case c = make_case(context, s, {}, *k);
+      for (int i = 0; i < 7; ++i)
+        most = std::max(most, cost_of(s).flops / seconds([&] { c.program.run(c.call); }));
+    }
   }
-  return 0;
+  return most;
 }
 
 void bench_example(const Context& context, const OpDef& op, const Example& e, DType dtype,
-                   const Ceilings& ceilings,
-                   const std::function<void(const BenchResult&)>& report) {
+                   Ceilings& ceilings, const std::function<void(const BenchResult&)>& report) {
   const Signature s = with_floats(op, e, dtype);
   for (const Kernel* k : kernels_of(op.name, context.device->backend())) {
     if (!k->supports(s, *context.device) || k->alias) continue;
@@ -212,10 +214,21 @@ void bench_example(const Context& context, const OpDef& op, const Example& e, DT
 
 }  // namespace
 
+double Ceilings::percent(const Cost& work, double seconds, std::optional<DType> matrix) {
+  double share = 0;
+  const auto against = [&](double& ceiling, double amount) {
+    ceiling = std::max(ceiling, amount / seconds);
+    share = std::max(share, amount / ceiling / seconds);
+  };
+  if (work.bytes > 0) against(bytes_per_second, work.bytes);
+  if (matrix && work.flops > 0) against(*matrix == DType::f32 ? flops_f32 : flops_bf16, work.flops);
+  return 100 * share;
+}
+
 Ceilings measure_ceilings(const Context& context) {
   if (!context.device->on_host()) return measure_device_ceilings(context);
   Ceilings c;
-  constexpr int64_t n = 1 << 26;
+  constexpr int64_t n = 1 << 26;  // bytes, past the caches of most processors
   std::vector<float> a(n / 4, 1.0f), b(n / 4);
   double best = 1e9;
   for (int i = 0; i < 7; ++i) {
@@ -234,7 +247,7 @@ Ceilings measure_ceilings(const Context& context) {
 
 namespace {
 
-void bench_on_device(const Context& context, const std::string& filter, const Ceilings& ceilings,
+void bench_on_device(const Context& context, const std::string& filter, Ceilings& ceilings,
                      const std::function<void(const BenchResult&)>& report) {
   const auto run = [&](const GraphCase& c) {
     if (str(c.op, '/', c.example).find(filter) != std::string::npos)
@@ -265,7 +278,7 @@ std::vector<std::string> op_bench_names(const Device& device) {
   return out;
 }
 
-void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
+void bench_ops(const Context& context, const std::string& filter, Ceilings& ceilings,
                const std::function<void(const BenchResult&)>& report) {
   if (!context.device->on_host()) return bench_on_device(context, filter, ceilings, report);
   for (const OpDef* op : all_ops()) {

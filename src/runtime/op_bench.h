@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,16 @@
 
 namespace ebb {
 
-// The limits: of one large copy and one large matmul.
+// The best that the machine did: on large copies and matrix products, or on any case since.
 struct Ceilings {
   double bytes_per_second = 0;
   double flops_f32 = 0;
   double flops_bf16 = 0;
+
+  // Per cent of the nearer ceiling that work reaches in so many seconds; its floating-point
+  // operations count where it is matrix work in `matrix`. Work that is faster than a ceiling raises
+  // it, and reaches 100.
+  double percent(const Cost& work, double seconds, std::optional<DType> matrix);
 };
 Ceilings measure_ceilings(const Context& context);
 
@@ -28,6 +34,9 @@ struct BenchResult {
   // Training steps on an accelerator: host time to enqueue one, and the time from the network's
   // config to the end of the first step.
   double host_us = 0, first_step_s = 0;
+  // Of evaluations of a network with hashed weights and inputs (nn/hashed_weights.h): the l2 norm
+  // of the output and its first projections, for another program to compare.
+  std::vector<double> check = {};
 };
 
 // "op/example" of everything that bench_ops() can run on the device.
@@ -38,7 +47,7 @@ std::vector<std::string> op_bench_names(const Device& device);
 // first: against the op's reference on the small examples, and on the timed one that every element
 // is written, finite and reproducible. Throws Error if not. On devices with memory of their own
 // only the preferred kernels run, and graph_cases() in addition.
-void bench_ops(const Context& context, const std::string& filter, const Ceilings& ceilings,
+void bench_ops(const Context& context, const std::string& filter, Ceilings& ceilings,
                const std::function<void(const BenchResult&)>& report);
 
 }  // namespace ebb

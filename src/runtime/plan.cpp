@@ -30,13 +30,14 @@ std::vector<const Kernel*> supporting_kernels(const Signature& s, const Device& 
   return all;
 }
 
-// Whether the kernel that comes first for one use does for the other, perhaps under another op.
+// Whether the preferred kernel of one signature is also that of the other, perhaps under another
+// op.
 bool same_cost_class(const Signature& a, const Signature& b, const Device& device) {
   const auto for_a = supporting_kernels(a, device), for_b = supporting_kernels(b, device);
   return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
 }
 
-// The value whose memory `v` is, seen through reshapes.
+// The value that `v` aliases, looking through reshapes.
 int32_t root_of(const Graph& g, int32_t v) {
   for (int32_t n = g.producer(v); n >= 0; n = g.producer(v)) {
     const Node& node = g.nodes()[static_cast<size_t>(n)];
@@ -46,7 +47,7 @@ int32_t root_of(const Graph& g, int32_t v) {
   return v;
 }
 
-// Updates take computed values: a source that moves into another is copied by a node of its own.
+// Updates need computed values: a source that updates another one is copied by a node of its own.
 Graph with_computed_updates(const Graph& g) {
   Rewriter rw(g);
   rw.copy_sources();
@@ -79,7 +80,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   const auto keep = [&](const Signature& s) { return !supporting_kernels(s, device).empty(); };
   Graph out = lower(with_computed_updates(dead_code(g)), keep);
   out = common_subexpressions(out);
-  const bool rows = !kernels_of("rows", device.backend()).empty();
+  const bool rows = !kernels_of("row_fusion", device.backend()).empty();
   if (options.fuse) {
     const auto supports = [&](const Signature& plain, const Signature& with) {
       return same_cost_class(plain, with, device);
@@ -91,7 +92,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   }
   out = dead_code(out);
   verify(out, "fuse");
-  if (options.fuse && !kernels_of("images", device.backend()).empty()) {
+  if (options.fuse && !kernels_of("spatial_fusion", device.backend()).empty()) {
     out = fuse_spatial(out, keep, mode == LoweringMode::blocks);
     verify(out, "spatial_fusion");
   }
@@ -101,7 +102,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     out = rematerialise(out, options.recompute.loss, keep);
     verify(out, "rematerialise");
   }
-  if (options.fuse && !kernels_of("pointwise_parts", device.backend()).empty()) {
+  if (options.fuse && !kernels_of("pointwise_views", device.backend()).empty()) {
     out = elide_concat_slice(out, keep);
     verify(out, "segments");
     out = elide_slices(out, keep);
@@ -109,14 +110,14 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     out = elide_concats(out, keep);
     verify(out, "concats");
   }
-  if (options.fuse && !kernels_of("pointwise_batch", device.backend()).empty()) {
+  if (options.fuse && !kernels_of("multi_tensor_pointwise", device.backend()).empty()) {
     out = lower(fuse_horizontally(out), keep);
     verify(out, "horizontal_fusion");
   }
   return out;
 }
 
-// What runs a node.
+// The kernel chosen for a node.
 struct Plan::Chosen {
   Choice choice;
   Signature sig;
@@ -125,8 +126,8 @@ struct Plan::Chosen {
   NodeMemory memory() const {
     const Kernel* k = choice.kernel;
     NodeMemory m{program.workspace, k->in_place, k->alias, k->cooperative};
-    if (k->may_share)
-      m.may_share = [k, s = sig](size_t out, size_t in) { return k->may_share(s, out, in); };
+    if (k->may_alias)
+      m.may_alias = [k, s = sig](size_t out, size_t in) { return k->may_alias(s, out, in); };
     return m;
   }
 };
@@ -150,14 +151,18 @@ std::vector<Plan::Chosen> Plan::choose() {
   Device& device = *context_.device;
   Tuner guess;
   Tuner& tuner = context_.tuner ? *context_.tuner : guess;
-  std::vector<Chosen> nodes;
+  std::vector<Use> uses;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);
-    const auto supporting = supporting_kernels(s, device);
-    require(!supporting.empty(), s.op->name, ": ", device.backend(), " has no kernel for it  ",
-            s.text(), "  at ", s.at);
-    const Choice c = tuner.choose(supporting, s, device);
-    nodes.push_back({c, s, c.kernel->prepare(s, c.tune, device)});
+    uses.push_back({supporting_kernels(s, device), s});
+    require(!uses.back().kernels.empty(), s.op->name, ": ", device.backend(),
+            " has no kernel for it  ", s.text(), "  at ", s.at);
+  }
+  const std::vector<Choice> choices = tuner.choose(uses, device);
+  std::vector<Chosen> nodes;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const Choice& c = choices[i];
+    nodes.push_back({c, uses[i].sig, c.kernel->prepare(uses[i].sig, c.tune, device)});
   }
   tuner.save();
   return nodes;
@@ -169,7 +174,7 @@ std::vector<NodeMemory> Plan::memory_of(const std::vector<Chosen>& nodes) {
   return facts;
 }
 
-// What runs aside keeps its memory longer; a plan that computes blocks twice to need less has none
+// Work on the side stream extends lifetimes; a plan that recomputes blocks to save memory has none
 // of it.
 std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recompute& r,
                                    LoweringMode mode) {
@@ -186,7 +191,7 @@ std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recom
   return out;
 }
 
-// What is computed again runs as it ran first: the same kernels with the same choices.
+// Recomputed nodes use the same kernels with the same choices.
 void Plan::adopt(std::vector<Chosen>& nodes, Fitted fitted) {
   std::vector<Chosen> all;
   std::vector<bool> taken(nodes.size());

@@ -25,7 +25,7 @@ struct Step {
   Signature sig;
   Program program;
   Call call;
-  bool side_stream = false;  // runs beside the steps behind it, see runtime/side_stream.h
+  bool side_stream = false;  // runs concurrently with later steps, see runtime/side_stream.h
 };
 
 class Plan {
@@ -69,7 +69,7 @@ class Plan {
   Cost cost() const;                                           // of a run: the steps' together
   // The plan stage of `ebb explain`: steps with kernels, types, bytes, FLOPs, and the peak.
   std::string text() const;
-  // As run(), step by step: `look` gets each step's index and outputs, on the host.
+  // As run(), step by step: `look` receives each step's index and outputs, on the host.
   using Look = std::function<void(size_t, const std::vector<Tensor>&)>;
   void inspect(const NamedTensors& inputs, const Look& look);
   // Called within a run with the share of its steps that are done, 0 to 1, where the device runs
@@ -103,7 +103,7 @@ class Plan {
   RecomputeCount recomputed_;
   std::vector<Step> steps_;
   std::vector<bool> side_stream_;  // by step
-  std::vector<int32_t> waits_;     // by step: for which step aside, or -1
+  std::vector<int32_t> waits_;     // by step: for which step on the side stream, or -1
   PlanInputs inputs_;
   std::vector<Tensor> sources_;  // by index into graph_.sources()
   std::shared_ptr<Buffer> arena_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -36,8 +37,46 @@ std::vector<std::string> split(std::string_view line) {
   return out;
 }
 
-std::string key_of(std::string_view prefix, const Device& device, const Signature& sig) {
-  return str(prefix, ", ", device.description(), separator, sig.text());
+std::string key_of(std::string_view prefix, const Device& device, std::string_view signature) {
+  return str(prefix, ", ", device.description(), separator, signature);
+}
+
+std::string own_prefix() { return str("ebb ", version, "+", kernels); }
+
+// The likeliest few of each kernel's candidates, as its model orders them; fewer of kernels that
+// come later, which serve what the first ones do not or do badly.
+std::vector<Choice> likeliest(const std::vector<Choice>& all) {
+  constexpr int of_first = 6, of_others = 2;
+  std::map<const Kernel*, int> kept;
+  std::vector<Choice> out;
+  for (const Choice& c : all)
+    if (kept[c.kernel]++ < (c.kernel == all[0].kernel ? of_first : of_others)) out.push_back(c);
+  return out;
+}
+
+// The signature with no more of its expressions than inputs, results and the magnitude of their
+// work: uses that share it take the same time by the same kernel, about.
+std::string class_text(const Signature& sig) {
+  const std::string text = sig.text();
+  std::string_view rest = text;
+  std::string out;
+  for (size_t open; (open = rest.find('<')) != std::string_view::npos;) {
+    const size_t end = rest.find('>', open) + 1;
+    Expr e;
+    e.parse(rest.substr(open, end - open));
+    const double work = std::exp2(std::ilogb(e.flops() + 1));
+    out += str(rest.substr(0, open), '<', e.inputs(), '|', e.results().size(), '|', work, '>');
+    rest.remove_prefix(end);
+  }
+  return out + std::string(rest);
+}
+
+// Whether there is room to measure it, beside the largest others that there is room for.
+bool fits(const Signature& sig, const Device& device) {
+  int64_t bytes = 0;
+  for (const Type& t : sig.in) bytes += t.bytes();
+  for (const Type& t : sig.out) bytes += t.bytes();
+  return bytes < device.free_memory() / 4;
 }
 
 }  // namespace
@@ -60,7 +99,7 @@ std::string choice_text(const Choice& choice) {
 }
 
 std::string tuning_key(const Device& device, const Signature& sig) {
-  return key_of(str("ebb ", version, "+", kernels), device, sig);
+  return key_of(own_prefix(), device, class_text(sig));
 }
 
 std::string cache_path(std::string_view name) {
@@ -91,26 +130,66 @@ void Tuner::read(std::istream& in, const std::string& name) {
   }
 }
 
-Choice Tuner::choose(std::span<const Kernel* const> kernels, const Signature& sig, Device& device) {
-  const std::vector<Choice> all = candidates_of(kernels, sig, device);
-  if (all.size() == 1) return all[0];
-  const std::string key = tuning_key(device, sig);
-  std::vector<std::string> known = {key};
-  if (effort_ != Effort::full) known.push_back(key_of("preset", device, sig));
-  for (const std::string& k : known)
-    if (const auto it = kept_.find(k); it != kept_.end())
-      for (const Choice& c : all)
-        if (choice_text(c) == it->second.choice) return c;
-  if (effort_ == Effort::none) return all[0];
-  const Winner w =
-      race(all, sig, device, effort_ == Effort::fast ? RaceOptions{} : RaceOptions{12, 1.6});
-  kept_[key] = {choice_text(w.choice), w.us};
-  ++measured_;
-  return w.choice;
+std::optional<Choice> Tuner::known(const std::vector<Choice>& all, const Signature& sig,
+                                   const Device& device) const {
+  std::vector<std::string> prefixes = {own_prefix()};
+  if (effort_ != Effort::full) prefixes.emplace_back("preset");
+  for (const std::string& prefix : prefixes)
+    for (const std::string& signature : {sig.text(), class_text(sig)})
+      if (const auto it = kept_.find(key_of(prefix, device, signature)); it != kept_.end())
+        for (const Choice& c : all)
+          if (choice_text(c) == it->second.choice) return c;
+  return {};
+}
+
+std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device) {
+  std::map<std::string, Choice> chosen;   // by signature
+  std::map<std::string, size_t> waiting;  // by signature: the contest
+  std::map<std::string, size_t> alike;    // by what contests have in common
+  std::vector<Contest> contests;
+  for (const Use& use : uses) {
+    const std::string text = use.sig.text();
+    if (chosen.contains(text) || waiting.contains(text)) continue;
+    std::vector<Choice> all = candidates_of(use.kernels, use.sig, device);
+    if (all.size() > 1) {
+      if (auto kept = known(all, use.sig, device)) all = {*kept};
+    }
+    if (effort_ == Effort::fast) all = likeliest(all);
+    if (all.size() == 1 || effort_ == Effort::none || !fits(use.sig, device)) {
+      chosen[text] = all[0];
+      continue;
+    }
+    std::string common = class_text(use.sig);
+    for (const Choice& c : all) common += str(separator, choice_text(c));
+    const auto [it, fresh] = alike.try_emplace(common, contests.size());
+    if (fresh) contests.push_back({std::move(all), use.sig});
+    waiting[text] = it->second;
+  }
+  const std::vector<Choice> best = winners(contests, device);
+  for (const auto& [text, contest] : waiting) chosen[text] = best[contest];
+  std::vector<Choice> out;
+  for (const Use& use : uses) out.push_back(chosen.at(use.sig.text()));
+  return out;
+}
+
+std::vector<Choice> Tuner::winners(const std::vector<Contest>& contests, Device& device) {
+  std::vector<Choice> out;
+  if (contests.empty()) return out;
+  const std::vector<Winner> won = race(
+      contests, device, effort_ == Effort::fast ? RaceOptions{} : RaceOptions{12, 1.6}, costs_);
+  for (size_t i = 0; i < contests.size(); ++i) {
+    const Signature& sig = contests[i].sig;
+    std::string key = tuning_key(device, sig);
+    // of another use of the same class, whose kernels offer other candidates
+    if (kept_.contains(key)) key = key_of(own_prefix(), device, sig.text());
+    kept_[key] = {choice_text(won[i].choice), won[i].us};
+    out.push_back(won[i].choice);
+  }
+  return out;
 }
 
 void Tuner::save() {
-  if (measured_ == saved_ || path_.empty()) return;
+  if (measured() == saved_ || path_.empty()) return;
   const std::filesystem::path path(path_), temporary = str(path_, ".tmp-", ::getpid());
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
@@ -124,7 +203,7 @@ void Tuner::save() {
   require(out.good(), "tuner: cannot write  ", temporary.string());
   std::filesystem::rename(temporary, path, error);
   require(!error, "tuner: cannot write  ", path_, " (", error.message(), ")");
-  saved_ = measured_;
+  saved_ = measured();
 }
 
 }  // namespace ebb

@@ -3,31 +3,49 @@
 //
 // One line per choice, sorted; lines may be edited, merged and deleted:
 //   ebb <version>+<kernels>, <device> | <signature> | <kernel> tile_m=128 | 41.2 us
-// A line whose candidate no longer exists is measured again. Presets for known devices come with
-// the program (src/runtime/presets/, lines that start with `preset, <device>`); a measured line
-// takes precedence.
+// Signatures that differ only in what their expressions compute share a line; of expressions only
+// the sizes stand there. A line whose candidate no longer exists is measured again. Presets for
+// known devices come with the program (src/runtime/presets/, lines that start with
+// `preset, <device>`); a measured line takes precedence.
 #pragma once
 
 #include <istream>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/kernel.h"
 
 namespace ebb {
+
+struct Contest;
 
 struct Choice {
   const Kernel* kernel = nullptr;
   Tune tune;
 };
 
+// A use of an op with the kernels that support it, at least one.
+struct Use {
+  std::vector<const Kernel*> kernels;
+  Signature sig;
+};
+
+// What choosing has cost so far.
+struct TuningCosts {
+  int64_t contests = 0, candidates = 0;  // measured; each contest is a signature, or several alike
+  // Writing code; waiting for the compiler, allocating, the first runs; measuring.
+  double prepare_s = 0, compile_s = 0, measure_s = 0;
+};
+
 class Tuner {
  public:
   enum class Effort : uint8_t {
     none,  // measures nothing: presets, else the kernels' best guess
-    fast,  // what no preset knows
+    fast,  // what no preset knows, of candidates those that the kernels' models find likeliest
     full,  // all; more rounds, and slower candidates stay longer
   };
   // Reads the file if it is there. Throws Error for a line that cannot be read.
@@ -35,12 +53,13 @@ class Tuner {
   // Presets only.
   Tuner() : Tuner("", Effort::none) {}
 
-  // The best of the kernels, all of which support the signature (at least one), and of their
-  // candidates: the kept choice, or the winner of interleaved rounds on random data, which is kept.
-  Choice choose(std::span<const Kernel* const> kernels, const Signature& sig, Device& device);
+  // For each use the best of its kernels and of their candidates: the kept choice, or the winner of
+  // interleaved rounds on random data, which is kept.
+  std::vector<Choice> choose(std::span<const Use> uses, Device& device);
   // Writes the file, if anything was measured since, through a temporary one. Throws Error.
   void save();
-  int64_t measured() const { return measured_; }
+  int64_t measured() const { return costs_.contests; }
+  const TuningCosts& costs() const { return costs_; }
 
  private:
   struct Kept {
@@ -48,11 +67,15 @@ class Tuner {
     double us = 0;
   };
   void read(std::istream& in, const std::string& name);
+  std::optional<Choice> known(const std::vector<Choice>& all, const Signature& sig,
+                              const Device& device) const;
+  std::vector<Choice> winners(const std::vector<Contest>& contests, Device& device);
 
   std::string path_;
   Effort effort_;
   std::map<std::string, Kept, std::less<>> kept_;
-  int64_t measured_ = 0, saved_ = 0;
+  TuningCosts costs_;
+  int64_t saved_ = 0;  // contests
 };
 
 // Every way to run the signature, each kernel's best guess first.
@@ -62,7 +85,8 @@ std::vector<Choice> candidates_of(std::span<const Kernel* const> kernels, const 
 // "conv2d_sm90 tile_m=128 tile_n=256"; without values the kernel's name alone.
 std::string choice_text(const Choice& choice);
 
-// What the kept choices hold for: the program's version and kernels, and the device.
+// What the kept choices hold for: the program's version and kernels, the device, and the signature
+// without what its expressions compute.
 std::string tuning_key(const Device& device, const Signature& sig);
 
 // $XDG_CACHE_HOME/ebb/<name>, or ~/.cache/ebb/<name>; "" if neither is set.

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/prim/conv2d_dx/op.h"
+#include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
 #include "runtime/context.h"
 #include "support/files.h"
@@ -21,17 +24,22 @@ Signature example() {
   return s;
 }
 
+Choice choose(Tuner& tuner, const std::vector<const Kernel*>& kernels, const Context& context) {
+  const Use use{kernels, example()};
+  return tuner.choose({&use, 1}, *context.device)[0];
+}
+
 TEST(tuner, choice__is_measured_once_and_kept_in_the_file) {
   const testing::Folder folder;
   const std::string path = folder / "tune.txt";
   const Context context = open_context("cpu", {.threads = 1});
   const std::vector<const Kernel*> kernels = {kernels_of("conv2d_dx", "cpu")[0]};
   Tuner first(path, Tuner::Effort::fast);
-  const Choice chosen = first.choose(kernels, example(), *context.device);
+  const Choice chosen = choose(first, kernels, context);
   EXPECT_EQ(first.measured(), 1);
   first.save();
   Tuner second(path, Tuner::Effort::fast);
-  EXPECT_EQ(choice_text(second.choose(kernels, example(), *context.device)), choice_text(chosen));
+  EXPECT_EQ(choice_text(choose(second, kernels, context)), choice_text(chosen));
   EXPECT_EQ(second.measured(), 0);
   EXPECT_NE(testing::file_bytes(path).find(" | conv2d_dx f32[2,8,8,16]"), std::string::npos);
 }
@@ -44,16 +52,15 @@ TEST(tuner, edited_line__is_obeyed_and_an_unknown_one_measured_anew) {
   const std::string key = str(tuning_key(*context.device, example()), " | ", kernels[0]->name, " ");
   testing::put_file(path, key + "turn=1 | 1.0 us\n");
   Tuner obeyed(path, Tuner::Effort::fast);
-  EXPECT_EQ(choice_text(obeyed.choose(kernels, example(), *context.device)),
-            str(kernels[0]->name, " turn=1"));
+  EXPECT_EQ(choice_text(choose(obeyed, kernels, context)), str(kernels[0]->name, " turn=1"));
   EXPECT_EQ(obeyed.measured(), 0);
   testing::put_file(path, key + "turn=7 | 1.0 us\n");
   Tuner anew(path, Tuner::Effort::fast);
-  anew.choose(kernels, example(), *context.device);
+  choose(anew, kernels, context);
   EXPECT_EQ(anew.measured(), 1);
 }
 
-TEST(tuner, preset__serves_unless_all_is_to_be_measured) {
+TEST(tuner, preset__is_used_unless_all_is_to_be_measured) {
   const testing::Folder folder;
   const std::string path = folder / "tune.txt";
   const Context context = open_context("cpu", {.threads = 1});
@@ -65,7 +72,7 @@ TEST(tuner, preset__serves_unless_all_is_to_be_measured) {
   for (const auto& [effort, measured] :
        {std::pair{Effort::none, 0}, {Effort::fast, 0}, {Effort::full, 1}}) {
     Tuner t(path, effort);
-    const Choice c = t.choose(kernels, example(), *context.device);
+    const Choice c = choose(t, kernels, context);
     EXPECT_EQ(t.measured(), measured);
     if (measured == 0) {
       EXPECT_EQ(choice_text(c), str(kernels[0]->name, " turn=1"));
@@ -86,9 +93,89 @@ TEST(tuner, no_candidate_that_runs__says_why) {
                         }};
   const std::vector<const Kernel*> kernels = {&lost};
   Tuner tuner("", Tuner::Effort::fast);
-  testing::expect_error(
-      [&] { tuner.choose(kernels, example(), *open_context("cpu", {.threads = 1}).device); },
-      "tuner: no candidate runs (far: the device failed)  conv2d_dx");
+  testing::expect_error([&] { choose(tuner, kernels, open_context("cpu", {.threads = 1})); },
+                        "tuner: no candidate runs (far: the device failed)  conv2d_dx");
+}
+
+// Kernels that write down in which order they are prepared and run.
+std::vector<std::string>& events() {
+  static std::vector<std::string> all;
+  return all;
+}
+
+Kernel noted_kernel() {
+  return {.op = "pointwise",
+          .name = "noted",
+          .supports = +[](const Signature&, const Device&) { return true; },
+          .prepare = +[](const Signature& s, const Tune& t, Device&) -> Program {
+            const std::string what = str(s.in[0].shape[0], ":", t.value("turn", -1));
+            events().push_back("prepare " + what);
+            return {0, [what](const Call&) { events().push_back("run " + what); }};
+          },
+          .space =
+              +[](const Signature&, const Device&) {
+                std::vector<Tune> all;
+                for (int i = 0; i < 20; ++i) all.push_back({{{"turn", i}}});
+                return all;
+              }};
+}
+
+Use pointwise_use(const Kernel& kernel, int64_t size, const Scalar& y) {
+  Signature s{&ops::def::pointwise(),
+              ops::Pointwise{.expr = Expr(1, {&y, 1})},
+              {{DType::f32, {size}}},
+              {},
+              ""};
+  s.out = s.op->infer(s);
+  return {{&kernel}, s};
+}
+
+TEST(tuner, uses_of_a_plan__are_all_prepared_before_the_first_runs) {
+  events().clear();
+  const Kernel kernel = noted_kernel();
+  const Scalar x = Scalar::input(0);
+  const Use uses[] = {pointwise_use(kernel, 3, exp(x)), pointwise_use(kernel, 5, exp(x))};
+  Tuner tuner("", Tuner::Effort::fast);
+  tuner.choose(uses, *open_context("cpu", {.threads = 1}).device);
+  const auto first_run =
+      std::ranges::find_if(events(), [](const std::string& e) { return e.starts_with("run"); });
+  const auto prepared = std::ranges::count_if(
+      events(), [](const std::string& e) { return e.starts_with("prepare"); });
+  EXPECT_EQ(first_run - events().begin(), prepared);
+  EXPECT_EQ(tuner.measured(), 2);
+}
+
+TEST(tuner, fast__measures_the_likeliest_candidates_and_full_all) {
+  const Kernel kernel = noted_kernel();
+  const Use use = pointwise_use(kernel, 3, exp(Scalar::input(0)));
+  const auto candidates = [&](Tuner::Effort effort) {
+    Tuner tuner("", effort);
+    tuner.choose({&use, 1}, *open_context("cpu", {.threads = 1}).device);
+    return tuner.costs().candidates;
+  };
+  EXPECT_EQ(candidates(Tuner::Effort::fast), 6);
+  EXPECT_EQ(candidates(Tuner::Effort::full), 20);
+}
+
+TEST(tuner, uses_that_differ_in_what_expressions_compute__share_a_choice) {
+  const testing::Folder folder;
+  const std::string path = folder / "tune.txt";
+  const Context context = open_context("cpu", {.threads = 1});
+  const Kernel kernel = noted_kernel();
+  const Scalar x = Scalar::input(0);
+  const Use uses[] = {pointwise_use(kernel, 3, exp(x)), pointwise_use(kernel, 3, log(x)),
+                      pointwise_use(kernel, 3, exp(x)),
+                      // much more work
+                      pointwise_use(kernel, 3, exp(log(exp(log(exp(log(x)))))))};
+  Tuner first(path, Tuner::Effort::fast);
+  const auto chosen = first.choose(uses, *context.device);
+  EXPECT_EQ(first.measured(), 2);
+  EXPECT_EQ(choice_text(chosen[0]), choice_text(chosen[1]));
+  first.save();
+  Tuner second(path, Tuner::Effort::fast);
+  const Use other = pointwise_use(kernel, 3, exp(x) + 1e-3);
+  EXPECT_EQ(choice_text(second.choose({&other, 1}, *context.device)[0]), choice_text(chosen[0]));
+  EXPECT_EQ(second.measured(), 0);
 }
 
 TEST(tuner, broken_line__is_named) {

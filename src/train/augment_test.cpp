@@ -151,7 +151,7 @@ TEST(augment, labels__follow_the_transform) {
   for (const float v : labels_of({})) EXPECT_EQ(v, 0.0f);
 }
 
-TEST(draw_augmentation, frequencies_and_spreads__are_as_asked) {
+TEST(draw_augmentation, frequencies_and_spreads__are_as_requested) {
   constexpr int64_t n = 20000;
   const AugmentOptions o{.p = 0.25};
   double x = 0, y = 0, scales = 0, turns = 0, stretches = 0, shifts = 0, squares = 0, angles = 0;

@@ -296,8 +296,8 @@ ModelFileInfo model_info(const std::string& folder, int64_t step) {
 }
 
 // The newest of `steps` before `damaged` for which open() throws no Error.
-std::optional<int64_t> whole_before(int64_t damaged, const std::vector<int64_t>& steps,
-                                    const auto& open) {
+std::optional<int64_t> intact_before(int64_t damaged, const std::vector<int64_t>& steps,
+                                     const auto& open) {
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (*step >= damaged) continue;
     try {
@@ -317,7 +317,7 @@ auto from_last_checkpoint(const std::string& folder, const auto& f) {
   try {
     return f(last);
   } catch (const Error& e) {
-    const auto older = whole_before(last, checkpoint_steps(folder), [&](int64_t step) {
+    const auto older = intact_before(last, checkpoint_steps(folder), [&](int64_t step) {
       open_state(folder, step);
       model_info(folder, step);
       f(step);
@@ -362,7 +362,7 @@ std::string older_model(const std::string& folder, const std::string& damaged,
                         const std::function<void(const std::string& file)>& load) {
   const auto step = step_of(fs::path(damaged).filename().string(), model_prefix);
   if (!fs::is_directory(folder) || !step) return "";
-  const auto older = whole_before(*step, steps_in(folder, model_prefix), [&](int64_t s) {
+  const auto older = intact_before(*step, steps_in(folder, model_prefix), [&](int64_t s) {
     model_info(folder, s);
     load(model_file(folder, s));
   });

@@ -17,7 +17,7 @@
 
 namespace ebb::train {
 
-// What a checkpoint says about its run: enough to build the network and the diffusion again.
+// The description of a run in a checkpoint, sufficient to rebuild the network and the diffusion.
 struct RunInfo {
   std::string model;         // name of the family
   std::string model_config;  // JSON objects
@@ -28,8 +28,8 @@ struct RunInfo {
 
 // ---- state of a run ------------------------------------------------------------------------
 
-// The numbers that a training step keeps, on the host. `tensors` has, by the names of the plan's
-// sources, every weight w and, of trained ones, m.<w>, v.<w> and ema.<w>.
+// The state of training, on the host. `tensors` has, by the names of the plan's sources, every
+// weight w and, for trained ones, m.<w>, v.<w> and ema.<w>.
 struct TrainState {
   std::vector<nn::Weight> weights;
   int64_t step = 0;  // steps done
@@ -66,8 +66,8 @@ std::string state_file(const std::string& folder, int64_t step);
 // another network's; it says how to go on from an older one that is whole.
 TrainState load_state(const std::string& folder, std::vector<nn::Weight> weights);
 
-// The model file that `path` means: itself, or the newest in the folder (or the one given by
-// `step`). Throws Error for what is neither, and for a state file.
+// The model file of `path`: itself, or the newest in the folder (or that of `step`). Throws Error
+// for what is neither, and for a state file.
 std::string find_model_file(const std::string& path, std::optional<int64_t> step = {});
 struct ModelFileInfo {
   RunInfo run;
@@ -87,7 +87,7 @@ NamedTensors load_model_weights(const std::string& file, const std::vector<nn::W
 
 // ---- the folder of a run -------------------------------------------------------------------
 
-// Held while a run writes into its folder; goes with the process, however that ends.
+// A lock held while a run writes into its folder; released with the process, however it ends.
 using RunLock = std::shared_ptr<void>;
 
 // Throws Error for a folder that files cannot be written to or that another run is writing into,

@@ -157,7 +157,7 @@ TEST(checkpoint, damaged_and_foreign_files__are_errors) {
   expect_error([&] { read_model_info(state); }, "not a model");
 }
 
-TEST(checkpoint, damaged_newest__names_an_older_one_that_is_whole) {
+TEST(checkpoint, damaged_newest__names_an_older_one_that_is_intact) {
   const Folder folder;
   for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), info, 0);
   const auto damage = [&](const std::string& file) {

@@ -24,7 +24,7 @@ struct ClassifierConfig {
     f("width", width, "channels of the first convolution");
     f("features", features, "width of the feature space");
     f("epochs", epochs, "passes over the data");
-    f("batch", batch, "images a step");
+    f("batch", batch, "images per step");
     f("lr", lr, "learning rate at the start; it falls to 0");
     f("seed", seed, "of weights and order");
   }
@@ -40,10 +40,9 @@ struct Progress {
 FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
                             const Context& context, const Progress& progress);
 
-// How many rows of logits [N,K] are largest at their label.
+// The number of rows of logits [N,K] whose maximum is at their label.
 int64_t count_right(const Tensor& logits, std::span<const int64_t> labels);
-// The share of images whose largest logit is their label's.
-// `between`: as of FeatureNet::run.
+// The fraction of images whose largest logit is their label's.
 double class_accuracy(FeatureNet& net, const Dataset& data,
                       const std::function<void()>& between = {});
 

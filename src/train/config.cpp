@@ -50,8 +50,7 @@ void check(const TrainConfig& c) {
   in_range("augment", c.augment, 0, 1);
   require(c.channels == 0 || c.channels == 1 || c.channels == 3, "channels: must be 0, 1 or 3 (",
           c.channels, ")");
-  require(!(c.flip && c.augment > 0), "flip: is a part of augment already (augment ", c.augment,
-          ")");
+  require(!(c.flip && c.augment > 0), "flip: is included in augment (augment ", c.augment, ")");
   check_choices(c, [](std::string_view field) { return str(field, ": unknown value"); });
   parse_recompute(c.recompute);
   require(!c.out.empty(), "out: must name a folder");

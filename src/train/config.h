@@ -1,4 +1,4 @@
-// TrainConfig: everything about a training run but the model and the kind of diffusion.
+// TrainConfig: all settings of a training run except the model and the diffusion.
 #pragma once
 
 #include <cstdint>
@@ -38,43 +38,44 @@ struct TrainConfig {
     f("data", data, "training images: a folder, an IDX file or folder, or a .safetensors file");
     f("model", model, "name of a model or preset");
     f("out", out, "folder of the run: checkpoints, samples, metrics");
-    f("resume", resume, "go on with the run in `out` from its last checkpoint");
+    f("resume", resume, "continue the run in `out` from its last checkpoint");
     f("overwrite", overwrite, "start anew although `out` holds a run; what it wrote is deleted");
     // ---- how long
-    f("steps", steps, "optimiser steps of the whole run; 0: until `minutes` are over");
-    f("minutes", minutes, "stop after so many minutes, with a checkpoint; 0: no limit");
+    f("steps", steps, "optimiser steps of the full run; 0: until `minutes` have passed");
+    f("minutes", minutes, "stop after this many minutes, with a checkpoint; 0: no limit");
     // ---- optimiser
-    f("batch", batch, "images a step");
-    f("accumulation", accumulation, "parts in which a step's images are run, to save memory");
+    f("batch", batch, "images per step");
+    f("accumulation", accumulation, "micro-batches per step, to save memory");
     f("seed", seed, "of the initial weights, the order of the images and all noise: 0 to 2^64 - 1");
     f("lr", lr, "learning rate");
     f("schedule", schedule, "of the learning rate: constant, cosine, linear or rsqrt");
     f("warmup", warmup, "steps in which the learning rate rises to lr");
-    f("lr_final", lr_final, "cosine, linear: learning rate at the end, as a share of lr");
+    f("lr_final", lr_final, "cosine, linear: learning rate at the end, as a fraction of lr");
     f("lr_reference", lr_reference, "rsqrt: steps after which the learning rate falls");
-    f("beta1", beta1, "Adam: decay of the mean of the gradients, a step");
-    f("beta2", beta2, "Adam: decay of the mean of their squares, a step");
-    f("eps", eps, "Adam: added to the root of the mean square");
-    f("weight_decay", weight_decay, "AdamW: shrinking of weight matrices, times lr a step");
-    f("clip", clip, "largest norm of all gradients together; 0: no limit");
-    f("ema", ema, "decay of the average of the weights, a step; 0: by ema_halflife");
-    f("ema_halflife", ema_halflife, "half-life of the average of the weights, in images");
-    f("ema_rampup", ema_rampup, "longest half-life as a share of the images seen; 0: no ramp");
+    f("beta1", beta1, "Adam: decay of the first moment per step");
+    f("beta2", beta2, "Adam: decay of the second moment per step");
+    f("eps", eps, "Adam: added to the root of the second moment");
+    f("weight_decay", weight_decay, "AdamW: decay of weight matrices per step, times lr");
+    f("clip", clip, "largest global norm of the gradients; 0: no limit");
+    f("ema", ema, "EMA decay of the weights per step; 0: by ema_halflife");
+    f("ema_halflife", ema_halflife, "EMA half-life of the weights, in images");
+    f("ema_rampup", ema_rampup,
+      "largest EMA half-life as a fraction of the images seen; 0: no ramp");
     // ---- machine
-    f("dtype", dtype, "of matrix work: f32, bf16 or auto (bf16 where the device is fast in it)");
+    f("dtype", dtype,
+      "of matmuls and convolutions: f32, bf16 or auto (bf16 if fast on the device)");
     f("recompute", recompute,
-      "activations computed twice to save memory: off, pointwise, all, auto (as much as must be to "
+      "activation checkpointing to save memory: off, pointwise, all, auto (as much as must be to "
       "fit) or a "
       "size to fit into, like 8GB");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
-    f("tune", tune,
-      "fast or full: measure kernel variants, once for each shape; off: known choices");
+    f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
     // ---- data
     f("size", size, "side of the square images in pixels; 0: as in the files");
     f("channels", channels, "1 (grey), 3 (colour) or 0 (as in the files)");
     f("classes", classes, "of the images: auto (class folders, label files) or none");
-    f("limit", limit, "use only so many images, spread evenly over the set; 0: all");
+    f("limit", limit, "use only this many images, spread evenly over the set; 0: all");
     f("cache", cache, "MiB of decoded images kept in memory");
     f("flip", flip, "mirror images at random");
     f("augment", augment, "probability of each geometric augmentation (EDM); 0: off");
@@ -95,7 +96,7 @@ struct TrainConfig {
   }
 };
 
-// Throws Error, naming the field and the numbers, for what cannot be.
+// Throws Error, naming the field and the numbers, for invalid values.
 void check(const TrainConfig& c);
 
 RateSchedule rate_schedule(const TrainConfig& c);

@@ -89,10 +89,11 @@ class ImageFolder final : public Dataset {
     require(index >= 0 && index < size(), "dataset: index out of range (", index, " of ", size(),
             ")");
     const File& file = files_[static_cast<size_t>(index)];
+    io::ImageNotes notes;
     if (file.slot >= cached_) {
-      load(file, pixels);
+      load(file, pixels, notes);
     } else {
-      from_cache(file, pixels);
+      from_cache(file, pixels, notes);
     }
     return file.label;
   }
@@ -185,19 +186,26 @@ class ImageFolder final : public Dataset {
   // Decodes every file, which also fills the cache, and leaves out those that fail.
   void check_files() {
     std::vector<std::string> errors(files_.size());
+    std::vector<io::ImageNotes> notes(files_.size());
     parallel(size(), options_.threads, [&](int64_t i) {
       std::vector<uint8_t> pixels(static_cast<size_t>(shape_.numel()));
       try {
-        get(i, pixels.data());
+        const auto at = static_cast<size_t>(i);
+        const File& file = files_[at];
+        file.slot >= cached_ ? load(file, pixels.data(), notes[at])
+                             : from_cache(file, pixels.data(), notes[at]);
       } catch (const Error& e) {
         if (std::string_view(e.what()).starts_with("dataset: ")) throw;
         errors[static_cast<size_t>(i)] = e.what();
       }
     });
     std::vector<File> good;
-    std::vector<std::string> broken;
+    std::vector<std::string> broken, lying, not_srgb;
     for (size_t i = 0; i < files_.size(); ++i)
       if (errors[i].empty()) {
+        const std::string at = "  " + files_[i].path;
+        if (!notes[i].orientation.empty()) lying.push_back(notes[i].orientation + at);
+        if (!notes[i].colour.empty()) not_srgb.push_back(notes[i].colour + at);
         good.push_back(std::move(files_[i]));
       } else {
         broken.push_back(errors[i]);
@@ -206,10 +214,12 @@ class ImageFolder final : public Dataset {
     require(!files_.empty(), "dataset: no image can be read; ", listed("files", broken), "  ",
             root_.string());
     if (!broken.empty()) warnings_.push_back(listed("images that cannot be read left out", broken));
+    if (!lying.empty()) warnings_.push_back(listed("images taken as they lie", lying));
+    if (!not_srgb.empty()) warnings_.push_back(listed("images not converted to sRGB", not_srgb));
   }
 
-  void load(const File& file, uint8_t* pixels) const {
-    const Tensor decoded = io::read_image(file.path, options_.channels);
+  void load(const File& file, uint8_t* pixels, io::ImageNotes& notes) const {
+    const Tensor decoded = io::read_image(file.path, options_.channels, {}, &notes);
     const int64_t c = decoded.shape()[2];
     require(c <= shape_[2], "dataset: image is in colour while others are grey; --channels 1 or ",
             "--channels 3 makes them alike  ", file.path);
@@ -221,7 +231,7 @@ class ImageFolder final : public Dataset {
     std::ranges::copy(image.span<uint8_t>(), pixels);
   }
 
-  void from_cache(const File& file, uint8_t* pixels) const {
+  void from_cache(const File& file, uint8_t* pixels, io::ImageNotes& notes) const {
     const size_t n = static_cast<size_t>(shape_.numel());
     uint8_t* const kept = cache_.get() + static_cast<size_t>(file.slot) * n;
     std::atomic<State>& state = states_[static_cast<size_t>(file.slot)];
@@ -229,7 +239,7 @@ class ImageFolder final : public Dataset {
       std::memcpy(pixels, kept, n);
       return;
     }
-    load(file, pixels);
+    load(file, pixels, notes);
     State expected = absent;  // one thread fills; others go on with what they loaded
     if (!state.compare_exchange_strong(expected, filling)) return;
     std::memcpy(kept, pixels, n);

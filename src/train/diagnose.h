@@ -1,4 +1,4 @@
-// Diagnose: where a step first went wrong.
+// Diagnose: finds the first non-finite tensor of a step.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace ebb::train {
 
-// Runs the plan once more and names the first tensor that holds NaN or infinity: an input, a param
-// or state, or the result of an op with the model path it came from. "" if all are finite.
-// Fit for runs that change nothing, as those of a step with a loss that is not finite.
+// Runs the plan once more and names the first tensor with NaN or infinity: an input, a param or
+// state, or the result of an op with its model path. "" if all are finite. For runs that update
+// nothing, such as steps with a non-finite loss.
 std::string first_not_finite(Plan& plan, const NamedTensors& inputs);
 
 // Index of the first element that is NaN or infinite, or -1. Host memory of the type.

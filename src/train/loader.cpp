@@ -20,7 +20,7 @@ void check(const Dataset& data, const LoaderOptions& o) {
   require(o.threads >= 0 && o.prefetch >= 0, "loader: threads (", o.threads, ") and prefetch (",
           o.prefetch, ") must not be negative");
   check(o.augment);
-  require(!o.flip || o.augment.p == 0, "loader: flip is a part of augment already");
+  require(!o.flip || o.augment.p == 0, "loader: flip is included in augment");
 }
 
 void mirror(float* pixels, const Shape& shape) {

@@ -24,7 +24,7 @@ struct LoaderOptions {
   AugmentOptions augment{};
   int64_t threads = 0;   // 0: all that this process may use, at most 8
   int64_t prefetch = 0;  // batches made ahead, at most; 0: threads + 1
-  int64_t rank = 0;      // this process's part of each batch: rows [rank, rank+1) * batch / ranks
+  int64_t rank = 0;      // this process's slice of each batch: rows [rank, rank+1) * batch / ranks
   int64_t ranks = 1;     // must divide batch
 
   void fields(auto&& f) {

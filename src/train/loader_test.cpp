@@ -217,7 +217,7 @@ TEST(loader, wrong_options__are_errors) {
   expect_error([&] { BatchLoader(data, {.batch = 4, .ranks = 3}); }, "batch (4) must be divisible");
   expect_error([&] { BatchLoader(data, {.rank = 1}); }, "rank must be 0 to ranks - 1 (1 of 1)");
   expect_error([&] { BatchLoader(data, {.flip = true, .augment = {.p = 0.1}}); },
-               "part of augment");
+               "included in augment");
   expect_error([&] { BatchLoader(data, {.augment = {.p = 1.5}}); }, "p must be 0 to 1 (1.5)");
   expect_error([&] { BatchLoader(data, {}, -1); }, "step must not be negative");
   expect_error([&] { BatchLoader(Numbers(0), {}); }, "must not be empty");

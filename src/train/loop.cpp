@@ -130,12 +130,12 @@ class Run {
     StepInputs in{.step = state_.step,
                   .lr = rate_at(rate_schedule(c_), state_.step),
                   .ema_decay = ema_decay_at(ema_schedule(c_), state_.step, c_.batch),
-                  .parts = c_.accumulation};
+                  .micro_batches = c_.accumulation};
     now_ = {.step = state_.step + 1, .lr = in.lr};
-    for (; in.part < in.parts; ++in.part) {
+    for (; in.micro_batch < in.micro_batches; ++in.micro_batch) {
       const NamedTensors inputs = inputs_of(in);
       const NamedTensors out = plan_.run(inputs);
-      now_.loss += number(out, "loss") / static_cast<double>(in.parts);
+      now_.loss += number(out, "loss") / static_cast<double>(in.micro_batches);
       now_.grad_norm = number(out, "grad_norm");
       if (number(out, "finite") != 1) not_finite(out, inputs);
     }

@@ -1,4 +1,4 @@
-// The training loop: batches through the step's plan, with metrics, checkpoints and a way back in.
+// The training loop: runs the step's plan on batches, with metrics, checkpoints and resume.
 #pragma once
 
 #include <functional>
@@ -12,18 +12,18 @@
 
 namespace ebb::train {
 
-// The next part of a step: inputs of the loss graph by name, `batch / accumulation` images. Names
-// that the graph has no input for are left out.
+// The next micro-batch: inputs of the loss graph by name, `batch / accumulation` images. Names
+// without an input in the graph are ignored.
 using NextBatch = std::function<NamedTensors()>;
 
-// Work between steps. Called with the state up to date on the host; on the CPU its tensors are the
-// ones that training goes on with, not to be written.
+// Callbacks between steps. Called with the state up to date on the host; on the CPU its tensors are
+// those of the running training and must not be written.
 struct Hooks {
   // Every sample_every steps and at the end.
   std::function<void(const TrainState&)> sample = {};
-  // With every checkpoint; adds its numbers to the metrics.
+  // With every checkpoint; adds values to the metrics.
   std::function<void(const TrainState&, MetricsLog&)> evaluate = {};
-  std::function<void(std::string_view)> log = {};  // lines for people
+  std::function<void(std::string_view)> log = {};  // messages for the user
   std::function<bool()> stop = {};                 // polled after every step, as the signals are
 };
 
@@ -33,7 +33,7 @@ struct TrainJob {
   // Output "loss" f32[]. Inputs: those of a batch; "seed" i64[] and "step" i64[], if it has them,
   // are given by the loop.
   Graph loss;
-  // Gives the parts number first, first + 1, ... of the run.
+  // Returns the micro-batches first, first + 1, ... of the run.
   std::function<NextBatch(int64_t first)> batches;
   Hooks hooks = {};
 };
@@ -41,19 +41,19 @@ struct TrainJob {
 struct TrainResult {
   enum class Stop : uint8_t { steps, minutes, signal, hook };
   Stop why = Stop::steps;
-  int signal = 0;          // the number of the signal, if that is why
+  int signal = 0;          // the signal's number, if that is why
   int64_t step = 0;        // steps done
   double loss = 0;         // smoothed
   std::string checkpoint;  // the model file of the last checkpoint
 };
 
-// Trains from the start or, with config.resume, from the last checkpoint, to the same bits as
-// without the break. SIGINT or SIGTERM finish the step and save. Throws Error for a loss or
-// gradient that is not finite, naming the step and the tensor; the state before it is saved.
+// Trains from the start or, with config.resume, from the last checkpoint, bit-identical to an
+// uninterrupted run. SIGINT or SIGTERM finish the step and save. Throws Error for a non-finite loss
+// or gradient, naming the step and the tensor; the state before it is saved.
 TrainResult train(TrainJob job, const Context& context);
 
-// Batches of a data set as a loss graph takes them: images, labels, image (the number of the image
-// in the run) and augment. The data set must outlive the result.
+// Batches of a data set as inputs of a loss graph: images, labels, image (the index of the image in
+// the run) and augment. The data set must outlive the result.
 std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& config);
 
 }  // namespace ebb::train

@@ -71,10 +71,10 @@ TEST(train, a_toy__learns_and_leaves_its_files) {
 }
 
 TEST(train, resumed__gives_the_same_bits_as_in_one_go) {
-  for (const int64_t parts : {1, 2}) {
+  for (const int64_t micro_batches : {1, 2}) {
     const Folder folder;
     TrainConfig whole = toy_config(folder / "whole"), broken = toy_config(folder / "broken");
-    whole.accumulation = broken.accumulation = parts;
+    whole.accumulation = broken.accumulation = micro_batches;
     train(toy_job(whole), cpu());
     int64_t steps = 0;
     TrainJob first = toy_job(broken);
@@ -100,9 +100,9 @@ TEST(train, killed_behind_its_checkpoint__goes_on_from_it_and_repeats_no_line) {
   TrainConfig c = toy_config(folder.path());
   TrainJob job = toy_job(c);
   job.batches = [](int64_t) -> NextBatch {
-    return [part = int64_t{0}]() mutable {
-      require(part < 10, "the power fails");
-      return toy_batch(part++, 8);
+    return [micro_batch = int64_t{0}]() mutable {
+      require(micro_batch < 10, "the power fails");
+      return toy_batch(micro_batch++, 8);
     };
   };
   expect_error([&] { train(std::move(job), cpu()); }, "the power fails");
@@ -131,10 +131,10 @@ TEST(train, signal__finishes_the_step_and_saves) {
   std::signal(SIGINT, SIG_DFL);  // tests may run where it is ignored
   TrainJob job = toy_job(toy_config(folder.path()));
   job.batches = [](int64_t) -> NextBatch {
-    return [part = int64_t{0}]() mutable {
+    return [micro_batch = int64_t{0}]() mutable {
       // twice, as `timeout -s INT` sends it: to the process and to its group
-      for (int i = 0; i < 2 && part == 4; ++i) std::raise(SIGINT);
-      return toy_batch(part++, 8);
+      for (int i = 0; i < 2 && micro_batch == 4; ++i) std::raise(SIGINT);
+      return toy_batch(micro_batch++, 8);
     };
   };
   const TrainResult r = train(std::move(job), cpu());
@@ -203,9 +203,9 @@ TEST(train, network_that_is_too_large__is_refused_and_leaves_nothing) {
 std::string error_with(const std::string& folder, float bad) {
   TrainJob job = toy_job(toy_config(folder));
   job.batches = [bad](int64_t) -> NextBatch {
-    return [part = int64_t{0}, bad]() mutable {
-      NamedTensors b = toy_batch(part++, 8);
-      if (part == 10) b["images"].span<float>()[3] = bad;
+    return [micro_batch = int64_t{0}, bad]() mutable {
+      NamedTensors b = toy_batch(micro_batch++, 8);
+      if (micro_batch == 10) b["images"].span<float>()[3] = bad;
       return b;
     };
   };
@@ -280,9 +280,9 @@ TEST(train, device_lost__ends_with_its_reason_and_a_checkpoint_to_go_on_from) {
   const auto device = std::make_shared<testing::FarDevice>();
   TrainJob job = toy_job(toy_config(folder / "lost"));
   job.batches = [&](int64_t) -> NextBatch {
-    return [&, part = int64_t{0}]() mutable {
-      if (part == 16) device->fault = "far: the device failed";  // in step 17
-      return toy_batch(part++, 8);
+    return [&, micro_batch = int64_t{0}]() mutable {
+      if (micro_batch == 16) device->fault = "far: the device failed";  // in step 17
+      return toy_batch(micro_batch++, 8);
     };
   };
   expect_error([&] { train(std::move(job), {.device = device}); }, "far: the device failed");

@@ -1,4 +1,4 @@
-// Metrics: what training reports, as JSON lines, TensorBoard events and a line for people.
+// Metrics: training metrics as JSON lines, TensorBoard events and console lines.
 #pragma once
 
 #include <chrono>
@@ -25,15 +25,15 @@ std::string metrics_json(const StepMetrics& m);
 // `<folder>/metrics.jsonl`, one line a step, and TensorBoard's file.
 class MetricsLog {
  public:
-  // Goes on behind `step`: later lines, of steps that a resumed run does again, are cut off. A file
-  // with a damaged line is kept under another name. Throws Error if the files cannot be written.
+  // Continues after `step`: later lines, of steps that a resumed run repeats, are removed. A file
+  // with a damaged line is renamed. Throws Error if the files cannot be written.
   MetricsLog(const std::string& folder, int64_t step, bool tensorboard);
   void add(const StepMetrics& m);
   // Any further numbers of a step, e.g. of an evaluation.
   void add(int64_t step, std::span<const NamedNumber> numbers);
   // Throws Error when the disk is full.
   void flush();
-  const std::string& warning() const { return warning_; }    // of a damaged file; "": it was none
+  const std::string& warning() const { return warning_; }    // about a damaged file; "": none
   double seconds_before() const { return seconds_before_; }  // of the run so far
 
  private:
@@ -43,7 +43,7 @@ class MetricsLog {
   double seconds_before_ = 0;
 };
 
-// The mean over about the last 1 / (1 - decay) values, right from the first one on.
+// Bias-corrected exponential moving average over about the last 1 / (1 - decay) values.
 class Smoothed {
  public:
   explicit Smoothed(double decay) : decay_(decay) {}

@@ -1,5 +1,5 @@
-// The order in which training sees a data set: shuffled anew each epoch, without replacement, as a
-// pure function of the position, so that resuming needs no state.
+// The order of training samples: reshuffled every epoch, without replacement, as a pure function of
+// the position, so that resuming needs no state.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Schedules: learning rate and decay of the weight average as pure functions of the step.
+// Schedules: learning rate and EMA decay as pure functions of the step.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RateSchedule {
   double lr = 2e-4;
   int64_t warmup = 0;    // steps
   int64_t steps = 0;     // of the whole run; cosine and linear need it
-  double final = 0;      // share of lr at the end
+  double final = 0;      // fraction of lr at the end
   double reference = 0;  // steps; rsqrt needs it
 };
 
@@ -29,9 +29,9 @@ void check(const RateSchedule& schedule);
 // The rate of step 0, 1, 2, ...
 double rate_at(const RateSchedule& schedule, int64_t step);
 
-// Average of weights: either a fixed decay a step, or (halflife > 0) a half-life in images, which
-// at the start of a run is no longer than `rampup` times the images seen so far, so that the random
-// initial weights are soon forgotten (Karras et al. 2022, arXiv:2206.00364).
+// EMA of weights: either a fixed decay per step, or (halflife > 0) a half-life in images, which at
+// the start of a run is at most `rampup` times the images seen so far, so that the random initial
+// weights are soon forgotten (Karras et al. 2022, arXiv:2206.00364).
 struct EmaSchedule {
   double decay = 0.999;
   double halflife = 0;  // images

@@ -101,9 +101,9 @@ NamedTensors step_inputs(const StepInputs& in, const StepOptions& o) {
   set("step.c2", -std::expm1(t * std::log(o.adamw.beta2)));
   if (o.ema) set("step.ema_decay", in.ema_decay);
   if (!o.accumulate) return out;
-  set("step.first", in.part == 0);
-  set("step.share", 1.0 / static_cast<double>(in.parts));
-  set("step.apply", in.part + 1 == in.parts);
+  set("step.first", in.micro_batch == 0);
+  set("step.share", 1.0 / static_cast<double>(in.micro_batches));
+  set("step.apply", in.micro_batch + 1 == in.micro_batches);
   return out;
 }
 

@@ -1,4 +1,5 @@
-// The training step: against AdamW written out, in parts, in bf16, and with numbers gone wrong.
+// The training step: against AdamW written out, with micro-batches, in bf16, and with non-finite
+// values.
 #include "train/step.h"
 
 #include <gtest/gtest.h>
@@ -120,19 +121,20 @@ TEST(train_step, ten_steps__equal_adamw_written_out) {
   check("ema.", ref.ema);
 }
 
-TEST(train_step, accumulation__equals_the_whole_batch) {
+TEST(train_step, accumulation__equals_the_full_batch) {
   const StepOptions o{.max_norm = 1}, parts{.max_norm = 1, .accumulate = true};
   Toy whole(6, o), part(2, parts);
   for (int64_t s = 0; s < 3; ++s) {
     const Tensor x = noise({6, inputs}, 100 + s), y = noise({6, outputs}, 200 + s);
-    StepInputs in{.step = s, .lr = 0.01, .ema_decay = 0.5, .parts = 3};
+    StepInputs in{.step = s, .lr = 0.01, .ema_decay = 0.5, .micro_batches = 3};
     const float norm = whole.run(x, y, in).at("grad_norm").span<float>()[0];
-    for (in.part = 0; in.part < 3; ++in.part) {
+    for (in.micro_batch = 0; in.micro_batch < 3; ++in.micro_batch) {
       const std::vector<float> before = part.bits("w");
-      const auto out = part.run(x.rows(2 * in.part, 2 * in.part + 2).clone(),
-                                y.rows(2 * in.part, 2 * in.part + 2).clone(), in);
-      EXPECT_EQ(part.bits("w") == before, in.part < 2) << "only the last part moves the weights";
-      if (in.part == 2) {
+      const auto out = part.run(x.rows(2 * in.micro_batch, 2 * in.micro_batch + 2).clone(),
+                                y.rows(2 * in.micro_batch, 2 * in.micro_batch + 2).clone(), in);
+      EXPECT_EQ(part.bits("w") == before, in.micro_batch < 2)
+          << "only the last micro-batch updates the weights";
+      if (in.micro_batch == 2) {
         EXPECT_NEAR(out.at("grad_norm").span<float>()[0], norm, 1e-5);
       }
     }

@@ -7,10 +7,10 @@
 
 namespace ebb::train {
 
-// While one lives, the first SIGINT, SIGTERM or SIGHUP (a terminal that is closed) is only noted,
-// and `said` written as a line on standard error at once; of those that follow, one within a second
-// of the first counts as the same request, a later one ends the process as usual. Signals that are
-// ignored (SIGINT, where a script started the program in the background) stay so. One at a time.
+// While an instance exists, the first SIGINT, SIGTERM or SIGHUP (a closed terminal) is only
+// recorded, and `said` written as a line on standard error at once. A further one within a second
+// of the first counts as the same request, a later one ends the process as usual. Signals that were
+// ignored (SIGINT in background jobs of scripts) stay ignored. One instance at a time.
 class StopSignals {
  public:
   explicit StopSignals(std::string_view said);

@@ -20,7 +20,7 @@ class stop_signals : public testing::Test {
   }
 };
 
-TEST_F(stop_signals, first_one__is_noted_and_answered_at_once) {
+TEST_F(stop_signals, first_one__is_recorded_and_acknowledged_at_once) {
   testing::internal::CaptureStderr();
   {
     const StopSignals signals("stops");

@@ -30,6 +30,18 @@ void put(const fs::path& path, const void* bytes, size_t size) {
       .write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
 }
 
+// EXIF data with an orientation, and the head of a colour profile with one tag.
+void put_metadata(jpeg_compress_struct& c) {
+  const std::string exif("Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0\6\0\0\0\0\0\0", 32);
+  std::string icc("ICC_PROFILE\0\1\1", 14);
+  icc += std::string(12, '\0') + "mntrRGB XYZ " + std::string(12, '\0') + "acsp";
+  icc += std::string(88, '\0') + std::string("\0\0\0\1rTRC\0\0\0\220\0\0\0\16", 16);
+  icc += std::string("curv\0\0\0\0\0\0\0\1\2\0", 14);
+  for (const auto& [code, text] : {std::pair{1, exif}, std::pair{2, icc}})
+    jpeg_write_marker(&c, JPEG_APP0 + code, reinterpret_cast<const JOCTET*>(text.data()),
+                      static_cast<unsigned>(text.size()));
+}
+
 void put_jpeg(const fs::path& path, const Tensor& image, J_COLOR_SPACE space, bool progressive) {
   jpeg_compress_struct c{};
   jpeg_error_mgr errors{};
@@ -45,6 +57,7 @@ void put_jpeg(const fs::path& path, const Tensor& image, J_COLOR_SPACE space, bo
   jpeg_set_defaults(&c);
   if (progressive) jpeg_simple_progression(&c);
   jpeg_start_compress(&c, TRUE);
+  if (progressive) put_metadata(c);
   const int64_t row_bytes = image.shape()[1] * image.shape()[2];
   for (int64_t y = 0; y < image.shape()[0]; ++y) {
     JSAMPROW row = image.span<uint8_t>().data() + y * row_bytes;

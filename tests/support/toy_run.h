@@ -43,10 +43,10 @@ inline Graph toy_loss(int64_t batch) {
 }
 
 // Images that are a function of their number: points on a line.
-inline NamedTensors toy_batch(int64_t part, int64_t batch) {
+inline NamedTensors toy_batch(int64_t micro_batch, int64_t batch) {
   Tensor images(DType::f32, {batch, 2, 2, 3}), index(DType::i64, {batch});
   for (int64_t i = 0; i < batch; ++i) {
-    const int64_t n = part * batch + i;
+    const int64_t n = micro_batch * batch + i;
     index.span<int64_t>()[static_cast<size_t>(i)] = n;
     for (int64_t k = 0; k < toy_pixels; ++k)
       images.span<float>()[static_cast<size_t>(i * toy_pixels + k)] =
@@ -73,7 +73,7 @@ inline train::TrainJob toy_job(const train::TrainConfig& c) {
   const int64_t batch = c.batch / c.accumulation;
   train::TrainJob job{.config = c, .info = {.model = "toy"}, .loss = toy_loss(batch)};
   job.batches = [batch](int64_t first) -> train::NextBatch {
-    return [part = first, batch]() mutable { return toy_batch(part++, batch); };
+    return [micro_batch = first, batch]() mutable { return toy_batch(micro_batch++, batch); };
   };
   return job;
 }

@@ -1,5 +1,5 @@
-// Command: one verb of the program. src/apps/cli/commands/<name>.cpp defines
-// `const Command& ebb::cli::<name>()`; the file system lists them.
+// Command: a subcommand of the program. src/apps/cli/commands/<name>.cpp defines `const Command&
+// ebb::cli::<name>()`; a generated list names them.
 #pragma once
 
 #include <functional>
@@ -24,10 +24,10 @@ struct Command {
   std::function<int()> (*bind)(CLI::App& app, const std::vector<std::string>& words) = nullptr;
 };
 
-// The exit code after a signal that ended the work is this plus its number, as shells have it.
+// The exit code after a signal is this plus the signal's number, as in shells.
 constexpr int signal_exit = 128;
 
-// What every command understands.
+// Options of every command.
 struct CommonOptions {
   bool json = false;
   std::string device = "auto", tune = "off";
@@ -36,13 +36,13 @@ struct CommonOptions {
     f("json", json, "print one JSON object on standard output, all else on standard error");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
-    f("tune", tune,
-      "fast or full: measure kernel variants, once for each shape; off: known choices");
+    f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
   }
   void choices(auto&& f) { f("tune", tune, {"off", "fast", "full"}); }
 };
 
-// One flag a field: --image-size for image_size (underscores work as well). Help shows the default.
+// One flag per field: --image-size for image_size (underscores work as well). Help shows the
+// default.
 void add_flags(CLI::App& app, std::vector<Field> fields);
 // Flags of the DiffusionConfig fields that sampling may override. They are only recorded, as names
 // and texts, and applied to the checkpoint's config later.
@@ -51,13 +51,13 @@ void add_overrides(CLI::App& app, FieldTexts& texts);
 // A required positional argument.
 void add_positional(CLI::App& app, const std::string& name, std::string& value,
                     const std::string& help);
-// The fields whose flags were given, by name, once the app is parsed.
+// The names of the fields whose flags were given, once the app is parsed.
 std::vector<std::string> given_fields(const CLI::App& app);
 // Throws Error if --steps was given to a schedule that has its own number of steps; `command`: its
 // name.
 void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
                       std::string_view command);
-// Writes auto, where it stands in another case, as it is known.
+// Normalises the case of "auto".
 void resolve_auto(std::initializer_list<std::string*> texts);
 // Throws Error for --model "".
 void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command);

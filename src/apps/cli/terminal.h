@@ -1,4 +1,4 @@
-// What commands show while they work, on standard error.
+// Progress output of commands, on standard error.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,14 @@
 
 namespace ebb::cli {
 
-// The device of the options and, if asked for, a tuner.
+// The device of the options and, if requested, a tuner.
 Context open_device(CommonOptions o);
 
-// Says what the config of a file without metadata was guessed to be, where pictures hang on it.
+// Prints what was guessed about the config of a file without metadata, if images depend on it.
 void say_guesses(const LoadedModel& model);
 
-// One line that is written over on a terminal, each per cent or second, with an estimate of the
-// time left; on a file or pipe a line each ten per cent.
+// One line, rewritten on a terminal every per cent or second, with an estimate of the remaining
+// time; on a file or pipe a line every ten per cent.
 class ProgressLine {
  public:
   explicit ProgressLine(std::string what);

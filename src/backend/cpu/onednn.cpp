@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backend/cpu/onednn_faults.h"
 #include "base/error.h"
 
 namespace ebb::cpu {
@@ -15,14 +16,16 @@ using Tag = memory::format_tag;
 
 namespace detail {
 
-// A copy between the plain layout of the caller and the one the primitive wants.
+// A copy between the plain layout of the caller and the one the primitive wants. `view` is what is
+// copied of the packed tensor: all of it, unless the primitive computes more than was asked for.
 struct Packing {
   dnnl::reorder primitive;
-  memory::desc plain, packed, scratch;
+  memory::desc plain, packed, view, scratch;
 };
 
 // Scratch memory is laid out as [packed operand][primitive's own][packing's own].
 struct Prepared {
+  const unsigned isa = onednn_isa();  // fixed before oneDNN is asked for anything
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   dnnl::primitive primitive;
@@ -77,14 +80,18 @@ dnnl::primitive_attr attributes() {
   return attr;
 }
 
-// Packs operand `arg` between `plain` and what the primitive wants, if they differ.
+// Packs operand `arg` between `plain` and what the primitive wants, if they differ. Of dims in
+// which `wanted` is larger than `plain`, the first indices count.
 void pack(Prepared& p, int arg, const memory::desc& plain, const memory::desc& wanted) {
   p.args[arg] = plain;
   if (plain == wanted) return;
-  const memory::desc& from = p.packs_result ? wanted : plain;
-  const memory::desc& to = p.packs_result ? plain : wanted;
+  const memory::dims origin(plain.dims().size(), 0);
+  const memory::desc view =
+      plain.dims() == wanted.dims() ? wanted : wanted.submemory_desc(plain.dims(), origin);
+  const memory::desc& from = p.packs_result ? view : plain;
+  const memory::desc& to = p.packs_result ? plain : view;
   const dnnl::reorder::primitive_desc pd(p.engine, from, p.engine, to, attributes());
-  p.packing = Packing{dnnl::reorder(pd), plain, wanted, pd.scratchpad_desc()};
+  p.packing = Packing{dnnl::reorder(pd), plain, wanted, view, pd.scratchpad_desc()};
   p.packed_arg = arg;
 }
 
@@ -109,7 +116,7 @@ char* aligned(void* scratch) {
 void run_packing(const Prepared& p, void* plain, void* packed, void* scratch) {
   const Packing& k = *p.packing;
   const memory outside(k.plain, p.engine, plain);
-  const memory inside(k.packed, p.engine, packed);
+  const memory inside(k.view, p.engine, packed);
   dnnl::stream stream = p.stream;
   k.primitive.execute(stream, {{DNNL_ARG_FROM, p.packs_result ? inside : outside},
                                {DNNL_ARG_TO, p.packs_result ? outside : inside},
@@ -199,16 +206,14 @@ Forward::primitive_desc forward_hint(const dnnl::engine& engine, const ConvProbl
 
 bool onednn_supports(DType dtype) {
   if (dtype == DType::f32) return true;
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto avx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-  return dtype == DType::bf16 && (isa & avx512) == avx512;
+  return dtype == DType::bf16 && (onednn_isa() & avx512) == avx512;
 }
 
 bool onednn_fast_in(DType dtype) {
   if (dtype == DType::f32) return true;
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto native = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return dtype == DType::bf16 && (isa & native) == native;
+  return dtype == DType::bf16 && (onednn_isa() & native) == native;
 }
 
 std::string to_string(const ConvProblem& p) {
@@ -283,12 +288,38 @@ void ConvBackwardData::run(const Args& a) const {
                a.scratch);
 }
 
+namespace {
+
+using BackwardWeights = dnnl::convolution_backward_weights;
+
+BackwardWeights::primitive_desc weight_gradient(const ConvProblem& p, const dnnl::engine& engine) {
+  const ConvDescs d = conv_descs(p, p.weights);
+  return {{dnnl::algorithm::convolution_direct, d.src, d.weights, d.bias, d.dst, d.strides,
+           d.before, d.after},
+          attributes(),
+          engine,
+          forward_hint(engine, p, p.src)};
+}
+
+// Where the kernel that oneDNN picks is wrong, the gradient of weights with one more column, which
+// pack() leaves out: that takes other code of oneDNN's.
+BackwardWeights::primitive_desc right_weight_gradient(const ConvProblem& p,
+                                                      const dnnl::engine& engine) {
+  const auto pd = weight_gradient(p, engine);
+  if (!weight_gradient_is_wrong(p, pd.impl_info_str())) return pd;
+  ConvProblem wider = p;
+  ++wider.kw;
+  ++wider.right;
+  return weight_gradient(wider, engine);
+}
+
+}  // namespace
+
 ConvBackwardWeights::ConvBackwardWeights(const ConvProblem& p) {
   check("conv2d gradient of weights", p);
   require(p.src == p.dst, "conv2d gradient of weights: src (", p.src, ") and dst (", p.dst,
           ") must have one type  ", to_string(p));
   prepared_ = named("conv2d gradient of weights", p, [&] {
-    using Backward = dnnl::convolution_backward_weights;
     const ConvDescs d = conv_descs(p, p.weights);
     auto r = std::make_shared<Prepared>();
     r->packs_result = true;
@@ -298,13 +329,11 @@ ConvBackwardWeights::ConvBackwardWeights(const ConvProblem& p) {
       r->implementation = "none";
       return r;
     }
-    const Backward::primitive_desc pd({dnnl::algorithm::convolution_direct, d.src, d.weights,
-                                       d.bias, d.dst, d.strides, d.before, d.after},
-                                      attributes(), r->engine, forward_hint(r->engine, p, p.src));
+    const auto pd = right_weight_gradient(p, r->engine);
     r->args[DNNL_ARG_SRC] = d.src;
     r->args[DNNL_ARG_DIFF_DST] = d.dst;
     pack(*r, DNNL_ARG_DIFF_WEIGHTS, d.plain_weights, pd.diff_weights_desc());
-    finish(*r, pd, Backward(pd));
+    finish(*r, pd, BackwardWeights(pd));
     return r;
   });
 }

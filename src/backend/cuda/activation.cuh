@@ -74,8 +74,9 @@ __device__ __forceinline__ void activate_vector(const Activation& a, uint32_t (&
 
 // Vectors' elements times the activations of those of others.
 template <class T, int Vectors>
-__device__ __forceinline__ void gate_vectors(const Activation& a, const uint32_t (&gates)[Vectors][4],
-                                            uint32_t (&vectors)[Vectors][4]) {
+__device__ __forceinline__ void gate_vectors(const Activation& a,
+                                             const uint32_t (&gates)[Vectors][4],
+                                             uint32_t (&vectors)[Vectors][4]) {
   Vec<float, Vectors * 8> x, y;
   const auto load = [](const uint32_t(&v)[4], float* to) {
     const Vec<uint32_t, 4> words{v[0], v[1], v[2], v[3]};

@@ -190,8 +190,8 @@ __device__ __forceinline__ void clear(float (&c)[M][N][4]) {
 
 // c [16 M, 8 N] += a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed.
 template <class T, int M, int N, int D>
-__device__ __forceinline__ void add_product_with_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
-                                                      uint32_t rows, int lane) {
+__device__ __forceinline__ void add_gemm_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
+                                              uint32_t rows, int lane) {
   static_assert(N % 4 == 0, "rows come in groups of 32");
   const uint32_t at = rows + lane_by_8<D>(lane);
 #pragma unroll
@@ -220,8 +220,8 @@ __device__ __forceinline__ void add_product_with_rows(float (&c)[M][N][4], const
 
 // The same with a's rows in shared memory, at `a`.
 template <class T, int M, int N, int D>
-__device__ __forceinline__ void add_product_of_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
-                                                     int lane) {
+__device__ __forceinline__ void add_gemm_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
+                                               int lane) {
   static_assert(N % 4 == 0, "rows come in groups of 32");
   const uint32_t at = rows + lane_by_8<D>(lane), a_at = a + lane_by_16<D>(lane);
 #pragma unroll
@@ -259,16 +259,16 @@ __device__ __forceinline__ void add_product_of_tiles(float (&c)[M][N][4], uint32
 
 // The same from c = 0.
 template <class T, int M, int N, int D>
-__device__ __forceinline__ void gemm_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
-                                                  uint32_t rows, int lane) {
+__device__ __forceinline__ void gemm_rows(float (&c)[M][N][4], const RowsA<M, D>& a, uint32_t rows,
+                                          int lane) {
   clear(c);
-  add_product_with_rows<T>(c, a, rows, lane);
+  add_gemm_rows<T>(c, a, rows, lane);
 }
 template <class T, int M, int N, int D>
 __device__ __forceinline__ void gemm_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
-                                                 int lane) {
+                                           int lane) {
   clear(c);
-  add_product_of_tiles<T, M, N, D>(c, a, rows, lane);
+  add_gemm_tiles<T, M, N, D>(c, a, rows, lane);
 }
 
 // sum [16 M, D] += w [16 M, 8 N], rounded to T, times the N * 8 rows of the tile at `rows`.

@@ -121,7 +121,7 @@ __device__ __forceinline__ void copy_columns(const CoreTile& t, int row, const R
 // threads.
 template <int D, int Count, int Threads, class T>
 __device__ __forceinline__ void copy_core_tile(const CoreTile& t, int row, const Rows<T>& rows,
-                                            int begin, int thread) {
+                                               int begin, int thread) {
   constexpr int pieces = D / 8, together = pieces >= 8 ? 8 : 4, rest = pieces % together;
 #pragma unroll
   for (int i = 0; i < pieces / together; ++i)
@@ -133,9 +133,8 @@ __device__ __forceinline__ void copy_core_tile(const CoreTile& t, int row, const
 // c [64, N] = rows of a from a_row on times rows of b from b_row on, transposed. `zeros`: 1024
 // bytes of them before a in shared memory, for widths that are no multiple of 16.
 template <class T, int D, int N>
-__device__ __forceinline__ void gemm_core_tiles(float (&c)[N / 8][4], const CoreTile& a,
-                                                  int a_row, const CoreTile& b, int b_row,
-                                                  uint32_t zeros) {
+__device__ __forceinline__ void gemm_core_tiles(float (&c)[N / 8][4], const CoreTile& a, int a_row,
+                                                const CoreTile& b, int b_row, uint32_t zeros) {
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
     Wgmma<T, N>::template run<0, 0>(c, rows_operand(a, a_row, 2 * k), rows_operand(b, b_row, 2 * k),
@@ -183,8 +182,8 @@ __device__ __forceinline__ void store_columns(uint32_t tile, int column, const u
 // sum [64, D] += weights [64, N] times the N rows of x from `row` on.
 template <class T, int D, int N>
 __device__ __forceinline__ void add_weighted_core_tile(float (&sum)[D / 8][4],
-                                                    const uint32_t (&a)[N / 16][4],
-                                                    const CoreTile& x, int row) {
+                                                       const uint32_t (&a)[N / 16][4],
+                                                       const CoreTile& x, int row) {
 #pragma unroll
   for (int k = 0; k < N / 16; ++k)
     Wgmma<T, D>::template run<1>(sum, a[k], columns_operand(x, row + 16 * k, 0), 1);

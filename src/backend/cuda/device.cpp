@@ -102,8 +102,8 @@ CudaDevice::~CudaDevice() {
 }
 
 std::string CudaDevice::description() const {
-  return str(name_, ", ", sm_count_, " SMs, compute capability ",
-             capability_ / 10, ".", capability_ % 10);
+  return str(name_, ", ", sm_count_, " SMs, compute capability ", capability_ / 10, ".",
+             capability_ % 10);
 }
 
 bool CudaDevice::fast_in(DType dtype) const {

@@ -1,17 +1,17 @@
-// The multiplying half of the kernel, and the launch; see gemm_sm90_kernel.cuh.
+// The mainloop of the consumers, and the launch; see gemm_sm90_kernel.cuh.
 #pragma once
 
 #include <algorithm>
 
 #include "backend/cuda/error.h"
 #include "backend/cuda/gemm_sm90_kernel.cuh"
-#include "backend/cuda/gemm_sm90_split_k.cuh"
 #include "backend/cuda/gemm_sm90_row_sums.cuh"
+#include "backend/cuda/gemm_sm90_split_k.cuh"
 #include "backend/cuda/launch.h"
 
 namespace ebb::cuda::gemm {
 
-// ---- multiplying -------------------------------------------------------------------------------
+// ---- mainloop ---------------------------------------------------------------------------------
 
 // The low words of descriptors: steps are added to them, the high words are constant. What all
 // threads of a warp are known to share stays out of the way between two products: with the whole
@@ -43,7 +43,7 @@ struct Sources {
   uint32_t a, b;
 };
 
-// Adds the products over one stage: 64 values of k.
+// Accumulates one stage: 64 values of k.
 template <class C>
 __device__ void multiply(Accumulators<C>& d, const Sources& from, bool fresh) {
   constexpr uint32_t next_a = wgmma_next_k<C::a_mn>;
@@ -57,7 +57,7 @@ __device__ void multiply(Accumulators<C>& d, const Sources& from, bool fresh) {
                                              b_operand_of<C>(from.b + j * next_b), !fresh || j > 0);
 }
 
-// The sums are read by ordinary instructions only after this.
+// Ordinary instructions read the accumulators only after this fence.
 template <class C>
 __device__ void fence_accumulators(Accumulators<C>& d) {
   wgmma_wait<0>();
@@ -67,7 +67,7 @@ __device__ void fence_accumulators(Accumulators<C>& d) {
     for (int j = 0; j < C::columns / 2; ++j) asm volatile("" : "+f"(d[i][j])::"memory");
 }
 
-// Tells the loading threads of all blocks that write to this stage that it may be overwritten.
+// Releases the stage to the producers of all CTAs that write to it.
 template <class C>
 __device__ void release(const SharedStorage<C>& s, const Params& p, int stage) {
   const unsigned thread = threadIdx.x % 128;
@@ -78,27 +78,28 @@ __device__ void release(const SharedStorage<C>& s, const Params& p, int stage) {
   }
 }
 
-// Teams multiply one after the other: one that waited for a stage more than a round of the ring
-// ahead would take an earlier round for its own.
+// The ping-pong order barrier: consumers run their mainloops one after the other. One that waited
+// for a stage more than a round of the ring ahead would take an earlier phase for its own.
 template <class C>
 __device__ void order_wait() {
   if constexpr (C::ping_pong) barrier_of(1 + C::math_groups + math_group<C>(), C::producer);
 }
 template <class C>
 __device__ void order_arrive() {
-  if constexpr (C::ping_pong) barrier_give(1 + C::math_groups + (math_group<C>() + 1) % C::math_groups, C::producer);
+  if constexpr (C::ping_pong)
+    barrier_give(1 + C::math_groups + (math_group<C>() + 1) % C::math_groups, C::producer);
 }
 
-// `follows`, `goes_on`: there are units before and after this one.
+// `follows`, `goes_on`: there are work units before and after this one.
 struct TileOrder {
   bool follows, goes_on;
 };
 
-// Returns the stage that is still being read: its products have begun.
+// Returns the stage that is still being read: its MMAs are in flight.
 template <class C>
-__device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, TileOrder turn,
-                             Ring<C>& ring, Accumulators<C>& d) {
-  static_assert(C::math_groups <= 2);  // the barriers of turns are of two teams
+__device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
+                        TileOrder turn, Ring<C>& ring, Accumulators<C>& d) {
+  static_assert(C::math_groups <= 2);  // the order barriers are for two consumers
   if (turn.follows) order_wait<C>();
   const int group = math_thread<C>() / 128;
   const int a_skip = group / C::across_n * C::rows * 8192;
@@ -122,7 +123,7 @@ __device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUn
 
 // ---- the block ---------------------------------------------------------------------------------
 
-// What a multiplying warpgroup does.
+// What a consumer warpgroup does.
 template <class C>
 __device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
   Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
@@ -152,13 +153,13 @@ __device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits wo
   } while (work_units.next(p));
 }
 
-// A block's shared memory is written to, or read, until the others of the cluster are here too.
+// A CTA's shared memory may be accessed until the others of the cluster are here too.
 template <class C, bool multiplied>
 __device__ void leave(const Params& p, const SharedStorage<C>& s) {
   WorkUnit u = {};
   if (multiplied && C::can_cluster_split_k && p.cluster_split_k) set_tile(p, cluster_index(), 0, u);
   __syncwarp();
-  if (p.cluster > 1) cluster_sync();  // all parts are there, all barriers were arrived at
+  if (p.cluster > 1) cluster_sync();  // all partials are there, all barriers were arrived at
   if constexpr (C::can_cluster_split_k) {
     if (!p.cluster_split_k) return;
     if constexpr (multiplied) reduce_cluster<C>(p, s, u);
@@ -167,7 +168,8 @@ __device__ void leave(const Params& p, const SharedStorage<C>& s) {
   }
 }
 
-// Has the L2 cache fetch the block's share of an operand; whoever still writes to it writes there.
+// Prefetches the CTA's share of an operand into L2, before griddepcontrol.wait: a kernel that still
+// writes the operand writes to L2.
 __device__ inline void prefetch_l2(const L2Prefetch& what) {
   const int64_t first = int64_t{what.multicast} * blockIdx.x;
   if (first >= what.bytes) return;
@@ -177,7 +179,7 @@ __device__ inline void prefetch_l2(const L2Prefetch& what) {
 }
 
 // See the top of gemm_sm90_kernel.cuh.
-// grid: blocks (or pairs) as many as fit; each takes every grid-th unit.
+// grid: CTAs (or clusters) as many as are resident; each takes every grid-th work unit.
 template <class C>
 __global__ void __launch_bounds__(C::threads, C::ctas_per_sm)
     gemm_sm90(const __grid_constant__ Params p) {
@@ -229,36 +231,39 @@ struct Tile {
   static constexpr int buffers = buffers_ > 0 ? buffers_ : 1;
 };
 
-// Two teams of a warpgroup each; see Choice::teams.
+// Two consumer warpgroups; see Choice::ping_pong.
 template <int m, int n>
 using PingPong = Tile<m, n, 1, 2, true>;
 
-// The kernels of one form for operands of type T: one for each size of tile.
+// The kernels of one form for operands of type T: one for each tile size.
 template <class T, Form form, class... Tiles>
 struct Family {
   static Kernels kernels() {
     return {
         {TileSize{Tiles::m, Tiles::n, Tiles::ctas_per_sm, Config<T, form, Tiles>::stages,
-                  Tiles::ping_pong, Config<T, form, Tiles>::can_cluster_split_k, Config<T, form, Tiles>::loads_source,
-                  Config<T, form, Tiles>::adds_row_residual, Config<T, form, Tiles>::one_cta_stages}...},
+                  Tiles::ping_pong, Config<T, form, Tiles>::can_cluster_split_k,
+                  Config<T, form, Tiles>::loads_source, Config<T, form, Tiles>::adds_row_residual,
+                  Config<T, form, Tiles>::one_cta_stages}...},
         run};
   }
 
  private:
-  // Blocks that have one unit each need no more stages than it has steps, and leave more room to
+  // CTAs with one work unit need no more stages than it has steps, and leave more shared memory to
   // the next kernel.
   template <class C>
   static int stages(const Choice& c, const Params& p, int at_once) {
     if (!C::flexible) return C::stages;
     const int most = c.one_cta_per_sm ? C::one_cta_stages : C::stages;
-    const int longest = p.data_parallel > 0 ? p.steps : p.split_steps + (p.longer_splits > 0 ? 1 : 0);
+    const int longest =
+        p.data_parallel > 0 ? p.steps : p.split_steps + (p.longer_splits > 0 ? 1 : 0);
     const int parts = c.cluster_split_k ? (C::tile_m * C::tile_n * 4 - 1) / C::stage_bytes + 1 : 1;
     return at_once < p.work_units ? most : std::min(most, std::max(longest, parts));
   }
   static void run(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
-    const bool ran = ((c.tile_m == Tiles::m && c.tile_n == Tiles::n && c.ping_pong == Tiles::ping_pong &&
-                       launch_as<Config<T, form, Tiles>>(p, c, o, device)) ||
-                      ...);
+    const bool ran =
+        ((c.tile_m == Tiles::m && c.tile_n == Tiles::n && c.ping_pong == Tiles::ping_pong &&
+          launch_as<Config<T, form, Tiles>>(p, c, o, device)) ||
+         ...);
     require(ran, "gemm: no kernel for tiles of ", c.tile_m, "x", c.tile_n);
   }
   template <class C>
@@ -266,7 +271,8 @@ struct Family {
     Params params = params_of(p, c, o);
     const int cluster = params.cluster;
     const int room = device.sm_count() * (c.one_cta_per_sm ? 1 : C::ctas_per_sm);
-    const int at_once = c.cluster_split_k ? params.work_units : std::min(params.work_units, room / cluster);
+    const int at_once =
+        c.cluster_split_k ? params.work_units : std::min(params.work_units, room / cluster);
     params.stages = stages<C>(c, params, at_once);
     set_l2_prefetch(params, p, o, at_once * cluster);
     launch("gemm_sm90", gemm_sm90<C>,
@@ -275,7 +281,8 @@ struct Family {
             .shared = C::first_stage + params.stages * C::stage_bytes,
             .cluster = static_cast<unsigned>(cluster)},
            params, device);
-    if ((params.rest.by > 0 && !c.cluster_split_k) || p.row_sums) reduce_split_k(p, c, o, params, device);
+    if ((params.rest.by > 0 && !c.cluster_split_k) || p.row_sums)
+      reduce_split_k(p, c, o, params, device);
     return true;
   }
 };

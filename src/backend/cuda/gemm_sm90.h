@@ -1,6 +1,6 @@
-// Matrix products and convolutions on the tensor cores of sm_90a: what to compute, and how.
+// GEMM and convolution on the tensor cores of sm_90a (implicit GEMM): the problem and its schedule.
 //
-// All are D[m, n] = sum over k of A[m, k] B[n, k], with operands in 16 bits, sums in f32.
+// All are D[m, n] = sum over k of A[m, k] B[n, k], with 16-bit operands and f32 accumulators.
 // Convolutions read their images as the rows of a matrix that is never stored (implicit GEMM).
 #pragma once
 
@@ -21,7 +21,7 @@ enum class Form : uint8_t {
   tn,     // A [k, m], B [k, n]
   tt,     // A [k, m], B [n, k]
   fprop,  // A: images by pixel and tap, B: weights [n, tap, k]
-  dgrad,  // A: images of gradients by pixel and tap, B: weights [k, turned tap, n]
+  dgrad,  // A: images of gradients by pixel and tap, B: weights [k, rotated tap, n]
   wgrad,  // A: gradients [k, m], B: images by pixel k and tap, n
   gated,  // as nt; tiles are of two halves of B's rows, see Post::gate
 };
@@ -31,7 +31,7 @@ constexpr bool b_transposed(Form f) {
 }
 constexpr bool a_images(Form f) { return f == Form::fprop || f == Form::dgrad; }
 constexpr bool b_images(Form f) { return f == Form::wgrad; }
-// Whether its kernels can sum A's rows over k beside the product.
+// Whether its kernels have the row-sum (bias-gradient) epilogue: A summed over k.
 constexpr bool sums_rows(Form f) { return f == Form::tn || f == Form::wgrad; }
 
 // Images [n, h, w, c] under a filter of kh x kw taps, at out_h x out_w places.
@@ -41,18 +41,19 @@ struct Images {
   int top = 0, left = 0, bottom = 0, right = 0;  // bottom, right: see TmaImages
 };
 
-// What becomes of a sum z, the bias added: z + residual; an activation of z rounded to the result's
-// type; z times the slope of the activation at an operand, rounded to that type; of Form::gated,
-// whose columns are two halves, z of one times the activation of z of the other, both rounded so.
+// The epilogue on an accumulator z after the bias: add the residual; apply the activation to z
+// rounded to the result's type; multiply z by the activation's gradient at an operand, rounded to
+// that type; of Form::gated, whose columns are two halves, multiply one half by the activation of
+// the other, both rounded so.
 enum class Post : uint8_t { add, activate, activation_grad, gate };
 
 struct Problem {
   Form form = Form::nt;
   DType type = DType::bf16, out = DType::bf16;  // of the operands; of the result: f32 or type
   bool bias = false;                            // added to each row
-  bool residual = false;                          // Post::add: added to each element
+  bool residual = false;                        // Post::add: added to each element
   DType bias_type = DType::f32, residual_type = DType::f32;
-  bool row_sums = false;    // A's rows, summed over k, are a second result: f32 [m]; of one product
+  bool row_sums = false;  // A's rows, summed over k, are a second result: f32 [m]; of one product
   int64_t residual_rows = 1;  // of the result that share a row of the residual
   Post post = Post::add;
   Activation activation;
@@ -65,19 +66,19 @@ struct Problem {
   int64_t half() const { return form == Form::gated ? n / 2 : 0; }  // where the other begins
 };
 
-// How to compute it. Blocks in pairs (a cluster) can load the operand that they have in common
-// once.
+// The schedule. The two CTAs of a cluster can load the operand that they have in common once, by
+// TMA multicast.
 enum class Multicast : uint8_t { none = 0, b = 1, a = 2 };
 struct Choice {
   int tile_m = 128, tile_n = 128;
-  int split_k = 1;  // parts of k, of the tiles after the first `whole`; summed in a second pass
+  int split_k = 1;  // splits of k, of the tiles after the first `data_parallel`
   Multicast multicast = Multicast::none;
   int data_parallel = 0;  // tiles, or pairs of them
   // Two consumer warpgroups on tiles of their own: one runs its epilogue while the other issues
   // MMAs.
   bool ping_pong = false;
-  // All tiles are split and the parts of each, at most 8, are a cluster that adds them up without a
-  // second pass. Neither shared operands nor teams then.
+  // Cluster split-K: the splits of a tile, at most 8, are the CTAs of a cluster, which reduces them
+  // through distributed shared memory (DSMEM) without a second pass. No multicast, no ping-pong.
   bool cluster_split_k = false;
   // A block has a SM to itself, with as many stages as fit there, where its tiles are
   // made for two.
@@ -89,10 +90,10 @@ struct TileSize {
   int m = 0, n = 0, ctas_per_sm = 1;
   int stages = 4;  // blocks of 64 values of k on their way at once
   bool ping_pong = false;
-  bool can_cluster_split_k = false;       // Choice::together is possible
-  bool loads_source = true;  // operands of the result's shape
-  bool adds_row_residual = true;    // residuals that are rows for images
-  int one_cta_stages = 4;      // see Choice::lone
+  bool can_cluster_split_k = false;  // Choice::together is possible
+  bool loads_source = true;          // operands of the result's shape
+  bool adds_row_residual = true;     // residuals that are rows for images
+  int one_cta_stages = 4;            // see Choice::one_cta_per_sm
 };
 
 // Tiles, or pairs of them, along m and n. wgrad pads each tap to blocks of 64 channels.
@@ -101,13 +102,13 @@ struct Groups {
 };
 Groups groups(const Problem& p, const Choice& c);
 
-// Bytes of scratch memory: the partial sums, and those of A's rows.
+// Bytes of workspace: split-K partials, and those of A's row sums.
 int64_t workspace_bytes(const Problem& p, const Choice& c);
 
 // Whether TMA can read the operands, given that their addresses are multiples of 16.
 bool can_load(const Problem& p);
-// Whether the kernels can add the residual, given that its address and the result's are too, and sum
-// the rows.
+// Whether the kernels can add the residual, given that its address and the result's are too, and
+// sum the rows.
 bool can_finish(const Problem& p);
 
 // Addresses on the device.
@@ -125,9 +126,8 @@ struct Kernels {
   void (*run)(const Problem&, const Choice&, const Operands&, CudaDevice&) = nullptr;
 };
 
-// The choices worth trying, best guess first; never empty.
-std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles,
-                            int sm_count);
+// The candidate schedules, best guess first; never empty.
+std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles, int sm_count);
 
 // The choice that a Tune of tunes() names; without values, the best guess. Throws Error for one
 // that the kernels cannot compute `p` by.
@@ -140,11 +140,11 @@ Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tun
 bool supports(const Problem& p, const CudaDevice& device);
 std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& device);
 
-// A product made ready, for operands that it takes: addresses that are multiples of 16.
+// A prepared GEMM, for operands at addresses that are multiples of 16.
 struct Prepared {
   int64_t workspace = 0;
   std::function<void(const Operands&)> run;
-  bool aligned_result = false;            // of the result must lie at multiples of 16
+  bool aligned_result = false;          // of the result must lie at multiples of 16
   bool takes(const Operands& o) const;  // addresses
 };
 Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device);

@@ -1,11 +1,11 @@
-// How to cut a product into tiles: a small model of the time, in clocks of one SM.
+// Tile sizes and schedules of a GEMM by a cost model, in clocks of one SM.
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/gemm_sm90.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/tma.h"
+#include "backend/cuda/work_split.h"
 #include "base/error.h"
 
 namespace ebb::cuda::gemm {
@@ -20,9 +20,7 @@ struct Guess {
 
 int64_t steps_of(const Problem& p) { return ceil_div(p.k, 64) * (a_images(p.form) ? p.taps() : 1); }
 
-int ctas_per_sm(const TileSize& t, const Choice& c) {
-  return c.one_cta_per_sm ? 1 : t.ctas_per_sm;
-}
+int ctas_per_sm(const TileSize& t, const Choice& c) { return c.one_cta_per_sm ? 1 : t.ctas_per_sm; }
 
 // Columns of B that are loaded for one tile, in blocks of 64 (or 32, which take as long).
 int columns_of(const Problem& p, const TileSize& t) {
@@ -74,7 +72,7 @@ int64_t clusters_at_once(int blocks, int sm_count) {
   return blocks <= max_cluster_size ? int64_t{measured[blocks]} * sm_count / 132 : 0;
 }
 
-// Splits the tiles after the last full round of blocks.
+// Split-K applies to the tiles of the partial last wave; full waves are data-parallel.
 Choice with_data_parallel(const Problem& p, const TileSize& t, Choice c, int sm_count) {
   const Groups g = groups(p, c);
   const int64_t tiles = g.m * g.n * p.batch, room = room_of(t, c, sm_count);
@@ -86,17 +84,19 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
   constexpr double start = 4500, start_of_sum = 3500, sum_bytes_per_clock = 5040;
   constexpr double store_bytes_per_clock = 18.7;
   const Groups g = groups(p, c);
-  const int64_t tiles = g.m * g.n * p.batch, data_parallel = c.split_k > 1 ? c.data_parallel : tiles;
+  const int64_t tiles = g.m * g.n * p.batch,
+                data_parallel = c.split_k > 1 ? c.data_parallel : tiles;
   const int64_t rest = tiles - data_parallel, at_once = room_of(t, c, sm_count);
   const int per = ctas_per_sm(t, c);
   const auto steps = static_cast<double>(steps_of(p));
   const auto store = [&](double bytes) { return t.m * t.n * bytes / store_bytes_per_clock; };
   // of the busiest SM
-  const int64_t blocks = std::min<int64_t>(ceil_div(data_parallel + rest * c.split_k, at_once / per), per);
+  const int64_t blocks =
+      std::min<int64_t>(ceil_div(data_parallel + rest * c.split_k, at_once / per), per);
   const auto rounds = [&](int64_t work_units, double length, double bytes) {
     constexpr double hidden = 0.86, turn = 380;  // of a store beside products; of a tile
     const auto each = static_cast<double>(ceil_div(work_units, at_once / per));
-    if (p.form == Form::gated) {  // by two teams, each of which multiplies, then stores
+    if (p.form == Form::gated) {  // ping-pong: each consumer multiplies, then stores
       constexpr double of_sum = 0.8;
       const double products = length * step_clocks(p, t, c, blocks);
       const double gates = of_sum * t.m * t.n;
@@ -105,9 +105,10 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
     const double stores = t.ping_pong ? 1 + (each - 1) * (1 - hidden) : each;
     return each * (turn + length * step_clocks(p, t, c, blocks)) + stores * store(bytes);
   };
-  constexpr double start_of_one_cta = 500;  // the next kernel finds no room to start early
+  constexpr double start_of_one_cta = 500;  // the next kernel's CTAs cannot become resident early
   double clocks = start + (c.one_cta_per_sm ? start_of_one_cta : 0);
-  if (data_parallel > 0) clocks += rounds(data_parallel, steps, static_cast<double>(size_of(p.out)));
+  if (data_parallel > 0)
+    clocks += rounds(data_parallel, steps, static_cast<double>(size_of(p.out)));
   if (c.cluster_split_k) {
     constexpr double join = 1900, join_bytes_per_clock = 9.3;  // of the blocks' shared memories
     const auto bytes = static_cast<double>(blocks * t.m * t.n * 4);
@@ -121,16 +122,18 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
   return clocks;
 }
 
-// What keeps kernels with tiles of this size from computing it that way; empty: nothing.
+// Why kernels with this tile size cannot run the schedule; empty: they can.
 std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
   if (c.split_k < 1 || c.split_k > steps_of(p))
     return str("a sum over ", steps_of(p), " blocks of k has no ", c.split_k, " parts");
   if (c.multicast != Multicast::none && c.multicast != Multicast::a && c.multicast != Multicast::b)
     return "pairs of blocks multicast the first operand or the second";
-  if (p.post == Post::activation_grad && !t.loads_source) return "these tiles take no slopes";
+  if (p.post == Post::activation_grad && !t.loads_source)
+    return "these tiles have no activation-gradient epilogue";
   if (p.form == Form::gated && c.split_k > 1) return "parts of a sum are no gates";
   if (p.residual && p.residual_rows == 1 && !t.loads_source) return "these tiles take no residual";
-  if (p.residual && p.residual_rows > 1 && !t.adds_row_residual) return "these tiles take no rows of residuals";
+  if (p.residual && p.residual_rows > 1 && !t.adds_row_residual)
+    return "these tiles take no rows of residuals";
   if (c.one_cta_per_sm && t.ctas_per_sm == 1) return "blocks of these tiles are alone anyway";
   if (!c.cluster_split_k) return {};
   if (!t.can_cluster_split_k) return "their parts do not fit beside each other";
@@ -140,7 +143,7 @@ std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
   return {};
 }
 
-// Numbers of parts worth a look.
+// Split-K factors to consider.
 std::vector<int> split_k_worth(const Problem& p) {
   std::vector<int> split_k{1};
   constexpr int64_t shortest = 4, most = 132;
@@ -149,24 +152,29 @@ std::vector<int> split_k_worth(const Problem& p) {
   return split_k;
 }
 
-// Ways to share and to split tiles of one size.
+// Multicast and split-K candidates for one tile size.
 std::vector<Choice> choices_worth(const Problem& p, const TileSize& t, int sm_count) {
   std::vector<Choice> all;
-  // a warpgroup takes longer for so many activations than the other for its products
-  if ((p.post == Post::activate || p.post == Post::activation_grad) && t.ping_pong && t.n > 128) return all;
+  // the epilogue of so many activations outlasts the other warpgroup's MMAs
+  if ((p.post == Post::activate || p.post == Post::activation_grad) && t.ping_pong && t.n > 128)
+    return all;
   const auto add = [&](Choice c) {
     if (obstacle(p, t, c).empty()) all.push_back(c);
     c.one_cta_per_sm = true;
     const Groups g = groups(p, c);
     const int64_t work_units = g.m * g.n * p.batch * (c.cluster_split_k ? 1 : c.split_k);
-    const int64_t room =
-        c.cluster_split_k ? clusters_at_once(c.split_k, sm_count) * 3 / 4  // no waiting for the last
-                   : room_of(t, c, sm_count);
+    const int64_t room = c.cluster_split_k ? clusters_at_once(c.split_k, sm_count) * 3 /
+                                                 4  // no waiting for the last
+                                           : room_of(t, c, sm_count);
     if (work_units <= room && steps_of(p) / c.split_k >= t.stages && obstacle(p, t, c).empty())
       all.push_back(c);
   };
   for (const int split_k : split_k_worth(p)) {
-    Choice c{.tile_m = t.m, .tile_n = t.n, .split_k = split_k, .ping_pong = t.ping_pong, .cluster_split_k = true};
+    Choice c{.tile_m = t.m,
+             .tile_n = t.n,
+             .split_k = split_k,
+             .ping_pong = t.ping_pong,
+             .cluster_split_k = true};
     const Groups g = groups(p, c);
     const int64_t clusters = clusters_at_once(split_k, sm_count) * t.ctas_per_sm;
     if (g.m * g.n * p.batch <= clusters) add(c);
@@ -181,27 +189,27 @@ std::vector<Choice> choices_worth(const Problem& p, const TileSize& t, int sm_co
 
 }  // namespace
 
-std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles,
-                            int sm_count) {
+std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles, int sm_count) {
   std::vector<Guess> guesses;
   for (const TileSize& t : tiles)
     for (const Choice& cut : choices_worth(p, t, sm_count)) {
       const Choice c = with_data_parallel(p, t, cut, sm_count);
-      // of parts of k; sums of rows may need as much beside very large results
+      // of split-K partials; row sums may need as much for very large results
       constexpr int64_t largest_workspace = int64_t{1} << 28;
       if (c.split_k > 1 && workspace_bytes(p, c) > largest_workspace) continue;
       guesses.push_back({c, clocks_of(p, t, c, sm_count)});
     }
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.clocks < y.clocks; });
-  // the best number of parts of each tile and way of sharing
+  // the best split-K factors for each tile and multicast mode
   constexpr size_t most = 16;
   std::vector<Choice> best;
   for (const Guess& g : guesses) {
     const auto same = [&](const Choice& c) {
       return c.tile_m == g.choice.tile_m && c.tile_n == g.choice.tile_n &&
              c.multicast == g.choice.multicast && c.ping_pong == g.choice.ping_pong &&
-             c.cluster_split_k == g.choice.cluster_split_k && c.one_cta_per_sm == g.choice.one_cta_per_sm;
+             c.cluster_split_k == g.choice.cluster_split_k &&
+             c.one_cta_per_sm == g.choice.one_cta_per_sm;
     };
     if (best.size() < most && std::count_if(best.begin(), best.end(), same) < 2)
       best.push_back(g.choice);
@@ -252,7 +260,8 @@ Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tun
   c.tile_m = static_cast<int>(tune.value("tile_m", guess.tile_m));
   c.tile_n = static_cast<int>(tune.value("tile_n", guess.tile_n));
   c.split_k = static_cast<int>(tune.value("split_k", guess.split_k));
-  c.multicast = static_cast<Multicast>(tune.value("multicast", static_cast<int64_t>(guess.multicast)));
+  c.multicast =
+      static_cast<Multicast>(tune.value("multicast", static_cast<int64_t>(guess.multicast)));
   const bool guessed = tune.values.empty();
   c.ping_pong = tune.value("ping_pong", guessed && guess.ping_pong ? 1 : 0) != 0;
   c.cluster_split_k = tune.value("cluster_split_k", guessed && guess.cluster_split_k ? 1 : 0) != 0;
@@ -260,7 +269,8 @@ Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tun
   const auto t = std::find_if(tiles.begin(), tiles.end(), [&](const TileSize& x) {
     return x.m == c.tile_m && x.n == c.tile_n && x.ping_pong == c.ping_pong;
   });
-  require(t != tiles.end(), "gemm: no kernel for tiles of ", c.tile_m, "x", c.tile_n, c.ping_pong ? " with ping-pong" : "");
+  require(t != tiles.end(), "gemm: no kernel for tiles of ", c.tile_m, "x", c.tile_n,
+          c.ping_pong ? " with ping-pong" : "");
   const std::string why = obstacle(p, *t, c);
   require(why.empty(), "gemm: ", why, "  tiles of ", c.tile_m, "x", c.tile_n);
   return with_data_parallel(p, *t, c, sm_count);

@@ -1,5 +1,5 @@
-// The way out of the kernel of gemm_sm90.cuh: what is added to the sums of a tile. How they are
-// stored: gemm_sm90_store.cuh.
+// The epilogue of gemm_sm90.cuh: what is added to the accumulators of a tile. How they are stored:
+// gemm_sm90_store.cuh.
 #pragma once
 
 #include "backend/cuda/gemm_sm90_kernel.cuh"
@@ -7,7 +7,7 @@
 
 namespace ebb::cuda::gemm {
 
-// The sums of a multiplying thread: of 64 rows each, see Spot.
+// The accumulators of a consumer thread: of 64 rows each, see Spot.
 template <class C>
 using Accumulators = float[C::rows][C::columns / 2];
 
@@ -30,7 +30,7 @@ __device__ inline float bias_element(const Params& p, int column) {
   if (p.bias_type == DType::f16) return to_float(static_cast<const __half*>(p.bias)[column]);
   return to_float(static_cast<const __nv_bfloat16*>(p.bias)[column]);
 }
-// The column of the product that is column `at` of a tile.
+// The column of the GEMM that is column `at` of a tile.
 template <class C>
 __device__ int column_at(const Params& p, const WorkUnit& u, int at) {
   if (C::form != Form::gated) return u.n * C::tile_n + at;
@@ -38,8 +38,8 @@ __device__ int column_at(const Params& p, const WorkUnit& u, int at) {
   return u.n * half + at + (at < half ? 0 : p.half - half);
 }
 
-// The bias of the columns of the tile, shared out among the team's threads: asked for before the
-// products, used after.
+// The bias of the tile's columns, spread over the threads of the math group: loaded before the
+// mainloop, used after.
 template <class C>
 struct Bias {
   static constexpr int count = (C::tile_n + C::math_threads - 1) / C::math_threads;
@@ -62,7 +62,8 @@ struct Bias {
 };
 
 template <class C>
-__device__ void add_bias(uint32_t shared, const WorkUnit& u, const Bias<C>& bias, Accumulators<C>& d) {
+__device__ void add_bias(uint32_t shared, const WorkUnit& u, const Bias<C>& bias,
+                         Accumulators<C>& d) {
   const int barrier = 1 + math_group<C>();
   if (C::bias_buffers == 1) barrier_of(barrier, C::math_threads);  // nobody reads the one before
   bias.multicast(shared);
@@ -83,7 +84,8 @@ __device__ void add_bias(uint32_t shared, const WorkUnit& u, const Bias<C>& bias
   }
 }
 
-// ---- the residual, a row for each image: read where it is added ----------------------------------
+// ---- the residual, a row for each image: read where it is added
+// ----------------------------------
 
 template <class C>
 __device__ bool adds_row_residual(const Params& p, const WorkUnit& u) {
@@ -126,21 +128,23 @@ __device__ void add_row_residual(const Params& p, const WorkUnit& u, Accumulator
     add_row_residual_as<C, typename C::T>(p, u, d);
 }
 
-// ---- an operand of the result's shape and type, box by box: added, or what slopes are taken at --
+// ---- the source operand, of the result's shape and type: residual, or input of the gradient
+// ------
 
 template <class C>
 __device__ bool loads_source(const Params& p, const WorkUnit& u) {
-  return (p.post == Post::activation_grad || p.residual_rows == 1) && u.partial < 0 && !p.cluster_split_k;
+  return (p.post == Post::activation_grad || p.residual_rows == 1) && u.partial < 0 &&
+         !p.cluster_split_k;
 }
 
-// What a warp stores: boxes of 16 rows of C::chunk columns, one after the other.
+// What a warp stores: subtiles of 16 rows of C::chunk columns, one after the other.
 template <class C>
 struct Subtiles {
   static constexpr int across = C::columns / C::chunk, count = across * C::rows;
   static constexpr int row_bytes = C::chunk * 2;
 };
 
-// Where 16-byte unit `i` of a row of a box lies: the swizzle of boxes.
+// Where 16-byte vector `i` of a row of a subtile lies: the swizzle of subtiles.
 template <int row_bytes>
 __device__ int swizzled(int row, int i) {
   return row * row_bytes + (i ^ (row_bytes == 128 ? row % 8 : row / 2 % 4)) * 16;
@@ -150,12 +154,13 @@ __device__ inline const void* source_of(const Params& p) {
   return p.post == Post::activation_grad ? p.grad_at : p.residual;
 }
 template <class C>
-__device__ const typename C::T* source_element(const Params& p, const WorkUnit& u, int row, int column) {
+__device__ const typename C::T* source_element(const Params& p, const WorkUnit& u, int row,
+                                               int column) {
   return static_cast<const typename C::T*>(source_of(p)) + (int64_t{u.batch} * p.m + row) * p.n +
          column;
 }
 
-// Asks for box `k` of the operand, to where the box of the results will lie.
+// Issues the load of subtile `k` of the source, to where the subtile of the results will lie.
 template <class C>
 __device__ void load_source(const Params& p, const WorkUnit& u, int k, uint32_t to) {
   using B = Subtiles<C>;
@@ -172,7 +177,7 @@ __device__ void load_source(const Params& p, const WorkUnit& u, int k, uint32_t 
   commit_copies();
 }
 
-// Brings the warp's part of the operand near, before the products.
+// Prefetches the warp's part of the source into L2, before the mainloop.
 template <class C>
 __device__ void prefetch_source(const Params& p, const WorkUnit& u) {
   const Spot<C> at(u);
@@ -186,10 +191,10 @@ __device__ void prefetch_source(const Params& p, const WorkUnit& u) {
   }
 }
 
-// Asks for the first boxes, while the last products are being made.
+// Issues the first source loads while the last MMAs are in flight.
 template <class C>
 __device__ void load_first_source(const Params& p, const SharedStorage<C>& s, const WorkUnit& u) {
-  __syncwarp();  // the boxes of the tile before have been read
+  __syncwarp();  // the subtiles of the tile before have been read
 #pragma unroll
   for (int k = 0; k < C::buffers && k < Subtiles<C>::count; ++k)
     load_source<C>(p, u, k, s.out(threadIdx.x / 32) + k * C::buffer_bytes);

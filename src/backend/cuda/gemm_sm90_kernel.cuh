@@ -1,10 +1,10 @@
-// The kernel behind gemm_sm90.h: a persistent product with a warpgroup that loads and others that
-// multiply.
+// The kernel behind gemm_sm90.h: a persistent, warp-specialised GEMM with a producer warpgroup and
+// consumer warpgroups.
 //
-// A block computes tiles of tile_m x tile_n over a range of k. One thread feeds a ring of stages in
-// shared memory by TMA; each consumer warpgroup multiplies its rows (or columns) of the tile by
-// wgmma and stores them while the next tile is being loaded, or, in two teams, multiplied by the
-// other.
+// A CTA computes work units: tiles of tile_m x tile_n over a range of k. One producer thread fills
+// a ring of stages in shared memory by TMA. Each consumer warpgroup multiplies its rows (or
+// columns) of the tile by wgmma and runs its epilogue while the next tile is being loaded or, in
+// ping-pong, multiplied by the other consumer.
 #pragma once
 
 #include "backend/cuda/gemm_sm90_params.h"
@@ -22,16 +22,16 @@ struct Config {
   static constexpr int tile_m = Tile_::m, tile_n = Tile_::n;
   static constexpr int ctas_per_sm = Tile_::ctas_per_sm;
   static constexpr int a_mn = a_transposed(form), b_mn = b_transposed(form);
-  // teams of warpgroups take units by turns: one stores its results while the other multiplies
+  // ping-pong: one consumer runs its epilogue while the other issues MMAs
   static constexpr bool ping_pong = Tile_::ping_pong;
   static constexpr int math_groups = ping_pong ? 2 : 1;
-  // warpgroups of a team along m and n, and blocks of 64 rows, columns of each
+  // consumer warpgroups along m and n of a tile; blocks of 64 rows, and columns, of each
   static constexpr int across_m = ping_pong || tile_m == 64 ? 1 : tile_m == 192 ? 3 : 2;
   static constexpr int across_n = !ping_pong && tile_m == 64 && tile_n >= 128 ? 2 : 1;
   static constexpr int rows = tile_m / 64 / across_m, columns = tile_n / across_n;
   static constexpr int groups = across_m * across_n, math_threads = 128 * groups;
   static constexpr int consumers = groups * math_groups;
-  // A loading warpgroup gives registers to the others; beside another block a warp has to do.
+  // A producer warpgroup gives registers to the consumers; with two CTAs per SM a warp loads.
   static constexpr bool move_registers = ctas_per_sm == 1 && consumers > 1;
   static constexpr int producer = 128 * consumers;  // the first loading thread
   // warps beside the loading one that sum A's rows
@@ -42,10 +42,10 @@ struct Config {
   // that loads
   static constexpr bool summing = sum_warps > 0 && consumers == 2;
   static constexpr int producer_registers = many_accumulators ? 40 : summing ? 72 : 56;
-  static constexpr int consumer_registers = consumers == 3 ? 152
-                                            : many_accumulators    ? 232
-                                            : summing      ? 216
-                                                           : 224;
+  static constexpr int consumer_registers = consumers == 3      ? 152
+                                            : many_accumulators ? 232
+                                            : summing           ? 216
+                                                                : 224;
   static constexpr int a_bytes = tile_m * 128;
   static constexpr bool b_narrow = b_mn && form <= Form::tt && narrow_rows(tile_n);
   static constexpr int b_bytes = (b_mn && !b_narrow ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
@@ -64,13 +64,13 @@ struct Config {
     const int fitting = (233472 / (others + 1) - 1024 - first_stage) / stage_bytes;
     return fitting < most_stages ? fitting : most_stages;
   }
-  static constexpr int stages = stages_beside(ctas_per_sm - 1),
-                       one_cta_stages = stages_beside(0);
+  static constexpr int stages = stages_beside(ctas_per_sm - 1), one_cta_stages = stages_beside(0);
   // whether launches differ in the number of stages
   static constexpr bool flexible = ctas_per_sm > 1;
-  // a cluster can add up parts of its tile: they fit where the operands were
-  static constexpr bool can_cluster_split_k = form != Form::gated && !ping_pong && tile_n % 32 == 0 &&
-                                tile_m * tile_n * 4 <= stages * stage_bytes;
+  // cluster split-K: the partials fit into the shared memory of the operands
+  static constexpr bool can_cluster_split_k = form != Form::gated && !ping_pong &&
+                                              tile_n % 32 == 0 &&
+                                              tile_m * tile_n * 4 <= stages * stage_bytes;
   static constexpr bool loads_source = !a_transposed(form) && form != Form::gated;
   // rows of residuals need registers beside the sums
   static constexpr bool adds_row_residual = loads_source && !many_accumulators;
@@ -79,7 +79,7 @@ struct Config {
   static_assert(stages >= 2 && (!b_mn || across_n == 1 || columns % 64 == 0));
 };
 
-// Places in shared memory.
+// The layout of shared memory.
 template <class C>
 struct SharedStorage {
   uint32_t base;
@@ -88,13 +88,13 @@ struct SharedStorage {
   __device__ uint32_t out(int warp) const { return base + warp * C::buffers * C::buffer_bytes; }
   __device__ uint32_t full(int stage) const { return base + C::out_bytes + 8 * stage; }
   __device__ uint32_t empty(int stage) const { return full(stage) + 8 * C::most_stages; }
-  // of the tile's columns, f32; by turns
+  // bias of the tile's columns, f32; double-buffered
   __device__ uint32_t bias(int turn) const {
     return base + C::out_bytes + C::barrier_bytes + turn % C::bias_buffers * C::tile_n * 4;
   }
 };
 
-// A multiplying thread's team, and its place there.
+// The consumer (math) group of a thread, and its index there.
 template <class C>
 __device__ int math_group() {
   return !C::ping_pong ? 0 : threadIdx.x / C::math_threads;
@@ -137,14 +137,15 @@ __device__ inline Divided divide(int n, const Divisor& d) {
   return {q, n - q * d.by};
 }
 
-// One tile over all of k, or a part of it: then `part` is the place of its sums in the workspace,
-// otherwise -1.
+// A work unit: a tile over all of k (`partial` is -1) or one of its splits (`partial` is the index
+// of its accumulators in the workspace).
 struct WorkUnit {
   int m, n, batch, first, last, partial;
   int split = 0;  // which part of its tile
 };
 
-// Neighbours in the order of tiles share operands: columns of `band` tiles, side by side.
+// The rasterisation swizzle: tiles are walked in strips `raster` tiles high, so that CTAs that run
+// together share operands in L2.
 __device__ inline void set_tile(const Params& p, int tile, int rank, WorkUnit& u) {
   const Divided of_batch = divide(tile, p.tiles);
   const Divided of_raster = divide(of_batch.remainder, p.raster_tiles);
@@ -158,7 +159,7 @@ __device__ inline void set_tile(const Params& p, int tile, int rank, WorkUnit& u
   if (p.multicast == Multicast::a) u.n = u.n * 2 + rank;
 }
 
-// First the tiles that are not split, then, part by part, the others.
+// First the data-parallel tiles, then the split-K tiles, split by split.
 __device__ inline WorkUnit work_unit_at(const Params& p, int index, int rank) {
   WorkUnit u{.m = 0, .n = 0, .batch = 0, .first = 0, .last = p.steps, .partial = -1};
   const auto take_split = [&](int split) {
@@ -171,14 +172,15 @@ __device__ inline WorkUnit work_unit_at(const Params& p, int index, int rank) {
   } else if (index >= p.data_parallel) {
     const Divided i = divide(index - p.data_parallel, p.rest);
     take_split(i.quotient);
-    u.partial = (i.remainder * p.split_k + u.split) * (p.multicast == Multicast::none ? 1 : 2) + rank;
+    u.partial =
+        (i.remainder * p.split_k + u.split) * (p.multicast == Multicast::none ? 1 : 2) + rank;
     index = p.data_parallel + i.remainder;
   }
   set_tile(p, index, rank, u);
   return u;
 }
 
-// A block's units, of which the first is found before there is anything to wait for.
+// A CTA's work units; the first is found before there is anything to wait for.
 struct WorkUnits {
   WorkUnit u;
   int index, rank;
@@ -197,7 +199,7 @@ struct WorkUnits {
 
 // ---- loading -----------------------------------------------------------------------------------
 
-// A place of the filter among all of the images', counted row by row.
+// An output pixel of the convolution, counted row by row.
 struct OutputPixel {
   int n, h, w;
 };
@@ -209,8 +211,8 @@ __device__ inline Pixel pixel_at(const Params& p, const OutputPixel& at) {
   return {.w = at.w * p.stride - p.left, .h = at.h * p.stride - p.top, .n = at.n, .s = 0, .r = 0};
 }
 
-// A block of 64 values of k of one operand. `half`: this block of the pair loads the first (0) or
-// second (1) half for both; -1: all of it for itself.
+// The destination of one operand's stage (64 values of k). `half`: with multicast this CTA loads
+// the first (0) or second (1) half for both; -1: all of it for itself.
 struct StageTarget {
   uint32_t to, barrier;
   int half;
@@ -221,22 +223,24 @@ struct StageTarget {
 
 // Rows [first, first + Rows) of a matrix in K-major order, at k.
 template <int Rows>
-__device__ void load_rows(const StageTarget& target, const CUtensorMap& map, int first, int k, int z) {
+__device__ void load_rows(const StageTarget& target, const CUtensorMap& map, int first, int k,
+                          int z) {
   const int skip = target.half > 0 ? Rows / 2 : 0;
   load_box(target.at(skip * 128), map, k, first + skip, z);
 }
 
 // Half as many rows, and as many `apart` from them: of a pair, each loads one or the other.
 template <int Rows>
-__device__ void load_two_rows(const StageTarget& target, const CUtensorMap& map, int first, int apart,
-                              int k) {
+__device__ void load_two_rows(const StageTarget& target, const CUtensorMap& map, int first,
+                              int apart, int k) {
   if (target.half <= 0) load_box(target.at(0), map, k, first, 0);
   if (target.half != 0) load_box(target.at(Rows / 2 * 128), map, k, first + apart, 0);
 }
 
 // The same of a matrix in MN-major order.
 template <int Rows>
-__device__ void load_columns(const StageTarget& target, const CUtensorMap& map, int first, int k, int z) {
+__device__ void load_columns(const StageTarget& target, const CUtensorMap& map, int first, int k,
+                             int z) {
   const int skip = target.half > 0 ? 32 : 0;
 #pragma unroll
   for (int i = 0; i < (Rows + 63) / 64; ++i)
@@ -245,7 +249,8 @@ __device__ void load_columns(const StageTarget& target, const CUtensorMap& map, 
 
 // The same in blocks of 32 rows.
 template <int Rows>
-__device__ void load_narrow(const StageTarget& target, const CUtensorMap& map, int first, int k, int z) {
+__device__ void load_narrow(const StageTarget& target, const CUtensorMap& map, int first, int k,
+                            int z) {
   const int skip = target.half > 0 ? 32 : 0;
 #pragma unroll
   for (int i = 0; i < Rows / 32; ++i)
@@ -327,8 +332,8 @@ struct Taps {
 
 // One unit of a convolution of images: fprop or dgrad.
 template <class C>
-__device__ void produce_images(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, Ring<C>& ring,
-                               int a_half, int b_half) {
+__device__ void produce_images(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
+                               Ring<C>& ring, int a_half, int b_half) {
   const int skip = a_half > 0 ? C::tile_m / 2 : 0;
   Taps<C> t(p, u, skip);
   for (int step = u.first; step < u.last; ++step, t.next(p), ring.next()) {
@@ -346,8 +351,8 @@ __device__ void produce_images(const Params& p, const SharedStorage<C>& s, const
 }
 
 template <class C>
-__device__ void produce_matrices(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, Ring<C>& ring,
-                                 int a_half, int b_half) {
+__device__ void produce_matrices(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
+                                 Ring<C>& ring, int a_half, int b_half) {
   for (int step = u.first; step < u.last; ++step, ring.next()) {
     barrier_wait(s.empty(ring.stage), ring.parity);
     barrier_expect(s.full(ring.stage), C::stage_bytes);
@@ -367,8 +372,8 @@ __device__ void produce_matrices(const Params& p, const SharedStorage<C>& s, con
 
 // One unit of wgrad.
 template <class C>
-__device__ void produce_taps(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, Ring<C>& ring,
-                             int a_half, int b_half) {
+__device__ void produce_taps(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
+                             Ring<C>& ring, int a_half, int b_half) {
   const int skip = b_half > 0 ? 32 : 0;
   TapColumns<C> columns(p, u, skip);
   for (int step = u.first; step < u.last; ++step, ring.next()) {
@@ -384,7 +389,8 @@ __device__ void produce_taps(const Params& p, const SharedStorage<C>& s, const W
 template <class C>
 __device__ void produce(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
   const int rank = work_units.rank;
-  const int a_half = p.multicast == Multicast::a ? rank : -1, b_half = p.multicast == Multicast::b ? rank : -1;
+  const int a_half = p.multicast == Multicast::a ? rank : -1,
+            b_half = p.multicast == Multicast::b ? rank : -1;
   Ring<C> ring{.stages = stages_of<C>(p), .parity = 1};  // the first round waits for nothing
   do {
     if constexpr (a_images(C::form))

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/tma.h"
+#include "backend/cuda/work_split.h"
 
 namespace ebb::cuda::gemm {
 namespace {
@@ -13,7 +13,9 @@ constexpr int64_t step = 64;  // values of k
 
 Format format_of(DType t) { return t == DType::f16 ? Format::f16 : Format::bf16; }
 int narrow(int64_t v) { return static_cast<int>(v); }
-int blocks_of(const Choice& c) { return c.cluster_split_k ? c.split_k : c.multicast == Multicast::none ? 1 : 2; }
+int blocks_of(const Choice& c) {
+  return c.cluster_split_k ? c.split_k : c.multicast == Multicast::none ? 1 : 2;
+}
 
 // ---- operands ----------------------------------------------------------------------------------
 
@@ -37,9 +39,9 @@ CUtensorMap matrix_map(const Problem& p, const Matrix& m, int tile, bool half) {
 
 // Weights [out, tap, in], a matrix for each tap.
 CUtensorMap weights_map(const Problem& p, const Operands& o, int tile, bool half) {
-  const bool turned = p.form == Form::dgrad;
-  const int64_t rows = turned ? p.k : p.n, c = turned ? p.n : p.k;
-  const int box = turned ? narrow(step) : tile;
+  const bool rotated = p.form == Form::dgrad;
+  const int64_t rows = rotated ? p.k : p.n, c = rotated ? p.n : p.k;
+  const int box = rotated ? narrow(step) : tile;
   return tiled_map({.data = o.b,
                     .format = format_of(p.type),
                     .size = {c, rows, p.taps(), 1},
@@ -137,7 +139,8 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   q.groups_m = narrow(groups(p, c).m);
   q.groups_n = narrow(groups(p, c).n);
   constexpr int rows_at_once = 2048;  // of A; the rest of a wave of blocks lies along n
-  const int64_t raster = std::max(1, rows_at_once / (c.tile_m * (c.multicast == Multicast::b ? 2 : 1)));
+  const int64_t raster =
+      std::max(1, rows_at_once / (c.tile_m * (c.multicast == Multicast::b ? 2 : 1)));
   q.raster = divisor(raster);
   q.last_raster = divisor((q.groups_m - 1) % raster + 1);
   q.tiles = divisor(int64_t{q.groups_m} * q.groups_n);
@@ -185,8 +188,8 @@ void set_l2_prefetch(Params& q, const Problem& p, const Operands& o, int64_t blo
   if (a + b > most) return;
   const auto prefetch = [&](const void* data, int64_t bytes) {
     return L2Prefetch{.data = static_cast<const char*>(data),
-                 .bytes = bytes / vector * vector,
-                 .multicast = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
+                      .bytes = bytes / vector * vector,
+                      .multicast = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
   };
   q.prefetch_a = prefetch(o.a, a);
   q.prefetch_b = prefetch(o.b, b);

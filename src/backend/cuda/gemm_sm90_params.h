@@ -22,7 +22,8 @@ struct Divisor {
 };
 Divisor divisor(int64_t by);
 
-// An operand that is asked for before the kernel may read it: bytes, those of a block; none: 0.
+// An operand that is prefetched into L2 before griddepcontrol.wait: its bytes, those of a CTA;
+// none: 0.
 struct L2Prefetch {
   const char* data;
   int64_t bytes;
@@ -32,26 +33,26 @@ struct L2Prefetch {
 struct Params {
   CUtensorMap a, b;
   void *out, *kept;
-  float* partials;  // the partial sums, tile below tile
+  float* partials;  // split-K partials, tile below tile
   const void *bias, *residual, *grad_at;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
-  int half;                      // Form::gated: columns of each half; else 0
-  int groups_m, groups_n;        // tiles, or pairs of them
-  Divisor raster, last_raster;       // rows of groups worked on at once; those of the last band
-  Divisor tiles, raster_tiles;     // groups of a product, of a band
-  int steps;                     // blocks of 64 values of k
-  int split_steps, longer_splits;  // steps of a part; the first parts have one more
-  int data_parallel, split_k, work_units;      // whole: tiles, or pairs, that are not split
-  Divisor rest;                  // and those that are
-  int k_blocks;                  // steps = k_blocks * taps
+  int half;                                // Form::gated: columns of each half; else 0
+  int groups_m, groups_n;                  // tiles, or pairs of them
+  Divisor raster, last_raster;             // height of a raster strip; of the last one
+  Divisor tiles, raster_tiles;             // groups of a GEMM, of a strip
+  int steps;                               // blocks of 64 values of k
+  int split_steps, longer_splits;          // steps of a split; the first splits have one more
+  int data_parallel, split_k, work_units;  // whole: tiles, or pairs, that are not split
+  Divisor rest;                            // and those that are
+  int k_blocks;                            // steps = k_blocks * taps
   Divisor taps;
   int a_batch, b_batch;          // 0: one matrix for the whole batch
   int out_h, stride, top, left;  // images
   Divisor out_w, out_hw, kw;
   int channels;
   Divisor channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
-  int residual_rows;         // of the result that share a row of the residual; 0: none
+  int residual_rows;       // of the result that share a row of the residual; 0: none
   float* row_sums;         // two lines of m for each part of each tile along n; or null
   int row_sum_tiles;
   DType bias_type, residual_type;
@@ -60,9 +61,9 @@ struct Params {
   bool gate_first;
   Store store;
   Multicast multicast;
-  int cluster;    // blocks
-  bool cluster_split_k;  // the cluster's blocks compute parts of one tile
-  int stages;     // of kernels that leave their number open
+  int cluster;           // blocks
+  bool cluster_split_k;  // the cluster's CTAs compute splits of one tile
+  int stages;            // of kernels that leave their number open
   L2Prefetch prefetch_a, prefetch_b;
 };
 
@@ -72,11 +73,11 @@ constexpr bool narrow_rows(int tile) { return tile % 64 != 0; }
 
 // What the kernel gets, for operands at these addresses; but for `stages` and what comes ahead.
 Params params_of(const Problem& p, const Choice& c, const Operands& o);
-// Has the blocks ask the L2 cache for small operands.
+// Sets the L2 prefetch of small operands.
 void set_l2_prefetch(Params& q, const Problem& p, const Operands& o, int64_t blocks);
-// Adds up the partial sums in the workspace, in their order, with bias and residual, and those of A's
-// rows. `q`: of the product.
+// Adds up the partial sums in the workspace, in their order, with bias and residual, and those of
+// A's rows. `q`: of the product.
 void reduce_split_k(const Problem& p, const Choice& c, const Operands& o, const Params& q,
-               CudaDevice& device);
+                    CudaDevice& device);
 
 }  // namespace ebb::cuda::gemm

@@ -1,8 +1,7 @@
-// The sums of A's rows over k, beside a product on sm_90a: gradients of biases beside those of
-// weights.
+// Row sums of A over k in a GEMM on sm_90a: the bias-gradient epilogue of a weight gradient.
 //
 // Warps that would be idle beside the loading thread read the stages of A as they come by and add
-// them up (multiplying them with ones, on tensor cores that are at work, took longer). The tiles of
+// them up (multiplying them by ones on the busy tensor cores took longer). The tiles of
 // a row of tiles share its steps of k out among them; what each has summed is written out and added
 // up in a second pass.
 #pragma once

@@ -1,5 +1,4 @@
-// The second pass of products on sm_90a: sums the parts of the tiles that were split, and adds what
-// the first would have added.
+// The split-K reduction of GEMMs on sm_90a: sums the partials and applies the epilogue.
 #include <algorithm>
 
 #include "backend/cuda/gemm_sm90_split_k.cuh"
@@ -19,10 +18,11 @@ struct ReduceParams {
   int columns;  // of lines of A's sums, of a block
 };
 
-// The sums of A's rows: `columns` of them by a block, whose threads take turns at the lines.
+// The sums of A's rows: `columns` of them by a block, whose threads are interleaved over the lines.
 __device__ void reduce_row_sums(const ReduceParams& q, int block, float* shared) {
   const Params& p = q.product;
-  const int lines = 2 * p.row_sum_tiles * p.split_k, thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const int lines = 2 * p.row_sum_tiles * p.split_k,
+            thread = threadIdx.y * blockDim.x + threadIdx.x;
   const int i = block * q.columns + thread % q.columns;
   float sum = 0;
   if (i < p.m)
@@ -38,16 +38,18 @@ __device__ void reduce_row_sums(const ReduceParams& q, int block, float* shared)
   if (thread < q.columns && i < p.m) q.row_sums[i] = sum;
 }
 
-// Each thread of a block's first row writes 4 elements; its rows take turns at the parts.
+// Each thread of a CTA's first row writes 4 elements; its rows are interleaved over the splits.
 // grid: pieces of tiles, tile by tile; then of A's rows.  sums: f32, in a fixed order.
-__global__ void __launch_bounds__(threads) reduce_split_k_kernel(const __grid_constant__ ReduceParams q) {
+__global__ void __launch_bounds__(threads)
+    reduce_split_k_kernel(const __grid_constant__ ReduceParams q) {
   begin();
   using Four = Vec<float, 4>;
   __shared__ Four sums[threads];
   const Params& p = q.product;
   const int behind = static_cast<int>(blockIdx.x) - q.tiles * q.blocks;
   if (behind >= 0) return reduce_row_sums(q, behind, reinterpret_cast<float*>(sums));
-  const int pair = p.multicast == Multicast::none ? 1 : 2, size = q.data_parallel.tile_m * q.data_parallel.tile_n;
+  const int pair = p.multicast == Multicast::none ? 1 : 2,
+            size = q.data_parallel.tile_m * q.data_parallel.tile_n;
   const int place = blockIdx.x / q.blocks, tile = place / pair, rank = place - tile * pair;
   const int i = (blockIdx.x - place * q.blocks) * blockDim.x + threadIdx.x;
   Four sum = {};
@@ -76,7 +78,7 @@ __global__ void __launch_bounds__(threads) reduce_split_k_kernel(const __grid_co
 }  // namespace
 
 void reduce_split_k(const Problem& p, const Choice& c, const Operands& o, const Params& q,
-               CudaDevice& device) {
+                    CudaDevice& device) {
   const int tiles = c.cluster_split_k ? 0 : q.rest.by * (c.multicast == Multicast::none ? 1 : 2);
   const int pieces = c.tile_m * c.tile_n / 4;
   // more rows where there are few elements to fill the device with
@@ -91,15 +93,15 @@ void reduce_split_k(const Problem& p, const Choice& c, const Operands& o, const 
          {.grid = static_cast<unsigned>(tiles * blocks + row_blocks),
           .block = {width, static_cast<unsigned>(rows)}},
          ReduceParams{.product = q,
-                   .partials = static_cast<const float*>(o.workspace),
-                   .data_parallel = {.tile_m = c.tile_m,
-                             .tile_n = c.tile_n,
-                             .taps = p.form == Form::wgrad,
-                             .out = p.out},
-                   .tiles = tiles,
-                   .blocks = blocks,
-                   .row_sums = static_cast<float*>(o.row_sums),
-                   .columns = columns},
+                      .partials = static_cast<const float*>(o.workspace),
+                      .data_parallel = {.tile_m = c.tile_m,
+                                        .tile_n = c.tile_n,
+                                        .taps = p.form == Form::wgrad,
+                                        .out = p.out},
+                      .tiles = tiles,
+                      .blocks = blocks,
+                      .row_sums = static_cast<float*>(o.row_sums),
+                      .columns = columns},
          device);
 }
 

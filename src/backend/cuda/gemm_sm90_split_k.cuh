@@ -1,12 +1,12 @@
-// Tiles whose k was split: what becomes of the sums of their parts, and parts that blocks of a
-// cluster add up through each other's shared memory.
+// Split-K: the reduction of a tile's partials, and cluster split-K, which reduces them through
+// distributed shared memory (DSMEM).
 #pragma once
 
 #include "backend/cuda/gemm_sm90_store.cuh"
 
 namespace ebb::cuda::gemm {
 
-// A whole tile.
+// A full tile.
 struct FullTile {
   int tile_m, tile_n;
   bool taps;  // columns are those of wgrad
@@ -92,7 +92,7 @@ __device__ inline void finish(const Params& p, const FullTile& q, const WorkUnit
 
 // ---- in a cluster ------------------------------------------------------------------------------
 
-// Where four neighbours of a tile's sums lie in a block's shared memory: rows of fours, turned so
+// Where four neighbours of a tile's sums lie in a block's shared memory: rows of fours, swizzled so
 // that threads that hold neighbouring rows write to different banks.
 template <class C>
 __device__ uint32_t four_at(const SharedStorage<C>& s, int row, int four) {
@@ -106,10 +106,11 @@ __device__ int read_by(const Params& p) {
   return C::producer + (p.row_sums != nullptr ? 32 * C::sum_warps : 0);
 }
 
-// The sums of a thread into the block's shared memory, in the place of the operands: nobody
-// multiplies or loads any more.
+// Stores a thread's accumulators to the CTA's shared memory, in the place of the operands: the
+// mainloop and the loads are over.
 template <class C>
-__device__ void store_partial(const Params& p, const SharedStorage<C>& s, const Accumulators<C>& d) {
+__device__ void store_partial(const Params& p, const SharedStorage<C>& s,
+                              const Accumulators<C>& d) {
   barrier_of(1, read_by<C>(p));  // all have read the operands
   const Spot<C> at(WorkUnit{});
 #pragma unroll
@@ -136,16 +137,16 @@ __device__ inline Vec<float, 4> load_four_at(uint32_t from, uint32_t rank) {
   return v;
 }
 
-// This block's share of the cluster's tile: the sums of all parts, in their order.
+// Reduces this CTA's share of the cluster's tile over all splits, in their order.
 template <class C>
 __device__ void reduce_cluster(const Params& p, const SharedStorage<C>& s, const WorkUnit& u) {
   constexpr int most = 8, fours = C::tile_n / 4, all = C::tile_m * fours;
   const bool floats = p.store == Store::floats || p.store == Store::float_subtiles;
   constexpr DType type = std::is_same_v<typename C::T, __half> ? DType::f16 : DType::bf16;
   const FullTile data_parallel{.tile_m = C::tile_m,
-                    .tile_n = C::tile_n,
-                    .taps = C::form == Form::wgrad,
-                    .out = floats ? DType::f32 : type};
+                               .tile_n = C::tile_n,
+                               .taps = C::form == Form::wgrad,
+                               .out = floats ? DType::f32 : type};
   const int rank = static_cast<int>(cluster_rank());
   const int end = all * (rank + 1) / p.split_k;
   for (int i = all * rank / p.split_k + threadIdx.x; i < end; i += C::producer) {

@@ -1,5 +1,5 @@
-// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where an residual is
-// added and activations are taken; or element by element.
+// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where an residual
+// is added and activations are taken; or element by element.
 #pragma once
 
 #include "backend/cuda/activation.cuh"
@@ -15,10 +15,10 @@ __device__ inline void load_vector(uint32_t from, uint32_t (&v)[4]) {
                : "memory");
 }
 
-// A box of what an activation was taken of: its slopes there take its place.
+// A subtile of pre-activations is replaced by the activation's gradients there.
 template <class C>
 __device__ void take_activation_grads(const Params& p, uint32_t box) {
-#pragma unroll 1                                                      // few registers are left
+#pragma unroll 1                                                         // few registers are left
   for (int q = threadIdx.x % 32; q < Subtiles<C>::row_bytes; q += 32) {  // pieces of 16 lines
     uint32_t v[4];
     load_vector(box + q * 16, v);
@@ -29,7 +29,7 @@ __device__ void take_activation_grads(const Params& p, uint32_t box) {
   }
 }
 
-// What is done with the box that sums are stored to: nothing, or it is added or multiplied first.
+// How the source subtile enters the result: not at all, added or multiplied.
 enum class With { nothing, sum, product };
 
 // 16 rows of `width` columns, whose sums are d[0..], into shared memory in the swizzle of boxes.
@@ -106,10 +106,11 @@ __device__ inline void store_vector(void* to, const uint32_t (&v)[4]) {
                : "memory");
 }
 
-// A staged box to memory, in pieces of 16 bytes. (TMA would do that behind the loads
-// that it was given for the next tiles: products of few steps took up to a tenth longer.)
+// A staged box to memory, in pieces of 16 bytes. (TMA stores queue behind the loads of
+// the next tiles: GEMMs of few steps took up to a tenth longer.)
 template <class C, bool floats>
-__device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, int row, int column) {
+__device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, int row,
+                             int column) {
   constexpr int size = floats ? 4 : 2, width = floats ? 32 : C::chunk;
   constexpr int row_bytes = width * size, vectors = row_bytes / 16;
   asm volatile("" : "+r"(row));  // registers are few: one box's addresses at a time
@@ -133,7 +134,8 @@ __device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, 
 
 // The same of a box of sums z: its activation, and z itself if it is kept.
 template <class C>
-__device__ void send_activated(const Params& p, const WorkUnit& u, uint32_t from, int row, int column) {
+__device__ void send_activated(const Params& p, const WorkUnit& u, uint32_t from, int row,
+                               int column) {
   using B = Subtiles<C>;
   constexpr int vectors = B::row_bytes / 16, lines = 32 / vectors;
   const int lane = threadIdx.x % 32, vector = lane % vectors;
@@ -189,7 +191,8 @@ template <class C>
 constexpr bool activates = C::form == Form::nt || C::form == Form::nn;
 
 template <class C, bool floats>
-__device__ void store_subtiles(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, const Accumulators<C>& d) {
+__device__ void store_subtiles(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
+                               const Accumulators<C>& d) {
   constexpr int width = floats ? 32 : C::chunk, boxes = C::columns / width;
   const Spot<C> at(u);
   const uint32_t out = s.out(threadIdx.x / 32);
@@ -213,7 +216,8 @@ __device__ void store_subtiles(const Params& p, const SharedStorage<C>& s, const
 
 // The same of both halves of the columns: half as many results.
 template <class C>
-__device__ void store_gated(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, const Accumulators<C>& d) {
+__device__ void store_gated(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
+                            const Accumulators<C>& d) {
   constexpr int half = C::columns / 2, width = C::buffers > 1 && half % 64 == 0 ? 64 : 32;
   const Spot<C> at(u);
   const uint32_t out = s.out(threadIdx.x / 32);
@@ -230,10 +234,10 @@ __device__ void store_gated(const Params& p, const SharedStorage<C>& s, const Wo
     }
 }
 
-// The same with the operand that comes in boxes, of which the first have been asked for.
+// The same with the source, whose first loads have been issued.
 template <class C>
 __device__ void store_with_source(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
-                                 const Accumulators<C>& d) {
+                                  const Accumulators<C>& d) {
   using B = Subtiles<C>;
   const Spot<C> at(u);
   const uint32_t out = s.out(threadIdx.x / 32);
@@ -312,11 +316,13 @@ __device__ void store_elements(const Params& p, const WorkUnit& u, const Accumul
 }
 
 template <class C>
-__device__ void store(const Params& p, const SharedStorage<C>& s, const WorkUnit& u, const Accumulators<C>& d) {
+__device__ void store(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
+                      const Accumulators<C>& d) {
   if constexpr (C::form == Form::gated) return store_gated<C>(p, s, u, d);
   if constexpr (C::loads_source)
     if (loads_source<C>(p, u)) return store_with_source<C>(p, s, u, d);
-  if (u.partial >= 0 || p.store == Store::float_subtiles) return store_subtiles<C, true>(p, s, u, d);
+  if (u.partial >= 0 || p.store == Store::float_subtiles)
+    return store_subtiles<C, true>(p, s, u, d);
   if (p.store == Store::floats) return store_elements<C, float>(p, u, d);
   if constexpr (C::form != Form::wgrad) {  // its results are f32
     if (p.store == Store::subtiles) return store_subtiles<C, false>(p, s, u, d);

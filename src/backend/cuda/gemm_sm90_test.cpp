@@ -111,9 +111,15 @@ TEST(gemm_choice_of, what_tiles_cannot_do__error) {
   EXPECT_NE(refusal(plain, tune(128, 192, {{"split_k", 9}})), "") << "8 blocks of k";
   EXPECT_NE(refusal(plain, tune(128, 192, {{"multicast", 3}})), "");
   EXPECT_NE(refusal(plain, tune(128, 192, {{"cluster_split_k", 1}})), "") << "of one part";
-  EXPECT_NE(refusal(plain, tune(128, 192, {{"split_k", 2}, {"multicast", 1}, {"cluster_split_k", 1}})), "");
-  EXPECT_NE(refusal(plain, tune(128, 192, {{"split_k", 2}, {"ping_pong", 1}, {"cluster_split_k", 1}})), "");
-  EXPECT_NE(refusal(product(512, 512, 1024), tune(128, 192, {{"split_k", 9}, {"cluster_split_k", 1}})), "");
+  EXPECT_NE(
+      refusal(plain, tune(128, 192, {{"split_k", 2}, {"multicast", 1}, {"cluster_split_k", 1}})),
+      "");
+  EXPECT_NE(
+      refusal(plain, tune(128, 192, {{"split_k", 2}, {"ping_pong", 1}, {"cluster_split_k", 1}})),
+      "");
+  EXPECT_NE(
+      refusal(product(512, 512, 1024), tune(128, 192, {{"split_k", 9}, {"cluster_split_k", 1}})),
+      "");
   EXPECT_NE(refusal(plain, tune(128, 192, {{"one_cta_per_sm", 1}})), "") << "made for one";
   EXPECT_EQ(refusal(plain, tune(64, 64, {{"one_cta_per_sm", 1}})), "");
   Problem p = plain;

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/slices.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/segments.h"
+#include "backend/cuda/slices.h"
 #include "core/shape.h"
 #include "ir/expr.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/map.h"
+#include "backend/cuda/work_split.h"
 
 namespace ebb::cuda {
 

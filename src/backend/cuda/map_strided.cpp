@@ -4,8 +4,8 @@
 #include <numeric>
 #include <optional>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/expr_writer.h"
+#include "backend/cuda/work_split.h"
 
 namespace ebb::cuda {
 namespace {
@@ -254,10 +254,12 @@ class StridedWriter {
     for (const size_t i : used_) {
       for (const Reg& at : in_[i])
         packed_[i].push_back(draft_.ptx.load(form_.in[i], load_width(i), {at}));
-      aligned(load_width(i) * size_of(form_.in[i]), form_.segments.of(i, form_.segments.segmented_in));
+      aligned(load_width(i) * size_of(form_.in[i]),
+              form_.segments.of(i, form_.segments.segmented_in));
     }
     for (size_t k = 0; k < form_.out.size(); ++k)
-      aligned(shape_.vector * size_of(form_.out[k]), form_.segments.of(k, form_.segments.segmented_out));
+      aligned(shape_.vector * size_of(form_.out[k]),
+              form_.segments.of(k, form_.segments.segmented_out));
   }
 
   Operand loaded(size_t i, int step, int element) {

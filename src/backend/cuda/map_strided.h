@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/slices.h"
-#include "backend/cuda/segments.h"
 #include "backend/cuda/ptx_index.h"
+#include "backend/cuda/segments.h"
+#include "backend/cuda/slices.h"
 #include "ir/expr.h"
 #include "ir/space.h"
 

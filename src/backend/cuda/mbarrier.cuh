@@ -24,7 +24,7 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 // Arrives at the barrier at the same place in a block of the cluster. Orders nothing but what the
-// copy engine and wgmma have done: a fence of the cluster would cost more than a stage.
+// TMA and wgmma have done: a fence of the cluster would cost more than a stage.
 __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"

@@ -23,7 +23,7 @@ struct GemmParams {
   DType a_dtype = DType::f32, b_dtype = DType::f32;
   bool a_vector = false, b_vector = false;  // 16-byte pieces along `inner` are aligned and whole
   int m_tiles = 1, n_tiles = 1;
-  int splits = 1;             // of k; more than 1: parts in f32, one after the other in out.data
+  int splits = 1;                // of k; more than 1: parts in f32, one after the other in out.data
   int64_t partial_elements = 0;  // of one part
   GemmOutput out;
 };
@@ -42,7 +42,7 @@ struct BlockTile {
   int m_tile, n_tile, split, z;
 };
 
-// Block b of a one-dimensional grid. Tiles that run together form squares rather than stripes, so
+// Block b of a one-dimensional grid. Tiles that run together form squares rather than strips, so
 // that they find their operands in L2.
 __device__ __forceinline__ BlockTile block_tile(unsigned block, int m_tiles, int n_tiles,
                                                 int splits) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void add_neighbours(const GemmOutput& out, int64_t at
 // The residual of `Count` neighbours of one row, from column `col`.
 template <int Count>
 __device__ __forceinline__ void add_residual(const GemmOutput& out, int64_t row, int col,
-                                           float (&v)[Count]) {
+                                             float (&v)[Count]) {
   if (out.residual == nullptr) return;
   const int64_t at = row / out.residual_rows * out.n + col;
   switch (out.residual_dtype) {

@@ -38,17 +38,17 @@ class Gemm {
       simt(p, device);
     if (plan_.splits > 1)
       reduce_split_k({.parts = static_cast<const float*>(at.workspace),
-                 .count = plan_.splits,
-                 .elements = p.partial_elements,
-                 .bias = at.bias,
-                 .residual = at.residual,
-                 .out = at.out,
-                 .bias_dtype = task_.bias.value_or(DType::f32),
-                 .residual_dtype = task_.residual.value_or(DType::f32),
-                 .dtype = task_.out,
-                 .n = task_.n,
-                 .residual_rows = task_.residual_rows},
-                device);
+                      .count = plan_.splits,
+                      .elements = p.partial_elements,
+                      .bias = at.bias,
+                      .residual = at.residual,
+                      .out = at.out,
+                      .bias_dtype = task_.bias.value_or(DType::f32),
+                      .residual_dtype = task_.residual.value_or(DType::f32),
+                      .dtype = task_.out,
+                      .n = task_.n,
+                      .residual_rows = task_.residual_rows},
+                     device);
   }
 
  private:

@@ -1,4 +1,4 @@
-// How a product is spread over the device: which kernel, which tile, how many parts of k.
+// The schedule of a general GEMM: kernel, tile size, split-K.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,7 @@ struct GemmTask {
 struct GemmPlan {
   bool tensor = false;     // tensor cores; otherwise f32 multiply-adds
   int64_t m = 64, n = 64;  // of a tile
-  int64_t splits = 1;      // parts of k
+  int64_t splits = 1;      // split-K factor
   int64_t workspace = 0;   // bytes
 };
 

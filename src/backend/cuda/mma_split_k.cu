@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(lanes* rows_at_once)
 }
 
 // The same where there are elements enough for one thread to take all parts of its 4.
-__global__ void __launch_bounds__(256) reduce_split_k_flat_kernel(const __grid_constant__ SplitKReduction p) {
+__global__ void __launch_bounds__(256)
+    reduce_split_k_flat_kernel(const __grid_constant__ SplitKReduction p) {
   begin();
   using Four = Vec<float, 4>;
   const int64_t at = (int64_t{blockIdx.x} * 256 + threadIdx.x) * 4;
@@ -170,8 +171,9 @@ void column_sums(const ColumnSums& s, CudaDevice& device) {
     case DType::f16: launch_column_sums<__half>(p, parts, device); break;
     default: launch_column_sums<float>(p, parts, device);
   }
-  reduce_split_k({.parts = s.workspace, .count = parts, .elements = s.cols, .out = s.out, .n = s.cols},
-            device);
+  reduce_split_k(
+      {.parts = s.workspace, .count = parts, .elements = s.cols, .out = s.out, .n = s.cols},
+      device);
 }
 
 }  // namespace ebb::cuda

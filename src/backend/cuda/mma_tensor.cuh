@@ -175,7 +175,8 @@ __device__ __forceinline__ void load_fragments(Fragments<Tile>& f, uint32_t stag
 }
 
 template <class T, class Tile>
-__device__ __forceinline__ void multiply_fragments(WarpAccumulators<Tile>& sums, const Fragments<Tile>& f) {
+__device__ __forceinline__ void multiply_fragments(WarpAccumulators<Tile>& sums,
+                                                   const Fragments<Tile>& f) {
 #pragma unroll
   for (int i = 0; i < Tile::warp_m / 16; ++i)
 #pragma unroll
@@ -185,9 +186,9 @@ __device__ __forceinline__ void multiply_fragments(WarpAccumulators<Tile>& sums,
 
 // 16 rows at a time through shared memory, so that a lane has 8 neighbours of a row.
 template <class Tile, class View>
-__device__ __forceinline__ void store_accumulators(const WarpAccumulators<Tile>& sums, const GemmOutput& out,
-                                           float* shared, const View& a, int m0, int n0,
-                                           int m_end) {
+__device__ __forceinline__ void store_accumulators(const WarpAccumulators<Tile>& sums,
+                                                   const GemmOutput& out, float* shared,
+                                                   const View& a, int m0, int n0, int m_end) {
   constexpr int stride = Tile::epilogue_stride, pieces = Tile::warp_n / 8, rows = 32 / pieces;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   float* const part = shared + warp * 16 * stride;
@@ -263,7 +264,7 @@ struct Ring {
 // Multiplies what is in the ring and brings the rest in.
 template <class T, class Tile, class Ring>
 __device__ __forceinline__ void multiply_in_order(WarpAccumulators<Tile>& sums, Ring& ring,
-                                                 const Steps& steps) {
+                                                  const Steps& steps) {
   int stage = 0;
   for (int step = steps.first; step < steps.last; ++step) {
     Ring::turn();
@@ -283,7 +284,7 @@ __device__ __forceinline__ void multiply_in_order(WarpAccumulators<Tile>& sums, 
 // SM.
 template <class T, class Tile, class Ring>
 __device__ __forceinline__ void multiply_pipelined(WarpAccumulators<Tile>& sums, Ring& ring,
-                                               const Steps& steps) {
+                                                   const Steps& steps) {
   constexpr int parts = Tile::depth / 16;
   static_assert(parts % 2 == 0);
   Fragments<Tile> f[2];
@@ -308,8 +309,9 @@ __device__ __forceinline__ void multiply_pipelined(WarpAccumulators<Tile>& sums,
 
 // The sums of `steps` along k. On return all of the block has read its shared memory.
 template <class T, class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
-__device__ __forceinline__ void multiply(WarpAccumulators<Tile>& sums, T* shared, const A& a, const B& b,
-                                         const P& p, const BlockTile& at, const Steps& steps) {
+__device__ __forceinline__ void multiply(WarpAccumulators<Tile>& sums, T* shared, const A& a,
+                                         const B& b, const P& p, const BlockTile& at,
+                                         const Steps& steps) {
   using Stages = Ring<T, Tile, A, WhereA, B, WhereB, Vector>;
   const int k = steps.first * Tile::depth;
   Stages ring{{a, p.a_data, at.m_tile * Tile::m, k},
@@ -356,7 +358,7 @@ __global__ void __launch_bounds__(Tile::threads)
     multiply<T, Tile, WhereA, WhereB, Vector>(sums, reinterpret_cast<T*>(shared), a, b, p, at,
                                               steps_of(k, Tile::depth, at.split, p.splits));
     store_accumulators<Tile>(sums, output_of(p, at.split), reinterpret_cast<float*>(shared), a,
-                     at.m_tile * Tile::m, at.n_tile * Tile::n, m);
+                             at.m_tile * Tile::m, at.n_tile * Tile::n, m);
   }
 }
 

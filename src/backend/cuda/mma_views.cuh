@@ -1,6 +1,6 @@
 // Views: how the operands of a product lie in memory. A view is a matrix of `outers` x `inners`
 // elements, of which `inners` run through neighbours in memory; either of the two is the index k
-// that is summed over. One operand is a plain matrix, the windows of images, or turned weights.
+// that is summed over. One operand is a plain matrix, the windows of images, or rotated weights.
 //
 // of(z) gives the view of member z of the batch. outer(i) and inner(j) decode an index; next(x, by)
 // moves on from there, mostly without a division. at(outer, inner, offset) puts both together:

@@ -168,8 +168,7 @@ std::string Ptx::text(const Entry& e) const {
   if (e.dynamic_shared) s += ".extern .shared .align 16 .b8 dynamic[];\n";
   s += str(".visible .entry ", e.name, "(.param .align 8 .b8 params[",
            std::max<int64_t>(e.parameter_bytes, 8), "])\n.maxntid ", e.threads, "\n");
-  if (e.ctas_per_sm > 0)
-    s += str(".minnctapersm ", e.ctas_per_sm, "\n");
+  if (e.ctas_per_sm > 0) s += str(".minnctapersm ", e.ctas_per_sm, "\n");
   s += "{\n";
   for (size_t k = 0; k < reg_kinds; ++k)
     if (used_[k] > 0) s += str("  .reg ", types[k], " ", prefixes[k], "<", used_[k], ">;\n");

@@ -112,9 +112,9 @@ class Ptx {
     std::string_view name;
     int64_t parameter_bytes = 0;
     int threads = 256;
-    int ctas_per_sm = 0;  // at least, by registers; 0: no bound
-    int64_t shared_floats = 0;          // `shared`, f32
-    bool dynamic_shared = false;        // `dynamic`: as many bytes as the launch gives
+    int ctas_per_sm = 0;          // at least, by registers; 0: no bound
+    int64_t shared_floats = 0;    // `shared`, f32
+    bool dynamic_shared = false;  // `dynamic`: as many bytes as the launch gives
   };
   std::string text(const Entry& entry) const;
 

@@ -9,10 +9,10 @@
 #include <span>
 
 #include "backend/cuda/expr_writer.h"
-#include "backend/cuda/spatial_text.h"
 #include "backend/cuda/map_flat.h"
 #include "backend/cuda/map_strided.h"
 #include "backend/cuda/reduce_text.h"
+#include "backend/cuda/spatial_text.h"
 #include "ir/expr_inputs.h"
 #include "support/files.h"
 
@@ -136,22 +136,22 @@ TEST(ptx, parts__assemble) {
             write_strided(in_parts(32, 16, {32, 16}), 90).text);
 }
 
-// x -> (x - mean) / deviation, in one walk.
+// x -> (x - mean) / deviation, in one sweep.
 SpatialForm norm_of(int64_t pixels, int64_t channels, int64_t groups) {
   const double inverse = static_cast<double>(groups) / static_cast<double>(pixels * channels);
   const auto in = [](int64_t i) { return Scalar::input(i); };
   const Scalar x = in(0), rest = x - in(2) * inverse;
   const Scalar results[] = {x, in(1), rest * rest, in(3), rest * rsqrt(in(4) * inverse + 1e-6)};
-  return in_one_walk({.expr = Expr(5, results),
-                      .in = {{.dtype = DType::bf16, .streams = true}},
-                      .reductions = {SpatialReduction::pixels, SpatialReduction::groups, SpatialReduction::pixels,
-                                 SpatialReduction::groups},
-                      .out = {DType::bf16},
-                      .per_channel = {false},
-                      .images = 2,
-                      .pixels = pixels,
-                      .channels = channels,
-                      .groups = groups});
+  return in_one_sweep({.expr = Expr(5, results),
+                       .in = {{.dtype = DType::bf16, .streams = true}},
+                       .reductions = {SpatialReduction::pixels, SpatialReduction::groups,
+                                      SpatialReduction::pixels, SpatialReduction::groups},
+                       .out = {DType::bf16},
+                       .per_channel = {false},
+                       .images = 2,
+                       .pixels = pixels,
+                       .channels = channels,
+                       .groups = groups});
 }
 
 TEST(ptx, images__assemble) {

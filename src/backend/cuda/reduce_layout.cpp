@@ -3,9 +3,9 @@
 #include <bit>
 #include <numeric>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/reduce_text.h"
+#include "backend/cuda/work_split.h"
 
 namespace ebb::cuda {
 namespace {

@@ -11,10 +11,10 @@ namespace {
 
 struct RowKernel : GeneratedKernel<RowText> {
   RowKernel(const RowForm& form, bool unaligned, CudaDevice& device)
-      : GeneratedKernel("row_fusion",
-                        write_rows(form, row_layout(form, device.sm_count(), unaligned),
-                                   device.capability()),
-                        device) {}
+      : GeneratedKernel(
+            "row_fusion",
+            write_rows(form, row_layout(form, device.sm_count(), unaligned), device.capability()),
+            device) {}
 
   void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
     GeneratedKernel::launch(pointers, static_cast<unsigned>(text.blocks), device);
@@ -35,8 +35,8 @@ bool RowPass::supports(const Shape& shape, bool partials) {
          shape.numel() < int64_t{1} << 31;
 }
 
-RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
-                   const Options& options, CudaDevice& device)
+RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
+                 CudaDevice& device)
     : state_(std::make_shared<State>(State{device})) {
   State& s = *state_;
   if (shape.numel() == 0) return;

@@ -1,5 +1,5 @@
-// Passes over rows as generated kernels: reductions along the last dim, what is made of them and the
-// rows, which are read once, and sums of that across rows. Prepared once and run many times.
+// Passes over rows as generated kernels: reductions along the last dim, what is made of them and
+// the rows, which are read once, and sums of that across rows. Prepared once and run many times.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace ebb::cuda {
 
-// `expr` takes the inputs, then the reductions; it gives the reductions' operands, then the outputs. A term
-// may use the reductions before its own. Outputs have a value for each element of `shape` [...,T,C],
-// row [...,T,1] or stripe [...,T/stripe,C]. Sums are in f32 and in a fixed order. An output may be
-// the memory of an input of the same type.
+// `expr` takes the inputs, then the reductions; it gives the reductions' operands, then the
+// outputs. A term may use the reductions before its own. Outputs have a value for each element of
+// `shape` [...,T,C], row [...,T,1] or partial [...,T/partial_rows,C]. Sums are in f32 and in a
+// fixed order. An output may be the memory of an input of the same type.
 class RowPass {
  public:
   struct Options {
@@ -26,10 +26,10 @@ class RowPass {
     int64_t partial_rows = 0;
     SlicesForm slices = {};  // of the inputs, which are the columns
   };
-  // Rows of 2 to 16384 elements; in stripes to 8192.
+  // Rows of 2 to 16384 elements; with partial column reductions to 8192.
   static bool supports(const Shape& shape, bool partials);
   RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
-           CudaDevice& device);
+          CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;
 
   struct State;

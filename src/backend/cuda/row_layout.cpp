@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/row_text.h"
+#include "backend/cuda/work_split.h"
 #include "ir/expr_inputs.h"
 
 namespace ebb::cuda {
@@ -27,8 +27,8 @@ class Cutter {
     for (size_t i = 0; i < f.in.size(); ++i) {
       place_.push_back(!all[i]                          ? Place::none
                        : f.space.strides[i].back() == 0 ? Place::row
-                                                        : Place::late);
-      if (place_[i] == Place::late && streams(f, i)) (terms[i] ? first_ : second_).push_back(i);
+                                                        : Place::streamed);
+      if (place_[i] == Place::streamed && streams(f, i)) (terms[i] ? first_ : second_).push_back(i);
     }
   }
 
@@ -53,10 +53,10 @@ class Cutter {
         const int64_t more = l.steps * registers(i);
         if (kept + more > budget) continue;
         kept += more;
-        l.place[i] = Place::kept;
+        l.place[i] = Place::resident;
       }
     for (size_t i = 0; i < place_.size(); ++i)
-      if (l.place[i] == Place::late) kept += 2 * registers(i);
+      if (l.place[i] == Place::streamed) kept += 2 * registers(i);
     constexpr int64_t modest = 40;
     l.registers = kept <= modest ? 64 : 96;
     return l;
@@ -66,15 +66,15 @@ class Cutter {
   int64_t with_partials(int lanes) const {
     int64_t n = 2 * (registers_of(first_) + registers_of(second_));
     for (size_t i = 0; i < place_.size(); ++i)
-      if (is_fixed(i)) n += registers(i);
+      if (is_loop_invariant(i)) n += registers(i);
     for (const RowExtent per : f_.extents) n += per == RowExtent::partial ? vector_ : 0;
     return n * steps(lanes);
   }
   RowLayout partial_layout(int lanes, int64_t budget) const {
     RowLayout l = layout(lanes, budget);
     for (size_t i = 0; i < place_.size(); ++i) {
-      if (is_fixed(i)) l.place[i] = Place::fixed;
-      if (l.place[i] == Place::late && streams(f_, i)) l.place[i] = Place::kept;
+      if (is_loop_invariant(i)) l.place[i] = Place::loop_invariant;
+      if (l.place[i] == Place::streamed && streams(f_, i)) l.place[i] = Place::resident;
     }
     constexpr int64_t modest = 36;
     l.registers = lanes > 512 || with_partials(lanes) <= modest ? 64 : 96;
@@ -82,8 +82,8 @@ class Cutter {
   }
 
  private:
-  bool is_fixed(size_t i) const {
-    return place_[i] == Place::late && !streams(f_, i) && f_.row_stride(i) == 0;
+  bool is_loop_invariant(size_t i) const {
+    return place_[i] == Place::streamed && !streams(f_, i) && f_.row_stride(i) == 0;
   }
   int64_t registers(size_t i) const {  // of a vector
     const int64_t size = size_of(f_.in[i]), bytes = vector_ * size;

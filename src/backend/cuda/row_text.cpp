@@ -5,8 +5,8 @@
 #include <limits>
 #include <map>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/expr_writer.h"
+#include "backend/cuda/work_split.h"
 
 namespace ebb::cuda {
 namespace {
@@ -34,8 +34,8 @@ class RowWriter {
     find_row();
     find_addresses();
     place_shared();
-    load_all(Place::fixed);
-    load_all(Place::kept);
+    load_all(Place::loop_invariant);
+    load_all(Place::resident);
     if (form_.partial_rows > 0) {
       accumulate_rows();
       write_partials();
@@ -67,7 +67,8 @@ class RowWriter {
   int64_t vectors() const { return form_.length() / layout_.vector; }
   bool per(size_t k, RowExtent what) const { return form_.extents[k] == what; }
 
-  // ---- a row, or those of a stripe -------------------------------------------------------------
+  // ---- a row, or those of a partial reduction
+  // -------------------------------------------------------------
 
   void row() {
     load_rows();
@@ -90,7 +91,7 @@ class RowWriter {
     advance_inputs();
     std::vector<std::vector<Packed>> next(form_.in.size());
     for (const size_t i : text_.used)
-      for (int s = 0; s < layout_.steps && layout_.place[i] == Place::kept; ++s)
+      for (int s = 0; s < layout_.steps && layout_.place[i] == Place::resident; ++s)
         next[i].push_back(load(i, s, inside(s) ? more_inside : more));
     std::swap(here, in_);
     row();
@@ -146,7 +147,8 @@ class RowWriter {
       group_ = p_.b32("min.u32", group_, p_.b32("sub.u32", count, 1));  // all lanes take part
     }
     row_ = group_;
-    if (form_.partial_rows > 0) row_ = p_.b32("mul.lo.u32", group_, draft_.number(form_.partial_rows));
+    if (form_.partial_rows > 0)
+      row_ = p_.b32("mul.lo.u32", group_, draft_.number(form_.partial_rows));
     store_all_ = valid_;
     if (vectors() % layout_.lanes == 0) return;
     const Reg at = p_.b32("add.u32", lane_, (layout_.steps - 1) * layout_.lanes);
@@ -216,7 +218,7 @@ class RowWriter {
   Operand value(size_t i, int step, int element) {
     if (i >= form_.in.size()) return reduced_[i - form_.in.size()];
     if (layout_.place[i] == Place::row) return p_.element(loaded_[i].at(0), 0);
-    const int s = step % phase_steps, key = layout_.place[i] == Place::late ? step : s;
+    const int s = step % phase_steps, key = layout_.place[i] == Place::streamed ? step : s;
     auto at = loaded_[i].find(key);
     if (at == loaded_[i].end()) at = loaded_[i].emplace(key, load(i, s, inside(s))).first;
     return p_.element(at->second, element);
@@ -227,7 +229,8 @@ class RowWriter {
                           [this](size_t i, int s, int e) { return value(i, s, e); });
   }
 
-  // ---- reductions --------------------------------------------------------------------------------
+  // ---- reductions
+  // --------------------------------------------------------------------------------
 
   std::string_view combine(size_t t) const { return form_.maximum[t] ? "max.f32" : "add.f32"; }
 
@@ -287,8 +290,8 @@ class RowWriter {
       const size_t t = now[k];
       if (there_)
         p_.line("mov.f32 ", reduced_[t], ", ", Operand(form_.maximum[t] ? -infinity : 0.0f));
-      p_.line(there_ ? str("@", there_, " ") : "", "ld.shared.f32 ", reduced_[t], ", [", other_, "+",
-              place(k), "]");
+      p_.line(there_ ? str("@", there_, " ") : "", "ld.shared.f32 ", reduced_[t], ", [", other_,
+              "+", place(k), "]");
     }
     for (const size_t t : now) across(t, warps_rounded());
   }
@@ -315,12 +318,12 @@ class RowWriter {
     }
   }
 
-  // What comes late is loaded a step ahead: loads do not move above stores by themselves.
+  // Streamed inputs are loaded a step ahead: loads do not move above stores by themselves.
   void write_elements() {
     const auto fetch = [this](int s) {
       if (s < layout_.steps)
         for (const size_t i : text_.used)
-          if (layout_.place[i] == Place::late) value(i, phase_ * phase_steps + s, 0);
+          if (layout_.place[i] == Place::streamed) value(i, phase_ * phase_steps + s, 0);
     };
     std::vector<size_t> outputs;
     for (size_t k = 0; k < form_.out.size(); ++k)
@@ -395,7 +398,7 @@ class RowWriter {
   int phase_ = 0, shared_ = 0, taken_ = 0;  // floats of shared memory, and those in use
   Reg tid_, lane_, group_, row_, valid_, inside_, store_all_, store_last_;
   Reg own_, other_, leads_, there_, turn_;     // of the sums across a block
-  std::vector<Reg> in_, out_, reduced_;          // addresses; reductions
+  std::vector<Reg> in_, out_, reduced_;        // addresses; reductions
   std::vector<std::vector<Reg>> sums_;         // by output, by element
   std::vector<std::map<int, Packed>> loaded_;  // by input, by step
 };

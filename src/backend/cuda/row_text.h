@@ -1,49 +1,49 @@
-// The text of passes over rows: reductions along the last dim, what is made of them and the rows, and
-// sums of that across rows.
+// The text of passes over rows: reductions along the last dim, what is made of them and the rows,
+// and sums of that across rows.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "backend/cuda/slices.h"
 #include "backend/cuda/ptx_index.h"
+#include "backend/cuda/slices.h"
 #include "ir/expr.h"
 #include "ir/space.h"
 
 namespace ebb::cuda {
 
-// What an output has a value for; of a stripe of rows: every column's sum.
+// What an output has a value for; partial: a column reduction over `partial_rows` rows.
 enum class RowExtent : uint8_t { element, row, partial };
 
-// The expression takes the inputs, then the reductions; it gives the reductions' operands, then the outputs. A
-// term may use the reductions before its own.
+// The expression takes the inputs, then the reductions; it gives the reductions' operands, then the
+// outputs. A term may use the reductions before its own.
 struct RowForm {
   Expr expr;
   std::vector<DType> in, out;
-  std::vector<bool> maximum;    // of the reductions: else sums
+  std::vector<bool> maximum;       // of the reductions: else sums
   std::vector<RowExtent> extents;  // of the outputs
-  int64_t partial_rows = 0;           // rows that are summed; 0: none are
-  Space space;                  // [rows..., length]; strides of the inputs, then of elements
-  SlicesForm slices = {};     // of the inputs
+  int64_t partial_rows = 0;        // rows that are summed; 0: none are
+  Space space;                     // [rows..., length]; strides of the inputs, then of elements
+  SlicesForm slices = {};          // of the inputs
 
   size_t reductions() const { return maximum.size(); }
   int64_t length() const { return space.sizes.back(); }
   int64_t rows() const { return space.numel(0, space.rank() - 1); }
-  // From row to row of a stripe.
+  // From row to row of a partial reduction.
   int64_t row_stride(size_t i) const {
     return space.rank() > 1 ? space.strides[i][static_cast<size_t>(space.rank()) - 2] : 0;
   }
 };
 
 // How the work is cut: `lanes` threads a row, each with `steps` vectors of it, `lanes` apart. They
-// work on one row or, one by one, on those of a stripe.
+// work on one row or, one by one, on those of a partial reduction.
 struct RowLayout {
   enum class Place : uint8_t {
-    none,   // not used
-    row,    // one value a row
-    kept,   // read once a row, in registers until the end
-    fixed,  // coefficients, the same for all rows of a stripe: read once
-    late,   // read where it is used: other coefficients, and what does not fit
+    none,            // not used
+    row,             // one value a row
+    resident,        // read once a row, in registers until the end
+    loop_invariant,  // coefficients, the same for all rows of a partial reduction: read once
+    streamed,        // read where it is used: other coefficients, and what does not fit
   };
   int vector = 1, lanes = 32, steps = 1, threads = 128;
   int registers = 64;        // that a thread may have, about

@@ -11,7 +11,8 @@ namespace ebb::cuda {
 // tensor of its width. The whole has the shape of the pass.
 struct SegmentsForm {
   std::vector<int64_t> widths;
-  std::vector<bool> segmented_in, segmented_out;  // by operand, by result; [] where there are no widths
+  std::vector<bool> segmented_in,
+      segmented_out;  // by operand, by result; [] where there are no widths
   // Tensors of operand or result i, as `which` (joined or cut) says.
   size_t of(size_t i, const std::vector<bool>& which) const {
     return i < which.size() && which[i] ? widths.size() : 1;

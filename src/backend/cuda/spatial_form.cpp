@@ -26,7 +26,7 @@ std::vector<bool> varying(const SpatialForm& f) {
   return v;
 }
 
-// ---- variances in one walk ------------------------------------------------------------------
+// ---- variances in one sweep ------------------------------------------------------------------
 
 // Reductions over pixels of x and of (x - mean)^2, with the instructions that are x and mean.
 struct Variance {
@@ -52,9 +52,9 @@ std::optional<Variance> variance_in(const SpatialForm& f) {
   return std::nullopt;
 }
 
-class OneWalk {
+class OneSweep {
  public:
-  OneWalk(const SpatialForm& f, const Variance& v)
+  OneSweep(const SpatialForm& f, const Variance& v)
       : f_(f), v_(v), written_(f.expr.code().size()), first_(input(f.in.size())) {}
 
   SpatialForm run() {
@@ -161,7 +161,8 @@ class Cutter {
     int first = 0;
     if (c.op == ScalarOp::input && static_cast<size_t>(c.value) >= f_.in.size()) {
       const size_t t = static_cast<size_t>(c.value) - f_.in.size();
-      first = known_by(f_.expr.results()[t]) + (f_.reductions[t] == SpatialReduction::pixels ? 1 : 0);
+      first =
+          known_by(f_.expr.results()[t]) + (f_.reductions[t] == SpatialReduction::pixels ? 1 : 0);
     }
     for (const int32_t a : arguments_of(c)) first = std::max(first, known_by(a));
     return known_[static_cast<size_t>(i)] = first;
@@ -206,9 +207,9 @@ class Cutter {
 
 }  // namespace
 
-SpatialForm in_one_walk(const SpatialForm& form) {
+SpatialForm in_one_sweep(const SpatialForm& form) {
   const std::optional<Variance> v = variance_in(form);
-  return v ? OneWalk(form, *v).run() : form;
+  return v ? OneSweep(form, *v).run() : form;
 }
 
 std::vector<bool> SpatialWork::used_in(int p) const {

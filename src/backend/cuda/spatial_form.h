@@ -15,8 +15,9 @@ namespace ebb::cuda {
 // each channel then, and so is it: the same for all of a group).
 enum class SpatialReduction : uint8_t { pixels, groups };
 
-// The expression takes the inputs, then the reductions; it gives the reductions' operands, then the outputs. A
-// term may use the reductions before its own. Images are [images, pixels, channels] in memory.
+// The expression takes the inputs, then the reductions; it gives the reductions' operands, then the
+// outputs. A term may use the reductions before its own. Images are [images, pixels, channels] in
+// memory.
 struct SpatialForm {
   Expr expr;
   struct Input {
@@ -36,8 +37,9 @@ struct SpatialForm {
 
   // From image to image of an output of channels.
   int64_t image_stride(size_t output) const {
-    return output + static_cast<size_t>(concatenated) < out.size() || concatenated == 0 ? channels
-                                                                            : channels * concatenated;
+    return output + static_cast<size_t>(concatenated) < out.size() || concatenated == 0
+               ? channels
+               : channels * concatenated;
   }
   int64_t group() const { return channels / groups; }  // channels of a group
 };
@@ -45,13 +47,15 @@ struct SpatialForm {
 // The same, but that variances, sums of (x - mean)^2, do not wait for the mean: the squares are of
 // what is left of x without the value of its channel's first pixel, so that little cancels where
 // the mean is large.
-SpatialForm in_one_walk(const SpatialForm& form);
+SpatialForm in_one_sweep(const SpatialForm& form);
 
-// The expression, cut. The pixels are walked in phases 0, 1, ...; between them sums over pixels are
-// completed, from which follow numbers for each channel: reductions, and what the pixels need of them.
+// The expression, cut. The pixels are swept in phases 0, 1, ...; between them sums over pixels are
+// completed, from which follow numbers for each channel: reductions, and what the pixels need of
+// them.
 struct SpatialWork {
   Expr element;  // inputs, then carried numbers -> terms of `pixel_reductions`, outputs of pixels
-  Expr channel;  // inputs, then reductions -> terms of `group_reductions`, carried, outputs of channels
+  Expr channel;  // inputs, then reductions -> terms of `group_reductions`, carried, outputs of
+                 // channels
   std::vector<size_t> pixel_reductions, group_reductions, pixel_outputs, channel_outputs;
   std::vector<int> phase;  // of the pixel reductions: when they are summed
   // Of the reductions and of what is carried: the first phase by which it is known.

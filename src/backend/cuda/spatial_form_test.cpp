@@ -1,4 +1,4 @@
-// Passes over images as expressions: what a variance in one walk gives where sums are not exact.
+// Passes over images as expressions: what a variance in one sweep gives where sums are not exact.
 #include "backend/cuda/spatial_form.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ SpatialForm norm(int64_t pixels, double eps) {
   const Scalar results[] = {x, in(1), (x - mean) * (x - mean), in(3), rsqrt(in(4) * inverse + eps)};
   return {.expr = Expr(5, results),
           .in = {{.dtype = DType::bf16, .streams = true}},
-          .reductions = {SpatialReduction::pixels, SpatialReduction::groups, SpatialReduction::pixels,
-                     SpatialReduction::groups},
+          .reductions = {SpatialReduction::pixels, SpatialReduction::groups,
+                         SpatialReduction::pixels, SpatialReduction::groups},
           .out = {DType::f32},
           .per_channel = {true},
           .pixels = pixels,
@@ -27,11 +27,12 @@ SpatialForm norm(int64_t pixels, double eps) {
           .groups = groups};
 }
 
-// A constant image: what is squared is 0, and the reductions of x are right but for their last bits.
+// A constant image: what is squared is 0, and the reductions of x are right but for their last
+// bits.
 TEST(spatial_form, variance_of_a_constant_image__is_not_negative) {
   constexpr int64_t pixels = 36;
   constexpr double value = 30000, bit = 1.0 / (1 << 23);
-  const SpatialForm form = in_one_walk(norm(pixels, 1e-6));
+  const SpatialForm form = in_one_sweep(norm(pixels, 1e-6));
   ASSERT_EQ(form.in.size(), 2u);
   for (const double of_channel : {-bit, 0.0, bit})
     for (const double of_group : {-bit, 0.0, bit}) {

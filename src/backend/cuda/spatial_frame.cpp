@@ -16,7 +16,8 @@ SpatialFrame::SpatialFrame(const SpatialForm& form, const SpatialLayout& layout,
       used_.push_back(i);
   for (const size_t i : used_) {
     size_t tensor = 0;
-    for (size_t k = 0; k < operand_of(i); ++k) tensor += form.segments.of(k, form.segments.segmented_in);
+    for (size_t k = 0; k < operand_of(i); ++k)
+      tensor += form.segments.of(k, form.segments.segmented_in);
     for (size_t k = 0; k < form.segments.of(operand_of(i), form.segments.segmented_in); ++k)
       t_.used.push_back(tensor + k);
   }
@@ -62,7 +63,7 @@ void SpatialFrame::find_place() {
   }
   first_pixel_ = p_.b32("mad.lo.u32", image_, pixels, first);
   busy_thread_ = p_.test("setp.lt.u32", tid_, busy_);
-  first_row_ = p_.b32("selp.b32", row_, count_, busy_thread_);  // others walk over nothing
+  first_row_ = p_.b32("selp.b32", row_, count_, busy_thread_);  // others sweep over nothing
   channel_thread_ = p_.test("setp.lt.u32", tid_, tile_);
 }
 
@@ -147,7 +148,7 @@ void SpatialFrame::advance(const Place& p) {
           p.stride);
 }
 
-void SpatialFrame::walk(Reg at, Reg limit, int steps, const std::function<void(int)>& body) {
+void SpatialFrame::sweep(Reg at, Reg limit, int steps, const std::function<void(int)>& body) {
   const std::string end = p_.new_label();
   for (const int n : {steps, 1}) {
     const std::string again = p_.new_label(), next = n == 1 ? end : p_.new_label();

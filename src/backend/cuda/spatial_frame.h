@@ -1,4 +1,4 @@
-// What the text of a pass over images is written on: the threads' places, walks over their pixels,
+// What the text of a pass over images is written on: the threads' places, sweeps over their pixels,
 // and what goes on in shared memory.
 #pragma once
 
@@ -26,9 +26,9 @@ class SpatialFrame {
   Reg area(int64_t offset) { return p_.b32("add.u32", memory_, d_.number(offset)); }
   Reg of_row(Reg base, size_t k);  // the k-th row of `tile` floats from `base`
 
-  // ---- walks: body(n) does n of the thread's pixels, from `at` on, below `limit`; `at` is behind
+  // ---- sweeps: body(n) does n of the thread's pixels, from `at` on, below `limit`; `at` is behind
   // them by then
-  void walk(Reg at, Reg limit, int steps, const std::function<void(int)>& body);
+  void sweep(Reg at, Reg limit, int steps, const std::function<void(int)>& body);
 
   // ---- threads together
   void barrier() { p_.line("bar.sync 0"); }

@@ -2,9 +2,9 @@
 
 #include <optional>
 
+#include "backend/cuda/cluster_occupancy.h"
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/generated.h"
-#include "backend/cuda/cluster_occupancy.h"
 #include "base/error.h"
 
 namespace ebb::cuda {
@@ -16,14 +16,15 @@ SpatialDevice facts_of(const CudaDevice& d) {
 }
 
 SpatialForm prepared(const SpatialForm& form) {
-  SpatialForm f = in_one_walk(form);
+  SpatialForm f = in_one_sweep(form);
   f.expr = simplified(f.expr);
   return f;
 }
 
 struct SpatialKernel : GeneratedKernel<SpatialText> {
   SpatialKernel(const SpatialForm& form, const SpatialLayout& layout, CudaDevice& device)
-      : GeneratedKernel("spatial_fusion", write_spatial(form, layout, device.capability()), device) {}
+      : GeneratedKernel("spatial_fusion", write_spatial(form, layout, device.capability()),
+                        device) {}
 
   void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
     Parameters p = text.parameters;
@@ -65,8 +66,9 @@ void SpatialPass::run(std::span<void* const> in, std::span<void* const> out) con
   if (s.kernel->takes(pointers)) return s.kernel->launch(pointers, s.device);
   if (!s.unaligned) {
     const auto layouts = spatial_layouts(s.form, facts_of(s.device), true);
-    require(!layouts.empty(), "spatial_fusion: tensors that are not aligned to 16 bytes do not fit (",
-            s.form.pixels, " pixels of ", s.form.channels, " channels)");
+    require(!layouts.empty(),
+            "spatial_fusion: tensors that are not aligned to 16 bytes do not fit (", s.form.pixels,
+            " pixels of ", s.form.channels, " channels)");
     s.unaligned.emplace(s.form, layouts[0], s.device);
   }
   s.unaligned->launch(s.unaligned->pointers(in, out), s.device);

@@ -4,8 +4,8 @@
 #include <map>
 #include <numeric>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/spatial_text.h"
+#include "backend/cuda/work_split.h"
 
 namespace ebb::cuda {
 namespace {
@@ -142,7 +142,7 @@ class Chooser {
                      static_cast<int64_t>(l.ctas_per_sm)});
   }
 
-  // Instructions of a pixel's channel in all walks, about.
+  // Instructions of a pixel's channel in all sweeps, about.
   double instructions() const {
     double n = 0;
     for (int p = 0; p <= w_.last; ++p) {
@@ -224,7 +224,8 @@ SpatialMemory spatial_memory(const SpatialForm& f, const SpatialWork& w, const S
   int64_t at_once = 0;
   for (int p = 0; p <= w.last; ++p)
     at_once = std::max<int64_t>(at_once, std::count(w.phase.begin(), w.phase.end(), p));
-  const int64_t row = l.tile * float_bytes, reductions = static_cast<int64_t>(w.pixel_reductions.size());
+  const int64_t row = l.tile * float_bytes,
+                reductions = static_cast<int64_t>(w.pixel_reductions.size());
   m.scratch = take(at_once * l.sums() * row);
   m.barriers = take(l.cluster > 1 ? barrier_bytes * (w.last + 1) : 0);
   m.sums = take(l.cluster > 1 ? reductions * l.cluster * row : 0);
@@ -234,7 +235,7 @@ SpatialMemory spatial_memory(const SpatialForm& f, const SpatialWork& w, const S
 }
 
 std::vector<SpatialLayout> spatial_layouts(const SpatialForm& f, const SpatialDevice& device,
-                                         bool unaligned) {
+                                           bool unaligned) {
   return Chooser(f, device, unaligned).run();
 }
 

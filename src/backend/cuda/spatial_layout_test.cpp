@@ -21,14 +21,14 @@ SpatialForm centred(Size s, bool two) {
   const int64_t first = two ? 2 : 1;
   const Scalar results[] = {x, in(first), x - in(first + 1)};
   SpatialForm f{.expr = Expr(first + 2, results),
-               .in = {{.dtype = DType::bf16, .streams = true}},
-               .reductions = {SpatialReduction::pixels, SpatialReduction::groups},
-               .out = {DType::bf16},
-               .per_channel = {false},
-               .images = s.images,
-               .pixels = s.pixels,
-               .channels = s.channels,
-               .groups = groups};
+                .in = {{.dtype = DType::bf16, .streams = true}},
+                .reductions = {SpatialReduction::pixels, SpatialReduction::groups},
+                .out = {DType::bf16},
+                .per_channel = {false},
+                .images = s.images,
+                .pixels = s.pixels,
+                .channels = s.channels,
+                .groups = groups};
   if (two) f.in.push_back(f.in[0]);
   return f;
 }

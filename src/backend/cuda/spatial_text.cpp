@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "backend/cuda/work_split.h"
 #include "backend/cuda/expr_writer.h"
 #include "backend/cuda/spatial_frame.h"
+#include "backend/cuda/work_split.h"
 #include "ir/expr_inputs.h"
 
 namespace ebb::cuda {
@@ -44,7 +44,7 @@ class SpatialWriter : SpatialFrame {
     load_coefficients();
     follow(-1);
     for (int p = 0; p <= w_.last; ++p) {
-      walk_phase(p);
+      sweep_phase(p);
       exchange();
       follow(p);
     }
@@ -63,7 +63,7 @@ class SpatialWriter : SpatialFrame {
     std::map<size_t, Copy> copies;  // by input
     for (size_t i = 0; i < f_.in.size(); ++i)
       if (l_.held[i]) copies.emplace(i, Copy{begin(in_[i]), begin(held_[i])});
-    walk(p_.b32("mov.u32", first_row_), count_, 1, [&](int) {
+    sweep(p_.b32("mov.u32", first_row_), count_, 1, [&](int) {
       for (const auto& [i, c] : copies) {
         copy_to_shared(c.to.base, c.from.base, l_.vector * size_of(f_.in[i].dtype));
         advance(c.from);
@@ -93,7 +93,7 @@ class SpatialWriter : SpatialFrame {
   }
   // ---- the pixels' part -----------------------------------------------------------------------
 
-  void walk_phase(int phase) {
+  void sweep_phase(int phase) {
     const std::vector<bool> used = w_.used_in(phase);
     load_carried(used);
     streams_.clear();
@@ -113,7 +113,7 @@ class SpatialWriter : SpatialFrame {
     const Reg at = p_.b32("mov.u32", first_row_);
     // a thread reads what it brought itself
     if (phase == 0 && asynchronous()) p_.line("cp.async.wait_group 0");
-    walk(at, count_, l_.steps, [&](int n) { do_pixels(n, writes); });
+    sweep(at, count_, l_.steps, [&](int n) { do_pixels(n, writes); });
   }
 
   // Everything is loaded before anything is stored: an output may be the place of an input.
@@ -257,7 +257,8 @@ class SpatialWriter : SpatialFrame {
     for (int b = 0; b < l_.cluster; ++b)
       v.push_back(p_.f32("ld.shared.f32", str("[", of_row(from, static_cast<size_t>(b)), "]")));
     p_.line("mov.f32 ", reduction, ", ", v[0]);
-    for (size_t b = 1; b < v.size(); ++b) p_.line("add.f32 ", reduction, ", ", reduction, ", ", v[b]);
+    for (size_t b = 1; b < v.size(); ++b)
+      p_.line("add.f32 ", reduction, ", ", reduction, ", ", v[b]);
   }
 
   // ---- the channels' part ---------------------------------------------------------------------
@@ -360,7 +361,7 @@ class SpatialWriter : SpatialFrame {
   Reg carried_lane_;
   std::vector<Reg> barrier_;  // by phase with reductions
   size_t met_ = 0;            // phases whose reductions blocks have exchanged
-  std::vector<Reg> reduced_;    // of a thread's channel
+  std::vector<Reg> reduced_;  // of a thread's channel
   std::map<size_t, Packed> coefficient_, carried_;
   // of a phase
   std::vector<size_t> now_;

@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "backend/cuda/spatial_form.h"
 #include "backend/cuda/ptx_index.h"
+#include "backend/cuda/spatial_form.h"
 
 namespace ebb::cuda {
 
@@ -16,8 +16,8 @@ struct SpatialLayout {
   int vector = 1, threads = 256, cluster = 1;
   int steps = 2;  // pixels that a thread has under way
   int64_t tile = 1;
-  int ctas_per_sm = 4;  // that registers must allow
-  std::vector<bool> held = {};        // inputs whose values stay in shared memory
+  int ctas_per_sm = 4;          // that registers must allow
+  std::vector<bool> held = {};  // inputs whose values stay in shared memory
 
   int64_t lanes() const { return tile / vector; }  // threads of a pixel
   int64_t rows() const { return threads / lanes(); }
@@ -32,7 +32,7 @@ struct SpatialMemory {
   int64_t barriers = 0, scratch = 0, sums = 0, terms = 0, carried = 0, end = 0;
 };
 SpatialMemory spatial_memory(const SpatialForm& form, const SpatialWork& work,
-                           const SpatialLayout& layout);
+                             const SpatialLayout& layout);
 
 // What of a device decides how the work is cut.
 struct SpatialDevice {
@@ -44,7 +44,7 @@ struct SpatialDevice {
 };
 // All ways that the device has room for, the best guess first; none where an image is too large.
 std::vector<SpatialLayout> spatial_layouts(const SpatialForm& form, const SpatialDevice& device,
-                                         bool unaligned);
+                                           bool unaligned);
 // Whether there is a way, with aligned tensors; asks the device less.
 bool spatial_fits(const SpatialForm& form, const SpatialDevice& device);
 

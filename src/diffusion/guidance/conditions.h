@@ -1,4 +1,4 @@
-// Several conditions as one prediction: averages by place and noise level, and prompts joined by
+// Several conditions as one prediction: averages by region and noise level, and prompts joined by
 // AND.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ebb {
 
-// Where and when a condition counts.
+// The region and the noise levels of a condition.
 struct ConditionWeight {
   double strength = 1;
   // A rectangle, in pixels; none: everywhere. Its prediction is still of the whole image.
@@ -19,10 +19,11 @@ struct ConditionWeight {
     int64_t y = 0, x = 0, height = 1, width = 1;
   };
   std::optional<Area> area = {};
-  // Weights rise over so many pixels from those edges of the rectangle that lie within the image.
+  // Weights ramp up over this many pixels from those edges of the rectangle that lie within the
+  // image.
   int64_t feather = 0;
   std::span<const double> mask = {};  // [H * W]; empty: 1 everywhere
-  // Noise levels at which it counts, both included.
+  // Noise levels at which it applies, both included.
   double sigma_lo = 0, sigma_hi = std::numeric_limits<double>::infinity();
   bool holds(double sigma) const { return sigma >= sigma_lo && sigma <= sigma_hi; }
 };
@@ -34,7 +35,7 @@ struct WeightedPrediction {
   ConditionWeight weight;
   Values prediction;  // of the whole batch
 };
-// sum_k w_k D_k / sum_k w_k of those that hold at `sigma`; 0 where nothing has weight.
+// sum_k w_k D_k / sum_k w_k of those that apply at `sigma`; 0 where all weights are 0.
 void average(std::span<const WeightedPrediction> predictions, double sigma,
              const GuidedShape& shape, std::span<double> out);
 

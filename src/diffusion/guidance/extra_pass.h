@@ -1,5 +1,4 @@
-// ExtraPass: rules that add scale (c - p), where p is the prediction of a pass that something was
-// taken from.
+// ExtraPass: rules that add scale (c - p), where p is the prediction of a degraded branch.
 #pragma once
 
 #include "diffusion/guidance/options.h"

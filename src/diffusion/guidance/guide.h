@@ -1,4 +1,4 @@
-// Guide: guidance rules in order, and a denoiser made of them and of a network's predictions.
+// Guide: a sequence of guidance rules, and a guided denoiser of a network's predictions.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@ struct RuleCall {
   OptionTexts options = {};
 };
 
-// From "rule:option=value,option=value;rule", with blanks around names and values or without.
-// Throws Error for unknown names and options, for parts that are empty, and for rules and options
-// that would do nothing where they stand (check_order).
+// From "rule:option=value,option=value;rule", with optional blanks around names and values. Throws
+// Error for unknown names and options, for empty rules, and for rules and options without effect in
+// their position (check_order).
 std::vector<RuleCall> parse_rules(std::string_view text);
 // Throws Error with a suggested order unless every rule has an effect in its position: one that
 // directs, scales or prepares needs a later rule that reads its setting; one that mends needs an
@@ -29,7 +29,7 @@ void check_order(const std::vector<RuleCall>& rules);
 // Throws Error for rules that may need branches other than the conditional and the unconditional
 // one.
 void check_branches(const std::vector<RuleCall>& rules);
-// Whether a rule makes the result of more than the conditional prediction.
+// Whether a rule uses more than the conditional prediction.
 bool has_guidance(const std::vector<RuleCall>& rules);
 
 // The result starts as the conditional prediction; then every rule changes it, in order. Rules have
@@ -52,7 +52,8 @@ class Guide {
   bool acts(const StepContext& m) const;
   // The noise levels between which acts() changes only from step to step.
   std::vector<double> edges() const;
-  // Writes s.result from s.predictions, of which branches() must be there and may change.
+  // Computes s.result from s.predictions, of which those of branches() must be present and may be
+  // modified.
   void apply(GuidedSample& s, const StepContext& m);
 
  private:
@@ -80,8 +81,8 @@ struct GuidanceCall {
 // output_form() of a network.
 std::function<OutputForm(double sigma)> raw_of(Prediction p, double sigma_data = 1);
 
-// The step that an evaluation belongs to: the last one that starts at `sigma` or above; the first
-// one for levels above all. A second evaluation at the end of a step counts for the next step.
+// The step of an evaluation: the last one that starts at `sigma` or above; the first one for levels
+// above all. A second evaluation at the end of a step counts for the next step.
 int64_t step_at(const std::vector<double>& sigmas, double sigma);
 
 StepContext step_context_of(const GuidanceCall& call, double sigma);

@@ -111,7 +111,7 @@ TEST(guide, predictions_without_variance__stay_finite) {
       }
 }
 
-TEST(guide, scale_of_1__asks_for_the_conditional_prediction_alone) {
+TEST(guide, scale_of_1__needs_the_conditional_branch_alone) {
   for (const GuidanceRule* r : all_guidance_rules()) {
     if (!guides(*r)) continue;
     const auto options = r->options();

@@ -1,4 +1,4 @@
-// Options that guidance rules share: the scale, when a rule is at work, and its form.
+// Options shared by guidance rules: the scale, the window in which a rule applies, and its form.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace ebb {
 
-// Scales that differ from 1 by rounding are 1: nobody pays for another prediction.
+// Scales that differ from 1 by rounding count as 1: no further branch is evaluated.
 inline bool is_one(double scale) { return std::abs(scale - 1) <= 1e-9; }
 
 struct ScaleOptions {

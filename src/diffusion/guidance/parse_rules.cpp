@@ -1,4 +1,4 @@
-// Guidance rules as text, and whether they make sense together.
+// Parsing guidance rules, and checks of their order.
 #include <algorithm>
 
 #include "base/error.h"

@@ -13,7 +13,7 @@ using testing::expect_error;
 
 const GuidedShape shape{2, 8, 8, 4};
 
-TEST(guidance, empty_parts__are_refused) {
+TEST(guidance, empty_rules__are_refused) {
   const auto expect = [](const char* rules, std::string_view error) {
     expect_error([&] { parse_rules(rules); }, error);
   };
@@ -41,7 +41,7 @@ TEST(guidance, names__may_have_any_case) {
 }
 
 // The branches that a network must provide are known in advance.
-TEST(guidance, extra_answers__are_those_that_rules_ask_for) {
+TEST(guidance, extra_branches__are_those_that_rules_need) {
   for (const GuidanceRule* r : all_guidance_rules()) {
     std::set<Branch> asked;
     const Guide guide({{r->name}});
@@ -57,7 +57,7 @@ TEST(guidance, extra_answers__are_those_that_rules_ask_for) {
       "guidance: 'skip_layers' needs a prediction that this network does not provide: skip");
 }
 
-TEST(guidance, effect__is_looked_for_in_the_whole_run) {
+TEST(guidance, effect__is_searched_in_the_full_run) {
   const GuidanceCall run{.shape = shape, .sigmas = {80, 10, 1, 0}};
   const auto acts = [&](const char* rules) { return has_effect(parse_rules(rules), run); };
   for (const char* idle :

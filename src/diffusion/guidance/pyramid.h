@@ -1,5 +1,5 @@
-// Pyramids of images: each level holds what the next, half as large, does not (Burt and Adelson
-// 1983), as kornia builds them.
+// Laplacian pyramids: each level holds the detail missing in the next, half as large (Burt and
+// Adelson 1983), with kornia's filters.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,12 @@ struct Plane {
   double at(int64_t y, int64_t x) const { return values[static_cast<size_t>(y * width + x)]; }
 };
 
-// Weighted sums with `kernel` (an odd number of weights) along both sides; the image goes on
-// mirrored about its border values.
+// Separable convolution with `kernel` (odd size); the image is mirrored at its border.
 Plane blurred(const Plane& image, const std::vector<double>& kernel);
 // Weights exp(-k^2 / (2 sigma^2)) with the sum 1.
 std::vector<double> gauss_kernel(int64_t size, double sigma);
 
-// `levels` planes, the finest first; the last one is what is left. Sides must be multiples of
+// `levels` planes, the finest first; the last one is the residual image. Sides must be multiples of
 // 2^(levels - 1).
 std::vector<Plane> laplacian(Plane image, int64_t levels);
 Plane collapsed(const std::vector<Plane>& pyramid);

@@ -1,4 +1,4 @@
-// GuidedSample: one sample's predictions, in double, and the sums that guidance rules make of them.
+// GuidedSample: one sample's predictions, in double, and the statistics that guidance rules use.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace ebb {
 
 enum class Branch;
 
-// Where the values of a batch stand: [N,H,W,C], or [N,C,H,W] with channels_first.
+// The memory layout of a batch: [N,H,W,C], or [N,C,H,W] with channels_first.
 struct GuidedShape {
   int64_t batch = 1, height = 1, width = 1, channels = 1;
   bool channels_first = false;
@@ -25,7 +25,7 @@ struct GuidedShape {
 struct GuidedSample {
   GuidedShape shape;
   int64_t index = 0;                             // in the batch
-  std::span<double> result;                      // what rules before gave
+  std::span<double> result;                      // the result of earlier rules
   std::span<const double> state;                 // x
   std::vector<std::vector<double>> predictions;  // by Branch; empty: not there
   std::span<const double> operator[](Branch branch) const {
@@ -38,14 +38,14 @@ using Values = std::span<const double>;
 double dot(Values a, Values b);
 double norm(Values a);
 double mean_of(Values a);
-// Root of the sum of squared distances from the mean over n - 1; 0 for less than two values.
+// The sample standard deviation (n - 1); 0 for less than two values.
 double deviation(Values a);
 double largest(Values a);  // of the absolute values
-// Of the absolute values, q in [0, 1]; between two of them along a line.
+// Quantile q in [0, 1] of the absolute values, linearly interpolated.
 double quantile(Values a, double q);
 std::vector<double> difference(Values a, Values b);
 
-// Gives `a` the standard deviation of `like`, by `share` (0: not, 1: wholly). No change where `a`
+// Rescales `a` to the standard deviation of `like`, by `share` (0: not, 1: fully). No change if `a`
 // has none.
 void rescale_to(std::span<double> a, Values like, double share);
 

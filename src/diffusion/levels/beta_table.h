@@ -28,9 +28,8 @@ struct BetaEnds {
 };
 BetaTable beta_table(std::string_view betas, int64_t timesteps, BetaEnds ends = {});
 
-// The table with no signal left at its last timestep, but for `last_alpha_bar`: sqrt(alpha_bar) is
-// moved and stretched so that its first entry stays (Lin et al. 2024, arXiv:2305.08891, algorithm
-// 1).
+// The table rescaled to zero terminal SNR, except for `last_alpha_bar`: sqrt(alpha_bar) is shifted
+// and stretched so that its first entry stays (Lin et al. 2024, arXiv:2305.08891, algorithm 1).
 BetaTable without_last_signal(const BetaTable& table, double last_alpha_bar);
 
 // sqrt(alpha_bar) of the cosine process at t in [0, 1], but for a constant factor.

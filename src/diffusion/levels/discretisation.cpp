@@ -144,7 +144,8 @@ double Discretisation::c_noise_of(double sigma, bool nearest) const {
   if (c_noise == CNoise::cosine) return cosine_time(sigma, shift);
   if (c_noise == CNoise::arctan) return std::atan(sigma) * 2 / std::numbers::pi;
   if (c_noise != CNoise::table) return c_noise_expression(c_noise, scale, sigma);
-  return nearest || whole ? nearest_index(sigmas, round(sigma)) : timestep_of(sigmas, sigma);
+  return nearest || discrete_only ? nearest_index(sigmas, round(sigma))
+                                  : timestep_of(sigmas, sigma);
 }
 
 double Discretisation::time_of(double sigma) const {
@@ -177,7 +178,7 @@ double Discretisation::at_percent(double percent) const {
 }
 
 double Discretisation::round(double sigma) const {
-  if (!whole) return sigma;
+  if (!discrete_only) return sigma;
   const auto above = std::lower_bound(sigmas.begin(), sigmas.end(), sigma);
   if (above == sigmas.begin()) return *above;
   if (above == sigmas.end()) return sigmas.back();
@@ -214,7 +215,7 @@ Discretisation discretisation(const LevelOptions& o) {
   if (name == "cascade") return cascade_levels(o.shift);
   if (name == "iddpm") {
     Discretisation d = table_levels(name, beta_table("cosine", o.timesteps).sigma);
-    d.whole = true;
+    d.discrete_only = true;
     d.sigma_max = std::min(d.sigma_max, 80.0);
     return d;
   }

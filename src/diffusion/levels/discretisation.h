@@ -22,8 +22,8 @@ struct Discretisation {
   double scale = 1;  // of c_noise
   // Rising: the levels of the timesteps, or so many of continuous levels as schedules pick from.
   std::vector<double> sigmas = {};
-  bool whole = false;  // the network has only the levels of `sigmas`
-  double shift = 1;    // of flow and cosine levels
+  bool discrete_only = false;  // the network has only the levels of `sigmas`
+  double shift = 1;            // of flow and cosine levels
   // The network's range; sampling stays within.
   double lowest = 0, highest = std::numeric_limits<double>::infinity();
   double sigma_min = 0, sigma_max = 0;  // default ends of sampling

@@ -1,4 +1,4 @@
-// The lists that GITS found for Stable Diffusion.
+// The optimised lists of GITS for Stable Diffusion.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// NetworkFacts: how a network was trained, which is the levels it knows and what it predicts.
+// NetworkFacts: how a network was trained: its levels and its prediction target.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct NetworkOptions {
       "eps, v, x0, edm, edm_v, ve, rflow, flow or dataward; usual: what goes with the levels");
     f("sigma_data", sigma_data, "edm, edm_v: standard deviation of the data");
   }
-  void check() const;  // values alone; throws Error, suggests the nearest
+  void check() const;  // checks single values; throws Error, suggests the nearest
 };
 
 struct NetworkFacts {
@@ -26,7 +26,7 @@ struct NetworkFacts {
   Prediction prediction = Prediction::eps;
   double sigma_data = 0.5;
 };
-// Throws Error for options that do not go together.
+// Throws Error for inconsistent options.
 NetworkFacts network_facts(const NetworkOptions& options);
 
 }  // namespace ebb

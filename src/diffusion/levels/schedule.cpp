@@ -69,7 +69,7 @@ void check_levels(const std::vector<double>& list, const Schedule& s, const Sche
             " (", i > 0 ? list[i - 1] : list[i], ", then ", list[i], ")");
   }
   if (in.steps > 1) check_spread(list, s);
-  if (!in.levels.whole) return;
+  if (!in.levels.discrete_only) return;
   for (size_t i = 1; i < list.size(); ++i)
     require(list[i] < list[i - 1], "schedule: ", s.name, " has fewer than ", in.steps,
             " noise levels between ", in.sigma_min, " and ", in.sigma_max);

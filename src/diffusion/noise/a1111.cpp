@@ -40,7 +40,7 @@ struct Options {
   bool varies() const { return resizes() || subseed_strength > 0; }
 };
 
-// Every picture's seed, in `seeds`.
+// Every image's seed, in `seeds`.
 NoiseCall with_seeds(const NoiseCall& call, const Options& o) {
   NoiseCall out = call;
   out.seeds.clear();

@@ -44,7 +44,7 @@ class Paths {
 
   void operator()(double from, double to, std::span<double> out) {
     const auto a = static_cast<float>(from), b = static_cast<float>(to);
-    // No way, no motion: samplers that draw for such a part of a step multiply it by 0.
+    // A step of length 0 has no increment: samplers that draw for such a substep multiply it by 0.
     if (a == b) return std::fill(out.begin(), out.end(), 0.0);
     const size_t share = increment_.size() / trees_.size();
     for (size_t i = 0; i < trees_.size(); ++i)

@@ -109,7 +109,7 @@ TEST(torch_cuda, curand__same_words_and_normals) {
   const json golden = read_golden("samplers/noise_curand");
   // A GPU of four blocks: a tensor of four numbers a thread.
   constexpr size_t threads = 1024;
-  const GpuOptions gpu{.multiprocessors = 4, .threads = 256};
+  const GpuOptions gpu{.sm_count = 4, .threads = 256};
   for (const json& c : golden["cases"]) {
     SCOPED_TRACE(c.dump());
     const uint64_t seed = seed_of(c["seed"]), thread = seed_of(c["subsequence"]);

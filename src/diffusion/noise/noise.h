@@ -13,8 +13,7 @@
 
 namespace ebb {
 
-// Which numbers are drawn: the `index`-th (from 0) of a run, for the way from one noise level to
-// another.
+// A draw: the `index`-th (from 0) of a run, for the step from one noise level to another.
 struct NoiseDraw {
   int64_t index = 0;
   double from = 0, to = 0;
@@ -23,20 +22,20 @@ struct NoiseDraw {
 // Writes standard normal numbers for a batch, [N,...] row-major.
 using NoiseFill = std::function<void(std::span<double> out, const NoiseDraw& draw)>;
 
-// What a run draws noise for.
+// The batch that a run draws noise for.
 struct NoiseCall {
   uint64_t seed = 0;
-  std::vector<int64_t> images = {0};  // numbers of the pictures of that seed that the batch holds
-  std::vector<uint64_t> seeds = {};   // or a seed for each picture, which are 0, 1, ... then
-  // Of a picture: [H,W,C], which other programs draw in the order [C,H,W]; or, up to two numbers,
-  // drawn in its own order.
+  std::vector<int64_t> images = {0};  // indices of the batch's images among those of the seed
+  std::vector<uint64_t> seeds = {};   // or one seed per image; their indices are then 0, 1, ...
+  // Of an image: [H,W,C], which other programs draw in the order [C,H,W]; or up to two sizes, drawn
+  // in memory order.
   std::vector<int64_t> shape = {};
   std::vector<double> sigmas = {};  // noise levels of the run, for Brownian paths
 
   int64_t batch() const;
-  int64_t elements() const;              // of a picture
-  int64_t image(int64_t i) const;        // the number of the batch's i-th picture
-  uint64_t image_seed(int64_t i) const;  // its seed where pictures have their own: seed + image
+  int64_t elements() const;              // of an image
+  int64_t image(int64_t i) const;        // the index of the batch's i-th image
+  uint64_t image_seed(int64_t i) const;  // its seed if images have their own: seed + image
 };
 
 // The noise of a run. Both are functions of their arguments: the order of calls does not matter,
@@ -53,22 +52,22 @@ struct NoiseSource {
 };
 
 const std::vector<const NoiseSource*>& all_noise_sources();
-// Whatever the case of the name. Throws Error, suggests the nearest.
+// Ignores case. Throws Error, suggests the nearest.
 const NoiseSource& find_noise_source(std::string_view name);
 
-// Throws Error for calls and options that the source refuses.
+// Throws Error for calls and options that the source does not support.
 Noise open_noise(std::string_view source, const NoiseCall& call, const OptionTexts& options = {});
 
 // ---- our own: a function of (seed, image, draw), whatever the batch -------------------------
 
-// Which pictures a batch holds.
+// The images of a batch.
 struct ImageKeys {
   uint64_t seed = 0;
   std::vector<int64_t> images;
   int64_t elements = 0;  // of one image
 };
 std::vector<double> initial_noise(const ImageKeys& keys);  // [N * elements]
-NoiseFill keyed_noise(const ImageKeys& keys);              // other numbers for every draw
+NoiseFill keyed_noise(const ImageKeys& keys);              // different noise for every draw
 
 // ---- details -------------------------------------------------------------------------------
 

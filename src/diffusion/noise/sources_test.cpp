@@ -106,7 +106,7 @@ TEST(noise_sources, of_pictures__a_batch_is_its_pictures) {
   }
 }
 
-TEST(noise_sources, one_generator__a_batch_may_come_in_parts) {
+TEST(noise_sources, one_generator__a_batch_may_come_in_pieces) {
   const NoiseCall whole = call_of({0, 1, 2}), rest = call_of({2, 1});
   for (const std::string source : {"torch_cpu", "nv", "brownian"}) {
     const OptionTexts options = {{"per_image", "false"}};
@@ -170,7 +170,7 @@ TEST(torch_cuda, tensors_within_the_grid__are_nv) {
 
 // A GPU of two blocks: 512 threads, so elements i, i + 512, ... are of one stream.
 TEST(torch_cuda, tensors_beyond_the_grid__threads_go_on) {
-  const GeneratorKind small{.name = "torch_cuda", .gpu = {.multiprocessors = 1, .threads = 512}};
+  const GeneratorKind small{.name = "torch_cuda", .gpu = {.sm_count = 1, .threads = 512}};
   const size_t n = 2 * 4 * 512 + 3;
   Numbers z(n);
   const auto g = make_generator(small, 3);

@@ -1,4 +1,4 @@
-// torch_cpu: one CPU generator of PyTorch for the batch, or one for each picture.
+// torch_cpu: one CPU generator of PyTorch for the batch, or one per image.
 #include "diffusion/noise/rng/draws.h"
 
 namespace ebb::noises {

@@ -1,5 +1,5 @@
-// ddim: to the next level along the noise found in x, a share of it renewed (Song et al. 2021,
-// arXiv:2010.02502, equation 12). Without renewed noise it is Euler's method.
+// ddim: a step to the next level along the predicted noise, a fraction of it renewed (Song et al.
+// 2021, arXiv:2010.02502, equation 12).
 #include "diffusion/solver/ddim.h"
 
 #include "diffusion/solver/sampler.h"

@@ -35,7 +35,7 @@ VpProcess edm_process() {
   return {slope, high - slope / 2};
 }
 
-// Sums as the reference makes them: they are not exact, and its results show it.
+// Sums as in the reference: they are approximations, and its results show it.
 std::vector<double> time_weights(const std::vector<double>& levels, double to) {
   static const VpProcess process = edm_process();
   const double start = vp_time(levels[0], process), width = vp_time(to, process) - start;
@@ -76,7 +76,7 @@ std::vector<double> weights(std::string_view mode, const std::vector<double>& le
 }
 
 Latent run(Run& run, Latent x, const Options& o) {
-  // log_rho is made for levels of x / alpha, the others for levels as they are.
+  // log_rho is for levels of x / alpha, the others for plain levels.
   const bool scaled = o.deis_mode == "log_rho";
   std::vector<double> sigmas = scaled ? run.finite_sigmas() : run.sigmas();
   const auto alpha = [&](double s) { return scaled ? run.alpha(s) : 1; };

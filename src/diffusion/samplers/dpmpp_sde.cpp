@@ -19,7 +19,7 @@ struct Options {
   }
 };
 
-// From x at `from` to `to` as if D were `d` on the way.
+// From x at `from` to `to` with constant D = `d`.
 Latent advance(Run& run, const Latent& x, const Latent& d, double from, double to,
                const EtaOptions& o) {
   const Space space = sde_space(run);

@@ -16,7 +16,7 @@ struct Options {
   }
 };
 
-// The level of the timestep half way.
+// The level of the midpoint timestep.
 double middle_of(const Run& run, double from, double to) {
   const std::vector<double>& table = table_of(run);
   const double m = sigma_at(table, (timestep_of(table, from) + timestep_of(table, to)) / 2);

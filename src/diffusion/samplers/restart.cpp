@@ -35,7 +35,7 @@ struct Options {
     if (restarts == 0) need_no_way("with restarts 0 there is no way back");
     check_not_negative("s_noise", s_noise);
   }
-  // Throws Error for options of a way back. Programs have one s_noise for all runs.
+  // Throws Error for invalid restart options. Programs have one s_noise for all runs.
   void need_no_way(const std::string& why) const {
     const Options usual;
     require(restart_steps == usual.restart_steps && restart_from == usual.restart_from &&

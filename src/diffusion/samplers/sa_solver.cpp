@@ -50,7 +50,7 @@ class Solver {
         sigmas_(run.finite_sigmas()),
         predictions_(std::max(o.predictor_order, o.corrector_order)) {}
 
-  // Asks at level i, where `x` was predicted, and corrects it.
+  // Evaluates at level i, where `x` was predicted, and corrects it.
   void ask(Latent& x, int64_t i) {
     const Latent guess = x;
     predictions_.push(evaluate(x, i));

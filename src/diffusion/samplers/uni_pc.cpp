@@ -40,7 +40,7 @@ struct Options {
   }
 };
 
-// Finite lambdas at both ends, where a dialect has them.
+// Levels with finite lambdas at both ends, in dialects that have them.
 std::vector<double> levels_of(const Run& run) {
   std::vector<double> s = run.finite_sigmas();
   const std::optional<double> last = run.dialect().uni_pc_last;

@@ -20,7 +20,7 @@ struct Options {
   }
 };
 
-// Of 10 steps, the smallest level behind them.
+// For 10 steps, followed by the smallest level.
 constexpr double sd1[] = {14.6146412293, 6.4745760956, 3.8636745985, 2.6946151520,
                           1.8841921177,  1.3943805092, 0.9642583904, 0.6523686016,
                           0.3977456272,  0.1515232662, 0.0291671582};
@@ -34,7 +34,7 @@ constexpr double sd1_rounded[] = {14.615, 6.475, 3.861, 2.697, 1.886, 1.396,
                                   0.963,  0.652, 0.399, 0.152, 0.029};
 constexpr double sdxl_rounded[] = {14.615, 6.315, 3.771, 2.181, 1.342, 0.862,
                                    0.555,  0.380, 0.234, 0.113, 0.029};
-// Timesteps of 10 steps, nothing behind them.
+// Timesteps of 10 steps, without a final one.
 constexpr double sd1_timesteps[] = {999, 850, 736, 645, 545, 455, 343, 233, 124, 24};
 constexpr double sdxl_timesteps[] = {999, 845, 730, 587, 443, 310, 193, 116, 53, 13};
 

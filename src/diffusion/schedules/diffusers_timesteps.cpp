@@ -14,13 +14,14 @@ namespace {
 struct Options {
   std::string spacing = "leading";
   int64_t offset = 1;
-  bool skip_last = false, whole = true;
+  bool skip_last = false, integer = true;
   std::string last = "zero", spread = "none";
   void fields(auto&& f) {
     f("spacing", spacing, "linspace (both ends), leading (from the first on) or trailing");
     f("offset", offset, "leading: added to every timestep");
     f("skip_last", skip_last, "space one step more and leave it out (diffusers' DPM-Solvers)");
-    f("whole", whole, "linspace: whole timesteps; false: any (diffusers' Euler, Heun and LMS)");
+    f("integer", integer,
+      "linspace: integer timesteps; false: any (diffusers' Euler, Heun and LMS)");
     f("last", last, "the last level: zero or sigma_min");
     f("spread", spread, "between the same ends: none, karras, exponential or beta");
   }
@@ -41,7 +42,7 @@ std::vector<double> timesteps(const ScheduleInput& in, const Options& o) {
     // From 0 on: one step alone is at 0.
     if (o.spacing == "linspace" && n > 1)
       t = static_cast<double>(n - 1 - i) * (last / static_cast<double>(n - 1));
-    if (o.spacing == "linspace" && o.whole) t = std::nearbyint(t);
+    if (o.spacing == "linspace" && o.integer) t = std::nearbyint(t);
     if (o.spacing == "leading") t = static_cast<double>((n - 1 - i) * (count / n) + o.offset);
     if (o.spacing == "trailing") {
       const double step = static_cast<double>(count) / static_cast<double>(in.steps);

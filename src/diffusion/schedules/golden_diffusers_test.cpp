@@ -34,14 +34,14 @@ std::string spread_of(const json& config) {
 // diffusers_timesteps with the options of a configuration.
 struct Spaced {
   std::string usual_spacing = "linspace";
-  bool whole = true, skip_last = false;
+  bool integer = true, skip_last = false;
 };
 std::vector<double> spaced_levels(const json& c, const Spaced& by) {
   const json& config = c.at("config");
   const OptionTexts options = {{"spacing", config.value("timestep_spacing", by.usual_spacing)},
                                {"offset", str(config.value("steps_offset", 0))},
                                {"skip_last", by.skip_last ? "true" : "false"},
-                               {"whole", by.whole ? "true" : "false"},
+                               {"integer", by.integer ? "true" : "false"},
                                {"last", config.value("final_sigmas_type", std::string("zero"))},
                                {"spread", spread_of(config)}};
   return noise_levels("diffusers_timesteps", levels_of(config),
@@ -51,7 +51,7 @@ std::vector<double> spaced_levels(const json& c, const Spaced& by) {
 // ---- by scheduler --------------------------------------------------------------------------
 
 bool euler(const json& c) {
-  expect_list(spaced_levels(c, {.whole = false}), c.at("sigmas"), of_f32_table);
+  expect_list(spaced_levels(c, {.integer = false}), c.at("sigmas"), of_f32_table);
   return true;
 }
 
@@ -59,7 +59,7 @@ bool euler(const json& c) {
 bool heun(const json& c) {
   json once = c.at("sigmas");
   once.erase(std::unique(once.begin(), once.end()), once.end());
-  expect_list(spaced_levels(c, {.whole = false}), once, of_f32_table);
+  expect_list(spaced_levels(c, {.integer = false}), once, of_f32_table);
   return true;
 }
 

@@ -65,7 +65,7 @@ TEST(golden_schedules, webui_and_k_diffusion__are_the_references) {
 }
 
 // UniPC's runs take one step more than they have timesteps between, and end at the smallest level.
-TEST(golden_schedules, webui_unipc__asks_at_the_references_levels) {
+TEST(golden_schedules, webui_unipc__evaluates_at_the_references_levels) {
   const std::map<std::string, std::string> names = {{"time_uniform", "time_uniform"},
                                                     {"time_quadratic", "time_quadratic"},
                                                     {"logSNR", "log_snr"}};

@@ -10,7 +10,7 @@ namespace {
 
 std::vector<double> levels(const ScheduleInput& in, const NoOptions&) {
   const std::vector<double> all =
-      in.levels.whole ? in.levels.sigmas : beta_table("cosine", 1000).sigma;
+      in.levels.discrete_only ? in.levels.sigmas : beta_table("cosine", 1000).sigma;
   std::vector<double> within;
   for (auto s = all.rbegin(); s != all.rend(); ++s)
     if (*s >= in.sigma_min && *s <= in.sigma_max) within.push_back(*s);

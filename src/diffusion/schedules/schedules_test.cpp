@@ -197,7 +197,7 @@ TEST(schedules, ones_of_other_models__are_refused) {
   expect_error([] { noise_levels("turbo", latent(), {.steps = 11}); }, "turbo has 10 steps (11");
 }
 
-TEST(beta_quantile, share_below_it__is_the_one_asked_for) {
+TEST(beta_quantile, fraction_below_it__is_the_requested_one) {
   for (const auto& [a, b] : {std::pair{0.6, 0.6}, {0.5, 0.7}, {2.0, 5.0}, {1.0, 1.0}})
     for (const double p : {1e-6, 0.01, 0.3, 0.5, 0.77, 0.999})
       EXPECT_NEAR(beta_share(beta_quantile(p, a, b), a, b), p, 1e-12) << a << ' ' << b;
@@ -207,7 +207,7 @@ TEST(beta_quantile, share_below_it__is_the_one_asked_for) {
   EXPECT_EQ(beta_quantile(1, 0.6, 0.6), 1);
 }
 
-TEST(normal_quantile, share_below_it__is_the_one_asked_for) {
+TEST(normal_quantile, fraction_below_it__is_the_requested_one) {
   for (const double p : {1e-12, 0.01, 0.3, 0.5, 0.9, 1 - 1e-9})
     EXPECT_NEAR(0.5 * std::erfc(-normal_quantile(p) / std::numbers::sqrt2), p, 1e-14) << p;
 }

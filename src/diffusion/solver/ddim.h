@@ -1,5 +1,5 @@
-// What ddim and ddim_cfg_pp share: to the next level along the noise found in x, a share of it
-// renewed (Song et al. 2021, arXiv:2010.02502, equation 12).
+// Shared by ddim and ddim_cfg_pp: a step to the next level along the predicted noise, a fraction of
+// it renewed (Song et al. 2021, arXiv:2010.02502, equation 12).
 #pragma once
 
 #include "diffusion/solver/formulas.h"
@@ -15,7 +15,7 @@ struct DdimOptions {
   }
 };
 
-// With `cfg_pp` it is the noise seen without the condition (Chung et al. 2024, arXiv:2406.08070).
+// With `cfg_pp` it is the unconditionally predicted noise (Chung et al. 2024, arXiv:2406.08070).
 Latent ddim(Run& run, Latent x, const DdimOptions& o, bool cfg_pp);
 
 }  // namespace ebb

@@ -36,11 +36,11 @@ struct DpmSolverOptions {
   bool sde() const { return algorithm_type.starts_with("sde"); }
 };
 
-// D, or the noise in x.
+// D, or the predicted noise in x.
 Latent dpm_model(const Run& run, const Latent& x, const Latent& denoised, double sigma,
                  const DpmSolverOptions& options);
 
-// A step, and what is known over it: the model where it starts, and derivatives (0 if unknown).
+// A step with its model value at the start, and derivatives (0 if unknown).
 struct DpmSolverStep {
   double from, to;  // to > 0
   Latent value, first = {}, second = {};
@@ -49,7 +49,7 @@ struct DpmSolverStep {
 // The state at the end of the step, from x at its start.
 Latent dpm_step(Run& run, const Latent& x, const DpmSolverStep& step,
                 const DpmSolverOptions& options);
-// At level 0: D. Draws what the dialect draws.
+// At level 0: D. Draws as the dialect does.
 Latent dpm_end(Run& run, const Latent& denoised, double from, const DpmSolverOptions& options);
 
 }  // namespace ebb

@@ -67,7 +67,7 @@ double order_of(const std::string& sampler, OptionTexts options) {
   return std::log2(errors[0] / errors[1]);
 }
 
-TEST(dpm_solver, order__is_that_asked_for_but_for_the_known_slip) {
+TEST(dpm_solver, order__is_the_requested_one_but_for_the_known_error) {
   for (const std::string sampler : {"dpm_solver_multistep", "dpm_solver_singlestep"})
     for (const char* type : {"dpmsolver", "dpmsolver++"})
       for (const char* kind : {"midpoint", "heun"})

@@ -21,7 +21,7 @@ ToyModel constant(double d) {
 
 // ---- what is not finite --------------------------------------------------------------------
 
-TEST(samplers, last_answer_that_is_not_finite__is_an_error) {
+TEST(samplers, last_prediction_that_is_not_finite__is_an_error) {
   const ToyModel model{.denoise = [](double x, double sigma) {
     return sigma > 0.5 ? x : std::numeric_limits<double>::quiet_NaN();
   }};

@@ -1,5 +1,6 @@
-// SdeStep: a step of the stochastic equation in lambda with D held or carried on (SDE-DPM-Solver++,
-// Lu et al. 2022, arXiv:2211.01095; eta 1: the reverse equation, 0: the probability flow).
+// SdeStep: a step of the stochastic equation in lambda with D constant or extrapolated
+// (SDE-DPM-Solver++, Lu et al. 2022, arXiv:2211.01095; eta 1: the reverse equation, 0: the
+// probability flow).
 #pragma once
 
 #include "diffusion/solver/formulas.h"
@@ -14,9 +15,9 @@ class SdeStep {
   double from() const { return from_; }  // a level with a finite lambda
   bool last() const { return to_ == 0; }
   double h() const { return h_; }                         // in lambda
-  double H() const { return h_ * (1 + o_.eta); }          // with the noise's share
+  double H() const { return h_ * (1 + o_.eta); }          // including the noise
   double alpha() const { return alpha_of(space_, to_); }  // at the end
-  // x at the end if D were `d` on the way.
+  // x at the end with constant D = `d`.
   Latent held(const Latent& x, const Latent& d) const;
   void renoise(Latent& x) const;
 

@@ -157,7 +157,7 @@ TEST(exponential_samplers, on_one_point__variance_is_that_of_the_level) {
 
 // ---- draws ---------------------------------------------------------------------------------
 
-TEST(exponential_samplers, draws__are_for_parts_of_steps) {
+TEST(exponential_samplers, draws__are_for_substeps) {
   SampleCall call = comfy_call();
   EXPECT_EQ(count("seeds_2", call).draws, 10);
   EXPECT_EQ(count("seeds_3", call).draws, 15);

@@ -1,5 +1,5 @@
-// What gradient_estimation and its CFG++ form share: Euler with a slope that is carried on beyond
-// the last two (Permenter and Yuan 2023, arXiv:2306.04848).
+// Shared by gradient_estimation and its CFG++ form: Euler with a slope extrapolated from the last
+// two (Permenter and Yuan 2023, arXiv:2306.04848).
 #pragma once
 
 #include "diffusion/solver/formulas.h"

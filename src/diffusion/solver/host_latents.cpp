@@ -13,7 +13,7 @@
 namespace ebb {
 namespace {
 
-// Sums are made in blocks of this many numbers, in double.
+// Linear combinations are evaluated in blocks of this many values, in double.
 constexpr size_t block = 1024;
 
 template <class T>
@@ -21,7 +21,7 @@ bool all_finite(const std::vector<T>& values) {
   return std::all_of(values.begin(), values.end(), [](T v) { return std::isfinite(v); });
 }
 
-// A quiet NaN that no arithmetic makes.
+// A quiet NaN pattern that no arithmetic produces.
 template <class T>
 constexpr auto unwritten_bits = [] {
   if constexpr (std::is_same_v<T, float>)

@@ -54,7 +54,7 @@ TEST(moments, of_one_point__are_those_of_the_level) {
   }
 }
 
-TEST(moments, of_one_point_with_noise_asked_for__are_those_of_the_level) {
+TEST(moments, of_one_point_with_noise__are_those_of_the_level) {
   const std::vector<double> sigmas = karras(14, 0.03, 10, false);
   const std::vector<std::pair<std::string, OptionTexts>> samplers = {
       {"restart", {{"restarts", "2"}, {"restart_steps", "3"}}},

@@ -1,4 +1,4 @@
-// What multistep samplers remember of earlier steps, and the weights that they give it.
+// The history of multistep samplers, and its weights.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Path: how noise level and scale of the state run with time while sampling, x(t) = s(t) (data +
-// sigma(t) noise) (Karras et al. 2022, arXiv:2206.00364, equations 2 to 4 and table 1).
+// Path: noise level and scale of the state as functions of time, x(t) = s(t) (data + sigma(t)
+// noise) (Karras et al. 2022, arXiv:2206.00364, equations 2 to 4 and table 1).
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@
 namespace ebb {
 namespace {
 
-// Latents that are not there: what is asked of them is counted.
+// Latents without data, which count what a sampler requests.
 class CountedLatents : public Latents {
  public:
   SampleCounts counts() const { return counts_; }
@@ -62,7 +62,7 @@ void check_space(const Sampler& s, Space space) {
   fail("sample: ", s.name, " does not support flow models; these do: ", others);
 }
 
-// The options that a name stands for, then those given.
+// The options that a name implies, then the given ones.
 OptionTexts all_options(const FoundSampler& found, const OptionTexts& given) {
   OptionTexts options = found.options;
   options.insert(options.end(), given.begin(), given.end());

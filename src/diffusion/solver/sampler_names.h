@@ -1,4 +1,4 @@
-// Names of samplers as programs and tables have them.
+// Sampler names of programs and tables.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-// What programs put behind the names of samplers; the longer before the shorter that it ends with.
+// Suffixes of sampler names in programs; longer ones before their own suffixes.
 inline constexpr std::string_view schedule_endings[] = {"polyexponential", "exponential", "karras",
                                                         "sgm_uniform"};
 
@@ -17,8 +17,8 @@ struct SplitName {
 };
 SplitName split_schedule(std::string_view plain);
 
-// Whether an entry of a table means a sampler: by the name that was asked for, or by the sampler's
-// own. Throws Error for samplers that do not exist.
+// Whether a table entry matches a sampler: by the requested name, or by the sampler's own. Throws
+// Error for unknown samplers.
 bool means_sampler(std::string_view entry, std::string_view asked);
 
 }  // namespace ebb

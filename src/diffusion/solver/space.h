@@ -1,4 +1,4 @@
-// Space: how data and noise mix at a noise level, x = alpha(sigma) data + sigma noise.
+// Space: the mixture of data and noise at a noise level, x = alpha(sigma) data + sigma noise.
 #pragma once
 
 #include <cmath>
@@ -6,8 +6,8 @@
 
 namespace ebb {
 
-// ve: alpha = 1 (what Stable Diffusion's and EDM's samplers calculate in); flow: alpha = 1 - sigma
-// (rectified flow: SD3, Flux), where levels end at 1.
+// ve: alpha = 1 (samplers of Stable Diffusion and EDM); flow: alpha = 1 - sigma (rectified flow:
+// SD3, Flux), with levels up to 1.
 enum class Space { ve, flow };
 
 inline std::string_view name_of(Space s) { return s == Space::ve ? "ve" : "flow"; }

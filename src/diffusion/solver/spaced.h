@@ -1,4 +1,4 @@
-// Levels that are evenly spaced in one way or another, from a to b, both included.
+// Levels evenly spaced in some function, from a to b, both included.
 #pragma once
 
 #include <cstdint>

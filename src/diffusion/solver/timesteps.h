@@ -1,5 +1,5 @@
-// Timesteps of discrete-time networks as samplers need them: levels between those of a table, by
-// interpolation in ln(sigma), and how samplers made for such networks end.
+// Timesteps of discrete-time networks for samplers: levels between those of a table, by
+// interpolation in ln(sigma), and the last step of samplers made for such networks.
 #pragma once
 
 #include <vector>

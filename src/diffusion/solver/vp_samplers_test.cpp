@@ -149,7 +149,7 @@ TEST(ddpm, fixed_large__adds_variance_beta) {
 }
 
 // With eta 1 nothing is left of x; with 0 no noise comes in. Timesteps are whole.
-TEST(tcd, level_below__is_at_a_whole_timestep) {
+TEST(tcd, level_below__is_at_an_integer_timestep) {
   const std::vector<double>& table = stable_diffusion_table();
   const SampleCall call{
       .sigmas = {table[800], table[333]}, .options = {{"eta", "0.3"}}, .dialect = "diffusers"};
@@ -187,7 +187,7 @@ TEST(lcm, noise__changes_evenly_and_is_clipped) {
 }
 
 // Two evaluations in the first step; Runge and Kutta's take four in each of three.
-TEST(plms, start__costs_as_told) {
+TEST(plms, start__costs_as_stated) {
   const std::vector<double> s = karras(8, 0.03, 14.6);
   EXPECT_EQ(count("plms", {s}).evaluations, 9);
   EXPECT_EQ(count("pndm", {s}).evaluations, 8 + 3 * 3);

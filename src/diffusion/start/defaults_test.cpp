@@ -66,7 +66,7 @@ TEST(usual_schedule, auto__is_it) {
   EXPECT_EQ(schedule_of_run({.sampler = "euler", .schedule = "auto"}, sd1), "normal");
 }
 
-TEST(usual_schedule, of_flow_models__serves_them_in_every_dialect) {
+TEST(usual_schedule, of_flow_models__supports_them_in_every_dialect) {
   const Discretisation flow = discretisation({.levels = "flow", .shift = 3});
   for (const Dialect& d : all_dialects())
     for (const Sampler* s : all_samplers()) {

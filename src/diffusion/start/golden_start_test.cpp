@@ -55,7 +55,7 @@ std::string run_of(const json& c) {
   return c["pipeline"].get<std::string>() + c["scheduler"].get<std::string>() + c["steps"].dump();
 }
 
-Runs whole_runs() {
+Runs full_runs() {
   Runs out;
   for (const json& c : golden_file()["cases"]) {
     if (c["source"] != "diffusers" || c.value("strength", 0.0) != 1.0) continue;
@@ -124,7 +124,7 @@ void expect_comfyui(const json& c) {
 // ----------------------------------------------------------------------------------------------
 
 TEST(golden_start, every_case__is_that_of_the_reference) {
-  const Runs runs = whole_runs();
+  const Runs runs = full_runs();
   const std::map<std::string, std::function<void(const json&)>> sources = {
       {"webui", expect_webui},
       {"diffusers", [&](const json& c) { expect_diffusers(c, runs); }},

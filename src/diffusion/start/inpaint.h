@@ -1,4 +1,4 @@
-// Inpainting with networks that were not made for it: known parts are put back at every
+// Inpainting with networks that were not trained for it: known regions are restored at every
 // evaluation, as a wrapper of a denoiser.
 #pragma once
 
@@ -14,22 +14,22 @@ namespace ebb {
 
 template <class T>
 struct Inpaint {
-  std::vector<T> data;   // what is known
+  std::vector<T> data;   // the known image
   std::vector<T> noise;  // standard normal, the same in every evaluation; may be empty: 0
-  std::vector<T> mask;   // 1: made anew, 0: known; of the size of data
+  std::vector<T> mask;   // 1: generated, 0: known; of the size of data
   Space space = Space::ve;
-  // Differential diffusion: where the mask is at or above this share the image is made anew at
-  // this level, elsewhere it is known. None: the mask is taken as it is.
+  // Differential diffusion: where the mask is at or above this fraction the image is generated at
+  // this level, elsewhere it is known. None: the mask is used as it is.
   std::function<double(double sigma)> threshold = {};
-  bool input = true;   // the network sees known parts at their noise level
+  bool input = true;   // known regions of the network's input are at their noise level
   bool output = true;  // known regions of the prediction are restored
 };
 
-// Where programs put known parts back.
+// Where programs restore known regions.
 struct KnownRegions {
   bool input = true, output = true;  // Inpaint's
-  bool end = false;                  // blend() of what comes out of the run
-  bool rounds_mask = false;          // round_mask() first, but for differential diffusion
+  bool end = false;                  // blend() of the result of the run
+  bool rounds_mask = false;          // round_mask() first, except for differential diffusion
 };
 // By dialect:
 //   ebb, comfy  input and output
@@ -48,12 +48,12 @@ HostDenoise<T> inpainting(HostDenoise<T> denoise, Inpaint<T> how);
 template <class T>
 void blend(std::span<const T> data, std::span<const T> mask, std::span<T> out);
 
-// 0 or 1 for each value: below 0.5 or not.
+// Rounds each value to 0 or 1: below 0.5 or not.
 template <class T>
 void round_mask(std::span<T> mask);
 
-// How far a timestep lies between the last (0) and the first (1) of a run: the threshold of
-// differential diffusion. 1 where both are equal.
+// The relative position of a timestep between the last (0) and the first (1) of a run: the
+// threshold of differential diffusion. 1 if both are equal.
 double differential_threshold(double timestep, double first, double last);
 
 extern template HostDenoise<float> inpainting(HostDenoise<float>, Inpaint<float>);

@@ -73,7 +73,8 @@ void fit_to_network(SampleCall& call, const Discretisation& levels) {
   call.space = levels.space;
   call.table = levels.c_noise == CNoise::table ? levels.sigmas : std::vector<double>{};
   call.round_sigma = nullptr;
-  if (levels.whole) call.round_sigma = [levels](double sigma) { return levels.round(sigma); };
+  if (levels.discrete_only)
+    call.round_sigma = [levels](double sigma) { return levels.round(sigma); };
   // ComfyUI's, a ten-thousandth of the way from noise to data.
   if (levels.space == Space::flow) call.first_sigma = levels.at_percent(1e-4);
 }

@@ -18,10 +18,10 @@ struct LevelsOfRun {
   int64_t steps = 18;
   OptionTexts options = {};  // of the schedule
   std::string dialect = "ebb";
-  double sigma_min = 0, sigma_max = 0;  // 0: the usual ones
-  std::optional<double> strength = {};  // how much of the noise comes back; none: a whole run
+  double sigma_min = 0, sigma_max = 0;  // 0: the defaults
+  std::optional<double> strength = {};  // how much noise is added; none: a full run
   bool exact_steps = false;             // StrengthOptions::exact_steps
-  std::string usual = {};               // the schedule that the network was published with
+  std::string usual = {};               // the schedule of the published network
 };
 // The schedule; for "auto", that of the dialect and the sampler (usual_schedule()) if it supports
 // the network's space, or else `usual`, or flow, normal (networks with timesteps) or karras.
@@ -35,7 +35,7 @@ std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& 
 // Sets what follows from the network's levels: space, table, round_sigma, first_sigma.
 void fit_to_network(SampleCall& call, const Discretisation& levels);
 
-// As levels_of_run, for runs that are meant to do something. Throws Error where there is no step.
+// As levels_of_run, but throws Error if there is no step.
 std::vector<double> levels_with_steps(const LevelsOfRun& run, const Discretisation& levels);
 
 }  // namespace ebb

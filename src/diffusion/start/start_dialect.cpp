@@ -38,7 +38,7 @@ StartPlan one_more(int64_t steps, double strength, const StrengthOptions& o) {
   return last_of(steps, whole(std::min(strength, 0.999) * static_cast<double>(steps)) + 1);
 }
 
-StartPlan whole_part(int64_t steps, double strength, const StrengthOptions& o) {
+StartPlan partial_run(int64_t steps, double strength, const StrengthOptions& o) {
   const double n = static_cast<double>(steps), part = std::min(strength * n, n);
   return last_of(steps, o.space == Space::flow ? steps - whole(n - part) : whole(part));
 }
@@ -92,7 +92,7 @@ constexpr StartDialect start_dialects[] = {
     {.name = "kdiff", .plan = one_more, .known = in_web_ui},
     {"comfy", by_list_length, from_largest},
     {"a1111", one_more, of_timesteps, in_web_ui},
-    {"diffusers", whole_part, of_vp_schedulers, in_state},
+    {"diffusers", partial_run, of_vp_schedulers, in_state},
     {.name = "sdcpp", .plan = one_more_f32, .known = in_output},
 };
 

@@ -1,4 +1,4 @@
-// StartDialect: what programs do where a run starts, as data: the one place that knows them.
+// StartDialect: conventions of programs at the start of a run, as data, in one place.
 #pragma once
 
 #include "diffusion/start/inpaint.h"
@@ -9,8 +9,8 @@ namespace ebb {
 struct StartDialect {
   std::string_view name;
   StartPlan (*plan)(int64_t steps, double strength, const StrengthOptions&);
-  // StartOptions::whole_variance.
-  bool (*whole)(const FirstNoise&) = [](const FirstNoise&) { return false; };
+  // StartOptions::full_variance.
+  bool (*full_variance)(const FirstNoise&) = [](const FirstNoise&) { return false; };
   KnownRegions (*known)(std::string_view sampler) = [](std::string_view) { return KnownRegions{}; };
 };
 

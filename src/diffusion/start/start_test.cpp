@@ -99,7 +99,7 @@ TEST(start_state, spaces__mix_data_and_noise) {
   const std::span<const double> none;
   start_state<double>(data, noise, 4, {}, x);
   EXPECT_EQ(x, (std::vector<double>{4, 11}));
-  start_state<double>(none, noise, 4, {.whole_variance = true}, x);
+  start_state<double>(none, noise, 4, {.full_variance = true}, x);
   EXPECT_NEAR(x[1], 3 * std::sqrt(17), 1e-14);
   start_state<double>(data, noise, 0.75, {.space = Space::flow, .noise_scale = 8}, x);
   EXPECT_NEAR(x[0], 0.5 + 0.75 * 8 * 0.5, 1e-14);
@@ -149,7 +149,7 @@ TEST(starts_from_noise, samplers_of_sqrt_alpha_bar_x__start_from_noise_of_varian
 
 // ---- stretches and hand-over ---------------------------------------------------------------
 
-TEST(stretch, ends__are_as_asked) {
+TEST(stretch, ends__are_as_requested) {
   const std::vector<double> s = {4, 3, 2, 1, 0};
   EXPECT_EQ(stretch_of(s, {}), s);
   EXPECT_EQ(stretch_of(s, {.first = 1, .last = 3}), (std::vector<double>{3, 2, 1}));
@@ -214,7 +214,7 @@ Seen evaluate(Inpaint<double> how, double sigma) {
   return out;
 }
 
-TEST(inpainting, known_parts__are_put_back_before_and_after) {
+TEST(inpainting, known_regions__are_restored_before_and_after) {
   Inpaint<double> how{.data = {1, 2, 3}, .noise = {1, -1, 2}, .mask = {0, 0.5, 1}};
   Seen s = evaluate(how, 2);
   EXPECT_EQ(s.input, (std::vector<double>{3, 10, 30}));
@@ -256,7 +256,7 @@ TEST(inpainting, runs__end_at_the_known_data) {
   EXPECT_NEAR(x[1], run_toy("euler", {3.1}, {.sigmas = levels}).x[0], 1e-12);
 }
 
-TEST(inpainting, known_parts__are_put_back_where_each_program_does) {
+TEST(inpainting, known_regions__are_restored_where_each_program_does) {
   const auto parts = [](const char* dialect, const char* sampler) {
     const KnownRegions p = known_regions(dialect, sampler);
     return std::vector<bool>{p.input, p.output, p.end};

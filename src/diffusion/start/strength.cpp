@@ -41,7 +41,7 @@ void start_state(std::span<const T> data, std::span<const T> noise, double sigma
       " values");
   const double alpha = alpha_of(o.space, sigma);
   double factor = sigma * o.noise_scale;
-  if (o.whole_variance && o.space == Space::ve)
+  if (o.full_variance && o.space == Space::ve)
     factor = std::sqrt(1 + sigma * sigma) * o.noise_scale;
   factor += o.extra_noise;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -66,7 +66,7 @@ template void finish_state(std::span<float>, double, Space);
 template void finish_state(std::span<double>, double, Space);
 
 bool starts_from_noise(const FirstNoise& first) {
-  return start_dialect(first.dialect).whole(first);
+  return start_dialect(first.dialect).full_variance(first);
 }
 
 }  // namespace ebb

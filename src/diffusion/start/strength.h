@@ -1,4 +1,4 @@
-// Where a run starts that changes an image: how many steps of which list, and from which state.
+// Strength (image to image): how many steps of which list run, and from which state.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,15 @@
 
 namespace ebb {
 
-// Which part of a list of levels runs: levels [first, first + run], where the list was made for
-// `steps` steps.
+// The part of a list of levels that runs: levels [first, first + run], of a list for `steps` steps.
 struct StartPlan {
   int64_t steps = 0, first = 0, run = 0;
 };
 
 struct StrengthOptions {
-  // A1111's option to run as many steps as asked, with a list that is longer for it.
+  // A1111's option to run the requested number of steps, on a correspondingly longer list.
   bool exact_steps = false;
-  // diffusers' pipelines of flow models round elsewhere.
+  // diffusers' pipelines of flow models round differently.
   Space space = Space::ve;
 };
 
@@ -36,12 +35,12 @@ struct StrengthOptions {
 StartPlan plan_strength(std::string_view dialect, int64_t steps, double strength,
                         const StrengthOptions& options = {});
 
-// The levels of a plan. `sigmas` may have another length than plan.steps + 1 (schedules do): the
-// end is what counts. One level, or none, is left where nothing runs.
+// The levels of a plan. `sigmas` may have another length than plan.steps + 1 (schedules do): its
+// end is used. One level, or none, is left if nothing runs.
 std::vector<double> planned_levels(const std::vector<double>& sigmas, const StartPlan& plan);
 
-// A stretch of a run: levels [first, last], both counted from the start; last may lie beyond. With
-// `finish` a stretch that ends early ends at 0 all the same.
+// A range of a run: levels [first, last], both counted from the start; last may lie beyond. With
+// `finish` a range that ends early still ends at 0.
 struct Stretch {
   int64_t first = 0;
   std::optional<int64_t> last = {};
@@ -53,10 +52,10 @@ std::vector<double> stretch_of(const std::vector<double>& sigmas, const Stretch&
 
 struct StartOptions {
   Space space = Space::ve;
-  // Where all is noise, its variance is that of data and noise, 1 + sigma^2.
-  bool whole_variance = false;
-  double noise_scale = 1;  // times the noise, of models that want it so
-  // A1111's "extra noise": so much of the same noise on top, not rescaled whatever the level.
+  // For pure noise: its variance is that of data and noise, 1 + sigma^2.
+  bool full_variance = false;
+  double noise_scale = 1;  // multiplies the noise, for models that need it
+  // A1111's "extra noise": this much of the same noise in addition, unscaled at any level.
   double extra_noise = 0;
 };
 // The state at `sigma` from `data` and standard normal `noise`; either may be empty: 0. ve: data +
@@ -64,19 +63,19 @@ struct StartOptions {
 template <class T>
 void start_state(std::span<const T> data, std::span<const T> noise, double sigma,
                  const StartOptions& options, std::span<T> out);
-// Its inverse at the end of a run that stopped at noise level `sigma`, which another run may start
-// from without noise: flow: x / (1 - sigma).
+// Its inverse at the end of a run that stopped at noise level `sigma`, for another run that starts
+// without noise: flow: x / (1 - sigma).
 template <class T>
 void finish_state(std::span<T> x, double sigma, Space space);
 
 struct FirstNoise {
   std::string_view dialect;
   double sigma = 0, sigma_max = 0;  // of the run and of the model, the largest ones
-  std::string_view sampler = {};    // by any of its names; "": one that reckons with sigma
+  std::string_view sampler = {};    // by any of its names; "": one that works in sigma
   bool has_data = false;            // a latent is given
   bool leading = false;             // diffusers: timestep_spacing is "leading"
 };
-// StartOptions::whole_variance, by dialect:
+// StartOptions::full_variance, by dialect:
 //   comfy      where sigma is within 1e-5 of the model's largest or above, with data or without
 //   a1111      without data: its samplers of timesteps (ddim, ddim_cfg_pp, plms, uni_pc), which
 //              start from noise as sqrt(alpha_bar) x

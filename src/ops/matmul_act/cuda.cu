@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "backend/cuda/activation.cuh"
-#include "backend/cuda/cut.h"
 #include "backend/cuda/gemm_sm90_op.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/work_split.h"
 #include "ops/matmul_act/op.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/cuda_sm90.h"
@@ -30,7 +30,7 @@ bool gated(const Signature& s) { return s.as<MatmulAct>().act.inputs() == 2; }
 constexpr int threads = 256;
 
 struct Params {
-  const void *z, *y;  // y: null, or what z is scaled by the slope at
+  const void *z, *y;  // y: null, or the input of the activation gradient
   void* out;          // may be z
   int64_t count;      // of results
   int64_t half;       // 0, or columns of each half of z
@@ -39,18 +39,18 @@ struct Params {
   bool erf;
 };
 
-// GELU with an error function, or its slope.
-template <bool slope>
+// GELU with an error function, or its gradient.
+template <bool grad>
 __device__ float exact_gelu(float x) {
   const float gate = normcdff(x);
   constexpr float density = 0.3989422804f;  // at 0
-  return slope ? gate + x * density * expf(-0.5f * x * x) : x * gate;
+  return grad ? gate + x * density * expf(-0.5f * x * x) : x * gate;
 }
 
-template <bool slope>
+template <bool grad>
 __device__ float activated_at(const Params& p, float x) {
-  if (p.erf) return exact_gelu<slope>(x);
-  return ebb::cuda::activated<slope>(p.activation, ebb::cuda::Vec<float, 1>{x}).v[0];
+  if (p.erf) return exact_gelu<grad>(x);
+  return ebb::cuda::activated<grad>(p.activation, ebb::cuda::Vec<float, 1>{x}).v[0];
 }
 
 template <class T>
@@ -140,14 +140,14 @@ Program prepare_general(const Signature& s, const Tune&, Device& d) {
   const auto& a = s.as<MatmulAct>();
   if (gated(s) && !a.keep) return prepare_gate(s, d);
   const Program product = gemm::general_program(matmul(), product_of(s), d);
-  const auto run = [product, fixed = params_of(s), slope = a.slope, dtype = s.out[0].dtype,
+  const auto run = [product, fixed = params_of(s), grad = a.grad, dtype = s.out[0].dtype,
                     &device = ebb::cuda::of(d)](const Call& c) {
     Call z = c;
     z.out = {c.out.back()};
     product.run(z);
     Params p = fixed;
     p.z = c.out.back();
-    p.y = slope ? c.in.back() : nullptr;
+    p.y = grad ? c.in.back() : nullptr;
     p.out = c.out[0];
     run_activate(dtype, p, device);
   };
@@ -161,7 +161,7 @@ struct Use {
     const auto& a = s.as<MatmulAct>();
     gemm::Problem p = matmul_sm90_problem(product_of(s));
     const Gate g = gate_of(a.act).value();
-    p.post = a.slope ? gemm::Post::slope : gemm::Post::activate;
+    p.post = a.grad ? gemm::Post::activation_grad : gemm::Post::activate;
     p.activation = activation(g);
     p.keep = a.keep;
     if (!gated(s)) return p;
@@ -179,15 +179,14 @@ struct Use {
   }
 
   static auto operands(const Signature& s) {
-    return
-        [slope = s.as<MatmulAct>().slope, bias = epilogue_of(product_of(s)).bias](const Call& c) {
-          return gemm::Operands{.a = c.in[0],
-                                .b = c.in[1],
-                                .bias = address_of(bias, c),
-                                .slope_at = slope ? c.in.back() : nullptr,
-                                .out = c.out[0],
-                                .kept = c.out.size() == 2 ? c.out[1] : nullptr};
-        };
+    return [grad = s.as<MatmulAct>().grad, bias = epilogue_of(product_of(s)).bias](const Call& c) {
+      return gemm::Operands{.a = c.in[0],
+                            .b = c.in[1],
+                            .bias = address_of(bias, c),
+                            .grad_at = grad ? c.in.back() : nullptr,
+                            .out = c.out[0],
+                            .kept = c.out.size() == 2 ? c.out[1] : nullptr};
+    };
   }
 
   static Program general(const Signature& s, Device& d) { return prepare_general(s, {}, d); }

@@ -1,10 +1,10 @@
 #include "ops/matmul_act/op.h"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "base/error.h"
+#include "ir/normal_form.h"
 #include "ops/gelu/op.h"
 #include "ops/gelu_tanh/op.h"
 #include "ops/prim/matmul/op.h"
@@ -14,78 +14,119 @@
 
 namespace ebb::ops {
 
-Expr slope_of(const Expr& act) {
+Expr activation_grad_of(const Expr& act) {
   const Scalar x[] = {Scalar::input(0)}, y[] = {Scalar::input(1)};
   return Expr(2, act.gradient(x, y));
 }
 
 namespace {
 
-constexpr double far = 8, step = 0.25;  // where expressions are compared
-bool equal(double x, double y) {        // not NaN
+using Monomial = NormalForm::Monomial;
+using Polynomial = NormalForm::Polynomial;
+
+bool near(double x, double y) {  // not NaN
   constexpr double rounding = 1e-12;
-  return std::fabs(x - y) <= rounding * (1 + std::fabs(y));
+  return std::fabs(x - y) <= rounding * std::fabs(y);
 }
 
-double value_of(const Expr& e, std::initializer_list<double> x) {
-  double y = 0;
-  e.evaluate(x, {&y, 1});
-  return y;
-}
+// An expression that may be an activation of input `x`, times what was divided out of it.
+class ActivationForm {
+ public:
+  ActivationForm(const NormalForm& form, Polynomial p, int64_t x)
+      : form_(form), p_(std::move(p)), x_(x) {}
 
-// GELU with an error function.
-double gelu_of(double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }
-
-// Of one input.
-std::optional<Gate> activation_of(const Expr& act) {
-  const auto all_equal = [&](const std::function<double(double)>& f) {
-    for (double x = -far; x <= far; x += step)
-      if (!equal(f(x), value_of(act, {x}))) return false;
-    return true;
-  };
-  if (all_equal(gelu_of)) return Gate{.erf = true};
-  // what the gate is the logistic function of, by its inverse
-  const auto argument = [&](double x) { return -std::log(x / value_of(act, {x}) - 1); };
-  const double one = argument(1), two = argument(2);
-  Gate g{.linear = 0, .cubic = (two - 2 * one) / 6};
-  g.linear = one - g.cubic;
-  if (equal(1 + std::fabs(g.cubic / g.linear), 1)) g.cubic = 0;
-  const auto gated = [&](double x) {
-    return x / (1 + std::exp(-x * (g.linear + g.cubic * x * x)));
-  };
-  return all_equal(gated) ? std::optional(g) : std::nullopt;
-}
-
-// Of two inputs, as if input `of` were activated.
-std::optional<Gate> gate_by(const Expr& act, size_t of) {
-  std::array<Scalar, 2> in{1, 1};
-  in[of] = Scalar::input(0);
-  const Expr alone(1, act.apply(in));
-  std::optional<Gate> g = activation_of(alone);
-  for (double x = -far; x <= far; x += step)
-    for (const double by : {-3.0, -0.7, 0.0, 2.0}) {
-      const double y = of == 0 ? value_of(act, {x, by}) : value_of(act, {by, x});
-      if (!equal(by * value_of(alone, {x}), y)) return {};
+  // x sigmoid(z); x/2 + x/2 tanh(z/2), which is the same; x/2 + x/2 erf(x / sqrt(2)).
+  std::optional<Gate> gate() const {
+    if (p_.size() == 1) return gated_by(ScalarOp::sigmoid, 1);
+    const bool half = p_.size() == 2 && std::any_of(p_.begin(), p_.end(), [&](const auto& term) {
+                        return is_power(term.first, 1) && near(term.second, 0.5);
+                      });
+    if (!half) return {};
+    if (auto g = gated_by(ScalarOp::tanh, 0.5)) {
+      g->linear *= 2;
+      g->cubic *= 2;
+      return g;
     }
-  if (g) g->of = of;
-  return g;
+    const auto g = gated_by(ScalarOp::erf, 0.5);
+    if (!g || g->cubic != 0 || !near(g->linear, std::sqrt(0.5))) return {};
+    return Gate{.erf = true};
+  }
+
+ private:
+  bool is_power(const Monomial& m, int64_t of) const {
+    if (m.size() != 1 || m.begin()->second != of) return false;
+    const NormalForm::Atom& a = form_.atom(m.begin()->first);
+    return a.op == ScalarOp::input && a.input == x_;
+  }
+
+  // If there is a term `coefficient` x f(linear x + cubic x^3).
+  std::optional<Gate> gated_by(ScalarOp f, double coefficient) const {
+    for (const auto& [m, c] : p_) {
+      if (m.size() != 2 || !near(c, coefficient)) continue;
+      std::optional<Gate> argument;
+      bool linear = false;
+      for (const auto& [index, power] : m) {
+        linear = linear || is_power({{index, power}}, 1);
+        const NormalForm::Atom& a = form_.atom(index);
+        if (a.op == f && power == 1) argument = odd(a.arguments[0]);
+      }
+      if (linear && argument) return argument;
+    }
+    return {};
+  }
+
+  // Of linear x + cubic x^3.
+  std::optional<Gate> odd(const Polynomial& p) const {
+    Gate g{.linear = 0};
+    for (const auto& [m, c] : p) {
+      if (!is_power(m, 1) && !is_power(m, 3)) return {};
+      (is_power(m, 1) ? g.linear : g.cubic) = c;
+    }
+    return g.linear != 0 && std::isfinite(g.linear) && std::isfinite(g.cubic) ? std::optional(g)
+                                                                              : std::nullopt;
+  }
+
+  const NormalForm& form_;
+  Polynomial p_;
+  int64_t x_;
+};
+
+// The polynomial divided by input `x`, where that is a factor of every term once.
+std::optional<Polynomial> divided(const NormalForm& form, int64_t x) {
+  Polynomial out;
+  for (const auto& [monomial, coefficient] : form.result()) {
+    Monomial m = monomial;
+    const auto factor = std::find_if(m.begin(), m.end(), [&](const auto& f) {
+      const NormalForm::Atom& a = form.atom(f.first);
+      return a.op == ScalarOp::input && a.input == x && f.second == 1;
+    });
+    if (factor == m.end()) return {};
+    m.erase(factor);
+    out[m] = coefficient;
+  }
+  return out;
 }
 
 }  // namespace
 
 std::optional<Gate> gate_of(const Expr& act) {
-  if (act.results().size() != 1) return {};
-  if (act.inputs() == 1) return activation_of(act);
-  if (act.inputs() != 2) return {};
-  const std::optional<Gate> first = gate_by(act, 0);
-  return first ? first : gate_by(act, 1);
+  if (act.results().size() != 1 || act.inputs() < 1 || act.inputs() > 2) return {};
+  const NormalForm form(act);
+  if (act.inputs() == 1) return ActivationForm(form, form.result(), 0).gate();
+  for (const int64_t x : {0, 1})
+    if (auto alone = divided(form, 1 - x))
+      if (auto g = ActivationForm(form, std::move(*alone), x).gate()) {
+        g->of = static_cast<size_t>(x);
+        return g;
+      }
+  return {};
 }
 
 Signature product_of(const Signature& s) {
   const auto& a = s.as<MatmulAct>();
   Signature p{&def::matmul(), Matmul{.trans_b = a.trans_b}, s.in, {}, s.at};
-  require(!a.slope || !p.in.empty(), "matmul_act: takes y last  at ", s.at);
-  if (a.slope) p.in.pop_back();
+  require(!a.grad || !p.in.empty(), "matmul_act: takes y last  at ", s.at);
+  if (a.grad) p.in.pop_back();
   require(p.in.size() <= 3, "matmul_act: takes a, b and bias (got ", p.in.size(), " inputs)  at ",
           s.at);
   p.out = p.op->infer(p);
@@ -101,12 +142,13 @@ std::vector<Type> infer(const Signature& s) {
           "matmul_act: act must be an expression of one input or two (got ", a.act.text(), ")  at ",
           s.at);
   const Type z = product_of(s).out[0];
-  require(s.in.size() < 3 + (a.slope ? 1 : 0) || s.in[2].shape.rank() == 1,
-          "matmul_act: takes no addend  at ", s.at);
-  require(!a.slope || !a.keep, "matmul_act: keeps no product that a slope scales  at ", s.at);
-  require(!a.slope || s.in.back() == z, "matmul_act: y must be ", z, " (got ", s.in.back(),
-          ")  at ", s.at);
-  require(halves == 1 || !a.slope, "matmul_act: takes slopes of one input  at ", s.at);
+  require(s.in.size() < 3 + (a.grad ? 1 : 0) || s.in[2].shape.rank() == 1,
+          "matmul_act: takes no residual  at ", s.at);
+  require(!a.grad || !a.keep,
+          "matmul_act: keeps no product that an activation gradient scales  at ", s.at);
+  require(!a.grad || s.in.back() == z, "matmul_act: y must be ", z, " (got ", s.in.back(), ")  at ",
+          s.at);
+  require(halves == 1 || !a.grad, "matmul_act: takes activation gradients of one input  at ", s.at);
   require(z.shape[-1] % halves == 0, "matmul_act: ", z.shape[-1], " columns have no halves  at ",
           s.at);
   Type out = z;
@@ -119,9 +161,9 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   const Signature product = product_of(s);
   const Value z = g.add(*product.op, product.attrs, in.first(product.in.size()))[0];
   const std::string dtype(name_of(s.out[0].dtype));
-  if (a.slope) {
+  if (a.grad) {
     const Value xy[] = {in.back(), z};
-    return pointwise(g, {slope_of(a.act), {}, dtype}, xy);
+    return pointwise(g, {activation_grad_of(a.act), {}, dtype}, xy);
   }
   const std::vector<Value> x = a.act.inputs() == 2 ? split(z, -1, 2) : std::vector{z};
   std::vector<Value> out = pointwise(g, {a.act, {}, dtype}, x);
@@ -134,8 +176,8 @@ Cost cost(const Signature& s) {
   Cost c = cost_of(product);
   const auto& a = s.as<MatmulAct>();
   const auto elements = static_cast<double>(s.out[0].shape.numel());
-  c.flops += elements * (a.slope ? slope_of(a.act) : a.act).flops();
-  if (a.slope || a.keep) c.bytes += static_cast<double>(s.out[0].bytes());
+  c.flops += elements * (a.grad ? activation_grad_of(a.act) : a.act).flops();
+  if (a.grad || a.keep) c.bytes += static_cast<double>(s.out[0].bytes());
   if (a.act.inputs() == 2 && !a.keep)
     c.bytes -= static_cast<double>(product.out[0].bytes() - s.out[0].bytes());
   return c;
@@ -202,36 +244,36 @@ std::vector<Example> examples() {
   const auto kept = [](const Expr& act) {
     return MatmulAct{.act = act, .trans_b = true, .keep = true};
   };
-  const auto slope = [](const Expr& act) { return MatmulAct{.act = act, .slope = true}; };
+  const auto grad = [](const Expr& act) { return MatmulAct{.act = act, .grad = true}; };
   std::vector<Example> all = {
       {.label = "silu",
        .attrs = MatmulAct{.act = silu, .trans_b = true},
        .in = {f32({3, 5, 11}), f32({17, 11}), f32({17})}},
       {.label = "batch", .attrs = MatmulAct{.act = gelu}, .in = {f32({2, 3, 7}), f32({2, 7, 16})}},
       {.label = "kept", .attrs = kept(gelu), .in = {f32({2, 9, 16}), f32({24, 16}), f32({24})}},
-      {.label = "slope", .attrs = slope(gelu), .in = {f32({7, 13}), f32({13, 5}), f32({7, 5})}},
-      {.label = "slope_bias",
-       .attrs = MatmulAct{.act = silu, .trans_b = true, .slope = true},
+      {.label = "grad", .attrs = grad(gelu), .in = {f32({7, 13}), f32({13, 5}), f32({7, 5})}},
+      {.label = "grad_bias",
+       .attrs = MatmulAct{.act = silu, .trans_b = true, .grad = true},
        .in = {f32({3, 5, 16}), f32({24, 16}), f32({24}), f32({3, 5, 24})}},
       {.label = "empty", .attrs = kept(silu), .in = {f32({0, 3, 5}), f32({2, 5})}},
       {.label = "edges_kept",
        .attrs = kept(silu),
        .in = {f32({136, 200}), f32({264, 200}), f32({264})}},
-      {.label = "edges_slope",
-       .attrs = slope(gelu),
+      {.label = "edges_grad",
+       .attrs = grad(gelu),
        .in = {f32({2, 68, 200}), f32({200, 264}), f32({2, 68, 264})}},
-      {.label = "long_sum",  // parts of k
+      {.label = "long_sum",  // split-K
        .attrs = kept(gelu),
        .in = {f32({40, 1032}), f32({24, 1032})}},
-      {.label = "long_sum_slope",
-       .attrs = slope(silu),
+      {.label = "long_sum_grad",
+       .attrs = grad(silu),
        .in = {f32({40, 1032}), f32({1032, 24}), f32({40, 24})}},
       {.label = "dit_mlp",
        .attrs = kept(gelu),
        .in = {f32({16, 256, 384}), f32({1536, 384}), f32({1536})},
        .bench = true},
       {.label = "dit_mlp_dx",
-       .attrs = slope(gelu),
+       .attrs = grad(gelu),
        .in = {f32({16, 256, 384}), f32({384, 1536}), f32({16, 256, 1536})},
        .bench = true},
       {.label = "erf",
@@ -239,8 +281,8 @@ std::vector<Example> examples() {
        .in = {f32({9, 16}), f32({24, 16}), f32({24})},
        .low = -2,
        .high = 2},
-      {.label = "erf_slope",
-       .attrs = slope(erf),
+      {.label = "erf_grad",
+       .attrs = grad(erf),
        .in = {f32({9, 16}), f32({16, 24}), f32({9, 24})},
        .low = -4,
        .high = 4},

@@ -1,5 +1,5 @@
 // matmul_act: an activation of a product, one half of its columns times an activation of the other,
-// or a product times an activation's slope.
+// or a GEMM times an activation's gradient.
 //
 // What fuse_activations (passes/activations.h) makes of a matmul and the expression behind it,
 // where a kernel does both at once. docs/epilogues.md.
@@ -12,19 +12,19 @@
 namespace ebb::ops {
 
 // a [..., M, K], b, perhaps bias [N] as matmul has them, of one dtype but for the bias; z = a b +
-// bias, in that dtype. The result is act(z); with `slope`, for a last input y of z's type, z
+// bias, in that dtype. The result is act(z); with `grad`, for a last input y of z's type, z
 // act'(y). Kernels may leave z unrounded there and round act'(y) instead. An act of two inputs
 // takes z's columns [0, N/2) and [N/2, N), and the result is [..., M, N/2]: a gate, as GEGLU and
 // SwiGLU are.
 struct MatmulAct {
   Expr act;              // of one input, or of two
   bool trans_b = false;  // b is stored [..., N, K]
-  bool slope = false;
-  bool keep = false;  // without slope: z is a second result
+  bool grad = false;
+  bool keep = false;  // without grad: z is a second result
   void fields(auto&& f) {
     f("act", static_cast<TextValue&>(act));
     f("trans_b", trans_b);
-    f("slope", slope);
+    f("grad", grad);
     f("keep", keep);
   }
 };
@@ -34,7 +34,7 @@ const OpDef& matmul_act();
 }
 
 // Of x and y: y act'(x), as the gradient rule writes it.
-Expr slope_of(const Expr& act);
+Expr activation_grad_of(const Expr& act);
 
 // The activations that kernels know: x sigmoid(linear x + cubic x^3), as SiLU and GELU with a tanh
 // are, or GELU with an error function.
@@ -43,8 +43,8 @@ struct Gate {
   bool erf = false;
   size_t of = 0;  // the input that is activated; another is multiplied by that
 };
-// If the expression is one of them, or of two inputs and one times such of the other, to the
-// rounding of 64-bit floats.
+// If the expression is one of them, or of two inputs and one times such of the other. Matched by
+// structure (ir/normal_form.h); coefficients to the rounding of 64-bit floats.
 std::optional<Gate> gate_of(const Expr& act);
 
 // The use of matmul that gives z.

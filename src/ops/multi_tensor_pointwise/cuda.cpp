@@ -2,7 +2,7 @@
 
 #include "backend/cuda/map.h"
 #include "ir/kernel.h"
-#include "ops/pointwise_batch/op.h"
+#include "ops/multi_tensor_pointwise/op.h"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -11,9 +11,9 @@ using Map = ebb::cuda::SegmentedMap;
 
 // What an input is in every part; a part of one element goes with either. Empty: they disagree.
 std::vector<Map::Operand> operands_of(const Signature& s) {
-  const auto& a = s.as<PointwiseBatch>();
+  const auto& a = s.as<MultiTensorPointwise>();
   const auto count = static_cast<size_t>(a.expr.inputs());
-  const auto outputs = s.out.size() / static_cast<size_t>(a.parts);
+  const auto outputs = s.out.size() / static_cast<size_t>(a.lists);
   std::vector<Map::Operand> kinds(count, Map::Operand::scalar);
   for (size_t i = 0; i < s.in.size(); ++i)
     if (s.in[i].shape.numel() != 1) kinds[i % count] = Map::Operand::full;
@@ -25,9 +25,9 @@ std::vector<Map::Operand> operands_of(const Signature& s) {
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
-  const auto& a = s.as<PointwiseBatch>();
+  const auto& a = s.as<MultiTensorPointwise>();
   const auto inputs = static_cast<size_t>(a.expr.inputs());
-  const auto outputs = s.out.size() / static_cast<size_t>(a.parts);
+  const auto outputs = s.out.size() / static_cast<size_t>(a.lists);
   Map::Options o{.kinds = operands_of(s)};
   for (size_t i = 0; i < inputs; ++i) o.in.push_back(s.in[i].dtype);
   for (size_t k = 0; k < outputs; ++k) o.out.push_back(s.out[k].dtype);
@@ -37,20 +37,20 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
 }
 
 // Parts run side by side: an output may only take the memory of its own part's inputs.
-bool may_share(const Signature& s, size_t out, size_t in) {
-  const auto parts = static_cast<size_t>(s.as<PointwiseBatch>().parts);
+bool may_alias(const Signature& s, size_t out, size_t in) {
+  const auto parts = static_cast<size_t>(s.as<MultiTensorPointwise>().lists);
   return out / (s.out.size() / parts) == in / (s.in.size() / parts);
 }
 
 }  // namespace
 
-std::vector<Kernel> pointwise_batch() {
-  return {{.op = "pointwise_batch",
-           .name = "pointwise_batch_ptx",
+std::vector<Kernel> multi_tensor_pointwise() {
+  return {{.op = "multi_tensor_pointwise",
+           .name = "multi_tensor_pointwise_ptx",
            .supports = +[](const Signature& s, const Device&) { return !operands_of(s).empty(); },
            .prepare = prepare,
            .in_place = true,
-           .may_share = may_share}};
+           .may_alias = may_alias}};
 }
 
 }  // namespace ebb::ops::cuda

@@ -1,5 +1,5 @@
-// pointwise_batch: one expression on many lists of tensors, each of its own shape: the optimiser
-// over all weights, or their casts, as one piece of work.
+// multi_tensor_pointwise: one expression on many lists of tensors, each of its own shape: the
+// optimiser over all weights, or their casts, as one piece of work.
 #pragma once
 
 #include <string>
@@ -11,22 +11,22 @@ namespace ebb::ops {
 
 // Inputs: those of part 0, of part 1, ...; outputs likewise. Within a part every input has the
 // shape of the part or is a single number; parts agree in dtypes and in which inputs are numbers.
-struct PointwiseBatch {
+struct MultiTensorPointwise {
   Expr expr;
-  int64_t parts = 1;
+  int64_t lists = 1;
   std::string dtypes;  // of a part's outputs, as Pointwise has them
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
-    f("parts", parts);
+    f("lists", lists);
     f("dtypes", dtypes);
   }
 };
 
 namespace def {
-const OpDef& pointwise_batch();
+const OpDef& multi_tensor_pointwise();
 }
 
 // The signature of one part, as a use of pointwise.
-Signature part_of(const Signature& s, int64_t part);
+Signature signature_of_list(const Signature& s, int64_t part);
 
 }  // namespace ebb::ops

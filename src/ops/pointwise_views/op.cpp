@@ -1,40 +1,40 @@
-#include "ops/pointwise_parts/op.h"
+#include "ops/pointwise_views/op.h"
 
 #include "base/error.h"
-#include "ops/prim/column_examples.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/slice_examples.h"
 
 namespace ebb::ops {
 namespace {
 
-Pointwise expression(const PointwiseParts& a) { return {a.expr, a.shape, a.dtypes}; }
+Pointwise expression(const PointwiseViews& a) { return {a.expr, a.shape, a.dtypes}; }
 
 std::vector<Type> infer(const Signature& s) {
-  const auto& a = s.as<PointwiseParts>();
-  check_parts(a.parts, static_cast<size_t>(a.expr.inputs()), a.expr.results().size(),
-              "pointwise_parts");
+  const auto& a = s.as<PointwiseViews>();
+  check_segments(a.segments, static_cast<size_t>(a.expr.inputs()), a.expr.results().size(),
+                 "pointwise_views");
   const Signature whole = whole_of(s);
   const Shape shape(a.shape);
-  require(a.parts.widths.empty() || (shape.rank() > 0 && shape[-1] == a.parts.width()),
-          "pointwise_parts: parts (", a.parts.width(), ") must fill the last dim of ", shape,
+  require(a.segments.widths.empty() || (shape.rank() > 0 && shape[-1] == a.segments.width()),
+          "pointwise_views: parts (", a.segments.width(), ") must fill the last dim of ", shape,
           "  at ", s.at);
-  require(whole.out[0].shape == shape, "pointwise_parts: operands must broadcast to ", shape,
+  require(whole.out[0].shape == shape, "pointwise_views: operands must broadcast to ", shape,
           " (got ", whole.out[0].shape, ")  at ", s.at);
-  check_apart(a.parts, a.columns, "pointwise_parts");
+  check_disjoint(a.segments, a.slices, "pointwise_views");
   for (size_t i = 0; i < whole.in.size(); ++i)
-    require(!a.parts.joins(i) || whole.in[i].shape == shape, "pointwise_parts: operand ", i,
+    require(!a.segments.has_in(i) || whole.in[i].shape == shape, "pointwise_views: operand ", i,
             " is in parts and must be of shape ", shape, " (got ", whole.in[i], ")  at ", s.at);
-  return cut_types(a.parts, whole.out);
+  return split_types(a.segments, whole.out);
 }
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
-  const auto& a = s.as<PointwiseParts>();
-  const auto operands = column_values(a.columns, whole_values(a.parts, in));
-  return cut_values(a.parts, pointwise(g, expression(a), operands));
+  const auto& a = s.as<PointwiseViews>();
+  const auto operands = slice_values(a.slices, concat_values(a.segments, in));
+  return split_values(a.segments, pointwise(g, expression(a), operands));
 }
 
 Cost cost(const Signature& s) {
-  const auto& a = s.as<PointwiseParts>();
+  const auto& a = s.as<PointwiseViews>();
   Cost c;
   for (const Type& t : whole_of(s).in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
@@ -49,20 +49,20 @@ Cost cost(const Signature& s) {
 struct Case {
   const char* label;
   Shape shape, coefficients;
-  Parts parts;
+  Segments segments;
 };
 
 Example example(const Case& c) {
   const Scalar x = Scalar::input(0), y = Scalar::input(1), k = Scalar::input(2);
   const Scalar results[] = {x * sigmoid(y) + k, x * k - y};
   Example e{.label = c.label,
-            .attrs = PointwiseParts{Expr(3, results), c.shape.sizes(), "f32,bf16", c.parts}};
+            .attrs = PointwiseViews{Expr(3, results), c.shape.sizes(), "f32,bf16", c.segments}};
   for (size_t i = 0; i < 2; ++i) {
-    if (!c.parts.joins(i)) {
+    if (!c.segments.has_in(i)) {
       e.in.push_back({DType::f32, c.shape});
       continue;
     }
-    for (const int64_t w : c.parts.widths) {
+    for (const int64_t w : c.segments.widths) {
       e.in.push_back({DType::f32, c.shape});
       e.in.back().shape[-1] = w;
     }
@@ -72,7 +72,7 @@ Example example(const Case& c) {
 }
 
 // y is operand 1, c is 2.
-const InColumns column_cases[] = {
+const AsSlices slice_cases[] = {
     {"columns", "coefficients", 144, {{2, 96}}},
     {"columns_unaligned", "coefficients", 147, {{2, 50}}},
     {"columns_of_two", "coefficients", 96, {{1, 48}, {2, 24}}},
@@ -106,27 +106,27 @@ std::vector<Example> examples() {
   };
   std::vector<Example> out;
   for (const Case& c : cases) out.push_back(example(c));
-  for (const InColumns& c : column_cases) out.push_back(in_columns<PointwiseParts>(out, c));
+  for (const AsSlices& c : slice_cases) out.push_back(as_slices<PointwiseViews>(out, c));
   return out;
 }
 
 }  // namespace
 
 Signature whole_of(const Signature& s) {
-  const auto& a = s.as<PointwiseParts>();
-  constexpr auto subject = "pointwise_parts";
+  const auto& a = s.as<PointwiseViews>();
+  constexpr auto subject = "pointwise_views";
   Signature out{&def::pointwise(),
                 expression(a),
-                column_types(a.columns, whole_types(a.parts, s.in, subject), subject),
+                slice_types(a.slices, concat_types(a.segments, s.in, subject), subject),
                 {},
                 s.at};
   out.out = out.op->infer(out);
   return out;
 }
 
-const OpDef& def::pointwise_parts() {
-  static const OpDef d{.name = "pointwise_parts",
-                       .attrs = +[] { return Attrs(PointwiseParts{}); },
+const OpDef& def::pointwise_views() {
+  static const OpDef d{.name = "pointwise_views",
+                       .attrs = +[] { return Attrs(PointwiseViews{}); },
                        .infer = infer,
                        .decompose = decompose,
                        .cost = cost,

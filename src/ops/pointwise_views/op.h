@@ -1,4 +1,4 @@
-// pointwise_parts: an expression of tensors that lie in parts along the last dim, or are columns of
+// pointwise_views: an expression of tensors that lie in parts along the last dim, or are columns of
 // wider ones, or whose results go to parts. Made by the passes `elide_concat_slice` and
 // `elide_slices`.
 #pragma once
@@ -6,30 +6,30 @@
 #include <string>
 #include <vector>
 
-#include "ops/prim/columns.h"
-#include "ops/prim/parts.h"
+#include "ops/prim/segments.h"
+#include "ops/prim/slices.h"
 
 namespace ebb::ops {
 
 // `pointwise` between `concat` and `slice`. The parts are those of tensors of the results' shape;
 // columns are of other operands.
-struct PointwiseParts {
+struct PointwiseViews {
   Expr expr;                   // one input an operand, one result a tensor to cut or to leave whole
   std::vector<int64_t> shape;  // of the results
   std::string dtypes;          // of the results, one each
-  Parts parts = {};
-  Columns columns = {};
+  Segments segments = {};
+  Slices slices = {};
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("shape", shape);
     f("dtypes", dtypes);
-    parts.fields(f);
-    columns.fields(f);
+    segments.fields(f);
+    slices.fields(f);
   }
 };
 
 namespace def {
-const OpDef& pointwise_parts();
+const OpDef& pointwise_views();
 }
 
 // The use of pointwise in the middle.

@@ -1,18 +1,18 @@
-// Columns as the passes of generated kernels take them.
+// Slices as the passes of generated kernels take them.
 #pragma once
 
 #include <algorithm>
 #include <span>
 #include <vector>
 
-#include "backend/cuda/columns.h"
-#include "ops/prim/columns.h"
-#include "ops/prim/parts.h"
+#include "backend/cuda/slices.h"
+#include "ops/prim/segments.h"
+#include "ops/prim/slices.h"
 
 namespace ebb::ops::cuda {
 
-struct ColumnsPass {
-  ebb::cuda::ColumnsForm form;
+struct SlicesPass {
+  ebb::cuda::SlicesForm form;
   std::vector<int64_t> bytes = {};  // by tensor: from its start to the operand; [] if all are 0
 
   // The addresses of the operands that lie in these tensors.
@@ -24,23 +24,24 @@ struct ColumnsPass {
 };
 
 // Whether kernels can step over the tensors that are given: by strides of 32 bits.
-inline bool can_step(const Columns& c, std::span<const Type> given) {
+inline bool can_step(const Slices& c, std::span<const Type> given) {
   constexpr int64_t most = int64_t{1} << 32;
-  return c.columns.empty() ||
+  return c.operands.empty() ||
          std::ranges::all_of(given, [](const Type& t) { return t.shape.numel() < most; });
 }
 
-// `given` are the tensors of an op, of which operands may lie in parts.
-inline ColumnsPass columns_pass(const Columns& c, const Parts& parts, std::span<const Type> given) {
-  ColumnsPass pass;
-  if (c.columns.empty()) return pass;
+// `given` are the tensors of an op, of which operands may lie in segments.
+inline SlicesPass slices_pass(const Slices& c, const Segments& segments,
+                              std::span<const Type> given) {
+  SlicesPass pass;
+  if (c.operands.empty()) return pass;
   pass.bytes.resize(given.size());
   for (size_t tensor = 0, operand = 0; tensor < given.size(); ++operand) {
     const auto at = c.of(operand);
     pass.form.width.push_back(at ? given[tensor].shape[-1] : 0);
     pass.form.begin.push_back(at ? c.begin[*at] : 0);
     pass.bytes[tensor] = pass.form.begin.back() * size_of(given[tensor].dtype);
-    tensor += parts.joins(operand) ? parts.widths.size() : 1;
+    tensor += segments.has_in(operand) ? segments.widths.size() : 1;
   }
   return pass;
 }

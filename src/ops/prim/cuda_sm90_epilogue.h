@@ -6,23 +6,23 @@
 
 namespace ebb::ops::cuda {
 
-// What the problem must know of a use's bias and addend.
+// What the problem must know of a use's bias and residual.
 inline void set_epilogue(ebb::cuda::gemm::Problem& p, const Signature& s) {
   const Epilogue e = epilogue_of(s);
   p.bias = e.bias.has_value();
   if (e.bias) p.bias_type = s.in[*e.bias].dtype;
-  p.addend = e.addend.has_value();
-  if (e.addend) p.addend_type = s.in[*e.addend].dtype;
-  p.addend_rows = e.rows;
+  p.residual = e.residual.has_value();
+  if (e.residual) p.residual_type = s.in[*e.residual].dtype;
+  p.residual_rows = e.rows;
 }
 
-// A function that finds the operands of a call: those of the product, and its bias and addend.
+// A function that finds the operands of a call: those of the product, and its bias and residual.
 inline auto epilogue_operands(const Signature& s) {
   return [e = epilogue_of(s)](const Call& c) {
     return ebb::cuda::gemm::Operands{.a = c.in[0],
                                      .b = c.in[1],
                                      .bias = address_of(e.bias, c),
-                                     .addend = address_of(e.addend, c),
+                                     .residual = address_of(e.residual, c),
                                      .out = c.out[0],
                                      .row_sums = c.out.size() == 2 ? c.out[1] : nullptr};
   };

@@ -22,7 +22,7 @@ Epilogue epilogue_of(const Signature& s, const Shape& result) {
   const int64_t columns = result[-1];
   for (size_t i = operands; i < s.in.size(); ++i) {
     const Type& t = s.in[i];
-    require(is_float(t.dtype), s.op->name, ": bias and addend must be floats  input ", i, ": ", t,
+    require(is_float(t.dtype), s.op->name, ": bias and residual must be floats  input ", i, ": ", t,
             "  at ", s.at);
     if (t.shape.rank() == 1 && i == operands) {
       require(t.shape == Shape{columns}, s.op->name, ": bias must be floats [", columns,
@@ -30,11 +30,12 @@ Epilogue epilogue_of(const Signature& s, const Shape& result) {
       e.bias = i;
       continue;
     }
-    require(!e.addend, s.op->name, ": takes one addend (got ", s.in.size(), " inputs)  at ", s.at);
+    require(!e.residual, s.op->name, ": takes one residual (got ", s.in.size(), " inputs)  at ",
+            s.at);
     const bool rows = t.shape == row_for_each_image(result);
-    require(rows || t.shape == result, s.op->name, ": addend must be ", result, " or ",
-            row_for_each_image(result), "  addend: ", t, "  at ", s.at);
-    e.addend = i;
+    require(rows || t.shape == result, s.op->name, ": residual must be ", result, " or ",
+            row_for_each_image(result), "  residual: ", t, "  at ", s.at);
+    e.residual = i;
     e.rows = t.shape == result ? 1 : result.numel() / std::max<int64_t>(1, t.shape.numel());
   }
   return e;
@@ -42,10 +43,10 @@ Epilogue epilogue_of(const Signature& s, const Shape& result) {
 
 Epilogue epilogue_of(const Signature& s) { return epilogue_of(s, s.out[0].shape); }
 
-bool takes_addend(const Signature& s, const Type& addend) {
+bool takes_residual(const Signature& s, const Type& residual) {
   const Shape& result = s.out[0].shape;
-  return is_float(addend.dtype) && !epilogue_of(s).addend && result.numel() > 0 &&
-         (addend.shape == result || addend.shape == row_for_each_image(result));
+  return is_float(residual.dtype) && !epilogue_of(s).residual && result.numel() > 0 &&
+         (residual.shape == result || residual.shape == row_for_each_image(result));
 }
 
 void add_epilogue(const Signature& s, std::span<const RefArray> in, RefArray& out) {
@@ -54,23 +55,23 @@ void add_epilogue(const Signature& s, std::span<const RefArray> in, RefArray& ou
   for (size_t i = 0; i < out.v.size(); ++i) {
     const size_t row = i / columns, column = i % columns;
     if (e.bias) out.v[i] += in[*e.bias].v[column];
-    if (e.addend) out.v[i] += in[*e.addend].v[row / rows * columns + column];
+    if (e.residual) out.v[i] += in[*e.residual].v[row / rows * columns + column];
   }
 }
 
-std::vector<Value> without_addend(Graph& g, const Signature& s, const Attrs& in_f32,
-                                  std::span<const Value> in) {
+std::vector<Value> without_residual(Graph& g, const Signature& s, const Attrs& in_f32,
+                                    std::span<const Value> in) {
   const Epilogue e = epilogue_of(s);
-  require(e.addend.has_value(), s.op->name, ": this device has no kernel for it  ", s.text(),
+  require(e.residual.has_value(), s.op->name, ": this device has no kernel for it  ", s.text(),
           "  at ", s.at);
-  const Value y = g.add(*s.op, in_f32, in.first(*e.addend))[0];
+  const Value y = g.add(*s.op, in_f32, in.first(*e.residual))[0];
   return {map(
-      {y, in[*e.addend]}, [](auto v) { return v[0] + v[1]; },
+      {y, in[*e.residual]}, [](auto v) { return v[0] + v[1]; },
       std::string(name_of(s.out[0].dtype)))};
 }
 
-Value addend_gradient(Value addend, Value dy) {
-  return cast(sum_to(dy, addend.shape()), addend.dtype());
+Value residual_gradient(Value residual, Value dy) {
+  return cast(sum_to(dy, residual.shape()), residual.dtype());
 }
 
 }  // namespace ebb::ops

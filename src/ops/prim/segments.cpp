@@ -1,4 +1,4 @@
-#include "ops/prim/parts.h"
+#include "ops/prim/segments.h"
 
 #include <algorithm>
 #include <numeric>
@@ -22,17 +22,20 @@ void check_indices(const std::vector<int64_t>& all, size_t count, std::string_vi
 
 }  // namespace
 
-bool Parts::joins(size_t operand) const { return holds(joined, operand); }
-bool Parts::cuts(size_t result) const { return holds(cut, result); }
-int64_t Parts::width() const { return std::accumulate(widths.begin(), widths.end(), int64_t{0}); }
+bool Segments::has_in(size_t operand) const { return holds(segmented_in, operand); }
+bool Segments::has_out(size_t result) const { return holds(segmented_out, result); }
+int64_t Segments::width() const {
+  return std::accumulate(widths.begin(), widths.end(), int64_t{0});
+}
 
-void check_parts(const Parts& p, size_t operands, size_t results, std::string_view subject) {
+void check_segments(const Segments& p, size_t operands, size_t results, std::string_view subject) {
   require(p.widths.size() != 1, subject, ": one part is no part");
   for (const int64_t w : p.widths)
     require(w > 0, subject, ": parts need positive widths (got ", w, ")");
-  require(!p.widths.empty() || (p.joined.empty() && p.cut.empty()), subject, ": parts need widths");
-  check_indices(p.joined, operands, str(subject, ": operands in parts"));
-  check_indices(p.cut, results, str(subject, ": results in parts"));
+  require(!p.widths.empty() || (p.segmented_in.empty() && p.segmented_out.empty()), subject,
+          ": parts need widths");
+  check_indices(p.segmented_in, operands, str(subject, ": operands in parts"));
+  check_indices(p.segmented_out, results, str(subject, ": results in parts"));
 }
 
 namespace {
@@ -43,7 +46,7 @@ struct Place {
   size_t of = 0;
   int64_t part = -1;
 };
-Place place_of(const Parts& p, const std::vector<int64_t>& which, size_t tensor) {
+Place place_of(const Segments& p, const std::vector<int64_t>& which, size_t tensor) {
   for (size_t of = 0;; ++of) {
     const size_t count = holds(which, of) ? p.widths.size() : 1;
     if (tensor < count) return {of, count == 1 ? -1 : static_cast<int64_t>(tensor)};
@@ -53,17 +56,18 @@ Place place_of(const Parts& p, const std::vector<int64_t>& which, size_t tensor)
 
 }  // namespace
 
-size_t operand_of(const Parts& p, size_t in) { return place_of(p, p.joined, in).of; }
+size_t operand_of(const Segments& p, size_t in) { return place_of(p, p.segmented_in, in).of; }
 
-bool same_part(const Parts& p, size_t out, size_t in) {
-  return place_of(p, p.cut, out).part == place_of(p, p.joined, in).part;
+bool same_segment(const Segments& p, size_t out, size_t in) {
+  return place_of(p, p.segmented_out, out).part == place_of(p, p.segmented_in, in).part;
 }
 
-std::vector<Type> whole_types(const Parts& p, std::span<const Type> in, std::string_view subject) {
+std::vector<Type> concat_types(const Segments& p, std::span<const Type> in,
+                               std::string_view subject) {
   std::vector<Type> out;
   for (size_t i = 0; i < in.size();) {
     Type whole = in[i++];
-    if (p.joins(out.size())) {
+    if (p.has_in(out.size())) {
       require(whole.shape.rank() > 0 && whole.shape[-1] == p.widths[0], subject, ": part 0 of ",
               out.size(), " must be ", p.widths[0], " wide (got ", whole, ")");
       for (size_t k = 1; k < p.widths.size(); ++k, ++i) {
@@ -79,10 +83,10 @@ std::vector<Type> whole_types(const Parts& p, std::span<const Type> in, std::str
   return out;
 }
 
-std::vector<Value> whole_values(const Parts& p, std::span<const Value> in) {
+std::vector<Value> concat_values(const Segments& p, std::span<const Value> in) {
   std::vector<Value> out;
   for (size_t i = 0; i < in.size();) {
-    const size_t count = p.joins(out.size()) ? p.widths.size() : 1;
+    const size_t count = p.has_in(out.size()) ? p.widths.size() : 1;
     const auto parts = in.subspan(i, count);
     out.push_back(concat({parts.begin(), parts.end()}, -1));
     i += count;
@@ -90,11 +94,11 @@ std::vector<Value> whole_values(const Parts& p, std::span<const Value> in) {
   return out;
 }
 
-std::vector<Type> cut_types(const Parts& p, std::span<const Type> whole) {
+std::vector<Type> split_types(const Segments& p, std::span<const Type> whole) {
   std::vector<Type> out;
   for (size_t k = 0; k < whole.size(); ++k) {
     out.push_back(whole[k]);
-    if (!p.cuts(k)) continue;
+    if (!p.has_out(k)) continue;
     out.pop_back();
     for (const int64_t w : p.widths) {
       out.push_back(whole[k]);
@@ -104,10 +108,10 @@ std::vector<Type> cut_types(const Parts& p, std::span<const Type> whole) {
   return out;
 }
 
-std::vector<Value> cut_values(const Parts& p, std::span<const Value> whole) {
+std::vector<Value> split_values(const Segments& p, std::span<const Value> whole) {
   std::vector<Value> out;
   for (size_t k = 0; k < whole.size(); ++k) {
-    if (!p.cuts(k)) {
+    if (!p.has_out(k)) {
       out.push_back(whole[k]);
       continue;
     }

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "ops/prim/columns.h"
+#include "ops/prim/slices.h"
 
 namespace ebb::ops {
 
 // Operands as columns of tensors `width` wide, from the column given for each on.
-struct InColumns {
+struct AsSlices {
   const char* label;
   std::string_view of;  // label of the example with whole operands
   int64_t width = 0;
@@ -21,16 +21,16 @@ struct InColumns {
 
 // The example `c.of` among `all` so; `A` are the op's attributes.
 template <class A>
-Example in_columns(const std::vector<Example>& all, const InColumns& c) {
+Example as_slices(const std::vector<Example>& all, const AsSlices& c) {
   Example e = *std::ranges::find(all, c.of, &Example::label);
   e.label = c.label;
   A a = e.attrs.as<A>();
   for (const auto& [operand, begin] : c.operands) {
     size_t tensor = operand;
-    if constexpr (requires { a.parts; })
-      while (operand_of(a.parts, tensor) < operand) ++tensor;
+    if constexpr (requires { a.segments; })
+      while (operand_of(a.segments, tensor) < operand) ++tensor;
     int64_t& size = e.in[tensor].shape[-1];
-    a.columns.add(operand, begin, begin + size);
+    a.slices.add(operand, begin, begin + size);
     size = c.width;
   }
   e.attrs = a;

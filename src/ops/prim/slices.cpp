@@ -1,4 +1,4 @@
-#include "ops/prim/columns.h"
+#include "ops/prim/slices.h"
 
 #include <algorithm>
 
@@ -7,33 +7,33 @@
 
 namespace ebb::ops {
 
-std::optional<size_t> Columns::of(size_t operand) const {
-  const auto at = std::ranges::find(columns, static_cast<int64_t>(operand));
-  if (at == columns.end()) return {};
-  return static_cast<size_t>(at - columns.begin());
+std::optional<size_t> Slices::of(size_t operand) const {
+  const auto at = std::ranges::find(operands, static_cast<int64_t>(operand));
+  if (at == operands.end()) return {};
+  return static_cast<size_t>(at - operands.begin());
 }
 
-void Columns::add(size_t operand, int64_t b, int64_t e) {
-  const auto before = std::ranges::lower_bound(columns, static_cast<int64_t>(operand));
-  const auto at = before - columns.begin();
-  columns.insert(before, static_cast<int64_t>(operand));
+void Slices::add(size_t operand, int64_t b, int64_t e) {
+  const auto before = std::ranges::lower_bound(operands, static_cast<int64_t>(operand));
+  const auto at = before - operands.begin();
+  operands.insert(before, static_cast<int64_t>(operand));
   begin.insert(begin.begin() + at, b);
   end.insert(end.begin() + at, e);
 }
 
-void check_apart(const Parts& p, const Columns& c, std::string_view subject) {
-  for (const int64_t k : c.columns)
-    require(!p.joins(static_cast<size_t>(k)), subject, ": operand ", k,
+void check_disjoint(const Segments& p, const Slices& c, std::string_view subject) {
+  for (const int64_t k : c.operands)
+    require(!p.has_in(static_cast<size_t>(k)), subject, ": operand ", k,
             " cannot come in parts and be columns");
 }
 
-std::vector<Type> column_types(const Columns& c, std::vector<Type> in, std::string_view subject) {
-  require(c.begin.size() == c.columns.size() && c.end.size() == c.columns.size(), subject,
-          ": columns need a begin and an end each (", c.columns.size(), ", ", c.begin.size(), ", ",
+std::vector<Type> slice_types(const Slices& c, std::vector<Type> in, std::string_view subject) {
+  require(c.begin.size() == c.operands.size() && c.end.size() == c.operands.size(), subject,
+          ": columns need a begin and an end each (", c.operands.size(), ", ", c.begin.size(), ", ",
           c.end.size(), ")");
-  for (size_t i = 0; i < c.columns.size(); ++i) {
-    const int64_t k = c.columns[i];
-    require(k >= 0 && k < static_cast<int64_t>(in.size()) && (i == 0 || c.columns[i - 1] < k),
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    const int64_t k = c.operands[i];
+    require(k >= 0 && k < static_cast<int64_t>(in.size()) && (i == 0 || c.operands[i - 1] < k),
             subject, ": operands with columns must rise within the ", in.size(), " there are (got ",
             k, ")");
     Type& t = in[static_cast<size_t>(k)];
@@ -46,9 +46,9 @@ std::vector<Type> column_types(const Columns& c, std::vector<Type> in, std::stri
   return in;
 }
 
-std::vector<Value> column_values(const Columns& c, std::vector<Value> in) {
-  for (size_t i = 0; i < c.columns.size(); ++i) {
-    Value& v = in[static_cast<size_t>(c.columns[i])];
+std::vector<Value> slice_values(const Slices& c, std::vector<Value> in) {
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    Value& v = in[static_cast<size_t>(c.operands[i])];
     v = slice(v, -1, c.begin[i], c.end[i]);
   }
   return in;

@@ -1,4 +1,4 @@
-// Columns: operands of which an op reads some neighbouring columns of a wider tensor. What `slice`
+// Slices: operands of which an op reads some neighbouring columns of a wider tensor. What `slice`
 // before it would copy stays where it is.
 #pragma once
 
@@ -7,16 +7,16 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/prim/parts.h"
+#include "ops/prim/segments.h"
 
 namespace ebb::ops {
 
 // Operand columns[i] is [begin[i], end[i]) of the last dim of the tensor that is given for it.
-struct Columns {
-  std::vector<int64_t> columns;  // operands, rising
+struct Slices {
+  std::vector<int64_t> operands;  // operands, rising
   std::vector<int64_t> begin, end;
   void fields(auto&& f) {
-    f("columns", columns);
+    f("sliced", operands);
     f("begin", begin);
     f("end", end);
   }
@@ -26,11 +26,11 @@ struct Columns {
 };
 
 // Throws Error where an operand comes in parts and is columns.
-void check_apart(const Parts& p, const Columns& c, std::string_view subject);
+void check_disjoint(const Segments& p, const Slices& c, std::string_view subject);
 
 // The operands that an op reads where it is given `in`. Throws Error, which names `subject`, where
 // columns do not rise or do not lie in the tensors.
-std::vector<Type> column_types(const Columns& c, std::vector<Type> in, std::string_view subject);
-std::vector<Value> column_values(const Columns& c, std::vector<Value> in);
+std::vector<Type> slice_types(const Slices& c, std::vector<Type> in, std::string_view subject);
+std::vector<Value> slice_values(const Slices& c, std::vector<Value> in);
 
 }  // namespace ebb::ops

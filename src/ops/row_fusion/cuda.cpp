@@ -1,44 +1,47 @@
-#include "backend/cuda/rows.h"
+#include "backend/cuda/row_fusion.h"
 #include "ir/kernel.h"
-#include "ops/prim/cuda_columns.h"
-#include "ops/rows/op.h"
+#include "ops/prim/cuda_slices.h"
+#include "ops/row_fusion/op.h"
 
 namespace ebb::ops::cuda {
 namespace {
 
-using Output = ebb::cuda::RowsOutput;
+using Output = ebb::cuda::RowExtent;
 
-Output output_of(Per per) {
-  return per == Per::element ? Output::element : per == Per::row ? Output::row : Output::stripe;
+Output output_of(Extent per) {
+  return per == Extent::element ? Output::element
+         : per == Extent::row   ? Output::row
+                                : Output::partial;
 }
 
 bool supports(const Signature& s, const Device&) {
-  const auto& a = s.as<Rows>();
-  return can_step(a.columns, s.in) && ebb::cuda::RowsPass::supports(Shape(a.shape), a.stripe > 0);
+  const auto& a = s.as<RowFusion>();
+  return can_step(a.slices, s.in) &&
+         ebb::cuda::RowPass::supports(Shape(a.shape), a.partial_rows > 0);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
-  const auto& a = s.as<Rows>();
-  ebb::cuda::RowsPass::Options o{.maximum = maxima_of(a), .stripe = a.stripe};
+  const auto& a = s.as<RowFusion>();
+  ebb::cuda::RowPass::Options o{.maximum = maxima_of(a), .partial_rows = a.partial_rows};
   for (const Type& t : s.out) o.out.push_back(t.dtype);
-  for (const Per per : per_of(a)) o.per.push_back(output_of(per));
-  const ColumnsPass columns = columns_pass(a.columns, {}, s.in);
-  o.columns = columns.form;
-  const ebb::cuda::RowsPass pass(a.expr, Shape(a.shape), column_types(a.columns, s.in, "rows"), o,
-                                 ebb::cuda::of(device));
-  return {0, [pass, columns](const Call& c) { pass.run(columns.in(c.in), c.out); }};
+  for (const Extent per : extents_of(a)) o.extents.push_back(output_of(per));
+  const SlicesPass slices = slices_pass(a.slices, {}, s.in);
+  o.slices = slices.form;
+  const ebb::cuda::RowPass pass(a.expr, Shape(a.shape), slice_types(a.slices, s.in, "row_fusion"),
+                                o, ebb::cuda::of(device));
+  return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};
 }
 
 }  // namespace
 
-std::vector<Kernel> rows() {
-  return {{.op = "rows",
-           .name = "rows_ptx",
+std::vector<Kernel> row_fusion() {
+  return {{.op = "row_fusion",
+           .name = "row_fusion_ptx",
            .supports = supports,
            .prepare = prepare,
            .in_place = true,
-           .may_share = +[](const Signature& s, size_t, size_t in) {
-             return !s.as<Rows>().columns.of(in);
+           .may_alias = +[](const Signature& s, size_t, size_t in) {
+             return !s.as<RowFusion>().slices.of(in);
            }}};
 }
 

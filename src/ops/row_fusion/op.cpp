@@ -1,107 +1,109 @@
-#include "ops/rows/op.h"
+#include "ops/row_fusion/op.h"
 
 #include "base/error.h"
 #include "ir/expr_inputs.h"
 #include "ops/expressions.h"
-#include "ops/prim/column_examples.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
+#include "ops/prim/slice_examples.h"
 
 namespace ebb::ops {
 namespace {
 
-Shape shape_of(const Rows& a, Per per) {
+Shape shape_of(const RowFusion& a, Extent per) {
   Shape s(a.shape);
-  if (per == Per::row) s[-1] = 1;
-  if (per == Per::stripe) s[-2] /= a.stripe;
+  if (per == Extent::row) s[-1] = 1;
+  if (per == Extent::partial) s[-2] /= a.partial_rows;
   return s;
 }
 
 // The inputs as the expression reads them.
 std::vector<Type> operands(const Signature& s) {
-  return column_types(s.as<Rows>().columns, s.in, "rows");
+  return slice_types(s.as<RowFusion>().slices, s.in, "row_fusion");
 }
 
-// Terms take earlier totals only, and numbers of rows nothing that changes along the row.
-void check_order(const Signature& s, size_t totals, const std::vector<Per>& per) {
-  const auto& a = s.as<Rows>();
+// Terms take earlier reductions only, and per-row scalars nothing that changes along the row.
+void check_order(const Signature& s, size_t reductions, const std::vector<Extent>& extents) {
+  const auto& a = s.as<RowFusion>();
   const std::vector<Type> in = operands(s);
-  for (size_t k = 0; k < totals + per.size(); ++k) {
-    const bool term = k < totals, row = !term && per[k - totals] == Per::row;
+  for (size_t k = 0; k < reductions + extents.size(); ++k) {
+    const bool term = k < reductions, row = !term && extents[k - reductions] == Extent::row;
     if (!term && !row) continue;
     const std::vector<bool> used = inputs_of(a.expr, k, k + 1);
     for (size_t i = 0; i < used.size(); ++i) {
       if (!used[i]) continue;
-      require(!term || i < in.size() + k, "rows: term ", k,
-              " may only use the totals before it  at ", s.at);
+      require(!term || i < in.size() + k, "row_fusion: term ", k,
+              " may only use the reductions before it  at ", s.at);
       require(!row || i >= in.size() || in[i].shape.rank() == 0 || in[i].shape[-1] == 1,
-              "rows: output ", k - totals, " is a number a row but takes ", in[i], "  at ", s.at);
+              "row_fusion: output ", k - reductions, " is a number a row but takes ", in[i],
+              "  at ", s.at);
     }
   }
 }
 
 std::vector<Type> infer(const Signature& s) {
-  const auto& a = s.as<Rows>();
-  const size_t totals = maxima_of(a).size();
+  const auto& a = s.as<RowFusion>();
+  const size_t reductions = maxima_of(a).size();
   const auto dtypes = words(a.dtypes);
-  const std::vector<Per> per = per_of(a);
-  require(!a.shape.empty() && totals > 0, "rows: needs a shape and totals  at ", s.at);
-  require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + totals),
-          "rows: the expression takes ", a.expr.inputs(), " inputs (got ", s.in.size(), " and ",
-          totals, " totals)  at ", s.at);
-  require(dtypes.size() == per.size() && totals + dtypes.size() == a.expr.results().size(),
-          "rows: the expression gives ", a.expr.results().size(), " results (for ", totals,
-          " totals and ", dtypes.size(), " outputs)  at ", s.at);
+  const std::vector<Extent> extents = extents_of(a);
+  require(!a.shape.empty() && reductions > 0, "row_fusion: needs a shape and reductions  at ",
+          s.at);
+  require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + reductions),
+          "row_fusion: the expression takes ", a.expr.inputs(), " inputs (got ", s.in.size(),
+          " and ", reductions, " reductions)  at ", s.at);
+  require(dtypes.size() == extents.size() && reductions + dtypes.size() == a.expr.results().size(),
+          "row_fusion: the expression gives ", a.expr.results().size(), " results (for ",
+          reductions, " reductions and ", dtypes.size(), " outputs)  at ", s.at);
   const Shape shape(a.shape);
   for (const Type& t : operands(s))
-    require(broadcastable(t.shape, shape), "rows: ", t, " does not broadcast to ", shape, "  at ",
-            s.at);
-  check_order(s, totals, per);
+    require(broadcastable(t.shape, shape), "row_fusion: ", t, " does not broadcast to ", shape,
+            "  at ", s.at);
+  check_order(s, reductions, extents);
   std::vector<Type> out;
   for (size_t k = 0; k < dtypes.size(); ++k) {
     const DType dtype = parse_dtype(dtypes[k]);
-    require(per[k] != Per::stripe || (dtype == DType::f32 && a.stripe > 0 && shape.rank() > 1 &&
-                                      shape[-2] % a.stripe == 0),
-            "rows: sums of ", a.stripe, " rows need f32 and a multiple of rows (got ", dtype, ", ",
-            shape, ")  at ", s.at);
-    out.push_back({dtype, shape_of(a, per[k])});
+    require(extents[k] != Extent::partial || (dtype == DType::f32 && a.partial_rows > 0 &&
+                                              shape.rank() > 1 && shape[-2] % a.partial_rows == 0),
+            "row_fusion: sums of ", a.partial_rows, " rows need f32 and a multiple of rows (got ",
+            dtype, ", ", shape, ")  at ", s.at);
+    out.push_back({dtype, shape_of(a, extents[k])});
   }
   return out;
 }
 
-// [...,T,C] to sums of `stripe` rows each, [...,T/stripe,C].
-Value stripes(Value v, int64_t stripe) {
+// [...,T,C] to sums of `partial_rows` rows each, [...,T/partial_rows,C].
+Value partials(Value v, int64_t partial_rows) {
   Shape out = v.shape();
-  out[-2] /= stripe;
+  out[-2] /= partial_rows;
   std::vector<int64_t> split = out.sizes();
-  split.insert(split.end() - 1, stripe);
+  split.insert(split.end() - 1, partial_rows);
   return reshape(sum(reshape(v, Shape(split)), {-2}), out);
 }
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
-  const auto& a = s.as<Rows>();
+  const auto& a = s.as<RowFusion>();
   const std::vector<bool> maximum = maxima_of(a);
   const auto dtypes = words(a.dtypes);
-  std::vector<Value> known = column_values(a.columns, {in.begin(), in.end()}), out;
+  std::vector<Value> known = slice_values(a.slices, {in.begin(), in.end()}), out;
   const auto last = static_cast<int64_t>(a.shape.size()) - 1;
   for (size_t t = 0; t < maximum.size(); ++t) {
     const OneResult p = one_result(a.expr, t);
     known.push_back(
         reduce(g, {p.expr, {last}, maximum[t] ? "max" : "sum", 1, a.shape}, p.of(known))[0]);
   }
-  const std::vector<Per> per = per_of(a);
+  const std::vector<Extent> extents = extents_of(a);
   for (size_t k = 0; k < dtypes.size(); ++k) {
     const OneResult p = one_result(a.expr, maximum.size() + k);
-    const Shape shape = shape_of(a, per[k] == Per::row ? Per::row : Per::element);
+    const Shape shape = shape_of(a, extents[k] == Extent::row ? Extent::row : Extent::element);
     const Value v = pointwise(g, {p.expr, shape.sizes(), std::string(dtypes[k])}, p.of(known))[0];
-    out.push_back(per[k] == Per::stripe ? stripes(v, a.stripe) : v);
+    out.push_back(extents[k] == Extent::partial ? partials(v, a.partial_rows) : v);
   }
   return out;
 }
 
 Cost cost(const Signature& s) {
-  const auto& a = s.as<Rows>();
+  const auto& a = s.as<RowFusion>();
   Cost c;
   for (const Type& t : operands(s)) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
@@ -114,7 +116,7 @@ Cost cost(const Signature& s) {
 Scalar in(int64_t i) { return Scalar::input(i); }
 
 // Two rounds of sums, in which the second uses the first; both are also outputs.
-Rows layer_norm_rows(Shape shape, const std::string& dtype) {
+RowFusion layer_norm_rows(Shape shape, const std::string& dtype) {
   const double inv = 1.0 / static_cast<double>(std::max<int64_t>(shape[-1], 1));
   const Scalar x = in(0), gamma = in(1), mean = in(2) * inv, var = in(3) * inv;
   const Scalar results[] = {x, (x - mean) * (x - mean), (x - mean) * rsqrt(var + 1e-3) * gamma,
@@ -123,7 +125,7 @@ Rows layer_norm_rows(Shape shape, const std::string& dtype) {
 }
 
 // A norm's gradient: two sums at once of two tensors, and two results.
-Rows gradient_rows(const Shape& shape) {
+RowFusion gradient_rows(const Shape& shape) {
   const double inv = 1.0 / static_cast<double>(shape[-1]);
   const Scalar x = in(0), dy = in(1), rstd = in(2), gamma = in(3), s = in(4), p = in(5);
   const Scalar d = dy * gamma;
@@ -132,15 +134,15 @@ Rows gradient_rows(const Shape& shape) {
   return {Expr(6, results), "sum,sum", shape.sizes(), "f32,bf16", "element,element"};
 }
 
-Rows softmax_rows(const Shape& shape) {
+RowFusion softmax_rows(const Shape& shape) {
   const Scalar x = in(0), most = in(1), sum = in(2);
   const Scalar results[] = {x, exp(x - most), exp(x - most) / sum};
   return {Expr(3, results), "max,sum", shape.sizes(), "f32", "element"};
 }
 
 // The whole of a norm's gradient: with the sums for gamma and beta.
-Rows striped_rows(const Shape& shape, int64_t stripe) {
-  Rows a = gradient_rows(shape);
+RowFusion rows_with_partials(const Shape& shape, int64_t partial_rows) {
+  RowFusion a = gradient_rows(shape);
   std::vector<Scalar> x;
   for (int64_t i = 0; i < a.expr.inputs(); ++i) x.push_back(in(i));
   std::vector<Scalar> results = a.expr.apply(x);
@@ -148,25 +150,25 @@ Rows striped_rows(const Shape& shape, int64_t stripe) {
   results.push_back(in(1) * in(0) * in(2));
   a.expr = Expr(a.expr.inputs(), results);
   a.dtypes += ",f32,f32";
-  a.per += ",stripe,stripe";
-  a.stripe = stripe;
+  a.extents += ",partial,partial";
+  a.partial_rows = partial_rows;
   return a;
 }
 
 // Joins what came before a sum: y = x + g h is written and summed.
-Rows residual_rows(const Shape& shape) {
+RowFusion residual_rows(const Shape& shape) {
   const double inv = 1.0 / static_cast<double>(shape[-1]);
   const Scalar y = in(0) + in(1) * in(2), squares = in(3);
   const Scalar results[] = {y * y, y, y * rsqrt(squares * inv + 1e-3) * in(1)};
   return {Expr(4, results), "sum", shape.sizes(), "f32,f16", "element,element"};
 }
 
-const InColumns column_cases[] = {
+const AsSlices slice_cases[] = {
     {"columns", "residual", 600, {{1, 200}}},
     {"columns_of_rows", "residual", 424, {{0, 224}, {1, 0}, {2, 24}}},
     {"columns_unaligned", "residual", 611, {{1, 203}}},
     {"columns_odd", "gradient_odd", 263, {{1, 132}, {3, 1}}},
-    {"columns_of_stripes", "stripes", 1152, {{0, 384}, {2, 5}, {3, 768}}},
+    {"slices_of_partial", "partials", 1152, {{0, 384}, {2, 5}, {3, 768}}},
     {"columns_of_one_row", "one_row", 4096, {{0, 2048}}},
 };
 
@@ -189,52 +191,53 @@ std::vector<Example> examples() {
   norm("many_rows", {1037, 72}, "bf16");
   norm("empty", {0, 96}, "f32");
   const auto gradient = [&](const char* label, int64_t n, int64_t t, int64_t c,
-                            int64_t stripe = 0) {
+                            int64_t partial_rows = 0) {
     out.push_back({.label = label,
-                   .attrs = stripe ? striped_rows({n, t, c}, stripe) : gradient_rows({n, t, c}),
+                   .attrs = partial_rows ? rows_with_partials({n, t, c}, partial_rows)
+                                         : gradient_rows({n, t, c}),
                    .in = {f32({n, t, c}), f32({n, t, c}), f32({n, t, 1}), f32({n, 1, c})}});
   };
   gradient("gradient", 2, 7, 384);
   gradient("gradient_odd", 3, 5, 131);
   gradient("gradient_wide", 2, 2, 3072);
-  gradient("stripes", 2, 8, 384, 4);
-  gradient("stripes_odd", 3, 6, 131, 3);
-  gradient("stripes_short", 5, 6, 72, 6);
-  gradient("stripes_of_one", 2, 3, 200, 1);
-  gradient("stripes_long", 2, 2, 8192, 2);
-  gradient("stripes_too_long", 1, 2, 16384, 2);
+  gradient("partials", 2, 8, 384, 4);
+  gradient("partial_odd", 3, 6, 131, 3);
+  gradient("partial_short", 5, 6, 72, 6);
+  gradient("partial_of_one", 2, 3, 200, 1);
+  gradient("partial_long", 2, 2, 8192, 2);
+  gradient("partial_too_long", 1, 2, 16384, 2);
   out.push_back({.label = "softmax", .attrs = softmax_rows({7, 1001}), .in = {f32({7, 1001})}});
   const Type y = f32({2, 11, 200});
   out.push_back(
       {.label = "residual", .attrs = residual_rows(y.shape), .in = {y, f32({2, 1, 200}), y}});
-  for (const InColumns& c : column_cases) out.push_back(in_columns<Rows>(out, c));
+  for (const AsSlices& c : slice_cases) out.push_back(as_slices<RowFusion>(out, c));
   return out;
 }
 
 }  // namespace
 
-std::vector<bool> maxima_of(const Rows& rows) {
+std::vector<bool> maxima_of(const RowFusion& rows) {
   std::vector<bool> out;
-  for (const std::string_view w : words(rows.totals)) {
-    require(w == "sum" || w == "max", "rows: totals must be sum or max (got '", w, "')");
+  for (const std::string_view w : words(rows.reductions)) {
+    require(w == "sum" || w == "max", "row_fusion: reductions must be sum or max (got '", w, "')");
     out.push_back(w == "max");
   }
   return out;
 }
 
-std::vector<Per> per_of(const Rows& rows) {
-  std::vector<Per> out;
-  for (const std::string_view w : words(rows.per)) {
-    require(w == "element" || w == "row" || w == "stripe",
-            "rows: outputs are per element, row or stripe (got '", w, "')");
-    out.push_back(w == "element" ? Per::element : w == "row" ? Per::row : Per::stripe);
+std::vector<Extent> extents_of(const RowFusion& rows) {
+  std::vector<Extent> out;
+  for (const std::string_view w : words(rows.extents)) {
+    require(w == "element" || w == "row" || w == "partial",
+            "row_fusion: outputs are per element, row or partial_rows (got '", w, "')");
+    out.push_back(w == "element" ? Extent::element : w == "row" ? Extent::row : Extent::partial);
   }
   return out;
 }
 
-const OpDef& def::rows() {
-  static const OpDef d{.name = "rows",
-                       .attrs = +[] { return Attrs(Rows{}); },
+const OpDef& def::row_fusion() {
+  static const OpDef d{.name = "row_fusion",
+                       .attrs = +[] { return Attrs(RowFusion{}); },
                        .infer = infer,
                        .decompose = decompose,
                        .cost = cost,

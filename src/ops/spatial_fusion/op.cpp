@@ -1,4 +1,4 @@
-#include "ops/images/op.h"
+#include "ops/spatial_fusion/op.h"
 
 #include <algorithm>
 #include <string_view>
@@ -7,11 +7,11 @@
 #include "ir/expr_inputs.h"
 #include "ops/expressions.h"
 #include "ops/group_affine_grad/op.h"
-#include "ops/prim/column_examples.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
+#include "ops/prim/slice_examples.h"
 
 namespace ebb::ops {
 namespace {
@@ -21,43 +21,44 @@ Shape channels_of(Shape s) {
   return s;
 }
 
-// Terms take earlier totals only; numbers of channels take nothing that changes with the pixels.
+// Terms take earlier reductions only; numbers of channels take nothing that changes with the
+// pixels.
 void check_order(const Signature& s, const std::vector<bool>& pixels,
                  const std::vector<bool>& channel) {
-  const auto& a = s.as<Images>();
+  const auto& a = s.as<SpatialFusion>();
   for (size_t k = 0; k < pixels.size() + channel.size(); ++k) {
     const bool term = k < pixels.size();
     const bool whole = term ? !pixels[k] : channel[k - pixels.size()];
     const std::vector<bool> used = inputs_of(a.expr, k, k + 1);
     for (size_t i = 0; i < used.size(); ++i) {
       if (!used[i]) continue;
-      require(!term || i < s.in.size() + k, "images: term ", k,
-              " may only use the totals before it  at ", s.at);
+      require(!term || i < s.in.size() + k, "spatial_fusion: term ", k,
+              " may only use the reductions before it  at ", s.at);
       require(!whole || i >= s.in.size() || !varies_over_pixels(s.in[i].shape, Shape(a.shape)),
-              "images: ", term ? "term " : "output ", term ? k : k - pixels.size(),
+              "spatial_fusion: ", term ? "term " : "output ", term ? k : k - pixels.size(),
               " is a number a channel but takes ", s.in[i], "  at ", s.at);
     }
   }
 }
 
 std::vector<Type> infer_whole(const Signature& s) {
-  const auto& a = s.as<Images>();
+  const auto& a = s.as<SpatialFusion>();
   const std::vector<bool> pixels = over_pixels(a), channel = per_channel(a);
   const auto dtypes = words(a.dtypes);
   const Shape shape(a.shape);
   require(shape.rank() > 2 && !pixels.empty() && a.groups > 0 && shape[-1] % a.groups == 0,
-          "images: needs totals, and a shape of pixels and channels that ", a.groups,
+          "spatial_fusion: needs reductions, and a shape of pixels and channels that ", a.groups,
           " divides (got ", shape, ")  at ", s.at);
   require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + pixels.size()),
-          "images: the expression takes ", a.expr.inputs(), " inputs (got ", s.in.size(), " and ",
-          pixels.size(), " totals)  at ", s.at);
+          "spatial_fusion: the expression takes ", a.expr.inputs(), " inputs (got ", s.in.size(),
+          " and ", pixels.size(), " reductions)  at ", s.at);
   require(
       dtypes.size() == channel.size() && pixels.size() + dtypes.size() == a.expr.results().size(),
-      "images: the expression gives ", a.expr.results().size(), " results (for ", pixels.size(),
-      " totals and ", dtypes.size(), " outputs)  at ", s.at);
+      "spatial_fusion: the expression gives ", a.expr.results().size(), " results (for ",
+      pixels.size(), " reductions and ", dtypes.size(), " outputs)  at ", s.at);
   for (const Type& t : s.in)
-    require(broadcastable(t.shape, shape), "images: ", t, " does not broadcast to ", shape, "  at ",
-            s.at);
+    require(broadcastable(t.shape, shape), "spatial_fusion: ", t, " does not broadcast to ", shape,
+            "  at ", s.at);
   check_order(s, pixels, channel);
   std::vector<Type> out;
   for (size_t k = 0; k < dtypes.size(); ++k)
@@ -66,23 +67,24 @@ std::vector<Type> infer_whole(const Signature& s) {
 }
 
 // The last of the outputs as one.
-std::vector<Type> beside_types(const Images& a, std::vector<Type> out) {
-  if (a.beside == 0) return out;
+std::vector<Type> concatenated_types(const SpatialFusion& a, std::vector<Type> out) {
+  if (a.concatenated == 0) return out;
   const std::vector<bool> channel = per_channel(a);
   const auto all = static_cast<int64_t>(channel.size());
-  require(2 <= a.beside && a.beside <= all, "images: ", a.beside,
+  require(2 <= a.concatenated && a.concatenated <= all, "spatial_fusion: ", a.concatenated,
           " outputs cannot lie side by side (there are ", all, ")");
-  for (int64_t k = 1; k <= a.beside; ++k)
+  for (int64_t k = 1; k <= a.concatenated; ++k)
     require(channel[static_cast<size_t>(all - k)] && out.end()[-k] == out.back(),
-            "images: outputs side by side must be alike and of channels (got ", out.end()[-k], ")");
-  out.resize(out.size() - static_cast<size_t>(a.beside - 1));
-  out.back().shape[-1] *= a.beside;
+            "spatial_fusion: outputs side by side must be alike and of channels (got ",
+            out.end()[-k], ")");
+  out.resize(out.size() - static_cast<size_t>(a.concatenated - 1));
+  out.back().shape[-1] *= a.concatenated;
   return out;
 }
 
-std::vector<Value> beside_values(const Images& a, std::vector<Value> out) {
-  if (a.beside == 0) return out;
-  const auto first = out.end() - a.beside;
+std::vector<Value> concatenated_values(const SpatialFusion& a, std::vector<Value> out) {
+  if (a.concatenated == 0) return out;
+  const auto first = out.end() - a.concatenated;
   const Value whole = concat({first, out.end()}, -1);
   out.erase(first, out.end());
   out.push_back(whole);
@@ -90,33 +92,33 @@ std::vector<Value> beside_values(const Images& a, std::vector<Value> out) {
 }
 
 std::vector<Type> infer(const Signature& s) {
-  const auto& a = s.as<Images>();
-  const Parts& p = a.parts;
-  check_parts(p, static_cast<size_t>(a.expr.inputs()), words(a.dtypes).size(), "images");
-  check_apart(p, a.columns, "images");
-  if (p.widths.empty() && a.columns.columns.empty() && a.beside == 0) return infer_whole(s);
-  const Signature whole = whole_images(s);
+  const auto& a = s.as<SpatialFusion>();
+  const Segments& p = a.segments;
+  check_segments(p, static_cast<size_t>(a.expr.inputs()), words(a.dtypes).size(), "spatial_fusion");
+  check_disjoint(p, a.slices, "spatial_fusion");
+  if (p.widths.empty() && a.slices.operands.empty() && a.concatenated == 0) return infer_whole(s);
+  const Signature whole = unfused_views(s);
   const Shape shape(a.shape);
-  require(p.widths.empty() || p.width() == shape[-1], "images: parts (", p.width(),
+  require(p.widths.empty() || p.width() == shape[-1], "spatial_fusion: parts (", p.width(),
           ") must fill the channels of ", shape, "  at ", s.at);
-  for (const int64_t i : p.joined)
-    require(whole.in[static_cast<size_t>(i)].shape == shape, "images: input ", i,
+  for (const int64_t i : p.segmented_in)
+    require(whole.in[static_cast<size_t>(i)].shape == shape, "spatial_fusion: input ", i,
             " is in parts and must be of shape ", shape, "  at ", s.at);
   const std::vector<bool> channel = per_channel(a);
-  for (const int64_t k : p.cut)
-    require(!channel[static_cast<size_t>(k)], "images: output ", k,
+  for (const int64_t k : p.segmented_out)
+    require(!channel[static_cast<size_t>(k)], "spatial_fusion: output ", k,
             " is a number a channel and has no parts  at ", s.at);
-  return beside_types(a, cut_types(p, whole.out));
+  return concatenated_types(a, split_types(p, whole.out));
 }
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
-  const auto& a = s.as<Images>();
+  const auto& a = s.as<SpatialFusion>();
   const std::vector<bool> pixels = over_pixels(a), channel = per_channel(a);
   const auto dtypes = words(a.dtypes);
   const Shape shape(a.shape), small = channels_of(shape);
   std::vector<int64_t> dims;
   for (int64_t d = 1; d + 1 < shape.rank(); ++d) dims.push_back(d);
-  std::vector<Value> known = column_values(a.columns, whole_values(a.parts, in)), out;
+  std::vector<Value> known = slice_values(a.slices, concat_values(a.segments, in)), out;
   for (size_t t = 0; t < pixels.size(); ++t) {
     const OneResult p = one_result(a.expr, t);
     if (pixels[t]) {
@@ -131,13 +133,13 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
     const Shape& of = channel[k] ? small : shape;
     out.push_back(pointwise(g, {p.expr, of.sizes(), std::string(dtypes[k])}, p.of(known))[0]);
   }
-  return beside_values(a, cut_values(a.parts, out));
+  return concatenated_values(a, split_values(a.segments, out));
 }
 
 Cost cost(const Signature& s) {
-  const auto& a = s.as<Images>();
+  const auto& a = s.as<SpatialFusion>();
   Cost c;
-  for (const Type& t : whole_images(s).in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : unfused_views(s).in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   c.flops = a.expr.flops() * static_cast<double>(Shape(a.shape).numel());
   return c;
@@ -152,37 +154,37 @@ double inverse_of(const Shape& s, int64_t groups) {
 }
 
 // x, gamma, beta: a group norm with SiLU, its statistics and coefficients.
-Images norm_of(const Shape& shape, int64_t groups, const std::string& dtype) {
+SpatialFusion norm_of(const Shape& shape, int64_t groups, const std::string& dtype) {
   const double inv = inverse_of(shape, groups);
   const Scalar x = in(0), mean = in(4) * inv, rstd = rsqrt(in(6) * inv + 1e-3);
   const Scalar scale = rstd * in(1), y = x * scale + (in(2) - mean * scale);
   const Scalar results[] = {x,    in(3), (x - mean) * (x - mean), in(5), y * sigmoid(y), scale,
                             mean, rstd};
   return {.expr = Expr(7, results),
-          .totals = "pixels,groups,pixels,groups",
+          .reductions = "pixels,groups,pixels,groups",
           .shape = shape.sizes(),
           .groups = groups,
           .dtypes = dtype + ",f32,f32,bf16",
-          .per = "element,channel,channel,channel"};
+          .extents = "element,channel,channel,channel"};
 }
 
 // x: itself and 1 where 1 / deviation is a positive number, else zeros. It is one of images without
 // a deviation too, though their means are rounded.
-Images has_deviation(const Shape& shape, int64_t groups) {
+SpatialFusion has_deviation(const Shape& shape, int64_t groups) {
   const double inv = inverse_of(shape, groups);
   const Scalar x = in(0), mean = in(2) * inv, is_one = less(0.0, rsqrt(in(4) * inv + 1e-6));
   const Scalar results[] = {x, in(1), (x - mean) * (x - mean), in(3), x * is_one, is_one};
   return {.expr = Expr(5, results),
-          .totals = "pixels,groups,pixels,groups",
+          .reductions = "pixels,groups,pixels,groups",
           .shape = shape.sizes(),
           .groups = groups,
           .dtypes = "f32,f32",
-          .per = "element,channel"};
+          .extents = "element,channel"};
 }
 
-// dy, x, mean, rstd, gamma, addend: the gradient of a group norm with SiLU, added to another, and
+// dy, x, mean, rstd, gamma, residual: the gradient of a group norm with SiLU, added to another, and
 // the sum of its result over the pixels.
-Images gradient_of(const Shape& shape, int64_t groups, const std::string& dtype) {
+SpatialFusion gradient_of(const Shape& shape, int64_t groups, const std::string& dtype) {
   const double inv = inverse_of(shape, groups);
   const Scalar dy = in(0), x = in(1), mean = in(2), rstd = in(3), gamma = in(4);
   const Scalar s1 = in(6), s2 = in(7), u = in(8), w = in(9);
@@ -191,14 +193,14 @@ Images gradient_of(const Shape& shape, int64_t groups, const std::string& dtype)
   const Scalar dx = d * gamma * rstd + x * slope + offset + in(5);
   const Scalar results[] = {d, d * (x - mean), s1 * gamma, s2 * gamma, dx, dx, s2 * rstd, in(10)};
   return {.expr = Expr(11, results),
-          .totals = "pixels,pixels,groups,groups,pixels",
+          .reductions = "pixels,pixels,groups,groups,pixels",
           .shape = shape.sizes(),
           .groups = groups,
           .dtypes = dtype + ",f32,f32",
-          .per = "element,channel,channel"};
+          .extents = "element,channel,channel"};
 }
 
-const InColumns column_cases[] = {
+const AsSlices slice_cases[] = {
     {"columns", "gradient", 192, {{2, 64}, {4, 128}}},
     {"columns_odd", "gradient_odd_channels", 31, {{2, 1}, {3, 22}}},
     {"columns_beside_parts", "joined", 128, {{1, 64}, {2, 0}}},
@@ -210,18 +212,18 @@ void add_rearranged(std::vector<Example>& out) {
   const auto labelled = [&](std::string_view label) {
     return *std::ranges::find(out, label, &Example::label);
   };
-  const auto in_parts = [&](const char* label, std::string_view of, Parts parts) {
+  const auto in_parts = [&](const char* label, std::string_view of, Segments segments) {
     const Example whole = labelled(of);
     Example e = whole;
-    auto a = e.attrs.as<Images>();
-    a.parts = std::move(parts);
+    auto a = e.attrs.as<SpatialFusion>();
+    a.segments = std::move(segments);
     e.label = label;
     e.attrs = a;
     e.in.clear();
     for (size_t i = 0; i < whole.in.size(); ++i)
-      for (size_t k = 0; k < (a.parts.joins(i) ? a.parts.widths.size() : 1); ++k) {
+      for (size_t k = 0; k < (a.segments.has_in(i) ? a.segments.widths.size() : 1); ++k) {
         e.in.push_back(whole.in[i]);
-        if (a.parts.joins(i)) e.in.back().shape[-1] = a.parts.widths[k];
+        if (a.segments.has_in(i)) e.in.back().shape[-1] = a.segments.widths[k];
       }
     out.push_back(e);
   };
@@ -230,11 +232,11 @@ void add_rearranged(std::vector<Example>& out) {
   in_parts("joined_across_groups", "groups_of_three", {{64, 32}, {0}, {0}});
   in_parts("gradient_in_parts", "gradient", {{24, 40}, {1}, {0}});
   in_parts("gradient_in_three", "gradient", {{8, 16, 40}, {0, 1, 5}, {0}});
-  for (const InColumns& c : column_cases) out.push_back(in_columns<Images>(out, c));
+  for (const AsSlices& c : slice_cases) out.push_back(as_slices<SpatialFusion>(out, c));
   const auto beside = [&](const char* label, std::string_view of) {
     Example e = labelled(of);
-    auto a = e.attrs.as<Images>();
-    a.beside = 2;
+    auto a = e.attrs.as<SpatialFusion>();
+    a.concatenated = 2;
     e.label = label;
     e.attrs = a;
     out.push_back(e);
@@ -288,33 +290,34 @@ std::vector<Example> examples() {
 
 }  // namespace
 
-std::vector<bool> over_pixels(const Images& images) {
+std::vector<bool> over_pixels(const SpatialFusion& images) {
   std::vector<bool> out;
-  for (const std::string_view w : words(images.totals)) {
-    require(w == "pixels" || w == "groups", "images: totals are of pixels or groups (got '", w,
-            "')");
+  for (const std::string_view w : words(images.reductions)) {
+    require(w == "pixels" || w == "groups",
+            "spatial_fusion: reductions are of pixels or groups (got '", w, "')");
     out.push_back(w == "pixels");
   }
   return out;
 }
 
-std::vector<bool> per_channel(const Images& images) {
+std::vector<bool> per_channel(const SpatialFusion& images) {
   std::vector<bool> out;
-  for (const std::string_view w : words(images.per)) {
-    require(w == "element" || w == "channel", "images: outputs are per element or channel (got '",
-            w, "')");
+  for (const std::string_view w : words(images.extents)) {
+    require(w == "element" || w == "channel",
+            "spatial_fusion: outputs are per element or channel (got '", w, "')");
     out.push_back(w == "channel");
   }
   return out;
 }
 
-Signature whole_images(const Signature& s) {
+Signature unfused_views(const Signature& s) {
   Signature whole = s;
-  Images a = s.as<Images>();
-  whole.in = column_types(a.columns, whole_types(a.parts, s.in, "images"), "images");
-  a.parts = {};
-  a.columns = {};
-  a.beside = 0;
+  SpatialFusion a = s.as<SpatialFusion>();
+  whole.in =
+      slice_types(a.slices, concat_types(a.segments, s.in, "spatial_fusion"), "spatial_fusion");
+  a.segments = {};
+  a.slices = {};
+  a.concatenated = 0;
   whole.attrs = a;
   whole.out = infer(whole);
   return whole;
@@ -328,9 +331,9 @@ bool varies_over_pixels(const Shape& tensor, const Shape& shape) {
   return false;
 }
 
-const OpDef& def::images() {
-  static const OpDef d{.name = "images",
-                       .attrs = +[] { return Attrs(Images{}); },
+const OpDef& def::spatial_fusion() {
+  static const OpDef d{.name = "spatial_fusion",
+                       .attrs = +[] { return Attrs(SpatialFusion{}); },
                        .infer = infer,
                        .decompose = decompose,
                        .cost = cost,

@@ -20,12 +20,21 @@ struct Options {
   CommonOptions common;
   void fields(auto&& f) {
     f("recompute", recompute,
-      "training steps: activations computed twice to save memory: off, pointwise, all, auto or a "
+      "training steps: activation checkpointing to save memory: off, pointwise, all, auto or a "
       "size like 8GB");
   }
 };
 
-void print_json(const BenchResult& r) {
+// What choosing kernels has cost since `before`.
+nlohmann::ordered_json tuning_json(const TuningCosts& now, const TuningCosts& before) {
+  return {{"contests", now.contests - before.contests},
+          {"candidates", now.candidates - before.candidates},
+          {"prepare_s", now.prepare_s - before.prepare_s},
+          {"compile_s", now.compile_s - before.compile_s},
+          {"measure_s", now.measure_s - before.measure_s}};
+}
+
+void print_json(const BenchResult& r, const nlohmann::ordered_json& tuning) {
   nlohmann::ordered_json j = {{"op", r.op},
                               {"example", r.example},
                               {"dtype", r.dtype},
@@ -39,6 +48,8 @@ void print_json(const BenchResult& r) {
                               {"memory_gb", r.memory_gb}};
   if (r.host_us > 0) j["host_us"] = r.host_us;
   if (r.first_step_s > 0) j["first_step_s"] = r.first_step_s;
+  if (!r.check.empty()) j["check"] = r.check;
+  if (!tuning.is_null()) j["tuning"] = tuning;
   std::puts(j.dump().c_str());
   std::fflush(stdout);
 }
@@ -49,8 +60,11 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
     return name.find(o.filter) != std::string::npos;
   };
   const auto steps = model_bench_names(device), ops = op_bench_names(device);
-  const bool step = std::ranges::any_of(steps, matches);
-  if (!step && std::ranges::none_of(ops, matches)) {
+  const bool any = std::ranges::any_of(steps, matches);
+  const bool step = std::ranges::any_of(steps, [&](const std::string& name) {
+    return name.starts_with("train_step/") && matches(name);
+  });
+  if (!any && std::ranges::none_of(ops, matches)) {
     std::vector<std::string> known;
     for (const std::string& name : ops) known.push_back(name.substr(0, name.find('/')));
     known.insert(known.end(), steps.begin(), steps.end());
@@ -64,16 +78,24 @@ int run(const Options& o) {
   const Recompute recompute = parse_recompute(o.recompute);
   const Context context = open_device(o.common);
   check_filter(o, recompute, *context.device);
-  const Ceilings c = measure_ceilings(context);
+  Ceilings c = measure_ceilings(context);
   std::fprintf(stderr, "%s\ncopy %.1f GB/s, matmul f32 %.3f TFLOP/s, bf16 %.3f TFLOP/s\n",
                context.device->description().c_str(), c.bytes_per_second * 1e-9,
                c.flops_f32 * 1e-12, c.flops_bf16 * 1e-12);
   if (!o.common.json)
     std::printf("%-16s %-22s %-5s %-22s %10s %7s %9s %9s %6s\n", "op", "example", "dtype", "kernel",
                 "us", "spread", "GB/s", "TFLOP/s", "%peak");
+  TuningCosts told = context.tuner ? context.tuner->costs() : TuningCosts{};
   const auto report = [&](const BenchResult& r) {
     require(std::ferror(stdout) == 0, "bench: nobody reads the results any more");
-    if (o.common.json) return print_json(r);
+    nlohmann::ordered_json tuning;
+    if (context.tuner && context.tuner->costs().contests > told.contests) {
+      tuning = tuning_json(context.tuner->costs(), told);
+      told = context.tuner->costs();
+      std::fprintf(stderr, "%s/%s: choosing kernels: %s\n", r.op.c_str(), r.example.c_str(),
+                   tuning.dump().c_str());
+    }
+    if (o.common.json) return print_json(r, tuning);
     std::printf("%-16s %-22s %-5s %-22s %10.1f %6.0f%% %9.2f %9.3f %5.0f%%\n", r.op.c_str(),
                 r.example.c_str(), r.dtype.c_str(), r.kernel.c_str(), r.us, 100 * r.spread,
                 r.gb_per_s, r.tflop_per_s, r.peak_percent);
@@ -81,6 +103,7 @@ int run(const Options& o) {
   };
   bench_ops(context, o.filter, c, report);
   bench_models(context, {o.filter, recompute}, c, report);
+  bench_denoise(context, o.filter, c, report);
   return 0;
 }
 
@@ -88,7 +111,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
   app.add_option(
       "FILTER", o->filter,
-      "run the cases whose op/example contains this; whole training steps are train_step/...");
+      "run the cases whose op/example contains this; whole training steps are train_step/..., "
+      "evaluations of a network denoise/...");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
   app.get_option("--json")->description(

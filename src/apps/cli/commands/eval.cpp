@@ -28,7 +28,7 @@ struct Options {
   }
 };
 
-// None if a signal asked for the end, of which it tells.
+// None if a signal stopped it, with a message.
 std::optional<Quality> evaluate_until(const train::StopSignals& signals, const Options& o,
                                       const LoadedModel& model, const Context& context) {
   const auto log = [](std::string_view line) {

@@ -28,13 +28,13 @@ struct Options {
   void fields(auto&& f) {
     f("model", model, "name of a model or preset");
     f("stage", stage,
-      "graph (as built), grad (the whole training step), fused (lowered and fused) or plan");
-    f("dtype", dtype, "of matrix work: f32 or bf16");
+      "graph (as built), grad (the full training step), fused (lowered and fused) or plan");
+    f("dtype", dtype, "of matmuls and convolutions: f32 or bf16");
     f("recompute", recompute,
-      "plan: activations computed twice to save memory: off, pointwise, all, auto or a size like "
+      "plan: activation checkpointing to save memory: off, pointwise, all, auto or a size like "
       "8GB");
     f("batch", batch, "images");
-    f("all", all, "print all numbers of long lists");
+    f("all", all, "print long lists in full");
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
   void choices(auto&& f) {

@@ -33,7 +33,7 @@ struct Options {
     f("n", n, "number of images");
     f("class", wanted, "a class (number or name), all (in turn) or none");
     f("out", out, "a .png file for one grid, else a folder for single files");
-    f("columns", columns, "of the grid; 0: chosen");
+    f("columns", columns, "of the grid; 0: automatic");
     f("model", model, "model of a file that is not recognised");
     generate.fields(f);
   }
@@ -118,8 +118,8 @@ std::string numbered(const std::string& folder, int64_t i) {
 
 std::string images_text(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
-// A grid with as many rows as classes when all of them are asked for, or a file an image.
-void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
+// A grid with one row per class when all are requested, or one file per image.
+void write_spatial(const Options& o, const LoadedModel& m, const Generated& g) {
   const Tensor pixels = to_pixels(g.images);
   const int64_t n = pixels.shape()[0], classes = m.config.common().classes;
   const bool rows_are_classes =
@@ -201,7 +201,7 @@ int run(Options& o) {
   const Generated& g = *made;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  write_images(o, model, g);
+  write_spatial(o, model, g);
   const double speed = static_cast<double>(o.n) / seconds;
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},

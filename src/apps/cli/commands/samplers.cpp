@@ -35,7 +35,7 @@ struct Options {
     f("sampler", plot.sampler, "plot: the sampler");
     f("options", plot.options, "plot: of the sampler, as name=value,name=value");
     f("schedule", plot.schedule,
-      "plot, gallery: of the noise levels; auto: what the sampler's name brings, or the dialect's, "
+      "plot, gallery: of the noise levels; auto: from the sampler's name, or the dialect, "
       "or karras (flow on flow models)");
     f("schedule_options", plot.schedule_options,
       "plot, gallery: of the schedule that is named; custom's levels: sigmas=14.6,5,1,0");
@@ -107,7 +107,7 @@ Json json_of(const std::vector<Option>& options) {
   return j;
 }
 
-// `defaults`: of the name that was asked for.
+// `defaults`: of the requested name.
 Json json_of(const Sampler& s, const OptionTexts& defaults = {}) {
   const SamplerCost cost = cost_of(s);
   Json j = {{"name", s.name},         {"kind", name_of(s.kind)},
@@ -250,7 +250,7 @@ bool print_dialect(const std::string& name) {
     if (!same_name(d.name, name)) continue;
     const std::string schedule =
         d.defaults.schedule.empty() ? "what the model was published with" : d.defaults.schedule;
-    std::printf("%s: %s (a dialect, --dialect)\nnoise from %s, usual schedule: %s\n",
+    std::printf("%s: %s (a dialect, --dialect)\ndefault noise %s, default schedule %s\n",
                 d.name.c_str(), d.help.c_str(), d.noise.c_str(), schedule.c_str());
     return true;
   }
@@ -268,7 +268,7 @@ void print_one(const std::string& name) {
   const FoundSampler other = find_other_sampler(name);
   print_sampler(*other.sampler, other.options);
   if (const std::string s = schedule_of_name(name); !s.empty())
-    std::printf("the name brings the schedule %s, unless --schedule is given\n", s.c_str());
+    std::printf("the name implies the schedule %s, unless --schedule is given\n", s.c_str());
 }
 
 // ---- pictures ------------------------------------------------------------------------------

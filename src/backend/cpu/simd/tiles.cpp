@@ -29,8 +29,8 @@ Vec larger(Vec a, Vec b) { return a < b ? b : a; }
 // 2^x to 2e-7, for x < 127; 0 below -126.5.
 Vec power_of_2(Vec x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
-  const Vec lowest = all(-127.0f);  // whose exponent is that of 0
-  x = x < lowest ? lowest : x;  // keeps what is not a number
+  const Vec lowest = all(-127.0f);       // whose exponent is that of 0
+  x = x < lowest ? lowest : x;           // keeps what is not a number
   const Vec shifted = x + kRound;
   const Vec f = x - (shifted - kRound);
   const VecInt exponent = ((VecInt)shifted - 0x4b400000 + 127) << 23;

@@ -101,7 +101,7 @@ class Apg : public Guidance {
     return out;
   }
 
-  // Bounds the members of d and takes away what lies along those of c.
+  // Bounds the entries of d and removes the component along c.
   void project(std::span<double> d, Values c, const std::vector<size_t>& members) const {
     double dd = 0, dc = 0, cc = 0;
     for (const size_t i : members) {

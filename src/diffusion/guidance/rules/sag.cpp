@@ -1,5 +1,5 @@
-// sag: self-attention guidance: away from what the network makes of a state that is blurred where
-// much attention falls (Hong et al. 2022, arXiv:2210.00939). sag_blur() makes that state.
+// sag: self-attention guidance: away from the prediction on a state that is blurred where attention
+// is high (Hong et al. 2022, arXiv:2210.00939). sag_blur() computes that state.
 #include "diffusion/guidance/extra_pass.h"
 
 namespace ebb::guidance_rules {

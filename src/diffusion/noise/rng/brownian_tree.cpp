@@ -11,7 +11,7 @@ namespace ebb {
 namespace {
 
 constexpr size_t pool_size = 24;
-// Nodes whose values are kept from one query to the next: one way down and more.
+// Number of nodes whose values are cached between queries: more than one path down.
 constexpr size_t kept = 64;
 
 // To six decimals, the nearest of them to the exact value.
@@ -100,7 +100,7 @@ const std::vector<float>& BrownianTree::value(Node& node) {
   return node.value;
 }
 
-// Drops the values used longest ago: they can be made again.
+// Drops the least recently used values: they can be recomputed.
 void BrownianTree::forget() {
   if (known_.size() <= kept) return;
   std::stable_sort(known_.begin(), known_.end(),

@@ -1,6 +1,5 @@
-// A path of Brownian motion that is the same whatever is asked of it, and in which order:
-// torchsde's BrownianTree (Li et al. 2020, "Scalable gradients for stochastic differential
-// equations").
+// A Brownian path that is independent of the order of queries: torchsde's BrownianTree (Li et al.
+// 2020, "Scalable gradients for stochastic differential equations").
 #pragma once
 
 #include <cstdint>
@@ -11,22 +10,22 @@
 
 namespace ebb {
 
-// Writes the standard normal numbers of a seed.
+// Writes the standard normal noise of a seed.
 using SeedNormals = std::function<void(uint64_t seed, std::span<double> out)>;
 
-// W on [start, end], halved again and again down to millionths. A node knows how far W goes along
-// it; its seed says how that divides between its halves.
+// W on [start, end], bisected down to millionths. A node stores the increment of W over it; its
+// seed determines how the increment divides between its halves.
 class BrownianTree {
  public:
   struct Range {
     double start, end;
   };
-  // `size` paths side by side.
+  // `size` independent paths.
   BrownianTree(Range range, uint64_t seed, size_t size, SeedNormals normals);
   ~BrownianTree();
   BrownianTree(BrownianTree&&) noexcept;
 
-  // out = W(b) - W(a), a <= b, both moved into the range; f32.
+  // out = W(b) - W(a), a <= b, both clamped to the range; f32.
   void increment(double a, double b, std::span<float> out);
 
  private:
@@ -40,7 +39,7 @@ class BrownianTree {
   size_t size_;
   SeedNormals normals_;
   std::unique_ptr<Node> root_;
-  std::vector<Node*> known_;  // nodes whose values are kept, but for the root
+  std::vector<Node*> known_;  // nodes with cached values, except the root
   uint64_t time_ = 0;         // of queries
   std::vector<double> drawn_;
 };

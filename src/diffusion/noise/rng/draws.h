@@ -1,4 +1,4 @@
-// Draws: what the generators of a batch give in one `randn` call after another, laid out as ours.
+// Draws: the results of successive `randn` calls of a batch's generators, in ebb's layout.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace ebb {
 
-// Of which pictures numbers are drawn at once, in the order of other programs, and where they go.
-// One generator for all draws the pictures 0 to the largest of the batch, so the batch may be part
-// of a larger one; generators of their own draw those of the batch.
+// The images that are drawn together, in the order of other programs, and their layout. A single
+// generator draws images 0 to the largest index of the batch, so the batch may be part of a larger
+// one; one generator per image draws only those of the batch.
 class BatchLayout {
  public:
   BatchLayout(const NoiseCall& call, bool per_image);
@@ -22,7 +22,7 @@ class BatchLayout {
   int64_t pictures() const { return pictures_; }
   size_t elements() const { return elements_; }
   size_t size() const { return static_cast<size_t>(pictures_) * elements_; }
-  // Picks the pictures of the batch; [C,H,W] becomes [H,W,C].
+  // Selects the images of the batch; [C,H,W] becomes [H,W,C].
   void arrange(std::span<const double> drawn, std::span<double> out) const;
 
  private:
@@ -31,15 +31,15 @@ class BatchLayout {
   size_t elements_, channels_;
 };
 
-// The seeds of the generators of a batch: one for all, or one for each picture. Throws Error for
-// several seeds and one generator.
+// The seeds of a batch's generators: one for all, or one per image. Throws Error for several seeds
+// and one generator.
 std::vector<uint64_t> generator_seeds(const NoiseCall& call, bool per_image);
 
 class Draws {
  public:
   Draws(GeneratorKind kind, const NoiseCall& call, bool per_image);
 
-  // The `index`-th call (from 0). Those before it are made if they have not been.
+  // The `index`-th call (from 0); earlier calls are made first if necessary.
   void operator()(int64_t index, std::span<double> out);
 
  private:

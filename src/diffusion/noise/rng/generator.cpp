@@ -51,9 +51,9 @@ void GeneratorKind::check() const {
   const NoiseType t = type_of(type);
   const bool drawn_as_f32 = t == NoiseType::f16_from_f32 || t == NoiseType::bf16_from_f32;
   require(name == "torch_cpu" || !drawn_as_f32, "noise: ", name, " has no type ", type);
-  require(gpu.multiprocessors > 0 && gpu.threads >= 256,
-          "noise: a GPU needs multiprocessors and at least 256 threads in each (",
-          gpu.multiprocessors, ", ", gpu.threads, ")");
+  require(gpu.sm_count > 0 && gpu.threads >= 256,
+          "noise: a GPU needs sm_count and at least 256 threads in each (", gpu.sm_count, ", ",
+          gpu.threads, ")");
 }
 
 std::unique_ptr<Generator> make_generator(const GeneratorKind& kind, uint64_t seed) {
@@ -62,7 +62,7 @@ std::unique_ptr<Generator> make_generator(const GeneratorKind& kind, uint64_t se
   if (kind.name == "nv") return std::make_unique<NvGenerator>(seed);
   if (kind.name == "torch_cuda")
     return std::make_unique<TorchCudaGenerator>(
-        seed, type, static_cast<uint64_t>(kind.gpu.multiprocessors * (kind.gpu.threads / 256)));
+        seed, type, static_cast<uint64_t>(kind.gpu.sm_count * (kind.gpu.threads / 256)));
   return std::make_unique<TorchCpuGenerator>(seed, type);
 }
 

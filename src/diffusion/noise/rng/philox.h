@@ -20,7 +20,7 @@ class TorchCudaGenerator : public Generator {
   uint64_t seed_;
   NoiseType type_;
   uint64_t grid_limit_;
-  uint64_t offset_ = 0;  // words that each stream has given
+  uint64_t offset_ = 0;  // words consumed of each stream
 };
 
 // The NV source of Stable Diffusion web UI and the `cuda` one of stable-diffusion.cpp: element i of

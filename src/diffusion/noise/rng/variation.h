@@ -1,4 +1,4 @@
-// Variations of a picture's first noise, [C,H,W]: between two seeds, and of another size.
+// Variations of an image's initial noise, [C,H,W]: between two seeds, and from another size.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,13 @@ struct NoisePlanes {
   size_t size() const { return static_cast<size_t>(channels * height * width); }
 };
 
-// The way from `low` (strength 0) to `high` (1) on the arc between them, column by column (a
-// column: one channel, one x). Where the columns are nearly the same, on average, the ends of the
-// straight line are the other way round, as in Stable Diffusion web UI. Columns on one line, or of
-// zeros, are mixed along a straight line.
+// Spherical interpolation from `low` (strength 0) to `high` (1), column by column (a column: one
+// channel, one x). Nearly parallel columns, on average, use linear interpolation with swapped ends,
+// as in Stable Diffusion web UI. Collinear or zero columns are interpolated linearly.
 std::vector<double> slerp(double strength, std::span<const double> low,
                           std::span<const double> high, const NoisePlanes& shape);
 
-// Puts the middle of `small` on the middle of `noise`.
+// Copies the centre of `small` to the centre of `noise`.
 void paste_centered(std::span<const double> small, const NoisePlanes& small_shape,
                     std::span<double> noise, const NoisePlanes& shape);
 

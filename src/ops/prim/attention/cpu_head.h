@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "backend/cpu/simd/tiles.h"
-#include "ops/prim/attention/packed.h"
+#include "ops/prim/attention/packed_qkv.h"
 
 namespace ebb::ops {
 

@@ -2,8 +2,8 @@
 // (on sm_90a by wgmma, cuda_sm90.h), otherwise in plain f32.
 #include <algorithm>
 
-#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/work_split.h"
 #include "ir/kernel.h"
 #include "ops/prim/attention/cuda_kernels.cuh"
 #include "ops/prim/attention/cuda_plain.cuh"
@@ -77,11 +77,11 @@ bool supports_tiles(const Signature& s, const Device& device) {
          forward_kernels(s).ring_bytes <= ebb::cuda::of(device).shared_per_block();
 }
 
-// How the queries of a head are cut: enough blocks of threads to fill the device once or twice,
+// How the queries of a head are cut: enough thread blocks to fill the device once or twice,
 // and no more, since each block reads the keys again.
 void cut(ForwardParams& p, const ForwardKernels& k, bool resident, const CudaDevice& device) {
   const int64_t tiles = ceil_div(p.z.t, k.rows);
-  const int64_t places = int64_t{device.multiprocessors()} * k.blocks;
+  const int64_t places = int64_t{device.sm_count()} * k.blocks;
   const int64_t heads = p.z.heads > 0 ? p.z.heads : 1;
   const int64_t each =
       resident ? ceil_div(tiles, std::clamp<int64_t>(ceil_div(places, heads), 1, tiles)) : 1;

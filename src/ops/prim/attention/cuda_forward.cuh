@@ -13,7 +13,7 @@ struct ForwardParams {
   const void *q, *k, *v;
   void* o;
   float* lse;
-  int parts, tiles;  // blocks of threads a head; tiles of queries in each
+  int parts, tiles;  // thread blocks a head; tiles of queries in each
   MaskParams mask;   // of kernels that are Masked
 };
 
@@ -28,7 +28,7 @@ constexpr int kForwardThreads = 32 * kForwardWarps;
 constexpr int kResidentBlocks = 4;  // of keys, 64 each
 
 // Choices by width: M groups of 16 queries a warp, 8 N keys a step, keys of a block in shared
-// memory, blocks in flight, blocks of threads a multiprocessor.
+// memory, blocks in flight, thread blocks a SM.
 template <int D>
 struct ForwardShape {
   static constexpr bool query_in_registers = D <= 80;
@@ -151,9 +151,9 @@ __device__ __forceinline__ void add_keys(Running<S::m, D>& r,
     else
       clear(s);
     if constexpr (S::query_in_registers)
-      add_product_with_rows<T>(s, q.a, b.k + Tile<D>::bytes(j), lane);
+      add_gemm_rows<T>(s, q.a, b.k + Tile<D>::bytes(j), lane);
     else
-      add_product_of_tiles<T, S::m, S::n, D>(s, q.at, b.k + Tile<D>::bytes(j), lane);
+      add_gemm_tiles<T, S::m, S::n, D>(s, q.at, b.k + Tile<D>::bytes(j), lane);
     if constexpr (Masked) {
       if (mask->key + j + 8 * S::n > mask->head.seen(mask->query))
         hide_keys(s, mask->head, mask->query, mask->key + j, lane);

@@ -10,7 +10,7 @@ struct ForwardKernels {
   void (*resident)(ForwardParams) = nullptr;  // null: too wide for shared memory
   void (*ring)(ForwardParams) = nullptr;
   int rows = 0;             // queries of a tile
-  int blocks = 0;           // of threads a multiprocessor
+  int blocks = 0;           // of threads a SM
   int64_t block_bytes = 0;  // of 64 keys or values
   int64_t ring_bytes = 0;   // of shared memory that the ring takes
 };

@@ -7,7 +7,7 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/elements.cuh"
 #include "ops/prim/attention/cuda_mask.cuh"
-#include "ops/prim/attention/packed.h"
+#include "ops/prim/attention/packed_qkv.h"
 
 namespace ebb::ops::cuda {
 

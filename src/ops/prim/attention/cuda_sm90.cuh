@@ -5,8 +5,8 @@
 #pragma once
 
 #include "backend/cuda/mbarrier.cuh"
-#include "ops/prim/attention/cuda_sm90_ranges.cuh"
-#include "ops/prim/attention/cuda_sm90_weights.cuh"
+#include "ops/prim/attention/cuda_sm90_softmax.cuh"
+#include "ops/prim/attention/cuda_sm90_split_kv.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -158,7 +158,7 @@ struct Sm90Consumer {
   RowsSeen seen = {};  // of the unit, if it is masked
   RingAt<S::queries> q;
   RingAt<S::stages> k, v;
-  RunningRows r;
+  OnlineSoftmax r;
   float o[1][S::width / 8][4];
   uint32_t w[2][S::keys / 16][4];
 
@@ -168,7 +168,7 @@ struct Sm90Consumer {
   // Warpgroups issue products in turns.
   __device__ __forceinline__ void take_turn() { barrier_sync(1 + group, 256); }
   __device__ __forceinline__ void pass_turn() {
-    barrier_come(1 + (group + 1 == S::groups ? 0 : group + 1), 256);
+    barrier_arrive_named(1 + (group + 1 == S::groups ? 0 : group + 1), 256);
   }
   __device__ __forceinline__ uint32_t own_queries() const {
     return m.query(q.i) + group * 64 * S::row_bytes;
@@ -183,7 +183,7 @@ struct Sm90Consumer {
     wgmma_submit();
   }
   __device__ __forceinline__ void end_block(float (&s)[S::keys / 8][4]) {
-    settle(s);
+    fence_accumulators(s);
     release(m.k_free(k.i));
     k.next();
   }
@@ -196,7 +196,7 @@ struct Sm90Consumer {
   }
   __device__ __forceinline__ void end_sum() {
     wgmma_finish<0>();
-    settle(o[0]);
+    fence_accumulators(o[0]);
     release(m.v_free(v.i));
     v.next();
   }
@@ -238,7 +238,7 @@ struct Sm90Consumer {
     end_block(s);
     if constexpr (S::masked) hide(s, block);
     weigh_block<T>(w[1 - At], s, p.f.z.scale_log2, r);
-    settle(w[1 - At]);
+    fence_accumulators(w[1 - At]);
     end_sum();
   }
   // Finishes a unit, whose last weights are w[At], and computes w[0] of the next one's first block.
@@ -255,11 +255,11 @@ struct Sm90Consumer {
     pass_turn();
     wgmma_finish<1>();
     end_block(s);
-    const RunningRows done = r;
+    const OnlineSoftmax done = r;
     begin_unit(s, sm90_unit<S>(p, blocks, i + gridDim.x));
     end_sum();
     pack_weights<T, S::keys>(w[0], s);
-    settle(w[0]);
+    fence_accumulators(w[0]);
     write(done);
   }
   // The same of the last unit.
@@ -281,11 +281,11 @@ struct Sm90Consumer {
   }
 
   // The tile's o and lse. Where weights passed the limit lse is NaN, for now.
-  __device__ __forceinline__ void write(const RunningRows& done) {
+  __device__ __forceinline__ void write(const OnlineSoftmax& done) {
     const Sm90Unit u = sm90_unit<S>(p, blocks, i);
     if (u.range >= 0) {
       wrong |= !leave<S::width, S::groups>(p, u.range, group, o[0], done.highest, done.sum,
-                                           kLargestSum<T>);
+                                           kLargestRowSum<T>);
       return;
     }
     const int tile = u.tile, head = tile / p.f.parts, begin = first_row(tile);
@@ -295,7 +295,7 @@ struct Sm90Consumer {
       const float sum = row_sum(done.sum[h]);
       const bool blind = S::masked && sum == 0;  // it sees no key
       factor[0][h] = blind ? 0 : __fdividef(1, sum);
-      const bool good = sum <= kLargestSum<T>;
+      const bool good = sum <= kLargestRowSum<T>;
       const int row = begin + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < p.f.z.t)
         p.f.lse[int64_t{head} * p.f.z.t + row] = blind  ? 0
@@ -344,14 +344,14 @@ struct Sm90Consumer {
       bool bad = false;
       if (u.range >= 0 && lane % 4 < 2)
         bad = !(p.rows[u.range * S::rows + group * 64 + row % 64 / 16 * 16 + of_warp].y <=
-                kLargestSum<T>);
+                kLargestRowSum<T>);
       else if (lane % 4 < 2 && row < p.f.z.t)
         bad = !(p.f.lse[int64_t{head} * p.f.z.t + row] < INFINITY);
       if (!any_of_threads(bad, 1 + group, 128)) continue;
-      const KeysAgain keys{u.begin * S::keys, min(u.end * S::keys, p.f.z.s),
-                           m.q + group * (S::queries * S::query_bytes / S::groups), 1 + group};
+      const FallbackKeys keys{u.begin * S::keys, min(u.end * S::keys, p.f.z.s),
+                              m.q + group * (S::queries * S::query_bytes / S::groups), 1 + group};
       Running<1, S::width> again;
-      compute_again<T, S::width, S::masked>(again, p.f, head, begin, keys);
+      recompute_rows_online<T, S::width, S::masked>(again, p.f, head, begin, keys);
       if (u.range < 0)
         finish<T>(p.f, again, head, begin, lane);
       else
@@ -397,7 +397,7 @@ struct Sm90Consumer {
 };
 
 // o and lse.
-// grid: blocks of threads that share all tiles of queries, no more than there are tiles.
+// grid: thread blocks that share all tiles of queries, no more than there are tiles.
 // sums: f32.  deterministic: yes.
 template <class T, class S>
 __global__ __launch_bounds__(S::threads,

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
-#include "ops/prim/attention/cuda_boxes.cuh"
+#include "backend/cuda/work_split.h"
 #include "ops/prim/attention/cuda_sizes.cuh"
 #include "ops/prim/attention/cuda_sm90.cuh"
 #include "ops/prim/attention/cuda_sm90.h"
+#include "ops/prim/attention/cuda_tma_boxes.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -34,11 +34,11 @@ bool supports(const Signature& s, const Device& device) {
 
 int64_t parts(const Sm90Kernel& k, const AttentionSizes& z) { return ceil_div(z.t, k.rows); }
 
-// How the tiles are cut where the last of them would leave multiprocessors idle: into ranges of
+// How the tiles are cut where the last of them would leave SMs idle: into ranges of
 // keys, which a second kernel joins.
 struct Cut {
   int64_t whole = 0, ranges = 1, units = 0;
-  double time = 0;  // relative: of the busiest multiprocessor
+  double time = 0;  // relative: of the busiest SM
 };
 Cut cut(const Sm90Kernel& k, const AttentionSizes& z, int places, int64_t ranges) {
   const int64_t tiles = z.n * z.a * parts(k, z), blocks = ceil_div(z.s, k.keys);
@@ -64,7 +64,7 @@ int64_t best_ranges(const Sm90Kernel& k, const AttentionSizes& z, int places) {
 
 std::vector<Tune> space(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  const int places = of(device).multiprocessors();
+  const int places = of(device).sm_count();
   std::vector<std::pair<double, Tune>> all;
   for (const Sm90Kernel& k : kernels(s)) {
     const int64_t ranges = k.join ? best_ranges(k, z, places) : 1;
@@ -98,16 +98,15 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   p.f.z = head_sizes(z);
   p.f.mask = mask_of(z, s);
   p.f.parts = static_cast<int>(parts(k, z));
-  const Cut c = cut(k, z, d.multiprocessors(), ranges);
+  const Cut c = cut(k, z, d.sm_count(), ranges);
   require(ranges == 1 || c.units > c.whole,
           "attention: no tiles are left to cut into ranges of keys (ranges ", ranges, ", tiles ",
           c.whole, ")  at ", s.at);
   p.whole = static_cast<int>(c.whole), p.ranges = static_cast<int>(c.ranges);
   p.units = static_cast<int>(c.units);
-  const Launch launch{
-      .grid = static_cast<unsigned>(std::min<int64_t>(c.units, d.multiprocessors())),
-      .block = static_cast<unsigned>(k.threads),
-      .shared = k.bytes};
+  const Launch launch{.grid = static_cast<unsigned>(std::min<int64_t>(c.units, d.sm_count())),
+                      .block = static_cast<unsigned>(k.threads),
+                      .shared = k.bytes};
   const int64_t row_groups = (c.units - c.whole) * k.rows, sums_bytes = row_groups * k.width * 4;
   const Launch join{.grid = static_cast<unsigned>((c.units - c.whole) / c.ranges * (k.rows / 64)),
                     .block = 128};

@@ -2,9 +2,9 @@
 #include "ops/prim/attention/cuda_sm90_short.cuh"
 
 #include "backend/cuda/launch.h"
-#include "ops/prim/attention/cuda_boxes.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
 #include "ops/prim/attention/cuda_sm90.h"
+#include "ops/prim/attention/cuda_tma_boxes.cuh"
 
 namespace ebb::ops::cuda {
 

@@ -1,16 +1,16 @@
 // attention of short heads on wgmma (sm_90a): a warpgroup owns 64 queries and meets all keys of its
-// head, which lie in shared memory as a whole. Nothing is done twice: several blocks of threads
-// share a multiprocessor, so that some load or store while others compute.
+// head, which lie in shared memory as a whole. Nothing is done twice: several thread blocks
+// share a SM, so that some load or store while others compute.
 #pragma once
 
 #include "backend/cuda/mbarrier.cuh"
-#include "ops/prim/attention/cuda_sm90_weights.cuh"
+#include "ops/prim/attention/cuda_sm90_softmax.cuh"
 
 namespace ebb::ops::cuda {
 
 struct ShortParams {
   CUtensorMap q, k, v, o;  // of rank 4: columns, rows, heads, samples; boxes of 64 columns
-  ForwardParams f;         // parts: blocks of threads a head
+  ForwardParams f;         // parts: thread blocks a head
 };
 
 constexpr int kShortThreads = 128, kShortRows = 64;  // of a block; queries
@@ -19,7 +19,7 @@ constexpr int kShortThreads = 128, kShortRows = 64;  // of a block; queries
 template <int D, int Keys, int Blocks>
 struct ShortShape {
   static constexpr int width = D, keys = Keys, blocks = Blocks;
-  static constexpr int resident = 4;  // blocks of threads that registers leave room for
+  static constexpr int resident = 4;  // thread blocks that registers leave room for
   static constexpr int query_bytes = kShortRows * 128, block_bytes = keys * 128;
   // In shared memory: queries (o in the end), then keys and values of one block after the other;
   // barriers of keys (those of the first block with the queries) and values.
@@ -30,9 +30,9 @@ struct ShortShape {
 
 // Rows go on with another block's scores, and what they have follows their highest ones.
 template <int Keys, int N>
-__device__ __forceinline__ void raise_rows(RunningRows& r, float (&o)[N][4],
+__device__ __forceinline__ void raise_rows(OnlineSoftmax& r, float (&o)[N][4],
                                            const float (&s)[Keys / 8][4], float scale) {
-  RunningRows block;
+  OnlineSoftmax block;
   begin_rows<Keys>(block, s, scale);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ void load_head(const ShortParams& p, uint32_t at, con
 template <class T, class S, bool Masked>
 __device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, const BoxAt& to,
                                            const float (&o)[S::width / 8][4],
-                                           const RunningRows& r) {
+                                           const OnlineSoftmax& r) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t rows = int64_t{blockIdx.x / p.f.parts} * p.f.z.t;
   float factor[2];
@@ -96,7 +96,7 @@ __device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, co
 
 // o and lse. `Masked`: with what p.f.mask says, which has no bias; keys that none of the queries
 // sees are not loaded, but for one block.
-// grid: blocks of threads that own 64 queries each.  sums: f32.  deterministic: yes.
+// grid: thread blocks that own 64 queries each.  sums: f32.  deterministic: yes.
 template <class T, class S, bool Masked>
 __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_short(
     const __grid_constant__ ShortParams p) {
@@ -116,7 +116,7 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
       Masked ? ::max(mask.seen(::min(queries.y + kShortRows, p.f.z.t) - 1), 1) : p.f.z.s;
   if (threadIdx.x == 0) load_head<S>(p, at, queries, all);
   uint32_t keys = at + S::query_bytes, barrier = at + S::barriers;
-  RunningRows r;
+  OnlineSoftmax r;
   float o[S::width / 8][4];
 #pragma unroll 1
   for (int left = all; left > 0; left -= S::keys) {
@@ -128,7 +128,7 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
     start_scores<T, S::width, S::keys>(s, at, keys);
     wgmma_submit();
     wgmma_finish<0>();
-    settle(s);
+    fence_accumulators(s);
     if constexpr (Masked) {
       const int row = queries.y + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
       const int seen[2] = {mask.seen(row) - (all - left), mask.seen(row + 8) - (all - left)};
@@ -142,13 +142,13 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
       begin_rows<S::keys>(r, s, p.f.z.scale_log2);
     if constexpr (Masked) bound_highest(r);
     weigh_block<T>(w, s, p.f.z.scale_log2, r);
-    settle(w);
+    fence_accumulators(w);
     barrier_wait(barrier + 8, 0);
     wgmma_start();
     start_values<T, S::width, S::keys>(o, w, keys + S::block_bytes, !begun);
     wgmma_submit();
     wgmma_finish<0>();
-    settle(o);
+    fence_accumulators(o);
     keys += 2 * S::block_bytes, barrier += 16;
   }
   let_next_start();

@@ -15,14 +15,14 @@ namespace ebb::ops::cuda {
 // Weights are 2^(scale s - highest), where `highest` comes from a tile's first block of scores and
 // then stays: to look for the highest of every block takes time that nothing hides. A row whose
 // sum of weights passes this limit, before which no weight has reached the end of its type, is
-// computed again in the end by `compute_again`.
+// computed again in the end by `recompute_rows_online`.
 template <class T>
-constexpr float kLargestSum = 0x1p40f;
+constexpr float kLargestRowSum = 0x1p40f;
 template <>
-inline constexpr float kLargestSum<__half> = 0x1p15f;
+inline constexpr float kLargestRowSum<__half> = 0x1p15f;
 
 // Of a thread's two rows.
-struct RunningRows {
+struct OnlineSoftmax {
   float highest[2], sum[2];  // sum: of this thread's columns
 };
 
@@ -55,14 +55,14 @@ __device__ __forceinline__ void hide_scores(float (&s)[N][4], const int (&seen)[
 }
 
 // Rows without a finite score so far take this for their highest one, so that weights are 0.
-__device__ __forceinline__ void bound_highest(RunningRows& r) {
+__device__ __forceinline__ void bound_highest(OnlineSoftmax& r) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) r.highest[h] = fmaxf(r.highest[h], -FLT_MAX);
 }
 
 // Rows begin with the scores of their first block.
 template <int Keys>
-__device__ __forceinline__ void begin_rows(RunningRows& r, const float (&s)[Keys / 8][4],
+__device__ __forceinline__ void begin_rows(OnlineSoftmax& r, const float (&s)[Keys / 8][4],
                                            float scale) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void begin_rows(RunningRows& r, const float (&s)[Keys
 // Weights of a block, packed as the operand of a product.
 template <class T, int N>
 __device__ __forceinline__ void weigh_block(uint32_t (&w)[N][4], const float (&s)[2 * N][4],
-                                            float scale, RunningRows& r) {
+                                            float scale, OnlineSoftmax& r) {
   float part[2][2] = {};
 #pragma unroll
   for (int n = 0; n < 2 * N; ++n) {
@@ -101,7 +101,7 @@ __device__ __forceinline__ void weigh_block(uint32_t (&w)[N][4], const float (&s
 
 // The same in the place of the scores.
 template <int N>
-__device__ __forceinline__ void weigh_scores(float (&s)[N][4], float scale, RunningRows& r) {
+__device__ __forceinline__ void weigh_scores(float (&s)[N][4], float scale, OnlineSoftmax& r) {
   float part[2][2] = {};
 #pragma unroll
   for (int n = 0; n < N; ++n)
@@ -175,7 +175,7 @@ __device__ __forceinline__ bool any_of_threads(bool mine, int id, int threads) {
 }
 
 // Keys [begin, end), shared memory for 32 of them and their values, a barrier of the warpgroup.
-struct KeysAgain {
+struct FallbackKeys {
   int begin, end;
   uint32_t at;
   int barrier;
@@ -184,8 +184,8 @@ struct KeysAgain {
 // The rows of a warpgroup, from `first` on for this warp, with the highest scores followed as they
 // come. `Masked`: with what p.mask says.
 template <class T, int D, bool Masked>
-__device__ __forceinline__ void compute_again(Running<1, D>& r, const ForwardParams& p, int head,
-                                              int first, const KeysAgain& of) {
+__device__ __forceinline__ void recompute_rows_online(Running<1, D>& r, const ForwardParams& p,
+                                                      int head, int first, const FallbackKeys& of) {
   constexpr int keys = 32;
   const int lane = threadIdx.x % 32, thread = threadIdx.x % 128;
   const uint32_t v_at = of.at + Tile<D>::bytes(keys);
@@ -203,7 +203,7 @@ __device__ __forceinline__ void compute_again(Running<1, D>& r, const ForwardPar
     wait_copies<0>();
     barrier_sync(of.barrier, 128);
     float s[1][keys / 8][4];
-    product_with_rows<T>(s, q, of.at, lane);
+    gemm_rows<T>(s, q, of.at, lane);
     if (j + keys > of.end) mask_columns(s, of.end - j, lane);
     if constexpr (Masked) hide_keys(s, HeadMask(p.z, p.mask, head), first, j, lane);
     weigh<1, keys / 8, D, Masked>(s, r, p.z.scale_log2);

@@ -1,4 +1,4 @@
-// attention on wgmma (sm_90a): units of work. Where the last tiles would leave multiprocessors idle
+// attention on wgmma (sm_90a): units of work. Where the last tiles would leave SMs idle
 // they are cut into ranges of keys, which are summed apart and joined by a second kernel.
 #pragma once
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ bool leave(const Sm90Params& p, int range, int group,
 }
 
 // Joins the ranges of a tile.
-// grid: a block of threads for each warpgroup's part of a tile that is cut.  sums: f32, in the
+// grid: a thread block for each warpgroup's part of a tile that is cut.  sums: f32, in the
 // order of the ranges.  deterministic: yes.
 template <class T, class S>
 __global__ __launch_bounds__(128) void attention_sm90_ranges(const __grid_constant__ Sm90Params p) {

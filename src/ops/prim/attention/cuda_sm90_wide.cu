@@ -1,12 +1,12 @@
 // attention of heads 264 to 512 wide on sm_90a: how the keys are cut, and launches.
 #include <algorithm>
 
-#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
-#include "ops/prim/attention/cuda_boxes.cuh"
+#include "backend/cuda/work_split.h"
 #include "ops/prim/attention/cuda_sizes.cuh"
 #include "ops/prim/attention/cuda_sm90.h"
 #include "ops/prim/attention/cuda_sm90_wide.cuh"
+#include "ops/prim/attention/cuda_tma_boxes.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -31,7 +31,7 @@ bool supports(const Signature& s, const Device& device) {
 // begins and ends in one, joining ranges takes two and what moves the sums through memory.
 std::vector<Tune> space(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  const int64_t places = of(device).multiprocessors() / 2 * 2;
+  const int64_t places = of(device).sm_count() / 2 * 2;
   const int64_t tiles = z.n * z.a * parts(z), blocks = ceil_div(z.s, S::keys);
   const double bytes = static_cast<double>(z.n * z.a * z.t) * static_cast<double>(z.k * 8);
   const auto time = [&](int64_t ranges) {

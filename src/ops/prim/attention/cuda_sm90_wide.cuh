@@ -1,12 +1,12 @@
-// attention of heads up to 512 wide on wgmma (sm_90a). A block of threads owns 64 queries: one
+// attention of heads up to 512 wide on wgmma (sm_90a). A thread block owns 64 queries: one
 // warpgroup computes their scores and weights block after block of keys, two more add up the
-// values, 256 columns each, while it is at the next block. Two such blocks of threads, a cluster,
+// values, 256 columns each, while it is at the next block. Two such thread blocks, a cluster,
 // load keys and values once for both. Where there are too few queries to fill the device, ranges of
 // keys are summed apart and joined by a second kernel.
 #pragma once
 
 #include "backend/cuda/mbarrier.cuh"
-#include "ops/prim/attention/cuda_sm90_weights.cuh"
+#include "ops/prim/attention/cuda_sm90_softmax.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -55,7 +55,7 @@ struct WideMemory {
   __device__ uint32_t q_full() const { return barrier(4 * S::stages + 4); }
 };
 
-// What a block of threads works on.
+// What a thread block works on.
 struct WideTile {
   int head, range, first_row;
   int begin, end;  // blocks of keys
@@ -148,7 +148,7 @@ struct WideScores {
   const WideTile t;
   unsigned char* memory;
   int lane, warp;
-  RunningRows r;
+  OnlineSoftmax r;
   using S = WideShape;
 
   // A block has as many pieces as fill the stages twice, so each use has its place and its phase.
@@ -170,7 +170,7 @@ struct WideScores {
       release_twice(m.k_free((c - 1) % S::stages));
     }
     wgmma_finish<0>();
-    settle(s);
+    fence_accumulators(s);
     release_twice(m.k_free((S::pieces - 1) % S::stages));
   }
 
@@ -311,8 +311,8 @@ struct WideSums {
       release_twice(m.v_free((c - 1) % 2 * 2 + side));
     }
     wgmma_finish<0>();
-    settle(o[0]);
-    settle(o[1]);
+    fence_accumulators(o[0]);
+    fence_accumulators(o[1]);
     release_twice(m.v_free((steps - 1) % 2 * 2 + side));
     __syncwarp();  // every lane has read its factors
     if (lane == 0) barrier_arrive(m.w_free(slot));
@@ -359,7 +359,7 @@ struct WideSums {
 };
 
 // o and lse, or those of ranges of keys.
-// grid: a block of threads for each tile of queries and range of keys; clusters of two.  sums: f32.
+// grid: a thread block for each tile of queries and range of keys; clusters of two.  sums: f32.
 // deterministic: yes.
 template <class T>
 __global__ __launch_bounds__(WideShape::threads,

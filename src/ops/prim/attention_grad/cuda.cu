@@ -3,13 +3,13 @@
 // matrices. Otherwise in plain f32.
 #include <algorithm>
 
-#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/work_split.h"
 #include "ir/kernel.h"
 #include "ops/prim/attention/cuda_plain.cuh"
 #include "ops/prim/attention/cuda_sizes.cuh"
+#include "ops/prim/attention_grad/cuda_gemms.cuh"
 #include "ops/prim/attention_grad/cuda_kernels.cuh"
-#include "ops/prim/attention_grad/cuda_products.cuh"
 #include "ops/prim/attention_grad/cuda_sm90.cuh"
 
 namespace ebb::ops::cuda {

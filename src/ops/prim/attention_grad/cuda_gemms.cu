@@ -1,9 +1,9 @@
-#include "ops/prim/attention_grad/cuda_products.cuh"
+#include "ops/prim/attention_grad/cuda_gemms.cuh"
 
 #include <algorithm>
 
-#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/work_split.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {
@@ -21,12 +21,12 @@ struct WeightParams {
   const float *s, *dp, *shift, *delta;  // shift and delta: of the samples' queries, `pitch` apart
   void *p, *ds;
   int64_t pitch;
-  int first, rows, keys, parts;  // parts: blocks of threads a row
+  int first, rows, keys, parts;  // parts: thread blocks a row
   float scale, scale_log2;
 };
 
 // p = exp(scale s - lse) and ds = scale p (dp - delta); V keys a thread.
-// grid: p.parts blocks of threads a row.  deterministic: yes.
+// grid: p.parts thread blocks a row.  deterministic: yes.
 template <class T, int V>
 __global__ __launch_bounds__(kWeightThreads) void attention_grad_weights(
     const __grid_constant__ WeightParams p) {

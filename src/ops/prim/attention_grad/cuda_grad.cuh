@@ -17,7 +17,7 @@ struct GradParams {
   float *shift, *delta;
   int64_t pitch;
   DType lse_dtype, dlse_dtype;
-  int tiles, query_tiles;  // blocks of threads a head; query_tiles: of the ring, for dq
+  int tiles, query_tiles;  // thread blocks a head; query_tiles: of the ring, for dq
   MaskParams mask;         // of kernels that are Masked
 };
 
@@ -151,7 +151,7 @@ __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv
     begin_key_scores<T>(s, mask->head, mask->queries, mask->query, mask->key, lane);
   else
     clear(s);
-  add_product_of_tiles<T, M, N, D>(s, keys.k, b.q, lane);
+  add_gemm_tiles<T, M, N, D>(s, keys.k, b.q, lane);
   const int column = lane % 4 * 2;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -173,7 +173,7 @@ __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv
         for (int i = 0; i < 4; ++i)
           if (16 * m + i / 2 * 8 + lane / 4 >= keys.count) s[m][n][i] = 0;
   add_weighted_rows<T, M, N, D>(dv, s, b.dout, lane);
-  product_of_tiles<T, M, N, D>(ds, keys.v, b.dout, lane);
+  gemm_tiles<T, M, N, D>(ds, keys.v, b.dout, lane);
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const float2 delta = *reinterpret_cast<const float2*>(b.delta + 8 * n + column);

@@ -18,15 +18,15 @@ struct GradGroupShape {
   static constexpr int ds_bytes = keys * block * 2;
   static constexpr int queries(int t) { return (t + block - 1) / block * block; }
   static constexpr int bytes(int t) {
-    return zero_bytes + 2 * piece_bytes(D, keys) + (queries(t) > block ? 2 : 1) * ds_bytes +
-           2 * piece_bytes(D, queries(t)) + queries(t) * 8;
+    return zero_bytes + 2 * core_bytes(D, keys) + (queries(t) > block ? 2 : 1) * ds_bytes +
+           2 * core_bytes(D, queries(t)) + queries(t) * 8;
   }
 };
 
 // Where everything lies in shared memory: zeros, k, v, one or two ds, q, do, shift, delta.
 struct GradGroupMemory {
   uint32_t zeros;
-  PieceTile k, v, q, dout, ds;
+  CoreTile k, v, q, dout, ds;
   uint32_t next_ds;  // bytes from one ds to the other
   float *shift, *delta;
 };
@@ -36,12 +36,12 @@ __device__ __forceinline__ GradGroupMemory place_group(unsigned char* memory, in
   using S = GradGroupShape<D, Groups, Own>;
   GradGroupMemory m;
   m.zeros = shared_address(memory);
-  m.k = {m.zeros + S::zero_bytes, piece_stride(S::keys)};
-  m.v = {m.k.at + piece_bytes(D, S::keys), m.k.stride};
-  m.ds = {m.v.at + piece_bytes(D, S::keys), S::keys * 16};
+  m.k = {m.zeros + S::zero_bytes, core_stride(S::keys)};
+  m.v = {m.k.at + core_bytes(D, S::keys), m.k.stride};
+  m.ds = {m.v.at + core_bytes(D, S::keys), S::keys * 16};
   const bool two = queries > S::block;
   m.next_ds = two ? S::ds_bytes : 0;
-  m.q = {m.ds.at + (two ? 2 : 1) * S::ds_bytes, static_cast<uint32_t>(piece_stride(queries))};
+  m.q = {m.ds.at + (two ? 2 : 1) * S::ds_bytes, static_cast<uint32_t>(core_stride(queries))};
   m.dout = {m.q.at + D / 8 * m.q.stride, m.q.stride};
   m.shift = reinterpret_cast<float*>(memory + (m.dout.at - m.zeros) + D / 8 * m.q.stride);
   m.delta = m.shift + queries;
@@ -54,12 +54,12 @@ __device__ __forceinline__ void fill_group(const GradParams& p, const GradGroupM
                                            int queries) {
   using S = GradGroupShape<D, Groups, Own>;
   const auto q = rows_of<T>(p.z, p.q, head, p.z.t), dout = out_rows_of<T>(p.z, p.dout, head);
-  copy_pieces<D, S::keys, S::threads>(m.k, 0, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
-  copy_pieces<D, S::keys, S::threads>(m.v, 0, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
+  copy_core_tile<D, S::keys, S::threads>(m.k, 0, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
+  copy_core_tile<D, S::keys, S::threads>(m.v, 0, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
 #pragma unroll 1
   for (int row = 0; row < queries; row += S::block) {
-    copy_pieces<D, S::block, S::threads>(m.q, row, q, row, threadIdx.x);
-    copy_pieces<D, S::block, S::threads>(m.dout, row, dout, row, threadIdx.x);
+    copy_core_tile<D, S::block, S::threads>(m.q, row, q, row, threadIdx.x);
+    copy_core_tile<D, S::block, S::threads>(m.dout, row, dout, row, threadIdx.x);
   }
   commit_copies();
   if (threadIdx.x < 64)
@@ -85,8 +85,8 @@ __device__ __forceinline__ void differentiate(float (&ds)[4][4], const float (&w
 }
 
 // Packed weights of 64 keys and 32 queries into a tile: rows are keys.
-__device__ __forceinline__ void keep_pieces(const PieceTile& t, int row, int piece,
-                                            const uint32_t (&a)[2][4]) {
+__device__ __forceinline__ void store_core_tile(const CoreTile& t, int row, int piece,
+                                                const uint32_t (&a)[2][4]) {
   const int lane = threadIdx.x % 32, key = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
   for (int k = 0; k < 2; ++k)
@@ -100,7 +100,7 @@ __device__ __forceinline__ void keep_pieces(const PieceTile& t, int row, int pie
 // dq of the 64 queries from `begin` on, by one warpgroup.
 template <class T, int D>
 __device__ __forceinline__ void finish_block(const GradParams& p, const GradGroupMemory& m,
-                                             const PieceTile& ds, int head, int begin) {
+                                             const CoreTile& ds, int head, int begin) {
   float c[1][D / 8][4];
   clear(c);
   wgmma_start();
@@ -116,15 +116,15 @@ __device__ __forceinline__ void finish_block(const GradParams& p, const GradGrou
 // dk += ds^T q and dv += p^T do for 32 queries from row `row` on; keeps ds^T in `out`.
 template <class T, int D, int Own>
 __device__ __forceinline__ void add_queries(float (&dk)[Own][D / 8][4], float (&dv)[Own][D / 8][4],
-                                            const GradGroupMemory& m, const PieceTile& out, int key,
+                                            const GradGroupMemory& m, const CoreTile& out, int key,
                                             int row, const HeadSizes& z) {
   float s[Own][4][4], ds[Own][4][4];
   wgmma_start();
 #pragma unroll
   for (int j = 0; j < Own; ++j) {
-    product_of_pieces<T, D, 32>(s[j], m.k, key + 64 * j, m.q, row, m.zeros);
+    gemm_core_tiles<T, D, 32>(s[j], m.k, key + 64 * j, m.q, row, m.zeros);
     wgmma_submit();
-    product_of_pieces<T, D, 32>(ds[j], m.v, key + 64 * j, m.dout, row, m.zeros);
+    gemm_core_tiles<T, D, 32>(ds[j], m.v, key + 64 * j, m.dout, row, m.zeros);
     wgmma_submit();
   }
 #pragma unroll
@@ -141,10 +141,10 @@ __device__ __forceinline__ void add_queries(float (&dk)[Own][D / 8][4], float (&
     differentiate(ds[j], s[j], m.delta + row);
     pack_weights<T, 32>(gradients, ds[j]);
     wgmma_start();
-    add_weighted_pieces<T, D, 32>(dv[j], weights, m.dout, row);
-    add_weighted_pieces<T, D, 32>(dk[j], gradients, m.q, row);
+    add_weighted_core_tile<T, D, 32>(dv[j], weights, m.dout, row);
+    add_weighted_core_tile<T, D, 32>(dk[j], gradients, m.q, row);
     wgmma_submit();
-    keep_pieces(out, key + 64 * j, row % 64 / 8, gradients);
+    store_core_tile(out, key + 64 * j, row % 64 / 8, gradients);
   }
   wgmma_finish<0>();
 }
@@ -167,7 +167,7 @@ __global__ __launch_bounds__(128 * Groups) void attention_grad_group(
   clear(dv);
 #pragma unroll 1
   for (int b = 0; b < queries / S::block; ++b) {
-    const PieceTile out{m.ds.at + b % 2 * m.next_ds, m.ds.stride};
+    const CoreTile out{m.ds.at + b % 2 * m.next_ds, m.ds.stride};
     if (b >= 2 && (b - 2) % Groups != group)
       barrier_sync(3 + b % 2, S::threads);  // dq of block b - 2 has been computed from `out`
 #pragma unroll 1
@@ -175,12 +175,12 @@ __global__ __launch_bounds__(128 * Groups) void attention_grad_group(
       add_queries<T, D, Own>(dk, dv, m, out, own, b * S::block + i, p.z);
     publish_to_wgmma();
     if (b % Groups != group) {
-      barrier_come(1 + b % 2, S::threads);
+      barrier_arrive_named(1 + b % 2, S::threads);
       continue;
     }
     barrier_sync(1 + b % 2, S::threads);  // ds of the block is complete
     finish_block<T, D>(p, m, out, head, b * S::block);
-    if (b + 2 < queries / S::block) barrier_come(3 + b % 2, S::threads);
+    if (b + 2 < queries / S::block) barrier_arrive_named(3 + b % 2, S::threads);
   }
   const int first = own + threadIdx.x % 128 / 32 * 16, lane = threadIdx.x % 32;
   const auto to_k = rows_of<T>(p.z, p.dk, head, p.z.s), to_v = rows_of<T>(p.z, p.dv, head, p.z.s);

@@ -1,6 +1,6 @@
-// attention_grad of long heads: some blocks of threads walk over the queries for dk and dv, the
+// attention_grad of long heads: some thread blocks walk over the queries for dk and dv, the
 // others over the keys for dq. Both compute the weights again, so that nothing is added up across
-// blocks of threads.
+// thread blocks.
 #pragma once
 
 #include "ops/prim/attention_grad/cuda_grad.cuh"
@@ -28,7 +28,7 @@ struct GradRingShape {
   static constexpr int bytes = key_bytes > query_bytes ? key_bytes : query_bytes;
 };
 
-// dk and dv of `key_rows` keys, for block of threads `index`; summed in the order of the queries.
+// dk and dv of `key_rows` keys, for thread block `index`; summed in the order of the queries.
 template <class T, int D, bool Masked>
 __device__ __forceinline__ void differentiate_keys(const GradParams& p, int index) {
   using S = GradRingShape<D>;
@@ -118,11 +118,11 @@ __device__ __forceinline__ void add_keys(float (&dq)[S::query_m][D / 8][4],
     else
       clear(s);
     if constexpr (S::in_registers) {
-      add_product_with_rows<T>(s, w.q, k, lane);
-      product_with_rows<T>(ds, w.dout, v, lane);
+      add_gemm_rows<T>(s, w.q, k, lane);
+      gemm_rows<T>(ds, w.dout, v, lane);
     } else {
-      add_product_of_tiles<T, m, 4, D>(s, w.q, k, lane);
-      product_of_tiles<T, m, 4, D>(ds, w.dout, v, lane);
+      add_gemm_tiles<T, m, 4, D>(s, w.q, k, lane);
+      gemm_tiles<T, m, 4, D>(ds, w.dout, v, lane);
     }
     if (Masked && mask.key + j + 32 > mask.head.seen(mask.query))
       hide_keys(s, mask.head, mask.query, mask.key + j, lane);
@@ -161,7 +161,7 @@ __device__ __forceinline__ void read_sums(float (&shift)[M][2], float (&delta)[M
     }
 }
 
-// dq of `query_rows` queries, for block of threads `index`; summed in the order of the keys.
+// dq of `query_rows` queries, for thread block `index`; summed in the order of the keys.
 template <class T, int D, bool Masked>
 __device__ __forceinline__ void differentiate_queries(const GradParams& p, int index) {
   using S = GradRingShape<D>;
@@ -213,7 +213,7 @@ __device__ __forceinline__ void differentiate_queries(const GradParams& p, int i
   write_scaled<T, m, D>(rows_of<T>(p.z, p.dq, head, p.z.t), first, dq, p.z.scale, lane);
 }
 
-// dq, dk and dv. Few heads fill the device only with both kinds of blocks of threads. `Masked`:
+// dq, dk and dv. Few heads fill the device only with both kinds of thread blocks. `Masked`:
 // with what p.mask says; blocks of which nothing is seen are not loaded. grid: for each head
 // p.tiles blocks with GradRingShape<D>::key_rows keys each, then for each p.query_tiles with
 // query_rows queries each.  sums: f32, in the order of the queries or keys. deterministic: yes.

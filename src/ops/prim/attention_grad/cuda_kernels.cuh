@@ -9,7 +9,7 @@ namespace ebb::ops::cuda {
 
 struct GradKernel {
   void (*run)(GradParams) = nullptr;
-  int rows = 0;  // keys or queries of a block of threads
+  int rows = 0;  // keys or queries of a thread block
   int threads = 0;
   int64_t bytes = 0;  // of shared memory
 };
@@ -17,7 +17,7 @@ struct GradKernel {
 struct GradKernels {
   GradKernel group, head;  // run is null: the head is too long or too wide for it
   GradKernel rows, ring;
-  int ring_queries = 0;  // of a block of threads of the ring
+  int ring_queries = 0;  // of a thread block of the ring
 };
 
 template <class T, int D, int Warps>

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
-#include "ops/prim/attention/cuda_boxes.cuh"
+#include "backend/cuda/work_split.h"
+#include "ops/prim/attention/cuda_tma_boxes.cuh"
 #include "ops/prim/attention_grad/cuda_sm90_table.cuh"
 
 namespace ebb::ops::cuda {
@@ -31,8 +31,7 @@ Cut cut(const HeadSizes& z, const LongKernel& k, const CudaDevice& device) {
   c.query_blocks = static_cast<int>(ceil_div(z.t, k.queries));
   const int64_t pairs = z.heads * c.key_blocks;
   if (pairs > 0 && c.query_blocks > 0)
-    c.ranges =
-        static_cast<int>(std::clamp<int64_t>(device.multiprocessors() / pairs, 1, c.query_blocks));
+    c.ranges = static_cast<int>(std::clamp<int64_t>(device.sm_count() / pairs, 1, c.query_blocks));
   c.tiles = pairs * c.ranges;
   c.pieces = pairs * k.pieces;
   c.rows_bytes = z.heads * ceil_div(z.t, kRows) * kRows * 8;
@@ -73,7 +72,7 @@ void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
   launch("attention_grad_long_rows", kernel.rows,
          {.grid = blocks_for(z.heads / z.a * p.pitch, kRowTokens), .block = kRowThreads}, l,
          device);
-  const auto grid = static_cast<unsigned>(std::min<int64_t>(c.tiles, device.multiprocessors()));
+  const auto grid = static_cast<unsigned>(std::min<int64_t>(c.tiles, device.sm_count()));
   launch("attention_grad_long", kernel.run,
          {.grid = grid, .block = kernel.threads, .shared = kernel.bytes}, l, device);
   if (c.ranges > 1)

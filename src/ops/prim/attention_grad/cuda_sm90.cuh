@@ -1,4 +1,4 @@
-// attention_grad on sm_90a: of short heads, each by a block of threads, and of long heads in one
+// attention_grad on sm_90a: of short heads, each by a thread block, and of long heads in one
 // pass.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace ebb::ops::cuda {
 
-// Whether a block of threads has room for a head whose width is a multiple of 8.
+// Whether a thread block has room for a head whose width is a multiple of 8.
 bool serves_head(const HeadSizes& z);
 
 // dq, dk and dv of 16-bit heads that it has room for. p.q, k, v, o, lse, dout, dlse, the gradients

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "backend/cuda/cut.h"
 #include "backend/cuda/launch.h"
-#include "ops/prim/attention/cuda_boxes.cuh"
+#include "backend/cuda/work_split.h"
+#include "ops/prim/attention/cuda_tma_boxes.cuh"
 #include "ops/prim/attention_grad/cuda_sm90.cuh"
 
 namespace ebb::ops::cuda {

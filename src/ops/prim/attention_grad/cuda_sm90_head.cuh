@@ -1,6 +1,6 @@
-// attention_grad of short heads on wgmma (sm_90a): a block of threads has a whole head in shared
+// attention_grad of short heads on wgmma (sm_90a): a thread block has a whole head in shared
 // memory, which comes and goes by TMA, and a warpgroup owns 64 of its keys. Several blocks of
-// threads share a multiprocessor, so that some load or store while others compute.
+// threads share a SM, so that some load or store while others compute.
 #pragma once
 
 #include "backend/cuda/attention_wgmma.cuh"
@@ -170,25 +170,25 @@ __device__ __forceinline__ void meet_queries(const HeadGradParams& p, const Head
     __syncthreads();  // shifts and deltas are there, and o is not needed any more
   }
   wgmma_finish<1>();
-  settle(s);
+  fence_accumulators(s);
   weigh_keys(s, w.shift + query, p.g.z.scale_log2, p.g.z.s - w.group * 64);
   pack_weights<T, S::step>(weights, s);
-  settle(weights);
+  fence_accumulators(weights);
   wgmma_start();
   start_head_sums<T, S>(dv, weights, dout, One);
   wgmma_submit();
   wgmma_finish<1>();
-  settle(dp);
+  fence_accumulators(dp);
   differentiate<T>(ds, weights, dp, w.delta + query);
-  settle(ds);
+  fence_accumulators(ds);
   wgmma_start();
   start_head_sums<T, S>(dk, ds, q, One);
   wgmma_submit();
 #pragma unroll
   for (int k = 0; k < S::step / 16; ++k) store_columns(block + S::ds + own, row + 16 * k, ds[k]);
   wgmma_finish<0>();
-  settle(dk);
-  settle(dv);
+  fence_accumulators(dk);
+  fence_accumulators(dv);
 }
 
 // dk and dv of the warpgroup's keys, and ds of all queries in shared memory.
@@ -202,8 +202,8 @@ __device__ __forceinline__ void sum_keys(const HeadGradParams& p, const HeadGrad
   for (int n = 0; n < S::width / 8; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) dk[n][i] = dv[n][i] = 0;
-  settle(dk);
-  settle(dv);
+  fence_accumulators(dk);
+  fence_accumulators(dv);
   __syncthreads();  // shifts and deltas are there, and o is not needed any more
 #pragma unroll 1
   for (int query = 0; query < 64 * p.blocks; query += S::step)
@@ -286,7 +286,7 @@ __global__ __launch_bounds__(S::threads, S::resident) void attention_grad_sm90_h
     start_queries<T, S>(dq, w.at + S::queries + S::ds, w.at + S::keys);
     leave_keys<T, S>(p, w, dk, dv);
     wgmma_finish<0>();
-    settle(dq);
+    fence_accumulators(dq);
     leave_queries<T, S>(p, w, dq, 0);
   } else {
     leave_keys<T, S>(p, w, dk, dv);
@@ -294,7 +294,7 @@ __global__ __launch_bounds__(S::threads, S::resident) void attention_grad_sm90_h
     for (int b = w.group; b < p.blocks; b += S::groups) {
       start_queries<T, S>(dq, w.at + S::queries + b * S::block_bytes + S::ds, w.at + S::keys);
       wgmma_finish<0>();
-      settle(dq);
+      fence_accumulators(dq);
       leave_queries<T, S>(p, w, dq, b);
     }
   }

@@ -25,7 +25,7 @@ struct LongWork {
   uint32_t at;  // address of memory
   int group;    // 0 or 1: which 64 keys
 };
-// A block of queries and a tile of keys: the numbers that they have in this block of threads, too.
+// A block of queries and a tile of keys: the numbers that they have in this thread block, too.
 struct Open {
   int head, key_block, rank, block;
   int tiles, count;
@@ -44,7 +44,7 @@ using QuerySums = float[LongShape<D>::dq_width / 8][4];
 template <class T, int D>
 __device__ __forceinline__ void start_scores(ScoreSums<D>& c, uint32_t a, uint32_t b) {
   using S = LongShape<D>;
-  settle(c);
+  fence_accumulators(c);
   wgmma_start();
 #pragma unroll
   for (int k = 0; k < (D + 15) / 16; ++k)
@@ -59,7 +59,7 @@ template <class T, int D>
 __device__ __forceinline__ void start_key_sums(KeySums<D>& sum, const Packed<D>& a, uint32_t b) {
   using S = LongShape<D>;
   constexpr int next = S::queries * 128;
-  settle(sum);
+  fence_accumulators(sum);
   wgmma_start();
 #pragma unroll
   for (int k = 0; k < S::queries / 16; ++k)
@@ -78,7 +78,7 @@ __device__ __forceinline__ void start_dq(QuerySums<D>& dq, const LongWork<D>& w,
                       (S::queries == 128 ? w.group * S::keys * 128 : 0);
   const uint32_t k =
       w.at + S::k + (o.tiles & 1) * S::key_bytes + (S::boxes == 2 ? w.group * S::keys * 128 : 0);
-  settle(dq);
+  fence_accumulators(dq);
   wgmma_start();
 #pragma unroll
   for (int i = 0; i < S::keys / 16; ++i)
@@ -156,7 +156,7 @@ __device__ __forceinline__ void add_dq(QuerySums<D>& dq, const LongWork<D>& w, c
 // What happens to dq of a block of queries when it has been computed.
 template <class T, int D>
 __device__ __forceinline__ void finish_dq(QuerySums<D>& dq, const LongWork<D>& w, const Open& o) {
-  settle(dq);
+  fence_accumulators(dq);
   say<D>(w.at, Pair::ds_empty, o.count);
   if (o.last) say<D>(w.at, Pair::keys_empty, o.tiles);
   if (w.p.key_blocks > 1) wait_for<D>(w.at, Pair::turn, o.count);
@@ -181,18 +181,18 @@ __device__ __forceinline__ void meet_queries(const LongWork<D>& w, const Open& o
   wait_for<D>(w.at, Pair::q_full, o.count);
   start_scores<T, D>(s, keys + S::k, q);
   wgmma_finish<1>();  // dk of the block before
-  settle(dk);
+  fence_accumulators(dk);
   if (o.count > 0) say<D>(w.at, Pair::q_empty, o.count - 1);
   wait_for<D>(w.at, Pair::dout_full, o.count);
   start_scores<T, D>(dp, keys + S::v, dout);
   wgmma_finish<1>();  // s
-  settle(s);
+  fence_accumulators(s);
   weigh<T, D>(weights, s, w, o);
   start_key_sums<T, D>(dv, weights, dout);
   if (o.count > 0) wait_for<D>(w.at, Pair::ds_full, o.count - 1);
   start_dq<T, D>(dq, w, before);
   wgmma_finish<2>();  // dp
-  settle(dp);
+  fence_accumulators(dp);
   differentiate<T>(ds, weights, dp,
                    reinterpret_cast<const float*>(w.memory + S::delta + slot * S::sums_bytes));
   wait_free<D>(w.at, Pair::ds_empty, o.count);
@@ -200,7 +200,7 @@ __device__ __forceinline__ void meet_queries(const LongWork<D>& w, const Open& o
   say<D>(w.at, Pair::ds_full, o.count);
   start_key_sums<T, D>(dk, ds, q);
   wgmma_finish<1>();  // dv, dq
-  settle(dv);
+  fence_accumulators(dv);
   say<D>(w.at, Pair::dout_empty, o.count);
   if (o.count > 0) finish_dq<T, D>(dq, w, before);
 }
@@ -239,8 +239,8 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     KeySums<D> dk, dv;
     clear(dk);
     clear(dv);
-    settle(dk);
-    settle(dv);
+    fence_accumulators(dk);
+    fence_accumulators(dv);
     wait_for<D>(w.at, Pair::keys_full, tiles);
 #pragma unroll 1
     for (int j = 0; j < t.blocks; ++j, ++count) {
@@ -250,7 +250,7 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
       before = o;
     }
     wgmma_finish<0>();
-    settle(dk);
+    fence_accumulators(dk);
     write_keys<T, D>(w, dk, t, false);
     write_keys<T, D>(w, dv, t, true);
     if (i + gridDim.x < w.p.tiles) continue;
@@ -262,7 +262,7 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
   }
 }
 
-// What comes first: shift and delta, and no tile has had its turn. A block of threads takes
+// What comes first: shift and delta, and no tile has had its turn. A thread block takes
 // kRowTokens queries of a sample and all their heads.
 // grid: heads / a * pitch / kRowTokens.  sums: f32.  deterministic: yes.
 template <class T>
@@ -301,7 +301,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_long_rows(
   }
 }
 
-// grid: at most as many blocks of threads as run at once, since tiles wait for others; block i
+// grid: at most as many thread blocks as run at once, since tiles wait for others; block i
 // takes the tiles i, i + grid, ...  sums: f32, in an order that the sizes and the grid decide.
 // deterministic: yes.
 template <class T, int D>
@@ -328,7 +328,7 @@ __global__ __launch_bounds__(LongShape<D>::threads,
 }
 
 // dk and dv from the parts that the ranges of queries left.
-// grid: two blocks of threads a piece of 64 keys of a head.  sums: f32, in the order of the
+// grid: two thread blocks a piece of 64 keys of a head.  sums: f32, in the order of the
 // queries. deterministic: yes.
 template <class T, int D>
 __global__ __launch_bounds__(128) void attention_grad_long_sum(

@@ -1,4 +1,4 @@
-// What a block of threads of the long attention_grad (sm_90a) keeps in shared memory, how its
+// What a thread block of the long attention_grad (sm_90a) keeps in shared memory, how its
 // barriers are counted, and which keys and queries it works on.
 #pragma once
 
@@ -22,7 +22,7 @@ struct LongParams {
   int turn_count;  // words of turns; 0 if there is one block of keys
 };
 
-constexpr int kRowTokens = 8;  // queries of a block of threads of the first pass
+constexpr int kRowTokens = 8;  // queries of a thread block of the first pass
 
 // D: 40, 64, 80 or 128, the width with its padding. A tile in shared memory is `boxes` boxes of 64
 // columns, `step` columns from one to the next.
@@ -72,7 +72,7 @@ __device__ __forceinline__ Use2 use2(int count) {
   return {count & 1, static_cast<uint32_t>(count >> 1 & 1)};
 }
 
-// A block of queries; `count`: of those that the block of threads has met.
+// A block of queries; `count`: of those that the thread block has met.
 struct Block {
   int head, block, count;
 };
@@ -112,7 +112,7 @@ __device__ __forceinline__ void init_pairs(uint32_t memory) {
   barrier_init_done();
 }
 
-// A tile's peers are the tiles of its head that other blocks of threads take at the same time. They
+// A tile's peers are the tiles of its head that other thread blocks take at the same time. They
 // begin at different blocks of queries and go round, so that no two of them add to the same dq at
 // once; it is added to in the order in which they come by.
 struct LongTile {
@@ -130,7 +130,7 @@ struct LongTile {
   }
 };
 
-// Block of threads c takes the tiles c, c + grid, ...
+// Thread block c takes the tiles c, c + grid, ...
 __device__ __forceinline__ LongTile long_tile(const LongParams& p, int i) {
   const int keys = p.key_blocks, grid = gridDim.x, part = i / keys;
   LongTile t;
@@ -202,7 +202,7 @@ __device__ __forceinline__ void load_tiles(const LongParams& p, uint32_t memory)
   }
 }
 
-// Waits until another block of threads has stored `rank` or more. A turn that never comes is a bug,
+// Waits until another thread block has stored `rank` or more. A turn that never comes is a bug,
 // and becomes an error of the launch, as in barrier_wait.
 __device__ __forceinline__ void wait_for_turn(const unsigned* turn, unsigned rank) {
   constexpr uint64_t never = 10'000'000'000;  // ns
@@ -215,7 +215,7 @@ __device__ __forceinline__ void wait_for_turn(const unsigned* turn, unsigned ran
   }
 }
 
-// One thread waits for the tiles before, and lets this block of threads add.
+// One thread waits for the tiles before, and lets this thread block add.
 template <int D>
 __device__ __forceinline__ void take_turns(const LongParams& p, uint32_t memory) {
   int blocks = 0;

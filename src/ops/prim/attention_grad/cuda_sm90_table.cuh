@@ -1,7 +1,7 @@
 // The kernels of the long attention_grad by dtype and width.
 #pragma once
 
-#include "ops/prim/attention_grad/cuda_sm90_parts.cuh"
+#include "ops/prim/attention_grad/cuda_sm90_schedule.cuh"
 
 namespace ebb::ops::cuda {
 

@@ -9,7 +9,7 @@ namespace {
 
 // oneDNN's f32 convolutions have f32 results and bias.
 bool supports(const Signature& s, const Device&) {
-  if (!ebb::cpu::onednn_takes(s) || epilogue_of(s).addend) return false;
+  if (!ebb::cpu::onednn_takes(s) || epilogue_of(s).residual) return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
 }
 
@@ -27,7 +27,7 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 }
 
 bool supports_widened(const Signature& s, const Device&) {
-  return ebb::cpu::has_narrow_floats(s) && !epilogue_of(s).addend;
+  return ebb::cpu::has_narrow_floats(s) && !epilogue_of(s).residual;
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ GemmTask task(const Signature& s) {
   t.out = s.out[0].dtype;
   const Epilogue e = epilogue_of(s);
   if (e.bias) t.bias = s.in[*e.bias].dtype;
-  if (e.addend) t.addend = s.in[*e.addend].dtype;
-  t.addend_rows = e.rows;
+  if (e.residual) t.residual = s.in[*e.residual].dtype;
+  t.residual_rows = e.rows;
   t.a_run = g.c;
   t.b_run = t.k;
   Product::describe(t);
@@ -44,7 +44,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const Product gemm(t, plan, windows_of(conv2d_geometry(s)), filters);
   const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
     gemm.run(
-        {c.in[0], c.in[1], address_of(e.bias, c), address_of(e.addend, c), c.out[0], c.workspace},
+        {c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0], c.workspace},
         device);
   };
   return {.workspace = plan.workspace, .run = run};

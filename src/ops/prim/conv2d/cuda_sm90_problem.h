@@ -24,8 +24,8 @@ inline ebb::cuda::gemm::Images sm90_images(const ConvGeometry& g) {
           .right = to_int(g.right - (g.kw - 1))};
 }
 
-// The images of dy under turned taps, for each pixel of x, at stride 1.
-inline ebb::cuda::gemm::Images sm90_turned_images(const ConvGeometry& g) {
+// The images of dy under rotated taps, for each pixel of x, at stride 1.
+inline ebb::cuda::gemm::Images sm90_rotated_images(const ConvGeometry& g) {
   const auto to_int = [](int64_t v) { return static_cast<int>(v); };
   return {.n = g.n,
           .h = g.out_h(),

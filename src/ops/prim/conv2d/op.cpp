@@ -36,7 +36,7 @@ std::vector<Value> vjp(const VjpCall& c) {
   const std::vector<Value> dw = conv2d_dw(x, dy, Conv2dDw{a.stride, a.pad, kernel, bias});
   std::vector<Value> out{dx, dw[0]};
   if (bias) out.push_back(dw[1]);
-  if (e.addend) out.push_back(addend_gradient(c.in[*e.addend], c.dout[0]));
+  if (e.residual) out.push_back(residual_gradient(c.in[*e.residual], c.dout[0]));
   return out;
 }
 
@@ -51,7 +51,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Conv2d a = s.as<Conv2d>();
   a.dtype = name_of(DType::f32);
-  return without_addend(g, s, a, in);
+  return without_residual(g, s, a, in);
 }
 
 Cost cost(const Signature& s) {

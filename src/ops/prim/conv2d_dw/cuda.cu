@@ -51,8 +51,8 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const GemmTask t = task(s);
   ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
   if (s.out.size() == 2)
-    plan.workspace =
-        std::max(plan.workspace, ebb::cuda::column_sum_parts(t.k, t.m, device) * t.m * int64_t{4});
+    plan.workspace = std::max(plan.workspace,
+                              ebb::cuda::column_sum_partials(t.k, t.m, device) * t.m * int64_t{4});
   const Plain dy{.outers = static_cast<int>(t.k), .inners = static_cast<int>(t.m)};
   const Product gemm(t, plan, dy, windows_of(conv2d_dw_geometry(s)));
   const auto run = [gemm, db = bias_gradient(t, device), &device](const Call& c) {

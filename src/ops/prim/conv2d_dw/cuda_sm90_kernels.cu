@@ -5,14 +5,14 @@
 namespace ebb::ops::cuda {
 
 using ebb::cuda::gemm::Family, ebb::cuda::gemm::Form, ebb::cuda::gemm::Tile,
-    ebb::cuda::gemm::TwoTeams;
+    ebb::cuda::gemm::PingPong;
 
 ebb::cuda::gemm::Kernels conv2d_dw_sm90_kernels(DType type) {
   if (type == DType::f16)
     return Family<__half, Form::wgrad, Tile<256, 128>, Tile<128, 128, 2>,
                   Tile<64, 128, 2>>::kernels();
   return Family<__nv_bfloat16, Form::wgrad, Tile<128, 256>, Tile<256, 128>, Tile<192, 192>,
-                Tile<128, 192>, TwoTeams<192, 128>, Tile<128, 128, 2>, Tile<64, 256>,
+                Tile<128, 192>, PingPong<192, 128>, Tile<128, 128, 2>, Tile<64, 256>,
                 Tile<64, 128, 2>>::kernels();
 }
 

@@ -1,6 +1,6 @@
 // conv2d_dx on CUDA: the general kernels. Each phase of the pixels is a convolution of dy.
-#include "backend/cuda/cut.h"
 #include "backend/cuda/mma_gemm.cuh"
+#include "backend/cuda/work_split.h"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/prim/epilogue.h"
@@ -27,8 +27,8 @@ GemmTask task(const Signature& s) {
   t.b = s.in[1].dtype;
   t.out = s.out[0].dtype;
   const Epilogue e = epilogue_of(s);
-  if (e.addend) t.addend = s.in[*e.addend].dtype;
-  t.addend_rows = e.rows;
+  if (e.residual) t.residual = s.in[*e.residual].dtype;
+  t.residual_rows = e.rows;
   t.a_run = g.o;
   t.b_run = g.c;
   Product::describe(t);
@@ -83,7 +83,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
   const Product gemm(t, plan, windows_of_dy(g), taps_of(g));
   const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
-    gemm.run({c.in[0], c.in[1], nullptr, address_of(e.addend, c), c.out[0], c.workspace}, device);
+    gemm.run({c.in[0], c.in[1], nullptr, address_of(e.residual, c), c.out[0], c.workspace}, device);
   };
   return {.workspace = plan.workspace, .run = run};
 }

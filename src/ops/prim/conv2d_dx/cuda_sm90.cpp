@@ -25,7 +25,7 @@ struct Use {
     p.m = g.n * g.h * g.w;
     p.n = g.c;
     p.k = g.o;
-    p.images = sm90_turned_images(g);
+    p.images = sm90_rotated_images(g);
     return p;
   }
 

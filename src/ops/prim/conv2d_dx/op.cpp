@@ -39,8 +39,8 @@ std::vector<Value> vjp(const VjpCall& c) {
   const std::vector<int64_t> kernel{w.shape()[1], w.shape()[2]};
   const Value dw = conv2d_dw(g, dy, Conv2dDw{a.stride, a.pad, kernel, false})[0];
   std::vector<Value> out{conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), dw};
-  if (const Epilogue e = epilogue_of(c.sig); e.addend)
-    out.push_back(addend_gradient(c.in[*e.addend], c.dout[0]));
+  if (const Epilogue e = epilogue_of(c.sig); e.residual)
+    out.push_back(residual_gradient(c.in[*e.residual], c.dout[0]));
   return out;
 }
 
@@ -54,7 +54,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Conv2dDx a = s.as<Conv2dDx>();
   a.dtype = name_of(DType::f32);
-  return without_addend(g, s, a, in);
+  return without_residual(g, s, a, in);
 }
 
 Cost cost(const Signature& s) {

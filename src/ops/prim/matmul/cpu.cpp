@@ -42,7 +42,7 @@ Program prepare_shared(const Signature& s, MatmulProblem p) {
   return {.workspace = product.scratch_bytes(), .run = run};
 }
 
-bool is_plain(const Signature& s) { return !epilogue_of(s).addend && !s.as<Matmul>().sums; }
+bool is_plain(const Signature& s) { return !epilogue_of(s).residual && !s.as<Matmul>().row_sums; }
 
 // oneDNN's f32 products have f32 results and bias.
 bool supports(const Signature& s, const Device&) {

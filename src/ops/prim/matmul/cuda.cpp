@@ -24,8 +24,8 @@ GemmTask matmul_task(const Signature& s) {
   t.out = s.out[0].dtype;
   const Epilogue e = epilogue_of(s);
   if (e.bias) t.bias = s.in[*e.bias].dtype;
-  if (e.addend) t.addend = s.in[*e.addend].dtype;
-  t.addend_rows = e.rows;
+  if (e.residual) t.residual = s.in[*e.residual].dtype;
+  t.residual_rows = e.rows;
   t.a_run = attrs.trans_a ? t.m : t.k;
   t.b_run = attrs.trans_b ? t.k : t.n;
   t.a_k = attrs.trans_a ? K::outer : K::inner;
@@ -37,11 +37,11 @@ namespace {
 
 bool supports(const Signature& s, const Device&) {
   const auto& attrs = s.as<Matmul>();
-  return (!attrs.sums || attrs.trans_a) && ebb::cuda::gemm_supports(matmul_task(s));
+  return (!attrs.row_sums || attrs.trans_a) && ebb::cuda::gemm_supports(matmul_task(s));
 }
 
 // The product, then the sums of a's columns as it is stored.
-Program with_sums(const Signature& s, const Program& product, ebb::cuda::CudaDevice& device) {
+Program with_row_sums(const Signature& s, const Program& product, ebb::cuda::CudaDevice& device) {
   const int64_t rows = s.in[0].shape[0], cols = s.in[0].shape[1];
   const auto run = [product, rows, cols, dtype = s.in[0].dtype, &device](const Call& c) {
     product.run(c);
@@ -53,7 +53,7 @@ Program with_sums(const Signature& s, const Program& product, ebb::cuda::CudaDev
                             .out = static_cast<float*>(c.out[1])},
                            device);
   };
-  const int64_t parts = ebb::cuda::column_sum_parts(rows, cols, device) * cols * int64_t{4};
+  const int64_t parts = ebb::cuda::column_sum_partials(rows, cols, device) * cols * int64_t{4};
   return {.workspace = std::max(product.workspace, parts), .run = run};
 }
 
@@ -65,8 +65,8 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(matmul_task(s), tune, device);
   const Program product =
-      s.as<Matmul>().trans_b ? matmul_by_rows(s, plan, device) : matmul_by_columns(s, plan, device);
-  return s.as<Matmul>().sums ? with_sums(s, product, device) : product;
+      s.as<Matmul>().trans_b ? matmul_nt(s, plan, device) : matmul_nn(s, plan, device);
+  return s.as<Matmul>().row_sums ? with_row_sums(s, product, device) : product;
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 namespace ebb::ops::cuda {
 
 // One for each way that b is stored, in files of their own: they compile for long.
-Program matmul_by_columns(const Signature& s, const ebb::cuda::GemmPlan& plan,
-                          ebb::cuda::CudaDevice& device);  // b [..., K, N]
-Program matmul_by_rows(const Signature& s, const ebb::cuda::GemmPlan& plan,
-                       ebb::cuda::CudaDevice& device);  // b [..., N, K]
+Program matmul_nn(const Signature& s, const ebb::cuda::GemmPlan& plan,
+                  ebb::cuda::CudaDevice& device);  // b [..., K, N]
+Program matmul_nt(const Signature& s, const ebb::cuda::GemmPlan& plan,
+                  ebb::cuda::CudaDevice& device);  // b [..., N, K]
 
 ebb::cuda::GemmTask matmul_task(const Signature& s);
 

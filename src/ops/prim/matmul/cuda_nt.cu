@@ -5,8 +5,8 @@ namespace ebb::ops::cuda {
 
 using ebb::cuda::K;
 
-Program matmul_by_rows(const Signature& s, const ebb::cuda::GemmPlan& plan,
-                       ebb::cuda::CudaDevice& device) {
+Program matmul_nt(const Signature& s, const ebb::cuda::GemmPlan& plan,
+                  ebb::cuda::CudaDevice& device) {
   return s.as<Matmul>().trans_a ? matmul_program<K::outer, K::inner>(s, plan, device)
                                 : matmul_program<K::inner, K::inner>(s, plan, device);
 }

@@ -20,7 +20,7 @@ gemm::Problem matmul_sm90_problem(const Signature& s) {
   p.type = s.in[0].dtype;
   p.out = s.out[0].dtype;
   set_epilogue(p, s);
-  p.row_sums = attrs.sums;
+  p.row_sums = attrs.row_sums;
   p.m = z.m;
   p.n = z.n;
   p.k = z.k;
@@ -36,11 +36,11 @@ gemm::Problem matmul_sm90_problem(const Signature& s) {
 
 gemm::Kernels matmul_sm90_kernels(const gemm::Problem& p) {
   switch (p.form) {
-    case gemm::Form::nn: return matmul_sm90_columns(p.type);
-    case gemm::Form::tn: return matmul_sm90_turned_columns(p.type);
-    case gemm::Form::tt: return matmul_sm90_turned_rows(p.type);
+    case gemm::Form::nn: return matmul_sm90_nn(p.type);
+    case gemm::Form::tn: return matmul_sm90_tn(p.type);
+    case gemm::Form::tt: return matmul_sm90_tt(p.type);
     case gemm::Form::gated: return matmul_sm90_gated(p.type);
-    default: return matmul_sm90_rows(p.type);
+    default: return matmul_sm90_nt(p.type);
   }
 }
 

@@ -15,10 +15,10 @@ ebb::cuda::gemm::Kernels matmul_sm90_kernels(const ebb::cuda::gemm::Problem& p);
 
 // The kernels by how a and b are stored, in files of their own: they compile for long. type: bf16
 // or f16.
-ebb::cuda::gemm::Kernels matmul_sm90_rows(DType type);            // a [M, K], b [N, K]
-ebb::cuda::gemm::Kernels matmul_sm90_columns(DType type);         // a [M, K], b [K, N]
-ebb::cuda::gemm::Kernels matmul_sm90_turned_columns(DType type);  // a [K, M], b [K, N]
-ebb::cuda::gemm::Kernels matmul_sm90_turned_rows(DType type);     // a [K, M], b [N, K]
-ebb::cuda::gemm::Kernels matmul_sm90_gated(DType type);           // as rows, of Form::gated
+ebb::cuda::gemm::Kernels matmul_sm90_nt(DType type);     // a [M, K], b [N, K]
+ebb::cuda::gemm::Kernels matmul_sm90_nn(DType type);     // a [M, K], b [K, N]
+ebb::cuda::gemm::Kernels matmul_sm90_tn(DType type);     // a [K, M], b [K, N]
+ebb::cuda::gemm::Kernels matmul_sm90_tt(DType type);     // a [K, M], b [N, K]
+ebb::cuda::gemm::Kernels matmul_sm90_gated(DType type);  // as rows, of Form::gated
 
 }  // namespace ebb::ops::cuda

@@ -5,12 +5,12 @@
 
 namespace ebb::ops::cuda {
 
-using ebb::cuda::gemm::Family, ebb::cuda::gemm::Form, ebb::cuda::gemm::TwoTeams;
+using ebb::cuda::gemm::Family, ebb::cuda::gemm::Form, ebb::cuda::gemm::PingPong;
 
 ebb::cuda::gemm::Kernels matmul_sm90_gated(DType type) {
   if (type == DType::f16)
-    return Family<__half, Form::gated, TwoTeams<128, 192>, TwoTeams<128, 128>>::kernels();
-  return Family<__nv_bfloat16, Form::gated, TwoTeams<128, 192>, TwoTeams<128, 128>>::kernels();
+    return Family<__half, Form::gated, PingPong<128, 192>, PingPong<128, 128>>::kernels();
+  return Family<__nv_bfloat16, Form::gated, PingPong<128, 192>, PingPong<128, 128>>::kernels();
 }
 
 }  // namespace ebb::ops::cuda

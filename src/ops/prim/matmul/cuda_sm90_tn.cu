@@ -5,13 +5,13 @@
 namespace ebb::ops::cuda {
 
 using ebb::cuda::gemm::Family, ebb::cuda::gemm::Form, ebb::cuda::gemm::Tile,
-    ebb::cuda::gemm::TwoTeams;
+    ebb::cuda::gemm::PingPong;
 
-ebb::cuda::gemm::Kernels matmul_sm90_turned_columns(DType type) {
+ebb::cuda::gemm::Kernels matmul_sm90_tn(DType type) {
   if (type == DType::f16)
     return Family<__half, Form::tn, Tile<256, 128>, Tile<128, 128, 2>>::kernels();
   return Family<__nv_bfloat16, Form::tn, Tile<128, 256>, Tile<256, 128>, Tile<192, 192>,
-                Tile<128, 192>, Tile<128, 128, 2>, TwoTeams<128, 128>, Tile<128, 64, 2>,
+                Tile<128, 192>, Tile<128, 128, 2>, PingPong<128, 128>, Tile<128, 64, 2>,
                 Tile<64, 64, 2>, Tile<64, 128, 2>, Tile<64, 96, 2>, Tile<192, 64, 2>>::kernels();
 }
 

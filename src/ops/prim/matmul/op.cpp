@@ -46,7 +46,7 @@ std::vector<Type> infer(const Signature& s) {
   out.shape.push_back(z.m);
   out.shape.push_back(z.n);
   epilogue_of(s, out.shape);  // the other inputs fit
-  if (!attrs.sums) return {out};
+  if (!attrs.row_sums) return {out};
   require(out.shape.rank() == 2, "matmul: sums are of two matrices (ranks ", a.shape.rank(),
           " and ", b.shape.rank(), ")", operands());
   return {out, {DType::f32, {z.m}}};
@@ -64,7 +64,7 @@ Value product(Value x, Value y, Matmul attrs, DType dtype) {
 }
 
 // What the sums of a's rows add to the gradient of a.
-Value with_sums(const VjpCall& c, Value da) {
+Value with_row_sums(const VjpCall& c, Value da) {
   const Value ds = c.dout[1];
   if (!ds) return da;
   const int64_t m = ds.shape()[0];
@@ -87,7 +87,7 @@ Value gradient_a(const VjpCall& c, Value dc) {
 }
 
 // The gradient of b and, with `sums`, the sums of dc over its rows.
-std::vector<Value> gradient_b(const VjpCall& c, Value dc, bool sums) {
+std::vector<Value> gradient_b(const VjpCall& c, Value dc, bool row_sums) {
   const auto& t = c.sig.as<Matmul>();
   const Value b = c.in[1];
   Value a = c.in[0];
@@ -102,7 +102,7 @@ std::vector<Value> gradient_b(const VjpCall& c, Value dc, bool sums) {
   Matmul attrs{.trans_a = t.trans_b || !t.trans_a,
                .trans_b = t.trans_b && t.trans_a,
                .dtype = std::string(name_of(dtype)),
-               .sums = sums};
+               .row_sums = row_sums};
   std::vector<Value> db = t.trans_b ? products(dc, cast(a, dc.dtype()), attrs)
                                     : products(a, cast(dc, a.dtype()), attrs);
   db[0] = cast(sum_to(db[0], b.shape()), dtype);
@@ -122,11 +122,11 @@ std::vector<Value> vjp(const VjpCall& c) {
   const Value dc = c.dout[0] ? c.dout[0] : constant(c.graph, 0, c.out[0].shape(), c.out[0].dtype());
   const bool beside = e.bias && sums_beside(c, dc);
   Value da = gradient_a(c, dc);
-  if (c.sig.as<Matmul>().sums) da = with_sums(c, da);
+  if (c.sig.as<Matmul>().row_sums) da = with_row_sums(c, da);
   const std::vector<Value> db = gradient_b(c, dc, beside);
   std::vector<Value> out{da, db[0]};
   if (e.bias) out.push_back(beside ? db[1] : sum_to(dc, c.in[*e.bias].shape()));
-  if (e.addend) out.push_back(addend_gradient(c.in[*e.addend], dc));
+  if (e.residual) out.push_back(residual_gradient(c.in[*e.residual], dc));
   return out;
 }
 
@@ -145,7 +145,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
     out[0].v[at(i)] = sum;
   }
   add_epilogue(s, in, out[0]);
-  if (!t.sums) return;
+  if (!t.row_sums) return;
   for (int64_t m = 0; m < z.m; ++m) {
     out[1].v[at(m)] = 0;
     for (int64_t k = 0; k < z.k; ++k)
@@ -153,14 +153,14 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
-// Without the sums, or without the addend.
+// Without the sums, or without the residual.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Matmul a = s.as<Matmul>();
-  if (!a.sums) {
+  if (!a.row_sums) {
     a.dtype = name_of(DType::f32);
-    return without_addend(g, s, a, in);
+    return without_residual(g, s, a, in);
   }
-  a.sums = false;
+  a.row_sums = false;
   const Value c = g.add(*s.op, a, in)[0];
   return {c, reshape(sum(in[0], {a.trans_a ? 0 : 1}), s.out[1].shape)};
 }
@@ -170,11 +170,11 @@ Cost cost(const Signature& s) {
   for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   c.flops = 2.0 * static_cast<double>(s.out[0].shape.numel() * matmul_sizes(s).k);
-  if (s.as<Matmul>().sums) c.flops += static_cast<double>(s.in[0].shape.numel());
+  if (s.as<Matmul>().row_sums) c.flops += static_cast<double>(s.in[0].shape.numel());
   return c;
 }
 
-// Addends and sums.
+// Residuals and sums.
 std::vector<Example> epilogue_examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   return {
@@ -193,7 +193,7 @@ std::vector<Example> epilogue_examples() {
       {.label = "residual",
        .attrs = Matmul{false, true, ""},
        .in = {f32({3, 5, 11}), f32({17, 11}), f32({17}), f32({3, 5, 17})}},
-      {.label = "residual_alone",  // no bias
+      {.label = "residual_without_bias",  // no bias
        .attrs = Matmul{},
        .in = {f32({7, 13}), f32({13, 5}), f32({7, 5})}},
       {.label = "row_for_each_image",

@@ -1,4 +1,4 @@
-// matmul: c = a b + bias + addend on the last two dims, batched; perhaps with the sums of a.
+// matmul: c = a b + bias + residual on the last two dims, batched; perhaps with the sums of a.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace ebb::ops {
 
 // a [..., M, K], b [..., K, N], bias [N] -> [..., M, N]. Leading dims are equal, or one of a and b
-// has rank 2 and serves the whole batch. a and b have one dtype; bias and addend (ops/prim/
+// has rank 2 and serves the whole batch. a and b have one dtype; bias and residual (ops/prim/
 // epilogue.h) may have others.
 struct Matmul {
   bool trans_a = false;  // a is stored [..., K, M]
@@ -16,12 +16,12 @@ struct Matmul {
   std::string dtype;     // of the result; "": as a
   // A second result, f32 [M]: the sums of a over K. With a = dy [K, M] stored, c is the gradient of
   // weights and this that of a bias. Of two matrices.
-  bool sums = false;
+  bool row_sums = false;
   void fields(auto&& f) {
     f("trans_a", trans_a);
     f("trans_b", trans_b);
     f("dtype", dtype);
-    f("sums", sums);
+    f("row_sums", row_sums);
   }
 };
 

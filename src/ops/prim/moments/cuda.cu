@@ -178,7 +178,7 @@ __device__ __forceinline__ bool last_to_come(unsigned* arrived, unsigned count) 
   return last;
 }
 
-constexpr int row_parts = 16;  // sums of rows that a block leaves to the groups
+constexpr int row_parts = 16;  // partial sums of rows that a block leaves to the groups
 
 // Where lanes of a warp share columns, adds their sums: a warp becomes a row. Returns the rows.
 template <int Lines>
@@ -434,7 +434,7 @@ bool try_way(const MomentsProblem& p, const MomentsWay& w, const Addresses& a, C
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const MomentsProblem p = moments_problem(s);
-  const int sms = of(device).multiprocessors();
+  const int sms = of(device).sm_count();
   const MomentsWay best = moments_way(p, 16 / p.element, sms), narrow = moments_way(p, 1, sms);
   const auto arrived = device.allocate(std::max(best.items(), narrow.items()) * 4);
   const int64_t parts = std::max(best.parts(), narrow.parts());

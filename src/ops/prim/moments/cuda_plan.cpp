@@ -36,9 +36,9 @@ double share_of_lines(const MomentsProblem& p, int64_t tile) {
 }
 
 // The best number of chunks for a tile.
-MomentsPlan chunks_for(const MomentsProblem& p, int64_t tile, int64_t pack, int multiprocessors) {
+MomentsPlan chunks_for(const MomentsProblem& p, int64_t tile, int64_t pack, int sm_count) {
   constexpr int64_t most_chunks = 192;
-  const double slots = 2.0 * multiprocessors;  // blocks that run at a time
+  const double slots = 2.0 * sm_count;  // blocks that run at a time
   const double pixel = static_cast<double>(tile * p.element) * share_of_lines(p, tile);
   MomentsPlan best;
   for (int64_t c = 1; c <= std::min(p.pixels, most_chunks); ++c) {
@@ -54,12 +54,12 @@ MomentsPlan chunks_for(const MomentsProblem& p, int64_t tile, int64_t pack, int 
   return best;
 }
 
-MomentsPlan image_plan(MomentsProblem p, int64_t pack, int multiprocessors) {
+MomentsPlan image_plan(MomentsProblem p, int64_t pack, int sm_count) {
   MomentsPlan best;
   for (int64_t groups = p.groups; groups >= 1; --groups) {
     const int64_t tile = groups * p.part();
     if (p.groups % groups != 0 || tile % pack != 0 || tile / pack > moments_threads) continue;
-    const MomentsPlan plan = chunks_for(p, tile, pack, multiprocessors);
+    const MomentsPlan plan = chunks_for(p, tile, pack, sm_count);
     if (best.tile == 0 || plan.cost < best.cost) best = plan;
   }
   return best;
@@ -76,10 +76,10 @@ MomentsProblem row_as_image(MomentsProblem p, int64_t pack) {
 
 }  // namespace
 
-MomentsWay moments_way(const MomentsProblem& p, int64_t pack, int multiprocessors) {
+MomentsWay moments_way(const MomentsProblem& p, int64_t pack, int sm_count) {
   if (p.outer * p.pixels * p.channels == 0 || p.channels % pack != 0) return {p, {}};
   const MomentsProblem as = p.pixels == 1 ? row_as_image(p, pack) : p;
-  return {as, image_plan(as, pack, multiprocessors)};
+  return {as, image_plan(as, pack, sm_count)};
 }
 
 }  // namespace ebb::ops::cuda

@@ -30,6 +30,6 @@ struct MomentsWay {
   }
   int64_t items() const { return plan.tile ? problem.outer * (problem.channels / plan.tile) : 0; }
 };
-MomentsWay moments_way(const MomentsProblem& p, int64_t pack, int multiprocessors);
+MomentsWay moments_way(const MomentsProblem& p, int64_t pack, int sm_count);
 
 }  // namespace ebb::ops::cuda

@@ -1,0 +1,50 @@
+#include "pipeline/bench_cases.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace ebb {
+namespace {
+
+Timing time_on_host(Plan& plan, const NamedTensors& inputs) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> times;
+  double spent = 0;
+  while (times.size() < 5 || (spent < 5 && times.size() < 30)) {
+    const auto start = Clock::now();
+    plan.run(inputs);
+    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    spent += times.back();
+  }
+  std::sort(times.begin(), times.end());
+  const double median = times[times.size() / 2];
+  return {median, (times[times.size() * 9 / 10] - times[times.size() / 10]) / median, 0};
+}
+
+}  // namespace
+
+std::vector<NetworkCase> small_networks() {
+  return {{"tiny", "tiny", "", 64},
+          {"songunet", "ddpmpp_cifar10", "{model_channels=64 dropout=0}", 16},
+          {"adm", "unet64", "{dropout=0}", 8}};
+}
+
+// Training takes the mean square error of the noise, without the variational bound.
+std::vector<NetworkCase> large_networks() {
+  return {{"unet64", "unet64", "{dropout=0}", 32},
+          {"adm64", "adm64", "{dropout=0 learn_sigma=false}", 32},
+          {"dit_xl2", "dit_xl2", "{learn_sigma=false}", 64}};
+}
+
+NamedModel model_of(const NetworkCase& c) {
+  NamedModel named = find_model(c.model);
+  parse_fields(named.config.fields(), c.settings);
+  return named;
+}
+
+Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int runs) {
+  if (device.on_host()) return time_on_host(plan, inputs);
+  return time_on_device(device, 1, runs, [&](int) { plan.enqueue(); });
+}
+
+}  // namespace ebb

@@ -1,0 +1,27 @@
+// The networks of benches, and how their plans are timed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/graph_bench.h"
+#include "runtime/plan.h"
+
+namespace ebb {
+
+struct NetworkCase {
+  std::string name, model, settings;
+  int64_t batch;
+};
+
+// Small enough for a processor, in f32 and bf16.
+std::vector<NetworkCase> small_networks();
+// For accelerators, in bf16.
+std::vector<NetworkCase> large_networks();
+NamedModel model_of(const NetworkCase& c);
+
+// Of runs of a plan whose inputs were loaded, on the device; on the host with their copies.
+Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int runs);
+
+}  // namespace ebb

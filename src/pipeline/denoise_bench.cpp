@@ -1,0 +1,124 @@
+// Benches of evaluations of networks.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/hashed_weights.h"
+#include "passes/mixed_precision.h"
+#include "pipeline/bench_cases.h"
+#include "pipeline/model_bench.h"
+
+namespace ebb {
+namespace {
+
+constexpr int64_t timesteps = 1000;
+
+struct Evaluation {
+  Plan plan;
+  NamedTensors inputs;
+};
+
+// What bench/torch/gpu_denoise.py gives its networks.
+NamedTensors inputs_of(const CommonConfig& c, int64_t batch) {
+  NamedTensors in;
+  in["x"] = nn::hashed_input("input.x", {batch, c.image_size, c.image_size, c.in_channels});
+  Tensor noise(DType::f32, {batch}), classes(DType::i64, {batch});
+  for (int64_t i = 0; i < batch; ++i) {
+    noise.span<float>()[static_cast<size_t>(i)] = static_cast<float>((37 * i + 11) % timesteps);
+    classes.span<int64_t>()[static_cast<size_t>(i)] = c.classes > 0 ? i % c.classes : 0;
+  }
+  in["noise"] = noise;
+  if (c.classes > 0) in[std::string(nn::class_id)] = classes;
+  return in;
+}
+
+Evaluation make_evaluation(const NetworkCase& m, DType dtype, const Context& context,
+                           const CompileOptions& options = {}) {
+  const NamedModel named = model_of(m);
+  const CommonConfig& c = named.config.common();
+  Graph g;
+  const nn::NetworkInputs in = network_inputs(g, *named.model, named.config, m.batch);
+  g.output("F", network_of(*named.model, named.config)(g, in));
+  Evaluation e{Plan(mixed_precision(g, dtype), context, options), inputs_of(c, m.batch)};
+  for (const nn::Weight& w : nn::weights_of(g)) e.plan.bind(w.name, nn::hashed_weight(w));
+  e.plan.bind_missing();
+  return e;
+}
+
+double norm(std::span<const float> v) {
+  double sum = 0;
+  for (const float x : v) sum += double{x} * double{x};
+  return std::sqrt(sum);
+}
+
+// Rounding to bf16 in every layer adds up to per cents of the output.
+void check_output(const NetworkCase& m, DType dtype, const Tensor& have, const Tensor& want) {
+  const double tolerance = dtype == DType::f32 ? 1e-3 : 5e-2;
+  std::vector<float> error(have.span<float>().begin(), have.span<float>().end());
+  for (size_t i = 0; i < error.size(); ++i) error[i] -= want.span<float>()[i];
+  const double relative = norm(error) / norm(want.span<float>());
+  require(relative <= tolerance, "bench: denoise/", m.name, ' ', dtype,
+          ": the output differs from the unfused f32 plan by ", relative, " (at most ", tolerance,
+          ")");
+}
+
+BenchResult timed(const Context& context, const NetworkCase& m, Evaluation& e, DType dtype,
+                  const Tensor& output, Ceilings& ceilings) {
+  constexpr int runs = 30, projections = 3;
+  const auto values = output.to(DType::f32);
+  const double l2 = norm(values.span<float>());
+  require(std::isfinite(l2) && l2 > 0, "bench: denoise/", m.name, ": the output is not finite");
+  std::vector<double> check{l2};
+  for (int k = 0; k < projections; ++k)
+    check.push_back(nn::projection("output", k, values.span<float>()));
+  const Timing t = time_plan(*context.device, e.plan, e.inputs, runs);
+  const Cost cost = e.plan.cost();
+  return {.op = "denoise",
+          .example = m.name,
+          .dtype = str(dtype),
+          .device = std::string(context.device->backend()),
+          .kernel = "plan",
+          .us = t.median * 1e6,
+          .spread = t.spread,
+          .gb_per_s = cost.bytes / t.median * 1e-9,
+          .tflop_per_s = cost.flops / t.median * 1e-12,
+          .peak_percent = ceilings.percent({.flops = cost.flops}, t.median, dtype),
+          .memory_gb = static_cast<double>(e.plan.arena_bytes() + e.plan.source_bytes()) * 1e-9,
+          .host_us = t.host * 1e6,
+          .check = std::move(check)};
+}
+
+}  // namespace
+
+void bench_denoise(const Context& context, const std::string& filter, Ceilings& ceilings,
+                   const std::function<void(const BenchResult&)>& report) {
+  const auto asked = [&](const NetworkCase& m) {
+    return ("denoise/" + m.name).find(filter) != std::string::npos;
+  };
+  for (const NetworkCase& m : small_networks()) {
+    if (!asked(m)) continue;
+    Evaluation plain = make_evaluation(m, DType::f32, context, {.fuse = false});
+    const Tensor want = plain.plan.run(plain.inputs).at("F");
+    for (const DType d : {DType::f32, DType::bf16}) {
+      if (!context.device->fast_in(d)) continue;
+      Evaluation e = make_evaluation(m, d, context);
+      const Tensor have = e.plan.run(e.inputs).at("F").to(DType::f32);
+      check_output(m, d, have, want);
+      report(timed(context, m, e, d, have, ceilings));
+    }
+  }
+  if (context.device->on_host()) return;
+  for (const NetworkCase& m : large_networks()) {
+    if (!asked(m)) continue;
+    const auto start = std::chrono::steady_clock::now();
+    Evaluation e = make_evaluation(m, DType::bf16, context);
+    const Tensor output = e.plan.run(e.inputs).at("F");
+    const std::chrono::duration<double> first = std::chrono::steady_clock::now() - start;
+    BenchResult r = timed(context, m, e, DType::bf16, output, ceilings);
+    r.first_step_s = first.count();
+    report(r);
+  }
+}
+
+}  // namespace ebb
