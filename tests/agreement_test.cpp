@@ -262,7 +262,7 @@ void add_masked_attention(std::vector<Large>& out, DType dtype) {
                           {{40, 256, 256, 4, 64}, true, true},
                           {{50, 60, 250, 8, 32}, false, true},
                           {{2, 333, 301, 5, 64}, false, false, {1, 5, 333, 301}},
-                          {{1, 512, 512, 8, 64, 1}, false, false, {1, 8, 512, 512}},
+                          {{1, 512, 512, 8, 64}, false, false, {1, 8, 512, 512}},
                           {{5, 300, 200, 6, 128}, true, false, {5, 1, 1, 200}},
                           {{3, 257, 129, 6, 80}, true, true, {3, 1, 257, 129}},
                           {{2, 130, 154, 6, 160}, false, false, {1, 6, 1, 154}},

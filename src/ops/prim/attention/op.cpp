@@ -303,7 +303,7 @@ std::vector<Example> masked_examples() {
           with_lengths(example("lengths_causal", {4, 40, 1, 80}, {4, 53, 1, 80}, causal)),
           with_lengths(packed_example("packed_lengths", {4, 66, 3, 2, 40}, causal)),
           with_lengths(example("lengths_one_key", {4, 5, 2, 24}, {4, 1, 2, 24})),
-          with_bias(example("bias", {2, 33, 2, 64}, {2, 33, 2, 64}, {1}), {1, 2, 33, 33}),
+          with_bias(example("bias", {2, 33, 2, 64}, {2, 33, 2, 64}, {0.25}), {1, 2, 33, 33}),
           with_bias(example("bias_231", {1, 70, 2, 40}, {1, 231, 2, 40}), {1, 1, 70, 231}),
           with_bias(example("bias_keys", {3, 21, 2, 72}, {3, 77, 2, 72}), {3, 1, 1, 77}),
           with_bias(example("bias_heads", {2, 9, 3, 128}, {2, 98, 3, 128}), {2, 3, 1, 98}),
