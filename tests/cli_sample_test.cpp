@@ -1,9 +1,11 @@
 // What `ebb sample`, and `ebb train --resume`, say to settings that do not go together.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "io/safetensors.h"
+#include "models/model.h"
 #include "support/program.h"
 #include "train/checkpoint.h"
 
@@ -59,8 +61,12 @@ TEST_F(CliSample, diffusion_flags_of_other_models__are_errors) {
             "diffusion: shift is for precond flow (the model's is edm)");
   EXPECT_EQ(error_line(sample(run, "--betas cosine")),
             "diffusion: betas is for precond eps, v or x0 (the model's is edm)");
-  EXPECT_EQ(error_line(sample(run, "--sigma-data 1 --precond flow")),
-            "diffusion: sigma_data is for precond edm (the model's is flow)");
+  EXPECT_EQ(
+      error_line(sample(run, "--sigma-data 1 --precond flow")),
+      "diffusion: the model was trained with precond edm, which its weights are of (--precond "
+      "flow)");
+  EXPECT_EQ(run_program(sample(run, "--precond EDM")).code, 0);
+  std::filesystem::remove(png());
   EXPECT_EQ(error_line("train --steps 1 --data x --shift 3"),
             "diffusion: shift is for precond flow (the model's is edm)");
   for (const char* flag : {"--times", "--t-mean", "--t-std", "--P-mean", "--label-dropout"})
@@ -183,7 +189,7 @@ TEST_F(CliSample, schedule_options__are_of_a_schedule_that_is_named) {
 
 TEST_F(CliSample, out_that_cannot_be__is_said_before_anything_is_made) {
   EXPECT_EQ(error_line("sample x --out ''"),
-            "sample: --out must name a .png file or a folder (got '')");
+            "sample: --out must name a .png, .safetensors or .npy file or a folder (got '')");
   const std::string run = trained();
   const Output out = run_program(str("sample ", run, " --device cpu --n 1 --out /dev/null/x.png"));
   EXPECT_EQ(out.code, 2);
@@ -269,12 +275,133 @@ TEST_F(CliSample, steps_of_a_list_of_levels__are_its_own) {
   EXPECT_EQ(io::read_png_text(png)["steps"], "3");
 }
 
+TEST_F(CliSample, steps_of_an_adaptive_sampler__are_its_own) {
+  const std::string run = trained();
+  const std::string adaptive = str(run, " --device cpu --n 1 --sampler dpm_adaptive --out ", png());
+  EXPECT_EQ(error_line(str("sample --steps 7 ", adaptive)),
+            "sample: --steps does nothing with --sampler dpm_adaptive, which chooses its own steps "
+            "(its option rtol says how fine)");
+  EXPECT_EQ(run_program("sample " + adaptive).code, 0);
+  EXPECT_EQ(error_line("samplers plot --steps 7 --sampler dpm_adaptive --out x.svg"),
+            "samplers: --steps does nothing with --sampler dpm_adaptive, which chooses its own "
+            "steps (its option rtol says how fine)");
+}
+
+TEST_F(CliSample, size__is_width_by_height) {
+  const std::string run = trained();
+  EXPECT_EQ(run_program(str("sample ", run, " --device cpu --n 1 --steps 1 --size 12x8 --out ",
+                            folder_ / "wide"))
+                .code,
+            0);
+  EXPECT_EQ(io::read_image(folder_ / "wide/00000.png").shape(), Shape({8, 12, 3}));
+  EXPECT_EQ(io::read_png_text(folder_ / "wide/00000.png")["size"], "12x8");
+  EXPECT_EQ(error_line(sample(run, "--size 30")),
+            "size: tiny makes images whose sides are multiples of 4 up to 16384 pixels (30x30; the "
+            "nearest is 32x32)");
+  for (const char* wrong : {"0", "8x", "x8", "8x8x8", "eight", "-8", "''", "8,8", "1e3"})
+    EXPECT_TRUE(error_line(sample(run, str("--size ", wrong)))
+                    .starts_with("sample: --size must be auto, N or WIDTHxHEIGHT in pixels (got '"))
+        << wrong;
+}
+
+TEST_F(CliSample, numbers__are_written_as_safetensors_and_npy) {
+  const std::string run = trained(), file = folder_ / "x.safetensors", npy = folder_ / "x.npy";
+  const std::string words = str("sample ", run, " --device cpu --n 2 --steps 1 --out ");
+  EXPECT_EQ(run_program(words + file).code, 0);
+  const auto read = io::SafetensorsFile::open(file);
+  const Tensor images = read.load("images");
+  EXPECT_EQ(images.shape(), Shape({2, 3, 8, 8}));
+  EXPECT_EQ(read.metadata().at("sampler"), "heun");
+  EXPECT_EQ(run_program(words + npy).code, 0);
+  const std::string text = testing::file_bytes(npy);
+  const size_t data = text.find('\n') + 1;
+  EXPECT_EQ(data % 64, 0U);
+  EXPECT_EQ(text.substr(0, 8), std::string("\x93NUMPY\x01\0", 8));
+  EXPECT_NE(text.find("{'descr': '<f4', 'fortran_order': False, 'shape': (2,3,8,8,), }"),
+            std::string::npos);
+  ASSERT_EQ(text.size() - data, static_cast<size_t>(images.bytes()));
+  EXPECT_EQ(std::memcmp(text.data() + data, images.raw(), text.size() - data), 0);
+}
+
+// A network of latents: refused before any work where pictures are asked for.
+TEST_F(CliSample, latents__are_no_pictures) {
+  NamedModel m = find_model("dit");
+  parse_fields(m.config.fields(),
+               "{image_size=8 in_channels=4 classes=2 width=64 depth=1 heads=1 patch=2}");
+  std::vector<io::NamedTensor> tensors;
+  Graph g;
+  network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 1));
+  for (const nn::Weight& w : nn::weights_of(g))
+    tensors.push_back({w.name, nn::to_file(w, nn::initial_tensor(w, 1))});
+  const std::string file = folder_ / "dit.safetensors", out = folder_ / "z.safetensors";
+  io::write_safetensors(file, tensors);
+  const std::string words = str("sample ", file, " --device nosuch --n 2 --steps 1 --out ");
+  for (const std::string& pictures : {png(), folder_ / "pictures"})
+    EXPECT_EQ(error_line(words + pictures),
+              str("sample: dit makes latents [8,8,4] of Stable Diffusion's autoencoder, which "
+                  "nothing here makes pictures of; --out FILE.safetensors or FILE.npy takes them  ",
+                  pictures));
+  const Output made =
+      run_program(str("sample ", file, " --device cpu --n 2 --steps 1 --out ", out));
+  EXPECT_EQ(made.code, 0) << made.text;
+  EXPECT_EQ(io::SafetensorsFile::open(out).load("latents").shape(), Shape({2, 4, 8, 8}));
+  EXPECT_TRUE(error_line(str("eval ", file, " --device cpu --data ", images(8)))
+                  .starts_with("eval: compares pictures, and dit makes latents [8,8,4]"));
+}
+
+// A published file whose container puts the network under a prefix, with tensors of no use.
+TEST_F(CliSample, published_file__loads_from_its_prefix) {
+  const std::string run = trained(), model = train::find_model_file(run),
+                    file = folder_ / "published.safetensors";
+  const auto from = io::SafetensorsFile::open(model);
+  std::vector<io::NamedTensor> tensors;
+  for (const auto& e : from.entries()) tensors.push_back({"model." + e.name, from.load(e.name)});
+  io::write_safetensors(file, tensors);
+  const Output out = run_program(sample(file, ""));
+  EXPECT_EQ(out.code, 0) << out.text;
+  const Output info = run_program("info " + file);
+  EXPECT_NE(info.text.find("component   denoiser tiny, under model., images any multiple of 4"),
+            std::string::npos)
+      << info.text;
+}
+
+// What a config in the file lacks is said, with what stands for it.
+TEST_F(CliSample, missing_fields_of_a_config__are_named) {
+  const std::string run = trained(), model = train::find_model_file(run);
+  const auto file = io::SafetensorsFile::open(model);
+  std::vector<io::NamedTensor> tensors;
+  for (const auto& e : file.entries()) tensors.push_back({e.name, file.load(e.name)});
+  auto metadata = file.metadata();
+  auto config = nlohmann::ordered_json::parse(metadata["ebb.model_config"]);
+  config.erase("heads");
+  metadata["ebb.model_config"] = config.dump();
+  io::write_safetensors(model, tensors, metadata);
+  const Output out = run_program(sample(run, ""));
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("checkpoint: the file's config does not have all fields; these defaults "
+                          "stand for them: heads 2"),
+            std::string::npos)
+      << out.text;
+  metadata["ebb.model_config"] = R"({"image_size": 8, "classes": 2})";
+  io::write_safetensors(model, tensors, metadata);
+  EXPECT_NE(run_program(sample(run, "")).text.find("these defaults stand for them: in_channels 1"),
+            std::string::npos);
+}
+
+TEST_F(CliSample, labels_of_augmentation__reach_networks_that_take_them) {
+  const std::string run = trained(
+      "--model ddpmpp_cifar10 --model-channels 32 --channel-mult 1 --num-blocks 1 "
+      "--augment 0.5");
+  const auto file = io::SafetensorsFile::open(train::find_model_file(run));
+  EXPECT_TRUE(file.contains("map_augment.weight"));
+}
+
 TEST_F(CliSample, out__takes_suffixes_of_any_case) {
   const std::string run = trained(), big = folder_ / "x.PNG";
   EXPECT_EQ(run_program(str("sample ", run, " --device cpu --n 1 --steps 1 --out ", big)).code, 0);
   EXPECT_TRUE(std::filesystem::is_regular_file(big));
   EXPECT_EQ(error_line("sample x --out a.JPG"),
-            "sample: --out must be a .png file or a folder  a.JPG");
+            "sample: --out must be a .png, .safetensors or .npy file or a folder  a.JPG");
 }
 
 TEST_F(CliSample, interrupt__says_that_nothing_was_written) {

@@ -1,7 +1,10 @@
 // What the program says to mistakes at its command line: one line, exit code 2.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/program.h"
+#include "train/run_folder.h"
 
 namespace ebb {
 namespace {
@@ -145,6 +148,9 @@ TEST_F(Cli, unknown_flag__suggests_one) {
   EXPECT_EQ(error_line("train --stps 3"),
             "train: unknown argument '--stps' (did you mean '--steps'?)");
   EXPECT_EQ(error_line("smaple"), "ebb: unknown command 'smaple' (did you mean 'sample'?)");
+  const std::string far = error_line("train --zzz 3");
+  EXPECT_TRUE(far.starts_with("train: unknown argument '--zzz' (nearest of ")) << far;
+  EXPECT_EQ(std::ranges::count(far, ','), 4) << far;  // five of them
   EXPECT_EQ(error_line("train --image-size 32"),
             "train: the data decide --image-size; --size says how they are read");
 }
@@ -179,10 +185,40 @@ TEST_F(Cli, config_that_breaks_off__is_located) {
             str(file, ": unknown setting 'stepz' (did you mean 'steps'?)"));
 }
 
+TEST_F(Cli, config_of_no_name__is_refused) {
+  EXPECT_EQ(error_line("train --steps 1 --config ''"), "train: --config must name a file (got '')");
+}
+
+TEST_F(Cli, resume__says_why_there_is_nothing_to_resume) {
+  const std::string run = folder_ / "run", resume = "train --device cpu --resume --out " + run;
+  EXPECT_EQ(error_line(resume),
+            "resume: there is no run in the folder; without --resume one begins  " + run);
+  std::filesystem::create_directories(run);
+  put_file(run + "/metrics.jsonl", "");
+  EXPECT_EQ(error_line(resume),
+            "resume: the run ended before its first checkpoint, so there is nothing to go on from; "
+            "--overwrite starts anew, and a smaller --checkpoint-every saves sooner  " +
+                run);
+  {
+    const train::RunLock training = train::begin_run_folder(run, false);
+    EXPECT_EQ(error_line(resume), "out: another process is training in the folder  " + run);
+  }
+  const std::string words = " --device cpu --batch 1 --out " + run;
+  Output out = run_program(str("train --overwrite --steps 2 --data ", images(8), words));
+  EXPECT_EQ(out.code, 0) << out.text;
+  out = run_program(str("train --resume --minutes 1", words));
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(
+      out.text.find("nothing to do: the run has 2 steps (--steps 2); a larger --steps goes on,"
+                    " or --steps 0 until --minutes are over\n"),
+      std::string::npos)
+      << out.text;
+}
+
 TEST_F(Cli, size_that_a_network_cannot_take__leads_to_size) {
   const std::string data = images(31);
   EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model tiny --data ", data)),
-            str("tiny: image_size (31) must divide by 2^(levels-1) (4); --size 28 crops and ",
+            str("tiny: image_size (31) must be a multiple of 4; --size 28 crops and ",
                 "resizes the images  ", data));
   EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model dit_s2 --data ", data)),
             str("dit: patch (2) must divide image_size (31); --size 30 crops and resizes the ",
@@ -277,7 +313,24 @@ TEST_F(Cli, absurd_numbers__are_refused) {
             "diffusion: timesteps must lie in [2, 100000] (1000000000000)");
   EXPECT_EQ(error_line(train + " --lr inf"), "lr: must be above 0 and finite as f32 (inf)");
   EXPECT_EQ(error_line(train + " --lr 1e39"), "lr: must be above 0 and finite as f32 (1e+39)");
+  EXPECT_EQ(error_line(train + " --lr 1e-300"), "lr: must be above 0 and finite as f32 (1e-300)");
   EXPECT_EQ(error_line(train + " --minutes inf"), "minutes: must be finite and not negative (inf)");
+}
+
+TEST_F(Cli, help__shows_what_is_common_and_all_when_asked) {
+  const auto flags = [](const std::string& words) {
+    const std::string text = run_program(words).text;
+    size_t n = 0;
+    for (size_t at = text.find("\n  --"); at != text.npos; at = text.find("\n  --", at + 1)) ++n;
+    return n;
+  };
+  for (const std::string command : {"train", "sample", "eval", "explain"}) {
+    EXPECT_EQ(flags(command + " --help"), 11u) << command;  // ten, and --help-all
+    EXPECT_GT(flags(command + " --help-all"), 30u) << command;
+  }
+  const std::string help = run_program("train --help").text;
+  EXPECT_NE(help.find(" more options: ebb train --help-all"), help.npos) << help;
+  EXPECT_EQ(flags("bench --help"), flags("bench --help-all"));
 }
 
 TEST_F(Cli, help_of_train__lists_the_models) {

@@ -11,7 +11,7 @@
 #include "passes/epilogue.h"
 #include "passes/mixed_precision.h"
 #include "passes/simplify.h"
-#include "pipeline/generator.h"
+#include "pipeline/load_model.h"
 #include "runtime/plan.h"
 #include "support/golden_case.h"
 #include "support/graphs.h"

@@ -72,7 +72,7 @@ TEST(fuse_horizontally, other_expressions_and_dtypes__stay_apart) {
 
 // ---- epilogues
 
-// Uses of an op whose result has an residual.
+// Uses of an op whose result has a residual.
 int64_t with_residual(const Graph& g, const OpDef& op) {
   return std::count_if(g.nodes().begin(), g.nodes().end(), [&](const Node& n) {
     return n.op == &op && ops::epilogue_of(g.signature(n)).residual.has_value();

@@ -167,8 +167,8 @@ std::string fields_json(const std::vector<Field>& fields) {
   return dump(out, 2);
 }
 
-void set_fields_json(const std::vector<Field>& fields, std::string_view text,
-                     std::string_view subject) {
+std::vector<std::string> set_fields_json(const std::vector<Field>& fields, std::string_view text,
+                                         std::string_view subject) {
   const Json json = parse(text, subject);
   require(json.is_object(), subject, ": expected a JSON object (got ", json.type_name(), ")");
   std::vector<Reader::Assign> assign;
@@ -177,6 +177,10 @@ void set_fields_json(const std::vector<Field>& fields, std::string_view text,
     assign.push_back(std::visit(Reader{value, str(subject, ": '", name, "'")}, field.ref));
   }
   for (const Reader::Assign& a : assign) a();
+  std::vector<std::string> stayed;
+  for (const Field& f : fields)
+    if (!json.contains(f.name)) stayed.push_back(f.name);
+  return stayed;
 }
 
 std::string strings_json(const std::vector<std::string>& strings) {

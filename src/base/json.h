@@ -19,9 +19,9 @@ std::string fields_json(const std::vector<Field>& fields);
 
 // Sets the fields that the JSON object `text` names; the others stay. Throws Error, naming
 // `subject`, for text that is no JSON object, unknown names (with the nearest), names given twice
-// and values of another kind. No field is changed then.
-void set_fields_json(const std::vector<Field>& fields, std::string_view text,
-                     std::string_view subject);
+// and values of another kind. No field is changed then. Gives the names of the fields that stayed.
+std::vector<std::string> set_fields_json(const std::vector<Field>& fields, std::string_view text,
+                                         std::string_view subject);
 
 // "[\"a\",\"b\"]" and back; throws Error naming `subject`.
 std::string strings_json(const std::vector<std::string>& strings);

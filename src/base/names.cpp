@@ -27,6 +27,12 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& n : names) out += (out.empty() ? "" : ", ") + n;
+  return out;
+}
+
 }  // namespace
 
 std::string small_letters(std::string_view text) {
@@ -83,10 +89,17 @@ std::string nearest_name(std::string_view name, std::span<const std::string> kno
 std::string suggestion(std::string_view name, std::span<const std::string> known) {
   const std::string near = nearest_name(name, known);
   if (!near.empty()) return " (did you mean '" + near + "'?)";
-  std::string all;
-  for (auto k = known.begin(); k != known.end(); ++k)
-    if (std::find(known.begin(), k, *k) == k) all += (all.empty() ? "" : ", ") + *k;
-  return " (known: " + all + ")";
+  std::vector<std::string> each;
+  for (const std::string& k : known)
+    if (std::ranges::find(each, k) == each.end()) each.push_back(k);
+  constexpr size_t all = 6, nearest = 5;
+  if (each.size() <= all) return " (known: " + joined(each) + ")";
+  const std::string wanted = small_letters(name);
+  std::ranges::stable_sort(
+      each, {}, [&](const std::string& k) { return edit_distance(wanted, small_letters(k)); });
+  const std::string count = std::to_string(each.size());
+  each.resize(nearest);
+  return " (nearest of " + count + ": " + joined(each) + ")";
 }
 
 void check_known(std::string_view what, std::string_view name, std::span<const std::string> known) {

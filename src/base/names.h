@@ -14,7 +14,7 @@ namespace ebb {
 // close (distance above a third of the length, at least 2, or half of the longer name and more).
 std::string nearest_name(std::string_view name, std::span<const std::string> known);
 
-// " (did you mean 'x'?)", or a list of all the names, each once, if none is near.
+// " (did you mean 'x'?)"; if none is near, all the names, or the nearest five of more than six.
 std::string suggestion(std::string_view name, std::span<const std::string> known);
 
 // Throws Error unless `name` is known: "WHAT 'name'" and a suggestion, as in "path: unknown name".

@@ -52,6 +52,9 @@ TEST(printable, control_characters__are_shown) {
 TEST(suggestion, names_that_stand_twice__are_listed_once) {
   const std::vector<std::string> known = {"eta", "s_noise", "eta"};
   EXPECT_EQ(suggestion("colour", known), " (known: eta, s_noise)");
+  const std::vector<std::string> many = {"steps", "alphabet", "sizes", "xy",
+                                         "stats", "style",    "spread"};
+  EXPECT_EQ(suggestion("s", many), " (nearest of 7: xy, steps, sizes, stats, style)");
 }
 
 }  // namespace

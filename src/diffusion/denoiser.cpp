@@ -285,7 +285,7 @@ void Denoiser::set(std::string_view input, double value) {
   it->second.span<float>()[0] = as_float(value);
 }
 
-void Denoiser::tell(const Latent& x, double sigma, const Factors& weights) {
+void Denoiser::write_inputs(const Latent& x, double sigma, const Factors& weights) {
   const PrecondNumbers c = precond_.at(sigma, options_.integer_timesteps);
   set("c_skip", c.skip), set("c_out", c.out), set("c_in", c.in), set("c_noise", c.noise);
   if (options_.guided)
@@ -310,7 +310,7 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   const Factors alone{.weights = {{Branch::cond, 1}}};
   const StepContext context = guide_ ? step_context_of(call_, sigma) : StepContext{};
   const std::optional<Factors> factors = guide_ ? guide_->factors(context) : alone;
-  tell(x, sigma, factors.value_or(alone));
+  write_inputs(x, sigma, factors.value_or(alone));
   const auto slot = [&](double what) {
     const Latent stored = take_slot();
     set(role_of(slot_of(stored)), what);

@@ -30,6 +30,7 @@ struct DenoiserOptions {
   int64_t vectors = 3;             // live at the same time: SampleCounts::vectors
   bool draws = false;              // noise is drawn in the plan, see draw_by()
   bool integer_timesteps = false;  // c_noise is rounded to an integer timestep
+  bool operator==(const DenoiserOptions&) const = default;
 };
 
 class Denoiser : public Latents {
@@ -85,7 +86,7 @@ class Denoiser : public Latents {
   void draw_now();  // pending noise
   // Writes the inputs of the next run: x = linear combination of vectors, the level, the weights of
   // predictions. Roles are 0.
-  void tell(const Latent& x, double sigma, const Factors& weights);
+  void write_inputs(const Latent& x, double sigma, const Factors& weights);
   void set(std::string_view input, double value);
   void apply_rules(const Denoised& predictions, const Latent& x, const StepContext& context);
 

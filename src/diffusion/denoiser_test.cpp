@@ -408,7 +408,7 @@ TEST(denoiser, wrong_calls__are_named) {
       [&] {
         guided.guide({{"pag", {}}}, {.sigmas = {1, 0}});
       },
-      "does not give: perturbed");
+      "does not provide: perturbed");
   expect_error([&] { d(State(7), 1); }, "needs a state of 8 numbers (got 7)");
   expect_error([&] { d.noise({}, 0); }, "needs a source of noise");
   const Latent a = d.put(State(8)), b = d.put(State(8)), c = d.put(State(8));

@@ -253,11 +253,12 @@ Value dropped(const GivenCondition& given, double p, const ops::RandomKeys& key)
 LossTerms diffusion_loss(const Precond& precond, const nn::Network& network, const LossInputs& in) {
   const Shape shape = in.images.shape();  // a copy: the graph grows
   NoisyImages noisy{.images = in.images};
+  const double p = in.dropout ? precond.config().label_dropout : 0;
   for (const GivenCondition& c : in.conditions)
-    noisy.conditions[c.condition.name] = dropped(c, precond.config().label_dropout, in.key);
+    noisy.conditions[c.condition.name] = dropped(c, p, in.key);
   noisy.noise = ops::random_normal(in.key, shape.slice(1, shape.rank()), "loss.noise");
   noisy.level = draw_noise_levels(precond, in.key);
-  return denoising_loss(precond, network, noisy, in.key);
+  return denoising_loss(precond, network, noisy, in.dropout ? std::optional(in.key) : std::nullopt);
 }
 
 Graph loss_graph(const DiffusionConfig& config, const nn::Network& network,
@@ -275,6 +276,7 @@ Graph loss_graph(const DiffusionConfig& config, const nn::Network& network,
   in.key.seed = g.input("seed", {DType::i64, {}});
   in.key.image = g.input("image", {DType::i64, {n}});
   in.key.step = g.input("step", {DType::i64, {}});
+  in.dropout = shape.dropout;
   g.output("loss", diffusion_loss(Precond(config), network, in).loss);
   return g;
 }

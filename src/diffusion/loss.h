@@ -50,6 +50,7 @@ struct LossInputs {
   Value images;         // f32 [N,H,W,C] in [-1, 1]
   ops::RandomKeys key;  // i64[], i64[N], i64[]
   std::vector<GivenCondition> conditions = {};
+  bool dropout = true;  // of conditions and in the network
 };
 // Draws noise, levels and, for each guided condition by itself, which images train with its null
 // value (label_dropout), and adds denoising_loss.
@@ -59,6 +60,7 @@ struct LossShape {
   int64_t batch = 1;
   Shape image;                                 // {H,W,C}
   std::vector<nn::Condition> conditions = {};  // that every image comes with
+  bool dropout = true;  // of conditions and in the network, as training has it
 };
 // A graph with inputs images, seed, image, step and, by their names, the conditions; output "loss"
 // f32[].

@@ -176,4 +176,22 @@ void AtomicFile::commit() {
   if (cause) failed("write the folder", cause);
 }
 
+AppendFile::AppendFile(std::string path, std::string_view subject)
+    : path_(std::move(path)), subject_(subject) {
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  require(fd_ >= 0, subject_, ": cannot open (", std::strerror(errno), ")  ", path_);
+}
+
+AppendFile::~AppendFile() { ::close(fd_); }
+
+void AppendFile::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(fd_, text.data(), std::min(text.size(), transfer_limit));
+    if (put < 0 && errno == EINTR) continue;
+    require(put > 0, subject_, ": cannot write (", std::strerror(put < 0 ? errno : ENOSPC), ")  ",
+            path_);
+    text.remove_prefix(static_cast<size_t>(put));
+  }
+}
+
 }  // namespace ebb::io

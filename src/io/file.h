@@ -70,4 +70,22 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+// A file that grows at its end. Each text is one write, at the end that the file has by then: lines
+// of several processes stay whole. Makes the file if it is not there. Throws Error naming `subject`
+// and the cause.
+class AppendFile {
+ public:
+  AppendFile(std::string path, std::string_view subject);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  void write(std::string_view text);
+
+ private:
+  std::string path_;
+  std::string subject_;
+  int fd_ = -1;
+};
+
 }  // namespace ebb::io

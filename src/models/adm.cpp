@@ -151,9 +151,6 @@ void check(const ModelConfig& config) {
   const auto levels = static_cast<int64_t>(c.channel_mult.size());
   require(levels > 0 && c.num_res_blocks > 0, "adm: needs levels (", levels,
           ") and residual blocks (", c.num_res_blocks, ")");
-  require(c.common.image_size % (int64_t{1} << (levels - 1)) == 0, "adm: image_size (",
-          c.common.image_size, ") must divide by 2^(levels-1) (", (int64_t{1} << (levels - 1)),
-          ")");
   require(c.model_channels % 2 == 0, "adm: model_channels (", c.model_channels, ") must be even");
   for (const double m : c.channel_mult) {
     const double channels = std::floor(m * static_cast<double>(c.model_channels));
@@ -210,6 +207,11 @@ Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs&
   x = ops::silu(nn::group_norm(p / "out" / 0, x, norm32));
   const int64_t out = c.common.in_channels * (c.learn_sigma ? 2 : 1);
   return nn::conv(p / "out" / 2, x, out, {.init = nn::zero_init});
+}
+
+// The sizes halve from level to level.
+int64_t size_multiple(const ModelConfig& config) {
+  return int64_t{1} << (config.as<AdmConfig>().channel_mult.size() - 1);
 }
 
 // ---- recognition ---------------------------------------------------------------------------
@@ -291,6 +293,7 @@ const Model& adm() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
+                       .size_multiple = size_multiple,
                        .recognise = recognise,
                        .guessed = guessed,
                        .diffusion = diffusion};

@@ -43,8 +43,7 @@ Value embedding(const Params& p, Value noise, int64_t width) {
 void check(const ModelConfig& config) {
   const auto& c = config.as<Cs179Config>();
   const auto levels = static_cast<int64_t>(c.channels.size());
-  require(levels > 0 && c.common.image_size % (int64_t{1} << levels) == 0, "cs179: image_size (",
-          c.common.image_size, ") must divide by 2^levels (", (int64_t{1} << levels), ")");
+  require(levels > 0, "cs179: needs levels (", levels, ")");
   require(c.embedding > 0 && c.embedding % 2 == 0, "cs179: embedding (", c.embedding,
           ") must be even");
   require(c.common.classes == 0, "cs179: has no classes (", c.common.classes, ")");
@@ -75,6 +74,11 @@ Value build(const Params& root, const ModelConfig& config, const nn::NetworkInpu
   return nn::conv(p / "out_conv", x, c.common.in_channels, {.kernel = 1});
 }
 
+// Every level pools, the last one too.
+int64_t size_multiple(const ModelConfig& config) {
+  return int64_t{1} << config.as<Cs179Config>().channels.size();
+}
+
 // The image size leaves no trace in shapes: that of the digits.
 std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   const Names n{t};
@@ -101,6 +105,7 @@ const Model& cs179() {
                        .presets = {{"cs179", "MNIST, 1.4 M parameters", Cs179Config{}}},
                        .check = check,
                        .build = build,
+                       .size_multiple = size_multiple,
                        .recognise = recognise,
                        .diffusion = diffusion};
   return m;

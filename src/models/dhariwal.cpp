@@ -116,9 +116,6 @@ void check(const ModelConfig& config) {
   const auto levels = static_cast<int64_t>(c.channel_mult.size());
   require(levels > 0 && c.num_blocks > 0, "dhariwal: needs levels (", levels, ") and blocks (",
           c.num_blocks, ")");
-  require(c.common.image_size % (int64_t{1} << (levels - 1)) == 0, "dhariwal: image_size (",
-          c.common.image_size, ") must divide by 2^(levels-1) (", (int64_t{1} << (levels - 1)),
-          ")");
   require(c.model_channels % head_channels == 0, "dhariwal: model_channels (", c.model_channels,
           ") must divide by the channels of a head (", head_channels, ")");
 }
@@ -138,6 +135,11 @@ std::vector<nn::Condition> conditions(const ModelConfig& config) {
   std::vector<nn::Condition> out = class_conditions(config);
   if (c.augment > 0) out.push_back(nn::augment_condition(c.augment));
   return out;
+}
+
+// The sizes halve from level to level.
+int64_t size_multiple(const ModelConfig& config) {
+  return int64_t{1} << (config.as<DhariwalConfig>().channel_mult.size() - 1);
 }
 
 // ---- recognition ---------------------------------------------------------------------------
@@ -174,6 +176,7 @@ const Model& dhariwal() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
+                       .size_multiple = size_multiple,
                        .conditions = conditions,
                        .recognise = recognise,
                        .ignored = edm_ignored};

@@ -136,6 +136,12 @@ Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs&
   return ops::reshape(x, {n, side * k, side * k, out});
 }
 
+// Four channels are those of Stable Diffusion's autoencoder, which DiT was published with.
+std::optional<LatentSpace> latents(const ModelConfig& config) {
+  if (config.common().in_channels != 4) return {};
+  return LatentSpace{.factor = 8, .of = "Stable Diffusion's autoencoder"};
+}
+
 // ---- recognition ---------------------------------------------------------------------------
 
 // The published size of this width and depth; null if there is none.
@@ -190,6 +196,7 @@ const Model& dit() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
+                       .latents = latents,
                        .recognise = recognise,
                        .guessed = guessed,
                        .diffusion = diffusion};

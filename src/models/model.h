@@ -13,6 +13,28 @@
 
 namespace ebb {
 
+// Pixels, or numbers of latents.
+struct ImageSize {
+  int64_t height = 0, width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+// What a network works on that does not work on pixels.
+struct LatentSpace {
+  int64_t factor = 1;  // pixels to a latent, along each side
+  std::string of;      // whose latents
+};
+
+// What a model is for. A checkpoint may hold components of several kinds.
+enum class ModelKind : uint8_t {
+  denoiser,         // F(noisy image, noise level, conditions)
+  text_encoder,     // tokens to states
+  autoencoder,      // pixels to latents and back
+  control_network,  // an image to residuals of a denoiser
+  adapter,          // changes to the weights of another component
+};
+std::string_view name_of(ModelKind kind);  // "text encoder"
+
 struct Preset {
   std::string name;  // unique among the presets and names of all models
   std::string help;
@@ -25,11 +47,19 @@ std::vector<nn::Condition> class_conditions(const ModelConfig& config);
 struct Model {
   std::string name;
   std::string help;
-  std::vector<Preset> presets;  // the model's own name selects the first
-  // Throws Error for a config that cannot be built; sizes are checked before.
+  ModelKind kind = ModelKind::denoiser;
+  std::vector<Preset> presets;  // the first one is what the model's own name means
+  // Throws Error if no network can be built of the config, whose sizes are checked.
   void (*check)(const ModelConfig&) = nullptr;
   // The network under `p`: F [N,H,W,C'] (twice the channels if it learns the variance).
   Value (*build)(const nn::Params& p, const ModelConfig&, const nn::NetworkInputs&) = nullptr;
+  // Heights and widths must be multiples of this; 0: both must be the config's image_size, which a
+  // table of positions or the like is made for.
+  int64_t (*size_multiple)(const ModelConfig&) = +[](const ModelConfig&) { return int64_t{0}; };
+  // None: it works on pixels, if its channels are 1 or 3.
+  std::optional<LatentSpace> (*latents)(const ModelConfig&) = +[](const ModelConfig&) {
+    return std::optional<LatentSpace>();
+  };
   // What the network takes beside the image and its noise level, all that build() may ask for.
   std::vector<nn::Condition> (*conditions)(const ModelConfig&) = class_conditions;
   // The config of the network with these tensors; none: of another model. What tensors do not
@@ -53,6 +83,11 @@ void check(const Model& model, const ModelConfig& config);
 
 // Checks the config and gives the network with its parameters under `prefix`.
 nn::Network network_of(const Model& model, ModelConfig config, std::string prefix = "");
+// {H,W,C} of what the denoiser makes for images of `size` pixels; {}: of the config's own size.
+// Throws Error, which names the nearest size, for one that the network does not take.
+Shape sample_shape(const Model& model, const ModelConfig& config, ImageSize size);
+// "any multiple of 8", "256x256": sizes of images, pixels.
+std::string sizes_text(const Model& model, const ModelConfig& config);
 // Sources x, noise and, under their own names, all conditions, for `batch` images of the config's
 // size.
 nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,
@@ -71,12 +106,18 @@ struct NamedModel {
 // By the name of a preset or model, ignoring case. Throws Error, suggests the nearest.
 NamedModel find_model(std::string_view name);
 
-struct RecognisedModel {
-  const Model* model = nullptr;
+// A network in a checkpoint.
+struct Component {
+  const Model* model = nullptr;  // and with it the kind
   ModelConfig config;
   std::string prefix;  // of the tensors' names in the file, e.g. "model."
 };
-// Throws Error that shows some names if no model has such tensors.
-RecognisedModel recognise_model(const nn::FileShapes& tensors);
+// The networks whose tensors a file has, at most one of a kind under a prefix, denoisers first.
+std::vector<Component> recognise_components(const nn::FileShapes& tensors,
+                                            const std::vector<const Model*>& models = all_models());
+// What recognise_components looks for, for errors: kinds with their models and prefixes.
+std::string known_components(const std::vector<const Model*>& models = all_models());
+// The first denoiser. Throws Error that shows what was looked for and some names if there is none.
+Component recognise_model(const nn::FileShapes& tensors);
 
 }  // namespace ebb

@@ -74,7 +74,7 @@ TEST(models, golden_cases__have_the_names_and_shapes_of_the_references) {
 TEST(models, every_preset__is_recognised_by_its_tensors) {
   for (const Model* m : all_models())
     for (const Preset& p : m->presets) {
-      const RecognisedModel r = recognise_model(shapes_of(weights(*m, p.config), "model."));
+      const Component r = recognise_model(shapes_of(weights(*m, p.config), "model."));
       EXPECT_EQ(r.model->name, m->name) << p.name;
       EXPECT_EQ(r.prefix, "model.") << p.name;
       // Presets of one shape differ only in what shapes do not tell.
@@ -89,7 +89,7 @@ TEST(models, what_tensors_do_not_tell__is_said_where_no_preset_decides) {
   const auto guessed = [](const char* name, const auto& change) {
     NamedModel m = find_model(name);
     change(m.config);
-    const RecognisedModel r = recognise_model(shapes_of(weights(*m.model, m.config)));
+    const Component r = recognise_model(shapes_of(weights(*m.model, m.config)));
     return r.model->guessed(r.config);
   };
   const auto set = [](const char* json) {
@@ -104,7 +104,7 @@ TEST(models, golden_networks__are_recognised_as_something_with_their_tensors) {
   for (const std::string& name : ebb::testing::golden_network_cases()) {
     const ebb::testing::GoldenCase c(name);
     const nn::FileShapes file = shapes_of(weights(*c.model, c.config));
-    const RecognisedModel r = recognise_model(file);
+    const Component r = recognise_model(file);
     EXPECT_EQ(r.model->name, c.model->name) << name;
     EXPECT_EQ(shapes_of(weights(*r.model, r.config)), file) << name;
   }
@@ -189,6 +189,86 @@ TEST(models, absurd_sizes__are_refused_before_a_network_is_described) {
     EXPECT_EQ(error(preset, blocks, "60000").substr(0, 67),
               "network: must have at most 10000 tensors; fewer blocks make fewer  ")
         << preset;
+}
+
+// ---- sizes ---------------------------------------------------------------------------------
+
+// U-Nets take any multiple of the factor by which they shrink the image, and say so.
+TEST(models, height_and_width__may_differ_where_the_network_allows_it) {
+  for (const Model* m : all_models()) {
+    const ModelConfig& config = m->presets[0].config;
+    const int64_t multiple = m->size_multiple(config);
+    EXPECT_EQ(multiple == 0, m->name == "dit");
+    if (multiple == 0) continue;
+    const Shape sample = sample_shape(*m, config, {.height = 2 * multiple, .width = 3 * multiple});
+    EXPECT_EQ(sample, Shape({2 * multiple, 3 * multiple, config.common().in_channels}));
+    Graph g;
+    const Value x = g.input("x", {DType::f32, {1, sample[0], sample[1], sample[2]}});
+    const Value noise = g.input("noise", {DType::f32, {1}});
+    const Value f = network_of(*m, config)(g, {.x = x, .noise = noise});
+    EXPECT_EQ(f.shape().slice(0, 3), x.shape().slice(0, 3)) << m->name;
+    Graph square;  // the same tensors
+    network_of(*m, config)(square, network_inputs(square, *m, config, 1));
+    EXPECT_EQ(shapes_of(nn::weights_of(g)), shapes_of(nn::weights_of(square))) << m->name;
+  }
+}
+
+TEST(models, sizes_that_a_network_does_not_take__are_named_with_the_nearest) {
+  const auto error = [](const char* name, ImageSize size) {
+    const NamedModel m = find_model(name);
+    try {
+      sample_shape(*m.model, m.config, size);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error("adm64", {60, 64}),
+            "size: adm makes images whose sides are multiples of 8 up to 16384 pixels (64x60; the "
+            "nearest is 64x64)");
+  EXPECT_EQ(error("dit_xl2", {256, 512}),
+            "size: dit makes images of 256x256 pixels only, which its table of positions is made "
+            "for (512x256)");
+  EXPECT_EQ(error("dit_xl2", {256, 256}), "no error");
+  EXPECT_EQ(error("tiny", {-4, 4}).substr(0, 17), "size: tiny makes ");
+}
+
+// ---- components ----------------------------------------------------------------------------
+
+TEST(recognise_components, file_of_several__lists_them_with_their_prefixes) {
+  const Model decoder{.name = "toy_decoder",
+                      .kind = ModelKind::autoencoder,
+                      .recognise = [](const nn::FileShapes& t) -> std::optional<ModelConfig> {
+                        if (!t.contains("decoder.weight")) return {};
+                        return find_model("tiny").config;
+                      }};
+  const NamedModel tiny = find_model("tiny");
+  nn::FileShapes file = shapes_of(weights(*tiny.model, tiny.config), "model.diffusion_model.");
+  file["first_stage_model.decoder.weight"] = {3, 4};
+  std::vector<const Model*> models = all_models();
+  models.push_back(&decoder);
+  const auto found = recognise_components(file, models);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].model->name, "tiny");
+  EXPECT_EQ(found[0].prefix, "model.diffusion_model.");
+  EXPECT_EQ(found[1].model, &decoder);
+  EXPECT_EQ(found[1].prefix, "first_stage_model.");
+  EXPECT_EQ(name_of(found[1].model->kind), "autoencoder");
+  EXPECT_EQ(recognise_components(file).size(), 1U);
+}
+
+TEST(recognise_components, file_of_none__says_what_was_looked_for) {
+  EXPECT_TRUE(recognise_components({{"foo.weight", {3, 4}}}).empty());
+  ebb::testing::expect_error(
+      [] {
+        recognise_model({{"foo.weight", {3, 4}}});
+      },
+      "looked for: denoiser adm, ");
+  ebb::testing::expect_error(
+      [] {
+        recognise_model({{"foo.weight", {3, 4}}});
+      },
+      "also under model., module., net., model.diffusion_model.. The file");
 }
 
 TEST(models, any_small_size__is_an_error_or_a_network) {

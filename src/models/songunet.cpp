@@ -210,9 +210,6 @@ void check(const ModelConfig& config) {
   const auto levels = static_cast<int64_t>(c.channel_mult.size());
   require(levels > 0 && c.num_blocks > 0, "songunet: needs levels (", levels, ") and blocks (",
           c.num_blocks, ")");
-  require(c.common.image_size % (int64_t{1} << (levels - 1)) == 0, "songunet: image_size (",
-          c.common.image_size, ") must divide by 2^(levels-1) (", (int64_t{1} << (levels - 1)),
-          ")");
   require(c.embedding == "positional" || c.embedding == "fourier",
           "songunet: embedding must be positional or fourier (", c.embedding, ")");
   require(c.encoder == "standard" || c.encoder == "skip" || c.encoder == "residual",
@@ -238,6 +235,11 @@ std::vector<nn::Condition> conditions(const ModelConfig& config) {
   std::vector<nn::Condition> out = class_conditions(config);
   if (c.augment > 0) out.push_back(nn::augment_condition(c.augment));
   return out;
+}
+
+// The sizes halve from level to level.
+int64_t size_multiple(const ModelConfig& config) {
+  return int64_t{1} << (config.as<SongUNetConfig>().channel_mult.size() - 1);
 }
 
 // ---- recognition ---------------------------------------------------------------------------
@@ -287,6 +289,7 @@ const Model& songunet() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
+                       .size_multiple = size_multiple,
                        .conditions = conditions,
                        .recognise = recognise,
                        .ignored = edm_ignored};

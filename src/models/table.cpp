@@ -38,22 +38,85 @@ NamedModel find_model(std::string_view name) {
   return {e.model, e.preset->name, e.preset->config, e.name};
 }
 
-RecognisedModel recognise_model(const nn::FileShapes& tensors) {
-  // Containers put the network under a prefix.
-  constexpr std::array<std::string_view, 5> prefixes = {"", "model.", "module.", "net.",
-                                                        "model.diffusion_model."};
-  for (const std::string_view prefix : prefixes) {
-    const nn::FileShapes inner = nn::without_prefix(tensors, prefix);
-    if (inner.empty()) continue;
-    for (const Model* m : all_models())
-      if (auto config = m->recognise(inner)) return {m, std::move(*config), std::string(prefix)};
+// ---- checkpoints ---------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::array kinds = {ModelKind::denoiser, ModelKind::text_encoder, ModelKind::autoencoder,
+                              ModelKind::control_network, ModelKind::adapter};
+
+// Where files keep components of a kind; containers put a network under a prefix.
+const std::vector<std::string>& prefixes_of(ModelKind kind) {
+  static const std::vector<std::string> denoiser = {"", "model.", "module.", "net.",
+                                                    "model.diffusion_model."},
+                                        text_encoder = {"", "cond_stage_model.transformer."},
+                                        autoencoder = {"", "first_stage_model.", "vae."},
+                                        control_network = {"", "control_model."}, adapter = {""};
+  switch (kind) {
+    case ModelKind::denoiser: return denoiser;
+    case ModelKind::text_encoder: return text_encoder;
+    case ModelKind::autoencoder: return autoencoder;
+    case ModelKind::control_network: return control_network;
+    case ModelKind::adapter: break;
   }
+  return adapter;
+}
+
+// The model of this kind whose tensors these are.
+std::optional<Component> recognise_one(const nn::FileShapes& inner, ModelKind kind,
+                                       const std::vector<const Model*>& models,
+                                       const std::string& prefix) {
+  for (const Model* m : models)
+    if (m->kind == kind)
+      if (auto config = m->recognise(inner)) return Component{m, std::move(*config), prefix};
+  return {};
+}
+
+}  // namespace
+
+std::string_view name_of(ModelKind kind) {
+  constexpr std::string_view names[] = {"denoiser", "text encoder", "autoencoder",
+                                        "control network", "adapter"};
+  return names[static_cast<size_t>(kind)];
+}
+
+std::vector<Component> recognise_components(const nn::FileShapes& tensors,
+                                            const std::vector<const Model*>& models) {
+  std::vector<Component> out;
+  for (const ModelKind kind : kinds)
+    for (const std::string& prefix : prefixes_of(kind)) {
+      const nn::FileShapes inner = nn::without_prefix(tensors, prefix);
+      if (inner.empty()) continue;
+      if (auto found = recognise_one(inner, kind, models, prefix)) out.push_back(std::move(*found));
+    }
+  return out;
+}
+
+std::string known_components(const std::vector<const Model*>& models) {
+  std::string out;
+  for (const ModelKind kind : kinds) {
+    std::string names, prefixes;
+    for (const Model* m : models)
+      if (m->kind == kind) names += (names.empty() ? "" : ", ") + m->name;
+    if (names.empty()) continue;
+    for (const std::string& prefix : prefixes_of(kind))
+      if (!prefix.empty()) prefixes += (prefixes.empty() ? "" : ", ") + prefix;
+    out += str(out.empty() ? "" : "; ", name_of(kind), " ", names,
+               prefixes.empty() ? "" : ", also under ", prefixes);
+  }
+  return out;
+}
+
+Component recognise_model(const nn::FileShapes& tensors) {
+  for (Component& c : recognise_components(tensors))
+    if (c.model->kind == ModelKind::denoiser) return std::move(c);
   std::string names;
   for (const auto& [name, shape] : tensors) {
     if (names.size() > 200) break;
     names += "  " + name + str(shape);
   }
-  fail("model: no known network has these tensors (", tensors.size(), ")", names);
+  fail("model: no known network has these tensors (", tensors.size(),
+       "); looked for: ", known_components(), ". The file has", names);
 }
 
 // ---- sizes ---------------------------------------------------------------------------------
@@ -108,6 +171,44 @@ void check_sizes(const Model& model, const ModelConfig& config) {
 void check(const Model& model, const ModelConfig& config) {
   check_sizes(model, config);
   model.check(config);
+  const int64_t size = config.common().image_size, multiple = model.size_multiple(config);
+  require(multiple == 0 || size % multiple == 0, model.name, ": image_size (", size,
+          ") must be a multiple of ", multiple);
+}
+
+std::string sizes_text(const Model& model, const ModelConfig& config) {
+  const auto latents = model.latents(config);
+  const int64_t factor = latents ? latents->factor : 1, multiple = model.size_multiple(config);
+  if (multiple > 0) return str("any multiple of ", multiple * factor);
+  const int64_t side = config.common().image_size * factor;
+  return str(side, "x", side);
+}
+
+Shape sample_shape(const Model& model, const ModelConfig& config, ImageSize size) {
+  const CommonConfig& c = config.common();
+  if (size == ImageSize{}) return {c.image_size, c.image_size, c.in_channels};
+  const auto latents = model.latents(config);
+  const int64_t factor = latents ? latents->factor : 1;
+  const int64_t multiple = model.size_multiple(config) * factor;
+  const auto text = [](int64_t height, int64_t width) { return str(width, "x", height); };
+  if (multiple == 0) {
+    const int64_t side = c.image_size * factor;
+    require(size == ImageSize{side, side}, "size: ", model.name, " makes images of ",
+            text(side, side), " pixels only, which its table of positions is made for (",
+            text(size.height, size.width), ")");
+  } else {
+    const auto nearest = [&](int64_t n) {
+      return std::max<int64_t>((n + multiple / 2) / multiple, 1) * multiple;
+    };
+    const auto fits = [&](int64_t n) { return n > 0 && n <= most_pixels && n % multiple == 0; };
+    require(fits(size.height) && fits(size.width), "size: ", model.name,
+            " makes images whose sides are multiples of ", multiple, " up to ", most_pixels,
+            " pixels (", text(size.height, size.width), "; the nearest is ",
+            text(std::min(nearest(size.height), most_pixels),
+                 std::min(nearest(size.width), most_pixels)),
+            ")");
+  }
+  return {size.height / factor, size.width / factor, c.in_channels};
 }
 
 // ---- networks ------------------------------------------------------------------------------

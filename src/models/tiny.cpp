@@ -37,9 +37,6 @@ void check(const ModelConfig& config) {
   const auto levels = static_cast<int64_t>(c.channels.size());
   require(levels > 0 && c.blocks > 0, "tiny: needs levels (", levels, ") and blocks (", c.blocks,
           ")");
-  require(c.common.image_size % (int64_t{1} << (levels - 1)) == 0, "tiny: image_size (",
-          c.common.image_size, ") must divide by 2^(levels-1) (", (int64_t{1} << (levels - 1)),
-          ")");
   for (const int64_t n : c.channels)
     require(n >= 4 && (n <= 128 ? n % (n / 4) == 0 : n % 32 == 0), "tiny: channels (", n,
             ") must divide by 4, and by 32 above 128");
@@ -91,6 +88,11 @@ Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs&
   return nn::conv(p / "out", h, c.common.in_channels, {.init = nn::zero_init});
 }
 
+// The sizes halve from level to level.
+int64_t size_multiple(const ModelConfig& config) {
+  return int64_t{1} << (config.as<TinyConfig>().channels.size() - 1);
+}
+
 // ---- recognition ---------------------------------------------------------------------------
 
 // Shapes tell neither the image size nor the heads: those of the preset with these channels.
@@ -119,6 +121,7 @@ const Model& tiny() {
                        .presets = presets(),
                        .check = check,
                        .build = build,
+                       .size_multiple = size_multiple,
                        .recognise = recognise};
   return m;
 }

@@ -4,8 +4,10 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "pipeline/evaluate_doubts.h"
 #include "train/classifier.h"
 #include "train/frechet.h"
+#include "train/rotations.h"
 
 namespace ebb {
 namespace {
@@ -16,6 +18,7 @@ using train::FeatureNet;
 struct Sets {
   std::unique_ptr<Dataset> training, held_out;
   bool seen = false;  // the held-out images are some of the training images
+  Shape original;     // of the first image, before it is fitted
 };
 
 Sets open_sets(const std::string& path, const CommonConfig& c) {
@@ -28,6 +31,7 @@ Sets open_sets(const std::string& path, const CommonConfig& c) {
     o.split = "test";
   }
   s.held_out = open_dataset(path, o);
+  s.original = train::open_dataset(path, {.limit = 1, .check = false})->image_shape();
   return s;
 }
 
@@ -47,6 +51,45 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data,
   return out;
 }
 
+// Classes 0, 1, ... in turn. Throws Error for models that make no pictures.
+ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& options) {
+  require(decoder_of(*model.model, model.config).has_value(), "eval: compares pictures, and ",
+          model.model->name, " makes ", samples_text(*model.model, model.config));
+  const int64_t classes = model.config.common().classes;
+  GenerateRequest request;
+  for (int64_t i = 0; i < options.n; ++i) request.classes.push_back(classes > 0 ? i % classes : -1);
+  return resolve(model, request, options.generate);
+}
+
+// Of the data's classes, or else of quarter turns, with its accuracy.
+std::unique_ptr<FeatureNet> classifier_of(const Sets& sets, const std::string& path,
+                                          const Context& context, const train::Progress& progress,
+                                          Quality& q) {
+  const auto make = [&](const Dataset& training, const Dataset& held_out) {
+    auto net =
+        std::make_unique<FeatureNet>(train::cached_classifier(training, path, context, progress));
+    q.classifier_accuracy = train::class_accuracy(*net, held_out, progress.between);
+    return net;
+  };
+  if (!q.turns) return make(*sets.training, *sets.held_out);
+  progress.log(
+      "the data has no classes: features are those of a network that tells by how many "
+      "quarter turns an image was rotated");
+  return make(train::Rotations(*sets.training), train::Rotations(*sets.held_out));
+}
+
+Evidence evidence(const Quality& q, const Sets& sets, const Tensor& samples, const Tensor& features,
+                  bool judged) {
+  return {.model = samples.shape().slice(1, 4),
+          .data = sets.original,
+          .samples = q.n,
+          .held_out = q.held_out,
+          .features = features.shape()[1],
+          .accuracy = judged ? q.classifier_accuracy : -1,
+          .classes = q.turns ? 4 : sets.training->classes(),
+          .conditional = q.conditional};
+}
+
 }  // namespace
 
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
@@ -61,11 +104,8 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
   const auto start = std::chrono::steady_clock::now();
   const CommonConfig& c = model.config.common();
-  GenerateRequest request;
-  for (int64_t i = 0; i < options.n; ++i)
-    request.classes.push_back(c.classes > 0 ? i % c.classes : -1);
-  check(model, request, options.generate);
-  for (const std::string& w : warnings(model, request, options.generate)) log(w);
+  const ResolvedRequest request = request_for(model, options);
+  for (const std::string& w : request.warnings) log(w);
   const Sets sets = open_sets(options.data, c);
   if (sets.seen)
     log(str("the data has no test split: ", sets.held_out->size(),
@@ -76,20 +116,14 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   if (!q.conditional)
     log(str("no class accuracy: the model has ", c.classes, " classes, the data ",
             sets.training->classes()));
-  require(labels || !options.features.empty(),
-          "eval: the data has no classes to train the default features on; give --features  ",
-          options.data);
+  q.turns = !labels && options.features.empty();
   std::unique_ptr<FeatureNet> classifier, space;
   if (!options.features.empty())
     space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
-  if (labels) {
-    classifier = std::make_unique<FeatureNet>(
-        train::cached_classifier(*sets.training, options.data, context, {log, look}));
-    q.classifier_accuracy = train::class_accuracy(*classifier, *sets.held_out, look);
-  }
+  if (labels || q.turns) classifier = classifier_of(sets, options.data, context, {log, look}, q);
   FeatureNet& features = space ? *space : *classifier;
   int64_t shown = -1;
-  const Generated g = generate(model, request, options.generate, context, [&](double share) {
+  const Generated g = Pipeline(model, context).generate(request, [&](double share) {
     look();
     if (static_cast<int64_t>(share * 10) > shown) {
       shown = static_cast<int64_t>(share * 10);
@@ -106,6 +140,8 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
     q.class_accuracy =
         static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q.n);
   }
+  q.doubts = doubts(evidence(q, sets, g.images, seen.features, classifier != nullptr));
+  for (const std::string& d : q.doubts) log("caution: " + d);
   q.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return q;
 }

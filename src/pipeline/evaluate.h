@@ -4,13 +4,13 @@
 #include <functional>
 #include <string>
 
-#include "pipeline/generator.h"
+#include "pipeline/pipeline.h"
 #include "train/dataset.h"
 
 namespace ebb {
 
 struct EvaluateOptions {
-  std::string data;      // path of the labelled images
+  std::string data;      // path of the images, with or without labels
   std::string features;  // a network file (train/features.h); "": the classifier's
   int64_t n = 1000;      // samples
   GenerateOptions generate;
@@ -24,6 +24,8 @@ struct Quality {
   int64_t held_out = 0;            // images
   bool held_out_seen = false;      // they are training images: the data has no test split
   bool conditional = false;
+  bool turns = false;  // the classifier tells quarter turns apart, since the data has no classes
+  std::vector<std::string> doubts;  // why the figures may mean little
   double seconds = 0;
 };
 

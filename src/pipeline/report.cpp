@@ -1,14 +1,19 @@
 #include "pipeline/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
-#include <iomanip>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/version.h"
 #include "io/file.h"
+#include "io/image.h"
+#include "pipeline/report_data.h"
+#include "pipeline/report_style.h"
 #include "pipeline/svg.h"
+#include "train/metrics.h"
 
 namespace ebb {
 namespace {
@@ -16,8 +21,22 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-std::string read_text(const fs::path& path) {
-  return io::read_whole_file(path.string(), "report", int64_t{1} << 28);
+// ---- text ----------------------------------------------------------------------------------
+
+// 1234567 as 1,234,567.
+std::string grouped(int64_t n) {
+  std::string out = std::to_string(n);
+  for (auto at = static_cast<int64_t>(out.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3)
+    out.insert(static_cast<size_t>(at), ",");
+  return out;
+}
+
+// 1.23 million, 296 million, 12,345.
+std::string large(int64_t n) {
+  const auto v = static_cast<double>(n);
+  if (n >= 1'000'000'000) return short_number(v * 1e-9, 3) + " billion";
+  if (n >= 1'000'000) return short_number(v * 1e-6, 3) + " million";
+  return grouped(n);
 }
 
 std::string base64(const std::string& bytes) {
@@ -34,56 +53,77 @@ std::string base64(const std::string& bytes) {
   return out;
 }
 
-struct Metrics {
-  std::vector<double> step, loss, smooth, lr, speed, seconds;
+// ---- pictures ------------------------------------------------------------------------------
+
+constexpr int64_t small_side = 760;  // pixels: a grid below is shown several times as large
+
+struct Picture {
+  std::string bytes;
+  int64_t width = 0, height = 0;
+  std::map<std::string, std::string> text;  // what was written into it
 };
 
-// The lines of metrics.jsonl; one that a crash cut short is passed over.
-Metrics read_metrics(const fs::path& path) {
-  Metrics m;
-  std::istringstream in(read_text(path));
-  for (std::string line; std::getline(in, line);) {
-    const Json j = Json::parse(line, nullptr, false);
-    if (!j.is_object() || !j.contains("step") || !j.contains("loss") || !j["loss"].is_number())
-      continue;
-    const auto number = [&](const char* key) {
-      return j.contains(key) && j[key].is_number() ? j[key].get<double>() : 0.0;
-    };
-    m.step.push_back(number("step"));
-    m.loss.push_back(number("loss"));
-    m.lr.push_back(number("lr"));
-    m.speed.push_back(number("images_per_second"));
-    m.seconds.push_back(number("seconds"));
-    const double before = m.smooth.empty() ? m.loss.back() : m.smooth.back();
-    m.smooth.push_back(before + 0.1 * (m.loss.back() - before));
+// A picture that is broken is shown as broken.
+Picture read_picture(const fs::path& path) {
+  Picture p{.bytes = io::read_whole_file(path.string(), "report", int64_t{1} << 28), .text = {}};
+  const auto* const data = reinterpret_cast<const uint8_t*>(p.bytes.data());
+  if (p.bytes.size() < 24) return p;
+  const auto number = [&](size_t at) {
+    return int64_t{data[at]} << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3];
+  };
+  p.width = number(16);
+  p.height = number(20);
+  try {
+    p.text = io::png_text({data, p.bytes.size()}, path.string());
+  } catch (const Error&) {
   }
-  require(!m.step.empty(), "report: no metrics in  ", path.string());
-  return m;
+  return p;
 }
 
-void table(std::ostream& out, const Json& object) {
-  out << "<table>";
-  for (const auto& [key, value] : object.items()) {
-    if (value.is_object()) continue;
-    std::ostringstream number;
-    if (value.is_number_float()) number << std::setprecision(4) << value.get<double>();
-    const std::string text = value.is_number_float() ? number.str()
-                             : value.is_string()     ? value.get<std::string>()
-                                                     : value.dump();
-    out << "<tr><td>" << escape_html(key) << "</td><td>" << escape_html(text) << "</td></tr>";
-  }
-  out << "</table>";
-  for (const auto& [key, value] : object.items()) {
-    if (!value.is_object()) continue;
-    out << "<h3>" << escape_html(key) << "</h3>";
-    table(out, value);
+// `most`: how wide it may become; 0: as wide as the page has room for.
+void image(std::ostream& out, const Picture& p, int64_t most, const std::string& alt) {
+  const int64_t times =
+      p.width > 0 ? std::max<int64_t>(std::min(most, small_side) / p.width, 1) : 1;
+  out << "<img" << (p.width < small_side ? " class='small'" : "");
+  if (most > 0) out << " width='" << p.width * times << "' height='" << p.height * times << "'";
+  out << " alt='" << escape_html(alt) << "' src='data:image/png;base64," << base64(p.bytes) << "'>";
+}
+
+std::vector<std::string> row_names(const Picture& p) {
+  const auto rows = p.text.find("rows");
+  if (rows == p.text.end()) return {};
+  try {
+    return strings_from_json(rows->second, "rows");
+  } catch (const Error&) {
+    return {};
   }
 }
 
-void picture(std::ostream& out, const fs::path& path, const std::string& caption) {
-  out << "<figure><img alt='" << escape_html(caption) << "' src='data:image/png;base64,"
-      << base64(read_text(path)) << "'><figcaption>" << escape_html(caption)
-      << "</figcaption></figure>";
+// "heun, 18 steps, guidance 1, seed 1", of what `ebb sample` wrote into its picture.
+std::string how_sampled(const Picture& p) {
+  std::string out;
+  const auto add = [&](const char* key, const std::string& before, const std::string& behind) {
+    if (const auto it = p.text.find(key); it != p.text.end())
+      out += (out.empty() ? "" : ", ") + before + it->second + behind;
+  };
+  add("checkpoint_step", "step ", "");
+  add("step", "step ", "");
+  add("sampler", "", "");
+  add("steps", "", " steps");
+  add("guidance", "guidance ", "");
+  add("seed", "seed ", "");
+  return out;
+}
+
+void samples_section(std::ostream& out, const Picture& p) {
+  const std::vector<std::string> rows = row_names(p);
+  out << "<section><h2>Samples</h2><figure" << (rows.empty() ? ">" : " class='samples'><ol>");
+  for (const std::string& name : rows) out << "<li>" << escape_html(name) << "</li>";
+  if (!rows.empty()) out << "</ol>";
+  image(out, p, small_side, "samples of the model");
+  if (const std::string how = how_sampled(p); !how.empty())
+    out << "<figcaption>" << escape_html(how) << "</figcaption>";
+  out << "</figure></section>";
 }
 
 std::vector<fs::path> grids(const fs::path& folder) {
@@ -91,74 +131,233 @@ std::vector<fs::path> grids(const fs::path& folder) {
   if (fs::is_directory(folder))
     for (const auto& e : fs::directory_iterator(folder))
       if (e.path().extension() == ".png") out.push_back(e.path());
-  std::sort(out.begin(), out.end());
-  if (out.size() <= 8) return out;
-  std::vector<fs::path> some;  // eight, spread over the run
-  for (size_t i = 0; i < 8; ++i) some.push_back(out[i * (out.size() - 1) / 7]);
-  return some;
+  std::ranges::sort(out);
+  return out;
 }
 
-void section_if(std::ostream& out, const fs::path& json, const std::string& title) {
-  if (!fs::exists(json)) return;
-  const Json j = Json::parse(read_text(json), nullptr, false);
-  out << "<section><h2>" << title << "</h2>";
-  if (j.is_object())
-    table(out, j);
-  else
-    out << "<p>" << escape_html(json.filename().string()) << " is not a JSON object.</p>";
+// `count` of them, spread over the run.
+std::vector<fs::path> some_of(const std::vector<fs::path>& all, size_t count) {
+  if (all.size() <= count) return all;
+  std::vector<fs::path> out;
+  for (size_t i = 0; i < count; ++i) out.push_back(all[i * (all.size() - 1) / (count - 1)]);
+  return out;
+}
+
+void film_section(std::ostream& out, const std::vector<fs::path>& pictures) {
+  if (pictures.empty()) return;
+  out << "<section><h2>During training</h2><div class='film'>";
+  for (const fs::path& path : some_of(pictures, 8)) {
+    const Picture p = read_picture(path);
+    const auto step = p.text.find("step");
+    const std::string title = step == p.text.end() ? path.stem().string() : "step " + step->second;
+    out << "<figure>";
+    image(out, p, 0, "samples at " + title);
+    out << "<figcaption>" << escape_html(title) << "</figcaption></figure>";
+  }
+  out << "</div><p class='note'>The same noise each time.</p></section>";
+}
+
+// ---- quality -------------------------------------------------------------------------------
+
+struct Metric {
+  std::string_view key, title;
+  int better = 0;  // 1: higher, -1: lower
+  double scale = 1;
+  std::string_view unit = "";
+};
+constexpr Metric metrics[] = {
+    {"fid", "FID", -1},
+    {"kid", "KID", -1},
+    {"frechet_distance", "Fréchet distance", -1},
+    {"class_accuracy", "class accuracy of samples", 1, 100, " %"},
+    {"classifier_accuracy", "the classifier on real images", 0, 100, " %"},
+    {"n", "samples measured"},
+    {"held_out", "real images compared with"},
+};
+
+std::string cell(const Metric& m, const Json& values) {
+  const auto it = values.find(m.key);
+  if (it == values.end() || !it->is_number()) return "–";
+  if (it->is_number_integer()) return grouped(it->get<int64_t>());
+  return short_number(it->get<double>() * m.scale, 4) + std::string(m.unit);
+}
+
+// "better by 12 %", where both evaluations have the number and it has a direction.
+std::string change(const Metric& m, const Json& before, const Json& after) {
+  const auto a = before.find(m.key), b = after.find(m.key);
+  if (m.better == 0 || a == before.end() || b == after.end() || !a->is_number() || !b->is_number())
+    return "";
+  const double was = a->get<double>(), is = b->get<double>(), gain = (is - was) * m.better;
+  if (gain == 0 || was == 0) return "";
+  const std::string by = m.unit.empty()
+                             ? short_number(100 * std::fabs(is - was) / std::fabs(was), 2) + " %"
+                             : short_number(std::fabs(is - was) * m.scale, 3) + " points";
+  return gain > 0 ? "<span class='better'>better by " + by + "</span>"
+                  : "<span class='worse'>worse by " + by + "</span>";
+}
+
+// The first evaluation and the last.
+void quality_section(std::ostream& out, const RunRecord& run) {
+  if (run.measured.empty()) return;
+  const Measured &before = run.measured.front(), &after = run.measured.back();
+  const bool two = run.measured.size() > 1;
+  out << "<section><h2>Quality</h2><div class='scroll'><table><tr><th></th>";
+  if (two) out << "<th>" << escape_html(before.title) << "</th>";
+  out << "<th>" << escape_html(after.title) << "</th>" << (two ? "<th></th>" : "") << "</tr>";
+  for (const Metric& m : metrics) {
+    if (!after.values.contains(m.key) && !(two && before.values.contains(m.key))) continue;
+    out << "<tr><td>" << m.title
+        << (m.better > 0   ? " <span class='usual'>↑ higher is better</span>"
+            : m.better < 0 ? " <span class='usual'>↓ lower is better</span>"
+                           : "")
+        << "</td>";
+    if (two) out << "<td>" << cell(m, before.values) << "</td>";
+    out << "<td class='new'>" << cell(m, after.values) << "</td>";
+    if (two) out << "<td>" << change(m, before.values, after.values) << "</td>";
+    out << "</tr>";
+  }
+  out << "</table></div>";
+  for (const std::string& w : run.warnings) out << "<p class='note'>" << escape_html(w) << "</p>";
   out << "</section>";
 }
 
-constexpr const char* style =
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem;"
-    "color:#18181b}h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}h3{font-size:.95rem}"
-    "svg{width:100%;max-width:640px;display:block;font:11px system-ui,sans-serif}"
-    "svg .t{font-weight:600;font-size:13px}td{padding:.1rem 1rem .1rem 0;vertical-align:top}"
-    "td:first-child{color:#71717a}figure{display:inline-block;margin:0 1rem 1rem 0}"
-    "img{image-rendering:pixelated;min-width:224px;max-width:100%}"
-    "figcaption{color:#71717a;font-size:13px}";
+// ---- charts --------------------------------------------------------------------------------
+
+Series series(const std::string& name, const std::string& style, const Curve& c) {
+  return {.name = name, .style = style, .x = c.step, .y = c.value};
+}
+
+void small_chart(std::ostream& out, const RunRecord& run, const char* key, const char* title,
+                 bool log) {
+  const Curve& c = run.curve(key);
+  if (c.value.size() < 2 || is_constant(c.value)) return;
+  Series s = series("", "other", c);
+  s.scatter = std::string_view(key) != "lr";
+  out << svg_chart({.title = title, .x_label = "step", .log_y = log, .series = {s}});
+}
+
+void loss_section(std::ostream& out, const RunRecord& run) {
+  out << "<section><h2>Loss</h2>";
+  Series each = series("each step", "loss", run.curve("loss"));
+  each.scatter = true;
+  Chart chart{.title = "",
+              .x_label = "step",
+              .log_y = true,
+              .series = {each, series("smoothed", "smooth", run.curve("smoothed"))}};
+  const Curve& held = run.curve("validation/loss");
+  if (!held.step.empty()) {
+    chart.series.push_back(series("held-out images", "held", held));
+    chart.series.back().dots = true;
+  }
+  out << svg_chart(chart);
+  if (!held.step.empty())
+    out << "<p class='note'>Held-out images are not trained on. Their loss is that of the averaged "
+           "weights, with the same noise each time: where it rises while the other falls, the "
+           "model learns its images by heart.</p>";
+  out << "<div class='pair'>";
+  small_chart(out, run, "lr", "learning rate", false);
+  small_chart(out, run, "grad_norm", "gradient norm", true);
+  small_chart(out, run, "images_per_second", "images per second", false);
+  out << "</div></section>";
+}
+
+// ---- the rest ------------------------------------------------------------------------------
+
+double median(std::vector<double> v) {
+  if (v.empty()) return 0;
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::ranges::nth_element(v, middle);
+  return *middle;
+}
+
+std::string fact(const RunRecord& run, const char* key) {
+  if (!run.facts.is_object() || !run.facts.contains(key)) return "";
+  const Json& v = run.facts[key];
+  return v.is_string() ? v.get<std::string>() : v.is_number_integer() ? grouped(v) : v.dump();
+}
+
+std::string setting(const RunRecord& run, std::string_view name) {
+  for (const Setting& s : run.settings)
+    if (s.section == "train" && s.name == name) return s.value;
+  return "";
+}
+
+void header(std::ostream& out, const RunRecord& run) {
+  out << "<header><h1>" << escape_html(run.name) << "</h1>";
+  const std::string data = fact(run, "data"), device = fact(run, "device");
+  if (!data.empty()) out << "<p>" << escape_html(data) << "</p>";
+  if (!device.empty()) out << "<p>" << escape_html(device) << "</p>";
+  out << "<dl class='facts'>";
+  const auto show = [&](const char* title, const std::string& value) {
+    if (!value.empty())
+      out << "<div><dt>" << title << "</dt><dd>" << escape_html(value) << "</dd></div>";
+  };
+  show("model", setting(run, "model"));
+  if (run.facts.is_object() && run.facts.contains("parameters") &&
+      run.facts["parameters"].is_number_integer())
+    show("parameters", large(run.facts["parameters"].get<int64_t>()));
+  show("steps", grouped(run.steps));
+  show("training time", train::duration_text(run.seconds));
+  show("images per second", short_number(median(run.curve("images_per_second").value), 3));
+  show("loss, smoothed", short_number(run.curve("smoothed").value.back(), 3));
+  if (const Curve& held = run.curve("validation/loss"); !held.value.empty())
+    show("loss, held-out", short_number(held.value.back(), 3));
+  show("matrix work in", fact(run, "dtype"));
+  show("started", fact(run, "started"));
+  show("ebb", fact(run, "ebb"));
+  out << "</dl></header>";
+}
+
+void settings_table(std::ostream& out, const RunRecord& run, const std::string& section) {
+  out << "<h3>" << escape_html(section) << "</h3><table class='settings'>";
+  for (const Setting& s : run.settings)
+    if (s.section == section)
+      out << "<tr><td>" << escape_html(s.name) << "</td><td>" << escape_html(s.value)
+          << "</td></tr>";
+  out << "</table>";
+}
+
+void settings_section(std::ostream& out, const RunRecord& run) {
+  if (run.settings.empty()) return;
+  out << "<section><h2>Settings</h2>";
+  if (std::ranges::any_of(run.settings, &Setting::differs)) {
+    out << "<table class='settings'><tr><th>not the default</th><th></th><th>default</th></tr>";
+    for (const Setting& s : run.settings)
+      if (s.differs)
+        out << "<tr><td>" << escape_html(s.name) << "</td><td><b>" << escape_html(s.value)
+            << "</b></td><td class='usual'>" << escape_html(s.usual) << "</td></tr>";
+    out << "</table>";
+  }
+  out << "<details><summary>all " << run.settings.size() << " settings</summary>";
+  std::string last;
+  for (const Setting& s : run.settings)
+    if (s.section != last) settings_table(out, run, last = s.section);
+  out << "</details></section>";
+}
 
 }  // namespace
 
 void write_report(const std::string& folder) {
   const fs::path dir(folder);
-  require(fs::exists(dir / "metrics.jsonl"), "report: must be the folder of a run (there is no ",
-          "metrics.jsonl in it)  ", folder);
-  const Metrics m = read_metrics(dir / "metrics.jsonl");
+  const RunRecord run = read_run(folder);
   std::ostringstream out;
-  const std::string name = fs::absolute(dir).lexically_normal().filename().string();
-  out << "<!doctype html><html lang='en'><meta charset='utf-8'><title>ebb: " << escape_html(name)
-      << "</title><style>" << style << "</style><h1>Training run " << escape_html(name)
-      << "</h1><p>" << m.step.back() << " steps in " << static_cast<int64_t>(m.seconds.back())
-      << " seconds, last loss " << m.smooth.back() << " (smoothed)</p>";
-  section_if(out, dir / "eval.json", "Quality");
-  section_if(out, dir / "eval_tenth.json", "Quality after a tenth of the training");
-  if (fs::exists(dir / "samples.png")) {
-    out << "<section><h2>Samples</h2>";
-    picture(out, dir / "samples.png", "the last checkpoint");
-    out << "</section>";
-  }
-  out << "<section><h2>Training</h2>"
-      << svg_chart({.title = "loss",
-                    .x_label = "step",
-                    .series = {{"each step", "#d4d4d8", m.step, m.loss},
-                               {"smoothed", "#2563eb", m.step, m.smooth}}})
-      << svg_chart({.title = "learning rate",
-                    .x_label = "step",
-                    .series = {{"", "#059669", m.step, m.lr}}})
-      << svg_chart({.title = "images per second",
-                    .x_label = "step",
-                    .series = {{"", "#d97706", m.step, m.speed}}})
-      << "</section>";
-  const std::vector<fs::path> pictures = grids(dir / "samples");
-  if (!pictures.empty()) out << "<section><h2>Samples during training</h2>";
-  for (const fs::path& p : pictures) picture(out, p, p.stem().string());
-  if (!pictures.empty()) out << "</section>";
-  section_if(out, dir / "config.json", "Settings");
-  out << "</html>\n";
-  io::AtomicFile file((dir / "report.html").string(), "report");
-  file.write(out.str());
-  file.commit();
+  out << "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
+         "content='width=device-width,initial-scale=1'><title>"
+      << escape_html(run.name) << " · ebb</title><style>" << report_style
+      << "</style></head><body><main>";
+  header(out, run);
+  std::vector<fs::path> pictures = grids(dir / "samples");
+  if (fs::exists(dir / "samples.png"))
+    samples_section(out, read_picture(dir / "samples.png"));
+  else if (!pictures.empty())
+    samples_section(out, read_picture(pictures.back()));
+  quality_section(out, run);
+  loss_section(out, run);
+  film_section(out, pictures);
+  settings_section(out, run);
+  out << "<footer>Written by ebb " << version << "; <code>ebb report " << escape_html(folder)
+      << "</code> writes it anew.</footer></main></body></html>\n";
+  io::write_whole_file((dir / "report.html").string(), out.str(), "report");
 }
 
 }  // namespace ebb

@@ -42,6 +42,7 @@ struct PlotRequest {
   int64_t steps = 20, points = 16;
   Seed seed = 1;
   bool flow = false;
+  bool steps_given = false;  // `steps` is not the default: an error where it has no meaning
 };
 std::string sampler_plot(const PlotRequest& request);  // throws Error
 

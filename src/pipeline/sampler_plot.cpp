@@ -9,7 +9,7 @@
 #include "base/fields.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/solver/host_latents.h"
-#include "diffusion/start/levels_of_run.h"
+#include "pipeline/resolved_run.h"
 #include "pipeline/sampler_facts.h"
 #include "pipeline/svg.h"
 
@@ -39,16 +39,20 @@ struct Plane {
   }
 };
 
-LevelsOfRun levels_for(const PlotRequest& r) {
-  return {.sampler = r.sampler,
-          .schedule = r.schedule,
-          .steps = r.steps,
-          .options = parse_options(r.schedule_options, "plot"),
-          .dialect = r.dialect,
-          .usual = r.flow ? "flow" : "karras"};
+ResolvedRun resolved(const PlotRequest& r) {
+  return resolve_run({.command = "samplers",
+                      .sampler = r.sampler,
+                      .schedule = r.schedule,
+                      .options = r.options,
+                      .schedule_options = r.schedule_options,
+                      .dialect = r.dialect,
+                      .steps = r.steps,
+                      .steps_given = r.steps_given,
+                      .usual = r.flow ? "flow" : "karras"},
+                     r.flow ? discretisation({.levels = "flow", .shift = 3}) : discretisation({}));
 }
 
-Way follow(const PlotRequest& r, const Discretisation& levels) {
+Way follow(const PlotRequest& r, const ResolvedRun& run) {
   const Blobs data = plane_of_blobs();
   const auto size = static_cast<size_t>(r.points) * 2;
   ImageKeys keys{.seed = r.seed, .images = {0}, .elements = r.points * 2};
@@ -59,10 +63,7 @@ Way follow(const PlotRequest& r, const Discretisation& levels) {
         std::copy(d.begin(), d.begin() + static_cast<int64_t>(u.size()), u.begin());
       },
       keyed_noise(keys));
-  SampleCall call{.sigmas = levels_with_steps(levels_for(r), levels),
-                  .options = parse_options(r.options, "plot"),
-                  .dialect = r.dialect};
-  fit_to_network(call, levels);
+  SampleCall call = run.call;
   std::vector<double> x = initial_noise(keys);
   const double spread = r.flow ? call.sigmas[0] : std::hypot(call.sigmas[0], 1.0);
   for (double& v : x) v *= spread;
@@ -72,7 +73,7 @@ Way follow(const PlotRequest& r, const Discretisation& levels) {
     way.states.push_back(latents.values(p.x));
     return true;
   };
-  sample(r.sampler, latents, latents.put(x), call);
+  sample(run.sampler, latents, latents.put(x), call);
   return way;
 }
 
@@ -177,10 +178,10 @@ void draw_plane(std::ostream& out, const Way& way, const Plane& plane) {
   write(out, {plane_left, top - 12, "start"}, "points from noise to data (red)");
 }
 
-std::string title(const PlotRequest& r, const Way& way, const std::string& schedule) {
-  const bool own_steps = find_sampler(r.sampler).sampler->adaptive;
+std::string title(const PlotRequest& r, const Way& way, const ResolvedRun& run) {
+  const bool own_steps = run.sampler.sampler->adaptive;
   return str(escape_html(r.sampler), r.options.empty() ? "" : " (" + escape_html(r.options) + ")",
-             ", ", escape_html(schedule), ", ", way.sigmas.size() - 1,
+             ", ", escape_html(run.schedule), ", ", way.sigmas.size() - 1,
              own_steps ? " steps of its own" : " steps", r.flow ? ", flow model" : "");
 }
 
@@ -189,16 +190,14 @@ std::string title(const PlotRequest& r, const Way& way, const std::string& sched
 std::string sampler_plot(const PlotRequest& r) {
   require(r.steps >= 1 && r.steps <= 1000, "plot: steps must be 1 to 1000 (", r.steps, ")");
   require(r.points >= 1 && r.points <= 1000, "plot: points must be 1 to 1000 (", r.points, ")");
-  const Discretisation levels =
-      r.flow ? discretisation({.levels = "flow", .shift = 3}) : discretisation({});
-  const Way way = follow(r, levels);
+  const ResolvedRun run = resolved(r);
+  const Way way = follow(r, run);
   std::ostringstream out;
   out << std::fixed << std::setprecision(1)
       << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 " << width << ' ' << height
       << "' font-family='sans-serif' font-size='15' fill='#3f3f46'><rect width='" << width
       << "' height='" << height << "' rx='8' fill='white'/>";
-  write(out, {14, 30, "start"}, title(r, way, schedule_of_run(levels_for(r), levels)),
-        " font-size='21' font-weight='bold'");
+  write(out, {14, 30, "start"}, title(r, way, run), " font-size='21' font-weight='bold'");
   draw_levels(out, way.sigmas);
   draw_plane(out, way, {r.flow});
   out << "</svg>\n";

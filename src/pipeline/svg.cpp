@@ -9,28 +9,35 @@
 namespace ebb {
 namespace {
 
-constexpr double width = 640, height = 260, left = 64, right = 12, top = 28, bottom = 40;
+constexpr double width = 720, height = 300, left = 84, right = 14, top = 10, bottom = 58;
+constexpr size_t columns = 480;  // points of a line, at most
 
-// Maps values to pixels.
+// Maps values to the drawing: low to `from`, high to `to`.
 struct Axis {
+  double from, to;
+  bool log = false;
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
-  bool log = false;
+
   bool shows(double v) const { return std::isfinite(v) && (!log || v > 0); }
-  double value(double v) const { return log ? std::log10(v) : v; }
+  double scaled(double v) const { return log ? std::log10(v) : v; }
   void include(double v) {
-    low = std::min(low, value(v));
-    high = std::max(high, value(v));
+    if (!shows(v)) return;
+    low = std::min(low, scaled(v));
+    high = std::max(high, scaled(v));
   }
-  // One value only: from 0 to twice it.
-  void widen() {
+  // Room where there is one value only, or none.
+  void widen(double margin) {
     if (!(low <= high)) low = 0, high = 1;
-    if (high - low > 1e-6 * std::fabs(high)) return;
-    const double reach = std::max(std::fabs(high), 1e-12);
+    double reach = (high - low) * margin;
+    if (high - low <= 1e-6 * std::fabs(high)) reach = log ? 0.1 : std::max(std::fabs(high), 1e-12);
     low -= reach;
     high += reach;
   }
-  double share(double v) const { return (value(v) - low) / (high - low); }
+  double at(double v) const {
+    const double share = std::clamp((scaled(v) - low) / (high - low), 0.0, 1.0);
+    return from + (to - from) * share;
+  }
 };
 
 // 1, 2 or 5 times a power of ten, for about five ticks.
@@ -40,34 +47,130 @@ double tick_step(double span) {
   return (m < 1.5 ? 1 : m < 3.5 ? 2 : m < 7.5 ? 5 : 10) * power;
 }
 
+std::vector<double> linear_ticks(double low, double high) {
+  std::vector<double> out;
+  const double step = tick_step(high - low);
+  for (double v = std::ceil(low / step) * step; v <= high + 1e-9 * step; v += step)
+    out.push_back(std::fabs(v) < step * 1e-9 ? 0 : v);
+  return out;
+}
+
+// Of an axis in powers of ten: as many of 1 to 9 in a decade as there is room for.
+std::vector<double> log_ticks(double low, double high) {
+  const std::vector<std::vector<double>> ways = {{1}, {1, 3}, {1, 2, 5}, {1, 2, 3, 4, 5, 6, 8}};
+  std::vector<double> out;
+  for (const auto& way : ways) {
+    std::vector<double> ticks;
+    for (double decade = std::floor(low); decade <= high; ++decade)
+      for (const double m : way)
+        if (const double v = decade + std::log10(m); v >= low && v <= high)
+          ticks.push_back(m * std::pow(10, decade));
+    if (!out.empty() && ticks.size() > 7) break;
+    out = std::move(ticks);
+  }
+  return out.size() >= 2 ? out : linear_ticks(std::pow(10, low), std::pow(10, high));
+}
+
+// 0.02, 8e-4, 20000.
 std::string tick_text(double v) {
+  std::string out = short_number(v, 6);
+  if (v == 0 || std::fabs(v) >= 1e-3) return out;
   std::ostringstream s;
-  s << std::setprecision(4) << (std::fabs(v) < 1e-15 ? 0 : v);
-  return s.str();
+  s << std::scientific << std::setprecision(0) << v;
+  out = s.str();
+  const size_t zero = out.find("e-0");
+  return zero == out.npos ? out : out.erase(zero + 2, 1);
 }
 
-void draw_y_axis(std::ostream& out, const Axis& y) {
-  const double step = tick_step(y.high - y.low), plot = height - top - bottom;
-  for (double v = std::ceil(y.low / step) * step; v <= y.high + 1e-9; v += step) {
-    const double at = top + plot * (1 - (v - y.low) / (y.high - y.low));
-    out << "<line x1='" << left << "' x2='" << width - right << "' y1='" << at << "' y2='" << at
-        << "' stroke='#e4e4e7'/><text x='" << left - 6 << "' y='" << at + 4
-        << "' text-anchor='end'>" << tick_text(y.log ? std::pow(10, v) : v) << "</text>";
+void draw_axes(std::ostream& out, const Axis& x, const Axis& y, const std::string& x_label) {
+  for (const double v : y.log ? log_ticks(y.low, y.high) : linear_ticks(y.low, y.high)) {
+    const double at = y.at(v);
+    out << "<line class='grid' x1='" << left << "' x2='" << width - right << "' y1='" << at
+        << "' y2='" << at << "'/><text x='" << left - 8 << "' y='" << at
+        << "' text-anchor='end' dominant-baseline='central'>" << tick_text(v) << "</text>";
   }
-}
-
-void draw_x_axis(std::ostream& out, const Axis& x, const std::string& label) {
-  const double step = tick_step(x.high - x.low), plot = width - left - right;
-  for (double v = std::ceil(x.low / step) * step; v <= x.high + 1e-9; v += step) {
-    const double at = left + plot * (v - x.low) / (x.high - x.low);
-    out << "<text x='" << at << "' y='" << height - bottom + 16 << "' text-anchor='middle'>"
+  for (const double v : linear_ticks(x.low, x.high))
+    out << "<text x='" << x.at(v) << "' y='" << height - bottom + 24 << "' text-anchor='middle'>"
         << tick_text(v) << "</text>";
+  out << "<text x='" << width - right << "' y='" << height - 6 << "' text-anchor='end'>"
+      << escape_html(x_label) << "</text>";
+}
+
+// The points that axes show, in columns of the drawing that have more than one each.
+struct Columns {
+  std::vector<double> x, last, low, high;
+  bool dense = false;
+};
+
+Columns columns_of(const Series& s, const Axis& x, const Axis& y) {
+  Columns out;
+  double before = -1;
+  for (size_t i = 0; i < s.x.size(); ++i) {
+    if (!x.shows(s.x[i]) || !y.shows(s.y[i])) continue;
+    const double column = std::floor((x.at(s.x[i]) - x.from) / (x.to - x.from) * columns);
+    const bool same = s.x.size() > columns && !out.x.empty() && column == before;
+    before = column;
+    if (!same) {
+      out.x.push_back(x.at(s.x[i]));
+      for (auto* v : {&out.last, &out.low, &out.high}) v->push_back(s.y[i]);
+      continue;
+    }
+    out.dense = true;
+    out.last.back() = s.y[i];
+    out.low.back() = std::min(out.low.back(), s.y[i]);
+    out.high.back() = std::max(out.high.back(), s.y[i]);
   }
-  out << "<text x='" << (left + width - right) / 2 << "' y='" << height - 6
-      << "' text-anchor='middle' fill='#71717a'>" << escape_html(label) << "</text>";
+  return out;
+}
+
+void draw_series(std::ostream& out, const Series& s, const Axis& x, const Axis& y) {
+  const Columns c = columns_of(s, x, y);
+  const bool band = s.scatter && c.dense;
+  out << (band ? "<polygon class='band " : "<polyline class='line ") << s.style << "' points='";
+  for (size_t i = 0; i < c.x.size(); ++i)
+    out << c.x[i] << ',' << y.at(band ? c.high[i] : c.last[i]) << ' ';
+  for (size_t i = c.x.size(); band && i-- > 0;) out << c.x[i] << ',' << y.at(c.low[i]) << ' ';
+  out << "'/>";
+  for (size_t i = 0; s.dots && i < c.x.size() && c.x.size() <= 40; ++i)
+    out << "<circle class='dot " << s.style << "' cx='" << c.x[i] << "' cy='" << y.at(c.last[i])
+        << "' r='3'/>";
+}
+
+void include_values(Axis& y, const Series& s) {
+  std::vector<double> shown;
+  for (const double v : s.y)
+    if (y.shows(v)) shown.push_back(v);
+  if (shown.empty()) return;
+  std::ranges::sort(shown);
+  const size_t cut = s.scatter ? shown.size() / 100 : 0;
+  y.include(shown[cut]);
+  y.include(shown[shown.size() - 1 - cut]);
+}
+
+std::string legend(const Chart& chart) {
+  std::string out;
+  for (const Series& s : chart.series) {
+    if (s.name.empty()) continue;
+    out += "<span class='key " + s.style + "'>" + escape_html(s.name);
+    if (!s.scatter && !s.y.empty()) out += " <b>" + short_number(s.y.back()) + "</b>";
+    out += "</span>";
+  }
+  return out;
 }
 
 }  // namespace
+
+std::string short_number(double v, int digits) {
+  std::ostringstream s;
+  s << std::setprecision(digits) << v;
+  return s.str();
+}
+
+bool is_constant(const std::vector<double>& values) {
+  if (values.empty()) return true;
+  const auto [low, high] = std::ranges::minmax(values);
+  return !(high - low > 1e-9 * std::fabs(high));
+}
 
 std::string escape_html(const std::string& text) {
   std::string out;
@@ -89,37 +192,21 @@ std::string escape_html(const std::string& text) {
 }
 
 std::string svg_chart(const Chart& chart) {
-  Axis x, y{.log = chart.log_y};
-  for (const Series& s : chart.series)
-    for (size_t i = 0; i < s.x.size(); ++i) {
-      if (!x.shows(s.x[i]) || !y.shows(s.y[i])) continue;
-      x.include(s.x[i]);
-      y.include(s.y[i]);
-    }
-  x.widen();
-  y.widen();
+  Axis x{.from = left, .to = width - right}, y{.from = height - bottom, .to = top};
+  y.log = chart.log_y;
+  for (const Series& s : chart.series) {
+    for (const double v : s.x) x.include(v);
+    include_values(y, s);
+  }
+  x.widen(0);
+  y.widen(0.04);
   std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << "<svg viewBox='0 0 " << width << ' ' << height
-      << "' role='img' aria-label='" << escape_html(chart.title) << "'><text x='" << left
-      << "' y='18' class='t'>" << escape_html(chart.title) << "</text>";
-  draw_y_axis(out, y);
-  draw_x_axis(out, x, chart.x_label);
-  for (const Series& line : chart.series) {
-    out << "<polyline fill='none' stroke-width='1.5' stroke='" << line.colour << "' points='";
-    for (size_t i = 0; i < line.x.size(); ++i)
-      if (x.shows(line.x[i]) && y.shows(line.y[i]))
-        out << left + (width - left - right) * x.share(line.x[i]) << ','
-            << top + (height - top - bottom) * (1 - y.share(line.y[i])) << ' ';
-    out << "'/>";
-  }
-  double legend = width - right;
-  for (auto line = chart.series.rbegin(); chart.series.size() > 1 && line != chart.series.rend();
-       ++line) {
-    out << "<text x='" << legend << "' y='18' text-anchor='end' fill='" << line->colour << "'>"
-        << escape_html(line->name) << "</text>";
-    legend -= 12 + 7 * static_cast<double>(line->name.size());
-  }
-  out << "</svg>";
+  out << std::fixed << std::setprecision(1) << "<figure class='chart'><figcaption><b>"
+      << escape_html(chart.title) << "</b>" << legend(chart) << "</figcaption><svg viewBox='0 0 "
+      << width << ' ' << height << "' role='img' aria-label='" << escape_html(chart.title) << "'>";
+  draw_axes(out, x, y, chart.x_label);
+  for (const Series& s : chart.series) draw_series(out, s, x, y);
+  out << "</svg></figure>";
   return out.str();
 }
 

@@ -1,4 +1,5 @@
-// Line charts as inline SVG.
+// Line charts as inline SVG. Colours and fonts are the page's: elements have classes, and a style
+// sheet decides (report_style.h).
 #pragma once
 
 #include <string>
@@ -7,18 +8,30 @@
 namespace ebb {
 
 struct Series {
-  std::string name, colour;
+  std::string name;
+  std::string style;  // class of what is drawn
   std::vector<double> x, y;
+  bool scatter = false;  // noisy: where points are dense, the span between lowest and highest
+  bool dots = false;     // few: marked one by one
 };
 
 struct Chart {
   std::string title, x_label;
   bool log_y = false;
-  std::vector<Series> series;
+  std::vector<Series> series;  // later ones lie above earlier ones
 };
 
-// Points that are not finite (or not positive on a log axis) are left out.
+// A figure with title, legend (the last value of each series that does not scatter) and the
+// drawing. Points that are not finite (or not positive on a log axis) are left out; the axis leaves
+// out the hundredth of a scattering series that lies lowest and highest. As large as a screen is
+// wide, whatever the number of points.
 std::string svg_chart(const Chart& chart);
+
+// True if a chart would show one level line.
+bool is_constant(const std::vector<double>& values);
+
+// With `digits` significant digits: 0.0213, 1.5e-06, 128.
+std::string short_number(double v, int digits = 4);
 
 // Text for HTML and SVG.
 std::string escape_html(const std::string& text);

@@ -1,11 +1,6 @@
 #include "train/checkpoint.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -123,8 +118,9 @@ void check_finite(const std::string& name, const Tensor& t, const std::string& p
 
 void remove_checkpoint(const std::string& folder, int64_t step) {
   std::error_code ignored;  // what cannot be deleted stays; the new checkpoint is there
-  fs::remove(state_file(folder, step), ignored);
+  // In this order: a model without a state is one that a user may have kept.
   fs::remove(model_file(folder, step), ignored);
+  fs::remove(state_file(folder, step), ignored);
 }
 
 void write_model(const std::string& folder, const TrainState& s, const RunInfo& info) {
@@ -143,26 +139,6 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
       out.push_back({prefix + w.name, nn::to_file(w, tensor(s, prefix + w.name))});
   }
   io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
-}
-
-// True for what training, and eval and report of it, write; it goes when the run is overwritten.
-bool belongs_to_run(const std::string& name) {
-  return step_of(name, model_prefix) || step_of(name, state_prefix) || name == "metrics.jsonl" ||
-         name == "config.json" || name == "samples.png" || name == "eval.json" ||
-         name == "eval_tenth.json" || name == "report.html" ||
-         name.starts_with("events.out.tfevents.");
-}
-
-// The pictures of sample_every among those in the folder `samples`.
-bool is_picture_of_run(const std::string& name) {
-  constexpr std::string_view start = "step-", end = ".png";
-  return name.starts_with(start) && name.ends_with(end) &&
-         name.find_first_not_of("0123456789", start.size()) == name.size() - end.size();
-}
-
-bool half_written(const std::string& name) {
-  const size_t at = name.rfind(".tmp-");
-  return at != std::string::npos && belongs_to_run(name.substr(0, at));
 }
 
 }  // namespace
@@ -247,12 +223,33 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder) {
   return out;
 }
 
+bool is_checkpoint_file(const std::string& name) {
+  return step_of(name, model_prefix) || step_of(name, state_prefix);
+}
+
+std::vector<std::string> half_checkpoints(const std::string& folder) {
+  std::vector<std::string> out;
+  const std::vector<int64_t> steps = checkpoint_steps(folder);
+  if (steps.empty()) return out;
+  for (const int64_t s : steps_in(folder, model_prefix))
+    if (s > steps.back()) out.push_back(model_file(folder, s));
+  for (const int64_t s : steps_in(folder, state_prefix))
+    if (s < steps.back() && !std::ranges::binary_search(steps, s))
+      out.push_back(state_file(folder, s));
+  return out;
+}
+
 int64_t last_checkpoint(const std::string& folder) {
   if (const std::vector<int64_t> steps = checkpoint_steps(folder); !steps.empty())
     return steps.back();
   const std::vector<int64_t> models = steps_in(folder, model_prefix);
-  if (models.empty())
-    fail("resume: no checkpoint in the folder; --overwrite starts anew  ", folder);
+  const bool begun = fs::exists(fs::path(folder) / "metrics.jsonl");
+  require(begun || !models.empty(), "resume: there is no run in the folder; without --resume one ",
+          "begins  ", folder);
+  require(!models.empty(),
+          "resume: the run ended before its first checkpoint, so there is nothing ",
+          "to go on from; --overwrite starts anew, and a smaller --checkpoint-every saves sooner  ",
+          folder);
   fail("resume: the model's training state is missing; --overwrite starts anew  ",
        state_file(folder, models.back()));
 }
@@ -401,9 +398,12 @@ std::optional<ModelFileInfo> read_model_info(const std::string& path) {
   return out;
 }
 
-NamedTensors load_model_weights(const std::string& path, const std::vector<nn::Weight>& weights) {
+NamedTensors load_model_weights(const std::string& path, const std::vector<nn::Weight>& weights,
+                                const TensorNames& names) {
   const auto file = io::SafetensorsFile::open(path);
-  nn::FileTensors tensors{.load = [&](const std::string& name) { return file.load(name); }};
+  nn::FileTensors tensors{.load = [&](const std::string& name) { return file.load(name); },
+                          .prefix = names.prefix,
+                          .ignored = names.ignored};
   for (const io::SafetensorsEntry& e : file.entries()) tensors.shapes.emplace(e.name, e.shape);
   check_host_memory(weights, 1, "checkpoint: weights");
   NamedTensors out;
@@ -412,60 +412,6 @@ NamedTensors load_model_weights(const std::string& path, const std::vector<nn::W
     out.emplace(name, std::move(t));
   }
   return out;
-}
-
-// ---- the folder of a run -------------------------------------------------------------------
-
-namespace {
-
-// None where there is no folder yet, or its file system knows no locks.
-RunLock lock_run_folder(const std::string& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return {};
-  RunLock lock(nullptr, [fd](void*) { ::close(fd); });
-  require(::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
-          "out: another process is training in the folder  ", folder);
-  return lock;
-}
-
-}  // namespace
-
-void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
-  lock_run_folder(folder);
-  io::check_can_write((fs::path(folder) / "config.json").string(), "out");
-  if (resume) {
-    last_checkpoint(folder);
-  } else if (!overwrite) {
-    const std::vector<int64_t> steps = checkpoint_steps(folder);
-    require(steps.empty(), "out: the folder holds a run of ", steps.empty() ? 0 : steps.back(),
-            " steps; give --resume to go on, --overwrite to start anew, or another --out  ",
-            folder);
-    require(!fs::exists(fs::path(folder) / "metrics.jsonl"),
-            "out: the folder holds a run without a checkpoint; give --overwrite to start anew, or "
-            "another --out  ",
-            folder);
-  }
-}
-
-RunLock begin_run_folder(const std::string& folder, bool overwrite) {
-  io::make_folder(folder, "out");
-  RunLock lock = lock_run_folder(folder);
-  std::error_code error;
-  std::vector<fs::path> gone;
-  for (const auto& e : fs::directory_iterator(folder)) {
-    const std::string name = e.path().filename().string();
-    if (half_written(name) || (overwrite && belongs_to_run(name))) gone.push_back(e.path());
-  }
-  const fs::path samples = fs::path(folder) / "samples";
-  if (overwrite && fs::is_directory(samples)) {
-    for (const auto& e : fs::directory_iterator(samples))
-      if (is_picture_of_run(e.path().filename().string())) gone.push_back(e.path());
-  }
-  for (const fs::path& p : gone) {
-    if (!fs::is_directory(p)) fs::remove(p, error);
-    require(!error, "out: cannot delete (", error.message(), ")  ", p.string());
-  }
-  return lock;
 }
 
 }  // namespace ebb::train

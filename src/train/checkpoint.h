@@ -61,6 +61,11 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder);
 int64_t last_checkpoint(const std::string& folder);
 std::string model_file(const std::string& folder, int64_t step);
 std::string state_file(const std::string& folder, int64_t step);
+bool is_checkpoint_file(const std::string& name);  // by its name alone, without a folder
+// Halves of checkpoints that a killed process left: models without a state that are newer than the
+// newest checkpoint, and states without a model that are older than it. A model of an older step is
+// none of them: its state may have been deleted to save room.
+std::vector<std::string> half_checkpoints(const std::string& folder);
 
 // The state of the newest complete checkpoint. Throws Error if there is none, if it is damaged or
 // another network's; it says how to go on from an older one that is whole.
@@ -81,22 +86,14 @@ ModelFileInfo last_model_info(const std::string& folder);
 // throws no Error; "" if there is none, or `folder` is a file.
 std::string older_model(const std::string& folder, const std::string& damaged,
                         const std::function<void(const std::string& file)>& load);
+// Where a file has the tensors of a network, and which it has no use for.
+struct TensorNames {
+  std::string prefix = {};
+  std::function<bool(std::string_view)> ignored = {};  // names without the prefix
+};
 // Every weight from a model file, in the network's layout. Binding is total, as load_weights();
 // weights that are not finite, or larger than the machine's free memory, are an Error.
-NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights);
-
-// ---- the folder of a run -------------------------------------------------------------------
-
-// A lock held while a run writes into its folder; released with the process, however it ends.
-using RunLock = std::shared_ptr<void>;
-
-// Throws Error for a folder that files cannot be written to or that another run is writing into,
-// for one that holds a run unless `resume` or `overwrite`, and with `resume` for one that holds
-// none. Leaves it as it is.
-void check_run_folder(const std::string& folder, bool resume, bool overwrite);
-// Makes the folder; deletes what a killed process left half written and, with `overwrite`, the
-// files of the run that was there (docs/checkpoints.md lists them): to be called when nothing can
-// fail any more before the new one begins. Throws Error where another run is writing.
-RunLock begin_run_folder(const std::string& folder, bool overwrite);
+NamedTensors load_model_weights(const std::string& file, const std::vector<nn::Weight>& weights,
+                                const TensorNames& names = {});
 
 }  // namespace ebb::train

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "io/safetensors.h"
 #include "support/files.h"
+#include "train/run_folder.h"
 
 namespace ebb::train {
 namespace {
@@ -52,6 +53,25 @@ TEST(checkpoint, initial_state__averages_are_the_weights_and_moments_zero) {
   EXPECT_NE(s.tensors.at("ema.conv.weight").raw(), s.tensors.at("conv.weight").raw());
   EXPECT_EQ(values(s.tensors.at("v.conv.bias")), std::vector<float>(4));
   EXPECT_NE(values(s.tensors.at("freqs")), std::vector<float>(5));
+}
+
+TEST(checkpoint, halves_that_a_kill_left__go_with_the_next_start) {
+  const Folder folder;
+  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), info, 0);
+  fs::remove(state_file(folder.path(), 4));  // killed between the two files
+  fs::remove(model_file(folder.path(), 1));  // killed while it deleted
+  fs::remove(state_file(folder.path(), 2));  // deleted to save room
+  fs::create_directories(folder / "samples");
+  testing::put_file(sample_file(folder.path(), 3) + ".tmp-123", "half a picture");
+  begin_run_folder(folder.path(), false);
+  EXPECT_FALSE(fs::exists(model_file(folder.path(), 4)));
+  EXPECT_FALSE(fs::exists(state_file(folder.path(), 1)));
+  EXPECT_TRUE(fs::exists(model_file(folder.path(), 2)));
+  EXPECT_EQ(checkpoint_steps(folder.path()), std::vector<int64_t>{3});
+  EXPECT_TRUE(fs::is_empty(folder / "samples"));
+  fs::remove(state_file(folder.path(), 3));  // models alone are left: all are a user's
+  begin_run_folder(folder.path(), false);
+  EXPECT_TRUE(fs::exists(model_file(folder.path(), 3)));
 }
 
 TEST(checkpoint, model_file__has_the_averages_by_plain_names_in_the_layout_of_files) {

@@ -39,6 +39,7 @@ void check(const TrainConfig& c) {
                                 {"cache", c.cache},
                                 {"checkpoint_every", c.checkpoint_every},
                                 {"keep", c.keep},
+                                {"validation_every", c.validation_every},
                                 {"sample_every", c.sample_every}})
     at_least(name, v, 0);
   at_least("log_every", c.log_every, 1);

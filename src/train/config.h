@@ -30,6 +30,8 @@ struct TrainConfig {
   int64_t limit = 0, cache = 8192;
   bool flip = false;
   double augment = 0;
+  std::string validation = "off";  // of runs of older versions; `ebb train` begins with auto
+  int64_t validation_every = 0;
   int64_t checkpoint_every = 1000, keep = 3, sample_every = 0, log_every = 10;
   bool tensorboard = true, resume = false, overwrite = false;
 
@@ -79,6 +81,12 @@ struct TrainConfig {
     f("cache", cache, "MiB of decoded images kept in memory");
     f("flip", flip, "mirror images at random");
     f("augment", augment, "probability of each geometric augmentation (EDM); 0: off");
+    f("validation", validation,
+      "images that are not trained on, to measure the loss on: a number, a share like 5%, off or "
+      "auto (5%, at most 256; none of less than 100 images; those of a test split, if there is "
+      "one)");
+    f("validation_every", validation_every,
+      "steps between these measurements; 0: as many as take about a hundredth of the time");
     // ---- output
     f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end");
     f("keep", keep, "checkpoints kept, the newest; 0: all");

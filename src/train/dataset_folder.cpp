@@ -101,10 +101,20 @@ class ImageFolder final : public Dataset {
  private:
   enum State : uint8_t { absent, filling, present };
 
+  // To the next file or folder; the iterator's own error does not say which folder it was.
+  static void go_on(fs::recursive_directory_iterator& it) {
+    const fs::path at = it->path();
+    std::error_code error, ignored;
+    it.increment(error);
+    if (!error) return;
+    const fs::path folder = fs::is_directory(at, ignored) ? at : at.parent_path();
+    fail("dataset: cannot list (", error.message(), ")  ", folder.string());
+  }
+
   void find_files() {
     std::vector<std::string> others;
     fs::recursive_directory_iterator it(root_, fs::directory_options::follow_directory_symlink);
-    for (; it != fs::recursive_directory_iterator(); ++it) {
+    for (; it != fs::recursive_directory_iterator(); go_on(it)) {
       const fs::path& p = it->path();
       require(it.depth() < 32, "dataset: folders are nested too deeply (a link to itself?)  ",
               p.string());

@@ -1,6 +1,7 @@
 #include "train/dataset.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "io/image.h"
@@ -105,6 +106,20 @@ TEST(image_folder, broken_files__are_left_out_and_named) {
   const auto unchecked = open_dataset(f.path(), {.check = false});
   EXPECT_EQ(unchecked->size(), 10);
   expect_error([&] { sample(*unchecked, 0); }, "broken PNG");
+}
+
+TEST(image_folder, folder_that_cannot_be_listed__is_named) {
+  const Folder f;
+  put_image(f / "a/1.png", 1);
+  std::filesystem::create_directory(f / "b");
+  std::filesystem::permissions(f / "b", std::filesystem::perms::none);
+  std::filesystem::permissions(f.path(), std::filesystem::perms::all);
+  const uid_t user = ::geteuid();
+  constexpr uid_t nobody = 65534;  // the superuser may list all folders
+  ASSERT_TRUE(user != 0 || ::seteuid(nobody) == 0);
+  const std::string error = testing::error_of([&] { open_dataset(f.path()); });
+  ASSERT_TRUE(user != 0 || ::seteuid(user) == 0);
+  EXPECT_EQ(error, str("dataset: cannot list (Permission denied)  ", f / "b"));
 }
 
 TEST(image_folder, nothing_to_read__is_an_error) {

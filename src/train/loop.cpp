@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "io/file.h"
 #include "nn/network.h"
 #include "train/diagnose.h"
 #include "train/loader.h"
+#include "train/run_folder.h"
 #include "train/stop.h"
 
 namespace ebb::train {
@@ -60,9 +64,13 @@ class Run {
     metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
     if (!metrics_->warning().empty()) say(metrics_->warning());
     write_config();
+    write_facts();
     announce();
+    make_missing_sample();
     if (c_.steps > 0 && state_.step >= c_.steps)
-      say(str("nothing to do: the run has ", state_.step, " steps (--steps ", c_.steps, ")"));
+      say(str("nothing to do: the run has ", state_.step, " steps (--steps ", c_.steps,
+              "); a larger --steps goes on",
+              c_.minutes > 0 ? ", or --steps 0 until --minutes are over" : ""));
     TrainResult result;
     try {
       for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
@@ -110,6 +118,21 @@ class Run {
                    ",\n\"diffusion\": ", section(job_.info.diffusion_config),
                    ",\n\"network\": ", section(job_.info.model_config), "\n}\n"));
     file.commit();
+  }
+
+  // What no setting says: for the report.
+  void write_facts() const {
+    const std::time_t now = std::time(nullptr);
+    char started[40] = "";
+    std::strftime(started, sizeof started, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
+    const nlohmann::ordered_json facts = {{"ebb", version},
+                                          {"started", started},
+                                          {"device", context_.device->description()},
+                                          {"dtype", str(options_.dtype)},
+                                          {"parameters", nn::count_elements(state_.weights)},
+                                          {"data", job_.data}};
+    io::write_whole_file((std::filesystem::path(c_.out) / "run.json").string(),
+                         facts.dump(2) + '\n', "run");
   }
 
   NamedTensors inputs_of(const StepInputs& in) {
@@ -183,9 +206,19 @@ class Run {
     return {};
   }
 
+  bool due(int64_t every) const { return every > 0 && state_.step % every == 0; }
+
+  // A run that was killed behind a checkpoint may lack the picture of its step.
+  void make_missing_sample() {
+    const bool wanted = due(c_.sample_every) || (c_.sample_every > 0 && state_.step == c_.steps);
+    if (c_.resume && wanted && job_.hooks.sample &&
+        !std::filesystem::exists(sample_file(c_.out, state_.step)))
+      job_.hooks.sample(state_);
+  }
+
   void between_steps(bool last) {
-    const auto due = [&](int64_t every) { return every > 0 && state_.step % every == 0; };
     const bool first = state_.step == first_ + 1;
+    if (job_.validation && (last || first || due(job_.validation->every))) validate();
     if (last || first || (due(c_.log_every) && seconds_since(said_) >= between_lines)) {
       said_ = Clock::now();
       metrics_->flush();
@@ -193,6 +226,7 @@ class Run {
     }
     const bool sample = job_.hooks.sample && c_.sample_every > 0 && (last || due(c_.sample_every));
     if (last || due(c_.checkpoint_every)) {
+      metrics_->flush();  // a run that goes on from the checkpoint has the lines before it
       save(c_.keep);
       if (job_.hooks.evaluate) job_.hooks.evaluate(state_, *metrics_);
       metrics_->flush();
@@ -202,9 +236,26 @@ class Run {
     if (sample) job_.hooks.sample(state_);
   }
 
+  // Made behind the first step, which it does not delay; training has its memory by then.
+  void validate() {
+    if (!validator_) try {
+        validator_ = std::make_unique<Validator>(*job_.validation, c_, options_, context_, plan_);
+      } catch (const Error& e) {
+        say(str("validation: none, ", e.what()));
+        job_.validation.reset();
+        return;
+      }
+    validation_loss_ = validator_->loss();
+    const NamedNumber numbers[] = {{"validation/loss", validation_loss_}};
+    metrics_->add(state_.step, numbers);
+  }
+
   Progress progress() const {
     const double seconds = speed_.value();
-    Progress p{.now = now_, .smoothed_loss = loss_.value(), .steps = c_.steps};
+    Progress p{.now = now_,
+               .smoothed_loss = loss_.value(),
+               .validation_loss = validation_loss_,
+               .steps = c_.steps};
     p.now.images_per_second = seconds > 0 ? static_cast<double>(c_.batch) / seconds : 0;
     if (c_.steps > 0) p.seconds_left = static_cast<double>(c_.steps - state_.step) * seconds;
     if (c_.minutes > 0) {
@@ -241,6 +292,8 @@ class Run {
   RunLock lock_;
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
+  std::unique_ptr<Validator> validator_;
+  double validation_loss_ = NAN;
   StepMetrics now_;
   Smoothed loss_{0.99}, speed_{0.9};  // speed: seconds a step
   Clock::time_point start_ = Clock::now(), said_ = start_;

@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/dataset.h"
 #include "train/metrics.h"
+#include "train/validation.h"
 
 namespace ebb::train {
 
@@ -19,7 +21,8 @@ using NextBatch = std::function<NamedTensors()>;
 // Callbacks between steps. Called with the state up to date on the host; on the CPU its tensors are
 // those of the running training and must not be written.
 struct Hooks {
-  // Every sample_every steps and at the end.
+  // Every sample_every steps and at the end; when a run resumes, for the step it resumes at if that
+  // step's picture (sample_file) is missing.
   std::function<void(const TrainState&)> sample = {};
   // With every checkpoint; adds values to the metrics.
   std::function<void(const TrainState&, MetricsLog&)> evaluate = {};
@@ -35,6 +38,8 @@ struct TrainJob {
   Graph loss;
   // Returns the micro-batches first, first + 1, ... of the run.
   std::function<NextBatch(int64_t first)> batches;
+  std::optional<Validation> validation = {};
+  std::string data = {};  // a line for people: what is trained on
   Hooks hooks = {};
 };
 

@@ -13,6 +13,7 @@
 #include "support/far_device.h"
 #include "support/files.h"
 #include "support/toy_run.h"
+#include "train/run_folder.h"
 
 namespace ebb::train {
 namespace {
@@ -114,6 +115,106 @@ TEST(train, killed_behind_its_checkpoint__goes_on_from_it_and_repeats_no_line) {
   for (size_t i = 0; i < m.size(); ++i) EXPECT_EQ(m[i]["step"], i + 1);
 }
 
+TEST(train, checkpoint__has_the_metrics_before_it_in_their_file) {
+  const Folder folder;
+  TrainJob job = toy_job(toy_config(folder.path()));
+  job.config.log_every = 1000;
+  std::vector<size_t> lines;
+  job.hooks.evaluate = [&](const TrainState&, MetricsLog&) {  // right behind the checkpoint
+    lines.push_back(metrics(folder.path()).size());
+  };
+  train(std::move(job), cpu());
+  EXPECT_EQ(lines, (std::vector<size_t>{7, 14, 20}));
+}
+
+TEST(train, resumed_behind_a_step_whose_picture_is_missing__makes_it) {
+  const Folder folder;
+  TrainConfig c = toy_config(folder.path());
+  c.sample_every = 7;
+  c.steps = 14;
+  std::vector<int64_t> sampled;
+  const auto go = [&](int64_t steps) {
+    TrainJob job = toy_job(c);
+    job.config.steps = steps;
+    job.hooks.sample = [&](const TrainState& s) {
+      sampled.push_back(s.step);
+      std::filesystem::create_directories(folder / "samples");
+      testing::put_file(sample_file(c.out, s.step), "a picture");
+    };
+    train(std::move(job), cpu());
+  };
+  go(14);
+  std::filesystem::remove(sample_file(c.out, 14));
+  c.resume = true;
+  go(16);
+  EXPECT_EQ(sampled, (std::vector<int64_t>{7, 14, 14, 16}));
+  go(16);  // nothing to do, and nothing is missing
+  std::filesystem::remove(sample_file(c.out, 16));
+  go(16);
+  EXPECT_EQ(sampled, (std::vector<int64_t>{7, 14, 14, 16, 16}));
+}
+
+// A validation set of two batches, which no training step sees.
+Validation toy_validation() {
+  return {.loss = testing::toy_loss(8),
+          .batches = 2,
+          .batch = [](int64_t i) { return toy_batch(1000 + i, 8); },
+          .every = 5};
+}
+
+std::map<int64_t, double> validation_losses(const std::string& folder) {
+  std::map<int64_t, double> out;
+  for (const auto& line : metrics(folder))
+    if (line.contains("validation/loss")) out[line["step"]] = line["validation/loss"];
+  return out;
+}
+
+TEST(train, validation__leaves_the_bits_of_training_and_survives_a_break) {
+  const Folder folder;
+  const auto device = std::make_shared<testing::FarDevice>();
+  const auto run = [&](const std::string& name, bool validate, const Context& context,
+                       int64_t steps, bool resume) {
+    TrainJob job = toy_job(toy_config(folder / name));
+    job.config.resume = resume;
+    if (validate) job.validation = toy_validation();
+    std::string said;
+    job.hooks.log = [&](std::string_view line) { said += str(line, '\n'); };
+    job.hooks.stop = [&, done = int64_t{0}]() mutable { return ++done == steps; };
+    train(std::move(job), context);
+    return said;
+  };
+  run("plain", false, cpu(), 20, false);
+  const std::string said = run("whole", true, cpu(), 20, false);
+  EXPECT_NE(said.find("  validation "), std::string::npos) << said;
+  run("broken", true, cpu(), 12, false);
+  run("broken", true, cpu(), 20, true);
+  run("far", true, {.device = device}, 20, false);
+  for (const char* name : {"whole", "broken", "far"})
+    EXPECT_EQ(checkpoint_bytes(folder / name, 20), checkpoint_bytes(folder / "plain", 20)) << name;
+  const auto whole = validation_losses(folder / "whole"),
+             broken = validation_losses(folder / "broken");
+  std::vector<int64_t> steps;
+  for (const auto& [step, loss] : whole) {
+    steps.push_back(step);
+    EXPECT_EQ(broken.at(step), loss) << step;
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 5, 10, 15, 20}));
+  EXPECT_LT(whole.at(20), whole.at(1));
+  EXPECT_EQ(validation_losses(folder / "far"), whole);
+}
+
+TEST(train, validation_that_memory_is_too_small_for__is_left_out_with_a_line) {
+  const Folder folder;
+  TrainJob job = toy_job(toy_config(folder.path()));
+  job.validation = toy_validation();
+  job.validation->loss = testing::toy_loss(100000);
+  const auto device = std::make_shared<testing::FarDevice>(1000000);
+  std::string said;
+  job.hooks.log = [&](std::string_view line) { said += str(line, '\n'); };
+  EXPECT_EQ(train(std::move(job), {.device = device}).step, 20);
+  EXPECT_NE(said.find("validation: none, plan: out of memory"), std::string::npos) << said;
+}
+
 TEST(train, accumulation__sees_the_same_images_and_noise) {
   const Folder folder;
   TrainConfig one = toy_config(folder / "one"), two = toy_config(folder / "two");
@@ -172,6 +273,10 @@ TEST(train, damaged_metrics__are_kept_under_another_name) {
   EXPECT_NE(said.find(side_stream), std::string::npos) << said;
   EXPECT_EQ(testing::file_bytes(side_stream), broken);
   EXPECT_EQ(metrics(c.out).size(), 2u);  // of steps 1 and 5
+  // an evaluation of an earlier step may stand behind later ones
+  const std::string late = whole + R"({"step":2,"eval/fid":3.5})" + "\n";
+  EXPECT_EQ(resume(late, 5).find("is damaged"), std::string::npos);
+  EXPECT_EQ(metrics(c.out)[3]["eval/fid"], 3.5);
   resume("no metrics at all", 6);
   EXPECT_EQ(testing::file_bytes(side_stream + "-2"), "no metrics at all");
   begin_run_folder(c.out, true);

@@ -3,17 +3,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "io/file.h"
 
 namespace ebb::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t most_pending = 1 << 16;  // bytes
 
 struct Kept {
   std::string lines;
@@ -21,8 +22,9 @@ struct Kept {
   int64_t damaged = 0;  // the number of the line that is, from 1
 };
 
-// The lines up to and with `step`. One that is no object with a step ends what is kept; it is no
-// damage if a crash cut it short, the last one.
+// The lines of steps up to and with `step`; evaluations of earlier steps may stand behind later
+// ones. A line that is no object with a step ends what is kept; it is no damage if a crash cut it
+// short, the last one.
 Kept lines_until(const std::string& path, int64_t step) {
   std::ifstream in(path);
   Kept out;
@@ -34,7 +36,7 @@ Kept lines_until(const std::string& path, int64_t step) {
       out.damaged = in.eof() && number > 1 ? 0 : number;
       break;
     }
-    if (j["step"].get<int64_t>() > step) break;
+    if (j["step"].get<int64_t>() > step) continue;
     if (j.contains("seconds") && j["seconds"].is_number()) out.seconds = j["seconds"].get<double>();
     out.lines += line + '\n';
   }
@@ -64,8 +66,24 @@ std::string metrics_json(const StepMetrics& m) {
       .dump();
 }
 
+std::string metrics_json(int64_t step, std::span<const NamedNumber> numbers) {
+  Json j{{"step", step}};
+  for (const NamedNumber& n : numbers) j[std::string(n.name)] = n.value;
+  return j.dump();
+}
+
+std::string metrics_file(const std::string& folder) {
+  return (std::filesystem::path(folder) / "metrics.jsonl").string();
+}
+
+void append_metrics(const std::string& folder, int64_t step, std::span<const NamedNumber> numbers) {
+  const std::string path = metrics_file(folder);
+  if (std::filesystem::exists(path))
+    io::AppendFile(path, "metrics").write(metrics_json(step, numbers) + '\n');
+}
+
 MetricsLog::MetricsLog(const std::string& folder, int64_t step, bool tensorboard)
-    : path_((std::filesystem::path(folder) / "metrics.jsonl").string()) {
+    : path_(metrics_file(folder)) {
   const Kept kept = lines_until(path_, step);
   seconds_before_ = kept.seconds;
   if (kept.damaged > 0)
@@ -76,13 +94,12 @@ MetricsLog::MetricsLog(const std::string& folder, int64_t step, bool tensorboard
   io::AtomicFile file(path_, "metrics");
   file.write(kept.lines);
   file.commit();
-  lines_.open(path_, std::ios::app);
-  require(lines_.is_open(), "metrics: cannot open (", std::strerror(errno), ")  ", path_);
+  file_ = std::make_unique<io::AppendFile>(path_, "metrics");
   if (tensorboard) board_ = std::make_unique<TensorBoard>(folder, step + 1);
 }
 
 void MetricsLog::add(const StepMetrics& m) {
-  lines_ << metrics_json(m) << '\n';
+  add_line(metrics_json(m));
   const NamedNumber numbers[] = {{"train/loss", m.loss},
                                  {"train/lr", m.lr},
                                  {"train/grad_norm", m.grad_norm},
@@ -91,15 +108,22 @@ void MetricsLog::add(const StepMetrics& m) {
 }
 
 void MetricsLog::add(int64_t step, std::span<const NamedNumber> numbers) {
-  Json j{{"step", step}};
-  for (const NamedNumber& n : numbers) j[std::string(n.name)] = n.value;
-  lines_ << j.dump() << '\n';
+  add_line(metrics_json(step, numbers));
   if (board_) board_->scalars(step, numbers);
 }
 
+void MetricsLog::add_line(const std::string& line) {
+  pending_ += line + '\n';
+  if (pending_.size() > most_pending) write_pending();
+}
+
+void MetricsLog::write_pending() {
+  file_->write(pending_);
+  pending_.clear();
+}
+
 void MetricsLog::flush() {
-  lines_.flush();
-  require(lines_.good(), "metrics: cannot write (", std::strerror(errno), ")  ", path_);
+  write_pending();
   if (board_) board_->flush();
 }
 
@@ -121,8 +145,10 @@ std::string progress_line(const Progress& p) {
   std::string out = fmt::format("step {}", p.now.step);
   if (p.steps > 0) out += fmt::format("/{}", p.steps);
   const double rate = p.now.images_per_second;
-  out += fmt::format("  loss {:.4f}  grad {:.3g}  lr {:.3g}  {:.{}f} img/s", p.smoothed_loss,
-                     p.now.grad_norm, p.now.lr, rate, rate < 10 ? 2 : 0);
+  out += fmt::format("  loss {:.4f}", p.smoothed_loss);
+  if (!std::isnan(p.validation_loss)) out += fmt::format("  validation {:.4f}", p.validation_loss);
+  out += fmt::format("  grad {:.3g}  lr {:.3g}  {:.{}f} img/s", p.now.grad_norm, p.now.lr, rate,
+                     rate < 10 ? 2 : 0);
   if (p.seconds_left >= 0) out += "  left " + duration_text(p.seconds_left);
   out +=
       fmt::format("  memory {:.0f} MB (plan {:.0f})", static_cast<double>(resident_bytes()) * 1e-6,

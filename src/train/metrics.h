@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <fstream>
+#include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "io/file.h"
 #include "train/tensorboard.h"
 
 namespace ebb::train {
@@ -22,26 +24,38 @@ struct StepMetrics {
 // One JSON object, without a newline. Numbers keep every bit.
 std::string metrics_json(const StepMetrics& m);
 
+// Any numbers of a step, e.g. of an evaluation: {"step": 100, "eval/frechet_distance": 3.5}.
+std::string metrics_json(int64_t step, std::span<const NamedNumber> numbers);
+
+std::string metrics_file(const std::string& folder);
+
 // `<folder>/metrics.jsonl`, one line a step, and TensorBoard's file.
 class MetricsLog {
  public:
-  // Continues after `step`: later lines, of steps that a resumed run repeats, are removed. A file
+  // Continues after `step`: lines of later steps, which a resumed run repeats, are removed. A file
   // with a damaged line is renamed. Throws Error if the files cannot be written.
   MetricsLog(const std::string& folder, int64_t step, bool tensorboard);
   void add(const StepMetrics& m);
   // Any further numbers of a step, e.g. of an evaluation.
   void add(int64_t step, std::span<const NamedNumber> numbers);
-  // Throws Error when the disk is full.
+  // Lines reach the file here at the latest. Throws Error when the disk is full.
   void flush();
   const std::string& warning() const { return warning_; }    // about a damaged file; "": none
   double seconds_before() const { return seconds_before_; }  // of the run so far
 
  private:
+  void add_line(const std::string& line);
+  void write_pending();
   std::string path_, warning_;
-  std::ofstream lines_;
+  std::string pending_;  // lines that are not in the file yet
+  std::unique_ptr<io::AppendFile> file_;
   std::unique_ptr<TensorBoard> board_;
   double seconds_before_ = 0;
 };
+
+// Adds a line to the metrics of a run that this process does not train, if the folder has such a
+// file. Throws Error.
+void append_metrics(const std::string& folder, int64_t step, std::span<const NamedNumber> numbers);
 
 // Bias-corrected exponential moving average over about the last 1 / (1 - decay) values.
 class Smoothed {
@@ -60,12 +74,13 @@ class Smoothed {
 struct Progress {
   StepMetrics now;
   double smoothed_loss = 0;
-  int64_t steps = 0;         // of the whole run; 0: unknown
-  double seconds_left = -1;  // -1: unknown
-  int64_t plan_bytes = 0;    // planned peak of the step
+  double validation_loss = NAN;  // the last one; NaN: none
+  int64_t steps = 0;             // of the whole run; 0: unknown
+  double seconds_left = -1;      // -1: unknown
+  int64_t plan_bytes = 0;        // planned peak of the step
 };
-// "step 1200/5000  loss 0.1234  grad 0.31  lr 2e-04  512 img/s  left 1h02m  memory 812 MB (plan
-// 640)"
+// "step 1200/5000  loss 0.1234  validation 0.1301  grad 0.31  lr 2e-04  512 img/s  left 1h02m
+// memory 812 MB (plan 640)"
 std::string progress_line(const Progress& p);
 
 // Resident memory of this process, bytes; 0 where unknown.

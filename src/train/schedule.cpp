@@ -17,8 +17,9 @@ const std::vector<std::string>& rate_schedules() {
 
 void check(const RateSchedule& s) {
   check_known("schedule: unknown kind", s.kind, rate_schedules());
-  constexpr double largest = std::numeric_limits<float>::max();
-  require(s.lr > 0 && s.lr <= largest, "lr: must be above 0 and finite as f32 (", s.lr, ")");
+  using Limits = std::numeric_limits<float>;  // below the smallest, devices may take it for 0
+  require(s.lr >= Limits::min() && s.lr <= Limits::max(), "lr: must be above 0 and finite as f32 (",
+          s.lr, ")");
   require(s.warmup >= 0, "warmup: must not be negative (", s.warmup, ")");
   require(s.final >= 0 && s.final <= 1, "lr_final: must be from 0 to 1 (", s.final, ")");
   require((s.kind != "cosine" && s.kind != "linear") || s.steps > s.warmup, "schedule: ", s.kind,

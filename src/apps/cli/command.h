@@ -19,9 +19,12 @@ namespace ebb::cli {
 
 struct Command {
   std::string_view name, summary, example;
-  // Adds the command's flags to `app`; `words` are the raw arguments, for flags that depend on
-  // others (a model's). Returns what to run once they are parsed; its result is the exit code.
+  // Adds the command's flags to `app`; `words` are the raw arguments (flags with hyphens, however
+  // they were written), for flags that depend on others (a model's). Returns what to run once they
+  // are parsed; its result is the exit code.
   std::function<int()> (*bind)(CLI::App& app, const std::vector<std::string>& words) = nullptr;
+  // Fields whose flags --help shows; --help-all shows all. Empty: all are few enough.
+  std::vector<std::string_view> common = {};
 };
 
 // The exit code after a signal is this plus the signal's number, as in shells.
@@ -41,8 +44,7 @@ struct CommonOptions {
   void choices(auto&& f) { f("tune", tune, {"off", "fast", "full"}); }
 };
 
-// One flag per field: --image-size for image_size (underscores work as well). Help shows the
-// default.
+// One flag per field: --image-size for image_size. Help shows the default.
 void add_flags(CLI::App& app, std::vector<Field> fields);
 // Flags of the DiffusionConfig fields that sampling may override. They are only recorded, as names
 // and texts, and applied to the checkpoint's config later.
@@ -53,14 +55,14 @@ void add_positional(CLI::App& app, const std::string& name, std::string& value,
                     const std::string& help);
 // The names of the fields whose flags were given, once the app is parsed.
 std::vector<std::string> given_fields(const CLI::App& app);
-// Throws Error if --steps was given to a schedule that has its own number of steps; `command`: its
-// name.
-void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
-                      std::string_view command);
+// Whether the flag of a field was given.
+bool is_given(const CLI::App& app, std::string_view field);
 // Normalises the case of "auto".
 void resolve_auto(std::initializer_list<std::string*> texts);
 // Throws Error for --model "".
 void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command);
+// A file in the folder of a run; "" if the checkpoint is a file, not such a folder.
+std::string in_run_folder(const std::string& checkpoint, std::string_view file);
 // The flag of a field: --image-size for image_size.
 std::string flag_of(std::string field);
 // The value of a flag in raw arguments; "" if it is not there.

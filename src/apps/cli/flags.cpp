@@ -1,20 +1,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/cli/command.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/seed.h"
 #include "diffusion/config.h"
-#include "diffusion/levels/schedule.h"
 
 namespace ebb::cli {
 namespace {
-
-std::string flag_names(const std::string& field) {
-  const std::string flag = flag_of(field);
-  return flag == "--" + field ? flag : flag + ",--" + field;
-}
 
 std::string_view type_name(const Field& f) {
   constexpr std::string_view names[] = {"INT",     "NUMBER",     "",    "TEXT",
@@ -37,16 +32,15 @@ void take_value(const Field& f, const std::string& text) {
 
 void add_flags(CLI::App& app, std::vector<Field> fields) {
   for (const Field& f : fields) {
-    const std::string names = flag_names(f.name);
+    const std::string name = flag_of(f.name);
     if (auto* const* b = std::get_if<bool*>(&f.ref)) {
       // --flag, --flag=false, --no-flag
-      std::string off = f.name;
-      std::replace(off.begin(), off.end(), '_', '-');
-      app.add_flag(names + ",!--no-" + off, **b, f.help)->default_str(**b ? "on" : "off");
+      app.add_flag(str(name, ",!--no-", name.substr(2)), **b, f.help)
+          ->default_str(**b ? "on" : "off");
       continue;
     }
     CLI::Option* option = app.add_option_function<std::string>(
-        names, [f](const std::string& text) { take_value(f, text); }, f.help);
+        name, [f](const std::string& text) { take_value(f, text); }, f.help);
     option->type_name(std::string(type_name(f)))->default_str(field_text(f));
   }
 }
@@ -61,7 +55,7 @@ void add_overrides(CLI::App& app, FieldTexts& texts) {
   for (const Field& f : fields_of(defaults))
     if (!only_training(f.name))
       app.add_option_function<std::string>(
-             flag_names(f.name), [note, name = f.name](const std::string& t) { note(name, t); },
+             flag_of(f.name), [note, name = f.name](const std::string& t) { note(name, t); },
              f.help + " (instead of the checkpoint's)")
           ->type_name(f.ref.index() == 2 ? "on|off" : std::string(type_name(f)));
 }
@@ -77,13 +71,9 @@ std::vector<std::string> given_fields(const CLI::App& app) {
   return out;
 }
 
-void check_steps_flag(const CLI::App& app, const std::string& schedule, const std::string& dialect,
-                      std::string_view command) {
-  if (schedule == "auto") return;
+bool is_given(const CLI::App& app, std::string_view field) {
   const std::vector<std::string> given = given_fields(app);
-  const Schedule& s = *find_schedule(schedule, find_dialect(dialect)).schedule;
-  require(!s.own_count || std::ranges::find(given, "steps") == given.end(), command,
-          ": --steps does nothing with --schedule ", s.name, ", which has its own number of them");
+  return std::ranges::find(given, field) != given.end();
 }
 
 void resolve_auto(std::initializer_list<std::string*> texts) {
@@ -92,9 +82,14 @@ void resolve_auto(std::initializer_list<std::string*> texts) {
 }
 
 void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command) {
-  const std::vector<std::string> given = given_fields(app);
-  require(!model.empty() || std::ranges::find(given, "model") == given.end(), command,
+  require(!model.empty() || !is_given(app, "model"), command,
           ": --model must name a model (got '')");
+}
+
+std::string in_run_folder(const std::string& checkpoint, std::string_view file) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  return fs::is_directory(checkpoint, ignored) ? (fs::path(checkpoint) / file).string() : "";
 }
 
 std::string flag_of(std::string field) {

@@ -44,7 +44,9 @@ void print_overview(std::FILE* out) {
     std::fprintf(out, "  %-9.*s %.*s\n", static_cast<int>(c->name.size()), c->name.data(),
                  static_cast<int>(c->summary.size()), c->summary.data());
   std::fputs(
-      "\n`ebb COMMAND --help` shows the options of a command, with defaults and an example.\n"
+      "\n`ebb COMMAND --help` shows the common options of a command, with defaults and an "
+      "example,\n"
+      "`ebb COMMAND --help-all` all of them.\n"
       "Exit codes: 0 done, 2 a mistake or a fault (one line says which), 130 after Ctrl-C and 143\n"
       "after SIGTERM (128 and the signal's number; what `train` did is saved).\n",
       out);
@@ -54,13 +56,39 @@ const Command& find_command(const std::string& name) {
   return *find_known("ebb: unknown command", name, all_commands(), &Command::name);
 }
 
-// Every long flag of the app, for suggestions: --a-b, not --a_b, which is the same.
+// Every long flag of the app, for suggestions.
 std::vector<std::string> known_flags(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* o : app.get_options())
-    for (const std::string& l : o->get_lnames())
-      if (l.find('_') == std::string::npos) out.push_back("--" + l);
+    for (const std::string& l : o->get_lnames()) out.push_back("--" + l);
   return out;
+}
+
+// The words with --a-b for --a_b: both may be written.
+std::vector<std::string> with_hyphens(std::vector<std::string> words) {
+  for (std::string& word : words) {
+    if (word == "--") break;
+    if (!word.starts_with("--")) continue;
+    const auto end =
+        word.begin() + static_cast<std::ptrdiff_t>(std::min(word.find('='), word.size()));
+    std::replace(word.begin(), end, '_', '-');
+  }
+  return words;
+}
+
+// Leaves the command's common options in the help, as one group.
+void show_common(CLI::App& app, const Command& command) {
+  if (command.common.empty()) return;
+  size_t hidden = 0;
+  for (CLI::Option* o : app.get_options()) {
+    if (o->get_positional() || o == app.get_help_ptr() || o == app.get_help_all_ptr()) continue;
+    const std::string flag = "--" + o->get_lnames()[0];
+    const bool common = std::ranges::any_of(
+        command.common, [&](std::string_view f) { return flag_of(std::string(f)) == flag; });
+    hidden += common ? 0 : 1;
+    o->group(common ? "Options" : "");
+  }
+  app.footer(str(hidden, " more options: ebb ", command.name, " --help-all\n\n", app.get_footer()));
 }
 
 // Throws Error if a flag is there twice: which one would count?
@@ -69,8 +97,7 @@ void check_repeats(std::string_view command, const std::vector<std::string>& wor
   for (const std::string& word : words) {
     if (word == "--") return;
     if (!word.starts_with("--")) continue;
-    std::string flag = word.substr(0, word.find('='));
-    std::ranges::replace(flag, '_', '-');
+    const std::string flag = word.substr(0, word.find('='));
     require(seen.insert(flag).second, command, ": ", flag, " is given more than once");
   }
 }
@@ -87,16 +114,23 @@ void check_switch(const CLI::App& app, std::string_view command,
           " ", word, "')");
 }
 
-int run_command(const Command& command, const std::vector<std::string>& words) {
+int run_command(const Command& command, const std::vector<std::string>& given) {
+  const std::vector<std::string> words = with_hyphens(given);
   check_repeats(command.name, words);  // before a command reads some of them
   CLI::App app{std::string(command.summary), "ebb " + std::string(command.name)};
   app.footer("example:\n  " + std::string(command.example));
+  app.set_help_flag("-h,--help", "the common options");
+  app.set_help_all_flag("--help-all", "every option");
   app.option_defaults()->always_capture_default(false);
   const std::function<int()> run = command.bind(app, words);
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {
     app.parse(reversed);
+  } catch (const CLI::CallForAllHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
   } catch (const CLI::CallForHelp&) {
+    show_common(app, command);
     std::fputs(app.help().c_str(), stdout);
     return 0;
   } catch (const CLI::ExtrasError&) {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include "base/choices.h"
 #include "base/error.h"
@@ -12,9 +14,26 @@
 namespace ebb::cli {
 namespace {
 
-// Where `auto` came to the processor in a program that has CUDA: why.
+// Whether the machine has an NVIDIA GPU, with a driver or without: a PCI device of that vendor that
+// is a display controller.
+bool has_nvidia_gpu() {
+  namespace fs = std::filesystem;
+  const auto number = [](const fs::path& file) {
+    std::string text;
+    std::ifstream(file) >> text;
+    return text;
+  };
+  std::error_code ignored;
+  for (const auto& e : fs::directory_iterator("/sys/bus/pci/devices", ignored))
+    if (number(e.path() / "vendor") == "0x10de" && number(e.path() / "class").starts_with("0x03"))
+      return true;
+  return fs::exists("/dev/nvidiactl", ignored);
+}
+
+// Where `auto` came to the processor although the program has CUDA and the machine a GPU: why.
 void say_why_not_cuda(const Context& c) {
-  if (c.device->backend() != "cpu" || kernels_of("matmul", "cuda").empty()) return;
+  if (c.device->backend() != "cpu" || kernels_of("matmul", "cuda").empty() || !has_nvidia_gpu())
+    return;
   try {
     open_context("cuda");
   } catch (const Error& e) {
@@ -39,6 +58,8 @@ Context open_device(CommonOptions o) {
 }
 
 void say_guesses(const LoadedModel& model) {
+  if (!model.missing.empty())
+    std::fprintf(stderr, "checkpoint: %s\n", missing_text(model.missing).c_str());
   if (model.guessed.empty()) return;
   std::fprintf(
       stderr,

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "apps/cli/command.h"
-#include "pipeline/generator.h"
+#include "pipeline/load_model.h"
 #include "runtime/context.h"
 
 namespace ebb::cli {
@@ -14,7 +14,8 @@ namespace ebb::cli {
 // The device of the options and, if requested, a tuner.
 Context open_device(CommonOptions o);
 
-// Prints what was guessed about the config of a file without metadata, if images depend on it.
+// Says what the config of a file was guessed to be, where pictures hang on it: of one without
+// metadata, and of one whose config lacks fields.
 void say_guesses(const LoadedModel& model);
 
 // One line, rewritten on a terminal every per cent or second, with an estimate of the remaining

@@ -53,13 +53,13 @@ struct Problem {
   bool bias = false;                            // added to each row
   bool residual = false;                        // Post::add: added to each element
   DType bias_type = DType::f32, residual_type = DType::f32;
-  bool row_sums = false;  // A's rows, summed over k, are a second result: f32 [m]; of one product
+  bool row_sums = false;      // A's rows, summed over k, are a second result: f32 [m]; of one GEMM
   int64_t residual_rows = 1;  // of the result that share a row of the residual
   Post post = Post::add;
   Activation activation;
   bool gate_first = false;                  // gate: the activation is of the first half
   bool keep = false;                        // activate, gate: z is a second result
-  int64_t m = 0, n = 0, k = 0, batch = 1;   // of one product; k of a convolution: of one tap
+  int64_t m = 0, n = 0, k = 0, batch = 1;   // of one GEMM; k of a convolution: of one tap
   bool repeat_a = false, repeat_b = false;  // one matrix for the whole batch
   Images images;                            // convolutions
   int64_t taps() const { return images.kh * images.kw; }

@@ -1,4 +1,4 @@
-// Kernels of ops that are one product of sm_90a: all of a kernel but what the op means by it.
+// Kernels of ops that are one GEMM of sm_90a: all of a kernel but what the op means by it.
 #pragma once
 
 #include <algorithm>

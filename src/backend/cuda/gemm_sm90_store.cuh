@@ -1,4 +1,4 @@
-// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where an residual
+// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where a residual
 // is added and activations are taken; or element by element.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Choices of products on sm_90a: which are offered, and which are refused.
+// Choices of GEMMs on sm_90a: which are offered, and which are refused.
 #include "backend/cuda/gemm_sm90.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What the product kernels of mma_tensor.cuh and mma_simt.cuh share: their parameters, the order of
-// blocks, loads of any float dtype, and the way out.
+// What the GEMM kernels of mma_tensor.cuh and mma_simt.cuh share: their parameters, the order of
+// blocks, loads of any float dtype, and the epilogue.
 #pragma once
 
 #include "backend/cuda/kernel_common.cuh"
@@ -21,7 +21,7 @@ struct GemmParams {
   B b;
   const void *a_data = nullptr, *b_data = nullptr;
   DType a_dtype = DType::f32, b_dtype = DType::f32;
-  bool a_vector = false, b_vector = false;  // 16-byte pieces along `inner` are aligned and whole
+  bool a_vector = false, b_vector = false;  // 16-byte vectors along `inner` are aligned and whole
   int m_tiles = 1, n_tiles = 1;
   int splits = 1;                // of k; more than 1: parts in f32, one after the other in out.data
   int64_t partial_elements = 0;  // of one part
@@ -68,7 +68,7 @@ __device__ __forceinline__ Steps steps_of(int k, int depth, int split, int split
   return {first < steps ? first : steps, first + each < steps ? first + each : steps};
 }
 
-// ---- the way out -----------------------------------------------------------------------------
+// ---- the epilogue -----------------------------------------------------------------------------
 
 template <class T, int Count>
 __device__ __forceinline__ void add_neighbours(const GemmOutput& out, int64_t at, int col,

@@ -1,4 +1,4 @@
-// Gemm: a product made ready for one signature; picks the kernel of mma_tensor.cuh or mma_simt.cuh.
+// Gemm: a GEMM prepared for one signature; picks the kernel of mma_tensor.cuh or mma_simt.cuh.
 #pragma once
 
 #include "backend/cuda/launch.h"

@@ -134,7 +134,7 @@ std::vector<Tune> gemm_space(const GemmTask& t, const CudaDevice& device) {
   constexpr double too_slow = 2;
   for (const Choice& c : choices)
     if (out.size() < most && c.clocks <= too_slow * choices[0].clocks)
-      out.push_back({{{"m", c.tile.m}, {"n", c.tile.n}, {"splits", c.splits}}});
+      out.push_back({{{"m", c.tile.m}, {"n", c.tile.n}, {"split_k", c.splits}}});
   return out;
 }
 
@@ -143,7 +143,7 @@ GemmPlan gemm_plan(const GemmTask& t, const Tune& tune, const CudaDevice& device
   GemmPlan p{.tensor = on_tensor_cores(t, device),
              .m = best.value("m", 64),
              .n = best.value("n", 64),
-             .splits = best.value("splits", 1)};
+             .splits = best.value("split_k", 1)};
   if (p.splits > 1) p.workspace = p.splits * t.out_rows * t.n * 4;
   return p;
 }

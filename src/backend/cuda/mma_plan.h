@@ -12,7 +12,7 @@ namespace ebb::cuda {
 // Which of an operand's indices k is: the one that runs through neighbours in memory, or the other.
 enum class K { inner, outer };
 
-// Which tiles for few rows or columns a product has, beside the square ones: none; 128 x 32 for
+// Which tiles for few rows or columns a GEMM has, beside the square ones: none; 128 x 32 for
 // aligned operands; 128 x 32 and 32 x 128 for any.
 enum class Narrow { none, columns, both };
 
@@ -23,7 +23,7 @@ struct GemmTask {
   DType a = DType::f32, b = DType::f32, out = DType::f32;
   std::optional<DType> bias, residual;
   int64_t residual_rows = 1;  // of the result that share a row of the residual
-  // Elements of which 16-byte pieces must not split, along `inner` of each operand.
+  // Elements of which 16-byte vectors must not split, along `inner` of each operand.
   int64_t a_run = 0, b_run = 0;
   K a_k = K::inner, b_k = K::inner;
   Narrow narrow = Narrow::none;
@@ -41,7 +41,7 @@ bool gemm_supports(const GemmTask& task);
 // Choices for the tuner, best guess first.
 std::vector<Tune> gemm_space(const GemmTask& task, const CudaDevice& device);
 GemmPlan gemm_plan(const GemmTask& task, const Tune& tune, const CudaDevice& device);
-// `data` begins pieces of 16 bytes that do not split runs of `run` elements.
+// `data` begins 16-byte vectors that do not split runs of `run` elements.
 bool aligned_vectors(const void* data, DType dtype, int64_t run);
 
 // out[i] = parts[0][i] + parts[1][i] + ... + bias[i % n] + residual, summed in a fixed order.

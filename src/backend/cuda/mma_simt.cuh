@@ -1,4 +1,4 @@
-// Products in f32 by plain multiply-adds, exact to f32 rounding, for operands of any float dtype
+// GEMMs in f32 by plain multiply-adds, exact to f32 rounding, for operands of any float dtype
 // that views (mma_views.cuh) describe: c[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]).
 #pragma once
 
@@ -22,7 +22,7 @@ struct SimtTile {
 };
 
 // Brings one operand in, stage after stage: lines of shared memory are steps along k. A thread has
-// every `step`-th piece: `Piece` elements that are neighbours in memory. Where k runs through
+// every `step`-th vector: `Piece` elements that are neighbours in memory. Where k runs through
 // neighbours they go to different lines, one by one.
 template <class View, class Tile, int Rows, int Piece, K Where>
 struct SimtLoader {
@@ -39,7 +39,7 @@ struct SimtLoader {
   const void* data;
   DType dtype;
   int line, piece;
-  // Of each piece; or, where `outer` runs along k, of the first only.
+  // Of each vector; or, where `outer` runs along k, of the first only.
   typename View::Outer outers[inner_moves ? count : 1];
   typename View::Inner inner;
 
@@ -172,7 +172,7 @@ __device__ __forceinline__ void multiply_simt(float (&sums)[8][8], const A& a, c
 }
 
 // grid: a block for each tile, split and z (block_tile).  smem: the stages.  needs: with Vector,
-// f32 operands, those with K::outer in aligned pieces.  sums: f32.  deterministic: yes.
+// f32 operands, those with K::outer in aligned vectors.  sums: f32.  deterministic: yes.
 template <class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
 __global__ void __launch_bounds__(Tile::threads, Tile::residents)
     gemm_simt(const __grid_constant__ GemmParams<A, B> p) {

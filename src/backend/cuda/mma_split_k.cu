@@ -1,4 +1,4 @@
-// Second stages of products: sums of parts and of columns, in a fixed order.
+// Second stages of GEMMs: split-K and column reductions, in a fixed order.
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
@@ -27,8 +27,8 @@ __device__ float bias_and_residual(const SplitKReduction& p, int64_t at) {
   return v;
 }
 
-// grid: a block for each 32 x Count elements; its up to 8 rows of threads take turns at the parts.
-// needs: elements % Count == 0.  deterministic: yes.
+// grid: a block for each 32 x Count elements; its up to 8 rows of threads are interleaved over the
+// splits. needs: elements % Count == 0.  deterministic: yes.
 template <int Count>
 __global__ void __launch_bounds__(lanes* rows_at_once)
     reduce_split_k_kernel(const __grid_constant__ SplitKReduction p) {
@@ -84,7 +84,7 @@ struct ColumnParams {
   const void* x;
   float* parts;
   DType dtype;
-  bool vector;  // pieces of 16 bytes are aligned
+  bool vector;  // 16-byte vectors are aligned
   int64_t rows, cols, rows_each;
 };
 

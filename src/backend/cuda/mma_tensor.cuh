@@ -1,4 +1,4 @@
-// Products of 16-bit operands by tensor cores: c[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]),
+// GEMMs of 16-bit operands by tensor cores: c[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]),
 // for operands that views (mma_views.cuh) describe. Sums in f32.
 #pragma once
 
@@ -30,7 +30,7 @@ struct TensorTile {
 // ---- from memory to shared memory ------------------------------------------------------------
 
 // One operand's part of a stage: `lines` of `width` elements, where the elements of a line are
-// neighbours in memory, in pieces of 16 bytes. Pieces are exchanged within a line (xor) so that
+// neighbours in memory, in 16-byte vectors. Pieces are exchanged within a line (xor) so that
 // ldmatrix, which reads 8 lines at once, finds them in different banks.
 template <int Rows, int Depth, K Where>
 struct StageLayout {
@@ -41,13 +41,13 @@ struct StageLayout {
   __host__ __device__ static constexpr int turn(int line) {
     return pieces == 4 ? (line >> 1) & 3 : line & 7;
   }
-  // Element offset of a piece.
+  // Element offset of a vector.
   __host__ __device__ static constexpr int offset(int line, int piece) {
     return line * width + (piece ^ turn(line)) * 8;
   }
 };
 
-// Brings one operand in, stage after stage. A thread has the same piece of every `step`-th line.
+// Brings one operand in, stage after stage. A thread has the same vector of every `step`-th line.
 template <class T, class View, class Layout, int Threads, int Depth, K Where>
 struct StageLoader {
   static constexpr int step = Threads / Layout::pieces, count = Layout::lines / step;
@@ -80,7 +80,7 @@ struct StageLoader {
       view.next(outers[0], Depth);
   }
 
-  // Aligned pieces, without a detour.
+  // Aligned vectors, without a detour.
   __device__ __forceinline__ void copy(uint32_t stage) {
     typename View::Outer outer = outers[0];
 #pragma unroll

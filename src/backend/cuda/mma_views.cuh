@@ -1,4 +1,4 @@
-// Views: how the operands of a product lie in memory. A view is a matrix of `outers` x `inners`
+// Views: how the operands of a GEMM lie in memory. A view is a matrix of `outers` x `inners`
 // elements, of which `inners` run through neighbours in memory; either of the two is the index k
 // that is summed over. One operand is a plain matrix, the windows of images, or rotated weights.
 //

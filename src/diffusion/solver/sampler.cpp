@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "diffusion/solver/chosen_sampler.h"
 #include "diffusion/solver/sampler_names.h"
 
 #define X(name)               \
@@ -98,17 +99,24 @@ std::vector<SamplerFacts> all_facts_of(const Sampler& s) {
   return out;
 }
 
-Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call) {
-  const FoundSampler found = find_sampler(sampler);
+ChosenSampler choose_sampler(std::string_view name, const SampleCall& call) {
+  const FoundSampler found = find_sampler(name);
   check_space(*found.sampler, call.space);
-  OptionTexts options = all_options(found, call.options);
-  const OptionTexts usual = default_options(call.dialect, sampler);
-  options.insert(options.begin(), usual.begin(), usual.end());
-  Run run(latents, call);
+  OptionTexts options = default_options(call.dialect, name);
+  for (const auto& option : all_options(found, call.options)) options.push_back(option);
   found.sampler->check(options);
-  if (run.steps() > 0) x = found.sampler->run(run, std::move(x), options);
+  return {found.sampler, std::move(options)};
+}
+
+Latent sample(const ChosenSampler& s, Latents& latents, Latent x, const SampleCall& call) {
+  Run run(latents, call);
+  if (run.steps() > 0) x = s.sampler->run(run, std::move(x), s.options);
   latents.check_end(x);
   return x;
+}
+
+Latent sample(std::string_view sampler, Latents& latents, Latent x, const SampleCall& call) {
+  return sample(choose_sampler(sampler, call), latents, std::move(x), call);
 }
 
 void check_options(std::string_view sampler, const OptionTexts& options) {
@@ -116,12 +124,16 @@ void check_options(std::string_view sampler, const OptionTexts& options) {
   found.sampler->check(all_options(found, options));
 }
 
-SampleCounts count(std::string_view sampler, const SampleCall& call) {
+SampleCounts count(const ChosenSampler& sampler, const SampleCall& call) {
   CountedLatents latents;
   SampleCall silent = call;
   silent.progress = {};
   sample(sampler, latents, latents.empty(), silent);
   return latents.counts();
+}
+
+SampleCounts count(std::string_view sampler, const SampleCall& call) {
+  return count(choose_sampler(sampler, call), call);
 }
 
 // ---- the table -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// matmul_act: on sm_90a in the epilogue of the product, elsewhere a pass behind it.
+// matmul_act: on sm_90a in the epilogue of the GEMM, elsewhere a pass behind it.
 #include <algorithm>
 
 #include "backend/cuda/activation.cuh"
@@ -25,7 +25,7 @@ ebb::cuda::Activation activation(const Gate& g) {
 
 bool gated(const Signature& s) { return s.as<MatmulAct>().act.inputs() == 2; }
 
-// ---- behind the product ------------------------------------------------------------------------
+// ---- behind the GEMM ------------------------------------------------------------------------
 
 constexpr int threads = 256;
 
@@ -113,7 +113,7 @@ Program prepare_gate(const Signature& s, Device& d) {
   };
   const Program many = product_of_rows(std::min(rows, at_once));
   const Program last = product_of_rows(rows % at_once);
-  constexpr int64_t aligned = 256;  // where the product's own workspace begins
+  constexpr int64_t aligned = 256;  // where the GEMM's own workspace begins
   const int64_t element = size_of(s.out[0].dtype);
   const int64_t z_bytes = ebb::cuda::ceil_div(at_once * columns * element, aligned) * aligned;
   const auto run = [=, fixed = params_of(s), dtype = s.out[0].dtype,
@@ -194,7 +194,7 @@ struct Use {
 
 }  // namespace
 
-// The first is named as the product's own: what it serves costs hardly more than the product.
+// The first is named as the GEMM's own: what it serves costs hardly more than the GEMM.
 std::vector<Kernel> matmul_act() {
   return {gemm::op_kernel<Use>("matmul_act", "matmul_sm90"),
           {.op = "matmul_act",

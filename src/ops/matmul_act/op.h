@@ -1,4 +1,4 @@
-// matmul_act: an activation of a product, one half of its columns times an activation of the other,
+// matmul_act: an activation of a GEMM, one half of its columns times an activation of the other,
 // or a GEMM times an activation's gradient.
 //
 // What fuse_activations (passes/activations.h) makes of a matmul and the expression behind it,

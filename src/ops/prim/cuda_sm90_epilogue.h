@@ -1,4 +1,4 @@
-// The epilogue of products and convolutions on sm_90a.
+// The epilogue of GEMMs and convolutions on sm_90a.
 #pragma once
 
 #include "backend/cuda/gemm_sm90.h"
@@ -16,7 +16,7 @@ inline void set_epilogue(ebb::cuda::gemm::Problem& p, const Signature& s) {
   p.residual_rows = e.rows;
 }
 
-// A function that finds the operands of a call: those of the product, and its bias and residual.
+// A function that finds the operands of a call: those of the GEMM, and its bias and residual.
 inline auto epilogue_operands(const Signature& s) {
   return [e = epilogue_of(s)](const Call& c) {
     return ebb::cuda::gemm::Operands{.a = c.in[0],

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "pipeline/model_bench.h"
+#include "pipeline/pipeline_bench.h"
 
 namespace ebb::cli {
 namespace {
@@ -60,7 +61,8 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
     return name.find(o.filter) != std::string::npos;
   };
   const auto steps = model_bench_names(device), ops = op_bench_names(device);
-  const bool any = std::ranges::any_of(steps, matches);
+  const auto plans = pipeline_bench_names();
+  const bool any = std::ranges::any_of(steps, matches) || std::ranges::any_of(plans, matches);
   const bool step = std::ranges::any_of(steps, [&](const std::string& name) {
     return name.starts_with("train_step/") && matches(name);
   });
@@ -68,6 +70,7 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
     std::vector<std::string> known;
     for (const std::string& name : ops) known.push_back(name.substr(0, name.find('/')));
     known.insert(known.end(), steps.begin(), steps.end());
+    known.insert(known.end(), plans.begin(), plans.end());
     fail_unknown("bench: no bench example matches", o.filter, known);
   }
   require(step || recompute.kind == Recompute::Kind::off,
@@ -104,15 +107,16 @@ int run(const Options& o) {
   bench_ops(context, o.filter, c, report);
   bench_models(context, {o.filter, recompute}, c, report);
   bench_denoise(context, o.filter, c, report);
+  bench_pipelines(context, o.filter, report);
   return 0;
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  app.add_option(
-      "FILTER", o->filter,
-      "run the cases whose op/example contains this; whole training steps are train_step/..., "
-      "evaluations of a network denoise/...");
+  app.add_option("FILTER", o->filter,
+                 "run the cases whose op/example contains this; whole training steps are "
+                 "train_step/..., evaluations of a network denoise/..., the plan of another batch "
+                 "second_plan/...");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
   app.get_option("--json")->description(

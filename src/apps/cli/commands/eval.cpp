@@ -1,5 +1,6 @@
 // ebb eval CHECKPOINT: how good the samples are.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,14 +9,16 @@
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
+#include "io/file.h"
 #include "pipeline/evaluate.h"
+#include "train/metrics.h"
 #include "train/stop.h"
 
 namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string checkpoint, model;
+  std::string checkpoint, model, out;
   EvaluateOptions evaluate;
   CommonOptions common;
   FieldTexts diffusion;
@@ -23,6 +26,9 @@ struct Options {
     f("data", evaluate.data, "images to compare with, as for train");
     f("n", evaluate.n, "number of samples");
     f("features", evaluate.features, "network file of another feature space");
+    f("out", out,
+      "a .json file for the figures; without it eval.json in the run's folder, if CHECKPOINT is "
+      "one");
     f("model", model, "model of a file that is not recognised");
     evaluate.generate.fields(f);
   }
@@ -43,33 +49,56 @@ std::optional<Quality> evaluate_until(const train::StopSignals& signals, const O
   }
 }
 
-int run(const Options& o) {
-  require(!o.evaluate.data.empty(), "eval: --data is missing");
-  const Context context = open_device(o.common);
-  const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
-  say_guesses(model);
-  const train::StopSignals signals("stopping; again, after a second, to end now");
-  const std::optional<Quality> measured = evaluate_until(signals, o, model, context);
-  if (!measured) return signal_exit + signals.requested();
-  const Quality& q = *measured;
-  if (o.common.json) {
-    nlohmann::ordered_json j;
-    j["class_accuracy"] = q.conditional ? nlohmann::ordered_json(q.class_accuracy) : nullptr;
-    j["frechet_distance"] = q.frechet_distance;
-    j["n"] = q.n;
-    j["held_out"] = q.held_out;
-    j["held_out_is_training"] = q.held_out_seen;
-    j["classifier_accuracy"] = q.classifier_accuracy;
-    j["seconds"] = q.seconds;
-    std::puts(j.dump().c_str());
-    return 0;
-  }
+nlohmann::ordered_json figures(const Quality& q, int64_t step) {
+  nlohmann::ordered_json j;
+  j["step"] = step;
+  j["class_accuracy"] = q.conditional ? nlohmann::ordered_json(q.class_accuracy) : nullptr;
+  j["frechet_distance"] = q.frechet_distance;
+  j["n"] = q.n;
+  j["held_out"] = q.held_out;
+  j["held_out_is_training"] = q.held_out_seen;
+  j["classifier_accuracy"] = q.classifier_accuracy;
+  j["features_of_quarter_turns"] = q.turns;
+  j["warnings"] = q.doubts;
+  j["seconds"] = q.seconds;
+  return j;
+}
+
+// The file, and a line in the metrics of the run.
+void record(const Options& o, const nlohmann::ordered_json& j) {
+  if (!o.out.empty()) io::write_whole_file(o.out, j.dump(2) + '\n', "eval: --out");
+  std::vector<std::pair<std::string, double>> named;
+  for (const auto& [key, value] : j.items())
+    if (value.is_number() && key != "step") named.emplace_back("eval/" + key, value);
+  std::vector<train::NamedNumber> numbers;
+  for (const auto& [name, value] : named) numbers.push_back({name, value});
+  train::append_metrics(o.checkpoint, j["step"], numbers);
+}
+
+void print(const Quality& q) {
   if (q.conditional)
     std::printf("class accuracy      %.1f %%  (the classifier's on %s images: %.1f %%)\n",
                 100 * q.class_accuracy, q.held_out_seen ? "training" : "held-out",
                 100 * q.classifier_accuracy);
   std::printf("Frechet distance    %.3f  (%lld samples, %lld held-out images)\n",
               q.frechet_distance, static_cast<long long>(q.n), static_cast<long long>(q.held_out));
+}
+
+int run(const Options& o) {
+  require(!o.evaluate.data.empty(), "eval: --data is missing");
+  if (!o.out.empty()) io::check_can_write(o.out, "eval: --out");
+  const Context context = open_device(o.common);
+  const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
+  say_guesses(model);
+  const train::StopSignals signals("stopping; again, after a second, to end now");
+  const std::optional<Quality> measured = evaluate_until(signals, o, model, context);
+  if (!measured) return signal_exit + signals.requested();
+  const nlohmann::ordered_json j = figures(*measured, model.step);
+  record(o, j);
+  if (o.common.json)
+    std::puts(j.dump().c_str());
+  else
+    print(*measured);
   return 0;
 }
 
@@ -81,9 +110,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(o->common));
   return [o, &app] {
     check_model_flag(app, o->model, "eval");
+    const bool named = std::ranges::count(given_fields(app), "out") > 0;
+    require(!named || !o->out.empty(), "eval: --out must name a file (got '')");
+    if (!named) o->out = in_run_folder(o->checkpoint, "eval.json");
     resolve(o->evaluate.generate);
     resolve_auto({&o->evaluate.generate.schedule, &o->evaluate.generate.noise});
-    check_steps_flag(app, o->evaluate.generate.schedule, o->evaluate.generate.dialect, "eval");
+    o->evaluate.generate.steps_given = is_given(app, "steps");
     return run(*o);
   };
 }
@@ -91,9 +123,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 }  // namespace
 
 const Command& eval() {
-  static const Command c{"eval", "measure the quality of samples",
-                         "ebb eval out/demo --data /usr/share/datasets/fashion-mnist --n 1000",
-                         bind};
+  static const Command c{
+      "eval",
+      "measure the quality of samples",
+      "ebb eval out/demo --data /usr/share/datasets/fashion-mnist --n 1000",
+      bind,
+      {"data", "n", "out", "features", "steps", "sampler", "guidance", "seed", "json", "device"}};
   return c;
 }
 

@@ -12,7 +12,7 @@
 #include "ir/text.h"
 #include "models/model.h"
 #include "passes/mixed_precision.h"
-#include "pipeline/generator.h"
+#include "pipeline/load_model.h"
 #include "runtime/plan.h"
 #include "train/step.h"
 
@@ -188,8 +188,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
 }  // namespace
 
 const Command& explain() {
-  static const Command c{"explain", "print a model's graph, gradient, fused graph or plan",
-                         "ebb explain --model tiny --stage plan --batch 64", bind};
+  static const Command c{"explain",
+                         "print a model's graph, gradient, fused graph or plan",
+                         "ebb explain --model tiny --stage plan --batch 64",
+                         bind,
+                         {"model", "stage", "batch", "dtype", "train", "recompute", "all",
+                          "precond", "device", "json"}};
   return c;
 }
 

@@ -10,7 +10,7 @@
 #include "base/names.h"
 #include "io/safetensors.h"
 #include "models/model.h"
-#include "pipeline/generator.h"
+#include "pipeline/load_model.h"
 #include "train/checkpoint.h"
 
 namespace ebb::cli {
@@ -27,28 +27,46 @@ struct Options {
   }
 };
 
-struct Recognised {
-  std::string model, config;  // config: JSON
-  std::string fault = {};     // why there is no model, or no network of this config
-  std::string guessed = {};   // what neither the file nor a preset says of the config
+// A network in the file.
+struct Part {
+  std::string kind, model, prefix, config;  // config: JSON
+  std::string sizes;                        // of its images; "" of other kinds
 };
 
-// What keeps the network of ebb's own file from being built; "" if nothing does.
-std::string fault_of(const std::string& model, const std::string& config) {
+Part part_of(const Component& c) {
+  ModelConfig config = c.config;
+  const bool denoiser = c.model->kind == ModelKind::denoiser;
+  return {std::string(name_of(c.model->kind)), c.model->name, c.prefix,
+          fields_json(config.fields()), denoiser ? sizes_text(*c.model, c.config) : ""};
+}
+
+struct Recognised {
+  std::string model, config;  // of the denoiser; config: JSON
+  std::string fault = {};     // why there is no model, or no network of this config
+  std::string guessed = {};   // what neither the file nor a preset says of the config
+  std::vector<Part> parts = {};
+};
+
+// By what ebb's own file says; `fault`: what keeps the network from being built.
+Recognised recorded(const std::string& model, const std::string& config) {
+  Recognised out{.model = model, .config = config};
   try {
     NamedModel m = find_model(model);
     set_fields_json(m.config.fields(), config, "config");
     check(*m.model, m.config);
-    return "";
+    out.parts = {part_of({m.model, m.config, ""})};
   } catch (const Error& e) {
-    return e.what();
+    out.fault = e.what();
   }
+  return out;
 }
 
 // By what ebb's own files say, or else by the tensors' names and shapes.
 Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   const auto known = [](const Model& m, ModelConfig config) {
-    return Recognised{m.name, fields_json(config.fields())};
+    return Recognised{.model = m.name,
+                      .config = fields_json(config.fields()),
+                      .parts = {part_of({&m, config, ""})}};
   };
   const auto& said = file.metadata();
   if (!o.model.empty()) {
@@ -60,18 +78,24 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   }
   if (said.contains("ebb.model") && said.contains("ebb.model_config")) {
     const std::string &name = said.at("ebb.model"), &config = said.at("ebb.model_config");
-    return {name, config, fault_of(name, config)};
+    return recorded(name, config);
   }
   nn::FileShapes shapes;
   for (const auto& e : file.entries()) shapes.emplace(e.name, e.shape);
-  try {
-    const RecognisedModel r = recognise_model(shapes);
-    Recognised out = known(*r.model, r.config);
-    out.guessed = r.model->guessed(r.config);
-    return out;
-  } catch (const Error& e) {
-    return {"", "", e.what()};
+  Recognised out;
+  for (const Component& c : recognise_components(shapes)) {
+    out.parts.push_back(part_of(c));
+    if (!out.model.empty() || c.model->kind != ModelKind::denoiser) continue;
+    out.model = c.model->name;
+    out.config = out.parts.back().config;
+    out.guessed = c.model->guessed(c.config);
   }
+  try {
+    if (out.parts.empty()) recognise_model(shapes);  // its Error says what was looked for
+  } catch (const Error& e) {
+    out.fault = e.what();
+  }
+  return out;
 }
 
 int64_t elements(const io::SafetensorsFile& file) {
@@ -102,6 +126,13 @@ void print_json(const io::SafetensorsFile& file, const Recognised& r) {
     tensors.push_back({{"name", e.name}, {"dtype", e.file_dtype}, {"shape", e.shape.sizes()}});
   j["tensors"] = std::move(tensors);
   j["config"] = config_json(r.config);
+  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+  for (const Part& p : r.parts) {
+    parts.push_back({{"kind", p.kind}, {"model", p.model}, {"prefix", p.prefix}});
+    parts.back()["config"] = config_json(p.config);
+    if (!p.sizes.empty()) parts.back()["sizes"] = p.sizes;
+  }
+  j["components"] = std::move(parts);
   if (!r.fault.empty()) j["fault"] = r.fault;
   if (!r.guessed.empty()) j["guessed"] = r.guessed;
   j["metadata"] = file.metadata();
@@ -111,9 +142,12 @@ void print_json(const io::SafetensorsFile& file, const Recognised& r) {
 void print_line(const std::string& text) { std::puts(printable(text).c_str()); }
 
 void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) {
-  if (r.model.empty()) {
-    print_line("model       not recognised: " + r.fault);
-  } else {
+  for (const Part& p : r.parts)
+    print_line(str("component   ", p.kind, " ", p.model,
+                   p.prefix.empty() ? "" : str(", under ", p.prefix),
+                   p.sizes.empty() ? "" : str(", images ", p.sizes)));
+  if (r.parts.empty() && r.model.empty()) print_line("model       not recognised: " + r.fault);
+  if (!r.model.empty()) {
     print_line("model       " + r.model);
     print_line("config      " + config_text(r));
     if (!r.guessed.empty()) print_line("guessed     " + r.guessed);

@@ -13,18 +13,21 @@
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "base/version.h"
 #include "io/file.h"
 #include "io/image.h"
-#include "pipeline/generator.h"
+#include "io/npy.h"
+#include "io/safetensors.h"
+#include "pipeline/pipeline.h"
 #include "train/stop.h"
 
 namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string checkpoint, model, out = "samples.png", wanted = "all";
+  std::string checkpoint, model, out, wanted = "all", size = "auto";
   int64_t n = 16, columns = 0;
   GenerateOptions generate;
   CommonOptions common;
@@ -32,7 +35,11 @@ struct Options {
   void fields(auto&& f) {
     f("n", n, "number of images");
     f("class", wanted, "a class (number or name), all (in turn) or none");
-    f("out", out, "a .png file for one grid, else a folder for single files");
+    f("size", size,
+      "of the images in pixels, N or WIDTHxHEIGHT, where the network takes it; auto: the model's");
+    f("out", out,
+      "a .png file for one grid; .safetensors or .npy for the numbers, of latents too; else a "
+      "folder for single files; without it samples.png, in the run's folder if CHECKPOINT is one");
     f("columns", columns, "of the grid; 0: automatic");
     f("model", model, "model of a file that is not recognised");
     generate.fields(f);
@@ -83,7 +90,22 @@ std::map<std::string, std::string> settings(const Options& o, const LoadedModel&
   DiffusionConfig d = m.diffusion;
   for (const Field& f : fields_of(d)) text[f.name] = field_text(f);
   text["n"] = std::to_string(o.n);
+  if (o.size != "auto") text["size"] = o.size;
   return text;
+}
+
+// None: the model's own. Throws Error.
+ImageSize size_of(const std::string& text) {
+  if (small_letters(text) == "auto") return {};
+  const size_t x = std::min(text.find('x'), text.find('X'));
+  const auto number = [&](const std::string& digits) {
+    require(!digits.empty() && digits.size() < 10 &&
+                digits.find_first_not_of("0123456789") == digits.npos && std::stoll(digits) > 0,
+            "sample: --size must be auto, N or WIDTHxHEIGHT in pixels (got '", text, "')");
+    return int64_t{std::stoll(digits)};
+  };
+  const int64_t width = number(text.substr(0, x));
+  return {.height = x == text.npos ? width : number(text.substr(x + 1)), .width = width};
 }
 
 namespace fs = std::filesystem;
@@ -94,19 +116,23 @@ std::string small_extension(const std::string& path) {
   return out;
 }
 
-bool is_png(const std::string& path) { return small_extension(path) == ".png"; }
+enum class Output : uint8_t { grid, folder, safetensors, npy };
 
-// Another image format's name would become a folder's.
-void require_png_or_folder(const std::string& out) {
-  require(!out.empty(), "sample: --out must name a .png file or a folder (got '')");
+// Throws Error for another image format, whose name would become a folder's.
+Output output_of(const std::string& out) {
+  constexpr std::string_view what = "a .png, .safetensors or .npy file or a folder";
+  require(!out.empty(), "sample: --out must name ", what, " (got '')");
   const std::string extension = small_extension(out);
   for (const char* other : {".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
-    require(extension != other, "sample: --out must be a .png file or a folder  ", out);
+    require(extension != other, "sample: --out must be ", what, "  ", out);
+  if (extension == ".png") return Output::grid;
+  if (extension == ".safetensors") return Output::safetensors;
+  return extension == ".npy" ? Output::npy : Output::folder;
 }
 
 // "": none is needed.
 std::string folder_of(const std::string& out) {
-  return is_png(out) ? fs::path(out).parent_path().string() : out;
+  return output_of(out) == Output::folder ? out : fs::path(out).parent_path().string();
 }
 
 // The file of one image in a folder.
@@ -118,8 +144,17 @@ std::string numbered(const std::string& folder, int64_t i) {
 
 std::string images_text(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
+// The numbers, of latents where the model makes them, in the order [N,C,H,W] that other programs
+// have.
+void write_numbers(const Options& o, const LoadedModel& m, const Generated& g) {
+  const Tensor numbers = channels_first(g.latents.defined() ? g.latents : g.images);
+  if (output_of(o.out) == Output::npy) return io::write_npy(o.out, numbers);
+  const io::NamedTensor tensor{g.latents.defined() ? "latents" : "images", numbers};
+  io::write_safetensors(o.out, {&tensor, 1}, settings(o, m, g));
+}
+
 // A grid with one row per class when all are requested, or one file per image.
-void write_spatial(const Options& o, const LoadedModel& m, const Generated& g) {
+void write_pictures(const Options& o, const LoadedModel& m, const Generated& g) {
   const Tensor pixels = to_pixels(g.images);
   const int64_t n = pixels.shape()[0], classes = m.config.common().classes;
   const bool rows_are_classes =
@@ -129,41 +164,53 @@ void write_spatial(const Options& o, const LoadedModel& m, const Generated& g) {
     const int64_t per_row = n / std::max<int64_t>(classes, 1);
     images.push_back(image_at(pixels, rows_are_classes ? i % per_row * classes + i / per_row : i));
   }
-  const auto text = settings(o, m, g);
-  if (const std::string folder = folder_of(o.out); !folder.empty())
-    io::make_folder(folder, "sample: --out");
-  if (is_png(o.out)) {
+  auto text = settings(o, m, g);
+  if (output_of(o.out) == Output::grid) {
     const int64_t square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
     const int64_t columns = o.columns > 0 ? o.columns : rows_are_classes ? n / classes : square;
+    if (rows_are_classes) text["rows"] = strings_json(class_labels(m));
     io::write_png(o.out, io::image_grid(images, columns, 2), text);
     return;
   }
   for (int64_t i = 0; i < n; ++i) io::write_png(numbered(o.out, i), image_at(pixels, i), text);
 }
 
-GenerateRequest request_for(const Options& o, const LoadedModel& model) {
-  GenerateRequest request{classes_for(o, model)};
-  check(model, request, o.generate);
-  for (const std::string& w : warnings(model, request, o.generate))
-    std::fprintf(stderr, "warning: %s\n", w.c_str());
-  return request;
+void write_samples(const Options& o, const LoadedModel& m, const Generated& g) {
+  if (const std::string folder = folder_of(o.out); !folder.empty())
+    io::make_folder(folder, "sample: --out");
+  const Output output = output_of(o.out);
+  if (output == Output::grid || output == Output::folder)
+    write_pictures(o, m, g);
+  else
+    write_numbers(o, m, g);
 }
 
-struct Work {
-  const LoadedModel& model;
-  const GenerateRequest& request;
-  const Context& context;
-};
+// Throws Error for pictures of what is none, before any work.
+void check_output(const Options& o, const LoadedModel& m) {
+  const Output output = output_of(o.out);
+  require(decoder_of(*m.model, m.config) || output == Output::safetensors || output == Output::npy,
+          "sample: ", m.model->name, " makes ", samples_text(*m.model, m.config),
+          ", which nothing here makes pictures of; --out FILE.safetensors or FILE.npy takes them  ",
+          o.out);
+}
+
+ResolvedRequest resolved(const Options& o, const LoadedModel& model) {
+  ResolvedRequest r =
+      resolve(model, {.classes = classes_for(o, model), .size = size_of(o.size)}, o.generate);
+  for (const std::string& w : r.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  return r;
+}
 
 // None if a signal asked for the end, of which it tells. `signals` begins where sampling does: what
 // comes before may take long, and a signal ends it as it does any program. Afterwards it tells that
 // the images are written all the same.
 std::optional<Generated> generate_until(std::optional<train::StopSignals>& signals,
-                                        const Options& o, const Work& w) {
+                                        const Options& o, Pipeline& pipeline,
+                                        const ResolvedRequest& request) {
   ProgressLine line("sampling");
   double done = 0;
   try {
-    Generated g = generate(w.model, w.request, o.generate, w.context, [&](double share) {
+    Generated g = pipeline.generate(request, [&](double share) {
       if (!signals) signals.emplace("stopping; again, after a second, to end now");
       if (signals->requested() != 0) return false;
       line.show(done = share);
@@ -187,21 +234,22 @@ std::optional<Generated> generate_until(std::optional<train::StopSignals>& signa
 int run(Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
-  require_png_or_folder(o.out);
-  io::check_can_write(is_png(o.out) ? o.out : numbered(o.out, 0), "sample: --out");
-  const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
+  const Output output = output_of(o.out);
+  io::check_can_write(output == Output::folder ? numbered(o.out, 0) : o.out, "sample: --out");
+  LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
+  check_output(o, model);
   resolve_class(o, model);
-  const GenerateRequest request = request_for(o, model);
-  const Context context = open_device(o.common);
+  const ResolvedRequest request = resolved(o, model);
+  Pipeline pipeline(std::move(model), open_device(o.common));
   std::optional<train::StopSignals> signals;  // until all files are written
   const auto start = std::chrono::steady_clock::now();
-  const std::optional<Generated> made = generate_until(signals, o, {model, request, context});
+  const std::optional<Generated> made = generate_until(signals, o, pipeline, request);
   if (!made) return signal_exit + signals->requested();
   const Generated& g = *made;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  write_spatial(o, model, g);
+  write_samples(o, pipeline.model(), g);
   const double speed = static_cast<double>(o.n) / seconds;
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},
@@ -231,9 +279,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(o->common));
   return [o, &app] {
     check_model_flag(app, o->model, "sample");
+    const bool named = is_given(app, "out");
+    const std::string of_run = in_run_folder(o->checkpoint, "samples.png");
+    if (!named) o->out = of_run.empty() ? "samples.png" : of_run;
     resolve(o->generate);
     resolve_auto({&o->generate.schedule, &o->generate.noise});
-    check_steps_flag(app, o->generate.schedule, o->generate.dialect, "sample");
+    o->generate.steps_given = is_given(app, "steps");
     return run(*o);
   };
 }
@@ -242,8 +293,11 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 
 const Command& sample() {
   static const Command c{
-      "sample", "make pictures with a trained model",
-      "ebb sample out/demo --n 80 --steps 18 --sampler heun --class all --out grid.png", bind};
+      "sample",
+      "make pictures with a trained model",
+      "ebb sample out/demo --n 80 --steps 18 --sampler heun --class all --out grid.png",
+      bind,
+      {"n", "class", "out", "steps", "sampler", "schedule", "guidance", "seed", "batch", "device"}};
   return c;
 }
 

@@ -290,6 +290,7 @@ void write_gallery(const Options& o) {
     if (o.plot.flow && !s->flow) continue;
     PlotRequest r = o.plot;
     r.sampler = s->name;
+    r.steps_given = r.steps_given && !s->adaptive;  // they are for the others
     const std::string path = (std::filesystem::path(o.out) / (s->name + ".svg")).string();
     const std::string svg = sampler_plot(r);
     io::make_folder(o.out, "samplers: --out");
@@ -367,7 +368,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
     resolve(*o);
     resolve_auto({&o->plot.schedule});
     check_mode(o->what, given_fields(app));
-    check_steps_flag(app, o->plot.schedule, o->plot.dialect, "samplers");
+    o->plot.steps_given = is_given(app, "steps");
     return run(*o);
   };
 }

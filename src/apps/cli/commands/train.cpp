@@ -15,10 +15,11 @@
 #include "diffusion/loss.h"
 #include "io/file.h"
 #include "io/image.h"
-#include "pipeline/generator.h"
+#include "pipeline/pipeline.h"
 #include "pipeline/report.h"
 #include "train/augment.h"
 #include "train/loop.h"
+#include "train/run_folder.h"
 
 namespace ebb::cli {
 namespace {
@@ -28,7 +29,7 @@ using train::TrainConfig;
 
 // The three configs of a run. The network's size, channels and classes are the data's.
 struct Options {
-  TrainConfig train;
+  TrainConfig train{.validation = "auto"};
   DiffusionConfig diffusion;
   ModelConfig network = find_model("tiny").config;
   const Model* model = nullptr;
@@ -36,6 +37,8 @@ struct Options {
   bool json = false;
   bool learn_sigma_given = false;
   nlohmann::ordered_json network_section;  // of the file
+  std::string data_text;                   // what is trained on, for people
+  std::vector<std::string> class_names;    // of the data
   FieldTexts before;                       // fixed_settings() of the run that goes on
   void fields(auto&& f) {
     f("config", config, "JSON file with any of these settings; flags come before it");
@@ -81,8 +84,10 @@ void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_j
                            network = network_fields(o);
   const bool section = value.is_object() && value.contains("learn_sigma");
   o.learn_sigma_given = o.learn_sigma_given || key == "learn_sigma" || section;
-  if (key == "train") return set_fields_json(train, value.dump(), file);
-  if (key == "diffusion") return set_fields_json(diffusion, value.dump(), file);
+  if (key == "train" || key == "diffusion") {
+    set_fields_json(key == "train" ? train : diffusion, value.dump(), file);
+    return;
+  }
   if (key == "network") {
     set_fields_json(o.network.fields(), value.dump(), file);
     o.network_section = value;
@@ -90,7 +95,10 @@ void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_j
   }
   const std::string one = nlohmann::ordered_json{{key, value}}.dump();
   for (const auto& fields : {train, diffusion, network})
-    if (has_field(fields, key)) return set_fields_json(fields, one, file);
+    if (has_field(fields, key)) {
+      set_fields_json(fields, one, file);
+      return;
+    }
   if (const Decided* d = find_decided(key))
     fail(file, ": the data decide '", key, "'; '", d->by, "' says how they are read");
   std::vector<std::string> known{"train", "diffusion", "network"};
@@ -161,6 +169,7 @@ void check_unchanged(Options& o) {
 
 // What the last checkpoint of the run says. Flags can change how it goes on, not what it trains.
 void read_run(Options& o, const std::string& folder, const std::string& model_flag) {
+  train::check_run_folder(folder, true, false);  // another process may train in it
   const train::ModelFileInfo info = train::last_model_info(folder);
   const std::string file = train::model_file(folder, info.step);
   o.train = train::train_config_from_json(info.run.train_config, file);
@@ -168,8 +177,10 @@ void read_run(Options& o, const std::string& folder, const std::string& model_fl
   require(model_flag.empty() || find_model(model_flag).name == model, "resume: the run's model is ",
           model, " (--model ", model_flag, ")");
   choose_model(o, model);
-  set_fields_json(o.network.fields(), info.run.model_config, file);
-  set_fields_json(fields_of(o.diffusion), info.run.diffusion_config, file);
+  const std::string missing =
+      join_texts(set_known_fields(o.network.fields(), info.run.model_config, file),
+                 set_known_fields(fields_of(o.diffusion), info.run.diffusion_config, file));
+  if (!missing.empty()) std::fprintf(stderr, "resume: %s\n", missing_text(missing).c_str());
   check_sizes_of(o, file);
   o.before = fixed_settings(o);
 }
@@ -289,7 +300,7 @@ void fit_network(Options& o, const train::Dataset& data) {
 
 // A grid of the averaged weights' samples: a row a class, at most 10 of them.
 void write_grid(const Options& o, const Context& context, const train::TrainState& state) {
-  LoadedModel m{o.model, o.network, o.diffusion, {}, {}, state.step};
+  LoadedModel m{o.model, o.network, o.diffusion, o.class_names, {}, state.step};
   for (const nn::Weight& w : state.weights)
     m.weights[w.name] = state.tensors.at(w.trained ? "ema." + w.name : w.name);
   const int64_t classes = o.network.common().classes, rows = std::clamp<int64_t>(classes, 4, 10);
@@ -302,12 +313,15 @@ void write_grid(const Options& o, const Context& context, const train::TrainStat
   const Tensor pixels = to_pixels(generate(m, request, options, context).images);
   std::vector<Tensor> images;
   for (int64_t i = 0; i < pixels.shape()[0]; ++i) images.push_back(image_at(pixels, i));
-  const fs::path folder = fs::path(o.train.out) / "samples";
-  io::make_folder(folder.string(), "samples");
-  char name[32];
-  std::snprintf(name, sizeof name, "step-%08lld.png", static_cast<long long>(state.step));
-  io::write_png((folder / name).string(), io::image_grid(images, columns, 2),
-                {{"step", std::to_string(state.step)}, {"model", o.train.model}});
+  std::vector<std::string> labels;
+  for (int64_t r = 0; classes > 0 && r < rows; ++r)
+    labels.push_back(class_labels(m)[static_cast<size_t>(r % classes)]);
+  const std::string file = train::sample_file(o.train.out, state.step);
+  io::make_folder(fs::path(file).parent_path().string(), "samples");
+  io::write_png(file, io::image_grid(images, columns, 2),
+                {{"step", std::to_string(state.step)},
+                 {"model", o.train.model},
+                 {"rows", strings_json(labels)}});
 }
 
 // What the network takes that the data give.
@@ -319,25 +333,57 @@ std::vector<nn::Condition> given_conditions(const Options& o) {
   return out;
 }
 
-train::TrainJob make_job(const Options& o, const train::Dataset& data, const Context& context) {
+Graph loss_of(const Options& o, bool dropout) {
   const CommonConfig& c = o.network.common();
-  train::TrainJob job{.config = o.train, .info = {}, .loss = {}, .batches = {}};
-  job.loss = loss_graph(o.diffusion, network_of(*o.model, o.network),
-                        {.batch = o.train.batch / std::max<int64_t>(o.train.accumulation, 1),
-                         .image = {c.image_size, c.image_size, c.in_channels},
-                         .conditions = given_conditions(o)});
+  return loss_graph(o.diffusion, network_of(*o.model, o.network),
+                    {.batch = o.train.batch / std::max<int64_t>(o.train.accumulation, 1),
+                     .image = {c.image_size, c.image_size, c.in_channels},
+                     .conditions = given_conditions(o),
+                     .dropout = dropout});
+}
+
+train::TrainJob make_job(const Options& o, const train::HeldOut& data, const Context& context) {
+  train::TrainJob job{.config = o.train, .info = {}, .loss = loss_of(o, true), .batches = {}};
   Options copy = o;
   job.info = {.model = o.model->name,
               .model_config = fields_json(copy.network.fields()),
               .diffusion_config = fields_json(fields_of(copy.diffusion)),
               .train_config = {},
-              .class_names = data.class_names()};
-  job.batches = train::dataset_batches(data, o.train);
+              .class_names = o.class_names};
+  job.data = o.data_text;
+  if (data.validation) job.data += str("; ", data.note);
+  job.batches = train::dataset_batches(*data.training, o.train);
+  if (data.validation) {
+    job.validation = train::validation_of(*data.validation, o.train);
+    job.validation->loss = loss_of(o, false);
+  }
   job.hooks.log = [](std::string_view line) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   };
   job.hooks.sample = [&o, &context](const train::TrainState& s) { write_grid(o, context, s); };
   return job;
+}
+
+train::HeldOut open_data(Options& o) {
+  const TrainConfig& c = o.train;
+  const train::DatasetOptions options{.size = c.size,
+                                      .channels = c.channels,
+                                      .classes = c.classes,
+                                      .limit = c.limit,
+                                      .cache = c.cache,
+                                      .threads = c.threads};
+  auto all = train::open_dataset(c.data, options);
+  for (const std::string& w : all->warnings()) std::fprintf(stderr, "%s\n", w.c_str());
+  if (c.limit > all->size())
+    std::fprintf(stderr, "--limit %lld: all %lld images are used, there are no more\n",
+                 static_cast<long long>(c.limit), static_cast<long long>(all->size()));
+  o.data_text = str(all->size(), " images ", size_text(all->image_shape()), " in ", all->classes(),
+                    " classes  ", c.data);
+  std::fprintf(stderr, "%s\n", o.data_text.c_str());
+  o.class_names = all->class_names();
+  train::HeldOut data = hold_out(std::move(all), c.data, options, c.validation);
+  if (!data.note.empty()) std::fprintf(stderr, "%s\n", data.note.c_str());
+  return data;
 }
 
 int run(Options& o) {
@@ -348,22 +394,10 @@ int run(Options& o) {
   train::check_run_folder(o.train.out, o.train.resume, o.train.overwrite);
   const Context context =
       open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
-  const auto data = train::open_dataset(o.train.data, {.size = o.train.size,
-                                                       .channels = o.train.channels,
-                                                       .classes = o.train.classes,
-                                                       .limit = o.train.limit,
-                                                       .cache = o.train.cache,
-                                                       .threads = o.train.threads});
-  for (const std::string& w : data->warnings()) std::fprintf(stderr, "%s\n", w.c_str());
-  if (o.train.limit > data->size())
-    std::fprintf(stderr, "--limit %lld: all %lld images are used, there are no more\n",
-                 static_cast<long long>(o.train.limit), static_cast<long long>(data->size()));
-  fit_network(o, *data);
-  std::fprintf(stderr, "%lld images %s in %lld classes  %s\n", static_cast<long long>(data->size()),
-               size_text(data->image_shape()).c_str(), static_cast<long long>(data->classes()),
-               o.train.data.c_str());
+  const train::HeldOut data = open_data(o);
+  fit_network(o, *data.training);
   const auto start = std::chrono::steady_clock::now();
-  const train::TrainResult r = train::train(make_job(o, *data, context), context);
+  const train::TrainResult r = train::train(make_job(o, data, context), context);
   write_report(o.train.out);
   const bool interrupted = r.why == train::TrainResult::Stop::signal;
   if (o.json) {
@@ -395,8 +429,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   check_no_decided(words);
   const auto o = std::make_shared<Options>();
   read_defaults(*o, words);
-  o->learn_sigma_given =
-      o->learn_sigma_given || is_on(words, "--learn-sigma") || is_on(words, "--learn_sigma");
+  o->learn_sigma_given = o->learn_sigma_given || is_on(words, "--learn-sigma");
   add_flags(app, fields_of(*o));
   app.option_defaults()->group("Training");
   add_flags(app, fields_of(o->train));
@@ -406,6 +439,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, network_fields(*o));
   return [o, &app] {
     check_model_flag(app, o->train.model, "train");
+    require(!o->config.empty() || std::ranges::count(given_fields(app), "config") == 0,
+            "train: --config must name a file (got '')");
     resolve(o->train);
     resolve_diffusion(*o, given_fields(app));
     return run(*o);
@@ -416,8 +451,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
 
 const Command& train() {
   static const Command c{
-      "train", "train a model on images; Ctrl-C saves and ends (exit code 130), --resume goes on",
-      "ebb train --data photos/ --size 64 --model adm --out run --steps 20000 --batch 32", bind};
+      "train",
+      "train a model on images; Ctrl-C saves and ends (exit code 130), --resume goes on",
+      "ebb train --data photos/ --size 32 --out run --minutes 30 --flip --sample-every 500",
+      bind,
+      {"data", "size", "model", "out", "steps", "minutes", "batch", "lr", "sample_every",
+       "resume"}};
   return c;
 }
 

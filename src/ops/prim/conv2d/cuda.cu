@@ -1,4 +1,4 @@
-// conv2d on CUDA: the general kernels, as products of windows and filters.
+// conv2d on CUDA: the general kernels, as GEMMs of windows and filters.
 #include "backend/cuda/mma_gemm.cuh"
 #include "ops/prim/conv2d/cuda_sm90.h"
 #include "ops/prim/conv2d/cuda_windows.cuh"

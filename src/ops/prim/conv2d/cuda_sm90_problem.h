@@ -1,4 +1,4 @@
-// A convolution and its gradients as products on sm_90a.
+// A convolution and its gradients as GEMMs on sm_90a.
 #pragma once
 
 #include "backend/cuda/gemm_sm90.h"

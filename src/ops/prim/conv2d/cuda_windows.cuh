@@ -1,4 +1,4 @@
-// A convolution's windows as an operand of a product.
+// A convolution's windows as an operand of a GEMM.
 #pragma once
 
 #include "backend/cuda/mma_views.cuh"

@@ -21,7 +21,7 @@ struct ConvGeometry {
   Shape x() const { return {n, h, w, c}; }
   Shape weight() const { return {o, kh, kw, c}; }
   Shape y() const { return {n, out_h(), out_w(), o}; }
-  double flops() const;  // two for each product, padding included
+  double flops() const;  // two for each multiply-add, padding included
 };
 
 // What the three ops have as attributes.

@@ -10,7 +10,7 @@
 namespace ebb::ops {
 
 // x [N,H,W,C], w [O,KH,KW,C], bias [O] -> [N,P,Q,O], P = (H + top + bottom - KH) / stride + 1
-// rounded down, Q likewise; perhaps an residual (ops/prim/epilogue.h). All but x may be of wider
+// rounded down, Q likewise; perhaps a residual (ops/prim/epilogue.h). All but x may be of wider
 // dtypes than x.
 struct Conv2d {
   int64_t stride = 1;

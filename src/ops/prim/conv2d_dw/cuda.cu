@@ -32,7 +32,7 @@ std::vector<Tune> space(const Signature& s, const Device& d) {
   return ebb::cuda::gemm_space(task(s), ebb::cuda::of(d));
 }
 
-// db. The workspace is free again when the product has run.
+// db. The workspace is free again when the GEMM has run.
 std::function<void(const Call&)> bias_gradient(const GemmTask& t, ebb::cuda::CudaDevice& device) {
   return [t, &device](const Call& c) {
     if (c.out.size() < 2) return;

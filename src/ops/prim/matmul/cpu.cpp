@@ -44,7 +44,7 @@ Program prepare_shared(const Signature& s, MatmulProblem p) {
 
 bool is_plain(const Signature& s) { return !epilogue_of(s).residual && !s.as<Matmul>().row_sums; }
 
-// oneDNN's f32 products have f32 results and bias.
+// oneDNN's f32 GEMMs have f32 results and bias.
 bool supports(const Signature& s, const Device&) {
   if (!ebb::cpu::onednn_takes(s) || !is_plain(s)) return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);

@@ -40,7 +40,7 @@ bool supports(const Signature& s, const Device&) {
   return (!attrs.row_sums || attrs.trans_a) && ebb::cuda::gemm_supports(matmul_task(s));
 }
 
-// The product, then the sums of a's columns as it is stored.
+// The GEMM, then the sums of a's columns as it is stored.
 Program with_row_sums(const Signature& s, const Program& product, ebb::cuda::CudaDevice& device) {
   const int64_t rows = s.in[0].shape[0], cols = s.in[0].shape[1];
   const auto run = [product, rows, cols, dtype = s.in[0].dtype, &device](const Call& c) {

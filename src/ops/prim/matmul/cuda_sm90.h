@@ -9,7 +9,7 @@ namespace ebb::ops::cuda {
 
 std::vector<Kernel> matmul_sm90();
 
-// The product of a use of matmul, and the kernels that there are for it.
+// The GEMM of a use of matmul, and the kernels that there are for it.
 ebb::cuda::gemm::Problem matmul_sm90_problem(const Signature& s);
 ebb::cuda::gemm::Kernels matmul_sm90_kernels(const ebb::cuda::gemm::Problem& p);
 

@@ -57,7 +57,7 @@ std::vector<Value> products(Value a, Value b, const Matmul& attrs) {
   return a.graph->add(def::matmul(), attrs, in);
 }
 
-// The product in `dtype`. Operands that differ in dtype follow `x`.
+// The GEMM in `dtype`. Operands that differ in dtype follow `x`.
 Value product(Value x, Value y, Matmul attrs, DType dtype) {
   attrs.dtype = name_of(dtype);
   return matmul(x, cast(y, x.dtype()), attrs);
@@ -109,7 +109,7 @@ std::vector<Value> gradient_b(const VjpCall& c, Value dc, bool row_sums) {
   return db;
 }
 
-// Whether the product that is the gradient of b can bring the sums of dc along: it has the very
+// Whether the GEMM that is the gradient of b can bring the sums of dc along: it has the very
 // values of dc as the operand whose rows they are.
 bool sums_beside(const VjpCall& c, Value dc) {
   const auto& t = c.sig.as<Matmul>();

@@ -1,0 +1,49 @@
+#include "pipeline/evaluate_doubts.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace ebb {
+namespace {
+
+std::string size_of(const Shape& s) {
+  return str(s[1], "x", s[0], s[2] == 1 ? " in grey" : " in colour");
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> doubts(const Evidence& e) {
+  std::vector<std::string> out;
+  if (e.data != e.model)
+    out.push_back(str("the data (", size_of(e.data), ") are made the model's (", size_of(e.model),
+                      ") first: the figures compare with images that the data do not have"));
+  for (const auto& [count, what] :
+       {std::pair{e.samples, "samples"}, {e.held_out, "held-out images"}})
+    if (count <= e.features)
+      out.push_back(str("the Frechet distance stands on ", count, " ", what, ", fewer than its ",
+                        e.features, " features need (", e.features + 1,
+                        "): it is too large, and compares with no other number of images"));
+  constexpr int64_t enough =
+      100;  // a share of 50 % is known to 10 % then, twice the standard error
+  if (e.conditional && e.samples < enough)
+    out.push_back(str("shares of ", e.samples, " samples are uncertain by up to ",
+                      percent(1 / std::sqrt(static_cast<double>(e.samples))),
+                      " (two standard errors)"));
+  constexpr double reliable = 0.8;
+  if (e.accuracy >= 0 && e.accuracy < reliable)
+    out.push_back(str("the classifier is right on only ", percent(e.accuracy), " of real images (",
+                      percent(1.0 / static_cast<double>(e.classes)),
+                      " by chance): its verdict on samples, and distances in its features, say ",
+                      "little"));
+  return out;
+}
+
+}  // namespace ebb

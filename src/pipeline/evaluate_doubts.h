@@ -1,0 +1,24 @@
+// Why figures of samples may mean little: a sentence each, with the numbers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/shape.h"
+
+namespace ebb {
+
+// What the figures of an evaluation stand on.
+struct Evidence {
+  Shape model, data;  // images [H,W,C] of the model, and of the data before they are fitted
+  int64_t samples = 0, held_out = 0;
+  int64_t features = 0;      // width of the feature space
+  double accuracy = -1;      // of the classifier on held-out images; below 0: none is used
+  int64_t classes = 0;       // that it tells apart
+  bool conditional = false;  // a share of the samples is told
+};
+
+// Empty where nothing is wrong. docs/evaluation.md says where the limits come from.
+std::vector<std::string> doubts(const Evidence& e);
+
+}  // namespace ebb

@@ -1,0 +1,62 @@
+#include "pipeline/evaluate_doubts.h"
+
+#include <gtest/gtest.h>
+
+namespace ebb {
+namespace {
+
+Evidence good() {
+  return {.model = {28, 28, 1},
+          .data = {28, 28, 1},
+          .samples = 1000,
+          .held_out = 10000,
+          .features = 128,
+          .accuracy = 0.91,
+          .classes = 10,
+          .conditional = true};
+}
+
+std::string only_doubt(const Evidence& e) {
+  const auto all = doubts(e);
+  return all.size() == 1 ? all[0] : "not one doubt";
+}
+
+TEST(Doubts, enough_of_everything__there_are_none) { EXPECT_TRUE(doubts(good()).empty()); }
+
+TEST(Doubts, data_of_another_size__are_named) {
+  Evidence e = good();
+  e.data = {64, 48, 3};
+  EXPECT_EQ(only_doubt(e),
+            "the data (48x64 in colour) are made the model's (28x28 in grey) first: the figures "
+            "compare with images that the data do not have");
+}
+
+TEST(Doubts, ten_samples__say_how_many_are_needed) {
+  Evidence e = good();
+  e.samples = 10;
+  const auto all = doubts(e);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0],
+            "the Frechet distance stands on 10 samples, fewer than its 128 features need (129): it "
+            "is too large, and compares with no other number of images");
+  EXPECT_EQ(all[1], "shares of 10 samples are uncertain by up to 31.6 % (two standard errors)");
+}
+
+TEST(Doubts, classifier_that_is_often_wrong__is_named_with_chance) {
+  Evidence e = good();
+  e.accuracy = 0.467;
+  EXPECT_EQ(only_doubt(e),
+            "the classifier is right on only 46.7 % of real images (10.0 % by chance): its verdict "
+            "on samples, and distances in its features, say little");
+}
+
+TEST(Doubts, features_of_a_file__need_no_classifier) {
+  Evidence e = good();
+  e.accuracy = -1;
+  e.conditional = false;
+  e.samples = 129;
+  EXPECT_TRUE(doubts(e).empty());
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,159 @@
+#include "pipeline/load_model.h"
+
+#include "base/choices.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "io/safetensors.h"
+#include "train/checkpoint.h"
+
+namespace ebb {
+namespace {
+
+// A network and where its tensors are in a file.
+struct Found {
+  LoadedModel model;
+  std::string prefix = {};
+};
+
+Found recognised(const std::string& file, const std::string& name) {
+  if (!name.empty()) {
+    const NamedModel m = find_model(name);
+    return {{m.model, m.config, usual_diffusion(*m.model, m.config), {}, {}}};
+  }
+  nn::FileShapes shapes;
+  const auto tensors = io::SafetensorsFile::open(file);
+  for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
+  try {
+    const Component c = recognise_model(shapes);
+    return {{.model = c.model,
+             .config = c.config,
+             .diffusion = usual_diffusion(*c.model, c.config),
+             .guessed = c.model->guessed(c.config)},
+            c.prefix};
+  } catch (const Error& e) {
+    fail(e.what(), " (--model names it)  ", file);
+  }
+}
+
+Found from_run(const train::ModelFileInfo& info, const std::string& file) {
+  const NamedModel m = find_model(info.run.model);
+  LoadedModel out{m.model, m.config, {}, info.run.class_names, {}, info.step, true};
+  const auto part = [&](const char* name) { return str("checkpoint: '", name, "' in ", file); };
+  const std::string network = set_known_fields(out.config.fields(), info.run.model_config,
+                                               part("ebb.model_config")),
+                    diffusion =
+                        set_known_fields(fields_of(out.diffusion), info.run.diffusion_config,
+                                         part("ebb.diffusion_config"));
+  out.missing = join_texts(network, diffusion);
+  check(*m.model, out.config);
+  check(out.diffusion);
+  const auto names = static_cast<int64_t>(out.class_names.size());
+  require(names == 0 || names == out.config.common().classes,
+          "checkpoint: must name all classes of its network or none (", names, " names, ",
+          out.config.common().classes, " classes)");
+  return {out};
+}
+
+struct Asked {
+  const std::string& path;
+  const std::string file;  // that `path` means
+  const std::string& model;
+};
+
+Found without_weights(const std::string& file, const std::string& model) {
+  const auto info = model.empty() ? train::read_model_info(file) : std::nullopt;
+  return info ? from_run(*info, file) : recognised(file, model);
+}
+
+NamedTensors weights_in(const std::string& file, const Found& f) {
+  Graph g;
+  const LoadedModel& m = f.model;
+  network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 1));
+  return train::load_model_weights(file, nn::weights_of(g),
+                                   {.prefix = f.prefix, .ignored = m.model->ignored});
+}
+
+// An Error says what was made up of the config, which may be why the tensors do not fit.
+NamedTensors weights_or_reason(const std::string& file, const Found& f) {
+  try {
+    return weights_in(file, f);
+  } catch (const Error& e) {
+    if (f.model.missing.empty()) throw;
+    fail(e.what(), "\n  ", missing_text(f.model.missing));
+  }
+}
+
+// What f() gives; an Error of it says which file is wrong and, in a folder, which older one can be
+// loaded.
+auto in_file(const Asked& a, const auto& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    const std::string older = train::older_model(a.path, a.file, [&](const std::string& file) {
+      weights_in(file, without_weights(file, a.model));
+    });
+    fail(what, what.find(a.file) == std::string::npos ? "  " + a.file : "",
+         older.empty() ? "" : "; an older model is whole: " + older);
+  }
+}
+
+// Throws Error for overrides that say nothing of this network, or that training has decided.
+void set_overrides(LoadedModel& m,
+                   const std::vector<std::pair<std::string, std::string>>& overrides) {
+  const std::string trained = m.diffusion.precond;
+  for (const auto& [name, text] : overrides) {
+    const std::vector<Field> fields = fields_of(m.diffusion);
+    set_field(find_field(fields, name, "diffusion"), text);
+  }
+  resolve(m.diffusion);
+  require(!m.of_run || m.diffusion.precond == trained,
+          "diffusion: the model was trained with precond ", trained,
+          ", which its weights are of (--precond ", m.diffusion.precond, ")");
+  for (const auto& [name, text] : overrides) check_applies(name, m.diffusion.precond);
+  check(m.diffusion);
+}
+
+}  // namespace
+
+std::vector<std::string> class_labels(const LoadedModel& m) {
+  if (!m.class_names.empty()) return m.class_names;
+  std::vector<std::string> out;
+  for (int64_t i = 0; i < m.config.common().classes; ++i) out.push_back(std::to_string(i));
+  return out;
+}
+
+DiffusionConfig usual_diffusion(const Model& model, const ModelConfig& config) {
+  DiffusionConfig d;
+  parse_fields(fields_of(d), model.diffusion(config));
+  return d;
+}
+
+std::string set_known_fields(const std::vector<Field>& fields, const std::string& json,
+                             const std::string& subject) {
+  std::string missing;
+  for (const std::string& name : set_fields_json(fields, json, subject))
+    missing +=
+        str(missing.empty() ? "" : ", ", name, " ", field_text(find_field(fields, name, subject)));
+  return missing;
+}
+
+std::string missing_text(const std::string& missing) {
+  return str("the file's config does not have all fields; these defaults stand for them: ",
+             missing);
+}
+
+std::string join_texts(const std::string& a, const std::string& b) {
+  return str(a, a.empty() || b.empty() ? "" : ", ", b);
+}
+
+LoadedModel load_model(const std::string& path, const std::string& model,
+                       const std::vector<std::pair<std::string, std::string>>& overrides) {
+  const Asked asked{path, train::find_model_file(path), model};
+  Found found = in_file(asked, [&] { return without_weights(asked.file, model); });
+  set_overrides(found.model, overrides);
+  found.model.weights = in_file(asked, [&] { return weights_or_reason(asked.file, found); });
+  return found.model;
+}
+
+}  // namespace ebb

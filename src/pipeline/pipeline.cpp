@@ -1,0 +1,210 @@
+#include "pipeline/pipeline.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "core/host_memory.h"
+
+namespace ebb {
+namespace {
+
+// Throws Error if states and pictures of a request, with the plan's vectors and arena where these
+// are the host's, do not fit.
+void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& device) {
+  const int64_t numbers = r.batch * r.sample.numel();
+  constexpr int64_t of_states = 2 * sizeof(double) + sizeof(float);
+  constexpr int64_t of_pictures = sizeof(float) + 2;  // and bytes, twice: as a grid
+  int64_t bytes = numbers * of_states + r.sample.numel() * r.count() * of_pictures;
+  if (device.on_host())
+    bytes += d.plan().arena_bytes() +
+             d.options().vectors * numbers * static_cast<int64_t>(sizeof(float));
+  else
+    d.plan().check_memory();
+  const int64_t free = free_host_memory();
+  require(bytes <= free, "sample: out of memory: ", r.batch, " at a time of --n ", r.count(),
+          " need ", bytes / 1000000, " MB, and ", free / 1000000,
+          " MB are free; a smaller --batch or --n needs less");
+}
+
+// The progress of a run: from step to step, and within one by its evaluations.
+class Shown {
+ public:
+  Shown(Denoiser& denoiser, const ResolvedRequest& r, const std::function<bool(double)>& progress)
+      : denoiser_(denoiser), r_(r), progress_(progress) {
+    if (progress)
+      denoiser.watch([this](double share) {
+        if (!within(share)) throw Cancelled("sample: stopped within a step");
+      });
+  }
+  ~Shown() { denoiser_.watch({}); }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+
+  // Throws Cancelled.
+  void begin(int64_t first, int64_t images) {
+    first_ = static_cast<double>(first), images_ = static_cast<double>(images);
+    if (!step(0, static_cast<int64_t>(r_.call.sigmas.size()) - 1))
+      throw Cancelled("sample: stopped before a step");
+  }
+  bool step(int64_t step, int64_t steps) {
+    step_ = static_cast<double>(step), steps_ = static_cast<double>(std::max<int64_t>(steps, 1));
+    evaluations_ = denoiser_.evaluations();
+    return tell(step_);
+  }
+
+ private:
+  bool within(double share) {
+    const double each = std::max(1.0, static_cast<double>(r_.counts.evaluations) / steps_);
+    const auto before = static_cast<double>(denoiser_.evaluations() - evaluations_);
+    return tell(std::min(step_ + std::min((before + share) / each, 1.0), steps_));
+  }
+  bool tell(double steps) const {
+    const auto count = static_cast<double>(r_.count());
+    return !progress_ || progress_((first_ + images_ * steps / steps_) / count);
+  }
+  Denoiser& denoiser_;
+  const ResolvedRequest& r_;
+  const std::function<bool(double)>& progress_;
+  double first_ = 0, images_ = 0, step_ = 0, steps_ = 1;  // of this batch
+  int64_t evaluations_ = 0;                               // when the step began
+};
+
+// Samples from `first` on; the last batch is filled up with images that are thrown away.
+State run_batch(Denoiser& d, const ResolvedRequest& r, int64_t first,
+                const std::function<bool(const Progress&)>& progress) {
+  std::vector<int64_t> classes;
+  NoiseCall keys{
+      .seed = r.options.seed, .images = {}, .shape = r.sample.sizes(), .sigmas = r.call.sigmas};
+  for (int64_t i = 0; i < r.batch; ++i) {
+    const int64_t index = std::min(first + i, r.count() - 1);
+    classes.push_back(r.classes[static_cast<size_t>(index)]);
+    keys.images.push_back(r.first_image + index);
+  }
+  if (!d.options().conditions.empty()) d.condition(nn::class_id, tensor_of(classes, {r.batch}));
+  const Noise noise = open_default_noise(r.noise, keys, r.noise_options);
+  if (d.options().draws)
+    d.draw_by(keys.seed, keys.images);
+  else
+    d.noise_from(noise.step);
+  // Rules may remember a run: each has its own.
+  if (r.rules.empty())
+    d.guidance(r.options.guidance);
+  else
+    d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
+  SampleCall call = r.call;
+  call.progress = progress;
+  State start(static_cast<size_t>(keys.batch() * keys.elements()));
+  noise.start(start);
+  start_state<double>({}, start, call.sigmas[0], r.start, start);
+  return d.values(sample(r.sampler, d, d.put(start), call));
+}
+
+}  // namespace
+
+Pipeline::Pipeline(LoadedModel model, Context context, const PipelineOptions& options)
+    : model_(std::move(model)),
+      context_(std::move(context)),
+      options_(options),
+      decoder_(decoder_of(*model_.model, model_.config)) {}
+
+DType Pipeline::dtype_of(const ResolvedRequest& r) const {
+  return r.dtype.value_or(context_.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
+}
+
+DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r) const {
+  return {.batch = r.batch,
+          .image = r.sample,
+          .conditions = class_conditions(model_.config),
+          .guided = r.guided,
+          .dtype = dtype_of(r),
+          .vectors = r.counts.vectors + 1,
+          .draws = r.draws_in_plan(),
+          .integer_timesteps = r.integer_timesteps};
+}
+
+// ---- plans ---------------------------------------------------------------------------------
+
+// The first plan takes the weights to the device; the others read the same memory.
+void Pipeline::bind_weights(Denoiser& denoiser) {
+  const NamedTensors& from = weights_.empty() ? model_.weights : weights_;
+  for (const auto& [name, tensor] : from) denoiser.bind(name, tensor);
+  if (!weights_.empty()) return;
+  for (const auto& [name, tensor] : model_.weights)
+    weights_.emplace(name, denoiser.plan().bound(name));
+}
+
+void Pipeline::drop_oldest() {
+  plans_.pop_back();
+  ++statistics_.dropped;
+}
+
+// Where the device has no room, plans that were not used for longest make some.
+std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
+  for (;;) {
+    try {
+      auto d = std::make_unique<Denoiser>(
+          model_.diffusion, network_of(*model_.model, model_.config), options, context_);
+      bind_weights(*d);
+      if (!context_.device->on_host()) d->plan().check_memory();
+      return d;
+    } catch (const Error&) {
+      if (plans_.empty()) throw;
+      drop_oldest();
+    }
+  }
+}
+
+Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r) {
+  const DenoiserOptions wanted = plan_options(r);
+  const std::string& component = model_.model->name;
+  const auto known = std::ranges::find_if(plans_, [&](const CachedPlan& p) {
+    return p.component == component && p.denoiser->options() == wanted;
+  });
+  if (known != plans_.end()) {
+    ++statistics_.reused;
+    plans_.splice(plans_.begin(), plans_, known);
+  } else {
+    plans_.push_front({component, compiled(wanted)});
+    ++statistics_.compiled;
+    while (plans_.size() > std::max<size_t>(options_.plans, 1)) drop_oldest();
+  }
+  return *plans_.front().denoiser;
+}
+
+// ---- runs ----------------------------------------------------------------------------------
+
+Generated Pipeline::generate(const ResolvedRequest& r,
+                             const std::function<bool(double)>& progress) {
+  Denoiser& denoiser = denoiser_for(r);
+  check_memory(r, denoiser, *context_.device);
+  Generated out{.ran = r.options,
+                .start_noise = r.noise.source,
+                .step_noise = r.noise.steps.empty() ? r.noise.source : r.noise.steps};
+  out.ran.dtype = name_of(dtype_of(r));
+  Tensor samples(DType::f32, {r.count(), r.sample[0], r.sample[1], r.sample[2]});
+  const int64_t before = denoiser.evaluations();
+  Shown shown(denoiser, r, progress);
+  for (int64_t at = 0; at < r.count(); at += r.batch) {
+    shown.begin(at, std::min(r.batch, r.count() - at));
+    const State x = run_batch(denoiser, r, at, [&](const Progress& p) {
+      out.steps = p.step;
+      return shown.step(p.step, p.steps);
+    });
+    const auto to = samples.rows(at, std::min(at + r.batch, r.count())).span<float>();
+    std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
+                   [](double v) { return static_cast<float>(v); });
+  }
+  out.evaluations = (denoiser.evaluations() - before) / ((r.count() + r.batch - 1) / r.batch);
+  if (!decoder_ || model_.model->latents(model_.config)) out.latents = samples;
+  if (decoder_) out.images = decoder_->decode(std::move(samples));
+  return out;
+}
+
+Generated generate(const LoadedModel& model, const GenerateRequest& request,
+                   const GenerateOptions& options, const Context& context,
+                   const std::function<bool(double)>& progress) {
+  Pipeline pipeline(model, context);
+  return pipeline.generate(pipeline.resolve(request, options), progress);
+}
+
+}  // namespace ebb

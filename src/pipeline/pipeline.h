@@ -1,0 +1,82 @@
+// Pipeline: a model on a device, for any number of requests. Its plans stay compiled and share one
+// copy of the weights, so a request of another size, batch or guidance costs the compile time of
+// its plan, and one like an earlier one nothing. docs/pipeline.md shows the way of a request.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "diffusion/denoiser.h"
+#include "pipeline/decoder.h"
+#include "pipeline/request.h"
+
+namespace ebb {
+
+struct Generated {
+  Tensor images;                        // f32 [N,H,W,C] in [-1,1]; not defined without a decoder
+  Tensor latents;                       // f32 [N,h,w,c]; of models of latents
+  int64_t evaluations = 0;              // of the denoiser, an image
+  int64_t steps = 0;                    // made: fewer than asked for where levels coincide
+  GenerateOptions ran;                  // ResolvedRequest::options, with the dtype
+  std::string start_noise, step_noise;  // the sources
+};
+
+struct PipelineOptions {
+  size_t plans = 8;  // that stay compiled, those used last
+};
+
+class Pipeline {
+ public:
+  explicit Pipeline(LoadedModel model, Context context, const PipelineOptions& options = {});
+
+  const LoadedModel& model() const { return model_; }
+  const std::optional<Decoder>& decoder() const { return decoder_; }
+  ResolvedRequest resolve(const GenerateRequest& request, const GenerateOptions& options) const {
+    return ebb::resolve(model_, request, options);
+  }
+
+  // Compiles the plan of a request if it is not there, and takes what memory is sure. Throws Error
+  // where memory is short.
+  void prepare(const ResolvedRequest& r) { denoiser_for(r); }
+  // `progress` gets the share that is done, 0 to 1, at the start, after every step and on the host
+  // within one; returning false stops with Cancelled. Throws Error before anything is made where
+  // memory is short.
+  Generated generate(const ResolvedRequest& r, const std::function<bool(double)>& progress = {});
+
+  struct Statistics {
+    int64_t compiled = 0, reused = 0, dropped = 0;  // plans, by requests
+  };
+  const Statistics& statistics() const { return statistics_; }
+
+ private:
+  // A compiled plan: of which component, as its denoiser's options say.
+  struct CachedPlan {
+    std::string component;
+    std::unique_ptr<Denoiser> denoiser;
+  };
+  DType dtype_of(const ResolvedRequest& r) const;
+  DenoiserOptions plan_options(const ResolvedRequest& r) const;
+  Denoiser& denoiser_for(const ResolvedRequest& r);
+  std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);
+  void bind_weights(Denoiser& denoiser);
+  void drop_oldest();
+
+  LoadedModel model_;
+  Context context_;
+  PipelineOptions options_;
+  std::optional<Decoder> decoder_;
+  std::list<CachedPlan> plans_;  // the one used last first
+  NamedTensors weights_;         // on the device, once a plan is there
+  Statistics statistics_;
+};
+
+// One request on a pipeline of its own.
+Generated generate(const LoadedModel& model, const GenerateRequest& request,
+                   const GenerateOptions& options, const Context& context,
+                   const std::function<bool(double)>& progress = {});
+
+}  // namespace ebb

@@ -1,0 +1,180 @@
+// Pipelines: what a second request costs, sizes, latents, and requests resolved once.
+#include "pipeline/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include "support/far_device.h"
+#include "support/files.h"
+#include "support/hashed_weights.h"
+
+namespace ebb {
+namespace {
+
+using testing::expect_error;
+using testing::FarDevice;
+
+Context cpu() { return open_context("cpu", {.threads = 2}); }
+
+LoadedModel small_model(const char* name, const char* settings) {
+  NamedModel m = find_model(name);
+  parse_fields(m.config.fields(), settings);
+  LoadedModel out{m.model, m.config, usual_diffusion(*m.model, m.config), {}, {}};
+  Graph g;
+  network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 1));
+  for (const nn::Weight& w : nn::weights_of(g)) out.weights[w.name] = testing::hashed_weight(w);
+  return out;
+}
+
+LoadedModel tiny() {
+  return small_model("tiny",
+                     "{image_size=16 in_channels=3 classes=4 channels=[8,16] embedding=16}");
+}
+
+int64_t bytes_of(const NamedTensors& weights) {
+  int64_t bytes = 0;
+  for (const auto& [name, t] : weights) bytes += t.bytes();
+  return bytes;
+}
+
+std::vector<float> numbers(const Tensor& t) {
+  return {t.span<float>().begin(), t.span<float>().end()};
+}
+
+const GenerateOptions two_steps{.steps = 2, .sampler = "euler", .seed = 3};
+
+TEST(pipeline, second_request__compiles_its_plan_and_copies_no_weights) {
+  const auto device = std::make_shared<FarDevice>();
+  Pipeline p(tiny(), {.device = device});
+  const int64_t weights = bytes_of(p.model().weights);
+  const GenerateRequest first{.classes = {0, 1}};
+  const std::vector<float> pictures = numbers(p.generate(p.resolve(first, two_steps)).images);
+  EXPECT_GE(device->sent, weights);
+
+  GenerateOptions guided = two_steps;
+  guided.guidance = 2;
+  const std::vector<std::pair<GenerateRequest, GenerateOptions>> others = {
+      {{.classes = {0, 1, 2}}, two_steps},                                   // another batch
+      {{.classes = {0, 1}, .size = {.height = 8, .width = 24}}, two_steps},  // another size
+      {first, guided}};
+  int64_t compiled = 1;
+  for (const auto& [request, options] : others) {
+    const int64_t before = device->sent;
+    const ResolvedRequest r = p.resolve(request, options);
+    const Tensor images = p.generate(r).images;
+    EXPECT_EQ(images.shape(), Shape({r.count(), r.sample[0], r.sample[1], 3}));
+    EXPECT_EQ(p.statistics().compiled, ++compiled);
+    EXPECT_LT(device->sent - before, weights / 2);
+    Pipeline alone(tiny(), {.device = std::make_shared<FarDevice>()});
+    EXPECT_EQ(numbers(images), numbers(alone.generate(r).images));
+  }
+  const int64_t captures = device->captures;
+  EXPECT_EQ(numbers(p.generate(p.resolve(first, two_steps)).images), pictures);
+  EXPECT_EQ(p.statistics().compiled, compiled);
+  EXPECT_EQ(p.statistics().reused, 1);
+  EXPECT_EQ(device->captures, captures);
+}
+
+TEST(pipeline, plans__are_dropped_the_oldest_first_beyond_their_number_or_the_memory) {
+  Pipeline p(tiny(), cpu(), {.plans = 2});
+  const auto generate = [](Pipeline& on, int64_t images) {
+    return numbers(
+        on.generate(on.resolve({.classes = std::vector<int64_t>(static_cast<size_t>(images), 1)},
+                               two_steps))
+            .images);
+  };
+  const auto one = generate(p, 1);
+  generate(p, 2);
+  generate(p, 1);  // used again: 2 is the oldest
+  generate(p, 3);
+  EXPECT_EQ(p.statistics().dropped, 1);
+  EXPECT_EQ(generate(p, 1), one);
+  EXPECT_EQ(p.statistics().compiled, 3);
+
+  const auto roomy = std::make_shared<FarDevice>();
+  Pipeline whole(tiny(), {.device = roomy});
+  generate(whole, 8);
+  const int64_t used = (int64_t{1} << 40) - roomy->free_memory();
+  const auto narrow = std::make_shared<FarDevice>(used + used / 8);
+  Pipeline tight(tiny(), {.device = narrow});
+  const auto eight = generate(tight, 8);
+  generate(tight, 7);
+  EXPECT_EQ(tight.statistics().dropped, 1);
+  EXPECT_EQ(generate(tight, 8), eight);
+}
+
+TEST(pipeline, sizes__are_what_the_network_takes) {
+  const LoadedModel m = tiny();
+  const auto error = [&](int64_t height, int64_t width, const char* what) {
+    expect_error(
+        [&] {
+          resolve(m, {.classes = {0}, .size = {.height = height, .width = width}}, two_steps);
+        },
+        what);
+  };
+  error(16, 15,
+        "size: tiny makes images whose sides are multiples of 2 up to 16384 pixels (15x16; the "
+        "nearest is 16x16)");
+  error(1, 40000, "(40000x1; the nearest is 16384x2)");
+  const LoadedModel dit = small_model(
+      "dit", "{image_size=8 in_channels=4 classes=4 width=16 depth=1 heads=2 learn_sigma=false}");
+  EXPECT_EQ(resolve(dit, {.classes = {0}, .size = {64, 64}}, two_steps).sample, Shape({8, 8, 4}));
+  expect_error(
+      [&] {
+        resolve(dit, {.classes = {0}, .size = {64, 128}}, two_steps);
+      },
+      "size: dit makes images of 64x64 pixels only, which its table of positions is made for "
+      "(128x64)");
+}
+
+TEST(pipeline, height_and_width__are_not_exchanged) {
+  const LoadedModel m = tiny();
+  Pipeline p(m, cpu());
+  const ResolvedRequest wide =
+      p.resolve({.classes = {1}, .size = {.height = 8, .width = 32}}, two_steps);
+  EXPECT_EQ(wide.sample, Shape({8, 32, 3}));
+  const Tensor images = p.generate(wide).images;
+  EXPECT_EQ(images.shape(), Shape({1, 8, 32, 3}));
+  for (const float v : images.span<float>()) EXPECT_TRUE(v >= -1 && v <= 1);
+}
+
+TEST(pipeline, latents__come_as_they_are_and_have_no_pictures) {
+  const LoadedModel m = small_model(
+      "dit", "{image_size=8 in_channels=4 classes=4 width=16 depth=1 heads=2 learn_sigma=false}");
+  EXPECT_FALSE(decoder_of(*m.model, m.config));
+  EXPECT_EQ(samples_text(*m.model, m.config), "latents [8,8,4] of Stable Diffusion's autoencoder");
+  Pipeline p(m, cpu());
+  const Generated g = p.generate(p.resolve({.classes = {0, 1}}, two_steps));
+  EXPECT_FALSE(g.images.defined());
+  ASSERT_EQ(g.latents.shape(), Shape({2, 8, 8, 4}));
+  float largest = 0;
+  for (const float v : g.latents.span<float>()) largest = std::max(largest, std::abs(v));
+  EXPECT_GT(largest, 1);  // not clipped
+  const Tensor planes = channels_first(g.latents);
+  ASSERT_EQ(planes.shape(), Shape({2, 4, 8, 8}));
+  const auto at = [](const Tensor& t, size_t i) { return t.span<float>()[i]; };
+  EXPECT_EQ(at(planes, ((1 * 4 + 2) * 8 + 5) * 8 + 3),
+            at(g.latents, ((1 * 8 + 5) * 8 + 3) * 4 + 2));
+}
+
+TEST(pipeline, resolved_request__says_what_runs) {
+  const LoadedModel m = tiny();
+  GenerateOptions o = two_steps;
+  o.sampler = "DPM++ 2M Karras";
+  const ResolvedRequest r = resolve(m, {.classes = {0, 1, 2}}, o);
+  EXPECT_EQ(r.sampler.sampler->name, "dpmpp_2m");
+  EXPECT_EQ(r.options.schedule, "karras");
+  EXPECT_EQ(r.options.batch, 3);
+  EXPECT_EQ(r.options.noise, "ebb");
+  EXPECT_EQ(r.call.sigmas.size(), 3U);
+  EXPECT_FALSE(r.guided);
+  EXPECT_FALSE(r.dtype.has_value());
+  o.sampler = "dpm_adaptive";
+  EXPECT_NO_THROW(resolve(m, {.classes = {0}}, o));
+  o.steps_given = true;
+  expect_error([&] { resolve(m, {.classes = {0}}, o); },
+               "sample: --steps does nothing with --sampler dpm_adaptive, which chooses its own "
+               "steps");
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,128 @@
+#include "pipeline/request.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/choices.h"
+#include "base/error.h"
+#include "diffusion/precond.h"
+#include "pipeline/resolved_run.h"
+
+namespace ebb {
+namespace {
+
+constexpr int64_t largest_batch = 64;
+
+// Throws Error for numbers that no request has.
+void check_numbers(const LoadedModel& model, const GenerateRequest& request,
+                   const GenerateOptions& o) {
+  require(!request.classes.empty(), "sample: needs at least one image");
+  require(o.steps >= 1 && o.steps <= 10000, "sample: steps must be 1 to 10000 (got ", o.steps, ")");
+  require(o.batch >= 0, "sample: batch must not be negative (got ", o.batch, ")");
+  check_choices(o, [](std::string_view field) { return str("sample: unknown ", field); });
+  const int64_t classes = model.config.common().classes;
+  for (const int64_t c : request.classes)
+    require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,
+            " does not exist (the model has ", classes, ")");
+}
+
+// ---- guidance ------------------------------------------------------------------------------
+
+bool without_class(const GenerateRequest& request) {
+  return std::ranges::all_of(request.classes, [](int64_t c) { return c < 0; });
+}
+
+// "--guidance 2", for errors.
+std::string guidance_text(const GenerateOptions& o) {
+  return o.rules.empty() ? str("--guidance ", o.guidance) : str("--rules ", o.rules);
+}
+
+// Throws Error where guidance is needed but not there, or is there without effect.
+void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
+                      const GenerateRequest& request) {
+  const GenerateOptions& o = r.options;
+  require(std::isfinite(o.guidance), "sample: guidance must be finite (", o.guidance, ")");
+  require(o.rules.empty() || o.guidance == 1, "sample: give --guidance (", o.guidance,
+          ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
+  r.rules = parse_rules(o.rules);
+  r.guided = o.guidance != 1 || has_guidance(r.rules);
+  check_branches(r.rules);
+  const int64_t classes = model.config.common().classes;
+  if (find_sampler(o.sampler).sampler->needs_uncond)
+    require(r.guided && classes > 0, "sample: ", o.sampler,
+            " needs --guidance other than 1, or --rules that guide, and a model with classes (",
+            guidance_text(o), ", ", classes, " classes)");
+  require(!r.guided || classes > 0, "sample: guidance needs a model with classes (",
+          guidance_text(o), ", ", classes, " classes)");
+  require(!r.guided || !without_class(request),
+          "sample: ", o.rules.empty() ? "--guidance" : "--rules",
+          " has no effect without a class (", guidance_text(o), ", --class none)");
+  if (classes > 0 && model.of_run && model.diffusion.label_dropout == 0 &&
+      (r.guided || without_class(request)))
+    r.warnings.push_back(
+        str(r.guided ? "guidance" : "class none",
+            ": the model was trained without label dropout (label_dropout 0), so what it "
+            "says without a class means nothing; training with --label-dropout 0.1 "
+            "mends that"));
+}
+
+// ---- levels, sampler, noise ----------------------------------------------------------------
+
+void resolve_levels(ResolvedRequest& r, const LoadedModel& model) {
+  GenerateOptions& o = r.options;
+  ResolvedRun run = resolve_run({.command = "sample",
+                                 .sampler = o.sampler,
+                                 .schedule = o.schedule,
+                                 .options = o.options,
+                                 .schedule_options = o.schedule_options,
+                                 .dialect = o.dialect,
+                                 .steps = o.steps,
+                                 .steps_given = o.steps_given,
+                                 .usual = default_schedule(model.diffusion)},
+                                Precond(model.diffusion).levels());
+  o.schedule = run.schedule;
+  if (run.own_steps) o.steps = static_cast<int64_t>(run.call.sigmas.size()) - 1;
+  r.start = {.space = run.call.space, .full_variance = run.full_variance};
+  r.sampler = std::move(run.sampler);
+  r.call = std::move(run.call);
+  r.integer_timesteps = run.integer_timesteps;
+}
+
+void resolve_noise(ResolvedRequest& r) {
+  GenerateOptions& o = r.options;
+  r.noise = o.noise == "auto" ? default_noise(o.dialect, o.sampler)
+                              : DefaultNoise{.source = find_source(o.noise).name};
+  if (r.noise.steps.empty()) o.noise = r.noise.source;
+  r.noise_options = parse_options(o.noise_options, "noise " + r.noise.source);
+  // of a picture of one number: for the options
+  open_default_noise(r.noise, {.shape = {1, 1, 1}, .sigmas = r.call.sigmas}, r.noise_options);
+}
+
+}  // namespace
+
+bool ResolvedRequest::draws_in_plan() const {
+  return noise.source == "ebb" && noise.steps.empty() && counts.draws > 0;
+}
+
+ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request,
+                        const GenerateOptions& options) {
+  check_numbers(model, request, options);
+  ResolvedRequest r{
+      .options = options, .classes = request.classes, .first_image = request.first_image};
+  r.sample = sample_shape(*model.model, model.config, request.size);
+  r.batch = std::min(options.batch > 0 ? options.batch : largest_batch, r.count());
+  r.options.batch = r.batch;
+  if (options.dtype != "auto") r.dtype = parse_dtype(options.dtype);
+  resolve_guidance(r, model, request);
+  resolve_levels(r, model);
+  resolve_noise(r);
+  r.counts = count(r.sampler, r.call);
+  const std::vector<double>& sigmas = r.call.sigmas;
+  require(r.rules.empty() ||
+              has_effect(r.rules, {.sigmas = sigmas, .space = r.call.space}, r.counts.highest),
+          "sample: --rules has no effect at any noise level of this run (", sigmas.front(), " to ",
+          sigmas.back(), ", --rules ", options.rules, ")");
+  return r;
+}
+
+}  // namespace ebb

@@ -1,0 +1,92 @@
+// Requests: what is asked of a trained model, and the same resolved: named, parsed and checked
+// once, before a device is opened.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/seed.h"
+#include "diffusion/guidance/guide.h"
+#include "diffusion/solver/chosen_sampler.h"
+#include "diffusion/solver/defaults.h"
+#include "diffusion/start/strength.h"
+#include "pipeline/load_model.h"
+
+namespace ebb {
+
+struct GenerateOptions {
+  int64_t steps = 18;
+  std::string sampler = "heun", schedule = "auto", dtype = "auto";
+  Seed seed = 0;
+  double guidance = 1;
+  int64_t batch = 0;
+  std::string options, schedule_options, rules, dialect = "ebb", noise = "auto", noise_options;
+  bool steps_given = false;  // `steps` is not the default: an error where it has no meaning
+  void fields(auto&& f) {
+    f("steps", steps, "noise levels above 0");
+    f("sampler", sampler,
+      "the sampler (ebb samplers lists them); a name may imply a schedule and options, "
+      "as DPM++ 2M Karras does: --schedule and --options win over it");
+    f("schedule", schedule,
+      "of the noise levels; auto: from the sampler's name, or the dialect, or what the "
+      "model was published with");
+    f("seed", seed,
+      "of the noise, 0 to 2^64 - 1; image i is the same whatever the number of images");
+    f("guidance", guidance, "classifier-free guidance scale; 1: off");
+    f("batch", batch, "images at a time; 0: automatic");
+    f("dtype", dtype,
+      "of matmuls and convolutions: f32, bf16 or auto (bf16 if fast on the device)");
+    f("options", options, "of the sampler, as name=value,name=value (ebb samplers NAME)");
+    f("schedule_options", schedule_options,
+      "of the schedule that is named, likewise; custom's levels: sigmas=14.6,5,1,0 or file=PATH");
+    f("rules", rules,
+      "guidance other than --guidance: rule:name=value,name=value;rule, such as "
+      "interval:sigma_hi=5;cfg:scale=3");
+    f("noise", noise,
+      "source of random numbers (ebb samplers); auto: where the dialect's program draws "
+      "them");
+    f("noise_options", noise_options, "of the source of noise, as name=value,name=value");
+    f("dialect", dialect,
+      "whose conventions are followed: ebb, kdiff, comfy, a1111, diffusers, sdcpp");
+  }
+  void choices(auto&& f) { f("dtype", dtype, {"auto", "f32", "bf16"}); }
+};
+
+struct GenerateRequest {
+  std::vector<int64_t> classes;  // one an image; -1: none
+  int64_t first_image = 0;       // number of the first one, for its noise
+  ImageSize size = {};           // of the images, pixels; {}: the model's own
+};
+
+// A request as it will run. Nothing in it is parsed, looked up or decided again.
+struct ResolvedRequest {
+  // What was asked for, with what runs in place of `auto` and 0. dtype stays auto until the device
+  // is known; noise where start and steps have sources of their own, which no single name says.
+  GenerateOptions options;
+  std::vector<int64_t> classes;
+  int64_t first_image = 0;
+  Shape sample;  // {H,W,C}, of what the denoiser makes: pixels or latents
+  int64_t batch = 1;
+  std::optional<DType> dtype = {};  // none: bf16 where the device is fast in it, else f32
+  bool guided = false;              // both halves are evaluated
+  ChosenSampler sampler;
+  SampleCall call = {};  // levels and what else the sampler is told
+  SampleCounts counts = {};
+  StartOptions start = {};
+  DefaultNoise noise = {};
+  OptionTexts noise_options = {};
+  std::vector<RuleCall> rules = {};        // of guidance; with none options.guidance is its scale
+  bool integer_timesteps = false;          // the network is told of whole ones
+  std::vector<std::string> warnings = {};  // what a user should know: a line each
+
+  int64_t count() const { return static_cast<int64_t>(classes.size()); }
+  bool draws_in_plan() const;  // new noise is drawn by the compiled denoiser
+};
+// Throws Error for what cannot be asked of the model, what does not go together, and what has no
+// effect.
+ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request,
+                        const GenerateOptions& options);
+
+}  // namespace ebb

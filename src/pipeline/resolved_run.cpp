@@ -1,0 +1,40 @@
+#include "pipeline/resolved_run.h"
+
+#include "base/error.h"
+#include "diffusion/levels/schedule.h"
+#include "diffusion/start/levels_of_run.h"
+#include "diffusion/start/strength.h"
+
+namespace ebb {
+
+ResolvedRun resolve_run(const RunWords& w, const Discretisation& known) {
+  const LevelsOfRun levels{.sampler = w.sampler,
+                           .schedule = w.schedule,
+                           .steps = w.steps,
+                           .options = parse_options(w.schedule_options, w.schedule),
+                           .dialect = w.dialect,
+                           .usual = w.usual};
+  ResolvedRun r;
+  r.call = {.sigmas = levels_with_steps(levels, known),
+            .options = parse_options(w.options, w.command + ": --options"),
+            .dialect = w.dialect};
+  fit_to_network(r.call, known);
+  const Dialect& dialect = find_dialect(w.dialect);
+  r.schedule = schedule_of_run(levels, known);
+  r.own_steps = find_schedule(r.schedule, dialect).schedule->own_count;
+  r.integer_timesteps = dialect.integer_timesteps;
+  r.full_variance = starts_from_noise({.dialect = w.dialect,
+                                       .sigma = r.call.sigmas[0],
+                                       .sigma_max = known.sigma_max,
+                                       .sampler = w.sampler,
+                                       .leading = spaced_leading(levels, known)});
+  r.sampler = choose_sampler(w.sampler, r.call);
+  require(!w.steps_given || !r.own_steps, w.command, ": --steps does nothing with --schedule ",
+          r.schedule, ", which has its own number of them");
+  require(!w.steps_given || !r.sampler.sampler->adaptive, w.command,
+          ": --steps does nothing with --sampler ", w.sampler,
+          ", which chooses its own steps (its option rtol says how fine)");
+  return r;
+}
+
+}  // namespace ebb

@@ -1,0 +1,31 @@
+// ResolvedRun: the levels, the sampler and their options of a run, looked up, parsed and checked
+// once, from the words that name them.
+#pragma once
+
+#include <string>
+
+#include "diffusion/levels/discretisation.h"
+#include "diffusion/solver/chosen_sampler.h"
+
+namespace ebb {
+
+struct RunWords {
+  std::string command;  // for errors
+  std::string sampler, schedule, options, schedule_options, dialect;
+  int64_t steps = 18;
+  bool steps_given = false;  // `steps` is not the default: an error where it has no meaning
+  std::string usual = {};    // the schedule that the network was published with
+};
+
+struct ResolvedRun {
+  ChosenSampler sampler;
+  SampleCall call;                 // with the levels; without progress
+  std::string schedule;            // never auto
+  bool own_steps = false;          // the schedule has its own number of them
+  bool integer_timesteps = false;  // the dialect tells networks of whole ones
+  bool full_variance = false;      // StartOptions::full_variance, of a start without data
+};
+// `known`: the levels of the network. Throws Error.
+ResolvedRun resolve_run(const RunWords& words, const Discretisation& known);
+
+}  // namespace ebb

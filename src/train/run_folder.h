@@ -1,0 +1,26 @@
+// The folder of a run: who may write into it, and what in it is the run's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ebb::train {
+
+// The picture of a step that sample_every asks for.
+std::string sample_file(const std::string& folder, int64_t step);
+
+// A lock held while a run writes into its folder; released with the process, however it ends.
+using RunLock = std::shared_ptr<void>;
+
+// Throws Error for a folder that files cannot be written to or that another run is writing into,
+// for one that holds a run unless `resume` or `overwrite`, and with `resume` for one that holds
+// none. Leaves it as it is.
+void check_run_folder(const std::string& folder, bool resume, bool overwrite);
+// Makes the folder; deletes what a killed process left half written (half_checkpoints too) and,
+// with `overwrite`, the files of the run that was there (docs/checkpoints.md lists them): to be
+// called when nothing can fail any more before the new one begins. Throws Error where another run
+// is writing.
+RunLock begin_run_folder(const std::string& folder, bool overwrite);
+
+}  // namespace ebb::train

@@ -1,0 +1,64 @@
+// Validation: the loss on images that training does not see, in the averaged weights, with the same
+// noise each time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "nn/weights.h"
+#include "runtime/plan.h"
+#include "train/config.h"
+#include "train/dataset.h"
+
+namespace ebb::train {
+
+// What a run measures. Item k of the validation set is held-out image k % n with the noise of
+// number k: more items than images are further draws of noise.
+struct Validation {
+  Graph loss;  // inputs and output as those of the training loss; without dropout
+  int64_t batches = 0;
+  std::function<NamedTensors(int64_t)> batch;  // number 0 to batches - 1: a pure function
+  int64_t every = 0;                           // steps
+};
+
+// How many images the setting `validation` holds out: of `images` for training, or of a test split
+// of `test_images` (0: there is none). auto: one in 20, at most 256, of sets of 100 images and
+// more; of a test split 256. Throws Error for what is no number, share, auto or off, and for more
+// images than there are to spare.
+int64_t held_out_count(const std::string& setting, int64_t images, int64_t test_images);
+
+// A data set in two. Held-out images are spread evenly over the set, as `limit` spreads them; the
+// others keep their order.
+struct HeldOut {
+  std::unique_ptr<Dataset> training;
+  std::unique_ptr<Dataset> validation;  // null: none
+  std::string note;                     // for people: what is held out, or why nothing is
+};
+// `options`: those that `data` was opened with. Where the data has a test split of its own, its
+// images are taken, and training keeps all of its own. Throws Error.
+HeldOut hold_out(std::unique_ptr<Dataset> data, const std::string& path,
+                 const DatasetOptions& options, const std::string& setting);
+
+// How the images of `data` make a validation of a run: batches of the size of the run's, and how
+// often. `loss` is left to the caller. The data set must outlive the result.
+Validation validation_of(const Dataset& data, const TrainConfig& config);
+
+// Runs it, in the memory that the plan of training keeps its averages in.
+class Validator {
+ public:
+  // Throws Error where the device lacks the memory.
+  Validator(Validation validation, const TrainConfig& config, const StepOptions& options,
+            const Context& context, const Plan& training);
+  double loss();  // the mean over all items
+
+ private:
+  Validation validation_;
+  uint64_t seed_;
+  std::vector<nn::Weight> weights_;
+  Plan plan_;
+  const Plan& training_;
+};
+
+}  // namespace ebb::train
