@@ -209,7 +209,8 @@ TEST(models, height_and_width__may_differ_where_the_network_allows_it) {
     EXPECT_EQ(f.shape().slice(0, 3), x.shape().slice(0, 3)) << m->name;
     Graph square;  // the same tensors
     network_of(*m, config)(square, network_inputs(square, *m, config, 1));
-    EXPECT_EQ(shapes_of(nn::weights_of(g)), shapes_of(nn::weights_of(square))) << m->name;
+    EXPECT_EQ(shapes_of(ebb::testing::weights_of(g)), shapes_of(ebb::testing::weights_of(square)))
+        << m->name;
   }
 }
 
