@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -31,12 +32,15 @@ struct Large {
   Attrs attrs;
   std::vector<Shape> in;
   DType dtype;
-  std::optional<DType> residual = {};  // of the last input, where that is another
+  std::optional<DType> residual = {};   // of the last input, where that is another
+  std::map<size_t, DType> others = {};  // of inputs where they are another
+  int64_t integers = 0;                 // those of integer type hold values in [0, integers)
 
   Signature signature() const {
     Signature s{op, attrs, {}, {}, ""};
     for (const Shape& shape : in) s.in.push_back({dtype, shape});
     if (residual) s.in.back().dtype = *residual;
+    for (const auto& [i, type] : others) s.in[i].dtype = type;
     s.out = op->infer(s);
     return s;
   }
@@ -237,6 +241,56 @@ void add_attention_grad(std::vector<Large>& out, DType dtype) {
     }
 }
 
+struct Masked {
+  Heads of;
+  bool causal = false, lengths = false;
+  Shape bias = {};  // none if of rank 0
+};
+
+// Masks and biases, with edges in every direction; their gradients up to the widest that has
+// kernels of its own.
+void add_masked_attention(std::vector<Large>& out, DType dtype) {
+  for (const Masked& m : {Masked{{12, 333, 301, 5, 64}, true},
+                          {{3, 700, 1700, 7, 64, 4}, true},
+                          {{2, 515, 1031, 6, 80}, true, true},
+                          {{3, 700, 300, 4, 72}, false, true},
+                          {{2, 1000, 1000, 6, 128}, true},
+                          {{1, 260, 200, 6, 256}, true, true},
+                          {{3, 1500, 400, 3, 40}, true},
+                          {{9, 200, 77, 6, 160}, false, true},
+                          {{40, 77, 77, 12, 64}, true},
+                          {{40, 256, 256, 4, 64}, true, true},
+                          {{50, 60, 250, 8, 32}, false, true},
+                          {{2, 333, 301, 5, 64}, false, false, {1, 5, 333, 301}},
+                          {{1, 512, 512, 8, 64}, false, false, {1, 8, 512, 512}},
+                          {{5, 300, 200, 6, 128}, true, false, {5, 1, 1, 200}},
+                          {{3, 257, 129, 6, 80}, true, true, {3, 1, 257, 129}},
+                          {{2, 130, 154, 6, 160}, false, false, {1, 6, 1, 154}},
+                          {{2, 200, 90, 3, 256}, false, true, {2, 1, 1, 90}}})
+    for (const DType bias : std::set{dtype, DType::f32}) {
+      const Heads& h = m.of;
+      const bool biased = m.bias.rank() > 0;
+      if (!biased && bias == DType::f32) continue;
+      const ops::Attention attrs{
+          .scale = h.scale, .causal = m.causal, .bias = biased, .key_lengths = m.lengths};
+      const std::string label =
+          str("masked_n", h.n, "_t", h.t, "_s", h.s, "_a", h.a, "_k", h.width,
+              m.causal ? "_causal" : "", m.lengths ? "_lengths" : "", h.scale > 1 ? "_peaks" : "",
+              !biased         ? ""
+              : bias == dtype ? "_bias"
+                              : "_bias_f32");
+      const Shape q{h.n, h.t, h.a, h.width}, k{h.n, h.s, h.a, h.width}, lse{h.n, h.a, h.t};
+      Large c{label, &ops::def::attention(), attrs, {q, k, k}, dtype};
+      if (biased) c.others[c.in.size()] = bias, c.in.push_back(m.bias);
+      if (m.lengths) c.others[c.in.size()] = DType::i64, c.in.push_back({h.n});
+      c.integers = h.s + 1;
+      out.push_back(c);
+      c.op = &ops::def::attention_grad();
+      c.in.insert(c.in.end(), {q, lse, q});
+      if (h.width <= 160 && h.scale == 0) out.push_back(c);
+    }
+}
+
 std::vector<Large> large_cases() {
   std::vector<Large> out;
   if (only("cuda").empty()) return out;
@@ -248,6 +302,7 @@ std::vector<Large> large_cases() {
     add_attention(out, dtype);
     add_attention_grad(out, dtype);
     add_packed_attention(out, dtype);
+    add_masked_attention(out, dtype);
   }
   return out;
 }
@@ -270,7 +325,10 @@ std::vector<Bytes> OnLarge::run(const Kernel& k, const Tune& tune) {
   std::vector<size_t> in, out;
   for (const Type& t : s.in) {
     const auto count = static_cast<size_t>(t.shape.numel());
-    in.push_back(memory.add(stored({t.shape, noise(count, str(t, in.size()))}, t.dtype), 0));
+    RefArray x{t.shape, noise(count, str(t, in.size()))};
+    if (!is_float(t.dtype))
+      for (double& v : x.v) v = std::floor((v + 1) / 2 * static_cast<double>(GetParam().integers));
+    in.push_back(memory.add(stored(x, t.dtype), 0));
   }
   for (const Type& t : s.out) out.push_back(memory.add_poisoned(t.bytes(), 0));
   const size_t workspace = memory.add_poisoned(program.workspace, 0);

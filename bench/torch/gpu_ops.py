@@ -20,11 +20,20 @@ CONVS = [(32, 64, 64, 64), (32, 192, 64, 64), (32, 128, 128, 32), (32, 256, 256,
          (32, 192, 192, 64), (32, 384, 384, 32), (32, 768, 768, 8), (2, 320, 320, 64),
          (2, 320, 320, 128), (2, 640, 640, 64), (2, 1280, 1280, 32), (1, 512, 512, 512),
          (1, 128, 128, 1024)]
-HEADS = [(1, 24, 4608, 4608, 128, False), (2, 10, 4096, 4096, 64, False),
-         (2, 20, 1024, 1024, 64, False), (2, 10, 4096, 77, 64, False),
-         (2, 8, 4096, 4096, 40, False), (64, 16, 256, 256, 72, True), (32, 6, 256, 256, 32, True),
-         (16, 16, 1024, 1024, 64, True), (32, 9, 256, 256, 64, True), (32, 12, 64, 64, 64, True),
-         (32, 8, 64, 64, 32, True)]
+# batch, heads, queries, keys, width, whether the gradient is measured too, and what masks or adds
+# to the scores; as src/runtime/graph_cases.cpp has them.
+HEADS = [(1, 24, 4608, 4608, 128, False, ""), (2, 10, 4096, 4096, 64, False, ""),
+         (2, 20, 1024, 1024, 64, False, ""), (2, 8, 4096, 4096, 40, False, ""),
+         (64, 16, 256, 256, 72, True, ""), (32, 6, 256, 256, 32, True, ""),
+         (16, 16, 1024, 1024, 64, True, ""), (32, 9, 256, 256, 64, True, ""),
+         (32, 12, 64, 64, 64, True, ""), (32, 8, 64, 64, 32, True, ""),
+         (2, 8, 4096, 77, 40, True, ""), (2, 8, 1024, 77, 80, False, ""),
+         (2, 8, 256, 77, 160, False, ""), (2, 8, 64, 77, 160, False, ""),
+         (2, 10, 4096, 77, 64, True, ""), (2, 10, 4096, 154, 64, False, ""),
+         (2, 10, 4096, 231, 64, False, ""), (2, 12, 77, 77, 64, False, "causal"),
+         (2, 16, 77, 77, 64, False, "causal"), (2, 20, 77, 77, 64, True, "causal"),
+         (1, 32, 1024, 1024, 128, True, "causal"), (1, 64, 512, 512, 64, True, "bias"),
+         (2, 16, 4096, 300, 72, True, "lengths")]
 LAYERS = [("qkv", 1152, 3456), ("proj", 1152, 1152), ("fc1", 1152, 4608), ("fc2", 4608, 1152)]
 NORMS = [(1, 1024, 2048), (2, 1024, 2048), (4, 1024, 2048), (2, 4096, 3072), (4, 4096, 3072),
          (8, 8192, 4096)]
@@ -96,24 +105,38 @@ def convolutions():
                [lambda x, w, dy: backward(x, w, dy, [False, True, False])[1]])
 
 
+def score_mask(kind, b, a, t, s):
+    """attn_mask of a kind of HEADS: added to the scores, or which keys are seen."""
+    if kind == "bias":
+        return rand(1, a, t, s)
+    if kind == "lengths":
+        lengths = torch.randint(0, s + 1, (b, 1, 1, 1), device="cuda")
+        return torch.arange(s, device="cuda") < lengths.clamp(min=1)  # a row of none is no number
+    return None
+
+
 def attentions():
-    for b, a, t, s, k, gradient in HEADS:
-        label = f"{b}x{a}_{t}_{s}_{k}"
+    for b, a, t, s, k, gradient, kind in HEADS:
+        label = f"{b}x{a}_{t}_{s}_{k}" + (f"_{kind}" if kind else "")
 
-        def make(b=b, a=a, t=t, s=s, k=k):
-            return [rand(b, n, a, k).transpose(1, 2).requires_grad_() for n in (t, s, s)]
+        def attend(q, k, v, mask, causal=kind == "causal"):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
 
-        def forward(backend):
-            def run(q, k, v):
+        def make(b=b, a=a, t=t, s=s, k=k, kind=kind):
+            qkv = [rand(b, n, a, k).transpose(1, 2).requires_grad_() for n in (t, s, s)]
+            return *qkv, score_mask(kind, b, a, t, s)
+
+        def forward(backend, attend=attend):
+            def run(q, k, v, mask):
                 with torch.no_grad(), sdpa_kernel([backend]):
-                    return F.scaled_dot_product_attention(q, k, v)
+                    return attend(q, k, v, mask)
             return run
 
-        def with_graph(backend, make=make):
+        def with_graph(backend, make=make, attend=attend):
             def data():
-                q, k, v = make()
+                q, k, v, mask = make()
                 with sdpa_kernel([backend]):
-                    out = F.scaled_dot_product_attention(q, k, v)
+                    out = attend(q, k, v, mask)
                 return q, k, v, out, torch.randn_like(out)
             return data
 

@@ -53,6 +53,11 @@ struct Kernel {
   // A cooperative kernel: its thread blocks wait for each other, so all must be co-resident. Two
   // such kernels never run concurrently.
   bool cooperative = false;
+  // What a user should know where this kernel serves a use: why it is slow there. "" or null:
+  // nothing. The text of a plan has it behind the step, and the context's log gets it.
+  std::string_view (*note)(const Signature&) = nullptr;
+
+  std::string_view note_on(const Signature& s) const { return note ? note(s) : ""; }
 };
 
 }  // namespace ebb

@@ -124,7 +124,28 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a) {
   const auto [w, b] = linear_weights(p, {3 * c, c}, a.qkv, qkv_interleave);
   const Value qkv = ops::linear(x, w, b);
   const Shape tokens{s[0], s.numel() / (s[0] * c), 3, heads, c / heads};
-  return ops::reshape(ops::packed_attention(ops::reshape(qkv, tokens)), s);
+  return ops::reshape(ops::packed_attention(ops::reshape(qkv, tokens), {.causal = a.causal}), s);
+}
+
+Value cross_attention(const Params& p, Value x, Value context, const CrossAttention& a) {
+  const AtScope at = p.enter();
+  const Shape s = x.shape(), c = context.shape();
+  const int64_t width = a.width > 0 ? a.width : s[-1], heads = a.heads;
+  require(heads > 0 && width % heads == 0, "attention: heads (", heads, ") must divide the width (",
+          width, ")  x: ", x.type(), "  at ", p.path());
+  require(c.rank() == 3 && c[0] == s[0],
+          "attention: the context must be [N,S,D] of as many samples (", s[0],
+          ")  context: ", context.type(), "  at ", p.path());
+  const auto by_heads = [&](Value v, const char* name) {
+    const Value y = linear(p / name, v, width, a.qkv);
+    return ops::reshape(y, {s[0], y.shape().numel() / (s[0] * width), heads, width / heads});
+  };
+  const Value o =
+      ops::attention(by_heads(x, "to_q"), by_heads(context, "to_k"), by_heads(context, "to_v"),
+                     {.bias = a.bias, .key_lengths = a.key_lengths});
+  Shape out = s;
+  out[-1] = width;
+  return ops::reshape(o, out);
 }
 
 }  // namespace ebb::nn

@@ -81,9 +81,22 @@ struct SelfAttention {
   int64_t heads = 1;  // must divide C
   QkvOrder order = QkvOrder::qkv_head_channel;
   Linear qkv = {};
+  bool causal = false;  // a position attends to itself and to those before it only
 };
 // Every position of x [N,...,C] attends to all the others; the output projection is the caller's.
 // `p` holds weight [3C,C] and bias [3C].
 Value self_attention(const Params& p, Value x, const SelfAttention& a);
+
+struct CrossAttention {
+  int64_t heads = 1;  // must divide the width
+  int64_t width = 0;  // of q, k and v; 0: C
+  Linear qkv = {.bias = false};
+  Value bias = {};         // [N|1,heads|1,T|1,S], added to the scores; none if empty
+  Value key_lengths = {};  // i64 [N]: sample n has only its first key_lengths[n] states
+};
+// Every position of x [N,...,C] attends to the states of context [N,S,D] -> [N,...,width]; the
+// output projection is the caller's. `p` holds to_q, to_k and to_v, with weight [width,C] or
+// [width,D] and perhaps bias [width].
+Value cross_attention(const Params& p, Value x, Value context, const CrossAttention& a);
 
 }  // namespace ebb::nn

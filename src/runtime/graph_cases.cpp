@@ -58,27 +58,68 @@ void add_convs(std::vector<GraphCase>& out) {
 struct Heads {
   int64_t batch, heads, queries, keys, width;
   bool gradient = false;
+  bool causal = false, lengths = false;
+  bool bias = false;  // of heads, queries and keys
 };
 constexpr Heads attentions[] = {
-    {1, 24, 4608, 4608, 128},    {2, 10, 4096, 4096, 64},        {2, 20, 1024, 1024, 64},
-    {2, 10, 4096, 77, 64},       {2, 8, 4096, 4096, 40},         {64, 16, 256, 256, 72, true},
-    {32, 6, 256, 256, 32, true}, {16, 16, 1024, 1024, 64, true}, {32, 9, 256, 256, 64, true},
-    {32, 12, 64, 64, 64, true},  {32, 8, 64, 64, 32, true}};
+    {1, 24, 4608, 4608, 128},
+    {2, 10, 4096, 4096, 64},
+    {2, 20, 1024, 1024, 64},
+    {2, 8, 4096, 4096, 40},
+    {64, 16, 256, 256, 72, true},
+    {32, 6, 256, 256, 32, true},
+    {16, 16, 1024, 1024, 64, true},
+    {32, 9, 256, 256, 64, true},
+    {32, 12, 64, 64, 64, true},
+    {32, 8, 64, 64, 32, true},
+    // Text states in the attention of SD 1.x, SD 2.x and SDXL, with long prompts too.
+    {2, 8, 4096, 77, 40, true},
+    {2, 8, 1024, 77, 80},
+    {2, 8, 256, 77, 160},
+    {2, 8, 64, 77, 160},
+    {2, 10, 4096, 77, 64, true},
+    {2, 10, 4096, 154, 64},
+    {2, 10, 4096, 231, 64},
+    // Text encoders: CLIP's three widths, one that sees far, T5 with its bias; masked states.
+    {2, 12, 77, 77, 64, false, true},
+    {2, 16, 77, 77, 64, false, true},
+    {2, 20, 77, 77, 64, true, true},
+    {1, 32, 1024, 1024, 128, true, true},
+    {1, 64, 512, 512, 64, true, false, false, true},
+    {2, 16, 4096, 300, 72, true, false, true}};
+
+// The attributes and the inputs behind q, k and v.
+Example example_of(const Heads& h) {
+  const Type q = f32({h.batch, h.queries, h.heads, h.width});
+  const Type k = f32({h.batch, h.keys, h.heads, h.width});
+  const ops::Attention attrs{.causal = h.causal, .bias = h.bias, .key_lengths = h.lengths};
+  Example e{
+      .label = str(h.batch, "x", h.heads, "_", h.queries, "_", h.keys, "_", h.width,
+                   h.causal ? "_causal" : "", h.bias ? "_bias" : "", h.lengths ? "_lengths" : ""),
+      .attrs = attrs,
+      .in = {q, k, k}};
+  if (h.bias) e.in.push_back(f32({1, h.heads, h.queries, h.keys}));
+  if (h.lengths) {
+    e.in.push_back({DType::i64, {h.batch}});
+    e.integers = h.keys + 1;
+  }
+  return e;
+}
 
 void add_attentions(std::vector<GraphCase>& out) {
   for (const Heads& h : attentions) {
-    const std::string label = str(h.batch, "x", h.heads, "_", h.queries, "_", h.keys, "_", h.width);
-    const Type q = f32({h.batch, h.queries, h.heads, h.width});
-    const Type k = f32({h.batch, h.keys, h.heads, h.width});
-    out.push_back(one_op_case(ops::def::attention(), {label, ops::Attention{}, {q, k, k}}, low));
+    Example e = example_of(h);
+    out.push_back(one_op_case(ops::def::attention(), e, low));
     if (!h.gradient) continue;
-    GraphCase g{.op = "attention_grad", .example = label, .dtype = low};
+    const Type o = e.in[0], lse = f32({h.batch, h.heads, h.queries});
+    e.in.insert(e.in.end(), {o, lse, o});
+    GraphCase g{.op = "attention_grad", .example = e.label, .dtype = low, .integers = e.integers};
     std::vector<Value> in;
-    for (const Type& t : {q, k, k, q})
-      in.push_back(g.graph.input(str("x", in.size()), {low, t.shape}));
-    in.push_back(g.graph.input("lse", f32({h.batch, h.heads, h.queries})));
-    in.push_back(g.graph.input("dout", {low, q.shape}));
-    for (const Value& y : g.graph.add(ops::def::attention_grad(), ops::Attention{}, in))
+    for (const Type& t : e.in) {
+      const bool kept = t == lse || !is_float(t.dtype);
+      in.push_back(g.graph.input(str("x", in.size()), kept ? t : Type{low, t.shape}));
+    }
+    for (const Value& y : g.graph.add(ops::def::attention_grad(), e.attrs, in))
       g.graph.output(str("y", g.graph.outputs().size()), y);
     out.push_back(std::move(g));
   }

@@ -218,6 +218,7 @@ void Plan::make_steps(std::vector<Chosen> nodes) {
   for (Chosen& n : nodes)
     steps_.push_back({n.choice.kernel, std::move(n.sig), std::move(n.program), {}});
   for (size_t i = 0; i < side_stream_.size(); ++i) steps_[i].side_stream = side_stream_[i];
+  log_notes();
   sources_.resize(graph_.sources().size());
 }
 

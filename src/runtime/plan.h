@@ -93,6 +93,7 @@ class Plan {
                                LoweringMode mode);
   void adopt(std::vector<Chosen>& nodes, Fitted fitted);
   void make_steps(std::vector<Chosen> nodes);
+  void log_notes() const;
   std::shared_ptr<Buffer> take(int64_t bytes) const;
   [[noreturn]] void fail_memory(int64_t bytes, int64_t free) const;
   size_t index_of(std::string_view source) const;

@@ -1,4 +1,5 @@
 // What a plan says of itself.
+#include <algorithm>
 #include <iomanip>
 #include <sstream>
 
@@ -28,6 +29,7 @@ std::string Plan::text() const {
     for (const Type& t : s.sig.out) out << ' ' << t;
     if (!s.sig.at.empty()) out << "  @ " << s.sig.at;
     if (s.side_stream) out << "  side stream";
+    if (!s.kernel->note_on(s.sig).empty()) out << "  note: " << s.kernel->note_on(s.sig);
     out << '\n';
   }
   const Cost total = cost();
@@ -36,6 +38,22 @@ std::string Plan::text() const {
       << " MB  sources " << static_cast<double>(source_bytes()) * 1e-6 << " MB  copies "
       << memory_.copies.size() << '\n';
   return out.str();
+}
+
+// One line for each kernel that has a note on a step, with the first of them.
+void Plan::log_notes() const {
+  std::vector<std::string> said;
+  for (const Step& s : steps_) {
+    const std::string_view note = s.kernel->note_on(s.sig);
+    if (note.empty()) continue;
+    const std::string line = str(s.kernel->name, ": ", note);
+    if (std::find(said.begin(), said.end(), line) != said.end()) continue;
+    const auto same = std::count_if(steps_.begin(), steps_.end(), [&](const Step& other) {
+      return other.kernel == s.kernel && other.kernel->note_on(other.sig) == note;
+    });
+    context_.log(str(line, " (", same, same == 1 ? " step)  " : " steps)  ", s.sig.text()));
+    said.push_back(line);
+  }
 }
 
 }  // namespace ebb

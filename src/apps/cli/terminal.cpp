@@ -47,6 +47,9 @@ Context open_device(CommonOptions o) {
   resolve(o);
   check_choices(o, [](std::string_view field) { return str(field, ": unknown value"); });
   Context c = open_context(o.device, {.threads = o.threads});
+  c.log = [](std::string_view line) {
+    std::fprintf(stderr, "note: %.*s\n", static_cast<int>(line.size()), line.data());
+  };
   if (small_letters(o.device) == "auto") say_why_not_cuda(c);
   if (o.tune != "off")
     c.tuner = std::make_shared<Tuner>(cache_path("kernels.txt"),

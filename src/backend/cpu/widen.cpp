@@ -36,6 +36,10 @@ Signature widened(const Signature& s) {
   return w;
 }
 
+std::string_view note_widened(const Signature& s) {
+  return is_narrow(s.in[0]) ? "computed in f32, with conversions before and after" : "";
+}
+
 bool has_narrow_floats(const Signature& s) {
   return !all_types(s, [](const Type& t) { return !is_narrow(t); });
 }

@@ -13,6 +13,9 @@ Signature widened(const Signature& s);
 Program prepare_widened(const Signature& s, Device& device,
                         Program (*prepare)(const Signature&, const Tune&, Device&));
 
+// The note of such kernels, where they work on narrower floats.
+std::string_view note_widened(const Signature& s);
+
 // True if an input or output is a float that is not f32, so that widening makes a difference.
 bool has_narrow_floats(const Signature& s);
 // True if every input and output is one of f32 and, where oneDNN multiplies it here, bf16.

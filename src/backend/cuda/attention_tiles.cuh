@@ -178,18 +178,22 @@ __device__ __forceinline__ void read_a(RowsA<M, D>& a, const Rows<T>& rows, int 
   }
 }
 
-// c [16 M, 8 N] = a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed.
-template <class T, int M, int N, int D>
-__device__ __forceinline__ void gemm_rows(float (&c)[M][N][4], const RowsA<M, D>& a, uint32_t rows,
-                                          int lane) {
-  static_assert(N % 4 == 0, "rows come in groups of 32");
-  const uint32_t at = rows + lane_by_8<D>(lane);
+template <int M, int N>
+__device__ __forceinline__ void clear(float (&c)[M][N][4]) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
+}
+
+// c [16 M, 8 N] += a [16 M, D] times the N * 8 rows of the tile at `rows`, transposed.
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void add_gemm_rows(float (&c)[M][N][4], const RowsA<M, D>& a,
+                                              uint32_t rows, int lane) {
+  static_assert(N % 4 == 0, "rows come in groups of 32");
+  const uint32_t at = rows + lane_by_8<D>(lane);
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
 #pragma unroll
@@ -216,16 +220,10 @@ __device__ __forceinline__ void gemm_rows(float (&c)[M][N][4], const RowsA<M, D>
 
 // The same with a's rows in shared memory, at `a`.
 template <class T, int M, int N, int D>
-__device__ __forceinline__ void gemm_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
-                                           int lane) {
+__device__ __forceinline__ void add_gemm_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
+                                               int lane) {
   static_assert(N % 4 == 0, "rows come in groups of 32");
   const uint32_t at = rows + lane_by_8<D>(lane), a_at = a + lane_by_16<D>(lane);
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
     uint32_t r[M][4];
@@ -257,6 +255,20 @@ __device__ __forceinline__ void gemm_tiles(float (&c)[M][N][4], uint32_t a, uint
         for (int i = 0; i < 4; ++i) mma8<T>(c[m][n + i], r[m], b[i]);
     }
   }
+}
+
+// The same from c = 0.
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void gemm_rows(float (&c)[M][N][4], const RowsA<M, D>& a, uint32_t rows,
+                                          int lane) {
+  clear(c);
+  add_gemm_rows<T>(c, a, rows, lane);
+}
+template <class T, int M, int N, int D>
+__device__ __forceinline__ void gemm_tiles(float (&c)[M][N][4], uint32_t a, uint32_t rows,
+                                           int lane) {
+  clear(c);
+  add_gemm_tiles<T, M, N, D>(c, a, rows, lane);
 }
 
 // sum [16 M, D] += w [16 M, 8 N], rounded to T, times the N * 8 rows of the tile at `rows`.

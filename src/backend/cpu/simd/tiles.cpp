@@ -26,11 +26,11 @@ void store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
 Vec all(float x) { return x - Vec{}; }
 Vec larger(Vec a, Vec b) { return a < b ? b : a; }
 
-// 2^x to 2e-7, for x < 127; 2^-126 for everything below.
+// 2^x to 2e-7, for x < 127; 0 below -126.5.
 Vec power_of_2(Vec x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
-  const Vec lowest = all(-126.0f);
-  x = x < lowest ? lowest : x;  // keeps what is not a number
+  const Vec lowest = all(-127.0f);       // whose exponent is that of 0
+  x = x < lowest ? lowest : x;           // keeps what is not a number
   const Vec shifted = x + kRound;
   const Vec f = x - (shifted - kRound);
   const VecInt exponent = ((VecInt)shifted - 0x4b400000 + 127) << 23;
@@ -104,6 +104,9 @@ void product(const TileProduct& t) {
 
 // ---- softmax ----
 
+// Takes the place of the highest score of a row whose scores are all -infinity so far.
+constexpr float kLowest = -0x1.fffffep127f;
+
 void softmax(const TileSoftmax& t) {
   for (int64_t i = 0; i < t.rows; ++i) {
     float* const s = t.s + i * t.s_row;
@@ -112,7 +115,7 @@ void softmax(const TileSoftmax& t) {
     const float before = t.highest[i];
     const float highest = fold(top, [](float a, float b) { return a < b ? b : a; });
     t.highest[i] = before < highest ? highest : before;
-    const Vec shift = all(t.highest[i]);
+    const Vec shift = all(t.highest[i] < kLowest ? kLowest : t.highest[i]);
     Vec sum{};
     for (int64_t j = 0; j < t.n; j += kLanes) {
       const Vec p = power_of_2(load(s + j) - shift);

@@ -28,7 +28,8 @@ struct TileProduct {
 
 // Softmax over rows of which one part after the other is seen. s [rows,n] becomes 2^(s - highest),
 // `highest` the maximum so far; sum becomes the sum so far of such powers, and result [rows,width]
-// and sum are first multiplied by 2^(old highest - highest). n and width as in TileProduct.
+// and sum are first multiplied by 2^(old highest - highest). -infinity becomes 0. n and width as in
+// TileProduct.
 struct TileSoftmax {
   int64_t rows = 0, n = 0;
   float* s = nullptr;

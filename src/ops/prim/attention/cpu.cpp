@@ -19,6 +19,7 @@ constexpr double kLog2e = 1.4426950408889634;
 
 struct Task {
   AttentionSizes z;
+  ScoreMask mask;
   DType dtype = DType::f32;
   const TileKernels* tiles = nullptr;
   int64_t width = 0, panels = 0, blocks = 0;  // K rounded up; key panels; query blocks
@@ -30,7 +31,8 @@ struct Task {
 };
 
 Task plan(const Signature& s) {
-  Task k{.z = attention_sizes(s), .dtype = s.in[0].dtype};
+  const AttentionSizes z = attention_sizes(s);
+  Task k{.z = z, .mask = {z, s}, .dtype = s.in[0].dtype};
   k.tiles = &ebb::cpu::tile_kernels();
   k.width = rounded_up(k.z.k, kTileLanes);
   k.panels = rounded_up(k.z.s, kPanel) / kPanel;
@@ -62,9 +64,10 @@ void pack(const Task& k, const Call& call, int64_t i) {
             space + k.values + (head * z.s + begin) * k.width);
 }
 
-// One tile: adds keys [begin, begin + count) of a head to the running softmax.
-void add_keys(const Task& k, float* own, const float* space, int64_t head, RowRange keys,
-              int64_t queries) {
+// One tile: adds keys [begin, begin + count) of a head to the running softmax of its queries.
+void add_keys(const Task& k, const ScoreMask& mask, float* own, const float* space, int64_t head,
+              RowRange keys, RowRange rows) {
+  const int64_t queries = rows.count;
   float* const score = own + k.score_at;
   const int64_t columns = rounded_up(keys.count, kTileLanes);
   for (int64_t j = 0; j < columns; j += kPanel)
@@ -78,6 +81,7 @@ void add_keys(const Task& k, float* own, const float* space, int64_t head, RowRa
          .b_row = kPanel,
          .c = score + j,
          .c_row = kKeyBlock});
+  if (!k.z.plain()) mask.apply(head, rows, keys, score, kKeyBlock);
   for (int64_t i = 0; i < queries; ++i)
     std::fill(score + i * kKeyBlock + keys.count, score + i * kKeyBlock + columns,
               -std::numeric_limits<float>::infinity());
@@ -115,13 +119,16 @@ void attend(const Task& k, const Call& call, int64_t i) {
   std::fill_n(highest, rows.count, -std::numeric_limits<float>::infinity());
   std::fill_n(sum, rows.count, 0.0f);
   std::fill_n(own + k.result_at, rows.count * k.width, 0.0f);
-  for (int64_t j = 0; j < z.s; j += kKeyBlock)
-    add_keys(k, own, space, head, {j, std::min(kKeyBlock, z.s - j)}, rows.count);
+  const ScoreMask mask = k.mask.of(call);
+  const int64_t end = rows.count > 0 ? mask.seen(head, begin + rows.count - 1) : 0;
+  for (int64_t j = 0; j < end; j += kKeyBlock)
+    add_keys(k, mask, own, space, head, {j, std::min(kKeyBlock, end - j)}, rows);
   const Head o = out_head_of(z, k.dtype, call.out[0], head);
   float* const lse = static_cast<float*>(call.out[1]) + head * z.t + begin;
   for (int64_t r = 0; r < rows.count; ++r) {
-    write_rows(o, {begin + r, 1}, 1 / sum[r], own + k.result_at + r * k.width);
-    lse[r] = static_cast<float>((highest[r] + std::log2(sum[r])) / kLog2e);
+    const bool blind = sum[r] == 0;  // it sees no key
+    write_rows(o, {begin + r, 1}, blind ? 0 : 1 / sum[r], own + k.result_at + r * k.width);
+    lse[r] = blind ? 0 : static_cast<float>((highest[r] + std::log2(sum[r])) / kLog2e);
   }
 }
 

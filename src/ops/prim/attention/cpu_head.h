@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "backend/cpu/simd/tiles.h"
 #include "ops/prim/attention/packed_qkv.h"
@@ -79,6 +80,55 @@ inline void write_rows(const Head& h, RowRange r, float factor, const float* fro
       for (int64_t d = 0; d < h.k; ++d) to[d] = static_cast<T>(factor * from[d]);
     }
   });
+}
+
+// What else decides the scores of a tile: a bias, and which keys are seen.
+struct ScoreMask {
+  AttentionSizes z;
+  DType bias_dtype = DType::f32;
+  BiasSteps step;
+  const void* bias = nullptr;            // none, if null
+  const int64_t* key_lengths = nullptr;  // all keys, if null
+
+  ScoreMask(const AttentionSizes& sizes, const Signature& s) : z(sizes) {
+    if (!z.bias) return;
+    bias_dtype = s.in[z.bias_at()].dtype;
+    step = bias_steps(s.in[z.bias_at()].shape);
+  }
+  // Of one call, which is unpacked.
+  ScoreMask of(const Call& call) const {
+    ScoreMask m = *this;
+    if (z.bias) m.bias = call.in[call_at(z).bias];
+    if (z.key_lengths) m.key_lengths = static_cast<const int64_t*>(call.in[call_at(z).key_lengths]);
+    return m;
+  }
+  // Query t of head `i` of N*A sees the keys below this.
+  int64_t seen(int64_t i, int64_t t) const {
+    const int64_t all = z.seen(t);
+    return key_lengths ? std::clamp<int64_t>(key_lengths[i / z.a], 0, all) : all;
+  }
+  // Scores in units of log 2 of queries and keys of head `i`, rows `row` floats apart.
+  void apply(int64_t i, RowRange queries, RowRange keys, float* scores, int64_t row) const;
+};
+
+inline void ScoreMask::apply(int64_t i, RowRange queries, RowRange keys, float* scores,
+                             int64_t row) const {
+  constexpr float kLog2e = 1.4426950408889634f, none = -std::numeric_limits<float>::infinity();
+  for (int64_t r = 0; r < queries.count; ++r, scores += row) {
+    const int64_t t = queries.begin + r;
+    const int64_t end = std::clamp<int64_t>(seen(i, t) - keys.begin, 0, keys.count);
+    if (bias)
+      visit_dtype(bias_dtype, [&](auto zero) {
+        const auto* const from = static_cast<const decltype(zero)*>(bias) + i / z.a * step.n +
+                                 i % z.a * step.a + t * step.t + keys.begin;
+#pragma omp simd
+        for (int64_t j = 0; j < end; ++j) {
+          const auto b = static_cast<float>(from[j]);
+          scores[j] += kLog2e * (b == none ? b : std::max(b, -1e30f));
+        }
+      });
+    std::fill(scores + end, scores + keys.count, none);
+  }
 }
 
 // Hands out pieces of a workspace, each on its own cache line.

@@ -19,16 +19,31 @@ using ebb::cuda::Launch;
 
 int64_t plain_workspace(const HeadSizes& z) { return z.heads * z.t * 8; }
 
+// One use of the op.
+struct Use {
+  AttentionSizes sizes;
+  HeadSizes z;
+  MaskParams mask;
+  DType dtype;
+};
+
+Use use_of(const Signature& s) {
+  const AttentionSizes z = attention_sizes(s);
+  return {z, head_sizes(z), mask_of(z, s), s.in[0].dtype};
+}
+
 // `call` is unpacked.
-void run_plain(const HeadSizes& z, DType dtype, const Call& call, CudaDevice& device) {
+void run_plain(const Use& u, const Call& call, CudaDevice& device) {
+  const HeadSizes& z = u.z;
   PlainParams p{.z = z, .q = call.in[0], .k = call.in[1], .v = call.in[2], .out = call.out[0]};
+  p.mask = mask_of(u.mask, u.sizes, call);
   p.lse = static_cast<float*>(call.out[1]);
   p.shift = static_cast<float*>(call.workspace);
   p.factor = p.shift + z.heads * z.t;
   p.pitch = z.t;
   p.tiles = static_cast<int>(ceil_div(z.t, kPlainTile));
   Launch l{.grid = static_cast<unsigned>(z.heads * p.tiles), .block = kPlainThreads};
-  visit_float(dtype, [&](auto zero) {
+  visit_float(u.dtype, [&](auto zero) {
     using T = decltype(zero);
     ebb::cuda::launch("attention_plain_sums", attention_plain_sums<T>, l, p, device);
     l.grid.y = static_cast<unsigned>(ceil_div(z.width, kPlainTile));
@@ -36,27 +51,29 @@ void run_plain(const HeadSizes& z, DType dtype, const Call& call, CudaDevice& de
   });
 }
 
+std::string_view note_plain(const Signature& s) {
+  return s.in[0].dtype == DType::f32 ? "" : "plain kernel, no tensor cores";
+}
+
 // What is packed and has no better kernel is taken apart.
 bool supports_plain(const Signature& s, const Device&) { return !attention_sizes(s).packed; }
 
 Program prepare_plain(const Signature& s, const Tune&, Device& device) {
-  const AttentionSizes sizes = attention_sizes(s);
-  const HeadSizes z = head_sizes(sizes);
-  const DType dtype = s.in[0].dtype;
+  const Use u = use_of(s);
   CudaDevice& d = ebb::cuda::of(device);
-  return {.workspace = plain_workspace(z), .run = [=, &d](const Call& call) {
-            run_plain(z, dtype, unpacked(sizes, dtype, call), d);
-          }};
+  return {.workspace = plain_workspace(u.z),
+          .run = [=, &d](const Call& call) { run_plain(u, unpacked(u.sizes, u.dtype, call), d); }};
 }
 
 ForwardKernels forward_kernels(const Signature& s) {
-  const int64_t width = attention_sizes(s).k;
-  return s.in[0].dtype == DType::bf16 ? forward_kernels_bf16(width) : forward_kernels_f16(width);
+  const AttentionSizes z = attention_sizes(s);
+  return s.in[0].dtype == DType::bf16 ? forward_kernels_bf16(z.k, !z.plain())
+                                      : forward_kernels_f16(z.k, !z.plain());
 }
 
 // Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
 bool supports_tiles(const Signature& s, const Device& device) {
-  return on_tensor_cores(s, device, 256) &&
+  return on_tensor_cores(s, device, 256) && takes_mask(s) &&
          forward_kernels(s).ring_bytes <= ebb::cuda::of(device).shared_per_block();
 }
 
@@ -93,21 +110,20 @@ Choice choose(const HeadSizes& z, const ForwardKernels& k, const CudaDevice& dev
 }
 
 Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
-  const AttentionSizes sizes = attention_sizes(s);
-  const HeadSizes z = head_sizes(sizes);
-  const DType dtype = s.in[0].dtype;
+  const Use u = use_of(s);
   CudaDevice& d = ebb::cuda::of(device);
-  const Choice c = choose(z, forward_kernels(s), d);
+  const Choice c = choose(u.z, forward_kernels(s), d);
   const auto run = [=, &d](const Call& given) {
-    const Call call = unpacked(sizes, dtype, given);
+    const Call call = unpacked(u.sizes, u.dtype, given);
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]}))
-      return run_plain(z, dtype, call, d);
+      return run_plain(u, call, d);
     ForwardParams p = c.p;
     p.q = call.in[0], p.k = call.in[1], p.v = call.in[2];
     p.o = call.out[0], p.lse = static_cast<float*>(call.out[1]);
-    if (z.t > 0) ebb::cuda::launch(c.name, c.kernel, c.launch, p, d);
+    p.mask = mask_of(u.mask, u.sizes, call);
+    if (u.z.t > 0) ebb::cuda::launch(c.name, c.kernel, c.launch, p, d);
   };
-  return {.workspace = plain_workspace(z), .run = run};
+  return {.workspace = plain_workspace(u.z), .run = run};
 }
 
 }  // namespace
@@ -123,7 +139,8 @@ std::vector<Kernel> attention() {
   all.push_back({.op = "attention",
                  .name = "attention_plain",
                  .supports = supports_plain,
-                 .prepare = prepare_plain});
+                 .prepare = prepare_plain,
+                 .note = note_plain});
   return all;
 }
 

@@ -3,6 +3,8 @@
 
 namespace ebb::ops::cuda {
 
-ForwardKernels forward_kernels_bf16(int64_t width) { return forward_kernels<__nv_bfloat16>(width); }
+ForwardKernels forward_kernels_bf16(int64_t width, bool masked) {
+  return masked ? masked_kernels<__nv_bfloat16>(width) : forward_kernels<__nv_bfloat16>(width);
+}
 
 }  // namespace ebb::ops::cuda

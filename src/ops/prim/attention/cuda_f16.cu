@@ -3,6 +3,8 @@
 
 namespace ebb::ops::cuda {
 
-ForwardKernels forward_kernels_f16(int64_t width) { return forward_kernels<__half>(width); }
+ForwardKernels forward_kernels_f16(int64_t width, bool masked) {
+  return masked ? masked_kernels<__half>(width) : forward_kernels<__half>(width);
+}
 
 }  // namespace ebb::ops::cuda

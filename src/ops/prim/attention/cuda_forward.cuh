@@ -2,7 +2,7 @@
 // softmax (Dao 2023, FlashAttention-2). Scores are in units of log 2.
 #pragma once
 
-#include "ops/prim/attention/cuda_head.cuh"
+#include "ops/prim/attention/cuda_mask.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -14,6 +14,7 @@ struct ForwardParams {
   void* o;
   float* lse;
   int parts, tiles;  // thread blocks a head; tiles of queries in each
+  MaskParams mask;   // of kernels that are Masked
 };
 
 // A block of keys and values in shared memory, `count` of them not beyond the end.
@@ -79,8 +80,9 @@ __device__ __forceinline__ void raise(Running<M, D>& r, float (&top)[M][2]) {
 }
 
 // Scores become weights 2^(scale s - highest). `highest` follows the largest score only when it is
-// left behind by more than 2^8: the weights stay in range, and the sums are rarely touched.
-template <int M, int N, int D>
+// left behind by more than 2^8: the weights stay in range, and the sums are rarely touched. If
+// `Masked`, rows may have no finite score (yet): their weights are 0.
+template <int M, int N, int D, bool Masked = false>
 __device__ __forceinline__ void weigh(float (&s)[M][N][4], Running<M, D>& r, float scale) {
   constexpr float kSlack = 8;
   float top[M][2];
@@ -96,13 +98,17 @@ __device__ __forceinline__ void weigh(float (&s)[M][N][4], Running<M, D>& r, flo
       higher |= top[m][h] > r.highest[m][h] + kSlack;
     }
   if (__any_sync(~0u, higher)) raise(r, top);
+  const auto shift = [&](int m, int h) {
+    const float highest = r.highest[m][h];
+    return Masked && highest == -INFINITY ? 0.f : highest;
+  };
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        s[m][n][i] = fast_exp2(fmaf(s[m][n][i], scale, -r.highest[m][i / 2]));
+        s[m][n][i] = fast_exp2(fmaf(s[m][n][i], scale, -shift(m, i / 2)));
         r.sum[m][i / 2] += s[m][n][i];
       }
 }
@@ -130,20 +136,31 @@ struct Queries<M, D, false> {
   uint32_t at;
 };
 
-// Adds `count` keys, a block of at most S::keys in shared memory.
-template <class T, int D, class S = ForwardShape<D>>
+// Adds `count` keys, a block of at most S::keys in shared memory. `Masked`: `mask` has the block's
+// first key and the warp's first query.
+template <class T, int D, bool Masked = false, class S = ForwardShape<D>>
 __device__ __forceinline__ void add_keys(Running<S::m, D>& r,
                                          const Queries<S::m, D, S::query_in_registers>& q,
-                                         const BlockOfKeys& b, float scale, int lane) {
+                                         const BlockOfKeys& b, float scale, int lane,
+                                         const BlockMask* mask = nullptr) {
 #pragma unroll 1
   for (int j = 0; j < b.count && j < S::keys; j += 8 * S::n) {
     float s[S::m][S::n][4];
-    if constexpr (S::query_in_registers)
-      gemm_rows<T>(s, q.a, b.k + Tile<D>::bytes(j), lane);
+    if constexpr (Masked)
+      begin_scores<T>(s, mask->head, mask->queries, mask->query, mask->key + j, lane);
     else
-      gemm_tiles<T, S::m, S::n, D>(s, q.at, b.k + Tile<D>::bytes(j), lane);
-    if (j + 8 * S::n > b.count) mask_columns(s, b.count - j, lane);
-    weigh<S::m, S::n, D>(s, r, scale);
+      clear(s);
+    if constexpr (S::query_in_registers)
+      add_gemm_rows<T>(s, q.a, b.k + Tile<D>::bytes(j), lane);
+    else
+      add_gemm_tiles<T, S::m, S::n, D>(s, q.at, b.k + Tile<D>::bytes(j), lane);
+    if constexpr (Masked) {
+      if (mask->key + j + 8 * S::n > mask->head.seen(mask->query))
+        hide_keys(s, mask->head, mask->query, mask->key + j, lane);
+    } else if (j + 8 * S::n > b.count) {
+      mask_columns(s, b.count - j, lane);
+    }
+    weigh<S::m, S::n, D, Masked>(s, r, scale);
     add_weighted_rows<T, S::m, S::n, D>(r.o, s, b.v + Tile<D>::bytes(j), lane);
   }
 }
@@ -157,10 +174,11 @@ __device__ __forceinline__ void finish(const ForwardParams& p, Running<M, D>& r,
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float sum = row_sum(r.sum[m][h]);
-      factor[m][h] = 1 / sum;
+      const bool blind = sum == 0;  // it sees no key
+      factor[m][h] = blind ? 0 : 1 / sum;
       const int row = begin + 16 * m + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < p.z.t)
-        p.lse[int64_t{head} * p.z.t + row] = (r.highest[m][h] + log2f(sum)) * kLn2;
+        p.lse[int64_t{head} * p.z.t + row] = blind ? 0 : (r.highest[m][h] + log2f(sum)) * kLn2;
     }
   write_rows<T, M, D>(out_rows_of<T>(p.z, p.o, head), begin, r.o, factor, lane);
 }
@@ -212,9 +230,10 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   }
 }
 
-// o and lse; any number of keys, whose blocks go through a ring in shared memory.
+// o and lse; any number of keys, whose blocks go through a ring in shared memory. `Masked`: with
+// what p.mask says; blocks that no query of the tile sees are not loaded.
 // grid: p.parts blocks a sample and head.  sums: f32.  deterministic: yes.
-template <class T, int D>
+template <class T, int D, bool Masked>
 __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void attention_ring(
     const __grid_constant__ ForwardParams p) {
   begin();
@@ -223,7 +242,10 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int head = blockIdx.x / p.parts;
   const int tile = blockIdx.x % p.parts * S::rows;
-  const int first = tile + warp * 16 * S::m, blocks = (p.z.s + S::keys - 1) / S::keys;
+  const int first = tile + warp * 16 * S::m;
+  const HeadMask mask(p.z, p.mask, head);
+  const int seen = Masked ? mask.seen(::min(tile + S::rows, p.z.t) - 1) : p.z.s;
+  const int blocks = (::max(seen, 0) + S::keys - 1) / S::keys;
   const uint32_t q_at = shared_address(memory), ring = q_at + S::query_bytes;
   const auto rows = rows_of<T>(p.z, p.q, head, p.z.t);
   const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
@@ -252,7 +274,10 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
     __syncthreads();  // block j is there for all, and all are done with block j - 1
     fetch(j + S::stages - 1);
     const uint32_t at = ring + j % S::stages * 2 * S::block_bytes;
-    add_keys<T, D>(r, q, {at, at + S::block_bytes, p.z.s - j * S::keys}, p.z.scale_log2, lane);
+    const int own = Masked ? mask.seen(first + 16 * S::m - 1) : p.z.s;
+    const BlockMask of_block{mask, j * S::keys, first, p.z.t};
+    add_keys<T, D, Masked>(r, q, {at, at + S::block_bytes, own - j * S::keys}, p.z.scale_log2, lane,
+                           &of_block);
   }
   wait_copies<0>();
   finish<T>(p, r, head, first, lane);

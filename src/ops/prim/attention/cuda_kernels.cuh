@@ -18,7 +18,7 @@ struct ForwardKernels {
 template <class T, int D>
 ForwardKernels forward_kernels_of_width() {
   using S = ForwardShape<D>;
-  ForwardKernels k{.ring = attention_ring<T, D>,
+  ForwardKernels k{.ring = attention_ring<T, D, false>,
                    .rows = S::rows,
                    .blocks = S::blocks,
                    .block_bytes = S::block_bytes,
@@ -40,7 +40,26 @@ ForwardKernels forward_kernels(int64_t width) {
   return forward_kernels_of_width<T, 256>();
 }
 
-ForwardKernels forward_kernels_bf16(int64_t width);
-ForwardKernels forward_kernels_f16(int64_t width);
+// The same of kernels that take a mask, at fewer widths.
+template <class T, int D>
+ForwardKernels masked_kernels_of_width() {
+  using S = ForwardShape<D>;
+  return {.ring = attention_ring<T, D, true>,
+          .rows = S::rows,
+          .blocks = S::blocks,
+          .block_bytes = S::block_bytes,
+          .ring_bytes = S::ring_bytes};
+}
+template <class T>
+ForwardKernels masked_kernels(int64_t width) {
+  if (width <= 64) return masked_kernels_of_width<T, 64>();
+  if (width <= 80) return masked_kernels_of_width<T, 80>();
+  if (width <= 128) return masked_kernels_of_width<T, 128>();
+  if (width <= 160) return masked_kernels_of_width<T, 160>();
+  return masked_kernels_of_width<T, 256>();
+}
+
+ForwardKernels forward_kernels_bf16(int64_t width, bool masked);
+ForwardKernels forward_kernels_f16(int64_t width, bool masked);
 
 }  // namespace ebb::ops::cuda

@@ -2,7 +2,7 @@
 // each result is a sum of rows, weighted by what a tile of 64 x 64 scores says.
 #pragma once
 
-#include "ops/prim/attention/cuda_head.cuh"
+#include "ops/prim/attention/cuda_mask.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -17,6 +17,7 @@ struct PlainParams {
   const float* delta;
   int64_t pitch;
   int tiles;  // of 64 rows, in a head
+  MaskParams mask;
 };
 
 constexpr int kPlainTile = 64;
@@ -76,6 +77,8 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain_sums(
   const int begin = blockIdx.x % p.tiles * kPlainTile;
   const int row = begin + threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
   const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = rows_of<T>(p.z, p.k, head, p.z.s);
+  const HeadMask mask(p.z, p.mask, static_cast<int>(head));
+  const int end = mask.seen(::min(begin + kPlainTile, p.z.t) - 1);
   float highest[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, sum[4] = {}, c[4][4];
   const auto join = [](float& h, float& s, float other, float other_sum) {
     const float top = fmaxf(h, other);
@@ -83,11 +86,14 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain_sums(
     s = s * exp2f(h - top) + other_sum * exp2f(other - top);
     h = top;
   };
-  for (int j = 0; j < p.z.s; j += kPlainTile) {
+  for (int j = 0; j < end; j += kPlainTile) {
     plain_product(c, shared, q, begin, k, j);
     for (int x = 0; x < 4; ++x)
       for (int i = 0; i < 4; ++i)
-        if (j + column + x < p.z.s) join(highest[i], sum[i], c[i][x] * p.z.scale_log2, 1);
+        if (row + i < p.z.t && j + column + x < mask.seen(row + i)) {
+          const float bias = mask.bias(row + i, j + column + x) * ebb::cuda::kLog2e;
+          join(highest[i], sum[i], fmaf(c[i][x], p.z.scale_log2, bias), 1);
+        }
   }
   for (int i = 0; i < 4; ++i) {
     for (int offset = 1; offset < 16; offset *= 2) {
@@ -95,9 +101,10 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain_sums(
       join(highest[i], sum[i], other, __shfl_xor_sync(~0u, sum[i], offset));
     }
     if (threadIdx.x % 16 != 0 || row + i >= p.z.t) continue;
-    p.shift[head * p.pitch + row + i] = highest[i];
-    p.factor[head * p.pitch + row + i] = 1 / sum[i];
-    p.lse[head * p.z.t + row + i] = (highest[i] + log2f(sum[i])) * ebb::cuda::kLn2;
+    const bool blind = sum[i] == 0;  // it sees no key
+    p.shift[head * p.pitch + row + i] = blind ? 0 : highest[i];
+    p.factor[head * p.pitch + row + i] = blind ? 0 : 1 / sum[i];
+    p.lse[head * p.z.t + row + i] = blind ? 0 : (highest[i] + log2f(sum[i])) * ebb::cuda::kLn2;
   }
 }
 
@@ -119,8 +126,9 @@ struct PlainOperands {
 
 // weight[column][row] from the scores c and, for gradients, the products dp.
 template <PlainSum Kind, class T>
-__device__ void plain_weigh(const PlainParams& p, PlainShared& s, int64_t head, int row, int column,
-                            const float (&c)[4][4], const float (&dp)[4][4]) {
+__device__ void plain_weigh(const PlainParams& p, PlainShared& s, const HeadMask& mask,
+                            int64_t head, int row, int column, const float (&c)[4][4],
+                            const float (&dp)[4][4]) {
   using Operands = PlainOperands<Kind, T>;
   const int rows = Operands::by_key ? p.z.s : p.z.t, columns = Operands::by_key ? p.z.t : p.z.s;
   const int at_row = threadIdx.x / 16 * 4, at_column = threadIdx.x % 16 * 4;
@@ -128,8 +136,12 @@ __device__ void plain_weigh(const PlainParams& p, PlainShared& s, int64_t head, 
     for (int j = 0; j < 4; ++j) {
       float w = 0;
       if (row + at_row + i < rows && column + at_column + j < columns) {
-        const int query = Operands::by_key ? column + at_column + j : row + at_row + i;
-        w = exp2f(fmaf(c[i][j], p.z.scale_log2, -p.shift[head * p.pitch + query]));
+        const int a = row + at_row + i, b = column + at_column + j;
+        const int query = Operands::by_key ? b : a, key = Operands::by_key ? a : b;
+        if (key < mask.seen(query)) {
+          const float bias = mask.bias(query, key) * ebb::cuda::kLog2e;
+          w = exp2f(fmaf(c[i][j], p.z.scale_log2, bias - p.shift[head * p.pitch + query]));
+        }
         if (Operands::gradient) w *= p.z.scale * (dp[i][j] - p.delta[head * p.pitch + query]);
       }
       s.weight[at_column + j][at_row + i] = w;
@@ -148,12 +160,13 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain(
   const int begin = blockIdx.x % p.tiles * kPlainTile, first = blockIdx.y * kPlainTile;
   const int row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
   const Operands in(p, head);
+  const HeadMask mask(p.z, p.mask, static_cast<int>(head));
   float sum[4][4] = {}, c[4][4], dp[4][4] = {};
   for (int j = 0; j < in.column.count; j += kPlainTile) {
     plain_product(c, shared, in.row, begin, in.column, j);
     if constexpr (Operands::gradient) plain_product(dp, shared, in.row2, begin, in.column2, j);
     __syncthreads();  // all are done with the weights before
-    plain_weigh<Kind, T>(p, shared, head, begin, j, c, dp);
+    plain_weigh<Kind, T>(p, shared, mask, head, begin, j, c, dp);
     for (int i = threadIdx.x; i < kPlainTile * kPlainTile; i += kPlainThreads) {
       const int r = j + i / kPlainTile, d = first + i % kPlainTile;
       const bool valid = r < in.x.count && d < p.z.width;

@@ -6,7 +6,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/elements.cuh"
-#include "ops/prim/attention/cuda_head.cuh"
+#include "ops/prim/attention/cuda_mask.cuh"
 #include "ops/prim/attention/packed_qkv.h"
 
 namespace ebb::ops::cuda {
@@ -21,6 +21,38 @@ inline HeadSizes head_sizes(const AttentionSizes& z) {
           .width = static_cast<int>(z.k),
           .scale = static_cast<float>(z.scale),
           .scale_log2 = static_cast<float>(z.scale * 1.4426950408889634)};
+}
+
+// A mask without the addresses of one call.
+inline MaskParams mask_of(const AttentionSizes& z, const Signature& s) {
+  MaskParams m;
+  if (z.causal) m.diagonal = static_cast<int>(z.s - z.t + 1);
+  if (!z.bias) return m;
+  const Type& bias = s.in[z.bias_at()];
+  const BiasSteps step = bias_steps(bias.shape);
+  m.bias_n = step.n, m.bias_a = step.a, m.bias_t = step.t;
+  m.bias_dtype = bias.dtype;
+  m.pairs = z.s % 2 == 0;
+  return m;
+}
+
+// The same with them; `call` is unpacked.
+inline MaskParams mask_of(MaskParams m, const AttentionSizes& z, const Call& call) {
+  if (z.bias) {
+    m.bias = call.in[call_at(z).bias];
+    const auto pair = static_cast<uintptr_t>(2 * size_of(m.bias_dtype));
+    m.pairs = m.pairs && reinterpret_cast<uintptr_t>(m.bias) % pair == 0;
+  }
+  if (z.key_lengths) m.key_lengths = static_cast<const int64_t*>(call.in[call_at(z).key_lengths]);
+  return m;
+}
+
+// Whether the kernels on mma.sync take the mask, if there is one.
+inline bool takes_mask(const Signature& s) {
+  const AttentionSizes z = attention_sizes(s);
+  if (!z.bias) return true;
+  const DType bias = s.in[z.bias_at()].dtype;
+  return bias == DType::f32 || bias == s.in[0].dtype;
 }
 
 // Whether tensor-core kernels up to width `widest` serve the use.

@@ -11,10 +11,12 @@
 namespace ebb::ops::cuda {
 
 // Heads up to D wide, `Keys` keys a block, `Groups` warpgroups of 64 queries.
-// Cuts: tiles may be cut into ranges of keys.
-template <int D, int Keys, int Groups, bool Cuts = false>
+// Cuts: tiles may be cut into ranges of keys. Masked: with what p.f.mask says, which has no bias;
+// blocks of keys come in the order of the keys, since every row sees the first one, if any.
+template <int D, int Keys, int Groups, bool Cuts = false, bool Masked = false>
 struct Sm90Shape {
-  static constexpr bool cuts = Cuts;
+  static constexpr bool cuts = Cuts, masked = Masked;
+  static_assert(!(Cuts && Masked));
   static constexpr int width = D, keys = Keys, groups = Groups;
   static constexpr int threads = 128 * (groups + 1);
   static constexpr int rows = 64 * groups;
@@ -106,16 +108,18 @@ struct Sm90Producer {
                                      place(tile % p.f.parts * S::rows, tile / p.f.parts));
     q.next();
   }
-  __device__ __forceinline__ void keys(int j, int tile) {
+  // Block j of a unit, the last one first; of a masked one, counted from its end.
+  __device__ __forceinline__ int3 block(int j, const Sm90Unit& u) const {
+    return place((S::masked ? u.end - 1 - j : j) * S::keys, u.tile / p.f.parts);
+  }
+  __device__ __forceinline__ void keys(int j, const Sm90Unit& u) {
     barrier_wait(m.k_free(k.i), k.phase ^ 1);
-    FetchRows<S, 1, S::keys>::run(m.key(k.i), m.k_full(k.i), p.k, p.k_rest,
-                                  place(j * S::keys, tile / p.f.parts));
+    FetchRows<S, 1, S::keys>::run(m.key(k.i), m.k_full(k.i), p.k, p.k_rest, block(j, u));
     k.next();
   }
-  __device__ __forceinline__ void values(int j, int tile) {
+  __device__ __forceinline__ void values(int j, const Sm90Unit& u) {
     barrier_wait(m.v_free(v.i), v.phase ^ 1);
-    FetchRows<S, 1, S::keys>::run(m.value(v.i), m.v_full(v.i), p.v, p.v_rest,
-                                  place(j * S::keys, tile / p.f.parts));
+    FetchRows<S, 1, S::keys>::run(m.value(v.i), m.v_full(v.i), p.v, p.v_rest, block(j, u));
     v.next();
   }
   // In the order of use: the keys of a block before the values of the one before it.
@@ -123,20 +127,20 @@ struct Sm90Producer {
     const int step = gridDim.x;
     Sm90Unit u = sm90_unit<S>(p, blocks, blockIdx.x);
     queries(u.tile);
-    keys(u.end - 1, u.tile);
+    keys(u.end - 1, u);
 #pragma unroll 1
     for (int i = blockIdx.x; i < p.units; i += step) {
 #pragma unroll 1
       for (int j = u.end - 1; j > u.begin; --j) {
-        keys(j - 1, u.tile);
-        values(j, u.tile);
+        keys(j - 1, u);
+        values(j, u);
       }
       const Sm90Unit next = sm90_unit<S>(p, blocks, i + step);
       if (i + step < p.units) {
         queries(next.tile);
-        keys(next.end - 1, next.tile);
+        keys(next.end - 1, next);
       }
-      values(u.begin, u.tile);
+      values(u.begin, u);
       u = next;
     }
   }
@@ -151,6 +155,7 @@ struct Sm90Consumer {
   int group, lane, blocks;
   int i;               // the unit of work
   bool wrong = false;  // whether weights passed the limit
+  RowsSeen seen = {};  // of the unit, if it is masked
   RingAt<S::queries> q;
   RingAt<S::stages> k, v;
   OnlineSoftmax r;
@@ -195,17 +200,34 @@ struct Sm90Consumer {
     release(m.v_free(v.i));
     v.next();
   }
-  // Rows begin; the last block of keys comes first, and may be cut.
-  __device__ __forceinline__ void begin_unit(float (&s)[S::keys / 8][4], int end) {
-    const int count = p.f.z.s - (end - 1) * S::keys;
-    if (count < S::keys) cut_scores(s, count, lane);
+  // Rows begin; the last block of keys comes first, and may be cut. If masked, the first one does.
+  __device__ __forceinline__ void begin_unit(float (&s)[S::keys / 8][4], const Sm90Unit& u) {
+    if constexpr (S::masked) {
+      const HeadMask mask(p.f.z, p.f.mask, u.tile / p.f.parts);
+      seen = {mask.count, first_row(u.tile) + mask.p.diagonal};
+      hide(s, 0);
+    } else {
+      const int count = p.f.z.s - (u.end - 1) * S::keys;
+      if (count < S::keys) cut_scores(s, count, lane);
+    }
     begin_rows<S::keys>(r, s, p.f.z.scale_log2);
+    if constexpr (S::masked) bound_highest(r);
     weigh_scores(s, p.f.z.scale_log2, r);
   }
 
-  // Adds the values of the weights w[At] and computes w[1 - At] of the tile's next block.
+  // Scores of keys that rows do not see, of block `block` of a masked unit, become minus infinity.
+  __device__ __forceinline__ void hide(float (&s)[S::keys / 8][4], int block) {
+    const int begin = block * S::keys;
+    if (seen.of(0) >= begin + S::keys) return;  // the warp's first row, which sees the fewest
+    const int row = lane / 4;
+    const int ends[2] = {seen.of(row) - begin, seen.of(row + 8) - begin};
+    hide_scores(s, ends, lane);
+  }
+
+  // Adds the values of the weights w[At] and computes w[1 - At] of the tile's next block, which is
+  // number `block` if the unit is masked.
   template <int At>
-  __device__ __forceinline__ void step(bool first) {
+  __device__ __forceinline__ void step(bool first, int block) {
     float s[S::keys / 8][4];
     barrier_wait(m.k_full(k.i), k.phase);
     take_turn();
@@ -214,6 +236,7 @@ struct Sm90Consumer {
     pass_turn();
     wgmma_finish<1>();
     end_block(s);
+    if constexpr (S::masked) hide(s, block);
     weigh_block<T>(w[1 - At], s, p.f.z.scale_log2, r);
     fence_accumulators(w[1 - At]);
     end_sum();
@@ -233,7 +256,7 @@ struct Sm90Consumer {
     wgmma_finish<1>();
     end_block(s);
     const OnlineSoftmax done = r;
-    begin_unit(s, sm90_unit<S>(p, blocks, i + gridDim.x).end);
+    begin_unit(s, sm90_unit<S>(p, blocks, i + gridDim.x));
     end_sum();
     pack_weights<T, S::keys>(w[0], s);
     fence_accumulators(w[0]);
@@ -270,12 +293,14 @@ struct Sm90Consumer {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float sum = row_sum(done.sum[h]);
-      factor[0][h] = __fdividef(1, sum);
+      const bool blind = S::masked && sum == 0;  // it sees no key
+      factor[0][h] = blind ? 0 : __fdividef(1, sum);
       const bool good = sum <= kLargestRowSum<T>;
       const int row = begin + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < p.f.z.t)
-        p.f.lse[int64_t{head} * p.f.z.t + row] =
-            good ? (done.highest[h] + __log2f(sum)) * kLn2 : NAN;
+        p.f.lse[int64_t{head} * p.f.z.t + row] = blind  ? 0
+                                                 : good ? (done.highest[h] + __log2f(sum)) * kLn2
+                                                        : NAN;
       wrong |= !good;
     }
     if constexpr (S::rest)
@@ -326,7 +351,7 @@ struct Sm90Consumer {
       const FallbackKeys keys{u.begin * S::keys, min(u.end * S::keys, p.f.z.s),
                               m.q + group * (S::queries * S::query_bytes / S::groups), 1 + group};
       Running<1, S::width> again;
-      recompute_rows_online<T, S::width>(again, p.f, head, begin, keys);
+      recompute_rows_online<T, S::width, S::masked>(again, p.f, head, begin, keys);
       if (u.range < 0)
         finish<T>(p.f, again, head, begin, lane);
       else
@@ -343,7 +368,7 @@ struct Sm90Consumer {
       start_block(s);
       wgmma_finish<0>();
       end_block(s);
-      begin_unit(s, sm90_unit<S>(p, blocks, i).end);
+      begin_unit(s, sm90_unit<S>(p, blocks, i));
       pack_weights<T, S::keys>(w[0], s);
     }
     if (group == S::groups - 1) pass_turn();
@@ -355,11 +380,11 @@ struct Sm90Consumer {
       int left = all - 1;
 #pragma unroll 1
       for (; left > 1; left -= 2) {
-        step<0>(left == all - 1);
-        step<1>(false);
+        step<0>(left == all - 1, all - left);
+        step<1>(false, all - left + 1);
       }
       if (left == 1) {
-        step<0>(all == 2);
+        step<0>(all == 2, all - 1);
         more = finish_unit<1>(false);
       } else {
         more = finish_unit<0>(all == 1);

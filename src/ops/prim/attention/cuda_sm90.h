@@ -24,6 +24,9 @@ struct Sm90Kernel {
 // Every kernel for heads `width` wide, the narrowest that are wide enough.
 std::vector<Sm90Kernel> sm90_kernels_bf16(int64_t width);
 std::vector<Sm90Kernel> sm90_kernels_f16(int64_t width);
+// The same of kernels that take a mask without a bias, up to width 128.
+std::vector<Sm90Kernel> sm90_masked_kernels_bf16(int64_t width);
+std::vector<Sm90Kernel> sm90_masked_kernels_f16(int64_t width);
 
 std::vector<Kernel> attention_sm90();
 std::vector<Kernel> attention_sm90_short();  // at most 256 queries and keys

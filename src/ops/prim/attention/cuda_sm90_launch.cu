@@ -15,18 +15,21 @@ std::vector<Kernel> attention();
 
 namespace {
 
-constexpr int64_t kWidest = 256;
+constexpr int64_t kWidest = 256, kWidestMasked = 128;
 
 std::vector<Sm90Kernel> kernels(const Signature& s) {
-  const int64_t width = attention_sizes(s).k;
-  return s.in[0].dtype == DType::bf16 ? sm90_kernels_bf16(width) : sm90_kernels_f16(width);
+  const AttentionSizes z = attention_sizes(s);
+  const bool bf16 = s.in[0].dtype == DType::bf16;
+  if (z.plain()) return bf16 ? sm90_kernels_bf16(z.k) : sm90_kernels_f16(z.k);
+  return bf16 ? sm90_masked_kernels_bf16(z.k) : sm90_masked_kernels_f16(z.k);
 }
 
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
   constexpr int64_t most_tiles = int64_t{1} << 30;
-  return on_tensor_cores(s, device, kWidest) && of(device).capability() == 90 && z.n * z.a > 0 &&
-         z.t > 0 && z.n * z.a * (z.t / 64 + 1) < most_tiles;
+  return on_tensor_cores(s, device, z.plain() ? kWidest : kWidestMasked) && !z.bias &&
+         of(device).capability() == 90 && z.n * z.a > 0 && z.t > 0 &&
+         z.n * z.a * (z.t / 64 + 1) < most_tiles;
 }
 
 int64_t parts(const Sm90Kernel& k, const AttentionSizes& z) { return ceil_div(z.t, k.rows); }
@@ -93,6 +96,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const Program general = attention().back().prepare(s, {}, device);
   Sm90Params p{};
   p.f.z = head_sizes(z);
+  p.f.mask = mask_of(z, s);
   p.f.parts = static_cast<int>(parts(k, z));
   const Cut c = cut(k, z, d.sm_count(), ranges);
   require(ranges == 1 || c.units > c.whole,
@@ -122,6 +126,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
       own.o_rest = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_step(), 64, columns});
     }
     own.f.q = call.in[0], own.f.k = call.in[1], own.f.v = call.in[2];
+    own.f.mask = mask_of(p.f.mask, z, call);
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
     own.sums = static_cast<float4*>(call.workspace);
     own.rows = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + sums_bytes);

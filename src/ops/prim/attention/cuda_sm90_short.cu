@@ -16,6 +16,7 @@ constexpr int64_t kWidest = 64, kMost = 256;  // queries and keys
 
 struct ShortKernel {
   void (*run)(ShortParams) = nullptr;
+  void (*run_masked)(ShortParams) = nullptr;
   int keys = 0, most = 0;  // of a block; in all
   int64_t bytes = 0;       // of shared memory
 };
@@ -23,7 +24,8 @@ struct ShortKernel {
 template <class T, int D, int Keys, int Blocks>
 ShortKernel kernel_of() {
   using S = ShortShape<D, Keys, Blocks>;
-  return {attention_sm90_short<T, S>, S::keys, S::keys * S::blocks, S::bytes};
+  return {attention_sm90_short<T, S, false>, attention_sm90_short<T, S, true>, S::keys,
+          S::keys * S::blocks, S::bytes};
 }
 
 template <class T, int D>
@@ -47,8 +49,8 @@ std::vector<ShortKernel> kernels(const Signature& s) {
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
   constexpr int64_t most_tiles = int64_t{1} << 30;
-  return on_tensor_cores(s, device, kWidest) && of(device).capability() == 90 && z.n * z.a > 0 &&
-         z.t > 0 && z.t <= kMost && z.s > 0 && z.s <= kMost &&
+  return on_tensor_cores(s, device, kWidest) && !z.bias && of(device).capability() == 90 &&
+         z.n * z.a > 0 && z.t > 0 && z.t <= kMost && z.s > 0 && z.s <= kMost &&
          z.n * z.a * (z.t / 64 + 1) < most_tiles;
 }
 
@@ -70,6 +72,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const Program general = attention().back().prepare(s, {}, device);
   ShortParams p{};
   p.f.z = head_sizes(z);
+  p.f.mask = mask_of(z, s);
   p.f.parts = static_cast<int>((z.t + kShortRows - 1) / kShortRows);
   const Launch launch{.grid = static_cast<unsigned>(p.f.z.heads * p.f.parts),
                       .block = kShortThreads,
@@ -83,7 +86,8 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.step(), k.keys});
     own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_step(), kShortRows});
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
-    ebb::cuda::launch("attention_sm90_short", k.run, launch, own, d);
+    own.f.mask = mask_of(p.f.mask, z, call);
+    ebb::cuda::launch("attention_sm90_short", z.plain() ? k.run : k.run_masked, launch, own, d);
   };
   return {.workspace = general.workspace, .run = run};
 }

@@ -45,10 +45,11 @@ __device__ __forceinline__ void raise_rows(OnlineSoftmax& r, float (&o)[N][4],
   }
 }
 
-// One thread loads everything.
+// One thread loads everything: `keys` keys and the queries.
 template <class S>
-__device__ __forceinline__ void load_head(const ShortParams& p, uint32_t at, const BoxAt& queries) {
-  const int blocks = (p.f.z.s + S::keys - 1) / S::keys;
+__device__ __forceinline__ void load_head(const ShortParams& p, uint32_t at, const BoxAt& queries,
+                                          int keys) {
+  const int blocks = (keys + S::keys - 1) / S::keys;
   uint32_t to = at + S::query_bytes, barrier = at + S::barriers;
   barrier_expect(barrier, S::query_bytes + S::block_bytes);
   load_box4(at, barrier, p.q, queries);
@@ -64,7 +65,7 @@ __device__ __forceinline__ void load_head(const ShortParams& p, uint32_t at, con
 }
 
 // What the rows of a warp become, with their sums of weights: o and lse.
-template <class T, class S>
+template <class T, class S, bool Masked>
 __device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, const BoxAt& to,
                                            const float (&o)[S::width / 8][4],
                                            const OnlineSoftmax& r) {
@@ -74,9 +75,11 @@ __device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, co
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float sum = row_sum(r.sum[h]);
-    factor[h] = __fdividef(1, sum);
+    const bool blind = Masked && sum == 0;  // it sees no key
+    factor[h] = blind ? 0 : __fdividef(1, sum);
     const int row = to.y + warp * 16 + 8 * h + lane / 4;
-    if (lane % 4 == 0 && row < p.f.z.t) p.f.lse[rows + row] = (r.highest[h] + __log2f(sum)) * kLn2;
+    if (lane % 4 == 0 && row < p.f.z.t)
+      p.f.lse[rows + row] = blind ? 0 : (r.highest[h] + __log2f(sum)) * kLn2;
   }
 #pragma unroll
   for (int n = 0; n < S::width / 8; n += 2) {
@@ -91,9 +94,10 @@ __device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, co
   store_wait_read<0>();
 }
 
-// o and lse.
+// o and lse. `Masked`: with what p.f.mask says, which has no bias; keys that none of the queries
+// sees are not loaded, but for one block.
 // grid: thread blocks that own 64 queries each.  sums: f32.  deterministic: yes.
-template <class T, class S>
+template <class T, class S, bool Masked>
 __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_short(
     const __grid_constant__ ShortParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -107,13 +111,16 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
   }
   __syncthreads();  // the barriers are there
   begin();
-  if (threadIdx.x == 0) load_head<S>(p, at, queries);
+  const HeadMask mask(p.f.z, p.f.mask, head);
+  const int all =
+      Masked ? ::max(mask.seen(::min(queries.y + kShortRows, p.f.z.t) - 1), 1) : p.f.z.s;
+  if (threadIdx.x == 0) load_head<S>(p, at, queries, all);
   uint32_t keys = at + S::query_bytes, barrier = at + S::barriers;
   OnlineSoftmax r;
   float o[S::width / 8][4];
 #pragma unroll 1
-  for (int left = p.f.z.s; left > 0; left -= S::keys) {
-    const bool begun = left < p.f.z.s;
+  for (int left = all; left > 0; left -= S::keys) {
+    const bool begun = left < all;
     float s[S::keys / 8][4];
     uint32_t w[S::keys / 16][4];
     barrier_wait(barrier, 0);
@@ -122,11 +129,18 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
     wgmma_submit();
     wgmma_finish<0>();
     fence_accumulators(s);
-    if (left < S::keys) cut_scores(s, left, threadIdx.x % 32);
+    if constexpr (Masked) {
+      const int row = queries.y + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+      const int seen[2] = {mask.seen(row) - (all - left), mask.seen(row + 8) - (all - left)};
+      hide_scores(s, seen, threadIdx.x % 32);
+    } else if (left < S::keys) {
+      cut_scores(s, left, threadIdx.x % 32);
+    }
     if (begun)
       raise_rows<S::keys>(r, o, s, p.f.z.scale_log2);
     else
       begin_rows<S::keys>(r, s, p.f.z.scale_log2);
+    if constexpr (Masked) bound_highest(r);
     weigh_block<T>(w, s, p.f.z.scale_log2, r);
     fence_accumulators(w);
     barrier_wait(barrier + 8, 0);
@@ -139,7 +153,7 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
   }
   let_next_start();
   __syncthreads();  // all are done with the queries
-  store_head<T, S>(p, at, queries, o, r);
+  store_head<T, S, Masked>(p, at, queries, o, r);
 }
 
 }  // namespace ebb::ops::cuda

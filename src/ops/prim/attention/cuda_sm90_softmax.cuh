@@ -2,6 +2,8 @@
 // units of log 2.
 #pragma once
 
+#include <cfloat>
+
 #include "backend/cuda/attention_wgmma.cuh"
 #include "backend/cuda/wgmma_wide.cuh"
 #include "ops/prim/attention/cuda_forward.cuh"
@@ -33,6 +35,29 @@ __device__ __forceinline__ void cut_scores(float (&s)[N][4], int count, int lane
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       if (8 * n + i % 2 >= count) s[n][i] = -INFINITY;
+}
+
+// Which keys a warp's rows see: row i those below of(i).
+struct RowsSeen {
+  int count, first;  // keys of the sample; those of row 0 but for `count`
+  __device__ __forceinline__ int of(int row) const { return ::min(count, first + row); }
+};
+
+// Scores of keys that a thread's two rows do not see become minus infinity: of this block they see
+// `seen`, from the block's first key on.
+template <int N>
+__device__ __forceinline__ void hide_scores(float (&s)[N][4], const int (&seen)[2], int lane) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (8 * n + lane % 4 * 2 + i % 2 >= seen[i / 2]) s[n][i] = -INFINITY;
+}
+
+// Rows without a finite score so far take this for their highest one, so that weights are 0.
+__device__ __forceinline__ void bound_highest(OnlineSoftmax& r) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) r.highest[h] = fmaxf(r.highest[h], -FLT_MAX);
 }
 
 // Rows begin with the scores of their first block.
@@ -157,8 +182,8 @@ struct FallbackKeys {
 };
 
 // The rows of a warpgroup, from `first` on for this warp, with the highest scores followed as they
-// come.
-template <class T, int D>
+// come. `Masked`: with what p.mask says.
+template <class T, int D, bool Masked>
 __device__ __forceinline__ void recompute_rows_online(Running<1, D>& r, const ForwardParams& p,
                                                       int head, int first, const FallbackKeys& of) {
   constexpr int keys = 32;
@@ -180,7 +205,8 @@ __device__ __forceinline__ void recompute_rows_online(Running<1, D>& r, const Fo
     float s[1][keys / 8][4];
     gemm_rows<T>(s, q, of.at, lane);
     if (j + keys > of.end) mask_columns(s, of.end - j, lane);
-    weigh<1, keys / 8, D>(s, r, p.z.scale_log2);
+    if constexpr (Masked) hide_keys(s, HeadMask(p.z, p.mask, head), first, j, lane);
+    weigh<1, keys / 8, D, Masked>(s, r, p.z.scale_log2);
     add_weighted_rows<T, 1, keys / 8, D>(r.o, s, v_at, lane);
   }
 }

@@ -27,8 +27,19 @@ struct Sm90Unit {
   int tile, begin, end;
   int range;  // among all ranges; -1: the tile is whole
 };
+// Of a masked kernel the tiles that see most keys come first, and a unit ends with the last block
+// that any of its queries sees; there is one block at least.
+template <class S>
+__device__ __forceinline__ Sm90Unit masked_unit(const Sm90Params& p, int i) {
+  const int heads = static_cast<int>(p.f.z.heads), head = i % heads;
+  const int part = p.f.parts - 1 - i / heads;
+  const HeadMask mask(p.f.z, p.f.mask, head);
+  const int seen = mask.seen(::min((part + 1) * S::rows, p.f.z.t) - 1);
+  return {head * p.f.parts + part, 0, (::max(seen, 1) + S::keys - 1) / S::keys, -1};
+}
 template <class S>
 __device__ __forceinline__ Sm90Unit sm90_unit(const Sm90Params& p, int blocks, int i) {
+  if constexpr (S::masked) return masked_unit<S>(p, i);
   if (!S::cuts || i < p.whole) return {i, 0, blocks, -1};
   const int range = i - p.whole, part = range % p.ranges;
   return {p.whole + range / p.ranges, part * blocks / p.ranges, (part + 1) * blocks / p.ranges,

@@ -40,4 +40,13 @@ std::vector<Sm90Kernel> sm90_kernels(int64_t width) {
   return {sm90_kernel<T, Sm90Shape<256, 64, 2>>()};
 }
 
+// The same of kernels that take a mask without a bias, up to width 128: wider ones have no
+// registers left for it.
+template <class T>
+std::vector<Sm90Kernel> sm90_masked_kernels(int64_t width) {
+  if (width <= 64) return {sm90_kernel<T, Sm90Shape<64, 128, 2, false, true>>()};
+  if (width <= 80) return {sm90_kernel<T, Sm90Shape<80, 128, 2, false, true>>()};
+  return {sm90_kernel<T, Sm90Shape<128, 128, 2, false, true>>()};
+}
+
 }  // namespace ebb::ops::cuda

@@ -22,8 +22,9 @@ int64_t parts(const AttentionSizes& z) { return 2 * ceil_div(z.t, 2 * S::queries
 
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  return on_tensor_cores(s, device, S::width) && z.k > 256 && of(device).capability() == 90 &&
-         z.n * z.a > 0 && z.t > 0 && z.n * z.a * parts(z) * kMostRanges < kMostBlocks;
+  return on_tensor_cores(s, device, S::width) && z.plain() && z.k > 256 &&
+         of(device).capability() == 90 && z.n * z.a > 0 && z.t > 0 &&
+         z.n * z.a * parts(z) * kMostRanges < kMostBlocks;
 }
 
 // How many ranges of keys take the least time, in blocks of keys (3.3 us on the H200): a tile

@@ -2,18 +2,32 @@
 // (Dao et al. 2022, FlashAttention).
 #pragma once
 
+#include <algorithm>
+
 #include "ir/op.h"
 
 namespace ebb::ops {
 
 // q [N,T,A,K], k and v [N,S,A,K] of one dtype -> o [N,T,A,K] and lse f32 [N,A,T], the logarithm of
-// the sum over S of exp(scale q k^T).
+// the sum over S of exp(scale q k^T + bias), over the keys that a query sees. A query that sees no
+// key has o = 0 and lse = 0.
 struct Attention {
   double scale = 0;     // 0: 1 / sqrt(K)
-  bool packed = false;  // one input [N,T,3,A,K] holds q, k and v, as one product makes them
+  bool packed = false;  // one input [N,T,3,A,K] holds q, k and v, as one GEMM makes them
+  // Query t sees the keys s <= t + (S - T): the last query sees all of them, and with T = S query t
+  // sees itself and what comes before it.
+  bool causal = false;
+  // An input [N,A,T,S] of floats of any dtype follows, of which N, A and T may be 1: it is added to
+  // the scores. -infinity hides a key; finite values below -1e30 count as -1e30.
+  bool bias = false;
+  // An input i64 [N] follows: sample n has only its first key_lengths[n] keys (padded prompts).
+  bool key_lengths = false;
   void fields(auto&& f) {
     f("scale", scale);
     f("packed", packed);
+    f("causal", causal);
+    f("bias", bias);
+    f("key_lengths", key_lengths);
   }
 };
 
@@ -24,20 +38,51 @@ const OpDef& attention();
 struct AttentionSizes {
   int64_t n = 0, t = 0, s = 0, a = 0, k = 0;
   double scale = 0;
-  bool packed = false;
+  bool packed = false, causal = false, bias = false, key_lengths = false;
   // Elements from row to row of q, k and v, and of o.
   int64_t step() const { return (packed ? 3 : 1) * a * k; }
   int64_t out_step() const { return a * k; }
-  // How many inputs hold q, k and v.
-  size_t operands() const { return packed ? 1 : 3; }
+  // How many inputs hold q, k and v; where those that follow them are, and how many there are.
+  size_t tensors() const { return packed ? 1 : 3; }
+  size_t bias_at() const { return tensors(); }
+  size_t key_lengths_at() const { return tensors() + (bias ? 1 : 0); }
+  size_t operands() const { return key_lengths_at() + (key_lengths ? 1 : 0); }
+  // Whether every query sees every key, and nothing is added to its score.
+  bool plain() const { return !causal && !bias && !key_lengths; }
+  // Query t sees the keys below this (of those that its sample has).
+  int64_t seen(int64_t query) const {
+    return causal ? std::clamp<int64_t>(query + 1 + s - t, 0, s) : s;
+  }
+  int64_t pairs() const;  // of a query and a key that it sees, of one head
 };
-// Throws Error unless the first inputs are q, k and v.
+// Throws Error unless the first inputs are q, k and v, and what the attributes say follows.
 AttentionSizes attention_sizes(const Signature& s);
+
+// Elements of a bias [N|1,A|1,T|1,S] from sample to sample, head to head and query to query; 0
+// where it is the same for all.
+struct BiasSteps {
+  int64_t n = 0, a = 0, t = 0;
+};
+BiasSteps bias_steps(const Shape& bias);
+
+// For references: adds the bias to the scores of a query of a head, one a key, and leaves -infinity
+// for keys that it does not see. `in`: the op's inputs.
+struct QueryIndex {
+  int64_t n = 0, a = 0, t = 0;
+};
+void mask_scores(const AttentionSizes& z, std::span<const RefArray> in, const QueryIndex& at,
+                 std::span<double> scores);
 
 std::vector<Value> parts_of(Value qkv);  // [N,T,3,A,K] -> three of [N,T,A,K]
 
-// o; scale 0: 1 / sqrt(K).
-Value attention(Value q, Value k, Value v, double scale = 0);
-Value packed_attention(Value qkv, double scale = 0);  // of [N,T,3,A,K]
+struct AttentionOptions {
+  double scale = 0;  // 0: 1 / sqrt(K)
+  bool causal = false;
+  Value bias = {};         // [N|1,A|1,T|1,S]
+  Value key_lengths = {};  // i64 [N]
+};
+// o.
+Value attention(Value q, Value k, Value v, const AttentionOptions& options = {});
+Value packed_attention(Value qkv, const AttentionOptions& options = {});  // of [N,T,3,A,K]
 
 }  // namespace ebb::ops

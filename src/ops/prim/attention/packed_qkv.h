@@ -7,6 +7,16 @@
 
 namespace ebb::ops {
 
+// Where the inputs of an unpacked call lie that follow q, k and v: a bias, key_lengths, and of the
+// gradient o and what comes behind it.
+struct CallAt {
+  size_t bias, key_lengths, o;
+};
+inline CallAt call_at(AttentionSizes z) {
+  z.packed = false;
+  return {.bias = z.bias_at(), .key_lengths = z.key_lengths_at(), .o = z.operands()};
+}
+
 // The same call with q, k and v (and the outputs dq, dk and dv of the gradient) as three addresses
 // each; rows of theirs are z.step() elements apart.
 inline Call unpacked(const AttentionSizes& z, DType dtype, const Call& call) {
@@ -18,7 +28,7 @@ inline Call unpacked(const AttentionSizes& z, DType dtype, const Call& call) {
   };
   Call c = call;
   three(c.in);
-  if (call.in.size() > 1) three(c.out);
+  if (call.out.size() == 1) three(c.out);  // of the gradient; attention has o and lse
   return c;
 }
 

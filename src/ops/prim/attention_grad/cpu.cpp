@@ -21,7 +21,9 @@ constexpr double kLog2e = 1.4426950408889634;
 
 struct Task {
   AttentionSizes z;
+  ScoreMask mask;
   DType dtype = DType::f32, lse_dtype = DType::f32, dlse_dtype = DType::f32;
+  size_t at = 3;  // of o, in an unpacked call
   const TileKernels* tiles = nullptr;
   // K rounded up; panels of keys, blocks of queries and of keys in a head; parts of a head
   int64_t width = 0, panels = 0, query_blocks = 0, key_blocks = 0, parts = 1;
@@ -58,7 +60,8 @@ void place(Task& k) {
 }
 
 Task plan(const Signature& s) {
-  Task k{.z = attention_sizes(s), .dtype = s.in[0].dtype};
+  const AttentionSizes z = attention_sizes(s);
+  Task k{.z = z, .mask = {z, s}, .dtype = s.in[0].dtype, .at = call_at(z).o};
   const size_t lse = k.z.operands() + 1;
   k.lse_dtype = s.in[lse].dtype;
   if (s.in.size() == lse + 3) k.dlse_dtype = s.in[lse + 2].dtype;
@@ -100,13 +103,14 @@ void pack_queries(const Task& k, const Call& call, int64_t i) {
   const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
   float *const query = space + k.query + first * k.width, *const dout =
                                                               space + k.dout + first * k.width;
-  read_rows(out_head_of(z, k.dtype, call.in[3], head), rows, 1, query);  // o, for the moment
-  read_rows(out_head_of(z, k.dtype, call.in[5], head), rows, 1, dout);
+  read_rows(out_head_of(z, k.dtype, call.in[k.at], head), rows, 1, query);  // o, for the moment
+  read_rows(out_head_of(z, k.dtype, call.in[k.at + 2], head), rows, 1, dout);
   for (int64_t r = 0; r < rows.count; ++r) {
-    float sum = call.in.size() == 7 ? -element(k.dlse_dtype, call.in[6], first + r) : 0.0f;
+    float sum =
+        call.in.size() == k.at + 4 ? -element(k.dlse_dtype, call.in[k.at + 3], first + r) : 0.0f;
     for (int64_t d = 0; d < z.k; ++d) sum += query[r * k.width + d] * dout[r * k.width + d];
     space[k.delta + first + r] = sum;
-    const double lse = element(k.lse_dtype, call.in[4], first + r);
+    const double lse = element(k.lse_dtype, call.in[k.at + 1], first + r);
     space[k.shift + first + r] = static_cast<float>(lse * kLog2e);
   }
   read_rows(head_of(z, k.dtype, call.in[0], head, z.t), rows, static_cast<float>(z.scale * kLog2e),
@@ -118,6 +122,7 @@ struct Tile {
   int64_t head = 0;
   RowRange queries, keys;
   float* dq = nullptr;
+  const ScoreMask* mask = nullptr;
 };
 
 // c [queries, keys] = a [queries, K] times panels.
@@ -157,6 +162,9 @@ void run_tile(const Task& k, const Tile& t, float* space, float* own) {
   const float* const dout = space + k.dout + t.queries.begin * k.width;
   against_panels(k, t, query, space + k.key_panel, score);
   against_panels(k, t, dout, space + k.value_panel, dscore);
+  if (!k.z.plain())
+    t.mask->apply(t.head, {t.queries.begin - t.head * k.z.t, t.queries.count}, t.keys, score,
+                  kKeyBlock);
   k.tiles->softmax_grad({.rows = t.queries.count,
                          .n = rounded_up(t.keys.count, kTileLanes),
                          .s = score,
@@ -188,14 +196,17 @@ void run_part(const Task& k, const Call& call, int64_t i) {
   std::fill_n(dq, z.t * k.width, 0.0f);
   const Head dk = head_of(z, k.dtype, call.out[1], head, z.s);
   const Head dv = head_of(z, k.dtype, call.out[2], head, z.s);
+  const ScoreMask mask = k.mask.of(call);
   const int64_t end = k.key_blocks * (part + 1) / k.parts;
   for (int64_t block = k.key_blocks * part / k.parts; block < end; ++block) {
     const RowRange keys{block * kKeyBlock, std::min(kKeyBlock, z.s - block * kKeyBlock)};
     std::fill_n(own + k.dk_at, keys.count * k.width, 0.0f);
     std::fill_n(own + k.dv_at, keys.count * k.width, 0.0f);
-    for (int64_t q = 0; q < z.t; q += kQueryBlock)
-      run_tile(k, {head, {head * z.t + q, std::min(kQueryBlock, z.t - q)}, keys, dq + q * k.width},
-               space, own);
+    for (int64_t q = 0; q < z.t; q += kQueryBlock) {
+      const RowRange queries{head * z.t + q, std::min(kQueryBlock, z.t - q)};
+      if (mask.seen(head, q + queries.count - 1) <= keys.begin) continue;
+      run_tile(k, {head, queries, keys, dq + q * k.width, &mask}, space, own);
+    }
     write_rows(dk, keys, static_cast<float>(1 / kLog2e), own + k.dk_at);  // queries held the scale
     write_rows(dv, keys, 1, own + k.dv_at);
   }

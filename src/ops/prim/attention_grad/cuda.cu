@@ -18,6 +18,7 @@ namespace {
 struct Use {
   AttentionSizes sizes;
   HeadSizes z;
+  MaskParams mask;
   DType dtype, lse_dtype, dlse_dtype = DType::f32;
   int64_t pitch;
   int64_t workspace() const { return z.heads * pitch * 8; }
@@ -26,8 +27,11 @@ struct Use {
 Use use_of(const Signature& s) {
   const AttentionSizes sizes = attention_sizes(s);
   const size_t lse = sizes.operands() + 1;
-  Use u{
-      .sizes = sizes, .z = head_sizes(sizes), .dtype = s.in[0].dtype, .lse_dtype = s.in[lse].dtype};
+  Use u{.sizes = sizes,
+        .z = head_sizes(sizes),
+        .mask = mask_of(sizes, s),
+        .dtype = s.in[0].dtype,
+        .lse_dtype = s.in[lse].dtype};
   if (s.in.size() == lse + 3) u.dlse_dtype = s.in[lse + 2].dtype;
   u.pitch = ceil_div(u.z.t, kGradBlock) * kGradBlock;
   return u;
@@ -35,9 +39,11 @@ Use use_of(const Signature& s) {
 
 GradParams params_of(const Use& u, const Call& given) {
   const Call call = unpacked(u.sizes, u.dtype, given);
-  GradParams p{.z = u.z, .q = call.in[0], .k = call.in[1], .v = call.in[2], .o = call.in[3]};
-  p.lse = call.in[4], p.dout = call.in[5];
-  p.dlse = call.in.size() == 7 ? call.in[6] : nullptr;
+  const size_t o = call_at(u.sizes).o;
+  GradParams p{.z = u.z, .q = call.in[0], .k = call.in[1], .v = call.in[2], .o = call.in[o]};
+  p.lse = call.in[o + 1], p.dout = call.in[o + 2];
+  p.dlse = call.in.size() == o + 4 ? call.in[o + 3] : nullptr;
+  p.mask = mask_of(u.mask, u.sizes, call);
   p.dq = call.out[0], p.dk = call.out[1], p.dv = call.out[2];
   p.shift = static_cast<float*>(call.workspace);
   p.delta = p.shift + u.z.heads * u.pitch;
@@ -49,7 +55,7 @@ GradParams params_of(const Use& u, const Call& given) {
 void run_plain(const Use& u, const Call& call, CudaDevice& device) {
   const GradParams g = params_of(u, call);
   PlainParams p{.z = u.z, .q = g.q, .k = g.k, .v = g.v, .dout = g.dout};
-  p.shift = g.shift, p.delta = g.delta, p.pitch = g.pitch;
+  p.shift = g.shift, p.delta = g.delta, p.pitch = g.pitch, p.mask = g.mask;
   visit_float(u.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto rows = blocks_for(u.z.heads * u.pitch, kRowThreads / kRowLanes);
@@ -66,6 +72,10 @@ void run_plain(const Use& u, const Call& call, CudaDevice& device) {
     sum("attention_plain_dk", attention_plain<PlainSum::dk, T>, g.dk, u.z.s);
     sum("attention_plain_dv", attention_plain<PlainSum::dv, T>, g.dv, u.z.s);
   });
+}
+
+std::string_view note_plain(const Signature& s) {
+  return s.in[0].dtype == DType::f32 ? "" : "plain kernel, no tensor cores";
 }
 
 // What is packed and has no better kernel is taken apart.
@@ -90,13 +100,16 @@ void run_tiles(const char* name, const GradKernel& k, GradParams p, int queries,
 }
 
 GradKernels grad_kernels(const Use& u) {
+  if (!u.sizes.plain())
+    return u.dtype == DType::bf16 ? masked_grad_kernels_bf16(u.z.width)
+                                  : masked_grad_kernels_f16(u.z.width);
   return u.dtype == DType::bf16 ? grad_kernels_bf16(u.z.width, u.z.t, u.z.s)
                                 : grad_kernels_f16(u.z.width, u.z.t, u.z.s);
 }
 
 // Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
 bool supports_tiles(const Signature& s, const Device& device) {
-  if (!on_tensor_cores(s, device, 160)) return false;
+  if (!on_tensor_cores(s, device, 160) || !takes_mask(s)) return false;
   return grad_kernels(use_of(s)).ring.bytes <= of(device).shared_per_block();
 }
 
@@ -123,7 +136,8 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
 }
 
 bool runs_at_once(const Signature& s, const Device& device) {
-  return on_tensor_cores(s, device, 128) && of(device).capability() == 90;
+  return on_tensor_cores(s, device, 128) && attention_sizes(s).plain() &&
+         of(device).capability() == 90;
 }
 
 // Heads 72 wide have a kernel of their own where they are short, the faster one up to 64 of either;
@@ -169,7 +183,7 @@ Program prepare_head(const Signature& s, const Tune&, Device& device) {
 bool supports_products(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
   return on_tensor_cores(s, device, int64_t{1} << 14) && !supports_tiles(s, device) && z.a == 1 &&
-         !z.packed && z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
+         z.plain() && !z.packed && z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
 }
 
 Program prepare_products(const Signature& s, const Tune&, Device& device) {
@@ -216,7 +230,8 @@ std::vector<Kernel> attention_grad() {
           {.op = "attention_grad",
            .name = "attention_grad_plain",
            .supports = supports_plain,
-           .prepare = prepare_plain}};
+           .prepare = prepare_plain,
+           .note = note_plain}};
 }
 
 }  // namespace ebb::ops::cuda

@@ -2,7 +2,7 @@
 // the steps of a block of keys or queries.
 #pragma once
 
-#include "ops/prim/attention/cuda_head.cuh"
+#include "ops/prim/attention/cuda_mask.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -18,6 +18,7 @@ struct GradParams {
   int64_t pitch;
   DType lse_dtype, dlse_dtype;
   int tiles, query_tiles;  // thread blocks a head; query_tiles: of the ring, for dq
+  MaskParams mask;         // of kernels that are Masked
 };
 
 constexpr int kRowLanes = 8;  // threads of a row in the first pass
@@ -126,16 +127,6 @@ __device__ __forceinline__ void differentiate(uint32_t (&ds)[N][4], const uint32
   }
 }
 
-template <int M, int N>
-__device__ __forceinline__ void clear(float (&c)[M][N][4]) {
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
-}
-
 // A block of 8 N queries in shared memory, as seen from keys.
 struct BlockOfQueries {
   uint32_t q, dout;
@@ -148,13 +139,19 @@ struct WarpKeys {
   int count;
 };
 
-// dv += p^T do and dk += ds^T q for 16 M keys of a warp and 8 N queries; ds^T stays in `ds`.
-template <class T, int M, int N, int D>
+// dv += p^T do and dk += ds^T q for 16 M keys of a warp and 8 N queries; ds^T stays in `ds`. Scores
+// are masked if `mask` is given.
+template <class T, int M, int N, int D, bool Masked = false>
 __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv)[M][D / 8][4],
                                             float (&ds)[M][N][4], const WarpKeys& keys,
-                                            const BlockOfQueries& b, float scale, int lane) {
+                                            const BlockOfQueries& b, float scale, int lane,
+                                            const BlockMask* mask = nullptr) {
   float s[M][N][4];
-  gemm_tiles<T, M, N, D>(s, keys.k, b.q, lane);
+  if constexpr (Masked)
+    begin_key_scores<T>(s, mask->head, mask->queries, mask->query, mask->key, lane);
+  else
+    clear(s);
+  add_gemm_tiles<T, M, N, D>(s, keys.k, b.q, lane);
   const int column = lane % 4 * 2;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -165,7 +162,9 @@ __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv
       for (int i = 0; i < 4; ++i)
         s[m][n][i] = fast_exp2(fmaf(s[m][n][i], scale, -(i % 2 == 0 ? shift.x : shift.y)));
   }
-  if (keys.count < 16 * M)
+  if constexpr (Masked) {
+    hide_rows(s, mask->head, mask->query, mask->key, lane);
+  } else if (keys.count < 16 * M)
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll

@@ -29,7 +29,7 @@ struct GradRingShape {
 };
 
 // dk and dv of `key_rows` keys, for thread block `index`; summed in the order of the queries.
-template <class T, int D>
+template <class T, int D, bool Masked>
 __device__ __forceinline__ void differentiate_keys(const GradParams& p, int index) {
   using S = GradRingShape<D>;
   constexpr int m = S::key_m;
@@ -37,7 +37,9 @@ __device__ __forceinline__ void differentiate_keys(const GradParams& p, int inde
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int head = index / p.tiles;
   const int tile = index % p.tiles * S::key_rows, first = tile + warp * 16 * m;
-  const int blocks = (p.z.t + kGradBlock - 1) / kGradBlock;
+  const HeadMask mask(p.z, p.mask, head);
+  const int blocks = Masked && tile >= mask.count ? 0 : (p.z.t + kGradBlock - 1) / kGradBlock;
+  const int first_block = Masked ? mask.first_query(tile) / kGradBlock : 0;
   const uint32_t k_at = shared_address(memory), v_at = k_at + Tile<D>::bytes(S::key_rows);
   const uint32_t ring = v_at + Tile<D>::bytes(S::key_rows);
   const uint32_t sums = ring + kGradStages * 2 * S::block_bytes;
@@ -60,14 +62,14 @@ __device__ __forceinline__ void differentiate_keys(const GradParams& p, int inde
                                           threadIdx.x);
   copy_rows<D, S::key_rows, kGradThreads>(v_at, rows_of<T>(p.z, p.v, head, p.z.s), tile,
                                           threadIdx.x);
-  fetch(0);
+  fetch(first_block);
   float dk[m][D / 8][4], dv[m][D / 8][4], ds[m][4][4];
   clear(dk);
   clear(dv);
   const int own = Tile<D>::bytes(warp * 16 * m);
-  const WarpKeys keys{k_at + own, v_at + own, p.z.s - first};
+  const WarpKeys keys{k_at + own, v_at + own, (Masked ? mask.count : p.z.s) - first};
 #pragma unroll 1
-  for (int j = 0; j < blocks; ++j) {
+  for (int j = first_block; j < blocks; ++j) {
     wait_copies<0>();
     __syncthreads();  // block j is there for all, and all are done with block j - 1
     fetch(j + 1);
@@ -78,9 +80,12 @@ __device__ __forceinline__ void differentiate_keys(const GradParams& p, int inde
     for (int i = 0; i < kGradBlock && keys.count > 0; i += 32) {
       const uint32_t row = ring + at + Tile<D>::bytes(i);
       const BlockOfQueries b{row, row + S::block_bytes, shift + i, shift + kGradBlock + i};
-      add_queries<T, m, 4, D>(dk, dv, ds, keys, b, p.z.scale_log2, lane);
+      const BlockMask of_block{mask, first, j * kGradBlock + i, p.z.t};
+      if (Masked && mask.seen(of_block.query + 31) <= first) continue;
+      add_queries<T, m, 4, D, Masked>(dk, dv, ds, keys, b, p.z.scale_log2, lane, &of_block);
     }
   }
+  wait_copies<0>();
   write_scaled<T, m, D>(rows_of<T>(p.z, p.dk, head, p.z.s), first, dk, p.z.scale, lane);
   write_scaled<T, m, D>(rows_of<T>(p.z, p.dv, head, p.z.s), first, dv, 1.f, lane);
 }
@@ -96,24 +101,31 @@ struct WarpQueries<M, D, false> {
 };
 
 // dq += ds k for `count` keys at most 64, in shared memory at `k` and `v`.
-template <class T, int D, class S = GradRingShape<D>>
+template <class T, int D, bool Masked, class S = GradRingShape<D>>
 __device__ __forceinline__ void add_keys(float (&dq)[S::query_m][D / 8][4],
                                          const WarpQueries<S::query_m, D, S::in_registers>& w,
                                          const WarpKeys& keys, const float (&shift)[S::query_m][2],
-                                         const float (&delta)[S::query_m][2], float scale) {
+                                         const float (&delta)[S::query_m][2], float scale,
+                                         const BlockMask& mask) {
   constexpr int m = S::query_m;
   const int lane = threadIdx.x % 32;
 #pragma unroll 1
   for (int j = 0; j < kGradBlock && j < keys.count; j += 32) {
     const uint32_t k = keys.k + Tile<D>::bytes(j), v = keys.v + Tile<D>::bytes(j);
     float s[m][4][4], ds[m][4][4];
+    if constexpr (Masked)
+      begin_scores<T>(s, mask.head, mask.queries, mask.query, mask.key + j, lane);
+    else
+      clear(s);
     if constexpr (S::in_registers) {
-      gemm_rows<T>(s, w.q, k, lane);
+      add_gemm_rows<T>(s, w.q, k, lane);
       gemm_rows<T>(ds, w.dout, v, lane);
     } else {
-      gemm_tiles<T, m, 4, D>(s, w.q, k, lane);
+      add_gemm_tiles<T, m, 4, D>(s, w.q, k, lane);
       gemm_tiles<T, m, 4, D>(ds, w.dout, v, lane);
     }
+    if (Masked && mask.key + j + 32 > mask.head.seen(mask.query))
+      hide_keys(s, mask.head, mask.query, mask.key + j, lane);
 #pragma unroll
     for (int x = 0; x < m; ++x)
 #pragma unroll
@@ -123,7 +135,7 @@ __device__ __forceinline__ void add_keys(float (&dq)[S::query_m][D / 8][4],
           const float weight = fast_exp2(fmaf(s[x][n][i], scale, -shift[x][i / 2]));
           ds[x][n][i] = weight * (ds[x][n][i] - delta[x][i / 2]);
         }
-    if (j + 32 > keys.count)
+    if (!Masked && j + 32 > keys.count)
 #pragma unroll
       for (int n = 0; n < 4; ++n)
 #pragma unroll
@@ -150,7 +162,7 @@ __device__ __forceinline__ void read_sums(float (&shift)[M][2], float (&delta)[M
 }
 
 // dq of `query_rows` queries, for thread block `index`; summed in the order of the keys.
-template <class T, int D>
+template <class T, int D, bool Masked>
 __device__ __forceinline__ void differentiate_queries(const GradParams& p, int index) {
   using S = GradRingShape<D>;
   constexpr int m = S::query_m;
@@ -158,7 +170,9 @@ __device__ __forceinline__ void differentiate_queries(const GradParams& p, int i
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int head = index / p.query_tiles;
   const int tile = index % p.query_tiles * S::query_rows, first = tile + warp * 16 * m;
-  const int blocks = (p.z.s + kGradBlock - 1) / kGradBlock;
+  const HeadMask mask(p.z, p.mask, head);
+  const int seen = Masked ? mask.seen(::min(tile + S::query_rows, p.z.t) - 1) : p.z.s;
+  const int blocks = (::max(seen, 0) + kGradBlock - 1) / kGradBlock;
   const uint32_t q_at = shared_address(memory), dout_at = q_at + Tile<D>::bytes(S::query_rows);
   const uint32_t ring = dout_at + Tile<D>::bytes(S::query_rows);
   const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
@@ -191,25 +205,27 @@ __device__ __forceinline__ void differentiate_queries(const GradParams& p, int i
       w = {q_at + own, dout_at + own};
     }
     const uint32_t at = ring + j % kGradStages * 2 * S::block_bytes;
-    add_keys<T, D>(dq, w, {at, at + S::block_bytes, p.z.s - j * kGradBlock}, shift, delta,
-                   p.z.scale_log2);
+    const int own = Masked ? mask.seen(first + 16 * m - 1) : p.z.s;
+    add_keys<T, D, Masked>(dq, w, {at, at + S::block_bytes, own - j * kGradBlock}, shift, delta,
+                           p.z.scale_log2, {mask, j * kGradBlock, first, p.z.t});
   }
+  wait_copies<0>();
   write_scaled<T, m, D>(rows_of<T>(p.z, p.dq, head, p.z.t), first, dq, p.z.scale, lane);
 }
 
-// dq, dk and dv. Few heads fill the device only with both kinds of thread blocks.
-// grid: for each head p.tiles blocks with GradRingShape<D>::key_rows keys each, then for each
-// p.query_tiles with query_rows queries each.  sums: f32, in the order of the queries or keys.
-// deterministic: yes.
-template <class T, int D>
+// dq, dk and dv. Few heads fill the device only with both kinds of thread blocks. `Masked`:
+// with what p.mask says; blocks of which nothing is seen are not loaded. grid: for each head
+// p.tiles blocks with GradRingShape<D>::key_rows keys each, then for each p.query_tiles with
+// query_rows queries each.  sums: f32, in the order of the queries or keys. deterministic: yes.
+template <class T, int D, bool Masked>
 __global__ __launch_bounds__(kGradThreads,
                              2) void attention_grad_ring(const __grid_constant__ GradParams p) {
   begin();
   const int of_keys = static_cast<int>(p.z.heads) * p.tiles, index = blockIdx.x;
   if (index < of_keys)
-    differentiate_keys<T, D>(p, index);
+    differentiate_keys<T, D, Masked>(p, index);
   else
-    differentiate_queries<T, D>(p, index - of_keys);
+    differentiate_queries<T, D, Masked>(p, index - of_keys);
 }
 
 }  // namespace ebb::ops::cuda

@@ -33,9 +33,16 @@ GradKernel grad_group(int64_t t) {
           S::bytes(static_cast<int>(t))};
 }
 
+template <class T, int D, bool Masked>
+void add_ring(GradKernels& k) {
+  using S = GradRingShape<D>;
+  k.rows = {attention_grad_rows<T, 8>, kRowThreads / kRowLanes, kRowThreads, 0};
+  k.ring = {attention_grad_ring<T, D, Masked>, S::key_rows, kGradThreads, S::bytes};
+  k.ring_queries = S::query_rows;
+}
+
 template <class T, int D>
 GradKernels grad_kernels_of_width(int64_t t, int64_t s) {
-  using S = GradRingShape<D>;
   GradKernels k;
   if constexpr (D == 72) {
     if (t <= 256 && s <= 64)
@@ -53,9 +60,7 @@ GradKernels grad_kernels_of_width(int64_t t, int64_t s) {
     else if (t <= 256 && s <= 256)
       k.head = grad_head<T, D, 8>(t);
   }
-  k.rows = {attention_grad_rows<T, 8>, kRowThreads / kRowLanes, kRowThreads, 0};
-  k.ring = {attention_grad_ring<T, D>, S::key_rows, kGradThreads, S::bytes};
-  k.ring_queries = S::query_rows;
+  add_ring<T, D, false>(k);
   return k;
 }
 
@@ -71,6 +76,23 @@ GradKernels grad_kernels(int64_t width, int64_t t, int64_t s) {
   return grad_kernels_of_width<T, 160>(t, s);
 }
 
+// The same of kernels that take a mask, at fewer widths.
+template <class T>
+GradKernels masked_grad_kernels(int64_t width) {
+  GradKernels k;
+  if (width <= 64)
+    add_ring<T, 64, true>(k);
+  else if (width <= 80)
+    add_ring<T, 80, true>(k);
+  else if (width <= 128)
+    add_ring<T, 128, true>(k);
+  else
+    add_ring<T, 160, true>(k);
+  return k;
+}
+
+GradKernels masked_grad_kernels_bf16(int64_t width);
+GradKernels masked_grad_kernels_f16(int64_t width);
 GradKernels grad_kernels_bf16(int64_t width, int64_t t, int64_t s);
 GradKernels grad_kernels_f16(int64_t width, int64_t t, int64_t s);
 

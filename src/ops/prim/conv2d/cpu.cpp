@@ -37,9 +37,9 @@ std::vector<Kernel> conv2d() {
           {.op = "conv2d",
            .name = "conv2d_widened",
            .supports = supports_widened,
-           .prepare = +[](const Signature& s, const Tune&, Device& d) {
-             return ebb::cpu::prepare_widened(s, d, prepare);
-           }}};
+           .prepare = +[](const Signature& s, const Tune&,
+                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
+           .note = ebb::cpu::note_widened}};
 }
 
 }  // namespace ebb::ops::cpu

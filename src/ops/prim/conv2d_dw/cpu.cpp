@@ -29,7 +29,8 @@ std::vector<Kernel> conv2d_dw() {
            .supports =
                +[](const Signature& s, const Device&) { return ebb::cpu::has_narrow_floats(s); },
            .prepare = +[](const Signature& s, const Tune&,
-                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); }}};
+                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
+           .note = ebb::cpu::note_widened}};
 }
 
 }  // namespace ebb::ops::cpu

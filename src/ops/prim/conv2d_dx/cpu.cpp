@@ -94,9 +94,9 @@ std::vector<Kernel> conv2d_dx() {
           {.op = "conv2d_dx",
            .name = "conv2d_dx_widened",
            .supports = supports_widened,
-           .prepare = +[](const Signature& s, const Tune&, Device& d) {
-             return ebb::cpu::prepare_widened(s, d, prepare);
-           }}};
+           .prepare = +[](const Signature& s, const Tune&,
+                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
+           .note = ebb::cpu::note_widened}};
 }
 
 }  // namespace ebb::ops::cpu

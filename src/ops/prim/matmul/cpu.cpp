@@ -77,9 +77,9 @@ std::vector<Kernel> matmul() {
           {.op = "matmul",
            .name = "matmul_widened",
            .supports = supports_widened,
-           .prepare = +[](const Signature& s, const Tune&, Device& d) {
-             return ebb::cpu::prepare_widened(s, d, prepare);
-           }}};
+           .prepare = +[](const Signature& s, const Tune&,
+                          Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
+           .note = ebb::cpu::note_widened}};
 }
 
 }  // namespace ebb::ops::cpu
