@@ -183,7 +183,7 @@ TEST(columns, text__is_read_as_it_was_printed) {
   c.g.output("y", scaled(c.x, Cut::row(c.slice(8, 16))));
   const Graph out = folded(fused(c.g));
   const std::string text = to_text(out);
-  EXPECT_NE(text.find("columns=[1] begin=[8] end=[16]"), std::string::npos) << text;
+  EXPECT_NE(text.find("sliced=[1] begin=[8] end=[16]"), std::string::npos) << text;
   EXPECT_EQ(to_text(parse_graph(text, find_op)), text);
 }
 

@@ -36,9 +36,9 @@ def check(root, facts):
             violations.append(f"docs/samplers.md does not show samplers/{name}.svg")
     for name in sorted(pictures - samplers):
         violations.append(f"docs/samplers/{name}.svg belongs to no sampler")
-    said = re.search(r"^\| Samplers \| (\d+) of them", (root / "README.md").read_text(), re.M)
+    said = re.search(r"^\| Samplers \| (\d+), with", (root / "README.md").read_text(), re.M)
     if not said or int(said[1]) != len(samplers):
-        violations.append(f"README.md does not say `| Samplers | {len(samplers)} of them`")
+        violations.append(f"README.md does not say `| Samplers | {len(samplers)}, with`")
     return checks.report("sampler_pages", violations, f"{count} names, {len(pictures)} pictures")
 
 
@@ -47,14 +47,14 @@ def self_test():
              "noise": [{"name": "nv"}], "guidance_rules": [{"name": "cfg"}]}
     text = "`euler` `karras` `nv` `cfg` ![euler](samplers/euler.svg)"
     good = {"docs/samplers.md": text, "docs/samplers/euler.svg": "<svg/>",
-            "README.md": "| Samplers | 1 of them with", "facts.json": json.dumps(facts)}
+            "README.md": "| Samplers | 1, with", "facts.json": json.dumps(facts)}
     two = {**facts, "samplers": [{"name": "euler"}, {"name": "heun"}]}
     bad = {f"does not name the {word} {facts[kind][0]['name']}": {
                "docs/samplers.md": text.replace(f"`{facts[kind][0]['name']}`", "")}
            for kind, word in KINDS.items()}
     bad["does not show samplers/euler.svg"] = {"docs/samplers.md": "`euler` `karras` `nv` `cfg`"}
     bad["docs/samplers/heun.svg is missing"] = {"facts.json": json.dumps(two)}
-    bad["does not say `| Samplers | 1 of them`"] = {"README.md": "| Samplers | 2 of them with"}
+    bad["does not say `| Samplers | 1, with`"] = {"README.md": "| Samplers | 2, with"}
     bad["heun.svg belongs to no sampler"] = {"docs/samplers/heun.svg": "<svg/>"}
     return checks.self_test(__file__, good, bad)
 

@@ -72,13 +72,18 @@ std::shared_ptr<WeightStore> weights_in(const std::string& file, const Found& f)
                                    {.prefix = f.prefix, .ignored = m.model->ignored});
 }
 
+// The text of an error in this file, which it names at the end if it does not name it yet.
+std::string naming(const std::string& error, const std::string& file) {
+  return error.find(file) == std::string::npos ? error + "  " + file : error;
+}
+
 // An Error says what was made up of the config, which may be why the tensors do not fit.
 std::shared_ptr<WeightStore> weights_or_reason(const std::string& file, const Found& f) {
   try {
     return weights_in(file, f);
   } catch (const Error& e) {
     if (f.model.missing.empty()) throw;
-    fail(e.what(), "\n  ", missing_text(f.model.missing));
+    fail(naming(e.what(), file), "\n  ", missing_text(f.model.missing));
   }
 }
 
@@ -92,8 +97,7 @@ auto in_file(const Asked& a, const auto& f) {
     const std::string older = train::older_model(a.path, a.file, [&](const std::string& file) {
       weights_in(file, without_weights(file, a.model));
     });
-    fail(what, what.find(a.file) == std::string::npos ? "  " + a.file : "",
-         older.empty() ? "" : "; an older model is whole: " + older);
+    fail(naming(what, a.file), older.empty() ? "" : "; an older model is whole: " + older);
   }
 }
 
