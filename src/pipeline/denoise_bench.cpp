@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "nn/hashed_weights.h"
@@ -56,7 +57,14 @@ Evaluation make_evaluation(const NetworkCase& m, DType dtype, const Context& con
   const nn::NetworkInputs in = network_inputs(g, *named.model, named.config, m.batch);
   g.output("F", network_of(*named.model, named.config)(g, in));
   options.weights = hashed_weights(named);
-  return {Plan(mixed_precision(g, dtype), context, options), inputs_of(c, m.batch)};
+  NamedTensors inputs = inputs_of(c, m.batch);
+  for (const Source& s : g.sources()) {  // other conditions: zeros
+    if (s.kind != Source::Kind::input || inputs.contains(s.name)) continue;
+    Tensor zeros(g.type(s.value));
+    std::memset(zeros.raw(), 0, static_cast<size_t>(zeros.bytes()));
+    inputs.emplace(s.name, std::move(zeros));
+  }
+  return {Plan(mixed_precision(g, dtype), context, options), std::move(inputs)};
 }
 
 double norm(std::span<const float> v) {

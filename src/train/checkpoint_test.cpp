@@ -291,7 +291,8 @@ TEST(run_folder, of_a_run_that_goes_on__is_refused) {
 
 TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
   const Folder folder;
-  expect_error([&] { check_run_folder(folder.path(), true, false); }, "resume: there is no run in the folder");
+  expect_error([&] { check_run_folder(folder.path(), true, false); },
+               "resume: there is no run in the folder");
   check_run_folder(folder / "new/deep", false, false);
   EXPECT_FALSE(fs::exists(folder / "new"));
   begin_run_folder(folder / "new/deep", false);
