@@ -213,6 +213,8 @@ void Denoiser::condition(std::string_view name, const Tensor& value, const Tenso
     c->check(negative, options_.batch, "denoiser: negative");
     other = negative;
   }
+  require(value.buffer()->on_host() && other.buffer()->on_host(),
+          "denoiser: conditions must lie on the host  ", c->name);
   Tensor both(c->type(network_batch(options_)));
   const Tensor halves[] = {value, other};
   for (int64_t i = 0; i < 2; ++i)

@@ -141,6 +141,7 @@ std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
     } catch (const Error&) {
       if (plans_.empty()) throw;
       drop_oldest();
+      if (model_.weights) model_.weights->drop_unused();
     }
   }
 }

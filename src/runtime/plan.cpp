@@ -347,9 +347,9 @@ void Plan::fail_memory(int64_t bytes, int64_t free) const {
 }
 
 void Plan::resolve() {
-  if (!arena_) arena_ = take(memory_.arena_bytes);
   make_inputs();
-  bind_weights();
+  bind_weights();  // before the arena: preparing them takes memory that is free again then
+  if (!arena_) arena_ = take(memory_.arena_bytes);
   for (size_t i = 0; i < sources_.size(); ++i)
     require(sources_[i].defined(), "plan: '", graph_.sources()[i].name, "' is not bound");
   for (size_t i = 0; i < steps_.size(); ++i) {

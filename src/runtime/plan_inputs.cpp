@@ -56,12 +56,13 @@ void PlanInputs::put(const Input& input, const Tensor& value, Device& device) {
 
 void PlanInputs::load(const NamedTensors& inputs, const Graph& g, Device& device) {
   size_t given = 0;
-  for (const Input& input : inputs_) {
+  for (Input& input : inputs_) {
     const auto it = inputs.find(input.name);
     require(it != inputs.end() || input.kept, "run: input '", input.name, "' is missing  ",
             input.memory.type());
     if (it == inputs.end()) continue;
     put(input, it->second, device);
+    input.kept = false;
     ++given;
   }
   for (const auto& [name, tensor] : inputs)
