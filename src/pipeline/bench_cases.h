@@ -21,6 +21,8 @@ std::vector<NetworkCase> small_networks();
 std::vector<NetworkCase> large_networks();
 NamedModel model_of(const NetworkCase& c);
 
+constexpr int profile_runs = 10;
+
 // Of runs of a plan whose inputs were loaded, on the device; on the host with their copies.
 Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int runs);
 

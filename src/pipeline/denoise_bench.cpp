@@ -112,10 +112,10 @@ BenchResult timed(const Context& context, const NetworkCase& m, Evaluation& e, D
 
 }  // namespace
 
-void bench_denoise(const Context& context, const std::string& filter, Ceilings& ceilings,
+void bench_denoise(const Context& context, const ModelBench& what, Ceilings& ceilings,
                    const std::function<void(const BenchResult&)>& report) {
   const auto asked = [&](const NetworkCase& m) {
-    return ("denoise/" + m.name).find(filter) != std::string::npos;
+    return ("denoise/" + m.name).find(what.filter) != std::string::npos;
   };
   for (const NetworkCase& m : small_networks()) {
     if (!asked(m)) continue;
@@ -126,7 +126,9 @@ void bench_denoise(const Context& context, const std::string& filter, Ceilings& 
       Evaluation e = make_evaluation(m, d, context);
       const Tensor have = e.plan.run(e.inputs).at("F").to(DType::f32);
       check_output(m, d, have, want);
-      report(timed(context, m, e, d, have, ceilings));
+      BenchResult r = timed(context, m, e, d, have, ceilings);
+      if (what.profile) r.profile = profile_plan(e.plan, e.inputs, profile_runs);
+      report(r);
     }
   }
   if (context.device->on_host()) return;
@@ -138,6 +140,7 @@ void bench_denoise(const Context& context, const std::string& filter, Ceilings& 
     const std::chrono::duration<double> first = std::chrono::steady_clock::now() - start;
     BenchResult r = timed(context, m, e, DType::bf16, output, ceilings);
     r.first_step_s = first.count();
+    if (what.profile) r.profile = profile_plan(e.plan, e.inputs, profile_runs);
     report(r);
   }
 }

@@ -100,19 +100,20 @@ void check_learning(const NetworkCase& m, double first, TrainingStep& s) {
           first, ", after ", steps, " steps ", last, ")");
 }
 
-BenchResult bench_large(const Context& context, const NetworkCase& m, const Recompute& recompute,
+BenchResult bench_large(const Context& context, const NetworkCase& m, const ModelBench& what,
                         Ceilings& ceilings) {
   const DType dtype = DType::bf16;
   const auto start = std::chrono::steady_clock::now();
   const Network network = make_network(m, {.precond = "eps"});
   TrainingStep s =
-      make_step(network, {.dtype = dtype, .ema = false}, {.recompute = recompute}, context);
+      make_step(network, {.dtype = dtype, .ema = false}, {.recompute = what.recompute}, context);
   const double loss = number(s.plan.run(s.inputs), "loss");
   const std::chrono::duration<double> first_step = std::chrono::steady_clock::now() - start;
   check_learning(m, loss, s);
   BenchResult r = time_step(s, context, ceilings, dtype);
   r.first_step_s = first_step.count();
   r.example = m.name;
+  if (what.profile) r.profile = profile_plan(s.plan, s.inputs, profile_runs);
   return r;
 }
 
@@ -146,12 +147,13 @@ void bench_models(const Context& context, const ModelBench& what, Ceilings& ceil
       check_step(m, s.plan.run(s.inputs), want, d);
       BenchResult r = time_step(s, context, ceilings, d);
       r.example = m.name;
+      if (what.profile) r.profile = profile_plan(s.plan, s.inputs, profile_runs);
       report(r);
     }
   }
   if (context.device->on_host()) return;
   for (const NetworkCase& m : large_networks())
-    if (asked(m)) report(bench_large(context, m, what.recompute, ceilings));
+    if (asked(m)) report(bench_large(context, m, what, ceilings));
 }
 
 }  // namespace ebb

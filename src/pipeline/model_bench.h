@@ -17,6 +17,7 @@ std::vector<std::string> model_bench_names(const Device& device);
 struct ModelBench {
   std::string filter;        // runs the cases whose name contains it
   Recompute recompute = {};  // of training steps
+  bool profile = false;      // measure each step of the plans as well
 };
 
 // Runs training steps in f32 and, where the device is fast in it, bf16: tiny (28x28x1, batch 64),
@@ -30,7 +31,7 @@ void bench_models(const Context& context, const ModelBench& what, Ceilings& ceil
 // guidance; on accelerators also unet64, adm64 (32 images) and dit_xl2 (64 latents) in bf16.
 // Weights and inputs are hashed. Each is checked first: against the unfused plan in f32, the large
 // ones for values that are not finite. Throws Error if not.
-void bench_denoise(const Context& context, const std::string& filter, Ceilings& ceilings,
+void bench_denoise(const Context& context, const ModelBench& what, Ceilings& ceilings,
                    const std::function<void(const BenchResult&)>& report);
 
 }  // namespace ebb

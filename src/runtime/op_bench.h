@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/context.h"
+#include "runtime/profile.h"
 
 namespace ebb {
 
@@ -37,6 +38,7 @@ struct BenchResult {
   // Of evaluations of a network with hashed weights and inputs (nn/hashed_weights.h): the l2 norm
   // of the output and its first projections, for another program to compare.
   std::vector<double> check = {};
+  std::vector<ProfileLine> profile = {};  // of a plan, if asked for
 };
 
 // "op/example" of everything that bench_ops() can run on the device.

@@ -24,15 +24,19 @@ namespace {
 
 struct Options {
   std::string filter, recompute = "off", file, size;
+  bool profile = false;
   CommonOptions common;
   void fields(auto&& f) {
     f("recompute", recompute,
       "training steps: activation checkpointing to save memory: off, pointwise, all, auto or a "
       "size like 8GB");
+    f("profile", profile, "of plans: also the time of each kernel, the longest uses first");
     f("file", file, "bench load: the safetensors file whose weights are loaded");
     f("size", size, "bench load: of a temporary file of random weights, such as 5GB");
   }
 };
+
+constexpr size_t profile_lines = 40;
 
 // What choosing kernels has cost since `before`.
 nlohmann::ordered_json tuning_json(const TuningCosts& now, const TuningCosts& before) {
@@ -59,6 +63,13 @@ void print_json(const BenchResult& r, const nlohmann::ordered_json& tuning) {
   if (r.first_step_s > 0) j["first_step_s"] = r.first_step_s;
   if (!r.check.empty()) j["check"] = r.check;
   if (!tuning.is_null()) j["tuning"] = tuning;
+  for (const ProfileLine& l : r.profile)
+    j["profile"].push_back({{"kernel", l.kernel},
+                            {"signature", l.signature},
+                            {"steps", l.steps},
+                            {"us", l.us},
+                            {"flops", l.cost.flops},
+                            {"bytes", l.cost.bytes}});
   std::puts(j.dump().c_str());
   std::fflush(stdout);
 }
@@ -148,11 +159,13 @@ int run(const Options& o) {
     std::printf("%-16s %-22s %-5s %-22s %10.1f %6.0f%% %9.2f %9.3f %5.0f%%\n", r.op.c_str(),
                 r.example.c_str(), r.dtype.c_str(), r.kernel.c_str(), r.us, 100 * r.spread,
                 r.gb_per_s, r.tflop_per_s, r.peak_percent);
+    if (!r.profile.empty()) std::fputs(profile_text(r.profile, profile_lines).c_str(), stdout);
     std::fflush(stdout);
   };
   bench_ops(context, o.filter, c, report);
-  bench_models(context, {o.filter, recompute}, c, report);
-  bench_denoise(context, o.filter, c, report);
+  const ModelBench networks{o.filter, recompute, o.profile};
+  bench_models(context, networks, c, report);
+  bench_denoise(context, networks, c, report);
   bench_pipelines(context, o.filter, report);
   return 0;
 }
