@@ -5,13 +5,13 @@
 namespace ebb::cuda {
 namespace {
 
-// Asked for in place of kernels that are not compiled yet.
+// Stands in for kernels that are not compiled yet.
 __global__ void nothing() {}
 
 }  // namespace
 
 int64_t cluster_occupancy(int cluster, int64_t blocks, const CudaDevice& device) {
-  constexpr int64_t reserved = 1 << 10;  // bytes of each block
+  constexpr int64_t reserved = 1 << 10;  // bytes per thread block
   constexpr int warp = 32;
   const auto* kernel = reinterpret_cast<const void*>(nothing);
   const auto shared = (device.shared_per_block() + reserved) / blocks - reserved;

@@ -10,7 +10,7 @@
 
 namespace ebb::cuda::gemm {
 
-// 16-bit or f32 results, in pieces of 16 bytes or element by element.
+// 16-bit or f32 results, in vectors of 16 bytes or element by element.
 enum class Store : int { subtiles, float_subtiles, elements, floats };
 
 // A number that the kernels divide by, which takes them 2 instructions for the 20 or more of a

@@ -19,7 +19,7 @@ __device__ inline void load_vector(uint32_t from, uint32_t (&v)[4]) {
 template <class C>
 __device__ void take_activation_grads(const Params& p, uint32_t box) {
 #pragma unroll 1                                                         // few registers are left
-  for (int q = threadIdx.x % 32; q < Subtiles<C>::row_bytes; q += 32) {  // pieces of 16 lines
+  for (int q = threadIdx.x % 32; q < Subtiles<C>::row_bytes; q += 32) {  // chunks of 16 lines
     uint32_t v[4];
     load_vector(box + q * 16, v);
     activate_vector<typename C::T, true>(p.activation, v);
@@ -106,7 +106,7 @@ __device__ inline void store_vector(void* to, const uint32_t (&v)[4]) {
                : "memory");
 }
 
-// A staged box to memory, in pieces of 16 bytes. (TMA stores queue behind the loads of
+// A staged box to memory, in vectors of 16 bytes. (TMA stores queue behind the loads of
 // the next tiles: GEMMs of few steps took up to a tenth longer.)
 template <class C, bool floats>
 __device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, int row,
@@ -115,7 +115,7 @@ __device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, 
   constexpr int row_bytes = width * size, vectors = row_bytes / 16;
   asm volatile("" : "+r"(row));  // registers are few: one box's addresses at a time
   const SubtileAt<C> at(p, u, row, column);
-  // a thread has the same piece of every few lines
+  // a thread has the same vector of every few lines
   const int lane = threadIdx.x % 32, vector = lane % vectors;
   constexpr int lines = 32 / vectors;
   char* to = (u.partial >= 0 ? reinterpret_cast<char*>(p.partials) : static_cast<char*>(p.out)) +

@@ -82,8 +82,8 @@ class RowWriter {
   void accumulate_rows() {
     start_sums();
     const Reg at = p_.b32("mov.u32", 0), end = draft_.number(form_.partial_rows);
-    const std::string again = p_.new_label();
-    p_.place(again);
+    const std::string loop = p_.new_label();
+    p_.bind(loop);
     p_.line("add.u32 ", at, ", ", at, ", 1");
     const Reg more = p_.test("setp.lt.u32", at, end);
     const Reg more_inside = inside_ ? p_.test("setp.lt.and.u32", at, end, inside_) : Reg{};
@@ -107,7 +107,7 @@ class RowWriter {
     }
     advance_outputs();
     turn_shared();
-    p_.line("@", more, " bra ", again);
+    p_.line("@", more, " bra ", loop);
   }
 
   Reg row_bytes(size_t i, DType dtype, bool by_row) {

@@ -94,7 +94,7 @@ template <class T>
 struct ImageParams {
   const T* x;
   float *mean, *var;
-  Stats* parts;       // [image, tile, chunk, group of the tile]
+  Stats* partials;    // [image, tile, chunk, group of the tile]
   unsigned* arrived;  // [image, tile]; zero between launches
   int64_t pixels, chunk;
   Divisor chunks, tiles, columns;  // columns: accesses of a tile
@@ -246,8 +246,9 @@ __device__ __forceinline__ Stats join_channels(const ImageParams<T>& p, Sums* ow
 
 // The statistics of a group over an image's chunks; their means are counted from the first one's.
 template <class T>
-__device__ __forceinline__ Stats join_chunks(const ImageParams<T>& p, const Stats* parts, Lanes l) {
-  const auto* const from = reinterpret_cast<const float2*>(parts);
+__device__ __forceinline__ Stats combine_chunks(const ImageParams<T>& p, const Stats* partials,
+                                                Lanes l) {
+  const auto* const from = reinterpret_cast<const float2*>(partials);
   const int chunks = static_cast<int>(p.chunks.value());
   const float part = static_cast<float>(p.part), whole = static_cast<float>(p.chunk) * part;
   const float rest = static_cast<float>(p.pixels - (chunks - 1) * p.chunk) * part;
@@ -317,11 +318,11 @@ __global__ __launch_bounds__(image_threads,
     if (chunks == 1)
       write(g, s);
     else
-      p.parts[int64_t{blockIdx.x} * p.groups + g] = s;
+      p.partials[int64_t{blockIdx.x} * p.groups + g] = s;
   });
   if (chunks == 1 || !last_to_come(p.arrived + item, chunks)) return;
   each_group(p.groups, [&](int g, Lanes l) {
-    const Stats s = join_chunks(p, p.parts + output * chunks + ::min(g, p.groups - 1), l);
+    const Stats s = combine_chunks(p, p.partials + output * chunks + ::min(g, p.groups - 1), l);
     if (g < p.groups && l.lane == 0) write(g, s);
   });
 }
@@ -359,7 +360,7 @@ __global__ __launch_bounds__(256) void moments_plain(const __grid_constant__ Pla
 struct Addresses {
   const void* x;
   float *mean, *var;
-  Stats* parts;
+  Stats* partials;
   unsigned* arrived;
 };
 
@@ -391,7 +392,7 @@ void run_images(const MomentsProblem& p, const MomentsPlan& plan, const Addresse
   const ImageParams<T> k{.x = static_cast<const T*>(a.x),
                          .mean = a.mean,
                          .var = a.var,
-                         .parts = a.parts,
+                         .partials = a.partials,
                          .arrived = a.arrived,
                          .pixels = p.pixels,
                          .chunk = plan.chunk,
@@ -437,7 +438,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   const int sms = of(device).sm_count();
   const MomentsWay best = moments_way(p, 16 / p.element, sms), narrow = moments_way(p, 1, sms);
   const auto arrived = device.allocate(std::max(best.items(), narrow.items()) * 4);
-  const int64_t parts = std::max(best.parts(), narrow.parts());
+  const int64_t partials = std::max(best.partials(), narrow.partials());
   const auto run = [=, dtype = s.in[0].dtype, &device](const Call& c) {
     const Addresses a{c.in[0], static_cast<float*>(c.out[0]), static_cast<float*>(c.out[1]),
                       static_cast<Stats*>(c.workspace), static_cast<unsigned*>(arrived->data())};
@@ -447,7 +448,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
         run_plain<T>(p, a, of(device));
     });
   };
-  return {.workspace = parts * static_cast<int64_t>(sizeof(Stats)), .run = run};
+  return {.workspace = partials * static_cast<int64_t>(sizeof(Stats)), .run = run};
 }
 
 }  // namespace

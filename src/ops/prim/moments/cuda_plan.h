@@ -25,7 +25,7 @@ struct MomentsPlan {
 struct MomentsWay {
   MomentsProblem problem;
   MomentsPlan plan;
-  int64_t parts() const {  // statistics of chunks to join
+  int64_t partials() const {  // statistics of chunks to combine
     return plan.tile && plan.chunks > 1 ? problem.outer * problem.groups * plan.chunks : 0;
   }
   int64_t items() const { return plan.tile ? problem.outer * (problem.channels / plan.tile) : 0; }
