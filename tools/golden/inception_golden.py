@@ -34,7 +34,7 @@ PICTURES = {"fine": (12, 24, 20, 1), "coarse": (10, 24, 20, 4), "large": (2, 330
 
 
 def pictures(name):
-    """8-bit images [N,3,H,W]: a colour floor(128 (v + 1)) for every square, hashed in NHWC order."""
+    """8-bit images [N,3,H,W]: a colour floor(128 (v + 1)) a square, hashed in NHWC order."""
     n, h, w, side = PICTURES[name]
     shape = (n, h // side + 1, w // side + 1, 3)
     colours = np.floor(128 * (hash_values(f"pictures.{name}", int(np.prod(shape))) + 1))
@@ -63,7 +63,7 @@ def network():
 
 
 def features(net, images, dtype):
-    """[N,2048] as fid_score computes them: of images in [0,1], as torchvision's ToTensor makes them."""
+    """[N,2048] as fid_score computes them: of images in [0,1], as ToTensor makes them."""
     x = torch.from_numpy(images).to(torch.float32).div(255).to(dtype)
     with torch.no_grad():
         return torch.cat([net.to(dtype)(part)[0][:, :, 0, 0] for part in x.split(4)])
