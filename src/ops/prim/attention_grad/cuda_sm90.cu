@@ -64,7 +64,7 @@ void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
   LongParams l{.g = p};
   l.dq_semaphore = reinterpret_cast<unsigned*>(at += c.stats_bytes);
   l.dq_accum = reinterpret_cast<float*>(at += c.semaphore_bytes);
-  l.dkv_partial = reinterpret_cast<float*>(at + c.stats_bytes);
+  l.dkv_partial = reinterpret_cast<float*>(at + c.dq_accum_bytes);
   l.key_blocks = c.key_blocks, l.query_blocks = c.query_blocks, l.query_splits = c.query_splits;
   l.tiles = static_cast<int>(c.tiles);
   l.semaphore_count = c.key_blocks > 1 ? static_cast<int>(z.heads) * c.query_blocks : 0;
