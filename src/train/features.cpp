@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "ir/text.h"
 #include "ops/table.h"
+#include "runtime/weight_store.h"
 
 namespace ebb::train {
 
@@ -27,8 +28,10 @@ FeatureNet::FeatureNet(Graph graph, NamedTensors weights, const Context& context
     if (o.name == "features") features_ = graph.type(o.value).shape[1];
   }
   require(features_ > 0, "features: the graph needs an output features f32 [B,D]");
-  plan_ = std::make_unique<Plan>(graph, context);
-  for (const auto& [name, tensor] : weights_) plan_->bind(name, tensor);
+  WeightStore::Weights stored;
+  for (const auto& [name, tensor] : weights_) stored[name] = stored_tensor(tensor);
+  plan_ = std::make_unique<Plan>(
+      graph, context, CompileOptions{.weights = std::make_shared<WeightStore>(std::move(stored))});
 }
 
 FeatureNet FeatureNet::load(const std::string& path, const Context& context) {
