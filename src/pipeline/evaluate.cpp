@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "pipeline/evaluate_doubts.h"
 #include "train/classifier.h"
 #include "train/frechet.h"
+#include "train/metrics.h"
 #include "train/rotations.h"
 
 namespace ebb {
@@ -21,8 +23,10 @@ struct Sets {
   Shape original;     // of the first image, before it is fitted
 };
 
-Sets open_sets(const std::string& path, const CommonConfig& c) {
-  train::DatasetOptions o{.size = c.image_size, .channels = c.in_channels == 1 ? 1 : 3};
+Sets open_sets(const std::string& path, const CommonConfig& c,
+               const std::function<void()>& between) {
+  train::DatasetOptions o{
+      .size = c.image_size, .channels = c.in_channels == 1 ? 1 : 3, .between = between};
   Sets s{open_dataset(path, o), nullptr, !train::has_test_split(path)};
   if (s.seen) {
     const int64_t n = s.training->size();
@@ -64,8 +68,8 @@ ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& opt
 
 // Of the data's classes, or else of quarter turns, with its accuracy.
 std::unique_ptr<FeatureNet> classifier_of(const Sets& sets, const std::string& path,
-                                          const Context& context, const train::Progress& progress,
-                                          Quality& q) {
+                                          const Context& context,
+                                          const train::ClassifierHooks& progress, Quality& q) {
   const auto make = [&](const Dataset& training, const Dataset& held_out) {
     auto net =
         std::make_unique<FeatureNet>(train::cached_classifier(training, path, context, progress));
@@ -79,17 +83,42 @@ std::unique_ptr<FeatureNet> classifier_of(const Sets& sets, const std::string& p
   return make(train::Rotations(*sets.training), train::Rotations(*sets.held_out));
 }
 
-Evidence evidence(const Quality& q, const Sets& sets, const Tensor& samples, const Tensor& features,
-                  bool judged) {
-  return {.model = samples.shape().slice(1, 4),
+Evidence evidence(const Quality& q, const Sets& sets, int64_t features, bool judged) {
+  return {.model = sets.training->image_shape(),
           .data = sets.original,
           .samples = q.n,
           .held_out = q.held_out,
-          .features = features.shape()[1],
+          .features = features,
           .accuracy = judged ? q.classifier_accuracy : -1,
           .classes = q.turns ? 4 : sets.training->classes(),
           .conditional = q.conditional};
 }
+
+// Says what was not said yet: some doubts are known before the work.
+void caution(Quality& q, const Evidence& evidence,
+             const std::function<void(std::string_view)>& log) {
+  const std::vector<std::string> before = std::exchange(q.doubts, doubts(evidence));
+  for (const std::string& d : q.doubts)
+    if (std::ranges::find(before, d) == before.end()) log("caution: " + d);
+}
+
+// A line every ten per cent of sampling, with the time left.
+class SamplingLines {
+ public:
+  SamplingLines(int64_t n, std::function<void(std::string_view)> log)
+      : n_(n), log_(std::move(log)) {}
+  void at(double share) {
+    const auto tenth = static_cast<int64_t>(share * 10);
+    if (tenth <= shown_) return;
+    shown_ = tenth;
+    log_(str("sampling ", n_, " images: ", tenth * 10, " %", train::left_text(start_, share)));
+  }
+
+ private:
+  int64_t n_, shown_ = -1;
+  std::function<void(std::string_view)> log_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace
 
@@ -107,7 +136,7 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   const CommonConfig& c = model.config.common();
   const ResolvedRequest request = request_for(model, options);
   for (const std::string& w : request.warnings) log(w);
-  const Sets sets = open_sets(options.data, c);
+  const Sets sets = open_sets(options.data, c, look);
   if (sets.seen)
     log(str("the data has no test split: ", sets.held_out->size(),
             " of the training images stand for held-out ones"));
@@ -121,15 +150,14 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   std::unique_ptr<FeatureNet> classifier, space;
   if (!options.features.empty())
     space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
+  const int64_t width = space ? space->features() : train::ClassifierConfig{}.features;
+  caution(q, evidence(q, sets, width, false), log);
   if (labels || q.turns) classifier = classifier_of(sets, options.data, context, {log, look}, q);
   FeatureNet& features = space ? *space : *classifier;
-  int64_t shown = -1;
+  SamplingLines lines(options.n, log);
   const Generated g = Pipeline(model, context).generate(request, [&](double share) {
     look();
-    if (static_cast<int64_t>(share * 10) > shown) {
-      shown = static_cast<int64_t>(share * 10);
-      log(str("sampling ", options.n, " images: ", shown * 10, " %"));
-    }
+    lines.at(share);
     return true;
   });
   const FeatureNet::Result seen = features.run(g.images, look);
@@ -140,8 +168,7 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
     q.class_accuracy =
         static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q.n);
   }
-  q.doubts = doubts(evidence(q, sets, g.images, seen.features, classifier != nullptr));
-  for (const std::string& d : q.doubts) log("caution: " + d);
+  caution(q, evidence(q, sets, width, classifier != nullptr), log);
   q.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return q;
 }
