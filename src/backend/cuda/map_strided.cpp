@@ -168,9 +168,9 @@ class StridedWriter {
   void write_addresses(Reg thread) {
     Ptx& p = draft_.ptx;
     std::vector<std::vector<Reg>> base;  // by operand and output, by segment
-    const auto tensors = [&](size_t i, const std::vector<bool>& in_parts) {
+    const auto tensors = [&](size_t i, const std::vector<bool>& segmented) {
       base.emplace_back();
-      for (size_t k = 0; k < form_.segments.of(i, in_parts); ++k)
+      for (size_t k = 0; k < form_.segments.of(i, segmented); ++k)
         base.back().push_back(draft_.pointer(text_.pointers));
     };
     for (const size_t i : used_) tensors(i, form_.segments.segmented_in);
@@ -219,7 +219,7 @@ class StridedWriter {
   // The addresses in a segmented tensor, by step. `base`: by segment.
   std::vector<Reg> part_addresses(const std::vector<Reg>& base, const std::vector<Reg>& coordinates,
                                   DType dtype) {
-    if (!choice_) find_parts(coordinates);
+    if (!choice_) find_segments(coordinates);
     std::vector<std::vector<Reg>> by_step(static_cast<size_t>(shape_.steps));
     for (size_t k = 0; k < base.size(); ++k) {
       const auto at =
@@ -231,7 +231,7 @@ class StridedWriter {
     return chosen;
   }
 
-  void find_parts(const std::vector<Reg>& coordinates) {
+  void find_segments(const std::vector<Reg>& coordinates) {
     const std::vector<int64_t>& widths = form_.segments.widths;
     choice_.emplace(draft_, widths, shape_.chunk, coordinates.back());
     for (size_t k = 0; k < widths.size(); ++k) {

@@ -164,10 +164,10 @@ RowFusion residual_rows(const Shape& shape) {
 }
 
 const AsSlices slice_cases[] = {
-    {"columns", "residual", 600, {{1, 200}}},
+    {"slices", "residual", 600, {{1, 200}}},
     {"columns_of_rows", "residual", 424, {{0, 224}, {1, 0}, {2, 24}}},
     {"columns_unaligned", "residual", 611, {{1, 203}}},
-    {"columns_odd", "gradient_odd", 263, {{1, 132}, {3, 1}}},
+    {"slices_odd", "gradient_odd", 263, {{1, 132}, {3, 1}}},
     {"slices_of_partial", "partials", 1152, {{0, 384}, {2, 5}, {3, 768}}},
     {"columns_of_one_row", "one_row", 4096, {{0, 2048}}},
 };

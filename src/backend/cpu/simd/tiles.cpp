@@ -6,7 +6,7 @@
 namespace ebb::cpu {
 namespace {
 
-// Rows and vectors of columns that a product keeps in registers, besides one row of vectors.
+// Register tile of the GEMM: rows, and vectors of columns; one more row of vectors is for operands.
 #if defined(__AVX512F__)
 constexpr int kVecBytes = 64, kRows = 6, kColumns = 4;  // of 32 registers
 #elif defined(__AVX2__)
