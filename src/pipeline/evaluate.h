@@ -24,7 +24,7 @@ struct Quality {
   int64_t held_out = 0;            // images
   bool held_out_seen = false;      // they are training images: the data has no test split
   bool conditional = false;
-  bool turns = false;  // the classifier tells quarter turns apart, since the data has no classes
+  bool turns = false;               // the classifier predicts rotations: the data has no classes
   std::vector<std::string> doubts;  // why the figures may mean little
   double seconds = 0;
 };

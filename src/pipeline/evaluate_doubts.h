@@ -14,8 +14,8 @@ struct Evidence {
   int64_t samples = 0, held_out = 0;
   int64_t features = 0;      // width of the feature space
   double accuracy = -1;      // of the classifier on held-out images; below 0: none is used
-  int64_t classes = 0;       // that it tells apart
-  bool conditional = false;  // a share of the samples is told
+  int64_t classes = 0;       // of the classifier
+  bool conditional = false;  // class accuracy is reported
 };
 
 // Empty where nothing is wrong. docs/evaluation.md says where the limits come from.

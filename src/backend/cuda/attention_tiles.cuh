@@ -1,5 +1,5 @@
 // Warp-level building blocks of attention on tensor cores (sm_80 on): tiles of 16-bit rows in
-// shared memory, their fragments, and products m16n8k16 and m16n8k8 that add up in f32.
+// shared memory, their fragments, and mma.sync m16n8k16 and m16n8k8 with f32 accumulators.
 #pragma once
 
 #include <type_traits>

@@ -115,7 +115,7 @@ Cost cost(const Signature& s) {
 
 Scalar in(int64_t i) { return Scalar::input(i); }
 
-// Two rounds of sums, in which the second uses the first; both are also outputs.
+// Two phases of reductions, of which the second uses the first; both are also outputs.
 RowFusion layer_norm_rows(Shape shape, const std::string& dtype) {
   const double inv = 1.0 / static_cast<double>(std::max<int64_t>(shape[-1], 1));
   const Scalar x = in(0), gamma = in(1), mean = in(2) * inv, var = in(3) * inv;
@@ -140,7 +140,7 @@ RowFusion softmax_rows(const Shape& shape) {
   return {Expr(3, results), "max,sum", shape.sizes(), "f32", "element"};
 }
 
-// The whole of a norm's gradient: with the sums for gamma and beta.
+// A norm's complete gradient: with the column sums for gamma and beta.
 RowFusion rows_with_partials(const Shape& shape, int64_t partial_rows) {
   RowFusion a = gradient_rows(shape);
   std::vector<Scalar> x;

@@ -45,7 +45,7 @@ namespace def {
 const OpDef& spatial_fusion();
 }
 
-// The same use with inputs and outputs that are whole tensors.
+// The same signature without segments and slices.
 Signature unfused_views(const Signature& images);
 
 // Whether each total runs over pixels; else over groups. Throws Error on other words.

@@ -50,7 +50,7 @@ float fold(Vec v, F&& f) {
   return r;
 }
 
-// ---- products ----
+// ---- GEMM ----
 
 template <int Rows, int Columns>
 void micro(const TileProduct& t, const float* a, const float* b, float* c) {

@@ -100,7 +100,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
-// Five products; the exponentials are not counted.
+// Five GEMMs; the exponentials are not counted.
 Cost cost(const Signature& s) {
   Cost c;
   for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
