@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "pipeline/evaluate_doubts.h"
+#include "pipeline/feature_space.h"
 #include "train/classifier.h"
 #include "train/frechet.h"
 #include "train/rotations.h"
@@ -52,6 +53,15 @@ Tensor features_of(const Dataset& data, FeatureNet& net, const std::function<voi
   return out;
 }
 
+// As a file of 8 bits has them: the images that they are compared with come of such.
+Tensor in_8_bits(const Tensor& images) {
+  const Tensor pixels = to_pixels(images);
+  Tensor out(DType::f32, images.shape());
+  std::ranges::transform(pixels.span<uint8_t>(), out.span<float>().begin(),
+                         [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1.0f; });
+  return out;
+}
+
 // Classes 0, 1, ... in turn. Throws Error for models that make no pictures.
 ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& options) {
   require(decoder_of(*model.model, model.config).has_value(), "eval: compares pictures, and ",
@@ -79,16 +89,25 @@ std::unique_ptr<FeatureNet> classifier_of(const Sets& sets, const std::string& p
   return make(train::Rotations(*sets.training), train::Rotations(*sets.held_out));
 }
 
-Evidence evidence(const Quality& q, const Sets& sets, const Tensor& samples, const Tensor& features,
-                  bool judged) {
+void measure_distances(Quality& q, const Tensor& samples, const Tensor& real,
+                       const Context& context, const train::Progress& progress) {
+  progress.log(str("distances of ", q.n, " samples to ", q.held_out, " images, ",
+                   samples.shape()[1], " features"));
+  q.frechet_distance = train::frechet_distance(samples, real);
+  q.kernel_distance = train::kernel_distance(samples, real, context, {}, progress.between);
+}
+
+Evidence evidence(const Quality& q, const Sets& sets, const Tensor& samples,
+                  const Tensor& features) {
   return {.model = samples.shape().slice(1, 4),
           .data = sets.original,
           .samples = q.n,
           .held_out = q.held_out,
           .features = features.shape()[1],
-          .accuracy = judged ? q.classifier_accuracy : -1,
+          .accuracy = q.classifier_accuracy.value_or(-1),
           .classes = q.turns ? 4 : sets.training->classes(),
-          .conditional = q.conditional};
+          .conditional = q.conditional,
+          .own_features = q.features == "classifier" || q.turns};
 }
 
 }  // namespace
@@ -111,6 +130,8 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   if (sets.seen)
     log(str("the data has no test split: ", sets.held_out->size(),
             " of the training images stand for held-out ones"));
+  require(sets.held_out->size() >= 2, "eval: needs at least 2 held-out images (",
+          sets.held_out->size(), ")  ", options.data);
   Quality q{.n = options.n, .held_out = sets.held_out->size(), .held_out_seen = sets.seen};
   const bool labels = sets.training->classes() > 1;
   q.conditional = labels && c.classes == sets.training->classes();
@@ -118,10 +139,17 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
     log(str("no class accuracy: the model has ", c.classes, " classes, the data ",
             sets.training->classes()));
   q.turns = !labels && options.features.empty();
+  q.inception = names_inception(options.features);
+  q.features = q.inception                 ? "inception"
+               : !options.features.empty() ? options.features
+               : q.turns                   ? "quarter turns"
+                                           : "classifier";
   std::unique_ptr<FeatureNet> classifier, space;
   if (!options.features.empty())
-    space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
-  if (labels || q.turns) classifier = classifier_of(sets, options.data, context, {log, look}, q);
+    space = std::make_unique<FeatureNet>(
+        open_features(options.features, sets.training->image_shape(), context));
+  if (!space || q.conditional)
+    classifier = classifier_of(sets, options.data, context, {log, look}, q);
   FeatureNet& features = space ? *space : *classifier;
   int64_t shown = -1;
   const Generated g = Pipeline(model, context).generate(request, [&](double share) {
@@ -132,15 +160,17 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
     }
     return true;
   });
-  const FeatureNet::Result seen = features.run(g.images, look);
-  q.frechet_distance =
-      train::frechet_distance(seen.features, features_of(*sets.held_out, features, look));
-  if (q.conditional) {
-    const Tensor logits = space ? classifier->run(g.images, look).logits : seen.logits;
+  const Tensor images = in_8_bits(g.images);
+  const FeatureNet::Result seen = features.run(images, look);
+  measure_distances(q, seen.features, features_of(*sets.held_out, features, look), context,
+                    {log, look});
+  const Evidence e = evidence(q, sets, images, seen.features);
+  if (q.conditional && tells_classes(e)) {
+    const Tensor logits = space ? classifier->run(images, look).logits : seen.logits;
     q.class_accuracy =
         static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q.n);
   }
-  q.doubts = doubts(evidence(q, sets, g.images, seen.features, classifier != nullptr));
+  q.doubts = doubts(e);
   for (const std::string& d : q.doubts) log("caution: " + d);
   q.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return q;
