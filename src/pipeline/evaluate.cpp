@@ -107,7 +107,8 @@ Evidence evidence(const Quality& q, const Sets& sets, const Tensor& samples,
           .accuracy = q.classifier_accuracy.value_or(-1),
           .classes = q.turns ? 4 : sets.training->classes(),
           .conditional = q.conditional,
-          .own_features = q.features == "classifier" || q.turns};
+          .own_features = q.features == "classifier" || q.turns,
+          .inception = q.inception};
 }
 
 }  // namespace

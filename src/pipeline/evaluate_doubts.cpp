@@ -31,13 +31,12 @@ std::vector<std::string> doubts(const Evidence& e) {
   if (e.data != e.model)
     out.push_back(str("the data (", size_of(e.data), ") are made the model's (", size_of(e.model),
                       ") first: the figures compare with images that the data do not have"));
-  for (const auto& [count, what] :
-       {std::pair{e.samples, "samples"}, {e.held_out, "held-out images"}})
-    if (count <= e.features)
-      out.push_back(str("the Frechet distance stands on ", count, " ", what, ", fewer than its ",
-                        e.features, " features need (", e.features + 1,
-                        "): it is too large, and compares with no other number of images; the "
-                        "kernel distance does"));
+  if (std::min(e.samples, e.held_out) <= e.features)
+    out.push_back(
+        str(e.inception ? "FID" : "the Frechet distance", " stands on ", e.samples, " samples and ",
+            e.held_out, " held-out images, and its ", e.features, " features need ", e.features + 1,
+            " of either: it is too large, and compares only with the same numbers of ", "images (",
+            e.inception ? "KID" : "the kernel distance", " has no such bias)"));
   constexpr int64_t enough =
       100;  // a share of 50 % is known to 10 % then, twice the standard error
   if (e.conditional && e.samples < enough)

@@ -17,6 +17,7 @@ struct Evidence {
   int64_t classes = 0;       // that it tells apart
   bool conditional = false;  // a share of the samples is told
   bool own_features = true;  // distances are in the classifier's features
+  bool inception = false;    // they are FID and KID
 };
 
 // Whether the classifier is good enough for the share of samples that it takes for their class: it

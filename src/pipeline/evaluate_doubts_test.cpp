@@ -37,8 +37,9 @@ TEST(Doubts, ten_samples__say_how_many_are_needed) {
   const auto all = doubts(e);
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0],
-            "the Frechet distance stands on 10 samples, fewer than its 128 features need (129): it "
-            "is too large, and compares with no other number of images; the kernel distance does");
+            "the Frechet distance stands on 10 samples and 10000 held-out images, and its 128 "
+            "features need 129 of either: it is too large, and compares only with the same numbers "
+            "of images (the kernel distance has no such bias)");
   EXPECT_EQ(all[1], "shares of 10 samples are uncertain by up to 31.6 % (two standard errors)");
 }
 

@@ -8,7 +8,9 @@ namespace ebb {
 namespace {
 
 constexpr std::string_view inception = "inception=";
-constexpr int64_t inception_batch = 16;  // 16 images take 0.2 GB
+
+// Images in a run: many where a device has many cores to fill; 64 take about 1 GB.
+int64_t inception_batch(const Context& context) { return context.device->on_host() ? 8 : 64; }
 
 }  // namespace
 
@@ -19,7 +21,7 @@ train::FeatureNet open_features(const std::string& text, const Shape& image,
   if (names_inception(text)) {
     const std::string path = text.substr(inception.size());
     require(!path.empty(), "eval: --features inception= must name a file");
-    return train::load_inception(path, image, inception_batch, context);
+    return train::load_inception(path, image, inception_batch(context), context);
   }
   require(!io::SafetensorsFile::open(text).contains("Conv2d_1a_3x3.conv.weight"),
           "eval: the file has weights of Inception: --features inception=", text);
