@@ -64,7 +64,8 @@ TEST_F(CliEval, classifier_that_guesses__gives_no_class_accuracy_and_the_reason)
   EXPECT_TRUE(f["class_accuracy"].is_null()) << f;
   EXPECT_EQ(out.text.find("class accuracy "), std::string::npos) << out.text;
   EXPECT_TRUE(has(f["warnings"], "takes for their class is left out")) << f;
-  EXPECT_TRUE(has(f["warnings"], "stands on 4 samples and 2 held-out images, and its 128 features need 129"));
+  EXPECT_TRUE(has(f["warnings"],
+                  "stands on 4 samples and 2 held-out images, and its 128 features need 129"));
   EXPECT_NE(out.text.find("caution: the classifier is right on only"), std::string::npos);
   EXPECT_NE(out.text.find("kernel distance "), std::string::npos) << out.text;
 }
@@ -118,7 +119,9 @@ TEST_F(CliEval, weights_of_inception__give_fid_and_kid) {
   EXPECT_TRUE(f["kid"].is_number());
   EXPECT_EQ(f["subset_size"], 2) << "all of the held-out images";
   EXPECT_FALSE(f.contains("frechet_distance")) << "of other features";
-  EXPECT_TRUE(has(f["warnings"], "FID stands on 4 samples and 2 held-out images, and its 2048 features")) << f;
+  EXPECT_TRUE(
+      has(f["warnings"], "FID stands on 4 samples and 2 held-out images, and its 2048 features"))
+      << f;
   EXPECT_NE(out.text.find("FID "), std::string::npos) << out.text;
   EXPECT_NE(out.text.find("KID "), std::string::npos) << out.text;
   ASSERT_EQ(run_program("report " + model).code, 0);
