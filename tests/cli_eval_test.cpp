@@ -102,8 +102,10 @@ TEST_F(CliEval, files_that_are_no_weights_of_inception__are_refused) {
   EXPECT_EQ(error_line(words(model, "--features inception=a.pth")),
             "inception: takes a safetensors file; docs/evaluation.md tells how to make one of  "
             "a.pth");
-  EXPECT_TRUE(
-      error_line(words(model, "--features inception=" + network(8))).starts_with("weights: "));
+  EXPECT_EQ(error_line(words(model, "--features inception=" + network(8))),
+            "inception: these are not its weights  " + network(8));
+  const std::string folder = error_line(words(model, "--features inception=" + folder_.path()));
+  EXPECT_TRUE(folder.starts_with("safetensors: ")) << folder;
 }
 
 TEST_F(CliEval, weights_of_inception__give_fid_and_kid) {
