@@ -65,7 +65,7 @@ template <class C>
 __device__ void add_bias(uint32_t shared, const WorkUnit& u, const Bias<C>& bias,
                          Accumulators<C>& d) {
   const int barrier = 1 + math_group<C>();
-  if (C::bias_buffers == 1) barrier_of(barrier, C::math_threads);  // the previous one is no longer read
+  if (C::bias_buffers == 1) barrier_of(barrier, C::math_threads);  // the previous one is free
   bias.multicast(shared);
   barrier_of(barrier, C::math_threads);  // the bias is there
   const Spot<C> at(u);

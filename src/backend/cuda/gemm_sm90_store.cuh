@@ -153,7 +153,7 @@ __device__ void send_activated(const Params& p, const WorkUnit& u, uint32_t from
   }
 }
 
-// Two boxes of accumulators, the same columns of both halves: one times the activation of the other,
+// Boxes of accumulators, the same columns of both halves: one times the activation of the other,
 // and both themselves if they are results. `column`: of the result.
 template <class C, int width>
 __device__ void send_gated(const Params& p, uint2 boxes, int row, int column) {
