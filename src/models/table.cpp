@@ -243,7 +243,8 @@ nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig
   in.x = g.input("x", {DType::f32, {batch, c.image_size, c.image_size, c.in_channels}});
   in.noise = g.input("noise", {DType::f32, {batch}});
   for (const nn::Condition& condition : model.conditions(config))
-    in.conditions[condition.name] = g.input(condition.name, condition.type(batch));
+    if (!condition.rare)
+      in.conditions[condition.name] = g.input(condition.name, condition.usual_type(batch));
   return in;
 }
 
