@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "pipeline/evaluate_doubts.h"
 #include "train/classifier.h"
 #include "train/frechet.h"
+#include "train/metrics.h"
 #include "train/rotations.h"
 
 namespace ebb {
@@ -21,8 +23,10 @@ struct Sets {
   Shape original;     // of the first image, before it is fitted
 };
 
-Sets open_sets(const std::string& path, const CommonConfig& c) {
-  train::DatasetOptions o{.size = c.image_size, .channels = c.in_channels == 1 ? 1 : 3};
+Sets open_sets(const std::string& path, const CommonConfig& c,
+               const std::function<void()>& between) {
+  train::DatasetOptions o{
+      .size = c.image_size, .channels = c.in_channels == 1 ? 1 : 3, .between = between};
   Sets s{open_dataset(path, o), nullptr, !train::has_test_split(path)};
   if (s.seen) {
     const int64_t n = s.training->size();
@@ -35,10 +39,9 @@ Sets open_sets(const std::string& path, const CommonConfig& c) {
   return s;
 }
 
-// Feature statistics of a data set, in its order.
-train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data,
-                                    const std::function<void()>& between) {
-  train::FeatureStatistics out;
+// Of all images of a data set, in its order: [N,D].
+Tensor features_of(const Dataset& data, FeatureNet& net, const std::function<void()>& between) {
+  Tensor out;
   const Shape s = data.image_shape();
   constexpr int64_t batch = 256;
   for (int64_t at = 0; at < data.size(); at += batch) {
@@ -46,7 +49,9 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data,
     Tensor images(DType::f32, {n, s[0], s[1], s[2]});
     for (int64_t i = 0; i < n; ++i)
       data.get_f32(at + i, images.rows(i, i + 1).span<float>().data());
-    out.add(net.run(images, between).features);
+    const Tensor part = net.run(images, between).features;
+    if (!out.defined()) out = Tensor(DType::f32, {data.size(), part.shape()[1]});
+    std::ranges::copy(part.span<float>(), out.rows(at, at + n).span<float>().begin());
   }
   return out;
 }
@@ -63,8 +68,8 @@ ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& opt
 
 // Of the data's classes, or else of quarter turns, with its accuracy.
 std::unique_ptr<FeatureNet> classifier_of(const Sets& sets, const std::string& path,
-                                          const Context& context, const train::Progress& progress,
-                                          Quality& q) {
+                                          const Context& context,
+                                          const train::ClassifierHooks& progress, Quality& q) {
   const auto make = [&](const Dataset& training, const Dataset& held_out) {
     auto net =
         std::make_unique<FeatureNet>(train::cached_classifier(training, path, context, progress));
@@ -78,17 +83,42 @@ std::unique_ptr<FeatureNet> classifier_of(const Sets& sets, const std::string& p
   return make(train::Rotations(*sets.training), train::Rotations(*sets.held_out));
 }
 
-Evidence evidence(const Quality& q, const Sets& sets, const Tensor& samples, const Tensor& features,
-                  bool judged) {
-  return {.model = samples.shape().slice(1, 4),
+Evidence evidence(const Quality& q, const Sets& sets, int64_t features, bool judged) {
+  return {.model = sets.training->image_shape(),
           .data = sets.original,
           .samples = q.n,
           .held_out = q.held_out,
-          .features = features.shape()[1],
+          .features = features,
           .accuracy = judged ? q.classifier_accuracy : -1,
           .classes = q.turns ? 4 : sets.training->classes(),
           .conditional = q.conditional};
 }
+
+// Says what was not said yet: some doubts are known before the work.
+void caution(Quality& q, const Evidence& evidence,
+             const std::function<void(std::string_view)>& log) {
+  const std::vector<std::string> before = std::exchange(q.doubts, doubts(evidence));
+  for (const std::string& d : q.doubts)
+    if (std::ranges::find(before, d) == before.end()) log("caution: " + d);
+}
+
+// A line every ten per cent of sampling, with the time left.
+class SamplingLines {
+ public:
+  SamplingLines(int64_t n, std::function<void(std::string_view)> log)
+      : n_(n), log_(std::move(log)) {}
+  void at(double share) {
+    const auto tenth = static_cast<int64_t>(share * 10);
+    if (tenth <= shown_) return;
+    shown_ = tenth;
+    log_(str("sampling ", n_, " images: ", tenth * 10, " %", train::left_text(start_, share)));
+  }
+
+ private:
+  int64_t n_, shown_ = -1;
+  std::function<void(std::string_view)> log_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace
 
@@ -106,7 +136,7 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   const CommonConfig& c = model.config.common();
   const ResolvedRequest request = request_for(model, options);
   for (const std::string& w : request.warnings) log(w);
-  const Sets sets = open_sets(options.data, c);
+  const Sets sets = open_sets(options.data, c, look);
   if (sets.seen)
     log(str("the data has no test split: ", sets.held_out->size(),
             " of the training images stand for held-out ones"));
@@ -120,28 +150,25 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
   std::unique_ptr<FeatureNet> classifier, space;
   if (!options.features.empty())
     space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
+  const int64_t width = space ? space->features() : train::ClassifierConfig{}.features;
+  caution(q, evidence(q, sets, width, false), log);
   if (labels || q.turns) classifier = classifier_of(sets, options.data, context, {log, look}, q);
   FeatureNet& features = space ? *space : *classifier;
-  int64_t shown = -1;
+  SamplingLines lines(options.n, log);
   const Generated g = Pipeline(model, context).generate(request, [&](double share) {
     look();
-    if (static_cast<int64_t>(share * 10) > shown) {
-      shown = static_cast<int64_t>(share * 10);
-      log(str("sampling ", options.n, " images: ", shown * 10, " %"));
-    }
+    lines.at(share);
     return true;
   });
   const FeatureNet::Result seen = features.run(g.images, look);
-  train::FeatureStatistics samples;
-  samples.add(seen.features);
-  q.frechet_distance = train::frechet_distance(samples, statistics(features, *sets.held_out, look));
+  q.frechet_distance =
+      train::frechet_distance(seen.features, features_of(*sets.held_out, features, look));
   if (q.conditional) {
     const Tensor logits = space ? classifier->run(g.images, look).logits : seen.logits;
     q.class_accuracy =
         static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q.n);
   }
-  q.doubts = doubts(evidence(q, sets, g.images, seen.features, classifier != nullptr));
-  for (const std::string& d : q.doubts) log("caution: " + d);
+  caution(q, evidence(q, sets, width, classifier != nullptr), log);
   q.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return q;
 }

@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "ir/text.h"
 #include "ops/table.h"
+#include "runtime/weight_store.h"
 
 namespace ebb::train {
 
@@ -19,17 +20,18 @@ FeatureNet::FeatureNet(Graph graph, NamedTensors weights, const Context& context
   const Shape shape = graph.type(images->value).shape;
   batch_ = shape[0];
   image_ = shape.slice(1, 4);
-  bool features = false;
   for (const NamedValue& o : graph.outputs()) {
-    features = features || o.name == "features";
     logits_ = logits_ || o.name == "logits";
     if (o.name == "features" || o.name == "logits")
       require(graph.type(o.value).shape.rank() == 2 && graph.type(o.value).dtype == DType::f32,
               "features: output '", o.name, "' must be f32 [B,D]  ", graph.type(o.value));
+    if (o.name == "features") features_ = graph.type(o.value).shape[1];
   }
-  require(features, "features: the graph needs an output features f32 [B,D]");
-  plan_ = std::make_unique<Plan>(graph, context);
-  for (const auto& [name, tensor] : weights_) plan_->bind(name, tensor);
+  require(features_ > 0, "features: the graph needs an output features f32 [B,D]");
+  WeightStore::Weights stored;
+  for (const auto& [name, tensor] : weights_) stored[name] = stored_tensor(tensor);
+  plan_ = std::make_unique<Plan>(
+      graph, context, CompileOptions{.weights = std::make_shared<WeightStore>(std::move(stored))});
 }
 
 FeatureNet FeatureNet::load(const std::string& path, const Context& context) {

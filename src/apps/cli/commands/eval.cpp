@@ -90,7 +90,7 @@ int run(const Options& o) {
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
-  const train::StopSignals signals("stopping; again, after a second, to end now");
+  const train::StopSignals signals(stopping);
   const std::optional<Quality> measured = evaluate_until(signals, o, model, context);
   if (!measured) return signal_exit + signals.requested();
   const nlohmann::ordered_json j = figures(*measured, model.step);
