@@ -99,7 +99,7 @@ class Ptx {
   }
 
   std::string new_label() { return str("L", labels_++); }
-  void place(const std::string& label) { body_ += label + ":\n"; }
+  void bind(const std::string& label) { body_ += label + ":\n"; }
   int instructions() const { return instructions_; }
 
   // A field of the kernel's parameter struct, `offset` bytes from its start.
