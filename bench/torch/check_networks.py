@@ -1,6 +1,6 @@
 """Checks networks.py against the golden vectors: python bench/torch/check_networks.py.
 
-A yardstick that computes something else is worthless, so outputs, losses and gradients of all
+A baseline that computes something else is worthless, so outputs, losses and gradients of all
 networks must agree with the reference values to float32 accuracy.
 """
 

@@ -60,7 +60,7 @@ struct Model {
   std::optional<LatentSpace> (*latents)(const ModelConfig&) = +[](const ModelConfig&) {
     return std::optional<LatentSpace>();
   };
-  // What the network takes beside the image and its noise level, all that build() may ask for.
+  // The network's inputs other than the image and its noise level: all that build() may request.
   std::vector<nn::Condition> (*conditions)(const ModelConfig&) = class_conditions;
   // The config of the network with these tensors; none: of another model. What tensors do not
   // determine (heads, the order of q, k and v, ...) is taken from the preset with the same shapes,

@@ -15,7 +15,7 @@
 
 namespace ebb::nn {
 
-// Something that a network takes beside the noisy image: a class id i64[N], text states
+// An input of a network other than the noisy image: a class id i64[N], text states
 // f32[N,T,C], a pooled text f32[N,C], ...
 struct Condition {
   static constexpr int64_t any = -1;  // a size that every value brings: the number of tokens
