@@ -91,10 +91,10 @@ nn::Weights weights_of(const Model& model, const ModelConfig& config, std::strin
 Shape sample_shape(const Model& model, const ModelConfig& config, ImageSize size);
 // "any multiple of 8", "256x256": sizes of images, pixels.
 std::string sizes_text(const Model& model, const ModelConfig& config);
-// Sources x, noise and, under their own names, all conditions, for `batch` images of the config's
-// size.
+// Sources x, noise and, under their own names, all conditions that are not rare, of their usual
+// sizes, for `batch` images of `size` (pixels or latents), or of the config's.
 nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,
-                                 int64_t batch);
+                                 int64_t batch, ImageSize size = {});
 
 // ---- the table -----------------------------------------------------------------------------
 
