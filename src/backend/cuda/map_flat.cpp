@@ -61,7 +61,7 @@ class FlatWriter {
   Reg field(RegKind kind, int64_t offset) {
     if (!form_.segmented) return ptx_.parameter(kind, offset);
     return ptx_.make(kind, kind == RegKind::b64 ? "ld.param.b64" : "ld.param.b32",
-                     str("[", entry_, "+", text_.first_entry + offset, "]"));
+                     joined("[", entry_, "+", text_.first_entry + offset, "]"));
   }
 
   // entry_ and block_: the last segment whose first block is not after this one, and the block's
@@ -82,7 +82,7 @@ class FlatWriter {
     const Reg sum = p.b32("add.u32", low, high);
     const Reg middle = p.b32("shr.u32", p.b32("add.u32", sum, 1), 1);
     const Reg first =
-        p.b32("ld.param.b32", str("[", entry_of(middle), "+", text_.first_entry, "]"));
+        p.b32("ld.param.b32", joined("[", entry_of(middle), "+", text_.first_entry, "]"));
     const Reg before = p.test("setp.le.u32", first, block_);
     p.line("@", before, " mov.u32 ", low, ", ", middle);
     p.line("@!", before, " sub.u32 ", high, ", ", middle, ", 1");

@@ -298,11 +298,11 @@ __device__ __forceinline__ void multiply_pipelined(WarpAccumulators<Tile>& acc, 
     commit_copies();
 #pragma unroll
     for (int k_step = 0; k_step < k_steps; ++k_step) {
-      if (warp_tile + 1 == k_steps) {
+      if (k_step + 1 == k_steps) {
         Ring::wait_stage();
         stage = Ring::next(stage);
       }
-      ring.fetch(f[(warp_tile + 1) % 2], stage, (warp_tile + 1) % k_steps * 16);
+      ring.fetch(f[(k_step + 1) % 2], stage, (k_step + 1) % k_steps * 16);
       multiply_fragments<T, Tile>(acc, f[k_step % 2]);
     }
   }

@@ -13,7 +13,7 @@ constexpr std::string_view types[reg_kinds] = {".f32", ".b32", ".b64", ".b16", "
 // Registers of a vector access: {%f1, %f2}.
 std::string braces(std::span<const Reg> regs) {
   std::string s;
-  for (const Reg& r : regs) s += (s.empty() ? "{" : ", ") + str(r);
+  for (const Reg& r : regs) s += (s.empty() ? "{" : ", ") + joined(r);
   return s + "}";
 }
 
@@ -46,8 +46,8 @@ std::ostream& operator<<(std::ostream& out, const Operand& v) {
 }
 
 Reg Ptx::parameter(RegKind kind, int64_t offset) {
-  return make(kind, str("ld.param", types[static_cast<size_t>(kind)]),
-              str("[params+", offset, "]"));
+  return make(kind, joined("ld.param", types[static_cast<size_t>(kind)]),
+              joined("[params+", offset, "]"));
 }
 
 Reg Ptx::pointer_parameter(int64_t offset) {
@@ -56,7 +56,7 @@ Reg Ptx::pointer_parameter(int64_t offset) {
 
 Reg Ptx::in_register(const Operand& v) { return v.is_constant() ? f32("mov.f32", v) : v.reg; }
 
-std::string Ptx::when(const Address& at) const { return at.when ? str("@", at.when, " ") : ""; }
+std::string Ptx::when(const Address& at) const { return at.when ? joined("@", at.when, " ") : ""; }
 
 // ---- memory ----------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ void Ptx::reload(const Packed& p, const Address& at) {
     const std::span<const Reg> lane(p.words.data() + i, static_cast<size_t>(n));
     const std::string_view type = unit == 1 ? ".u8" : types[static_cast<size_t>(kind)];
     line(when(at), at.shared ? "ld.shared" : "ld.global", vector_suffix(lane.size()), type, " ",
-         n == 1 ? str(lane[0]) : braces(lane), ", [", at.base, "+", at.offset + i * unit, "]");
+         n == 1 ? joined(lane[0]) : braces(lane), ", [", at.base, "+", at.offset + i * unit, "]");
     i += n;
   }
 }
@@ -153,7 +153,7 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
   for (size_t i = 0; pairs && i < values.size(); i += 2) {
     if (capability_ < 80) {
       const Reg low = narrowed(dtype, values[i]), high = narrowed(dtype, values[i + 1]);
-      words.push_back(b32("mov.b32", str("{", low, ", ", high, "}")));
+      words.push_back(b32("mov.b32", joined("{", low, ", ", high, "}")));
       continue;
     }
     const Reg low = in_register(values[i]), high = in_register(values[i + 1]);
@@ -168,7 +168,7 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
     const std::span<const Reg> lane(words.data() + i, static_cast<size_t>(n));
     const std::string_view type = unit == 1 ? ".u8" : types[static_cast<size_t>(words[0].kind)];
     line(when(at), at.shared ? "st.shared" : "st.global", vector_suffix(lane.size()), type, " [",
-         at.base, "+", at.offset + i * unit, "], ", n == 1 ? str(lane[0]) : braces(lane));
+         at.base, "+", at.offset + i * unit, "], ", n == 1 ? joined(lane[0]) : braces(lane));
     i += n;
   }
 }
@@ -177,15 +177,15 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
 
 std::string Ptx::text(const Entry& e) const {
   const int target = capability_ >= 90 ? 90 : capability_ >= 80 ? 80 : 75;
-  std::string s = str(".version 8.1\n.target sm_", target, "\n.address_size 64\n");
+  std::string s = joined(".version 8.1\n.target sm_", target, "\n.address_size 64\n");
   if (e.dynamic_shared) s += ".extern .shared .align 16 .b8 dynamic[];\n";
-  s += str(".visible .entry ", e.name, "(.param .align 8 .b8 params[",
+  s += joined(".visible .entry ", e.name, "(.param .align 8 .b8 params[",
            std::max<int64_t>(e.parameter_bytes, 8), "])\n.maxntid ", e.threads, "\n");
-  if (e.ctas_per_sm > 0) s += str(".minnctapersm ", e.ctas_per_sm, "\n");
+  if (e.ctas_per_sm > 0) s += joined(".minnctapersm ", e.ctas_per_sm, "\n");
   s += "{\n";
   for (size_t k = 0; k < reg_kinds; ++k)
-    if (used_[k] > 0) s += str("  .reg ", types[k], " ", prefixes[k], "<", used_[k], ">;\n");
-  if (e.shared_floats > 0) s += str("  .shared .align 16 .f32 shared[", e.shared_floats, "];\n");
+    if (used_[k] > 0) s += joined("  .reg ", types[k], " ", prefixes[k], "<", used_[k], ">;\n");
+  if (e.shared_floats > 0) s += joined("  .shared .align 16 .f32 shared[", e.shared_floats, "];\n");
   if (target >= 90) s += "  griddepcontrol.wait;\n";
   return s + body_ + "  ret;\n}\n";
 }

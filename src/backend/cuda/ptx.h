@@ -98,7 +98,7 @@ class Ptx {
     return make(RegKind::predicate, op, arguments...);
   }
 
-  std::string new_label() { return str("L", labels_++); }
+  std::string new_label() { return joined("L", labels_++); }
   void bind(const std::string& label) { body_ += label + ":\n"; }
   int instructions() const { return instructions_; }
 

@@ -168,7 +168,7 @@ class ReduceWriter {
   std::string_view combine() const { return form_.maximum ? "max.f32 " : "add.f32 "; }
 
   void accumulate(int step, Reg inside) {
-    const std::string when = inside ? str("@", inside, " ") : "";
+    const std::string when = inside ? joined("@", inside, " ") : "";
     const auto load = [this](size_t i, int s, int e) { return loaded(i, s, e); };
     for (size_t k = 0; k < results_; ++k) {
       Operand sum = 0.0f;  // rows: of the vector

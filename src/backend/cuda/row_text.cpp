@@ -246,7 +246,7 @@ class RowWriter {
         Operand sum = result(t, s, 0);  // of the vector
         for (int e = 1; e < layout_.vector; ++e)
           sum = p_.f32(combine(t), sum, p_.in_register(result(t, s, e)));
-        const std::string when = inside(s) ? str("@", inside(s), " ") : "";
+        const std::string when = inside(s) ? joined("@", inside(s), " ") : "";
         p_.line(when, combine(t), " ", reduced_[t], ", ", reduced_[t], ", ", p_.in_register(sum));
       }
     p_.line("bar.warp.sync -1");
@@ -291,7 +291,7 @@ class RowWriter {
       const size_t t = now[k];
       if (there_)
         p_.line("mov.f32 ", reduced_[t], ", ", Operand(form_.maximum[t] ? -infinity : 0.0f));
-      p_.line(there_ ? str("@", there_, " ") : "", "ld.shared.f32 ", reduced_[t], ", [", other_,
+      p_.line(there_ ? joined("@", there_, " ") : "", "ld.shared.f32 ", reduced_[t], ", [", other_,
               "+", slot(k), "]");
     }
     for (const size_t t : now) across(t, warps_rounded());

@@ -81,11 +81,11 @@ class SpatialWriter : SpatialFrame {
         p_.line("cp.async.", n == widest ? "cg" : "ca", ".shared.global [", to, "+", done, "], [",
                 from, "+", done, "], ", n);
       } else if (n == 2) {
-        const Reg v = p_.make(RegKind::b16, "ld.global.b16", str("[", from, "+", done, "]"));
+        const Reg v = p_.make(RegKind::b16, "ld.global.b16", joined("[", from, "+", done, "]"));
         p_.line("st.shared.b16 [", to, "+", done, "], ", v);
       } else {
         for (int64_t b = 0; b < n; b += 4) {
-          const Reg v = p_.b32("ld.global.b32", str("[", from, "+", done + b, "]"));
+          const Reg v = p_.b32("ld.global.b32", joined("[", from, "+", done + b, "]"));
           p_.line("st.shared.b32 [", to, "+", done + b, "], ", v);
         }
       }
@@ -199,7 +199,7 @@ class SpatialWriter : SpatialFrame {
     for (size_t e = 0; e < n;) {
       const size_t m = std::min<size_t>(n - e, 4);
       std::string v;
-      for (size_t j = 0; j < m; ++j) v += str(j ? ", " : "", sums_[k * n + e + j]);
+      for (size_t j = 0; j < m; ++j) v += joined(j ? ", " : "", sums_[k * n + e + j]);
       const char* wide = m == 4 ? ".v4" : m == 2 ? ".v2" : "";
       p_.line("st.shared", wide, ".f32 [", to, "+", static_cast<int64_t>(e) * float_bytes, "], ",
               m == 1 ? v : "{" + v + "}");
@@ -246,7 +246,7 @@ class SpatialWriter : SpatialFrame {
       const std::string loop = p_.new_label();
       p_.bind(loop);
       const Reg there = p_.test("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64",
-                                str("[", barrier, "]"), 0);
+                                joined("[", barrier, "]"), 0);
       p_.line("@!", there, " bra ", loop);
       for (size_t k = 0; k < now_.size(); ++k)
         add_blocks(from[k], reduced_[w_.pixel_reductions[now_[k]]]);
@@ -255,7 +255,7 @@ class SpatialWriter : SpatialFrame {
   void add_blocks(Reg from, Reg reduction) {
     std::vector<Reg> v;
     for (int b = 0; b < l_.cluster; ++b)
-      v.push_back(p_.f32("ld.shared.f32", str("[", of_row(from, static_cast<size_t>(b)), "]")));
+      v.push_back(p_.f32("ld.shared.f32", joined("[", of_row(from, static_cast<size_t>(b)), "]")));
     p_.line("mov.f32 ", reduction, ", ", v[0]);
     for (size_t b = 1; b < v.size(); ++b)
       p_.line("add.f32 ", reduction, ", ", reduction, ", ", v[b]);
