@@ -17,23 +17,41 @@ projections. Modes:
 One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
 """
 
-import argparse
-import json
-import statistics
 import sys
-import time
 from pathlib import Path
 
 import torch
 
-from gpu_step import BLOCKS, CASES, attention_order, milliseconds
+import ldm
+import modes
+from gpu_step import BLOCKS, CASES as TRAINED
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/golden"))
 from hashed_weights import projections  # noqa: E402
+from hashed_weights import hashed_input  # noqa: E402
 from record import fill_hashed, image, nhwc  # noqa: E402
 
 STEPS = 1000
 PROJECTIONS = 3
+TOKENS = 77
+SD15 = dict(in_channels=4, extra_channels=0, model_channels=320, channel_mult=[1, 2, 4, 4],
+            num_res_blocks=2, input_depths=[1, 1, 1, 1, 1, 1, 0, 0], middle_blocks=2,
+            middle_depth=1, output_depths=[0] * 3 + [1] * 9, num_heads=8, num_head_channels=0,
+            context=768, conv_projection=True, vector=0, sizes=0, size_channels=256,
+            guidance_channels=0, groups=32)
+SDXL = dict(SD15, channel_mult=[1, 2, 4], input_depths=[0, 0, 2, 2, 10, 10], middle_depth=10,
+            output_depths=[10] * 3 + [2] * 3 + [0] * 3, num_heads=0, num_head_channels=64,
+            context=2048, conv_projection=False, vector=2816, sizes=6)
+TINY_XL = dict(SDXL, model_channels=64, input_depths=[0, 0, 1, 1, 1, 1], middle_depth=1,
+               output_depths=[1] * 3 + [1] * 3 + [0] * 3, context=32)
+# network, config, batch, shape of an image, whether it is a U-Net
+CASES = TRAINED | {
+    "sd15": (ldm.LdmUNet, SD15, 2, (4, 64, 64), True),
+    "sd15_768x512": (ldm.LdmUNet, SD15, 2, (4, 64, 96), True),
+    "sdxl": (ldm.LdmUNet, SDXL, 2, (4, 128, 128), True),
+    "sdxl_832x1216": (ldm.LdmUNet, SDXL, 2, (4, 152, 104), True),
+    "tiny_xl": (ldm.LdmUNet, TINY_XL, 2, (4, 8, 16), True),
+}
 
 
 class Evaluation:
@@ -44,6 +62,8 @@ class Evaluation:
         layout = torch.channels_last if unet else torch.contiguous_format
         self.net = fill_hashed(build(config)).to(device, torch.bfloat16).eval()
         self.net = self.net.to(memory_format=layout).requires_grad_(False)
+        if isinstance(self.net, ldm.LdmUNet):
+            self.net.fuse()
         self.count = batch or own_batch
         self.x = image("input.x", (self.count, *shape[1:], shape[0]))
         self.x = self.x.to(device, torch.bfloat16).contiguous(memory_format=layout)
@@ -51,6 +71,18 @@ class Evaluation:
         self.labels = [(37 * index + 11) % STEPS]
         if config.get("num_classes"):
             self.labels.append(index % config["num_classes"])
+        if "context" in config:
+            shapes = [("text", [TOKENS, config["context"]])]
+            if config["vector"]:
+                sizes = config["sizes"]
+                shapes += [("pooled", [config["vector"] - sizes * config["size_channels"]]),
+                           ("size", [sizes])]
+            self.labels += [self.hashed(name, shape) for name, shape in shapes]
+
+    def hashed(self, name, shape):
+        values = torch.from_numpy(hashed_input(f"input.{name}", [self.count, *shape]))
+        # in bf16 the numbers of a size would be others
+        return values.to(self.x.device, torch.float32 if name == "size" else torch.bfloat16)
 
     def run(self):
         with torch.no_grad():
@@ -83,71 +115,28 @@ def make_run(evaluation, mode):
     how = {"mode": "max-autotune-no-cudagraphs"} if "autotune" in mode else {}
     if mode.startswith("blocks_"):
         for module in evaluation.net.modules():
-            if isinstance(module, BLOCKS):
+            if isinstance(module, (*BLOCKS, ldm.Res, ldm.Block)):
                 module.compile(**how)
         return captured(evaluation.run)
     compiled = torch.compile(evaluation.run, **how)
     return compiled if mode == "compile" else captured(compiled)
 
 
-def measure(args, run, mode, extra):
-    times = milliseconds(run, args.steps, args.device)
-    line = {"bench": "denoise", "engine": f"torch {torch.__version__}", "case": args.case,
-            "mode": mode, "median_ms": statistics.median(times), "min_ms": min(times),
-            "max_ms": max(times), "steps": args.steps, **extra}
-    print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}),
-          flush=True)
-    return line["median_ms"]
+class Evaluations:
+    """Evaluations as modes.main() measures them."""
 
+    bench = "denoise"
 
-def try_mode(args, mode):
-    """(milliseconds, run), or None if the mode fails here."""
-    start = time.perf_counter()
-    try:
+    def prepare(self, args, mode):
+        """(what to measure, facts of it)."""
         evaluation = Evaluation(args.case, args.device, args.batch)
-        if args.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
         run = make_run(evaluation, mode)
         out = nhwc(run()).double().reshape(-1).cpu().numpy()
         check = [float((out ** 2).sum() ** 0.5), *projections("output", out)[:PROJECTIONS]]
         for _ in range(args.warmup):
             run()
-        extra = {"batch": evaluation.count, "check": check,
-                 "prepare_s": time.perf_counter() - start}
-        if args.device == "cuda":
-            extra["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
-        return measure(args, run, mode, extra), run
-    except Exception as error:  # a mode that this PyTorch cannot do is not the others' end
-        print(json.dumps({"case": args.case, "mode": mode, "error": str(error)[:300]}), flush=True)
-        return None
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=CASES)
-    parser.add_argument("--modes", nargs="+", default=["compile_graph"])
-    parser.add_argument("--attention", nargs="*", default=[],
-                        help="backends in order: cudnn_attention flash_attention ...")
-    parser.add_argument("--batch", type=int, default=0, help="0: the case's own")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--serve", action="store_true")
-    parser.add_argument("--device", default="cuda", help="cpu tries the program out")
-    args = parser.parse_args()
-    torch.backends.cudnn.benchmark = True
-    best, best_mode = None, ""
-    with attention_order(args.attention):
-        for mode in args.modes:
-            result = try_mode(args, mode)
-            if result and (not best or result[0] < best[0]):
-                best, best_mode = result, mode
-        if args.serve and best:
-            print(json.dumps({"ready": best_mode}), flush=True)
-            for _ in sys.stdin:
-                best[1]()
-                measure(args, best[1], best_mode, {})
+        return run, {"batch": evaluation.count, "check": check}
 
 
 if __name__ == "__main__":
-    main()
+    modes.main(__doc__, CASES, Evaluations())

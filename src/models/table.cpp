@@ -108,6 +108,7 @@ std::string known_components(const std::vector<const Model*>& models) {
 }
 
 Component recognise_model(const nn::FileShapes& tensors) {
+  require(!tensors.empty(), "model: the file has no tensors");
   for (Component& c : recognise_components(tensors))
     if (c.model->kind == ModelKind::denoiser) return std::move(c);
   std::string names;
@@ -237,13 +238,15 @@ nn::Weights weights_of(const Model& model, const ModelConfig& config, std::strin
 }
 
 nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,
-                                 int64_t batch) {
+                                 int64_t batch, ImageSize size) {
   const CommonConfig& c = config.common();
+  if (size == ImageSize{}) size = {c.image_size, c.image_size};
   nn::NetworkInputs in;
-  in.x = g.input("x", {DType::f32, {batch, c.image_size, c.image_size, c.in_channels}});
+  in.x = g.input("x", {DType::f32, {batch, size.height, size.width, c.in_channels}});
   in.noise = g.input("noise", {DType::f32, {batch}});
   for (const nn::Condition& condition : model.conditions(config))
-    in.conditions[condition.name] = g.input(condition.name, condition.type(batch));
+    if (!condition.rare)
+      in.conditions[condition.name] = g.input(condition.name, condition.usual_type(batch));
   return in;
 }
 

@@ -5,6 +5,7 @@
 #include "ops/div/op.h"
 #include "ops/dropout/op.h"
 #include "ops/fourier_embedding/op.h"
+#include "ops/gelu/op.h"
 #include "ops/gelu_tanh/op.h"
 #include "ops/group_norm/op.h"
 #include "ops/layer_norm/op.h"
