@@ -5,7 +5,9 @@
 
 #include "io/safetensors.h"
 #include "models/model.h"
+#include "nn/hashed_weights.h"
 #include "nn/ops.h"
+#include "passes/merge_matmuls.h"
 #include "passes/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/far_device.h"
@@ -51,6 +53,70 @@ TEST(prepare, what_depends_on_weights_alone__moves_and_the_rest_stays) {
   EXPECT_EQ(p.values[0].source, "w");
   EXPECT_EQ(p.step.find_source("w")->kind, Source::Kind::param);
   EXPECT_EQ(p.step.type(p.step.find_source("w")->value), (Type{DType::f32, {5, 6}}));
+}
+
+TEST(merge_matmuls, products_of_one_row_a_sample__are_one_product) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 6}});
+  const auto layer = [&](const std::string& name, int64_t width, bool bias) {
+    const Value w = ops::cast(param(g, name, {width, 6}), DType::f32) * 2.0;
+    return ops::linear(x, w, bias ? param(g, name + ".bias", {width}) : Value{});
+  };
+  const Value a = layer("a", 8, true), b = layer("b", 3, true);
+  const auto halves = ops::split(a, 1, 2);
+  g.output("halves", halves[0] * halves[1]);
+  g.output("b", b + ops::slice(layer("c", 9, true), 1, 2, 5));
+  g.output("no_bias", layer("d", 5, false));
+  const Graph merged =
+      merge_matmuls(g, [](const Source& s) { return s.kind == Source::Kind::param; });
+  verify(merged, "test");
+  const auto ops = ops_of(merged);
+  EXPECT_EQ(std::ranges::count(ops, "matmul"), 2);  // that without bias has no partner
+  EXPECT_EQ(std::ranges::count(ops, "split"), 0);   // slices of slices are slices of the product
+  NamedTensors in = {{"x", nn::hashed_input("x", {4, 6})}};
+  Plan before(g, cpu()), after(merged, cpu());
+  for (Plan* plan : {&before, &after})
+    for (const Source& s : g.sources())
+      if (s.kind == Source::Kind::param)
+        plan->bind(s.name, nn::hashed_input(s.name, g.type(s.value).shape));
+  const NamedTensors want = before.run(in), have = after.run(in);
+  for (const auto& [name, tensor] : want) {
+    const auto w = tensor.span<float>(), h = have.at(name).span<float>();
+    for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(h[i], w[i], 1e-5) << name << ' ' << i;
+  }
+}
+
+TEST(merge_matmuls, weights_that_are_inputs_and_rows_of_tokens__stay) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 6}}), y = g.input("y", {DType::f32, {2, 4, 6}});
+  const Value given = g.input("w", {DType::f32, {8, 6}});
+  g.output("a", ops::linear(x, given) + ops::linear(x, param(g, "a", {8, 6})));
+  g.output("b", ops::linear(y, param(g, "b", {8, 6})) + ops::linear(y, param(g, "c", {8, 6})));
+  const Graph merged =
+      merge_matmuls(g, [](const Source& s) { return s.kind == Source::Kind::param; });
+  EXPECT_EQ(merged.nodes().size(), g.nodes().size());
+}
+
+// ---- precision -----------------------------------------------------------------------------
+
+TEST(mixed_precision, parameters_rounded__do_not_widen_activations) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {2, 4, 6}});
+  const Value h = ops::linear(x, param(g, "w", {6, 6}));
+  const Value table = g.source(Source::Kind::state, "table", {DType::f32, {1, 4, 6}});
+  const Value last = g.source(Source::Kind::state, "last", {DType::f32, {2, 4, 6}});
+  const Value sum = h + table;
+  g.output("y", ops::linear(sum, param(g, "v", {6, 6})));
+  g.update("last", h + last);  // no parameter: what is kept between runs stays in f32
+  const auto dtypes = [&](Parameters p) {
+    std::vector<DType> out;
+    const Graph low = mixed_precision(g, DType::bf16, p);
+    for (const Node& n : low.nodes())
+      if (n.op->name == "add") out.push_back(low.type(n.out[0]).dtype);
+    return out;
+  };
+  EXPECT_EQ(dtypes(Parameters::in_f32), (std::vector{DType::f32, DType::f32}));
+  EXPECT_EQ(dtypes(Parameters::rounded), (std::vector{DType::bf16, DType::f32}));
 }
 
 TEST(prepare, repeats_of_weights__stay_in_the_step_and_reshapes_are_nothing) {

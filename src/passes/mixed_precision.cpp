@@ -1,7 +1,10 @@
 #include "passes/mixed_precision.h"
 
+#include <algorithm>
+
 #include "ir/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/reshape/op.h"
 
 namespace ebb {
 
@@ -18,18 +21,39 @@ bool now_differ(const Graph& g, const Node& n, const std::vector<Value>& in) {
   return differ;
 }
 
+// By value: whether it is a parameter or buffer, perhaps in another shape.
+std::vector<bool> parameter_values(const Graph& g) {
+  std::vector<bool> out(static_cast<size_t>(g.values()));
+  for (const Source& s : g.sources())
+    out[static_cast<size_t>(s.value)] =
+        s.kind != Source::Kind::input &&
+        std::ranges::find(g.updates(), s.name, &NamedValue::name) == g.updates().end();
+  for (const Node& n : g.nodes())
+    if (n.op == &ops::def::reshape())
+      out[static_cast<size_t>(n.out[0])] = out[static_cast<size_t>(n.in[0])];
+  return out;
+}
+
 }  // namespace
 
-Graph mixed_precision(const Graph& g, DType dtype) {
+Graph mixed_precision(const Graph& g, DType dtype, Parameters parameters) {
   if (dtype == DType::f32) return g;
+  const std::vector<bool> is_parameter = parameter_values(g);
+  const auto meets_activation = [&](const Node& n, const std::vector<Value>& in) {
+    for (size_t i = 0; i < in.size(); ++i)
+      if (in[i].dtype() == dtype && !is_parameter[static_cast<size_t>(n.in[i])]) return true;
+    return false;
+  };
   Rewriter rw(g);
   rw.copy_sources();
   for (const Node& n : g.nodes()) {
     const AtScope scope(rw.to(), n.at);
     std::vector<Value> in = rw.map(n.in);
     const bool align = now_differ(g, n, in);
+    const bool round = parameters == Parameters::rounded && n.op->expr && meets_activation(n, in);
     for (size_t i = 0; i < in.size(); ++i) {
       if (!is_float(in[i].dtype())) continue;
+      if (round && is_parameter[static_cast<size_t>(n.in[i])]) in[i] = ops::cast(in[i], dtype);
       if (align || (n.op->precision == OpDef::Precision::low && i < n.op->operands))
         in[i] = ops::cast(in[i], dtype);
       if (n.op->precision == OpDef::Precision::full) in[i] = ops::cast(in[i], DType::f32);

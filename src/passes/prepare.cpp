@@ -11,20 +11,39 @@
 namespace ebb {
 namespace {
 
-// What the nodes of a graph depend on.
+// What the values of a graph depend on.
 enum class Depends : uint8_t { on_nothing, on_weights, on_more };
+
+Depends depends_of(const Graph& g, const Node& n, const std::vector<Depends>& values) {
+  Depends all = Depends::on_nothing;
+  int64_t read = 0;
+  for (const int32_t v : n.in) {
+    all = std::max(all, values[static_cast<size_t>(v)]);
+    read += g.type(v).shape.numel();
+  }
+  if (all == Depends::on_weights)
+    for (const int32_t v : n.out)
+      if (g.type(v).shape.numel() > read) return Depends::on_more;
+  return all;
+}
+
+std::vector<Depends> dependences(const Graph& g,
+                                 const std::function<bool(const Source&)>& is_weight) {
+  std::vector<Depends> out(static_cast<size_t>(g.values()), Depends::on_more);
+  for (const Source& s : g.sources())
+    if (s.kind != Source::Kind::input && is_weight(s))
+      out[static_cast<size_t>(s.value)] = Depends::on_weights;
+  for (const Node& n : g.nodes()) {
+    const Depends d = depends_of(g, n, out);
+    for (const int32_t v : n.out) out[static_cast<size_t>(v)] = d;
+  }
+  return out;
+}
 
 class Splitter {
  public:
   Splitter(const Graph& g, const std::function<bool(const Source&)>& is_weight)
-      : g_(g), depends_(static_cast<size_t>(g.values()), Depends::on_more) {
-    for (const Source& s : g.sources())
-      if (s.kind != Source::Kind::input && is_weight(s)) at(s.value) = Depends::on_weights;
-    for (const Node& n : g.nodes()) {
-      const Depends d = depends_of(n);
-      for (const int32_t v : n.out) at(v) = d;
-    }
-  }
+      : g_(g), depends_(dependences(g, is_weight)) {}
 
   PreparedGraph run() {
     find_boundary();
@@ -58,21 +77,7 @@ class Splitter {
   }
 
  private:
-  Depends& at(int32_t v) { return depends_[static_cast<size_t>(v)]; }
   Depends at(int32_t v) const { return depends_[static_cast<size_t>(v)]; }
-
-  Depends depends_of(const Node& n) const {
-    Depends all = Depends::on_nothing;
-    int64_t read = 0;
-    for (const int32_t v : n.in) {
-      all = std::max(all, at(v));
-      read += g_.type(v).shape.numel();
-    }
-    if (all == Depends::on_weights)
-      for (const int32_t v : n.out)
-        if (g_.type(v).shape.numel() > read) return Depends::on_more;
-    return all;
-  }
 
   // Constants are computed wherever they are read.
   bool moves(const Node& n) const { return at(n.out[0]) != Depends::on_more; }
@@ -141,6 +146,13 @@ PreparedGraph prepare(const Graph& g, const std::function<bool(const Source&)>& 
   PreparedGraph out = Splitter(g, is_weight).run();
   verify(out.step, "prepare");
   verify(out.prepare, "prepare");
+  return out;
+}
+
+std::vector<bool> values_from_weights(const Graph& g,
+                                      const std::function<bool(const Source&)>& is_weight) {
+  std::vector<bool> out;
+  for (const Depends d : dependences(g, is_weight)) out.push_back(d == Depends::on_weights);
   return out;
 }
 

@@ -29,6 +29,10 @@ struct PreparedGraph {
 // `is_weight` must hold for no source that is updated.
 PreparedGraph prepare(const Graph& g, const std::function<bool(const Source&)>& is_weight);
 
+// By value: whether it depends on weights and on no other source, so that prepare() moves it.
+std::vector<bool> values_from_weights(const Graph& g,
+                                      const std::function<bool(const Source&)>& is_weight);
+
 // The part of `g` that computes `value`, as output "value". Its sources are states "in.0", "in.1",
 // ...; `sources` gets their names in `g`. Values of equal expressions on sources of equal types
 // give equal texts, whatever the sources' names.

@@ -64,7 +64,8 @@ Evaluation make_evaluation(const NetworkCase& m, DType dtype, const Context& con
     std::memset(zeros.raw(), 0, static_cast<size_t>(zeros.bytes()));
     inputs.emplace(s.name, std::move(zeros));
   }
-  return {Plan(mixed_precision(g, dtype), context, options), std::move(inputs)};
+  return {Plan(mixed_precision(g, dtype, Parameters::rounded), context, options),
+          std::move(inputs)};
 }
 
 double norm(std::span<const float> v) {

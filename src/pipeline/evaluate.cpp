@@ -35,10 +35,9 @@ Sets open_sets(const std::string& path, const CommonConfig& c) {
   return s;
 }
 
-// Feature statistics of a data set, in its order.
-train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data,
-                                    const std::function<void()>& between) {
-  train::FeatureStatistics out;
+// Of all images of a data set, in its order: [N,D].
+Tensor features_of(const Dataset& data, FeatureNet& net, const std::function<void()>& between) {
+  Tensor out;
   const Shape s = data.image_shape();
   constexpr int64_t batch = 256;
   for (int64_t at = 0; at < data.size(); at += batch) {
@@ -46,7 +45,9 @@ train::FeatureStatistics statistics(FeatureNet& net, const Dataset& data,
     Tensor images(DType::f32, {n, s[0], s[1], s[2]});
     for (int64_t i = 0; i < n; ++i)
       data.get_f32(at + i, images.rows(i, i + 1).span<float>().data());
-    out.add(net.run(images, between).features);
+    const Tensor part = net.run(images, between).features;
+    if (!out.defined()) out = Tensor(DType::f32, {data.size(), part.shape()[1]});
+    std::ranges::copy(part.span<float>(), out.rows(at, at + n).span<float>().begin());
   }
   return out;
 }
@@ -132,9 +133,8 @@ Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const
     return true;
   });
   const FeatureNet::Result seen = features.run(g.images, look);
-  train::FeatureStatistics samples;
-  samples.add(seen.features);
-  q.frechet_distance = train::frechet_distance(samples, statistics(features, *sets.held_out, look));
+  q.frechet_distance =
+      train::frechet_distance(seen.features, features_of(*sets.held_out, features, look));
   if (q.conditional) {
     const Tensor logits = space ? classifier->run(g.images, look).logits : seen.logits;
     q.class_accuracy =

@@ -11,6 +11,7 @@
 #include "passes/fuse.h"
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
+#include "passes/merge_matmuls.h"
 #include "passes/rematerialise.h"
 #include "passes/row_fusion.h"
 #include "passes/segments.h"
@@ -81,7 +82,10 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   out = common_subexpressions(out);
   if (weights) {
     out = merge_casts(out);
-    PreparedGraph p = prepare(out, [&](const Source& s) { return weights->holds(out, s); });
+    const auto is_weight = [&](const Source& s) { return weights->holds(out, s); };
+    // On the host, weights are read where the file has them.
+    if (options.fuse && !device.on_host()) out = merge_matmuls(out, is_weight);
+    PreparedGraph p = prepare(out, is_weight);
     out = std::move(p.step);
     if (prepared) *prepared = std::move(p);
   }

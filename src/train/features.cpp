@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "ir/text.h"
 #include "ops/table.h"
+#include "runtime/weight_store.h"
 
 namespace ebb::train {
 
@@ -28,8 +29,10 @@ FeatureNet::FeatureNet(Graph graph, NamedTensors weights, const Context& context
               "features: output '", o.name, "' must be f32 [B,D]  ", graph.type(o.value));
   }
   require(features, "features: the graph needs an output features f32 [B,D]");
-  plan_ = std::make_unique<Plan>(graph, context);
-  for (const auto& [name, tensor] : weights_) plan_->bind(name, tensor);
+  WeightStore::Weights stored;
+  for (const auto& [name, tensor] : weights_) stored[name] = stored_tensor(tensor);
+  plan_ = std::make_unique<Plan>(
+      graph, context, CompileOptions{.weights = std::make_shared<WeightStore>(std::move(stored))});
 }
 
 FeatureNet FeatureNet::load(const std::string& path, const Context& context) {

@@ -84,7 +84,7 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
 }
 
 Graph training_graph(const Options& o, const NamedModel& m, const Graph& forward) {
-  if (!o.train) return mixed_precision(forward, parse_dtype(o.dtype));
+  if (!o.train) return mixed_precision(forward, parse_dtype(o.dtype), Parameters::rounded);
   return train::train_step(forward,
                            {.dtype = parse_dtype(o.dtype),
                             .undecayed = nn::without_decay(weights_of(*m.model, m.config))});

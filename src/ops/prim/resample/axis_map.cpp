@@ -73,6 +73,16 @@ AxisMap average(int64_t in, int64_t down) {
   return from_entries(in, out, std::move(e));
 }
 
+AxisMap box(int64_t in, int64_t reach) {
+  std::vector<Entry> e;
+  for (int64_t i = 0; i < in; ++i) {
+    const int64_t first = std::max<int64_t>(i - reach, 0), last = std::min(i + reach, in - 1);
+    for (int64_t k = first; k <= last; ++k)
+      e.push_back({i, k, 1.0 / static_cast<double>(last - first + 1)});
+  }
+  return from_entries(in, in, std::move(e));
+}
+
 AxisMap fir(const Resample& a, int64_t in) {
   const auto taps = static_cast<int64_t>(a.taps.size());
   const int64_t pad = a.pad < 0 ? (taps - 1) / 2 : a.pad;
@@ -108,6 +118,8 @@ void check(const Signature& s) {
           end());
   require(a.kind != "average" || a.up == 1, "resample: up (", a.up, ") must be 1 for averages",
           end());
+  require(a.kind != "box" || (a.up == 1 && a.down == 1 && a.pad >= 0), "resample: a box keeps the ",
+          "size (up ", a.up, ", down ", a.down, ") and reaches pad (", a.pad, ") pixels", end());
   if (a.kind != "fir") return;
   require(a.up == 1 || a.down == 1, "resample: up (", a.up, ") or down (", a.down,
           ") must be 1 for a filter", end());
@@ -121,8 +133,9 @@ AxisMap forward_map(const Signature& s, int64_t axis, int64_t in) {
   if (a.kind == "nearest") return nearest(in, out);
   if (a.kind == "bilinear") return bilinear(in, out);
   if (a.kind == "average") return average(in, a.down);
+  if (a.kind == "box") return box(in, a.pad);
   if (a.kind == "fir") return fir(a, in);
-  fail("resample: kind must be nearest, bilinear, average or fir (", a.kind, ")  x: ", s.in[0],
+  fail("resample: kind must be nearest, bilinear, average, box or fir (", a.kind, ")  x: ", s.in[0],
        "  at ", s.at);
 }
 

@@ -68,6 +68,11 @@ std::vector<Example> examples() {
       {.label = "average_transposed",
        .attrs = Resample{.kind = "average", .down = 2, .transposed = true, .source = {7, 6}},
        .in = {f32({2, 3, 3, 5})}},
+      {.label = "box", .attrs = Resample{.kind = "box", .pad = 1}, .in = {f32({2, 5, 4, 3})}},
+      {.label = "box_aligned",
+       .attrs = Resample{.kind = "box", .pad = 1},
+       .in = {f32({2, 7, 1, 16})}},
+      {.label = "box_wide", .attrs = Resample{.kind = "box", .pad = 3}, .in = {f32({1, 5, 2, 3})}},
       {.label = "fir2_up", .attrs = Resample{"fir", 2, 1, {}, two}, .in = {f32({2, 3, 5, 3})}},
       {.label = "fir4_up", .attrs = Resample{"fir", 2, 1, {}, four}, .in = {f32({2, 3, 5, 3})}},
       {.label = "fir4_up_unpadded",
@@ -87,6 +92,10 @@ std::vector<Example> examples() {
       {.label = "up64",
        .attrs = Resample{"nearest", 2},
        .in = {f32({16, 32, 32, 128})},
+       .bench = true},
+      {.label = "box35",
+       .attrs = Resample{.kind = "box", .pad = 1},
+       .in = {f32({16, 35, 35, 288})},
        .bench = true},
       {.label = "fir64",
        .attrs = Resample{"fir", 1, 2, {}, four},
@@ -113,6 +122,8 @@ Value resample(Value x, const Resample& attrs) {
 }
 
 Value avg_pool2(Value x) { return resample(x, Resample{.kind = "average", .down = 2}); }
+
+Value box_mean3(Value x) { return resample(x, Resample{.kind = "box", .pad = 1}); }
 
 Value upsample_nearest2(Value x) { return resample(x, Resample{.kind = "nearest", .up = 2}); }
 

@@ -12,6 +12,7 @@ namespace ebb::ops {
 //   nearest   out = in * up / down or `size`; y[i] = x[floor(i * in / out)]
 //   bilinear  the same sizes; linear between x at the sample centres, clamped at the ends
 //   average   out = in / down; the mean of `down` samples side by side
+//   box       out = in; the mean of x[i - pad] to x[i + pad], as far as these are in the image
 //   fir       taps f normalised to sum 1, padded by `pad` zeros on either side:
 //             down: y[i] = sum_k f[k] x[i * down - pad + k], out = (in + 2 pad - taps) / down + 1
 //             up:   y[i * up - pad + k] += up f[k] x[i],      out = (in - 1) up - 2 pad + taps
@@ -21,7 +22,7 @@ struct Resample {
   int64_t up = 1, down = 1;
   std::vector<int64_t> size;  // {P, Q}; []: from up and down
   std::vector<double> taps;
-  int64_t pad = -1;  // -1: (taps - 1) / 2
+  int64_t pad = -1;  // -1: (taps - 1) / 2, of a filter
   bool transposed = false;
   std::vector<int64_t> source;  // {H, W}
   void fields(auto&& f) {
@@ -60,6 +61,7 @@ AxisMap axis_map(const Signature& s, int64_t axis);
 
 Value resample(Value x, const Resample& attrs);
 Value avg_pool2(Value x);          // the mean of 2x2 pixels
+Value box_mean3(Value x);          // the mean of 3x3 pixels around each, less at the borders
 Value upsample_nearest2(Value x);  // every pixel becomes 2x2
 Value resize_bilinear(Value x, int64_t h, int64_t w);
 Value fir_resample(Value x, const Fir& fir);

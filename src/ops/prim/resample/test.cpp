@@ -45,6 +45,12 @@ TEST(resample, nearest_to_any_size__equals_interpolate) {
   expect_near(evaluate({2, 3}, kImage, build), {1, 1, 2, 2, 4, 1, 1, 2, 2, 4, 8, 8, 16, 16, 32});
 }
 
+TEST(box_mean3, borders__leave_out_what_lies_outside_as_avg_pool2d_without_counting_pads) {
+  expect_near(evaluate({2, 3}, kImage, [](Value x) { return box_mean3(x); }),
+              {6.75, 10.5, 13.5, 6.75, 10.5, 13.5});
+  expect_near(evaluate({1, 3}, {1, 2, 4}, [](Value x) { return box_mean3(x); }), {1.5, 7.0 / 3, 3});
+}
+
 TEST(fir_resample, up_1331__equals_transposed_depthwise_convolution_with_4f) {
   const auto build = [](Value x) { return fir_resample(x, Fir{.up = 2, .taps = {1, 3, 3, 1}}); };
   expect_near(
@@ -77,7 +83,7 @@ TEST(resample, unknown_kind__says_so) {
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "resample: kind must be nearest, bilinear, average or fir (cubic)  x: "
+                 "resample: kind must be nearest, bilinear, average, box or fir (cubic)  x: "
                  "f32[1,2,3,1]  at ");
   }
 }
