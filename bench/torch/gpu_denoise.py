@@ -2,6 +2,7 @@
 bench/gpu --only sample, and a worker for it.
 
     python bench/torch/gpu_denoise.py adm64 --modes eager compile_graph
+    python bench/torch/gpu_denoise.py decode/vae_1024 --modes compile_graph
 
 One evaluation without gradients or guidance, a class for each image; weights and activations bf16,
 U-Nets in channels_last. Weights and inputs are hashed (tools/golden/hashed_weights.py) as in `ebb
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import torch
 
+import components
 from gpu_step import BLOCKS, CASES, attention_order, milliseconds
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/golden"))
@@ -83,7 +85,7 @@ def make_run(evaluation, mode):
     how = {"mode": "max-autotune-no-cudagraphs"} if "autotune" in mode else {}
     if mode.startswith("blocks_"):
         for module in evaluation.net.modules():
-            if isinstance(module, BLOCKS):
+            if isinstance(module, BLOCKS + components.BLOCKS):
                 module.compile(**how)
         return captured(evaluation.run)
     compiled = torch.compile(evaluation.run, **how)
@@ -92,7 +94,8 @@ def make_run(evaluation, mode):
 
 def measure(args, run, mode, extra):
     times = milliseconds(run, args.steps, args.device)
-    line = {"bench": "denoise", "engine": f"torch {torch.__version__}", "case": args.case,
+    kind, _, case = args.case.rpartition("/")
+    line = {"bench": kind or "denoise", "engine": f"torch {torch.__version__}", "case": case,
             "mode": mode, "median_ms": statistics.median(times), "min_ms": min(times),
             "max_ms": max(times), "steps": args.steps, **extra}
     print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}),
@@ -104,7 +107,9 @@ def try_mode(args, mode):
     """(milliseconds, run), or None if the mode fails here."""
     start = time.perf_counter()
     try:
-        evaluation = Evaluation(args.case, args.device, args.batch)
+        of_components = args.case in components.CASES
+        evaluation = (components.Evaluation if of_components else Evaluation)(
+            args.case, args.device, args.batch)
         if args.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         run = make_run(evaluation, mode)
@@ -125,7 +130,7 @@ def try_mode(args, mode):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=CASES)
+    parser.add_argument("case", choices=[*CASES, *components.CASES])
     parser.add_argument("--modes", nargs="+", default=["compile_graph"])
     parser.add_argument("--attention", nargs="*", default=[],
                         help="backends in order: cudnn_attention flash_attention ...")

@@ -1,5 +1,5 @@
-// The autoencoder of latent diffusion (Rombach et al. 2022, arXiv:2112.10752): of Stable Diffusion 1,
-// 2 and XL with 4 channels, of 3 and Flux with 16. Names are those of the original files.
+// The autoencoder of latent diffusion (Rombach et al. 2022, arXiv:2112.10752): of Stable Diffusion
+// 1, 2 and XL with 4 channels, of 3 and Flux with 16. Names are those of the original files.
 //
 // Entry points
 //   encode  pixels f32[N,H,W,3] in [-1,1] -> mean, logvar [N,H/8,W/8,Z], of which a latent is
@@ -47,8 +47,9 @@ const std::vector<Preset>& presets() {
 
 void check(const ModelConfig& config) {
   const auto& c = config.as<AutoencoderKlConfig>();
-  require(c.image_channels > 0 && c.latent_channels > 0, "autoencoder_kl: needs channels of images (",
-          c.image_channels, ") and of latents (", c.latent_channels, ")");
+  require(c.image_channels > 0 && c.latent_channels > 0,
+          "autoencoder_kl: needs channels of images (", c.image_channels, ") and of latents (",
+          c.latent_channels, ")");
   require(!c.channel_mult.empty() && c.res_blocks > 0, "autoencoder_kl: needs levels (",
           c.channel_mult.size(), ") and residual blocks (", c.res_blocks, ")");
   for (const int64_t m : c.channel_mult)
@@ -192,8 +193,8 @@ struct Diffusers {
     swap(".mid.block_1.", ".mid_block.resnets.0.");
     swap(".mid.block_2.", ".mid_block.resnets.1.");
     swap(".mid.attn_1.norm.", ".mid_block.attentions.0.group_norm.");
-    swap(".mid.attn_1.proj_out.",
-         old_attention ? ".mid_block.attentions.0.proj_attn." : ".mid_block.attentions.0.to_out.0.");
+    swap(".mid.attn_1.proj_out.", old_attention ? ".mid_block.attentions.0.proj_attn."
+                                                : ".mid_block.attentions.0.to_out.0.");
     swap(".mid.attn_1.q.", old_attention ? ".mid.attn_1.query." : ".mid.attn_1.to_q.");
     swap(".mid.attn_1.k.", old_attention ? ".mid.attn_1.key." : ".mid.attn_1.to_k.");
     swap(".mid.attn_1.v.", old_attention ? ".mid.attn_1.value." : ".mid.attn_1.to_v.");
@@ -202,9 +203,7 @@ struct Diffusers {
   }
 };
 
-bool is_diffusers(const Names& n) {
-  return n.has("decoder.up_blocks.0.resnets.0.conv1.weight");
-}
+bool is_diffusers(const Names& n) { return n.has("decoder.up_blocks.0.resnets.0.conv1.weight"); }
 
 nn::FilePlaces places(const ModelConfig& config, const nn::FileShapes& t) {
   const Names n{t};

@@ -1,5 +1,5 @@
-// CLIP's text encoder (Radford et al. 2021, arXiv:2103.00020, section 2.4): CLIP-L of OpenAI, H and G
-// of OpenCLIP, as Stable Diffusion 1, 2 and XL read them. Names are those of Hugging Face's files.
+// CLIP's text encoder (Radford et al. 2021, arXiv:2103.00020, section 2.4): CLIP-L of OpenAI, H and
+// G of OpenCLIP, as Stable Diffusion 1, 2 and XL read them. Names are Hugging Face's.
 //
 // Entry points
 //   embed              tokens i64[N,T] -> embeddings [N,T,C]: rows of the table, which vectors of
@@ -97,8 +97,8 @@ Value attention(const Params& p, Value x, int64_t heads) {
   const auto by_heads = [&](const char* name) {
     return ops::reshape(nn::linear(p / name, x, s[2]), {s[0], s[1], heads, s[2] / heads});
   };
-  const Value o = ops::attention(by_heads("q_proj"), by_heads("k_proj"), by_heads("v_proj"),
-                                 {.causal = true});
+  const Value o =
+      ops::attention(by_heads("q_proj"), by_heads("k_proj"), by_heads("v_proj"), {.causal = true});
   return nn::linear(p / "out_proj", ops::reshape(o, s), s[2]);
 }
 
@@ -115,9 +115,9 @@ Value row_at(Value x, Value at) {
   const int64_t n = x.shape()[0], t = x.shape()[1];
   const Value id = ops::reshape(ops::cast(at, DType::f32), {n, 1, 1});
   const Value row = ops::iota(*x.graph, {.shape = {1, t, 1}, .dim = 1});
-  return ops::sum(ops::map({x, id, row},
-                           [](auto v) { return select(less(abs(v[1] - v[2]), 0.5), v[0], 0.0); }),
-                  {1});
+  return ops::sum(
+      ops::map({x, id, row}, [](auto v) { return select(less(abs(v[1] - v[2]), 0.5), v[0], 0.0); }),
+      {1});
 }
 
 ValuesByName encoded(const Params& root, const ClipTextConfig& c, Value embeddings, Value end) {
@@ -154,8 +154,8 @@ Value embedded(const Params& root, const ClipTextConfig& c, Value tokens) {
 // ---- entry points --------------------------------------------------------------------------
 
 nn::Condition tokens(const ClipTextConfig& c) {
-  return {.name = "tokens", .dtype = DType::i64, .shape = {nn::Condition::any},
-          .ids = c.vocabulary};
+  return {
+      .name = "tokens", .dtype = DType::i64, .shape = {nn::Condition::any}, .ids = c.vocabulary};
 }
 nn::Condition end_token(const ClipTextConfig& c) {
   return {.name = "end", .dtype = DType::i64, .ids = c.positions};
@@ -282,20 +282,19 @@ bool ignored(std::string_view name) {
 }  // namespace
 
 const Model& clip_text() {
-  static const Model m{
-      .name = "clip_text",
-      .help = "CLIP's text encoder (Radford et al. 2021)",
-      .kind = ModelKind::text_encoder,
-      .presets = presets(),
-      .check = check,
-      .entries = {{"embed", "rows of the table of tokens", embed_inputs, embed},
-                  {"encode", "states of tokens", encode_inputs, encode},
-                  {"encode_embeddings", "states of embeddings", encode_embeddings_inputs,
-                   encode_embeddings}},
-      .recognise = recognise,
-      .places = places,
-      .guessed = guessed,
-      .ignored = ignored};
+  static const Model m{.name = "clip_text",
+                       .help = "CLIP's text encoder (Radford et al. 2021)",
+                       .kind = ModelKind::text_encoder,
+                       .presets = presets(),
+                       .check = check,
+                       .entries = {{"embed", "rows of the table of tokens", embed_inputs, embed},
+                                   {"encode", "states of tokens", encode_inputs, encode},
+                                   {"encode_embeddings", "states of embeddings",
+                                    encode_embeddings_inputs, encode_embeddings}},
+                       .recognise = recognise,
+                       .places = places,
+                       .guessed = guessed,
+                       .ignored = ignored};
   return m;
 }
 

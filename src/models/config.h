@@ -29,7 +29,9 @@ struct CommonConfig {
 class ModelConfig {
  public:
   template <class C>
-  requires requires(C c) { c.fields([](auto&&...) {}); }
+  requires requires(C c) {
+    c.fields([](auto&&...) {});
+  }
   ModelConfig(C config)  // NOLINT: a model's struct is its config
       : held_(std::make_unique<Held<C>>(std::move(config))) {}
   ModelConfig(const ModelConfig& o) : held_(o.held_->clone()) {}

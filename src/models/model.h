@@ -90,8 +90,10 @@ struct Model {
   std::optional<ModelConfig> (*recognise)(const nn::FileShapes&) = nullptr;
   // Where files with these tensors keep the weights, if they name or pack them in another way than
   // the network does; an empty function if not.
-  nn::FilePlaces (*places)(const ModelConfig&, const nn::FileShapes&) =
-      +[](const ModelConfig&, const nn::FileShapes&) { return nn::FilePlaces(); };
+  nn::FilePlaces (*places)(const ModelConfig&, const nn::FileShapes&) = +[](const ModelConfig&,
+                                                                            const nn::FileShapes&) {
+    return nn::FilePlaces();
+  };
   // What recognise() had to guess of this config, if no preset decides it: "heads 4"; "" if
   // nothing.
   std::string (*guessed)(const ModelConfig&) = +[](const ModelConfig&) { return std::string(); };

@@ -302,8 +302,8 @@ Graph entry_graph(const Model& model, const ModelConfig& config, const EntryCall
   const nn::ValuesByName out = entry.build(nn::Params(g, std::move(prefix)), config, in);
   for (const std::string& name : call.outputs)
     g.output(name, find_known(who + ": unknown output", name, out, [](const auto& o) {
-               return o.first;
-             }).second);
+                     return o.first;
+                   }).second);
   return g;
 }
 

@@ -1,6 +1,6 @@
 // TAESD: a small autoencoder that reads and writes the latents of a large one (Bohan 2023,
-// github.com/madebyollin/taesd), for previews. Names are those of the original files, taesd_encoder.
-// and taesd_decoder. before the number of the layer.
+// github.com/madebyollin/taesd), for previews. Names are those of the original files,
+// taesd_encoder. and taesd_decoder. before the number of the layer.
 //
 // Entry points
 //   encode  pixels f32[N,H,W,3] in [-1,1] -> mean [N,H/8,W/8,Z]
@@ -37,10 +37,9 @@ struct TaesdConfig {
 };
 
 const std::vector<Preset>& presets() {
-  static const std::vector<Preset> all = {
-      {"taesd", "4 channels, 2.4 M parameters", TaesdConfig{}},
-      {"taesd16", "16 channels: of Stable Diffusion 3 and Flux",
-       TaesdConfig{.latent_channels = 16}}};
+  static const std::vector<Preset> all = {{"taesd", "4 channels, 2.4 M parameters", TaesdConfig{}},
+                                          {"taesd16", "16 channels: of Stable Diffusion 3 and Flux",
+                                           TaesdConfig{.latent_channels = 16}}};
   return all;
 }
 
@@ -123,7 +122,7 @@ std::optional<LatentSpace> latents(const ModelConfig& config) {
 
 // ---- files ---------------------------------------------------------------------------------
 
-// Where a file has one of the halves: <name><layer + offset>., with `channels` into its first layer.
+// Where a file has one of the halves: layer i is <name><i + offset>.
 struct Half {
   std::string name;
   int64_t offset = 0;
@@ -136,9 +135,9 @@ Half find_half(const Names& n, bool decoder) {
     return n.size(str(name, i, ".weight"), 1);
   };
   const std::string last_block = ".conv.0.weight";
-  for (const std::string& name : {std::string(decoder ? "taesd_decoder." : "taesd_encoder."),
-                                  std::string(decoder ? "decoder.layers." : "encoder.layers."),
-                                  std::string()}) {
+  for (const std::string& name :
+       {std::string(decoder ? "taesd_decoder." : "taesd_encoder."),
+        std::string(decoder ? "decoder.layers." : "encoder.layers."), std::string()}) {
     // The encoder's first layers are a convolution and a block, the decoder's a convolution, an
     // activation and a block; some files do not count what bounds the decoder's latents.
     if (!decoder && conv_at(name, 0) > 0 && n.has(name + "1" + last_block)) return {name, 0, true};
@@ -158,8 +157,9 @@ nn::FilePlaces places(const ModelConfig&, const nn::FileShapes& t) {
   };
 }
 
-// Levels and blocks follow from which layers are blocks: those before the first layer that changes
-// the size are one level.
+// Layers without a bias change the size; layer 3 is the first block of a level in both halves.
+constexpr int64_t most_layers = 512;
+
 std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   const Names n{t};
   const Half encoder = find_half(n, false), decoder = find_half(n, true);
@@ -169,22 +169,20 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   const auto name = [&](int64_t layer, const char* rest) {
     return str(half.name, layer + half.offset, rest);
   };
-  const auto is_block = [&](int64_t layer) { return n.has(name(layer, ".conv.0.weight")); };
-  int64_t layer = decoder.there ? 3 : 3, last = decoder.there ? 1 : 0;
-  c.blocks = 0, c.levels = 0;
-  while (is_block(layer + c.blocks)) ++c.blocks;
-  for (int64_t i = 0; i < 512; ++i)
-    if (n.has(name(i, ".weight"))) {
-      last = i;
-      if (!n.has(name(i, ".bias"))) ++c.levels;
-    }
   const int64_t first = decoder.there ? 1 : 0;
-  c.width = n.size(name(first, ".weight"), 0);
-  c.image_channels = n.size(decoder.there ? name(last, ".weight") : name(first, ".weight"),
-                            decoder.there ? 0 : 1);
-  c.latent_channels = n.size(decoder.there ? name(first, ".weight") : name(last, ".weight"),
-                             decoder.there ? 1 : 0);
+  int64_t last = first;
+  c.blocks = 0, c.levels = 0;
+  while (n.has(name(3 + c.blocks, ".conv.0.weight"))) ++c.blocks;
+  for (int64_t i = first; i < most_layers; ++i) {
+    if (!n.has(name(i, ".weight"))) continue;
+    last = i;
+    if (!n.has(name(i, ".bias"))) ++c.levels;
+  }
   if (c.blocks == 0) c.blocks = 1;
+  c.width = n.size(name(first, ".weight"), 0);
+  const int64_t in = n.size(name(first, ".weight"), 1), out = n.size(name(last, ".weight"), 0);
+  c.image_channels = decoder.there ? out : in;
+  c.latent_channels = decoder.there ? in : out;
   return c;
 }
 

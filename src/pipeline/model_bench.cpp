@@ -128,6 +128,7 @@ std::vector<std::string> model_bench_names(const Device& device) {
     if (device.on_host()) continue;
     for (const NetworkCase& m : large_networks()) out.push_back(kind + m.name);
   }
+  for (const std::string& name : component_bench_names(device)) out.push_back(name);
   return out;
 }
 

@@ -1,9 +1,9 @@
-"""Golden files of text encoders and autoencoders: python components.py --out tests/golden.
+"""Golden files of text encoders and autoencoders: python component_golden.py --out tests/golden.
 
-Runs transformers' CLIP text model and diffusers' AutoencoderKL and AutoencoderTiny at small sizes on
-hashed weights and inputs, in float32 and float64. A weight is hashed by its name in the original
-files (`original_name` says it), whatever the library calls it. Every case has the calls of our entry
-points with their inputs, and summaries of the outputs (record.py).
+Runs transformers' CLIP text model and diffusers' AutoencoderKL and AutoencoderTiny at small sizes
+on hashed weights and inputs, in float32 and float64. A weight is hashed by its name in the original
+files, whatever the library calls it. Every case has the calls of our entry points with their
+inputs, summaries of the outputs (record.py), and the library's names by the original ones.
 """
 
 import argparse
@@ -57,6 +57,7 @@ def fill(module, original_name):
             old = original_name(name)
             # 1x1 convolutions are matrices in diffusers: the same fan-in
             p.copy_(torch.from_numpy(hashed_parameter(old, p.shape)))
+    module.original_name = original_name
     return module.eval()
 
 
@@ -212,8 +213,10 @@ def main():
     for case in cases():
         module = case.pop("module")
         parameters = sum(p.numel() for p in module.parameters())
+        names = {module.original_name(n): n for n, _ in module.named_parameters()}
+        names = {old: new for old, new in names.items() if old != new}
         write(args.out / f"{case['case']}.json",
-              {"generator": versions, **case, "parameters": parameters})
+              {"generator": versions, **case, "parameters": parameters, "names": names})
 
 
 if __name__ == "__main__":
