@@ -76,10 +76,16 @@ TEST_F(CliReport, sample_and_eval__write_into_the_folder_of_a_run) {
   EXPECT_TRUE(fs::exists(run() + "/samples.png"));
   const std::string words =
       str("eval ", run(), " --device cpu --n 64 --steps 2 --data '", data(), "'");
-  out = run_program(words);
+  out = testing::run_command(str("XDG_CACHE_HOME='", folder_ / "cache", "' '",  // no classifier yet
+                                 testing::program_path(), "' ", words));
   ASSERT_EQ(out.code, 0) << out.text;
   const auto figures = nlohmann::json::parse(file_bytes(run() + "/eval.json"));
   EXPECT_EQ(figures["n"], 64);
+  const size_t few = out.text.find("caution: the Frechet distance stands on 64 samples"),
+               work = out.text.find("training the classifier: step 1 of ");
+  EXPECT_LT(few, work) << "known before the work\n" << out.text;
+  EXPECT_EQ(out.text.find("stands on 64 samples", work), out.text.npos) << "said once";
+  EXPECT_NE(out.text.find("s left\n", out.text.find("sampling 64 images: ")), out.text.npos);
   const auto lines = lines_of(run() + "/metrics.jsonl");
   EXPECT_EQ(lines.back()["step"], 2);
   EXPECT_EQ(lines.back()["eval/frechet_distance"], figures["frechet_distance"]);

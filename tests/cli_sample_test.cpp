@@ -402,6 +402,18 @@ TEST_F(CliSample, out__takes_suffixes_of_any_case) {
             "sample: --out must be a .png, .safetensors or .npy file or a folder  a.JPG");
 }
 
+TEST_F(CliSample, out_with_a_mistyped_suffix__makes_no_folder) {
+  const auto asked = [&](const std::string& name) { return error_line("sample x --out " + name); };
+  EXPECT_EQ(asked("x.safetensor"),
+            "sample: --out must be a .png, .safetensors or .npy file or a folder (did you mean "
+            "x.safetensors, or the folder x.safetensor/?)");
+  EXPECT_NE(asked("a/x.PNGS").find("(did you mean a/x.png, or "), std::string::npos);
+  for (const char* folder : {"x", "x.v2", "run.1", "x.safetensor/"})
+    EXPECT_EQ(asked(folder_ / folder).find("did you mean"), std::string::npos) << folder;
+  std::filesystem::create_directories(folder_ / "x.pn");
+  EXPECT_EQ(asked(folder_ / "x.pn").find("did you mean"), std::string::npos);
+}
+
 TEST_F(CliSample, interrupt__says_that_nothing_was_written) {
   const std::string run = trained();
   // 10000 steps take much longer than 3 seconds.

@@ -211,7 +211,7 @@ TEST_F(Cli, resume__says_why_there_is_nothing_to_resume) {
             "--overwrite starts anew, and a smaller --checkpoint-every saves sooner  " +
                 run);
   {
-    const train::RunLock training = train::begin_run_folder(run, false);
+    const train::RunLock training = train::begin_run_folder(run, false, {});
     EXPECT_EQ(error_line(resume), "out: another process is training in the folder  " + run);
   }
   const std::string words = " --device cpu --batch 1 --out " + run;
@@ -234,6 +234,48 @@ TEST_F(Cli, size_that_a_network_cannot_take__leads_to_size) {
   EXPECT_EQ(error_line(str("train --device cpu --steps 1 --model dit_s2 --data ", data)),
             str("dit: patch (2) must divide image_size (31); --size 30 crops and resizes the ",
                 "images  ", data));
+}
+
+TEST_F(Cli, size_that_a_network_cannot_take__is_refused_before_images_are_read) {
+  put_file(folder_ / "broken/a.png", "no picture");
+  const std::string words = "train --device cpu --steps 1 --data " + (folder_ / "broken");
+  EXPECT_EQ(error_line(words + " --size 33"),
+            str("tiny: image_size (33) must be a multiple of 4; --size 32 crops and resizes the ",
+                "images  ", folder_ / "broken"));
+  EXPECT_TRUE(error_line(words + " --size 32").starts_with("dataset: no image can be read"));
+  const std::string run = folder_ / "run", data = images(8);
+  ASSERT_EQ(
+      run_program(str("train --device cpu --steps 1 --batch 2 --data ", data, " --out ", run)).code,
+      0);
+  EXPECT_EQ(error_line(str("train --resume --steps 2 --size 16 --out ", run)),
+            "resume: the run's images are 8x8 and stay (--size 16)");
+}
+
+TEST_F(Cli, interrupt_while_images_are_read__is_answered) {
+  const std::string data = folder_ / "many", run = folder_ / "run";
+  std::filesystem::create_directories(data);
+  io::write_png(data + "/00000.png", Tensor(DType::u8, {1024, 1024, 3}));
+  for (int64_t i = 1; i < 20000; ++i)
+    std::filesystem::create_symlink(data + "/00000.png", str(data, "/", i, ".png"));
+  const testing::Output out =
+      run_program("--version; exec timeout --preserve-status -s INT 2 '" + program_path() +
+                  "' train --device cpu --size 32 --steps 1 --data " + data + " --out " + run);
+  EXPECT_EQ(out.code, 130) << out.text;
+  EXPECT_NE(out.text.find("stopping; again, after a second, to end now\n"), out.text.npos)
+      << out.text;
+  EXPECT_NE(
+      out.text.find("train: interrupted by signal 2 while images were read; nothing was written\n"),
+      out.text.npos)
+      << out.text;
+  EXPECT_FALSE(std::filesystem::exists(run));
+}
+
+TEST_F(Cli, file_without_tensors__is_called_so) {
+  const std::string file = folder_ / "empty.safetensors";
+  put_file(file, std::string("\x02\0\0\0\0\0\0\0{}", 10));
+  EXPECT_EQ(run_program("info " + file).text, "the file has no tensors, so it holds no model\n");
+  EXPECT_EQ(error_line("sample " + file),
+            "model: the file has no tensors (--model names it)  " + file);
 }
 
 TEST_F(Cli, network_of_a_config_that_is_not_followed__is_said) {

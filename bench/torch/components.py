@@ -250,7 +250,7 @@ BLOCKS = (Res, Attention, Upsample, Downsample, ClipLayer)
 class Evaluation:
     """A network with its inputs, as gpu_denoise.py runs them."""
 
-    def __init__(self, case, device, _):
+    def __init__(self, case, device):
         build, config, size = CASES[case]
         self.net, self.count = fill_hashed(build(config)), 1
         self.net = self.net.to(device, torch.bfloat16).eval().requires_grad_(False)

@@ -18,17 +18,14 @@ projections. Modes:
 One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
 """
 
-import argparse
-import json
-import statistics
 import sys
-import time
 from pathlib import Path
 
 import torch
 
 import components
-from gpu_step import BLOCKS, CASES, attention_order, milliseconds
+import modes
+from gpu_step import BLOCKS, CASES
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/golden"))
 from hashed_weights import projections  # noqa: E402
@@ -92,67 +89,23 @@ def make_run(evaluation, mode):
     return compiled if mode == "compile" else captured(compiled)
 
 
-def measure(args, run, mode, extra):
-    times = milliseconds(run, args.steps, args.device)
-    kind, _, case = args.case.rpartition("/")
-    line = {"bench": kind or "denoise", "engine": f"torch {torch.__version__}", "case": case,
-            "mode": mode, "median_ms": statistics.median(times), "min_ms": min(times),
-            "max_ms": max(times), "steps": args.steps, **extra}
-    print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}),
-          flush=True)
-    return line["median_ms"]
+class Evaluations:
+    """Evaluations as modes.main() measures them."""
 
+    bench = "denoise"
 
-def try_mode(args, mode):
-    """(milliseconds, run), or None if the mode fails here."""
-    start = time.perf_counter()
-    try:
-        of_components = args.case in components.CASES
-        evaluation = (components.Evaluation if of_components else Evaluation)(
-            args.case, args.device, args.batch)
-        if args.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
+    def prepare(self, args, mode):
+        """(what to measure, facts of it)."""
+        of_component = args.case in components.CASES
+        evaluation = (components.Evaluation(args.case, args.device) if of_component
+                      else Evaluation(args.case, args.device, args.batch))
         run = make_run(evaluation, mode)
         out = nhwc(run()).double().reshape(-1).cpu().numpy()
         check = [float((out ** 2).sum() ** 0.5), *projections("output", out)[:PROJECTIONS]]
         for _ in range(args.warmup):
             run()
-        extra = {"batch": evaluation.count, "check": check,
-                 "prepare_s": time.perf_counter() - start}
-        if args.device == "cuda":
-            extra["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
-        return measure(args, run, mode, extra), run
-    except Exception as error:  # a mode that this PyTorch cannot do is not the others' end
-        print(json.dumps({"case": args.case, "mode": mode, "error": str(error)[:300]}), flush=True)
-        return None
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=[*CASES, *components.CASES])
-    parser.add_argument("--modes", nargs="+", default=["compile_graph"])
-    parser.add_argument("--attention", nargs="*", default=[],
-                        help="backends in order: cudnn_attention flash_attention ...")
-    parser.add_argument("--batch", type=int, default=0, help="0: the case's own")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--serve", action="store_true")
-    parser.add_argument("--device", default="cuda", help="cpu tries the program out")
-    args = parser.parse_args()
-    torch.backends.cudnn.benchmark = True
-    best, best_mode = None, ""
-    with attention_order(args.attention):
-        for mode in args.modes:
-            result = try_mode(args, mode)
-            if result and (not best or result[0] < best[0]):
-                best, best_mode = result, mode
-        if args.serve and best:
-            print(json.dumps({"ready": best_mode}), flush=True)
-            for _ in sys.stdin:
-                best[1]()
-                measure(args, best[1], best_mode, {})
+        return run, {"batch": evaluation.count, "check": check}
 
 
 if __name__ == "__main__":
-    main()
+    modes.main(__doc__, [*CASES, *components.CASES], Evaluations())

@@ -14,16 +14,10 @@ fused AdamW; bf16 autocast with f32 weights; U-Nets in channels_last. Modes:
 One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
 """
 
-import argparse
-import contextlib
-import json
-import statistics
-import sys
-import time
-
 import torch
 
 import dit
+import modes
 import networks
 
 UNET64 = dict(image_size=64, in_channels=3, out_channels=3, model_channels=64, num_res_blocks=2,
@@ -140,101 +134,29 @@ def make_step(training, mode):
     return captured(training, training.loss)
 
 
-def milliseconds(step, steps, device):
-    if device == "cpu":
-        return [run_on_host(step) for _ in range(steps)]
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
-        step()
-        mark.record()
-    torch.cuda.synchronize()
-    return [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
+class Steps:
+    """Training steps as modes.main() measures them."""
 
+    bench = "train_step"
 
-def run_on_host(step):
-    start = time.perf_counter()
-    step()
-    return 1e3 * (time.perf_counter() - start)
+    def __init__(self):
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
+        self.training = None
 
-
-def attention_order(names):
-    """A context in which scaled_dot_product_attention prefers these backends, in this order."""
-    if not names:
-        return contextlib.nullcontext()
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    return sdpa_kernel([getattr(SDPBackend, n.upper()) for n in names], set_priority=True)
-
-
-def measure(args, training, step, mode, extra):
-    times = milliseconds(step, args.steps, args.device)
-    line = {"bench": "train_step", "engine": f"torch {torch.__version__}", "case": args.case,
-            "mode": mode, "batch": training.x.shape[0], "median_ms": statistics.median(times),
-            "min_ms": min(times), "max_ms": max(times), "steps": args.steps, **extra}
-    line = {k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}
-    print(json.dumps(line), flush=True)
-    return line["median_ms"]
-
-
-def try_mode(args, training, mode):
-    """Returns (milliseconds, step, training), or None if the mode fails here."""
-    start = time.perf_counter()
-    if args.device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    try:
-        step = make_step(training, mode)
+    def prepare(self, args, mode):
+        """(what to measure, facts of it)."""
+        if self.training is None or mode.startswith("blocks_"):
+            self.training = Training(args.case, args.device, args.batch)
+        step = make_step(self.training, mode)
         first = step().item()
         for _ in range(args.warmup):
             last = step()
-        extra = {"parameters": sum(p.numel() for p in training.net.parameters()),
-                 "first_loss": first, "last_loss": last.item(),
-                 "prepare_s": time.perf_counter() - start,
-                 "attention": args.attention or ["default"]}
-        if args.device == "cuda":
-            extra["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
-            extra["reserved_gib"] = torch.cuda.max_memory_reserved() / 2**30
-        return measure(args, training, step, mode, extra), step, training
-    except Exception as error:  # a mode that this PyTorch cannot do is not the others' end
-        print(json.dumps({"case": args.case, "mode": mode, "error": str(error)[:300]}), flush=True)
-        return None
-
-
-def serve(args, best, mode):
-    """Measures again for every line of input; the other side measures in between."""
-    _, step, training = best
-    print(json.dumps({"ready": mode}), flush=True)
-    for _ in sys.stdin:
-        step()
-        measure(args, training, step, mode, {})
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=CASES)
-    parser.add_argument("--modes", nargs="+", default=["compile_graph"])
-    parser.add_argument("--attention", nargs="*", default=[],
-                        help="backends in order: cudnn_attention flash_attention ...")
-    parser.add_argument("--batch", type=int, default=0, help="0: the case's own")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--serve", action="store_true")
-    parser.add_argument("--device", default="cuda", help="cpu tries the program out")
-    args = parser.parse_args()
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
-    best, best_mode, training = None, "", None
-    with attention_order(args.attention):
-        for mode in args.modes:
-            if training is None or mode.startswith("blocks_"):
-                training = Training(args.case, args.device, args.batch)
-            result = try_mode(args, training, mode)
-            if result and (not best or result[0] < best[0]):
-                best, best_mode = result, mode
-        if args.serve and best:
-            serve(args, best, best_mode)
+        return step, {"batch": self.training.x.shape[0],
+                      "parameters": sum(p.numel() for p in self.training.net.parameters()),
+                      "first_loss": first, "last_loss": last.item(),
+                      "attention": args.attention or ["default"]}
 
 
 if __name__ == "__main__":
-    main()
+    modes.main(__doc__, CASES, Steps())

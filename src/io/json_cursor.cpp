@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace ebb::io {
 namespace {
@@ -14,51 +15,7 @@ constexpr size_t member_limit = 1'000'000;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The length of the well-formed sequence that starts `s` (Unicode, table 3-7), or 0.
-size_t utf8_length(std::string_view s) {
-  const auto byte = [&](size_t i) { return i < s.size() ? static_cast<uint8_t>(s[i]) : 0u; };
-  const auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned a = byte(0), b = byte(1);
-  if (a < 0x80) return 1;
-  if (a >= 0xC2 && a <= 0xDF) return tail(1) ? 2 : 0;
-  if (a >= 0xE0 && a <= 0xEF) {
-    const bool overlong = a == 0xE0 && b < 0xA0, surrogate = a == 0xED && b > 0x9F;
-    return tail(1) && tail(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (a >= 0xF0 && a <= 0xF4) {
-    const bool overlong = a == 0xF0 && b < 0x90, beyond = a == 0xF4 && b > 0x8F;
-    return tail(1) && tail(2) && tail(3) && !overlong && !beyond ? 4 : 0;
-  }
-  return 0;
-}
-
-void append_utf8(std::string& out, uint32_t c) {
-  const auto put = [&](uint32_t byte) { out += static_cast<char>(byte); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) {
-    put(0xC0 | c >> 6);
-  } else {
-    if (c < 0x10000) {
-      put(0xE0 | c >> 12);
-    } else {
-      put(0xF0 | c >> 18);
-      put(0x80 | (c >> 12 & 0x3F));
-    }
-    put(0x80 | (c >> 6 & 0x3F));
-  }
-  put(0x80 | (c & 0x3F));
-}
-
 }  // namespace
-
-bool valid_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t n = utf8_length(text);
-    if (n == 0) return false;
-    text.remove_prefix(n);
-  }
-  return true;
-}
 
 std::string json_string(std::string_view text) {
   std::string out = "\"";
@@ -163,6 +120,11 @@ void JsonCursor::array(std::string_view what, const std::function<void(int64_t i
     ++at_;
     if (c == ']') return;
   }
+}
+
+bool JsonCursor::at_array() {
+  space();
+  return peek() == '[';
 }
 
 std::string JsonCursor::string(std::string_view what) {

@@ -24,6 +24,8 @@ class JsonCursor {
   std::string string(std::string_view what);
   // A plain non-negative integer below 2^63: no sign, fraction, exponent or leading zero.
   int64_t integer(std::string_view what);
+  // Whether the next value is an array.
+  bool at_array();
   // Any value, checked and dropped; refused when nested deeper than `depth`.
   void skip(int depth = 8);
   // Nothing may follow but `allowed` characters.
@@ -47,8 +49,6 @@ class JsonCursor {
   std::string subject_;
   std::string file_;
 };
-
-bool valid_utf8(std::string_view text);
 
 // `text` as a JSON string with its quotes; it must be valid UTF-8.
 std::string json_string(std::string_view text);

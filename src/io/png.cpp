@@ -6,6 +6,7 @@
 #include <csetjmp>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "io/image_decoders.h"
 #include "io/json_cursor.h"
 

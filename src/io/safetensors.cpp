@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/names.h"
+#include "base/utf8.h"
 #include "io/file.h"
 #include "io/json_cursor.h"
 #include "io/safetensors_header.h"

@@ -131,6 +131,7 @@ std::string known_components(const std::vector<const Model*>& models) {
 }
 
 Component recognise_model(const nn::FileShapes& tensors) {
+  require(!tensors.empty(), "model: the file has no tensors");
   for (Component& c : recognise_components(tensors))
     if (c.model->kind == ModelKind::denoiser) return std::move(c);
   std::string names;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "pipeline/evaluate_doubts.h"
+#include "pipeline/feature_space.h"
 #include "train/classifier.h"
 #include "train/frechet.h"
+#include "train/metrics.h"
 #include "train/rotations.h"
 
 namespace ebb {
@@ -21,8 +24,10 @@ struct Sets {
   Shape original;     // of the first image, before it is fitted
 };
 
-Sets open_sets(const std::string& path, const CommonConfig& c) {
-  train::DatasetOptions o{.size = c.image_size, .channels = c.in_channels == 1 ? 1 : 3};
+Sets open_sets(const std::string& path, const CommonConfig& c,
+               const std::function<void()>& between) {
+  train::DatasetOptions o{
+      .size = c.image_size, .channels = c.in_channels == 1 ? 1 : 3, .between = between};
   Sets s{open_dataset(path, o), nullptr, !train::has_test_split(path)};
   if (s.seen) {
     const int64_t n = s.training->size();
@@ -35,20 +40,12 @@ Sets open_sets(const std::string& path, const CommonConfig& c) {
   return s;
 }
 
-// Of all images of a data set, in its order: [N,D].
-Tensor features_of(const Dataset& data, FeatureNet& net, const std::function<void()>& between) {
-  Tensor out;
-  const Shape s = data.image_shape();
-  constexpr int64_t batch = 256;
-  for (int64_t at = 0; at < data.size(); at += batch) {
-    const int64_t n = std::min(batch, data.size() - at);
-    Tensor images(DType::f32, {n, s[0], s[1], s[2]});
-    for (int64_t i = 0; i < n; ++i)
-      data.get_f32(at + i, images.rows(i, i + 1).span<float>().data());
-    const Tensor part = net.run(images, between).features;
-    if (!out.defined()) out = Tensor(DType::f32, {data.size(), part.shape()[1]});
-    std::ranges::copy(part.span<float>(), out.rows(at, at + n).span<float>().begin());
-  }
+// As a file of 8 bits has them: the images that they are compared with come of such.
+Tensor in_8_bits(const Tensor& images) {
+  const Tensor pixels = to_pixels(images);
+  Tensor out(DType::f32, images.shape());
+  std::ranges::transform(pixels.span<uint8_t>(), out.span<float>().begin(),
+                         [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1.0f; });
   return out;
 }
 
@@ -62,88 +59,180 @@ ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& opt
   return resolve(model, request, options.generate);
 }
 
-// Of the data's classes, or else of quarter turns, with its accuracy.
-std::unique_ptr<FeatureNet> classifier_of(const Sets& sets, const std::string& path,
-                                          const Context& context, const train::Progress& progress,
-                                          Quality& q) {
-  const auto make = [&](const Dataset& training, const Dataset& held_out) {
-    auto net =
-        std::make_unique<FeatureNet>(train::cached_classifier(training, path, context, progress));
-    q.classifier_accuracy = train::class_accuracy(*net, held_out, progress.between);
-    return net;
-  };
-  if (!q.turns) return make(*sets.training, *sets.held_out);
-  progress.log(
-      "the data has no classes: features are those of a network that tells by how many "
-      "quarter turns an image was rotated");
-  return make(train::Rotations(*sets.training), train::Rotations(*sets.held_out));
+// A line every ten per cent of some work on images, with the time left.
+class Tenths {
+ public:
+  Tenths(std::string what, std::function<void(std::string_view)> log)
+      : what_(std::move(what)), log_(std::move(log)) {}
+  void at(double share) {
+    const auto tenth = static_cast<int64_t>(share * 10);
+    if (tenth <= shown_) return;
+    shown_ = tenth;
+    log_(str(what_, " images: ", tenth * 10, " %", train::left_text(start_, share)));
+  }
+
+ private:
+  std::string what_;
+  int64_t shown_ = -1;
+  std::function<void(std::string_view)> log_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+class Evaluation {
+ public:
+  Evaluation(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
+             const EvaluateHooks& hooks)
+      : model_(model), options_(options), context_(context), hooks_(hooks) {
+    q_.n = options.n;
+  }
+
+  Quality run() {
+    const auto start = std::chrono::steady_clock::now();
+    const ResolvedRequest request = request_for(model_, options_);
+    for (const std::string& w : request.warnings) log(w);
+    open();
+    caution();  // before the work
+    if (!space_ || q_.conditional) make_classifier();
+    caution();
+    measure(request);
+    q_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(q_);
+  }
+
+ private:
+  void look() const {
+    if (hooks_.stop && hooks_.stop()) throw Cancelled("eval: cancelled");
+  }
+  void log(std::string_view line) const {
+    look();
+    hooks_.log(line);
+  }
+  std::function<void()> looking() const {
+    return [this] { look(); };
+  }
+  std::function<void(std::string_view)> logging() const {
+    return [this](std::string_view line) { log(line); };
+  }
+  void open();
+  void make_classifier();
+  void caution();
+  Tensor held_out_features(FeatureNet& net) const;
+  void measure(const ResolvedRequest& request);
+
+  const LoadedModel& model_;
+  const EvaluateOptions& options_;
+  const Context& context_;
+  const EvaluateHooks& hooks_;
+  Sets sets_;
+  std::unique_ptr<FeatureNet> classifier_, space_;
+  bool tells_classes_ = false;  // the classifier does
+  Quality q_;
+};
+
+// The data, and whose features are compared.
+void Evaluation::open() {
+  const CommonConfig& c = model_.config.common();
+  sets_ = open_sets(options_.data, c, looking());
+  q_.held_out = sets_.held_out->size();
+  q_.held_out_seen = sets_.seen;
+  require(q_.held_out >= 2, "eval: needs at least 2 held-out images (", q_.held_out, ")  ",
+          options_.data);
+  if (sets_.seen)
+    log(str("the data has no test split: ", q_.held_out,
+            " of the training images stand for held-out ones"));
+  const int64_t classes = sets_.training->classes();
+  q_.conditional = classes > 1 && c.classes == classes;
+  if (!q_.conditional)
+    log(str("no class accuracy: the model has ", c.classes, " classes, the data ", classes));
+  q_.inception = names_inception(options_.features);
+  if (options_.features.empty()) {
+    q_.turns = classes <= 1;
+    q_.features = q_.turns ? "quarter turns" : "classifier";
+    return;
+  }
+  q_.features = q_.inception ? "inception" : options_.features;
+  space_ = std::make_unique<FeatureNet>(
+      open_features(options_.features, sets_.training->image_shape(), context_));
 }
 
-Evidence evidence(const Quality& q, const Sets& sets, const Tensor& samples, const Tensor& features,
-                  bool judged) {
-  return {.model = samples.shape().slice(1, 4),
-          .data = sets.original,
-          .samples = q.n,
-          .held_out = q.held_out,
-          .features = features.shape()[1],
-          .accuracy = judged ? q.classifier_accuracy : -1,
-          .classes = q.turns ? 4 : sets.training->classes(),
-          .conditional = q.conditional};
+// Of the data's classes, or else of quarter turns, with its accuracy.
+void Evaluation::make_classifier() {
+  const auto make = [&](const Dataset& training, const Dataset& held_out) {
+    classifier_ = std::make_unique<FeatureNet>(
+        train::cached_classifier(training, options_.data, context_, {logging(), looking()}));
+    q_.classifier_accuracy = train::class_accuracy(*classifier_, held_out, looking());
+  };
+  if (!q_.turns) return make(*sets_.training, *sets_.held_out);
+  log("the data has no classes: features are those of a network that tells by how many quarter "
+      "turns an image was rotated");
+  make(train::Rotations(*sets_.training), train::Rotations(*sets_.held_out));
+}
+
+// Says what was not said yet: some doubts are known before there is a classifier.
+void Evaluation::caution() {
+  const Evidence e{.model = sets_.training->image_shape(),
+                   .data = sets_.original,
+                   .samples = q_.n,
+                   .held_out = q_.held_out,
+                   .features = space_ ? space_->features() : train::ClassifierConfig{}.features,
+                   .accuracy = q_.classifier_accuracy.value_or(-1),
+                   .classes = q_.turns ? 4 : sets_.training->classes(),
+                   .conditional = q_.conditional,
+                   .own_features = !space_,
+                   .inception = q_.inception};
+  const std::vector<std::string> before = std::exchange(q_.doubts, doubts(e));
+  for (const std::string& d : q_.doubts)
+    if (std::ranges::find(before, d) == before.end()) log("caution: " + d);
+  tells_classes_ = tells_classes(e);
+}
+
+// Of all held-out images, in their order: [N,D].
+Tensor Evaluation::held_out_features(FeatureNet& net) const {
+  const Dataset& data = *sets_.held_out;
+  const Shape s = data.image_shape();
+  Tensor out(DType::f32, {data.size(), net.features()});
+  Tenths shown("features of held-out", logging());
+  constexpr int64_t batch = 256;
+  for (int64_t at = 0; at < data.size(); at += batch) {
+    const int64_t n = std::min(batch, data.size() - at);
+    Tensor images(DType::f32, {n, s[0], s[1], s[2]});
+    for (int64_t i = 0; i < n; ++i)
+      data.get_f32(at + i, images.rows(i, i + 1).span<float>().data());
+    const Tensor part = net.run(images, looking()).features;
+    std::ranges::copy(part.span<float>(), out.rows(at, at + n).span<float>().begin());
+    if (q_.inception)  // others take no time
+      shown.at(static_cast<double>(at + n) / static_cast<double>(data.size()));
+  }
+  return out;
+}
+
+void Evaluation::measure(const ResolvedRequest& request) {
+  Tenths shown(str("sampling ", q_.n), logging());
+  const auto progress = [&](double share) {
+    look();
+    shown.at(share);
+    return true;
+  };
+  const Tensor images = in_8_bits(Pipeline(model_, context_).generate(request, progress).images);
+  FeatureNet& net = space_ ? *space_ : *classifier_;
+  if (q_.inception) log("features of the samples");
+  const FeatureNet::Result seen = net.run(images, looking());
+  const Tensor real = held_out_features(net);
+  log("distances");
+  q_.frechet_distance = train::frechet_distance(seen.features, real);
+  q_.kernel_distance = train::kernel_distance(seen.features, real, context_, {}, looking());
+  if (!q_.conditional || !tells_classes_) return;
+  const Tensor logits = space_ ? classifier_->run(images, looking()).logits : seen.logits;
+  q_.class_accuracy =
+      static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q_.n);
 }
 
 }  // namespace
 
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
                  const EvaluateHooks& hooks) {
-  const auto look = [&] {
-    if (hooks.stop && hooks.stop()) throw Cancelled("eval: cancelled");
-  };
-  const auto log = [&](std::string_view line) {
-    look();
-    hooks.log(line);
-  };
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
-  const auto start = std::chrono::steady_clock::now();
-  const CommonConfig& c = model.config.common();
-  const ResolvedRequest request = request_for(model, options);
-  for (const std::string& w : request.warnings) log(w);
-  const Sets sets = open_sets(options.data, c);
-  if (sets.seen)
-    log(str("the data has no test split: ", sets.held_out->size(),
-            " of the training images stand for held-out ones"));
-  Quality q{.n = options.n, .held_out = sets.held_out->size(), .held_out_seen = sets.seen};
-  const bool labels = sets.training->classes() > 1;
-  q.conditional = labels && c.classes == sets.training->classes();
-  if (!q.conditional)
-    log(str("no class accuracy: the model has ", c.classes, " classes, the data ",
-            sets.training->classes()));
-  q.turns = !labels && options.features.empty();
-  std::unique_ptr<FeatureNet> classifier, space;
-  if (!options.features.empty())
-    space = std::make_unique<FeatureNet>(FeatureNet::load(options.features, context));
-  if (labels || q.turns) classifier = classifier_of(sets, options.data, context, {log, look}, q);
-  FeatureNet& features = space ? *space : *classifier;
-  int64_t shown = -1;
-  const Generated g = Pipeline(model, context).generate(request, [&](double share) {
-    look();
-    if (static_cast<int64_t>(share * 10) > shown) {
-      shown = static_cast<int64_t>(share * 10);
-      log(str("sampling ", options.n, " images: ", shown * 10, " %"));
-    }
-    return true;
-  });
-  const FeatureNet::Result seen = features.run(g.images, look);
-  q.frechet_distance =
-      train::frechet_distance(seen.features, features_of(*sets.held_out, features, look));
-  if (q.conditional) {
-    const Tensor logits = space ? classifier->run(g.images, look).logits : seen.logits;
-    q.class_accuracy =
-        static_cast<double>(train::count_right(logits, request.classes)) / static_cast<double>(q.n);
-  }
-  q.doubts = doubts(evidence(q, sets, g.images, seen.features, classifier != nullptr));
-  for (const std::string& d : q.doubts) log("caution: " + d);
-  q.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return q;
+  return Evaluation(model, options, context, hooks).run();
 }
 
 }  // namespace ebb

@@ -1,29 +1,35 @@
-// Quality of samples: Frechet distance to held-out images and class accuracy.
+// Quality of samples: Fréchet and kernel distance to held-out images, and class accuracy.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "pipeline/pipeline.h"
 #include "train/dataset.h"
+#include "train/kernel_distance.h"
 
 namespace ebb {
 
 struct EvaluateOptions {
   std::string data;      // path of the images, with or without labels
-  std::string features;  // a network file (train/features.h); "": the classifier's
+  std::string features;  // as open_features() takes it; "": the classifier's
   int64_t n = 1000;      // samples
   GenerateOptions generate;
 };
 
 struct Quality {
   int64_t n = 0;
+  std::string features;  // whose: classifier, quarter turns, inception, or a file
   double frechet_distance = 0;
-  double class_accuracy = 0;       // of the samples; only of conditional models
-  double classifier_accuracy = 0;  // of the classifier, on the held-out images
-  int64_t held_out = 0;            // images
-  bool held_out_seen = false;      // they are training images: the data has no test split
-  bool conditional = false;
+  train::KernelDistance kernel_distance;
+  // Of the samples; of conditional models, where the classifier is good enough.
+  std::optional<double> class_accuracy;
+  std::optional<double> classifier_accuracy;  // on the held-out images, where one is used
+  int64_t held_out = 0;                       // images
+  bool held_out_seen = false;  // they are training images: the data has no test split
+  bool conditional = false;    // the model has the classes of the data
+  bool inception = false;      // the distances are FID and KID
   bool turns = false;  // the classifier tells quarter turns apart, since the data has no classes
   std::vector<std::string> doubts;  // why the figures may mean little
   double seconds = 0;

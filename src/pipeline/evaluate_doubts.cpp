@@ -1,5 +1,6 @@
 #include "pipeline/evaluate_doubts.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -20,17 +21,22 @@ std::string percent(double share) {
 
 }  // namespace
 
+bool tells_classes(const Evidence& e) {
+  const double wrong = 1 - 1 / static_cast<double>(std::max<int64_t>(e.classes, 1));
+  return e.accuracy >= 0 && 1 - e.accuracy < wrong / 2;
+}
+
 std::vector<std::string> doubts(const Evidence& e) {
   std::vector<std::string> out;
   if (e.data != e.model)
     out.push_back(str("the data (", size_of(e.data), ") are made the model's (", size_of(e.model),
                       ") first: the figures compare with images that the data do not have"));
-  for (const auto& [count, what] :
-       {std::pair{e.samples, "samples"}, {e.held_out, "held-out images"}})
-    if (count <= e.features)
-      out.push_back(str("the Frechet distance stands on ", count, " ", what, ", fewer than its ",
-                        e.features, " features need (", e.features + 1,
-                        "): it is too large, and compares with no other number of images"));
+  if (std::min(e.samples, e.held_out) <= e.features)
+    out.push_back(
+        str(e.inception ? "FID" : "the Frechet distance", " stands on ", e.samples, " samples and ",
+            e.held_out, " held-out images, and its ", e.features, " features need ", e.features + 1,
+            " of either: it is too large, and compares only with the same numbers of ", "images (",
+            e.inception ? "KID" : "the kernel distance", " has no such bias)"));
   constexpr int64_t enough =
       100;  // a share of 50 % is known to 10 % then, twice the standard error
   if (e.conditional && e.samples < enough)
@@ -38,11 +44,17 @@ std::vector<std::string> doubts(const Evidence& e) {
                       percent(1 / std::sqrt(static_cast<double>(e.samples))),
                       " (two standard errors)"));
   constexpr double reliable = 0.8;
-  if (e.accuracy >= 0 && e.accuracy < reliable)
-    out.push_back(str("the classifier is right on only ", percent(e.accuracy), " of real images (",
-                      percent(1.0 / static_cast<double>(e.classes)),
-                      " by chance): its verdict on samples, and distances in its features, say ",
-                      "little"));
+  if (e.accuracy < 0 || e.accuracy >= reliable) return out;
+  std::string text =
+      str("the classifier is right on only ", percent(e.accuracy), " of real images (",
+          percent(1.0 / static_cast<double>(e.classes)), " by chance): ");
+  if (e.conditional && !tells_classes(e))
+    text += "the share of samples that it takes for their class is left out";
+  else if (e.conditional)
+    text += "its verdict on samples says little";
+  if (e.own_features)
+    text += str(e.conditional ? ", and " : "", "distances in its features say little");
+  out.push_back(text);
   return out;
 }
 

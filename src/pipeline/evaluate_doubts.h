@@ -16,7 +16,13 @@ struct Evidence {
   double accuracy = -1;      // of the classifier on held-out images; below 0: none is used
   int64_t classes = 0;       // that it tells apart
   bool conditional = false;  // a share of the samples is told
+  bool own_features = true;  // distances are in the classifier's features
+  bool inception = false;    // they are FID and KID
 };
+
+// Whether the classifier is good enough for the share of samples that it takes for their class: it
+// must make less than half the mistakes of guessing.
+bool tells_classes(const Evidence& e);
 
 // Empty where nothing is wrong. docs/evaluation.md says where the limits come from.
 std::vector<std::string> doubts(const Evidence& e);

@@ -37,17 +37,40 @@ TEST(Doubts, ten_samples__say_how_many_are_needed) {
   const auto all = doubts(e);
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0],
-            "the Frechet distance stands on 10 samples, fewer than its 128 features need (129): it "
-            "is too large, and compares with no other number of images");
+            "the Frechet distance stands on 10 samples and 10000 held-out images, and its 128 "
+            "features need 129 of either: it is too large, and compares only with the same numbers "
+            "of images (the kernel distance has no such bias)");
   EXPECT_EQ(all[1], "shares of 10 samples are uncertain by up to 31.6 % (two standard errors)");
 }
 
 TEST(Doubts, classifier_that_is_often_wrong__is_named_with_chance) {
   Evidence e = good();
-  e.accuracy = 0.467;
+  e.accuracy = 0.7;
+  EXPECT_TRUE(tells_classes(e));
   EXPECT_EQ(only_doubt(e),
-            "the classifier is right on only 46.7 % of real images (10.0 % by chance): its verdict "
-            "on samples, and distances in its features, say little");
+            "the classifier is right on only 70.0 % of real images (10.0 % by chance): its verdict "
+            "on samples says little, and distances in its features say little");
+  e.own_features = false;
+  EXPECT_EQ(only_doubt(e),
+            "the classifier is right on only 70.0 % of real images (10.0 % by chance): its verdict "
+            "on samples says little");
+}
+
+TEST(Doubts, classifier_that_hardly_tells__gives_no_share) {
+  Evidence e = good();
+  e.accuracy = 0.467;
+  EXPECT_FALSE(tells_classes(e));
+  EXPECT_EQ(only_doubt(e),
+            "the classifier is right on only 46.7 % of real images (10.0 % by chance): the share "
+            "of samples that it takes for their class is left out, and distances in its features "
+            "say little");
+  e.conditional = false;
+  EXPECT_EQ(only_doubt(e),
+            "the classifier is right on only 46.7 % of real images (10.0 % by chance): distances "
+            "in its features say little");
+  e.classes = 2;
+  e.accuracy = 0.74;  // of two, half are right by chance
+  EXPECT_FALSE(tells_classes(e));
 }
 
 TEST(Doubts, features_of_a_file__need_no_classifier) {

@@ -166,9 +166,11 @@ struct Metric {
   std::string_view unit = "";
 };
 constexpr Metric metrics[] = {
+    {"features", "distances in the features of"},
     {"fid", "FID", -1},
     {"kid", "KID", -1},
     {"frechet_distance", "Fréchet distance", -1},
+    {"kernel_distance", "kernel distance", -1},
     {"class_accuracy", "class accuracy of samples", 1, 100, " %"},
     {"classifier_accuracy", "the classifier on real images", 0, 100, " %"},
     {"n", "samples measured"},
@@ -177,6 +179,7 @@ constexpr Metric metrics[] = {
 
 std::string cell(const Metric& m, const Json& values) {
   const auto it = values.find(m.key);
+  if (it != values.end() && it->is_string()) return escape_html(it->get<std::string>());
   if (it == values.end() || !it->is_number()) return "–";
   if (it->is_number_integer()) return grouped(it->get<int64_t>());
   return short_number(it->get<double>() * m.scale, 4) + std::string(m.unit);

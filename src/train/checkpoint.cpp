@@ -201,16 +201,21 @@ bool is_checkpoint_file(const std::string& name) {
   return step_of(name, model_prefix) || step_of(name, state_prefix);
 }
 
-std::vector<std::string> half_checkpoints(const std::string& folder) {
-  std::vector<std::string> out;
+HalfCheckpoints half_checkpoints(const std::string& folder) {
+  HalfCheckpoints out;
   const std::vector<int64_t> steps = checkpoint_steps(folder);
   if (steps.empty()) return out;
   for (const int64_t s : steps_in(folder, model_prefix))
-    if (s > steps.back()) out.push_back(model_file(folder, s));
+    if (s > steps.back()) out.models.push_back(model_file(folder, s));
   for (const int64_t s : steps_in(folder, state_prefix))
     if (s < steps.back() && !std::ranges::binary_search(steps, s))
-      out.push_back(state_file(folder, s));
+      out.states.push_back(state_file(folder, s));
   return out;
+}
+
+std::optional<int64_t> last_model(const std::string& folder) {
+  const std::vector<int64_t> models = steps_in(folder, model_prefix);
+  return models.empty() ? std::nullopt : std::optional(models.back());
 }
 
 int64_t last_checkpoint(const std::string& folder) {

@@ -59,13 +59,18 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder);
 // The newest of them, which a run goes on from. Throws Error if there is none; it names a training
 // state that is missing beside a model.
 int64_t last_checkpoint(const std::string& folder);
+// The step of the newest model file, with or without a state; none: there is no model.
+std::optional<int64_t> last_model(const std::string& folder);
 std::string model_file(const std::string& folder, int64_t step);
 std::string state_file(const std::string& folder, int64_t step);
 bool is_checkpoint_file(const std::string& name);  // by its name alone, without a folder
 // Halves of checkpoints that a killed process left: models without a state that are newer than the
 // newest checkpoint, and states without a model that are older than it. A model of an older step is
 // none of them: its state may have been deleted to save room.
-std::vector<std::string> half_checkpoints(const std::string& folder);
+struct HalfCheckpoints {
+  std::vector<std::string> models, states;  // paths
+};
+HalfCheckpoints half_checkpoints(const std::string& folder);
 
 // The state of the newest complete checkpoint. Throws Error if there is none, if it is damaged or
 // another network's; it says how to go on from an older one that is whole.

@@ -64,14 +64,30 @@ TEST(checkpoint, halves_that_a_kill_left__go_with_the_next_start) {
   fs::remove(state_file(folder.path(), 2));  // deleted to save room
   fs::create_directories(folder / "samples");
   testing::put_file(sample_file(folder.path(), 3) + ".tmp-123", "half a picture");
-  begin_run_folder(folder.path(), false);
+  const auto file_name = [](const std::string& path) { return fs::path(path).filename().string(); };
+  const std::string newest = testing::file_bytes(model_file(folder.path(), 4));
+  std::vector<std::string> said;
+  const auto say = [&](std::string_view line) { said.emplace_back(line); };
+  begin_run_folder(folder.path(), false, say);
   EXPECT_FALSE(fs::exists(model_file(folder.path(), 4)));
+  EXPECT_EQ(testing::file_bytes(folder / "model-00000004.without-state.safetensors"), newest);
   EXPECT_FALSE(fs::exists(state_file(folder.path(), 1)));
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_EQ(said[0],
+            "model-00000004.safetensors has no training state to go on from; it is kept as "
+            "model-00000004.without-state.safetensors, and the run goes on from step 3");
+  EXPECT_EQ(said[1], "deleted " + file_name(state_file(folder.path(), 1)) +
+                         ", the state of a model that is gone");
   EXPECT_TRUE(fs::exists(model_file(folder.path(), 2)));
   EXPECT_EQ(checkpoint_steps(folder.path()), std::vector<int64_t>{3});
   EXPECT_TRUE(fs::is_empty(folder / "samples"));
+  save_checkpoint(folder.path(), state_at(4), info, 0);
+  fs::remove(state_file(folder.path(), 4));  // killed there again: none replaces the other
+  begin_run_folder(folder.path(), false, say);
+  EXPECT_EQ(testing::file_bytes(folder / "model-00000004.without-state.safetensors"), newest);
+  EXPECT_TRUE(fs::exists(folder / "model-00000004.without-state-2.safetensors"));
   fs::remove(state_file(folder.path(), 3));  // models alone are left: all are a user's
-  begin_run_folder(folder.path(), false);
+  begin_run_folder(folder.path(), false, say);
   EXPECT_TRUE(fs::exists(model_file(folder.path(), 3)));
 }
 
@@ -277,12 +293,12 @@ TEST(run_folder, of_a_run_that_goes_on__is_refused) {
   const Folder folder;
   testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
   save_checkpoint(folder.path(), state_at(8), info, 0);
-  RunLock run = begin_run_folder(folder.path(), false);
+  RunLock run = begin_run_folder(folder.path(), false, {});
   testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
   const std::string_view rule = "another process is training in the folder";
   for (const bool overwrite : {false, true}) {
     expect_error([&] { check_run_folder(folder.path(), !overwrite, overwrite); }, rule);
-    expect_error([&] { begin_run_folder(folder.path(), overwrite); }, rule);
+    expect_error([&] { begin_run_folder(folder.path(), overwrite, {}); }, rule);
   }
   EXPECT_TRUE(fs::exists(folder / "state-00000009.safetensors.tmp-123"));
   run.reset();
@@ -295,7 +311,7 @@ TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
                "resume: there is no run in the folder");
   check_run_folder(folder / "new/deep", false, false);
   EXPECT_FALSE(fs::exists(folder / "new"));
-  begin_run_folder(folder / "new/deep", false);
+  begin_run_folder(folder / "new/deep", false, {});
   EXPECT_TRUE(fs::is_directory(folder / "new/deep"));
   save_checkpoint(folder.path(), state_at(8), info, 0);
   testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
@@ -303,12 +319,12 @@ TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
   testing::put_file(folder / "metrics.jsonl", "{}");
   expect_error([&] { check_run_folder(folder.path(), false, false); }, "holds a run of 8 steps");
   check_run_folder(folder.path(), true, false);
-  begin_run_folder(folder.path(), false);
+  begin_run_folder(folder.path(), false, {});
   EXPECT_FALSE(fs::exists(folder / "state-00000009.safetensors.tmp-123"));
   EXPECT_EQ(checkpoint_steps(folder.path()).size(), 1u);
   check_run_folder(folder.path(), false, true);
   EXPECT_FALSE(checkpoint_steps(folder.path()).empty());  // not before begin_run_folder()
-  begin_run_folder(folder.path(), true);
+  begin_run_folder(folder.path(), true, {});
   EXPECT_TRUE(checkpoint_steps(folder.path()).empty());
   EXPECT_FALSE(fs::exists(folder / "metrics.jsonl"));
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));
@@ -316,6 +332,37 @@ TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
   expect_error([&] { check_run_folder(folder.path(), false, false); }, "without a checkpoint");
   testing::put_file(folder / "file", "");
   expect_error([&] { check_run_folder(folder / "file", false, false); }, "cannot make the folder");
+}
+
+TEST(run_folder, with_models_of_an_earlier_run__is_no_place_for_a_new_one) {
+  const Folder folder;
+  save_checkpoint(folder.path(), state_at(8), info, 0);
+  fs::remove(state_file(folder.path(), 8));
+  expect_error(
+      [&] { check_run_folder(folder.path(), false, false); },
+      "out: the folder holds a model of step 8; give --overwrite to start anew, or another "
+      "--out  " +
+          folder.path());
+  check_run_folder(folder.path(), false, true);
+}
+
+TEST(run_folder, config_that_is_damaged__is_not_replaced) {
+  const Folder folder;
+  save_checkpoint(folder.path(), state_at(8), info, 0);
+  check_run_folder(folder.path(), true, false);  // there need be none
+  testing::put_file(folder / "config.json", "{\"train\": {}}\n");
+  check_run_folder(folder.path(), true, false);
+  for (const char* broken : {"{\"train\": {", "[1]", ""}) {
+    testing::put_file(folder / "config.json", broken);
+    const std::string error =
+        testing::error_of([&] { check_run_folder(folder.path(), true, false); });
+    EXPECT_TRUE(error.starts_with("config: ")) << error;
+    EXPECT_TRUE(
+        error.ends_with("; move it away to go on, as the run's settings are in its checkpoint  " +
+                        (folder / "config.json")))
+        << error;
+    check_run_folder(folder.path(), false, true);
+  }
 }
 
 }  // namespace

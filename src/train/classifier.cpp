@@ -1,6 +1,7 @@
 #include "train/classifier.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
@@ -15,6 +16,7 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/relu/op.h"
 #include "train/loader.h"
+#include "train/metrics.h"
 #include "train/step.h"
 
 namespace ebb::train {
@@ -74,7 +76,7 @@ std::string cache_name(const Dataset& data, const std::string& path) {
 }  // namespace
 
 FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
-                            const Context& context, const Progress& progress) {
+                            const Context& context, const ClassifierHooks& progress) {
   require(data.classes() > 1, "classifier: the data set has no classes");
   ClassifierConfig c = config;
   c.batch = std::min(c.batch, data.size());
@@ -93,8 +95,12 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
   }
   plan.bind_missing();
   BatchLoader loader(data, {.batch = c.batch, .seed = c.seed});
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds between_lines(5);
+  Clock::time_point start = Clock::now(), said = start;
   for (int64_t s = 0; s < steps; ++s) {
     if (progress.between) progress.between();
+    if (s == 1) start = Clock::now();  // the first step is slower than the others
     const Batch b = loader.next();
     const double left = 1 - static_cast<double>(s) / static_cast<double>(steps);
     NamedTensors in = step_inputs({.step = s, .lr = c.lr * left}, options);
@@ -102,8 +108,12 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
     in["labels"] = b.labels;
     const float loss = plan.run(in).at("loss").span<float>()[0];
     require(std::isfinite(loss), "classifier: the loss is not finite at step ", s);
-    if (s % 50 == 0 || s + 1 == steps)
-      progress.log(str("training the classifier: step ", s + 1, " of ", steps, ", loss ", loss));
+    if (s > 1 && s + 1 < steps && Clock::now() - said < between_lines) continue;
+    said = Clock::now();
+    const std::string time =
+        s > 0 ? left_text(start, static_cast<double>(s) / static_cast<double>(steps - 1)) : "";
+    progress.log(
+        str("training the classifier: step ", s + 1, " of ", steps, ", loss ", loss, time));
   }
   for (auto& [name, tensor] : weights) tensor = plan.fetch(name);
   return {forward, std::move(weights), context};
@@ -136,7 +146,7 @@ double class_accuracy(FeatureNet& net, const Dataset& data, const std::function<
 }
 
 FeatureNet cached_classifier(const Dataset& data, const std::string& path, const Context& context,
-                             const Progress& progress) {
+                             const ClassifierHooks& progress) {
   const std::string file = cache_path(cache_name(data, path));
   if (!file.empty() && std::filesystem::exists(file)) {
     try {

@@ -31,14 +31,14 @@ struct ClassifierConfig {
 };
 
 // Both may throw.
-struct Progress {
+struct ClassifierHooks {
   std::function<void(std::string_view line)> log;
   std::function<void()> between = {};  // called before every batch
 };
 
 // A new classifier. Throws Error for a data set without classes.
 FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
-                            const Context& context, const Progress& progress);
+                            const Context& context, const ClassifierHooks& progress);
 
 // The number of rows of logits [N,K] whose maximum is at their label.
 int64_t count_right(const Tensor& logits, std::span<const int64_t> labels);
@@ -50,6 +50,6 @@ double class_accuracy(FeatureNet& net, const Dataset& data,
 // is then cached: in $XDG_CACHE_HOME/ebb, or ~/.cache/ebb. A cache that cannot be written is no
 // error.
 FeatureNet cached_classifier(const Dataset& data, const std::string& path, const Context& context,
-                             const Progress& progress);
+                             const ClassifierHooks& progress);
 
 }  // namespace ebb::train

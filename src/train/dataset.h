@@ -1,6 +1,7 @@
 // Data sets: images of one shape, with or without class labels, by index.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct DatasetOptions {
   int64_t cache = 8192;          // MiB of decoded images kept in memory
   bool check = true;             // decode every file once at the start and leave out broken ones
   int64_t threads = 0;           // for that check; 0: all that this process may use
+  // Called before every image that open_dataset() looks at, from any thread; may throw.
+  std::function<void()> between = {};
 
   void fields(auto&& f) {
     f("size", size, "side of the square that images are cropped and resized to; 0: as they are");

@@ -80,6 +80,7 @@ class ImageFolder final : public Dataset {
     find_shape();
     make_cache();
     if (options_.check) check_files();
+    options_.between = {};
   }
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -101,6 +102,10 @@ class ImageFolder final : public Dataset {
  private:
   enum State : uint8_t { absent, filling, present };
 
+  void between() const {
+    if (options_.between) options_.between();
+  }
+
   // To the next file or folder; the iterator's own error does not say which folder it was.
   static void go_on(fs::recursive_directory_iterator& it) {
     const fs::path at = it->path();
@@ -115,6 +120,7 @@ class ImageFolder final : public Dataset {
     std::vector<std::string> others;
     fs::recursive_directory_iterator it(root_, fs::directory_options::follow_directory_symlink);
     for (; it != fs::recursive_directory_iterator(); go_on(it)) {
+      between();
       const fs::path& p = it->path();
       require(it.depth() < 32, "dataset: folders are nested too deeply (a link to itself?)  ",
               p.string());
@@ -166,6 +172,7 @@ class ImageFolder final : public Dataset {
   void find_shape() {
     std::vector<std::string> broken;
     for (const int64_t i : spread(size(), 64)) {
+      between();
       const File& file = files_[static_cast<size_t>(i)];
       try {
         const Tensor t = fit_image(io::read_image(file.path, options_.channels), options_);
@@ -198,6 +205,7 @@ class ImageFolder final : public Dataset {
     std::vector<std::string> errors(files_.size());
     std::vector<io::ImageNotes> notes(files_.size());
     parallel(size(), options_.threads, [&](int64_t i) {
+      between();
       std::vector<uint8_t> pixels(static_cast<size_t>(shape_.numel()));
       try {
         const auto at = static_cast<size_t>(i);

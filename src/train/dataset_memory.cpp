@@ -65,6 +65,7 @@ Tensor select_images(const Tensor& all, const std::vector<int64_t>& keep, const 
   if (same && n == all.shape()[0]) return all;
   Tensor out;
   for (int64_t i = 0; i < n; ++i) {
+    if (o.between) o.between();
     const int64_t from = keep[static_cast<size_t>(i)];
     const Tensor one = all.rows(from, from + 1).reshape({h, w, c});
     const Tensor fitted = same ? one : fit_image(one, o);

@@ -20,15 +20,14 @@ FeatureNet::FeatureNet(Graph graph, NamedTensors weights, const Context& context
   const Shape shape = graph.type(images->value).shape;
   batch_ = shape[0];
   image_ = shape.slice(1, 4);
-  bool features = false;
   for (const NamedValue& o : graph.outputs()) {
-    features = features || o.name == "features";
     logits_ = logits_ || o.name == "logits";
     if (o.name == "features" || o.name == "logits")
       require(graph.type(o.value).shape.rank() == 2 && graph.type(o.value).dtype == DType::f32,
               "features: output '", o.name, "' must be f32 [B,D]  ", graph.type(o.value));
+    if (o.name == "features") features_ = graph.type(o.value).shape[1];
   }
-  require(features, "features: the graph needs an output features f32 [B,D]");
+  require(features_ > 0, "features: the graph needs an output features f32 [B,D]");
   WeightStore::Weights stored;
   for (const auto& [name, tensor] : weights_) stored[name] = stored_tensor(tensor);
   plan_ = std::make_unique<Plan>(

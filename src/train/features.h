@@ -24,6 +24,7 @@ class FeatureNet {
 
   const Shape& image_shape() const { return image_; }  // [H,W,C]
   bool has_logits() const { return logits_; }
+  int64_t features() const { return features_; }  // D, of a result
   struct Result {
     Tensor features;  // f32 [N,D]
     Tensor logits;    // f32 [N,K]; undefined without
@@ -37,7 +38,7 @@ class FeatureNet {
   NamedTensors weights_;
   std::unique_ptr<Plan> plan_;
   Shape image_;
-  int64_t batch_ = 0;
+  int64_t batch_ = 0, features_ = 0;
   bool logits_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "train/inception.h"
 
 #include "base/error.h"
+#include "io/safetensors.h"
 #include "nn/ops.h"
 #include "ops/prim/pad/op.h"
 #include "ops/prim/reduce/op.h"
@@ -137,7 +138,12 @@ FeatureNet load_inception(const std::string& path, const Shape& image, int64_t b
   const auto ignored = [](std::string_view name) {
     return name.starts_with("fc.") || name.ends_with(".num_batches_tracked");
   };
-  return {g, load_model_weights(path, weights, {.ignored = ignored}), context};
+  io::SafetensorsFile::open(path);  // it is one
+  try {
+    return {g, load_model_weights(path, weights, {.ignored = ignored}), context};
+  } catch (const Error& e) {
+    fail("inception: these are not its weights  ", path, "\n", e.what());
+  }
 }
 
 }  // namespace ebb::train

@@ -64,7 +64,7 @@ class Run {
   TrainResult run() {
     signals_.emplace(
         "stopping after this step, with a checkpoint; again, after a second, to end now");
-    lock_ = begin_run_folder(c_.out, c_.overwrite);
+    lock_ = begin_run_folder(c_.out, c_.overwrite, job_.hooks.log);
     metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
     if (!metrics_->warning().empty()) say(metrics_->warning());
     write_config();
@@ -79,8 +79,7 @@ class Run {
     try {
       for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
         step();
-        result.signal = signals_->requested();
-        const auto why = reason_to_end(result.signal);
+        const auto why = reason_to_end(signals_->requested());
         result.why = why.value_or(result.why);
         go = !why;
         between_steps(!go);
@@ -93,15 +92,25 @@ class Run {
     result.step = state_.step;
     result.loss = loss_.value();
     result.checkpoint = model_file(c_.out, state_.step);
-    if (result.why == TrainResult::Stop::signal)
-      say(str("stopped by signal ", result.signal, " after step ", state_.step,
-              "; go on with --resume --out ", c_.out));
+    end_of_signal(result);
     return result;
   }
 
  private:
   void say(std::string_view text) const {
     if (job_.hooks.log) job_.hooks.log(text);
+  }
+
+  void end_of_signal(TrainResult& result) const {
+    const int signal = signals_->requested();
+    if (result.why == TrainResult::Stop::signal) {
+      result.signal = signal;
+      say(str("stopped by signal ", signal, " after step ", state_.step,
+              "; go on with --resume --out ", c_.out));
+    } else if (signal != 0) {
+      say(str("signal ", signal, " came at the end: the run is finished, with all its ",
+              result.why == TrainResult::Stop::steps ? str(state_.step, " steps") : "time"));
+    }
   }
 
   void announce() const {
@@ -203,8 +212,8 @@ class Run {
   // None: the run goes on.
   std::optional<TrainResult::Stop> reason_to_end(int signal) const {
     using Stop = TrainResult::Stop;
+    if (c_.steps > 0 && state_.step >= c_.steps) return Stop::steps;  // done, signal or not
     if (signal != 0) return Stop::signal;
-    if (c_.steps > 0 && state_.step >= c_.steps) return Stop::steps;
     if (c_.minutes > 0 && seconds_since(start_) >= c_.minutes * 60) return Stop::minutes;
     if (job_.hooks.stop && job_.hooks.stop()) return Stop::hook;
     return {};
@@ -227,6 +236,7 @@ class Run {
       said_ = Clock::now();
       metrics_->flush();
       say(progress_line(progress()));
+      validation_ = {};
     }
     const bool sample = job_.hooks.sample && c_.sample_every > 0 && (last || due(c_.sample_every));
     if (last || due(c_.checkpoint_every)) {
@@ -249,17 +259,15 @@ class Run {
         job_.validation.reset();
         return;
       }
-    validation_loss_ = validator_->loss();
-    const NamedNumber numbers[] = {{"validation/loss", validation_loss_}};
+    validation_ = {.loss = validator_->loss(), .step = state_.step};
+    const NamedNumber numbers[] = {{"validation/loss", validation_.loss}};
     metrics_->add(state_.step, numbers);
   }
 
   Progress progress() const {
     const double seconds = speed_.value();
-    Progress p{.now = now_,
-               .smoothed_loss = loss_.value(),
-               .validation_loss = validation_loss_,
-               .steps = c_.steps};
+    Progress p{
+        .now = now_, .smoothed_loss = loss_.value(), .validation = validation_, .steps = c_.steps};
     p.now.images_per_second = seconds > 0 ? static_cast<double>(c_.batch) / seconds : 0;
     if (c_.steps > 0) p.seconds_left = static_cast<double>(c_.steps - state_.step) * seconds;
     if (c_.minutes > 0) {
@@ -297,7 +305,7 @@ class Run {
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
   std::unique_ptr<Validator> validator_;
-  double validation_loss_ = NAN;
+  Progress::Measured validation_;  // since the last progress line
   StepMetrics now_;
   Smoothed loss_{0.99}, speed_{0.9};  // speed: seconds a step
   Clock::time_point start_ = Clock::now(), said_ = start_;

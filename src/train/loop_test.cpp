@@ -21,18 +21,12 @@ namespace {
 using testing::checkpoint_bytes;
 using testing::expect_error;
 using testing::Folder;
+using testing::metrics;
 using testing::toy_batch;
 using testing::toy_config;
 using testing::toy_job;
 
 Context cpu() { return open_context("cpu", {.threads = 2}); }
-
-std::vector<nlohmann::json> metrics(const std::string& folder) {
-  std::vector<nlohmann::json> out;
-  std::ifstream in(folder + "/metrics.jsonl");
-  for (std::string line; std::getline(in, line);) out.push_back(nlohmann::json::parse(line));
-  return out;
-}
 
 TEST(train, a_toy__learns_and_leaves_its_files) {
   const Folder folder;
@@ -154,67 +148,6 @@ TEST(train, resumed_behind_a_step_whose_picture_is_missing__makes_it) {
   EXPECT_EQ(sampled, (std::vector<int64_t>{7, 14, 14, 16, 16}));
 }
 
-// A validation set of two batches, which no training step sees.
-Validation toy_validation() {
-  return {.loss = testing::toy_loss(8),
-          .batches = 2,
-          .batch = [](int64_t i) { return toy_batch(1000 + i, 8); },
-          .every = 5};
-}
-
-std::map<int64_t, double> validation_losses(const std::string& folder) {
-  std::map<int64_t, double> out;
-  for (const auto& line : metrics(folder))
-    if (line.contains("validation/loss")) out[line["step"]] = line["validation/loss"];
-  return out;
-}
-
-TEST(train, validation__leaves_the_bits_of_training_and_survives_a_break) {
-  const Folder folder;
-  const auto device = std::make_shared<testing::FarDevice>();
-  const auto run = [&](const std::string& name, bool validate, const Context& context,
-                       int64_t steps, bool resume) {
-    TrainJob job = toy_job(toy_config(folder / name));
-    job.config.resume = resume;
-    if (validate) job.validation = toy_validation();
-    std::string said;
-    job.hooks.log = [&](std::string_view line) { said += str(line, '\n'); };
-    job.hooks.stop = [&, done = int64_t{0}]() mutable { return ++done == steps; };
-    train(std::move(job), context);
-    return said;
-  };
-  run("plain", false, cpu(), 20, false);
-  const std::string said = run("whole", true, cpu(), 20, false);
-  EXPECT_NE(said.find("  validation "), std::string::npos) << said;
-  run("broken", true, cpu(), 12, false);
-  run("broken", true, cpu(), 20, true);
-  run("far", true, {.device = device}, 20, false);
-  for (const char* name : {"whole", "broken", "far"})
-    EXPECT_EQ(checkpoint_bytes(folder / name, 20), checkpoint_bytes(folder / "plain", 20)) << name;
-  const auto whole = validation_losses(folder / "whole"),
-             broken = validation_losses(folder / "broken");
-  std::vector<int64_t> steps;
-  for (const auto& [step, loss] : whole) {
-    steps.push_back(step);
-    EXPECT_EQ(broken.at(step), loss) << step;
-  }
-  EXPECT_EQ(steps, (std::vector<int64_t>{1, 5, 10, 15, 20}));
-  EXPECT_LT(whole.at(20), whole.at(1));
-  EXPECT_EQ(validation_losses(folder / "far"), whole);
-}
-
-TEST(train, validation_that_memory_is_too_small_for__is_left_out_with_a_line) {
-  const Folder folder;
-  TrainJob job = toy_job(toy_config(folder.path()));
-  job.validation = toy_validation();
-  job.validation->loss = testing::toy_loss(100000);
-  const auto device = std::make_shared<testing::FarDevice>(1000000);
-  std::string said;
-  job.hooks.log = [&](std::string_view line) { said += str(line, '\n'); };
-  EXPECT_EQ(train(std::move(job), {.device = device}).step, 20);
-  EXPECT_NE(said.find("validation: none, plan: out of memory"), std::string::npos) << said;
-}
-
 TEST(train, accumulation__sees_the_same_images_and_noise) {
   const Folder folder;
   TrainConfig one = toy_config(folder / "one"), two = toy_config(folder / "two");
@@ -243,6 +176,25 @@ TEST(train, signal__finishes_the_step_and_saves) {
   EXPECT_EQ(r.signal, SIGINT);
   EXPECT_EQ(r.step, 5);
   EXPECT_EQ(checkpoint_steps(folder.path()), std::vector<int64_t>{5});
+}
+
+TEST(train, signal_in_the_last_step__leaves_a_finished_run) {
+  const Folder folder;
+  std::signal(SIGINT, SIG_DFL);
+  TrainJob job = toy_job(toy_config(folder.path()));
+  job.config.steps = 5;
+  job.batches = [](int64_t) -> NextBatch {
+    return [micro_batch = int64_t{0}]() mutable {
+      if (micro_batch == 4) std::raise(SIGINT);
+      return toy_batch(micro_batch++, 8);
+    };
+  };
+  std::string said;
+  job.hooks.log = [&](std::string_view line) { said = line; };
+  const TrainResult r = train(std::move(job), cpu());
+  EXPECT_EQ(r.why, TrainResult::Stop::steps);
+  EXPECT_EQ(r.signal, 0);
+  EXPECT_EQ(said, "signal 2 came at the end: the run is finished, with all its 5 steps");
 }
 
 TEST(train, damaged_metrics__are_kept_under_another_name) {
@@ -279,7 +231,7 @@ TEST(train, damaged_metrics__are_kept_under_another_name) {
   EXPECT_EQ(metrics(c.out)[3]["eval/fid"], 3.5);
   resume("no metrics at all", 6);
   EXPECT_EQ(testing::file_bytes(side_stream + "-2"), "no metrics at all");
-  begin_run_folder(c.out, true);
+  begin_run_folder(c.out, true, {});
   EXPECT_TRUE(std::filesystem::exists(side_stream));  // said to be kept
 }
 

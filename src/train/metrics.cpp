@@ -141,12 +141,21 @@ std::string duration_text(double seconds) {
   return fmt::format("{}d{:02}h", s / 86400, s / 3600 % 24);
 }
 
+std::string left_text(std::chrono::steady_clock::time_point start, double share) {
+  if (share <= 0 || share >= 1) return "";
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  return ", " + duration_text(spent.count() * (1 - share) / share) + " left";
+}
+
 std::string progress_line(const Progress& p) {
   std::string out = fmt::format("step {}", p.now.step);
   if (p.steps > 0) out += fmt::format("/{}", p.steps);
   const double rate = p.now.images_per_second;
   out += fmt::format("  loss {:.4f}", p.smoothed_loss);
-  if (!std::isnan(p.validation_loss)) out += fmt::format("  validation {:.4f}", p.validation_loss);
+  if (!std::isnan(p.validation.loss)) {
+    out += fmt::format("  validation {:.4f}", p.validation.loss);
+    if (p.validation.step != p.now.step) out += fmt::format(" (step {})", p.validation.step);
+  }
   out += fmt::format("  grad {:.3g}  lr {:.3g}  {:.{}f} img/s", p.now.grad_norm, p.now.lr, rate,
                      rate < 10 ? 2 : 0);
   if (p.seconds_left >= 0) out += "  left " + duration_text(p.seconds_left);

@@ -74,18 +74,24 @@ class Smoothed {
 struct Progress {
   StepMetrics now;
   double smoothed_loss = 0;
-  double validation_loss = NAN;  // the last one; NaN: none
-  int64_t steps = 0;             // of the whole run; 0: unknown
-  double seconds_left = -1;      // -1: unknown
-  int64_t plan_bytes = 0;        // planned peak of the step
+  struct Measured {
+    double loss = NAN;  // NaN: none
+    int64_t step = 0;   // where it was measured
+  };
+  Measured validation;
+  int64_t steps = 0;         // of the whole run; 0: unknown
+  double seconds_left = -1;  // -1: unknown
+  int64_t plan_bytes = 0;    // planned peak of the step
 };
-// "step 1200/5000  loss 0.1234  validation 0.1301  grad 0.31  lr 2e-04  512 img/s  left 1h02m
-// memory 812 MB (plan 640)"
+// "step 1200/5000  loss 0.1234  validation 0.1301 (step 1180)  grad 0.31  lr 2e-04  512 img/s  left
+// 1h02m  memory 812 MB (plan 640)"; the second step only where it is not the line's
 std::string progress_line(const Progress& p);
 
 // Resident memory of this process, bytes; 0 where unknown.
 int64_t resident_bytes();
 // "45s", "3m20s", "1h02m", "2d03h"
 std::string duration_text(double seconds);
+// ", 3m20s left" of work of which `share` (0 to 1) is done since `start`; "" at 0 and 1.
+std::string left_text(std::chrono::steady_clock::time_point start, double share);
 
 }  // namespace ebb::train

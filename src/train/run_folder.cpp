@@ -7,9 +7,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
 
@@ -61,6 +63,45 @@ RunLock lock_run_folder(const std::string& folder) {
   return lock;
 }
 
+// The run writes it anew when it goes on; a damaged one may be a user's that was to count.
+void check_config(const std::string& file) {
+  if (!fs::exists(file)) return;
+  const std::string text = io::read_whole_file(file, "config", 1 << 24);
+  std::string fault = json_fault(text);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (fault.empty() && text[first] != '{') fault = "must be a JSON object";
+  require(fault.empty(), "config: ", fault,
+          "; move it away to go on, as the run's settings are in its checkpoint  ", file);
+}
+
+// A name beside that of a model without a state, which no checkpoint has.
+fs::path aside_of(const fs::path& model) {
+  for (int64_t i = 1;; ++i) {
+    const std::string mark = i == 1 ? ".without-state" : str(".without-state-", i);
+    fs::path out = model;
+    out.replace_filename(model.stem().string() + mark + model.extension().string());
+    if (!fs::exists(out)) return out;
+  }
+}
+
+// A model without a state may be the best that the user has: it is never deleted.
+void put_aside_halves(const std::string& folder, const std::function<void(std::string_view)>& say) {
+  const HalfCheckpoints halves = half_checkpoints(folder);
+  std::error_code error;
+  for (const fs::path model : halves.models) {
+    const fs::path kept = aside_of(model);
+    fs::rename(model, kept, error);
+    require(!error, "out: cannot rename (", error.message(), ")  ", model.string());
+    say(str(model.filename().string(), " has no training state to go on from; it is kept as ",
+            kept.filename().string(), ", and the run goes on from step ", last_checkpoint(folder)));
+  }
+  for (const fs::path state : halves.states) {
+    fs::remove(state, error);
+    require(!error, "out: cannot delete (", error.message(), ")  ", state.string());
+    say(str("deleted ", state.filename().string(), ", the state of a model that is gone"));
+  }
+}
+
 }  // namespace
 
 void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
@@ -68,6 +109,7 @@ void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
   io::check_can_write((fs::path(folder) / "config.json").string(), "out");
   if (resume) {
     last_checkpoint(folder);
+    check_config((fs::path(folder) / "config.json").string());
   } else if (!overwrite) {
     const std::vector<int64_t> steps = checkpoint_steps(folder);
     require(steps.empty(), "out: the folder holds a run of ", steps.empty() ? 0 : steps.back(),
@@ -77,15 +119,21 @@ void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
             "out: the folder holds a run without a checkpoint; give --overwrite to start anew, or "
             "another --out  ",
             folder);
+    const std::optional<int64_t> model = last_model(folder);
+    require(!model, "out: the folder holds a model of step ", model.value_or(0),
+            "; give --overwrite to start anew, or another --out  ", folder);
   }
 }
 
-RunLock begin_run_folder(const std::string& folder, bool overwrite) {
+RunLock begin_run_folder(const std::string& folder, bool overwrite,
+                         const std::function<void(std::string_view)>& say) {
   io::make_folder(folder, "out");
   RunLock lock = lock_run_folder(folder);
   std::error_code error;
   std::vector<fs::path> gone;
-  for (const std::string& p : half_checkpoints(folder)) gone.emplace_back(p);
+  if (!overwrite)
+    put_aside_halves(
+        folder, say ? say : [](std::string_view) {});
   for (const auto& e : fs::directory_iterator(folder)) {
     const std::string name = e.path().filename().string();
     if (half_written(name) || (overwrite && belongs_to_run(name))) gone.push_back(e.path());

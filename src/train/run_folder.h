@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace ebb::train {
 
@@ -14,13 +16,15 @@ std::string sample_file(const std::string& folder, int64_t step);
 using RunLock = std::shared_ptr<void>;
 
 // Throws Error for a folder that files cannot be written to or that another run is writing into,
-// for one that holds a run unless `resume` or `overwrite`, and with `resume` for one that holds
-// none. Leaves it as it is.
+// for one that holds a run or a model unless `resume` or `overwrite`, and with `resume` for one
+// that holds no run or a damaged config.json. Leaves it as it is.
 void check_run_folder(const std::string& folder, bool resume, bool overwrite);
-// Makes the folder; deletes what a killed process left half written (half_checkpoints too) and,
-// with `overwrite`, the files of the run that was there (docs/checkpoints.md lists them): to be
-// called when nothing can fail any more before the new one begins. Throws Error where another run
-// is writing.
-RunLock begin_run_folder(const std::string& folder, bool overwrite);
+// Makes the folder; deletes what a killed process left half written and, with `overwrite`, the
+// files of the run that was there (docs/checkpoints.md lists them): to be called when nothing can
+// fail any more before the new one begins. Models without a state (half_checkpoints) get another
+// name, and `say` a line for each whole file that is renamed or deleted. Throws Error where another
+// run is writing.
+RunLock begin_run_folder(const std::string& folder, bool overwrite,
+                         const std::function<void(std::string_view)>& say);
 
 }  // namespace ebb::train

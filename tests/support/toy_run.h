@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cmath>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/safetensors.h"
 #include "nn/params.h"
@@ -91,6 +94,14 @@ inline std::map<std::string, std::string> checkpoint_bytes(const std::string& fo
           std::string(static_cast<const char*>(t.raw()), static_cast<size_t>(t.bytes()));
     }
   }
+  return out;
+}
+
+// The lines of its metrics.
+inline std::vector<nlohmann::json> metrics(const std::string& folder) {
+  std::vector<nlohmann::json> out;
+  std::ifstream in(folder + "/metrics.jsonl");
+  for (std::string line; std::getline(in, line);) out.push_back(nlohmann::json::parse(line));
   return out;
 }
 

@@ -29,6 +29,8 @@ struct Command {
 
 // The exit code after a signal is this plus the signal's number, as in shells.
 constexpr int signal_exit = 128;
+// What a command says when the first signal comes.
+constexpr std::string_view stopping = "stopping; again, after a second, to end now";
 
 // Options of every command.
 struct CommonOptions {

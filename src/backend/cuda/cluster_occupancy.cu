@@ -1,5 +1,9 @@
 #include "backend/cuda/cluster_occupancy.h"
 
+#include <map>
+#include <mutex>
+#include <tuple>
+
 #include "backend/cuda/error.h"
 
 namespace ebb::cuda {
@@ -8,9 +12,7 @@ namespace {
 // Asked for in place of kernels that are not compiled yet.
 __global__ void nothing() {}
 
-}  // namespace
-
-int64_t cluster_occupancy(int cluster, int64_t blocks, const CudaDevice& device) {
+int64_t ask_driver(int cluster, int64_t blocks, const CudaDevice& device) {
   constexpr int64_t reserved = 1 << 10;  // bytes of each block
   constexpr int warp = 32;
   const auto* kernel = reinterpret_cast<const void*>(nothing);
@@ -33,6 +35,24 @@ int64_t cluster_occupancy(int cluster, int64_t blocks, const CudaDevice& device)
   if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess) return clusters;
   static_cast<void>(cudaGetLastError());  // the device does not run such clusters
   return 0;
+}
+
+}  // namespace
+
+// The driver takes tens of microseconds for each answer, which stays the same.
+int64_t cluster_occupancy(int cluster, int64_t blocks, const CudaDevice& device) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int, int, int64_t>, int64_t> answers;
+  int index = 0;
+  check(cudaGetDevice(&index), "cluster occupancy");
+  const std::tuple key(index, cluster, blocks);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto it = answers.find(key); it != answers.end()) return it->second;
+  }
+  const int64_t answer = ask_driver(cluster, blocks, device);
+  const std::lock_guard lock(mutex);
+  return answers[key] = answer;
 }
 
 }  // namespace ebb::cuda

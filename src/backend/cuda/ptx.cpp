@@ -21,14 +21,27 @@ std::string_view vector_suffix(size_t n) { return n == 4 ? ".v4" : n == 2 ? ".v2
 
 }  // namespace
 
+void append_to(std::string& text, const Reg& r) {
+  append(text, prefixes[static_cast<size_t>(r.kind)]);
+  append(text, r.id);
+}
+
+void append_to(std::string& text, const Operand& v) {
+  if (!v.is_constant()) return append_to(text, v.reg);
+  char number[16];
+  std::snprintf(number, sizeof number, "0f%08X", std::bit_cast<uint32_t>(v.constant));
+  text += number;
+}
+
 std::ostream& operator<<(std::ostream& out, const Reg& r) {
-  return out << prefixes[static_cast<size_t>(r.kind)] << r.id;
+  std::string text;
+  append_to(text, r);
+  return out << text;
 }
 
 std::ostream& operator<<(std::ostream& out, const Operand& v) {
-  if (!v.is_constant()) return out << v.reg;
-  char text[16];
-  std::snprintf(text, sizeof text, "0f%08X", std::bit_cast<uint32_t>(v.constant));
+  std::string text;
+  append_to(text, v);
   return out << text;
 }
 

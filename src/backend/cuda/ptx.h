@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "core/dtype.h"
 
 namespace ebb::cuda {
@@ -23,7 +24,8 @@ struct Reg {
   int32_t id = -1;  // -1: none
   explicit operator bool() const { return id >= 0; }
 };
-std::ostream& operator<<(std::ostream& out, const Reg& r);  // %f7
+void append_to(std::string& text, const Reg& r);  // %f7
+std::ostream& operator<<(std::ostream& out, const Reg& r);
 
 // An argument of a float instruction: a register, or a number written into the instruction.
 struct Operand {
@@ -33,7 +35,8 @@ struct Operand {
   float constant = 0;
   bool is_constant() const { return !reg; }
 };
-std::ostream& operator<<(std::ostream& out, const Operand& v);  // %f7 or 0f3F800000
+void append_to(std::string& text, const Operand& v);  // %f7 or 0f3F800000
+std::ostream& operator<<(std::ostream& out, const Operand& v);
 
 // `count` neighbours in memory as they were loaded, packed in registers.
 struct Packed {
@@ -60,16 +63,21 @@ class Ptx {
   // One instruction from its parts.
   template <class... Parts>
   void line(const Parts&... parts) {
-    body_ += str("  ", parts..., ";\n");
+    body_ += "  ";
+    (append(body_, parts), ...);
+    body_ += ";\n";
     ++instructions_;
   }
   // `op` with a new register as its destination.
   template <class... Parts>
   Reg make(RegKind kind, std::string_view op, const Parts&... arguments) {
     const Reg d = reg(kind);
-    std::string text = str("  ", op, " ", d);
-    ((text += str(", ", arguments)), ...);
-    body_ += text + ";\n";
+    body_ += "  ";
+    append(body_, op);
+    body_ += ' ';
+    append(body_, d);
+    ((body_ += ", ", append(body_, arguments)), ...);
+    body_ += ";\n";
     ++instructions_;
     return d;
   }

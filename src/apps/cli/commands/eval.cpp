@@ -25,7 +25,8 @@ struct Options {
   void fields(auto&& f) {
     f("data", evaluate.data, "images to compare with, as for train");
     f("n", evaluate.n, "number of samples");
-    f("features", evaluate.features, "network file of another feature space");
+    f("features", evaluate.features,
+      "another feature space: inception=FILE of FID and KID, or a network file");
     f("out", out,
       "a .json file for the figures; without it eval.json in the run's folder, if CHECKPOINT is "
       "one");
@@ -52,13 +53,22 @@ std::optional<Quality> evaluate_until(const train::StopSignals& signals, const O
 nlohmann::ordered_json figures(const Quality& q, int64_t step) {
   nlohmann::ordered_json j;
   j["step"] = step;
-  j["class_accuracy"] = q.conditional ? nlohmann::ordered_json(q.class_accuracy) : nullptr;
-  j["frechet_distance"] = q.frechet_distance;
+  j["features"] = q.features;
+  const train::KernelDistance& k = q.kernel_distance;
+  const std::string kernel = q.inception ? "kid" : "kernel_distance";
+  j[q.inception ? "fid" : "frechet_distance"] = q.frechet_distance;
+  j[kernel] = k.mean;
+  j[kernel + "_deviation"] = k.deviation;
+  j["subsets"] = k.subsets;
+  j["subset_size"] = k.subset_size;
+  const auto or_null = [](const std::optional<double>& v) {
+    return v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json();
+  };
+  j["class_accuracy"] = or_null(q.class_accuracy);
   j["n"] = q.n;
   j["held_out"] = q.held_out;
   j["held_out_is_training"] = q.held_out_seen;
-  j["classifier_accuracy"] = q.classifier_accuracy;
-  j["features_of_quarter_turns"] = q.turns;
+  j["classifier_accuracy"] = or_null(q.classifier_accuracy);
   j["warnings"] = q.doubts;
   j["seconds"] = q.seconds;
   return j;
@@ -76,12 +86,19 @@ void record(const Options& o, const nlohmann::ordered_json& j) {
 }
 
 void print(const Quality& q) {
-  if (q.conditional)
+  if (q.class_accuracy)
     std::printf("class accuracy      %.1f %%  (the classifier's on %s images: %.1f %%)\n",
-                100 * q.class_accuracy, q.held_out_seen ? "training" : "held-out",
-                100 * q.classifier_accuracy);
-  std::printf("Frechet distance    %.3f  (%lld samples, %lld held-out images)\n",
-              q.frechet_distance, static_cast<long long>(q.n), static_cast<long long>(q.held_out));
+                100 * *q.class_accuracy, q.held_out_seen ? "training" : "held-out",
+                100 * *q.classifier_accuracy);
+  std::printf("%-18s  %.3f  (%lld samples, %lld held-out images; features: %s)\n",
+              q.inception ? "FID" : "Frechet distance", q.frechet_distance,
+              static_cast<long long>(q.n), static_cast<long long>(q.held_out), q.features.c_str());
+  const train::KernelDistance& k = q.kernel_distance;
+  std::printf("%-18s  %.5f  (%s)\n", q.inception ? "KID" : "kernel distance", k.mean,
+              k.subsets == 1 ? str("all ", k.subset_size, " of either").c_str()
+                             : str("standard deviation ", k.deviation, " over ", k.subsets,
+                                   " subsets of ", k.subset_size)
+                                   .c_str());
 }
 
 int run(const Options& o) {
@@ -90,7 +107,7 @@ int run(const Options& o) {
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
-  const train::StopSignals signals("stopping; again, after a second, to end now");
+  const train::StopSignals signals(stopping);
   const std::optional<Quality> measured = evaluate_until(signals, o, model, context);
   if (!measured) return signal_exit + signals.requested();
   const nlohmann::ordered_json j = figures(*measured, model.step);

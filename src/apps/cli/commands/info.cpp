@@ -68,6 +68,8 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
                       .config = fields_json(config.fields()),
                       .parts = {part_of({&m, config, ""})}};
   };
+  if (file.entries().empty())
+    return {.model = "", .config = "", .fault = "the file has no tensors, so it holds no model"};
   const auto& said = file.metadata();
   if (!o.model.empty()) {
     const NamedModel named = find_component(o.model);
@@ -146,13 +148,17 @@ void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) 
     print_line(str("component   ", p.kind, " ", p.model,
                    p.prefix.empty() ? "" : str(", under ", p.prefix),
                    p.sizes.empty() ? "" : str(", images ", p.sizes)));
-  if (r.parts.empty() && r.model.empty()) print_line("model       not recognised: " + r.fault);
+  const bool empty = file.entries().empty();
+  if (empty) print_line(r.fault);
+  if (r.parts.empty() && r.model.empty() && !empty)
+    print_line("model       not recognised: " + r.fault);
   if (!r.model.empty()) {
     print_line("model       " + r.model);
     print_line("config      " + config_text(r));
     if (!r.guessed.empty()) print_line("guessed     " + r.guessed);
   }
-  print_line(str("parameters  ", elements(file), " in ", file.entries().size(), " tensors"));
+  if (!empty)
+    print_line(str("parameters  ", elements(file), " in ", file.entries().size(), " tensors"));
   for (const auto& [key, value] : file.metadata()) {
     const bool cut = value.size() > 120 && !all;
     print_line(str("  ", key, " = ", value.substr(0, cut ? 117 : value.size()), cut ? "..." : ""));

@@ -118,7 +118,8 @@ std::string small_extension(const std::string& path) {
 
 enum class Output : uint8_t { grid, folder, safetensors, npy };
 
-// Throws Error for another image format, whose name would become a folder's.
+// Throws Error for another image format and for what is nearly one of the known extensions: its
+// name would become a folder's. The name of a folder that there is, or with a / behind, is one.
 Output output_of(const std::string& out) {
   constexpr std::string_view what = "a .png, .safetensors or .npy file or a folder";
   require(!out.empty(), "sample: --out must name ", what, " (got '')");
@@ -127,7 +128,12 @@ Output output_of(const std::string& out) {
     require(extension != other, "sample: --out must be ", what, "  ", out);
   if (extension == ".png") return Output::grid;
   if (extension == ".safetensors") return Output::safetensors;
-  return extension == ".npy" ? Output::npy : Output::folder;
+  if (extension == ".npy") return Output::npy;
+  const std::vector<std::string> known{".png", ".safetensors", ".npy"};
+  const std::string near = extension.empty() ? "" : nearest_name(extension, known);
+  require(near.empty() || fs::is_directory(out), "sample: --out must be ", what, " (did you mean ",
+          out.substr(0, out.size() - extension.size()), near, ", or the folder ", out, "/?)");
+  return Output::folder;
 }
 
 // "": none is needed.
@@ -211,7 +217,7 @@ std::optional<Generated> generate_until(std::optional<train::StopSignals>& signa
   double done = 0;
   try {
     Generated g = pipeline.generate(request, [&](double share) {
-      if (!signals) signals.emplace("stopping; again, after a second, to end now");
+      if (!signals) signals.emplace(stopping);
       if (signals->requested() != 0) return false;
       line.show(done = share);
       return true;

@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
+#include "apps/cli/train_data.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -271,9 +273,6 @@ void resolve_diffusion(Options& o, const std::vector<std::string>& given) {
       check_applies(name, o.diffusion.precond);
 }
 
-// Width x height x channels.
-std::string size_text(const Shape& image) { return str(image[1], "x", image[0], "x", image[2]); }
-
 void fit_network(Options& o, const train::Dataset& data) {
   const Shape s = data.image_shape();
   require(s[0] == s[1], "train: images must be square (", size_text(s),
@@ -371,26 +370,14 @@ train::TrainJob make_job(const Options& o, const train::HeldOut& data, const Con
   return job;
 }
 
-train::HeldOut open_data(Options& o) {
-  const TrainConfig& c = o.train;
-  const train::DatasetOptions options{.size = c.size,
-                                      .channels = c.channels,
-                                      .classes = c.classes,
-                                      .limit = c.limit,
-                                      .cache = c.cache,
-                                      .threads = c.threads};
-  auto all = train::open_dataset(c.data, options);
-  for (const std::string& w : all->warnings()) std::fprintf(stderr, "%s\n", w.c_str());
-  if (c.limit > all->size())
-    std::fprintf(stderr, "--limit %lld: all %lld images are used, there are no more\n",
-                 static_cast<long long>(c.limit), static_cast<long long>(all->size()));
-  o.data_text = str(all->size(), " images ", size_text(all->image_shape()), " in ", all->classes(),
-                    " classes  ", c.data);
-  std::fprintf(stderr, "%s\n", o.data_text.c_str());
-  o.class_names = all->class_names();
-  train::HeldOut data = hold_out(std::move(all), c.data, options, c.validation);
-  if (!data.note.empty()) std::fprintf(stderr, "%s\n", data.note.c_str());
-  return data;
+// Throws Error for a --size that the network cannot take, before images are read and resized.
+void check_size(Options o) {
+  if (o.train.size == 0) return;
+  int64_t& size = o.network.common().image_size;
+  require(!o.train.resume || size == o.train.size, "resume: the run's images are ", size, "x", size,
+          " and stay (--size ", o.train.size, ")");
+  size = o.train.size;
+  check_network(o);
 }
 
 int run(Options& o) {
@@ -398,13 +385,18 @@ int run(Options& o) {
   check_unchanged(o);
   check(o.train);
   check_sizes(*o.model, o.network);
+  check_size(o);
   train::check_run_folder(o.train.out, o.train.resume, o.train.overwrite);
   const Context context =
       open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
-  const train::HeldOut data = open_data(o);
-  fit_network(o, *data.training);
+  int signal = 0;
+  const std::optional<TrainData> data = open_train_data(o.train, signal);
+  if (!data) return signal_exit + signal;
+  o.data_text = data->text;
+  o.class_names = data->class_names;
+  fit_network(o, *data->images.training);
   const auto start = std::chrono::steady_clock::now();
-  const train::TrainResult r = train::train(make_job(o, data, context), context);
+  const train::TrainResult r = train::train(make_job(o, data->images, context), context);
   write_report(o.train.out);
   const bool interrupted = r.why == train::TrainResult::Stop::signal;
   if (o.json) {

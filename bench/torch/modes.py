@@ -1,0 +1,102 @@
+"""What gpu_step.py and gpu_denoise.py share: their arguments, timing, and the modes one by one."""
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+
+def main(description, cases, work):
+    """Measures `work` in the modes asked for, a JSON line each; with --serve the fastest again for
+    every line of input, so that another program can measure in between.
+
+    work.bench names it; work.prepare(args, mode) gives what to run and what else the line says."""
+    args = arguments(description, cases)
+    torch.backends.cudnn.benchmark = True
+    best = None  # milliseconds, run, mode
+    with attention_order(args.attention):
+        for mode in args.modes:
+            result = try_mode(args, work, mode)
+            if result and (not best or result[0] < best[0]):
+                best = result
+        if args.serve and best:
+            serve(args, work, *best[1:])
+
+
+def arguments(description, cases):
+    parser = argparse.ArgumentParser(description=description,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", choices=cases)
+    parser.add_argument("--modes", nargs="+", default=["compile_graph"])
+    parser.add_argument("--attention", nargs="*", default=[],
+                        help="backends in order: cudnn_attention flash_attention ...")
+    parser.add_argument("--batch", type=int, default=0, help="0: the case's own")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--device", default="cuda", help="cpu tries the program out")
+    return parser.parse_args()
+
+
+def attention_order(names):
+    """A context in which scaled_dot_product_attention prefers these backends, in this order."""
+    if not names:
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return sdpa_kernel([getattr(SDPBackend, n.upper()) for n in names], set_priority=True)
+
+
+def milliseconds(run, steps, device):
+    if device == "cpu":
+        return [run_on_host(run) for _ in range(steps)]
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        run()
+        mark.record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
+
+
+def run_on_host(run):
+    start = time.perf_counter()
+    run()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def measure(args, work, run, mode, extra):
+    times = milliseconds(run, args.steps, args.device)
+    line = {"bench": work.bench, "engine": f"torch {torch.__version__}", "case": args.case,
+            "mode": mode, "median_ms": statistics.median(times), "min_ms": min(times),
+            "max_ms": max(times), "steps": args.steps, **extra}
+    print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}),
+          flush=True)
+    return line["median_ms"]
+
+
+def try_mode(args, work, mode):
+    """(milliseconds, run, mode), or None if the mode fails here."""
+    start = time.perf_counter()
+    if args.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        run, extra = work.prepare(args, mode)
+        extra["prepare_s"] = time.perf_counter() - start
+        if args.device == "cuda":
+            extra["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+            extra["reserved_gib"] = torch.cuda.max_memory_reserved() / 2**30
+        return measure(args, work, run, mode, extra), run, mode
+    except Exception as error:  # a mode that this PyTorch cannot do is not the others' end
+        print(json.dumps({"case": args.case, "mode": mode, "error": str(error)[:300]}), flush=True)
+        return None
+
+
+def serve(args, work, run, mode):
+    print(json.dumps({"ready": mode}), flush=True)
+    for _ in sys.stdin:
+        run()
+        measure(args, work, run, mode, {})

@@ -1,0 +1,26 @@
+// The images that `ebb train` reads, and what it says of them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+#include "train/validation.h"
+
+namespace ebb::cli {
+
+struct TrainData {
+  train::HeldOut images;
+  std::string text;  // what is trained on, for people
+  std::vector<std::string> class_names;
+};
+
+// Says on standard error what was read and left out. None if a signal asked for the end, of which
+// it tells; `signal` gets its number. Throws Error.
+std::optional<TrainData> open_train_data(const train::TrainConfig& config, int& signal);
+
+// "32x32x3": width, height, channels.
+std::string size_text(const Shape& image);
+
+}  // namespace ebb::cli

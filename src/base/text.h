@@ -1,0 +1,35 @@
+// append: texts that are written in many small parts, where a stream for each would take most of
+// the time.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace ebb {
+
+// What append() takes: texts, characters, integers, and what has append_to(std::string&, const T&).
+template <class T>
+concept Appendable = std::is_convertible_v<const T&, std::string_view> ||
+                     (std::is_integral_v<T> && (sizeof(T) > 1 || std::is_same_v<T, char>)) ||
+                     requires(const T& part, std::string& to) {
+  append_to(to, part);
+};
+
+template <Appendable T>
+void append(std::string& to, const T& part) {
+  if constexpr (requires { append_to(to, part); }) {
+    append_to(to, part);
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    to += std::string_view(part);
+  } else if constexpr (std::is_same_v<T, char>) {
+    to += part;
+  } else {
+    char digits[24];
+    to.append(digits, std::to_chars(digits, digits + sizeof digits, part).ptr);
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,212 @@
+#include "text/clip_vocabulary.h"
+
+#include <zlib.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "io/file.h"
+#include "io/json_cursor.h"
+
+namespace ebb::text {
+
+namespace {
+
+constexpr size_t merge_count = 48894;
+constexpr int64_t file_limit = int64_t{64} << 20;  // bytes
+constexpr std::string_view end_of_word = "</w>";
+
+constexpr uint8_t packed_merges[] = {
+#include "ebb/gen/clip_merges.inc"
+    0};
+constexpr size_t packed_size = sizeof packed_merges - 1;  // without the 0, for an empty list
+
+using Ids = std::unordered_map<std::string, int32_t>;
+
+// Bytes that stand for themselves in the symbols of a vocabulary; the others are U+0100 and on.
+bool is_plain(int byte) {
+  return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+}
+
+// The symbol of each byte, and the bytes in the order of their tokens.
+std::pair<std::array<std::string, 256>, std::vector<int>> byte_symbols() {
+  std::array<std::string, 256> symbols;
+  std::vector<int> order;
+  char32_t next = 256;
+  for (const bool plain : {true, false})
+    for (int b = 0; b < 256; ++b) {
+      if (is_plain(b) != plain) continue;
+      append_utf8(symbols[static_cast<size_t>(b)], plain ? static_cast<char32_t>(b) : next++);
+      order.push_back(b);
+    }
+  return {std::move(symbols), std::move(order)};
+}
+
+// The published order of all tokens but those of merges.
+Ids first_ids() {
+  const auto [symbols, order] = byte_symbols();
+  Ids ids;
+  for (const std::string_view end : {std::string_view(), end_of_word})
+    for (const int b : order)
+      ids.emplace(symbols[static_cast<size_t>(b)] + std::string(end),
+                  static_cast<int32_t>(ids.size()));
+  return ids;
+}
+
+struct Pair {
+  std::string left, right;
+};
+
+Pair parse_pair(std::string_view line, const std::string& where) {
+  const size_t space = line.find(' ');
+  const bool ok = space != std::string_view::npos && space > 0 && space + 1 < line.size() &&
+                  line.find(' ', space + 1) == std::string_view::npos;
+  require(ok, "vocabulary: a merge must be two symbols, found ", io::shown(line), "  ", where);
+  return {std::string(line.substr(0, space)), std::string(line.substr(space + 1))};
+}
+
+// The lines after the heading, at most `limit`; an empty line ends them.
+std::vector<Pair> parse_merges(std::string_view text, size_t limit, const std::string& name) {
+  std::vector<Pair> out;
+  for (size_t line = 1; !text.empty() && out.size() < limit; ++line) {
+    const size_t end = text.find('\n');
+    std::string_view one = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (!one.empty() && one.back() == '\r') one.remove_suffix(1);
+    if (line == 1) continue;
+    if (one.empty()) break;
+    out.push_back(parse_pair(one, str("line ", line, " of ", name)));
+  }
+  return out;
+}
+
+Ids read_ids(io::JsonCursor& json) {
+  Ids ids;
+  json.object("the vocabulary", [&](const std::string& symbol) {
+    const int64_t id = json.integer("a token");
+    if (id >= int64_t{1} << 24) json.failed("a token must be below 2^24");
+    ids.emplace(symbol, static_cast<int32_t>(id));
+  });
+  return ids;
+}
+
+std::string inflated(std::span<const uint8_t> bytes) {
+  std::string out(size_t{1} << 20, '\0');
+  z_stream z{};
+  require(inflateInit2(&z, 16 + MAX_WBITS) == Z_OK, "vocabulary: zlib does not start");
+  z.next_in = const_cast<Bytef*>(bytes.data());
+  z.avail_in = static_cast<uInt>(bytes.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  const int status = inflate(&z, Z_FINISH);
+  out.resize(out.size() - z.avail_out);
+  inflateEnd(&z);
+  require(status == Z_STREAM_END, "vocabulary: the built-in list of merges is broken (zlib ",
+          status, ")");
+  return out;
+}
+
+}  // namespace
+
+// Fills a vocabulary from symbols and pairs of symbols.
+class VocabularyBuilder {
+ public:
+  static std::shared_ptr<const ClipVocabulary> build(const Ids& ids, const std::vector<Pair>& pairs,
+                                                     const std::string& name) {
+    auto out = std::make_shared<ClipVocabulary>();
+    const auto id = [&](const std::string& symbol) {
+      const auto at = ids.find(symbol);
+      require(at != ids.end(), "vocabulary: has no token ", io::shown(symbol), "  ", name);
+      return at->second;
+    };
+    const auto symbols = byte_symbols().first;
+    for (size_t b = 0; b < 256; ++b) {
+      out->bytes_[0][b] = id(symbols[b]);
+      out->bytes_[1][b] = id(symbols[b] + std::string(end_of_word));
+    }
+    out->start_ = id("<|startoftext|>");
+    out->end_ = id("<|endoftext|>");
+    out->merges_.reserve(pairs.size());
+    int32_t rank = 0;
+    for (const auto& [left, right] : pairs)
+      out->merges_.emplace(ClipVocabulary::pair(id(left), id(right)),
+                           ClipVocabulary::Merge{rank++, id(left + right)});
+    for (const auto& [symbol, token] : ids) out->size_ = std::max(out->size_, token + 1);
+    return out;
+  }
+};
+
+std::shared_ptr<const ClipVocabulary> ClipVocabulary::from_merges(std::string_view merges,
+                                                                  const std::string& name) {
+  const std::vector<Pair> pairs = parse_merges(merges, merge_count, name);
+  require(pairs.size() == merge_count, "vocabulary: must have ", merge_count, " merges, found ",
+          pairs.size(), "  ", name);
+  Ids ids = first_ids();
+  const auto next = [&](const std::string& symbol) {
+    require(ids.emplace(symbol, static_cast<int32_t>(ids.size())).second,
+            "vocabulary: has a token twice: ", io::shown(symbol), "  ", name);
+  };
+  for (const auto& [left, right] : pairs) next(left + right);
+  next("<|startoftext|>");
+  next("<|endoftext|>");
+  return VocabularyBuilder::build(ids, pairs, name);
+}
+
+namespace {
+
+std::shared_ptr<const ClipVocabulary> open_tokenizer_json(const std::string& path) {
+  const std::string text = io::read_whole_file(path, "vocabulary", file_limit);
+  Ids ids;
+  std::vector<Pair> pairs;
+  io::JsonCursor json(text, "vocabulary", path);
+  const auto merge = [&](int64_t) {
+    if (!json.at_array()) return pairs.push_back(parse_pair(json.string("a merge"), path));
+    std::vector<std::string> both;
+    json.array("a merge", [&](int64_t) { both.push_back(json.string("a symbol")); });
+    if (both.size() != 2) json.failed("a merge must be two symbols");
+    pairs.push_back({both[0], both[1]});
+  };
+  json.object("the tokenizer", [&](const std::string& part) {
+    if (part != "model") return json.skip(16);
+    json.object("the model", [&](const std::string& key) {
+      if (key == "vocab") {
+        ids = read_ids(json);
+      } else if (key == "merges") {
+        json.array("merges", merge);
+      } else {
+        json.skip();
+      }
+    });
+  });
+  return VocabularyBuilder::build(ids, pairs, path);
+}
+
+}  // namespace
+
+std::shared_ptr<const ClipVocabulary> ClipVocabulary::open(const std::string& folder) {
+  namespace fs = std::filesystem;
+  const fs::path vocabulary = fs::path(folder) / "vocab.json",
+                 merges = fs::path(folder) / "merges.txt",
+                 whole = fs::path(folder) / "tokenizer.json";
+  if (!fs::exists(vocabulary) && fs::exists(whole)) return open_tokenizer_json(whole.string());
+  const std::string text = io::read_whole_file(vocabulary.string(), "vocabulary", file_limit);
+  io::JsonCursor json(text, "vocabulary", vocabulary.string());
+  const Ids ids = read_ids(json);
+  const std::string list = io::read_whole_file(merges.string(), "vocabulary", file_limit);
+  return VocabularyBuilder::build(ids, parse_merges(list, size_t{1} << 20, merges.string()),
+                                  folder);
+}
+
+bool has_builtin_clip_vocabulary() { return packed_size > 0; }
+
+std::shared_ptr<const ClipVocabulary> builtin_clip_vocabulary() {
+  require(has_builtin_clip_vocabulary(),
+          "vocabulary: this program was built without CLIP's; run scripts/setup and build again, or"
+          " give a checkpoint folder that has tokenizer/vocab.json and tokenizer/merges.txt");
+  return ClipVocabulary::from_merges(inflated({packed_merges, packed_size}), "(built in)");
+}
+
+}  // namespace ebb::text
