@@ -7,6 +7,7 @@
 
 #include "backends.h"
 #include "io/safetensors.h"
+#include "nn/storage.h"
 #include "ops/group_norm/op.h"
 #include "pipeline/component.h"
 #include "support/files.h"
@@ -25,7 +26,8 @@ struct GoldenComponent {
   Component component;
 
   explicit GoldenComponent(const std::string& name)
-      : golden(read_golden(name)), component(of(find_component(golden["model"]))) {
+      : golden(read_golden(name)),
+        component(of(find_component(golden["model"].get<std::string>()))) {
     const auto fields = component.config.fields();
     for (const auto& [key, value] : golden["config"].items())
       set_field(find_field(fields, key, name),
@@ -330,6 +332,26 @@ TEST(components, published_presets__have_the_published_counts_and_are_recognised
   }
 }
 
+// As in Stable Diffusion XL's files.
+TEST(components, all_in_one_file__lists_both_text_encoders_and_the_autoencoder) {
+  nn::FileShapes file;
+  const auto add = [&](const Tensors& tensors, const std::string& prefix) {
+    for (const io::NamedTensor& t : tensors) file[prefix + t.name] = t.tensor.shape();
+  };
+  const GoldenComponent first("clip_gelu"), second("clip_quick_gelu"), vae("autoencoder_kl");
+  add(in_original_layout(first), "conditioner.embedders.0.transformer.");
+  add(in_open_clip_layout(second), "conditioner.embedders.1.model.");
+  add(in_original_layout(vae), "first_stage_model.");
+  file["conditioner.embedders.1.model.logit_scale"] = {};
+  const auto found = recognise_components(file);
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].prefix, "conditioner.embedders.0.transformer.");
+  EXPECT_EQ(found[1].prefix, "conditioner.embedders.1.model.");
+  EXPECT_EQ(found[2].prefix, "first_stage_model.");
+  EXPECT_EQ(found[2].model->name, "autoencoder_kl");
+  EXPECT_TRUE(found[1].model->ignored("logit_scale"));
+}
+
 // 1e-5, as in U-Nets, would not show in outputs of weights like these.
 TEST(components, norms_of_the_autoencoder__have_an_eps_of_1e_6) {
   const GoldenComponent c("autoencoder_kl");
@@ -379,6 +401,30 @@ TEST(components, embeddings_of_tokens__give_the_states_of_tokens) {
   for (const std::string& name : out)
     EXPECT_TRUE(std::ranges::equal(have.at(name).span<float>(), want.at(name).span<float>()))
         << name;
+}
+
+// A table of 49408 rows in f16 would else be kept in f32 beside it.
+TEST(components, table_of_tokens_in_16_bits__is_read_as_it_is) {
+  const GoldenComponent c("clip_gelu");
+  const Context cpu = test::open_backend("cpu").context;
+  const std::string name = "text_model.embeddings.token_embedding.weight";
+  WeightStore::Weights weights;
+  Tensor table;
+  for (const nn::Weight& w : c.weights()) {
+    StoredWeight stored = stored_tensor(hashed_weight(w).to(DType::f16));
+    stored.decode = [w](Value v) { return nn::decode(w, v); };
+    if (w.name == name) table = stored.host;
+    weights.emplace(w.name, std::move(stored));
+  }
+  const auto store = std::make_shared<WeightStore>(std::move(weights));
+  const Tensor ids = tensor_of<int64_t>({7, 0, 999}, {1, 3});
+  Plan plan = entry_plan(c.component, {"embed", {{"tokens", ids.shape()}}, {"embeddings"}},
+                         DType::f32, store, cpu);
+  const Tensor rows = plan.run({{"tokens", ids}}).at("embeddings");
+  const Tensor want = table.rows(7, 8).to(DType::f32);
+  EXPECT_TRUE(std::ranges::equal(rows.span<float>().subspan(0, want.span<float>().size()),
+                                 want.span<float>()));
+  EXPECT_EQ(store->held_bytes(*cpu.device), 0);
 }
 
 TEST(components, wrong_calls__are_errors_that_name_the_entry_point) {

@@ -289,12 +289,14 @@ Graph entry_graph(const Model& model, const ModelConfig& config, const EntryCall
   Graph g;
   nn::ValuesByName in;
   size_t given = 0;
+  int64_t batch = 0;
   for (const nn::Condition& c : entry.inputs(config)) {
     const auto it = call.inputs.find(c.name);
     require(it != call.inputs.end(), who, ": needs '", c.name, "'");
-    const int64_t batch = it->second.rank() > 0 ? it->second[0] : 0;
-    require(given++ == 0 || batch == call.inputs.begin()->second[0], who,
-            ": inputs must be of one batch  ", c.name, ": ", it->second);
+    const int64_t samples = it->second.rank() > 0 ? it->second[0] : 0;
+    if (given++ == 0) batch = samples;
+    require(samples == batch, who, ": inputs must be of one batch (", batch, ")  ", c.name, ": ",
+            it->second);
     c.check_shape(it->second, batch, who);
     in[c.name] = g.input(c.name, {c.dtype, it->second});
   }
