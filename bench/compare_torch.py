@@ -1,4 +1,4 @@
-"""Times ebb's training steps against PyTorch's on this machine's CPU, in turns, and appends the
+"""Times ebb's training steps against PyTorch's on this machine's CPU, interleaved, and appends the
 results as JSON lines to bench/results/cpu.jsonl.
 
     python bench/compare_torch.py [--threads 2] [--rounds 3] [--cases songunet adm]

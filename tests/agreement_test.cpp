@@ -355,7 +355,7 @@ struct Agreed {
 };
 
 // Both round once at the end, and sum `terms` values in f32 in orders of their own: the table's
-// tolerance, of the whole tensor, and of each element beside its own rounding.
+// tolerance, of the full tensor, and of each element apart from its own rounding.
 void expect_agreement(const RefArray& a, const RefArray& b, const Agreed& as) {
   const double unit = tolerance(as.dtype, 1, as.terms, 0);
   double error = 0, size = 0, worst = 0;

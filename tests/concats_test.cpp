@@ -1,4 +1,4 @@
-// Concatenations that are written by what makes their parts, and that the meaning stays.
+// Concatenations that the producers of their segments write, and that semantics are preserved.
 #include "passes/concats.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ struct Joined {
   }
 };
 
-TEST(concats, expressions_that_are_alike__become_one_of_the_parts) {
+TEST(concats, expressions_that_are_alike__become_one_of_the_segments) {
   Joined t;
   t.join(twice(t.a), twice(t.b));
   const Graph out = folded(t.g);

@@ -434,12 +434,12 @@ TEST(components, wrong_calls__are_errors_that_name_the_entry_point) {
   };
   EXPECT_EQ(error({"encode", {{"tokens", {1, 77}}}, {"pooled"}}), "clip_text.encode: needs 'end'");
   EXPECT_EQ(error({"encode", {{"tokens", {1, 77}}, {"end", {2}}}, {"pooled"}}).substr(0, 47),
-            "clip_text.encode: inputs must be of one batch  ");
+            "clip_text.encode: inputs must be of one batch (");
   EXPECT_EQ(error({"encode", {{"tokens", {1, 78}}, {"end", {1}}}, {"pooled"}}),
             "clip_text: a text may have 77 tokens (78)");
   EXPECT_EQ(error({"encode", {{"tokens", {1, 7}}, {"end", {1}}}, {"pool"}}).substr(0, 47),
             "clip_text.encode: unknown output 'pool' (did yo");
-  EXPECT_EQ(error({"decode", {}, {}}).substr(0, 43), "clip_text: unknown entry point 'decode'; on");
+  EXPECT_EQ(error({"decode", {}, {}}).substr(0, 43), "clip_text: unknown entry point 'decode' (di");
 }
 
 }  // namespace ebb::testing

@@ -33,7 +33,8 @@ class GoldenInception : public test::OnEachBackend {
       ::testing::TempDir() + str("inception", ::getpid(), ".safetensors");
   const nlohmann::json golden_ = read_golden("inception");
 };
-INSTANTIATE_TEST_SUITE_P(, GoldenInception, ::testing::ValuesIn(test::backends()));
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenInception, ::testing::ValuesIn(test::only("cpu")));
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenInception, ::testing::ValuesIn(test::only("cuda")));
 
 constexpr double promise = 1e-4;  // of golden networks: the error of features, over their norm
 

@@ -13,9 +13,9 @@ using Bytes = std::vector<unsigned char>;
 Bytes stored(const RefArray& a, DType dtype);       // rounded to nearest
 RefArray loaded(const Bytes& b, const Type& type);  // of as many bytes as the type has
 
-// Arrays in one piece of the device's memory; where the environment's EBB_TEST_MEMORY is "exact",
-// each in an allocation of its own without guards, for tools that watch the ends of allocations.
-// Add them all, upload, run, download.
+// Arrays in one allocation of the device's memory; where the environment's EBB_TEST_MEMORY is
+// "exact", each in an allocation of its own without guards, for tools that watch the ends of
+// allocations. Add them all, upload, run, download.
 class GuardedArrays {
  public:
   explicit GuardedArrays(Device& device) : device_(device) {}

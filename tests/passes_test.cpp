@@ -1,4 +1,4 @@
-// The passes that make fewer and larger pieces of work.
+// Fusion passes: fewer and larger kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -178,7 +178,7 @@ TEST(recompute, no_such_loss__is_an_error) {
 struct Case {
   const char* model;
   const char* settings;
-  double shrinks;  // the arena, to at most this part
+  double shrinks;  // the arena, to at most this fraction
 };
 
 // Small, and deep enough that activations are most of the arena.

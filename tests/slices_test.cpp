@@ -50,17 +50,17 @@ Graph folded(const Graph& g,
 int64_t cuts(const Graph& g) { return count(g, ops::def::slice()) + count(g, ops::def::split()); }
 
 // x [2,3,8], and what is cut, t [2,24].
-struct Cut {
+struct AsRow {
   Graph g;
   Value x = g.input("x", f32({2, 3, 8})), t = g.input("t", f32({2, 24}));
   static Value row(Value v) { return ops::reshape(v, {2, 1, v.shape()[-1]}); }
   Value slice(int64_t begin, int64_t end) const { return ops::slice(t, 1, begin, end); }
 };
 
-TEST(columns, split_that_expressions_read__is_not_made) {
-  Cut c;
+TEST(slices, split_that_expressions_read__is_not_made) {
+  AsRow c;
   const auto parts = ops::split(c.t, 1, 3);
-  c.g.output("y", scaled(scaled(c.x, Cut::row(parts[0])), Cut::row(parts[2])));
+  c.g.output("y", scaled(scaled(c.x, AsRow::row(parts[0])), AsRow::row(parts[2])));
   c.g.output("z", scaled(parts[1], parts[1]));
   const Graph before = fused(c.g), out = folded(before);
   EXPECT_EQ(cuts(before), 1);
@@ -69,11 +69,11 @@ TEST(columns, split_that_expressions_read__is_not_made) {
   expect_equal(before, out);
 }
 
-TEST(columns, slices__are_folded_each_by_itself) {
-  Cut c;
+TEST(slices, slices__are_folded_each_by_itself) {
+  AsRow c;
   const Value used = c.slice(8, 16), kept = c.slice(16, 24);
-  c.g.output("y", scaled(c.x, Cut::row(used)));
-  c.g.output("z", scaled(c.x, Cut::row(kept)));
+  c.g.output("y", scaled(c.x, AsRow::row(used)));
+  c.g.output("z", scaled(c.x, AsRow::row(kept)));
   c.g.output("kept", kept);
   const Graph before = fused(c.g), out = folded(before);
   EXPECT_EQ(cuts(before), 2);
@@ -82,13 +82,13 @@ TEST(columns, slices__are_folded_each_by_itself) {
   expect_equal(before, out);
 }
 
-TEST(columns, split_that_others_read_too__is_made_for_all) {
-  Cut matmul, output, moved;
-  for (Cut* c : {&matmul, &output, &moved}) {
+TEST(slices, split_that_others_read_too__is_made_for_all) {
+  AsRow matmul, output, moved;
+  for (AsRow* c : {&matmul, &output, &moved}) {
     const auto parts = ops::split(c->t, 1, 3);
-    c->g.output("y", scaled(c->x, Cut::row(parts[0])));
+    c->g.output("y", scaled(c->x, AsRow::row(parts[0])));
     if (c == &matmul) c->g.output("p", ops::matmul(parts[1], parts[2], {.trans_b = true}));
-    if (c == &output) c->g.output("part", Cut::row(parts[0]));
+    if (c == &output) c->g.output("part", AsRow::row(parts[0]));
     if (c == &moved)
       c->g.output("m", scaled(ops::reshape(parts[1], {2, 2, 4}), c->g.input("d", f32({2, 2, 4}))));
     const Graph before = fused(c->g), out = folded(before);
@@ -98,22 +98,22 @@ TEST(columns, split_that_others_read_too__is_made_for_all) {
   }
 }
 
-TEST(columns, other_dims_and_odd_places__stay) {
-  Cut rows, odd, all_odd;
+TEST(slices, other_dims_and_odd_places__stay) {
+  AsRow rows, odd, all_odd;
   rows.g.output("y", scaled(ops::slice(rows.x, 1, 1, 3), ops::slice(rows.x, 1, 0, 2)));
-  odd.g.output("y", scaled(odd.x, Cut::row(odd.slice(3, 11))));
+  odd.g.output("y", scaled(odd.x, AsRow::row(odd.slice(3, 11))));
   EXPECT_EQ(cuts(folded(fused(rows.g))), 2);
   EXPECT_EQ(cuts(folded(fused(odd.g))), 1);
   all_odd.g.output("y",
-                   scaled(all_odd.g.input("w", f32({2, 3, 7})), Cut::row(all_odd.slice(3, 10))));
+                   scaled(all_odd.g.input("w", f32({2, 3, 7})), AsRow::row(all_odd.slice(3, 10))));
   const Graph before = fused(all_odd.g), out = folded(before);
   EXPECT_EQ(cuts(out), 0);
   expect_equal(before, out);
 }
 
-TEST(columns, operands_that_the_kernel_does_not_take__are_cut_for_it) {
-  Cut c;
-  c.g.output("y", scaled(scaled(c.x, Cut::row(c.slice(0, 8))), Cut::row(c.slice(8, 16))));
+TEST(slices, operands_that_the_kernel_does_not_take__are_cut_for_it) {
+  AsRow c;
+  c.g.output("y", scaled(scaled(c.x, AsRow::row(c.slice(0, 8))), AsRow::row(c.slice(8, 16))));
   EXPECT_EQ(cuts(folded(fused(c.g), none_supported)), 2);
   const auto one = [](const Signature& s) {
     return s.as<ops::PointwiseViews>().slices.operands.size() < 2;
@@ -123,10 +123,10 @@ TEST(columns, operands_that_the_kernel_does_not_take__are_cut_for_it) {
   expect_equal(before, out);
 }
 
-TEST(columns, expression_of_parts__reads_columns_too) {
-  Cut c;
+TEST(slices, expression_of_segments__reads_slices_too) {
+  AsRow c;
   const Value whole = ops::concat({c.x, c.g.input("b", f32({2, 3, 8}))}, 2);
-  c.g.output("y", scaled(whole, Cut::row(c.slice(8, 24))));
+  c.g.output("y", scaled(whole, AsRow::row(c.slice(8, 24))));
   const Graph before = elide_concat_slice(fused(c.g), all_supported), out = folded(before);
   EXPECT_EQ(cuts(before), 1);
   EXPECT_EQ(out.nodes().size(), 2u);  // and a reshape
@@ -149,7 +149,7 @@ std::vector<Value> modulations(Graph& g, int64_t channels, int64_t count) {
   return ops::split(ops::linear(g.input("e", f32({2, 8})), m, {}), 1, count);
 }
 
-TEST(columns, modulated_norm_of_images__reads_scale_and_shift_where_they_lie) {
+TEST(slices, modulated_norm_of_images__reads_scale_and_shift_where_they_lie) {
   Graph g;
   const Value x = g.source(Source::Kind::param, "x", f32({2, 4, 4, 16}));
   const auto parts = modulations(g, 16, 2);
@@ -163,7 +163,7 @@ TEST(columns, modulated_norm_of_images__reads_scale_and_shift_where_they_lie) {
   expect_equal(before, out);
 }
 
-TEST(columns, modulated_norm_of_rows__reads_modulations_where_they_lie) {
+TEST(slices, modulated_norm_of_rows__reads_modulations_where_they_lie) {
   Graph g;
   const Value x = g.source(Source::Kind::param, "x", f32({2, 5, 96}));
   const auto parts = modulations(g, 96, 2);
@@ -178,16 +178,16 @@ TEST(columns, modulated_norm_of_rows__reads_modulations_where_they_lie) {
 
 // ---- the word ----------------------------------------------------------------------------------
 
-TEST(columns, text__is_read_as_it_was_printed) {
-  Cut c;
-  c.g.output("y", scaled(c.x, Cut::row(c.slice(8, 16))));
+TEST(slices, text__is_read_as_it_was_printed) {
+  AsRow c;
+  c.g.output("y", scaled(c.x, AsRow::row(c.slice(8, 16))));
   const Graph out = folded(fused(c.g));
   const std::string text = to_text(out);
   EXPECT_NE(text.find("sliced=[1] begin=[8] end=[16]"), std::string::npos) << text;
   EXPECT_EQ(to_text(parse_graph(text, find_op)), text);
 }
 
-TEST(columns, that_do_not_fit__are_errors) {
+TEST(slices, that_do_not_fit__are_errors) {
   const Scalar results[] = {Scalar::input(0) * Scalar::input(1)};
   Graph g;
   const Value x = g.input("x", f32({2, 4})), t = g.input("t", f32({2, 8}));
@@ -209,7 +209,7 @@ TEST(columns, that_do_not_fit__are_errors) {
   EXPECT_THROW(add({{0}, {0}, {4}}, {{2, 2}, {0}, {}}), Error);
 }
 
-TEST(columns, that_kernels_cannot_step_over__have_none) {
+TEST(slices, that_kernels_cannot_step_over__have_none) {
   const std::vector<const Kernel*> kernels = kernels_of("pointwise_views", "cuda");
   if (kernels.empty()) GTEST_SKIP() << "built without CUDA";
   const Context any = open_context("cpu", {.threads = 1});
@@ -230,7 +230,7 @@ TEST(columns, that_kernels_cannot_step_over__have_none) {
   EXPECT_FALSE(supports({2, rows, width}, 8 * width));  // by 2^31, and 2^32 elements in all
 }
 
-TEST(columns, space__steps_over_the_rest_of_the_rows) {
+TEST(slices, space__steps_over_the_rest_of_the_rows) {
   const Type in[] = {f32({2, 1, 8}), f32({2, 3, 8}), f32({2, 3, 8})};
   const int64_t widths[] = {24, 0, 16};
   const Space s = make_space({2, 3, 8}, in, {false, false, false}, widths);

@@ -1,4 +1,4 @@
-// The pass that makes group norms and their gradients one piece of work.
+// The pass that fuses group norms and their gradients into one node.
 #include "passes/spatial_fusion.h"
 
 #include <gtest/gtest.h>
@@ -164,7 +164,7 @@ TEST(images, what_no_kernel_serves__stays_as_it_is) {
   EXPECT_EQ(count(out, ops::def::moments()), 1);
 }
 
-// A residual that is too much for a kernel: the norm alone may still be served.
+// With the residual no kernel supports the fusion; the norm alone may still be fused.
 TEST(images, maker_that_is_too_much__is_left_out) {
   Graph g;
   const Value sum = ops::map({g.input("x", f32(small)), g.input("h", f32(small))},

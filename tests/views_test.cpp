@@ -1,4 +1,5 @@
-// Tensors in parts: what the pass folds and what it leaves, and that the meaning stays.
+// Segmented views: which concatenations and slices the pass elides, and that semantics are
+// preserved.
 #include "passes/segments.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,7 @@ Graph fused(const Graph& g) {
 }
 Graph folded(const Graph& g, bool supports = true) {
   Graph out = elide_concat_slice(g, [=](const Signature&) { return supports; });
-  verify(out, "parts");
+  verify(out, "segments");
   return out;
 }
 
@@ -53,7 +54,7 @@ struct Cut {
   }
 };
 
-TEST(parts, slices_that_tile_an_expression__are_written_by_it) {
+TEST(segments, slices_that_tile_an_expression__are_written_by_it) {
   Cut t;
   t.slices({{4, 12}, {0, 4}}, t.y);
   const Graph before = fused(t.g), out = folded(before);
@@ -62,7 +63,7 @@ TEST(parts, slices_that_tile_an_expression__are_written_by_it) {
   expect_equal(before, out);
 }
 
-TEST(parts, slices_that_leave_a_gap_or_overlap__stay) {
+TEST(segments, slices_that_leave_a_gap_or_overlap__stay) {
   for (const int64_t begin : {3, 5}) {
     Cut t;
     t.slices({{0, 4}, {begin, 12}}, t.y);
@@ -70,7 +71,7 @@ TEST(parts, slices_that_leave_a_gap_or_overlap__stay) {
   }
 }
 
-TEST(parts, borders_at_odd_channels__stay_unless_all_are_odd) {
+TEST(segments, borders_at_odd_channels__stay_unless_all_are_odd) {
   Cut t;
   t.slices({{0, 5}, {5, 12}}, t.y);
   EXPECT_EQ(count(folded(fused(t.g)), ops::def::slice()), 2);
@@ -81,13 +82,13 @@ TEST(parts, borders_at_odd_channels__stay_unless_all_are_odd) {
   EXPECT_EQ(count(folded(fused(g)), ops::def::slice()), 0);
 }
 
-TEST(parts, slices_along_another_dim__stay) {
+TEST(segments, slices_along_another_dim__stay) {
   Cut t;
   t.slices({{0, 1}, {1, 3}}, t.y, 1);
   EXPECT_EQ(count(folded(fused(t.g)), ops::def::slice()), 2);
 }
 
-TEST(parts, result_that_others_read_whole__is_not_cut) {
+TEST(segments, result_that_others_read__is_not_split) {
   Cut output, reader;
   output.slices({{0, 4}, {4, 12}}, output.y);
   output.g.output("whole", output.y);
@@ -109,7 +110,7 @@ Value cut_first_of_two(Cut& t) {
   return both[1];
 }
 
-TEST(parts, two_results_cut_alike__are_both_written_in_parts) {
+TEST(segments, two_results_split_alike__are_both_segmented) {
   Cut t;
   const Value second = cut_first_of_two(t);
   t.g.output("a", ops::slice(second, 2, 0, 4));
@@ -119,7 +120,7 @@ TEST(parts, two_results_cut_alike__are_both_written_in_parts) {
   expect_equal(before, out);
 }
 
-TEST(parts, two_results_cut_differently__leave_the_second_whole) {
+TEST(segments, two_results_split_differently__leave_the_second_unsplit) {
   Cut t;
   const Value second = cut_first_of_two(t);
   t.g.output("a", ops::slice(second, 2, 0, 6));
@@ -137,7 +138,7 @@ struct Joined {
   Value c = g.input("c", f32({2, 1, 12})), whole = ops::concat({a, b}, 2);
 };
 
-TEST(parts, concatenation_that_expressions_read__is_never_made) {
+TEST(segments, concatenation_that_expressions_read__is_not_materialised) {
   Joined t;
   t.g.output("y", scaled(t.whole, t.c));
   t.g.output("z", scaled(t.whole, t.g.input("d", f32({2, 3, 12}))));
@@ -146,7 +147,7 @@ TEST(parts, concatenation_that_expressions_read__is_never_made) {
   expect_equal(before, out);
 }
 
-TEST(parts, concatenation_that_others_read_later__is_written_by_the_expression) {
+TEST(segments, concatenation_that_others_read_later__is_written_by_the_expression) {
   Joined matmul, output, both;
   matmul.g.output("y", scaled(matmul.whole, matmul.c));
   matmul.g.output("z", ops::matmul(matmul.whole, matmul.whole, {.trans_b = true}));
@@ -164,8 +165,9 @@ TEST(parts, concatenation_that_others_read_later__is_written_by_the_expression) 
   }
 }
 
-// The expression writes the concatenation for the slices, which are not parts of its own results.
-TEST(parts, concatenation_that_slices_read_later__is_written_by_the_expression) {
+// The expression writes the concatenation for the slices, which are not segments of its own
+// results.
+TEST(segments, concatenation_that_slices_read_later__is_written_by_the_expression) {
   Joined rows, columns, cut;
   const auto later = [](Joined& t, int64_t dim, int64_t end) {
     const Value z = ops::slice(t.whole, dim, 1, end);
@@ -187,7 +189,7 @@ TEST(parts, concatenation_that_slices_read_later__is_written_by_the_expression) 
   }
 }
 
-TEST(parts, concatenation_that_others_read_first__is_made_for_all) {
+TEST(segments, concatenation_that_others_read_first__is_materialised) {
   Joined matmul, broadcast;
   const Value z = ops::matmul(matmul.whole, matmul.whole, {.trans_b = true});
   matmul.g.output("y", scaled(matmul.whole, matmul.c));
@@ -198,7 +200,7 @@ TEST(parts, concatenation_that_others_read_first__is_made_for_all) {
   EXPECT_EQ(count(folded(fused(broadcast.g)), ops::def::concat()), 1);
 }
 
-TEST(parts, concatenations_with_other_borders__are_not_both_read_in_parts) {
+TEST(segments, concatenations_with_other_borders__are_not_both_read_as_segments) {
   Joined t;
   const Value d = ops::concat({t.b, t.a}, 2);
   t.g.output("y", scaled(t.whole, d));
@@ -207,7 +209,7 @@ TEST(parts, concatenations_with_other_borders__are_not_both_read_in_parts) {
   expect_equal(before, out);
 }
 
-TEST(parts, expression_between_a_concatenation_and_slices__has_parts_on_both_sides) {
+TEST(segments, expression_between_a_concatenation_and_slices__is_segmented_on_both_sides) {
   Joined alike, unlike;
   for (auto [t, border] : {std::pair(&alike, int64_t{4}), {&unlike, int64_t{6}}}) {
     const Value y = scaled(t->whole, t->c);
@@ -220,7 +222,7 @@ TEST(parts, expression_between_a_concatenation_and_slices__has_parts_on_both_sid
   }
 }
 
-TEST(parts, without_a_kernel__nothing_changes) {
+TEST(segments, without_a_kernel__nothing_changes) {
   Joined t;
   const Value y = scaled(t.whole, t.c);
   t.g.output("y0", ops::slice(y, 2, 0, 4));
@@ -231,7 +233,7 @@ TEST(parts, without_a_kernel__nothing_changes) {
 }
 
 // The up path of a U-Net: a norm of joined tensors. No slice is left of its gradient.
-TEST(parts, gradient_of_a_joined_norm__is_written_in_parts) {
+TEST(segments, gradient_of_a_norm_of_segments__is_segmented) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({2, 4, 4, 8}));
   const Value b = g.source(Source::Kind::param, "b", f32({2, 4, 4, 4}));
@@ -245,7 +247,7 @@ TEST(parts, gradient_of_a_joined_norm__is_written_in_parts) {
   expect_equal(before, out);
 }
 
-TEST(parts, norm_of_joined_images__reads_the_parts_and_writes_the_whole_for_a_product) {
+TEST(segments, norm_of_a_concatenation__reads_segments_and_writes_the_concatenation_for_a_matmul) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({2, 4, 4, 8}));
   const Value b = g.source(Source::Kind::param, "b", f32({2, 4, 4, 4}));
@@ -266,7 +268,7 @@ TEST(parts, norm_of_joined_images__reads_the_parts_and_writes_the_whole_for_a_pr
 
 // ---- types -------------------------------------------------------------------------------------
 
-TEST(pointwise_views, parts_that_do_not_fit__are_errors) {
+TEST(pointwise_views, segments_that_do_not_fit__are_errors) {
   const Scalar x = Scalar::input(0);
   const Scalar results[] = {x * x};
   const auto attrs = [&](ops::Segments p) {

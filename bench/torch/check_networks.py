@@ -1,6 +1,6 @@
 """Checks networks.py against the golden vectors: python bench/torch/check_networks.py.
 
-A yardstick that computes something else is worthless, so outputs, losses and gradients of all
+A baseline that computes something else is worthless, so outputs, losses and gradients of all
 networks must agree with the reference values to float32 accuracy.
 """
 
@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools/golden"), str(ROOT / "bench/torch")]
 import components  # noqa: E402
 import dit  # noqa: E402
+import ldm  # noqa: E402
 import networks  # noqa: E402
 from hashed_weights import hashed_input, projections  # noqa: E402
 from record import fill_hashed, image, nhwc  # noqa: E402
@@ -69,12 +70,41 @@ def check_component(case_name, build, entry, output):
     assert error < 1e-5
 
 
+def value(name, spec):
+    """An input of a golden file of tests/golden/ldm."""
+    if "values" in spec:
+        return torch.tensor(spec["values"]).reshape(spec["shape"])
+    if "layout" in spec:
+        return image(spec["hash"], spec["shape"])
+    return torch.from_numpy(hashed_input(spec["hash"], spec["shape"]))
+
+
+def check_ldm(case_name, memory_format):
+    golden = json.loads((ROOT / f"tests/golden/ldm/{case_name}.json").read_text())
+    net = fill_hashed(ldm.LdmUNet(golden["config"])).to(memory_format=memory_format)
+    ours = {n: list(p.shape) for n, p in net.named_parameters()}
+    assert ours == {n: shape for n, _, shape in golden["names"]}, "parameter names differ"
+    inputs = {name: value(name, spec) for name, spec in golden["inputs"].items()}
+    x = inputs.pop("x").contiguous(memory_format=memory_format)
+    for fused in (False, True):
+        if fused:
+            net.fuse()
+        with torch.no_grad():
+            out = net(x, inputs["noise"], **{k: v for k, v in inputs.items() if k != "noise"})
+        error = distance("output", nhwc(out), golden["output"])
+        print(f"{case_name} {memory_format}{' fused' if fused else ''}: {error:.2e}")
+        assert error < 1e-4
+
+
 if __name__ == "__main__":
     for layout in (torch.contiguous_format, torch.channels_last):
         check("songunet_ddpmpp", networks.SongUNet, layout)
         check("adm_plain", networks.AdmUNet, layout)
         check("adm_full", networks.AdmUNet, layout)
         check("dit_p2", dit.DiT, layout)
+        for path in sorted((ROOT / "tests/golden/ldm").glob("*.json")):
+            if "config" in json.loads(path.read_text()):
+                check_ldm(path.stem, layout)
     for name in ("autoencoder_kl", "autoencoder_kl16"):
         check_component(name, components.Decode, "decode", "pixels")
         check_component(name, components.Encode, "encode", "mean")

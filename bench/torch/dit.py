@@ -1,4 +1,4 @@
-"""DiT (adaLN-Zero) in plain torch, written for speed: a yardstick network.
+"""DiT (adaLN-Zero) in plain torch, written for speed: a baseline network.
 
 Parameter names are those of the published checkpoints, so that the golden vectors check this module
 too (check_networks.py). Attention goes through scaled_dot_product_attention.

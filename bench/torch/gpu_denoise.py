@@ -24,15 +24,36 @@ from pathlib import Path
 import torch
 
 import components
+import ldm
 import modes
-from gpu_step import BLOCKS, CASES
+from gpu_step import BLOCKS, CASES as TRAINED
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/golden"))
 from hashed_weights import projections  # noqa: E402
+from hashed_weights import hashed_input  # noqa: E402
 from record import fill_hashed, image, nhwc  # noqa: E402
 
 STEPS = 1000
 PROJECTIONS = 3
+TOKENS = 77
+SD15 = dict(in_channels=4, extra_channels=0, model_channels=320, channel_mult=[1, 2, 4, 4],
+            num_res_blocks=2, input_depths=[1, 1, 1, 1, 1, 1, 0, 0], middle_blocks=2,
+            middle_depth=1, output_depths=[0] * 3 + [1] * 9, num_heads=8, num_head_channels=0,
+            context=768, conv_projection=True, vector=0, sizes=0, size_channels=256,
+            guidance_channels=0, groups=32)
+SDXL = dict(SD15, channel_mult=[1, 2, 4], input_depths=[0, 0, 2, 2, 10, 10], middle_depth=10,
+            output_depths=[10] * 3 + [2] * 3 + [0] * 3, num_heads=0, num_head_channels=64,
+            context=2048, conv_projection=False, vector=2816, sizes=6)
+TINY_XL = dict(SDXL, model_channels=64, input_depths=[0, 0, 1, 1, 1, 1], middle_depth=1,
+               output_depths=[1] * 3 + [1] * 3 + [0] * 3, context=32)
+# network, config, batch, shape of an image, whether it is a U-Net
+CASES = TRAINED | {
+    "sd15": (ldm.LdmUNet, SD15, 2, (4, 64, 64), True),
+    "sd15_768x512": (ldm.LdmUNet, SD15, 2, (4, 64, 96), True),
+    "sdxl": (ldm.LdmUNet, SDXL, 2, (4, 128, 128), True),
+    "sdxl_832x1216": (ldm.LdmUNet, SDXL, 2, (4, 152, 104), True),
+    "tiny_xl": (ldm.LdmUNet, TINY_XL, 2, (4, 8, 16), True),
+}
 
 
 class Evaluation:
@@ -43,6 +64,8 @@ class Evaluation:
         layout = torch.channels_last if unet else torch.contiguous_format
         self.net = fill_hashed(build(config)).to(device, torch.bfloat16).eval()
         self.net = self.net.to(memory_format=layout).requires_grad_(False)
+        if isinstance(self.net, ldm.LdmUNet):
+            self.net.fuse()
         self.count = batch or own_batch
         self.x = image("input.x", (self.count, *shape[1:], shape[0]))
         self.x = self.x.to(device, torch.bfloat16).contiguous(memory_format=layout)
@@ -50,6 +73,18 @@ class Evaluation:
         self.labels = [(37 * index + 11) % STEPS]
         if config.get("num_classes"):
             self.labels.append(index % config["num_classes"])
+        if "context" in config:
+            shapes = [("text", [TOKENS, config["context"]])]
+            if config["vector"]:
+                sizes = config["sizes"]
+                shapes += [("pooled", [config["vector"] - sizes * config["size_channels"]]),
+                           ("size", [sizes])]
+            self.labels += [self.hashed(name, shape) for name, shape in shapes]
+
+    def hashed(self, name, shape):
+        values = torch.from_numpy(hashed_input(f"input.{name}", [self.count, *shape]))
+        # in bf16 the numbers of a size would be others
+        return values.to(self.x.device, torch.float32 if name == "size" else torch.bfloat16)
 
     def run(self):
         with torch.no_grad():
@@ -82,7 +117,7 @@ def make_run(evaluation, mode):
     how = {"mode": "max-autotune-no-cudagraphs"} if "autotune" in mode else {}
     if mode.startswith("blocks_"):
         for module in evaluation.net.modules():
-            if isinstance(module, BLOCKS + components.BLOCKS):
+            if isinstance(module, (*BLOCKS, *components.BLOCKS, ldm.Res, ldm.Block)):
                 module.compile(**how)
         return captured(evaluation.run)
     compiled = torch.compile(evaluation.run, **how)

@@ -1,4 +1,4 @@
-"""PyTorch's single operations on a GPU, in bf16: the yardstick of `ebb bench --device cuda`.
+"""PyTorch's single operations on a GPU, in bf16: the baseline of `ebb bench --device cuda`.
 
     python bench/torch/gpu_ops.py [FILTER]
 
@@ -260,7 +260,7 @@ def fastest(makes, runs):
 def report(name, result):
     line = {"bench": "op", "engine": f"torch {torch.__version__}", "case": name}
     line |= ({"us": round(result[0], 2), "spread": round(result[1], 3), "way": result[2]}
-             if result else {"error": "no way serves it"})
+             if result else {"error": "no mode supports it"})
     print(json.dumps(line), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's training steps on a GPU: the yardstick of bench/gpu, and a worker for it.
+"""PyTorch's training steps on a GPU: the baseline of bench/gpu, and a worker for it.
 
     python bench/torch/gpu_step.py unet64 --modes eager compile compile_graph
 

@@ -1,4 +1,4 @@
-"""SongUNet (DDPM++) and the ADM U-Nets in plain torch, written for speed: the yardstick networks.
+"""SongUNet (DDPM++) and the ADM U-Nets in plain torch, written for speed: the baseline networks.
 
 Parameter names and layouts are those of the published checkpoints, so that the golden vectors
 check these modules too (check_networks.py). Attention goes through scaled_dot_product_attention on

@@ -1,4 +1,4 @@
-"""Times one PyTorch training step on the CPU: the yardstick for our own training step.
+"""Times one PyTorch training step on the CPU: the baseline of our own training step.
 
 One step is: zero_grad(set_to_none), noise, loss, forward, backward, AdamW. One JSON line a run.
   songunet : DDPM++ 32x32x3, 64 channels, mult 2,2,2, 4 blocks, attention at 16, batch 16, EDM loss

@@ -1,4 +1,4 @@
-// append: texts that are written in many small parts, where a stream for each would take most of
+// append, joined: texts that are written in many small parts, where a stream for each would take most of
 // the time.
 #pragma once
 
@@ -30,6 +30,14 @@ void append(std::string& to, const T& part) {
     char digits[24];
     to.append(digits, std::to_chars(digits, digits + sizeof digits, part).ptr);
   }
+}
+
+// The parts one after the other, as str() gives them.
+template <Appendable... Parts>
+std::string joined(const Parts&... parts) {
+  std::string out;
+  (append(out, parts), ...);
+  return out;
 }
 
 }  // namespace ebb

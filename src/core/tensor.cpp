@@ -68,14 +68,14 @@ Tensor Tensor::rows(int64_t first, int64_t last) const {
 }
 
 Tensor Tensor::clone() const {
-  constexpr int64_t part = 1 << 18;  // bytes; threads touch the new pages in parallel
+  constexpr int64_t chunk = 1 << 18;  // bytes; threads touch the new pages in parallel
   Tensor out(type_);
   char* to = static_cast<char*>(out.raw());
   const char* from = static_cast<const char*>(raw());
   const int64_t size = bytes();
-#pragma omp parallel for schedule(static) if (size > part)
-  for (int64_t begin = 0; begin < size; begin += part)
-    std::memcpy(to + begin, from + begin, static_cast<size_t>(std::min(part, size - begin)));
+#pragma omp parallel for schedule(static) if (size > chunk)
+  for (int64_t begin = 0; begin < size; begin += chunk)
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(std::min(chunk, size - begin)));
   return out;
 }
 

@@ -27,7 +27,7 @@ Shape batch_shape(const DenoiserOptions& o) {
   return shape;
 }
 
-// The network's answer for the mean; that for the variance is left out.
+// The network's prediction of the mean, without that of the variance.
 Value mean_part(const DiffusionConfig& config, Value f, Shape images) {
   const int64_t channels = images[-1];
   if (config.learn_sigma) images[-1] *= 2;
@@ -60,8 +60,8 @@ Value drawn(Graph& g, const DenoiserOptions& o) {
   return ops::random_normal(keys, o.image, "sample.step");
 }
 
-// A formula of any number of values and results.
-std::vector<Value> formula(
+// Pointwise expressions of any number of values, as one node.
+std::vector<Value> expressions(
     const std::vector<Value>& in,
     const std::function<std::vector<Scalar>(const std::vector<Scalar>& v)>& f) {
   std::vector<Scalar> v;
@@ -74,7 +74,7 @@ std::vector<Value> formula(
 Value mixed(const std::vector<Value>& terms, const std::vector<Value>& factors) {
   std::vector<Value> in = terms;
   in.insert(in.end(), factors.begin(), factors.end());
-  return formula(in, [count = terms.size()](const std::vector<Scalar>& v) {
+  return expressions(in, [count = terms.size()](const std::vector<Scalar>& v) {
     Scalar sum = 0.0;
     for (size_t k = 0; k < count; ++k)
       sum = sum + select(less(0.0, abs(v[count + k])), v[count + k] * v[k], 0.0);
@@ -88,8 +88,8 @@ std::vector<Value> renewed(const std::vector<Value>& latents, const std::vector<
   std::vector<Value> in = latents;
   in.insert(in.end(), choices.begin(), choices.end());
   in.insert(in.end(), roles.begin(), roles.end());
-  return formula(in, [count = latents.size(),
-                      first_role = latents.size() + choices.size()](const std::vector<Scalar>& v) {
+  return expressions(in, [count = latents.size(), first_role = latents.size() + choices.size()](
+                             const std::vector<Scalar>& v) {
     std::vector<Scalar> results(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(count));
     for (size_t k = 0; k < count; ++k)
       for (size_t c = count; c < first_role; ++c)

@@ -136,11 +136,11 @@ TEST(denoiser, guidance_rules__work_as_in_memory) {
     };
     const auto predict = [&](std::span<const double> x, double sigma,
                              std::span<const Branch> branches,
-                             std::span<const std::span<double>> answers) {
+                             std::span<const std::span<double>> predictions) {
       for (size_t k = 0; k < branches.size(); ++k)
         for (size_t i = 0; i < x.size(); ++i) {
           const double c = branches[k] == Branch::uncond ? -1 : i < 12 ? 7 : 2;
-          answers[k][i] = expected(d.precond(), x[i], sigma, c);
+          predictions[k][i] = expected(d.precond(), x[i], sigma, c);
         }
     };
     HostLatents<double> memory(24, guided<double>(predict, parse_rules(text), host), {});
@@ -269,9 +269,9 @@ TEST(denoiser, noise_that_waits__keeps_its_numbers_and_harms_no_other_vector) {
     const Latent a = l.noise({.index = 1}, 0), b = l.noise({.index = 2}, 0);
     const Latent clipped = l.noise({.index = 3}, 1.5);
     Latent sum = 2 * x + 0.5 * a - b;
-    const Latent answer = l.denoise(sum, 0.8, false).guided;
+    const Latent prediction = l.denoise(sum, 0.8, false).guided;
     const Latent late = l.noise({.index = 4}, 0);
-    return answer + a + 3 * b + clipped + sum + late;
+    return prediction + a + 3 * b + clipped + sum + late;
   };
   const State want = memory.values(run(memory, memory.put(start)));
   const Latent sum = run(d, d.put(start));

@@ -131,7 +131,7 @@ TEST(precond, c_noise_and_rounding__equal_golden_values) {
 }
 
 // The exact output of a network for data y given y + sigma n, as the papers write it.
-double answer(const std::string& precond, double y, double n, double sigma) {
+double prediction(const std::string& precond, double y, double n, double sigma) {
   if (precond == "ve") return -n;
   if (precond == "v") return (n - sigma * y) / std::hypot(sigma, 1);
   if (precond == "x0") return y;
@@ -147,7 +147,8 @@ TEST(precond, exact_prediction__returns_the_data) {
     for (const double sigma : {0.02, 0.9, space == Space::flow ? 1.0 : 30.0}) {
       const double y = 0.4, n = -1.3, x = alpha_of(space, sigma) * y + sigma * n;
       const PrecondNumbers k = p.at(sigma);
-      EXPECT_NEAR(k.skip * x + k.out * answer(name, y, n, sigma), y, 1e-12 * sigma + 1e-12) << name;
+      EXPECT_NEAR(k.skip * x + k.out * prediction(name, y, n, sigma), y, 1e-12 * sigma + 1e-12)
+          << name;
       const double variance = std::string(name) == "edm" ? 0.25 : 1;
       const double in = std::string(name) == "ve" || space == Space::flow
                             ? 1

@@ -56,7 +56,7 @@ void make_folder(const std::string& path, std::string_view subject);
 // to be asked before long work. Leaves nothing, no folders either; AtomicFile needs these made.
 void check_can_write(const std::string& path, std::string_view subject);
 
-// A file being written beside its final place: `<path>.tmp-<pid>`. commit() makes it durable and
+// A file being written under a temporary name, `<path>.tmp-<pid>`. commit() makes it durable and
 // renames it over `path`; without commit() the old file stays whole and the new one is removed.
 // Every failure (no space, no permission) throws Error naming `subject` and the cause.
 class AtomicFile {

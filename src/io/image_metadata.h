@@ -1,4 +1,4 @@
-// What a file says about its pixels beside them, and what decode_image() does with it.
+// Metadata of image files (EXIF orientation, ICC profile), as decode_image() applies it.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 //   decode  latents f32[N,h,w,Z] -> pixels [N,8h,8w,3], about in [-1,1], not clipped
 // Latents are the autoencoder's own: denoisers shift and scale them (LatentSpace).
 #include <algorithm>
+#include <numeric>
 
 #include "models/model.h"
 #include "models/names.h"
@@ -213,7 +214,7 @@ nn::FilePlaces places(const ModelConfig& config, const nn::FileShapes& t) {
                    .old_attention = n.has("decoder.mid_block.attentions.0.query.weight")};
 }
 
-// Groups leave no trace in shapes: 32, as in all published files.
+// Groups leave no trace in shapes: 32, as in all published files, or as many as can be.
 std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   const Names n{t};
   const bool diffusers = is_diffusers(n);
@@ -226,6 +227,7 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   c.channels = n.size("encoder.conv_in.weight", 0);
   c.image_channels = n.size("encoder.conv_in.weight", 1);
   c.latent_channels = n.size("decoder.conv_in.weight", 1);
+  c.groups = std::gcd(c.groups, c.channels);
   c.quant_conv = n.has("quant_conv.weight");
   c.res_blocks = n.count(down + "0" + block, ".conv1.weight");
   c.channel_mult.clear();

@@ -115,9 +115,9 @@ Value row_at(Value x, Value at) {
   const int64_t n = x.shape()[0], t = x.shape()[1];
   const Value id = ops::reshape(ops::cast(at, DType::f32), {n, 1, 1});
   const Value row = ops::iota(*x.graph, {.shape = {1, t, 1}, .dim = 1});
-  return ops::sum(
-      ops::map({x, id, row}, [](auto v) { return select(less(abs(v[1] - v[2]), 0.5), v[0], 0.0); }),
-      {1});
+  const Value picked =
+      ops::map({x, id, row}, [](auto v) { return select(less(abs(v[1] - v[2]), 0.5), v[0], 0.0); });
+  return ops::reshape(ops::sum(picked, {1}), {n, x.shape()[2]});
 }
 
 ValuesByName encoded(const Params& root, const ClipTextConfig& c, Value embeddings, Value end) {

@@ -82,7 +82,7 @@ struct Model {
   std::optional<LatentSpace> (*latents)(const ModelConfig&) = +[](const ModelConfig&) {
     return std::optional<LatentSpace>();
   };
-  // What the network takes beside the image and its noise level, all that build() may ask for.
+  // The network's inputs other than the image and its noise level: all that build() may request.
   std::vector<nn::Condition> (*conditions)(const ModelConfig&) = class_conditions;
   // The config of the network with these tensors; none: of another model. What tensors do not
   // determine (heads, the order of q, k and v, ...) is taken from the preset with the same shapes,
@@ -129,10 +129,10 @@ const EntryPoint& find_entry(const Model& model, std::string_view name);  // thr
 // Inputs and outputs have their own names. Throws Error.
 Graph entry_graph(const Model& model, const ModelConfig& config, const EntryCall& call,
                   std::string prefix = "");
-// Sources x, noise and, under their own names, all conditions, for `batch` images of the config's
-// size.
+// Sources x, noise and, under their own names, all conditions that are not rare, of their usual
+// sizes, for `batch` images of `size` (pixels or latents), or of the config's.
 nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,
-                                 int64_t batch);
+                                 int64_t batch, ImageSize size = {});
 
 // ---- the table -----------------------------------------------------------------------------
 

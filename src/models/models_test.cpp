@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "models/model.h"
+#include "nn/ops.h"
 #include "support/files.h"
 #include "support/golden_case.h"
 
@@ -43,12 +44,15 @@ struct Published {
 }  // namespace
 
 TEST(models, published_presets__have_the_published_counts) {
-  // Of the checkpoints: Dhariwal and Nichol 2021, Karras et al. 2022, Peebles and Xie 2023.
+  // Of the checkpoints: Dhariwal and Nichol 2021, Karras et al. 2022, Peebles and Xie 2023,
+  // Rombach et al. 2022, Podell et al. 2023.
   const Published published[] = {
-      {"adm64", 295.904, 541},  {"adm128", 421.530, 493},        {"adm256", 553.838, 567},
-      {"adm512", 558.998, 645}, {"ddpmpp_cifar10", 55.734, 417}, {"edm_imagenet64", 295.90, 541},
-      {"dit_xl2", 675.13, 292}, {"dit_l2", 458.10, 252},         {"dit_b2", 130.51, 132},
-      {"dit_s2", 32.96, 132},   {"dit_xl2_512", 676.01, 292},    {"cs179", 1.424321, 40},
+      {"adm64", 295.904, 541},  {"adm128", 421.530, 493},         {"adm256", 553.838, 567},
+      {"adm512", 558.998, 645}, {"ddpmpp_cifar10", 55.734, 417},  {"edm_imagenet64", 295.90, 541},
+      {"dit_xl2", 675.13, 292}, {"dit_l2", 458.10, 252},          {"dit_b2", 130.51, 132},
+      {"dit_s2", 32.96, 132},   {"dit_xl2_512", 676.01, 292},     {"cs179", 1.424321, 40},
+      {"sd15", 859.521, 686},   {"sd15_inpaint", 859.535, 686},   {"sd2", 865.911, 686},
+      {"sdxl", 2567.464, 1680}, {"sdxl_refiner", 2259.527, 1220},
   };
   for (const Published& p : published) {
     const NamedModel found = find_model(p.preset);
@@ -207,7 +211,9 @@ TEST(models, height_and_width__may_differ_where_the_network_allows_it) {
     const int64_t multiple = m->size_multiple(config);
     EXPECT_EQ(multiple == 0, m->name == "dit");
     if (multiple == 0) continue;
-    const Shape sample = sample_shape(*m, config, {.height = 2 * multiple, .width = 3 * multiple});
+    const auto latents = m->latents(config);
+    const int64_t pixels = multiple * (latents ? latents->factor : 1);
+    const Shape sample = sample_shape(*m, config, {.height = 2 * pixels, .width = 3 * pixels});
     EXPECT_EQ(sample, Shape({2 * multiple, 3 * multiple, config.common().in_channels}));
     Graph g;
     const Value x = g.input("x", {DType::f32, {1, sample[0], sample[1], sample[2]}});
@@ -276,7 +282,7 @@ TEST(recognise_components, file_of_none__says_what_was_looked_for) {
       [] {
         recognise_model({{"foo.weight", {3, 4}}});
       },
-      "also under model., module., net., model.diffusion_model.. The file");
+      "also under model., module., net., model.diffusion_model.; text encoder clip_text, ");
 }
 
 TEST(models, any_small_size__is_an_error_or_a_network) {
@@ -315,4 +321,55 @@ TEST(models, tiny__is_cheap_enough_for_a_cpu) {
   RecordProperty("mflop", static_cast<int>(flops / 1e6));
   RecordProperty("parameters",
                  static_cast<int>(nn::count_elements(weights_of(*tiny.model, tiny.config))));
+}
+
+// ---- Stable Diffusion's U-Net --------------------------------------------------------------
+
+// What goldens with hashed weights cannot tell apart: the epsilon of norms of large variance.
+TEST(ldm_unet, norms__have_the_epsilons_of_the_original) {
+  const NamedModel m = find_model("sdxl");
+  Graph g;
+  network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 1));
+  int64_t transformers = 0, others = 0;
+  for (const Node& n : g.nodes()) {
+    if (n.op != &ops::def::group_norm()) continue;
+    const bool transformer = n.at.ends_with(".1.norm");
+    EXPECT_EQ(n.attrs.as<ops::GroupNorm>().eps, transformer ? 1e-6 : 1e-5) << n.at;
+    ++(transformer ? transformers : others);
+  }
+  EXPECT_EQ(transformers, 11);
+  EXPECT_EQ(others, 2 * 17 + 1);
+}
+
+// The gate of a feed-forward network is the GELU of the error function.
+TEST(ldm_unet, gates__are_no_approximation) {
+  const NamedModel m = find_model("sd15");
+  Graph g;
+  network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 1));
+  const auto count = [&](std::string_view op) {
+    return std::ranges::count_if(g.nodes(), [&](const Node& n) { return n.op->name == op; });
+  };
+  EXPECT_EQ(count("gelu"), 16);
+  EXPECT_EQ(count("gelu_tanh"), 0);
+}
+
+TEST(ldm_unet, impossible_configs__are_errors) {
+  const auto error = [](const char* preset, const char* json) {
+    NamedModel m = find_model(preset);
+    set_fields_json(m.config.fields(), json, "test");
+    return ebb::testing::error_of([&] { check(*m.model, m.config); });
+  };
+  EXPECT_EQ(error("sd15", R"({"num_res_blocks": 3})"),
+            "ldm_unet: input_depths must have one number a residual block (8, not 12)");
+  EXPECT_EQ(error("sd15", R"({"middle_blocks": 1})"),
+            "ldm_unet: a transformer in the middle (1) needs 2 residual blocks (1)");
+  EXPECT_EQ(error("sd15", R"({"groups": 48})"),
+            "ldm_unet: channels of a level (320) must divide by the groups of its norms (48)");
+  EXPECT_EQ(error("sdxl", R"({"vector": 1000})"),
+            "ldm_unet: the vector (1000) must have room for a pooled text beside the sizes (6 of "
+            "256 channels)");
+  EXPECT_EQ(error("sd15", R"({"num_heads": 0})"), "ldm_unet: needs heads (0)");
+  EXPECT_EQ(error("sd15", R"({"prediction": "x0"})"),
+            "ldm_unet: prediction must be eps or v ('x0')");
+  EXPECT_EQ(error("sd15", R"({"classes": 3})"), "ldm_unet: has no classes (3)");
 }

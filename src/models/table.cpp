@@ -311,13 +311,15 @@ Graph entry_graph(const Model& model, const ModelConfig& config, const EntryCall
 }
 
 nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,
-                                 int64_t batch) {
+                                 int64_t batch, ImageSize size) {
   const CommonConfig& c = config.common();
+  if (size == ImageSize{}) size = {c.image_size, c.image_size};
   nn::NetworkInputs in;
-  in.x = g.input("x", {DType::f32, {batch, c.image_size, c.image_size, c.in_channels}});
+  in.x = g.input("x", {DType::f32, {batch, size.height, size.width, c.in_channels}});
   in.noise = g.input("noise", {DType::f32, {batch}});
   for (const nn::Condition& condition : model.conditions(config))
-    in.conditions[condition.name] = g.input(condition.name, condition.type(batch));
+    if (!condition.rare)
+      in.conditions[condition.name] = g.input(condition.name, condition.usual_type(batch));
   return in;
 }
 

@@ -23,8 +23,12 @@ inline double hash_value(uint64_t name_hash, uint64_t index) {
 inline Tensor hashed(std::string_view name, const Shape& shape, double scale, double offset = 0) {
   Tensor t(DType::f32, shape);
   const uint64_t seed = fnv1a(name);
-  uint64_t i = 0;
-  for (float& v : t.span<float>()) v = static_cast<float>(offset + scale * hash_value(seed, i++));
+  const auto values = t.span<float>();
+  const auto count = static_cast<int64_t>(values.size());
+#pragma omp parallel for schedule(static) if (count > 1000000)
+  for (int64_t i = 0; i < count; ++i)
+    values[static_cast<size_t>(i)] =
+        static_cast<float>(offset + scale * hash_value(seed, static_cast<uint64_t>(i)));
   return t;
 }
 

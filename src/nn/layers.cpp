@@ -26,6 +26,23 @@ Weights linear_weights(const Params& p, const Shape& shape, const Linear& a,
   return {w, p.param("bias", {out}, bias)};
 }
 
+// Of q, k and v: one weight [3C,C] and bias, or three of each put below each other.
+Weights qkv_weights(const Params& p, int64_t c, const SelfAttention& a) {
+  if (a.names[0].empty()) {
+    const int64_t qkv_interleave = a.order == QkvOrder::qkv_head_channel   ? 1
+                                   : a.order == QkvOrder::head_qkv_channel ? a.heads
+                                                                           : c;
+    return linear_weights(p, {3 * c, c}, a.qkv, qkv_interleave);
+  }
+  std::vector<Value> weights, biases;
+  for (const std::string_view name : a.names) {
+    const Weights one = linear_weights(p / name, {c, c}, a.qkv);
+    weights.push_back(one.weight);
+    biases.push_back(one.bias);
+  }
+  return {ops::concat(weights, 0), a.qkv.bias ? ops::concat(biases, 0) : Value{}};
+}
+
 }  // namespace
 
 Value linear(const Params& p, Value x, int64_t out, const Linear& a) {
@@ -126,10 +143,7 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a) {
   const int64_t c = s[-1], heads = a.heads;
   require(heads > 0 && c % heads == 0, "attention: heads (", heads, ") must divide channels (", c,
           ")  x: ", x.type(), "  at ", p.path());
-  const int64_t qkv_interleave = a.order == QkvOrder::qkv_head_channel   ? 1
-                                 : a.order == QkvOrder::head_qkv_channel ? heads
-                                                                         : c;
-  const auto [w, b] = linear_weights(p, {3 * c, c}, a.qkv, qkv_interleave);
+  const auto [w, b] = qkv_weights(p, c, a);
   const Value qkv = ops::linear(x, w, b);
   const Shape tokens{s[0], s.numel() / (s[0] * c), 3, heads, c / heads};
   return ops::reshape(ops::packed_attention(ops::reshape(qkv, tokens), {.causal = a.causal}), s);

@@ -2,7 +2,9 @@
 // checkpoints (weight, bias).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "nn/init.h"
 #include "nn/network.h"
@@ -85,9 +87,12 @@ struct SelfAttention {
   QkvOrder order = QkvOrder::qkv_head_channel;
   Linear qkv = {};
   bool causal = false;  // a position attends to itself and to those before it only
+  // Of q, k and v where files have three tensors of each kind, [C,C] and [C], and no order.
+  std::array<std::string_view, 3> names = {};
 };
 // Every position of x [N,...,C] attends to all the others; the output projection is the caller's.
-// `p` holds weight [3C,C] and bias [3C].
+// `p` holds weight [3C,C] and bias [3C], or by names those of q, k and v: these are one matrix in
+// the graph, so that x is read once.
 Value self_attention(const Params& p, Value x, const SelfAttention& a);
 
 struct CrossAttention {

@@ -46,6 +46,12 @@ Type Condition::type(int64_t batch) const {
   return {dtype, s};
 }
 
+Type Condition::usual_type(int64_t batch) const {
+  Condition sized = *this;
+  if (usual.rank() > 0) sized.shape = usual;
+  return sized.type(batch);
+}
+
 Tensor Condition::nulls(int64_t batch) const {
   Tensor wide(DType::f32, type(batch).shape);
   std::ranges::fill(wide.span<float>(), static_cast<float>(null));

@@ -15,7 +15,7 @@
 
 namespace ebb::nn {
 
-// Something that a network takes beside the noisy image: a class id i64[N], text states
+// An input of a network other than the noisy image: a class id i64[N], text states
 // f32[N,T,C], a pooled text f32[N,C], ...
 struct Condition {
   static constexpr int64_t any = -1;  // a size that every value brings: the number of tokens
@@ -23,13 +23,16 @@ struct Condition {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;         // of one sample's value; {}: a number
+  Shape usual = {};    // the same where no value says the sizes `any`: descriptions, benches
   double null = 0;     // every element of the value that means none
   int64_t ids = 0;     // > 0: elements are ids in [0, ids), or the null value
   bool guided = true;  // guidance compares with another value, training drops it to null
+  bool rare = false;   // descriptions and benches of the network leave it out
   bool operator==(const Condition&) const = default;
 
   // The type of the values of a batch. Throws Error where a size is not known.
   Type type(int64_t batch) const;
+  Type usual_type(int64_t batch) const;
   // The null value of every sample.
   Tensor nulls(int64_t batch) const;
   // Throws Error, which begins with `subject`, unless values of a batch may have this shape.
@@ -43,6 +46,11 @@ struct Condition {
 
 // Names that several models share.
 inline constexpr std::string_view class_id = "class", augment_labels = "augment";
+inline constexpr std::string_view text_states = "text";  // of a text encoder, [T,C]
+inline constexpr std::string_view pooled_text = "pooled";
+inline constexpr std::string_view size_numbers = "size";        // of the image: sides, crop, ...
+inline constexpr std::string_view guidance_scale = "guidance";  // that a network has learnt
+inline constexpr std::string_view concat_image = "concat";      // [H,W,C] beside the noisy image
 // One of `classes`; -1: none.
 Condition class_condition(int64_t classes);
 // Labels of non-leaking augmentation (Karras et al. 2022); 0: the image is as it was.

@@ -1,4 +1,4 @@
-// WeightSpec: what a network says of a parameter beside its shape.
+// WeightSpec: properties of a parameter other than its shape.
 #pragma once
 
 #include <cstdint>

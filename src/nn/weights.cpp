@@ -15,29 +15,29 @@ RandomKey key_of(const Weight& w, uint64_t seed) {
   return {.seed = seed, .image = fnv1a(w.name), .use = static_cast<uint32_t>(fnv1a("init"))};
 }
 
-// Element i of the stream is drawn from block i / 4: threads take parts of whole blocks.
-constexpr int64_t part = 1 << 15;
+// Element i of the stream is drawn from block i / 4: threads draw chunks of full blocks.
+constexpr int64_t chunk = 1 << 15;
 
-// Calls fill(part of `out`, its first block) for all parts, side by side.
+// Calls fill(chunk of `out`, its first block) for all chunks, in parallel.
 template <class Fill>
-void in_parts(std::span<float> out, const Fill& fill) {
+void in_chunks(std::span<float> out, const Fill& fill) {
   const auto size = static_cast<int64_t>(out.size());
-#pragma omp parallel for schedule(static) if (size > part)
-  for (int64_t begin = 0; begin < size; begin += part) {
-    const auto count = static_cast<size_t>(std::min(part, size - begin));
+#pragma omp parallel for schedule(static) if (size > chunk)
+  for (int64_t begin = 0; begin < size; begin += chunk) {
+    const auto count = static_cast<size_t>(std::min(chunk, size - begin));
     fill(out.subspan(static_cast<size_t>(begin), count), static_cast<uint64_t>(begin / 4));
   }
 }
 
 void fill_uniform(std::span<float> out, const RandomKey& key, double bound) {
-  in_parts(out, [&](std::span<float> some, uint64_t block) {
+  in_chunks(out, [&](std::span<float> some, uint64_t block) {
     ebb::fill_uniform(key, block, some);
     for (float& v : some) v = static_cast<float>(bound * (2.0 * v - 1.0));
   });
 }
 
 void fill_normal(std::span<float> out, const RandomKey& key, double deviation) {
-  in_parts(out, [&](std::span<float> some, uint64_t block) {
+  in_chunks(out, [&](std::span<float> some, uint64_t block) {
     ebb::fill_normal(key, block, some);
     for (float& v : some) v = static_cast<float>(deviation * v);
   });

@@ -52,14 +52,14 @@ class MatmulMerger {
             g_.type(n.out[0]).dtype};
   }
 
-  // A merged product is made where the first of its group was.
+  // A merged matmul replaces the first of its group.
   void rebuild(size_t i) {
     const Node& n = g_.nodes()[i];
     if (mergeable(n) && groups_.contains(key_of(n))) {
       if (!columns_.contains(n.out[0])) merge(groups_.at(key_of(n)));
       return;
     }
-    bool all = true;  // its results are slices of merged products, and nothing is left of it
+    bool all = true;  // its results are slices of merged matmuls; the node disappears
     for (const int32_t v : n.out) {
       const auto view = slice_view_of(g_, v);
       const auto found = view ? columns_.find(view->base) : columns_.end();
@@ -70,7 +70,7 @@ class MatmulMerger {
     copied_[i] = true;
   }
 
-  // Weights that are computed later than the merged product reads them.
+  // Weights that are computed later than the merged matmul reads them.
   void copy_early(int32_t v) {
     if (g_.producer(v) < 0) return;
     const auto i = static_cast<size_t>(g_.producer(v));
@@ -117,7 +117,7 @@ class MatmulMerger {
   std::vector<bool> copied_;        // by node
   Rewriter rw_;
   std::map<Key, std::vector<size_t>> groups_;  // of nodes
-  std::map<int32_t, Columns> columns_;         // by value of g_: where it is in a merged product
+  std::map<int32_t, Columns> columns_;         // by value of g_: its position in a merged matmul
 };
 
 }  // namespace

@@ -41,6 +41,14 @@ std::vector<NetworkCase> large_networks() {
           {"dit_xl2", "dit_xl2", "{learn_sigma=false}", 64}};
 }
 
+// Both halves of guidance for one image; latents are an eighth of its sides.
+std::vector<NetworkCase> sampled_networks() {
+  return {{"sd15", "sd15", "", 2},
+          {"sd15_768x512", "sd15", "", 2, {.height = 64, .width = 96}},
+          {"sdxl", "sdxl", "", 2},
+          {"sdxl_832x1216", "sdxl", "", 2, {.height = 152, .width = 104}}};
+}
+
 NamedModel model_of(const NetworkCase& c) {
   NamedModel named = find_component(c.model);
   parse_fields(named.config.fields(), c.settings);

@@ -17,12 +17,15 @@ namespace ebb {
 struct NetworkCase {
   std::string name, model, settings;
   int64_t batch;
+  ImageSize size = {};  // what network_inputs() takes
 };
 
 // Small enough for a processor, in f32 and bf16.
 std::vector<NetworkCase> small_networks();
 // For accelerators, in bf16.
 std::vector<NetworkCase> large_networks();
+// For accelerators, in bf16, of which only evaluations are measured.
+std::vector<NetworkCase> sampled_networks();
 NamedModel model_of(const NetworkCase& c);
 
 constexpr int profile_runs = 10;

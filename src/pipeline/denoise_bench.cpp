@@ -1,7 +1,6 @@
 // Benches of evaluations of networks.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "base/error.h"
 #include "nn/hashed_weights.h"
@@ -20,9 +19,8 @@ struct Evaluation {
 };
 
 // What bench/torch/gpu_denoise.py gives its networks.
-NamedTensors inputs_of(const CommonConfig& c, int64_t batch) {
+NamedTensors inputs_of(const Graph& g, const CommonConfig& c, int64_t batch) {
   NamedTensors in;
-  in["x"] = nn::hashed_input("input.x", {batch, c.image_size, c.image_size, c.in_channels});
   Tensor noise(DType::f32, {batch}), classes(DType::i64, {batch});
   for (int64_t i = 0; i < batch; ++i) {
     noise.span<float>()[static_cast<size_t>(i)] = static_cast<float>((37 * i + 11) % timesteps);
@@ -30,6 +28,9 @@ NamedTensors inputs_of(const CommonConfig& c, int64_t batch) {
   }
   in["noise"] = noise;
   if (c.classes > 0) in[std::string(nn::class_id)] = classes;
+  for (const Source& s : g.sources())  // the image and other conditions
+    if (s.kind == Source::Kind::input && !in.contains(s.name))
+      in.emplace(s.name, nn::hashed_input("input." + s.name, g.type(s.value).shape));
   return in;
 }
 
@@ -38,16 +39,10 @@ Evaluation make_evaluation(const NetworkCase& m, DType dtype, const Context& con
   const NamedModel named = model_of(m);
   const CommonConfig& c = named.config.common();
   Graph g;
-  const nn::NetworkInputs in = network_inputs(g, *named.model, named.config, m.batch);
+  const nn::NetworkInputs in = network_inputs(g, *named.model, named.config, m.batch, m.size);
   g.output("F", network_of(*named.model, named.config)(g, in));
   options.weights = hashed_weights(named);
-  NamedTensors inputs = inputs_of(c, m.batch);
-  for (const Source& s : g.sources()) {  // other conditions: zeros
-    if (s.kind != Source::Kind::input || inputs.contains(s.name)) continue;
-    Tensor zeros(g.type(s.value));
-    std::memset(zeros.raw(), 0, static_cast<size_t>(zeros.bytes()));
-    inputs.emplace(s.name, std::move(zeros));
-  }
+  NamedTensors inputs = inputs_of(g, c, m.batch);
   return {Plan(mixed_precision(g, dtype, Parameters::rounded), context, options),
           std::move(inputs)};
 }
@@ -67,8 +62,11 @@ void check_output(const NetworkCase& m, DType dtype, const Tensor& have, const T
 
 void bench_denoise(const Context& context, const ModelBench& what, Ceilings& ceilings,
                    const std::function<void(const BenchResult&)>& report) {
+  const std::vector<std::string> names = model_bench_names(*context.device);
+  const bool exact = std::ranges::count(names, what.filter) > 0;  // may begin another name
   const auto asked = [&](const NetworkCase& m) {
-    return ("denoise/" + m.name).find(what.filter) != std::string::npos;
+    const std::string name = "denoise/" + m.name;
+    return exact ? name == what.filter : name.find(what.filter) != std::string::npos;
   };
   for (const NetworkCase& m : small_networks()) {
     if (!asked(m)) continue;
@@ -86,7 +84,9 @@ void bench_denoise(const Context& context, const ModelBench& what, Ceilings& cei
     }
   }
   if (context.device->on_host()) return;
-  for (const NetworkCase& m : large_networks()) {
+  std::vector<NetworkCase> large = large_networks();
+  for (NetworkCase& m : sampled_networks()) large.push_back(std::move(m));
+  for (const NetworkCase& m : large) {
     if (!asked(m)) continue;
     const auto start = std::chrono::steady_clock::now();
     Evaluation e = make_evaluation(m, DType::bf16, context);

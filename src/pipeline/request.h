@@ -72,13 +72,13 @@ struct ResolvedRequest {
   std::optional<DType> dtype = {};  // none: bf16 where the device is fast in it, else f32
   bool guided = false;              // both halves are evaluated
   ChosenSampler sampler;
-  SampleCall call = {};  // levels and what else the sampler is told
+  SampleCall call = {};  // levels and further arguments of the sampler
   SampleCounts counts = {};
   StartOptions start = {};
   DefaultNoise noise = {};
   OptionTexts noise_options = {};
   std::vector<RuleCall> rules = {};        // of guidance; with none options.guidance is its scale
-  bool integer_timesteps = false;          // the network is told of whole ones
+  bool integer_timesteps = false;          // the network gets integer timesteps
   std::vector<std::string> warnings = {};  // what a user should know: a line each
 
   int64_t count() const { return static_cast<int64_t>(classes.size()); }

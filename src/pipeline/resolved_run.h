@@ -22,7 +22,7 @@ struct ResolvedRun {
   SampleCall call;                 // with the levels; without progress
   std::string schedule;            // never auto
   bool own_steps = false;          // the schedule has its own number of them
-  bool integer_timesteps = false;  // the dialect tells networks of whole ones
+  bool integer_timesteps = false;  // the dialect rounds timesteps to integers
   bool full_variance = false;      // StartOptions::full_variance, of a start without data
 };
 // `known`: the levels of the network. Throws Error.

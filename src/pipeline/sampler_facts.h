@@ -1,4 +1,4 @@
-// What samplers do, measured: their cost by counting, their ways on data whose denoiser is known.
+// Facts about samplers, measured: cost by counting, trajectories on data whose denoiser is known.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct SamplerCost {
 // By a run on nothing. Throws Error.
 SamplerCost cost_of(const Sampler& sampler);
 
-// A way of some points from noise to data in the plane, and its levels, as an SVG file's text.
+// Trajectories of some points from noise to data in the plane, and the levels, as SVG text.
 // Schedule auto: from the sampler's name, or the dialect, or else karras; flow on flow
 // models.
 struct PlotRequest {

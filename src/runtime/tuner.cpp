@@ -71,7 +71,7 @@ std::string class_text(const Signature& sig) {
   return out + std::string(rest);
 }
 
-// Whether there is room to measure it, beside the largest others that there is room for.
+// Whether it fits into memory for measuring, next to the largest others that fit.
 bool fits(const Signature& sig, const Device& device) {
   int64_t bytes = 0;
   for (const Type& t : sig.in) bytes += t.bytes();

@@ -122,19 +122,27 @@ class VocabularyBuilder {
       require(at != ids.end(), "vocabulary: has no token ", io::shown(symbol), "  ", name);
       return at->second;
     };
+    for (const auto& [symbol, token] : ids) out->size_ = std::max(out->size_, token + 1);
+    out->parts_.resize(static_cast<size_t>(out->size_));
+    const auto parts = [&](int32_t token) -> auto& {
+      return out->parts_[static_cast<size_t>(token)];
+    };
     const auto symbols = byte_symbols().first;
-    for (size_t b = 0; b < 256; ++b) {
-      out->bytes_[0][b] = id(symbols[b]);
-      out->bytes_[1][b] = id(symbols[b] + std::string(end_of_word));
-    }
+    for (size_t b = 0; b < 256; ++b)
+      for (const int ends : {0, 1}) {
+        const int32_t token = id(symbols[b] + std::string(ends ? end_of_word : ""));
+        out->bytes_[static_cast<size_t>(ends)][b] = token;
+        parts(token) = {static_cast<int32_t>(b), ends, true};
+      }
     out->start_ = id("<|startoftext|>");
     out->end_ = id("<|endoftext|>");
     out->merges_.reserve(pairs.size());
     int32_t rank = 0;
-    for (const auto& [left, right] : pairs)
-      out->merges_.emplace(ClipVocabulary::pair(id(left), id(right)),
-                           ClipVocabulary::Merge{rank++, id(left + right)});
-    for (const auto& [symbol, token] : ids) out->size_ = std::max(out->size_, token + 1);
+    for (const auto& [left, right] : pairs) {
+      const int32_t a = id(left), b = id(right), both = id(left + right);
+      out->merges_.emplace(ClipVocabulary::pair(a, b), ClipVocabulary::Merge{rank++, both});
+      if (!parts(both).is_byte) parts(both) = {a, b};
+    }
     return out;
   }
 };
@@ -198,6 +206,25 @@ std::shared_ptr<const ClipVocabulary> ClipVocabulary::open(const std::string& fo
   const std::string list = io::read_whole_file(merges.string(), "vocabulary", file_limit);
   return VocabularyBuilder::build(ids, parse_merges(list, size_t{1} << 20, merges.string()),
                                   folder);
+}
+
+std::string ClipVocabulary::bytes_of(int32_t token) const {
+  std::string out;
+  std::vector<int32_t> rest = {token};
+  // Each has more bytes than its parts, but a file may say otherwise.
+  while (!rest.empty() && out.size() < 256 && rest.size() < 256) {
+    const int32_t one = rest.back();
+    rest.pop_back();
+    if (one < 0 || one >= size_) continue;
+    const Parts& p = parts_[static_cast<size_t>(one)];
+    if (p.is_byte) {
+      out += static_cast<char>(p.left);
+      if (p.right == 1) out += ' ';
+    } else {
+      rest.insert(rest.end(), {p.right, p.left});
+    }
+  }
+  return out;
 }
 
 bool has_builtin_clip_vocabulary() { return packed_size > 0; }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace ebb::text {
 
@@ -35,6 +36,9 @@ class ClipVocabulary {
     const auto at = merges_.find(pair(left, right));
     return at == merges_.end() ? std::nullopt : std::optional(at->second);
   }
+  // What a token stands for: its bytes, which may be a part of a UTF-8 sequence, and a blank where
+  // it ends a word; "" if there is no such token or it is <|startoftext|> or <|endoftext|>.
+  std::string bytes_of(int32_t token) const;
   int32_t start() const { return start_; }  // <|startoftext|>, 49406
   int32_t end() const { return end_; }      // <|endoftext|>, 49407
   int32_t size() const { return size_; }    // tokens
@@ -47,6 +51,12 @@ class ClipVocabulary {
 
   std::array<std::array<int32_t, 256>, 2> bytes_{};
   std::unordered_map<uint64_t, Merge> merges_;
+  // Of each token: the two that it merges, or its byte and whether that ends a word.
+  struct Parts {
+    int32_t left = -1, right = -1;
+    bool is_byte = false;
+  };
+  std::vector<Parts> parts_;
   int32_t start_ = 0, end_ = 0, size_ = 0;
 };
 

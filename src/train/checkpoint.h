@@ -57,7 +57,7 @@ std::string save_checkpoint(const std::string& folder, const TrainState& state, 
 // Steps of the complete checkpoints in a folder, ascending. Empty if there is no such folder.
 std::vector<int64_t> checkpoint_steps(const std::string& folder);
 // The newest of them, which a run goes on from. Throws Error if there is none; it names a training
-// state that is missing beside a model.
+// state that is missing for a model.
 int64_t last_checkpoint(const std::string& folder);
 // The step of the newest model file, with or without a state; none: there is no model.
 std::optional<int64_t> last_model(const std::string& folder);

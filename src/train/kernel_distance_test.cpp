@@ -12,7 +12,8 @@ namespace ebb::train {
 namespace {
 
 class KernelDistanceOn : public test::OnEachBackend {};
-INSTANTIATE_TEST_SUITE_P(, KernelDistanceOn, ::testing::ValuesIn(test::backends()));
+INSTANTIATE_TEST_SUITE_P(cpu, KernelDistanceOn, ::testing::ValuesIn(test::only("cpu")));
+INSTANTIATE_TEST_SUITE_P(cuda, KernelDistanceOn, ::testing::ValuesIn(test::only("cuda")));
 
 Tensor normals(int64_t n, int64_t d, double mean, uint64_t seed) {
   Tensor t(DType::f32, {n, d});

@@ -1,4 +1,5 @@
-// Writes the first inputs of the fuzz targets: seeds FOLDER -> FOLDER/safetensors, FOLDER/image.
+// Writes the first inputs of the fuzz targets: seeds FOLDER -> FOLDER/safetensors, FOLDER/image,
+// FOLDER/prompt.
 #include <webp/encode.h>
 // jpeglib.h needs stdio first.
 #include <cstdio>
@@ -108,6 +109,18 @@ void put_safetensors(const fs::path& folder) {
   put(folder / "dtypes", text.data(), text.size());
 }
 
+void put_prompts(const fs::path& folder) {
+  fs::create_directories(folder);
+  const std::string_view texts[] = {
+      "a (cat:1.2) [dog], ((big)) \\(x\\) BREAK sky # note",
+      "[a:b:0.5] [a:3] [b::2] [a|b|] AND c :0.5 AND (d",
+      "embedding:a, embedding:wide <lora:x:1:0.5> <lora:y:te=1>",
+      "\xff\xe2\x82 e\xcc\x81 \xe3\x81\x82 <|endoftext|> ab c",
+  };
+  for (const std::string_view text : texts)
+    put(folder / std::to_string(&text - texts), text.data(), text.size());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -117,4 +130,5 @@ int main(int argc, char** argv) {
   }
   put_images(fs::path(argv[1]) / "image");
   put_safetensors(fs::path(argv[1]) / "safetensors");
+  put_prompts(fs::path(argv[1]) / "prompt");
 }

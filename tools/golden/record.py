@@ -8,6 +8,7 @@ of one channel) shows as a huge f64_rel_error: skip it, or compare absolutely.
 """
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -53,12 +54,15 @@ def summary(name, exact, single=None, first=4):
 
 def fill_hashed(module):
     """Fills all parameters, and NCSN++'s Fourier frequencies, by the hashed weight rule."""
-    with torch.no_grad():
-        for name, p in module.named_parameters():
-            p.copy_(torch.from_numpy(hashed_parameter(name, p.shape)))
-        for name, b in module.named_buffers():
-            if name.endswith("map_noise.freqs"):
-                b.copy_(torch.from_numpy(hashed_parameter(name, b.shape)))
+    tensors = dict(module.named_parameters())
+    tensors |= {n: b for n, b in module.named_buffers() if n.endswith("map_noise.freqs")}
+
+    def fill(name):
+        with torch.no_grad():
+            tensors[name].copy_(torch.from_numpy(hashed_parameter(name, tensors[name].shape)))
+
+    with ThreadPoolExecutor() as threads:  # billions of numbers in large networks
+        list(threads.map(fill, tensors))
     return module
 
 

@@ -26,7 +26,8 @@ class DoubleTorch:
 def exact_mode():
     """While active, the loaded reference modules compute in float64 throughout."""
     loaded = [("training.networks", "torch"), ("guided_diffusion.unet", "th"),
-              ("guided_diffusion.nn", "th"), ("guided_diffusion.gaussian_diffusion", "th")]
+              ("guided_diffusion.nn", "th"), ("guided_diffusion.gaussian_diffusion", "th"),
+              ("diffusers.models.embeddings", "torch")]
     modules = [(sys.modules[m], attr) for m, attr in loaded if m in sys.modules]
     to_float = torch.Tensor.float
     torch.Tensor.float = torch.Tensor.double

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t tile = 32;               // rows and columns of a transposed block
 constexpr int64_t parallel_bytes = 65536;  // below this a second thread costs more than it brings
 
-// Drops dims of one element and joins neighbours that are one run on both sides.
+// Drops dims of size 1 and merges dims that are contiguous on both sides.
 std::vector<StridedCopy::Dim> joined(const std::vector<StridedCopy::Dim>& dims) {
   std::vector<StridedCopy::Dim> out;
   for (const auto& d : dims) {

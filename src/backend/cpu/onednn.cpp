@@ -354,7 +354,7 @@ void ConvBackwardWeights::run(const Args& a) const {
 
 namespace {
 
-// Packing b costs k*n moves for m*n*k products: measured to pay from about this many rows.
+// Packing b costs k*n moves for m*n*k multiply-adds: measured to pay from about this many rows.
 constexpr int64_t kPackRows = 2048;
 
 void check(const MatmulProblem& p) {

@@ -27,12 +27,12 @@ struct ReducePass::State {
   int64_t elements = 0;
   int64_t kept_dims = 0, run_end = 0;  // dims [kept_dims, run_end) are the run
   int64_t kept = 1, inner = 1, numel = 0, outputs = 1;
-  int64_t parts = 1;  // jobs a kept index
+  int64_t chunks = 1;  // chunks (jobs) per kept index
   Split split;
-  bool rows = false;  // blocks of whole rows, each row one result
+  bool rows = false;  // blocks of full rows, each row one result
   int threads = 1;
 
-  int64_t accumulators() const { return rows ? 0 : kept * parts * inner * results(); }
+  int64_t accumulators() const { return rows ? 0 : kept * chunks * inner * results(); }
   int64_t results() const { return static_cast<int64_t>(tape.result_slot.size()); }
 };
 
@@ -64,9 +64,10 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
     s->split = make_split(sp, s->run_end - 1, s->elements);
   const int64_t work = s->kept > 0 ? s->numel / std::max<int64_t>(s->kept, 1) : 0;
   const int64_t blocks = s->rows || s->kept == 0 ? 1 : blocks_of(sp, s->split) / s->kept;
-  s->parts = std::clamp<int64_t>(work / job_elements, 1,
-                                 std::max<int64_t>(1, std::min<int64_t>(64, blocks)));
-  if (s->inner > 1 && s->split.dim >= s->run_end) s->parts = 1;  // blocks lie across the inner dims
+  s->chunks = std::clamp<int64_t>(work / job_elements, 1,
+                                  std::max<int64_t>(1, std::min<int64_t>(64, blocks)));
+  if (s->inner > 1 && s->split.dim >= s->run_end)
+    s->chunks = 1;  // blocks lie across the inner dims
   s->threads = s->numel < worth_threads ? 1 : omp_get_max_threads();
   state_ = s;
 }
@@ -142,7 +143,7 @@ void run_job(const S& s, Evaluator& eval, int64_t first, int64_t last, double* a
   }
 }
 
-// Adds the parts of one kept index in order, folds the reduced inner dims and writes the results.
+// Adds the chunks of one kept index in order, folds the reduced inner dims and writes the results.
 template <class S>
 void finish(const S& s, int64_t kept, const double* acc, std::span<void* const> out) {
   const int64_t per_kept = s.outputs / std::max<int64_t>(s.kept, 1);
@@ -161,8 +162,8 @@ void finish(const S& s, int64_t kept, const double* acc, std::span<void* const> 
         }
         rest /= n;
       }
-      for (int64_t p = 0; p < s.parts; ++p) {
-        const double v = acc[(kept * s.parts + p) * size + k * s.inner + i];
+      for (int64_t p = 0; p < s.chunks; ++p) {
+        const double v = acc[(kept * s.chunks + p) * size + k * s.inner + i];
         double& t = total[static_cast<size_t>(to)];
         t = s.options.maximum ? std::max(t, v) : t + v;
       }
@@ -179,16 +180,16 @@ void run_jobs(const S& s, std::span<void* const> in, std::span<void* const> out,
   const int64_t stride = Evaluator::bytes(s.tape, s.elements) / 4;
   double* acc = reinterpret_cast<double*>(memory + s.threads * stride);
   const int64_t blocks = s.kept > 0 ? blocks_of(s.space, s.split) / s.kept : 0;
-  const int64_t jobs = s.kept * s.parts, size = s.results() * s.inner;
+  const int64_t jobs = s.kept * s.chunks, size = s.results() * s.inner;
 #pragma omp parallel num_threads(s.threads)
   {
     const BlockReader reader(s.space, s.in, s.split.dim);
     Evaluator eval(s.tape, reader, in, memory + omp_get_thread_num() * stride, s.elements);
 #pragma omp for schedule(static)
     for (int64_t j = 0; j < jobs; ++j) {
-      const int64_t kept = j / s.parts, p = j % s.parts;
-      run_job(s, eval, kept * blocks + blocks * p / s.parts,
-              kept * blocks + blocks * (p + 1) / s.parts, acc + j * size);
+      const int64_t kept = j / s.chunks, p = j % s.chunks;
+      run_job(s, eval, kept * blocks + blocks * p / s.chunks,
+              kept * blocks + blocks * (p + 1) / s.chunks, acc + j * size);
     }
 #pragma omp for schedule(static)
     for (int64_t k = 0; k < s.kept; ++k) finish(s, k, acc, out);

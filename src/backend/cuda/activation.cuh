@@ -62,7 +62,7 @@ __device__ __forceinline__ Vec<float, Count> activated(const Activation& a,
   return y;
 }
 
-// The same of a piece of 16 bytes; T has 16 bits.
+// The same for a vector of 16 bytes; T has 16 bits.
 template <class T, bool grad>
 __device__ __forceinline__ void activate_vector(const Activation& a, uint32_t (&vector)[4]) {
   const Vec<uint32_t, 4> words{vector[0], vector[1], vector[2], vector[3]};

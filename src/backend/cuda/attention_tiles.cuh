@@ -1,5 +1,5 @@
-// Warp-level pieces of attention on tensor cores (of use from sm_80 on): tiles of 16-bit rows in
-// shared memory, their fragments, and products m16n8k16 and m16n8k8 that add up in f32.
+// Warp-level building blocks of attention on tensor cores (sm_80 on): tiles of 16-bit rows in
+// shared memory, their fragments, and mma.sync m16n8k16 and m16n8k8 with f32 accumulators.
 #pragma once
 
 #include <type_traits>
@@ -19,12 +19,13 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-// The sum, and the highest, of the four lanes that hold a row of a product's result, in all four.
-__device__ __forceinline__ float row_sum(float v) {
+// Reductions over the four lanes (a quad) that hold a row of an MMA accumulator; all four get the
+// result.
+__device__ __forceinline__ float quad_sum(float v) {
   v += __shfl_xor_sync(~0u, v, 1);
   return v + __shfl_xor_sync(~0u, v, 2);
 }
-__device__ __forceinline__ float row_highest(float v) {
+__device__ __forceinline__ float quad_max(float v) {
   v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
   return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
 }
@@ -42,22 +43,22 @@ __device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool v
 
 // ---- tiles -------------------------------------------------------------------------------------
 
-// Rows of D 16-bit elements in shared memory, placed so that the same 16-byte piece of 8 rows lies
-// in 32 different banks. The first row is 1024-byte aligned.
+// Rows of D 16-bit elements in shared memory, swizzled or padded so that the same 16-byte chunk of
+// 8 rows covers all 32 banks. The first row is 1024-byte aligned.
 template <int D>
 struct Tile {
-  static_assert(D % 8 == 0, "rows are whole 16-byte pieces");
-  static constexpr int pieces = D / 8;
+  static_assert(D % 8 == 0, "rows are whole 16-byte chunks");
+  static constexpr int chunks = D / 8;
   static constexpr bool swizzled = D == 32 || D == 64 || D == 128 || D == 256;
-  static constexpr int row_bytes = 2 * (swizzled || pieces % 2 == 1 ? D : D + 8);
+  static constexpr int row_bytes = 2 * (swizzled || chunks % 2 == 1 ? D : D + 8);
   static constexpr int bytes(int rows) { return rows * row_bytes; }
 
-  // Of piece `piece` of row `row`, in bytes from the first row.
-  __device__ static __forceinline__ uint32_t offset(int row, int piece) {
-    if constexpr (swizzled) piece ^= D == 32 ? row >> 1 & 3 : row & 7;
-    return row * row_bytes + piece * 16;
+  // Byte offset of a chunk of a row.
+  __device__ static __forceinline__ uint32_t offset(int row, int chunk) {
+    if constexpr (swizzled) chunk ^= D == 32 ? row >> 1 & 3 : row & 7;
+    return row * row_bytes + chunk * 16;
   }
-  // `at` is the address of a row's piece 0 or 1; the address of the piece 2 `k` further on.
+  // The address of the chunk 2 `k` behind `at`, the address of a row's chunk 0 or 1.
   __device__ static __forceinline__ uint32_t pair(uint32_t at, int k) {
     return swizzled ? at ^ (k * 32) : at + k * 32;
   }
@@ -75,19 +76,19 @@ struct Rows {
 // Starts the copy of rows [begin, begin + Count) to the tile at `to`, by `Threads` threads.
 template <int D, int Count, int Threads, class T>
 __device__ __forceinline__ void copy_rows(uint32_t to, const Rows<T>& rows, int begin, int thread) {
-  constexpr int pieces = Tile<D>::pieces, total = Count * pieces;
+  constexpr int chunks = Tile<D>::chunks, total = Count * chunks;
 #pragma unroll
   for (int i = 0; i < (total + Threads - 1) / Threads; ++i) {
-    const int at = i * Threads + thread, row = at / pieces, piece = at % pieces;
+    const int at = i * Threads + thread, row = at / chunks, chunk = at % chunks;
     if (total % Threads != 0 && at >= total) break;
-    const bool valid = begin + row < rows.count && piece * 8 < rows.width;
-    const T* const from = rows.first + (valid ? (begin + row) * rows.step + piece * 8 : 0);
-    copy_async(to + Tile<D>::offset(row, piece), from, valid);
+    const bool valid = begin + row < rows.count && chunk * 8 < rows.width;
+    const T* const from = rows.first + (valid ? (begin + row) * rows.step + chunk * 8 : 0);
+    copy_async(to + Tile<D>::offset(row, chunk), from, valid);
   }
 }
 
-// Where this lane points for loads of 16 x 16 elements: rows by `lane % 16`, pieces by `lane / 16`
-// (A by rows; B from rows that are k, transposed) ...
+// Lane offsets for ldmatrix of 16 x 16 elements: rows by `lane % 16`, chunks by `lane / 16` (A by
+// rows; B from rows that are k, transposed) ...
 template <int D>
 __device__ __forceinline__ uint32_t lane_by_16(int lane) {
   return Tile<D>::offset(lane % 16, lane / 16);
@@ -115,7 +116,7 @@ __device__ __forceinline__ void store_shared(uint32_t at, uint32_t v) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
 }
 
-// ---- products ----------------------------------------------------------------------------------
+// ---- MMAs --------------------------------------------------------------------------------------
 
 // c [16,8] += a [16,8] b [8,8].
 template <class T>
@@ -140,7 +141,7 @@ __device__ __forceinline__ void mma8(float (&c)[4], const uint32_t (&a)[2], uint
 template <int M, int D>
 struct RowsA {
   uint32_t full[M][D / 16 > 0 ? D / 16 : 1][4];
-  uint32_t rest[M][2];  // the last 8 of an odd D / 8
+  uint32_t tail[M][2];  // the last 8 of an odd D / 8
 };
 
 // From a tile whose row 0 (of these rows) is at `tile`.
@@ -153,11 +154,11 @@ __device__ __forceinline__ void load_a(RowsA<M, D>& a, uint32_t tile, int lane) 
     for (int k = 0; k < D / 16; ++k)
       load_matrices<false>(a.full[m][k], Tile<D>::pair(at + Tile<D>::bytes(16 * m), k));
     if constexpr (D % 16 == 8)
-      load2(a.rest[m], tile + Tile<D>::offset(16 * m + lane % 16, D / 8 - 1));
+      load2(a.tail[m], tile + Tile<D>::offset(16 * m + lane % 16, D / 8 - 1));
   }
 }
 
-// Straight from device memory.
+// From device memory.
 template <int M, int D, class T>
 __device__ __forceinline__ void read_a(RowsA<M, D>& a, const Rows<T>& rows, int begin, int lane) {
   const auto two = [&](int row, int column) -> uint32_t {
@@ -174,7 +175,7 @@ __device__ __forceinline__ void read_a(RowsA<M, D>& a, const Rows<T>& rows, int 
         a.full[m][k][i] = two(row + i % 2 * 8, 16 * k + i / 2 * 8 + column);
     if constexpr (D % 16 == 8)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) a.rest[m][i] = two(row + i * 8, D - 8 + column);
+      for (int i = 0; i < 2; ++i) a.tail[m][i] = two(row + i * 8, D - 8 + column);
   }
 }
 
@@ -214,7 +215,7 @@ __device__ __forceinline__ void add_gemm_rows(float (&c)[M][N][4], const RowsA<M
 #pragma unroll
       for (int m = 0; m < M; ++m)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) mma8<T>(c[m][n + i], a.rest[m], b[i]);
+        for (int i = 0; i < 4; ++i) mma8<T>(c[m][n + i], a.tail[m], b[i]);
     }
 }
 

@@ -1,7 +1,6 @@
 // wgmma for attention (sm_90a): d [64, N] += a [64, 16] b [16, N] over a warpgroup, with a in
-// shared memory or in registers, and operands in shared memory stored by 16-byte pieces without
-// swizzle, so that one tile serves as a matrix and as its transpose, for any number of pieces a
-// row.
+// shared memory or in registers. CoreTile operands are stored as 8 x 8 core matrices without
+// swizzle, so that one tile can be read in either major order, for any number of chunks per row.
 #pragma once
 
 #include "backend/cuda/attention_tiles.cuh"
@@ -9,38 +8,38 @@
 
 namespace ebb::cuda {
 
-// Rows of 16-bit elements in shared memory: piece after piece (8 elements a row), each with all its
-// rows one after the other, 16 bytes each.
+// 16-bit rows in shared memory by columns of chunks: a chunk is 8 elements (16 bytes), and each
+// column of chunks holds all rows consecutively.
 struct CoreTile {
-  uint32_t at;      // address of row 0 of piece 0
-  uint32_t stride;  // bytes from piece to piece
+  uint32_t at;      // address of row 0 of chunk 0
+  uint32_t stride;  // bytes from chunk to chunk
 };
-// From piece to piece of a tile that is filled by rows: 8 pieces of a row lie in different banks.
+// Stride between chunk columns of a tile that is filled by rows: padded against bank conflicts.
 constexpr int core_stride(int rows) { return rows * 16 + 16; }
 constexpr int core_bytes(int width, int rows) { return width / 8 * core_stride(rows); }
 
-// For operands of wgmma: `along` and `across` are bytes between neighbours of 8 x 8 elements.
+// wgmma matrix descriptor without swizzle: leading and stride byte offsets of the core matrices.
 __device__ __forceinline__ uint64_t core_operand(uint32_t at, uint32_t along, uint32_t across) {
   return uint64_t{across >> 4} << 32 | uint64_t{along >> 4} << 16 | (at & 0x3ffff) >> 4;
 }
-// Rows are m or n: from row `row` on, elements [8 piece, 8 piece + 16) of the rows are k.
-__device__ __forceinline__ uint64_t rows_operand(const CoreTile& t, int row, int piece) {
-  return core_operand(t.at + row * 16 + piece * t.stride, t.stride, 128);
+// Rows are m or n: from row `row` on, elements [8 chunk, 8 chunk + 16) of the rows are k.
+__device__ __forceinline__ uint64_t rows_operand(const CoreTile& t, int row, int chunk) {
+  return core_operand(t.at + row * 16 + chunk * t.stride, t.stride, 128);
 }
-// Rows are k: rows [row, row + 16); the elements of a row from piece `piece` on are m or n.
-__device__ __forceinline__ uint64_t columns_operand(const CoreTile& t, int row, int piece) {
-  return core_operand(t.at + row * 16 + piece * t.stride, 128, t.stride);
+// Rows are k: rows [row, row + 16); the elements of a row from chunk `chunk` on are m or n.
+__device__ __forceinline__ uint64_t columns_operand(const CoreTile& t, int row, int chunk) {
+  return core_operand(t.at + row * 16 + chunk * t.stride, 128, t.stride);
 }
 
-// A tile as TMA writes it in the 128-byte swizzle: rows of 64 elements, pieces of 64 columns `next`
-// bytes apart. `at` is a multiple of 1024 but for steps along a row. Serves as rows that are m or n
-// (64 elements of k, `next` has no meaning) and as rows that are k.
+// Descriptor of a tile in TMA's 128-byte swizzle: rows of 64 elements, boxes of 64 columns `next`
+// bytes apart. `at` is a multiple of 1024 except for offsets along a row. Rows may be m or n (64
+// elements of k; `next` is ignored) or k.
 __device__ __forceinline__ uint64_t swizzled_operand(uint32_t at, uint32_t next) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{next >> 4} << 16 |
          (at & 0x3ffff) >> 4;
 }
 
-// The same for one box of 16 columns in the 32-byte swizzle; `at` is a multiple of 256.
+// The same for a box of 16 columns in the 32-byte swizzle; `at` is a multiple of 256.
 __device__ __forceinline__ uint64_t narrow_operand(uint32_t at) {
   return uint64_t{3} << 62 | uint64_t{256 >> 4} << 32 | (at & 0x3ffff) >> 4;
 }
@@ -55,15 +54,14 @@ __device__ __forceinline__ void wgmma_submit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
-// Waits until at most `Pending` submitted groups are unfinished.
+// Waits until at most `Pending` committed groups are in flight.
 template <int Pending>
 __device__ __forceinline__ void wgmma_finish() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 #endif
 }
-// The compiler takes results of wgmma for there at once: values behind this line are those after
-// it.
+// Keeps the compiler from moving uses of wgmma accumulators across this point.
 template <int N>
 __device__ __forceinline__ void fence_accumulators(float (&c)[N][4]) {
 #pragma unroll
@@ -82,14 +80,14 @@ __device__ __forceinline__ void fence_accumulators(float (&c)[P][N][4]) {
   for (int p = 0; p < P; ++p) fence_accumulators(c[p]);
 }
 
-// What this thread wrote to shared memory is there for wgmma, after a barrier.
+// Makes this thread's writes to shared memory visible to wgmma (async proxy), after a barrier.
 __device__ __forceinline__ void publish_to_wgmma() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-// *to += v as one access, without an answer.
+// *to += v as one vectorised reduction.
 __device__ __forceinline__ void add_to(float4* to, const float (&v)[4]) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(v[0]),
@@ -98,21 +96,21 @@ __device__ __forceinline__ void add_to(float4* to, const float (&v)[4]) {
 #endif
 }
 
-// Starts the copies of `Pieces` pieces from `piece` on, of `Count` rows: lanes go along a row
+// Starts the copies of `Chunks` chunks from `chunk` on, of `Count` rows: lanes go along a row
 // first.
-template <int Pieces, int Count, int Threads, class T>
+template <int Chunks, int Count, int Threads, class T>
 __device__ __forceinline__ void copy_columns(const CoreTile& t, int row, const Rows<T>& rows,
-                                             int begin, int piece, int thread) {
-  constexpr int step = Threads / Pieces;  // rows at a time
-  const int r = thread / Pieces, c = piece + thread % Pieces;
+                                             int begin, int chunk, int thread) {
+  constexpr int step = Threads / Chunks;  // rows at a time
+  const int r = thread / Chunks, c = chunk + thread % Chunks;
   const T* from = rows.first + (begin + r) * rows.step + c * 8;
   const uint32_t to = t.at + (row + r) * 16 + c * t.stride;
-  const bool wide = c * 8 < rows.width && thread < step * Pieces;
+  const bool wide = c * 8 < rows.width && thread < step * Chunks;
 #pragma unroll
   for (int i = 0; i < (Count + step - 1) / step; ++i, from += step * rows.step) {
     if ((Count % step != 0 || step > Count) && r + i * step >= Count) break;
     const bool valid = wide && begin + r + i * step < rows.count;
-    if (Threads % Pieces == 0 || thread < step * Pieces)
+    if (Threads % Chunks == 0 || thread < step * Chunks)
       copy_async(to + i * step * 16, valid ? from : rows.first, valid);
   }
 }
@@ -122,12 +120,12 @@ __device__ __forceinline__ void copy_columns(const CoreTile& t, int row, const R
 template <int D, int Count, int Threads, class T>
 __device__ __forceinline__ void copy_core_tile(const CoreTile& t, int row, const Rows<T>& rows,
                                                int begin, int thread) {
-  constexpr int pieces = D / 8, together = pieces >= 8 ? 8 : 4, rest = pieces % together;
+  constexpr int chunks = D / 8, group = chunks >= 8 ? 8 : 4, tail = chunks % group;
 #pragma unroll
-  for (int i = 0; i < pieces / together; ++i)
-    copy_columns<together, Count, Threads>(t, row, rows, begin, i * together, thread);
-  if constexpr (rest > 0)
-    copy_columns<rest, Count, Threads>(t, row, rows, begin, pieces - rest, thread);
+  for (int i = 0; i < chunks / group; ++i)
+    copy_columns<group, Count, Threads>(t, row, rows, begin, i * group, thread);
+  if constexpr (tail > 0)
+    copy_columns<tail, Count, Threads>(t, row, rows, begin, chunks - tail, thread);
 }
 
 // c [64, N] = rows of a from a_row on times rows of b from b_row on, transposed. `zeros`: 1024
@@ -156,8 +154,7 @@ __device__ __forceinline__ void pack_weights(uint32_t (&a)[N / 16][4], const flo
       a[k][i] = pack<T>(w[2 * k + i / 2][i % 2 * 2], w[2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
-// Columns [8 n, 8 n + 16) of results times their rows' factors, packed; those behind the last are
-// zeros.
+// Columns [8 n, 8 n + 16) of accumulators, scaled by row and packed; columns from 8 N on are zeros.
 template <class T, int N>
 __device__ __forceinline__ void pack_columns(uint32_t (&x)[4], const float (&c)[N][4], int n,
                                              const float (&factor)[2]) {
@@ -170,13 +167,13 @@ __device__ __forceinline__ void pack_columns(uint32_t (&x)[4], const float (&c)[
   }
 }
 
-// Packed columns [column, column + 16) of a warpgroup's 64 rows into a tile as TMA has it in the
-// 128-byte swizzle, pieces of 64 columns `Next` bytes apart.
+// Writes packed columns [column, column + 16) of a warpgroup's 64 rows to a tile in TMA's 128-byte
+// swizzle, boxes of 64 columns `Next` bytes apart.
 template <int Next = 0>
 __device__ __forceinline__ void store_columns(uint32_t tile, int column, const uint32_t (&x)[4]) {
   const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
-  const int piece = (column / 8 + lane / 16) % 8 ^ lane % 8;
-  store_matrices(tile + row * 128 + column / 64 * Next + piece * 16, x);
+  const int chunk = (column / 8 + lane / 16) % 8 ^ lane % 8;
+  store_matrices(tile + row * 128 + column / 64 * Next + chunk * 16, x);
 }
 
 // sum [64, D] += weights [64, N] times the N rows of x from `row` on.
@@ -189,14 +186,14 @@ __device__ __forceinline__ void add_weighted_core_tile(float (&sum)[D / 8][4],
     Wgmma<T, D>::template run<1>(sum, a[k], columns_operand(x, row + 16 * k, 0), 1);
 }
 
-// Barriers of `threads` threads of a block: some wait, the others only say that they came.
+// Named barriers of `threads` threads of a thread block: bar.sync waits, bar.arrive does not.
 __device__ __forceinline__ void barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ __forceinline__ void barrier_arrive_named(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// This thread's warpgroup, known to the compiler to be the same for all of a warp.
+// This thread's warpgroup, warp-uniform for the compiler.
 __device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }
 
 }  // namespace ebb::cuda

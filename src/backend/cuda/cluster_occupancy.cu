@@ -9,11 +9,11 @@
 namespace ebb::cuda {
 namespace {
 
-// Asked for in place of kernels that are not compiled yet.
+// Stands in for kernels that are not compiled yet.
 __global__ void nothing() {}
 
-int64_t ask_driver(int cluster, int64_t blocks, const CudaDevice& device) {
-  constexpr int64_t reserved = 1 << 10;  // bytes of each block
+int64_t query_driver(int cluster, int64_t blocks, const CudaDevice& device) {
+  constexpr int64_t reserved = 1 << 10;  // bytes per thread block
   constexpr int warp = 32;
   const auto* kernel = reinterpret_cast<const void*>(nothing);
   const auto shared = (device.shared_per_block() + reserved) / blocks - reserved;
@@ -50,7 +50,7 @@ int64_t cluster_occupancy(int cluster, int64_t blocks, const CudaDevice& device)
     const std::lock_guard lock(mutex);
     if (const auto it = answers.find(key); it != answers.end()) return it->second;
   }
-  const int64_t answer = ask_driver(cluster, blocks, device);
+  const int64_t answer = query_driver(cluster, blocks, device);
   const std::lock_guard lock(mutex);
   return answers[key] = answer;
 }

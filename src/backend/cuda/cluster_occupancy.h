@@ -1,4 +1,4 @@
-// How many clusters of blocks with much shared memory a device runs at once.
+// Cluster occupancy of a device, for thread blocks limited by shared memory.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,8 @@
 
 namespace ebb::cuda {
 
-// Clusters of `cluster` blocks that run at once, where the blocks are so large that a
-// SM has room for `blocks` of them: what the driver says, for a cluster's blocks run on
-// neighbouring SMs, and not every neighbourhood has equally many. 0: none.
+// Co-resident clusters of `cluster` thread blocks, at `blocks` thread blocks per SM, from the
+// driver: clusters run within one GPC, and GPCs differ in their number of SMs. 0: none.
 int64_t cluster_occupancy(int cluster, int64_t blocks, const CudaDevice& device);
 
 }  // namespace ebb::cuda

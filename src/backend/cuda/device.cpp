@@ -156,7 +156,7 @@ Staging& CudaDevice::staging() {
 
 void CudaDevice::synchronize() {
   cudaError_t status = cudaStreamSynchronize(stream_);
-  // an error may have kept others from waiting for work aside
+  // after an error the main stream may not have waited for the side stream
   if (status == cudaSuccess) status = cudaStreamSynchronize(side_stream_);
   check(status, "waiting for the device");
   const Fault f = std::exchange(*fault_, Fault{});

@@ -13,9 +13,9 @@ namespace ebb::cuda::gemm {
 
 // ---- mainloop ---------------------------------------------------------------------------------
 
-// The low words of descriptors: steps are added to them, the high words are constant. What all
-// threads of a warp are known to share stays out of the way between two products: with the whole
-// descriptor computed by each thread, 64 values of k of a 64 x 64 tile took 400 clocks.
+// The low words of descriptors: steps are added to them, the high words are constant. Warp-uniform
+// values keep address arithmetic out of the MMA issue: with full descriptors computed by each
+// thread, 64 values of k of a 64 x 64 tile took 400 clocks.
 __device__ inline uint32_t source_at(uint32_t address) {
   return __shfl_sync(~0u, static_cast<uint32_t>(wgmma_operand(address)), 0);
 }
@@ -78,8 +78,8 @@ __device__ void release(const SharedStorage<C>& s, const Params& p, int stage) {
   }
 }
 
-// The ping-pong order barrier: consumers run their mainloops one after the other. One that waited
-// for a stage more than a round of the ring ahead would take an earlier phase for its own.
+// The ping-pong order barrier: consumers run their mainloops alternately. One that waited for a
+// stage more than one cycle of the ring ahead would mistake an earlier phase for its own.
 template <class C>
 __device__ void order_wait() {
   if constexpr (C::ping_pong) barrier_of(1 + C::math_groups + math_group<C>(), C::producer);
@@ -121,9 +121,9 @@ __device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUn
   return before;
 }
 
-// ---- the block ---------------------------------------------------------------------------------
+// ---- the kernel --------------------------------------------------------------------------------
 
-// What a consumer warpgroup does.
+// A consumer warpgroup.
 template <class C>
 __device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
   Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
@@ -153,7 +153,7 @@ __device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits wo
   } while (work_units.next(p));
 }
 
-// A CTA's shared memory may be accessed until the others of the cluster are here too.
+// A CTA's shared memory may be accessed until the other CTAs of the cluster get here.
 template <class C, bool multiplied>
 __device__ void leave(const Params& p, const SharedStorage<C>& s) {
   WorkUnit u = {};
@@ -164,7 +164,7 @@ __device__ void leave(const Params& p, const SharedStorage<C>& s) {
     if (!p.cluster_split_k) return;
     if constexpr (multiplied) reduce_cluster<C>(p, s, u);
     __syncwarp();
-    cluster_sync();  // what was read of the others' memory has come
+    cluster_sync();  // reads of the others' shared memory are complete
   }
 }
 
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(C::threads, C::ctas_per_sm)
   if (threadIdx.x == 0) {
     prefetch_map(p.a);
     prefetch_map(p.b);
-    if (s.base % 1024 != 0) asm volatile("trap;");  // the swizzle counts from there
+    if (s.base % 1024 != 0) asm volatile("trap;");  // the swizzle is relative to it
     const int sharing = p.multicast == Multicast::none ? 1 : 2;
     const int summers = p.row_sums != nullptr ? C::sum_warps : 0;
     for (int i = 0; i < stages_of<C>(p); ++i) {
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(C::threads, C::ctas_per_sm)
 
 // ---- launching ---------------------------------------------------------------------------------
 
-// buffers: 16 x 64 results that a warp can have on their way out.
+// buffers: staging buffers of 16 x 64 results per warp.
 template <int m_, int n_, int ctas_per_sm_ = 1, int buffers_ = 2 / ctas_per_sm_,
           bool ping_pong_ = false>
 struct Tile {

@@ -80,17 +80,17 @@ struct Choice {
   // Cluster split-K: the splits of a tile, at most 8, are the CTAs of a cluster, which reduces them
   // through distributed shared memory (DSMEM) without a second pass. No multicast, no ping-pong.
   bool cluster_split_k = false;
-  // A block has a SM to itself, with as many stages as fit there, where its tiles are
-  // made for two.
+  // One CTA per SM, with as many stages as fit there, for tiles that are made for two CTAs per
+  // SM.
   bool one_cta_per_sm = false;
 };
 
 // The sizes of tiles that kernels of a form exist for.
 struct TileSize {
   int m = 0, n = 0, ctas_per_sm = 1;
-  int stages = 4;  // blocks of 64 values of k on their way at once
+  int stages = 4;  // blocks of 64 values of k in flight
   bool ping_pong = false;
-  bool can_cluster_split_k = false;  // Choice::together is possible
+  bool can_cluster_split_k = false;  // Choice::cluster_split_k is possible
   bool loads_source = true;          // operands of the result's shape
   bool adds_row_residual = true;     // residuals that are rows for images
   int one_cta_stages = 4;            // see Choice::one_cta_per_sm

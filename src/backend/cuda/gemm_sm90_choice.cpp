@@ -54,19 +54,19 @@ double step_clocks(const Problem& p, const TileSize& t, const Choice& c, int64_t
   double slow = b_images(p.form) && p.images.c <= 64 ? 1 + same_lines * (t.n / 64.0 - 1) : 1;
   constexpr double three = 1.07, one_cta_per_sm = 1.25, summed = 1.1, narrow = 1.2;  // measured
   if (t.m == 192 && !t.ping_pong) slow *= three;
-  if (t.m == 256 && t.n == 64) slow *= one_cta_per_sm;  // one block's loads do not fill the way
+  if (t.m == 256 && t.n == 64) slow *= one_cta_per_sm;  // one CTA's loads do not saturate memory
   if (p.row_sums && t.ping_pong) slow *= summed;
   if (p.form <= Form::tt && b_transposed(p.form) && t.n % 64 != 0) slow *= narrow;
   return slow * clocks + (multicast == Multicast::none ? 0 : in_step);
 }
 
-// Blocks, or pairs of them, that run at once.
+// Co-resident CTAs, or clusters of two.
 int64_t room_of(const TileSize& t, const Choice& c, int sm_count) {
   return int64_t{sm_count} * ctas_per_sm(t, c) / (c.multicast == Multicast::none ? 1 : 2);
 }
 
-// Clusters of `blocks` that run at once: those of one lie in one part of the chip, and not all
-// sizes fill these parts. As an H200 of 132 SMs told; 0: not worth it.
+// Co-resident clusters of `blocks`: a cluster is within one GPC, and not all sizes fill a GPC.
+// Measured on an H200 with 132 SMs; 0: not worth it.
 int64_t clusters_at_once(int blocks, int sm_count) {
   constexpr int measured[] = {0, 132, 66, 39, 32, 0, 0, 0, 15};
   return blocks <= max_cluster_size ? int64_t{measured[blocks]} * sm_count / 132 : 0;
@@ -94,7 +94,7 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
   const int64_t blocks =
       std::min<int64_t>(ceil_div(data_parallel + rest * c.split_k, at_once / per), per);
   const auto rounds = [&](int64_t work_units, double length, double bytes) {
-    constexpr double hidden = 0.86, turn = 380;  // of a store beside products; of a tile
+    constexpr double hidden = 0.86, turn = 380;  // of a store that overlaps MMAs; per tile
     const auto each = static_cast<double>(ceil_div(work_units, at_once / per));
     if (p.form == Form::gated) {  // ping-pong: each consumer multiplies, then stores
       constexpr double of_sum = 0.8;
@@ -125,21 +125,21 @@ double clocks_of(const Problem& p, const TileSize& t, const Choice& c, int sm_co
 // Why kernels with this tile size cannot run the schedule; empty: they can.
 std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
   if (c.split_k < 1 || c.split_k > steps_of(p))
-    return str("a sum over ", steps_of(p), " blocks of k has no ", c.split_k, " parts");
+    return str("a sum over ", steps_of(p), " blocks of k has no ", c.split_k, " splits");
   if (c.multicast != Multicast::none && c.multicast != Multicast::a && c.multicast != Multicast::b)
     return "pairs of blocks multicast the first operand or the second";
   if (p.post == Post::activation_grad && !t.loads_source)
     return "these tiles have no activation-gradient epilogue";
-  if (p.form == Form::gated && c.split_k > 1) return "parts of a sum are no gates";
+  if (p.form == Form::gated && c.split_k > 1) return "partial sums have no gates";
   if (p.residual && p.residual_rows == 1 && !t.loads_source) return "these tiles take no residual";
   if (p.residual && p.residual_rows > 1 && !t.adds_row_residual)
     return "these tiles take no rows of residuals";
   if (c.one_cta_per_sm && t.ctas_per_sm == 1) return "blocks of these tiles are alone anyway";
   if (!c.cluster_split_k) return {};
-  if (!t.can_cluster_split_k) return "their parts do not fit beside each other";
+  if (!t.can_cluster_split_k) return "the partials do not fit into shared memory";
   if (c.split_k < 2 || c.split_k > max_cluster_size)
-    return str("a cluster adds up 2 to ", max_cluster_size, " parts");
-  if (c.multicast != Multicast::none) return "parts of a cluster multicast no operand";
+    return str("a cluster reduces 2 to ", max_cluster_size, " splits");
+  if (c.multicast != Multicast::none) return "cluster split-K multicasts no operand";
   return {};
 }
 

@@ -11,8 +11,8 @@ namespace ebb::cuda::gemm {
 template <class C>
 using Accumulators = float[C::rows][C::columns / 2];
 
-// Where a warp's part of the tile begins, and who we are. A thread holds, of each 8 columns, two
-// neighbours in row lane / 4 and two in that row + 8.
+// The origin of a warp's rows and columns in the tile, and this thread's lane. Of each 8 columns a
+// thread has two consecutive ones in row lane / 4 and two in that row + 8.
 template <class C>
 struct Spot {
   int row, column, lane;
@@ -65,7 +65,7 @@ template <class C>
 __device__ void add_bias(uint32_t shared, const WorkUnit& u, const Bias<C>& bias,
                          Accumulators<C>& d) {
   const int barrier = 1 + math_group<C>();
-  if (C::bias_buffers == 1) barrier_of(barrier, C::math_threads);  // nobody reads the one before
+  if (C::bias_buffers == 1) barrier_of(barrier, C::math_threads);  // the previous one is free
   bias.multicast(shared);
   barrier_of(barrier, C::math_threads);  // the bias is there
   const Spot<C> at(u);
@@ -137,14 +137,14 @@ __device__ bool loads_source(const Params& p, const WorkUnit& u) {
          !p.cluster_split_k;
 }
 
-// What a warp stores: subtiles of 16 rows of C::chunk columns, one after the other.
+// A warp's stores: subtiles of 16 rows of C::chunk columns, in sequence.
 template <class C>
 struct Subtiles {
   static constexpr int across = C::columns / C::chunk, count = across * C::rows;
   static constexpr int row_bytes = C::chunk * 2;
 };
 
-// Where 16-byte vector `i` of a row of a subtile lies: the swizzle of subtiles.
+// The offset of 16-byte vector `i` of a row of a subtile: the swizzle of subtiles.
 template <int row_bytes>
 __device__ int swizzled(int row, int i) {
   return row * row_bytes + (i ^ (row_bytes == 128 ? row % 8 : row / 2 % 4)) * 16;
@@ -177,7 +177,7 @@ __device__ void load_source(const Params& p, const WorkUnit& u, int k, uint32_t 
   commit_copies();
 }
 
-// Prefetches the warp's part of the source into L2, before the mainloop.
+// Prefetches the warp's rows of the source into L2, before the mainloop.
 template <class C>
 __device__ void prefetch_source(const Params& p, const WorkUnit& u) {
   const Spot<C> at(u);

@@ -34,12 +34,12 @@ struct Config {
   // A producer warpgroup gives registers to the consumers; with two CTAs per SM a warp loads.
   static constexpr bool move_registers = ctas_per_sm == 1 && consumers > 1;
   static constexpr int producer = 128 * consumers;  // the first loading thread
-  // warps beside the loading one that sum A's rows
+  // warps of the producer warpgroup that compute A's row sums
   static constexpr int sum_warps = !sums_rows(form) ? 0 : move_registers ? 2 : 1;
   static constexpr int threads = producer + (move_registers ? 128 : 32 + 32 * sum_warps);
   static constexpr bool many_accumulators = rows * columns / 2 > 128;
-  // together at most what 384 (or 512) threads are launched with; summing warps need more than one
-  // that loads
+  // in total at most the registers of 384 (or 512) threads at launch; warps with row sums need more
+  // than the one that issues loads
   static constexpr bool summing = sum_warps > 0 && consumers == 2;
   static constexpr int producer_registers = many_accumulators ? 40 : summing ? 72 : 56;
   static constexpr int consumer_registers = consumers == 3      ? 152
@@ -50,7 +50,7 @@ struct Config {
   static constexpr bool b_narrow = b_mn && form <= Form::tt && narrow_rows(tile_n);
   static constexpr int b_bytes = (b_mn && !b_narrow ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
   static constexpr int stage_bytes = a_bytes + b_bytes;
-  // results on their way out: 16 rows of `chunk` columns a warp, or of 32 in f32
+  // staging of results: 16 rows of `chunk` columns per warp, or of 32 in f32
   static constexpr int chunk = columns % 64 == 0 ? 64 : 32;
   static constexpr int buffers = Tile_::buffers;
   static constexpr int buffer_bytes = 2048;
@@ -72,7 +72,7 @@ struct Config {
                                               tile_n % 32 == 0 &&
                                               tile_m * tile_n * 4 <= stages * stage_bytes;
   static constexpr bool loads_source = !a_transposed(form) && form != Form::gated;
-  // rows of residuals need registers beside the sums
+  // rows of residuals need registers in addition to the accumulators
   static constexpr bool adds_row_residual = loads_source && !many_accumulators;
   // a thread has the same columns of both halves, in boxes of their own
   static_assert(form != Form::gated || (across_n == 1 && columns % 64 == 0));
@@ -141,11 +141,11 @@ __device__ inline Divided divide(int n, const Divisor& d) {
 // of its accumulators in the workspace).
 struct WorkUnit {
   int m, n, batch, first, last, partial;
-  int split = 0;  // which part of its tile
+  int split = 0;  // index of the split
 };
 
-// The rasterisation swizzle: tiles are walked in strips `raster` tiles high, so that CTAs that run
-// together share operands in L2.
+// The rasterisation swizzle: tiles are visited in strips `raster` tiles high, so that concurrent
+// CTAs share operands in L2.
 __device__ inline void set_tile(const Params& p, int tile, int rank, WorkUnit& u) {
   const Divided of_batch = divide(tile, p.tiles);
   const Divided of_raster = divide(of_batch.remainder, p.raster_tiles);
@@ -229,7 +229,7 @@ __device__ void load_rows(const StageTarget& target, const CUtensorMap& map, int
   load_box(target.at(skip * 128), map, k, first + skip, z);
 }
 
-// Half as many rows, and as many `apart` from them: of a pair, each loads one or the other.
+// Two halves, `apart` rows apart: each CTA of a cluster of two loads one of them.
 template <int Rows>
 __device__ void load_two_rows(const StageTarget& target, const CUtensorMap& map, int first,
                               int apart, int k) {
@@ -305,7 +305,7 @@ struct TapColumns {
 };
 
 // Step `i` of a convolution is block i / taps of channels under tap i % taps: pixels come from
-// memory once in `taps` steps, spread over the product, and stay in the cache until the last tap.
+// memory once in `taps` steps, spread over the GEMM, and stay in the cache until the last tap.
 template <class C>
 struct Taps {
   Pixel at;
@@ -385,13 +385,13 @@ __device__ void produce_taps(const Params& p, const SharedStorage<C>& s, const W
   }
 }
 
-// What the loading thread does.
+// The producer thread.
 template <class C>
 __device__ void produce(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
   const int rank = work_units.rank;
   const int a_half = p.multicast == Multicast::a ? rank : -1,
             b_half = p.multicast == Multicast::b ? rank : -1;
-  Ring<C> ring{.stages = stages_of<C>(p), .parity = 1};  // the first round waits for nothing
+  Ring<C> ring{.stages = stages_of<C>(p), .parity = 1};  // the first cycle does not wait
   do {
     if constexpr (a_images(C::form))
       produce_images<C>(p, s, work_units.u, ring, a_half, b_half);

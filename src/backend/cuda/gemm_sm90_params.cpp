@@ -215,9 +215,9 @@ bool can_finish(const Problem& p) {
   if (a_transposed(p.form)) return false;
   if ((p.post == Post::gate) != (p.form == Form::gated)) return false;
   if (p.form == Form::gated && (p.batch != 1 || p.n % 16 != 0)) return false;
-  if (p.post != Post::add)  // by pieces of 16 bytes
+  if (p.post != Post::add)  // 16-byte vectors
     return !p.residual && p.out == p.type && p.n % 8 == 0;
-  if (p.residual_rows == 1)  // by pieces of 16 bytes
+  if (p.residual_rows == 1)  // 16-byte vectors
     return p.residual_type == p.type && p.out == p.type && p.n % 8 == 0;
   // a warp's 16 rows share one, which is read by pairs
   return p.residual_rows % 16 == 0 && (p.batch == 1 || p.m % 16 == 0) && p.n % 2 == 0 &&

@@ -10,7 +10,7 @@
 
 namespace ebb::cuda::gemm {
 
-// 16-bit or f32 results, in pieces of 16 bytes or element by element.
+// 16-bit or f32 results, in vectors of 16 bytes or element by element.
 enum class Store : int { subtiles, float_subtiles, elements, floats };
 
 // A number that the kernels divide by, which takes them 2 instructions for the 20 or more of a
@@ -43,7 +43,7 @@ struct Params {
   Divisor tiles, raster_tiles;             // groups of a GEMM, of a strip
   int steps;                               // blocks of 64 values of k
   int split_steps, longer_splits;          // steps of a split; the first splits have one more
-  int data_parallel, split_k, work_units;  // whole: tiles, or pairs, that are not split
+  int data_parallel, split_k, work_units;  // data_parallel: tiles, or pairs, not split
   Divisor rest;                            // and those that are
   int k_blocks;                            // steps = k_blocks * taps
   Divisor taps;
@@ -53,7 +53,7 @@ struct Params {
   int channels;
   Divisor channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
   int residual_rows;       // of the result that share a row of the residual; 0: none
-  float* row_sums;         // two lines of m for each part of each tile along n; or null
+  float* row_sums;         // two lines of m for each split of each tile along n; or null
   int row_sum_tiles;
   DType bias_type, residual_type;
   Post post;

@@ -1,16 +1,16 @@
 // Row sums of A over k in a GEMM on sm_90a: the bias-gradient epilogue of a weight gradient.
 //
-// Warps that would be idle beside the loading thread read the stages of A as they come by and add
-// them up (multiplying them by ones on the busy tensor cores took longer). The tiles of
-// a row of tiles share its steps of k out among them; what each has summed is written out and added
-// up in a second pass.
+// Spare warps of the producer warpgroup read the stages of A in shared memory and add them up
+// (multiplying them by ones on the busy tensor cores took longer). The tiles of
+// a row of tiles divide its steps of k among them; the partial sums of each are written out and
+// reduced in a second pass.
 #pragma once
 
 #include "backend/cuda/gemm_sm90_split_k.cuh"
 
 namespace ebb::cuda::gemm {
 
-// What a summing warp has of its rows of the tile: 8 neighbours of each 64, of every 4th value of
+// A warp's elements of its rows of the tile: 8 consecutive of each 64, of every 4th value of
 // k. Two warps take the halves of a step.
 template <class C>
 struct RowSums {
@@ -46,8 +46,8 @@ struct RowSums {
           }
         }
   }
-  // To the lines of the tile and its part: one of each warp, or half of one. The last part, which
-  // may be the only one, also writes the lines of parts that the tile has not.
+  // Writes the partial sums of the tile's split: one line per warp, or half of one. The last split,
+  // which may be the only one, also writes the lines of splits that the tile does not have.
   __device__ void store(const Params& p, const WorkUnit& u) {
     const int lane = threadIdx.x % 32, half = C::sum_warps > 1 ? warp : lane / 16;
 #pragma unroll

@@ -39,7 +39,7 @@ __device__ void reduce_row_sums(const ReduceParams& q, int block, float* shared)
 }
 
 // Each thread of a CTA's first row writes 4 elements; its rows are interleaved over the splits.
-// grid: pieces of tiles, tile by tile; then of A's rows.  sums: f32, in a fixed order.
+// grid: vectors of tiles, tile by tile; then of A's rows.  sums: f32, in a fixed order.
 __global__ void __launch_bounds__(threads)
     reduce_split_k_kernel(const __grid_constant__ ReduceParams q) {
   begin();
@@ -80,13 +80,13 @@ __global__ void __launch_bounds__(threads)
 void reduce_split_k(const Problem& p, const Choice& c, const Operands& o, const Params& q,
                     CudaDevice& device) {
   const int tiles = c.cluster_split_k ? 0 : q.rest.by * (c.multicast == Multicast::none ? 1 : 2);
-  const int pieces = c.tile_m * c.tile_n / 4;
+  const int vectors = c.tile_m * c.tile_n / 4;
   // more rows where there are few elements to fill the device with
   const int64_t filling = int64_t{device.sm_count()} * 1024;
   int rows = 1;
-  while (rows < 8 && rows * 2 <= c.split_k && int64_t{tiles} * pieces * rows < filling) rows *= 2;
+  while (rows < 8 && rows * 2 <= c.split_k && int64_t{tiles} * vectors * rows < filling) rows *= 2;
   const auto width = static_cast<unsigned>(threads / rows);
-  const auto blocks = static_cast<int>(blocks_for(pieces, width));
+  const auto blocks = static_cast<int>(blocks_for(vectors, width));
   const int columns = q.row_sum_tiles * q.split_k > 32 ? 8 : 32;
   const auto row_blocks = p.row_sums ? static_cast<int>(blocks_for(p.m, columns)) : 0;
   launch("reduce_split_k", reduce_split_k_kernel,

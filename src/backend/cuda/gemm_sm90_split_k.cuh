@@ -42,7 +42,7 @@ __device__ inline void store_four_as(DType t, void* out, int64_t i, const Vec<fl
     store_four<__nv_bfloat16>(out, i, v, count);
 }
 
-// What is left of the values when they are stored in `t`.
+// The values, rounded to `t`.
 __device__ inline Vec<float, 4> rounded_as(DType t, Vec<float, 4> v) {
 #pragma unroll
   for (int e = 0; e < 4; ++e)
@@ -65,8 +65,8 @@ __device__ inline Run run_at(const Params& p, const FullTile& q, int column) {
   return {int64_t{tap.quotient} * p.channels + c, ::min(4, p.channels - c)};
 }
 
-// The elements i * 4 to i * 4 + 3 of a tile, row by row, from their sums to the result: what other
-// tiles' boxes go through, with the same roundings.
+// The epilogue of elements i * 4 to i * 4 + 3 of a tile, row by row: the same operations and
+// roundings as for the boxes of other tiles.
 __device__ inline void finish(const Params& p, const FullTile& q, const WorkUnit& u, int i,
                               Vec<float, 4> sum) {
   const int row = u.m * q.tile_m + i * 4 / q.tile_n;
@@ -92,15 +92,15 @@ __device__ inline void finish(const Params& p, const FullTile& q, const WorkUnit
 
 // ---- in a cluster ------------------------------------------------------------------------------
 
-// Where four neighbours of a tile's sums lie in a block's shared memory: rows of fours, swizzled so
-// that threads that hold neighbouring rows write to different banks.
+// The offset of four consecutive partials of a tile in a CTA's shared memory: rows of vectors of
+// four, swizzled so that threads with consecutive rows write to different banks.
 template <class C>
 __device__ uint32_t four_at(const SharedStorage<C>& s, int row, int four) {
   static_assert(C::can_cluster_split_k);
   return s.a(0) + (row * (C::tile_n / 4) + (four ^ row % 4 * 2)) * 16;
 }
 
-// The threads that read operands: those that multiply, and those that sum A's rows.
+// The threads that read operands: consumers, and the warps that compute A's row sums.
 template <class C>
 __device__ int read_by(const Params& p) {
   return C::producer + (p.row_sums != nullptr ? 32 * C::sum_warps : 0);

@@ -1,5 +1,5 @@
-// How the sums of a tile are stored: by boxes of 16 rows through shared memory, where a residual
-// is added and activations are taken; or element by element.
+// Stores the accumulators of a tile: by boxes of 16 rows through shared memory, where a residual
+// is added and activations are applied; or element by element.
 #pragma once
 
 #include "backend/cuda/activation.cuh"
@@ -19,7 +19,7 @@ __device__ inline void load_vector(uint32_t from, uint32_t (&v)[4]) {
 template <class C>
 __device__ void take_activation_grads(const Params& p, uint32_t box) {
 #pragma unroll 1                                                         // few registers are left
-  for (int q = threadIdx.x % 32; q < Subtiles<C>::row_bytes; q += 32) {  // pieces of 16 lines
+  for (int q = threadIdx.x % 32; q < Subtiles<C>::row_bytes; q += 32) {  // chunks of 16 lines
     uint32_t v[4];
     load_vector(box + q * 16, v);
     activate_vector<typename C::T, true>(p.activation, v);
@@ -32,7 +32,7 @@ __device__ void take_activation_grads(const Params& p, uint32_t box) {
 // How the source subtile enters the result: not at all, added or multiplied.
 enum class With { nothing, sum, product };
 
-// 16 rows of `width` columns, whose sums are d[0..], into shared memory in the swizzle of boxes.
+// 16 rows of `width` columns, with accumulators d[0..], into shared memory in the boxes' swizzle.
 template <class C, With with, int width = C::chunk>
 __device__ void stage_chunk(const float* d, uint32_t to) {
   using T = typename C::T;
@@ -106,7 +106,7 @@ __device__ inline void store_vector(void* to, const uint32_t (&v)[4]) {
                : "memory");
 }
 
-// A staged box to memory, in pieces of 16 bytes. (TMA stores queue behind the loads of
+// A staged box to memory, in vectors of 16 bytes. (TMA stores queue behind the loads of
 // the next tiles: GEMMs of few steps took up to a tenth longer.)
 template <class C, bool floats>
 __device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, int row,
@@ -115,7 +115,7 @@ __device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, 
   constexpr int row_bytes = width * size, vectors = row_bytes / 16;
   asm volatile("" : "+r"(row));  // registers are few: one box's addresses at a time
   const SubtileAt<C> at(p, u, row, column);
-  // a thread has the same piece of every few lines
+  // a thread has the same vector of every few lines
   const int lane = threadIdx.x % 32, vector = lane % vectors;
   constexpr int lines = 32 / vectors;
   char* to = (u.partial >= 0 ? reinterpret_cast<char*>(p.partials) : static_cast<char*>(p.out)) +
@@ -132,7 +132,7 @@ __device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, 
   }
 }
 
-// The same of a box of sums z: its activation, and z itself if it is kept.
+// The same for a box of accumulators z: its activation, and z itself if it is a result.
 template <class C>
 __device__ void send_activated(const Params& p, const WorkUnit& u, uint32_t from, int row,
                                int column) {
@@ -153,8 +153,8 @@ __device__ void send_activated(const Params& p, const WorkUnit& u, uint32_t from
   }
 }
 
-// Two boxes of sums, of the same columns of both halves: one times the activation of the other, and
-// both themselves if they are kept. `column`: of the result.
+// Boxes of accumulators, the same columns of both halves: one times the activation of the other,
+// and both themselves if they are results. `column`: of the result.
 template <class C, int width>
 __device__ void send_gated(const Params& p, uint2 boxes, int row, int column) {
   constexpr int row_bytes = width * 2, vectors = row_bytes / 16, lines = 32 / vectors;
@@ -294,7 +294,7 @@ struct Columns {
   }
 };
 
-// The tile straight from registers, with any size and alignment of rows.
+// Stores the tile directly from registers, for any size and alignment of rows.
 template <class C, class T>
 __device__ void store_elements(const Params& p, const WorkUnit& u, const Accumulators<C>& d) {
   const Spot<C> at(u);

@@ -53,7 +53,7 @@ TEST(gemm_choices, large_product__ping_pong_offered) {
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const Choice& c) { return c.ping_pong; }));
 }
 
-TEST(gemm_choices, few_tiles_long_sum__parts_of_clusters_offered) {
+TEST(gemm_choices, few_tiles_large_k__cluster_split_k_is_offered) {
   Problem p = product(256, 1152, 8192);
   const auto cluster_split_k = [&] {
     const auto all = choices(p, tiles, sm_count);
@@ -65,7 +65,7 @@ TEST(gemm_choices, few_tiles_long_sum__parts_of_clusters_offered) {
   EXPECT_TRUE(cluster_split_k());
 }
 
-TEST(gemm_choices, sums_of_rows_of_a_huge_product__are_offered_in_one_part) {
+TEST(gemm_choices, row_sums_of_a_huge_gemm__are_offered_without_split_k) {
   Problem p = product(int64_t{1} << 17, int64_t{1} << 17, 4096);
   p.form = Form::tn;
   p.row_sums = true;
@@ -110,7 +110,7 @@ TEST(gemm_choice_of, what_tiles_cannot_do__error) {
   EXPECT_NE(refusal(plain, tune(128, 192, {{"split_k", 0}})), "");
   EXPECT_NE(refusal(plain, tune(128, 192, {{"split_k", 9}})), "") << "8 blocks of k";
   EXPECT_NE(refusal(plain, tune(128, 192, {{"multicast", 3}})), "");
-  EXPECT_NE(refusal(plain, tune(128, 192, {{"cluster_split_k", 1}})), "") << "of one part";
+  EXPECT_NE(refusal(plain, tune(128, 192, {{"cluster_split_k", 1}})), "") << "of one split";
   EXPECT_NE(
       refusal(plain, tune(128, 192, {{"split_k", 2}, {"multicast", 1}, {"cluster_split_k", 1}})),
       "");

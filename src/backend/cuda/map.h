@@ -13,16 +13,16 @@
 
 namespace ebb::cuda {
 
-// out_k[i] = result k of `expr` at index i of `shape`. An output may be the memory of an input of
-// the same type, a part of one only that of the same part. Element-aligned memory will do; aligned
-// to 16 bytes it is fast.
+// out_k[i] = result k of `expr` at index i of `shape`. An output may alias an input of the same
+// type; a segment only the same segment. Memory must be aligned to elements; aligned to 16 bytes it
+// is fast.
 class MapPass {
  public:
   // False: 2^31 elements and more at one index of the outermost dim, where an input is broadcast.
   static bool supports(const Shape& shape, const std::vector<Type>& in);
   MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
           CudaDevice& device);
-  // `in` and `out` are whole; run() takes and gives parts one after the other.
+  // `in` and `out` are types before segmentation; run() takes all segments, in order.
   static bool supports_segments(const Shape& shape);
   struct Types {
     Shape shape;

@@ -55,13 +55,13 @@ class FlatWriter {
     return r;
   }
 
-  // ---- where the block works -----------------------------------------------------------------
+  // ---- the thread block's segment ------------------------------------------------------------
 
   // A field of the block's segment.
   Reg field(RegKind kind, int64_t offset) {
     if (!form_.segmented) return ptx_.parameter(kind, offset);
     return ptx_.make(kind, kind == RegKind::b64 ? "ld.param.b64" : "ld.param.b32",
-                     str("[", entry_, "+", text_.first_entry + offset, "]"));
+                     joined("[", entry_, "+", text_.first_entry + offset, "]"));
   }
 
   // entry_ and block_: the last segment whose first block is not after this one, and the block's
@@ -73,33 +73,33 @@ class FlatWriter {
     const Reg table = p.b64("mov.u64", "params");
     const Reg low = p.b32("mov.u32", 0);
     const Reg high = p.b32("sub.u32", p.parameter(RegKind::b32, 0), 1);
-    const std::string again = p.new_label(), done = p.new_label();
+    const std::string loop = p.new_label(), done = p.new_label();
     const auto entry_of = [&](Reg index) {
       return p.b64("mad.wide.u32", index, text_.entry_bytes, table);
     };
-    p.place(again);
+    p.bind(loop);
     p.line("@", p.test("setp.ge.u32", low, high), " bra ", done);
     const Reg sum = p.b32("add.u32", low, high);
     const Reg middle = p.b32("shr.u32", p.b32("add.u32", sum, 1), 1);
     const Reg first =
-        p.b32("ld.param.b32", str("[", entry_of(middle), "+", text_.first_entry, "]"));
+        p.b32("ld.param.b32", joined("[", entry_of(middle), "+", text_.first_entry, "]"));
     const Reg before = p.test("setp.le.u32", first, block_);
     p.line("@", before, " mov.u32 ", low, ", ", middle);
     p.line("@!", before, " sub.u32 ", high, ", ", middle, ", 1");
-    p.line("bra ", again);
-    p.place(done);
+    p.line("bra ", loop);
+    p.bind(done);
     entry_ = entry_of(low);
     block_ = p.b32("sub.u32", block_, field(RegKind::b32, 0));
   }
 
-  // left_: elements from the chunk's start to its end; whole_: of them in whole vectors; and
-  // the pointers at the chunk's start.
+  // left_: elements from the chunk's start to its end; full_: those in full vectors; and the
+  // pointers at the chunk's start.
   void find_chunk() {
     Ptx& p = ptx_;
     const Reg start = p.b64("mul.wide.u32", block_, text_.chunk);
     const Reg rest = p.b64("sub.u64", field(RegKind::b64, 8), start);
     left_ = p.b32("cvt.u32.u64", p.b64("min.u64", rest, text_.chunk));
-    whole_ = p.b32("and.b32", left_, field(RegKind::b32, 4));
+    full_ = p.b32("and.b32", left_, field(RegKind::b32, 4));
     int64_t at = 16;
     const auto next = [&](DType dtype, bool full) {
       const Reg base = p.b64("cvta.to.global.u64", field(RegKind::b64, at));
@@ -127,7 +127,7 @@ class FlatWriter {
     const Reg offset = p.b64("cvt.u64.u32", at);
     std::vector<Reg> inside;
     for (int s = 0; s < steps_; ++s)
-      inside.push_back(p.test("setp.lt.u32", s == 0 ? at : p.b32("add.u32", at, s * span), whole_));
+      inside.push_back(p.test("setp.lt.u32", s == 0 ? at : p.b32("add.u32", at, s * span), full_));
     for (const size_t i : text_.used) {
       if (form_.kinds[i] == Kind::scalar) continue;
       const Reg base = address(p, in_[i], offset, form_.in[i]);
@@ -147,12 +147,12 @@ class FlatWriter {
     }
   }
 
-  // The elements after the last whole vector, or all of an unaligned segment.
+  // The elements after the last full vector, or all of an unaligned segment.
   void singles() {
     Ptx& p = ptx_;
-    const Reg at = p.b32("add.u32", whole_, p.b32("mov.u32", "%tid.x"));
-    const std::string again = p.new_label(), done = p.new_label();
-    p.place(again);
+    const Reg at = p.b32("add.u32", full_, p.b32("mov.u32", "%tid.x"));
+    const std::string loop = p.new_label(), done = p.new_label();
+    p.bind(loop);
     p.line("@", p.test("setp.ge.u32", at, left_), " bra ", done);
     const Reg offset = p.b64("cvt.u64.u32", at);
     single_.resize(form_.in.size());
@@ -163,8 +163,8 @@ class FlatWriter {
     for (size_t k = 0; k < form_.out.size(); ++k)
       p.store(form_.out[k], values[k], {address(p, out_[k], offset, form_.out[k])});
     p.line("add.u32 ", at, ", ", at, ", ", text_.threads);
-    p.line("bra ", again);
-    p.place(done);
+    p.line("bra ", loop);
+    p.bind(done);
   }
 
   // By result, by element.
@@ -182,7 +182,7 @@ class FlatWriter {
   ExprWriter writer_;
   FlatText text_;
   int steps_ = 1;
-  Reg block_, entry_, left_, whole_;
+  Reg block_, entry_, left_, full_;
   std::vector<Reg> in_, out_;
   std::vector<std::vector<Packed>> loaded_;  // by input, by step
   std::vector<Packed> single_;               // by input

@@ -1,4 +1,4 @@
-// The text of maps whose tensors are all of one shape, or one element: a list of segments.
+// Code generation for maps whose tensors all have one shape, or one element: a list of segments.
 #pragma once
 
 #include <string>
@@ -18,8 +18,9 @@ struct FlatForm {
 };
 
 // A generated kernel and how its parameter struct is laid out: `segments` (u32) at 0 if segmented,
-// then entries {u32 first block, u32 mask, u64 count, pointers}. A block works on `chunk` elements
-// of one segment; the mask clears the elements that are no whole vector (0: unaligned memory).
+// then entries {u32 first block, u32 mask, u64 count, pointers}. A thread block processes `chunk`
+// elements of one segment; the mask clears the elements outside of full vectors (0: unaligned
+// memory).
 struct FlatText {
   std::string text;
   int threads = 256, vector = 1;

@@ -12,12 +12,12 @@ namespace {
 
 constexpr size_t no_dim = ~size_t{0};
 
-// A thread works on `vector` neighbours of the flat output, in parts of `part` neighbours that lie
-// along the innermost dim, at `steps` indices of the dim `steps_dim`.
+// A thread computes `vector` consecutive elements of the flat output, in chunks of `chunk` elements
+// that are contiguous along the innermost dim, at `steps` indices of the dim `steps_dim`.
 struct Shape3 {
-  int vector = 1, part = 1, steps = 1;
+  int vector = 1, chunk = 1, steps = 1;
   size_t steps_dim = no_dim;
-  int parts() const { return vector / part; }
+  int chunks() const { return vector / chunk; }
 };
 
 bool is_full(const StridedForm& f, size_t i) {
@@ -60,8 +60,8 @@ Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
   constexpr int worth = 4;
   const bool single = along >= worth || along == best || !f.segments.widths.empty();
   s.vector = single ? along : static_cast<int>(std::gcd(best, f.numel));
-  s.part = std::gcd(s.vector, along);
-  if (s.parts() == 1) s.steps_dim = repeating_dim(f, used);
+  s.chunk = std::gcd(s.vector, along);
+  if (s.chunks() == 1) s.steps_dim = repeating_dim(f, used);
   return s;
 }
 
@@ -108,7 +108,7 @@ class StridedWriter {
       for (size_t k = 0; k < values.size(); ++k)
         p.store(form_.out[k], values[k], {out_[k][static_cast<size_t>(s)]});
     }
-    p.place(done);
+    p.bind(done);
     text_.text = p.text({.name = "pointwise",
                          .parameter_bytes = draft_.parameters.size(),
                          .threads = text_.threads,
@@ -130,32 +130,32 @@ class StridedWriter {
       if (is_scalar(form_, i))
         rate.elements = 0;
       else if (repeats(i))
-        rate.elements = shape_.parts() == 1 ? 0 : shape_.part;
+        rate.elements = shape_.chunks() == 1 ? 0 : shape_.chunk;
       r.push_back(rate);
     }
     return r;
   }
 
-  // Elements that one load of input i brings.
+  // Elements per load of input i.
   int load_width(size_t i) const {
     if (repeats(i)) return 1;
-    return is_full(form_, i) ? shape_.vector : shape_.part;
+    return is_full(form_, i) ? shape_.vector : shape_.chunk;
   }
 
-  // The dims that the thread's number counts through, and what a stride along each becomes.
+  // The dims that the thread index runs through, and the strides along each.
   std::vector<int64_t> thread_dims() const {
     std::vector<int64_t> sizes = form_.space.sizes;
-    sizes.back() /= shape_.part;
+    sizes.back() /= shape_.chunk;
     if (shape_.steps_dim != no_dim) sizes[shape_.steps_dim] /= shape_.steps;
     return sizes;
   }
   std::vector<int64_t> thread_strides(std::vector<int64_t> strides) const {
-    strides.back() *= shape_.part;
+    strides.back() *= shape_.chunk;
     if (shape_.steps_dim != no_dim) strides[shape_.steps_dim] *= shape_.steps;
     return strides;
   }
 
-  // The addresses of one operand: by step, or by part.
+  // The addresses of one operand: by step, or by chunk.
   std::vector<Reg> step_addresses(Reg base, Reg offset, DType dtype, int64_t stride) {
     std::vector<Reg> at = {address(draft_.ptx, base, offset, dtype)};
     if (shape_.steps == 1 || stride == 0) return at;
@@ -167,22 +167,22 @@ class StridedWriter {
 
   void write_addresses(Reg thread) {
     Ptx& p = draft_.ptx;
-    std::vector<std::vector<Reg>> base;  // by operand and output, by part
-    const auto tensors = [&](size_t i, const std::vector<bool>& in_parts) {
+    std::vector<std::vector<Reg>> base;  // by operand and output, by segment
+    const auto tensors = [&](size_t i, const std::vector<bool>& segmented) {
       base.emplace_back();
-      for (size_t k = 0; k < form_.segments.of(i, in_parts); ++k)
+      for (size_t k = 0; k < form_.segments.of(i, segmented); ++k)
         base.back().push_back(draft_.pointer(text_.pointers));
     };
     for (const size_t i : used_) tensors(i, form_.segments.segmented_in);
     for (size_t k = 0; k < form_.out.size(); ++k) tensors(k, form_.segments.segmented_out);
     const Coordinates split(draft_, thread_dims());
-    std::vector<std::vector<Reg>> coordinates;  // by part of the vector
-    for (int j = 0; j < shape_.parts(); ++j) {
+    std::vector<std::vector<Reg>> coordinates;  // by chunk of the vector
+    for (int j = 0; j < shape_.chunks(); ++j) {
       Reg number = thread;
-      if (shape_.parts() > 1) number = p.b32("mad.lo.u32", thread, shape_.parts(), j);
+      if (shape_.chunks() > 1) number = p.b32("mad.lo.u32", thread, shape_.chunks(), j);
       coordinates.push_back(split.of(draft_, number));
     }
-    const Reg flat = shape_.parts() == 1 ? Reg{} : p.b64("mul.wide.u32", thread, shape_.vector);
+    const Reg flat = shape_.chunks() == 1 ? Reg{} : p.b64("mul.wide.u32", thread, shape_.vector);
     std::vector<std::pair<std::vector<int64_t>, std::vector<Reg>>> known;  // offsets by strides
     const auto offsets = [&](const std::vector<int64_t>& strides) {
       for (const auto& [s, o] : known)
@@ -193,11 +193,11 @@ class StridedWriter {
       known.emplace_back(strides, o);
       return o;
     };
-    const auto place = [&](size_t i, const std::vector<Reg>& at, DType dtype) {
+    const auto locate = [&](size_t i, const std::vector<Reg>& at, DType dtype) {
       const std::vector<int64_t>& strides = form_.space.strides[i];
       if (at.size() > 1) return part_addresses(at, coordinates[0], dtype);
       if (is_scalar(form_, i)) return at;
-      if (shape_.parts() == 1)
+      if (shape_.chunks() == 1)
         return step_addresses(at[0], offsets(strides)[0], dtype, step_stride(strides));
       if (strides == form_.space.strides.back())
         return std::vector<Reg>{address(p, at[0], flat, dtype)};
@@ -207,23 +207,23 @@ class StridedWriter {
     };
     in_.resize(form_.in.size());
     for (size_t u = 0; u < used_.size(); ++u)
-      in_[used_[u]] = place(used_[u], base[u], form_.in[used_[u]]);
+      in_[used_[u]] = locate(used_[u], base[u], form_.in[used_[u]]);
     for (size_t k = 0; k < form_.out.size(); ++k)
-      out_.push_back(place(form_.space.strides.size() - 1, base[used_.size() + k], form_.out[k]));
+      out_.push_back(locate(form_.space.strides.size() - 1, base[used_.size() + k], form_.out[k]));
   }
 
   int64_t step_stride(const std::vector<int64_t>& strides) const {
     return shape_.steps_dim == no_dim ? 0 : strides[shape_.steps_dim];
   }
 
-  // The addresses in a tensor of parts, by step. `base`: by part.
+  // The addresses in a segmented tensor, by step. `base`: by segment.
   std::vector<Reg> part_addresses(const std::vector<Reg>& base, const std::vector<Reg>& coordinates,
                                   DType dtype) {
-    if (!choice_) find_parts(coordinates);
+    if (!choice_) find_segments(coordinates);
     std::vector<std::vector<Reg>> by_step(static_cast<size_t>(shape_.steps));
     for (size_t k = 0; k < base.size(); ++k) {
       const auto at =
-          step_addresses(base[k], parts_[k].offset, dtype, step_stride(parts_[k].strides));
+          step_addresses(base[k], segments_[k].offset, dtype, step_stride(segments_[k].strides));
       for (size_t s = 0; s < by_step.size(); ++s) by_step[s].push_back(at[at.size() > 1 ? s : 0]);
     }
     std::vector<Reg> chosen;
@@ -231,17 +231,17 @@ class StridedWriter {
     return chosen;
   }
 
-  void find_parts(const std::vector<Reg>& coordinates) {
+  void find_segments(const std::vector<Reg>& coordinates) {
     const std::vector<int64_t>& widths = form_.segments.widths;
-    choice_.emplace(draft_, widths, shape_.part, coordinates.back());
+    choice_.emplace(draft_, widths, shape_.chunk, coordinates.back());
     for (size_t k = 0; k < widths.size(); ++k) {
-      Part part{form_.space.strides.back(), {}};
-      for (size_t d = 0; d + 1 < part.strides.size(); ++d)
-        part.strides[d] = part.strides[d] / form_.space.sizes.back() * widths[k];
+      Segment segment{form_.space.strides.back(), {}};
+      for (size_t d = 0; d + 1 < segment.strides.size(); ++d)
+        segment.strides[d] = segment.strides[d] / form_.space.sizes.back() * widths[k];
       std::vector<Reg> at = coordinates;
       at.back() = choice_->column(k);
-      part.offset = Strides(draft_, thread_strides(part.strides)).offset(draft_, at);
-      parts_.push_back(part);
+      segment.offset = Strides(draft_, thread_strides(segment.strides)).offset(draft_, at);
+      segments_.push_back(segment);
     }
   }
 
@@ -266,13 +266,13 @@ class StridedWriter {
     const std::vector<Packed>& all = packed_[i];
     size_t which = 0;
     if (all.size() > 1)
-      which = static_cast<size_t>(shape_.parts() > 1 ? element / shape_.part : step);
+      which = static_cast<size_t>(shape_.chunks() > 1 ? element / shape_.chunk : step);
     const int width = load_width(i);
     return draft_.ptx.element(all[which], width == 1 ? 0 : element % width);
   }
 
-  // A part of tensors, and where the thread's vector would lie in it.
-  struct Part {
+  // A segment of a tensor, and the offset of the thread's vector in it.
+  struct Segment {
     std::vector<int64_t> strides;
     Reg offset;
   };
@@ -280,11 +280,11 @@ class StridedWriter {
   const StridedForm& form_;
   Draft draft_;
   std::vector<size_t> used_;  // operands
-  std::vector<Part> parts_;
-  std::optional<SegmentChoice> choice_;  // once a tensor in parts was met
+  std::vector<Segment> segments_;
+  std::optional<SegmentChoice> choice_;  // set by the first segmented tensor
   StridedText text_;
   Shape3 shape_;
-  std::vector<std::vector<Reg>> in_, out_;  // addresses by tensor, by step or part
+  std::vector<std::vector<Reg>> in_, out_;  // addresses by tensor, by step or chunk
   std::vector<std::vector<Packed>> packed_;
 };
 

@@ -15,7 +15,7 @@ namespace ebb::cuda {
 struct StridedForm {
   Expr expr;
   std::vector<DType> in, out;
-  Space space;  // strides of the inputs, then of an output; of the whole where there are parts
+  Space space;  // strides of the inputs, then of an output; of the full tensor if segmented
   int64_t numel = 0;
   bool unaligned = false;  // single elements only
   SegmentsForm segments = {};
@@ -23,7 +23,7 @@ struct StridedForm {
 };
 
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in
-// `used`, which counts every part, then of the outputs), aligned to `alignment` bytes each.
+// `used`, which counts every segment, then of the outputs), aligned to `alignment` bytes each.
 struct StridedText {
   std::string text;
   Parameters parameters;

@@ -23,8 +23,8 @@ __device__ __forceinline__ void barrier_init_done() {
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Arrives at the barrier at the same place in a block of the cluster. Orders nothing but what the
-// TMA and wgmma have done: a fence of the cluster would cost more than a stage.
+// Arrives at the barrier at the same offset in a CTA of the cluster. Orders only what TMA and wgmma
+// have done: a cluster-scope fence would cost more than a stage.
 __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
@@ -48,10 +48,10 @@ __device__ __forceinline__ bool barrier_try(uint32_t barrier, uint32_t parity) {
       : "memory");
   return done != 0;
 }
-// Waits for the end of the phase of this parity, and sees what the block's threads and the copy
-// engine have written. A wait that never ends is a bug of the kernel: it becomes an error of the
-// launch, by a write to nowhere. (With a trap, all roles of a kernel end in one place, and the
-// assembler gives none of them more registers than the launch did, whatever setmaxnreg says.)
+// Waits for the end of the phase of this parity; writes of the CTA's threads and of TMA are visible
+// after. A wait that never ends is a bug of the kernel: it becomes an error of the
+// launch, by a write to address 0. (With a trap, all roles of a kernel end at one place, and ptxas
+// gives none of them more registers than at launch, whatever setmaxnreg says.)
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   constexpr int never = 1 << 24;
   for (int i = 0; !barrier_try(barrier, parity); ++i)
@@ -75,7 +75,7 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Which cluster of the grid this is, and how many there are; blocks where there are no clusters.
+// The index of this cluster in the grid, and their number; of thread blocks if without clusters.
 __device__ __forceinline__ int cluster_index() {
   int index;
   asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(index));
@@ -94,7 +94,7 @@ __device__ __forceinline__ void cluster_sync() {
           : "memory");
 }
 
-// The same, orders nothing: it need not wait for what is on its way to memory.
+// The same without ordering: does not wait for outstanding writes.
 __device__ __forceinline__ void cluster_meet() {
   asm volatile(
       "barrier.cluster.arrive.relaxed.aligned;\n"
@@ -204,9 +204,9 @@ __device__ __forceinline__ void store_wait() {
 
 // ---- the next kernel ---------------------------------------------------------------------------
 
-// Lets the blocks of the next kernel start where this block's leave room, once all blocks of the
-// grid have come here or ended; begin() holds them until this kernel has ended. For grids whose
-// blocks are all at work at once: others wait behind the next kernel's.
+// griddepcontrol.launch_dependents: thread blocks of the next kernel may become resident once all
+// blocks of this grid have come here or ended; their begin() waits for the end of this kernel. For
+// grids whose blocks are all co-resident: others would queue behind the next kernel's.
 __device__ __forceinline__ void let_next_start() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
@@ -227,7 +227,7 @@ __device__ __forceinline__ void store_release(unsigned* p, unsigned v) {
 
 // ---- registers ---------------------------------------------------------------------------------
 
-// Gives back or takes registers, for the whole warpgroup.
+// setmaxnreg: releases or acquires registers, for the full warpgroup.
 template <int Count>
 __device__ __forceinline__ void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));

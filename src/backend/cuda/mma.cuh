@@ -41,14 +41,14 @@ __device__ __forceinline__ void copy4(uint32_t to, const void* from, bool valid)
 #endif
 }
 
-// Copies since the last call become a group.
+// Commits the copies since the last call as a group.
 __device__ __forceinline__ void commit_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Waits until at most `Pending` groups of this thread are under way.
+// Waits until at most `Pending` groups of this thread are in flight.
 template <int Pending>
 __device__ __forceinline__ void wait_copies() {
 #if __CUDA_ARCH__ >= 800

@@ -1,5 +1,5 @@
-// What the GEMM kernels of mma_tensor.cuh and mma_simt.cuh share: their parameters, the order of
-// blocks, loads of any float dtype, and the epilogue.
+// Shared by the GEMM kernels of mma_tensor.cuh and mma_simt.cuh: parameters, rasterisation, loads
+// of any float dtype, and the epilogue.
 #pragma once
 
 #include "backend/cuda/kernel_common.cuh"
@@ -11,7 +11,7 @@ struct GemmOutput {
   void* data = nullptr;  // rows of n elements
   const void *bias = nullptr, *residual = nullptr;
   DType dtype = DType::f32, bias_dtype = DType::f32, residual_dtype = DType::f32;
-  int n = 0, residual_rows = 1;                  // of the result that share a row of the residual
+  int n = 0, residual_rows = 1;                  // result rows per residual row
   bool vector = false, residual_vector = false;  // rows and `data` are aligned to 16 bytes
 };
 
@@ -21,10 +21,10 @@ struct GemmParams {
   B b;
   const void *a_data = nullptr, *b_data = nullptr;
   DType a_dtype = DType::f32, b_dtype = DType::f32;
-  bool a_vector = false, b_vector = false;  // 16-byte vectors along `inner` are aligned and whole
+  bool a_vector = false, b_vector = false;  // 16-byte vectors along `inner` are aligned and full
   int m_tiles = 1, n_tiles = 1;
-  int splits = 1;                // of k; more than 1: parts in f32, one after the other in out.data
-  int64_t partial_elements = 0;  // of one part
+  int splits = 1;  // split-K factor; more than 1: f32 partials, consecutive in out.data
+  int64_t partial_elements = 0;  // of one partial
   GemmOutput out;
 };
 
@@ -36,21 +36,21 @@ __device__ __forceinline__ float load_float(const void* data, DType t, int64_t i
   }
 }
 
-// ---- the order of blocks ---------------------------------------------------------------------
+// ---- rasterisation ---------------------------------------------------------------------------
 
 struct BlockTile {
   int m_tile, n_tile, split, z;
 };
 
-// Block b of a one-dimensional grid. Tiles that run together form squares rather than strips, so
-// that they find their operands in L2.
+// Thread block b of a one-dimensional grid. Tiles are grouped (rasterisation swizzle): those that
+// run at the same time form squares rather than strips, for L2 reuse.
 __device__ __forceinline__ BlockTile block_tile(unsigned block, int m_tiles, int n_tiles,
                                                 int splits) {
   constexpr unsigned side = 8;
   const unsigned tiles = static_cast<unsigned>(m_tiles) * static_cast<unsigned>(n_tiles);
   const unsigned member = block / tiles, tile = block - member * tiles;
-  const unsigned band = side * static_cast<unsigned>(n_tiles);
-  const unsigned first = tile / band * side, within = tile % band;
+  const unsigned group = side * static_cast<unsigned>(n_tiles);
+  const unsigned first = tile / group * side, within = tile % group;
   const unsigned left = static_cast<unsigned>(m_tiles) - first;
   const unsigned rows = left < side ? left : side;
   return {static_cast<int>(first + within % rows), static_cast<int>(within / rows),
@@ -58,7 +58,7 @@ __device__ __forceinline__ BlockTile block_tile(unsigned block, int m_tiles, int
           static_cast<int>(member / static_cast<unsigned>(splits))};
 }
 
-// Steps of `depth` along k that a split takes: [first, last).
+// The steps of `depth` along k of a split: [first, last).
 struct Steps {
   int first, last;
 };
@@ -73,14 +73,14 @@ __device__ __forceinline__ Steps steps_of(int k, int depth, int split, int split
 template <class T, int Count>
 __device__ __forceinline__ void add_neighbours(const GemmOutput& out, int64_t at, int col,
                                                float (&v)[Count]) {
-  constexpr int piece = 16 / sizeof(T) < Count ? 16 / sizeof(T) : Count;
+  constexpr int vector_size = 16 / sizeof(T) < Count ? 16 / sizeof(T) : Count;
   const T* from = static_cast<const T*>(out.residual) + at;
   if (out.residual_vector && col + Count <= out.n) {
 #pragma unroll
-    for (int i = 0; i < Count; i += piece) {
-      const auto packed = *reinterpret_cast<const Vec<T, piece>*>(from + i);
+    for (int i = 0; i < Count; i += vector_size) {
+      const auto packed = *reinterpret_cast<const Vec<T, vector_size>*>(from + i);
 #pragma unroll
-      for (int e = 0; e < piece; ++e) v[i + e] += to_float(packed.v[e]);
+      for (int e = 0; e < vector_size; ++e) v[i + e] += to_float(packed.v[e]);
     }
   } else {
 #pragma unroll
@@ -89,7 +89,7 @@ __device__ __forceinline__ void add_neighbours(const GemmOutput& out, int64_t at
   }
 }
 
-// The residual of `Count` neighbours of one row, from column `col`.
+// Adds the residual to `Count` consecutive columns of a row, from column `col`.
 template <int Count>
 __device__ __forceinline__ void add_residual(const GemmOutput& out, int64_t row, int col,
                                              float (&v)[Count]) {
@@ -102,19 +102,19 @@ __device__ __forceinline__ void add_residual(const GemmOutput& out, int64_t row,
   }
 }
 
-// Stores `Count` neighbours of one row, from column `col`, that the bias was added to.
+// Stores `Count` consecutive columns of a row, from column `col`.
 template <class T, int Count>
 __device__ __forceinline__ void store_neighbours(const GemmOutput& out, int64_t row, int col,
                                                  const float (&v)[Count]) {
-  constexpr int piece = 16 / sizeof(T) < Count ? 16 / sizeof(T) : Count;
+  constexpr int vector_size = 16 / sizeof(T) < Count ? 16 / sizeof(T) : Count;
   T* to = static_cast<T*>(out.data) + row * out.n + col;
   if (out.vector && col + Count <= out.n) {
 #pragma unroll
-    for (int i = 0; i < Count; i += piece) {
-      Vec<T, piece> packed;
+    for (int i = 0; i < Count; i += vector_size) {
+      Vec<T, vector_size> packed;
 #pragma unroll
-      for (int e = 0; e < piece; ++e) packed.v[e] = from_float<T>(v[i + e]);
-      *reinterpret_cast<Vec<T, piece>*>(to + i) = packed;
+      for (int e = 0; e < vector_size; ++e) packed.v[e] = from_float<T>(v[i + e]);
+      *reinterpret_cast<Vec<T, vector_size>*>(to + i) = packed;
     }
   } else {
 #pragma unroll
@@ -142,7 +142,7 @@ __device__ __forceinline__ void load_bias(const GemmOutput& out, int col, float 
     v[e] = out.bias && col + e < out.n ? load_float(out.bias, out.bias_dtype, col + e) : 0.f;
 }
 
-// The result of one split, or of the whole.
+// Where a split stores, or the GEMM if there is one split.
 template <class P>
 __device__ __forceinline__ GemmOutput output_of(const P& p, int split) {
   GemmOutput out = p.out;

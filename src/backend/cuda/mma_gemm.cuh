@@ -20,7 +20,7 @@ class Gemm {
   Gemm(const GemmTask& task, const GemmPlan& plan, const A& a, const B& b)
       : task_(task), plan_(plan), a_(a), b_(b) {}
 
-  // What the plan must know of it, into `task`.
+  // Fills in what the plan depends on.
   static void describe(GemmTask& task) {
     task.a_k = WhereA;
     task.b_k = WhereB;
@@ -37,7 +37,7 @@ class Gemm {
     else
       simt(p, device);
     if (plan_.splits > 1)
-      reduce_split_k({.parts = static_cast<const float*>(at.workspace),
+      reduce_split_k({.partials = static_cast<const float*>(at.workspace),
                       .count = plan_.splits,
                       .elements = p.partial_elements,
                       .bias = at.bias,
@@ -87,7 +87,7 @@ class Gemm {
            device);
   }
 
-  // The plan's tile, if it is this one; for aligned operands, or for any.
+  // Launches if `Tile` is the plan's; `Vector`: only for aligned operands.
   template <class T, class Tile, bool Vector>
   bool tensor_tile(const Params& p, CudaDevice& device) const {
     if (plan_.m != Tile::m || plan_.n != Tile::n) return false;
@@ -114,7 +114,7 @@ class Gemm {
         tensor_tile<T, TensorTile<128, 128, 2, 2, 32, 4>, true>(p, device) ||
         narrow_tile<T>(p, device))
       return;
-    Gemm small = *this;  // an address is less aligned than the plan hoped, if it is not its tile
+    Gemm small = *this;  // fallback if an address is less aligned than the plan assumed
     small.plan_.m = Small::m;
     small.plan_.n = Small::n;
     if (!small.template tensor_tile<T, Small, true>(p, device))

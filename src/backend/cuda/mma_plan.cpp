@@ -91,7 +91,7 @@ std::vector<Tile> tiles_of(const GemmTask& t, const CudaDevice& device) {
   return out;
 }
 
-// Parts of k that are worth trying with a tile.
+// Split-K factors worth trying with a tile.
 bool worth_splitting(const GemmTask& t, const Tile& tile, int64_t splits) {
   constexpr int64_t fewest = 128, many = 64, few_elements = 1 << 16;
   if (splits == 1) return true;

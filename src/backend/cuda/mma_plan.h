@@ -9,21 +9,21 @@
 
 namespace ebb::cuda {
 
-// Which of an operand's indices k is: the one that runs through neighbours in memory, or the other.
+// Which index of an operand is k: the contiguous one, or the other.
 enum class K { inner, outer };
 
-// Which tiles for few rows or columns a GEMM has, beside the square ones: none; 128 x 32 for
-// aligned operands; 128 x 32 and 32 x 128 for any.
+// Narrow tiles in addition to the square ones: none; 128 x 32 for aligned operands; 128 x 32 and
+// 32 x 128 for any.
 enum class Narrow { none, columns, both };
 
 // c[m, n] = sum over k of a[m, k] b[n, k], `batch` times.
 struct GemmTask {
-  int64_t m = 0, n = 0, k = 0, batch = 1;  // the largest of the batch
-  int64_t out_rows = 0;                    // of n elements, of the whole result
+  int64_t m = 0, n = 0, k = 0, batch = 1;  // maxima over the batch
+  int64_t out_rows = 0;                    // of n elements, of the full result
   DType a = DType::f32, b = DType::f32, out = DType::f32;
   std::optional<DType> bias, residual;
-  int64_t residual_rows = 1;  // of the result that share a row of the residual
-  // Elements of which 16-byte vectors must not split, along `inner` of each operand.
+  int64_t residual_rows = 1;  // result rows per residual row
+  // Contiguous runs along `inner` of each operand, which 16-byte vectors must not cross.
   int64_t a_run = 0, b_run = 0;
   K a_k = K::inner, b_k = K::inner;
   Narrow narrow = Narrow::none;
@@ -36,17 +36,17 @@ struct GemmPlan {
   int64_t workspace = 0;   // bytes
 };
 
-// Sizes are within what kernels count in.
+// Whether all sizes fit the kernels' index types.
 bool gemm_supports(const GemmTask& task);
 // Choices for the tuner, best guess first.
 std::vector<Tune> gemm_space(const GemmTask& task, const CudaDevice& device);
 GemmPlan gemm_plan(const GemmTask& task, const Tune& tune, const CudaDevice& device);
-// `data` begins 16-byte vectors that do not split runs of `run` elements.
+// Whether 16-byte vectors from `data` on are aligned and do not cross runs of `run` elements.
 bool aligned_vectors(const void* data, DType dtype, int64_t run);
 
-// out[i] = parts[0][i] + parts[1][i] + ... + bias[i % n] + residual, summed in a fixed order.
+// out[i] = partials[0][i] + partials[1][i] + ... + bias[i % n] + residual, in a fixed order.
 struct SplitKReduction {
-  const float* parts = nullptr;
+  const float* partials = nullptr;
   int64_t count = 0, elements = 0;
   const void *bias = nullptr, *residual = nullptr;
   void* out = nullptr;

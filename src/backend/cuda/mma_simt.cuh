@@ -1,5 +1,5 @@
-// GEMMs in f32 by plain multiply-adds, exact to f32 rounding, for operands of any float dtype
-// that views (mma_views.cuh) describe: c[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]).
+// GEMMs in f32 on CUDA cores (SIMT), exact to f32 rounding, for operands of any float dtype
+// described by views (mma_views.cuh): c[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]).
 #pragma once
 
 #include "backend/cuda/mma.cuh"
@@ -8,37 +8,37 @@
 
 namespace ebb::cuda {
 
-// A block computes M x N; each thread 8 x 8, as 2 x 2 squares of 4 x 4 that lie half a tile apart,
-// so that the reads of neighbouring threads are neighbours too.
+// A thread block computes M x N; each thread 8 x 8, as 2 x 2 squares of 4 x 4 that lie half a tile
+// apart, so that consecutive threads read consecutive addresses.
 template <int M, int N>
 struct SimtTile {
   static constexpr int m = M, n = N, depth = 8;
   static constexpr int threads = M / 8 * (N / 8);
-  static constexpr int residents = threads == 256 ? 2 : 6;  // blocks that share a SM
+  static constexpr int residents = threads == 256 ? 2 : 6;  // thread blocks per SM
   static constexpr int line_a = M + 4, line_b = N + 4;      // floats, padded
   static constexpr int stage = (line_a + line_b) * depth;
   static constexpr int stages = arch >= 80 ? 4 : 2;
   static constexpr int shared_bytes = stages * stage * 4;
 };
 
-// Brings one operand in, stage after stage: lines of shared memory are steps along k. A thread has
-// every `step`-th vector: `Piece` elements that are neighbours in memory. Where k runs through
-// neighbours they go to different lines, one by one.
-template <class View, class Tile, int Rows, int Piece, K Where>
+// Loads one operand, stage after stage: lines of shared memory are steps along k. A thread has
+// every `step`-th vector of `VectorSize` contiguous elements. Where k is the contiguous index,
+// elements go to different lines, one by one.
+template <class View, class Tile, int Rows, int VectorSize, K Where>
 struct SimtLoader {
   static constexpr bool inner_moves = Where == K::inner;
   static constexpr int line_floats = Rows + 4;
-  static constexpr int pieces = (inner_moves ? Tile::depth : Rows) / Piece;  // along `inner`
-  static constexpr int step = Tile::threads / pieces;
+  static constexpr int vectors = (inner_moves ? Tile::depth : Rows) / VectorSize;  // along `inner`
+  static constexpr int step = Tile::threads / vectors;
   static constexpr int count = (inner_moves ? Rows : Tile::depth) / step;
-  static_assert(Piece == 1 || !inner_moves);
-  static_assert(step * pieces == Tile::threads &&
-                step * count * pieces * Piece == Rows * Tile::depth);
+  static_assert(VectorSize == 1 || !inner_moves);
+  static_assert(step * vectors == Tile::threads &&
+                step * count * vectors * VectorSize == Rows * Tile::depth);
 
   const View& view;
   const void* data;
   DType dtype;
-  int line, piece;
+  int line, vector;
   // Of each vector; or, where `outer` runs along k, of the first only.
   typename View::Outer outers[inner_moves ? count : 1];
   typename View::Inner inner;
@@ -52,18 +52,18 @@ struct SimtLoader {
       : view(w),
         data(s.data),
         dtype(s.dtype),
-        line(static_cast<int>(threadIdx.x) / pieces),
-        piece(static_cast<int>(threadIdx.x) % pieces) {
-    inner = view.inner((inner_moves ? k : first) + piece * Piece);
+        line(static_cast<int>(threadIdx.x) / vectors),
+        vector(static_cast<int>(threadIdx.x) % vectors) {
+    inner = view.inner((inner_moves ? k : first) + vector * VectorSize);
 #pragma unroll
     for (int i = 0; i < (inner_moves ? count : 1); ++i)
       outers[i] = view.outer((inner_moves ? first : k) + line + i * step);
   }
 
-  // Floats stay floats; `Only` promises that there is nothing else.
+  // f32 is copied as it is; `Only`: there is no other dtype.
   template <bool Only>
   __device__ __forceinline__ void put(float* to, int64_t offset, bool valid) const {
-    if constexpr (Piece == 4)
+    if constexpr (VectorSize == 4)
       copy16(shared_address(to), static_cast<const float*>(data) + (valid ? offset : 0), valid);
     else if (Only || dtype == DType::f32)
       copy4(shared_address(to), static_cast<const float*>(data) + (valid ? offset : 0), valid);
@@ -79,8 +79,8 @@ struct SimtLoader {
       if constexpr (inner_moves) outer = outers[i];
       int64_t offset;
       const bool valid = view.at(outer, inner, offset);
-      const int at = inner_moves ? piece * line_floats + line + i * step
-                                 : (line + i * step) * line_floats + piece * Piece;
+      const int at = inner_moves ? vector * line_floats + line + i * step
+                                 : (line + i * step) * line_floats + vector * VectorSize;
       put<Only>(stage + at, offset, valid);
       if constexpr (!inner_moves) view.next(outer, step);
     }
@@ -100,7 +100,7 @@ __device__ __forceinline__ void read_eight(float (&v)[8], const float* at, int h
 }
 
 template <class Tile>
-__device__ __forceinline__ void multiply_floats(float (&sums)[8][8], const float* stage, int row,
+__device__ __forceinline__ void multiply_floats(float (&acc)[8][8], const float* stage, int row,
                                                 int col) {
 #pragma unroll
   for (int k = 0; k < Tile::depth; ++k) {
@@ -110,12 +110,12 @@ __device__ __forceinline__ void multiply_floats(float (&sums)[8][8], const float
 #pragma unroll
     for (int i = 0; i < 8; ++i)
 #pragma unroll
-      for (int j = 0; j < 8; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+      for (int j = 0; j < 8; ++j) acc[i][j] = fmaf(a[i], b[j], acc[i][j]);
   }
 }
 
 template <class Tile, class View>
-__device__ __forceinline__ void store_floats(const float (&sums)[8][8], const GemmOutput& out,
+__device__ __forceinline__ void store_floats(const float (&acc)[8][8], const GemmOutput& out,
                                              const View& a, int m, int n, int m_end) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -128,26 +128,26 @@ __device__ __forceinline__ void store_floats(const float (&sums)[8][8], const Ge
       if (row >= m_end || col >= out.n) continue;
       float v[4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e) v[e] = sums[i][h * 4 + e] + bias[e];
+      for (int e = 0; e < 4; ++e) v[e] = acc[i][h * 4 + e] + bias[e];
       store_row(out, a.out_row(row), col, v);
     }
   }
 }
 
-// The sums of `steps` along k, of the rows from `row` and the columns from `col` of the tile.
+// Accumulates `steps` along k for this thread's 8 x 8 elements of the tile.
 template <class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
-__device__ __forceinline__ void multiply_simt(float (&sums)[8][8], const A& a, const B& b,
+__device__ __forceinline__ void multiply_simt(float (&acc)[8][8], const A& a, const B& b,
                                               const P& p, const BlockTile& at, const Steps& steps) {
   __shared__ float4 shared[Tile::shared_bytes / 16];
   constexpr int stages = Tile::stages;
-  constexpr int piece_a = Vector && WhereA == K::outer ? 4 : 1;
-  constexpr int piece_b = Vector && WhereB == K::outer ? 4 : 1;
+  constexpr int vector_a = Vector && WhereA == K::outer ? 4 : 1;
+  constexpr int vector_b = Vector && WhereB == K::outer ? 4 : 1;
   float* const ring = reinterpret_cast<float*>(shared);
   const int k = steps.first * Tile::depth;
-  SimtLoader<A, Tile, Tile::m, piece_a, WhereA> load_a(a, {p.a_data, p.a_dtype},
-                                                       at.m_tile * Tile::m, k);
-  SimtLoader<B, Tile, Tile::n, piece_b, WhereB> load_b(b, {p.b_data, p.b_dtype},
-                                                       at.n_tile * Tile::n, k);
+  SimtLoader<A, Tile, Tile::m, vector_a, WhereA> load_a(a, {p.a_data, p.a_dtype},
+                                                        at.m_tile * Tile::m, k);
+  SimtLoader<B, Tile, Tile::n, vector_b, WhereB> load_b(b, {p.b_data, p.b_dtype},
+                                                        at.n_tile * Tile::n, k);
   const auto load = [&](int stage) {
     load_a.template load<Vector>(ring + stage * Tile::stage);
     load_b.template load<Vector>(ring + stage * Tile::stage + Tile::line_a * Tile::depth);
@@ -163,15 +163,15 @@ __device__ __forceinline__ void multiply_simt(float (&sums)[8][8], const A& a, c
   int stage = 0;
   for (int step = steps.first; step < steps.last; ++step) {
     wait_copies<stages - 2>();
-    __syncthreads();  // this stage is there; the one before has been read by all
+    __syncthreads();  // this stage is complete; the previous one is free
     if (step + stages - 1 < steps.last) load(stage == 0 ? stages - 1 : stage - 1);
     commit_copies();
-    multiply_floats<Tile>(sums, ring + stage * Tile::stage, row, col);
+    multiply_floats<Tile>(acc, ring + stage * Tile::stage, row, col);
     stage = stage + 1 == stages ? 0 : stage + 1;
   }
 }
 
-// grid: a block for each tile, split and z (block_tile).  smem: the stages.  needs: with Vector,
+// grid: a thread block per tile, split and z (block_tile).  smem: the stages.  needs: with Vector,
 // f32 operands, those with K::outer in aligned vectors.  sums: f32.  deterministic: yes.
 template <class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
 __global__ void __launch_bounds__(Tile::threads, Tile::residents)
@@ -183,13 +183,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::residents)
   const int m = WhereA == K::inner ? a.outers : a.inners;
   const int k = WhereA == K::inner ? a.inners : a.outers;
   if (at.m_tile * Tile::m >= m) return;  // phases of images differ in size
-  float sums[8][8] = {};
-  multiply_simt<Tile, WhereA, WhereB, Vector>(sums, a, b, p, at,
+  float acc[8][8] = {};
+  multiply_simt<Tile, WhereA, WhereB, Vector>(acc, a, b, p, at,
                                               steps_of(k, Tile::depth, at.split, p.splits));
   constexpr int across = Tile::n / 8;
   const int row = static_cast<int>(threadIdx.x) / across * 4;
   const int col = static_cast<int>(threadIdx.x) % across * 4;
-  store_floats<Tile>(sums, output_of(p, at.split), a, at.m_tile * Tile::m + row,
+  store_floats<Tile>(acc, output_of(p, at.split), a, at.m_tile * Tile::m + row,
                      at.n_tile * Tile::n + col, m);
 }
 

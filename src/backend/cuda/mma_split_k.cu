@@ -18,7 +18,7 @@ __device__ void store_float(void* data, DType t, int64_t i, float v) {
   }
 }
 
-// What is added to the sum of an element's parts.
+// Epilogue of an element, after the sum of its partials.
 __device__ float bias_and_residual(const SplitKReduction& p, int64_t at) {
   float v = p.bias ? load_float(p.bias, p.bias_dtype, at % p.n) : 0.f;
   if (p.residual)
@@ -27,8 +27,8 @@ __device__ float bias_and_residual(const SplitKReduction& p, int64_t at) {
   return v;
 }
 
-// grid: a block for each 32 x Count elements; its up to 8 rows of threads are interleaved over the
-// splits. needs: elements % Count == 0.  deterministic: yes.
+// grid: a thread block per 32 x Count elements; its up to 8 rows of threads are interleaved over
+// the splits. needs: elements % Count == 0.  deterministic: yes.
 template <int Count>
 __global__ void __launch_bounds__(lanes* rows_at_once)
     reduce_split_k_kernel(const __grid_constant__ SplitKReduction p) {
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(lanes* rows_at_once)
   if (at < p.elements)
 #pragma unroll 4
     for (int64_t i = threadIdx.y; i < p.count; i += blockDim.y) {
-      const auto v = *reinterpret_cast<const Vec<float, Count>*>(p.parts + i * p.elements + at);
+      const auto v = *reinterpret_cast<const Vec<float, Count>*>(p.partials + i * p.elements + at);
 #pragma unroll
       for (int e = 0; e < Count; ++e) sum.v[e] += v.v[e];
     }
@@ -54,17 +54,17 @@ __global__ void __launch_bounds__(lanes* rows_at_once)
   }
 }
 
-// The same where there are elements enough for one thread to take all parts of its 4.
+// The same for many elements: a thread sums all partials of 4.
 __global__ void __launch_bounds__(256)
     reduce_split_k_flat_kernel(const __grid_constant__ SplitKReduction p) {
   begin();
   using Four = Vec<float, 4>;
   const int64_t at = (int64_t{blockIdx.x} * 256 + threadIdx.x) * 4;
   if (at >= p.elements) return;
-  Four sum = *reinterpret_cast<const Four*>(p.parts + at);
+  Four sum = *reinterpret_cast<const Four*>(p.partials + at);
 #pragma unroll 4
   for (int64_t i = 1; i < p.count; ++i) {
-    const auto v = *reinterpret_cast<const Four*>(p.parts + i * p.elements + at);
+    const auto v = *reinterpret_cast<const Four*>(p.partials + i * p.elements + at);
 #pragma unroll
     for (int e = 0; e < 4; ++e) sum.v[e] += v.v[e];
   }
@@ -79,16 +79,16 @@ __global__ void __launch_bounds__(256)
   for (int e = 0; e < 4; ++e) store_float(p.out, p.dtype, at + e, sum.v[e]);
 }
 
-// Rows of x that a block sums.
+// Column sums of x; a thread block sums `rows_each` rows.
 struct ColumnParams {
   const void* x;
-  float* parts;
+  float* partials;
   DType dtype;
   bool vector;  // 16-byte vectors are aligned
   int64_t rows, cols, rows_each;
 };
 
-// grid: (columns / (32 * Count), parts).  Each row of threads takes every 8th row.
+// grid: (columns / (32 * Count), partials).  Each row of threads sums every 8th row.
 template <class T, int Count>
 __global__ void __launch_bounds__(lanes* rows_at_once)
     column_sums_kernel(const __grid_constant__ ColumnParams p) {
@@ -114,21 +114,21 @@ __global__ void __launch_bounds__(lanes* rows_at_once)
     float total = 0.f;
 #pragma unroll
     for (int i = 0; i < rows_at_once; ++i) total += sums[i][threadIdx.x].v[e];
-    p.parts[blockIdx.y * p.cols + col + e] = total;
+    p.partials[blockIdx.y * p.cols + col + e] = total;
   }
 }
 
 template <class T>
-void launch_column_sums(const ColumnParams& p, int64_t parts, CudaDevice& device) {
-  constexpr int piece = 16 / sizeof(T);
+void launch_column_sums(const ColumnParams& p, int64_t partials, CudaDevice& device) {
+  constexpr int vector_size = 16 / sizeof(T);
   const auto go = [&](auto kernel, int count) {
     const unsigned blocks = blocks_for(p.cols, lanes * count);
     launch("column_sums", kernel,
-           {.grid = {blocks, static_cast<unsigned>(parts)}, .block = {lanes, rows_at_once}}, p,
+           {.grid = {blocks, static_cast<unsigned>(partials)}, .block = {lanes, rows_at_once}}, p,
            device);
   };
   if (p.vector)
-    go(column_sums_kernel<T, piece>, piece);
+    go(column_sums_kernel<T, vector_size>, vector_size);
   else
     go(column_sums_kernel<T, 1>, 1);
 }
@@ -158,21 +158,21 @@ int64_t column_sum_partials(int64_t rows, int64_t cols, const CudaDevice& device
 }
 
 void column_sums(const ColumnSums& s, CudaDevice& device) {
-  const int64_t parts = column_sum_partials(s.rows, s.cols, device);
+  const int64_t partials = column_sum_partials(s.rows, s.cols, device);
   const ColumnParams p{.x = s.x,
-                       .parts = s.workspace,
+                       .partials = s.workspace,
                        .dtype = s.dtype,
                        .vector = aligned_vectors(s.x, s.dtype, s.cols),
                        .rows = s.rows,
                        .cols = s.cols,
-                       .rows_each = (s.rows + parts - 1) / parts};
+                       .rows_each = (s.rows + partials - 1) / partials};
   switch (s.dtype) {
-    case DType::bf16: launch_column_sums<__nv_bfloat16>(p, parts, device); break;
-    case DType::f16: launch_column_sums<__half>(p, parts, device); break;
-    default: launch_column_sums<float>(p, parts, device);
+    case DType::bf16: launch_column_sums<__nv_bfloat16>(p, partials, device); break;
+    case DType::f16: launch_column_sums<__half>(p, partials, device); break;
+    default: launch_column_sums<float>(p, partials, device);
   }
   reduce_split_k(
-      {.parts = s.workspace, .count = parts, .elements = s.cols, .out = s.out, .n = s.cols},
+      {.partials = s.workspace, .count = partials, .elements = s.cols, .out = s.out, .n = s.cols},
       device);
 }
 

@@ -1,5 +1,5 @@
-// GEMMs of 16-bit operands by tensor cores: c[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]),
-// for operands that views (mma_views.cuh) describe. Sums in f32.
+// GEMMs of 16-bit operands on tensor cores (mma.sync): c[m, n] = sum over k of a[m, k] b[n, k]
+// (+ bias[n]), for operands described by views (mma_views.cuh). f32 accumulators.
 #pragma once
 
 #include "backend/cuda/mma.cuh"
@@ -8,7 +8,8 @@
 
 namespace ebb::cuda {
 
-// A block computes M x N by WarpsM x WarpsN warps, Depth of k at a time; Ahead: multiply_ahead.
+// A thread block computes M x N by WarpsM x WarpsN warps, Depth of k per stage; Pipelined:
+// multiply_pipelined.
 template <int M, int N, int WarpsM, int WarpsN, int Depth, int Stages, bool Pipelined = false>
 struct TensorTile {
   static constexpr bool pipelined = Pipelined;
@@ -17,7 +18,7 @@ struct TensorTile {
   static constexpr int threads = WarpsM * WarpsN * 32;
   static constexpr int warp_m = M / WarpsM, warp_n = N / WarpsN;
   static constexpr int stage_elements = (M + N) * Depth;
-  // Before sm_80 copies are not asynchronous: two stages do.
+  // Before sm_80 there is no cp.async: two stages.
   static constexpr int stages_of(int architecture) { return architecture >= 80 ? Stages : 2; }
   static constexpr int epilogue_stride = warp_n + 8;  // floats; spreads rows over the banks
   static constexpr int epilogue_bytes = WarpsM * WarpsN * 16 * epilogue_stride * 4;
@@ -27,36 +28,36 @@ struct TensorTile {
   }
 };
 
-// ---- from memory to shared memory ------------------------------------------------------------
+// ---- from device memory to shared memory ------------------------------------------------------
 
-// One operand's part of a stage: `lines` of `width` elements, where the elements of a line are
-// neighbours in memory, in 16-byte vectors. Pieces are exchanged within a line (xor) so that
-// ldmatrix, which reads 8 lines at once, finds them in different banks.
+// One operand of a stage: `lines` of `width` elements that are contiguous in device memory. The
+// 16-byte chunks of a line are swizzled (xor), so that ldmatrix, which reads 8 lines at once, has
+// no bank conflicts.
 template <int Rows, int Depth, K Where>
 struct StageLayout {
   static constexpr int lines = Where == K::inner ? Rows : Depth;
   static constexpr int width = Where == K::inner ? Depth : Rows;
-  static constexpr int pieces = width / 8;
-  static_assert(pieces >= 4);
-  __host__ __device__ static constexpr int turn(int line) {
-    return pieces == 4 ? (line >> 1) & 3 : line & 7;
+  static constexpr int chunks = width / 8;
+  static_assert(chunks >= 4);
+  __host__ __device__ static constexpr int swizzle(int line) {
+    return chunks == 4 ? (line >> 1) & 3 : line & 7;
   }
-  // Element offset of a vector.
-  __host__ __device__ static constexpr int offset(int line, int piece) {
-    return line * width + (piece ^ turn(line)) * 8;
+  // Element offset of a chunk.
+  __host__ __device__ static constexpr int offset(int line, int chunk) {
+    return line * width + (chunk ^ swizzle(line)) * 8;
   }
 };
 
-// Brings one operand in, stage after stage. A thread has the same vector of every `step`-th line.
+// Loads one operand, stage after stage. A thread has the same chunk of every `step`-th line.
 template <class T, class View, class Layout, int Threads, int Depth, K Where>
 struct StageLoader {
-  static constexpr int step = Threads / Layout::pieces, count = Layout::lines / step;
-  static_assert(step * Layout::pieces == Threads && count * step == Layout::lines);
+  static constexpr int step = Threads / Layout::chunks, count = Layout::lines / step;
+  static_assert(step * Layout::chunks == Threads && count * step == Layout::lines);
   static constexpr bool inner_moves = Where == K::inner;
 
   const View& view;
   const T* data;
-  int line, piece;
+  int line, chunk;
   // Of each line; or, where lines are steps along k, of the first line only.
   typename View::Outer outers[inner_moves ? count : 1];
   typename View::Inner inner;
@@ -65,9 +66,9 @@ struct StageLoader {
   __device__ __forceinline__ StageLoader(const View& v, const void* d, int first, int k)
       : view(v),
         data(static_cast<const T*>(d)),
-        line(static_cast<int>(threadIdx.x) / Layout::pieces),
-        piece(static_cast<int>(threadIdx.x) % Layout::pieces) {
-    inner = view.inner((inner_moves ? k : first) + piece * 8);
+        line(static_cast<int>(threadIdx.x) / Layout::chunks),
+        chunk(static_cast<int>(threadIdx.x) % Layout::chunks) {
+    inner = view.inner((inner_moves ? k : first) + chunk * 8);
 #pragma unroll
     for (int i = 0; i < (inner_moves ? count : 1); ++i)
       outers[i] = view.outer((inner_moves ? first : k) + line + i * step);
@@ -80,7 +81,7 @@ struct StageLoader {
       view.next(outers[0], Depth);
   }
 
-  // Aligned vectors, without a detour.
+  // Aligned vectors, by cp.async.
   __device__ __forceinline__ void copy(uint32_t stage) {
     typename View::Outer outer = outers[0];
 #pragma unroll
@@ -88,7 +89,7 @@ struct StageLoader {
       if constexpr (inner_moves) outer = outers[i];
       int64_t offset;
       const bool valid = view.at(outer, inner, offset);
-      copy16(stage + Layout::offset(line + i * step, piece) * 2, data + (valid ? offset : 0),
+      copy16(stage + Layout::offset(line + i * step, chunk) * 2, data + (valid ? offset : 0),
              valid);
       if constexpr (!inner_moves) view.next(outer, step);
     }
@@ -113,7 +114,7 @@ struct StageLoader {
     }
 #pragma unroll
     for (int i = 0; i < count; ++i)
-      *reinterpret_cast<Vec<T, 8>*>(stage + Layout::offset(line + i * step, piece)) = v[i];
+      *reinterpret_cast<Vec<T, 8>*>(stage + Layout::offset(line + i * step, chunk)) = v[i];
     move_on();
   }
 };
@@ -125,11 +126,11 @@ template <class Layout, K Where>
 __device__ __forceinline__ void load_a(uint32_t (&r)[4], uint32_t stage, int row, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if constexpr (Where == K::inner) {
-    const int line = lane % 16, piece = k / 8 + lane / 16;
-    load_matrices<false>(r, stage + 2 * (row * Layout::width + Layout::offset(line, piece)));
+    const int line = lane % 16, chunk = k / 8 + lane / 16;
+    load_matrices<false>(r, stage + 2 * (row * Layout::width + Layout::offset(line, chunk)));
   } else {
-    const int line = lane % 8 + lane / 16 * 8, piece = row / 8 + lane / 8 % 2;
-    load_matrices<true>(r, stage + 2 * (k * Layout::width + Layout::offset(line, piece)));
+    const int line = lane % 8 + lane / 16 * 8, chunk = row / 8 + lane / 8 % 2;
+    load_matrices<true>(r, stage + 2 * (k * Layout::width + Layout::offset(line, chunk)));
   }
 }
 
@@ -138,24 +139,24 @@ template <class Layout, K Where>
 __device__ __forceinline__ void load_b(uint32_t (&r)[4], uint32_t stage, int col, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if constexpr (Where == K::inner) {
-    const int line = lane % 8 + lane / 16 * 8, piece = k / 8 + lane / 8 % 2;
-    load_matrices<false>(r, stage + 2 * (col * Layout::width + Layout::offset(line, piece)));
+    const int line = lane % 8 + lane / 16 * 8, chunk = k / 8 + lane / 8 % 2;
+    load_matrices<false>(r, stage + 2 * (col * Layout::width + Layout::offset(line, chunk)));
   } else {
-    const int line = lane % 16, piece = col / 8 + lane / 16;
-    load_matrices<true>(r, stage + 2 * (k * Layout::width + Layout::offset(line, piece)));
+    const int line = lane % 16, chunk = col / 8 + lane / 16;
+    load_matrices<true>(r, stage + 2 * (k * Layout::width + Layout::offset(line, chunk)));
   }
 }
 
 // ---- the kernel ------------------------------------------------------------------------------
 
-// A warp's part of the result: fragments of 16 x 8.
+// A warp's accumulators: fragments of 16 x 8.
 template <class Tile>
 struct WarpAccumulators {
   static constexpr int rows = Tile::warp_m / 16, cols = Tile::warp_n / 8;
   float v[rows][cols][4] = {};
 };
 
-// What a warp multiplies at once: 16 steps along k.
+// A warp's operands for 16 steps along k.
 template <class Tile>
 struct Fragments {
   uint32_t a[Tile::warp_m / 16][4], b[Tile::warp_n / 16][4];
@@ -175,51 +176,51 @@ __device__ __forceinline__ void load_fragments(Fragments<Tile>& f, uint32_t stag
 }
 
 template <class T, class Tile>
-__device__ __forceinline__ void multiply_fragments(WarpAccumulators<Tile>& sums,
+__device__ __forceinline__ void multiply_fragments(WarpAccumulators<Tile>& acc,
                                                    const Fragments<Tile>& f) {
 #pragma unroll
   for (int i = 0; i < Tile::warp_m / 16; ++i)
 #pragma unroll
     for (int j = 0; j < Tile::warp_n / 8; ++j)
-      mma<T>(sums.v[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1]);
+      mma<T>(acc.v[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1]);
 }
 
-// 16 rows at a time through shared memory, so that a lane has 8 neighbours of a row.
+// The epilogue: 16 rows at a time through shared memory, so that a lane has 8 consecutive columns.
 template <class Tile, class View>
-__device__ __forceinline__ void store_accumulators(const WarpAccumulators<Tile>& sums,
+__device__ __forceinline__ void store_accumulators(const WarpAccumulators<Tile>& acc,
                                                    const GemmOutput& out, float* shared,
                                                    const View& a, int m0, int n0, int m_end) {
-  constexpr int stride = Tile::epilogue_stride, pieces = Tile::warp_n / 8, rows = 32 / pieces;
+  constexpr int stride = Tile::epilogue_stride, chunks = Tile::warp_n / 8, rows = 32 / chunks;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  float* const part = shared + warp * 16 * stride;
+  float* const warp_tile = shared + warp * 16 * stride;
   const int m = m0 + warp / Tile::warps_n * Tile::warp_m;
-  const int in_warp = lane % pieces * 8;
+  const int in_warp = lane % chunks * 8;
   const int col = n0 + warp % Tile::warps_n * Tile::warp_n + in_warp;
   float bias[8];
   load_bias(out, col, bias);
 #pragma unroll
   for (int i = 0; i < Tile::warp_m / 16; ++i) {
-    __syncwarp();  // the rows before have been read
+    __syncwarp();  // the previous rows have been read
 #pragma unroll
     for (int j = 0; j < Tile::warp_n / 8; ++j)
 #pragma unroll
       for (int h = 0; h < 2; ++h)
-        *reinterpret_cast<float2*>(part + (lane / 4 + h * 8) * stride + j * 8 + lane % 4 * 2) = {
-            sums.v[i][j][h * 2], sums.v[i][j][h * 2 + 1]};
+        *reinterpret_cast<float2*>(warp_tile + (lane / 4 + h * 8) * stride + j * 8 +
+                                   lane % 4 * 2) = {acc.v[i][j][h * 2], acc.v[i][j][h * 2 + 1]};
     __syncwarp();  // all 16 rows are there
 #pragma unroll
     for (int r = 0; r < 16; r += rows) {
-      const int row = r + lane / pieces;
+      const int row = r + lane / chunks;
       if (m + i * 16 + row >= m_end || col >= out.n) continue;
       float v[8];
 #pragma unroll
-      for (int e = 0; e < 8; ++e) v[e] = part[row * stride + in_warp + e] + bias[e];
+      for (int e = 0; e < 8; ++e) v[e] = warp_tile[row * stride + in_warp + e] + bias[e];
       store_row(out, a.out_row(m + i * 16 + row), col, v);
     }
   }
 }
 
-// Both operands' way through the ring of stages.
+// The circular buffer of stages for both operands.
 template <class T, class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
 struct Ring {
   using LayoutA = StageLayout<Tile::m, Tile::depth, WhereA>;
@@ -232,7 +233,7 @@ struct Ring {
   uint32_t address;
   bool a_vector, b_vector;
 
-  // Brings the next step in. Stages follow one another.
+  // Loads the next step into a stage.
   __device__ __forceinline__ void load(int stage) {
     const int to_a = stage * Tile::stage_elements, to_b = to_a + Tile::m * Tile::depth;
     if (Vector || a_vector)
@@ -248,8 +249,8 @@ struct Ring {
     load_fragments<Tile, LayoutA, WhereA, LayoutB, WhereB>(
         f, address + stage * Tile::stage_elements * 2, k);
   }
-  // The stage to come is there for all, and all have read the one before.
-  __device__ __forceinline__ static void turn() {
+  // Waits for the next stage; the previous one is free then.
+  __device__ __forceinline__ static void wait_stage() {
     wait_copies<stages - 2>();
     __syncthreads();
   }
@@ -261,55 +262,55 @@ struct Ring {
   }
 };
 
-// Multiplies what is in the ring and brings the rest in.
+// Main loop: multiplies one stage while later ones are loaded.
 template <class T, class Tile, class Ring>
-__device__ __forceinline__ void multiply_in_order(WarpAccumulators<Tile>& sums, Ring& ring,
+__device__ __forceinline__ void multiply_in_order(WarpAccumulators<Tile>& acc, Ring& ring,
                                                   const Steps& steps) {
   int stage = 0;
   for (int step = steps.first; step < steps.last; ++step) {
-    Ring::turn();
+    Ring::wait_stage();
     if (step + Ring::stages - 1 < steps.last) ring.load(Ring::before(stage));
     commit_copies();
 #pragma unroll
     for (int k = 0; k < Tile::depth; k += 16) {
       Fragments<Tile> f;
       ring.fetch(f, stage, k);
-      multiply_fragments<T, Tile>(sums, f);
+      multiply_fragments<T, Tile>(acc, f);
     }
     stage = Ring::next(stage);
   }
 }
 
-// The same with fragments read one part of a step ahead, for blocks that are alone on their
-// SM.
+// The same with register double buffering: fragments are loaded 16 steps of k ahead, for one thread
+// block per SM.
 template <class T, class Tile, class Ring>
-__device__ __forceinline__ void multiply_pipelined(WarpAccumulators<Tile>& sums, Ring& ring,
+__device__ __forceinline__ void multiply_pipelined(WarpAccumulators<Tile>& acc, Ring& ring,
                                                    const Steps& steps) {
-  constexpr int parts = Tile::depth / 16;
-  static_assert(parts % 2 == 0);
+  constexpr int k_steps = Tile::depth / 16;
+  static_assert(k_steps % 2 == 0);
   Fragments<Tile> f[2];
   if (steps.first == steps.last) return;
-  Ring::turn();
+  Ring::wait_stage();
   ring.fetch(f[0], 0, 0);
   int stage = 0;
   for (int step = steps.first; step < steps.last; ++step) {
     if (step + Ring::stages - 1 < steps.last) ring.load(Ring::before(stage));
     commit_copies();
 #pragma unroll
-    for (int part = 0; part < parts; ++part) {
-      if (part + 1 == parts) {
-        Ring::turn();
+    for (int k_step = 0; k_step < k_steps; ++k_step) {
+      if (k_step + 1 == k_steps) {
+        Ring::wait_stage();
         stage = Ring::next(stage);
       }
-      ring.fetch(f[(part + 1) % 2], stage, (part + 1) % parts * 16);
-      multiply_fragments<T, Tile>(sums, f[part % 2]);
+      ring.fetch(f[(k_step + 1) % 2], stage, (k_step + 1) % k_steps * 16);
+      multiply_fragments<T, Tile>(acc, f[k_step % 2]);
     }
   }
 }
 
-// The sums of `steps` along k. On return all of the block has read its shared memory.
+// Accumulates `steps` along k. On return the thread block no longer reads shared memory.
 template <class T, class Tile, K WhereA, K WhereB, bool Vector, class A, class B, class P>
-__device__ __forceinline__ void multiply(WarpAccumulators<Tile>& sums, T* shared, const A& a,
+__device__ __forceinline__ void multiply(WarpAccumulators<Tile>& acc, T* shared, const A& a,
                                          const B& b, const P& p, const BlockTile& at,
                                          const Steps& steps) {
   using Stages = Ring<T, Tile, A, WhereA, B, WhereB, Vector>;
@@ -326,21 +327,21 @@ __device__ __forceinline__ void multiply(WarpAccumulators<Tile>& sums, T* shared
     commit_copies();
   }
   if constexpr (Tile::pipelined)
-    multiply_pipelined<T>(sums, ring, steps);
+    multiply_pipelined<T>(acc, ring, steps);
   else
-    multiply_in_order<T>(sums, ring, steps);
+    multiply_in_order<T>(acc, ring, steps);
   wait_copies<0>();
   __syncthreads();
 }
 
-// Whether the architecture that is compiled for has the instructions and the shared memory.
+// Whether the target architecture has the instructions and the shared memory.
 template <class T, class Tile>
 constexpr bool runs_here() {
   constexpr bool much_shared = arch == 80 || arch == 87 || (arch >= 90 && arch < 120);
   return (arch >= 80 || !std::is_same_v<T, __nv_bfloat16>)&&(Tile::m < 256 || much_shared);
 }
 
-// grid: a block for each tile, split and z (block_tile).  needs: with Vector, a_vector and
+// grid: a thread block per tile, split and z (block_tile).  needs: with Vector, a_vector and
 // b_vector. sums: f32.  deterministic: yes.  bf16 from sm_80 on.
 template <class T, class Tile, class A, K WhereA, class B, K WhereB, bool Vector>
 __global__ void __launch_bounds__(Tile::threads)
@@ -354,10 +355,10 @@ __global__ void __launch_bounds__(Tile::threads)
     const int m = WhereA == K::inner ? a.outers : a.inners;
     const int k = WhereA == K::inner ? a.inners : a.outers;
     if (at.m_tile * Tile::m >= m) return;  // phases of images differ in size
-    WarpAccumulators<Tile> sums;
-    multiply<T, Tile, WhereA, WhereB, Vector>(sums, reinterpret_cast<T*>(shared), a, b, p, at,
+    WarpAccumulators<Tile> acc;
+    multiply<T, Tile, WhereA, WhereB, Vector>(acc, reinterpret_cast<T*>(shared), a, b, p, at,
                                               steps_of(k, Tile::depth, at.split, p.splits));
-    store_accumulators<Tile>(sums, output_of(p, at.split), reinterpret_cast<float*>(shared), a,
+    store_accumulators<Tile>(acc, output_of(p, at.split), reinterpret_cast<float*>(shared), a,
                              at.m_tile * Tile::m, at.n_tile * Tile::n, m);
   }
 }

@@ -1,11 +1,11 @@
-// Views: how the operands of a GEMM lie in memory. A view is a matrix of `outers` x `inners`
-// elements, of which `inners` run through neighbours in memory; either of the two is the index k
-// that is summed over. One operand is a plain matrix, the windows of images, or rotated weights.
+// Views: the memory layout of GEMM operands. A view is a matrix of `outers` x `inners` elements,
+// of which `inners` are contiguous in memory; either of the two is the reduction index k.
+// An operand is a plain matrix, the windows of images (im2col), or rotated weights.
 //
 // of(z) gives the view of member z of the batch. outer(i) and inner(j) decode an index; next(x, by)
-// moves on from there, mostly without a division. at(outer, inner, offset) puts both together:
-// false where the matrix has a zero or ends. out_row(m) is the row of the result that row m of
-// operand a adds up to.
+// advances it, mostly without a division. at(outer, inner, offset) combines both:
+// false where the matrix has a zero or ends. out_row(m) is the row of the result of row m of
+// operand a.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct FastDiv {
   }
 };
 
-// outers x inners elements, row after row; a batch of them, or one that serves the whole batch.
+// outers x inners elements, row-major; a batch of them, or one that all of the batch shares.
 struct Plain {
   int outers = 0, inners = 0;
   int64_t step = 0;      // elements from one matrix of the batch to the next
@@ -135,7 +135,7 @@ struct Windows {
 //
 // dx[h, w] takes part in the windows p = (h + top - r) / stride for the taps r where that is whole:
 // those with r % stride = (h + top) % stride. So the pixels fall into stride^2 phases, and each
-// phase is a plain convolution of dy with its own subset of the taps, turned around.
+// phase is a plain convolution of dy with its own subset of the taps, rotated by 180 degrees.
 
 // One axis of one phase.
 struct PhaseAxis {
@@ -154,7 +154,7 @@ struct PhaseAxis {
         window((phase + before - tap) / stride) {}
 };
 
-// What both operands know of the forward convolution.
+// The forward convolution's geometry, for both operands.
 struct PhaseGrid {
   int stride = 1, top = 0, left = 0;
   int h = 0, w = 0, kh = 0, kw = 0;

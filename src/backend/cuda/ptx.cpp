@@ -13,7 +13,7 @@ constexpr std::string_view types[reg_kinds] = {".f32", ".b32", ".b64", ".b16", "
 // Registers of a vector access: {%f1, %f2}.
 std::string braces(std::span<const Reg> regs) {
   std::string s;
-  for (const Reg& r : regs) s += (s.empty() ? "{" : ", ") + str(r);
+  for (const Reg& r : regs) s += (s.empty() ? "{" : ", ") + joined(r);
   return s + "}";
 }
 
@@ -46,8 +46,8 @@ std::ostream& operator<<(std::ostream& out, const Operand& v) {
 }
 
 Reg Ptx::parameter(RegKind kind, int64_t offset) {
-  return make(kind, str("ld.param", types[static_cast<size_t>(kind)]),
-              str("[params+", offset, "]"));
+  return make(kind, joined("ld.param", types[static_cast<size_t>(kind)]),
+              joined("[params+", offset, "]"));
 }
 
 Reg Ptx::pointer_parameter(int64_t offset) {
@@ -56,7 +56,7 @@ Reg Ptx::pointer_parameter(int64_t offset) {
 
 Reg Ptx::in_register(const Operand& v) { return v.is_constant() ? f32("mov.f32", v) : v.reg; }
 
-std::string Ptx::when(const Address& at) const { return at.when ? str("@", at.when, " ") : ""; }
+std::string Ptx::when(const Address& at) const { return at.when ? joined("@", at.when, " ") : ""; }
 
 // ---- memory ----------------------------------------------------------------------------------
 
@@ -82,10 +82,10 @@ void Ptx::reload(const Packed& p, const Address& at) {
   for (int i = 0; i < units;) {
     int n = std::min(most, units - i);
     n = n >= 4 ? 4 : n >= 2 ? 2 : 1;
-    const std::span<const Reg> part(p.words.data() + i, static_cast<size_t>(n));
+    const std::span<const Reg> lane(p.words.data() + i, static_cast<size_t>(n));
     const std::string_view type = unit == 1 ? ".u8" : types[static_cast<size_t>(kind)];
-    line(when(at), at.shared ? "ld.shared" : "ld.global", vector_suffix(part.size()), type, " ",
-         n == 1 ? str(part[0]) : braces(part), ", [", at.base, "+", at.offset + i * unit, "]");
+    line(when(at), at.shared ? "ld.shared" : "ld.global", vector_suffix(lane.size()), type, " ",
+         n == 1 ? joined(lane[0]) : braces(lane), ", [", at.base, "+", at.offset + i * unit, "]");
     i += n;
   }
 }
@@ -94,7 +94,7 @@ Reg Ptx::widen(const Packed& p, int index) {
   const bool words = size_of(p.dtype) < 4 && p.words[0].kind == RegKind::b32;
   const int per_word = words ? 4 / static_cast<int>(size_of(p.dtype)) : 1;
   const Reg word = p.words[static_cast<size_t>(index / per_word)];
-  const int part = index % per_word;
+  const int lane = index % per_word;
   switch (p.dtype) {
     case DType::f32: return word;
     case DType::bf16: {
@@ -102,20 +102,20 @@ Reg Ptx::widen(const Packed& p, int index) {
         const Reg wide = b32("cvt.u32.u16", word);
         return f32("mov.b32", b32("shl.b32", wide, 16));
       }
-      const Reg bits = part == 0 ? b32("shl.b32", word, 16) : b32("and.b32", word, "0xffff0000");
+      const Reg bits = lane == 0 ? b32("shl.b32", word, 16) : b32("and.b32", word, "0xffff0000");
       return f32("mov.b32", bits);
     }
     case DType::f16: {
       if (!words) return f32("cvt.f32.f16", word);
       const Reg low = reg(RegKind::b16), high = reg(RegKind::b16);
       line("mov.b32 {", low, ", ", high, "}, ", word);
-      return f32("cvt.f32.f16", part == 0 ? low : high);
+      return f32("cvt.f32.f16", lane == 0 ? low : high);
     }
     case DType::i32: return f32("cvt.rn.f32.s32", word);
     case DType::i64: return f32("cvt.rn.f32.s64", word);
     case DType::u8: {
       if (!words) return f32("cvt.rn.f32.u16", word);
-      return f32("cvt.rn.f32.u32", b32("bfe.u32", word, 8 * part, 8));
+      return f32("cvt.rn.f32.u32", b32("bfe.u32", word, 8 * lane, 8));
     }
   }
   fail("ptx: unknown dtype");
@@ -153,7 +153,7 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
   for (size_t i = 0; pairs && i < values.size(); i += 2) {
     if (capability_ < 80) {
       const Reg low = narrowed(dtype, values[i]), high = narrowed(dtype, values[i + 1]);
-      words.push_back(b32("mov.b32", str("{", low, ", ", high, "}")));
+      words.push_back(b32("mov.b32", joined("{", low, ", ", high, "}")));
       continue;
     }
     const Reg low = in_register(values[i]), high = in_register(values[i + 1]);
@@ -165,10 +165,10 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
   for (int i = 0; i < units;) {
     int n = std::min(most, units - i);
     n = n >= 4 ? 4 : n >= 2 ? 2 : 1;
-    const std::span<const Reg> part(words.data() + i, static_cast<size_t>(n));
+    const std::span<const Reg> lane(words.data() + i, static_cast<size_t>(n));
     const std::string_view type = unit == 1 ? ".u8" : types[static_cast<size_t>(words[0].kind)];
-    line(when(at), at.shared ? "st.shared" : "st.global", vector_suffix(part.size()), type, " [",
-         at.base, "+", at.offset + i * unit, "], ", n == 1 ? str(part[0]) : braces(part));
+    line(when(at), at.shared ? "st.shared" : "st.global", vector_suffix(lane.size()), type, " [",
+         at.base, "+", at.offset + i * unit, "], ", n == 1 ? joined(lane[0]) : braces(lane));
     i += n;
   }
 }
@@ -177,15 +177,15 @@ void Ptx::store(DType dtype, std::span<const Operand> values, const Address& at)
 
 std::string Ptx::text(const Entry& e) const {
   const int target = capability_ >= 90 ? 90 : capability_ >= 80 ? 80 : 75;
-  std::string s = str(".version 8.1\n.target sm_", target, "\n.address_size 64\n");
+  std::string s = joined(".version 8.1\n.target sm_", target, "\n.address_size 64\n");
   if (e.dynamic_shared) s += ".extern .shared .align 16 .b8 dynamic[];\n";
-  s += str(".visible .entry ", e.name, "(.param .align 8 .b8 params[",
+  s += joined(".visible .entry ", e.name, "(.param .align 8 .b8 params[",
            std::max<int64_t>(e.parameter_bytes, 8), "])\n.maxntid ", e.threads, "\n");
-  if (e.ctas_per_sm > 0) s += str(".minnctapersm ", e.ctas_per_sm, "\n");
+  if (e.ctas_per_sm > 0) s += joined(".minnctapersm ", e.ctas_per_sm, "\n");
   s += "{\n";
   for (size_t k = 0; k < reg_kinds; ++k)
-    if (used_[k] > 0) s += str("  .reg ", types[k], " ", prefixes[k], "<", used_[k], ">;\n");
-  if (e.shared_floats > 0) s += str("  .shared .align 16 .f32 shared[", e.shared_floats, "];\n");
+    if (used_[k] > 0) s += joined("  .reg ", types[k], " ", prefixes[k], "<", used_[k], ">;\n");
+  if (e.shared_floats > 0) s += joined("  .shared .align 16 .f32 shared[", e.shared_floats, "];\n");
   if (target >= 90) s += "  griddepcontrol.wait;\n";
   return s + body_ + "  ret;\n}\n";
 }

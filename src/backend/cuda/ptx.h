@@ -98,8 +98,8 @@ class Ptx {
     return make(RegKind::predicate, op, arguments...);
   }
 
-  std::string new_label() { return str("L", labels_++); }
-  void place(const std::string& label) { body_ += label + ":\n"; }
+  std::string new_label() { return joined("L", labels_++); }
+  void bind(const std::string& label) { body_ += label + ":\n"; }
   int instructions() const { return instructions_; }
 
   // A field of the kernel's parameter struct, `offset` bytes from its start.

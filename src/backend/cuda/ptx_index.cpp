@@ -65,10 +65,10 @@ SegmentChoice::SegmentChoice(Draft& d, std::span<const int64_t> widths, int vect
   }
 }
 
-Reg SegmentChoice::choose(Draft& d, std::span<const Reg> by_part) const {
-  Reg chosen = by_part[0];
-  for (size_t k = 1; k < by_part.size(); ++k)
-    chosen = d.ptx.b64("selp.b64", by_part[k], chosen, inside_[k]);
+Reg SegmentChoice::choose(Draft& d, std::span<const Reg> by_segment) const {
+  Reg chosen = by_segment[0];
+  for (size_t k = 1; k < by_segment.size(); ++k)
+    chosen = d.ptx.b64("selp.b64", by_segment[k], chosen, inside_[k]);
   return chosen;
 }
 

@@ -43,20 +43,20 @@ class Strides {
   std::vector<Reg> strides_;  // none: 0
 };
 
-// A tensor of which each thread takes some neighbours along the last dim (`vector` elements), where
-// the tensor may lie in parts along that dim, each a dense tensor: in which the thread's are.
+// The segment of a segmented tensor that holds a thread's vector (`vector` consecutive elements of
+// the last dim).
 class SegmentChoice {
  public:
-  // `column`: the thread's place along the last dim of the whole, in vectors. The vector divides
-  // all widths.
+  // `column`: the thread's index along the last dim of all segments, in vectors. The vector width
+  // divides all segment widths.
   SegmentChoice(Draft& d, std::span<const int64_t> widths, int vector, Reg column);
-  // Its place along the last dim of part k, in vectors; means nothing if it lies in another part.
-  Reg column(size_t part) const { return columns_[part]; }
-  // Of values (b64), one a part, that of the thread's part.
-  Reg choose(Draft& d, std::span<const Reg> by_part) const;
+  // The index within segment k, in vectors; meaningless if the vector is in another segment.
+  Reg column(size_t segment) const { return columns_[segment]; }
+  // Selects the value (b64) of the thread's segment.
+  Reg choose(Draft& d, std::span<const Reg> by_segment) const;
 
  private:
-  std::vector<Reg> columns_, inside_;  // inside: in this part or a later one
+  std::vector<Reg> columns_, inside_;  // inside: in this segment or a later one
 };
 
 // base + offset elements

@@ -111,8 +111,8 @@ TEST(ptx, broadcasting__assembles) {
   expect_assembles(ptxas, write_strided(groups, 90).text, 90);
 }
 
-// The image and the result in parts.
-StridedForm in_parts(int64_t n, int64_t size, const std::vector<int64_t>& widths) {
+// A segmented image and result.
+StridedForm segmented(int64_t n, int64_t size, const std::vector<int64_t>& widths) {
   int64_t c = 0;
   for (const int64_t w : widths) c += w;
   StridedForm f = coefficients(n, size, c);
@@ -120,20 +120,20 @@ StridedForm in_parts(int64_t n, int64_t size, const std::vector<int64_t>& widths
   return f;
 }
 
-TEST(ptx, parts__assemble) {
+TEST(ptx, segmented_tensors__assemble) {
   const std::string ptxas = find_ptxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
   for (const auto& widths : {std::vector<int64_t>{64, 128}, {8, 20}, {7, 16}, {8, 8, 16}})
     for (const bool unaligned : {false, true}) {
-      StridedForm f = in_parts(2, 8, widths);
+      StridedForm f = segmented(2, 8, widths);
       f.unaligned = unaligned;
       const StridedText text = write_strided(f, 90);
       expect_assembles(ptxas, text.text, 90);
       EXPECT_EQ(text.pointers.size(), 2 + 2 * widths.size());
       EXPECT_EQ(text.alignment.size(), text.pointers.size());
     }
-  EXPECT_EQ(write_strided(in_parts(2, 8, {64, 128}), 90).text,
-            write_strided(in_parts(32, 16, {32, 16}), 90).text);
+  EXPECT_EQ(write_strided(segmented(2, 8, {64, 128}), 90).text,
+            write_strided(segmented(32, 16, {32, 16}), 90).text);
 }
 
 // x -> (x - mean) / deviation, in one sweep.
@@ -177,16 +177,16 @@ TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
   f.out = {DType::bf16, DType::f32, DType::f32};
   f.per_channel = {false, true, true};
   const SpatialLayout layout = spatial_layouts(f, {}, false).at(0);
-  SpatialText apart = write_spatial(f, layout, 90);
+  SpatialText separate = write_spatial(f, layout, 90);
   f.concatenated = 2;
-  SpatialText beside = write_spatial(f, layout, 90);
-  EXPECT_EQ(apart.text, beside.text);
-  EXPECT_EQ(apart.pointers, beside.pointers);
+  SpatialText concatenated = write_spatial(f, layout, 90);
+  EXPECT_EQ(separate.text, concatenated.text);
+  EXPECT_EQ(separate.pointers, concatenated.pointers);
   int strides = 0;
-  for (int64_t at = 0; at + 4 <= apart.parameters.size(); at += 4) {
+  for (int64_t at = 0; at + 4 <= separate.parameters.size(); at += 4) {
     uint32_t before = 0, after = 0;
-    std::memcpy(&before, static_cast<char*>(apart.parameters.data()) + at, 4);
-    std::memcpy(&after, static_cast<char*>(beside.parameters.data()) + at, 4);
+    std::memcpy(&before, static_cast<char*>(separate.parameters.data()) + at, 4);
+    std::memcpy(&after, static_cast<char*>(concatenated.parameters.data()) + at, 4);
     if (before == after) continue;
     EXPECT_EQ(before, channels);
     EXPECT_EQ(after, 2 * channels);

@@ -116,13 +116,13 @@ struct ReducePass::State {
   size_t results = 0;
 
   int64_t partials(const ReduceLayout& l) const {
-    return l.direct ? 0 : static_cast<int64_t>(results) * form.kept() * l.parts * form.inner();
+    return l.direct ? 0 : static_cast<int64_t>(results) * form.kept() * l.chunks * form.inner();
   }
   void run_stage(const Stage& s, const ReduceLayout& l, const std::vector<void*>& pointers,
                  std::span<void* const> out) {
     s.launch(pointers, device);
     if (l.direct) return;
-    finish.parts = l.parts;
+    finish.chunks = l.chunks;
     reduce_finish(finish, static_cast<const float*>(pointers.back()), out, device);
   }
 };
@@ -159,7 +159,7 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   s.layout = layout_of(s.form, device.sm_count(), false);
   s.unaligned_layout = layout_of(s.form, device.sm_count(), true);
   for (ReduceLayout* l : {&s.layout, &s.unaligned_layout})
-    l->direct = l->parts == 1 && !dims.folds();
+    l->direct = l->chunks == 1 && !dims.folds();
   s.stage.emplace(s.form, s.layout, device);
 }
 

@@ -12,8 +12,8 @@
 namespace ebb::cuda {
 
 // out_k = scale * sum (or the maximum) over the dims of result k of `expr`; f32, in the order of
-// the kept dims. Sums are taken in a fixed order: pieces of the reduced dims in f32 by a generated
-// kernel, and the pieces in a second one where there are several.
+// the kept dims. Sums have a fixed order: a generated kernel reduces chunks of the reduced dims in
+// f32, and a second one combines the chunks if there are several.
 class ReducePass {
  public:
   struct Options {

@@ -20,7 +20,7 @@ struct FinishParams {
   const float* partial;
   float* out[most_results];
   InnerDims kept_dims, reduced_dims;  // of the inner index
-  unsigned kept, parts, inner;
+  unsigned kept, chunks, inner;
   unsigned across;  // outputs of a block; a power of two
   float scale;
 };
@@ -52,12 +52,12 @@ __global__ __launch_bounds__(threads) void finish(const __grid_constant__ Finish
   constexpr float start = Maximum ? -INFINITY : 0.f;
   float sum[4] = {start, start, start, start};
   if (valid) {
-    const size_t from = (size_t{k} * p.kept + output / per_kept) * p.parts * p.inner +
+    const size_t from = (size_t{k} * p.kept + output / per_kept) * p.chunks * p.inner +
                         inner_index(p.kept_dims, output % per_kept);
-    const unsigned items = p.parts * folds;
+    const unsigned items = p.chunks * folds;
     const auto item = [&](unsigned i) {
-      const unsigned part = folds == 1 ? i : i / folds, fold = folds == 1 ? 0 : i % folds;
-      return p.partial[from + size_t{part} * p.inner + inner_index(p.reduced_dims, fold)];
+      const unsigned chunk = folds == 1 ? i : i / folds, fold = folds == 1 ? 0 : i % folds;
+      return p.partial[from + size_t{chunk} * p.inner + inner_index(p.reduced_dims, fold)];
     };
     unsigned i = y;
     for (; i + 3 * down < items; i += 4 * down)
@@ -98,11 +98,11 @@ void reduce_finish(const FinishForm& f, const float* partial, std::span<void* co
     add_dim(f.reduced[d] ? p.reduced_dims : p.kept_dims, f.sizes[d], stride);
   }
   p.kept = static_cast<unsigned>(f.kept);
-  p.parts = static_cast<unsigned>(f.parts);
+  p.chunks = static_cast<unsigned>(f.chunks);
   p.inner = static_cast<unsigned>(inner);
   p.scale = f.scale;
   const int64_t outputs = f.kept * p.kept_dims.count;
-  const int64_t items = f.parts * p.reduced_dims.count;
+  const int64_t items = f.chunks * p.reduced_dims.count;
   p.across = 32;
   while (p.across > 1 &&
          (p.across / 2 >= outputs || threads / p.across * 8 < items && outputs / p.across < 264))
@@ -110,7 +110,7 @@ void reduce_finish(const FinishForm& f, const float* partial, std::span<void* co
   for (size_t first = 0; first < out.size(); first += most_results) {
     const size_t count = std::min<size_t>(most_results, out.size() - first);
     for (size_t k = 0; k < count; ++k) p.out[k] = static_cast<float*>(out[first + k]);
-    p.partial = partial + static_cast<int64_t>(first) * f.kept * f.parts * inner;
+    p.partial = partial + static_cast<int64_t>(first) * f.kept * f.chunks * inner;
     launch(
         "reduce_finish", f.maximum ? finish<true> : finish<false>,
         {.grid = {blocks_for(outputs, p.across), static_cast<unsigned>(count)}, .block = threads},

@@ -9,10 +9,10 @@
 
 namespace ebb::cuda {
 
-// partial is [results, kept, parts, inner]. The inner index runs through dims, some of which are
-// summed as well; out_k is [kept, the others].
+// partial is [results, kept, chunks, inner]. The inner index runs through dims, some of which are
+// reduced as well; out_k is [kept, the others].
 struct FinishForm {
-  int64_t kept = 1, parts = 1;
+  int64_t kept = 1, chunks = 1;
   std::vector<int64_t> sizes;  // of the inner dims, outermost first
   std::vector<bool> reduced;   // of the inner dims
   bool maximum = false;

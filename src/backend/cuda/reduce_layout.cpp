@@ -1,4 +1,4 @@
-// How reductions are cut into blocks, parts and vectors.
+// Partitioning of reductions into thread blocks, chunks and vectors.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -43,8 +43,8 @@ int cost_of_vector(const ReduceForm& f, int vector) {
 
 void cut_rows(const ReduceForm& f, int sm_count, ReduceLayout& l) {
   const int64_t vectors = f.run() / l.vector;
-  constexpr int64_t alone = 4, few = 64, many = 1024;  // vectors an output
-  l.lanes = vectors <= alone ? 1 : vectors <= few ? 8 : vectors <= many ? 32 : block_threads;
+  constexpr int64_t serial = 4, few = 64, many = 1024;  // vectors per output
+  l.lanes = vectors <= serial ? 1 : vectors <= few ? 8 : vectors <= many ? 32 : block_threads;
   // few outputs: more threads for each
   const int64_t wanted = int64_t{sm_count} * 1024;
   if (l.lanes == 8 && f.kept() * 8 < wanted && vectors >= 32) l.lanes = 32;
@@ -52,14 +52,14 @@ void cut_rows(const ReduceForm& f, int sm_count, ReduceLayout& l) {
   if (l.lanes == block_threads) {
     const int64_t blocks = int64_t{sm_count} * 8;
     const int64_t least = int64_t{block_threads} * l.steps * 2;  // vectors worth a block
-    l.parts = std::clamp<int64_t>(blocks / std::max<int64_t>(f.kept(), 1), 1,
-                                  std::max<int64_t>(1, vectors / least));
+    l.chunks = std::clamp<int64_t>(blocks / std::max<int64_t>(f.kept(), 1), 1,
+                                   std::max<int64_t>(1, vectors / least));
   }
-  l.per_part = ceil_div(vectors, l.parts);
-  l.parts = ceil_div(vectors, l.per_part);
+  l.per_chunk = ceil_div(vectors, l.chunks);
+  l.chunks = ceil_div(vectors, l.per_chunk);
 }
 
-// Blocks of a few cache lines across, and as many parts as run at once.
+// Thread blocks a few cache lines across, and as many chunks as are co-resident.
 void cut_columns(const ReduceForm& f, int sm_count, ReduceLayout& l) {
   constexpr int64_t wide = 32, resident = 1024;  // vectors; threads of a SM
   const int64_t vectors = f.inner() / l.vector, run = f.run();
@@ -72,8 +72,8 @@ void cut_columns(const ReduceForm& f, int sm_count, ReduceLayout& l) {
   const int64_t at_once = sm_count * (resident / (int64_t{l.across} * l.down));
   const int64_t least = int64_t{l.down} * l.steps * 2;  // run indices worth a block
   const int64_t most = std::max<int64_t>(1, run / least);
-  l.per_part = ceil_div(run, std::clamp<int64_t>(at_once / (f.kept() * l.tiles), 1, most));
-  l.parts = ceil_div(run, l.per_part);
+  l.per_chunk = ceil_div(run, std::clamp<int64_t>(at_once / (f.kept() * l.tiles), 1, most));
+  l.chunks = ceil_div(run, l.per_chunk);
 }
 
 // Registers of a thread's values, about: accumulators and coefficients of columns, loads under way.
@@ -101,7 +101,7 @@ ReduceLayout layout_of(const ReduceForm& f, int sm_count, bool unaligned) {
     l.steps *= 2;
   }
   f.rows() ? cut_rows(f, sm_count, l) : cut_columns(f, sm_count, l);
-  while (l.steps > 1 && int64_t{l.steps / 2} * (f.rows() ? l.lanes : l.down) >= l.per_part)
+  while (l.steps > 1 && int64_t{l.steps / 2} * (f.rows() ? l.lanes : l.down) >= l.per_chunk)
     l.steps /= 2;
   return l;
 }

@@ -83,7 +83,7 @@ class ReduceWriter {
     return r;
   }
 
-  // ---- what does not change along the run ------------------------------------------------------
+  // ---- loop-invariant values -------------------------------------------------------------------
 
   // fixed_: the addresses at these kept (and inner) indices and the run's start.
   void fix(Reg kept, Reg inner) {
@@ -104,7 +104,7 @@ class ReduceWriter {
     }
   }
 
-  // Everything that the loop along the run uses again and again.
+  // Loop-invariant values of the loop along the run.
   void prepare_loop() {
     loaded_.resize(form_.in.size());
     for (size_t u = 0; u < text_.used.size(); ++u) {
@@ -128,7 +128,7 @@ class ReduceWriter {
   // ---- the loop along the run ------------------------------------------------------------------
 
   // at, at + stride, ... below end. Accumulates into acc_[result][slot]. The loads of a step are
-  // under way while the steps before it are computed.
+  // in flight while the previous steps are computed.
   void loop(Reg at, Reg end, Reg stride) {
     std::vector<Reg> number = {at}, inside;
     for (int s = 1; s < layout_.steps; ++s)
@@ -136,8 +136,8 @@ class ReduceWriter {
     for (const Reg n : number) inside.push_back(p_.test("setp.lt.u32", n, end));
     const Reg ahead = p_.b32("mul.lo.u32", stride, layout_.steps);
     for (size_t s = 0; s < number.size(); ++s) load_step(s, number[s], inside[s]);
-    const std::string again = p_.new_label(), done = p_.new_label();
-    p_.place(again);
+    const std::string loop = p_.new_label(), done = p_.new_label();
+    p_.bind(loop);
     p_.line("@!", inside[0], " bra ", done);
     for (size_t s = 0; s < number.size(); ++s) {
       accumulate(static_cast<int>(s), s == 0 ? Reg{} : inside[s]);
@@ -145,8 +145,8 @@ class ReduceWriter {
       p_.line("setp.lt.u32 ", inside[s], ", ", number[s], ", ", end);
       load_step(s, number[s], inside[s]);
     }
-    p_.line("bra ", again);
-    p_.place(done);
+    p_.line("bra ", loop);
+    p_.bind(done);
   }
 
   void load_step(size_t step, Reg number, Reg inside) {
@@ -168,7 +168,7 @@ class ReduceWriter {
   std::string_view combine() const { return form_.maximum ? "max.f32 " : "add.f32 "; }
 
   void accumulate(int step, Reg inside) {
-    const std::string when = inside ? str("@", inside, " ") : "";
+    const std::string when = inside ? joined("@", inside, " ") : "";
     const auto load = [this](size_t i, int s, int e) { return loaded(i, s, e); };
     for (size_t k = 0; k < results_; ++k) {
       Operand sum = 0.0f;  // rows: of the vector
@@ -201,13 +201,13 @@ class ReduceWriter {
     return p_.f32("mul.rn.f32", v, scale_);
   }
 
-  // Where result k of (kept, part, inner element) goes.
-  Address target(size_t k, Reg kept, Reg part, Reg inner) {
+  // The address of result k of (kept, chunk, inner element).
+  Address target(size_t k, Reg kept, Reg chunk, Reg inner) {
     Reg index = kept;
     if (!layout_.direct) {
       if (k > 0)
         index = p_.b32("add.u32", index, draft_.number(form_.kept() * static_cast<int64_t>(k)));
-      index = p_.b32("mad.lo.u32", index, draft_.number(layout_.parts), part);
+      index = p_.b32("mad.lo.u32", index, draft_.number(layout_.chunks), chunk);
     }
     Reg offset = p_.b64("cvt.u64.u32", index);
     if (!form_.rows())
@@ -221,15 +221,15 @@ class ReduceWriter {
   void rows() {
     const bool block = layout_.lanes > warp;
     const Reg tid = p_.b32("mov.u32", "%tid.x"), cta = p_.b32("mov.u32", "%ctaid.x");
-    Reg kept = cta, part = p_.b32("mov.u32", 0), lane = tid;
+    Reg kept = cta, chunk = p_.b32("mov.u32", 0), lane = tid;
     Reg valid;
     const int64_t per_block = text_.threads / layout_.lanes;
-    text_.blocks = (form_.kept() + per_block - 1) / per_block * layout_.parts;
+    text_.blocks = (form_.kept() + per_block - 1) / per_block * layout_.chunks;
     if (block) {
-      const Coordinates split(draft_, {form_.kept(), layout_.parts});
+      const Coordinates split(draft_, {form_.kept(), layout_.chunks});
       const auto at = split.of(draft_, cta);
       kept = at[0];
-      part = at[1];
+      chunk = at[1];
     } else {
       kept = p_.b32("shr.u32", p_.b32("mad.lo.u32", cta, text_.threads, tid),
                     std::countr_zero(static_cast<unsigned>(layout_.lanes)));
@@ -241,9 +241,9 @@ class ReduceWriter {
     fix(kept, {});
     prepare_loop();
     start_accumulators(layout_.steps);
-    const Reg per_part = draft_.number(layout_.per_part);
-    const Reg begin = p_.b32("mul.lo.u32", part, per_part);
-    const Reg end = p_.b32("min.u32", p_.b32("add.u32", begin, per_part),
+    const Reg per_chunk = draft_.number(layout_.per_chunk);
+    const Reg begin = p_.b32("mul.lo.u32", chunk, per_chunk);
+    const Reg end = p_.b32("min.u32", p_.b32("add.u32", begin, per_chunk),
                            draft_.number(form_.run() / layout_.vector));
     loop(p_.b32("add.u32", begin, lane), end, p_.b32("mov.u32", layout_.lanes));
     for (auto& a : acc_)
@@ -253,7 +253,7 @@ class ReduceWriter {
     Reg first = p_.test("setp.eq.u32", lane, 0);
     if (valid) first = p_.test("setp.eq.and.u32", lane, 0, valid);
     for (size_t k = 0; k < results_; ++k) {
-      Address to = target(k, kept, part, {});
+      Address to = target(k, kept, chunk, {});
       to.when = first;
       const Operand v[] = {scaled(acc_[k][0])};
       p_.store(DType::f32, v, to);
@@ -289,9 +289,9 @@ class ReduceWriter {
 
   void columns() {
     text_.threads = layout_.across * layout_.down;
-    text_.blocks = form_.kept() * layout_.parts * layout_.tiles;
+    text_.blocks = form_.kept() * layout_.chunks * layout_.tiles;
     const Reg tid = p_.b32("mov.u32", "%tid.x"), cta = p_.b32("mov.u32", "%ctaid.x");
-    const Coordinates block_split(draft_, {form_.kept(), layout_.parts, layout_.tiles});
+    const Coordinates block_split(draft_, {form_.kept(), layout_.chunks, layout_.tiles});
     const auto at = block_split.of(draft_, cta);
     const Reg across = draft_.number(layout_.across), down = draft_.number(layout_.down);
     const Reciprocal by(layout_.across);
@@ -304,10 +304,10 @@ class ReduceWriter {
     fix(at[0], column);
     prepare_loop();
     start_accumulators(layout_.vector);
-    const Reg per_part = draft_.number(layout_.per_part);
-    const Reg begin = p_.b32("mul.lo.u32", at[1], per_part);
+    const Reg per_chunk = draft_.number(layout_.per_chunk);
+    const Reg begin = p_.b32("mul.lo.u32", at[1], per_chunk);
     const Reg end =
-        p_.b32("min.u32", p_.b32("add.u32", begin, per_part), draft_.number(form_.run()));
+        p_.b32("min.u32", p_.b32("add.u32", begin, per_chunk), draft_.number(form_.run()));
     loop(p_.b32("add.u32", begin, row), end, down);
     down_block(tid, row, down, across);
     const Reg first = p_.test("setp.eq.and.u32", row, 0, valid);
@@ -327,8 +327,8 @@ class ReduceWriter {
     shared_ = static_cast<int64_t>(results_) * layout_.vector * half;
     const Reg memory = p_.b32("mov.u32", "shared");
     const Reg rows_left = p_.b32("shr.u32", down, 1);
-    const std::string again = p_.new_label(), done = p_.new_label(), write = p_.new_label();
-    p_.place(again);
+    const std::string loop = p_.new_label(), done = p_.new_label(), write = p_.new_label();
+    p_.bind(loop);
     p_.line("@", p_.test("setp.eq.u32", rows_left, 0), " bra.uni ", done);
     const Reg upper = p_.b32("mul.lo.u32", rows_left, across);  // the first thread that writes
     const Reg to = p_.b32("mad.lo.u32", p_.b32("sub.u32", tid, upper), 4, memory);
@@ -353,8 +353,8 @@ class ReduceWriter {
     });
     p_.line("bar.sync 0");
     p_.line("shr.u32 ", rows_left, ", ", rows_left, ", 1");
-    p_.line("bra.uni ", again);
-    p_.place(done);
+    p_.line("bra.uni ", loop);
+    p_.bind(done);
   }
 
   const ReduceForm& form_;

@@ -28,21 +28,21 @@ struct ReduceForm {
   bool rows() const { return run_end == space.sizes.size(); }
 };
 
-// How the work is cut. Rows (no inner dims): `lanes` threads an output, neighbours along the run.
-// Columns: a block is `across` vectors of inner elements times `down` run indices.
-// Each of `parts` sums a piece of the run.
+// Partitioning. Rows (no inner dims): `lanes` threads per output, consecutive along the run.
+// Columns: a thread block is `across` vectors of inner elements times `down` run indices. The run
+// is divided into `chunks`.
 struct ReduceLayout {
   int vector = 1, steps = 1;
-  int lanes = 1;                    // 1, 8, 32 or 256
-  int across = 1, down = 1;         // down is a power of two
-  int64_t tiles = 1;                // of `across` vectors
-  int64_t parts = 1, per_part = 0;  // vectors (rows) or run indices (columns) of a part
-  bool direct = false;              // one part, nothing left to sum: writes scaled results itself
+  int lanes = 1;                      // 1, 8, 32 or 256
+  int across = 1, down = 1;           // down is a power of two
+  int64_t tiles = 1;                  // of `across` vectors
+  int64_t chunks = 1, per_chunk = 0;  // vectors (rows) or run indices (columns) per chunk
+  bool direct = false;                // one chunk: writes scaled results itself
 };
 ReduceLayout layout_of(const ReduceForm& form, int sm_count, bool unaligned);
 
 // A generated kernel; like StridedText. Its outputs are the results if the layout is direct, else
-// one pointer to partial results [result, kept, part, inner].
+// one pointer to partial results [result, kept, chunk, inner].
 struct ReduceText {
   std::string text;
   Parameters parameters;

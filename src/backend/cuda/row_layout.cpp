@@ -1,4 +1,4 @@
-// How rows are cut among threads, and what of them stays in registers.
+// Partitioning of rows among threads, and the choice of inputs kept in registers.
 #include <algorithm>
 #include <numeric>
 
@@ -9,7 +9,7 @@
 namespace ebb::cuda {
 namespace {
 
-using Place = RowLayout::Place;
+using Residency = RowLayout::Residency;
 
 constexpr int warp = 32, widest = 1024;  // threads: of a warp, at most for a row
 
@@ -25,10 +25,11 @@ class Cutter {
     const std::vector<bool> all = inputs_of(f.expr, 0, f.expr.results().size()),
                             terms = inputs_of(f.expr, 0, f.reductions());
     for (size_t i = 0; i < f.in.size(); ++i) {
-      place_.push_back(!all[i]                          ? Place::none
-                       : f.space.strides[i].back() == 0 ? Place::row
-                                                        : Place::streamed);
-      if (place_[i] == Place::streamed && streams(f, i)) (terms[i] ? first_ : second_).push_back(i);
+      residency_.push_back(!all[i]                          ? Residency::none
+                           : f.space.strides[i].back() == 0 ? Residency::row
+                                                            : Residency::streamed);
+      if (residency_[i] == Residency::streamed && streams(f, i))
+        (terms[i] ? first_ : second_).push_back(i);
     }
   }
 
@@ -46,17 +47,17 @@ class Cutter {
     RowLayout l{.vector = vector_, .lanes = lanes, .steps = static_cast<int>(steps(lanes))};
     constexpr int small_block = 128;
     l.threads = lanes > warp ? lanes : small_block;
-    l.place = place_;
+    l.residency = residency_;
     int64_t kept = 0;
     for (const auto* group : {&first_, &second_})
       for (const size_t i : *group) {
         const int64_t more = l.steps * registers(i);
         if (kept + more > budget) continue;
         kept += more;
-        l.place[i] = Place::resident;
+        l.residency[i] = Residency::resident;
       }
-    for (size_t i = 0; i < place_.size(); ++i)
-      if (l.place[i] == Place::streamed) kept += 2 * registers(i);
+    for (size_t i = 0; i < residency_.size(); ++i)
+      if (l.residency[i] == Residency::streamed) kept += 2 * registers(i);
     constexpr int64_t modest = 40;
     l.registers = kept <= modest ? 64 : 96;
     return l;
@@ -65,16 +66,17 @@ class Cutter {
   // Stripes: two rows in registers, coefficients and the columns' sums.
   int64_t with_partials(int lanes) const {
     int64_t n = 2 * (registers_of(first_) + registers_of(second_));
-    for (size_t i = 0; i < place_.size(); ++i)
+    for (size_t i = 0; i < residency_.size(); ++i)
       if (is_loop_invariant(i)) n += registers(i);
     for (const RowExtent per : f_.extents) n += per == RowExtent::partial ? vector_ : 0;
     return n * steps(lanes);
   }
   RowLayout partial_layout(int lanes, int64_t budget) const {
     RowLayout l = layout(lanes, budget);
-    for (size_t i = 0; i < place_.size(); ++i) {
-      if (is_loop_invariant(i)) l.place[i] = Place::loop_invariant;
-      if (l.place[i] == Place::streamed && streams(f_, i)) l.place[i] = Place::resident;
+    for (size_t i = 0; i < residency_.size(); ++i) {
+      if (is_loop_invariant(i)) l.residency[i] = Residency::loop_invariant;
+      if (l.residency[i] == Residency::streamed && streams(f_, i))
+        l.residency[i] = Residency::resident;
     }
     constexpr int64_t modest = 36;
     l.registers = lanes > 512 || with_partials(lanes) <= modest ? 64 : 96;
@@ -83,7 +85,7 @@ class Cutter {
 
  private:
   bool is_loop_invariant(size_t i) const {
-    return place_[i] == Place::streamed && !streams(f_, i) && f_.row_stride(i) == 0;
+    return residency_[i] == Residency::streamed && !streams(f_, i) && f_.row_stride(i) == 0;
   }
   int64_t registers(size_t i) const {  // of a vector
     const int64_t size = size_of(f_.in[i]), bytes = vector_ * size;
@@ -97,8 +99,8 @@ class Cutter {
 
   const RowForm& f_;
   int vector_;
-  std::vector<Place> place_;
-  std::vector<size_t> first_, second_;  // what streams: for the reductions, for the outputs alone
+  std::vector<Residency> residency_;
+  std::vector<size_t> first_, second_;  // streamed inputs: of the reductions; of the outputs only
 };
 
 // Elements of a vector: 16 bytes of the widest tensor that streams.
@@ -140,8 +142,8 @@ RowLayout laid_out(const RowForm& f, const Cutter& cut, int lanes, int sm_count)
   return cut.layout(lanes, lanes > crowded ? tight : register_budget + 8);
 }
 
-// One row after the other, so that it matters less how many loads are under way for each: few
-// elements a thread.
+// Rows are pipelined one after another, so fewer loads in flight per row suffice: few elements per
+// thread.
 RowLayout partial_layout(const Cutter& cut) {
   constexpr int64_t budget = 48;
   int lanes = 8;

@@ -14,7 +14,7 @@ namespace {
 constexpr int warp = 32;
 constexpr int phase_steps = 64;  // the writer's step: phase * phase_steps + step
 
-using Place = RowLayout::Place;
+using Residency = RowLayout::Residency;
 
 class RowWriter {
  public:
@@ -27,15 +27,15 @@ class RowWriter {
         writer_(p_, form.expr, rates(), narrow()),
         reduced_(form.reductions()) {
     for (size_t i = 0; i < form.in.size(); ++i)
-      if (layout.place[i] != Place::none) text_.used.push_back(i);
+      if (layout.residency[i] != Residency::none) text_.used.push_back(i);
   }
 
   RowText write() {
     find_row();
     find_addresses();
     place_shared();
-    load_all(Place::loop_invariant);
-    load_all(Place::resident);
+    load_all(Residency::loop_invariant);
+    load_all(Residency::resident);
     if (form_.partial_rows > 0) {
       accumulate_rows();
       write_partials();
@@ -50,7 +50,7 @@ class RowWriter {
   // ---- what moves how ------------------------------------------------------------------------
 
   bool along(size_t i) const {
-    return layout_.place[i] != Place::none && layout_.place[i] != Place::row;
+    return layout_.residency[i] != Residency::none && layout_.residency[i] != Residency::row;
   }
   std::vector<InputRate> rates() const {
     std::vector<InputRate> r;
@@ -82,8 +82,8 @@ class RowWriter {
   void accumulate_rows() {
     start_sums();
     const Reg at = p_.b32("mov.u32", 0), end = draft_.number(form_.partial_rows);
-    const std::string again = p_.new_label();
-    p_.place(again);
+    const std::string loop = p_.new_label();
+    p_.bind(loop);
     p_.line("add.u32 ", at, ", ", at, ", 1");
     const Reg more = p_.test("setp.lt.u32", at, end);
     const Reg more_inside = inside_ ? p_.test("setp.lt.and.u32", at, end, inside_) : Reg{};
@@ -91,7 +91,7 @@ class RowWriter {
     advance_inputs();
     std::vector<std::vector<Packed>> next(form_.in.size());
     for (const size_t i : text_.used)
-      for (int s = 0; s < layout_.steps && layout_.place[i] == Place::resident; ++s)
+      for (int s = 0; s < layout_.steps && layout_.residency[i] == Residency::resident; ++s)
         next[i].push_back(load(i, s, inside(s) ? more_inside : more));
     std::swap(here, in_);
     row();
@@ -106,8 +106,8 @@ class RowWriter {
       if (here[i].id != in_[i].id) p_.line("mov.b64 ", in_[i], ", ", here[i]);
     }
     advance_outputs();
-    turn_shared();
-    p_.line("@", more, " bra ", again);
+    swap_stages();
+    p_.line("@", more, " bra ", loop);
   }
 
   Reg row_bytes(size_t i, DType dtype, bool by_row) {
@@ -169,7 +169,7 @@ class RowWriter {
     const std::vector<Reg> at = Coordinates(draft_, sizes).of(draft_, row_);
     const Reg first = p_.b64("mul.wide.u32", lane_, layout_.vector);
     std::map<std::vector<int64_t>, Reg> known;
-    const auto place = [&](Reg from, const std::vector<int64_t>& strides, DType dtype) {
+    const auto slot = [&](Reg from, const std::vector<int64_t>& strides, DType dtype) {
       const std::vector<int64_t> outer(strides.begin(), strides.end() - 1);
       if (!known.contains(outer)) known[outer] = Strides(draft_, outer).offset(draft_, at);
       const Reg row = address(p_, from, known[outer], dtype);
@@ -178,7 +178,7 @@ class RowWriter {
     in_.resize(form_.in.size());
     for (size_t u = 0; u < text_.used.size(); ++u) {
       const size_t i = text_.used[u];
-      in_[i] = place(base[u], form_.space.strides[i], form_.in[i]);
+      in_[i] = slot(base[u], form_.space.strides[i], form_.in[i]);
       alignment(along(i) ? layout_.vector : 1, form_.in[i]);
     }
     for (size_t k = 0; k < form_.out.size(); ++k) {
@@ -188,7 +188,7 @@ class RowWriter {
       else
         out_.push_back(per(k, RowExtent::partial)
                            ? from
-                           : place(from, form_.space.strides.back(), form_.out[k]));
+                           : slot(from, form_.space.strides.back(), form_.out[k]));
       alignment(per(k, RowExtent::row) ? 1 : layout_.vector, form_.out[k]);
     }
   }
@@ -204,21 +204,22 @@ class RowWriter {
     return p_.load(form_.in[i], layout_.vector, {in_[i], offset, when});
   }
 
-  void load_all(Place place) {
+  void load_all(Residency residency) {
     loaded_.resize(form_.in.size());
     for (int s = 0; s < layout_.steps; ++s)
       for (const size_t i : text_.used)
-        if (layout_.place[i] == place) loaded_[i].emplace(s, load(i, s, inside(s)));
+        if (layout_.residency[i] == residency) loaded_[i].emplace(s, load(i, s, inside(s)));
   }
   void load_rows() {
     for (const size_t i : text_.used)
-      if (layout_.place[i] == Place::row) loaded_[i].emplace(0, p_.load(form_.in[i], 1, {in_[i]}));
+      if (layout_.residency[i] == Residency::row)
+        loaded_[i].emplace(0, p_.load(form_.in[i], 1, {in_[i]}));
   }
 
   Operand value(size_t i, int step, int element) {
     if (i >= form_.in.size()) return reduced_[i - form_.in.size()];
-    if (layout_.place[i] == Place::row) return p_.element(loaded_[i].at(0), 0);
-    const int s = step % phase_steps, key = layout_.place[i] == Place::streamed ? step : s;
+    if (layout_.residency[i] == Residency::row) return p_.element(loaded_[i].at(0), 0);
+    const int s = step % phase_steps, key = layout_.residency[i] == Residency::streamed ? step : s;
     auto at = loaded_[i].find(key);
     if (at == loaded_[i].end()) at = loaded_[i].emplace(key, load(i, s, inside(s))).first;
     return p_.element(at->second, element);
@@ -245,7 +246,7 @@ class RowWriter {
         Operand sum = result(t, s, 0);  // of the vector
         for (int e = 1; e < layout_.vector; ++e)
           sum = p_.f32(combine(t), sum, p_.in_register(result(t, s, e)));
-        const std::string when = inside(s) ? str("@", inside(s), " ") : "";
+        const std::string when = inside(s) ? joined("@", inside(s), " ") : "";
         p_.line(when, combine(t), " ", reduced_[t], ", ", reduced_[t], ", ", p_.in_register(sum));
       }
     p_.line("bar.warp.sync -1");
@@ -276,32 +277,33 @@ class RowWriter {
     other_ = p_.b32("mad.lo.u32", lane, 4, memory);
     leads_ = p_.test("setp.eq.u32", p_.b32("and.b32", tid_, warp - 1), 0);
     if (warps_rounded() > warps()) there_ = p_.test("setp.lt.u32", lane, warps());
-    if (form_.partial_rows > 0) turn_ = p_.b32("mov.u32", 4 * floats);
+    if (form_.partial_rows > 0) stage_offset_ = p_.b32("mov.u32", 4 * floats);
   }
 
   void across_block(const std::vector<size_t>& now) {
     const int first = taken_;
     taken_ += warps() * static_cast<int>(now.size());
-    const auto place = [&](size_t k) { return 4 * (first + warps() * static_cast<int>(k)); };
+    const auto slot = [&](size_t k) { return 4 * (first + warps() * static_cast<int>(k)); };
     for (size_t k = 0; k < now.size(); ++k)
-      p_.line("@", leads_, " st.shared.f32 [", own_, "+", place(k), "], ", reduced_[now[k]]);
+      p_.line("@", leads_, " st.shared.f32 [", own_, "+", slot(k), "], ", reduced_[now[k]]);
     p_.line("bar.sync 0");
     for (size_t k = 0; k < now.size(); ++k) {
       const size_t t = now[k];
       if (there_)
         p_.line("mov.f32 ", reduced_[t], ", ", Operand(form_.maximum[t] ? -infinity : 0.0f));
-      p_.line(there_ ? str("@", there_, " ") : "", "ld.shared.f32 ", reduced_[t], ", [", other_,
-              "+", place(k), "]");
+      p_.line(there_ ? joined("@", there_, " ") : "", "ld.shared.f32 ", reduced_[t], ", [", other_,
+              "+", slot(k), "]");
     }
     for (const size_t t : now) across(t, warps_rounded());
   }
 
-  // The next row's reductions meet in the other half of the memory: a warp may still read this one.
-  void turn_shared() {
-    if (!turn_) return;
-    p_.line("add.s32 ", own_, ", ", own_, ", ", turn_);
-    p_.line("add.s32 ", other_, ", ", other_, ", ", turn_);
-    p_.line("neg.s32 ", turn_, ", ", turn_);
+  // Double buffering: the next row's reductions use the other half of the shared memory, since a
+  // warp may still read this one.
+  void swap_stages() {
+    if (!stage_offset_) return;
+    p_.line("add.s32 ", own_, ", ", own_, ", ", stage_offset_);
+    p_.line("add.s32 ", other_, ", ", other_, ", ", stage_offset_);
+    p_.line("neg.s32 ", stage_offset_, ", ", stage_offset_);
   }
 
   // ---- outputs -------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ class RowWriter {
     const auto fetch = [this](int s) {
       if (s < layout_.steps)
         for (const size_t i : text_.used)
-          if (layout_.place[i] == Place::streamed) value(i, phase_ * phase_steps + s, 0);
+          if (layout_.residency[i] == Residency::streamed) value(i, phase_ * phase_steps + s, 0);
     };
     std::vector<size_t> outputs;
     for (size_t k = 0; k < form_.out.size(); ++k)
@@ -397,10 +399,10 @@ class RowWriter {
   RowText text_;
   int phase_ = 0, shared_ = 0, taken_ = 0;  // floats of shared memory, and those in use
   Reg tid_, lane_, group_, row_, valid_, inside_, store_all_, store_last_;
-  Reg own_, other_, leads_, there_, turn_;     // of the sums across a block
-  std::vector<Reg> in_, out_, reduced_;        // addresses; reductions
-  std::vector<std::vector<Reg>> sums_;         // by output, by element
-  std::vector<std::map<int, Packed>> loaded_;  // by input, by step
+  Reg own_, other_, leads_, there_, stage_offset_;  // of the sums across a block
+  std::vector<Reg> in_, out_, reduced_;             // addresses; reductions
+  std::vector<std::vector<Reg>> sums_;              // by output, by element
+  std::vector<std::map<int, Packed>> loaded_;       // by input, by step
 };
 
 }  // namespace

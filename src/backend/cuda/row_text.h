@@ -35,24 +35,24 @@ struct RowForm {
   }
 };
 
-// How the work is cut: `lanes` threads a row, each with `steps` vectors of it, `lanes` apart. They
-// work on one row or, one by one, on those of a partial reduction.
+// Partitioning: `lanes` threads per row, each with `steps` vectors of it, `lanes` apart. They
+// process one row or, one by one, those of a partial column reduction.
 struct RowLayout {
-  enum class Place : uint8_t {
+  enum class Residency : uint8_t {
     none,            // not used
-    row,             // one value a row
-    resident,        // read once a row, in registers until the end
+    row,             // one value per row
+    resident,        // read once per row, in registers until its end
     loop_invariant,  // coefficients, the same for all rows of a partial reduction: read once
-    streamed,        // read where it is used: other coefficients, and what does not fit
+    streamed,        // read at every use: other coefficients, and what does not fit
   };
   int vector = 1, lanes = 32, steps = 1, threads = 128;
-  int registers = 64;        // that a thread may have, about
-  std::vector<Place> place;  // of the inputs
+  int registers = 64;                // estimated limit per thread
+  std::vector<Residency> residency;  // of the inputs
 };
 inline constexpr int64_t longest_row = 16384, longest_row_with_partials = 8192;
 RowLayout row_layout(const RowForm& form, int sm_count, bool unaligned);
 
-// The round in which each total is taken: after those that its term uses.
+// The phase of each reduction: after those that its operand uses.
 std::vector<int> rounds_of(const RowForm& form);
 
 // A generated kernel; like StridedText. Its outputs are those of the form.

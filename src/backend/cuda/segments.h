@@ -1,4 +1,4 @@
-// SegmentsForm: operands and results of generated kernels that lie in parts along the last dim.
+// SegmentsForm: segmented operands and results of generated kernels.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace ebb::cuda {
 
-// Operands and results that lie in parts, side by side along the last dim: each part is a dense
-// tensor of its width. The whole has the shape of the pass.
+// Segmented operands and results: each segment is a dense tensor of its width, and together they
+// have the shape of the pass.
 struct SegmentsForm {
   std::vector<int64_t> widths;
   std::vector<bool> segmented_in,
       segmented_out;  // by operand, by result; [] where there are no widths
-  // Tensors of operand or result i, as `which` (joined or cut) says.
+  // The number of tensors of operand or result i; `which`: segmented_in or segmented_out.
   size_t of(size_t i, const std::vector<bool>& which) const {
     return i < which.size() && which[i] ? widths.size() : 1;
   }

@@ -8,9 +8,9 @@
 
 namespace ebb::cuda {
 
-// By operand; [] where all are whole tensors. Passes take the addresses of the first columns.
+// By operand; [] if no operand is sliced. Passes take the addresses of the first columns.
 struct SlicesForm {
-  std::vector<int64_t> width;  // of the tensor's rows; 0: the operand is the whole tensor
+  std::vector<int64_t> width;  // of the tensor's rows; 0: the operand is not sliced
   std::vector<int64_t> begin;  // its first column
 
   // Vectors that divide this lie whole in every row of operand i, and aligned; 0: any does.

@@ -106,11 +106,11 @@ class OneSweep {
   Scalar first_;
 };
 
-// ---- cutting --------------------------------------------------------------------------------
+// ---- partitioning ---------------------------------------------------------------------------
 
-class Cutter {
+class Partitioner {
  public:
-  explicit Cutter(const SpatialForm& f)
+  explicit Partitioner(const SpatialForm& f)
       : f_(f), code_(f.expr.code()), varies_(varying(f)), known_(code_.size(), -1) {}
 
   SpatialWork run() {
@@ -224,6 +224,6 @@ std::vector<bool> SpatialWork::used_in(int p) const {
   return used;
 }
 
-SpatialWork cut(const SpatialForm& form) { return Cutter(form).run(); }
+SpatialWork partition(const SpatialForm& form) { return Partitioner(form).run(); }
 
 }  // namespace ebb::cuda

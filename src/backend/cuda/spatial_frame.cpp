@@ -7,7 +7,7 @@ namespace ebb::cuda {
 SpatialFrame::SpatialFrame(const SpatialForm& form, const SpatialLayout& layout, int capability)
     : f_(form),
       l_(layout),
-      w_(cut(form)),
+      w_(partition(form)),
       m_(spatial_memory(form, w_, layout)),
       d_{Ptx(capability), {}},
       p_(d_.ptx) {
@@ -22,7 +22,7 @@ SpatialFrame::SpatialFrame(const SpatialForm& form, const SpatialLayout& layout,
       t_.used.push_back(tensor + k);
   }
   find_numbers();
-  find_place();
+  find_position();
   find_addresses();
 }
 
@@ -37,9 +37,9 @@ void SpatialFrame::find_numbers() {
   memory_ = p_.b32("mov.u32", "dynamic");
 }
 
-void SpatialFrame::find_place() {
+void SpatialFrame::find_position() {
   tid_ = p_.b32("mov.u32", "%tid.x");
-  // By division: with %clusterid, [32,64,64,192] took 38.6 us in place of 37.1.
+  // By division: %clusterid is slower (38.6 us for [32,64,64,192], not 37.1).
   Reg work = p_.b32("mov.u32", "%ctaid.x");
   if (l_.cluster > 1) {
     const Reciprocal by(l_.cluster);
@@ -63,7 +63,7 @@ void SpatialFrame::find_place() {
   }
   first_pixel_ = p_.b32("mad.lo.u32", image_, pixels, first);
   busy_thread_ = p_.test("setp.lt.u32", tid_, busy_);
-  first_row_ = p_.b32("selp.b32", row_, count_, busy_thread_);  // others sweep over nothing
+  first_row_ = p_.b32("selp.b32", row_, count_, busy_thread_);  // idle threads have no pixels
   channel_thread_ = p_.test("setp.lt.u32", tid_, tile_);
 }
 
@@ -73,10 +73,10 @@ size_t SpatialFrame::operand_of(size_t i) const {
 }
 
 void SpatialFrame::find_addresses() {
-  std::vector<std::vector<Reg>> base;  // by tensor, by part
-  const auto tensor = [&](size_t parts) {
+  std::vector<std::vector<Reg>> base;  // by tensor, by segment
+  const auto tensor = [&](size_t segments) {
     base.emplace_back();
-    for (size_t k = 0; k < parts; ++k) base.back().push_back(d_.pointer(t_.pointers));
+    for (size_t k = 0; k < segments; ++k) base.back().push_back(d_.pointer(t_.pointers));
   };
   for (const size_t i : used_) tensor(f_.segments.of(operand_of(i), f_.segments.segmented_in));
   for (size_t k = 0; k < f_.out.size(); ++k) tensor(f_.segments.of(k, f_.segments.segmented_out));
@@ -85,53 +85,53 @@ void SpatialFrame::find_addresses() {
   for (size_t u = 0; u < used_.size(); ++u) {
     const SpatialForm::Input& in = f_.in[used_[u]];
     in_[used_[u]] =
-        in.streams ? stream(base[u], in.dtype) : Place{channel_address(base[u], in), {}};
+        in.streams ? stream(base[u], in.dtype) : Cursor{channel_address(base[u], in), {}};
     align(in.streams ? l_.vector : 1, in.dtype, base[u].size());
   }
   for (size_t k = 0; k < f_.out.size(); ++k) {
     const std::vector<Reg>& to = base[used_.size() + k];
     const SpatialForm::Input numbers{f_.out[k], false, f_.image_stride(k), 1};
-    out_.push_back(f_.per_channel[k] ? Place{channel_address(to, numbers), {}}
+    out_.push_back(f_.per_channel[k] ? Cursor{channel_address(to, numbers), {}}
                                      : stream(to, f_.out[k]));
     align(f_.per_channel[k] ? 1 : l_.vector, f_.out[k], to.size());
   }
   for (size_t i = 0; i < f_.in.size(); ++i) {
-    held_.emplace_back();
-    if (!l_.held[i]) continue;
+    resident_.emplace_back();
+    if (!l_.resident[i]) continue;
     const int64_t size = l_.vector * size_of(f_.in[i].dtype);
-    held_[i] = {p_.b32("mad.lo.u32", tid_, size, area(m_.held[i])),
-                p_.b32("mul.lo.u32", busy_, size)};
+    resident_[i] = {p_.b32("mad.lo.u32", tid_, size, area(m_.resident[i])),
+                    p_.b32("mul.lo.u32", busy_, size)};
   }
 }
 
-SpatialFrame::Place SpatialFrame::stream(const std::vector<Reg>& base, DType dtype) {
-  const bool parts = base.size() > 1;
+SpatialFrame::Cursor SpatialFrame::stream(const std::vector<Reg>& base, DType dtype) {
+  const bool segmented = base.size() > 1;
   const Reg channel = p_.b32("add.u32", first_channel_, lane_channel_);
-  if (parts && !lane_choice_) lane_choice_.emplace(d_, f_.segments.widths, 1, channel);
+  if (segmented && !lane_choice_) lane_choice_.emplace(d_, f_.segments.widths, 1, channel);
   std::vector<Reg> from, stride;
   for (size_t k = 0; k < base.size(); ++k) {
-    const Reg width = parts ? d_.number(f_.segments.widths[k]) : channels_;
-    const Reg column = p_.b64("cvt.u64.u32", parts ? lane_choice_->column(k) : channel);
+    const Reg width = segmented ? d_.number(f_.segments.widths[k]) : channels_;
+    const Reg column = p_.b64("cvt.u64.u32", segmented ? lane_choice_->column(k) : channel);
     const Reg element = p_.b64("mad.wide.u32", first_pixel_, width, column);
     from.push_back(address(p_, base[k], element, dtype));
     stride.push_back(p_.b64("mul.wide.u32", p_.b32("mul.lo.u32", rows_, width), size_of(dtype)));
   }
-  if (!parts) return {from[0], stride[0]};
+  if (!segmented) return {from[0], stride[0]};
   return {lane_choice_->choose(d_, from), lane_choice_->choose(d_, stride)};
 }
 
 Reg SpatialFrame::channel_address(const std::vector<Reg>& base, const SpatialForm::Input& in) {
-  const bool parts = base.size() > 1;
-  if (parts && !own_choice_) own_choice_.emplace(d_, f_.segments.widths, 1, own_channel_);
+  const bool segmented = base.size() > 1;
+  if (segmented && !own_choice_) own_choice_.emplace(d_, f_.segments.widths, 1, own_channel_);
   std::vector<Reg> at;
   for (size_t k = 0; k < base.size(); ++k) {
     const int64_t images =
-        parts ? in.image_stride / f_.channels * f_.segments.widths[k] : in.image_stride;
+        segmented ? in.image_stride / f_.channels * f_.segments.widths[k] : in.image_stride;
     const Strides strides(d_, {images, in.channel_stride});
-    const Reg own = parts ? own_choice_->column(k) : own_channel_;
+    const Reg own = segmented ? own_choice_->column(k) : own_channel_;
     at.push_back(address(p_, base[k], strides.offset(d_, {image_, own}), in.dtype));
   }
-  return parts ? own_choice_->choose(d_, at) : at[0];
+  return segmented ? own_choice_->choose(d_, at) : at[0];
 }
 
 void SpatialFrame::align(int64_t elements, DType dtype, size_t tensors) {
@@ -139,11 +139,11 @@ void SpatialFrame::align(int64_t elements, DType dtype, size_t tensors) {
   t_.alignment.insert(t_.alignment.end(), tensors, std::min(widest, elements * size_of(dtype)));
 }
 
-SpatialFrame::Place SpatialFrame::begin(const Place& p) {
+SpatialFrame::Cursor SpatialFrame::begin(const Cursor& p) {
   return {p_.make(p.base.kind, p.base.kind == RegKind::b64 ? "mov.b64" : "mov.b32", p.base),
           p.stride};
 }
-void SpatialFrame::advance(const Place& p) {
+void SpatialFrame::advance(const Cursor& p) {
   p_.line(p.base.kind == RegKind::b64 ? "add.s64 " : "add.u32 ", p.base, ", ", p.base, ", ",
           p.stride);
 }
@@ -151,14 +151,14 @@ void SpatialFrame::advance(const Place& p) {
 void SpatialFrame::sweep(Reg at, Reg limit, int steps, const std::function<void(int)>& body) {
   const std::string end = p_.new_label();
   for (const int n : {steps, 1}) {
-    const std::string again = p_.new_label(), next = n == 1 ? end : p_.new_label();
-    p_.place(again);
+    const std::string loop = p_.new_label(), next = n == 1 ? end : p_.new_label();
+    p_.bind(loop);
     const Reg last = n == 1 ? at : p_.b32("mad.lo.u32", rows_, n - 1, at);
     p_.line("@", p_.test("setp.ge.u32", last, limit), " bra ", next);
     p_.line("mad.lo.u32 ", at, ", ", rows_, ", ", n, ", ", at);
     body(n);
-    p_.line("bra ", again);
-    p_.place(next);
+    p_.line("bra ", loop);
+    p_.bind(next);
     if (steps == 1) break;
   }
 }
@@ -167,7 +167,7 @@ void SpatialFrame::only(Reg who, const std::function<void()>& body) {
   const std::string end = p_.new_label();
   p_.line("@!", who, " bra ", end);
   body();
-  p_.place(end);
+  p_.bind(end);
 }
 
 std::vector<Reg> SpatialFrame::add_up(std::vector<Reg> base, Reg count, Reg stride) {
@@ -178,8 +178,8 @@ std::vector<Reg> SpatialFrame::add_up(std::vector<Reg> base, Reg count, Reg stri
     sum.push_back(p_.f32("mov.f32", Operand(0.0f)));
   }
   const Reg left = p_.b32("mov.u32", count);
-  const std::string again = p_.new_label();
-  p_.place(again);
+  const std::string loop = p_.new_label();
+  p_.bind(loop);
   std::vector<std::vector<Reg>> v(base.size());
   for (int k = 0; k < under_way; ++k) {
     const Reg there = p_.test("setp.gt.s32", left, k);
@@ -192,7 +192,7 @@ std::vector<Reg> SpatialFrame::add_up(std::vector<Reg> base, Reg count, Reg stri
   for (size_t i = 0; i < base.size(); ++i)
     for (const Reg x : v[i]) p_.line("add.f32 ", sum[i], ", ", sum[i], ", ", x);
   p_.line("sub.u32 ", left, ", ", left, ", ", under_way);
-  p_.line("@", p_.test("setp.gt.s32", left, 0), " bra ", again);
+  p_.line("@", p_.test("setp.gt.s32", left, 0), " bra ", loop);
   return sum;
 }
 

@@ -1,5 +1,5 @@
-// What the text of a pass over images is written on: the threads' places, sweeps over their pixels,
-// and what goes on in shared memory.
+// Building blocks of the code of spatial fusions: thread indices, sweeps over pixels, reductions in
+// shared memory.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ class SpatialFrame {
   static constexpr int64_t float_bytes = 4;
   static constexpr int warp = 32;
 
-  // ---- addresses: an address that moves, by its stride, from pixel to pixel of the thread
-  struct Place {
+  // ---- addresses: a cursor advances by its stride from pixel to pixel of the thread
+  struct Cursor {
     Reg base, stride;
   };
-  Place begin(const Place& p);  // a copy that moves
-  void advance(const Place& p);
+  Cursor begin(const Cursor& p);  // a copy that may advance
+  void advance(const Cursor& p);
   Reg area(int64_t offset) { return p_.b32("add.u32", memory_, d_.number(offset)); }
   Reg of_row(Reg base, size_t k);  // the k-th row of `tile` floats from `base`
 
@@ -30,9 +30,9 @@ class SpatialFrame {
   // them by then
   void sweep(Reg at, Reg limit, int steps, const std::function<void(int)>& body);
 
-  // ---- threads together
+  // ---- thread block
   void barrier() { p_.line("bar.sync 0"); }
-  // What only some threads do; there is no barrier in it.
+  // Code for some threads only; without barriers.
   void only(Reg who, const std::function<void()>& body);
   // For each base: the sum of [base + k * stride] over k < count, count > 0.
   std::vector<Reg> add_up(std::vector<Reg> base, Reg count, Reg stride);
@@ -48,21 +48,21 @@ class SpatialFrame {
   Reg channels_, count_, tile_, lanes_, rows_, busy_, group_, memory_;
   Reg tid_, rank_, image_, first_channel_, lane_channel_, own_channel_, row_, first_row_;
   Reg first_pixel_, busy_thread_, channel_thread_;
-  std::vector<Place> in_, out_, held_;
+  std::vector<Cursor> in_, out_, resident_;
 
  private:
   void find_numbers();
-  void find_place();
+  void find_position();
   void find_addresses();
   // The input in whose memory an input lies.
   size_t operand_of(size_t i) const;
-  // The thread's first vector of a tensor like the images. `base`: by part.
-  Place stream(const std::vector<Reg>& base, DType dtype);
-  // Where a number of the thread's own channel lies.
+  // The thread's first vector of a tensor with pixels. `base`: by segment.
+  Cursor stream(const std::vector<Reg>& base, DType dtype);
+  // The address of a per-channel value of the thread's own channel.
   Reg channel_address(const std::vector<Reg>& base, const SpatialForm::Input& in);
   void align(int64_t elements, DType dtype, size_t tensors);
 
-  std::optional<SegmentChoice> lane_choice_, own_choice_;  // where there are parts
+  std::optional<SegmentChoice> lane_choice_, own_choice_;  // of segmented tensors
 };
 
 }  // namespace ebb::cuda

@@ -1,5 +1,5 @@
-// Passes over images as generated kernels: sums over the pixels of every channel and over groups of
-// channels, what is made of them and of the images, which are read once. Prepared once and run many
+// Spatial fusions as generated kernels: reductions over the pixels of every channel and over groups
+// of channels, and elementwise results, with one read of the images. Prepared once and run many
 // times.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace ebb::cuda {
 
-// Sums are in f32 and in a fixed order. An output may be the memory of an input of the same
-// type, a part of one only that of the same part.
+// Sums are in f32 and in a fixed order. An output may alias an input of the same type; a segment
+// only the same segment.
 class SpatialPass {
  public:
   static std::vector<SpatialLayout> layouts(const SpatialForm& form, const CudaDevice& device);

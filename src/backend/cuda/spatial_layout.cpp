@@ -1,4 +1,4 @@
-// How images are cut among blocks, and what of them stays in shared memory.
+// Partitioning of images among thread blocks, and the choice of inputs kept in shared memory.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -25,13 +25,13 @@ class Chooser {
  public:
   Chooser(const SpatialForm& f, const SpatialDevice& device, bool unaligned)
       : f_(f),
-        w_(cut(f)),
+        w_(partition(f)),
         device_(device),
         unaligned_(unaligned),
         vector_(unaligned ? 1 : widest_vector()),
         registers_(registers()),
         instructions_(instructions()) {
-    for (size_t i = 0; i < f.in.size(); ++i) held_.push_back(stays(f, w_, i));
+    for (size_t i = 0; i < f.in.size(); ++i) resident_.push_back(stays(f, w_, i));
   }
 
   std::vector<SpatialLayout> run() {
@@ -43,7 +43,7 @@ class Chooser {
     return out;
   }
 
-  // Whether there is a way; asks the device for no more than that.
+  // Whether there is a layout; with no more queries of the device than that takes.
   bool any() {
     one_is_enough_ = true;
     consider_all();
@@ -68,17 +68,17 @@ class Chooser {
 
   int widest_cluster() const { return device_.capability < 90 ? 1 : 16; }
 
-  // Clusters of a layout that run at once. Without an answer of the device: what every chip with
-  // clusters has room for.
-  int64_t room(int cluster, int64_t blocks) {
+  // Co-resident clusters of a layout; without the device's function, what every chip with clusters
+  // can run.
+  int64_t max_clusters(int cluster, int64_t blocks) {
     if (cluster == 1) return device_.sm_count * blocks;
-    if (!device_.room) return cluster > 8 ? 0 : device_.sm_count * blocks / cluster;
-    const auto [at, isnew] = room_.try_emplace({cluster, blocks}, 0);
-    if (isnew) at->second = device_.room(cluster, blocks);
+    if (!device_.max_clusters) return cluster > 8 ? 0 : device_.sm_count * blocks / cluster;
+    const auto [at, isnew] = max_clusters_.try_emplace({cluster, blocks}, 0);
+    if (isnew) at->second = device_.max_clusters(cluster, blocks);
     return at->second;
   }
 
-  // 16 bytes of the widest of what is held.
+  // 16 bytes of the widest resident input.
   int widest_vector() const {
     int64_t widest = 0;
     for (size_t i = 0; i < f_.in.size(); ++i)
@@ -90,7 +90,7 @@ class Chooser {
     return static_cast<int>(vector);
   }
 
-  // Registers of a thread, about.
+  // Estimated registers per thread.
   int registers() const {
     const int steps = SpatialLayout().steps;
     int most = 0;
@@ -114,26 +114,25 @@ class Chooser {
     if (one_is_enough_ && !ways_.empty()) return;
     if (cluster > 1 && (f_.pixels < 2 * cluster || w_.pixel_reductions.empty())) return;
     SpatialLayout l{.vector = vector_, .threads = threads, .cluster = cluster, .tile = tile};
-    l.held = held_;
+    l.resident = resident_;
     constexpr int64_t registers_there = 65536;
     l.ctas_per_sm =
         static_cast<int>(std::min<int64_t>(registers_there / (threads * registers_), 8));
     if (l.ctas_per_sm == 0) return;
     const int64_t at_once = resident(l);
-    if (at_once == 0 || too_large(l, at_once) || room(cluster, at_once) == 0) return;
+    if (at_once == 0 || too_large(l, at_once) || max_clusters(cluster, at_once) == 0) return;
     ways_.push_back({l, one_is_enough_ ? 0 : cost(l)});
   }
 
-  // Of a piece that takes many SMs for itself, nothing is computed while it is read and
-  // nothing read while it is computed. Where it is one tensor, reading that twice, by kernels of
-  // their own, takes less time.
+  // A cluster that occupies many SMs does not overlap loads and computation. Where it keeps one
+  // tensor in shared memory, separate kernels that read it twice are faster.
   bool too_large(const SpatialLayout& l, int64_t at_once) const {
     constexpr int64_t sm_count = 4;
-    return !unaligned_ && std::count(l.held.begin(), l.held.end(), true) == 1 &&
+    return !unaligned_ && std::count(l.resident.begin(), l.resident.end(), true) == 1 &&
            l.cluster > sm_count * at_once;
   }
 
-  // Blocks that a SM has room for at once.
+  // Co-resident thread blocks per SM.
   int64_t resident(const SpatialLayout& l) const {
     constexpr int64_t reserved = 1 << 10, threads_there = 2048;
     const int64_t bytes = spatial_memory(f_, w_, l).end;
@@ -142,7 +141,7 @@ class Chooser {
                      static_cast<int64_t>(l.ctas_per_sm)});
   }
 
-  // Instructions of a pixel's channel in all sweeps, about.
+  // Estimated instructions per pixel and channel in all sweeps.
   double instructions() const {
     double n = 0;
     for (int p = 0; p <= w_.last; ++p) {
@@ -152,30 +151,32 @@ class Chooser {
     return n + w_.element.flops();
   }
 
-  // How much more than their bytes moving images costs: requests are for lines of memory, and the
-  // channels of a pixel that a block takes begin and end within some.
+  // Memory traffic relative to the bytes used: accesses are whole cache lines, and a tile's
+  // channels of a pixel need not start or end at one.
   double spread(const SpatialLayout& l) const {
     constexpr int64_t line = 128;
     constexpr double of_a_line = 0.11;
     double most = 1;
     for (const SpatialForm::Input& in : f_.in) {
       if (!in.streams) continue;
-      const int64_t part = l.tile * size_of(in.dtype), whole = f_.channels * size_of(in.dtype);
+      const int64_t tile_bytes = l.tile * size_of(in.dtype),
+                    row_bytes = f_.channels * size_of(in.dtype);
       int64_t lines = 0;
-      for (int64_t at = 0; at < whole; at += part) lines += (at + part - 1) / line - at / line + 1;
-      const double more = static_cast<double>(lines * line) / static_cast<double>(whole) - 1;
+      for (int64_t at = 0; at < row_bytes; at += tile_bytes)
+        lines += (at + tile_bytes - 1) / line - at / line + 1;
+      const double more = static_cast<double>(lines * line) / static_cast<double>(row_bytes) - 1;
       most = std::max(most, 1 + of_a_line * more);
     }
     return most;
   }
 
-  // How much of its instructions' time a SM takes besides that of memory, by blocks
-  // that it runs at once: the more, the more of them compute while others wait for memory.
-  static double alone(int64_t blocks) {
+  // The share of instruction time that memory latency does not hide, by co-resident thread blocks
+  // per SM.
+  static double latency_share(int64_t blocks) {
     return blocks > 3 ? 0.28 : blocks == 3 ? 0.32 : blocks == 2 ? 0.4 : 0.45;
   }
 
-  // Microseconds, about; fitted to the times of ways on an H200.
+  // Estimated microseconds, fitted to measurements on an H200.
   double cost(const SpatialLayout& l) {
     constexpr double bytes_per_us = 4.1e6, clocks_per_us = 1800, lanes = 128, of_a_thread = 1200;
     const double elements = static_cast<double>(f_.images * f_.pixels * f_.channels);
@@ -185,7 +186,7 @@ class Chooser {
     for (size_t k = 0; k < f_.out.size(); ++k)
       if (!f_.per_channel[k]) moved += elements * static_cast<double>(size_of(f_.out[k]));
     const int64_t at_once = resident(l), clusters = f_.images * (f_.channels / l.tile);
-    const int64_t there = room(l.cluster, at_once);
+    const int64_t there = max_clusters(l.cluster, at_once);
     const int64_t each = ceil_div(clusters * at_once, there);  // blocks of a SM
     const auto threads = static_cast<double>(std::min(at_once, each) * l.threads);
     const double busy = std::clamp(threads / 495, 0.3, 0.725);
@@ -195,7 +196,7 @@ class Chooser {
     const double exchange = l.cluster > 1 ? 1.18 + 0.02 * l.cluster : 0.3;
     const auto waves = static_cast<double>(ceil_div(clusters, there));
     return moved / bytes_per_us * spread(l) +
-           alone(each == 1 ? 4 : at_once) * work / lanes / busy / clocks_per_us +
+           latency_share(each == 1 ? 4 : at_once) * work / lanes / busy / clocks_per_us +
            waves * (1 + w_.last * exchange);
   }
 
@@ -205,9 +206,10 @@ class Chooser {
   bool unaligned_, one_is_enough_ = false;
   int vector_, registers_;
   double instructions_;
-  std::vector<bool> held_;
+  std::vector<bool> resident_;
   std::vector<Way> ways_;
-  std::map<std::pair<int, int64_t>, int64_t> room_;  // by blocks of a cluster, of a SM
+  std::map<std::pair<int, int64_t>, int64_t>
+      max_clusters_;  // by thread blocks per cluster and per SM
 };
 
 }  // namespace
@@ -220,7 +222,7 @@ SpatialMemory spatial_memory(const SpatialForm& f, const SpatialWork& w, const S
     return at;
   };
   for (size_t i = 0; i < f.in.size(); ++i)
-    m.held.push_back(l.held[i] ? take(l.pixels(f) * l.tile * size_of(f.in[i].dtype)) : 0);
+    m.resident.push_back(l.resident[i] ? take(l.pixels(f) * l.tile * size_of(f.in[i].dtype)) : 0);
   int64_t at_once = 0;
   for (int p = 0; p <= w.last; ++p)
     at_once = std::max<int64_t>(at_once, std::count(w.phase.begin(), w.phase.end(), p));

@@ -1,4 +1,4 @@
-// How images are cut: by what the device says that it has room for, and not where pieces are large.
+// Layouts of spatial fusions follow the device's cluster occupancy, and avoid large resident tiles.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ struct Size {
   int64_t images, pixels, channels;
 };
 
-// x -> x less the mean of its group; with two tensors, their product besides.
+// x -> x minus the mean of its group; with two tensors, also their product.
 SpatialForm centred(Size s, bool two) {
   constexpr int64_t groups = 32;
   const Scalar x = two ? in(0) * in(1) : in(0);
@@ -37,7 +37,7 @@ constexpr Size usual = {32, 4096, 192}, large = {2, 16384, 320};
 
 TEST(spatial_layout, device_without_room_for_wide_clusters__takes_narrow_ones) {
   constexpr int widest = 3, sm_count = 132;
-  const SpatialDevice device{.room = [](int cluster, int64_t blocks) -> int64_t {
+  const SpatialDevice device{.max_clusters = [](int cluster, int64_t blocks) -> int64_t {
     return cluster > widest ? 0 : sm_count * blocks / cluster;
   }};
   const auto ways = spatial_layouts(centred(usual, false), device, false);
@@ -52,7 +52,7 @@ TEST(spatial_layout, device_that_gives_no_answer__takes_clusters_that_all_chips_
 }
 
 TEST(spatial_layout, one_tensor_in_pieces_of_many_multiprocessors__is_left_to_others) {
-  const SpatialDevice device{.room = [](int cluster, int64_t blocks) {
+  const SpatialDevice device{.max_clusters = [](int cluster, int64_t blocks) {
     return SpatialDevice().sm_count * blocks / cluster;
   }};
   EXPECT_FALSE(spatial_layouts(centred(usual, false), device, false).empty());
@@ -62,7 +62,7 @@ TEST(spatial_layout, one_tensor_in_pieces_of_many_multiprocessors__is_left_to_ot
 
 TEST(spatial_layout, whether_one_fits__asks_the_device_once_at_most) {
   int asked = 0;
-  const SpatialDevice device{.room = [&](int cluster, int64_t blocks) {
+  const SpatialDevice device{.max_clusters = [&](int cluster, int64_t blocks) {
     ++asked;
     return SpatialDevice().sm_count * blocks / cluster;
   }};

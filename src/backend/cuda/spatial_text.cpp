@@ -18,7 +18,7 @@ std::vector<InputRate> element_rates(const SpatialForm& f, const SpatialWork& w)
   return r;
 }
 
-// Where results are rounded to 16 bits, sums are exact enough with the functions for such.
+// Whether 16-bit approximations of functions are accurate enough: all results are 16-bit.
 std::vector<bool> element_narrow(const SpatialForm& f, const SpatialWork& w) {
   const std::vector<bool> of_out = narrow_results(f.out);
   bool all = true;
@@ -54,15 +54,15 @@ class SpatialWriter : SpatialFrame {
   }
 
  private:
-  // ---- what stays in shared memory ------------------------------------------------------------
+  // ---- resident inputs --------------------------------------------------------------------------
 
   void hold() {
     struct Copy {
-      Place from, to;
+      Cursor from, to;
     };
     std::map<size_t, Copy> copies;  // by input
     for (size_t i = 0; i < f_.in.size(); ++i)
-      if (l_.held[i]) copies.emplace(i, Copy{begin(in_[i]), begin(held_[i])});
+      if (l_.resident[i]) copies.emplace(i, Copy{begin(in_[i]), begin(resident_[i])});
     sweep(p_.b32("mov.u32", first_row_), count_, 1, [&](int) {
       for (const auto& [i, c] : copies) {
         copy_to_shared(c.to.base, c.from.base, l_.vector * size_of(f_.in[i].dtype));
@@ -81,24 +81,24 @@ class SpatialWriter : SpatialFrame {
         p_.line("cp.async.", n == widest ? "cg" : "ca", ".shared.global [", to, "+", done, "], [",
                 from, "+", done, "], ", n);
       } else if (n == 2) {
-        const Reg v = p_.make(RegKind::b16, "ld.global.b16", str("[", from, "+", done, "]"));
+        const Reg v = p_.make(RegKind::b16, "ld.global.b16", joined("[", from, "+", done, "]"));
         p_.line("st.shared.b16 [", to, "+", done, "], ", v);
       } else {
         for (int64_t b = 0; b < n; b += 4) {
-          const Reg v = p_.b32("ld.global.b32", str("[", from, "+", done + b, "]"));
+          const Reg v = p_.b32("ld.global.b32", joined("[", from, "+", done + b, "]"));
           p_.line("st.shared.b32 [", to, "+", done + b, "], ", v);
         }
       }
     }
   }
-  // ---- the pixels' part -----------------------------------------------------------------------
+  // ---- per pixel --------------------------------------------------------------------------------
 
   void sweep_phase(int phase) {
     const std::vector<bool> used = w_.used_in(phase);
     load_carried(used);
     streams_.clear();
     for (size_t i = 0; i < f_.in.size(); ++i)
-      if (used[i]) streams_.emplace(i, begin(l_.held[i] ? held_[i] : in_[i]));
+      if (used[i]) streams_.emplace(i, begin(l_.resident[i] ? resident_[i] : in_[i]));
     now_.clear();
     for (size_t q = 0; q < w_.pixel_reductions.size(); ++q)
       if (w_.phase[q] == phase) now_.push_back(q);
@@ -111,19 +111,19 @@ class SpatialWriter : SpatialFrame {
       if (writes) written_.push_back(begin(out_[k]));
     if (now_.empty() && !writes) return;
     const Reg at = p_.b32("mov.u32", first_row_);
-    // a thread reads what it brought itself
+    // a thread reads only what it copied itself
     if (phase == 0 && asynchronous()) p_.line("cp.async.wait_group 0");
     sweep(at, count_, l_.steps, [&](int n) { do_pixels(n, writes); });
   }
 
-  // Everything is loaded before anything is stored: an output may be the place of an input.
+  // All loads come before the stores: an output may alias an input.
   void do_pixels(int n, bool writes) {
     const int first = step_;
     step_ += n;
     for (int s = first; s < step_; ++s)
-      for (const auto& [i, place] : streams_) {
-        loaded_[{i, s}] = p_.load(f_.in[i].dtype, l_.vector, {place.base, 0, {}, l_.held[i]});
-        advance(place);
+      for (const auto& [i, cursor] : streams_) {
+        loaded_[{i, s}] = p_.load(f_.in[i].dtype, l_.vector, {cursor.base, 0, {}, l_.resident[i]});
+        advance(cursor);
       }
     for (int s = first; s < step_; ++s) {
       for (size_t k = 0; k < now_.size(); ++k)
@@ -135,7 +135,7 @@ class SpatialWriter : SpatialFrame {
         store(w_.pixel_reductions.size() + o, s, f_.out[w_.pixel_outputs[o]], written_[o]);
     }
   }
-  void store(size_t k, int step, DType dtype, const Place& to) {
+  void store(size_t k, int step, DType dtype, const Cursor& to) {
     std::vector<Operand> v;
     for (int e = 0; e < l_.vector; ++e) v.push_back(result(k, step, e));
     p_.store(dtype, v, {to.base});
@@ -156,7 +156,7 @@ class SpatialWriter : SpatialFrame {
       carried_[k] = p_.load(DType::f32, l_.vector, {of_row(carried_lane_, k), 0, {}, true});
     }
   }
-  // ---- sums over pixels, of all threads and blocks --------------------------------------------
+  // ---- reductions over pixels -------------------------------------------------------------------
 
   void exchange() {
     if (now_.empty()) return;
@@ -165,8 +165,8 @@ class SpatialWriter : SpatialFrame {
     const Reg lane = p_.b32("and.b32", tid_, warp - 1);
     const Reg row = in_warps ? p_.b32("shr.u32", tid_, 5) : row_;
     const Reg who = in_warps ? p_.test("setp.lt.u32", lane, lanes_) : busy_thread_;
-    const Reg place = p_.b32("mad.lo.u32", row, tile_, lane_channel_);
-    const Reg to = p_.b32("mad.lo.u32", place, float_bytes, area(m_.scratch));
+    const Reg slot = p_.b32("mad.lo.u32", row, tile_, lane_channel_);
+    const Reg to = p_.b32("mad.lo.u32", slot, float_bytes, area(m_.scratch));
     const auto rows = static_cast<size_t>(l_.sums());
     only(who, [&] {
       for (size_t k = 0; k < now_.size(); ++k) store_sums(of_row(to, k * rows), k);
@@ -183,7 +183,7 @@ class SpatialWriter : SpatialFrame {
     if (l_.cluster > 1) across_blocks();
   }
 
-  // The first lanes() threads of a warp get what the warp has for their channels.
+  // Warp reduction: the first lanes() threads get the sums of their channels.
   void across_warp() {
     const Reg lane = p_.b32("and.b32", tid_, warp - 1);
     for (auto offset = static_cast<int>(l_.lanes()); offset < warp; offset *= 2) {
@@ -199,7 +199,7 @@ class SpatialWriter : SpatialFrame {
     for (size_t e = 0; e < n;) {
       const size_t m = std::min<size_t>(n - e, 4);
       std::string v;
-      for (size_t j = 0; j < m; ++j) v += str(j ? ", " : "", sums_[k * n + e + j]);
+      for (size_t j = 0; j < m; ++j) v += joined(j ? ", " : "", sums_[k * n + e + j]);
       const char* wide = m == 4 ? ".v4" : m == 2 ? ".v2" : "";
       p_.line("st.shared", wide, ".f32 [", to, "+", static_cast<int64_t>(e) * float_bytes, "], ",
               m == 1 ? v : "{" + v + "}");
@@ -207,8 +207,8 @@ class SpatialWriter : SpatialFrame {
     }
   }
 
-  // The blocks of a cluster send each other their sums, which a barrier in the receiver's memory
-  // counts; each adds them up in one order.
+  // The thread blocks of a cluster exchange their sums through DSMEM, counted by an mbarrier of the
+  // receiver; all of them add in the same order.
   void set_up_cluster() {
     if (l_.cluster == 1) return;
     const Reg first = p_.test("setp.eq.u32", tid_, 0);
@@ -227,10 +227,10 @@ class SpatialWriter : SpatialFrame {
   }
 
   void across_blocks() {
-    if (!met_) p_.line("barrier.cluster.wait.acquire.aligned");
-    const Reg barrier = barrier_[met_++];
+    if (!exchanged_) p_.line("barrier.cluster.wait.acquire.aligned");
+    const Reg barrier = barrier_[exchanged_++];
     only(channel_thread_, [&] {
-      const Reg row = p_.b32("mul.lo.u32", tile_, float_bytes);  // bytes of a block's sums
+      const Reg row = p_.b32("mul.lo.u32", tile_, float_bytes);  // bytes of a thread block's sums
       const Reg base = p_.b32("mad.lo.u32", tid_, float_bytes, area(m_.sums));
       std::vector<Reg> from;
       for (const size_t q : now_) from.push_back(of_row(base, q * static_cast<size_t>(l_.cluster)));
@@ -243,11 +243,11 @@ class SpatialWriter : SpatialFrame {
                   reduced_[w_.pixel_reductions[now_[k]]], ", [", signal, "]");
         }
       }
-      const std::string again = p_.new_label();
-      p_.place(again);
+      const std::string loop = p_.new_label();
+      p_.bind(loop);
       const Reg there = p_.test("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64",
-                                str("[", barrier, "]"), 0);
-      p_.line("@!", there, " bra ", again);
+                                joined("[", barrier, "]"), 0);
+      p_.line("@!", there, " bra ", loop);
       for (size_t k = 0; k < now_.size(); ++k)
         add_blocks(from[k], reduced_[w_.pixel_reductions[now_[k]]]);
     });
@@ -255,15 +255,15 @@ class SpatialWriter : SpatialFrame {
   void add_blocks(Reg from, Reg reduction) {
     std::vector<Reg> v;
     for (int b = 0; b < l_.cluster; ++b)
-      v.push_back(p_.f32("ld.shared.f32", str("[", of_row(from, static_cast<size_t>(b)), "]")));
+      v.push_back(p_.f32("ld.shared.f32", joined("[", of_row(from, static_cast<size_t>(b)), "]")));
     p_.line("mov.f32 ", reduction, ", ", v[0]);
     for (size_t b = 1; b < v.size(); ++b)
       p_.line("add.f32 ", reduction, ", ", reduction, ", ", v[b]);
   }
 
-  // ---- the channels' part ---------------------------------------------------------------------
+  // ---- per channel ------------------------------------------------------------------------------
 
-  // A thread a channel.
+  // One thread per channel.
   Operand channel_result(size_t k) {
     return channel_.result(k, 0, 0, [this](size_t i, int, int) -> Operand {
       return i < f_.in.size() ? p_.element(coefficient_.at(i), 0) : reduced_[i - f_.in.size()];
@@ -276,7 +276,7 @@ class SpatialWriter : SpatialFrame {
     });
   }
 
-  // What follows for the channels from the sums of a phase (-1: before all).
+  // Per-channel values that depend on the reductions of a phase (-1: before the first).
   void follow(int phase) {
     std::vector<size_t> waiting;
     for (size_t g = 0; g < w_.group_reductions.size(); ++g)
@@ -303,7 +303,7 @@ class SpatialWriter : SpatialFrame {
     barrier();
   }
 
-  // Does the term of a group's total take one of these?
+  // Whether the operand of a group reduction depends on one of these.
   bool waits_for(size_t g, const std::vector<size_t>& others) const {
     const std::vector<bool> used = inputs_of(w_.channel, g, g + 1);
     return std::any_of(others.begin(), others.end(),
@@ -343,7 +343,7 @@ class SpatialWriter : SpatialFrame {
     });
   }
 
-  // A block has had all that others send it when it ends, so its memory may go.
+  // A thread block has received everything when it ends, so its shared memory may be released.
   void finish() {
     t_.text = p_.text({.name = "spatial_fusion",
                        .parameter_bytes = d_.parameters.size(),
@@ -360,14 +360,14 @@ class SpatialWriter : SpatialFrame {
   ExprWriter element_, channel_;
   Reg carried_lane_;
   std::vector<Reg> barrier_;  // by phase with reductions
-  size_t met_ = 0;            // phases whose reductions blocks have exchanged
+  size_t exchanged_ = 0;      // phases whose reductions blocks have exchanged
   std::vector<Reg> reduced_;  // of a thread's channel
   std::map<size_t, Packed> coefficient_, carried_;
   // of a phase
   std::vector<size_t> now_;
   std::vector<Reg> sums_;
-  std::map<size_t, Place> streams_;
-  std::vector<Place> written_;
+  std::map<size_t, Cursor> streams_;
+  std::vector<Cursor> written_;
   int step_ = 0;
   std::map<std::pair<size_t, int>, Packed> loaded_;
 };

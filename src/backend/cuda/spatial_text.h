@@ -1,5 +1,5 @@
-// The text of passes over images: blocks, or clusters of them, take some channels of an image each
-// and hold their pixels in shared memory.
+// Code generation for spatial fusions (group norm and its gradient): a thread block or cluster
+// processes some channels of an image, and may keep their pixels in shared memory.
 #pragma once
 
 #include <functional>
@@ -10,42 +10,43 @@
 
 namespace ebb::cuda {
 
-// How the work is cut. A cluster of blocks takes `tile` channels of an image (whole groups) and
-// shares out the pixels. A thread takes `vector` channels of every rows()-th pixel of its block.
+// Partitioning. A cluster processes `tile` channels of an image (full groups), and its thread
+// blocks divide the pixels. A thread has `vector` channels of every rows()-th pixel of its thread
+// block.
 struct SpatialLayout {
   int vector = 1, threads = 256, cluster = 1;
-  int steps = 2;  // pixels that a thread has under way
+  int steps = 2;  // pixels in flight per thread
   int64_t tile = 1;
-  int ctas_per_sm = 4;          // that registers must allow
-  std::vector<bool> held = {};  // inputs whose values stay in shared memory
+  int ctas_per_sm = 4;              // limit of registers
+  std::vector<bool> resident = {};  // inputs whose values stay in shared memory
 
-  int64_t lanes() const { return tile / vector; }  // threads of a pixel
+  int64_t lanes() const { return tile / vector; }  // threads per pixel
   int64_t rows() const { return threads / lanes(); }
-  // Rows of sums that threads leave behind: one a warp, if a warp has several pixels.
+  // Rows of partial sums: one per warp, if a warp has several pixels.
   int64_t sums() const { return lanes() < 32 ? threads / 32 : rows(); }
   int64_t pixels(const SpatialForm& f) const { return (f.pixels + cluster - 1) / cluster; }
 };
 
-// Where things lie in shared memory, in bytes.
+// Shared memory layout, in bytes.
 struct SpatialMemory {
-  std::vector<int64_t> held;  // by input
+  std::vector<int64_t> resident;  // by input
   int64_t barriers = 0, scratch = 0, sums = 0, terms = 0, carried = 0, end = 0;
 };
 SpatialMemory spatial_memory(const SpatialForm& form, const SpatialWork& work,
                              const SpatialLayout& layout);
 
-// What of a device decides how the work is cut.
+// The properties of a device that partitioning depends on.
 struct SpatialDevice {
   int capability = 90, sm_count = 132;
-  int64_t shared = 227 << 10;  // bytes of a block
-  // Clusters that the device has room for at once, of so many blocks each, where a SM
-  // has room for so many blocks; 0 where such clusters do not run. Without it: a guess.
-  std::function<int64_t(int cluster, int64_t blocks)> room = {};
+  int64_t shared = 227 << 10;  // bytes per thread block
+  // Co-resident clusters of `cluster` thread blocks at `blocks` thread blocks per SM; 0 where such
+  // clusters do not run. If not set: an estimate.
+  std::function<int64_t(int cluster, int64_t blocks)> max_clusters = {};
 };
-// All ways that the device has room for, the best guess first; none where an image is too large.
+// All layouts that fit the device, the best guess first; none where an image is too large.
 std::vector<SpatialLayout> spatial_layouts(const SpatialForm& form, const SpatialDevice& device,
                                            bool unaligned);
-// Whether there is a way, with aligned tensors; asks the device less.
+// Whether there is a layout for aligned tensors; with fewer queries of the device.
 bool spatial_fits(const SpatialForm& form, const SpatialDevice& device);
 
 // A generated kernel; like StridedText. Its outputs are those of the form.

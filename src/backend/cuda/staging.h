@@ -1,4 +1,4 @@
-// Copies to the device that do not wait for it: through buffers of pinned memory, used in a ring.
+// Asynchronous copies to the device, through a ring of pinned buffers.
 #pragma once
 
 #include <cuda_runtime.h>

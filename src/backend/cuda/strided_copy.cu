@@ -52,8 +52,8 @@ __device__ __forceinline__ UnitPlace place_of(const UnitBox& b, uint32_t rest) {
 }
 
 // to[i . to_step] = from[(i - before) . from_step], zero outside of the extents.
-// grid: 1024 units a block along x, a box each along y.  smem: none.  needs: addresses aligned to
-// U.
+// grid: 1024 units per thread block along x, one box along y.  smem: none.  needs: addresses
+// aligned to U.
 template <class U, bool Padded>
 __global__ __launch_bounds__(unit_threads) void copy_units(const __grid_constant__ UnitParams p) {
   begin();
@@ -92,8 +92,8 @@ struct TileParams {
   int64_t from_step[max_rank], to_step[max_rank];
 };
 
-// grid: one block a tile of 32 * Pack x 32 * Pack elements.  needs: sizes, strides and addresses
-// divisible by Pack elements.
+// grid: one thread block per tile of 32 * Pack x 32 * Pack elements.  needs: sizes, strides and
+// addresses divisible by Pack elements.
 template <class T, int Pack>
 __global__ __launch_bounds__(tile_threads) void copy_tiles(const __grid_constant__ TileParams p) {
   begin();
@@ -123,7 +123,7 @@ __global__ __launch_bounds__(tile_threads) void copy_tiles(const __grid_constant
   }
 #pragma unroll
   for (int k = 0; k < lines; ++k) tile[y + k * tile_lines][x] = line[k];
-  __syncthreads();  // the tile is complete before it is read across
+  __syncthreads();  // the tile is complete
 #pragma unroll
   for (int k = 0; k < 32 / tile_lines; ++k) {
     const int group = y + k * tile_lines;
@@ -146,7 +146,7 @@ __global__ __launch_bounds__(tile_threads) void copy_tiles(const __grid_constant
 
 bool padded(const CopyDim& d) { return d.before != 0 || d.extent != d.size; }
 
-// Drops dims of one element and joins neighbours that are one run on both sides.
+// Drops dims of size 1 and merges dims that are contiguous on both sides.
 std::vector<CopyDim> joined(const std::vector<CopyDim>& dims) {
   std::vector<CopyDim> out;
   for (CopyDim d : dims) {
@@ -219,8 +219,8 @@ UnitKernel unit_kernel(int64_t bytes) {
 
 }  // namespace
 
-void StridedCopy::add(const std::vector<CopyDim>& dims, CopyPlace place) {
-  Box box{joined(dims), place};
+void StridedCopy::add(const std::vector<CopyDim>& dims, CopyOffset offset) {
+  Box box{joined(dims), offset};
   require(box.dims.size() <= largest_copy_rank, "copy: ", box.dims.size(), " dims are too many (",
           largest_copy_rank, " at most)");
   if (count_of(box.dims) == 0) return;
@@ -230,23 +230,23 @@ void StridedCopy::add(const std::vector<CopyDim>& dims, CopyPlace place) {
     split(std::move(box));
 }
 
-// Boxes whose elements cannot be counted in 31 bits become two.
+// Boxes with more elements than 31 bits are split in two.
 void StridedCopy::split(Box box) {
   if (count_of(box.dims) < divisible) return boxes_.push_back(std::move(box));
   size_t at = 0;
   while (box.dims[at].size == 1) ++at;
-  const CopyDim whole = box.dims[at];
-  const int64_t half = (whole.size / 2 + 15) / 16 * 16, cut = half < whole.size ? half : 1;
+  const CopyDim dim = box.dims[at];
+  const int64_t half = (dim.size / 2 + 15) / 16 * 16, first_size = half < dim.size ? half : 1;
   Box second = box;
-  box.dims[at].size = cut;
-  box.dims[at].extent = std::min(whole.extent, std::max<int64_t>(0, cut - whole.before));
+  box.dims[at].size = first_size;
+  box.dims[at].extent = std::min(dim.extent, std::max<int64_t>(0, first_size - dim.before));
   CopyDim& d = second.dims[at];
-  const int64_t skipped = std::max<int64_t>(0, cut - whole.before);  // read by the first half
-  d.size = whole.size - cut;
-  d.before = std::max<int64_t>(0, whole.before - cut);
-  d.extent = std::max<int64_t>(0, whole.extent - skipped);
-  second.place.from += skipped * whole.from;
-  second.place.to += cut * whole.to;
+  const int64_t skipped = std::max<int64_t>(0, first_size - dim.before);  // read by the first half
+  d.size = dim.size - first_size;
+  d.before = std::max<int64_t>(0, dim.before - first_size);
+  d.extent = std::max<int64_t>(0, dim.extent - skipped);
+  second.offset.from += skipped * dim.from;
+  second.offset.to += first_size * dim.to;
   if (box.dims[at].extent == 0) box.dims[at].before = 0;
   split(std::move(box));
   split(std::move(second));
@@ -266,7 +266,8 @@ bool StridedCopy::transposes(const Box& b) {
 int64_t StridedCopy::unit_of(const Box& b, const void* from, const void* to) const {
   const CopyDim& inner = b.dims.back();
   if (inner.to != 1 || inner.from != 1) return 1;
-  std::vector<int64_t> numbers = {inner.size, inner.before, inner.extent, b.place.from, b.place.to};
+  std::vector<int64_t> numbers = {inner.size, inner.before, inner.extent, b.offset.from,
+                                  b.offset.to};
   for (size_t d = 0; d + 1 < b.dims.size(); ++d)
     numbers.insert(numbers.end(), {b.dims[d].from, b.dims[d].to});
   return aligned_pack(common_pack(numbers, element_), element_, std::array{from, to});
@@ -275,7 +276,7 @@ int64_t StridedCopy::unit_of(const Box& b, const void* from, const void* to) con
 void StridedCopy::run(const char* name, std::span<void* const> from, void* to,
                       CudaDevice& device) const {
   if (boxes_.size() == 1 && transposes(boxes_[0])) {
-    const CopyPlace& at = boxes_[0].place;
+    const CopyOffset& at = boxes_[0].offset;
     return run_tiles(name, static_cast<const char*>(from[at.input]) + at.from * element_,
                      static_cast<char*>(to) + at.to * element_, device);
   }
@@ -290,13 +291,13 @@ void StridedCopy::run_units(const char* name, std::span<const Box> boxes,
   int64_t pack = 16 / element_;
   bool pads = false;
   for (const Box& b : boxes) {
-    pack = std::min(pack, unit_of(b, from[b.place.input], to));
+    pack = std::min(pack, unit_of(b, from[b.offset.input], to));
     pads |= std::any_of(b.dims.begin(), b.dims.end(), padded);
   }
   UnitParams p = {};
   uint32_t most = 0;
   for (size_t i = 0; i < boxes.size(); ++i) {
-    const CopyPlace& at = boxes[i].place;
+    const CopyOffset& at = boxes[i].offset;
     p.box[i] = unit_box(boxes[i].dims, pack);
     p.box[i].from = static_cast<const char*>(from[at.input]) + at.from * element_;
     p.box[i].to = static_cast<char*>(to) + at.to * element_;

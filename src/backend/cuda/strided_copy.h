@@ -16,25 +16,25 @@ struct CopyDim {
   int64_t before = 0, extent = -1;  // -1: size
 };
 
-// Where a box lies: which of the inputs, and the first elements on both sides.
-struct CopyPlace {
+// The location of a box: its input, and the offsets of its first element on both sides.
+struct CopyOffset {
   size_t input = 0;
   int64_t from = 0, to = 0;
 };
 
-// to[i . to_strides] = from[(i - before) . from_strides] for every index i of some boxes, made
-// ready once. Elements are opaque. No element of `to` may be written twice.
+// to[i . to_strides] = from[(i - before) . from_strides] for every index i of some boxes, prepared
+// once. Elements are opaque. No element of `to` may be written twice.
 class StridedCopy {
  public:
   explicit StridedCopy(int64_t element_bytes) : element_(element_bytes) {}
   // Dims outermost first; the last is best contiguous in `to`.
-  void add(const std::vector<CopyDim>& dims, CopyPlace place = {});
+  void add(const std::vector<CopyDim>& dims, CopyOffset offset = {});
   void run(const char* name, std::span<void* const> from, void* to, CudaDevice& device) const;
 
  private:
   struct Box {
     std::vector<CopyDim> dims;
-    CopyPlace place;
+    CopyOffset offset;
   };
   void split(Box box);
   static bool transposes(const Box& b);
@@ -51,7 +51,7 @@ class StridedCopy {
 std::vector<CopyDim> copy_dims(std::span<const int64_t> sizes, std::span<const int64_t> from,
                                std::span<const int64_t> to);
 
-// The most dims that a box may have after those of one element are dropped and neighbours joined.
+// The maximum rank of a box after dims of size 1 are dropped and contiguous dims merged.
 constexpr size_t largest_copy_rank = 8;
 bool can_copy(const std::vector<CopyDim>& dims);
 

@@ -1,5 +1,5 @@
-// How the work of kernels is cut: rounding up, and what writers and layouts of generated kernels
-// share.
+// Partitioning of work among threads: rounding up, and heuristics that the layouts of generated
+// kernels share.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace ebb::cuda {
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Elements of a thread's vector: 16 bytes of the widest of the tensors that have one an element.
+// Elements of a thread's vector: 16 bytes of the widest tensor of full extent.
 int vector_of(const std::vector<DType>& full);
-// Vectors that a thread works on at once: enough loads under way, code that compiles fast. `cost`:
-// instructions of a vector.
+// Unrolled vectors per thread: enough loads in flight, but code that compiles fast. `cost`:
+// instructions per vector.
 int steps_of(int loads, int cost);
 
 // By result: whether it is rounded to 16 bits, which forgives less exact functions.

@@ -1,4 +1,4 @@
-// clip_scale over many gradients: one launch sums the squares of chunks, a second one joins them.
+// clip_scale over many gradients: one launch sums the squares of chunks, a second one adds them up.
 #include <algorithm>
 #include <array>
 
@@ -74,48 +74,48 @@ __global__ __launch_bounds__(threads) void join_squares(const __grid_constant__ 
 }
 
 // The tensors [first, last) of one launch.
-struct Part {
+struct LaunchRange {
   size_t first = 0, last = 0;
   int chunks = 0;
 };
 
 int chunks_of(const Type& t) { return static_cast<int>((t.shape.numel() + chunk - 1) / chunk); }
 
-std::vector<Part> parts_of(const Signature& s) {
-  std::vector<Part> parts;
+std::vector<LaunchRange> launches_of(const Signature& s) {
+  std::vector<LaunchRange> launches;
   for (size_t i = 0; i < s.in.size(); ++i) {
-    if (i % tensors_a_launch == 0) parts.push_back({i, i, 0});
-    parts.back().last = i + 1;
-    parts.back().chunks += chunks_of(s.in[i]);
+    if (i % tensors_a_launch == 0) launches.push_back({i, i, 0});
+    launches.back().last = i + 1;
+    launches.back().chunks += chunks_of(s.in[i]);
   }
-  return parts;
+  return launches;
 }
 
-void run_part(const Signature& s, const Part& part, const Call& c, float* partial,
-              ebb::cuda::CudaDevice& device) {
+void run_launch(const Signature& s, const LaunchRange& range, const Call& c, float* partial,
+                ebb::cuda::CudaDevice& device) {
   SquaresParams p = {};
   p.partial = partial;
-  for (size_t i = part.first; i < part.last; ++i) {
+  for (size_t i = range.first; i < range.last; ++i) {
     const auto k = static_cast<size_t>(p.tensors++);
     p.data[k] = static_cast<const float*>(c.in[i]);
     p.count[k] = s.in[i].shape.numel();
     p.first_chunk[k + 1] = p.first_chunk[k] + chunks_of(s.in[i]);
   }
-  launch("sum_squares", sum_squares, {.grid = static_cast<unsigned>(part.chunks), .block = threads},
-         p, device);
+  launch("sum_squares", sum_squares,
+         {.grid = static_cast<unsigned>(range.chunks), .block = threads}, p, device);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& d) {
-  const std::vector<Part> parts = parts_of(s);
+  const std::vector<LaunchRange> launches = launches_of(s);
   int chunks = 0;
-  for (const Part& p : parts) chunks += p.chunks;
+  for (const LaunchRange& p : launches) chunks += p.chunks;
   auto& device = ebb::cuda::of(d);
   const double max_norm = s.as<ClipScale>().max_norm;
   return {.workspace = std::max(chunks, 1) * static_cast<int64_t>(sizeof(float)),
           .run = [=, &device](const Call& c) {
             auto* partial = static_cast<float*>(c.workspace);
-            for (const Part& p : parts) {
-              run_part(s, p, c, partial, device);
+            for (const LaunchRange& p : launches) {
+              run_launch(s, p, c, partial, device);
               partial += p.chunks;
             }
             const JoinParams p{static_cast<const float*>(c.workspace), chunks, max_norm,

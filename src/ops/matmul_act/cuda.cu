@@ -98,7 +98,7 @@ void run_activate(DType dtype, const Params& p, ebb::cuda::CudaDevice& device) {
   });
 }
 
-// A gate whose product is not kept: rows by rows of it, in the workspace.
+// A gate without z as a result: z in the workspace, chunk by chunk of its rows.
 Program prepare_gate(const Signature& s, Device& d) {
   const Signature all = product_of(s);
   const int64_t columns = all.out[0].shape[-1], k = s.in[0].shape[-1];
@@ -121,11 +121,11 @@ Program prepare_gate(const Signature& s, Device& d) {
     auto* z = static_cast<char*>(c.workspace);
     for (int64_t row = 0; row < rows; row += at_once) {
       const int64_t count = std::min(at_once, rows - row);
-      Call part = c;
-      part.in[0] = static_cast<char*>(c.in[0]) + row * k * element;
-      part.out = {z};
-      part.workspace = z + z_bytes;
-      (count == at_once ? many : last).run(part);
+      Call chunk = c;
+      chunk.in[0] = static_cast<char*>(c.in[0]) + row * k * element;
+      chunk.out = {z};
+      chunk.workspace = z + z_bytes;
+      (count == at_once ? many : last).run(chunk);
       Params p = fixed;
       p.z = z;
       p.out = static_cast<char*>(c.out[0]) + row * p.half * element;
@@ -194,7 +194,8 @@ struct Use {
 
 }  // namespace
 
-// The first is named as the GEMM's own: what it serves costs hardly more than the GEMM.
+// The first has the name of the GEMM's own kernel: where it is supported, the epilogue is nearly
+// free.
 std::vector<Kernel> matmul_act() {
   return {gemm::op_kernel<Use>("matmul_act", "matmul_sm90"),
           {.op = "matmul_act",

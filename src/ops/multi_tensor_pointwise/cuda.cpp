@@ -9,7 +9,8 @@ namespace {
 
 using Map = ebb::cuda::SegmentedMap;
 
-// What an input is in every part; a part of one element goes with either. Empty: they disagree.
+// The kind of each input, the same in all lists; a list of one element fits either. Empty: they
+// disagree.
 std::vector<Map::Operand> operands_of(const Signature& s) {
   const auto& a = s.as<MultiTensorPointwise>();
   const auto count = static_cast<size_t>(a.expr.inputs());
@@ -18,8 +19,8 @@ std::vector<Map::Operand> operands_of(const Signature& s) {
   for (size_t i = 0; i < s.in.size(); ++i)
     if (s.in[i].shape.numel() != 1) kinds[i % count] = Map::Operand::full;
   for (size_t i = 0; i < s.in.size(); ++i) {
-    const int64_t part = s.out[i / count * outputs].shape.numel();
-    if (kinds[i % count] == Map::Operand::full && s.in[i].shape.numel() != part) return {};
+    const int64_t list = s.out[i / count * outputs].shape.numel();
+    if (kinds[i % count] == Map::Operand::full && s.in[i].shape.numel() != list) return {};
   }
   return kinds;
 }
@@ -36,10 +37,10 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   return {0, [map](const Call& c) { map.run(c.in, c.out); }};
 }
 
-// Parts run side by side: an output may only take the memory of its own part's inputs.
+// Lists run concurrently: an output may only alias inputs of its own list.
 bool may_alias(const Signature& s, size_t out, size_t in) {
-  const auto parts = static_cast<size_t>(s.as<MultiTensorPointwise>().lists);
-  return out / (s.out.size() / parts) == in / (s.in.size() / parts);
+  const auto lists = static_cast<size_t>(s.as<MultiTensorPointwise>().lists);
+  return out / (s.out.size() / lists) == in / (s.in.size() / lists);
 }
 
 }  // namespace

@@ -10,16 +10,16 @@ std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<MultiTensorPointwise>();
   require(a.lists > 0 && a.expr.inputs() > 0 &&
               a.expr.inputs() * a.lists == static_cast<int64_t>(s.in.size()),
-          "multi_tensor_pointwise: ", a.lists, " parts of ", a.expr.inputs(), " inputs (got ",
+          "multi_tensor_pointwise: ", a.lists, " lists of ", a.expr.inputs(), " inputs (got ",
           s.in.size(), ")  at ", s.at);
   std::vector<Type> out;
   for (int64_t p = 0; p < a.lists; ++p) {
-    const Signature part = signature_of_list(s, p);
-    for (const Type& t : part.in)
-      require(t.shape == part.out[0].shape || t.shape.numel() == 1,
-              "multi_tensor_pointwise: inputs must be of their part's shape or single numbers  ",
-              part.text(), "  at ", s.at);
-    out.insert(out.end(), part.out.begin(), part.out.end());
+    const Signature list = signature_of_list(s, p);
+    for (const Type& t : list.in)
+      require(t.shape == list.out[0].shape || t.shape.numel() == 1,
+              "multi_tensor_pointwise: inputs must be of their list's shape or single numbers  ",
+              list.text(), "  at ", s.at);
+    out.insert(out.end(), list.out.begin(), list.out.end());
   }
   return out;
 }
@@ -53,10 +53,10 @@ std::vector<Example> examples() {
 
 }  // namespace
 
-Signature signature_of_list(const Signature& s, int64_t part) {
+Signature signature_of_list(const Signature& s, int64_t list) {
   const auto& a = s.as<MultiTensorPointwise>();
   const auto count = static_cast<size_t>(a.expr.inputs()),
-             first = static_cast<size_t>(part) * count;
+             first = static_cast<size_t>(list) * count;
   Signature out{&def::pointwise(), Pointwise{a.expr, {}, a.dtypes}, {}, {}, s.at};
   out.in.assign(s.in.begin() + static_cast<ptrdiff_t>(first),
                 s.in.begin() + static_cast<ptrdiff_t>(first + count));

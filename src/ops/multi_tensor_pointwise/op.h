@@ -1,5 +1,5 @@
-// multi_tensor_pointwise: one expression on many lists of tensors, each of its own shape: the
-// optimiser over all weights, or their casts, as one piece of work.
+// multi_tensor_pointwise: one expression on many lists of tensors, each of its own shape, in one
+// launch: the optimiser over all weights, or their casts.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace ebb::ops {
 
-// Inputs: those of part 0, of part 1, ...; outputs likewise. Within a part every input has the
-// shape of the part or is a single number; parts agree in dtypes and in which inputs are numbers.
+// Inputs: those of list 0, of list 1, ...; outputs likewise. Within a list every input has the
+// shape of the list or is a single number; lists agree in dtypes and in which inputs are numbers.
 struct MultiTensorPointwise {
   Expr expr;
   int64_t lists = 1;
-  std::string dtypes;  // of a part's outputs, as Pointwise has them
+  std::string dtypes;  // of a list's outputs, as in Pointwise
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("lists", lists);
@@ -26,7 +26,7 @@ namespace def {
 const OpDef& multi_tensor_pointwise();
 }
 
-// The signature of one part, as a use of pointwise.
-Signature signature_of_list(const Signature& s, int64_t part);
+// The signature of one list, as a use of pointwise.
+Signature signature_of_list(const Signature& s, int64_t list);
 
 }  // namespace ebb::ops

@@ -16,14 +16,14 @@ std::vector<Type> infer(const Signature& s) {
   const Signature whole = whole_of(s);
   const Shape shape(a.shape);
   require(a.segments.widths.empty() || (shape.rank() > 0 && shape[-1] == a.segments.width()),
-          "pointwise_views: parts (", a.segments.width(), ") must fill the last dim of ", shape,
+          "pointwise_views: segments (", a.segments.width(), ") must fill the last dim of ", shape,
           "  at ", s.at);
   require(whole.out[0].shape == shape, "pointwise_views: operands must broadcast to ", shape,
           " (got ", whole.out[0].shape, ")  at ", s.at);
   check_disjoint(a.segments, a.slices, "pointwise_views");
   for (size_t i = 0; i < whole.in.size(); ++i)
     require(!a.segments.has_in(i) || whole.in[i].shape == shape, "pointwise_views: operand ", i,
-            " is in parts and must be of shape ", shape, " (got ", whole.in[i], ")  at ", s.at);
+            " is segmented and must be of shape ", shape, " (got ", whole.in[i], ")  at ", s.at);
   return split_types(a.segments, whole.out);
 }
 
@@ -44,8 +44,8 @@ Cost cost(const Signature& s) {
 
 // ---- examples ------------------------------------------------------------------------------
 
-// Operands x, y, c, of which x, y or none come in parts; two results, of which one, both or none
-// leave in parts.
+// Operands x, y, c, of which x, y or none are segmented; two results, of which one, both or none
+// are segmented.
 struct Case {
   const char* label;
   Shape shape, coefficients;
@@ -73,13 +73,13 @@ Example example(const Case& c) {
 
 // y is operand 1, c is 2.
 const AsSlices slice_cases[] = {
-    {"columns", "coefficients", 144, {{2, 96}}},
+    {"slices", "coefficients", 144, {{2, 96}}},
     {"columns_unaligned", "coefficients", 147, {{2, 50}}},
     {"columns_of_two", "coefficients", 96, {{1, 48}, {2, 24}}},
-    {"columns_odd", "coefficients_odd", 17, {{1, 2}}},
+    {"slices_odd", "coefficients_odd", 17, {{1, 2}}},
     {"columns_of_one_row", "one_row_whole", 100, {{1, 11}}},
     {"columns_of_width_one", "coefficients_of_rows", 24, {{2, 5}}},
-    {"columns_beside_parts", "joined", 72, {{2, 24}}},
+    {"slices_and_segments", "segmented", 72, {{2, 24}}},
     {"columns_of_one_column", "one_column_whole", 2, {{1, 1}}},
     {"columns_of_one_column_and_images", "one_column_of_images", 2, {{1, 0}}},
 };
@@ -87,7 +87,7 @@ const AsSlices slice_cases[] = {
 std::vector<Example> examples() {
   const Case cases[] = {
       {"cut", {2, 6, 5, 24}, {2, 1, 1, 24}, {{8, 16}, {}, {0}}},
-      {"joined", {2, 6, 5, 24}, {2, 1, 1, 24}, {{16, 8}, {0}, {}}},
+      {"segmented", {2, 6, 5, 24}, {2, 1, 1, 24}, {{16, 8}, {0}, {}}},
       {"both", {3, 7, 40}, {1, 1, 40}, {{8, 24, 8}, {0, 1}, {0, 1}}},
       {"steps", {2, 8, 8, 64}, {2, 1, 1, 64}, {{24, 40}, {1}, {1}}},
       {"odd_border", {2, 5, 24}, {24}, {{7, 17}, {0}, {0}}},

@@ -1,5 +1,5 @@
-// pointwise_views: an expression of tensors that lie in parts along the last dim, or are columns of
-// wider ones, or whose results go to parts. Made by the passes `elide_concat_slice` and
+// pointwise_views: a pointwise expression of which operands or results are views: segmented along
+// the last dim, or slices of wider tensors. Made by the passes `elide_concat_slice` and
 // `elide_slices`.
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace ebb::ops {
 
-// `pointwise` between `concat` and `slice`. The parts are those of tensors of the results' shape;
-// columns are of other operands.
+// `pointwise` between `concat` and `slice`. Segmented operands have the results' shape; sliced ones
+// are others.
 struct PointwiseViews {
-  Expr expr;                   // one input an operand, one result a tensor to cut or to leave whole
+  Expr expr;                   // one input per operand, one result per tensor before splitting
   std::vector<int64_t> shape;  // of the results
   std::string dtypes;          // of the results, one each
   Segments segments = {};

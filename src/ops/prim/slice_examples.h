@@ -14,7 +14,7 @@ namespace ebb::ops {
 // Operands as columns of tensors `width` wide, from the column given for each on.
 struct AsSlices {
   const char* label;
-  std::string_view of;  // label of the example with whole operands
+  std::string_view of;  // label of the example with unsliced operands
   int64_t width = 0;
   std::initializer_list<std::pair<size_t, int64_t>> operands;
 };

@@ -24,7 +24,7 @@ void Slices::add(size_t operand, int64_t b, int64_t e) {
 void check_disjoint(const Segments& p, const Slices& c, std::string_view subject) {
   for (const int64_t k : c.operands)
     require(!p.has_in(static_cast<size_t>(k)), subject, ": operand ", k,
-            " cannot come in parts and be columns");
+            " cannot be both segmented and sliced");
 }
 
 std::vector<Type> slice_types(const Slices& c, std::vector<Type> in, std::string_view subject) {

@@ -115,7 +115,7 @@ Cost cost(const Signature& s) {
 
 Scalar in(int64_t i) { return Scalar::input(i); }
 
-// Two rounds of sums, in which the second uses the first; both are also outputs.
+// Two phases of reductions, of which the second uses the first; both are also outputs.
 RowFusion layer_norm_rows(Shape shape, const std::string& dtype) {
   const double inv = 1.0 / static_cast<double>(std::max<int64_t>(shape[-1], 1));
   const Scalar x = in(0), gamma = in(1), mean = in(2) * inv, var = in(3) * inv;
@@ -140,7 +140,7 @@ RowFusion softmax_rows(const Shape& shape) {
   return {Expr(3, results), "max,sum", shape.sizes(), "f32", "element"};
 }
 
-// The whole of a norm's gradient: with the sums for gamma and beta.
+// A norm's complete gradient: with the column sums for gamma and beta.
 RowFusion rows_with_partials(const Shape& shape, int64_t partial_rows) {
   RowFusion a = gradient_rows(shape);
   std::vector<Scalar> x;
@@ -164,10 +164,10 @@ RowFusion residual_rows(const Shape& shape) {
 }
 
 const AsSlices slice_cases[] = {
-    {"columns", "residual", 600, {{1, 200}}},
+    {"slices", "residual", 600, {{1, 200}}},
     {"columns_of_rows", "residual", 424, {{0, 224}, {1, 0}, {2, 24}}},
     {"columns_unaligned", "residual", 611, {{1, 203}}},
-    {"columns_odd", "gradient_odd", 263, {{1, 132}, {3, 1}}},
+    {"slices_odd", "gradient_odd", 263, {{1, 132}, {3, 1}}},
     {"slices_of_partial", "partials", 1152, {{0, 384}, {2, 5}, {3, 768}}},
     {"columns_of_one_row", "one_row", 4096, {{0, 2048}}},
 };

@@ -1,5 +1,5 @@
-// row_fusion: sums along the last dim, expressions of them and of the same rows, and sums of these
-// across rows, as one piece of work: a norm, its gradient, a softmax. Made by the pass `fuse_rows`.
+// row_fusion: reductions along the last dim, expressions of them and of the same rows, and partial
+// column reductions of these, in one kernel: a norm, its gradient, a softmax. Made by `fuse_rows`.
 #pragma once
 
 #include <string>

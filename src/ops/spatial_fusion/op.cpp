@@ -99,15 +99,15 @@ std::vector<Type> infer(const Signature& s) {
   if (p.widths.empty() && a.slices.operands.empty() && a.concatenated == 0) return infer_whole(s);
   const Signature whole = unfused_views(s);
   const Shape shape(a.shape);
-  require(p.widths.empty() || p.width() == shape[-1], "spatial_fusion: parts (", p.width(),
+  require(p.widths.empty() || p.width() == shape[-1], "spatial_fusion: segments (", p.width(),
           ") must fill the channels of ", shape, "  at ", s.at);
   for (const int64_t i : p.segmented_in)
     require(whole.in[static_cast<size_t>(i)].shape == shape, "spatial_fusion: input ", i,
-            " is in parts and must be of shape ", shape, "  at ", s.at);
+            " is segmented and must be of shape ", shape, "  at ", s.at);
   const std::vector<bool> channel = per_channel(a);
   for (const int64_t k : p.segmented_out)
     require(!channel[static_cast<size_t>(k)], "spatial_fusion: output ", k,
-            " is a number a channel and has no parts  at ", s.at);
+            " is a per-channel value and has no segments  at ", s.at);
   return concatenated_types(a, split_types(p, whole.out));
 }
 
@@ -201,10 +201,10 @@ SpatialFusion gradient_of(const Shape& shape, int64_t groups, const std::string&
 }
 
 const AsSlices slice_cases[] = {
-    {"columns", "gradient", 192, {{2, 64}, {4, 128}}},
-    {"columns_odd", "gradient_odd_channels", 31, {{2, 1}, {3, 22}}},
-    {"columns_beside_parts", "joined", 128, {{1, 64}, {2, 0}}},
-    {"columns_of_images", "norm", 128, {{0, 64}}},
+    {"slices", "gradient", 192, {{2, 64}, {4, 128}}},
+    {"slices_odd", "gradient_odd_channels", 31, {{2, 1}, {3, 22}}},
+    {"slices_and_segments", "segmented", 128, {{1, 64}, {2, 0}}},
+    {"slices_of_images", "norm", 128, {{0, 64}}},
 };
 
 // Examples of `out` with inputs and outputs that lie otherwise.
@@ -212,28 +212,28 @@ void add_rearranged(std::vector<Example>& out) {
   const auto labelled = [&](std::string_view label) {
     return *std::ranges::find(out, label, &Example::label);
   };
-  const auto in_parts = [&](const char* label, std::string_view of, Segments segments) {
-    const Example whole = labelled(of);
-    Example e = whole;
+  const auto segmented = [&](const char* label, std::string_view of, Segments segments) {
+    const Example full = labelled(of);
+    Example e = full;
     auto a = e.attrs.as<SpatialFusion>();
     a.segments = std::move(segments);
     e.label = label;
     e.attrs = a;
     e.in.clear();
-    for (size_t i = 0; i < whole.in.size(); ++i)
+    for (size_t i = 0; i < full.in.size(); ++i)
       for (size_t k = 0; k < (a.segments.has_in(i) ? a.segments.widths.size() : 1); ++k) {
-        e.in.push_back(whole.in[i]);
+        e.in.push_back(full.in[i]);
         if (a.segments.has_in(i)) e.in.back().shape[-1] = a.segments.widths[k];
       }
     out.push_back(e);
   };
-  in_parts("joined", "norm", {{40, 24}, {0}, {}});
-  in_parts("joined_odd", "odd", {{5, 7}, {0}, {}});
-  in_parts("joined_across_groups", "groups_of_three", {{64, 32}, {0}, {0}});
-  in_parts("gradient_in_parts", "gradient", {{24, 40}, {1}, {0}});
-  in_parts("gradient_in_three", "gradient", {{8, 16, 40}, {0, 1, 5}, {0}});
+  segmented("segmented", "norm", {{40, 24}, {0}, {}});
+  segmented("segmented_odd", "odd", {{5, 7}, {0}, {}});
+  segmented("segmented_across_groups", "groups_of_three", {{64, 32}, {0}, {0}});
+  segmented("gradient_segmented", "gradient", {{24, 40}, {1}, {0}});
+  segmented("gradient_three_segments", "gradient", {{8, 16, 40}, {0, 1, 5}, {0}});
   for (const AsSlices& c : slice_cases) out.push_back(as_slices<SpatialFusion>(out, c));
-  const auto beside = [&](const char* label, std::string_view of) {
+  const auto concatenated = [&](const char* label, std::string_view of) {
     Example e = labelled(of);
     auto a = e.attrs.as<SpatialFusion>();
     a.concatenated = 2;
@@ -241,9 +241,9 @@ void add_rearranged(std::vector<Example>& out) {
     e.attrs = a;
     out.push_back(e);
   };
-  beside("gradient_beside", "gradient");
-  beside("gradient_beside_odd", "gradient_odd_channels");
-  beside("gradient_beside_parts", "gradient_in_parts");
+  concatenated("gradient_concatenated", "gradient");
+  concatenated("gradient_concatenated_odd", "gradient_odd_channels");
+  concatenated("gradient_concatenated_segmented", "gradient_segmented");
 }
 
 std::vector<Example> examples() {

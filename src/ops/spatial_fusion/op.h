@@ -1,5 +1,5 @@
-// spatial_fusion: sums over the pixels of every channel, sums of these over groups of channels,
-// expressions of both and of the same images, as one piece of work: a group norm, its gradient.
+// spatial_fusion: reductions over the pixels of every channel, reductions of these over groups of
+// channels, expressions of both and of the same images, in one kernel: a group norm, its gradient.
 // Made by the pass `fuse_spatial`.
 #pragma once
 
@@ -12,23 +12,21 @@
 namespace ebb::ops {
 
 struct SpatialFusion {
-  // Takes the inputs, which broadcast to `shape`, then the reductions. Gives the reductions'
-  // operands, then the outputs. An operand may use the reductions before its own.
+  // Inputs: those of the op, which broadcast to `shape`, then the reductions. Results: the
+  // reductions' operands, then the outputs. An operand may use earlier reductions.
   Expr expr;
-  // What the terms are summed over, one each: pixels gives a number for each image and channel;
-  // groups, of terms that do not change from pixel to pixel, one that the channels of a group
-  // share.
+  // What each reduction runs over: pixels gives a value per image and channel; groups, of operands
+  // without pixels, one value for all channels of a group.
   std::string reductions;      // "pixels,groups"
   std::vector<int64_t> shape;  // [N,S...,C]
-  int64_t groups = 1;          // equal parts of C
+  int64_t groups = 1;          // equal ranges of C
   std::string dtypes;          // of the outputs, one each: "bf16,f32"
-  // What the outputs have a value for, one each: element [N,S...,C] or channel [N,1...,C].
+  // The extent of each output: element [N,S...,C] or channel [N,1...,C].
   std::string extents;
-  Segments segments =
-      {};              // of inputs that have `shape`, and of outputs with a value for each element
-  Slices slices = {};  // of the inputs
-  // The last so many outputs, all of channels and of one dtype, are one tensor [N,1...,beside*C],
-  // side by side.
+  Segments segments = {};  // of inputs that have `shape`, and of outputs of extent element
+  Slices slices = {};      // of the inputs
+  // The last so many outputs, all of extent channel and of one dtype, are concatenated into one
+  // tensor [N,1...,concatenated*C].
   int64_t concatenated = 0;
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
@@ -47,7 +45,7 @@ namespace def {
 const OpDef& spatial_fusion();
 }
 
-// The same use with inputs and outputs that are whole tensors.
+// The same signature without segments and slices.
 Signature unfused_views(const Signature& images);
 
 // Whether each total runs over pixels; else over groups. Throws Error on other words.

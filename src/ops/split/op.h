@@ -1,4 +1,4 @@
-// split: a tensor cut along one dim into equal parts.
+// split: a tensor, divided along one dim into equal parts.
 #pragma once
 
 #include <vector>

@@ -65,10 +65,10 @@ void add_rows(double* acc, const float* x, int64_t rows, int64_t width) {
   constexpr int64_t tile = 64;
   for (int64_t at = 0; at < width; at += tile) {
     const int64_t n = width - at < tile ? width - at : tile;
-    float part[tile] = {};
+    float partial[tile] = {};
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t i = 0; i < n; ++i) part[i] += x[r * width + at + i];
-    for (int64_t i = 0; i < n; ++i) acc[at + i] += static_cast<double>(part[i]);
+      for (int64_t i = 0; i < n; ++i) partial[i] += x[r * width + at + i];
+    for (int64_t i = 0; i < n; ++i) acc[at + i] += static_cast<double>(partial[i]);
   }
 }
 
@@ -84,13 +84,13 @@ void max_rows(double* acc, const float* x, int64_t rows, int64_t width) {
 template <class F>
 double lanes(const float* x, int64_t n, F f) {
   constexpr int64_t width = 32;
-  float part[width] = {};
+  float partial[width] = {};
   int64_t i = 0;
   for (; i + width <= n; i += width)
-    for (int64_t k = 0; k < width; ++k) part[k] += f(x[i + k]);
+    for (int64_t k = 0; k < width; ++k) partial[k] += f(x[i + k]);
   double total = 0;
   for (; i < n; ++i) total += static_cast<double>(f(x[i]));
-  for (int64_t k = 0; k < width; ++k) total += static_cast<double>(part[k]);
+  for (int64_t k = 0; k < width; ++k) total += static_cast<double>(partial[k]);
   return total;
 }
 

@@ -6,7 +6,7 @@
 namespace ebb::cpu {
 namespace {
 
-// Rows and vectors of columns that a product keeps in registers, besides one row of vectors.
+// Register tile of the GEMM: rows, and vectors of columns; one more row of vectors is for operands.
 #if defined(__AVX512F__)
 constexpr int kVecBytes = 64, kRows = 6, kColumns = 4;  // of 32 registers
 #elif defined(__AVX2__)
@@ -50,7 +50,7 @@ float fold(Vec v, F&& f) {
   return r;
 }
 
-// ---- products ----
+// ---- GEMM ----
 
 template <int Rows, int Columns>
 void micro(const TileProduct& t, const float* a, const float* b, float* c) {
@@ -104,7 +104,7 @@ void product(const TileProduct& t) {
 
 // ---- softmax ----
 
-// Takes the place of the highest score of a row whose scores are all -infinity so far.
+// Lower bound of row_max, for rows whose scores are all -infinity so far.
 constexpr float kLowest = -0x1.fffffep127f;
 
 void softmax(const TileSoftmax& t) {
@@ -112,10 +112,10 @@ void softmax(const TileSoftmax& t) {
     float* const s = t.s + i * t.s_row;
     Vec top = load(s);
     for (int64_t j = kLanes; j < t.n; j += kLanes) top = larger(top, load(s + j));
-    const float before = t.highest[i];
-    const float highest = fold(top, [](float a, float b) { return a < b ? b : a; });
-    t.highest[i] = before < highest ? highest : before;
-    const Vec shift = all(t.highest[i] < kLowest ? kLowest : t.highest[i]);
+    const float before = t.row_max[i];
+    const float row_max = fold(top, [](float a, float b) { return a < b ? b : a; });
+    t.row_max[i] = before < row_max ? row_max : before;
+    const Vec shift = all(t.row_max[i] < kLowest ? kLowest : t.row_max[i]);
     Vec sum{};
     for (int64_t j = 0; j < t.n; j += kLanes) {
       const Vec p = power_of_2(load(s + j) - shift);

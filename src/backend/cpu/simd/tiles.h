@@ -26,15 +26,15 @@ struct TileProduct {
   bool accumulate = false;
 };
 
-// Softmax over rows of which one part after the other is seen. s [rows,n] becomes 2^(s - highest),
-// `highest` the maximum so far; sum becomes the sum so far of such powers, and result [rows,width]
-// and sum are first multiplied by 2^(old highest - highest). -infinity becomes 0. n and width as in
+// Online softmax over a tile of scores. s [rows,n] becomes 2^(s - row_max), where row_max is the
+// running maximum; sum becomes the running sum of such weights; result [rows,width] and sum are
+// first rescaled by 2^(old row_max - row_max). -infinity becomes 0. n and width as in
 // TileProduct.
 struct TileSoftmax {
   int64_t rows = 0, n = 0;
   float* s = nullptr;
   int64_t s_row = 0;
-  float* highest = nullptr;  // [rows]; starts at -infinity
+  float* row_max = nullptr;  // [rows]; starts at -infinity
   float* sum = nullptr;      // [rows]; starts at 0
   float* result = nullptr;
   int64_t result_row = 0, width = 0;

@@ -61,25 +61,25 @@ TEST(tiles, product_over_nothing__is_zero_or_what_was_there) {
   }
 }
 
-// Two parts of a row one after the other, the second one with larger scores.
-TEST(tiles, softmax_in_two_parts__equals_softmax_of_the_whole) {
-  constexpr int64_t kRows = 3, kPart = 32;
+// Two tiles of a row in sequence, the second one with larger scores.
+TEST(tiles, softmax_in_two_tiles__equals_softmax_of_the_row) {
+  constexpr int64_t kRows = 3, kTile = 32;
   for (const TileKernels* tiles : all_tile_kernels()) {
-    const auto first = values(kRows * kPart, -30, 0, 5), second = values(kRows * kPart, -9, 20, 6);
-    std::vector<float> highest(kRows, -std::numeric_limits<float>::infinity()), sum(kRows, 0.0f);
+    const auto first = values(kRows * kTile, -30, 0, 5), second = values(kRows * kTile, -9, 20, 6);
+    std::vector<float> row_max(kRows, -std::numeric_limits<float>::infinity()), sum(kRows, 0.0f);
     std::vector<float> result(kRows * 16, 0.0f);
     for (std::vector<float> s : {first, second}) {
       tiles->softmax(
-          {kRows, kPart, s.data(), kPart, highest.data(), sum.data(), result.data(), 16, 16});
+          {kRows, kTile, s.data(), kTile, row_max.data(), sum.data(), result.data(), 16, 16});
       for (size_t i = 0; i < result.size(); ++i) {  // v = 1 for every key
-        for (size_t j = 0; j < kPart; ++j) result[i] += s[i / 16 * kPart + j];
+        for (size_t j = 0; j < kTile; ++j) result[i] += s[i / 16 * kTile + j];
       }
     }
     for (size_t r = 0; r < kRows; ++r) {
       double want = 0;
-      for (size_t j = 0; j < kPart; ++j)
-        want += std::exp2(double{first[r * kPart + j]}) + std::exp2(double{second[r * kPart + j]});
-      EXPECT_NEAR(highest[r] + std::log2(sum[r]), std::log2(want), 2e-6);
+      for (size_t j = 0; j < kTile; ++j)
+        want += std::exp2(double{first[r * kTile + j]}) + std::exp2(double{second[r * kTile + j]});
+      EXPECT_NEAR(row_max[r] + std::log2(sum[r]), std::log2(want), 2e-6);
       EXPECT_NEAR(result[r * 16] / sum[r], 1, 1e-6);
     }
   }
@@ -89,8 +89,8 @@ TEST(tiles, softmax_of_not_a_number__stays_one) {
   for (const TileKernels* tiles : all_tile_kernels()) {
     std::vector<float> s(16, 1.0f), result(16, 0.0f);
     s[5] = std::numeric_limits<float>::quiet_NaN();
-    float highest = -std::numeric_limits<float>::infinity(), sum = 0;
-    tiles->softmax({1, 16, s.data(), 16, &highest, &sum, result.data(), 16, 16});
+    float row_max = -std::numeric_limits<float>::infinity(), sum = 0;
+    tiles->softmax({1, 16, s.data(), 16, &row_max, &sum, result.data(), 16, 16});
     EXPECT_TRUE(std::isnan(sum));
   }
 }

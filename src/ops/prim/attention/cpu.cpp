@@ -1,5 +1,5 @@
-// attention in tiles: 64 queries against 256 keys at a time, softmax as the keys go by. Keys are
-// packed once as transposed panels; scores are in units of log 2. All arithmetic is f32.
+// attention in tiles of 64 queries by 256 keys, with an online softmax. Keys are packed once as
+// transposed panels; scores are in units of log 2. All arithmetic is f32.
 #include <omp.h>
 
 #include <cmath>
@@ -24,9 +24,9 @@ struct Task {
   const TileKernels* tiles = nullptr;
   int64_t width = 0, panels = 0, blocks = 0;  // K rounded up; key panels; query blocks
   int threads = 1;
-  // In the workspace, in floats: packed keys and values, and one tile set a thread.
+  // Workspace offsets in floats: packed keys and values, and a set of tiles per thread.
   int64_t keys = 0, values = 0, own = 0, own_size = 0;
-  int64_t score_at = 0, query_at = 0, result_at = 0, highest_at = 0, sum_at = 0;  // in a tile set
+  int64_t score_at = 0, query_at = 0, result_at = 0, row_max_at = 0, sum_at = 0;  // in a tile set
   int64_t workspace = 0;
 };
 
@@ -42,7 +42,7 @@ Task plan(const Signature& s) {
   k.score_at = tile.take(kQueryBlock * kKeyBlock);
   k.query_at = tile.take(kQueryBlock * k.width);
   k.result_at = tile.take(kQueryBlock * k.width);
-  k.highest_at = tile.take(kQueryBlock);
+  k.row_max_at = tile.take(kQueryBlock);
   k.sum_at = tile.take(kQueryBlock);
   k.own_size = tile.bytes() / 4;
   Carver all;
@@ -53,7 +53,7 @@ Task plan(const Signature& s) {
   return k;
 }
 
-// Packs panel `i` of all heads: its keys transposed, its values as they are.
+// Packs panel `i` of all heads: keys transposed, values in rows.
 void pack(const Task& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   auto* const space = static_cast<float*>(call.workspace);
@@ -64,7 +64,7 @@ void pack(const Task& k, const Call& call, int64_t i) {
             space + k.values + (head * z.s + begin) * k.width);
 }
 
-// One tile: adds keys [begin, begin + count) of a head to the running softmax of its queries.
+// One tile: updates the online softmax and the output of `rows` with `keys` of a head.
 void add_keys(const Task& k, const ScoreMask& mask, float* own, const float* space, int64_t head,
               RowRange keys, RowRange rows) {
   const int64_t queries = rows.count;
@@ -89,7 +89,7 @@ void add_keys(const Task& k, const ScoreMask& mask, float* own, const float* spa
                     .n = columns,
                     .s = score,
                     .s_row = kKeyBlock,
-                    .highest = own + k.highest_at,
+                    .row_max = own + k.row_max_at,
                     .sum = own + k.sum_at,
                     .result = own + k.result_at,
                     .result_row = k.width,
@@ -106,7 +106,7 @@ void add_keys(const Task& k, const ScoreMask& mask, float* own, const float* spa
                     .accumulate = true});
 }
 
-// Block `i` of the queries of all heads.
+// Query block `i` of all heads.
 void attend(const Task& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   auto* const space = static_cast<float*>(call.workspace);
@@ -115,20 +115,20 @@ void attend(const Task& k, const Call& call, int64_t i) {
   const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
   read_rows(head_of(z, k.dtype, call.in[0], head, z.t), rows, static_cast<float>(z.scale * kLog2e),
             own + k.query_at);
-  float *const highest = own + k.highest_at, *const sum = own + k.sum_at;
-  std::fill_n(highest, rows.count, -std::numeric_limits<float>::infinity());
+  float *const row_max = own + k.row_max_at, *const sum = own + k.sum_at;
+  std::fill_n(row_max, rows.count, -std::numeric_limits<float>::infinity());
   std::fill_n(sum, rows.count, 0.0f);
   std::fill_n(own + k.result_at, rows.count * k.width, 0.0f);
   const ScoreMask mask = k.mask.of(call);
-  const int64_t end = rows.count > 0 ? mask.seen(head, begin + rows.count - 1) : 0;
+  const int64_t end = rows.count > 0 ? mask.key_limit(head, begin + rows.count - 1) : 0;
   for (int64_t j = 0; j < end; j += kKeyBlock)
     add_keys(k, mask, own, space, head, {j, std::min(kKeyBlock, end - j)}, rows);
   const Head o = out_head_of(z, k.dtype, call.out[0], head);
   float* const lse = static_cast<float*>(call.out[1]) + head * z.t + begin;
   for (int64_t r = 0; r < rows.count; ++r) {
-    const bool blind = sum[r] == 0;  // it sees no key
+    const bool blind = sum[r] == 0;  // fully masked
     write_rows(o, {begin + r, 1}, blind ? 0 : 1 / sum[r], own + k.result_at + r * k.width);
-    lse[r] = blind ? 0 : static_cast<float>((highest[r] + std::log2(sum[r])) / kLog2e);
+    lse[r] = blind ? 0 : static_cast<float>((row_max[r] + std::log2(sum[r])) / kLog2e);
   }
 }
 

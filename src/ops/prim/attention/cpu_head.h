@@ -1,4 +1,4 @@
-// One head of a tensor [N,T,A,K] and its moves to and from dense f32 tiles; for the CPU kernels of
+// One head of a tensor [N,T,A,K], and copies between it and dense f32 tiles; for the CPU kernels of
 // attention and its gradient.
 #pragma once
 
@@ -82,7 +82,7 @@ inline void write_rows(const Head& h, RowRange r, float factor, const float* fro
   });
 }
 
-// What else decides the scores of a tile: a bias, and which keys are seen.
+// Bias and masks of a tile of scores.
 struct ScoreMask {
   AttentionSizes z;
   DType bias_dtype = DType::f32;
@@ -102,9 +102,9 @@ struct ScoreMask {
     if (z.key_lengths) m.key_lengths = static_cast<const int64_t*>(call.in[call_at(z).key_lengths]);
     return m;
   }
-  // Query t of head `i` of N*A sees the keys below this.
-  int64_t seen(int64_t i, int64_t t) const {
-    const int64_t all = z.seen(t);
+  // Query t of head `i` of N*A attends to the keys below this.
+  int64_t key_limit(int64_t i, int64_t t) const {
+    const int64_t all = z.key_limit(t);
     return key_lengths ? std::clamp<int64_t>(key_lengths[i / z.a], 0, all) : all;
   }
   // Scores in units of log 2 of queries and keys of head `i`, rows `row` floats apart.
@@ -116,7 +116,7 @@ inline void ScoreMask::apply(int64_t i, RowRange queries, RowRange keys, float* 
   constexpr float kLog2e = 1.4426950408889634f, none = -std::numeric_limits<float>::infinity();
   for (int64_t r = 0; r < queries.count; ++r, scores += row) {
     const int64_t t = queries.begin + r;
-    const int64_t end = std::clamp<int64_t>(seen(i, t) - keys.begin, 0, keys.count);
+    const int64_t end = std::clamp<int64_t>(key_limit(i, t) - keys.begin, 0, keys.count);
     if (bias)
       visit_dtype(bias_dtype, [&](auto zero) {
         const auto* const from = static_cast<const decltype(zero)*>(bias) + i / z.a * step.n +
@@ -131,7 +131,7 @@ inline void ScoreMask::apply(int64_t i, RowRange queries, RowRange keys, float* 
   }
 }
 
-// Hands out pieces of a workspace, each on its own cache line.
+// Suballocates a workspace, aligned to cache lines.
 class Carver {
  public:
   // Where the next `floats` floats lie, in floats from the start.

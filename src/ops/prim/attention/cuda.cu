@@ -55,7 +55,7 @@ std::string_view note_plain(const Signature& s) {
   return s.in[0].dtype == DType::f32 ? "" : "plain kernel, no tensor cores";
 }
 
-// What is packed and has no better kernel is taken apart.
+// Packed QKV without a better kernel is decomposed.
 bool supports_plain(const Signature& s, const Device&) { return !attention_sizes(s).packed; }
 
 Program prepare_plain(const Signature& s, const Tune&, Device& device) {
@@ -77,19 +77,20 @@ bool supports_tiles(const Signature& s, const Device& device) {
          forward_kernels(s).ring_bytes <= ebb::cuda::of(device).shared_per_block();
 }
 
-// How the queries of a head are cut: enough thread blocks to fill the device once or twice,
-// and no more, since each block reads the keys again.
-void cut(ForwardParams& p, const ForwardKernels& k, bool resident, const CudaDevice& device) {
+// Query tiles per thread block: enough thread blocks to fill the device once or twice, and no more,
+// since each of them loads the keys again.
+void assign_queries(ForwardParams& p, const ForwardKernels& k, bool resident,
+                    const CudaDevice& device) {
   const int64_t tiles = ceil_div(p.z.t, k.rows);
-  const int64_t places = int64_t{device.sm_count()} * k.blocks;
+  const int64_t slots = int64_t{device.sm_count()} * k.blocks;
   const int64_t heads = p.z.heads > 0 ? p.z.heads : 1;
-  const int64_t each =
-      resident ? ceil_div(tiles, std::clamp<int64_t>(ceil_div(places, heads), 1, tiles)) : 1;
-  p.tiles = static_cast<int>(each);
-  p.parts = static_cast<int>(ceil_div(tiles, each));
+  const int64_t per_block =
+      resident ? ceil_div(tiles, std::clamp<int64_t>(ceil_div(slots, heads), 1, tiles)) : 1;
+  p.tiles_per_block = static_cast<int>(per_block);
+  p.query_blocks = static_cast<int>(ceil_div(tiles, per_block));
 }
 
-// A kernel, how it is launched and what it is given besides addresses.
+// A kernel, its launch and its parameters without addresses.
 struct Choice {
   const char* name;
   void (*kernel)(ForwardParams);
@@ -98,12 +99,12 @@ struct Choice {
 };
 
 Choice choose(const HeadSizes& z, const ForwardKernels& k, const CudaDevice& device) {
-  ForwardParams p{.z = z, .parts = 1};
+  ForwardParams p{.z = z, .query_blocks = 1};
   const auto blocks = static_cast<int>(ceil_div(z.s, 64));
   const bool resident = k.resident != nullptr && blocks <= kResidentBlocks;
-  if (z.t > 0) cut(p, k, resident, device);
+  if (z.t > 0) assign_queries(p, k, resident, device);
   return {resident ? "attention_resident" : "attention_ring", resident ? k.resident : k.ring,
-          Launch{.grid = static_cast<unsigned>(z.heads * p.parts),
+          Launch{.grid = static_cast<unsigned>(z.heads * p.query_blocks),
                  .block = kForwardThreads,
                  .shared = resident ? 2 * blocks * k.block_bytes : k.ring_bytes},
           p};

@@ -1,4 +1,4 @@
-// attention on tensor cores: a warp owns 16 M queries and walks over the keys with a running
+// attention on mma.sync: a warp owns 16 M queries and iterates over key blocks with an online
 // softmax (Dao 2023, FlashAttention-2). Scores are in units of log 2.
 #pragma once
 
@@ -13,22 +13,23 @@ struct ForwardParams {
   const void *q, *k, *v;
   void* o;
   float* lse;
-  int parts, tiles;  // thread blocks a head; tiles of queries in each
-  MaskParams mask;   // of kernels that are Masked
+  int query_blocks, tiles_per_block;  // query blocks (thread blocks) per head; query tiles in
+                                      // each// thread blocks a head; tiles of queries in each
+  MaskParams mask;                    // of kernels that are Masked
 };
 
-// A block of keys and values in shared memory, `count` of them not beyond the end.
-struct BlockOfKeys {
+// A block of keys and values in shared memory, of which `count` exist.
+struct KvBlock {
   uint32_t k, v;
   int count;
 };
 
 constexpr int kForwardWarps = 4;
 constexpr int kForwardThreads = 32 * kForwardWarps;
-constexpr int kResidentBlocks = 4;  // of keys, 64 each
+constexpr int kResidentBlocks = 4;  // key blocks, 64 keys each
 
-// Choices by width: M groups of 16 queries a warp, 8 N keys a step, keys of a block in shared
-// memory, blocks in flight, thread blocks a SM.
+// Tile sizes by width: m x 16 queries per warp, 8 n keys per iteration, keys per shared memory
+// stage, stages, thread blocks per SM.
 template <int D>
 struct ForwardShape {
   static constexpr bool query_in_registers = D <= 80;
@@ -43,19 +44,19 @@ struct ForwardShape {
   static constexpr int ring_bytes = query_bytes + 2 * stages * block_bytes;
 };
 
-// The running softmax of a warp's rows; h: upper or lower 8 of 16 rows.
+// Online softmax state and unnormalised o of a warp's rows; h: upper or lower 8 of 16 rows.
 template <int M, int D>
-struct Running {
-  float highest[M][2], sum[M][2];  // in every lane of a row; of this lane's columns
+struct RowState {
+  float row_max[M][2], row_sum[M][2];  // reduced over the row's lanes; this lane's columns only
   float o[M][D / 8][4];
 };
 
 template <int M, int D>
-__device__ __forceinline__ void reset(Running<M, D>& r) {
+__device__ __forceinline__ void reset(RowState<M, D>& r) {
 #pragma unroll
   for (int m = 0; m < M; ++m) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) r.highest[m][h] = -INFINITY, r.sum[m][h] = 0;
+    for (int h = 0; h < 2; ++h) r.row_max[m][h] = -INFINITY, r.row_sum[m][h] = 0;
 #pragma unroll
     for (int d = 0; d < D / 8; ++d)
 #pragma unroll
@@ -63,30 +64,31 @@ __device__ __forceinline__ void reset(Running<M, D>& r) {
   }
 }
 
-// Takes `highest` up to the largest score, and what was summed down with it.
+// Raises row_max to the largest score, and rescales row_sum and o.
 template <int M, int D>
-__device__ __forceinline__ void raise(Running<M, D>& r, float (&top)[M][2]) {
+__device__ __forceinline__ void rescale(RowState<M, D>& r, float (&top)[M][2]) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float v = fmaxf(row_highest(top[m][h]), r.highest[m][h]);
-      const float f = v == r.highest[m][h] ? 1.f : fast_exp2(r.highest[m][h] - v);
-      r.highest[m][h] = v;
-      r.sum[m][h] *= f;
+      const float v = fmaxf(quad_max(top[m][h]), r.row_max[m][h]);
+      const float f = v == r.row_max[m][h] ? 1.f : fast_exp2(r.row_max[m][h] - v);
+      r.row_max[m][h] = v;
+      r.row_sum[m][h] *= f;
 #pragma unroll
       for (int d = 0; d < D / 8; ++d) r.o[m][d][2 * h] *= f, r.o[m][d][2 * h + 1] *= f;
     }
 }
 
-// Scores become weights 2^(scale s - highest). `highest` follows the largest score only when it is
-// left behind by more than 2^8: the weights stay in range, and the sums are rarely touched. If
-// `Masked`, rows may have no finite score (yet): their weights are 0.
+// Scores become weights 2^(scale s - row_max). row_max is only updated where scores exceed it by
+// more than 2^8 (lazy rescaling): weights stay in range, and o is rarely rescaled. If `Masked`,
+// rows may have no finite score (yet): their weights are 0.
 template <int M, int N, int D, bool Masked = false>
-__device__ __forceinline__ void weigh(float (&s)[M][N][4], Running<M, D>& r, float scale) {
+__device__ __forceinline__ void online_softmax(float (&s)[M][N][4], RowState<M, D>& r,
+                                               float scale) {
   constexpr float kSlack = 8;
   float top[M][2];
-  bool higher = false;
+  bool grown = false;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -95,12 +97,12 @@ __device__ __forceinline__ void weigh(float (&s)[M][N][4], Running<M, D>& r, flo
 #pragma unroll
       for (int n = 1; n < N; ++n) v = fmaxf(v, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
       top[m][h] = v * scale;
-      higher |= top[m][h] > r.highest[m][h] + kSlack;
+      grown |= top[m][h] > r.row_max[m][h] + kSlack;
     }
-  if (__any_sync(~0u, higher)) raise(r, top);
+  if (__any_sync(~0u, grown)) rescale(r, top);
   const auto shift = [&](int m, int h) {
-    const float highest = r.highest[m][h];
-    return Masked && highest == -INFINITY ? 0.f : highest;
+    const float row_max = r.row_max[m][h];
+    return Masked && row_max == -INFINITY ? 0.f : row_max;
   };
 #pragma unroll
   for (int m = 0; m < M; ++m)
@@ -109,11 +111,11 @@ __device__ __forceinline__ void weigh(float (&s)[M][N][4], Running<M, D>& r, flo
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         s[m][n][i] = fast_exp2(fmaf(s[m][n][i], scale, -shift(m, i / 2)));
-        r.sum[m][i / 2] += s[m][n][i];
+        r.row_sum[m][i / 2] += s[m][n][i];
       }
 }
 
-// Scores of keys from `count` (of these 8 N) on become minus infinity.
+// Sets scores of keys from `count` (of these 8 N) on to -infinity.
 template <int M, int N>
 __device__ __forceinline__ void mask_columns(float (&s)[M][N][4], int count, int lane) {
   count -= lane % 4 * 2;
@@ -136,18 +138,18 @@ struct Queries<M, D, false> {
   uint32_t at;
 };
 
-// Adds `count` keys, a block of at most S::keys in shared memory. `Masked`: `mask` has the block's
-// first key and the warp's first query.
+// Processes a key block of at most S::keys in shared memory. `Masked`: `mask` has the block's first
+// key and the warp's first query.
 template <class T, int D, bool Masked = false, class S = ForwardShape<D>>
-__device__ __forceinline__ void add_keys(Running<S::m, D>& r,
+__device__ __forceinline__ void add_keys(RowState<S::m, D>& r,
                                          const Queries<S::m, D, S::query_in_registers>& q,
-                                         const BlockOfKeys& b, float scale, int lane,
+                                         const KvBlock& b, float scale, int lane,
                                          const BlockMask* mask = nullptr) {
 #pragma unroll 1
   for (int j = 0; j < b.count && j < S::keys; j += 8 * S::n) {
     float s[S::m][S::n][4];
     if constexpr (Masked)
-      begin_scores<T>(s, mask->head, mask->queries, mask->query, mask->key + j, lane);
+      init_scores<T>(s, mask->head, mask->queries, mask->query, mask->key + j, lane);
     else
       clear(s);
     if constexpr (S::query_in_registers)
@@ -155,36 +157,36 @@ __device__ __forceinline__ void add_keys(Running<S::m, D>& r,
     else
       add_gemm_tiles<T, S::m, S::n, D>(s, q.at, b.k + Tile<D>::bytes(j), lane);
     if constexpr (Masked) {
-      if (mask->key + j + 8 * S::n > mask->head.seen(mask->query))
-        hide_keys(s, mask->head, mask->query, mask->key + j, lane);
+      if (mask->key + j + 8 * S::n > mask->head.key_limit(mask->query))
+        mask_keys(s, mask->head, mask->query, mask->key + j, lane);
     } else if (j + 8 * S::n > b.count) {
       mask_columns(s, b.count - j, lane);
     }
-    weigh<S::m, S::n, D, Masked>(s, r, scale);
+    online_softmax<S::m, S::n, D, Masked>(s, r, scale);
     add_weighted_rows<T, S::m, S::n, D>(r.o, s, b.v + Tile<D>::bytes(j), lane);
   }
 }
 
 template <class T, int M, int D>
-__device__ __forceinline__ void finish(const ForwardParams& p, Running<M, D>& r, int64_t head,
+__device__ __forceinline__ void finish(const ForwardParams& p, RowState<M, D>& r, int64_t head,
                                        int begin, int lane) {
   float factor[M][2];
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float sum = row_sum(r.sum[m][h]);
-      const bool blind = sum == 0;  // it sees no key
-      factor[m][h] = blind ? 0 : 1 / sum;
+      const float sum = quad_sum(r.row_sum[m][h]);
+      const bool masked_row = sum == 0;  // fully masked
+      factor[m][h] = masked_row ? 0 : 1 / sum;
       const int row = begin + 16 * m + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < p.z.t)
-        p.lse[int64_t{head} * p.z.t + row] = blind ? 0 : (r.highest[m][h] + log2f(sum)) * kLn2;
+        p.lse[int64_t{head} * p.z.t + row] = masked_row ? 0 : (r.row_max[m][h] + log2f(sum)) * kLn2;
     }
   write_rows<T, M, D>(out_rows_of<T>(p.z, p.o, head), begin, r.o, factor, lane);
 }
 
-// o and lse; at most 256 keys, which stay in shared memory.
-// grid: p.parts blocks a sample and head, p.tiles tiles of queries each.  sums: f32.
+// o and lse of at most 256 keys, which stay in shared memory.
+// grid: p.query_blocks thread blocks per head, p.tiles_per_block query tiles each.  sums: f32.
 // deterministic: yes.
 template <class T, int D>
 __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void attention_resident(
@@ -193,8 +195,8 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   using S = ForwardShape<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int head = blockIdx.x / p.parts;
-  const int part = blockIdx.x % p.parts;
+  const int head = blockIdx.x / p.query_blocks;
+  const int query_block = blockIdx.x % p.query_blocks;
   const int blocks = (p.z.s + S::keys - 1) / S::keys;
   const uint32_t k_at = shared_address(memory), v_at = k_at + blocks * S::block_bytes;
   const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
@@ -208,10 +210,10 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
     commit_copies();
   }
   Queries<S::m, D, true> q;
-  Running<S::m, D> r;
+  RowState<S::m, D> r;
 #pragma unroll 1
-  for (int i = 0; i < p.tiles; ++i) {
-    const int first = ((part * p.tiles + i) * kForwardWarps + warp) * 16 * S::m;
+  for (int i = 0; i < p.tiles_per_block; ++i) {
+    const int first = ((query_block * p.tiles_per_block + i) * kForwardWarps + warp) * 16 * S::m;
     read_a(q.a, rows_of<T>(p.z, p.q, head, p.z.t), first, lane);
     reset(r);
 #pragma unroll 1
@@ -221,7 +223,7 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
         if (j == 1) wait_copies<kResidentBlocks - 2>();
         if (j == 2) wait_copies<kResidentBlocks - 3>();
         if (j == 3) wait_copies<0>();
-        __syncthreads();  // block j is there for all
+        __syncthreads();  // block j is complete
       }
       const int at = j * S::block_bytes;
       add_keys<T, D>(r, q, {k_at + at, v_at + at, p.z.s - j * S::keys}, p.z.scale_log2, lane);
@@ -230,9 +232,9 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   }
 }
 
-// o and lse; any number of keys, whose blocks go through a ring in shared memory. `Masked`: with
-// what p.mask says; blocks that no query of the tile sees are not loaded.
-// grid: p.parts blocks a sample and head.  sums: f32.  deterministic: yes.
+// o and lse of any number of keys, through a circular buffer of key blocks in shared memory.
+// `Masked`: with the mask p.mask; blocks that no query of the tile attends to are skipped.
+// grid: p.query_blocks thread blocks per head.  sums: f32.  deterministic: yes.
 template <class T, int D, bool Masked>
 __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void attention_ring(
     const __grid_constant__ ForwardParams p) {
@@ -240,12 +242,12 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   using S = ForwardShape<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int head = blockIdx.x / p.parts;
-  const int tile = blockIdx.x % p.parts * S::rows;
+  const int head = blockIdx.x / p.query_blocks;
+  const int tile = blockIdx.x % p.query_blocks * S::rows;
   const int first = tile + warp * 16 * S::m;
   const HeadMask mask(p.z, p.mask, head);
-  const int seen = Masked ? mask.seen(::min(tile + S::rows, p.z.t) - 1) : p.z.s;
-  const int blocks = (::max(seen, 0) + S::keys - 1) / S::keys;
+  const int key_limit = Masked ? mask.key_limit(::min(tile + S::rows, p.z.t) - 1) : p.z.s;
+  const int blocks = (::max(key_limit, 0) + S::keys - 1) / S::keys;
   const uint32_t q_at = shared_address(memory), ring = q_at + S::query_bytes;
   const auto rows = rows_of<T>(p.z, p.q, head, p.z.t);
   const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
@@ -266,15 +268,15 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   }
 #pragma unroll
   for (int j = 0; j < S::stages - 1; ++j) fetch(j);
-  Running<S::m, D> r;
+  RowState<S::m, D> r;
   reset(r);
 #pragma unroll 1
   for (int j = 0; j < blocks; ++j) {
     wait_copies<S::stages - 2>();
-    __syncthreads();  // block j is there for all, and all are done with block j - 1
+    __syncthreads();  // block j is complete, block j - 1 no longer read
     fetch(j + S::stages - 1);
     const uint32_t at = ring + j % S::stages * 2 * S::block_bytes;
-    const int own = Masked ? mask.seen(first + 16 * S::m - 1) : p.z.s;
+    const int own = Masked ? mask.key_limit(first + 16 * S::m - 1) : p.z.s;
     const BlockMask of_block{mask, j * S::keys, first, p.z.t};
     add_keys<T, D, Masked>(r, q, {at, at + S::block_bytes, own - j * S::keys}, p.z.scale_log2, lane,
                            &of_block);

@@ -1,4 +1,4 @@
-// What the CUDA kernels of attention and its gradient share: parameters and the rows of a head.
+// Problem sizes and rows of a head, shared by the CUDA kernels of attention and its gradient.
 #pragma once
 
 #include "backend/cuda/attention_tiles.cuh"
@@ -6,16 +6,16 @@
 
 namespace ebb::ops::cuda {
 
-// Sizes of one use. q is [N,t,a,width], k and v are [N,s,a,width]; a head is one of N * a.
+// Problem sizes. q is [N,t,a,width], k and v are [N,s,a,width]; a head is one of N * a.
 struct HeadSizes {
   int64_t heads;
-  int64_t step, out_step;  // elements from row to row of a head: of q, k, v; of o
+  int64_t step, out_step;  // row strides of q, k, v and of o, in elements
   int a, t, s, width;
   float scale;       // of the scores
   float scale_log2;  // the same times log2(e)
 };
 
-// The rows of head `head` in a tensor with `count` rows a sample, `step` elements apart.
+// The rows of head `head` in a tensor with `count` rows per sample and row stride `step`.
 template <class T>
 __device__ __forceinline__ ebb::cuda::Rows<T> rows_of(const HeadSizes& z, const void* tensor,
                                                       int head, int count, int64_t step) {

@@ -7,12 +7,12 @@ namespace ebb::ops::cuda {
 
 // The kernels for one dtype and width.
 struct ForwardKernels {
-  void (*resident)(ForwardParams) = nullptr;  // null: too wide for shared memory
+  void (*resident)(ForwardParams) = nullptr;  // null: too wide for registers
   void (*ring)(ForwardParams) = nullptr;
-  int rows = 0;             // queries of a tile
-  int blocks = 0;           // of threads a SM
-  int64_t block_bytes = 0;  // of 64 keys or values
-  int64_t ring_bytes = 0;   // of shared memory that the ring takes
+  int rows = 0;             // queries per tile
+  int blocks = 0;           // thread blocks per SM
+  int64_t block_bytes = 0;  // of a block of 64 keys or values
+  int64_t ring_bytes = 0;   // shared memory of the circular buffer
 };
 
 template <class T, int D>

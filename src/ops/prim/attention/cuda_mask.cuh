@@ -1,5 +1,4 @@
-// Which keys a query sees, and what a bias adds to its scores, as the CUDA kernels of attention and
-// its gradient take it.
+// Masks and additive biases of attention and its gradient, for the CUDA kernels.
 #pragma once
 
 #include <climits>
@@ -11,13 +10,13 @@ namespace ebb::ops::cuda {
 struct MaskParams {
   const void* bias = nullptr;                  // [N|1,A|1,T|1,S]; null: none
   const int64_t* key_lengths = nullptr;        // [N]; null: all keys
-  int64_t bias_n = 0, bias_a = 0, bias_t = 0;  // elements from sample to sample, ...; 0: the same
+  int64_t bias_n = 0, bias_a = 0, bias_t = 0;  // strides in elements; 0: broadcast
   DType bias_dtype = DType::f32;
-  bool pairs = false;          // whether two neighbours of an even place may be loaded at once
-  int diagonal = INT_MAX / 2;  // query t sees keys below t + diagonal
+  bool pairs = false;          // biases at even positions may be loaded as pairs
+  int diagonal = INT_MAX / 2;  // query t attends to keys below t + diagonal
 };
 
-// What scores take from a bias: -infinity hides a key, other values stay where f32 is at ease.
+// A bias as it is added to a score: -infinity masks a key, finite values are clamped to -1e30.
 __device__ __forceinline__ float bias_value(float b) {
   return b < -1e30f && b != -INFINITY ? -1e30f : b;
 }
@@ -38,9 +37,9 @@ struct HeadMask {
       count = static_cast<int>(
           ::min(::max(p.key_lengths[head / z.a], int64_t{0}), static_cast<int64_t>(z.s)));
   }
-  // Query t sees the keys below this; perhaps a negative number.
-  __device__ __forceinline__ int seen(int t) const { return ::min(count, t + p.diagonal); }
-  // The first query that sees key s, if it is one of the sample's.
+  // Query t attends to the keys below this; may be negative.
+  __device__ __forceinline__ int key_limit(int t) const { return ::min(count, t + p.diagonal); }
+  // The first query that attends to key s, if the sample has that key.
   __device__ __forceinline__ int first_query(int s) const { return ::max(s - p.diagonal + 1, 0); }
   // What the bias adds to a score that the scale has been applied to.
   __device__ __forceinline__ float bias(int t, int s) const {
@@ -49,7 +48,7 @@ struct HeadMask {
   }
 };
 
-// What a kernel that is Masked knows of a block of scores: the first key and the first query.
+// The block of scores of a Masked kernel: its first key and first query.
 struct BlockMask {
   const HeadMask& head;
   int key, query, queries;  // queries: of the head
@@ -58,7 +57,7 @@ struct BlockMask {
 // ---- accumulators of m16n8: rows 8 h + lane / 4 of 16, columns 8 n + lane % 4 * 2 + i of 8 N
 // -----
 
-// Two neighbours of a row of a bias, over the scale; 0 from column `count` on.
+// Two consecutive biases of a row, divided by the scale; 0 from column `count` on.
 template <class B, bool Pairs>
 __device__ __forceinline__ float2 bias_pair(const HeadMask& mask, const B* row, int key) {
   float2 b{0, 0};
@@ -101,11 +100,11 @@ __device__ __forceinline__ void read_bias(float (&s)[M][N][4], const HeadMask& m
     }
 }
 
-// Scores of queries from `row` on, keys from `key` on begin with the bias over the scale, or 0. The
-// bias is of T or f32.
+// Initialises scores (queries from `row`, keys from `key`) with bias / scale, or 0. The bias is of
+// T or f32.
 template <class T, int M, int N>
-__device__ __forceinline__ void begin_scores(float (&s)[M][N][4], const HeadMask& mask, int queries,
-                                             int row, int key, int lane) {
+__device__ __forceinline__ void init_scores(float (&s)[M][N][4], const HeadMask& mask, int queries,
+                                            int row, int key, int lane) {
   if (mask.p.bias == nullptr) {
 #pragma unroll
     for (int m = 0; m < M; ++m)
@@ -125,15 +124,15 @@ __device__ __forceinline__ void begin_scores(float (&s)[M][N][4], const HeadMask
   }
 }
 
-// Scores of keys that a query does not see become minus infinity.
+// Sets masked scores to -infinity.
 template <int M, int N>
-__device__ __forceinline__ void hide_keys(float (&s)[M][N][4], const HeadMask& mask, int row,
+__device__ __forceinline__ void mask_keys(float (&s)[M][N][4], const HeadMask& mask, int row,
                                           int key, int lane) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int end = mask.seen(row + 16 * m + 8 * h + lane / 4) - key - lane % 4 * 2;
+      const int end = mask.key_limit(row + 16 * m + 8 * h + lane / 4) - key - lane % 4 * 2;
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
@@ -142,11 +141,10 @@ __device__ __forceinline__ void hide_keys(float (&s)[M][N][4], const HeadMask& m
     }
 }
 
-// The same of scores whose rows are keys from `key` on, and whose columns are queries from `row`
-// on.
+// The same for transposed scores: rows are keys from `key`, columns are queries from `row`.
 template <class T, int M, int N>
-__device__ __forceinline__ void begin_key_scores(float (&s)[M][N][4], const HeadMask& mask,
-                                                 int queries, int row, int key, int lane) {
+__device__ __forceinline__ void init_scores_transposed(float (&s)[M][N][4], const HeadMask& mask,
+                                                       int queries, int row, int key, int lane) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -172,13 +170,13 @@ __device__ __forceinline__ void begin_key_scores(float (&s)[M][N][4], const Head
 }
 
 template <int M, int N>
-__device__ __forceinline__ void hide_rows(float (&p)[M][N][4], const HeadMask& mask, int row,
-                                          int key, int lane) {
+__device__ __forceinline__ void mask_keys_transposed(float (&p)[M][N][4], const HeadMask& mask,
+                                                     int row, int key, int lane) {
 #pragma unroll
   for (int n = 0; n < N; ++n)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int end = mask.seen(row + 8 * n + lane % 4 * 2 + i) - key - lane / 4;
+      const int end = mask.key_limit(row + 8 * n + lane % 4 * 2 + i) - key - lane / 4;
 #pragma unroll
       for (int m = 0; m < M; ++m)
 #pragma unroll

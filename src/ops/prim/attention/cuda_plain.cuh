@@ -1,5 +1,5 @@
 // attention and its gradient for every width, dtype and alignment, in f32 without tensor cores:
-// each result is a sum of rows, weighted by what a tile of 64 x 64 scores says.
+// each result is a matrix of weights, computed in tiles of 64 x 64 scores, times rows.
 #pragma once
 
 #include "ops/prim/attention/cuda_mask.cuh"
@@ -8,12 +8,12 @@ namespace ebb::ops::cuda {
 
 enum class PlainSum : int { o, dq, dk, dv };
 
-// shift and delta hold `pitch` floats a head, one a query; a weight is 2^(score - shift).
+// shift and delta hold `pitch` floats per head, one per query; a weight is 2^(score - shift).
 struct PlainParams {
   HeadSizes z;
   const void *q, *k, *v, *dout;
   void* out;
-  float *lse, *shift, *factor;  // factor: of a row of o, 1 / the sum of its weights
+  float *lse, *shift, *factor;  // factor: 1 / row_sum
   const float* delta;
   int64_t pitch;
   int tiles;  // of 64 rows, in a head
@@ -21,7 +21,7 @@ struct PlainParams {
 };
 
 constexpr int kPlainTile = 64;
-constexpr int kPlainThreads = 256;  // each has 4 x 4 of a tile
+constexpr int kPlainThreads = 256;  // 4 x 4 of a tile each
 
 struct PlainShared {
   float a[16][kPlainTile + 4], b[16][kPlainTile + 4];
@@ -49,7 +49,7 @@ __device__ __forceinline__ void plain_add(float (&c)[4][4], const float* a, cons
     for (int j = 0; j < 4; ++j) c[i][j] = fmaf(xs[i], ys[j], c[i][j]);
 }
 
-// c = this thread's part of a b^T: 4 rows of a from a_begin on, 4 rows of b from b_begin on.
+// c = this thread's 4 x 4 of a b^T, rows of a from a_begin on, rows of b from b_begin on.
 template <class T>
 __device__ void plain_product(float (&c)[4][4], PlainShared& s, const ebb::cuda::Rows<T>& a,
                               int a_begin, const ebb::cuda::Rows<T>& b, int b_begin) {
@@ -57,7 +57,7 @@ __device__ void plain_product(float (&c)[4][4], PlainShared& s, const ebb::cuda:
   for (auto& r : c)
     for (float& v : r) v = 0;
   for (int d = 0; d < a.width; d += 16) {
-    __syncthreads();  // all have read the piece before
+    __syncthreads();  // the previous columns have been read
     plain_load(s.a, a, a_begin, d);
     plain_load(s.b, b, b_begin, d);
     __syncthreads();
@@ -78,8 +78,8 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain_sums(
   const int row = begin + threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
   const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = rows_of<T>(p.z, p.k, head, p.z.s);
   const HeadMask mask(p.z, p.mask, static_cast<int>(head));
-  const int end = mask.seen(::min(begin + kPlainTile, p.z.t) - 1);
-  float highest[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, sum[4] = {}, c[4][4];
+  const int end = mask.key_limit(::min(begin + kPlainTile, p.z.t) - 1);
+  float row_max[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, sum[4] = {}, c[4][4];
   const auto join = [](float& h, float& s, float other, float other_sum) {
     const float top = fmaxf(h, other);
     if (h == -INFINITY && other == -INFINITY) return;
@@ -90,25 +90,26 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain_sums(
     plain_product(c, shared, q, begin, k, j);
     for (int x = 0; x < 4; ++x)
       for (int i = 0; i < 4; ++i)
-        if (row + i < p.z.t && j + column + x < mask.seen(row + i)) {
+        if (row + i < p.z.t && j + column + x < mask.key_limit(row + i)) {
           const float bias = mask.bias(row + i, j + column + x) * ebb::cuda::kLog2e;
-          join(highest[i], sum[i], fmaf(c[i][x], p.z.scale_log2, bias), 1);
+          join(row_max[i], sum[i], fmaf(c[i][x], p.z.scale_log2, bias), 1);
         }
   }
   for (int i = 0; i < 4; ++i) {
     for (int offset = 1; offset < 16; offset *= 2) {
-      const float other = __shfl_xor_sync(~0u, highest[i], offset);
-      join(highest[i], sum[i], other, __shfl_xor_sync(~0u, sum[i], offset));
+      const float other = __shfl_xor_sync(~0u, row_max[i], offset);
+      join(row_max[i], sum[i], other, __shfl_xor_sync(~0u, sum[i], offset));
     }
     if (threadIdx.x % 16 != 0 || row + i >= p.z.t) continue;
-    const bool blind = sum[i] == 0;  // it sees no key
-    p.shift[head * p.pitch + row + i] = blind ? 0 : highest[i];
-    p.factor[head * p.pitch + row + i] = blind ? 0 : 1 / sum[i];
-    p.lse[head * p.z.t + row + i] = blind ? 0 : (highest[i] + log2f(sum[i])) * ebb::cuda::kLn2;
+    const bool masked_row = sum[i] == 0;  // fully masked
+    p.shift[head * p.pitch + row + i] = masked_row ? 0 : row_max[i];
+    p.factor[head * p.pitch + row + i] = masked_row ? 0 : 1 / sum[i];
+    p.lse[head * p.z.t + row + i] = masked_row ? 0 : (row_max[i] + log2f(sum[i])) * ebb::cuda::kLn2;
   }
 }
 
-// What a kind of sum is over: rows of the result, what they meet, and what is summed.
+// Operands of each result: `row` and `column` (and row2, column2 of dp) give the scores, x is
+// multiplied by the weights.
 template <PlainSum Kind, class T>
 struct PlainOperands {
   static constexpr bool by_key = Kind == PlainSum::dk || Kind == PlainSum::dv;
@@ -124,11 +125,11 @@ struct PlainOperands {
   }
 };
 
-// weight[column][row] from the scores c and, for gradients, the products dp.
+// weight[column][row] from the scores c and, for gradients, dp.
 template <PlainSum Kind, class T>
-__device__ void plain_weigh(const PlainParams& p, PlainShared& s, const HeadMask& mask,
-                            int64_t head, int row, int column, const float (&c)[4][4],
-                            const float (&dp)[4][4]) {
+__device__ void plain_probabilities(const PlainParams& p, PlainShared& s, const HeadMask& mask,
+                                    int64_t head, int row, int column, const float (&c)[4][4],
+                                    const float (&dp)[4][4]) {
   using Operands = PlainOperands<Kind, T>;
   const int rows = Operands::by_key ? p.z.s : p.z.t, columns = Operands::by_key ? p.z.t : p.z.s;
   const int at_row = threadIdx.x / 16 * 4, at_column = threadIdx.x % 16 * 4;
@@ -138,7 +139,7 @@ __device__ void plain_weigh(const PlainParams& p, PlainShared& s, const HeadMask
       if (row + at_row + i < rows && column + at_column + j < columns) {
         const int a = row + at_row + i, b = column + at_column + j;
         const int query = Operands::by_key ? b : a, key = Operands::by_key ? a : b;
-        if (key < mask.seen(query)) {
+        if (key < mask.key_limit(query)) {
           const float bias = mask.bias(query, key) * ebb::cuda::kLog2e;
           w = exp2f(fmaf(c[i][j], p.z.scale_log2, bias - p.shift[head * p.pitch + query]));
         }
@@ -165,8 +166,8 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain(
   for (int j = 0; j < in.column.count; j += kPlainTile) {
     plain_product(c, shared, in.row, begin, in.column, j);
     if constexpr (Operands::gradient) plain_product(dp, shared, in.row2, begin, in.column2, j);
-    __syncthreads();  // all are done with the weights before
-    plain_weigh<Kind, T>(p, shared, mask, head, begin, j, c, dp);
+    __syncthreads();  // the previous weights have been read
+    plain_probabilities<Kind, T>(p, shared, mask, head, begin, j, c, dp);
     for (int i = threadIdx.x; i < kPlainTile * kPlainTile; i += kPlainThreads) {
       const int r = j + i / kPlainTile, d = first + i % kPlainTile;
       const bool valid = r < in.x.count && d < p.z.width;

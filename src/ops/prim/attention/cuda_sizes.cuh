@@ -1,4 +1,4 @@
-// The sizes of attention as the CUDA kernels take them, and which kernels may run.
+// Problem sizes of attention for the CUDA kernels, and common conditions of support.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ inline MaskParams mask_of(MaskParams m, const AttentionSizes& z, const Call& cal
   return m;
 }
 
-// Whether the kernels on mma.sync take the mask, if there is one.
+// Whether the mma.sync kernels support the mask, if there is one.
 inline bool takes_mask(const Signature& s) {
   const AttentionSizes z = attention_sizes(s);
   if (!z.bias) return true;
@@ -55,7 +55,7 @@ inline bool takes_mask(const Signature& s) {
   return bias == DType::f32 || bias == s.in[0].dtype;
 }
 
-// Whether tensor-core kernels up to width `widest` serve the use.
+// Whether tensor-core kernels for heads up to `widest` support the signature.
 inline bool on_tensor_cores(const Signature& s, const Device& device, int64_t widest) {
   const AttentionSizes z = attention_sizes(s);
   return s.in[0].dtype != DType::f32 && z.k % 8 == 0 && z.k <= widest && z.scale > 0 &&

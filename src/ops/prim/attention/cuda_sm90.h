@@ -13,12 +13,12 @@ struct Sm90Params;
 // A kernel and what its launch needs.
 struct Sm90Kernel {
   void (*run)(Sm90Params) = nullptr;
-  void (*join)(Sm90Params) = nullptr;  // of ranges of keys, if tiles may be cut into them
-  int width = 0, keys = 0, rows = 0;   // the widest head; keys of a block; queries of a tile
+  void (*combine)(Sm90Params) = nullptr;  // combines splits of keys; null: no split-KV
+  int width = 0, keys = 0, rows = 0;      // widest head; keys per block; queries per tile
   int threads = 0;
   int64_t bytes = 0;  // of shared memory
-  bool rest = false;  // whether the last columns have boxes of 16, and o is stored by TMA
-  double cost = 1;    // of a key and a query, relative to the others of its width
+  bool tail = false;  // the last columns are a TMA box of 16, and o is stored by TMA
+  double cost = 1;    // per key and query, relative to the other kernels of its width
 };
 
 // Every kernel for heads `width` wide, the narrowest that are wide enough.

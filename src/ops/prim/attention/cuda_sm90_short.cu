@@ -1,4 +1,4 @@
-// attention of short heads on sm_90a: which kernel a use of the op takes, and its launch.
+// attention of short sequences on sm_90a: selection and launch of the kernels.
 #include "ops/prim/attention/cuda_sm90_short.cuh"
 
 #include "backend/cuda/launch.h"
@@ -17,7 +17,7 @@ constexpr int64_t kWidest = 64, kMost = 256;  // queries and keys
 struct ShortKernel {
   void (*run)(ShortParams) = nullptr;
   void (*run_masked)(ShortParams) = nullptr;
-  int keys = 0, most = 0;  // of a block; in all
+  int keys = 0, most = 0;  // per block; in total
   int64_t bytes = 0;       // of shared memory
 };
 
@@ -37,7 +37,7 @@ std::vector<ShortKernel> kernels_of(int64_t width) {
   return width <= 32 ? kernels_of_width<T, 32>() : kernels_of_width<T, 64>();
 }
 
-// Those that hold all keys, the better ones first.
+// Those that fit all keys, the better ones first.
 std::vector<ShortKernel> kernels(const Signature& s) {
   const AttentionSizes z = attention_sizes(s);
   std::vector<ShortKernel> all =
@@ -73,8 +73,8 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   ShortParams p{};
   p.f.z = head_sizes(z);
   p.f.mask = mask_of(z, s);
-  p.f.parts = static_cast<int>((z.t + kShortRows - 1) / kShortRows);
-  const Launch launch{.grid = static_cast<unsigned>(p.f.z.heads * p.f.parts),
+  p.f.query_blocks = static_cast<int>((z.t + kShortRows - 1) / kShortRows);
+  const Launch launch{.grid = static_cast<unsigned>(p.f.z.heads * p.f.query_blocks),
                       .block = kShortThreads,
                       .shared = k.bytes};
   const auto run = [=, &d](const Call& given) {

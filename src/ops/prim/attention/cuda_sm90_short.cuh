@@ -1,6 +1,6 @@
-// attention of short heads on wgmma (sm_90a): a warpgroup owns 64 queries and meets all keys of its
-// head, which lie in shared memory as a whole. Nothing is done twice: several thread blocks
-// share a SM, so that some load or store while others compute.
+// attention of short sequences on wgmma (sm_90a): a warpgroup owns 64 queries, and all keys and
+// values of its head fit into shared memory. There is no pipeline inside of a thread block: several
+// thread blocks per SM overlap loads, stores and computation.
 #pragma once
 
 #include "backend/cuda/mbarrier.cuh"
@@ -10,36 +10,36 @@ namespace ebb::ops::cuda {
 
 struct ShortParams {
   CUtensorMap q, k, v, o;  // of rank 4: columns, rows, heads, samples; boxes of 64 columns
-  ForwardParams f;         // parts: thread blocks a head
+  ForwardParams f;         // query_blocks: thread blocks per head
 };
 
-constexpr int kShortThreads = 128, kShortRows = 64;  // of a block; queries
+constexpr int kShortThreads = 128, kShortRows = 64;  // threads and queries per thread block
 
 // Heads up to D <= 64 wide with at most `Blocks` times `Keys` keys.
 template <int D, int Keys, int Blocks>
 struct ShortShape {
   static constexpr int width = D, keys = Keys, blocks = Blocks;
-  static constexpr int resident = 4;  // thread blocks that registers leave room for
+  static constexpr int resident = 4;  // thread blocks per SM, limited by registers
   static constexpr int query_bytes = kShortRows * 128, block_bytes = keys * 128;
-  // In shared memory: queries (o in the end), then keys and values of one block after the other;
-  // barriers of keys (those of the first block with the queries) and values.
+  // Shared memory: queries (later o), then keys and values of each block; an mbarrier for the keys
+  // (the first one for the queries too) and one for the values of each block.
   static constexpr int barriers = query_bytes + 2 * blocks * block_bytes;
   static constexpr int bytes = 1024 + barriers + 2 * blocks * 8;
   static_assert(D <= 64 && Keys % 16 == 0 && bytes <= 227 * 1024);
 };
 
-// Rows go on with another block's scores, and what they have follows their highest ones.
+// Updates row_max for another block of scores, and rescales row_sum and o.
 template <int Keys, int N>
-__device__ __forceinline__ void raise_rows(OnlineSoftmax& r, float (&o)[N][4],
-                                           const float (&s)[Keys / 8][4], float scale) {
+__device__ __forceinline__ void rescale_rows(OnlineSoftmax& r, float (&o)[N][4],
+                                             const float (&s)[Keys / 8][4], float scale) {
   OnlineSoftmax block;
-  begin_rows<Keys>(block, s, scale);
+  init_row_max<Keys>(block, s, scale);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float highest = fmaxf(r.highest[h], block.highest[h]);
-    const float factor = fast_exp2(r.highest[h] - highest);
-    r.highest[h] = highest;
-    r.sum[h] *= factor;
+    const float row_max = fmaxf(r.row_max[h], block.row_max[h]);
+    const float factor = fast_exp2(r.row_max[h] - row_max);
+    r.row_max[h] = row_max;
+    r.row_sum[h] *= factor;
 #pragma unroll
     for (int n = 0; n < N; ++n) o[n][2 * h] *= factor, o[n][2 * h + 1] *= factor;
   }
@@ -64,22 +64,22 @@ __device__ __forceinline__ void load_head(const ShortParams& p, uint32_t at, con
   }
 }
 
-// What the rows of a warp become, with their sums of weights: o and lse.
+// Normalises a warp's rows and writes o and lse.
 template <class T, class S, bool Masked>
 __device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, const BoxAt& to,
                                            const float (&o)[S::width / 8][4],
                                            const OnlineSoftmax& r) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t rows = int64_t{blockIdx.x / p.f.parts} * p.f.z.t;
+  const int64_t rows = int64_t{blockIdx.x / p.f.query_blocks} * p.f.z.t;
   float factor[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float sum = row_sum(r.sum[h]);
-    const bool blind = Masked && sum == 0;  // it sees no key
-    factor[h] = blind ? 0 : __fdividef(1, sum);
+    const float sum = quad_sum(r.row_sum[h]);
+    const bool masked_row = Masked && sum == 0;  // fully masked
+    factor[h] = masked_row ? 0 : __fdividef(1, sum);
     const int row = to.y + warp * 16 + 8 * h + lane / 4;
     if (lane % 4 == 0 && row < p.f.z.t)
-      p.f.lse[rows + row] = blind ? 0 : (r.highest[h] + __log2f(sum)) * kLn2;
+      p.f.lse[rows + row] = masked_row ? 0 : (r.row_max[h] + __log2f(sum)) * kLn2;
   }
 #pragma unroll
   for (int n = 0; n < S::width / 8; n += 2) {
@@ -88,32 +88,32 @@ __device__ __forceinline__ void store_head(const ShortParams& p, uint32_t at, co
     store_columns(at, 8 * n, x);
   }
   fence_async();
-  __syncthreads();  // o is there, in the place of the queries
+  __syncthreads();  // o has replaced the queries
   if (threadIdx.x != 0) return;
   store_box(p.o, at, to);
   store_wait_read<0>();
 }
 
-// o and lse. `Masked`: with what p.f.mask says, which has no bias; keys that none of the queries
-// sees are not loaded, but for one block.
-// grid: thread blocks that own 64 queries each.  sums: f32.  deterministic: yes.
+// o and lse. `Masked`: with the mask p.f.mask, which has no bias; key blocks that no query attends
+// to are not loaded, except for the first. grid: one thread block per 64 queries of a head.  sums:
+// f32.  deterministic: yes.
 template <class T, class S, bool Masked>
 __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_short(
     const __grid_constant__ ShortParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const uint32_t at = (shared_address(memory) + 1023) / 1024 * 1024;
-  const int head = blockIdx.x / p.f.parts;
-  const BoxAt queries{0, static_cast<int>(blockIdx.x % p.f.parts) * kShortRows, head % p.f.z.a,
-                      head / p.f.z.a};
+  const int head = blockIdx.x / p.f.query_blocks;
+  const BoxAt queries{0, static_cast<int>(blockIdx.x % p.f.query_blocks) * kShortRows,
+                      head % p.f.z.a, head / p.f.z.a};
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2 * S::blocks; ++i) barrier_init(at + S::barriers + 8 * i, 1);
     barrier_init_done();
   }
-  __syncthreads();  // the barriers are there
+  __syncthreads();  // barriers are initialised
   begin();
   const HeadMask mask(p.f.z, p.f.mask, head);
   const int all =
-      Masked ? ::max(mask.seen(::min(queries.y + kShortRows, p.f.z.t) - 1), 1) : p.f.z.s;
+      Masked ? ::max(mask.key_limit(::min(queries.y + kShortRows, p.f.z.t) - 1), 1) : p.f.z.s;
   if (threadIdx.x == 0) load_head<S>(p, at, queries, all);
   uint32_t keys = at + S::query_bytes, barrier = at + S::barriers;
   OnlineSoftmax r;
@@ -131,17 +131,18 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
     fence_accumulators(s);
     if constexpr (Masked) {
       const int row = queries.y + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-      const int seen[2] = {mask.seen(row) - (all - left), mask.seen(row + 8) - (all - left)};
-      hide_scores(s, seen, threadIdx.x % 32);
+      const int key_limit[2] = {mask.key_limit(row) - (all - left),
+                                mask.key_limit(row + 8) - (all - left)};
+      mask_scores_beyond(s, key_limit, threadIdx.x % 32);
     } else if (left < S::keys) {
-      cut_scores(s, left, threadIdx.x % 32);
+      mask_tail(s, left, threadIdx.x % 32);
     }
     if (begun)
-      raise_rows<S::keys>(r, o, s, p.f.z.scale_log2);
+      rescale_rows<S::keys>(r, o, s, p.f.z.scale_log2);
     else
-      begin_rows<S::keys>(r, s, p.f.z.scale_log2);
-    if constexpr (Masked) bound_highest(r);
-    weigh_block<T>(w, s, p.f.z.scale_log2, r);
+      init_row_max<S::keys>(r, s, p.f.z.scale_log2);
+    if constexpr (Masked) bound_row_max(r);
+    exp_scores_packed<T>(w, s, p.f.z.scale_log2, r);
     fence_accumulators(w);
     barrier_wait(barrier + 8, 0);
     wgmma_start();
@@ -152,7 +153,7 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
     keys += 2 * S::block_bytes, barrier += 16;
   }
   let_next_start();
-  __syncthreads();  // all are done with the queries
+  __syncthreads();  // queries are no longer read
   store_head<T, S, Masked>(p, at, queries, o, r);
 }
 

@@ -1,5 +1,6 @@
-// attention on wgmma (sm_90a): units of work. Where the last tiles would leave SMs idle
-// they are cut into ranges of keys, which are summed apart and joined by a second kernel.
+// attention on wgmma (sm_90a): work units. Tiles of a partial last wave are divided along the keys
+// (split-KV, Dao et al. 2023, Flash-Decoding): every split writes partial results, and a second
+// kernel combines them.
 #pragma once
 
 #include <cuda.h>
@@ -10,88 +11,89 @@ namespace ebb::ops::cuda {
 
 struct Sm90Params {
   CUtensorMap q, k, v;  // of rank 4: columns, rows, heads, samples; boxes of 64 columns
-  CUtensorMap q_rest, k_rest, v_rest;  // boxes of 16 columns, if the shape has a rest
-  CUtensorMap o, o_rest;               // if the shape has a rest
-  ForwardParams f;                     // parts: tiles of queries a head
-  // The tiles behind the first `whole` are cut into `ranges` ranges of keys each, of which a unit
-  // of work is one; a whole tile is one too. A range leaves a thread's registers of o, not divided
-  // by the sums of weights, [range, warpgroup, D / 8, thread], and of each row the highest score
-  // and the sum, [range, row].
-  int whole, ranges, units;
-  float4* sums;
-  float2* rows;
+  CUtensorMap q_tail, k_tail, v_tail;  // boxes of 16 columns, if the shape has a tail
+  CUtensorMap o, o_tail;               // if the shape has a tail
+  ForwardParams f;                     // query_blocks: query tiles per head
+  // A work unit is one of the first `full_tiles` tiles, or one of `splits` splits of a later one.
+  // A split writes its accumulators of o, not yet divided by row_sum, as
+  // [split, warpgroup, D / 8, thread], and row_max and row_sum of its rows as [split, row].
+  int full_tiles, splits, work_units;
+  float4* o_partial;
+  float2* row_stats;
 };
 
-// A tile, or a range of its blocks of keys.
-struct Sm90Unit {
+// A tile, or a split of its key blocks.
+struct WorkUnit {
   int tile, begin, end;
-  int range;  // among all ranges; -1: the tile is whole
+  int split;  // among the splits of all tiles; -1: the tile is not split
 };
-// Of a masked kernel the tiles that see most keys come first, and a unit ends with the last block
-// that any of its queries sees; there is one block at least.
+// Masked kernels start with the tiles that have the most visible keys, for load balance. A unit
+// ends with the last block that any of its queries attends to; it has at least one block.
 template <class S>
-__device__ __forceinline__ Sm90Unit masked_unit(const Sm90Params& p, int i) {
+__device__ __forceinline__ WorkUnit masked_work_unit(const Sm90Params& p, int i) {
   const int heads = static_cast<int>(p.f.z.heads), head = i % heads;
-  const int part = p.f.parts - 1 - i / heads;
+  const int block = p.f.query_blocks - 1 - i / heads;
   const HeadMask mask(p.f.z, p.f.mask, head);
-  const int seen = mask.seen(::min((part + 1) * S::rows, p.f.z.t) - 1);
-  return {head * p.f.parts + part, 0, (::max(seen, 1) + S::keys - 1) / S::keys, -1};
+  const int key_limit = mask.key_limit(::min((block + 1) * S::rows, p.f.z.t) - 1);
+  return {head * p.f.query_blocks + block, 0, (::max(key_limit, 1) + S::keys - 1) / S::keys, -1};
 }
 template <class S>
-__device__ __forceinline__ Sm90Unit sm90_unit(const Sm90Params& p, int blocks, int i) {
-  if constexpr (S::masked) return masked_unit<S>(p, i);
-  if (!S::cuts || i < p.whole) return {i, 0, blocks, -1};
-  const int range = i - p.whole, part = range % p.ranges;
-  return {p.whole + range / p.ranges, part * blocks / p.ranges, (part + 1) * blocks / p.ranges,
-          range};
+__device__ __forceinline__ WorkUnit work_unit(const Sm90Params& p, int blocks, int i) {
+  if constexpr (S::masked) return masked_work_unit<S>(p, i);
+  if (!S::split_kv || i < p.full_tiles) return {i, 0, blocks, -1};
+  const int split = i - p.full_tiles, index = split % p.splits;
+  return {p.full_tiles + split / p.splits, index * blocks / p.splits,
+          (index + 1) * blocks / p.splits, split};
 }
 
-// What a range of keys leaves: a thread's o of two rows, their highest scores and its part of their
-// sums. Returns whether both sums are at most `limit`.
+// Partial results of a split: a thread's o of two rows, their row_max and its columns' share of
+// row_sum. Returns whether both row sums are at most `limit`.
 template <int D, int Groups>
-__device__ __forceinline__ bool leave(const Sm90Params& p, int range, int group,
-                                      const float (&o)[D / 8][4], const float (&highest)[2],
-                                      const float (&part)[2], float limit) {
-  const int thread = threadIdx.x % 128, piece = range * Groups + group;
+__device__ __forceinline__ bool store_partial(const Sm90Params& p, int split, int group,
+                                              const float (&o)[D / 8][4], const float (&row_max)[2],
+                                              const float (&partial_sum)[2], float limit) {
+  const int thread = threadIdx.x % 128, partial = split * Groups + group;
 #pragma unroll
   for (int n = 0; n < D / 8; ++n)
-    p.sums[(piece * (D / 8) + n) * 128 + thread] = {o[n][0], o[n][1], o[n][2], o[n][3]};
-  bool good = true;
+    p.o_partial[(partial * (D / 8) + n) * 128 + thread] = {o[n][0], o[n][1], o[n][2], o[n][3]};
+  bool in_range = true;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float sum = row_sum(part[h]);
-    good &= sum <= limit;
+    const float sum = quad_sum(partial_sum[h]);
+    in_range &= sum <= limit;
     if (thread % 4 == 0)
-      p.rows[piece * 64 + thread / 32 * 16 + 8 * h + thread % 32 / 4] = {highest[h], sum};
+      p.row_stats[partial * 64 + thread / 32 * 16 + 8 * h + thread % 32 / 4] = {row_max[h], sum};
   }
-  return good;
+  return in_range;
 }
 
-// Joins the ranges of a tile.
-// grid: a thread block for each warpgroup's part of a tile that is cut.  sums: f32, in the
-// order of the ranges.  deterministic: yes.
+// Combines the splits of a tile.
+// grid: a thread block for each warpgroup's 64 rows of a split tile.  sums: f32, in the order of
+// the splits.  deterministic: yes.
 template <class T, class S>
-__global__ __launch_bounds__(128) void attention_sm90_ranges(const __grid_constant__ Sm90Params p) {
+__global__ __launch_bounds__(128) void attention_sm90_combine(
+    const __grid_constant__ Sm90Params p) {
   begin();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int cut = blockIdx.x / S::groups, group = blockIdx.x % S::groups, tile = p.whole + cut;
-  const auto piece = [&](int r) { return (cut * p.ranges + r) * S::groups + group; };
+  const int split_tile = blockIdx.x / S::groups, group = blockIdx.x % S::groups,
+            tile = p.full_tiles + split_tile;
+  const auto partial = [&](int r) { return (split_tile * p.splits + r) * S::groups + group; };
   const auto row = [&](int r, int h) {
-    return p.rows[piece(r) * 64 + warp * 16 + 8 * h + lane / 4];
+    return p.row_stats[partial(r) * 64 + warp * 16 + 8 * h + lane / 4];
   };
-  float highest[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[1][S::width / 8][4] = {};
-  for (int r = 0; r < p.ranges; ++r)
-    for (int h = 0; h < 2; ++h) highest[h] = fmaxf(highest[h], row(r, h).x);
+  float row_max[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[1][S::width / 8][4] = {};
+  for (int r = 0; r < p.splits; ++r)
+    for (int h = 0; h < 2; ++h) row_max[h] = fmaxf(row_max[h], row(r, h).x);
 #pragma unroll 1
-  for (int r = 0; r < p.ranges; ++r) {
+  for (int r = 0; r < p.splits; ++r) {
     float factor[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float2 of = row(r, h);
-      factor[h] = fast_exp2(of.x - highest[h]);
+      factor[h] = fast_exp2(of.x - row_max[h]);
       sum[h] = fmaf(of.y, factor[h], sum[h]);
     }
-    const float4* const from = p.sums + piece(r) * (S::width / 8) * 128 + threadIdx.x;
+    const float4* const from = p.o_partial + partial(r) * (S::width / 8) * 128 + threadIdx.x;
 #pragma unroll
     for (int n = 0; n < S::width / 8; ++n) {
       const float4 x = from[n * 128];
@@ -99,14 +101,15 @@ __global__ __launch_bounds__(128) void attention_sm90_ranges(const __grid_consta
       o[0][n][2] = fmaf(x.z, factor[1], o[0][n][2]), o[0][n][3] = fmaf(x.w, factor[1], o[0][n][3]);
     }
   }
-  const int head = tile / p.f.parts, begin = tile % p.f.parts * S::rows + group * 64 + warp * 16;
+  const int head = tile / p.f.query_blocks,
+            begin = tile % p.f.query_blocks * S::rows + group * 64 + warp * 16;
   float factor[1][2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     factor[0][h] = 1 / sum[h];
     const int at = begin + 8 * h + lane / 4;
     if (lane % 4 == 0 && at < p.f.z.t)
-      p.f.lse[int64_t{head} * p.f.z.t + at] = (highest[h] + log2f(sum[h])) * kLn2;
+      p.f.lse[int64_t{head} * p.f.z.t + at] = (row_max[h] + log2f(sum[h])) * kLn2;
   }
   write_rows<T, 1, S::width>(out_rows_of<T>(p.f.z, p.f.o, head), begin, o, factor, lane);
 }

@@ -6,16 +6,16 @@
 
 namespace ebb::ops::cuda {
 
-// Time goes with the keys and, for each block of them, as much as 16 keys more; three warpgroups
-// hide more of their powers than two (H200).
+// Time grows with the number of keys, and every key block costs as much as 16 keys more. Three
+// consumer warpgroups hide more of the exponentials than two (H200).
 template <class T, class S>
 Sm90Kernel sm90_kernel() {
   constexpr double hidden = S::groups < 3 ? 1 : S::width <= 40 ? 0.82 : 0.9;
   constexpr double cost = hidden * (1 + 16.0 / S::keys);
-  void (*join)(Sm90Params) = nullptr;
-  if constexpr (S::cuts) join = attention_sm90_ranges<T, S>;
-  return {attention_sm90<T, S>, join,     S::width, S::keys, S::rows,
-          S::threads,           S::bytes, S::rest,  cost};
+  void (*combine)(Sm90Params) = nullptr;
+  if constexpr (S::split_kv) combine = attention_sm90_combine<T, S>;
+  return {attention_sm90<T, S>, combine,  S::width, S::keys, S::rows,
+          S::threads,           S::bytes, S::tail,  cost};
 }
 
 template <class T>

@@ -1,8 +1,8 @@
-// attention of heads up to 512 wide on wgmma (sm_90a). A thread block owns 64 queries: one
-// warpgroup computes their scores and weights block after block of keys, two more add up the
-// values, 256 columns each, while it is at the next block. Two such thread blocks, a cluster,
-// load keys and values once for both. Where there are too few queries to fill the device, ranges of
-// keys are summed apart and joined by a second kernel.
+// attention of heads up to 512 wide on wgmma (sm_90a), warp-specialised. A thread block owns 64
+// queries: one warpgroup computes scores and softmax weights of a key block, while two others
+// accumulate o (p v), 256 columns each, for the block before. A cluster of two thread blocks shares
+// keys and values by multicast. Where there are too few queries to fill the device, the keys are
+// split (split-KV), and a second kernel combines the partial results.
 #pragma once
 
 #include "backend/cuda/mbarrier.cuh"
@@ -10,34 +10,36 @@
 
 namespace ebb::ops::cuda {
 
-// A range of keys leaves sums of rows, [range, head, query, width], that its weights have not been
-// divided out of, and of each row the highest score and the sum of weights, [range, head, query].
+// A split writes o not yet divided by row_sum, [split, head, query, width], and row_max and row_sum
+// of each row, [split, head, query].
 struct WideParams {
   CUtensorMap q, k, v;  // of rank 4: columns, rows, heads, samples; boxes of 64 columns
-  ForwardParams f;      // parts: tiles of queries a head, an even number
-  float* sums;
-  float2* rows;
-  int ranges;
+  ForwardParams f;      // query_blocks: query tiles per head, an even number
+  float* o_partial;
+  float2* row_stats;
+  int splits;
 };
 
 struct WideShape {
-  static constexpr int width = 512, queries = 64, keys = 128;  // of a tile; of a block
-  static constexpr int threads = 512;                          // scores, two of sums, loading
-  static constexpr int pieces = width / 64;                    // of 64 columns
-  static constexpr int stages = 4;                             // each for keys and values
-  static constexpr int stage_bytes = keys * 128;  // a piece of all keys; 32 values of 256 columns
+  static constexpr int width = 512, queries = 64, keys = 128;  // per tile; per block
+  static constexpr int threads = 512;                          // scores, 2 x output, producer
+  static constexpr int boxes = width / 64;                     // of 64 columns
+  static constexpr int stages = 4;                             // of keys, and of values
+  static constexpr int stage_bytes =
+      keys * 128;  // 64 columns of all keys; 256 columns of 32 values
   static constexpr int values = 32;
-  static constexpr int query_bytes = queries * 128 * pieces, weight_bytes = queries * keys * 2;
+  static constexpr int query_bytes = queries * 128 * boxes, weight_bytes = queries * keys * 2;
   static constexpr int q = 0, k = q + query_bytes, v = k + stages * stage_bytes;
   static constexpr int weights = v + stages * stage_bytes;
-  static constexpr int factors = weights + 2 * weight_bytes;  // of the rows, to be multiplied by
-  static constexpr int raised = factors + 2 * queries * 4;    // whether a warp's rows have factors
-  static constexpr int barriers = raised + 2 * 4 * 4;
+  static constexpr int factors = weights + 2 * weight_bytes;  // rescaling factors of the rows
+  static constexpr int needs_rescale =
+      factors + 2 * queries * 4;  // per warp: factors are not all 1
+  static constexpr int barriers = needs_rescale + 2 * 4 * 4;
   static constexpr int bytes = 1024 + barriers + 8 * (4 * stages + 5);
   static_assert(bytes <= 227 * 1024 && stage_bytes == values * 256 * 2);
 };
 
-// Addresses in shared memory.
+// Shared memory addresses.
 struct WideMemory {
   uint32_t at;
   using S = WideShape;
@@ -55,28 +57,28 @@ struct WideMemory {
   __device__ uint32_t q_full() const { return barrier(4 * S::stages + 4); }
 };
 
-// What a thread block works on.
+// The work unit of a thread block.
 struct WideTile {
-  int head, range, first_row;
-  int begin, end;  // blocks of keys
+  int head, split, first_row;
+  int begin, end;  // key blocks
 };
 __device__ __forceinline__ WideTile wide_tile(const WideParams& p) {
-  const int part = blockIdx.x / p.f.parts;
+  const int index = blockIdx.x / p.f.query_blocks;
   const int blocks = (p.f.z.s + WideShape::keys - 1) / WideShape::keys;
   WideTile t;
-  t.head = part / p.ranges;
-  t.range = part % p.ranges;
-  t.first_row = blockIdx.x % p.f.parts * WideShape::queries;
-  t.begin = t.range * blocks / p.ranges;
-  t.end = (t.range + 1) * blocks / p.ranges;
+  t.head = index / p.splits;
+  t.split = index % p.splits;
+  t.first_row = blockIdx.x % p.f.query_blocks * WideShape::queries;
+  t.begin = t.split * blocks / p.splits;
+  t.end = (t.split + 1) * blocks / p.splits;
   return t;
 }
 
-// ---- the warps that load -----------------------------------------------------------------------
+// ---- producer warps ----------------------------------------------------------------------------
 
-// The same box to both blocks of the pair; each block's barrier counts its bytes.
-__device__ __forceinline__ void load_box4_twice(uint32_t to, uint32_t barrier,
-                                                const CUtensorMap& map, const BoxAt& at) {
+// Multicast of a box to both thread blocks of the cluster; the mbarrier of each counts its bytes.
+__device__ __forceinline__ void load_box4_multicast(uint32_t to, uint32_t barrier,
+                                                    const CUtensorMap& map, const BoxAt& at) {
   constexpr uint16_t both = 3;
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -85,33 +87,34 @@ __device__ __forceinline__ void load_box4_twice(uint32_t to, uint32_t barrier,
       : "memory");
 }
 
-// Each block of the pair loads half of everything for both.
-struct WideLoader {
+// Each thread block of the cluster loads one half of all keys and values for both.
+struct WideProducer {
   const WideParams& p;
   const WideMemory m;
   const WideTile t;
-  int rank;  // in the pair
+  int rank;  // in the cluster
   using S = WideShape;
 
-  __device__ __forceinline__ BoxAt place(int column, int row) const {
+  __device__ __forceinline__ BoxAt coordinates(int column, int row) const {
     return {column, row, t.head % p.f.z.a, t.head / p.f.z.a};
   }
   __device__ __forceinline__ void keys() const {
     barrier_expect(m.q_full(), S::query_bytes);
 #pragma unroll 1
-    for (int c = 0; c < S::pieces; ++c)
-      load_box4(m.at + S::q + c * S::queries * 128, m.q_full(), p.q, place(c * 64, t.first_row));
+    for (int c = 0; c < S::boxes; ++c)
+      load_box4(m.at + S::q + c * S::queries * 128, m.q_full(), p.q,
+                coordinates(c * 64, t.first_row));
     constexpr int half = S::keys / 2;
     int use = 0;
 #pragma unroll 1
     for (int j = t.begin; j < t.end; ++j)
 #pragma unroll 1
-      for (int c = 0; c < S::pieces; ++c, ++use) {
+      for (int c = 0; c < S::boxes; ++c, ++use) {
         const int i = use % S::stages;
         barrier_wait(m.k_free(i), (use / S::stages & 1) ^ 1);
         barrier_expect(m.k_full(i), S::stage_bytes);
-        load_box4_twice(m.key(i) + rank * half * 128, m.k_full(i), p.k,
-                        place(c * 64, j * S::keys + rank * half));
+        load_box4_multicast(m.key(i) + rank * half * 128, m.k_full(i), p.k,
+                            coordinates(c * 64, j * S::keys + rank * half));
       }
   }
   __device__ __forceinline__ void values() const {
@@ -125,21 +128,21 @@ struct WideLoader {
         barrier_expect(m.v_full(i), S::stage_bytes);
 #pragma unroll
         for (int c = 2 * rank; c < 2 * rank + 2; ++c)
-          load_box4_twice(m.value(i) + c * S::values * 128, m.v_full(i), p.v,
-                          place(side * 256 + c * 64, row));
+          load_box4_multicast(m.value(i) + c * S::values * 128, m.v_full(i), p.v,
+                              coordinates(side * 256 + c * 64, row));
       }
   }
 };
 
-// Both blocks of the pair have to be done with a stage.
-__device__ __forceinline__ void release_twice(uint32_t barrier) {
+// A stage is free when both thread blocks of the cluster have released it.
+__device__ __forceinline__ void release_in_both(uint32_t barrier) {
   if (threadIdx.x % 32 == 0) {
     barrier_arrive_at(barrier, 0);
     barrier_arrive_at(barrier, 1);
   }
 }
 
-// ---- the warpgroup of scores -------------------------------------------------------------------
+// ---- score warpgroup ---------------------------------------------------------------------------
 
 template <class T>
 struct WideScores {
@@ -151,12 +154,12 @@ struct WideScores {
   OnlineSoftmax r;
   using S = WideShape;
 
-  // A block has as many pieces as fill the stages twice, so each use has its place and its phase.
-  __device__ __forceinline__ void product(float (&s)[S::keys / 8][4]) const {
-    static_assert(S::pieces == 2 * S::stages);
+  // A key block fills every stage exactly twice, so the stage and phase of each use are constants.
+  __device__ __forceinline__ void gemm(float (&s)[S::keys / 8][4]) const {
+    static_assert(S::boxes == 2 * S::stages);
     const uint64_t q = swizzled_operand(m.at + S::q, 0);
 #pragma unroll
-    for (int c = 0; c < S::pieces; ++c) {
+    for (int c = 0; c < S::boxes; ++c) {
       barrier_wait(m.k_full(c % S::stages), c / S::stages);
       wgmma_start();
       const uint64_t k = swizzled_operand(m.key(c % S::stages), 0);
@@ -167,19 +170,19 @@ struct WideScores {
       wgmma_submit();
       if (c == 0) continue;
       wgmma_finish<1>();
-      release_twice(m.k_free((c - 1) % S::stages));
+      release_in_both(m.k_free((c - 1) % S::stages));
     }
     wgmma_finish<0>();
     fence_accumulators(s);
-    release_twice(m.k_free((S::pieces - 1) % S::stages));
+    release_in_both(m.k_free((S::boxes - 1) % S::stages));
   }
 
-  // Takes `highest` up if scores are larger by more than 2^8, as in `weigh`; whether it did, and by
-  // which factors what was summed goes down.
-  __device__ __forceinline__ bool raise(const float (&s)[S::keys / 8][4], float (&factor)[2]) {
+  // Updates row_max where scores exceed it by more than 2^8, as `online_softmax` does. Returns
+  // whether it changed, and the factors to rescale o and row_sum by.
+  __device__ __forceinline__ bool rescale(const float (&s)[S::keys / 8][4], float (&factor)[2]) {
     constexpr float slack = 8;
     float top[2];
-    bool higher = false;
+    bool grown = false;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float v[2] = {s[0][2 * h], s[0][2 * h + 1]};
@@ -187,30 +190,31 @@ struct WideScores {
       for (int n = 1; n < S::keys / 8; ++n)
         v[0] = fmaxf(v[0], s[n][2 * h]), v[1] = fmaxf(v[1], s[n][2 * h + 1]);
       top[h] = fmaxf(v[0], v[1]) * p.f.z.scale_log2;
-      higher |= top[h] > r.highest[h] + slack;
+      grown |= top[h] > r.row_max[h] + slack;
       factor[h] = 1;
     }
-    if (!__any_sync(~0u, higher)) return false;
+    if (!__any_sync(~0u, grown)) return false;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float v = fmaxf(row_highest(top[h]), r.highest[h]);
-      if (v != r.highest[h]) factor[h] = fast_exp2(r.highest[h] - v);
-      r.highest[h] = v;
-      r.sum[h] *= factor[h];
+      const float v = fmaxf(quad_max(top[h]), r.row_max[h]);
+      if (v != r.row_max[h]) factor[h] = fast_exp2(r.row_max[h] - v);
+      r.row_max[h] = v;
+      r.row_sum[h] *= factor[h];
     }
     return true;
   }
 
-  __device__ __forceinline__ void keep_factors(int slot, bool any, const float (&factor)[2]) const {
+  __device__ __forceinline__ void store_factors(int slot, bool any,
+                                                const float (&factor)[2]) const {
     auto* const factors = reinterpret_cast<float*>(memory + S::factors) + slot * S::queries;
     if (any && lane % 4 == 0)
 #pragma unroll
       for (int h = 0; h < 2; ++h) factors[warp * 16 + 8 * h + lane / 4] = factor[h];
-    if (lane == 0) reinterpret_cast<int*>(memory + S::raised)[slot * 4 + warp] = any;
+    if (lane == 0) reinterpret_cast<int*>(memory + S::needs_rescale)[slot * 4 + warp] = any;
   }
-  // Weights become the left operand of a product: rows are queries, pieces of 64 keys.
-  __device__ __forceinline__ void keep_weights(int slot,
-                                               const uint32_t (&w)[S::keys / 16][4]) const {
+  // Writes the weights as the A operand of the p v GEMM: rows are queries, boxes of 64 keys.
+  __device__ __forceinline__ void store_weights(int slot,
+                                                const uint32_t (&w)[S::keys / 16][4]) const {
 #pragma unroll
     for (int k = 0; k < S::keys / 16; ++k)
       store_columns<S::queries * 128>(m.weight(slot), 16 * k, w[k]);
@@ -225,51 +229,51 @@ struct WideScores {
     int use = 0;
 #pragma unroll 1
     for (int j = t.begin; j < t.end; ++j, ++use) {
-      product(s);
+      gemm(s);
       const int count = p.f.z.s - j * S::keys, slot = use & 1;
-      if (count < S::keys) cut_scores(s, count, lane);
+      if (count < S::keys) mask_tail(s, count, lane);
       float factor[2];
-      const bool any = raise(s, factor);
-      weigh_block<T>(w, s, p.f.z.scale_log2, r);
+      const bool any = rescale(s, factor);
+      exp_scores_packed<T>(w, s, p.f.z.scale_log2, r);
       barrier_wait(m.w_free(slot), (use >> 1 & 1) ^ 1);
-      keep_factors(slot, any, factor);
-      keep_weights(slot, w);
+      store_factors(slot, any, factor);
+      store_weights(slot, w);
       barrier_arrive(m.w_full(slot));
     }
     finish(use);
   }
-  // The factors of the rows in the end, and lse or what the second kernel makes it from.
+  // Final factors (1 / row_sum) and lse; for splits, the statistics that the combine kernel needs.
   __device__ __forceinline__ void finish(int use) const {
     float factor[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float sum = row_sum(r.sum[h]);
-      factor[h] = p.ranges > 1 ? 1.f : 1 / sum;
+      const float sum = quad_sum(r.row_sum[h]);
+      factor[h] = p.splits > 1 ? 1.f : 1 / sum;
       const int row = t.first_row + warp * 16 + 8 * h + lane / 4;
       if (lane % 4 != 0 || row >= p.f.z.t) continue;
       const int64_t at = int64_t{t.head} * p.f.z.t + row;
-      if (p.ranges > 1)
-        p.rows[t.range * p.f.z.heads * p.f.z.t + at] = {r.highest[h], sum};
+      if (p.splits > 1)
+        p.row_stats[t.split * p.f.z.heads * p.f.z.t + at] = {r.row_max[h], sum};
       else
-        p.f.lse[at] = (r.highest[h] + log2f(sum)) * kLn2;
+        p.f.lse[at] = (r.row_max[h] + log2f(sum)) * kLn2;
     }
     const int slot = use & 1;
     barrier_wait(m.w_free(slot), (use >> 1 & 1) ^ 1);
-    keep_factors(slot, true, factor);
+    store_factors(slot, true, factor);
     barrier_arrive(m.w_full(slot));
   }
 };
 
-// ---- the warpgroups of sums --------------------------------------------------------------------
+// ---- output warpgroups -------------------------------------------------------------------------
 
 template <class T>
-struct WideSums {
+struct WideOutput {
   const WideParams& p;
   const WideMemory m;
   const WideTile t;
   unsigned char* memory;
   int lane, warp, side;  // side: which 256 columns
-  float o[2][16][4];     // two times 128: wider products need more registers at the launch
+  float o[2][16][4];     // two times 128: wider MMAs need more registers at launch
   using S = WideShape;
 
   __device__ __forceinline__ void multiply_rows(int slot) {
@@ -283,7 +287,7 @@ struct WideSums {
 #pragma unroll
         for (int i = 0; i < 4; ++i) o[half][n][i] *= f[i / 2];
   }
-  // Adds a block: its values take this side's two stages twice.
+  // o += p v of a key block, whose values fill this side's two stages twice.
   __device__ __forceinline__ void add(int slot, bool first) {
     constexpr int steps = S::keys / S::values;
     static_assert(2 * steps == 2 * S::stages);
@@ -308,17 +312,17 @@ struct WideSums {
       wgmma_submit();
       if (c == 0) continue;
       wgmma_finish<1>();
-      release_twice(m.v_free((c - 1) % 2 * 2 + side));
+      release_in_both(m.v_free((c - 1) % 2 * 2 + side));
     }
     wgmma_finish<0>();
     fence_accumulators(o[0]);
     fence_accumulators(o[1]);
-    release_twice(m.v_free((steps - 1) % 2 * 2 + side));
+    release_in_both(m.v_free((steps - 1) % 2 * 2 + side));
     __syncwarp();  // every lane has read its factors
     if (lane == 0) barrier_arrive(m.w_free(slot));
   }
-  __device__ __forceinline__ bool raised(int slot) const {
-    return reinterpret_cast<const volatile int*>(memory + S::raised)[slot * 4 + warp] != 0;
+  __device__ __forceinline__ bool needs_rescale(int slot) const {
+    return reinterpret_cast<const volatile int*>(memory + S::needs_rescale)[slot * 4 + warp] != 0;
   }
 
   __device__ __forceinline__ void run() {
@@ -326,11 +330,11 @@ struct WideSums {
 #pragma unroll 1
     for (int j = t.begin; j < t.end; ++j, ++use) {
       barrier_wait(m.w_full(use & 1), use >> 1 & 1);
-      if (use > 0 && raised(use & 1)) multiply_rows(use & 1);
+      if (use > 0 && needs_rescale(use & 1)) multiply_rows(use & 1);
       add(use & 1, use == 0);
     }
     barrier_wait(m.w_full(use & 1), use >> 1 & 1);
-    if (p.ranges > 1) return leave();
+    if (p.splits > 1) return store_partial();
     multiply_rows(use & 1);
     Rows<T> to = out_rows_of<T>(p.f.z, p.f.o, t.head);
     to.first += side * 256, to.width -= side * 256;
@@ -340,15 +344,15 @@ struct WideSums {
     to.first += 128, to.width -= 128;
     write_rows<T, 1, 128>(to, t.first_row + warp * 16, reinterpret_cast<Half>(o[1]), one, lane);
   }
-  // Sums of a range of keys.
-  __device__ __forceinline__ void leave() const {
+  // Partial o of a split.
+  __device__ __forceinline__ void store_partial() const {
     const HeadSizes& z = p.f.z;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = t.first_row + warp * 16 + 8 * h + lane / 4;
       if (row >= z.t) continue;
-      const int64_t at = (t.range * z.heads + t.head) * z.t + row;
-      float* const to = p.sums + at * z.width + side * 256 + lane % 4 * 2;
+      const int64_t at = (t.split * z.heads + t.head) * z.t + row;
+      float* const to = p.o_partial + at * z.width + side * 256 + lane % 4 * 2;
 #pragma unroll
       for (int n = 0; n < 32; ++n)
         if (side * 256 + 8 * n < z.width)
@@ -358,8 +362,8 @@ struct WideSums {
   }
 };
 
-// o and lse, or those of ranges of keys.
-// grid: a thread block for each tile of queries and range of keys; clusters of two.  sums: f32.
+// o and lse, or partial results of splits.
+// grid: one thread block per query tile and split; clusters of two.  sums: f32.
 // deterministic: yes.
 template <class T>
 __global__ __launch_bounds__(WideShape::threads,
@@ -385,11 +389,12 @@ __global__ __launch_bounds__(WideShape::threads,
   cluster_sync();
   const int group = warpgroup(), lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const WideTile t = wide_tile(p);
-  // The other block of the pair may still load here at the end. Each role ends by itself, and runs
-  // in a loop of one turn: otherwise ptxas 13.0 does not use the registers that it was given.
+  // The other thread block of the cluster may still multicast into this one, hence cluster_sync at
+  // the end. Each role ends separately and runs in a loop of one iteration: otherwise ptxas 13.0
+  // ignores setmaxnreg's register budget.
   if (group == 3) {
     fewer_registers<24>();
-    const WideLoader loader{p, m, t, static_cast<int>(cluster_rank())};
+    const WideProducer loader{p, m, t, static_cast<int>(cluster_rank())};
     if (threadIdx.x == 384) loader.keys();
     if (threadIdx.x == 416) loader.values();
     __syncwarp();
@@ -401,31 +406,32 @@ __global__ __launch_bounds__(WideShape::threads,
     cluster_sync();
   } else {
     more_registers<168>();
-    WideSums<T> sums{p, m, t, aligned, lane, warp, group - 1};
+    WideOutput<T> sums{p, m, t, aligned, lane, warp, group - 1};
     for (unsigned i = blockIdx.x; i < gridDim.x; i += gridDim.x) sums.run();
     cluster_sync();
   }
 }
 
-// Joins ranges of keys: 8 columns of a row a thread.
+// Combines splits: 8 columns of a row per thread.
 // grid: covers heads * t rows of width / 8 threads.  sums: f32.  deterministic: yes.
 template <class T>
-__global__ __launch_bounds__(256) void attention_sm90_join(const __grid_constant__ WideParams p) {
+__global__ __launch_bounds__(256) void attention_sm90_wide_combine(
+    const __grid_constant__ WideParams p) {
   begin();
   const HeadSizes& z = p.f.z;
-  const int pieces = z.width / 8;
-  const int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x, row = i / pieces;
-  const int column = static_cast<int>(i % pieces) * 8;
+  const int groups = z.width / 8;
+  const int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x, row = i / groups;
+  const int column = static_cast<int>(i % groups) * 8;
   const int64_t rows = z.heads * z.t;
   if (row >= rows) return;
-  float highest = -INFINITY, sum = 0, x[8] = {};
-  for (int r = 0; r < p.ranges; ++r) highest = fmaxf(highest, p.rows[r * rows + row].x);
-  for (int r = 0; r < p.ranges; ++r) {
-    const float2 of = p.rows[r * rows + row];
-    const float factor = fast_exp2(of.x - highest);
+  float row_max = -INFINITY, sum = 0, x[8] = {};
+  for (int r = 0; r < p.splits; ++r) row_max = fmaxf(row_max, p.row_stats[r * rows + row].x);
+  for (int r = 0; r < p.splits; ++r) {
+    const float2 of = p.row_stats[r * rows + row];
+    const float factor = fast_exp2(of.x - row_max);
     sum = fmaf(of.y, factor, sum);
     const auto* const from =
-        reinterpret_cast<const float4*>(p.sums + (r * rows + row) * z.width + column);
+        reinterpret_cast<const float4*>(p.o_partial + (r * rows + row) * z.width + column);
     const float4 a = from[0], b = from[1];
     const float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
@@ -438,7 +444,7 @@ __global__ __launch_bounds__(256) void attention_sm90_join(const __grid_constant
   const int head = static_cast<int>(row / z.t);
   const Rows<T> to = out_rows_of<T>(z, p.f.o, head);
   *reinterpret_cast<Vec<T, 8>*>(const_cast<T*>(to.first) + row % z.t * to.step + column) = out;
-  if (column == 0) p.f.lse[row] = (highest + log2f(sum)) * kLn2;
+  if (column == 0) p.f.lse[row] = (row_max + log2f(sum)) * kLn2;
 }
 
 }  // namespace ebb::ops::cuda

@@ -90,7 +90,7 @@ void mask_scores(const AttentionSizes& z, std::span<const RefArray> in, const Qu
       scores[static_cast<size_t>(j)] += hidden ? row[j] : std::max(row[j], -1e30);
     }
   }
-  auto end = static_cast<double>(z.seen(at.t));
+  auto end = static_cast<double>(z.key_limit(at.t));
   if (z.key_lengths) end = std::min(end, in[z.key_lengths_at()].v[static_cast<size_t>(at.n)]);
   for (int64_t j = 0; j < z.s; ++j)
     if (!(static_cast<double>(j) < end))
@@ -117,18 +117,18 @@ std::vector<Type> infer(const Signature& s) {
   return {{s.in[0].dtype, {z.n, z.t, z.a, z.k}}, {DType::f32, {z.n, z.a, z.t}}};
 }
 
-// Where kernels want q, k and v apart.
+// For kernels without packed QKV.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const AttentionSizes z = attention_sizes(s);
   require(z.packed, "attention: this device has no kernel for it  ", s.text(), "  at ", s.at);
   Attention attrs = s.as<Attention>();
   attrs.packed = false;
-  std::vector<Value> apart = parts_of(in[0]);
-  apart.insert(apart.end(), in.begin() + 1, in.end());
-  return g.add(def::attention(), attrs, apart);
+  std::vector<Value> qkv = split_qkv(in[0]);
+  qkv.insert(qkv.end(), in.begin() + 1, in.end());
+  return g.add(def::attention(), attrs, qkv);
 }
 
-// What the gradient of the bias is computed from.
+// Operands of the gradient of the bias.
 struct BiasGradient {
   const AttentionSizes& z;
   Value q, k, v, bias, key_lengths, o, lse, dout, dlse;  // key_lengths and dlse may be none
@@ -136,7 +136,7 @@ struct BiasGradient {
 
 Value rows_by_head(Value x) { return permute(x, {0, 2, 1, 3}); }  // [N,T,A,K] -> [N,A,T,K]
 
-// 1 where query t sees key s, [N|1,1,T|1,S|1].
+// 1 where query t attends to key s, [N|1,1,T|1,S|1].
 Value visible_keys(const BiasGradient& b) {
   const AttentionSizes& z = b.z;
   Graph& g = *b.q.graph;
@@ -150,8 +150,8 @@ Value visible_keys(const BiasGradient& b) {
   return z.causal ? map({before, there}, [](auto x) { return x[0] * x[1]; }) : there;
 }
 
-// p (dp - delta) summed to the bias's shape, by two GEMMs: it takes the T x S matrix, and whoever
-// does not ask for it pays nothing, since it is dead code then.
+// p (dp - delta) reduced to the bias's shape, by two GEMMs. It materialises the T x S matrix; where
+// nobody needs the gradient it is dead code.
 Value bias_gradient(const BiasGradient& b) {
   const Matmul by_rows{.trans_b = true, .dtype = "f32"};
   const Value s = matmul(rows_by_head(b.q), rows_by_head(b.k), by_rows);
@@ -184,7 +184,7 @@ std::vector<Value> vjp(const VjpCall& c) {
   std::vector<Value> gradients = c.graph.add(def::attention_grad(), c.sig.attrs, in);
   if (z.bias) {
     const std::vector<Value> qkv =
-        z.packed ? parts_of(c.in[0]) : std::vector<Value>{c.in[0], c.in[1], c.in[2]};
+        z.packed ? split_qkv(c.in[0]) : std::vector<Value>{c.in[0], c.in[1], c.in[2]};
     const Value lengths = z.key_lengths ? c.in[z.key_lengths_at()] : Value{};
     gradients.push_back(bias_gradient(
         {z, qkv[0], qkv[1], qkv[2], c.in[z.bias_at()], lengths, o, c.out[1], dout, c.dout[1]}));
@@ -213,20 +213,20 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
       p[static_cast<size_t>(j)] = z.scale * dot;
     }
     mask_scores(z, in, {n, a, t}, p);
-    const double highest = *std::max_element(p.begin(), p.end());
+    const double row_max = *std::max_element(p.begin(), p.end());
     std::fill(o, o + z.k, 0.0);
     out[1].v[static_cast<size_t>(i)] = 0;
-    if (highest == -std::numeric_limits<double>::infinity()) continue;  // sees no key
+    if (row_max == -std::numeric_limits<double>::infinity()) continue;  // fully masked
     double sum = 0;
-    for (double& x : p) sum += x = std::exp(x - highest);
+    for (double& x : p) sum += x = std::exp(x - row_max);
     for (int64_t j = 0; j < z.s; ++j)
       for (int64_t d = 0; d < z.k; ++d)
         o[d] += p[static_cast<size_t>(j)] / sum * row(2, n, j, a)[d];
-    out[1].v[static_cast<size_t>(i)] = highest + std::log(sum);
+    out[1].v[static_cast<size_t>(i)] = row_max + std::log(sum);
   }
 }
 
-// Two products; the exponentials are not counted.
+// Two GEMMs; the exponentials are not counted.
 Cost cost(const Signature& s) {
   Cost c;
   for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
@@ -352,7 +352,7 @@ const OpDef& def::attention() {
   return d;
 }
 
-std::vector<Value> parts_of(Value qkv) {
+std::vector<Value> split_qkv(Value qkv) {
   const Shape& s = qkv.shape();
   std::vector<Value> out;
   for (int64_t j = 0; j < 3; ++j)

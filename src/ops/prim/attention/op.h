@@ -9,16 +9,16 @@
 namespace ebb::ops {
 
 // q [N,T,A,K], k and v [N,S,A,K] of one dtype -> o [N,T,A,K] and lse f32 [N,A,T], the logarithm of
-// the sum over S of exp(scale q k^T + bias), over the keys that a query sees. A query that sees no
-// key has o = 0 and lse = 0.
+// the sum of exp(scale q k^T + bias) over the keys that a query attends to. A fully masked query
+// has o = 0 and lse = 0.
 struct Attention {
   double scale = 0;     // 0: 1 / sqrt(K)
   bool packed = false;  // one input [N,T,3,A,K] holds q, k and v, as one GEMM makes them
-  // Query t sees the keys s <= t + (S - T): the last query sees all of them, and with T = S query t
-  // sees itself and what comes before it.
+  // Query t attends to the keys s <= t + (S - T): the mask is aligned to the last query and key;
+  // with T = S a query attends to itself and to earlier positions.
   bool causal = false;
   // An input [N,A,T,S] of floats of any dtype follows, of which N, A and T may be 1: it is added to
-  // the scores. -infinity hides a key; finite values below -1e30 count as -1e30.
+  // the scores. -infinity masks a key; finite values below -1e30 count as -1e30.
   bool bias = false;
   // An input i64 [N] follows: sample n has only its first key_lengths[n] keys (padded prompts).
   bool key_lengths = false;
@@ -47,13 +47,13 @@ struct AttentionSizes {
   size_t bias_at() const { return tensors(); }
   size_t key_lengths_at() const { return tensors() + (bias ? 1 : 0); }
   size_t operands() const { return key_lengths_at() + (key_lengths ? 1 : 0); }
-  // Whether every query sees every key, and nothing is added to its score.
+  // No mask and no bias.
   bool plain() const { return !causal && !bias && !key_lengths; }
-  // Query t sees the keys below this (of those that its sample has).
-  int64_t seen(int64_t query) const {
+  // Query t attends to the keys below this (of those that its sample has).
+  int64_t key_limit(int64_t query) const {
     return causal ? std::clamp<int64_t>(query + 1 + s - t, 0, s) : s;
   }
-  int64_t pairs() const;  // of a query and a key that it sees, of one head
+  int64_t pairs() const;  // unmasked pairs of a query and a key, per head
 };
 // Throws Error unless the first inputs are q, k and v, and what the attributes say follows.
 AttentionSizes attention_sizes(const Signature& s);
@@ -65,15 +65,15 @@ struct BiasSteps {
 };
 BiasSteps bias_steps(const Shape& bias);
 
-// For references: adds the bias to the scores of a query of a head, one a key, and leaves -infinity
-// for keys that it does not see. `in`: the op's inputs.
+// For references: adds the bias to the scores of a query of a head, one per key, and sets masked
+// ones to -infinity. `in`: the op's inputs.
 struct QueryIndex {
   int64_t n = 0, a = 0, t = 0;
 };
 void mask_scores(const AttentionSizes& z, std::span<const RefArray> in, const QueryIndex& at,
                  std::span<double> scores);
 
-std::vector<Value> parts_of(Value qkv);  // [N,T,3,A,K] -> three of [N,T,A,K]
+std::vector<Value> split_qkv(Value qkv);  // [N,T,3,A,K] -> three of [N,T,A,K]
 
 struct AttentionOptions {
   double scale = 0;  // 0: 1 / sqrt(K)

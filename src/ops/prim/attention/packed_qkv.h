@@ -1,4 +1,4 @@
-// q, k and v in one tensor [N,T,3,A,K], as the kernels of attention and its gradient take them.
+// Packed QKV: q, k and v in one tensor [N,T,3,A,K], for the kernels of attention and its gradient.
 #pragma once
 
 #include "core/dtype.h"
@@ -7,8 +7,8 @@
 
 namespace ebb::ops {
 
-// Where the inputs of an unpacked call lie that follow q, k and v: a bias, key_lengths, and of the
-// gradient o and what comes behind it.
+// Indices of the inputs of an unpacked call behind q, k and v: bias, key_lengths, and for the
+// gradient o (lse, do and dlse follow).
 struct CallAt {
   size_t bias, key_lengths, o;
 };
@@ -17,8 +17,8 @@ inline CallAt call_at(AttentionSizes z) {
   return {.bias = z.bias_at(), .key_lengths = z.key_lengths_at(), .o = z.operands()};
 }
 
-// The same call with q, k and v (and the outputs dq, dk and dv of the gradient) as three addresses
-// each; rows of theirs are z.step() elements apart.
+// The same call with separate addresses of q, k and v (and of dq, dk and dv of the gradient), whose
+// row stride is z.step() elements.
 inline Call unpacked(const AttentionSizes& z, DType dtype, const Call& call) {
   if (!z.packed) return call;
   const auto three = [&](std::vector<void*>& all) {

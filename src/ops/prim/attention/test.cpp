@@ -125,7 +125,7 @@ TEST(attention, types__name_what_is_wrong) {
   EXPECT_NE(of(none, {DType::f32, {2}}).find("key_lengths must be i64[2]"), std::string::npos);
 }
 
-// The gradient of a bias takes the T x S matrix: it is made only where somebody asks for it.
+// The gradient of a bias takes the T x S matrix: it is computed only if it is used.
 TEST(attention, bias_without_gradient__costs_nothing) {
   Graph g;
   const Value q = g.source(Source::Kind::param, "q", {DType::f32, {1, 6, 2, 8}});

@@ -1,6 +1,6 @@
 // attention_grad in tiles: for each block of 128 keys all queries in blocks of 64. The keys of a
-// head may be cut into parts that run at the same time; each part sums its own dq, and the parts
-// are added in order, so the bits do not depend on the number of threads. All arithmetic is f32.
+// head may be split for parallelism; each split accumulates its own dq, and the splits are added in
+// order, so the bits do not depend on the number of threads. All arithmetic is f32.
 #include <omp.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ using ebb::cpu::kTileLanes;
 using ebb::cpu::TileKernels;
 
 constexpr int64_t kKeyBlock = 2 * kPanel;
-constexpr int64_t kParallel = 16;  // pieces of work to have at least, if there are enough keys
+constexpr int64_t kMinWorkUnits = 16;  // if there are enough keys
 constexpr double kLog2e = 1.4426950408889634;
 
 struct Task {
@@ -25,11 +25,12 @@ struct Task {
   DType dtype = DType::f32, lse_dtype = DType::f32, dlse_dtype = DType::f32;
   size_t at = 3;  // of o, in an unpacked call
   const TileKernels* tiles = nullptr;
-  // K rounded up; panels of keys, blocks of queries and of keys in a head; parts of a head
-  int64_t width = 0, panels = 0, query_blocks = 0, key_blocks = 0, parts = 1;
+  // K rounded up; key panels, query blocks and key blocks per head; splits of the keys
+  int64_t width = 0, panels = 0, query_blocks = 0, key_blocks = 0, key_splits = 1;
   int threads = 1;
-  // In the workspace, in floats. Packed: queries times scale * log2(e), do, keys; keys and values
-  // transposed in panels; a shift and a delta each query; dq of every part; tiles of each thread.
+  // Workspace offsets in floats. Packed: queries times scale * log2(e), do, keys; keys and values
+  // transposed in panels; lse_log2 (shift) and delta of each query; dq of every split; tiles of
+  // each thread.
   int64_t query = 0, dout = 0, key = 0, key_panel = 0, value_panel = 0, shift = 0, delta = 0;
   int64_t dq = 0, own = 0, own_size = 0;
   int64_t score_at = 0, dscore_at = 0, dk_at = 0, dv_at = 0;  // in the tiles of a thread
@@ -38,7 +39,7 @@ struct Task {
   int64_t heads() const { return z.n * z.a; }
 };
 
-void place(Task& k) {
+void plan_workspace(Task& k) {
   Carver tile;
   k.score_at = tile.take(kQueryBlock * kKeyBlock);
   k.dscore_at = tile.take(kQueryBlock * kKeyBlock);
@@ -54,7 +55,7 @@ void place(Task& k) {
   k.value_panel = all.take(panels);
   k.shift = all.take(queries);
   k.delta = all.take(queries);
-  k.dq = all.take(k.parts * queries * k.width);
+  k.dq = all.take(k.key_splits * queries * k.width);
   k.own = all.take(k.own_size * k.threads);
   k.workspace = all.bytes();
 }
@@ -71,9 +72,9 @@ Task plan(const Signature& s) {
   k.query_blocks = rounded_up(k.z.t, kQueryBlock) / kQueryBlock;
   k.key_blocks = rounded_up(k.z.s, kKeyBlock) / kKeyBlock;
   k.threads = omp_get_max_threads();
-  const int64_t wanted = rounded_up(kParallel, std::max<int64_t>(k.heads(), 1));
-  k.parts = std::min(k.key_blocks, wanted / std::max<int64_t>(k.heads(), 1));
-  place(k);
+  const int64_t wanted = rounded_up(kMinWorkUnits, std::max<int64_t>(k.heads(), 1));
+  k.key_splits = std::min(k.key_blocks, wanted / std::max<int64_t>(k.heads(), 1));
+  plan_workspace(k);
   return k;
 }
 
@@ -103,7 +104,8 @@ void pack_queries(const Task& k, const Call& call, int64_t i) {
   const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
   float *const query = space + k.query + first * k.width, *const dout =
                                                               space + k.dout + first * k.width;
-  read_rows(out_head_of(z, k.dtype, call.in[k.at], head), rows, 1, query);  // o, for the moment
+  read_rows(out_head_of(z, k.dtype, call.in[k.at], head), rows, 1,
+            query);  // o, replaced by q below
   read_rows(out_head_of(z, k.dtype, call.in[k.at + 2], head), rows, 1, dout);
   for (int64_t r = 0; r < rows.count; ++r) {
     float sum =
@@ -126,7 +128,7 @@ struct Tile {
 };
 
 // c [queries, keys] = a [queries, K] times panels.
-void against_panels(const Task& k, const Tile& t, const float* a, const float* panels, float* c) {
+void gemm_panels(const Task& k, const Tile& t, const float* a, const float* panels, float* c) {
   const int64_t columns = rounded_up(t.keys.count, kTileLanes);
   for (int64_t j = 0; j < columns; j += kPanel)
     k.tiles->product(
@@ -160,8 +162,8 @@ void run_tile(const Task& k, const Tile& t, float* space, float* own) {
   float *const score = own + k.score_at, *const dscore = own + k.dscore_at;
   const float* const query = space + k.query + t.queries.begin * k.width;
   const float* const dout = space + k.dout + t.queries.begin * k.width;
-  against_panels(k, t, query, space + k.key_panel, score);
-  against_panels(k, t, dout, space + k.value_panel, dscore);
+  gemm_panels(k, t, query, space + k.key_panel, score);
+  gemm_panels(k, t, dout, space + k.value_panel, dscore);
   if (!k.z.plain())
     t.mask->apply(t.head, {t.queries.begin - t.head * k.z.t, t.queries.count}, t.keys, score,
                   kKeyBlock);
@@ -186,25 +188,25 @@ void run_tile(const Task& k, const Tile& t, float* space, float* own) {
                     .accumulate = true});
 }
 
-// Part `i` of the keys of all heads.
-void run_part(const Task& k, const Call& call, int64_t i) {
+// Split `i` of the keys of all heads.
+void run_split(const Task& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   auto* const space = static_cast<float*>(call.workspace);
   float* const own = space + k.own + omp_get_thread_num() * k.own_size;
-  const int64_t head = i / k.parts, part = i % k.parts;
-  float* const dq = space + k.dq + (part * k.heads() + head) * z.t * k.width;
+  const int64_t head = i / k.key_splits, split = i % k.key_splits;
+  float* const dq = space + k.dq + (split * k.heads() + head) * z.t * k.width;
   std::fill_n(dq, z.t * k.width, 0.0f);
   const Head dk = head_of(z, k.dtype, call.out[1], head, z.s);
   const Head dv = head_of(z, k.dtype, call.out[2], head, z.s);
   const ScoreMask mask = k.mask.of(call);
-  const int64_t end = k.key_blocks * (part + 1) / k.parts;
-  for (int64_t block = k.key_blocks * part / k.parts; block < end; ++block) {
+  const int64_t end = k.key_blocks * (split + 1) / k.key_splits;
+  for (int64_t block = k.key_blocks * split / k.key_splits; block < end; ++block) {
     const RowRange keys{block * kKeyBlock, std::min(kKeyBlock, z.s - block * kKeyBlock)};
     std::fill_n(own + k.dk_at, keys.count * k.width, 0.0f);
     std::fill_n(own + k.dv_at, keys.count * k.width, 0.0f);
     for (int64_t q = 0; q < z.t; q += kQueryBlock) {
       const RowRange queries{head * z.t + q, std::min(kQueryBlock, z.t - q)};
-      if (mask.seen(head, q + queries.count - 1) <= keys.begin) continue;
+      if (mask.key_limit(head, q + queries.count - 1) <= keys.begin) continue;
       run_tile(k, {head, queries, keys, dq + q * k.width, &mask}, space, own);
     }
     write_rows(dk, keys, static_cast<float>(1 / kLog2e), own + k.dk_at);  // queries held the scale
@@ -212,7 +214,7 @@ void run_part(const Task& k, const Call& call, int64_t i) {
   }
 }
 
-// dq of block `i` of the queries of all heads: the parts' sums, in order.
+// dq of query block `i` of all heads: the sum over the splits, in order.
 void finish(const Task& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   auto* const space = static_cast<float*>(call.workspace);
@@ -220,9 +222,9 @@ void finish(const Task& k, const Call& call, int64_t i) {
   const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
   const int64_t step = k.heads() * z.t * k.width, count = rows.count * k.width;
   float* const sum = space + k.dq + (head * z.t + begin) * k.width;
-  for (int64_t part = 1; part < k.parts; ++part)
+  for (int64_t split = 1; split < k.key_splits; ++split)
 #pragma omp simd
-    for (int64_t j = 0; j < count; ++j) sum[j] += sum[part * step + j];
+    for (int64_t j = 0; j < count; ++j) sum[j] += sum[split * step + j];
   write_rows(head_of(z, k.dtype, call.out[0], head, z.t), rows, static_cast<float>(z.scale), sum);
 }
 
@@ -237,7 +239,7 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 #pragma omp for
       for (int64_t i = 0; i < k.heads() * k.query_blocks; ++i) pack_queries(k, call, i);
 #pragma omp for schedule(dynamic)
-      for (int64_t i = 0; i < k.heads() * k.parts; ++i) run_part(k, call, i);
+      for (int64_t i = 0; i < k.heads() * k.key_splits; ++i) run_split(k, call, i);
 #pragma omp for
       for (int64_t i = 0; i < k.heads() * k.query_blocks; ++i) finish(k, call, i);
     }

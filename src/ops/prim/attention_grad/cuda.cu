@@ -1,6 +1,6 @@
 // attention_grad on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8: up to
-// 160 by kernels of its own (on sm_90a in one pass up to 128), a single wider one by products of
-// matrices. Otherwise in plain f32.
+// 160 by fused kernels (on sm_90a in one pass up to 128), a single wider one by GEMMs. Otherwise in
+// plain f32.
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
@@ -45,8 +45,8 @@ GradParams params_of(const Use& u, const Call& given) {
   p.dlse = call.in.size() == o + 4 ? call.in[o + 3] : nullptr;
   p.mask = mask_of(u.mask, u.sizes, call);
   p.dq = call.out[0], p.dk = call.out[1], p.dv = call.out[2];
-  p.shift = static_cast<float*>(call.workspace);
-  p.delta = p.shift + u.z.heads * u.pitch;
+  p.lse_log2 = static_cast<float*>(call.workspace);
+  p.delta = p.lse_log2 + u.z.heads * u.pitch;
   p.pitch = u.pitch;
   p.lse_dtype = u.lse_dtype, p.dlse_dtype = u.dlse_dtype;
   return p;
@@ -55,12 +55,12 @@ GradParams params_of(const Use& u, const Call& given) {
 void run_plain(const Use& u, const Call& call, CudaDevice& device) {
   const GradParams g = params_of(u, call);
   PlainParams p{.z = u.z, .q = g.q, .k = g.k, .v = g.v, .dout = g.dout};
-  p.shift = g.shift, p.delta = g.delta, p.pitch = g.pitch, p.mask = g.mask;
+  p.shift = g.lse_log2, p.delta = g.delta, p.pitch = g.pitch, p.mask = g.mask;
   visit_float(u.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto rows = blocks_for(u.z.heads * u.pitch, kRowThreads / kRowLanes);
-    launch("attention_grad_rows", attention_grad_rows<T, 1>, {.grid = rows, .block = kRowThreads},
-           g, device);
+    launch("attention_grad_preprocess", attention_grad_preprocess<T, 1>,
+           {.grid = rows, .block = kRowThreads}, g, device);
     const auto sum = [&](const char* name, void (*kernel)(PlainParams), void* out, int count) {
       p.out = out;
       p.tiles = static_cast<int>(ceil_div(count, kPlainTile));
@@ -78,7 +78,7 @@ std::string_view note_plain(const Signature& s) {
   return s.in[0].dtype == DType::f32 ? "" : "plain kernel, no tensor cores";
 }
 
-// What is packed and has no better kernel is taken apart.
+// Packed QKV without a better kernel is decomposed.
 bool supports_plain(const Signature& s, const Device&) { return !attention_sizes(s).packed; }
 
 Program prepare_plain(const Signature& s, const Tune&, Device& device) {
@@ -87,13 +87,13 @@ Program prepare_plain(const Signature& s, const Tune&, Device& device) {
   return {.workspace = u.workspace(), .run = [=, &d](const Call& call) { run_plain(u, call, d); }};
 }
 
-// One kernel over all heads, whose blocks share the keys; `queries` of a block that shares those.
+// One launch over all heads: thread blocks over the keys, and, if `queries` > 0, over the queries.
 void run_tiles(const char* name, const GradKernel& k, GradParams p, int queries,
                CudaDevice& device) {
-  p.tiles = static_cast<int>(ceil_div(p.z.s, k.rows));
+  p.key_tiles = static_cast<int>(ceil_div(p.z.s, k.rows));
   p.query_tiles = queries > 0 ? static_cast<int>(ceil_div(p.z.t, queries)) : 0;
   launch(name, k.run,
-         {.grid = static_cast<unsigned>(p.z.heads * (p.tiles + p.query_tiles)),
+         {.grid = static_cast<unsigned>(p.z.heads * (p.key_tiles + p.query_tiles)),
           .block = static_cast<unsigned>(k.threads),
           .shared = k.bytes},
          p, device);
@@ -128,8 +128,9 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
     if (!is_aligned(p) || u.z.t == 0) return run_plain(u, call, d);
     if (k.group.run) return run_tiles("attention_grad_group", k.group, p, 0, d);
     if (k.head.run) return run_tiles("attention_grad_head", k.head, p, 0, d);
-    launch("attention_grad_rows", k.rows.run,
-           {.grid = blocks_for(u.z.heads * u.pitch, k.rows.rows), .block = kRowThreads}, p, d);
+    launch("attention_grad_preprocess", k.preprocess.run,
+           {.grid = blocks_for(u.z.heads * u.pitch, k.preprocess.rows), .block = kRowThreads}, p,
+           d);
     run_tiles("attention_grad_ring", k.ring, p, k.ring_queries, d);
   };
   return {.workspace = u.workspace(), .run = run};
@@ -140,8 +141,8 @@ bool runs_at_once(const Signature& s, const Device& device) {
          of(device).capability() == 90;
 }
 
-// Heads 72 wide have a kernel of their own where they are short, the faster one up to 64 of either;
-// with few queries, the blocks of keys would wait for each other in a row.
+// Short sequences with heads 72 wide have a kernel of their own, which is faster up to 64 queries
+// and keys; with few queries, the key blocks would queue up at the dq semaphores.
 bool supports_long(const Signature& s, const Device& device) {
   if (!runs_at_once(s, device)) return false;
   const Use u = use_of(s);
@@ -180,25 +181,25 @@ Program prepare_head(const Signature& s, const Tune&, Device& device) {
           }};
 }
 
-bool supports_products(const Signature& s, const Device& device) {
+bool supports_gemms(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
   return on_tensor_cores(s, device, int64_t{1} << 14) && !supports_tiles(s, device) && z.a == 1 &&
          z.plain() && !z.packed && z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
 }
 
-Program prepare_products(const Signature& s, const Tune&, Device& device) {
+Program prepare_gemms(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   CudaDevice& d = of(device);
-  const GradProducts products = grad_products(u.z, u.dtype, device);
-  const GradKernel rows = grad_kernels(u).rows;
-  const int64_t rows_bytes = (u.workspace() + 255) / 256 * 256;
-  return {.workspace = rows_bytes + products.workspace, .run = [=, &d](const Call& call) {
+  const GradGemms gemms = grad_gemms(u.z, u.dtype, device);
+  const GradKernel preprocess = grad_kernels(u).preprocess;
+  const int64_t stats_bytes = (u.workspace() + 255) / 256 * 256;
+  return {.workspace = stats_bytes + gemms.workspace, .run = [=, &d](const Call& call) {
             const GradParams p = params_of(u, call);
             if (!is_aligned(p)) return run_plain(u, call, d);
-            launch("attention_grad_rows", rows.run,
-                   {.grid = blocks_for(u.z.heads * u.pitch, rows.rows), .block = kRowThreads}, p,
-                   d);
-            products.run(p, static_cast<char*>(call.workspace) + rows_bytes);
+            launch("attention_grad_preprocess", preprocess.run,
+                   {.grid = blocks_for(u.z.heads * u.pitch, preprocess.rows), .block = kRowThreads},
+                   p, d);
+            gemms.run(p, static_cast<char*>(call.workspace) + stats_bytes);
           }};
 }
 
@@ -224,9 +225,9 @@ std::vector<Kernel> attention_grad() {
            .prepare = prepare_at_once,
            .cooperative = true},
           {.op = "attention_grad",
-           .name = "attention_grad_products",
-           .supports = supports_products,
-           .prepare = prepare_products},
+           .name = "attention_grad_gemms",
+           .supports = supports_gemms,
+           .prepare = prepare_gemms},
           {.op = "attention_grad",
            .name = "attention_grad_plain",
            .supports = supports_plain,

@@ -1,5 +1,5 @@
-// attention_grad of wide heads by products of matrices: the weights of a piece of the queries lie
-// in memory, and the five products are those of op matmul.
+// attention_grad of wide heads by GEMMs: the scores of a chunk of queries are materialised, and the
+// five GEMMs are kernels of op matmul.
 #pragma once
 
 #include "backend/cuda/device.h"
@@ -8,12 +8,12 @@
 
 namespace ebb::ops::cuda {
 
-// Of one use with one head a sample: bytes of the workspace behind shift and delta, and what
-// computes dq, dk and dv when those are there. 16-bit elements; all addresses are multiples of 16.
-struct GradProducts {
+// One head per sample, 16-bit elements, all addresses multiples of 16. `workspace`: bytes behind
+// lse_log2 and delta. `run` computes dq, dk and dv after those two.
+struct GradGemms {
   int64_t workspace = 0;
   std::function<void(const GradParams&, void* workspace)> run;
 };
-GradProducts grad_products(const HeadSizes& z, DType dtype, Device& device);
+GradGemms grad_gemms(const HeadSizes& z, DType dtype, Device& device);
 
 }  // namespace ebb::ops::cuda

@@ -1,5 +1,5 @@
-// What the tensor-core kernels of attention_grad share: the pass over rows that comes first, and
-// the steps of a block of keys or queries.
+// Shared by the tensor-core kernels of attention_grad: the preprocess kernel, and the steps of a
+// key or query block.
 #pragma once
 
 #include "ops/prim/attention/cuda_mask.cuh"
@@ -8,41 +8,42 @@ namespace ebb::ops::cuda {
 
 using namespace ebb::cuda;
 
-// shift and delta hold `pitch` floats a head (a multiple of 64), one a query: the logarithm (of
-// base 2) of the sum of its weights, and sum(o do) - dlse. Beyond the last query: infinity and 0.
+// lse_log2 and delta hold `pitch` floats per head (a multiple of 64), one per query: lse in units
+// of log 2, and sum(o do) - dlse. Beyond the last query: infinity and 0.
 struct GradParams {
   HeadSizes z;
   const void *q, *k, *v, *o, *lse, *dout, *dlse;  // dlse: may be null
   void *dq, *dk, *dv;
-  float *shift, *delta;
+  float *lse_log2, *delta;
   int64_t pitch;
   DType lse_dtype, dlse_dtype;
-  int tiles, query_tiles;  // thread blocks a head; query_tiles: of the ring, for dq
-  MaskParams mask;         // of kernels that are Masked
+  int key_tiles,
+      query_tiles;  // thread blocks per head: for dk and dv; for dq (attention_grad_ring)
+  MaskParams mask;  // of kernels that are Masked
 };
 
-constexpr int kRowLanes = 8;  // threads of a row in the first pass
+constexpr int kRowLanes = 8;  // threads per row of the preprocess kernel
 constexpr int kRowThreads = 256;
 
-// shift and delta of query t of a head, from the parts of sum(o do) of kRowLanes threads.
-__device__ __forceinline__ void finish_row(const GradParams& p, int head, int t, float sum) {
+// lse_log2 and delta of query t of a head, from the partial sums of o do of kRowLanes threads.
+__device__ __forceinline__ void store_row_stats(const GradParams& p, int head, int t, float sum) {
 #pragma unroll
   for (int offset = 1; offset < kRowLanes; offset *= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   if (threadIdx.x % kRowLanes != 0 || head >= p.z.heads) return;
-  float shift = INFINITY;
+  float lse_log2 = INFINITY;
   if (t < p.z.t) {
     const int64_t at = int64_t{head} * p.z.t + t;
-    shift = element(p.lse, p.lse_dtype, at) * kLog2e;
+    lse_log2 = element(p.lse, p.lse_dtype, at) * kLog2e;
     if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, at);
   }
-  p.shift[head * p.pitch + t] = shift;
+  p.lse_log2[head * p.pitch + t] = lse_log2;
   p.delta[head * p.pitch + t] = sum;
 }
 
-// shift and delta from o, do, lse and dlse; reads V elements at a time.
+// lse_log2 and delta from o, do, lse and dlse; vector loads of V elements.
 // grid: covers heads * pitch rows.  sums: f32.  deterministic: yes.
 template <class T, int V>
-__global__ __launch_bounds__(kRowThreads) void attention_grad_rows(
+__global__ __launch_bounds__(kRowThreads) void attention_grad_preprocess(
     const __grid_constant__ GradParams p) {
   begin();
   const int64_t i = (int64_t{blockIdx.x} * kRowThreads + threadIdx.x) / kRowLanes;
@@ -59,13 +60,13 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_rows(
       for (int j = 0; j < V; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
     }
   }
-  finish_row(p, head, t, sum);
+  store_row_stats(p, head, t, sum);
 }
 
-// shift and delta of `queries` queries of a head, four threads a row.
+// lse_log2 and delta of `queries` queries of a head, four threads per row.
 template <class T, int Threads>
-__device__ __forceinline__ void sum_rows(const GradParams& p, float* shifts, float* deltas,
-                                         int head, int queries) {
+__device__ __forceinline__ void compute_row_stats(const GradParams& p, float* lse_log2s,
+                                                  float* deltas, int head, int queries) {
   const auto o = out_rows_of<T>(p.z, p.o, head), d = out_rows_of<T>(p.z, p.dout, head);
 #pragma unroll 1
   for (int t = threadIdx.x / 4; t < queries; t += Threads / 4) {
@@ -77,28 +78,28 @@ __device__ __forceinline__ void sum_rows(const GradParams& p, float* shifts, flo
 #pragma unroll
         for (int j = 0; j < 8; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
       }
-    sum = row_sum(sum);
+    sum = quad_sum(sum);
     if (threadIdx.x % 4 != 0) continue;
-    float shift = INFINITY;
+    float lse_log2 = INFINITY;
     if (t < p.z.t) {
       const int64_t i = int64_t{head} * p.z.t + t;
-      shift = element(p.lse, p.lse_dtype, i) * kLog2e;
+      lse_log2 = element(p.lse, p.lse_dtype, i) * kLog2e;
       if (p.dlse != nullptr) sum -= element(p.dlse, p.dlse_dtype, i);
     }
-    shifts[t] = shift;
+    lse_log2s[t] = lse_log2;
     deltas[t] = sum;
   }
 }
 
-// p^T in place of the scores of a warpgroup's 64 keys and 8 N queries, whose shifts lie in shared
-// memory; keys from `count` on have none.
+// p^T = exp(scores) in place, for a warpgroup's 64 keys and 8 N queries, whose lse_log2 are in
+// shared memory; keys from `count` on are masked.
 template <int N>
-__device__ __forceinline__ void weigh_keys(float (&s)[N][4], const float* shift, float scale,
-                                           int count) {
+__device__ __forceinline__ void exp_scores_transposed(float (&s)[N][4], const float* lse_log2,
+                                                      float scale, int count) {
   const int lane = threadIdx.x % 32, key = threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
-    const float2 by = *reinterpret_cast<const float2*>(shift + 8 * n + lane % 4 * 2);
+    const float2 by = *reinterpret_cast<const float2*>(lse_log2 + 8 * n + lane % 4 * 2);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       s[n][i] = fast_exp2(fmaf(s[n][i], scale, -(i % 2 == 0 ? by.x : by.y)));
@@ -111,7 +112,7 @@ __device__ __forceinline__ void weigh_keys(float (&s)[N][4], const float* shift,
       if (key + i / 2 * 8 >= count) s[n][i] = 0;
 }
 
-// ds^T = p^T (dp^T - delta) of the same, packed as p^T is.
+// ds^T = p^T (dp^T - delta), packed like p^T.
 template <class T, int N>
 __device__ __forceinline__ void differentiate(uint32_t (&ds)[N][4], const uint32_t (&weights)[N][4],
                                               const float (&dp)[2 * N][4], const float* delta) {
@@ -127,13 +128,13 @@ __device__ __forceinline__ void differentiate(uint32_t (&ds)[N][4], const uint32
   }
 }
 
-// A block of 8 N queries in shared memory, as seen from keys.
-struct BlockOfQueries {
+// A block of 8 N queries in shared memory.
+struct QueryBlock {
   uint32_t q, dout;
-  const float *shift, *delta;  // in shared memory
+  const float *lse_log2, *delta;  // in shared memory
 };
 
-// Keys of a warp: tiles in shared memory, `count` of them not beyond the end.
+// Keys of a warp: tiles in shared memory, of which `count` rows exist.
 struct WarpKeys {
   uint32_t k, v;
   int count;
@@ -144,26 +145,26 @@ struct WarpKeys {
 template <class T, int M, int N, int D, bool Masked = false>
 __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv)[M][D / 8][4],
                                             float (&ds)[M][N][4], const WarpKeys& keys,
-                                            const BlockOfQueries& b, float scale, int lane,
+                                            const QueryBlock& b, float scale, int lane,
                                             const BlockMask* mask = nullptr) {
   float s[M][N][4];
   if constexpr (Masked)
-    begin_key_scores<T>(s, mask->head, mask->queries, mask->query, mask->key, lane);
+    init_scores_transposed<T>(s, mask->head, mask->queries, mask->query, mask->key, lane);
   else
     clear(s);
   add_gemm_tiles<T, M, N, D>(s, keys.k, b.q, lane);
   const int column = lane % 4 * 2;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
-    const float2 shift = *reinterpret_cast<const float2*>(b.shift + 8 * n + column);
+    const float2 lse_log2 = *reinterpret_cast<const float2*>(b.lse_log2 + 8 * n + column);
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        s[m][n][i] = fast_exp2(fmaf(s[m][n][i], scale, -(i % 2 == 0 ? shift.x : shift.y)));
+        s[m][n][i] = fast_exp2(fmaf(s[m][n][i], scale, -(i % 2 == 0 ? lse_log2.x : lse_log2.y)));
   }
   if constexpr (Masked) {
-    hide_rows(s, mask->head, mask->query, mask->key, lane);
+    mask_keys_transposed(s, mask->head, mask->query, mask->key, lane);
   } else if (keys.count < 16 * M)
 #pragma unroll
     for (int m = 0; m < M; ++m)
@@ -186,7 +187,7 @@ __device__ __forceinline__ void add_queries(float (&dk)[M][D / 8][4], float (&dv
   add_weighted_rows<T, M, N, D>(dk, ds, b.q, lane);
 }
 
-// Writes rows times one factor.
+// Writes rows, scaled.
 template <class T, int M, int D>
 __device__ __forceinline__ void write_scaled(const Rows<T>& to, int begin,
                                              const float (&c)[M][D / 8][4], float factor,

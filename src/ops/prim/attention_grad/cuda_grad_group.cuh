@@ -1,6 +1,6 @@
-// attention_grad of a short head at once with wgmma (sm_90a): everything in shared memory, each
-// warpgroup owns one or two times 64 keys; they take turns with dq, from the scores' gradients in
-// shared memory.
+// attention_grad of a short sequence in one thread block with wgmma (sm_90a): everything in shared
+// memory, each warpgroup owns one or two times 64 keys. The warpgroups compute dq of the query
+// blocks round-robin, from ds in shared memory.
 #pragma once
 
 #include "backend/cuda/attention_wgmma.cuh"
@@ -23,16 +23,16 @@ struct GradGroupShape {
   }
 };
 
-// Where everything lies in shared memory: zeros, k, v, one or two ds, q, do, shift, delta.
+// Shared memory layout: zeros, k, v, one or two ds, q, do, lse_log2, delta.
 struct GradGroupMemory {
   uint32_t zeros;
   CoreTile k, v, q, dout, ds;
   uint32_t next_ds;  // bytes from one ds to the other
-  float *shift, *delta;
+  float *lse_log2, *delta;
 };
 
 template <int D, int Groups, int Own>
-__device__ __forceinline__ GradGroupMemory place_group(unsigned char* memory, int queries) {
+__device__ __forceinline__ GradGroupMemory layout_group(unsigned char* memory, int queries) {
   using S = GradGroupShape<D, Groups, Own>;
   GradGroupMemory m;
   m.zeros = shared_address(memory);
@@ -43,12 +43,12 @@ __device__ __forceinline__ GradGroupMemory place_group(unsigned char* memory, in
   m.next_ds = two ? S::ds_bytes : 0;
   m.q = {m.ds.at + (two ? 2 : 1) * S::ds_bytes, static_cast<uint32_t>(core_stride(queries))};
   m.dout = {m.q.at + D / 8 * m.q.stride, m.q.stride};
-  m.shift = reinterpret_cast<float*>(memory + (m.dout.at - m.zeros) + D / 8 * m.q.stride);
-  m.delta = m.shift + queries;
+  m.lse_log2 = reinterpret_cast<float*>(memory + (m.dout.at - m.zeros) + D / 8 * m.q.stride);
+  m.delta = m.lse_log2 + queries;
   return m;
 }
 
-// Everything that a head's block needs: rows, zeros, shift and delta.
+// Loads everything for a head: rows, zeros, lse_log2 and delta.
 template <class T, int D, int Groups, int Own>
 __device__ __forceinline__ void fill_group(const GradParams& p, const GradGroupMemory& m, int head,
                                            int queries) {
@@ -66,13 +66,13 @@ __device__ __forceinline__ void fill_group(const GradParams& p, const GradGroupM
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(m.zeros + threadIdx.x * 16),
                  "r"(0)
                  : "memory");
-  sum_rows<T, S::threads>(p, m.shift, m.delta, head, queries);
+  compute_row_stats<T, S::threads>(p, m.lse_log2, m.delta, head, queries);
   wait_copies<0>();
   publish_to_wgmma();
   __syncthreads();  // everything is in shared memory
 }
 
-// ds^T in place of dp^T.
+// ds^T, in place of dp^T.
 __device__ __forceinline__ void differentiate(float (&ds)[4][4], const float (&weight)[4][4],
                                               const float* delta) {
   const int lane = threadIdx.x % 32;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void differentiate(float (&ds)[4][4], const float (&w
 }
 
 // Packed weights of 64 keys and 32 queries into a tile: rows are keys.
-__device__ __forceinline__ void store_core_tile(const CoreTile& t, int row, int piece,
+__device__ __forceinline__ void store_core_tile(const CoreTile& t, int row, int chunk,
                                                 const uint32_t (&a)[2][4]) {
   const int lane = threadIdx.x % 32, key = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
@@ -93,14 +93,14 @@ __device__ __forceinline__ void store_core_tile(const CoreTile& t, int row, int 
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       store_shared(
-          t.at + (key + i % 2 * 8) * 16 + (piece + 2 * k + i / 2) * t.stride + lane % 4 * 4,
+          t.at + (key + i % 2 * 8) * 16 + (chunk + 2 * k + i / 2) * t.stride + lane % 4 * 4,
           a[k][i]);
 }
 
 // dq of the 64 queries from `begin` on, by one warpgroup.
 template <class T, int D>
-__device__ __forceinline__ void finish_block(const GradParams& p, const GradGroupMemory& m,
-                                             const CoreTile& ds, int head, int begin) {
+__device__ __forceinline__ void write_dq_block(const GradParams& p, const GradGroupMemory& m,
+                                               const CoreTile& ds, int head, int begin) {
   float c[1][D / 8][4];
   clear(c);
   wgmma_start();
@@ -133,7 +133,7 @@ __device__ __forceinline__ void add_queries(float (&dk)[Own][D / 8][4], float (&
     if (Own == 2 && j == 1) wgmma_finish<2>();
     if (Own == 1) wgmma_finish<1>();
     uint32_t weights[2][4], gradients[2][4];
-    weigh_keys(s[j], m.shift + row, z.scale_log2, z.s - key - 64 * j);
+    exp_scores_transposed(s[j], m.lse_log2 + row, z.scale_log2, z.s - key - 64 * j);
     pack_weights<T, 32>(weights, s[j]);
     if (Own == 2 && j == 0) wgmma_finish<2>();
     if (Own == 2 && j == 1) wgmma_finish<1>();
@@ -150,7 +150,7 @@ __device__ __forceinline__ void add_queries(float (&dk)[Own][D / 8][4], float (&
 }
 
 // dq, dk and dv of a head of at most 64 * Groups * Own keys whose queries fit into shared memory.
-// grid: one block a sample and head.  sums: f32, in the order of the keys and queries.
+// grid: one thread block per head.  sums: f32, in the order of the keys and queries.
 // deterministic: yes.
 template <class T, int D, int Groups, int Own>
 __global__ __launch_bounds__(128 * Groups) void attention_grad_group(
@@ -160,7 +160,7 @@ __global__ __launch_bounds__(128 * Groups) void attention_grad_group(
   extern __shared__ __align__(1024) unsigned char memory[];
   const int group = warpgroup(), own = group * 64 * Own, queries = S::queries(p.z.t);
   const int head = blockIdx.x;
-  const GradGroupMemory m = place_group<D, Groups, Own>(memory, queries);
+  const GradGroupMemory m = layout_group<D, Groups, Own>(memory, queries);
   fill_group<T, D, Groups, Own>(p, m, head, queries);
   float dk[Own][D / 8][4], dv[Own][D / 8][4];
   clear(dk);
@@ -179,7 +179,7 @@ __global__ __launch_bounds__(128 * Groups) void attention_grad_group(
       continue;
     }
     barrier_sync(1 + b % 2, S::threads);  // ds of the block is complete
-    finish_block<T, D>(p, m, out, head, b * S::block);
+    write_dq_block<T, D>(p, m, out, head, b * S::block);
     if (b + 2 < queries / S::block) barrier_arrive_named(3 + b % 2, S::threads);
   }
   const int first = own + threadIdx.x % 128 / 32 * 16, lane = threadIdx.x % 32;

@@ -1,5 +1,5 @@
-// attention_grad of a short head at once: everything in shared memory, each warp owns 32 keys, and
-// the scores' gradients of a block of queries meet in shared memory for dq.
+// attention_grad of a short sequence in one thread block: everything in shared memory, each warp
+// owns 32 keys, and ds of a query block goes through shared memory for dq.
 #pragma once
 
 #include "ops/prim/attention_grad/cuda_grad.cuh"
@@ -20,19 +20,19 @@ struct GradHeadShape {
   }
 };
 
-// Where everything lies in shared memory.
+// Shared memory layout.
 struct GradHeadMemory {
   uint32_t k, v, q, dout, ds;
-  float *shift, *delta;
+  float *lse_log2, *delta;
 };
 
 template <class T, int D, int Warps>
-__device__ __forceinline__ GradHeadMemory place_head(unsigned char* memory, int queries) {
+__device__ __forceinline__ GradHeadMemory layout_head(unsigned char* memory, int queries) {
   using S = GradHeadShape<D, Warps>;
   const uint32_t k = shared_address(memory), v = k + S::key_bytes, ds = v + S::key_bytes;
   const uint32_t q = ds + S::ds_bytes, dout = q + Tile<D>::bytes(queries);
-  auto* const shift = reinterpret_cast<float*>(memory + (dout - k) + Tile<D>::bytes(queries));
-  return {k, v, q, dout, ds, shift, shift + queries};
+  auto* const lse_log2 = reinterpret_cast<float*>(memory + (dout - k) + Tile<D>::bytes(queries));
+  return {k, v, q, dout, ds, lse_log2, lse_log2 + queries};
 }
 
 // Starts the copies of rows [0, rows of the tile), a block of `Count` at a time.
@@ -45,8 +45,8 @@ __device__ __forceinline__ void copy_blocks(uint32_t to, const Rows<T>& rows, in
 
 // ds^T of 32 keys (from `key` on) and 32 queries (from `query` on) into the tile of ds^T.
 template <class T, int Block>
-__device__ __forceinline__ void keep_ds(uint32_t tile, const float (&ds)[2][4][4], int key,
-                                        int query, int lane) {
+__device__ __forceinline__ void store_ds(uint32_t tile, const float (&ds)[2][4][4], int key,
+                                         int query, int lane) {
 #pragma unroll
   for (int m = 0; m < 2; ++m)
 #pragma unroll
@@ -59,14 +59,14 @@ __device__ __forceinline__ void keep_ds(uint32_t tile, const float (&ds)[2][4][4
       }
 }
 
-// dq of a block of queries: 32 rows and half of the columns a warp.
+// dq of a query block: 32 rows and half of the columns per warp.
 template <class T, int D, int Warps>
 __device__ __forceinline__ void finish_queries(const GradParams& p, const GradHeadMemory& at,
                                                const Rows<T>& dq, int begin) {
   using S = GradHeadShape<D, Warps>;
   constexpr int half = (D / 8 + 1) / 2;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = warp / 2 * 32;
-  const int first = warp % 2 * half;  // in pieces of 8 columns
+  const int first = warp % 2 * half;  // in groups of 8 columns
   float c[2][half][4];
   clear(c);
   const uint32_t w =
@@ -101,7 +101,7 @@ __device__ __forceinline__ void finish_queries(const GradParams& p, const GradHe
 }
 
 // dq, dk and dv of a head of at most 32 * Warps keys whose queries fit into shared memory.
-// grid: one block a sample and head.  sums: f32, in the order of the keys and queries.
+// grid: one thread block per head.  sums: f32, in the order of the keys and queries.
 // deterministic: yes.
 template <class T, int D, int Warps>
 __global__ __launch_bounds__(32 *
@@ -111,13 +111,13 @@ __global__ __launch_bounds__(32 *
   extern __shared__ __align__(1024) unsigned char memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, queries = S::queries(p.z.t);
   const int head = blockIdx.x;
-  const GradHeadMemory at = place_head<T, D, Warps>(memory, queries);
+  const GradHeadMemory at = layout_head<T, D, Warps>(memory, queries);
   copy_rows<D, S::keys, S::threads>(at.k, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
   copy_rows<D, S::keys, S::threads>(at.v, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
   copy_blocks<D, S::block, S::threads>(at.q, rows_of<T>(p.z, p.q, head, p.z.t), queries);
   copy_blocks<D, S::block, S::threads>(at.dout, out_rows_of<T>(p.z, p.dout, head), queries);
   commit_copies();
-  sum_rows<T, S::threads>(p, at.shift, at.delta, head, queries);
+  compute_row_stats<T, S::threads>(p, at.lse_log2, at.delta, head, queries);
   float dk[2][D / 8][4], dv[2][D / 8][4], ds[2][4][4];
   clear(dk);
   clear(dv);
@@ -130,10 +130,10 @@ __global__ __launch_bounds__(32 *
 #pragma unroll 1
     for (int i = 0; i < S::block && begin + i < p.z.t && keys.count > 0; i += 32) {
       const int row = begin + i;
-      const BlockOfQueries b{at.q + Tile<D>::bytes(row), at.dout + Tile<D>::bytes(row),
-                             at.shift + row, at.delta + row};
+      const QueryBlock b{at.q + Tile<D>::bytes(row), at.dout + Tile<D>::bytes(row),
+                         at.lse_log2 + row, at.delta + row};
       add_queries<T, 2, 4, D>(dk, dv, ds, keys, b, p.z.scale_log2, lane);
-      keep_ds<T, S::block>(at.ds, ds, first, i, lane);
+      store_ds<T, S::block>(at.ds, ds, first, i, lane);
     }
     __syncthreads();  // ds of the block is complete
     finish_queries<T, D, Warps>(p, at, rows_of<T>(p.z, p.dq, head, p.z.t), begin);

@@ -9,15 +9,15 @@ namespace ebb::ops::cuda {
 
 struct GradKernel {
   void (*run)(GradParams) = nullptr;
-  int rows = 0;  // keys or queries of a thread block
+  int rows = 0;  // keys or queries per thread block
   int threads = 0;
   int64_t bytes = 0;  // of shared memory
 };
 
 struct GradKernels {
-  GradKernel group, head;  // run is null: the head is too long or too wide for it
-  GradKernel rows, ring;
-  int ring_queries = 0;  // of a thread block of the ring
+  GradKernel group, head;  // run is null: the sequence is too long or the head too wide
+  GradKernel preprocess, ring;
+  int ring_queries = 0;  // per thread block of the ring kernel
 };
 
 template <class T, int D, int Warps>
@@ -36,7 +36,7 @@ GradKernel grad_group(int64_t t) {
 template <class T, int D, bool Masked>
 void add_ring(GradKernels& k) {
   using S = GradRingShape<D>;
-  k.rows = {attention_grad_rows<T, 8>, kRowThreads / kRowLanes, kRowThreads, 0};
+  k.preprocess = {attention_grad_preprocess<T, 8>, kRowThreads / kRowLanes, kRowThreads, 0};
   k.ring = {attention_grad_ring<T, D, Masked>, S::key_rows, kGradThreads, S::bytes};
   k.ring_queries = S::query_rows;
 }

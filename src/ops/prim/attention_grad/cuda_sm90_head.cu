@@ -1,4 +1,4 @@
-// attention_grad of short heads on sm_90a: which kernel serves a use, and its launch.
+// attention_grad of short sequences on sm_90a: selection and launch of the kernels.
 #include "ops/prim/attention_grad/cuda_sm90_head.cuh"
 
 #include <algorithm>

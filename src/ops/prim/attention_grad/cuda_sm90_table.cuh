@@ -1,4 +1,4 @@
-// The kernels of the long attention_grad by dtype and width.
+// The kernels of attention_grad for long sequences, by dtype and width.
 #pragma once
 
 #include "ops/prim/attention_grad/cuda_sm90_schedule.cuh"
@@ -6,15 +6,15 @@
 namespace ebb::ops::cuda {
 
 struct LongKernel {
-  void (*rows)(LongParams);  // comes first: shift, delta and turns
+  void (*preprocess)(LongParams);  // lse_log2, delta, zeroed dq_semaphore
   void (*run)(LongParams);
-  void (*sum)(LongParams);  // if there are ranges of queries
+  void (*combine)(LongParams);  // of query splits
   unsigned threads;
   int64_t bytes;      // of shared memory
-  int keys, queries;  // of a block
-  // Floats of LongParams::sums for a block of queries; pieces of LongParams::parts for a block of
-  // keys and a range of queries, and their floats.
-  int64_t block_sums, pieces, part_piece;
+  int keys, queries;  // per block
+  // Floats of dq_accum per query block; tiles of dkv_partial per key block and query split, and
+  // floats per tile.
+  int64_t dq_block_floats, dkv_tiles, dkv_tile_floats;
 };
 
 // For the narrowest width that holds `width`, a multiple of 8 up to 128.

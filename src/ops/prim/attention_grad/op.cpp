@@ -28,22 +28,22 @@ std::vector<Type> infer(const Signature& s) {
   return {s.in.begin(), s.in.begin() + static_cast<std::ptrdiff_t>(z.tensors())};
 }
 
-// Where kernels want q, k and v apart.
+// For kernels without packed QKV.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const AttentionSizes z = attention_sizes(s);
   require(z.packed, "attention_grad: this device has no kernel for it  ", s.text(), "  at ", s.at);
-  std::vector<Value> apart = parts_of(in[0]);
-  apart.insert(apart.end(), in.begin() + 1, in.end());
+  std::vector<Value> qkv = split_qkv(in[0]);
+  qkv.insert(qkv.end(), in.begin() + 1, in.end());
   std::vector<Value> out;
   Attention attrs = s.as<Attention>();
   attrs.packed = false;
-  for (const Value& d : g.add(def::attention_grad(), attrs, apart))
+  for (const Value& d : g.add(def::attention_grad(), attrs, qkv))
     out.push_back(reshape(d, {z.n, z.t, 1, z.a, z.k}));
   return {concat(std::move(out), 2)};
 }
 
-// One query: adds its part to dq, dk and dv. All pointers are at the sample and head. `added`: to
-// the score of each key.
+// One query: adds its contribution to dq, dk and dv. All pointers are at the sample and head.
+// `added`: bias of each key's score.
 struct Query {
   const double *q, *k, *v, *o, *dout, *added;
   double lse, dlse;
@@ -100,7 +100,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
-// Five products; the exponentials are not counted.
+// Five GEMMs; the exponentials are not counted.
 Cost cost(const Signature& s) {
   Cost c;
   for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
@@ -127,7 +127,7 @@ Example packed(std::string label, Shape qkv, bool dlse) {
   return e;
 }
 
-// The gradients of what attention's examples hide or add.
+// attention's examples with masks and biases.
 void add_masked(std::vector<Example>& all) {
   for (Example& e : def::attention().examples()) {
     const AttentionSizes z =

@@ -1,4 +1,4 @@
-// attention_grad: the gradients of attention, with the probabilities computed again from lse.
+// attention_grad: the gradients of attention, with the probabilities recomputed from lse.
 #pragma once
 
 #include "ir/op.h"

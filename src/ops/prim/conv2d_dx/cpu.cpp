@@ -1,4 +1,4 @@
-// conv2d_dx through oneDNN, in one of two ways that the tuner can tell apart.
+// conv2d_dx through oneDNN, by one of two algorithms; the tuner chooses.
 #include "backend/cpu/widen.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d_dx/op.h"
@@ -23,10 +23,10 @@ Program prepare_backward(const Signature& s) {
   return {.workspace = conv.scratch_bytes(), .run = run};
 }
 
-// ---- as a forward convolution with turned weights --------------------------------------------
+// ---- as a forward convolution with rotated weights -------------------------------------------
 
-// At stride 1, dx is the convolution of dy, padded to the full overlap, with the kernels turned
-// around and the channels exchanged. oneDNN's forward code is the faster one in f32.
+// At stride 1, dx is the convolution of dy, padded to the full overlap, with the kernels rotated
+// by 180 degrees and the channels exchanged. oneDNN's forward code is the faster one in f32.
 bool can_turn(const ConvGeometry& g, const Signature& s) {
   return g.stride == 1 && s.in[1].dtype == DType::f32 && s.in[0].dtype == DType::f32 &&
          g.top < g.kh && g.bottom < g.kh && g.left < g.kw && g.right < g.kw;

@@ -8,7 +8,7 @@
 namespace ebb::ops::cpu {
 namespace {
 
-constexpr int64_t part = 64;  // columns of one thread's share
+constexpr int64_t tile = 64;  // columns per thread
 
 struct Problem {
   int64_t rows, n, d;
@@ -19,8 +19,8 @@ template <class T>
 void scatter(const Problem& p, const T* dy, const int64_t* ids, float* out) {
   std::memset(out, 0, static_cast<size_t>(p.rows * p.d) * sizeof(float));
 #pragma omp parallel for schedule(static) if (p.n * p.d > 16384)
-  for (int64_t first = 0; first < p.d; first += part) {
-    const int64_t last = std::min(first + part, p.d);
+  for (int64_t first = 0; first < p.d; first += tile) {
+    const int64_t last = std::min(first + tile, p.d);
     for (int64_t i = 0; i < p.n; ++i)
       for (int64_t k = first; k < last; ++k)
         out[ids[i] * p.d + k] += static_cast<float>(dy[i * p.d + k]);

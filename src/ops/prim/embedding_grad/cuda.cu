@@ -17,7 +17,7 @@ struct Params {
   const T* dy;
   const int64_t* ids;
   float* out;
-  int64_t rows, count, width, parts;  // parts of `columns` columns a row
+  int64_t rows, count, width, column_tiles;  // column_tiles: of `columns` columns, per row
   Fault* fault;
 };
 
@@ -68,8 +68,8 @@ __global__ __launch_bounds__(threads) void embedding_grad_rows(
     const __grid_constant__ Params<T> p) {
   begin();
   __shared__ int found[threads];
-  const int64_t row = blockIdx.x / p.parts, part = blockIdx.x % p.parts;
-  const int64_t column = part * columns + threadIdx.x;
+  const int64_t row = blockIdx.x / p.column_tiles, column_tile = blockIdx.x % p.column_tiles;
+  const int64_t column = column_tile * columns + threadIdx.x;
   float sum[columns_each] = {};
   if (blockIdx.x == 0) check_ids(p);
   for (int64_t first = 0; first < p.count; first += threads) {
@@ -92,7 +92,7 @@ __global__ __launch_bounds__(threads) void embedding_grad_rows(
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const int64_t rows = s.as<EmbeddingGrad>().rows, width = s.in[0].shape[-1];
-  const int64_t count = s.in[1].shape.numel(), parts = (width + columns - 1) / columns;
+  const int64_t count = s.in[1].shape.numel(), column_tiles = (width + columns - 1) / columns;
   return {.run = [=, dtype = s.in[0].dtype, &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -102,10 +102,10 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
                         .rows = rows,
                         .count = count,
                         .width = width,
-                        .parts = parts,
+                        .column_tiles = column_tiles,
                         .fault = of(device).fault()};
       launch("embedding_grad_rows", embedding_grad_rows<T>,
-             {.grid = static_cast<unsigned>(rows * parts), .block = threads}, p, of(device));
+             {.grid = static_cast<unsigned>(rows * column_tiles), .block = threads}, p, of(device));
     });
   }};
 }

@@ -24,7 +24,7 @@ MatmulProblem problem(const Signature& s) {
 
 const void* bias_of(const Call& call) { return call.in.size() == 3 ? call.in[2] : nullptr; }
 
-// One product for each matrix of the batch, where one operand is shared by all.
+// One GEMM per matrix of the batch, if one operand is shared by all.
 Program prepare_shared(const Signature& s, MatmulProblem p) {
   const MatmulSizes z = matmul_sizes(s);
   const int64_t count = p.batch;

@@ -43,18 +43,19 @@ Program prepare_rows(const Problem& p) {
   const auto run = [=](const Call& c) {
     auto* mean = static_cast<float*>(c.out[0]);
     auto* var = static_cast<float*>(c.out[1]);
-    const int64_t part = row / p.groups;
+    const int64_t group_channels = row / p.groups;
 #pragma omp parallel for schedule(static) if (p.outer * row > 4096) num_threads(threads)
     for (int64_t r = 0; r < p.outer; ++r) {
       float* mine = static_cast<float*>(c.workspace) + omp_get_thread_num() * row;
       if (convert) load(p, c.in[0], r * row, row, mine);
       const float* x = convert ? mine : static_cast<const float*>(c.in[0]) + r * row;
-      for (int64_t g = 0; g < p.groups; ++g, x += part) {
-        const double m = loops().sum(x, part) / static_cast<double>(part);
+      for (int64_t g = 0; g < p.groups; ++g, x += group_channels) {
+        const double m = loops().sum(x, group_channels) / static_cast<double>(group_channels);
         const double d = m - static_cast<double>(static_cast<float>(m));
         mean[r * p.groups + g] = static_cast<float>(m);
-        const double squares = loops().sum_squares(x, static_cast<float>(m), part);
-        var[r * p.groups + g] = static_cast<float>(squares / static_cast<double>(part) - d * d);
+        const double squares = loops().sum_squares(x, static_cast<float>(m), group_channels);
+        var[r * p.groups + g] =
+            static_cast<float>(squares / static_cast<double>(group_channels) - d * d);
       }
     }
   };
@@ -88,24 +89,25 @@ void sum_chunk(const Problem& p, const Call& c, int64_t n, int64_t chunk, double
 
 // Joins the channels' sums of all chunks into the groups' mean and variance (Chan et al. 1979).
 void finish(const Problem& p, const Call& c, int64_t n, const double* sums, int64_t chunks) {
-  const int64_t C = p.channels, part = C / p.groups;
-  const double pixels = static_cast<double>(p.pixels), count = pixels * static_cast<double>(part);
+  const int64_t C = p.channels, group_channels = C / p.groups;
+  const double pixels = static_cast<double>(p.pixels),
+               count = pixels * static_cast<double>(group_channels);
   std::vector<float> shift(static_cast<size_t>(C));
   load(p, c.in[0], n * p.pixels * C, C, shift.data());
   for (int64_t g = 0; g < p.groups; ++g) {
     double mean = 0, squares = 0;
-    std::vector<double> means(static_cast<size_t>(part));
-    for (int64_t k = 0; k < part; ++k) {
+    std::vector<double> means(static_cast<size_t>(group_channels));
+    for (int64_t k = 0; k < group_channels; ++k) {
       double s1 = 0, s2 = 0;
       for (int64_t j = 0; j < chunks; ++j) {
-        s1 += sums[j * 2 * C + g * part + k];
-        s2 += sums[j * 2 * C + C + g * part + k];
+        s1 += sums[j * 2 * C + g * group_channels + k];
+        s2 += sums[j * 2 * C + C + g * group_channels + k];
       }
       const double m = s1 / pixels;
       squares += std::max(0.0, s2 - s1 * m);
       means[static_cast<size_t>(k)] =
-          static_cast<double>(shift[static_cast<size_t>(g * part + k)]) + m;
-      mean += means[static_cast<size_t>(k)] / static_cast<double>(part);
+          static_cast<double>(shift[static_cast<size_t>(g * group_channels + k)]) + m;
+      mean += means[static_cast<size_t>(k)] / static_cast<double>(group_channels);
     }
     for (const double m : means) squares += pixels * (m - mean) * (m - mean);
     static_cast<float*>(c.out[0])[n * p.groups + g] = static_cast<float>(mean);

@@ -88,21 +88,21 @@ __global__ __launch_bounds__(row_block<Threads>) void moments_rows(
 
 constexpr int image_threads = moments_threads, pixels_each = 4;
 
-// A block takes `chunk` pixels of one image and `tile` of its channels, whole groups of them; its
+// A thread block processes `chunk` pixels of an image and `tile` of its channels (full groups); its
 // threads form `rows`, each as wide as the tile.
 template <class T>
 struct ImageParams {
   const T* x;
   float *mean, *var;
-  Stats* parts;       // [image, tile, chunk, group of the tile]
+  Stats* partials;    // [image, tile, chunk, group of the tile]
   unsigned* arrived;  // [image, tile]; zero between launches
   int64_t pixels, chunk;
   Divisor chunks, tiles, columns;  // columns: accesses of a tile
   int channels, rows;
-  int groups, part;  // groups of a tile, channels of a group
+  int groups, group_channels;  // groups of a tile, channels of a group
 };
 
-// `lanes` threads of a warp that work together; this is number `lane`.
+// A group of `lanes` threads of a warp; this is number `lane`.
 struct Lanes {
   int lane, lanes;
   __device__ float sum(float v) const {
@@ -178,7 +178,8 @@ __device__ __forceinline__ bool last_to_come(unsigned* arrived, unsigned count) 
   return last;
 }
 
-constexpr int row_parts = 16;  // partial sums of rows that a block leaves to the groups
+constexpr int row_partials =
+    16;  // partial sums of rows per thread block, before the sums over groups
 
 // Where lanes of a warp share columns, adds their sums: a warp becomes a row. Returns the rows.
 template <int Lines>
@@ -198,14 +199,14 @@ template <int Lines>
 __device__ __forceinline__ void add_rows(Sums* own, int rows, const Divisor& columns) {
   const int width = static_cast<int>(columns.value());
   __syncthreads();  // own is complete
-  if (rows > row_parts) {
-    for (int e = threadIdx.x; e < Lines * row_parts * width; e += blockDim.x) {
+  if (rows > row_partials) {
+    for (int e = threadIdx.x; e < Lines * row_partials * width; e += blockDim.x) {
       uint32_t column = e;
-      const int line = static_cast<int>(columns.split(column)), first = line % row_parts;
-      Sums* const mine = own + (line / row_parts * rows + first) * width + column;
+      const int line = static_cast<int>(columns.split(column)), first = line % row_partials;
+      Sums* const mine = own + (line / row_partials * rows + first) * width + column;
       Sums sum = *mine;
 #pragma unroll 4
-      for (int r = row_parts; r + first < rows; r += row_parts) sum.add(mine[r * width]);
+      for (int r = row_partials; r + first < rows; r += row_partials) sum.add(mine[r * width]);
       *mine = sum;
     }
   }
@@ -220,8 +221,8 @@ __device__ __forceinline__ Stats join_channels(const ImageParams<T>& p, Sums* ow
   constexpr int each = Pack / Lines;  // channels that share a sum
   const float n = static_cast<float>(pixels) * each;
   const int width = static_cast<int>(p.columns.value());
-  const int first = g * p.part + l.lane * each, step = l.lanes * each;
-  const int last = g < p.groups ? (g + 1) * p.part : 0;
+  const int first = g * p.group_channels + l.lane * each, step = l.lanes * each;
+  const int last = g < p.groups ? (g + 1) * p.group_channels : 0;
   const float* const shift = reinterpret_cast<const float*>(own + Lines * rows * width);
   const auto sums_of = [&](int c) { return own + c % Pack / each * rows * width + c / Pack; };
   float mean = 0, squares = 0;
@@ -229,14 +230,14 @@ __device__ __forceinline__ Stats join_channels(const ImageParams<T>& p, Sums* ow
     Sums* const mine = sums_of(c);
     Sums sum;
 #pragma unroll
-    for (int r = 0; r < row_parts; ++r)
+    for (int r = 0; r < row_partials; ++r)
       if (r < rows) sum.add(mine[r * width]);
     const float m = sum.first / n;
     const float from = shift[c % Pack / each * width + c / Pack];
     *mine = {from + m, fmaxf(0.f, sum.second - sum.first * m)};  // mean and squares
     mean += mine->first;
   }
-  mean = l.sum(mean) * each / static_cast<float>(p.part);
+  mean = l.sum(mean) * each / static_cast<float>(p.group_channels);
   for (int c = first; c < last; c += step) {
     const Sums s = *sums_of(c);
     squares += s.second + n * (s.first - mean) * (s.first - mean);
@@ -246,11 +247,13 @@ __device__ __forceinline__ Stats join_channels(const ImageParams<T>& p, Sums* ow
 
 // The statistics of a group over an image's chunks; their means are counted from the first one's.
 template <class T>
-__device__ __forceinline__ Stats join_chunks(const ImageParams<T>& p, const Stats* parts, Lanes l) {
-  const auto* const from = reinterpret_cast<const float2*>(parts);
+__device__ __forceinline__ Stats combine_chunks(const ImageParams<T>& p, const Stats* partials,
+                                                Lanes l) {
+  const auto* const from = reinterpret_cast<const float2*>(partials);
   const int chunks = static_cast<int>(p.chunks.value());
-  const float part = static_cast<float>(p.part), whole = static_cast<float>(p.chunk) * part;
-  const float rest = static_cast<float>(p.pixels - (chunks - 1) * p.chunk) * part;
+  const float group_channels = static_cast<float>(p.group_channels),
+              whole = static_cast<float>(p.chunk) * group_channels;
+  const float rest = static_cast<float>(p.pixels - (chunks - 1) * p.chunk) * group_channels;
   const float shift = __ldcg(from).x;
   Sums sum;
 #pragma unroll 4
@@ -260,7 +263,7 @@ __device__ __forceinline__ Stats join_chunks(const ImageParams<T>& p, const Stat
     sum.add(Sums{0, s.y}.shifted(s.x - shift, n));
   }
   sum = {l.sum(sum.first), l.sum(sum.second)};
-  const float mean = sum.first / (static_cast<float>(p.pixels) * part);
+  const float mean = sum.first / (static_cast<float>(p.pixels) * group_channels);
   return {shift + mean, fmaxf(0.f, sum.second - sum.first * mean)};
 }
 
@@ -308,7 +311,8 @@ __global__ __launch_bounds__(image_threads,
   const int64_t output = int64_t{item} * p.groups;
   const auto write = [&](int g, const Stats& s) {
     p.mean[output + g] = s.mean;
-    p.var[output + g] = s.squares / (static_cast<float>(p.pixels) * static_cast<float>(p.part));
+    p.var[output + g] =
+        s.squares / (static_cast<float>(p.pixels) * static_cast<float>(p.group_channels));
   };
   const uint32_t chunks = p.chunks.value();
   each_group(p.groups, [&](int g, Lanes l) {
@@ -317,11 +321,11 @@ __global__ __launch_bounds__(image_threads,
     if (chunks == 1)
       write(g, s);
     else
-      p.parts[int64_t{blockIdx.x} * p.groups + g] = s;
+      p.partials[int64_t{blockIdx.x} * p.groups + g] = s;
   });
   if (chunks == 1 || !last_to_come(p.arrived + item, chunks)) return;
   each_group(p.groups, [&](int g, Lanes l) {
-    const Stats s = join_chunks(p, p.parts + output * chunks + ::min(g, p.groups - 1), l);
+    const Stats s = combine_chunks(p, p.partials + output * chunks + ::min(g, p.groups - 1), l);
     if (g < p.groups && l.lane == 0) write(g, s);
   });
 }
@@ -332,7 +336,7 @@ template <class T>
 struct PlainParams {
   const T* x;
   float *mean, *var;
-  int64_t pixels, channels, groups, part;
+  int64_t pixels, channels, groups, group_channels;
 };
 
 // The same, reading everything twice. grid: one block a group.  sums: f32.
@@ -340,9 +344,11 @@ template <class T>
 __global__ __launch_bounds__(256) void moments_plain(const __grid_constant__ PlainParams<T> p) {
   begin();
   const int64_t image = blockIdx.x / p.groups, group = blockIdx.x % p.groups;
-  const int64_t count = p.pixels * p.part;
-  const T* const x = p.x + image * p.pixels * p.channels + group * p.part;
-  const auto at = [&](int64_t i) { return to_float(x[i / p.part * p.channels + i % p.part]); };
+  const int64_t count = p.pixels * p.group_channels;
+  const T* const x = p.x + image * p.pixels * p.channels + group * p.group_channels;
+  const auto at = [&](int64_t i) {
+    return to_float(x[i / p.group_channels * p.channels + i % p.group_channels]);
+  };
   const float n = count > 0 ? static_cast<float>(count) : 1.f;
   float sum = 0, squares = 0;
   for (int64_t i = threadIdx.x; i < count; i += 256) sum += at(i);
@@ -359,7 +365,7 @@ __global__ __launch_bounds__(256) void moments_plain(const __grid_constant__ Pla
 struct Addresses {
   const void* x;
   float *mean, *var;
-  Stats* parts;
+  Stats* partials;
   unsigned* arrived;
 };
 
@@ -391,7 +397,7 @@ void run_images(const MomentsProblem& p, const MomentsPlan& plan, const Addresse
   const ImageParams<T> k{.x = static_cast<const T*>(a.x),
                          .mean = a.mean,
                          .var = a.var,
-                         .parts = a.parts,
+                         .partials = a.partials,
                          .arrived = a.arrived,
                          .pixels = p.pixels,
                          .chunk = plan.chunk,
@@ -400,9 +406,9 @@ void run_images(const MomentsProblem& p, const MomentsPlan& plan, const Addresse
                          .columns = Divisor(plan.tile / Pack),
                          .channels = static_cast<int>(p.channels),
                          .rows = static_cast<int>(plan.rows),
-                         .groups = static_cast<int>(plan.tile / p.part()),
-                         .part = static_cast<int>(p.part())};
-  const bool whole = p.part() % Pack == 0;
+                         .groups = static_cast<int>(plan.tile / p.group_channels()),
+                         .group_channels = static_cast<int>(p.group_channels())};
+  const bool whole = p.group_channels() % Pack == 0;
   const int64_t threads = plan.rows * (plan.tile / Pack);
   const Launch l{.grid = static_cast<unsigned>(p.outer * (p.channels / plan.tile) * plan.chunks),
                  .block = static_cast<unsigned>((threads + 31) / 32 * 32),
@@ -416,8 +422,8 @@ void run_images(const MomentsProblem& p, const MomentsPlan& plan, const Addresse
 
 template <class T>
 void run_plain(const MomentsProblem& p, const Addresses& a, CudaDevice& device) {
-  const PlainParams<T> k{
-      static_cast<const T*>(a.x), a.mean, a.var, p.pixels, p.channels, p.groups, p.part()};
+  const PlainParams<T> k{static_cast<const T*>(a.x), a.mean, a.var, p.pixels, p.channels, p.groups,
+                         p.group_channels()};
   launch("moments_plain", moments_plain<T>,
          {.grid = static_cast<unsigned>(p.outer * p.groups), .block = 256}, k, device);
 }
@@ -437,7 +443,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   const int sms = of(device).sm_count();
   const MomentsWay best = moments_way(p, 16 / p.element, sms), narrow = moments_way(p, 1, sms);
   const auto arrived = device.allocate(std::max(best.items(), narrow.items()) * 4);
-  const int64_t parts = std::max(best.parts(), narrow.parts());
+  const int64_t partials = std::max(best.partials(), narrow.partials());
   const auto run = [=, dtype = s.in[0].dtype, &device](const Call& c) {
     const Addresses a{c.in[0], static_cast<float*>(c.out[0]), static_cast<float*>(c.out[1]),
                       static_cast<Stats*>(c.workspace), static_cast<unsigned*>(arrived->data())};
@@ -447,7 +453,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
         run_plain<T>(p, a, of(device));
     });
   };
-  return {.workspace = parts * static_cast<int64_t>(sizeof(Stats)), .run = run};
+  return {.workspace = partials * static_cast<int64_t>(sizeof(Stats)), .run = run};
 }
 
 }  // namespace

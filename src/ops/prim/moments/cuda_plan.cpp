@@ -46,7 +46,7 @@ MomentsPlan chunks_for(const MomentsProblem& p, int64_t tile, int64_t pack, int 
     plan.chunks = (p.pixels + plan.chunk - 1) / plan.chunk;
     plan.rows = std::clamp<int64_t>(moments_threads / (tile / pack), 1, plan.chunk);
     const double blocks = static_cast<double>(p.outer * (p.channels / tile) * plan.chunks);
-    const double joined = static_cast<double>(plan.chunks * (tile / p.part()) * 16);
+    const double joined = static_cast<double>(plan.chunks * (tile / p.group_channels()) * 16);
     plan.cost = std::ceil(blocks / slots) * (static_cast<double>(plan.chunk) * pixel + block_cost) +
                 (plan.chunks > 1 ? join_cost + joined : 0);
     if (best.tile == 0 || plan.cost < best.cost) best = plan;
@@ -57,7 +57,7 @@ MomentsPlan chunks_for(const MomentsProblem& p, int64_t tile, int64_t pack, int 
 MomentsPlan image_plan(MomentsProblem p, int64_t pack, int sm_count) {
   MomentsPlan best;
   for (int64_t groups = p.groups; groups >= 1; --groups) {
-    const int64_t tile = groups * p.part();
+    const int64_t tile = groups * p.group_channels();
     if (p.groups % groups != 0 || tile % pack != 0 || tile / pack > moments_threads) continue;
     const MomentsPlan plan = chunks_for(p, tile, pack, sm_count);
     if (best.tile == 0 || plan.cost < best.cost) best = plan;

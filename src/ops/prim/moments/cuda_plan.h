@@ -1,4 +1,4 @@
-// How CUDA cuts the input of moments among blocks.
+// Partitioning of moments among thread blocks.
 #pragma once
 
 #include "ops/prim/moments/op.h"
@@ -10,12 +10,12 @@ constexpr int moments_threads = 512;  // of a block, at most
 // x is [outer, pixels, channels]. Where groups are contiguous they are rows: one pixel, one group.
 struct MomentsProblem {
   int64_t outer = 1, pixels = 1, channels = 1, groups = 1, element = 4;
-  int64_t part() const { return channels / groups; }
+  int64_t group_channels() const { return channels / groups; }
 };
 MomentsProblem moments_problem(const Signature& s);
 
-// How images are cut: blocks take `tile` channels of `chunk` pixels, `rows` pixels at a time.
-// tile 0: not at all, the sizes do not fit.
+// Thread blocks process `tile` channels of `chunk` pixels, `rows` pixels at a time. tile 0: the
+// sizes do not fit.
 struct MomentsPlan {
   int64_t tile = 0, rows = 1, chunk = 1, chunks = 1;
   double cost = 0;
@@ -25,7 +25,7 @@ struct MomentsPlan {
 struct MomentsWay {
   MomentsProblem problem;
   MomentsPlan plan;
-  int64_t parts() const {  // statistics of chunks to join
+  int64_t partials() const {  // statistics of chunks to combine
     return plan.tile && plan.chunks > 1 ? problem.outer * problem.groups * plan.chunks : 0;
   }
   int64_t items() const { return plan.tile ? problem.outer * (problem.channels / plan.tile) : 0; }

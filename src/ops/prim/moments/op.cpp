@@ -52,14 +52,15 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   const Shape& x = in[0].shape;
   int64_t outer = 1;
   for (int64_t d = 0; d < a.axis; ++d) outer *= x[d];
-  const int64_t channels = x[-1], part = channels / a.groups, n = count(x, a);
-  const int64_t pixels = part ? n / part : 0;
+  const int64_t channels = x[-1], group_channels = channels / a.groups, n = count(x, a);
+  const int64_t pixels = group_channels ? n / group_channels : 0;
   for (int64_t o = 0; o < outer * a.groups; ++o) {
-    const double* p = in[0].v.data() + o / a.groups * pixels * channels + o % a.groups * part;
+    const double* p =
+        in[0].v.data() + o / a.groups * pixels * channels + o % a.groups * group_channels;
     double mean = 0, var = 0;
     const auto each = [&](auto&& f) {
       for (int64_t i = 0; i < pixels; ++i)
-        for (int64_t k = 0; k < part; ++k) f(p[i * channels + k]);
+        for (int64_t k = 0; k < group_channels; ++k) f(p[i * channels + k]);
     };
     each([&](double v) { mean += v / static_cast<double>(n); });
     each([&](double v) { var += (v - mean) * (v - mean) / static_cast<double>(n); });

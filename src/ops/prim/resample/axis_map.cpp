@@ -54,13 +54,13 @@ AxisMap bilinear(int64_t in, int64_t out) {
     const double at = std::max(0.0, (static_cast<double>(i) + 0.5) * step - 0.5);
     const int64_t low = std::min(static_cast<int64_t>(at), in - 1),
                   high = std::min(low + 1, in - 1);
-    const double part = at - static_cast<double>(low);
-    if (low == high || part == 0) {
+    const double fraction = at - static_cast<double>(low);
+    if (low == high || fraction == 0) {
       e.push_back({i, low, 1});
       continue;
     }
-    e.push_back({i, low, 1 - part});
-    e.push_back({i, high, part});
+    e.push_back({i, low, 1 - fraction});
+    e.push_back({i, high, fraction});
   }
   return from_entries(in, out, std::move(e));
 }

@@ -47,8 +47,8 @@ void result_row(const Task& k, int64_t i, const T* x, T* y, float* line) {
   }
 }
 
-// Result rows are cut into this many parts at most, each with its own scratch memory.
-constexpr int64_t kParts = 64;
+// Result rows are divided into at most so many chunks, each with its own scratch memory.
+constexpr int64_t kChunks = 64;
 
 Program prepare(const Signature& s, const Tune&, Device&) {
   const Shape &x = s.in[0].shape, &y = s.out[0].shape;
@@ -60,7 +60,7 @@ Program prepare(const Signature& s, const Tune&, Device&) {
                .p = y[1],
                .q = y[2],
                .c = x[3]};
-  const int64_t rows = k.images * k.p, parts = std::min(rows, kParts);
+  const int64_t rows = k.images * k.p, chunks = std::min(rows, kChunks);
   const int64_t scratch = ((k.w + 1) * k.c + 15) / 16 * 16;
   const auto run = [=, type = s.in[0].dtype](const Call& call) {
     visit_dtype(type, [&](auto zero) {
@@ -68,14 +68,14 @@ Program prepare(const Signature& s, const Tune&, Device&) {
       const auto* from = static_cast<const T*>(call.in[0]);
       auto* to = static_cast<T*>(call.out[0]);
 #pragma omp parallel for
-      for (int64_t part = 0; part < parts; ++part) {
-        float* const line = static_cast<float*>(call.workspace) + part * scratch;
-        for (int64_t i = rows * part / parts; i < rows * (part + 1) / parts; ++i)
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        float* const line = static_cast<float*>(call.workspace) + chunk * scratch;
+        for (int64_t i = rows * chunk / chunks; i < rows * (chunk + 1) / chunks; ++i)
           result_row(k, i, from, to, line);
       }
     });
   };
-  return {.workspace = parts * scratch * 4, .run = run};
+  return {.workspace = chunks * scratch * 4, .run = run};
 }
 
 }  // namespace

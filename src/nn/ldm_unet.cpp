@@ -1,0 +1,223 @@
+#include "nn/ldm_unet.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ebb::nn {
+namespace {
+
+// ---- blocks --------------------------------------------------------------------------------
+
+Value res_block(const Params& p, const LdmUnet& c, Value x, int64_t out, Value emb) {
+  const AtScope at = p.enter();
+  const ops::GroupNorm norm{.groups = c.groups, .eps = 1e-5};
+  Value h = ops::silu(group_norm(p / "in_layers" / 0, x, norm));
+  h = conv(p / "in_layers" / 2, h, out);
+  h = h + per_sample(linear(p / "emb_layers" / 1, emb, out), h);
+  h = ops::silu(group_norm(p / "out_layers" / 0, h, norm));
+  h = conv(p / "out_layers" / 3, h, out, {.init = zero_init});
+  if (x.shape()[-1] != out) x = conv(p / "skip_connection", x, out, {.kernel = 1});
+  return x + h;
+}
+
+// value * gelu(gate), with the GELU of the error function.
+Value feed_forward(const Params& p, Value x) {
+  const int64_t channels = x.shape()[-1], hidden = 4 * channels;
+  const auto h = ops::split(linear(p / "net" / 0 / "proj", x, 2 * hidden), x.shape().rank() - 1, 2);
+  return linear(p / "net" / 2, h[0] * ops::gelu(h[1]), channels);
+}
+
+Value transformer_block(const Params& p, Value x, Value text, int64_t heads) {
+  const AtScope at = p.enter();
+  const int64_t channels = x.shape()[-1];
+  const auto attended = [&](const char* name, Value attention) {
+    return linear(p / name / "to_out" / 0, attention, channels);
+  };
+  x = x + attended("attn1", self_attention(p / "attn1", layer_norm(p / "norm1", x, {}),
+                                           {.heads = heads,
+                                            .qkv = {.bias = false},
+                                            .names = {"to_q", "to_k", "to_v"}}));
+  x = x + attended("attn2", cross_attention(p / "attn2", layer_norm(p / "norm2", x, {}), text,
+                                            {.heads = heads}));
+  return x + feed_forward(p / "ff", layer_norm(p / "norm3", x, {}));
+}
+
+// Of x [N,H,W,C], whose pixels are tokens.
+Value transformer(const Params& p, const LdmUnet& c, Value x, int64_t depth, Value text) {
+  const AtScope at = p.enter();
+  const Shape& s = x.shape();
+  const int64_t channels = s[-1], heads = c.heads(channels);
+  require(heads > 0 && channels % heads == 0 && channels == heads * (channels / heads) &&
+              (c.num_head_channels == 0 || channels % c.num_head_channels == 0),
+          "ldm_unet: heads must divide the channels (", heads, ", ", channels, ")  at ", p.path());
+  const Linear projection{.file_dims = c.conv_projection ? 2 : 0};
+  Linear last = projection;
+  last.init = zero_init;
+  Value h = group_norm(p / "norm", x, {.groups = c.groups, .eps = 1e-6});
+  h = ops::reshape(linear(p / "proj_in", h, channels, projection), {s[0], s[1] * s[2], channels});
+  for (int64_t i = 0; i < depth; ++i)
+    h = transformer_block(p / "transformer_blocks" / i, h, text, heads);
+  return x + ops::reshape(linear(p / "proj_out", h, channels, last), s);
+}
+
+// Residual block 0 of `p` and, with a depth, transformer 1.
+Value stage(const Params& p, const LdmUnet& c, Value x, int64_t out, int64_t depth,
+            const LdmSignals& s) {
+  x = res_block(p / 0, c, x, out, s.emb);
+  return depth > 0 ? transformer(p / 1, c, x, depth, s.text) : x;
+}
+
+// To the size of `skip`, which is twice that of x or one less.
+Value upsampled(const Params& p, Value x, Value skip) {
+  const AtScope at = p.enter();
+  const Shape &from = x.shape(), &to = skip.shape();
+  const bool twice = to[1] == 2 * from[1] && to[2] == 2 * from[2];
+  x = twice ? ops::upsample_nearest2(x)
+            : ops::resample(x, {.kind = "nearest", .size = {to[1], to[2]}});
+  return conv(p / "conv", x, from[-1]);
+}
+
+// ---- conditions ----------------------------------------------------------------------------
+
+Value zeros(Graph& g, const Shape& shape) { return ops::constant(g, 0, shape); }
+
+// The scale w as [sin, cos] of 1000 (w - 1) (Meng et al. 2023, arXiv:2210.03142).
+Value guidance_embedding(const LdmUnet& c, const NetworkInputs& in) {
+  Value scale = in.condition(guidance_scale);
+  if (!scale) scale = ops::constant(*in.x.graph, 1, {in.x.shape()[0]});
+  const Value time = ops::map({scale}, [](auto v) { return (v[0] - 1.0) * 1000.0; });
+  return ops::timestep_embedding(time, c.guidance_channels, {.cos_first = false, .endpoint = true});
+}
+
+// The pooled text and, behind it, the embedding of each size.
+Value vector_of(const LdmUnet& c, const NetworkInputs& in) {
+  const int64_t n = in.x.shape()[0];
+  Graph& g = *in.x.graph;
+  Value pooled = in.condition(pooled_text), sizes = in.condition(size_numbers);
+  if (!pooled) pooled = zeros(g, {n, c.pooled()});
+  if (c.sizes == 0) return pooled;
+  if (!sizes) sizes = zeros(g, {n, c.sizes});
+  const Value embedded =
+      ops::timestep_embedding(ops::reshape(sizes, {n * c.sizes}), c.size_channels, {});
+  return ops::concat({pooled, ops::reshape(embedded, {n, c.sizes * c.size_channels})}, 1);
+}
+
+// x with the image beside it.
+Value widened(const LdmUnet& c, const NetworkInputs& in) {
+  if (c.extra_channels == 0) return in.x;
+  Shape shape = in.x.shape();
+  shape[-1] = c.extra_channels;
+  Value beside = in.condition(concat_image);
+  if (!beside) beside = zeros(*in.x.graph, shape);
+  require(beside.shape() == shape, "ldm_unet: ", concat_image, " must be ", shape,
+          ", of the size of the noisy image  got ", beside.type());
+  return ops::concat({in.x, beside}, 3);
+}
+
+}  // namespace
+
+void check(const LdmUnet& c, std::string_view model) {
+  const int64_t levels = c.levels(), blocks = c.num_res_blocks;
+  require(levels > 0 && blocks > 0, model, ": needs levels (", levels, ") and residual blocks (",
+          blocks, ")");
+  const auto check_depths = [&](const char* what, const std::vector<int64_t>& depths,
+                                int64_t count) {
+    require(static_cast<int64_t>(depths.size()) == count, model, ": ", what,
+            " must have one number a residual block (", depths.size(), ", not ", count, ")");
+  };
+  check_depths("input_depths", c.input_depths, levels * blocks);
+  check_depths("output_depths", c.output_depths, levels * (blocks + 1));
+  require(c.middle_blocks <= 2 && (c.middle_depth == 0 || c.middle_blocks == 2), model,
+          ": a transformer in the middle (", c.middle_depth, ") needs 2 residual blocks (",
+          c.middle_blocks, ")");
+  require(c.model_channels > 0 && c.model_channels % 2 == 0, model, ": model_channels (",
+          c.model_channels, ") must be even");
+  require(c.groups > 0, model, ": needs groups (", c.groups, ")");
+  for (int64_t i = 0; i < levels; ++i)
+    require(c.channels(i) > 0 && c.channels(i) % c.groups == 0, model, ": channels of a level (",
+            c.channels(i), ") must divide by the groups of its norms (", c.groups, ")");
+  require(c.context > 0, model, ": needs a context (", c.context, ")");
+  require(c.num_heads > 0 || c.num_head_channels > 0, model, ": needs heads (", c.num_heads, ")");
+  require(c.vector > 0 || c.sizes == 0, model, ": sizes (", c.sizes, ") are part of a vector (",
+          c.vector, ")");
+  require(c.vector == 0 || c.pooled() > 0, model, ": the vector (", c.vector,
+          ") must have room for a pooled text beside the sizes (", c.sizes, " of ", c.size_channels,
+          " channels)");
+  require(c.sizes == 0 || (c.size_channels > 0 && c.size_channels % 2 == 0), model,
+          ": size_channels (", c.size_channels, ") must be even");
+  require(c.guidance_channels % 2 == 0 && c.guidance_channels != 2, model, ": guidance_channels (",
+          c.guidance_channels, ") must be even, and more than 2");
+}
+
+std::vector<Condition> ldm_conditions(const LdmUnet& c, int64_t image_size) {
+  constexpr int64_t tokens = 77, any = Condition::any;
+  std::vector<Condition> out = {
+      {.name = std::string(text_states), .shape = {any, c.context}, .usual = {tokens, c.context}}};
+  if (c.vector > 0) out.push_back({.name = std::string(pooled_text), .shape = {c.pooled()}});
+  if (c.sizes > 0) out.push_back({.name = std::string(size_numbers), .shape = {c.sizes}});
+  if (c.guidance_channels > 0)
+    out.push_back({.name = std::string(guidance_scale), .null = 1, .guided = false});
+  // what an edit goes from is a condition, what inpainting keeps is not
+  constexpr int64_t mask_and_image = 5;
+  if (c.extra_channels > 0)
+    out.push_back({.name = std::string(concat_image),
+                   .shape = {any, any, c.extra_channels},
+                   .usual = {image_size, image_size, c.extra_channels},
+                   .guided = c.extra_channels != mask_and_image});
+  return out;
+}
+
+LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in) {
+  const int64_t width = 4 * c.model_channels;
+  const Params time = p / "time_embed", label = p / "label_emb" / 0;
+  Value t = ops::timestep_embedding(in.noise, c.model_channels, {});
+  if (c.guidance_channels > 0)
+    t = t +
+        linear(time / "cond_proj", guidance_embedding(c, in), c.model_channels, {.bias = false});
+  Value e = silu_mlp({time / 0, time / 2, width}, t);
+  if (c.vector > 0) e = e + silu_mlp({label / 0, label / 2, width}, vector_of(c, in));
+  Value text = in.condition(text_states);
+  if (!text) text = zeros(*in.x.graph, {in.x.shape()[0], 1, c.context});
+  return {ops::silu(e), text};
+}
+
+LdmFeatures ldm_encoder(const Params& p, const LdmUnet& c, const NetworkInputs& in,
+                        const LdmSignals& s, Value hint) {
+  const Params blocks = p / "input_blocks", m = p / "middle_block";
+  Value x = conv(blocks / 0 / 0, widened(c, in), c.model_channels);
+  if (hint) x = x + hint;
+  std::vector<Value> skips = {x};
+  auto depth = c.input_depths.begin();
+  for (int64_t level = 0; level < c.levels(); ++level) {
+    for (int64_t i = 0; i < c.num_res_blocks; ++i) {
+      x = stage(blocks / static_cast<int64_t>(skips.size()), c, x, c.channels(level), *depth++, s);
+      skips.push_back(x);
+    }
+    if (level + 1 == c.levels()) break;
+    const Params down = blocks / static_cast<int64_t>(skips.size()) / 0;
+    x = conv(down / "op", x, x.shape()[-1], {.stride = 2});
+    skips.push_back(x);
+  }
+  if (c.middle_blocks > 0) x = stage(m, c, x, x.shape()[-1], c.middle_depth, s);
+  if (c.middle_blocks > 1)
+    x = res_block(m / (c.middle_depth > 0 ? 2 : 1), c, x, x.shape()[-1], s.emb);
+  return {x, skips};
+}
+
+Value ldm_decoder(const Params& p, const LdmUnet& c, LdmFeatures f, const LdmSignals& s) {
+  Value x = f.middle;
+  auto depth = c.output_depths.begin();
+  int64_t block = 0;
+  for (int64_t level = c.levels(); level-- > 0;)
+    for (int64_t i = 0; i <= c.num_res_blocks; ++i, ++depth) {
+      const Params q = p / "output_blocks" / block++;
+      x = stage(q, c, ops::concat({x, f.skips.back()}, 3), c.channels(level), *depth, s);
+      f.skips.pop_back();
+      if (level > 0 && i == c.num_res_blocks)
+        x = upsampled(q / (*depth > 0 ? 2 : 1), x, f.skips.back());
+    }
+  return x;
+}
+
+}  // namespace ebb::nn

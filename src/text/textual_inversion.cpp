@@ -1,0 +1,158 @@
+#include "text/textual_inversion.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/names.h"
+
+namespace ebb::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t vector_limit = 255;
+constexpr size_t tensor_limit = 64;
+constexpr int64_t byte_limit = int64_t{64} << 20;
+
+struct Encoder {
+  std::string_view key;  // in files with vectors for several
+  int64_t width;
+};
+constexpr Encoder encoders[] = {{"clip_l", 768}, {"", 1024}, {"clip_g", 1280}, {"t5xxl", 4096}};
+
+const Encoder* encoder_of_key(std::string_view key) {
+  for (const Encoder& e : encoders)
+    if (!e.key.empty() && e.key == key) return &e;
+  return nullptr;
+}
+
+// The tensor as f32 [n, width], checked.
+Tensor vectors_of(const io::NamedTensor& named, const std::string& path) {
+  const Tensor& t = named.tensor;
+  require(is_float(t.dtype()), "embedding: vectors must be floats (", t.type(), ")  ", named.name,
+          " in ", path);
+  require(t.shape().rank() == 1 || t.shape().rank() == 2,
+          "embedding: must be [vectors, width] or [width] (", t.shape(), ")  ", named.name, " in ",
+          path);
+  const int64_t width = t.shape()[-1];
+  const int64_t n = t.shape().rank() == 1 ? 1 : t.shape()[0];
+  const bool known = std::any_of(std::begin(encoders), std::end(encoders),
+                                 [&](const Encoder& e) { return e.width == width; });
+  require(known, "embedding: the width must be a text encoder's, 768, 1024, 1280 or 4096 (", width,
+          ")  ", named.name, " in ", path);
+  require(n >= 1 && n <= vector_limit, "embedding: must have 1 to ", vector_limit, " vectors (", n,
+          ")  ", named.name, " in ", path);
+  Tensor out = t.to(DType::f32).reshape({n, width});
+  for (const float v : out.span<float>())
+    require(std::isfinite(v), "embedding: values must be finite (", v, ")  ", named.name, " in ",
+            path);
+  return out;
+}
+
+std::string names_of(std::span<const io::NamedTensor> tensors) {
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(tensors.size(), 4); ++i)
+    out += (i ? ", " : "") + tensors[i].name;
+  return out + (tensors.size() > 4 ? ", ..." : "");
+}
+
+}  // namespace
+
+const Tensor* TextualInversion::of_width(int64_t width) const {
+  for (const Tensor& t : vectors)
+    if (t.shape()[1] == width) return &t;
+  return nullptr;
+}
+
+TextualInversion textual_inversion(std::span<const io::NamedTensor> tensors,
+                                   const std::string& path) {
+  TextualInversion out{.name = fs::path(path).stem().string()};
+  const bool keyed = std::all_of(tensors.begin(), tensors.end(), [](const io::NamedTensor& t) {
+    return encoder_of_key(t.name) != nullptr;
+  });
+  require(!tensors.empty() && (keyed || tensors.size() == 1),
+          "embedding: must be one tensor, or clip_l and clip_g (", tensors.size(), ": ",
+          names_of(tensors), ")  ", path);
+  for (const io::NamedTensor& named : tensors) {
+    Tensor t = vectors_of(named, path);
+    const int64_t n = t.shape()[0], width = t.shape()[1];
+    const Encoder* encoder = encoder_of_key(named.name);
+    require(!encoder || encoder->width == width, "embedding: ", named.name, " must have width ",
+            encoder ? encoder->width : 0, " (", width, ")  ", path);
+    require(out.vectors.empty() || out.vectors[0].shape()[0] == n,
+            "embedding: must have as many vectors for each encoder (",
+            out.vectors.empty() ? 0 : out.vectors[0].shape()[0], ", ", n, ")  ", path);
+    out.vectors.push_back(std::move(t));
+  }
+  return out;
+}
+
+TextualInversion read_textual_inversion(const std::string& path) {
+  require(small_letters(fs::path(path).extension().string()) == ".safetensors",
+          "embedding: must be a .safetensors file  ", path);
+  const auto file = io::SafetensorsFile::open(path);
+  require(file.entries().size() <= tensor_limit, "embedding: must be one tensor, or clip_l and",
+          " clip_g (", file.entries().size(), " tensors)  ", path);
+  std::vector<io::NamedTensor> tensors;
+  for (const io::SafetensorsEntry& e : file.entries()) {
+    require(e.end - e.begin <= byte_limit, "embedding: is too large (", e.end - e.begin,
+            " bytes)  ", e.name, " in ", path);
+    require(e.dtype.has_value(), "embedding: dtype ", e.file_dtype, " is not supported  ", e.name,
+            " in ", path);
+    tensors.push_back({e.name, file.load(e)});
+  }
+  return textual_inversion(tensors, path);
+}
+
+EmbeddingFolder read_embedding_folder(const std::string& folder, PromptSyntax syntax) {
+  require(fs::is_directory(folder), "embedding: is not a folder  ", folder);
+  std::vector<fs::path> files;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
+    const std::string ending = small_letters(entry.path().extension().string());
+    if (entry.is_regular_file() &&
+        (ending == ".safetensors" || ending == ".pt" || ending == ".bin"))
+      files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  EmbeddingFolder out;
+  for (const fs::path& path : files) {
+    const fs::path relative = path.lexically_relative(folder).replace_extension();
+    const std::string name =
+        syntax == PromptSyntax::comfyui ? relative.generic_string() : relative.filename().string();
+    try {
+      TextualInversion read = read_textual_inversion(path.string());
+      require(out.embeddings.emplace(name, std::move(read)).second,
+              "embedding: another file has this name  ", path.string());
+    } catch (const Error& e) {
+      out.warnings.push_back(e.what());
+    }
+  }
+  return out;
+}
+
+std::map<std::string, int64_t> vector_counts(const EmbeddingFolder& folder, int64_t width,
+                                             const Prompt& prompt,
+                                             std::vector<std::string>& warnings) {
+  std::map<std::string, int64_t> out;
+  for (const auto& [name, embedding] : folder.embeddings) {
+    if (const Tensor* t = embedding.of_width(width)) {
+      out.emplace(name, t->shape()[0]);
+      continue;
+    }
+    const std::string small = small_letters(name);
+    const bool named =
+        std::any_of(prompt.parts.begin(), prompt.parts.end(), [&](const PromptPart& part) {
+          return small_letters(part.text).find(small) != std::string::npos;
+        });
+    if (named)
+      warnings.push_back(str("embedding: has no vectors of width ", width, " (",
+                             embedding.vectors[0].shape()[1], "): left out  ", name));
+  }
+  return out;
+}
+
+}  // namespace ebb::text

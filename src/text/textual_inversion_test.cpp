@@ -1,0 +1,104 @@
+#include "text/textual_inversion.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "support/files.h"
+
+namespace ebb::text {
+namespace {
+
+using namespace ebb::testing;
+
+Tensor ramp(Shape shape, DType dtype = DType::f32) {
+  Tensor t(DType::f32, std::move(shape));
+  float v = 0;
+  for (float& x : t.span<float>()) x = v += 0.25f;
+  return t.to(dtype);
+}
+
+TEST(TextualInversion, files__of_every_form_are_read) {
+  const Folder folder;
+  const std::string path = folder / "My Style.safetensors";
+  for (const char* key : {"emb_params", "<token>", "string_to_param.*", "*"})
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      io::write_safetensors(path, std::vector<io::NamedTensor>{{key, ramp({3, 768}, dtype)}});
+      const TextualInversion e = read_textual_inversion(path);
+      EXPECT_EQ(e.name, "My Style");
+      ASSERT_EQ(e.vectors.size(), 1u);
+      EXPECT_EQ(e.vectors[0].type(), (Type{DType::f32, {3, 768}}));
+      EXPECT_EQ(e.vectors[0].span<float>()[1], 0.5f);
+    }
+  io::write_safetensors(path, std::vector<io::NamedTensor>{{"<x>", ramp({1024})}});
+  EXPECT_EQ(read_textual_inversion(path).vectors[0].shape(), (Shape{1, 1024}));
+}
+
+TEST(TextualInversion, sdxl__has_vectors_for_both_encoders) {
+  const Folder folder;
+  const std::string path = folder / "x.safetensors";
+  io::write_safetensors(
+      path, std::vector<io::NamedTensor>{{"clip_g", ramp({2, 1280})}, {"clip_l", ramp({2, 768})}});
+  const TextualInversion e = read_textual_inversion(path);
+  EXPECT_EQ(e.of_width(768)->shape(), (Shape{2, 768}));
+  EXPECT_EQ(e.of_width(1280)->shape(), (Shape{2, 1280}));
+  EXPECT_EQ(e.of_width(1024), nullptr);
+}
+
+TEST(TextualInversion, wrong_files__say_what_is_wrong) {
+  const auto error = [](std::vector<io::NamedTensor> tensors) {
+    return error_of([&] { textual_inversion(tensors, "a/b.pt"); });
+  };
+  EXPECT_EQ(error({{"x", ramp({2, 700})}}),
+            "embedding: the width must be a text encoder's, 768, 1024, 1280 or 4096 (700)  x in"
+            " a/b.pt");
+  EXPECT_EQ(error({{"clip_g", ramp({2, 768})}}),
+            "embedding: clip_g must have width 1280 (768)  a/b.pt");
+  EXPECT_EQ(error({{"clip_l", ramp({2, 768})}, {"clip_g", ramp({3, 1280})}}),
+            "embedding: must have as many vectors for each encoder (2, 3)  a/b.pt");
+  EXPECT_EQ(error({{"a", ramp({2, 768})}, {"b", ramp({2, 768})}}),
+            "embedding: must be one tensor, or clip_l and clip_g (2: a, b)  a/b.pt");
+  EXPECT_NE(error({}), "");
+  EXPECT_NE(error({{"x", ramp({0, 768})}}).find("1 to 255 vectors (0)"), std::string::npos);
+  EXPECT_NE(error({{"x", ramp({256, 768})}}).find("1 to 255 vectors (256)"), std::string::npos);
+  EXPECT_NE(error({{"x", ramp({1, 1, 768})}}).find("must be [vectors, width]"), std::string::npos);
+  EXPECT_NE(error({{"x", ramp({})}}).find("must be [vectors, width]"), std::string::npos);
+  EXPECT_NE(error({{"x", Tensor(DType::i64, {1, 768})}}).find("must be floats"), std::string::npos);
+  Tensor nan = ramp({1, 768});
+  nan.span<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_NE(error({{"x", nan}}).find("must be finite (nan)"), std::string::npos);
+  expect_error([] { read_textual_inversion("x.pt"); }, "must be a .safetensors file  x.pt");
+}
+
+TEST(TextualInversion, folder__gives_names_and_warns_of_what_cannot_be_used) {
+  const Folder folder;
+  std::filesystem::create_directories(folder / "sub");
+  io::write_safetensors(folder / "a.safetensors",
+                        std::vector<io::NamedTensor>{{"emb_params", ramp({3, 768})}});
+  io::write_safetensors(folder / "sub/big.safetensors",
+                        std::vector<io::NamedTensor>{{"emb_params", ramp({2, 1280})}});
+  put_file(folder / "broken.safetensors", "x");
+  put_file(folder / "old.pt", "x");
+  put_file(folder / "notes.txt", "x");
+  const EmbeddingFolder all = read_embedding_folder(folder.path(), PromptSyntax::a1111);
+  EXPECT_EQ(all.embeddings.size(), 2u);
+  EXPECT_EQ(all.warnings.size(), 2u);
+  EXPECT_TRUE(
+      read_embedding_folder(folder.path(), PromptSyntax::comfyui).embeddings.contains("sub/big"));
+
+  std::vector<std::string> warnings;
+  const auto counts = [&](std::string_view text) {
+    return vector_counts(all, 768, parse_prompt(text, PromptSyntax::a1111), warnings);
+  };
+  EXPECT_EQ(counts("a cat"), (std::map<std::string, int64_t>{{"a", 3}}));
+  EXPECT_TRUE(warnings.empty());
+  counts("a BIG cat");
+  EXPECT_EQ(
+      warnings,
+      (std::vector<std::string>{"embedding: has no vectors of width 768 (1280): left out  big"}));
+  expect_error([&] { read_embedding_folder(folder / "none", PromptSyntax::a1111); },
+               "embedding: is not a folder");
+}
+
+}  // namespace
+}  // namespace ebb::text

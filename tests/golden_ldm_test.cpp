@@ -1,0 +1,85 @@
+// Stable Diffusion's U-Nets against diffusers' outputs, and the names of their tensors in its files
+// (tools/golden/ldm_golden.py).
+#include <gtest/gtest.h>
+
+#include "backends.h"
+#include "passes/mixed_precision.h"
+#include "runtime/plan.h"
+#include "support/golden_distance.h"
+#include "support/ldm_case.h"
+
+namespace ebb::testing {
+namespace {
+
+struct On {
+  std::string network, backend;
+};
+void PrintTo(const On& on, std::ostream* out) { *out << on.network << " on " << on.backend; }
+
+class GoldenLdm : public test::OnBackend, public ::testing::WithParamInterface<On> {
+ protected:
+  GoldenLdm() : c_(GetParam().network) {}
+  void SetUp() override { open(GetParam().backend); }
+
+  std::vector<float> output(DType dtype) {
+    Plan plan(mixed_precision(c_.graph(), dtype), context_);
+    for (const nn::Weight& w : weights_of(*c_.model, c_.config))
+      plan.bind(w.name, hashed_weight(w));
+    const Tensor f = plan.run(c_.inputs()).at("F");
+    return {f.span<float>().begin(), f.span<float>().end()};
+  }
+
+  LdmCase c_;
+};
+
+std::vector<On> networks_on(const std::string& backend) {
+  std::vector<On> out;
+  for (const std::string& name : ldm_cases())
+    if (!test::only(backend).empty()) out.push_back({name, backend});
+  return out;
+}
+std::string name_of_network(const ::testing::TestParamInfo<On>& info) { return info.param.network; }
+
+INSTANTIATE_TEST_SUITE_P(golden, GoldenLdm, ::testing::ValuesIn(networks_on("cpu")),
+                         name_of_network);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenLdm, ::testing::ValuesIn(networks_on("cuda")),
+                         name_of_network);
+
+double norm_of(std::span<const float> v) {
+  double squares = 0;
+  for (const float x : v) squares += double{x} * double{x};
+  return std::sqrt(squares);
+}
+
+}  // namespace
+
+TEST_P(GoldenLdm, output__is_that_of_diffusers) {
+  constexpr double promise = 1e-4;
+  const nlohmann::json& golden = c_.golden["output"];
+  const double allowed = std::max(promise, 10 * golden["f64_rel_error"].get<double>());
+  const double error = distance("output", output(DType::f32), golden);
+  EXPECT_LE(error, allowed);
+  RecordProperty("error", str(error, " PyTorch ", golden["f64_rel_error"].get<double>()));
+}
+
+// Mixed precision may not err more than twice as much as PyTorch's on the same network.
+TEST_P(GoldenLdm, bf16_output__errs_at_most_twice_as_much_as_pytorch) {
+  const std::vector<float> exact = output(DType::f32), low = output(DType::bf16);
+  std::vector<float> error(exact.size());
+  for (size_t i = 0; i < exact.size(); ++i) error[i] = low[i] - exact[i];
+  const double ours = norm_of(error) / norm_of(exact);
+  const double theirs = c_.golden["output"]["bf16_rel_error"].get<double>();
+  EXPECT_LE(ours, 2 * theirs);
+  EXPECT_GT(ours, 1e-5) << "nothing ran in bf16";
+  RecordProperty("bf16_error", str(ours, " PyTorch ", theirs));
+}
+
+TEST_P(GoldenLdm, tensors__have_the_names_and_shapes_of_the_original) {
+  std::map<std::string, Shape> ours, theirs;
+  for (const nn::Weight& w : weights_of(*c_.model, c_.config)) ours[w.name] = nn::file_shape(w);
+  for (const nlohmann::json& t : c_.golden["names"])
+    theirs[t[0].get<std::string>()] = Shape(t[2].get<std::vector<int64_t>>());
+  EXPECT_EQ(ours, theirs);
+}
+
+}  // namespace ebb::testing
