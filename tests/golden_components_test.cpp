@@ -350,6 +350,9 @@ TEST(components, all_in_one_file__lists_both_text_encoders_and_the_autoencoder) 
   EXPECT_EQ(found[2].prefix, "first_stage_model.");
   EXPECT_EQ(found[2].model->name, "autoencoder_kl");
   EXPECT_TRUE(found[1].model->ignored("logit_scale"));
+  EXPECT_EQ(error_of([&] { recognise_model(file); }),
+            "model: the file has no denoiser, but text encoder clip_text, text encoder clip_text, "
+            "autoencoder autoencoder_kl");
 }
 
 // 1e-5, as in U-Nets, would not show in outputs of weights like these.

@@ -82,14 +82,9 @@ struct Builder {
   // One head as wide as there are channels.
   Value attention(const Params& p, Value x) const {
     const AtScope at = p.enter();
-    const Shape s = x.shape();
-    const Value h = norm(p / "norm", x);
-    const auto tokens = [&](const char* name) {
-      const Value y = nn::conv(p / name, h, s[3], {.kernel = 1});
-      return ops::reshape(y, {s[0], s[1] * s[2], 1, s[3]});
-    };
-    const Value o = ops::reshape(ops::attention(tokens("q"), tokens("k"), tokens("v")), s);
-    return x + nn::conv(p / "proj_out", o, s[3], {.kernel = 1});
+    const Value h = nn::self_attention(p, norm(p / "norm", x),
+                                       {.qkv = {.file_dims = 2}, .names = {"q", "k", "v"}});
+    return x + nn::conv(p / "proj_out", h, x.shape()[-1], {.kernel = 1});
   }
 
   Value middle(const Params& p, Value x) const {

@@ -92,14 +92,9 @@ Value quick_gelu(Value x) {
 }
 
 Value attention(const Params& p, Value x, int64_t heads) {
-  const AtScope at = p.enter();
-  const Shape& s = x.shape();
-  const auto by_heads = [&](const char* name) {
-    return ops::reshape(nn::linear(p / name, x, s[2]), {s[0], s[1], heads, s[2] / heads});
-  };
-  const Value o =
-      ops::attention(by_heads("q_proj"), by_heads("k_proj"), by_heads("v_proj"), {.causal = true});
-  return nn::linear(p / "out_proj", ops::reshape(o, s), s[2]);
+  const Value h = nn::self_attention(
+      p, x, {.heads = heads, .causal = true, .names = {"q_proj", "k_proj", "v_proj"}});
+  return nn::linear(p / "out_proj", h, x.shape()[2]);
 }
 
 Value layer(const Params& p, Value x, const ClipTextConfig& c) {

@@ -160,7 +160,7 @@ std::vector<Component> recognise_components(const nn::FileShapes& tensors,
                                             const std::vector<const Model*>& models = all_models());
 // What recognise_components looks for, for errors: kinds with their models and prefixes.
 std::string known_components(const std::vector<const Model*>& models = all_models());
-// The first denoiser. Throws Error that shows what was looked for and some names if there is none.
+// The first denoiser. Throws Error that shows what there is instead, or what was looked for.
 Component recognise_model(const nn::FileShapes& tensors);
 
 }  // namespace ebb

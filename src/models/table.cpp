@@ -132,8 +132,12 @@ std::string known_components(const std::vector<const Model*>& models) {
 
 Component recognise_model(const nn::FileShapes& tensors) {
   require(!tensors.empty(), "model: the file has no tensors");
-  for (Component& c : recognise_components(tensors))
+  std::string others;
+  for (Component& c : recognise_components(tensors)) {
     if (c.model->kind == ModelKind::denoiser) return std::move(c);
+    others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
+  }
+  require(others.empty(), "model: the file has no denoiser, but ", others);
   std::string names;
   for (const auto& [name, shape] : tensors) {
     if (names.size() > 200) break;
