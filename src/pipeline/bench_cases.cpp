@@ -83,26 +83,32 @@ BenchResult timed_evaluation(const Context& context, const Timed& what, Plan& pl
   std::vector<double> check{l2};
   for (int k = 0; k < projections; ++k)
     check.push_back(nn::projection("output", k, values.span<float>()));
+  BenchResult r = result_of_plan(context, plan, inputs, runs, what.dtype, ceilings);
+  r.op = what.op;
+  r.example = what.example;
+  r.check = std::move(check);
+  return r;
+}
+
+Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int runs) {
+  if (device.on_host()) return time_on_host(plan, inputs);
+  return time_on_device(device, 1, runs, [&](int) { plan.enqueue(); });
+}
+
+BenchResult result_of_plan(const Context& context, Plan& plan, const NamedTensors& inputs, int runs,
+                           DType dtype, Ceilings& ceilings) {
   const Timing t = time_plan(*context.device, plan, inputs, runs);
   const Cost cost = plan.cost();
-  return {.op = what.op,
-          .example = what.example,
-          .dtype = str(what.dtype),
+  return {.dtype = str(dtype),
           .device = std::string(context.device->backend()),
           .kernel = "plan",
           .us = t.median * 1e6,
           .spread = t.spread,
           .gb_per_s = cost.bytes / t.median * 1e-9,
           .tflop_per_s = cost.flops / t.median * 1e-12,
-          .peak_percent = ceilings.percent({.flops = cost.flops}, t.median, what.dtype),
+          .peak_percent = ceilings.percent({.flops = cost.flops}, t.median, dtype),
           .memory_gb = static_cast<double>(plan.arena_bytes() + plan.source_bytes()) * 1e-9,
-          .host_us = t.host * 1e6,
-          .check = std::move(check)};
-}
-
-Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int runs) {
-  if (device.on_host()) return time_on_host(plan, inputs);
-  return time_on_device(device, 1, runs, [&](int) { plan.enqueue(); });
+          .host_us = t.host * 1e6};
 }
 
 }  // namespace ebb
