@@ -4,8 +4,10 @@
 #include <type_traits>
 
 #include "ir/op.h"
+#include "ops/prim/embedding/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
+#include "passes/made_node.h"
 
 namespace ebb {
 namespace {
@@ -54,6 +56,13 @@ Graph merge_casts(const Graph& g) {
   Rewriter rw(g);
   rw.copy_sources();
   for (const Node& n : g.nodes()) {
+    if (n.op == &ops::def::embedding()) {
+      const AtScope scope(rw.to(), n.at);
+      const Value rows =
+          ops::embedding(rw.map(from[static_cast<size_t>(n.in[0])]), rw.map(n.in[1]));
+      rw.set(n.out[0], ops::cast(rows, g.type(n.out[0]).dtype));
+      continue;
+    }
     if (!is_cast(g, n)) {
       rw.copy(n);
       continue;
@@ -95,9 +104,9 @@ Graph drop_unused_inputs(const Graph& g) {
   rw.copy_sources();
   for (const Node& n : g.nodes()) {
     if (n.op == &ops::def::pointwise())
-      rw.copy(with_used_inputs<ops::Pointwise>(g, n));
+      add_made(rw, with_used_inputs<ops::Pointwise>(g, n));
     else if (n.op == &ops::def::reduce())
-      rw.copy(with_used_inputs<ops::Reduce>(g, n));
+      add_made(rw, with_used_inputs<ops::Reduce>(g, n));
     else
       rw.copy(n);
   }

@@ -61,6 +61,7 @@ class Pipeline {
   DType dtype_of(const ResolvedRequest& r) const;
   DenoiserOptions plan_options(const ResolvedRequest& r) const;
   Denoiser& denoiser_for(const ResolvedRequest& r);
+  void with_room(size_t kept, const std::function<void()>& work);
   std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);
   void drop_oldest();
 
