@@ -1,4 +1,6 @@
-"""Golden outputs of diffusers' U-Nets and control networks: python ldm_golden.py --out tests/golden/ldm.
+"""Golden outputs of diffusers' U-Nets and control networks.
+
+    python tools/golden/ldm_golden.py --out tests/golden/ldm
 
 Weights and inputs are hashed, weights by the ORIGINAL's tensor names. diffusers is run from PyPI.
 """
