@@ -6,6 +6,18 @@
 
 namespace ebb {
 
+void examine(Component& c, const io::SafetensorsFile& file) {
+  FileFacts facts{.shapes = {}, .metadata = file.metadata(), .load = {}};
+  for (const auto& e : file.entries()) facts.shapes.emplace(e.name, e.shape);
+  const nn::FilePlaces places =
+      c.model->places(c.config, nn::without_prefix(facts.shapes, c.prefix));
+  facts.load = [&](const std::string& weight) {
+    const std::string name = c.prefix + (places ? places(weight).name : weight);
+    return file.contains(name) ? file.load(name) : Tensor();
+  };
+  c.model->examine(c.config, facts);
+}
+
 std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& c) {
   nn::FileShapes shapes;
   const auto tensors = io::SafetensorsFile::open(file);
