@@ -10,6 +10,7 @@
 #include "nn/storage.h"
 #include "ops/group_norm/op.h"
 #include "pipeline/component.h"
+#include "pipeline/load_model.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/golden_file.h"
@@ -279,6 +280,24 @@ TEST_P(ComponentLayouts, every_layout_and_prefix__gives_the_same_bits) {
     EXPECT_EQ(outputs_of(c, layout, ""), want);
     EXPECT_EQ(outputs_of(c, layout, text ? "conditioner.embedders.1.model." : "vae."), want);
   }
+}
+
+// What no component has is beside the point in a file of several, but not in one of a network.
+TEST(components, denoiser_of_an_all_in_one_file__is_loaded_from_its_part) {
+  const Folder folder;
+  const NamedModel tiny = find_model("tiny");
+  const auto file = [&](const std::string& prefix, bool with_another) {
+    Tensors tensors;
+    for (const nn::Weight& w : weights_of(*tiny.model, tiny.config))
+      tensors.push_back({prefix + w.name, hashed_file_tensor(w.name, nn::file_shape(w))});
+    if (with_another) tensors.push_back({"alphas_cumprod", Tensor(DType::f32, {10})});
+    const std::string path = folder / "model.safetensors";
+    io::write_safetensors(path, tensors);
+    return path;
+  };
+  EXPECT_EQ(load_model(file("model.diffusion_model.", true), "", {}).model->name, "tiny");
+  EXPECT_EQ(load_model(file("model.", false), "", {}).model->name, "tiny");
+  expect_error([&] { load_model(file("model.", true), "", {}); }, "unused (1):");
 }
 
 TEST(components, taesd_halves_in_files_of_their_own__are_recognised) {
