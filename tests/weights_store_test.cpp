@@ -337,6 +337,78 @@ TEST(weight_store, too_little_memory__is_the_error_of_plans) {
   EXPECT_EQ(error_of([&] { plan.check_memory(); }).rfind("plan: out of memory: ", 0), 0u);
 }
 
+// The files' tensors and what lies between them and the results count, if the arena is smaller.
+TEST(weight_store, missing_bytes__count_what_preparing_takes) {
+  const auto stored = [](float v) {
+    Tensor t(DType::f32, {256, 512});
+    std::ranges::fill(t.span<float>(), v);
+    return stored_tensor(t);
+  };
+  const auto store =
+      std::make_shared<WeightStore>(WeightStore::Weights{{"a", stored(1)}, {"b", stored(2)}});
+  Graph g;
+  const Value both =
+      ops::permute(ops::concat({param(g, "a", {256, 512}), param(g, "b", {256, 512})}, 0), {1, 0});
+  g.output("y", ops::linear(g.input("x", {DType::f32, {1, 512}}), ops::permute(both, {1, 0})));
+  const auto device = std::make_shared<FarDevice>();
+  const int64_t before = device->free_memory();
+  Plan plan(g, {.device = device}, {.weights = store});
+  const int64_t missing = plan.missing_bytes();
+  plan.run({{"x", Tensor(DType::f32, {1, 512})}});
+  EXPECT_NEAR(static_cast<double>(before - device->least), static_cast<double>(missing), 4096);
+  EXPECT_EQ(plan.missing_bytes(), 0);
+}
+
+TEST(weight_store, faults_of_other_kinds__drop_nothing) {
+  const auto store = std::make_shared<WeightStore>(
+      WeightStore::Weights{{"a", stored_tensor(Tensor(DType::f32, {64}))},
+                           {"b", stored_tensor(Tensor(DType::f32, {64}))}});
+  const auto device = std::make_shared<FarDevice>();
+  const auto plan_of = [&](const std::string& name) {
+    Graph g;
+    g.output("y", param(g, name, {64}) * g.input("x", {DType::f32, {}}));
+    return std::make_unique<Plan>(g, Context{.device = device}, CompileOptions{.weights = store});
+  };
+  plan_of("a")->run({{"x", scalar_tensor(1.0f)}});
+  const int64_t held = store->held_bytes(*device);
+  const auto other = plan_of("b");
+  other->keep("x", scalar_tensor(1.0f));  // the weight is what it asks for next
+  device->lost = "far: the device is lost";
+  EXPECT_EQ(error_of([&] { other->run({}); }), device->lost);
+  EXPECT_EQ(store->held_bytes(*device), held);
+}
+
+// Sources that become each other's values are copied, whatever passes make of the rest.
+TEST(weight_store, states_that_swap_or_become_a_weight__keep_their_values) {
+  Tensor w(DType::f32, {4});
+  std::ranges::fill(w.span<float>(), 3.0f);
+  const auto store = std::make_shared<WeightStore>(WeightStore::Weights{{"w", stored_tensor(w)}});
+  Graph g;
+  const auto state = [&](std::string_view name) {
+    return g.source(Source::Kind::state, name, {DType::f32, {4}});
+  };
+  const Value a = state("a"), b = state("b"), c = state("c");
+  g.update("a", b);
+  g.update("b", a);
+  g.update("c", param(g, "w", {4}) * 2.0);
+  g.output("y", c + 0.0);
+  Plan plan(g, cpu(), {.weights = store});
+  const auto bind = [&](std::string_view name, float v) {
+    Tensor t(DType::f32, {4});
+    std::ranges::fill(t.span<float>(), v);
+    plan.bind(name, t);
+  };
+  bind("a", 1), bind("b", 2), bind("c", 0);
+  const auto first = [&](std::string_view name) { return plan.bound(name).span<float>()[0]; };
+  EXPECT_EQ(plan.run({}).at("y").span<float>()[0], 0);
+  EXPECT_EQ(first("a"), 2);
+  EXPECT_EQ(first("b"), 1);
+  EXPECT_EQ(first("c"), 6);
+  EXPECT_EQ(plan.run({}).at("y").span<float>()[0], 6);
+  EXPECT_EQ(first("a"), 1);
+  EXPECT_EQ(first("c"), 6);
+}
+
 // ---- what is wrong -------------------------------------------------------------------------
 
 TEST(weight_store, reading_that_fails__is_that_error) {

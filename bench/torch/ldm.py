@@ -1,4 +1,4 @@
-"""The U-Nets of Stable Diffusion 1, 2 and XL in plain torch, written for speed: yardstick networks.
+"""The U-Nets of Stable Diffusion 1, 2 and XL in plain torch, written for speed: baseline networks.
 
 Parameter names are those of the original checkpoints, so that the golden vectors check this module
 too (check_networks.py). Attention goes through scaled_dot_product_attention; q, k and v of

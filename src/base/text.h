@@ -1,5 +1,5 @@
-// append, joined: texts that are written in many small parts, where a stream for each would take most of
-// the time.
+// append, joined: texts of many small fragments, where a stream for each would take most of the
+// time.
 #pragma once
 
 #include <charconv>

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/host_memory.h"
+#include "core/out_of_memory.h"
 
 namespace ebb {
 namespace {
@@ -18,10 +19,11 @@ class HostBuffer final : public Buffer {
     constexpr size_t alignment = 64;
     size_t room = static_cast<size_t>(bytes) + 2 * alignment;  // up to whole lines, both ways
     memory_ = std::calloc(room, 1);
-    require(memory_ != nullptr, "tensor: out of memory: ", megabytes(bytes),
-            " MB are needed at once, ", megabytes(free_host_memory()),
-            " MB of the machine's memory are free, or a limit of this process (ulimit -v) is "
-            "reached");
+    if (!memory_)
+      throw OutOfMemory(str("tensor: out of memory: ", megabytes(bytes), " MB are needed at once, ",
+                            megabytes(free_host_memory()),
+                            " MB of the machine's memory are free, or a limit of this process "
+                            "(ulimit -v) is reached"));
     data_ = memory_;
     std::align(alignment, room - alignment, data_, room);
   }

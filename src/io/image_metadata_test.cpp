@@ -5,15 +5,13 @@
 #include <gtest/gtest.h>
 #include <webp/encode.h>
 #include <zlib.h>
-// jpeglib.h needs stdio first.
-#include <cstdio>
-#include <jpeglib.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <functional>
 
 #include "io/image.h"
+#include "support/jpeg.h"
 
 namespace ebb::io {
 namespace {
@@ -173,28 +171,12 @@ Bytes png_of(const Tensor& image, const Extras& extras) {
 }
 
 Bytes jpeg_of(const Tensor& image, const Extras& extras) {
-  jpeg_compress_struct c{};
-  jpeg_error_mgr errors{};
-  c.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&c);
-  unsigned char* memory = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&c, &memory, &size);
-  c.image_height = static_cast<JDIMENSION>(image.shape()[0]);
-  c.image_width = static_cast<JDIMENSION>(image.shape()[1]);
-  c.input_components = static_cast<int>(image.shape()[2]);
-  c.in_color_space = c.input_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  jpeg_set_defaults(&c);
-  jpeg_set_quality(&c, 100, TRUE);
-  jpeg_start_compress(&c, TRUE);
-  const auto marker = [&](int code, const Bytes& b) {
-    jpeg_write_marker(&c, code, b.data(), static_cast<unsigned>(b.size()));
-  };
+  testing::Jpeg how{.quality = 100};
   if (!extras.exif.empty()) {
     Bytes b;
     add(b, std::string_view("Exif\0\0", 6));
     add(b, extras.exif);
-    marker(JPEG_APP0 + 1, b);
+    how.markers.emplace_back(1, b);
   }
   const size_t chunks = (extras.icc.size() + extras.icc_chunk - 1) / extras.icc_chunk;
   for (size_t i = chunks; i-- > (extras.all_chunks ? 0u : 1u);) {  // last first: any order will do
@@ -206,18 +188,9 @@ Bytes jpeg_of(const Tensor& image, const Extras& extras) {
     const size_t to = std::min(from + extras.icc_chunk, extras.icc.size());
     b.insert(b.end(), extras.icc.begin() + static_cast<std::ptrdiff_t>(from),
              extras.icc.begin() + static_cast<std::ptrdiff_t>(to));
-    marker(JPEG_APP0 + 2, b);
+    how.markers.emplace_back(2, b);
   }
-  for (int64_t y = 0; y < image.shape()[0]; ++y) {
-    JSAMPROW row = const_cast<uint8_t*>(image.span<uint8_t>().data()) +
-                   y * image.shape()[1] * image.shape()[2];
-    jpeg_write_scanlines(&c, &row, 1);
-  }
-  jpeg_finish_compress(&c);
-  Bytes out(memory, memory + size);
-  std::free(memory);
-  jpeg_destroy_compress(&c);
-  return out;
+  return testing::jpeg_of(image, how);
 }
 
 Bytes webp_of(const Tensor& image, const Extras& extras) {

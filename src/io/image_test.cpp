@@ -4,15 +4,13 @@
 #include <png.h>
 #include <webp/encode.h>
 #include <zlib.h>
-// jpeglib.h needs stdio first.
-#include <cstdio>
-#include <jpeglib.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 
 #include "support/files.h"
+#include "support/jpeg.h"
 
 namespace ebb::io {
 namespace {
@@ -77,30 +75,7 @@ Bytes png_of(const PngForm& form, int64_t h, int64_t w, Bytes samples) {
 }
 
 Bytes jpeg_of(const Tensor& image, J_COLOR_SPACE space, bool progressive = false) {
-  jpeg_compress_struct c{};
-  jpeg_error_mgr errors{};
-  c.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&c);
-  unsigned char* memory = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&c, &memory, &size);
-  c.image_height = static_cast<JDIMENSION>(image.shape()[0]);
-  c.image_width = static_cast<JDIMENSION>(image.shape()[1]);
-  c.input_components = static_cast<int>(image.shape()[2]);
-  c.in_color_space = space;
-  jpeg_set_defaults(&c);
-  jpeg_set_quality(&c, 98, TRUE);
-  if (progressive) jpeg_simple_progression(&c);
-  jpeg_start_compress(&c, TRUE);
-  for (int64_t y = 0; y < image.shape()[0]; ++y) {
-    JSAMPROW row = image.span<uint8_t>().data() + y * image.shape()[1] * image.shape()[2];
-    jpeg_write_scanlines(&c, &row, 1);
-  }
-  jpeg_finish_compress(&c);
-  Bytes out(memory, memory + size);
-  std::free(memory);
-  jpeg_destroy_compress(&c);
-  return out;
+  return testing::jpeg_of(image, {.space = space, .progressive = progressive});
 }
 
 Bytes webp_of(const Tensor& image) {

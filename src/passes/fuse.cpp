@@ -10,6 +10,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
+#include "passes/made_node.h"
 
 namespace ebb {
 namespace {
@@ -342,8 +343,10 @@ class Fuser {
       if (item.fusable) {
         drop_unused_inputs(item);
         item.node.attrs = attributes(item);
+        add_made(rw, item.node);
+      } else {
+        rw.copy(item.node);
       }
-      rw.copy(item.node);
     }
     rw.copy_ends();
     return rw.take();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "passes/made_node.h"
 
 namespace ebb {
 
@@ -138,9 +139,9 @@ class NodeGroups::Placer {
     return open.size() > before;
   }
   void place(size_t i) {
-    rw_.copy(groups_.as_placed(i));
     done_[i] = true;
-    if (groups_.group_of_[i] < 0) return;
+    if (groups_.group_of_[i] < 0) return rw_.copy(groups_.as_placed(i));
+    add_made(rw_, groups_.as_placed(i));
     const Group& group = groups_.groups_[static_cast<size_t>(groups_.group_of_[i])];
     for (const size_t m : group) done_[m] = true;
     after_(group, rw_);

@@ -8,6 +8,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/row_fusion/op.h"
+#include "passes/made_node.h"
 #include "passes/uses.h"
 
 namespace ebb {
@@ -36,7 +37,8 @@ class Rematerialiser {
         uses_(g),
         last_(static_cast<size_t>(g.values())),
         rematerialised_(static_cast<size_t>(g.values())),
-        nodes_(g.nodes()) {}
+        nodes_(g.nodes()),
+        changed_(g.nodes().size()) {}
 
   Graph run() {
     find_last_readers();
@@ -44,7 +46,8 @@ class Rematerialiser {
       for (size_t k = 0; k < g_.nodes()[i].out.size(); ++k) try_value(i, k);
     Rewriter rw(g_);
     rw.copy_sources();
-    for (const Node& n : nodes_) rw.copy(n);
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      changed_[i] ? add_made(rw, nodes_[i]) : rw.copy(nodes_[i]);
     rw.copy_ends();
     return rw.take();
   }
@@ -75,7 +78,10 @@ class Rematerialiser {
       changed.push_back(with(nodes_[r], v, *expression));
       if (!supports_(signature(changed.back()))) return;
     }
-    for (size_t c = 0; c < back.size(); ++c) nodes_[back[c]] = changed[c];
+    for (size_t c = 0; c < back.size(); ++c) {
+      nodes_[back[c]] = changed[c];
+      changed_[back[c]] = true;
+    }
     rematerialised_[static_cast<size_t>(v)] = true;
   }
 
@@ -152,6 +158,7 @@ class Rematerialiser {
   std::vector<size_t> last_;          // by value: the last reader
   std::vector<bool> rematerialised_;  // by value
   std::vector<Node> nodes_;           // rewritten
+  std::vector<bool> changed_;         // which of them are
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "ir/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
+#include "passes/made_node.h"
 
 namespace ebb {
 namespace {
@@ -95,9 +96,9 @@ Graph drop_unused_inputs(const Graph& g) {
   rw.copy_sources();
   for (const Node& n : g.nodes()) {
     if (n.op == &ops::def::pointwise())
-      rw.copy(with_used_inputs<ops::Pointwise>(g, n));
+      add_made(rw, with_used_inputs<ops::Pointwise>(g, n));
     else if (n.op == &ops::def::reduce())
-      rw.copy(with_used_inputs<ops::Reduce>(g, n));
+      add_made(rw, with_used_inputs<ops::Reduce>(g, n));
     else
       rw.copy(n);
   }

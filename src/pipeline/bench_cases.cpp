@@ -55,4 +55,20 @@ Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int run
   return time_on_device(device, 1, runs, [&](int) { plan.enqueue(); });
 }
 
+BenchResult result_of_plan(const Context& context, Plan& plan, const NamedTensors& inputs, int runs,
+                           DType dtype, Ceilings& ceilings) {
+  const Timing t = time_plan(*context.device, plan, inputs, runs);
+  const Cost cost = plan.cost();
+  return {.dtype = str(dtype),
+          .device = std::string(context.device->backend()),
+          .kernel = "plan",
+          .us = t.median * 1e6,
+          .spread = t.spread,
+          .gb_per_s = cost.bytes / t.median * 1e-9,
+          .tflop_per_s = cost.flops / t.median * 1e-12,
+          .peak_percent = ceilings.percent({.flops = cost.flops}, t.median, dtype),
+          .memory_gb = static_cast<double>(plan.arena_bytes() + plan.source_bytes()) * 1e-9,
+          .host_us = t.host * 1e6};
+}
+
 }  // namespace ebb

@@ -6,6 +6,7 @@
 
 #include "models/model.h"
 #include "runtime/graph_bench.h"
+#include "runtime/op_bench.h"
 #include "runtime/plan.h"
 
 namespace ebb {
@@ -28,5 +29,9 @@ constexpr int profile_runs = 10;
 
 // Of runs of a plan whose inputs were loaded, on the device; on the host with their copies.
 Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int runs);
+
+// The fields of a result that a plan and the time of `runs` of it give; `op` and `example` name it.
+BenchResult result_of_plan(const Context& context, Plan& plan, const NamedTensors& inputs, int runs,
+                           DType dtype, Ceilings& ceilings);
 
 }  // namespace ebb

@@ -89,21 +89,11 @@ BenchResult timed(const Context& context, const NetworkCase& m, Evaluation& e, D
   std::vector<double> check{l2};
   for (int k = 0; k < projections; ++k)
     check.push_back(nn::projection("output", k, values.span<float>()));
-  const Timing t = time_plan(*context.device, e.plan, e.inputs, runs);
-  const Cost cost = e.plan.cost();
-  return {.op = "denoise",
-          .example = m.name,
-          .dtype = str(dtype),
-          .device = std::string(context.device->backend()),
-          .kernel = "plan",
-          .us = t.median * 1e6,
-          .spread = t.spread,
-          .gb_per_s = cost.bytes / t.median * 1e-9,
-          .tflop_per_s = cost.flops / t.median * 1e-12,
-          .peak_percent = ceilings.percent({.flops = cost.flops}, t.median, dtype),
-          .memory_gb = static_cast<double>(e.plan.arena_bytes() + e.plan.source_bytes()) * 1e-9,
-          .host_us = t.host * 1e6,
-          .check = std::move(check)};
+  BenchResult r = result_of_plan(context, e.plan, e.inputs, runs, dtype, ceilings);
+  r.op = "denoise";
+  r.example = m.name;
+  r.check = std::move(check);
+  return r;
 }
 
 }  // namespace

@@ -76,19 +76,9 @@ void check_step(const NetworkCase& m, const NamedTensors& have, const NamedTenso
 // On accelerators the data lie there, as they do in a loop that loads ahead.
 BenchResult time_step(TrainingStep& s, const Context& context, Ceilings& ceilings, DType dtype) {
   constexpr int steps = 30;
-  const Timing t = time_plan(*context.device, s.plan, s.inputs, steps);
-  const Cost cost = s.plan.cost();
-  return {.op = "train_step",
-          .dtype = str(dtype),
-          .device = std::string(context.device->backend()),
-          .kernel = "plan",
-          .us = t.median * 1e6,
-          .spread = t.spread,
-          .gb_per_s = cost.bytes / t.median * 1e-9,
-          .tflop_per_s = cost.flops / t.median * 1e-12,
-          .peak_percent = ceilings.percent({.flops = cost.flops}, t.median, dtype),
-          .memory_gb = static_cast<double>(s.plan.arena_bytes() + s.plan.source_bytes()) * 1e-9,
-          .host_us = t.host * 1e6};
+  BenchResult r = result_of_plan(context, s.plan, s.inputs, steps, dtype, ceilings);
+  r.op = "train_step";
+  return r;
 }
 
 // The last layers start at zero: the error is the noise's own square, and soon less.

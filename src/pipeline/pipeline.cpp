@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "core/host_memory.h"
+#include "core/out_of_memory.h"
 
 namespace ebb {
 namespace {
@@ -18,8 +19,6 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
   if (device.on_host())
     bytes += d.plan().missing_bytes() +
              d.options().vectors * numbers * static_cast<int64_t>(sizeof(float));
-  else
-    d.plan().check_memory();
   const int64_t free = free_host_memory();
   require(bytes <= free, "sample: out of memory: ", r.batch, " at a time of --n ", r.count(),
           " need ", bytes / 1000000, " MB, and ", free / 1000000,
@@ -151,20 +150,28 @@ void Pipeline::drop_oldest() {
   ++statistics_.dropped;
 }
 
-// Where the device has no room, plans that were not used for longest make some.
-std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
+// Where the device has no room for `work`, the plans that were not used for longest make some, but
+// for `kept` of them.
+void Pipeline::with_room(size_t kept, const std::function<void()>& work) {
   for (;;) {
     try {
-      auto d = std::make_unique<Denoiser>(
-          model_.diffusion, network_of(*model_.model, model_.config), options, context_);
-      if (!context_.device->on_host()) d->plan().check_memory();
-      return d;
-    } catch (const Error&) {
-      if (plans_.empty()) throw;
+      return work();
+    } catch (const OutOfMemory&) {
+      if (plans_.size() <= kept) throw;
       drop_oldest();
       if (model_.weights) model_.weights->drop_unused();
     }
   }
+}
+
+std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
+  std::unique_ptr<Denoiser> out;
+  with_room(0, [&] {
+    out = std::make_unique<Denoiser>(model_.diffusion, network_of(*model_.model, model_.config),
+                                     options, context_);
+    if (!context_.device->on_host()) out->plan().check_memory();
+  });
+  return out;
 }
 
 Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunConditions& conditions) {
@@ -176,6 +183,9 @@ Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunConditions& 
   if (known != plans_.end()) {
     ++statistics_.reused;
     plans_.splice(plans_.begin(), plans_, known);
+    // one that has not run yet has no memory
+    if (!context_.device->on_host())
+      with_room(1, [&] { plans_.front().denoiser->plan().check_memory(); });
   } else {
     plans_.push_front({component, compiled(wanted)});
     ++statistics_.compiled;

@@ -66,6 +66,7 @@ class Pipeline {
   DType dtype_of(const ResolvedRequest& r) const;
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunConditions& conditions) const;
   Denoiser& denoiser_for(const ResolvedRequest& r, const RunConditions& conditions);
+  void with_room(size_t kept, const std::function<void()>& work);
   std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);
   void drop_oldest();
 

@@ -101,6 +101,25 @@ TEST(pipeline, plans__are_dropped_the_oldest_first_beyond_their_number_or_the_me
   generate(tight, 7);
   EXPECT_EQ(tight.statistics().dropped, 1);
   EXPECT_EQ(generate(tight, 8), eight);
+  // a plan that is there but has no memory yet
+  Pipeline later(tiny(), {.device = std::make_shared<FarDevice>(used + used / 8)});
+  later.prepare(later.resolve({.classes = std::vector<int64_t>(8, 1)}, two_steps));
+  generate(later, 7);
+  EXPECT_EQ(generate(later, 8), eight);
+  EXPECT_EQ(later.statistics().reused, 1);
+  EXPECT_EQ(later.statistics().dropped, 1);
+}
+
+TEST(pipeline, faults_of_other_kinds__drop_no_plan) {
+  const auto device = std::make_shared<FarDevice>();
+  Pipeline p(tiny(), {.device = device});
+  const auto request = [&](size_t images) {
+    return p.resolve({.classes = std::vector<int64_t>(images, 1)}, two_steps);
+  };
+  p.generate(request(1));
+  device->lost = "far: the device is lost";
+  expect_error([&] { p.generate(request(2)); }, "far: the device is lost");
+  EXPECT_EQ(p.statistics().dropped, 0);
 }
 
 TEST(pipeline, sizes__are_what_the_network_takes) {

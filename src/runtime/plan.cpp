@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "core/out_of_memory.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/table.h"
@@ -18,6 +19,7 @@
 #include "passes/simplify.h"
 #include "passes/slices.h"
 #include "passes/spatial_fusion.h"
+#include "runtime/prepare_use.h"
 #include "runtime/weight_store.h"
 
 namespace ebb {
@@ -78,7 +80,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
                   LoweringMode mode, PreparedGraph* prepared) {
   const auto keep = [&](const Signature& s) { return !supporting_kernels(s, device).empty(); };
   const WeightStore* weights = options.weights.get();
-  Graph out = lower(with_computed_updates(dead_code(weights ? weights->as_stored(g) : g)), keep);
+  Graph out = lower(dead_code(weights ? weights->as_stored(g) : g), keep);
   out = common_subexpressions(out);
   if (weights) {
     out = merge_casts(out);
@@ -89,6 +91,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     out = std::move(p.step);
     if (prepared) *prepared = std::move(p);
   }
+  out = with_computed_updates(out);  // now that no pass makes sources of values, or drops copies
   const bool rows = !kernels_of("row_fusion", device.backend()).empty();
   if (options.fuse) {
     const auto supports = [&](const Signature& plain, const Signature& with) {
@@ -167,11 +170,18 @@ std::vector<Plan::Chosen> Plan::choose() {
     require(!uses.back().kernels.empty(), s.op->name, ": ", device.backend(),
             " has no kernel for it  ", s.text(), "  at ", s.at);
   }
-  const std::vector<Choice> choices = tuner.choose(uses, device);
+  std::vector<Choice> choices;
+  try {
+    choices = tuner.choose(uses, device);
+  } catch (const OutOfMemory& e) {
+    context_.log(str("tuner: measures nothing any more, as memory is short; kernels run by known ",
+                     "choices or their best guess  ", e.what()));
+    choices = tuner.choose(uses, device);
+  }
   std::vector<Chosen> nodes;
   for (size_t i = 0; i < uses.size(); ++i) {
-    const Choice& c = choices[i];
-    nodes.push_back({c, uses[i].sig, c.kernel->prepare(uses[i].sig, c.tune, device)});
+    PreparedUse p = prepare_use(uses[i], choices[i], device);
+    nodes.push_back({std::move(p.choice), uses[i].sig, std::move(p.program)});
   }
   tuner.save();
   return nodes;
@@ -289,7 +299,7 @@ std::shared_ptr<Buffer> Plan::take(int64_t bytes) const {
   Device& device = *context_.device;
   try {
     return device.allocate(bytes);
-  } catch (const Error&) {
+  } catch (const OutOfMemory&) {
     const int64_t free = device.free_memory();
     if (bytes <= free) throw;
     fail_memory(bytes, free);
@@ -297,13 +307,16 @@ std::shared_ptr<Buffer> Plan::take(int64_t bytes) const {
 }
 
 int64_t Plan::missing_bytes() const {
-  int64_t bytes = arena_ ? 0 : memory_.arena_bytes;
+  const int64_t arena = arena_ ? 0 : memory_.arena_bytes;
+  int64_t bytes = 0;
   for (size_t i = 0; i < sources_.size(); ++i)
     if (!sources_[i].defined()) bytes += graph_.type(graph_.sources()[i].value).bytes();
   if (!weights_ || prepared_.values.empty() || bound(prepared_.values[0].source).defined())
-    return bytes;
+    return bytes + arena;
   for (const PreparedValue& v : prepared_.values) bytes -= prepared_.prepare.type(v.value).bytes();
-  return bytes + weights_->missing_bytes(prepared_, *context_.device);
+  // What preparing takes is free again when the arena is taken.
+  return bytes + weights_->missing_bytes(prepared_, *context_.device) +
+         std::max(arena, weights_->working_bytes(prepared_, *context_.device));
 }
 
 void Plan::check_memory() const {
@@ -329,8 +342,9 @@ void Plan::bind_weights() {
   std::vector<Tensor> tensors;
   try {
     tensors = weights_->get(prepared_, context_);
-  } catch (const Error&) {
-    const int64_t bytes = weights_->missing_bytes(prepared_, *context_.device);
+  } catch (const OutOfMemory&) {
+    const int64_t bytes = weights_->missing_bytes(prepared_, *context_.device) +
+                          weights_->working_bytes(prepared_, *context_.device);
     const int64_t free = context_.device->free_memory();
     if (bytes <= free) throw;
     fail_memory(bytes, free);
@@ -344,10 +358,11 @@ void Plan::bind_weights() {
 // `bytes`: what it asks for next.
 void Plan::fail_memory(int64_t bytes, int64_t free) const {
   const auto megabytes = [](int64_t n) { return (n + 999999) / 1000000; };
-  fail("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
-       megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
-       " MB it asks for next, ", free / 1000000, " MB are free on ", context_.device->description(),
-       "; ", advice_on_memory(recomputed().blocks > 0));
+  throw OutOfMemory(
+      str("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
+          megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
+          " MB it asks for next, ", free / 1000000, " MB are free on ",
+          context_.device->description(), "; ", advice_on_memory(recomputed().blocks > 0)));
 }
 
 void Plan::resolve() {

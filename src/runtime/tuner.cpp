@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/version.h"
+#include "core/out_of_memory.h"
 #include "runtime/tune_bench.h"
 
 namespace ebb {
@@ -175,8 +176,14 @@ std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device) {
 std::vector<Choice> Tuner::winners(const std::vector<Contest>& contests, Device& device) {
   std::vector<Choice> out;
   if (contests.empty()) return out;
-  const std::vector<Winner> won = race(
-      contests, device, effort_ == Effort::fast ? RaceOptions{} : RaceOptions{12, 1.6}, costs_);
+  const RaceOptions options = effort_ == Effort::fast ? RaceOptions{} : RaceOptions{12, 1.6};
+  std::vector<Winner> won;
+  try {
+    won = race(contests, device, options, costs_);
+  } catch (const OutOfMemory&) {
+    effort_ = Effort::none;  // what is known and the best guesses take no memory
+    throw;
+  }
   for (size_t i = 0; i < contests.size(); ++i) {
     const Signature& sig = contests[i].sig;
     std::string key = tuning_key(device, sig);

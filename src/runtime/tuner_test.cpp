@@ -9,6 +9,9 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
 #include "runtime/context.h"
+#include "runtime/plan.h"
+#include "runtime/prepare_use.h"
+#include "support/far_device.h"
 #include "support/files.h"
 
 namespace ebb {
@@ -176,6 +179,46 @@ TEST(tuner, uses_that_differ_in_what_expressions_compute__share_a_choice) {
   const Use other = pointwise_use(kernel, 3, exp(x) + 1e-3);
   EXPECT_EQ(choice_text(second.choose({&other, 1}, *context.device)[0]), choice_text(chosen[0]));
   EXPECT_EQ(second.measured(), 0);
+}
+
+TEST(tuner, memory_too_short_to_measure__leaves_the_best_guess_and_a_note) {
+  const Signature s = example();
+  Graph g;
+  const Value x = g.input("x", s.in[0]), w = g.input("w", s.in[1]);
+  g.output("y", g.add(*s.op, s.attrs, std::vector{x, w})[0]);
+  std::string said;
+  const Context context{.device = std::make_shared<testing::FarDevice>(1000000),
+                        .tuner = std::make_shared<Tuner>("", Tuner::Effort::full),
+                        .log = [&](std::string_view line) { said += line; }};
+  const Plan plan(g, context);
+  EXPECT_TRUE(said.starts_with("tuner: measures nothing any more, as memory is short; ")) << said;
+  EXPECT_EQ(context.tuner->measured(), 0);
+  EXPECT_EQ(plan.steps().size(), 1u);
+}
+
+// What wins for one of several that are alike need not serve all of them.
+TEST(tuner, choice_that_another_use_refuses__gives_way_to_its_own_candidate) {
+  const Kernel picky{.op = "pointwise",
+                     .name = "picky",
+                     .supports = +[](const Signature&, const Device&) { return true; },
+                     .prepare = +[](const Signature&, const Tune& t, Device&) -> Program {
+                       const int64_t turn = t.value("turn", -1);
+                       require(turn == 1, "picky: not aligned to ", turn);
+                       return {};
+                     },
+                     .space =
+                         +[](const Signature&, const Device&) {
+                           return std::vector<Tune>{{{{"turn", 0}}}, {{{"turn", 1}}}};
+                         }};
+  const Use use = pointwise_use(picky, 3, exp(Scalar::input(0)));
+  const Context context = open_context("cpu", {.threads = 1});
+  const Choice winner{&picky, {{{"turn", 2}}}};
+  EXPECT_EQ(choice_text(prepare_use(use, winner, *context.device).choice), "picky turn=1");
+  Kernel worse = picky;
+  worse.space = nullptr;
+  const Use hopeless = pointwise_use(worse, 3, exp(Scalar::input(0)));
+  testing::expect_error([&] { prepare_use(hopeless, winner, *context.device); },
+                        "picky: not aligned to 2");
 }
 
 TEST(tuner, broken_line__is_named) {

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
+#include "core/out_of_memory.h"
 #include "ir/text.h"
+#include "ops/prim/reshape/op.h"
 #include "runtime/plan.h"
 
 namespace ebb {
@@ -114,7 +117,7 @@ class WeightStore::Preparer {
   std::shared_ptr<Buffer> take(int64_t bytes) {
     try {
       return context_.device->allocate(bytes);
-    } catch (const Error&) {
+    } catch (const OutOfMemory&) {
       drop(values_, asked_);
       return context_.device->allocate(bytes);
     }
@@ -152,16 +155,71 @@ std::vector<Tensor> WeightStore::get(const PreparedGraph& g, const Context& cont
 
 int64_t WeightStore::missing_bytes(const PreparedGraph& g, const Device& device) const {
   const std::scoped_lock lock(mutex_);
-  const auto values = std::ranges::find_if(
-      on_device_, [&](const auto& entry) { return entry.first.get() == &device; });
+  const Values* values = values_on(device);
   std::set<std::string_view> counted;
   int64_t bytes = 0;
   for (const PreparedValue& v : g.values) {
-    if (values != on_device_.end() && values->second.contains(v.key)) continue;
+    if (values && values->contains(v.key)) continue;
     if (g.prepare.producer(v.value) < 0 && in_place(v.key, device)) continue;
     if (counted.insert(v.key).second) bytes += g.prepare.type(v.value).bytes();
   }
   return bytes;
+}
+
+namespace {
+
+// What one value of a prepare graph is computed from, as expression_of() has it.
+struct Expression {
+  std::vector<const Source*> sources;
+  int64_t between = 0;  // bytes of values between these and the result, at once; aliases are none
+};
+
+Expression expression_at(const Graph& g, int32_t value) {
+  Expression out;
+  std::set<int32_t> needed = {value};
+  for (size_t i = g.nodes().size(); i-- > 0;) {
+    const Node& n = g.nodes()[i];
+    if (std::ranges::none_of(n.out, [&](int32_t v) { return needed.contains(v); })) continue;
+    needed.insert(n.in.begin(), n.in.end());
+    if (n.op == &ops::def::reshape()) continue;
+    int64_t live = 0;
+    for (const int32_t v : n.in)
+      if (g.producer(v) >= 0) live += g.type(v).bytes();
+    for (const int32_t v : n.out)
+      if (v != value) live += g.type(v).bytes();
+    out.between = std::max(out.between, live);
+  }
+  for (const Source& s : g.sources())
+    if (needed.contains(s.value)) out.sources.push_back(&s);
+  return out;
+}
+
+}  // namespace
+
+const WeightStore::Values* WeightStore::values_on(const Device& device) const {
+  const auto found = std::ranges::find_if(
+      on_device_, [&](const auto& entry) { return entry.first.get() == &device; });
+  return found == on_device_.end() ? nullptr : &found->second;
+}
+
+int64_t WeightStore::working_bytes(const PreparedGraph& g, const Device& device) const {
+  const std::scoped_lock lock(mutex_);
+  const Values* values = values_on(device);
+  std::vector<int64_t> places;  // as Preparer::scratch() has them
+  int64_t between = 0;
+  for (const PreparedValue& v : g.values) {
+    if (g.prepare.producer(v.value) < 0 || (values && values->contains(v.key))) continue;
+    const Expression e = expression_at(g.prepare, v.value);
+    size_t used = 0;
+    for (const Source* s : e.sources) {
+      if (in_place(s->name, device) || (values && values->contains(s->name))) continue;
+      if (used == places.size()) places.push_back(0);
+      places[used] = std::max(places[used], g.prepare.type(s->value).bytes());
+      ++used;
+    }
+    between = std::max(between, e.between);
+  }
+  return std::accumulate(places.begin(), places.end(), between);
 }
 
 // ---- what is held --------------------------------------------------------------------------

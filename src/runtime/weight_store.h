@@ -46,6 +46,9 @@ class WeightStore {
   std::vector<Tensor> get(const PreparedGraph& g, const Context& context);
   // Bytes that get() would take of the device's memory and keep.
   int64_t missing_bytes(const PreparedGraph& g, const Device& device) const;
+  // Bytes that get() needs besides, while it works: the files' own tensors and what lies
+  // between these and a result.
+  int64_t working_bytes(const PreparedGraph& g, const Device& device) const;
   // Bytes of the device's memory that are held for plans to come, too.
   int64_t held_bytes(const Device& device) const;
   // Lets go of what no plan has.
@@ -54,6 +57,8 @@ class WeightStore {
  private:
   class Preparer;
   using Values = std::map<std::string, Tensor, std::less<>>;  // by key
+  // Those on the device, or null; with the lock held.
+  const Values* values_on(const Device& device) const;
   bool in_place(const std::string& name, const Device& device) const;
   static void drop(Values& values, const std::set<std::string>& kept);
 

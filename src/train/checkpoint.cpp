@@ -229,8 +229,8 @@ int64_t last_checkpoint(const std::string& folder) {
           "resume: the run ended before its first checkpoint, so there is nothing ",
           "to go on from; --overwrite starts anew, and a smaller --checkpoint-every saves sooner  ",
           folder);
-  fail("resume: the model's training state is missing; --overwrite starts anew  ",
-       state_file(folder, models.back()));
+  fail("resume: the model's training state is missing; another --out keeps the model, ",
+       "--overwrite deletes it and starts anew  ", state_file(folder, models.back()));
 }
 
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,

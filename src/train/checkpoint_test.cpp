@@ -262,7 +262,8 @@ TEST(checkpoint, half_a_checkpoint__is_not_resumed_from) {
   EXPECT_EQ(find_model_file(folder.path()), model_file(folder.path(), 2));
   fs::remove(state_file(folder.path(), 1));
   expect_error([&] { load_state(folder.path(), weights()); },
-               "resume: the model's training state is missing; --overwrite starts anew  " +
+               "resume: the model's training state is missing; another --out keeps the model, "
+               "--overwrite deletes it and starts anew  " +
                    state_file(folder.path(), 2));
 }
 
@@ -338,11 +339,10 @@ TEST(run_folder, with_models_of_an_earlier_run__is_no_place_for_a_new_one) {
   const Folder folder;
   save_checkpoint(folder.path(), state_at(8), info, 0);
   fs::remove(state_file(folder.path(), 8));
-  expect_error(
-      [&] { check_run_folder(folder.path(), false, false); },
-      "out: the folder holds a model of step 8; give --overwrite to start anew, or another "
-      "--out  " +
-          folder.path());
+  expect_error([&] { check_run_folder(folder.path(), false, false); },
+               "out: the folder holds a model of step 8 without its training state; another --out "
+               "keeps it, --overwrite deletes it and starts anew  " +
+                   folder.path());
   check_run_folder(folder.path(), false, true);
 }
 

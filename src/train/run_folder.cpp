@@ -115,13 +115,15 @@ void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
     require(steps.empty(), "out: the folder holds a run of ", steps.empty() ? 0 : steps.back(),
             " steps; give --resume to go on, --overwrite to start anew, or another --out  ",
             folder);
+    const std::optional<int64_t> model = last_model(folder);
+    require(
+        !model, "out: the folder holds a model of step ", model.value_or(0),
+        " without its training state; another --out keeps it, --overwrite deletes it and starts ",
+        "anew  ", folder);
     require(!fs::exists(fs::path(folder) / "metrics.jsonl"),
             "out: the folder holds a run without a checkpoint; give --overwrite to start anew, or "
             "another --out  ",
             folder);
-    const std::optional<int64_t> model = last_model(folder);
-    require(!model, "out: the folder holds a model of step ", model.value_or(0),
-            "; give --overwrite to start anew, or another --out  ", folder);
   }
 }
 

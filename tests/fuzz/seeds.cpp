@@ -1,17 +1,14 @@
 // Writes the first inputs of the fuzz targets: seeds FOLDER -> FOLDER/safetensors, FOLDER/image,
 // FOLDER/prompt.
 #include <webp/encode.h>
-// jpeglib.h needs stdio first.
-#include <cstdio>
-#include <jpeglib.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
 #include "io/image.h"
 #include "io/safetensors.h"
+#include "support/jpeg.h"
 
 namespace {
 
@@ -32,42 +29,20 @@ void put(const fs::path& path, const void* bytes, size_t size) {
 }
 
 // EXIF data with an orientation, and the head of a colour profile with one tag.
-void put_metadata(jpeg_compress_struct& c) {
+std::vector<std::pair<int, std::vector<uint8_t>>> metadata() {
   const std::string exif("Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0\6\0\0\0\0\0\0", 32);
   std::string icc("ICC_PROFILE\0\1\1", 14);
   icc += std::string(12, '\0') + "mntrRGB XYZ " + std::string(12, '\0') + "acsp";
   icc += std::string(88, '\0') + std::string("\0\0\0\1rTRC\0\0\0\220\0\0\0\16", 16);
   icc += std::string("curv\0\0\0\0\0\0\0\1\2\0", 14);
-  for (const auto& [code, text] : {std::pair{1, exif}, std::pair{2, icc}})
-    jpeg_write_marker(&c, JPEG_APP0 + code, reinterpret_cast<const JOCTET*>(text.data()),
-                      static_cast<unsigned>(text.size()));
+  return {{1, {exif.begin(), exif.end()}}, {2, {icc.begin(), icc.end()}}};
 }
 
 void put_jpeg(const fs::path& path, const Tensor& image, J_COLOR_SPACE space, bool progressive) {
-  jpeg_compress_struct c{};
-  jpeg_error_mgr errors{};
-  c.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&c);
-  unsigned char* memory = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&c, &memory, &size);
-  c.image_height = static_cast<JDIMENSION>(image.shape()[0]);
-  c.image_width = static_cast<JDIMENSION>(image.shape()[1]);
-  c.input_components = static_cast<int>(image.shape()[2]);
-  c.in_color_space = space;
-  jpeg_set_defaults(&c);
-  if (progressive) jpeg_simple_progression(&c);
-  jpeg_start_compress(&c, TRUE);
-  if (progressive) put_metadata(c);
-  const int64_t row_bytes = image.shape()[1] * image.shape()[2];
-  for (int64_t y = 0; y < image.shape()[0]; ++y) {
-    JSAMPROW row = image.span<uint8_t>().data() + y * row_bytes;
-    jpeg_write_scanlines(&c, &row, 1);
-  }
-  jpeg_finish_compress(&c);
-  put(path, memory, size);
-  std::free(memory);
-  jpeg_destroy_compress(&c);
+  ebb::testing::Jpeg how{.space = space, .quality = 75, .progressive = progressive};
+  if (progressive) how.markers = metadata();
+  const std::vector<uint8_t> file = ebb::testing::jpeg_of(image, how);
+  put(path, file.data(), file.size());
 }
 
 void put_webp(const fs::path& path, bool lossless) {

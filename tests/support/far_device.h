@@ -2,11 +2,13 @@
 // captured graphs, for tests of the runtime.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <string>
 
+#include "core/out_of_memory.h"
 #include "runtime/context.h"
 
 namespace ebb::testing {
@@ -19,10 +21,16 @@ class FarDevice final : public Device {
   std::string description() const override { return "a far device"; }
   bool on_host() const override { return false; }
   bool fast_in(DType dtype) const override { return dtype == DType::f32; }
-  int64_t free_memory() const override { return free_; }
+  int64_t free_memory() const override {
+    require(lost.empty(), lost);
+    return free_;
+  }
   std::shared_ptr<Buffer> allocate(int64_t bytes) override {
-    require(bytes <= free_, "far: out of memory (", bytes, " bytes needed at once, ", free_,
-            " free)");
+    require(lost.empty(), lost);
+    if (bytes > free_)
+      throw OutOfMemory(
+          str("far: out of memory (", bytes, " bytes needed at once, ", free_, " free)"));
+    least = std::min(least, free_ - bytes);
     return std::make_shared<Memory>(*this, bytes);
   }
   void copy(const Tensor& from, const Tensor& to) override {
@@ -60,7 +68,9 @@ class FarDevice final : public Device {
   int64_t sent = 0;             // bytes copied from the host
   int transfers = 0;            // copies from the host
   int captures = 0, launches = 0;
-  std::string fault;  // what the next wait fails with, once
+  std::string fault;                 // what the next wait fails with, once
+  std::string lost;                  // what all that concerns its memory fails with
+  int64_t least = int64_t{1} << 62;  // bytes that were free at any time
 
  private:
   class Memory final : public Buffer {

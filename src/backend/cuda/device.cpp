@@ -4,6 +4,7 @@
 
 #include "backend/cuda/blocking.h"
 #include "backend/cuda/error.h"
+#include "core/out_of_memory.h"
 
 namespace ebb::cuda {
 namespace {
@@ -123,8 +124,8 @@ std::shared_ptr<Buffer> CudaDevice::allocate(int64_t bytes) {
   const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(size));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // the error is not sticky; the device goes on
-    fail("cuda: out of memory (", megabytes(size), " MB needed at once, ", megabytes(free_memory()),
-         " MB free)");
+    throw OutOfMemory(str("cuda: out of memory (", megabytes(size), " MB needed at once, ",
+                          megabytes(free_memory()), " MB free)"));
   }
   check(status, "allocating memory");
   auto buffer = std::make_shared<DeviceBuffer>(data, size);
@@ -150,7 +151,7 @@ void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
 }
 
 Staging& CudaDevice::staging() {
-  if (!staging_) staging_ = std::make_unique<Staging>();
+  std::call_once(staging_made_, [this] { staging_ = std::make_unique<Staging>(); });
   return *staging_;
 }
 

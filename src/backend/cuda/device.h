@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -67,7 +68,8 @@ class CudaDevice final : public Device {
   cudaStream_t stream_ = nullptr, side_stream_ = nullptr;
   bool waited_ = false;
   Fault* fault_ = nullptr;
-  Staging& staging();
+  Staging& staging();  // made when it is first asked for, by whichever thread
+  std::once_flag staging_made_;
   std::unique_ptr<Staging> staging_;
   Compiler compiler_;
 };

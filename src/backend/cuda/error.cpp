@@ -1,6 +1,7 @@
 #include "backend/cuda/error.h"
 
 #include "backend/cuda/blocking.h"
+#include "core/out_of_memory.h"
 
 namespace ebb::cuda {
 namespace {
@@ -34,7 +35,7 @@ void check(cudaError_t status, std::string_view what) {
   if (is_lasting(status) && !launch_blocking())
     fail("cuda: the device", reason, "; CUDA_LAUNCH_BLOCKING=1 names the kernel and its op");
   if (status == cudaErrorMemoryAllocation)
-    fail("cuda: ", what, reason, "; other programs may hold the device's memory");
+    throw OutOfMemory(str("cuda: ", what, reason, "; other programs may hold the device's memory"));
   fail("cuda: ", what, reason);
 }
 

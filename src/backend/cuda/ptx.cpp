@@ -180,7 +180,7 @@ std::string Ptx::text(const Entry& e) const {
   std::string s = joined(".version 8.1\n.target sm_", target, "\n.address_size 64\n");
   if (e.dynamic_shared) s += ".extern .shared .align 16 .b8 dynamic[];\n";
   s += joined(".visible .entry ", e.name, "(.param .align 8 .b8 params[",
-           std::max<int64_t>(e.parameter_bytes, 8), "])\n.maxntid ", e.threads, "\n");
+              std::max<int64_t>(e.parameter_bytes, 8), "])\n.maxntid ", e.threads, "\n");
   if (e.ctas_per_sm > 0) s += joined(".minnctapersm ", e.ctas_per_sm, "\n");
   s += "{\n";
   for (size_t k = 0; k < reg_kinds; ++k)

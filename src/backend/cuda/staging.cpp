@@ -31,17 +31,22 @@ class Staging::Taken {
   size_t index_ = 0;
 };
 
-Staging::Staging() {
+char* Staging::pinned() {
   void* memory = nullptr;
   check(cudaHostAlloc(&memory, slot_bytes * slots, cudaHostAllocDefault), "allocating host memory");
-  memory_ = static_cast<char*>(memory);
+  return static_cast<char*>(memory);
+}
+
+// What throws from here on finds the memory and the events that there are released.
+Staging::Staging() : Staging(pinned()) {
   for (cudaEvent_t& e : used_)
     check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
   for (size_t i = 0; i < slots; ++i) free_.push_back(i);
 }
 
 Staging::~Staging() {
-  for (const cudaEvent_t e : used_) cudaEventDestroy(e);
+  for (const cudaEvent_t e : used_)
+    if (e) cudaEventDestroy(e);
   cudaFreeHost(memory_);
 }
 

@@ -27,6 +27,8 @@ class Staging {
 
  private:
   class Taken;
+  explicit Staging(char* pinned) : memory_(pinned) {}
+  static char* pinned();
   void put(char* to, int64_t at, size_t count, const ReadBytes& read, cudaStream_t stream);
 
   static constexpr size_t slot_bytes = size_t{1} << 20;

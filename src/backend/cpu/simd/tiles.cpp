@@ -53,7 +53,7 @@ float fold(Vec v, F&& f) {
 // ---- GEMM ----
 
 template <int Rows, int Columns>
-void micro(const TileProduct& t, const float* a, const float* b, float* c) {
+void micro(const TileGemm& t, const float* a, const float* b, float* c) {
   Vec sum[Rows][Columns];
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
@@ -80,7 +80,7 @@ void micro(const TileProduct& t, const float* a, const float* b, float* c) {
 }
 
 template <int Rows>
-void row_group(const TileProduct& t, int64_t i) {
+void row_group(const TileGemm& t, int64_t i) {
   const float* const a = t.a + i * t.a_row;
   float* const c = t.c + i * t.c_row;
   int64_t j = 0;
@@ -91,12 +91,12 @@ void row_group(const TileProduct& t, int64_t i) {
 }
 
 template <int Rows>
-void last_rows(const TileProduct& t, int64_t i) {
+void last_rows(const TileGemm& t, int64_t i) {
   if (t.m - i == Rows) return row_group<Rows>(t, i);
   if constexpr (Rows > 1) last_rows<Rows - 1>(t, i);
 }
 
-void product(const TileProduct& t) {
+void gemm(const TileGemm& t) {
   int64_t i = 0;
   for (; i + kRows <= t.m; i += kRows) row_group<kRows>(t, i);
   if (i < t.m) last_rows<kRows>(t, i);
@@ -145,6 +145,6 @@ void softmax_grad(const TileSoftmaxGrad& t) {
 
 }  // namespace
 
-constinit const TileKernels EBB_SIMD_TILES = {product, softmax, softmax_grad};
+constinit const TileKernels EBB_SIMD_TILES = {gemm, softmax, softmax_grad};
 
 }  // namespace ebb::cpu

@@ -15,7 +15,7 @@ constexpr int64_t kTileLanes = 16;
 
 // c[m,n] = a[m,k] b[k,n], plus the old c if `accumulate`. a(i,k) = a[i * a_row + k * a_col].
 // n must be a multiple of kTileLanes.
-struct TileProduct {
+struct TileGemm {
   int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;
   int64_t a_row = 0, a_col = 1;
@@ -29,7 +29,7 @@ struct TileProduct {
 // Online softmax over a tile of scores. s [rows,n] becomes 2^(s - row_max), where row_max is the
 // running maximum; sum becomes the running sum of such weights; result [rows,width] and sum are
 // first rescaled by 2^(old row_max - row_max). -infinity becomes 0. n and width as in
-// TileProduct.
+// TileGemm.
 struct TileSoftmax {
   int64_t rows = 0, n = 0;
   float* s = nullptr;
@@ -51,7 +51,7 @@ struct TileSoftmaxGrad {
 };
 
 struct TileKernels {
-  void (*product)(const TileProduct&);
+  void (*gemm)(const TileGemm&);
   void (*softmax)(const TileSoftmax&);
   void (*softmax_grad)(const TileSoftmaxGrad&);
 };

@@ -18,7 +18,7 @@ std::vector<float> values(int64_t count, float low, float high, uint32_t seed) {
   return v;
 }
 
-void check_product(const TileKernels& tiles, TileProduct t, bool transposed) {
+void check_product(const TileKernels& tiles, TileGemm t, bool transposed) {
   const auto a = values(t.m * t.k, -1, 1, 1), b = values(t.k * (t.n + 3), -1, 1, 2);
   const auto before = values(t.m * (t.n + 5), -1, 1, 3);
   std::vector<float> c = before;
@@ -29,7 +29,7 @@ void check_product(const TileKernels& tiles, TileProduct t, bool transposed) {
   t.b_row = t.n + 3;
   t.c = c.data();
   t.c_row = t.n + 5;
-  tiles.product(t);
+  tiles.gemm(t);
   for (int64_t i = 0; i < t.m; ++i)
     for (int64_t j = 0; j < t.n + 5; ++j) {
       const auto at = static_cast<size_t>(i * t.c_row + j);

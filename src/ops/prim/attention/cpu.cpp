@@ -71,7 +71,7 @@ void add_keys(const Task& k, const ScoreMask& mask, float* own, const float* spa
   float* const score = own + k.score_at;
   const int64_t columns = rounded_up(keys.count, kTileLanes);
   for (int64_t j = 0; j < columns; j += kPanel)
-    k.tiles->product(
+    k.tiles->gemm(
         {.m = queries,
          .n = std::min(kPanel, columns - j),
          .k = k.z.k,
@@ -94,16 +94,16 @@ void add_keys(const Task& k, const ScoreMask& mask, float* own, const float* spa
                     .result = own + k.result_at,
                     .result_row = k.width,
                     .width = k.width});
-  k.tiles->product({.m = queries,
-                    .n = k.width,
-                    .k = keys.count,
-                    .a = score,
-                    .a_row = kKeyBlock,
-                    .b = space + k.values + (head * k.z.s + keys.begin) * k.width,
-                    .b_row = k.width,
-                    .c = own + k.result_at,
-                    .c_row = k.width,
-                    .accumulate = true});
+  k.tiles->gemm({.m = queries,
+                 .n = k.width,
+                 .k = keys.count,
+                 .a = score,
+                 .a_row = kKeyBlock,
+                 .b = space + k.values + (head * k.z.s + keys.begin) * k.width,
+                 .b_row = k.width,
+                 .c = own + k.result_at,
+                 .c_row = k.width,
+                 .accumulate = true});
 }
 
 // Query block `i` of all heads.
@@ -126,9 +126,9 @@ void attend(const Task& k, const Call& call, int64_t i) {
   const Head o = out_head_of(z, k.dtype, call.out[0], head);
   float* const lse = static_cast<float*>(call.out[1]) + head * z.t + begin;
   for (int64_t r = 0; r < rows.count; ++r) {
-    const bool blind = sum[r] == 0;  // fully masked
-    write_rows(o, {begin + r, 1}, blind ? 0 : 1 / sum[r], own + k.result_at + r * k.width);
-    lse[r] = blind ? 0 : static_cast<float>((row_max[r] + std::log2(sum[r])) / kLog2e);
+    const bool masked_row = sum[r] == 0;  // fully masked
+    write_rows(o, {begin + r, 1}, masked_row ? 0 : 1 / sum[r], own + k.result_at + r * k.width);
+    lse[r] = masked_row ? 0 : static_cast<float>((row_max[r] + std::log2(sum[r])) / kLog2e);
   }
 }
 

@@ -25,7 +25,7 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 struct Head {
   std::vector<std::vector<double>> scores;
 
-  // o of every query: k are 1, so that scores come as the bias alone.
+  // o of every query: k are 1, so that scores are the bias only.
   std::vector<double> attended() const {
     std::vector<double> out;
     for (const auto& row : scores) {
@@ -69,7 +69,7 @@ TEST(attention, causal__averages_what_came_before) {
   expect_equal(attended(zeros_and_tens(3, 3), {.causal = true}), {1, 5.5, 37});
 }
 
-// The last query sees all keys, whatever their numbers: the others see one fewer each.
+// The last query attends to all keys, whatever their number; each earlier one to one fewer.
 TEST(attention, causal_with_more_keys__ends_at_the_last) {
   expect_equal(attended(zeros_and_tens(2, 3), {.causal = true}), {5.5, 37});
 }

@@ -131,31 +131,30 @@ struct Tile {
 void gemm_panels(const Task& k, const Tile& t, const float* a, const float* panels, float* c) {
   const int64_t columns = rounded_up(t.keys.count, kTileLanes);
   for (int64_t j = 0; j < columns; j += kPanel)
-    k.tiles->product(
-        {.m = t.queries.count,
-         .n = std::min(kPanel, columns - j),
-         .k = k.z.k,
-         .a = a,
-         .a_row = k.width,
-         .b = panels + (t.head * k.panels + (t.keys.begin + j) / kPanel) * kPanel * k.z.k,
-         .b_row = kPanel,
-         .c = c + j,
-         .c_row = kKeyBlock});
+    k.tiles->gemm({.m = t.queries.count,
+                   .n = std::min(kPanel, columns - j),
+                   .k = k.z.k,
+                   .a = a,
+                   .a_row = k.width,
+                   .b = panels + (t.head * k.panels + (t.keys.begin + j) / kPanel) * kPanel * k.z.k,
+                   .b_row = kPanel,
+                   .c = c + j,
+                   .c_row = kKeyBlock});
 }
 
 // sum [keys, K] += a^T [keys, queries] times b [queries, K].
 void add_transposed(const Task& k, const Tile& t, const float* a, const float* b, float* sum) {
-  k.tiles->product({.m = t.keys.count,
-                    .n = k.width,
-                    .k = t.queries.count,
-                    .a = a,
-                    .a_row = 1,
-                    .a_col = kKeyBlock,
-                    .b = b,
-                    .b_row = k.width,
-                    .c = sum,
-                    .c_row = k.width,
-                    .accumulate = true});
+  k.tiles->gemm({.m = t.keys.count,
+                 .n = k.width,
+                 .k = t.queries.count,
+                 .a = a,
+                 .a_row = 1,
+                 .a_col = kKeyBlock,
+                 .b = b,
+                 .b_row = k.width,
+                 .c = sum,
+                 .c_row = k.width,
+                 .accumulate = true});
 }
 
 void run_tile(const Task& k, const Tile& t, float* space, float* own) {
@@ -176,16 +175,16 @@ void run_tile(const Task& k, const Tile& t, float* space, float* own) {
                          .delta = space + k.delta + t.queries.begin});
   add_transposed(k, t, score, dout, own + k.dv_at);
   add_transposed(k, t, dscore, query, own + k.dk_at);
-  k.tiles->product({.m = t.queries.count,
-                    .n = k.width,
-                    .k = t.keys.count,
-                    .a = dscore,
-                    .a_row = kKeyBlock,
-                    .b = space + k.key + (t.head * k.z.s + t.keys.begin) * k.width,
-                    .b_row = k.width,
-                    .c = t.dq,
-                    .c_row = k.width,
-                    .accumulate = true});
+  k.tiles->gemm({.m = t.queries.count,
+                 .n = k.width,
+                 .k = t.keys.count,
+                 .a = dscore,
+                 .a_row = kKeyBlock,
+                 .b = space + k.key + (t.head * k.z.s + t.keys.begin) * k.width,
+                 .b_row = k.width,
+                 .c = t.dq,
+                 .c_row = k.width,
+                 .accumulate = true});
 }
 
 // Split `i` of the keys of all heads.

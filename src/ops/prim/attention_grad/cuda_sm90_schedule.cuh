@@ -137,11 +137,11 @@ struct LongTile {
 
 // Thread block c processes the tiles c, c + grid, ...
 __device__ __forceinline__ LongTile long_tile(const LongParams& p, int i) {
-  const int keys = p.key_blocks, grid = gridDim.x, part = i / keys;
+  const int keys = p.key_blocks, grid = gridDim.x, unit = i / keys;
   LongTile t;
   t.key_block = i % keys;
-  t.query_split = part % p.query_splits;
-  t.head = part / p.query_splits;
+  t.query_split = unit % p.query_splits;
+  t.head = unit / p.query_splits;
   t.first = t.query_split * p.query_blocks / p.query_splits;
   t.blocks = (t.query_split + 1) * p.query_blocks / p.query_splits - t.first;
   const int now =
