@@ -174,12 +174,25 @@ size_t Denoiser::slot_of(const StoredLatent& vector) {
   return static_cast<size_t>(static_cast<const Slot&>(vector).index);
 }
 
+// Class ids and numbers cost nothing by themselves; what follows from others is computed once.
+static HoistedGraph hoisted_of(const Graph& g, const DenoiserOptions& o) {
+  return hoist(g, [&](const Source& s) {
+    const auto c = std::ranges::find(o.conditions, s.name, &nn::Condition::name);
+    return c != o.conditions.end() && c->shape.rank() > 1;
+  });
+}
+
 Denoiser::Denoiser(const DiffusionConfig& config, const nn::Network& network,
                    const DenoiserOptions& options, const Context& context)
+    : Denoiser(config, options, context,
+               hoisted_of(denoiser_graph(config, network, options), options)) {}
+
+Denoiser::Denoiser(const DiffusionConfig& config, const DenoiserOptions& options,
+                   const Context& context, const HoistedGraph& graphs)
     : precond_(config),
       options_(options),
       context_(context),
-      plan_(denoiser_graph(config, network, options), context, {.weights = options.weights}),
+      plan_(graphs.step, context, {.weights = options.weights}),
       slots_(std::make_shared<Slots>()),
       keys_{.images = std::vector<int64_t>(static_cast<size_t>(options.batch))} {
   for (int64_t k = options.vectors; k-- > 0;) {
@@ -187,10 +200,36 @@ Denoiser::Denoiser(const DiffusionConfig& config, const nn::Network& network,
     const Type type{DType::f32, batch_shape(options)};
     plan_.bind(str("latent.", k), Tensor(type, context.device->allocate(type.bytes())));
   }
+  if (!graphs.states.empty())
+    hoisted_ =
+        std::make_unique<Plan>(graphs.hoisted, context, CompileOptions{.weights = options.weights});
+  for (const std::string& name : graphs.states) {
+    const Type type = graphs.step.type(graphs.step.find_source(name)->value);
+    const Tensor state(type, context.device->allocate(type.bytes()));
+    plan_.bind(name, state);
+    hoisted_->bind(name, state);
+  }
   for (const nn::Condition& c : options.conditions) condition(c.name, c.nulls(options.batch));
   if (!options.draws) return;
   plan_.keep("seed", scalar_tensor(int64_t{0}));
   plan_.keep("images", tensor_of(keys_.images, {options.batch}));
+}
+
+void Denoiser::bind(std::string_view name, const Tensor& tensor) {
+  if (hoisted_ && hoisted_->graph().find_source(name)) {
+    hoisted_->bind(name, tensor);
+    if (!plan_.graph().find_source(name)) return;
+  }
+  plan_.bind(name, tensor);
+}
+
+void Denoiser::keep(std::string_view input, const Tensor& value) {
+  if (hoisted_ && hoisted_->graph().find_source(input)) {
+    hoisted_->keep(input, value);
+    stale_ = true;
+    if (!plan_.graph().find_source(input)) return;
+  }
+  plan_.keep(input, value);
 }
 
 Latent Denoiser::take_slot() {
@@ -206,7 +245,7 @@ void Denoiser::condition(std::string_view name, const Tensor& value, const Tenso
   const auto c = std::ranges::find(options_.conditions, name, &nn::Condition::name);
   require(c != options_.conditions.end(), "denoiser: it is given no condition '", name, "'");
   c->check(value, options_.batch, "denoiser");
-  if (!options_.guided) return plan_.keep(name, value);
+  if (!options_.guided) return keep(name, value);
   Tensor other = c->guided ? c->nulls(options_.batch) : value;
   if (negative.defined()) {
     require(c->guided, "denoiser: ", name, " has no negative value: guidance does not concern it");
@@ -220,7 +259,7 @@ void Denoiser::condition(std::string_view name, const Tensor& value, const Tenso
   for (int64_t i = 0; i < 2; ++i)
     std::memcpy(both.rows(i * options_.batch, (i + 1) * options_.batch).raw(), halves[i].raw(),
                 static_cast<size_t>(value.bytes()));
-  plan_.keep(name, both);
+  keep(name, both);
 }
 
 void Denoiser::guidance(double scale) {
@@ -324,6 +363,8 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   }
   Denoised out{slot(takes_guided), with_uncond || !factors ? slot(takes_uncond) : Latent()};
   if (waits_) set(role_of(waits_->slot), takes_noise);
+  if (stale_) hoisted_->run({});
+  stale_ = false;
   plan_.run(inputs_);
   waits_.reset();
   ++evaluations_;

@@ -14,6 +14,7 @@
 #include "diffusion/precond.h"
 #include "diffusion/solver/latents.h"
 #include "nn/network.h"
+#include "passes/hoist.h"
 #include "runtime/plan.h"
 
 namespace ebb {
@@ -40,7 +41,7 @@ class Denoiser : public Latents {
   Denoiser(const DiffusionConfig& config, const nn::Network& network,
            const DenoiserOptions& options, const Context& context);
 
-  void bind(std::string_view name, const Tensor& tensor) { plan_.bind(name, tensor); }
+  void bind(std::string_view name, const Tensor& tensor);
   // The value of a condition, [N,...], and the negative one, which guidance goes away from: the
   // null value if none is given. Without a call both are null. A condition that guidance does not
   // concern (Condition::guided) has its value in both halves of the batch. Throws Error.
@@ -68,11 +69,15 @@ class Denoiser : public Latents {
 
   const Precond& precond() const { return precond_; }
   const DenoiserOptions& options() const { return options_; }
-  const Plan& plan() const { return plan_; }
+  const Plan& plan() const { return plan_; }  // of an evaluation
   // Plan::watch() of the evaluations' runs.
   void watch(std::function<void(double)> watch) { plan_.watch(std::move(watch)); }
 
  private:
+  Denoiser(const DiffusionConfig& config, const DenoiserOptions& options, const Context& context,
+           const HoistedGraph& graphs);
+  void keep(std::string_view input, const Tensor& value);
+
   struct Slots;
   struct Slot;
   // Noise that the next run draws.
@@ -95,6 +100,10 @@ class Denoiser : public Latents {
   DenoiserOptions options_;
   Context context_;
   Plan plan_;
+  // What depends on conditions that are sequences or images, and not on the state: the keys and
+  // values of cross-attention. Null where nothing does.
+  std::unique_ptr<Plan> hoisted_;
+  bool stale_ = false;            // its conditions have changed
   std::shared_ptr<Slots> slots_;  // which vectors are free
   NoiseFill fill_;
   NamedTensors inputs_;        // of the next run
