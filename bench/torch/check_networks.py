@@ -12,6 +12,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools/golden"), str(ROOT / "bench/torch")]
+import components  # noqa: E402
 import dit  # noqa: E402
 import ldm  # noqa: E402
 import networks  # noqa: E402
@@ -56,6 +57,19 @@ def check(case_name, network, memory_format):
     assert errors[worst] < 1e-4 and abs(loss.item() / golden["loss"]["value"] - 1) < 1e-5
 
 
+def check_component(case_name, build, entry, output):
+    """The yardstick of one of a component's entry points, which gives one of its outputs."""
+    golden = json.loads((ROOT / f"tests/golden/{case_name}.json").read_text())
+    call = next(c for c in golden["calls"] if c["entry"] == entry)
+    name, spec = next(iter(call["inputs"].items()))
+    value = torch.tensor(spec["ids"]) if "ids" in spec else image(spec["hash"], spec["shape"])
+    with torch.no_grad():
+        out = nhwc(fill_hashed(build(golden["config"])).eval()(value))
+    error = distance(f"{entry}.{output}", out, call["outputs"][output])
+    print(f"{case_name} {entry}: {error:.2e}")
+    assert error < 1e-5
+
+
 def value(name, spec):
     """An input of a golden file of tests/golden/ldm."""
     if "values" in spec:
@@ -91,3 +105,8 @@ if __name__ == "__main__":
         for path in sorted((ROOT / "tests/golden/ldm").glob("*.json")):
             if "config" in json.loads(path.read_text()):
                 check_ldm(path.stem, layout)
+    for name in ("autoencoder_kl", "autoencoder_kl16"):
+        check_component(name, components.Decode, "decode", "pixels")
+        check_component(name, components.Encode, "encode", "mean")
+    for name in ("clip_quick_gelu", "clip_gelu"):
+        check_component(name, components.ClipText, "encode", "states.1.normed")

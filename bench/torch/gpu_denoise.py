@@ -2,6 +2,7 @@
 bench/gpu --only sample, and a worker for it.
 
     python bench/torch/gpu_denoise.py adm64 --modes eager compile_graph
+    python bench/torch/gpu_denoise.py decode/vae_1024 --modes compile_graph
 
 One evaluation without gradients or guidance, a class for each image; weights and activations bf16,
 U-Nets in channels_last. Weights and inputs are hashed (tools/golden/hashed_weights.py) as in `ebb
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import torch
 
+import components
 import ldm
 import modes
 from gpu_step import BLOCKS, CASES as TRAINED
@@ -115,7 +117,7 @@ def make_run(evaluation, mode):
     how = {"mode": "max-autotune-no-cudagraphs"} if "autotune" in mode else {}
     if mode.startswith("blocks_"):
         for module in evaluation.net.modules():
-            if isinstance(module, (*BLOCKS, ldm.Res, ldm.Block)):
+            if isinstance(module, (*BLOCKS, *components.BLOCKS, ldm.Res, ldm.Block)):
                 module.compile(**how)
         return captured(evaluation.run)
     compiled = torch.compile(evaluation.run, **how)
@@ -129,7 +131,9 @@ class Evaluations:
 
     def prepare(self, args, mode):
         """(what to measure, facts of it)."""
-        evaluation = Evaluation(args.case, args.device, args.batch)
+        of_component = args.case in components.CASES
+        evaluation = (components.Evaluation(args.case, args.device) if of_component
+                      else Evaluation(args.case, args.device, args.batch))
         run = make_run(evaluation, mode)
         out = nhwc(run()).double().reshape(-1).cpu().numpy()
         check = [float((out ** 2).sum() ** 0.5), *projections("output", out)[:PROJECTIONS]]
@@ -139,4 +143,4 @@ class Evaluations:
 
 
 if __name__ == "__main__":
-    modes.main(__doc__, CASES, Evaluations())
+    modes.main(__doc__, [*CASES, *components.CASES], Evaluations())

@@ -12,7 +12,7 @@
 
 namespace ebb {
 
-// The first member `common` of every model's config.
+// The first member `common` of every denoiser's config.
 struct CommonConfig {
   int64_t image_size = 32;
   int64_t in_channels = 3;
@@ -29,7 +29,9 @@ struct CommonConfig {
 class ModelConfig {
  public:
   template <class C>
-  requires requires(C c) { c.common; }
+  requires requires(C c) {
+    c.fields([](auto&&...) {});
+  }
   ModelConfig(C config)  // NOLINT: a model's struct is its config
       : held_(std::make_unique<Held<C>>(std::move(config))) {}
   ModelConfig(const ModelConfig& o) : held_(o.held_->clone()) {}
@@ -40,6 +42,7 @@ class ModelConfig {
   }
 
   std::vector<Field> fields() { return held_->fields(); }  // they point into this config
+  // Throws Error for a config without: of a component that is no denoiser.
   CommonConfig& common() { return held_->common(); }
   const CommonConfig& common() const { return held_->common(); }
   std::string text() const { return held_->text(); }  // "{a=1 b=[2,3]}"
@@ -72,7 +75,12 @@ class ModelConfig {
     explicit Held(C v) : value(std::move(v)) {}
     std::unique_ptr<Base> clone() const override { return std::make_unique<Held>(value); }
     std::vector<Field> fields() override { return fields_of(value); }
-    CommonConfig& common() override { return value.common; }
+    CommonConfig& common() override {
+      if constexpr (requires { value.common; })
+        return value.common;
+      else
+        fail("model config: only a denoiser's has images and classes");
+    }
     std::string text() const override {
       C copy = value;
       return fields_text(fields_of(copy));

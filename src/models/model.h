@@ -1,6 +1,7 @@
 // Model: one family of networks. src/models/<m>.cpp defines `const Model& ebb::models::<m>()`.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,10 +20,13 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
-// What a network works on that does not work on pixels.
+// What a network works on that does not work on pixels. A denoiser's number is
+// (autoencoder's number - shift) * scale.
 struct LatentSpace {
   int64_t factor = 1;  // pixels to a latent, along each side
   std::string of;      // whose latents
+  double scale = 1, shift = 0;
+  bool scaled = false;  // an autoencoder that reads and writes the denoiser's numbers
 };
 
 // What a model is for. A checkpoint may hold components of several kinds.
@@ -44,6 +48,21 @@ struct Preset {
 // The class, of networks whose config has classes.
 std::vector<nn::Condition> class_conditions(const ModelConfig& config);
 
+// What a component computes that is no denoiser: an autoencoder's encode and decode, for example.
+// docs/pipeline.md says why.
+struct EntryPoint {
+  std::string name, help;
+  // All that it is given, declared as conditions are: values of a batch are [N,shape...].
+  std::vector<nn::Condition> (*inputs)(const ModelConfig&) = nullptr;
+  // All that it can compute of them, by name. Who wants some of it makes outputs of that; the rest
+  // is dead code.
+  nn::ValuesByName (*build)(const nn::Params& p, const ModelConfig&,
+                            const nn::ValuesByName& inputs) = nullptr;
+  // Published weights make activations above 65504, the largest number of f16: evaluate in bf16 or
+  // f32 (compute_dtype() in pipeline/component.h).
+  bool overflows_f16 = false;
+};
+
 struct Model {
   std::string name;
   std::string help;
@@ -51,12 +70,15 @@ struct Model {
   std::vector<Preset> presets;  // the first one is what the model's own name means
   // Throws Error if no network can be built of the config, whose sizes are checked.
   void (*check)(const ModelConfig&) = nullptr;
-  // The network under `p`: F [N,H,W,C'] (twice the channels if it learns the variance).
+  // A denoiser's network under `p`: F [N,H,W,C'] (twice the channels if it learns the variance).
   Value (*build)(const nn::Params& p, const ModelConfig&, const nn::NetworkInputs&) = nullptr;
+  // What components of other kinds compute instead.
+  std::vector<EntryPoint> entries;
   // Heights and widths must be multiples of this; 0: both must be the config's image_size, which a
-  // table of positions or the like is made for.
+  // table of positions or the like is made for. Of an autoencoder: in pixels.
   int64_t (*size_multiple)(const ModelConfig&) = +[](const ModelConfig&) { return int64_t{0}; };
-  // None: it works on pixels, if its channels are 1 or 3.
+  // None: it works on pixels, if its channels are 1 or 3. Of an autoencoder: what it makes, with
+  // the scale and shift that are done already.
   std::optional<LatentSpace> (*latents)(const ModelConfig&) = +[](const ModelConfig&) {
     return std::optional<LatentSpace>();
   };
@@ -66,6 +88,12 @@ struct Model {
   // determine (heads, the order of q, k and v, ...) is taken from the preset with the same shapes,
   // or the defaults stated in the model's file.
   std::optional<ModelConfig> (*recognise)(const nn::FileShapes&) = nullptr;
+  // Where files with these tensors keep the weights, if they name or pack them in another way than
+  // the network does; an empty function if not.
+  nn::FilePlaces (*places)(const ModelConfig&, const nn::FileShapes&) = +[](const ModelConfig&,
+                                                                            const nn::FileShapes&) {
+    return nn::FilePlaces();
+  };
   // What recognise() had to guess of this config, if no preset decides it: "heads 4"; "" if
   // nothing.
   std::string (*guessed)(const ModelConfig&) = +[](const ModelConfig&) { return std::string(); };
@@ -91,6 +119,16 @@ nn::Weights weights_of(const Model& model, const ModelConfig& config, std::strin
 Shape sample_shape(const Model& model, const ModelConfig& config, ImageSize size);
 // "any multiple of 8", "256x256": sizes of images, pixels.
 std::string sizes_text(const Model& model, const ModelConfig& config);
+// A graph of an entry point.
+struct EntryCall {
+  std::string entry;
+  std::map<std::string, Shape> inputs;  // [N,...] of each, of one batch
+  std::vector<std::string> outputs;     // which of those that it can compute
+};
+const EntryPoint& find_entry(const Model& model, std::string_view name);  // throws Error
+// Inputs and outputs have their own names. Throws Error.
+Graph entry_graph(const Model& model, const ModelConfig& config, const EntryCall& call,
+                  std::string prefix = "");
 // Sources x, noise and, under their own names, all conditions that are not rare, of their usual
 // sizes, for `batch` images of `size` (pixels or latents), or of the config's.
 nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,
@@ -106,8 +144,10 @@ struct NamedModel {
   ModelConfig config;
   std::string name;  // the preset's or the model's, in its own case
 };
-// By the name of a preset or model, ignoring case. Throws Error, suggests the nearest.
+// A denoiser by the name of a preset or model, ignoring case. Throws Error, suggests the nearest.
 NamedModel find_model(std::string_view name);
+// The same of a component of any kind.
+NamedModel find_component(std::string_view name);
 
 // A network in a checkpoint.
 struct Component {
@@ -120,7 +160,7 @@ std::vector<Component> recognise_components(const nn::FileShapes& tensors,
                                             const std::vector<const Model*>& models = all_models());
 // What recognise_components looks for, for errors: kinds with their models and prefixes.
 std::string known_components(const std::vector<const Model*>& models = all_models());
-// The first denoiser. Throws Error that shows what was looked for and some names if there is none.
+// The first denoiser. Throws Error that shows what there is instead, or what was looked for.
 Component recognise_model(const nn::FileShapes& tensors);
 
 }  // namespace ebb

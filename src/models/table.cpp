@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "base/names.h"
 #include "models/model.h"
@@ -22,7 +23,10 @@ const std::vector<const Model*>& all_models() {
   return models;
 }
 
-NamedModel find_model(std::string_view name) {
+namespace {
+
+NamedModel find_among(std::string_view name, std::string_view what,
+                      const std::function<bool(const Model&)>& wanted) {
   struct Entry {
     std::string name;
     const Model* model;
@@ -30,12 +34,24 @@ NamedModel find_model(std::string_view name) {
   };
   std::vector<Entry> all;
   for (const Model* m : all_models()) {
+    if (!wanted(*m)) continue;
     all.push_back({m->name, m, &m->presets.front()});
     for (const Preset& p : m->presets)
       if (p.name != m->name) all.push_back({p.name, m, &p});
   }
-  const Entry& e = find_known("model: unknown name", name, all, &Entry::name);
+  const Entry& e = find_known(what, name, all, &Entry::name);
   return {e.model, e.preset->name, e.preset->config, e.name};
+}
+
+}  // namespace
+
+NamedModel find_model(std::string_view name) {
+  return find_among(name, "model: unknown name",
+                    [](const Model& m) { return m.kind == ModelKind::denoiser; });
+}
+
+NamedModel find_component(std::string_view name) {
+  return find_among(name, "component: unknown name", [](const Model&) { return true; });
 }
 
 // ---- checkpoints ---------------------------------------------------------------------------
@@ -49,7 +65,14 @@ constexpr std::array kinds = {ModelKind::denoiser, ModelKind::text_encoder, Mode
 const std::vector<std::string>& prefixes_of(ModelKind kind) {
   static const std::vector<std::string> denoiser = {"", "model.", "module.", "net.",
                                                     "model.diffusion_model."},
-                                        text_encoder = {"", "cond_stage_model.transformer."},
+                                        text_encoder = {"",
+                                                        "cond_stage_model.transformer.",
+                                                        "cond_stage_model.model.",
+                                                        "conditioner.embedders.0.transformer.",
+                                                        "conditioner.embedders.0.model.",
+                                                        "conditioner.embedders.1.model.",
+                                                        "text_encoders.clip_l.transformer.",
+                                                        "text_encoders.clip_g.transformer."},
                                         autoencoder = {"", "first_stage_model.", "vae."},
                                         control_network = {"", "control_model."}, adapter = {""};
   switch (kind) {
@@ -109,8 +132,12 @@ std::string known_components(const std::vector<const Model*>& models) {
 
 Component recognise_model(const nn::FileShapes& tensors) {
   require(!tensors.empty(), "model: the file has no tensors");
-  for (Component& c : recognise_components(tensors))
+  std::string others;
+  for (Component& c : recognise_components(tensors)) {
     if (c.model->kind == ModelKind::denoiser) return std::move(c);
+    others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
+  }
+  require(others.empty(), "model: the file has no denoiser, but ", others);
   std::string names;
   for (const auto& [name, shape] : tensors) {
     if (names.size() > 200) break;
@@ -172,6 +199,7 @@ void check_sizes(const Model& model, const ModelConfig& config) {
 void check(const Model& model, const ModelConfig& config) {
   check_sizes(model, config);
   model.check(config);
+  if (model.kind != ModelKind::denoiser) return;
   const int64_t size = config.common().image_size, multiple = model.size_multiple(config);
   require(multiple == 0 || size % multiple == 0, model.name, ": image_size (", size,
           ") must be a multiple of ", multiple);
@@ -228,13 +256,62 @@ std::vector<nn::Condition> class_conditions(const ModelConfig& config) {
   return {nn::class_condition(classes)};
 }
 
+// Of one sample, of the smallest sizes where values bring their own.
+static nn::ValuesByName smallest_inputs(Graph& g, const EntryPoint& entry, const Model& model,
+                                        const ModelConfig& config) {
+  nn::ValuesByName out;
+  for (nn::Condition c : entry.inputs(config)) {
+    std::vector<int64_t> sizes = c.shape.sizes();
+    for (int64_t& n : sizes)
+      if (n == nn::Condition::any) n = std::max<int64_t>(model.size_multiple(config), 1);
+    c.shape = Shape(sizes);
+    out[c.name] = g.input(entry.name + "." + c.name, c.type(1));
+  }
+  return out;
+}
+
 nn::Weights weights_of(const Model& model, const ModelConfig& config, std::string prefix) {
   check(model, config);
   Graph g;
   nn::Weights out;
   const nn::Params root(g, std::move(prefix), &out);
-  model.build(root, config, network_inputs(g, model, config, 1));
+  if (model.build) model.build(root, config, network_inputs(g, model, config, 1));
+  for (const EntryPoint& e : model.entries)
+    e.build(root, config, smallest_inputs(g, e, model, config));
   return out;
+}
+
+const EntryPoint& find_entry(const Model& model, std::string_view name) {
+  return find_known(model.name + ": unknown entry point", name, model.entries, &EntryPoint::name);
+}
+
+Graph entry_graph(const Model& model, const ModelConfig& config, const EntryCall& call,
+                  std::string prefix) {
+  check(model, config);
+  const EntryPoint& entry = find_entry(model, call.entry);
+  const std::string who = model.name + "." + entry.name;
+  Graph g;
+  nn::ValuesByName in;
+  size_t given = 0;
+  int64_t batch = 0;
+  for (const nn::Condition& c : entry.inputs(config)) {
+    const auto it = call.inputs.find(c.name);
+    require(it != call.inputs.end(), who, ": needs '", c.name, "'");
+    const int64_t samples = it->second.rank() > 0 ? it->second[0] : 0;
+    if (given++ == 0) batch = samples;
+    require(samples == batch, who, ": inputs must be of one batch (", batch, ")  ", c.name, ": ",
+            it->second);
+    c.check_shape(it->second, batch, who);
+    in[c.name] = g.input(c.name, {c.dtype, it->second});
+  }
+  require(given == call.inputs.size(), who, ": takes other inputs (", call.inputs.size(), ", not ",
+          given, ")");
+  const nn::ValuesByName out = entry.build(nn::Params(g, std::move(prefix)), config, in);
+  for (const std::string& name : call.outputs)
+    g.output(name, find_known(who + ": unknown output", name, out, [](const auto& o) {
+                     return o.first;
+                   }).second);
+  return g;
 }
 
 nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig& config,

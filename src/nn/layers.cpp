@@ -53,15 +53,16 @@ Value linear(const Params& p, Value x, int64_t out, const Linear& a) {
 
 Value conv(const Params& p, Value x, int64_t out, const Conv& a) {
   if (a.kernel == 1 && a.stride == 1 && a.pad <= 0)
-    return linear(p, x, out, {.init = a.init, .file_dims = 2});
+    return linear(p, x, out, {.bias = a.bias, .init = a.init, .file_dims = 2});
   const AtScope at = p.enter();
   const int64_t k = a.kernel, in = x.shape()[-1];
-  const int64_t pad = a.pad < 0 ? k / 2 : a.pad;
+  const int64_t after = a.pad < 0 ? k / 2 : a.pad, before = a.pad_before < 0 ? after : a.pad_before;
   WeightSpec spec = a.init.weight(in * k * k, out * k * k);
   spec.channels_last = true;
   const Value w = p.param("weight", {out, k, k, in}, spec);
-  const Value b = p.param("bias", {out}, a.init.bias(in * k * k));
-  return ops::conv2d(x, w, b, {.stride = a.stride, .pad = {pad, pad, pad, pad}});
+  Value b;
+  if (a.bias) b = p.param("bias", {out}, a.init.bias(in * k * k));
+  return ops::conv2d(x, w, b, {.stride = a.stride, .pad = {before, before, after, after}});
 }
 
 Value conv_up2(const Params& p, Value x, int64_t out, const Init& init) {

@@ -27,7 +27,9 @@ Value linear(const Params& p, Value x, int64_t out, const Linear& a = {});
 struct Conv {
   int64_t kernel = 3;
   int64_t stride = 1;
-  int64_t pad = -1;  // every side; -1: kernel / 2, the size stays
+  int64_t pad = -1;         // every side; -1: kernel / 2, the size stays
+  int64_t pad_before = -1;  // above and to the left; -1: as pad
+  bool bias = true;
   Init init = torch_init;
 };
 // x [N,H,W,I] -> [N,H',W',O]. A 1x1 convolution is a linear.

@@ -26,6 +26,14 @@ std::string text_of(const Condition& c, int64_t batch) {
   return str(c.dtype, "[", sizes, "]");
 }
 
+bool fits(const Condition& c, const Shape& value, int64_t batch) {
+  const int64_t rank = c.shape.rank();
+  if (value.rank() != rank + 1 || value[0] != batch) return false;
+  for (int64_t i = 0; i < rank; ++i)
+    if (c.shape[i] >= 0 && c.shape[i] != value[i + 1]) return false;
+  return true;
+}
+
 }  // namespace
 
 Type Condition::type(int64_t batch) const {
@@ -50,13 +58,14 @@ Tensor Condition::nulls(int64_t batch) const {
   return dtype == DType::f32 ? wide : wide.to(dtype);
 }
 
+void Condition::check_shape(const Shape& value, int64_t batch, std::string_view subject) const {
+  require(fits(*this, value, batch), subject, ": ", name, " must be ", text_of(*this, batch),
+          "  got ", value);
+}
+
 void Condition::check(const Tensor& value, int64_t batch, std::string_view subject) const {
-  Shape want{batch};
-  for (const int64_t n : shape) want.push_back(n);
-  bool fits = value.defined() && value.dtype() == dtype && value.shape().rank() == want.rank();
-  for (int64_t i = 0; fits && i < want.rank(); ++i)
-    fits = want[i] == value.shape()[i] || (i > 0 && want[i] < 0);
-  require(fits, subject, ": ", name, " must be ", text_of(*this, batch), "  got ",
+  require(value.defined() && value.dtype() == dtype && fits(*this, value.shape(), batch), subject,
+          ": ", name, " must be ", text_of(*this, batch), "  got ",
           value.defined() ? str(value.type()) : "nothing");
   each_element(value, [&](double v) {
     require(std::isfinite(v), subject, ": ", name, " must be finite (", v, ")");

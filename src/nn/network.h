@@ -35,6 +35,8 @@ struct Condition {
   Type usual_type(int64_t batch) const;
   // The null value of every sample.
   Tensor nulls(int64_t batch) const;
+  // Throws Error, which begins with `subject`, unless values of a batch may have this shape.
+  void check_shape(const Shape& value, int64_t batch, std::string_view subject) const;
   // Throws Error, which begins with `subject`, unless `value` may be one of a batch: its type (any
   // size fits `any`), finite numbers, ids in their range.
   void check(const Tensor& value, int64_t batch, std::string_view subject) const;
@@ -54,11 +56,14 @@ Condition class_condition(int64_t classes);
 // Labels of non-leaking augmentation (Karras et al. 2022); 0: the image is as it was.
 Condition augment_condition(int64_t labels);
 
+// Values of a graph by name.
+using ValuesByName = std::map<std::string, Value, std::less<>>;
+
 struct NetworkInputs {
   Value x;      // [N,H,W,C], scaled by the preconditioning
   Value noise;  // f32 [N]: the noise level as the network was trained to read it (c_noise, or t)
-  std::map<std::string, Value, std::less<>> conditions;  // by name; those not here are null
-  std::optional<ops::RandomKeys> random;                 // of dropout; without it there is none
+  ValuesByName conditions;                // those not here are null
+  std::optional<ops::RandomKeys> random;  // of dropout; without it there is none
 
   // A value without a graph if the condition is not here.
   Value condition(std::string_view name) const;

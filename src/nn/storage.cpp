@@ -29,7 +29,8 @@ const StorageFormat* storage_format(DType dtype) {
   return it == formats.end() ? nullptr : &*it;
 }
 
-Value decode(const Weight& w, Value stored) {
+Value decode(const Weight& w, Value stored, bool transposed) {
+  if (transposed) stored = ops::permute(stored, {1, 0});
   check_file_shape(w, stored.type());
   const StorageFormat* format = storage_format(stored.dtype());
   require(format != nullptr, w.name, ": no storage format of weights  ", stored.type());

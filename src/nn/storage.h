@@ -20,9 +20,9 @@ struct StorageFormat {
 // Null: files may have such tensors, but they are widened when they are read.
 const StorageFormat* storage_format(DType dtype);
 
-// The weight as the network reads it, f32 in its layout, of a tensor as files have it. Order comes
-// first, so that what reads few bits of the numbers reads what the file has. Throws Error for
-// another shape.
-Value decode(const Weight& w, Value stored);
+// The weight as the network reads it, f32 in its layout, of a tensor as files have it; transposed:
+// of files that keep a matrix [O,I] as [I,O]. Order comes first, so that what reads few bits of the
+// numbers reads what the file has. Throws Error for another shape.
+Value decode(const Weight& w, Value stored, bool transposed = false);
 
 }  // namespace ebb::nn

@@ -90,6 +90,20 @@ Tensor reordered(const Weight& w, const Tensor& t, bool to_file) {
   return swap_middle(t, *order);
 }
 
+// Of a matrix in f32.
+Tensor transposed(const Tensor& t) {
+  const int64_t rows = t.shape()[0], columns = t.shape()[1];
+  return swap_middle(t, {1, rows, columns, 1}).reshape({columns, rows});
+}
+
+// Of the tensor that has the weight in it.
+Shape shape_at(const FilePlace& place, const Weight& w) {
+  std::vector<int64_t> sizes = file_shape(w).sizes();
+  if (place.transposed) std::swap(sizes.at(0), sizes.at(1));
+  if (place.parts > 1) sizes.at(0) *= place.parts;
+  return Shape(sizes);
+}
+
 Shape without_ones(Shape s) {
   std::vector<int64_t> sizes = s.sizes();
   while (!sizes.empty() && sizes.back() == 1) sizes.pop_back();
@@ -189,30 +203,45 @@ Tensor from_file(const Weight& w, const Tensor& t) {
   return reordered(w, t.dtype() == DType::f32 ? t : t.to(DType::f32), false).reshape(w.shape);
 }
 
+Tensor from_file(const Weight& w, const FilePlace& place, const Tensor& t) {
+  const int64_t rows = t.shape()[0] / place.parts;
+  const Tensor part = place.parts > 1 ? t.rows(place.part * rows, (place.part + 1) * rows) : t;
+  return from_file(w, place.transposed ? transposed(part) : part);
+}
+
 Tensor to_file(const Weight& w, const Tensor& t) {
   require(t.shape() == w.shape, w.name, ": expected ", w.shape, "  tensor: ", t.type());
   return reordered(w, t, true).reshape(file_shape(w));
 }
 
+FilePlace FileTensors::place(const std::string& weight) const {
+  FilePlace out = places ? places(weight) : FilePlace{.name = weight};
+  out.name = prefix + out.name;
+  return out;
+}
+
 std::vector<const Weight*> match_weights(const Weights& weights, const FileTensors& file) {
   Complaints missing, unused, misshapen;
-  FileShapes left = file.shapes;
+  std::set<std::string> used;
   std::vector<const Weight*> computed;
   for (const Weight& w : weights) {
-    const auto it = left.find(file.prefix + w.name);
-    if (it == left.end()) {
+    const FilePlace place = file.place(w.name);
+    const Shape want = shape_at(place, w);
+    const auto it = file.shapes.find(place.name);
+    if (it == file.shapes.end()) {
       if (w.trained || w.spec.init != "sin_cos_2d")
-        missing.add(file.prefix, w.name, file_shape(w));
+        missing.add(place.name, want);
       else
         computed.push_back(&w);
       continue;
     }
-    if (without_ones(it->second) != without_ones(file_shape(w)))
-      misshapen.add(it->first, ": expected ", file_shape(w), ", file has ", it->second);
-    left.erase(it);
+    if (without_ones(it->second) != without_ones(want))
+      misshapen.add(it->first, ": expected ", want, ", file has ", it->second);
+    used.insert(it->first);
   }
-  for (const auto& [name, shape] : left) {
+  for (const auto& [name, shape] : file.shapes) {
     const bool inside = name.starts_with(file.prefix);
+    if (used.contains(name) || (!inside && !file.alone)) continue;
     const std::string_view rest = std::string_view(name).substr(inside ? file.prefix.size() : 0);
     if (!inside || !file.ignored || !file.ignored(rest)) unused.add(name, shape);
   }
@@ -227,7 +256,10 @@ Tensors load_weights(const Weights& weights, const FileTensors& file,
   Tensors out;
   for (const Weight* w : match_weights(weights, file)) out.emplace(w->name, initial_tensor(*w, 0));
   for (const Weight& w : weights)
-    if (!out.contains(w.name)) out.emplace(w.name, from_file(w, load(file.prefix + w.name)));
+    if (!out.contains(w.name)) {
+      const FilePlace place = file.place(w.name);
+      out.emplace(w.name, from_file(w, place, load(place.name)));
+    }
   return out;
 }
 

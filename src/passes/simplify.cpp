@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "ir/op.h"
+#include "ops/prim/embedding/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "passes/made_node.h"
@@ -55,6 +56,13 @@ Graph merge_casts(const Graph& g) {
   Rewriter rw(g);
   rw.copy_sources();
   for (const Node& n : g.nodes()) {
+    if (n.op == &ops::def::embedding()) {
+      const AtScope scope(rw.to(), n.at);
+      const Value rows =
+          ops::embedding(rw.map(from[static_cast<size_t>(n.in[0])]), rw.map(n.in[1]));
+      rw.set(n.out[0], ops::cast(rows, g.type(n.out[0]).dtype));
+      continue;
+    }
     if (!is_cast(g, n)) {
       rw.copy(n);
       continue;

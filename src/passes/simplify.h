@@ -13,7 +13,7 @@ Graph dead_code(const Graph& g);
 Graph common_subexpressions(const Graph& g);
 
 // A cast of a cast that lost nothing becomes one cast, or none where it comes back to the dtype
-// that it started from.
+// that it started from. Rows of a table that was cast so are read from the table before and cast.
 Graph merge_casts(const Graph& g);
 
 // Removes inputs that an expression does not use: gradient rules leave them behind.

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/hashed_weights.h"
+#include "nn/storage.h"
 
 namespace ebb {
 namespace {
@@ -45,9 +50,44 @@ std::vector<NetworkCase> sampled_networks() {
 }
 
 NamedModel model_of(const NetworkCase& c) {
-  NamedModel named = find_model(c.model);
+  NamedModel named = find_component(c.model);
   parse_fields(named.config.fields(), c.settings);
   return named;
+}
+
+std::shared_ptr<WeightStore> hashed_weights(const NamedModel& m) {
+  WeightStore::Weights out;
+  for (const nn::Weight& w : weights_of(*m.model, m.config)) {
+    StoredWeight stored = stored_tensor(w.spec.init == "sin_cos_2d"
+                                            ? nn::to_file(w, nn::hashed_weight(w))
+                                            : nn::hashed_file_tensor(w.name, nn::file_shape(w)));
+    stored.decode = [w](Value v) { return nn::decode(w, v); };
+    out.emplace(w.name, std::move(stored));
+  }
+  return std::make_shared<WeightStore>(std::move(out));
+}
+
+double l2_norm(std::span<const float> v) {
+  double sum = 0;
+  for (const float x : v) sum += double{x} * double{x};
+  return std::sqrt(sum);
+}
+
+BenchResult timed_evaluation(const Context& context, const Timed& what, Plan& plan,
+                             const NamedTensors& inputs, const Tensor& output, Ceilings& ceilings) {
+  constexpr int runs = 30, projections = 3;
+  const auto values = output.to(DType::f32);
+  const double l2 = l2_norm(values.span<float>());
+  require(std::isfinite(l2) && l2 > 0, "bench: ", what.op, '/', what.example,
+          ": the output is not finite");
+  std::vector<double> check{l2};
+  for (int k = 0; k < projections; ++k)
+    check.push_back(nn::projection("output", k, values.span<float>()));
+  BenchResult r = result_of_plan(context, plan, inputs, runs, what.dtype, ceilings);
+  r.op = what.op;
+  r.example = what.example;
+  r.check = std::move(check);
+  return r;
 }
 
 Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int runs) {

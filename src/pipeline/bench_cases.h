@@ -1,6 +1,8 @@
 // The networks of benches, and how their plans are timed.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "runtime/graph_bench.h"
 #include "runtime/op_bench.h"
 #include "runtime/plan.h"
+#include "runtime/weight_store.h"
 
 namespace ebb {
 
@@ -26,6 +29,19 @@ std::vector<NetworkCase> sampled_networks();
 NamedModel model_of(const NetworkCase& c);
 
 constexpr int profile_runs = 10;
+
+// As a file has them, a hash of name and index each.
+std::shared_ptr<WeightStore> hashed_weights(const NamedModel& m);
+
+// A plan of `op`/`example`, its output, and how long it takes; `check`: the norm of the output and
+// projections, for comparisons with other programs. Throws Error unless the output is finite.
+struct Timed {
+  std::string op, example;
+  DType dtype;
+};
+BenchResult timed_evaluation(const Context& context, const Timed& what, Plan& plan,
+                             const NamedTensors& inputs, const Tensor& output, Ceilings& ceilings);
+double l2_norm(std::span<const float> v);
 
 // Of runs of a plan whose inputs were loaded, on the device; on the host with their copies.
 Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int runs);

@@ -1,15 +1,12 @@
 // Benches of evaluations of networks.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "base/error.h"
 #include "nn/hashed_weights.h"
-#include "nn/storage.h"
 #include "passes/mixed_precision.h"
 #include "pipeline/bench_cases.h"
 #include "pipeline/model_bench.h"
-#include "runtime/weight_store.h"
 
 namespace ebb {
 namespace {
@@ -37,19 +34,6 @@ NamedTensors inputs_of(const Graph& g, const CommonConfig& c, int64_t batch) {
   return in;
 }
 
-// As a file has them.
-std::shared_ptr<WeightStore> hashed_weights(const NamedModel& m) {
-  WeightStore::Weights out;
-  for (const nn::Weight& w : weights_of(*m.model, m.config)) {
-    StoredWeight stored = stored_tensor(w.spec.init == "sin_cos_2d"
-                                            ? nn::to_file(w, nn::hashed_weight(w))
-                                            : nn::hashed_file_tensor(w.name, nn::file_shape(w)));
-    stored.decode = [w](Value v) { return nn::decode(w, v); };
-    out.emplace(w.name, std::move(stored));
-  }
-  return std::make_shared<WeightStore>(std::move(out));
-}
-
 Evaluation make_evaluation(const NetworkCase& m, DType dtype, const Context& context,
                            CompileOptions options = {}) {
   const NamedModel named = model_of(m);
@@ -63,37 +47,15 @@ Evaluation make_evaluation(const NetworkCase& m, DType dtype, const Context& con
           std::move(inputs)};
 }
 
-double norm(std::span<const float> v) {
-  double sum = 0;
-  for (const float x : v) sum += double{x} * double{x};
-  return std::sqrt(sum);
-}
-
 // Rounding to bf16 in every layer adds up to per cents of the output.
 void check_output(const NetworkCase& m, DType dtype, const Tensor& have, const Tensor& want) {
   const double tolerance = dtype == DType::f32 ? 1e-3 : 5e-2;
   std::vector<float> error(have.span<float>().begin(), have.span<float>().end());
   for (size_t i = 0; i < error.size(); ++i) error[i] -= want.span<float>()[i];
-  const double relative = norm(error) / norm(want.span<float>());
+  const double relative = l2_norm(error) / l2_norm(want.span<float>());
   require(relative <= tolerance, "bench: denoise/", m.name, ' ', dtype,
           ": the output differs from the unfused f32 plan by ", relative, " (at most ", tolerance,
           ")");
-}
-
-BenchResult timed(const Context& context, const NetworkCase& m, Evaluation& e, DType dtype,
-                  const Tensor& output, Ceilings& ceilings) {
-  constexpr int runs = 30, projections = 3;
-  const auto values = output.to(DType::f32);
-  const double l2 = norm(values.span<float>());
-  require(std::isfinite(l2) && l2 > 0, "bench: denoise/", m.name, ": the output is not finite");
-  std::vector<double> check{l2};
-  for (int k = 0; k < projections; ++k)
-    check.push_back(nn::projection("output", k, values.span<float>()));
-  BenchResult r = result_of_plan(context, e.plan, e.inputs, runs, dtype, ceilings);
-  r.op = "denoise";
-  r.example = m.name;
-  r.check = std::move(check);
-  return r;
 }
 
 }  // namespace
@@ -115,7 +77,8 @@ void bench_denoise(const Context& context, const ModelBench& what, Ceilings& cei
       Evaluation e = make_evaluation(m, d, context);
       const Tensor have = e.plan.run(e.inputs).at("F").to(DType::f32);
       check_output(m, d, have, want);
-      BenchResult r = timed(context, m, e, d, have, ceilings);
+      BenchResult r =
+          timed_evaluation(context, {"denoise", m.name, d}, e.plan, e.inputs, have, ceilings);
       if (what.profile) r.profile = profile_plan(e.plan, e.inputs, profile_runs);
       report(r);
     }
@@ -129,7 +92,8 @@ void bench_denoise(const Context& context, const ModelBench& what, Ceilings& cei
     Evaluation e = make_evaluation(m, DType::bf16, context);
     const Tensor output = e.plan.run(e.inputs).at("F");
     const std::chrono::duration<double> first = std::chrono::steady_clock::now() - start;
-    BenchResult r = timed(context, m, e, DType::bf16, output, ceilings);
+    BenchResult r = timed_evaluation(context, {"denoise", m.name, DType::bf16}, e.plan, e.inputs,
+                                     output, ceilings);
     r.first_step_s = first.count();
     if (what.profile) r.profile = profile_plan(e.plan, e.inputs, profile_runs);
     report(r);

@@ -11,7 +11,7 @@
 
 namespace ebb {
 
-// "train_step/name" and "denoise/name" of the cases on the device.
+// "train_step/name", "denoise/name" and those of components: the cases on the device.
 std::vector<std::string> model_bench_names(const Device& device);
 
 struct ModelBench {
@@ -33,5 +33,12 @@ void bench_models(const Context& context, const ModelBench& what, Ceilings& ceil
 // ones for values that are not finite. Throws Error if not.
 void bench_denoise(const Context& context, const ModelBench& what, Ceilings& ceilings,
                    const std::function<void(const BenchResult&)>& report);
+
+// One text or image through text encoders and autoencoders of published sizes, on hashed weights
+// and inputs: "encode_text/clip_l", "decode/vae_1024" and so on, in bf16, on hosts the small ones
+// and in f32, too. Throws Error for an output that is not finite.
+std::vector<std::string> component_bench_names(const Device& device);
+void bench_components(const Context& context, const ModelBench& what, Ceilings& ceilings,
+                      const std::function<void(const BenchResult&)>& report);
 
 }  // namespace ebb

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <mutex>
+#include <set>
 
 #include "base/error.h"
 #include "core/chunks.h"
@@ -64,7 +65,11 @@ class FiniteCheck {
 };
 
 nn::FileTensors tensors_of(const SafetensorsFile& file, const TensorNames& names) {
-  nn::FileTensors out{.shapes = {}, .prefix = names.prefix, .ignored = names.ignored};
+  nn::FileTensors out{.shapes = {},
+                      .prefix = names.prefix,
+                      .ignored = names.ignored,
+                      .places = names.places,
+                      .alone = names.alone};
   for (const SafetensorsEntry& e : file.entries()) out.shapes.emplace(e.name, e.shape);
   return out;
 }
@@ -73,16 +78,25 @@ bool kept_as_stored(const SafetensorsEntry& e) {
   return SafetensorsFile::as_stored(e) && nn::storage_format(*e.dtype);
 }
 
+// Of a part of the rows, only these are read.
 StoredWeight stored_in(const std::shared_ptr<const SafetensorsFile>& file,
-                       const SafetensorsEntry& e, const nn::Weight& w) {
+                       const SafetensorsEntry& e, const nn::Weight& w, const nn::FilePlace& place) {
   StoredWeight out;
-  if (kept_as_stored(e))
-    out = {.type = {*e.dtype, e.shape},
-           .read = [file, &e](int64_t at, std::span<uint8_t> part) { file->read(e, at, part); },
-           .host = file->map(e)};
-  else
-    out = stored_tensor(file->load(e).to(DType::f32));
-  out.decode = [w](Value v) { return nn::decode(w, v); };
+  const int64_t rows = place.parts > 1 ? e.shape[0] / place.parts : 0, first = place.part * rows;
+  const auto part = [&](const Tensor& t) { return rows > 0 ? t.rows(first, first + rows) : t; };
+  if (kept_as_stored(e)) {
+    Type type{*e.dtype, e.shape};
+    if (rows > 0) type.shape[0] = rows;
+    const int64_t begin = place.part * type.bytes();
+    const Tensor host = file->map(e);
+    out = {.type = type,
+           .read = [file, &e, begin](int64_t at,
+                                     std::span<uint8_t> to) { file->read(e, begin + at, to); },
+           .host = host.defined() ? part(host) : host};
+  } else {
+    out = stored_tensor(part(file->load(e).to(DType::f32)));
+  }
+  out.decode = [w, turned = place.transposed](Value v) { return nn::decode(w, v, turned); };
   return out;
 }
 
@@ -140,19 +154,22 @@ std::shared_ptr<WeightStore> open_model_weights(const std::string& path, const n
   WeightStore::Weights out;
   for (const nn::Weight* w : nn::match_weights(weights, tensors))
     out.emplace(w->name, stored_tensor(nn::initial_tensor(*w, 0)));
+  std::set<const SafetensorsEntry*> entries;
   int64_t all = 0;
   for (const nn::Weight& w : weights)
     if (!out.contains(w.name))
-      all += file->find(names.prefix + w.name).end - file->find(names.prefix + w.name).begin;
+      if (const auto& e = file->find(tensors.place(w.name).name); entries.insert(&e).second)
+        all += e.end - e.begin;
   FiniteCheck finite(*file, path, all, progress);
   for (const nn::Weight& w : weights) {
     if (out.contains(w.name)) continue;
-    const SafetensorsEntry& e = file->find(names.prefix + w.name);
-    StoredWeight stored = stored_in(file, e, w);
-    if (kept_as_stored(e))
-      finite.check(e);
-    else
+    const nn::FilePlace place = tensors.place(w.name);
+    const SafetensorsEntry& e = file->find(place.name);
+    StoredWeight stored = stored_in(file, e, w, place);
+    if (!kept_as_stored(e))
       check_finite(e.name, stored.host, path);
+    else if (entries.erase(&e) > 0)
+      finite.check(e);
     out.emplace(w.name, std::move(stored));
   }
   return std::make_shared<WeightStore>(std::move(out));

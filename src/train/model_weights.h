@@ -17,6 +17,8 @@ namespace ebb::train {
 struct TensorNames {
   std::string prefix = {};
   std::function<bool(std::string_view)> ignored = {};  // names without the prefix
+  nn::FilePlaces places = {};                          // as nn::FileTensors has them
+  bool alone = true;                                   // no other component's tensors are there
 };
 
 // Every weight of a model file in f32, in the network's layout. Binding is total, as

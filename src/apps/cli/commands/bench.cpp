@@ -166,16 +166,19 @@ int run(const Options& o) {
   const ModelBench networks{o.filter, recompute, o.profile};
   bench_models(context, networks, c, report);
   bench_denoise(context, networks, c, report);
+  bench_components(context, networks, c, report);
   bench_pipelines(context, o.filter, report);
   return 0;
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  app.add_option("FILTER", o->filter,
-                 "run the cases whose op/example contains this; whole training steps are "
-                 "train_step/..., evaluations of a network denoise/..., the plan of another batch "
-                 "second_plan/...; load: time loading a model file");
+  app.add_option(
+      "FILTER", o->filter,
+      "run the cases whose op/example contains this; whole training steps are "
+      "train_step/..., evaluations of a network denoise/..., of a text encoder "
+      "encode_text/..., of an autoencoder encode/... and decode/..., the plan of another "
+      "batch second_plan/...; load: time loading a model file");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
   app.get_option("--json")->description(

@@ -51,7 +51,7 @@ struct Recognised {
 Recognised recorded(const std::string& model, const std::string& config) {
   Recognised out{.model = model, .config = config};
   try {
-    NamedModel m = find_model(model);
+    NamedModel m = find_component(model);
     set_fields_json(m.config.fields(), config, "config");
     check(*m.model, m.config);
     out.parts = {part_of({m.model, m.config, ""})};
@@ -72,7 +72,7 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
     return {.model = "", .config = "", .fault = "the file has no tensors, so it holds no model"};
   const auto& said = file.metadata();
   if (!o.model.empty()) {
-    const NamedModel named = find_model(o.model);
+    const NamedModel named = find_component(o.model);
     const auto model = said.find("ebb.model");
     require(model == said.end() || model->second == named.model->name, "info: the file's model is ",
             model->second, " (--model ", o.model, ")  ", o.file);

@@ -416,6 +416,7 @@ int run(Options& o) {
 std::string model_list() {
   std::string out = "models (--model), each with its presets:";
   for (const Model* m : all_models()) {
+    if (m->kind != ModelKind::denoiser) continue;
     out += "\n  " + m->name;
     for (const Preset& p : m->presets)
       if (p.name != m->name) out += " " + p.name;

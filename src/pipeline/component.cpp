@@ -1,0 +1,33 @@
+#include "pipeline/component.h"
+
+#include "io/safetensors.h"
+#include "passes/mixed_precision.h"
+#include "train/model_weights.h"
+
+namespace ebb {
+
+std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& c) {
+  nn::FileShapes shapes;
+  const auto tensors = io::SafetensorsFile::open(file);
+  for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
+  return train::open_model_weights(
+      file, weights_of(*c.model, c.config),
+      {.prefix = c.prefix,
+       .ignored = c.model->ignored,
+       .places = c.model->places(c.config, nn::without_prefix(shapes, c.prefix)),
+       .alone = c.prefix.empty()});
+}
+
+DType compute_dtype(const EntryPoint& entry, DType asked, const Device& device) {
+  if (asked != DType::f16 || !entry.overflows_f16) return asked;
+  return device.fast_in(DType::bf16) ? DType::bf16 : DType::f32;
+}
+
+Plan entry_plan(const Component& c, const EntryCall& call, DType asked,
+                std::shared_ptr<WeightStore> weights, const Context& context) {
+  const DType dtype = compute_dtype(find_entry(*c.model, call.entry), asked, *context.device);
+  const Graph g = entry_graph(*c.model, c.config, call);
+  return {mixed_precision(g, dtype, Parameters::rounded), context, {.weights = std::move(weights)}};
+}
+
+}  // namespace ebb

@@ -1,0 +1,25 @@
+// Entry points of components as plans: text encoders, autoencoders (models/model.h).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/model.h"
+#include "runtime/plan.h"
+#include "runtime/weight_store.h"
+
+namespace ebb {
+
+// The weights of a component in a safetensors file, checked as open_model_weights() does. Where it
+// has a prefix, what else the file holds is not looked at. Throws Error.
+std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& component);
+
+// The dtype of matmuls and convolutions of an entry point where a run asks for `asked`: f16 only
+// where its activations fit, else bf16, or f32 on devices that are not fast in bf16.
+DType compute_dtype(const EntryPoint& entry, DType asked, const Device& device);
+
+// Run by plan.run({{input, tensor}, ...}); outputs are f32. Throws Error.
+Plan entry_plan(const Component& component, const EntryCall& call, DType asked,
+                std::shared_ptr<WeightStore> weights, const Context& context);
+
+}  // namespace ebb
