@@ -38,9 +38,14 @@ struct Layout {
 Layout layout_of(const std::string& model) {
   const fs::path path(model);
   if (!fs::is_directory(path)) return {model, "", {model}, {model}};
-  Layout out{.denoiser = weights_in(path / "unet"), .tokenizer = {}, .text_encoders = {}, .autoencoders = {}};
-  require(!out.denoiser.empty(), "generate: the folder has no unet/diffusion_pytorch_model.safetensors"
-          ", as diffusers' models have it  ", model);
+  Layout out{.denoiser = weights_in(path / "unet"),
+             .tokenizer = {},
+             .text_encoders = {},
+             .autoencoders = {}};
+  require(!out.denoiser.empty(),
+          "generate: the folder has no unet/diffusion_pytorch_model.safetensors"
+          ", as diffusers' models have it  ",
+          model);
   for (const char* name : {"text_encoder", "text_encoder_2"})
     if (const std::string file = weights_in(path / name); !file.empty())
       out.text_encoders.push_back(file);

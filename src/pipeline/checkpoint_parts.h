@@ -19,9 +19,9 @@ struct CheckpointParts {
 };
 
 struct PartFiles {
-  std::string model;                             // a .safetensors file, or a folder of diffusers
-  std::vector<std::string> text_encoders = {};   // files that win over the model's
-  std::string autoencoder = {};                  // likewise
+  std::string model;                            // a .safetensors file, or a folder of diffusers
+  std::vector<std::string> text_encoders = {};  // files that win over the model's
+  std::string autoencoder = {};                 // likewise
 };
 
 // Throws Error for files that are not there, hold nothing that is looked for, or lack a denoiser.

@@ -24,8 +24,7 @@ class LatentDecoder {
 
   Tensor decode(Tensor samples) {
     const Shape& s = samples.shape();
-    for (float& v : samples.span<float>())
-      v = static_cast<float>(v / space_.scale + space_.shift);
+    for (float& v : samples.span<float>()) v = static_cast<float>(v / space_.scale + space_.shift);
     const Shape one{1, s[1], s[2], s[3]};
     if (!plan_ || size_ != one) {
       const EntryCall call{"decode", {{"latents", one}}, {"pixels"}};

@@ -26,9 +26,10 @@ std::string parameters_text(const PictureParameters& p) {
   const GenerateOptions& o = p.options;
   std::string out = p.prompt;
   if (!p.negative.empty()) out += "\nNegative prompt: " + p.negative;
-  out += str("\nSteps: ", o.steps, ", Sampler: ", quoted(o.sampler), ", Schedule type: ",
-             quoted(o.schedule), ", CFG scale: ", o.guidance, ", Seed: ", o.seed, ", Size: ",
-             p.size.width, 'x', p.size.height, ", Model: ", quoted(p.model));
+  out +=
+      str("\nSteps: ", o.steps, ", Sampler: ", quoted(o.sampler),
+          ", Schedule type: ", quoted(o.schedule), ", CFG scale: ", o.guidance, ", Seed: ", o.seed,
+          ", Size: ", p.size.width, 'x', p.size.height, ", Model: ", quoted(p.model));
   if (p.clip_skip > 0) out += str(", Clip skip: ", p.clip_skip);
   return out + str(", Version: ebb ", version);
 }

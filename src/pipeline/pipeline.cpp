@@ -196,8 +196,7 @@ Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunConditions& 
 
 // ---- runs ----------------------------------------------------------------------------------
 
-Generated Pipeline::generate(const ResolvedRequest& r,
-                             const std::function<bool(double)>& progress,
+Generated Pipeline::generate(const ResolvedRequest& r, const std::function<bool(double)>& progress,
                              const RunConditions& conditions) {
   Denoiser& denoiser = denoiser_for(r, conditions);
   check_memory(r, denoiser, *context_.device);

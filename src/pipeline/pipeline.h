@@ -27,7 +27,7 @@ struct Generated {
 };
 
 struct PipelineOptions {
-  size_t plans = 8;  // that stay compiled, those used last
+  size_t plans = 8;                     // that stay compiled, those used last
   std::optional<Decoder> decoder = {};  // of latents; none: decoder_of()
 };
 

@@ -53,8 +53,8 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
     require(r.guided && guidable, "sample: ", o.sampler,
             " needs --guidance other than 1, or --rules that guide, and a model with classes (",
             guidance_text(o), ", ", classes, " classes)");
-  require(!r.guided || guidable, "sample: guidance needs a model with classes (",
-          guidance_text(o), ", ", classes, " classes)");
+  require(!r.guided || guidable, "sample: guidance needs a model with classes (", guidance_text(o),
+          ", ", classes, " classes)");
   require(!r.guided || request.prompted || !without_class(request),
           "sample: ", o.rules.empty() ? "--guidance" : "--rules",
           " has no effect without a class (", guidance_text(o), ", --class none)");

@@ -19,8 +19,8 @@ std::vector<nn::Condition> RunConditions::conditions(
         require(value != branch->end(), "conditions: '", name, "' is missing in a part of the run");
         c->check(value->second, 1, "conditions");
         require(value->second.type() == first.type(), "conditions: '", name,
-                "' must keep its type during a run (", first.type(), " and ",
-                value->second.type(), ")");
+                "' must keep its type during a run (", first.type(), " and ", value->second.type(),
+                ")");
       }
     out.push_back(c->sized_as(first));
   }
@@ -29,14 +29,15 @@ std::vector<nn::Condition> RunConditions::conditions(
 
 const RunConditions::Steps& RunConditions::at(int64_t step) const {
   require(!empty(), "conditions: there are none");
-  const auto found = std::ranges::find_if(steps, [&](const Steps& s) { return step <= s.end_step; });
+  const auto found =
+      std::ranges::find_if(steps, [&](const Steps& s) { return step <= s.end_step; });
   return found == steps.end() ? steps.back() : *found;
 }
 
 Tensor repeated(const Tensor& value, int64_t batch) {
   Shape shape = value.shape();
   shape[0] = batch;
-  Tensor out({value.dtype(), shape});
+  Tensor out(value.dtype(), shape);
   const auto from = static_cast<const char*>(value.raw());
   for (int64_t i = 0; i < batch; ++i)
     std::copy_n(from, value.bytes(), static_cast<char*>(out.raw()) + i * value.bytes());

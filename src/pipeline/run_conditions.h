@@ -12,7 +12,7 @@ namespace ebb {
 // The same for every image. A value may change from step to step (prompt editing), its shape not.
 struct RunConditions {
   struct Steps {
-    int64_t end_step = 0;  // the values of the steps up to this, counted from 1
+    int64_t end_step = 0;           // the values of the steps up to this, counted from 1
     NamedTensors values, negative;  // [1,...] of both branches of guidance, with the same names
   };
   std::vector<Steps> steps;  // the last one ends at the last step or behind it; none: no conditions

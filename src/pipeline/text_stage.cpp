@@ -10,11 +10,13 @@ namespace {
 
 using text::Chunk, text::PromptSyntax;
 
-constexpr int64_t sd1_context = 768, sd2_context = 1024, refiner_context = 1280, xl_context = 2048;
-
 int64_t number_of(ModelConfig config, std::string_view field) {
   const std::vector<Field> fields = config.fields();
   return parse_integer(field_text(find_field(fields, field, "config")), field);
+}
+
+bool takes(const std::vector<nn::Condition>& known, std::string_view name) {
+  return std::ranges::find(known, name, &nn::Condition::name) != known.end();
 }
 
 // Channels of the text that a denoiser reads; 0: none.
@@ -23,14 +25,33 @@ int64_t context_of(const std::vector<nn::Condition>& conditions) {
   return c == conditions.end() ? 0 : c->shape[1];
 }
 
-const LoadedComponent& encoder_of(const std::vector<LoadedComponent>& encoders, int64_t width,
-                                  std::string_view name) {
-  const auto found = std::ranges::find_if(encoders, [&](const LoadedComponent& c) {
-    return number_of(c.component.config, "width") == width;
-  });
-  require(found != encoders.end(), "generate: the model reads ", name,
-          ", which the checkpoint does not have; --text-encoder FILE names it");
-  return *found;
+int64_t width_of(const LoadedComponent& c) { return number_of(c.component.config, "width"); }
+
+// What a denoiser wants that reads so many channels, for errors.
+std::string wanted_text(int64_t context) {
+  switch (context) {
+    case 768: return "CLIP-L (768 channels)";
+    case 1024: return "CLIP-H (1024 channels)";
+    case 1280: return "CLIP-G (1280 channels)";
+    case 2048: return "CLIP-L and CLIP-G (768 and 1280 channels)";
+    default: return str("text of ", context, " channels");
+  }
+}
+
+// The encoder of `context` channels, or the first two that have as many together.
+std::vector<LoadedComponent> matching(const std::vector<LoadedComponent>& encoders,
+                                      int64_t context) {
+  for (const LoadedComponent& c : encoders)
+    if (width_of(c) == context) return {c};
+  for (const LoadedComponent& a : encoders)
+    for (const LoadedComponent& b : encoders)
+      if (width_of(a) <= width_of(b) && &a != &b && width_of(a) + width_of(b) == context)
+        return {a, b};
+  std::string have;
+  for (const LoadedComponent& c : encoders)
+    have += str(have.empty() ? "" : ", ", c.component.config.text());
+  fail("generate: the model reads ", wanted_text(context), ", and the files have ",
+       have.empty() ? "no text encoder" : have, "; --text-encoder FILE names one");
 }
 
 float mean(std::span<const float> v) {
@@ -44,33 +65,37 @@ bool plain(const Chunk& chunk) {
 
 }  // namespace
 
-std::string EncoderRule::states() const { return str("states.", layer, normed ? ".normed" : ""); }
+std::string EncoderRule::states() const {
+  return str("states.", reading.layer, reading.normed ? ".normed" : "");
+}
 
 std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig& config,
                                        const std::vector<LoadedComponent>& encoders,
                                        int64_t clip_skip) {
-  constexpr int64_t clip_l = 768, clip_h = 1024, clip_g = 1280, cut_layers = 23;
-  const int64_t context = context_of(denoiser.conditions(config));
+  constexpr int64_t clip_h = 1024, cut_layers = 23;
+  const std::vector<nn::Condition> known = denoiser.conditions(config);
+  const int64_t context = context_of(known);
+  require(context > 0, "generate: ", denoiser.name, " reads no text");
   require(clip_skip >= 0, "generate: --clip-skip must not be negative (", clip_skip, ")");
   std::vector<EncoderRule> rules;
-  const auto add = [&](int64_t width, std::string_view name, EncoderRule rule) {
-    rule.encoder = encoder_of(encoders, width, name);
-    rule.width = width;
-    if (clip_skip > 0) rule.layer = clip_skip;
-    const int64_t layers = number_of(rule.encoder.component.config, "layers");
+  for (const LoadedComponent& encoder : matching(encoders, context))
+    rules.push_back({encoder, width_of(encoder), {}});
+  if (takes(known, nn::pooled_text)) {  // Stable Diffusion XL
+    for (EncoderRule& r : rules) r.reading = {.layer = 2, .normed = false};
+    rules.back().reading.projected = true;
+    rules.back().reading.pad = 0;
+  } else if (context == clip_h) {  // 2
+    rules[0].reading = {.layer = 2, .pad = 0};
+  }
+  for (EncoderRule& r : rules) {
+    if (clip_skip > 0) r.reading.layer = clip_skip;
+    const int64_t layers = number_of(r.encoder.component.config, "layers");
     // Files of Hugging Face leave the layer out that Stable Diffusion 2 does not read.
-    if (width == clip_h && layers == cut_layers) rule.layer = std::max<int64_t>(rule.layer - 1, 1);
-    require(rule.layer <= layers, "generate: --clip-skip ", clip_skip, " leaves no layer of ", name,
-            " (", layers, ")");
-    rules.push_back(std::move(rule));
-  };
-  if (context == sd1_context) add(clip_l, "CLIP-L", {});
-  if (context == sd2_context) add(clip_h, "CLIP-H", {.layer = 2, .pad = 0});
-  if (context == xl_context) add(clip_l, "CLIP-L", {.layer = 2, .normed = false});
-  if (context == xl_context || context == refiner_context)
-    add(clip_g, "CLIP-G", {.layer = 2, .normed = false, .projected = true, .pad = 0});
-  require(!rules.empty(), "generate: ", denoiser.name, " reads no text that ebb knows (", context,
-          " channels)");
+    if (r.width == clip_h && layers == cut_layers)
+      r.reading.layer = std::max<int64_t>(r.reading.layer - 1, 1);
+    require(r.reading.layer <= layers, "generate: --clip-skip ", clip_skip,
+            " leaves no layer of an encoder with ", layers);
+  }
   return rules;
 }
 
@@ -92,7 +117,7 @@ TextStage::States TextStage::run(size_t encoder, const Chunk& chunk) {
   std::unique_ptr<Plan>& plan = plans_[encoder];
   if (!plan) {
     std::vector<std::string> outputs = {rule.states()};
-    if (rule.projected) outputs.emplace_back("projected");
+    if (rule.reading.projected) outputs.emplace_back("projected");
     const EntryCall call{"encode", {{"tokens", {1, text::chunk_tokens}}, {"end", {1}}}, outputs};
     plan = std::make_unique<Plan>(
         entry_plan(rule.encoder.component, call, dtype_, rule.encoder.weights, context_));
@@ -102,7 +127,7 @@ TextStage::States TextStage::run(size_t encoder, const Chunk& chunk) {
   std::ranges::copy(chunk.ids, tokens.span<int64_t>().begin());
   end.span<int64_t>()[0] = chunk.end;
   const NamedTensors out = plan->run({{"tokens", tokens}, {"end", end}});
-  return {out.at(rule.states()), rule.projected ? out.at("projected") : Tensor()};
+  return {out.at(rule.states()), rule.reading.projected ? out.at("projected") : Tensor()};
 }
 
 // A1111 scales the states and restores their mean; ComfyUI moves them away from those of the empty
@@ -115,7 +140,7 @@ Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, Tensor states, Pr
     for (size_t i = 0; i < z.size(); ++i) z[i] = f(z[i], chunk.weights[i / width], i);
   };
   if (syntax == PromptSyntax::comfyui) {
-    const text::EncoderText empty{.tokenizer = &tokenizer_, .pad = rules_[encoder].pad};
+    const text::EncoderText empty{.tokenizer = &tokenizer_, .pad = rules_[encoder].reading.pad};
     const Tensor from = run(encoder, text::empty_chunk(empty)).states;
     const auto e = from.span<float>();
     each([&](float v, float w, size_t i) { return w == 1 ? v : e[i] + (v - e[i]) * w; });
@@ -147,7 +172,7 @@ TextStage::Branch TextStage::branch(const std::string& prompt, const PromptReque
   Branch out;
   for (const EncoderRule& rule : rules_) {
     const text::PromptTokens tokens = text::tokenize_prompt(
-        parsed, {.tokenizer = &tokenizer_, .pad = rule.pad}, {.count = r.steps});
+        parsed, {.tokenizer = &tokenizer_, .pad = rule.reading.pad}, {.count = r.steps});
     out.encoders.push_back(tokens.parts[0]);
     if (out.encoders.size() == 1)
       warnings.insert(warnings.end(), tokens.warnings.begin(), tokens.warnings.end());
@@ -180,18 +205,16 @@ NamedTensors TextStage::values(const Branch& b, int64_t step, int64_t chunks,
   }
   NamedTensors out;
   out.emplace(nn::text_states, states);
-  const auto takes = [&](std::string_view name) {
-    return std::ranges::find(known_, name, &nn::Condition::name) != known_.end();
-  };
-  if (takes(nn::pooled_text)) {
+  if (takes(known_, nn::pooled_text)) {
     require(pooled.defined(), "generate: the model reads a pooled text, which no encoder gives");
     out.emplace(nn::pooled_text, pooled);
   }
-  if (takes(nn::size_numbers)) {
+  if (takes(known_, nn::size_numbers)) {
     // original height and width, crop from the top and the left, target height and width
     const int64_t h = r.size.height, w = r.size.width;
     const std::vector<int64_t> numbers = {h, w, 0, 0, h, w};
-    const int64_t count = std::ranges::find(known_, nn::size_numbers, &nn::Condition::name)->shape[0];
+    const int64_t count =
+        std::ranges::find(known_, nn::size_numbers, &nn::Condition::name)->shape[0];
     require(count == 6, "generate: the model reads ", count,
             " numbers of sizes, which ebb does not know (6)");
     Tensor t(DType::f32, {1, count});

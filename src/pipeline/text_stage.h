@@ -18,15 +18,19 @@ struct LoadedComponent {
   std::shared_ptr<WeightStore> weights;
 };
 
-// How a denoiser reads one of its text encoders. Each family was trained with its own rule, which
+// How a denoiser reads one of its text encoders. Each family was trained with its own way, which
 // files do not tell.
+struct TextReading {
+  int64_t layer = 1;       // counted from the last: the `n` of states.n
+  bool normed = true;      // through the final norm
+  bool projected = false;  // the projected text is the condition `pooled`
+  int32_t pad = 49407;     // the token behind the end
+};
 struct EncoderRule {
   LoadedComponent encoder;
-  int64_t width = 0;        // channels of a state
-  int64_t layer = 1;        // counted from the last: the `n` of states.n
-  bool normed = true;       // through the final norm
-  bool projected = false;   // its projected text is the condition `pooled`
-  int32_t pad = 49407;      // the token behind the end
+  int64_t width = 0;  // channels of a state
+  TextReading reading;
+
   std::string states() const;  // the output of the encoder
 };
 

@@ -43,8 +43,8 @@ Output output_of(const std::string& out, std::string_view command) {
   const std::vector<std::string> known{".png", ".safetensors", ".npy"};
   const std::string near = extension.empty() ? "" : nearest_name(extension, known);
   require(near.empty() || fs::is_directory(out), command, ": --out must be ", what,
-          " (did you mean ", out.substr(0, out.size() - extension.size()), near,
-          ", or the folder ", out, "/?)");
+          " (did you mean ", out.substr(0, out.size() - extension.size()), near, ", or the folder ",
+          out, "/?)");
   return Output::folder;
 }
 

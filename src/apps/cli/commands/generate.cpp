@@ -29,8 +29,7 @@ struct Options {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder;
   std::string prompt_syntax = "auto";
   int64_t n = 1, clip_skip = 0;
-  GenerateOptions generate{
-      .steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
+  GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
   CommonOptions common;
   FieldTexts diffusion;
   void fields(auto&& f) {
@@ -78,13 +77,12 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedRequ
                                          {"image", std::to_string(image)}};
   for (const Field& f : fields_of(ran)) out[f.name] = field_text(f);
   const Shape& s = g.images.defined() ? g.images.shape() : r.sample;
-  out["parameters"] =
-      parameters_text({.prompt = o.prompt,
-                       .negative = o.negative,
-                       .model = std::filesystem::path(o.model).stem().string(),
-                       .size = {.height = s[1], .width = s[2]},
-                       .clip_skip = o.clip_skip,
-                       .options = ran});
+  out["parameters"] = parameters_text({.prompt = o.prompt,
+                                       .negative = o.negative,
+                                       .model = std::filesystem::path(o.model).stem().string(),
+                                       .size = {.height = s[1], .width = s[2]},
+                                       .clip_skip = o.clip_skip,
+                                       .options = ran});
   return out;
 }
 
@@ -95,14 +93,14 @@ struct Run {
 };
 
 Run resolved(const Options& o) {
-  Run run{.parts = load_parts({.model = o.model,
-                               .text_encoders = o.text_encoder.empty()
-                                                    ? std::vector<std::string>{}
-                                                    : std::vector{o.text_encoder},
-                               .autoencoder = o.vae},
-                              o.diffusion),
-          .size = {},
-          .request = {}};
+  Run run{
+      .parts = load_parts({.model = o.model,
+                           .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
+                                                                   : std::vector{o.text_encoder},
+                           .autoencoder = o.vae},
+                          o.diffusion),
+      .size = {},
+      .request = {}};
   const LoadedModel& m = run.parts.denoiser;
   say_guesses(m);
   run.size = size_for(o, m);
@@ -161,12 +159,9 @@ RunConditions encoded(const Options& o, const Run& run, DType dtype, const Conte
 
 void report(const Options& o, const Generated& g, double seconds, double text_seconds) {
   if (o.common.json) {
-    const nlohmann::ordered_json j = {{"seconds", seconds},
-                                      {"text_seconds", text_seconds},
-                                      {"steps", g.steps},
-                                      {"evaluations", g.evaluations},
-                                      {"dtype", g.ran.dtype},
-                                      {"n", o.n},
+    const nlohmann::ordered_json j = {{"seconds", seconds},   {"text_seconds", text_seconds},
+                                      {"steps", g.steps},     {"evaluations", g.evaluations},
+                                      {"dtype", g.ran.dtype}, {"n", o.n},
                                       {"out", o.out}};
     std::puts(j.dump().c_str());
     return;
@@ -181,8 +176,8 @@ int run(const Options& o) {
   check_output_path(o.out, "generate");
   Run run = resolved(o);
   const Context context = open_device(o.common);
-  const DType dtype = run.request.dtype.value_or(
-      context.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
+  const DType dtype =
+      run.request.dtype.value_or(context.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
   const auto start = Clock::now();
   const RunConditions conditions = encoded(o, run, dtype, context);
   const double text_seconds = seconds_since(start);
@@ -231,13 +226,13 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 }  // namespace
 
 const Command& generate() {
-  static const Command c{"generate",
-                         "make pictures from text with a Stable Diffusion checkpoint",
-                         "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
-                         "--size 512x512 --steps 20 --seed 1 --out fox.png",
-                         bind,
-                         {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "out"}};
+  static const Command c{
+      "generate",
+      "make pictures from text with a Stable Diffusion checkpoint",
+      "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
+      "--size 512x512 --steps 20 --seed 1 --out fox.png",
+      bind,
+      {"model", "prompt", "negative", "size", "steps", "sampler", "guidance", "seed", "n", "out"}};
   return c;
 }
 

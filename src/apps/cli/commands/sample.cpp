@@ -146,8 +146,8 @@ void check_output(const Options& o, const LoadedModel& m) {
 }
 
 ResolvedRequest resolved(const Options& o, const LoadedModel& model) {
-  ResolvedRequest r =
-      resolve(model, {.classes = classes_for(o, model), .size = image_size(o.size, "sample")}, o.generate);
+  ResolvedRequest r = resolve(
+      model, {.classes = classes_for(o, model), .size = image_size(o.size, "sample")}, o.generate);
   for (const std::string& w : r.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
   return r;
 }
