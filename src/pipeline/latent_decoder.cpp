@@ -22,9 +22,8 @@ class LatentDecoder {
     if (own && own->scaled) space_.scale = 1, space_.shift = 0;
   }
 
-  Tensor decode(Tensor samples) {
+  Tensor decode(const Tensor& samples) {
     const Shape& s = samples.shape();
-    for (float& v : samples.span<float>()) v = static_cast<float>(v / space_.scale + space_.shift);
     const Shape one{1, s[1], s[2], s[3]};
     if (!plan_ || size_ != one) {
       const EntryCall call{"decode", {{"latents", one}}, {"pixels"}};
@@ -34,7 +33,10 @@ class LatentDecoder {
     }
     Tensor out(DType::f32, {s[0], s[1] * space_.factor, s[2] * space_.factor, 3});
     for (int64_t i = 0; i < s[0]; ++i) {
-      const Tensor pixels = plan_->run({{"latents", samples.rows(i, i + 1)}}).at("pixels");
+      const Tensor latents = samples.rows(i, i + 1).clone();
+      for (float& v : latents.span<float>())
+        v = static_cast<float>(v / space_.scale + space_.shift);
+      const Tensor pixels = plan_->run({{"latents", latents}}).at("pixels");
       const auto from = pixels.span<float>();
       std::ranges::transform(from, out.rows(i, i + 1).span<float>().begin(),
                              [](float v) { return std::clamp(v, -1.f, 1.f); });
@@ -58,7 +60,7 @@ Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DT
   const std::string name = autoencoder.component.model->name;
   const auto decoder =
       std::make_shared<LatentDecoder>(std::move(autoencoder), space, dtype, std::move(context));
-  return {name, [decoder](Tensor samples) { return decoder->decode(std::move(samples)); }};
+  return {name, [decoder](const Tensor& samples) { return decoder->decode(samples); }};
 }
 
 }  // namespace ebb

@@ -50,14 +50,14 @@ SCHEDULERS = {
     "euler": (diffusers.EulerDiscreteScheduler, dict(timestep_spacing="leading", steps_offset=1)),
     "ddim": (diffusers.DDIMScheduler, dict(timestep_spacing="leading", steps_offset=1,
                                            clip_sample=False, set_alpha_to_one=False)),
-    "dpmpp_2m": (diffusers.DPMSolverMultistepScheduler, dict(use_karras_sigmas=True)),
+    "dpmpp_2m": (diffusers.DPMSolverMultistepScheduler, {}),
 }
 # how ebb names the same
 OURS = {
     "euler": dict(sampler="euler", schedule="leading"),
     "ddim": dict(sampler="ddim", schedule="leading", schedule_options="last=sigma_min"),
     "dpmpp_2m": dict(sampler="dpmpp_2m", schedule="linspace",
-                     schedule_options="skip_last=true,spread=karras"),
+                     schedule_options="skip_last=true"),
 }
 
 
