@@ -161,7 +161,7 @@ TEST(ClipVocabulary, broken_files__say_what_is_wrong) {
   put_file(folder / "vocab.json", small.ids.dump());
   expect_error([&] { ClipVocabulary::open(folder.path()); }, "merges.txt");
   put_file(folder / "merges.txt", "#version\nc a\nx\n");
-  EXPECT_EQ(error(), "vocabulary: a merge must be two symbols, found 'x'  line 3 of " +
+  EXPECT_EQ(error(), "vocabulary: a merge must be two symbols, found 'x'  merge 2 of " +
                          (folder / "merges.txt"));
   put_file(folder / "merges.txt", "#version\nd o\n");
   EXPECT_EQ(error(), "vocabulary: has no token 'do'  " + folder.path());
