@@ -1,11 +1,8 @@
 // The U-Nets of Stable Diffusion 1, 2 and XL, of XL's refiner and of what was made of them:
 // inpainting, editing, distilled guidance (LCM), smaller ones (SSD-1B, Vega). One network, whose
 // variants are counts (src/nn/ldm_unet.h); tensors have the names of the original (LDM).
-#include <numeric>
-
+#include "models/ldm_recognise.h"
 #include "models/model.h"
-#include "models/names.h"
-#include "nn/ldm_unet.h"
 
 namespace ebb::models {
 namespace {
@@ -112,14 +109,17 @@ void check(const ModelConfig& config) {
 Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs& in) {
   const auto& c = config.as<LdmUnetConfig>();
   const nn::LdmSignals s = nn::ldm_signals(p, c.unet, in);
-  const Value h = nn::ldm_decoder(p, c.unet, nn::ldm_encoder(p, c.unet, in, s), s);
+  const nn::LdmFeatures f = nn::with_control(nn::ldm_encoder(p, c.unet, in, s), in);
+  const Value h = nn::ldm_decoder(p, c.unet, f, s);
   const Value x = ops::silu(nn::group_norm(p / "out" / 0, h, {.groups = c.unet.groups}));
   return nn::conv(p / "out" / 2, x, c.common.in_channels, {.init = nn::zero_init});
 }
 
 std::vector<nn::Condition> conditions(const ModelConfig& config) {
   const auto& c = config.as<LdmUnetConfig>();
-  return nn::ldm_conditions(c.unet, c.common.image_size);
+  std::vector<nn::Condition> out = nn::ldm_conditions(c.unet, c.common.image_size);
+  for (nn::Condition& residual : nn::control_conditions(c.unet)) out.push_back(std::move(residual));
+  return out;
 }
 
 // Any: where a level cannot be halved, the decoder goes back to the size that it had.
@@ -127,79 +127,32 @@ int64_t size_multiple(const ModelConfig&) { return 1; }
 
 std::optional<LatentSpace> latents(const ModelConfig& config) {
   const bool xl = config.as<LdmUnetConfig>().unet.vector > 0;
-  return LatentSpace{.factor = 8, .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder")};
+  return LatentSpace{.factor = 8,
+                     .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder"),
+                     .scale = xl ? 0.13025 : 0.18215};
 }
 
 // ---- recognition ---------------------------------------------------------------------------
 
-// Transformer blocks behind the residual block of each of `count` blocks.
-int64_t depth_of(const Names& n, const std::string& block) {
-  return n.count(str(block, ".1.transformer_blocks."), ".norm1.weight");
-}
-
-// The first block with a transformer; "" if there is none.
-std::string first_transformer(const Names& n, int64_t inputs) {
-  for (int64_t k = 1; k < inputs; ++k)
-    if (depth_of(n, str("input_blocks.", k)) > 0) return str("input_blocks.", k, ".1");
-  return depth_of(n, "middle_block") > 0 ? "middle_block.1" : "";
-}
-
-void recognise_levels(const Names& n, nn::LdmUnet& c, int64_t outputs) {
-  const auto has_block = [&](const std::string& block) {
-    return n.has(block + ".0.in_layers.2.weight");
+nn::FilePlaces places(const ModelConfig& config, const nn::FileShapes& t) {
+  if (!nn::has_diffusers_names(t)) return {};
+  return [names = nn::LdmNames(config.as<LdmUnetConfig>().unet)](const std::string& weight) {
+    return nn::FilePlace{.name = names.to_diffusers(weight)};
   };
-  c.num_res_blocks = 0;
-  while (has_block(str("input_blocks.", c.num_res_blocks + 1))) ++c.num_res_blocks;
-  const int64_t levels = outputs / (c.num_res_blocks + 1);
-  c.channel_mult.clear();
-  c.input_depths.clear();
-  c.output_depths.clear();
-  for (int64_t level = 0; level < levels; ++level) {
-    const int64_t first = (c.num_res_blocks + 1) * level + 1;
-    c.channel_mult.push_back(n.size(str("input_blocks.", first, ".0.in_layers.2.weight"), 0) /
-                             c.model_channels);
-    for (int64_t i = 0; i < c.num_res_blocks; ++i)
-      c.input_depths.push_back(depth_of(n, str("input_blocks.", first + i)));
-  }
-  for (int64_t k = 0; k < outputs; ++k)
-    c.output_depths.push_back(depth_of(n, str("output_blocks.", k)));
-  c.middle_depth = depth_of(n, "middle_block");
-  const bool two =
-      n.has("middle_block.1.in_layers.2.weight") || n.has("middle_block.2.in_layers.2.weight");
-  c.middle_blocks = n.has("middle_block.0.in_layers.2.weight") ? (two ? 2 : 1) : 0;
-}
-
-// Heads, groups and sizes leave no trace in shapes: Stable Diffusion 1, whose texts have 768
-// channels, has 8 heads, others have 64 channels a head; 1280 channels of a vector are the text.
-void guess(nn::LdmUnet& c) {
-  constexpr int64_t sd1_context = 768, head = 64, most_groups = 32, pooled = 1280;
-  const bool sd1 = c.context == sd1_context || c.model_channels % head != 0;
-  c.num_heads = sd1 ? 8 : 0;
-  c.num_head_channels = sd1 ? 0 : head;
-  c.groups = std::gcd(c.model_channels, most_groups);
-  const int64_t numbers = c.vector - pooled;
-  c.sizes = numbers > 0 && numbers % c.size_channels == 0 ? numbers / c.size_channels : 0;
 }
 
 std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
-  const Names n{t};
+  const nn::FileShapes original = nn::with_original_names(t);
+  const Names n{original};
   const int64_t outputs = n.count("output_blocks.", ".0.in_layers.2.weight");
-  if (!n.has("input_blocks.0.0.weight") || !n.has("time_embed.0.weight") ||
-      !n.has("out.2.weight") || outputs == 0)
-    return {};
   LdmUnetConfig c;
-  c.unet.model_channels = n.size("input_blocks.0.0.weight", 0);
-  const std::string transformer = first_transformer(n, outputs + 1);
-  if (transformer.empty() || c.unet.model_channels == 0) return {};
+  if (outputs == 0 || !n.has("out.2.weight") || !recognise_ldm(n, c.unet)) return {};
+  c.unet.output_depths.clear();
+  for (int64_t k = 0; k < outputs; ++k)
+    c.unet.output_depths.push_back(ldm_depth(n, str("output_blocks.", k)));
   c.common.in_channels = n.size("out.2.weight", 0);
   c.unet.extra_channels = n.size("input_blocks.0.0.weight", 1) - c.common.in_channels;
   if (c.unet.extra_channels < 0) return {};
-  recognise_levels(n, c.unet, outputs);
-  c.unet.context = n.size(transformer + ".transformer_blocks.0.attn2.to_k.weight", 1);
-  c.unet.conv_projection = n.size(transformer + ".proj_in.weight", 2) > 0;
-  c.unet.vector = n.size("label_emb.0.0.weight", 1);
-  c.unet.guidance_channels = n.size("time_embed.cond_proj.weight", 1);
-  guess(c.unet);
   c.common.image_size = c.unet.vector > 0 ? 128 : 64;
   return c;
 }
@@ -207,10 +160,7 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
 std::string guessed(const ModelConfig& config) {
   for (const Preset& preset : presets())
     if (config == preset.config) return "";
-  const nn::LdmUnet& c = config.as<LdmUnetConfig>().unet;
-  return str(c.num_head_channels > 0 ? str("num_head_channels ", c.num_head_channels)
-                                     : str("num_heads ", c.num_heads),
-             ", groups ", c.groups, c.vector > 0 ? str(", sizes ", c.sizes) : "");
+  return guessed_ldm(config.as<LdmUnetConfig>().unet);
 }
 
 std::string diffusion(const ModelConfig& config) {
@@ -229,6 +179,7 @@ const Model& ldm_unet() {
                        .latents = latents,
                        .conditions = conditions,
                        .recognise = recognise,
+                       .places = places,
                        .guessed = guessed,
                        .diffusion = diffusion};
   return m;

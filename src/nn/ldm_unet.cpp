@@ -117,7 +117,7 @@ Value widened(const LdmUnet& c, const NetworkInputs& in) {
 
 }  // namespace
 
-void check(const LdmUnet& c, std::string_view model) {
+void check(const LdmUnet& c, std::string_view model, bool decoder) {
   const int64_t levels = c.levels(), blocks = c.num_res_blocks;
   require(levels > 0 && blocks > 0, model, ": needs levels (", levels, ") and residual blocks (",
           blocks, ")");
@@ -127,7 +127,7 @@ void check(const LdmUnet& c, std::string_view model) {
             " must have one number a residual block (", depths.size(), ", not ", count, ")");
   };
   check_depths("input_depths", c.input_depths, levels * blocks);
-  check_depths("output_depths", c.output_depths, levels * (blocks + 1));
+  check_depths("output_depths", c.output_depths, decoder ? levels * (blocks + 1) : 0);
   require(c.middle_blocks <= 2 && (c.middle_depth == 0 || c.middle_blocks == 2), model,
           ": a transformer in the middle (", c.middle_depth, ") needs 2 residual blocks (",
           c.middle_blocks, ")");
@@ -168,6 +168,25 @@ std::vector<Condition> ldm_conditions(const LdmUnet& c, int64_t image_size) {
   return out;
 }
 
+std::string control_name(int64_t i) { return str("control.", i); }
+
+std::vector<Condition> control_conditions(const LdmUnet& c) {
+  std::vector<Condition> out;
+  const auto add = [&](int64_t channels) {
+    out.push_back({.name = control_name(static_cast<int64_t>(out.size())),
+                   .shape = {Condition::any, Condition::any, channels},
+                   .guided = false,
+                   .rare = true});
+  };
+  if (c.levels() == 0) return {};
+  add(c.model_channels);
+  for (int64_t level = 0; level < c.levels(); ++level)
+    for (int64_t i = level + 1 < c.levels() ? 0 : 1; i <= c.num_res_blocks; ++i)
+      add(c.channels(level));
+  add(c.channels(c.levels() - 1));
+  return out;
+}
+
 LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in) {
   const int64_t width = 4 * c.model_channels;
   const Params time = p / "time_embed", label = p / "label_emb" / 0;
@@ -203,6 +222,19 @@ LdmFeatures ldm_encoder(const Params& p, const LdmUnet& c, const NetworkInputs& 
   if (c.middle_blocks > 1)
     x = res_block(m / (c.middle_depth > 0 ? 2 : 1), c, x, x.shape()[-1], s.emb);
   return {x, skips};
+}
+
+LdmFeatures with_control(LdmFeatures f, const NetworkInputs& in) {
+  const auto add = [&](Value& features, size_t i) {
+    const Value r = in.condition(control_name(static_cast<int64_t>(i)));
+    if (!r) return;
+    require(r.shape() == features.shape(), "ldm_unet: control residual ", i, " must be ",
+            features.shape(), "  got ", r.type());
+    features = features + r;
+  };
+  for (size_t i = 0; i < f.skips.size(); ++i) add(f.skips[i], i);
+  add(f.middle, f.skips.size());
+  return f;
 }
 
 Value ldm_decoder(const Params& p, const LdmUnet& c, LdmFeatures f, const LdmSignals& s) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "nn/layers.h"
@@ -57,19 +58,25 @@ struct LdmUnet {
   int64_t channels(int64_t level) const {
     return channel_mult[static_cast<size_t>(level)] * model_channels;
   }
+  // Features that the encoder keeps.
+  int64_t skips() const { return levels() * (num_res_blocks + 1); }
   int64_t pooled() const { return vector - sizes * size_channels; }
   int64_t heads(int64_t channels) const {
     return num_head_channels > 0 ? channels / num_head_channels : num_heads;
   }
 };
 
-// Throws Error, which begins with `model`, for one that cannot be built.
-void check(const LdmUnet& c, std::string_view model);
+// Throws Error, which begins with `model`, for one that cannot be built, with a decoder or without.
+void check(const LdmUnet& c, std::string_view model, bool decoder = true);
 
 // Conditions of the network: `text` [any,context]; with a vector `pooled` and `size`; with channels
 // for it `guidance`, the scale of distilled guidance; with extra channels `concat` [H,W,extra], of
 // the latents' size (`image_size` where nothing says it).
 std::vector<Condition> ldm_conditions(const LdmUnet& c, int64_t image_size);
+// Those of a control network: what is added to the features number `i` that the encoder keeps where
+// the decoder takes them, and behind the last of them to the middle.
+std::string control_name(int64_t i);  // "control.3"
+std::vector<Condition> control_conditions(const LdmUnet& c);
 
 struct LdmSignals {
   Value emb;   // SiLU of the embedding of the noise level and the vector [N,4*model_channels]
@@ -85,6 +92,8 @@ struct LdmFeatures {
 // features, where there is one.
 LdmFeatures ldm_encoder(const Params& p, const LdmUnet& c, const NetworkInputs& in,
                         const LdmSignals& s, Value hint = {});
+// The features with the residuals of a control network, where there are such.
+LdmFeatures with_control(LdmFeatures f, const NetworkInputs& in);
 // The output blocks: features of the finest level.
 Value ldm_decoder(const Params& p, const LdmUnet& c, LdmFeatures f, const LdmSignals& s);
 

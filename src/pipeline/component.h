@@ -10,8 +10,8 @@
 
 namespace ebb {
 
-// The weights of a component in a safetensors file, checked as open_model_weights() does. Where it
-// has a prefix, what else the file holds is not looked at. Throws Error.
+// The weights of a component in a safetensors file, checked as open_model_weights() does. Where its
+// prefix is that of a file of several, what else is there is not looked at. Throws Error.
 std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& component);
 
 // The dtype of matmuls and convolutions of an entry point where a run asks for `asked`: f16 only

@@ -1,6 +1,8 @@
-// A case of tests/golden/ldm: a U-Net of latent diffusion, its inputs and expected output.
+// A case of tests/golden/ldm: a U-Net of latent diffusion, or a control network, its inputs and
+// expected outputs.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,6 +21,11 @@ inline const std::vector<std::string>& ldm_cases() {
   return names;
 }
 
+inline const std::vector<std::string>& control_cases() {
+  static const std::vector<std::string> names = {"control_sd1", "control_sdxl"};
+  return names;
+}
+
 struct LdmCase {
   nlohmann::json golden;
   const Model* model = nullptr;
@@ -26,11 +33,14 @@ struct LdmCase {
 
   explicit LdmCase(const std::string& name)
       : golden(read_golden("ldm/" + name)),
-        model(find_model(golden["model"].get<std::string>()).model),
-        config(model->presets.front().config) {
-    const auto fields = config.fields();
-    for (const auto& [key, value] : golden["config"].items())
-      set_field(find_field(fields, key, name), value.dump());
+        model(find_component(golden["model"].get<std::string>()).model),
+        config(configured(*model, golden["config"])) {}
+
+  static ModelConfig configured(const Model& model, const nlohmann::json& fields) {
+    ModelConfig out = model.presets.front().config;
+    for (const auto& [key, value] : fields.items())
+      set_field(find_field(out.fields(), key, model.name), value.dump());
+    return out;
   }
 
   static Shape shape_of(const nlohmann::json& entry) {
@@ -43,23 +53,42 @@ struct LdmCase {
       out[name] = in.contains("hash")
                       ? hashed_input(in["hash"].get<std::string>(), shape_of(in))
                       : tensor_of(in["values"].get<std::vector<float>>(), shape_of(in));
+    if (model->kind == ModelKind::control_network) out["strength"] = strengths();
     return out;
   }
-  // The network with these inputs, output F.
+  // The network with these inputs, output F; of a control network residuals, by name.
   Graph graph() const {
     Graph g;
-    nn::NetworkInputs in;
-    for (const auto& [name, entry] : golden["inputs"].items()) {
-      const Value v = g.input(name, {DType::f32, shape_of(entry)});
-      if (name == "x")
-        in.x = v;
-      else if (name == "noise")
-        in.noise = v;
-      else
-        in.conditions[name] = v;
+    if (model->kind == ModelKind::control_network) {
+      for (const auto& [name, v] :
+           model->entries[0].build(nn::Params(g), config, declared(g, inputs())))
+        g.output(name, v);
+      return g;
     }
+    nn::NetworkInputs in{.x = {}, .noise = {}, .conditions = declared(g, inputs()), .random = {}};
+    in.x = take(in.conditions, "x");
+    in.noise = take(in.conditions, "noise");
     g.output("F", network_of(*model, config)(g, in));
     return g;
+  }
+
+  static nn::ValuesByName declared(Graph& g, const NamedTensors& inputs) {
+    nn::ValuesByName out;
+    for (const auto& [name, t] : inputs) out[name] = g.input(name, t.type());
+    return out;
+  }
+  static Value take(nn::ValuesByName& values, const std::string& name) {
+    return values.extract(name).mapped();
+  }
+
+ private:
+  // One strength for all residuals.
+  Tensor strengths() const {
+    const auto count = static_cast<int64_t>(golden["residuals"].size());
+    const int64_t batch = shape_of(golden["inputs"]["x"])[0];
+    Tensor out(DType::f32, {batch, count});
+    std::ranges::fill(out.span<float>(), golden["strength"].get<float>());
+    return out;
   }
 };
 

@@ -3,7 +3,7 @@
 import re
 
 import torch
-from diffusers import UNet2DConditionModel
+from diffusers import ControlNetModel, UNet2DConditionModel
 
 DEFAULTS = dict(image_size=16, in_channels=4, extra_channels=0, model_channels=32,
                 channel_mult=[1, 2], num_res_blocks=2, input_depths=[0, 0, 1, 1], middle_blocks=2,
@@ -31,6 +31,12 @@ CASES = {
                           output_depths=[2, 2, 0, 0], vector=80, sizes=6),
 }
 
+# of the network of this name; 2, or 4, pixels to a latent
+CONTROL_CASES = {
+    "control_sd1": ("ldm_sd1", [16, 32]),
+    "control_sdxl": ("ldm_sdxl_lcm", [8, 16, 24]),
+}
+
 SIZES = {"ldm_ip2p_odd": (5, 9), "ldm_sd1": (8, 16)}
 
 SD2 = dict(image_size=64, model_channels=320, channel_mult=[1, 2, 4, 4],
@@ -40,6 +46,11 @@ XL = dict(SD2, image_size=128, channel_mult=[1, 2, 4], input_depths=[0, 0, 2, 2,
           middle_depth=10, output_depths=[10] * 3 + [2] * 3 + [0] * 3, context=2048, vector=2816,
           sizes=6)
 # published networks, of which names and shapes alone are looked at
+PUBLISHED_CONTROL = {
+    "control_sd15": dict(SD2, num_heads=8, num_head_channels=0, context=768, conv_projection=True,
+                         hint_channels=[16, 32, 96, 256]),
+    "control_sdxl": dict(XL, hint_channels=[16, 32, 96, 256]),
+}
 PUBLISHED = {
     "sd15": dict(SD2, num_heads=8, num_head_channels=0, context=768, conv_projection=True),
     "sd2": SD2,
@@ -93,6 +104,16 @@ def unet(c):
         time_cond_proj_dim=c["guidance_channels"] or None, **fields)
 
 
+def control(c):
+    """diffusers' control network of our config `c`."""
+    fields, _ = diffusers_fields(c)
+    depths = fields.pop("transformer_layers_per_block")
+    return ControlNetModel(
+        in_channels=c["in_channels"], conditioning_channels=3,
+        transformer_layers_per_block=(*depths[:-1], c["middle_depth"]),
+        conditioning_embedding_out_channels=tuple(c["hint_channels"]), **fields)
+
+
 # ---- names ---------------------------------------------------------------------------------
 
 RES = {"norm1": "in_layers.0", "conv1": "in_layers.2", "time_emb_proj": "emb_layers.1",
@@ -109,6 +130,8 @@ def original_name(name, c):
     module, tensor = name.rsplit(".", 1)
     if module in OTHERS:
         return f"{OTHERS[module]}.{tensor}"
+    if module.startswith("controlnet_"):
+        return f"{control_module(module, c)}.{tensor}"
     blocks = c["num_res_blocks"]
     where = re.match(r"(?:(down|up)_blocks\.(\d+)|mid_block)\.(\w+)\.(\d+)\.(.*)", name)
     side, level, kind, index, rest = where.groups()
@@ -127,6 +150,17 @@ def original_name(name, c):
             return f"output_blocks.{last}.{2 if c['output_depths'][last] else 1}.conv.{tensor}"
         return f"output_blocks.{(blocks + 1) * level + index}.{part}.{rest}"
     return f"middle_block.{2 * index if kind == 'resnets' else 1}.{rest}"
+
+
+def control_module(module, c):
+    """The original's name of a layer that only control networks have."""
+    last = 2 * len(c["hint_channels"]) - 1
+    hint = {"conv_in": 0, "conv_out": last} | {f"blocks.{i}": i + 1 for i in range(last - 1)}
+    if module.startswith("controlnet_cond_embedding."):
+        return f"input_hint_block.{2 * hint[module.removeprefix('controlnet_cond_embedding.')]}"
+    if module == "controlnet_mid_block":
+        return "middle_block_out.0"
+    return f"zero_convs.{module.rsplit('.', 1)[1]}.0"
 
 
 def names_of(module, c):

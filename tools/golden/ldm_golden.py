@@ -1,4 +1,6 @@
-"""Golden outputs of diffusers' U-Nets: python ldm_golden.py --out tests/golden/ldm.
+"""Golden outputs of diffusers' U-Nets and control networks.
+
+    python tools/golden/ldm_golden.py --out tests/golden/ldm
 
 Weights and inputs are hashed, weights by the ORIGINAL's tensor names. diffusers is run from PyPI.
 """
@@ -83,13 +85,13 @@ def call_of(c):
     return call
 
 
-def output_of(module, call, inputs):
+def output_of(module, call, inputs, name="output"):
     """What a golden file says of an output."""
     low = in_bf16(copy.deepcopy(module), call, inputs)
     single = call(module, inputs)
     with exact_mode():
         exact = call(copy.deepcopy(module).double(), in_float64(inputs))
-    out = summary("output", nhwc(exact), nhwc(single), first=64)
+    out = summary(name, nhwc(exact), nhwc(single), first=64 if name == "output" else 4)
     return {**out, "layout": "NHWC", "bf16_rel_error": float(f"{rel_error(low, exact):.3g}")}
 
 
@@ -103,12 +105,56 @@ def unet_case(name):
             "output": output_of(module, call_of(c), inputs), "names": names}
 
 
+def without(c, names):
+    return {k: v for k, v in c.items() if k not in names}
+
+
+def control_case(name):
+    """Residuals, each by itself, and what the U-Net makes of them."""
+    unet_name, hint_channels = ldm_cases.CONTROL_CASES[name]
+    c = {**ldm_cases.DEFAULTS, **ldm_cases.CASES[unet_name], "hint_channels": hint_channels,
+         "guidance_channels": 0}
+    control, unet = ldm_cases.control(c), ldm_cases.unet(c)
+    names = ldm_cases.names_of(control, c)
+    fill(control, names)
+    fill(unet, ldm_cases.names_of(unet, c))
+    inputs, specs = inputs_of(unet_name, c)
+    height, width = (2 ** (len(hint_channels) - 1) * n for n in specs["x"]["shape"][1:3])
+    shape = [BATCH, height, width, 3]
+    inputs["hint"], specs["hint"] = image("input.hint", shape), image_spec("input.hint", shape)
+    strength = 0.75
+
+    def residuals(module, i):
+        more = {"text_embeds": i["pooled"], "time_ids": i["size"]} if "size" in i else None
+        down, middle = module(i["x"], i["noise"], i["text"], i["hint"], strength,
+                              added_cond_kwargs=more, return_dict=False)
+        return [*down, middle]
+
+    def controlled(module, i):
+        more = {"text_embeds": i["pooled"], "time_ids": i["size"]} if "size" in i else None
+        *down, middle = residuals(module[0], i)
+        return module[1](i["x"], i["noise"], i["text"], added_cond_kwargs=more,
+                         down_block_additional_residuals=tuple(down),
+                         mid_block_additional_residual=middle).sample
+
+    count = len(residuals(control, inputs))
+    parts = [output_of(control, lambda m, i, k=k: residuals(m, i)[k], inputs, f"control.{k}")
+             for k in range(count)]
+    both = torch.nn.ModuleList([control, unet])
+    return {"case": name, "model": "control_net",
+            "config": without(c, ["image_size", "extra_channels", "output_depths"]),
+            "unet": without(c, ["hint_channels"]), "strength": strength, "inputs": specs,
+            "residuals": parts, "output": output_of(both, controlled, inputs), "names": names}
+
+
 def published():
     """Counts of the published networks, and a hash of all their names and shapes."""
     out = {}
-    for name, changes in ldm_cases.PUBLISHED.items():
+    networks = [(n, c, ldm_cases.unet) for n, c in ldm_cases.PUBLISHED.items()]
+    networks += [(n, c, ldm_cases.control) for n, c in ldm_cases.PUBLISHED_CONTROL.items()]
+    for name, changes, build in networks:
         c = {**ldm_cases.DEFAULTS, **changes}
-        module = ldm_cases.on_meta(ldm_cases.unet, c)
+        module = ldm_cases.on_meta(build, c)
         names = ldm_cases.names_of(module, c)
         text = "".join(f"{o} {d} {'x'.join(map(str, s))}\n" for o, d, s in sorted(names))
         out[name] = {"tensors": len(names), "hash": f"{fnv1a64(text):016x}",
@@ -129,6 +175,9 @@ def main():
     for name in ldm_cases.CASES:
         if args.only in name:
             write(args.out / f"{name}.json", {"generator": versions, **unet_case(name)})
+    for name in ldm_cases.CONTROL_CASES:
+        if args.only in name:
+            write(args.out / f"{name}.json", {"generator": versions, **control_case(name)})
     if args.only in "ldm_published":
         write(args.out / "ldm_published.json", {"generator": versions, **published()})
 

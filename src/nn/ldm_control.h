@@ -1,0 +1,30 @@
+// Control networks of latent diffusion (ControlNet, Zhang et al. 2023, arXiv:2302.05543): a copy of
+// the U-Net's encoder that sees an image beside the noisy one, and whose features are added to the
+// U-Net's.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "nn/ldm_unet.h"
+
+namespace ebb::nn {
+
+inline constexpr std::string_view hint_image = "hint";            // [H,W,3] in [0,1], of pixels
+inline constexpr std::string_view control_strength = "strength";  // a factor of each residual
+
+// What a control network is given: `x` and `noise`, as the U-Net is; its conditions; `hint`, whose
+// sides are 2^(hint_channels - 1) times those of x; `strength`.
+std::vector<Condition> control_inputs(const LdmUnet& c, int64_t in_channels);
+// The residuals, under the names of the U-Net's conditions (control_name). `hint_channels`: of the
+// hint's features, whose sides halve from one to the next.
+ValuesByName ldm_control(const Params& p, const LdmUnet& c,
+                         const std::vector<int64_t>& hint_channels, const ValuesByName& in);
+
+// A control network in a graph: residuals of its inputs.
+using ControlNetwork = std::function<ValuesByName(Graph&, const ValuesByName& inputs)>;
+// The U-Net with the sum of the residuals of control networks, whose parameters have names of their
+// own. Number k has the conditions hint.<k> and strength.<k> of the result, and shares all others.
+Network controlled(Network unet, std::vector<ControlNetwork> controls);
+
+}  // namespace ebb::nn
