@@ -132,7 +132,9 @@ int64_t size_multiple(const ModelConfig&) { return 1; }
 
 std::optional<LatentSpace> latents(const ModelConfig& config) {
   const bool xl = config.as<LdmUnetConfig>().unet.vector > 0;
-  return LatentSpace{.factor = 8, .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder")};
+  return LatentSpace{.factor = 8,
+                     .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder"),
+                     .scale = xl ? 0.13025 : 0.18215};
 }
 
 // ---- recognition ---------------------------------------------------------------------------
