@@ -186,7 +186,12 @@ int run(const Options& o) {
   const bool pixels = output_of(o.out, "generate") == Output::grid ||
                       output_of(o.out, "generate") == Output::folder;
   if (const auto space = m.model->latents(m.config); space && pixels)
-    options.decoder = latent_decoder(*run.parts.autoencoder, *space, dtype, context);
+    options.decoder =
+        latent_decoder(*run.parts.autoencoder, *space, dtype, context, [&space](const Tiling& t) {
+          const auto side = static_cast<long long>(t.tile * space->factor);
+          std::fprintf(stderr, "generate: memory is short: decodes tiles of %lldx%lld pixels\n",
+                       side, side);
+        });
   Pipeline pipeline(m, context, options);
   train::StopSignals signals(stopping);
   ProgressLine line("sampling");
