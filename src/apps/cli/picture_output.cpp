@@ -75,7 +75,10 @@ void write_pictures(const std::string& out, const std::vector<Tensor>& images, i
   const auto n = static_cast<int64_t>(images.size());
   if (small_extension(out) == ".png") {
     const auto square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
-    io::write_png(out, io::image_grid(images, columns > 0 ? columns : square, 2), text(0));
+    constexpr int64_t gap = 2;
+    io::write_png(out,
+                  n == 1 ? images[0] : io::image_grid(images, columns > 0 ? columns : square, gap),
+                  text(0));
     return;
   }
   for (int64_t i = 0; i < n; ++i)

@@ -25,8 +25,8 @@ void check_output_path(const std::string& out, std::string_view command);
 // "auto", "512" or "768x512", width by height; {} for auto. Throws Error.
 ImageSize image_size(const std::string& text, std::string_view command);
 
-// u8 [H,W,C] each, into one PNG as a grid or a file each in a folder. `text`: the metadata of a
-// picture, of the first one for a grid; `columns`: 0: as many as rows.
+// u8 [H,W,C] each, into one PNG (several as a grid) or a file each in a folder. `text`: the
+// metadata of a picture, of the first one for a grid; `columns`: 0: as many as rows.
 using PictureText = std::function<std::map<std::string, std::string>(int64_t index)>;
 void write_pictures(const std::string& out, const std::vector<Tensor>& images, int64_t columns,
                     const PictureText& text);
