@@ -208,8 +208,7 @@ HalfCheckpoints half_checkpoints(const std::string& folder) {
   for (const int64_t s : steps_in(folder, model_prefix))
     if (s > steps.back()) out.models.push_back(model_file(folder, s));
   for (const int64_t s : steps_in(folder, state_prefix))
-    if (s < steps.back() && !std::ranges::binary_search(steps, s))
-      out.states.push_back(state_file(folder, s));
+    if (!std::ranges::binary_search(steps, s)) out.states.push_back(state_file(folder, s));
   return out;
 }
 
@@ -236,14 +235,16 @@ int64_t last_checkpoint(const std::string& folder) {
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,
                             int64_t keep) {
   const std::string path = model_file(folder, state.step);
-  const bool had_model = fs::exists(path);
-  write_model(folder, state, info);
+  const std::string beside = state_file(folder, state.step);
+  const bool had_state = fs::exists(beside);
+  // In this order: what a kill leaves in between is no model, which a user may have kept.
+  write_state(folder, state, info);
   try {
-    write_state(folder, state, info);
+    write_model(folder, state, info);
   } catch (...) {
     // half a checkpoint would only take room that is short
     std::error_code ignored;
-    if (!had_model) fs::remove(path, ignored);
+    if (!had_state) fs::remove(beside, ignored);
     throw;
   }
   const std::vector<int64_t> steps = checkpoint_steps(folder);

@@ -64,9 +64,9 @@ std::optional<int64_t> last_model(const std::string& folder);
 std::string model_file(const std::string& folder, int64_t step);
 std::string state_file(const std::string& folder, int64_t step);
 bool is_checkpoint_file(const std::string& name);  // by its name alone, without a folder
-// Halves of checkpoints that a killed process left: models without a state that are newer than the
-// newest checkpoint, and states without a model that are older than it. A model of an older step is
-// none of them: its state may have been deleted to save room.
+// Halves of checkpoints: states without a model, as a killed process leaves them, and models
+// without a state that are newer than the newest checkpoint. A model of an older step is none of
+// them: its state may have been deleted to save room.
 struct HalfCheckpoints {
   std::vector<std::string> models, states;  // paths
 };
