@@ -64,10 +64,11 @@ struct GoldenRun {
   }
 
   RunConditions conditions(const Context& context, const std::string& prompt,
-                           text::PromptSyntax syntax = text::PromptSyntax::diffusers) const {
+                           text::PromptSyntax syntax = text::PromptSyntax::diffusers,
+                           text::EmbeddingFolder embeddings = {}) const {
     TextStage stage(*denoiser.model, denoiser.config,
                     encoder_rules(*denoiser.model, denoiser.config, texts, 0),
-                    text::builtin_clip_vocabulary(), DType::f32, context);
+                    text::builtin_clip_vocabulary(), DType::f32, context, std::move(embeddings));
     return stage
         .encode({.prompt = prompt,
                  .negative = golden["negative"],
@@ -153,6 +154,95 @@ TEST_P(GoldenTextToImage, whole_run__ends_at_the_references_latents_and_pixels) 
   const Generated made = run_.generate(context_, conditions);
   EXPECT_LT(distance("latents", numbers(made.latents), g["latents"]), of_run);
   EXPECT_LT(distance("pixels", numbers(made.images), g["pixels"]), of_run);
+}
+
+// ---- the text stage ------------------------------------------------------------------------
+
+namespace {
+
+class TextStageOf : public ::testing::Test {
+ protected:
+  std::vector<float> states(const std::string& prompt, text::PromptSyntax syntax,
+                            text::EmbeddingFolder embeddings = {}) const {
+    const RunConditions c = run_.conditions(context_, prompt, syntax, std::move(embeddings));
+    const Tensor& t = c.steps.at(0).values.at("text");
+    return {t.span<float>().begin(), t.span<float>().end()};
+  }
+  static constexpr auto a1111 = text::PromptSyntax::a1111, comfyui = text::PromptSyntax::comfyui;
+
+  Context context_ = open_context("cpu", {.threads = 2});
+  GoldenRun run_{runs()[0]};
+};
+
+double mean_of(const std::vector<float>& v, size_t first, size_t count) {
+  double sum = 0;
+  for (size_t i = first; i < first + count; ++i) sum += double{v[i]};
+  return sum / static_cast<double>(count);
+}
+
+constexpr size_t width = 32, chunk = 77 * width;
+
+}  // namespace
+
+TEST_F(TextStageOf, embedding_of_a_tokens_own_vector__is_that_token) {
+  const int32_t fox = text::ClipTokenizer(text::builtin_clip_vocabulary()).encode("fox").at(0);
+  const Component& c = run_.texts[0].component;
+  Tensor table;
+  for (const nn::Weight& w : weights_of(*c.model, c.config))
+    if (w.name == "text_model.embeddings.token_embedding.weight") table = hashed_weight(w);
+  text::EmbeddingFolder folder;
+  folder.embeddings["inkfox"] = {"inkfox", {table.rows(fox, fox + 1).clone()}};
+  EXPECT_EQ(states("a inkfox in snow", a1111, folder), states("a fox in snow", a1111));
+  EXPECT_NE(states("a inkfox in snow", a1111), states("a fox in snow", a1111));
+}
+
+TEST_F(TextStageOf, emphasis__follows_each_programs_rule) {
+  const auto plain = states("a fox", a1111), one = states("a (fox:1.5)", a1111),
+             other = states("a (fox:1.5)", comfyui), empty = states("", comfyui);
+  ASSERT_EQ(plain.size(), chunk);
+  EXPECT_NEAR(mean_of(one, 0, chunk), mean_of(plain, 0, chunk), 1e-6);  // A1111 restores it
+  const size_t a = width, fox = 2 * width;  // the tokens behind the start
+  const double scale = double{one[a]} / double{plain[a]};
+  for (size_t i = 0; i < width; ++i) {
+    EXPECT_NEAR(one[fox + i], 1.5 * scale * double{plain[fox + i]}, 1e-5);
+    EXPECT_EQ(other[a + i], plain[a + i]);
+    const double from = double{empty[fox + i]};
+    EXPECT_NEAR(other[fox + i], from + 1.5 * (double{plain[fox + i]} - from), 1e-5);
+  }
+}
+
+TEST_F(TextStageOf, prompts_of_other_lengths__are_repeated_to_one) {
+  const RunConditions c = run_.conditions(context_, "fox BREAK snow BREAK dawn", a1111);
+  ASSERT_EQ(c.steps.size(), 1u);
+  const Tensor &three = c.steps[0].values.at("text"), &one = c.steps[0].negative.at("text");
+  EXPECT_EQ(three.shape(), (Shape{1, 3 * 77, 32}));
+  EXPECT_EQ(one.shape(), three.shape());
+  const auto n = one.span<float>(), p = three.span<float>();
+  for (size_t i = 0; i < chunk; ++i) {
+    EXPECT_EQ(n[i], n[chunk + i]);
+    EXPECT_EQ(n[i], n[2 * chunk + i]);
+  }
+  EXPECT_FALSE(std::equal(p.begin(), p.begin() + chunk, p.begin() + chunk));
+}
+
+TEST_F(TextStageOf, prompt_that_is_edited__changes_at_its_step) {
+  const RunConditions c = run_.conditions(context_, "[day:night:5]", a1111);
+  ASSERT_EQ(c.steps.size(), 2u);
+  EXPECT_EQ(c.steps[0].end_step, 5);
+  EXPECT_EQ(&c.at(5), &c.steps[0]);
+  EXPECT_EQ(&c.at(6), &c.steps[1]);
+  const auto numbers = [](const Tensor& t) {
+    return std::vector<float>(t.span<float>().begin(), t.span<float>().end());
+  };
+  EXPECT_EQ(numbers(c.steps[0].values.at("text")), states("day", a1111));
+  EXPECT_EQ(numbers(c.steps[1].values.at("text")), states("night", a1111));
+}
+
+TEST_F(TextStageOf, images_of_a_batch__are_those_made_alone) {
+  const RunConditions c = run_.conditions(context_, run_.golden["prompt"]);
+  const Generated one = run_.generate(context_, c), three = run_.generate(context_, c, 3);
+  const auto a = one.latents.span<float>(), b = three.latents.span<float>();
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-3) << i;
 }
 
 }  // namespace ebb::testing

@@ -102,31 +102,61 @@ std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig&
 TextStage::TextStage(const Model& denoiser, const ModelConfig& config,
                      std::vector<EncoderRule> rules,
                      std::shared_ptr<const text::ClipVocabulary> vocabulary, DType dtype,
-                     Context context)
+                     Context context, text::EmbeddingFolder embeddings)
     : known_(denoiser.conditions(config)),
       rules_(std::move(rules)),
-      tokenizer_(std::move(vocabulary)),
+      vocabulary_(std::move(vocabulary)),
+      embeddings_(std::move(embeddings)),
       dtype_(dtype),
       context_(std::move(context)),
       plans_(rules_.size()) {}
 
 // ---- one chunk -----------------------------------------------------------------------------
 
+// `embed` gives the embeddings of tokens, the others the states.
+Plan& TextStage::plan(size_t encoder, const std::string& entry) {
+  std::unique_ptr<Plan>& plan = plans_[encoder][entry];
+  if (plan) return *plan;
+  const EncoderRule& rule = rules_[encoder];
+  EntryCall call{entry, {}, {}};
+  if (entry == "encode_embeddings")
+    call.inputs["embeddings"] = {1, text::chunk_tokens, rule.width};
+  else
+    call.inputs["tokens"] = {1, text::chunk_tokens};
+  if (entry == "embed") {
+    call.outputs = {"embeddings"};
+  } else {
+    call.inputs["end"] = {1};
+    call.outputs = {rule.states()};
+    if (rule.reading.projected) call.outputs.emplace_back("projected");
+  }
+  plan = std::make_unique<Plan>(
+      entry_plan(rule.encoder.component, call, dtype_, rule.encoder.weights, context_));
+  return *plan;
+}
+
+// With the vectors that prompts name in place of tokens.
+Tensor TextStage::embedded(size_t encoder, const Chunk& chunk, const Tensor& tokens) {
+  Tensor out = plan(encoder, "embed").run({{"tokens", tokens}}).at("embeddings");
+  const auto width = rules_[encoder].width;
+  for (const text::EmbeddingSpan& e : chunk.embeddings) {
+    const Tensor* vectors = embeddings_.embeddings.at(e.name).of_width(width);
+    std::copy_n(vectors->span<float>().begin() + e.first * width, e.count * width,
+                out.span<float>().begin() + e.at * width);
+  }
+  return out;
+}
+
 TextStage::States TextStage::run(size_t encoder, const Chunk& chunk) {
   const EncoderRule& rule = rules_[encoder];
-  std::unique_ptr<Plan>& plan = plans_[encoder];
-  if (!plan) {
-    std::vector<std::string> outputs = {rule.states()};
-    if (rule.reading.projected) outputs.emplace_back("projected");
-    const EntryCall call{"encode", {{"tokens", {1, text::chunk_tokens}}, {"end", {1}}}, outputs};
-    plan = std::make_unique<Plan>(
-        entry_plan(rule.encoder.component, call, dtype_, rule.encoder.weights, context_));
-  }
-  require(chunk.embeddings.empty(), "generate: embeddings in prompts cannot be encoded yet");
   Tensor tokens(DType::i64, {1, text::chunk_tokens}), end(DType::i64, {1});
   std::ranges::copy(chunk.ids, tokens.span<int64_t>().begin());
   end.span<int64_t>()[0] = chunk.end;
-  const NamedTensors out = plan->run({{"tokens", tokens}, {"end", end}});
+  const NamedTensors out =
+      chunk.embeddings.empty()
+          ? plan(encoder, "encode").run({{"tokens", tokens}, {"end", end}})
+          : plan(encoder, "encode_embeddings")
+                .run({{"embeddings", embedded(encoder, chunk, tokens)}, {"end", end}});
   return {out.at(rule.states()), rule.reading.projected ? out.at("projected") : Tensor()};
 }
 
@@ -140,7 +170,8 @@ Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, Tensor states, Pr
     for (size_t i = 0; i < z.size(); ++i) z[i] = f(z[i], chunk.weights[i / width], i);
   };
   if (syntax == PromptSyntax::comfyui) {
-    const text::EncoderText empty{.tokenizer = &tokenizer_, .pad = rules_[encoder].reading.pad};
+    const text::ClipTokenizer tokenizer(vocabulary_);
+    const text::EncoderText empty{.tokenizer = &tokenizer, .pad = rules_[encoder].reading.pad};
     const Tensor from = run(encoder, text::empty_chunk(empty)).states;
     const auto e = from.span<float>();
     each([&](float v, float w, size_t i) { return w == 1 ? v : e[i] + (v - e[i]) * w; });
@@ -171,8 +202,12 @@ TextStage::Branch TextStage::branch(const std::string& prompt, const PromptReque
   warnings.insert(warnings.end(), parsed.warnings.begin(), parsed.warnings.end());
   Branch out;
   for (const EncoderRule& rule : rules_) {
-    const text::PromptTokens tokens = text::tokenize_prompt(
-        parsed, {.tokenizer = &tokenizer_, .pad = rule.reading.pad}, {.count = r.steps});
+    const int32_t pad = rule.reading.pad;
+    const text::ClipTokenizer tokenizer(vocabulary_,
+                                        pad == 0 && r.syntax == PromptSyntax::diffusers);
+    text::EncoderText encoder{.tokenizer = &tokenizer, .pad = pad};
+    encoder.embeddings = text::vector_counts(embeddings_, rule.width, parsed, warnings);
+    const text::PromptTokens tokens = text::tokenize_prompt(parsed, encoder, {.count = r.steps});
     out.encoders.push_back(tokens.parts[0]);
     if (out.encoders.size() == 1)
       warnings.insert(warnings.end(), tokens.warnings.begin(), tokens.warnings.end());

@@ -2,6 +2,7 @@
 // with.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "pipeline/component.h"
 #include "pipeline/run_conditions.h"
 #include "text/chunks.h"
+#include "text/textual_inversion.h"
 
 namespace ebb {
 
@@ -51,9 +53,11 @@ struct PromptRequest {
 
 class TextStage {
  public:
-  // `vocabulary`: that of the tokenizer. Compiles a plan for each encoder when it is first needed.
+  // `vocabulary`: that of the tokenizer; `embeddings`: what prompts may name. Compiles plans of the
+  // encoders when they are first needed.
   TextStage(const Model& denoiser, const ModelConfig& config, std::vector<EncoderRule> rules,
-            std::shared_ptr<const text::ClipVocabulary> vocabulary, DType dtype, Context context);
+            std::shared_ptr<const text::ClipVocabulary> vocabulary, DType dtype, Context context,
+            text::EmbeddingFolder embeddings = {});
 
   struct Encoded {
     RunConditions conditions;
@@ -71,17 +75,20 @@ class TextStage {
   };
   Branch branch(const std::string& prompt, const PromptRequest& r, bool negative,
                 std::vector<std::string>& warnings);
+  Plan& plan(size_t encoder, const std::string& entry);
   States run(size_t encoder, const text::Chunk& chunk);
+  Tensor embedded(size_t encoder, const text::Chunk& chunk, const Tensor& tokens);
   Tensor weighted(size_t encoder, const text::Chunk& chunk, Tensor states,
                   text::PromptSyntax syntax);
   NamedTensors values(const Branch& b, int64_t step, int64_t chunks, const PromptRequest& r);
 
   std::vector<nn::Condition> known_;
   std::vector<EncoderRule> rules_;
-  text::ClipTokenizer tokenizer_;
+  std::shared_ptr<const text::ClipVocabulary> vocabulary_;
+  text::EmbeddingFolder embeddings_;
   DType dtype_;
   Context context_;
-  std::vector<std::unique_ptr<Plan>> plans_;  // by encoder
+  std::vector<std::map<std::string, std::unique_ptr<Plan>>> plans_;  // by encoder and entry point
 };
 
 }  // namespace ebb

@@ -26,7 +26,8 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder;
+  std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
+                                       embedding_dir;
   std::string prompt_syntax = "auto";
   int64_t n = 1, clip_skip = 0;
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
@@ -42,6 +43,8 @@ struct Options {
       "a .png file for one picture or a grid; .safetensors or .npy for the latents; else a folder");
     f("vae", vae, "a file with another autoencoder");
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
+    f("embedding_dir", embedding_dir,
+      "a folder of textual inversion files (.safetensors), which prompts name");
     f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
     f("prompt_syntax", prompt_syntax,
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
@@ -145,9 +148,13 @@ RunConditions encoded(const Options& o, const Run& run, DType dtype, const Conte
   const auto vocabulary = run.parts.tokenizer.empty()
                               ? text::builtin_clip_vocabulary()
                               : text::ClipVocabulary::open(run.parts.tokenizer);
+  text::EmbeddingFolder embeddings;
+  if (!o.embedding_dir.empty())
+    embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
+  for (const std::string& w : embeddings.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
   TextStage stage(*m.model, m.config,
                   encoder_rules(*m.model, m.config, run.parts.text_encoders, o.clip_skip),
-                  vocabulary, dtype, context);
+                  vocabulary, dtype, context, std::move(embeddings));
   TextStage::Encoded text = stage.encode({.prompt = o.prompt,
                                           .negative = o.negative,
                                           .syntax = syntax_of(o),
