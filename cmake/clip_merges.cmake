@@ -15,8 +15,8 @@ function(ebb_embed_clip_merges)
     file(READ ${clip_merges_file} text HEX)
     string(REGEX REPLACE "(..)" "0x\\1," text "${text}")
   else()
-    message(STATUS "CLIP's vocabulary is not here and will not be in the program: "
-                   "`scripts/setup` fetches it to ${clip_merges_file}")
+    message(STATUS "ebb: no ${clip_merges_file}; building without CLIP's vocabulary, "
+                   "which scripts/setup fetches")
   endif()
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/ebb/gen/clip_merges.inc CONTENT "${text}\n"
        @ONLY)
@@ -31,7 +31,8 @@ function(fetch_clip_merges)
   set(work ${clip_merges_file}.work)
   file(REMOVE_RECURSE ${work})
   file(MAKE_DIRECTORY ${work})
-  file(DOWNLOAD ${url} ${work}/wheel.zip STATUS status TIMEOUT 120)
+  file(DOWNLOAD ${url} ${work}/wheel.zip STATUS status TIMEOUT 120
+       INACTIVITY_TIMEOUT 20)
   list(GET status 0 code)
   set(found "")
   if(code EQUAL 0)

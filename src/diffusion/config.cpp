@@ -32,6 +32,7 @@ const FieldUse& use_of(std::string_view field) {
                                              {"P_mean", edm, true},
                                              {"P_std", edm, true},
                                              {"betas", betas},
+                                             {"zero_snr", betas},
                                              {"timesteps", counted},
                                              {"learn_sigma", tables},
                                              {"vb_weight", tables, true},

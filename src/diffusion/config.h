@@ -15,6 +15,7 @@ struct DiffusionConfig {
   double noise_scale = 0.25;
   double P_mean = -1.2, P_std = 1.2;
   std::string betas = "linear";
+  std::string zero_snr = "no";
   int64_t timesteps = 1000;
   bool learn_sigma = false;
   double vb_weight = 1e-3;
@@ -33,6 +34,8 @@ struct DiffusionConfig {
     f("P_std", P_std, "edm: standard deviation of ln(sigma) in training");
     f("betas", betas,
       "eps, v, x0: linear, scaled_linear, cosine (as iddpm), sigmoid, sqrt_linear or sqrt");
+    f("zero_snr", zero_snr,
+      "eps, v, x0: no signal at the last timestep: no, comfy or diffusers (how near to 0)");
     f("timesteps", timesteps, "eps, v, x0, iddpm, flow: number of noise levels");
     f("learn_sigma", learn_sigma,
       "eps, v, x0, iddpm: a second half of channels learns the variance");
@@ -52,6 +55,7 @@ struct DiffusionConfig {
   void choices(auto&& f) {
     f("precond", precond, {"edm", "vp", "ve", "iddpm", "eps", "v", "x0", "flow"});
     f("betas", betas, beta_names());
+    f("zero_snr", zero_snr, zero_snr_names());
     f("weighting", weighting, {"plain", "min_snr"});
     f("times", times, {"logit_normal", "uniform"});
   }

@@ -46,7 +46,9 @@ Precond::Precond(const DiffusionConfig& config)
     : config_(config), prediction_(prediction_of(config)) {
   check(config_);
   if (config_.discrete())
-    table_ = beta_table(config_.precond == "iddpm" ? "cosine" : config_.betas, config_.timesteps);
+    table_ = with_zero_snr(
+        beta_table(config_.precond == "iddpm" ? "cosine" : config_.betas, config_.timesteps),
+        config_.zero_snr);
   levels_ = levels_of(config_, table_);
   const PrecondExpressions f = expressions(Scalar::input(0));
   const Scalar results[] = {f.skip, f.out, f.in, f.noise.value_or(0.0)};

@@ -139,7 +139,7 @@ Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs&
 // Four channels are those of Stable Diffusion's autoencoder, which DiT was published with.
 std::optional<LatentSpace> latents(const ModelConfig& config) {
   if (config.common().in_channels != 4) return {};
-  return LatentSpace{.factor = 8, .of = "Stable Diffusion's autoencoder"};
+  return LatentSpace{.factor = 8, .of = "Stable Diffusion's autoencoder", .scale = 0.18215};
 }
 
 // ---- recognition ---------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 // The U-Nets of Stable Diffusion 1, 2 and XL, of XL's refiner and of what was made of them:
 // inpainting, editing, distilled guidance (LCM), smaller ones (SSD-1B, Vega). One network, whose
 // variants are counts (src/nn/ldm_unet.h); tensors have the names of the original (LDM).
+#include <algorithm>
+#include <cmath>
+
 #include "models/ldm_recognise.h"
 #include "models/model.h"
 
@@ -13,10 +16,12 @@ struct LdmUnetConfig {
   CommonConfig common{.image_size = 64, .in_channels = 4};
   nn::LdmUnet unet;
   std::string prediction = "eps";
+  bool zero_snr = false;
   void fields(auto&& f) {
     common.fields(f);
     unet.fields(f);
-    f("prediction", prediction, "what the network was trained to predict: eps or v");
+    f("prediction", prediction, "what the network was trained to predict: eps, v or edm");
+    f("zero_snr", zero_snr, "it was trained with no signal at the last timestep");
   }
 };
 
@@ -102,8 +107,8 @@ void check(const ModelConfig& config) {
   nn::check(c.unet, "ldm_unet");
   require(c.common.classes == 0, "ldm_unet: has no classes (", c.common.classes, ")");
   require(c.common.dropout == 0, "ldm_unet: has no dropout (", c.common.dropout, ")");
-  require(c.prediction == "eps" || c.prediction == "v", "ldm_unet: prediction must be eps or v ('",
-          c.prediction, "')");
+  require(c.prediction == "eps" || c.prediction == "v" || c.prediction == "edm",
+          "ldm_unet: prediction must be eps, v or edm ('", c.prediction, "')");
 }
 
 Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs& in) {
@@ -127,7 +132,9 @@ int64_t size_multiple(const ModelConfig&) { return 1; }
 
 std::optional<LatentSpace> latents(const ModelConfig& config) {
   const bool xl = config.as<LdmUnetConfig>().unet.vector > 0;
-  return LatentSpace{.factor = 8, .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder")};
+  return LatentSpace{.factor = 8,
+                     .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder"),
+                     .scale = xl ? 0.13025 : 0.18215};
 }
 
 // ---- recognition ---------------------------------------------------------------------------
@@ -155,14 +162,58 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   return c;
 }
 
+// ---- prediction ----------------------------------------------------------------------------
+
+double deviation(const Tensor& t) {
+  double sum = 0, squares = 0;
+  const Tensor wide = t.to(DType::f32);
+  for (const float v : wide.span<float>()) sum += double{v}, squares += double{v} * double{v};
+  const double n = static_cast<double>(t.numel()), mean = sum / n;
+  return std::sqrt(std::max(squares / n - mean * mean, 0.0));
+}
+
+// Stable Diffusion 2 of 768 pixels predicts v and has the shapes of that of 512, which predicts
+// noise; a bias of its last transformer has a deviation beyond 0.09 (after ComfyUI). Files of XL
+// have markers: tensors that are there or not.
+void examine(ModelConfig& config, const FileFacts& file) {
+  constexpr double v_deviation = 0.09;
+  constexpr int64_t sd2_context = 1024, v_size = 96;
+  auto& c = config.as<LdmUnetConfig>();
+  const auto marked = [&](const char* name) { return file.shapes.contains(name); };
+  require(!marked("edm_vpred.sigma_max"),
+          "ldm_unet: the file is of a network that predicts v of EDM (CosXL), which is not "
+          "implemented");
+  if (marked("edm_mean") || marked("edm_std")) c.prediction = "edm";
+  if (marked("v_pred")) c.prediction = "v";
+  c.zero_snr = marked("ztsnr");
+  const auto said = file.metadata.find("modelspec.prediction_type");
+  if (said != file.metadata.end()) {
+    if (said->second == "v" || said->second == "v_prediction") c.prediction = "v";
+  } else if (c.unet.context == sd2_context && c.unet.extra_channels == 0) {
+    const Tensor bias = file.load("output_blocks.11.1.transformer_blocks.0.norm1.bias");
+    if (bias.defined() && deviation(bias) > v_deviation) c.prediction = "v";
+  }
+  if (c.unet.context == sd2_context && c.prediction == "v") c.common.image_size = v_size;
+}
+
 std::string guessed(const ModelConfig& config) {
-  for (const Preset& preset : presets())
-    if (config == preset.config) return "";
+  for (const Preset& preset : presets()) {
+    auto found = config.as<LdmUnetConfig>();
+    const auto& known = preset.config.as<LdmUnetConfig>();
+    found.common.image_size = known.common.image_size;  // what examine() says is no guess
+    found.prediction = known.prediction;
+    found.zero_snr = known.zero_snr;
+    if (ModelConfig(found) == preset.config) return "";
+  }
   return guessed_ldm(config.as<LdmUnetConfig>().unet);
 }
 
+// EDM's is that of Playground 2.5.
 std::string diffusion(const ModelConfig& config) {
-  return str("{precond=", config.as<LdmUnetConfig>().prediction, " betas=scaled_linear}");
+  const auto& c = config.as<LdmUnetConfig>();
+  if (c.prediction == "edm") return "{precond=edm sigma_data=0.5}";
+  return str("{precond=", c.prediction, " betas=scaled_linear",
+             c.zero_snr ? " zero_snr=comfy}" : "}");
 }
 
 }  // namespace
@@ -177,6 +228,7 @@ const Model& ldm_unet() {
                        .latents = latents,
                        .conditions = conditions,
                        .recognise = recognise,
+                       .examine = examine,
                        .places = places,
                        .guessed = guessed,
                        .diffusion = diffusion};

@@ -1,6 +1,7 @@
 // Model: one family of networks. src/models/<m>.cpp defines `const Model& ebb::models::<m>()`.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -63,6 +64,14 @@ struct EntryPoint {
   bool overflows_f16 = false;
 };
 
+// What a file says of a network beside the shapes of its tensors.
+struct FileFacts {
+  nn::FileShapes shapes;                        // of all tensors, with their prefixes: markers
+  std::map<std::string, std::string> metadata;  // of the file
+  // A weight by the network's name, as the file has it; undefined where it has none.
+  std::function<Tensor(const std::string& weight)> load;
+};
+
 struct Model {
   std::string name;
   std::string help;
@@ -88,6 +97,9 @@ struct Model {
   // determine (heads, the order of q, k and v, ...) is taken from the preset with the same shapes,
   // or the defaults stated in the model's file.
   std::optional<ModelConfig> (*recognise)(const nn::FileShapes&) = nullptr;
+  // Completes such a config by the other facts of its file. Throws Error for what is known to be
+  // another kind of network.
+  void (*examine)(ModelConfig&, const FileFacts&) = +[](ModelConfig&, const FileFacts&) {};
   // Where files with these tensors keep the weights, if they name or pack them in another way than
   // the network does; an empty function if not.
   nn::FilePlaces (*places)(const ModelConfig&, const nn::FileShapes&) = +[](const ModelConfig&,

@@ -370,6 +370,6 @@ TEST(ldm_unet, impossible_configs__are_errors) {
             "256 channels)");
   EXPECT_EQ(error("sd15", R"({"num_heads": 0})"), "ldm_unet: needs heads (0)");
   EXPECT_EQ(error("sd15", R"({"prediction": "x0"})"),
-            "ldm_unet: prediction must be eps or v ('x0')");
+            "ldm_unet: prediction must be eps, v or edm ('x0')");
   EXPECT_EQ(error("sd15", R"({"classes": 3})"), "ldm_unet: has no classes (3)");
 }

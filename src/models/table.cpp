@@ -25,8 +25,7 @@ const std::vector<const Model*>& all_models() {
 
 namespace {
 
-NamedModel find_among(std::string_view name, std::string_view what,
-                      const std::function<bool(const Model&)>& wanted) {
+NamedModel find_among(std::string_view name, const std::function<bool(const Model&)>& wanted) {
   struct Entry {
     std::string name;
     const Model* model;
@@ -39,19 +38,18 @@ NamedModel find_among(std::string_view name, std::string_view what,
     for (const Preset& p : m->presets)
       if (p.name != m->name) all.push_back({p.name, m, &p});
   }
-  const Entry& e = find_known(what, name, all, &Entry::name);
+  const Entry& e = find_known("model: unknown name", name, all, &Entry::name);
   return {e.model, e.preset->name, e.preset->config, e.name};
 }
 
 }  // namespace
 
 NamedModel find_model(std::string_view name) {
-  return find_among(name, "model: unknown name",
-                    [](const Model& m) { return m.kind == ModelKind::denoiser; });
+  return find_among(name, [](const Model& m) { return m.kind == ModelKind::denoiser; });
 }
 
 NamedModel find_component(std::string_view name) {
-  return find_among(name, "component: unknown name", [](const Model&) { return true; });
+  return find_among(name, [](const Model&) { return true; });
 }
 
 // ---- checkpoints ---------------------------------------------------------------------------

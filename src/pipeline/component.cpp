@@ -5,6 +5,27 @@
 #include "train/model_weights.h"
 
 namespace ebb {
+namespace {
+
+// Whether a prefix wraps a network that has its file for itself; other prefixes tell the components
+// of a file apart.
+bool wraps(std::string_view prefix) {
+  return prefix.empty() || prefix == "model." || prefix == "module." || prefix == "net.";
+}
+
+}  // namespace
+
+void examine(Component& c, const io::SafetensorsFile& file) {
+  FileFacts facts{.shapes = {}, .metadata = file.metadata(), .load = {}};
+  for (const auto& e : file.entries()) facts.shapes.emplace(e.name, e.shape);
+  const nn::FilePlaces places =
+      c.model->places(c.config, nn::without_prefix(facts.shapes, c.prefix));
+  facts.load = [&](const std::string& weight) {
+    const std::string name = c.prefix + (places ? places(weight).name : weight);
+    return file.contains(name) ? file.load(name) : Tensor();
+  };
+  c.model->examine(c.config, facts);
+}
 
 std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& c) {
   nn::FileShapes shapes;
@@ -15,7 +36,7 @@ std::shared_ptr<WeightStore> open_component(const std::string& file, const Compo
       {.prefix = c.prefix,
        .ignored = c.model->ignored,
        .places = c.model->places(c.config, nn::without_prefix(shapes, c.prefix)),
-       .alone = c.prefix.empty()});
+       .alone = wraps(c.prefix)});
 }
 
 DType compute_dtype(const EntryPoint& entry, DType asked, const Device& device) {

@@ -4,14 +4,18 @@
 #include <memory>
 #include <string>
 
+#include "io/safetensors.h"
 #include "models/model.h"
 #include "runtime/plan.h"
 #include "runtime/weight_store.h"
 
 namespace ebb {
 
-// The weights of a component in a safetensors file, checked as open_model_weights() does. Where it
-// has a prefix, what else the file holds is not looked at. Throws Error.
+// Completes the config of a component by what the file says beside shapes (Model::examine). Throws
+// Error.
+void examine(Component& component, const io::SafetensorsFile& file);
+// The weights of a component in a safetensors file, checked as open_model_weights() does. Where its
+// prefix is that of a file of several, what else is there is not looked at. Throws Error.
 std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& component);
 
 // The dtype of matmuls and convolutions of an entry point where a run asks for `asked`: f16 only

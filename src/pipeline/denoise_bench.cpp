@@ -58,6 +58,12 @@ void check_output(const NetworkCase& m, DType dtype, const Tensor& have, const T
           ")");
 }
 
+std::vector<DType> host_dtypes(const Device& device) {
+  std::vector<DType> out = {DType::f32};
+  if (device.fast_in(DType::bf16)) out.push_back(DType::bf16);
+  return out;
+}
+
 }  // namespace
 
 void bench_denoise(const Context& context, const ModelBench& what, Ceilings& ceilings,
@@ -83,20 +89,23 @@ void bench_denoise(const Context& context, const ModelBench& what, Ceilings& cei
       report(r);
     }
   }
-  if (context.device->on_host()) return;
-  std::vector<NetworkCase> large = large_networks();
-  for (NetworkCase& m : sampled_networks()) large.push_back(std::move(m));
+  const bool host = context.device->on_host();
+  std::vector<NetworkCase> large = host ? std::vector<NetworkCase>() : large_networks();
+  if (!host || exact)  // a processor takes minutes for them
+    for (NetworkCase& m : sampled_networks()) large.push_back(std::move(m));
   for (const NetworkCase& m : large) {
     if (!asked(m)) continue;
-    const auto start = std::chrono::steady_clock::now();
-    Evaluation e = make_evaluation(m, DType::bf16, context);
-    const Tensor output = e.plan.run(e.inputs).at("F");
-    const std::chrono::duration<double> first = std::chrono::steady_clock::now() - start;
-    BenchResult r = timed_evaluation(context, {"denoise", m.name, DType::bf16}, e.plan, e.inputs,
-                                     output, ceilings);
-    r.first_step_s = first.count();
-    if (what.profile) r.profile = profile_plan(e.plan, e.inputs, profile_runs);
-    report(r);
+    for (const DType dtype : host ? host_dtypes(*context.device) : std::vector{DType::bf16}) {
+      const auto start = std::chrono::steady_clock::now();
+      Evaluation e = make_evaluation(m, dtype, context);
+      const Tensor output = e.plan.run(e.inputs).at("F");
+      const std::chrono::duration<double> first = std::chrono::steady_clock::now() - start;
+      BenchResult r =
+          timed_evaluation(context, {"denoise", m.name, dtype}, e.plan, e.inputs, output, ceilings);
+      r.first_step_s = first.count();
+      if (what.profile) r.profile = profile_plan(e.plan, e.inputs, profile_runs);
+      report(r);
+    }
   }
 }
 

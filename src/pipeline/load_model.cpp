@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "io/safetensors.h"
+#include "pipeline/component.h"
 #include "train/checkpoint.h"
 #include "train/model_weights.h"
 
@@ -25,7 +26,8 @@ Found recognised(const std::string& file, const std::string& name) {
   const auto tensors = io::SafetensorsFile::open(file);
   for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
   try {
-    const Component c = recognise_model(shapes);
+    Component c = recognise_model(shapes);
+    examine(c, tensors);
     return {{.model = c.model,
              .config = c.config,
              .diffusion = usual_diffusion(*c.model, c.config),
@@ -68,8 +70,7 @@ Found without_weights(const std::string& file, const std::string& model) {
 
 std::shared_ptr<WeightStore> weights_in(const std::string& file, const Found& f) {
   const LoadedModel& m = f.model;
-  return train::open_model_weights(file, weights_of(*m.model, m.config),
-                                   {.prefix = f.prefix, .ignored = m.model->ignored});
+  return open_component(file, {m.model, m.config, f.prefix});
 }
 
 // The text of an error in this file, which it names at the end if it does not name it yet.

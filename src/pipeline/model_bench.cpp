@@ -118,8 +118,7 @@ std::vector<std::string> model_bench_names(const Device& device) {
     if (device.on_host()) continue;
     for (const NetworkCase& m : large_networks()) out.push_back(kind + m.name);
   }
-  if (!device.on_host())
-    for (const NetworkCase& m : sampled_networks()) out.push_back("denoise/" + m.name);
+  for (const NetworkCase& m : sampled_networks()) out.push_back("denoise/" + m.name);
   for (const std::string& name : component_bench_names(device)) out.push_back(name);
   return out;
 }

@@ -68,9 +68,19 @@ class Shown {
   int64_t evaluations_ = 0;                               // when the step began
 };
 
+// Those of a step, 1 and on, where they are others than `given`.
+void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
+                    const RunConditions::Steps*& given) {
+  if (conditions.empty() || given == &conditions.at(step)) return;
+  given = &conditions.at(step);
+  const int64_t batch = d.options().batch;
+  for (const auto& [name, value] : given->values)
+    d.condition(name, repeated(value, batch), repeated(given->negative.at(name), batch));
+}
+
 // Samples from `first` on; the last batch is filled up with images that are thrown away.
-State run_batch(Denoiser& d, const ResolvedRequest& r, int64_t first,
-                const std::function<bool(const Progress&)>& progress) {
+State run_batch(Denoiser& d, const ResolvedRequest& r, const RunConditions& conditions,
+                int64_t first, const std::function<bool(const Progress&)>& progress) {
   std::vector<int64_t> classes;
   NoiseCall keys{
       .seed = r.options.seed, .images = {}, .shape = r.sample.sizes(), .sigmas = r.call.sigmas};
@@ -79,7 +89,11 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, int64_t first,
     classes.push_back(r.classes[static_cast<size_t>(index)]);
     keys.images.push_back(r.first_image + index);
   }
-  if (!d.options().conditions.empty()) d.condition(nn::class_id, tensor_of(classes, {r.batch}));
+  const bool classed = std::ranges::any_of(
+      d.options().conditions, [](const nn::Condition& c) { return c.name == nn::class_id; });
+  if (classed) d.condition(nn::class_id, tensor_of(classes, {r.batch}));
+  const RunConditions::Steps* given = nullptr;
+  set_conditions(d, conditions, 1, given);
   const Noise noise = open_default_noise(r.noise, keys, r.noise_options);
   if (d.options().draws)
     d.draw_by(keys.seed, keys.images);
@@ -91,7 +105,10 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, int64_t first,
   else
     d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
   SampleCall call = r.call;
-  call.progress = progress;
+  call.progress = [&](const Progress& p) {
+    set_conditions(d, conditions, p.step + 1, given);
+    return progress(p);
+  };
   State start(static_cast<size_t>(keys.batch() * keys.elements()));
   noise.start(start);
   start_state<double>({}, start, call.sigmas[0], r.start, start);
@@ -104,16 +121,20 @@ Pipeline::Pipeline(LoadedModel model, Context context, const PipelineOptions& op
     : model_(std::move(model)),
       context_(std::move(context)),
       options_(options),
-      decoder_(decoder_of(*model_.model, model_.config)) {}
+      decoder_(options_.decoder ? options_.decoder : decoder_of(*model_.model, model_.config)) {}
 
 DType Pipeline::dtype_of(const ResolvedRequest& r) const {
   return r.dtype.value_or(context_.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
 }
 
-DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r) const {
+DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r,
+                                       const RunConditions& conditions) const {
+  std::vector<nn::Condition> given = class_conditions(model_.config);
+  std::ranges::copy(conditions.conditions(model_.model->conditions(model_.config)),
+                    std::back_inserter(given));
   return {.batch = r.batch,
           .image = r.sample,
-          .conditions = class_conditions(model_.config),
+          .conditions = std::move(given),
           .guided = r.guided,
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + 1,
@@ -153,8 +174,8 @@ std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
   return out;
 }
 
-Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r) {
-  const DenoiserOptions wanted = plan_options(r);
+Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunConditions& conditions) {
+  const DenoiserOptions wanted = plan_options(r, conditions);
   const std::string& component = model_.model->name;
   const auto known = std::ranges::find_if(plans_, [&](const CachedPlan& p) {
     return p.component == component && p.denoiser->options() == wanted;
@@ -175,9 +196,9 @@ Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r) {
 
 // ---- runs ----------------------------------------------------------------------------------
 
-Generated Pipeline::generate(const ResolvedRequest& r,
-                             const std::function<bool(double)>& progress) {
-  Denoiser& denoiser = denoiser_for(r);
+Generated Pipeline::generate(const ResolvedRequest& r, const std::function<bool(double)>& progress,
+                             const RunConditions& conditions) {
+  Denoiser& denoiser = denoiser_for(r, conditions);
   check_memory(r, denoiser, *context_.device);
   Generated out{.ran = r.options,
                 .start_noise = r.noise.source,
@@ -188,7 +209,7 @@ Generated Pipeline::generate(const ResolvedRequest& r,
   Shown shown(denoiser, r, progress);
   for (int64_t at = 0; at < r.count(); at += r.batch) {
     shown.begin(at, std::min(r.batch, r.count() - at));
-    const State x = run_batch(denoiser, r, at, [&](const Progress& p) {
+    const State x = run_batch(denoiser, r, conditions, at, [&](const Progress& p) {
       out.steps = p.step;
       return shown.step(p.step, p.steps);
     });

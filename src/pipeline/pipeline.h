@@ -13,6 +13,7 @@
 #include "diffusion/denoiser.h"
 #include "pipeline/decoder.h"
 #include "pipeline/request.h"
+#include "pipeline/run_conditions.h"
 
 namespace ebb {
 
@@ -26,7 +27,8 @@ struct Generated {
 };
 
 struct PipelineOptions {
-  size_t plans = 8;  // that stay compiled, those used last
+  size_t plans = 8;                     // that stay compiled, those used last
+  std::optional<Decoder> decoder = {};  // of latents; none: decoder_of()
 };
 
 class Pipeline {
@@ -41,11 +43,14 @@ class Pipeline {
 
   // Compiles the plan of a request if it is not there, and takes what memory is sure. Throws Error
   // where memory is short.
-  void prepare(const ResolvedRequest& r) { denoiser_for(r); }
+  void prepare(const ResolvedRequest& r, const RunConditions& conditions = {}) {
+    denoiser_for(r, conditions);
+  }
   // `progress` gets the share that is done, 0 to 1, at the start, after every step and on the host
   // within one; returning false stops with Cancelled. Throws Error before anything is made where
   // memory is short.
-  Generated generate(const ResolvedRequest& r, const std::function<bool(double)>& progress = {});
+  Generated generate(const ResolvedRequest& r, const std::function<bool(double)>& progress = {},
+                     const RunConditions& conditions = {});
 
   struct Statistics {
     int64_t compiled = 0, reused = 0, dropped = 0;  // plans, by requests
@@ -59,8 +64,8 @@ class Pipeline {
     std::unique_ptr<Denoiser> denoiser;
   };
   DType dtype_of(const ResolvedRequest& r) const;
-  DenoiserOptions plan_options(const ResolvedRequest& r) const;
-  Denoiser& denoiser_for(const ResolvedRequest& r);
+  DenoiserOptions plan_options(const ResolvedRequest& r, const RunConditions& conditions) const;
+  Denoiser& denoiser_for(const ResolvedRequest& r, const RunConditions& conditions);
   void with_room(size_t kept, const std::function<void()>& work);
   std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);
   void drop_oldest();

@@ -50,13 +50,14 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
   r.guided = o.guidance != 1 || has_guidance(r.rules);
   check_branches(r.rules);
   const int64_t classes = model.config.common().classes;
+  const bool guidable = classes > 0 || request.prompted;
   if (find_sampler(o.sampler).sampler->needs_uncond)
-    require(r.guided && classes > 0, "sample: ", o.sampler,
+    require(r.guided && guidable, "sample: ", o.sampler,
             " needs --guidance other than 1, or --rules that guide, and a model with classes (",
             guidance_text(o), ", ", classes, " classes)");
-  require(!r.guided || classes > 0, "sample: guidance needs a model with classes (",
-          guidance_text(o), ", ", classes, " classes)");
-  require(!r.guided || !without_class(request),
+  require(!r.guided || guidable, "sample: guidance needs a model with classes (", guidance_text(o),
+          ", ", classes, " classes)");
+  require(!r.guided || request.prompted || !without_class(request),
           "sample: ", o.rules.empty() ? "--guidance" : "--rules",
           " has no effect without a class (", guidance_text(o), ", --class none)");
   if (classes > 0 && model.of_run && model.diffusion.label_dropout == 0 &&

@@ -58,6 +58,7 @@ struct GenerateRequest {
   std::vector<int64_t> classes;  // one an image; -1: none
   int64_t first_image = 0;       // number of the first one, for its noise
   ImageSize size = {};           // of the images, pixels; {}: the model's own
+  bool prompted = false;         // RunConditions are given to the run
 };
 
 // A request as it will run. Nothing in it is parsed, looked up or decided again.

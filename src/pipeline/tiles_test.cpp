@@ -5,7 +5,9 @@
 
 #include "backends.h"
 #include "pipeline/component.h"
+#include "pipeline/latent_decoder.h"
 #include "pipeline/tiles.h"
+#include "support/far_device.h"
 #include "support/files.h"
 #include "support/hashed_weights.h"
 
@@ -22,12 +24,12 @@ float largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 // Twice the size, of a network of convolutions without norms.
-struct Decoder {
+struct SmallDecoder {
   NamedModel m = find_component("taesd");
   std::shared_ptr<WeightStore> store;
   Context context = test::open_backend("cpu").context;
 
-  Decoder() {
+  SmallDecoder() {
     for (const auto& [field, text] :
          {std::pair("levels", "1"), {"blocks", "1"}, {"width", "8"}, {"encoder", "false"}})
       set_field(find_field(m.config.fields(), field, "taesd"), text);
@@ -48,7 +50,7 @@ struct Decoder {
 // A result depends on latents that are up to seven away: convolutions of radius 1, four before the
 // size doubles and five behind.
 TEST(in_tiles, margins_as_wide_as_what_a_result_depends_on__give_the_image_without_tiles) {
-  const Decoder decode;
+  const SmallDecoder decode;
   const Tensor latents = nn::hashed_input("latents", {1, 37, 50, 4});
   const Tensor whole = decode(latents);
   const auto error = [&](const Tiling& t) {
@@ -59,6 +61,32 @@ TEST(in_tiles, margins_as_wide_as_what_a_result_depends_on__give_the_image_witho
   EXPECT_LE(close, 1e-5);
   EXPECT_GE(seams, 100 * close);  // what is cut off is missed
   RecordProperty("errors", str(close, " ", seams));
+}
+
+TEST(latent_decoder, image_that_memory_is_too_short_for__is_decoded_in_tiles_that_fit) {
+  const SmallDecoder decode;
+  const Component taesd{decode.m.model, decode.m.config, ""};
+  const Tensor latents = nn::hashed_input("latents", {2, 150, 140, 4});
+  const auto bytes = [&](int64_t side) {
+    const EntryCall call{"decode", {{"latents", {1, side, side, 4}}}, {"pixels"}};
+    return entry_plan(taesd, call, DType::f32, decode.store,
+                      {.device = std::make_shared<ebb::testing::FarDevice>()})
+        .missing_bytes();
+  };
+  const auto decoded = [&](int64_t memory, std::vector<int64_t>& tiles) {
+    return latent_decoder({taesd, decode.store}, {.factor = 2}, DType::f32,
+                          {.device = std::make_shared<ebb::testing::FarDevice>(memory)},
+                          [&](const Tiling& t) { tiles.push_back(t.tile); })
+        .decode(latents);
+  };
+  std::vector<int64_t> none, some;
+  const Tensor whole = decoded(int64_t{1} << 40, none), tiled = decoded(bytes(64), some);
+  EXPECT_TRUE(none.empty());
+  EXPECT_EQ(some, std::vector<int64_t>{64});
+  // margins of 4, where results depend on 7
+  EXPECT_LE(largest_difference(tiled, whole), 0.05);
+  EXPECT_GT(largest_difference(tiled, whole), 0);
+  EXPECT_THROW(decoded(bytes(32) - 1, some), OutOfMemory);
 }
 
 TEST(in_tiles, weights_of_a_result__sum_to_one) {

@@ -48,13 +48,15 @@ TEST_F(ClipTokenizerTest, texts__have_the_tokens_of_hugging_face) {
 
 TEST_F(ClipTokenizerTest, invalid_utf8__is_read_with_replacement) {
   const ClipTokenizer tokenizer(builtin_clip_vocabulary());
-  for (const auto& one : read_golden("clip_tokenizer")["bytes"])
+  const auto golden = read_golden("clip_tokenizer");
+  for (const auto& one : golden["bytes"])
     EXPECT_EQ(joined(tokenizer.encode(bytes_of_hex(one[0]))), one[1]) << one[0];
 }
 
 TEST_F(ClipTokenizerTest, pad_is_exclamation__every_exclamation_mark_is_0) {
   const ClipTokenizer tokenizer(builtin_clip_vocabulary(), true);
-  for (const auto& one : read_golden("clip_tokenizer")["pad_is_exclamation"])
+  const auto golden = read_golden("clip_tokenizer");
+  for (const auto& one : golden["pad_is_exclamation"])
     EXPECT_EQ(joined(tokenizer.encode(one[0].get<std::string>())), one[1]) << one[0];
 }
 

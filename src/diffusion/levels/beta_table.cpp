@@ -90,4 +90,32 @@ BetaTable without_last_signal(const BetaTable& table, double last_alpha_bar) {
   return t;
 }
 
+namespace {
+
+struct ZeroSnr {
+  std::string name;
+  double last_alpha_bar;  // 0: the table as it is
+};
+const std::vector<ZeroSnr>& zero_snrs() {
+  static const std::vector<ZeroSnr> all = {
+      {"no", 0}, {"comfy", 4.8973451890853435e-08}, {"diffusers", 0x1p-24}};
+  return all;
+}
+
+}  // namespace
+
+const std::vector<std::string>& zero_snr_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (const ZeroSnr& z : zero_snrs()) out.push_back(z.name);
+    return out;
+  }();
+  return names;
+}
+
+BetaTable with_zero_snr(BetaTable table, std::string_view name) {
+  const ZeroSnr& z = find_known("levels: unknown zero_snr", name, zero_snrs(), &ZeroSnr::name);
+  return z.last_alpha_bar > 0 ? without_last_signal(table, z.last_alpha_bar) : table;
+}
+
 }  // namespace ebb

@@ -32,6 +32,10 @@ BetaTable beta_table(std::string_view betas, int64_t timesteps, BetaEnds ends = 
 // and stretched so that its first entry stays (Lin et al. 2024, arXiv:2305.08891, algorithm 1).
 BetaTable without_last_signal(const BetaTable& table, double last_alpha_bar);
 
+// As programs do it, who leave some signal: no, comfy, diffusers. Throws Error.
+const std::vector<std::string>& zero_snr_names();
+BetaTable with_zero_snr(BetaTable table, std::string_view name);
+
 // sqrt(alpha_bar) of the cosine process at t in [0, 1], but for a constant factor.
 inline constexpr double cosine_offset = 0.008;
 double cosine_signal(double t);

@@ -69,9 +69,8 @@ Discretisation cascade_levels(double shift) {
 }
 
 Discretisation beta_levels(const LevelOptions& o) {
-  BetaTable t = beta_table(o.levels, o.timesteps, {o.beta_start, o.beta_end});
-  if (o.zero_snr == "comfy") t = without_last_signal(t, 4.8973451890853435e-08);
-  if (o.zero_snr == "diffusers") t = without_last_signal(t, std::ldexp(1, -24));
+  BetaTable t =
+      with_zero_snr(beta_table(o.levels, o.timesteps, {o.beta_start, o.beta_end}), o.zero_snr);
   return table_levels(o.levels, std::move(t.sigma));
 }
 
@@ -128,8 +127,7 @@ void LevelOptions::check() const {
           most_timesteps, "] (", timesteps, ")");
   for (const double beta : {beta_start, beta_end})
     require(beta >= 0 && beta < 1, "levels: betas must lie in [0, 1) (", beta, ")");
-  check_known("levels: unknown zero_snr", zero_snr,
-              std::vector<std::string>{"no", "comfy", "diffusers"});
+  check_known("levels: unknown zero_snr", zero_snr, zero_snr_names());
   require(std::isfinite(shift) && shift > 0, "levels: shift must be positive (", shift, ")");
   require(std::isfinite(multiplier) && multiplier > 0, "levels: multiplier must be positive (",
           multiplier, ")");

@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "io/safetensors.h"
 #include "models/model.h"
+#include "pipeline/component.h"
 #include "pipeline/load_model.h"
 #include "train/checkpoint.h"
 
@@ -85,7 +86,12 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   nn::FileShapes shapes;
   for (const auto& e : file.entries()) shapes.emplace(e.name, e.shape);
   Recognised out;
-  for (const Component& c : recognise_components(shapes)) {
+  for (Component& c : recognise_components(shapes)) {
+    try {
+      examine(c, file);
+    } catch (const Error& e) {
+      out.fault = e.what();
+    }
     out.parts.push_back(part_of(c));
     if (!out.model.empty() || c.model->kind != ModelKind::denoiser) continue;
     out.model = c.model->name;

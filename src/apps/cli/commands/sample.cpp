@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
@@ -94,106 +95,50 @@ std::map<std::string, std::string> settings(const Options& o, const LoadedModel&
   return text;
 }
 
-// None: the model's own. Throws Error.
-ImageSize size_of(const std::string& text) {
-  if (small_letters(text) == "auto") return {};
-  const size_t x = std::min(text.find('x'), text.find('X'));
-  const auto number = [&](const std::string& digits) {
-    require(!digits.empty() && digits.size() < 10 &&
-                digits.find_first_not_of("0123456789") == digits.npos && std::stoll(digits) > 0,
-            "sample: --size must be auto, N or WIDTHxHEIGHT in pixels (got '", text, "')");
-    return int64_t{std::stoll(digits)};
-  };
-  const int64_t width = number(text.substr(0, x));
-  return {.height = x == text.npos ? width : number(text.substr(x + 1)), .width = width};
-}
-
-namespace fs = std::filesystem;
-
-std::string small_extension(const std::string& path) {
-  std::string out = fs::path(path).extension().string();
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
-enum class Output : uint8_t { grid, folder, safetensors, npy };
-
-// Throws Error for another image format and for what is nearly one of the known extensions: its
-// name would become a folder's. The name of a folder that there is, or with a / behind, is one.
-Output output_of(const std::string& out) {
-  constexpr std::string_view what = "a .png, .safetensors or .npy file or a folder";
-  require(!out.empty(), "sample: --out must name ", what, " (got '')");
-  const std::string extension = small_extension(out);
-  for (const char* other : {".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
-    require(extension != other, "sample: --out must be ", what, "  ", out);
-  if (extension == ".png") return Output::grid;
-  if (extension == ".safetensors") return Output::safetensors;
-  if (extension == ".npy") return Output::npy;
-  const std::vector<std::string> known{".png", ".safetensors", ".npy"};
-  const std::string near = extension.empty() ? "" : nearest_name(extension, known);
-  require(near.empty() || fs::is_directory(out), "sample: --out must be ", what, " (did you mean ",
-          out.substr(0, out.size() - extension.size()), near, ", or the folder ", out, "/?)");
-  return Output::folder;
-}
-
-// "": none is needed.
-std::string folder_of(const std::string& out) {
-  return output_of(out) == Output::folder ? out : fs::path(out).parent_path().string();
-}
-
-// The file of one image in a folder.
-std::string numbered(const std::string& folder, int64_t i) {
-  char name[32];
-  std::snprintf(name, sizeof name, "%05lld.png", static_cast<long long>(i));
-  return (fs::path(folder) / name).string();
-}
-
 std::string images_text(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
 // The numbers, of latents where the model makes them, in the order [N,C,H,W] that other programs
 // have.
 void write_numbers(const Options& o, const LoadedModel& m, const Generated& g) {
   const Tensor numbers = channels_first(g.latents.defined() ? g.latents : g.images);
-  if (output_of(o.out) == Output::npy) return io::write_npy(o.out, numbers);
+  if (output_of(o.out, "sample") == Output::npy) return io::write_npy(o.out, numbers);
   const io::NamedTensor tensor{g.latents.defined() ? "latents" : "images", numbers};
   io::write_safetensors(o.out, {&tensor, 1}, settings(o, m, g));
 }
 
 // A grid with one row per class when all are requested, or one file per image.
-void write_pictures(const Options& o, const LoadedModel& m, const Generated& g) {
+void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
   const Tensor pixels = to_pixels(g.images);
   const int64_t n = pixels.shape()[0], classes = m.config.common().classes;
-  const bool rows_are_classes =
-      o.wanted == "all" && classes > 1 && n % classes == 0 && o.columns == 0;
+  const bool rows_are_classes = output_of(o.out, "sample") == Output::grid && o.wanted == "all" &&
+                                classes > 1 && n % classes == 0 && o.columns == 0;
   std::vector<Tensor> images;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t per_row = n / std::max<int64_t>(classes, 1);
     images.push_back(image_at(pixels, rows_are_classes ? i % per_row * classes + i / per_row : i));
   }
   auto text = settings(o, m, g);
-  if (output_of(o.out) == Output::grid) {
-    const int64_t square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
-    const int64_t columns = o.columns > 0 ? o.columns : rows_are_classes ? n / classes : square;
-    if (rows_are_classes) text["rows"] = strings_json(class_labels(m));
-    io::write_png(o.out, io::image_grid(images, columns, 2), text);
-    return;
+  int64_t columns = o.columns;
+  if (rows_are_classes) {
+    columns = n / classes;
+    text["rows"] = strings_json(class_labels(m));
   }
-  for (int64_t i = 0; i < n; ++i) io::write_png(numbered(o.out, i), image_at(pixels, i), text);
+  write_pictures(o.out, images, columns, [&](int64_t) { return text; });
 }
 
 void write_samples(const Options& o, const LoadedModel& m, const Generated& g) {
-  if (const std::string folder = folder_of(o.out); !folder.empty())
+  if (const std::string folder = folder_of(o.out, "sample"); !folder.empty())
     io::make_folder(folder, "sample: --out");
-  const Output output = output_of(o.out);
+  const Output output = output_of(o.out, "sample");
   if (output == Output::grid || output == Output::folder)
-    write_pictures(o, m, g);
+    write_images(o, m, g);
   else
     write_numbers(o, m, g);
 }
 
 // Throws Error for pictures of what is none, before any work.
 void check_output(const Options& o, const LoadedModel& m) {
-  const Output output = output_of(o.out);
+  const Output output = output_of(o.out, "sample");
   require(decoder_of(*m.model, m.config) || output == Output::safetensors || output == Output::npy,
           "sample: ", m.model->name, " makes ", samples_text(*m.model, m.config),
           ", which nothing here makes pictures of; --out FILE.safetensors or FILE.npy takes them  ",
@@ -201,8 +146,8 @@ void check_output(const Options& o, const LoadedModel& m) {
 }
 
 ResolvedRequest resolved(const Options& o, const LoadedModel& model) {
-  ResolvedRequest r =
-      resolve(model, {.classes = classes_for(o, model), .size = size_of(o.size)}, o.generate);
+  ResolvedRequest r = resolve(
+      model, {.classes = classes_for(o, model), .size = image_size(o.size, "sample")}, o.generate);
   for (const std::string& w : r.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
   return r;
 }
@@ -240,8 +185,7 @@ std::optional<Generated> generate_until(std::optional<train::StopSignals>& signa
 int run(Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
-  const Output output = output_of(o.out);
-  io::check_can_write(output == Output::folder ? numbered(o.out, 0) : o.out, "sample: --out");
+  check_output_path(o.out, "sample");
   LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
   check_output(o, model);

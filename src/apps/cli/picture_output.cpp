@@ -1,0 +1,88 @@
+#include "apps/cli/picture_output.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "io/file.h"
+#include "io/image.h"
+
+namespace ebb::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string small_extension(const std::string& path) {
+  std::string out = fs::path(path).extension().string();
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// The file of one image in a folder.
+std::string numbered(const std::string& folder, int64_t i) {
+  char name[32];
+  std::snprintf(name, sizeof name, "%05lld.png", static_cast<long long>(i));
+  return (fs::path(folder) / name).string();
+}
+
+}  // namespace
+
+Output output_of(const std::string& out, std::string_view command) {
+  constexpr std::string_view what = "a .png, .safetensors or .npy file or a folder";
+  require(!out.empty(), command, ": --out must name ", what, " (got '')");
+  const std::string extension = small_extension(out);
+  for (const char* other : {".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
+    require(extension != other, command, ": --out must be ", what, "  ", out);
+  if (extension == ".png") return Output::grid;
+  if (extension == ".safetensors") return Output::safetensors;
+  if (extension == ".npy") return Output::npy;
+  const std::vector<std::string> known{".png", ".safetensors", ".npy"};
+  const std::string near = extension.empty() ? "" : nearest_name(extension, known);
+  require(near.empty() || fs::is_directory(out), command, ": --out must be ", what,
+          " (did you mean ", out.substr(0, out.size() - extension.size()), near, ", or the folder ",
+          out, "/?)");
+  return Output::folder;
+}
+
+std::string folder_of(const std::string& out, std::string_view command) {
+  return output_of(out, command) == Output::folder ? out : fs::path(out).parent_path().string();
+}
+
+void check_output_path(const std::string& out, std::string_view command) {
+  io::check_can_write(output_of(out, command) == Output::folder ? numbered(out, 0) : out,
+                      str(command, ": --out"));
+}
+
+ImageSize image_size(const std::string& text, std::string_view command) {
+  if (small_letters(text) == "auto") return {};
+  const size_t x = std::min(text.find('x'), text.find('X'));
+  const auto number = [&](const std::string& digits) {
+    require(!digits.empty() && digits.size() < 10 &&
+                digits.find_first_not_of("0123456789") == digits.npos && std::stoll(digits) > 0,
+            command, ": --size must be auto, N or WIDTHxHEIGHT in pixels (got '", text, "')");
+    return int64_t{std::stoll(digits)};
+  };
+  const int64_t width = number(text.substr(0, x));
+  return {.height = x == text.npos ? width : number(text.substr(x + 1)), .width = width};
+}
+
+void write_pictures(const std::string& out, const std::vector<Tensor>& images, int64_t columns,
+                    const PictureText& text) {
+  const auto n = static_cast<int64_t>(images.size());
+  if (small_extension(out) == ".png") {
+    const auto square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
+    constexpr int64_t gap = 2;
+    io::write_png(out,
+                  n == 1 ? images[0] : io::image_grid(images, columns > 0 ? columns : square, gap),
+                  text(0));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i)
+    io::write_png(numbered(out, i), images[static_cast<size_t>(i)], text(i));
+}
+
+}  // namespace ebb::cli

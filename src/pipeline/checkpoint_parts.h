@@ -1,0 +1,32 @@
+// CheckpointParts: the components that a text-to-image run needs, from one file or several.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/load_model.h"
+#include "pipeline/text_stage.h"
+
+namespace ebb {
+
+struct CheckpointParts {
+  LoadedModel denoiser;
+  std::vector<LoadedComponent> text_encoders;  // in the file's order
+  std::optional<LoadedComponent> autoencoder;
+  std::string tokenizer;  // a folder with the tokenizer's files; "": the built-in vocabulary
+};
+
+struct PartFiles {
+  std::string model;                            // a .safetensors file, or a folder of diffusers
+  std::vector<std::string> text_encoders = {};  // files that win over the model's
+  std::string autoencoder = {};                 // likewise
+};
+
+// Throws Error for files that are not there, hold nothing that is looked for, or lack a denoiser.
+// `overrides`: fields of DiffusionConfig, as load_model() takes them.
+CheckpointParts load_parts(const PartFiles& files,
+                           const std::vector<std::pair<std::string, std::string>>& overrides = {});
+
+}  // namespace ebb

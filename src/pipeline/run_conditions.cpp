@@ -1,0 +1,47 @@
+#include "pipeline/run_conditions.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ebb {
+
+std::vector<nn::Condition> RunConditions::conditions(
+    const std::vector<nn::Condition>& known) const {
+  std::vector<nn::Condition> out;
+  if (empty()) return out;
+  for (const auto& [name, first] : steps[0].values) {
+    const auto c = std::ranges::find(known, name, &nn::Condition::name);
+    require(c != known.end(), "conditions: the network takes no '", name, "'");
+    for (const Steps& s : steps)
+      for (const NamedTensors* branch : {&s.values, &s.negative}) {
+        const auto value = branch->find(name);
+        require(value != branch->end(), "conditions: '", name, "' is missing in a part of the run");
+        c->check(value->second, 1, "conditions");
+        require(value->second.type() == first.type(), "conditions: '", name,
+                "' must keep its type during a run (", first.type(), " and ", value->second.type(),
+                ")");
+      }
+    out.push_back(c->sized_as(first));
+  }
+  return out;
+}
+
+const RunConditions::Steps& RunConditions::at(int64_t step) const {
+  require(!empty(), "conditions: there are none");
+  const auto found =
+      std::ranges::find_if(steps, [&](const Steps& s) { return step <= s.end_step; });
+  return found == steps.end() ? steps.back() : *found;
+}
+
+Tensor repeated(const Tensor& value, int64_t batch) {
+  Shape shape = value.shape();
+  shape[0] = batch;
+  Tensor out(value.dtype(), shape);
+  const auto from = static_cast<const char*>(value.raw());
+  for (int64_t i = 0; i < batch; ++i)
+    std::copy_n(from, value.bytes(), static_cast<char*>(out.raw()) + i * value.bytes());
+  return out;
+}
+
+}  // namespace ebb

@@ -1,0 +1,249 @@
+#include "pipeline/text_stage.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace ebb {
+namespace {
+
+using text::Chunk, text::PromptSyntax;
+
+int64_t number_of(ModelConfig config, std::string_view field) {
+  const std::vector<Field> fields = config.fields();
+  return parse_integer(field_text(find_field(fields, field, "config")), field);
+}
+
+bool takes(const std::vector<nn::Condition>& known, std::string_view name) {
+  return std::ranges::find(known, name, &nn::Condition::name) != known.end();
+}
+
+// Channels of the text that a denoiser reads; 0: none.
+int64_t context_of(const std::vector<nn::Condition>& conditions) {
+  const auto c = std::ranges::find(conditions, nn::text_states, &nn::Condition::name);
+  return c == conditions.end() ? 0 : c->shape[1];
+}
+
+int64_t width_of(const LoadedComponent& c) { return number_of(c.component.config, "width"); }
+
+// What a denoiser wants that reads so many channels, for errors.
+std::string wanted_text(int64_t context) {
+  switch (context) {
+    case 768: return "CLIP-L (768 channels)";
+    case 1024: return "CLIP-H (1024 channels)";
+    case 1280: return "CLIP-G (1280 channels)";
+    case 2048: return "CLIP-L and CLIP-G (768 and 1280 channels)";
+    default: return str("text of ", context, " channels");
+  }
+}
+
+// The encoder of `context` channels, or the first two that have as many together.
+std::vector<LoadedComponent> matching(const std::vector<LoadedComponent>& encoders,
+                                      int64_t context) {
+  for (const LoadedComponent& c : encoders)
+    if (width_of(c) == context) return {c};
+  for (const LoadedComponent& a : encoders)
+    for (const LoadedComponent& b : encoders)
+      if (width_of(a) <= width_of(b) && &a != &b && width_of(a) + width_of(b) == context)
+        return {a, b};
+  std::string have;
+  for (const LoadedComponent& c : encoders)
+    have += str(have.empty() ? "" : ", ", c.component.config.text());
+  fail("generate: the model reads ", wanted_text(context), ", and the files have ",
+       have.empty() ? "no text encoder" : have, "; --text-encoder FILE names one");
+}
+
+float mean(std::span<const float> v) {
+  return static_cast<float>(std::accumulate(v.begin(), v.end(), 0.0) /
+                            static_cast<double>(v.size()));
+}
+
+bool plain(const Chunk& chunk) {
+  return std::ranges::all_of(chunk.weights, [](float w) { return w == 1; });
+}
+
+}  // namespace
+
+std::string EncoderRule::states() const {
+  return str("states.", reading.layer, reading.normed ? ".normed" : "");
+}
+
+std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig& config,
+                                       const std::vector<LoadedComponent>& encoders,
+                                       int64_t clip_skip) {
+  constexpr int64_t clip_h = 1024, cut_layers = 23;
+  const std::vector<nn::Condition> known = denoiser.conditions(config);
+  const int64_t context = context_of(known);
+  require(context > 0, "generate: ", denoiser.name, " reads no text");
+  require(clip_skip >= 0, "generate: --clip-skip must not be negative (", clip_skip, ")");
+  std::vector<EncoderRule> rules;
+  for (const LoadedComponent& encoder : matching(encoders, context))
+    rules.push_back({encoder, width_of(encoder), {}});
+  if (takes(known, nn::pooled_text)) {  // Stable Diffusion XL
+    for (EncoderRule& r : rules) r.reading = {.layer = 2, .normed = false};
+    rules.back().reading.projected = true;
+    rules.back().reading.pad = 0;
+  } else if (context == clip_h) {  // 2
+    rules[0].reading = {.layer = 2, .pad = 0};
+  }
+  for (EncoderRule& r : rules) {
+    if (clip_skip > 0) r.reading.layer = clip_skip;
+    const int64_t layers = number_of(r.encoder.component.config, "layers");
+    // Files of Hugging Face leave the layer out that Stable Diffusion 2 does not read.
+    if (r.width == clip_h && layers == cut_layers)
+      r.reading.layer = std::max<int64_t>(r.reading.layer - 1, 1);
+    require(r.reading.layer <= layers, "generate: --clip-skip ", clip_skip,
+            " leaves no layer of an encoder with ", layers);
+  }
+  return rules;
+}
+
+TextStage::TextStage(const Model& denoiser, const ModelConfig& config,
+                     std::vector<EncoderRule> rules,
+                     std::shared_ptr<const text::ClipVocabulary> vocabulary, DType dtype,
+                     Context context)
+    : known_(denoiser.conditions(config)),
+      rules_(std::move(rules)),
+      tokenizer_(std::move(vocabulary)),
+      dtype_(dtype),
+      context_(std::move(context)),
+      plans_(rules_.size()) {}
+
+// ---- one chunk -----------------------------------------------------------------------------
+
+TextStage::States TextStage::run(size_t encoder, const Chunk& chunk) {
+  const EncoderRule& rule = rules_[encoder];
+  std::unique_ptr<Plan>& plan = plans_[encoder];
+  if (!plan) {
+    std::vector<std::string> outputs = {rule.states()};
+    if (rule.reading.projected) outputs.emplace_back("projected");
+    const EntryCall call{"encode", {{"tokens", {1, text::chunk_tokens}}, {"end", {1}}}, outputs};
+    plan = std::make_unique<Plan>(
+        entry_plan(rule.encoder.component, call, dtype_, rule.encoder.weights, context_));
+  }
+  require(chunk.embeddings.empty(), "generate: embeddings in prompts cannot be encoded yet");
+  Tensor tokens(DType::i64, {1, text::chunk_tokens}), end(DType::i64, {1});
+  std::ranges::copy(chunk.ids, tokens.span<int64_t>().begin());
+  end.span<int64_t>()[0] = chunk.end;
+  const NamedTensors out = plan->run({{"tokens", tokens}, {"end", end}});
+  return {out.at(rule.states()), rule.reading.projected ? out.at("projected") : Tensor()};
+}
+
+// A1111 scales the states and restores their mean; ComfyUI moves them away from those of the empty
+// prompt.
+Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, Tensor states, PromptSyntax syntax) {
+  if (plain(chunk)) return states;
+  const auto z = states.span<float>();
+  const auto width = static_cast<size_t>(rules_[encoder].width);
+  const auto each = [&](const auto& f) {
+    for (size_t i = 0; i < z.size(); ++i) z[i] = f(z[i], chunk.weights[i / width], i);
+  };
+  if (syntax == PromptSyntax::comfyui) {
+    const text::EncoderText empty{.tokenizer = &tokenizer_, .pad = rules_[encoder].reading.pad};
+    const Tensor from = run(encoder, text::empty_chunk(empty)).states;
+    const auto e = from.span<float>();
+    each([&](float v, float w, size_t i) { return w == 1 ? v : e[i] + (v - e[i]) * w; });
+    return states;
+  }
+  const float before = mean(z);
+  each([](float v, float w, size_t) { return v * w; });
+  const float scale = before / mean(z);
+  each([&](float v, float, size_t) { return v * scale; });
+  return states;
+}
+
+// ---- prompts -------------------------------------------------------------------------------
+
+struct TextStage::Branch {
+  std::vector<text::PartTokens> encoders;  // the prompt as each of them reads it
+
+  int64_t chunks() const { return static_cast<int64_t>(encoders[0].steps[0].chunks.size()); }
+};
+
+TextStage::Branch TextStage::branch(const std::string& prompt, const PromptRequest& r,
+                                    bool negative, std::vector<std::string>& warnings) {
+  const text::Prompt parsed = text::parse_prompt(prompt, r.syntax, negative);
+  require(parsed.parts.size() == 1, "generate: prompts of several parts (AND) are not there yet (",
+          parsed.parts.size(), " parts)");
+  require(parsed.loras.empty(), "generate: LoRAs in prompts are not there yet (<lora:",
+          parsed.loras.empty() ? "" : parsed.loras[0].name, ">)");
+  warnings.insert(warnings.end(), parsed.warnings.begin(), parsed.warnings.end());
+  Branch out;
+  for (const EncoderRule& rule : rules_) {
+    const text::PromptTokens tokens = text::tokenize_prompt(
+        parsed, {.tokenizer = &tokenizer_, .pad = rule.reading.pad}, {.count = r.steps});
+    out.encoders.push_back(tokens.parts[0]);
+    if (out.encoders.size() == 1)
+      warnings.insert(warnings.end(), tokens.warnings.begin(), tokens.warnings.end());
+  }
+  return out;
+}
+
+// Attention over keys that are there twice is the same as over each once: prompts of different
+// lengths are repeated to one length, and both give what they would alone.
+NamedTensors TextStage::values(const Branch& b, int64_t step, int64_t chunks,
+                               const PromptRequest& r) {
+  int64_t width = 0;
+  for (const EncoderRule& rule : rules_) width += rule.width;
+  Tensor states(DType::f32, {1, chunks * text::chunk_tokens, width}), pooled;
+  const auto to = states.span<float>();
+  int64_t first = 0;  // channel of this encoder
+  for (size_t e = 0; e < rules_.size(); ++e) {
+    const std::vector<Chunk>& all = text::chunks_at(b.encoders[e], step);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const States s = run(e, all[i]);
+      if (i == 0 && s.pooled.defined()) pooled = s.pooled;
+      const Tensor z = weighted(e, all[i], s.states, r.syntax);
+      const float* from = z.span<float>().data();
+      for (int64_t c = static_cast<int64_t>(i); c < chunks; c += static_cast<int64_t>(all.size()))
+        for (int64_t t = 0; t < text::chunk_tokens; ++t)
+          std::copy_n(from + t * rules_[e].width, rules_[e].width,
+                      to.begin() + (c * text::chunk_tokens + t) * width + first);
+    }
+    first += rules_[e].width;
+  }
+  NamedTensors out;
+  out.emplace(nn::text_states, states);
+  if (takes(known_, nn::pooled_text)) {
+    require(pooled.defined(), "generate: the model reads a pooled text, which no encoder gives");
+    out.emplace(nn::pooled_text, pooled);
+  }
+  if (takes(known_, nn::size_numbers)) {
+    // original height and width, crop from the top and the left, target height and width
+    const int64_t h = r.size.height, w = r.size.width;
+    const std::vector<int64_t> numbers = {h, w, 0, 0, h, w};
+    const int64_t count =
+        std::ranges::find(known_, nn::size_numbers, &nn::Condition::name)->shape[0];
+    require(count == 6, "generate: the model reads ", count,
+            " numbers of sizes, which ebb does not know (6)");
+    Tensor t(DType::f32, {1, count});
+    std::ranges::transform(numbers, t.span<float>().begin(),
+                           [](int64_t n) { return static_cast<float>(n); });
+    out.emplace(nn::size_numbers, t);
+  }
+  return out;
+}
+
+TextStage::Encoded TextStage::encode(const PromptRequest& r) {
+  constexpr int64_t most_chunks = 64;
+  Encoded out;
+  const Branch prompt = branch(r.prompt, r, false, out.warnings),
+               negative = branch(r.negative, r, true, out.warnings);
+  const int64_t chunks = std::lcm(prompt.chunks(), negative.chunks());
+  require(chunks <= most_chunks, "generate: the prompts are too long together (", prompt.chunks(),
+          " and ", negative.chunks(), " chunks of 75 tokens, repeated to ", chunks, ", at most ",
+          most_chunks, ")");
+  out.tokens = text::chunk_tokens * std::max(prompt.chunks(), negative.chunks());
+  std::vector<int64_t> ends;  // of ranges of steps in which neither changes
+  for (const Branch* b : {&prompt, &negative})
+    for (const text::StepChunks& s : b->encoders[0].steps) ends.push_back(s.end_step);
+  std::ranges::sort(ends);
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  for (const int64_t end : ends)
+    out.conditions.steps.push_back(
+        {end, values(prompt, end, chunks, r), values(negative, end, chunks, r)});
+  return out;
+}
+
+}  // namespace ebb

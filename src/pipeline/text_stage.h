@@ -1,0 +1,87 @@
+// TextStage: prompts to the conditions of a denoiser, by the text encoders that it was trained
+// with.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pipeline/component.h"
+#include "pipeline/run_conditions.h"
+#include "text/chunks.h"
+
+namespace ebb {
+
+// A component of a checkpoint with its weights.
+struct LoadedComponent {
+  Component component;
+  std::shared_ptr<WeightStore> weights;
+};
+
+// How a denoiser reads one of its text encoders. Each family was trained with its own way, which
+// files do not tell.
+struct TextReading {
+  int64_t layer = 1;       // counted from the last: the `n` of states.n
+  bool normed = true;      // through the final norm
+  bool projected = false;  // the projected text is the condition `pooled`
+  int32_t pad = 49407;     // the token behind the end
+};
+struct EncoderRule {
+  LoadedComponent encoder;
+  int64_t width = 0;  // channels of a state
+  TextReading reading;
+
+  std::string states() const;  // the output of the encoder
+};
+
+// Stable Diffusion 1: CLIP-L, the last layer, normed. 2: CLIP-H, the layer before it, normed. XL:
+// CLIP-L and CLIP-G, the layer before the last, not normed, and G's projection; the refiner: CLIP-G
+// alone. `clip_skip` > 0 counts another layer, as A1111 and ComfyUI do. Throws Error where an
+// encoder that the network needs is missing.
+std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig& config,
+                                       const std::vector<LoadedComponent>& encoders,
+                                       int64_t clip_skip);
+
+struct PromptRequest {
+  std::string prompt, negative;
+  text::PromptSyntax syntax = text::PromptSyntax::a1111;
+  int64_t steps = 20;
+  ImageSize size = {};  // pixels, of what Stable Diffusion XL is told
+};
+
+class TextStage {
+ public:
+  // `vocabulary`: that of the tokenizer. Compiles a plan for each encoder when it is first needed.
+  TextStage(const Model& denoiser, const ModelConfig& config, std::vector<EncoderRule> rules,
+            std::shared_ptr<const text::ClipVocabulary> vocabulary, DType dtype, Context context);
+
+  struct Encoded {
+    RunConditions conditions;
+    int64_t tokens = 0;                 // of the longer prompt, with start, end and padding
+    std::vector<std::string> warnings;  // of both prompts
+  };
+  // Conditions text [1,T,C] and, where the network takes them, pooled and size. Throws Error for
+  // prompts of several parts (AND) and for those that get too long.
+  Encoded encode(const PromptRequest& request);
+
+ private:
+  struct Branch;  // a prompt or the negative one
+  struct States {
+    Tensor states, pooled;  // f32 [1,77,C] and [1,P] of one chunk
+  };
+  Branch branch(const std::string& prompt, const PromptRequest& r, bool negative,
+                std::vector<std::string>& warnings);
+  States run(size_t encoder, const text::Chunk& chunk);
+  Tensor weighted(size_t encoder, const text::Chunk& chunk, Tensor states,
+                  text::PromptSyntax syntax);
+  NamedTensors values(const Branch& b, int64_t step, int64_t chunks, const PromptRequest& r);
+
+  std::vector<nn::Condition> known_;
+  std::vector<EncoderRule> rules_;
+  text::ClipTokenizer tokenizer_;
+  DType dtype_;
+  Context context_;
+  std::vector<std::unique_ptr<Plan>> plans_;  // by encoder
+};
+
+}  // namespace ebb
