@@ -16,6 +16,7 @@ namespace {
 using testing::error_line;
 using testing::file_bytes;
 using testing::Output;
+using testing::put_file;
 using testing::run_program;
 
 class CliEval : public testing::Program {
@@ -76,11 +77,28 @@ TEST_F(CliEval, data_of_another_size__are_resized_and_it_says_so) {
                                      images(12), " --features ", network(8)));
   ASSERT_EQ(out.code, 0) << out.text;
   const nlohmann::json f = figures(model);
-  EXPECT_TRUE(has(f["warnings"], "the data (12x12 in colour) are made the model's (8x8 in colour)"))
+  EXPECT_TRUE(has(f["warnings"], "the samples (8x8 in colour) are compared with images that were"))
       << f;
   EXPECT_EQ(f["features"], network(8));
   EXPECT_TRUE(f["classifier_accuracy"].is_null()) << "none is needed: " << f;
   EXPECT_EQ(out.text.find("training the classifier"), std::string::npos) << out.text;
+}
+
+TEST_F(CliEval, classes_of_other_names__give_no_class_accuracy_and_the_reason) {
+  const std::string model = run(), others = folder_ / "others";
+  std::filesystem::copy(data(), others, std::filesystem::copy_options::recursive);
+  std::filesystem::rename(others + "/dog", others + "/fish");
+  put_file(others + "/fish/broken.png", "text");
+  const Output out = run_program(str("eval ", model, " --device cpu --steps 2 --n 4 --data ",
+                                     others, " --features ", network(8)));
+  ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(
+      out.text.find("no class accuracy: class 1 is 'dog' in the model and 'fish' in the data\n"),
+      std::string::npos)
+      << out.text;
+  EXPECT_NE(out.text.find("1 images that cannot be read left out: image: must be a PNG"),
+            std::string::npos)
+      << out.text;
 }
 
 TEST_F(CliEval, what_cannot_be_compared__is_refused_before_the_work) {
@@ -89,6 +107,7 @@ TEST_F(CliEval, what_cannot_be_compared__is_refused_before_the_work) {
   io::write_png(one + "/a.png", Tensor(DType::u8, {8, 8, 3}));
   EXPECT_EQ(error_line(str("eval ", model, " --device cpu --data ", one)),
             "eval: needs at least 2 held-out images (1)  " + one);
+  EXPECT_EQ(error_line(words(model, "--out a.txt")), "eval: --out must be a .json file  a.txt");
   EXPECT_EQ(error_line(words(model, "--n 1")), "eval: n must be at least 2 (got 1)");
   EXPECT_EQ(error_line(words(model, "--features " + network(9))),
             "eval: the network of --features takes images [9,9,3], the model makes [8,8,3]  " +

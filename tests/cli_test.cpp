@@ -132,7 +132,7 @@ TEST_F(Cli, sizes_of_images__are_width_by_height) {
   EXPECT_TRUE(error.starts_with("train: images must be square (6x4x3); --size")) << error;
   const Output out = run_program(str("train --limit 5 --data ", data, run));
   EXPECT_EQ(out.code, 0);
-  EXPECT_NE(out.text.find("2 images 8x8x3 in 0 classes"), std::string::npos) << out.text;
+  EXPECT_NE(out.text.find("2 images 8x8x3 without classes"), std::string::npos) << out.text;
   EXPECT_NE(out.text.find("--limit 5: all 2 images are used, there are no more\n"),
             std::string::npos)
       << out.text;
@@ -210,6 +210,10 @@ TEST_F(Cli, resume__says_why_there_is_nothing_to_resume) {
             "resume: the run ended before its first checkpoint, so there is nothing to go on from; "
             "--overwrite starts anew, and a smaller --checkpoint-every saves sooner  " +
                 run);
+  put_file(run + "/state-00000002.safetensors", "");
+  EXPECT_EQ(error_line(resume),
+            str("resume: the state's model file is missing; --overwrite ",
+                "deletes the state and starts anew  ", run, "/model-00000002.safetensors"));
   {
     const train::RunLock training = train::begin_run_folder(run, false, {});
     EXPECT_EQ(error_line(resume), "out: another process is training in the folder  " + run);

@@ -158,6 +158,10 @@ AtomicFile::AtomicFile(std::string path, std::string_view subject)
     : path_(std::move(path)),
       temporary_(path_ + ".tmp-" + std::to_string(::getpid())),
       subject_(subject) {
+  struct stat s {};
+  // A device or pipe would be replaced by a file. A folder fails in commit().
+  require(::stat(path_.c_str(), &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode), subject_,
+          ": must be a regular file or a new one  ", path_);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) fail(subject_, ": cannot create (", std::strerror(errno), ")  ", path_);
 }

@@ -58,7 +58,8 @@ void check_can_write(const std::string& path, std::string_view subject);
 
 // A file being written under a temporary name, `<path>.tmp-<pid>`. commit() makes it durable and
 // renames it over `path`; without commit() the old file stays whole and the new one is removed.
-// Every failure (no space, no permission) throws Error naming `subject` and the cause.
+// Every failure (no space, no permission, `path` is a device or a pipe) throws Error naming
+// `subject` and the cause.
 class AtomicFile {
  public:
   AtomicFile(std::string path, std::string_view subject);

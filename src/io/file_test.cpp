@@ -1,6 +1,7 @@
 #include "io/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "support/files.h"
 
@@ -40,6 +41,22 @@ TEST(check_can_write, what_cannot_be_a_file__is_an_error) {
   expect_error([] { check_can_write("/proc/x.png", "out"); }, "out: cannot create (");
   expect_error([&] { check_can_write(folder / std::string(300, 'x'), "out"); },
                "out: cannot create (File name too long)");
+}
+
+TEST(AtomicFile, what_is_no_regular_file__is_not_replaced) {
+  const testing::Folder folder;
+  const std::string pipe = folder / "pipe", link = folder / "link.json";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink(pipe, link);
+  for (const std::string& path : {pipe, link}) {
+    expect_error([&] { check_can_write(path, "out"); },
+                 "out: must be a regular file or a new one  " + path);
+    expect_error([&] { write_whole_file(path, "text", "out"); },
+                 "out: must be a regular file or a new one  " + path);
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(folder.files(), 2u);
 }
 
 }  // namespace

@@ -59,6 +59,18 @@ ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& opt
   return resolve(model, request, options.generate);
 }
 
+// Why samples of the model's classes cannot be told apart by the data's; "" if they can.
+std::string unlike_classes(const LoadedModel& model, const Dataset& data) {
+  const int64_t classes = model.config.common().classes;
+  if (data.classes() < 2 || data.classes() != classes)
+    return str("the model has ", classes, " classes, the data ", data.classes());
+  if (model.class_names.empty()) return "";  // a published file: by number
+  const auto [ours, other] = std::ranges::mismatch(model.class_names, data.class_names());
+  if (ours == model.class_names.end()) return "";
+  return str("class ", ours - model.class_names.begin(), " is '", *ours, "' in the model and '",
+             *other, "' in the data");
+}
+
 // A line every ten per cent of some work on images, with the time left.
 class Tenths {
  public:
@@ -133,6 +145,7 @@ class Evaluation {
 void Evaluation::open() {
   const CommonConfig& c = model_.config.common();
   sets_ = open_sets(options_.data, c, looking());
+  for (const std::string& w : sets_.training->warnings()) log(w);
   q_.held_out = sets_.held_out->size();
   q_.held_out_seen = sets_.seen;
   require(q_.held_out >= 2, "eval: needs at least 2 held-out images (", q_.held_out, ")  ",
@@ -140,13 +153,12 @@ void Evaluation::open() {
   if (sets_.seen)
     log(str("the data has no test split: ", q_.held_out,
             " of the training images stand for held-out ones"));
-  const int64_t classes = sets_.training->classes();
-  q_.conditional = classes > 1 && c.classes == classes;
-  if (!q_.conditional)
-    log(str("no class accuracy: the model has ", c.classes, " classes, the data ", classes));
+  const std::string unlike = unlike_classes(model_, *sets_.training);
+  q_.conditional = unlike.empty();
+  if (!q_.conditional) log("no class accuracy: " + unlike);
   q_.inception = names_inception(options_.features);
   if (options_.features.empty()) {
-    q_.turns = classes <= 1;
+    q_.turns = sets_.training->classes() <= 1;
     q_.features = q_.turns ? "quarter turns" : "classifier";
     return;
   }

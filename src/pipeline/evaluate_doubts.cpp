@@ -29,13 +29,14 @@ bool tells_classes(const Evidence& e) {
 std::vector<std::string> doubts(const Evidence& e) {
   std::vector<std::string> out;
   if (e.data != e.model)
-    out.push_back(str("the data (", size_of(e.data), ") are made the model's (", size_of(e.model),
-                      ") first: the figures compare with images that the data do not have"));
+    out.push_back(str("the samples (", size_of(e.model), ") are compared with images that were ",
+                      "cropped, resized or converted to that (the data are ", size_of(e.data),
+                      ")"));
   if (std::min(e.samples, e.held_out) <= e.features)
     out.push_back(
         str(e.inception ? "FID" : "the Frechet distance", " stands on ", e.samples, " samples and ",
             e.held_out, " held-out images, and its ", e.features, " features need ", e.features + 1,
-            " of either: it is too large, and compares only with the same numbers of ", "images (",
+            " of either: it is too large, and comparable only at the same numbers of ", "images (",
             e.inception ? "KID" : "the kernel distance", " has no such bias)"));
   constexpr int64_t enough =
       100;  // a share of 50 % is known to 10 % then, twice the standard error

@@ -27,8 +27,8 @@ TEST(Doubts, data_of_another_size__are_named) {
   Evidence e = good();
   e.data = {64, 48, 3};
   EXPECT_EQ(only_doubt(e),
-            "the data (48x64 in colour) are made the model's (28x28 in grey) first: the figures "
-            "compare with images that the data do not have");
+            "the samples (28x28 in grey) are compared with images that were cropped, resized or "
+            "converted to that (the data are 48x64 in colour)");
 }
 
 TEST(Doubts, ten_samples__say_how_many_are_needed) {
@@ -38,7 +38,7 @@ TEST(Doubts, ten_samples__say_how_many_are_needed) {
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0],
             "the Frechet distance stands on 10 samples and 10000 held-out images, and its 128 "
-            "features need 129 of either: it is too large, and compares only with the same numbers "
+            "features need 129 of either: it is too large, and comparable only at the same numbers "
             "of images (the kernel distance has no such bias)");
   EXPECT_EQ(all[1], "shares of 10 samples are uncertain by up to 31.6 % (two standard errors)");
 }

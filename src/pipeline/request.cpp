@@ -22,8 +22,10 @@ void check_numbers(const LoadedModel& model, const GenerateRequest& request,
   check_choices(o, [](std::string_view field) { return str("sample: unknown ", field); });
   const int64_t classes = model.config.common().classes;
   for (const int64_t c : request.classes)
-    require(c >= -1 && c < std::max<int64_t>(classes, 0), "sample: class ", c,
-            " does not exist (the model has ", classes, ")");
+    require(c >= -1 && c<std::max<int64_t>(classes, 0), "sample: class ", c,
+                         " does not exist (the model has ", classes, classes> 0
+                ? ", from 0 on)"
+                : ")");
 }
 
 // ---- guidance ------------------------------------------------------------------------------

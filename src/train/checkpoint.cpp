@@ -224,6 +224,10 @@ int64_t last_checkpoint(const std::string& folder) {
   const bool begun = fs::exists(fs::path(folder) / "metrics.jsonl");
   require(begun || !models.empty(), "resume: there is no run in the folder; without --resume one ",
           "begins  ", folder);
+  const std::vector<int64_t> states = steps_in(folder, state_prefix);
+  require(!models.empty() || states.empty(), "resume: the state's model file is missing; ",
+          "--overwrite deletes the state and starts anew  ",
+          states.empty() ? folder : model_file(folder, states.back()));
   require(!models.empty(),
           "resume: the run ended before its first checkpoint, so there is nothing ",
           "to go on from; --overwrite starts anew, and a smaller --checkpoint-every saves sooner  ",

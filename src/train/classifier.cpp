@@ -80,7 +80,7 @@ FeatureNet train_classifier(const Dataset& data, const ClassifierConfig& config,
   require(data.classes() > 1, "classifier: the data set has no classes");
   ClassifierConfig c = config;
   c.batch = std::min(c.batch, data.size());
-  const int64_t steps = std::max<int64_t>(1, c.epochs * data.size() / c.batch);
+  const int64_t steps = std::max({int64_t{1}, c.min_steps, c.epochs * data.size() / c.batch});
   const bool fast = context.device->fast_in(DType::bf16);
   nn::Weights specs;
   const Graph forward = inference_graph(data.image_shape(), data.classes(), c, &specs);

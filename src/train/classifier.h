@@ -17,6 +17,7 @@ struct ClassifierConfig {
   int64_t width = 32;  // channels of the first convolution
   int64_t features = 128;
   int64_t epochs = 3;
+  int64_t min_steps = 200;  // more epochs of small sets
   int64_t batch = 128;
   double lr = 2e-3;
   Seed seed = 1;
@@ -24,6 +25,7 @@ struct ClassifierConfig {
     f("width", width, "channels of the first convolution");
     f("features", features, "width of the feature space");
     f("epochs", epochs, "passes over the data");
+    f("min_steps", min_steps, "more passes over small sets, until there are as many steps");
     f("batch", batch, "images per step");
     f("lr", lr, "learning rate at the start; it falls to 0");
     f("seed", seed, "of weights and order");

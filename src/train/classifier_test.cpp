@@ -26,7 +26,7 @@ class Shades final : public Dataset {
 TEST(classifier, every_batch__may_be_its_last) {
   const Shades data;
   const Context cpu = open_context("cpu", {.threads = 2});
-  const ClassifierConfig config{.width = 4, .features = 8, .epochs = 4, .batch = 16};
+  ClassifierConfig config{.width = 4, .features = 8, .epochs = 4, .min_steps = 0, .batch = 16};
   int64_t asked = 0;
   const auto count = [&] { ++asked; };
   const auto quiet = [](std::string_view) {};
@@ -45,6 +45,11 @@ TEST(classifier, every_batch__may_be_its_last) {
   asked = 0;
   testing::expect_error([&] { class_accuracy(net, data, end); }, "enough");
   EXPECT_EQ(asked, 2);
+
+  config.min_steps = 12;  // of small sets
+  asked = 0;
+  train_classifier(data, config, cpu, {quiet, count});
+  EXPECT_EQ(asked, 12);
 }
 
 }  // namespace

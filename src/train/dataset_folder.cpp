@@ -117,7 +117,7 @@ class ImageFolder final : public Dataset {
   }
 
   void find_files() {
-    std::vector<std::string> others;
+    std::vector<std::string> others, lost;
     fs::recursive_directory_iterator it(root_, fs::directory_options::follow_directory_symlink);
     for (; it != fs::recursive_directory_iterator(); go_on(it)) {
       between();
@@ -132,13 +132,18 @@ class ImageFolder final : public Dataset {
         } else {
           others.push_back(fs::relative(p, root_).string());
         }
+      } else if (it->is_symlink() && !it->exists()) {
+        lost.push_back(p.lexically_relative(root_).string());
       }
     }
     require(!files_.empty(), "dataset: found no PNG, JPEG or WebP images (", others.size(),
             " other files)  ", root_.string());
     std::ranges::sort(files_, {}, &File::path);
     std::ranges::sort(others);
-    if (!others.empty()) warnings_.push_back(listed("files that are no images left out", others));
+    if (!others.empty())
+      warnings_.push_back(listed("files left out that are not PNG, JPEG or WebP", others));
+    std::ranges::sort(lost);
+    if (!lost.empty()) warnings_.push_back(listed("links to nowhere left out", lost));
   }
 
   // The first folder below the root; "" for a file directly in it.

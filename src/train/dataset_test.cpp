@@ -92,13 +92,15 @@ TEST(image_folder, broken_files__are_left_out_and_named) {
   const std::string good = file_bytes(f / "1.png");
   for (const int i : {0, 2, 4, 6, 7, 8, 9}) put_file(f / str(i, ".png"), good.substr(0, 40));
   put_file(f / "notes.txt", "x");
+  std::filesystem::create_symlink(f / "away.png", f / "link.png");
   const auto d = open_dataset(f.path());
   EXPECT_EQ(values(*d), (std::vector<int>{1, 3, 5}));
-  ASSERT_EQ(d->warnings().size(), 2u);
-  EXPECT_NE(d->warnings()[0].find("1 files that are no images left out: notes.txt"),
+  ASSERT_EQ(d->warnings().size(), 3u);
+  EXPECT_NE(d->warnings()[0].find("1 files left out that are not PNG, JPEG or WebP: notes.txt"),
             std::string::npos)
       << d->warnings()[0];
-  const std::string& w = d->warnings()[1];
+  EXPECT_EQ(d->warnings()[1], "1 links to nowhere left out: link.png");
+  const std::string& w = d->warnings()[2];
   EXPECT_TRUE(w.starts_with("7 images that cannot be read left out: image: broken PNG")) << w;
   EXPECT_NE(w.find("0.png"), std::string::npos) << w;
   EXPECT_TRUE(w.ends_with(", ...")) << w;

@@ -24,10 +24,12 @@ TrainData read(const train::TrainConfig& c, const std::function<void()>& between
   if (c.limit > all->size())
     std::fprintf(stderr, "--limit %lld: all %lld images are used, there are no more\n",
                  static_cast<long long>(c.limit), static_cast<long long>(all->size()));
-  TrainData out{.images = {},
-                .text = str(all->size(), " images ", size_text(all->image_shape()), " in ",
-                            all->classes(), " classes  ", c.data),
-                .class_names = all->class_names()};
+  TrainData out{
+      .images = {},
+      .text = str(all->size(), " images ", size_text(all->image_shape()),
+                  all->classes() ? str(" in ", all->classes(), " classes  ") : " without classes  ",
+                  c.data),
+      .class_names = all->class_names()};
   std::fprintf(stderr, "%s\n", out.text.c_str());
   out.images = hold_out(std::move(all), c.data, options, c.validation);
   if (!out.images.note.empty()) std::fprintf(stderr, "%s\n", out.images.note.c_str());

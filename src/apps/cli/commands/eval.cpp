@@ -103,6 +103,7 @@ void print(const Quality& q) {
 
 int run(const Options& o) {
   require(!o.evaluate.data.empty(), "eval: --data is missing");
+  require(o.out.empty() || o.out.ends_with(".json"), "eval: --out must be a .json file  ", o.out);
   if (!o.out.empty()) io::check_can_write(o.out, "eval: --out");
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
