@@ -83,6 +83,7 @@ TEST_F(CliReport, sample_and_eval__write_into_the_folder_of_a_run) {
   EXPECT_EQ(figures["n"], 64);
   const size_t few = out.text.find("caution: the Frechet distance stands on 64 samples"),
                work = out.text.find("training the classifier: step 1 of ");
+  ASSERT_NE(work, out.text.npos) << out.text;
   EXPECT_LT(few, work) << "known before the work\n" << out.text;
   EXPECT_EQ(out.text.find("stands on 64 samples", work), out.text.npos) << "said once";
   EXPECT_NE(out.text.find("s left\n", out.text.find("sampling 64 images: ")), out.text.npos);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "backends.h"
+#include "support/far_device.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/golden_file.h"
@@ -54,6 +55,16 @@ TEST_P(GoldenInception, pictures_that_shrink__have_the_features_of_the_reference
   EXPECT_LE(
       distance("features.large", features("large").span<float>(), golden_["features"]["large"]),
       promise);
+}
+
+TEST_P(GoldenInception, device_that_lacks_a_kernel__is_not_blamed_on_the_file) {
+  const auto device = std::make_shared<FarDevice>();
+  device->kernels = "none";
+  const std::string error = error_of([&] {
+    train::load_inception(file_, {8, 8, 3}, 1, {.device = device});
+  });
+  EXPECT_NE(error.find("this device has no kernel for it"), std::string::npos) << error;
+  EXPECT_EQ(error.find("not its weights"), std::string::npos) << error;
 }
 
 TEST_P(GoldenInception, features_of_full_rank__have_the_distances_of_the_references) {

@@ -41,9 +41,10 @@ Sets open_sets(const std::string& path, const CommonConfig& c,
 }
 
 // As a file of 8 bits has them: the images that they are compared with come of such.
-Tensor in_8_bits(const Tensor& images) {
+Tensor in_8_bits(Tensor images) {
   const Tensor pixels = to_pixels(images);
-  Tensor out(DType::f32, images.shape());
+  images = {};  // many images are large
+  Tensor out(DType::f32, pixels.shape());
   std::ranges::transform(pixels.span<uint8_t>(), out.span<float>().begin(),
                          [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1.0f; });
   return out;

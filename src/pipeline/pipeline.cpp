@@ -167,6 +167,7 @@ void Pipeline::with_room(size_t kept, const std::function<void()>& work) {
 std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
   std::unique_ptr<Denoiser> out;
   with_room(0, [&] {
+    out = nullptr;  // one that there was no room for has memory already
     out = std::make_unique<Denoiser>(model_.diffusion, network_of(*model_.model, model_.config),
                                      options, context_);
     if (!context_.device->on_host()) out->plan().check_memory();

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "core/out_of_memory.h"
 
 namespace ebb {
 namespace {
@@ -165,6 +166,8 @@ class Race {
     try {
       work();
       return true;
+    } catch (const OutOfMemory&) {
+      throw;  // no fault of the candidate's
     } catch (const Error& e) {
       if (faults_[contest].empty()) faults_[contest] = e.what();
       return false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/out_of_memory.h"
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
@@ -194,6 +195,24 @@ TEST(tuner, memory_too_short_to_measure__leaves_the_best_guess_and_a_note) {
   EXPECT_TRUE(said.starts_with("tuner: measures nothing any more, as memory is short; ")) << said;
   EXPECT_EQ(context.tuner->measured(), 0);
   EXPECT_EQ(plan.steps().size(), 1u);
+}
+
+TEST(tuner, memory_too_short_for_a_candidate__is_no_fault_of_the_candidates) {
+  const Kernel large{.op = "pointwise",
+                     .name = "large",
+                     .supports = +[](const Signature&, const Device&) { return true; },
+                     .prepare = +[](const Signature&, const Tune&, Device&) -> Program {
+                       throw OutOfMemory("large: out of memory");
+                     },
+                     .space =
+                         +[](const Signature&, const Device&) {
+                           return std::vector<Tune>{{{{"n", 0}}}, {{{"n", 1}}}};
+                         }};
+  const Use use = pointwise_use(large, 3, exp(Scalar::input(0)));
+  const Context context = open_context("cpu", {.threads = 1});
+  Tuner tuner("", Tuner::Effort::full);
+  EXPECT_THROW(tuner.choose(std::vector{use}, *context.device), OutOfMemory);
+  EXPECT_EQ(tuner.choose(std::vector{use}, *context.device).size(), 1u);  // measures no more
 }
 
 // What wins for one of several that are alike need not serve all of them.

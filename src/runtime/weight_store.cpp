@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <functional>
 
 #include "base/error.h"
 #include "core/out_of_memory.h"
@@ -60,21 +60,13 @@ class WeightStore::Preparer {
   Preparer(WeightStore& store, const PreparedGraph& g, const Context& context, Values& values)
       : store_(store), g_(g), context_(context), values_(values) {}
 
+  // Values that are computed come before those that are read as they are, and those that need the
+  // most memory first: what is held at the end is then what most of them work in.
   void run() {
     for (const PreparedValue& v : g_.values) asked_.insert(v.key);
-    std::map<std::string, std::vector<Work>> by_form;
-    std::set<std::string_view> seen;
-    for (const PreparedValue& v : g_.values) {
-      if (values_.contains(v.key) || !seen.insert(v.key).second) continue;
-      if (g_.prepare.producer(v.value) < 0) {
-        values_[v.key] = on_device(v.key, false);
-        continue;
-      }
-      Work w{&v, {}};
-      const Graph e = expression_of(g_.prepare, v.value, w.sources);
-      by_form[to_text(e)].push_back(std::move(w));
-    }
-    for (const auto& [form, works] : by_form) prepare(works);
+    for (const auto& [form, works] : forms()) prepare(works);
+    for (const PreparedValue& v : g_.values)
+      if (!values_.contains(v.key)) values_[v.key] = on_device(v.key, false);
   }
 
  private:
@@ -82,6 +74,19 @@ class WeightStore::Preparer {
     const PreparedValue* value;
     std::vector<std::string> sources;
   };
+
+  // Computed values of one form each.
+  std::vector<std::pair<std::string, std::vector<Work>>> forms() const {
+    std::vector<std::pair<std::string, std::vector<Work>>> out;
+    for (const Missing& m : store_.missing_computed(g_, &values_, *context_.device)) {
+      Work w{m.value, {}};
+      std::string form = to_text(expression_of(g_.prepare, m.value->value, w.sources));
+      auto found = std::ranges::find(out, form, [](const auto& f) { return f.first; });
+      if (found == out.end()) found = out.insert(found, {std::move(form), {}});
+      found->second.push_back(std::move(w));
+    }
+    return out;
+  }
 
   void prepare(const std::vector<Work>& works) {
     std::vector<std::string> sources;
@@ -102,6 +107,7 @@ class WeightStore::Preparer {
       used_ = 0;
     }
     context_.device->synchronize();  // before the plan's memory goes
+    scratch_.clear();
   }
 
   // A stored weight on the device: for good, or until the next value is prepared.
@@ -202,24 +208,33 @@ const WeightStore::Values* WeightStore::values_on(const Device& device) const {
   return found == on_device_.end() ? nullptr : &found->second;
 }
 
-int64_t WeightStore::working_bytes(const PreparedGraph& g, const Device& device) const {
-  const std::scoped_lock lock(mutex_);
-  const Values* values = values_on(device);
-  std::vector<int64_t> places;  // as Preparer::scratch() has them
-  int64_t between = 0;
+std::vector<WeightStore::Missing> WeightStore::missing_computed(const PreparedGraph& g,
+                                                                const Values* values,
+                                                                const Device& device) const {
+  std::vector<Missing> out;
+  std::set<std::string_view> seen;
   for (const PreparedValue& v : g.values) {
     if (g.prepare.producer(v.value) < 0 || (values && values->contains(v.key))) continue;
+    if (!seen.insert(v.key).second) continue;
     const Expression e = expression_at(g.prepare, v.value);
-    size_t used = 0;
-    for (const Source* s : e.sources) {
-      if (in_place(s->name, device) || (values && values->contains(s->name))) continue;
-      if (used == places.size()) places.push_back(0);
-      places[used] = std::max(places[used], g.prepare.type(s->value).bytes());
-      ++used;
-    }
-    between = std::max(between, e.between);
+    Missing m{&v, e.between};
+    for (const Source* s : e.sources)
+      if (!in_place(s->name, device) && !(values && values->contains(s->name)))
+        m.working += g.prepare.type(s->value).bytes();
+    out.push_back(m);
   }
-  return std::accumulate(places.begin(), places.end(), between);
+  std::ranges::stable_sort(out, std::greater(), &Missing::working);
+  return out;
+}
+
+int64_t WeightStore::working_bytes(const PreparedGraph& g, const Device& device) const {
+  int64_t to_come = missing_bytes(g, device), most = 0;
+  const std::scoped_lock lock(mutex_);
+  for (const Missing& m : missing_computed(g, values_on(device), device)) {
+    to_come -= g.prepare.type(m.value->value).bytes();
+    most = std::max(most, m.working - to_come);
+  }
+  return most;
 }
 
 // ---- what is held --------------------------------------------------------------------------

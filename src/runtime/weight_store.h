@@ -46,8 +46,8 @@ class WeightStore {
   std::vector<Tensor> get(const PreparedGraph& g, const Context& context);
   // Bytes that get() would take of the device's memory and keep.
   int64_t missing_bytes(const PreparedGraph& g, const Device& device) const;
-  // Bytes that get() needs besides, while it works: the files' own tensors and what lies
-  // between these and a result.
+  // Bytes that get() needs beyond these while it works: for the files' own tensors and for what
+  // lies between these and a result, less what it takes only later.
   int64_t working_bytes(const PreparedGraph& g, const Device& device) const;
   // Bytes of the device's memory that are held for plans to come, too.
   int64_t held_bytes(const Device& device) const;
@@ -57,6 +57,14 @@ class WeightStore {
  private:
   class Preparer;
   using Values = std::map<std::string, Tensor, std::less<>>;  // by key
+  // A value to be computed, and the bytes that this takes beside the result.
+  struct Missing {
+    const PreparedValue* value;
+    int64_t working = 0;
+  };
+  // Those that `values` lacks, in the order in which they are computed; with the lock held.
+  std::vector<Missing> missing_computed(const PreparedGraph& g, const Values* values,
+                                        const Device& device) const;
   // Those on the device, or null; with the lock held.
   const Values* values_on(const Device& device) const;
   bool in_place(const std::string& name, const Device& device) const;

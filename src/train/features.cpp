@@ -4,30 +4,57 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "io/safetensors.h"
 #include "ir/text.h"
 #include "ops/table.h"
 #include "runtime/weight_store.h"
 
 namespace ebb::train {
+namespace {
+
+// That the graph takes images alone, and has the tensors that it needs and no others.
+void check_sources(const Graph& g, const NamedTensors& weights) {
+  std::vector<std::string> names;
+  for (const Source& s : g.sources()) {
+    if (s.kind == Source::Kind::input) {
+      require(s.name == "images", "features: the graph must take images alone  ", s.name);
+      continue;
+    }
+    names.push_back(s.name);
+    require(weights.contains(s.name), "features: the graph's tensor '", s.name, "' is missing");
+  }
+  for (const auto& [name, tensor] : weights)
+    require(std::ranges::find(names, name) != names.end(), "features: the graph has no tensor '",
+            name, "'", suggestion(name, names));
+  require(g.updates().empty(), "features: the graph must not update tensors");
+}
+
+}  // namespace
 
 FeatureNet::FeatureNet(Graph graph, NamedTensors weights, const Context& context)
     : text_(to_text(graph)), weights_(std::move(weights)) {
   const Source* images = graph.find_source("images");
-  require(
-      images && images->kind == Source::Kind::input && graph.type(images->value).shape.rank() == 4,
-      "features: the graph needs an input images f32 [B,H,W,C]");
+  require(images && images->kind == Source::Kind::input &&
+              graph.type(images->value).dtype == DType::f32 &&
+              graph.type(images->value).shape.rank() == 4,
+          "features: the graph needs an input images f32 [B,H,W,C]");
   const Shape shape = graph.type(images->value).shape;
   batch_ = shape[0];
+  require(batch_ > 0, "features: the graph takes no images  ", shape);
   image_ = shape.slice(1, 4);
+  const auto is_rows = [&](const Type& t) {
+    return t.dtype == DType::f32 && t.shape.rank() == 2 && t.shape[0] == batch_;
+  };
   for (const NamedValue& o : graph.outputs()) {
     logits_ = logits_ || o.name == "logits";
     if (o.name == "features" || o.name == "logits")
-      require(graph.type(o.value).shape.rank() == 2 && graph.type(o.value).dtype == DType::f32,
-              "features: output '", o.name, "' must be f32 [B,D]  ", graph.type(o.value));
+      require(is_rows(graph.type(o.value)), "features: output '", o.name, "' must be f32 [B,D], B ",
+              batch_, "  ", graph.type(o.value));
     if (o.name == "features") features_ = graph.type(o.value).shape[1];
   }
   require(features_ > 0, "features: the graph needs an output features f32 [B,D]");
+  check_sources(graph, weights_);
   WeightStore::Weights stored;
   for (const auto& [name, tensor] : weights_) stored[name] = stored_tensor(tensor);
   plan_ = std::make_unique<Plan>(

@@ -1,6 +1,7 @@
 #include "train/inception.h"
 
 #include "base/error.h"
+#include "core/out_of_memory.h"
 #include "io/safetensors.h"
 #include "nn/ops.h"
 #include "ops/prim/pad/op.h"
@@ -139,11 +140,15 @@ FeatureNet load_inception(const std::string& path, const Shape& image, int64_t b
     return name.starts_with("fc.") || name.ends_with(".num_batches_tracked");
   };
   io::SafetensorsFile::open(path);  // it is one
+  NamedTensors tensors;
   try {
-    return {g, load_model_weights(path, weights, {.ignored = ignored}), context};
+    tensors = load_model_weights(path, weights, {.ignored = ignored});
+  } catch (const OutOfMemory&) {
+    throw;
   } catch (const Error& e) {
     fail("inception: these are not its weights  ", path, "\n", e.what());
   }
+  return {g, std::move(tensors), context};
 }
 
 }  // namespace ebb::train

@@ -63,7 +63,7 @@ class Cutter {
     return l;
   }
 
-  // Stripes: two rows in registers, coefficients and the columns' sums.
+  // Partial column reductions: two rows in registers, coefficients and the sums of the columns.
   int64_t with_partials(int lanes) const {
     int64_t n = 2 * (registers_of(first_) + registers_of(second_));
     for (size_t i = 0; i < residency_.size(); ++i)
