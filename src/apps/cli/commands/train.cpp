@@ -169,12 +169,29 @@ void check_unchanged(Options& o) {
   }
 }
 
+// Says what of the run's config.json, which a user may have edited, the checkpoint contradicts: it
+// is written for readers, and a run goes on with what its checkpoint says.
+void say_edits(const std::string& folder, const std::string& of_checkpoint) {
+  const fs::path path = fs::path(folder) / "config.json";
+  if (!fs::exists(path)) return;
+  const nlohmann::json file = read_json(path.string()), run = nlohmann::json::parse(of_checkpoint);
+  if (!file.contains("train") || !file["train"].is_object()) return;
+  for (const auto& [name, value] : file["train"].items())
+    if (run.contains(name) && run[name] != value)
+      std::fprintf(stderr,
+                   "resume: %s says %s %s, which is not read; the checkpoint's is %s, and %s "
+                   "changes it\n",
+                   path.c_str(), name.c_str(), value.dump().c_str(), run[name].dump().c_str(),
+                   flag_of(name).c_str());
+}
+
 // What the last checkpoint of the run says. Flags can change how it goes on, not what it trains.
 void read_run(Options& o, const std::string& folder, const std::string& model_flag) {
   train::check_run_folder(folder, true, false);  // another process may train in it
   const train::ModelFileInfo info = train::last_model_info(folder);
   const std::string file = train::model_file(folder, info.step);
   o.train = train::train_config_from_json(info.run.train_config, file);
+  say_edits(folder, info.run.train_config);
   const std::string model = o.train.model;
   require(model_flag.empty() || find_model(model_flag).name == model, "resume: the run's model is ",
           model, " (--model ", model_flag, ")");
