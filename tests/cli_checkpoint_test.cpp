@@ -42,6 +42,26 @@ class CliCheckpoint : public testing::Program {
   }
 };
 
+TEST_F(CliCheckpoint, config_json_that_was_edited__is_said_not_to_count) {
+  const std::string run = folder_ / "run";
+  const Output first = run_program(
+      str("train --device cpu --steps 1 --lr 0.003 --data ", images(8), " --out ", run));
+  ASSERT_EQ(first.code, 0) << first.text;
+  const std::string file = run + "/config.json";
+  std::string text = testing::file_bytes(file);
+  const size_t at = text.find("\"lr\": 0.003");
+  ASSERT_NE(at, text.npos) << text;
+  testing::put_file(file, text.replace(at, 11, "\"lr\": 0.5"));
+  const Output out = run_program(str("train --device cpu --resume --steps 2 --out ", run));
+  EXPECT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("resume: " + file +
+                          " says lr 0.5, which is not read; the checkpoint's is 0.003, and --lr "
+                          "changes it\n"),
+            out.text.npos)
+      << out.text;
+  EXPECT_NE(testing::file_bytes(file).find("\"lr\": 0.003"), text.npos);
+}
+
 TEST_F(CliCheckpoint, damaged_newest__is_reported_with_an_older_one) {
   const std::string run = folder_ / "run";
   const Output out = run_program(str("train --device cpu --steps 3 --batch 2 --checkpoint-every 1",

@@ -55,23 +55,6 @@ TEST_F(CliSample, resume__keeps_what_the_weights_were_made_for) {
   EXPECT_EQ(same.code, 0) << same.text;
 }
 
-TEST_F(CliSample, config_json_that_was_edited__is_said_not_to_count) {
-  const std::string run = trained("--lr 0.003");
-  const std::string file = run + "/config.json";
-  std::string text = testing::file_bytes(file);
-  const size_t at = text.find("\"lr\": 0.003");
-  ASSERT_NE(at, text.npos) << text;
-  testing::put_file(file, text.replace(at, 11, "\"lr\": 0.5"));
-  const Output out = run_program(str("train --device cpu --resume --steps 2 --out ", run));
-  EXPECT_EQ(out.code, 0) << out.text;
-  EXPECT_NE(out.text.find("resume: " + file +
-                          " says lr 0.5, which is not read; the checkpoint's is 0.003, and --lr "
-                          "changes it\n"),
-            out.text.npos)
-      << out.text;
-  EXPECT_NE(testing::file_bytes(file).find("\"lr\": 0.003"), text.npos);
-}
-
 TEST_F(CliSample, diffusion_flags_of_other_models__are_errors) {
   const std::string run = trained();
   EXPECT_EQ(error_line(sample(run, "--shift 3")),
