@@ -2,6 +2,8 @@
 // (tools/golden/text_to_image_golden.py), and the stages between them.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "backends.h"
 #include "nn/storage.h"
 #include "pipeline/latent_decoder.h"
@@ -243,6 +245,18 @@ TEST_F(TextStageOf, images_of_a_batch__are_those_made_alone) {
   const Generated one = run_.generate(context_, c), three = run_.generate(context_, c, 3);
   const auto a = one.latents.span<float>(), b = three.latents.span<float>();
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-3) << i;
+}
+
+TEST(latent_decoder, pixels_that_are_not_finite__are_an_error) {
+  const json& g = runs()[0];
+  const Decoder d =
+      latent_decoder(component("autoencoder_kl", g["autoencoder"]), {.factor = 8, .of = "x"},
+                     DType::f32, open_context("cpu", {.threads = 2}));
+  Tensor latents(DType::f32, {2, 4, 4, 4});
+  std::ranges::fill(latents.span<float>(), 0.5f);
+  latents.span<float>()[64] = std::numeric_limits<float>::quiet_NaN();
+  const std::string error = error_of([&] { d.decode(latents); });
+  EXPECT_EQ(error.find("decode: the pixels of image 1 are not finite in f32"), 0u) << error;
 }
 
 }  // namespace ebb::testing

@@ -1,6 +1,7 @@
 #include "pipeline/latent_decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -45,6 +46,10 @@ class LatentDecoder {
         return plan_->run({{"latents", tile}}).at("pixels");
       });
       const auto from = pixels.span<float>();
+      require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),
+              "decode: the pixels of image ", i, " are not finite in ", dtype_,
+              "; --dtype f32, or another --vae, may mend that  ",
+              autoencoder_.component.model->name);
       std::ranges::transform(from, out.rows(i, i + 1).span<float>().begin(),
                              [](float v) { return std::clamp(v, -1.f, 1.f); });
     }
