@@ -9,6 +9,7 @@
 #include "nn/hashed_weights.h"
 #include "nn/storage.h"
 #include "support/program.h"
+#include "text/clip_vocabulary.h"
 
 namespace ebb {
 namespace {
@@ -26,6 +27,10 @@ ModelConfig config_of(const Model& model, const std::string& fields) {
 
 class CliGenerate : public testing::Program {
  protected:
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+    Program::SetUp();
+  }
   struct Part {
     std::string model, fields, prefix;
   };

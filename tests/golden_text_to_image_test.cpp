@@ -131,7 +131,10 @@ std::vector<On> runs_on(const std::string& backend) {
 class GoldenTextToImage : public test::OnBackend, public ::testing::WithParamInterface<On> {
  protected:
   GoldenTextToImage() : run_(runs()[GetParam().run]) {}
-  void SetUp() override { open(GetParam().backend); }
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+    open(GetParam().backend);
+  }
   GoldenRun run_;
 };
 
@@ -164,6 +167,9 @@ namespace {
 
 class TextStageOf : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+  }
   std::vector<float> states(const std::string& prompt, text::PromptSyntax syntax,
                             text::EmbeddingFolder embeddings = {}) const {
     const RunConditions c = run_.conditions(context_, prompt, syntax, std::move(embeddings));
