@@ -12,7 +12,7 @@ import checks
 
 
 def first_includes(root):
-    """The headers that a source file includes before all else: the build has compiled them alone."""
+    """Headers that a source file includes before all else: the build has compiled them alone."""
     first = re.compile(r'^#include [<"]([^">]+)[">]', re.M)
     found = (first.search(f.read_text()) for f in checks.files(root, ["src"], {".cpp"})
              if "cuda" not in f.as_posix())  # which not every build compiles
