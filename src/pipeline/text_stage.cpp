@@ -147,7 +147,12 @@ Tensor TextStage::embedded(size_t encoder, const Chunk& chunk, const Tensor& tok
   return out;
 }
 
-TextStage::States TextStage::run(size_t encoder, const Chunk& chunk) {
+const TextStage::States& TextStage::run(size_t encoder, const Chunk& chunk) {
+  const auto known = std::ranges::find_if(encoded_, [&](const EncodedChunk& c) {
+    return c.encoder == encoder && c.chunk.ids == chunk.ids &&
+           c.chunk.embeddings == chunk.embeddings;
+  });
+  if (known != encoded_.end()) return known->states;
   const EncoderRule& rule = rules_[encoder];
   Tensor tokens(DType::i64, {1, text::chunk_tokens}), end(DType::i64, {1});
   std::ranges::copy(chunk.ids, tokens.span<int64_t>().begin());
@@ -157,13 +162,19 @@ TextStage::States TextStage::run(size_t encoder, const Chunk& chunk) {
           ? plan(encoder, "encode").run({{"tokens", tokens}, {"end", end}})
           : plan(encoder, "encode_embeddings")
                 .run({{"embeddings", embedded(encoder, chunk, tokens)}, {"end", end}});
-  return {out.at(rule.states()), rule.reading.projected ? out.at("projected") : Tensor()};
+  encoded_.push_back(
+      {encoder,
+       chunk,
+       {out.at(rule.states()), rule.reading.projected ? out.at("projected") : Tensor()}});
+  return encoded_.back().states;
 }
 
 // A1111 scales the states and restores their mean; ComfyUI moves them away from those of the empty
 // prompt.
-Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, Tensor states, PromptSyntax syntax) {
-  if (plain(chunk)) return states;
+Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, const Tensor& plain_states,
+                           PromptSyntax syntax) {
+  if (plain(chunk)) return plain_states;
+  Tensor states = plain_states.clone();
   const auto z = states.span<float>();
   const auto width = static_cast<size_t>(rules_[encoder].width);
   const auto each = [&](const auto& f) {
@@ -203,8 +214,8 @@ TextStage::Branch TextStage::branch(const std::string& prompt, const PromptReque
   Branch out;
   for (const EncoderRule& rule : rules_) {
     const int32_t pad = rule.reading.pad;
-    const text::ClipTokenizer tokenizer(vocabulary_,
-                                        pad == 0 && r.syntax == PromptSyntax::diffusers);
+    const text::ClipTokenizer tokenizer =
+        text::clip_tokenizer(vocabulary_, {.name = "", .width = rule.width, .pad = pad}, r.syntax);
     text::EncoderText encoder{.tokenizer = &tokenizer, .pad = pad};
     encoder.embeddings = text::vector_counts(embeddings_, rule.width, parsed, warnings);
     const text::PromptTokens tokens = text::tokenize_prompt(parsed, encoder, {.count = r.steps});
@@ -227,7 +238,7 @@ NamedTensors TextStage::values(const Branch& b, int64_t step, int64_t chunks,
   for (size_t e = 0; e < rules_.size(); ++e) {
     const std::vector<Chunk>& all = text::chunks_at(b.encoders[e], step);
     for (size_t i = 0; i < all.size(); ++i) {
-      const States s = run(e, all[i]);
+      const States& s = run(e, all[i]);
       if (i == 0 && s.pooled.defined()) pooled = s.pooled;
       const Tensor z = weighted(e, all[i], s.states, r.syntax);
       const float* from = z.span<float>().data();
@@ -263,6 +274,7 @@ NamedTensors TextStage::values(const Branch& b, int64_t step, int64_t chunks,
 TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   constexpr int64_t most_chunks = 64;
   Encoded out;
+  encoded_.clear();
   const Branch prompt = branch(r.prompt, r, false, out.warnings),
                negative = branch(r.negative, r, true, out.warnings);
   const int64_t chunks = std::lcm(prompt.chunks(), negative.chunks());

@@ -2,6 +2,7 @@
 // with.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -76,9 +77,15 @@ class TextStage {
   Branch branch(const std::string& prompt, const PromptRequest& r, bool negative,
                 std::vector<std::string>& warnings);
   Plan& plan(size_t encoder, const std::string& entry);
-  States run(size_t encoder, const text::Chunk& chunk);
+  struct EncodedChunk {
+    size_t encoder;
+    text::Chunk chunk;
+    States states;
+  };
+  // Of a chunk, whose weights do not matter; once in a call of encode().
+  const States& run(size_t encoder, const text::Chunk& chunk);
   Tensor embedded(size_t encoder, const text::Chunk& chunk, const Tensor& tokens);
-  Tensor weighted(size_t encoder, const text::Chunk& chunk, Tensor states,
+  Tensor weighted(size_t encoder, const text::Chunk& chunk, const Tensor& plain_states,
                   text::PromptSyntax syntax);
   NamedTensors values(const Branch& b, int64_t step, int64_t chunks, const PromptRequest& r);
 
@@ -89,6 +96,7 @@ class TextStage {
   DType dtype_;
   Context context_;
   std::vector<std::map<std::string, std::unique_ptr<Plan>>> plans_;  // by encoder and entry point
+  std::deque<EncodedChunk> encoded_;                                 // by encode() so far
 };
 
 }  // namespace ebb
