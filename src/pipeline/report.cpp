@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/version.h"
 #include "io/file.h"
 #include "io/image.h"
@@ -265,13 +266,6 @@ void loss_section(std::ostream& out, const RunRecord& run) {
 }
 
 // ---- the rest ------------------------------------------------------------------------------
-
-double median(std::vector<double> v) {
-  if (v.empty()) return 0;
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::ranges::nth_element(v, middle);
-  return *middle;
-}
 
 std::string fact(const RunRecord& run, const char* key) {
   if (!run.facts.is_object() || !run.facts.contains(key)) return "";

@@ -5,14 +5,10 @@
 #include <map>
 #include <sstream>
 
+#include "base/median.h"
+
 namespace ebb {
 namespace {
-
-double median(std::vector<double> v) {
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return *middle;
-}
 
 void add(ProfileLine& to, const ProfileLine& from) {
   to.steps += from.steps;
