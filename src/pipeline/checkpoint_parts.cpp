@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "train/model_weights.h"
 
 namespace ebb {
 namespace {
@@ -12,11 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<LoadedComponent> components_of(const std::string& file, ModelKind kind) {
-  nn::FileShapes shapes;
-  const auto tensors = io::SafetensorsFile::open(file);
-  for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
   std::vector<LoadedComponent> out;
-  for (const Component& c : recognise_components(shapes))
+  for (const Component& c : recognise_components(train::shapes_of(io::SafetensorsFile::open(file))))
     if (c.model->kind == kind) out.push_back({c, open_component(file, c)});
   return out;
 }

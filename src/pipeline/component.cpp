@@ -16,8 +16,7 @@ bool wraps(std::string_view prefix) {
 }  // namespace
 
 void examine(Component& c, const io::SafetensorsFile& file) {
-  FileFacts facts{.shapes = {}, .metadata = file.metadata(), .load = {}};
-  for (const auto& e : file.entries()) facts.shapes.emplace(e.name, e.shape);
+  FileFacts facts{.shapes = train::shapes_of(file), .metadata = file.metadata(), .load = {}};
   const nn::FilePlaces places =
       c.model->places(c.config, nn::without_prefix(facts.shapes, c.prefix));
   facts.load = [&](const std::string& weight) {
@@ -28,9 +27,7 @@ void examine(Component& c, const io::SafetensorsFile& file) {
 }
 
 std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& c) {
-  nn::FileShapes shapes;
-  const auto tensors = io::SafetensorsFile::open(file);
-  for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
+  const nn::FileShapes shapes = train::shapes_of(io::SafetensorsFile::open(file));
   return train::open_model_weights(
       file, weights_of(*c.model, c.config),
       {.prefix = c.prefix,

@@ -22,11 +22,9 @@ Found recognised(const std::string& file, const std::string& name) {
     const NamedModel m = find_model(name);
     return {{m.model, m.config, usual_diffusion(*m.model, m.config), {}}};
   }
-  nn::FileShapes shapes;
   const auto tensors = io::SafetensorsFile::open(file);
-  for (const auto& e : tensors.entries()) shapes.emplace(e.name, e.shape);
   try {
-    Component c = recognise_model(shapes);
+    Component c = recognise_model(train::shapes_of(tensors));
     examine(c, tensors);
     return {{.model = c.model,
              .config = c.config,

@@ -65,13 +65,11 @@ class FiniteCheck {
 };
 
 nn::FileTensors tensors_of(const SafetensorsFile& file, const TensorNames& names) {
-  nn::FileTensors out{.shapes = {},
-                      .prefix = names.prefix,
-                      .ignored = names.ignored,
-                      .places = names.places,
-                      .alone = names.alone};
-  for (const SafetensorsEntry& e : file.entries()) out.shapes.emplace(e.name, e.shape);
-  return out;
+  return {.shapes = shapes_of(file),
+          .prefix = names.prefix,
+          .ignored = names.ignored,
+          .places = names.places,
+          .alone = names.alone};
 }
 
 bool kept_as_stored(const SafetensorsEntry& e) {
@@ -119,6 +117,12 @@ void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_v
   const int64_t free = free_host_memory();
   require(bytes <= free, what, " must fit into the machine's memory (", bytes / 1000000, " MB, ",
           free / 1000000, " MB are free)");
+}
+
+nn::FileShapes shapes_of(const SafetensorsFile& file) {
+  nn::FileShapes out;
+  for (const SafetensorsEntry& e : file.entries()) out.emplace(e.name, e.shape);
+  return out;
 }
 
 NamedTensors load_model_weights(const std::string& path, const nn::Weights& weights,

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "io/safetensors.h"
 #include "nn/weights.h"
 #include "runtime/plan.h"
 #include "runtime/weight_store.h"
@@ -20,6 +21,9 @@ struct TensorNames {
   nn::FilePlaces places = {};                          // as nn::FileTensors has them
   bool alone = true;                                   // no other component's tensors are there
 };
+
+// Of all tensors of a file, under the names that it has for them.
+nn::FileShapes shapes_of(const io::SafetensorsFile& file);
 
 // Every weight of a model file in f32, in the network's layout. Binding is total, as
 // match_weights(); weights that are not finite, or larger than the machine's free memory, are an

@@ -13,6 +13,7 @@
 #include "pipeline/component.h"
 #include "pipeline/load_model.h"
 #include "train/checkpoint.h"
+#include "train/model_weights.h"
 
 namespace ebb::cli {
 namespace {
@@ -83,8 +84,7 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
     const std::string &name = said.at("ebb.model"), &config = said.at("ebb.model_config");
     return recorded(name, config);
   }
-  nn::FileShapes shapes;
-  for (const auto& e : file.entries()) shapes.emplace(e.name, e.shape);
+  const nn::FileShapes shapes = train::shapes_of(file);
   Recognised out;
   for (Component& c : recognise_components(shapes)) {
     try {
