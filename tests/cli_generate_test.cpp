@@ -77,8 +77,8 @@ TEST_F(CliGenerate, picture__has_the_size_and_says_how_it_was_made) {
   EXPECT_EQ(image.shape(), (Shape{48, 64, 3}));
   const auto text = io::read_png_text(png());
   EXPECT_EQ(text.at("parameters"),
-            "a (red:1.3) fox, [day:night:1]\nNegative prompt: blurry\nSteps: 2, Sampler: dpmpp_2m, "
-            "Schedule type: karras, CFG scale: 7, Seed: 5, Size: 64x48, Model: sd, Version: ebb " +
+            "a (red:1.3) fox, [day:night:1]\nNegative prompt: blurry\nSteps: 2, Sampler: DPM++ 2M, "
+            "Schedule type: Karras, CFG scale: 7, Seed: 5, Size: 64x48, Model: sd, Version: ebb " +
                 text.at("Software").substr(4));
   EXPECT_EQ(text.at("prompt"), "a (red:1.3) fox, [day:night:1]");
 }
