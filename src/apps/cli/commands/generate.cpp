@@ -40,7 +40,8 @@ struct Options {
     f("n", n, "number of images");
     f("size", size, "of the images in pixels, N or WIDTHxHEIGHT; auto: the model's");
     f("out", out,
-      "a .png file for one picture or a grid; .safetensors or .npy for the latents; else a folder");
+      "a .png, .jpg or .webp file for one picture or a grid; .safetensors or .npy for the latents; "
+      "else a folder");
     f("vae", vae, "a file with another autoencoder");
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
     f("embedding_dir", embedding_dir,
@@ -134,7 +135,7 @@ void write(const Options& o, const ResolvedRequest& r, const Generated& g) {
   const Tensor pixels = to_pixels(g.images);
   std::vector<Tensor> images;
   for (int64_t i = 0; i < pixels.shape()[0]; ++i) images.push_back(image_at(pixels, i));
-  write_pictures(o.out, images, 0, [&](int64_t i) { return settings(o, r, g, i); });
+  write_pictures(o.out, images, [&](int64_t i) { return settings(o, r, g, i); });
 }
 
 using Clock = std::chrono::steady_clock;
