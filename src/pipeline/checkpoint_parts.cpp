@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 std::vector<LoadedComponent> components_of(const std::string& file, ModelKind kind) {
   std::vector<LoadedComponent> out;
-  for (const Component& c : recognise_components(train::shapes_of(io::SafetensorsFile::open(file))))
+  for (const Component& c : recognise_components(train::shapes_of(io::TensorFile::open(file))))
     if (c.model->kind == kind) out.push_back({c, open_component(file, c)});
   return out;
 }

@@ -15,7 +15,7 @@ bool wraps(std::string_view prefix) {
 
 }  // namespace
 
-void examine(Component& c, const io::SafetensorsFile& file) {
+void examine(Component& c, const io::TensorFile& file) {
   FileFacts facts{.shapes = train::shapes_of(file), .metadata = file.metadata(), .load = {}};
   const nn::FilePlaces places =
       c.model->places(c.config, nn::without_prefix(facts.shapes, c.prefix));
@@ -27,7 +27,7 @@ void examine(Component& c, const io::SafetensorsFile& file) {
 }
 
 std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& c) {
-  const nn::FileShapes shapes = train::shapes_of(io::SafetensorsFile::open(file));
+  const nn::FileShapes shapes = train::shapes_of(io::TensorFile::open(file));
   return train::open_model_weights(
       file, weights_of(*c.model, c.config),
       {.prefix = c.prefix,

@@ -13,7 +13,7 @@ namespace ebb {
 
 // Completes the config of a component by what the file says beside shapes (Model::examine). Throws
 // Error.
-void examine(Component& component, const io::SafetensorsFile& file);
+void examine(Component& component, const io::TensorFile& file);
 // The weights of a component in a safetensors file, checked as open_model_weights() does. Where its
 // prefix is that of a file of several, what else is there is not looked at. Throws Error.
 std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& component);

@@ -22,7 +22,7 @@ Found recognised(const std::string& file, const std::string& name) {
     const NamedModel m = find_model(name);
     return {{m.model, m.config, usual_diffusion(*m.model, m.config), {}}};
   }
-  const auto tensors = io::SafetensorsFile::open(file);
+  const auto tensors = io::TensorFile::open(file);
   try {
     Component c = recognise_model(train::shapes_of(tensors));
     examine(c, tensors);

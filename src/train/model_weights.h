@@ -23,7 +23,7 @@ struct TensorNames {
 };
 
 // Of all tensors of a file, under the names that it has for them.
-nn::FileShapes shapes_of(const io::SafetensorsFile& file);
+nn::FileShapes shapes_of(const io::TensorFile& file);
 
 // Every weight of a model file in f32, in the network's layout. Binding is total, as
 // match_weights(); weights that are not finite, or larger than the machine's free memory, are an

@@ -64,7 +64,7 @@ Recognised recorded(const std::string& model, const std::string& config) {
 }
 
 // By what ebb's own files say, or else by the tensors' names and shapes.
-Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
+Recognised recognise(const io::TensorFile& file, const Options& o) {
   const auto known = [](const Model& m, ModelConfig config) {
     return Recognised{.model = m.name,
                       .config = fields_json(config.fields()),
@@ -106,7 +106,7 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   return out;
 }
 
-int64_t elements(const io::SafetensorsFile& file) {
+int64_t elements(const io::TensorFile& file) {
   int64_t n = 0;
   for (const auto& e : file.entries()) n += e.shape.numel();
   return n;
@@ -125,7 +125,7 @@ std::string config_text(const Recognised& r) {
   return str(text, text.empty() ? "" : "\n            ", "of no network: ", r.fault);
 }
 
-void print_json(const io::SafetensorsFile& file, const Recognised& r) {
+void print_json(const io::TensorFile& file, const Recognised& r) {
   nlohmann::ordered_json j;
   j["model"] = r.model.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(r.model);
   j["parameters"] = elements(file);
@@ -149,7 +149,7 @@ void print_json(const io::SafetensorsFile& file, const Recognised& r) {
 
 void print_line(const std::string& text) { std::puts(printable(text).c_str()); }
 
-void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) {
+void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
   for (const Part& p : r.parts)
     print_line(str("component   ", p.kind, " ", p.model,
                    p.prefix.empty() ? "" : str(", under ", p.prefix),
@@ -180,11 +180,11 @@ void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) 
 }
 
 // The newest model of a folder; where that is damaged, the Error names an older one that is whole.
-io::SafetensorsFile open_file(Options& o) {
+io::TensorFile open_file(Options& o) {
   const std::string given = o.file;
   if (std::filesystem::is_directory(given)) o.file = train::find_model_file(given);
   try {
-    return io::SafetensorsFile::open(o.file);
+    return io::TensorFile::open(o.file);
   } catch (const Error& e) {
     const std::string older = train::older_model(
         given, o.file, [&](const std::string& file) { load_model(file, o.model, {}); });
