@@ -81,8 +81,12 @@ void write_pictures(const std::string& out, const std::vector<Tensor>& images, i
                   text(0));
     return;
   }
-  for (int64_t i = 0; i < n; ++i)
-    io::write_png(numbered(out, i), images[static_cast<size_t>(i)], text(i));
+  for (int64_t i = 0; i < n; ++i) write_picture_in(out, i, images[static_cast<size_t>(i)], text);
+}
+
+void write_picture_in(const std::string& folder, int64_t index, const Tensor& image,
+                      const PictureText& text) {
+  io::write_png(numbered(folder, index), image, text(index));
 }
 
 }  // namespace ebb::cli

@@ -30,5 +30,8 @@ ImageSize image_size(const std::string& text, std::string_view command);
 using PictureText = std::function<std::map<std::string, std::string>(int64_t index)>;
 void write_pictures(const std::string& out, const std::vector<Tensor>& images, int64_t columns,
                     const PictureText& text);
+// The picture of that number into a folder.
+void write_picture_in(const std::string& folder, int64_t index, const Tensor& image,
+                      const PictureText& text);
 
 }  // namespace ebb::cli
