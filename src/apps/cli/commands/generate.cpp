@@ -38,7 +38,8 @@ struct Options {
     f("n", n, "number of images");
     f("size", size, "of the images in pixels, N or WIDTHxHEIGHT; auto: the model's");
     f("out", out,
-      "a .png file for one picture or a grid; .safetensors or .npy for the latents; else a folder");
+      "a .png, .jpg or .webp file for one picture or a grid; .safetensors or .npy for the latents; "
+      "else a folder");
     f("vae", vae, "a file with another autoencoder");
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
     f("embedding_dir", embedding_dir,
@@ -115,12 +116,14 @@ class PictureFiles {
   }
   void add(const Picture& p) {
     ++count_;
-    if (output_ == Output::folder) return write_picture_in(options_.out, p.index, pixels(p), text_);
+    if (output_ == Output::folder)
+      return write_pictures(options_.out, {pixels(p)}, [&](int64_t) { return text_(p.index); },
+                            {.first_image = p.index});
     kept_.push_back(output_ == Output::grid ? pixels(p) : p.latents);
   }
   void finish() const {
     if (kept_.empty()) return;
-    if (output_ == Output::grid) return write_pictures(options_.out, kept_, 0, text_);
+    if (output_ == Output::grid) return write_pictures(options_.out, kept_, text_);
     const Tensor latents = channels_first(stacked(kept_));
     if (output_ == Output::npy) return io::write_npy(options_.out, latents);
     const io::NamedTensor tensor{"latents", latents};
