@@ -6,13 +6,14 @@ if(EBB_FUZZ)
   endif()
   # Only the folders that read files, so that the build takes seconds.
   file(GLOB fuzz_sources CONFIGURE_DEPENDS src/base/*.cpp src/core/*.cpp src/io/*.cpp
-       src/text/*.cpp)
+       src/text/*.cpp tests/support/torch_file.cpp)
   list(FILTER fuzz_sources EXCLUDE REGEX "test\\.cpp$|bench\\.cpp$")
   set(fuzz_sanitizers address,undefined)
   add_library(ebb_fuzz STATIC ${fuzz_sources})
   target_compile_options(ebb_fuzz PUBLIC -fsanitize=fuzzer-no-link,${fuzz_sanitizers}
                                          -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
   target_link_options(ebb_fuzz PUBLIC -fsanitize=${fuzz_sanitizers})
+  target_include_directories(ebb_fuzz PRIVATE tests)
   target_include_directories(ebb_fuzz PUBLIC src ${WEBP_INCLUDE_DIR} ${UTF8PROC_INCLUDE_DIR}
                                             ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(ebb_fuzz PUBLIC ebb_options PNG::PNG JPEG::JPEG ZLIB::ZLIB fmt::fmt
@@ -26,6 +27,7 @@ if(EBB_FUZZ)
     get_filename_component(stem ${source} NAME_WE)
     string(REGEX REPLACE "_fuzz$" "" name ${stem})
     add_executable(fuzz_${name} ${source})
+    target_include_directories(fuzz_${name} PRIVATE tests)
     target_link_libraries(fuzz_${name} PRIVATE ebb_fuzz)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(fuzz fuzz_${name})

@@ -67,7 +67,11 @@ TensorHeader read_safetensors(const ReadFile& file) {
 
 namespace {
 
-std::string header_json(std::span<const NamedTensor> tensors,
+int64_t bytes_of(const TensorToWrite& t) {
+  return t.shape.numel() * find_file_dtype(t.file_dtype)->bits / 8;
+}
+
+std::string header_json(std::span<const TensorToWrite> tensors,
                         const std::map<std::string, std::string>& metadata) {
   std::string out = "{";
   const auto next = [&] { out += out.size() > 1 ? "," : ""; };
@@ -79,51 +83,73 @@ std::string header_json(std::span<const NamedTensor> tensors,
     out += "}";
   }
   int64_t at = 0;
-  for (const auto& [name, t] : tensors) {
+  for (const TensorToWrite& t : tensors) {
     next();
-    out += json_string(name) + ":{\"dtype\":\"" + std::string(safetensors_dtype(t.dtype())) +
-           "\",\"shape\":[";
-    for (int64_t d = 0; d < t.shape().rank(); ++d)
-      out += (d ? "," : "") + std::to_string(t.shape()[d]);
+    out += json_string(t.name) + ":{\"dtype\":\"" + t.file_dtype + "\",\"shape\":[";
+    for (int64_t d = 0; d < t.shape.rank(); ++d) out += (d ? "," : "") + std::to_string(t.shape[d]);
     out +=
-        "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + t.bytes()) + "]}";
-    at += t.bytes();
+        "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + bytes_of(t)) + "]}";
+    at += bytes_of(t);
   }
   out += "}";
   while (out.size() % 8 != 0) out += ' ';
   return out;
 }
 
-void check_writable(std::span<const NamedTensor> tensors,
-                    const std::map<std::string, std::string>& metadata, const std::string& path) {
+void check_metadata(const std::map<std::string, std::string>& metadata, const std::string& path) {
   for (const auto& [key, value] : metadata)
     require(valid_utf8(key) && valid_utf8(value), "safetensors: metadata must be valid UTF-8  ",
             path);
-  for (const auto& [name, t] : tensors)
-    require(t.defined() && t.buffer()->on_host() && valid_utf8(name) && name != "__metadata__",
-            "safetensors: cannot write tensor '", name,
-            "': it must be on the host and have a UTF-8 name other than __metadata__  ", path);
+}
+
+void check_name(bool ok, const std::string& name, const std::string& path) {
+  require(ok && valid_utf8(name) && name != "__metadata__", "safetensors: cannot write tensor '",
+          name, "': it must be on the host and have a UTF-8 name other than __metadata__  ", path);
 }
 
 }  // namespace
 
-void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  check_writable(tensors, metadata, path);
+void stream_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
+                        const std::map<std::string, std::string>& metadata) {
+  check_metadata(metadata, path);
+  int64_t data_bytes = 0;
+  for (const TensorToWrite& t : tensors) {
+    check_name(true, t.name, path);
+    require(find_file_dtype(t.file_dtype), "safetensors: no dtype ", t.file_dtype, "  ", path);
+    data_bytes += bytes_of(t);
+  }
   const std::string json = header_json(tensors, metadata);
   require(static_cast<int64_t>(json.size()) <= safetensors_header_limit,
           "safetensors: header must be at most ", safetensors_header_limit, " bytes (", json.size(),
           ")  ", path);
-  int64_t data_bytes = 0;
-  for (const auto& [name, t] : tensors) data_bytes += t.bytes();
   parse_safetensors_header(json, data_bytes, path);  // what we could not read, we do not write
   AtomicFile file(path, "safetensors");
   const auto length = std::bit_cast<std::array<uint8_t, 8>>(uint64_t{json.size()});
   file.write(length);
   file.write(json);
-  for (const auto& [name, t] : tensors)
-    file.write({static_cast<const uint8_t*>(t.raw()), static_cast<size_t>(t.bytes())});
+  for (const TensorToWrite& t : tensors) {
+    int64_t left = bytes_of(t);
+    t.data([&](std::span<const uint8_t> bytes) {
+      left -= static_cast<int64_t>(bytes.size());
+      file.write(bytes);
+    });
+    require(left == 0, "safetensors: tensor '", t.name, "' must have ", bytes_of(t), " bytes (",
+            bytes_of(t) - left, ")  ", path);
+  }
   file.commit();
+}
+
+void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorToWrite> all;
+  for (const auto& [name, t] : tensors) {
+    check_name(t.defined() && t.buffer()->on_host(), name, path);
+    all.push_back(
+        {name, std::string(safetensors_dtype(t.dtype())), t.shape(), [&t = t](const ByteSink& out) {
+           out({static_cast<const uint8_t*>(t.raw()), static_cast<size_t>(t.bytes())});
+         }});
+  }
+  stream_safetensors(path, all, metadata);
 }
 
 }  // namespace ebb::io

@@ -2,6 +2,7 @@
 // TensorFile reads them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -19,5 +20,18 @@ struct NamedTensor {
 // rename: on any Error (no space, no permission, bad names) the old file is left whole.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
+
+using ByteSink = std::function<void(std::span<const uint8_t>)>;
+
+// A tensor that is made when its turn comes, so that a file may be larger than the memory.
+struct TensorToWrite {
+  std::string name;
+  std::string file_dtype;  // "F16"
+  Shape shape;
+  std::function<void(const ByteSink&)> data;  // gives all of its bytes, in parts
+};
+// The same. Throws Error, too, for data of another size.
+void stream_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
+                        const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace ebb::io

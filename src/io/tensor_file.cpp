@@ -56,6 +56,12 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   return files;
 }
 
+// "model.safetensors.index.json", "model.safetensors.index.fp16.json".
+bool is_index(const std::string& path) {
+  return path.ends_with(".json") &&
+         std::filesystem::path(path).filename().string().find(".index.") != std::string::npos;
+}
+
 // Of latent diffusion's training: the names of the weights without their dots.
 constexpr std::string_view weights_of_average = "model.", averages = "model_ema.";
 
@@ -101,7 +107,7 @@ void TensorFile::add(ReadFile file, const TensorFileOptions& options) {
 
 TensorFile TensorFile::open(const std::string& path, const TensorFileOptions& options) {
   TensorFile out;
-  if (path.ends_with(".index.json"))
+  if (is_index(path))
     out = open_index(path, options);
   else
     out.add(ReadFile::open(path, "safetensors"), options);

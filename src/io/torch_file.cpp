@@ -1,10 +1,7 @@
 // Files of torch.save: a zip archive (since 1.6) or pickles one behind another with the storages
 // after them. Both hold a pickled object that names its tensors' storages, offsets and strides.
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -12,6 +9,7 @@
 #include "base/utf8.h"
 #include "io/json_cursor.h"
 #include "io/pickle.h"
+#include "io/safetensors_header.h"
 #include "io/tensor_header.h"
 #include "io/torch_callables.h"
 #include "io/torch_objects.h"
@@ -24,9 +22,8 @@ using Kind = PickleNode::Kind;
 
 constexpr int64_t pickle_limit = int64_t{64} << 20;
 constexpr std::string_view zip_magic = "PK\x03\x04";
-// The first pickle of the older format: torch's magic number.
-constexpr std::string_view legacy_magic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.",
-                                        15);
+// The first object of the older format: torch's magic number.
+constexpr std::string_view legacy_magic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 
 std::string head_of(const ReadFile& file, size_t size) {
   std::string out(std::min(size, static_cast<size_t>(file.size())), '\0');
@@ -145,9 +142,9 @@ TorchStorages legacy_storages(const Pickle& object, const Pickle& keys, int64_t 
   return out;
 }
 
-TensorHeader read_legacy(const ReadFile& file, const TensorFileOptions& options) {
-  Pickles pickles(file);
-  for (int i = 0; i < 2; ++i) pickles.next();  // the magic number, the protocol
+// Behind the magic number stands the protocol.
+TensorHeader read_legacy(Pickles& pickles, const ReadFile& file, const TensorFileOptions& options) {
+  pickles.next();
   check_system(pickles.next(), file);
   const Pickle object = pickles.next();
   check_callables(object, file.name());
@@ -161,17 +158,18 @@ TensorHeader read_legacy(const ReadFile& file, const TensorFileOptions& options)
 bool is_torch(const ReadFile& file) {
   const std::string head = head_of(file, 8);
   if (head.starts_with(zip_magic)) return true;
-  constexpr char proto = '\x80';
-  return head.size() == 8 && head[0] == proto && head[1] <= 5 &&
-         head.substr(4) != std::string(4, '\0');
+  uint64_t length = 0;
+  if (head.size() == sizeof length) std::memcpy(&length, head.data(), sizeof length);
+  return length > uint64_t{safetensors_header_limit} && head[0] == '\x80' && head[1] <= 5;
 }
 
 TensorHeader read_torch(const ReadFile& file, const TensorFileOptions& options) {
-  const std::string head = head_of(file, legacy_magic.size());
-  if (head.starts_with(zip_magic)) return read_zip(file, options);
-  if (head == legacy_magic) return read_legacy(file, options);
+  if (head_of(file, zip_magic.size()) == zip_magic) return read_zip(file, options);
+  Pickles pickles(file);
+  const Pickle first = pickles.next();
+  if (first[first.root].text == legacy_magic) return read_legacy(pickles, file, options);
   // What is pickled without torch.save is shown to be harmful, if it is, before it is refused.
-  check_callables(Pickles(file).next(), file.name());
+  check_callables(first, file.name());
   fail("torch: is a pickle of Python that torch.save has not written  ", file.name());
 }
 

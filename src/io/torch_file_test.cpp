@@ -261,7 +261,9 @@ TEST(torch_file, changed_bytes__are_read_or_an_error) {
       error_of([&] {
         const auto file = file_of(changed);
         for (const TensorEntry& e : file.entries())
-          if (e.dtype) EXPECT_EQ(file.load(e).shape(), e.shape);
+          if (e.dtype) {
+            EXPECT_EQ(file.load(e).shape(), e.shape);
+          }
       });
     }
   }

@@ -1,60 +1,49 @@
 #include "pipeline/checkpoint_parts.h"
 
-#include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
-#include "io/safetensors.h"
+#include "io/tensor_file.h"
+#include "pipeline/diffusers_folder.h"
 #include "train/model_weights.h"
 
 namespace ebb {
 namespace {
 
-namespace fs = std::filesystem;
+// Files that are open: one has all components, another is of one.
+class OpenFiles {
+ public:
+  std::vector<LoadedComponent> components(const std::string& path, ModelKind kind) {
+    auto& file = files_[path];
+    if (!file) file = std::make_shared<const io::TensorFile>(io::TensorFile::open(path));
+    std::vector<LoadedComponent> out;
+    for (const Component& c : recognise_components(train::shapes_of(*file)))
+      if (c.model->kind == kind) out.push_back({c, open_component(file, path, c)});
+    return out;
+  }
 
-std::vector<LoadedComponent> components_of(const std::string& file, ModelKind kind) {
-  std::vector<LoadedComponent> out;
-  for (const Component& c : recognise_components(train::shapes_of(io::TensorFile::open(file))))
-    if (c.model->kind == kind) out.push_back({c, open_component(file, c)});
-  return out;
-}
-
-// The weights of a folder of diffusers' pipelines: the name depends on who wrote it.
-std::string weights_in(const fs::path& folder) {
-  for (const char* name : {"diffusion_pytorch_model.safetensors", "model.safetensors",
-                           "diffusion_pytorch_model.fp16.safetensors", "model.fp16.safetensors"})
-    if (fs::exists(folder / name)) return (folder / name).string();
-  return "";
-}
-
-// The files of a model: itself, or those of a folder as diffusers lays it out.
-struct Layout {
-  std::string denoiser, tokenizer;
-  std::vector<std::string> text_encoders, autoencoders;
+ private:
+  std::map<std::string, std::shared_ptr<const io::TensorFile>> files_;
 };
 
-Layout layout_of(const std::string& model) {
-  const fs::path path(model);
-  if (!fs::is_directory(path)) return {model, "", {model}, {model}};
-  Layout out{.denoiser = weights_in(path / "unet"),
-             .tokenizer = {},
-             .text_encoders = {},
-             .autoencoders = {}};
-  require(!out.denoiser.empty(),
-          "generate: the folder has no unet/diffusion_pytorch_model.safetensors"
-          ", as diffusers' models have it  ",
-          model);
-  for (const char* name : {"text_encoder", "text_encoder_2"})
-    if (const std::string file = weights_in(path / name); !file.empty())
-      out.text_encoders.push_back(file);
-  if (const std::string file = weights_in(path / "vae"); !file.empty())
-    out.autoencoders.push_back(file);
-  if (fs::exists(path / "tokenizer" / "merges.txt")) out.tokenizer = (path / "tokenizer").string();
-  return out;
+DiffusersFolder layout_of(const PartFiles& files) {
+  if (std::filesystem::is_directory(files.model))
+    return read_diffusers_folder(files.model, files.variant);
+  require(files.variant.empty(), "generate: --variant is of folders of diffusers (", files.variant,
+          ")  ", files.model);
+  return {.denoiser = files.model,
+          .autoencoder = files.model,
+          .text_encoders = {files.model},
+          .tokenizer = {},
+          .scheduler = {},
+          .pipeline = {},
+          .missing = {}};
 }
 
 void check_file(const std::string& file, const char* flag) {
-  require(!file.empty() && fs::exists(file), "generate: ", flag, " does not exist  ", file);
+  require(!file.empty() && std::filesystem::exists(file), "generate: ", flag, " does not exist  ",
+          file);
 }
 
 }  // namespace
@@ -62,13 +51,25 @@ void check_file(const std::string& file, const char* flag) {
 CheckpointParts load_parts(const PartFiles& files,
                            const std::vector<std::pair<std::string, std::string>>& overrides) {
   check_file(files.model, "--model");
-  const Layout layout = layout_of(files.model);
-  CheckpointParts out{.denoiser = load_model(layout.denoiser, "", overrides),
-                      .text_encoders = {},
-                      .autoencoder = {},
-                      .tokenizer = layout.tokenizer};
+  const DiffusersFolder layout = layout_of(files);
+  for (const std::string& name : layout.missing)
+    require(name == "vae" ? !files.autoencoder.empty() : !files.text_encoders.empty(),
+            "generate: the folder lacks the weights of ", name,
+            ", which its model_index.json names  ", files.model);
+  std::optional<SchedulerConfig> scheduler;
+  if (!layout.scheduler.empty()) scheduler = read_scheduler_config(layout.scheduler);
+  std::vector<std::pair<std::string, std::string>> fields;
+  if (scheduler) fields = scheduler->diffusion;
+  fields.insert(fields.end(), overrides.begin(), overrides.end());
+  CheckpointParts out{
+      .denoiser = load_model(layout.denoiser, "", fields, {.averaged = files.averaged}),
+      .text_encoders = {},
+      .autoencoder = {},
+      .tokenizer = layout.tokenizer,
+      .scheduler = std::move(scheduler)};
+  OpenFiles open;
   const auto add_encoders = [&](const std::string& file) {
-    const auto found = components_of(file, ModelKind::text_encoder);
+    const auto found = open.components(file, ModelKind::text_encoder);
     out.text_encoders.insert(out.text_encoders.end(), found.begin(), found.end());
     return !found.empty();
   };
@@ -79,10 +80,9 @@ CheckpointParts load_parts(const PartFiles& files,
   }
   for (const std::string& file : layout.text_encoders) add_encoders(file);
   if (!files.autoencoder.empty()) check_file(files.autoencoder, "--vae");
-  std::vector<std::string> sources = layout.autoencoders;
-  if (!files.autoencoder.empty()) sources = {files.autoencoder};
-  for (const std::string& file : sources)
-    if (const auto found = components_of(file, ModelKind::autoencoder); !found.empty())
+  const std::string& source = files.autoencoder.empty() ? layout.autoencoder : files.autoencoder;
+  if (!source.empty())
+    if (const auto found = open.components(source, ModelKind::autoencoder); !found.empty())
       out.autoencoder = found.front();
   require(files.autoencoder.empty() || out.autoencoder,
           "generate: --vae has no autoencoder that ebb knows  ", files.autoencoder);

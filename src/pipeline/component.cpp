@@ -1,6 +1,5 @@
 #include "pipeline/component.h"
 
-#include "io/safetensors.h"
 #include "passes/mixed_precision.h"
 #include "train/model_weights.h"
 
@@ -26,10 +25,11 @@ void examine(Component& c, const io::TensorFile& file) {
   c.model->examine(c.config, facts);
 }
 
-std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& c) {
-  const nn::FileShapes shapes = train::shapes_of(io::TensorFile::open(file));
+std::shared_ptr<WeightStore> open_component(std::shared_ptr<const io::TensorFile> file,
+                                            const std::string& path, const Component& c) {
+  const nn::FileShapes shapes = train::shapes_of(*file);
   return train::open_model_weights(
-      file, weights_of(*c.model, c.config),
+      std::move(file), path, weights_of(*c.model, c.config),
       {.prefix = c.prefix,
        .ignored = c.model->ignored,
        .places = c.model->places(c.config, nn::without_prefix(shapes, c.prefix)),

@@ -32,6 +32,18 @@ PipelineOptions without_decoder(size_t plans) {
   return {.plans = plans, .decoder = Decoder{.name = "", .decode = {}}};
 }
 
+// In diffusers' dialect a schedule that is left open is that of the folder's scheduler.
+void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
+                    std::vector<std::string>& warnings) {
+  if (!parts.scheduler || o.dialect != "diffusers" || o.schedule != "auto") return;
+  const ScheduleText said = schedule_of(*parts.scheduler, o.sampler);
+  o.schedule = said.schedule;
+  o.schedule_options =
+      str(said.options, said.options.empty() || o.schedule_options.empty() ? "" : ",",
+          o.schedule_options);
+  warnings = parts.scheduler->warnings;
+}
+
 }  // namespace
 
 ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request) {
@@ -43,14 +55,15 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   const LoadedModel& m = parts.denoiser;
   ResolvedTextToImage r{.request = request, .encoders = {}, .sampling = {}, .warnings = {}};
   if (r.request.size.height == 0) r.request.size = own_size(m);
+  take_scheduler(r.request.options, parts, r.warnings);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
   r.sampling = resolve(m,
                        {.classes = std::vector<int64_t>(static_cast<size_t>(request.count), -1),
                         .first_image = request.first_image,
                         .size = r.request.size,
                         .prompted = true},
-                       request.options);
-  r.warnings = r.sampling.warnings;
+                       r.request.options);
+  r.warnings.insert(r.warnings.end(), r.sampling.warnings.begin(), r.sampling.warnings.end());
   return r;
 }
 

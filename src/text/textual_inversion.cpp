@@ -91,8 +91,6 @@ TextualInversion textual_inversion(std::span<const io::NamedTensor> tensors,
 }
 
 TextualInversion read_textual_inversion(const std::string& path) {
-  require(small_letters(fs::path(path).extension().string()) == ".safetensors",
-          "embedding: must be a .safetensors file  ", path);
   const auto file = io::TensorFile::open(path);
   require(file.entries().size() <= tensor_limit, "embedding: must be one tensor, or clip_l and",
           " clip_g (", file.entries().size(), " tensors)  ", path);

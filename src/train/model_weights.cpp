@@ -77,8 +77,8 @@ bool kept_as_stored(const TensorEntry& e) {
 }
 
 // Of a part of the rows, only these are read.
-StoredWeight stored_in(const std::shared_ptr<const TensorFile>& file,
-                       const TensorEntry& e, const nn::Weight& w, const nn::FilePlace& place) {
+StoredWeight stored_in(const std::shared_ptr<const TensorFile>& file, const TensorEntry& e,
+                       const nn::Weight& w, const nn::FilePlace& place) {
   StoredWeight out;
   const int64_t rows = place.parts > 1 ? e.shape[0] / place.parts : 0, first = place.part * rows;
   const auto part = [&](const Tensor& t) { return rows > 0 ? t.rows(first, first + rows) : t; };
@@ -92,7 +92,8 @@ StoredWeight stored_in(const std::shared_ptr<const TensorFile>& file,
                                      std::span<uint8_t> to) { file->read(e, begin + at, to); },
            .host = host.defined() ? part(host) : host};
   } else {
-    out = stored_tensor(part(file->load(e).to(DType::f32)));
+    const Tensor read = file->load(e);
+    out = stored_tensor(part(nn::storage_format(read.dtype()) ? read : read.to(DType::f32)));
   }
   out.decode = [w, turned = place.transposed](Value v) { return nn::decode(w, v, turned); };
   return out;
@@ -153,7 +154,14 @@ std::shared_ptr<WeightStore> described_weights(const nn::Weights& weights) {
 std::shared_ptr<WeightStore> open_model_weights(const std::string& path, const nn::Weights& weights,
                                                 const TensorNames& names,
                                                 const ByteProgress& progress) {
-  const auto file = std::make_shared<const TensorFile>(TensorFile::open(path));
+  return open_model_weights(std::make_shared<const TensorFile>(TensorFile::open(path)), path,
+                            weights, names, progress);
+}
+
+std::shared_ptr<WeightStore> open_model_weights(std::shared_ptr<const TensorFile> file,
+                                                const std::string& path, const nn::Weights& weights,
+                                                const TensorNames& names,
+                                                const ByteProgress& progress) {
   const nn::FileTensors tensors = tensors_of(*file, names);
   WeightStore::Weights out;
   for (const nn::Weight* w : nn::match_weights(weights, tensors))

@@ -36,6 +36,10 @@ using ByteProgress = std::function<void(int64_t done, int64_t all)>;
 
 // The same as they lie in the file, for plans. The file is read through once, to see that its
 // weights are finite; then they are in the system's cache when a device asks for them.
+std::shared_ptr<WeightStore> open_model_weights(std::shared_ptr<const io::TensorFile> file,
+                                                const std::string& path, const nn::Weights& weights,
+                                                const TensorNames& names = {},
+                                                const ByteProgress& progress = {});
 std::shared_ptr<WeightStore> open_model_weights(const std::string& file, const nn::Weights& weights,
                                                 const TensorNames& names = {},
                                                 const ByteProgress& progress = {});

@@ -27,7 +27,8 @@ namespace {
 
 struct Options {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
-                                       embedding_dir;
+                                       embedding_dir, variant;
+  bool ema = false;
   std::string prompt_syntax = "auto", like, config, format = "png";
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
@@ -35,7 +36,9 @@ struct Options {
   CommonOptions common;
   FieldTexts diffusion;
   void fields(auto&& f) {
-    f("model", model, "a checkpoint (.safetensors), or a folder as diffusers lays it out");
+    f("model", model, "a checkpoint (.safetensors, .ckpt, .pt), or a folder as diffusers lays it out");
+    f("variant", variant, "of a folder's files that are there in several: fp16");
+    f("ema", ema, "the denoiser's moving averages, where the checkpoint has both");
     f("prompt", prompt, "what the picture shows");
     f("negative", negative, "what it does not show");
     f("n", n, "number of images");
@@ -48,7 +51,7 @@ struct Options {
     f("vae", vae, "a file with another autoencoder");
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
     f("embedding_dir", embedding_dir,
-      "a folder of textual inversion files (.safetensors), which prompts name");
+      "a folder of textual inversion files, which prompts name");
     f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
     f("prompt_syntax", prompt_syntax,
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
@@ -128,7 +131,9 @@ CheckpointParts parts_of(const Options& o) {
       load_parts({.model = o.model,
                   .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
                                                           : std::vector{o.text_encoder},
-                  .autoencoder = o.vae},
+                  .autoencoder = o.vae,
+                  .variant = o.variant,
+                  .averaged = o.ema},
                  o.diffusion);
   say_guesses(parts.denoiser);
   return parts;
@@ -291,6 +296,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     resolve(o->generate);
     resolve_auto({&o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
+    const bool schedule_given = is_given(app, "schedule") || !o->like.empty() || !config.empty();
+    if (o->generate.dialect == "diffusers" && !schedule_given) o->generate.schedule = "auto";
     resolve_like(*o, like, app);
     return run(*o);
   };

@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "io/safetensors.h"
 #include "models/model.h"
+#include "pipeline/checkpoint_summary.h"
 #include "pipeline/component.h"
 #include "pipeline/load_model.h"
 #include "train/checkpoint.h"
@@ -47,6 +48,7 @@ struct Recognised {
   std::string fault = {};     // why there is no model, or no network of this config
   std::string guessed = {};   // what neither the file nor a preset says of the config
   std::vector<Part> parts = {};
+  Summary summary = {};
 };
 
 // By what ebb's own file says; `fault`: what keeps the network from being built.
@@ -86,7 +88,8 @@ Recognised recognise(const io::TensorFile& file, const Options& o) {
   }
   const nn::FileShapes shapes = train::shapes_of(file);
   Recognised out;
-  for (Component& c : recognise_components(shapes)) {
+  std::vector<Component> components = recognise_components(shapes);
+  for (Component& c : components) {
     try {
       examine(c, file);
     } catch (const Error& e) {
@@ -98,8 +101,10 @@ Recognised recognise(const io::TensorFile& file, const Options& o) {
     out.config = out.parts.back().config;
     out.guessed = c.model->guessed(c.config);
   }
+  out.summary = summary_of(file, components, o.file);
+  const bool known = !out.summary.empty() && out.summary.front().first == "family";
   try {
-    if (out.parts.empty()) recognise_model(shapes);  // its Error says what was looked for
+    if (out.parts.empty() && !known) recognise_model(shapes);  // its Error says what was looked for
   } catch (const Error& e) {
     out.fault = e.what();
   }
@@ -141,6 +146,7 @@ void print_json(const io::TensorFile& file, const Recognised& r) {
     if (!p.sizes.empty()) parts.back()["sizes"] = p.sizes;
   }
   j["components"] = std::move(parts);
+  for (const auto& [name, text] : r.summary) j["summary"][name] = text;
   if (!r.fault.empty()) j["fault"] = r.fault;
   if (!r.guessed.empty()) j["guessed"] = r.guessed;
   j["metadata"] = file.metadata();
@@ -149,14 +155,21 @@ void print_json(const io::TensorFile& file, const Recognised& r) {
 
 void print_line(const std::string& text) { std::puts(printable(text).c_str()); }
 
+void print_summary(const Summary& summary) {
+  constexpr size_t column = 12;
+  for (const auto& [name, text] : summary)
+    print_line(name + std::string(column - std::min(name.size(), column - 1), ' ') + text);
+}
+
 void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
   for (const Part& p : r.parts)
     print_line(str("component   ", p.kind, " ", p.model,
                    p.prefix.empty() ? "" : str(", under ", p.prefix),
                    p.sizes.empty() ? "" : str(", images ", p.sizes)));
+  print_summary(r.summary);
   const bool empty = file.entries().empty();
   if (empty) print_line(r.fault);
-  if (r.parts.empty() && r.model.empty() && !empty)
+  if (r.parts.empty() && r.model.empty() && !empty && !r.fault.empty())
     print_line("model       not recognised: " + r.fault);
   if (!r.model.empty()) {
     print_line("model       " + r.model);
@@ -192,13 +205,29 @@ io::TensorFile open_file(Options& o) {
   }
 }
 
+// Of diffusers' layout: its components lie in files of their own.
+void print_folder(const Options& o) {
+  const Summary summary = summary_of_folder(o.file);
+  if (!o.json) return print_summary(summary);
+  nlohmann::ordered_json j, lines = nlohmann::ordered_json::array();
+  for (const auto& [name, text] : summary) lines.push_back({name, text});
+  j["summary"] = std::move(lines);
+  std::puts(j.dump().c_str());
+}
+
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  add_positional(app, "FILE", o->file,
-                 "a .safetensors file, .safetensors.index.json or the folder of a training run");
+  add_positional(
+      app, "FILE", o->file,
+      "a file of tensors (.safetensors, .ckpt, .pt, .pth, .bin, .index.json), a folder of "
+      "diffusers or of a training run");
   add_flags(app, fields_of(*o));
   return [o, &app] {
     check_model_flag(app, o->model, "info");
+    if (std::filesystem::exists(std::filesystem::path(o->file) / "model_index.json")) {
+      print_folder(*o);
+      return 0;
+    }
     const auto file = open_file(*o);
     const Recognised r = recognise(file, *o);
     o->json ? print_json(file, r) : print_text(file, r, o->all);
