@@ -6,14 +6,13 @@ if(EBB_FUZZ)
   endif()
   # Only the folders that read files, so that the build takes seconds.
   file(GLOB fuzz_sources CONFIGURE_DEPENDS src/base/*.cpp src/core/*.cpp src/io/*.cpp
-       src/text/*.cpp tests/support/torch_file.cpp)
+       src/text/*.cpp)
   list(FILTER fuzz_sources EXCLUDE REGEX "test\\.cpp$|bench\\.cpp$")
   set(fuzz_sanitizers address,undefined)
   add_library(ebb_fuzz STATIC ${fuzz_sources})
   target_compile_options(ebb_fuzz PUBLIC -fsanitize=fuzzer-no-link,${fuzz_sanitizers}
                                          -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
   target_link_options(ebb_fuzz PUBLIC -fsanitize=${fuzz_sanitizers})
-  target_include_directories(ebb_fuzz PRIVATE tests)
   target_include_directories(ebb_fuzz PUBLIC src ${WEBP_INCLUDE_DIR} ${UTF8PROC_INCLUDE_DIR}
                                             ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(ebb_fuzz PUBLIC ebb_options PNG::PNG JPEG::JPEG ZLIB::ZLIB fmt::fmt
