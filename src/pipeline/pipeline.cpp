@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "core/host_memory.h"
 #include "core/out_of_memory.h"
+#include "pipeline/control.h"
 
 namespace ebb {
 namespace {
@@ -126,7 +127,7 @@ DType Pipeline::dtype_of(const ResolvedRequest& r) const {
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r,
                                        const RunConditions& conditions) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
-  std::ranges::copy(conditions.conditions(model_.model->conditions(model_.config)),
+  std::ranges::copy(conditions.conditions(conditions_of(model_)),
                     std::back_inserter(given));
   return {.batch = r.batch,
           .image = r.sample,
@@ -164,7 +165,7 @@ std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
   std::unique_ptr<Denoiser> out;
   with_room(0, [&] {
     out = nullptr;  // one that there was no room for has memory already
-    out = std::make_unique<Denoiser>(model_.diffusion, network_of(*model_.model, model_.config),
+    out = std::make_unique<Denoiser>(model_.diffusion, network_of(model_, options.conditions),
                                      options, context_);
     if (!context_.device->on_host()) out->plan().check_memory();
   });
