@@ -17,7 +17,8 @@ Tensor picture(int64_t height, int64_t width, int64_t channels, int64_t seed) {
       for (int64_t c = 0; c < channels; ++c) {
         const int64_t v = y - height / 3, u = x - width / 2;
         const int64_t b = (y * (2 + seed) + x * 3 + c * 40) % 97;
-        *to++ = static_cast<uint8_t>(((v * v + u * u) * 3 / (1 + seed) + b + c * (x / 4) * 9) % 256);
+        *to++ =
+            static_cast<uint8_t>(((v * v + u * u) * 3 / (1 + seed) + b + c * (x / 4) * 9) % 256);
       }
   return out;
 }
@@ -51,8 +52,11 @@ TEST(canny, edges__are_opencvs_pixel_for_pixel) {
 }
 
 TEST(canny, low_above_high__is_an_error) {
-  expect_error([] { io::canny(Tensor(DType::u8, {2, 2, 1}), {.low = 5, .high = 4}); },
-               "canny: low (5) must not be more than high (4)");
+  expect_error(
+      [] {
+        io::canny(Tensor(DType::u8, {2, 2, 1}), {.low = 5, .high = 4});
+      },
+      "canny: low (5) must not be more than high (4)");
 }
 
 }  // namespace ebb::testing

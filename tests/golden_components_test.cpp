@@ -35,9 +35,9 @@ void PrintTo(const On& on, std::ostream* out) { *out << on.name << " on " << on.
 
 std::vector<On> components_on(const std::string& backend) {
   std::vector<On> out;
-  for (const char* name : {"clip_quick_gelu", "clip_gelu", "autoencoder_kl", "autoencoder_kl16",
-                           "taesd", "taesd_full", "esrgan_x4", "esrgan_x2", "esrgan_x1",
-                           "esrgan_compact"})
+  for (const char* name :
+       {"clip_quick_gelu", "clip_gelu", "autoencoder_kl", "autoencoder_kl16", "taesd", "taesd_full",
+        "esrgan_x4", "esrgan_x2", "esrgan_x1", "esrgan_compact"})
     if (!test::only(backend).empty()) out.push_back({name, backend});
   return out;
 }

@@ -2,6 +2,7 @@
 // which networks and images are refused.
 #include <gtest/gtest.h>
 
+#include "io/image.h"
 #include "pipeline/control.h"
 #include "pipeline/text_to_image.h"
 #include "support/files.h"
@@ -98,9 +99,9 @@ namespace {
 
 LoadedModel controlled_model(size_t networks) {
   const json& run = runs()[0];
-  return with_controls(denoiser_of(run["unet"]),
-                       std::vector<LoadedComponent>(
-                           networks, component("control_net", run["control"])));
+  return with_controls(
+      denoiser_of(run["unet"]),
+      std::vector<LoadedComponent>(networks, component("control_net", run["control"])));
 }
 
 }  // namespace
@@ -140,8 +141,7 @@ TEST(control, modes__weigh_features_and_branches_as_a1111_does) {
 TEST(control, network_of_another_model__is_refused_with_both_names) {
   const json& run = runs()[4];
   const LoadedComponent xl = component("control_net", run["control"]);
-  const std::string error =
-      error_of([&] { with_controls(denoiser_of(runs()[0]["unet"]), {xl}); });
+  const std::string error = error_of([&] { with_controls(denoiser_of(runs()[0]["unet"]), {xl}); });
   EXPECT_EQ(error.find("control: network 1, control_net, does not fit the denoiser ldm_unet: "), 0u)
       << error;
 }
@@ -170,8 +170,11 @@ TEST(control, kinds__that_need_a_network_are_refused_with_advice) {
 TEST(control, wrong_numbers__are_errors) {
   const LoadedModel m = controlled_model(1);
   RunConditions c;
-  expect_error([&] { add_controls(c, m, {}, {8, 8, 4}, 4); },
-               "there must be an image for each of the 1 control networks (0)");
+  expect_error(
+      [&] {
+        add_controls(c, m, {}, {8, 8, 4}, 4);
+      },
+      "there must be an image for each of the 1 control networks (0)");
   expect_error(
       [&] {
         add_controls(c, m, {{.image = pattern(8, 8, 1), .start = 0.9, .end = 0.1}}, {8, 8, 4}, 4);

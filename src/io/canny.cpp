@@ -97,8 +97,8 @@ class Edges {
 Tensor canny(const Tensor& image, const Canny& options) {
   require(image.dtype() == DType::u8 && image.shape().rank() == 3 && image.shape().numel() > 0,
           "canny: the image must be u8 [H,W,C]  ", image.type());
-  require(options.low >= 0 && options.low <= options.high,
-          "canny: low (", options.low, ") must not be more than high (", options.high, ")");
+  require(options.low >= 0 && options.low <= options.high, "canny: low (", options.low,
+          ") must not be more than high (", options.high, ")");
   return Edges(image, options).find();
 }
 

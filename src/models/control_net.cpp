@@ -103,11 +103,7 @@ const Model& control_net() {
       .presets = presets(),
       .check = check,
       .entries = {{"residuals", "what is added to the features of the U-Net", inputs, residuals}},
-      // of the hint, pixels to a latent
-      .size_multiple =
-          +[](const ModelConfig& c) {
-            return int64_t{1} << (c.as<ControlNetConfig>().hint_channels.size() - 1);
-          },
+      .size_multiple = +[](const ModelConfig&) { return int64_t{1}; },
       .recognise = recognise,
       .places = places,
       .guessed = guessed};

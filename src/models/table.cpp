@@ -56,9 +56,9 @@ NamedModel find_component(std::string_view name) {
 
 namespace {
 
-constexpr std::array kinds = {ModelKind::denoiser, ModelKind::text_encoder, ModelKind::autoencoder,
-                              ModelKind::control_network, ModelKind::upscaler,
-                              ModelKind::adapter};
+constexpr std::array kinds = {ModelKind::denoiser,    ModelKind::text_encoder,
+                              ModelKind::autoencoder, ModelKind::control_network,
+                              ModelKind::upscaler,    ModelKind::adapter};
 
 // Where files keep components of a kind; containers put a network under a prefix.
 const std::vector<std::string>& prefixes_of(ModelKind kind) {
@@ -99,8 +99,8 @@ std::optional<Component> recognise_one(const nn::FileShapes& inner, ModelKind ki
 }  // namespace
 
 std::string_view name_of(ModelKind kind) {
-  constexpr std::string_view names[] = {"denoiser", "text encoder", "autoencoder",
-                                        "control network", "upscaler", "adapter"};
+  constexpr std::string_view names[] = {"denoiser",        "text encoder", "autoencoder",
+                                        "control network", "upscaler",     "adapter"};
   return names[static_cast<size_t>(kind)];
 }
 

@@ -94,8 +94,8 @@ struct Factors {
   Tensor prompt, negative;
 };
 Factors factors_of(const ControlInput& in, int64_t count) {
-  constexpr double soft = 0.825;     // of A1111, from feature to feature of Stable Diffusion 1
-  constexpr int64_t most = 12;       // the number of its middle
+  constexpr double soft = 0.825;       // of A1111, from feature to feature of Stable Diffusion 1
+  constexpr int64_t most = 12;         // the number of its middle
   constexpr double least_guess = 0.1;  // of diffusers: 0.1 to 1 in equal ratios
   Factors out{Tensor(DType::f32, {1, count}), Tensor(DType::f32, {1, count})};
   const bool both = in.mode == ControlMode::balanced || in.mode == ControlMode::prompt;
@@ -238,9 +238,12 @@ nn::Network network_of(const LoadedModel& m, const std::vector<nn::Condition>& g
 
 void add_controls(RunConditions& conditions, const LoadedModel& model,
                   const std::vector<ControlInput>& inputs, const Shape& sample, int64_t steps) {
-  require(inputs.size() == model.controls.size(), "control: there must be an image for each of the ",
-          model.controls.size(), " control networks (", inputs.size(), ")");
+  require(inputs.size() == model.controls.size(),
+          "control: there must be an image for each of the ", model.controls.size(),
+          " control networks (", inputs.size(), ")");
   if (inputs.empty()) return;
+  const auto space = model.model->latents(model.config);
+  const int64_t factor = space ? space->factor : 1;
   // After which steps something changes.
   std::set<int64_t> ends = {steps};
   for (const RunConditions::Steps& s : conditions.steps) ends.insert(std::min(s.end_step, steps));
@@ -253,8 +256,7 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
   for (size_t k = 0; k < inputs.size(); ++k) {
     check(inputs[k], k);
     const Component& c = model.controls[k];
-    const int64_t factor = c.model->size_multiple(c.config),
-                  count = input_of(c, nn::control_strength).shape[0];
+    const int64_t count = input_of(c, nn::control_strength).shape[0];
     given.push_back({hint_of_image(inputs[k], sample[0] * factor, sample[1] * factor),
                      factors_of(inputs[k], count), Tensor(DType::f32, {1, count})});
     for (int64_t step = 1; step < steps; ++step)

@@ -127,8 +127,7 @@ DType Pipeline::dtype_of(const ResolvedRequest& r) const {
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r,
                                        const RunConditions& conditions) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
-  std::ranges::copy(conditions.conditions(conditions_of(model_)),
-                    std::back_inserter(given));
+  std::ranges::copy(conditions.conditions(conditions_of(model_)), std::back_inserter(given));
   return {.batch = r.batch,
           .image = r.sample,
           .conditions = std::move(given),

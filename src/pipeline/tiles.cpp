@@ -12,9 +12,10 @@ namespace {
 // to rounding.
 std::vector<int64_t> first_pixels(int64_t size, const Tiling& t) {
   if (size <= t.tile) return {0};
-  const int64_t step = t.tile - t.overlap - t.multiple + 1, gaps = (size - t.tile + step - 1) / step;
+  const int64_t step = t.tile - t.overlap - t.multiple + 1,
+                gaps = (size - t.tile + step - 1) / step;
   std::vector<int64_t> out;
-  for (int64_t i = 0; i <= gaps; ++i) 
+  for (int64_t i = 0; i <= gaps; ++i)
     out.push_back(i * (size - t.tile) / gaps / t.multiple * t.multiple);
   return out;
 }

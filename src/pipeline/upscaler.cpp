@@ -34,7 +34,7 @@ int64_t multiple_of(const Component& c) { return c.model->size_multiple(c.config
 int64_t scale_of(const Component& c) {
   const int64_t side = multiple_of(c);
   const Graph g = entry_graph(*c.model, c.config, call_of({1, side, side, 3}));
-  return g.outputs().at(0).value.shape()[1] / side;
+  return g.type(g.outputs().at(0).value).shape[1] / side;
 }
 
 // Mirrored below and to the right to sides that are multiples.
@@ -93,7 +93,8 @@ LoadedComponent load_upscaler(const std::string& file) {
       others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
       continue;
     }
-    for (const Field& f : ModelConfig(c.config).fields())
+    ModelConfig config = c.config;
+    for (const Field& f : config.fields())
       require(f.name != "image_channels" || field_text(f) == "3",
               "upscale: the network must work on pictures of 3 channels (", field_text(f), ")  ",
               file);
@@ -115,8 +116,7 @@ Upscaler::Upscaler(LoadedComponent network, Context context, const UpscaleOption
 }
 
 void Upscaler::compile(const Shape& tile) {
-  plan_.emplace(
-      entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_));
+  plan_.emplace(entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_));
   plan_->check_memory();
 }
 

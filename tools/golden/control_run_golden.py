@@ -1,8 +1,8 @@
 """Golden runs with control networks: python control_run_golden.py --out tests/golden --merges FILE.
 
-As text_to_image_golden.py, with diffusers' ControlNetModel called as its pipelines call it: strength,
-first and last share of the steps, guess mode, several networks whose residuals are summed. All
-networks have the weights of one; images are pattern(height, width, seed).
+As text_to_image_golden.py, with diffusers' ControlNetModel called as its pipelines call it:
+strength, first and last share of the steps, guess mode, several networks whose residuals are
+summed. All networks have the weights of one; images are pattern(height, width, seed).
 """
 
 import argparse
