@@ -1,6 +1,7 @@
 #include "pipeline/pipeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "core/host_memory.h"
@@ -69,10 +70,17 @@ class Shown {
 void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
                     const RunConditions::Steps*& given) {
   if (conditions.empty() || given == &conditions.at(step)) return;
-  given = &conditions.at(step);
+  const RunConditions::Steps* before = std::exchange(given, &conditions.at(step));
   const int64_t batch = d.options().batch;
-  for (const auto& [name, value] : given->values)
-    d.condition(name, repeated(value, batch), repeated(given->negative.at(name), batch));
+  for (const nn::Condition& c : d.options().conditions) {
+    if (!given->values.contains(c.name)) continue;
+    const Tensor &value = given->values.at(c.name), &negative = given->negative.at(c.name);
+    // What is the same stays, and with it what was computed of it.
+    if (before && before->values.at(c.name).raw() == value.raw() &&
+        before->negative.at(c.name).raw() == negative.raw())
+      continue;
+    d.condition(c.name, repeated(value, batch), c.guided ? repeated(negative, batch) : Tensor());
+  }
 }
 
 // Samples from `first` on; the last batch is filled up with images that are thrown away.

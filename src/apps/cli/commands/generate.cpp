@@ -321,7 +321,8 @@ const Command& generate() {
                          "--size 512x512 --steps 20 --seed 1 --out fox.png",
                          bind,
                          {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "like", "out"}};
+                          "seed", "n", "like", "out"},
+                         {"control", "control_model"}};
   return c;
 }
 
