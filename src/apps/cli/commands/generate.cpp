@@ -8,6 +8,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/picture_output.h"
+#include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
@@ -16,10 +17,9 @@
 #include "io/file.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
-#include "pipeline/checkpoint_parts.h"
-#include "pipeline/latent_decoder.h"
+#include "pipeline/file_hash.h"
 #include "pipeline/parameters.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/text_to_image.h"
 #include "train/stop.h"
 
 namespace ebb::cli {
@@ -28,8 +28,9 @@ namespace {
 struct Options {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
                                        embedding_dir;
-  std::string prompt_syntax = "auto";
-  int64_t n = 1, clip_skip = 0;
+  std::string prompt_syntax = "auto", like, config, format = "png";
+  int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
+  int64_t only = -1;  // of the request's pictures; -1: all
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
   CommonOptions common;
   FieldTexts diffusion;
@@ -38,6 +39,8 @@ struct Options {
     f("prompt", prompt, "what the picture shows");
     f("negative", negative, "what it does not show");
     f("n", n, "number of images");
+    f("first_image", first_image,
+      "number of the first image, for its noise: with 4, image 4 of a run that has more");
     f("size", size, "of the images in pixels, N or WIDTHxHEIGHT; auto: the model's");
     f("out", out,
       "a .png, .jpg or .webp file for one picture or a grid; .safetensors or .npy for the latents; "
@@ -51,6 +54,26 @@ struct Options {
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
     generate.fields(f);
   }
+  // Beside those that say how a picture is made: how it is kept, and where settings come from.
+  void other_fields(auto&& f) {
+    f("format", format, "of the files in a folder: png, jpg or webp");
+    f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
+    f("like", like, "a picture whose settings are taken: one by ebb is made again");
+    f("config", config, "a JSON file with any of these settings; flags come before it");
+  }
+  std::vector<Field> others() {
+    std::vector<Field> out;
+    other_fields([&](std::string_view name, auto& member, std::string_view help) {
+      out.push_back({std::string(name), FieldRef(&member), std::string(help)});
+    });
+    return out;
+  }
+  // Without what has no effect on pictures.
+  std::vector<Field> settings() {
+    std::vector<Field> out = fields_of(*this);
+    std::erase_if(out, [](const Field& f) { return f.name == "out"; });
+    return out;
+  }
 };
 
 text::PromptSyntax syntax_of(const Options& o) {
@@ -60,178 +83,215 @@ text::PromptSyntax syntax_of(const Options& o) {
   return text::PromptSyntax::a1111;
 }
 
-// Pixels: the model's own size where none is given.
-ImageSize size_for(const Options& o, const LoadedModel& m) {
-  const ImageSize size = image_size(o.size, "generate");
-  if (size.height > 0) return size;
-  const auto space = m.model->latents(m.config);
-  const int64_t side = m.config.common().image_size * (space ? space->factor : 1);
-  return {side, side};
+// Written into pictures: A1111's text, and what makes the same picture again: the batch that it
+// was in and its number, as a picture's bits may depend on the batch's size.
+std::map<std::string, std::string> settings(const Options& o, const ResolvedTextToImage& r,
+                                            const GenerateOptions& ran, int64_t index,
+                                            const std::string& hash) {
+  constexpr size_t digits = 10;
+  Options again = o;
+  again.generate = ran;
+  again.size = str(r.request.size.width, 'x', r.request.size.height);
+  again.n = ran.batch;
+  again.first_image = o.first_image + index / ran.batch * ran.batch;
+  const std::string json = settings_json(again.settings(), o.diffusion, o.first_image + index);
+  const auto stem = [](const std::string& path) {
+    return std::filesystem::path(path).stem().string();
+  };
+  return {{"Software", str("ebb ", version)},
+          {std::string(settings_keyword), json},
+          {"parameters", parameters_text({.prompt = o.prompt,
+                                          .negative = o.negative,
+                                          .model = stem(o.model),
+                                          .model_hash = hash.substr(0, digits),
+                                          .vae = stem(o.vae),
+                                          .size = r.request.size,
+                                          .clip_skip = o.clip_skip,
+                                          .options = ran})}};
 }
 
-// Written into pictures: A1111's text, and each setting by its name.
-std::map<std::string, std::string> settings(const Options& o, const ResolvedRequest& r,
-                                            const Generated& g, int64_t image) {
-  GenerateOptions ran = g.ran;
-  std::map<std::string, std::string> out{{"Software", str("ebb ", version)},
-                                         {"model", o.model},
-                                         {"prompt", o.prompt},
-                                         {"negative", o.negative},
-                                         {"clip_skip", std::to_string(o.clip_skip)},
-                                         {"image", std::to_string(image)}};
-  for (const Field& f : fields_of(ran)) out[f.name] = field_text(f);
-  const Shape& s = g.images.defined() ? g.images.shape() : r.sample;
-  out["parameters"] = parameters_text({.prompt = o.prompt,
-                                       .negative = o.negative,
-                                       .model = std::filesystem::path(o.model).stem().string(),
-                                       .size = {.height = s[1], .width = s[2]},
-                                       .clip_skip = o.clip_skip,
-                                       .options = ran});
-  return out;
+TextToImageRequest request_of(const Options& o) {
+  const Output output = output_of(o.out, "generate");
+  return {.prompt = o.prompt,
+          .negative = o.negative,
+          .syntax = syntax_of(o),
+          .clip_skip = o.clip_skip,
+          .count = o.n,
+          .first_image = o.first_image,
+          .size = image_size(o.size, "generate"),
+          .pixels = output == Output::grid || output == Output::folder,
+          .options = o.generate};
 }
 
-struct Run {
-  CheckpointParts parts;
-  ImageSize size;
-  ResolvedRequest request;
+CheckpointParts parts_of(const Options& o) {
+  CheckpointParts parts =
+      load_parts({.model = o.model,
+                  .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
+                                                          : std::vector{o.text_encoder},
+                  .autoencoder = o.vae},
+                 o.diffusion);
+  say_guesses(parts.denoiser);
+  return parts;
+}
+
+void warn(const std::vector<std::string>& warnings) {
+  for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+}
+
+// Writes pictures into a folder when they come; what is one file in the end, once.
+class PictureFiles {
+ public:
+  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
+      : options_(o),
+        output_(output_of(o.out, "generate")),
+        hash_(o.model),
+        text_([&o, &r, ran, this](int64_t i) { return settings(o, r, ran, i, hash_.hex()); }) {
+    if (const auto format = io::picture_format(output_ == Output::folder ? "." + o.format : o.out))
+      io::check_picture_text(*format, settings(o, r, ran, 0, "0123456789"));
+    if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
+      io::make_folder(folder, "generate: --out");
+  }
+  void add(const Picture& p) {
+    if (options_.only >= 0 && p.index != options_.only) return;
+    if (kept_.empty()) first_ = p.index;
+    ++count_;
+    if (output_ == Output::folder)
+      return write_pictures(
+          options_.out, {pixels(p)}, [&](int64_t) { return text_(p.index); },
+          {.format = options_.format, .quality = options_.quality, .first_image = p.index});
+    kept_.push_back(output_ == Output::grid ? pixels(p) : p.latents);
+  }
+  void finish() const {
+    if (kept_.empty()) return;
+    if (output_ == Output::grid)
+      return write_pictures(options_.out, kept_, [&](int64_t i) { return text_(first_ + i); },
+                            {.quality = options_.quality});
+    const Tensor latents = channels_first(stacked(kept_));
+    if (output_ == Output::npy) return io::write_npy(options_.out, latents);
+    const io::NamedTensor tensor{"latents", latents};
+    io::write_safetensors(options_.out, {&tensor, 1}, text_(first_));
+  }
+  int64_t count() const { return count_; }
+
+ private:
+  static Tensor pixels(const Picture& p) { return to_pixels(p.pixels); }
+
+  const Options& options_;
+  Output output_;
+  FileHash hash_;
+  PictureText text_;
+  std::vector<Tensor> kept_;
+  int64_t first_ = 0;  // of kept_
+  int64_t count_ = 0;
 };
 
-Run resolved(const Options& o) {
-  Run run{
-      .parts = load_parts({.model = o.model,
-                           .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
-                                                                   : std::vector{o.text_encoder},
-                           .autoencoder = o.vae},
-                          o.diffusion),
-      .size = {},
-      .request = {}};
-  const LoadedModel& m = run.parts.denoiser;
-  say_guesses(m);
-  run.size = size_for(o, m);
-  run.request = resolve(m,
-                        {.classes = std::vector<int64_t>(static_cast<size_t>(o.n), -1),
-                         .size = run.size,
-                         .prompted = true},
-                        o.generate);
-  const Output output = output_of(o.out, "generate");
-  require(run.parts.autoencoder || output == Output::safetensors || output == Output::npy,
-          "generate: the checkpoint has no autoencoder that makes pixels of latents; --vae FILE "
-          "names one, and --out FILE.safetensors or FILE.npy takes the latents  ",
-          o.model);
-  for (const std::string& w : run.request.warnings)
-    std::fprintf(stderr, "warning: %s\n", w.c_str());
-  return run;
-}
+std::string pictures(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
-void write(const Options& o, const ResolvedRequest& r, const Generated& g) {
-  if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
-    io::make_folder(folder, "generate: --out");
-  const Output output = output_of(o.out, "generate");
-  if (output == Output::npy) return io::write_npy(o.out, channels_first(g.latents));
-  if (output == Output::safetensors) {
-    const io::NamedTensor tensor{"latents", channels_first(g.latents)};
-    return io::write_safetensors(o.out, {&tensor, 1}, settings(o, r, g, 0));
-  }
-  const Tensor pixels = to_pixels(g.images);
-  std::vector<Tensor> images;
-  for (int64_t i = 0; i < pixels.shape()[0]; ++i) images.push_back(image_at(pixels, i));
-  write_pictures(o.out, images, [&](int64_t i) { return settings(o, r, g, i); });
-}
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// The conditions of the run; the encoders' plans go with the stage.
-RunConditions encoded(const Options& o, const Run& run, DType dtype, const Context& context) {
-  const LoadedModel& m = run.parts.denoiser;
-  const auto vocabulary = run.parts.tokenizer.empty()
-                              ? text::builtin_clip_vocabulary()
-                              : text::ClipVocabulary::open(run.parts.tokenizer);
-  text::EmbeddingFolder embeddings;
-  if (!o.embedding_dir.empty())
-    embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
-  for (const std::string& w : embeddings.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  TextStage stage(*m.model, m.config,
-                  encoder_rules(*m.model, m.config, run.parts.text_encoders, o.clip_skip),
-                  vocabulary, dtype, context, std::move(embeddings));
-  TextStage::Encoded text = stage.encode({.prompt = o.prompt,
-                                          .negative = o.negative,
-                                          .syntax = syntax_of(o),
-                                          .steps = run.request.options.steps,
-                                          .size = run.size});
-  for (const std::string& w : text.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  return std::move(text.conditions);
-}
-
-void report(const Options& o, const Generated& g, double seconds, double text_seconds) {
+void report(const Options& o, const RunReport& r, double seconds) {
   if (o.common.json) {
-    const nlohmann::ordered_json j = {{"seconds", seconds},   {"text_seconds", text_seconds},
-                                      {"steps", g.steps},     {"evaluations", g.evaluations},
-                                      {"dtype", g.ran.dtype}, {"n", o.n},
+    const nlohmann::ordered_json j = {{"seconds", seconds},
+                                      {"text_seconds", r.text_seconds},
+                                      {"sampling_seconds", r.sampling_seconds},
+                                      {"decoding_seconds", r.decoding_seconds},
+                                      {"steps", r.steps},
+                                      {"evaluations", r.evaluations},
+                                      {"dtype", r.ran.dtype},
+                                      {"n", o.only < 0 ? o.n : 1},
                                       {"out", o.out}};
     std::puts(j.dump().c_str());
     return;
   }
-  std::fprintf(stderr, "%lld %s in %.1f s (text %.1f s): %s\n", static_cast<long long>(o.n),
-               o.n == 1 ? "image" : "images", seconds, text_seconds, o.out.c_str());
+  std::fprintf(stderr, "%s in %.1f s (text %.1f s): %s\n", pictures(o.only < 0 ? o.n : 1).c_str(),
+               seconds, r.text_seconds, o.out.c_str());
+}
+
+int interrupted(const Options& o, int64_t finished, int signal) {
+  if (finished == 0)
+    std::fprintf(stderr, "generate: interrupted by signal %d; nothing was written to %s\n", signal,
+                 o.out.c_str());
+  else
+    std::fprintf(stderr, "generate: interrupted by signal %d; %s of %lld written to %s\n", signal,
+                 pictures(finished).c_str(), static_cast<long long>(o.n), o.out.c_str());
+  return signal_exit + signal;
 }
 
 int run(const Options& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
-  require(o.n > 0 && o.n <= 10000, "generate: n must be 1 to 10000 (got ", o.n, ")");
+  require(o.format == "png" || o.format == "jpg" || o.format == "webp",
+          "generate: --format must be png, jpg or webp (got '", o.format, "')");
+  require(o.quality >= 1 && o.quality <= 100, "generate: --quality must be 1 to 100 (got ",
+          o.quality, ")");
+  require(o.first_image >= 0, "generate: --first-image must not be negative (got ", o.first_image,
+          ")");
   check_output_path(o.out, "generate");
-  Run run = resolved(o);
-  const Context context = open_device(o.common);
-  const DType dtype =
-      run.request.dtype.value_or(context.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
-  const auto start = Clock::now();
-  const RunConditions conditions = encoded(o, run, dtype, context);
-  const double text_seconds = seconds_since(start);
-  PipelineOptions options;
-  const LoadedModel& m = run.parts.denoiser;
-  const bool pixels = output_of(o.out, "generate") == Output::grid ||
-                      output_of(o.out, "generate") == Output::folder;
-  if (const auto space = m.model->latents(m.config); space && pixels)
-    options.decoder =
-        latent_decoder(*run.parts.autoencoder, *space, dtype, context, [&space](const Tiling& t) {
-          const auto side = static_cast<long long>(t.tile * space->factor);
-          std::fprintf(stderr, "generate: memory is short: decodes tiles of %lldx%lld pixels\n",
-                       side, side);
-        });
-  Pipeline pipeline(m, context, options);
+  CheckpointParts parts = parts_of(o);
+  const ResolvedTextToImage request = resolve(parts, request_of(o));
+  warn(request.warnings);
+  TextToImageOptions options{.keeps_encoders = false};
+  if (!o.embedding_dir.empty())
+    options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
+  warn(options.embeddings.warnings);
+  TextToImage pipeline(std::move(parts), open_device(o.common), std::move(options));
+  PictureFiles files(o, request, pipeline.ran(request));
+  const auto start = std::chrono::steady_clock::now();
   train::StopSignals signals(stopping);
-  ProgressLine line("sampling");
+  ProgressLine line("generate");
+  RunEvents events;
+  events.progress = [&](const RunProgress& p) {
+    line.show(p.of_run, name_of(p.stage), p.seconds_left);
+    return signals.requested() == 0;
+  };
+  events.picture = [&](const Picture& p) { files.add(p); };
+  events.tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
   try {
-    const Generated g = pipeline.generate(
-        run.request,
-        [&](double share) {
-          line.show(share);
-          return signals.requested() == 0;
-        },
-        conditions);
+    const RunReport done = pipeline.run(request, events);
     line.finish();
-    write(o, run.request, g);
-    report(o, g, seconds_since(start), text_seconds);
+    files.finish();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    report(o, done, seconds.count());
     return 0;
   } catch (const Cancelled&) {
     line.finish();
-    std::fprintf(stderr, "generate: interrupted by signal %d; nothing was written to %s\n",
-                 signals.requested(), o.out.c_str());
-    return signal_exit + signals.requested();
+    files.finish();
+    return interrupted(o, files.count(), signals.requested());
   }
 }
 
-std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+// The flags that make another picture than the one that is named by --like: then its batch is of no
+// interest.
+void resolve_like(Options& o, const Like& like, const CLI::App& app) {
+  require(!o.model.empty() || like.model.empty(), "generate: the picture was made with the model ",
+          like.model, "; --model FILE names it  ", o.like);
+  for (const std::string& setting : like.unused)
+    std::fprintf(stderr, "warning: like: not followed: %s\n", setting.c_str());
+  if (like.image < 0) return;
+  const bool count = is_given(app, "n"), batch = is_given(app, "batch"),
+             first = is_given(app, "first_image");
+  if (!count && !batch && !first && !is_given(app, "seed")) {
+    o.only = like.image - o.first_image;
+    return;
+  }
+  if (!count) o.n = 1;
+  if (!batch) o.generate.batch = 0;
+  if (!first) o.first_image = is_given(app, "seed") ? 0 : like.image;
+}
+
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
+  Like like;
+  const std::string picture = flag_value(words, "--like"), config = flag_value(words, "--config");
+  if (!picture.empty()) like = set_like(o->settings(), o->diffusion, picture);
+  if (!config.empty()) set_config(fields_of(*o), o->diffusion, config);
   add_flags(app, fields_of(*o));
+  add_flags(app, o->others());
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
-  return [o, &app] {
+  return [o, &app, like, config] {
+    require(o->config == config, "generate: --config must name a file (got '')");
     resolve(o->generate);
     resolve_auto({&o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
+    resolve_like(*o, like, app);
     return run(*o);
   };
 }
@@ -239,13 +299,13 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 }  // namespace
 
 const Command& generate() {
-  static const Command c{
-      "generate",
-      "make pictures from text with a Stable Diffusion checkpoint",
-      "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
-      "--size 512x512 --steps 20 --seed 1 --out fox.png",
-      bind,
-      {"model", "prompt", "negative", "size", "steps", "sampler", "guidance", "seed", "n", "out"}};
+  static const Command c{"generate",
+                         "make pictures from text with a Stable Diffusion checkpoint",
+                         "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
+                         "--size 512x512 --steps 20 --seed 1 --out fox.png",
+                         bind,
+                         {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
+                          "seed", "n", "like", "out"}};
   return c;
 }
 
