@@ -36,8 +36,7 @@ std::span<const uint8_t> as_bytes(const std::string& s) {
 
 // The error for a malformed file; "" if it is accepted.
 std::string error_of(const std::string& text) {
-  return ebb::testing::error_of(
-      [&] { TensorFile::from_bytes(as_bytes(text), "bad.safetensors"); });
+  return ebb::testing::error_of([&] { TensorFile::from_bytes(as_bytes(text), "bad.safetensors"); });
 }
 
 std::string entry(std::string_view dtype, std::string_view shape, std::string_view offsets) {

@@ -198,12 +198,8 @@ TEST(torch_file, other_archives_and_pickles__say_what_they_are) {
         file_of(zip_text({{"a/data.pkl", "}."}, {"a/byteorder", "big"}}));
       },
       "little-endian");
-  expect_error(
-      [&] {
-        file_of(
-            "\x80\x04}.12345");
-      },
-      "is a pickle of Python that torch.save has not written");
+  expect_error([&] { file_of("\x80\x04}.12345"); },
+               "is a pickle of Python that torch.save has not written");
   expect_error([&] { file_of(text_of(pickled_global("__torch__.net", "Net") + ")\x81")); },
                "a program of TorchScript");
   expect_error([&] { file_of(text_of("}")); }, "the file has no tensors");

@@ -10,8 +10,8 @@
 
 namespace ebb {
 
-// Lines of a name and a text: "family", "Stable Diffusion XL, for inpainting". Only what there is to
-// say: empty for files that ebb itself has written, whose metadata says more.
+// Lines of a name and a text: "family", "Stable Diffusion XL, for inpainting". Only what is to be
+// said: empty for files that ebb itself has written, whose metadata says more.
 using Summary = std::vector<std::pair<std::string, std::string>>;
 
 // `components`: those of the file, examined.

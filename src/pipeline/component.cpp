@@ -36,6 +36,11 @@ std::shared_ptr<WeightStore> open_component(std::shared_ptr<const io::TensorFile
        .alone = wraps(c.prefix)});
 }
 
+std::shared_ptr<WeightStore> open_component(const std::string& path, const Component& c) {
+  return open_component(std::make_shared<const io::TensorFile>(io::TensorFile::open(path)), path,
+                        c);
+}
+
 DType compute_dtype(const EntryPoint& entry, DType asked, const Device& device) {
   if (asked != DType::f16 || !entry.overflows_f16) return asked;
   return device.fast_in(DType::bf16) ? DType::bf16 : DType::f32;

@@ -18,6 +18,8 @@ void examine(Component& component, const io::TensorFile& file);
 // prefix is that of a file of several, what else is there is not looked at. Throws Error.
 std::shared_ptr<WeightStore> open_component(std::shared_ptr<const io::TensorFile> file,
                                             const std::string& path, const Component& component);
+// The same of a file that is not open yet.
+std::shared_ptr<WeightStore> open_component(const std::string& path, const Component& component);
 
 // The dtype of matmuls and convolutions of an entry point where a run asks for `asked`: f16 only
 // where its activations fit, else bf16, or f32 on devices that are not fast in bf16.

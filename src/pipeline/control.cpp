@@ -178,7 +178,7 @@ Tensor control_image(std::string_view kind, const Tensor& image) {
 }
 
 LoadedComponent load_control_network(const std::string& file) {
-  const nn::FileShapes shapes = train::shapes_of(io::SafetensorsFile::open(file));
+  const nn::FileShapes shapes = train::shapes_of(io::TensorFile::open(file));
   std::string others;
   for (const Component& c : recognise_components(shapes)) {
     if (c.model->kind == ModelKind::control_network) return {c, open_component(file, c)};

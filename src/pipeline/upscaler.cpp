@@ -87,8 +87,7 @@ Tensor resized(const Tensor& pixels, int64_t height, int64_t width) {
 
 LoadedComponent load_upscaler(const std::string& file) {
   std::string others;
-  for (const Component& c :
-       recognise_components(train::shapes_of(io::SafetensorsFile::open(file)))) {
+  for (const Component& c : recognise_components(train::shapes_of(io::TensorFile::open(file)))) {
     if (c.model->kind != ModelKind::upscaler) {
       others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
       continue;

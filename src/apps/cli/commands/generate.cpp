@@ -38,7 +38,7 @@ struct Options {
   CommonOptions common;
   FieldTexts diffusion;
   void fields(auto&& f) {
-    f("model", model, "a checkpoint (.safetensors, .ckpt, .pt), or a folder as diffusers lays it out");
+    f("model", model, "a checkpoint (.safetensors, .ckpt, .pt), or a folder of diffusers");
     f("variant", variant, "of a folder's files that are there in several: fp16");
     f("ema", ema, "the denoiser's moving averages, where the checkpoint has both");
     f("prompt", prompt, "what the picture shows");
@@ -52,8 +52,7 @@ struct Options {
       "else a folder");
     f("vae", vae, "a file with another autoencoder");
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
-    f("embedding_dir", embedding_dir,
-      "a folder of textual inversion files, which prompts name");
+    f("embedding_dir", embedding_dir, "a folder of textual inversion files, which prompts name");
     f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
     f("prompt_syntax", prompt_syntax,
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
