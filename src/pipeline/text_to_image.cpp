@@ -133,6 +133,9 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
                                                  .size = q.size});
   if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
+  if (!q.controls.empty())
+    add_controls(text.conditions, parts_.denoiser, q.controls, pass.request.sample,
+                 static_cast<int64_t>(pass.request.call.sigmas.size()) - 1);
   return std::move(text.conditions);
 }
 

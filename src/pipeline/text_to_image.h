@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pipeline/checkpoint_parts.h"
+#include "pipeline/control.h"
 #include "pipeline/init_image.h"
 #include "pipeline/inpaint_image.h"
 #include "pipeline/pipeline.h"
@@ -29,6 +30,8 @@ struct TextToImageRequest {
   ImageSize size = {};      // pixels; {}: the model's own
   bool pixels = true;       // false: latents are all that is wanted
   GenerateOptions options;
+  // One for each control network of the denoiser (pipeline/control.h); none: they have no part.
+  std::vector<ControlInput> controls = {};
   // Modes; each is checked and made by its own file.
   std::optional<InitImage> init = {};
   std::optional<MaskImage> mask = {};  // of `init`

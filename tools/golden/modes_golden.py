@@ -95,6 +95,65 @@ def run(name, case, tokenizer):
             "pixels": summary("pixels", nhwc(pixels), first=16)}
 
 
+REFINER = dict(base.XL, context=40, vector=24 + 5 * 8, sizes=5)
+
+
+def xl_pipeline(kind, unet_case, vae, **more):
+    c = {**ldm_cases.DEFAULTS, **unet_case}
+    unet = ldm_cases.unet(c)
+    ldm_golden.fill(unet, ldm_cases.names_of(unet, c))
+    unet.register_to_config(sample_size=SIDE // 8)
+    scheduler, options = base.SCHEDULERS["euler"]
+    pipeline = kind(vae=vae, text_encoder=None, text_encoder_2=None, tokenizer=None,
+                    tokenizer_2=None, unet=unet, scheduler=scheduler(**base.BETAS, **options),
+                    add_watermarker=False, **more)
+    pipeline.set_progress_bar_config(disable=True)
+    return c, pipeline
+
+
+def refined(tokenizer, share=0.7):
+    """Stable Diffusion XL whose last steps are the refiner's."""
+    vae = base.autoencoder(base.AUTOENCODER)
+    vae.register_to_config(scaling_factor=0.13025)
+    texts = [base.text_model(t) for t in base.XL_TEXTS]
+    c, first = xl_pipeline(diffusers.StableDiffusionXLPipeline, base.XL, vae)
+    d, second = xl_pipeline(diffusers.StableDiffusionXLImg2ImgPipeline, REFINER, vae,
+                            requires_aesthetics_score=True)
+    (negative, n_pooled), (positive, pooled) = (base.encoded(tokenizer, texts, p, True)
+                                                for p in (base.NEGATIVE, base.PROMPT))
+    both = dict(num_inference_steps=STEPS, guidance_scale=GUIDANCE, pooled_prompt_embeds=pooled,
+                negative_pooled_prompt_embeds=n_pooled, output_type="latent")
+    x = first(prompt_embeds=positive, negative_prompt_embeds=negative, denoising_end=share,
+              height=SIDE, width=SIDE, generator=torch.manual_seed(SEED), **both).images
+    x = second(prompt_embeds=positive[..., 24:], negative_prompt_embeds=negative[..., 24:],
+               image=x, denoising_start=share, original_size=(SIDE, SIDE),
+               target_size=(SIDE, SIDE), **both).images
+    pixels = vae.decode(x / 0.13025).sample.clamp(-1, 1)
+    return {"case": "refined_euler", "unet": c, "refiner": d, "share": share,
+            "texts": base.XL_TEXTS, "autoencoder": base.AUTOENCODER, "prompt": base.PROMPT,
+            "negative": base.NEGATIVE, "guidance": GUIDANCE, "seed": SEED, "steps": STEPS,
+            "height": SIDE, "width": SIDE, **base.OURS["euler"],
+            "latents": summary("latents", nhwc(x), first=16),
+            "pixels": summary("pixels", nhwc(pixels), first=16)}
+
+
+RESIZES = {
+    "nearest": dict(mode="nearest"), "nearest_exact": dict(mode="nearest-exact"),
+    "bilinear": dict(mode="bilinear"), "bicubic": dict(mode="bicubic"),
+    "bilinear_antialias": dict(mode="bilinear", antialias=True),
+    "bicubic_antialias": dict(mode="bicubic", antialias=True),
+}
+
+
+def resizes():
+    """Latents [1,5,6,2] of values i^2 mod 17, in other sizes."""
+    x = (torch.arange(60) ** 2 % 17).float().reshape(1, 5, 6, 2).permute(0, 3, 1, 2)
+    return [{"filter": name, "height": h, "width": w,
+             "values": [round(v, 5) for v in nhwc(torch.nn.functional.interpolate(
+                 x, size=(h, w), **call)).flatten().tolist()]}
+            for name, call in RESIZES.items() for h, w in ((10, 9), (7, 12), (3, 4))]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
@@ -106,11 +165,13 @@ def main():
     tokenizer = tokenizer_golden.reference(lines[1:48895])
     with torch.no_grad():
         runs = [run(name, case, tokenizer) for name, case in CASES.items()]
+        refinement, enlarged = refined(tokenizer), resizes()
     write(args.out / "text_to_image_modes.json", {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "diffusers": diffusers.__version__,
                       "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"}, "runs": runs})
+                      "rule": "tools/golden/hashed_weights.py"}, "runs": runs, "refined": [refinement],
+        "resizes": enlarged})
 
 
 if __name__ == "__main__":
