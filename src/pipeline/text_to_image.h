@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pipeline/checkpoint_parts.h"
+#include "pipeline/control.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/run_progress.h"
 #include "pipeline/text_stage.h"
@@ -26,6 +27,8 @@ struct TextToImageRequest {
   ImageSize size = {};      // pixels; {}: the model's own
   bool pixels = true;       // false: latents are all that is wanted
   GenerateOptions options;
+  // One for each control network of the denoiser (pipeline/control.h); none: they have no part.
+  std::vector<ControlInput> controls = {};
 };
 
 // A request as it will run: looked up, parsed and checked, with the sizes and levels of its run.

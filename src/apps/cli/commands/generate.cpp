@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/control_flags.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
@@ -32,6 +33,7 @@ struct Options {
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
+  ControlFlags control;
   CommonOptions common;
   FieldTexts diffusion;
   void fields(auto&& f) {
@@ -52,6 +54,7 @@ struct Options {
     f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
     f("prompt_syntax", prompt_syntax,
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
+    control.fields(f);
     generate.fields(f);
   }
   // Beside those that say how a picture is made: how it is kept, and where settings come from.
@@ -120,7 +123,8 @@ TextToImageRequest request_of(const Options& o) {
           .first_image = o.first_image,
           .size = image_size(o.size, "generate"),
           .pixels = output == Output::grid || output == Output::folder,
-          .options = o.generate};
+          .options = o.generate,
+          .controls = control_inputs(o.control)};
 }
 
 CheckpointParts parts_of(const Options& o) {
@@ -131,6 +135,7 @@ CheckpointParts parts_of(const Options& o) {
                   .autoencoder = o.vae},
                  o.diffusion);
   say_guesses(parts.denoiser);
+  parts.denoiser = with_controls(std::move(parts.denoiser), o.control);
   return parts;
 }
 
@@ -141,8 +146,11 @@ void warn(const std::vector<std::string>& warnings) {
 // Writes pictures into a folder when they come; what is one file in the end, once.
 class PictureFiles {
  public:
-  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
+  // `upscale`: of a picture's pixels.
+  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran,
+               std::function<Tensor(const Tensor&)> upscale)
       : options_(o),
+        upscale_(std::move(upscale)),
         output_(output_of(o.out, "generate")),
         hash_(o.model),
         text_([&o, &r, ran, this](int64_t i) { return settings(o, r, ran, i, hash_.hex()); }) {
@@ -174,9 +182,10 @@ class PictureFiles {
   int64_t count() const { return count_; }
 
  private:
-  static Tensor pixels(const Picture& p) { return to_pixels(p.pixels); }
+  Tensor pixels(const Picture& p) const { return to_pixels(upscale_(p.pixels)); }
 
   const Options& options_;
+  std::function<Tensor(const Tensor&)> upscale_;
   Output output_;
   FileHash hash_;
   PictureText text_;
@@ -224,6 +233,9 @@ int run(const Options& o) {
   require(o.first_image >= 0, "generate: --first-image must not be negative (got ", o.first_image,
           ")");
   check_output_path(o.out, "generate");
+  const Output output = output_of(o.out, "generate");
+  require(o.control.upscale.empty() || output == Output::grid || output == Output::folder,
+          "generate: --upscale makes pictures larger, but --out takes latents  ", o.out);
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, request_of(o));
   warn(request.warnings);
@@ -231,10 +243,14 @@ int run(const Options& o) {
   if (!o.embedding_dir.empty())
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
   warn(options.embeddings.warnings);
-  TextToImage pipeline(std::move(parts), open_device(o.common), std::move(options));
-  PictureFiles files(o, request, pipeline.ran(request));
-  const auto start = std::chrono::steady_clock::now();
+  const Context context = open_device(o.common);
+  PictureUpscaler upscaler(o.control, context);
+  TextToImage pipeline(std::move(parts), context, std::move(options));
   train::StopSignals signals(stopping);
+  PictureFiles files(o, request, pipeline.ran(request), [&](const Tensor& pixels) {
+    return upscaler(pixels, [&](double) { return signals.requested() == 0; });
+  });
+  const auto start = std::chrono::steady_clock::now();
   ProgressLine line("generate");
   RunEvents events;
   events.progress = [&](const RunProgress& p) {
@@ -305,7 +321,8 @@ const Command& generate() {
                          "--size 512x512 --steps 20 --seed 1 --out fox.png",
                          bind,
                          {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "like", "out"}};
+                          "seed", "n", "like", "out"},
+                         {"control", "control_model"}};
   return c;
 }
 
