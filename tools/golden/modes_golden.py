@@ -170,8 +170,8 @@ def main():
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "diffusers": diffusers.__version__,
                       "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"}, "runs": runs, "refined": [refinement],
-        "resizes": enlarged})
+                      "rule": "tools/golden/hashed_weights.py"},
+        "runs": runs, "refined": [refinement], "resizes": enlarged})
 
 
 if __name__ == "__main__":
