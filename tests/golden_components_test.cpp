@@ -93,7 +93,10 @@ TEST(components, published_presets__have_the_published_counts_and_are_recognised
                              {"esrgan_x2", 16.703, 702},
                              {"esrgan_anime6b", 4.468, 192},
                              {"esrgan_compact", 1.213, 101},
-                             {"esrgan_compact_video", 0.621, 53}}) {
+                             {"esrgan_compact_video", 0.621, 53},
+                             {"t2i_adapter", 77.369, 38},
+                             {"t2i_adapter_light", 26.885, 100},
+                             {"t2i_adapter_xl", 79.028, 38}}) {
     const NamedModel m = find_component(p.preset);
     const nn::Weights weights = weights_of(*m.model, m.config);
     EXPECT_NEAR(static_cast<double>(nn::count_elements(weights)) / 1e6, p.millions, 0.0006)

@@ -42,8 +42,10 @@ std::vector<ControlInput> inputs_of(const json& run) {
 
 CheckpointParts checkpoint_of(const json& run) {
   CheckpointParts parts = small_checkpoint(run);
-  const std::vector<LoadedComponent> networks(run["inputs"].size(),
-                                              component("control_net", run["control"]));
+  const LoadedComponent network = run.contains("adapter")
+                                      ? component("t2i_adapter", run["adapter"])
+                                      : component("control_net", run["control"]);
+  const std::vector<LoadedComponent> networks(run["inputs"].size(), network);
   parts.denoiser = with_controls(parts.denoiser, networks);
   return parts;
 }
@@ -79,7 +81,7 @@ class GoldenControlRun : public ::testing::TestWithParam<size_t> {
     if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
   }
 };
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenControlRun, ::testing::Range<size_t>(0, 5),
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenControlRun, ::testing::Range<size_t>(0, 8),
                          [](const auto& info) {
                            return runs()[info.param]["case"].template get<std::string>();
                          });
@@ -144,6 +146,32 @@ TEST(control, network_of_another_model__is_refused_with_both_names) {
   const std::string error = error_of([&] { with_controls(denoiser_of(runs()[0]["unet"]), {xl}); });
   EXPECT_EQ(error.find("control: network 1, control_net, does not fit the denoiser ldm_unet: "), 0u)
       << error;
+}
+
+TEST(control, adapter_of_xl_for_a_denoiser_of_1__is_refused_with_both_names) {
+  const LoadedComponent xl = component("t2i_adapter", runs()[7]["adapter"]);
+  const std::string error = error_of([&] { with_controls(denoiser_of(runs()[5]["unet"]), {xl}); });
+  EXPECT_EQ(error.find("control: network 1, t2i_adapter, does not fit the denoiser ldm_unet: "), 0u)
+      << error;
+}
+
+TEST(control, adapters_in_files_of_diffusers__are_recognised) {
+  for (size_t i = 5; i < 8; ++i) {
+    const Component want = component("t2i_adapter", runs()[i]["adapter"]).component;
+    nn::FileShapes original, diffusers;
+    for (const nn::Weight& w : weights_of(*want.model, want.config)) {
+      original[w.name] = nn::file_shape(w);
+      diffusers[runs()[i]["names"].at(w.name).get<std::string>()] = nn::file_shape(w);
+    }
+    for (const nn::FileShapes& file : {original, diffusers}) {
+      const auto found = recognise_components(file);
+      ASSERT_EQ(found.size(), 1u) << runs()[i]["case"];
+      EXPECT_EQ(found[0].config.text(), want.config.text());
+      const auto places = found[0].model->places(found[0].config, file);
+      for (const nn::Weight& w : weights_of(*want.model, want.config))
+        EXPECT_TRUE(file.contains(places ? places(w.name).name : w.name)) << w.name;
+    }
+  }
 }
 
 TEST(control, texts__are_a_kind_a_file_and_numbers) {

@@ -1,6 +1,7 @@
 #include "pipeline/control.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -29,12 +30,38 @@ std::string name_of(const Model& model, const ModelConfig& config) {
   return model.name;
 }
 
+// To a latent, along each side.
+int64_t pixels_of(const LoadedModel& m) {
+  const auto space = m.model->latents(m.config);
+  return space ? space->factor : 1;
+}
+
 const EntryPoint& entry_of(const Component& network) { return network.model->entries.at(0); }
 
 nn::Condition input_of(const Component& network, std::string_view name) {
   for (nn::Condition& c : entry_of(network).inputs(network.config))
     if (c.name == name) return c;
   fail("control: the network ", network.model->name, " has no input ", name);
+}
+
+LoadedModel with(LoadedModel denoiser, const Component& network) {
+  denoiser.controls.push_back(network);
+  return denoiser;
+}
+
+// The graph of the denoiser with its control network `k`, for images of any size.
+void build(const LoadedModel& m, size_t k) {
+  constexpr int64_t side = 32;
+  Graph g;
+  nn::NetworkInputs in = network_inputs(g, *m.model, m.config, 1, {side, side});
+  std::vector<nn::Condition> given;
+  for (nn::Condition& c : conditions_of(m)) {
+    if (c.name != hint_of(k) && c.name != strength_of(k)) continue;
+    if (c.name == hint_of(k)) c.shape = {side * pixels_of(m), side * pixels_of(m), c.shape[2]};
+    in.conditions[c.name] = g.input(c.name, c.type(1));
+    given.push_back(std::move(c));
+  }
+  network_of(m, given)(g, in);
 }
 
 // Throws Error unless the network takes what the denoiser takes, and makes residuals for all of its
@@ -60,30 +87,31 @@ void check_fit(const LoadedModel& denoiser, const LoadedComponent& network, size
     if (same->shape != in.shape)
       misfit("channels of ", in.name, " (", in.shape[-1], " and ", same->shape[-1], ")");
   }
-  const auto residuals = std::ranges::count_if(
-      known, [](const nn::Condition& n) { return n.name.starts_with("control."); });
-  const int64_t made = input_of(c, nn::control_strength).shape[0];
-  if (residuals != made) misfit("residuals (", made, " and ", residuals, ")");
+  try {
+    build(with(denoiser, c), k);
+  } catch (const Error& e) {
+    misfit(e.what());
+  }
 }
 
 // The image's middle part of the target's shape, or all of it, in the target's size: f32
-// [1,H,W,3] in [0,1].
-Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width) {
-  Tensor image = io::convert_channels(control_image(in.kind, in.image), 3);
+// [1,H,W,C] in [0,1].
+Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width, int64_t channels) {
+  Tensor image = io::convert_channels(control_image(in.kind, in.image), channels);
   if (!in.stretch) {
     const int64_t h = image.shape()[0], w = image.shape()[1];
     const int64_t keep_h = std::min(h, std::max<int64_t>(1, (w * height + width / 2) / width)),
                   keep_w = std::min(w, std::max<int64_t>(1, (h * width + height / 2) / height));
     const int64_t y = (h - keep_h) / 2, x = (w - keep_w) / 2;
-    Tensor part(DType::u8, {keep_h, keep_w, 3});
+    Tensor part(DType::u8, {keep_h, keep_w, channels});
     for (int64_t i = 0; i < keep_h; ++i)
-      std::copy_n(image.span<uint8_t>().data() + ((y + i) * w + x) * 3, keep_w * 3,
-                  part.span<uint8_t>().data() + i * keep_w * 3);
+      std::copy_n(image.span<uint8_t>().data() + ((y + i) * w + x) * channels, keep_w * channels,
+                  part.span<uint8_t>().data() + i * keep_w * channels);
     image = part;
   }
   if (image.shape()[0] != height || image.shape()[1] != width)
     image = io::resize(image, height, width);
-  Tensor out(DType::f32, {1, height, width, 3});
+  Tensor out(DType::f32, {1, height, width, channels});
   std::ranges::transform(image.span<uint8_t>(), out.span<float>().begin(),
                          [](uint8_t v) { return static_cast<float>(v) / 255; });
   return out;
@@ -94,6 +122,7 @@ struct Factors {
   Tensor prompt, negative;
 };
 Factors factors_of(const ControlInput& in, int64_t count) {
+  constexpr std::array of_levels = {0.25, 0.62, 0.825, 1.0};  // of A1111, for adapters
   constexpr double soft = 0.825;       // of A1111, from feature to feature of Stable Diffusion 1
   constexpr int64_t most = 12;         // the number of its middle
   constexpr double least_guess = 0.1;  // of diffusers: 0.1 to 1 in equal ratios
@@ -104,7 +133,8 @@ Factors factors_of(const ControlInput& in, int64_t count) {
     if (in.mode == ControlMode::guess && count > 1)
       f *= std::pow(least_guess, 1 - static_cast<double>(i) / static_cast<double>(count - 1));
     if (in.mode == ControlMode::prompt || in.mode == ControlMode::control)
-      f *= std::pow(soft, static_cast<double>(most - i));
+      f *= count == std::ssize(of_levels) ? of_levels[static_cast<size_t>(i)]
+                                          : std::pow(soft, static_cast<double>(most - i));
     out.prompt.span<float>()[static_cast<size_t>(i)] = static_cast<float>(f);
     out.negative.span<float>()[static_cast<size_t>(i)] = both ? static_cast<float>(f) : 0;
   }
@@ -189,7 +219,7 @@ LoadedComponent load_control_network(const std::string& file) {
     require(!name.starts_with("control_add_embedding.") && name != "lora_controlnet",
             "control: networks of several tasks (union) and control LoRAs are not implemented  ",
             file);
-  fail("control: the file has no control network of Stable Diffusion 1, 2 or XL",
+  fail("control: the file has no control network or T2I-Adapter of Stable Diffusion 1, 2 or XL",
        others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);
 }
 
@@ -243,8 +273,7 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
           "control: there must be an image for each of the ", model.controls.size(),
           " control networks (", inputs.size(), ")");
   if (inputs.empty()) return;
-  const auto space = model.model->latents(model.config);
-  const int64_t factor = space ? space->factor : 1;
+  const int64_t factor = pixels_of(model);
   // After which steps something changes.
   std::set<int64_t> ends = {steps};
   for (const RunConditions::Steps& s : conditions.steps) ends.insert(std::min(s.end_step, steps));
@@ -258,7 +287,12 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
     check(inputs[k], k);
     const Component& c = model.controls[k];
     const int64_t count = input_of(c, nn::control_strength).shape[0];
-    given.push_back({hint_of_image(inputs[k], sample[0] * factor, sample[1] * factor),
+    const int64_t height = sample[0] * factor, width = sample[1] * factor,
+                  multiple = c.model->size_multiple(c.config);
+    require(height % multiple == 0 && width % multiple == 0, "control: network ", k + 1, ", ",
+            name_of(*c.model, c.config), ", needs sides that are multiples of ", multiple, " (",
+            width, "x", height, ")");
+    given.push_back({hint_of_image(inputs[k], height, width, input_of(c, nn::hint_image).shape[2]),
                      factors_of(inputs[k], count), Tensor(DType::f32, {1, count})});
     for (int64_t step = 1; step < steps; ++step)
       if (takes_part(inputs[k], step, steps) != takes_part(inputs[k], step + 1, steps))

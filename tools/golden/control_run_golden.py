@@ -2,17 +2,20 @@
 
 As text_to_image_golden.py, with diffusers' ControlNetModel called as its pipelines call it:
 strength, first and last share of the steps, guess mode, several networks whose residuals are
-summed. All networks have the weights of one; images are pattern(height, width, seed).
+summed. Then diffusers' T2IAdapter as its pipelines call it. All networks of a run have the weights
+of one; images are pattern(height, width, seed).
 """
 
 import argparse
 import gzip
 import platform
+import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import text_to_image_golden as runs  # noqa: E402
+import component_golden  # noqa: E402
 import diffusers  # noqa: E402
 import ldm_cases  # noqa: E402
 import ldm_golden  # noqa: E402
@@ -32,6 +35,19 @@ CASES = {
     "sd1_guess": (SD1, [dict(seed=2, strength=0.9, mode="guess")]),
     "sd1_two": (SD1, [dict(seed=1, strength=0.5, end=0.5), dict(seed=2, strength=0.7)]),
     "xl": (XL, [dict(seed=3, strength=0.6)]),
+}
+
+XL3 = dict(XL, unet=dict(runs.XL, channel_mult=[1, 2, 2], input_depths=[0, 0, 1, 1, 2, 2],
+                         output_depths=[2, 2, 2, 1, 1, 1, 0, 0, 0]))
+ATTENTION_FIRST = dict(SD1, unet=dict(runs.SD1, input_depths=[1, 1, 0, 0],
+                                      output_depths=[0, 0, 0, 1, 1, 1]))
+# T2I-Adapters: full, light, of XL
+ADAPTER_CASES = {
+    "t2i": (ATTENTION_FIRST, dict(channels=[32, 64], blocks=2, unshuffle=8), dict(seed=1, strength=0.8)),
+    "t2i_light": (ATTENTION_FIRST, dict(channels=[32, 64], blocks=3, unshuffle=8, light=True),
+                  dict(seed=2, strength=1.0, end=0.5)),
+    "t2i_xl": (XL3, dict(channels=[32, 64, 64, 64], blocks=2, unshuffle=16),
+               dict(seed=3, strength=0.7)),
 }
 
 
@@ -70,6 +86,39 @@ def controls(case, inputs):
     return c, call
 
 
+def adapter_name(name, c):
+    """The original's name of a tensor of diffusers' T2IAdapter."""
+    name = name.removeprefix("adapter.")
+    block = re.match(r"body\.(\d+)\.(?:resnets\.(\d+)\.)?(.*)", name)
+    if not block:
+        return name
+    level, index, rest = int(block[1]), block[2], block[3]
+    if c.get("light"):
+        return f"body.{level}." + (f"body.{index}." if index else "") + rest
+    return f"body.{level * c['blocks'] + int(index or 0)}.{rest}"
+
+
+def adapters(case, c, given):
+    kind = "light_adapter" if c.get("light") else (
+        "full_adapter_xl" if c["unshuffle"] == 16 else "full_adapter")
+    network = diffusers.T2IAdapter(in_channels=3, channels=c["channels"],
+                                   num_res_blocks=c["blocks"], downscale_factor=c["unshuffle"],
+                                   adapter_type=kind)
+    component_golden.fill(network, lambda n: adapter_name(n, c))
+    image = pattern(case["height"], case["width"], given["seed"])
+    features = network(torch.from_numpy(image).permute(2, 0, 1)[None].float() / 255)
+
+    def call(step, steps, x, t, states, more):
+        if step >= int(steps * given.get("end", 1)):
+            return {}
+        strength = given["strength"]
+        return {"down_intrablock_additional_residuals":
+                [torch.cat([f, f]) * strength for f in features]}
+
+    names = {adapter_name(n, c): n for n, _ in network.named_parameters()}
+    return call, names
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
@@ -86,6 +135,10 @@ def main():
             config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
             out.append({**runs.run(name, case, tokenizer, call), "control": config,
                         "inputs": inputs})
+        for name, (case, c, given) in ADAPTER_CASES.items():
+            call, names = adapters(case, c, given)
+            out.append({**runs.run(name, case, tokenizer, call), "adapter": c, "inputs": [given],
+                        "names": {k: v for k, v in names.items() if k != v}})
     write(args.out / "control_runs.json", {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "diffusers": diffusers.__version__,
