@@ -11,6 +11,17 @@
 namespace ebb {
 namespace {
 
+// An Error says which of several files it is about.
+std::shared_ptr<WeightStore> opened(const std::shared_ptr<const io::TensorFile>& file,
+                                    const std::string& path, const Component& c) {
+  try {
+    return open_component(file, path, c);
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    fail(what, what.find(path) == std::string::npos ? "  " + path : "");
+  }
+}
+
 // Files that are open: one has all components, another is of one.
 class OpenFiles {
  public:
@@ -19,7 +30,7 @@ class OpenFiles {
     if (!file) file = std::make_shared<const io::TensorFile>(io::TensorFile::open(path));
     std::vector<LoadedComponent> out;
     for (const Component& c : recognise_components(train::shapes_of(*file)))
-      if (c.model->kind == kind) out.push_back({c, open_component(file, path, c)});
+      if (c.model->kind == kind) out.push_back({c, opened(file, path, c)});
     return out;
   }
 

@@ -102,9 +102,9 @@ Recognised recognise(const io::TensorFile& file, const Options& o) {
     out.guessed = c.model->guessed(c.config);
   }
   out.summary = summary_of(file, components, o.file);
-  const bool known = !out.summary.empty() && out.summary.front().first == "family";
+  const bool named = !out.summary.empty() && out.summary.front().first == "family";
   try {
-    if (out.parts.empty() && !known) recognise_model(shapes);  // its Error says what was looked for
+    if (out.parts.empty() && !named) recognise_model(shapes);  // its Error says what was looked for
   } catch (const Error& e) {
     out.fault = e.what();
   }
