@@ -170,8 +170,8 @@ TEST_F(Containers, averages__take_the_weights_place) {
   all.insert(all.end(), averages.begin(), averages.end());
   put_file(folder_ / "both.ckpt", torch_text(all, "state_dict"));
   EXPECT_NE(latents(folder_ / "both.ckpt"), expected);
-  EXPECT_EQ(latents(folder_ / "both.ckpt", "--ema true"), expected);
-  EXPECT_EQ(error_line(str("generate --prompt x --ema true --model ", whole())).substr(0, 27),
+  EXPECT_EQ(latents(folder_ / "both.ckpt", "--ema"), expected);
+  EXPECT_EQ(error_line(str("generate --prompt x --ema --model ", whole())).substr(0, 27),
             "averages: the file has none");
 }
 
