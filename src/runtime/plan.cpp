@@ -15,28 +15,19 @@
 #include "passes/merge_matmuls.h"
 #include "passes/rematerialise.h"
 #include "passes/row_fusion.h"
+#include "passes/scaled_residuals.h"
 #include "passes/segments.h"
+#include "passes/shortcuts.h"
 #include "passes/simplify.h"
 #include "passes/slices.h"
 #include "passes/spatial_fusion.h"
+#include "passes/upsampled_convs.h"
+#include "runtime/cost_class.h"
 #include "runtime/prepare_use.h"
 #include "runtime/weight_store.h"
 
 namespace ebb {
 namespace {
-
-std::vector<const Kernel*> supporting_kernels(const Signature& s, const Device& device) {
-  std::vector<const Kernel*> all = kernels_of(s.op->name, device.backend());
-  std::erase_if(all, [&](const Kernel* k) { return !k->supports(s, device); });
-  return all;
-}
-
-// Whether the preferred kernel of one signature is also that of the other, perhaps under another
-// op.
-bool same_cost_class(const Signature& a, const Signature& b, const Device& device) {
-  const auto for_a = supporting_kernels(a, device), for_b = supporting_kernels(b, device);
-  return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
-}
 
 // The value that `v` aliases, looking through reshapes.
 int32_t root_of(const Graph& g, int32_t v) {
@@ -64,6 +55,19 @@ Graph with_computed_updates(const Graph& g) {
   return rw.take();
 }
 
+// The passes whose sums and concatenations of weights are prepared once.
+Graph merged_around_weights(const Graph& g, const std::function<bool(const Source&)>& is_weight,
+                            const Device& device) {
+  const auto family = [&](const Signature& a, const Signature& b) {
+    return same_family(a, b, device);
+  };
+  const auto cost_class = [&](const Signature& a, const Signature& b) {
+    return same_cost_class(a, b, device);
+  };
+  const Graph out = transpose_upsampled_convs(merge_matmuls(g, is_weight), is_weight, family);
+  return merge_shortcuts(out, is_weight, cost_class);
+}
+
 // Runs a step; an Error says which op it was, and where in the model.
 void run_step(const Step& s) {
   if (!s.program.run) return;
@@ -86,7 +90,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     out = merge_casts(out);
     const auto is_weight = [&](const Source& s) { return weights->holds(out, s); };
     // On the host, weights are read where the file has them.
-    if (options.fuse && !device.on_host()) out = merge_matmuls(out, is_weight);
+    if (options.fuse && !device.on_host()) out = merged_around_weights(out, is_weight, device);
     PreparedGraph p = prepare(out, is_weight);
     out = std::move(p.step);
     if (prepared) *prepared = std::move(p);
@@ -97,6 +101,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     const auto supports = [&](const Signature& plain, const Signature& with) {
       return same_cost_class(plain, with, device);
     };
+    if (mode == LoweringMode::no_recompute) out = fuse_scaled_residuals(out, supports);
     out = fuse_residuals(out, supports);
     if (mode == LoweringMode::no_recompute) out = fuse_activations(out, supports);
     verify(out, "epilogue");
