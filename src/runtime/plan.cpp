@@ -1,5 +1,7 @@
 #include "runtime/plan.h"
 
+#include <map>
+
 #include "base/error.h"
 #include "base/names.h"
 #include "core/out_of_memory.h"
@@ -22,12 +24,26 @@
 #include "passes/slices.h"
 #include "passes/spatial_fusion.h"
 #include "passes/upsampled_convs.h"
-#include "runtime/cost_class.h"
 #include "runtime/prepare_use.h"
+#include "runtime/supporting_kernels.h"
 #include "runtime/weight_store.h"
 
 namespace ebb {
 namespace {
+
+// Whether the preferred kernel of one signature is also that of the other, perhaps under another
+// op.
+bool same_cost_class(const Signature& a, const Signature& b, SupportingKernels& kernels) {
+  const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
+  return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
+}
+
+// Whether the preferred kernels of two ops are of one kind: their names differ by the ops' names.
+bool same_family(const Signature& a, const Signature& b, SupportingKernels& kernels) {
+  const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
+  return !for_a.empty() && !for_b.empty() &&
+         for_a[0]->name.substr(a.op->name.size()) == for_b[0]->name.substr(b.op->name.size());
+}
 
 // The value that `v` aliases, looking through reshapes.
 int32_t root_of(const Graph& g, int32_t v) {
@@ -57,12 +73,12 @@ Graph with_computed_updates(const Graph& g) {
 
 // The passes whose sums and concatenations of weights are prepared once.
 Graph merged_around_weights(const Graph& g, const std::function<bool(const Source&)>& is_weight,
-                            const Device& device) {
+                            SupportingKernels& kernels) {
   const auto family = [&](const Signature& a, const Signature& b) {
-    return same_family(a, b, device);
+    return same_family(a, b, kernels);
   };
   const auto cost_class = [&](const Signature& a, const Signature& b) {
-    return same_cost_class(a, b, device);
+    return same_cost_class(a, b, kernels);
   };
   const Graph out = transpose_upsampled_convs(merge_matmuls(g, is_weight), is_weight, family);
   return merge_shortcuts(out, is_weight, cost_class);
@@ -82,7 +98,8 @@ void run_step(const Step& s) {
 
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options,
                   LoweringMode mode, PreparedGraph* prepared) {
-  const auto keep = [&](const Signature& s) { return !supporting_kernels(s, device).empty(); };
+  SupportingKernels kernels(device);
+  const auto keep = [&](const Signature& s) { return kernels.has(s); };
   const WeightStore* weights = options.weights.get();
   Graph out = lower(dead_code(weights ? weights->as_stored(g) : g), keep);
   out = common_subexpressions(out);
@@ -90,7 +107,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     out = merge_casts(out);
     const auto is_weight = [&](const Source& s) { return weights->holds(out, s); };
     // On the host, weights are read where the file has them.
-    if (options.fuse && !device.on_host()) out = merged_around_weights(out, is_weight, device);
+    if (options.fuse && !device.on_host()) out = merged_around_weights(out, is_weight, kernels);
     PreparedGraph p = prepare(out, is_weight);
     out = std::move(p.step);
     if (prepared) *prepared = std::move(p);
@@ -99,7 +116,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   const bool rows = !kernels_of("row_fusion", device.backend()).empty();
   if (options.fuse) {
     const auto supports = [&](const Signature& plain, const Signature& with) {
-      return same_cost_class(plain, with, device);
+      return same_cost_class(plain, with, kernels);
     };
     if (mode == LoweringMode::no_recompute) out = fuse_scaled_residuals(out, supports);
     out = fuse_residuals(out, supports);
@@ -166,12 +183,13 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
 
 std::vector<Plan::Chosen> Plan::choose() {
   Device& device = *context_.device;
+  SupportingKernels kernels(device);
   std::optional<Tuner> guess;  // reads the presets
   Tuner& tuner = context_.tuner ? *context_.tuner : guess.emplace();
   std::vector<Use> uses;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);
-    uses.push_back({supporting_kernels(s, device), s});
+    uses.push_back({kernels.of(s), s});
     require(!uses.back().kernels.empty(), s.op->name, ": ", device.backend(),
             " has no kernel for it  ", s.text(), "  at ", s.at);
   }
@@ -183,10 +201,12 @@ std::vector<Plan::Chosen> Plan::choose() {
                      "choices or their best guess  ", e.what()));
     choices = tuner.choose(uses, device);
   }
+  std::map<std::string, PreparedUse> prepared;  // by signature: equal uses share a program
   std::vector<Chosen> nodes;
   for (size_t i = 0; i < uses.size(); ++i) {
-    PreparedUse p = prepare_use(uses[i], choices[i], device);
-    nodes.push_back({std::move(p.choice), uses[i].sig, std::move(p.program)});
+    auto [it, fresh] = prepared.try_emplace(uses[i].sig.text());
+    if (fresh) it->second = prepare_use(uses[i], choices[i], device);
+    nodes.push_back({it->second.choice, uses[i].sig, it->second.program});
   }
   tuner.save();
   return nodes;
@@ -215,18 +235,10 @@ std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recom
   return out;
 }
 
-// Recomputed nodes use the same kernels with the same choices.
+// Recomputed nodes use the same programs.
 void Plan::adopt(std::vector<Chosen>& nodes, Fitted fitted) {
   std::vector<Chosen> all;
-  std::vector<bool> taken(nodes.size());
-  for (const size_t i : fitted.nodes.origin) {
-    const Chosen& from = nodes[i];
-    all.push_back(from);
-    if (taken[i])
-      all.back().program =
-          from.choice.kernel->prepare(from.sig, from.choice.tune, *context_.device);
-    taken[i] = true;
-  }
+  for (const size_t i : fitted.nodes.origin) all.push_back(nodes[i]);
   nodes = std::move(all);
   graph_ = std::move(fitted.nodes.graph);
   memory_ = std::move(fitted.memory);
