@@ -31,8 +31,7 @@
 namespace ebb {
 namespace {
 
-// Whether the preferred kernel of one signature is also that of the other, perhaps under another
-// op.
+// Whether both signatures have one preferred kernel, perhaps under different ops.
 bool same_cost_class(const Signature& a, const Signature& b, SupportingKernels& kernels) {
   const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
   return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
