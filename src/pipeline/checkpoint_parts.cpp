@@ -1,6 +1,8 @@
 #include "pipeline/checkpoint_parts.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 
 #include "base/error.h"
@@ -57,6 +59,17 @@ void check_file(const std::string& file, const char* flag) {
           file);
 }
 
+void add_refiner(CheckpointParts& parts, const std::string& file) {
+  check_file(file, "--refiner");
+  const DiffusersFolder layout = layout_of({.model = file});
+  parts.refiner = load_model(layout.denoiser);
+  OpenFiles open;
+  for (const std::string& encoders : layout.text_encoders)
+    std::ranges::copy(open.components(encoders, ModelKind::text_encoder),
+                      std::back_inserter(parts.refiner_encoders));
+  if (parts.refiner_encoders.empty()) parts.refiner_encoders = parts.text_encoders;
+}
+
 }  // namespace
 
 CheckpointParts load_parts(const PartFiles& files,
@@ -97,6 +110,7 @@ CheckpointParts load_parts(const PartFiles& files,
       out.autoencoder = found.front();
   require(files.autoencoder.empty() || out.autoencoder,
           "generate: --vae has no autoencoder that ebb knows  ", files.autoencoder);
+  if (!files.refiner.empty()) add_refiner(out, files.refiner);
   return out;
 }
 

@@ -142,7 +142,8 @@ CheckpointParts parts_of(const Options& o) {
                                                           : std::vector{o.text_encoder},
                   .autoencoder = o.vae,
                   .variant = o.variant,
-                  .averaged = o.ema},
+                  .averaged = o.ema,
+                  .refiner = o.modes.refiner_file()},
                  o.diffusion);
   say_guesses(parts.denoiser);
   parts.denoiser = with_controls(std::move(parts.denoiser), o.control);
@@ -333,7 +334,7 @@ const Command& generate() {
                          "--size 512x512 --steps 20 --seed 1 --out fox.png",
                          bind,
                          {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "init", "strength", "mask", "like", "out"},
+                          "seed", "n", "init", "strength", "mask", "hires", "like", "out"},
                          {"control", "control_model"}};
   return c;
 }
