@@ -337,11 +337,9 @@ void Plan::keep(std::string_view input, const Tensor& value) {
   inputs_.keep(input, value, *context_.device);
 }
 
-void Plan::bind_weights() {
-  if (!weights_ || prepared_.values.empty() || bound(prepared_.values[0].source).defined()) return;
-  std::vector<Tensor> tensors;
+std::vector<Tensor> Plan::prepared_weights() {
   try {
-    tensors = weights_->get(prepared_, context_);
+    return weights_->get(prepared_, context_);
   } catch (const OutOfMemory&) {
     const int64_t bytes = weights_->missing_bytes(prepared_, *context_.device) +
                           weights_->working_bytes(prepared_, *context_.device);
@@ -349,10 +347,21 @@ void Plan::bind_weights() {
     if (bytes <= free) throw;
     fail_memory(bytes, free);
   }
+}
+
+// Weights that were changed are in the memory that they had, but for those in place.
+void Plan::bind_weights() {
+  if (!weights_ || prepared_.values.empty()) return;
+  const uint64_t version = weights_->version();
+  if (bound(prepared_.values[0].source).defined() && weights_version_ == version) return;
+  const std::vector<Tensor> tensors = prepared_weights();
   for (size_t i = 0; i < tensors.size(); ++i) {
     const size_t k = index_of(prepared_.values[i].source);
+    if (sources_[k].defined() && sources_[k].raw() == tensors[i].raw()) continue;
     sources_[k] = tensors[i].reshape(graph_.type(graph_.sources()[k].value).shape);
+    resolved_ = false;
   }
+  weights_version_ = version;
 }
 
 // `bytes`: what it asks for next.
@@ -432,6 +441,7 @@ void Plan::run_observed() {
 }
 
 void Plan::load(const NamedTensors& inputs) {
+  bind_weights();
   if (!resolved_) resolve();
   inputs_.load(inputs, graph_, *context_.device);
 }

@@ -94,6 +94,7 @@ StoredWeight stored_in(const std::shared_ptr<const SafetensorsFile>& file,
   } else {
     out = stored_tensor(part(file->load(e).to(DType::f32)));
   }
+  out.transposed = place.transposed;
   out.decode = [w, turned = place.transposed](Value v) { return nn::decode(w, v, turned); };
   return out;
 }
