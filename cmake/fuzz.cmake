@@ -16,7 +16,8 @@ if(EBB_FUZZ)
   target_include_directories(ebb_fuzz PUBLIC src ${WEBP_INCLUDE_DIR} ${UTF8PROC_INCLUDE_DIR}
                                             ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(ebb_fuzz PUBLIC ebb_options PNG::PNG JPEG::JPEG ZLIB::ZLIB fmt::fmt
-                                        nlohmann_json::nlohmann_json ${WEBP_LIBRARY}
+                                        nlohmann_json::nlohmann_json ${WEBPMUX_LIBRARY}
+                                        ${WEBP_LIBRARY}
                                         ${UTF8PROC_LIBRARY})
 
   file(GLOB fuzz_targets CONFIGURE_DEPENDS tests/fuzz/*_fuzz.cpp)

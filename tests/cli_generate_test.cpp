@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/image.h"
+#include "io/picture_file.h"
 #include "io/safetensors.h"
 #include "models/model.h"
 #include "nn/hashed_weights.h"
@@ -77,10 +78,24 @@ TEST_F(CliGenerate, picture__has_the_size_and_says_how_it_was_made) {
   EXPECT_EQ(image.shape(), (Shape{48, 64, 3}));
   const auto text = io::read_png_text(png());
   EXPECT_EQ(text.at("parameters"),
-            "a (red:1.3) fox, [day:night:1]\nNegative prompt: blurry\nSteps: 2, Sampler: dpmpp_2m, "
-            "Schedule type: karras, CFG scale: 7, Seed: 5, Size: 64x48, Model: sd, Version: ebb " +
+            "a (red:1.3) fox, [day:night:1]\nNegative prompt: blurry\nSteps: 2, Sampler: DPM++ 2M, "
+            "Schedule type: Karras, CFG scale: 7, Seed: 5, Size: 64x48, Model: sd, Version: ebb " +
                 text.at("Software").substr(4));
   EXPECT_EQ(text.at("prompt"), "a (red:1.3) fox, [day:night:1]");
+}
+
+TEST_F(CliGenerate, jpeg_and_webp__carry_the_settings) {
+  const std::string model = whole();
+  for (const char* name : {"x.JPG", "x.webp"}) {
+    const std::string file = folder_ / name;
+    const Output out = run_program(str("generate --device cpu --model ", model,
+                                       " --prompt fox --steps 1 --size 64 --out ", file));
+    ASSERT_EQ(out.code, 0) << out.text;
+    auto text = io::read_picture_text(file);
+    EXPECT_EQ(text["steps"], "1");
+    EXPECT_EQ(text["parameters"].substr(0, 13), "fox\nSteps: 1,");
+    EXPECT_EQ(io::read_image(file).shape(), (Shape{64, 64, 3}));
+  }
 }
 
 TEST_F(CliGenerate, prompt__decides_the_picture_and_a_seed_repeats_it) {

@@ -5,51 +5,18 @@
 #include <limits>
 
 #include "backends.h"
-#include "nn/storage.h"
 #include "pipeline/latent_decoder.h"
-#include "pipeline/load_model.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/text_stage.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/golden_file.h"
+#include "support/small_checkpoint.h"
 
 namespace ebb::testing {
 namespace {
 
 using nlohmann::json;
-
-std::shared_ptr<WeightStore> hashed_store(const Model& model, const ModelConfig& config) {
-  WeightStore::Weights out;
-  for (const nn::Weight& w : weights_of(model, config))
-    out.emplace(w.name, stored_tensor(hashed_weight(w)));
-  return std::make_shared<WeightStore>(std::move(out));
-}
-
-ModelConfig config_of(const Model& model, const json& values) {
-  ModelConfig config = model.presets[0].config;
-  const auto fields = config.fields();
-  for (const auto& [key, value] : values.items())
-    set_field(find_field(fields, key, model.name),
-              value.is_string() ? value.get<std::string>() : value.dump());
-  return config;
-}
-
-LoadedComponent component(const std::string& name, const json& values) {
-  const NamedModel m = find_component(name);
-  const Component c{m.model, config_of(*m.model, values), ""};
-  return {c, hashed_store(*c.model, c.config)};
-}
-
-LoadedModel denoiser_of(const json& values) {
-  const Model& m = *find_component("ldm_unet").model;
-  const ModelConfig config = config_of(m, values);
-  return {.model = &m,
-          .config = config,
-          .diffusion = usual_diffusion(m, config),
-          .class_names = {},
-          .weights = hashed_store(m, config)};
-}
 
 // A golden run on a device.
 struct GoldenRun {

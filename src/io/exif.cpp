@@ -1,40 +1,18 @@
 // EXIF orientation. TIFF 6.0, section 2; EXIF 2.32, 4.6.4.
 #include <algorithm>
-#include <string_view>
 
 #include "io/image_metadata.h"
+#include "io/tiff.h"
 
 namespace ebb::io {
-namespace {
-
-// Numbers of a TIFF file, in its byte order; nothing outside of it.
-struct Tiff {
-  std::span<const uint8_t> bytes;
-  bool little = false;
-
-  std::optional<uint32_t> number(size_t at, size_t size) const {
-    if (at > bytes.size() || size > bytes.size() - at) return std::nullopt;
-    uint32_t v = 0;
-    for (size_t i = 0; i < size; ++i)
-      v |= uint32_t{bytes[at + i]} << 8 * (little ? i : size - 1 - i);
-    return v;
-  }
-};
-
-bool starts_with(std::span<const uint8_t> bytes, std::string_view text) {
-  return bytes.size() >= text.size() && std::equal(text.begin(), text.end(), bytes.begin());
-}
-
-}  // namespace
 
 int exif_orientation(std::span<const uint8_t> exif, std::string& problem) {
-  constexpr std::string_view prefix("Exif\0\0", 6);
-  if (starts_with(exif, prefix)) exif = exif.subspan(prefix.size());
-  const Tiff tiff{exif, starts_with(exif, "II")};
-  if ((!tiff.little && !starts_with(exif, "MM")) || tiff.number(2, 2) != 42u) {
+  const std::optional<Tiff> file = Tiff::open(exif);
+  if (!file) {
     problem = "EXIF data are no TIFF file";
     return 1;
   }
+  const Tiff& tiff = *file;
   const auto first = tiff.number(4, 4);
   const auto entries = first ? tiff.number(*first, 2) : std::nullopt;
   for (uint32_t i = 0; entries && i < *entries; ++i) {

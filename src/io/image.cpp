@@ -61,6 +61,12 @@ void check_image_size(int64_t height, int64_t width, const std::string& name,
           " in all (", width, "x", height, ")  ", name);
 }
 
+ImageMetadata metadata_of(std::span<const uint8_t> bytes, const std::string& name) {
+  return decoder_of(bytes)(bytes, name, ImageLimits{}).metadata;
+}
+
+bool is_png(std::span<const uint8_t> bytes) { return decoder_of(bytes) == decode_png; }
+
 bool looks_like_image(std::span<const uint8_t> bytes) { return decoder_of(bytes) != nullptr; }
 
 Tensor convert_channels(const Tensor& image, int64_t to) {

@@ -1,4 +1,5 @@
-// Images: PNG, JPEG and WebP files to and from u8 tensors [H,W,C].
+// Images: PNG, JPEG and WebP files to u8 tensors [H,W,C], and PNG files of them
+// (io/picture_file.h writes all three).
 //
 // Pictures come upright (EXIF orientation) and in sRGB: from profiles of curves and a matrix, and
 // in PNG from gamma and primaries. Other profiles (tables, CMYK) and data that cannot be read are

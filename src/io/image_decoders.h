@@ -18,6 +18,10 @@ DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& name
 DecodedImage decode_webp(std::span<const uint8_t> bytes, const std::string& name,
                          const ImageLimits& limits);
 
+// What a file of a format that decode_image() knows says beside its pixels. Throws Error.
+ImageMetadata metadata_of(std::span<const uint8_t> bytes, const std::string& name);
+bool is_png(std::span<const uint8_t> bytes);
+
 void check_image_size(int64_t height, int64_t width, const std::string& name,
                       const ImageLimits& limits);
 

@@ -55,4 +55,14 @@ Tensor image_at(const Tensor& images, int64_t index) {
   return images.rows(index, index + 1).reshape({s[1], s[2], s[3]});
 }
 
+Tensor stacked(const std::vector<Tensor>& images) {
+  const Shape& s = images.at(0).shape();
+  const auto count = static_cast<int64_t>(images.size());
+  Tensor out(DType::f32, {count, s[0], s[1], s[2]});
+  for (int64_t i = 0; i < count; ++i)
+    std::ranges::copy(images[static_cast<size_t>(i)].span<float>(),
+                      out.rows(i, i + 1).span<float>().begin());
+  return out;
+}
+
 }  // namespace ebb

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/tensor.h"
 #include "models/model.h"
@@ -28,5 +29,7 @@ Tensor to_pixels(const Tensor& images);
 Tensor channels_first(const Tensor& images);
 // One image of a batch, [H,W,C].
 Tensor image_at(const Tensor& images, int64_t index);
+// [N,H,W,C] of images f32 [H,W,C] of one size.
+Tensor stacked(const std::vector<Tensor>& images);
 
 }  // namespace ebb

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "pipeline/request.h"
 
@@ -10,10 +12,14 @@ namespace ebb {
 
 struct PictureParameters {
   std::string prompt, negative;
-  std::string model;  // its name, without folder and extension
-  ImageSize size;     // pixels
+  std::string model;       // its name, without folder and extension
+  std::string model_hash;  // the first ten digits of its SHA-256; "" where it is not known
+  std::string vae;         // likewise; "" where it is the model's own
+  ImageSize size;          // pixels
   int64_t clip_skip = 0;
   GenerateOptions options;  // as it ran
+  // What else had an effect, by the web UI's keys, in its order.
+  std::vector<std::pair<std::string, std::string>> more = {};
 };
 
 // The prompt, "Negative prompt: ..." if there is one, and a line "Steps: 20, Sampler: ...".

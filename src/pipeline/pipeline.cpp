@@ -25,7 +25,7 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
           " MB are free; a smaller --batch or --n needs less");
 }
 
-// The progress of a run: from step to step, and within one by its evaluations.
+// The progress of a batch: from step to step, and within one by its evaluations.
 class Shown {
  public:
   Shown(Denoiser& denoiser, const ResolvedRequest& r, const std::function<bool(double)>& progress)
@@ -40,8 +40,7 @@ class Shown {
   Shown& operator=(const Shown&) = delete;
 
   // Throws Cancelled.
-  void begin(int64_t first, int64_t images) {
-    first_ = static_cast<double>(first), images_ = static_cast<double>(images);
+  void begin() {
     if (!step(0, static_cast<int64_t>(r_.call.sigmas.size()) - 1))
       throw Cancelled("sample: stopped before a step");
   }
@@ -57,15 +56,12 @@ class Shown {
     const auto before = static_cast<double>(denoiser_.evaluations() - evaluations_);
     return tell(std::min(step_ + std::min((before + share) / each, 1.0), steps_));
   }
-  bool tell(double steps) const {
-    const auto count = static_cast<double>(r_.count());
-    return !progress_ || progress_((first_ + images_ * steps / steps_) / count);
-  }
+  bool tell(double steps) const { return !progress_ || progress_(steps / steps_); }
   Denoiser& denoiser_;
   const ResolvedRequest& r_;
   const std::function<bool(double)>& progress_;
-  double first_ = 0, images_ = 0, step_ = 0, steps_ = 1;  // of this batch
-  int64_t evaluations_ = 0;                               // when the step began
+  double step_ = 0, steps_ = 1;
+  int64_t evaluations_ = 0;  // when the step began
 };
 
 // Those of a step, 1 and on, where they are others than `given`.
@@ -197,28 +193,59 @@ Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunConditions& 
 
 // ---- runs ----------------------------------------------------------------------------------
 
+GenerateOptions Pipeline::ran(const ResolvedRequest& r) const {
+  GenerateOptions out = r.options;
+  out.dtype = name_of(dtype_of(r));
+  return out;
+}
+
+Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first,
+                                   const RunConditions& conditions,
+                                   const std::function<bool(double)>& progress) {
+  return sample_by(denoiser_for(r, conditions), r, first, conditions, progress);
+}
+
+Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
+                                      const RunConditions& conditions,
+                                      const std::function<bool(double)>& progress) {
+  if (first == 0) check_memory(r, denoiser, *context_.device);
+  const int64_t before = denoiser.evaluations();
+  Shown shown(denoiser, r, progress);
+  shown.begin();
+  Sampled out;
+  const State x = run_batch(denoiser, r, conditions, first, [&](const Progress& p) {
+    out.steps = p.step;
+    return shown.step(p.step, p.steps);
+  });
+  const int64_t images = std::min(r.batch, r.count() - first);
+  out.samples = Tensor(DType::f32, {images, r.sample[0], r.sample[1], r.sample[2]});
+  const auto to = out.samples.span<float>();
+  std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  out.evaluations = denoiser.evaluations() - before;
+  return out;
+}
+
 Generated Pipeline::generate(const ResolvedRequest& r, const std::function<bool(double)>& progress,
                              const RunConditions& conditions) {
   Denoiser& denoiser = denoiser_for(r, conditions);
-  check_memory(r, denoiser, *context_.device);
-  Generated out{.ran = r.options,
+  Generated out{.ran = ran(r),
                 .start_noise = r.noise.source,
                 .step_noise = r.noise.steps.empty() ? r.noise.source : r.noise.steps};
-  out.ran.dtype = name_of(dtype_of(r));
   Tensor samples(DType::f32, {r.count(), r.sample[0], r.sample[1], r.sample[2]});
-  const int64_t before = denoiser.evaluations();
-  Shown shown(denoiser, r, progress);
+  const auto count = static_cast<double>(r.count());
   for (int64_t at = 0; at < r.count(); at += r.batch) {
-    shown.begin(at, std::min(r.batch, r.count() - at));
-    const State x = run_batch(denoiser, r, conditions, at, [&](const Progress& p) {
-      out.steps = p.step;
-      return shown.step(p.step, p.steps);
+    const int64_t images = std::min(r.batch, r.count() - at);
+    const Sampled batch = sample_by(denoiser, r, at, conditions, [&](double share) {
+      const double done = static_cast<double>(at) + static_cast<double>(images) * share;
+      return !progress || progress(done / count);
     });
-    const auto to = samples.rows(at, std::min(at + r.batch, r.count())).span<float>();
-    std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
-                   [](double v) { return static_cast<float>(v); });
+    std::ranges::copy(batch.samples.span<float>(),
+                      samples.rows(at, at + images).span<float>().begin());
+    out.steps = batch.steps;
+    out.evaluations += batch.evaluations;
   }
-  out.evaluations = (denoiser.evaluations() - before) / ((r.count() + r.batch - 1) / r.batch);
+  out.evaluations /= (r.count() + r.batch - 1) / r.batch;
   if (!decoder_ || model_.model->latents(model_.config)) out.latents = samples;
   if (decoder_) out.images = decoder_->decode(std::move(samples));
   return out;

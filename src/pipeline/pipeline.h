@@ -46,6 +46,18 @@ class Pipeline {
   void prepare(const ResolvedRequest& r, const RunConditions& conditions = {}) {
     denoiser_for(r, conditions);
   }
+  // Samples the images [first, first + ResolvedRequest::batch) of a request, fewer at its end.
+  // `progress` as for generate(), of these images. Throws Error, Cancelled.
+  struct Sampled {
+    Tensor samples;  // f32 [n,h,w,c]
+    int64_t steps = 0, evaluations = 0;
+  };
+  Sampled sample(const ResolvedRequest& r, int64_t first, const RunConditions& conditions,
+                 const std::function<bool(double)>& progress);
+  // The options as they run, with the dtype.
+  GenerateOptions ran(const ResolvedRequest& r) const;
+  DType dtype_of(const ResolvedRequest& r) const;
+
   // `progress` gets the share that is done, 0 to 1, at the start, after every step and on the host
   // within one; returning false stops with Cancelled. Throws Error before anything is made where
   // memory is short.
@@ -63,7 +75,8 @@ class Pipeline {
     std::string component;
     std::unique_ptr<Denoiser> denoiser;
   };
-  DType dtype_of(const ResolvedRequest& r) const;
+  Sampled sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
+                    const RunConditions& conditions, const std::function<bool(double)>& progress);
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunConditions& conditions) const;
   Denoiser& denoiser_for(const ResolvedRequest& r, const RunConditions& conditions);
   void with_room(size_t kept, const std::function<void()>& work);

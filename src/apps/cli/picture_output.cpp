@@ -23,24 +23,24 @@ std::string small_extension(const std::string& path) {
 }
 
 // The file of one image in a folder.
-std::string numbered(const std::string& folder, int64_t i) {
+std::string numbered(const std::string& folder, int64_t i, const std::string& format) {
   char name[32];
-  std::snprintf(name, sizeof name, "%05lld.png", static_cast<long long>(i));
+  std::snprintf(name, sizeof name, "%05lld.%s", static_cast<long long>(i), format.c_str());
   return (fs::path(folder) / name).string();
 }
 
 }  // namespace
 
 Output output_of(const std::string& out, std::string_view command) {
-  constexpr std::string_view what = "a .png, .safetensors or .npy file or a folder";
+  constexpr std::string_view what = "a .png, .jpg, .webp, .safetensors or .npy file or a folder";
   require(!out.empty(), command, ": --out must name ", what, " (got '')");
   const std::string extension = small_extension(out);
-  for (const char* other : {".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
+  for (const char* other : {".gif", ".bmp", ".tif", ".tiff"})
     require(extension != other, command, ": --out must be ", what, "  ", out);
-  if (extension == ".png") return Output::grid;
+  if (io::picture_format(out)) return Output::grid;
   if (extension == ".safetensors") return Output::safetensors;
   if (extension == ".npy") return Output::npy;
-  const std::vector<std::string> known{".png", ".safetensors", ".npy"};
+  const std::vector<std::string> known{".png", ".jpg", ".jpeg", ".webp", ".safetensors", ".npy"};
   const std::string near = extension.empty() ? "" : nearest_name(extension, known);
   require(near.empty() || fs::is_directory(out), command, ": --out must be ", what,
           " (did you mean ", out.substr(0, out.size() - extension.size()), near, ", or the folder ",
@@ -53,7 +53,7 @@ std::string folder_of(const std::string& out, std::string_view command) {
 }
 
 void check_output_path(const std::string& out, std::string_view command) {
-  io::check_can_write(output_of(out, command) == Output::folder ? numbered(out, 0) : out,
+  io::check_can_write(output_of(out, command) == Output::folder ? numbered(out, 0, "png") : out,
                       str(command, ": --out"));
 }
 
@@ -70,19 +70,21 @@ ImageSize image_size(const std::string& text, std::string_view command) {
   return {.height = x == text.npos ? width : number(text.substr(x + 1)), .width = width};
 }
 
-void write_pictures(const std::string& out, const std::vector<Tensor>& images, int64_t columns,
-                    const PictureText& text) {
+void write_pictures(const std::string& out, const std::vector<Tensor>& images,
+                    const PictureText& text, const PictureStyle& style) {
   const auto n = static_cast<int64_t>(images.size());
-  if (small_extension(out) == ".png") {
+  const int quality = static_cast<int>(style.quality);
+  if (io::picture_format(out)) {
     const auto square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
+    const int64_t columns = style.columns > 0 ? style.columns : square;
     constexpr int64_t gap = 2;
-    io::write_png(out,
-                  n == 1 ? images[0] : io::image_grid(images, columns > 0 ? columns : square, gap),
-                  text(0));
+    const Tensor whole = n == 1 ? images[0] : io::image_grid(images, columns, gap);
+    io::write_picture(out, whole, text(0), quality);
     return;
   }
   for (int64_t i = 0; i < n; ++i)
-    io::write_png(numbered(out, i), images[static_cast<size_t>(i)], text(i));
+    io::write_picture(numbered(out, style.first_image + i, style.format),
+                      images[static_cast<size_t>(i)], text(i), quality);
 }
 
 }  // namespace ebb::cli

@@ -9,14 +9,16 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "io/picture_file.h"
 #include "models/model.h"
 
 namespace ebb::cli {
 
 enum class Output : uint8_t { grid, folder, safetensors, npy };
 
-// Throws Error for another image format and for what is nearly one of the known extensions: its
-// name would become a folder's. The name of a folder that there is, or with a / behind, is one.
+// grid: one picture file. Throws Error for another image format and for what is nearly one of the
+// known extensions: its name would become a folder's. The name of a folder that there is, or with a
+// / behind, is one.
 Output output_of(const std::string& out, std::string_view command);
 // "": none is needed.
 std::string folder_of(const std::string& out, std::string_view command);
@@ -25,10 +27,17 @@ void check_output_path(const std::string& out, std::string_view command);
 // "auto", "512" or "768x512", width by height; {} for auto. Throws Error.
 ImageSize image_size(const std::string& text, std::string_view command);
 
-// u8 [H,W,C] each, into one PNG (several as a grid) or a file each in a folder. `text`: the
-// metadata of a picture, of the first one for a grid; `columns`: 0: as many as rows.
+// How pictures are written.
+struct PictureStyle {
+  std::string format = "png";  // of the files of a folder
+  int64_t quality = io::default_quality;
+  int64_t columns = 0;      // of a grid; 0: as many as rows
+  int64_t first_image = 0;  // the number of the first file of a folder
+};
+// u8 [H,W,C] each, into one file (several as a grid) or a file each in a folder. `text`: the
+// metadata of a picture, of the first one for a grid.
 using PictureText = std::function<std::map<std::string, std::string>(int64_t index)>;
-void write_pictures(const std::string& out, const std::vector<Tensor>& images, int64_t columns,
-                    const PictureText& text);
+void write_pictures(const std::string& out, const std::vector<Tensor>& images,
+                    const PictureText& text, const PictureStyle& style = {});
 
 }  // namespace ebb::cli

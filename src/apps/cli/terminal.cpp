@@ -74,6 +74,11 @@ ProgressLine::ProgressLine(std::string what)
       start_(std::chrono::steady_clock::now()) {}
 
 void ProgressLine::show(double share) {
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+  show(share, what_, share > 0 ? spent.count() * (1 - share) / share : -1);
+}
+
+void ProgressLine::show(double share, std::string_view what, double seconds_left) {
   using Clock = std::chrono::steady_clock;
   const int percent = static_cast<int>(share * 100);
   const auto now = Clock::now();
@@ -82,11 +87,10 @@ void ProgressLine::show(double share) {
     return;
   shown_ = percent;
   said_ = now;
-  const double spent = std::chrono::duration<double>(now - start_).count();
   std::string left;
-  if (share > 0) left = str(", ", std::lround(spent * (1 - share) / share), " s left");
-  std::fprintf(stderr, terminal_ ? "\r%s %3d %%%s \033[K" : "%s %d %%%s\n", what_.c_str(), percent,
-               left.c_str());
+  if (seconds_left >= 0) left = str(", ", std::lround(seconds_left), " s left");
+  std::fprintf(stderr, terminal_ ? "\r%.*s %3d %%%s \033[K" : "%.*s %d %%%s\n",
+               static_cast<int>(what.size()), what.data(), percent, left.c_str());
 }
 
 void ProgressLine::finish() {

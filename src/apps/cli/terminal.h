@@ -24,6 +24,8 @@ class ProgressLine {
  public:
   explicit ProgressLine(std::string what);
   void show(double share);  // 0 to 1
+  // `what` is done now; `seconds_left` negative: not known.
+  void show(double share, std::string_view what, double seconds_left);
   void finish();
 
  private:

@@ -22,7 +22,7 @@ namespace ebb::cpu {
 // True if this machine multiplies matrices of `dtype` (f32, bf16) through oneDNN at all; other
 // types must be converted first. The constructors below throw Error where this is false.
 bool onednn_supports(DType dtype);
-// True if the processor has matmul instructions for `dtype`, so that bf16 beats f32.
+// True if the processor multiplies matrices of bf16 faster than of f32; always for f32.
 bool onednn_fast_in(DType dtype);
 
 // y[n,p,q,o] = bias[o] + sum over r,s,c of x[n, p*stride - top + r, q*stride - left + s, c]

@@ -16,10 +16,8 @@
 #include "io/file.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
-#include "pipeline/checkpoint_parts.h"
-#include "pipeline/latent_decoder.h"
 #include "pipeline/parameters.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/text_to_image.h"
 #include "train/stop.h"
 
 namespace ebb::cli {
@@ -40,7 +38,8 @@ struct Options {
     f("n", n, "number of images");
     f("size", size, "of the images in pixels, N or WIDTHxHEIGHT; auto: the model's");
     f("out", out,
-      "a .png file for one picture or a grid; .safetensors or .npy for the latents; else a folder");
+      "a .png, .jpg or .webp file for one picture or a grid; .safetensors or .npy for the latents; "
+      "else a folder");
     f("vae", vae, "a file with another autoencoder");
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
     f("embedding_dir", embedding_dir,
@@ -59,19 +58,9 @@ text::PromptSyntax syntax_of(const Options& o) {
   return text::PromptSyntax::a1111;
 }
 
-// Pixels: the model's own size where none is given.
-ImageSize size_for(const Options& o, const LoadedModel& m) {
-  const ImageSize size = image_size(o.size, "generate");
-  if (size.height > 0) return size;
-  const auto space = m.model->latents(m.config);
-  const int64_t side = m.config.common().image_size * (space ? space->factor : 1);
-  return {side, side};
-}
-
 // Written into pictures: A1111's text, and each setting by its name.
-std::map<std::string, std::string> settings(const Options& o, const ResolvedRequest& r,
-                                            const Generated& g, int64_t image) {
-  GenerateOptions ran = g.ran;
+std::map<std::string, std::string> settings(const Options& o, const ResolvedTextToImage& r,
+                                            GenerateOptions ran, int64_t image) {
   std::map<std::string, std::string> out{{"Software", str("ebb ", version)},
                                          {"model", o.model},
                                          {"prompt", o.prompt},
@@ -79,146 +68,142 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedRequ
                                          {"clip_skip", std::to_string(o.clip_skip)},
                                          {"image", std::to_string(image)}};
   for (const Field& f : fields_of(ran)) out[f.name] = field_text(f);
-  const Shape& s = g.images.defined() ? g.images.shape() : r.sample;
   out["parameters"] = parameters_text({.prompt = o.prompt,
                                        .negative = o.negative,
                                        .model = std::filesystem::path(o.model).stem().string(),
-                                       .size = {.height = s[1], .width = s[2]},
+                                       .size = r.request.size,
                                        .clip_skip = o.clip_skip,
                                        .options = ran});
   return out;
 }
 
-struct Run {
-  CheckpointParts parts;
-  ImageSize size;
-  ResolvedRequest request;
+TextToImageRequest request_of(const Options& o) {
+  const Output output = output_of(o.out, "generate");
+  return {.prompt = o.prompt,
+          .negative = o.negative,
+          .syntax = syntax_of(o),
+          .clip_skip = o.clip_skip,
+          .count = o.n,
+          .size = image_size(o.size, "generate"),
+          .pixels = output == Output::grid || output == Output::folder,
+          .options = o.generate};
+}
+
+CheckpointParts parts_of(const Options& o) {
+  CheckpointParts parts =
+      load_parts({.model = o.model,
+                  .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
+                                                          : std::vector{o.text_encoder},
+                  .autoencoder = o.vae},
+                 o.diffusion);
+  say_guesses(parts.denoiser);
+  return parts;
+}
+
+void warn(const std::vector<std::string>& warnings) {
+  for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+}
+
+// Writes pictures into a folder when they come; what is one file in the end, once.
+class PictureFiles {
+ public:
+  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
+      : options_(o),
+        output_(output_of(o.out, "generate")),
+        text_([&o, &r, ran](int64_t i) { return settings(o, r, ran, i); }) {
+    if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
+      io::make_folder(folder, "generate: --out");
+  }
+  void add(const Picture& p) {
+    ++count_;
+    if (output_ == Output::folder)
+      return write_pictures(options_.out, {pixels(p)}, [&](int64_t) { return text_(p.index); },
+                            {.first_image = p.index});
+    kept_.push_back(output_ == Output::grid ? pixels(p) : p.latents);
+  }
+  void finish() const {
+    if (kept_.empty()) return;
+    if (output_ == Output::grid) return write_pictures(options_.out, kept_, text_);
+    const Tensor latents = channels_first(stacked(kept_));
+    if (output_ == Output::npy) return io::write_npy(options_.out, latents);
+    const io::NamedTensor tensor{"latents", latents};
+    io::write_safetensors(options_.out, {&tensor, 1}, text_(0));
+  }
+  int64_t count() const { return count_; }
+
+ private:
+  static Tensor pixels(const Picture& p) { return to_pixels(p.pixels); }
+
+  const Options& options_;
+  Output output_;
+  PictureText text_;
+  std::vector<Tensor> kept_;
+  int64_t count_ = 0;
 };
 
-Run resolved(const Options& o) {
-  Run run{
-      .parts = load_parts({.model = o.model,
-                           .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
-                                                                   : std::vector{o.text_encoder},
-                           .autoencoder = o.vae},
-                          o.diffusion),
-      .size = {},
-      .request = {}};
-  const LoadedModel& m = run.parts.denoiser;
-  say_guesses(m);
-  run.size = size_for(o, m);
-  run.request = resolve(m,
-                        {.classes = std::vector<int64_t>(static_cast<size_t>(o.n), -1),
-                         .size = run.size,
-                         .prompted = true},
-                        o.generate);
-  const Output output = output_of(o.out, "generate");
-  require(run.parts.autoencoder || output == Output::safetensors || output == Output::npy,
-          "generate: the checkpoint has no autoencoder that makes pixels of latents; --vae FILE "
-          "names one, and --out FILE.safetensors or FILE.npy takes the latents  ",
-          o.model);
-  for (const std::string& w : run.request.warnings)
-    std::fprintf(stderr, "warning: %s\n", w.c_str());
-  return run;
-}
+std::string pictures(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
-void write(const Options& o, const ResolvedRequest& r, const Generated& g) {
-  if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
-    io::make_folder(folder, "generate: --out");
-  const Output output = output_of(o.out, "generate");
-  if (output == Output::npy) return io::write_npy(o.out, channels_first(g.latents));
-  if (output == Output::safetensors) {
-    const io::NamedTensor tensor{"latents", channels_first(g.latents)};
-    return io::write_safetensors(o.out, {&tensor, 1}, settings(o, r, g, 0));
-  }
-  const Tensor pixels = to_pixels(g.images);
-  std::vector<Tensor> images;
-  for (int64_t i = 0; i < pixels.shape()[0]; ++i) images.push_back(image_at(pixels, i));
-  write_pictures(o.out, images, 0, [&](int64_t i) { return settings(o, r, g, i); });
-}
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// The conditions of the run; the encoders' plans go with the stage.
-RunConditions encoded(const Options& o, const Run& run, DType dtype, const Context& context) {
-  const LoadedModel& m = run.parts.denoiser;
-  const auto vocabulary = run.parts.tokenizer.empty()
-                              ? text::builtin_clip_vocabulary()
-                              : text::ClipVocabulary::open(run.parts.tokenizer);
-  text::EmbeddingFolder embeddings;
-  if (!o.embedding_dir.empty())
-    embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
-  for (const std::string& w : embeddings.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  TextStage stage(*m.model, m.config,
-                  encoder_rules(*m.model, m.config, run.parts.text_encoders, o.clip_skip),
-                  vocabulary, dtype, context, std::move(embeddings));
-  TextStage::Encoded text = stage.encode({.prompt = o.prompt,
-                                          .negative = o.negative,
-                                          .syntax = syntax_of(o),
-                                          .steps = run.request.options.steps,
-                                          .size = run.size});
-  for (const std::string& w : text.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  return std::move(text.conditions);
-}
-
-void report(const Options& o, const Generated& g, double seconds, double text_seconds) {
+void report(const Options& o, const RunReport& r, double seconds) {
   if (o.common.json) {
-    const nlohmann::ordered_json j = {{"seconds", seconds},   {"text_seconds", text_seconds},
-                                      {"steps", g.steps},     {"evaluations", g.evaluations},
-                                      {"dtype", g.ran.dtype}, {"n", o.n},
+    const nlohmann::ordered_json j = {{"seconds", seconds},
+                                      {"text_seconds", r.text_seconds},
+                                      {"sampling_seconds", r.sampling_seconds},
+                                      {"decoding_seconds", r.decoding_seconds},
+                                      {"steps", r.steps},
+                                      {"evaluations", r.evaluations},
+                                      {"dtype", r.ran.dtype},
+                                      {"n", o.n},
                                       {"out", o.out}};
     std::puts(j.dump().c_str());
     return;
   }
-  std::fprintf(stderr, "%lld %s in %.1f s (text %.1f s): %s\n", static_cast<long long>(o.n),
-               o.n == 1 ? "image" : "images", seconds, text_seconds, o.out.c_str());
+  std::fprintf(stderr, "%s in %.1f s (text %.1f s): %s\n", pictures(o.n).c_str(), seconds,
+               r.text_seconds, o.out.c_str());
+}
+
+int interrupted(const Options& o, int64_t finished, int signal) {
+  if (finished == 0)
+    std::fprintf(stderr, "generate: interrupted by signal %d; nothing was written to %s\n", signal,
+                 o.out.c_str());
+  else
+    std::fprintf(stderr, "generate: interrupted by signal %d; %s of %lld written to %s\n", signal,
+                 pictures(finished).c_str(), static_cast<long long>(o.n), o.out.c_str());
+  return signal_exit + signal;
 }
 
 int run(const Options& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
-  require(o.n > 0 && o.n <= 10000, "generate: n must be 1 to 10000 (got ", o.n, ")");
   check_output_path(o.out, "generate");
-  Run run = resolved(o);
-  const Context context = open_device(o.common);
-  const DType dtype =
-      run.request.dtype.value_or(context.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
-  const auto start = Clock::now();
-  const RunConditions conditions = encoded(o, run, dtype, context);
-  const double text_seconds = seconds_since(start);
-  PipelineOptions options;
-  const LoadedModel& m = run.parts.denoiser;
-  const bool pixels = output_of(o.out, "generate") == Output::grid ||
-                      output_of(o.out, "generate") == Output::folder;
-  if (const auto space = m.model->latents(m.config); space && pixels)
-    options.decoder =
-        latent_decoder(*run.parts.autoencoder, *space, dtype, context, [&space](const Tiling& t) {
-          const auto side = static_cast<long long>(t.tile * space->factor);
-          std::fprintf(stderr, "generate: memory is short: decodes tiles of %lldx%lld pixels\n",
-                       side, side);
-        });
-  Pipeline pipeline(m, context, options);
+  CheckpointParts parts = parts_of(o);
+  const ResolvedTextToImage request = resolve(parts, request_of(o));
+  warn(request.warnings);
+  TextToImageOptions options{.keeps_encoders = false};
+  if (!o.embedding_dir.empty())
+    options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
+  warn(options.embeddings.warnings);
+  TextToImage pipeline(std::move(parts), open_device(o.common), std::move(options));
+  PictureFiles files(o, request, pipeline.ran(request));
+  const auto start = std::chrono::steady_clock::now();
   train::StopSignals signals(stopping);
-  ProgressLine line("sampling");
+  ProgressLine line("generate");
+  RunEvents events;
+  events.progress = [&](const RunProgress& p) {
+    line.show(p.of_run, name_of(p.stage), p.seconds_left);
+    return signals.requested() == 0;
+  };
+  events.picture = [&](const Picture& p) { files.add(p); };
+  events.tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
   try {
-    const Generated g = pipeline.generate(
-        run.request,
-        [&](double share) {
-          line.show(share);
-          return signals.requested() == 0;
-        },
-        conditions);
+    const RunReport done = pipeline.run(request, events);
     line.finish();
-    write(o, run.request, g);
-    report(o, g, seconds_since(start), text_seconds);
+    files.finish();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    report(o, done, seconds.count());
     return 0;
   } catch (const Cancelled&) {
     line.finish();
-    std::fprintf(stderr, "generate: interrupted by signal %d; nothing was written to %s\n",
-                 signals.requested(), o.out.c_str());
-    return signal_exit + signals.requested();
+    files.finish();
+    return interrupted(o, files.count(), signals.requested());
   }
 }
 

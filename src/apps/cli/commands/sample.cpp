@@ -39,7 +39,8 @@ struct Options {
     f("size", size,
       "of the images in pixels, N or WIDTHxHEIGHT, where the network takes it; auto: the model's");
     f("out", out,
-      "a .png file for one grid; .safetensors or .npy for the numbers, of latents too; else a "
+      "a .png, .jpg or .webp file for one grid; .safetensors or .npy for the numbers, of latents "
+      "too; else a "
       "folder for single files; without it samples.png, in the run's folder if CHECKPOINT is one");
     f("columns", columns, "of the grid; 0: automatic");
     f("model", model, "model of a file that is not recognised");
@@ -123,7 +124,7 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
     columns = n / classes;
     text["rows"] = strings_json(class_labels(m));
   }
-  write_pictures(o.out, images, columns, [&](int64_t) { return text; });
+  write_pictures(o.out, images, [&](int64_t) { return text; }, {.columns = columns});
 }
 
 void write_samples(const Options& o, const LoadedModel& m, const Generated& g) {

@@ -1,0 +1,109 @@
+// TextToImage: a text-to-image checkpoint on a device, for any number of requests, one at a time.
+// Text encoders, denoiser and autoencoder keep their plans and weights between them.
+// docs/text-to-image.md shows the way of a request.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/checkpoint_parts.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/run_progress.h"
+#include "pipeline/text_stage.h"
+
+namespace ebb {
+
+struct TextToImageRequest {
+  std::string prompt, negative;
+  text::PromptSyntax syntax = text::PromptSyntax::a1111;
+  int64_t clip_skip = 0;
+  int64_t count = 1;        // of pictures
+  int64_t first_image = 0;  // number of the first one, for its noise
+  ImageSize size = {};      // pixels; {}: the model's own
+  bool pixels = true;       // false: latents are all that is wanted
+  GenerateOptions options;
+};
+
+// A request as it will run: looked up, parsed and checked, with the sizes and levels of its run.
+struct ResolvedTextToImage {
+  TextToImageRequest request;         // with the size
+  std::vector<EncoderRule> encoders;  // which text encoders are read, and how
+  ResolvedRequest sampling;
+  std::vector<std::string> warnings;  // what a user should know: a line each
+};
+// Needs no device. Throws Error for what cannot be asked of the checkpoint.
+ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request);
+
+struct Picture {
+  int64_t index = 0;  // of the request, from 0
+  Tensor pixels;      // f32 [H,W,3] in [-1,1]; not defined if only latents are wanted
+  Tensor latents;     // f32 [h,w,c], of the denoiser
+};
+
+// All may be empty. They are called on the thread of run().
+struct RunEvents {
+  // At the start of a stage and often within: returning false stops the run within a step.
+  std::function<bool(const RunProgress&)> progress = {};
+  std::function<void(Picture)> picture = {};          // each as soon as it is ready, in order
+  std::function<void(const std::string&)> tell = {};  // what the run found out, a line each
+};
+
+struct RunReport {
+  GenerateOptions ran;                  // with what took the place of `auto`
+  int64_t steps = 0, evaluations = 0;   // of the denoiser, an image
+  std::string start_noise, step_noise;  // the sources
+  double text_seconds = 0, sampling_seconds = 0, decoding_seconds = 0;
+};
+
+struct TextToImageOptions {
+  text::EmbeddingFolder embeddings = {};  // what prompts may name
+  // The text encoders' plans, which hold their weights on the device, stay between requests.
+  bool keeps_encoders = true;
+  size_t plans = 8;  // of the denoiser that stay compiled
+};
+
+class TextToImage {
+ public:
+  // Reads the tokenizer; the rest is compiled when a request needs it. Throws Error.
+  TextToImage(CheckpointParts parts, Context context, TextToImageOptions options = {});
+
+  const CheckpointParts& parts() const { return parts_; }
+  ResolvedTextToImage resolve(const TextToImageRequest& request) const {
+    return ebb::resolve(parts_, request);
+  }
+  // The options as they will run, with what the device decides.
+  GenerateOptions ran(const ResolvedTextToImage& r) const { return pipeline_.ran(r.sampling); }
+  // Throws Error, and Cancelled where `progress` returned false; pictures that were handed out
+  // before stay good, and so does the object.
+  RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
+
+ private:
+  RunConditions encoded(const ResolvedTextToImage& r, DType dtype, const RunEvents& events);
+  Decoder& decoder(DType dtype);
+  void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
+                const RunEvents& events);
+
+  CheckpointParts parts_;
+  Context context_;
+  TextToImageOptions options_;
+  std::shared_ptr<const text::ClipVocabulary> vocabulary_;
+  Pipeline pipeline_;
+  struct Text {
+    DType dtype = DType::f32;
+    int64_t clip_skip = 0;
+    std::unique_ptr<TextStage> stage;
+  };
+  Text text_;
+  struct Pixels {
+    DType dtype = DType::f32;
+    std::optional<Decoder> decoder;
+  };
+  Pixels pixels_;
+  std::function<void(const std::string&)> tell_;  // of the request that runs
+};
+
+}  // namespace ebb

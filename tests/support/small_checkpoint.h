@@ -1,0 +1,57 @@
+// Components of checkpoints with hashed weights, from the configs that golden files record.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "nn/storage.h"
+#include "pipeline/checkpoint_parts.h"
+#include "pipeline/text_stage.h"
+#include "support/golden_file.h"
+
+namespace ebb::testing {
+
+inline std::shared_ptr<WeightStore> hashed_store(const Model& model, const ModelConfig& config) {
+  WeightStore::Weights out;
+  for (const nn::Weight& w : weights_of(model, config))
+    out.emplace(w.name, stored_tensor(hashed_weight(w)));
+  return std::make_shared<WeightStore>(std::move(out));
+}
+
+inline ModelConfig config_of(const Model& model, const nlohmann::json& values) {
+  ModelConfig config = model.presets[0].config;
+  const auto fields = config.fields();
+  for (const auto& [key, value] : values.items())
+    set_field(find_field(fields, key, model.name),
+              value.is_string() ? value.get<std::string>() : value.dump());
+  return config;
+}
+
+inline LoadedComponent component(const std::string& name, const nlohmann::json& values) {
+  const NamedModel m = find_component(name);
+  const Component c{m.model, config_of(*m.model, values), ""};
+  return {c, hashed_store(*c.model, c.config)};
+}
+
+inline LoadedModel denoiser_of(const nlohmann::json& values) {
+  const Model& m = *find_component("ldm_unet").model;
+  const ModelConfig config = config_of(m, values);
+  return {.model = &m,
+          .config = config,
+          .diffusion = usual_diffusion(m, config),
+          .class_names = {},
+          .weights = hashed_store(m, config)};
+}
+
+// The checkpoint of a run of tests/golden/text_to_image.json.
+inline CheckpointParts small_checkpoint(const nlohmann::json& run) {
+  CheckpointParts out{.denoiser = denoiser_of(run["unet"]),
+                      .text_encoders = {},
+                      .autoencoder = component("autoencoder_kl", run["autoencoder"]),
+                      .tokenizer = ""};
+  for (const auto& text : run["texts"]) out.text_encoders.push_back(component("clip_text", text));
+  return out;
+}
+
+}  // namespace ebb::testing

@@ -1,0 +1,117 @@
+// TextToImage: requests on a loaded checkpoint, one after the other.
+#include "pipeline/text_to_image.h"
+
+#include <gtest/gtest.h>
+
+#include "support/files.h"
+#include "support/golden_distance.h"
+#include "support/small_checkpoint.h"
+
+namespace ebb::testing {
+namespace {
+
+const nlohmann::json& golden() {
+  static const nlohmann::json runs = read_golden("text_to_image")["runs"];
+  return runs[0];
+}
+
+class TextToImageOf : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+  }
+  static TextToImageRequest request() {
+    const nlohmann::json& g = golden();
+    return {.prompt = g["prompt"],
+            .negative = g["negative"],
+            .syntax = text::PromptSyntax::diffusers,
+            .size = {g["height"].get<int64_t>(), g["width"].get<int64_t>()},
+            .options = {.steps = g["steps"],
+                        .sampler = g["sampler"],
+                        .schedule = g["schedule"],
+                        .dtype = "f32",
+                        .seed = Seed(g["seed"].get<uint64_t>()),
+                        .guidance = g["guidance"],
+                        .schedule_options = g.value("schedule_options", ""),
+                        .dialect = "diffusers",
+                        .noise = "torch_cpu"}};
+  }
+  std::vector<Picture> pictures(const TextToImageRequest& q) {
+    std::vector<Picture> out;
+    RunEvents events;
+    events.picture = [&](Picture p) { out.push_back(std::move(p)); };
+    pipeline_.run(pipeline_.resolve(q), events);
+    return out;
+  }
+  TextToImage pipeline_{small_checkpoint(golden()), open_context("cpu", {.threads = 2})};
+};
+
+std::vector<float> numbers(const Tensor& t) {
+  return {t.span<float>().begin(), t.span<float>().end()};
+}
+
+}  // namespace
+
+TEST_F(TextToImageOf, request__ends_at_the_references_picture_and_so_does_its_repetition) {
+  for (int i = 0; i < 2; ++i) {
+    const auto made = pictures(request());
+    ASSERT_EQ(made.size(), 1u);
+    EXPECT_LT(distance("latents", made[0].latents.span<float>(), golden()["latents"]), 1e-3);
+    EXPECT_LT(distance("pixels", made[0].pixels.span<float>(), golden()["pixels"]), 1e-3);
+  }
+}
+
+TEST_F(TextToImageOf, pictures__come_one_by_one_with_the_noise_of_their_number) {
+  TextToImageRequest q = request();
+  q.count = 3, q.options.batch = 2, q.options.steps = 2, q.options.noise = "ebb";
+  const auto three = pictures(q);
+  ASSERT_EQ(three.size(), 3u);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(three[static_cast<size_t>(i)].index, i);
+  q.count = 1, q.first_image = 2;
+  const auto third = pictures(q);
+  const auto a = numbers(three[2].latents), b = numbers(third.at(0).latents);
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4) << i;
+}
+
+TEST_F(TextToImageOf, progress__rises_to_one_through_all_stages) {
+  TextToImageRequest q = request();
+  q.count = 2, q.options.batch = 1, q.options.steps = 2;
+  double before = 0;
+  std::array<int, stage_count> seen{};
+  RunEvents events;
+  events.progress = [&](const RunProgress& p) {
+    EXPECT_GE(p.of_run, before);
+    before = p.of_run;
+    ++seen[static_cast<size_t>(p.stage)];
+    return true;
+  };
+  const RunReport report = pipeline_.run(pipeline_.resolve(q), events);
+  EXPECT_DOUBLE_EQ(before, 1);
+  EXPECT_EQ(report.steps, 2);
+  for (const Stage s : {Stage::text, Stage::sampling, Stage::decoding})
+    EXPECT_GT(seen[static_cast<size_t>(s)], 0) << name_of(s);
+}
+
+TEST_F(TextToImageOf, run_that_is_stopped__keeps_its_pictures_and_the_next_one_works) {
+  TextToImageRequest q = request();
+  q.count = 2, q.options.batch = 1, q.options.steps = 2;
+  std::vector<Picture> kept;
+  RunEvents events;
+  events.picture = [&](Picture p) { kept.push_back(std::move(p)); };
+  events.progress = [&](const RunProgress&) { return kept.empty(); };
+  EXPECT_THROW(pipeline_.run(pipeline_.resolve(q), events), Cancelled);
+  ASSERT_EQ(kept.size(), 1u);
+  q.count = 1;
+  EXPECT_EQ(numbers(pictures(q).at(0).pixels), numbers(kept[0].pixels));
+}
+
+TEST_F(TextToImageOf, mistakes__are_found_when_a_request_is_resolved) {
+  TextToImageRequest q = request();
+  q.clip_skip = 99;
+  EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }).find("generate: --clip-skip 99 leaves no"), 0u);
+  q = request();
+  q.count = 0;
+  EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }), "generate: n must be 1 to 10000 (got 0)");
+}
+
+}  // namespace ebb::testing
