@@ -1,5 +1,5 @@
 // LoKr (Edalati et al. 2022, arXiv:2212.10650; LyCORIS): the Kronecker product of w1 and w2, each
-// of which may be the product of two low-rank matrices, or w2 a filter in Tucker form. Where both are
+// of which may be the product of two low-rank matrices, or w2 a filter in Tucker form. Where both
 // are whole, alpha does not count; kohya's files have 1e10 there.
 #include "adapters/kind.h"
 #include "base/error.h"
