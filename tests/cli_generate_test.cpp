@@ -6,11 +6,8 @@
 #include "io/image.h"
 #include "io/picture_file.h"
 #include "io/safetensors.h"
-#include "models/model.h"
-#include "nn/hashed_weights.h"
-#include "nn/storage.h"
-#include "support/program.h"
-#include "text/clip_vocabulary.h"
+#include "pipeline/file_hash.h"
+#include "support/generate_program.h"
 
 namespace ebb {
 namespace {
@@ -19,56 +16,7 @@ using testing::error_line;
 using testing::Output;
 using testing::run_program;
 
-// The config of a model with these fields.
-ModelConfig config_of(const Model& model, const std::string& fields) {
-  ModelConfig c = model.presets[0].config;
-  parse_fields(c.fields(), fields);
-  return c;
-}
-
-class CliGenerate : public testing::Program {
- protected:
-  void SetUp() override {
-    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
-    Program::SetUp();
-  }
-  struct Part {
-    std::string model, fields, prefix;
-  };
-  static Part unet() {
-    return {"ldm_unet",
-            "{model_channels=64 channel_mult=[1,2] num_res_blocks=1 input_depths=[1,0] "
-            "middle_depth=1 output_depths=[0,0,1,1] num_heads=0 num_head_channels=64 context=64 "
-            "conv_projection=false}",
-            "model.diffusion_model."};
-  }
-  static Part text() {
-    return {"clip_text", "{width=64 layers=2 heads=1 hidden=64}", "cond_stage_model.transformer."};
-  }
-  static Part autoencoder() {
-    return {"autoencoder_kl", "{channels=32 channel_mult=[1,1,1,1] res_blocks=1}",
-            "first_stage_model."};
-  }
-
-  // A file with these components.
-  std::string checkpoint(const std::vector<Part>& parts, const std::string& name = "sd") const {
-    std::vector<io::NamedTensor> tensors;
-    for (const Part& p : parts) {
-      const Model& model = *find_component(p.model).model;
-      for (const nn::Weight& w : weights_of(model, config_of(model, p.fields)))
-        tensors.push_back({p.prefix + w.name, nn::hashed_file_tensor(w.name, nn::file_shape(w))});
-    }
-    const std::string file = folder_ / (name + ".safetensors");
-    io::write_safetensors(file, tensors, {});
-    return file;
-  }
-  std::string whole() const { return checkpoint({unet(), text(), autoencoder()}); }
-  std::string png(const std::string& name = "x") const { return folder_ / (name + ".png"); }
-  std::string generate(const std::string& model, const std::string& flags) const {
-    return str("generate --device cpu --model ", model, " --steps 2 --size 64x48 --out ", png(),
-               " ", flags);
-  }
-};
+using CliGenerate = testing::GenerateProgram;
 
 TEST_F(CliGenerate, picture__has_the_size_and_says_how_it_was_made) {
   const Output out = run_program(
@@ -79,9 +27,12 @@ TEST_F(CliGenerate, picture__has_the_size_and_says_how_it_was_made) {
   const auto text = io::read_png_text(png());
   EXPECT_EQ(text.at("parameters"),
             "a (red:1.3) fox, [day:night:1]\nNegative prompt: blurry\nSteps: 2, Sampler: DPM++ 2M, "
-            "Schedule type: Karras, CFG scale: 7, Seed: 5, Size: 64x48, Model: sd, Version: ebb " +
+            "Schedule type: Karras, CFG scale: 7, Seed: 5, Size: 64x48, Model hash: " +
+                sha256_of(folder_ / "sd.safetensors").substr(0, 10) + ", Model: sd, Version: ebb " +
                 text.at("Software").substr(4));
-  EXPECT_EQ(text.at("prompt"), "a (red:1.3) fox, [day:night:1]");
+  const auto settings = nlohmann::json::parse(text.at("ebb"));
+  EXPECT_EQ(settings.at("prompt"), "a (red:1.3) fox, [day:night:1]");
+  EXPECT_EQ(settings.at("seed"), 5);
 }
 
 TEST_F(CliGenerate, jpeg_and_webp__carry_the_settings) {
@@ -92,7 +43,7 @@ TEST_F(CliGenerate, jpeg_and_webp__carry_the_settings) {
                                        " --prompt fox --steps 1 --size 64 --out ", file));
     ASSERT_EQ(out.code, 0) << out.text;
     auto text = io::read_picture_text(file);
-    EXPECT_EQ(text["steps"], "1");
+    EXPECT_EQ(nlohmann::json::parse(text["ebb"]).at("steps"), 1);
     EXPECT_EQ(text["parameters"].substr(0, 13), "fox\nSteps: 1,");
     EXPECT_EQ(io::read_image(file).shape(), (Shape{64, 64, 3}));
   }

@@ -8,6 +8,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/picture_output.h"
+#include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
@@ -16,6 +17,7 @@
 #include "io/file.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
+#include "pipeline/file_hash.h"
 #include "pipeline/parameters.h"
 #include "pipeline/text_to_image.h"
 #include "train/stop.h"
@@ -26,8 +28,9 @@ namespace {
 struct Options {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
                                        embedding_dir;
-  std::string prompt_syntax = "auto";
-  int64_t n = 1, clip_skip = 0;
+  std::string prompt_syntax = "auto", like, config, format = "png";
+  int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
+  int64_t only = -1;  // of the request's pictures; -1: all
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
   CommonOptions common;
   FieldTexts diffusion;
@@ -36,6 +39,8 @@ struct Options {
     f("prompt", prompt, "what the picture shows");
     f("negative", negative, "what it does not show");
     f("n", n, "number of images");
+    f("first_image", first_image,
+      "number of the first image, for its noise: with 4, image 4 of a run that has more");
     f("size", size, "of the images in pixels, N or WIDTHxHEIGHT; auto: the model's");
     f("out", out,
       "a .png, .jpg or .webp file for one picture or a grid; .safetensors or .npy for the latents; "
@@ -49,6 +54,26 @@ struct Options {
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
     generate.fields(f);
   }
+  // Beside those that say how a picture is made: how it is kept, and where settings come from.
+  void other_fields(auto&& f) {
+    f("format", format, "of the files in a folder: png, jpg or webp");
+    f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
+    f("like", like, "a picture whose settings are taken: one by ebb is made again");
+    f("config", config, "a JSON file with any of these settings; flags come before it");
+  }
+  std::vector<Field> others() {
+    std::vector<Field> out;
+    other_fields([&](std::string_view name, auto& member, std::string_view help) {
+      out.push_back({std::string(name), FieldRef(&member), std::string(help)});
+    });
+    return out;
+  }
+  // Without what has no effect on pictures.
+  std::vector<Field> settings() {
+    std::vector<Field> out = fields_of(*this);
+    std::erase_if(out, [](const Field& f) { return f.name == "out"; });
+    return out;
+  }
 };
 
 text::PromptSyntax syntax_of(const Options& o) {
@@ -58,23 +83,31 @@ text::PromptSyntax syntax_of(const Options& o) {
   return text::PromptSyntax::a1111;
 }
 
-// Written into pictures: A1111's text, and each setting by its name.
+// Written into pictures: A1111's text, and what makes the same picture again: the batch that it
+// was in and its number, as a picture's bits may depend on the batch's size.
 std::map<std::string, std::string> settings(const Options& o, const ResolvedTextToImage& r,
-                                            GenerateOptions ran, int64_t image) {
-  std::map<std::string, std::string> out{{"Software", str("ebb ", version)},
-                                         {"model", o.model},
-                                         {"prompt", o.prompt},
-                                         {"negative", o.negative},
-                                         {"clip_skip", std::to_string(o.clip_skip)},
-                                         {"image", std::to_string(image)}};
-  for (const Field& f : fields_of(ran)) out[f.name] = field_text(f);
-  out["parameters"] = parameters_text({.prompt = o.prompt,
-                                       .negative = o.negative,
-                                       .model = std::filesystem::path(o.model).stem().string(),
-                                       .size = r.request.size,
-                                       .clip_skip = o.clip_skip,
-                                       .options = ran});
-  return out;
+                                            const GenerateOptions& ran, int64_t index,
+                                            const std::string& hash) {
+  constexpr size_t digits = 10;
+  Options again = o;
+  again.generate = ran;
+  again.size = str(r.request.size.width, 'x', r.request.size.height);
+  again.n = ran.batch;
+  again.first_image = o.first_image + index / ran.batch * ran.batch;
+  const std::string json = settings_json(again.settings(), o.diffusion, o.first_image + index);
+  const auto stem = [](const std::string& path) {
+    return std::filesystem::path(path).stem().string();
+  };
+  return {{"Software", str("ebb ", version)},
+          {std::string(settings_keyword), json},
+          {"parameters", parameters_text({.prompt = o.prompt,
+                                          .negative = o.negative,
+                                          .model = stem(o.model),
+                                          .model_hash = hash.substr(0, digits),
+                                          .vae = stem(o.vae),
+                                          .size = r.request.size,
+                                          .clip_skip = o.clip_skip,
+                                          .options = ran})}};
 }
 
 TextToImageRequest request_of(const Options& o) {
@@ -84,6 +117,7 @@ TextToImageRequest request_of(const Options& o) {
           .syntax = syntax_of(o),
           .clip_skip = o.clip_skip,
           .count = o.n,
+          .first_image = o.first_image,
           .size = image_size(o.size, "generate"),
           .pixels = output == Output::grid || output == Output::folder,
           .options = o.generate};
@@ -110,24 +144,32 @@ class PictureFiles {
   PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
       : options_(o),
         output_(output_of(o.out, "generate")),
-        text_([&o, &r, ran](int64_t i) { return settings(o, r, ran, i); }) {
+        hash_(o.model),
+        text_([&o, &r, ran, this](int64_t i) { return settings(o, r, ran, i, hash_.hex()); }) {
+    if (const auto format = io::picture_format(output_ == Output::folder ? "." + o.format : o.out))
+      io::check_picture_text(*format, settings(o, r, ran, 0, "0123456789"));
     if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
       io::make_folder(folder, "generate: --out");
   }
   void add(const Picture& p) {
+    if (options_.only >= 0 && p.index != options_.only) return;
+    if (kept_.empty()) first_ = p.index;
     ++count_;
     if (output_ == Output::folder)
-      return write_pictures(options_.out, {pixels(p)}, [&](int64_t) { return text_(p.index); },
-                            {.first_image = p.index});
+      return write_pictures(
+          options_.out, {pixels(p)}, [&](int64_t) { return text_(p.index); },
+          {.format = options_.format, .quality = options_.quality, .first_image = p.index});
     kept_.push_back(output_ == Output::grid ? pixels(p) : p.latents);
   }
   void finish() const {
     if (kept_.empty()) return;
-    if (output_ == Output::grid) return write_pictures(options_.out, kept_, text_);
+    if (output_ == Output::grid)
+      return write_pictures(options_.out, kept_, [&](int64_t i) { return text_(first_ + i); },
+                            {.quality = options_.quality});
     const Tensor latents = channels_first(stacked(kept_));
     if (output_ == Output::npy) return io::write_npy(options_.out, latents);
     const io::NamedTensor tensor{"latents", latents};
-    io::write_safetensors(options_.out, {&tensor, 1}, text_(0));
+    io::write_safetensors(options_.out, {&tensor, 1}, text_(first_));
   }
   int64_t count() const { return count_; }
 
@@ -136,8 +178,10 @@ class PictureFiles {
 
   const Options& options_;
   Output output_;
+  FileHash hash_;
   PictureText text_;
   std::vector<Tensor> kept_;
+  int64_t first_ = 0;  // of kept_
   int64_t count_ = 0;
 };
 
@@ -152,13 +196,13 @@ void report(const Options& o, const RunReport& r, double seconds) {
                                       {"steps", r.steps},
                                       {"evaluations", r.evaluations},
                                       {"dtype", r.ran.dtype},
-                                      {"n", o.n},
+                                      {"n", o.only < 0 ? o.n : 1},
                                       {"out", o.out}};
     std::puts(j.dump().c_str());
     return;
   }
-  std::fprintf(stderr, "%s in %.1f s (text %.1f s): %s\n", pictures(o.n).c_str(), seconds,
-               r.text_seconds, o.out.c_str());
+  std::fprintf(stderr, "%s in %.1f s (text %.1f s): %s\n", pictures(o.only < 0 ? o.n : 1).c_str(),
+               seconds, r.text_seconds, o.out.c_str());
 }
 
 int interrupted(const Options& o, int64_t finished, int signal) {
@@ -173,6 +217,12 @@ int interrupted(const Options& o, int64_t finished, int signal) {
 
 int run(const Options& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
+  require(o.format == "png" || o.format == "jpg" || o.format == "webp",
+          "generate: --format must be png, jpg or webp (got '", o.format, "')");
+  require(o.quality >= 1 && o.quality <= 100, "generate: --quality must be 1 to 100 (got ",
+          o.quality, ")");
+  require(o.first_image >= 0, "generate: --first-image must not be negative (got ", o.first_image,
+          ")");
   check_output_path(o.out, "generate");
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, request_of(o));
@@ -207,15 +257,41 @@ int run(const Options& o) {
   }
 }
 
-std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+// The flags that make another picture than the one that is named by --like: then its batch is of no
+// interest.
+void resolve_like(Options& o, const Like& like, const CLI::App& app) {
+  require(!o.model.empty() || like.model.empty(), "generate: the picture was made with the model ",
+          like.model, "; --model FILE names it  ", o.like);
+  for (const std::string& setting : like.unused)
+    std::fprintf(stderr, "warning: like: not followed: %s\n", setting.c_str());
+  if (like.image < 0) return;
+  const bool count = is_given(app, "n"), batch = is_given(app, "batch"),
+             first = is_given(app, "first_image");
+  if (!count && !batch && !first && !is_given(app, "seed")) {
+    o.only = like.image - o.first_image;
+    return;
+  }
+  if (!count) o.n = 1;
+  if (!batch) o.generate.batch = 0;
+  if (!first) o.first_image = is_given(app, "seed") ? 0 : like.image;
+}
+
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
+  Like like;
+  const std::string picture = flag_value(words, "--like"), config = flag_value(words, "--config");
+  if (!picture.empty()) like = set_like(o->settings(), o->diffusion, picture);
+  if (!config.empty()) set_config(fields_of(*o), o->diffusion, config);
   add_flags(app, fields_of(*o));
+  add_flags(app, o->others());
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
-  return [o, &app] {
+  return [o, &app, like, config] {
+    require(o->config == config, "generate: --config must name a file (got '')");
     resolve(o->generate);
     resolve_auto({&o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
+    resolve_like(*o, like, app);
     return run(*o);
   };
 }
@@ -223,13 +299,13 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 }  // namespace
 
 const Command& generate() {
-  static const Command c{
-      "generate",
-      "make pictures from text with a Stable Diffusion checkpoint",
-      "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
-      "--size 512x512 --steps 20 --seed 1 --out fox.png",
-      bind,
-      {"model", "prompt", "negative", "size", "steps", "sampler", "guidance", "seed", "n", "out"}};
+  static const Command c{"generate",
+                         "make pictures from text with a Stable Diffusion checkpoint",
+                         "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
+                         "--size 512x512 --steps 20 --seed 1 --out fox.png",
+                         bind,
+                         {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
+                          "seed", "n", "like", "out"}};
   return c;
 }
 

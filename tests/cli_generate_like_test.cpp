@@ -1,0 +1,116 @@
+// Settings from pictures and files: `ebb generate --like`, `--config`.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "io/image.h"
+#include "io/picture_file.h"
+#include "support/generate_program.h"
+
+namespace ebb {
+namespace {
+
+using testing::error_line;
+using testing::Output;
+using testing::run_program;
+
+class CliLike : public testing::GenerateProgram {
+ protected:
+  // The pixels of what a command wrote.
+  std::vector<uint8_t> made(const std::string& command, const std::string& file) const {
+    const Output out = run_program(command);
+    EXPECT_EQ(out.code, 0) << out.text;
+    return pixels(file);
+  }
+  static std::vector<uint8_t> pixels(const std::string& file) {
+    const Tensor t = io::read_image(file);
+    return {t.span<uint8_t>().begin(), t.span<uint8_t>().end()};
+  }
+  std::string like(const std::string& picture, const std::string& flags = "") const {
+    return str("generate --device cpu --like ", picture, " --out ", png("again"), " ", flags);
+  }
+};
+
+TEST_F(CliLike, picture__is_made_again_bit_for_bit) {
+  const std::string model = whole();
+  const auto first = made(generate(model,
+                                   "--prompt '(red:1.2) fox' --negative x --seed 9 "
+                                   "--sampler euler_a --guidance 3.5 --clip-skip 2"),
+                          png());
+  EXPECT_EQ(made(like(png()), png("again")), first);
+  EXPECT_NE(made(like(png(), "--seed 10"), png("again")), first);
+  EXPECT_NE(made(like(png(), "--prompt wolf"), png("again")), first);
+  EXPECT_EQ(io::read_picture_text(png("again")).at("parameters").substr(0, 4), "wolf");
+}
+
+// In the batch that it was in, since its bits may depend on that.
+TEST_F(CliLike, one_of_a_batch__is_made_again_alone) {
+  const std::string folder = folder_ / "many";
+  const Output out = run_program(str("generate --device cpu --model ", whole(),
+                                     " --prompt fox --steps 2 --size 64 --n 5 --batch 2 "
+                                     "--format webp --quality 100 --out ",
+                                     folder, "/"));
+  ASSERT_EQ(out.code, 0) << out.text;
+  for (const int i : {1, 2, 4})
+    EXPECT_EQ(made(like(str(folder, "/0000", i, ".webp")), png("again")),
+              pixels(str(folder, "/0000", i, ".webp")))
+        << i;
+}
+
+TEST_F(CliLike, text_of_the_web_ui__gives_its_settings) {
+  const std::string model = whole(), picture = png("theirs");
+  io::write_png(picture, Tensor(DType::u8, {8, 8, 3}),
+                {{"parameters",
+                  "a fox\nNegative prompt: water\nSteps: 3, Sampler: Euler a, Schedule type: "
+                  "Karras, CFG scale: 4.5, Seed: 77, Size: 64x48, Model hash: 0123456789, Model: "
+                  "other, Clip skip: 2, Tiling: True, Version: v1.10.1"}});
+  EXPECT_EQ(
+      error_line(like(picture)),
+      str("generate: the picture was made with the model other; --model FILE names it  ", picture));
+  const Output out = run_program(like(picture, "--model " + model));
+  ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("warning: like: not followed: Tiling: True\n"), out.text.npos);
+  const auto text = io::read_picture_text(png("again"));
+  const auto j = nlohmann::json::parse(text.at("ebb"));
+  EXPECT_EQ(j.at("prompt"), "a fox");
+  EXPECT_EQ(j.at("negative"), "water");
+  EXPECT_EQ(j.at("guidance"), 4.5);
+  EXPECT_EQ(j.at("clip_skip"), 2);
+  EXPECT_EQ(j.at("dialect"), "a1111");
+  EXPECT_EQ(text.at("parameters").substr(0, 93),
+            "a fox\nNegative prompt: water\nSteps: 3, Sampler: Euler a, Schedule type: Karras, CFG "
+            "scale: 4.");
+}
+
+TEST_F(CliLike, config__is_read_and_flags_win) {
+  const std::string model = whole(), config = folder_ / "c.json";
+  std::ofstream(config) << R"({"prompt": "fox", "seed": 3, "steps": 1, "size": "64x48"})";
+  const std::string command =
+      str("generate --device cpu --model ", model, " --out ", png(), " --config ", config);
+  const auto from_file = made(command, png());
+  EXPECT_EQ(from_file, made(str("generate --device cpu --model ", model, " --out ", png(),
+                                " --prompt fox --seed 3 --steps 1 --size 64x48"),
+                            png()));
+  EXPECT_NE(made(command + " --seed 4", png()), from_file);
+}
+
+TEST_F(CliLike, mistakes__name_the_file_and_the_rule) {
+  const std::string bare = png("bare"), config = folder_ / "c.json";
+  io::write_png(bare, Tensor(DType::u8, {8, 8, 3}));
+  EXPECT_EQ(error_line(like(bare)),
+            str("like: the picture says nothing about how it was made  ", bare));
+  io::write_png(bare, Tensor(DType::u8, {8, 8, 3}), {{"ebb", "{"}});
+  EXPECT_NE(error_line(like(bare)).find(str("like ", bare, ": not JSON")), std::string::npos);
+  std::ofstream(config) << R"({"promt": "fox"})";
+  EXPECT_NE(error_line("generate --config " + config).find("'prompt'"), std::string::npos);
+  std::ofstream(config) << R"({"steps": "many"})";
+  EXPECT_NE(error_line("generate --config " + config).find("steps"), std::string::npos);
+  EXPECT_EQ(error_line("generate --model x --quality 0 --out x.jpg"),
+            "generate: --quality must be 1 to 100 (got 0)");
+  EXPECT_EQ(error_line("generate --model x --format gif --out x/"),
+            "generate: --format must be png, jpg or webp (got 'gif')");
+}
+
+}  // namespace
+}  // namespace ebb
