@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -48,16 +49,12 @@ std::optional<Found> parsed(const std::string& name) {
   return out;
 }
 
-// IA3's tensors have the names that a network's own have.
-bool says_adapter(const Found& f) { return f.kind && f.role != "w"; }
-
 }  // namespace
 
-bool AdapterFile::has_adapter_names(const std::set<std::string>& names) {
-  return std::ranges::any_of(names, [](const std::string& name) {
-    const auto found = parsed(name);
-    return found && says_adapter(*found);
-  });
+// IA3's factors have the names that a network's own weights have.
+bool is_adapter_name(const std::string& name) {
+  const auto found = parsed(name);
+  return found && found->kind && found->role != "w";
 }
 
 std::shared_ptr<const AdapterFile> AdapterFile::open(const std::string& path) {
@@ -70,6 +67,9 @@ std::shared_ptr<const AdapterFile> AdapterFile::from(io::SafetensorsFile file, s
 
 AdapterFile::AdapterFile(io::SafetensorsFile file, std::string path)
     : file_(std::make_shared<const io::SafetensorsFile>(std::move(file))), path_(std::move(path)) {
+  std::error_code none;  // of what is no file: one identity
+  const auto written = std::filesystem::last_write_time(path_, none).time_since_epoch().count();
+  identity_ = str(path_, '@', written, '@', std::filesystem::file_size(path_, none));
   read_names();
   drop_unknown();
   require(!modules_.empty(), "adapter: the file has no tensors of an adapter (",

@@ -25,6 +25,9 @@ struct FileModule {
   bool decomposes() const { return module.has(magnitude) || module.has(row_magnitude); }
 };
 
+// Whether no other file has tensors of such names.
+bool is_adapter_name(const std::string& name);
+
 class AdapterFile {
  public:
   // Reads and checks the names; of the tensors' numbers only single ones. Throws Error
@@ -32,10 +35,9 @@ class AdapterFile {
   static std::shared_ptr<const AdapterFile> open(const std::string& path);
   // Of a file that is open; `path`: for errors.
   static std::shared_ptr<const AdapterFile> from(io::SafetensorsFile file, std::string path);
-  // Whether a file with such names is one.
-  static bool has_adapter_names(const std::set<std::string>& names);
-
   const std::string& path() const { return path_; }
+  // Another text after the file was written anew.
+  const std::string& identity() const { return identity_; }
   const std::vector<FileModule>& modules() const { return modules_; }   // by their stems
   const std::vector<std::string>& unknown() const { return unknown_; }  // tensors of no kind
   const std::map<std::string, std::string>& metadata() const { return file_->metadata(); }
@@ -56,7 +58,7 @@ class AdapterFile {
   void drop_unknown();
 
   std::shared_ptr<const io::SafetensorsFile> file_;
-  std::string path_;
+  std::string path_, identity_;
   std::vector<FileModule> modules_;
   std::vector<std::string> unknown_;
   mutable std::set<std::string> finite_;  // tensors that were read and are

@@ -173,7 +173,7 @@ class Changes {
     return use_.strength * use_.blocks.of_layer(p.target.layer);
   }
 
-  std::string name_of(const Module& m) const { return str(file_.path(), '#', m.stem()); }
+  std::string name_of(const Module& m) const { return str(file_.identity(), '#', m.stem()); }
 
   WeightChange weight_change(const Placed& p, const WeightSize& size, double strength,
                              double scale) const {
@@ -284,8 +284,8 @@ std::vector<WeightChanges> changes_of(const std::vector<AdapterUse>& uses,
   return out;
 }
 
-std::vector<std::string> apply(const std::vector<AdapterUse>& uses,
-                               const std::vector<Network>& networks, bool keep) {
+std::vector<std::string> check(const std::vector<AdapterUse>& uses,
+                               const std::vector<Network>& networks) {
   const Targets targets(networks);
   std::vector<std::string> warnings;
   for (const AdapterUse& use : uses) {
@@ -293,10 +293,15 @@ std::vector<std::string> apply(const std::vector<AdapterUse>& uses,
     if (!fit.unmatched.empty())
       warnings.push_back(str("adapter: ", fit.unmatched_text(targets), "  ", use.file->path()));
   }
+  return warnings;
+}
+
+void apply(const std::vector<AdapterUse>& uses, const std::vector<Network>& networks, bool keep) {
+  const Targets targets(networks);
+  for (const AdapterUse& use : uses) fit_of(*use.file, networks, targets);
   std::vector<WeightChanges> changes = changes_of(uses, networks, targets);
   for (size_t i = 0; i < networks.size(); ++i)
     networks[i].weights->change(std::move(changes[i]), keep);
-  return warnings;
 }
 
 }  // namespace ebb::adapters

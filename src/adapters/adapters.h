@@ -37,10 +37,14 @@ Fit fit_of(const AdapterFile& file, const std::vector<Network>& networks, const 
 std::vector<WeightChanges> changes_of(const std::vector<AdapterUse>& uses,
                                       const std::vector<Network>& networks, const Targets& targets);
 
+// fit_of() of all files: a warning for each that fits in part. Throws Error.
+std::vector<std::string> check(const std::vector<AdapterUse>& uses,
+                               const std::vector<Network>& networks);
+
 // Gives all networks' stores the changes of these files, in place of those before: other strengths
-// or other files compile nothing that was compiled before, if `keep` holds them. Returns warnings:
-// a line for each file that fits in part. Throws Error, and then changes nothing.
-std::vector<std::string> apply(const std::vector<AdapterUse>& uses,
-                               const std::vector<Network>& networks, bool keep = false);
+// or other files compile nothing that was compiled before, if `keep` holds it. What fits no network
+// has no effect. Throws Error for what check() does, and then changes nothing.
+void apply(const std::vector<AdapterUse>& uses, const std::vector<Network>& networks,
+           bool keep = false);
 
 }  // namespace ebb::adapters

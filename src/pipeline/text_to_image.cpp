@@ -32,6 +32,21 @@ PipelineOptions without_decoder(size_t plans) {
   return {.plans = plans, .decoder = Decoder{.name = "", .decode = {}}};
 }
 
+// Those of the request and of its prompt, checked against the checkpoint.
+void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
+  std::vector<LoraChoice> choices = r.request.loras;
+  for (const text::LoraTag& tag : text::parse_prompt(r.request.prompt, r.request.syntax).loras)
+    choices.push_back(find_lora(tag, r.request.lora_dir));
+  for (const text::LoraTag& tag :
+       text::parse_prompt(r.request.negative, r.request.syntax, true).loras)
+    r.warnings.push_back(
+        str("lora: in the negative prompt it has no effect  <lora:", tag.name, ">"));
+  if (choices.empty()) return;
+  r.loras = open_loras(choices);
+  const auto networks = networks_of(parts.denoiser, r.encoders);
+  for (const std::string& w : adapters::check(r.loras, networks)) r.warnings.push_back(w);
+}
+
 }  // namespace
 
 ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request) {
@@ -51,6 +66,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
                         .prompted = true},
                        request.options);
   r.warnings = r.sampling.warnings;
+  resolve_loras(parts, r);
   return r;
 }
 
@@ -61,6 +77,17 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
       vocabulary_(parts_.tokenizer.empty() ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
       pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {}
+
+// Files that were open before stay so, and weights whose changes are the same are not touched.
+void TextToImage::apply_loras(const ResolvedTextToImage& r) {
+  if (r.loras.empty() && loras_.empty()) return;
+  std::vector<adapters::AdapterUse> uses = r.loras;
+  for (adapters::AdapterUse& use : uses)
+    for (const adapters::AdapterUse& before : loras_)
+      if (before.file->identity() == use.file->identity()) use.file = before.file;
+  adapters::apply(uses, networks_of(parts_.denoiser, r.encoders), options_.keeps_loras);
+  loras_ = std::move(uses);
+}
 
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, DType dtype,
                                    const RunEvents& events) {
@@ -114,6 +141,7 @@ RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events
   const ResolvedRequest& s = r.sampling;
   RunMeter meter(work_of(r), events.progress);
   meter.show(Stage::text, 0);
+  apply_loras(r);
   const RunConditions conditions = encoded(r, pipeline_.dtype_of(s), events);
   meter.show(Stage::text, 1);
   RunReport out{.ran = ran(r),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pipeline/checkpoint_parts.h"
+#include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/run_progress.h"
 #include "pipeline/text_stage.h"
@@ -26,6 +27,8 @@ struct TextToImageRequest {
   ImageSize size = {};      // pixels; {}: the model's own
   bool pixels = true;       // false: latents are all that is wanted
   GenerateOptions options;
+  std::vector<LoraChoice> loras = {};
+  std::string lora_dir = {};  // where those are that the prompt names
 };
 
 // A request as it will run: looked up, parsed and checked, with the sizes and levels of its run.
@@ -33,6 +36,7 @@ struct ResolvedTextToImage {
   TextToImageRequest request;         // with the size
   std::vector<EncoderRule> encoders;  // which text encoders are read, and how
   ResolvedRequest sampling;
+  std::vector<adapters::AdapterUse> loras = {};
   std::vector<std::string> warnings;  // what a user should know: a line each
 };
 // Needs no device. Throws Error for what cannot be asked of the checkpoint.
@@ -64,6 +68,8 @@ struct TextToImageOptions {
   // The text encoders' plans, which hold their weights on the device, stay between requests.
   bool keeps_encoders = true;
   size_t plans = 8;  // of the denoiser that stay compiled
+  // What another strength of LoRAs needs stays on the device, as long as there is room.
+  bool keeps_loras = false;
 };
 
 class TextToImage {
@@ -82,6 +88,7 @@ class TextToImage {
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
 
  private:
+  void apply_loras(const ResolvedTextToImage& r);
   RunConditions encoded(const ResolvedTextToImage& r, DType dtype, const RunEvents& events);
   Decoder& decoder(DType dtype);
   void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
@@ -103,6 +110,7 @@ class TextToImage {
     std::optional<Decoder> decoder;
   };
   Pixels pixels_;
+  std::vector<adapters::AdapterUse> loras_;       // of the last run
   std::function<void(const std::string&)> tell_;  // of the request that runs
 };
 

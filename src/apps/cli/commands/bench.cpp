@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "pipeline/load_bench.h"
+#include "pipeline/lora_bench.h"
 #include "pipeline/model_bench.h"
 #include "pipeline/pipeline_bench.h"
 #include "runtime/fit.h"
@@ -116,7 +117,8 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
     return name.find(o.filter) != std::string::npos;
   };
   const auto steps = model_bench_names(device), ops = op_bench_names(device);
-  const auto plans = pipeline_bench_names();
+  auto plans = pipeline_bench_names();
+  for (std::string& name : lora_bench_names()) plans.push_back(std::move(name));
   const bool any = std::ranges::any_of(steps, matches) || std::ranges::any_of(plans, matches);
   const bool step = std::ranges::any_of(steps, [&](const std::string& name) {
     return name.starts_with("train_step/") && matches(name);
@@ -168,6 +170,7 @@ int run(const Options& o) {
   bench_denoise(context, networks, c, report);
   bench_components(context, networks, c, report);
   bench_pipelines(context, o.filter, report);
+  if (!o.filter.empty()) bench_loras(context, o.filter, report);
   return 0;
 }
 
@@ -178,7 +181,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
       "run the cases whose op/example contains this; whole training steps are "
       "train_step/..., evaluations of a network denoise/..., of a text encoder "
       "encode_text/..., of an autoencoder encode/... and decode/..., the plan of another "
-      "batch second_plan/...; load: time loading a model file");
+      "batch second_plan/..., another strength of a LoRA lora/...; load: time loading a model "
+      "file");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
   app.get_option("--json")->description(

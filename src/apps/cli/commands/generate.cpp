@@ -27,7 +27,7 @@ namespace {
 
 struct Options {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
-                                       embedding_dir;
+                                       embedding_dir, lora, lora_dir;
   std::string prompt_syntax = "auto", like, config, format = "png";
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
@@ -49,6 +49,10 @@ struct Options {
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
     f("embedding_dir", embedding_dir,
       "a folder of textual inversion files (.safetensors), which prompts name");
+    f("lora", lora,
+      "a LoRA or one of its relatives, FILE[:strength[:text strength]][:lbw=1,0,...]; many: again, "
+      "or parted by ;");
+    f("lora_dir", lora_dir, "a folder of LoRAs, which prompts name: <lora:name:0.8>");
     f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
     f("prompt_syntax", prompt_syntax,
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
@@ -120,7 +124,9 @@ TextToImageRequest request_of(const Options& o) {
           .first_image = o.first_image,
           .size = image_size(o.size, "generate"),
           .pixels = output == Output::grid || output == Output::folder,
-          .options = o.generate};
+          .options = o.generate,
+          .loras = parse_loras(o.lora),
+          .lora_dir = o.lora_dir};
 }
 
 CheckpointParts parts_of(const Options& o) {
@@ -283,6 +289,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   if (!picture.empty()) like = set_like(o->settings(), o->diffusion, picture);
   if (!config.empty()) set_config(fields_of(*o), o->diffusion, config);
   add_flags(app, fields_of(*o));
+  app.get_option("--lora")->join(';');
   add_flags(app, o->others());
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
