@@ -15,9 +15,13 @@ projections. Modes:
   autotune       torch.compile(mode="max-autotune-no-cudagraphs"), captured as a CUDA graph
   blocks_graph   each block compiled by itself (fast to compile), captured as a CUDA graph
   blocks_autotune  that with mode="max-autotune-no-cudagraphs"
+Whole pictures (generate/...): each network compiled, and the run, from tokens to pixels with 20
+steps of DPM++ 2M and guidance, captured as one CUDA graph (compile_graph); nothing is compared, as
+the noise is another.
 One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
 """
 
+import math
 import sys
 from pathlib import Path
 
@@ -54,6 +58,73 @@ CASES = TRAINED | {
     "sdxl_832x1216": (ldm.LdmUNet, SDXL, 2, (4, 152, 104), True),
     "tiny_xl": (ldm.LdmUNet, TINY_XL, 2, (4, 8, 16), True),
 }
+
+
+# pictures, height and width
+PICTURES = {"generate/sd15": (1, 512, 512), "generate/sd15_768x512": (1, 512, 768),
+            "generate/sd15_8": (8, 512, 512), "generate/tiny": (2, 64, 96)}
+TINY = dict(SD15, model_channels=64, channel_mult=[1, 2], num_res_blocks=1, input_depths=[1, 0],
+            middle_depth=1, output_depths=[0, 0, 1, 1], num_heads=0, num_head_channels=64,
+            context=64)
+
+
+class Pictures:
+    """Prompt and negative prompt to pixels of Stable Diffusion 1 in 20 steps."""
+
+    steps, guidance = 20, 7.0
+
+    def __init__(self, case, device, compiled):
+        self.count, height, width = PICTURES[case]
+        tiny = case.endswith("tiny")
+        clip = dict(components.CLIP_L, **(dict(width=64, layers=2, heads=1, hidden=64)
+                                          if tiny else {}))
+        vae = components.TINY_VAE | {"channel_mult": [1, 2, 4, 4]} if tiny else components.VAE
+        nets = [components.ClipText(clip), ldm.LdmUNet(TINY if tiny else SD15),
+                components.Decode(vae)]
+        nets = [fill_hashed(n).to(device, torch.bfloat16).eval() for n in nets]
+        nets[1:] = [n.to(memory_format=torch.channels_last) for n in nets[1:]]
+        nets = [n.requires_grad_(False) for n in nets]
+        nets[1].fuse()
+        self.text, self.unet, self.decode = [torch.compile(n) if compiled else n for n in nets]
+        self.tokens = ((torch.arange(2 * TOKENS) * 613 + 320) % 49408).view(2, TOKENS).to(device)
+        self.noise = torch.randn(self.count, 4, height // 8, width // 8, device=device)
+        # Karras' levels of Stable Diffusion 1 and the timesteps nearest to them
+        betas = torch.linspace(0.00085 ** 0.5, 0.012 ** 0.5, 1000, dtype=torch.float64) ** 2
+        known = ((1 - (1 - betas).cumprod(0)) / (1 - betas).cumprod(0)) ** 0.5
+        high, low = known[-1] ** (1 / 7), known[0] ** (1 / 7)
+        self.sigmas = (high + torch.linspace(0, 1, self.steps) * (low - high)) ** 7
+        nearest = (known.log()[None] - self.sigmas.log()[:, None]).abs().argmin(1)
+        self.times = nearest.float().to(device)
+        self.sigmas = [*self.sigmas.tolist(), 0.0]
+
+    def denoised(self, x, i, text):
+        sigma = self.sigmas[i]
+        scaled = (x / (sigma ** 2 + 1) ** 0.5).to(torch.bfloat16)
+        scaled = torch.cat([scaled, scaled]).contiguous(memory_format=torch.channels_last)
+        times = self.times[i].expand(2 * self.count)
+        eps = self.unet(scaled, times, text).float()
+        uncond, cond = eps.chunk(2)
+        return x - sigma * (uncond + self.guidance * (cond - uncond))
+
+    def run(self):
+        """Lu et al. 2022, DPM-Solver++ (2M), the last step of the first order."""
+        with torch.no_grad():
+            text = self.text(self.tokens).repeat_interleave(self.count, 0)
+            x, before, last_h = self.noise * self.sigmas[0], None, 0.0
+            for i in range(self.steps):
+                d = self.denoised(x, i, text)
+                sigma, to = self.sigmas[i], self.sigmas[i + 1]
+                if to == 0:
+                    x = d
+                    break
+                h = math.log(sigma / to)
+                mixed = d if before is None else d + (d - before) * (0.5 * h / last_h)
+                x = x * (to / sigma) - mixed * math.expm1(-h)
+                before, last_h = d, h
+            latents = (x / 0.18215).to(torch.bfloat16)
+            latents = latents.contiguous(memory_format=torch.channels_last)
+            images = [self.decode(latents[i:i + 1]) for i in range(self.count)]
+            return torch.cat(images)
 
 
 class Evaluation:
@@ -131,6 +202,10 @@ class Evaluations:
 
     def prepare(self, args, mode):
         """(what to measure, facts of it)."""
+        if args.case in PICTURES:
+            pictures = Pictures(args.case, args.device, "compile" in mode)
+            pictures.run()
+            return (captured(pictures.run) if "graph" in mode else pictures.run), {}
         of_component = args.case in components.CASES
         evaluation = (components.Evaluation(args.case, args.device) if of_component
                       else Evaluation(args.case, args.device, args.batch))
@@ -143,4 +218,4 @@ class Evaluations:
 
 
 if __name__ == "__main__":
-    modes.main(__doc__, [*CASES, *components.CASES], Evaluations())
+    modes.main(__doc__, [*CASES, *components.CASES, *PICTURES], Evaluations())

@@ -18,7 +18,7 @@ namespace ebb {
 namespace {
 
 // The producer of a segment of a concatenation.
-struct Part {
+struct Producer {
   size_t node = 0;
   size_t output = 0;  // of that node
 };
@@ -35,7 +35,7 @@ class ConcatElider {
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) find(i);
-    return beside_.empty() && expressions_.empty() ? g_ : rebuild();
+    return writers_.empty() && expressions_.empty() ? g_ : rebuild();
   }
 
  private:
@@ -48,26 +48,26 @@ class ConcatElider {
     const Node& n = node(i);
     if (n.op != &ops::def::concat() || n.attrs.as<ops::Concat>().dim != shape(n.out[0]).rank() - 1)
       return;
-    std::vector<Part> parts;
+    std::vector<Producer> producers;
     std::vector<size_t> reshapes;
     for (const int32_t v : n.in)
-      if (const auto p = part_of(v, reshapes)) parts.push_back(*p);
-    if (parts.size() < n.in.size() || parts.size() < 2) return;
-    if (may_write(parts)) {
-      beside_[parts[0].node] = i;
-    } else if (are_alike(parts) && supports_(expression(i, parts))) {
+      if (const auto p = producer_of(v, reshapes)) producers.push_back(*p);
+    if (producers.size() < n.in.size() || producers.size() < 2) return;
+    if (may_write(producers)) {
+      writers_[producers[0].node] = i;
+    } else if (are_alike(producers) && supports_(expression(i, producers))) {
       expressions_.insert(i);
-      for (const Part& p : parts) gone_.insert(p.node);
+      for (const Producer& p : producers) gone_.insert(p.node);
     } else {
       return;
     }
-    parts_[i] = parts;
+    producers_[i] = producers;
     gone_.insert(i);
     gone_.insert(reshapes.begin(), reshapes.end());
   }
 
   // None if a value on the way has another reader.
-  std::optional<Part> part_of(int32_t v, std::vector<size_t>& reshapes) const {
+  std::optional<Producer> producer_of(int32_t v, std::vector<size_t>& reshapes) const {
     for (;;) {
       if (g_.producer(v) < 0 || reads_[static_cast<size_t>(v)] != 1) return {};
       const auto producing = static_cast<size_t>(g_.producer(v));
@@ -75,7 +75,7 @@ class ConcatElider {
       if (n.op != &ops::def::reshape() || shape(n.in[0]).rank() == 0 ||
           shape(n.in[0])[-1] != shape(v)[-1]) {
         const auto out = std::ranges::find(n.out, v) - n.out.begin();
-        return Part{producing, static_cast<size_t>(out)};
+        return Producer{producing, static_cast<size_t>(out)};
       }
       reshapes.push_back(producing);
       v = n.in[0];
@@ -84,23 +84,24 @@ class ConcatElider {
 
   // Whether one spatial fusion produces all segments as per-channel results: it may then write them
   // concatenated.
-  bool may_write(const std::vector<Part>& parts) const {
-    const Node& n = node(parts[0].node);
-    if (n.op != &ops::def::spatial_fusion() || beside_.contains(parts[0].node)) return false;
+  bool may_write(const std::vector<Producer>& producers) const {
+    const Node& n = node(producers[0].node);
+    if (n.op != &ops::def::spatial_fusion() || writers_.contains(producers[0].node)) return false;
     const auto& a = n.attrs.as<ops::SpatialFusion>();
     if (a.concatenated != 0 || !a.segments.segmented_out.empty()) return false;
     const std::vector<bool> channel = ops::per_channel(a);
-    for (const Part& p : parts)
-      if (p.node != parts[0].node || !channel[p.output] || type(p) != type(parts[0])) return false;
-    return supports_(images(n, parts));
+    for (const Producer& p : producers)
+      if (p.node != producers[0].node || !channel[p.output] || type(p) != type(producers[0]))
+        return false;
+    return supports_(with_concat(n, producers));
   }
-  const Type& type(const Part& p) const { return g_.type(node(p.node).out[p.output]); }
+  const Type& type(const Producer& p) const { return g_.type(node(p.node).out[p.output]); }
 
-  bool are_alike(const std::vector<Part>& parts) const {
-    const Node& first = node(parts[0].node);
+  bool are_alike(const std::vector<Producer>& producers) const {
+    const Node& first = node(producers[0].node);
     if (first.op != &ops::def::pointwise()) return false;
     std::vector<int64_t> widths;
-    for (const Part& p : parts) {
+    for (const Producer& p : producers) {
       const Node& n = node(p.node);
       if (n.op != first.op || n.in.size() != 1 || n.out.size() != 1) return false;
       if (shape(n.in[0]) != shape(n.out[0]) || shape(n.out[0]).rank() == 0 ||
@@ -116,12 +117,12 @@ class ConcatElider {
   // ---- the new nodes ---------------------------------------------------------------------------
 
   // Concatenation `i` as a pointwise node over its segments.
-  Signature expression(size_t i, const std::vector<Part>& parts) const {
-    const Node &n = node(i), &first = node(parts[0].node);
+  Signature expression(size_t i, const std::vector<Producer>& producers) const {
+    const Node &n = node(i), &first = node(producers[0].node);
     ops::Segments p{.segmented_in = {0}};
     Signature s{&ops::def::pointwise_views(), {}, {}, {g_.type(n.out[0])}, n.at};
-    for (size_t k = 0; k < parts.size(); ++k) {
-      s.in.push_back({g_.type(node(parts[k].node).in[0]).dtype, shape(n.in[k])});
+    for (size_t k = 0; k < producers.size(); ++k) {
+      s.in.push_back({g_.type(node(producers[k].node).in[0]).dtype, shape(n.in[k])});
       p.widths.push_back(shape(n.in[k])[-1]);
     }
     s.attrs = ops::PointwiseViews{first.attrs.as<ops::Pointwise>().expr, s.out[0].shape.sizes(),
@@ -130,16 +131,16 @@ class ConcatElider {
   }
 
   // The outputs of a spatial fusion in their new order: the concatenated ones come last.
-  static std::vector<size_t> order(const Node& n, const std::vector<Part>& parts) {
+  static std::vector<size_t> order(const Node& n, const std::vector<Producer>& producers) {
     std::vector<size_t> all(n.out.size());
     std::iota(all.begin(), all.end(), size_t{0});
-    for (const Part& p : parts) {
+    for (const Producer& p : producers) {
       std::erase(all, p.output);
       all.push_back(p.output);
     }
     return all;
   }
-  Signature images(const Node& n, const std::vector<Part>& parts) const {
+  Signature with_concat(const Node& n, const std::vector<Producer>& producers) const {
     Signature s = g_.signature(n);
     ops::SpatialFusion a = s.as<ops::SpatialFusion>();
     const size_t reductions = ops::over_pixels(a).size();
@@ -149,7 +150,7 @@ class ConcatElider {
     std::vector<Scalar> results(before.begin(), before.begin() + static_cast<int64_t>(reductions));
     const auto dtypes = ops::words(a.dtypes), per = ops::words(a.extents);
     std::string new_dtypes, new_per;
-    for (const size_t k : order(n, parts)) {
+    for (const size_t k : order(n, producers)) {
       results.push_back(before[reductions + k]);
       new_dtypes += str(new_dtypes.empty() ? "" : ",", dtypes[k]);
       new_per += str(new_per.empty() ? "" : ",", per[k]);
@@ -157,30 +158,30 @@ class ConcatElider {
     a.expr = Expr(a.expr.inputs(), results);
     a.dtypes = new_dtypes;
     a.extents = new_per;
-    a.concatenated = static_cast<int64_t>(parts.size());
+    a.concatenated = static_cast<int64_t>(producers.size());
     s.attrs = a;
     s.out = s.op->infer(s);
     return s;
   }
 
-  void place_images(size_t i, Rewriter& rw) const {
-    const size_t concat = beside_.at(i);
-    const std::vector<Part>& parts = parts_.at(concat);
-    const Signature s = images(node(i), parts);
+  void place_writer(size_t i, Rewriter& rw) const {
+    const size_t concat = writers_.at(i);
+    const std::vector<Producer>& producers = producers_.at(concat);
+    const Signature s = with_concat(node(i), producers);
     const AtScope scope(rw.to(), node(i).at);
     const auto out = rw.to().add(*s.op, s.attrs, rw.map(node(i).in));
-    const std::vector<size_t> all = order(node(i), parts);
+    const std::vector<size_t> all = order(node(i), producers);
     for (size_t k = 0; k + 1 < out.size(); ++k) rw.set(node(i).out[all[k]], out[k]);
-    const int32_t whole = node(concat).out[0];
-    rw.set(whole, ops::reshape(out.back(), shape(whole)));
+    const int32_t concatenated = node(concat).out[0];
+    rw.set(concatenated, ops::reshape(out.back(), shape(concatenated)));
   }
   void place_expression(size_t i, Rewriter& rw) const {
-    const std::vector<Part>& parts = parts_.at(i);
-    const Signature s = expression(i, parts);
+    const std::vector<Producer>& producers = producers_.at(i);
+    const Signature s = expression(i, producers);
     const AtScope scope(rw.to(), node(i).at);
     std::vector<Value> in;
-    for (size_t k = 0; k < parts.size(); ++k)
-      in.push_back(ops::reshape(rw.map(node(parts[k].node).in[0]), s.in[k].shape));
+    for (size_t k = 0; k < producers.size(); ++k)
+      in.push_back(ops::reshape(rw.map(node(producers[k].node).in[0]), s.in[k].shape));
     rw.set(node(i).out[0], rw.to().add(*s.op, s.attrs, in)[0]);
   }
 
@@ -188,8 +189,8 @@ class ConcatElider {
     Rewriter rw(g_);
     rw.copy_sources();
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
-      if (beside_.contains(i))
-        place_images(i, rw);
+      if (writers_.contains(i))
+        place_writer(i, rw);
       else if (expressions_.contains(i))
         place_expression(i, rw);
       else if (!gone_.contains(i))
@@ -201,9 +202,9 @@ class ConcatElider {
 
   const Graph& g_;
   const std::function<bool(const Signature&)>& supports_;
-  std::vector<int> reads_;           // by value
-  std::map<size_t, size_t> beside_;  // by node: the concatenation that this spatial fusion writes
-  std::map<size_t, std::vector<Part>> parts_;  // by concatenation
+  std::vector<int> reads_;            // by value
+  std::map<size_t, size_t> writers_;  // by node: the concatenation that this spatial fusion writes
+  std::map<size_t, std::vector<Producer>> producers_;  // by concatenation
   std::set<size_t> expressions_, gone_;  // concatenations that become pointwise nodes; elided nodes
 };
 

@@ -41,7 +41,7 @@ class SliceElider {
   const Node& node(size_t i) const { return g_.nodes()[i]; }
   const Shape& shape(int32_t v) const { return g_.type(v).shape; }
 
-  // ---- what is view -----------------------------------------------------------------------------
+  // ---- what is a view ---------------------------------------------------------------------------
 
   void find_slices() {
     for (const Node& n : g_.nodes()) {
@@ -64,7 +64,7 @@ class SliceElider {
     Views views;
     for (size_t k = 0; k < n.in.size(); ++k) {
       const auto view = slices_.find(n.in[k]);
-      if (view == slices_.end() || is_part(n, k) || !worth(view->second)) continue;
+      if (view == slices_.end() || is_segment(n, k) || !worth(view->second)) continue;
       Views more = views;
       more[k] = view->second;
       if (supports_(rewritten(i, more))) views = std::move(more);
@@ -80,13 +80,13 @@ class SliceElider {
     return n.op == &ops::def::row_fusion() && n.attrs.as<ops::RowFusion>().slices.operands.empty();
   }
   // The segments that a node reads and writes.
-  static ops::Segments parts_of(const Node& n) {
+  static ops::Segments segments_of(const Node& n) {
     if (n.op == &ops::def::spatial_fusion()) return n.attrs.as<ops::SpatialFusion>().segments;
     if (n.op == &ops::def::pointwise_views()) return n.attrs.as<ops::PointwiseViews>().segments;
     return {};
   }
-  static bool is_part(const Node& n, size_t in) {
-    const ops::Segments segments = parts_of(n);
+  static bool is_segment(const Node& n, size_t in) {
+    const ops::Segments segments = segments_of(n);
     return segments.has_in(operand_of(segments, in));
   }
   // Whether the view allows vector accesses as wide as the copy would.
@@ -123,7 +123,7 @@ class SliceElider {
   Signature rewritten(size_t i, const Views& views) const {
     const Node& n = node(i);
     Signature s = g_.signature(n);
-    const ops::Segments segments = parts_of(n);
+    const ops::Segments segments = segments_of(n);
     ops::Slices slices;
     for (const auto& [k, view] : views) {
       slices.add(operand_of(segments, k), view.begin, view.end);
@@ -178,7 +178,7 @@ class SliceElider {
   const std::function<bool(const Signature&)>& supports_;
   std::map<int32_t, SliceView> slices_;  // by value
   std::map<size_t, Views> views_;        // by node
-  std::set<size_t> others_;              // nodes that view, for readers that do not views
+  std::set<size_t> others_;              // slices that another reader needs as a copy
 };
 
 }  // namespace

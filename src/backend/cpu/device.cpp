@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "backend/cpu/onednn.h"
 #include "base/error.h"
 #include "core/device.h"
 #include "core/host_memory.h"
@@ -26,15 +27,6 @@ int64_t usable_cores() {
   return CPU_COUNT(&set);
 }
 
-bool has_bf16() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return false;
-#endif
-}
-
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int64_t threads) : threads_(threads) {
@@ -45,9 +37,7 @@ class CpuDevice final : public Device {
     return str(chip_name(), ", ", threads_, threads_ == 1 ? " thread" : " threads",
                fast_in(DType::bf16) ? ", bf16" : "");
   }
-  bool fast_in(DType dtype) const override {
-    return dtype == DType::f32 || (dtype == DType::bf16 && has_bf16());
-  }
+  bool fast_in(DType dtype) const override { return ebb::cpu::onednn_fast_in(dtype); }
   int64_t free_memory() const override { return free_host_memory(); }
   std::shared_ptr<Buffer> allocate(int64_t bytes) override { return host_buffer(bytes); }
   void copy(const Tensor& from, const Tensor& to) override {

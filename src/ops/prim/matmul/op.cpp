@@ -119,7 +119,7 @@ std::vector<Value> gradient_b(const VjpCall& c, Value dc, bool row_sums) {
 
 // Whether the GEMM that is the gradient of b can bring the sums of dc along: it has the very
 // values of dc as the operand whose rows they are.
-bool sums_beside(const VjpCall& c, Value dc) {
+bool fuses_row_sums(const VjpCall& c, Value dc) {
   const auto& t = c.sig.as<Matmul>();
   return t.trans_b && !t.trans_a && c.in[1].shape().rank() == 2 && dc.dtype() == c.in[0].dtype() &&
          dc.shape().numel() > 0;
@@ -128,12 +128,12 @@ bool sums_beside(const VjpCall& c, Value dc) {
 std::vector<Value> vjp(const VjpCall& c) {
   const Epilogue e = epilogue_of(c.sig);
   const Value dc = c.dout[0] ? c.dout[0] : constant(c.graph, 0, c.out[0].shape(), c.out[0].dtype());
-  const bool beside = e.bias && sums_beside(c, dc);
+  const bool fused = e.bias && fuses_row_sums(c, dc);
   Value da = gradient_a(c, dc);
   if (c.sig.as<Matmul>().row_sums) da = with_row_sums(c, da);
-  const std::vector<Value> db = gradient_b(c, dc, beside);
+  const std::vector<Value> db = gradient_b(c, dc, fused);
   std::vector<Value> out{da, db[0]};
-  if (e.bias) out.push_back(beside ? db[1] : sum_to(dc, c.in[*e.bias].shape()));
+  if (e.bias) out.push_back(fused ? db[1] : sum_to(dc, c.in[*e.bias].shape()));
   if (e.residual) out.push_back(residual_gradient(c.in[*e.residual], dc));
   return out;
 }
