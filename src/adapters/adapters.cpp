@@ -58,6 +58,9 @@ void check_roles(const FileModule& m, const std::string& file) {
     if (it != m.module.tensors().end())
       fail("adapter: ", what, " are not implemented  '", it->second.name, "'  ", file);
   };
+  for (const auto& [role, tensor] : m.module.tensors())
+    require(tensor.shape.numel() > 0, "adapter: '", tensor.name, "' has no numbers (it is ",
+            tensor.shape, ")  ", file);
   refuse("reshape", "weights of another shape than the network's (.reshape_weight)");
   refuse("down_bias", "biases between both factors");
   require(std::isfinite(m.module.alpha.value_or(1)), "adapter: alpha of '", m.module.stem(),
@@ -116,7 +119,8 @@ struct Term {
         .size = size, .scale = scalar(magnitude ? 1 : 0), .weight = weight, .tensor = tensor};
     Value delta = shaped(kind->delta(inputs), size);
     if (magnitude) {
-      const bool rows = of_rows || magnitude.shape()[0] == size.out;
+      const Shape s = magnitude.shape();
+      const bool rows = of_rows || (s.rank() > 0 && s[0] == size.out);
       delta = (decomposed(weight + delta, magnitude, rows, size) - weight) * scalar(0);
     }
     Value out = delta;

@@ -92,6 +92,8 @@ const std::vector<const AdapterKind*>& all_kinds();
 // sum over i, j of outer[out,i] mid[i,j,taps] inner[j,in]: a filter in Tucker form (Cong et al.
 // 2022, LyCORIS), [out, in, taps].
 Value tucker(Value outer, Value mid, Value inner, const WeightSize& size);
+// [cols, rows] of a tensor with the elements of [rows, cols].
+Value transposed(Value a, int64_t rows, int64_t cols);
 // a [M,K] b [K,N] of tensors in any shapes with these elements.
 Value product(Value a, Value b, int64_t m, int64_t k, int64_t n);
 

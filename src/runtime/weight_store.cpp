@@ -248,6 +248,15 @@ std::vector<WeightStore::Missing> WeightStore::missing_computed(const PreparedGr
                                                                 const Values* values,
                                                                 const Device& device) const {
   const auto changes = changes_by_value(g);
+  std::vector<int64_t> changing(changes.size());  // bytes that this takes, by value
+  if (!change_texts_.empty()) {
+    for (const Source& s : g.prepare.sources())
+      changing[static_cast<size_t>(s.value)] =
+          ChangedWeights::working_bytes(changed_source(s.name));
+    for (const Node& n : g.prepare.nodes())
+      for (const int32_t v : n.in)
+        changing[static_cast<size_t>(n.out[0])] += changing[static_cast<size_t>(v)];
+  }
   std::vector<Missing> out;
   std::set<std::string_view> seen;
   for (const PreparedValue& v : g.values) {
@@ -256,13 +265,13 @@ std::vector<WeightStore::Missing> WeightStore::missing_computed(const PreparedGr
     const auto known = values ? values->find(v.key) : Values::const_iterator();
     if (values && known != values->end() && known->second.changes == wanted) continue;
     if (!seen.insert(v.key).second) continue;
-    const Expression e = expression_at(g.prepare, v.value);
-    Missing m{&v, e.between, wanted};
-    for (const Source* s : e.sources) {
-      if (!wanted.empty())
-        m.working += ChangedWeights::working_bytes(changed_source(s->name));
-      else if (!in_place(s->name, device) && !(values && values->contains(s->name)))
-        m.working += g.prepare.type(s->value).bytes();
+    Missing m{&v, wanted.empty() ? 0 : changing[static_cast<size_t>(v.value)], wanted};
+    if (wanted.empty()) {
+      const Expression e = expression_at(g.prepare, v.value);
+      m.working = e.between;
+      for (const Source* s : e.sources)
+        if (!in_place(s->name, device) && !(values && values->contains(s->name)))
+          m.working += g.prepare.type(s->value).bytes();
     }
     out.push_back(std::move(m));
   }

@@ -31,8 +31,9 @@ int64_t rank(const Module& m, const WeightSize& w) {
 Value half(const DeltaInputs& in, const std::string& n) {
   const WeightSize& w = in.size;
   const Value a = in.tensor("w" + n + "_a"), b = in.tensor("w" + n + "_b");
-  if (in.has("t" + n)) return tucker(ops::permute(a, {1, 0}), in.tensor("t" + n), b, w);
-  return ops::reshape(product(a, b, w.out, a.shape()[1], w.in * w.taps), {w.out, w.in, w.taps});
+  const int64_t r = a.shape().numel() / w.out;
+  if (in.has("t" + n)) return tucker(transposed(a, r, w.out), in.tensor("t" + n), b, w);
+  return ops::reshape(product(a, b, w.out, r, w.in * w.taps), {w.out, w.in, w.taps});
 }
 
 Value delta(const DeltaInputs& in) { return half(in, "1") * half(in, "2") * in.scale; }

@@ -71,9 +71,10 @@ Value delta(const DeltaInputs& in) {
   if (in.has("w2"))
     w2 = in.tensor("w2");
   else if (in.has("t2"))
-    w2 = tucker(ops::permute(in.tensor("w2_a"), {1, 0}), in.tensor("t2"), in.tensor("w2_b"), s.w2);
+    w2 = tucker(transposed(in.tensor("w2_a"), shape("w2_a").numel() / s.w2.out, s.w2.out),
+                in.tensor("t2"), in.tensor("w2_b"), s.w2);
   else
-    w2 = product(in.tensor("w2_a"), in.tensor("w2_b"), s.w2.out, shape("w2_a")[1],
+    w2 = product(in.tensor("w2_a"), in.tensor("w2_b"), s.w2.out, shape("w2_a").numel() / s.w2.out,
                  s.w2.in * s.w2.taps);
   return ops::reshape(w1 * in.scale, {s.o1, 1, s.i1, 1}) *
          ops::reshape(w2, {1, s.w2.out, 1, s.w2.in * s.w2.taps});

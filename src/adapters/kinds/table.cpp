@@ -68,6 +68,10 @@ void Module::expect_numel(std::string_view role, int64_t numel, const WeightSize
 
 // ---- formulas that kinds share -------------------------------------------------------------
 
+Value transposed(Value a, int64_t rows, int64_t cols) {
+  return ops::permute(ops::reshape(a, {rows, cols}), {1, 0});
+}
+
 Value product(Value a, Value b, int64_t m, int64_t k, int64_t n) {
   return ops::matmul(ops::reshape(a, {m, k}), ops::reshape(b, {k, n}));
 }
