@@ -35,8 +35,9 @@ void PrintTo(const On& on, std::ostream* out) { *out << on.name << " on " << on.
 
 std::vector<On> components_on(const std::string& backend) {
   std::vector<On> out;
-  for (const char* name : {"clip_quick_gelu", "clip_gelu", "autoencoder_kl", "autoencoder_kl16",
-                           "taesd", "taesd_full"})
+  for (const char* name :
+       {"clip_quick_gelu", "clip_gelu", "autoencoder_kl", "autoencoder_kl16", "taesd", "taesd_full",
+        "esrgan_x4", "esrgan_x2", "esrgan_x1", "esrgan_compact"})
     if (!test::only(backend).empty()) out.push_back({name, backend});
   return out;
 }
@@ -87,7 +88,15 @@ TEST(components, published_presets__have_the_published_counts_and_are_recognised
   for (const Published& p : {Published{"clip_l", 123.060, 196},
                              {"clip_g", 694.660, 517},
                              {"autoencoder_kl", 83.654, 248},
-                             {"autoencoder_kl16", 83.820, 244}}) {
+                             {"autoencoder_kl16", 83.820, 244},
+                             {"esrgan", 16.698, 702},
+                             {"esrgan_x2", 16.703, 702},
+                             {"esrgan_anime6b", 4.468, 192},
+                             {"esrgan_compact", 1.213, 101},
+                             {"esrgan_compact_video", 0.621, 53},
+                             {"t2i_adapter", 77.369, 38},
+                             {"t2i_adapter_light", 26.885, 100},
+                             {"t2i_adapter_xl", 79.028, 38}}) {
     const NamedModel m = find_component(p.preset);
     const nn::Weights weights = weights_of(*m.model, m.config);
     EXPECT_NEAR(static_cast<double>(nn::count_elements(weights)) / 1e6, p.millions, 0.0006)

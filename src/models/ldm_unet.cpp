@@ -124,6 +124,7 @@ std::vector<nn::Condition> conditions(const ModelConfig& config) {
   const auto& c = config.as<LdmUnetConfig>();
   std::vector<nn::Condition> out = nn::ldm_conditions(c.unet, c.common.image_size);
   for (nn::Condition& residual : nn::control_conditions(c.unet)) out.push_back(std::move(residual));
+  for (nn::Condition& features : nn::adapter_conditions(c.unet)) out.push_back(std::move(features));
   return out;
 }
 

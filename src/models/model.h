@@ -36,6 +36,7 @@ enum class ModelKind : uint8_t {
   text_encoder,     // tokens to states
   autoencoder,      // pixels to latents and back
   control_network,  // an image to residuals of a denoiser
+  upscaler,         // pixels to more pixels
   adapter,          // changes to the weights of another component
 };
 std::string_view name_of(ModelKind kind);  // "text encoder"

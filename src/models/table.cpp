@@ -56,8 +56,9 @@ NamedModel find_component(std::string_view name) {
 
 namespace {
 
-constexpr std::array kinds = {ModelKind::denoiser, ModelKind::text_encoder, ModelKind::autoencoder,
-                              ModelKind::control_network, ModelKind::adapter};
+constexpr std::array kinds = {ModelKind::denoiser,    ModelKind::text_encoder,
+                              ModelKind::autoencoder, ModelKind::control_network,
+                              ModelKind::upscaler,    ModelKind::adapter};
 
 // Where files keep components of a kind; containers put a network under a prefix.
 const std::vector<std::string>& prefixes_of(ModelKind kind) {
@@ -72,12 +73,14 @@ const std::vector<std::string>& prefixes_of(ModelKind kind) {
                                                         "text_encoders.clip_l.transformer.",
                                                         "text_encoders.clip_g.transformer."},
                                         autoencoder = {"", "first_stage_model.", "vae."},
-                                        control_network = {"", "control_model."}, adapter = {""};
+                                        control_network = {"", "control_model."},
+                                        upscaler = {"", "params_ema.", "params."}, adapter = {""};
   switch (kind) {
     case ModelKind::denoiser: return denoiser;
     case ModelKind::text_encoder: return text_encoder;
     case ModelKind::autoencoder: return autoencoder;
     case ModelKind::control_network: return control_network;
+    case ModelKind::upscaler: return upscaler;
     case ModelKind::adapter: break;
   }
   return adapter;
@@ -96,8 +99,8 @@ std::optional<Component> recognise_one(const nn::FileShapes& inner, ModelKind ki
 }  // namespace
 
 std::string_view name_of(ModelKind kind) {
-  constexpr std::string_view names[] = {"denoiser", "text encoder", "autoencoder",
-                                        "control network", "adapter"};
+  constexpr std::string_view names[] = {"denoiser",        "text encoder", "autoencoder",
+                                        "control network", "upscaler",     "adapter"};
   return names[static_cast<size_t>(kind)];
 }
 

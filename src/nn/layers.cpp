@@ -76,6 +76,25 @@ Value conv_up2(const Params& p, Value x, int64_t out, const Init& init) {
   return ops::conv_transpose2d(x, w, b, {.stride = 2});
 }
 
+Value pixel_unshuffle(Value x, int64_t k) {
+  if (k == 1) return x;
+  const Shape s = x.shape();
+  require(s[1] % k == 0 && s[2] % k == 0, "pixel_unshuffle: sides must be multiples of ", k, "  ",
+          s);
+  const Value squares = ops::reshape(x, {s[0], s[1] / k, k, s[2] / k, k, s[3]});
+  return ops::reshape(ops::permute(squares, {0, 1, 3, 5, 2, 4}),
+                      {s[0], s[1] / k, s[2] / k, s[3] * k * k});
+}
+
+Value pixel_shuffle(Value x, int64_t k) {
+  if (k == 1) return x;
+  const Shape s = x.shape();
+  const int64_t c = s[3] / (k * k);
+  require(s[3] == c * k * k, "pixel_shuffle: channels must be a multiple of ", k * k, "  ", s);
+  const Value squares = ops::reshape(x, {s[0], s[1], s[2], c, k, k});
+  return ops::reshape(ops::permute(squares, {0, 1, 4, 2, 5, 3}), {s[0], s[1] * k, s[2] * k, c});
+}
+
 Value group_norm(const Params& p, Value x, const ops::GroupNorm& a) {
   const AtScope at = p.enter();
   const int64_t c = x.shape()[-1];

@@ -38,6 +38,11 @@ Value conv(const Params& p, Value x, int64_t out, const Conv& a = {});
 // Twice the size, without overlap: kernel 2, stride 2. x [N,H,W,I] -> [N,2H,2W,O]
 Value conv_up2(const Params& p, Value x, int64_t out, const Init& init = torch_init);
 
+// Squares of k x k pixels to channels, which count c, row, column, and back:
+// [N,H,W,C] -> [N,H/k,W/k,C k k]; [N,H,W,C k k] -> [N,H k,W k,C]
+Value pixel_unshuffle(Value x, int64_t k);
+Value pixel_shuffle(Value x, int64_t k);
+
 // ---- norms ---------------------------------------------------------------------------------
 
 Value group_norm(const Params& p, Value x, const ops::GroupNorm& a);

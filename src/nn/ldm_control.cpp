@@ -60,6 +60,7 @@ Network controlled(Network unet, std::vector<ControlNetwork> controls) {
       [unet = std::move(unet), controls = std::move(controls)](Graph& g, const NetworkInputs& in) {
         NetworkInputs all = in;
         for (size_t k = 0; k < controls.size(); ++k) {
+          if (!controls[k]) continue;
           ValuesByName inputs = in.conditions;
           inputs["x"] = in.x;
           inputs["noise"] = in.noise;

@@ -24,7 +24,8 @@ ValuesByName ldm_control(const Params& p, const LdmUnet& c,
 // A control network in a graph: residuals of its inputs.
 using ControlNetwork = std::function<ValuesByName(Graph&, const ValuesByName& inputs)>;
 // The U-Net with the sum of the residuals of control networks, whose parameters have names of their
-// own. Number k has the conditions hint.<k> and strength.<k> of the result, and shares all others.
+// own. Number k has the conditions hint.<k> and strength.<k> of the result, and shares all others;
+// one that is empty has no part.
 Network controlled(Network unet, std::vector<ControlNetwork> controls);
 
 }  // namespace ebb::nn

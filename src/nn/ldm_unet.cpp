@@ -187,6 +187,19 @@ std::vector<Condition> control_conditions(const LdmUnet& c) {
   return out;
 }
 
+std::string adapter_name(int64_t level) { return str("adapter.", level); }
+
+std::vector<Condition> adapter_conditions(const LdmUnet& c) {
+  std::vector<Condition> out;
+  for (int64_t level = 0; level <= c.levels() && c.levels() > 0; ++level)
+    out.push_back(
+        {.name = adapter_name(level),
+         .shape = {Condition::any, Condition::any, c.channels(std::min(level, c.levels() - 1))},
+         .guided = false,
+         .rare = true});
+  return out;
+}
+
 LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in) {
   const int64_t width = 4 * c.model_channels;
   const Params time = p / "time_embed", label = p / "label_emb" / 0;
@@ -201,6 +214,15 @@ LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& i
   return {ops::silu(e), text};
 }
 
+// With those of an adapter, where there are such.
+static Value with_adapter(Value x, const NetworkInputs& in, int64_t level) {
+  const Value features = in.condition(adapter_name(level));
+  if (!features) return x;
+  require(features.shape() == x.shape(), "ldm_unet: features ", level, " of an adapter must be ",
+          x.shape(), "  got ", features.type());
+  return x + features;
+}
+
 LdmFeatures ldm_encoder(const Params& p, const LdmUnet& c, const NetworkInputs& in,
                         const LdmSignals& s, Value hint) {
   const Params blocks = p / "input_blocks", m = p / "middle_block";
@@ -209,18 +231,24 @@ LdmFeatures ldm_encoder(const Params& p, const LdmUnet& c, const NetworkInputs& 
   std::vector<Value> skips = {x};
   auto depth = c.input_depths.begin();
   for (int64_t level = 0; level < c.levels(); ++level) {
+    const bool last = level + 1 == c.levels(),
+               attends =
+                   std::any_of(depth, depth + c.num_res_blocks, [](int64_t d) { return d > 0; });
     for (int64_t i = 0; i < c.num_res_blocks; ++i) {
       x = stage(blocks / static_cast<int64_t>(skips.size()), c, x, c.channels(level), *depth++, s);
+      if (i + 1 == c.num_res_blocks && (attends || last)) x = with_adapter(x, in, level);
       skips.push_back(x);
     }
-    if (level + 1 == c.levels()) break;
+    if (last) break;
     const Params down = blocks / static_cast<int64_t>(skips.size()) / 0;
     x = conv(down / "op", x, x.shape()[-1], {.stride = 2});
+    if (!attends) x = with_adapter(x, in, level);
     skips.push_back(x);
   }
   if (c.middle_blocks > 0) x = stage(m, c, x, x.shape()[-1], c.middle_depth, s);
   if (c.middle_blocks > 1)
     x = res_block(m / (c.middle_depth > 0 ? 2 : 1), c, x, x.shape()[-1], s.emb);
+  x = with_adapter(x, in, c.levels());
   return {x, skips};
 }
 

@@ -77,6 +77,11 @@ std::vector<Condition> ldm_conditions(const LdmUnet& c, int64_t image_size);
 // the decoder takes them, and behind the last of them to the middle.
 std::string control_name(int64_t i);  // "control.3"
 std::vector<Condition> control_conditions(const LdmUnet& c);
+// Those of an adapter: what the encoder adds to its own features as it goes on, level by level, and
+// behind the last of them to the middle. A level with attention takes them before it is halved, one
+// without it behind that (as diffusers does).
+std::string adapter_name(int64_t level);  // "adapter.0"
+std::vector<Condition> adapter_conditions(const LdmUnet& c);
 
 struct LdmSignals {
   Value emb;   // SiLU of the embedding of the noise level and the vector [N,4*model_channels]

@@ -25,6 +25,8 @@ struct LoadedModel {
   std::string guessed = {};
   // Fields that the config in the file lacks, with the defaults that stand for them; "" if none.
   std::string missing = {};
+  // Control networks, whose weights are among `weights` (pipeline/control.h).
+  std::vector<Component> controls = {};
 };
 // A file, or the folder of a run. `model` names the model of a file that cannot be recognised;
 // `overrides` are fields of DiffusionConfig, by name and text. Throws Error, also for fields that

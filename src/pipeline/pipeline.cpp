@@ -1,10 +1,12 @@
 #include "pipeline/pipeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "core/host_memory.h"
 #include "core/out_of_memory.h"
+#include "pipeline/control.h"
 
 namespace ebb {
 namespace {
@@ -68,10 +70,17 @@ class Shown {
 void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
                     const RunConditions::Steps*& given) {
   if (conditions.empty() || given == &conditions.at(step)) return;
-  given = &conditions.at(step);
+  const RunConditions::Steps* before = std::exchange(given, &conditions.at(step));
   const int64_t batch = d.options().batch;
-  for (const auto& [name, value] : given->values)
-    d.condition(name, repeated(value, batch), repeated(given->negative.at(name), batch));
+  for (const nn::Condition& c : d.options().conditions) {
+    if (!given->values.contains(c.name)) continue;
+    const Tensor &value = given->values.at(c.name), &negative = given->negative.at(c.name);
+    // What is the same stays, and with it what was computed of it.
+    if (before && before->values.at(c.name).raw() == value.raw() &&
+        before->negative.at(c.name).raw() == negative.raw())
+      continue;
+    d.condition(c.name, repeated(value, batch), c.guided ? repeated(negative, batch) : Tensor());
+  }
 }
 
 // Samples from `first` on; the last batch is filled up with images that are thrown away.
@@ -126,8 +135,7 @@ DType Pipeline::dtype_of(const ResolvedRequest& r) const {
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r,
                                        const RunConditions& conditions) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
-  std::ranges::copy(conditions.conditions(model_.model->conditions(model_.config)),
-                    std::back_inserter(given));
+  std::ranges::copy(conditions.conditions(conditions_of(model_)), std::back_inserter(given));
   return {.batch = r.batch,
           .image = r.sample,
           .conditions = std::move(given),
@@ -164,7 +172,7 @@ std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
   std::unique_ptr<Denoiser> out;
   with_room(0, [&] {
     out = nullptr;  // one that there was no room for has memory already
-    out = std::make_unique<Denoiser>(model_.diffusion, network_of(*model_.model, model_.config),
+    out = std::make_unique<Denoiser>(model_.diffusion, network_of(model_, options.conditions),
                                      options, context_);
     if (!context_.device->on_host()) out->plan().check_memory();
   });

@@ -105,6 +105,9 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, DType dtype,
   if (!options_.keeps_encoders) text_.stage.reset();
   if (events.tell)
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
+  if (!q.controls.empty())
+    add_controls(text.conditions, parts_.denoiser, q.controls, r.sampling.sample,
+                 r.sampling.options.steps);
   return std::move(text.conditions);
 }
 

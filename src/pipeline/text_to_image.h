@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pipeline/checkpoint_parts.h"
+#include "pipeline/control.h"
 #include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/run_progress.h"
@@ -27,6 +28,8 @@ struct TextToImageRequest {
   ImageSize size = {};      // pixels; {}: the model's own
   bool pixels = true;       // false: latents are all that is wanted
   GenerateOptions options;
+  // One for each control network of the denoiser (pipeline/control.h); none: they have no part.
+  std::vector<ControlInput> controls = {};
   std::vector<LoraChoice> loras = {};
   std::string lora_dir = {};  // where those are that the prompt names
 };

@@ -10,11 +10,13 @@ namespace {
 
 // Where tiles begin along one side, as far apart as the overlap allows, and the same everywhere up
 // to rounding.
-std::vector<int64_t> first_pixels(int64_t size, int64_t tile, int64_t overlap) {
-  if (size <= tile) return {0};
-  const int64_t step = tile - overlap, gaps = (size - tile + step - 1) / step;
+std::vector<int64_t> first_pixels(int64_t size, const Tiling& t) {
+  if (size <= t.tile) return {0};
+  const int64_t step = t.tile - t.overlap - t.multiple + 1,
+                gaps = (size - t.tile + step - 1) / step;
   std::vector<int64_t> out;
-  for (int64_t i = 0; i <= gaps; ++i) out.push_back(i * (size - tile) / gaps);
+  for (int64_t i = 0; i <= gaps; ++i)
+    out.push_back(i * (size - t.tile) / gaps / t.multiple * t.multiple);
   return out;
 }
 
@@ -25,7 +27,7 @@ struct Side {
   std::vector<std::vector<float>> weights;  // [tile][tile * factor]; those of a result sum to 1
 
   Side(int64_t size, const Tiling& t, int64_t factor)
-      : first(first_pixels(size, t.tile, t.overlap)), tile(std::min(size, t.tile)) {
+      : first(first_pixels(size, t)), tile(std::min(size, t.tile)) {
     std::vector<float> sums(static_cast<size_t>(size * factor));
     const auto ramp = static_cast<float>(std::max<int64_t>(t.overlap - 2 * t.margin, 1) * factor);
     for (const int64_t begin : first) {
@@ -85,14 +87,24 @@ Shape tile_shape(const Shape& image, const Tiling& t) {
   require(t.margin >= 0 && 2 * t.margin < t.overlap && t.overlap < t.tile, "tiles: two margins (",
           t.margin, ") must be less than the overlap (", t.overlap,
           "), and that less than a tile (", t.tile, ")");
+  require(t.multiple > 0 && t.tile - t.overlap >= t.multiple &&
+              (t.multiple == 1 || (image[1] % t.multiple == 0 && image[2] % t.multiple == 0 &&
+                                   t.tile % t.multiple == 0)),
+          "tiles: sides of images and tiles (", t.tile, ") must be multiples of ", t.multiple, "  ",
+          image);
   return {image[0], std::min(image[1], t.tile), std::min(image[2], t.tile), image[3]};
+}
+
+int64_t tile_count(const Shape& image, const Tiling& t) {
+  tile_shape(image, t);  // checks
+  return static_cast<int64_t>(first_pixels(image[1], t).size() * first_pixels(image[2], t).size());
 }
 
 Tensor in_tiles(const Tensor& image, const Tiling& tiling,
                 const std::function<Tensor(const Tensor&)>& f) {
   const Shape shape = tile_shape(image.shape(), tiling), &size = image.shape();
-  const std::vector<int64_t> rows = first_pixels(size[1], tiling.tile, tiling.overlap),
-                             columns = first_pixels(size[2], tiling.tile, tiling.overlap);
+  const std::vector<int64_t> rows = first_pixels(size[1], tiling),
+                             columns = first_pixels(size[2], tiling);
   if (rows.size() * columns.size() == 1) return f(image);
   Tensor out;
   std::vector<Side> sides;  // of rows and columns, once the factor is known

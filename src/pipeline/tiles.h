@@ -15,10 +15,13 @@ struct Tiling {
   int64_t tile = 64;     // side; images that are smaller have smaller tiles
   int64_t overlap = 16;  // of neighbours, at least
   int64_t margin = 4;    // at the sides of a tile, but those of the image: not used
+  int64_t multiple = 1;  // tiles begin at multiples of this; of the image's sides, too
 };
 
 // Of every tile of such an image [N,H,W,C]: one plan serves all.
 Shape tile_shape(const Shape& image, const Tiling& tiling);
+// How many there are.
+int64_t tile_count(const Shape& image, const Tiling& tiling);
 
 // f(tile) is f32 [N,k h,k w,C'] of a tile [N,h,w,C], with the same k for all. Results fade into
 // each other, by weights that are linear over what is left of the overlap. Throws Error.

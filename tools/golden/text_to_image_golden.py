@@ -98,7 +98,8 @@ def encoded(tokenizer, models, prompt, xl):
     return torch.cat(states, dim=-1), pooled
 
 
-def run(name, case, tokenizer):
+def run(name, case, tokenizer, control=None):
+    """control(step, steps, x, t, states, more): what the U-Net is given besides, of both halves."""
     c = {**ldm_cases.DEFAULTS, **case["unet"]}
     xl = c["vector"] > 0
     unet = ldm_cases.unet(c)
@@ -119,9 +120,11 @@ def run(name, case, tokenizer):
     states = torch.cat([b[0] for b in branches])
     noise = torch.randn([1, 4, height // 8, width // 8], generator=torch.manual_seed(seed))
     x = noise * scheduler.init_noise_sigma
-    for t in scheduler.timesteps:
+    for i, t in enumerate(scheduler.timesteps):
         both = scheduler.scale_model_input(torch.cat([x, x]), t)
-        negative, positive = unet(both, t, encoder_hidden_states=states, **more).sample.chunk(2)
+        extra = control(i, case["steps"], both, t, states, more) if control else {}
+        negative, positive = unet(both, t, encoder_hidden_states=states, **more,
+                                  **extra).sample.chunk(2)
         x = scheduler.step(negative + guidance * (positive - negative), t, x).prev_sample
     pixels = vae.decode(x / scale).sample.clamp(-1, 1)
     return {"case": name, "unet": c, "texts": case["texts"], "autoencoder": AUTOENCODER,

@@ -25,6 +25,8 @@ struct Command {
   std::function<int()> (*bind)(CLI::App& app, const std::vector<std::string>& words) = nullptr;
   // Fields whose flags --help shows; --help-all shows all. Empty: all are few enough.
   std::vector<std::string_view> common = {};
+  // Fields of several texts (base/text_list.h), whose flags may be given more than once.
+  std::vector<std::string_view> repeated = {};
 };
 
 // The exit code after a signal is this plus the signal's number, as in shells.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "base/seed.h"
+#include "base/text_list.h"
 #include "diffusion/config.h"
 
 namespace ebb::cli {
@@ -42,6 +43,8 @@ void add_flags(CLI::App& app, std::vector<Field> fields) {
     CLI::Option* option = app.add_option_function<std::string>(
         name, [f](const std::string& text) { take_value(f, text); }, f.help);
     option->type_name(std::string(type_name(f)))->default_str(field_text(f));
+    if (auto* const* text = std::get_if<TextValue*>(&f.ref))
+      if (dynamic_cast<const TextList*>(*text)) option->join(';');
   }
 }
 

@@ -93,14 +93,18 @@ void show_common(CLI::App& app, const Command& command) {
   app.footer(str(hidden, " more options: ebb ", command.name, " --help-all\n\n", app.get_footer()));
 }
 
-// Throws Error if a flag is there twice: which one would count?
-void check_repeats(std::string_view command, const std::vector<std::string>& words) {
+// Throws Error if a flag of one value is there twice: which one would count?
+void check_repeats(const Command& command, const std::vector<std::string>& words) {
   std::set<std::string> seen;
   for (const std::string& word : words) {
     if (word == "--") return;
     if (!word.starts_with("--")) continue;
     const std::string flag = word.substr(0, word.find('='));
-    require(seen.insert(flag).second, command, ": ", flag, " is given more than once");
+    if (std::ranges::any_of(command.repeated, [&](std::string_view field) {
+          return flag_of(std::string(field)) == flag;
+        }))
+      continue;
+    require(seen.insert(flag).second, command.name, ": ", flag, " is given more than once");
   }
 }
 
@@ -118,7 +122,7 @@ void check_switch(const CLI::App& app, std::string_view command,
 
 int run_command(const Command& command, const std::vector<std::string>& given) {
   const std::vector<std::string> words = with_hyphens(given);
-  check_repeats(command.name, words);  // before a command reads some of them
+  check_repeats(command, words);  // before a command reads some of them
   CLI::App app{std::string(command.summary), "ebb " + std::string(command.name)};
   app.footer("example:\n  " + std::string(command.example));
   app.set_help_flag("-h,--help", "the common options");

@@ -7,12 +7,14 @@
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/control_flags.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "base/text_list.h"
 #include "base/version.h"
 #include "io/file.h"
 #include "io/npy.h"
@@ -27,11 +29,13 @@ namespace {
 
 struct Options {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
-                                       embedding_dir, lora, lora_dir;
+                                       embedding_dir, lora_dir;
+  TextList lora;
   std::string prompt_syntax = "auto", like, config, format = "png";
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
+  ControlFlags control;
   CommonOptions common;
   FieldTexts diffusion;
   void fields(auto&& f) {
@@ -56,6 +60,7 @@ struct Options {
     f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
     f("prompt_syntax", prompt_syntax,
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
+    control.fields(f);
     generate.fields(f);
   }
   // Beside those that say how a picture is made: how it is kept, and where settings come from.
@@ -125,7 +130,8 @@ TextToImageRequest request_of(const Options& o) {
           .size = image_size(o.size, "generate"),
           .pixels = output == Output::grid || output == Output::folder,
           .options = o.generate,
-          .loras = parse_loras(o.lora),
+          .controls = control_inputs(o.control),
+          .loras = parse_loras(o.lora.text()),
           .lora_dir = o.lora_dir};
 }
 
@@ -137,6 +143,7 @@ CheckpointParts parts_of(const Options& o) {
                   .autoencoder = o.vae},
                  o.diffusion);
   say_guesses(parts.denoiser);
+  parts.denoiser = with_controls(std::move(parts.denoiser), o.control);
   return parts;
 }
 
@@ -147,8 +154,11 @@ void warn(const std::vector<std::string>& warnings) {
 // Writes pictures into a folder when they come; what is one file in the end, once.
 class PictureFiles {
  public:
-  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
+  // `upscale`: of a picture's pixels.
+  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran,
+               std::function<Tensor(const Tensor&)> upscale)
       : options_(o),
+        upscale_(std::move(upscale)),
         output_(output_of(o.out, "generate")),
         hash_(o.model),
         text_([&o, &r, ran, this](int64_t i) { return settings(o, r, ran, i, hash_.hex()); }) {
@@ -180,9 +190,10 @@ class PictureFiles {
   int64_t count() const { return count_; }
 
  private:
-  static Tensor pixels(const Picture& p) { return to_pixels(p.pixels); }
+  Tensor pixels(const Picture& p) const { return to_pixels(upscale_(p.pixels)); }
 
   const Options& options_;
+  std::function<Tensor(const Tensor&)> upscale_;
   Output output_;
   FileHash hash_;
   PictureText text_;
@@ -230,6 +241,9 @@ int run(const Options& o) {
   require(o.first_image >= 0, "generate: --first-image must not be negative (got ", o.first_image,
           ")");
   check_output_path(o.out, "generate");
+  const Output output = output_of(o.out, "generate");
+  require(o.control.upscale.empty() || output == Output::grid || output == Output::folder,
+          "generate: --upscale makes pictures larger, but --out takes latents  ", o.out);
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, request_of(o));
   warn(request.warnings);
@@ -237,10 +251,14 @@ int run(const Options& o) {
   if (!o.embedding_dir.empty())
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
   warn(options.embeddings.warnings);
-  TextToImage pipeline(std::move(parts), open_device(o.common), std::move(options));
-  PictureFiles files(o, request, pipeline.ran(request));
-  const auto start = std::chrono::steady_clock::now();
+  const Context context = open_device(o.common);
+  PictureUpscaler upscaler(o.control, context);
+  TextToImage pipeline(std::move(parts), context, std::move(options));
   train::StopSignals signals(stopping);
+  PictureFiles files(o, request, pipeline.ran(request), [&](const Tensor& pixels) {
+    return upscaler(pixels, [&](double) { return signals.requested() == 0; });
+  });
+  const auto start = std::chrono::steady_clock::now();
   ProgressLine line("generate");
   RunEvents events;
   events.progress = [&](const RunProgress& p) {
@@ -289,7 +307,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   if (!picture.empty()) like = set_like(o->settings(), o->diffusion, picture);
   if (!config.empty()) set_config(fields_of(*o), o->diffusion, config);
   add_flags(app, fields_of(*o));
-  app.get_option("--lora")->join(';');
   add_flags(app, o->others());
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
@@ -312,7 +329,8 @@ const Command& generate() {
                          "--size 512x512 --steps 20 --seed 1 --out fox.png",
                          bind,
                          {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "like", "out"}};
+                          "seed", "n", "like", "out"},
+                         {"control", "control_model", "lora"}};
   return c;
 }
 

@@ -1,0 +1,101 @@
+// ebb upscale IMAGE --model FILE: a larger picture by a network.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
+#include "base/error.h"
+#include "diffusion/solver/run.h"
+#include "io/image.h"
+#include "io/picture_file.h"
+#include "pipeline/decoder.h"
+#include "pipeline/upscaler.h"
+#include "train/stop.h"
+
+namespace ebb::cli {
+namespace {
+
+struct Options {
+  std::string image, model, out = "upscaled.png";
+  double scale = 0;
+  int64_t tile = 0, quality = io::default_quality;
+  CommonOptions common;
+  void fields(auto&& f) {
+    f("model", model, "a file with an upscaler: ESRGAN, Real-ESRGAN or its compact form");
+    f("out", out, "a .png, .jpg or .webp file");
+    f("scale", scale, "how many times as large; 0: as the network makes it");
+    f("tile", tile, "side of the tiles that are evaluated, in pixels; 0: what fits into memory");
+    f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
+  }
+};
+
+// f32 [1,H,W,3] in [-1,1].
+Tensor pixels_of(const Tensor& image) {
+  const Shape& s = image.shape();
+  Tensor out(DType::f32, {1, s[0], s[1], 3});
+  std::ranges::transform(image.span<uint8_t>(), out.span<float>().begin(),
+                         [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1; });
+  return out;
+}
+
+int run(const Options& o) {
+  require(!o.model.empty(), "upscale: --model FILE must name an upscaler");
+  require(io::picture_format(o.out).has_value(),
+          "upscale: --out must be a .png, .jpg or .webp file (got '", o.out, "')");
+  require(o.quality >= 1 && o.quality <= 100, "upscale: --quality must be 1 to 100 (got ",
+          o.quality, ")");
+  const Tensor image = io::read_image(o.image, 3);
+  Upscaler upscaler(load_upscaler(o.model), open_device(o.common), {.tile = o.tile});
+  const auto start = std::chrono::steady_clock::now();
+  train::StopSignals signals(stopping);
+  ProgressLine line("upscale");
+  try {
+    const double scale = o.scale == 0 ? static_cast<double>(upscaler.scale()) : o.scale;
+    const Tensor large = upscaler.run(pixels_of(image), scale, [&](double share) {
+      line.show(share);
+      return signals.requested() == 0;
+    });
+    line.show(1);
+    line.finish();
+    const Tensor out = image_at(to_pixels(large), 0);
+    io::write_picture(o.out, out, {}, static_cast<int>(o.quality));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    const Shape& s = out.shape();
+    if (o.common.json)
+      std::puts(nlohmann::ordered_json{
+          {"width", s[1]}, {"height", s[0]}, {"seconds", seconds.count()}, {"out", o.out}}
+                    .dump()
+                    .c_str());
+    else
+      std::fprintf(stderr, "%lldx%lld in %.1f s: %s\n", static_cast<long long>(s[1]),
+                   static_cast<long long>(s[0]), seconds.count(), o.out.c_str());
+    return 0;
+  } catch (const Cancelled&) {
+    line.finish();
+    std::fprintf(stderr, "upscale: interrupted by signal %d; nothing was written to %s\n",
+                 signals.requested(), o.out.c_str());
+    return signal_exit + signals.requested();
+  }
+}
+
+std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
+  const auto o = std::make_shared<Options>();
+  add_positional(app, "IMAGE", o->image, "a picture: PNG, JPEG or WebP");
+  add_flags(app, fields_of(*o));
+  add_flags(app, fields_of(o->common));
+  return [o] { return run(*o); };
+}
+
+}  // namespace
+
+const Command& upscale() {
+  static const Command c{
+      "upscale", "make a picture larger by a network",
+      "ebb upscale fox.png --model RealESRGAN_x4plus.safetensors --out large.png", bind};
+  return c;
+}
+
+}  // namespace ebb::cli

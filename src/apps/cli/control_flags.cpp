@@ -1,0 +1,61 @@
+#include "apps/cli/control_flags.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "pipeline/decoder.h"
+
+namespace ebb::cli {
+namespace {
+
+struct UpscaleText {
+  std::string file;
+  double scale = 0;  // 0: the network's own
+};
+// A name may have colons: what is behind the last one counts where it is a number and the whole is
+// no file.
+UpscaleText upscale_text(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || std::filesystem::exists(text)) return {text};
+  return {text.substr(0, colon), parse_number(text.substr(colon + 1), "generate: --upscale")};
+}
+
+}  // namespace
+
+LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags) {
+  require(flags.control.texts.size() == flags.control_model.texts.size(),
+          "generate: --control-model must be given once for each --control (",
+          flags.control_model.texts.size(), " for ", flags.control.texts.size(), ")");
+  std::vector<LoadedComponent> networks;
+  for (const std::string& file : flags.control_model.texts)
+    networks.push_back(load_control_network(file));
+  return ebb::with_controls(std::move(denoiser), networks);
+}
+
+std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
+  require(flags.control_resize == "crop" || flags.control_resize == "stretch",
+          "generate: --control-resize must be crop or stretch (got '", flags.control_resize, "')");
+  std::vector<ControlInput> out;
+  for (const std::string& text : flags.control.texts) {
+    out.push_back(read_control(text));
+    out.back().mode = control_mode(flags.control_mode);
+    out.back().stretch = flags.control_resize == "stretch";
+  }
+  return out;
+}
+
+PictureUpscaler::PictureUpscaler(const ControlFlags& flags, const Context& context) {
+  if (flags.upscale.empty()) return;
+  const UpscaleText text = upscale_text(flags.upscale);
+  upscaler_.emplace(load_upscaler(text.file), context);
+  scale_ = text.scale == 0 ? static_cast<double>(upscaler_->scale()) : text.scale;
+}
+
+Tensor PictureUpscaler::operator()(const Tensor& pixels,
+                                   const std::function<bool(double)>& progress) {
+  if (!upscaler_) return pixels;
+  const Shape& s = pixels.shape();
+  return image_at(upscaler_->run(pixels.reshape({1, s[0], s[1], s[2]}), scale_, progress), 0);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,47 @@
+// Flags of control networks and of the upscaler behind a run.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/text_list.h"
+#include "pipeline/control.h"
+#include "pipeline/upscaler.h"
+
+namespace ebb::cli {
+
+struct ControlFlags {
+  TextList control, control_model;
+  std::string control_mode = "balanced", control_resize = "crop", upscale;
+  void fields(auto&& f) {
+    f("control", control,
+      "KIND=IMAGE[:strength[:start[:end]]], once for each control network: IMAGE is the finished "
+      "map "
+      "(none), or made one (invert, threshold, canny)");
+    f("control_model", control_model, "a file with a control network, once for each --control");
+    f("control_mode", control_mode,
+      "balanced, prompt or control (what is more important, as in A1111), or guess (diffusers)");
+    f("control_resize", control_resize, "crop: the middle of the image; stretch: all of it");
+    f("upscale", upscale,
+      "FILE[:scale], an upscaler of the finished pictures (ESRGAN, Real-ESRGAN)");
+  }
+};
+
+// The denoiser with the networks that the flags name. Throws Error.
+LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags);
+std::vector<ControlInput> control_inputs(const ControlFlags& flags);
+
+// Makes pictures f32 [H,W,3] in [-1,1] larger, or leaves them as they are without --upscale.
+class PictureUpscaler {
+ public:
+  PictureUpscaler(const ControlFlags& flags, const Context& context);
+  Tensor operator()(const Tensor& pixels, const std::function<bool(double)>& progress);
+
+ private:
+  std::optional<Upscaler> upscaler_;
+  double scale_ = 1;
+};
+
+}  // namespace ebb::cli

@@ -1,0 +1,318 @@
+#include "pipeline/control.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/fields.h"
+#include "base/names.h"
+#include "io/canny.h"
+#include "io/image.h"
+#include "io/resize.h"
+#include "io/safetensors.h"
+#include "nn/ldm_control.h"
+#include "pipeline/component.h"
+#include "train/model_weights.h"
+
+namespace ebb {
+namespace {
+
+std::string prefix_of(size_t k) { return str("control.", k); }
+std::string hint_of(size_t k) { return str(nn::hint_image, '.', k); }
+std::string strength_of(size_t k) { return str(nn::control_strength, '.', k); }
+
+// "sdxl", where a preset is the same, or else the model's name.
+std::string name_of(const Model& model, const ModelConfig& config) {
+  for (const Preset& p : model.presets)
+    if (p.config == config) return p.name;
+  return model.name;
+}
+
+// To a latent, along each side.
+int64_t pixels_of(const LoadedModel& m) {
+  const auto space = m.model->latents(m.config);
+  return space ? space->factor : 1;
+}
+
+const EntryPoint& entry_of(const Component& network) { return network.model->entries.at(0); }
+
+nn::Condition input_of(const Component& network, std::string_view name) {
+  for (nn::Condition& c : entry_of(network).inputs(network.config))
+    if (c.name == name) return c;
+  fail("control: the network ", network.model->name, " has no input ", name);
+}
+
+LoadedModel with(LoadedModel denoiser, const Component& network) {
+  denoiser.controls.push_back(network);
+  return denoiser;
+}
+
+// The graph of the denoiser with its control network `k`, for images of any size.
+void build(const LoadedModel& m, size_t k) {
+  constexpr int64_t side = 32;
+  Graph g;
+  nn::NetworkInputs in = network_inputs(g, *m.model, m.config, 1, {side, side});
+  std::vector<nn::Condition> given;
+  for (nn::Condition& c : conditions_of(m)) {
+    if (c.name != hint_of(k) && c.name != strength_of(k)) continue;
+    if (c.name == hint_of(k)) c.shape = {side * pixels_of(m), side * pixels_of(m), c.shape[2]};
+    in.conditions[c.name] = g.input(c.name, c.type(1));
+    given.push_back(std::move(c));
+  }
+  network_of(m, given)(g, in);
+}
+
+// Throws Error unless the network takes what the denoiser takes, and makes residuals for all of its
+// features.
+void check_fit(const LoadedModel& denoiser, const LoadedComponent& network, size_t k) {
+  const Component& c = network.component;
+  const auto known = denoiser.model->conditions(denoiser.config);
+  const auto misfit = [&](const auto&... why) {
+    fail("control: network ", k + 1, ", ", name_of(*c.model, c.config),
+         ", does not fit the denoiser ", name_of(*denoiser.model, denoiser.config), ": ", why...);
+  };
+  for (const nn::Condition& in : entry_of(c).inputs(c.config)) {
+    if (in.name == "noise" || in.name == nn::hint_image || in.name == nn::control_strength)
+      continue;
+    if (in.name == "x") {
+      if (in.shape[2] != denoiser.config.common().in_channels)
+        misfit("channels of the noisy image (", in.shape[2], " and ",
+               denoiser.config.common().in_channels, ")");
+      continue;
+    }
+    const auto same = std::ranges::find(known, in.name, &nn::Condition::name);
+    if (same == known.end()) misfit("the denoiser takes no ", in.name);
+    if (same->shape != in.shape)
+      misfit("channels of ", in.name, " (", in.shape[-1], " and ", same->shape[-1], ")");
+  }
+  try {
+    build(with(denoiser, c), k);
+  } catch (const Error& e) {
+    misfit(e.what());
+  }
+}
+
+// The image's middle part of the target's shape, or all of it, in the target's size: f32
+// [1,H,W,C] in [0,1].
+Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width, int64_t channels) {
+  Tensor image = io::convert_channels(control_image(in.kind, in.image), channels);
+  if (!in.stretch) {
+    const int64_t h = image.shape()[0], w = image.shape()[1];
+    const int64_t keep_h = std::min(h, std::max<int64_t>(1, (w * height + width / 2) / width)),
+                  keep_w = std::min(w, std::max<int64_t>(1, (h * width + height / 2) / height));
+    const int64_t y = (h - keep_h) / 2, x = (w - keep_w) / 2;
+    Tensor part(DType::u8, {keep_h, keep_w, channels});
+    for (int64_t i = 0; i < keep_h; ++i)
+      std::copy_n(image.span<uint8_t>().data() + ((y + i) * w + x) * channels, keep_w * channels,
+                  part.span<uint8_t>().data() + i * keep_w * channels);
+    image = part;
+  }
+  if (image.shape()[0] != height || image.shape()[1] != width)
+    image = io::resize(image, height, width);
+  Tensor out(DType::f32, {1, height, width, channels});
+  std::ranges::transform(image.span<uint8_t>(), out.span<float>().begin(),
+                         [](uint8_t v) { return static_cast<float>(v) / 255; });
+  return out;
+}
+
+// The factors of the residuals, finest first, the middle last.
+struct Factors {
+  Tensor prompt, negative;
+};
+Factors factors_of(const ControlInput& in, int64_t count) {
+  constexpr std::array of_levels = {0.25, 0.62, 0.825, 1.0};  // of A1111, for adapters
+  constexpr double soft = 0.825;       // of A1111, from feature to feature of Stable Diffusion 1
+  constexpr int64_t most = 12;         // the number of its middle
+  constexpr double least_guess = 0.1;  // of diffusers: 0.1 to 1 in equal ratios
+  Factors out{Tensor(DType::f32, {1, count}), Tensor(DType::f32, {1, count})};
+  const bool both = in.mode == ControlMode::balanced || in.mode == ControlMode::prompt;
+  for (int64_t i = 0; i < count; ++i) {
+    double f = in.strength;
+    if (in.mode == ControlMode::guess && count > 1)
+      f *= std::pow(least_guess, 1 - static_cast<double>(i) / static_cast<double>(count - 1));
+    if (in.mode == ControlMode::prompt || in.mode == ControlMode::control)
+      f *= count == std::ssize(of_levels) ? of_levels[static_cast<size_t>(i)]
+                                          : std::pow(soft, static_cast<double>(most - i));
+    out.prompt.span<float>()[static_cast<size_t>(i)] = static_cast<float>(f);
+    out.negative.span<float>()[static_cast<size_t>(i)] = both ? static_cast<float>(f) : 0;
+  }
+  return out;
+}
+
+// As diffusers counts: whether a step, from 1 on, lies within the shares.
+bool takes_part(const ControlInput& in, int64_t step, int64_t steps) {
+  const auto n = static_cast<double>(steps);
+  return static_cast<double>(step - 1) / n >= in.start && static_cast<double>(step) / n <= in.end;
+}
+
+void check(const ControlInput& in, size_t k) {
+  require(std::isfinite(in.strength) && std::abs(in.strength) <= 10, "control: the strength of ",
+          k + 1, " must be a number up to 10 (", in.strength, ")");
+  require(in.start >= 0 && in.start <= in.end && in.end <= 1, "control: start and end of ", k + 1,
+          " must be shares of the steps, 0 to 1, in this order (", in.start, ", ", in.end, ")");
+}
+
+}  // namespace
+
+ControlMode control_mode(std::string_view name) {
+  const std::string small = small_letters(name);
+  if (small == "balanced") return ControlMode::balanced;
+  if (small == "prompt") return ControlMode::prompt;
+  if (small == "control") return ControlMode::control;
+  if (small == "guess") return ControlMode::guess;
+  fail("control: the mode must be balanced, prompt, control or guess (got '", name, "')");
+}
+
+ControlInput read_control(const std::string& text) {
+  const size_t equals = text.find('=');
+  require(equals != std::string::npos && equals > 0 && equals + 1 < text.size(),
+          "control: must be KIND=IMAGE[:strength[:start[:end]]] (got '", text, "')");
+  ControlInput out{.image = {}, .kind = text.substr(0, equals)};
+  std::string file = text.substr(equals + 1);
+  // Numbers behind colons, from the last; names of files may have colons, too.
+  std::vector<double> numbers;
+  while (numbers.size() < 3) {
+    const size_t colon = file.rfind(':');
+    if (colon == std::string::npos || colon == 0) break;
+    try {
+      numbers.insert(numbers.begin(), parse_number(file.substr(colon + 1), "control"));
+    } catch (const Error&) {
+      break;
+    }
+    file.resize(colon);
+  }
+  double* const fields[] = {&out.strength, &out.start, &out.end};
+  for (size_t i = 0; i < numbers.size(); ++i) *fields[i] = numbers[i];
+  out.image = io::read_image(file, 3);
+  return out;
+}
+
+Tensor control_image(std::string_view kind, const Tensor& image) {
+  const std::string k = small_letters(kind);
+  if (k == "none") return image;
+  if (k == "canny") return io::canny(image, {});
+  if (k == "invert" || k == "threshold") {
+    const Tensor from = k == "threshold" ? io::convert_channels(image, 1) : image;
+    Tensor out(DType::u8, from.shape());
+    const bool invert = k == "invert";
+    std::ranges::transform(from.span<uint8_t>(), out.span<uint8_t>().begin(), [&](uint8_t v) {
+      return static_cast<uint8_t>(invert ? 255 - v : v > 127 ? 255 : 0);
+    });
+    return out;
+  }
+  fail("control: '", kind,
+       "' is not among none, invert, threshold and canny; maps of depth, poses, segments and the "
+       "like come from networks that ebb does not have: give the finished map as none=IMAGE");
+}
+
+LoadedComponent load_control_network(const std::string& file) {
+  const nn::FileShapes shapes = train::shapes_of(io::SafetensorsFile::open(file));
+  std::string others;
+  for (const Component& c : recognise_components(shapes)) {
+    if (c.model->kind == ModelKind::control_network) return {c, open_component(file, c)};
+    others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
+  }
+  for (const auto& [name, shape] : shapes)
+    require(!name.starts_with("control_add_embedding.") && name != "lora_controlnet",
+            "control: networks of several tasks (union) and control LoRAs are not implemented  ",
+            file);
+  fail("control: the file has no control network or T2I-Adapter of Stable Diffusion 1, 2 or XL",
+       others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);
+}
+
+LoadedModel with_controls(LoadedModel denoiser, const std::vector<LoadedComponent>& networks) {
+  if (networks.empty()) return denoiser;
+  require(denoiser.weights != nullptr, "control: the denoiser has no weights");
+  WeightStore::Weights all = denoiser.weights->weights();
+  for (const LoadedComponent& n : networks) {
+    const size_t k = denoiser.controls.size();
+    check_fit(denoiser, n, k);
+    for (const auto& [name, weight] : n.weights->weights())
+      all.emplace(str(prefix_of(k), '.', name), weight);
+    denoiser.controls.push_back(n.component);
+  }
+  denoiser.weights = std::make_shared<WeightStore>(std::move(all));
+  return denoiser;
+}
+
+std::vector<nn::Condition> conditions_of(const LoadedModel& m) {
+  std::vector<nn::Condition> out = m.model->conditions(m.config);
+  for (size_t k = 0; k < m.controls.size(); ++k) {
+    nn::Condition hint = input_of(m.controls[k], nn::hint_image),
+                  strength = input_of(m.controls[k], nn::control_strength);
+    hint.name = hint_of(k);
+    strength.name = strength_of(k);
+    strength.guided = true;  // the branches may have strengths of their own
+    hint.rare = strength.rare = true;
+    out.push_back(std::move(hint));
+    out.push_back(std::move(strength));
+  }
+  return out;
+}
+
+nn::Network network_of(const LoadedModel& m, const std::vector<nn::Condition>& given) {
+  nn::Network unet = network_of(*m.model, m.config);
+  std::vector<nn::ControlNetwork> networks(m.controls.size());
+  bool any = false;
+  for (size_t k = 0; k < networks.size(); ++k) {
+    if (std::ranges::find(given, hint_of(k), &nn::Condition::name) == given.end()) continue;
+    any = true;
+    networks[k] = [c = m.controls[k], prefix = prefix_of(k)](Graph& g, const nn::ValuesByName& in) {
+      return entry_of(c).build(nn::Params(g, prefix), c.config, in);
+    };
+  }
+  return any ? nn::controlled(std::move(unet), std::move(networks)) : unet;
+}
+
+void add_controls(RunConditions& conditions, const LoadedModel& model,
+                  const std::vector<ControlInput>& inputs, const Shape& sample, int64_t steps) {
+  require(inputs.size() == model.controls.size(),
+          "control: there must be an image for each of the ", model.controls.size(),
+          " control networks (", inputs.size(), ")");
+  if (inputs.empty()) return;
+  const int64_t factor = pixels_of(model);
+  // After which steps something changes.
+  std::set<int64_t> ends = {steps};
+  for (const RunConditions::Steps& s : conditions.steps) ends.insert(std::min(s.end_step, steps));
+  struct Given {
+    Tensor hint;
+    Factors factors;
+    Tensor none;
+  };
+  std::vector<Given> given;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    check(inputs[k], k);
+    const Component& c = model.controls[k];
+    const int64_t count = input_of(c, nn::control_strength).shape[0];
+    const int64_t height = sample[0] * factor, width = sample[1] * factor,
+                  multiple = c.model->size_multiple(c.config);
+    require(height % multiple == 0 && width % multiple == 0, "control: network ", k + 1, ", ",
+            name_of(*c.model, c.config), ", needs sides that are multiples of ", multiple, " (",
+            width, "x", height, ")");
+    given.push_back({hint_of_image(inputs[k], height, width, input_of(c, nn::hint_image).shape[2]),
+                     factors_of(inputs[k], count), Tensor(DType::f32, {1, count})});
+    for (int64_t step = 1; step < steps; ++step)
+      if (takes_part(inputs[k], step, steps) != takes_part(inputs[k], step + 1, steps))
+        ends.insert(step);
+  }
+  RunConditions out;
+  int64_t first = 1;
+  for (const int64_t end : ends) {
+    RunConditions::Steps s =
+        conditions.empty() ? RunConditions::Steps{} : conditions.at(std::min(first, steps));
+    s.end_step = end;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const bool on = takes_part(inputs[k], std::min(first, steps), steps);
+      s.values[hint_of(k)] = s.negative[hint_of(k)] = given[k].hint;
+      s.values[strength_of(k)] = on ? given[k].factors.prompt : given[k].none;
+      s.negative[strength_of(k)] = on ? given[k].factors.negative : given[k].none;
+    }
+    out.steps.push_back(std::move(s));
+    first = end + 1;
+  }
+  conditions = std::move(out);
+}
+
+}  // namespace ebb

@@ -1,0 +1,56 @@
+// Control networks of a run: how their images and strengths become conditions of the denoiser.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/load_model.h"
+#include "pipeline/run_conditions.h"
+#include "pipeline/text_stage.h"
+
+namespace ebb {
+
+enum class ControlMode : uint8_t {
+  balanced,  // every residual by the strength, in both branches of guidance
+  prompt,    // A1111's "My prompt is more important": finer features count less
+  control,   // A1111's "ControlNet is more important": the same, in the branch of the prompt only
+  guess,     // diffusers' guess mode: other factors, in the branch of the prompt only
+};
+// "balanced", "prompt", "control", "guess". Throws Error.
+ControlMode control_mode(std::string_view name);
+
+// What one of the control networks is given in a run.
+struct ControlInput {
+  Tensor image;               // u8 [H,W,3]
+  std::string kind = "none";  // what is done to it first, see control_image()
+  double strength = 1;
+  double start = 0, end = 1;  // shares of the steps; it has no part in others
+  bool stretch = false;       // to the size of the picture, else the middle is cut out
+  ControlMode mode = ControlMode::balanced;
+};
+// "KIND=IMAGE[:strength[:start[:end]]]", reads the file. Throws Error.
+ControlInput read_control(const std::string& text);
+
+// What a kind makes of an image: none, invert, threshold, canny. Others need networks that ebb
+// does not have: the Error says so.
+Tensor control_image(std::string_view kind, const Tensor& image);
+
+// Of a file; throws Error that says what the file has instead.
+LoadedComponent load_control_network(const std::string& file);
+// The denoiser with control networks, whose weights are beside its own. Throws Error where one does
+// not fit it.
+LoadedModel with_controls(LoadedModel denoiser, const std::vector<LoadedComponent>& networks);
+
+// The conditions of a model with its control networks: number k has hint.<k> and strength.<k>.
+std::vector<nn::Condition> conditions_of(const LoadedModel& model);
+// The network of a model with those control networks for which `given` has values.
+nn::Network network_of(const LoadedModel& model, const std::vector<nn::Condition>& given);
+
+// Adds to the conditions of a run of so many steps the inputs of all control networks, one each, in
+// their order. `sample`: {H,W,C} of what the denoiser makes. Throws Error.
+void add_controls(RunConditions& conditions, const LoadedModel& model,
+                  const std::vector<ControlInput>& inputs, const Shape& sample, int64_t steps);
+
+}  // namespace ebb

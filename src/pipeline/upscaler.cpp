@@ -1,0 +1,186 @@
+#include "pipeline/upscaler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "core/out_of_memory.h"
+#include "diffusion/solver/run.h"
+#include "io/resize.h"
+#include "io/safetensors.h"
+#include "pipeline/component.h"
+#include "pipeline/decoder.h"
+#include "train/model_weights.h"
+
+namespace ebb {
+namespace {
+
+// Sides of tiles that are tried in this order: features at the end are k times as large.
+constexpr std::array<int64_t, 6> tile_sides = {512, 384, 256, 192, 128, 64};
+constexpr int most_times = 3;
+
+// `overlap` 0: an eighth. The outer quarters of an overlap lack their surroundings.
+Tiling tiling_of(int64_t side, int64_t overlap, int64_t multiple) {
+  const int64_t shared = overlap > 0 ? overlap : side / 8;
+  return {.tile = side, .overlap = shared, .margin = shared / 4, .multiple = multiple};
+}
+
+EntryCall call_of(const Shape& image) { return {"upscale", {{"pixels", image}}, {"pixels"}}; }
+
+int64_t multiple_of(const Component& c) { return c.model->size_multiple(c.config); }
+
+// As many times as large as its input is what the network makes.
+int64_t scale_of(const Component& c) {
+  const int64_t side = multiple_of(c);
+  const Graph g = entry_graph(*c.model, c.config, call_of({1, side, side, 3}));
+  return g.type(g.outputs().at(0).value).shape[1] / side;
+}
+
+// Mirrored below and to the right to sides that are multiples.
+Tensor padded(const Tensor& image, int64_t multiple) {
+  const Shape& s = image.shape();
+  const auto up = [&](int64_t n) { return (n + multiple - 1) / multiple * multiple; };
+  if (up(s[1]) == s[1] && up(s[2]) == s[2]) return image;
+  Tensor out(DType::f32, {s[0], up(s[1]), up(s[2]), s[3]});
+  const auto mirrored = [](int64_t i, int64_t n) {
+    return i < n ? i : std::max<int64_t>(2 * n - 2 - i, 0);
+  };
+  const float* from = image.span<float>().data();
+  float* to = out.span<float>().data();
+  for (int64_t n = 0; n < s[0]; ++n)
+    for (int64_t y = 0; y < out.shape()[1]; ++y)
+      for (int64_t x = 0; x < out.shape()[2]; ++x, to += s[3])
+        std::copy_n(from + ((n * s[1] + mirrored(y, s[1])) * s[2] + mirrored(x, s[2])) * s[3], s[3],
+                    to);
+  return out;
+}
+
+// The upper left part, clipped.
+Tensor cropped(const Tensor& image, int64_t height, int64_t width) {
+  const Shape& s = image.shape();
+  Tensor out(DType::f32, {s[0], height, width, s[3]});
+  float* to = out.span<float>().data();
+  for (int64_t n = 0; n < s[0]; ++n)
+    for (int64_t y = 0; y < height; ++y) {
+      const float* row = image.span<float>().data() + (n * s[1] + y) * s[2] * s[3];
+      to = std::transform(row, row + width * s[3], to,
+                          [](float v) { return std::clamp(v, -1.f, 1.f); });
+    }
+  return out;
+}
+
+// f32 in [-1,1] of u8 images, one by one, of another size.
+Tensor resized(const Tensor& pixels, int64_t height, int64_t width) {
+  const Tensor bytes = to_pixels(pixels);
+  const Shape& s = pixels.shape();
+  Tensor out(DType::f32, {s[0], height, width, s[3]});
+  for (int64_t i = 0; i < s[0]; ++i) {
+    const Tensor one = io::resize(image_at(bytes, i), height, width);
+    std::ranges::transform(one.span<uint8_t>(), out.rows(i, i + 1).span<float>().begin(),
+                           [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1; });
+  }
+  return out;
+}
+
+}  // namespace
+
+LoadedComponent load_upscaler(const std::string& file) {
+  std::string others;
+  for (const Component& c :
+       recognise_components(train::shapes_of(io::SafetensorsFile::open(file)))) {
+    if (c.model->kind != ModelKind::upscaler) {
+      others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
+      continue;
+    }
+    ModelConfig config = c.config;
+    for (const Field& f : config.fields())
+      require(f.name != "image_channels" || field_text(f) == "3",
+              "upscale: the network must work on pictures of 3 channels (", field_text(f), ")  ",
+              file);
+    return {c, open_component(file, c)};
+  }
+  fail("upscale: the file has no upscaler that ebb knows: ESRGAN, Real-ESRGAN or its compact form",
+       others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);
+}
+
+Upscaler::Upscaler(LoadedComponent network, Context context, const UpscaleOptions& options)
+    : network_(std::move(network)),
+      context_(std::move(context)),
+      options_(options),
+      // bf16 has too few bits for pixels
+      dtype_(context_.device->fast_in(DType::f16) ? DType::f16 : DType::f32),
+      scale_(scale_of(network_.component)) {
+  require(options.tile == 0 || options.tile >= 32,
+          "upscale: a tile must have a side of 32 pixels or more (", options.tile, ")");
+}
+
+void Upscaler::compile(const Shape& tile) {
+  plan_.emplace(entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_));
+  plan_->check_memory();
+}
+
+void Upscaler::prepare(const Shape& image) {
+  if (plan_ && image_ == image) return;
+  const int64_t multiple = multiple_of(network_.component);
+  std::vector<int64_t> sides(tile_sides.begin(), tile_sides.end());
+  if (options_.tile > 0) sides = {(options_.tile + multiple - 1) / multiple * multiple};
+  for (const int64_t side : sides) {
+    try {
+      tiling_ = tiling_of(side, options_.overlap, multiple);
+      compile(tile_shape(image, tiling_));
+      image_ = image;
+      return;
+    } catch (const OutOfMemory&) {
+      plan_.reset();
+      if (side == sides.back()) throw;
+    }
+  }
+}
+
+Tensor Upscaler::run(const Tensor& pixels, const std::function<bool(double)>& progress) {
+  const Shape& s = pixels.shape();
+  require(s.rank() == 4 && s[3] == 3 && pixels.dtype() == DType::f32,
+          "upscale: pixels must be f32 [N,H,W,3]  ", s);
+  const Tensor image = padded(pixels, multiple_of(network_.component));
+  const Shape one = {1, image.shape()[1], image.shape()[2], 3};
+  prepare(one);
+  Tensor out(DType::f32, {s[0], s[1] * scale_, s[2] * scale_, 3});
+  const double tiles = static_cast<double>(s[0] * tile_count(one, tiling_));
+  double done = 0;
+  for (int64_t i = 0; i < s[0]; ++i) {
+    const Tensor large = in_tiles(image.rows(i, i + 1), tiling_, [&](const Tensor& tile) {
+      if (progress && !progress(done++ / tiles)) throw Cancelled("upscale");
+      return plan_->run({{"pixels", tile}}).at("pixels");
+    });
+    const auto from = large.span<float>();
+    require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),
+            "upscale: the pixels of image ", i, " are not finite in ", dtype_, "  ",
+            network_.component.model->name);
+    std::ranges::copy(cropped(large, s[1] * scale_, s[2] * scale_).span<float>(),
+                      out.rows(i, i + 1).span<float>().begin());
+  }
+  return out;
+}
+
+Tensor Upscaler::run(const Tensor& pixels, double scale,
+                     const std::function<bool(double)>& progress) {
+  require(scale > 0 && scale <= 16, "upscale: the scale must be more than 0 and at most 16 (",
+          scale, ")");
+  const Shape& s = pixels.shape();
+  require(s.rank() == 4, "upscale: pixels must be f32 [N,H,W,3]  ", s);
+  const auto side = [&](int64_t n) {
+    return std::max<int64_t>(1, std::llround(static_cast<double>(n) * scale));
+  };
+  int times = 1;
+  for (double have = static_cast<double>(scale_); have < scale && times < most_times && scale_ > 1;
+       have *= static_cast<double>(scale_))
+    ++times;
+  Tensor out = pixels;
+  for (int i = 0; i < times; ++i)
+    out = run(out, [&](double share) { return !progress || progress((i + share) / times); });
+  if (out.shape()[1] == side(s[1]) && out.shape()[2] == side(s[2])) return out;
+  return resized(out, side(s[1]), side(s[2]));
+}
+
+}  // namespace ebb

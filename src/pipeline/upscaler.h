@@ -1,0 +1,53 @@
+// Upscaler: a network that makes larger pictures of pictures, on a device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "pipeline/text_stage.h"
+#include "pipeline/tiles.h"
+#include "runtime/context.h"
+#include "runtime/plan.h"
+
+namespace ebb {
+
+// Of a file; a network of pictures of three channels. Throws Error that says what the file has
+// instead.
+LoadedComponent load_upscaler(const std::string& file);
+
+struct UpscaleOptions {
+  int64_t tile = 0;     // side in pixels of the input; 0: the largest that fits into memory
+  int64_t overlap = 0;  // of neighbours; 0: an eighth of a tile
+};
+
+class Upscaler {
+ public:
+  Upscaler(LoadedComponent network, Context context, const UpscaleOptions& options = {});
+
+  // How many times as large the network makes pictures.
+  int64_t scale() const { return scale_; }
+  // f32 [N,H,W,3] in [-1,1] -> [N,kH,kW,3], clipped. What does not fit is evaluated in tiles that
+  // fade into each other. `progress` gets the share that is done; returning false stops with
+  // Cancelled. Throws Error.
+  Tensor run(const Tensor& pixels, const std::function<bool(double)>& progress = {});
+  // To `scale` times the size (rounded), whatever the network's own: evaluated as often as needed,
+  // at most three times, and resized to the rest.
+  Tensor run(const Tensor& pixels, double scale, const std::function<bool(double)>& progress = {});
+
+ private:
+  void prepare(const Shape& image);
+  void compile(const Shape& tile);
+
+  LoadedComponent network_;
+  Context context_;
+  UpscaleOptions options_;
+  DType dtype_;
+  int64_t scale_ = 0;
+  std::optional<Plan> plan_;
+  Tiling tiling_;
+  Shape image_;  // that the plan is for
+};
+
+}  // namespace ebb

@@ -1,0 +1,117 @@
+// `ebb generate` with control networks and an upscaler, and `ebb upscale`.
+#include <gtest/gtest.h>
+
+#include "io/image.h"
+#include "support/generate_program.h"
+
+namespace ebb {
+namespace {
+
+using testing::Output;
+using testing::run_program;
+
+class CliControl : public testing::GenerateProgram {
+ protected:
+  std::string network(const std::string& fields = "") const {
+    return checkpoint({{"control_net",
+                        "{model_channels=64 channel_mult=[1,2] num_res_blocks=1 input_depths=[1,0] "
+                        "middle_depth=1 num_heads=0 num_head_channels=64 context=64 "
+                        "conv_projection=false hint_channels=[8,8,8,8] " +
+                            fields + "}",
+                        "control_model."}},
+                      "control");
+  }
+  std::string upscaler() const {
+    return checkpoint({{"esrgan_compact", "{width=8 layers=1 scale=2}", ""}}, "upscaler");
+  }
+  // 40x60: neither the size nor the shape of the pictures.
+  std::string image() const {
+    Tensor out(DType::u8, {40, 60, 3});
+    for (int64_t i = 0; i < out.numel(); ++i)
+      out.span<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(i * i / 97);
+    const std::string file = folder_ / "map.png";
+    io::write_png(file, out);
+    return file;
+  }
+  std::vector<uint8_t> pixels(const std::string& flags) const {
+    const Output out = run_program(generate(whole(), "--prompt fox " + flags));
+    EXPECT_EQ(out.code, 0) << out.text;
+    const Tensor t = io::read_image(png());
+    return {t.span<uint8_t>().begin(), t.span<uint8_t>().end()};
+  }
+};
+
+}  // namespace
+
+TEST_F(CliControl, control_network__changes_the_picture_by_its_strength) {
+  const std::string model = " --control-model " + network(), map = image();
+  const auto plain = pixels("");
+  const auto canny = pixels("--control canny=" + map + model);
+  EXPECT_NE(canny, plain);
+  EXPECT_NE(pixels("--control none=" + map + model), canny);
+  EXPECT_EQ(pixels("--control canny=" + map + ":0" + model), plain);
+  EXPECT_NE(pixels("--control canny=" + map + " --control-mode control" + model), canny);
+  EXPECT_NE(pixels("--control canny=" + map + model + " --control none=" + map + model), canny);
+}
+
+TEST_F(CliControl, settings__repeat_the_picture) {
+  const std::string map = image();
+  const auto want = pixels("--control invert=" + map + ":0.5 --control-model " + network());
+  const std::string first = folder_ / "first.png";
+  std::filesystem::rename(png(), first);
+  const Output out = run_program(str("generate --device cpu --like ", first, " --out ", png()));
+  ASSERT_EQ(out.code, 0) << out.text;
+  const Tensor t = io::read_image(png());
+  EXPECT_EQ(std::vector<uint8_t>(t.span<uint8_t>().begin(), t.span<uint8_t>().end()), want);
+}
+
+TEST_F(CliControl, what_does_not_fit__is_refused) {
+  const std::string map = image();
+  const auto refused = [&](const std::string& flags) {
+    const Output out = run_program(generate(whole(), "--prompt fox " + flags));
+    EXPECT_NE(out.code, 0);
+    return out.text;
+  };
+  EXPECT_NE(refused("--control none=" + map).find("once for each --control (0 for 1)"),
+            std::string::npos);
+  EXPECT_NE(refused("--control none=" + map + " --control-model " + network("context=32"))
+                .find("control: network 1, control_net, does not fit the denoiser ldm_unet: "
+                      "channels of text (32 and 64)"),
+            std::string::npos);
+  EXPECT_NE(refused("--control depth=" + map + " --control-model " + network())
+                .find("give the finished map as none=IMAGE"),
+            std::string::npos);
+  EXPECT_NE(refused("--control none=" + map + " --control-model " + upscaler())
+                .find("(it has: upscaler esrgan_compact)"),
+            std::string::npos);
+  EXPECT_NE(refused("--control none=" + map + ":1:0.8:0.2 --control-model " + network())
+                .find("start and end of 1 must be shares of the steps"),
+            std::string::npos);
+}
+
+TEST_F(CliControl, upscaler__makes_pictures_larger) {
+  const auto size = [&](const std::string& flags) {
+    pixels("--upscale " + upscaler() + flags);
+    return io::read_image(png()).shape();
+  };
+  EXPECT_EQ(size(""), (Shape{96, 128, 3}));
+  EXPECT_EQ(size(":1.5"), (Shape{72, 96, 3}));
+}
+
+TEST_F(CliControl, upscale__makes_a_picture_larger) {
+  const std::string out = folder_ / "large.png";
+  const Output done =
+      run_program(str("upscale ", image(), " --device cpu --model ", upscaler(), " --out ", out));
+  ASSERT_EQ(done.code, 0) << done.text;
+  EXPECT_EQ(io::read_image(out).shape(), (Shape{80, 120, 3}));
+  const Output four = run_program(
+      str("upscale ", image(), " --device cpu --scale 4 --model ", upscaler(), " --out ", out));
+  ASSERT_EQ(four.code, 0) << four.text;
+  EXPECT_EQ(io::read_image(out).shape(), (Shape{160, 240, 3}));
+  const Output wrong =
+      run_program(str("upscale ", image(), " --model ", network(), " --out ", out));
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_NE(wrong.text.find("(it has: control network control_net)"), std::string::npos);
+}
+
+}  // namespace ebb

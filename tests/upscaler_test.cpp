@@ -1,0 +1,139 @@
+// Upscalers: files of every layout, tiles, sizes.
+#include "pipeline/upscaler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "io/safetensors.h"
+#include "support/files.h"
+#include "support/golden_component.h"
+#include "support/golden_distance.h"
+
+namespace ebb::testing {
+namespace {
+
+using Tensors = std::vector<io::NamedTensor>;
+
+Context cpu() { return open_context("cpu", {.threads = 2}); }
+
+Tensors tensors_of(const GoldenComponent& c) {
+  Tensors out;
+  for (const nn::Weight& w : c.weights())
+    out.push_back({w.name, hashed_file_tensor(w.name, nn::file_shape(w))});
+  return out;
+}
+
+// Under the names of the first ESRGAN, which the golden file has.
+Tensors in_first_layout(const GoldenComponent& c) {
+  Tensors out = tensors_of(c);
+  for (io::NamedTensor& t : out)
+    if (c.golden["names"].contains(t.name)) t.name = c.golden["names"][t.name].get<std::string>();
+  return out;
+}
+
+// Under those of its second release.
+Tensors in_trunk_layout(const GoldenComponent& c) {
+  Tensors out = tensors_of(c);
+  for (io::NamedTensor& t : out)
+    for (const auto& [from, to] : {std::pair("conv_body", "trunk_conv"),
+                                   {"conv_up", "upconv"},
+                                   {"conv_hr", "HRconv"},
+                                   {"body.", "RRDB_trunk."},
+                                   {".rdb", ".RDB"}})
+      if (const size_t at = t.name.find(from); at != std::string::npos)
+        t.name.replace(at, std::string(from).size(), to);
+  return out;
+}
+
+std::string written(const Folder& folder, const Tensors& tensors) {
+  const std::string path = folder / "upscaler.safetensors";
+  io::write_safetensors(path, tensors);
+  return path;
+}
+
+Upscaler upscaler_of(const GoldenComponent& c, const UpscaleOptions& options = {}) {
+  return {{c.component, c.store()}, cpu(), options};
+}
+
+std::vector<float> numbers(const Tensor& t) {
+  return {t.span<float>().begin(), t.span<float>().end()};
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.shape(), b.shape());
+  double worst = 0;
+  for (size_t i = 0; i < a.span<float>().size(); ++i)
+    worst = std::max(worst, std::abs(double{a.span<float>()[i]} - double{b.span<float>()[i]}));
+  return worst;
+}
+
+}  // namespace
+
+TEST(upscaler, layouts_of_files__give_the_same_bits) {
+  const Folder folder;
+  for (const char* name : {"esrgan_x4", "esrgan_x2"}) {
+    const GoldenComponent c(name);
+    const Tensor image = hashed_input("input.pixels", {1, 8, 12, 3});
+    const auto of = [&](const Tensors& tensors) {
+      return numbers(Upscaler(load_upscaler(written(folder, tensors)), cpu()).run(image));
+    };
+    const std::vector<float> want = of(tensors_of(c));
+    EXPECT_EQ(want, numbers(upscaler_of(c).run(image))) << name;
+    EXPECT_EQ(of(in_first_layout(c)), want) << name;
+    EXPECT_EQ(of(in_trunk_layout(c)), want) << name;
+    Tensors nested = tensors_of(c);
+    for (io::NamedTensor& t : nested) t.name = "params_ema." + t.name;
+    EXPECT_EQ(of(nested), want) << name;
+  }
+}
+
+// A result of this network depends on inputs up to 3 times the 15 convolutions of a block and the
+// few around them away, most of it on much nearer ones.
+TEST(upscaler, tiles__fade_into_the_whole_picture) {
+  for (const auto& [name, width] : {std::pair("esrgan_x2", 150), {"esrgan_compact", 120}}) {
+    const GoldenComponent c(name);
+    const Tensor image = hashed_input("input.pixels", {1, 50, width, 3});
+    const Tensor whole = upscaler_of(c).run(image);
+    const Tensor tiles = upscaler_of(c, {.tile = 112, .overlap = 88}).run(image);
+    const Tensor seams = upscaler_of(c, {.tile = 32, .overlap = 4}).run(image);
+    EXPECT_LT(largest_difference(tiles, whole), 1e-5) << name;
+    EXPECT_GT(largest_difference(seams, whole), 1e-4) << name;
+  }
+}
+
+TEST(upscaler, size_that_the_network_does_not_take__is_mirrored_and_cut) {
+  const GoldenComponent c("esrgan_x2");
+  Upscaler u = upscaler_of(c);
+  EXPECT_EQ(u.scale(), 2);
+  const Tensor image = hashed_input("input.pixels", {1, 9, 13, 3});
+  EXPECT_EQ(u.run(image).shape(), (Shape{1, 18, 26, 3}));
+}
+
+TEST(upscaler, other_scales__are_resized_from_what_the_network_makes) {
+  const GoldenComponent c("esrgan_x2");
+  Upscaler u = upscaler_of(c);
+  const Tensor image = hashed_input("input.pixels", {1, 8, 12, 3});
+  EXPECT_EQ(u.run(image, 1.5).shape(), (Shape{1, 12, 18, 3}));
+  EXPECT_EQ(u.run(image, 3).shape(), (Shape{1, 24, 36, 3}));
+  EXPECT_EQ(numbers(u.run(image, 4)), numbers(u.run(u.run(image))));
+  expect_error([&] { u.run(image, 17); }, "upscale: the scale must be more than 0 and at most 16");
+}
+
+TEST(upscaler, caller_that_says_no__ends_it) {
+  const GoldenComponent c("esrgan_compact");
+  Upscaler u = upscaler_of(c);
+  EXPECT_NE(error_of([&] {
+              u.run(hashed_input("input.pixels", {1, 8, 8, 3}), [](double) { return false; });
+            }),
+            "");
+}
+
+TEST(upscaler, file_of_another_network__is_an_error_that_names_it) {
+  const Folder folder;
+  const GoldenComponent c("taesd");
+  const std::string file = written(folder, tensors_of(c));
+  expect_error([&] { load_upscaler(file); }, "(it has: autoencoder taesd)");
+}
+
+}  // namespace ebb::testing
