@@ -184,10 +184,7 @@ TEST(adapters, several_files__add_up_in_any_dtype) {
   const auto half = numbers(u.changed(w));
   u.apply({adapter_use(a, 0.5), adapter_use(b, 0.5), adapter_use(a, -1)});
   const auto none = numbers(u.changed(w));
-  for (size_t i = 0; i < base.size(); ++i) {
-    EXPECT_NEAR(none[i], base[i], 1e-3) << i;
-    EXPECT_NEAR(half[i] - base[i], 0.5f / 0.7f * 0.7f * (half[i] - base[i]), 1e-6);
-  }
+  for (size_t i = 0; i < base.size(); ++i) EXPECT_NEAR(none[i], base[i], 1e-3) << i;
   EXPECT_NE(half, base);
 }
 

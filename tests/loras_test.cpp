@@ -127,7 +127,7 @@ TEST_F(RequestsWithLoras, facts__say_what_a_file_is) {
   EXPECT_EQ(facts.kinds, "LoRA");
   EXPECT_EQ(facts.ranks, "4");
   EXPECT_EQ(facts.alphas, "2");
-  EXPECT_EQ(facts.layers, "60 of the U-Net, 24 of text encoder 1");
+  EXPECT_EQ(facts.layers, "24 of text encoder 1, 60 of the U-Net");
   EXPECT_TRUE(facts.fits.empty());  // it is for a smaller network than the published ones
   EXPECT_EQ(facts.made_for, "sd_v1");
   EXPECT_EQ(facts.words, (std::vector<std::string>{"snow", "red fox"}));

@@ -184,6 +184,13 @@ def lycoris_case(case):
         made.wd, made.wd_on_out, made.dora_scale = True, False, given["dora_scale"]
     if kind in (FullModule, NormModule):
         weight, bias = made.make_weight(strength)
+    elif kind in (LohaModule, LokrModule):
+        # as their forward() has it; their get_merged_weight() of 4.1.3 applies alpha / rank twice
+        diff, bias = made.get_weight(module.weight.shape), None
+        if "dora_scale" in given:
+            weight = made.apply_weight_decompose(made.org_weight + diff, strength)
+        else:
+            weight = made.org_weight + strength * diff
     elif "dora_scale" in given or strength == 1:
         weight, bias = made.get_merged_weight(strength, module.weight.shape)[0], None
     else:
