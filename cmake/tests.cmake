@@ -19,8 +19,9 @@ function(ebb_test_program name engine)
   target_include_directories(${name} PRIVATE tests)
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
+  # For `ctest -R`, a process each; scripts/test runs them in a few processes instead.
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-cuda/*"
-                       PROPERTIES ENVIRONMENT "${test_environment}")
+                       PROPERTIES ENVIRONMENT "${test_environment}" LABELS unit)
 endfunction()
 
 # A process takes a while to open a GPU: its tests run in a few shards, and those that fill it by

@@ -229,7 +229,8 @@ TEST(component_files, mutated_headers__are_errors_or_networks) {
   uint64_t state = 7;
   const auto draw = [&](uint64_t below) { return splitmix64(state++) % below; };
   int refused = 0, bound = 0;
-  for (const char* name : {"clip_gelu", "autoencoder_kl", "taesd"}) {
+  for (const char* name :
+       {"clip_gelu", "autoencoder_kl", "taesd", "esrgan_x4", "esrgan_x1", "esrgan_compact"}) {
     const GoldenComponent c(name);
     std::vector<Tensors> files = layouts_of(c);
     files.push_back(in_original_layout(c));

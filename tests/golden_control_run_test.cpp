@@ -81,7 +81,7 @@ class GoldenControlRun : public ::testing::TestWithParam<size_t> {
     if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
   }
 };
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenControlRun, ::testing::Range<size_t>(0, 8),
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenControlRun, ::testing::Range<size_t>(0, 9),
                          [](const auto& info) {
                            return runs()[info.param]["case"].template get<std::string>();
                          });

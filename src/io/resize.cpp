@@ -25,6 +25,11 @@ double weight(ResizeFilter filter, double x, double scale) {
   if (filter == ResizeFilter::box)
     return std::max(0.0, std::min(x + 0.5, scale / 2) - std::max(x - 0.5, -scale / 2));
   const double t = x / std::max(scale, 1.0);
+  if (filter == ResizeFilter::bicubic) {
+    const double d = std::fabs(t);
+    if (d < 1) return (1.5 * d - 2.5) * d * d + 1;
+    return d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0.0;
+  }
   return std::fabs(t) < 3.0 ? sinc(t) * sinc(t / 3.0) : 0.0;
 }
 
@@ -36,7 +41,8 @@ struct Tap {
 
 std::vector<Tap> taps(int64_t from, int64_t to, ResizeFilter filter) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
-  const double support = filter == ResizeFilter::box ? scale / 2 : 3.0 * std::max(scale, 1.0);
+  const double lobes = filter == ResizeFilter::bicubic ? 2.0 : 3.0;
+  const double support = filter == ResizeFilter::box ? scale / 2 : lobes * std::max(scale, 1.0);
   std::vector<Tap> out(static_cast<size_t>(to));
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;

@@ -10,6 +10,7 @@ namespace ebb::io {
 // of the image are left out and the rest normalised.
 enum class ResizeFilter {
   box,      // the mean over the area that the output pixel covers
+  bicubic,  // Keys' cubic with a = -0.5: smoother than lanczos, as PIL's
   lanczos,  // sinc windowed by sinc, three lobes: sharper; may ring by a few grey levels
 };
 

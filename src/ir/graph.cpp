@@ -84,6 +84,8 @@ Value Graph::find(std::string_view source_name) {
 
 Signature Graph::signature(const Node& n) const {
   Signature s{n.op, n.attrs, {}, {}, n.at};
+  s.in.reserve(n.in.size());
+  s.out.reserve(n.out.size());
   for (const int32_t v : n.in) s.in.push_back(type(v));
   for (const int32_t v : n.out) s.out.push_back(type(v));
   return s;

@@ -1,16 +1,19 @@
 #include "ir/op.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/error.h"
 
 namespace ebb {
 
 std::string Signature::text() const {
-  std::string s(op->name);
-  for (size_t i = 0; i < in.size(); ++i) s += str(i ? "," : " ", in[i]);
-  const std::string a = attrs.text();
-  return a.empty() ? s : s + " " + a;
+  std::ostringstream s;
+  s << op->name;
+  for (size_t i = 0; i < in.size(); ++i) s << (i ? ',' : ' ') << in[i];
+  const std::string& a = attrs.text();
+  if (!a.empty()) s << ' ' << a;
+  return std::move(s).str();
 }
 
 Expr expression_of(const Signature& sig) {

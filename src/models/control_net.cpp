@@ -11,10 +11,15 @@ struct ControlNetConfig {
   int64_t in_channels = 4;
   nn::LdmUnet unet{.output_depths = {}};
   std::vector<int64_t> hint_channels = {16, 32, 96, 256};
+  bool pooled = false;
   void fields(auto&& f) {
     f("in_channels", in_channels, "channels of the noisy image");
     unet.fields(f);
     f("hint_channels", hint_channels, "of the hint's features, whose sides halve one by one");
+    f("pooled", pooled,
+      "each residual is its mean over the image: of the network for shuffled images, as files do "
+      "not "
+      "tell");
   }
 };
 
@@ -54,7 +59,13 @@ std::vector<nn::Condition> inputs(const ModelConfig& config) {
 nn::ValuesByName residuals(const nn::Params& p, const ModelConfig& config,
                            const nn::ValuesByName& in) {
   const auto& c = config.as<ControlNetConfig>();
-  return nn::ldm_control(p, c.unet, c.hint_channels, in);
+  nn::ValuesByName out = nn::ldm_control(p, c.unet, c.hint_channels, in);
+  if (c.pooled)
+    for (auto& [name, v] : out) {
+      const Shape s = v.shape();
+      v = ops::broadcast_to(ops::reshape(ops::mean(v, {1, 2}), {s[0], 1, 1, s[3]}), s);
+    }
+  return out;
 }
 
 // ---- files ---------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ namespace {
 
 using nn::Params, nn::ValuesByName;
 
+constexpr int64_t most_scale = 16;
+
 struct EsrganCompactConfig {
   int64_t image_channels = 3;
   int64_t width = 64;
@@ -38,7 +40,8 @@ void check(const ModelConfig& config) {
   require(c.image_channels > 0 && c.width > 0 && c.layers >= 0,
           "esrgan_compact: needs channels of images (", c.image_channels, ") and layers (", c.width,
           ")");
-  require(c.scale > 0 && c.scale <= 16, "esrgan_compact: scale must be 1 to 16 (", c.scale, ")");
+  require(c.scale > 0 && c.scale <= most_scale, "esrgan_compact: scale must be 1 to ", most_scale,
+          " (", c.scale, ")");
 }
 
 // A slope a channel for what is below zero.
@@ -77,7 +80,7 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   c.layers = (last - 2) / 2;
   if (last < 2 || last % 2 != 0 || c.image_channels == 0) return {};
   const int64_t out = n.size(layer(last), 0);
-  for (c.scale = 1; c.image_channels * c.scale * c.scale < out;) ++c.scale;
+  for (c.scale = 1; c.scale < most_scale && c.image_channels * c.scale * c.scale < out;) ++c.scale;
   if (c.image_channels * c.scale * c.scale != out) return {};
   return c;
 }

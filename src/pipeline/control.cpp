@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "base/error.h"
@@ -121,7 +122,8 @@ Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width, int6
 struct Factors {
   Tensor prompt, negative;
 };
-Factors factors_of(const ControlInput& in, int64_t count) {
+// diffusers has its other factors of guess mode not for residuals that are means.
+Factors factors_of(const ControlInput& in, int64_t count, bool means) {
   constexpr std::array of_levels = {0.25, 0.62, 0.825, 1.0};  // of A1111, for adapters
   constexpr double soft = 0.825;       // of A1111, from feature to feature of Stable Diffusion 1
   constexpr int64_t most = 12;         // the number of its middle
@@ -130,7 +132,7 @@ Factors factors_of(const ControlInput& in, int64_t count) {
   const bool both = in.mode == ControlMode::balanced || in.mode == ControlMode::prompt;
   for (int64_t i = 0; i < count; ++i) {
     double f = in.strength;
-    if (in.mode == ControlMode::guess && count > 1)
+    if (in.mode == ControlMode::guess && count > 1 && !means)
       f *= std::pow(least_guess, 1 - static_cast<double>(i) / static_cast<double>(count - 1));
     if (in.mode == ControlMode::prompt || in.mode == ControlMode::control)
       f *= count == std::ssize(of_levels) ? of_levels[static_cast<size_t>(i)]
@@ -152,6 +154,22 @@ void check(const ControlInput& in, size_t k) {
           k + 1, " must be a number up to 10 (", in.strength, ")");
   require(in.start >= 0 && in.start <= in.end && in.end <= 1, "control: start and end of ", k + 1,
           " must be shares of the steps, 0 to 1, in this order (", in.start, ", ", in.end, ")");
+}
+
+// The network for shuffled images has no mark but its name, which other programs go by, too.
+bool shuffled(const std::string& file) {
+  return small_letters(std::filesystem::path(file).stem().string()).find("shuffle") !=
+         std::string::npos;
+}
+LoadedComponent pooled(LoadedComponent network) {
+  for (const Field& f : network.component.config.fields())
+    if (f.name == "pooled") set_field(f, "true");
+  return network;
+}
+bool is_pooled(ModelConfig config) {
+  return std::ranges::any_of(config.fields(), [](const Field& f) {
+    return f.name == "pooled" && field_text(f) == "true";
+  });
 }
 
 }  // namespace
@@ -211,7 +229,10 @@ LoadedComponent load_control_network(const std::string& file) {
   const nn::FileShapes shapes = train::shapes_of(io::SafetensorsFile::open(file));
   std::string others;
   for (const Component& c : recognise_components(shapes)) {
-    if (c.model->kind == ModelKind::control_network) return {c, open_component(file, c)};
+    if (c.model->kind == ModelKind::control_network) {
+      const LoadedComponent loaded{c, open_component(file, c)};
+      return shuffled(file) ? pooled(loaded) : loaded;
+    }
     others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
   }
   for (const auto& [name, shape] : shapes)
@@ -292,7 +313,8 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
             name_of(*c.model, c.config), ", needs sides that are multiples of ", multiple, " (",
             width, "x", height, ")");
     given.push_back({hint_of_image(inputs[k], height, width, input_of(c, nn::hint_image).shape[2]),
-                     factors_of(inputs[k], count), Tensor(DType::f32, {1, count})});
+                     factors_of(inputs[k], count, is_pooled(c.config)),
+                     Tensor(DType::f32, {1, count})});
     for (int64_t step = 1; step < steps; ++step)
       if (takes_part(inputs[k], step, steps) != takes_part(inputs[k], step + 1, steps))
         ends.insert(step);

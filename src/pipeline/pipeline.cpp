@@ -7,6 +7,7 @@
 #include "core/host_memory.h"
 #include "core/out_of_memory.h"
 #include "pipeline/control.h"
+#include "pipeline/known_latents.h"
 
 namespace ebb {
 namespace {
@@ -83,27 +84,99 @@ void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
   }
 }
 
-// Samples from `first` on; the last batch is filled up with images that are thrown away.
-State run_batch(Denoiser& d, const ResolvedRequest& r, const RunConditions& conditions,
-                int64_t first, const std::function<bool(const Progress&)>& progress) {
-  std::vector<int64_t> classes;
+// The images of a batch from `first` on; it is filled up with images that are thrown away.
+NoiseCall noise_keys(const ResolvedRequest& r, int64_t first) {
   NoiseCall keys{
       .seed = r.options.seed, .images = {}, .shape = r.sample.sizes(), .sigmas = r.call.sigmas};
-  for (int64_t i = 0; i < r.batch; ++i) {
-    const int64_t index = std::min(first + i, r.count() - 1);
-    classes.push_back(r.classes[static_cast<size_t>(index)]);
-    keys.images.push_back(r.first_image + index);
+  for (int64_t i = 0; i < r.batch; ++i)
+    keys.images.push_back(r.first_image + std::min(first + i, r.count() - 1));
+  return keys;
+}
+
+void set_classes(Denoiser& d, const ResolvedRequest& r, int64_t first) {
+  if (std::ranges::none_of(d.options().conditions,
+                           [](const nn::Condition& c) { return c.name == nn::class_id; }))
+    return;
+  std::vector<int64_t> classes;
+  for (int64_t i = 0; i < r.batch; ++i)
+    classes.push_back(r.classes[static_cast<size_t>(std::min(first + i, r.count() - 1))]);
+  d.condition(nn::class_id, tensor_of(classes, {r.batch}));
+}
+
+// Images [1,...] or one for each of the batch (fewer at its end), as a state.
+State state_of(const Tensor& images, int64_t batch) {
+  State out;
+  if (!images.defined()) return out;
+  for (int64_t i = 0; i < batch; ++i) {
+    const int64_t row = std::min(i, images.shape()[0] - 1);
+    const auto v = images.rows(row, row + 1).span<float>();
+    out.insert(out.end(), v.begin(), v.end());
   }
-  const bool classed = std::ranges::any_of(
-      d.options().conditions, [](const nn::Condition& c) { return c.name == nn::class_id; });
-  if (classed) d.condition(nn::class_id, tensor_of(classes, {r.batch}));
-  const RunConditions::Steps* given = nullptr;
-  set_conditions(d, conditions, 1, given);
+  return out;
+}
+
+// What a batch starts from.
+struct Start {
+  State data, noise;  // either may be empty
+  NoiseFill step;     // the noise of its steps
+};
+
+// `mask` [1,h,w,1] for every number of a batch.
+State mask_of(const Tensor& mask, const ResolvedRequest& r) {
+  State out;
+  for (int64_t i = 0; i < r.batch; ++i)
+    for (const float v : mask.span<float>())
+      out.insert(out.end(), static_cast<size_t>(r.sample[-1]), v);
+  return out;
+}
+
+Start start_of(const ResolvedRequest& r, const RunInputs& in, const NoiseCall& keys) {
   const Noise noise = open_default_noise(r.noise, keys, r.noise_options);
+  Start out{state_of(in.data, r.batch), {}, noise.step};
+  if (!in.noised) return out;
+  out.noise.resize(static_cast<size_t>(keys.batch() * keys.elements()));
+  noise.start(out.noise);
+  if (in.deviation.defined()) {
+    // The first numbers are those of the posterior; all others move up.
+    const State deviation = state_of(in.deviation, r.batch);
+    for (size_t i = 0; i < out.data.size(); ++i) out.data[i] += deviation[i] * out.noise[i];
+    noise.step(out.noise, {.index = 0});
+    out.step = [step = noise.step](std::span<double> z, NoiseDraw draw) {
+      ++draw.index;
+      step(z, draw);
+    };
+  }
+  if (in.noise_instead.defined()) {
+    const State mask = mask_of(in.noise_instead, r);
+    for (size_t i = 0; i < mask.size(); ++i)
+      out.data[i] = (1 - mask[i]) * out.data[i] + mask[i] * out.noise[i];
+  }
+  return out;
+}
+
+// Of a batch that starts so.
+Inpaint<double> inpaint_of(const ResolvedRequest& r, const KnownRegion& known, const Start& start) {
+  State mask = mask_of(known.mask, r);
+  if (known.where.rounds_mask) round_mask<double>(mask);
+  return {.data = start.data,
+          .noise = start.noise,
+          .mask = std::move(mask),
+          .space = r.call.space,
+          .input = known.where.input,
+          .output = known.where.output};
+}
+
+State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first,
+                const std::function<bool(const Progress&)>& progress) {
+  const NoiseCall keys = noise_keys(r, first);
+  set_classes(d, r, first);
+  const RunConditions::Steps* given = nullptr;
+  set_conditions(d, inputs.conditions, 1, given);
+  const Start start = start_of(r, inputs, keys);
   if (d.options().draws)
     d.draw_by(keys.seed, keys.images);
   else
-    d.noise_from(noise.step);
+    d.noise_from(start.step);
   // Rules may remember a run: each has its own.
   if (r.rules.empty())
     d.guidance(r.options.guidance);
@@ -111,13 +184,20 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunConditions& cond
     d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
   SampleCall call = r.call;
   call.progress = [&](const Progress& p) {
-    set_conditions(d, conditions, p.step + 1, given);
+    set_conditions(d, inputs.conditions, p.step + 1, given);
     return progress(p);
   };
-  State start(static_cast<size_t>(keys.batch() * keys.elements()));
-  noise.start(start);
-  start_state<double>({}, start, call.sigmas[0], r.start, start);
-  return d.values(sample(r.sampler, d, d.put(start), call));
+  State x(static_cast<size_t>(keys.batch() * keys.elements()));
+  if (inputs.noised)
+    start_state<double>(start.data, start.noise, call.sigmas[0], r.start, x);
+  else
+    x = start.data;
+  if (!inputs.known) return d.values(sample(r.sampler, d, d.put(x), call));
+  const Inpaint<double> how = inpaint_of(r, *inputs.known, start);
+  KnownLatents known(d, how);
+  x = d.values(sample(r.sampler, known, d.put(x), call));
+  if (inputs.known->where.end) blend<double>(how.data, how.mask, x);
+  return x;
 }
 
 }  // namespace
@@ -132,16 +212,15 @@ DType Pipeline::dtype_of(const ResolvedRequest& r) const {
   return r.dtype.value_or(context_.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
 }
 
-DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r,
-                                       const RunConditions& conditions) const {
+DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs& inputs) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
-  std::ranges::copy(conditions.conditions(conditions_of(model_)), std::back_inserter(given));
+  std::ranges::copy(inputs.conditions.conditions(conditions_of(model_)), std::back_inserter(given));
   return {.batch = r.batch,
           .image = r.sample,
           .conditions = std::move(given),
           .guided = r.guided,
           .dtype = dtype_of(r),
-          .vectors = r.counts.vectors + 1,
+          .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
           .draws = r.draws_in_plan(),
           .integer_timesteps = r.integer_timesteps,
           .weights = model_.weights};
@@ -179,8 +258,8 @@ std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
   return out;
 }
 
-Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunConditions& conditions) {
-  const DenoiserOptions wanted = plan_options(r, conditions);
+Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inputs) {
+  const DenoiserOptions wanted = plan_options(r, inputs);
   const std::string& component = model_.model->name;
   const auto known = std::ranges::find_if(plans_, [&](const CachedPlan& p) {
     return p.component == component && p.denoiser->options() == wanted;
@@ -207,21 +286,20 @@ GenerateOptions Pipeline::ran(const ResolvedRequest& r) const {
   return out;
 }
 
-Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first,
-                                   const RunConditions& conditions,
+Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
-  return sample_by(denoiser_for(r, conditions), r, first, conditions, progress);
+  return sample_by(denoiser_for(r, inputs), r, first, inputs, progress);
 }
 
 Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
-                                      const RunConditions& conditions,
+                                      const RunInputs& inputs,
                                       const std::function<bool(double)>& progress) {
   if (first == 0) check_memory(r, denoiser, *context_.device);
   const int64_t before = denoiser.evaluations();
   Shown shown(denoiser, r, progress);
   shown.begin();
   Sampled out;
-  const State x = run_batch(denoiser, r, conditions, first, [&](const Progress& p) {
+  const State x = run_batch(denoiser, r, inputs, first, [&](const Progress& p) {
     out.steps = p.step;
     return shown.step(p.step, p.steps);
   });
@@ -236,7 +314,8 @@ Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest&
 
 Generated Pipeline::generate(const ResolvedRequest& r, const std::function<bool(double)>& progress,
                              const RunConditions& conditions) {
-  Denoiser& denoiser = denoiser_for(r, conditions);
+  const RunInputs inputs{.conditions = conditions};
+  Denoiser& denoiser = denoiser_for(r, inputs);
   Generated out{.ran = ran(r),
                 .start_noise = r.noise.source,
                 .step_noise = r.noise.steps.empty() ? r.noise.source : r.noise.steps};
@@ -244,7 +323,7 @@ Generated Pipeline::generate(const ResolvedRequest& r, const std::function<bool(
   const auto count = static_cast<double>(r.count());
   for (int64_t at = 0; at < r.count(); at += r.batch) {
     const int64_t images = std::min(r.batch, r.count() - at);
-    const Sampled batch = sample_by(denoiser, r, at, conditions, [&](double share) {
+    const Sampled batch = sample_by(denoiser, r, at, inputs, [&](double share) {
       const double done = static_cast<double>(at) + static_cast<double>(images) * share;
       return !progress || progress(done / count);
     });

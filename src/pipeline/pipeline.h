@@ -13,7 +13,7 @@
 #include "diffusion/denoiser.h"
 #include "pipeline/decoder.h"
 #include "pipeline/request.h"
-#include "pipeline/run_conditions.h"
+#include "pipeline/run_inputs.h"
 
 namespace ebb {
 
@@ -43,16 +43,14 @@ class Pipeline {
 
   // Compiles the plan of a request if it is not there, and takes what memory is sure. Throws Error
   // where memory is short.
-  void prepare(const ResolvedRequest& r, const RunConditions& conditions = {}) {
-    denoiser_for(r, conditions);
-  }
+  void prepare(const ResolvedRequest& r, const RunInputs& inputs = {}) { denoiser_for(r, inputs); }
   // Samples the images [first, first + ResolvedRequest::batch) of a request, fewer at its end.
   // `progress` as for generate(), of these images. Throws Error, Cancelled.
   struct Sampled {
     Tensor samples;  // f32 [n,h,w,c]
     int64_t steps = 0, evaluations = 0;
   };
-  Sampled sample(const ResolvedRequest& r, int64_t first, const RunConditions& conditions,
+  Sampled sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                  const std::function<bool(double)>& progress);
   // The options as they run, with the dtype.
   GenerateOptions ran(const ResolvedRequest& r) const;
@@ -76,9 +74,9 @@ class Pipeline {
     std::unique_ptr<Denoiser> denoiser;
   };
   Sampled sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
-                    const RunConditions& conditions, const std::function<bool(double)>& progress);
-  DenoiserOptions plan_options(const ResolvedRequest& r, const RunConditions& conditions) const;
-  Denoiser& denoiser_for(const ResolvedRequest& r, const RunConditions& conditions);
+                    const RunInputs& inputs, const std::function<bool(double)>& progress);
+  DenoiserOptions plan_options(const ResolvedRequest& r, const RunInputs& inputs) const;
+  Denoiser& denoiser_for(const ResolvedRequest& r, const RunInputs& inputs);
   void with_room(size_t kept, const std::function<void()>& work);
   std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);
   void drop_oldest();

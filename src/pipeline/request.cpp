@@ -71,8 +71,10 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
 
 // ---- levels, sampler, noise ----------------------------------------------------------------
 
-void resolve_levels(ResolvedRequest& r, const LoadedModel& model) {
+void resolve_levels(ResolvedRequest& r, const LoadedModel& model, const GenerateRequest& request) {
   GenerateOptions& o = r.options;
+  require(!request.strength || (*request.strength >= 0 && *request.strength <= 1),
+          "sample: strength must lie in [0, 1] (got ", request.strength.value_or(0), ")");
   ResolvedRun run = resolve_run({.command = "sample",
                                  .sampler = o.sampler,
                                  .schedule = o.schedule,
@@ -81,7 +83,9 @@ void resolve_levels(ResolvedRequest& r, const LoadedModel& model) {
                                  .dialect = o.dialect,
                                  .steps = o.steps,
                                  .steps_given = o.steps_given,
-                                 .usual = default_schedule(model.diffusion)},
+                                 .usual = default_schedule(model.diffusion),
+                                 .strength = request.strength,
+                                 .exact_steps = request.exact_steps},
                                 Precond(model.diffusion).levels());
   o.schedule = run.schedule;
   if (run.own_steps) o.steps = static_cast<int64_t>(run.call.sigmas.size()) - 1;
@@ -117,7 +121,7 @@ ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request
   r.options.batch = r.batch;
   if (options.dtype != "auto") r.dtype = parse_dtype(options.dtype);
   resolve_guidance(r, model, request);
-  resolve_levels(r, model);
+  resolve_levels(r, model, request);
   resolve_noise(r);
   r.counts = count(r.sampler, r.call);
   const std::vector<double>& sigmas = r.call.sigmas;
@@ -125,6 +129,12 @@ ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request
               has_effect(r.rules, {.sigmas = sigmas, .space = r.call.space}, r.counts.highest),
           "sample: --rules has no effect at any noise level of this run (", sigmas.front(), " to ",
           sigmas.back(), ", --rules ", options.rules, ")");
+  return r;
+}
+
+ResolvedRequest on_levels(ResolvedRequest r, std::vector<double> sigmas) {
+  r.call.sigmas = std::move(sigmas);
+  r.counts = count(r.sampler, r.call);
   return r;
 }
 

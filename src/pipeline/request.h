@@ -59,6 +59,9 @@ struct GenerateRequest {
   int64_t first_image = 0;       // number of the first one, for its noise
   ImageSize size = {};           // of the images, pixels; {}: the model's own
   bool prompted = false;         // RunConditions are given to the run
+  // Of a run that starts from an image: how much noise is added, 0 to 1; none: a run from noise.
+  std::optional<double> strength = {};
+  bool exact_steps = false;  // StrengthOptions::exact_steps
 };
 
 // A request as it will run. Nothing in it is parsed, looked up or decided again.
@@ -89,5 +92,7 @@ struct ResolvedRequest {
 // effect.
 ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request,
                         const GenerateOptions& options);
+// The same run on a part of its levels.
+ResolvedRequest on_levels(ResolvedRequest r, std::vector<double> sigmas);
 
 }  // namespace ebb

@@ -13,6 +13,8 @@ ResolvedRun resolve_run(const RunWords& w, const Discretisation& known) {
                            .steps = w.steps,
                            .options = parse_options(w.schedule_options, w.schedule),
                            .dialect = w.dialect,
+                           .strength = w.strength,
+                           .exact_steps = w.exact_steps,
                            .usual = w.usual};
   ResolvedRun r;
   r.call = {.sigmas = levels_with_steps(levels, known),
@@ -27,6 +29,7 @@ ResolvedRun resolve_run(const RunWords& w, const Discretisation& known) {
                                        .sigma = r.call.sigmas[0],
                                        .sigma_max = known.sigma_max,
                                        .sampler = w.sampler,
+                                       .has_data = w.strength.has_value(),
                                        .leading = spaced_leading(levels, known)});
   r.sampler = choose_sampler(w.sampler, r.call);
   require(!w.steps_given || !r.own_steps, w.command, ": --steps does nothing with --schedule ",

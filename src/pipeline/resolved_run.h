@@ -2,6 +2,7 @@
 // once, from the words that name them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "diffusion/levels/discretisation.h"
@@ -15,6 +16,8 @@ struct RunWords {
   int64_t steps = 18;
   bool steps_given = false;  // `steps` is not the default: an error where it has no meaning
   std::string usual = {};    // the schedule that the network was published with
+  std::optional<double> strength = {};  // LevelsOfRun::strength, of a run that starts from data
+  bool exact_steps = false;
 };
 
 struct ResolvedRun {

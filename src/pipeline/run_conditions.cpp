@@ -34,6 +34,13 @@ const RunConditions::Steps& RunConditions::at(int64_t step) const {
   return found == steps.end() ? steps.back() : *found;
 }
 
+void RunConditions::add(std::string_view name, const Tensor& value) {
+  require(!empty(), "conditions: there are none");
+  for (Steps& s : steps)
+    for (NamedTensors* branch : {&s.values, &s.negative})
+      branch->insert_or_assign(std::string(name), value);
+}
+
 Tensor repeated(const Tensor& value, int64_t batch) {
   Shape shape = value.shape();
   shape[0] = batch;

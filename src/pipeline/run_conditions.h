@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "nn/network.h"
@@ -23,6 +24,8 @@ struct RunConditions {
   std::vector<nn::Condition> conditions(const std::vector<nn::Condition>& known) const;
   // The values of a step, 1 and on.
   const Steps& at(int64_t step) const;
+  // A further condition [1,...] of all steps and both branches.
+  void add(std::string_view name, const Tensor& value);
 };
 
 // `value` [1,...] for every image of a batch.

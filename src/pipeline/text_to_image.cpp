@@ -18,14 +18,64 @@ ImageSize own_size(const LoadedModel& m) {
   return {side, side};
 }
 
+// Evaluations of a pass for one picture, in those of a picture of the first pass's size.
+double work_of(const ResolvedTextToImage& r, const RunPass& pass) {
+  const double size = static_cast<double>(pass.request.sample.numel()) /
+                      static_cast<double>(r.first().sample.numel());
+  return size * static_cast<double>(std::max<int64_t>(pass.request.counts.evaluations, 1));
+}
+
+double work_of_passes(const ResolvedTextToImage& r) {
+  double sum = 0;
+  for (const RunPass& p : r.passes) sum += work_of(r, p);
+  return sum;
+}
+
 StageWork work_of(const ResolvedTextToImage& r) {
   StageWork work{};
   const auto count = static_cast<double>(r.request.count);
   work[static_cast<size_t>(Stage::text)] = work_of_text;
-  work[static_cast<size_t>(Stage::sampling)] =
-      count * static_cast<double>(std::max<int64_t>(r.sampling.counts.evaluations, 1));
+  if (r.request.init) work[static_cast<size_t>(Stage::encoding)] = work_of_decoding;
+  work[static_cast<size_t>(Stage::sampling)] = count * work_of_passes(r);
   if (r.request.pixels) work[static_cast<size_t>(Stage::decoding)] = count * work_of_decoding;
   return work;
+}
+
+int64_t pixel_multiple(const LoadedModel& m) {
+  const auto space = m.model->latents(m.config);
+  return std::max<int64_t>(m.model->size_multiple(m.config), 1) * (space ? space->factor : 1);
+}
+
+// Channels that the network takes beside its latents.
+int64_t channels_beside(const LoadedModel& m) {
+  const auto known = m.model->conditions(m.config);
+  const auto c = std::ranges::find(known, nn::concat_image, &nn::Condition::name);
+  return c == known.end() ? 0 : c->shape[2];
+}
+
+void take_size(TextToImageRequest& q, const LoadedModel& m) {
+  require(q.init || !q.mask, "generate: --mask needs a picture that it belongs to: --init FILE");
+  if (q.outpaint != Outpaint{}) {
+    require(q.init.has_value(), "generate: --outpaint needs a picture to extend: --init FILE");
+    require(q.size.height == 0, "generate: --size and --outpaint both say the size of the picture");
+    extend(*q.init, q.mask, q.outpaint, pixel_multiple(m));
+  }
+  if (q.size.height != 0) return;
+  const bool own = !q.init || (q.mask && q.mask->only_masked);
+  q.size = own ? own_size(m) : size_of_run(q.init->picture, pixel_multiple(m));
+}
+
+// What the first pass starts from.
+void add_start(RunPass& pass, const TextToImageRequest& q, const LoadedModel& m) {
+  if (!q.init) return;
+  if (!q.mask) {
+    pass.modes.push_back(init_mode(fitted(q.init->picture, q.size, q.init->fit), pass.request));
+    return;
+  }
+  const InpaintPictures pictures =
+      inpaint_pictures(*q.init, *q.mask, q.size, pass.request.options.dialect);
+  pass.modes.push_back(init_mode(pictures.picture, pass.request));
+  pass.modes.push_back(inpaint_mode(pictures, *q.mask, pass.request, channels_beside(m)));
 }
 
 PipelineOptions without_decoder(size_t plans) {
@@ -56,16 +106,21 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
           "generate: the checkpoint has no autoencoder that makes pixels of latents; --vae FILE "
           "names one, and --out FILE.safetensors or FILE.npy takes the latents");
   const LoadedModel& m = parts.denoiser;
-  ResolvedTextToImage r{.request = request, .encoders = {}, .sampling = {}, .warnings = {}};
-  if (r.request.size.height == 0) r.request.size = own_size(m);
+  require(
+      !request.init || parts.autoencoder,
+      "generate: --init needs an autoencoder, which the checkpoint lacks; --vae FILE names one");
+  ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
+  take_size(r.request, m);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
-  r.sampling = resolve(m,
-                       {.classes = std::vector<int64_t>(static_cast<size_t>(request.count), -1),
-                        .first_image = request.first_image,
-                        .size = r.request.size,
-                        .prompted = true},
-                       request.options);
-  r.warnings = r.sampling.warnings;
+  GenerateRequest images{.classes = std::vector<int64_t>(static_cast<size_t>(request.count), -1),
+                         .first_image = request.first_image,
+                         .size = r.request.size,
+                         .prompted = true};
+  if (request.init)
+    images.strength = request.init->strength, images.exact_steps = request.init->exact_steps;
+  r.passes.push_back({.request = resolve(m, images, request.options)});
+  add_start(r.passes[0], r.request, m);
+  r.warnings = r.first().warnings;
   resolve_loras(parts, r);
   return r;
 }
@@ -89,10 +144,11 @@ void TextToImage::apply_loras(const ResolvedTextToImage& r) {
   loras_ = std::move(uses);
 }
 
-RunConditions TextToImage::encoded(const ResolvedTextToImage& r, DType dtype,
+RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
                                    const RunEvents& events) {
   const TextToImageRequest& q = r.request;
   const LoadedModel& m = parts_.denoiser;
+  const DType dtype = pipeline_.dtype_of(pass.request);
   if (!text_.stage || text_.dtype != dtype || text_.clip_skip != q.clip_skip)
     text_ = {dtype, q.clip_skip,
              std::make_unique<TextStage>(*m.model, m.config, r.encoders, vocabulary_, dtype,
@@ -100,67 +156,121 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, DType dtype,
   TextStage::Encoded text = text_.stage->encode({.prompt = q.prompt,
                                                  .negative = q.negative,
                                                  .syntax = q.syntax,
-                                                 .steps = r.sampling.options.steps,
+                                                 .steps = pass.request.options.steps,
                                                  .size = q.size});
-  if (!options_.keeps_encoders) text_.stage.reset();
-  if (events.tell)
+  if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
   if (!q.controls.empty())
-    add_controls(text.conditions, parts_.denoiser, q.controls, r.sampling.sample,
-                 r.sampling.options.steps);
+    add_controls(text.conditions, parts_.denoiser, q.controls, pass.request.sample,
+                 static_cast<int64_t>(pass.request.call.sigmas.size()) - 1);
   return std::move(text.conditions);
 }
 
+TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
+  if (pixels_.dtype != dtype) pixels_ = {dtype, {}, {}};
+  return pixels_;
+}
+
 Decoder& TextToImage::decoder(DType dtype) {
-  if (pixels_.decoder && pixels_.dtype == dtype) return *pixels_.decoder;
+  Pixels& p = pixels_in(dtype);
+  if (p.decoder) return *p.decoder;
   const LatentSpace space = *parts_.denoiser.model->latents(parts_.denoiser.config);
   const auto tells = [this, factor = space.factor](const Tiling& t) {
     const int64_t side = t.tile * factor;
     if (tell_)
       tell_(str("generate: memory is short: decodes tiles of ", side, "x", side, " pixels"));
   };
-  pixels_ = {dtype, latent_decoder(*parts_.autoencoder, space, dtype, context_, tells)};
-  return *pixels_.decoder;
+  p.decoder = latent_decoder(*parts_.autoencoder, space, dtype, context_, tells);
+  return *p.decoder;
+}
+
+LatentEncoder& TextToImage::encoder(DType dtype) {
+  Pixels& p = pixels_in(dtype);
+  if (!p.encoder)
+    p.encoder.emplace(*parts_.autoencoder, *parts_.denoiser.model->latents(parts_.denoiser.config),
+                      dtype, context_);
+  return *p.encoder;
+}
+
+RunTools TextToImage::tools(DType dtype) {
+  return {.encode = [this, dtype](const Tensor& pixels) { return encoder(dtype).encode(pixels); },
+          .decode = [this, dtype](
+                        const Tensor& latents) { return decoder(dtype).decode(latents.clone()); }};
+}
+
+// What the passes get beside the latents of the one before.
+std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMeter& meter,
+                                             const RunEvents& events) {
+  std::vector<RunInputs> out;
+  meter.show(Stage::text, 0);
+  for (const RunPass& pass : r.passes) out.push_back({.conditions = encoded(r, pass, events)});
+  if (!options_.keeps_encoders) text_.stage.reset();
+  meter.show(Stage::text, 1);
+  const RunTools with = tools(pipeline_.dtype_of(r.first()));
+  for (size_t i = 0; i < out.size(); ++i)
+    for (const auto& mode : r.passes[i].modes) mode->prepare(with, out[i]);
+  if (r.request.init) meter.show(Stage::encoding, 1);
+  return out;
 }
 
 // One picture at a time, so that each is there as soon as it can be.
 void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents,
                            RunMeter& meter, const RunEvents& events) {
-  const DType dtype = pipeline_.dtype_of(r.sampling);
+  const DType dtype = pipeline_.dtype_of(r.first());
   for (int64_t i = 0; i < latents.shape()[0]; ++i) {
     Picture out{.index = first + i, .pixels = {}, .latents = image_at(latents, i).clone()};
     const auto index = static_cast<double>(out.index), count = static_cast<double>(r.request.count);
     if (r.request.pixels) {
       meter.show(Stage::decoding, index / count);
       out.pixels = image_at(decoder(dtype).decode(latents.rows(i, i + 1).clone()), 0);
+      for (auto pass = r.passes.rbegin(); pass != r.passes.rend(); ++pass)
+        for (auto mode = pass->modes.rbegin(); mode != pass->modes.rend(); ++mode)
+          out.pixels = (*mode)->finish(out.pixels);
     }
     if (events.picture) events.picture(std::move(out));
     if (r.request.pixels) meter.show(Stage::decoding, (index + 1) / count);
   }
 }
 
-RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events) {
-  tell_ = events.tell;
-  const ResolvedRequest& s = r.sampling;
-  RunMeter meter(work_of(r), events.progress);
-  meter.show(Stage::text, 0);
-  apply_loras(r);
-  const RunConditions conditions = encoded(r, pipeline_.dtype_of(s), events);
-  meter.show(Stage::text, 1);
-  RunReport out{.ran = ran(r),
-                .start_noise = s.noise.source,
-                .step_noise = s.noise.steps.empty() ? s.noise.source : s.noise.steps};
+// The latents of a batch, through all passes.
+Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
+                            int64_t first, RunMeter& meter, RunReport& report) {
+  const int64_t images = std::min(r.first().batch, r.request.count - first);
   const auto count = static_cast<double>(r.request.count);
-  for (int64_t at = 0; at < r.request.count; at += s.batch) {
-    const auto images = static_cast<double>(std::min(s.batch, r.request.count - at));
-    const Pipeline::Sampled batch = pipeline_.sample(s, at, conditions, [&](double share) {
-      meter.show(Stage::sampling, (static_cast<double>(at) + images * share) / count);
+  const double all = work_of_passes(r);
+  const RunTools with = tools(pipeline_.dtype_of(r.first()));
+  Tensor latents;
+  double before = 0;  // work of the passes before, for a picture
+  report.steps = report.evaluations = 0;
+  for (size_t i = 0; i < r.passes.size(); ++i) {
+    const RunPass& pass = r.passes[i];
+    RunInputs in = inputs[i];
+    for (const auto& mode : pass.modes) mode->begin(with, latents, in);
+    const double work = work_of(r, pass);
+    const Pipeline::Sampled out = pipeline_.sample(pass.request, first, in, [&](double share) {
+      const double done = static_cast<double>(images) * (before + work * share) / all;
+      meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
       return true;
     });
-    out.steps = batch.steps;
-    out.evaluations = batch.evaluations;
-    hand_out(r, at, batch.samples, meter, events);
+    before += work;
+    latents = out.samples;
+    report.steps += out.steps;
+    report.evaluations += out.evaluations;
   }
+  return latents;
+}
+
+RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events) {
+  tell_ = events.tell;
+  const DefaultNoise& noise = r.first().noise;
+  RunMeter meter(work_of(r), events.progress);
+  apply_loras(r);
+  const std::vector<RunInputs> inputs = prepared(r, meter, events);
+  RunReport out{.ran = ran(r),
+                .start_noise = noise.source,
+                .step_noise = noise.steps.empty() ? noise.source : noise.steps};
+  for (int64_t at = 0; at < r.request.count; at += r.first().batch)
+    hand_out(r, at, sampled(r, inputs, at, meter, out), meter, events);
   out.text_seconds = meter.seconds(Stage::text);
   out.sampling_seconds = meter.seconds(Stage::sampling);
   out.decoding_seconds = meter.seconds(Stage::decoding);

@@ -12,8 +12,11 @@
 
 #include "pipeline/checkpoint_parts.h"
 #include "pipeline/control.h"
+#include "pipeline/init_image.h"
+#include "pipeline/inpaint_image.h"
 #include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/run_mode.h"
 #include "pipeline/run_progress.h"
 #include "pipeline/text_stage.h"
 
@@ -30,6 +33,10 @@ struct TextToImageRequest {
   GenerateOptions options;
   // One for each control network of the denoiser (pipeline/control.h); none: they have no part.
   std::vector<ControlInput> controls = {};
+  // Modes; each is checked and made by its own file.
+  std::optional<InitImage> init = {};
+  std::optional<MaskImage> mask = {};  // of `init`
+  Outpaint outpaint = {};              // of `init`
   std::vector<LoraChoice> loras = {};
   std::string lora_dir = {};  // where those are that the prompt names
 };
@@ -38,9 +45,11 @@ struct TextToImageRequest {
 struct ResolvedTextToImage {
   TextToImageRequest request;         // with the size
   std::vector<EncoderRule> encoders;  // which text encoders are read, and how
-  ResolvedRequest sampling;
+  std::vector<RunPass> passes;        // at least one
   std::vector<adapters::AdapterUse> loras = {};
   std::vector<std::string> warnings;  // what a user should know: a line each
+
+  const ResolvedRequest& first() const { return passes.at(0).request; }
 };
 // Needs no device. Throws Error for what cannot be asked of the checkpoint.
 ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request);
@@ -85,15 +94,21 @@ class TextToImage {
     return ebb::resolve(parts_, request);
   }
   // The options as they will run, with what the device decides.
-  GenerateOptions ran(const ResolvedTextToImage& r) const { return pipeline_.ran(r.sampling); }
+  GenerateOptions ran(const ResolvedTextToImage& r) const { return pipeline_.ran(r.first()); }
   // Throws Error, and Cancelled where `progress` returned false; pictures that were handed out
   // before stay good, and so does the object.
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
 
  private:
   void apply_loras(const ResolvedTextToImage& r);
-  RunConditions encoded(const ResolvedTextToImage& r, DType dtype, const RunEvents& events);
+  RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const RunEvents& events);
+  std::vector<RunInputs> prepared(const ResolvedTextToImage& r, RunMeter& meter,
+                                  const RunEvents& events);
   Decoder& decoder(DType dtype);
+  LatentEncoder& encoder(DType dtype);
+  RunTools tools(DType dtype);
+  Tensor sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs, int64_t first,
+                 RunMeter& meter, RunReport& report);
   void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
                 const RunEvents& events);
 
@@ -111,7 +126,9 @@ class TextToImage {
   struct Pixels {
     DType dtype = DType::f32;
     std::optional<Decoder> decoder;
+    std::optional<LatentEncoder> encoder;
   };
+  Pixels& pixels_in(DType dtype);
   Pixels pixels_;
   std::vector<adapters::AdapterUse> loras_;       // of the last run
   std::function<void(const std::string&)> tell_;  // of the request that runs

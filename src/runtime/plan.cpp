@@ -1,5 +1,7 @@
 #include "runtime/plan.h"
 
+#include <map>
+
 #include "base/error.h"
 #include "base/names.h"
 #include "core/out_of_memory.h"
@@ -20,21 +22,16 @@
 #include "passes/slices.h"
 #include "passes/spatial_fusion.h"
 #include "runtime/prepare_use.h"
+#include "runtime/supporting_kernels.h"
 #include "runtime/weight_store.h"
 
 namespace ebb {
 namespace {
 
-std::vector<const Kernel*> supporting_kernels(const Signature& s, const Device& device) {
-  std::vector<const Kernel*> all = kernels_of(s.op->name, device.backend());
-  std::erase_if(all, [&](const Kernel* k) { return !k->supports(s, device); });
-  return all;
-}
-
 // Whether the preferred kernel of one signature is also that of the other, perhaps under another
 // op.
-bool same_cost_class(const Signature& a, const Signature& b, const Device& device) {
-  const auto for_a = supporting_kernels(a, device), for_b = supporting_kernels(b, device);
+bool same_cost_class(const Signature& a, const Signature& b, SupportingKernels& kernels) {
+  const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
   return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
 }
 
@@ -78,7 +75,8 @@ void run_step(const Step& s) {
 
 Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options,
                   LoweringMode mode, PreparedGraph* prepared) {
-  const auto keep = [&](const Signature& s) { return !supporting_kernels(s, device).empty(); };
+  SupportingKernels kernels(device);
+  const auto keep = [&](const Signature& s) { return kernels.has(s); };
   const WeightStore* weights = options.weights.get();
   Graph out = lower(dead_code(weights ? weights->as_stored(g) : g), keep);
   out = common_subexpressions(out);
@@ -95,7 +93,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
   const bool rows = !kernels_of("row_fusion", device.backend()).empty();
   if (options.fuse) {
     const auto supports = [&](const Signature& plain, const Signature& with) {
-      return same_cost_class(plain, with, device);
+      return same_cost_class(plain, with, kernels);
     };
     out = fuse_residuals(out, supports);
     if (mode == LoweringMode::no_recompute) out = fuse_activations(out, supports);
@@ -161,12 +159,13 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
 
 std::vector<Plan::Chosen> Plan::choose() {
   Device& device = *context_.device;
+  SupportingKernels kernels(device);
   std::optional<Tuner> guess;  // reads the presets
   Tuner& tuner = context_.tuner ? *context_.tuner : guess.emplace();
   std::vector<Use> uses;
   for (const Node& n : graph_.nodes()) {
     const Signature s = graph_.signature(n);
-    uses.push_back({supporting_kernels(s, device), s});
+    uses.push_back({kernels.of(s), s});
     require(!uses.back().kernels.empty(), s.op->name, ": ", device.backend(),
             " has no kernel for it  ", s.text(), "  at ", s.at);
   }
@@ -178,10 +177,12 @@ std::vector<Plan::Chosen> Plan::choose() {
                      "choices or their best guess  ", e.what()));
     choices = tuner.choose(uses, device);
   }
+  std::map<std::string, PreparedUse> prepared;  // by signature: equal uses share a program
   std::vector<Chosen> nodes;
   for (size_t i = 0; i < uses.size(); ++i) {
-    PreparedUse p = prepare_use(uses[i], choices[i], device);
-    nodes.push_back({std::move(p.choice), uses[i].sig, std::move(p.program)});
+    auto [it, fresh] = prepared.try_emplace(uses[i].sig.text());
+    if (fresh) it->second = prepare_use(uses[i], choices[i], device);
+    nodes.push_back({it->second.choice, uses[i].sig, it->second.program});
   }
   tuner.save();
   return nodes;
@@ -210,18 +211,10 @@ std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recom
   return out;
 }
 
-// Recomputed nodes use the same kernels with the same choices.
+// Recomputed nodes use the same programs.
 void Plan::adopt(std::vector<Chosen>& nodes, Fitted fitted) {
   std::vector<Chosen> all;
-  std::vector<bool> taken(nodes.size());
-  for (const size_t i : fitted.nodes.origin) {
-    const Chosen& from = nodes[i];
-    all.push_back(from);
-    if (taken[i])
-      all.back().program =
-          from.choice.kernel->prepare(from.sig, from.choice.tune, *context_.device);
-    taken[i] = true;
-  }
+  for (const size_t i : fitted.nodes.origin) all.push_back(nodes[i]);
   nodes = std::move(all);
   graph_ = std::move(fitted.nodes.graph);
   memory_ = std::move(fitted.memory);

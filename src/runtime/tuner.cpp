@@ -148,8 +148,9 @@ std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device) {
   std::map<std::string, size_t> waiting;  // by signature: the contest
   std::map<std::string, size_t> alike;    // by what contests have in common
   std::vector<Contest> contests;
+  std::vector<std::string> texts;
   for (const Use& use : uses) {
-    const std::string text = use.sig.text();
+    const std::string& text = texts.emplace_back(use.sig.text());
     if (chosen.contains(text) || waiting.contains(text)) continue;
     std::vector<Choice> all = candidates_of(use.kernels, use.sig, device);
     if (all.size() > 1) {
@@ -169,7 +170,7 @@ std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device) {
   const std::vector<Choice> best = winners(contests, device);
   for (const auto& [text, contest] : waiting) chosen[text] = best[contest];
   std::vector<Choice> out;
-  for (const Use& use : uses) out.push_back(chosen.at(use.sig.text()));
+  for (const std::string& text : texts) out.push_back(chosen.at(text));
   return out;
 }
 

@@ -36,6 +36,8 @@ CASES = {
     "sd1_two": (SD1, [dict(seed=1, strength=0.5, end=0.5), dict(seed=2, strength=0.7)]),
     "xl": (XL, [dict(seed=3, strength=0.6)]),
 }
+# residuals are means over the image, as of the network for shuffled images
+POOLED_CASES = {"sd1_pooled": (SD1, [dict(seed=2, strength=0.9, mode="guess")])}
 
 XL3 = dict(XL, unet=dict(runs.XL, channel_mult=[1, 2, 2], input_depths=[0, 0, 1, 1, 2, 2],
                          output_depths=[2, 2, 2, 1, 1, 1, 0, 0, 0]))
@@ -43,7 +45,8 @@ ATTENTION_FIRST = dict(SD1, unet=dict(runs.SD1, input_depths=[1, 1, 0, 0],
                                       output_depths=[0, 0, 0, 1, 1, 1]))
 # T2I-Adapters: full, light, of XL
 ADAPTER_CASES = {
-    "t2i": (ATTENTION_FIRST, dict(channels=[32, 64], blocks=2, unshuffle=8), dict(seed=1, strength=0.8)),
+    "t2i": (ATTENTION_FIRST, dict(channels=[32, 64], blocks=2, unshuffle=8),
+            dict(seed=1, strength=0.8)),
     "t2i_light": (ATTENTION_FIRST, dict(channels=[32, 64], blocks=3, unshuffle=8, light=True),
                   dict(seed=2, strength=1.0, end=0.5)),
     "t2i_xl": (XL3, dict(channels=[32, 64, 64, 64], blocks=2, unshuffle=16),
@@ -57,9 +60,10 @@ def pattern(height, width, seed):
     return ((y * (3 + seed) + x * 5 + c * 70 + (y * x) // 9 * seed) % 256).astype(np.uint8)
 
 
-def controls(case, inputs):
+def controls(case, inputs, pooled=False):
     c = {**ldm_cases.DEFAULTS, **case["unet"], "hint_channels": HINT_CHANNELS}
     network = ldm_cases.control(c).eval()
+    network.register_to_config(global_pool_conditions=pooled)
     ldm_golden.fill(network, ldm_cases.names_of(network, c))
 
     def call(step, steps, x, t, states, more):
@@ -101,6 +105,7 @@ def adapter_name(name, c):
 def adapters(case, c, given):
     kind = "light_adapter" if c.get("light") else (
         "full_adapter_xl" if c["unshuffle"] == 16 else "full_adapter")
+    # its light adapter makes features more than it is told, which this U-Net does not take
     network = diffusers.T2IAdapter(in_channels=3, channels=c["channels"],
                                    num_res_blocks=c["blocks"], downscale_factor=c["unshuffle"],
                                    adapter_type=kind)
@@ -139,6 +144,11 @@ def main():
             call, names = adapters(case, c, given)
             out.append({**runs.run(name, case, tokenizer, call), "adapter": c, "inputs": [given],
                         "names": {k: v for k, v in names.items() if k != v}})
+        for name, (case, inputs) in POOLED_CASES.items():
+            c, call = controls(case, inputs, True)
+            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+            out.append({**runs.run(name, case, tokenizer, call),
+                        "control": {**config, "pooled": True}, "inputs": inputs})
     write(args.out / "control_runs.json", {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "diffusers": diffusers.__version__,

@@ -55,9 +55,13 @@ bool SpatialPass::fits(const SpatialForm& form, const CudaDevice& device) {
   return spatial_fits(prepared(form), facts_of(device));
 }
 
-SpatialPass::SpatialPass(const SpatialForm& form, const SpatialLayout& layout, CudaDevice& device)
+SpatialPass::SpatialPass(const SpatialForm& form, int64_t tile, int64_t cluster, int64_t threads,
+                         CudaDevice& device)
     : state_(std::make_shared<State>(State{device, prepared(form), {}, {}})) {
-  state_->kernel.emplace(state_->form, layout, device);
+  const auto layout = spatial_layout(state_->form, facts_of(device), tile, cluster, threads);
+  require(layout.has_value(), "spatial_fusion: no layout fits the device (", form.pixels,
+          " pixels of ", form.channels, " channels)");
+  state_->kernel.emplace(state_->form, *layout, device);
 }
 
 void SpatialPass::run(std::span<void* const> in, std::span<void* const> out) const {

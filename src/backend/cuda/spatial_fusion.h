@@ -19,8 +19,10 @@ class SpatialPass {
   static std::vector<SpatialLayout> layouts(const SpatialForm& form, const CudaDevice& device);
   // Whether there is a layout.
   static bool fits(const SpatialForm& form, const CudaDevice& device);
-  // With one of the layouts.
-  SpatialPass(const SpatialForm& form, const SpatialLayout& layout, CudaDevice& device);
+  // With the layout of this tile, cluster and number of threads, or the best guess if it is not
+  // among them. Throws Error if there is none.
+  SpatialPass(const SpatialForm& form, int64_t tile, int64_t cluster, int64_t threads,
+              CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;
 
   struct State;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "backend/cuda/spatial_text.h"
 #include "backend/cuda/work_split.h"
@@ -43,6 +44,14 @@ class Chooser {
     return out;
   }
 
+  // Only that layout, if it fits.
+  std::optional<SpatialLayout> only(int64_t tile, int64_t cluster, int64_t threads) {
+    const auto there = candidates();
+    if (std::ranges::find(there, Candidate{tile, cluster, threads}) == there.end()) return {};
+    consider(tile, static_cast<int>(cluster), static_cast<int>(threads));
+    return ways_.empty() ? std::nullopt : std::optional(ways_[0].layout);
+  }
+
   // Whether there is a layout; with no more queries of the device than that takes.
   bool any() {
     one_is_enough_ = true;
@@ -57,13 +66,25 @@ class Chooser {
     double cost;
   };
 
-  void consider_all() {
+  struct Candidate {
+    int64_t tile, cluster, threads;
+    bool operator==(const Candidate&) const = default;
+  };
+
+  std::vector<Candidate> candidates() const {
+    std::vector<Candidate> out;
     const int64_t least = std::lcm<int64_t>(f_.group(), vector_);
     for (int64_t tile = least; tile <= widest_tile; tile += least) {
       if (f_.channels % tile != 0) continue;
       for (int cluster = 1; cluster <= widest_cluster(); ++cluster)
-        for (const int threads : {256, 512}) consider(tile, cluster, threads);
+        for (const int threads : {256, 512}) out.push_back({tile, cluster, threads});
     }
+    return out;
+  }
+
+  void consider_all() {
+    for (const Candidate& c : candidates())
+      consider(c.tile, static_cast<int>(c.cluster), static_cast<int>(c.threads));
   }
 
   int widest_cluster() const { return device_.capability < 90 ? 1 : 16; }
@@ -239,6 +260,13 @@ SpatialMemory spatial_memory(const SpatialForm& f, const SpatialWork& w, const S
 std::vector<SpatialLayout> spatial_layouts(const SpatialForm& f, const SpatialDevice& device,
                                            bool unaligned) {
   return Chooser(f, device, unaligned).run();
+}
+
+std::optional<SpatialLayout> spatial_layout(const SpatialForm& f, const SpatialDevice& device,
+                                            int64_t tile, int64_t cluster, int64_t threads) {
+  if (auto wanted = Chooser(f, device, false).only(tile, cluster, threads)) return wanted;
+  const std::vector<SpatialLayout> all = spatial_layouts(f, device, false);
+  return all.empty() ? std::nullopt : std::optional(all[0]);
 }
 
 bool spatial_fits(const SpatialForm& f, const SpatialDevice& device) {

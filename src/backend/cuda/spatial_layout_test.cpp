@@ -45,6 +45,26 @@ TEST(spatial_layout, device_without_room_for_wide_clusters__takes_narrow_ones) {
   for (const SpatialLayout& l : ways) EXPECT_LE(l.cluster, widest);
 }
 
+TEST(spatial_layout, asked_for__is_that_one_or_the_best_guess) {
+  const SpatialForm form = centred(usual, false);
+  const auto ways = spatial_layouts(form, {}, false);
+  ASSERT_GT(ways.size(), 2U);
+  const auto same = [](const SpatialLayout& a, const SpatialLayout& b) {
+    return a.tile == b.tile && a.cluster == b.cluster && a.threads == b.threads &&
+           a.vector == b.vector && a.ctas_per_sm == b.ctas_per_sm && a.resident == b.resident;
+  };
+  for (const SpatialLayout& l : ways) {
+    const auto one = spatial_layout(form, {}, l.tile, l.cluster, l.threads);
+    ASSERT_TRUE(one.has_value());
+    EXPECT_TRUE(same(*one, l));
+  }
+  const auto best = spatial_layout(form, {}, 0, 0, 0), wide = spatial_layout(form, {}, 48, 40, 384);
+  ASSERT_TRUE(best && wide);
+  EXPECT_TRUE(same(*best, ways[0]));
+  EXPECT_TRUE(same(*wide, ways[0]));
+  EXPECT_FALSE(spatial_layout(centred(large, false), {}, 0, 0, 0).has_value());
+}
+
 TEST(spatial_layout, device_that_gives_no_answer__takes_clusters_that_all_chips_have) {
   const auto ways = spatial_layouts(centred(usual, false), {}, false);
   ASSERT_FALSE(ways.empty());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "backend/cuda/ptx_index.h"
@@ -46,6 +47,10 @@ struct SpatialDevice {
 // All layouts that fit the device, the best guess first; none where an image is too large.
 std::vector<SpatialLayout> spatial_layouts(const SpatialForm& form, const SpatialDevice& device,
                                            bool unaligned);
+// The one of them for aligned tensors with this tile, cluster and number of threads; the best guess
+// if it is not among them, and none where there are none.
+std::optional<SpatialLayout> spatial_layout(const SpatialForm& form, const SpatialDevice& device,
+                                            int64_t tile, int64_t cluster, int64_t threads);
 // Whether there is a layout for aligned tensors; with fewer queries of the device.
 bool spatial_fits(const SpatialForm& form, const SpatialDevice& device);
 

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <optional>
 
 #include "backend/cuda/spatial_fusion.h"
@@ -88,15 +87,9 @@ std::vector<Tune> space(const Signature& s, const Device& device) {
 
 Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const std::optional<SpatialForm> form = form_with_kernels(s);
-  const std::vector<SpatialLayout> all =
-      form ? SpatialPass::layouts(*form, ebb::cuda::of(device)) : std::vector<SpatialLayout>{};
-  if (all.empty()) return {0, [](const Call&) {}};
-  auto chosen = std::find_if(all.begin(), all.end(), [&](const SpatialLayout& l) {
-    return tune.value("tile", 0) == l.tile && tune.value("cluster", 0) == l.cluster &&
-           tune.value("threads", 0) == l.threads;
-  });
-  if (chosen == all.end()) chosen = all.begin();
-  const SpatialPass pass(*form, *chosen, ebb::cuda::of(device));
+  if (!form) return {0, [](const Call&) {}};
+  const SpatialPass pass(*form, tune.value("tile", 0), tune.value("cluster", 0),
+                         tune.value("threads", 0), ebb::cuda::of(device));
   const auto& a = s.as<SpatialFusion>();
   return {0, [=, slices = slices_pass(a.slices, a.segments, s.in), type = s.out.back(),
               concatenated = a.concatenated](const Call& c) {

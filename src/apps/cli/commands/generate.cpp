@@ -8,6 +8,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/control_flags.h"
+#include "apps/cli/mode_flags.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
@@ -35,6 +36,7 @@ struct Options {
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
+  ModeFlags modes;
   ControlFlags control;
   CommonOptions common;
   FieldTexts diffusion;
@@ -60,6 +62,7 @@ struct Options {
     f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
     f("prompt_syntax", prompt_syntax,
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
+    modes.fields(f);
     control.fields(f);
     generate.fields(f);
   }
@@ -100,7 +103,8 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedText
   constexpr size_t digits = 10;
   Options again = o;
   again.generate = ran;
-  again.size = str(r.request.size.width, 'x', r.request.size.height);
+  if (o.modes.outpaint.empty())  // which says the size
+    again.size = str(r.request.size.width, 'x', r.request.size.height);
   again.n = ran.batch;
   again.first_image = o.first_image + index / ran.batch * ran.batch;
   const std::string json = settings_json(again.settings(), o.diffusion, o.first_image + index);
@@ -121,18 +125,20 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedText
 
 TextToImageRequest request_of(const Options& o) {
   const Output output = output_of(o.out, "generate");
-  return {.prompt = o.prompt,
-          .negative = o.negative,
-          .syntax = syntax_of(o),
-          .clip_skip = o.clip_skip,
-          .count = o.n,
-          .first_image = o.first_image,
-          .size = image_size(o.size, "generate"),
-          .pixels = output == Output::grid || output == Output::folder,
-          .options = o.generate,
-          .controls = control_inputs(o.control),
-          .loras = parse_loras(o.lora.text()),
-          .lora_dir = o.lora_dir};
+  TextToImageRequest out{.prompt = o.prompt,
+                         .negative = o.negative,
+                         .syntax = syntax_of(o),
+                         .clip_skip = o.clip_skip,
+                         .count = o.n,
+                         .first_image = o.first_image,
+                         .size = image_size(o.size, "generate"),
+                         .pixels = output == Output::grid || output == Output::folder,
+                         .options = o.generate,
+                         .controls = control_inputs(o.control)};
+  out.loras = parse_loras(o.lora.text());
+  out.lora_dir = o.lora_dir;
+  o.modes.add_to(out);
+  return out;
 }
 
 CheckpointParts parts_of(const Options& o) {
@@ -329,7 +335,7 @@ const Command& generate() {
                          "--size 512x512 --steps 20 --seed 1 --out fox.png",
                          bind,
                          {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "like", "out"},
+                          "seed", "n", "init", "strength", "mask", "like", "out"},
                          {"control", "control_model", "lora"}};
   return c;
 }

@@ -1,0 +1,62 @@
+#include "apps/cli/mode_flags.h"
+
+#include <filesystem>
+
+#include "apps/cli/command.h"
+#include "base/error.h"
+#include "io/image.h"
+
+namespace ebb::cli {
+namespace {
+
+// Throws Error if one of `fields` is not as it is by default.
+void check_unused(const ModeFlags& flags, std::initializer_list<std::string_view> fields,
+                  std::string_view needs) {
+  ModeFlags given = flags, defaults;
+  const std::vector<Field> all = fields_of(given), plain = fields_of(defaults);
+  for (size_t i = 0; i < all.size(); ++i)
+    for (const std::string_view name : fields)
+      require(all[i].name != name || field_text(all[i]) == field_text(plain[i]),
+              "generate: ", flag_of(all[i].name), " has no effect without ", needs);
+}
+
+Tensor picture(const std::string& file, int64_t channels, std::string_view flag) {
+  require(std::filesystem::exists(file), "generate: ", flag, " does not exist  ", file);
+  return io::read_image(file, channels);
+}
+
+void add_mask(const ModeFlags& f, TextToImageRequest& q) {
+  if (f.mask.empty() && f.outpaint.empty())
+    return check_unused(
+        f, {"mask_invert", "mask_blur", "masked_content", "only_masked", "mask_padding"}, "--mask");
+  if (!f.only_masked) check_unused(f, {"mask_padding"}, "--only-masked");
+  require(f.mask_blur >= -1, "generate: --mask-blur must be -1 or more (got ", f.mask_blur, ")");
+  q.mask = MaskImage{.picture = {},
+                     .invert = f.mask_invert,
+                     .only_masked = f.only_masked,
+                     .padding = f.mask_padding};
+  if (!f.mask.empty()) q.mask->picture = picture(f.mask, 1, "--mask");
+  if (f.mask_blur >= 0) q.mask->blur = f.mask_blur;
+  if (f.masked_content != "auto")
+    q.mask->content = masked_content(f.masked_content);
+  else if (!f.outpaint.empty())
+    q.mask->content = MaskedContent::fill;
+}
+
+}  // namespace
+
+void ModeFlags::add_to(TextToImageRequest& q) const {
+  if (init.empty())
+    return check_unused(*this,
+                        {"strength", "exact_steps", "fit", "mask", "mask_invert", "mask_blur",
+                         "masked_content", "only_masked", "mask_padding", "outpaint"},
+                        "--init");
+  q.init = InitImage{.picture = picture(init, 3, "--init"),
+                     .strength = strength,
+                     .exact_steps = exact_steps,
+                     .fit = fit_rule(fit)};
+  add_mask(*this, q);
+  if (!outpaint.empty()) q.outpaint = parse_outpaint(outpaint);
+}
+
+}  // namespace ebb::cli

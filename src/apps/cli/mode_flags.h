@@ -1,0 +1,38 @@
+// The flags of `ebb generate` for runs that are more than one pass from noise, as parts of a
+// request.
+#pragma once
+
+#include <string>
+
+#include "pipeline/text_to_image.h"
+
+namespace ebb::cli {
+
+struct ModeFlags {
+  std::string init, fit = "stretch", mask, masked_content = "auto", outpaint;
+  double strength = 0.75;
+  bool exact_steps = false, mask_invert = false, only_masked = false;
+  int64_t mask_blur = -1, mask_padding = 32;
+  void fields(auto&& f) {
+    f("init", init, "a picture to start from");
+    f("strength", strength,
+      "with --init: how much of the noise comes back, 0 to 1; the dialect says how many steps run");
+    f("exact_steps", exact_steps, "with --init: all of --steps run, as A1111 has it as an option");
+    f("fit", fit, "of --init to --size: stretch, or crop the middle");
+    f("mask", mask, "a picture of the size of --init: what is white in it is generated");
+    f("mask_invert", mask_invert, "what is black is generated");
+    f("mask_blur", mask_blur,
+      "softens the mask, a deviation in pixels; -1: 4, in the dialects diffusers and comfy 0");
+    f("masked_content", masked_content,
+      "what --mask starts from: fill (the colours around it), original, noise or nothing; auto: "
+      "original, with --outpaint fill");
+    f("only_masked", only_masked,
+      "the masked region alone is generated, at --size, and put back into the picture");
+    f("mask_padding", mask_padding, "with --only-masked: pixels around the region");
+    f("outpaint", outpaint, "pixels to add to --init: left,right,top,bottom");
+  }
+  // Reads the pictures. Throws Error, also for flags that have no effect without others.
+  void add_to(TextToImageRequest& request) const;
+};
+
+}  // namespace ebb::cli

@@ -1,0 +1,124 @@
+#include "pipeline/hires.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "base/options.h"
+#include "io/resize.h"
+#include "pipeline/decoder.h"
+#include "pipeline/init_image.h"
+#include "pipeline/latent_resize.h"
+
+namespace ebb {
+namespace {
+
+constexpr struct {
+  std::string_view name;
+  LatentFilter filter;
+} filters[] = {{"latent", LatentFilter::bilinear},
+               {"latent-nearest", LatentFilter::nearest},
+               {"latent-nearest-exact", LatentFilter::nearest_exact},
+               {"latent-bicubic", LatentFilter::bicubic},
+               {"latent-antialiased", LatentFilter::bilinear_antialias},
+               {"latent-bicubic-antialiased", LatentFilter::bicubic_antialias}};
+
+std::optional<LatentFilter> filter_of(std::string_view name) {
+  for (const auto& f : filters)
+    if (f.name == name) return f.filter;
+  return {};
+}
+
+class HiresMode : public RunMode {
+ public:
+  HiresMode(const Hires& hires, const ResolvedRequest& r)
+      : hires_(hires), height_(r.sample[0]), width_(r.sample[1]) {
+    if (!hires.network) filter_ = filter_of(hires.upscaler);
+  }
+
+  void begin(const RunTools& tools, const Tensor& before, RunInputs& inputs) const override {
+    if (filter_) {
+      inputs.data = resized(before, height_, width_, *filter_);
+      return;
+    }
+    std::vector<Tensor> latents;
+    for (int64_t i = 0; i < before.shape()[0]; ++i) {
+      const Tensor pixels = tools.decode(before.rows(i, i + 1));
+      const int64_t factor = pixels.shape()[1] / before.shape()[1];
+      Tensor picture = image_at(to_pixels(pixels), 0);
+      if (hires_.network) picture = hires_.network(picture);
+      const Tensor large = io::resize(picture, height_ * factor, width_ * factor);
+      latents.push_back(image_at(tools.encode(signed_pixels(large)).mean, 0));
+    }
+    inputs.data = stacked(latents);
+  }
+
+ private:
+  Hires hires_;
+  int64_t height_, width_;
+  std::optional<LatentFilter> filter_;  // none: pixels are enlarged
+};
+
+double number(std::string_view text, std::string_view what, std::string_view whole) {
+  size_t used = 0;
+  double out = 0;
+  try {
+    out = std::stod(std::string(text), &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  require(used > 0 && used == text.size() && std::isfinite(out), "generate: --hires: ", what,
+          " must be a number (got '", text, "' in '", whole, "')");
+  return out;
+}
+
+}  // namespace
+
+Hires parse_hires(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(':', at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  require(!text.empty() && parts.size() <= 4,
+          "generate: --hires must be SCALE[:upscaler[:steps[:strength]]] (got '", text, "')");
+  parts.resize(4);
+  Hires out;
+  out.scale = number(parts[0], "the scale", text);
+  if (!parts[1].empty()) out.upscaler = parts[1];
+  if (!parts[2].empty()) {
+    const double steps = number(parts[2], "the steps", text);
+    require(steps >= 0 && steps <= 10000 && steps == std::floor(steps),
+            "generate: --hires: the steps must be 0 to 10000 (got '", parts[2], "')");
+    out.steps = static_cast<int64_t>(steps);
+  }
+  if (!parts[3].empty()) out.strength = number(parts[3], "the strength", text);
+  return out;
+}
+
+ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple) {
+  require(hires.scale > 1 && hires.scale <= 8,
+          "generate: --hires: the scale must be above 1 and at most 8 (got ", hires.scale, ")");
+  const auto scaled = [&](int64_t side) {
+    const auto large = static_cast<int64_t>(static_cast<double>(side) * hires.scale);
+    return std::max(large / multiple, int64_t{1}) * multiple;
+  };
+  return {.height = scaled(size.height), .width = scaled(size.width)};
+}
+
+bool hires_runs_all_steps(std::string_view dialect) {
+  return dialect == "a1111" || dialect == "kdiff";
+}
+
+std::shared_ptr<const RunMode> hires_mode(const Hires& hires, const ResolvedRequest& request) {
+  std::vector<std::string> names{"lanczos"};
+  for (const auto& f : filters) names.emplace_back(f.name);
+  if (!hires.network) check_known("generate: --hires: unknown upscaler", hires.upscaler, names);
+  return std::make_shared<HiresMode>(hires, request);
+}
+
+}  // namespace ebb

@@ -1,0 +1,35 @@
+// A second pass at a larger size, which starts from what the first one made ("hires fix").
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "pipeline/run_mode.h"
+
+namespace ebb {
+
+struct Hires {
+  double scale = 2;
+  // latent, latent-nearest, latent-nearest-exact, latent-bicubic, latent-antialiased,
+  // latent-bicubic-antialiased (A1111's), or lanczos, of the decoded picture.
+  std::string upscaler = "latent";
+  int64_t steps = 0;  // 0: those of the first pass
+  double strength = 0.7;
+  // Another upscaler of decoded pictures, u8 [H,W,3] to u8 [k H,k W,3], in place of `upscaler`;
+  // what it makes is resized to the pass's size.
+  std::function<Tensor(const Tensor& picture)> network = {};
+};
+// "SCALE[:upscaler[:steps[:strength]]]"; what is empty keeps its default. Throws Error.
+Hires parse_hires(std::string_view text);
+
+// Of a picture: scaled and rounded down to a multiple. Throws Error.
+ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple);
+// A1111 runs all steps of its second pass.
+bool hires_runs_all_steps(std::string_view dialect);
+
+// Of the pass that `request` is. Throws Error for upscalers that there are none of.
+std::shared_ptr<const RunMode> hires_mode(const Hires& hires, const ResolvedRequest& request);
+
+}  // namespace ebb

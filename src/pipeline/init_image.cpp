@@ -1,0 +1,80 @@
+#include "pipeline/init_image.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "io/resize.h"
+
+namespace ebb {
+namespace {
+
+class InitMode : public RunMode {
+ public:
+  InitMode(Tensor pixels, bool samples) : pixels_(std::move(pixels)), samples_(samples) {}
+  void prepare(const RunTools& tools, RunInputs& inputs) const override {
+    EncodedImage image = tools.encode(pixels_);
+    inputs.data = image.mean;
+    if (samples_) inputs.deviation = image.deviation;
+  }
+
+ private:
+  Tensor pixels_;
+  bool samples_;
+};
+
+// The middle of that size, u8 [H,W,C].
+Tensor middle(const Tensor& picture, ImageSize size) {
+  const Shape& s = picture.shape();
+  const int64_t top = (s[0] - size.height) / 2, left = (s[1] - size.width) / 2;
+  Tensor out(DType::u8, {size.height, size.width, s[2]});
+  const uint8_t* from = picture.span<uint8_t>().data();
+  uint8_t* to = out.span<uint8_t>().data();
+  for (int64_t y = 0; y < size.height; ++y)
+    std::copy_n(from + ((top + y) * s[1] + left) * s[2], size.width * s[2],
+                to + y * size.width * s[2]);
+  return out;
+}
+
+}  // namespace
+
+FitRule fit_rule(std::string_view name) {
+  if (name == "stretch") return FitRule::stretch;
+  require(name == "crop", "generate: --fit must be stretch or crop (got '", name, "')");
+  return FitRule::crop;
+}
+
+Tensor fitted(const Tensor& picture, ImageSize size, FitRule rule) {
+  const Shape& s = picture.shape();
+  if (s[0] == size.height && s[1] == size.width) return picture;
+  if (rule == FitRule::stretch) return io::resize(picture, size.height, size.width);
+  // of what is cut, the longer side is resized with the picture
+  const bool wide = s[1] * size.height > s[0] * size.width;
+  ImageSize whole = size;
+  if (wide)
+    whole.width = std::max((s[1] * size.height + s[0] / 2) / s[0], size.width);
+  else
+    whole.height = std::max((s[0] * size.width + s[1] / 2) / s[1], size.height);
+  return middle(io::resize(picture, whole.height, whole.width), size);
+}
+
+Tensor signed_pixels(const Tensor& picture) {
+  const Shape& s = picture.shape();
+  Tensor out(DType::f32, {1, s[0], s[1], s[2]});
+  std::ranges::transform(picture.span<uint8_t>(), out.span<float>().begin(),
+                         [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1; });
+  return out;
+}
+
+ImageSize size_of_run(const Tensor& picture, int64_t multiple) {
+  const auto down = [multiple](int64_t side) {
+    return std::max(side / multiple, int64_t{1}) * multiple;
+  };
+  return {.height = down(picture.shape()[0]), .width = down(picture.shape()[1])};
+}
+
+std::shared_ptr<const RunMode> init_mode(const Tensor& picture, const ResolvedRequest& r) {
+  const bool samples = r.options.dialect == "diffusers" && r.noise.source != "ebb";
+  return std::make_shared<InitMode>(signed_pixels(picture), samples);
+}
+
+}  // namespace ebb

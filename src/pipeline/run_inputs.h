@@ -1,0 +1,33 @@
+// RunInputs: what the sampler gets beside a request: conditions, an image to start from, known
+// regions.
+#pragma once
+
+#include <optional>
+
+#include "core/tensor.h"
+#include "diffusion/start/inpaint.h"
+#include "pipeline/run_conditions.h"
+
+namespace ebb {
+
+// Regions that are restored at every evaluation, for networks that were not trained to inpaint.
+struct KnownRegion {
+  Tensor mask;         // f32 [1,h,w,1]: 1: generated, 0: known, as the run's `data` has it
+  KnownRegions where;  // by dialect
+};
+
+struct RunInputs {
+  RunConditions conditions = {};
+  // Latents f32 [1,h,w,c] that all images start from, or one for each of the batch; not defined:
+  // noise alone.
+  Tensor data = {};
+  // Of a posterior that `data` is the mean of: the standard deviation. Its noise is the first that
+  // the source draws, as in diffusers. Not defined: the mean is taken.
+  Tensor deviation = {};
+  bool noised = true;  // noise of the first level is added to `data`
+  std::optional<KnownRegion> known = {};
+  // f32 [1,h,w,1]: where it is 1, `data` is the noise that the run starts from.
+  Tensor noise_instead = {};
+};
+
+}  // namespace ebb

@@ -1,0 +1,116 @@
+// `ebb generate` from a picture: --init, --mask, --outpaint.
+#include <gtest/gtest.h>
+
+#include "io/image.h"
+#include "support/generate_program.h"
+
+namespace ebb {
+namespace {
+
+using testing::error_line;
+using testing::Output;
+using testing::run_program;
+
+class CliGenerateModes : public testing::GenerateProgram {
+ protected:
+  // A picture of 64x48: a slope.
+  std::string picture() const {
+    Tensor t(DType::u8, {48, 64, 3});
+    for (size_t i = 0; i < t.span<uint8_t>().size(); ++i)
+      t.span<uint8_t>()[i] = static_cast<uint8_t>(i / 3 % 64 * 3 + 20);
+    io::write_png(folder_ / "init.png", t);
+    return folder_ / "init.png";
+  }
+  // White in its right half.
+  std::string mask() const {
+    Tensor t(DType::u8, {48, 64, 1});
+    for (size_t i = 0; i < t.span<uint8_t>().size(); ++i)
+      t.span<uint8_t>()[i] = i % 64 < 32 ? 0 : 255;
+    io::write_png(folder_ / "mask.png", t);
+    return folder_ / "mask.png";
+  }
+  Tensor made(const std::string& flags) const {
+    const Output out = run_program(generate(whole(), "--prompt fox --seed 1 " + flags));
+    EXPECT_EQ(out.code, 0) << out.text;
+    return io::read_image(png());
+  }
+  // The mean difference of two pictures in columns [first, last).
+  static double difference(const Tensor& a, const Tensor& b, size_t first, size_t last) {
+    double sum = 0;
+    const size_t width = static_cast<size_t>(a.shape()[1]) * 3;
+    for (size_t i = 0; i < a.span<uint8_t>().size(); ++i)
+      if (i % width / 3 >= first && i % width / 3 < last)
+        sum += std::abs(int{a.span<uint8_t>()[i]} - int{b.span<uint8_t>()[i]});
+    return sum;
+  }
+};
+
+TEST_F(CliGenerateModes, picture_to_start_from__matters_more_with_less_strength) {
+  const std::string init = "--init " + picture();
+  const Tensor noise = made(""), all = made(init + " --strength 1"),
+               half = made(init + " --strength 0.5");
+  EXPECT_EQ(all.shape(), (Shape{48, 64, 3}));
+  EXPECT_GT(difference(noise, half, 0, 64), 0);
+  EXPECT_GT(difference(all, half, 0, 64), 0);
+}
+
+TEST_F(CliGenerateModes, mask__leaves_pixels_outside_as_they_were) {
+  const std::string flags = "--init " + picture() + " --mask " + mask() + " --mask-blur 0";
+  const Tensor before = io::read_image(picture());
+  for (const char* more :
+       {"", " --dialect a1111", " --dialect diffusers", " --dialect comfy",
+        " --masked-content noise", " --masked-content nothing", " --masked-content fill",
+        " --only-masked --mask-padding 4", " --sampler ddim", " --sampler euler_ancestral"}) {
+    const Tensor after = made(flags + more);
+    ASSERT_EQ(after.shape(), before.shape()) << more;
+    EXPECT_EQ(difference(before, after, 0, 32), 0) << more;
+    EXPECT_GT(difference(before, after, 32, 64), 0) << more;
+  }
+  const Tensor other = made(flags + " --mask-invert");
+  EXPECT_EQ(difference(before, other, 32, 64), 0);
+  EXPECT_GT(difference(before, other, 0, 32), 0);
+}
+
+TEST_F(CliGenerateModes, outpaint__adds_pixels_around_the_picture) {
+  const Output out =
+      run_program(str("generate --device cpu --model ", whole(), " --steps 2 --out ", png(),
+                      " --prompt fox --init ", picture(), " --outpaint 16,0,0,8 --mask-blur 0"));
+  ASSERT_EQ(out.code, 0) << out.text;
+  const Tensor before = io::read_image(picture()), after = io::read_image(png());
+  ASSERT_EQ(after.shape(), (Shape{56, 80, 3}));
+  for (size_t y = 0; y < 48; ++y)
+    for (size_t i = 0; i < 64 * 3; ++i)
+      ASSERT_EQ(after.span<uint8_t>()[y * 80 * 3 + 16 * 3 + i],
+                before.span<uint8_t>()[y * 64 * 3 + i]);
+}
+
+TEST_F(CliGenerateModes, network_that_was_trained_to_inpaint__gets_mask_and_picture) {
+  Part wide = unet();
+  wide.fields.insert(1, "extra_channels=5 ");
+  const std::string model = checkpoint({wide, text(), autoencoder()}, "inpaint");
+  const Tensor before = io::read_image(picture());
+  const Output out = run_program(
+      generate(model, "--prompt fox --mask-blur 0 --init " + picture() + " --mask " + mask()));
+  ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_EQ(difference(before, io::read_image(png()), 0, 32), 0);
+}
+
+TEST_F(CliGenerateModes, mistakes__are_named) {
+  const std::string model = whole(), init = " --init " + picture();
+  const auto error = [&](const std::string& flags) {
+    return error_line(generate(model, "--prompt fox " + flags));
+  };
+  EXPECT_EQ(error("--strength 0.5"), "generate: --strength has no effect without --init");
+  EXPECT_EQ(error("--mask x.png"), "generate: --mask has no effect without --init");
+  EXPECT_EQ(error("--mask-blur 3" + init), "generate: --mask-blur has no effect without --mask");
+  EXPECT_EQ(error("--init nowhere.png"), "generate: --init does not exist  nowhere.png");
+  EXPECT_EQ(error("--strength 1.5" + init), "sample: strength must lie in [0, 1] (got 1.5)");
+  EXPECT_EQ(error("--outpaint 8,0,0,0" + init),
+            "generate: --size and --outpaint both say the size of the picture");
+  EXPECT_EQ(error("--mask-invert --mask " + mask() + init + " --masked-content grey"),
+            "generate: --masked-content must be fill, original, noise or nothing (got 'grey')");
+  EXPECT_FALSE(std::filesystem::exists(png()));
+}
+
+}  // namespace
+}  // namespace ebb

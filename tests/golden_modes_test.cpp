@@ -1,0 +1,95 @@
+// Runs that start from a picture against diffusers' own pipelines (tools/golden/modes_golden.py).
+#include <gtest/gtest.h>
+
+#include "backends.h"
+#include "pipeline/text_to_image.h"
+#include "support/golden_distance.h"
+#include "support/small_checkpoint.h"
+
+namespace ebb::testing {
+namespace {
+
+const nlohmann::json& runs() {
+  static const nlohmann::json all = read_golden("text_to_image_modes")["runs"];
+  return all;
+}
+
+// As the generator makes them.
+Tensor golden_picture(int64_t side) {
+  Tensor out(DType::u8, {side, side, 3});
+  for (int64_t y = 0, i = 0; y < side; ++y)
+    for (int64_t x = 0; x < side; ++x)
+      for (int64_t c = 0; c < 3; ++c, ++i)
+        out.span<uint8_t>()[static_cast<size_t>(i)] =
+            static_cast<uint8_t>((7 * x + 13 * y + 50 * c) % 256);
+  return out;
+}
+Tensor golden_mask(int64_t side) {
+  Tensor out(DType::u8, {side, side, 1});
+  for (int64_t y = 0, i = 0; y < side; ++y)
+    for (int64_t x = 0; x < side; ++x, ++i)
+      out.span<uint8_t>()[static_cast<size_t>(i)] = y >= 16 && y < 48 && x >= 8 && x < 40 ? 255 : 0;
+  return out;
+}
+
+TextToImageRequest request_of(const nlohmann::json& g) {
+  const int64_t side = g["height"];
+  TextToImageRequest q{.prompt = g["prompt"],
+                       .negative = g["negative"],
+                       .syntax = text::PromptSyntax::diffusers,
+                       .size = {side, side},
+                       .options = {.steps = g["steps"],
+                                   .sampler = g["sampler"],
+                                   .schedule = g["schedule"],
+                                   .dtype = "f32",
+                                   .seed = Seed(g["seed"].get<uint64_t>()),
+                                   .guidance = g["guidance"],
+                                   .schedule_options = g.value("schedule_options", ""),
+                                   .dialect = "diffusers",
+                                   .noise = "torch_cpu"}};
+  q.init = InitImage{.picture = golden_picture(side), .strength = g["strength"]};
+  if (g["mask"]) q.mask = MaskImage{.picture = golden_mask(side), .overlay = false};
+  return q;
+}
+
+struct On {
+  size_t run;
+  std::string backend;
+};
+std::vector<On> runs_on(const std::string& backend) {
+  std::vector<On> out;
+  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
+    out.push_back({i, backend});
+  return out;
+}
+
+class GoldenModes : public test::OnBackend, public ::testing::WithParamInterface<On> {
+ protected:
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+    open(GetParam().backend);
+  }
+};
+const auto name_of_run = [](const auto& info) {
+  return runs()[info.param.run]["case"].template get<std::string>();
+};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenModes, ::testing::ValuesIn(runs_on("cpu")), name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenModes, ::testing::ValuesIn(runs_on("cuda")), name_of_run);
+
+}  // namespace
+
+TEST_P(GoldenModes, run__ends_at_the_references_latents_and_pixels) {
+  const nlohmann::json& g = runs()[GetParam().run];
+  TextToImage pipeline(small_checkpoint(g), context_);
+  Picture made;
+  RunEvents events;
+  events.picture = [&](Picture p) { made = std::move(p); };
+  pipeline.run(pipeline.resolve(request_of(g)), events);
+  // diffusers' ddim ends at the lowest level of the table, in a state that is scaled by
+  // sqrt(alpha_bar) there, 1 - 4e-4.
+  const double of_run = g["sampler"] == "ddim" ? 2e-3 : 1e-4;
+  EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), of_run);
+  EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), of_run);
+}
+
+}  // namespace ebb::testing
