@@ -92,7 +92,8 @@ struct GoldenRun {
 const json& runs() {
   static const json all = [] {
     json out = read_golden("text_to_image")["runs"];
-    for (json run : read_golden("adapters")["runs"]) {
+    const json adapters = read_golden("adapters");
+    for (json run : adapters["runs"]) {
       run["case"] = run["case"].get<std::string>() + "_lora";
       out.push_back(std::move(run));
     }
