@@ -95,6 +95,17 @@ TEST_F(CliGenerateModes, network_that_was_trained_to_inpaint__gets_mask_and_pict
   EXPECT_EQ(difference(before, io::read_image(png()), 0, 32), 0);
 }
 
+TEST_F(CliGenerateModes, second_pass__makes_a_larger_picture) {
+  EXPECT_EQ(made("--hires 1.5").shape(), (Shape{72, 96, 3}));
+  EXPECT_EQ(made("--hires 2:lanczos:2:0.5 --dialect a1111").shape(), (Shape{96, 128, 3}));
+}
+
+TEST_F(CliGenerateModes, refiner__makes_the_last_steps) {
+  const std::string euler = "--sampler euler ";
+  const Tensor alone = made(euler), two = made(euler + "--refiner " + whole() + ":0.5");
+  EXPECT_EQ(difference(alone, two, 0, 64), 0);  // by itself, it goes on as it would have
+}
+
 TEST_F(CliGenerateModes, mistakes__are_named) {
   const std::string model = whole(), init = " --init " + picture();
   const auto error = [&](const std::string& flags) {
@@ -109,6 +120,14 @@ TEST_F(CliGenerateModes, mistakes__are_named) {
             "generate: --size and --outpaint both say the size of the picture");
   EXPECT_EQ(error("--mask-invert --mask " + mask() + init + " --masked-content grey"),
             "generate: --masked-content must be fill, original, noise or nothing (got 'grey')");
+  EXPECT_EQ(error("--hires 0.5"),
+            "generate: --hires: the scale must be above 1 and at most 8 (got 0.5)");
+  EXPECT_EQ(error("--hires 2 --mask " + mask() + init),
+            "generate: --hires with --mask is not there yet");
+  EXPECT_EQ(error("--refiner nowhere.safetensors"),
+            "generate: --refiner does not exist  nowhere.safetensors");
+  EXPECT_EQ(error("--refiner x:2"),
+            "generate: --refiner must be FILE or FILE:share, with a share from 0 to 1 (got 'x:2')");
   EXPECT_FALSE(std::filesystem::exists(png()));
 }
 

@@ -25,7 +25,8 @@ struct PreparedGraph {
 };
 
 // Moves all nodes that depend on weights, and on no other source, to the prepare graph. What only
-// repeats elements (a broadcast) stays in the step, which would else read more bytes than now.
+// repeats elements (a broadcast) stays in the step, which would else read more bytes than now;
+// products never only repeat.
 // `is_weight` must hold for no source that is updated.
 PreparedGraph prepare(const Graph& g, const std::function<bool(const Source&)>& is_weight);
 

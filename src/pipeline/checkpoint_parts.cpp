@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/error.h"
 #include "io/safetensors.h"
@@ -57,6 +58,16 @@ void check_file(const std::string& file, const char* flag) {
   require(!file.empty() && fs::exists(file), "generate: ", flag, " does not exist  ", file);
 }
 
+void add_refiner(CheckpointParts& parts, const std::string& file) {
+  check_file(file, "--refiner");
+  const Layout layout = layout_of(file);
+  parts.refiner = load_model(layout.denoiser);
+  for (const std::string& encoders : layout.text_encoders)
+    std::ranges::copy(components_of(encoders, ModelKind::text_encoder),
+                      std::back_inserter(parts.refiner_encoders));
+  if (parts.refiner_encoders.empty()) parts.refiner_encoders = parts.text_encoders;
+}
+
 }  // namespace
 
 CheckpointParts load_parts(const PartFiles& files,
@@ -86,6 +97,7 @@ CheckpointParts load_parts(const PartFiles& files,
       out.autoencoder = found.front();
   require(files.autoencoder.empty() || out.autoencoder,
           "generate: --vae has no autoencoder that ebb knows  ", files.autoencoder);
+  if (!files.refiner.empty()) add_refiner(out, files.refiner);
   return out;
 }
 

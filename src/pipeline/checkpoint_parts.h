@@ -15,6 +15,8 @@ struct CheckpointParts {
   LoadedModel denoiser;
   std::vector<LoadedComponent> text_encoders;  // in the file's order
   std::optional<LoadedComponent> autoencoder;
+  std::optional<LoadedModel> refiner = {};             // for the last part of the levels
+  std::vector<LoadedComponent> refiner_encoders = {};  // what it reads: its file's, or these
   std::string tokenizer;  // a folder with the tokenizer's files; "": the built-in vocabulary
 };
 
@@ -22,6 +24,7 @@ struct PartFiles {
   std::string model;                            // a .safetensors file, or a folder of diffusers
   std::vector<std::string> text_encoders = {};  // files that win over the model's
   std::string autoencoder = {};                 // likewise
+  std::string refiner = {};                     // a file or folder, as `model`
 };
 
 // Throws Error for files that are not there, hold nothing that is looked for, or lack a denoiser.

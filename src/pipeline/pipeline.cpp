@@ -133,18 +133,20 @@ State mask_of(const Tensor& mask, const ResolvedRequest& r) {
 Start start_of(const ResolvedRequest& r, const RunInputs& in, const NoiseCall& keys) {
   const Noise noise = open_default_noise(r.noise, keys, r.noise_options);
   Start out{state_of(in.data, r.batch), {}, noise.step};
+  // The first numbers are those of the posterior; all others move up.
+  const int64_t before = in.first_draw + (in.deviation.defined() ? 1 : 0);
+  if (before > 0)
+    out.step = [step = noise.step, before](std::span<double> z, NoiseDraw draw) {
+      draw.index += before;
+      step(z, draw);
+    };
   if (!in.noised) return out;
   out.noise.resize(static_cast<size_t>(keys.batch() * keys.elements()));
   noise.start(out.noise);
   if (in.deviation.defined()) {
-    // The first numbers are those of the posterior; all others move up.
     const State deviation = state_of(in.deviation, r.batch);
     for (size_t i = 0; i < out.data.size(); ++i) out.data[i] += deviation[i] * out.noise[i];
     noise.step(out.noise, {.index = 0});
-    out.step = [step = noise.step](std::span<double> z, NoiseDraw draw) {
-      ++draw.index;
-      step(z, draw);
-    };
   }
   if (in.noise_instead.defined()) {
     const State mask = mask_of(in.noise_instead, r);
@@ -221,7 +223,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
           .guided = r.guided,
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
-          .draws = r.draws_in_plan(),
+          .draws = r.draws_in_plan() && inputs.first_draw == 0,
           .integer_timesteps = r.integer_timesteps,
           .weights = model_.weights};
 }

@@ -227,7 +227,7 @@ TextStage::Branch TextStage::branch(const std::string& prompt, const PromptReque
 // Attention over keys that are there twice is the same as over each once: prompts of different
 // lengths are repeated to one length, and both give what they would alone.
 NamedTensors TextStage::values(const Branch& b, int64_t step, int64_t chunks,
-                               const PromptRequest& r) {
+                               const PromptRequest& r, bool negative) {
   int64_t width = 0;
   for (const EncoderRule& rule : rules_) width += rule.width;
   Tensor states(DType::f32, {1, chunks * text::chunk_tokens, width}), pooled;
@@ -254,16 +254,21 @@ NamedTensors TextStage::values(const Branch& b, int64_t step, int64_t chunks,
     out.emplace(nn::pooled_text, pooled);
   }
   if (takes(known_, nn::size_numbers)) {
-    // original height and width, crop from the top and the left, target height and width
-    const int64_t h = r.size.height, w = r.size.width;
-    const std::vector<int64_t> numbers = {h, w, 0, 0, h, w};
+    // original height and width, crop from the top and the left; target height and width, or the
+    // refiner's aesthetic score
+    const auto h = static_cast<float>(r.size.height), w = static_cast<float>(r.size.width);
+    constexpr float good = 6, bad = 2.5;
     const int64_t count =
         std::ranges::find(known_, nn::size_numbers, &nn::Condition::name)->shape[0];
-    require(count == 6, "generate: the model reads ", count,
-            " numbers of sizes, which ebb does not know (6)");
+    require(count == 6 || count == 5, "generate: the model reads ", count,
+            " numbers of sizes, which ebb does not know (6, or 5 with a score)");
+    std::vector<float> numbers = {h, w, 0, 0};
+    if (count == 6)
+      numbers.insert(numbers.end(), {h, w});
+    else
+      numbers.push_back(negative ? bad : good);
     Tensor t(DType::f32, {1, count});
-    std::ranges::transform(numbers, t.span<float>().begin(),
-                           [](int64_t n) { return static_cast<float>(n); });
+    std::ranges::copy(numbers, t.span<float>().begin());
     out.emplace(nn::size_numbers, t);
   }
   return out;
@@ -287,7 +292,7 @@ TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (const int64_t end : ends)
     out.conditions.steps.push_back(
-        {end, values(prompt, end, chunks, r), values(negative, end, chunks, r)});
+        {end, values(prompt, end, chunks, r, false), values(negative, end, chunks, r, true)});
   return out;
 }
 

@@ -87,7 +87,8 @@ class TextStage {
   Tensor embedded(size_t encoder, const text::Chunk& chunk, const Tensor& tokens);
   Tensor weighted(size_t encoder, const text::Chunk& chunk, const Tensor& plain_states,
                   text::PromptSyntax syntax);
-  NamedTensors values(const Branch& b, int64_t step, int64_t chunks, const PromptRequest& r);
+  NamedTensors values(const Branch& b, int64_t step, int64_t chunks, const PromptRequest& r,
+                      bool negative);
 
   std::vector<nn::Condition> known_;
   std::vector<EncoderRule> rules_;

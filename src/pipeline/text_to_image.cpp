@@ -97,6 +97,46 @@ void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
   for (const std::string& w : adapters::check(r.loras, networks)) r.warnings.push_back(w);
 }
 
+// What is beside the passes' own options.
+GenerateRequest images_of(const TextToImageRequest& q) {
+  return {.classes = std::vector<int64_t>(static_cast<size_t>(q.count), -1),
+          .first_image = q.first_image,
+          .size = q.size,
+          .prompted = true};
+}
+
+RunPass hires_pass(const TextToImageRequest& q, const CheckpointParts& parts) {
+  const LoadedModel& m = parts.denoiser;
+  require(!q.mask, "generate: --hires with --mask is not there yet");
+  require(!q.refine, "generate: --hires with --refiner is not there yet");
+  GenerateRequest large = images_of(q);
+  large.size = hires_size(*q.hires, q.size, pixel_multiple(m));
+  large.strength = q.hires->strength;
+  large.exact_steps = hires_runs_all_steps(q.options.dialect);
+  GenerateOptions options = q.options;
+  if (q.hires->steps > 0) options.steps = q.hires->steps;
+  RunPass pass{.request = resolve(m, large, options)};
+  pass.modes.push_back(hires_mode(*q.hires, pass.request));
+  return pass;
+}
+
+// Takes the last steps of the pass before.
+RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts,
+                     ResolvedRequest& before) {
+  require(parts.refiner.has_value(), "generate: a refiner needs its checkpoint: --refiner FILE");
+  require(!q.mask, "generate: --refiner with --mask is not there yet");
+  const int64_t step = refiner_step(before, parts.denoiser, *q.refine);
+  const std::vector<double> sigmas = before.call.sigmas;
+  RunPass pass{.request = on_levels(resolve(*parts.refiner, images_of(q), q.options),
+                                    stretch_of(sigmas, {.first = step})),
+               .refined = true};
+  require(pass.request.sample == before.sample, "generate: --refiner makes ", pass.request.sample,
+          ", and the model ", before.sample);
+  before = on_levels(before, stretch_of(sigmas, {.last = step}));
+  pass.modes.push_back(refine_mode(before.counts.draws));
+  return pass;
+}
+
 }  // namespace
 
 ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request) {
@@ -112,14 +152,17 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
   take_size(r.request, m);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
-  GenerateRequest images{.classes = std::vector<int64_t>(static_cast<size_t>(request.count), -1),
-                         .first_image = request.first_image,
-                         .size = r.request.size,
-                         .prompted = true};
+  GenerateRequest images = images_of(r.request);
   if (request.init)
     images.strength = request.init->strength, images.exact_steps = request.init->exact_steps;
   r.passes.push_back({.request = resolve(m, images, request.options)});
   add_start(r.passes[0], r.request, m);
+  if (request.refine) {
+    r.passes.push_back(refiner_pass(r.request, parts, r.passes[0].request));
+    r.refiner_encoders = encoder_rules(*parts.refiner->model, parts.refiner->config,
+                                       parts.refiner_encoders, request.clip_skip);
+  }
+  if (request.hires) r.passes.push_back(hires_pass(r.request, parts));
   r.warnings = r.first().warnings;
   resolve_loras(parts, r);
   return r;
@@ -131,7 +174,9 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
       options_(std::move(options)),
       vocabulary_(parts_.tokenizer.empty() ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
-      pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {}
+      pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {
+  if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
+}
 
 // Files that were open before stay so, and weights whose changes are the same are not touched.
 void TextToImage::apply_loras(const ResolvedTextToImage& r) {
@@ -147,20 +192,25 @@ void TextToImage::apply_loras(const ResolvedTextToImage& r) {
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
                                    const RunEvents& events) {
   const TextToImageRequest& q = r.request;
-  const LoadedModel& m = parts_.denoiser;
+  const LoadedModel& m = pass.refined ? *parts_.refiner : parts_.denoiser;
   const DType dtype = pipeline_.dtype_of(pass.request);
-  if (!text_.stage || text_.dtype != dtype || text_.clip_skip != q.clip_skip)
-    text_ = {dtype, q.clip_skip,
-             std::make_unique<TextStage>(*m.model, m.config, r.encoders, vocabulary_, dtype,
-                                         context_, options_.embeddings)};
-  TextStage::Encoded text = text_.stage->encode({.prompt = q.prompt,
-                                                 .negative = q.negative,
-                                                 .syntax = q.syntax,
-                                                 .steps = pass.request.options.steps,
-                                                 .size = q.size});
+  Text& text_of = pass.refined ? refiner_text_ : text_;
+  const ImageSize latents{.height = pass.request.sample[0], .width = pass.request.sample[1]};
+  const int64_t factor = q.size.height / r.first().sample[0];
+  if (!text_of.stage || text_of.dtype != dtype || text_of.clip_skip != q.clip_skip)
+    text_of = {dtype, q.clip_skip,
+               std::make_unique<TextStage>(*m.model, m.config,
+                                           pass.refined ? r.refiner_encoders : r.encoders,
+                                           vocabulary_, dtype, context_, options_.embeddings)};
+  TextStage::Encoded text = text_of.stage->encode(
+      {.prompt = q.prompt,
+       .negative = q.negative,
+       .syntax = q.syntax,
+       .steps = pass.request.options.steps,
+       .size = {.height = latents.height * factor, .width = latents.width * factor}});
   if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
-  if (!q.controls.empty())
+  if (!q.controls.empty() && !pass.refined)
     add_controls(text.conditions, parts_.denoiser, q.controls, pass.request.sample,
                  static_cast<int64_t>(pass.request.call.sigmas.size()) - 1);
   return std::move(text.conditions);
@@ -204,7 +254,7 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
   std::vector<RunInputs> out;
   meter.show(Stage::text, 0);
   for (const RunPass& pass : r.passes) out.push_back({.conditions = encoded(r, pass, events)});
-  if (!options_.keeps_encoders) text_.stage.reset();
+  if (!options_.keeps_encoders) text_.stage.reset(), refiner_text_.stage.reset();
   meter.show(Stage::text, 1);
   const RunTools with = tools(pipeline_.dtype_of(r.first()));
   for (size_t i = 0; i < out.size(); ++i)
@@ -247,11 +297,12 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     RunInputs in = inputs[i];
     for (const auto& mode : pass.modes) mode->begin(with, latents, in);
     const double work = work_of(r, pass);
-    const Pipeline::Sampled out = pipeline_.sample(pass.request, first, in, [&](double share) {
-      const double done = static_cast<double>(images) * (before + work * share) / all;
-      meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
-      return true;
-    });
+    const Pipeline::Sampled out =
+        pipeline_of(pass).sample(pass.request, first, in, [&](double share) {
+          const double done = static_cast<double>(images) * (before + work * share) / all;
+          meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
+          return true;
+        });
     before += work;
     latents = out.samples;
     report.steps += out.steps;

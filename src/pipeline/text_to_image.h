@@ -12,10 +12,12 @@
 
 #include "pipeline/checkpoint_parts.h"
 #include "pipeline/control.h"
+#include "pipeline/hires.h"
 #include "pipeline/init_image.h"
 #include "pipeline/inpaint_image.h"
 #include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/refine.h"
 #include "pipeline/run_mode.h"
 #include "pipeline/run_progress.h"
 #include "pipeline/text_stage.h"
@@ -37,15 +39,18 @@ struct TextToImageRequest {
   std::optional<InitImage> init = {};
   std::optional<MaskImage> mask = {};  // of `init`
   Outpaint outpaint = {};              // of `init`
+  std::optional<Hires> hires = {};
+  std::optional<Refine> refine = {};
   std::vector<LoraChoice> loras = {};
   std::string lora_dir = {};  // where those are that the prompt names
 };
 
 // A request as it will run: looked up, parsed and checked, with the sizes and levels of its run.
 struct ResolvedTextToImage {
-  TextToImageRequest request;         // with the size
-  std::vector<EncoderRule> encoders;  // which text encoders are read, and how
-  std::vector<RunPass> passes;        // at least one
+  TextToImageRequest request;                      // with the size
+  std::vector<EncoderRule> encoders;               // which text encoders are read, and how
+  std::vector<EncoderRule> refiner_encoders = {};  // the same of the refiner
+  std::vector<RunPass> passes;                     // at least one
   std::vector<adapters::AdapterUse> loras = {};
   std::vector<std::string> warnings;  // what a user should know: a line each
 
@@ -104,6 +109,7 @@ class TextToImage {
   RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const RunEvents& events);
   std::vector<RunInputs> prepared(const ResolvedTextToImage& r, RunMeter& meter,
                                   const RunEvents& events);
+  Pipeline& pipeline_of(const RunPass& pass) { return pass.refined ? *refiner_ : pipeline_; }
   Decoder& decoder(DType dtype);
   LatentEncoder& encoder(DType dtype);
   RunTools tools(DType dtype);
@@ -117,12 +123,13 @@ class TextToImage {
   TextToImageOptions options_;
   std::shared_ptr<const text::ClipVocabulary> vocabulary_;
   Pipeline pipeline_;
+  std::optional<Pipeline> refiner_;
   struct Text {
     DType dtype = DType::f32;
     int64_t clip_skip = 0;
     std::unique_ptr<TextStage> stage;
   };
-  Text text_;
+  Text text_, refiner_text_;
   struct Pixels {
     DType dtype = DType::f32;
     std::optional<Decoder> decoder;

@@ -17,10 +17,13 @@
 #include "passes/merge_matmuls.h"
 #include "passes/rematerialise.h"
 #include "passes/row_fusion.h"
+#include "passes/scaled_residuals.h"
 #include "passes/segments.h"
+#include "passes/shortcuts.h"
 #include "passes/simplify.h"
 #include "passes/slices.h"
 #include "passes/spatial_fusion.h"
+#include "passes/upsampled_convs.h"
 #include "runtime/prepare_use.h"
 #include "runtime/supporting_kernels.h"
 #include "runtime/weight_store.h"
@@ -28,11 +31,17 @@
 namespace ebb {
 namespace {
 
-// Whether the preferred kernel of one signature is also that of the other, perhaps under another
-// op.
+// Whether both signatures have one preferred kernel, perhaps under different ops.
 bool same_cost_class(const Signature& a, const Signature& b, SupportingKernels& kernels) {
   const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
   return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
+}
+
+// Whether the preferred kernels of two ops are of one kind: their names differ by the ops' names.
+bool same_family(const Signature& a, const Signature& b, SupportingKernels& kernels) {
+  const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
+  return !for_a.empty() && !for_b.empty() &&
+         for_a[0]->name.substr(a.op->name.size()) == for_b[0]->name.substr(b.op->name.size());
 }
 
 // The value that `v` aliases, looking through reshapes.
@@ -61,6 +70,19 @@ Graph with_computed_updates(const Graph& g) {
   return rw.take();
 }
 
+// The passes whose sums and concatenations of weights are prepared once.
+Graph merged_around_weights(const Graph& g, const std::function<bool(const Source&)>& is_weight,
+                            SupportingKernels& kernels) {
+  const auto family = [&](const Signature& a, const Signature& b) {
+    return same_family(a, b, kernels);
+  };
+  const auto cost_class = [&](const Signature& a, const Signature& b) {
+    return same_cost_class(a, b, kernels);
+  };
+  const Graph out = transpose_upsampled_convs(merge_matmuls(g, is_weight), is_weight, family);
+  return merge_shortcuts(out, is_weight, cost_class);
+}
+
 // Runs a step; an Error says which op it was, and where in the model.
 void run_step(const Step& s) {
   if (!s.program.run) return;
@@ -84,7 +106,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     out = merge_casts(out);
     const auto is_weight = [&](const Source& s) { return weights->holds(out, s); };
     // On the host, weights are read where the file has them.
-    if (options.fuse && !device.on_host()) out = merge_matmuls(out, is_weight);
+    if (options.fuse && !device.on_host()) out = merged_around_weights(out, is_weight, kernels);
     PreparedGraph p = prepare(out, is_weight);
     out = std::move(p.step);
     if (prepared) *prepared = std::move(p);
@@ -95,6 +117,7 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     const auto supports = [&](const Signature& plain, const Signature& with) {
       return same_cost_class(plain, with, kernels);
     };
+    if (mode == LoweringMode::no_recompute) out = fuse_scaled_residuals(out, supports);
     out = fuse_residuals(out, supports);
     if (mode == LoweringMode::no_recompute) out = fuse_activations(out, supports);
     verify(out, "epilogue");

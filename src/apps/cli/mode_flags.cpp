@@ -45,7 +45,15 @@ void add_mask(const ModeFlags& f, TextToImageRequest& q) {
 
 }  // namespace
 
+std::string ModeFlags::refiner_file() const {
+  std::string file = refiner;
+  parse_refiner(file);
+  return file;
+}
+
 void ModeFlags::add_to(TextToImageRequest& q) const {
+  if (!hires.empty()) q.hires = parse_hires(hires);
+  if (std::string file = refiner; !file.empty()) q.refine = parse_refiner(file);
   if (init.empty())
     return check_unused(*this,
                         {"strength", "exact_steps", "fit", "mask", "mask_invert", "mask_blur",

@@ -9,7 +9,7 @@
 namespace ebb::cli {
 
 struct ModeFlags {
-  std::string init, fit = "stretch", mask, masked_content = "auto", outpaint;
+  std::string init, fit = "stretch", mask, masked_content = "auto", outpaint, hires, refiner;
   double strength = 0.75;
   bool exact_steps = false, mask_invert = false, only_masked = false;
   int64_t mask_blur = -1, mask_padding = 32;
@@ -30,7 +30,14 @@ struct ModeFlags {
       "the masked region alone is generated, at --size, and put back into the picture");
     f("mask_padding", mask_padding, "with --only-masked: pixels around the region");
     f("outpaint", outpaint, "pixels to add to --init: left,right,top,bottom");
+    f("hires", hires,
+      "a second pass at a larger size, SCALE[:upscaler[:steps[:strength]]]: latent, "
+      "latent-nearest, latent-nearest-exact, latent-bicubic, latent-antialiased, "
+      "latent-bicubic-antialiased or lanczos; of the steps 0: --steps");
+    f("refiner", refiner,
+      "a checkpoint that makes the last steps, FILE[:share]; the share of the first model is 0.8");
   }
+  std::string refiner_file() const;  // of --refiner
   // Reads the pictures. Throws Error, also for flags that have no effect without others.
   void add_to(TextToImageRequest& request) const;
 };

@@ -146,7 +146,10 @@ __device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits wo
     release<C>(s, p, last);
     if constexpr (C::can_cluster_split_k)
       if (p.cluster_split_k) return store_partial<C>(p, s, d);
-    if (p.bias != nullptr && u.partial < 0) add_bias<C>(s.bias(turn), u, bias, d);
+    const bool scaled = C::scales && p.scale != nullptr;
+    if constexpr (C::scales)
+      if (scaled) add_bias_and_scale<C>(s, u, bias, d);
+    if (p.bias != nullptr && u.partial < 0 && !scaled) add_bias<C>(s.bias(turn), u, bias, d);
     if constexpr (C::adds_row_residual)
       if (adds_row_residual<C>(p, u)) add_row_residual<C>(p, u, d);
     store<C>(p, s, u, d);
@@ -243,7 +246,7 @@ struct Family {
         {TileSize{Tiles::m, Tiles::n, Tiles::ctas_per_sm, Config<T, form, Tiles>::stages,
                   Tiles::ping_pong, Config<T, form, Tiles>::can_cluster_split_k,
                   Config<T, form, Tiles>::loads_source, Config<T, form, Tiles>::adds_row_residual,
-                  Config<T, form, Tiles>::one_cta_stages}...},
+                  Config<T, form, Tiles>::scales, Config<T, form, Tiles>::one_cta_stages}...},
         run};
   }
 

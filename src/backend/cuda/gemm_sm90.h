@@ -24,12 +24,18 @@ enum class Form : uint8_t {
   dgrad,  // A: images of gradients by pixel and tap, B: weights [k, rotated tap, n]
   wgrad,  // A: gradients [k, m], B: images by pixel k and tap, n
   gated,  // as nt; tiles are of two halves of B's rows, see Post::gate
+  // As dgrad of a convolution with a stride, Images::up: the batch are the phases of the result's
+  // pixels, each a convolution of stride 1 under every up-th tap.
+  phases,
 };
 constexpr bool a_transposed(Form f) { return f == Form::tn || f == Form::tt || f == Form::wgrad; }
 constexpr bool b_transposed(Form f) {
-  return f == Form::nn || f == Form::tn || f == Form::dgrad || f == Form::wgrad;
+  return f == Form::nn || f == Form::tn || f == Form::dgrad || f == Form::wgrad ||
+         f == Form::phases;
 }
-constexpr bool a_images(Form f) { return f == Form::fprop || f == Form::dgrad; }
+constexpr bool a_images(Form f) {
+  return f == Form::fprop || f == Form::dgrad || f == Form::phases;
+}
 constexpr bool b_images(Form f) { return f == Form::wgrad; }
 // Whether its kernels have the row-sum (bias-gradient) epilogue: A summed over k.
 constexpr bool sums_rows(Form f) { return f == Form::tn || f == Form::wgrad; }
@@ -39,12 +45,15 @@ struct Images {
   int64_t n = 1, h = 1, w = 1, c = 1, out_h = 1, out_w = 1;
   int kh = 1, kw = 1, stride = 1;
   int top = 0, left = 0, bottom = 0, right = 0;  // bottom, right: see TmaImages
+  // Form::phases: all sizes above are of one phase. Pixel up i + a of the result is in phase a,
+  // under taps (a + up_top) mod up, that + up, ... of the filter; columns likewise.
+  int up = 1, up_top = 0, up_left = 0;
 };
 
-// The epilogue on an accumulator z after the bias: add the residual; apply the activation to z
-// rounded to the result's type; multiply z by the activation's gradient at an operand, rounded to
-// that type; of Form::gated, whose columns are two halves, multiply one half by the activation of
-// the other, both rounded so.
+// The epilogue on an accumulator z after the bias: scale it and add the residual; apply the
+// activation to z rounded to the result's type; multiply z by the activation's gradient at an
+// operand, rounded to that type; of Form::gated, whose columns are two halves, multiply one half by
+// the activation of the other, both rounded so.
 enum class Post : uint8_t { add, activate, activation_grad, gate };
 
 struct Problem {
@@ -57,12 +66,17 @@ struct Problem {
   int64_t residual_rows = 1;  // of the result that share a row of the residual
   Post post = Post::add;
   Activation activation;
-  bool gate_first = false;                  // gate: the activation is of the first half
-  bool keep = false;                        // activate, gate: z is a second result
+  bool gate_first = false;  // gate: the activation is of the first half
+  bool keep = false;        // activate, gate: z is a second result
+  // Post::add: rows of the result that share a row of factors of z, of the operands' type and
+  // `scale_pitch` elements apart; 0: there are none.
+  int64_t scale_rows = 0, scale_pitch = 0;
   int64_t m = 0, n = 0, k = 0, batch = 1;   // of one GEMM; k of a convolution: of one tap
   bool repeat_a = false, repeat_b = false;  // one matrix for the whole batch
   Images images;                            // convolutions
-  int64_t taps() const { return images.kh * images.kw; }
+  // fprop: k of up to two more products, of Operands::more, that the same accumulators take.
+  int64_t shortcut[2] = {};
+  int64_t taps() const { return images.kh * images.kw; }            // of a phase
   int64_t half() const { return form == Form::gated ? n / 2 : 0; }  // where the other begins
 };
 
@@ -93,6 +107,7 @@ struct TileSize {
   bool can_cluster_split_k = false;  // Choice::cluster_split_k is possible
   bool loads_source = true;          // operands of the result's shape
   bool adds_row_residual = true;     // residuals that are rows for images
+  bool scales = false;               // Problem::scale_rows
   int one_cta_stages = 4;            // see Choice::one_cta_per_sm
 };
 
@@ -115,6 +130,11 @@ bool can_finish(const Problem& p);
 struct Operands {
   const void *a = nullptr, *b = nullptr, *bias = nullptr, *residual = nullptr;
   const void* grad_at = nullptr;  // Post::activation_grad: of the result's shape and type
+  const void* scale = nullptr;    // the first row of factors
+  struct Pair {
+    const void *a = nullptr, *b = nullptr;  // [m, k] and [n, k]
+  };
+  Pair more[2];  // Problem::shortcut
   void *out = nullptr, *row_sums = nullptr, *workspace = nullptr;
   void* kept = nullptr;  // z, the second result
 };

@@ -18,7 +18,10 @@ struct Guess {
   double clocks = 0;
 };
 
-int64_t steps_of(const Problem& p) { return ceil_div(p.k, 64) * (a_images(p.form) ? p.taps() : 1); }
+int64_t steps_of(const Problem& p) {
+  return ceil_div(p.k, 64) * (a_images(p.form) ? p.taps() : 1) + ceil_div(p.shortcut[0], 64) +
+         ceil_div(p.shortcut[1], 64);
+}
 
 int ctas_per_sm(const TileSize& t, const Choice& c) { return c.one_cta_per_sm ? 1 : t.ctas_per_sm; }
 
@@ -131,6 +134,10 @@ std::string obstacle(const Problem& p, const TileSize& t, const Choice& c) {
   if (p.post == Post::activation_grad && !t.loads_source)
     return "these tiles have no activation-gradient epilogue";
   if (p.form == Form::gated && c.split_k > 1) return "partial sums have no gates";
+  if (p.form == Form::phases && c.split_k > 1) return "partial sums have no phases";
+  if (p.scale_rows > 0 && c.split_k > 1) return "partial sums are not scaled";
+  if (p.scale_rows > 0 && (!t.scales || p.scale_rows % t.m != 0))
+    return "these tiles take no rows of factors";
   if (p.residual && p.residual_rows == 1 && !t.loads_source) return "these tiles take no residual";
   if (p.residual && p.residual_rows > 1 && !t.adds_row_residual)
     return "these tiles take no rows of residuals";
@@ -241,7 +248,10 @@ bool Prepared::takes(const Operands& o) const {
   constexpr uintptr_t vector = 16;
   const bool result = !aligned_result || is_aligned(o.out, vector);
   return is_aligned(o.a, vector) && is_aligned(o.b, vector) && is_aligned(o.residual, vector) &&
-         is_aligned(o.grad_at, vector) && is_aligned(o.kept, vector) && result;
+         is_aligned(o.grad_at, vector) && is_aligned(o.kept, vector) && result &&
+         std::ranges::all_of(o.more, [](const Operands::Pair& m) {
+           return is_aligned(m.a, vector) && is_aligned(m.b, vector);
+         });
 }
 
 Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device) {
@@ -281,7 +291,7 @@ Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevic
   const auto run = [p, c, start = k.run, &device](const Operands& o) { start(p, c, o, device); };
   return {.workspace = workspace_bytes(p, c),
           .run = run,
-          .aligned_result = p.residual || p.post != Post::add};
+          .aligned_result = p.residual || p.post != Post::add || p.form == Form::phases};
 }
 
 }  // namespace ebb::cuda::gemm

@@ -44,19 +44,32 @@ template <class C>
 struct Bias {
   static constexpr int count = (C::tile_n + C::math_threads - 1) / C::math_threads;
   float mine[count];
+  float factors[C::scales ? count : 1];  // the row of factors likewise, if there is one
   __device__ Bias(const Params& p, const WorkUnit& u) {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int at = math_thread<C>() + i * C::math_threads;
       mine[i] = p.bias != nullptr && at < C::tile_n ? bias_element(p, column_at<C>(p, u, at)) : 0;
+      if constexpr (C::scales) {
+        factors[i] = 0;
+        const int column = column_at<C>(p, u, at);
+        if (p.scale == nullptr || at >= C::tile_n || column >= p.n) continue;
+        const int64_t row = divide(u.m * C::tile_m, p.scale_rows).quotient;
+        factors[i] =
+            to_float(static_cast<const typename C::T*>(p.scale)[row * p.scale_pitch + column]);
+      }
     }
   }
-  __device__ void multicast(uint32_t shared) const {
+  __device__ void multicast(uint32_t shared) const { to_shared(shared, mine); }
+  __device__ void multicast_factors(uint32_t shared) const { to_shared(shared, factors); }
+
+ private:
+  static __device__ void to_shared(uint32_t shared, const float* values) {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int at = math_thread<C>() + i * C::math_threads;
       if (at < C::tile_n)
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared + at * 4), "f"(mine[i]) : "memory");
+        asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared + at * 4), "f"(values[i]) : "memory");
     }
   }
 };
@@ -80,6 +93,38 @@ __device__ void add_bias(uint32_t shared, const WorkUnit& u, const Bias<C>& bias
       d[i][j * 4 + 1] += y;
       d[i][j * 4 + 2] += x;
       d[i][j * 4 + 3] += y;
+    }
+  }
+}
+
+__device__ inline float2 load_pair(uint32_t from) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from));
+  return v;
+}
+
+// The same, then each column times its factor. All rows of the tile have one row of factors.
+template <class C>
+__device__ void add_bias_and_scale(const SharedStorage<C>& s, const WorkUnit& u,
+                                   const Bias<C>& bias, Accumulators<C>& d) {
+  const int barrier = 1 + math_group<C>();
+  const uint32_t biases = s.bias(math_group<C>());
+  const uint32_t factors = s.bias(math_group<C>() + C::math_groups);
+  barrier_of(barrier, C::math_threads);  // the previous ones are free
+  bias.multicast(biases);
+  bias.multicast_factors(factors);
+  barrier_of(barrier, C::math_threads);  // they are there
+  const Spot<C> at(u);
+  const uint32_t skip = (at.column - u.n * C::tile_n + at.lane % 4 * 2) * 4;
+#pragma unroll
+  for (int j = 0; j < C::columns / 8; ++j) {
+    const float2 x = load_pair(biases + skip + j * 32), by = load_pair(factors + skip + j * 32);
+#pragma unroll
+    for (int i = 0; i < C::rows; ++i) {
+      d[i][j * 4] = (d[i][j * 4] + x.x) * by.x;
+      d[i][j * 4 + 1] = (d[i][j * 4 + 1] + x.y) * by.y;
+      d[i][j * 4 + 2] = (d[i][j * 4 + 2] + x.x) * by.x;
+      d[i][j * 4 + 3] = (d[i][j * 4 + 3] + x.y) * by.y;
     }
   }
 }

@@ -68,10 +68,13 @@ struct Config {
   // whether launches differ in the number of stages
   static constexpr bool flexible = ctas_per_sm > 1;
   // cluster split-K: the partials fit into the shared memory of the operands
-  static constexpr bool can_cluster_split_k = form != Form::gated && !ping_pong &&
-                                              tile_n % 32 == 0 &&
+  static constexpr bool can_cluster_split_k = form != Form::gated && form != Form::phases &&
+                                              !ping_pong && tile_n % 32 == 0 &&
                                               tile_m * tile_n * 4 <= stages * stage_bytes;
-  static constexpr bool loads_source = !a_transposed(form) && form != Form::gated;
+  static constexpr bool loads_source =
+      !a_transposed(form) && form != Form::gated && form != Form::phases;
+  // rows of factors take the second bias buffer of a consumer
+  static constexpr bool scales = form == Form::nt && ctas_per_sm == 1;
   // rows of residuals need registers in addition to the accumulators
   static constexpr bool adds_row_residual = loads_source && !many_accumulators;
   // a thread has the same columns of both halves, in boxes of their own
@@ -330,19 +333,58 @@ struct Taps {
   }
 };
 
-// One unit of a convolution of images: fprop or dgrad.
+// Form::phases: the row and column phase of a work unit, and its taps in the whole filter.
+struct Phase {
+  int row, column;
+  int first_tap, tap_rows, tap_columns;  // tap (r, s) of the phase: first_tap less r and s of them
+  uint16_t down, right;                  // offsets of the pixel under the phase's first tap
+  __device__ Phase(const Params& p, int index) {
+    const Divided of_up = divide(index, p.up);
+    row = of_up.quotient;
+    column = of_up.remainder;
+    const Divided top = divide(row + p.up_top, p.up), left = divide(column + p.up_left, p.up);
+    const int kw = p.kw.by * p.up.by, kh = p.taps.by * p.up.by / p.kw.by;
+    tap_columns = p.up.by;
+    tap_rows = p.up.by * kw;
+    first_tap = (kh - p.up.by + top.remainder) * kw + kw - p.up.by + left.remainder;
+    down = static_cast<uint16_t>(top.quotient);
+    right = static_cast<uint16_t>(left.quotient);
+  }
+};
+
+// Row `m` of a phase as a row of the whole result.
+__device__ inline int64_t phase_row(const Params& p, const Phase& phase, int m) {
+  const OutputPixel at = output_pixel_at(p, m);
+  const int64_t line = (int64_t{at.n} * p.out_h + at.h) * p.up.by + phase.row;
+  return line * p.out_w.by * p.up.by + at.w * p.up.by + phase.column;
+}
+
+// One unit of a convolution of images: fprop, dgrad or phases.
 template <class C>
 __device__ void produce_images(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
                                Ring<C>& ring, int a_half, int b_half) {
   const int skip = a_half > 0 ? C::tile_m / 2 : 0;
   Taps<C> t(p, u, skip);
+  const Phase phase(p, C::form == Form::phases ? u.batch : 0);
   for (int step = u.first; step < u.last; ++step, t.next(p), ring.next()) {
     barrier_wait(s.empty(ring.stage), ring.parity);
     barrier_expect(s.full(ring.stage), C::stage_bytes);
     const StageTarget a{s.a(ring.stage), s.full(ring.stage), a_half};
     const StageTarget b{s.b(ring.stage), s.full(ring.stage), b_half};
-    load_pixels(a.at(skip * 128), p.a, t.block * 64, t.at);
-    const int tap = C::form == Form::dgrad ? p.taps.by - 1 - t.tap : t.tap;
+    if (C::form == Form::fprop && step >= p.more[0].first) {
+      const Params::Pair& more = p.more[step >= p.more[1].first ? 1 : 0];
+      load_rows<C::tile_m>(a, more.a, u.m * C::tile_m, (step - more.first) * 64, 0);
+      load_rows<C::tile_n>(b, more.b, u.n * C::tile_n, (step - more.first) * 64, 0);
+      continue;
+    }
+    Pixel pixel = t.at;
+    int tap = C::form == Form::dgrad ? p.taps.by - 1 - t.tap : t.tap;
+    if constexpr (C::form == Form::phases) {
+      tap = phase.first_tap - pixel.r * phase.tap_rows - pixel.s * phase.tap_columns;
+      pixel.r += phase.down;
+      pixel.s += phase.right;
+    }
+    load_pixels(a.at(skip * 128), p.a, t.block * 64, pixel);
     if constexpr (C::b_mn)
       load_columns<C::tile_n>(b, p.b, u.n * C::tile_n, t.block * 64, tap);
     else

@@ -39,13 +39,14 @@ CUtensorMap matrix_map(const Problem& p, const Matrix& m, int tile, bool half) {
 
 // Weights [out, tap, in], a matrix for each tap.
 CUtensorMap weights_map(const Problem& p, const Operands& o, int tile, bool half) {
-  const bool rotated = p.form == Form::dgrad;
+  const bool rotated = p.form != Form::fprop;
   const int64_t rows = rotated ? p.k : p.n, c = rotated ? p.n : p.k;
+  const int64_t taps = p.taps() * p.images.up * p.images.up;
   const int box = rotated ? narrow(step) : tile;
   return tiled_map({.data = o.b,
                     .format = format_of(p.type),
-                    .size = {c, rows, p.taps(), 1},
-                    .stride = {p.taps() * c, c, 0}},
+                    .size = {c, rows, taps, 1},
+                    .stride = {taps * c, c, 0}},
                    {.inner = 64, .outer = half ? box / 2 : box});
 }
 
@@ -81,6 +82,17 @@ void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
                      half_b || p.half() > 0);
 }
 
+// The products behind the convolution's steps.
+void set_shortcuts(Params& q, const Problem& p, const Choice& c, const Operands& o) {
+  for (size_t k = 0; k < std::size(q.more); ++k) {
+    if (p.shortcut[k] == 0) continue;
+    q.more[k].a = matrix_map(p, {o.more[k].a, p.m, p.shortcut[k], 1, false}, c.tile_m,
+                             c.multicast == Multicast::a);
+    q.more[k].b = matrix_map(p, {o.more[k].b, p.n, p.shortcut[k], 1, false}, c.tile_n,
+                             c.multicast == Multicast::b);
+  }
+}
+
 void set_result(Params& q, const Problem& p, const Operands& o) {
   q.out = o.out;
   q.kept = p.keep ? o.kept : nullptr;
@@ -93,6 +105,9 @@ void set_result(Params& q, const Problem& p, const Operands& o) {
   q.bias_type = p.bias_type;
   q.residual = o.residual;
   q.grad_at = o.grad_at;
+  q.scale = p.scale_rows > 0 ? o.scale : nullptr;
+  q.scale_pitch = narrow(p.scale_pitch);
+  q.scale_rows = divisor(p.scale_rows);
   q.residual_type = p.residual_type;
   q.residual_rows = p.residual ? narrow(p.residual_rows) : 0;
   q.out_matrix = p.m * p.n;
@@ -114,6 +129,12 @@ int64_t partials_bytes(const Problem& p, const Choice& c) {
   const Groups g = groups(p, c);
   const int64_t rest = std::max<int64_t>(0, g.m * g.n * p.batch - c.data_parallel);
   return rest * c.split_k * blocks_of(c) * c.tile_m * c.tile_n * size_of(DType::f32);
+}
+
+// Rows of factors are read as the bias is: a tile needs one.
+bool can_scale(const Problem& p) {
+  return p.form == Form::nt && p.post == Post::add && p.batch == 1 && p.out == p.type &&
+         p.scale_rows % 128 == 0;
 }
 
 }  // namespace
@@ -149,6 +170,10 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   const int taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
   q.taps = divisor(taps);
   q.steps = a_images(p.form) ? q.k_blocks * taps : q.k_blocks;
+  for (size_t k = 0; k < std::size(q.more); ++k) {
+    q.more[k].first = q.steps;
+    q.steps += narrow(ceil_div(p.shortcut[k], step));
+  }
   q.split_steps = q.steps / c.split_k;
   q.longer_splits = q.steps % c.split_k;
   const int tiles = q.groups_m * q.groups_n * narrow(p.batch);
@@ -167,6 +192,9 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   q.top = i.top;
   q.left = i.left;
   q.kw = divisor(i.kw);
+  q.up = divisor(i.up);
+  q.up_top = i.up_top;
+  q.up_left = i.up_left;
   q.channels = narrow(i.c);
   q.channel_blocks = divisor(channel_blocks);
   if (p.row_sums) {
@@ -174,6 +202,7 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
     q.row_sum_tiles = narrow(tiles_along_n(p, c));
   }
   set_maps(q, p, c, o);
+  set_shortcuts(q, p, c, o);
   set_result(q, p, o);
   return q;
 }
@@ -211,8 +240,9 @@ int64_t workspace_bytes(const Problem& p, const Choice& c) {
 
 bool can_finish(const Problem& p) {
   if (p.row_sums && (!sums_rows(p.form) || p.batch != 1)) return false;
+  if (p.scale_rows > 0 && !can_scale(p)) return false;
   if (!p.residual && p.post == Post::add) return true;
-  if (a_transposed(p.form)) return false;
+  if (a_transposed(p.form) || p.form == Form::phases) return false;
   if ((p.post == Post::gate) != (p.form == Form::gated)) return false;
   if (p.form == Form::gated && (p.batch != 1 || p.n % 16 != 0)) return false;
   if (p.post != Post::add)  // 16-byte vectors
@@ -233,6 +263,8 @@ bool can_load(const Problem& p) {
   if (p.m >= most || p.n >= most || p.k >= most || p.batch >= most) return false;
   if (!rows_fit(a_transposed(p.form) ? p.m : a_images(p.form) ? p.images.c : p.k)) return false;
   if (!rows_fit(b_transposed(p.form) ? p.n : p.k)) return false;
+  if (p.shortcut[0] > 0 && p.form != Form::fprop) return false;
+  if (!rows_fit(p.shortcut[0]) || !rows_fit(p.shortcut[1])) return false;
   if (!a_images(p.form) && !b_images(p.form)) return true;
   const Images& i = p.images;
   const auto corner = [](int v) { return v >= -128 && v <= 127; };

@@ -32,9 +32,16 @@ struct L2Prefetch {
 
 struct Params {
   CUtensorMap a, b;
+  struct Pair {
+    CUtensorMap a, b;
+    int first;  // step
+  };
+  Pair more[2];  // Problem::shortcut
   void *out, *kept;
   float* partials;  // split-K partials, tile below tile
-  const void *bias, *residual, *grad_at;
+  const void *bias, *residual, *grad_at, *scale;
+  int scale_pitch;
+  Divisor scale_rows;
   int64_t out_matrix;  // elements from one matrix of the result to the next
   int m, n;
   int half;                                // Form::gated: columns of each half; else 0
@@ -50,6 +57,8 @@ struct Params {
   int a_batch, b_batch;          // 0: one matrix for the whole batch
   int out_h, stride, top, left;  // images
   Divisor out_w, out_hw, kw;
+  Divisor up;  // Form::phases: see Images
+  int up_top, up_left;
   int channels;
   Divisor channel_blocks;  // wgrad: columns are taps of blocks of 64 channels
   int residual_rows;       // of the result that share a row of the residual; 0: none

@@ -125,6 +125,9 @@ __device__ void send_subtile(const Params& p, const WorkUnit& u, uint32_t from, 
 #pragma unroll
   for (int i = 0; i < 16 / lines; ++i, to += next) {
     const int line = i * lines + lane / vectors;
+    if constexpr (C::form == Form::phases)
+      to = static_cast<char*>(p.out) +
+           (phase_row(p, Phase(p, u.batch), row + line) * p.n + column) * size + vector * 16;
     const int turn = row_bytes == 128 ? line % 8 : line / 2 % 4;  // the swizzle of the box
     uint32_t v[4];
     load_vector(from + line * row_bytes + (vector ^ turn) * 16, v);
@@ -323,6 +326,7 @@ __device__ void store(const Params& p, const SharedStorage<C>& s, const WorkUnit
     if (loads_source<C>(p, u)) return store_with_source<C>(p, s, u, d);
   if (u.partial >= 0 || p.store == Store::float_subtiles)
     return store_subtiles<C, true>(p, s, u, d);
+  if constexpr (C::form == Form::phases) return store_subtiles<C, false>(p, s, u, d);
   if (p.store == Store::floats) return store_elements<C, float>(p, u, d);
   if constexpr (C::form != Form::wgrad) {  // its results are f32
     if (p.store == Store::subtiles) return store_subtiles<C, false>(p, s, u, d);

@@ -28,7 +28,8 @@ inline const void* address_of(const std::optional<size_t>& input, const Call& c)
 
 // reference: adds bias and residual to the sums.
 void add_epilogue(const Signature& s, std::span<const RefArray> in, RefArray& out);
-// decompose, where a device has no kernel that takes a residual: the GEMM in f32, then the sum.
+// decompose, where a device has no kernel that takes a residual, or a bias: the GEMM in f32, then
+// the sum.
 std::vector<Value> without_residual(Graph& g, const Signature& s, const Attrs& in_f32,
                                     std::span<const Value> in);
 // vjp: the gradient of the residual, for that of the result.

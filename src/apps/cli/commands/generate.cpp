@@ -146,7 +146,8 @@ CheckpointParts parts_of(const Options& o) {
       load_parts({.model = o.model,
                   .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
                                                           : std::vector{o.text_encoder},
-                  .autoencoder = o.vae},
+                  .autoencoder = o.vae,
+                  .refiner = o.modes.refiner_file()},
                  o.diffusion);
   say_guesses(parts.denoiser);
   parts.denoiser = with_controls(std::move(parts.denoiser), o.control);
@@ -335,7 +336,7 @@ const Command& generate() {
                          "--size 512x512 --steps 20 --seed 1 --out fox.png",
                          bind,
                          {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "init", "strength", "mask", "like", "out"},
+                          "seed", "n", "init", "strength", "mask", "hires", "like", "out"},
                          {"control", "control_model", "lora"}};
   return c;
 }

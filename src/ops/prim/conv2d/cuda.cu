@@ -1,5 +1,6 @@
 // conv2d on CUDA: the general kernels, as GEMMs of windows and filters.
 #include "backend/cuda/mma_gemm.cuh"
+#include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/cuda_sm90.h"
 #include "ops/prim/conv2d/cuda_windows.cuh"
 #include "ops/prim/conv2d/op.h"
@@ -54,7 +55,9 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 // Kernels for one architecture go before the general one.
 std::vector<Kernel> conv2d() {
-  std::vector<Kernel> all = conv2d_sm90();
+  std::vector<Kernel> all;
+  for (const auto& kernels : {conv2d_col2im(), conv2d_sm90(), conv2d_im2col()})
+    all.insert(all.end(), kernels.begin(), kernels.end());
   all.push_back({.op = "conv2d",
                  .name = "conv2d_general",
                  .supports = supports,

@@ -10,25 +10,26 @@ namespace ebb::ops::cuda {
 
 std::vector<Kernel> conv2d();
 
-namespace {
-
 namespace gemm = ebb::cuda::gemm;
 
-struct Use {
-  static gemm::Problem problem(const Signature& s) {
-    const ConvGeometry g = conv2d_geometry(s);
-    gemm::Problem p;
-    p.form = gemm::Form::fprop;
-    p.type = s.in[0].dtype;
-    p.out = s.out[0].dtype;
-    set_epilogue(p, s);
-    p.m = g.n * g.out_h() * g.out_w();
-    p.n = g.o;
-    p.k = g.c;
-    p.images = sm90_images(g);
-    return p;
-  }
+gemm::Problem conv2d_sm90_problem(const Signature& s) {
+  const ConvGeometry g = conv2d_geometry(s);
+  gemm::Problem p;
+  p.form = gemm::Form::fprop;
+  p.type = s.in[0].dtype;
+  p.out = s.out[0].dtype;
+  set_epilogue(p, s);
+  p.m = g.n * g.out_h() * g.out_w();
+  p.n = g.o;
+  p.k = g.c;
+  p.images = sm90_images(g);
+  return p;
+}
 
+namespace {
+
+struct Use {
+  static gemm::Problem problem(const Signature& s) { return conv2d_sm90_problem(s); }
   static gemm::Kernels kernels(const gemm::Problem& p) { return conv2d_sm90_kernels(p.type); }
   static bool serves(const Signature& s) { return s.in[0].dtype == s.in[1].dtype; }
   static auto operands(const Signature& s) { return epilogue_operands(s); }

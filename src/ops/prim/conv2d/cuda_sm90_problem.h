@@ -42,4 +42,26 @@ inline ebb::cuda::gemm::Images sm90_rotated_images(const ConvGeometry& g) {
           .right = to_int(-g.right)};
 }
 
+// The images of dy under the taps of one phase of x, at a stride that divides x and the filter. The
+// phases share a map: it begins under the first tap of those whose taps begin earliest.
+inline ebb::cuda::gemm::Images sm90_phase_images(const ConvGeometry& g) {
+  const auto to_int = [](int64_t v) { return static_cast<int>(v); };
+  ebb::cuda::gemm::Images i{.n = g.n,
+                            .h = g.out_h(),
+                            .w = g.out_w(),
+                            .c = g.o,
+                            .out_h = g.h / g.stride,
+                            .out_w = g.w / g.stride,
+                            .kh = to_int(g.kh / g.stride),
+                            .kw = to_int(g.kw / g.stride)};
+  i.top = i.kh - 1 - to_int(g.top / g.stride);
+  i.left = i.kw - 1 - to_int(g.left / g.stride);
+  i.bottom = to_int(i.out_h - i.h) - i.top;
+  i.right = to_int(i.out_w - i.w) - i.left;
+  i.up = to_int(g.stride);
+  i.up_top = to_int(g.top % g.stride);
+  i.up_left = to_int(g.left % g.stride);
+  return i;
+}
+
 }  // namespace ebb::ops::cuda

@@ -2,14 +2,15 @@
 #include "backend/cpu/widen.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d_dx/op.h"
-#include "ops/prim/epilogue.h"
 
 namespace ebb::ops::cpu {
 namespace {
 
+constexpr size_t operands = 2;  // without bias and residual
+
 // oneDNN's f32 convolutions have f32 results.
 bool supports(const Signature& s, const Device&) {
-  if (!ebb::cpu::onednn_takes(s) || epilogue_of(s).residual) return false;
+  if (!ebb::cpu::onednn_takes(s) || s.in.size() > operands) return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
 }
 
@@ -80,7 +81,7 @@ Program prepare(const Signature& s, const Tune& tune, Device&) {
 }
 
 bool supports_widened(const Signature& s, const Device&) {
-  return ebb::cpu::has_narrow_floats(s) && !epilogue_of(s).residual;
+  return ebb::cpu::has_narrow_floats(s) && s.in.size() == operands;
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ GemmTask task(const Signature& s) {
   t.b = s.in[1].dtype;
   t.out = s.out[0].dtype;
   const Epilogue e = epilogue_of(s);
+  if (e.bias) t.bias = s.in[*e.bias].dtype;
   if (e.residual) t.residual = s.in[*e.residual].dtype;
   t.residual_rows = e.rows;
   t.a_run = g.o;
@@ -83,7 +84,9 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
   const Product gemm(t, plan, windows_of_dy(g), taps_of(g));
   const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
-    gemm.run({c.in[0], c.in[1], nullptr, address_of(e.residual, c), c.out[0], c.workspace}, device);
+    gemm.run(
+        {c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0], c.workspace},
+        device);
   };
   return {.workspace = plan.workspace, .run = run};
 }

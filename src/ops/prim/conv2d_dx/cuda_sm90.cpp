@@ -26,13 +26,23 @@ struct Use {
     p.n = g.c;
     p.k = g.o;
     p.images = sm90_rotated_images(g);
+    if (g.stride == 1) return p;
+    p.form = gemm::Form::phases;
+    p.m /= g.stride * g.stride;
+    p.batch = g.stride * g.stride;
+    p.images = sm90_phase_images(g);
     return p;
   }
 
-  static gemm::Kernels kernels(const gemm::Problem& p) { return conv2d_dx_sm90_kernels(p.type); }
+  static gemm::Kernels kernels(const gemm::Problem& p) {
+    return p.form == gemm::Form::phases ? conv2d_dx_sm90_phases(p.type)
+                                        : conv2d_dx_sm90_kernels(p.type);
+  }
+  // Phases of different sizes, or with different numbers of taps, are left to the general kernel.
   static bool serves(const Signature& s) {
-    constexpr int64_t stride = 1;  // others are left to the general kernel
-    return s.as<Conv2dDx>().stride == stride && s.in[0].dtype == s.in[1].dtype;
+    const ConvGeometry g = conv2d_dx_geometry(s);
+    const auto whole = [&](int64_t size) { return size % g.stride == 0; };
+    return whole(g.h) && whole(g.w) && whole(g.kh) && whole(g.kw) && s.in[0].dtype == s.in[1].dtype;
   }
   static auto operands(const Signature& s) { return epilogue_operands(s); }
   static Program general(const Signature& s, Device& d) {

@@ -11,5 +11,6 @@ std::vector<Kernel> conv2d_dx_sm90();
 
 // The kernels by their tiles. type: bf16 or f16.
 ebb::cuda::gemm::Kernels conv2d_dx_sm90_kernels(DType type);
+ebb::cuda::gemm::Kernels conv2d_dx_sm90_phases(DType type);  // of strides above 1
 
 }  // namespace ebb::ops::cuda

@@ -28,7 +28,7 @@ std::vector<Type> infer(const Signature& s) {
   const DType out = a.dtype.empty() ? s.in[0].dtype : parse_dtype(a.dtype);
   require(is_float(s.in[0].dtype) && is_float(s.in[1].dtype) && is_float(out),
           "conv2d_dx: takes floats  dy: ", s.in[0], "  w: ", s.in[1], "  at ", s.at);
-  require(!epilogue_of(s, g.x()).bias, "conv2d_dx: takes no bias  at ", s.at);
+  epilogue_of(s, g.x());  // the other inputs fit
   return {{out, g.x()}};
 }
 
@@ -39,8 +39,9 @@ std::vector<Value> vjp(const VjpCall& c) {
   const std::vector<int64_t> kernel{w.shape()[1], w.shape()[2]};
   const Value dw = conv2d_dw(g, dy, Conv2dDw{a.stride, a.pad, kernel, false})[0];
   std::vector<Value> out{conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), dw};
-  if (const Epilogue e = epilogue_of(c.sig); e.residual)
-    out.push_back(residual_gradient(c.in[*e.residual], c.dout[0]));
+  const Epilogue e = epilogue_of(c.sig);
+  if (e.bias) out.push_back(residual_gradient(c.in[*e.bias], c.dout[0]));
+  if (e.residual) out.push_back(residual_gradient(c.in[*e.residual], c.dout[0]));
   return out;
 }
 
@@ -102,6 +103,18 @@ std::vector<Example> examples() {
       {.label = "sum_edges",
        .attrs = Conv2dDx{1, {1, 0, 1, 2}, {9, 11}, ""},
        .in = {f32({2, 9, 11, 72}), f32({72, 3, 3, 136}), f32({2, 9, 11, 136})}},
+      {.label = "bias_up",
+       .attrs = Conv2dDx{2, same, {6, 10}, ""},
+       .in = {f32({2, 3, 5, 7}), f32({7, 4, 4, 3}), f32({3})}},
+      {.label = "edges_up",  // several tiles of a kernel in each phase, with remainders
+       .attrs = Conv2dDx{2, same, {22, 34}, ""},
+       .in = {f32({2, 11, 17, 72}), f32({72, 4, 4, 136}), f32({136})}},
+      {.label = "edges_up_asymmetric",
+       .attrs = Conv2dDx{2, {2, 0, 0, 4}, {18, 30}, "f32"},
+       .in = {f32({3, 10, 16, 136}), f32({136, 2, 4, 72})}},
+      {.label = "up_three",
+       .attrs = Conv2dDx{3, {1, 2, 1, 0}, {12, 15}, ""},
+       .in = {f32({2, 4, 5, 16}), f32({16, 3, 3, 24}), f32({24})}},
       {.label = "empty",
        .attrs = Conv2dDx{1, same, {4, 4}, ""},
        .in = {f32({0, 4, 4, 5}), f32({5, 3, 3, 3})}},
@@ -123,7 +136,8 @@ const OpDef& def::conv2d_dx() {
                        .reference = reference,
                        .cost = cost,
                        .examples = examples,
-                       .precision = OpDef::Precision::low};
+                       .precision = OpDef::Precision::low,
+                       .operands = 2};
   return d;
 }
 

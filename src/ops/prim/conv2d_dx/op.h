@@ -10,7 +10,7 @@
 namespace ebb::ops {
 
 // dy [N,P,Q,O], w [O,KH,KW,C] -> dx [N,H,W,C]: every element of dy adds its multiple of w to the
-// window it was computed from; perhaps a residual (ops/prim/epilogue.h).
+// window it was computed from; perhaps a bias [C] and a residual (ops/prim/epilogue.h).
 struct Conv2dDx {
   int64_t stride = 1;
   std::vector<int64_t> pad = {0, 0, 0, 0};  // of the forward convolution

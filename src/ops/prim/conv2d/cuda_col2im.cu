@@ -1,0 +1,145 @@
+// conv2d with few outputs (the pixels or latents that a network ends with): a GEMM of every tap
+// with every pixel on sm_90a, whose results are then gathered tap by tap. An implicit GEMM would
+// read each pixel once for every tap, for a tile of which few columns are results.
+#include <algorithm>
+
+#include "backend/cuda/elements.cuh"
+#include "backend/cuda/gemm_sm90.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/mma_common.cuh"
+#include "backend/cuda/work_split.h"
+#include "ops/prim/conv2d/cuda_few_channels.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/epilogue.h"
+#include "ops/prim/matmul/cuda_sm90.h"
+
+namespace ebb::ops::cuda {
+
+std::vector<Kernel> conv2d();
+
+namespace {
+
+namespace gemm = ebb::cuda::gemm;
+using ebb::cuda::ceil_div;
+
+constexpr int threads = 256;
+constexpr int64_t most_rows = 64;   // taps of all outputs: rows of a tile
+constexpr int64_t alignment = 256;  // of what lies in the workspace
+
+struct Params {
+  const float* products;  // [o, taps, pixels of x]
+  const void* bias;
+  void* y;
+  DType bias_type;
+  int count, pixels;  // of y, and of x
+  int o, kh, kw, h, w, out_h, out_w, top, left;
+};
+
+// grid: one thread a pixel of y.
+template <class T>
+__global__ void __launch_bounds__(threads) gather_taps(const __grid_constant__ Params p) {
+  ebb::cuda::begin();
+  const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+  if (i >= p.count) return;
+  const int q = i % p.out_w - p.left, above = i / p.out_w;
+  const int top = above % p.out_h - p.top, image = above / p.out_h * p.h;
+  for (int o = 0; o < p.o; ++o) {
+    float sum = p.bias == nullptr ? 0 : ebb::cuda::load_float(p.bias, p.bias_type, o);
+    const float* products = p.products + int64_t{o} * p.kh * p.kw * p.pixels;
+    for (int r = 0; r < p.kh; ++r)
+      for (int s = 0; s < p.kw; ++s, products += p.pixels) {
+        const int row = top + r, column = q + s;
+        if (row >= 0 && row < p.h && column >= 0 && column < p.w)
+          sum += products[(image + row) * p.w + column];
+      }
+    static_cast<T*>(p.y)[int64_t{i} * p.o + o] = ebb::cuda::from_float<T>(sum);
+  }
+}
+
+// ---- the use ---------------------------------------------------------------------------------
+
+gemm::Problem problem(const Signature& s) {
+  const ConvGeometry g = conv2d_geometry(s);
+  gemm::Problem p;
+  p.type = s.in[0].dtype;
+  p.out = DType::f32;
+  p.m = g.o * g.kh * g.kw;
+  p.n = g.n * g.h * g.w;
+  p.k = g.c;
+  return p;
+}
+
+int64_t products_bytes(const gemm::Problem& p) {
+  return ceil_div(p.m * p.n * size_of(DType::f32), alignment) * alignment;
+}
+
+bool supports(const Signature& s, const Device& d) {
+  constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
+  const ConvGeometry g = conv2d_geometry(s);
+  const gemm::Problem p = problem(s);
+  return s.in[0].dtype == s.in[1].dtype && g.stride == 1 && g.kh * g.kw > 1 && p.m <= most_rows &&
+         !epilogue_of(s).residual && products_bytes(p) <= most &&
+         gemm::supports(p, ebb::cuda::of(d));
+}
+
+std::vector<Tune> space(const Signature& s, const Device& d) {
+  const gemm::Problem p = problem(s);
+  return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
+}
+
+Params params_of(const Signature& s) {
+  const ConvGeometry g = conv2d_geometry(s);
+  const auto to_int = [](int64_t i) { return static_cast<int>(i); };
+  const Epilogue e = epilogue_of(s);
+  Params p = {};
+  p.bias_type = e.bias ? s.in[*e.bias].dtype : DType::f32;
+  p.count = to_int(g.n * g.out_h() * g.out_w());
+  p.pixels = to_int(g.n * g.h * g.w);
+  p.o = to_int(g.o);
+  p.kh = to_int(g.kh);
+  p.kw = to_int(g.kw);
+  p.h = to_int(g.h);
+  p.w = to_int(g.w);
+  p.out_h = to_int(g.out_h());
+  p.out_w = to_int(g.out_w());
+  p.top = to_int(g.top);
+  p.left = to_int(g.left);
+  return p;
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& d) {
+  ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
+  const gemm::Problem p = problem(s);
+  const gemm::Prepared product = gemm::prepare(p, matmul_sm90_kernels(p), tune, device);
+  const Program general = gemm::general_program(conv2d(), s, d);
+  const int64_t bytes = products_bytes(p);
+  const auto run = [=, fixed = params_of(s), bias = epilogue_of(s).bias, out = s.out[0].dtype,
+                    &device](const Call& c) {
+    auto* work = static_cast<char*>(c.workspace);
+    const gemm::Operands o{.a = c.in[1], .b = c.in[0], .out = work, .workspace = work + bytes};
+    if (!product.takes(o)) return general.run(c);
+    product.run(o);
+    Params now = fixed;
+    now.products = reinterpret_cast<const float*>(work);
+    now.bias = address_of(bias, c);
+    now.y = c.out[0];
+    ebb::cuda::visit_float(out, [&](auto zero) {
+      ebb::cuda::launch("gather_taps", gather_taps<decltype(zero)>,
+                        {.grid = ebb::cuda::blocks_for(now.count, threads), .block = threads}, now,
+                        device);
+    });
+  };
+  return {.workspace = std::max(bytes + product.workspace, general.workspace), .run = run};
+}
+
+}  // namespace
+
+std::vector<Kernel> conv2d_col2im() {
+  return {{.op = "conv2d",
+           .name = "conv2d_col2im",
+           .supports = supports,
+           .prepare = prepare,
+           .space = space}};
+}
+
+}  // namespace ebb::ops::cuda

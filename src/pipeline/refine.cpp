@@ -1,0 +1,69 @@
+#include "pipeline/refine.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "diffusion/precond.h"
+#include "diffusion/start/refiner.h"
+
+namespace ebb {
+namespace {
+
+class RefineMode : public RunMode {
+ public:
+  explicit RefineMode(int64_t draws) : draws_(draws) {}
+  void begin(const RunTools&, const Tensor& before, RunInputs& inputs) const override {
+    inputs.data = before;
+    inputs.noised = false;
+    inputs.first_draw = draws_;
+  }
+
+ private:
+  int64_t draws_;
+};
+
+int64_t first_step(const ResolvedRequest& run, const Discretisation& levels, double share) {
+  const std::vector<double>& sigmas = run.call.sigmas;
+  const std::string& dialect = run.options.dialect;
+  const auto steps = static_cast<int64_t>(sigmas.size()) - 1;
+  if (levels.c_noise != CNoise::table) return switch_by_steps(steps, share);
+  if (dialect == "a1111" || dialect == "kdiff")
+    return switch_by_level(sigmas, levels.sigmas, share);
+  if (dialect != "diffusers") return switch_by_steps(steps, share);
+  std::vector<double> timesteps;
+  for (int64_t i = 0; i < steps; ++i)
+    timesteps.push_back(levels.c_noise_of(sigmas[static_cast<size_t>(i)]));
+  return switch_below(timesteps,
+                      timestep_cutoff(share, static_cast<int64_t>(levels.sigmas.size())));
+}
+
+}  // namespace
+
+Refine parse_refiner(std::string& file) {
+  Refine out;
+  const size_t colon = file.rfind(':');
+  if (colon == std::string::npos) return out;
+  const char *at = file.data() + colon + 1, *end = file.data() + file.size();
+  const auto read = std::from_chars(at, end, out.share);
+  require(read.ec == std::errc() && read.ptr == end && out.share >= 0 && out.share <= 1,
+          "generate: --refiner must be FILE or FILE:share, with a share from 0 to 1 (got '", file,
+          "')");
+  file.resize(colon);
+  return out;
+}
+
+int64_t refiner_step(const ResolvedRequest& run, const LoadedModel& model, const Refine& refine) {
+  const auto steps = static_cast<int64_t>(run.call.sigmas.size()) - 1;
+  const int64_t step = first_step(run, Precond(model.diffusion).levels(), refine.share);
+  require(step > 0 && step<steps, "generate: --refiner: at a share of ", refine.share,
+                           " it takes over at step ", step + 1, " of ", steps, step> 0
+              ? ": it has nothing to do"
+              : ": nothing is left to the first network");
+  return step;
+}
+
+std::shared_ptr<const RunMode> refine_mode(int64_t draws) {
+  return std::make_shared<RefineMode>(draws);
+}
+
+}  // namespace ebb

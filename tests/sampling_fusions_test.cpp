@@ -1,0 +1,164 @@
+// Fusions of sampling, where weights are prepared: what they make, what they leave, and that the
+// results stay.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "nn/ops.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/resample/op.h"
+#include "ops/prim/slice/op.h"
+#include "passes/prepare.h"
+#include "passes/scaled_residuals.h"
+#include "passes/shortcuts.h"
+#include "passes/upsampled_convs.h"
+#include "support/graphs.h"
+#include "support/same_results.h"
+
+namespace ebb::test {
+namespace {
+
+bool is_param(const Source& s) { return s.kind == Source::Kind::param; }
+
+Value param(Graph& g, std::string_view name, Shape shape) {
+  return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)});
+}
+
+int64_t count(const Graph& g, std::string_view op) {
+  return std::ranges::count_if(g.nodes(), [&](const Node& n) { return n.op->name == op; });
+}
+
+void expect_same(const Graph& before, const Graph& after) {
+  verify(after, "test");
+  expect_equal(before, in_primitives(after));
+}
+
+// ---- convolutions of upsampled images ------------------------------------------------------
+
+Value upsampled_conv(Graph& g, const ops::Resample& how, Shape weight, const ops::Conv2d& conv) {
+  const Value x = g.input("x", {DType::f32, {2, 5, 3, weight[3]}});
+  const Value w = param(g, "w", weight), bias = param(g, "bias", {weight[0]});
+  return ops::conv2d(ops::resample(x, how), w, bias, conv);
+}
+
+TEST(transpose_upsampled_convs, any_padding_and_factor__same_results_of_smaller_images) {
+  struct Case {
+    int64_t up;
+    Shape weight;
+    std::vector<int64_t> pad;
+  };
+  const Case cases[] = {{2, {7, 3, 3, 4}, {1, 1, 1, 1}},
+                        {2, {3, 3, 3, 2}, {0, 1, 2, 0}},
+                        {2, {3, 5, 3, 2}, {2, 1, 2, 1}},
+                        {3, {5, 3, 4, 2}, {1, 0, 1, 2}}};
+  for (const Case& c : cases) {
+    Graph g;
+    g.output("y", upsampled_conv(g, {"nearest", c.up}, c.weight, {1, c.pad, ""}));
+    const Graph low = in_primitives(g),
+                out = transpose_upsampled_convs(low, is_param, all_same_cost_class);
+    EXPECT_EQ(count(out, "resample"), 0);
+    EXPECT_EQ(count(out, "conv2d"), 0);
+    EXPECT_EQ(count(out, "conv2d_dx"), 1);
+    expect_same(low, out);
+    // the sums are not part of a step
+    const PreparedGraph p = prepare(out, is_param);
+    EXPECT_EQ(count(p.step, "matmul"), 0);
+    EXPECT_EQ(count(p.prepare, "matmul"), 1);
+  }
+}
+
+TEST(transpose_upsampled_convs, other_convolutions__stay) {
+  const auto stays = [](const ops::Resample& how, Shape weight, const ops::Conv2d& conv) {
+    Graph g;
+    g.output("y", upsampled_conv(g, how, std::move(weight), conv));
+    EXPECT_EQ(count(transpose_upsampled_convs(in_primitives(g), is_param, all_same_cost_class),
+                    "conv2d_dx"),
+              0);
+  };
+  const std::vector<int64_t> same{1, 1, 1, 1}, none{0, 0, 0, 0};
+  stays({"nearest", 2}, {3, 3, 3, 2}, {2, same, ""});                       // a stride
+  stays({.kind = "nearest", .size = {9, 5}}, {3, 3, 3, 2}, {1, same, ""});  // uneven repeats
+  stays({.kind = "bilinear", .size = {10, 6}}, {3, 3, 3, 2}, {1, same, ""});
+  stays({"nearest", 2}, {3, 1, 1, 2}, {1, none, ""});  // no product fewer
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
+  const Value w = g.input("w", {DType::f32, {7, 3, 3, 4}});  // would be summed in every step
+  g.output("y", ops::conv2d(ops::upsample_nearest2(x), w, {}, {1, same, ""}));
+  EXPECT_EQ(count(transpose_upsampled_convs(in_primitives(g), is_param, all_same_cost_class),
+                  "conv2d_dx"),
+            0);
+}
+
+// ---- shortcuts -----------------------------------------------------------------------------
+
+TEST(merge_shortcuts, convolution_and_matmul_added_up__are_one_node) {
+  for (const bool bias : {true, false}) {
+    Graph g;
+    const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
+    const Value y = g.input("y", {DType::f32, {2, 5, 3, 6}});
+    const auto b = [&](std::string_view name) { return bias ? param(g, name, {7}) : Value{}; };
+    const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), b("b"), {1, {1, 1, 1, 1}, ""});
+    g.output("z", ops::linear(y, param(g, "v", {7, 6}), b("c")) + conv);
+    const Graph low = in_primitives(g), out = merge_shortcuts(low, is_param, all_same_cost_class);
+    EXPECT_EQ(count(out, "conv2d_shortcut"), 1);
+    EXPECT_EQ(count(out, "conv2d") + count(out, "matmul"), 0);
+    expect_same(low, out);
+  }
+}
+
+TEST(merge_shortcuts, matmul_of_concatenated_tensors__reads_them_as_they_are) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
+  const Value y = ops::concat({g.input("a", {DType::f32, {2, 5, 3, 6}}), x}, 3);
+  const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""});
+  g.output("z", conv + ops::linear(y, param(g, "v", {7, 10}), param(g, "b", {7})));
+  const Graph low = in_primitives(g), out = merge_shortcuts(low, is_param, all_same_cost_class);
+  EXPECT_EQ(count(out, "conv2d_shortcut"), 1);
+  EXPECT_EQ(count(out, "concat"), 0);
+  expect_same(low, out);
+}
+
+TEST(merge_shortcuts, results_that_others_read__stay) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
+  const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""});
+  g.output("z", conv + ops::linear(x, param(g, "v", {7, 4})));
+  g.output("conv", conv);
+  EXPECT_EQ(
+      count(merge_shortcuts(in_primitives(g), is_param, all_same_cost_class), "conv2d_shortcut"),
+      0);
+}
+
+// ---- scaled residuals ----------------------------------------------------------------------
+
+TEST(fuse_scaled_residuals, row_of_factors_for_each_image__is_in_the_epilogue) {
+  for (const bool sliced : {true, false}) {
+    Graph g;
+    const Value x = g.input("x", {DType::f32, {3, 5, 8}});
+    const Value rows = g.input("rows", {DType::f32, {3, sliced ? 20 : 8}});
+    const Value row = ops::reshape(sliced ? ops::slice(rows, 1, 9, 17) : rows, {3, 1, 8});
+    const Value y = ops::linear(x, param(g, "w", {8, 8}), param(g, "b", {8}));
+    g.output("z", x + row * y);
+    const Graph low = in_primitives(g), out = fuse_scaled_residuals(low, all_same_cost_class);
+    EXPECT_EQ(count(out, "matmul_scaled"), 1);
+    EXPECT_EQ(count(out, "slice") + count(out, "pointwise") + count(out, "matmul"), 0);
+    expect_same(low, out);
+  }
+}
+
+TEST(fuse_scaled_residuals, products_that_others_read_and_other_factors__stay) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {3, 5, 8}});
+  const Value row = g.input("row", {DType::f32, {3, 1, 8}});
+  const Value y = ops::linear(x, param(g, "w", {8, 8}));
+  g.output("read", y);
+  g.output("z", x + row * y);
+  g.output("channels", x + ops::linear(x, param(g, "v", {8, 8})) * param(g, "scale", {8}));
+  EXPECT_EQ(count(fuse_scaled_residuals(in_primitives(g), all_same_cost_class), "matmul_scaled"),
+            0);
+}
+
+}  // namespace
+}  // namespace ebb::test
