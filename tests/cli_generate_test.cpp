@@ -88,7 +88,7 @@ TEST_F(CliGenerate, mistakes__are_named_before_any_work) {
   EXPECT_EQ(error_line(generate(model, "--prompt 'a AND b'")),
             "generate: prompts of several parts (AND) are not there yet (2 parts)");
   EXPECT_EQ(error_line(generate(model, "--prompt '<lora:ink:1> fox'")),
-            "generate: LoRAs in prompts are not there yet (<lora:ink>)");
+            "lora: <lora:ink> needs --lora-dir FOLDER");
   EXPECT_EQ(error_line(generate(model, "--prompt fox --clip-skip 3")),
             "generate: --clip-skip 3 leaves no layer of an encoder with 2");
   EXPECT_EQ(error_line(generate(model, "--prompt fox --n 0")),

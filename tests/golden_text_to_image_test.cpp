@@ -6,8 +6,10 @@
 
 #include "backends.h"
 #include "pipeline/latent_decoder.h"
+#include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/text_stage.h"
+#include "support/adapter_file.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/golden_file.h"
@@ -30,6 +32,17 @@ struct GoldenRun {
         denoiser(denoiser_of(g["unet"])),
         size{g["height"].get<int64_t>(), g["width"].get<int64_t>()} {
     for (const json& t : g["texts"]) texts.push_back(component("clip_text", t));
+    if (g.contains("tensors")) apply_lora();
+  }
+
+  void apply_lora() const {
+    const Folder folder;
+    const auto networks =
+        networks_of(denoiser, encoder_rules(*denoiser.model, denoiser.config, texts, 0));
+    const auto use = adapter_use(write_adapter(folder / "lora.safetensors", golden),
+                                 golden["strength"].get<double>());
+    EXPECT_TRUE(adapters::check({use}, networks).empty());
+    adapters::apply({use}, networks);
   }
 
   RunConditions conditions(const Context& context, const std::string& prompt,
@@ -75,8 +88,17 @@ struct GoldenRun {
   }
 };
 
+// Then those with a LoRA (tools/golden/adapter_golden.py).
 const json& runs() {
-  static const json all = read_golden("text_to_image")["runs"];
+  static const json all = [] {
+    json out = read_golden("text_to_image")["runs"];
+    const json adapters = read_golden("adapters");
+    for (json run : adapters["runs"]) {
+      run["case"] = run["case"].get<std::string>() + "_lora";
+      out.push_back(std::move(run));
+    }
+    return out;
+  }();
   return all;
 }
 

@@ -208,8 +208,6 @@ TextStage::Branch TextStage::branch(const std::string& prompt, const PromptReque
   const text::Prompt parsed = text::parse_prompt(prompt, r.syntax, negative);
   require(parsed.parts.size() == 1, "generate: prompts of several parts (AND) are not there yet (",
           parsed.parts.size(), " parts)");
-  require(parsed.loras.empty(), "generate: LoRAs in prompts are not there yet (<lora:",
-          parsed.loras.empty() ? "" : parsed.loras[0].name, ">)");
   warnings.insert(warnings.end(), parsed.warnings.begin(), parsed.warnings.end());
   Branch out;
   for (const EncoderRule& rule : rules_) {

@@ -94,6 +94,21 @@ void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
   warnings = parts.scheduler->warnings;
 }
 
+// Those of the request and of its prompt, checked against the checkpoint.
+void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
+  std::vector<LoraChoice> choices = r.request.loras;
+  for (const text::LoraTag& tag : text::parse_prompt(r.request.prompt, r.request.syntax).loras)
+    choices.push_back(find_lora(tag, r.request.lora_dir));
+  for (const text::LoraTag& tag :
+       text::parse_prompt(r.request.negative, r.request.syntax, true).loras)
+    r.warnings.push_back(
+        str("lora: in the negative prompt it has no effect  <lora:", tag.name, ">"));
+  if (choices.empty()) return;
+  r.loras = open_loras(choices);
+  const auto networks = networks_of(parts.denoiser, r.encoders);
+  for (const std::string& w : adapters::check(r.loras, networks)) r.warnings.push_back(w);
+}
+
 // What is beside the passes' own options.
 GenerateRequest images_of(const TextToImageRequest& q) {
   return {.classes = std::vector<int64_t>(static_cast<size_t>(q.count), -1),
@@ -163,6 +178,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   if (request.hires) r.passes.push_back(hires_pass(r.request, parts));
   const std::vector<std::string>& found = r.first().warnings;
   r.warnings.insert(r.warnings.end(), found.begin(), found.end());
+  resolve_loras(parts, r);
   return r;
 }
 
@@ -174,6 +190,17 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
       pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
+}
+
+// Files that were open before stay so, and weights whose changes are the same are not touched.
+void TextToImage::apply_loras(const ResolvedTextToImage& r) {
+  if (r.loras.empty() && loras_.empty()) return;
+  std::vector<adapters::AdapterUse> uses = r.loras;
+  for (adapters::AdapterUse& use : uses)
+    for (const adapters::AdapterUse& before : loras_)
+      if (before.file->identity() == use.file->identity()) use.file = before.file;
+  adapters::apply(uses, networks_of(parts_.denoiser, r.encoders), options_.keeps_loras);
+  loras_ = std::move(uses);
 }
 
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
@@ -302,6 +329,7 @@ RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events
   tell_ = events.tell;
   const DefaultNoise& noise = r.first().noise;
   RunMeter meter(work_of(r), events.progress);
+  apply_loras(r);
   const std::vector<RunInputs> inputs = prepared(r, meter, events);
   RunReport out{.ran = ran(r),
                 .start_noise = noise.source,

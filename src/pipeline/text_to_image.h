@@ -15,6 +15,7 @@
 #include "pipeline/hires.h"
 #include "pipeline/init_image.h"
 #include "pipeline/inpaint_image.h"
+#include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/refine.h"
 #include "pipeline/run_mode.h"
@@ -40,6 +41,8 @@ struct TextToImageRequest {
   Outpaint outpaint = {};              // of `init`
   std::optional<Hires> hires = {};
   std::optional<Refine> refine = {};
+  std::vector<LoraChoice> loras = {};
+  std::string lora_dir = {};  // where those are that the prompt names
 };
 
 // A request as it will run: looked up, parsed and checked, with the sizes and levels of its run.
@@ -48,7 +51,8 @@ struct ResolvedTextToImage {
   std::vector<EncoderRule> encoders;               // which text encoders are read, and how
   std::vector<EncoderRule> refiner_encoders = {};  // the same of the refiner
   std::vector<RunPass> passes;                     // at least one
-  std::vector<std::string> warnings;               // what a user should know: a line each
+  std::vector<adapters::AdapterUse> loras = {};
+  std::vector<std::string> warnings;  // what a user should know: a line each
 
   const ResolvedRequest& first() const { return passes.at(0).request; }
 };
@@ -81,6 +85,8 @@ struct TextToImageOptions {
   // The text encoders' plans, which hold their weights on the device, stay between requests.
   bool keeps_encoders = true;
   size_t plans = 8;  // of the denoiser that stay compiled
+  // What another strength of LoRAs needs stays on the device, as long as there is room.
+  bool keeps_loras = false;
 };
 
 class TextToImage {
@@ -99,6 +105,7 @@ class TextToImage {
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
 
  private:
+  void apply_loras(const ResolvedTextToImage& r);
   RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const RunEvents& events);
   std::vector<RunInputs> prepared(const ResolvedTextToImage& r, RunMeter& meter,
                                   const RunEvents& events);
@@ -130,6 +137,7 @@ class TextToImage {
   };
   Pixels& pixels_in(DType dtype);
   Pixels pixels_;
+  std::vector<adapters::AdapterUse> loras_;       // of the last run
   std::function<void(const std::string&)> tell_;  // of the request that runs
 };
 

@@ -353,24 +353,6 @@ void Plan::keep(std::string_view input, const Tensor& value) {
   inputs_.keep(input, value, *context_.device);
 }
 
-void Plan::bind_weights() {
-  if (!weights_ || prepared_.values.empty() || bound(prepared_.values[0].source).defined()) return;
-  std::vector<Tensor> tensors;
-  try {
-    tensors = weights_->get(prepared_, context_);
-  } catch (const OutOfMemory&) {
-    const int64_t bytes = weights_->missing_bytes(prepared_, *context_.device) +
-                          weights_->working_bytes(prepared_, *context_.device);
-    const int64_t free = context_.device->free_memory();
-    if (bytes <= free) throw;
-    fail_memory(bytes, free);
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const size_t k = index_of(prepared_.values[i].source);
-    sources_[k] = tensors[i].reshape(graph_.type(graph_.sources()[k].value).shape);
-  }
-}
-
 // `bytes`: what it asks for next.
 void Plan::fail_memory(int64_t bytes, int64_t free) const {
   const auto megabytes = [](int64_t n) { return (n + 999999) / 1000000; };
@@ -448,6 +430,7 @@ void Plan::run_observed() {
 }
 
 void Plan::load(const NamedTensors& inputs) {
+  bind_weights();
   if (!resolved_) resolve();
   inputs_.load(inputs, graph_, *context_.device);
 }

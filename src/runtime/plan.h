@@ -99,6 +99,7 @@ class Plan {
   size_t index_of(std::string_view source) const;
   void make_inputs();
   void bind_weights();
+  std::vector<Tensor> prepared_weights();
   void resolve();
   std::vector<Touched> touched() const;
   void* address(int32_t value) const;
@@ -111,6 +112,7 @@ class Plan {
   Graph graph_;
   std::shared_ptr<WeightStore> weights_;
   PreparedGraph prepared_;  // what it reads of weights_
+  uint64_t weights_version_ = 0;
   MemoryPlan memory_;
   RecomputeCount recomputed_;
   std::vector<Step> steps_;

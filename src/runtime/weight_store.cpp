@@ -1,7 +1,7 @@
 #include "runtime/weight_store.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <functional>
 
 #include "base/error.h"
@@ -11,15 +11,6 @@
 #include "runtime/plan.h"
 
 namespace ebb {
-
-StoredWeight stored_tensor(const Tensor& host) {
-  return {.type = host.type(),
-          .read =
-              [host](int64_t at, std::span<uint8_t> out) {
-                std::memcpy(out.data(), static_cast<const char*>(host.raw()) + at, out.size());
-              },
-          .host = host};
-}
 
 Graph WeightStore::as_stored(const Graph& g) const {
   Rewriter rw(g);
@@ -57,16 +48,22 @@ bool WeightStore::in_place(const std::string& name, const Device& device) const 
 // one form, and the files' own tensors share one place on the device while they are read.
 class WeightStore::Preparer {
  public:
-  Preparer(WeightStore& store, const PreparedGraph& g, const Context& context, Values& values)
-      : store_(store), g_(g), context_(context), values_(values) {}
+  Preparer(WeightStore& store, const PreparedGraph& g, const Context& context, OnDevice& on)
+      : store_(store), g_(g), context_(context), values_(on.values), on_(on) {}
 
   // Values that are computed come before those that are read as they are, and those that need the
   // most memory first: what is held at the end is then what most of them work in.
   void run() {
     for (const PreparedValue& v : g_.values) asked_.insert(v.key);
-    for (const auto& [form, works] : forms()) prepare(works);
-    for (const PreparedValue& v : g_.values)
-      if (!values_.contains(v.key)) values_[v.key] = on_device(v.key, false);
+    const auto missing = store_.missing_computed(g_, &values_, *context_.device);
+    prepare_changed(missing);
+    for (const auto& [form, works] : forms(missing)) prepare(works);
+    for (const PreparedValue& v : g_.values) {
+      if (g_.prepare.producer(v.value) >= 0) continue;
+      const auto known = values_.find(v.key);
+      if (known == values_.end() || known->second.changes != store_.changes_of(v.key))
+        restore(v.key);
+    }
   }
 
  private:
@@ -74,11 +71,13 @@ class WeightStore::Preparer {
     const PreparedValue* value;
     std::vector<std::string> sources;
   };
+  using Forms = std::vector<std::pair<std::string, std::vector<Work>>>;
 
   // Computed values of one form each.
-  std::vector<std::pair<std::string, std::vector<Work>>> forms() const {
-    std::vector<std::pair<std::string, std::vector<Work>>> out;
-    for (const Missing& m : store_.missing_computed(g_, &values_, *context_.device)) {
+  Forms forms(const std::vector<Missing>& missing) const {
+    Forms out;
+    for (const Missing& m : missing) {
+      if (!m.changes.empty()) continue;
       Work w{m.value, {}};
       std::string form = to_text(expression_of(g_.prepare, m.value->value, w.sources));
       auto found = std::ranges::find(out, form, [](const auto& f) { return f.first; });
@@ -98,24 +97,56 @@ class WeightStore::Preparer {
     Plan plan(g, context_);
     for (const Work& w : works) {
       for (size_t i = 0; i < w.sources.size(); ++i)
-        plan.bind(str("in.", i), on_device(w.sources[i], true));
-      const Tensor result(type, take(type.bytes()));
+        plan.bind(str("in.", i), on_device(w.sources[i]));
+      const Tensor result = place_of(w.value->key, type);
       plan.bind("out", result);
       plan.load({});
       plan.enqueue();
-      values_[w.value->key] = result;
+      values_[w.value->key] = {result, ""};
       used_ = 0;
     }
     context_.device->synchronize();  // before the plan's memory goes
     scratch_.clear();
   }
 
-  // A stored weight on the device: for good, or until the next value is prepared.
-  Tensor on_device(const std::string& name, bool for_now) {
+  void prepare_changed(const std::vector<Missing>& missing) {
+    if (std::ranges::all_of(missing, [](const Missing& m) { return m.changes.empty(); })) return;
+    if (!on_.changed) on_.changed = std::make_unique<ChangedWeights>(context_, store_.keep_);
+    for (const Missing& m : missing) {
+      if (m.changes.empty()) continue;
+      const PreparedExpression& recipe = store_.expression_for(g_, *m.value);
+      std::vector<ChangedWeights::Source> sources;
+      for (const std::string& name : recipe.sources) sources.push_back(store_.changed_source(name));
+      const Tensor result = place_of(m.value->key, g_.prepare.type(m.value->value));
+      on_.changed->compute(recipe, sources, result);
+      values_[m.value->key] = {result, m.changes};
+    }
+    on_.changed->finish();
+  }
+
+  // The memory that plans have of a value, or else new one.
+  Tensor place_of(const std::string& key, const Type& type) {
+    const auto known = values_.find(key);
+    if (known != values_.end() && !known->second.shared) return known->second.tensor;
+    return {type, take(type.bytes())};
+  }
+
+  // A value that is a weight as it is stored.
+  void restore(const std::string& name) {
     const StoredWeight& w = store_.weights_.find(name)->second;
-    if (const auto known = values_.find(name); known != values_.end()) return known->second;
+    const bool shared = store_.in_place(name, *context_.device);
+    const Tensor t = shared ? w.host : place_of(name, w.type);
+    if (!shared) context_.device->fill(t, w.read);
+    values_[name] = {t, "", shared};
+  }
+
+  // A stored weight on the device, until the next value is prepared.
+  Tensor on_device(const std::string& name) {
+    const StoredWeight& w = store_.weights_.find(name)->second;
+    const auto known = values_.find(name);
+    if (known != values_.end() && known->second.changes.empty()) return known->second.tensor;
     if (store_.in_place(name, *context_.device)) return w.host;
-    const Tensor t(w.type, for_now ? scratch(w.type.bytes()) : take(w.type.bytes()));
+    const Tensor t(w.type, scratch(w.type.bytes()));
     context_.device->fill(t, w.read);
     return t;
   }
@@ -125,6 +156,7 @@ class WeightStore::Preparer {
       return context_.device->allocate(bytes);
     } catch (const OutOfMemory&) {
       drop(values_, asked_);
+      if (on_.changed) on_.changed->drop();
       return context_.device->allocate(bytes);
     }
   }
@@ -145,6 +177,7 @@ class WeightStore::Preparer {
   const PreparedGraph& g_;
   const Context& context_;
   Values& values_;
+  OnDevice& on_;
   std::set<std::string> asked_;
   std::vector<std::shared_ptr<Buffer>> scratch_;
   size_t used_ = 0;
@@ -152,21 +185,24 @@ class WeightStore::Preparer {
 
 std::vector<Tensor> WeightStore::get(const PreparedGraph& g, const Context& context) {
   const std::scoped_lock lock(mutex_);
-  Values& values = on_device_[context.device];
-  Preparer(*this, g, context, values).run();
+  OnDevice& on = on_device_[context.device];
+  Preparer(*this, g, context, on).run();
   std::vector<Tensor> out;
-  for (const PreparedValue& v : g.values) out.push_back(values.find(v.key)->second);
+  for (const PreparedValue& v : g.values) out.push_back(on.values.find(v.key)->second.tensor);
   return out;
 }
 
 int64_t WeightStore::missing_bytes(const PreparedGraph& g, const Device& device) const {
   const std::scoped_lock lock(mutex_);
   const Values* values = values_on(device);
+  const auto changes = changes_by_value(g);
   std::set<std::string_view> counted;
   int64_t bytes = 0;
   for (const PreparedValue& v : g.values) {
-    if (values && values->contains(v.key)) continue;
-    if (g.prepare.producer(v.value) < 0 && in_place(v.key, device)) continue;
+    const bool changed = !changes[static_cast<size_t>(v.value)].empty();
+    const auto known = values ? values->find(v.key) : Values::const_iterator();
+    if (values && known != values->end() && !(known->second.shared && changed)) continue;
+    if (!changed && g.prepare.producer(v.value) < 0 && in_place(v.key, device)) continue;
     if (counted.insert(v.key).second) bytes += g.prepare.type(v.value).bytes();
   }
   return bytes;
@@ -205,23 +241,39 @@ Expression expression_at(const Graph& g, int32_t value) {
 const WeightStore::Values* WeightStore::values_on(const Device& device) const {
   const auto found = std::ranges::find_if(
       on_device_, [&](const auto& entry) { return entry.first.get() == &device; });
-  return found == on_device_.end() ? nullptr : &found->second;
+  return found == on_device_.end() ? nullptr : &found->second.values;
 }
 
 std::vector<WeightStore::Missing> WeightStore::missing_computed(const PreparedGraph& g,
                                                                 const Values* values,
                                                                 const Device& device) const {
+  const auto changes = changes_by_value(g);
+  std::vector<int64_t> changing(changes.size());  // bytes that this takes, by value
+  if (!change_texts_.empty()) {
+    for (const Source& s : g.prepare.sources())
+      changing[static_cast<size_t>(s.value)] =
+          ChangedWeights::working_bytes(changed_source(s.name));
+    for (const Node& n : g.prepare.nodes())
+      for (const int32_t v : n.in)
+        changing[static_cast<size_t>(n.out[0])] += changing[static_cast<size_t>(v)];
+  }
   std::vector<Missing> out;
   std::set<std::string_view> seen;
   for (const PreparedValue& v : g.values) {
-    if (g.prepare.producer(v.value) < 0 || (values && values->contains(v.key))) continue;
+    const std::string& wanted = changes[static_cast<size_t>(v.value)];
+    if (wanted.empty() && g.prepare.producer(v.value) < 0) continue;
+    const auto known = values ? values->find(v.key) : Values::const_iterator();
+    if (values && known != values->end() && known->second.changes == wanted) continue;
     if (!seen.insert(v.key).second) continue;
-    const Expression e = expression_at(g.prepare, v.value);
-    Missing m{&v, e.between};
-    for (const Source* s : e.sources)
-      if (!in_place(s->name, device) && !(values && values->contains(s->name)))
-        m.working += g.prepare.type(s->value).bytes();
-    out.push_back(m);
+    Missing m{&v, wanted.empty() ? 0 : changing[static_cast<size_t>(v.value)], wanted};
+    if (wanted.empty()) {
+      const Expression e = expression_at(g.prepare, v.value);
+      m.working = e.between;
+      for (const Source* s : e.sources)
+        if (!in_place(s->name, device) && !(values && values->contains(s->name)))
+          m.working += g.prepare.type(s->value).bytes();
+    }
+    out.push_back(std::move(m));
   }
   std::ranges::stable_sort(out, std::greater(), &Missing::working);
   return out;
@@ -237,28 +289,106 @@ int64_t WeightStore::working_bytes(const PreparedGraph& g, const Device& device)
   return most;
 }
 
+// ---- changes -------------------------------------------------------------------------------
+
+void WeightStore::change(WeightChanges changes, bool keep) {
+  std::map<std::string, std::string, std::less<>> texts;
+  for (const auto& [weight, terms] : changes) {
+    require(weights_.contains(weight), "weights: no weight '", weight, "' to change");
+    std::string text;
+    for (const WeightChange& c : terms) {
+      text += str(c.name, '(', c.form);
+      for (const float x : c.scalars) text += str(',', std::bit_cast<uint32_t>(x));
+      text += ')';
+    }
+    if (!text.empty()) texts.emplace(weight, std::move(text));
+  }
+  const std::scoped_lock lock(mutex_);
+  if (!keep || texts.empty())
+    for (auto& [device, on] : on_device_) on.changed = nullptr;
+  changes_ = std::move(changes);
+  change_texts_ = std::move(texts);
+  keep_ = keep;
+  ++version_;
+}
+
+std::string_view WeightStore::changes_of(std::string_view weight) const {
+  const auto found = change_texts_.find(weight);
+  return found == change_texts_.end() ? std::string_view() : found->second;
+}
+
+std::vector<std::string> WeightStore::changes_by_value(const PreparedGraph& g) const {
+  std::vector<std::string> out(static_cast<size_t>(g.prepare.values()));
+  if (change_texts_.empty()) return out;
+  for (const Source& s : g.prepare.sources())
+    out[static_cast<size_t>(s.value)] = changes_of(s.name);
+  for (const Node& n : g.prepare.nodes()) {
+    std::string all;
+    for (const int32_t v : n.in) all += out[static_cast<size_t>(v)];
+    for (const int32_t v : n.out) out[static_cast<size_t>(v)] = all;
+  }
+  return out;
+}
+
+ChangedWeights::Source WeightStore::changed_source(const std::string& name) const {
+  const auto terms = changes_.find(name);
+  return {name, &weights_.find(name)->second, terms == changes_.end() ? nullptr : &terms->second};
+}
+
+const PreparedExpression& WeightStore::expression_for(const PreparedGraph& g,
+                                                      const PreparedValue& v) {
+  auto found = expressions_.find(v.key);
+  if (found == expressions_.end()) {
+    PreparedExpression e;
+    e.graph = expression_of(g.prepare, v.value, e.sources);
+    e.text = to_text(e.graph);
+    found = expressions_.emplace(v.key, std::move(e)).first;
+  }
+  return found->second;
+}
+
+Tensor WeightStore::changed(const std::string& name, const Context& context) const {
+  const auto found = weights_.find(name);
+  require(found != weights_.end(), "weights: no weight '", name, "'");
+  const std::scoped_lock lock(mutex_);
+  const Type stored = found->second.type, wide{DType::f32, stored.shape};
+  PreparedExpression as_it_is;
+  as_it_is.graph.output("value", as_it_is.graph.source(Source::Kind::state, "in.0", stored));
+  const Tensor result(wide, context.device->allocate(wide.bytes()));
+  ChangedWeights work(context, false);
+  work.compute(as_it_is, {changed_source(name)}, result);
+  work.finish();
+  const Tensor out(wide);
+  context.device->copy(result, out);
+  return out;
+}
+
 // ---- what is held --------------------------------------------------------------------------
 
 void WeightStore::drop(Values& values, const std::set<std::string>& kept) {
   std::erase_if(values, [&](const auto& v) {
-    return v.second.buffer().use_count() == 1 && !kept.contains(v.first);
+    return v.second.tensor.buffer().use_count() == 1 && !kept.contains(v.first);
   });
 }
 
 int64_t WeightStore::held_bytes(const Device& device) const {
   const std::scoped_lock lock(mutex_);
   int64_t bytes = 0;
-  for (const auto& [held_by, values] : on_device_) {
+  for (const auto& [held_by, on] : on_device_) {
     if (held_by.get() != &device) continue;
-    for (const auto& [key, tensor] : values)
-      if (!weights_.contains(key) || !in_place(key, device)) bytes += tensor.bytes();
+    for (const auto& [key, value] : on.values)
+      if (!value.shared) bytes += value.tensor.bytes();
+    if (on.changed) bytes += on.changed->held_bytes();
   }
   return bytes;
 }
 
 void WeightStore::drop_unused() {
   const std::scoped_lock lock(mutex_);
-  for (auto& [device, values] : on_device_) drop(values, {});
+  for (auto& [device, on] : on_device_) {
+    drop(on.values, {});
+    if (on.changed) on.changed->drop();
+  }
 }
 
 }  // namespace ebb

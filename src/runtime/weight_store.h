@@ -2,6 +2,7 @@
 // number of plans that read them. docs/weights.md says how.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,20 +15,9 @@
 
 #include "passes/prepare.h"
 #include "runtime/context.h"
+#include "runtime/weight_change.h"
 
 namespace ebb {
-
-// A weight as it lies on the host, and what a network makes of it.
-struct StoredWeight {
-  Type type;       // as stored
-  ReadBytes read;  // its bytes; may throw Error
-  Tensor host;     // the same in memory, perhaps a mapped file's, or undefined
-  // Adds to a graph the weight as the network reads it.
-  std::function<Value(Value stored)> decode = [](Value v) { return v; };
-};
-
-// One in memory that is as the network reads it.
-StoredWeight stored_tensor(const Tensor& host);
 
 class WeightStore {
  public:
@@ -40,6 +30,16 @@ class WeightStore {
   Graph as_stored(const Graph& g) const;
   // Whether a source of such a graph is a weight of this store.
   bool holds(const Graph& g, const Source& s) const;
+
+  // Puts the changes of adapters in place of those before. Plans take them with their next run,
+  // which computes what is concerned into the memory that it has already; other weights are not
+  // touched. keep: the devices keep what a change of strengths needs again. Throws Error for
+  // changes of weights that are none of these.
+  void change(WeightChanges changes, bool keep = false);
+  // Another number after every change().
+  uint64_t version() const { return version_; }
+  // A weight with its changes, on the host: f32, in the shape of the stored weight.
+  Tensor changed(const std::string& name, const Context& context) const;
 
   // The values of a prepare graph in the device's memory: those that are there, and those that are
   // read and computed now. The same memory for the same key. Throws Error.
@@ -56,23 +56,45 @@ class WeightStore {
 
  private:
   class Preparer;
-  using Values = std::map<std::string, Tensor, std::less<>>;  // by key
+  struct Computed {
+    Tensor tensor;
+    std::string changes;  // of the weights that it was computed from; "": none
+    bool shared = false;  // the host's own, in place
+  };
+  using Values = std::map<std::string, Computed, std::less<>>;  // by key
+  struct OnDevice {
+    Values values;
+    std::unique_ptr<ChangedWeights> changed;
+  };
   // A value to be computed, and the bytes that this takes beside the result.
   struct Missing {
     const PreparedValue* value;
     int64_t working = 0;
+    std::string changes;
   };
-  // Those that `values` lacks, in the order in which they are computed; with the lock held.
+  // Those that `values` lacks or has with other changes, in the order in which they are computed;
+  // with the lock held, as all of these.
   std::vector<Missing> missing_computed(const PreparedGraph& g, const Values* values,
                                         const Device& device) const;
-  // Those on the device, or null; with the lock held.
+  // Those on the device, or null.
   const Values* values_on(const Device& device) const;
   bool in_place(const std::string& name, const Device& device) const;
+  // The changes of a weight as text; "" if it has none.
+  std::string_view changes_of(std::string_view weight) const;
+  // Of the weights that each value of g.prepare depends on.
+  std::vector<std::string> changes_by_value(const PreparedGraph& g) const;
+  const PreparedExpression& expression_for(const PreparedGraph& g, const PreparedValue& v);
+  ChangedWeights::Source changed_source(const std::string& name) const;
   static void drop(Values& values, const std::set<std::string>& kept);
 
   const Weights weights_;
   mutable std::mutex mutex_;
-  std::map<std::shared_ptr<Device>, Values> on_device_;
+  WeightChanges changes_;
+  std::map<std::string, std::string, std::less<>> change_texts_;        // by weight
+  std::map<std::string, PreparedExpression, std::less<>> expressions_;  // by key, of changed values
+  bool keep_ = false;
+  std::atomic<uint64_t> version_ = 0;
+  std::map<std::shared_ptr<Device>, OnDevice> on_device_;
 };
 
 }  // namespace ebb

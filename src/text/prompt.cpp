@@ -65,6 +65,8 @@ LoraTag lora_tag(std::u32string_view tag, std::u32string_view arguments, Prompt&
       weights.push_back(weight_of(items[i], tag));
     } else if (key == U"te" || key == U"unet") {
       (key == U"te" ? text : unet) = weight_of(items[i].substr(equals + 1), tag);
+    } else if (key == U"lbw") {
+      out.block_weights = to_utf8(items[i].substr(equals + 1));
     } else {
       prompt.warnings.push_back(str("prompt: ", shown(key), " is ignored  ", shown(tag)));
     }

@@ -21,8 +21,9 @@ std::string_view prompt_syntax_name(PromptSyntax syntax);
 
 struct LoraTag {
   std::string name;
-  double strength = 1;       // on the U-Net
-  double text_strength = 1;  // on the text encoders
+  double strength = 1;             // on the U-Net
+  double text_strength = 1;        // on the text encoders
+  std::string block_weights = {};  // "1,0,0.5,...", of lbw=; "": none
 };
 
 // One of several prompts that are evaluated for themselves; guidance adds their weighted
@@ -41,8 +42,8 @@ struct Prompt {
 
 // Invalid UTF-8 is replaced (and warned of). `negative`: A1111 reads neither AND nor the weight of
 // a whole part in negative prompts. Tags are <lora:name>, <lora:name:weight> and
-// <lora:name:text weight:weight>, or with te= and unet=; other tags of A1111 are removed with a
-// warning. Throws Error "prompt: ..." on a weight that is no number. Linear.
+// <lora:name:text weight:weight>, or with te=, unet= and lbw=; other tags of A1111 are removed with
+// a warning. Throws Error "prompt: ..." on a weight that is no number. Linear.
 Prompt parse_prompt(std::string_view text, PromptSyntax syntax, bool negative = false);
 
 }  // namespace ebb::text

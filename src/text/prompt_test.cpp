@@ -74,7 +74,8 @@ TEST(Prompt, tags__wrong_ones_are_errors_or_warnings) {
   EXPECT_EQ(warnings_of("<hypernet:x:1>"),
             (std::vector<std::string>{
                 "prompt: tags of this kind are not known: removed  '<hypernet:x:1>'"}));
-  EXPECT_EQ(warnings_of("<lora:a:1:lbw=ALL>").size(), 1u);
+  EXPECT_EQ(warnings_of("<lora:a:1:x=ALL>").size(), 1u);
+  EXPECT_EQ(parse_prompt("<lora:a:1:lbw=1,0>", PromptSyntax::a1111).loras[0].block_weights, "1,0");
   EXPECT_EQ(warnings_of("<lora:a:1>", PromptSyntax::comfyui).size(), 1u);
 }
 

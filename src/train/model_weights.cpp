@@ -95,6 +95,7 @@ StoredWeight stored_in(const std::shared_ptr<const TensorFile>& file, const Tens
     const Tensor read = file->load(e);
     out = stored_tensor(part(nn::storage_format(read.dtype()) ? read : read.to(DType::f32)));
   }
+  out.transposed = place.transposed;
   out.decode = [w, turned = place.transposed](Value v) { return nn::decode(w, v, turned); };
   return out;
 }

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "pipeline/load_bench.h"
+#include "pipeline/lora_bench.h"
 #include "pipeline/model_bench.h"
 #include "pipeline/picture_bench.h"
 #include "pipeline/pipeline_bench.h"
@@ -118,6 +119,7 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
   };
   const auto steps = model_bench_names(device), ops = op_bench_names(device);
   auto plans = pipeline_bench_names();
+  for (std::string& name : lora_bench_names()) plans.push_back(std::move(name));
   std::ranges::copy(picture_bench_names(device), std::back_inserter(plans));
   const bool any = std::ranges::any_of(steps, matches) || std::ranges::any_of(plans, matches);
   const bool step = std::ranges::any_of(steps, [&](const std::string& name) {
@@ -170,6 +172,7 @@ int run(const Options& o) {
   bench_denoise(context, networks, c, report);
   bench_components(context, networks, c, report);
   bench_pipelines(context, o.filter, report);
+  if (!o.filter.empty()) bench_loras(context, o.filter, report);
   bench_pictures(context, o.filter, report);
   return 0;
 }
@@ -181,7 +184,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
       "run the cases whose op/example contains this; whole training steps are "
       "train_step/..., evaluations of a network denoise/..., of a text encoder "
       "encode_text/..., of an autoencoder encode/... and decode/..., the plan of another "
-      "batch second_plan/..., whole pictures from text generate/...; load: time loading a model "
+      "batch second_plan/..., another strength of a LoRA lora/..., whole pictures from text "
+      "generate/...; load: time loading a model "
       "file");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));

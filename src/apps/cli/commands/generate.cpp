@@ -15,6 +15,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "base/text_list.h"
 #include "base/version.h"
 #include "io/file.h"
 #include "io/npy.h"
@@ -29,8 +30,9 @@ namespace {
 
 struct Options {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
-                                       embedding_dir, variant;
+                                       embedding_dir, lora_dir, variant;
   bool ema = false;
+  TextList lora;
   std::string prompt_syntax = "auto", like, config, format = "png";
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
@@ -55,6 +57,10 @@ struct Options {
     f("vae", vae, "a file with another autoencoder");
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
     f("embedding_dir", embedding_dir, "a folder of textual inversion files, which prompts name");
+    f("lora", lora,
+      "a LoRA or one of its relatives, FILE[:strength[:text strength]][:lbw=1,0,...]; many: again, "
+      "or parted by ;");
+    f("lora_dir", lora_dir, "a folder of LoRAs, which prompts name: <lora:name:0.8>");
     f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
     f("prompt_syntax", prompt_syntax,
       "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
@@ -131,6 +137,8 @@ TextToImageRequest request_of(const Options& o) {
                          .pixels = output == Output::grid || output == Output::folder,
                          .options = o.generate,
                          .controls = control_inputs(o.control)};
+  out.loras = parse_loras(o.lora.text());
+  out.lora_dir = o.lora_dir;
   o.modes.add_to(out);
   return out;
 }
@@ -335,7 +343,7 @@ const Command& generate() {
                          bind,
                          {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
                           "seed", "n", "init", "strength", "mask", "hires", "like", "out"},
-                         {"control", "control_model"}};
+                         {"control", "control_model", "lora"}};
   return c;
 }
 

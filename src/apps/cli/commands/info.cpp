@@ -1,9 +1,11 @@
 // ebb info FILE: what is in a checkpoint, without loading it.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "adapters/facts.h"
 #include "apps/cli/command.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -49,7 +51,19 @@ struct Recognised {
   std::string guessed = {};   // what neither the file nor a preset says of the config
   std::vector<Part> parts = {};
   Summary summary = {};
+  std::vector<std::pair<std::string, std::string>> adapter = {};  // facts, by name
 };
+
+// A file that changes another network's weights.
+Recognised adapter_in(const io::SafetensorsFile& file, const std::string& path) {
+  Recognised out;
+  try {
+    out.adapter = lines_of(adapters::facts_of(*adapters::AdapterFile::from(file, path)));
+  } catch (const Error& e) {
+    out.fault = e.what();
+  }
+  return out;
+}
 
 // By what ebb's own file says; `fault`: what keeps the network from being built.
 Recognised recorded(const std::string& model, const std::string& config) {
@@ -87,6 +101,8 @@ Recognised recognise(const io::TensorFile& file, const Options& o) {
     return recorded(name, config);
   }
   const nn::FileShapes shapes = train::shapes_of(file);
+  if (std::ranges::any_of(shapes, [](const auto& t) { return adapters::is_adapter_name(t.first); }))
+    return adapter_in(file, o.file);
   Recognised out;
   std::vector<Component> components = recognise_components(shapes);
   for (Component& c : components) {
@@ -147,6 +163,8 @@ void print_json(const io::TensorFile& file, const Recognised& r) {
   }
   j["components"] = std::move(parts);
   for (const auto& [name, text] : r.summary) j["summary"][name] = text;
+  for (const auto& [name, text] : r.adapter)
+    j["adapter"][name == "adapter" ? "kinds" : name] = text;
   if (!r.fault.empty()) j["fault"] = r.fault;
   if (!r.guessed.empty()) j["guessed"] = r.guessed;
   j["metadata"] = file.metadata();
@@ -167,9 +185,11 @@ void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
                    p.prefix.empty() ? "" : str(", under ", p.prefix),
                    p.sizes.empty() ? "" : str(", images ", p.sizes)));
   print_summary(r.summary);
+  for (const auto& [name, text] : r.adapter)
+    print_line(name + std::string(12 - name.size(), ' ') + text);
   const bool empty = file.entries().empty();
   if (empty) print_line(r.fault);
-  if (r.parts.empty() && r.model.empty() && !empty && !r.fault.empty())
+  if (r.parts.empty() && r.adapter.empty() && r.model.empty() && !empty && !r.fault.empty())
     print_line("model       not recognised: " + r.fault);
   if (!r.model.empty()) {
     print_line("model       " + r.model);

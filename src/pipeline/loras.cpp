@@ -1,0 +1,114 @@
+#include "pipeline/loras.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "base/names.h"
+
+namespace ebb {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<double> number(const std::string& text) {
+  char* end = nullptr;
+  const double v = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != 0) return {};
+  require(std::isfinite(v), "lora: a strength must be a finite number (found '", text, "')");
+  return v;
+}
+
+// Takes what follows the last ':' off `text`; "" if there is none.
+std::string take_last(std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return "";
+  std::string out = text.substr(colon + 1);
+  text.resize(colon);
+  return out;
+}
+
+// From the end, since a path may have a ':' of its own.
+LoraChoice parsed(std::string text) {
+  LoraChoice out;
+  const std::string whole = text;
+  constexpr std::string_view blocks = ":lbw=";
+  if (const size_t at = text.rfind(blocks); at != std::string::npos) {
+    out.blocks = text.substr(at + blocks.size());
+    static_cast<void>(adapters::BlockWeights(out.blocks));
+    text.resize(at);
+  }
+  std::vector<double> weights;
+  while (weights.size() < 2) {
+    std::string rest = text;
+    const auto v = number(take_last(rest));
+    if (!v) break;
+    weights.insert(weights.begin(), *v);
+    text = rest;
+  }
+  require(!text.empty(), "lora: must name a file  '", whole, "'");
+  if (!weights.empty()) out.strength = weights[0];
+  out.text_strength = weights.size() > 1 ? weights[1] : out.strength;
+  out.file = text;
+  return out;
+}
+
+bool is_lora_file(const fs::path& path) { return path.extension() == ".safetensors"; }
+
+}  // namespace
+
+std::vector<LoraChoice> parse_loras(std::string_view text) {
+  std::vector<LoraChoice> out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(';'), text.size());
+    const std::string_view one = trimmed(text.substr(0, end));
+    if (!one.empty()) out.push_back(parsed(std::string(one)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+LoraChoice find_lora(const text::LoraTag& tag, const std::string& folder) {
+  require(!folder.empty(), "lora: <lora:", tag.name, "> needs --lora-dir FOLDER");
+  require(fs::is_directory(folder), "lora: --lora-dir is no folder  ", folder);
+  std::vector<std::string> files, paths, stems;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
+    if (!entry.is_regular_file() || !is_lora_file(entry.path())) continue;
+    files.push_back(entry.path().string());
+    paths.push_back(fs::relative(entry.path(), folder).replace_extension().generic_string());
+    stems.push_back(entry.path().stem().string());
+  }
+  size_t at = find_name(tag.name, paths);
+  if (at == paths.size()) at = find_name(tag.name, stems);
+  require(at < files.size(), "lora: no file for <lora:", tag.name, ">", suggestion(tag.name, stems),
+          "  ", folder);
+  return {files[at], tag.strength, tag.text_strength, tag.block_weights};
+}
+
+std::vector<adapters::AdapterUse> open_loras(const std::vector<LoraChoice>& choices) {
+  std::vector<adapters::AdapterUse> out;
+  for (const LoraChoice& c : choices)
+    out.push_back({adapters::AdapterFile::open(c.file), c.strength, c.text_strength,
+                   c.blocks.empty() ? adapters::BlockWeights() : adapters::BlockWeights(c.blocks)});
+  return out;
+}
+
+std::vector<adapters::Network> networks_of(const LoadedModel& denoiser,
+                                           const std::vector<EncoderRule>& encoders) {
+  using Part = adapters::Network::Part;
+  constexpr int64_t clip_g = 1280;  // alone in the refiner
+  std::vector<adapters::Network> out = {
+      {Part::denoiser, 1, denoiser.model, denoiser.config, denoiser.weights}};
+  for (size_t i = 0; i < encoders.size(); ++i) {
+    const auto& [component, weights] = encoders[i].encoder;
+    const bool second = i > 0 || encoders[i].width == clip_g;
+    out.push_back({Part::text, second ? 2 : 1, component.model, component.config, weights});
+  }
+  return out;
+}
+
+}  // namespace ebb
