@@ -286,7 +286,7 @@ TEST(safetensors, other_formats__are_called_by_their_name) {
   const std::string path = folder / "x";
   for (const auto& [begin, name] :
        {std::pair{"\x89PNG\r\n\x1a\n", "must be a safetensors file (this is a PNG image)"},
-        {"PK\x03\x04", "is a zip archive, as PyTorch's .pt"},
+        {"PK\x03\x04", "zip: must end with a directory: is the file whole?"},
         {"GGUF", "is a GGUF file"},
         {"{\"a\": 1}", "is JSON text"},
         {"# notes\n", "is text"},
