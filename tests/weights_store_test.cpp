@@ -97,6 +97,17 @@ TEST(merge_matmuls, weights_that_are_inputs_and_rows_of_tokens__stay) {
   EXPECT_EQ(merged.nodes().size(), g.nodes().size());
 }
 
+TEST(merge_matmuls, weights_that_others_read__stay) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 6}}), y = g.input("y", {DType::f32, {3, 4, 6}});
+  const Value shared = param(g, "shared", {8, 6});
+  g.output("a", ops::linear(x, shared) + ops::linear(x, param(g, "a", {8, 6})));
+  g.output("b", ops::linear(y, shared));
+  const Graph merged =
+      merge_matmuls(g, [](const Source& s) { return s.kind == Source::Kind::param; });
+  EXPECT_EQ(merged.nodes().size(), g.nodes().size());
+}
+
 // ---- precision -----------------------------------------------------------------------------
 
 TEST(mixed_precision, parameters_rounded__do_not_widen_activations) {
