@@ -38,8 +38,6 @@ PreparedGraph prepared(const Graph& g) {
   return prepare(g, [](const Source& s) { return s.kind == Source::Kind::param; });
 }
 
-// ---- the pass ------------------------------------------------------------------------------
-
 TEST(prepare, what_depends_on_weights_alone__moves_and_the_rest_stays) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {4, 6}});
