@@ -25,7 +25,7 @@ class CliCheckpoint : public testing::Program {
     const std::string words = "train --device cpu --steps 1 --batch 2 --overwrite --data ";
     const Output out = run_program(str(words, data, " --out ", run));
     EXPECT_EQ(out.code, 0) << out.text;
-    const auto model = io::SafetensorsFile::open(train::find_model_file(run));
+    const auto model = io::TensorFile::open(train::find_model_file(run));
     std::vector<io::NamedTensor> tensors;
     for (const auto& e : model.entries()) tensors.push_back({e.name, model.load(e.name)});
     auto metadata = model.metadata();

@@ -209,7 +209,7 @@ TEST_F(CliSample, out_that_cannot_be__is_said_before_anything_is_made) {
 TEST_F(CliSample, weights_that_are_not_finite__are_named) {
   const std::string run = trained();
   const std::string model = train::find_model_file(run);
-  const auto file = io::SafetensorsFile::open(model);
+  const auto file = io::TensorFile::open(model);
   std::vector<io::NamedTensor> tensors;
   for (const auto& e : file.entries()) tensors.push_back({e.name, file.load(e.name)});
   const std::string name = tensors[3].name;
@@ -309,7 +309,7 @@ TEST_F(CliSample, numbers__are_written_as_safetensors_and_npy) {
   const std::string run = trained(), file = folder_ / "x.safetensors", npy = folder_ / "x.npy";
   const std::string words = str("sample ", run, " --device cpu --n 2 --steps 1 --out ");
   EXPECT_EQ(run_program(words + file).code, 0);
-  const auto read = io::SafetensorsFile::open(file);
+  const auto read = io::TensorFile::open(file);
   const Tensor images = read.load("images");
   EXPECT_EQ(images.shape(), Shape({2, 3, 8, 8}));
   EXPECT_EQ(read.metadata().at("sampler"), "heun");
@@ -343,7 +343,7 @@ TEST_F(CliSample, latents__are_no_pictures) {
   const Output made =
       run_program(str("sample ", file, " --device cpu --n 2 --steps 1 --out ", out));
   EXPECT_EQ(made.code, 0) << made.text;
-  EXPECT_EQ(io::SafetensorsFile::open(out).load("latents").shape(), Shape({2, 4, 8, 8}));
+  EXPECT_EQ(io::TensorFile::open(out).load("latents").shape(), Shape({2, 4, 8, 8}));
   EXPECT_TRUE(error_line(str("eval ", file, " --device cpu --data ", images(8)))
                   .starts_with("eval: compares pictures, and dit makes latents [8,8,4]"));
 }
@@ -352,7 +352,7 @@ TEST_F(CliSample, latents__are_no_pictures) {
 TEST_F(CliSample, published_file__loads_from_its_prefix) {
   const std::string run = trained(), model = train::find_model_file(run),
                     file = folder_ / "published.safetensors";
-  const auto from = io::SafetensorsFile::open(model);
+  const auto from = io::TensorFile::open(model);
   std::vector<io::NamedTensor> tensors;
   for (const auto& e : from.entries()) tensors.push_back({"model." + e.name, from.load(e.name)});
   io::write_safetensors(file, tensors);
@@ -367,7 +367,7 @@ TEST_F(CliSample, published_file__loads_from_its_prefix) {
 // What a config in the file lacks is said, with what stands for it.
 TEST_F(CliSample, missing_fields_of_a_config__are_named) {
   const std::string run = trained(), model = train::find_model_file(run);
-  const auto file = io::SafetensorsFile::open(model);
+  const auto file = io::TensorFile::open(model);
   std::vector<io::NamedTensor> tensors;
   for (const auto& e : file.entries()) tensors.push_back({e.name, file.load(e.name)});
   auto metadata = file.metadata();
@@ -391,7 +391,7 @@ TEST_F(CliSample, labels_of_augmentation__reach_networks_that_take_them) {
   const std::string run = trained(
       "--model ddpmpp_cifar10 --model-channels 32 --channel-mult 1 --num-blocks 1 "
       "--augment 0.5");
-  const auto file = io::SafetensorsFile::open(train::find_model_file(run));
+  const auto file = io::TensorFile::open(train::find_model_file(run));
   EXPECT_TRUE(file.contains("map_augment.weight"));
 }
 

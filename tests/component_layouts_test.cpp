@@ -129,7 +129,8 @@ std::vector<std::vector<float>> outputs_of(const GoldenComponent& c, Tensors ten
 
   Component component = c.component;  // heads and groups leave no trace in files
   component.prefix = prefix;
-  const auto store = open_component(file, component);
+  const auto store = open_component(
+      std::make_shared<const io::TensorFile>(io::TensorFile::open(file)), file, component);
   std::vector<std::vector<float>> out;
   for (const json& golden : c.golden["calls"]) {
     const Evaluated e = call_of(golden);

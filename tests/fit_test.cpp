@@ -158,7 +158,7 @@ TrainJob toy_job(const std::string& out, const std::string& recompute) {
 
 std::map<std::string, std::string> weights(const std::string& file) {
   std::map<std::string, std::string> out;
-  const auto f = io::SafetensorsFile::open(file);
+  const auto f = io::TensorFile::open(file);
   for (const auto& e : f.entries()) {
     const Tensor t = f.load(e);
     out[e.name] = {static_cast<const char*>(t.raw()), static_cast<size_t>(t.bytes())};

@@ -11,13 +11,6 @@ namespace {
 constexpr int64_t max_rank = 8;
 constexpr size_t max_tensors = 1'000'000;
 
-struct FileDType {
-  std::string_view name;
-  int bits;
-  std::optional<DType> loads_as;
-  bool same_bytes;  // the tensor that load() gives has the file's bytes
-};
-
 constexpr std::array<FileDType, 21> file_dtypes{{
     {"F32", 32, DType::f32, true},       {"BF16", 16, DType::bf16, true},
     {"F16", 16, DType::f16, true},       {"I32", 32, DType::i32, true},
@@ -26,24 +19,18 @@ constexpr std::array<FileDType, 21> file_dtypes{{
     {"I8", 8, std::nullopt, false},      {"I16", 16, std::nullopt, false},
     {"U16", 16, std::nullopt, false},    {"U32", 32, std::nullopt, false},
     {"U64", 64, std::nullopt, false},    {"C64", 64, std::nullopt, false},
-    {"F8_E4M3", 8, std::nullopt, false}, {"F8_E5M2", 8, std::nullopt, false},
+    {"F8_E4M3", 8, DType::bf16, false},  {"F8_E5M2", 8, DType::bf16, false},
     {"F8_E8M0", 8, std::nullopt, false}, {"F6_E2M3", 6, std::nullopt, false},
     {"F6_E3M2", 6, std::nullopt, false}, {"F4", 4, std::nullopt, false},
     {"C128", 128, std::nullopt, false},
 }};
-
-const FileDType* find_dtype(std::string_view name) {
-  for (const FileDType& d : file_dtypes)
-    if (d.name == name) return &d;
-  return nullptr;
-}
 
 class HeaderReader {
  public:
   HeaderReader(std::string_view json, int64_t data_bytes, const std::string& file)
       : cursor_(json, "safetensors", file), data_bytes_(data_bytes), file_(file) {}
 
-  SafetensorsHeader read() {
+  TensorHeader read() {
     cursor_.object("header", [&](const std::string& key) {
       if (key == "__metadata__") {
         read_metadata();
@@ -71,7 +58,7 @@ class HeaderReader {
     if (name.find('\0') != std::string::npos) cursor_.failed("tensor name must not contain NUL");
     if (header_.entries.size() >= max_tensors)
       cursor_.failed(str("must have at most ", max_tensors, " tensors"));
-    SafetensorsEntry e;
+    TensorEntry e;
     e.name = name;
     std::vector<int64_t> offsets;
     bool has_dtype = false, has_shape = false;
@@ -108,12 +95,12 @@ class HeaderReader {
   }
 
   template <class... Parts>
-  void check(bool ok, const SafetensorsEntry& e, const Parts&... parts) const {
+  void check(bool ok, const TensorEntry& e, const Parts&... parts) const {
     require(ok, "safetensors: tensor ", ok ? "" : shown(e.name), " ", parts..., "  ", file_);
   }
 
-  void check_entry(SafetensorsEntry& e) const {
-    const FileDType* dtype = find_dtype(e.file_dtype);
+  void check_entry(TensorEntry& e) const {
+    const FileDType* dtype = find_file_dtype(e.file_dtype);
     if (!dtype) check(false, e, "has an unknown dtype ", shown(e.file_dtype));
     e.dtype = dtype->loads_as;
     // Zero sizes are left out, so that no order of the product can overflow.
@@ -140,7 +127,7 @@ class HeaderReader {
       return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
     int64_t at = 0;
-    for (const SafetensorsEntry& e : entries) {
+    for (const TensorEntry& e : entries) {
       check(e.begin >= at, e, "must not overlap the one before (starts at ", e.begin,
             ", the other ends at ", at, ")");
       check(e.begin == at, e, "must follow the one before (hole from ", at, " to ", e.begin, ")");
@@ -153,13 +140,19 @@ class HeaderReader {
   JsonCursor cursor_;
   int64_t data_bytes_;
   const std::string& file_;
-  SafetensorsHeader header_;
+  TensorHeader header_;
 };
 
 }  // namespace
 
-SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_bytes,
-                                           const std::string& file) {
+const FileDType* find_file_dtype(std::string_view name) {
+  for (const FileDType& d : file_dtypes)
+    if (d.name == name) return &d;
+  return nullptr;
+}
+
+TensorHeader parse_safetensors_header(std::string_view json, int64_t data_bytes,
+                                      const std::string& file) {
   require(!json.empty() && json.front() == '{', "safetensors: header must start with '{'  ", file);
   return HeaderReader(json, data_bytes, file).read();
 }

@@ -3,67 +3,69 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 
 #include "base/error.h"
-#include "io/safetensors.h"
+#include "io/tensor_file.h"
+#include "pipeline/diffusers_folder.h"
 #include "train/model_weights.h"
 
 namespace ebb {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::vector<LoadedComponent> components_of(const std::string& file, ModelKind kind) {
-  std::vector<LoadedComponent> out;
-  for (const Component& c : recognise_components(train::shapes_of(io::SafetensorsFile::open(file))))
-    if (c.model->kind == kind) out.push_back({c, open_component(file, c)});
-  return out;
+// An Error says which of several files it is about.
+std::shared_ptr<WeightStore> opened(const std::shared_ptr<const io::TensorFile>& file,
+                                    const std::string& path, const Component& c) {
+  try {
+    return open_component(file, path, c);
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    fail(what, what.find(path) == std::string::npos ? "  " + path : "");
+  }
 }
 
-// The weights of a folder of diffusers' pipelines: the name depends on who wrote it.
-std::string weights_in(const fs::path& folder) {
-  for (const char* name : {"diffusion_pytorch_model.safetensors", "model.safetensors",
-                           "diffusion_pytorch_model.fp16.safetensors", "model.fp16.safetensors"})
-    if (fs::exists(folder / name)) return (folder / name).string();
-  return "";
-}
+// Files that are open: one has all components, another is of one.
+class OpenFiles {
+ public:
+  std::vector<LoadedComponent> components(const std::string& path, ModelKind kind) {
+    auto& file = files_[path];
+    if (!file) file = std::make_shared<const io::TensorFile>(io::TensorFile::open(path));
+    std::vector<LoadedComponent> out;
+    for (const Component& c : recognise_components(train::shapes_of(*file)))
+      if (c.model->kind == kind) out.push_back({c, opened(file, path, c)});
+    return out;
+  }
 
-// The files of a model: itself, or those of a folder as diffusers lays it out.
-struct Layout {
-  std::string denoiser, tokenizer;
-  std::vector<std::string> text_encoders, autoencoders;
+ private:
+  std::map<std::string, std::shared_ptr<const io::TensorFile>> files_;
 };
 
-Layout layout_of(const std::string& model) {
-  const fs::path path(model);
-  if (!fs::is_directory(path)) return {model, "", {model}, {model}};
-  Layout out{.denoiser = weights_in(path / "unet"),
-             .tokenizer = {},
-             .text_encoders = {},
-             .autoencoders = {}};
-  require(!out.denoiser.empty(),
-          "generate: the folder has no unet/diffusion_pytorch_model.safetensors"
-          ", as diffusers' models have it  ",
-          model);
-  for (const char* name : {"text_encoder", "text_encoder_2"})
-    if (const std::string file = weights_in(path / name); !file.empty())
-      out.text_encoders.push_back(file);
-  if (const std::string file = weights_in(path / "vae"); !file.empty())
-    out.autoencoders.push_back(file);
-  if (fs::exists(path / "tokenizer" / "merges.txt")) out.tokenizer = (path / "tokenizer").string();
-  return out;
+DiffusersFolder layout_of(const PartFiles& files) {
+  if (std::filesystem::is_directory(files.model))
+    return read_diffusers_folder(files.model, files.variant);
+  require(files.variant.empty(), "generate: --variant is of folders of diffusers (", files.variant,
+          ")  ", files.model);
+  return {.denoiser = files.model,
+          .autoencoder = files.model,
+          .text_encoders = {files.model},
+          .tokenizer = {},
+          .scheduler = {},
+          .pipeline = {},
+          .missing = {}};
 }
 
 void check_file(const std::string& file, const char* flag) {
-  require(!file.empty() && fs::exists(file), "generate: ", flag, " does not exist  ", file);
+  require(!file.empty() && std::filesystem::exists(file), "generate: ", flag, " does not exist  ",
+          file);
 }
 
 void add_refiner(CheckpointParts& parts, const std::string& file) {
   check_file(file, "--refiner");
-  const Layout layout = layout_of(file);
+  const DiffusersFolder layout = layout_of({.model = file});
   parts.refiner = load_model(layout.denoiser);
+  OpenFiles open;
   for (const std::string& encoders : layout.text_encoders)
-    std::ranges::copy(components_of(encoders, ModelKind::text_encoder),
+    std::ranges::copy(open.components(encoders, ModelKind::text_encoder),
                       std::back_inserter(parts.refiner_encoders));
   if (parts.refiner_encoders.empty()) parts.refiner_encoders = parts.text_encoders;
 }
@@ -73,13 +75,25 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
 CheckpointParts load_parts(const PartFiles& files,
                            const std::vector<std::pair<std::string, std::string>>& overrides) {
   check_file(files.model, "--model");
-  const Layout layout = layout_of(files.model);
-  CheckpointParts out{.denoiser = load_model(layout.denoiser, "", overrides),
-                      .text_encoders = {},
-                      .autoencoder = {},
-                      .tokenizer = layout.tokenizer};
+  const DiffusersFolder layout = layout_of(files);
+  for (const std::string& name : layout.missing)
+    require(name == "vae" ? !files.autoencoder.empty() : !files.text_encoders.empty(),
+            "generate: the folder lacks the weights of ", name,
+            ", which its model_index.json names  ", files.model);
+  std::optional<SchedulerConfig> scheduler;
+  if (!layout.scheduler.empty()) scheduler = read_scheduler_config(layout.scheduler);
+  std::vector<std::pair<std::string, std::string>> fields;
+  if (scheduler) fields = scheduler->diffusion;
+  fields.insert(fields.end(), overrides.begin(), overrides.end());
+  CheckpointParts out{
+      .denoiser = load_model(layout.denoiser, "", fields, {.averaged = files.averaged}),
+      .text_encoders = {},
+      .autoencoder = {},
+      .tokenizer = layout.tokenizer,
+      .scheduler = std::move(scheduler)};
+  OpenFiles open;
   const auto add_encoders = [&](const std::string& file) {
-    const auto found = components_of(file, ModelKind::text_encoder);
+    const auto found = open.components(file, ModelKind::text_encoder);
     out.text_encoders.insert(out.text_encoders.end(), found.begin(), found.end());
     return !found.empty();
   };
@@ -90,10 +104,9 @@ CheckpointParts load_parts(const PartFiles& files,
   }
   for (const std::string& file : layout.text_encoders) add_encoders(file);
   if (!files.autoencoder.empty()) check_file(files.autoencoder, "--vae");
-  std::vector<std::string> sources = layout.autoencoders;
-  if (!files.autoencoder.empty()) sources = {files.autoencoder};
-  for (const std::string& file : sources)
-    if (const auto found = components_of(file, ModelKind::autoencoder); !found.empty())
+  const std::string& source = files.autoencoder.empty() ? layout.autoencoder : files.autoencoder;
+  if (!source.empty())
+    if (const auto found = open.components(source, ModelKind::autoencoder); !found.empty())
       out.autoencoder = found.front();
   require(files.autoencoder.empty() || out.autoencoder,
           "generate: --vae has no autoencoder that ebb knows  ", files.autoencoder);

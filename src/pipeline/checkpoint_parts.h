@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipeline/load_model.h"
+#include "pipeline/scheduler_config.h"
 #include "pipeline/text_stage.h"
 
 namespace ebb {
@@ -18,13 +19,16 @@ struct CheckpointParts {
   std::optional<LoadedModel> refiner = {};             // for the last part of the levels
   std::vector<LoadedComponent> refiner_encoders = {};  // what it reads: its file's, or these
   std::string tokenizer;  // a folder with the tokenizer's files; "": the built-in vocabulary
+  std::optional<SchedulerConfig> scheduler = {};  // of a folder that has one
 };
 
 struct PartFiles {
-  std::string model;                            // a .safetensors file, or a folder of diffusers
+  std::string model;  // a file of all components, or a folder of diffusers
   std::vector<std::string> text_encoders = {};  // files that win over the model's
   std::string autoencoder = {};                 // likewise
-  std::string refiner = {};                     // a file or folder, as `model`
+  std::string variant = {};                     // of a folder's files: "fp16"
+  bool averaged = false;     // the denoiser's moving averages, where its file has both
+  std::string refiner = {};  // a file or folder, as `model`
 };
 
 // Throws Error for files that are not there, hold nothing that is looked for, or lack a denoiser.

@@ -1,6 +1,5 @@
 #include "pipeline/component.h"
 
-#include "io/safetensors.h"
 #include "passes/mixed_precision.h"
 #include "train/model_weights.h"
 
@@ -15,7 +14,7 @@ bool wraps(std::string_view prefix) {
 
 }  // namespace
 
-void examine(Component& c, const io::SafetensorsFile& file) {
+void examine(Component& c, const io::TensorFile& file) {
   FileFacts facts{.shapes = train::shapes_of(file), .metadata = file.metadata(), .load = {}};
   const nn::FilePlaces places =
       c.model->places(c.config, nn::without_prefix(facts.shapes, c.prefix));
@@ -26,14 +25,20 @@ void examine(Component& c, const io::SafetensorsFile& file) {
   c.model->examine(c.config, facts);
 }
 
-std::shared_ptr<WeightStore> open_component(const std::string& file, const Component& c) {
-  const nn::FileShapes shapes = train::shapes_of(io::SafetensorsFile::open(file));
+std::shared_ptr<WeightStore> open_component(std::shared_ptr<const io::TensorFile> file,
+                                            const std::string& path, const Component& c) {
+  const nn::FileShapes shapes = train::shapes_of(*file);
   return train::open_model_weights(
-      file, weights_of(*c.model, c.config),
+      std::move(file), path, weights_of(*c.model, c.config),
       {.prefix = c.prefix,
        .ignored = c.model->ignored,
        .places = c.model->places(c.config, nn::without_prefix(shapes, c.prefix)),
        .alone = wraps(c.prefix)});
+}
+
+std::shared_ptr<WeightStore> open_component(const std::string& path, const Component& c) {
+  return open_component(std::make_shared<const io::TensorFile>(io::TensorFile::open(path)), path,
+                        c);
 }
 
 DType compute_dtype(const EntryPoint& entry, DType asked, const Device& device) {

@@ -226,11 +226,12 @@ Tensor control_image(std::string_view kind, const Tensor& image) {
 }
 
 LoadedComponent load_control_network(const std::string& file) {
-  const nn::FileShapes shapes = train::shapes_of(io::SafetensorsFile::open(file));
+  const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));
+  const nn::FileShapes shapes = train::shapes_of(*open);
   std::string others;
   for (const Component& c : recognise_components(shapes)) {
     if (c.model->kind == ModelKind::control_network) {
-      const LoadedComponent loaded{c, open_component(file, c)};
+      const LoadedComponent loaded{c, open_component(open, file, c)};
       return shuffled(file) ? pooled(loaded) : loaded;
     }
     others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);

@@ -23,7 +23,7 @@ train::FeatureNet open_features(const std::string& text, const Shape& image,
     require(!path.empty(), "eval: --features inception= must name a file");
     return train::load_inception(path, image, inception_batch(context), context);
   }
-  require(!io::SafetensorsFile::open(text).contains("Conv2d_1a_3x3.conv.weight"),
+  require(!io::TensorFile::open(text).contains("Conv2d_1a_3x3.conv.weight"),
           "eval: the file has weights of Inception: --features inception=", text);
   train::FeatureNet net = train::FeatureNet::load(text, context);
   require(net.image_shape() == image, "eval: the network of --features takes images ",

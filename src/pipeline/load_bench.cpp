@@ -75,9 +75,9 @@ void check_same(const Tensor& on_device, const Tensor& in_file, const Context& c
 }  // namespace
 
 LoadResult bench_load(const Context& context, const std::string& path) {
-  const auto file = io::SafetensorsFile::open(path);
+  const auto file = io::TensorFile::open(path);
   nn::Weights weights;
-  for (const io::SafetensorsEntry& e : file.entries()) weights.push_back({e.name, e.shape, {}});
+  for (const io::TensorEntry& e : file.entries()) weights.push_back({e.name, e.shape, {}});
   require(!weights.empty(), "bench: the file has no tensors  ", path);
   train::open_model_weights(path, weights);
   LoadResult r;
@@ -93,7 +93,7 @@ LoadResult bench_load(const Context& context, const std::string& path) {
   for (const Tensor& t : tensors) r.bytes += t.bytes();
   for (const size_t i : {size_t{0}, tensors.size() - 1}) {
     const std::string& name = all.values[i].key;
-    if (io::SafetensorsFile::as_stored(file.find(name)))
+    if (io::TensorFile::as_stored(file.find(name)))
       check_same(tensors[i], file.load(name), context, name);
   }
   return r;

@@ -22,7 +22,7 @@ Found recognised(const std::string& file, const std::string& name) {
     const NamedModel m = find_model(name);
     return {{m.model, m.config, usual_diffusion(*m.model, m.config), {}}};
   }
-  const auto tensors = io::SafetensorsFile::open(file);
+  const auto tensors = io::TensorFile::open(file);
   try {
     Component c = recognise_model(train::shapes_of(tensors));
     examine(c, tensors);
@@ -66,9 +66,11 @@ Found without_weights(const std::string& file, const std::string& model) {
   return info ? from_run(*info, file) : recognised(file, model);
 }
 
-std::shared_ptr<WeightStore> weights_in(const std::string& file, const Found& f) {
+std::shared_ptr<WeightStore> weights_in(const std::string& path, const Found& f,
+                                        const io::TensorFileOptions& options) {
   const LoadedModel& m = f.model;
-  return open_component(file, {m.model, m.config, f.prefix});
+  return open_component(std::make_shared<const io::TensorFile>(io::TensorFile::open(path, options)),
+                        path, {m.model, m.config, f.prefix});
 }
 
 // The text of an error in this file, which it names at the end if it does not name it yet.
@@ -77,9 +79,10 @@ std::string naming(const std::string& error, const std::string& file) {
 }
 
 // An Error says what was made up of the config, which may be why the tensors do not fit.
-std::shared_ptr<WeightStore> weights_or_reason(const std::string& file, const Found& f) {
+std::shared_ptr<WeightStore> weights_or_reason(const std::string& file, const Found& f,
+                                               const io::TensorFileOptions& options) {
   try {
-    return weights_in(file, f);
+    return weights_in(file, f, options);
   } catch (const Error& e) {
     if (f.model.missing.empty()) throw;
     fail(naming(e.what(), file), "\n  ", missing_text(f.model.missing));
@@ -94,7 +97,7 @@ auto in_file(const Asked& a, const auto& f) {
   } catch (const Error& e) {
     const std::string what = e.what();
     const std::string older = train::older_model(a.path, a.file, [&](const std::string& file) {
-      weights_in(file, without_weights(file, a.model));
+      weights_in(file, without_weights(file, a.model), {});
     });
     fail(naming(what, a.file), older.empty() ? "" : "; an older model is whole: " + older);
   }
@@ -150,11 +153,13 @@ std::string join_texts(const std::string& a, const std::string& b) {
 }
 
 LoadedModel load_model(const std::string& path, const std::string& model,
-                       const std::vector<std::pair<std::string, std::string>>& overrides) {
+                       const std::vector<std::pair<std::string, std::string>>& overrides,
+                       const io::TensorFileOptions& options) {
   const Asked asked{path, train::find_model_file(path), model};
   Found found = in_file(asked, [&] { return without_weights(asked.file, model); });
   set_overrides(found.model, overrides);
-  found.model.weights = in_file(asked, [&] { return weights_or_reason(asked.file, found); });
+  found.model.weights =
+      in_file(asked, [&] { return weights_or_reason(asked.file, found, options); });
   return found.model;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diffusion/config.h"
+#include "io/tensor_file.h"
 #include "models/model.h"
 #include "runtime/plan.h"
 #include "runtime/weight_store.h"
@@ -32,7 +33,8 @@ struct LoadedModel {
 // `overrides` are fields of DiffusionConfig, by name and text. Throws Error, also for fields that
 // do not apply to the model or that training has decided, and for weights that are not finite.
 LoadedModel load_model(const std::string& path, const std::string& model = "",
-                       const std::vector<std::pair<std::string, std::string>>& overrides = {});
+                       const std::vector<std::pair<std::string, std::string>>& overrides = {},
+                       const io::TensorFileOptions& options = {});
 
 // Sets the fields that the JSON object names; tells of the others, which keep their defaults:
 // "heads 2, blocks 1". Throws Error.

@@ -82,6 +82,18 @@ PipelineOptions without_decoder(size_t plans) {
   return {.plans = plans, .decoder = Decoder{.name = "", .decode = {}}};
 }
 
+// In diffusers' dialect a schedule that is left open is that of the folder's scheduler.
+void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
+                    std::vector<std::string>& warnings) {
+  if (!parts.scheduler || o.dialect != "diffusers" || o.schedule != "auto") return;
+  const ScheduleText said = schedule_of(*parts.scheduler, o.sampler);
+  o.schedule = said.schedule;
+  o.schedule_options =
+      str(said.options, said.options.empty() || o.schedule_options.empty() ? "" : ",",
+          o.schedule_options);
+  warnings = parts.scheduler->warnings;
+}
+
 // Those of the request and of its prompt, checked against the checkpoint.
 void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
   std::vector<LoraChoice> choices = r.request.loras;
@@ -151,11 +163,12 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
       "generate: --init needs an autoencoder, which the checkpoint lacks; --vae FILE names one");
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
   take_size(r.request, m);
+  take_scheduler(r.request.options, parts, r.warnings);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
   GenerateRequest images = images_of(r.request);
   if (request.init)
     images.strength = request.init->strength, images.exact_steps = request.init->exact_steps;
-  r.passes.push_back({.request = resolve(m, images, request.options)});
+  r.passes.push_back({.request = resolve(m, images, r.request.options)});
   add_start(r.passes[0], r.request, m);
   if (request.refine) {
     r.passes.push_back(refiner_pass(r.request, parts, r.passes[0].request));
@@ -163,7 +176,8 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
                                        parts.refiner_encoders, request.clip_skip);
   }
   if (request.hires) r.passes.push_back(hires_pass(r.request, parts));
-  r.warnings = r.first().warnings;
+  const std::vector<std::string>& found = r.first().warnings;
+  r.warnings.insert(r.warnings.end(), found.begin(), found.end());
   resolve_loras(parts, r);
   return r;
 }

@@ -86,9 +86,9 @@ Tensor resized(const Tensor& pixels, int64_t height, int64_t width) {
 }  // namespace
 
 LoadedComponent load_upscaler(const std::string& file) {
+  const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));
   std::string others;
-  for (const Component& c :
-       recognise_components(train::shapes_of(io::SafetensorsFile::open(file)))) {
+  for (const Component& c : recognise_components(train::shapes_of(*open))) {
     if (c.model->kind != ModelKind::upscaler) {
       others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
       continue;
@@ -98,7 +98,7 @@ LoadedComponent load_upscaler(const std::string& file) {
       require(f.name != "image_channels" || field_text(f) == "3",
               "upscale: the network must work on pictures of 3 channels (", field_text(f), ")  ",
               file);
-    return {c, open_component(file, c)};
+    return {c, open_component(open, file, c)};
   }
   fail("upscale: the file has no upscaler that ebb knows: ESRGAN, Real-ESRGAN or its compact form",
        others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);

@@ -150,6 +150,42 @@ class VocabularyBuilder {
   }
 };
 
+std::map<std::string, std::string> ClipVocabulary::hugging_face_files(
+    const std::string& pad) const {
+  const auto symbols = byte_symbols().first;
+  std::vector<std::string> names(static_cast<size_t>(size_));
+  for (const int ends : {0, 1})
+    for (size_t b = 0; b < 256; ++b)
+      names[static_cast<size_t>(bytes_[static_cast<size_t>(ends)][b])] =
+          symbols[b] + std::string(ends ? end_of_word : "");
+  names[static_cast<size_t>(start_)] = "<|startoftext|>";
+  names[static_cast<size_t>(end_)] = "<|endoftext|>";
+  std::vector<std::pair<int32_t, int32_t>> by_rank(merges_.size());
+  for (const auto& [both, merge] : merges_)
+    by_rank[static_cast<size_t>(merge.rank)] = {static_cast<int32_t>(both >> 32),
+                                                static_cast<int32_t>(both & 0xffffffff)};
+  std::string merges = "#version: 0.2\n", vocabulary = "{";
+  for (const auto& [left, right] : by_rank) {
+    const std::string &a = names[static_cast<size_t>(left)], &b = names[static_cast<size_t>(right)];
+    names[static_cast<size_t>(merge(left, right)->token)] = a + b;
+    merges += a + " " + b + "\n";
+  }
+  for (size_t i = 0; i < names.size(); ++i)
+    vocabulary += str(i > 0 ? "," : "", io::json_string(names[i]), ":", i);
+  const std::string quoted = io::json_string(pad);
+  return {{"merges.txt", std::move(merges)},
+          {"vocab.json", vocabulary + "}\n"},
+          {"tokenizer_config.json",
+           "{\"tokenizer_class\":\"CLIPTokenizer\",\"bos_token\":\"<|startoftext|>\",\"eos_token\":"
+           "\"<|endoftext|>\",\"unk_token\":\"<|endoftext|>\",\"pad_token\":" +
+               quoted +
+               ",\"model_max_length\":77,\"do_lower_case\":true,\"add_prefix_space\":false}\n"},
+          {"special_tokens_map.json",
+           "{\"bos_token\":\"<|startoftext|>\",\"eos_token\":\"<|endoftext|>\",\"unk_token\":"
+           "\"<|endoftext|>\",\"pad_token\":" +
+               quoted + "}\n"}};
+}
+
 std::shared_ptr<const ClipVocabulary> ClipVocabulary::from_merges(std::string_view merges,
                                                                   const std::string& name) {
   const std::vector<Pair> pairs = parse_merges(merges, merge_count, name);

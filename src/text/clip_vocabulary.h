@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,8 @@ class ClipVocabulary {
   // What a token stands for: its bytes, which may be a part of a UTF-8 sequence, and a blank where
   // it ends a word; "" if there is no such token or it is <|startoftext|> or <|endoftext|>.
   std::string bytes_of(int32_t token) const;
+  // The tokenizer's files as Hugging Face has them, by name; `pad`: the token behind a text's end.
+  std::map<std::string, std::string> hugging_face_files(const std::string& pad) const;
   int32_t start() const { return start_; }  // <|startoftext|>, 49406
   int32_t end() const { return end_; }      // <|endoftext|>, 49407
   int32_t size() const { return size_; }    // tokens

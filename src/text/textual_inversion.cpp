@@ -91,13 +91,11 @@ TextualInversion textual_inversion(std::span<const io::NamedTensor> tensors,
 }
 
 TextualInversion read_textual_inversion(const std::string& path) {
-  require(small_letters(fs::path(path).extension().string()) == ".safetensors",
-          "embedding: must be a .safetensors file  ", path);
-  const auto file = io::SafetensorsFile::open(path);
+  const auto file = io::TensorFile::open(path);
   require(file.entries().size() <= tensor_limit, "embedding: must be one tensor, or clip_l and",
           " clip_g (", file.entries().size(), " tensors)  ", path);
   std::vector<io::NamedTensor> tensors;
-  for (const io::SafetensorsEntry& e : file.entries()) {
+  for (const io::TensorEntry& e : file.entries()) {
     require(e.end - e.begin <= byte_limit, "embedding: is too large (", e.end - e.begin,
             " bytes)  ", e.name, " in ", path);
     require(e.dtype.has_value(), "embedding: dtype ", e.file_dtype, " is not supported  ", e.name,

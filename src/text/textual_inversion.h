@@ -30,7 +30,7 @@ struct TextualInversion {
 TextualInversion textual_inversion(std::span<const io::NamedTensor> tensors,
                                    const std::string& path);
 
-// Reads a .safetensors file; refuses files of more than 64 tensors or 64 MB.
+// Reads a file (.safetensors, .pt, .bin); refuses files of more than 64 tensors or 64 MB.
 TextualInversion read_textual_inversion(const std::string& path);
 
 struct EmbeddingFolder {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "support/files.h"
+#include "support/source_folder.h"
 
 namespace ebb::text {
 namespace {
@@ -67,7 +69,19 @@ TEST(TextualInversion, wrong_files__say_what_is_wrong) {
   Tensor nan = ramp({1, 768});
   nan.span<float>()[5] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_NE(error({{"x", nan}}).find("must be finite (nan)"), std::string::npos);
-  expect_error([] { read_textual_inversion("x.pt"); }, "must be a .safetensors file  x.pt");
+}
+
+// tools/golden/torch_golden.py
+TEST(TextualInversion, files_of_torch__are_those_of_safetensors) {
+  const std::string golden = source_folder() + "/tests/golden/torch/";
+  const Tensor same = read_textual_inversion(golden + "embedding.safetensors").vectors.at(0);
+  for (const char* name : {"embedding_a1111.pt", "embedding_original.pt", "embedding_diffusers.bin",
+                           "embedding_tensor.bin"}) {
+    const TextualInversion e = read_textual_inversion(golden + name);
+    ASSERT_EQ(e.vectors.size(), 1u) << name;
+    ASSERT_EQ(e.vectors[0].shape(), (Shape{2, 768})) << name;
+    EXPECT_TRUE(std::ranges::equal(e.vectors[0].span<float>(), same.span<float>())) << name;
+  }
 }
 
 TEST(TextualInversion, folder__gives_names_and_warns_of_what_cannot_be_used) {

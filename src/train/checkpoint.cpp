@@ -60,7 +60,7 @@ std::map<std::string, std::string> metadata_of(const TrainState& s, const RunInf
           {"ebb.class_names", strings_json(info.class_names)}};
 }
 
-const std::string& entry(const io::SafetensorsFile& file, const std::string& key) {
+const std::string& entry(const io::TensorFile& file, const std::string& key) {
   const auto it = file.metadata().find(key);
   require(it != file.metadata().end(), "checkpoint: metadata must have '", key, "'  ",
           file.files()[0]);
@@ -68,7 +68,7 @@ const std::string& entry(const io::SafetensorsFile& file, const std::string& key
 }
 
 // "" of files that ebb did not write. Throws Error for a kind that there is not.
-std::string kind_of(const io::SafetensorsFile& file) {
+std::string kind_of(const io::TensorFile& file) {
   const auto it = file.metadata().find("ebb.kind");
   if (it == file.metadata().end()) return "";
   require(it->second == "model" || it->second == "state",
@@ -77,14 +77,14 @@ std::string kind_of(const io::SafetensorsFile& file) {
   return it->second;
 }
 
-int64_t recorded_step(const io::SafetensorsFile& file) {
+int64_t recorded_step(const io::TensorFile& file) {
   const std::string& text = entry(file, "ebb.step");
   const int64_t step = parse_integer(text, "checkpoint: 'ebb.step' in " + file.files()[0]);
   require(step >= 0, "checkpoint: 'ebb.step' must not be negative (", step, ")  ", file.files()[0]);
   return step;
 }
 
-std::vector<std::string> recorded_classes(const io::SafetensorsFile& file) {
+std::vector<std::string> recorded_classes(const io::TensorFile& file) {
   const std::string what = "checkpoint: 'ebb.class_names' in " + file.files()[0];
   const std::vector<std::string> names = strings_from_json(entry(file, "ebb.class_names"), what);
   std::set<std::string_view> seen;
@@ -265,9 +265,9 @@ std::string save_checkpoint(const std::string& folder, const TrainState& state, 
 
 namespace {
 
-io::SafetensorsFile open_state(const std::string& folder, int64_t step) {
+io::TensorFile open_state(const std::string& folder, int64_t step) {
   const std::string path = state_file(folder, step);
-  auto file = io::SafetensorsFile::open(path);
+  auto file = io::TensorFile::open(path);
   require(kind_of(file) == "state", "checkpoint: not a training state of ebb  ", path);
   const int64_t recorded = recorded_step(file);
   require(recorded == step, "checkpoint: the file's name and its step (", recorded,
@@ -375,7 +375,7 @@ std::string find_model_file(const std::string& path, std::optional<int64_t> step
 }
 
 std::optional<ModelFileInfo> read_model_info(const std::string& path) {
-  const auto file = io::SafetensorsFile::open(path);
+  const auto file = io::TensorFile::open(path);
   const std::string kind = kind_of(file);
   require(kind != "state", "checkpoint: is the state for resuming, not a model  ", path);
   if (kind.empty()) return {};

@@ -139,7 +139,7 @@ std::unique_ptr<Dataset> open_idx(const std::string& images_path, const DatasetO
 }
 
 std::unique_ptr<Dataset> open_safetensors(const std::string& path, const DatasetOptions& o) {
-  const auto file = io::SafetensorsFile::open(path);
+  const auto file = io::TensorFile::open(path);
   const Tensor images = file.load("images");
   require(
       images.shape().rank() == 4 && (images.dtype() == DType::u8 || images.dtype() == DType::f32),

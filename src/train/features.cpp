@@ -62,7 +62,7 @@ FeatureNet::FeatureNet(Graph graph, NamedTensors weights, const Context& context
 }
 
 FeatureNet FeatureNet::load(const std::string& path, const Context& context) {
-  const auto file = io::SafetensorsFile::open(path);
+  const auto file = io::TensorFile::open(path);
   const auto text = file.metadata().find("graph");
   require(text != file.metadata().end(),
           "features: not a network file, it has no metadata 'graph'  ", path);

@@ -139,7 +139,7 @@ FeatureNet load_inception(const std::string& path, const Shape& image, int64_t b
   const auto ignored = [](std::string_view name) {
     return name.starts_with("fc.") || name.ends_with(".num_batches_tracked");
   };
-  io::SafetensorsFile::open(path);  // it is one
+  io::TensorFile::open(path);  // it is one
   NamedTensors tensors;
   try {
     tensors = load_model_weights(path, weights, {.ignored = ignored});

@@ -14,8 +14,8 @@
 namespace ebb::train {
 namespace {
 
-using io::SafetensorsEntry;
-using io::SafetensorsFile;
+using io::TensorEntry;
+using io::TensorFile;
 
 float element(const Type& type, const void* data, int64_t at) {
   return visit_dtype(type.dtype, [&](auto zero) {
@@ -34,11 +34,11 @@ std::string not_finite_text(const std::string& name, float value, int64_t at) {
 // Tensors that are read as the file has them, one after another and each by several threads.
 class FiniteCheck {
  public:
-  FiniteCheck(const SafetensorsFile& file, const std::string& path, int64_t all,
+  FiniteCheck(const TensorFile& file, const std::string& path, int64_t all,
               const ByteProgress& progress)
       : file_(file), path_(path), all_(all), progress_(progress) {}
 
-  void check(const SafetensorsEntry& e) {
+  void check(const TensorEntry& e) {
     constexpr int64_t chunk = int64_t{1} << 20;
     in_chunks(e.end - e.begin, chunk, [&](int64_t at, int64_t count) {
       thread_local std::vector<uint8_t> part(static_cast<size_t>(chunk));
@@ -57,14 +57,14 @@ class FiniteCheck {
   }
 
  private:
-  const SafetensorsFile& file_;
+  const TensorFile& file_;
   const std::string& path_;
   int64_t all_, done_ = 0;
   const ByteProgress& progress_;
   std::mutex mutex_;
 };
 
-nn::FileTensors tensors_of(const SafetensorsFile& file, const TensorNames& names) {
+nn::FileTensors tensors_of(const TensorFile& file, const TensorNames& names) {
   return {.shapes = shapes_of(file),
           .prefix = names.prefix,
           .ignored = names.ignored,
@@ -72,13 +72,13 @@ nn::FileTensors tensors_of(const SafetensorsFile& file, const TensorNames& names
           .alone = names.alone};
 }
 
-bool kept_as_stored(const SafetensorsEntry& e) {
-  return SafetensorsFile::as_stored(e) && nn::storage_format(*e.dtype);
+bool kept_as_stored(const TensorEntry& e) {
+  return TensorFile::as_stored(e) && nn::storage_format(*e.dtype);
 }
 
 // Of a part of the rows, only these are read.
-StoredWeight stored_in(const std::shared_ptr<const SafetensorsFile>& file,
-                       const SafetensorsEntry& e, const nn::Weight& w, const nn::FilePlace& place) {
+StoredWeight stored_in(const std::shared_ptr<const TensorFile>& file, const TensorEntry& e,
+                       const nn::Weight& w, const nn::FilePlace& place) {
   StoredWeight out;
   const int64_t rows = place.parts > 1 ? e.shape[0] / place.parts : 0, first = place.part * rows;
   const auto part = [&](const Tensor& t) { return rows > 0 ? t.rows(first, first + rows) : t; };
@@ -92,7 +92,8 @@ StoredWeight stored_in(const std::shared_ptr<const SafetensorsFile>& file,
                                      std::span<uint8_t> to) { file->read(e, begin + at, to); },
            .host = host.defined() ? part(host) : host};
   } else {
-    out = stored_tensor(part(file->load(e).to(DType::f32)));
+    const Tensor read = file->load(e);
+    out = stored_tensor(part(nn::storage_format(read.dtype()) ? read : read.to(DType::f32)));
   }
   out.transposed = place.transposed;
   out.decode = [w, turned = place.transposed](Value v) { return nn::decode(w, v, turned); };
@@ -120,15 +121,15 @@ void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_v
           free / 1000000, " MB are free)");
 }
 
-nn::FileShapes shapes_of(const SafetensorsFile& file) {
+nn::FileShapes shapes_of(const TensorFile& file) {
   nn::FileShapes out;
-  for (const SafetensorsEntry& e : file.entries()) out.emplace(e.name, e.shape);
+  for (const TensorEntry& e : file.entries()) out.emplace(e.name, e.shape);
   return out;
 }
 
 NamedTensors load_model_weights(const std::string& path, const nn::Weights& weights,
                                 const TensorNames& names) {
-  const auto file = SafetensorsFile::open(path);
+  const auto file = TensorFile::open(path);
   const nn::FileTensors tensors = tensors_of(file, names);
   nn::match_weights(weights, tensors);  // before memory is asked for
   check_host_memory(weights, 1, "checkpoint: weights");
@@ -154,12 +155,19 @@ std::shared_ptr<WeightStore> described_weights(const nn::Weights& weights) {
 std::shared_ptr<WeightStore> open_model_weights(const std::string& path, const nn::Weights& weights,
                                                 const TensorNames& names,
                                                 const ByteProgress& progress) {
-  const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
+  return open_model_weights(std::make_shared<const TensorFile>(TensorFile::open(path)), path,
+                            weights, names, progress);
+}
+
+std::shared_ptr<WeightStore> open_model_weights(std::shared_ptr<const TensorFile> file,
+                                                const std::string& path, const nn::Weights& weights,
+                                                const TensorNames& names,
+                                                const ByteProgress& progress) {
   const nn::FileTensors tensors = tensors_of(*file, names);
   WeightStore::Weights out;
   for (const nn::Weight* w : nn::match_weights(weights, tensors))
     out.emplace(w->name, stored_tensor(nn::initial_tensor(*w, 0)));
-  std::set<const SafetensorsEntry*> entries;
+  std::set<const TensorEntry*> entries;
   int64_t all = 0;
   for (const nn::Weight& w : weights)
     if (!out.contains(w.name))
@@ -169,7 +177,7 @@ std::shared_ptr<WeightStore> open_model_weights(const std::string& path, const n
   for (const nn::Weight& w : weights) {
     if (out.contains(w.name)) continue;
     const nn::FilePlace place = tensors.place(w.name);
-    const SafetensorsEntry& e = file->find(place.name);
+    const TensorEntry& e = file->find(place.name);
     StoredWeight stored = stored_in(file, e, w, place);
     if (!kept_as_stored(e))
       check_finite(e.name, stored.host, path);

@@ -23,7 +23,7 @@ struct TensorNames {
 };
 
 // Of all tensors of a file, under the names that it has for them.
-nn::FileShapes shapes_of(const io::SafetensorsFile& file);
+nn::FileShapes shapes_of(const io::TensorFile& file);
 
 // Every weight of a model file in f32, in the network's layout. Binding is total, as
 // match_weights(); weights that are not finite, or larger than the machine's free memory, are an
@@ -36,6 +36,10 @@ using ByteProgress = std::function<void(int64_t done, int64_t all)>;
 
 // The same as they lie in the file, for plans. The file is read through once, to see that its
 // weights are finite; then they are in the system's cache when a device asks for them.
+std::shared_ptr<WeightStore> open_model_weights(std::shared_ptr<const io::TensorFile> file,
+                                                const std::string& path, const nn::Weights& weights,
+                                                const TensorNames& names = {},
+                                                const ByteProgress& progress = {});
 std::shared_ptr<WeightStore> open_model_weights(const std::string& file, const nn::Weights& weights,
                                                 const TensorNames& names = {},
                                                 const ByteProgress& progress = {});

@@ -4,9 +4,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    const auto file = ebb::io::SafetensorsFile::from_bytes({data, size}, "input");
+    const auto file = ebb::io::TensorFile::from_bytes({data, size}, "input");
     int64_t total = 0;
-    for (const ebb::io::SafetensorsEntry& e : file.entries()) {
+    for (const ebb::io::TensorEntry& e : file.entries()) {
       total += e.end - e.begin;
       if (!e.dtype) continue;
       const ebb::Tensor t = file.load(e.name);

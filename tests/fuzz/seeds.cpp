@@ -1,5 +1,5 @@
-// Writes the first inputs of the fuzz targets: seeds FOLDER -> FOLDER/safetensors, FOLDER/image,
-// FOLDER/prompt.
+// Writes the first inputs of the fuzz targets: seeds FOLDER -> FOLDER/safetensors, FOLDER/torch,
+// FOLDER/image, FOLDER/prompt.
 #include <webp/encode.h>
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include "io/image.h"
 #include "io/safetensors.h"
 #include "support/jpeg.h"
+#include "support/torch_file.h"
 
 namespace {
 
@@ -84,6 +85,24 @@ void put_safetensors(const fs::path& folder) {
   put(folder / "dtypes", text.data(), text.size());
 }
 
+void put_torch(const fs::path& folder) {
+  using namespace ebb::testing;
+  fs::create_directories(folder);
+  const std::vector<ebb::io::NamedTensor> tensors{{"a", Tensor(DType::f32, {2, 3})},
+                                                  {"b", Tensor(DType::f16, {4})}};
+  const auto write = [&](const char* name, const std::string& bytes) {
+    put(folder / name, bytes.data(), bytes.size());
+  };
+  write("zip", torch_text(tensors, "state_dict"));
+  write("legacy", torch_text(tensors, "", true));
+  write("call", "\x80\x02" + pickled_call("posix", "system", "true") + ".");
+  // of the zip's pickle alone: {"a": a view of storage "0"}
+  write("pickle", "\x80\x02}" + pickled("a") + pickled_global("torch._utils", "_rebuild_tensor") +
+                      "((" + pickled("storage") + pickled_global("torch", "FloatStorage") +
+                      pickled("0") + pickled("cpu") + pickled(int64_t{16}) +
+                      "tQK\1K\2K\3\x86K\3K\1" + "\x86tRs.");
+}
+
 void put_prompts(const fs::path& folder) {
   fs::create_directories(folder);
   const std::string_view texts[] = {
@@ -105,5 +124,6 @@ int main(int argc, char** argv) {
   }
   put_images(fs::path(argv[1]) / "image");
   put_safetensors(fs::path(argv[1]) / "safetensors");
+  put_torch(fs::path(argv[1]) / "torch");
   put_prompts(fs::path(argv[1]) / "prompt");
 }

@@ -87,7 +87,7 @@ inline std::map<std::string, std::string> checkpoint_bytes(const std::string& fo
   std::map<std::string, std::string> out;
   for (const std::string& path :
        {train::model_file(folder, step), train::state_file(folder, step)}) {
-    const auto file = io::SafetensorsFile::open(path);
+    const auto file = io::TensorFile::open(path);
     for (const auto& e : file.entries()) {
       const Tensor t = file.load(e);
       out[path.substr(folder.size()) + e.name] =

@@ -30,7 +30,8 @@ namespace {
 
 struct Options {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
-                                       embedding_dir, lora_dir;
+                                       embedding_dir, lora_dir, variant;
+  bool ema = false;
   TextList lora;
   std::string prompt_syntax = "auto", like, config, format = "png";
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
@@ -41,7 +42,9 @@ struct Options {
   CommonOptions common;
   FieldTexts diffusion;
   void fields(auto&& f) {
-    f("model", model, "a checkpoint (.safetensors), or a folder as diffusers lays it out");
+    f("model", model, "a checkpoint (.safetensors, .ckpt, .pt), or a folder of diffusers");
+    f("variant", variant, "of a folder's files that are there in several: fp16");
+    f("ema", ema, "the denoiser's moving averages, where the checkpoint has both");
     f("prompt", prompt, "what the picture shows");
     f("negative", negative, "what it does not show");
     f("n", n, "number of images");
@@ -53,8 +56,7 @@ struct Options {
       "else a folder");
     f("vae", vae, "a file with another autoencoder");
     f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
-    f("embedding_dir", embedding_dir,
-      "a folder of textual inversion files (.safetensors), which prompts name");
+    f("embedding_dir", embedding_dir, "a folder of textual inversion files, which prompts name");
     f("lora", lora,
       "a LoRA or one of its relatives, FILE[:strength[:text strength]][:lbw=1,0,...]; many: again, "
       "or parted by ;");
@@ -147,6 +149,8 @@ CheckpointParts parts_of(const Options& o) {
                   .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
                                                           : std::vector{o.text_encoder},
                   .autoencoder = o.vae,
+                  .variant = o.variant,
+                  .averaged = o.ema,
                   .refiner = o.modes.refiner_file()},
                  o.diffusion);
   say_guesses(parts.denoiser);
@@ -322,6 +326,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     resolve(o->generate);
     resolve_auto({&o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
+    const bool schedule_given = is_given(app, "schedule") || !o->like.empty() || !config.empty();
+    if (o->generate.dialect == "diffusers" && !schedule_given) o->generate.schedule = "auto";
     resolve_like(*o, like, app);
     return run(*o);
   };

@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "io/safetensors.h"
 #include "models/model.h"
+#include "pipeline/checkpoint_summary.h"
 #include "pipeline/component.h"
 #include "pipeline/load_model.h"
 #include "train/checkpoint.h"
@@ -49,6 +50,7 @@ struct Recognised {
   std::string fault = {};     // why there is no model, or no network of this config
   std::string guessed = {};   // what neither the file nor a preset says of the config
   std::vector<Part> parts = {};
+  Summary summary = {};
   std::vector<std::pair<std::string, std::string>> adapter = {};  // facts, by name
 };
 
@@ -78,7 +80,7 @@ Recognised recorded(const std::string& model, const std::string& config) {
 }
 
 // By what ebb's own files say, or else by the tensors' names and shapes.
-Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
+Recognised recognise(const io::TensorFile& file, const Options& o) {
   const auto known = [](const Model& m, ModelConfig config) {
     return Recognised{.model = m.name,
                       .config = fields_json(config.fields()),
@@ -102,7 +104,8 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
   if (std::ranges::any_of(shapes, [](const auto& t) { return adapters::is_adapter_name(t.first); }))
     return adapter_in(file, o.file);
   Recognised out;
-  for (Component& c : recognise_components(shapes)) {
+  std::vector<Component> components = recognise_components(shapes);
+  for (Component& c : components) {
     try {
       examine(c, file);
     } catch (const Error& e) {
@@ -114,15 +117,17 @@ Recognised recognise(const io::SafetensorsFile& file, const Options& o) {
     out.config = out.parts.back().config;
     out.guessed = c.model->guessed(c.config);
   }
+  out.summary = summary_of(file, components, o.file);
+  const bool named = !out.summary.empty() && out.summary.front().first == "family";
   try {
-    if (out.parts.empty()) recognise_model(shapes);  // its Error says what was looked for
+    if (out.parts.empty() && !named) recognise_model(shapes);  // its Error says what was looked for
   } catch (const Error& e) {
     out.fault = e.what();
   }
   return out;
 }
 
-int64_t elements(const io::SafetensorsFile& file) {
+int64_t elements(const io::TensorFile& file) {
   int64_t n = 0;
   for (const auto& e : file.entries()) n += e.shape.numel();
   return n;
@@ -149,7 +154,7 @@ std::string config_text(const Recognised& r) {
   return str(text, text.empty() ? "" : "\n            ", "of no network: ", r.fault);
 }
 
-void print_json(const io::SafetensorsFile& file, const Recognised& r) {
+void print_json(const io::TensorFile& file, const Recognised& r) {
   nlohmann::ordered_json j;
   j["model"] = r.model.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(r.model);
   j["parameters"] = parameters(file);
@@ -166,6 +171,7 @@ void print_json(const io::SafetensorsFile& file, const Recognised& r) {
     if (!p.sizes.empty()) parts.back()["sizes"] = p.sizes;
   }
   j["components"] = std::move(parts);
+  for (const auto& [name, text] : r.summary) j["summary"][name] = text;
   for (const auto& [name, text] : r.adapter)
     j["adapter"][name == "adapter" ? "kinds" : name] = text;
   if (!r.fault.empty()) j["fault"] = r.fault;
@@ -181,16 +187,23 @@ std::string moments_text(const io::SafetensorsFile& file) {
 
 void print_line(const std::string& text) { std::puts(printable(text).c_str()); }
 
-void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) {
+void print_summary(const Summary& summary) {
+  constexpr size_t column = 12;
+  for (const auto& [name, text] : summary)
+    print_line(name + std::string(column - std::min(name.size(), column - 1), ' ') + text);
+}
+
+void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
   for (const Part& p : r.parts)
     print_line(str("component   ", p.kind, " ", p.model,
                    p.prefix.empty() ? "" : str(", under ", p.prefix),
                    p.sizes.empty() ? "" : str(", images ", p.sizes)));
+  print_summary(r.summary);
   for (const auto& [name, text] : r.adapter)
     print_line(name + std::string(12 - name.size(), ' ') + text);
   const bool empty = file.entries().empty();
   if (empty) print_line(r.fault);
-  if (r.parts.empty() && r.adapter.empty() && r.model.empty() && !empty)
+  if (r.parts.empty() && r.adapter.empty() && r.model.empty() && !empty && !r.fault.empty())
     print_line("model       not recognised: " + r.fault);
   if (!r.model.empty()) {
     print_line("model       " + r.model);
@@ -215,11 +228,11 @@ void print_text(const io::SafetensorsFile& file, const Recognised& r, bool all) 
 }
 
 // The newest model of a folder; where that is damaged, the Error names an older one that is whole.
-io::SafetensorsFile open_file(Options& o) {
+io::TensorFile open_file(Options& o) {
   const std::string given = o.file;
   if (std::filesystem::is_directory(given)) o.file = train::find_model_file(given);
   try {
-    return io::SafetensorsFile::open(o.file);
+    return io::TensorFile::open(o.file);
   } catch (const Error& e) {
     const std::string older = train::older_model(
         given, o.file, [&](const std::string& file) { load_model(file, o.model, {}); });
@@ -227,13 +240,29 @@ io::SafetensorsFile open_file(Options& o) {
   }
 }
 
+// Of diffusers' layout: its components lie in files of their own.
+void print_folder(const Options& o) {
+  const Summary summary = summary_of_folder(o.file);
+  if (!o.json) return print_summary(summary);
+  nlohmann::ordered_json j, lines = nlohmann::ordered_json::array();
+  for (const auto& [name, text] : summary) lines.push_back({name, text});
+  j["summary"] = std::move(lines);
+  std::puts(j.dump().c_str());
+}
+
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  add_positional(app, "FILE", o->file,
-                 "a .safetensors file, .safetensors.index.json or the folder of a training run");
+  add_positional(
+      app, "FILE", o->file,
+      "a file of tensors (.safetensors, .ckpt, .pt, .pth, .bin, .index.json), a folder of "
+      "diffusers or of a training run");
   add_flags(app, fields_of(*o));
   return [o, &app] {
     check_model_flag(app, o->model, "info");
+    if (std::filesystem::exists(std::filesystem::path(o->file) / "model_index.json")) {
+      print_folder(*o);
+      return 0;
+    }
     const auto file = open_file(*o);
     const Recognised r = recognise(file, *o);
     o->json ? print_json(file, r) : print_text(file, r, o->all);

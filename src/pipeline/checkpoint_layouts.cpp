@@ -1,0 +1,286 @@
+#include "pipeline/checkpoint_layouts.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "text/clip_vocabulary.h"
+
+namespace ebb {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr int64_t clip_h = 1024;
+
+json fields_of(const Component& c) {
+  ModelConfig config = c.config;
+  return json::parse(fields_json(config.fields()));
+}
+
+bool is(const Component& c, ModelKind kind) { return c.model->kind == kind; }
+
+int64_t encoders_in(const std::vector<Component>& components) {
+  return std::ranges::count_if(components,
+                               [](const Component& c) { return is(c, ModelKind::text_encoder); });
+}
+
+bool has_vector(const std::vector<Component>& components) {
+  return std::ranges::any_of(components, [](const Component& c) {
+    return is(c, ModelKind::denoiser) && fields_of(c).value("vector", 0) > 0;
+  });
+}
+
+// Names of a layout by tensors that only it has.
+nn::FilePlaces by_markers(const Component& c, const std::vector<const char*>& markers) {
+  nn::FileShapes shapes;
+  for (const char* name : markers) shapes.emplace(name, Shape{1});
+  nn::FilePlaces out = c.model->places(c.config, shapes);
+  if (!out) out = [](const std::string& weight) { return nn::FilePlace{.name = weight}; };
+  return out;
+}
+
+nn::FilePlaces open_clip(const Component& c) {
+  return by_markers(c, {"transformer.resblocks.0.mlp.c_fc.weight", "token_embedding.weight"});
+}
+nn::FilePlaces hugging_face(const Component& c) {
+  return by_markers(c, {"text_model.encoder.layers.0.mlp.fc1.weight"});
+}
+
+// The second encoder of XL, that of 2 and the refiner's are OpenCLIP's.
+ComponentPlace original_text(const Component& c, int64_t number, int64_t count, bool vector) {
+  if (count > 1 || vector) {
+    const bool open = number > 0 || count == 1;
+    return {"", str("conditioner.embedders.", number, open ? ".model." : ".transformer."),
+            open ? open_clip(c) : hugging_face(c)};
+  }
+  if (fields_of(c)["width"] == clip_h) return {"", "cond_stage_model.model.", open_clip(c)};
+  return {"", "cond_stage_model.transformer.", hugging_face(c)};
+}
+
+void check_kind(const Component& c) {
+  require(c.model->name == "ldm_unet" || c.model->name == "autoencoder_kl" ||
+              c.model->name == "clip_text",
+          "convert: has no other layout for ", c.model->name);
+}
+
+}  // namespace
+
+std::vector<ComponentPlace> original_places(const std::vector<Component>& components) {
+  std::vector<ComponentPlace> out;
+  int64_t texts = 0;
+  for (const Component& c : components) {
+    check_kind(c);
+    if (is(c, ModelKind::denoiser))
+      out.push_back({"", "model.diffusion_model.", by_markers(c, {})});
+    else if (is(c, ModelKind::autoencoder))
+      out.push_back({"", "first_stage_model.", by_markers(c, {})});
+    else
+      out.push_back(original_text(c, texts++, encoders_in(components), has_vector(components)));
+  }
+  return out;
+}
+
+// The refiner has the second encoder only.
+std::vector<ComponentPlace> diffusers_places(const std::vector<Component>& components) {
+  std::vector<ComponentPlace> out;
+  const int64_t count = encoders_in(components);
+  int64_t texts = count == 1 && has_vector(components) ? 1 : 0;
+  const char* const weights = "/diffusion_pytorch_model.safetensors";
+  for (const Component& c : components) {
+    check_kind(c);
+    if (is(c, ModelKind::denoiser))
+      out.push_back({str("unet", weights), "",
+                     by_markers(c, {"conv_in.weight", "down_blocks.0.resnets.0.conv1.weight"})});
+    else if (is(c, ModelKind::autoencoder))
+      out.push_back({str("vae", weights), "",
+                     by_markers(c, {"decoder.up_blocks.0.resnets.0.conv1.weight"}), true});
+    else
+      out.push_back({str("text_encoder", texts++ > 0 ? "_2" : "", "/model.safetensors"), "",
+                     hugging_face(c)});
+  }
+  return out;
+}
+
+// ---- configs -------------------------------------------------------------------------------
+
+namespace {
+
+json unet_json(const Component& c, const DiffusionConfig& d) {
+  const json f = fields_of(c);
+  const auto mult = f["channel_mult"].get<std::vector<int64_t>>();
+  const auto depths = f["input_depths"].get<std::vector<int64_t>>();
+  const auto per_level = f["num_res_blocks"].get<size_t>();
+  const int64_t head = f["num_head_channels"], heads = f["num_heads"], wide = f["model_channels"],
+                vector = f["vector"], middle = f["middle_depth"];
+  json channels = json::array(), number = json::array(), deep = json::array(), down = json::array(),
+       up = json::array();
+  for (size_t i = 0; i < mult.size(); ++i) {
+    const int64_t depth = depths[i * per_level];
+    channels.push_back(mult[i] * wide);
+    number.push_back(head > 0 ? std::max<int64_t>(mult[i] * wide / head, 1) : heads);
+    deep.push_back(std::max<int64_t>(depth, 1));
+    down.push_back(depth > 0 ? "CrossAttnDownBlock2D" : "DownBlock2D");
+    up.insert(up.begin(), depth > 0 ? "CrossAttnUpBlock2D" : "UpBlock2D");
+  }
+  json out = {{"_class_name", "UNet2DConditionModel"},
+              {"sample_size", f["image_size"]},
+              {"in_channels", f["in_channels"].get<int64_t>() + f["extra_channels"].get<int64_t>()},
+              {"out_channels", f["in_channels"]},
+              {"act_fn", "silu"},
+              {"flip_sin_to_cos", true},
+              {"freq_shift", 0},
+              {"down_block_types", down},
+              {"mid_block_type", middle > 0 ? "UNetMidBlock2DCrossAttn" : "UNetMidBlock2D"},
+              {"up_block_types", up},
+              {"block_out_channels", channels},
+              {"layers_per_block", f["num_res_blocks"]},
+              {"transformer_layers_per_block", deep},
+              {"attention_head_dim", number},
+              {"cross_attention_dim", f["context"]},
+              {"use_linear_projection", !f["conv_projection"].get<bool>()},
+              {"norm_num_groups", f["groups"]},
+              {"norm_eps", 1e-5},
+              {"upcast_attention", vector == 0 && d.precond == "v"}};
+  if (vector > 0) {
+    out["addition_embed_type"] = "text_time";
+    out["addition_time_embed_dim"] = f["size_channels"];
+    out["projection_class_embeddings_input_dim"] = vector;
+  }
+  if (f["guidance_channels"] > 0) out["time_cond_proj_dim"] = f["guidance_channels"];
+  return out;
+}
+
+json vae_json(const Component& c, double scale, bool xl) {
+  const json f = fields_of(c);
+  json channels = json::array(), down = json::array(), up = json::array();
+  for (const int64_t m : f["channel_mult"]) {
+    channels.push_back(m * f["channels"].get<int64_t>());
+    down.push_back("DownEncoderBlock2D");
+    up.push_back("UpDecoderBlock2D");
+  }
+  return {{"_class_name", "AutoencoderKL"},
+          {"in_channels", f["image_channels"]},
+          {"out_channels", f["image_channels"]},
+          {"down_block_types", down},
+          {"up_block_types", up},
+          {"block_out_channels", channels},
+          {"layers_per_block", f["res_blocks"]},
+          {"latent_channels", f["latent_channels"]},
+          {"norm_num_groups", f["groups"]},
+          {"act_fn", "silu"},
+          {"sample_size", xl ? 1024 : 512},
+          {"scaling_factor", scale},
+          {"use_quant_conv", f["quant_conv"]},
+          {"use_post_quant_conv", f["quant_conv"]},
+          {"force_upcast", xl}};
+}
+
+// diffusers reads the last layer of Stable Diffusion 2's encoder, which is the original's last but
+// one: its config leaves a layer out that stays in the file.
+json text_json(const Component& c, bool projected) {
+  const json f = fields_of(c);
+  const bool cut = f["width"] == clip_h && f["layers"] == 24 && !projected;
+  return {{"architectures", {projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"}},
+          {"model_type", "clip_text_model"},
+          {"hidden_size", f["width"]},
+          {"intermediate_size", f["hidden"]},
+          {"num_hidden_layers", f["layers"].get<int64_t>() - (cut ? 1 : 0)},
+          {"num_attention_heads", f["heads"]},
+          {"max_position_embeddings", f["positions"]},
+          {"vocab_size", f["vocabulary"]},
+          {"hidden_act", f["activation"]},
+          {"projection_dim", f["projection"] > 0 ? f["projection"] : f["width"]},
+          {"layer_norm_eps", 1e-5},
+          {"bos_token_id", 0},
+          {"eos_token_id", 2},
+          {"pad_token_id", 1}};
+}
+
+json scheduler_json(const DiffusionConfig& d) {
+  if (d.precond == "edm")
+    return {{"_class_name", "EDMEulerScheduler"},
+            {"sigma_data", d.sigma_data},
+            {"sigma_min", 0.002},
+            {"sigma_max", 80.0},
+            {"prediction_type", "epsilon"}};
+  json out = {{"_class_name", "EulerDiscreteScheduler"},
+              {"num_train_timesteps", d.timesteps},
+              {"beta_start", 0.00085},
+              {"beta_end", 0.012},
+              {"beta_schedule", "scaled_linear"},
+              {"prediction_type", d.precond == "v" ? "v_prediction" : "epsilon"},
+              {"timestep_spacing", "leading"},
+              {"steps_offset", 1},
+              {"set_alpha_to_one", false},
+              {"clip_sample", false},
+              {"skip_prk_steps", true}};
+  if (d.zero_snr != "no") out["rescale_betas_zero_snr"] = true;
+  return out;
+}
+
+// By what the denoiser takes.
+std::string pipeline_of(const Component* denoiser, int64_t encoders) {
+  if (!denoiser) return "StableDiffusionPipeline";
+  const json f = fields_of(*denoiser);
+  const int64_t extra = f["extra_channels"];
+  const std::string base = f["vector"] > 0 ? "StableDiffusionXL" : "StableDiffusion";
+  if (extra == 5) return base + "InpaintPipeline";
+  if (extra == 4) return base + "InstructPix2PixPipeline";
+  if (extra == 1) return base + "Depth2ImgPipeline";
+  return base + (f["vector"] > 0 && encoders == 1 ? "Img2ImgPipeline" : "Pipeline");
+}
+
+std::string indented(const json& j) { return j.dump(2) + "\n"; }
+
+}  // namespace
+
+std::map<std::string, std::string> diffusers_files(const std::vector<Component>& components,
+                                                   const DiffusionConfig& diffusion) {
+  std::map<std::string, std::string> out;
+  const bool xl = has_vector(components);
+  const int64_t encoders = encoders_in(components);
+  const Component* denoiser = nullptr;
+  json index = {{"_class_name", ""}};
+  const std::vector<ComponentPlace> places = diffusers_places(components);
+  for (size_t i = 0; i < components.size(); ++i) {
+    const Component& c = components[i];
+    const std::string folder = places[i].file.substr(0, places[i].file.find('/'));
+    if (is(c, ModelKind::denoiser)) {
+      denoiser = &c;
+      out[folder + "/config.json"] = indented(unet_json(c, diffusion));
+      index[folder] = {"diffusers", "UNet2DConditionModel"};
+    } else if (is(c, ModelKind::autoencoder)) {
+      out[folder + "/config.json"] = indented(vae_json(c, xl ? 0.13025 : 0.18215, xl));
+      index[folder] = {"diffusers", "AutoencoderKL"};
+    } else {
+      const bool projected = folder.ends_with("_2");
+      out[folder + "/config.json"] = indented(text_json(c, projected));
+      index[folder] = {"transformers", projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"};
+      const std::string tokenizer = projected ? "tokenizer_2" : "tokenizer";
+      const bool zeros = projected || fields_of(c)["width"] == clip_h;
+      const auto files =
+          text::builtin_clip_vocabulary()->hugging_face_files(zeros ? "!" : "<|endoftext|>");
+      for (const auto& [name, bytes] : files) out[tokenizer + "/" + name] = bytes;
+      index[tokenizer] = {"transformers", "CLIPTokenizer"};
+    }
+  }
+  out["scheduler/scheduler_config.json"] = indented(scheduler_json(diffusion));
+  index["scheduler"] = {"diffusers", scheduler_json(diffusion)["_class_name"]};
+  index["_class_name"] = pipeline_of(denoiser, encoders);
+  if (xl) {
+    index["force_zeros_for_empty_prompt"] = true;
+    if (encoders == 1) {
+      index["requires_aesthetics_score"] = true;
+      index["text_encoder"] = index["tokenizer"] = {nullptr, nullptr};
+    }
+  } else {
+    index["safety_checker"] = index["feature_extractor"] = {nullptr, nullptr};
+    index["requires_safety_checker"] = false;
+  }
+  out["model_index.json"] = indented(index);
+  return out;
+}
+
+}  // namespace ebb

@@ -1,0 +1,183 @@
+#include "pipeline/checkpoint_summary.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "pipeline/component.h"
+#include "pipeline/diffusers_folder.h"
+#include "pipeline/load_model.h"
+#include "pipeline/scheduler_config.h"
+#include "text/textual_inversion.h"
+#include "train/model_weights.h"
+
+namespace ebb {
+namespace {
+
+int64_t number_of(const Component& c, std::string_view field) {
+  ModelConfig config = c.config;
+  return parse_integer(field_text(find_field(config.fields(), field, "config")), field);
+}
+
+// Of the U-Nets of latent diffusion: by what they read.
+std::string family_of(const Component& c) {
+  const int64_t context = number_of(c, "context"), vector = number_of(c, "vector"),
+                extra = number_of(c, "extra_channels");
+  std::string out = vector > 0
+                        ? (context == 1280 ? "Stable Diffusion XL refiner" : "Stable Diffusion XL")
+                    : context == 768  ? "Stable Diffusion 1"
+                    : context == 1024 ? "Stable Diffusion 2"
+                                      : str("latent diffusion with text of ", context, " channels");
+  if (c.model->kind == ModelKind::control_network) return out;
+  if (extra == 5) out += ", for inpainting";
+  if (extra == 4) out += ", for editing by instructions";
+  if (extra == 1) out += ", with a depth map";
+  if (number_of(c, "guidance_channels") > 0) out += ", with distilled guidance";
+  return out;
+}
+
+// The text encoders that a denoiser reads, by their channels.
+std::vector<int64_t> encoders_for(const Component& denoiser) {
+  const int64_t context = number_of(denoiser, "context");
+  if (context == 2048) return {768, 1280};
+  return {context};
+}
+
+std::string encoder_name(int64_t width) {
+  switch (width) {
+    case 768: return "CLIP-L";
+    case 1024: return "CLIP-H";
+    case 1280: return "CLIP-G";
+    default: return str("a text encoder of ", width, " channels");
+  }
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& n : names) out += (out.empty() ? "" : ", ") + n;
+  return out;
+}
+
+std::vector<std::string> missing_of(const Component& denoiser,
+                                    const std::vector<Component>& components) {
+  std::vector<std::string> out;
+  for (const int64_t width : encoders_for(denoiser))
+    if (std::ranges::none_of(components, [&](const Component& c) {
+          return c.model->name == "clip_text" && number_of(c, "width") == width;
+        }))
+      out.push_back(str("text encoder ", encoder_name(width)));
+  if (std::ranges::none_of(
+          components, [](const Component& c) { return c.model->kind == ModelKind::autoencoder; }))
+    out.push_back("autoencoder");
+  return out;
+}
+
+std::string prediction_of(const DiffusionConfig& d) {
+  const std::string what = d.precond == "eps"   ? "noise (eps)"
+                           : d.precond == "x0"  ? "the image (x0)"
+                           : d.precond == "edm" ? "noise of EDM"
+                                                : d.precond;
+  return what + (d.zero_snr != "no" ? ", no signal at the last timestep" : "");
+}
+
+// "F16 1130, F32 2": names in order of how many tensors have them.
+std::string dtypes_of(const std::vector<const io::TensorFile*>& files) {
+  std::map<std::string, int64_t> counts;
+  for (const io::TensorFile* f : files)
+    for (const io::TensorEntry& e : f->entries())
+      ++counts[e.file_dtype + (e.scale ? " scaled" : "")];
+  std::vector<std::pair<int64_t, std::string>> order;
+  for (const auto& [name, n] : counts) order.emplace_back(-n, name);
+  std::ranges::sort(order);
+  std::vector<std::string> out;
+  for (const auto& [n, name] : order)
+    out.push_back(order.size() == 1 ? name : str(name, " (", -n, " tensors)"));
+  return list_of(out);
+}
+
+// "" if it is none.
+std::string embedding_in(const io::TensorFile& file, const std::string& path) {
+  constexpr size_t most = 4;  // one for each encoder
+  if (file.entries().size() > most) return "";
+  try {
+    const text::TextualInversion e = text::read_textual_inversion(path);
+    std::vector<std::string> widths;
+    for (const Tensor& t : e.vectors)
+      widths.push_back(str(t.shape()[0], t.shape()[0] == 1 ? " vector" : " vectors", " for ",
+                           encoder_name(t.shape()[1])));
+    return "embedding (textual inversion): " + list_of(widths);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+void add_denoiser(Summary& out, const Component& c, const DiffusionConfig& diffusion,
+                  const std::vector<Component>& components) {
+  if (c.model->name != "ldm_unet") return;
+  out.emplace_back("family", family_of(c));
+  out.emplace_back("predicts", prediction_of(diffusion));
+  if (const auto missing = missing_of(c, components); !missing.empty())
+    out.emplace_back("missing", list_of(missing));
+}
+
+const Component* find_kind(const std::vector<Component>& components, ModelKind kind) {
+  const auto it =
+      std::ranges::find(components, kind, [](const Component& c) { return c.model->kind; });
+  return it == components.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+Summary summary_of(const io::TensorFile& file, const std::vector<Component>& components,
+                   const std::string& path) {
+  Summary out;
+  if (file.metadata().contains("ebb.model")) return out;
+  if (const Component* c = find_kind(components, ModelKind::denoiser))
+    add_denoiser(out, *c, usual_diffusion(*c->model, c->config), components);
+  else if (const Component* net = find_kind(components, ModelKind::control_network);
+           net && net->model->name == "control_net")
+    out.emplace_back("family", "control network of " + family_of(*net));
+  else if (components.empty())
+    if (std::string text = embedding_in(file, path); !text.empty())
+      out.emplace_back("family", std::move(text));
+  if (!file.entries().empty()) out.emplace_back("dtype", dtypes_of({&file}));
+  if (file.has_averages()) out.emplace_back("averages", "beside the weights (--ema takes them)");
+  if (const auto it = file.metadata().find("torch.not_read"); it != file.metadata().end())
+    out.emplace_back("not read", it->second);
+  return out;
+}
+
+Summary summary_of_folder(const std::string& path) {
+  const DiffusersFolder folder = read_diffusers_folder(path);
+  Summary out;
+  if (!folder.pipeline.empty()) out.emplace_back("pipeline", folder.pipeline);
+  std::vector<std::string> files{folder.denoiser};
+  files.insert(files.end(), folder.text_encoders.begin(), folder.text_encoders.end());
+  if (!folder.autoencoder.empty()) files.push_back(folder.autoencoder);
+  std::vector<io::TensorFile> open;
+  std::vector<Component> components;
+  for (const std::string& name : files) {
+    open.push_back(io::TensorFile::open(name));
+    for (Component& c : recognise_components(train::shapes_of(open.back()))) {
+      examine(c, open.back());
+      out.emplace_back("component",
+                       str(name_of(c.model->kind), ' ', c.model->name, ", ",
+                           std::filesystem::path(name).lexically_relative(path).string()));
+      components.push_back(std::move(c));
+    }
+  }
+  if (const Component* c = find_kind(components, ModelKind::denoiser)) {
+    DiffusionConfig diffusion = usual_diffusion(*c->model, c->config);
+    if (!folder.scheduler.empty())
+      for (const auto& [name, text] : read_scheduler_config(folder.scheduler).diffusion)
+        set_field(find_field(fields_of(diffusion), name, "diffusion"), text);
+    add_denoiser(out, *c, diffusion, components);
+  }
+  std::vector<const io::TensorFile*> all;
+  for (const io::TensorFile& f : open) all.push_back(&f);
+  out.emplace_back("dtype", dtypes_of(all));
+  return out;
+}
+
+}  // namespace ebb

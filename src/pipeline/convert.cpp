@@ -1,0 +1,425 @@
+#include "pipeline/convert.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "io/file.h"
+#include "io/safetensors.h"
+#include "io/tensor_header.h"
+#include "pipeline/checkpoint_layouts.h"
+#include "pipeline/component.h"
+#include "pipeline/diffusers_folder.h"
+#include "pipeline/load_model.h"
+#include "pipeline/scheduler_config.h"
+#include "train/model_weights.h"
+
+namespace ebb {
+namespace {
+
+namespace fs = std::filesystem;
+using File = std::shared_ptr<const io::TensorFile>;
+using Progress = std::function<void(int64_t, int64_t)>;
+
+constexpr int64_t chunk_bytes = int64_t{8} << 20;
+
+struct Source {
+  File file;
+  std::string path;
+  std::vector<Component> components;  // of those that layouts know
+};
+
+// ---- one tensor ----------------------------------------------------------------------------
+
+bool is_floating(const io::TensorEntry& e) { return e.dtype && ebb::is_float(*e.dtype); }
+
+// Rounded; what does not fit is an Error.
+Tensor cast(const Tensor& t, DType dtype, const std::string& name) {
+  if (t.dtype() == dtype) return t;
+  Tensor out = t.to(dtype);
+  if (const std::string wrong = train::not_finite_in(name, out); !wrong.empty())
+    require(!train::not_finite_in(name, t).empty(), "convert: ", name, " has numbers beyond ",
+            name_of(dtype), " (", wrong, ")");
+  return out;
+}
+
+void give(const Tensor& t, const io::ByteSink& out) {
+  out({static_cast<const uint8_t*>(t.raw()), static_cast<size_t>(t.bytes())});
+}
+
+// Whether the file's own bytes are what is to be written.
+bool passes(const io::TensorEntry& e, const std::optional<DType>& dtype) {
+  if (!e.strides.empty() || e.scale) return false;
+  return !dtype || !is_floating(e) || (io::TensorFile::as_stored(e) && e.dtype == dtype);
+}
+
+std::string dtype_after(const io::TensorEntry& e, const std::optional<DType>& dtype) {
+  if (passes(e, dtype)) return e.file_dtype;
+  if (!e.dtype) return e.file_dtype;
+  return std::string(io::safetensors_dtype(dtype && is_floating(e) ? *dtype : *e.dtype));
+}
+
+// As it lies in the file, but for the dtype.
+io::TensorToWrite copied(const File& file, const io::TensorEntry& e, const std::string& name,
+                         const std::optional<DType>& dtype) {
+  require(e.dtype || passes(e, dtype), "convert: cannot write ", e.name, " of ", e.file_dtype,
+          " in another order");
+  return {name, dtype_after(e, dtype), e.shape, [file, &e, name, dtype](const io::ByteSink& out) {
+            if (!passes(e, dtype)) {
+              const Tensor t = file->load(e);
+              return give(dtype && is_floating(e) ? cast(t, *dtype, name) : t, out);
+            }
+            std::vector<uint8_t> bytes(static_cast<size_t>(std::min(chunk_bytes, e.end - e.begin)));
+            for (int64_t at = 0; at < e.end - e.begin; at += chunk_bytes) {
+              const auto n = static_cast<size_t>(std::min(chunk_bytes, e.end - e.begin - at));
+              file->read(e, at, std::span(bytes).first(n));
+              out(std::span(bytes).first(n));
+            }
+          }};
+}
+
+Tensor turned(const Tensor& t) {
+  const int64_t rows = t.shape()[0], columns = t.shape()[1], size = size_of(t.dtype());
+  Tensor out(t.dtype(), {columns, rows});
+  const auto* from = static_cast<const uint8_t*>(t.raw());
+  auto* to = static_cast<uint8_t*>(out.raw());
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      std::memcpy(to + (j * rows + i) * size, from + (i * columns + j) * size,
+                  static_cast<size_t>(size));
+  return out;
+}
+
+// ---- components ----------------------------------------------------------------------------
+
+// A tensor of the output: weights that stand in it, one or q, k and v, and where they come from.
+struct Target {
+  struct Part {
+    nn::FilePlace from, to;
+    Shape shape;  // of the weight in the layout of files
+  };
+  File file;
+  std::string name;
+  std::vector<Part> parts;
+  bool matrix = false;
+
+  const io::TensorEntry& source(const Part& p) const { return file->find(p.from.name); }
+
+  Shape shape() const {
+    std::vector<int64_t> sizes = parts.front().shape.sizes();
+    if (parts.front().to.transposed) std::swap(sizes.at(0), sizes.at(1));
+    if (parts.size() > 1) sizes.at(0) *= static_cast<int64_t>(parts.size());
+    if (matrix && sizes.size() == 4) sizes.resize(2);
+    return Shape(sizes);
+  }
+
+  Tensor part(const Part& p) const {
+    Tensor t = file->load(source(p));
+    if (p.from.parts > 1) {
+      const int64_t rows = t.shape()[0] / p.from.parts;
+      t = t.rows(p.from.part * rows, (p.from.part + 1) * rows).clone();
+    }
+    return p.from.transposed != p.to.transposed ? turned(t) : t;
+  }
+};
+
+io::TensorToWrite written(const Target& t, const std::optional<DType>& dtype) {
+  const io::TensorEntry& first = t.source(t.parts.front());
+  require(first.dtype.has_value(), "convert: cannot read ", first.name, " of ", first.file_dtype);
+  const DType as = dtype && is_floating(first) ? *dtype : *first.dtype;
+  return {t.name, std::string(io::safetensors_dtype(as)), t.shape(),
+          [t, as](const io::ByteSink& out) {
+            for (const Target::Part& p : t.parts) give(cast(t.part(p), as, t.name), out);
+          }};
+}
+
+bool is_attention(const std::string& weight, const Shape& shape) {
+  return weight.find(".attn_1.") != std::string::npos && shape.rank() == 4;
+}
+
+// The tensors of a component at its new place; `used` gets those of the input.
+std::vector<Target> targets_of(const Source& source, const Component& c, const ComponentPlace& to,
+                               std::set<std::string>& used) {
+  const nn::FileShapes shapes = train::shapes_of(*source.file);
+  const nn::FileTensors from{
+      .shapes = shapes,
+      .prefix = c.prefix,
+      .ignored = [](std::string_view) { return true; },
+      .places = c.model->places(c.config, nn::without_prefix(shapes, c.prefix)),
+      .alone = false};
+  const nn::Weights weights = weights_of(*c.model, c.config);
+  nn::match_weights(weights, from);
+  std::map<std::string, Target> out;
+  for (const nn::Weight& w : weights) {
+    nn::FilePlace place = to.places(w.name);
+    Target& t = out[to.prefix + place.name];
+    t.file = source.file;
+    t.name = to.prefix + place.name;
+    t.matrix = to.matrices && is_attention(w.name, nn::file_shape(w));
+    t.parts.push_back({from.place(w.name), place, nn::file_shape(w)});
+    used.insert(t.parts.back().from.name);
+  }
+  std::vector<Target> list;
+  for (auto& [name, t] : out) {
+    std::ranges::stable_sort(t.parts, {}, [](const Target::Part& p) { return p.to.part; });
+    list.push_back(std::move(t));
+  }
+  return list;
+}
+
+// ---- input ---------------------------------------------------------------------------------
+
+bool convertible(const Component& c) {
+  return c.model->name == "ldm_unet" || c.model->name == "autoencoder_kl" ||
+         c.model->name == "clip_text";
+}
+
+Source opened(const std::string& path, const io::TensorFileOptions& options) {
+  Source out{std::make_shared<const io::TensorFile>(io::TensorFile::open(path, options)), path, {}};
+  for (Component& c : recognise_components(train::shapes_of(*out.file))) {
+    if (!convertible(c)) continue;
+    examine(c, *out.file);
+    out.components.push_back(std::move(c));
+  }
+  return out;
+}
+
+struct Input {
+  std::vector<Source> sources;
+  std::optional<SchedulerConfig> scheduler;
+  std::vector<std::string> files;  // that must not be written to
+};
+
+Input read_input(const ConvertOptions& o) {
+  require(fs::exists(o.in), "convert: does not exist  ", o.in);
+  const io::TensorFileOptions how{.averaged = o.averaged};
+  Input out;
+  if (!fs::is_directory(o.in)) {
+    require(o.variant.empty(), "convert: --variant is of folders of diffusers  ", o.in);
+    out.sources.push_back(opened(o.in, how));
+  } else {
+    const DiffusersFolder folder = read_diffusers_folder(o.in, o.variant);
+    require(folder.missing.empty(), "convert: the folder lacks the weights of ",
+            folder.missing.empty() ? "" : folder.missing.front(),
+            ", which its model_index.json names  ", o.in);
+    out.sources.push_back(opened(folder.denoiser, how));
+    for (const std::string& file : folder.text_encoders) out.sources.push_back(opened(file, {}));
+    if (!folder.autoencoder.empty()) out.sources.push_back(opened(folder.autoencoder, {}));
+    if (!folder.scheduler.empty()) out.scheduler = read_scheduler_config(folder.scheduler);
+  }
+  for (const Source& s : out.sources)
+    for (const std::string& file : s.file->files()) out.files.push_back(file);
+  return out;
+}
+
+// What the denoiser is trained to predict, by its file or its folder.
+DiffusionConfig diffusion_of(const Input& in) {
+  for (const Source& s : in.sources)
+    for (const Component& c : s.components) {
+      if (c.model->kind != ModelKind::denoiser) continue;
+      DiffusionConfig out = usual_diffusion(*c.model, c.config);
+      if (in.scheduler)
+        for (const auto& [name, value] : in.scheduler->diffusion)
+          set_field(find_field(fields_of(out), name, "diffusion"), value);
+      return out;
+    }
+  return {};
+}
+
+// ---- output --------------------------------------------------------------------------------
+
+class Writer {
+ public:
+  Writer(const ConvertOptions& options, const Progress& progress)
+      : options_(options), progress_(progress) {}
+
+  void add(const std::string& path, io::TensorToWrite t) {
+    all_ += t.shape.numel() * io::find_file_dtype(t.file_dtype)->bits / 8;
+    ++out_.tensors;
+    files_[path].push_back(std::move(t));
+  }
+  void add(const std::string& path, std::map<std::string, std::string> metadata) {
+    metadata_[path] = std::move(metadata);
+  }
+
+  void write() {
+    for (auto& [path, tensors] : files_) {
+      for (io::TensorToWrite& t : tensors)
+        t.data = [this, data = std::move(t.data)](const io::ByteSink& out) {
+          data([&](std::span<const uint8_t> bytes) {
+            out(bytes);
+            out_.bytes += static_cast<int64_t>(bytes.size());
+            if (progress_) progress_(out_.bytes, all_);
+          });
+        };
+      io::stream_safetensors(path, tensors, metadata_[path]);
+    }
+  }
+  Converted& result() { return out_; }
+
+ private:
+  const ConvertOptions& options_;
+  const Progress& progress_;
+  std::map<std::string, std::vector<io::TensorToWrite>> files_;  // by path
+  std::map<std::string, std::map<std::string, std::string>> metadata_;
+  int64_t all_ = 0;
+  Converted out_;
+};
+
+void check_output(const Input& in, const ConvertOptions& o) {
+  require(!o.out.empty(), "convert: OUT must name a file or a folder");
+  std::error_code ignored;
+  for (const std::string& file : in.files)
+    require(!fs::equivalent(file, o.out, ignored), "convert: must not overwrite its input  ",
+            o.out);
+  if (o.layout != CheckpointLayout::diffusers) {
+    require(!fs::is_directory(o.out), "convert: OUT must be a file of this layout  ", o.out);
+    require(o.out.ends_with(".safetensors"),
+            "convert: writes safetensors: OUT must end with "
+            ".safetensors  ",
+            o.out);
+    return io::check_can_write(o.out, "convert");
+  }
+  require(!fs::exists(o.out) || (fs::is_directory(o.out) && fs::is_empty(o.out)),
+          "convert: OUT must be a new or empty folder  ", o.out);
+}
+
+// A folder that appears whole: made beside its place, and moved there in the end.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& path)
+      : path_(fs::path(path).lexically_normal()), made_(path_.string() + str(".tmp-", ::getpid())) {
+    if (!path_.has_filename()) {
+      path_ = path_.parent_path();
+      made_ = path_.string() + str(".tmp-", ::getpid());
+    }
+    io::make_folder(made_.string(), "convert");
+  }
+  ~NewFolder() {
+    std::error_code ignored;
+    if (!done_) fs::remove_all(made_, ignored);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  std::string file(const std::string& name) const {
+    const fs::path out = made_ / name;
+    io::make_folder(out.parent_path().string(), "convert");
+    return out.string();
+  }
+  void commit() {
+    std::error_code error;
+    fs::remove(path_, error);  // an empty one
+    fs::rename(made_, path_, error);
+    require(!error, "convert: cannot move the folder to its place (", error.message(), ")  ",
+            path_.string());
+    done_ = true;
+  }
+
+ private:
+  fs::path path_, made_;
+  bool done_ = false;
+};
+
+// What shapes do not say of XL, as tensors whose names are what matters.
+void add_markers(Writer& w, const std::string& path, const DiffusionConfig& d, bool xl) {
+  const auto marker = [&](const char* name) {
+    w.add(path, io::TensorToWrite{name, "F32", {0}, [](const io::ByteSink&) {}});
+  };
+  if (xl && d.precond == "v") marker("v_pred");
+  if (xl && d.zero_snr != "no") marker("ztsnr");
+}
+
+std::map<std::string, std::string> metadata_of(const DiffusionConfig& d) {
+  return {{"format", "pt"}, {"modelspec.prediction_type", d.precond == "v" ? "v" : "epsilon"}};
+}
+
+// All tensors under their names.
+Converted copy(const Input& in, const ConvertOptions& o, const Progress& progress) {
+  Writer w(o, progress);
+  const Source& s = in.sources.front();
+  std::map<std::string, std::string> metadata;
+  for (const auto& [key, value] : s.file->metadata())
+    if (!key.starts_with("torch.")) metadata.emplace(key, value);
+  w.add(o.out, std::move(metadata));
+  for (const io::TensorEntry& e : s.file->entries())
+    w.add(o.out, copied(s.file, e, e.name, o.dtype));
+  w.write();
+  return std::move(w.result());
+}
+
+struct Moved {
+  std::vector<std::pair<const Source*, Component>> components;  // the denoiser first
+  std::vector<Component> list;
+};
+
+Moved components_of(const Input& in) {
+  Moved out;
+  for (const ModelKind kind :
+       {ModelKind::denoiser, ModelKind::text_encoder, ModelKind::autoencoder})
+    for (const Source& s : in.sources)
+      for (const Component& c : s.components)
+        if (c.model->kind == kind) out.components.emplace_back(&s, c), out.list.push_back(c);
+  require(!out.list.empty(),
+          "convert: has no U-Net, text encoder or autoencoder of Stable "
+          "Diffusion, so it has one layout only  ",
+          in.sources.front().path);
+  return out;
+}
+
+void note_left_out(const Input& in, const std::map<const Source*, std::set<std::string>>& used,
+                   Converted& out) {
+  for (const Source& s : in.sources)
+    for (const io::TensorEntry& e : s.file->entries())
+      if (const auto it = used.find(&s); it == used.end() || !it->second.contains(e.name))
+        out.left_out.push_back(e.name);
+}
+
+Converted move(const Input& in, const ConvertOptions& o, const Progress& progress) {
+  const Moved moved = components_of(in);
+  const bool folder = o.layout == CheckpointLayout::diffusers;
+  const auto places = folder ? diffusers_places(moved.list) : original_places(moved.list);
+  const DiffusionConfig diffusion = diffusion_of(in);
+  std::optional<NewFolder> made;
+  if (folder) made.emplace(o.out);
+  Writer w(o, progress);
+  std::map<const Source*, std::set<std::string>> used;
+  for (size_t i = 0; i < moved.list.size(); ++i) {
+    const auto& [source, component] = moved.components[i];
+    const std::string path = folder ? made->file(places[i].file) : o.out;
+    for (const Target& t : targets_of(*source, component, places[i], used[source]))
+      w.add(path, written(t, o.dtype));
+    w.add(path,
+          folder ? std::map<std::string, std::string>{{"format", "pt"}} : metadata_of(diffusion));
+  }
+  if (folder)
+    for (const auto& [name, text] : diffusers_files(moved.list, diffusion))
+      io::write_whole_file(made->file(name), text, "convert");
+  else
+    add_markers(w, o.out, diffusion, std::ranges::any_of(places, [](const ComponentPlace& p) {
+                  return p.prefix.starts_with("conditioner.");
+                }));
+  w.write();
+  if (made) made->commit();
+  note_left_out(in, used, w.result());
+  return std::move(w.result());
+}
+
+}  // namespace
+
+Converted convert_checkpoint(const ConvertOptions& o, const Progress& progress) {
+  const Input in = read_input(o);
+  check_output(in, o);
+  require(!o.dtype || ebb::is_float(*o.dtype), "convert: dtype must be f32, f16 or bf16");
+  const bool same = o.layout == CheckpointLayout::same;
+  require(!same || in.sources.size() == 1,
+          "convert: a folder becomes one file by --layout original  ", o.in);
+  return same ? copy(in, o, progress) : move(in, o, progress);
+}
+
+}  // namespace ebb

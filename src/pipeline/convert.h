@@ -1,0 +1,40 @@
+// Checkpoints written anew: other containers, layouts and dtypes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace ebb {
+
+enum class CheckpointLayout : uint8_t {
+  same,       // the tensors' names as they are
+  original,   // one file with the names of the original programs
+  diffusers,  // a folder
+};
+
+struct ConvertOptions {
+  std::string in, out;  // a file, or a folder of diffusers
+  CheckpointLayout layout = CheckpointLayout::same;
+  std::optional<DType> dtype = {};  // of the floats; none: each as it is
+  bool averaged = false;            // the moving averages in place of the weights
+  std::string variant = {};         // of a folder's files
+};
+
+struct Converted {
+  int64_t tensors = 0, bytes = 0;
+  std::vector<std::string> left_out;  // tensors of the input that no network has
+};
+
+// Writes safetensors; what exists is replaced at the end, whole or not at all. Throws Error: for an
+// input that is no checkpoint where the layout changes, for an output that is the input or a folder
+// that is not empty, for numbers that the dtype does not hold, and where the disk is full.
+// `progress`: bytes done of all.
+Converted convert_checkpoint(const ConvertOptions& options,
+                             const std::function<void(int64_t, int64_t)>& progress = {});
+
+}  // namespace ebb
