@@ -67,7 +67,7 @@ TEST_F(CliEval, classifier_that_guesses__gives_no_class_accuracy_and_the_reason)
   EXPECT_TRUE(has(f["warnings"], "takes for their class is left out")) << f;
   EXPECT_TRUE(has(f["warnings"],
                   "stands on 4 samples and 2 held-out images, and its 128 features need 129"));
-  EXPECT_NE(out.text.find("caution: the classifier is right on only"), std::string::npos);
+  EXPECT_NE(out.text.find("warning: the classifier is right on only"), std::string::npos);
   EXPECT_NE(out.text.find("kernel distance "), std::string::npos) << out.text;
 }
 

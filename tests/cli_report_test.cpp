@@ -81,7 +81,7 @@ TEST_F(CliReport, sample_and_eval__write_into_the_folder_of_a_run) {
   ASSERT_EQ(out.code, 0) << out.text;
   const auto figures = nlohmann::json::parse(file_bytes(run() + "/eval.json"));
   EXPECT_EQ(figures["n"], 64);
-  const size_t few = out.text.find("caution: the Frechet distance stands on 64 samples"),
+  const size_t few = out.text.find("warning: the Frechet distance stands on 64 samples"),
                work = out.text.find("training the classifier: step 1 of ");
   ASSERT_NE(work, out.text.npos) << out.text;
   EXPECT_LT(few, work) << "known before the work\n" << out.text;

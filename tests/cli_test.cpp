@@ -306,6 +306,16 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
   EXPECT_NE(low.text.find("bf16["), std::string::npos);
 }
 
+TEST_F(Cli, explain__shortens_long_expressions) {
+  const Output brief = run_program("explain --model tiny --batch 2"),
+               full = run_program("explain --model tiny --batch 2 --all");
+  const std::string types = "pointwise f32[] (91 times) {expr=<91|t2=add(x0,x1);";
+  EXPECT_NE(brief.text.find(types), brief.text.npos) << brief.text;
+  EXPECT_NE(brief.text.find("; 87 more; "), brief.text.npos);
+  EXPECT_EQ(full.text.find(" more; "), full.text.npos);
+  EXPECT_NE(full.text.find("f32[],f32[],f32[],f32[],f32[]"), full.text.npos);
+}
+
 TEST_F(Cli, recompute_without_a_unit__is_an_error) {
   EXPECT_EQ(error_line(str("train --steps 1 --recompute 100 --data ", images(8))),
             "recompute: must be off, pointwise, all, auto or a size like 8GB or "
@@ -387,6 +397,8 @@ TEST_F(Cli, help__shows_what_is_common_and_all_when_asked) {
   }
   const std::string help = run_program("train --help").text;
   EXPECT_NE(help.find(" more options: ebb train --help-all"), help.npos) << help;
+  EXPECT_NE(help.find(" dit_s2 "), help.npos) << help;
+  EXPECT_EQ(help.find("sd15"), help.npos) << "takes text, which data have none of";
   EXPECT_EQ(flags("bench --help"), flags("bench --help-all"));
 }
 

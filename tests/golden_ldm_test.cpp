@@ -6,17 +6,13 @@
 #include "passes/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/golden_distance.h"
+#include "support/golden_networks.h"
 #include "support/ldm_case.h"
 
 namespace ebb::testing {
 namespace {
 
-struct On {
-  std::string network, backend;
-};
-void PrintTo(const On& on, std::ostream* out) { *out << on.network << " on " << on.backend; }
-
-class GoldenLdm : public test::OnBackend, public ::testing::WithParamInterface<On> {
+class GoldenLdm : public test::OnBackend, public ::testing::WithParamInterface<NetworkOn> {
  protected:
   GoldenLdm() : c_(GetParam().network) {}
   void SetUp() override { open(GetParam().backend); }
@@ -32,17 +28,9 @@ class GoldenLdm : public test::OnBackend, public ::testing::WithParamInterface<O
   LdmCase c_;
 };
 
-std::vector<On> networks_on(const std::string& backend) {
-  std::vector<On> out;
-  for (const std::string& name : ldm_cases())
-    if (!test::only(backend).empty()) out.push_back({name, backend});
-  return out;
-}
-std::string name_of_network(const ::testing::TestParamInfo<On>& info) { return info.param.network; }
-
-INSTANTIATE_TEST_SUITE_P(golden, GoldenLdm, ::testing::ValuesIn(networks_on("cpu")),
+INSTANTIATE_TEST_SUITE_P(golden, GoldenLdm, ::testing::ValuesIn(networks_on("cpu", ldm_cases())),
                          name_of_network);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenLdm, ::testing::ValuesIn(networks_on("cuda")),
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenLdm, ::testing::ValuesIn(networks_on("cuda", ldm_cases())),
                          name_of_network);
 
 double norm_of(std::span<const float> v) {

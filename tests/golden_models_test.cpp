@@ -17,6 +17,7 @@
 #include "runtime/plan.h"
 #include "support/golden_case.h"
 #include "support/golden_distance.h"
+#include "support/golden_networks.h"
 
 namespace ebb::testing {
 namespace {
@@ -79,12 +80,7 @@ TrainingStep training_step(const GoldenCase& c) {
   return step;
 }
 
-struct On {
-  std::string network, backend;
-};
-void PrintTo(const On& on, std::ostream* out) { *out << on.network << " on " << on.backend; }
-
-class GoldenModel : public test::OnBackend, public ::testing::WithParamInterface<On> {
+class GoldenModel : public test::OnBackend, public ::testing::WithParamInterface<NetworkOn> {
  protected:
   GoldenModel() : c_(GetParam().network) {}
   void SetUp() override { open(GetParam().backend); }
@@ -225,18 +221,11 @@ TEST_P(GoldenModel, training_steps__are_those_of_the_reference) {
   for (const std::string& w : wrong_) ADD_FAILURE() << w;
 }
 
-std::vector<On> networks_on(const std::string& backend) {
-  std::vector<On> out;
-  for (const std::string& name : golden_network_cases())
-    if (!test::only(backend).empty()) out.push_back({name, backend});
-  return out;
-}
-
-std::string name_of_network(const ::testing::TestParamInfo<On>& info) { return info.param.network; }
-
-INSTANTIATE_TEST_SUITE_P(golden, GoldenModel, ::testing::ValuesIn(networks_on("cpu")),
+INSTANTIATE_TEST_SUITE_P(golden, GoldenModel,
+                         ::testing::ValuesIn(networks_on("cpu", golden_network_cases())),
                          name_of_network);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenModel, ::testing::ValuesIn(networks_on("cuda")),
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenModel,
+                         ::testing::ValuesIn(networks_on("cuda", golden_network_cases())),
                          name_of_network);
 
 }  // namespace ebb::testing

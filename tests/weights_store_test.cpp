@@ -38,8 +38,6 @@ PreparedGraph prepared(const Graph& g) {
   return prepare(g, [](const Source& s) { return s.kind == Source::Kind::param; });
 }
 
-// ---- the pass ------------------------------------------------------------------------------
-
 TEST(prepare, what_depends_on_weights_alone__moves_and_the_rest_stays) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {4, 6}});
@@ -92,6 +90,17 @@ TEST(merge_matmuls, weights_that_are_inputs_and_rows_of_tokens__stay) {
   const Value given = g.input("w", {DType::f32, {8, 6}});
   g.output("a", ops::linear(x, given) + ops::linear(x, param(g, "a", {8, 6})));
   g.output("b", ops::linear(y, param(g, "b", {8, 6})) + ops::linear(y, param(g, "c", {8, 6})));
+  const Graph merged =
+      merge_matmuls(g, [](const Source& s) { return s.kind == Source::Kind::param; });
+  EXPECT_EQ(merged.nodes().size(), g.nodes().size());
+}
+
+TEST(merge_matmuls, weights_that_others_read__stay) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 6}}), y = g.input("y", {DType::f32, {3, 4, 6}});
+  const Value shared = param(g, "shared", {8, 6});
+  g.output("a", ops::linear(x, shared) + ops::linear(x, param(g, "a", {8, 6})));
+  g.output("b", ops::linear(y, shared));
   const Graph merged =
       merge_matmuls(g, [](const Source& s) { return s.kind == Source::Kind::param; });
   EXPECT_EQ(merged.nodes().size(), g.nodes().size());

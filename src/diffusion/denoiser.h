@@ -70,6 +70,10 @@ class Denoiser : public Latents {
   const Precond& precond() const { return precond_; }
   const DenoiserOptions& options() const { return options_; }
   const Plan& plan() const { return plan_; }  // of an evaluation
+  // Plan::missing_bytes() and check_memory() of all that runs take: also of what is computed once
+  // for all evaluations.
+  int64_t missing_bytes() const { return plan_.missing_bytes() + hoisted_bytes(); }
+  void check_memory() const { plan_.check_memory(hoisted_bytes()); }
   // Plan::watch() of the evaluations' runs.
   void watch(std::function<void(double)> watch) { plan_.watch(std::move(watch)); }
 
@@ -77,6 +81,7 @@ class Denoiser : public Latents {
   Denoiser(const DiffusionConfig& config, const DenoiserOptions& options, const Context& context,
            const HoistedGraph& graphs);
   void keep(std::string_view input, const Tensor& value);
+  int64_t hoisted_bytes() const { return hoisted_ ? hoisted_->missing_bytes() : 0; }
 
   struct Slots;
   struct Slot;

@@ -17,7 +17,15 @@ namespace {
 class MatmulMerger {
  public:
   MatmulMerger(const Graph& g, const std::function<bool(const Source&)>& is_weight)
-      : g_(g), from_weights_(values_from_weights(g, is_weight)), copied_(g.nodes().size()), rw_(g) {
+      : g_(g),
+        from_weights_(values_from_weights(g, is_weight)),
+        readers_(from_weights_.size()),
+        copied_(g.nodes().size()),
+        rw_(g) {
+    for (const Node& n : g.nodes())
+      if (!from_weights_[static_cast<size_t>(n.out[0])])
+        for (const int32_t v : n.in) ++readers_[static_cast<size_t>(root_of(g, v))];
+    for (const NamedValue& o : g.outputs()) ++readers_[static_cast<size_t>(root_of(g, o.value))];
     for (size_t i = 0; i < g.nodes().size(); ++i)
       if (const Node& n = g.nodes()[i]; mergeable(n)) groups_[key_of(n)].push_back(i);
     std::erase_if(groups_, [](const auto& group) { return group.second.size() < 2; });
@@ -42,6 +50,8 @@ class MatmulMerger {
     if (a.trans_a || !a.trans_b || a.row_sums || g_.type(n.in[1]).shape.rank() != 2) return false;
     for (size_t k = 1; k < n.in.size(); ++k)
       if (!from_weights_[static_cast<size_t>(n.in[k])]) return false;
+    // What another node reads would be held twice.
+    if (readers_[static_cast<size_t>(root_of(g_, n.in[1]))] > 1) return false;
     if (n.in.size() == 3 && g_.type(n.in[2]).shape.rank() != 1) return false;  // a residual
     return g_.type(n.in[0]).shape.rank() == 2 && !from_weights_[static_cast<size_t>(n.in[0])];
   }
@@ -114,6 +124,7 @@ class MatmulMerger {
 
   const Graph& g_;
   std::vector<bool> from_weights_;  // by value
+  std::vector<int> readers_;        // by value: nodes that do not depend on weights alone
   std::vector<bool> copied_;        // by node
   Rewriter rw_;
   std::map<Key, std::vector<size_t>> groups_;  // of nodes

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "ir/op.h"
-#include "ops/prim/reshape/op.h"
 #include "passes/simplify.h"
+#include "passes/slices.h"
 
 namespace ebb {
 namespace {
@@ -61,7 +61,7 @@ class Splitter {
       if (moves(n)) prepare.copy(n);
     for (int32_t v = 0; v < g_.values(); ++v) {
       if (!boundary_[static_cast<size_t>(v)]) continue;
-      const int32_t root = root_of(v);
+      const int32_t root = root_of(g_, v);
       const std::string name = step.to().fresh_name(name_of_value(v));
       step.set(v, step.to().source(Source::Kind::param, name, g_.type(v)));
       out.values.push_back({name, keys[static_cast<size_t>(root)], -1});
@@ -101,16 +101,6 @@ class Splitter {
 
   void need(int32_t v) {
     (at(v) == Depends::on_weights ? boundary_ : needed_)[static_cast<size_t>(v)] = true;
-  }
-
-  // The value whose memory `v` is.
-  int32_t root_of(int32_t v) const {
-    for (int32_t n = g_.producer(v); n >= 0; n = g_.producer(v)) {
-      const Node& node = g_.nodes()[static_cast<size_t>(n)];
-      if (node.op != &ops::def::reshape()) break;
-      v = node.in[0];
-    }
-    return v;
   }
 
   std::vector<std::string> keys_of_prepared() const {

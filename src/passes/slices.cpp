@@ -201,6 +201,15 @@ std::optional<SliceView> slice_view_of(const Graph& g, int32_t v) {
   return {};
 }
 
+int32_t root_of(const Graph& g, int32_t v) {
+  for (int32_t n = g.producer(v); n >= 0; n = g.producer(v)) {
+    const Node& node = g.nodes()[static_cast<size_t>(n)];
+    if (node.op != &ops::def::reshape()) break;
+    v = node.in[0];
+  }
+  return v;
+}
+
 Graph elide_slices(const Graph& g, const std::function<bool(const Signature&)>& supports) {
   return SliceElider(g, supports).run();
 }

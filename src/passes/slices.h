@@ -18,6 +18,9 @@ struct SliceView {
 // None if `v` is no such slice.
 std::optional<SliceView> slice_view_of(const Graph& g, int32_t v);
 
+// The value whose memory `v` is, looking through reshapes.
+int32_t root_of(const Graph& g, int32_t v);
+
 // On a fused graph. Elides a slice (or split) along the last dim that only pointwise nodes and
 // fusions read, looking through reshapes that keep that dim: they read strided views of its input.
 // `supports`: the device has a kernel for each reader in its new form.

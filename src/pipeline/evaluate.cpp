@@ -104,9 +104,9 @@ class Evaluation {
     const ResolvedRequest request = request_for(model_, options_);
     for (const std::string& w : request.warnings) log(w);
     open();
-    caution();  // before the work
+    warn();  // before the work
     if (!space_ || q_.conditional) make_classifier();
-    caution();
+    warn();
     measure(request);
     q_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(q_);
@@ -128,7 +128,7 @@ class Evaluation {
   }
   void open();
   void make_classifier();
-  void caution();
+  void warn();
   Tensor held_out_features(FeatureNet& net) const;
   void measure(const ResolvedRequest& request);
 
@@ -182,7 +182,7 @@ void Evaluation::make_classifier() {
 }
 
 // Says what was not said yet: some doubts are known before there is a classifier.
-void Evaluation::caution() {
+void Evaluation::warn() {
   const Evidence e{.model = sets_.training->image_shape(),
                    .data = sets_.original,
                    .samples = q_.n,
@@ -195,7 +195,7 @@ void Evaluation::caution() {
                    .inception = q_.inception};
   const std::vector<std::string> before = std::exchange(q_.doubts, doubts(e));
   for (const std::string& d : q_.doubts)
-    if (std::ranges::find(before, d) == before.end()) log("caution: " + d);
+    if (std::ranges::find(before, d) == before.end()) log("warning: " + d);
   tells_classes_ = tells_classes(e);
 }
 

@@ -20,8 +20,8 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
   constexpr int64_t of_pictures = sizeof(float) + 2;  // and bytes, twice: as a grid
   int64_t bytes = numbers * of_states + r.sample.numel() * r.count() * of_pictures;
   if (device.on_host())
-    bytes += d.plan().missing_bytes() +
-             d.options().vectors * numbers * static_cast<int64_t>(sizeof(float));
+    bytes +=
+        d.missing_bytes() + d.options().vectors * numbers * static_cast<int64_t>(sizeof(float));
   const int64_t free = free_host_memory();
   require(bytes <= free, "sample: out of memory: ", r.batch, " at a time of --n ", r.count(),
           " need ", bytes / 1000000, " MB, and ", free / 1000000,
@@ -255,7 +255,7 @@ std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
     out = nullptr;  // one that there was no room for has memory already
     out = std::make_unique<Denoiser>(model_.diffusion, network_of(model_, options.conditions),
                                      options, context_);
-    if (!context_.device->on_host()) out->plan().check_memory();
+    if (!context_.device->on_host()) out->check_memory();
   });
   return out;
 }
@@ -270,8 +270,7 @@ Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inpu
     ++statistics_.reused;
     plans_.splice(plans_.begin(), plans_, known);
     // one that has not run yet has no memory
-    if (!context_.device->on_host())
-      with_room(1, [&] { plans_.front().denoiser->plan().check_memory(); });
+    if (!context_.device->on_host()) with_room(1, [&] { plans_.front().denoiser->check_memory(); });
   } else {
     plans_.push_front({component, compiled(wanted)});
     ++statistics_.compiled;

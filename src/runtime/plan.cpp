@@ -6,7 +6,6 @@
 #include "base/names.h"
 #include "core/out_of_memory.h"
 #include "ops/prim/pointwise/op.h"
-#include "ops/prim/reshape/op.h"
 #include "ops/table.h"
 #include "passes/activations.h"
 #include "passes/concats.h"
@@ -44,16 +43,6 @@ bool same_family(const Signature& a, const Signature& b, SupportingKernels& kern
          for_a[0]->name.substr(a.op->name.size()) == for_b[0]->name.substr(b.op->name.size());
 }
 
-// The value that `v` aliases, looking through reshapes.
-int32_t root_of(const Graph& g, int32_t v) {
-  for (int32_t n = g.producer(v); n >= 0; n = g.producer(v)) {
-    const Node& node = g.nodes()[static_cast<size_t>(n)];
-    if (node.op != &ops::def::reshape()) break;
-    v = node.in[0];
-  }
-  return v;
-}
-
 // Updates need computed values: a source that updates another one is copied by a node of its own.
 Graph with_computed_updates(const Graph& g) {
   Rewriter rw(g);
@@ -83,13 +72,18 @@ Graph merged_around_weights(const Graph& g, const std::function<bool(const Sourc
   return merge_shortcuts(out, is_weight, cost_class);
 }
 
-// Runs a step; an Error says which op it was, and where in the model.
+// Runs a step; an Error, or OutOfMemory, says which op it was, and where in the model.
 void run_step(const Step& s) {
   if (!s.program.run) return;
+  const auto with_op = [&](const Error& e) {
+    return str(e.what(), "  ", s.sig.text(), s.sig.at.empty() ? "" : "  at ", s.sig.at);
+  };
   try {
     s.program.run(s.call);
+  } catch (const OutOfMemory& e) {
+    throw OutOfMemory(with_op(e));
   } catch (const Error& e) {
-    fail(e.what(), "  ", s.sig.text(), s.sig.at.empty() ? "" : "  at ", s.sig.at);
+    fail(with_op(e));
   }
 }
 
@@ -335,8 +329,8 @@ int64_t Plan::missing_bytes() const {
          std::max(arena, weights_->working_bytes(prepared_, *context_.device));
 }
 
-void Plan::check_memory() const {
-  const int64_t bytes = missing_bytes(), free = context_.device->free_memory();
+void Plan::check_memory(int64_t others) const {
+  const int64_t bytes = missing_bytes() + others, free = context_.device->free_memory();
   if (bytes > free) fail_memory(bytes, free);
 }
 

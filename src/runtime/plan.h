@@ -49,9 +49,9 @@ class Plan {
   void bind_missing();
   // Bytes of the device's memory that a run needs besides those that are bound, or held for others.
   int64_t missing_bytes() const;
-  // Throws Error unless they are free: to be asked before weights are made or copied, which may
-  // take long.
-  void check_memory() const;
+  // Throws OutOfMemory unless they are free, and `others` that are taken at the same time: to be
+  // asked before weights are made or copied, which may take long.
+  void check_memory(int64_t others = 0) const;
   const Tensor& bound(std::string_view name) const;  // on the device
   Tensor fetch(std::string_view name) const;         // on the host: a copy, or the memory itself
 

@@ -128,6 +128,12 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
 
 }  // namespace
 
+bool is_moment(const std::map<std::string, std::string>& metadata, std::string_view tensor) {
+  const auto kind = metadata.find("ebb.kind");
+  return kind != metadata.end() && kind->second == "state" &&
+         std::ranges::any_of(moments, [&](const char* m) { return tensor.starts_with(m); });
+}
+
 // ---- state of a run ------------------------------------------------------------------------
 
 namespace {

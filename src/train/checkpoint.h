@@ -63,6 +63,8 @@ int64_t last_checkpoint(const std::string& folder);
 std::optional<int64_t> last_model(const std::string& folder);
 std::string model_file(const std::string& folder, int64_t step);
 std::string state_file(const std::string& folder, int64_t step);
+// Whether a tensor of a file with this metadata is one of the optimiser's moments.
+bool is_moment(const std::map<std::string, std::string>& metadata, std::string_view tensor);
 bool is_checkpoint_file(const std::string& name);  // by its name alone, without a folder
 // Halves of checkpoints: states without a model, as a killed process leaves them, and models
 // without a state that are newer than the newest checkpoint. A model of an older step is none of

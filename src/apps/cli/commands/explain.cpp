@@ -35,7 +35,7 @@ struct Options {
       "plan: activation checkpointing to save memory: off, pointwise, all, auto or a size like "
       "8GB");
     f("batch", batch, "images");
-    f("all", all, "print long lists in full");
+    f("all", all, "print long lists and expressions in full");
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
   void choices(auto&& f) {
@@ -70,6 +70,56 @@ std::string with_short_lists(std::string_view text) {
   return out;
 }
 
+// Long expressions as their ends: "expr=<2|t2=...;t3=...;t4=...; 94 more; t99=...|t99>".
+std::string with_short_expressions(std::string_view text) {
+  constexpr std::string_view begin = "expr=<";
+  constexpr int64_t longest = 12, kept = 3;  // instructions; at an end
+  std::string out;
+  for (size_t open = text.find(begin); open != text.npos; open = text.find(begin)) {
+    const std::string_view expr = text.substr(open, text.find_first_of(">\n", open) - open);
+    const int64_t items = 1 + std::count(expr.begin(), expr.end(), ';');
+    size_t head = 0, tail = expr.size();
+    if (items > longest) {
+      for (int64_t i = 0; i < kept; ++i) head = expr.find(';', head + 1);
+      for (int64_t i = 0; i < kept; ++i) tail = expr.rfind(';', tail - 1);
+      out += str(text.substr(0, open), expr.substr(0, head), "; ", items - 2 * kept, " more; ",
+                 expr.substr(tail + 1));
+    } else {
+      out += text.substr(0, open + expr.size());
+    }
+    text.remove_prefix(open + expr.size());
+  }
+  return out += text;
+}
+
+// More than four equal types in a row as "f32[] (91 times)".
+std::string with_short_types(std::string_view text) {
+  constexpr int64_t longest = 4;
+  std::string out;
+  while (!text.empty()) {
+    const size_t word = text.find_first_of(" \n");
+    const std::string_view types = text.substr(0, word);
+    for (size_t at = 0; at < types.size();) {
+      const size_t close = types.find(']', at);
+      const std::string_view type =
+          types.substr(at, close == types.npos ? types.npos : close + 1 - at);
+      size_t next = at + type.size();
+      int64_t times = 1;
+      while (close != types.npos && next < types.size() && types[next] == ',' &&
+             types.substr(next + 1, type.size()) == type) {
+        next += 1 + type.size();
+        ++times;
+      }
+      out += times > longest ? str(type, " (", times, " times)") : types.substr(at, next - at);
+      at = next;
+    }
+    if (word == text.npos) break;
+    out += text[word];
+    text.remove_prefix(word + 1);
+  }
+  return out;
+}
+
 Graph forward_graph(const Options& o, const NamedModel& m) {
   const CommonConfig& c = m.config.common();
   const nn::Network network = network_of(*m.model, m.config);
@@ -91,7 +141,7 @@ Graph training_graph(const Options& o, const NamedModel& m, const Graph& forward
 }
 
 std::string text_of(const Options& o, const std::string& text) {
-  return o.all ? text : with_short_lists(text);
+  return o.all ? text : with_short_types(with_short_expressions(with_short_lists(text)));
 }
 
 void print_sum(const Options& o, const Plan& plan) {

@@ -133,6 +133,14 @@ int64_t elements(const io::TensorFile& file) {
   return n;
 }
 
+// Without the optimiser's moments, which the state of a training run has beside its weights.
+int64_t parameters(const io::SafetensorsFile& file) {
+  int64_t n = 0;
+  for (const auto& e : file.entries())
+    if (!train::is_moment(file.metadata(), e.name)) n += e.shape.numel();
+  return n;
+}
+
 // null where there is none, or a damaged one.
 nlohmann::ordered_json config_json(const std::string& text) {
   auto j = nlohmann::ordered_json::parse(text, nullptr, false);
@@ -149,7 +157,8 @@ std::string config_text(const Recognised& r) {
 void print_json(const io::TensorFile& file, const Recognised& r) {
   nlohmann::ordered_json j;
   j["model"] = r.model.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(r.model);
-  j["parameters"] = elements(file);
+  j["parameters"] = parameters(file);
+  if (parameters(file) < elements(file)) j["moments"] = elements(file) - parameters(file);
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const auto& e : file.entries())
     tensors.push_back({{"name", e.name}, {"dtype", e.file_dtype}, {"shape", e.shape.sizes()}});
@@ -169,6 +178,11 @@ void print_json(const io::TensorFile& file, const Recognised& r) {
   if (!r.guessed.empty()) j["guessed"] = r.guessed;
   j["metadata"] = file.metadata();
   std::puts(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+std::string moments_text(const io::SafetensorsFile& file) {
+  const int64_t moments = elements(file) - parameters(file);
+  return moments > 0 ? str(", and ", moments, " of the optimiser's moments,") : "";
 }
 
 void print_line(const std::string& text) { std::puts(printable(text).c_str()); }
@@ -197,7 +211,8 @@ void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
     if (!r.guessed.empty()) print_line("guessed     " + r.guessed);
   }
   if (!empty)
-    print_line(str("parameters  ", elements(file), " in ", file.entries().size(), " tensors"));
+    print_line(str("parameters  ", parameters(file), moments_text(file), " in ",
+                   file.entries().size(), " tensors"));
   for (const auto& [key, value] : file.metadata()) {
     const bool cut = value.size() > 120 && !all;
     print_line(str("  ", key, " = ", value.substr(0, cut ? 117 : value.size()), cut ? "..." : ""));

@@ -429,14 +429,21 @@ int run(Options& o) {
   return interrupted ? signal_exit + r.signal : 0;
 }
 
-// Models and their presets, for --model.
+// Whether the network takes nothing but what data give: no text, and no other images.
+bool is_trained(const Model& m, const ModelConfig& config) {
+  return std::ranges::all_of(m.conditions(config), [](const nn::Condition& c) {
+    return c.name == nn::class_id || c.name == nn::augment_labels;
+  });
+}
+
+// Models and presets that can be trained, for --model.
 std::string model_list() {
   std::string out = "models (--model), each with its presets:";
   for (const Model* m : all_models()) {
-    if (m->kind != ModelKind::denoiser) continue;
+    if (m->kind != ModelKind::denoiser || !is_trained(*m, find_model(m->name).config)) continue;
     out += "\n  " + m->name;
     for (const Preset& p : m->presets)
-      if (p.name != m->name) out += " " + p.name;
+      if (p.name != m->name && is_trained(*m, p.config)) out += " " + p.name;
   }
   return out;
 }
