@@ -61,8 +61,8 @@ CASES = TRAINED | {
 
 
 # pictures, height and width
-PICTURES = {"generate/sd15": (1, 512, 512), "generate/sd15_768x512": (1, 512, 768),
-            "generate/sd15_8": (8, 512, 512), "generate/tiny": (2, 64, 96)}
+PICTURES = {"generate/sd15_512": (1, 512, 512), "generate/sd15_768x512": (1, 512, 768),
+            "generate/sd15_8x512": (8, 512, 512), "generate/tiny": (2, 64, 96)}
 TINY = dict(SD15, model_channels=64, channel_mult=[1, 2], num_res_blocks=1, input_depths=[1, 0],
             middle_depth=1, output_depths=[0, 0, 1, 1], num_heads=0, num_head_channels=64,
             context=64)

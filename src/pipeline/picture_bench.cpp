@@ -36,9 +36,9 @@ std::vector<PictureCase> cases(const Device& device) {
                                    {.height = 64, .width = 96}}};
   if (device.on_host()) return out;
   const Part sd15{"sd15"}, clip{"clip_l"}, vae{"autoencoder_kl"};
-  out.push_back({"sd15", sd15, clip, vae, 1, {.height = 512, .width = 512}});
+  out.push_back({"sd15_512", sd15, clip, vae, 1, {.height = 512, .width = 512}});
   out.push_back({"sd15_768x512", sd15, clip, vae, 1, {.height = 512, .width = 768}});
-  out.push_back({"sd15_8", sd15, clip, vae, 8, {.height = 512, .width = 512}});
+  out.push_back({"sd15_8x512", sd15, clip, vae, 8, {.height = 512, .width = 512}});
   return out;
 }
 

@@ -23,6 +23,7 @@ inline auto epilogue_operands(const Signature& s) {
                                      .b = c.in[1],
                                      .bias = address_of(e.bias, c),
                                      .residual = address_of(e.residual, c),
+                                     .more = {},
                                      .out = c.out[0],
                                      .row_sums = c.out.size() == 2 ? c.out[1] : nullptr};
   };
