@@ -51,19 +51,9 @@ CheckpointParts checkpoint_of(const json& run) {
 }
 
 TextToImageRequest request_of(const json& g) {
-  return {.prompt = g["prompt"],
-          .negative = g["negative"],
-          .syntax = text::PromptSyntax::diffusers,
-          .size = {g["height"].get<int64_t>(), g["width"].get<int64_t>()},
-          .options = {.steps = g["steps"],
-                      .sampler = g["sampler"],
-                      .schedule = g["schedule"],
-                      .dtype = "f32",
-                      .seed = Seed(g["seed"].get<uint64_t>()),
-                      .guidance = g["guidance"],
-                      .dialect = "diffusers",
-                      .noise = "torch_cpu"},
-          .controls = inputs_of(g)};
+  TextToImageRequest q = recorded_request(g);
+  q.controls = inputs_of(g);
+  return q;
 }
 
 Picture picture_of(const json& run, const TextToImageRequest& request) {

@@ -34,19 +34,7 @@ Tensor golden_mask(int64_t side) {
 
 TextToImageRequest request_of(const nlohmann::json& g) {
   const int64_t side = g["height"];
-  TextToImageRequest q{.prompt = g["prompt"],
-                       .negative = g["negative"],
-                       .syntax = text::PromptSyntax::diffusers,
-                       .size = {side, side},
-                       .options = {.steps = g["steps"],
-                                   .sampler = g["sampler"],
-                                   .schedule = g["schedule"],
-                                   .dtype = "f32",
-                                   .seed = Seed(g["seed"].get<uint64_t>()),
-                                   .guidance = g["guidance"],
-                                   .schedule_options = g.value("schedule_options", ""),
-                                   .dialect = "diffusers",
-                                   .noise = "torch_cpu"}};
+  TextToImageRequest q = recorded_request(g);
   q.init = InitImage{.picture = golden_picture(side), .strength = g["strength"]};
   if (g["mask"]) q.mask = MaskImage{.picture = golden_mask(side), .overlay = false};
   return q;

@@ -17,22 +17,6 @@ const nlohmann::json& golden() {
   return all;
 }
 
-TextToImageRequest request_of(const nlohmann::json& g) {
-  const int64_t side = g["height"];
-  return {.prompt = g["prompt"],
-          .negative = g["negative"],
-          .syntax = text::PromptSyntax::diffusers,
-          .size = {side, side},
-          .options = {.steps = g["steps"],
-                      .sampler = g["sampler"],
-                      .schedule = g["schedule"],
-                      .dtype = "f32",
-                      .seed = Seed(g["seed"].get<uint64_t>()),
-                      .guidance = g["guidance"],
-                      .dialect = "diffusers",
-                      .noise = "torch_cpu"}};
-}
-
 class Passes : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -56,7 +40,7 @@ TEST_F(Passes, refiner__takes_over_as_in_the_reference) {
   parts.refiner = denoiser_of(g["refiner"]);
   parts.refiner_encoders = parts.text_encoders;
   TextToImage pipeline(parts, context_);
-  TextToImageRequest q = request_of(g);
+  TextToImageRequest q = recorded_request(g);
   q.refine = Refine{.share = g["share"]};
   const Picture p = made(pipeline, q);
   EXPECT_LT(distance("latents", p.latents.span<float>(), g["latents"]), 1e-4);
@@ -92,7 +76,7 @@ TEST(latent_resize, values__are_torchs) {
 
 TEST_F(Passes, hires__runs_a_second_pass_at_its_size) {
   TextToImage pipeline(small_checkpoint(golden()["runs"][0]), context_);
-  TextToImageRequest q = request_of(golden()["runs"][0]);
+  TextToImageRequest q = recorded_request(golden()["runs"][0]);
   q.options.steps = 4, q.options.noise = "ebb", q.options.dialect = "ebb";
   q.options.schedule = "karras";
   q.hires = Hires{.scale = 1.5, .upscaler = "latent-bicubic", .steps = 2, .strength = 0.5};

@@ -28,20 +28,11 @@ class RequestsWithLoras : public ::testing::Test {
     if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
     write_adapter(folder_ / "styles/fox.safetensors", golden());
   }
+  // In the syntax that has tags of LoRAs.
   static TextToImageRequest request() {
-    const json& g = golden();
-    return {.prompt = g["prompt"],
-            .negative = g["negative"],
-            .size = {g["height"].get<int64_t>(), g["width"].get<int64_t>()},
-            .options = {.steps = g["steps"],
-                        .sampler = g["sampler"],
-                        .schedule = g["schedule"],
-                        .dtype = "f32",
-                        .seed = Seed(g["seed"].get<uint64_t>()),
-                        .guidance = g["guidance"],
-                        .schedule_options = g.value("schedule_options", ""),
-                        .dialect = "diffusers",
-                        .noise = "torch_cpu"}};
+    TextToImageRequest q = recorded_request(golden());
+    q.syntax = text::PromptSyntax::a1111;
+    return q;
   }
   std::vector<float> latents(const TextToImageRequest& q) {
     std::vector<float> out;

@@ -20,22 +20,7 @@ class TextToImageOf : public ::testing::Test {
   void SetUp() override {
     if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
   }
-  static TextToImageRequest request() {
-    const nlohmann::json& g = golden();
-    return {.prompt = g["prompt"],
-            .negative = g["negative"],
-            .syntax = text::PromptSyntax::diffusers,
-            .size = {g["height"].get<int64_t>(), g["width"].get<int64_t>()},
-            .options = {.steps = g["steps"],
-                        .sampler = g["sampler"],
-                        .schedule = g["schedule"],
-                        .dtype = "f32",
-                        .seed = Seed(g["seed"].get<uint64_t>()),
-                        .guidance = g["guidance"],
-                        .schedule_options = g.value("schedule_options", ""),
-                        .dialect = "diffusers",
-                        .noise = "torch_cpu"}};
-  }
+  static TextToImageRequest request() { return recorded_request(golden()); }
   std::vector<Picture> pictures(const TextToImageRequest& q) {
     std::vector<Picture> out;
     RunEvents events;

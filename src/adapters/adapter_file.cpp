@@ -58,15 +58,15 @@ bool is_adapter_name(const std::string& name) {
 }
 
 std::shared_ptr<const AdapterFile> AdapterFile::open(const std::string& path) {
-  return from(io::SafetensorsFile::open(path), path);
+  return from(io::TensorFile::open(path), path);
 }
 
-std::shared_ptr<const AdapterFile> AdapterFile::from(io::SafetensorsFile file, std::string path) {
+std::shared_ptr<const AdapterFile> AdapterFile::from(io::TensorFile file, std::string path) {
   return std::shared_ptr<const AdapterFile>(new AdapterFile(std::move(file), std::move(path)));
 }
 
-AdapterFile::AdapterFile(io::SafetensorsFile file, std::string path)
-    : file_(std::make_shared<const io::SafetensorsFile>(std::move(file))), path_(std::move(path)) {
+AdapterFile::AdapterFile(io::TensorFile file, std::string path)
+    : file_(std::make_shared<const io::TensorFile>(std::move(file))), path_(std::move(path)) {
   std::error_code none;  // of what is no file: one identity
   const auto written = std::filesystem::last_write_time(path_, none).time_since_epoch().count();
   identity_ = str(path_, '@', written, '@', std::filesystem::file_size(path_, none));
@@ -83,7 +83,7 @@ AdapterFile::AdapterFile(io::SafetensorsFile file, std::string path)
 void AdapterFile::read_names() {
   std::map<std::pair<std::string, const AdapterKind*>, FileModule> found;
   std::vector<std::pair<Found, ModuleTensor>> common;
-  for (const io::SafetensorsEntry& e : file_->entries()) {
+  for (const io::TensorEntry& e : file_->entries()) {
     const auto f = parsed(e.name);
     if (!f) {
       unknown_.push_back(e.name);
@@ -177,8 +177,8 @@ Tensor AdapterFile::in_f32(const std::string& name) const {
 }
 
 StoredWeight AdapterFile::stored(const std::string& name) const {
-  const io::SafetensorsEntry& e = file_->find(name);
-  if (!io::SafetensorsFile::as_stored(e) || !nn::storage_format(*e.dtype))
+  const io::TensorEntry& e = file_->find(name);
+  if (!io::TensorFile::as_stored(e) || !nn::storage_format(*e.dtype))
     return stored_tensor(in_f32(name));
   if (finite_.insert(name).second) train::check_finite(name, file_->load(e), path_);
   return {

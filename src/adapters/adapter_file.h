@@ -34,7 +34,7 @@ class AdapterFile {
   // "adapter: ..." for a file that holds none of the kinds.
   static std::shared_ptr<const AdapterFile> open(const std::string& path);
   // Of a file that is open; `path`: for errors.
-  static std::shared_ptr<const AdapterFile> from(io::SafetensorsFile file, std::string path);
+  static std::shared_ptr<const AdapterFile> from(io::TensorFile file, std::string path);
   const std::string& path() const { return path_; }
   // Another text after the file was written anew.
   const std::string& identity() const { return identity_; }
@@ -48,16 +48,16 @@ class AdapterFile {
   // numbers that are not finite.
   StoredWeight stored(const std::string& name) const;
   Tensor in_f32(const std::string& name) const;  // likewise
-  const io::SafetensorsFile& file() const { return *file_; }
+  const io::TensorFile& file() const { return *file_; }
 
  private:
-  AdapterFile(io::SafetensorsFile file, std::string path);
+  AdapterFile(io::TensorFile file, std::string path);
   void read_names();
   void read_alphas();
   void read_peft_alphas();
   void drop_unknown();
 
-  std::shared_ptr<const io::SafetensorsFile> file_;
+  std::shared_ptr<const io::TensorFile> file_;
   std::string path_, identity_;
   std::vector<FileModule> modules_;
   std::vector<std::string> unknown_;

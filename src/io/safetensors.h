@@ -11,10 +11,6 @@
 
 namespace ebb::io {
 
-// The names from before there were other formats.
-using SafetensorsFile = TensorFile;
-using SafetensorsEntry = TensorEntry;
-
 struct NamedTensor {
   std::string name;
   Tensor tensor;  // on the host

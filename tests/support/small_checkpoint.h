@@ -8,6 +8,7 @@
 #include "nn/storage.h"
 #include "pipeline/checkpoint_parts.h"
 #include "pipeline/text_stage.h"
+#include "pipeline/text_to_image.h"
 #include "support/golden_file.h"
 
 namespace ebb::testing {
@@ -52,6 +53,23 @@ inline CheckpointParts small_checkpoint(const nlohmann::json& run) {
                       .tokenizer = ""};
   for (const auto& text : run["texts"]) out.text_encoders.push_back(component("clip_text", text));
   return out;
+}
+
+// The request that such a run records.
+inline TextToImageRequest recorded_request(const nlohmann::json& run) {
+  return {.prompt = run["prompt"],
+          .negative = run["negative"],
+          .syntax = text::PromptSyntax::diffusers,
+          .size = {run["height"].get<int64_t>(), run["width"].get<int64_t>()},
+          .options = {.steps = run["steps"],
+                      .sampler = run["sampler"],
+                      .schedule = run["schedule"],
+                      .dtype = "f32",
+                      .seed = Seed(run["seed"].get<uint64_t>()),
+                      .guidance = run["guidance"],
+                      .schedule_options = run.value("schedule_options", ""),
+                      .dialect = "diffusers",
+                      .noise = "torch_cpu"}};
 }
 
 }  // namespace ebb::testing

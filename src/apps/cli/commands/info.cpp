@@ -55,7 +55,7 @@ struct Recognised {
 };
 
 // A file that changes another network's weights.
-Recognised adapter_in(const io::SafetensorsFile& file, const std::string& path) {
+Recognised adapter_in(const io::TensorFile& file, const std::string& path) {
   Recognised out;
   try {
     out.adapter = lines_of(adapters::facts_of(*adapters::AdapterFile::from(file, path)));
@@ -134,7 +134,7 @@ int64_t elements(const io::TensorFile& file) {
 }
 
 // Without the optimiser's moments, which the state of a training run has beside its weights.
-int64_t parameters(const io::SafetensorsFile& file) {
+int64_t parameters(const io::TensorFile& file) {
   int64_t n = 0;
   for (const auto& e : file.entries())
     if (!train::is_moment(file.metadata(), e.name)) n += e.shape.numel();
@@ -180,7 +180,7 @@ void print_json(const io::TensorFile& file, const Recognised& r) {
   std::puts(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
-std::string moments_text(const io::SafetensorsFile& file) {
+std::string moments_text(const io::TensorFile& file) {
   const int64_t moments = elements(file) - parameters(file);
   return moments > 0 ? str(", and ", moments, " of the optimiser's moments,") : "";
 }
