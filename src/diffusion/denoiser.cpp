@@ -198,14 +198,14 @@ Denoiser::Denoiser(const DiffusionConfig& config, const DenoiserOptions& options
   for (int64_t k = options.vectors; k-- > 0;) {
     slots_->free.push_back(k);
     const Type type{DType::f32, batch_shape(options)};
-    plan_.bind(str("latent.", k), Tensor(type, context.device->allocate(type.bytes())));
+    plan_.bind(str("latent.", k), Tensor(type, context.allocate(type.bytes())));
   }
   if (!graphs.states.empty())
     hoisted_ =
         std::make_unique<Plan>(graphs.hoisted, context, CompileOptions{.weights = options.weights});
   for (const std::string& name : graphs.states) {
     const Type type = graphs.step.type(graphs.step.find_source(name)->value);
-    const Tensor state(type, context.device->allocate(type.bytes()));
+    const Tensor state(type, context.allocate(type.bytes()));
     plan_.bind(name, state);
     hoisted_->bind(name, state);
   }
