@@ -397,67 +397,6 @@ TEST(weight_store, preparing__takes_no_more_than_the_weights_where_most_are_read
   EXPECT_NEAR(static_cast<double>(missing), needed, 4096);
 }
 
-// Of a concatenation, which merged products read, each part is cast in its place. f32 files of DiT
-// are read so with little more memory than their weights have in 16 bits.
-TEST(weight_store, preparing__takes_a_tenth_more_than_the_weights_in_16_bits) {
-  constexpr int64_t blocks = 24, side = 64;
-  WeightStore::Weights weights;
-  Graph g;
-  const Value x = g.input("x", {DType::f32, {1, side}});
-  Value sum = x;
-  std::vector<Value> merged;
-  for (int64_t i = 0; i < blocks; ++i) {
-    for (const char* kind : {"adaln.", "fc."})
-      weights.emplace(str(kind, i), stored_tensor(Tensor(DType::f32, {side, side})));
-    merged.push_back(ops::cast(param(g, str("adaln.", i), {side, side}), DType::bf16));
-    sum = ops::cast(ops::linear(ops::cast(sum, DType::bf16),
-                                ops::cast(param(g, str("fc.", i), {side, side}), DType::bf16)),
-                    DType::f32);
-  }
-  g.output("y", ops::linear(ops::cast(x, DType::bf16), ops::concat(merged, 0)));
-  g.output("sum", sum);
-  const auto store = std::make_shared<WeightStore>(std::move(weights));
-  const auto device = std::make_shared<FarDevice>();
-  const Context context{.device = device};
-  Plan plan(g, context, {.weights = store});
-  const PlanNeeds needs = plan.needs();
-  plan.run({{"x", Tensor(DType::f32, {1, side})}});
-  constexpr int64_t in_bf16 = 2 * blocks * side * side * 2;
-  EXPECT_EQ(needs.weights.bytes(), in_bf16);
-  EXPECT_LT(context.memory->peak(), in_bf16 * 11 / 10);
-  EXPECT_LE(context.memory->peak(), needs.bytes());
-  EXPECT_GT(context.memory->peak(), needs.bytes() * 97 / 100);
-}
-
-// What release() gives back is what a run takes, and another run gives the same.
-TEST(weight_store, release__gives_back_all_that_a_run_takes) {
-  const Folder folder;
-  const Network n = Network::of("tiny");
-  const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
-  const Context context{.device = std::make_shared<FarDevice>()};
-  Plan plan(n.graph(DType::f32), context, {.weights = store});
-  const int64_t needed = plan.missing_bytes();
-  const std::vector<float> first = run(plan);
-  EXPECT_NEAR(static_cast<double>(context.memory->used()), static_cast<double>(needed), 1024);
-  plan.release();
-  store->drop_unused();
-  EXPECT_EQ(context.memory->used(), 0);
-  EXPECT_EQ(plan.missing_bytes(), needed);
-  EXPECT_EQ(run(plan), first);
-}
-
-TEST(device_memory, limit__is_kept_and_what_was_let_go_counts_no_more) {
-  const Context context{.device = std::make_shared<FarDevice>()};
-  context.memory->set_limit(1000);
-  auto first = context.allocate(600);
-  EXPECT_EQ(context.free_memory(), 400);
-  EXPECT_THROW(context.allocate(500), OutOfMemory);
-  first = nullptr;
-  const auto second = context.allocate(900);
-  EXPECT_EQ(context.memory->used(), 900);
-  EXPECT_EQ(context.memory->peak(), 900);
-}
-
 TEST(weight_store, faults_of_other_kinds__drop_nothing) {
   const auto store = std::make_shared<WeightStore>(
       WeightStore::Weights{{"a", stored_tensor(Tensor(DType::f32, {64}))},

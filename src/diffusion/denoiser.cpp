@@ -108,22 +108,34 @@ struct Predictions {
 Predictions predictions(const DiffusionConfig& config, const nn::Network& network,
                         const DenoiserOptions& o, Value x) {
   Graph& g = *x.graph;
-  Shape images = x.shape();
-  images[0] = network_batch(o);
   const Value c_skip = scalar(g, "c_skip"), c_out = scalar(g, "c_out");
-  nn::NetworkInputs call;
-  call.x = ops::map({x, scalar(g, "c_in")}, [](auto v) { return v[0] * v[1]; });
-  if (o.guided) call.x = ops::concat({call.x, call.x}, 0);
-  call.noise = ops::broadcast_to(scalar(g, "c_noise"), {images[0]});
+  const Value scaled = ops::map({x, scalar(g, "c_in")}, [](auto v) { return v[0] * v[1]; });
+  const Value noise = scalar(g, "c_noise");
+  nn::ValuesByName given;
   for (const nn::Condition& c : o.conditions)
-    call.conditions[c.name] = g.input(c.name, c.type(images[0]));
-  const Value f = mean_part(config, network(g, call), images);
+    given[c.name] = g.input(c.name, c.type(network_batch(o)));
+  // Of images and their conditions from the first one on.
+  const auto outputs = [&](Value images, int64_t first) {
+    const int64_t count = images.shape()[0];
+    nn::NetworkInputs call;
+    call.x = images;
+    call.noise = ops::broadcast_to(noise, {count});
+    for (const auto& [name, value] : given)
+      call.conditions[name] =
+          value.shape()[0] == count ? value : ops::slice(value, 0, first, first + count);
+    return mean_part(config, network(g, call), images.shape());
+  };
   const auto data = [&](Value output) {
     return ops::map(
         {x, output, c_skip, c_out}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, "f32");
   };
-  if (!o.guided) return {data(f), data(f)};
-  const auto halves = ops::split(f, 0, 2);
+  if (!o.guided) {
+    const Value f = outputs(scaled, 0);
+    return {data(f), data(f)};
+  }
+  const auto halves = o.together
+                          ? ops::split(outputs(ops::concat({scaled, scaled}, 0), 0), 0, 2)
+                          : std::vector{outputs(scaled, 0), outputs(scaled, o.batch)};
   const Value guided = ops::map(
       {x, halves[0], halves[1], c_skip, c_out, scalar(g, "cond"), scalar(g, "uncond")},
       [](auto v) {
@@ -230,6 +242,11 @@ void Denoiser::keep(std::string_view input, const Tensor& value) {
     if (!plan_.graph().find_source(input)) return;
   }
   plan_.keep(input, value);
+}
+
+void Denoiser::release() {
+  plan_.release();
+  if (hoisted_) hoisted_->release();
 }
 
 Latent Denoiser::take_slot() {
@@ -363,7 +380,13 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   }
   Denoised out{slot(takes_guided), with_uncond || !factors ? slot(takes_uncond) : Latent()};
   if (waits_) set(role_of(waits_->slot), takes_noise);
-  if (stale_) hoisted_->run({});
+  if (stale_) {
+    hoisted_->run({});
+    if (hoisted_leaves_) {
+      hoisted_->release();
+      if (options_.weights) options_.weights->drop_unused();
+    }
+  }
   stale_ = false;
   plan_.run(inputs_);
   waits_.reset();

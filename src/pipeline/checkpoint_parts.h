@@ -18,7 +18,8 @@ struct CheckpointParts {
   std::optional<LoadedComponent> autoencoder;
   std::optional<LoadedModel> refiner = {};             // for the last part of the levels
   std::vector<LoadedComponent> refiner_encoders = {};  // what it reads: its file's, or these
-  std::string tokenizer;  // a folder with the tokenizer's files; "": the built-in vocabulary
+  std::optional<LoadedComponent> upscaler = {};  // of finished pictures
+  std::string tokenizer;                         // a folder with the tokenizer's files; "": the built-in vocabulary
   std::optional<SchedulerConfig> scheduler = {};  // of a folder that has one
 };
 

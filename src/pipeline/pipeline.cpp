@@ -221,6 +221,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
           .image = r.sample,
           .conditions = std::move(given),
           .guided = r.guided,
+          .together = inputs.together,
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
           .draws = r.draws_in_plan() && inputs.first_draw == 0,
@@ -255,28 +256,55 @@ std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
     out = nullptr;  // one that there was no room for has memory already
     out = std::make_unique<Denoiser>(model_.diffusion, network_of(model_, options.conditions),
                                      options, context_);
-    if (!context_.device->on_host()) out->check_memory();
   });
   return out;
 }
 
-Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inputs) {
-  const DenoiserOptions wanted = plan_options(r, inputs);
-  const std::string& component = model_.model->name;
-  const auto known = std::ranges::find_if(plans_, [&](const CachedPlan& p) {
-    return p.component == component && p.denoiser->options() == wanted;
+std::list<Pipeline::CachedPlan>::iterator Pipeline::find(const DenoiserOptions& options) {
+  return std::ranges::find_if(plans_, [&](const CachedPlan& p) {
+    return p.component == model_.model->name && p.denoiser->options() == options;
   });
-  if (known != plans_.end()) {
+}
+
+Denoiser& Pipeline::planned(const ResolvedRequest& r, const RunInputs& inputs) {
+  const DenoiserOptions wanted = plan_options(r, inputs);
+  if (const auto known = find(wanted); known != plans_.end()) {
     ++statistics_.reused;
     plans_.splice(plans_.begin(), plans_, known);
-    // one that has not run yet has no memory
-    if (!context_.device->on_host()) with_room(1, [&] { plans_.front().denoiser->check_memory(); });
   } else {
-    plans_.push_front({component, compiled(wanted)});
+    plans_.push_front({model_.model->name, compiled(wanted)});
     ++statistics_.compiled;
     while (plans_.size() > std::max<size_t>(options_.plans, 1)) drop_oldest();
   }
   return *plans_.front().denoiser;
+}
+
+// One that has not run yet has no memory.
+Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inputs) {
+  planned(r, inputs);
+  Denoiser& front = *plans_.front().denoiser;
+  front.leave_hoisted(inputs.hoisted_leaves);
+  if (!context_.device->on_host()) with_room(1, [&] { front.check_memory(); });
+  return front;
+}
+
+Pipeline::Needs Pipeline::needs(const ResolvedRequest& r, const RunInputs& inputs) {
+  const Denoiser& d = planned(r, inputs);
+  return {d.needs(), d.hoisted_needs()};
+}
+
+void Pipeline::drop(const ResolvedRequest& r, const RunInputs& inputs) {
+  if (const auto known = find(plan_options(r, inputs)); known != plans_.end()) plans_.erase(known);
+}
+
+void Pipeline::drop() {
+  plans_.clear();
+  if (model_.weights) model_.weights->drop_unused();
+}
+
+void Pipeline::release() {
+  for (CachedPlan& p : plans_) p.denoiser->release();
+  if (model_.weights) model_.weights->drop_unused();
 }
 
 // ---- runs ----------------------------------------------------------------------------------

@@ -44,6 +44,16 @@ class Pipeline {
   // Compiles the plan of a request if it is not there, and takes what memory is sure. Throws Error
   // where memory is short.
   void prepare(const ResolvedRequest& r, const RunInputs& inputs = {}) { denoiser_for(r, inputs); }
+  // What the plans of a request need, compiled without a look at the memory that is free.
+  struct Needs {
+    PlanNeeds step;                    // of an evaluation
+    std::optional<PlanNeeds> hoisted;  // of what is computed once for them
+  };
+  Needs needs(const ResolvedRequest& r, const RunInputs& inputs);
+  void drop(const ResolvedRequest& r, const RunInputs& inputs);  // that plan
+  void drop();                                                   // all plans, and weights
+  // All plans, and weights that nothing else has, let go of the device's memory.
+  void release();
   // Samples the images [first, first + ResolvedRequest::batch) of a request, fewer at its end.
   // `progress` as for generate(), of these images. Throws Error, Cancelled.
   struct Sampled {
@@ -76,7 +86,9 @@ class Pipeline {
   Sampled sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
                     const RunInputs& inputs, const std::function<bool(double)>& progress);
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunInputs& inputs) const;
+  Denoiser& planned(const ResolvedRequest& r, const RunInputs& inputs);
   Denoiser& denoiser_for(const ResolvedRequest& r, const RunInputs& inputs);
+  std::list<CachedPlan>::iterator find(const DenoiserOptions& options);
   void with_room(size_t kept, const std::function<void()>& work);
   std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);
   void drop_oldest();
