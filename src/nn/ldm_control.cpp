@@ -59,6 +59,7 @@ Network controlled(Network unet, std::vector<ControlNetwork> controls) {
   return
       [unet = std::move(unet), controls = std::move(controls)](Graph& g, const NetworkInputs& in) {
         NetworkInputs all = in;
+        int64_t adapters = 0;  // of images, whose keys and values are attended to one by one
         for (size_t k = 0; k < controls.size(); ++k) {
           if (!controls[k]) continue;
           ValuesByName inputs = in.conditions;
@@ -68,10 +69,13 @@ Network controlled(Network unet, std::vector<ControlNetwork> controls) {
             inputs[std::string(name)] = in.condition(str(name, '.', k));
             all.conditions.erase(str(name, '.', k));
           }
+          bool of_image = false;
           for (const auto& [name, value] : controls[k](g, inputs)) {
-            Value& sum = all.conditions[name];
+            of_image = of_image_adapter(name);
+            Value& sum = all.conditions[of_image ? str(name, '.', adapters) : name];
             sum = sum ? sum + value : value;
           }
+          adapters += of_image ? 1 : 0;
         }
         return unet(g, all);
       };

@@ -10,7 +10,8 @@
 
 namespace ebb::nn {
 
-inline constexpr std::string_view hint_image = "hint";            // [H,W,3] in [0,1], of pixels
+// An image [H,W,3] in [0,1], or what an image encoder makes of one: [1,C] or [T,C].
+inline constexpr std::string_view hint_image = "hint";
 inline constexpr std::string_view control_strength = "strength";  // a factor of each residual
 
 // What a control network is given: `x` and `noise`, as the U-Net is; its conditions; `hint`, whose
@@ -23,9 +24,9 @@ ValuesByName ldm_control(const Params& p, const LdmUnet& c,
 
 // A control network in a graph: residuals of its inputs.
 using ControlNetwork = std::function<ValuesByName(Graph&, const ValuesByName& inputs)>;
-// The U-Net with the sum of the residuals of control networks, whose parameters have names of their
-// own. Number k has the conditions hint.<k> and strength.<k> of the result, and shares all others;
-// one that is empty has no part.
+// The U-Net with the sum of the residuals of control networks, and with all keys and values of
+// image adapters, whose parameters have names of their own. Number k has the conditions hint.<k>
+// and strength.<k> of the result, and shares all others; one that is empty has no part.
 Network controlled(Network unet, std::vector<ControlNetwork> controls);
 
 }  // namespace ebb::nn

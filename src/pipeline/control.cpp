@@ -45,6 +45,16 @@ nn::Condition input_of(const Component& network, std::string_view name) {
   fail("control: the network ", network.model->name, " has no input ", name);
 }
 
+// An image adapter reads what an image encoder makes: the projected image [1,C], or the states
+// [any,C] that enter its last layer.
+bool reads_features(const Component& network) {
+  return input_of(network, nn::hint_image).shape.rank() == 2;
+}
+constexpr const char *projected = "projected", *states = "states.2";
+const char* read_by(const Component& network) {
+  return input_of(network, nn::hint_image).shape[0] == 1 ? projected : states;
+}
+
 LoadedModel with(LoadedModel denoiser, const Component& network) {
   denoiser.controls.push_back(network);
   return denoiser;
@@ -58,7 +68,10 @@ void build(const LoadedModel& m, size_t k) {
   std::vector<nn::Condition> given;
   for (nn::Condition& c : conditions_of(m)) {
     if (c.name != hint_of(k) && c.name != strength_of(k)) continue;
-    if (c.name == hint_of(k)) c.shape = {side * pixels_of(m), side * pixels_of(m), c.shape[2]};
+    if (c.name == hint_of(k) && c.usual.rank() > 0)
+      c.shape = c.usual;
+    else if (c.name == hint_of(k))
+      c.shape = {side * pixels_of(m), side * pixels_of(m), c.shape[2]};
     in.conditions[c.name] = g.input(c.name, c.type(1));
     given.push_back(std::move(c));
   }
@@ -288,34 +301,86 @@ nn::Network network_of(const LoadedModel& m, const std::vector<nn::Condition>& g
   return any ? nn::controlled(std::move(unet), std::move(networks)) : unet;
 }
 
+bool needs_image_encoder(const LoadedModel& model) {
+  return std::ranges::any_of(model.controls, reads_features);
+}
+
+void check_image_encoder(const LoadedModel& model, const LoadedComponent* encoder) {
+  for (size_t k = 0; k < model.controls.size(); ++k) {
+    const Component& c = model.controls[k];
+    if (!reads_features(c)) continue;
+    const int64_t wants = input_of(c, nn::hint_image).shape[1];
+    require(
+        encoder != nullptr, "control: network ", k + 1, ", ", name_of(*c.model, c.config),
+        ", reads an image by CLIP's vision encoder (", wants,
+        read_by(c) == projected ? " channels of the projected image" : " channels of its states",
+        "): --image-encoder FILE or FOLDER names it");
+    ModelConfig config = encoder->component.config;
+    const char* field = read_by(c) == projected ? "projection" : "width";
+    const int64_t has =
+        parse_integer(field_text(find_field(config.fields(), field, "image encoder")), field);
+    require(has == wants, "control: network ", k + 1, ", ", name_of(*c.model, c.config),
+            ", was trained with another image encoder than --image-encoder (", field, " ", wants,
+            " and ", has, ")");
+  }
+}
+
+namespace {
+
+// What a network is given of its input, when it takes part.
+struct Given {
+  Tensor hint, negative_hint;
+  Factors factors;
+  Tensor none;  // strengths
+};
+
+Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const ControlRun& run) {
+  check(in, k);
+  const Component& c = model.controls[k];
+  const int64_t count = input_of(c, nn::control_strength).shape[0];
+  Given out{.hint = {},
+            .negative_hint = {},
+            .factors = factors_of(in, count, is_pooled(c.config)),
+            .none = Tensor(DType::f32, {1, count})};
+  if (reads_features(c)) {
+    require(static_cast<bool>(run.encode), "control: network ", k + 1, " needs an image encoder");
+    const bool whole = read_by(c) == projected;
+    const Tensor picture = control_image(in.kind, io::convert_channels(in.image, 3));
+    const auto read = [&](const Tensor& of) {
+      const Tensor t = run.encode(of, read_by(c));
+      return whole ? t.reshape({1, 1, t.shape()[1]}) : t;
+    };
+    out.hint = read(io::convert_channels(picture, 3));
+    out.negative_hint = whole ? Tensor(DType::f32, out.hint.shape()) : read({});
+    std::ranges::fill(out.factors.prompt.span<float>(), static_cast<float>(in.strength));
+    out.factors.negative = out.factors.prompt;
+    return out;
+  }
+  const int64_t factor = pixels_of(model), height = run.sample[0] * factor,
+                width = run.sample[1] * factor, multiple = c.model->size_multiple(c.config);
+  require(height % multiple == 0 && width % multiple == 0, "control: network ", k + 1, ", ",
+          name_of(*c.model, c.config), ", needs sides that are multiples of ", multiple, " (",
+          width, "x", height, ")");
+  out.hint = hint_of_image(in, height, width, input_of(c, nn::hint_image).shape[2]);
+  out.negative_hint = out.hint;
+  return out;
+}
+
+}  // namespace
+
 void add_controls(RunConditions& conditions, const LoadedModel& model,
-                  const std::vector<ControlInput>& inputs, const Shape& sample, int64_t steps) {
+                  const std::vector<ControlInput>& inputs, const ControlRun& run) {
   require(inputs.size() == model.controls.size(),
           "control: there must be an image for each of the ", model.controls.size(),
           " control networks (", inputs.size(), ")");
   if (inputs.empty()) return;
-  const int64_t factor = pixels_of(model);
+  const int64_t steps = run.steps;
   // After which steps something changes.
   std::set<int64_t> ends = {steps};
   for (const RunConditions::Steps& s : conditions.steps) ends.insert(std::min(s.end_step, steps));
-  struct Given {
-    Tensor hint;
-    Factors factors;
-    Tensor none;
-  };
   std::vector<Given> given;
   for (size_t k = 0; k < inputs.size(); ++k) {
-    check(inputs[k], k);
-    const Component& c = model.controls[k];
-    const int64_t count = input_of(c, nn::control_strength).shape[0];
-    const int64_t height = sample[0] * factor, width = sample[1] * factor,
-                  multiple = c.model->size_multiple(c.config);
-    require(height % multiple == 0 && width % multiple == 0, "control: network ", k + 1, ", ",
-            name_of(*c.model, c.config), ", needs sides that are multiples of ", multiple, " (",
-            width, "x", height, ")");
-    given.push_back({hint_of_image(inputs[k], height, width, input_of(c, nn::hint_image).shape[2]),
-                     factors_of(inputs[k], count, is_pooled(c.config)),
-                     Tensor(DType::f32, {1, count})});
+    given.push_back(given_of(inputs[k], model, k, run));
     for (int64_t step = 1; step < steps; ++step)
       if (takes_part(inputs[k], step, steps) != takes_part(inputs[k], step + 1, steps))
         ends.insert(step);
@@ -328,7 +393,8 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
     s.end_step = end;
     for (size_t k = 0; k < inputs.size(); ++k) {
       const bool on = takes_part(inputs[k], std::min(first, steps), steps);
-      s.values[hint_of(k)] = s.negative[hint_of(k)] = given[k].hint;
+      s.values[hint_of(k)] = given[k].hint;
+      s.negative[hint_of(k)] = given[k].negative_hint;
       s.values[strength_of(k)] = on ? given[k].factors.prompt : given[k].none;
       s.negative[strength_of(k)] = on ? given[k].factors.negative : given[k].none;
     }

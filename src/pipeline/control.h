@@ -1,7 +1,9 @@
-// Control networks of a run: how their images and strengths become conditions of the denoiser.
+// Control networks and image adapters of a run: how their images and strengths become conditions of
+// the denoiser.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,9 +50,22 @@ std::vector<nn::Condition> conditions_of(const LoadedModel& model);
 // The network of a model with those control networks for which `given` has values.
 nn::Network network_of(const LoadedModel& model, const std::vector<nn::Condition>& given);
 
-// Adds to the conditions of a run of so many steps the inputs of all control networks, one each, in
-// their order. `sample`: {H,W,C} of what the denoiser makes. Throws Error.
+// Whether one of the networks reads images by an image encoder (IP-Adapter).
+bool needs_image_encoder(const LoadedModel& model);
+// Throws Error where that is so, unless `encoder` makes what they read.
+void check_image_encoder(const LoadedModel& model, const LoadedComponent* encoder);
+// An output of the image encoder for a picture u8 [H,W,3], or for none, where it is not defined.
+using EncodeImage = std::function<Tensor(const Tensor& picture, const std::string& output)>;
+
+// What inputs are for. `sample`: {H,W,C} of what the denoiser makes.
+struct ControlRun {
+  Shape sample;
+  int64_t steps = 0;
+  EncodeImage encode = {};  // where needs_image_encoder()
+};
+// Adds to the conditions of a run the inputs of all control networks, one each, in their order.
+// Throws Error.
 void add_controls(RunConditions& conditions, const LoadedModel& model,
-                  const std::vector<ControlInput>& inputs, const Shape& sample, int64_t steps);
+                  const std::vector<ControlInput>& inputs, const ControlRun& run);
 
 }  // namespace ebb
