@@ -168,7 +168,7 @@ TEST(control, texts__are_a_kind_a_file_and_numbers) {
   EXPECT_EQ(in.start, 0.1);
   EXPECT_EQ(in.end, 0.9);
   EXPECT_EQ(read_control("none=" + file).strength, 1);
-  expect_error([&] { read_control("none"); }, "must be KIND=IMAGE[:strength[:start[:end]]]");
+  expect_error([&] { read_control("none"); }, "must be KIND[/TASK]=IMAGE[:strength[:start[:end]]]");
 }
 
 TEST(control, kinds__that_need_a_network_are_refused_with_advice) {

@@ -7,11 +7,6 @@ namespace {
 
 constexpr Init normal02{Init::Kind::normal, 0.02};
 
-// x sigmoid(1.702 x), which OpenAI's CLIP was trained with.
-Value quick_gelu(Value x) {
-  return ops::map({x}, [](auto v) { return v[0] * sigmoid(1.702 * v[0]); });
-}
-
 Value attention(const Params& p, Value x, const ClipLayers& c) {
   const Value h = self_attention(
       p, x, {.heads = c.heads, .causal = c.causal, .names = {"q_proj", "k_proj", "v_proj"}});
@@ -35,6 +30,10 @@ void check(const ClipLayers& c, int64_t width, std::string_view model) {
           ") and a hidden layer (", c.hidden, ")");
   require(c.activation == "quick_gelu" || c.activation == "gelu", model,
           ": activation must be quick_gelu or gelu ('", c.activation, "')");
+}
+
+Value quick_gelu(Value x) {
+  return ops::map({x}, [](auto v) { return v[0] * sigmoid(1.702 * v[0]); });
 }
 
 Value clip_table(const Params& p, int64_t rows, int64_t width) {

@@ -17,6 +17,8 @@ struct ClipLayers {
 // Throws Error, which begins with `model`, for what cannot be built.
 void check(const ClipLayers& c, int64_t width, std::string_view model);
 
+// x sigmoid(1.702 x), which OpenAI's CLIP was trained with.
+Value quick_gelu(Value x);
 // The rows of the table `weight` [rows,width].
 Value clip_table(const Params& p, int64_t rows, int64_t width);
 // What enters the layers, x [N,T,C], and what each of them makes. `p` holds 0, 1, ...

@@ -254,7 +254,7 @@ static std::vector<std::vector<KeysValues>> images_of(const LdmUnet& c, const Ne
   return out;
 }
 
-LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in) {
+LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in, Value added) {
   const int64_t width = 4 * c.model_channels;
   const Params time = p / "time_embed", label = p / "label_emb" / 0;
   Value t = ops::timestep_embedding(in.noise, c.model_channels, {});
@@ -263,6 +263,7 @@ LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& i
         linear(time / "cond_proj", guidance_embedding(c, in), c.model_channels, {.bias = false});
   Value e = silu_mlp({time / 0, time / 2, width}, t);
   if (c.vector > 0) e = e + silu_mlp({label / 0, label / 2, width}, vector_of(c, in));
+  if (added) e = e + added;
   Value text = in.condition(text_states);
   if (!text) text = zeros(*in.x.graph, {in.x.shape()[0], 1, c.context});
   return {ops::silu(e), text, images_of(c, in)};

@@ -99,7 +99,9 @@ struct LdmSignals {
   Value text;  // [N,T,context]; without one: a state of zeros
   std::vector<std::vector<KeysValues>> images = {};  // of adapters, by image_layers(); may be empty
 };
-LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in);
+// `added`: to the embedding [N,4*model_channels], before SiLU; may be empty.
+LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in,
+                       Value added = {});
 
 struct LdmFeatures {
   Value middle;

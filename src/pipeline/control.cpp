@@ -15,6 +15,7 @@
 #include "io/safetensors.h"
 #include "nn/ldm_control.h"
 #include "pipeline/component.h"
+#include "pipeline/control_lora.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -23,6 +24,7 @@ namespace {
 std::string prefix_of(size_t k) { return str("control.", k); }
 std::string hint_of(size_t k) { return str(nn::hint_image, '.', k); }
 std::string strength_of(size_t k) { return str(nn::control_strength, '.', k); }
+std::string task_of(size_t k) { return str(nn::control_task, '.', k); }
 
 // "sdxl", where a preset is the same, or else the model's name.
 std::string name_of(const Model& model, const ModelConfig& config) {
@@ -67,7 +69,7 @@ void build(const LoadedModel& m, size_t k) {
   nn::NetworkInputs in = network_inputs(g, *m.model, m.config, 1, {side, side});
   std::vector<nn::Condition> given;
   for (nn::Condition& c : conditions_of(m)) {
-    if (c.name != hint_of(k) && c.name != strength_of(k)) continue;
+    if (c.name != hint_of(k) && c.name != strength_of(k) && c.name != task_of(k)) continue;
     if (c.name == hint_of(k) && c.usual.rank() > 0)
       c.shape = c.usual;
     else if (c.name == hint_of(k))
@@ -88,8 +90,7 @@ void check_fit(const LoadedModel& denoiser, const LoadedComponent& network, size
          ", does not fit the denoiser ", name_of(*denoiser.model, denoiser.config), ": ", why...);
   };
   for (const nn::Condition& in : entry_of(c).inputs(c.config)) {
-    if (in.name == "noise" || in.name == nn::hint_image || in.name == nn::control_strength)
-      continue;
+    if (in.name == "noise" || nn::own_control_input(in.name)) continue;
     if (in.name == "x") {
       if (in.shape[2] != denoiser.config.common().in_channels)
         misfit("channels of the noisy image (", in.shape[2], " and ",
@@ -199,8 +200,12 @@ ControlMode control_mode(std::string_view name) {
 ControlInput read_control(const std::string& text) {
   const size_t equals = text.find('=');
   require(equals != std::string::npos && equals > 0 && equals + 1 < text.size(),
-          "control: must be KIND=IMAGE[:strength[:start[:end]]] (got '", text, "')");
+          "control: must be KIND[/TASK]=IMAGE[:strength[:start[:end]]] (got '", text, "')");
   ControlInput out{.image = {}, .kind = text.substr(0, equals)};
+  if (const size_t slash = out.kind.find('/'); slash != std::string::npos) {
+    out.task = out.kind.substr(slash + 1);
+    out.kind.resize(slash);
+  }
   std::string file = text.substr(equals + 1);
   // Numbers behind colons, from the last; names of files may have colons, too.
   std::vector<double> numbers;
@@ -238,21 +243,18 @@ Tensor control_image(std::string_view kind, const Tensor& image) {
        "like come from networks that ebb does not have: give the finished map as none=IMAGE");
 }
 
-LoadedComponent load_control_network(const std::string& file) {
+LoadedComponent load_control_network(const std::string& file, const LoadedModel& denoiser) {
   const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));
   const nn::FileShapes shapes = train::shapes_of(*open);
   std::string others;
   for (const Component& c : recognise_components(shapes)) {
     if (c.model->kind == ModelKind::control_network) {
+      if (is_control_lora(c)) return open_control_lora(*open, file, c, denoiser);
       const LoadedComponent loaded{c, open_component(open, file, c)};
       return shuffled(file) ? pooled(loaded) : loaded;
     }
     others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
   }
-  for (const auto& [name, shape] : shapes)
-    require(!name.starts_with("control_add_embedding.") && name != "lora_controlnet",
-            "control: networks of several tasks (union) and control LoRAs are not implemented  ",
-            file);
   fail("control: the file has no control network or T2I-Adapter of Stable Diffusion 1, 2 or XL",
        others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);
 }
@@ -275,14 +277,13 @@ LoadedModel with_controls(LoadedModel denoiser, const std::vector<LoadedComponen
 std::vector<nn::Condition> conditions_of(const LoadedModel& m) {
   std::vector<nn::Condition> out = m.model->conditions(m.config);
   for (size_t k = 0; k < m.controls.size(); ++k) {
-    nn::Condition hint = input_of(m.controls[k], nn::hint_image),
-                  strength = input_of(m.controls[k], nn::control_strength);
-    hint.name = hint_of(k);
-    strength.name = strength_of(k);
-    strength.guided = true;  // the branches may have strengths of their own
-    hint.rare = strength.rare = true;
-    out.push_back(std::move(hint));
-    out.push_back(std::move(strength));
+    for (nn::Condition& c : entry_of(m.controls[k]).inputs(m.controls[k].config)) {
+      if (!nn::own_control_input(c.name)) continue;
+      c.guided |= c.name == nn::control_strength;  // the branches may have strengths of their own
+      c.name = str(c.name, '.', k);
+      c.rare = true;
+      out.push_back(std::move(c));
+    }
   }
   return out;
 }
@@ -327,9 +328,42 @@ void check_image_encoder(const LoadedModel& model, const LoadedComponent* encode
 
 namespace {
 
+// What the images of networks of several tasks show, as these count them, by all their names.
+constexpr std::array tasks_by_number = {"pose,openpose",
+                                        "depth",
+                                        "scribble,hed,pidi,ted,softedge",
+                                        "canny,lineart,mlsd",
+                                        "normal",
+                                        "segment",
+                                        "tile",
+                                        "repaint,inpaint"};
+
+// f32 [1,1,count]: 1 at the task. Not defined for a network of one task.
+Tensor task_number(const ControlInput& in, const Component& c, size_t k) {
+  int64_t count = 0;
+  for (const nn::Condition& i : entry_of(c).inputs(c.config))
+    if (i.name == nn::control_task) count = i.shape[1];
+  require(count > 0 || in.task.empty(), "control: network ", k + 1, ", ",
+          name_of(*c.model, c.config), ", is of one task (got '", in.task, "')");
+  if (count == 0) return {};
+  const std::string task = small_letters(in.task.empty() ? in.kind : in.task);
+  Tensor out(DType::f32, {1, 1, count});
+  std::string known;
+  for (int64_t i = 0; i < std::min<int64_t>(count, std::ssize(tasks_by_number)); ++i) {
+    const std::string names = tasks_by_number[static_cast<size_t>(i)];
+    known += str(known.empty() ? "" : ", ", names.substr(0, names.find(',')));
+    if (str(',', names, ',').find(str(',', task, ',')) == std::string::npos) continue;
+    out.span<float>()[static_cast<size_t>(i)] = 1;
+    return out;
+  }
+  fail("control: network ", k + 1, ", ", name_of(*c.model, c.config), ", is of ", count,
+       " tasks: --control KIND/TASK=IMAGE says which of ", known, " the image shows (got '", task,
+       "')");
+}
+
 // What a network is given of its input, when it takes part.
 struct Given {
-  Tensor hint, negative_hint;
+  Tensor hint, negative_hint, task;
   Factors factors;
   Tensor none;  // strengths
 };
@@ -340,6 +374,7 @@ Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const
   const int64_t count = input_of(c, nn::control_strength).shape[0];
   Given out{.hint = {},
             .negative_hint = {},
+            .task = task_number(in, c, k),
             .factors = factors_of(in, count, is_pooled(c.config)),
             .none = Tensor(DType::f32, {1, count})};
   if (reads_features(c)) {
@@ -395,6 +430,7 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
       const bool on = takes_part(inputs[k], std::min(first, steps), steps);
       s.values[hint_of(k)] = given[k].hint;
       s.negative[hint_of(k)] = given[k].negative_hint;
+      if (given[k].task.defined()) s.values[task_of(k)] = s.negative[task_of(k)] = given[k].task;
       s.values[strength_of(k)] = on ? given[k].factors.prompt : given[k].none;
       s.negative[strength_of(k)] = on ? given[k].factors.negative : given[k].none;
     }

@@ -27,20 +27,22 @@ ControlMode control_mode(std::string_view name);
 struct ControlInput {
   Tensor image;               // u8 [H,W,3]
   std::string kind = "none";  // what is done to it first, see control_image()
+  std::string task = {};      // what it shows then, of networks of several tasks; "": the kind
   double strength = 1;
   double start = 0, end = 1;  // shares of the steps; it has no part in others
   bool stretch = false;       // to the size of the picture, else the middle is cut out
   ControlMode mode = ControlMode::balanced;
 };
-// "KIND=IMAGE[:strength[:start[:end]]]", reads the file. Throws Error.
+// "KIND[/TASK]=IMAGE[:strength[:start[:end]]]", reads the file. Throws Error.
 ControlInput read_control(const std::string& text);
 
 // What a kind makes of an image: none, invert, threshold, canny. Others need networks that ebb
 // does not have: the Error says so.
 Tensor control_image(std::string_view kind, const Tensor& image);
 
-// Of a file; throws Error that says what the file has instead.
-LoadedComponent load_control_network(const std::string& file);
+// Of a file, which may be a control LoRA on the denoiser. Throws Error that says what the file has
+// instead.
+LoadedComponent load_control_network(const std::string& file, const LoadedModel& denoiser);
 // The denoiser with control networks, whose weights are beside its own. Throws Error where one does
 // not fit it.
 LoadedModel with_controls(LoadedModel denoiser, const std::vector<LoadedComponent>& networks);

@@ -17,9 +17,9 @@ struct ControlFlags {
   std::string control_mode = "balanced", control_resize = "crop", image_encoder, upscale;
   void fields(auto&& f) {
     f("control", control,
-      "KIND=IMAGE[:strength[:start[:end]]], once for each control network: IMAGE is the finished "
-      "map "
-      "(none), or made one (invert, threshold, canny)");
+      "KIND[/TASK]=IMAGE[:strength[:start[:end]]], once for each control network: IMAGE is the "
+      "finished map or picture (none), or made a map (invert, threshold, canny); TASK: what it "
+      "shows, for networks of several tasks");
     f("control_model", control_model,
       "a file with a control network, T2I-Adapter or IP-Adapter, once for each --control");
     f("image_encoder", image_encoder,
