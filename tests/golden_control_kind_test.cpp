@@ -139,7 +139,7 @@ TEST(control_kinds, control_lora__is_recognised_with_its_rank) {
   std::string family;
   for (const auto& [key, value] : summary_of(file, found, "x"))
     if (key == "family") family = value;
-  EXPECT_EQ(family.find("control LoRA of rank 3 of latent diffusion"), 0u) << family;
+  EXPECT_EQ(family.find("control LoRA of rank 3 of Stable Diffusion XL"), 0u) << family;
 }
 
 // As published: diffusers' names, queries, keys and values of the task's attention in one tensor.

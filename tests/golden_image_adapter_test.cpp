@@ -85,15 +85,15 @@ TEST_P(GoldenImageAdapterRun, strength_of_0__is_a_run_without_the_adapter) {
   EXPECT_LT(most, 1e-4);
 }
 
-// A grey level is 1/255 before the normalisation. The mean shows what a shift or another filter
-// would do.
+// Those of Pillow to the bit, and torchvision's up to a grey level, which is 1/255 before the
+// normalisation. The mean shows what a shift or another filter would do.
 TEST(image_encoder, pixels__are_those_of_clips_image_processor) {
   for (const json& c : golden()["pixels"]) {
     const Tensor have = clip_pixels(pattern(c["height"], c["width"], c["seed"]), 224);
     const auto v = have.span<float>();
     for (const char* kind : {"pil", "torchvision"}) {
       const json& want = c[kind];
-      const double level = 1.02 / 255 / 0.26;
+      const double level = std::string(kind) == "pil" ? 1e-5 : 1.02 / 255 / 0.26;
       double most = 0, mean = 0;
       for (size_t i = 0; i < want["row"].size(); ++i)
         most = std::max(most, std::abs(v[101 * 224 * 3 + i] - want["row"][i].get<double>()));

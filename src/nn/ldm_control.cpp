@@ -99,7 +99,7 @@ ValuesByName ldm_control(const Params& p, const LdmControl& control, const Value
   Value added;
   if (control.tasks.count > 0) {
     const Value task = inputs.condition(control_task);
-    require(task, "control network: needs a ", control_task);
+    require(static_cast<bool>(task), "control network: needs a ", control_task);
     added = task_embedding(p, control, task);
     hint = hint + task_shift(p, control.tasks, hint, task);
   }

@@ -23,8 +23,8 @@ struct Sum {
   void row(int64_t r, std::span<float> out) const {
     const int64_t columns = std::ssize(out), rank = up.shape()[1];
     Tensor part(base.type.dtype, {columns});
-    base.read(r * part.bytes(), {static_cast<uint8_t*>(part.raw()),
-                                 static_cast<size_t>(part.bytes())});
+    base.read(r * part.bytes(),
+              {static_cast<uint8_t*>(part.raw()), static_cast<size_t>(part.bytes())});
     const Tensor wide = part.to(DType::f32);
     std::ranges::copy(wide.span<float>(), out.begin());
     const float* factors = up.span<float>().data() + r * rank;
@@ -47,6 +47,15 @@ struct Sum {
   }
 };
 
+// What shapes do not tell is the denoiser's.
+ModelConfig counted_as(ModelConfig network, ModelConfig denoiser) {
+  const auto known = denoiser.fields();
+  for (const Field& f : network.fields())
+    for (const char* name : {"num_heads", "num_head_channels", "groups", "sizes", "size_channels"})
+      if (f.name == name) set_field(f, field_text(find_field(known, name, "control")));
+  return network;
+}
+
 class Opener {
  public:
   Opener(const io::TensorFile& file, const std::string& path, const LoadedModel& denoiser)
@@ -61,9 +70,8 @@ class Opener {
     const auto base = base_.find(w.name);
     require(base != base_.end(), "control: neither the control LoRA nor the denoiser has ", w.name,
             "  ", path_);
-    const std::string stem = w.name.ends_with(ending)
-                                 ? w.name.substr(0, w.name.size() - ending.size())
-                                 : w.name;
+    const std::string stem =
+        w.name.ends_with(ending) ? w.name.substr(0, w.name.size() - ending.size()) : w.name;
     nn::check_file_shape(w, base->second.type);
     if (!file_.contains(stem + ".up") || !file_.contains(stem + ".down")) return base->second;
     return sum(base->second, stem);
@@ -119,20 +127,24 @@ class Opener {
 
 bool is_control_lora(const Component& network) {
   ModelConfig config = network.config;
-  return std::ranges::any_of(config.fields(), [](const Field& f) {
-    return f.name == "rank" && field_text(f) != "0";
-  });
+  return std::ranges::any_of(
+      config.fields(), [](const Field& f) { return f.name == "rank" && field_text(f) != "0"; });
 }
 
 LoadedComponent open_control_lora(const io::TensorFile& file, const std::string& path,
                                   const Component& network, const LoadedModel& denoiser) {
   require(denoiser.weights != nullptr, "control: the denoiser has no weights");
+  require(denoiser.model->name == "ldm_unet",
+          "control: a control LoRA changes the U-Net of Stable ", "Diffusion, and not ",
+          denoiser.model->name, "  ", path);
+  Component whole = network;
+  whole.config = counted_as(network.config, denoiser.config);
   Opener opener(file, path, denoiser);
   WeightStore::Weights out;
-  for (const nn::Weight& w : weights_of(*network.model, network.config))
+  for (const nn::Weight& w : weights_of(*whole.model, whole.config))
     out.emplace(w.name, opener.weight(w));
   opener.check_used();
-  return {network, std::make_shared<WeightStore>(std::move(out))};
+  return {whole, std::make_shared<WeightStore>(std::move(out))};
 }
 
 }  // namespace ebb

@@ -3,8 +3,8 @@
 As text_to_image_golden.py, with diffusers' ControlNetModel called as its pipelines call it:
 strength, first and last share of the steps, guess mode, several networks whose residuals are
 summed. Then diffusers' T2IAdapter as its pipelines call it, ControlNetUnionModel with a task, and
-ControlNetModel with the weights that a control LoRA makes of the U-Net's. All networks of a run have the weights
-of one; images are pattern(height, width, seed).
+ControlNetModel with the weights that a control LoRA makes of the U-Net's. All networks of a run
+have the weights of one; images are pattern(height, width, seed).
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Golden files of image adapters: python ip_adapter_golden.py --out tests/golden --merges FILE.
 
 CLIP's vision encoder (transformers) and the projections of IP-Adapters (diffusers) at small sizes
-on hashed weights, pixels as CLIPImageProcessor makes them, and whole runs with diffusers' IP-Adapter,
-put together as in text_to_image_golden.py. Images are pattern(height, width, seed) of
+on hashed weights, pixels as CLIPImageProcessor makes them, and whole runs with diffusers'
+IP-Adapter, put together as in text_to_image_golden.py. Images are pattern(height, width, seed) of
 control_run_golden.py.
 """
 
@@ -168,7 +168,7 @@ def pixels():
             case[kind] = {"shape": list(x.shape),
                           "row": [round(v, 5) for v in x[101].flatten().tolist()[:96]],
                           "column": [round(v, 5) for v in x[:, 37].flatten().tolist()[-96:]],
-                          "mean": float(x.double().mean()), "square": float((x ** 2).double().mean())}
+                          "mean": float(x.double().mean())}
         out.append(case)
     return out
 

@@ -1,7 +1,8 @@
 """Golden runs that start from a picture: python modes_golden.py --out tests/golden --merges FILE.
 
 diffusers' own pipelines of image to image, inpainting (with a plain network and with one of nine
-channels) and editing by instructions, at the small sizes of text_to_image_golden.py, from latents to pixels in float32.
+channels) and editing by instructions, at the small sizes of text_to_image_golden.py, from latents
+to pixels in float32.
 """
 
 import argparse
