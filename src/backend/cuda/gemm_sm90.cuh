@@ -174,9 +174,9 @@ __device__ void leave(const Params& p, const SharedStorage<C>& s) {
 // Prefetches the CTA's share of an operand into L2, before griddepcontrol.wait: a kernel that still
 // writes the operand writes to L2.
 __device__ inline void prefetch_l2(const L2Prefetch& what) {
-  const int64_t first = int64_t{what.multicast} * blockIdx.x;
+  const int64_t first = int64_t{what.bytes_per_cta} * blockIdx.x;
   if (first >= what.bytes) return;
-  const auto bytes = static_cast<uint32_t>(::min(int64_t{what.multicast}, what.bytes - first));
+  const auto bytes = static_cast<uint32_t>(::min(int64_t{what.bytes_per_cta}, what.bytes - first));
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(what.data + first), "r"(bytes)
                : "memory");
 }

@@ -216,9 +216,10 @@ void set_l2_prefetch(Params& q, const Problem& p, const Operands& o, int64_t blo
   const int64_t b = p.n * each * (p.repeat_b ? 1 : p.batch);
   if (a + b > most) return;
   const auto prefetch = [&](const void* data, int64_t bytes) {
-    return L2Prefetch{.data = static_cast<const char*>(data),
-                      .bytes = bytes / vector * vector,
-                      .multicast = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
+    return L2Prefetch{
+        .data = static_cast<const char*>(data),
+        .bytes = bytes / vector * vector,
+        .bytes_per_cta = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
   };
   q.prefetch_a = prefetch(o.a, a);
   q.prefetch_b = prefetch(o.b, b);

@@ -22,12 +22,12 @@ struct Divisor {
 };
 Divisor divisor(int64_t by);
 
-// An operand that is prefetched into L2 before griddepcontrol.wait: its bytes, those of a CTA;
-// none: 0.
+// An operand that is prefetched into L2 before griddepcontrol.wait: its bytes, and those that a CTA
+// prefetches; none: 0.
 struct L2Prefetch {
   const char* data;
   int64_t bytes;
-  uint32_t multicast;
+  uint32_t bytes_per_cta;
 };
 
 struct Params {
