@@ -21,10 +21,9 @@ class CliControl : public testing::GenerateProgram {
                         "control_model."}},
                       "control");
   }
-  std::string image_adapter(const std::string& fields = "") const {
+  std::string image_adapter(const std::string& runs = "[3,1]") const {
     return checkpoint(
-        {{"ip_adapter",
-          "{features=24 tokens=4 context=64 widths=[64,128] runs=[3,1] " + fields + "}", ""}},
+        {{"ip_adapter", "{features=24 tokens=4 context=64 widths=[64,128] runs=" + runs + "}", ""}},
         "ip_adapter");
   }
   std::string image_encoder(const std::string& fields = "") const {
@@ -103,7 +102,7 @@ TEST_F(CliControl, image_adapter_without_its_encoder__is_refused) {
   EXPECT_NE(refused(" --control-model " + network() + " --image-encoder " + image_encoder())
                 .find("--image-encoder has no effect without an IP-Adapter"),
             std::string::npos);
-  EXPECT_NE(refused(" --control-model " + image_adapter("context=32"))
+  EXPECT_NE(refused(" --control-model " + image_adapter("[2,1]"))
                 .find("does not fit the denoiser ldm_unet: "),
             std::string::npos);
 }
