@@ -119,16 +119,16 @@ Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width, int6
 }
 
 // The factors of the residuals, finest first, the middle last.
-struct Factors {
+struct ResidualFactors {
   Tensor prompt, negative;
 };
 // diffusers has its other factors of guess mode not for residuals that are means.
-Factors factors_of(const ControlInput& in, int64_t count, bool means) {
+ResidualFactors factors_of(const ControlInput& in, int64_t count, bool means) {
   constexpr std::array of_levels = {0.25, 0.62, 0.825, 1.0};  // of A1111, for adapters
   constexpr double soft = 0.825;       // of A1111, from feature to feature of Stable Diffusion 1
   constexpr int64_t most = 12;         // the number of its middle
   constexpr double least_guess = 0.1;  // of diffusers: 0.1 to 1 in equal ratios
-  Factors out{Tensor(DType::f32, {1, count}), Tensor(DType::f32, {1, count})};
+  ResidualFactors out{Tensor(DType::f32, {1, count}), Tensor(DType::f32, {1, count})};
   const bool both = in.mode == ControlMode::balanced || in.mode == ControlMode::prompt;
   for (int64_t i = 0; i < count; ++i) {
     double f = in.strength;
@@ -300,7 +300,7 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
   for (const RunConditions::Steps& s : conditions.steps) ends.insert(std::min(s.end_step, steps));
   struct Given {
     Tensor hint;
-    Factors factors;
+    ResidualFactors factors;
     Tensor none;
   };
   std::vector<Given> given;
@@ -320,17 +320,22 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
       if (takes_part(inputs[k], step, steps) != takes_part(inputs[k], step + 1, steps))
         ends.insert(step);
   }
-  RunConditions out;
+  RunConditions out{.branches = conditions.branches};
   int64_t first = 1;
   for (const int64_t end : ends) {
     RunConditions::Steps s =
-        conditions.empty() ? RunConditions::Steps{} : conditions.at(std::min(first, steps));
+        conditions.empty()
+            ? RunConditions::Steps{.branches = std::vector<NamedTensors>(out.branches.size())}
+            : conditions.at(std::min(first, steps));
     s.end_step = end;
     for (size_t k = 0; k < inputs.size(); ++k) {
       const bool on = takes_part(inputs[k], std::min(first, steps), steps);
-      s.values[hint_of(k)] = s.negative[hint_of(k)] = given[k].hint;
-      s.values[strength_of(k)] = on ? given[k].factors.prompt : given[k].none;
-      s.negative[strength_of(k)] = on ? given[k].factors.negative : given[k].none;
+      for (size_t b = 0; b < s.branches.size(); ++b) {
+        const bool negative = out.branches[b].branch == Branch::uncond;
+        const Tensor& strength = negative ? given[k].factors.negative : given[k].factors.prompt;
+        s.branches[b][hint_of(k)] = given[k].hint;
+        s.branches[b][strength_of(k)] = on ? strength : given[k].none;
+      }
     }
     out.steps.push_back(std::move(s));
     first = end + 1;
