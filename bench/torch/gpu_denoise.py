@@ -40,6 +40,7 @@ from record import fill_hashed, image, nhwc  # noqa: E402
 STEPS = 1000
 PROJECTIONS = 3
 TOKENS = 77
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 SD15 = dict(in_channels=4, extra_channels=0, model_channels=320, channel_mult=[1, 2, 4, 4],
             num_res_blocks=2, input_depths=[1, 1, 1, 1, 1, 1, 0, 0], middle_blocks=2,
             middle_depth=1, output_depths=[0] * 3 + [1] * 9, num_heads=8, num_head_channels=0,
@@ -130,16 +131,16 @@ class Pictures:
 class Evaluation:
     """A network with inputs."""
 
-    def __init__(self, case, device, batch=0):
+    def __init__(self, case, device, batch=0, dtype=torch.bfloat16):
         build, config, own_batch, shape, unet = CASES[case]
         layout = torch.channels_last if unet else torch.contiguous_format
-        self.net = fill_hashed(build(config)).to(device, torch.bfloat16).eval()
+        self.net = fill_hashed(build(config)).to(device, dtype).eval()
         self.net = self.net.to(memory_format=layout).requires_grad_(False)
         if isinstance(self.net, ldm.LdmUNet):
             self.net.fuse()
         self.count = batch or own_batch
         self.x = image("input.x", (self.count, *shape[1:], shape[0]))
-        self.x = self.x.to(device, torch.bfloat16).contiguous(memory_format=layout)
+        self.x = self.x.to(device, dtype).contiguous(memory_format=layout)
         index = torch.arange(self.count, device=device)
         self.labels = [(37 * index + 11) % STEPS]
         if config.get("num_classes"):
@@ -155,7 +156,7 @@ class Evaluation:
     def hashed(self, name, shape):
         values = torch.from_numpy(hashed_input(f"input.{name}", [self.count, *shape]))
         # in bf16 the numbers of a size would be others
-        return values.to(self.x.device, torch.float32 if name == "size" else torch.bfloat16)
+        return values.to(self.x.device, torch.float32 if name == "size" else self.x.dtype)
 
     def run(self):
         with torch.no_grad():
@@ -208,7 +209,7 @@ class Evaluations:
             return (captured(pictures.run) if "graph" in mode else pictures.run), {}
         of_component = args.case in components.CASES
         evaluation = (components.Evaluation(args.case, args.device) if of_component
-                      else Evaluation(args.case, args.device, args.batch))
+                      else Evaluation(args.case, args.device, args.batch, DTYPES[args.dtype]))
         run = make_run(evaluation, mode)
         out = nhwc(run()).double().reshape(-1).cpu().numpy()
         check = [float((out ** 2).sum() ** 0.5), *projections("output", out)[:PROJECTIONS]]

@@ -16,6 +16,8 @@ def main(description, cases, work):
 
     work.bench names it; work.prepare(args, mode) gives what to run and what else the line says."""
     args = arguments(description, cases)
+    if args.threads:
+        torch.set_num_threads(args.threads)
     torch.backends.cudnn.benchmark = True
     best = None  # milliseconds, run, mode
     with attention_order(args.attention):
@@ -38,7 +40,10 @@ def arguments(description, cases):
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--serve", action="store_true")
-    parser.add_argument("--device", default="cuda", help="cpu tries the program out")
+    parser.add_argument("--device", default="cuda", help="cpu: modes without a graph alone")
+    parser.add_argument("--dtype", default="bf16", choices=["f32", "bf16"],
+                        help="of evaluations of networks")
+    parser.add_argument("--threads", type=int, default=0, help="of the CPU; 0: PyTorch's choice")
     return parser.parse_args()
 
 

@@ -36,7 +36,7 @@ struct Options {
   std::string prompt_syntax = "auto", like, config, format = "png";
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
-  GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .schedule = "karras", .guidance = 7};
+  GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .guidance = 7};
   ModeFlags modes;
   ControlFlags control;
   CommonOptions common;
@@ -224,6 +224,7 @@ void report(const Options& o, const RunReport& r, double seconds) {
                                       {"steps", r.steps},
                                       {"evaluations", r.evaluations},
                                       {"dtype", r.ran.dtype},
+                                      {"schedule", r.ran.schedule},
                                       {"n", o.only < 0 ? o.n : 1},
                                       {"out", o.out}};
     std::puts(j.dump().c_str());
@@ -326,8 +327,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     resolve(o->generate);
     resolve_auto({&o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
-    const bool schedule_given = is_given(app, "schedule") || !o->like.empty() || !config.empty();
-    if (o->generate.dialect == "diffusers" && !schedule_given) o->generate.schedule = "auto";
     resolve_like(*o, like, app);
     return run(*o);
   };
