@@ -74,13 +74,17 @@ void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
   const RunConditions::Steps* before = std::exchange(given, &conditions.at(step));
   const int64_t batch = d.options().batch;
   for (const nn::Condition& c : d.options().conditions) {
-    if (!given->values.contains(c.name)) continue;
-    const Tensor &value = given->values.at(c.name), &negative = given->negative.at(c.name);
+    if (!given->values().contains(c.name)) continue;
     // What is the same stays, and with it what was computed of it.
-    if (before && before->values.at(c.name).raw() == value.raw() &&
-        before->negative.at(c.name).raw() == negative.raw())
+    if (before && std::ranges::equal(before->branches, given->branches,
+                                     [&](const NamedTensors& a, const NamedTensors& b) {
+                                       return a.at(c.name).raw() == b.at(c.name).raw();
+                                     }))
       continue;
-    d.condition(c.name, repeated(value, batch), c.guided ? repeated(negative, batch) : Tensor());
+    std::vector<Tensor> others;
+    for (size_t b = 1; b < given->branches.size() && c.guided && d.options().guided(); ++b)
+      others.push_back(repeated(given->branches[b].at(c.name), batch));
+    d.condition(c.name, repeated(given->values().at(c.name), batch), others);
   }
 }
 
@@ -179,6 +183,8 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     d.draw_by(keys.seed, keys.images);
   else
     d.noise_from(start.step);
+  if (const auto weights = inputs.conditions.weights(); d.options().guided() || weights[0] != 1)
+    d.weigh(weights);
   // Rules may remember a run: each has its own.
   if (r.rules.empty())
     d.guidance(r.options.guidance);
@@ -220,7 +226,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
   return {.batch = r.batch,
           .image = r.sample,
           .conditions = std::move(given),
-          .guided = r.guided,
+          .branches = inputs.conditions.evaluated(r.guided),
           .together = inputs.together,
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
@@ -266,13 +272,12 @@ std::list<Pipeline::CachedPlan>::iterator Pipeline::find(const DenoiserOptions& 
   });
 }
 
-Denoiser& Pipeline::planned(const ResolvedRequest& r, const RunInputs& inputs) {
-  const DenoiserOptions wanted = plan_options(r, inputs);
-  if (const auto known = find(wanted); known != plans_.end()) {
+Denoiser& Pipeline::planned(const DenoiserOptions& options) {
+  if (const auto known = find(options); known != plans_.end()) {
     ++statistics_.reused;
     plans_.splice(plans_.begin(), plans_, known);
   } else {
-    plans_.push_front({model_.model->name, compiled(wanted)});
+    plans_.push_front({model_.model->name, compiled(options)});
     ++statistics_.compiled;
     while (plans_.size() > std::max<size_t>(options_.plans, 1)) drop_oldest();
   }
@@ -280,26 +285,34 @@ Denoiser& Pipeline::planned(const ResolvedRequest& r, const RunInputs& inputs) {
 }
 
 // One that has not run yet has no memory.
+Denoiser& Pipeline::with_memory(const DenoiserOptions& options, bool hoisted_leaves) {
+  Denoiser& d = planned(options);
+  d.leave_hoisted(hoisted_leaves);
+  if (!context_.device->on_host()) with_room(1, [&] { d.check_memory(); });
+  return d;
+}
+
+// Where there is no room for all branches of guidance at a time, they are evaluated one by one.
 Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inputs) {
-  planned(r, inputs);
-  Denoiser& front = *plans_.front().denoiser;
-  front.leave_hoisted(inputs.hoisted_leaves);
-  if (!context_.device->on_host()) with_room(1, [&] { front.check_memory(); });
-  return front;
+  DenoiserOptions options = plan_options(r, inputs), apart = options;
+  apart.together = false;
+  if (find(options) == plans_.end() && find(apart) != plans_.end()) options = apart;
+  if (!options.guided() || !options.together) return with_memory(options, inputs.hoisted_leaves);
+  try {
+    return with_memory(options, inputs.hoisted_leaves);
+  } catch (const OutOfMemory&) {
+    if (const auto known = find(options); known != plans_.end()) plans_.erase(known);
+    return with_memory(apart, inputs.hoisted_leaves);
+  }
 }
 
 Pipeline::Needs Pipeline::needs(const ResolvedRequest& r, const RunInputs& inputs) {
-  const Denoiser& d = planned(r, inputs);
+  const Denoiser& d = planned(plan_options(r, inputs));
   return {d.needs(), d.hoisted_needs()};
 }
 
 void Pipeline::drop(const ResolvedRequest& r, const RunInputs& inputs) {
   if (const auto known = find(plan_options(r, inputs)); known != plans_.end()) plans_.erase(known);
-}
-
-void Pipeline::drop() {
-  plans_.clear();
-  if (model_.weights) model_.weights->drop_unused();
 }
 
 void Pipeline::release() {

@@ -51,7 +51,6 @@ class Pipeline {
   };
   Needs needs(const ResolvedRequest& r, const RunInputs& inputs);
   void drop(const ResolvedRequest& r, const RunInputs& inputs);  // that plan
-  void drop();                                                   // all plans, and weights
   // All plans, and weights that nothing else has, let go of the device's memory.
   void release();
   // Samples the images [first, first + ResolvedRequest::batch) of a request, fewer at its end.
@@ -86,7 +85,8 @@ class Pipeline {
   Sampled sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
                     const RunInputs& inputs, const std::function<bool(double)>& progress);
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunInputs& inputs) const;
-  Denoiser& planned(const ResolvedRequest& r, const RunInputs& inputs);
+  Denoiser& planned(const DenoiserOptions& options);
+  Denoiser& with_memory(const DenoiserOptions& options, bool hoisted_leaves);
   Denoiser& denoiser_for(const ResolvedRequest& r, const RunInputs& inputs);
   std::list<CachedPlan>::iterator find(const DenoiserOptions& options);
   void with_room(size_t kept, const std::function<void()>& work);

@@ -13,8 +13,8 @@ namespace {
 std::string size_text(int64_t bytes) {
   std::ostringstream out;
   const bool large = bytes >= 1'000'000'000;
-  out << std::fixed << std::setprecision(2)
-      << static_cast<double>(bytes) / (large ? 1e9 : 1e6) << (large ? " GB" : " MB");
+  out << std::fixed << std::setprecision(2) << static_cast<double>(bytes) / (large ? 1e9 : 1e6)
+      << (large ? " GB" : " MB");
   return out.str();
 }
 
@@ -124,7 +124,8 @@ RunMemory choose_memory(const MemoryChoice& c, int64_t limit, std::string_view w
   }
   if (best.peak() <= limit) return best;
   throw OutOfMemory(str("generate: out of memory: the run takes ", text_of(best), ", and ", whose,
-                        " is ", size_text(limit), "; a smaller --size or --batch takes less, as "
+                        " is ", size_text(limit),
+                        "; a smaller --size or --batch takes less, as "
                         "does --dtype bf16 or f16"));
 }
 

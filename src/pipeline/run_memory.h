@@ -18,9 +18,9 @@ namespace ebb {
 struct MemoryPolicy {
   bool encoders_leave = false;  // after use
   bool one_by_one = false;      // one component is on the device at a time
-  bool together = true;         // the branches of guidance are one batch; false: one after the other
-  int64_t decoder_tile = 0;     // side in latents; 0: whole images
-  int64_t upscaler_tile = 0;    // side in pixels; 0: the largest
+  bool together = true;       // the branches of guidance are one batch; false: one after the other
+  int64_t decoder_tile = 0;   // side in latents; 0: whole images
+  int64_t upscaler_tile = 0;  // side in pixels; 0: the largest
 };
 
 struct StageMemory {

@@ -12,8 +12,8 @@ PlanNeeds needs(const void* store, std::map<std::string, int64_t> weights, int64
   return {.own = 1, .weights = {store, std::move(weights), working}, .arena = arena};
 }
 
-// A choice whose stages take 60 (less 30 when encoders leave), 80 (less 50 by branches) and 70 (less
-// 60 in tiles).
+// A choice whose stages take 60 (less 30 when encoders leave), 80 (less 50 by branches) and 70
+// (less 60 in tiles).
 MemoryChoice choice() {
   return {.first = {},
           .guided = true,
@@ -71,8 +71,8 @@ TEST(choose_memory, what_does_not_fit__is_an_error_with_the_numbers) {
     FAIL();
   } catch (const OutOfMemory& e) {
     const std::string text = e.what();
-    for (const char* part : {"out of memory", "text 0.00 MB", "--memory is 0.00 MB",
-                             "decoded in tiles of 32 latents"})
+    for (const char* part :
+         {"out of memory", "text 0.00 MB", "--memory is 0.00 MB", "decoded in tiles of 32 latents"})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 }

@@ -6,8 +6,7 @@ namespace ebb {
 
 Plan& SizedPlans::of(const Shape& size) {
   constexpr size_t most = 4;
-  const auto known =
-      std::ranges::find_if(plans_, [&](const auto& p) { return p.first == size; });
+  const auto known = std::ranges::find_if(plans_, [&](const auto& p) { return p.first == size; });
   if (known != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, known);
   } else {

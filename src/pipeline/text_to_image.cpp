@@ -107,7 +107,9 @@ void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
 // Those of the request and of its prompt, checked against the checkpoint.
 void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
   std::vector<LoraChoice> choices = r.request.loras;
-  for (const text::LoraTag& tag : text::parse_prompt(r.request.prompt, r.request.syntax).loras)
+  const text::Prompt prompt = text::parse_prompt(r.request.prompt, r.request.syntax);
+  check_parts(prompt);
+  for (const text::LoraTag& tag : prompt.loras)
     choices.push_back(find_lora(tag, r.request.lora_dir));
   for (const text::LoraTag& tag :
        text::parse_prompt(r.request.negative, r.request.syntax, true).loras)
@@ -219,7 +221,7 @@ void TextToImage::apply_loras(const ResolvedTextToImage& r) {
 }
 
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
-                                   const RunEvents& events, bool sketch) {
+                                   const RunEvents& events, std::vector<PlanNeeds>* sketch) {
   const TextToImageRequest& q = r.request;
   const LoadedModel& m = pass.refined ? *parts_.refiner : parts_.denoiser;
   const DType dtype = pipeline_.dtype_of(pass.request);
@@ -249,10 +251,14 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
     if (needs_image_encoder(parts_.denoiser)) {
       images.emplace(*parts_.image_encoder, dtype, context_);
       run.encode = [&](const Tensor& picture, const std::string& output) {
-        return images->encode(picture, output);
+        if (!sketch) return images->encode(picture, output);
+        sketch->push_back(images->needs(output));
+        return images->sketch(output);
       };
     }
     add_controls(text.conditions, parts_.denoiser, q.controls, run);
+    images.reset();
+    if (parts_.image_encoder) parts_.image_encoder->weights->drop_unused();
   }
   return std::move(text.conditions);
 }
@@ -271,8 +277,7 @@ LatentDecoder& TextToImage::decoder(DType dtype) {
     if (tell_)
       tell_(str("generate: memory is short: decodes tiles of ", side, "x", side, " pixels"));
   };
-  p.decoder =
-      std::make_unique<LatentDecoder>(*parts_.autoencoder, space, dtype, context_, tells);
+  p.decoder = std::make_unique<LatentDecoder>(*parts_.autoencoder, space, dtype, context_, tells);
   return *p.decoder;
 }
 
@@ -324,9 +329,9 @@ Tensor TextToImage::enlarged(const Tensor& pixels, double scale,
                              const std::function<bool(double)>& progress) {
   const Shape& s = pixels.shape();
   upscaler_->set_tile(policy_.upscaler_tile);
-  const Tensor out = upscaler_->run(pixels.reshape({1, s[0], s[1], s[2]}),
-                                    scale > 0 ? scale : static_cast<double>(upscaler_->scale()),
-                                    progress);
+  const Tensor out =
+      upscaler_->run(pixels.reshape({1, s[0], s[1], s[2]}),
+                     scale > 0 ? scale : static_cast<double>(upscaler_->scale()), progress);
   if (policy_.one_by_one) upscaler_->release();
   return image_at(out, 0);
 }
@@ -344,10 +349,11 @@ void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Te
       for (auto pass = r.passes.rbegin(); pass != r.passes.rend(); ++pass)
         for (auto mode = pass->modes.rbegin(); mode != pass->modes.rend(); ++mode)
           out.pixels = (*mode)->finish(out.pixels);
-      if (upscaler_) out.pixels = enlarged(out.pixels, r.request.upscale, [&](double share) {
-        meter.show(Stage::decoding, (index + share) / count);
-        return true;
-      });
+      if (upscaler_)
+        out.pixels = enlarged(out.pixels, r.request.upscale, [&](double share) {
+          meter.show(Stage::decoding, (index + share) / count);
+          return true;
+        });
     }
     if (events.picture) events.picture(std::move(out));
     if (r.request.pixels) meter.show(Stage::decoding, (index + 1) / count);

@@ -73,15 +73,15 @@ struct Picture {
 struct RunEvents {
   // At the start of a stage and often within: returning false stops the run within a step.
   std::function<bool(const RunProgress&)> progress = {};
-  std::function<void(Picture)> picture = {};          // each as soon as it is ready, in order
-  std::function<void(const std::string&)> tell = {};  // what the run found out, a line each
+  std::function<void(Picture)> picture = {};           // each as soon as it is ready, in order
+  std::function<void(const std::string&)> tell = {};   // what the run found out, a line each
   std::function<void(const RunMemory&)> planned = {};  // before anything runs
 };
 
 struct RunReport {
-  GenerateOptions ran;                  // with what took the place of `auto`
-  int64_t steps = 0, evaluations = 0;   // of the denoiser, an image
-  std::string start_noise, step_noise;  // the sources
+  GenerateOptions ran;                        // with what took the place of `auto`
+  int64_t steps = 0, evaluations = 0;         // of the denoiser, an image
+  std::string start_noise, step_noise;        // the sources
   int64_t planned_bytes = 0, peak_bytes = 0;  // of the device's memory, at most
   double text_seconds = 0, sampling_seconds = 0, decoding_seconds = 0;
 };
@@ -113,8 +113,9 @@ class TextToImage {
 
  private:
   void apply_loras(const ResolvedTextToImage& r);
+  // `sketch`: nothing runs, values are zeros; it gets what image encoders need.
   RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const RunEvents& events,
-                        bool sketch = false);
+                        std::vector<PlanNeeds>* sketch = nullptr);
   std::vector<RunInputs> prepared(const ResolvedTextToImage& r, RunMeter& meter,
                                   const RunEvents& events);
   Pipeline& pipeline_of(const RunPass& pass) { return pass.refined ? *refiner_ : pipeline_; }
@@ -156,7 +157,7 @@ class TextToImage {
   Pixels& pixels_in(DType dtype);
   Pixels pixels_;
   std::unique_ptr<Upscaler> upscaler_;
-  MemoryPolicy policy_;  // of the request that runs
+  MemoryPolicy policy_;                           // of the request that runs
   std::vector<adapters::AdapterUse> loras_;       // of the last run
   std::function<void(const std::string&)> tell_;  // of the request that runs
 };

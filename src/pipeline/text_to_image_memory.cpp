@@ -45,6 +45,7 @@ std::vector<int64_t> smaller_than(int64_t largest, std::span<const int64_t> side
 // note that: what they would give is zeros.
 struct TextToImage::Sketch {
   std::vector<RunInputs> inputs;               // by pass
+  std::vector<PlanNeeds> images;               // of image encoders, which leave after use
   std::vector<PixelWork> prepare;              // once
   std::vector<std::vector<PixelWork>> begins;  // by pass, once a batch
   Shape latents, pixels;                       // of one picture in the end
@@ -66,7 +67,7 @@ TextToImage::Sketch TextToImage::sketch(const ResolvedTextToImage& r) {
                              noted->push_back({false, {1, s[1], s[2], s[3]}});
                              return Tensor(DType::f32, {s[0], s[1] * factor, s[2] * factor, 3});
                            }};
-  for (const RunPass& pass : r.passes) out.inputs.push_back({encoded(r, pass, {}, true)});
+  for (const RunPass& pass : r.passes) out.inputs.push_back({encoded(r, pass, {}, &out.images)});
   for (size_t i = 0; i < r.passes.size(); ++i)
     for (const auto& mode : r.passes[i].modes) mode->prepare(notes, out.inputs[i]);
   Tensor latents;
@@ -117,6 +118,8 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
       if (policy.one_by_one)
         for (const PlanNeeds& p : plans) device.leave(p);
     }
+  for (const PlanNeeds& p : s.images) device.take(p);
+  for (const PlanNeeds& p : s.images) device.leave(p);
   if (policy.encoders_leave && !policy.one_by_one)
     for (const TextStage* stage : text_stages())
       for (const auto& plans : stage->needs())
@@ -175,8 +178,7 @@ RunMemory TextToImage::planned(const ResolvedTextToImage& r) {
   if (r.request.pixels) {
     const std::vector<int64_t> sides = LatentDecoder::sides(s.latents);
     choice.decoder_tiles.assign(sides.begin() + 1, sides.end());
-    if (upscaler_)
-      choice.upscaler_tiles = smaller_than(Upscaler::sides()[0], Upscaler::sides());
+    if (upscaler_) choice.upscaler_tiles = smaller_than(Upscaler::sides()[0], Upscaler::sides());
   }
   const auto limit = [&] { return context_.memory->used() + context_.free_memory(); };
   if (RunMemory{.policy = {}, .stages = choice.stages(choice.first)}.peak() > limit()) release();
