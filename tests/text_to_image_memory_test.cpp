@@ -6,6 +6,7 @@
 #include "pipeline/text_to_image.h"
 #include "support/far_device.h"
 #include "support/files.h"
+#include "support/golden_distance.h"
 #include "support/small_checkpoint.h"
 
 namespace ebb::testing {
@@ -110,7 +111,9 @@ TEST_F(TextToImageMemory, limits__are_kept_and_pictures_are_the_same) {
       EXPECT_LE(m.report.peak_bytes, limit);
       expect_true(m, "with a limit");
       const MemoryPolicy& p = m.planned.policy;
-      if (p.decoder_tile == 0) EXPECT_EQ(m.pixels, all.pixels) << text_of(m.planned);
+      if (p.decoder_tile == 0) {
+        EXPECT_EQ(m.pixels, all.pixels) << text_of(m.planned);
+      }
       alone = alone || p.one_by_one, apart = apart || !p.together,
       tiles = tiles || p.decoder_tile > 0;
       limit = m.planned.peak() - 1;
