@@ -6,9 +6,6 @@ summed. Then diffusers' T2IAdapter as its pipelines call it. All networks of a r
 of one; images are pattern(height, width, seed).
 """
 
-import argparse
-import gzip
-import platform
 import re
 import sys
 from pathlib import Path
@@ -20,10 +17,7 @@ import diffusers  # noqa: E402
 import ldm_cases  # noqa: E402
 import ldm_golden  # noqa: E402
 import numpy as np  # noqa: E402
-import tokenizer_golden  # noqa: E402
 import torch  # noqa: E402
-import transformers  # noqa: E402
-from generate import write  # noqa: E402
 
 SD1 = dict(unet=runs.SD1, texts=[runs.TEXT], scheduler="euler", steps=20, height=64, width=64)
 XL = dict(unet=runs.XL, texts=runs.XL_TEXTS, scheduler="euler", steps=20, height=64, width=96)
@@ -124,36 +118,26 @@ def adapters(case, c, given):
     return call, names
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--merges", type=Path, required=True,
-                        help="clip_merges.txt.gz, as scripts/setup fetches it")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    lines = gzip.open(args.merges, "rt", encoding="utf-8").read().split("\n")
-    tokenizer = tokenizer_golden.reference(lines[1:48895])
+def all_runs(tokenizer):
     out = []
-    with torch.no_grad():
-        for name, (case, inputs) in CASES.items():
-            c, call = controls(case, inputs)
-            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
-            out.append({**runs.run(name, case, tokenizer, call), "control": config,
-                        "inputs": inputs})
-        for name, (case, c, given) in ADAPTER_CASES.items():
-            call, names = adapters(case, c, given)
-            out.append({**runs.run(name, case, tokenizer, call), "adapter": c, "inputs": [given],
-                        "names": {k: v for k, v in names.items() if k != v}})
-        for name, (case, inputs) in POOLED_CASES.items():
-            c, call = controls(case, inputs, True)
-            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
-            out.append({**runs.run(name, case, tokenizer, call),
-                        "control": {**config, "pooled": True}, "inputs": inputs})
-    write(args.out / "control_runs.json", {
-        "generator": {"python": platform.python_version(), "torch": torch.__version__,
-                      "diffusers": diffusers.__version__,
-                      "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"}, "runs": out})
+    for name, (case, inputs) in CASES.items():
+        c, call = controls(case, inputs)
+        config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+        out.append({**runs.run(name, case, tokenizer, call), "control": config, "inputs": inputs})
+    for name, (case, c, given) in ADAPTER_CASES.items():
+        call, names = adapters(case, c, given)
+        out.append({**runs.run(name, case, tokenizer, call), "adapter": c, "inputs": [given],
+                    "names": {k: v for k, v in names.items() if k != v}})
+    for name, (case, inputs) in POOLED_CASES.items():
+        c, call = controls(case, inputs, True)
+        config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+        out.append({**runs.run(name, case, tokenizer, call),
+                    "control": {**config, "pooled": True}, "inputs": inputs})
+    return {"runs": out}
+
+
+def main():
+    runs.record_runs(__doc__, "control_runs.json", all_runs)
 
 
 if __name__ == "__main__":

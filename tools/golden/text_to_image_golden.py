@@ -135,22 +135,33 @@ def run(name, case, tokenizer, control=None):
             "pixels": summary("pixels", nhwc(pixels), first=16)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(about):
+    """The folder of --out, and the tokenizer of --merges."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--merges", type=Path, required=True,
                         help="clip_merges.txt.gz, as scripts/setup fetches it")
     args = parser.parse_args()
     torch.set_num_threads(1)
     lines = gzip.open(args.merges, "rt", encoding="utf-8").read().split("\n")
-    tokenizer = tokenizer_golden.reference(lines[1:48895])
+    return args.out, tokenizer_golden.reference(lines[1:48895])
+
+
+def record_runs(about, file, make):
+    """A generator's main: writes what make(tokenizer) returns, with the versions, to --out/file."""
+    out, tokenizer = arguments(about)
     with torch.no_grad():
-        runs = [run(name, case, tokenizer) for name, case in CASES.items()]
-    write(args.out / "text_to_image.json", {
+        values = make(tokenizer)
+    write(out / file, {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "diffusers": diffusers.__version__,
                       "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"}, "runs": runs})
+                      "rule": "tools/golden/hashed_weights.py"}, **values})
+
+
+def main():
+    record_runs(__doc__, "text_to_image.json", lambda tokenizer: {
+        "runs": [run(name, case, tokenizer) for name, case in CASES.items()]})
 
 
 if __name__ == "__main__":
