@@ -72,7 +72,8 @@ footer{color:var(--soft);font-size:.85rem;margin-top:1.5rem}
 h1{font-size:1.5rem}.chart text{font-size:24px}.chart.large text{font-size:18px}
 .large .line{stroke-width:2.5}
 .samples{gap:0 .4rem}.samples ol{font-size:.65rem;max-width:4.5rem}
-.facts{grid-template-columns:repeat(2,1fr)}.film{grid-template-columns:repeat(2,minmax(0,1fr));gap:.75rem}
+.facts{grid-template-columns:repeat(2,1fr)}
+.film{grid-template-columns:repeat(2,minmax(0,1fr));gap:.75rem}
 th,td{padding-left:.8rem}table{font-size:.875rem}}
 @media print{section{break-inside:avoid}}
 )";

@@ -98,12 +98,15 @@ def encoded(tokenizer, models, prompt, xl):
     return torch.cat(states, dim=-1), pooled
 
 
-def run(name, case, tokenizer, control=None):
-    """control(step, steps, x, t, states, more): what the U-Net is given besides, of both halves."""
+def run(name, case, tokenizer, control=None, prepare=None):
+    """control(step, steps, x, t, states, more): what the U-Net is given besides, of both halves;
+    prepare(unet): what is done to it first."""
     c = {**ldm_cases.DEFAULTS, **case["unet"]}
     xl = c["vector"] > 0
     unet = ldm_cases.unet(c)
     ldm_golden.fill(unet, ldm_cases.names_of(unet, c))
+    if prepare:
+        prepare(unet)
     texts = [text_model(t) for t in case["texts"]]
     vae = autoencoder(AUTOENCODER)
     scale = 0.13025 if xl else 0.18215
@@ -123,8 +126,8 @@ def run(name, case, tokenizer, control=None):
     for i, t in enumerate(scheduler.timesteps):
         both = scheduler.scale_model_input(torch.cat([x, x]), t)
         extra = control(i, case["steps"], both, t, states, more) if control else {}
-        negative, positive = unet(both, t, encoder_hidden_states=states, **more,
-                                  **extra).sample.chunk(2)
+        negative, positive = unet(both, t, encoder_hidden_states=states,
+                                  **{**more, **extra}).sample.chunk(2)
         x = scheduler.step(negative + guidance * (positive - negative), t, x).prev_sample
     pixels = vae.decode(x / scale).sample.clamp(-1, 1)
     return {"case": name, "unet": c, "texts": case["texts"], "autoencoder": AUTOENCODER,
@@ -147,21 +150,21 @@ def arguments(about):
     return args.out, tokenizer_golden.reference(lines[1:48895])
 
 
-def record_runs(about, file, make):
-    """A generator's main: writes what make(tokenizer) returns, with the versions, to --out/file."""
+def record_runs(about, make):
+    """A generator's main: make(tokenizer) gives the values of each file, which get the versions."""
     out, tokenizer = arguments(about)
     with torch.no_grad():
-        values = make(tokenizer)
-    write(out / file, {
-        "generator": {"python": platform.python_version(), "torch": torch.__version__,
-                      "diffusers": diffusers.__version__,
-                      "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"}, **values})
+        files = make(tokenizer)
+    versions = {"python": platform.python_version(), "torch": torch.__version__,
+                "diffusers": diffusers.__version__, "transformers": transformers.__version__,
+                "rule": "tools/golden/hashed_weights.py"}
+    for file, values in files.items():
+        write(out / file, {"generator": versions, **values})
 
 
 def main():
-    record_runs(__doc__, "text_to_image.json", lambda tokenizer: {
-        "runs": [run(name, case, tokenizer) for name, case in CASES.items()]})
+    record_runs(__doc__, lambda tokenizer: {"text_to_image.json": {
+        "runs": [run(name, case, tokenizer) for name, case in CASES.items()]}})
 
 
 if __name__ == "__main__":
