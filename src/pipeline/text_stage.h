@@ -45,6 +45,9 @@ std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig&
                                        const std::vector<LoadedComponent>& encoders,
                                        int64_t clip_skip);
 
+// Throws Error for more parts than a run can have: each is a prediction in every step.
+void check_parts(const text::Prompt& prompt);
+
 struct PromptRequest {
   std::string prompt, negative;
   text::PromptSyntax syntax = text::PromptSyntax::a1111;
@@ -65,17 +68,18 @@ class TextStage {
     int64_t tokens = 0;                 // of the longer prompt, with start, end and padding
     std::vector<std::string> warnings;  // of both prompts
   };
-  // Conditions text [1,T,C] and, where the network takes them, pooled and size. Throws Error for
-  // prompts of several parts (AND) and for those that get too long.
+  // Conditions text [1,T,C] and, where the network takes them, pooled and size. Each part of a
+  // prompt (AND) is a branch with its weight. Throws Error for prompts that get too long and have
+  // too many parts.
   Encoded encode(const PromptRequest& request);
 
  private:
-  struct Branch;  // a prompt or the negative one
+  struct Part;  // of a prompt, or the negative one
   struct States {
     Tensor states, pooled;  // f32 [1,77,C] and [1,P] of one chunk
   };
-  Branch branch(const std::string& prompt, const PromptRequest& r, bool negative,
-                std::vector<std::string>& warnings);
+  std::vector<Part> parts(const std::string& prompt, const PromptRequest& r, bool negative,
+                          std::vector<std::string>& warnings);
   Plan& plan(size_t encoder, const std::string& entry);
   struct EncodedChunk {
     size_t encoder;
@@ -87,8 +91,7 @@ class TextStage {
   Tensor embedded(size_t encoder, const text::Chunk& chunk, const Tensor& tokens);
   Tensor weighted(size_t encoder, const text::Chunk& chunk, const Tensor& plain_states,
                   text::PromptSyntax syntax);
-  NamedTensors values(const Branch& b, int64_t step, int64_t chunks, const PromptRequest& r,
-                      bool negative);
+  NamedTensors values(const Part& part, int64_t step, int64_t chunks, const PromptRequest& r);
 
   std::vector<nn::Condition> known_;
   std::vector<EncoderRule> rules_;

@@ -108,7 +108,9 @@ void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
 // Those of the request and of its prompt, checked against the checkpoint.
 void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
   std::vector<LoraChoice> choices = r.request.loras;
-  for (const text::LoraTag& tag : text::parse_prompt(r.request.prompt, r.request.syntax).loras)
+  const text::Prompt prompt = text::parse_prompt(r.request.prompt, r.request.syntax);
+  check_parts(prompt);
+  for (const text::LoraTag& tag : prompt.loras)
     choices.push_back(find_lora(tag, r.request.lora_dir));
   for (const text::LoraTag& tag :
        text::parse_prompt(r.request.negative, r.request.syntax, true).loras)

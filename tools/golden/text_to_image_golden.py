@@ -98,6 +98,11 @@ def encoded(tokenizer, models, prompt, xl):
     return torch.cat(states, dim=-1), pooled
 
 
+def prompt_of(parts):
+    """As A1111 writes it."""
+    return " AND ".join(p if weight == 1 else f"{p} :{weight}" for p, weight in parts)
+
+
 def run(name, case, tokenizer, control=None, prepare=None):
     """control(step, steps, x, t, states, more): what the U-Net is given besides, of both halves;
     prepare(unet): what is done to it first."""
@@ -114,24 +119,27 @@ def run(name, case, tokenizer, control=None, prepare=None):
     scheduler = kind(**BETAS, **options)
     scheduler.set_timesteps(case["steps"])
     height, width, guidance, seed = case["height"], case["width"], 5.0, 7
-    branches = [encoded(tokenizer, texts, p, xl) for p in (NEGATIVE, PROMPT)]
+    parts = case.get("parts", [(PROMPT, 1)])  # of the prompt, each with its weight
+    branches = [encoded(tokenizer, texts, p, xl) for p in [NEGATIVE] + [p for p, _ in parts]]
     more = {}
     if xl:
-        sizes = torch.tensor([[height, width, 0, 0, height, width]] * 2, dtype=torch.float32)
+        sizes = torch.tensor([[height, width, 0, 0, height, width]] * len(branches),
+                             dtype=torch.float32)
         more["added_cond_kwargs"] = {"text_embeds": torch.cat([b[1] for b in branches]),
                                      "time_ids": sizes}
     states = torch.cat([b[0] for b in branches])
     noise = torch.randn([1, 4, height // 8, width // 8], generator=torch.manual_seed(seed))
     x = noise * scheduler.init_noise_sigma
     for i, t in enumerate(scheduler.timesteps):
-        both = scheduler.scale_model_input(torch.cat([x, x]), t)
+        both = scheduler.scale_model_input(torch.cat([x] * len(branches)), t)
         extra = control(i, case["steps"], both, t, states, more) if control else {}
-        negative, positive = unet(both, t, encoder_hidden_states=states,
-                                  **{**more, **extra}).sample.chunk(2)
-        x = scheduler.step(negative + guidance * (positive - negative), t, x).prev_sample
+        negative, *positive = unet(both, t, encoder_hidden_states=states,
+                                   **{**more, **extra}).sample.chunk(len(branches))
+        change = sum(weight * (p - negative) for p, (_, weight) in zip(positive, parts))
+        x = scheduler.step(negative + guidance * change, t, x).prev_sample
     pixels = vae.decode(x / scale).sample.clamp(-1, 1)
     return {"case": name, "unet": c, "texts": case["texts"], "autoencoder": AUTOENCODER,
-            "prompt": PROMPT, "negative": NEGATIVE, "guidance": guidance, "seed": seed,
+            "prompt": prompt_of(parts), "negative": NEGATIVE, "guidance": guidance, "seed": seed,
             "steps": case["steps"], "height": height, "width": width, **OURS[case["scheduler"]],
             "states": summary("states", states[1:], first=16),
             "latents": summary("latents", nhwc(x), first=16),
