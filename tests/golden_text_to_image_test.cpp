@@ -60,19 +60,6 @@ struct GoldenRun {
         .conditions;
   }
 
-  GenerateOptions options() const {
-    GenerateOptions o{.steps = golden["steps"],
-                      .sampler = golden["sampler"],
-                      .schedule = golden["schedule"],
-                      .dtype = "f32",
-                      .seed = Seed(golden["seed"].get<uint64_t>()),
-                      .guidance = golden["guidance"],
-                      .dialect = "diffusers",
-                      .noise = "torch_cpu"};
-    if (golden.contains("schedule_options")) o.schedule_options = golden["schedule_options"];
-    return o;
-  }
-
   Generated generate(const Context& context, const RunConditions& conditions,
                      int64_t images = 1) const {
     PipelineOptions with;
@@ -83,7 +70,7 @@ struct GoldenRun {
         pipeline.resolve({.classes = std::vector<int64_t>(static_cast<size_t>(images), -1),
                           .size = size,
                           .prompted = true},
-                         options());
+                         recorded_request(golden).options);
     return pipeline.generate(r, {}, conditions);
   }
 };

@@ -146,22 +146,33 @@ def run(name, case, tokenizer, control=None, prepare=None):
             "pixels": summary("pixels", nhwc(pixels), first=16)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(about):
+    """The folder of --out, and the tokenizer of --merges."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--merges", type=Path, required=True,
                         help="clip_merges.txt.gz, as scripts/setup fetches it")
     args = parser.parse_args()
     torch.set_num_threads(1)
     lines = gzip.open(args.merges, "rt", encoding="utf-8").read().split("\n")
-    tokenizer = tokenizer_golden.reference(lines[1:48895])
+    return args.out, tokenizer_golden.reference(lines[1:48895])
+
+
+def record_runs(about, make):
+    """A generator's main: make(tokenizer) gives the values of each file, which get the versions."""
+    out, tokenizer = arguments(about)
     with torch.no_grad():
-        runs = [run(name, case, tokenizer) for name, case in CASES.items()]
-    write(args.out / "text_to_image.json", {
-        "generator": {"python": platform.python_version(), "torch": torch.__version__,
-                      "diffusers": diffusers.__version__,
-                      "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"}, "runs": runs})
+        files = make(tokenizer)
+    versions = {"python": platform.python_version(), "torch": torch.__version__,
+                "diffusers": diffusers.__version__, "transformers": transformers.__version__,
+                "rule": "tools/golden/hashed_weights.py"}
+    for file, values in files.items():
+        write(out / file, {"generator": versions, **values})
+
+
+def main():
+    record_runs(__doc__, lambda tokenizer: {"text_to_image.json": {
+        "runs": [run(name, case, tokenizer) for name, case in CASES.items()]}})
 
 
 if __name__ == "__main__":
