@@ -22,10 +22,12 @@ TEST(device_memory, preparing__takes_a_tenth_more_than_the_weights_in_16_bits) {
   for (int64_t i = 0; i < blocks; ++i) {
     for (const char* kind : {"adaln.", "fc."})
       weights.emplace(str(kind, i), stored_tensor(Tensor(DType::f32, {side, side})));
-    merged.push_back(ops::cast(g.source(Source::Kind::param, str("adaln.", i), weight), DType::bf16));
-    sum = ops::cast(ops::linear(ops::cast(sum, DType::bf16),
-                                ops::cast(g.source(Source::Kind::param, str("fc.", i), weight), DType::bf16)),
-                    DType::f32);
+    merged.push_back(
+        ops::cast(g.source(Source::Kind::param, str("adaln.", i), weight), DType::bf16));
+    sum = ops::cast(
+        ops::linear(ops::cast(sum, DType::bf16),
+                    ops::cast(g.source(Source::Kind::param, str("fc.", i), weight), DType::bf16)),
+        DType::f32);
   }
   g.output("y", ops::linear(ops::cast(x, DType::bf16), ops::concat(merged, 0)));
   g.output("sum", sum);

@@ -98,19 +98,8 @@ void TextToImage::release() {
   if (upscaler_) upscaler_->release();
 }
 
-// In the order of run().
-std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const Sketch& s,
-                                             const MemoryPolicy& policy) {
-  const DType dtype = pipeline_.dtype_of(r.first());
-  std::vector<Pipeline::Needs> denoisers;
-  for (size_t i = 0; i < r.passes.size(); ++i) {
-    RunInputs in = s.inputs[i];
-    in.together = !policy.together;
-    pipeline_of(r.passes[i]).drop(r.passes[i].request, in);  // is not wanted any more
-    in.together = policy.together;
-    denoisers.push_back(pipeline_of(r.passes[i]).needs(r.passes[i].request, in));
-  }
-  DeviceModel device(context_.memory->used());
+void TextToImage::text_stage(DeviceModel& device, const Sketch& s,
+                             const MemoryPolicy& policy) const {
   device.begin("text");
   for (const TextStage* stage : text_stages())
     for (const auto& plans : stage->needs()) {
@@ -124,6 +113,22 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     for (const TextStage* stage : text_stages())
       for (const auto& plans : stage->needs())
         for (const PlanNeeds& p : plans) device.leave(p);
+}
+
+// In the order of run().
+std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const Sketch& s,
+                                             const MemoryPolicy& policy) {
+  const DType dtype = pipeline_.dtype_of(r.first());
+  std::vector<Pipeline::Needs> denoisers;
+  for (size_t i = 0; i < r.passes.size(); ++i) {
+    RunInputs in = s.inputs[i];
+    in.together = !policy.together;
+    pipeline_of(r.passes[i]).drop(r.passes[i].request, in);  // is not wanted any more
+    in.together = policy.together;
+    denoisers.push_back(pipeline_of(r.passes[i]).needs(r.passes[i].request, in));
+  }
+  DeviceModel device(context_.memory->used());
+  text_stage(device, s, policy);
   OnePlan encoding(device), decoding(device), enlarging(device);
   const auto decode = [&](const Shape& latents) {
     const int64_t whole = LatentDecoder::sides(latents)[0];

@@ -105,8 +105,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 }  // namespace
 
 const Command& convert() {
-  static const Command c{"convert", "write a checkpoint in another container, layout or dtype",
-                         "ebb convert model.ckpt model.safetensors --dtype f16", bind};
+  static const Command c{"convert",
+                         "write a checkpoint in another container, layout or dtype",
+                         "ebb convert model.ckpt model.safetensors --dtype f16",
+                         bind,
+                         {},
+                         {"lora"}};
   return c;
 }
 
