@@ -218,6 +218,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   if (request.hires) r.passes.push_back(hires_pass(r.request, parts));
   const std::vector<std::string>& found = r.first().warnings;
   r.warnings.insert(r.warnings.end(), found.begin(), found.end());
+  for (std::string& w : control_warnings(request.controls)) r.warnings.push_back(std::move(w));
   resolve_loras(parts, r);
   return r;
 }
