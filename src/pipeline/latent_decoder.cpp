@@ -23,12 +23,13 @@ Tiling tiling_of(int64_t side) { return {.tile = side, .overlap = side / 4, .mar
 class LatentDecoder {
  public:
   LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
-                std::function<void(const Tiling&)> tells)
+                std::function<void(const Tiling&)> tells, CircularAxes circular)
       : autoencoder_(std::move(autoencoder)),
         space_(space),
         dtype_(dtype),
         context_(std::move(context)),
-        tells_(std::move(tells)) {
+        tells_(std::move(tells)),
+        circular_(circular) {
     const Component& c = autoencoder_.component;
     const auto own = c.model->latents(c.config);
     if (own && own->scaled) space_.scale = 1, space_.shift = 0;
@@ -73,14 +74,16 @@ class LatentDecoder {
         return;
       } catch (const OutOfMemory&) {
         plan_.reset();
-        if (side == sides.back()) throw;
+        // the edges of tiles are not those of the image
+        if (side == sides.back() || circular_.any()) throw;
       }
     }
   }
 
   void compile(const Shape& tile) {
     const EntryCall call{"decode", {{"latents", tile}}, {"pixels"}};
-    plan_.emplace(entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_));
+    plan_.emplace(entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
+                             circular_));
     plan_->check_memory();
   }
 
@@ -89,6 +92,7 @@ class LatentDecoder {
   DType dtype_;
   Context context_;
   std::function<void(const Tiling&)> tells_;
+  CircularAxes circular_;
   std::optional<Plan> plan_;
   Tiling tiling_;
   Shape size_;  // of the image that these are for
@@ -97,10 +101,11 @@ class LatentDecoder {
 }  // namespace
 
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                       Context context, std::function<void(const Tiling&)> tells) {
+                       Context context, std::function<void(const Tiling&)> tells,
+                       CircularAxes circular) {
   const std::string name = autoencoder.component.model->name;
-  const auto decoder = std::make_shared<LatentDecoder>(std::move(autoencoder), space, dtype,
-                                                       std::move(context), std::move(tells));
+  const auto decoder = std::make_shared<LatentDecoder>(
+      std::move(autoencoder), space, dtype, std::move(context), std::move(tells), circular);
   return {name, [decoder](const Tensor& samples) { return decoder->decode(samples); }};
 }
 

@@ -14,6 +14,7 @@ namespace ebb {
 // memory is too short for a whole image, the largest tiles that fit are decoded, and `tells` is
 // called with them once a size.
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                       Context context, std::function<void(const Tiling&)> tells = {});
+                       Context context, std::function<void(const Tiling&)> tells = {},
+                       CircularAxes circular = {});
 
 }  // namespace ebb

@@ -14,11 +14,12 @@ constexpr float least_logvar = -30, most_logvar = 20;
 }  // namespace
 
 LatentEncoder::LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                             Context context)
+                             Context context, CircularAxes tiling)
     : autoencoder_(std::move(autoencoder)),
       space_(space),
       dtype_(dtype),
-      context_(std::move(context)) {
+      context_(std::move(context)),
+      tiling_(tiling) {
   const Component& c = autoencoder_.component;
   const auto own = c.model->latents(c.config);
   if (own && own->scaled) space_.scale = 1, space_.shift = 0;
@@ -31,7 +32,7 @@ EncodedImage LatentEncoder::encode(const Tensor& pixels) {
     EntryCall call{"encode", {{"pixels", pixels.shape()}}, {"mean"}};
     if (posterior) call.outputs.emplace_back("logvar");
     plan_.reset();
-    plan_.emplace(entry_plan(c, call, dtype_, autoencoder_.weights, context_));
+    plan_.emplace(entry_plan(c, call, dtype_, autoencoder_.weights, context_, tiling_));
     plan_->check_memory();
     size_ = pixels.shape();
   }

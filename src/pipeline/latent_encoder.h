@@ -16,8 +16,8 @@ struct EncodedImage {
 class LatentEncoder {
  public:
   // As latent_decoder() takes them.
-  LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                Context context);
+  LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
+                CircularAxes tiling = {});
 
   // f32 [1,H,W,3] in [-1,1]; keeps the plan of the size that it encoded last. Throws Error.
   EncodedImage encode(const Tensor& pixels);
@@ -27,6 +27,7 @@ class LatentEncoder {
   LatentSpace space_;
   DType dtype_;
   Context context_;
+  CircularAxes tiling_;
   std::optional<Plan> plan_;
   Shape size_;
 };

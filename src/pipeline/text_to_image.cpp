@@ -122,18 +122,41 @@ void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
   for (const std::string& w : adapters::check(r.loras, networks)) r.warnings.push_back(w);
 }
 
+// The refiner, and its text encoder where that is not the first network's.
+std::vector<adapters::Network> refiner_networks(const CheckpointParts& parts,
+                                                const ResolvedTextToImage& r) {
+  std::vector<adapters::Network> out = networks_of(*parts.refiner, r.refiner_encoders);
+  std::erase_if(out, [&](const adapters::Network& n) {
+    return std::ranges::any_of(
+        r.encoders, [&](const EncoderRule& rule) { return rule.encoder.weights == n.weights; });
+  });
+  return out;
+}
+
+void resolve_refiner_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
+  if (r.request.refiner_loras.empty()) return;
+  require(r.request.refine.has_value(),
+          "generate: --refiner-lora has no effect without --refiner FILE");
+  r.refiner_loras = open_loras(r.request.refiner_loras);
+  for (const std::string& w : adapters::check(r.refiner_loras, refiner_networks(parts, r)))
+    r.warnings.push_back(w);
+}
+
 // What is beside the passes' own options.
 GenerateRequest images_of(const TextToImageRequest& q) {
   return {.classes = std::vector<int64_t>(static_cast<size_t>(q.count), -1),
           .first_image = q.first_image,
           .size = q.size,
-          .prompted = true};
+          .prompted = true,
+          .tiling = q.tiling};
 }
 
 RunPass hires_pass(const TextToImageRequest& q, const CheckpointParts& parts) {
   const LoadedModel& m = parts.denoiser;
   require(!q.mask, "generate: --hires with --mask is not there yet");
   require(!q.refine, "generate: --hires with --refiner is not there yet");
+  require(!q.hires->network || parts.upscaler, "generate: --hires: no network was loaded from ",
+          q.hires->upscaler);
   GenerateRequest large = images_of(q);
   large.size = hires_size(*q.hires, q.size, pixel_multiple(m));
   large.strength = q.hires->strength;
@@ -195,6 +218,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   const std::vector<std::string>& found = r.first().warnings;
   r.warnings.insert(r.warnings.end(), found.begin(), found.end());
   resolve_loras(parts, r);
+  resolve_refiner_loras(parts, r);
   return r;
 }
 
@@ -208,15 +232,28 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
 
+namespace {
+
 // Files that were open before stay so, and weights whose changes are the same are not touched.
-void TextToImage::apply_loras(const ResolvedTextToImage& r) {
-  if (r.loras.empty() && loras_.empty()) return;
-  std::vector<adapters::AdapterUse> uses = r.loras;
+void apply_changed(const std::vector<adapters::AdapterUse>& wanted,
+                   std::vector<adapters::AdapterUse>& before,
+                   const std::vector<adapters::Network>& networks, bool keep) {
+  if (wanted.empty() && before.empty()) return;
+  std::vector<adapters::AdapterUse> uses = wanted;
   for (adapters::AdapterUse& use : uses)
-    for (const adapters::AdapterUse& before : loras_)
-      if (before.file->identity() == use.file->identity()) use.file = before.file;
-  adapters::apply(uses, networks_of(parts_.denoiser, r.encoders), options_.keeps_loras);
-  loras_ = std::move(uses);
+    for (const adapters::AdapterUse& b : before)
+      if (b.file->identity() == use.file->identity()) use.file = b.file;
+  adapters::apply(uses, networks, keep);
+  before = std::move(uses);
+}
+
+}  // namespace
+
+void TextToImage::apply_loras(const ResolvedTextToImage& r) {
+  apply_changed(r.loras, loras_, networks_of(parts_.denoiser, r.encoders), options_.keeps_loras);
+  if (refiner_ && r.request.refine)
+    apply_changed(r.refiner_loras, refiner_loras_, refiner_networks(parts_, r),
+                  options_.keeps_loras);
 }
 
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
@@ -256,7 +293,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
 }
 
 TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
-  if (pixels_.dtype != dtype) pixels_ = {dtype, {}, {}};
+  if (pixels_.dtype != dtype || pixels_.tiling != tiling_) pixels_ = {dtype, tiling_, {}, {}};
   return pixels_;
 }
 
@@ -269,7 +306,7 @@ Decoder& TextToImage::decoder(DType dtype) {
     if (tell_)
       tell_(str("generate: memory is short: decodes tiles of ", side, "x", side, " pixels"));
   };
-  p.decoder = latent_decoder(*parts_.autoencoder, space, dtype, context_, tells);
+  p.decoder = latent_decoder(*parts_.autoencoder, space, dtype, context_, tells, p.tiling);
   return *p.decoder;
 }
 
@@ -277,14 +314,33 @@ LatentEncoder& TextToImage::encoder(DType dtype) {
   Pixels& p = pixels_in(dtype);
   if (!p.encoder)
     p.encoder.emplace(*parts_.autoencoder, *parts_.denoiser.model->latents(parts_.denoiser.config),
-                      dtype, context_);
+                      dtype, context_, p.tiling);
   return *p.encoder;
 }
 
 RunTools TextToImage::tools(DType dtype) {
   return {.encode = [this, dtype](const Tensor& pixels) { return encoder(dtype).encode(pixels); },
           .decode = [this, dtype](
-                        const Tensor& latents) { return decoder(dtype).decode(latents.clone()); }};
+                        const Tensor& latents) { return decoder(dtype).decode(latents.clone()); },
+          .upscale =
+              [this](const Tensor& pixels, double scale) {
+                if (!upscaler_) upscaler_.emplace(parts_.upscaler.value(), context_);
+                return upscaler_->run(pixels, scale);
+              }};
+}
+
+Preview TextToImage::preview(const ResolvedTextToImage& r,
+                             const std::optional<LoadedComponent>& small) {
+  const DType dtype = pipeline_.dtype_of(r.first());
+  const LatentSpace space = *parts_.denoiser.model->latents(parts_.denoiser.config);
+  if (small) return decoder_preview(latent_decoder(*small, space, dtype, context_));
+  require(parts_.autoencoder.has_value(),
+          "generate: --preview needs an autoencoder, which the checkpoint lacks; --preview-decoder "
+          "FILE names one");
+  return linear_preview(
+      {.name = "",
+       .decode = [this, dtype](const Tensor& latents) { return decoder(dtype).decode(latents); }},
+      r.first().sample[2]);
 }
 
 // What the passes get beside the latents of the one before.
@@ -335,6 +391,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     const RunPass& pass = r.passes[i];
     RunInputs in = inputs[i];
     for (const auto& mode : pass.modes) mode->begin(with, latents, in);
+    in.watch = step_;
     const double work = work_of(r, pass);
     const Pipeline::Sampled out =
         pipeline_of(pass).sample(pass.request, first, in, [&](double share) {
@@ -351,7 +408,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
 }
 
 RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events) {
-  tell_ = events.tell;
+  tell_ = events.tell, step_ = events.step, tiling_ = r.request.tiling;
   const DefaultNoise& noise = r.first().noise;
   RunMeter meter(work_of(r), events.progress);
   apply_loras(r);
