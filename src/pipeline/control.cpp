@@ -431,13 +431,12 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
     for (size_t k = 0; k < inputs.size(); ++k) {
       const bool on = takes_part(inputs[k], std::min(first, steps), steps);
       for (size_t b = 0; b < s.branches.size(); ++b) {
-        const bool negative = out.branches[b].branch == Branch::uncond;
-        const Given& in = given[k];
-        s.branches[b][hint_of(k)] = negative ? in.negative_hint : in.hint;
-        if (in.task.defined()) s.branches[b][task_of(k)] = in.task;
-        s.branches[b][strength_of(k)] = !on        ? in.none
-                                        : negative ? in.factors.negative
-                                                   : in.factors.prompt;
+        const bool negative = out.branches[b].branch != Branch::cond;
+        const Given& g = given[k];
+        const Tensor& strength = negative ? g.factors.negative : g.factors.prompt;
+        s.branches[b][hint_of(k)] = negative ? g.negative_hint : g.hint;
+        if (g.task.defined()) s.branches[b][task_of(k)] = g.task;
+        s.branches[b][strength_of(k)] = on ? strength : g.none;
       }
     }
     out.steps.push_back(std::move(s));

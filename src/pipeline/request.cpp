@@ -48,7 +48,7 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
           ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
   r.rules = parse_rules(o.rules);
   r.guided = o.guidance != 1 || has_guidance(r.rules);
-  check_branches(r.rules);
+  check_branches(r.rules, request.branches);
   const int64_t classes = model.config.common().classes;
   const bool guidable = classes > 0 || request.prompted;
   if (find_sampler(o.sampler).sampler->needs_uncond)

@@ -149,8 +149,8 @@ def edited(name, case, tokenizer):
     image = picture().permute(2, 0, 1)[None].float() / 255
     call = dict(image=image, num_inference_steps=STEPS, guidance_scale=GUIDANCE,
                 image_guidance_scale=case["image_guidance"], prompt_embeds=positive,
-                negative_prompt_embeds=negative, generator=torch.manual_seed(SEED),
-                output_type="latent")
+                negative_prompt_embeds=negative, output_type="latent",
+                generator=torch.Generator().manual_seed(SEED))
     if xl:
         vae.register_to_config(scaling_factor=0.13025)
         _, pipeline = xl_pipeline(diffusers.StableDiffusionXLInstructPix2PixPipeline,
