@@ -91,6 +91,8 @@ Pairs mode_parameters(const ResolvedTextToImage& r, const ModeFiles& files) {
   Pairs out;
   if (q.init) out.emplace_back("Denoising strength", str(q.init->strength));
   if (q.hires && !q.init) out.emplace_back("Denoising strength", str(q.hires->strength));
+  if (q.image_guidance != default_image_guidance)
+    out.emplace_back("Image CFG scale", str(q.image_guidance));
   if (q.tiling.any()) out.emplace_back("Tiling", "True");
   if (q.mask) add_mask(out, q);
   if (q.hires) add_hires(out, *q.hires);

@@ -66,7 +66,7 @@ struct GenerateRequest {
   bool prompted = false;         // RunConditions are given to the run
   // The predictions that these are for.
   std::vector<Branch> branches = {Branch::cond, Branch::uncond};
-  CircularAxes tiling = {};      // along which images can be laid side by side
+  CircularAxes tiling = {};  // along which images can be laid side by side
   // Of a run that starts from an image: how much noise is added, 0 to 1; none: a run from noise.
   std::optional<double> strength = {};
   bool exact_steps = false;  // StrengthOptions::exact_steps

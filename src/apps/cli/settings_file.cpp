@@ -23,9 +23,14 @@ struct Counterpart {
   std::string_view key, field;
 };
 constexpr Counterpart counterparts[] = {
-    {"Steps", "steps"},         {"Sampler", "sampler"},    {"Schedule type", "schedule"},
-    {"Seed", "seed"},           {"CFG scale", "guidance"}, {"Size", "size"},
+    {"Steps", "steps"},
+    {"Sampler", "sampler"},
+    {"Schedule type", "schedule"},
+    {"Seed", "seed"},
+    {"CFG scale", "guidance"},
+    {"Size", "size"},
     {"Clip skip", "clip_skip"},
+    {"Image CFG scale", "image_guidance"},
 };
 // Named by other flags or by others of them.
 constexpr std::string_view without_effect[] = {"Model", "Model hash", "Version", "Lora hashes"};
