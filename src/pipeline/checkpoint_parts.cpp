@@ -119,7 +119,7 @@ CheckpointParts load_parts(const PartFiles& files,
     if (const auto found = open.components(layout.autoencoder, ModelKind::autoencoder);
         !found.empty())
       out.autoencoder = found.front();
-  if (!files.upscaler.empty()) out.upscaler = load_upscaler(files.upscaler);
+  if (!files.hires_upscaler.empty()) out.hires_upscaler = load_upscaler(files.hires_upscaler);
   if (!files.refiner.empty()) add_refiner(out, files.refiner);
   if (!files.image_encoder.empty()) out.image_encoder = load_image_encoder(files.image_encoder);
   return out;

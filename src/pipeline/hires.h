@@ -16,8 +16,8 @@ struct Hires {
   std::string upscaler = "latent";
   int64_t steps = 0;  // 0: those of the first pass
   double strength = 0.7;
-  // `upscaler` is a file with a network (CheckpointParts::upscaler), which enlarges the decoded
-  // picture by `scale`; the rest, to the pass's size, is resized.
+  // `upscaler` is a file with a network (CheckpointParts::hires_upscaler), which enlarges the
+  // decoded picture by `scale`; the rest, to the pass's size, is resized.
   bool network = false;
 };
 // "SCALE[:upscaler[:steps[:strength]]]"; what is empty keeps its default. An upscaler of no known

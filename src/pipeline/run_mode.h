@@ -17,7 +17,7 @@ namespace ebb {
 struct RunTools {
   std::function<EncodedImage(const Tensor& pixels)> encode;  // f32 [1,H,W,3] in [-1,1]
   std::function<Tensor(const Tensor& latents)> decode;       // its inverse, of [1,h,w,c]
-  // f32 [1,H,W,3] in [-1,1] made so many times as large by CheckpointParts::upscaler.
+  // f32 [1,H,W,3] in [-1,1] made so many times as large by CheckpointParts::hires_upscaler.
   std::function<Tensor(const Tensor& pixels, double scale)> upscale = {};
 };
 
