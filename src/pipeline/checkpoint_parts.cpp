@@ -10,6 +10,7 @@
 #include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/image_encoder.h"
+#include "pipeline/latent_statistics.h"
 #include "pipeline/upscaler.h"
 #include "train/model_weights.h"
 
@@ -113,6 +114,8 @@ CheckpointParts load_parts(const PartFiles& files,
       .tokenizer = layout.tokenizer,
       .scheduler = std::move(scheduler)};
   if (is_folder(files.model)) take_config(out.denoiser, layout.denoiser);
+  if (is_folder(files.model) && !layout.autoencoder.empty())
+    take_latent_statistics(*out.denoiser.model, out.denoiser.config, layout.autoencoder);
   OpenFiles open;
   const auto add_encoders = [&](const std::string& file, bool in_folder) {
     auto found = open.components(file, ModelKind::text_encoder);

@@ -331,8 +331,9 @@ LatentDecoder& TextToImage::decoder(DType dtype) {
     if (tell_)
       tell_(str("generate: memory is short: decodes tiles of ", side, "x", side, " pixels"));
   };
-  p.decoder =
-      std::make_unique<LatentDecoder>(*parts_.autoencoder, space, dtype, context_, tells, p.tiling);
+  p.decoder = std::make_unique<LatentDecoder>(
+      *parts_.autoencoder, space, dtype, context_, tells,
+      latent_statistics(*parts_.denoiser.model, parts_.denoiser.config), p.tiling);
   return *p.decoder;
 }
 
@@ -341,7 +342,7 @@ LatentEncoder& TextToImage::encoder(DType dtype) {
   if (!p.encoder)
     p.encoder = std::make_unique<LatentEncoder>(
         *parts_.autoencoder, *parts_.denoiser.model->latents(parts_.denoiser.config), dtype,
-        context_, p.tiling);
+        context_, latent_statistics(*parts_.denoiser.model, parts_.denoiser.config), p.tiling);
   return *p.encoder;
 }
 
