@@ -22,19 +22,23 @@ Tiling tiling_of(int64_t side) { return {.tile = side, .overlap = side / 4, .mar
 }  // namespace
 
 LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                             Context context, Tells tells)
+                             Context context, Tells tells, LatentStatistics statistics,
+                             CircularAxes circular)
     : autoencoder_(std::move(autoencoder)),
       space_(space),
+      statistics_(std::move(statistics)),
       context_(std::move(context)),
       dtype_(dtype),
       tells_(std::move(tells)),
+      circular_(circular),
       plans_([this](const Shape& tile) {
         const EntryCall call{"decode", {{"latents", tile}}, {"pixels"}};
-        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_);
+        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
+                          circular_);
       }) {
   const Component& c = autoencoder_.component;
   const auto own = c.model->latents(c.config);
-  if (own && own->scaled) space_.scale = 1, space_.shift = 0;
+  if (own && own->scaled) space_.scale = 1, space_.shift = 0, statistics_ = {};
 }
 
 Tensor LatentDecoder::decode(const Tensor& samples) {
@@ -45,7 +49,9 @@ Tensor LatentDecoder::decode(const Tensor& samples) {
   Tensor out(DType::f32, {s[0], s[1] * space_.factor, s[2] * space_.factor, 3});
   for (int64_t i = 0; i < s[0]; ++i) {
     const Tensor latents = samples.rows(i, i + 1).clone();
-    for (float& v : latents.span<float>()) v = static_cast<float>(v / space_.scale + space_.shift);
+    const auto z = latents.span<float>();
+    for (size_t k = 0; k < z.size(); ++k)
+      z[k] = static_cast<float>(statistics_.restored(z[k] / space_.scale, k) + space_.shift);
     const Tensor pixels = in_tiles(latents, tiling_, [&](const Tensor& tile) {
       return plan.run({{"latents", tile}}).at("pixels");
     });
@@ -96,16 +102,18 @@ void LatentDecoder::prepare(const Shape& image) {
       return;
     } catch (const OutOfMemory&) {
       plans_.drop(tile);
-      if (side == sides(image).back()) throw;
+      // the edges of tiles are not those of the image
+      if (side == sides(image).back() || circular_.any()) throw;
     }
   }
 }
 
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                       Context context, LatentDecoder::Tells tells) {
+                       Context context, LatentDecoder::Tells tells, CircularAxes circular) {
   const std::string name = autoencoder.component.model->name;
-  const auto decoder = std::make_shared<LatentDecoder>(std::move(autoencoder), space, dtype,
-                                                       std::move(context), std::move(tells));
+  const auto decoder =
+      std::make_shared<LatentDecoder>(std::move(autoencoder), space, dtype, std::move(context),
+                                      std::move(tells), LatentStatistics{}, circular);
   return {name, [decoder](const Tensor& samples) { return decoder->decode(samples); }};
 }
 

@@ -172,6 +172,16 @@ Inpaint<double> inpaint_of(const ResolvedRequest& r, const KnownRegion& known, c
           .output = known.where.output};
 }
 
+// The first images of a batch, f32 [n,h,w,c].
+Tensor images_of(const State& x, const ResolvedRequest& r, int64_t first) {
+  const int64_t images = std::min(r.batch, r.count() - first);
+  Tensor out(DType::f32, {images, r.sample[0], r.sample[1], r.sample[2]});
+  const auto to = out.span<float>();
+  std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  return out;
+}
+
 State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first,
                 const std::function<bool(const Progress&)>& progress) {
   const NoiseCall keys = noise_keys(r, first);
@@ -192,6 +202,8 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
   SampleCall call = r.call;
   call.progress = [&](const Progress& p) {
+    if (inputs.watch)
+      inputs.watch({p.step, p.steps, [&] { return images_of(d.values(p.denoised), r, first); }});
     set_conditions(d, inputs.conditions, p.step + 1, given);
     return progress(p);
   };
@@ -227,6 +239,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
           .image = r.sample,
           .conditions = std::move(given),
           .branches = inputs.conditions.evaluated(r.guided),
+          .tiling = r.tiling,
           .together = inputs.together,
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
@@ -345,11 +358,7 @@ Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest&
     out.steps = p.step;
     return shown.step(p.step, p.steps);
   });
-  const int64_t images = std::min(r.batch, r.count() - first);
-  out.samples = Tensor(DType::f32, {images, r.sample[0], r.sample[1], r.sample[2]});
-  const auto to = out.samples.span<float>();
-  std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
-                 [](double v) { return static_cast<float>(v); });
+  out.samples = images_of(x, r, first);
   out.evaluations = denoiser.evaluations() - before;
   return out;
 }
