@@ -8,6 +8,7 @@
 #include "core/out_of_memory.h"
 #include "pipeline/control.h"
 #include "pipeline/known_latents.h"
+#include "pipeline/run_dtype.h"
 
 namespace ebb {
 namespace {
@@ -214,8 +215,14 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     x = start.data;
   if (!inputs.known) return d.values(sample(r.sampler, d, d.put(x), call));
   const Inpaint<double> how = inpaint_of(r, *inputs.known, start);
-  KnownLatents known(d, how);
-  x = d.values(sample(r.sampler, known, d.put(x), call));
+  if (r.rules.empty()) {
+    if (d.restores())
+      d.restore({.mask = how.mask, .data = how.data, .noise = how.noise, .space = how.space});
+    x = d.values(sample(r.sampler, d, d.put(x), call));
+  } else {  // which run on the host, on predictions that are not restored yet
+    KnownLatents known(d, how);
+    x = d.values(sample(r.sampler, known, d.put(x), call));
+  }
   if (inputs.known->where.end) blend<double>(how.data, how.mask, x);
   return x;
 }
@@ -229,12 +236,13 @@ Pipeline::Pipeline(LoadedModel model, Context context, const PipelineOptions& op
       decoder_(options_.decoder ? options_.decoder : decoder_of(*model_.model, model_.config)) {}
 
 DType Pipeline::dtype_of(const ResolvedRequest& r) const {
-  return r.dtype.value_or(context_.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
+  return r.dtype ? *r.dtype : usual_dtype(model_.weights.get(), *context_.device);
 }
 
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs& inputs) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
   std::ranges::copy(inputs.conditions.conditions(conditions_of(model_)), std::back_inserter(given));
+  const bool in_plan = inputs.known && r.rules.empty();
   return {.batch = r.batch,
           .image = r.sample,
           .conditions = std::move(given),
@@ -242,8 +250,10 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
           .tiling = r.tiling,
           .together = inputs.together,
           .dtype = dtype_of(r),
-          .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
+          .vectors = r.counts.vectors + (inputs.known && !in_plan ? 2 : 1),
           .draws = r.draws_in_plan() && inputs.first_draw == 0,
+          .restores_input = in_plan && inputs.known->where.input,
+          .restores_output = in_plan && inputs.known->where.output,
           .integer_timesteps = r.integer_timesteps,
           .weights = model_.weights};
 }
