@@ -153,5 +153,20 @@ TEST_F(CliReport, run_that_is_killed_often__is_the_same_as_one_that_is_not) {
   EXPECT_EQ(file_bytes(train::model_file(run(), 40)), file_bytes(train::model_file(whole, 40)));
 }
 
+TEST_F(CliReport, damaged_files__are_said_to_be_left_out) {
+  ASSERT_EQ(train("--steps 2").code, 0);
+  testing::put_file(run() + "/config.json", "{");
+  std::ofstream(run() + "/metrics.jsonl", std::ios::app) << "{\"step\": 3, \"lo\n";
+  const Output out = run_program("report " + run());
+  EXPECT_EQ(out.code, 0);
+  for (const std::string& rule :
+       {str("report: left out, as it is no JSON object  ", run(), "/config.json"),
+        str("report: lines that are no JSON objects with a step are left out (1)  ", run(),
+            "/metrics.jsonl")}) {
+    EXPECT_NE(out.text.find("warning: " + rule), out.text.npos) << out.text;
+    EXPECT_EQ(count(page(), rule), 1u);
+  }
+}
+
 }  // namespace
 }  // namespace ebb

@@ -142,7 +142,7 @@ TEST_F(Cli, help_of_a_command__is_that_of_its_flag) {
   const Output out = run_program("help bench");
   EXPECT_EQ(out.code, 0);
   EXPECT_EQ(out.text, run_program("bench --help").text);
-  EXPECT_EQ(error_line("help trian"), "ebb: unknown command 'trian' (did you mean 'train'?)");
+  EXPECT_EQ(error_line("help trian"), "unknown command 'trian' (did you mean 'train'?)");
 }
 
 TEST_F(Cli, switch__may_be_turned_off_where_a_run_has_it_off) {
@@ -158,7 +158,7 @@ TEST_F(Cli, switch__may_be_turned_off_where_a_run_has_it_off) {
 TEST_F(Cli, unknown_flag__suggests_one) {
   EXPECT_EQ(error_line("train --stps 3"),
             "train: unknown argument '--stps' (did you mean '--steps'?)");
-  EXPECT_EQ(error_line("smaple"), "ebb: unknown command 'smaple' (did you mean 'sample'?)");
+  EXPECT_EQ(error_line("smaple"), "unknown command 'smaple' (did you mean 'sample'?)");
   const std::string far = error_line("train --zzz 3");
   EXPECT_TRUE(far.starts_with("train: unknown argument '--zzz' (nearest of ")) << far;
   EXPECT_EQ(std::ranges::count(far, ','), 4) << far;  // five of them

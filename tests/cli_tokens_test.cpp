@@ -26,7 +26,7 @@ TEST_F(CliTokens, text__lists_tokens_and_weights) {
   const Output out = run_program("tokens --prompt '<lora:x:0.5> a (Cat:1.5) # b'");
   EXPECT_EQ(out.code, 0);
   EXPECT_EQ(out.text,
-            "ebb: warning: prompt: 1 comment removed, from # to the end of the line\n"
+            "warning: prompt: 1 comment removed, from # to the end of the line\n"
             "lora x: strength 0.5, of text 0.5\n"
             "chunk 1: 2 of 75 tokens, then 49407\n"
             "   0  49406  1.000  <start>\n"

@@ -116,8 +116,8 @@ class HeaderReader {
     check(e.begin <= e.end, e, "must not end before it begins (", e.begin, " to ", e.end, ")");
     check(e.end - e.begin == bits / 8, e, "must have ", bits / 8, " bytes for ", e.file_dtype,
           e.shape, ", its data_offsets say ", e.end - e.begin, " (", e.begin, " to ", e.end, ")");
-    check(e.end <= data_bytes_, e, "must end within the data (", e.end, " of ", data_bytes_,
-          " bytes)");
+    check(e.end <= data_bytes_, e, "must end within the data: is the file whole? (", e.end, " of ",
+          data_bytes_, " bytes)");
   }
 
   // The tensors must tile the data: no hole, no overlap, nothing behind the last.

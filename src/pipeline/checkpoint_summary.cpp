@@ -80,7 +80,8 @@ std::vector<std::string> missing_of(const Component& denoiser,
     if (std::ranges::none_of(components, [&](const Component& c) {
           return c.model->name == "clip_text" && number_of(c, "width") == width;
         }))
-      out.push_back(str("text encoder ", encoder_name(width)));
+      out.push_back((width == 768 || width == 1024 || width == 1280 ? "text encoder " : "") +
+                    encoder_name(width));
   if (std::ranges::none_of(
           components, [](const Component& c) { return c.model->kind == ModelKind::autoencoder; }))
     out.push_back("autoencoder");

@@ -15,6 +15,7 @@
 #include "io/tensor_header.h"
 #include "pipeline/checkpoint_layouts.h"
 #include "pipeline/component.h"
+#include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/latent_space.h"
 #include "pipeline/load_model.h"
@@ -223,6 +224,8 @@ Input read_input(const ConvertOptions& o) {
       for (Source& s : out.sources)
         for (Component& c : s.components) read_latent_scaling(c.config, folder.autoencoder_config);
     if (!folder.scheduler.empty()) out.scheduler = read_scheduler_config(folder.scheduler);
+    for (Source& s : out.sources)
+      for (Component& c : s.components) take_config(*c.model, c.config, s.path);
   }
   for (const Source& s : out.sources)
     for (const std::string& file : s.file->files()) out.files.push_back(file);
@@ -297,6 +300,11 @@ void check_output(const Input& in, const ConvertOptions& o) {
             o.out);
     return io::check_can_write(o.out, "convert");
   }
+  for (const char* file : {".safetensors", ".ckpt", ".pt", ".pth", ".bin"})
+    require(!o.out.ends_with(file) || fs::is_directory(o.out),
+            "convert: OUT must be a folder of diffusers' layout, or a .safetensors file of another "
+            "(--layout), and not be called as a file of another kind (",
+            file, ")  ", o.out);
   require(!fs::exists(o.out) || (fs::is_directory(o.out) && fs::is_empty(o.out)),
           "convert: OUT must be a new or empty folder  ", o.out);
 }
@@ -451,6 +459,12 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
     const std::string path = folder ? made->file(places[i].file) : o.out;
     for (const Target& t : targets_of(*source, component, places[i], merged, used[source]))
       w.add(path, written(t, o.dtype));
+    if (const std::string guess = component.model->guessed(component.config);
+        folder && !guess.empty())
+      w.result().warnings.push_back(
+          str("convert: tensors do not tell all of a network without a preset; ", places[i].file,
+              " is written with what was guessed, so check its config.json (", guess, ")  ",
+              source->path));
     w.add(path,
           folder ? std::map<std::string, std::string>{{"format", "pt"}} : metadata_of(diffusion));
   }
@@ -479,7 +493,7 @@ Converted convert_checkpoint(const ConvertOptions& o, const Progress& progress) 
           "convert: a folder becomes one file by --layout original  ", o.in);
   const MergedWeights merged = merged_weights(in, o.loras);
   Converted out = same ? copy(in, merged, o, progress) : move(in, merged, o, progress);
-  out.warnings = merged.warnings();
+  for (const std::string& w : merged.warnings()) out.warnings.push_back(w);
   return out;
 }
 

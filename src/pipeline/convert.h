@@ -30,7 +30,9 @@ struct ConvertOptions {
 struct Converted {
   int64_t tensors = 0, bytes = 0;
   std::vector<std::string> left_out;  // tensors of the input that no network has
-  std::vector<std::string> warnings;  // about LoRAs that fit in part
+  // About LoRAs that fit in part, and what was guessed of networks without a preset (no tensor
+  // tells it), which a folder's config.json files now state.
+  std::vector<std::string> warnings;
 };
 
 // Writes safetensors; what exists is replaced at the end, whole or not at all. Throws Error: for an

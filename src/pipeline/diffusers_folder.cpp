@@ -104,7 +104,7 @@ DiffusersFolder read_diffusers_folder(const std::string& path, const std::string
   };
   out.denoiser = component("unet");
   require(!out.denoiser.empty(),
-          "generate: the folder has no unet/diffusion_pytorch_model.safetensors"
+          "checkpoint: the folder has no unet/diffusion_pytorch_model.safetensors"
           ", as diffusers' models have it  ",
           path);
   for (const char* name : {"text_encoder", "text_encoder_2"})

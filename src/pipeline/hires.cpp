@@ -110,7 +110,11 @@ ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple) {
     const auto large = static_cast<int64_t>(static_cast<double>(side) * hires.scale);
     return std::max(large / multiple, int64_t{1}) * multiple;
   };
-  return {.height = scaled(size.height), .width = scaled(size.width)};
+  const ImageSize out{.height = scaled(size.height), .width = scaled(size.width)};
+  require(out.height != size.height || out.width != size.width, "generate: --hires: the scale ",
+          hires.scale, " leaves the size as it is (", size.width, "x", size.height,
+          "): sides are multiples of ", multiple);
+  return out;
 }
 
 bool hires_runs_all_steps(std::string_view dialect) {

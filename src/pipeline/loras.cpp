@@ -98,9 +98,14 @@ LoraChoice find_lora(const text::LoraTag& tag, const std::string& folder) {
 
 std::vector<adapters::AdapterUse> open_loras(const std::vector<LoraChoice>& choices) {
   std::vector<adapters::AdapterUse> out;
-  for (const LoraChoice& c : choices)
+  for (const LoraChoice& c : choices) {
+    std::string name = c.file;
+    const std::string strength = take_last(name);
+    require(fs::exists(c.file) || strength.empty() || !fs::exists(name),
+            "lora: the strength behind the file must be a number (got '", strength, "')  ", name);
     out.push_back({adapters::AdapterFile::open(c.file), c.strength, c.text_strength,
                    c.blocks.empty() ? adapters::BlockWeights() : adapters::BlockWeights(c.blocks)});
+  }
   return out;
 }
 

@@ -342,7 +342,7 @@ void settings_section(std::ostream& out, const RunRecord& run) {
 
 }  // namespace
 
-void write_report(const std::string& folder) {
+std::vector<std::string> write_report(const std::string& folder) {
   const fs::path dir(folder);
   const RunRecord run = read_run(folder);
   std::ostringstream out;
@@ -351,6 +351,8 @@ void write_report(const std::string& folder) {
       << escape_html(run.name) << " · ebb</title><style>" << report_style
       << "</style></head><body><main>";
   header(out, run);
+  for (const std::string& fault : run.faults)
+    out << "<p class='note'>" << escape_html(fault) << "</p>";
   std::vector<fs::path> pictures = grids(dir / "samples");
   if (fs::exists(dir / "samples.png"))
     samples_section(out, read_picture(dir / "samples.png"));
@@ -363,6 +365,7 @@ void write_report(const std::string& folder) {
   out << "<footer>Written by ebb " << version << "; <code>ebb report " << escape_html(folder)
       << "</code> writes it anew.</footer></main></body></html>\n";
   io::write_whole_file((dir / "report.html").string(), out.str(), "report");
+  return run.faults;
 }
 
 }  // namespace ebb

@@ -23,11 +23,13 @@ std::string read_text(const fs::path& path) {
   return io::read_whole_file(path.string(), "report", int64_t{1} << 30);
 }
 
-// Null if there is no such file, or none that can be read.
-Json read_object(const fs::path& path) {
+// Null if there is no such file, or none that can be read, of which the run's faults tell.
+Json read_object(const fs::path& path, RunRecord& run) {
   if (!fs::exists(path)) return {};
   const Json j = Json::parse(read_text(path), nullptr, false);
-  return j.is_object() ? j : Json{};
+  if (j.is_object()) return j;
+  run.faults.push_back(str("report: left out, as it is no JSON object  ", path.string()));
+  return {};
 }
 
 // Right from the first value on, over about a fortieth of the run.
@@ -60,7 +62,7 @@ void add_line(RunRecord& run, std::map<int64_t, Json>& evaluations, const Json& 
 }
 
 void read_evaluations(RunRecord& run, const fs::path& dir, std::map<int64_t, Json> evaluations) {
-  const Json last = read_object(dir / "eval.json");
+  const Json last = read_object(dir / "eval.json", run);
   if (!last.is_null()) {
     const bool dated = last.contains("step") && last["step"].is_number_integer();
     evaluations[dated ? last["step"].get<int64_t>() : run.steps] = last;
@@ -71,7 +73,7 @@ void read_evaluations(RunRecord& run, const fs::path& dir, std::map<int64_t, Jso
   for (const auto& [step, values] : evaluations)
     run.measured.push_back({step, str("step ", step), values});
   // of a run of a tenth of the length, not a part of this one
-  const Json tenth = read_object(dir / "eval_tenth.json");
+  const Json tenth = read_object(dir / "eval_tenth.json", run);
   if (!tenth.is_null())
     run.measured.insert(run.measured.begin(), {0, "a tenth of the training", tenth});
 }
@@ -131,16 +133,22 @@ RunRecord read_run(const std::string& folder) {
   run.name = fs::absolute(dir / "").lexically_normal().parent_path().filename().string();
   std::map<int64_t, Json> evaluations;
   std::istringstream lines(read_text(metrics));
+  int64_t left_out = 0;
   for (std::string line; std::getline(lines, line);) {
     const Json j = Json::parse(line, nullptr, false);
     if (j.is_object() && j.contains("step") && j["step"].is_number_integer())
       add_line(run, evaluations, j);
+    else
+      ++left_out;
   }
+  if (left_out > 0)
+    run.faults.push_back(str("report: lines that are no JSON objects with a step are left out (",
+                             left_out, ")  ", metrics.string()));
   require(!run.curve("loss").step.empty(), "report: no metrics in  ", metrics.string());
   run.curves["smoothed"] = smoothed(run.curve("loss"));
-  run.facts = read_object(dir / "run.json");
+  run.facts = read_object(dir / "run.json", run);
   read_evaluations(run, dir, std::move(evaluations));
-  if (const Json config = read_object(dir / "config.json"); config.is_object())
+  if (const Json config = read_object(dir / "config.json", run); config.is_object())
     read_settings(run, config);
   return run;
 }

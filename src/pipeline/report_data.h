@@ -33,6 +33,7 @@ struct RunRecord {
   std::map<std::string, Curve> curves;  // loss, smoothed, lr, grad_norm, ..., validation/loss
   std::vector<Measured> measured;       // by step
   std::vector<std::string> warnings;    // of the last evaluation
+  std::vector<std::string> faults;      // what of the folder could not be read and is left out
   nlohmann::ordered_json facts;         // run.json; null: none
   std::vector<Setting> settings;
 

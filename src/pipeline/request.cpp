@@ -13,16 +13,21 @@ namespace {
 
 constexpr int64_t largest_batch = 64;
 
+// The command that asks: its name begins errors.
+std::string_view command_of(const GenerateRequest& r) { return r.prompted ? "generate" : "sample"; }
+
 // Throws Error for numbers that no request has.
 void check_numbers(const LoadedModel& model, const GenerateRequest& request,
                    const GenerateOptions& o) {
-  require(!request.classes.empty(), "sample: needs at least one image");
-  require(o.steps >= 1 && o.steps <= 10000, "sample: steps must be 1 to 10000 (got ", o.steps, ")");
-  require(o.batch >= 0, "sample: batch must not be negative (got ", o.batch, ")");
-  check_choices(o, [](std::string_view field) { return str("sample: unknown ", field); });
+  require(!request.classes.empty(), command_of(request), ": needs at least one image");
+  require(o.steps >= 1 && o.steps <= 10000, command_of(request), ": steps must be 1 to 10000 (got ",
+          o.steps, ")");
+  require(o.batch >= 0, command_of(request), ": batch must not be negative (got ", o.batch, ")");
+  check_choices(
+      o, [&](std::string_view field) { return str(command_of(request), ": unknown ", field); });
   const int64_t classes = model.config.common().classes;
   for (const int64_t c : request.classes)
-    require(c >= -1 && c<std::max<int64_t>(classes, 0), "sample: class ", c,
+    require(c >= -1 && c<std::max<int64_t>(classes, 0), command_of(request), ": class ", c,
                          " does not exist (the model has ", classes, classes> 0
                 ? ", from 0 on)"
                 : ")");
@@ -43,23 +48,25 @@ std::string guidance_text(const GenerateOptions& o) {
 void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
                       const GenerateRequest& request) {
   const GenerateOptions& o = r.options;
-  require(std::isfinite(o.guidance), "sample: guidance must be finite (", o.guidance, ")");
-  require(o.rules.empty() || o.guidance == 1, "sample: give --guidance (", o.guidance,
-          ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
+  require(std::isfinite(o.guidance), command_of(request), ": guidance must be finite (", o.guidance,
+          ")");
+  require(o.rules.empty() || o.guidance == 1, command_of(request), ": give --guidance (",
+          o.guidance, ") or --rules (", o.rules,
+          "), not both: rules may hold cfg:scale=", o.guidance);
   r.rules = parse_rules(o.rules);
   r.guided = o.guidance != 1 || has_guidance(r.rules);
   check_branches(r.rules, request.branches);
   const int64_t classes = model.config.common().classes;
   const bool guidable = classes > 0 || request.prompted;
   if (find_sampler(o.sampler).sampler->needs_uncond)
-    require(r.guided && guidable, "sample: ", o.sampler,
+    require(r.guided && guidable, command_of(request), ": ", o.sampler,
             " needs --guidance other than 1, or --rules that guide, and a model with classes (",
             guidance_text(o), ", ", classes, " classes)");
-  require(!r.guided || guidable, "sample: guidance needs a model with classes (", guidance_text(o),
-          ", ", classes, " classes)");
-  require(!r.guided || request.prompted || !without_class(request),
-          "sample: ", o.rules.empty() ? "--guidance" : "--rules",
-          " has no effect without a class (", guidance_text(o), ", --class none)");
+  require(!r.guided || guidable, command_of(request), ": guidance needs a model with classes (",
+          guidance_text(o), ", ", classes, " classes)");
+  require(!r.guided || request.prompted || !without_class(request), command_of(request), ": ",
+          o.rules.empty() ? "--guidance" : "--rules", " has no effect without a class (",
+          guidance_text(o), ", --class none)");
   if (classes > 0 && model.of_run && model.diffusion.label_dropout == 0 &&
       (r.guided || without_class(request)))
     r.warnings.push_back(
@@ -74,8 +81,9 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
 void resolve_levels(ResolvedRequest& r, const LoadedModel& model, const GenerateRequest& request) {
   GenerateOptions& o = r.options;
   require(!request.strength || (*request.strength >= 0 && *request.strength <= 1),
-          "sample: strength must lie in [0, 1] (got ", request.strength.value_or(0), ")");
-  ResolvedRun run = resolve_run({.command = "sample",
+          command_of(request), ": strength must lie in [0, 1] (got ", request.strength.value_or(0),
+          ")");
+  ResolvedRun run = resolve_run({.command = std::string(command_of(request)),
                                  .sampler = o.sampler,
                                  .schedule = o.schedule,
                                  .options = o.options,
@@ -131,8 +139,8 @@ ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request
   const std::vector<double>& sigmas = r.call.sigmas;
   require(r.rules.empty() ||
               has_effect(r.rules, {.sigmas = sigmas, .space = r.call.space}, r.counts.highest),
-          "sample: --rules has no effect at any noise level of this run (", sigmas.front(), " to ",
-          sigmas.back(), ", --rules ", options.rules, ")");
+          command_of(request), ": --rules has no effect at any noise level of this run (",
+          sigmas.front(), " to ", sigmas.back(), ", --rules ", options.rules, ")");
   return r;
 }
 

@@ -82,7 +82,7 @@ class Run {
         const auto why = reason_to_end(signals_->requested());
         result.why = why.value_or(result.why);
         go = !why;
-        between_steps(!go);
+        between_steps(why);
       }
     } catch (const Error&) {
       if (saved_ > 0 && !diverged_)
@@ -229,7 +229,9 @@ class Run {
       job_.hooks.sample(state_);
   }
 
-  void between_steps(bool last) {
+  // Who stops a run wants the end soon: it has its checkpoint, but no picture that is not due.
+  void between_steps(const std::optional<TrainResult::Stop>& why) {
+    const bool last = why.has_value(), finished = last && *why != TrainResult::Stop::signal;
     const bool first = state_.step == first_ + 1;
     if (job_.validation && (last || first || due(job_.validation->every))) validate();
     if (last || first || (due(c_.log_every) && seconds_since(said_) >= between_lines)) {
@@ -238,7 +240,8 @@ class Run {
       say(progress_line(progress()));
       validation_ = {};
     }
-    const bool sample = job_.hooks.sample && c_.sample_every > 0 && (last || due(c_.sample_every));
+    const bool sample =
+        job_.hooks.sample && c_.sample_every > 0 && (finished || due(c_.sample_every));
     if (last || due(c_.checkpoint_every)) {
       metrics_->flush();  // a run that goes on from the checkpoint has the lines before it
       save(c_.keep);

@@ -171,7 +171,11 @@ TEST(train, signal__finishes_the_step_and_saves) {
       return toy_batch(micro_batch++, 8);
     };
   };
+  job.config.sample_every = 100;
+  int64_t samples = 0;
+  job.hooks.sample = [&](const TrainState&) { ++samples; };
   const TrainResult r = train(std::move(job), cpu());
+  EXPECT_EQ(samples, 0) << "none is due, and who stops a run wants its end";
   EXPECT_EQ(r.why, TrainResult::Stop::signal);
   EXPECT_EQ(r.signal, SIGINT);
   EXPECT_EQ(r.step, 5);

@@ -55,7 +55,7 @@ void print_overview(std::FILE* out) {
 }
 
 const Command& find_command(const std::string& name) {
-  return *find_known("ebb: unknown command", name, all_commands(), &Command::name);
+  return *find_known("unknown command", name, all_commands(), &Command::name);
 }
 
 // Every long flag of the app, for suggestions.

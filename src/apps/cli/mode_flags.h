@@ -25,7 +25,8 @@ struct ModeFlags {
     f("exact_steps", exact_steps, "with --init: all of --steps run, as A1111 has it as an option");
     f("fit", fit, "of --init to --size: stretch, or crop the middle");
     f("mask", mask,
-      "a picture of the size of --init: what is white in it is generated; what is transparent is "
+      "a picture, stretched to the size of --init: what is white in it is generated; what is "
+      "transparent is "
       "black");
     f("mask_invert", mask_invert, "what is black is generated");
     f("mask_blur", mask_blur,

@@ -52,6 +52,28 @@ std::string folder_of(const std::string& out, std::string_view command) {
   return output_of(out, command) == Output::folder ? out : fs::path(out).parent_path().string();
 }
 
+int64_t next_number(const std::string& out) {
+  constexpr size_t least = 5, most = 12;  // digits
+  std::error_code none;
+  int64_t next = 0;
+  for (const auto& entry : fs::directory_iterator(out, none)) {
+    const std::string stem = entry.path().stem().string();
+    if (stem.size() >= least && stem.size() <= most &&
+        stem.find_first_not_of("0123456789") == stem.npos &&
+        io::picture_format(entry.path().string()))
+      next = std::max(next, int64_t{std::stoll(stem)} + 1);
+  }
+  return next;
+}
+
+int64_t first_number(const std::string& out) {
+  const int64_t first = next_number(out);
+  if (first > 0)
+    std::fprintf(stderr, "note: the folder has pictures; new ones begin at %05lld  %s\n",
+                 static_cast<long long>(first), out.c_str());
+  return first;
+}
+
 void check_output_path(const std::string& out, std::string_view command) {
   io::check_can_write(output_of(out, command) == Output::folder ? numbered(out, 0, "png") : out,
                       str(command, ": --out"));

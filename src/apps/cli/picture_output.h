@@ -22,6 +22,11 @@ enum class Output : uint8_t { grid, folder, safetensors, npy };
 Output output_of(const std::string& out, std::string_view command);
 // "": none is needed.
 std::string folder_of(const std::string& out, std::string_view command);
+// The number behind the highest of the pictures in a folder, where files of another run go on; 0
+// for files and new folders.
+int64_t next_number(const std::string& out);
+// next_number(), of which it tells on standard error where it is not 0.
+int64_t first_number(const std::string& out);
 // Throws Error unless `out` can be written.
 void check_output_path(const std::string& out, std::string_view command);
 // "auto", "512" or "768x512", width by height; {} for auto. Throws Error.

@@ -93,6 +93,8 @@ Like set_infotext(const std::vector<Field>& fields, const std::string& text,
   set("dialect", "a1111");
   set("schedule", "auto");
   Like out{.model = t.value("Model")};
+  constexpr size_t digits = 10;  // older versions wrote 8 of another hash
+  if (t.value("Model hash").size() == digits) out.hashes["model"] = t.value("Model hash");
   for (const auto& [key, value] : t.values) {
     const auto known = std::ranges::find(counterparts, key, &Counterpart::key);
     if (known != std::end(counterparts))
@@ -110,11 +112,12 @@ Like set_infotext(const std::vector<Field>& fields, const std::string& text,
 }  // namespace
 
 std::string settings_json(const std::vector<Field>& fields, const FieldTexts& diffusion,
-                          int64_t image) {
+                          int64_t image, const HashTexts& hashes) {
   Json j = Json::parse(fields_json(fields));
   for (const auto& [name, value] : diffusion) j["diffusion"][name] = value;
-  j["image"] = image;
-  return j.dump();
+  if (image >= 0) j["image"] = image;
+  for (const auto& [name, hash] : hashes) j["hashes"][name] = hash;
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void set_settings(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& json,
@@ -146,6 +149,12 @@ Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std
       require(image->is_number_integer(), subject, ": image must be a number");
       out.image = image->get<int64_t>();
       j.erase("image");
+    }
+    if (const auto hashes = j.find("hashes"); hashes != j.end()) {
+      require(hashes->is_object(), subject, ": hashes must be an object of names and texts");
+      for (const auto& [name, hash] : hashes->items())
+        if (hash.is_string()) out.hashes[name] = hash.get<std::string>();
+      j.erase("hashes");
     }
     set_settings(fields, diffusion, j.dump(), subject);
     return out;

@@ -7,15 +7,17 @@
 #include <vector>
 
 #include "apps/cli/command.h"
+#include "apps/cli/input_files.h"
 
 namespace ebb::cli {
 
 // The keyword of the settings in a picture, beside A1111's `parameters`.
 constexpr std::string_view settings_keyword = "ebb";
 
-// The fields as a JSON object, with `diffusion` and the picture's number: what set_like() takes.
+// The fields as a JSON object, with `diffusion`, the picture's number (negative: a grid of all) and
+// the hashes of what made it: what set_like() takes.
 std::string settings_json(const std::vector<Field>& fields, const FieldTexts& diffusion,
-                          int64_t image);
+                          int64_t image, const HashTexts& hashes);
 
 // Sets the fields, and `diffusion`, that a JSON object of settings names. Throws Error, naming
 // `subject`, for unknown names and wrong values.
@@ -25,6 +27,7 @@ void set_config(const std::vector<Field>& fields, FieldTexts& diffusion, const s
 
 struct Like {
   int64_t image = -1;  // its number; -1: the picture does not say
+  HashTexts hashes;    // of the files that made it
   std::string model;   // its name where the picture is of another program
   // Flags that must be given beside another program's settings, and why.
   struct Need {

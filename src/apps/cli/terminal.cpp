@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/choices.h"
 #include "base/error.h"
@@ -57,6 +58,15 @@ Context open_device(CommonOptions o) {
   return c;
 }
 
+void print_json(const nlohmann::ordered_json& json) {
+  using Json = nlohmann::ordered_json;
+  std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+void say_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", printable(w).c_str());
+}
+
 void say_guesses(const LoadedModel& model) {
   if (!model.missing.empty())
     std::fprintf(stderr, "checkpoint: %s\n", missing_text(model.missing).c_str());
@@ -75,7 +85,8 @@ ProgressLine::ProgressLine(std::string what)
 
 void ProgressLine::show(double share) {
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-  show(share, what_, share > 0 ? spent.count() * (1 - share) / share : -1);
+  const bool tells = share > 0 && spent.count() >= 2;  // less says nothing about what is to come
+  show(share, what_, tells ? spent.count() * (1 - share) / share : -1);
 }
 
 void ProgressLine::show(double share, std::string_view what, double seconds_left) {

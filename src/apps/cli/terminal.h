@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/cli/command.h"
 #include "pipeline/load_model.h"
@@ -13,6 +15,12 @@ namespace ebb::cli {
 
 // The device of the options and, if requested, a tuner.
 Context open_device(CommonOptions o);
+
+// One line on standard output. Bytes that are no UTF-8, as file names may have, become U+FFFD.
+void print_json(const nlohmann::ordered_json& json);
+
+// A line each on standard error, "warning: ...".
+void say_warnings(const std::vector<std::string>& warnings);
 
 // Says what the config of a file was guessed to be, where pictures hang on it: of one without
 // metadata, and of one whose config lacks fields.

@@ -81,6 +81,9 @@ void fit_to_network(SampleCall& call, const Discretisation& levels) {
 
 std::vector<double> levels_with_steps(const LevelsOfRun& run, const Discretisation& levels) {
   std::vector<double> sigmas = levels_of_run(run, levels);
+  require(sigmas.size() >= 2 || !run.strength, "schedule: a strength of ", run.strength.value_or(0),
+          " leaves none of ", run.steps,
+          " steps to run; a larger strength or more steps leave some");
   require(sigmas.size() >= 2, "schedule: ", schedule_of_run(run, levels),
           " gives no step here: a run goes from one noise level to another (got ", sigmas.size(),
           sigmas.empty() ? "" : str(", ", sigmas[0]), ")");

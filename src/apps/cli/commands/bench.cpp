@@ -75,7 +75,7 @@ void print_json(const BenchResult& r, const nlohmann::ordered_json& tuning) {
                             {"us", l.us},
                             {"flops", l.cost.flops},
                             {"bytes", l.cost.bytes}});
-  std::puts(j.dump().c_str());
+  cli::print_json(j);
   std::fflush(stdout);
 }
 
@@ -99,15 +99,13 @@ int run_load(const Options& o) {
   const double seconds = r.check_s + r.fill_s, gb = static_cast<double>(r.bytes) * 1e-9;
   const double private_gb = static_cast<double>(r.private_bytes) * 1e-9;
   if (o.common.json)
-    std::puts(nlohmann::ordered_json({{"op", "load"},
-                                      {"device", context.device->backend()},
-                                      {"gb", gb},
-                                      {"check_s", r.check_s},
-                                      {"fill_s", r.fill_s},
-                                      {"gb_per_s", gb / seconds},
-                                      {"private_gb", private_gb}})
-                  .dump()
-                  .c_str());
+    cli::print_json({{"op", "load"},
+                     {"device", context.device->backend()},
+                     {"gb", gb},
+                     {"check_s", r.check_s},
+                     {"fill_s", r.fill_s},
+                     {"gb_per_s", gb / seconds},
+                     {"private_gb", private_gb}});
   else
     std::printf(
         "load %.2f GB: %.3f s (checks %.3f, into memory %.3f), %.2f GB/s, private memory %.3f GB\n",

@@ -52,7 +52,7 @@ void report(const Options& o, const Converted& done, double seconds) {
                                       {"bytes", done.bytes},
                                       {"left_out", done.left_out},
                                       {"seconds", seconds}};
-    std::puts(j.dump().c_str());
+    print_json(j);
     return;
   }
   if (!done.left_out.empty()) {
@@ -85,7 +85,7 @@ int run(const Options& o) {
         line.show(static_cast<double>(at) / static_cast<double>(std::max<int64_t>(all, 1)));
       });
   line.finish();
-  for (const std::string& w : done.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  say_warnings(done.warnings);
   report(o, done, seconds());
   return 0;
 }

@@ -114,7 +114,7 @@ int run(const Options& o) {
   const nlohmann::ordered_json j = figures(*measured, model.step);
   record(o, j);
   if (o.common.json)
-    std::puts(j.dump().c_str());
+    print_json(j);
   else
     print(*measured);
   return 0;

@@ -157,7 +157,7 @@ void print_sum(const Options& o, const Plan& plan) {
                                     {"recomputed_blocks", plan.recomputed().blocks},
                                     {"source_bytes", plan.source_bytes()},
                                     {"text", text_of(o, plan.text())}};
-  std::puts(j.dump().c_str());
+  print_json(j);
 }
 
 // The network's config, with the number of channels that the diffusion needs.

@@ -9,6 +9,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/control_flags.h"
+#include "apps/cli/input_files.h"
 #include "apps/cli/mode_flags.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/preview_output.h"
@@ -19,6 +20,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "base/text_list.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "io/file.h"
 #include "io/npy.h"
@@ -40,7 +42,8 @@ struct Options {
   std::string prompt_syntax = "auto", like, config, memory = "auto", format = "png", preview,
               preview_decoder;
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
-  int64_t only = -1;  // of the request's pictures; -1: all
+  int64_t only = -1;    // of the request's pictures; -1: all
+  HashTexts made_with;  // of the files of --like
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .guidance = 7};
   ModeFlags modes;
   ControlFlags control;
@@ -100,6 +103,24 @@ struct Options {
   }
 };
 
+// What decides how pictures look.
+InputFiles input_files(const Options& o) {
+  InputFiles out;
+  out.add("model", o.model);
+  out.add("vae", o.vae);
+  out.add("text_encoder", o.text_encoder);
+  out.add("lora", o.lora.texts);
+  out.add("init", o.modes.init);
+  out.add("mask", o.modes.mask);
+  out.add("hires", o.modes.upscaler_file());
+  out.add("refiner", o.modes.refiner);
+  out.add("control", o.control.control.texts);
+  out.add("control_model", o.control.control_model.texts);
+  out.add("image_encoder", o.control.image_encoder);
+  out.add("upscale", o.control.upscale);
+  return out;
+}
+
 text::PromptSyntax syntax_of(const Options& o) {
   if (o.prompt_syntax != "auto") return text::prompt_syntax(o.prompt_syntax);
   if (o.generate.dialect == "comfy") return text::PromptSyntax::comfyui;
@@ -108,19 +129,22 @@ text::PromptSyntax syntax_of(const Options& o) {
 }
 
 // Written into pictures: A1111's text, and what makes the same picture again: the batch that it
-// was in and its number, as a picture's bits may depend on the batch's size.
+// was in and its number, as a picture's bits may depend on the batch's size. `index` negative: of
+// all of them.
 std::map<std::string, std::string> settings(const Options& o, const ResolvedTextToImage& r,
                                             const GenerateOptions& ran, int64_t index,
-                                            const std::string& hash,
+                                            const HashTexts& hashes,
                                             const std::vector<std::string>& lora_hashes) {
-  constexpr size_t digits = 10;
   Options again = o;
   again.generate = ran;
   if (o.modes.outpaint.empty())  // which says the size
     again.size = str(r.request.size.width, 'x', r.request.size.height);
-  again.n = ran.batch;
-  again.first_image = o.first_image + index / ran.batch * ran.batch;
-  const std::string json = settings_json(again.settings(), o.diffusion, o.first_image + index);
+  if (index >= 0) {
+    again.n = ran.batch;
+    again.first_image = o.first_image + index / ran.batch * ran.batch;
+  }
+  const std::string json = settings_json(again.settings(), o.diffusion,
+                                         index < 0 ? index : o.first_image + index, hashes);
   const auto stem = [](const std::string& path) {
     return std::filesystem::path(path).stem().string();
   };
@@ -128,17 +152,21 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedText
       .refiner = stem(o.modes.refiner_file()), .control_models = {}, .lora_hashes = lora_hashes};
   for (const std::string& file : o.control.control_model.texts)
     files.control_models.push_back(stem(file));
-  return {{"Software", str("ebb ", version)},
-          {std::string(settings_keyword), json},
-          {"parameters", parameters_text({.prompt = with_lora_tags(r.request),
-                                          .negative = o.negative,
-                                          .model = stem(o.model),
-                                          .model_hash = hash.substr(0, digits),
-                                          .vae = stem(o.vae),
-                                          .size = r.request.size,
-                                          .clip_skip = o.clip_skip,
-                                          .options = ran,
-                                          .more = mode_parameters(r, files)})}};
+  const auto model = hashes.find("model");
+  std::map<std::string, std::string> out{
+      {"Software", str("ebb ", version)},
+      {std::string(settings_keyword), json},
+      {"parameters", parameters_text({.prompt = with_lora_tags(r.request),
+                                      .negative = o.negative,
+                                      .model = stem(o.model),
+                                      .model_hash = model == hashes.end() ? "" : model->second,
+                                      .vae = stem(o.vae),
+                                      .size = r.request.size,
+                                      .clip_skip = o.clip_skip,
+                                      .options = ran,
+                                      .more = mode_parameters(r, files)})}};
+  for (auto& [key, text] : out) text = repaired_utf8(text);  // of prompts and names of files
+  return out;
 }
 
 // Bytes; 0: what is free.
@@ -187,59 +215,66 @@ CheckpointParts parts_of(const Options& o) {
   return parts;
 }
 
-void warn(const std::vector<std::string>& warnings) {
-  for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
-}
-
 // Writes pictures into a folder when they come; what is one file in the end, once.
 class PictureFiles {
  public:
   PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
       : options_(o),
         output_(output_of(o.out, "generate")),
-        hash_(o.model),
+        hashes_(input_files(o)),
         text_([&o, &r, ran, this](int64_t i) {
           std::vector<std::string> loras;
           for (FileHash& hash : lora_hashes_) loras.push_back(hash.hex());
-          return settings(o, r, ran, i, hash_.hex(), loras);
+          return settings(o, r, ran, i, hashes_.texts(), loras);
         }) {
     for (const adapters::AdapterUse& use : r.loras)
       lora_hashes_.emplace_back(use.file->path(), HashOf::tensors);
+    HashTexts some;
+    const InputFiles files = input_files(o);
+    for (const InputFile& f : files.all()) some[f.name] = "0123456789";
     if (const auto format = io::picture_format(output_ == Output::folder ? "." + o.format : o.out))
-      io::check_picture_text(*format, settings(o, r, ran, 0, "0123456789", {}));
+      io::check_picture_text(*format, settings(o, r, ran, 0, some, {}));
     if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
       io::make_folder(folder, "generate: --out");
+    if (output_ == Output::folder) first_file_ = first_number(o.out);
+    if (!o.made_with.empty()) say_warnings(other_files(o.made_with, hashes_.texts()));
   }
   void add(const Picture& p) {
     if (options_.only >= 0 && p.index != options_.only) return;
     if (kept_.empty()) first_ = p.index;
     ++count_;
     if (output_ == Output::folder)
-      return write_pictures(
-          options_.out, {to_pixels(p.pixels)}, [&](int64_t) { return text_(p.index); },
-          {.format = options_.format, .quality = options_.quality, .first_image = p.index});
+      return write_pictures(options_.out, {to_pixels(p.pixels)},
+                            [&](int64_t) { return text_(p.index); },
+                            {.format = options_.format,
+                             .quality = options_.quality,
+                             .first_image = first_file_ + count_ - 1});
     kept_.push_back(output_ == Output::grid ? to_pixels(p.pixels) : p.latents);
   }
   void finish() const {
     if (kept_.empty()) return;
     if (output_ == Output::grid)
-      return write_pictures(options_.out, kept_, [&](int64_t i) { return text_(first_ + i); },
+      return write_pictures(options_.out, kept_, [&](int64_t) { return text_(whole()); },
                             {.quality = options_.quality});
     const Tensor latents = channels_first(stacked(kept_));
     if (output_ == Output::npy) return io::write_npy(options_.out, latents);
     const io::NamedTensor tensor{"latents", latents};
-    io::write_safetensors(options_.out, {&tensor, 1}, text_(first_));
+    io::write_safetensors(options_.out, {&tensor, 1}, text_(whole()));
   }
   int64_t count() const { return count_; }
 
  private:
+  // The number of what one file holds; negative: all of them.
+  int64_t whole() const { return kept_.size() > 1 ? -1 : first_; }
+
   const Options& options_;
   Output output_;
-  FileHash hash_;
+  InputHashes hashes_;
   std::list<FileHash> lora_hashes_;
   PictureText text_;
   std::vector<Tensor> kept_;
-  int64_t first_ = 0;  // of kept_
+  int64_t first_ = 0;       // of kept_
+  int64_t first_file_ = 0;  // the number of the first one in a folder
   int64_t count_ = 0;
 };
 
@@ -259,7 +294,7 @@ void report(const Options& o, const RunReport& r, double seconds) {
                                       {"schedule", r.ran.schedule},
                                       {"n", o.only < 0 ? o.n : 1},
                                       {"out", o.out}};
-    std::puts(j.dump().c_str());
+    print_json(j);
     return;
   }
   std::fprintf(stderr, "%s in %.1f s (text %.1f s): %s\n", pictures(o.only < 0 ? o.n : 1).c_str(),
@@ -311,18 +346,26 @@ int run(const Options& o) {
           o.quality, ")");
   require(o.first_image >= 0, "generate: --first-image must not be negative (got ", o.first_image,
           ")");
+  require(o.lora_dir.empty() || std::filesystem::is_directory(o.lora_dir),
+          "generate: --lora-dir is no folder  ", o.lora_dir);
   check_output_path(o.out, "generate");
+  InputFiles inputs = input_files(o);
+  inputs.add("like", o.like);
+  inputs.add("config", o.config);
+  check_not_input(o.out, inputs, "generate");
   const Output output = output_of(o.out, "generate");
   check_kept(o, output);
   require(o.control.upscale.empty() || output == Output::grid || output == Output::folder,
           "generate: --upscale makes pictures larger, but --out takes latents  ", o.out);
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, request_of(o));
-  warn(request.warnings);
+  say_warnings(request.warnings);
+  if (!o.negative.empty() && !request.first().guided)
+    say_warnings({str("--negative has no effect with --guidance ", o.generate.guidance)});
   TextToImageOptions options{.keeps_encoders = false, .memory = memory_of(o.memory)};
   if (!o.embedding_dir.empty())
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
-  warn(options.embeddings.warnings);
+  say_warnings(options.embeddings.warnings);
   const Context context = open_device(o.common);
   TextToImage pipeline(std::move(parts), context, std::move(options));
   train::StopSignals signals(stopping);
@@ -364,6 +407,12 @@ void resolve_like(Options& o, const Like& like, const CLI::App& app) {
     require(is_given(app, need.field), "generate: ", need.why, "  ", o.like);
   for (const std::string& setting : like.unused)
     std::fprintf(stderr, "warning: like: not followed: %s\n", setting.c_str());
+  const InputFiles inputs = input_files(o);
+  for (const InputFile& f : inputs.all())
+    require(!f.path.empty() || is_given(app, f.name.substr(0, f.name.find(' '))), "generate: --",
+            f.name, " of the picture does not exist here; --", f.name, " names another (", f.text,
+            ")  ", o.like);
+  o.made_with = like.hashes;
   if (like.image < 0) return;
   const bool count = is_given(app, "n"), batch = is_given(app, "batch"),
              first = is_given(app, "first_image");
@@ -391,7 +440,9 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     resolve(o->generate);
     resolve_auto({&o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
-    resolve_like(*o, like, app);
+    if (!o->like.empty()) resolve_like(*o, like, app);
+    if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
+      say_warnings({"without --prompt the model makes what it likes"});
     return run(*o);
   };
 }

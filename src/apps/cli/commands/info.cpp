@@ -7,6 +7,7 @@
 
 #include "adapters/facts.h"
 #include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -177,7 +178,7 @@ void print_json(const io::TensorFile& file, const Recognised& r) {
   if (!r.fault.empty()) j["fault"] = r.fault;
   if (!r.guessed.empty()) j["guessed"] = r.guessed;
   j["metadata"] = file.metadata();
-  std::puts(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  cli::print_json(j);
 }
 
 std::string moments_text(const io::TensorFile& file) {
@@ -247,7 +248,7 @@ void print_folder(const Options& o) {
   nlohmann::ordered_json j, lines = nlohmann::ordered_json::array();
   for (const auto& [name, text] : summary) lines.push_back({name, text});
   j["summary"] = std::move(lines);
-  std::puts(j.dump().c_str());
+  cli::print_json(j);
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
 
 namespace ebb::cli {
 namespace {
@@ -21,10 +22,10 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_positional(app, "FOLDER", o->folder, "the folder of a training run");
   add_flags(app, fields_of(*o));
   return [o] {
-    write_report(o->folder);
+    say_warnings(write_report(o->folder));
     const std::string path = o->folder + "/report.html";
     if (o->json)
-      std::puts(nlohmann::json{{"report", path}}.dump().c_str());
+      print_json({{"report", path}});
     else
       std::fprintf(stderr, "wrote %s\n", path.c_str());
     return 0;

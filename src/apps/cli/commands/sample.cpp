@@ -10,12 +10,14 @@
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/input_files.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "io/file.h"
 #include "io/image.h"
@@ -83,7 +85,7 @@ std::vector<int64_t> classes_for(const Options& o, const LoadedModel& m) {
 std::map<std::string, std::string> settings(const Options& o, const LoadedModel& m,
                                             const Generated& g) {
   std::map<std::string, std::string> text{{"Software", str("ebb ", version)},
-                                          {"checkpoint", o.checkpoint},
+                                          {"checkpoint", repaired_utf8(o.checkpoint)},
                                           {"checkpoint_step", std::to_string(m.step)},
                                           {"model", m.model->name},
                                           {"class", o.wanted}};
@@ -125,7 +127,8 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
     columns = n / classes;
     text["rows"] = strings_json(class_labels(m));
   }
-  write_pictures(o.out, images, [&](int64_t) { return text; }, {.columns = columns});
+  write_pictures(o.out, images, [&](int64_t) { return text; },
+                 {.columns = columns, .first_image = first_number(o.out)});
 }
 
 void write_samples(const Options& o, const LoadedModel& m, const Generated& g) {
@@ -141,16 +144,21 @@ void write_samples(const Options& o, const LoadedModel& m, const Generated& g) {
 // Throws Error for pictures of what is none, before any work.
 void check_output(const Options& o, const LoadedModel& m) {
   const Output output = output_of(o.out, "sample");
+  const auto conditions = m.model->conditions(m.config);
+  const bool reads_text = std::ranges::any_of(conditions, [](const nn::Condition& c) {
+    return c.shape.rank() > 0 && c.shape[0] == nn::Condition::any;
+  });
   require(decoder_of(*m.model, m.config) || output == Output::safetensors || output == Output::npy,
           "sample: ", m.model->name, " makes ", samples_text(*m.model, m.config),
-          ", which nothing here makes pictures of; --out FILE.safetensors or FILE.npy takes them  ",
-          o.out);
+          ", which nothing here makes pictures of; ",
+          reads_text ? "ebb generate makes pictures of a text with it, and " : "",
+          "--out FILE.safetensors or FILE.npy takes them  ", o.out);
 }
 
 ResolvedRequest resolved(const Options& o, const LoadedModel& model) {
   ResolvedRequest r = resolve(
       model, {.classes = classes_for(o, model), .size = image_size(o.size, "sample")}, o.generate);
-  for (const std::string& w : r.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  say_warnings(r.warnings);
   return r;
 }
 
@@ -190,6 +198,9 @@ int run(Options& o) {
   check_output_path(o.out, "sample");
   require(o.columns == 0 || output_of(o.out, "sample") == Output::grid,
           "sample: --columns has no effect on other files than a grid  ", o.out);
+  InputFiles inputs;
+  inputs.add("checkpoint", o.checkpoint);
+  check_not_input(o.out, inputs, "sample");
   LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
   check_output(o, model);
@@ -217,7 +228,7 @@ int run(Options& o) {
                                       {"images_per_second", speed},
                                       {"n", o.n},
                                       {"out", o.out}};
-    std::puts(j.dump().c_str());
+    print_json(j);
   } else {
     const std::string fewer =
         g.steps < g.ran.steps ? str(g.steps, " steps, as levels coincide; ") : std::string();

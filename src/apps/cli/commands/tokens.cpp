@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
@@ -79,8 +80,8 @@ nlohmann::json json_of(const Chunk& c) {
   return {{"ids", c.ids}, {"weights", c.weights}, {"end", c.end}, {"embeddings", spans}};
 }
 
-void print_json(const Prompt& prompt, const PromptTokens& tokens,
-                const std::vector<std::string>& warnings) {
+void print_tokens(const Prompt& prompt, const PromptTokens& tokens,
+                  const std::vector<std::string>& warnings) {
   nlohmann::json loras = nlohmann::json::array(), parts = nlohmann::json::array();
   for (const LoraTag& l : prompt.loras)
     loras.push_back(
@@ -95,7 +96,7 @@ void print_json(const Prompt& prompt, const PromptTokens& tokens,
     parts.push_back({{"weight", part.weight}, {"steps", steps}});
   }
   const nlohmann::json all{{"parts", parts}, {"loras", loras}, {"warnings", warnings}};
-  std::puts(all.dump().c_str());
+  print_json(all);
 }
 
 int run(Options o) {
@@ -115,9 +116,9 @@ int run(Options o) {
   }
   const PromptTokens tokens = tokenize_prompt(prompt, text, {.count = o.steps});
   warnings.insert(warnings.end(), tokens.warnings.begin(), tokens.warnings.end());
-  for (const std::string& w : warnings) fmt::print(stderr, "ebb: warning: {}\n", printable(w));
+  say_warnings(warnings);
   if (o.json) {
-    print_json(prompt, tokens, warnings);
+    print_tokens(prompt, tokens, warnings);
   } else {
     print_text(prompt, tokens, tokenizer.vocabulary());
   }

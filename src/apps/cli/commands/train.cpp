@@ -419,7 +419,7 @@ int run(Options& o) {
   fit_network(o, *data->images.training);
   const auto start = std::chrono::steady_clock::now();
   const train::TrainResult r = train::train(make_job(o, data->images, context), context);
-  write_report(o.train.out);
+  say_warnings(write_report(o.train.out));
   const bool interrupted = r.why == train::TrainResult::Stop::signal;
   if (o.json) {
     const double seconds =
@@ -429,7 +429,7 @@ int run(Options& o) {
                                       {"seconds", seconds},
                                       {"checkpoint", r.checkpoint},
                                       {"interrupted", interrupted}};
-    std::puts(j.dump().c_str());
+    print_json(j);
   }
   return interrupted ? signal_exit + r.signal : 0;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "apps/cli/input_files.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "diffusion/solver/run.h"
@@ -47,6 +48,10 @@ int run(const Options& o) {
           "upscale: --out must be a .png, .jpg or .webp file (got '", o.out, "')");
   require(o.quality >= 1 && o.quality <= 100, "upscale: --quality must be 1 to 100 (got ",
           o.quality, ")");
+  InputFiles inputs;
+  inputs.add("image", o.image);
+  inputs.add("model", o.model);
+  check_not_input(o.out, inputs, "upscale");
   const Tensor image = io::read_image(o.image, 3);
   Upscaler upscaler(load_upscaler(o.model), open_device(o.common), {.tile = o.tile});
   const auto start = std::chrono::steady_clock::now();
@@ -65,10 +70,7 @@ int run(const Options& o) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     const Shape& s = out.shape();
     if (o.common.json)
-      std::puts(nlohmann::ordered_json{
-          {"width", s[1]}, {"height", s[0]}, {"seconds", seconds.count()}, {"out", o.out}}
-                    .dump()
-                    .c_str());
+      print_json({{"width", s[1]}, {"height", s[0]}, {"seconds", seconds.count()}, {"out", o.out}});
     else
       std::fprintf(stderr, "%lldx%lld in %.1f s: %s\n", static_cast<long long>(s[1]),
                    static_cast<long long>(s[0]), seconds.count(), o.out.c_str());
@@ -83,7 +85,8 @@ int run(const Options& o) {
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  add_positional(app, "IMAGE", o->image, "a picture: PNG, JPEG or WebP");
+  add_positional(app, "IMAGE", o->image,
+                 "a picture: PNG, JPEG or WebP; what is transparent becomes white");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
   return [o] { return run(*o); };

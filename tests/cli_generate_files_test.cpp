@@ -1,0 +1,169 @@
+// Files that `ebb generate` and its neighbours read and write: what they keep, refuse and say.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "io/image.h"
+#include "io/picture_file.h"
+#include "support/generate_program.h"
+
+namespace ebb {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::error_line;
+using testing::file_bytes;
+using testing::Output;
+using testing::run_program;
+
+class CliGenerateFiles : public testing::GenerateProgram {
+ protected:
+  std::string picture(const std::string& name = "init") const {
+    io::write_png(png(name), Tensor(DType::u8, {48, 64, 3}));
+    return png(name);
+  }
+  std::string to(const std::string& out, const std::string& flags) const {
+    return str("generate --device cpu --model ", whole(),
+               " --prompt fox --steps 1 --size 64 --out ", out, " ", flags);
+  }
+  static bool says(const Output& out, const std::string& text) {
+    return out.text.find(text) != out.text.npos;
+  }
+};
+
+TEST_F(CliGenerateFiles, texts_that_are_no_utf8__are_written_repaired) {
+  const std::string odd = "\"" + (folder_ / "o") + "$(printf '\\351').png\"";
+  const Output made =
+      run_program(str("generate --device cpu --model ", whole(), " --steps 1 --size 64 --json ",
+                      "--prompt \"$(printf 'caf\\351')\" --out ", odd));
+  ASSERT_EQ(made.code, 0) << made.text;
+  EXPECT_TRUE(says(made, "o\uFFFD.png")) << made.text;
+  const auto text = io::read_picture_text((folder_ / "o") + "\xe9.png");
+  EXPECT_TRUE(text.at("parameters").starts_with("caf\uFFFD\n")) << text.at("parameters");
+  EXPECT_EQ(nlohmann::json::parse(text.at("ebb")).at("prompt"), "caf\uFFFD");
+}
+
+TEST_F(CliGenerateFiles, input__is_never_overwritten) {
+  const std::string init = picture(), before = file_bytes(init), model = whole();
+  const std::string rule = "generate: --out must not overwrite its input  ";
+  EXPECT_EQ(error_line(to(init, "--init " + init)), rule + init);
+  EXPECT_EQ(error_line(to(init, "--init " + picture("other") + " --mask " + init)), rule + init);
+  EXPECT_EQ(error_line(to(init, "--like " + init)).find("like"), 0u);  // it says nothing
+  fs::create_symlink(init, png("link"));
+  EXPECT_EQ(error_line(to(png("link"), "--init " + init)), rule + png("link"));
+  EXPECT_EQ(error_line(to(model, "")), rule + model);
+  EXPECT_EQ(error_line(str("upscale ", init, " --model nowhere --out ", init)),
+            "upscale: --out must not overwrite its input  " + init);
+  EXPECT_EQ(file_bytes(init), before);
+}
+
+// As in the programs that people come from, pictures of an earlier run stay.
+TEST_F(CliGenerateFiles, folder_with_pictures__goes_on_counting) {
+  const std::string folder = folder_ / "many";
+  Output out = run_program(to(folder + "/", "--n 2 --seed 1"));
+  ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_FALSE(says(out, "note: the folder"));
+  const std::string first = file_bytes(folder + "/00000.png");
+  out = run_program(to(folder, "--n 2 --seed 2 --format jpg"));
+  ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_TRUE(says(out, "note: the folder has pictures; new ones begin at 00002  " + folder));
+  EXPECT_EQ(file_bytes(folder + "/00000.png"), first);
+  EXPECT_TRUE(fs::exists(folder + "/00003.jpg"));
+  EXPECT_FALSE(fs::exists(folder + "/00000.jpg"));
+}
+
+TEST_F(CliGenerateFiles, like_with_another_file__is_said) {
+  ASSERT_EQ(run_program(to(png(), "--init " + picture())).code, 0);
+  const std::string again = str("generate --device cpu --like ", png(), " --out ", png("again"));
+  EXPECT_FALSE(says(run_program(again), "another file"));
+  EXPECT_EQ(file_bytes(png()), file_bytes(png("again")));
+  Tensor other(DType::u8, {48, 64, 3});
+  other.span<uint8_t>()[0] = 255;
+  io::write_png(png("init"), other);
+  const Output out = run_program(again);
+  EXPECT_EQ(out.code, 0);
+  EXPECT_TRUE(says(out, "warning: like: --init is another file than the one that made the picture"))
+      << out.text;
+  EXPECT_FALSE(says(out, "--model is")) << out.text;
+  Part text = this->text();
+  text.fields = "{width=64 layers=1 heads=1 hidden=64}";
+  const std::string model = checkpoint({unet(), text, autoencoder()}, "other");
+  EXPECT_TRUE(says(run_program(again + " --model " + model), "warning: like: --model is another"));
+  fs::remove(png("init"));
+  EXPECT_EQ(error_line(again),
+            str("generate: --init of the picture does not exist here; --init names another (",
+                png("init"), ")  ", png()));
+}
+
+TEST_F(CliGenerateFiles, like_of_a_grid__makes_all_of_it_again) {
+  ASSERT_EQ(run_program(to(png(), "--n 3 --batch 2 --seed 5")).code, 0);
+  const Output out =
+      run_program(str("generate --device cpu --like ", png(), " --out ", png("again")));
+  ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_EQ(file_bytes(png()), file_bytes(png("again")));
+}
+
+TEST_F(CliGenerateFiles, flags_without_effect__are_said) {
+  EXPECT_TRUE(says(run_program(to(png(), "--negative ugly --guidance 1")),
+                   "warning: --negative has no effect with --guidance 1\n"));
+  EXPECT_TRUE(says(run_program(str("generate --device cpu --model ", whole(),
+                                   " --steps 1 --size 64 --out ", png())),
+                   "warning: without --prompt the model makes what it likes\n"));
+  EXPECT_EQ(error_line(to(png(), "--lora-dir nowhere")),
+            "generate: --lora-dir is no folder  nowhere");
+  const std::string model = whole();
+  EXPECT_EQ(error_line(to(png(), "--lora " + model + ":abc")),
+            "lora: the strength behind the file must be a number (got 'abc')  " + model);
+  EXPECT_EQ(error_line(to(png(), "--hires 1.01")),
+            "generate: --hires: the scale 1.01 leaves the size as it is (64x64): sides are "
+            "multiples of 8");
+}
+
+TEST_F(CliGenerateFiles, mistakes_about_steps__name_what_was_given) {
+  const std::string begin = str("generate --device cpu --model ", whole(), " --prompt fox --out ",
+                                png(), " --size 64x48 --steps ");
+  EXPECT_EQ(error_line(begin + "0"), "generate: steps must be 1 to 10000 (got 0)");
+  EXPECT_EQ(
+      error_line(begin + "3 --strength 0 --init " + picture()),
+      "schedule: a strength of 0 leaves none of 3 steps to run; a larger strength or more steps "
+      "leave some");
+  const std::string sampled =
+      error_line(str("sample ", whole(), " --device cpu --out ", png("sampled")));
+  EXPECT_NE(sampled.find("ebb generate makes pictures of a text with it"), sampled.npos) << sampled;
+}
+
+TEST_F(CliGenerateFiles, converted_folder__says_what_was_guessed) {
+  const std::string model = whole(), out = folder_ / "folder";
+  EXPECT_EQ(error_line(str("convert ", model, " ", folder_ / "x.ckpt"))
+                .find("convert: OUT must be a folder of diffusers' layout, or a .safetensors file"),
+            0u);
+  EXPECT_EQ(
+      error_line(str("convert ", model, " ", folder_ / "x.safetensors", " --layout diffusers"))
+          .find("convert: OUT must be a folder of diffusers' layout"),
+      0u);
+  EXPECT_FALSE(fs::exists(folder_ / "x.ckpt"));
+  const Output done = run_program(str("convert ", model, " ", out));
+  ASSERT_EQ(done.code, 0) << done.text;
+  EXPECT_TRUE(says(done, " is written with what was guessed, so check its config.json (num_head"))
+      << done.text;
+  // what a folder's config says goes with it
+  std::string config = file_bytes(out + "/unet/config.json");
+  const size_t at = config.find("\"attention_head_dim\": ");
+  ASSERT_NE(at, config.npos) << config;
+  config.insert(at, "\"num_attention_heads\": 1, ");
+  testing::put_file(out + "/unet/config.json", config);
+  const std::string again = folder_ / "again";
+  ASSERT_EQ(run_program(str("convert ", out, " ", again, " --layout diffusers --dtype f16")).code,
+            0);
+  const auto unet = nlohmann::json::parse(file_bytes(again + "/unet/config.json"));
+  EXPECT_EQ(unet.at("attention_head_dim"), (nlohmann::json{1, 1})) << unet;
+  fs::create_directory(folder_ / "empty");
+  EXPECT_EQ(error_line(str("convert ", folder_ / "empty", " ", folder_ / "y.safetensors"))
+                .find("checkpoint: the folder has no unet/"),
+            0u);
+}
+
+}  // namespace
+}  // namespace ebb
