@@ -51,7 +51,8 @@ DiffusersFolder layout_of(const PartFiles& files) {
           .tokenizer = {},
           .scheduler = {},
           .pipeline = {},
-          .missing = {}};
+          .missing = {},
+          .zeros_for_empty = {}};
 }
 
 void check_file(const std::string& file, const char* flag) {
@@ -63,6 +64,7 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
   check_file(file, "--refiner");
   const DiffusersFolder layout = layout_of({.model = file});
   parts.refiner = load_model(layout.denoiser);
+  parts.refiner_zeros_for_empty = layout.zeros_for_empty;
   OpenFiles open;
   for (const std::string& encoders : layout.text_encoders)
     std::ranges::copy(open.components(encoders, ModelKind::text_encoder),
@@ -90,7 +92,8 @@ CheckpointParts load_parts(const PartFiles& files,
       .text_encoders = {},
       .autoencoder = {},
       .tokenizer = layout.tokenizer,
-      .scheduler = std::move(scheduler)};
+      .scheduler = std::move(scheduler),
+      .zeros_for_empty = layout.zeros_for_empty};
   OpenFiles open;
   const auto add_encoders = [&](const std::string& file) {
     const auto found = open.components(file, ModelKind::text_encoder);

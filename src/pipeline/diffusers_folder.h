@@ -1,6 +1,7 @@
 // Folders as diffusers lays its pipelines out: which files have which component.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct DiffusersFolder {
   std::string scheduler;                   // scheduler_config.json; ""
   std::string pipeline;                    // its class, of model_index.json; ""
   std::vector<std::string> missing;        // components that model_index.json names and has no file
+  std::optional<bool> zeros_for_empty;     // its force_zeros_for_empty_prompt
 };
 
 // `variant`: of files that are there in several, "fp16"; "": those without, or else the only one.
