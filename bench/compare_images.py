@@ -1,6 +1,6 @@
 """Times an evaluation of Stable Diffusion 1.5's U-Net on this machine's CPU, both halves of
-guidance at 512x512: ebb, PyTorch and, where its program is given, stable-diffusion.cpp, interleaved.
-Appends JSON lines to bench/results/cpu.jsonl.
+guidance at 512x512: ebb, PyTorch and, where its program is given, stable-diffusion.cpp,
+interleaved. Appends JSON lines to bench/results/cpu.jsonl.
 
     python bench/compare_images.py [--threads 2] [--rounds 3] [--dtypes f32 bf16]
     python bench/compare_images.py --sd .../sd-cli --model sd15.safetensors

@@ -167,6 +167,32 @@ TEST_F(CliCheckpoint, control_characters__do_not_reach_the_terminal) {
   }
 }
 
+// The state of a run has Adam's two moments of every weight beside the weights and their averages.
+TEST_F(CliCheckpoint, info_of_a_state__counts_no_moments_as_parameters) {
+  const std::string run = folder_ / "run";
+  ASSERT_EQ(
+      run_program(str("train --device cpu --steps 1 --batch 2 --data ", images(8), " --out ", run))
+          .code,
+      0);
+  const std::string state = train::state_file(run, 1);
+  int64_t parameters = 0, moments = 0;
+  const auto file = io::TensorFile::open(state);
+  for (const auto& e : file.entries()) {
+    const bool moment = e.name.starts_with("m.") || e.name.starts_with("v.");
+    (moment ? moments : parameters) += e.shape.numel();
+  }
+  EXPECT_GT(moments, 0);
+  const auto json = nlohmann::json::parse(run_program("info --json " + state).text);
+  EXPECT_EQ(json["parameters"], parameters);
+  EXPECT_EQ(json["moments"], moments);
+  const Output text = run_program("info " + state);
+  EXPECT_NE(
+      text.text.find(str("parameters  ", parameters, ", and ", moments,
+                         " of the optimiser's moments, in ", file.entries().size(), " tensors\n")),
+      text.text.npos)
+      << text.text;
+}
+
 TEST_F(CliCheckpoint, info_of_another_model__is_refused) {
   const std::string file = with_metadata("ebb.step", "1");
   EXPECT_EQ(error_line(str("info --model adm64 ", file)),

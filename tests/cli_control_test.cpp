@@ -21,6 +21,19 @@ class CliControl : public testing::GenerateProgram {
                         "control_model."}},
                       "control");
   }
+  std::string image_adapter(const std::string& runs = "[3,1]") const {
+    return checkpoint(
+        {{"ip_adapter", "{features=24 tokens=4 context=64 widths=[64,128] runs=" + runs + "}", ""}},
+        "ip_adapter");
+  }
+  std::string image_encoder(const std::string& fields = "") const {
+    return checkpoint({{"clip_vision",
+                        "{width=32 layers=2 heads=16 hidden=37 image_size=28 patch=7 "
+                        "projection=24 " +
+                            fields + "}",
+                        ""}},
+                      "image_encoder");
+  }
   std::string upscaler() const {
     return checkpoint({{"esrgan_compact", "{width=8 layers=1 scale=2}", ""}}, "upscaler");
   }
@@ -52,6 +65,46 @@ TEST_F(CliControl, control_network__changes_the_picture_by_its_strength) {
   EXPECT_EQ(pixels("--control canny=" + map + ":0" + model), plain);
   EXPECT_NE(pixels("--control canny=" + map + " --control-mode control" + model), canny);
   EXPECT_NE(pixels("--control canny=" + map + model + " --control none=" + map + model), canny);
+}
+
+TEST_F(CliControl, image_adapter__changes_the_picture_by_its_strength) {
+  const std::string flags = " --control-model " + image_adapter() + " --image-encoder ",
+                    encoder = image_encoder(), map = image(), folder = folder_ / "encoder";
+  const auto plain = pixels("");
+  const auto half = pixels("--control none=" + map + ":0.5" + flags + encoder);
+  EXPECT_NE(half, plain);
+  EXPECT_NE(pixels("--control none=" + map + flags + encoder), half);
+  EXPECT_NE(pixels("--control none=" + map + ":0.5:0:0.5" + flags + encoder), half);
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy_file(encoder, folder + "/model.safetensors");
+  EXPECT_EQ(pixels("--control none=" + map + ":0.5" + flags + folder), half);
+  const std::string first = folder_ / "first.png";
+  std::filesystem::rename(png(), first);
+  ASSERT_EQ(run_program(str("generate --device cpu --like ", first, " --out ", png())).code, 0);
+  const Tensor t = io::read_image(png());
+  EXPECT_EQ(std::vector<uint8_t>(t.span<uint8_t>().begin(), t.span<uint8_t>().end()), half);
+}
+
+TEST_F(CliControl, image_adapter_without_its_encoder__is_refused) {
+  const std::string map = image(), adapter = " --control-model " + image_adapter();
+  const auto refused = [&](const std::string& flags) {
+    const Output out = run_program(generate(whole(), "--prompt fox --control none=" + map + flags));
+    EXPECT_NE(out.code, 0);
+    return out.text;
+  };
+  EXPECT_NE(refused(adapter).find("--image-encoder FILE or FOLDER names it"), std::string::npos);
+  EXPECT_NE(refused(adapter + " --image-encoder " + image_encoder("projection=40"))
+                .find("(projection 24 and 40)"),
+            std::string::npos);
+  EXPECT_NE(refused(adapter + " --image-encoder " + upscaler())
+                .find("no vision encoder of CLIP (it has: upscaler esrgan_compact)"),
+            std::string::npos);
+  EXPECT_NE(refused(" --control-model " + network() + " --image-encoder " + image_encoder())
+                .find("--image-encoder has no effect without an IP-Adapter"),
+            std::string::npos);
+  EXPECT_NE(refused(" --control-model " + image_adapter("[2,1]"))
+                .find("does not fit the denoiser ldm_unet: "),
+            std::string::npos);
 }
 
 TEST_F(CliControl, settings__repeat_the_picture) {

@@ -57,7 +57,7 @@ bool has(const nlohmann::json& warnings, const std::string& part) {
 
 TEST_F(CliEval, classifier_that_guesses__gives_no_class_accuracy_and_the_reason) {
   const std::string model = run();
-  const Output out = run_program(words(model, "--n 4"));
+  const Output out = run_program(words(model, "--n 64"));
   ASSERT_EQ(out.code, 0) << out.text;
   const nlohmann::json f = figures(model);
   EXPECT_EQ(f["features"], "classifier");
@@ -66,7 +66,7 @@ TEST_F(CliEval, classifier_that_guesses__gives_no_class_accuracy_and_the_reason)
   EXPECT_EQ(out.text.find("class accuracy "), std::string::npos) << out.text;
   EXPECT_TRUE(has(f["warnings"], "takes for their class is left out")) << f;
   EXPECT_TRUE(has(f["warnings"],
-                  "stands on 4 samples and 2 held-out images, and its 128 features need 129"));
+                  "stands on 64 samples and 2 held-out images, and its 128 features need 129"));
   EXPECT_NE(out.text.find("warning: the classifier is right on only"), std::string::npos);
   EXPECT_NE(out.text.find("kernel distance "), std::string::npos) << out.text;
 }
@@ -82,6 +82,17 @@ TEST_F(CliEval, data_of_another_size__are_resized_and_it_says_so) {
   EXPECT_EQ(f["features"], network(8));
   EXPECT_TRUE(f["classifier_accuracy"].is_null()) << "none is needed: " << f;
   EXPECT_EQ(out.text.find("training the classifier"), std::string::npos) << out.text;
+}
+
+TEST_F(CliEval, few_samples_in_other_features__train_no_classifier) {
+  const std::string model = run();
+  const Output out = run_program(words(model, "--n 4 --features " + network(8)));
+  ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("no class accuracy: of 4 samples it says little, from 64 on there is\n"),
+            std::string::npos)
+      << out.text;
+  EXPECT_EQ(out.text.find("training the classifier"), std::string::npos) << out.text;
+  EXPECT_TRUE(figures(model)["class_accuracy"].is_null());
 }
 
 TEST_F(CliEval, classes_of_other_names__give_no_class_accuracy_and_the_reason) {
@@ -109,6 +120,9 @@ TEST_F(CliEval, what_cannot_be_compared__is_refused_before_the_work) {
             "eval: needs at least 2 held-out images (1)  " + one);
   EXPECT_EQ(error_line(words(model, "--out a.txt")), "eval: --out must be a .json file  a.txt");
   EXPECT_EQ(error_line(words(model, "--n 1")), "eval: n must be at least 2 (got 1)");
+  EXPECT_EQ(error_line(words(model, "--n 63")),
+            "eval: n must be at least 64 for a classifier to say anything (got 63); --features "
+            "takes fewer");
   EXPECT_EQ(error_line(words(model, "--features " + network(9))),
             "eval: the network of --features takes images [9,9,3], the model makes [8,8,3]  " +
                 network(9));

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "backends.h"
 #include "derived.h"
@@ -42,6 +43,15 @@ TEST_P(Ops, lowers_with_its_types) {
     for (size_t i = 0; i < u->out.size(); ++i)
       EXPECT_EQ(low.type(low.outputs()[i].value), u->out[i].type()) << name_of(dtype);
   }
+}
+
+// One that is too large for the tests would be left out of them without a word.
+TEST(Examples, of_every_op__are_cases_unless_they_are_for_benches) {
+  std::set<std::string> cases;
+  for (const Case& c : all_cases()) cases.insert(c.name());
+  for (const OpDef* op : all_ops())
+    for (const Example& e : op->examples ? op->examples() : std::vector<Example>{})
+      EXPECT_TRUE(e.bench || cases.contains(Case{op, e}.name())) << op->name << "__" << e.label;
 }
 
 INSTANTIATE_TEST_SUITE_P(derived, Ops, testing::ValuesIn(all_cases()), name_of_case);
@@ -319,6 +329,33 @@ TEST_P(Kernels, equals_its_reference) {
     if (HasFatalFailure()) return;
   }
 }
+
+// Some examples are such that sm_90a's GEMMs support them, in both dtypes of its tensor cores.
+class Sm90Examples : public OnBackend, public testing::WithParamInterface<std::string> {
+  void SetUp() override { open("cuda"); }
+
+ protected:
+  std::set<DType> reached(std::string_view op) const {
+    std::set<DType> out;
+    for (const Case& c : kernel_cases("cuda")) {
+      if (c.op->name != op || !c.kernel->name.ends_with("_sm90")) continue;
+      const Signature s = c.signature();
+      if (s.out[0].shape.numel() > 0 && c.kernel->supports(s, *context_.device))
+        out.insert(c.dtype);
+    }
+    return out;
+  }
+};
+
+TEST_P(Sm90Examples, reach_the_kernels) {
+  if (reached("matmul").empty()) GTEST_SKIP() << "no kernel for this device";
+  EXPECT_EQ(reached(GetParam()), (std::set{DType::bf16, DType::f16}));
+}
+
+INSTANTIATE_TEST_SUITE_P(cuda, Sm90Examples,
+                         testing::Values("matmul", "matmul_act", "matmul_scaled", "conv2d",
+                                         "conv2d_shortcut", "conv2d_dx", "conv2d_dw"),
+                         [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(derived, Kernels, testing::ValuesIn(kernel_cases("cpu")), name_of_case);
 INSTANTIATE_TEST_SUITE_P(cuda, Kernels, testing::ValuesIn(kernel_cases("cuda")), name_of_case);

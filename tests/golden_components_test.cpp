@@ -36,8 +36,9 @@ void PrintTo(const On& on, std::ostream* out) { *out << on.name << " on " << on.
 std::vector<On> components_on(const std::string& backend) {
   std::vector<On> out;
   for (const char* name :
-       {"clip_quick_gelu", "clip_gelu", "autoencoder_kl", "autoencoder_kl16", "taesd", "taesd_full",
-        "esrgan_x4", "esrgan_x2", "esrgan_x1", "esrgan_compact"})
+       {"clip_quick_gelu", "clip_gelu", "clip_vision", "clip_vision_quick", "ip_adapter_linear",
+        "ip_adapter_resampler", "ip_adapter_mlp", "autoencoder_kl", "autoencoder_kl16", "taesd",
+        "taesd_full", "esrgan_x4", "esrgan_x2", "esrgan_x1", "esrgan_compact"})
     if (!test::only(backend).empty()) out.push_back({name, backend});
   return out;
 }

@@ -7,6 +7,7 @@
 #include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
 namespace ebb::testing {
@@ -17,16 +18,6 @@ using nlohmann::json;
 const json& runs() {
   static const json all = read_golden("control_runs")["runs"];
   return all;
-}
-
-Tensor pattern(int64_t height, int64_t width, int64_t seed) {
-  Tensor out(DType::u8, {height, width, 3});
-  uint8_t* to = out.span<uint8_t>().data();
-  for (int64_t y = 0; y < height; ++y)
-    for (int64_t x = 0; x < width; ++x)
-      for (int64_t c = 0; c < 3; ++c)
-        *to++ = static_cast<uint8_t>((y * (3 + seed) + x * 5 + c * 70 + y * x / 9 * seed) % 256);
-  return out;
 }
 
 std::vector<ControlInput> inputs_of(const json& run) {
@@ -102,7 +93,8 @@ TEST(control, shares_of_the_steps__split_the_run_where_they_begin_and_end) {
   const LoadedModel m = controlled_model(1);
   RunConditions c;
   c.steps.push_back({.end_step = 10, .values = {}, .negative = {}});
-  add_controls(c, m, {{.image = pattern(64, 64, 1), .start = 0.25, .end = 0.5}}, {8, 8, 4}, 20);
+  add_controls(c, m, {{.image = pattern(64, 64, 1), .start = 0.25, .end = 0.5}},
+               {.sample = {8, 8, 4}, .steps = 20});
   std::vector<int64_t> ends;
   std::vector<float> strengths;
   for (const RunConditions::Steps& s : c.steps) {
@@ -117,7 +109,8 @@ TEST(control, modes__weigh_features_and_branches_as_a1111_does) {
   const LoadedModel m = controlled_model(1);
   const auto strengths = [&](ControlMode mode, bool negative) {
     RunConditions c;
-    add_controls(c, m, {{.image = pattern(64, 64, 1), .strength = 2, .mode = mode}}, {8, 8, 4}, 4);
+    add_controls(c, m, {{.image = pattern(64, 64, 1), .strength = 2, .mode = mode}},
+                 {.sample = {8, 8, 4}, .steps = 4});
     const auto& values = negative ? c.steps[0].negative : c.steps[0].values;
     const auto v = values.at("strength.0").span<float>();
     return std::vector<float>(v.begin(), v.end());
@@ -175,7 +168,7 @@ TEST(control, texts__are_a_kind_a_file_and_numbers) {
   EXPECT_EQ(in.start, 0.1);
   EXPECT_EQ(in.end, 0.9);
   EXPECT_EQ(read_control("none=" + file).strength, 1);
-  expect_error([&] { read_control("none"); }, "must be KIND=IMAGE[:strength[:start[:end]]]");
+  expect_error([&] { read_control("none"); }, "must be KIND[/TASK]=IMAGE[:strength[:start[:end]]]");
 }
 
 TEST(control, kinds__that_need_a_network_are_refused_with_advice) {
@@ -190,12 +183,13 @@ TEST(control, wrong_numbers__are_errors) {
   RunConditions c;
   expect_error(
       [&] {
-        add_controls(c, m, {}, {8, 8, 4}, 4);
+        add_controls(c, m, {}, {.sample = {8, 8, 4}, .steps = 4});
       },
       "there must be an image for each of the 1 control networks (0)");
   expect_error(
       [&] {
-        add_controls(c, m, {{.image = pattern(8, 8, 1), .start = 0.9, .end = 0.1}}, {8, 8, 4}, 4);
+        add_controls(c, m, {{.image = pattern(8, 8, 1), .start = 0.9, .end = 0.1}},
+                     {.sample = {8, 8, 4}, .steps = 4});
       },
       "start and end of 1 must be shares of the steps");
 }

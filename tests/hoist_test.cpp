@@ -7,6 +7,7 @@
 #include "models/model.h"
 #include "nn/ops.h"
 #include "support/far_device.h"
+#include "support/files.h"
 #include "support/hashed_weights.h"
 #include "support/ldm_case.h"
 
@@ -118,6 +119,22 @@ std::vector<double> unhoisted(const Guided& n, const Context& context, double si
   plan.run(in);
   const Tensor d = plan.fetch("latent.1");
   return {d.span<float>().begin(), d.span<float>().end()};
+}
+
+TEST(hoist, memory_of_what_is_computed_once__counts_as_the_denoisers) {
+  const Guided n(DType::f32);
+  const auto on = [&](const std::shared_ptr<FarDevice>& device) {
+    return std::make_unique<Denoiser>(n.diffusion, network_of(*n.c.model, n.c.config), n.options,
+                                      Context{.device = device});
+  };
+  const auto roomy = std::make_shared<FarDevice>();
+  const int64_t all = roomy->free_memory();
+  const auto d = on(roomy);
+  EXPECT_GT(d->missing_bytes(), d->plan().missing_bytes());
+  const int64_t need = all - roomy->free_memory() + d->missing_bytes();
+  on(std::make_shared<FarDevice>(need))->check_memory();
+  testing::expect_error([&] { on(std::make_shared<FarDevice>(need - 1))->check_memory(); },
+                        "plan: out of memory: a run needs ");
 }
 
 TEST(hoist, denoiser_of_a_text__computes_keys_and_values_once_and_gives_the_same_bits) {

@@ -61,12 +61,14 @@ std::vector<Tap> taps(int64_t from, int64_t to, ResizeFilter filter) {
   return out;
 }
 
-// [H,W,C] u8 -> [H,width,C] f32.
-std::vector<float> resize_rows(const Tensor& image, const std::vector<Tap>& columns) {
+uint8_t rounded(float v) { return static_cast<uint8_t>(std::clamp(v, 0.0f, 255.0f) + 0.5f); }
+
+// [H,W,C] -> [H,width,C].
+std::vector<uint8_t> resize_rows(const Tensor& image, const std::vector<Tap>& columns) {
   const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
   const uint8_t* in = image.span<uint8_t>().data();
-  std::vector<float> out(static_cast<size_t>(h * c) * columns.size());
-  float* o = out.data();
+  std::vector<uint8_t> out(static_cast<size_t>(h * c) * columns.size());
+  uint8_t* o = out.data();
   for (int64_t y = 0; y < h; ++y)
     for (const Tap& tap : columns)
       for (int64_t k = 0; k < c; ++k) {
@@ -76,7 +78,7 @@ std::vector<float> resize_rows(const Tensor& image, const std::vector<Tap>& colu
           sum += weight * static_cast<float>(*p);
           p += c;
         }
-        *o++ = sum;
+        *o++ = rounded(sum);
       }
   return out;
 }
@@ -88,7 +90,7 @@ Tensor resize(const Tensor& image, int64_t height, int64_t width, ResizeFilter f
   require(height > 0 && width > 0, "resize: sizes must be positive (", width, "x", height, ")");
   const int64_t c = image.shape()[2];
   if (image.shape()[0] == height && image.shape()[1] == width) return image.clone();
-  const std::vector<float> narrow = resize_rows(image, taps(image.shape()[1], width, filter));
+  const std::vector<uint8_t> narrow = resize_rows(image, taps(image.shape()[1], width, filter));
   const std::vector<Tap> rows = taps(image.shape()[0], height, filter);
   Tensor out(DType::u8, {height, width, c});
   const size_t line = static_cast<size_t>(width * c);
@@ -96,12 +98,12 @@ Tensor resize(const Tensor& image, int64_t height, int64_t width, ResizeFilter f
   uint8_t* o = out.span<uint8_t>().data();
   for (const Tap& tap : rows) {
     std::fill(sum.begin(), sum.end(), 0.0f);
-    const float* in = narrow.data() + static_cast<size_t>(tap.first) * line;
+    const uint8_t* in = narrow.data() + static_cast<size_t>(tap.first) * line;
     for (const float weight : tap.weights) {
-      for (size_t i = 0; i < line; ++i) sum[i] += weight * in[i];
+      for (size_t i = 0; i < line; ++i) sum[i] += weight * static_cast<float>(in[i]);
       in += line;
     }
-    for (const float v : sum) *o++ = static_cast<uint8_t>(std::clamp(v, 0.0f, 255.0f) + 0.5f);
+    for (const float v : sum) *o++ = rounded(v);
   }
   return out;
 }

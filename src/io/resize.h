@@ -14,8 +14,8 @@ enum class ResizeFilter {
   lanczos,  // sinc windowed by sinc, three lobes: sharper; may ring by a few grey levels
 };
 
-// u8 [height,width,C], rounded to nearest. Throws Error unless `image` is u8 [H,W,C] and the sizes
-// are positive.
+// u8 [height,width,C], rounded to nearest behind each axis (the width comes first), as PIL does.
+// Throws Error unless `image` is u8 [H,W,C] and the sizes are positive.
 Tensor resize(const Tensor& image, int64_t height, int64_t width,
               ResizeFilter filter = ResizeFilter::lanczos);
 

@@ -18,7 +18,7 @@
 
 #include "models/model.h"
 #include "models/names.h"
-#include "nn/layers.h"
+#include "nn/clip.h"
 
 namespace ebb::models {
 namespace {
@@ -66,44 +66,22 @@ const std::vector<Preset>& presets() {
   return all;
 }
 
+nn::ClipLayers layers_of(const ClipTextConfig& c) {
+  return {.layers = c.layers,
+          .heads = c.heads,
+          .hidden = c.hidden,
+          .activation = c.activation,
+          .causal = true};
+}
+
 void check(const ModelConfig& config) {
   const auto& c = config.as<ClipTextConfig>();
-  require(c.heads > 0 && c.width > 0 && c.width % c.heads == 0, "clip_text: heads (", c.heads,
-          ") must divide width (", c.width, ")");
-  require(c.layers > 0 && c.hidden > 0, "clip_text: needs layers (", c.layers,
-          ") and a hidden layer (", c.hidden, ")");
+  nn::check(layers_of(c), c.width, "clip_text");
   require(c.vocabulary > 0 && c.positions > 0, "clip_text: needs tokens (", c.vocabulary,
           ") and positions (", c.positions, ")");
-  require(c.activation == "quick_gelu" || c.activation == "gelu",
-          "clip_text: activation must be quick_gelu or gelu ('", c.activation, "')");
 }
 
 // ---- network -------------------------------------------------------------------------------
-
-constexpr nn::Init normal02{nn::Init::Kind::normal, 0.02};
-
-Value table(const Params& p, int64_t rows, int64_t width) {
-  return p.param("weight", {rows, width}, normal02.weight(rows, width));
-}
-
-// x sigmoid(1.702 x), which OpenAI's CLIP was trained with.
-Value quick_gelu(Value x) {
-  return ops::map({x}, [](auto v) { return v[0] * sigmoid(1.702 * v[0]); });
-}
-
-Value attention(const Params& p, Value x, int64_t heads) {
-  const Value h = nn::self_attention(
-      p, x, {.heads = heads, .causal = true, .names = {"q_proj", "k_proj", "v_proj"}});
-  return nn::linear(p / "out_proj", h, x.shape()[2]);
-}
-
-Value layer(const Params& p, Value x, const ClipTextConfig& c) {
-  const AtScope at = p.enter();
-  x = x + attention(p / "self_attn", nn::layer_norm(p / "layer_norm1", x, {}), c.heads);
-  Value h = nn::linear(p / "mlp" / "fc1", nn::layer_norm(p / "layer_norm2", x, {}), c.hidden);
-  h = c.activation == "gelu" ? ops::gelu(h) : quick_gelu(h);
-  return x + nn::linear(p / "mlp" / "fc2", h, c.width);
-}
 
 // [N,C] of x [N,T,C]: the row at[n] of sample n.
 Value row_at(Value x, Value at) {
@@ -120,11 +98,12 @@ ValuesByName encoded(const Params& root, const ClipTextConfig& c, Value embeddin
   const int64_t tokens = embeddings.shape()[1];
   require(tokens <= c.positions, "clip_text: a text may have ", c.positions, " tokens (", tokens,
           ")");
-  const Value places = table(p / "embeddings" / "position_embedding", c.positions, c.width);
-  std::vector<Value> states = {
-      embeddings + ops::reshape(ops::slice(places, 0, 0, tokens), {1, tokens, c.width})};
-  for (int64_t i = 0; i < c.layers; ++i)
-    states.push_back(layer(p / "encoder" / "layers" / i, states.back(), c));
+  const Value places =
+      nn::clip_table(p / "embeddings" / "position_embedding", c.positions, c.width);
+  const std::vector<Value> states = nn::clip_states(
+      p / "encoder" / "layers",
+      embeddings + ops::reshape(ops::slice(places, 0, 0, tokens), {1, tokens, c.width}),
+      layers_of(c));
 
   ValuesByName out;
   const auto normed = [&](Value x) { return nn::layer_norm(p / "final_layer_norm", x, {}); };
@@ -143,7 +122,7 @@ ValuesByName encoded(const Params& root, const ClipTextConfig& c, Value embeddin
 Value embedded(const Params& root, const ClipTextConfig& c, Value tokens) {
   const Params p = root / "text_model" / "embeddings" / "token_embedding";
   const AtScope at = p.enter();
-  return ops::embedding(table(p, c.vocabulary, c.width), tokens);
+  return ops::embedding(nn::clip_table(p, c.vocabulary, c.width), tokens);
 }
 
 // ---- entry points --------------------------------------------------------------------------

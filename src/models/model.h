@@ -35,9 +35,10 @@ enum class ModelKind : uint8_t {
   denoiser,         // F(noisy image, noise level, conditions)
   text_encoder,     // tokens to states
   autoencoder,      // pixels to latents and back
-  control_network,  // an image to residuals of a denoiser
+  control_network,  // an image to residuals, or to keys and values, of a denoiser
   upscaler,         // pixels to more pixels
   adapter,          // changes to the weights of another component
+  image_encoder,    // pixels to states, which adapters read
 };
 std::string_view name_of(ModelKind kind);  // "text encoder"
 

@@ -56,9 +56,10 @@ NamedModel find_component(std::string_view name) {
 
 namespace {
 
-constexpr std::array kinds = {ModelKind::denoiser,    ModelKind::text_encoder,
-                              ModelKind::autoencoder, ModelKind::control_network,
-                              ModelKind::upscaler,    ModelKind::adapter};
+constexpr std::array kinds = {ModelKind::denoiser,     ModelKind::text_encoder,
+                              ModelKind::autoencoder,  ModelKind::control_network,
+                              ModelKind::upscaler,     ModelKind::adapter,
+                              ModelKind::image_encoder};
 
 // Where files keep components of a kind; containers put a network under a prefix.
 const std::vector<std::string>& prefixes_of(ModelKind kind) {
@@ -74,16 +75,17 @@ const std::vector<std::string>& prefixes_of(ModelKind kind) {
                                                         "text_encoders.clip_g.transformer."},
                                         autoencoder = {"", "first_stage_model.", "vae."},
                                         control_network = {"", "control_model."},
-                                        upscaler = {"", "params_ema.", "params."}, adapter = {""};
+                                        upscaler = {"", "params_ema.", "params."}, others = {""};
   switch (kind) {
     case ModelKind::denoiser: return denoiser;
     case ModelKind::text_encoder: return text_encoder;
     case ModelKind::autoencoder: return autoencoder;
     case ModelKind::control_network: return control_network;
     case ModelKind::upscaler: return upscaler;
-    case ModelKind::adapter: break;
+    case ModelKind::adapter:
+    case ModelKind::image_encoder: break;
   }
-  return adapter;
+  return others;
 }
 
 // The model of this kind whose tensors these are.
@@ -100,7 +102,8 @@ std::optional<Component> recognise_one(const nn::FileShapes& inner, ModelKind ki
 
 std::string_view name_of(ModelKind kind) {
   constexpr std::string_view names[] = {"denoiser",        "text encoder", "autoencoder",
-                                        "control network", "upscaler",     "adapter"};
+                                        "control network", "upscaler",     "adapter",
+                                        "image encoder"};
   return names[static_cast<size_t>(kind)];
 }
 

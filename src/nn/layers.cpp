@@ -177,13 +177,23 @@ Value cross_attention(const Params& p, Value x, Value context, const CrossAttent
   require(c.rank() == 3 && c[0] == s[0],
           "attention: the context must be [N,S,D] of as many samples (", s[0],
           ")  context: ", context.type(), "  at ", p.path());
-  const auto by_heads = [&](Value v, const char* name) {
-    const Value y = linear(p / name, v, width, a.qkv);
+  const auto by_heads = [&](Value y) {
     return ops::reshape(y, {s[0], y.shape().numel() / (s[0] * width), heads, width / heads});
   };
-  const Value o =
-      ops::attention(by_heads(x, "to_q"), by_heads(context, "to_k"), by_heads(context, "to_v"),
-                     {.bias = a.bias, .key_lengths = a.key_lengths});
+  const auto made = [&](Value v, const char* name) {
+    return by_heads(linear(p / name, v, width, a.qkv));
+  };
+  const Value q = made(x, "to_q");
+  Value o = ops::attention(q, made(context, "to_k"), made(context, "to_v"),
+                           {.bias = a.bias, .key_lengths = a.key_lengths});
+  for (const KeysValues& more : a.more) {
+    for (const Value v : {more.keys, more.values})
+      require(v.shape().rank() == 3 && v.shape()[0] == s[0] && v.shape()[2] == width,
+              "attention: further keys and values must be [N,S,", width, "] of ", s[0],
+              " samples  ", v.type(), "  at ", p.path());
+    const Value strength = ops::reshape(more.strength, {s[0], 1, 1, 1});
+    o = o + ops::attention(q, by_heads(more.keys), by_heads(more.values), {}) * strength;
+  }
   Shape out = s;
   out[-1] = width;
   return ops::reshape(o, out);

@@ -100,12 +100,18 @@ struct SelfAttention {
 // the graph, so that x is read once.
 Value self_attention(const Params& p, Value x, const SelfAttention& a);
 
+// Of a cross-attention of its own with the same queries: its result times `strength` is added.
+struct KeysValues {
+  Value keys, values;  // [N,S,width]
+  Value strength;      // [N,1]
+};
 struct CrossAttention {
   int64_t heads = 1;  // must divide the width
   int64_t width = 0;  // of q, k and v; 0: C
   Linear qkv = {.bias = false};
   Value bias = {};         // [N|1,heads|1,T|1,S], added to the scores; none if empty
   Value key_lengths = {};  // i64 [N]: sample n has only its first key_lengths[n] states
+  std::vector<KeysValues> more = {};
 };
 // Every position of x [N,...,C] attends to the states of context [N,S,D] -> [N,...,width]; the
 // output projection is the caller's. `p` holds to_q, to_k and to_v, with weight [width,C] or

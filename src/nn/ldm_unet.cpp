@@ -1,6 +1,7 @@
 #include "nn/ldm_unet.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -28,7 +29,13 @@ Value feed_forward(const Params& p, Value x) {
   return linear(p / "net" / 2, h[0] * ops::gelu(h[1]), channels);
 }
 
-Value transformer_block(const Params& p, Value x, Value text, int64_t heads) {
+// What the layer `layer` attends to beside the text.
+std::vector<KeysValues> images_of(const LdmSignals& s, int64_t layer) {
+  return s.images.empty() ? std::vector<KeysValues>() : s.images.at(static_cast<size_t>(layer));
+}
+
+Value transformer_block(const Params& p, Value x, const LdmSignals& s, int64_t heads,
+                        int64_t layer) {
   const AtScope at = p.enter();
   const int64_t channels = x.shape()[-1];
   const auto attended = [&](const char* name, Value attention) {
@@ -38,13 +45,18 @@ Value transformer_block(const Params& p, Value x, Value text, int64_t heads) {
                                            {.heads = heads,
                                             .qkv = {.bias = false},
                                             .names = {"to_q", "to_k", "to_v"}}));
-  x = x + attended("attn2", cross_attention(p / "attn2", layer_norm(p / "norm2", x, {}), text,
-                                            {.heads = heads}));
+  x = x + attended("attn2", cross_attention(p / "attn2", layer_norm(p / "norm2", x, {}), s.text,
+                                            {.heads = heads, .more = images_of(s, layer)}));
   return x + feed_forward(p / "ff", layer_norm(p / "norm3", x, {}));
 }
 
+// Transformer blocks, the first of which is the layer `layer` of image_layers().
+struct Depth {
+  int64_t blocks = 0, layer = 0;
+};
+
 // Of x [N,H,W,C], whose pixels are tokens.
-Value transformer(const Params& p, const LdmUnet& c, Value x, int64_t depth, Value text) {
+Value transformer(const Params& p, const LdmUnet& c, Value x, Depth depth, const LdmSignals& to) {
   const AtScope at = p.enter();
   const Shape& s = x.shape();
   const int64_t channels = s[-1], heads = c.heads(channels);
@@ -56,16 +68,16 @@ Value transformer(const Params& p, const LdmUnet& c, Value x, int64_t depth, Val
   last.init = zero_init;
   Value h = group_norm(p / "norm", x, {.groups = c.groups, .eps = 1e-6});
   h = ops::reshape(linear(p / "proj_in", h, channels, projection), {s[0], s[1] * s[2], channels});
-  for (int64_t i = 0; i < depth; ++i)
-    h = transformer_block(p / "transformer_blocks" / i, h, text, heads);
+  for (int64_t i = 0; i < depth.blocks; ++i)
+    h = transformer_block(p / "transformer_blocks" / i, h, to, heads, depth.layer + i);
   return x + ops::reshape(linear(p / "proj_out", h, channels, last), s);
 }
 
 // Residual block 0 of `p` and, with a depth, transformer 1.
-Value stage(const Params& p, const LdmUnet& c, Value x, int64_t out, int64_t depth,
+Value stage(const Params& p, const LdmUnet& c, Value x, int64_t out, Depth depth,
             const LdmSignals& s) {
   x = res_block(p / 0, c, x, out, s.emb);
-  return depth > 0 ? transformer(p / 1, c, x, depth, s.text) : x;
+  return depth.blocks > 0 ? transformer(p / 1, c, x, depth, s) : x;
 }
 
 // To the size of `skip`, which is twice that of x or one less.
@@ -200,7 +212,49 @@ std::vector<Condition> adapter_conditions(const LdmUnet& c) {
   return out;
 }
 
-LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in) {
+std::string image_keys(int64_t layer) { return str("image_keys.", layer); }
+std::string image_values(int64_t layer) { return str("image_values.", layer); }
+std::string image_strength(int64_t layer) { return str("image_strength.", layer); }
+bool of_image_adapter(std::string_view name) { return name.starts_with("image_"); }
+
+std::vector<int64_t> image_layers(const LdmUnet& c) {
+  std::vector<int64_t> out;
+  const auto add = [&](int64_t depth, int64_t level) {
+    out.insert(out.end(), static_cast<size_t>(depth), c.channels(level));
+  };
+  const auto inputs = static_cast<int64_t>(c.input_depths.size()),
+             outputs = static_cast<int64_t>(c.output_depths.size());
+  for (int64_t i = 0; i < inputs; ++i)
+    add(c.input_depths[static_cast<size_t>(i)], i / c.num_res_blocks);
+  for (int64_t i = 0; i < outputs; ++i)
+    add(c.output_depths[static_cast<size_t>(i)], c.levels() - 1 - i / (c.num_res_blocks + 1));
+  add(c.middle_depth, c.levels() - 1);
+  return out;
+}
+
+// Throws Error where an adapter has other layers than the network.
+static std::vector<std::vector<KeysValues>> images_of(const LdmUnet& c, const NetworkInputs& in) {
+  std::vector<std::vector<KeysValues>> out;
+  const auto layers = std::ssize(image_layers(c));
+  const auto value = [&](const std::string& name, int64_t adapter) {
+    return in.condition(str(name, '.', adapter));
+  };
+  for (int64_t adapter = 0; value(image_keys(0), adapter); ++adapter) {
+    out.resize(static_cast<size_t>(layers));
+    for (int64_t i = 0; i < layers; ++i) {
+      const KeysValues of = {value(image_keys(i), adapter), value(image_values(i), adapter),
+                             value(image_strength(i), adapter)};
+      require(of.keys && of.values && of.strength, "ldm_unet: ", layers,
+              " layers attend to text, and the image adapter ", adapter, " is for ", i);
+      out[static_cast<size_t>(i)].push_back(of);
+    }
+    require(!value(image_keys(layers), adapter), "ldm_unet: ", layers,
+            " layers attend to text, and the image adapter ", adapter, " is for more");
+  }
+  return out;
+}
+
+LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in, Value added) {
   const int64_t width = 4 * c.model_channels;
   const Params time = p / "time_embed", label = p / "label_emb" / 0;
   Value t = ops::timestep_embedding(in.noise, c.model_channels, {});
@@ -209,9 +263,10 @@ LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& i
         linear(time / "cond_proj", guidance_embedding(c, in), c.model_channels, {.bias = false});
   Value e = silu_mlp({time / 0, time / 2, width}, t);
   if (c.vector > 0) e = e + silu_mlp({label / 0, label / 2, width}, vector_of(c, in));
+  if (added) e = e + added;
   Value text = in.condition(text_states);
   if (!text) text = zeros(*in.x.graph, {in.x.shape()[0], 1, c.context});
-  return {ops::silu(e), text};
+  return {ops::silu(e), text, images_of(c, in)};
 }
 
 // With those of an adapter, where there are such.
@@ -230,12 +285,15 @@ LdmFeatures ldm_encoder(const Params& p, const LdmUnet& c, const NetworkInputs& 
   if (hint) x = x + hint;
   std::vector<Value> skips = {x};
   auto depth = c.input_depths.begin();
+  int64_t layer = 0;
   for (int64_t level = 0; level < c.levels(); ++level) {
     const bool last = level + 1 == c.levels(),
                attends =
                    std::any_of(depth, depth + c.num_res_blocks, [](int64_t d) { return d > 0; });
     for (int64_t i = 0; i < c.num_res_blocks; ++i) {
-      x = stage(blocks / static_cast<int64_t>(skips.size()), c, x, c.channels(level), *depth++, s);
+      x = stage(blocks / static_cast<int64_t>(skips.size()), c, x, c.channels(level),
+                {*depth, layer}, s);
+      layer += *depth++;
       if (i + 1 == c.num_res_blocks && (attends || last)) x = with_adapter(x, in, level);
       skips.push_back(x);
     }
@@ -245,7 +303,8 @@ LdmFeatures ldm_encoder(const Params& p, const LdmUnet& c, const NetworkInputs& 
     if (!attends) x = with_adapter(x, in, level);
     skips.push_back(x);
   }
-  if (c.middle_blocks > 0) x = stage(m, c, x, x.shape()[-1], c.middle_depth, s);
+  layer = std::accumulate(c.output_depths.begin(), c.output_depths.end(), layer);
+  if (c.middle_blocks > 0) x = stage(m, c, x, x.shape()[-1], {c.middle_depth, layer}, s);
   if (c.middle_blocks > 1)
     x = res_block(m / (c.middle_depth > 0 ? 2 : 1), c, x, x.shape()[-1], s.emb);
   x = with_adapter(x, in, c.levels());
@@ -268,11 +327,13 @@ LdmFeatures with_control(LdmFeatures f, const NetworkInputs& in) {
 Value ldm_decoder(const Params& p, const LdmUnet& c, LdmFeatures f, const LdmSignals& s) {
   Value x = f.middle;
   auto depth = c.output_depths.begin();
-  int64_t block = 0;
+  int64_t block = 0,
+          layer = std::accumulate(c.input_depths.begin(), c.input_depths.end(), int64_t{0});
   for (int64_t level = c.levels(); level-- > 0;)
     for (int64_t i = 0; i <= c.num_res_blocks; ++i, ++depth) {
       const Params q = p / "output_blocks" / block++;
-      x = stage(q, c, ops::concat({x, f.skips.back()}, 3), c.channels(level), *depth, s);
+      x = stage(q, c, ops::concat({x, f.skips.back()}, 3), c.channels(level), {*depth, layer}, s);
+      layer += *depth;
       f.skips.pop_back();
       if (level > 0 && i == c.num_res_blocks)
         x = upsampled(q / (*depth > 0 ? 2 : 1), x, f.skips.back());

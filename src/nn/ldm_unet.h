@@ -83,11 +83,25 @@ std::vector<Condition> control_conditions(const LdmUnet& c);
 std::string adapter_name(int64_t level);  // "adapter.0"
 std::vector<Condition> adapter_conditions(const LdmUnet& c);
 
+// Those of image adapters (IP-Adapter): keys and values [T,width] of further attention, for each
+// layer that attends to text, and a factor of its result. Of several adapters each is followed by
+// the number of the adapter: image_keys.3.1.
+std::string image_keys(int64_t layer);      // "image_keys.3"
+std::string image_values(int64_t layer);    // "image_values.3"
+std::string image_strength(int64_t layer);  // "image_strength.3"
+bool of_image_adapter(std::string_view name);
+// Channels of the layers that attend to text, in the order in which these adapters count them:
+// those of the encoder, of the decoder, and last of the middle.
+std::vector<int64_t> image_layers(const LdmUnet& c);
+
 struct LdmSignals {
   Value emb;   // SiLU of the embedding of the noise level and the vector [N,4*model_channels]
   Value text;  // [N,T,context]; without one: a state of zeros
+  std::vector<std::vector<KeysValues>> images = {};  // of adapters, by image_layers(); may be empty
 };
-LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in);
+// `added`: to the embedding [N,4*model_channels], before SiLU; may be empty.
+LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in,
+                       Value added = {});
 
 struct LdmFeatures {
   Value middle;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "nn/hashed_weights.h"
 #include "nn/storage.h"
+#include "pipeline/model_bench.h"
 
 namespace ebb {
 namespace {
@@ -27,6 +28,15 @@ Timing time_on_host(Plan& plan, const NamedTensors& inputs) {
 }
 
 }  // namespace
+
+std::vector<DType> evaluation_dtypes(const ModelBench& what, const Device& device,
+                                     const std::vector<DType>& usual) {
+  if (what.dtype) return {*what.dtype};
+  std::vector<DType> out;
+  for (const DType d : usual)
+    if (device.fast_in(d)) out.push_back(d);
+  return out;
+}
 
 std::vector<NetworkCase> small_networks() {
   return {{"tiny", "tiny", "", 64},

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "io/tensor_file.h"
 #include "pipeline/diffusers_folder.h"
+#include "pipeline/image_encoder.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -114,6 +115,7 @@ CheckpointParts load_parts(const PartFiles& files,
   require(files.autoencoder.empty() || out.autoencoder,
           "generate: --vae has no autoencoder that ebb knows  ", files.autoencoder);
   if (!files.refiner.empty()) add_refiner(out, files.refiner);
+  if (!files.image_encoder.empty()) out.image_encoder = load_image_encoder(files.image_encoder);
   return out;
 }
 

@@ -18,6 +18,7 @@ struct CheckpointParts {
   std::optional<LoadedComponent> autoencoder;
   std::optional<LoadedModel> refiner = {};             // for the last part of the levels
   std::vector<LoadedComponent> refiner_encoders = {};  // what it reads: its file's, or these
+  std::optional<LoadedComponent> image_encoder = {};   // that image adapters read by
   std::string tokenizer;  // a folder with the tokenizer's files; "": the built-in vocabulary
   std::optional<SchedulerConfig> scheduler = {};  // of a folder that has one
   // force_zeros_for_empty_prompt of the folders of diffusers that say it.
@@ -29,8 +30,9 @@ struct PartFiles {
   std::vector<std::string> text_encoders = {};  // files that win over the model's
   std::string autoencoder = {};                 // likewise
   std::string variant = {};                     // of a folder's files: "fp16"
-  bool averaged = false;     // the denoiser's moving averages, where its file has both
-  std::string refiner = {};  // a file or folder, as `model`
+  bool averaged = false;           // the denoiser's moving averages, where its file has both
+  std::string refiner = {};        // a file or folder, as `model`
+  std::string image_encoder = {};  // a file or folder, see load_image_encoder()
 };
 
 // Throws Error for files that are not there, hold nothing that is looked for, or lack a denoiser.

@@ -15,9 +15,12 @@
 namespace ebb {
 namespace {
 
-int64_t number_of(const Component& c, std::string_view field) {
+std::string text_of(const Component& c, std::string_view field) {
   ModelConfig config = c.config;
-  return parse_integer(field_text(find_field(config.fields(), field, "config")), field);
+  return field_text(find_field(config.fields(), field, "config"));
+}
+int64_t number_of(const Component& c, std::string_view field) {
+  return parse_integer(text_of(c, field), field);
 }
 
 // Of the U-Nets of latent diffusion: by what they read.
@@ -35,6 +38,17 @@ std::string family_of(const Component& c) {
   if (extra == 1) out += ", with a depth map";
   if (number_of(c, "guidance_channels") > 0) out += ", with distilled guidance";
   return out;
+}
+
+std::string control_family(const Component& c) {
+  if (c.model->name == "ip_adapter")
+    return str("IP-Adapter (", text_of(c, "kind"), ") of a U-Net with text of ",
+               number_of(c, "context"), " channels, which reads ", number_of(c, "features"),
+               " channels of an image encoder");
+  if (c.model->name != "control_net") return "";
+  const int64_t tasks = number_of(c, "tasks"), rank = number_of(c, "rank");
+  return str(rank > 0 ? str("control LoRA of rank ", rank) : "control network",
+             tasks > 0 ? str(" of ", tasks, " tasks (union)") : "", " of ", family_of(c));
 }
 
 // The text encoders that a denoiser reads, by their channels.
@@ -136,8 +150,8 @@ Summary summary_of(const io::TensorFile& file, const std::vector<Component>& com
   if (const Component* c = find_kind(components, ModelKind::denoiser))
     add_denoiser(out, *c, usual_diffusion(*c->model, c->config), components);
   else if (const Component* net = find_kind(components, ModelKind::control_network);
-           net && net->model->name == "control_net")
-    out.emplace_back("family", "control network of " + family_of(*net));
+           net && !control_family(*net).empty())
+    out.emplace_back("family", control_family(*net));
   else if (components.empty())
     if (std::string text = embedding_in(file, path); !text.empty())
       out.emplace_back("family", std::move(text));

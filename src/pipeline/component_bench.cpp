@@ -80,9 +80,10 @@ void bench_components(const Context& context, const ModelBench& what, Ceilings& 
                       const std::function<void(const BenchResult&)>& report) {
   for (const ComponentCase& c : cases(*context.device)) {
     if (c.full_name().find(what.filter) == std::string::npos) continue;
-    if (context.device->on_host()) bench(context, c, DType::f32, what, ceilings, report);
-    if (context.device->fast_in(DType::bf16))
-      bench(context, c, DType::bf16, what, ceilings, report);
+    const std::vector<DType> usual =
+        context.device->on_host() ? std::vector{DType::f32, DType::bf16} : std::vector{DType::bf16};
+    for (const DType d : evaluation_dtypes(what, *context.device, usual))
+      bench(context, c, d, what, ceilings, report);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "io/safetensors.h"
 #include "nn/ldm_control.h"
 #include "pipeline/component.h"
+#include "pipeline/control_lora.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -23,6 +24,7 @@ namespace {
 std::string prefix_of(size_t k) { return str("control.", k); }
 std::string hint_of(size_t k) { return str(nn::hint_image, '.', k); }
 std::string strength_of(size_t k) { return str(nn::control_strength, '.', k); }
+std::string task_of(size_t k) { return str(nn::control_task, '.', k); }
 
 // "sdxl", where a preset is the same, or else the model's name.
 std::string name_of(const Model& model, const ModelConfig& config) {
@@ -45,6 +47,16 @@ nn::Condition input_of(const Component& network, std::string_view name) {
   fail("control: the network ", network.model->name, " has no input ", name);
 }
 
+// An image adapter reads what an image encoder makes: the projected image [1,C], or the states
+// [any,C] that enter its last layer.
+bool reads_features(const Component& network) {
+  return input_of(network, nn::hint_image).shape.rank() == 2;
+}
+constexpr const char *projected = "projected", *states = "states.2";
+const char* read_by(const Component& network) {
+  return input_of(network, nn::hint_image).shape[0] == 1 ? projected : states;
+}
+
 LoadedModel with(LoadedModel denoiser, const Component& network) {
   denoiser.controls.push_back(network);
   return denoiser;
@@ -57,8 +69,11 @@ void build(const LoadedModel& m, size_t k) {
   nn::NetworkInputs in = network_inputs(g, *m.model, m.config, 1, {side, side});
   std::vector<nn::Condition> given;
   for (nn::Condition& c : conditions_of(m)) {
-    if (c.name != hint_of(k) && c.name != strength_of(k)) continue;
-    if (c.name == hint_of(k)) c.shape = {side * pixels_of(m), side * pixels_of(m), c.shape[2]};
+    if (c.name != hint_of(k) && c.name != strength_of(k) && c.name != task_of(k)) continue;
+    if (c.name == hint_of(k) && c.usual.rank() > 0)
+      c.shape = c.usual;
+    else if (c.name == hint_of(k))
+      c.shape = {side * pixels_of(m), side * pixels_of(m), c.shape[2]};
     in.conditions[c.name] = g.input(c.name, c.type(1));
     given.push_back(std::move(c));
   }
@@ -75,8 +90,7 @@ void check_fit(const LoadedModel& denoiser, const LoadedComponent& network, size
          ", does not fit the denoiser ", name_of(*denoiser.model, denoiser.config), ": ", why...);
   };
   for (const nn::Condition& in : entry_of(c).inputs(c.config)) {
-    if (in.name == "noise" || in.name == nn::hint_image || in.name == nn::control_strength)
-      continue;
+    if (in.name == "noise" || nn::own_control_input(in.name)) continue;
     if (in.name == "x") {
       if (in.shape[2] != denoiser.config.common().in_channels)
         misfit("channels of the noisy image (", in.shape[2], " and ",
@@ -186,8 +200,12 @@ ControlMode control_mode(std::string_view name) {
 ControlInput read_control(const std::string& text) {
   const size_t equals = text.find('=');
   require(equals != std::string::npos && equals > 0 && equals + 1 < text.size(),
-          "control: must be KIND=IMAGE[:strength[:start[:end]]] (got '", text, "')");
+          "control: must be KIND[/TASK]=IMAGE[:strength[:start[:end]]] (got '", text, "')");
   ControlInput out{.image = {}, .kind = text.substr(0, equals)};
+  if (const size_t slash = out.kind.find('/'); slash != std::string::npos) {
+    out.task = out.kind.substr(slash + 1);
+    out.kind.resize(slash);
+  }
   std::string file = text.substr(equals + 1);
   // Numbers behind colons, from the last; names of files may have colons, too.
   std::vector<double> numbers;
@@ -225,21 +243,18 @@ Tensor control_image(std::string_view kind, const Tensor& image) {
        "like come from networks that ebb does not have: give the finished map as none=IMAGE");
 }
 
-LoadedComponent load_control_network(const std::string& file) {
+LoadedComponent load_control_network(const std::string& file, const LoadedModel& denoiser) {
   const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));
   const nn::FileShapes shapes = train::shapes_of(*open);
   std::string others;
   for (const Component& c : recognise_components(shapes)) {
     if (c.model->kind == ModelKind::control_network) {
+      if (is_control_lora(c)) return open_control_lora(*open, file, c, denoiser);
       const LoadedComponent loaded{c, open_component(open, file, c)};
       return shuffled(file) ? pooled(loaded) : loaded;
     }
     others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
   }
-  for (const auto& [name, shape] : shapes)
-    require(!name.starts_with("control_add_embedding.") && name != "lora_controlnet",
-            "control: networks of several tasks (union) and control LoRAs are not implemented  ",
-            file);
   fail("control: the file has no control network or T2I-Adapter of Stable Diffusion 1, 2 or XL",
        others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);
 }
@@ -262,14 +277,13 @@ LoadedModel with_controls(LoadedModel denoiser, const std::vector<LoadedComponen
 std::vector<nn::Condition> conditions_of(const LoadedModel& m) {
   std::vector<nn::Condition> out = m.model->conditions(m.config);
   for (size_t k = 0; k < m.controls.size(); ++k) {
-    nn::Condition hint = input_of(m.controls[k], nn::hint_image),
-                  strength = input_of(m.controls[k], nn::control_strength);
-    hint.name = hint_of(k);
-    strength.name = strength_of(k);
-    strength.guided = true;  // the branches may have strengths of their own
-    hint.rare = strength.rare = true;
-    out.push_back(std::move(hint));
-    out.push_back(std::move(strength));
+    for (nn::Condition& c : entry_of(m.controls[k]).inputs(m.controls[k].config)) {
+      if (!nn::own_control_input(c.name)) continue;
+      c.guided |= c.name == nn::control_strength;  // the branches may have strengths of their own
+      c.name = str(c.name, '.', k);
+      c.rare = true;
+      out.push_back(std::move(c));
+    }
   }
   return out;
 }
@@ -288,34 +302,120 @@ nn::Network network_of(const LoadedModel& m, const std::vector<nn::Condition>& g
   return any ? nn::controlled(std::move(unet), std::move(networks)) : unet;
 }
 
+bool needs_image_encoder(const LoadedModel& model) {
+  return std::ranges::any_of(model.controls, reads_features);
+}
+
+void check_image_encoder(const LoadedModel& model, const LoadedComponent* encoder) {
+  for (size_t k = 0; k < model.controls.size(); ++k) {
+    const Component& c = model.controls[k];
+    if (!reads_features(c)) continue;
+    const int64_t wants = input_of(c, nn::hint_image).shape[1];
+    require(
+        encoder != nullptr, "control: network ", k + 1, ", ", name_of(*c.model, c.config),
+        ", reads an image by CLIP's vision encoder (", wants,
+        read_by(c) == projected ? " channels of the projected image" : " channels of its states",
+        "): --image-encoder FILE or FOLDER names it");
+    ModelConfig config = encoder->component.config;
+    const char* field = read_by(c) == projected ? "projection" : "width";
+    const int64_t has =
+        parse_integer(field_text(find_field(config.fields(), field, "image encoder")), field);
+    require(has == wants, "control: network ", k + 1, ", ", name_of(*c.model, c.config),
+            ", was trained with another image encoder than --image-encoder (", field, " ", wants,
+            " and ", has, ")");
+  }
+}
+
+namespace {
+
+// What the images of networks of several tasks show, as these count them, by all their names.
+constexpr std::array tasks_by_number = {"pose,openpose",
+                                        "depth",
+                                        "scribble,hed,pidi,ted,softedge",
+                                        "canny,lineart,mlsd",
+                                        "normal",
+                                        "segment",
+                                        "tile",
+                                        "repaint,inpaint"};
+
+// f32 [1,1,count]: 1 at the task. Not defined for a network of one task.
+Tensor task_number(const ControlInput& in, const Component& c, size_t k) {
+  int64_t count = 0;
+  for (const nn::Condition& i : entry_of(c).inputs(c.config))
+    if (i.name == nn::control_task) count = i.shape[1];
+  require(count > 0 || in.task.empty(), "control: network ", k + 1, ", ",
+          name_of(*c.model, c.config), ", is of one task (got '", in.task, "')");
+  if (count == 0) return {};
+  const std::string task = small_letters(in.task.empty() ? in.kind : in.task);
+  Tensor out(DType::f32, {1, 1, count});
+  std::string known;
+  for (int64_t i = 0; i < std::min<int64_t>(count, std::ssize(tasks_by_number)); ++i) {
+    const std::string names = tasks_by_number[static_cast<size_t>(i)];
+    known += str(known.empty() ? "" : ", ", names.substr(0, names.find(',')));
+    if (str(',', names, ',').find(str(',', task, ',')) == std::string::npos) continue;
+    out.span<float>()[static_cast<size_t>(i)] = 1;
+    return out;
+  }
+  fail("control: network ", k + 1, ", ", name_of(*c.model, c.config), ", is of ", count,
+       " tasks: --control KIND/TASK=IMAGE says which of ", known, " the image shows (got '", task,
+       "')");
+}
+
+// What a network is given of its input, when it takes part.
+struct Given {
+  Tensor hint, negative_hint, task;
+  Factors factors;
+  Tensor none;  // strengths
+};
+
+Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const ControlRun& run) {
+  check(in, k);
+  const Component& c = model.controls[k];
+  const int64_t count = input_of(c, nn::control_strength).shape[0];
+  Given out{.hint = {},
+            .negative_hint = {},
+            .task = task_number(in, c, k),
+            .factors = factors_of(in, count, is_pooled(c.config)),
+            .none = Tensor(DType::f32, {1, count})};
+  if (reads_features(c)) {
+    require(static_cast<bool>(run.encode), "control: network ", k + 1, " needs an image encoder");
+    const bool whole = read_by(c) == projected;
+    const Tensor picture = control_image(in.kind, io::convert_channels(in.image, 3));
+    const auto read = [&](const Tensor& of) {
+      const Tensor t = run.encode(of, read_by(c));
+      return whole ? t.reshape({1, 1, t.shape()[1]}) : t;
+    };
+    out.hint = read(io::convert_channels(picture, 3));
+    out.negative_hint = whole ? Tensor(DType::f32, out.hint.shape()) : read({});
+    std::ranges::fill(out.factors.prompt.span<float>(), static_cast<float>(in.strength));
+    out.factors.negative = out.factors.prompt;
+    return out;
+  }
+  const int64_t factor = pixels_of(model), height = run.sample[0] * factor,
+                width = run.sample[1] * factor, multiple = c.model->size_multiple(c.config);
+  require(height % multiple == 0 && width % multiple == 0, "control: network ", k + 1, ", ",
+          name_of(*c.model, c.config), ", needs sides that are multiples of ", multiple, " (",
+          width, "x", height, ")");
+  out.hint = hint_of_image(in, height, width, input_of(c, nn::hint_image).shape[2]);
+  out.negative_hint = out.hint;
+  return out;
+}
+
+}  // namespace
+
 void add_controls(RunConditions& conditions, const LoadedModel& model,
-                  const std::vector<ControlInput>& inputs, const Shape& sample, int64_t steps) {
+                  const std::vector<ControlInput>& inputs, const ControlRun& run) {
   require(inputs.size() == model.controls.size(),
           "control: there must be an image for each of the ", model.controls.size(),
           " control networks (", inputs.size(), ")");
   if (inputs.empty()) return;
-  const int64_t factor = pixels_of(model);
+  const int64_t steps = run.steps;
   // After which steps something changes.
   std::set<int64_t> ends = {steps};
   for (const RunConditions::Steps& s : conditions.steps) ends.insert(std::min(s.end_step, steps));
-  struct Given {
-    Tensor hint;
-    Factors factors;
-    Tensor none;
-  };
   std::vector<Given> given;
   for (size_t k = 0; k < inputs.size(); ++k) {
-    check(inputs[k], k);
-    const Component& c = model.controls[k];
-    const int64_t count = input_of(c, nn::control_strength).shape[0];
-    const int64_t height = sample[0] * factor, width = sample[1] * factor,
-                  multiple = c.model->size_multiple(c.config);
-    require(height % multiple == 0 && width % multiple == 0, "control: network ", k + 1, ", ",
-            name_of(*c.model, c.config), ", needs sides that are multiples of ", multiple, " (",
-            width, "x", height, ")");
-    given.push_back({hint_of_image(inputs[k], height, width, input_of(c, nn::hint_image).shape[2]),
-                     factors_of(inputs[k], count, is_pooled(c.config)),
-                     Tensor(DType::f32, {1, count})});
+    given.push_back(given_of(inputs[k], model, k, run));
     for (int64_t step = 1; step < steps; ++step)
       if (takes_part(inputs[k], step, steps) != takes_part(inputs[k], step + 1, steps))
         ends.insert(step);
@@ -328,7 +428,9 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
     s.end_step = end;
     for (size_t k = 0; k < inputs.size(); ++k) {
       const bool on = takes_part(inputs[k], std::min(first, steps), steps);
-      s.values[hint_of(k)] = s.negative[hint_of(k)] = given[k].hint;
+      s.values[hint_of(k)] = given[k].hint;
+      s.negative[hint_of(k)] = given[k].negative_hint;
+      if (given[k].task.defined()) s.values[task_of(k)] = s.negative[task_of(k)] = given[k].task;
       s.values[strength_of(k)] = on ? given[k].factors.prompt : given[k].none;
       s.negative[strength_of(k)] = on ? given[k].factors.negative : given[k].none;
     }

@@ -1,7 +1,9 @@
-// Control networks of a run: how their images and strengths become conditions of the denoiser.
+// Control networks and image adapters of a run: how their images and strengths become conditions of
+// the denoiser.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,20 +27,22 @@ ControlMode control_mode(std::string_view name);
 struct ControlInput {
   Tensor image;               // u8 [H,W,3]
   std::string kind = "none";  // what is done to it first, see control_image()
+  std::string task = {};      // what it shows then, of networks of several tasks; "": the kind
   double strength = 1;
   double start = 0, end = 1;  // shares of the steps; it has no part in others
   bool stretch = false;       // to the size of the picture, else the middle is cut out
   ControlMode mode = ControlMode::balanced;
 };
-// "KIND=IMAGE[:strength[:start[:end]]]", reads the file. Throws Error.
+// "KIND[/TASK]=IMAGE[:strength[:start[:end]]]", reads the file. Throws Error.
 ControlInput read_control(const std::string& text);
 
 // What a kind makes of an image: none, invert, threshold, canny. Others need networks that ebb
 // does not have: the Error says so.
 Tensor control_image(std::string_view kind, const Tensor& image);
 
-// Of a file; throws Error that says what the file has instead.
-LoadedComponent load_control_network(const std::string& file);
+// Of a file, which may be a control LoRA on the denoiser. Throws Error that says what the file has
+// instead.
+LoadedComponent load_control_network(const std::string& file, const LoadedModel& denoiser);
 // The denoiser with control networks, whose weights are beside its own. Throws Error where one does
 // not fit it.
 LoadedModel with_controls(LoadedModel denoiser, const std::vector<LoadedComponent>& networks);
@@ -48,9 +52,22 @@ std::vector<nn::Condition> conditions_of(const LoadedModel& model);
 // The network of a model with those control networks for which `given` has values.
 nn::Network network_of(const LoadedModel& model, const std::vector<nn::Condition>& given);
 
-// Adds to the conditions of a run of so many steps the inputs of all control networks, one each, in
-// their order. `sample`: {H,W,C} of what the denoiser makes. Throws Error.
+// Whether one of the networks reads images by an image encoder (IP-Adapter).
+bool needs_image_encoder(const LoadedModel& model);
+// Throws Error where that is so, unless `encoder` makes what they read.
+void check_image_encoder(const LoadedModel& model, const LoadedComponent* encoder);
+// An output of the image encoder for a picture u8 [H,W,3], or for none, where it is not defined.
+using EncodeImage = std::function<Tensor(const Tensor& picture, const std::string& output)>;
+
+// What inputs are for. `sample`: {H,W,C} of what the denoiser makes.
+struct ControlRun {
+  Shape sample;
+  int64_t steps = 0;
+  EncodeImage encode = {};  // where needs_image_encoder()
+};
+// Adds to the conditions of a run the inputs of all control networks, one each, in their order.
+// Throws Error.
 void add_controls(RunConditions& conditions, const LoadedModel& model,
-                  const std::vector<ControlInput>& inputs, const Shape& sample, int64_t steps);
+                  const std::vector<ControlInput>& inputs, const ControlRun& run);
 
 }  // namespace ebb

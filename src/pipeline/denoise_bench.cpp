@@ -58,12 +58,6 @@ void check_output(const NetworkCase& m, DType dtype, const Tensor& have, const T
           ")");
 }
 
-std::vector<DType> host_dtypes(const Device& device) {
-  std::vector<DType> out = {DType::f32};
-  if (device.fast_in(DType::bf16)) out.push_back(DType::bf16);
-  return out;
-}
-
 }  // namespace
 
 void bench_denoise(const Context& context, const ModelBench& what, Ceilings& ceilings,
@@ -78,8 +72,7 @@ void bench_denoise(const Context& context, const ModelBench& what, Ceilings& cei
     if (!asked(m)) continue;
     Evaluation plain = make_evaluation(m, DType::f32, context, {.fuse = false});
     const Tensor want = plain.plan.run(plain.inputs).at("F");
-    for (const DType d : {DType::f32, DType::bf16}) {
-      if (!context.device->fast_in(d)) continue;
+    for (const DType d : evaluation_dtypes(what, *context.device, {DType::f32, DType::bf16})) {
       Evaluation e = make_evaluation(m, d, context);
       const Tensor have = e.plan.run(e.inputs).at("F").to(DType::f32);
       check_output(m, d, have, want);
@@ -90,12 +83,14 @@ void bench_denoise(const Context& context, const ModelBench& what, Ceilings& cei
     }
   }
   const bool host = context.device->on_host();
+  const std::vector<DType> usual =
+      host ? std::vector{DType::f32, DType::bf16} : std::vector{DType::bf16};
   std::vector<NetworkCase> large = host ? std::vector<NetworkCase>() : large_networks();
   if (!host || exact)  // a processor takes minutes for them
     for (NetworkCase& m : sampled_networks()) large.push_back(std::move(m));
   for (const NetworkCase& m : large) {
     if (!asked(m)) continue;
-    for (const DType dtype : host ? host_dtypes(*context.device) : std::vector{DType::bf16}) {
+    for (const DType dtype : evaluation_dtypes(what, *context.device, usual)) {
       const auto start = std::chrono::steady_clock::now();
       Evaluation e = make_evaluation(m, dtype, context);
       const Tensor output = e.plan.run(e.inputs).at("F");

@@ -122,4 +122,8 @@ DiffusersFolder read_diffusers_folder(const std::string& path, const std::string
   return out;
 }
 
+std::string component_weights(const std::string& folder, const std::string& variant) {
+  return weights_in(folder, variant);
+}
+
 }  // namespace ebb

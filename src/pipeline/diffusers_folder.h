@@ -21,5 +21,8 @@ struct DiffusersFolder {
 // Throws Error for a folder without a denoiser, of a pipeline that is not implemented, and where a
 // variant has to be named.
 DiffusersFolder read_diffusers_folder(const std::string& path, const std::string& variant = "");
+// The file with the weights of the component that a folder has; "" if there is none. Throws Error
+// where a variant has to be named.
+std::string component_weights(const std::string& folder, const std::string& variant = "");
 
 }  // namespace ebb

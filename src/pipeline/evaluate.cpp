@@ -18,6 +18,10 @@ namespace {
 using train::Dataset;
 using train::FeatureNet;
 
+// Samples of which a classifier's figures say something: a share's two standard errors are 1/8.
+// Below, the minutes of its training would be for nothing.
+constexpr int64_t few = 64;
+
 struct Sets {
   std::unique_ptr<Dataset> training, held_out;
   bool seen = false;  // the held-out images are some of the training images
@@ -157,6 +161,10 @@ void Evaluation::open() {
   const std::string unlike = unlike_classes(model_, *sets_.training);
   q_.conditional = unlike.empty();
   if (!q_.conditional) log("no class accuracy: " + unlike);
+  if (q_.conditional && q_.n < few) {
+    q_.conditional = false;
+    log(str("no class accuracy: of ", q_.n, " samples it says little, from ", few, " on there is"));
+  }
   q_.inception = names_inception(options_.features);
   if (options_.features.empty()) {
     q_.turns = sets_.training->classes() <= 1;
@@ -245,6 +253,8 @@ void Evaluation::measure(const ResolvedRequest& request) {
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
                  const EvaluateHooks& hooks) {
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
+  require(options.n >= few || !options.features.empty(), "eval: n must be at least ", few,
+          " for a classifier to say anything (got ", options.n, "); --features takes fewer");
   return Evaluation(model, options, context, hooks).run();
 }
 

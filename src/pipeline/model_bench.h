@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,16 @@ namespace ebb {
 std::vector<std::string> model_bench_names(const Device& device);
 
 struct ModelBench {
-  std::string filter;        // runs the cases whose name contains it
-  Recompute recompute = {};  // of training steps
-  bool profile = false;      // measure each step of the plans as well
+  std::string filter;               // runs the cases whose name contains it
+  Recompute recompute = {};         // of training steps
+  bool profile = false;             // measure each step of the plans as well
+  std::optional<DType> dtype = {};  // of evaluations, in place of the usual ones
 };
+
+// In which evaluations are measured: the one that was asked for, else those of `usual` that the
+// device is fast in.
+std::vector<DType> evaluation_dtypes(const ModelBench& what, const Device& device,
+                                     const std::vector<DType>& usual);
 
 // Runs training steps in f32 and, where the device is fast in it, bf16: tiny (28x28x1, batch 64),
 // songunet (DDPM++ of 64 channels, 32x32x3, batch 16) and adm (unet64, 64x64x3, batch 8). Each is

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "diffusion/solver/sampler_names.h"
+#include "pipeline/image_encoder.h"
 #include "pipeline/latent_decoder.h"
 
 namespace ebb {
@@ -171,6 +172,8 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   require(
       !request.init || parts.autoencoder,
       "generate: --init needs an autoencoder, which the checkpoint lacks; --vae FILE names one");
+  if (!request.controls.empty())
+    check_image_encoder(m, parts.image_encoder ? &*parts.image_encoder : nullptr);
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
   take_size(r.request, m);
   take_own_schedule(r.request.options);
@@ -238,9 +241,18 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
            pass.refined ? parts_.refiner_zeros_for_empty : parts_.zeros_for_empty)});
   if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
-  if (!q.controls.empty() && !pass.refined)
-    add_controls(text.conditions, parts_.denoiser, q.controls, pass.request.sample,
-                 static_cast<int64_t>(pass.request.call.sigmas.size()) - 1);
+  if (!q.controls.empty() && !pass.refined) {
+    ControlRun run{.sample = pass.request.sample,
+                   .steps = static_cast<int64_t>(pass.request.call.sigmas.size()) - 1};
+    std::optional<ImageEncoder> images;
+    if (needs_image_encoder(parts_.denoiser)) {
+      images.emplace(*parts_.image_encoder, dtype, context_);
+      run.encode = [&](const Tensor& picture, const std::string& output) {
+        return images->encode(picture, output);
+      };
+    }
+    add_controls(text.conditions, parts_.denoiser, q.controls, run);
+  }
   return std::move(text.conditions);
 }
 

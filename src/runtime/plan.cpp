@@ -24,6 +24,7 @@
 #include "passes/spatial_fusion.h"
 #include "passes/upsampled_convs.h"
 #include "runtime/prepare_use.h"
+#include "runtime/run_step.h"
 #include "runtime/supporting_kernels.h"
 #include "runtime/weight_store.h"
 
@@ -70,21 +71,6 @@ Graph merged_around_weights(const Graph& g, const std::function<bool(const Sourc
   };
   const Graph out = transpose_upsampled_convs(merge_matmuls(g, is_weight), is_weight, family);
   return merge_shortcuts(out, is_weight, cost_class);
-}
-
-// Runs a step; an Error, or OutOfMemory, says which op it was, and where in the model.
-void run_step(const Step& s) {
-  if (!s.program.run) return;
-  const auto with_op = [&](const Error& e) {
-    return str(e.what(), "  ", s.sig.text(), s.sig.at.empty() ? "" : "  at ", s.sig.at);
-  };
-  try {
-    s.program.run(s.call);
-  } catch (const OutOfMemory& e) {
-    throw OutOfMemory(with_op(e));
-  } catch (const Error& e) {
-    fail(with_op(e));
-  }
 }
 
 }  // namespace

@@ -309,11 +309,9 @@ class Run {
   StepMetrics now_;
   Smoothed loss_{0.99}, speed_{0.9};  // speed: seconds a step
   Clock::time_point start_ = Clock::now(), said_ = start_;
-  int64_t first_ = 0, saved_ = -1;  // steps: where this process began; of the last checkpoint
-  bool diverged_ = false;           // the same again, if resumed without a change
-  // From where there is something to save. What comes before may take long: a signal ends it as it
-  // does any program.
-  std::optional<StopSignals> signals_;
+  int64_t first_ = 0, saved_ = -1;      // steps: where this process began; of the last checkpoint
+  bool diverged_ = false;               // the same again, if resumed without a change
+  std::optional<StopSignals> signals_;  // from where there is something to save
 };
 
 }  // namespace
@@ -321,7 +319,12 @@ class Run {
 TrainResult train(TrainJob job, const Context& context) {
   check(job.config);
   check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
-  return Run(std::move(job), context).run();
+  // Compiling and measuring kernels may take long and cannot be polled.
+  std::optional<EndOnSignal> preparing(
+      std::in_place, "train: interrupted before the first step; nothing was written");
+  Run run(std::move(job), context);
+  preparing.reset();
+  return run.run();
 }
 
 std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& c) {

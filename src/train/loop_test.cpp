@@ -178,6 +178,19 @@ TEST(train, signal__finishes_the_step_and_saves) {
   EXPECT_EQ(checkpoint_steps(folder.path()), std::vector<int64_t>{5});
 }
 
+TEST(train, signal_before_the_first_step__ends_with_a_sentence_and_writes_nothing) {
+  const Folder folder;
+  std::signal(SIGINT, SIG_DFL);
+  TrainJob job = toy_job(toy_config(folder / "run"));
+  job.batches = [](int64_t) -> NextBatch {
+    std::raise(SIGINT);
+    return {};
+  };
+  EXPECT_EXIT(train(std::move(job), cpu()), ::testing::ExitedWithCode(128 + SIGINT),
+              "train: interrupted before the first step; nothing was written\n");
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
 TEST(train, signal_in_the_last_step__leaves_a_finished_run) {
   const Folder folder;
   std::signal(SIGINT, SIG_DFL);

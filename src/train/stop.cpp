@@ -44,6 +44,12 @@ void on_signal(int signal) {
   errno = before;
 }
 
+void end_now(int signal) {
+  constexpr int stopped = 128;
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line_length));
+  ::_exit(stopped + signal);
+}
+
 void keep_line(std::string_view said) {
   // A terminal shows ^C where the cursor is.
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
@@ -55,14 +61,22 @@ void keep_line(std::string_view said) {
   line[line_length++] = '\n';
 }
 
-void note(int signal, struct sigaction& before) {
-  sigaction(signal, nullptr, &before);
-  if (before.sa_handler == SIG_IGN) return;
-  struct sigaction a = {};
-  a.sa_handler = on_signal;
-  a.sa_flags = SA_RESTART;  // system calls in other threads go on
-  sigemptyset(&a.sa_mask);
-  sigaction(signal, &a, nullptr);
+HandlersBefore handle_by(void (*handler)(int)) {
+  HandlersBefore all;
+  for (size_t i = 0; i < all.size(); ++i) {
+    sigaction(stop_signals[i], nullptr, &all[i]);
+    if (all[i].sa_handler == SIG_IGN) continue;
+    struct sigaction a = {};
+    a.sa_handler = handler;
+    a.sa_flags = SA_RESTART;  // system calls in other threads go on
+    sigemptyset(&a.sa_mask);
+    sigaction(stop_signals[i], &a, nullptr);
+  }
+  return all;
+}
+
+void restore(const HandlersBefore& all) {
+  for (size_t i = 0; i < all.size(); ++i) sigaction(stop_signals[i], &all[i], nullptr);
 }
 
 }  // namespace
@@ -71,13 +85,18 @@ StopSignals::StopSignals(std::string_view said) {
   came = 0;
   came_at = 0;
   keep_line(said);
-  for (size_t i = 0; i < signals.size(); ++i) note(signals[i], before_[i]);
+  before_ = handle_by(on_signal);
 }
 
-StopSignals::~StopSignals() {
-  for (size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &before_[i], nullptr);
-}
+StopSignals::~StopSignals() { restore(before_); }
 
 int StopSignals::requested() const { return came; }
+
+EndOnSignal::EndOnSignal(std::string_view said) {
+  keep_line(said);
+  before_ = handle_by(end_now);
+}
+
+EndOnSignal::~EndOnSignal() { restore(before_); }
 
 }  // namespace ebb::train

@@ -1,4 +1,6 @@
-// StopSignals: turns SIGINT, SIGTERM and SIGHUP into a flag that a loop polls between steps.
+// What SIGINT, SIGTERM and SIGHUP (a closed terminal) do: StopSignals makes of them a flag that a
+// loop polls between steps, EndOnSignal ends the process with a sentence. Signals that were ignored
+// (SIGINT in background jobs of scripts) stay ignored.
 #pragma once
 
 #include <array>
@@ -7,10 +9,12 @@
 
 namespace ebb::train {
 
-// While an instance exists, the first SIGINT, SIGTERM or SIGHUP (a closed terminal) is only
-// recorded, and `said` written as a line on standard error at once. A further one within a second
-// of the first counts as the same request, a later one ends the process as usual. Signals that were
-// ignored (SIGINT in background jobs of scripts) stay ignored. One instance at a time.
+constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP};
+using HandlersBefore = std::array<struct sigaction, stop_signals.size()>;
+
+// While an instance exists, the first of the signals is only recorded, and `said` written as a line
+// on standard error at once. A further one within a second of the first counts as the same request,
+// a later one ends the process as usual. One instance of either class at a time.
 class StopSignals {
  public:
   explicit StopSignals(std::string_view said);
@@ -22,8 +26,21 @@ class StopSignals {
   int requested() const;
 
  private:
-  static constexpr std::array signals = {SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, signals.size()> before_;
+  HandlersBefore before_;
+};
+
+// While an instance exists, a signal writes `said` as a line on standard error and ends the process
+// at once, with the exit code of commands that were stopped (128 and the signal's number): for work
+// that cannot be polled and has nothing to save. One instance of either class at a time.
+class EndOnSignal {
+ public:
+  explicit EndOnSignal(std::string_view said);
+  ~EndOnSignal();
+  EndOnSignal(const EndOnSignal&) = delete;
+  EndOnSignal& operator=(const EndOnSignal&) = delete;
+
+ private:
+  HandlersBefore before_;
 };
 
 }  // namespace ebb::train

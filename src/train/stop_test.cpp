@@ -47,12 +47,27 @@ TEST_F(stop_signals, one_a_second_later__ends_the_process) {
       testing::KilledBySignal(SIGINT), "stops");
 }
 
+TEST_F(stop_signals, where_there_is_nothing_to_save__end_the_process_with_a_sentence) {
+  EXPECT_EXIT(
+      {
+        const EndOnSignal preparing("nothing was written");
+        std::raise(SIGTERM);
+      },
+      testing::ExitedWithCode(128 + SIGTERM), "nothing was written\n");
+  { const EndOnSignal preparing("nothing was written"); }
+  EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");
+}
+
 TEST_F(stop_signals, ignored_ones__stay_so) {
   const auto before = std::signal(SIGINT, SIG_IGN);
   {
     const StopSignals signals("stops");
     std::raise(SIGINT);
     EXPECT_EQ(signals.requested(), 0);
+  }
+  {
+    const EndOnSignal preparing("ends");
+    std::raise(SIGINT);
   }
   EXPECT_EQ(std::signal(SIGINT, before), SIG_IGN);
 }

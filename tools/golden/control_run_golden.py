@@ -2,8 +2,9 @@
 
 As text_to_image_golden.py, with diffusers' ControlNetModel called as its pipelines call it:
 strength, first and last share of the steps, guess mode, several networks whose residuals are
-summed. Then diffusers' T2IAdapter as its pipelines call it. All networks of a run have the weights
-of one; images are pattern(height, width, seed).
+summed. Then diffusers' T2IAdapter as its pipelines call it, ControlNetUnionModel with a task, and
+ControlNetModel with the weights that a control LoRA makes of the U-Net's. All networks of a run
+have the weights of one; images are pattern(height, width, seed).
 """
 
 import argparse
@@ -24,6 +25,7 @@ import tokenizer_golden  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from generate import write  # noqa: E402
+from hashed_weights import hashed_parameter  # noqa: E402
 
 SD1 = dict(unet=runs.SD1, texts=[runs.TEXT], scheduler="euler", steps=20, height=64, width=64)
 XL = dict(unet=runs.XL, texts=runs.XL_TEXTS, scheduler="euler", steps=20, height=64, width=96)
@@ -38,6 +40,17 @@ CASES = {
 }
 # residuals are means over the image, as of the network for shuffled images
 POOLED_CASES = {"sd1_pooled": (SD1, [dict(seed=2, strength=0.9, mode="guess")])}
+
+# networks of several tasks: the number is the task's
+UNION_CASES = {
+    "union_depth": (XL, [dict(seed=3, strength=0.6, task="depth", number=1)],
+                    dict(tasks=6, task_layers=1)),
+    "union_two": (XL, [dict(seed=1, strength=0.5, task="tile", number=6),
+                       dict(seed=2, strength=0.8, task="canny", number=3, end=0.5)],
+                  dict(tasks=8, task_layers=2)),
+}
+LORA_CASES = {"lora_xl": (XL, [dict(seed=1, strength=0.7)], 3),
+              "lora_sd1": (SD1, [dict(seed=2, strength=0.9)], 4)}
 
 XL3 = dict(XL, unet=dict(runs.XL, channel_mult=[1, 2, 2], input_depths=[0, 0, 1, 1, 2, 2],
                          output_depths=[2, 2, 2, 1, 1, 1, 0, 0, 0]))
@@ -60,11 +73,51 @@ def pattern(height, width, seed):
     return ((y * (3 + seed) + x * 5 + c * 70 + (y * x) // 9 * seed) % 256).astype(np.uint8)
 
 
-def controls(case, inputs, pooled=False):
-    c = {**ldm_cases.DEFAULTS, **case["unet"], "hint_channels": HINT_CHANNELS}
-    network = ldm_cases.control(c).eval()
+def fill_union(network, names):
+    """As ldm_golden.fill(); of attention there are the values alone in ebb."""
+    ldm_golden.fill(network, names)
+    with torch.no_grad():
+        for i, layer in enumerate(network.transformer_layes):
+            for tensor in ("weight", "bias"):
+                p = getattr(layer.attn, f"in_proj_{tensor}")
+                width = p.shape[0] // 3
+                name = f"transformer_layes.{i}.attn.v_proj.{tensor}"
+                p[2 * width:] = torch.from_numpy(hashed_parameter(name, [width, *p.shape[1:]]))
+
+
+def fill_lora(network, names, rank):
+    """The weights of the U-Net with the changes of a control LoRA, whose tensors are hashed by
+    their names behind "control_lora."."""
+    tensors = dict(network.named_parameters())
+
+    def of_file(name, shape):
+        return torch.from_numpy(hashed_parameter(f"control_lora.{name}", shape))
+
+    with torch.no_grad():
+        for original, name, shape in names:
+            own = original.startswith(("zero_convs", "middle_block_out", "input_hint_block"))
+            if own or len(shape) == 1:
+                tensors[name].copy_(of_file(original, shape))
+                continue
+            stem = original.removesuffix(".weight")
+            up = of_file(f"{stem}.up", [shape[0], rank, *[1] * (len(shape) - 2)])
+            down = of_file(f"{stem}.down", [rank, *shape[1:]])
+            change = (up.flatten(1) @ down.flatten(1)).reshape(shape)
+            base = torch.from_numpy(hashed_parameter(original, shape))
+            tensors[name].copy_(base + change)
+
+
+def controls(case, inputs, pooled=False, union=None, rank=0):
+    c = {**ldm_cases.DEFAULTS, **case["unet"], "hint_channels": HINT_CHANNELS, **(union or {})}
+    network = (ldm_cases.union if union else ldm_cases.control)(c).eval()
     network.register_to_config(global_pool_conditions=pooled)
-    ldm_golden.fill(network, ldm_cases.names_of(network, c))
+    names = ldm_cases.names_of(network, c)
+    if union:
+        fill_union(network, names)
+    elif rank:
+        fill_lora(network, names, rank)
+    else:
+        ldm_golden.fill(network, names)
 
     def call(step, steps, x, t, states, more):
         down, middle = None, None
@@ -77,7 +130,12 @@ def controls(case, inputs, pooled=False):
             given = (lambda v: v.chunk(2)[1]) if guess else lambda v: v
             added = {k: given(v) for k, v in more.get("added_cond_kwargs", {}).items()}
             hint = hint if guess else torch.cat([hint, hint])
-            d, m = network(given(x), t, given(states), hint, strength, guess_mode=guess,
+            called = dict(conditioning_scale=strength, controlnet_cond=hint)
+            if union:
+                kind = torch.zeros(c["tasks"]).scatter_(0, torch.tensor([i["number"]]), 1)
+                called.update(controlnet_cond=[hint], control_type_idx=[i["number"]],
+                              control_type=kind[None].repeat(hint.shape[0], 1))
+            d, m = network(given(x), t, given(states), **called, guess_mode=guess,
                            added_cond_kwargs=added or None, return_dict=False)
             if guess:
                 d, m = [torch.cat([torch.zeros_like(r), r]) for r in d], torch.cat(
@@ -149,11 +207,22 @@ def main():
             config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
             out.append({**runs.run(name, case, tokenizer, call),
                         "control": {**config, "pooled": True}, "inputs": inputs})
-    write(args.out / "control_runs.json", {
-        "generator": {"python": platform.python_version(), "torch": torch.__version__,
-                      "diffusers": diffusers.__version__,
-                      "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"}, "runs": out})
+        kinds = []
+        for name, (case, inputs, union) in UNION_CASES.items():
+            c, call = controls(case, inputs, union=union)
+            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+            kinds.append({**runs.run(name, case, tokenizer, call), "control": config,
+                          "inputs": inputs})
+        for name, (case, inputs, rank) in LORA_CASES.items():
+            c, call = controls(case, inputs, rank=rank)
+            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+            kinds.append({**runs.run(name, case, tokenizer, call), "control": config,
+                          "rank": rank, "inputs": inputs})
+    versions = {"python": platform.python_version(), "torch": torch.__version__,
+                "diffusers": diffusers.__version__, "transformers": transformers.__version__,
+                "rule": "tools/golden/hashed_weights.py"}
+    write(args.out / "control_kind_runs.json", {"generator": versions, "runs": kinds})
+    write(args.out / "control_runs.json", {"generator": versions, "runs": out})
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import re
 
 import torch
-from diffusers import ControlNetModel, UNet2DConditionModel
+from diffusers import ControlNetModel, ControlNetUnionModel, UNet2DConditionModel
 
 DEFAULTS = dict(image_size=16, in_channels=4, extra_channels=0, model_channels=32,
                 channel_mult=[1, 2], num_res_blocks=2, input_depths=[0, 0, 1, 1], middle_blocks=2,
@@ -114,6 +114,18 @@ def control(c):
         conditioning_embedding_out_channels=tuple(c["hint_channels"]), **fields)
 
 
+def union(c):
+    """diffusers' control network of several tasks."""
+    fields, _ = diffusers_fields(c)
+    depths = fields.pop("transformer_layers_per_block")
+    return ControlNetUnionModel(
+        in_channels=c["in_channels"], conditioning_channels=3,
+        transformer_layers_per_block=(*depths[:-1], c["middle_depth"]),
+        conditioning_embedding_out_channels=tuple(c["hint_channels"]),
+        num_control_type=c["tasks"], num_trans_layer=c["task_layers"],
+        num_trans_channel=c["model_channels"], num_proj_channel=c["model_channels"], **fields)
+
+
 # ---- names ---------------------------------------------------------------------------------
 
 RES = {"norm1": "in_layers.0", "conv1": "in_layers.2", "time_emb_proj": "emb_layers.1",
@@ -123,10 +135,13 @@ OTHERS = {"conv_in": "input_blocks.0.0", "time_embedding.linear_1": "time_embed.
           "time_embedding.cond_proj": "time_embed.cond_proj",
           "add_embedding.linear_1": "label_emb.0.0", "add_embedding.linear_2": "label_emb.0.2",
           "conv_norm_out": "out.0", "conv_out": "out.2"}
+UNION = ("control_add_embedding.", "transformer_layes.", "spatial_ch_projs.", "task_embedding")
 
 
 def original_name(name, c):
     """The original's name of the tensor that diffusers calls `name`."""
+    if name.startswith(UNION):
+        return name
     module, tensor = name.rsplit(".", 1)
     if module in OTHERS:
         return f"{OTHERS[module]}.{tensor}"

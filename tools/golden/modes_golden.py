@@ -1,7 +1,8 @@
 """Golden runs that start from a picture: python modes_golden.py --out tests/golden --merges FILE.
 
-diffusers' own pipelines of image to image and inpainting (with a plain network and with one of nine
-channels), at the small sizes of text_to_image_golden.py, from latents to pixels in float32.
+diffusers' own pipelines of image to image, inpainting (with a plain network and with one of nine
+channels) and editing by instructions, at the small sizes of text_to_image_golden.py, from latents
+to pixels in float32.
 """
 
 import argparse
@@ -137,6 +138,52 @@ def refined(tokenizer, share=0.7):
             "pixels": summary("pixels", nhwc(pixels), first=16)}
 
 
+EDIT = dict(extra_channels=4)
+EDITS = {  # by a network that sees the latents of the image: InstructPix2Pix
+    "edit_euler": dict(scheduler="euler", unet=dict(base.SD1, **EDIT), image_guidance=1.5),
+    "edit_dpmpp_2m": dict(scheduler="dpmpp_2m", unet=dict(base.SD1, **EDIT), image_guidance=1.2),
+    "edit_xl_euler": dict(scheduler="euler", unet=dict(base.XL, **EDIT), image_guidance=1.7),
+}
+
+
+def edited(name, case, tokenizer):
+    c = {**ldm_cases.DEFAULTS, **case["unet"]}
+    xl = c["vector"] > 0
+    texts = base.XL_TEXTS if xl else [base.TEXT]
+    vae = base.autoencoder(base.AUTOENCODER)
+    models = [base.text_model(t) for t in texts]
+    (negative, n_pooled), (positive, pooled) = (base.encoded(tokenizer, models, p, xl)
+                                                for p in (base.NEGATIVE, base.PROMPT))
+    image = picture().permute(2, 0, 1)[None].float() / 255
+    call = dict(image=image, num_inference_steps=STEPS, guidance_scale=GUIDANCE,
+                image_guidance_scale=case["image_guidance"], prompt_embeds=positive,
+                negative_prompt_embeds=negative, generator=torch.manual_seed(SEED),
+                output_type="latent")
+    if xl:
+        vae.register_to_config(scaling_factor=0.13025)
+        _, pipeline = xl_pipeline(diffusers.StableDiffusionXLInstructPix2PixPipeline,
+                                  case["unet"], vae)
+        call.update(pooled_prompt_embeds=pooled, negative_pooled_prompt_embeds=n_pooled,
+                    height=SIDE, width=SIDE)
+    else:
+        unet = ldm_cases.unet(c)
+        ldm_golden.fill(unet, ldm_cases.names_of(unet, c))
+        kind, options = base.SCHEDULERS[case["scheduler"]]
+        pipeline = diffusers.StableDiffusionInstructPix2PixPipeline(
+            vae=vae, text_encoder=None, tokenizer=None, unet=unet,
+            scheduler=kind(**base.BETAS, **options), safety_checker=None, feature_extractor=None,
+            requires_safety_checker=False)
+        pipeline.set_progress_bar_config(disable=True)
+    x = pipeline(**call).images
+    pixels = vae.decode(x / (0.13025 if xl else 0.18215)).sample.clamp(-1, 1)
+    return {"case": name, "unet": c, "texts": texts, "autoencoder": base.AUTOENCODER,
+            "prompt": base.PROMPT, "negative": base.NEGATIVE, "guidance": GUIDANCE,
+            "image_guidance": case["image_guidance"], "seed": SEED, "steps": STEPS,
+            "height": SIDE, "width": SIDE, **base.OURS[case["scheduler"]],
+            "latents": summary("latents", nhwc(x), first=16),
+            "pixels": summary("pixels", nhwc(pixels), first=16)}
+
+
 RESIZES = {
     "nearest": dict(mode="nearest"), "nearest_exact": dict(mode="nearest-exact"),
     "bilinear": dict(mode="bilinear"), "bicubic": dict(mode="bicubic"),
@@ -166,12 +213,13 @@ def main():
     with torch.no_grad():
         runs = [run(name, case, tokenizer) for name, case in CASES.items()]
         refinement, enlarged = refined(tokenizer), resizes()
+        edits = [edited(name, case, tokenizer) for name, case in EDITS.items()]
     write(args.out / "text_to_image_modes.json", {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "diffusers": diffusers.__version__,
                       "transformers": transformers.__version__,
                       "rule": "tools/golden/hashed_weights.py"},
-        "runs": runs, "refined": [refinement], "resizes": enlarged})
+        "runs": runs, "refined": [refinement], "edits": edits, "resizes": enlarged})
 
 
 if __name__ == "__main__":

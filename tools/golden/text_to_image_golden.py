@@ -98,12 +98,15 @@ def encoded(tokenizer, models, prompt, xl):
     return torch.cat(states, dim=-1), pooled
 
 
-def run(name, case, tokenizer, control=None):
-    """control(step, steps, x, t, states, more): what the U-Net is given besides, of both halves."""
+def run(name, case, tokenizer, control=None, prepare=None):
+    """control(step, steps, x, t, states, more): what the U-Net is given besides, of both halves;
+    prepare(unet): what is done to it first."""
     c = {**ldm_cases.DEFAULTS, **case["unet"]}
     xl = c["vector"] > 0
     unet = ldm_cases.unet(c)
     ldm_golden.fill(unet, ldm_cases.names_of(unet, c))
+    if prepare:
+        prepare(unet)
     texts = [text_model(t) for t in case["texts"]]
     vae = autoencoder(AUTOENCODER)
     scale = 0.13025 if xl else 0.18215
@@ -123,8 +126,8 @@ def run(name, case, tokenizer, control=None):
     for i, t in enumerate(scheduler.timesteps):
         both = scheduler.scale_model_input(torch.cat([x, x]), t)
         extra = control(i, case["steps"], both, t, states, more) if control else {}
-        negative, positive = unet(both, t, encoder_hidden_states=states, **more,
-                                  **extra).sample.chunk(2)
+        negative, positive = unet(both, t, encoder_hidden_states=states,
+                                  **{**more, **extra}).sample.chunk(2)
         x = scheduler.step(negative + guidance * (positive - negative), t, x).prev_sample
     pixels = vae.decode(x / scale).sample.clamp(-1, 1)
     return {"case": name, "unet": c, "texts": case["texts"], "autoencoder": AUTOENCODER,

@@ -28,8 +28,12 @@ LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags) {
           flags.control_model.texts.size(), " for ", flags.control.texts.size(), ")");
   std::vector<LoadedComponent> networks;
   for (const std::string& file : flags.control_model.texts)
-    networks.push_back(load_control_network(file));
-  return ebb::with_controls(std::move(denoiser), networks);
+    networks.push_back(load_control_network(file, denoiser));
+  LoadedModel out = ebb::with_controls(std::move(denoiser), networks);
+  require(flags.image_encoder.empty() || needs_image_encoder(out),
+          "generate: --image-encoder has no effect without an IP-Adapter among --control-model  ",
+          flags.image_encoder);
+  return out;
 }
 
 std::vector<ControlInput> control_inputs(const ControlFlags& flags) {

@@ -14,13 +14,16 @@ namespace ebb::cli {
 
 struct ControlFlags {
   TextList control, control_model;
-  std::string control_mode = "balanced", control_resize = "crop", upscale;
+  std::string control_mode = "balanced", control_resize = "crop", image_encoder, upscale;
   void fields(auto&& f) {
     f("control", control,
-      "KIND=IMAGE[:strength[:start[:end]]], once for each control network: IMAGE is the finished "
-      "map "
-      "(none), or made one (invert, threshold, canny)");
-    f("control_model", control_model, "a file with a control network, once for each --control");
+      "KIND[/TASK]=IMAGE[:strength[:start[:end]]], once for each control network: IMAGE is the "
+      "finished map or picture (none), or made a map (invert, threshold, canny); TASK: what it "
+      "shows, for networks of several tasks");
+    f("control_model", control_model,
+      "a file with a control network, T2I-Adapter or IP-Adapter, once for each --control");
+    f("image_encoder", image_encoder,
+      "CLIP's vision encoder, a file or folder, by which IP-Adapters read images");
     f("control_mode", control_mode,
       "balanced, prompt or control (what is more important, as in A1111), or guess (diffusers)");
     f("control_resize", control_resize, "crop: the middle of the image; stretch: all of it");

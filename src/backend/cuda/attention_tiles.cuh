@@ -64,12 +64,12 @@ struct Tile {
   }
 };
 
-// Rows of a head: `step` elements from row to row; rows from `count` on and elements from `width`
-// on read as zeros.
+// Rows of a head: `row_stride` elements from row to row; rows from `count` on and elements from
+// `width` on read as zeros.
 template <class T>
 struct Rows {
   const T* first;
-  int64_t step;
+  int64_t row_stride;
   int count, width;
 };
 
@@ -82,7 +82,7 @@ __device__ __forceinline__ void copy_rows(uint32_t to, const Rows<T>& rows, int 
     const int at = i * Threads + thread, row = at / chunks, chunk = at % chunks;
     if (total % Threads != 0 && at >= total) break;
     const bool valid = begin + row < rows.count && chunk * 8 < rows.width;
-    const T* const from = rows.first + (valid ? (begin + row) * rows.step + chunk * 8 : 0);
+    const T* const from = rows.first + (valid ? (begin + row) * rows.row_stride + chunk * 8 : 0);
     copy_async(to + Tile<D>::offset(row, chunk), from, valid);
   }
 }
@@ -163,7 +163,8 @@ template <int M, int D, class T>
 __device__ __forceinline__ void read_a(RowsA<M, D>& a, const Rows<T>& rows, int begin, int lane) {
   const auto two = [&](int row, int column) -> uint32_t {
     const bool valid = row < rows.count && column < rows.width;
-    return valid ? *reinterpret_cast<const uint32_t*>(rows.first + row * rows.step + column) : 0;
+    const T* const at = rows.first + row * rows.row_stride + column;
+    return valid ? *reinterpret_cast<const uint32_t*>(at) : 0;
   };
 #pragma unroll
   for (int m = 0; m < M; ++m) {
@@ -318,7 +319,7 @@ __device__ __forceinline__ void write_rows(const Rows<T>& to, int begin,
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = begin + 16 * m + 8 * h + lane / 4;
-      T* const at = const_cast<T*>(to.first) + row * to.step + lane % 4 * 2;
+      T* const at = const_cast<T*>(to.first) + row * to.row_stride + lane % 4 * 2;
       const float f = factor[m][h];
 #pragma unroll
       for (int d = 0; d + 1 < D / 8; d += 2) {

@@ -103,11 +103,11 @@ __device__ __forceinline__ void copy_columns(const CoreTile& t, int row, const R
                                              int begin, int chunk, int thread) {
   constexpr int step = Threads / Chunks;  // rows at a time
   const int r = thread / Chunks, c = chunk + thread % Chunks;
-  const T* from = rows.first + (begin + r) * rows.step + c * 8;
+  const T* from = rows.first + (begin + r) * rows.row_stride + c * 8;
   const uint32_t to = t.at + (row + r) * 16 + c * t.stride;
   const bool wide = c * 8 < rows.width && thread < step * Chunks;
 #pragma unroll
-  for (int i = 0; i < (Count + step - 1) / step; ++i, from += step * rows.step) {
+  for (int i = 0; i < (Count + step - 1) / step; ++i, from += step * rows.row_stride) {
     if ((Count % step != 0 || step > Count) && r + i * step >= Count) break;
     const bool valid = wide && begin + r + i * step < rows.count;
     if (Threads % Chunks == 0 || thread < step * Chunks)

@@ -174,9 +174,9 @@ __device__ void leave(const Params& p, const SharedStorage<C>& s) {
 // Prefetches the CTA's share of an operand into L2, before griddepcontrol.wait: a kernel that still
 // writes the operand writes to L2.
 __device__ inline void prefetch_l2(const L2Prefetch& what) {
-  const int64_t first = int64_t{what.multicast} * blockIdx.x;
+  const int64_t first = int64_t{what.bytes_per_cta} * blockIdx.x;
   if (first >= what.bytes) return;
-  const auto bytes = static_cast<uint32_t>(::min(int64_t{what.multicast}, what.bytes - first));
+  const auto bytes = static_cast<uint32_t>(::min(int64_t{what.bytes_per_cta}, what.bytes - first));
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(what.data + first), "r"(bytes)
                : "memory");
 }
@@ -185,7 +185,7 @@ __device__ inline void prefetch_l2(const L2Prefetch& what) {
 // grid: CTAs (or clusters) as many as are resident; each takes every grid-th work unit.
 template <class C>
 __global__ void __launch_bounds__(C::threads, C::ctas_per_sm)
-    gemm_sm90(const __grid_constant__ Params p) {
+    gemm_sm90(const __grid_constant__ typename C::Params p) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const SharedStorage<C> s{shared_address(shared)};
   if (threadIdx.x == 0) {
@@ -271,7 +271,12 @@ struct Family {
   }
   template <class C>
   static bool launch_as(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
-    Params params = params_of(p, c, o);
+    auto params = [&] {
+      if constexpr (form == Form::fprop)
+        return fprop_params_of(p, c, o);
+      else
+        return params_of(p, c, o);
+    }();
     const int cluster = params.cluster;
     const int room = device.sm_count() * (c.one_cta_per_sm ? 1 : C::ctas_per_sm);
     const int at_once =

@@ -18,6 +18,7 @@ namespace ebb::cuda::gemm {
 template <class T_, Form form_, class Tile_>
 struct Config {
   using T = T_;
+  using Params = ParamsOf<form_>;
   static constexpr Form form = form_;
   static constexpr int tile_m = Tile_::m, tile_n = Tile_::n;
   static constexpr int ctas_per_sm = Tile_::ctas_per_sm;
@@ -361,8 +362,8 @@ __device__ inline int64_t phase_row(const Params& p, const Phase& phase, int m) 
 
 // One unit of a convolution of images: fprop, dgrad or phases.
 template <class C>
-__device__ void produce_images(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
-                               Ring<C>& ring, int a_half, int b_half) {
+__device__ void produce_images(const typename C::Params& p, const SharedStorage<C>& s,
+                               const WorkUnit& u, Ring<C>& ring, int a_half, int b_half) {
   const int skip = a_half > 0 ? C::tile_m / 2 : 0;
   Taps<C> t(p, u, skip);
   const Phase phase(p, C::form == Form::phases ? u.batch : 0);
@@ -371,11 +372,13 @@ __device__ void produce_images(const Params& p, const SharedStorage<C>& s, const
     barrier_expect(s.full(ring.stage), C::stage_bytes);
     const StageTarget a{s.a(ring.stage), s.full(ring.stage), a_half};
     const StageTarget b{s.b(ring.stage), s.full(ring.stage), b_half};
-    if (C::form == Form::fprop && step >= p.more[0].first) {
-      const Params::Pair& more = p.more[step >= p.more[1].first ? 1 : 0];
-      load_rows<C::tile_m>(a, more.a, u.m * C::tile_m, (step - more.first) * 64, 0);
-      load_rows<C::tile_n>(b, more.b, u.n * C::tile_n, (step - more.first) * 64, 0);
-      continue;
+    if constexpr (C::form == Form::fprop) {
+      if (step >= p.more[0].first) {
+        const FpropParams::Pair& more = p.more[step >= p.more[1].first ? 1 : 0];
+        load_rows<C::tile_m>(a, more.a, u.m * C::tile_m, (step - more.first) * 64, 0);
+        load_rows<C::tile_n>(b, more.b, u.n * C::tile_n, (step - more.first) * 64, 0);
+        continue;
+      }
     }
     Pixel pixel = t.at;
     int tap = C::form == Form::dgrad ? p.taps.by - 1 - t.tap : t.tap;
@@ -429,7 +432,8 @@ __device__ void produce_taps(const Params& p, const SharedStorage<C>& s, const W
 
 // The producer thread.
 template <class C>
-__device__ void produce(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
+__device__ void produce(const typename C::Params& p, const SharedStorage<C>& s,
+                        WorkUnits work_units) {
   const int rank = work_units.rank;
   const int a_half = p.multicast == Multicast::a ? rank : -1,
             b_half = p.multicast == Multicast::b ? rank : -1;

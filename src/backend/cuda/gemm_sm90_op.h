@@ -12,13 +12,13 @@ namespace ebb::cuda::gemm {
 // `Use` tells of a use of the op, in static functions:
 //   Problem problem(s)
 //   Kernels kernels(problem)
-//   bool serves(s)            what supports() cannot see from the problem
+//   bool supports(s)          what gemm::supports() cannot see from the problem
 //   operands(s)               a function that finds the Operands (but workspace) of a Call
 //   Program general(s, device)   runs where an address is not a multiple of 16
 template <class Use>
 struct OpKernel {
   static bool supports(const Signature& s, const Device& d) {
-    return Use::serves(s) && gemm::supports(Use::problem(s), of(d));
+    return Use::supports(s) && gemm::supports(Use::problem(s), of(d));
   }
 
   static std::vector<Tune> space(const Signature& s, const Device& d) {

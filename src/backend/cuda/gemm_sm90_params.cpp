@@ -13,6 +13,7 @@ constexpr int64_t step = 64;  // values of k
 
 Format format_of(DType t) { return t == DType::f16 ? Format::f16 : Format::bf16; }
 int narrow(int64_t v) { return static_cast<int>(v); }
+int steps_of(int64_t k) { return narrow(ceil_div(k, step)); }
 int blocks_of(const Choice& c) {
   return c.cluster_split_k ? c.split_k : c.multicast == Multicast::none ? 1 : 2;
 }
@@ -83,8 +84,11 @@ void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
 }
 
 // The products behind the convolution's steps.
-void set_shortcuts(Params& q, const Problem& p, const Choice& c, const Operands& o) {
+void set_shortcuts(FpropParams& q, const Problem& p, const Choice& c, const Operands& o) {
+  int first = q.k_blocks * q.taps.by;
   for (size_t k = 0; k < std::size(q.more); ++k) {
+    q.more[k].first = first;
+    first += steps_of(p.shortcut[k]);
     if (p.shortcut[k] == 0) continue;
     q.more[k].a = matrix_map(p, {o.more[k].a, p.m, p.shortcut[k], 1, false}, c.tile_m,
                              c.multicast == Multicast::a);
@@ -166,14 +170,11 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   q.last_raster = divisor((q.groups_m - 1) % raster + 1);
   q.tiles = divisor(int64_t{q.groups_m} * q.groups_n);
   q.raster_tiles = divisor(raster * q.groups_n);
-  q.k_blocks = narrow(ceil_div(p.k, step));
+  q.k_blocks = steps_of(p.k);
   const int taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
   q.taps = divisor(taps);
   q.steps = a_images(p.form) ? q.k_blocks * taps : q.k_blocks;
-  for (size_t k = 0; k < std::size(q.more); ++k) {
-    q.more[k].first = q.steps;
-    q.steps += narrow(ceil_div(p.shortcut[k], step));
-  }
+  for (const int64_t k : p.shortcut) q.steps += steps_of(k);
   q.split_steps = q.steps / c.split_k;
   q.longer_splits = q.steps % c.split_k;
   const int tiles = q.groups_m * q.groups_n * narrow(p.batch);
@@ -202,8 +203,13 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
     q.row_sum_tiles = narrow(tiles_along_n(p, c));
   }
   set_maps(q, p, c, o);
-  set_shortcuts(q, p, c, o);
   set_result(q, p, o);
+  return q;
+}
+
+FpropParams fprop_params_of(const Problem& p, const Choice& c, const Operands& o) {
+  FpropParams q = {params_of(p, c, o), {}};
+  set_shortcuts(q, p, c, o);
   return q;
 }
 
@@ -216,9 +222,10 @@ void set_l2_prefetch(Params& q, const Problem& p, const Operands& o, int64_t blo
   const int64_t b = p.n * each * (p.repeat_b ? 1 : p.batch);
   if (a + b > most) return;
   const auto prefetch = [&](const void* data, int64_t bytes) {
-    return L2Prefetch{.data = static_cast<const char*>(data),
-                      .bytes = bytes / vector * vector,
-                      .multicast = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
+    return L2Prefetch{
+        .data = static_cast<const char*>(data),
+        .bytes = bytes / vector * vector,
+        .bytes_per_cta = static_cast<uint32_t>(ceil_div(bytes, blocks * line) * line)};
   };
   q.prefetch_a = prefetch(o.a, a);
   q.prefetch_b = prefetch(o.b, b);

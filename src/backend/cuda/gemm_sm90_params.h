@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/gemm_sm90.h"
@@ -22,21 +23,16 @@ struct Divisor {
 };
 Divisor divisor(int64_t by);
 
-// An operand that is prefetched into L2 before griddepcontrol.wait: its bytes, those of a CTA;
-// none: 0.
+// An operand that is prefetched into L2 before griddepcontrol.wait: its bytes, and those that a CTA
+// prefetches; none: 0.
 struct L2Prefetch {
   const char* data;
   int64_t bytes;
-  uint32_t multicast;
+  uint32_t bytes_per_cta;
 };
 
 struct Params {
   CUtensorMap a, b;
-  struct Pair {
-    CUtensorMap a, b;
-    int first;  // step
-  };
-  Pair more[2];  // Problem::shortcut
   void *out, *kept;
   float* partials;  // split-K partials, tile below tile
   const void *bias, *residual, *grad_at, *scale;
@@ -76,12 +72,25 @@ struct Params {
   L2Prefetch prefetch_a, prefetch_b;
 };
 
+// Those of Form::fprop, whose accumulators take up to two more products (Problem::shortcut). Other
+// launches do not carry the 640 bytes.
+struct FpropParams : Params {
+  struct Pair {
+    CUtensorMap a, b;
+    int first;  // step
+  };
+  Pair more[2];
+};
+template <Form form>
+using ParamsOf = std::conditional_t<form == Form::fprop, FpropParams, Params>;
+
 // MN-major operands come in blocks of 64 rows of m or n, or of 32 for tiles that 64 does not
 // divide.
 constexpr bool narrow_rows(int tile) { return tile % 64 != 0; }
 
 // What the kernel gets, for operands at these addresses; but for `stages` and what comes ahead.
 Params params_of(const Problem& p, const Choice& c, const Operands& o);
+FpropParams fprop_params_of(const Problem& p, const Choice& c, const Operands& o);
 // Sets the L2 prefetch of small operands.
 void set_l2_prefetch(Params& q, const Problem& p, const Operands& o, int64_t blocks);
 // Adds up the partial sums in the workspace, in their order, with bias and residual, and those of

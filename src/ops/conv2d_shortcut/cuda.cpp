@@ -87,7 +87,7 @@ struct Use {
     return p;
   }
   static gemm::Kernels kernels(const gemm::Problem& p) { return conv2d_sm90_kernels(p.type); }
-  static bool serves(const Signature& s) { return s.in[0].dtype == s.in[1].dtype; }
+  static bool supports(const Signature& s) { return s.in[0].dtype == s.in[1].dtype; }
   static auto operands(const Signature& s) {
     return [bias = s.as<Conv2dShortcut>().bias](const Call& c) {
       gemm::Operands o{

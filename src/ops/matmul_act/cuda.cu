@@ -173,7 +173,7 @@ struct Use {
 
   static gemm::Kernels kernels(const gemm::Problem& p) { return matmul_sm90_kernels(p); }
 
-  static bool serves(const Signature& s) {
+  static bool supports(const Signature& s) {
     const std::optional<Gate> g = gate_of(s.as<MatmulAct>().act);
     return g && (gated(s) || !g->erf);  // others would take longer if they knew it too
   }

@@ -87,7 +87,7 @@ struct Use {
     return p;
   }
   static gemm::Kernels kernels(const gemm::Problem& p) { return matmul_sm90_kernels(p); }
-  static bool serves(const Signature& s) { return s.out[0].shape.numel() > 0; }
+  static bool supports(const Signature& s) { return s.out[0].shape.numel() > 0; }
   static auto operands(const Signature& s) {
     return [s, bias = epilogue_of(scaled_product_of(s)).bias](const Call& c) {
       return gemm::Operands{.a = c.in[0],

@@ -25,13 +25,16 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string filter, recompute = "off", file, size;
+  std::string filter, recompute = "off", dtype = "auto", file, size;
   bool profile = false;
   CommonOptions common;
   void fields(auto&& f) {
     f("recompute", recompute,
       "training steps: activation checkpointing to save memory: off, pointwise, all, auto or a "
       "size like 8GB");
+    f("dtype", dtype,
+      "evaluations of networks: f32 or bf16, also where the device is slow in it; auto: what it is "
+      "fast in");
     f("profile", profile, "of plans: also the time of each kernel, the longest uses first");
     f("file", file, "bench load: the safetensors file whose weights are loaded");
     f("size", size, "bench load: of a temporary file of random weights, such as 5GB");
@@ -122,6 +125,11 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
   for (std::string& name : lora_bench_names()) plans.push_back(std::move(name));
   std::ranges::copy(picture_bench_names(device), std::back_inserter(plans));
   const bool any = std::ranges::any_of(steps, matches) || std::ranges::any_of(plans, matches);
+  const bool evaluation = std::ranges::any_of(steps, [&](const std::string& name) {
+    return !name.starts_with("train_step/") && matches(name);
+  });
+  require(evaluation || o.dtype == "auto", "bench: --dtype is for evaluations of networks, and '",
+          o.filter, "' matches none");
   const bool step = std::ranges::any_of(steps, [&](const std::string& name) {
     return name.starts_with("train_step/") && matches(name);
   });
@@ -134,6 +142,13 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
   }
   require(step || recompute.kind == Recompute::Kind::off,
           "bench: --recompute is for training steps, and '", o.filter, "' matches none");
+}
+
+std::optional<DType> dtype_of(const Options& o) {
+  if (o.dtype == "auto") return {};
+  require(o.dtype == "f32" || o.dtype == "bf16", "bench: unknown dtype '", o.dtype,
+          "' (f32, bf16, auto)");
+  return parse_dtype(o.dtype);
 }
 
 int run(const Options& o) {
@@ -167,7 +182,7 @@ int run(const Options& o) {
     std::fflush(stdout);
   };
   bench_ops(context, o.filter, c, report);
-  const ModelBench networks{o.filter, recompute, o.profile};
+  const ModelBench networks{o.filter, recompute, o.profile, dtype_of(o)};
   bench_models(context, networks, c, report);
   bench_denoise(context, networks, c, report);
   bench_components(context, networks, c, report);

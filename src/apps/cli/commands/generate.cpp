@@ -151,7 +151,8 @@ CheckpointParts parts_of(const Options& o) {
                   .autoencoder = o.vae,
                   .variant = o.variant,
                   .averaged = o.ema,
-                  .refiner = o.modes.refiner_file()},
+                  .refiner = o.modes.refiner_file(),
+                  .image_encoder = o.control.image_encoder},
                  o.diffusion);
   say_guesses(parts.denoiser);
   parts.denoiser = with_controls(std::move(parts.denoiser), o.control);

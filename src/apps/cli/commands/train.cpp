@@ -22,6 +22,7 @@
 #include "train/augment.h"
 #include "train/loop.h"
 #include "train/run_folder.h"
+#include "train/stop.h"
 
 namespace ebb::cli {
 namespace {
@@ -404,8 +405,12 @@ int run(Options& o) {
   check_sizes(*o.model, o.network);
   check_size(o);
   train::check_run_folder(o.train.out, o.train.resume, o.train.overwrite);
-  const Context context =
-      open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
+  const auto open = [&] {
+    const train::EndOnSignal opening("train: interrupted; nothing was written");
+    return open_device(
+        {.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
+  };
+  const Context context = open();
   int signal = 0;
   const std::optional<TrainData> data = open_train_data(o.train, signal);
   if (!data) return signal_exit + signal;

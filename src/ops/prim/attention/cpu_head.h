@@ -17,17 +17,17 @@ constexpr int64_t kPanel = 64;
 // The rows of one sample and head.
 struct Head {
   DType dtype = DType::f32;
-  void* first = nullptr;  // its row 0
-  int64_t step = 0;       // elements from row to row
+  void* first = nullptr;   // its row 0
+  int64_t row_stride = 0;  // elements from row to row
   int64_t k = 0;
 };
 
 // Head `i` of N*A in q, k, v or a gradient of theirs with `rows` rows a sample.
 inline Head head_of(const AttentionSizes& z, DType dtype, const void* tensor, int64_t i,
                     int64_t rows) {
-  const int64_t at = i / z.a * rows * z.step() + i % z.a * z.k;
+  const int64_t at = i / z.a * rows * z.row_stride() + i % z.a * z.k;
   auto* base = const_cast<char*>(static_cast<const char*>(tensor));
-  return {dtype, base + at * size_of(dtype), z.step(), z.k};
+  return {dtype, base + at * size_of(dtype), z.row_stride(), z.k};
 }
 
 // The same of o or its gradient.
@@ -50,7 +50,7 @@ inline void read_rows(const Head& h, RowRange r, float factor, float* to) {
   const int64_t width = rounded_up(h.k, ebb::cpu::kTileLanes);
   visit_dtype(h.dtype, [&](auto zero) {
     for (int64_t i = 0; i < r.count; ++i, to += width) {
-      const auto* from = static_cast<const decltype(zero)*>(h.first) + (r.begin + i) * h.step;
+      const auto* from = static_cast<const decltype(zero)*>(h.first) + (r.begin + i) * h.row_stride;
 #pragma omp simd
       for (int64_t d = 0; d < h.k; ++d) to[d] = factor * static_cast<float>(from[d]);
       std::fill(to + h.k, to + width, 0.0f);
@@ -62,7 +62,7 @@ inline void read_rows(const Head& h, RowRange r, float factor, float* to) {
 inline void read_panel(const Head& h, RowRange r, float* to) {
   visit_dtype(h.dtype, [&](auto zero) {
     for (int64_t i = 0; i < kPanel; ++i) {
-      const auto* from = static_cast<const decltype(zero)*>(h.first) + (r.begin + i) * h.step;
+      const auto* from = static_cast<const decltype(zero)*>(h.first) + (r.begin + i) * h.row_stride;
       for (int64_t d = 0; d < h.k; ++d)
         to[d * kPanel + i] = i < r.count ? static_cast<float>(from[d]) : 0.0f;
     }
@@ -75,7 +75,7 @@ inline void write_rows(const Head& h, RowRange r, float factor, const float* fro
   visit_dtype(h.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < r.count; ++i, from += width) {
-      auto* to = static_cast<T*>(h.first) + (r.begin + i) * h.step;
+      auto* to = static_cast<T*>(h.first) + (r.begin + i) * h.row_stride;
 #pragma omp simd
       for (int64_t d = 0; d < h.k; ++d) to[d] = static_cast<T>(factor * from[d]);
     }
@@ -86,14 +86,14 @@ inline void write_rows(const Head& h, RowRange r, float factor, const float* fro
 struct ScoreMask {
   AttentionSizes z;
   DType bias_dtype = DType::f32;
-  BiasSteps step;
+  BiasStrides strides;
   const void* bias = nullptr;            // none, if null
   const int64_t* key_lengths = nullptr;  // all keys, if null
 
   ScoreMask(const AttentionSizes& sizes, const Signature& s) : z(sizes) {
     if (!z.bias) return;
     bias_dtype = s.in[z.bias_at()].dtype;
-    step = bias_steps(s.in[z.bias_at()].shape);
+    strides = bias_strides(s.in[z.bias_at()].shape);
   }
   // Of one call, which is unpacked.
   ScoreMask of(const Call& call) const {
@@ -119,8 +119,8 @@ inline void ScoreMask::apply(int64_t i, RowRange queries, RowRange keys, float* 
     const int64_t end = std::clamp<int64_t>(key_limit(i, t) - keys.begin, 0, keys.count);
     if (bias)
       visit_dtype(bias_dtype, [&](auto zero) {
-        const auto* const from = static_cast<const decltype(zero)*>(bias) + i / z.a * step.n +
-                                 i % z.a * step.a + t * step.t + keys.begin;
+        const auto* const from = static_cast<const decltype(zero)*>(bias) + i / z.a * strides.n +
+                                 i % z.a * strides.a + t * strides.t + keys.begin;
 #pragma omp simd
         for (int64_t j = 0; j < end; ++j) {
           const auto b = static_cast<float>(from[j]);

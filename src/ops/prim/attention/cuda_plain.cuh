@@ -36,7 +36,7 @@ __device__ void plain_load(float (&to)[16][kPlainTile + 4], const ebb::cuda::Row
   for (int i = threadIdx.x; i < 16 * kPlainTile; i += kPlainThreads) {
     const int row = begin + i / 16, d = column + i % 16;
     const bool valid = row < rows.count && d < rows.width;
-    to[i % 16][i / 16] = valid ? ebb::cuda::to_float(rows.first[row * rows.step + d]) : 0.f;
+    to[i % 16][i / 16] = valid ? ebb::cuda::to_float(rows.first[row * rows.row_stride + d]) : 0.f;
   }
 }
 
@@ -172,7 +172,7 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain(
       const int r = j + i / kPlainTile, d = first + i % kPlainTile;
       const bool valid = r < in.x.count && d < p.z.width;
       shared.x[i / kPlainTile][i % kPlainTile] =
-          valid ? ebb::cuda::to_float(in.x.first[r * in.x.step + d]) : 0.f;
+          valid ? ebb::cuda::to_float(in.x.first[r * in.x.row_stride + d]) : 0.f;
     }
     __syncthreads();
 #pragma unroll 8
@@ -187,7 +187,7 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain(
     const float f = Kind == PlainSum::o ? p.factor[head * p.pitch + r] : 1.f;
     for (int d = 0; d < 4; ++d)
       if (first + column + d < p.z.width)
-        const_cast<T*>(out.first)[r * out.step + first + column + d] =
+        const_cast<T*>(out.first)[r * out.row_stride + first + column + d] =
             ebb::cuda::from_float<T>(sum[i][d] * f);
   }
 }

@@ -13,8 +13,8 @@ namespace ebb::ops::cuda {
 
 inline HeadSizes head_sizes(const AttentionSizes& z) {
   return {.heads = z.n * z.a,
-          .step = z.step(),
-          .out_step = z.out_step(),
+          .row_stride = z.row_stride(),
+          .out_row_stride = z.out_row_stride(),
           .a = static_cast<int>(z.a),
           .t = static_cast<int>(z.t),
           .s = static_cast<int>(z.s),
@@ -29,8 +29,8 @@ inline MaskParams mask_of(const AttentionSizes& z, const Signature& s) {
   if (z.causal) m.diagonal = static_cast<int>(z.s - z.t + 1);
   if (!z.bias) return m;
   const Type& bias = s.in[z.bias_at()];
-  const BiasSteps step = bias_steps(bias.shape);
-  m.bias_n = step.n, m.bias_a = step.a, m.bias_t = step.t;
+  const BiasStrides strides = bias_strides(bias.shape);
+  m.bias_n = strides.n, m.bias_a = strides.a, m.bias_t = strides.t;
   m.bias_dtype = bias.dtype;
   m.pairs = z.s % 2 == 0;
   return m;

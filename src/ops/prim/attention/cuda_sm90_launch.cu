@@ -118,16 +118,16 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     const Call call = unpacked(z, dtype, given);
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     Sm90Params own = p;
-    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.step(), 64});
-    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.step(), k.keys});
-    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.step(), k.keys});
+    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), 64});
+    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.row_stride(), k.keys});
+    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.row_stride(), k.keys});
     if (k.tail) {
       constexpr int columns = 16;
-      own.q_tail = map_of(p.f.z, dtype, {call.in[0], z.t, z.step(), 64, columns});
-      own.k_tail = map_of(p.f.z, dtype, {call.in[1], z.s, z.step(), k.keys, columns});
-      own.v_tail = map_of(p.f.z, dtype, {call.in[2], z.s, z.step(), k.keys, columns});
-      own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_step(), 64});
-      own.o_tail = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_step(), 64, columns});
+      own.q_tail = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), 64, columns});
+      own.k_tail = map_of(p.f.z, dtype, {call.in[1], z.s, z.row_stride(), k.keys, columns});
+      own.v_tail = map_of(p.f.z, dtype, {call.in[2], z.s, z.row_stride(), k.keys, columns});
+      own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), 64});
+      own.o_tail = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), 64, columns});
     }
     own.f.q = call.in[0], own.f.k = call.in[1], own.f.v = call.in[2];
     own.f.mask = mask_of(p.f.mask, z, call);

@@ -87,9 +87,9 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     const Call call = unpacked(z, dtype, given);
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     WideParams own = p;
-    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.step(), S::queries});
-    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.step(), S::keys / 2});
-    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.step(), S::values});
+    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), S::queries});
+    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.row_stride(), S::keys / 2});
+    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.row_stride(), S::values});
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
     own.o_partial = static_cast<float*>(call.workspace);
     own.row_stats = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + partial_bytes);

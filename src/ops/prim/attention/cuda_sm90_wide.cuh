@@ -443,7 +443,8 @@ __global__ __launch_bounds__(256) void attention_sm90_wide_combine(
   for (int j = 0; j < 8; ++j) out.v[j] = from_float<T>(x[j] * factor);
   const int head = static_cast<int>(row / z.t);
   const Rows<T> to = out_rows_of<T>(z, p.f.o, head);
-  *reinterpret_cast<Vec<T, 8>*>(const_cast<T*>(to.first) + row % z.t * to.step + column) = out;
+  T* const at = const_cast<T*>(to.first) + row % z.t * to.row_stride + column;
+  *reinterpret_cast<Vec<T, 8>*>(at) = out;
   if (column == 0) p.f.lse[row] = (row_max + log2f(sum)) * kLn2;
 }
 

@@ -9,10 +9,10 @@
 namespace ebb::ops::cuda {
 
 // Boxes of `box` rows and `columns` columns of a head, in a tensor [N,rows,a,width] whose rows are
-// `step` elements apart.
+// `row_stride` elements apart.
 struct HeadBoxes {
   const void* data;
-  int64_t rows, step;
+  int64_t rows, row_stride;
   int box, columns = 64;
 };
 
@@ -23,7 +23,7 @@ inline CUtensorMap map_of(const HeadSizes& z, DType dtype, const HeadBoxes& b) {
                           .format = dtype == DType::bf16 ? cuda::Format::bf16 : cuda::Format::f16,
                           .rank = 4,
                           .size = {z.width, b.rows, z.a, z.heads / z.a},
-                          .stride = {b.step, z.width, b.rows * b.step}},
+                          .stride = {b.row_stride, z.width, b.rows * b.row_stride}},
                          {.inner = b.columns, .outer = b.box});
 }
 

@@ -72,19 +72,20 @@ int64_t AttentionSizes::pairs() const {
   return first >= 0 ? t * first + t * (t - 1) / 2 : s * (s + 1) / 2;
 }
 
-BiasSteps bias_steps(const Shape& bias) {
-  const auto step = [&](int64_t dim, int64_t elements) { return bias[dim] == 1 ? 0 : elements; };
-  return {.n = step(0, bias[1] * bias[2] * bias[3]),
-          .a = step(1, bias[2] * bias[3]),
-          .t = step(2, bias[3])};
+BiasStrides bias_strides(const Shape& bias) {
+  const auto stride = [&](int64_t dim, int64_t elements) { return bias[dim] == 1 ? 0 : elements; };
+  return {.n = stride(0, bias[1] * bias[2] * bias[3]),
+          .a = stride(1, bias[2] * bias[3]),
+          .t = stride(2, bias[3])};
 }
 
 void mask_scores(const AttentionSizes& z, std::span<const RefArray> in, const QueryIndex& at,
                  std::span<double> scores) {
   if (z.bias) {
     const RefArray& bias = in[z.bias_at()];
-    const BiasSteps step = bias_steps(bias.shape);
-    const double* const row = bias.v.data() + at.n * step.n + at.a * step.a + at.t * step.t;
+    const BiasStrides strides = bias_strides(bias.shape);
+    const double* const row =
+        bias.v.data() + at.n * strides.n + at.a * strides.a + at.t * strides.t;
     for (int64_t j = 0; j < z.s; ++j) {
       const bool hidden = row[j] == -std::numeric_limits<double>::infinity();
       scores[static_cast<size_t>(j)] += hidden ? row[j] : std::max(row[j], -1e30);
@@ -199,13 +200,13 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   // Row t of head a of q, k or v.
   const auto row = [&](size_t which, int64_t n, int64_t t, int64_t a) {
     const int64_t count = which == 0 ? z.t : z.s;
-    const auto first = static_cast<int64_t>(z.packed ? which : 0) * z.out_step();
-    return in[z.packed ? 0 : which].v.data() + (n * count + t) * z.step() + first + a * z.k;
+    const auto first = static_cast<int64_t>(z.packed ? which : 0) * z.out_row_stride();
+    return in[z.packed ? 0 : which].v.data() + (n * count + t) * z.row_stride() + first + a * z.k;
   };
   for (int64_t i = 0; i < z.n * z.a * z.t; ++i) {
     const int64_t t = i % z.t, a = i / z.t % z.a, n = i / (z.t * z.a);
     const double* q = row(0, n, t, a);
-    double* o = out[0].v.data() + (n * z.t + t) * z.out_step() + a * z.k;
+    double* o = out[0].v.data() + (n * z.t + t) * z.out_row_stride() + a * z.k;
     for (int64_t j = 0; j < z.s; ++j) {
       const double* k = row(1, n, j, a);
       double dot = 0;

@@ -40,8 +40,8 @@ struct AttentionSizes {
   double scale = 0;
   bool packed = false, causal = false, bias = false, key_lengths = false;
   // Elements from row to row of q, k and v, and of o.
-  int64_t step() const { return (packed ? 3 : 1) * a * k; }
-  int64_t out_step() const { return a * k; }
+  int64_t row_stride() const { return (packed ? 3 : 1) * a * k; }
+  int64_t out_row_stride() const { return a * k; }
   // How many inputs hold q, k and v; where those that follow them are, and how many there are.
   size_t tensors() const { return packed ? 1 : 3; }
   size_t bias_at() const { return tensors(); }
@@ -60,10 +60,10 @@ AttentionSizes attention_sizes(const Signature& s);
 
 // Elements of a bias [N|1,A|1,T|1,S] from sample to sample, head to head and query to query; 0
 // where it is the same for all.
-struct BiasSteps {
+struct BiasStrides {
   int64_t n = 0, a = 0, t = 0;
 };
-BiasSteps bias_steps(const Shape& bias);
+BiasStrides bias_strides(const Shape& bias);
 
 // For references: adds the bias to the scores of a query of a head, one per key, and sets masked
 // ones to -infinity. `in`: the op's inputs.

@@ -18,12 +18,12 @@ inline CallAt call_at(AttentionSizes z) {
 }
 
 // The same call with separate addresses of q, k and v (and of dq, dk and dv of the gradient), whose
-// row stride is z.step() elements.
+// row stride is z.row_stride() elements.
 inline Call unpacked(const AttentionSizes& z, DType dtype, const Call& call) {
   if (!z.packed) return call;
   const auto three = [&](std::vector<void*>& all) {
     auto* const first = static_cast<char*>(all[0]);
-    const int64_t bytes = z.out_step() * size_of(dtype);
+    const int64_t bytes = z.out_row_stride() * size_of(dtype);
     all.insert(all.begin() + 1, {first + bytes, first + 2 * bytes});
   };
   Call c = call;

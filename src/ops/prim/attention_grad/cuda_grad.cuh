@@ -52,7 +52,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_preprocess(
   float sum = 0;
   if (head < p.z.heads && t < p.z.t) {
     const auto o = out_rows_of<T>(p.z, p.o, head), d = out_rows_of<T>(p.z, p.dout, head);
-    const int64_t at = t * p.z.out_step;
+    const int64_t at = t * p.z.out_row_stride;
     for (int c = lane * V; c < p.z.width; c += kRowLanes * V) {
       const auto x = *reinterpret_cast<const Vec<T, V>*>(o.first + at + c);
       const auto y = *reinterpret_cast<const Vec<T, V>*>(d.first + at + c);
@@ -73,8 +73,8 @@ __device__ __forceinline__ void compute_row_stats(const GradParams& p, float* ls
     float sum = 0;
     if (t < p.z.t)
       for (int c = threadIdx.x % 4 * 8; c < p.z.width; c += 32) {
-        const auto x = *reinterpret_cast<const Vec<T, 8>*>(o.first + t * o.step + c);
-        const auto y = *reinterpret_cast<const Vec<T, 8>*>(d.first + t * d.step + c);
+        const auto x = *reinterpret_cast<const Vec<T, 8>*>(o.first + t * o.row_stride + c);
+        const auto y = *reinterpret_cast<const Vec<T, 8>*>(d.first + t * d.row_stride + c);
 #pragma unroll
         for (int j = 0; j < 8; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
       }

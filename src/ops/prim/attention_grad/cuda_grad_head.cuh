@@ -96,7 +96,7 @@ __device__ __forceinline__ void finish_queries(const GradParams& p, const GradHe
       for (int m = 0; m < 2; ++m) mma<T>(c[m][half - 1], a[m], b[0], b[1]);
     }
   }
-  const Rows<T> to{dq.first + first * 8, dq.step, dq.count, dq.width - first * 8};
+  const Rows<T> to{dq.first + first * 8, dq.row_stride, dq.count, dq.width - first * 8};
   write_scaled<T, 2, 8 * half>(to, begin + row, c, p.z.scale, lane);
 }
 

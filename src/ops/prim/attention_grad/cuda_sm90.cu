@@ -68,10 +68,10 @@ void run_long(DType dtype, GradParams p, void* workspace, CudaDevice& device) {
   l.key_blocks = c.key_blocks, l.query_blocks = c.query_blocks, l.query_splits = c.query_splits;
   l.tiles = static_cast<int>(c.tiles);
   l.semaphore_count = c.key_blocks > 1 ? static_cast<int>(z.heads) * c.query_blocks : 0;
-  l.q = map_of(z, dtype, {p.q, z.t, z.step, kernel.queries});
-  l.k = map_of(z, dtype, {p.k, z.s, z.step, kernel.keys});
-  l.v = map_of(z, dtype, {p.v, z.s, z.step, kernel.keys});
-  l.dout = map_of(z, dtype, {p.dout, z.t, z.out_step, kernel.queries});
+  l.q = map_of(z, dtype, {p.q, z.t, z.row_stride, kernel.queries});
+  l.k = map_of(z, dtype, {p.k, z.s, z.row_stride, kernel.keys});
+  l.v = map_of(z, dtype, {p.v, z.s, z.row_stride, kernel.keys});
+  l.dout = map_of(z, dtype, {p.dout, z.t, z.out_row_stride, kernel.queries});
   launch("attention_grad_long_preprocess", kernel.preprocess,
          {.grid = blocks_for(z.heads / z.a * p.pitch, kRowTokens), .block = kRowThreads}, l,
          device);

@@ -284,7 +284,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_long_preprocess(
   const int64_t token = int64_t{blockIdx.x} * kRowTokens + threadIdx.x / kRowLanes % kRowTokens;
   const int n = static_cast<int>(token / p.g.pitch), t = static_cast<int>(token % p.g.pitch);
   const int lane = threadIdx.x % kRowLanes, head = threadIdx.x / kRowLanes / kRowTokens;
-  const int64_t row = (int64_t{n} * z.t + t) * z.out_step + lane * 8;
+  const int64_t row = (int64_t{n} * z.t + t) * z.out_row_stride + lane * 8;
   const T* const o = static_cast<const T*>(p.g.o) + row;
   const T* const dout = static_cast<const T*>(p.g.dout) + row;
   for (int a = head; a < z.a; a += step * unroll) {

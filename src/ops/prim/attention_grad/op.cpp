@@ -54,7 +54,7 @@ void add_query(const AttentionSizes& z, const Query& x) {
   double delta = -x.dlse;
   for (int64_t d = 0; d < z.k; ++d) delta += x.o[d] * x.dout[d];
   for (int64_t j = 0; j < z.s; ++j) {
-    const int64_t at = j * z.step();
+    const int64_t at = j * z.row_stride();
     double dot = 0, dp = 0;
     for (int64_t d = 0; d < z.k; ++d) {
       dot += x.q[d] * x.k[at + d];
@@ -76,11 +76,12 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   std::vector<double> added(static_cast<size_t>(z.s));
   for (int64_t i = 0; i < z.n * z.a * z.t; ++i) {
     const int64_t t = i % z.t, a = i / z.t % z.a, n = i / (z.t * z.a);
-    const int64_t head = a * z.k, query = (n * z.t + t) * z.step() + head,
-                  key = n * z.s * z.step() + head, o = (n * z.t + t) * z.out_step() + head;
+    const int64_t head = a * z.k, query = (n * z.t + t) * z.row_stride() + head,
+                  key = n * z.s * z.row_stride() + head,
+                  o = (n * z.t + t) * z.out_row_stride() + head;
     // Where q, k or v begins in its array, and which array that is.
     const auto first = [&](size_t j) {
-      return z.packed ? static_cast<int64_t>(j) * z.out_step() : int64_t{0};
+      return z.packed ? static_cast<int64_t>(j) * z.out_row_stride() : int64_t{0};
     };
     const auto of = [&](size_t j) { return z.packed ? size_t{0} : j; };
     const size_t at = z.operands();

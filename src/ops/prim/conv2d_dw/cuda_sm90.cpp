@@ -29,7 +29,7 @@ struct Use {
   }
 
   static gemm::Kernels kernels(const gemm::Problem& p) { return conv2d_dw_sm90_kernels(p.type); }
-  static bool serves(const Signature&) { return true; }
+  static bool supports(const Signature&) { return true; }
   static auto operands(const Signature&) {
     return [](const Call& c) {
       return gemm::Operands{.a = c.in[1],

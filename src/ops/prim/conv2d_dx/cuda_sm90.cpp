@@ -39,7 +39,7 @@ struct Use {
                                         : conv2d_dx_sm90_kernels(p.type);
   }
   // Phases of different sizes, or with different numbers of taps, are left to the general kernel.
-  static bool serves(const Signature& s) {
+  static bool supports(const Signature& s) {
     const ConvGeometry g = conv2d_dx_geometry(s);
     const auto whole = [&](int64_t size) { return size % g.stride == 0; };
     return whole(g.h) && whole(g.w) && whole(g.kh) && whole(g.kw) && s.in[0].dtype == s.in[1].dtype;

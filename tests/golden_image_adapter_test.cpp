@@ -1,0 +1,155 @@
+// IP-Adapters against transformers and diffusers (tools/golden/ip_adapter_golden.py): the pixels
+// that the image encoder reads, whole runs, and which adapters and encoders are refused. The
+// networks by themselves are in golden_components_test.cpp.
+#include <gtest/gtest.h>
+
+#include "pipeline/control.h"
+#include "pipeline/image_encoder.h"
+#include "pipeline/text_to_image.h"
+#include "support/files.h"
+#include "support/golden_distance.h"
+#include "support/patterns.h"
+#include "support/small_checkpoint.h"
+
+namespace ebb::testing {
+namespace {
+
+using nlohmann::json;
+
+const json& golden() {
+  static const json all = read_golden("image_adapter_runs");
+  return all;
+}
+const json& runs() { return golden()["runs"]; }
+
+std::vector<LoadedComponent> adapters_of(const json& run) {
+  std::vector<LoadedComponent> out;
+  for (const json& a : run["adapters"]) out.push_back(component("ip_adapter", a));
+  return out;
+}
+
+CheckpointParts checkpoint_of(const json& run) {
+  CheckpointParts parts = small_checkpoint(run);
+  parts.denoiser = with_controls(parts.denoiser, adapters_of(run));
+  parts.image_encoder = component("clip_vision", run["encoder"]);
+  return parts;
+}
+
+TextToImageRequest request_of(const json& run) {
+  const int64_t side = run["encoder"]["image_size"];
+  TextToImageRequest q = recorded_request(run);
+  for (const json& i : run["inputs"])
+    q.controls.push_back({.image = pattern(side, side, i["seed"]), .strength = i["strength"]});
+  return q;
+}
+
+Picture picture_of(const CheckpointParts& parts, const TextToImageRequest& request) {
+  TextToImage pipeline(parts, open_context("cpu", {.threads = 2}));
+  Picture out;
+  RunEvents events;
+  events.picture = [&](Picture p) { out = std::move(p); };
+  pipeline.run(pipeline.resolve(request), events);
+  return out;
+}
+
+class GoldenImageAdapterRun : public ::testing::TestWithParam<size_t> {
+ protected:
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenImageAdapterRun, ::testing::Range<size_t>(0, 6),
+                         [](const auto& info) {
+                           return runs()[info.param]["case"].template get<std::string>();
+                         });
+
+}  // namespace
+
+TEST_P(GoldenImageAdapterRun, whole_run__ends_at_the_references_latents_and_pixels) {
+  const json& run = runs().at(GetParam());
+  const Picture made = picture_of(checkpoint_of(run), request_of(run));
+  EXPECT_LT(distance("latents", made.latents.span<float>(), run["latents"]), 1e-4);
+  EXPECT_LT(distance("pixels", made.pixels.span<float>(), run["pixels"]), 1e-4);
+}
+
+TEST_P(GoldenImageAdapterRun, strength_of_0__is_a_run_without_the_adapter) {
+  const json& run = runs().at(GetParam());
+  TextToImageRequest request = request_of(run);
+  for (ControlInput& in : request.controls) in.strength = 0;
+  const Picture off = picture_of(checkpoint_of(run), request);
+  const Picture plain = picture_of(small_checkpoint(run), recorded_request(run));
+  double most = 0;
+  for (size_t i = 0; i < plain.latents.span<float>().size(); ++i)
+    most = std::max(
+        most, std::abs(double{off.latents.span<float>()[i]} - plain.latents.span<float>()[i]));
+  EXPECT_LT(most, 1e-4);
+}
+
+// Those of Pillow to the bit, and torchvision's up to a grey level, which is 1/255 before the
+// normalisation. The mean shows what a shift or another filter would do.
+TEST(image_encoder, pixels__are_those_of_clips_image_processor) {
+  for (const json& c : golden()["pixels"]) {
+    const Tensor have = clip_pixels(pattern(c["height"], c["width"], c["seed"]), 224);
+    const auto v = have.span<float>();
+    for (const char* kind : {"pil", "torchvision"}) {
+      const json& want = c[kind];
+      const double level = std::string(kind) == "pil" ? 1e-5 : 1.02 / 255 / 0.26;
+      double most = 0, mean = 0;
+      for (size_t i = 0; i < want["row"].size(); ++i)
+        most = std::max(most, std::abs(v[101 * 224 * 3 + i] - want["row"][i].get<double>()));
+      for (size_t i = 0; i < want["column"].size(); ++i) {
+        const size_t y = 224 - want["column"].size() / 3 + i / 3;
+        most = std::max(most,
+                        std::abs(v[(y * 224 + 37) * 3 + i % 3] - want["column"][i].get<double>()));
+      }
+      for (const float x : v) mean += x;
+      EXPECT_LT(most, level) << kind << ' ' << c["height"] << 'x' << c["width"];
+      EXPECT_NEAR(mean / static_cast<double>(v.size()), want["mean"].get<double>(), 2e-4) << kind;
+    }
+  }
+}
+
+// ---- what is refused -----------------------------------------------------------------------
+
+TEST(image_adapter, of_another_family__is_refused_with_both_names) {
+  const std::string error =
+      error_of([&] { with_controls(denoiser_of(runs()[0]["unet"]), adapters_of(runs()[4])); });
+  EXPECT_EQ(error.find("control: network 1, ip_adapter, does not fit the denoiser ldm_unet: "), 0u)
+      << error;
+}
+
+TEST(image_adapter, with_more_layers_than_the_denoiser__is_refused) {
+  json adapter = runs()[0]["adapters"][0];
+  adapter["runs"].back() = adapter["runs"].back().get<int64_t>() + 1;
+  expect_error(
+      [&] { with_controls(denoiser_of(runs()[0]["unet"]), {component("ip_adapter", adapter)}); },
+      "layers attend to text, and the image adapter 0 is for more");
+}
+
+TEST(image_adapter, without_its_image_encoder__is_refused_with_the_channels) {
+  CheckpointParts parts = checkpoint_of(runs()[0]);
+  parts.image_encoder.reset();
+  const TextToImageRequest q = request_of(runs()[0]);
+  expect_error([&] { resolve(parts, q); }, "24 channels of the projected image");
+  json other = runs()[0]["encoder"];
+  other["projection"] = 40;
+  parts.image_encoder = component("clip_vision", other);
+  expect_error(
+      [&] { resolve(parts, q); },
+      "was trained with another image encoder than --image-encoder (projection 24 and 40)");
+}
+
+TEST(image_adapter, of_faces__is_refused_with_a_reason) {
+  nn::FileShapes file;
+  const Component plain = component("ip_adapter", runs()[0]["adapters"][0]).component;
+  for (const nn::Weight& w : weights_of(*plain.model, plain.config))
+    if (!w.name.starts_with("image_proj.")) file[w.name] = nn::file_shape(w);
+  file["image_proj.proj.0.weight"] = {1024, 512};
+  file["image_proj.proj.2.weight"] = {128, 1024};
+  file["image_proj.norm.weight"] = {32};
+  const auto found = recognise_components(file);
+  ASSERT_EQ(found.size(), 1u);
+  expect_error([&] { check(*found[0].model, found[0].config); }, "FaceID adapters read what");
+}
+
+}  // namespace ebb::testing
