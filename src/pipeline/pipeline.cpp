@@ -103,6 +103,13 @@ void set_classes(Denoiser& d, const ResolvedRequest& r, int64_t first) {
   d.condition(nn::class_id, tensor_of(classes, {r.batch}));
 }
 
+void set_distilled(Denoiser& d, const ResolvedRequest& r) {
+  if (!r.distilled) return;
+  Tensor scale(DType::f32, {r.batch});
+  std::ranges::fill(scale.span<float>(), static_cast<float>(*r.distilled));
+  d.condition(nn::guidance_scale, scale);
+}
+
 // Images [1,...] or one for each of the batch (fewer at its end), as a state.
 State state_of(const Tensor& images, int64_t batch) {
   State out;
@@ -172,6 +179,7 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
                 const std::function<bool(const Progress&)>& progress) {
   const NoiseCall keys = noise_keys(r, first);
   set_classes(d, r, first);
+  set_distilled(d, r);
   const RunConditions::Steps* given = nullptr;
   set_conditions(d, inputs.conditions, 1, given);
   const Start start = start_of(r, inputs, keys);
@@ -181,7 +189,7 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     d.noise_from(start.step);
   // Rules may remember a run: each has its own.
   if (r.rules.empty())
-    d.guidance(r.options.guidance);
+    d.guidance(r.guided ? r.options.guidance : 1);
   else
     d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
   SampleCall call = r.call;
@@ -217,6 +225,9 @@ DType Pipeline::dtype_of(const ResolvedRequest& r) const {
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs& inputs) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
   std::ranges::copy(inputs.conditions.conditions(conditions_of(model_)), std::back_inserter(given));
+  if (r.distilled)
+    std::ranges::copy_if(model_.model->conditions(model_.config), std::back_inserter(given),
+                         [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
   return {.batch = r.batch,
           .image = r.sample,
           .conditions = std::move(given),

@@ -39,6 +39,11 @@ std::string guidance_text(const GenerateOptions& o) {
   return o.rules.empty() ? str("--guidance ", o.guidance) : str("--rules ", o.rules);
 }
 
+bool is_told_guidance(const LoadedModel& model) {
+  return std::ranges::any_of(model.model->conditions(model.config),
+                             [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
+}
+
 // Throws Error where guidance is needed but not there, or is there without effect.
 void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
                       const GenerateRequest& request) {
@@ -47,7 +52,8 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
   require(o.rules.empty() || o.guidance == 1, "sample: give --guidance (", o.guidance,
           ") or --rules (", o.rules, "), not both: rules may hold cfg:scale=", o.guidance);
   r.rules = parse_rules(o.rules);
-  r.guided = o.guidance != 1 || has_guidance(r.rules);
+  if (r.rules.empty() && is_told_guidance(model)) r.distilled = o.guidance;
+  r.guided = (o.guidance != 1 && !r.distilled) || has_guidance(r.rules);
   check_branches(r.rules);
   const int64_t classes = model.config.common().classes;
   const bool guidable = classes > 0 || request.prompted;

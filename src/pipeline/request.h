@@ -34,7 +34,8 @@ struct GenerateOptions {
       "model was published with");
     f("seed", seed,
       "of the noise, 0 to 2^64 - 1; image i is the same whatever the number of images");
-    f("guidance", guidance, "classifier-free guidance scale; 1: off");
+    f("guidance", guidance,
+      "classifier-free guidance scale; 1: off; networks of distilled guidance read it");
     f("batch", batch, "images at a time; 0: automatic");
     f("dtype", dtype,
       "of matmuls and convolutions: f32, bf16 or auto (bf16 if fast on the device)");
@@ -75,6 +76,8 @@ struct ResolvedRequest {
   int64_t batch = 1;
   std::optional<DType> dtype = {};  // none: bf16 where the device is fast in it, else f32
   bool guided = false;              // both halves are evaluated
+  // options.guidance of a network that is told it (distilled guidance), and needs no other half.
+  std::optional<double> distilled = {};
   ChosenSampler sampler;
   SampleCall call = {};  // levels and further arguments of the sampler
   SampleCounts counts = {};

@@ -236,9 +236,9 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
        .syntax = q.syntax,
        .steps = pass.request.options.steps,
        .size = {.height = latents.height * factor, .width = latents.width * factor},
-       .empty_negative = empty_negative(
-           m.model->conditions(m.config), pass.request.options.dialect,
-           pass.refined ? parts_.refiner_zeros_for_empty : parts_.zeros_for_empty)});
+       .empty_negative =
+           empty_negative(m.model->conditions(m.config), pass.request.options.dialect,
+                          pass.refined ? parts_.refiner_zeros_for_empty : parts_.zeros_for_empty)});
   if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
   if (!q.controls.empty() && !pass.refined) {
