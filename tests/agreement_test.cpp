@@ -113,9 +113,9 @@ void add_activated(std::vector<Large>& out, DType dtype) {
       a.keep = true;
       out.push_back({label + "_kept", op, a, {x, y, {p.n}}, dtype});
       a = {.act = silu, .trans_b = b, .grad = true};
-      out.push_back({label + "_slope", op, a, {x, y, {p.m, p.n}}, dtype});
+      out.push_back({label + "_grad", op, a, {x, y, {p.m, p.n}}, dtype});
       a.act = erf;
-      out.push_back({label + "_erf_slope", op, a, {x, y, {p.m, p.n}}, dtype});
+      out.push_back({label + "_erf_grad", op, a, {x, y, {p.m, p.n}}, dtype});
       if (!b) continue;
       a = {.act = erf, .trans_b = true, .keep = true};
       out.push_back({label + "_erf", op, a, {x, y, {p.n}}, dtype});

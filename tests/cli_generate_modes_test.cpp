@@ -54,6 +54,30 @@ TEST_F(CliGenerateModes, picture_to_start_from__matters_more_with_less_strength)
   EXPECT_GT(difference(all, half, 0, 64), 0);
 }
 
+TEST_F(CliGenerateModes, editing__is_guided_by_the_picture_and_repeated_by_like) {
+  Part network = unet();
+  network.fields.insert(network.fields.size() - 1, " extra_channels=4");
+  const std::string model = checkpoint({network, text(), autoencoder()}, "edit");
+  const auto run = [&](const std::string& flags) {
+    return run_program(generate(model, "--prompt fox --seed 1 " + flags));
+  };
+  const auto edited = [&](const std::string& flags) {
+    const Output out = run("--init " + picture() + flags);
+    EXPECT_EQ(out.code, 0) << out.text;
+    return io::read_image(png());
+  };
+  const Tensor plain = edited(""), more = edited(" --image-guidance 3");
+  EXPECT_GT(difference(plain, more, 0, 64), 0);
+  const std::string first = folder_ / "first.png";
+  std::filesystem::rename(png(), first);
+  ASSERT_EQ(run_program(str("generate --device cpu --like ", first, " --out ", png())).code, 0);
+  EXPECT_EQ(difference(io::read_image(png()), more, 0, 64), 0);
+  EXPECT_NE(run("").text.find("the model edits a picture: --init FILE names it"),
+            std::string::npos);
+  EXPECT_NE(run("--init " + picture() + " --strength 0.5").text.find("--strength (0.5) and"),
+            std::string::npos);
+}
+
 TEST_F(CliGenerateModes, mask__leaves_pixels_outside_as_they_were) {
   const std::string flags = "--init " + picture() + " --mask " + mask() + " --mask-blur 0";
   const Tensor before = io::read_image(picture());

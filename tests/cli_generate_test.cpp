@@ -85,8 +85,6 @@ TEST_F(CliGenerate, mistakes__are_named_before_any_work) {
   EXPECT_EQ(error_line("generate --prompt fox"), "generate: --model FILE must name a checkpoint");
   EXPECT_EQ(error_line(generate("nowhere.safetensors", "--prompt fox")),
             "generate: --model does not exist  nowhere.safetensors");
-  EXPECT_EQ(error_line(generate(model, "--prompt 'a AND b'")),
-            "generate: prompts of several parts (AND) are not there yet (2 parts)");
   EXPECT_EQ(error_line(generate(model, "--prompt '<lora:ink:1> fox'")),
             "lora: <lora:ink> needs --lora-dir FOLDER");
   EXPECT_EQ(error_line(generate(model, "--prompt fox --clip-skip 3")),

@@ -61,7 +61,7 @@ TEST_F(CliReport, page__shows_the_run) {
   EXPECT_NE(html.find("<td>lr</td><td><b>0.002</b></td><td class='usual'>0.001</td>"), html.npos);
   EXPECT_EQ(html.find("<td>beta1</td><td><b>"), html.npos) << "it is the default";
   EXPECT_NE(html.find("<dt>parameters</dt>"), html.npos);
-  EXPECT_NE(html.find("4 images 8x8x3 in 2 classes"), html.npos);
+  EXPECT_NE(html.find("4 images 8x8x3 in 2 classes · "), html.npos);
   EXPECT_EQ(html.find("<h2>Quality</h2>"), html.npos);
   // what a crash cut short does not keep a page from being written
   testing::put_file(run() + "/eval.json", "{");

@@ -206,10 +206,10 @@ struct Expected {
 
 // Ops whose tensor-core kernels round intermediate values between their two matmuls to the inputs'
 // dtype, since tensor cores take no other operands; or the result of a matmul before its
-// activation, on its way to memory.
+// activation or factor, on its way to memory.
 bool rounds_inside(const Case& c) {
   return c.backend != "cpu" && (c.op->name == "attention" || c.op->name == "attention_grad" ||
-                                c.op->name == "matmul_act");
+                                c.op->name == "matmul_act" || c.op->name == "matmul_scaled");
 }
 
 Expected expected_of(const Case& c) {

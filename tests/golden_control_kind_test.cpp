@@ -175,7 +175,7 @@ TEST(control_kinds, task__must_be_one_of_the_networks) {
     RunConditions c;
     add_controls(c, m, {{.image = pattern(8, 8, 1), .kind = kind, .task = task}},
                  {.sample = {8, 8, 4}, .steps = 4});
-    const Tensor t = c.steps[0].values.at("task.0");
+    const Tensor t = c.steps[0].values().at("task.0");
     return std::vector<float>(t.span<float>().begin(), t.span<float>().end());
   };
   EXPECT_EQ(add("canny", ""), (std::vector<float>{0, 0, 0, 1, 0, 0}));

@@ -92,14 +92,14 @@ LoadedModel controlled_model(size_t networks) {
 TEST(control, shares_of_the_steps__split_the_run_where_they_begin_and_end) {
   const LoadedModel m = controlled_model(1);
   RunConditions c;
-  c.steps.push_back({.end_step = 10, .values = {}, .negative = {}});
+  c.steps.push_back({.end_step = 10, .branches = {{}, {}}});
   add_controls(c, m, {{.image = pattern(64, 64, 1), .start = 0.25, .end = 0.5}},
                {.sample = {8, 8, 4}, .steps = 20});
   std::vector<int64_t> ends;
   std::vector<float> strengths;
   for (const RunConditions::Steps& s : c.steps) {
     ends.push_back(s.end_step);
-    strengths.push_back(s.values.at("strength.0").span<float>()[0]);
+    strengths.push_back(s.values().at("strength.0").span<float>()[0]);
   }
   EXPECT_EQ(ends, (std::vector<int64_t>{5, 10, 20}));
   EXPECT_EQ(strengths, (std::vector<float>{0, 1, 0}));
@@ -111,7 +111,7 @@ TEST(control, modes__weigh_features_and_branches_as_a1111_does) {
     RunConditions c;
     add_controls(c, m, {{.image = pattern(64, 64, 1), .strength = 2, .mode = mode}},
                  {.sample = {8, 8, 4}, .steps = 4});
-    const auto& values = negative ? c.steps[0].negative : c.steps[0].values;
+    const auto& values = c.steps[0].branches[negative ? 1 : 0];
     const auto v = values.at("strength.0").span<float>();
     return std::vector<float>(v.begin(), v.end());
   };

@@ -3,6 +3,7 @@
 
 #include "backends.h"
 #include "pipeline/text_to_image.h"
+#include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/small_checkpoint.h"
 
@@ -64,20 +65,92 @@ const auto name_of_run = [](const auto& info) {
 INSTANTIATE_TEST_SUITE_P(cpu, GoldenModes, ::testing::ValuesIn(runs_on("cpu")), name_of_run);
 INSTANTIATE_TEST_SUITE_P(cuda, GoldenModes, ::testing::ValuesIn(runs_on("cuda")), name_of_run);
 
+Picture picture_of(const CheckpointParts& parts, const TextToImageRequest& request,
+                   const Context& context) {
+  TextToImage pipeline(parts, context);
+  Picture out;
+  RunEvents events;
+  events.picture = [&](Picture p) { out = std::move(p); };
+  pipeline.run(pipeline.resolve(request), events);
+  return out;
+}
+
+// ---- editing by instructions ---------------------------------------------------------------
+
+const nlohmann::json& edits() {
+  static const nlohmann::json all = read_golden("text_to_image_modes")["edits"];
+  return all;
+}
+
+TextToImageRequest edit_of(const nlohmann::json& g) {
+  TextToImageRequest q = recorded_request(g);
+  q.init = InitImage{.picture = golden_picture(g["height"])};
+  q.image_guidance = g["image_guidance"];
+  return q;
+}
+
 }  // namespace
 
 TEST_P(GoldenModes, run__ends_at_the_references_latents_and_pixels) {
   const nlohmann::json& g = runs()[GetParam().run];
-  TextToImage pipeline(small_checkpoint(g), context_);
-  Picture made;
-  RunEvents events;
-  events.picture = [&](Picture p) { made = std::move(p); };
-  pipeline.run(pipeline.resolve(request_of(g)), events);
+  const Picture made = picture_of(small_checkpoint(g), request_of(g), context_);
   // diffusers' ddim ends at the lowest level of the table, in a state that is scaled by
   // sqrt(alpha_bar) there, 1 - 4e-4.
   const double of_run = g["sampler"] == "ddim" ? 2e-3 : 1e-4;
   EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), of_run);
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), of_run);
+}
+
+// StableDiffusionInstructPix2PixPipeline and that of XL: three predictions in every step.
+TEST(edits, runs__end_at_the_references_latents_and_pixels) {
+  if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+  for (const nlohmann::json& g : edits()) {
+    const Picture made = picture_of(small_checkpoint(g), edit_of(g), open_context("cpu", {}));
+    EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), 1e-4) << g["case"];
+    EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), 1e-4) << g["case"];
+  }
+}
+
+// Then one prediction is all that a step evaluates.
+TEST(edits, scales_of_1__are_one_prediction) {
+  const CheckpointParts parts = small_checkpoint(edits()[0]);
+  TextToImageRequest q = edit_of(edits()[0]);
+  const ResolvedTextToImage both = resolve(parts, q);
+  EXPECT_TRUE(both.first().guided);
+  EXPECT_EQ(both.first().options.rules, "");
+  EXPECT_EQ(both.first().options.guidance, q.options.guidance);
+  q.options.guidance = q.image_guidance = 1;
+  EXPECT_FALSE(resolve(parts, q).first().guided);
+  q.image_guidance = 2;
+  EXPECT_TRUE(resolve(parts, q).first().guided);
+}
+
+TEST(edits, requests_that_do_not_go_together__are_errors) {
+  const CheckpointParts parts = small_checkpoint(edits()[0]);
+  const auto error = [&](const auto& change) {
+    TextToImageRequest q = edit_of(edits()[0]);
+    change(q);
+    return error_of([&] { resolve(parts, q); });
+  };
+  EXPECT_NE(error([](auto& q) { q.init.reset(); }).find("the model edits a picture: --init FILE"),
+            std::string::npos);
+  EXPECT_NE(error([](auto& q) { q.init->strength = 0.5; }).find("--strength (0.5)"),
+            std::string::npos);
+  EXPECT_NE(error([](auto& q) {
+              q.mask = MaskImage{.picture = golden_mask(64)};
+            }).find("--mask and --outpaint with a model that edits"),
+            std::string::npos);
+  EXPECT_NE(error([](auto& q) {
+              q.options.guidance = 1, q.options.rules = "cfg:scale=3", q.image_guidance = 2;
+            }).find("give --image-guidance (2) or --rules (cfg:scale=3), not both"),
+            std::string::npos);
+}
+
+TEST(edits, image_guidance_without_a_model_that_edits__is_an_error) {
+  TextToImageRequest q = request_of(runs()[0]);
+  q.image_guidance = 2;
+  expect_error([&] { resolve(small_checkpoint(runs()[0]), q); },
+               "--image-guidance (2) has no effect on a model that does not edit pictures");
 }
 
 }  // namespace ebb::testing

@@ -60,19 +60,6 @@ struct GoldenRun {
         .conditions;
   }
 
-  GenerateOptions options() const {
-    GenerateOptions o{.steps = golden["steps"],
-                      .sampler = golden["sampler"],
-                      .schedule = golden["schedule"],
-                      .dtype = "f32",
-                      .seed = Seed(golden["seed"].get<uint64_t>()),
-                      .guidance = golden["guidance"],
-                      .dialect = "diffusers",
-                      .noise = "torch_cpu"};
-    if (golden.contains("schedule_options")) o.schedule_options = golden["schedule_options"];
-    return o;
-  }
-
   Generated generate(const Context& context, const RunConditions& conditions,
                      int64_t images = 1) const {
     PipelineOptions with;
@@ -83,7 +70,7 @@ struct GoldenRun {
         pipeline.resolve({.classes = std::vector<int64_t>(static_cast<size_t>(images), -1),
                           .size = size,
                           .prompted = true},
-                         options());
+                         recorded_request(golden).options);
     return pipeline.generate(r, {}, conditions);
   }
 };
@@ -143,7 +130,7 @@ TEST_P(GoldenTextToImage, whole_run__ends_at_the_references_latents_and_pixels) 
   const json& g = run_.golden;
   const RunConditions conditions = run_.conditions(context_, g["prompt"]);
   const auto numbers = [](const Tensor& t) { return t.span<float>(); };
-  EXPECT_LT(distance("states", numbers(conditions.steps[0].values.at("text")), g["states"]),
+  EXPECT_LT(distance("states", numbers(conditions.steps[0].values().at("text")), g["states"]),
             of_states);
   const Generated made = run_.generate(context_, conditions);
   EXPECT_LT(distance("latents", numbers(made.latents), g["latents"]), of_run);
@@ -162,7 +149,7 @@ class TextStageOf : public ::testing::Test {
   std::vector<float> states(const std::string& prompt, text::PromptSyntax syntax,
                             text::EmbeddingFolder embeddings = {}) const {
     const RunConditions c = run_.conditions(context_, prompt, syntax, std::move(embeddings));
-    const Tensor& t = c.steps.at(0).values.at("text");
+    const Tensor& t = c.steps.at(0).values().at("text");
     return {t.span<float>().begin(), t.span<float>().end()};
   }
   static constexpr auto a1111 = text::PromptSyntax::a1111, comfyui = text::PromptSyntax::comfyui;
@@ -211,7 +198,7 @@ TEST_F(TextStageOf, emphasis__follows_each_programs_rule) {
 TEST_F(TextStageOf, prompts_of_other_lengths__are_repeated_to_one) {
   const RunConditions c = run_.conditions(context_, "fox BREAK snow BREAK dawn", a1111);
   ASSERT_EQ(c.steps.size(), 1u);
-  const Tensor &three = c.steps[0].values.at("text"), &one = c.steps[0].negative.at("text");
+  const Tensor &three = c.steps[0].values().at("text"), &one = c.steps[0].negative().at("text");
   EXPECT_EQ(three.shape(), (Shape{1, 3 * 77, 32}));
   EXPECT_EQ(one.shape(), three.shape());
   const auto n = one.span<float>(), p = three.span<float>();
@@ -231,8 +218,8 @@ TEST_F(TextStageOf, prompt_that_is_edited__changes_at_its_step) {
   const auto numbers = [](const Tensor& t) {
     return std::vector<float>(t.span<float>().begin(), t.span<float>().end());
   };
-  EXPECT_EQ(numbers(c.steps[0].values.at("text")), states("day", a1111));
-  EXPECT_EQ(numbers(c.steps[1].values.at("text")), states("night", a1111));
+  EXPECT_EQ(numbers(c.steps[0].values().at("text")), states("day", a1111));
+  EXPECT_EQ(numbers(c.steps[1].values().at("text")), states("night", a1111));
 }
 
 TEST_F(TextStageOf, images_of_a_batch__are_those_made_alone) {

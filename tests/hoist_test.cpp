@@ -78,7 +78,8 @@ struct Guided {
     const Shape text = LdmCase::shape_of(c.golden["inputs"]["text"]);
     nn::Condition states = c.model->conditions(c.config).at(0);
     states.shape = {text[1], text[2]};
-    options = {.image = {8, 16, 4}, .conditions = {states}, .guided = true, .dtype = dtype};
+    options = {
+        .image = {8, 16, 4}, .conditions = {states}, .branches = both_branches, .dtype = dtype};
   }
   Tensor text(const std::string& name) const {
     const Shape& s = options.conditions[0].shape;
@@ -115,7 +116,7 @@ std::vector<double> unhoisted(const Guided& n, const Context& context, double si
     if (s.kind == Source::Kind::input && s.name != "text") in[s.name] = scalar_tensor(0.f);
   const auto set = [&](const char* name, double v) { in[name] = scalar_tensor(float(v)); };
   set("c_skip", k.skip), set("c_out", k.out), set("c_in", k.in), set("c_noise", k.noise);
-  set("cond", 3), set("uncond", -2), set("mix.0", 1), set("role.1", 2);
+  set("weight.0", 3), set("weight.1", -2), set("mix.0", 1), set("role.1", 2);
   plan.run(in);
   const Tensor d = plan.fetch("latent.1");
   return {d.span<float>().begin(), d.span<float>().end()};
@@ -145,14 +146,14 @@ TEST(hoist, denoiser_of_a_text__computes_keys_and_values_once_and_gives_the_same
     Denoiser d(n.diffusion, network_of(*n.c.model, n.c.config), n.options, context);
     n.bind(d);
     d.guidance(3);
-    d.condition("text", n.text("a"), n.text("b"));
+    d.condition("text", n.text("a"), {n.text("b")});
     for (const Node& node : d.plan().graph().nodes())
       EXPECT_FALSE(node.at.ends_with("attn2.to_k") || node.at.ends_with("attn2.to_v")) << node.at;
     const State first = d(noise(), sigma);
     EXPECT_EQ(first, unhoisted(n, context, sigma)) << dtype;
-    d.condition("text", n.text("b"), n.text("a"));
+    d.condition("text", n.text("b"), {n.text("a")});
     EXPECT_NE(d(noise(), sigma), first);
-    d.condition("text", n.text("a"), n.text("b"));
+    d.condition("text", n.text("a"), {n.text("b")});
     EXPECT_EQ(d(noise(), sigma), first);
   }
 }

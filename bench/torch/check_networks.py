@@ -58,7 +58,7 @@ def check(case_name, network, memory_format):
 
 
 def check_component(case_name, build, entry, output):
-    """The yardstick of one of a component's entry points, which gives one of its outputs."""
+    """The baseline of one of a component's entry points, which gives one of its outputs."""
     golden = json.loads((ROOT / f"tests/golden/{case_name}.json").read_text())
     call = next(c for c in golden["calls"] if c["entry"] == entry)
     name, spec = next(iter(call["inputs"].items()))

@@ -1,4 +1,4 @@
-"""Text encoders and autoencoders in plain torch, written for speed: yardsticks for sampling.
+"""Text encoders and autoencoders in plain torch, written for speed: baselines for sampling.
 
 Names and layouts of parameters are those of the original files, so that hashed weights are ebb's
 (tools/golden/hashed_weights.py); check_networks.py checks the modules.

@@ -31,6 +31,7 @@ import components
 import ldm
 import modes
 from gpu_step import BLOCKS, CASES as TRAINED
+from modes import captured
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/golden"))
 from hashed_weights import projections  # noqa: E402
@@ -161,24 +162,6 @@ class Evaluation:
     def run(self):
         with torch.no_grad():
             return self.net(self.x, *self.labels)
-
-
-def captured(run):
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = run()
-
-    def replay():
-        graph.replay()
-        return out
-
-    return replay
 
 
 def make_run(evaluation, mode):

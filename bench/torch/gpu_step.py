@@ -94,23 +94,8 @@ def plain_step(training, loss, before=lambda: None):
 
 def captured(training, loss):
     """The whole step as one CUDA graph."""
-    step = plain_step(training, loss)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    training.update.zero_grad(set_to_none=True)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        value = step()
-
-    def replay():
-        graph.replay()
-        return value
-
-    return replay
+    return modes.captured(plain_step(training, loss),
+                          lambda: training.update.zero_grad(set_to_none=True))
 
 
 def make_step(training, mode):

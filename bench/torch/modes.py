@@ -1,4 +1,4 @@
-"""What gpu_step.py and gpu_denoise.py share: their arguments, timing, and the modes one by one."""
+"""What gpu_step.py and gpu_denoise.py share: arguments, captured runs, timing, mode by mode."""
 
 import argparse
 import contextlib
@@ -45,6 +45,26 @@ def arguments(description, cases):
                         help="of evaluations of networks")
     parser.add_argument("--threads", type=int, default=0, help="of the CPU; 0: PyTorch's choice")
     return parser.parse_args()
+
+
+def captured(run, before=lambda: None):
+    """Replays a CUDA graph of `run`, which was run three times and then `before`."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    before()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = run()
+
+    def replay():
+        graph.replay()
+        return out
+
+    return replay
 
 
 def attention_order(names):

@@ -3,159 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 
 #include "base/error.h"
-#include "ops/prim/concat/op.h"
-#include "ops/prim/pointwise/op.h"
-#include "ops/prim/random/op.h"
-#include "ops/prim/reshape/op.h"
-#include "ops/prim/slice/op.h"
-#include "ops/split/op.h"
-#include "passes/mixed_precision.h"
+#include "diffusion/denoiser_graph.h"
 
 namespace ebb {
-namespace {
 
-Shape batch_shape(const DenoiserOptions& o) {
-  require(o.image.rank() == 3 && o.batch > 0, "denoiser: needs images {H,W,C} and a batch  got ",
-          o.image, ", ", o.batch);
-  require(!o.guided || std::ranges::any_of(o.conditions, &nn::Condition::guided),
-          "denoiser: guidance needs a condition that it is given");
-  Shape shape{o.batch};
-  for (const int64_t size : o.image) shape.push_back(size);
-  return shape;
-}
+using namespace denoising;
 
-// The network's prediction of the mean, without that of the variance.
-Value mean_part(const DiffusionConfig& config, Value f, Shape images) {
-  const int64_t channels = images[-1];
-  if (config.learn_sigma) images[-1] *= 2;
-  require(f.shape() == images, "denoiser: the network must return ", images, "  got ", f.type(),
-          config.learn_sigma ? "  (learn_sigma)" : "");
-  return ops::slice(f, 3, 0, channels);
-}
-
-float as_float(double v) { return static_cast<float>(v); }
-
-// What a vector becomes; 0: it keeps what it holds.
-constexpr double takes_x = 1, takes_guided = 2, takes_uncond = 3, takes_noise = 4;
-
-std::string mix_of(size_t k) { return str("mix.", k); }
-std::string role_of(size_t k) { return str("role.", k); }
-
-Value scalar(Graph& g, std::string_view name) { return g.input(name, {DType::f32, {}}); }
-
-std::vector<Value> scalars(Graph& g, const DenoiserOptions& o, std::string (*name)(size_t k)) {
-  std::vector<Value> out;
-  for (size_t k = 0; k < static_cast<size_t>(o.vectors); ++k) out.push_back(scalar(g, name(k)));
-  return out;
-}
-
-// Noise of the draw that is asked for.
-Value drawn(Graph& g, const DenoiserOptions& o) {
-  const ops::RandomKeys keys{.seed = g.input("seed", {DType::i64, {}}),
-                             .image = g.input("images", {DType::i64, {o.batch}}),
-                             .step = g.input("draw", {DType::i64, {}})};
-  return ops::random_normal(keys, o.image, "sample.step");
-}
-
-// Pointwise expressions of any number of values, as one node.
-std::vector<Value> expressions(
-    const std::vector<Value>& in,
-    const std::function<std::vector<Scalar>(const std::vector<Scalar>& v)>& f) {
-  std::vector<Scalar> v;
-  for (size_t i = 0; i < in.size(); ++i) v.push_back(Scalar::input(static_cast<int64_t>(i)));
-  const Expr expr(static_cast<int64_t>(in.size()), f(v));
-  return ops::pointwise(*in[0].graph, {expr, {}, "f32"}, in);
-}
-
-// sum_k factor_k term_k; what a term holds does not matter where its factor is 0.
-Value mixed(const std::vector<Value>& terms, const std::vector<Value>& factors) {
-  std::vector<Value> in = terms;
-  in.insert(in.end(), factors.begin(), factors.end());
-  return expressions(in, [count = terms.size()](const std::vector<Scalar>& v) {
-    Scalar sum = 0.0;
-    for (size_t k = 0; k < count; ++k)
-      sum = sum + select(less(0.0, abs(v[count + k])), v[count + k] * v[k], 0.0);
-    return std::vector<Scalar>{sum};
-  })[0];
-}
-
-// What becomes of all vectors by their roles, in one pass: themselves or one of `choices`.
-std::vector<Value> renewed(const std::vector<Value>& latents, const std::vector<Value>& choices,
-                           const std::vector<Value>& roles) {
-  std::vector<Value> in = latents;
-  in.insert(in.end(), choices.begin(), choices.end());
-  in.insert(in.end(), roles.begin(), roles.end());
-  return expressions(in, [count = latents.size(), first_role = latents.size() + choices.size()](
-                             const std::vector<Scalar>& v) {
-    std::vector<Scalar> results(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(count));
-    for (size_t k = 0; k < count; ++k)
-      for (size_t c = count; c < first_role; ++c)
-        results[k] =
-            select(less(v[first_role + k], static_cast<double>(c - count) + 0.5), results[k], v[c]);
-    return results;
-  });
-}
-
-int64_t network_batch(const DenoiserOptions& o) { return o.guided ? 2 * o.batch : o.batch; }
-
-struct Predictions {
-  Value guided, uncond;
-};
-
-Predictions predictions(const DiffusionConfig& config, const nn::Network& network,
-                        const DenoiserOptions& o, Value x) {
-  Graph& g = *x.graph;
-  Shape images = x.shape();
-  images[0] = network_batch(o);
-  const Value c_skip = scalar(g, "c_skip"), c_out = scalar(g, "c_out");
-  nn::NetworkInputs call;
-  call.x = ops::map({x, scalar(g, "c_in")}, [](auto v) { return v[0] * v[1]; });
-  if (o.guided) call.x = ops::concat({call.x, call.x}, 0);
-  call.noise = ops::broadcast_to(scalar(g, "c_noise"), {images[0]});
-  for (const nn::Condition& c : o.conditions)
-    call.conditions[c.name] = g.input(c.name, c.type(images[0]));
-  const Value f = mean_part(config, network(g, call), images);
-  const auto data = [&](Value output) {
-    return ops::map(
-        {x, output, c_skip, c_out}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, "f32");
-  };
-  if (!o.guided) return {data(f), data(f)};
-  const auto halves = ops::split(f, 0, 2);
-  const Value guided = ops::map(
-      {x, halves[0], halves[1], c_skip, c_out, scalar(g, "cond"), scalar(g, "uncond")},
-      [](auto v) {
-        const Scalar output = v[5] * v[1] + v[6] * v[2];
-        return (v[5] + v[6]) * v[3] * v[0] + v[4] * output;
-      },
-      "f32");
-  return {guided, data(halves[1])};
-}
-
-}  // namespace
-
-Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
-                     const DenoiserOptions& o) {
-  Graph g;
-  const Type images{DType::f32, batch_shape(o)};
-  std::vector<Value> latents;
-  for (int64_t k = 0; k < o.vectors; ++k)
-    latents.push_back(g.source(Source::Kind::state, str("latent.", k), images));
-  std::vector<Value> terms = latents, factors = scalars(g, o, mix_of);
-  if (o.draws) {
-    terms.push_back(drawn(g, o));
-    factors.push_back(scalar(g, "fresh"));
-  }
-  const Value x = mixed(terms, factors);
-  const Predictions d = predictions(config, network, o, x);
-  std::vector<Value> choices = {x, d.guided, d.uncond};
-  if (o.draws) choices.push_back(terms.back());
-  const std::vector<Value> next = renewed(latents, choices, scalars(g, o, role_of));
-  for (size_t k = 0; k < next.size(); ++k) g.update(str("latent.", k), next[k]);
-  return mixed_precision(g, o.dtype, Parameters::rounded);
-}
+static float as_float(double v) { return static_cast<float>(v); }
 
 // ---- vectors -------------------------------------------------------------------------------
 
@@ -195,7 +51,7 @@ Denoiser::Denoiser(const DiffusionConfig& config, const DenoiserOptions& options
       plan_(graphs.step, context, {.weights = options.weights}),
       slots_(std::make_shared<Slots>()),
       keys_{.images = std::vector<int64_t>(static_cast<size_t>(options.batch))} {
-  for (int64_t k = options.vectors; k-- > 0;) {
+  for (int64_t k = vectors_of(options); k-- > 0;) {
     slots_->free.push_back(k);
     const Type type{DType::f32, batch_shape(options)};
     plan_.bind(str("latent.", k), Tensor(type, context.device->allocate(type.bytes())));
@@ -241,39 +97,57 @@ Latent Denoiser::take_slot() {
   return Latent(std::make_shared<Slot>(slots_, k));
 }
 
-void Denoiser::condition(std::string_view name, const Tensor& value, const Tensor& negative) {
+void Denoiser::condition(std::string_view name, const Tensor& value,
+                         const std::vector<Tensor>& others) {
   const auto c = std::ranges::find(options_.conditions, name, &nn::Condition::name);
   require(c != options_.conditions.end(), "denoiser: it is given no condition '", name, "'");
   c->check(value, options_.batch, "denoiser");
-  if (!options_.guided) return keep(name, value);
-  Tensor other = c->guided ? c->nulls(options_.batch) : value;
-  if (negative.defined()) {
-    require(c->guided, "denoiser: ", name, " has no negative value: guidance does not concern it");
-    c->check(negative, options_.batch, "denoiser: negative");
-    other = negative;
+  require(others.empty() || std::ssize(others) + 1 == branches_of(options_),
+          "denoiser: a condition needs a value for each of ", branches_of(options_),
+          " branches (got ", others.size() + 1, ")  ", name);
+  require(others.empty() || c->guided, "denoiser: ", name,
+          " has no negative value: guidance does not concern it");
+  if (!options_.guided()) return keep(name, value);
+  std::vector<Tensor> all = {value};
+  for (const Tensor& other : others) {
+    c->check(other, options_.batch, "denoiser: negative");
+    all.push_back(other);
   }
-  require(value.buffer()->on_host() && other.buffer()->on_host(),
-          "denoiser: conditions must lie on the host  ", c->name);
-  Tensor both(c->type(network_batch(options_)));
-  const Tensor halves[] = {value, other};
-  for (int64_t i = 0; i < 2; ++i)
-    std::memcpy(both.rows(i * options_.batch, (i + 1) * options_.batch).raw(), halves[i].raw(),
-                static_cast<size_t>(value.bytes()));
-  keep(name, both);
+  while (std::ssize(all) < branches_of(options_))
+    all.push_back(c->guided ? c->nulls(options_.batch) : value);
+  Tensor out(c->type(branches_of(options_) * options_.batch));
+  for (int64_t i = 0; i < branches_of(options_); ++i) {
+    const Tensor& from = all[static_cast<size_t>(i)];
+    require(from.buffer()->on_host(), "denoiser: conditions must lie on the host  ", c->name);
+    std::memcpy(out.rows(i * options_.batch, (i + 1) * options_.batch).raw(), from.raw(),
+                static_cast<size_t>(from.bytes()));
+  }
+  keep(name, out);
+}
+
+void Denoiser::weigh(std::vector<double> weights) {
+  require(std::ssize(weights) == std::ranges::count(options_.branches, Branch::cond),
+          "denoiser: each part of a prompt needs a weight (",
+          std::ranges::count(options_.branches, Branch::cond), " and ", weights.size(), ")");
+  for (const double w : weights)
+    require(std::isfinite(w), "denoiser: the weight of a prompt must be finite (", w, ")");
+  require(options_.guided() || weights[0] == 1, "denoiser: the weight of a prompt (", weights[0],
+          ") needs a denoiser made for guidance");
+  parts_ = std::move(weights);
 }
 
 void Denoiser::guidance(double scale) {
   require(std::isfinite(scale), "denoiser: guidance must be finite (", scale, ")");
-  require(options_.guided || scale == 1, "denoiser: guidance (", scale,
+  require(options_.guided() || scale == 1, "denoiser: guidance (", scale,
           ") needs a denoiser made for it");
   guide_.reset();
   if (scale != 1) guide({{"cfg", {{"scale", number_text(scale)}}}}, {});
 }
 
 void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
-  require(options_.guided || !has_guidance(rules),
+  require(options_.guided() || !has_guidance(rules),
           "denoiser: guidance rules need a denoiser made for them");
-  check_branches(rules);
+  check_branches(rules, options_.branches);
   guide_ = std::make_unique<Guide>(rules);
   call_ = std::move(call);
   call_.shape = {options_.batch, options_.image[0], options_.image[1], options_.image[2]};
@@ -298,26 +172,48 @@ Latent Denoiser::put(std::span<const double> values) {
   return x;
 }
 
-void Denoiser::apply_rules(const Denoised& predictions, const Latent& x,
+void Denoiser::apply_rules(const Latent& guided, const std::vector<Latent>& others, const Latent& x,
                            const StepContext& context) {
-  State cond = values(predictions.guided);
-  const State uncond = values(predictions.uncond), state = values(x);
+  State result = values(guided);
+  const State state = values(x);
+  const std::vector<Branch> kinds = others_of(options_);
+  std::vector<State> all(branch_count);
+  all[static_cast<size_t>(Branch::cond)] = result;
+  for (size_t k = 0; k < kinds.size(); ++k) all[static_cast<size_t>(kinds[k])] = values(others[k]);
   const auto size = static_cast<size_t>(call_.shape.sample());
   for (int64_t i = 0; i < options_.batch; ++i) {
     const auto part = [&](auto& v) {
       return std::span(v).subspan(static_cast<size_t>(i) * size, size);
     };
-    const auto copy = [&](const State& v) { return State(part(v).begin(), part(v).end()); };
     GuidedSample s{.shape = call_.shape,
                    .index = i,
-                   .result = part(cond),
+                   .result = part(result),
                    .state = part(state),
                    .predictions = std::vector<State>(branch_count)};
-    s.predictions[static_cast<size_t>(Branch::cond)] = copy(cond);
-    s.predictions[static_cast<size_t>(Branch::uncond)] = copy(uncond);
+    for (size_t k = 0; k < all.size(); ++k)
+      if (!all[k].empty()) s.predictions[k].assign(part(all[k]).begin(), part(all[k]).end());
     guide_->apply(s, context);
   }
-  store(slot_of(predictions.guided), cond);
+  store(slot_of(guided), result);
+}
+
+// Of the predictions of all branches. Parts of a prompt share the weight of the condition.
+std::vector<double> Denoiser::row_weights(const Factors& factors) const {
+  const double cond = factors.weight(Branch::cond);
+  std::vector<double> out;
+  double shares = 0;
+  size_t part = 0;
+  for (const Branch b : options_.branches) {
+    if (b != Branch::cond) {
+      out.push_back(factors.weight(b));
+      continue;
+    }
+    const double share = parts_.empty() ? 1 : parts_[part++];
+    out.push_back(cond * share);
+    shares += share;
+  }
+  if (!parts_.empty()) out[1] += cond * (1 - shares);
+  return out;
 }
 
 void Denoiser::set(std::string_view input, double value) {
@@ -329,13 +225,15 @@ void Denoiser::set(std::string_view input, double value) {
 void Denoiser::write_inputs(const Latent& x, double sigma, const Factors& weights) {
   const PrecondNumbers c = precond_.at(sigma, options_.integer_timesteps);
   set("c_skip", c.skip), set("c_out", c.out), set("c_in", c.in), set("c_noise", c.noise);
-  if (options_.guided)
-    set("cond", weights.weight(Branch::cond)), set("uncond", weights.weight(Branch::uncond));
+  if (options_.guided()) {
+    const std::vector<double> rows = row_weights(weights);
+    for (size_t b = 0; b < rows.size(); ++b) set(weight_of(b), rows[b]);
+  }
   if (options_.draws) {
     set("fresh", 0);
     inputs_["draw"] = scalar_tensor(waits_ ? waits_->index : int64_t{0});
   }
-  for (size_t k = 0; k < static_cast<size_t>(options_.vectors); ++k)
+  for (size_t k = 0; k < static_cast<size_t>(vectors_of(options_)); ++k)
     set(mix_of(k), 0), set(role_of(k), 0);
   for (const Latent::Term& t : x.terms()) {
     require(std::isfinite(as_float(t.factor)), "sample: a factor of the state is not finite (",
@@ -346,7 +244,7 @@ void Denoiser::write_inputs(const Latent& x, double sigma, const Factors& weight
 }
 
 Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
-  require(!with_uncond || options_.guided,
+  require(!with_uncond || options_.guided(),
           "denoiser: the sampler needs unconditional predictions: guidance must be on");
   const Factors alone{.weights = {{Branch::cond, 1}}};
   const StepContext context = guide_ ? step_context_of(call_, sigma) : StepContext{};
@@ -361,16 +259,18 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
     x = {};  // its vectors may be written: they are read first
     x = slot(takes_x);
   }
-  Denoised out{slot(takes_guided), with_uncond || !factors ? slot(takes_uncond) : Latent()};
-  if (waits_) set(role_of(waits_->slot), takes_noise);
+  const Latent guided = slot(takes_guided);
+  std::vector<Latent> others;
+  const size_t stored = !factors ? others_of(options_).size() : with_uncond ? 1 : 0;
+  for (size_t k = 0; k < stored; ++k) others.push_back(slot(takes_others + static_cast<double>(k)));
+  if (waits_) set(role_of(waits_->slot), takes_noise(options_));
   if (stale_) hoisted_->run({});
   stale_ = false;
   plan_.run(inputs_);
   waits_.reset();
   ++evaluations_;
-  if (!factors) apply_rules(out, x, context);
-  if (!with_uncond) out.uncond = {};
-  return out;
+  if (!factors) apply_rules(guided, others, x, context);
+  return {guided, with_uncond ? others[0] : Latent()};
 }
 
 // ---- noise ---------------------------------------------------------------------------------

@@ -26,14 +26,20 @@ struct DenoiserOptions {
   Shape image;  // {H,W,C}
   // The conditions that it is given, of known sizes; others of the network are null.
   std::vector<nn::Condition> conditions = {};
-  bool guided = false;             // evaluates both branches, as one batch twice as large
-  DType dtype = DType::f32;        // of matmuls and convolutions in the network
-  int64_t vectors = 3;             // live at the same time: SampleCounts::vectors
-  bool draws = false;              // noise is drawn in the plan, see draw_by()
-  bool integer_timesteps = false;  // c_noise is rounded to an integer timestep
+  // The predictions of an evaluation: of the condition first, of the negative one second, then
+  // others. A branch that is there several times has the parts of a prompt (Denoiser::weigh).
+  std::vector<Branch> branches = {Branch::cond};
+  bool together = true;      // branches are one batch; else one after the other, in less memory
+  DType dtype = DType::f32;  // of matmuls and convolutions in the network
+  int64_t vectors = 3;       // live at the same time: SampleCounts::vectors
+  bool draws = false;        // noise is drawn in the plan, see draw_by()
+  bool integer_timesteps = false;                  // c_noise is rounded to an integer timestep
   std::shared_ptr<WeightStore> weights = nullptr;  // of the network; null: each is bound
   bool operator==(const DenoiserOptions&) const = default;
+  bool guided() const { return branches.size() > 1; }
 };
+// Of guidance with one condition.
+inline const std::vector<Branch> both_branches = {Branch::cond, Branch::uncond};
 
 class Denoiser : public Latents {
  public:
@@ -42,16 +48,20 @@ class Denoiser : public Latents {
            const DenoiserOptions& options, const Context& context);
 
   void bind(std::string_view name, const Tensor& tensor);
-  // The value of a condition, [N,...], and the negative one, which guidance goes away from: the
-  // null value if none is given. Without a call both are null. A condition that guidance does not
-  // concern (Condition::guided) has its value in both halves of the batch. Throws Error.
-  void condition(std::string_view name, const Tensor& value, const Tensor& negative = {});
+  // The value of a condition, [N,...], for the first of DenoiserOptions::branches, and those for
+  // the others: the null value if none are given, or `value` where guidance does not concern the
+  // condition (Condition::guided). Without a call all are null. Throws Error.
+  void condition(std::string_view name, const Tensor& value,
+                 const std::vector<Tensor>& others = {});
+  // D of the condition becomes D_uncond + sum_k w_k (D_k - D_uncond) over the predictions whose
+  // branch is `cond`, a weight each (prompts joined by AND). Without a call the weights are 1.
+  void weigh(std::vector<double> weights);
   // D = D_neg + scale (D_cond - D_neg) (Ho and Salimans 2022, arXiv:2207.12598). A scale other than
-  // 1 needs DenoiserOptions::guided. Throws Error.
+  // 1 needs DenoiserOptions::guided(). Throws Error.
   void guidance(double scale);
-  // Guidance rules that combine the predictions of both branches; they replace guidance(). Linear
-  // ones are part of the plan, others run on the host. Throws Error for rules that may need other
-  // branches, and for those that guide unless DenoiserOptions::guided is set.
+  // Guidance rules that combine the branches' predictions; they replace guidance(). Linear ones are
+  // part of the plan, others run on the host. Throws Error for rules that may need branches that
+  // are not there, and for those that guide unless DenoiserOptions::guided().
   void guide(const std::vector<RuleCall>& rules, GuidanceCall call);
   // The source of noise(). Without a call it throws Error.
   void noise_from(NoiseFill fill);
@@ -81,6 +91,7 @@ class Denoiser : public Latents {
   Denoiser(const DiffusionConfig& config, const DenoiserOptions& options, const Context& context,
            const HoistedGraph& graphs);
   void keep(std::string_view input, const Tensor& value);
+  std::vector<double> row_weights(const Factors& factors) const;
   int64_t hoisted_bytes() const { return hoisted_ ? hoisted_->missing_bytes() : 0; }
 
   struct Slots;
@@ -99,7 +110,9 @@ class Denoiser : public Latents {
   // predictions. Roles are 0.
   void write_inputs(const Latent& x, double sigma, const Factors& weights);
   void set(std::string_view input, double value);
-  void apply_rules(const Denoised& predictions, const Latent& x, const StepContext& context);
+  // `others`: the predictions of the kinds of branches but cond.
+  void apply_rules(const Latent& guided, const std::vector<Latent>& others, const Latent& x,
+                   const StepContext& context);
 
   Precond precond_;
   DenoiserOptions options_;
@@ -114,18 +127,20 @@ class Denoiser : public Latents {
   NamedTensors inputs_;        // of the next run
   ImageKeys keys_;             // of draws in the plan; `elements` is 0 if noise is drawn outside
   std::optional<Draw> waits_;  // at most one
+  std::vector<double> parts_;  // weigh()
   std::unique_ptr<Guide> guide_;
   GuidanceCall call_;
   int64_t evaluations_ = 0;
 };
 
 // States latent.<k> f32[N,H,W,C], `vectors` of them, and inputs by name, all f32[] but for these:
-//   <condition>     the values of both halves, [N,...] or, if guided, [2N,...]
+//   <condition>     the values of all B branches, [B N,...]
 //   seed, images, draw   i64[], i64[N], i64[]; with `draws`: the keys of new noise z
 //   c_skip, c_out, c_in, c_noise   see Precond
-//   cond, uncond    weights of the predictions of the halves, if guided
+//   weight.<b>      of the branches' predictions, if there are several
 //   fresh, mix.<k>  x = fresh z + sum_k mix.<k> latent.<k>; fresh only with `draws`
-//   role.<k>        what latent.<k> becomes: 0 itself, 1 x, 2 D, 3 D of the negative half, 4 z
+//   role.<k>        what latent.<k> becomes: 0 itself, 1 x, 2 D, 3 and on: D of the kinds of
+//                   branches other than cond, in their order; then z
 Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
                      const DenoiserOptions& options);
 

@@ -99,8 +99,10 @@ TEST(denoiser, integer_timesteps__reach_the_network) {
 }
 
 TEST(denoiser, guidance__goes_from_none_through_the_class) {
-  const DenoiserOptions options{
-      .batch = 2, .image = {2, 2, 1}, .conditions = {nn::class_condition(10)}, .guided = true};
+  const DenoiserOptions options{.batch = 2,
+                                .image = {2, 2, 1},
+                                .conditions = {nn::class_condition(10)},
+                                .branches = both_branches};
   Denoiser d({}, simple(), options, cpu());
   d.condition("class", ids({7, 2}));
   const State x = noise(8);
@@ -115,13 +117,62 @@ TEST(denoiser, guidance__goes_from_none_through_the_class) {
   }
 }
 
+// D_uncond + s sum_k w_k (D_k - D_uncond), in one batch and one by one; the same by a rule on the
+// host.
+TEST(denoiser, parts_of_a_prompt__add_their_weighted_differences) {
+  const std::vector<double> weights = {1, 0.5, -0.25};
+  const double scale = 3;
+  for (const bool together : {true, false}) {
+    Denoiser d({}, simple(),
+               {.batch = 2,
+                .image = {2, 2, 1},
+                .conditions = {nn::class_condition(10)},
+                .branches = {Branch::cond, Branch::uncond, Branch::cond, Branch::cond},
+                .together = together,
+                .vectors = 5},
+               cpu());
+    d.condition("class", ids({7, 2}), {ids({0, 1}), ids({4, 4}), ids({9, 3})});
+    d.weigh(weights);
+    const State x = noise(8);
+    for (const char* rules : {"cfg:scale=3", "cfg:scale=3;cfg_rescale:guidance_rescale=0.0001"}) {
+      d.guide(parse_rules(rules), {.sigmas = {1, 0}});
+      const State y = d(x, 0.7);
+      for (size_t i = 0; i < 8; ++i) {
+        const auto of = [&](int64_t first, int64_t second) {
+          return expected(d.precond(), x[i], 0.7, i < 4 ? first : second);
+        };
+        const double none = of(0, 1);
+        const double change = weights[0] * (of(7, 2) - none) + weights[1] * (of(4, 4) - none) +
+                              weights[2] * (of(9, 3) - none);
+        EXPECT_NEAR(y[i], none + scale * change, 1e-3) << rules;
+      }
+    }
+  }
+}
+
+// InstructPix2Pix: u + s (c - p) + s2 (p - u).
+TEST(denoiser, further_branch__is_read_by_the_rules_that_need_it) {
+  Denoiser d({}, simple(),
+             {.image = {2, 2, 1},
+              .conditions = {nn::class_condition(10)},
+              .branches = {Branch::cond, Branch::uncond, Branch::partial}},
+             cpu());
+  d.condition("class", ids({7}), {ids({0}), ids({4})});
+  d.guide(parse_rules("dual_cfg:scale=5,image_guidance_scale=1.5"), {.sigmas = {1, 0}});
+  const State x = noise(4), y = d(x, 0.7);
+  for (size_t i = 0; i < 4; ++i) {
+    const auto of = [&](int64_t id) { return expected(d.precond(), x[i], 0.7, id); };
+    EXPECT_NEAR(y[i], of(0) + 5 * (of(7) - of(4)) + 1.5 * (of(4) - of(0)), 1e-4);
+  }
+}
+
 // Linear rules in the plan, others on the host, against the rules in memory.
 TEST(denoiser, guidance_rules__work_as_in_memory) {
   const SampleCall call{.sigmas = {9, 4, 2, 1, 0.4, 0}};
   const DenoiserOptions options{.batch = 2,
                                 .image = {2, 3, 2},
                                 .conditions = {nn::class_condition(10)},
-                                .guided = true,
+                                .branches = both_branches,
                                 .vectors = count("heun", call).vectors + 1};
   const State start = noise(24);
   for (const char* text : {"cfg:scale=3", "interval:sigma_lo=0.5,sigma_hi=5;cfg:scale=3",
@@ -188,7 +239,7 @@ TEST(denoiser, samplers__work_in_its_plan_as_in_memory) {
     Denoiser d(config, simple(),
                {.image = {2, 3, 2},
                 .conditions = {nn::class_condition(4)},
-                .guided = s->needs_uncond,
+                .branches = s->needs_uncond ? both_branches : std::vector{Branch::cond},
                 .vectors = count(s->name, call).vectors},
                cpu());
     d.condition("class", ids({2}));
@@ -228,7 +279,7 @@ TEST(denoiser, noise_in_its_plan__is_that_of_the_keys_and_of_every_image_alone) 
                  {.batch = batch,
                   .image = {2, 3, 2},
                   .conditions = {nn::class_condition(4)},
-                  .guided = s->needs_uncond,
+                  .branches = s->needs_uncond ? both_branches : std::vector{Branch::cond},
                   .vectors = counts.vectors,
                   .draws = in_plan},
                  cpu());
@@ -306,7 +357,8 @@ TEST(denoiser, conditions__come_by_name_with_any_number_of_tokens) {
     fill_normal({.seed = 4}, 0, states.span<float>());
     fill_normal({.seed = 5}, 0, negative.span<float>());
     const std::vector<nn::Condition> given = {text.sized_as(states), strength};
-    Denoiser d({}, text_like, {.batch = 2, .image = {2, 2, 1}, .conditions = given, .guided = true},
+    Denoiser d({}, text_like,
+               {.batch = 2, .image = {2, 2, 1}, .conditions = given, .branches = both_branches},
                cpu());
     const auto mean = [&](const Tensor& t, size_t image) {
       const auto v = t.rows(static_cast<int64_t>(image), static_cast<int64_t>(image) + 1);
@@ -332,15 +384,16 @@ TEST(denoiser, conditions__come_by_name_with_any_number_of_tokens) {
     d.condition("text", states);
     expect(1, false);
     expect(3, false);  // away from the null value
-    d.condition("text", states, negative);
+    d.condition("text", states, {negative});
     expect(3, true);
     expect_error(
         [&] {
           d.condition("text", Tensor(DType::f32, {2, tokens + 1, 3}));
         },
         str("denoiser: text must be f32[2,", tokens, ",3]  got f32[2,", tokens + 1, ",3]"));
-    expect_error([&] { d.condition("strength", Tensor(DType::f32, {2}), Tensor(DType::f32, {2})); },
-                 "strength has no negative value");
+    expect_error(
+        [&] { d.condition("strength", Tensor(DType::f32, {2}), {Tensor(DType::f32, {2})}); },
+        "strength has no negative value");
   }
 }
 
@@ -372,7 +425,7 @@ TEST(denoiser, evaluation__is_sent_its_numbers_in_one_copy) {
              {.batch = 2,
               .image = {2, 2, 1},
               .conditions = {nn::class_condition(10)},
-              .guided = true,
+              .branches = both_branches,
               .draws = true},
              {.device = device});
   d.condition("class", ids({7, 2}));
@@ -401,14 +454,22 @@ TEST(denoiser, wrong_calls__are_named) {
       "class must lie in [0, 10) or be -1 (10)");
   expect_error([&] { d.condition("text", ids({1, 1})); }, "it is given no condition 'text'");
   expect_error([&] { d.guide({{"cfg", {}}}, {}); }, "guidance rules need a denoiser made for them");
-  Denoiser guided({}, simple(),
-                  {.image = {2, 2, 1}, .conditions = {nn::class_condition(10)}, .guided = true},
-                  cpu());
+  Denoiser guided(
+      {}, simple(),
+      {.image = {2, 2, 1}, .conditions = {nn::class_condition(10)}, .branches = both_branches},
+      cpu());
   expect_error(
       [&] {
         guided.guide({{"pag", {}}}, {.sigmas = {1, 0}});
       },
       "does not provide: perturbed");
+  expect_error([&] { d.weigh({0.5}); }, "needs a denoiser made for guidance");
+  expect_error([&] { guided.weigh({1, 1}); }, "each part of a prompt needs a weight (1 and 2)");
+  expect_error(
+      [&] {
+        guided.condition("class", ids({1}), {ids({2}), ids({3})});
+      },
+      "a value for each of 2 branches (got 3)");
   expect_error([&] { d(State(7), 1); }, "needs a state of 8 numbers (got 7)");
   expect_error([&] { d.noise({}, 0); }, "needs a source of noise");
   const Latent a = d.put(State(8)), b = d.put(State(8)), c = d.put(State(8));
@@ -420,7 +481,7 @@ TEST(denoiser, wrong_calls__are_named) {
       "the network must return [1,2,2,1]  got f32[1,2,2,2]");
   expect_error(
       [] {
-        denoiser_graph({}, simple(), {.image = {2, 2, 1}, .guided = true});
+        denoiser_graph({}, simple(), {.image = {2, 2, 1}, .branches = both_branches});
       },
       "guidance needs a condition that it is given");
 }

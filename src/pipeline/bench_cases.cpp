@@ -121,4 +121,17 @@ BenchResult result_of_plan(const Context& context, Plan& plan, const NamedTensor
           .host_us = t.host * 1e6};
 }
 
+BenchResult result_of_runs(const Context& context, const RunsOf& what,
+                           std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  const double median = seconds[seconds.size() / 2];
+  return {.op = what.op,
+          .example = what.example,
+          .dtype = what.dtype,
+          .device = std::string(context.device->backend()),
+          .kernel = what.kernel,
+          .us = median * 1e6,
+          .spread = (seconds.back() - seconds.front()) / median};
+}
+
 }  // namespace ebb

@@ -50,4 +50,10 @@ Timing time_plan(Device& device, Plan& plan, const NamedTensors& inputs, int run
 BenchResult result_of_plan(const Context& context, Plan& plan, const NamedTensors& inputs, int runs,
                            DType dtype, Ceilings& ceilings);
 
+// That of a few repeated runs on the host's clock: their median, and their range over it.
+struct RunsOf {
+  std::string op, example, dtype, kernel;
+};
+BenchResult result_of_runs(const Context& context, const RunsOf& what, std::vector<double> seconds);
+
 }  // namespace ebb

@@ -133,16 +133,16 @@ Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width, int6
 }
 
 // The factors of the residuals, finest first, the middle last.
-struct Factors {
+struct ResidualFactors {
   Tensor prompt, negative;
 };
 // diffusers has its other factors of guess mode not for residuals that are means.
-Factors factors_of(const ControlInput& in, int64_t count, bool means) {
+ResidualFactors factors_of(const ControlInput& in, int64_t count, bool means) {
   constexpr std::array of_levels = {0.25, 0.62, 0.825, 1.0};  // of A1111, for adapters
   constexpr double soft = 0.825;       // of A1111, from feature to feature of Stable Diffusion 1
   constexpr int64_t most = 12;         // the number of its middle
   constexpr double least_guess = 0.1;  // of diffusers: 0.1 to 1 in equal ratios
-  Factors out{Tensor(DType::f32, {1, count}), Tensor(DType::f32, {1, count})};
+  ResidualFactors out{Tensor(DType::f32, {1, count}), Tensor(DType::f32, {1, count})};
   const bool both = in.mode == ControlMode::balanced || in.mode == ControlMode::prompt;
   for (int64_t i = 0; i < count; ++i) {
     double f = in.strength;
@@ -364,7 +364,7 @@ Tensor task_number(const ControlInput& in, const Component& c, size_t k) {
 // What a network is given of its input, when it takes part.
 struct Given {
   Tensor hint, negative_hint, task;
-  Factors factors;
+  ResidualFactors factors;
   Tensor none;  // strengths
 };
 
@@ -420,19 +420,24 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
       if (takes_part(inputs[k], step, steps) != takes_part(inputs[k], step + 1, steps))
         ends.insert(step);
   }
-  RunConditions out;
+  RunConditions out{.branches = conditions.branches};
   int64_t first = 1;
   for (const int64_t end : ends) {
     RunConditions::Steps s =
-        conditions.empty() ? RunConditions::Steps{} : conditions.at(std::min(first, steps));
+        conditions.empty()
+            ? RunConditions::Steps{.branches = std::vector<NamedTensors>(out.branches.size())}
+            : conditions.at(std::min(first, steps));
     s.end_step = end;
     for (size_t k = 0; k < inputs.size(); ++k) {
       const bool on = takes_part(inputs[k], std::min(first, steps), steps);
-      s.values[hint_of(k)] = given[k].hint;
-      s.negative[hint_of(k)] = given[k].negative_hint;
-      if (given[k].task.defined()) s.values[task_of(k)] = s.negative[task_of(k)] = given[k].task;
-      s.values[strength_of(k)] = on ? given[k].factors.prompt : given[k].none;
-      s.negative[strength_of(k)] = on ? given[k].factors.negative : given[k].none;
+      for (size_t b = 0; b < s.branches.size(); ++b) {
+        const bool negative = out.branches[b].branch != Branch::cond;
+        const Given& g = given[k];
+        const Tensor& strength = negative ? g.factors.negative : g.factors.prompt;
+        s.branches[b][hint_of(k)] = negative ? g.negative_hint : g.hint;
+        if (g.task.defined()) s.branches[b][task_of(k)] = g.task;
+        s.branches[b][strength_of(k)] = on ? strength : g.none;
+      }
     }
     out.steps.push_back(std::move(s));
     first = end + 1;

@@ -14,6 +14,7 @@
 #include "models/model.h"
 #include "nn/storage.h"
 #include "passes/mixed_precision.h"
+#include "pipeline/bench_cases.h"
 #include "runtime/plan.h"
 #include "runtime/weight_store.h"
 
@@ -111,17 +112,11 @@ BenchResult bench_lora(const Context& context, const std::string& name) {
     context.device->synchronize();
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
-  BenchResult out{.op = "lora",
-                  .example = name,
-                  .dtype = "bf16",
-                  .device = std::string(context.device->backend()),
-                  .kernel = "merge"};
-  out.first_step_s = seconds(1);
+  const double first = seconds(1);
   std::vector<double> times;
   for (const double strength : {0.9, 0.8, 0.7, 0.6, 0.5}) times.push_back(seconds(strength));
-  std::ranges::sort(times);
-  out.us = times[2] * 1e6;
-  out.spread = (times[4] - times[0]) / times[2];
+  BenchResult out = result_of_runs(context, {"lora", name, "bf16", "merge"}, std::move(times));
+  out.first_step_s = first;
   out.memory_gb = static_cast<double>(store->held_bytes(*context.device)) * 1e-9;
   return out;
 }

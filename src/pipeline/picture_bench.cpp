@@ -1,6 +1,5 @@
 #include "pipeline/picture_bench.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "pipeline/bench_cases.h"
@@ -83,15 +82,10 @@ BenchResult bench(const Context& context, const PictureCase& c) {
   const double first = seconds();
   std::vector<double> times;
   for (int i = 0; i < runs; ++i) times.push_back(seconds());
-  std::ranges::sort(times);
-  return {.op = "generate",
-          .example = c.name,
-          .dtype = pipeline.ran(request).dtype,
-          .device = std::string(context.device->backend()),
-          .kernel = "run",
-          .us = times[runs / 2] * 1e6,
-          .spread = (times.back() - times.front()) / times[runs / 2],
-          .first_step_s = first};
+  BenchResult out = result_of_runs(
+      context, {"generate", c.name, pipeline.ran(request).dtype, "run"}, std::move(times));
+  out.first_step_s = first;
+  return out;
 }
 
 }  // namespace

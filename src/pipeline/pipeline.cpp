@@ -74,13 +74,17 @@ void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
   const RunConditions::Steps* before = std::exchange(given, &conditions.at(step));
   const int64_t batch = d.options().batch;
   for (const nn::Condition& c : d.options().conditions) {
-    if (!given->values.contains(c.name)) continue;
-    const Tensor &value = given->values.at(c.name), &negative = given->negative.at(c.name);
+    if (!given->values().contains(c.name)) continue;
     // What is the same stays, and with it what was computed of it.
-    if (before && before->values.at(c.name).raw() == value.raw() &&
-        before->negative.at(c.name).raw() == negative.raw())
+    if (before && std::ranges::equal(before->branches, given->branches,
+                                     [&](const NamedTensors& a, const NamedTensors& b) {
+                                       return a.at(c.name).raw() == b.at(c.name).raw();
+                                     }))
       continue;
-    d.condition(c.name, repeated(value, batch), c.guided ? repeated(negative, batch) : Tensor());
+    std::vector<Tensor> others;
+    for (size_t b = 1; b < given->branches.size() && c.guided && d.options().guided(); ++b)
+      others.push_back(repeated(given->branches[b].at(c.name), batch));
+    d.condition(c.name, repeated(given->values().at(c.name), batch), others);
   }
 }
 
@@ -187,6 +191,8 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     d.draw_by(keys.seed, keys.images);
   else
     d.noise_from(start.step);
+  if (const auto weights = inputs.conditions.weights(); d.options().guided() || weights[0] != 1)
+    d.weigh(weights);
   // Rules may remember a run: each has its own.
   if (r.rules.empty())
     d.guidance(r.guided ? r.options.guidance : 1);
@@ -231,7 +237,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
   return {.batch = r.batch,
           .image = r.sample,
           .conditions = std::move(given),
-          .guided = r.guided,
+          .branches = inputs.conditions.evaluated(r.guided),
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
           .draws = r.draws_in_plan() && inputs.first_draw == 0,
@@ -260,7 +266,19 @@ void Pipeline::with_room(size_t kept, const std::function<void()>& work) {
   }
 }
 
-std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
+// Where there is no room for all branches of guidance at a time, they are evaluated one by one.
+std::unique_ptr<Denoiser> Pipeline::compiled(DenoiserOptions options) {
+  if (options.guided() && options.together) {
+    try {
+      return compiled_as(options);
+    } catch (const OutOfMemory&) {
+      options.together = false;
+    }
+  }
+  return compiled_as(options);
+}
+
+std::unique_ptr<Denoiser> Pipeline::compiled_as(const DenoiserOptions& options) {
   std::unique_ptr<Denoiser> out;
   with_room(0, [&] {
     out = nullptr;  // one that there was no room for has memory already
@@ -275,7 +293,9 @@ Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inpu
   const DenoiserOptions wanted = plan_options(r, inputs);
   const std::string& component = model_.model->name;
   const auto known = std::ranges::find_if(plans_, [&](const CachedPlan& p) {
-    return p.component == component && p.denoiser->options() == wanted;
+    DenoiserOptions has = p.denoiser->options();
+    has.together = wanted.together;
+    return p.component == component && has == wanted;
   });
   if (known != plans_.end()) {
     ++statistics_.reused;

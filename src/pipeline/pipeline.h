@@ -78,7 +78,8 @@ class Pipeline {
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunInputs& inputs) const;
   Denoiser& denoiser_for(const ResolvedRequest& r, const RunInputs& inputs);
   void with_room(size_t kept, const std::function<void()>& work);
-  std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);
+  std::unique_ptr<Denoiser> compiled(DenoiserOptions options);
+  std::unique_ptr<Denoiser> compiled_as(const DenoiserOptions& options);
   void drop_oldest();
 
   LoadedModel model_;

@@ -1,8 +1,8 @@
 #include "pipeline/pipeline_bench.h"
 
-#include <algorithm>
 #include <chrono>
 
+#include "pipeline/bench_cases.h"
 #include "pipeline/pipeline.h"
 
 namespace ebb {
@@ -43,14 +43,9 @@ BenchResult bench_second_plan(const Context& context, const std::string& name) {
   std::vector<double> times;
   for (const int64_t images : {3, 5, 6})
     times.push_back(seconds_of([&, r = request(images)] { pipeline.prepare(r); }));
-  std::ranges::sort(times);
-  BenchResult out{.op = "second_plan",
-                  .example = name,
-                  .dtype = context.device->fast_in(DType::bf16) ? "bf16" : "f32",
-                  .device = std::string(context.device->backend()),
-                  .kernel = "compile",
-                  .us = times[1] * 1e6,
-                  .spread = (times[2] - times[0]) / times[1]};
+  const char* const dtype = context.device->fast_in(DType::bf16) ? "bf16" : "f32";
+  BenchResult out =
+      result_of_runs(context, {"second_plan", name, dtype, "compile"}, std::move(times));
   if (runs) out.first_step_s = seconds_of([&, r = request(8)] { pipeline.generate(r); });
   return out;
 }

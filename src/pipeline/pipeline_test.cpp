@@ -110,6 +110,23 @@ TEST(pipeline, plans__are_dropped_the_oldest_first_beyond_their_number_or_the_me
   EXPECT_EQ(later.statistics().dropped, 1);
 }
 
+TEST(pipeline, branches_without_room_for_all__are_evaluated_one_by_one) {
+  GenerateOptions guided = two_steps;
+  guided.guidance = 2;
+  constexpr int64_t plenty = int64_t{1} << 40;
+  const auto generate = [&](const std::shared_ptr<FarDevice>& device) {
+    Pipeline p(tiny(), {.device = device});
+    return numbers(p.generate(p.resolve({.classes = std::vector<int64_t>(8, 1)}, guided)).images);
+  };
+  const auto roomy = std::make_shared<FarDevice>(plenty);
+  const auto together = generate(roomy);
+  const int64_t used = plenty - roomy->least;
+  const auto one_by_one = generate(std::make_shared<FarDevice>(used - used / 16));
+  ASSERT_EQ(one_by_one.size(), together.size());
+  for (size_t i = 0; i < together.size(); ++i) ASSERT_NEAR(one_by_one[i], together[i], 1e-5) << i;
+  EXPECT_THROW(generate(std::make_shared<FarDevice>(used / 4)), OutOfMemory);
+}
+
 TEST(pipeline, faults_of_other_kinds__drop_no_plan) {
   const auto device = std::make_shared<FarDevice>();
   Pipeline p(tiny(), {.device = device});

@@ -244,9 +244,10 @@ void loss_section(std::ostream& out, const RunRecord& run) {
   out << "<section><h2>Loss</h2>";
   Series each = series("each step", "loss", run.curve("loss"));
   each.scatter = true;
-  Chart chart{.title = "",
+  Chart chart{.title = "loss",
               .x_label = "step",
               .log_y = true,
+              .large = true,
               .series = {each, series("smoothed", "smooth", run.curve("smoothed"))}};
   const Curve& held = run.curve("validation/loss");
   if (!held.step.empty()) {
@@ -279,10 +280,17 @@ std::string setting(const RunRecord& run, std::string_view name) {
   return "";
 }
 
+// What lines of text set apart by two spaces, which a page shows as one.
+std::string with_dots(std::string text) {
+  for (size_t at = text.find("  "); at != text.npos; at = text.find("  ", at))
+    text.replace(at, 2, " · ");
+  return text;
+}
+
 void header(std::ostream& out, const RunRecord& run) {
   out << "<header><h1>" << escape_html(run.name) << "</h1>";
   const std::string data = fact(run, "data"), device = fact(run, "device");
-  if (!data.empty()) out << "<p>" << escape_html(data) << "</p>";
+  if (!data.empty()) out << "<p>" << escape_html(with_dots(data)) << "</p>";
   if (!device.empty()) out << "<p>" << escape_html(device) << "</p>";
   out << "<dl class='facts'>";
   const auto show = [&](const char* title, const std::string& value) {

@@ -8,7 +8,7 @@ inline constexpr const char* report_style = R"(
 --rule:#e3e3df;--loss:#b9c8ee;--smooth:#1f5fd0;--held:#d9480f;--other:#0f8a6d;--good:#12805c;
 --bad:#c2410c}
 @media(prefers-color-scheme:dark){:root{--page:#121316;--card:#1b1d21;--text:#e7e7e4;
---soft:#9a9da6;--rule:#30333a;--loss:#33436b;--smooth:#82aaff;--held:#ff9b5e;--other:#4fd1a8;
+--soft:#9a9da6;--rule:#30333a;--loss:#4d629c;--smooth:#82aaff;--held:#ff9b5e;--other:#4fd1a8;
 --good:#5fd3a3;--bad:#ff9b5e}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--text);
@@ -19,8 +19,8 @@ h2{font-size:1.15rem;margin:0 0 .9rem}
 header p{margin:.15rem 0;color:var(--soft)}header b{color:var(--text)}
 section{background:var(--card);border:1px solid var(--rule);border-radius:10px;
 padding:1.25rem;margin-top:1.25rem}
-.facts{display:flex;flex-wrap:wrap;gap:.6rem 2rem;margin:1rem 0 0;padding:0}
-.facts div{min-width:5.5rem}.facts dt{color:var(--soft);font-size:.8rem}
+.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(11.5rem,1fr));gap:.6rem .4rem;
+margin:1rem 0 0;padding:0}.facts dt{color:var(--soft);font-size:.8rem}
 .facts dd{margin:0;font-weight:600}
 figure{margin:0}figcaption{color:var(--soft);font-size:.875rem;margin-top:.5rem}
 img{display:block;max-width:100%;height:auto;border-radius:4px}
@@ -48,14 +48,13 @@ margin-top:1.5rem}
 .chart figcaption{display:flex;flex-wrap:wrap;gap:.1rem 1.25rem;margin:0 0 .4rem}
 .chart figcaption>b{color:var(--text);margin-right:.5rem}
 .chart svg{display:block;width:100%;height:auto;overflow:visible}
-.chart text{fill:var(--soft);font-size:13px}
-.pair .chart text{font-size:26px}
+.chart text{fill:var(--soft);font-size:20px}.chart.large text{font-size:10px}
 .grid{stroke:var(--rule)}
-.line{fill:none;stroke-width:2;stroke-linejoin:round;stroke:currentColor}
-.pair .line{stroke-width:3}
+.line{fill:none;stroke-width:3;stroke-linejoin:round;stroke:currentColor}
+.large .line{stroke-width:1.5}
 .band{fill:currentColor;stroke:currentColor;stroke-width:1}.dot{fill:currentColor}
 .loss{color:var(--loss)}.smooth{color:var(--smooth)}.held{color:var(--held)}
-.other{color:var(--other)}.line.loss{stroke-width:1}
+.other{color:var(--other)}.large .line.loss{stroke-width:1}
 .key::before{content:"";display:inline-block;width:.85em;height:.85em;margin-right:.4em;
 border-radius:3px;background:currentColor;vertical-align:-.08em}
 .key{color:inherit}.key.loss::before{background:var(--loss)}
@@ -70,9 +69,11 @@ code,pre{font:.875em ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mon
 pre{margin:0;overflow-x:auto;line-height:1.7}
 footer{color:var(--soft);font-size:.85rem;margin-top:1.5rem}
 @media(max-width:640px){main{padding:1.25rem .75rem 2rem}section{padding:1rem .85rem}
-h1{font-size:1.5rem}.chart text,.pair .chart text{font-size:24px}
+h1{font-size:1.5rem}.chart text{font-size:24px}.chart.large text{font-size:18px}
+.large .line{stroke-width:2.5}
 .samples{gap:0 .4rem}.samples ol{font-size:.65rem;max-width:4.5rem}
-.facts{gap:.6rem 1.4rem}.film{grid-template-columns:repeat(2,minmax(0,1fr));gap:.75rem}
+.facts{grid-template-columns:repeat(2,1fr)}
+.film{grid-template-columns:repeat(2,minmax(0,1fr));gap:.75rem}
 th,td{padding-left:.8rem}table{font-size:.875rem}}
 @media print{section{break-inside:avoid}}
 )";

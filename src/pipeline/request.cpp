@@ -54,7 +54,7 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
   r.rules = parse_rules(o.rules);
   if (r.rules.empty() && is_told_guidance(model)) r.distilled = o.guidance;
   r.guided = (o.guidance != 1 && !r.distilled) || has_guidance(r.rules);
-  check_branches(r.rules);
+  check_branches(r.rules, request.branches);
   const int64_t classes = model.config.common().classes;
   const bool guidable = classes > 0 || request.prompted;
   if (find_sampler(o.sampler).sampler->needs_uncond)

@@ -60,6 +60,8 @@ struct GenerateRequest {
   int64_t first_image = 0;       // number of the first one, for its noise
   ImageSize size = {};           // of the images, pixels; {}: the model's own
   bool prompted = false;         // RunConditions are given to the run
+  // The predictions that these are for.
+  std::vector<Branch> branches = {Branch::cond, Branch::uncond};
   // Of a run that starts from an image: how much noise is added, 0 to 1; none: a run from noise.
   std::optional<double> strength = {};
   bool exact_steps = false;  // StrengthOptions::exact_steps

@@ -10,13 +10,16 @@ std::vector<nn::Condition> RunConditions::conditions(
     const std::vector<nn::Condition>& known) const {
   std::vector<nn::Condition> out;
   if (empty()) return out;
-  for (const auto& [name, first] : steps[0].values) {
+  for (const Steps& s : steps)
+    require(s.branches.size() == branches.size(), "conditions: a part of the run has ",
+            s.branches.size(), " branches of ", branches.size());
+  for (const auto& [name, first] : steps[0].values()) {
     const auto c = std::ranges::find(known, name, &nn::Condition::name);
     require(c != known.end(), "conditions: the network takes no '", name, "'");
     for (const Steps& s : steps)
-      for (const NamedTensors* branch : {&s.values, &s.negative}) {
-        const auto value = branch->find(name);
-        require(value != branch->end(), "conditions: '", name, "' is missing in a part of the run");
+      for (const NamedTensors& branch : s.branches) {
+        const auto value = branch.find(name);
+        require(value != branch.end(), "conditions: '", name, "' is missing in a part of the run");
         c->check(value->second, 1, "conditions");
         require(value->second.type() == first.type(), "conditions: '", name,
                 "' must keep its type during a run (", first.type(), " and ", value->second.type(),
@@ -37,8 +40,21 @@ const RunConditions::Steps& RunConditions::at(int64_t step) const {
 void RunConditions::add(std::string_view name, const Tensor& value) {
   require(!empty(), "conditions: there are none");
   for (Steps& s : steps)
-    for (NamedTensors* branch : {&s.values, &s.negative})
-      branch->insert_or_assign(std::string(name), value);
+    for (NamedTensors& branch : s.branches) branch.insert_or_assign(std::string(name), value);
+}
+
+std::vector<Branch> RunConditions::evaluated(bool guided) const {
+  std::vector<Branch> out;
+  for (const ConditionBranch& b : branches) out.push_back(b.branch);
+  if (!guided && out.size() == 2 && branches[0].weight == 1) out.resize(1);
+  return out;
+}
+
+std::vector<double> RunConditions::weights() const {
+  std::vector<double> out;
+  for (const ConditionBranch& b : branches)
+    if (b.branch == Branch::cond) out.push_back(b.weight);
+  return out;
 }
 
 Tensor repeated(const Tensor& value, int64_t batch) {

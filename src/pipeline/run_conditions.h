@@ -1,21 +1,35 @@
-// RunConditions: the values of a denoiser's conditions over a run, other than classes.
+// RunConditions: the values of a denoiser's conditions over a run, other than classes, for each of
+// the predictions that guidance combines.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "diffusion/guidance/guidance.h"
 #include "nn/network.h"
 #include "runtime/plan.h"
 
 namespace ebb {
 
+// A prediction. The weight is that of a part of a prompt, see Denoiser::weigh().
+struct ConditionBranch {
+  Branch branch = Branch::cond;
+  double weight = 1;
+};
+
 // The same for every image. A value may change from step to step (prompt editing), its shape not.
 struct RunConditions {
   struct Steps {
-    int64_t end_step = 0;           // the values of the steps up to this, counted from 1
-    NamedTensors values, negative;  // [1,...] of both branches of guidance, with the same names
+    int64_t end_step = 0;                // the values of the steps up to this, counted from 1
+    std::vector<NamedTensors> branches;  // [1,...] for each of `branches`, with the same names
+
+    const NamedTensors& values() const { return branches.at(0); }
+    const NamedTensors& negative() const { return branches.at(1); }
   };
+  // The first two are the condition and the negative one. A run without guidance and
+  // with no other branch or weight evaluates the first one only.
+  std::vector<ConditionBranch> branches = {{Branch::cond}, {Branch::uncond}};
   std::vector<Steps> steps;  // the last one ends at the last step or behind it; none: no conditions
 
   bool empty() const { return steps.empty(); }
@@ -24,8 +38,12 @@ struct RunConditions {
   std::vector<nn::Condition> conditions(const std::vector<nn::Condition>& known) const;
   // The values of a step, 1 and on.
   const Steps& at(int64_t step) const;
-  // A further condition [1,...] of all steps and both branches.
+  // A further condition [1,...] of all steps and branches.
   void add(std::string_view name, const Tensor& value);
+  // Those that a run evaluates.
+  std::vector<Branch> evaluated(bool guided) const;
+  // Of its parts of a prompt.
+  std::vector<double> weights() const;
 };
 
 // `value` [1,...] for every image of a batch.

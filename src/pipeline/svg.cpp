@@ -9,8 +9,16 @@
 namespace ebb {
 namespace {
 
-constexpr double width = 720, height = 300, left = 84, right = 14, top = 10, bottom = 58;
+constexpr double width = 720, height = 300, right = 14, top = 10;
 constexpr size_t columns = 480;  // points of a line, at most
+
+// Room for the text along the axes.
+struct Margins {
+  double left, bottom, ticks;  // ticks: from the drawing down to their numbers
+};
+constexpr Margins margins_of(const Chart& c) {
+  return c.large ? Margins{44, 40, 17} : Margins{84, 58, 24};
+}
 
 // Maps values to the drawing: low to `from`, high to `to`.
 struct Axis {
@@ -82,7 +90,8 @@ std::string tick_text(double v) {
   return zero == out.npos ? out : out.erase(zero + 2, 1);
 }
 
-void draw_axes(std::ostream& out, const Axis& x, const Axis& y, const std::string& x_label) {
+void draw_axes(std::ostream& out, const Axis& x, const Axis& y, const Chart& chart) {
+  const auto [left, bottom, ticks] = margins_of(chart);
   for (const double v : y.log ? log_ticks(y.low, y.high) : linear_ticks(y.low, y.high)) {
     const double at = y.at(v);
     out << "<line class='grid' x1='" << left << "' x2='" << width - right << "' y1='" << at
@@ -90,10 +99,10 @@ void draw_axes(std::ostream& out, const Axis& x, const Axis& y, const std::strin
         << "' text-anchor='end' dominant-baseline='central'>" << tick_text(v) << "</text>";
   }
   for (const double v : linear_ticks(x.low, x.high))
-    out << "<text x='" << x.at(v) << "' y='" << height - bottom + 24 << "' text-anchor='middle'>"
+    out << "<text x='" << x.at(v) << "' y='" << height - bottom + ticks << "' text-anchor='middle'>"
         << tick_text(v) << "</text>";
   out << "<text x='" << width - right << "' y='" << height - 6 << "' text-anchor='end'>"
-      << escape_html(x_label) << "</text>";
+      << escape_html(chart.x_label) << "</text>";
 }
 
 // The points that axes show, in columns of the drawing that have more than one each.
@@ -192,7 +201,8 @@ std::string escape_html(const std::string& text) {
 }
 
 std::string svg_chart(const Chart& chart) {
-  Axis x{.from = left, .to = width - right}, y{.from = height - bottom, .to = top};
+  const Margins m = margins_of(chart);
+  Axis x{.from = m.left, .to = width - right}, y{.from = height - m.bottom, .to = top};
   y.log = chart.log_y;
   for (const Series& s : chart.series) {
     for (const double v : s.x) x.include(v);
@@ -201,10 +211,13 @@ std::string svg_chart(const Chart& chart) {
   x.widen(0);
   y.widen(0.04);
   std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << "<figure class='chart'><figcaption><b>"
-      << escape_html(chart.title) << "</b>" << legend(chart) << "</figcaption><svg viewBox='0 0 "
-      << width << ' ' << height << "' role='img' aria-label='" << escape_html(chart.title) << "'>";
-  draw_axes(out, x, y, chart.x_label);
+  const std::string title = escape_html(chart.title);
+  out << std::fixed << std::setprecision(1) << "<figure class='chart"
+      << (chart.large ? " large" : "") << "'><figcaption>"
+      << (chart.large ? "" : "<b>" + title + "</b>") << legend(chart)
+      << "</figcaption><svg viewBox='0 0 " << width << ' ' << height << "' role='img' aria-label='"
+      << title << "'>";
+  draw_axes(out, x, y, chart);
   for (const Series& s : chart.series) draw_series(out, s, x, y);
   out << "</svg></figure>";
   return out.str();

@@ -18,6 +18,7 @@ struct Series {
 struct Chart {
   std::string title, x_label;
   bool log_y = false;
+  bool large = false;          // as wide as the page: its text is small beside it
   std::vector<Series> series;  // later ones lie above earlier ones
 };
 

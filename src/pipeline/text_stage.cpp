@@ -113,6 +113,12 @@ EmptyNegative empty_negative(const std::vector<nn::Condition>& network, std::str
   return folder.value_or(!refiner) ? EmptyNegative::zeros : EmptyNegative::encoded;
 }
 
+void check_parts(const text::Prompt& prompt) {
+  constexpr size_t most = 32;
+  require(prompt.parts.size() <= most, "generate: a prompt may have ", most,
+          " parts, joined by AND (got ", prompt.parts.size(), ")");
+}
+
 TextStage::TextStage(const Model& denoiser, const ModelConfig& config,
                      std::vector<EncoderRule> rules,
                      std::shared_ptr<const text::ClipVocabulary> vocabulary, DType dtype,
@@ -211,19 +217,21 @@ Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, const Tensor& pla
 
 // ---- prompts -------------------------------------------------------------------------------
 
-struct TextStage::Branch {
+struct TextStage::Part {
+  ConditionBranch branch;
   std::vector<text::PartTokens> encoders;  // the prompt as each of them reads it
 
   int64_t chunks() const { return static_cast<int64_t>(encoders[0].steps[0].chunks.size()); }
 };
 
-TextStage::Branch TextStage::branch(const std::string& prompt, const PromptRequest& r,
-                                    bool negative, std::vector<std::string>& warnings) {
+std::vector<TextStage::Part> TextStage::parts(const std::string& prompt, const PromptRequest& r,
+                                              bool negative, std::vector<std::string>& warnings) {
   const text::Prompt parsed = text::parse_prompt(prompt, r.syntax, negative);
-  require(parsed.parts.size() == 1, "generate: prompts of several parts (AND) are not there yet (",
-          parsed.parts.size(), " parts)");
+  check_parts(parsed);
   warnings.insert(warnings.end(), parsed.warnings.begin(), parsed.warnings.end());
-  Branch out;
+  std::vector<Part> out;
+  for (const text::PromptPart& p : parsed.parts)
+    out.push_back({{negative ? Branch::uncond : Branch::cond, p.weight}, {}});
   for (const EncoderRule& rule : rules_) {
     const int32_t pad = rule.reading.pad;
     const text::ClipTokenizer tokenizer =
@@ -231,24 +239,24 @@ TextStage::Branch TextStage::branch(const std::string& prompt, const PromptReque
     text::EncoderText encoder{.tokenizer = &tokenizer, .pad = pad};
     encoder.embeddings = text::vector_counts(embeddings_, rule.width, parsed, warnings);
     const text::PromptTokens tokens = text::tokenize_prompt(parsed, encoder, {.count = r.steps});
-    out.encoders.push_back(tokens.parts[0]);
-    if (out.encoders.size() == 1)
+    if (out[0].encoders.empty())
       warnings.insert(warnings.end(), tokens.warnings.begin(), tokens.warnings.end());
+    for (size_t i = 0; i < out.size(); ++i) out[i].encoders.push_back(tokens.parts[i]);
   }
   return out;
 }
 
 // Attention over keys that are there twice is the same as over each once: prompts of different
 // lengths are repeated to one length, and both give what they would alone.
-NamedTensors TextStage::values(const Branch& b, int64_t step, int64_t chunks,
-                               const PromptRequest& r, bool negative) {
+NamedTensors TextStage::values(const Part& part, int64_t step, int64_t chunks,
+                               const PromptRequest& r) {
   int64_t width = 0;
   for (const EncoderRule& rule : rules_) width += rule.width;
   Tensor states(DType::f32, {1, chunks * text::chunk_tokens, width}), pooled;
   const auto to = states.span<float>();
   int64_t first = 0;  // channel of this encoder
   for (size_t e = 0; e < rules_.size(); ++e) {
-    const std::vector<Chunk>& all = text::chunks_at(b.encoders[e], step);
+    const std::vector<Chunk>& all = text::chunks_at(part.encoders[e], step);
     for (size_t i = 0; i < all.size(); ++i) {
       const States& s = run(e, all[i]);
       if (i == 0 && s.pooled.defined()) pooled = s.pooled;
@@ -267,6 +275,7 @@ NamedTensors TextStage::values(const Branch& b, int64_t step, int64_t chunks,
     require(pooled.defined(), "generate: the model reads a pooled text, which no encoder gives");
     out.emplace(nn::pooled_text, pooled);
   }
+  const bool negative = part.branch.branch == Branch::uncond;
   if (negative && r.negative.empty() && r.empty_negative != EmptyNegative::encoded)
     for (auto& [name, value] : out)
       if (name == nn::text_states || r.empty_negative == EmptyNegative::zeros)
@@ -297,21 +306,27 @@ TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   constexpr int64_t most_chunks = 64;
   Encoded out;
   encoded_.clear();
-  const Branch prompt = branch(r.prompt, r, false, out.warnings),
-               negative = branch(r.negative, r, true, out.warnings);
-  const int64_t chunks = std::lcm(prompt.chunks(), negative.chunks());
-  require(chunks <= most_chunks, "generate: the prompts are too long together (", prompt.chunks(),
-          " and ", negative.chunks(), " chunks of 75 tokens, repeated to ", chunks, ", at most ",
-          most_chunks, ")");
-  out.tokens = text::chunk_tokens * std::max(prompt.chunks(), negative.chunks());
-  std::vector<int64_t> ends;  // of ranges of steps in which neither changes
-  for (const Branch* b : {&prompt, &negative})
-    for (const text::StepChunks& s : b->encoders[0].steps) ends.push_back(s.end_step);
+  std::vector<Part> all = parts(r.prompt, r, false, out.warnings);
+  all.insert(all.begin() + 1, parts(r.negative, r, true, out.warnings)[0]);
+  int64_t chunks = 1, longest = 1;
+  std::vector<int64_t> ends;  // of ranges of steps in which none changes
+  out.conditions.branches.clear();
+  for (const Part& p : all) {
+    chunks = std::lcm(chunks, p.chunks()), longest = std::max(longest, p.chunks());
+    require(chunks <= most_chunks, "generate: the prompts are too long together (", chunks,
+            " chunks of 75 tokens or more after repetition to one length, at most ", most_chunks,
+            ")");
+    for (const text::StepChunks& s : p.encoders[0].steps) ends.push_back(s.end_step);
+    out.conditions.branches.push_back(p.branch);
+  }
+  out.tokens = text::chunk_tokens * longest;
   std::ranges::sort(ends);
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  for (const int64_t end : ends)
-    out.conditions.steps.push_back(
-        {end, values(prompt, end, chunks, r, false), values(negative, end, chunks, r, true)});
+  for (const int64_t end : ends) {
+    RunConditions::Steps& steps = out.conditions.steps.emplace_back();
+    steps.end_step = end;
+    for (const Part& p : all) steps.branches.push_back(values(p, end, chunks, r));
+  }
   return out;
 }
 

@@ -59,6 +59,9 @@ enum class EmptyNegative : uint8_t {
 EmptyNegative empty_negative(const std::vector<nn::Condition>& network, std::string_view dialect,
                              std::optional<bool> folder);
 
+// Throws Error for more parts than a run can have: each is a prediction in every step.
+void check_parts(const text::Prompt& prompt);
+
 struct PromptRequest {
   std::string prompt, negative;
   text::PromptSyntax syntax = text::PromptSyntax::a1111;
@@ -80,17 +83,18 @@ class TextStage {
     int64_t tokens = 0;                 // of the longer prompt, with start, end and padding
     std::vector<std::string> warnings;  // of both prompts
   };
-  // Conditions text [1,T,C] and, where the network takes them, pooled and size. Throws Error for
-  // prompts of several parts (AND) and for those that get too long.
+  // Conditions text [1,T,C] and, where the network takes them, pooled and size. Each part of a
+  // prompt (AND) is a branch with its weight. Throws Error for prompts that get too long and have
+  // too many parts.
   Encoded encode(const PromptRequest& request);
 
  private:
-  struct Branch;  // a prompt or the negative one
+  struct Part;  // of a prompt, or the negative one
   struct States {
     Tensor states, pooled;  // f32 [1,77,C] and [1,P] of one chunk
   };
-  Branch branch(const std::string& prompt, const PromptRequest& r, bool negative,
-                std::vector<std::string>& warnings);
+  std::vector<Part> parts(const std::string& prompt, const PromptRequest& r, bool negative,
+                          std::vector<std::string>& warnings);
   Plan& plan(size_t encoder, const std::string& entry);
   struct EncodedChunk {
     size_t encoder;
@@ -102,8 +106,7 @@ class TextStage {
   Tensor embedded(size_t encoder, const text::Chunk& chunk, const Tensor& tokens);
   Tensor weighted(size_t encoder, const text::Chunk& chunk, const Tensor& plain_states,
                   text::PromptSyntax syntax);
-  NamedTensors values(const Branch& b, int64_t step, int64_t chunks, const PromptRequest& r,
-                      bool negative);
+  NamedTensors values(const Part& part, int64_t step, int64_t chunks, const PromptRequest& r);
   Tensor size_values(const PromptRequest& r, bool negative) const;
 
   std::vector<nn::Condition> known_;

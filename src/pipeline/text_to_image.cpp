@@ -108,7 +108,9 @@ void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
 // Those of the request and of its prompt, checked against the checkpoint.
 void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
   std::vector<LoraChoice> choices = r.request.loras;
-  for (const text::LoraTag& tag : text::parse_prompt(r.request.prompt, r.request.syntax).loras)
+  const text::Prompt prompt = text::parse_prompt(r.request.prompt, r.request.syntax);
+  check_parts(prompt);
+  for (const text::LoraTag& tag : prompt.loras)
     choices.push_back(find_lora(tag, r.request.lora_dir));
   for (const text::LoraTag& tag :
        text::parse_prompt(r.request.negative, r.request.syntax, true).loras)
@@ -126,6 +128,35 @@ GenerateRequest images_of(const TextToImageRequest& q) {
           .first_image = q.first_image,
           .size = q.size,
           .prompted = true};
+}
+
+// Of a network that edits a picture: it starts from noise.
+RunPass edit_pass(const TextToImageRequest& q, const LoadedModel& m) {
+  require(q.init.has_value(), "generate: the model edits a picture: --init FILE names it");
+  const InitImage defaults;
+  require(q.init->strength == defaults.strength && !q.init->exact_steps, "generate: --strength (",
+          q.init->strength,
+          ") and --exact-steps have no effect on a model that edits a picture, which starts from "
+          "noise; --image-guidance says how much stays");
+  require(!q.mask,
+          "generate: --mask and --outpaint with a model that edits a picture are not "
+          "there yet");
+  require(!q.hires, "generate: --hires with a model that edits a picture is not there yet");
+  require(!q.refine, "generate: --refiner with a model that edits a picture is not there yet");
+  RunPass out{.request = resolve_edit(m, images_of(q), q.options, q.image_guidance)};
+  out.modes.push_back(edit_mode(fitted(q.init->picture, q.size, q.init->fit), m, out.request));
+  return out;
+}
+
+RunPass first_pass(const TextToImageRequest& q, const LoadedModel& m) {
+  if (edits_images(m)) return edit_pass(q, m);
+  require(q.image_guidance == default_image_guidance, "generate: --image-guidance (",
+          q.image_guidance, ") has no effect on a model that does not edit pictures");
+  GenerateRequest images = images_of(q);
+  if (q.init) images.strength = q.init->strength, images.exact_steps = q.init->exact_steps;
+  RunPass out{.request = resolve(m, images, q.options)};
+  add_start(out, q, m);
+  return out;
 }
 
 RunPass hires_pass(const TextToImageRequest& q, const CheckpointParts& parts) {
@@ -179,11 +210,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   take_own_schedule(r.request.options);
   take_scheduler(r.request.options, parts, r.warnings);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
-  GenerateRequest images = images_of(r.request);
-  if (request.init)
-    images.strength = request.init->strength, images.exact_steps = request.init->exact_steps;
-  r.passes.push_back({.request = resolve(m, images, r.request.options)});
-  add_start(r.passes[0], r.request, m);
+  r.passes.push_back(first_pass(r.request, m));
   if (request.refine) {
     r.passes.push_back(refiner_pass(r.request, parts, r.passes[0].request));
     r.refiner_encoders = encoder_rules(*parts.refiner->model, parts.refiner->config,

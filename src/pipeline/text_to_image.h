@@ -12,6 +12,7 @@
 
 #include "pipeline/checkpoint_parts.h"
 #include "pipeline/control.h"
+#include "pipeline/edit_image.h"
 #include "pipeline/hires.h"
 #include "pipeline/init_image.h"
 #include "pipeline/inpaint_image.h"
@@ -37,8 +38,9 @@ struct TextToImageRequest {
   std::vector<ControlInput> controls = {};
   // Modes; each is checked and made by its own file.
   std::optional<InitImage> init = {};
-  std::optional<MaskImage> mask = {};  // of `init`
-  Outpaint outpaint = {};              // of `init`
+  double image_guidance = default_image_guidance;  // of networks that edit `init`
+  std::optional<MaskImage> mask = {};              // of `init`
+  Outpaint outpaint = {};                          // of `init`
   std::optional<Hires> hires = {};
   std::optional<Refine> refine = {};
   std::vector<LoraChoice> loras = {};

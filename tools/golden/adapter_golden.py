@@ -6,8 +6,6 @@ names, or are the values that a case gives; nothing of them is stored but names,
 Needs lycoris-lora and peft from PyPI beside what text_to_image_golden.py needs.
 """
 
-import argparse
-import gzip
 import importlib.metadata
 import json
 import os
@@ -35,7 +33,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ldm_cases  # noqa: E402
 import ldm_golden  # noqa: E402
 import text_to_image_golden as runs  # noqa: E402
-import tokenizer_golden  # noqa: E402
 from generate import write  # noqa: E402
 from hashed_weights import hash_values, hashed_parameter  # noqa: E402
 from record import nhwc, summary  # noqa: E402
@@ -369,14 +366,7 @@ def run_case(name, tokenizer):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--merges", type=Path, required=True,
-                        help="clip_merges.txt.gz, as scripts/setup fetches it")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    lines = gzip.open(args.merges, "rt", encoding="utf-8").read().split("\n")
-    tokenizer = tokenizer_golden.reference(lines[1:48895])
+    out, tokenizer = runs.arguments(__doc__)
     peft_cases = [peft_case("peft", "to_q"), peft_case("peft_conv", "conv"),
                   peft_case("peft_rs", "ff", use_rslora=True),
                   peft_case("peft_bias", "ff", lora_bias=True),
@@ -388,7 +378,7 @@ def main():
         unet = unet_case()
         whole = [run_case("sd1_ddim", tokenizer), run_case("xl_euler", tokenizer)]
     versions = {n: importlib.metadata.version(n) for n in ("lycoris-lora", "peft")}
-    write(args.out / "adapters.json", {
+    write(out / "adapters.json", {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "diffusers": diffusers.__version__, **versions,
                       "rule": "tools/golden/hashed_weights.py"},

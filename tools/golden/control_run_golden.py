@@ -7,9 +7,6 @@ ControlNetModel with the weights that a control LoRA makes of the U-Net's. All n
 have the weights of one; images are pattern(height, width, seed).
 """
 
-import argparse
-import gzip
-import platform
 import re
 import sys
 from pathlib import Path
@@ -21,10 +18,7 @@ import diffusers  # noqa: E402
 import ldm_cases  # noqa: E402
 import ldm_golden  # noqa: E402
 import numpy as np  # noqa: E402
-import tokenizer_golden  # noqa: E402
 import torch  # noqa: E402
-import transformers  # noqa: E402
-from generate import write  # noqa: E402
 from hashed_weights import hashed_parameter  # noqa: E402
 
 SD1 = dict(unet=runs.SD1, texts=[runs.TEXT], scheduler="euler", steps=20, height=64, width=64)
@@ -182,47 +176,37 @@ def adapters(case, c, given):
     return call, names
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--merges", type=Path, required=True,
-                        help="clip_merges.txt.gz, as scripts/setup fetches it")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    lines = gzip.open(args.merges, "rt", encoding="utf-8").read().split("\n")
-    tokenizer = tokenizer_golden.reference(lines[1:48895])
+def all_runs(tokenizer):
     out = []
-    with torch.no_grad():
-        for name, (case, inputs) in CASES.items():
-            c, call = controls(case, inputs)
-            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
-            out.append({**runs.run(name, case, tokenizer, call), "control": config,
-                        "inputs": inputs})
-        for name, (case, c, given) in ADAPTER_CASES.items():
-            call, names = adapters(case, c, given)
-            out.append({**runs.run(name, case, tokenizer, call), "adapter": c, "inputs": [given],
-                        "names": {k: v for k, v in names.items() if k != v}})
-        for name, (case, inputs) in POOLED_CASES.items():
-            c, call = controls(case, inputs, True)
-            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
-            out.append({**runs.run(name, case, tokenizer, call),
-                        "control": {**config, "pooled": True}, "inputs": inputs})
-        kinds = []
-        for name, (case, inputs, union) in UNION_CASES.items():
-            c, call = controls(case, inputs, union=union)
-            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
-            kinds.append({**runs.run(name, case, tokenizer, call), "control": config,
-                          "inputs": inputs})
-        for name, (case, inputs, rank) in LORA_CASES.items():
-            c, call = controls(case, inputs, rank=rank)
-            config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
-            kinds.append({**runs.run(name, case, tokenizer, call), "control": config,
-                          "rank": rank, "inputs": inputs})
-    versions = {"python": platform.python_version(), "torch": torch.__version__,
-                "diffusers": diffusers.__version__, "transformers": transformers.__version__,
-                "rule": "tools/golden/hashed_weights.py"}
-    write(args.out / "control_kind_runs.json", {"generator": versions, "runs": kinds})
-    write(args.out / "control_runs.json", {"generator": versions, "runs": out})
+    for name, (case, inputs) in CASES.items():
+        c, call = controls(case, inputs)
+        config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+        out.append({**runs.run(name, case, tokenizer, call), "control": config, "inputs": inputs})
+    for name, (case, c, given) in ADAPTER_CASES.items():
+        call, names = adapters(case, c, given)
+        out.append({**runs.run(name, case, tokenizer, call), "adapter": c, "inputs": [given],
+                    "names": {k: v for k, v in names.items() if k != v}})
+    for name, (case, inputs) in POOLED_CASES.items():
+        c, call = controls(case, inputs, True)
+        config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+        out.append({**runs.run(name, case, tokenizer, call),
+                    "control": {**config, "pooled": True}, "inputs": inputs})
+    kinds = []
+    for name, (case, inputs, union) in UNION_CASES.items():
+        c, call = controls(case, inputs, union=union)
+        config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+        kinds.append({**runs.run(name, case, tokenizer, call), "control": config,
+                      "inputs": inputs})
+    for name, (case, inputs, rank) in LORA_CASES.items():
+        c, call = controls(case, inputs, rank=rank)
+        config = ldm_golden.without(c, ["image_size", "extra_channels", "output_depths"])
+        kinds.append({**runs.run(name, case, tokenizer, call), "control": config, "rank": rank,
+                      "inputs": inputs})
+    return {"control_runs.json": {"runs": out}, "control_kind_runs.json": {"runs": kinds}}
+
+
+def main():
+    runs.record_runs(__doc__, all_runs)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ IP-Adapter, put together as in text_to_image_golden.py. Images are pattern(heigh
 control_run_golden.py.
 """
 
-import argparse
-import gzip
 import platform
 import re
 import sys
@@ -21,7 +19,6 @@ import ldm_cases  # noqa: E402
 import ldm_golden  # noqa: E402
 import numpy as np  # noqa: E402
 import PIL  # noqa: E402
-import tokenizer_golden  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from control_run_golden import SD1, XL, pattern  # noqa: E402
@@ -246,12 +243,7 @@ def run(name, case, given, tokenizer):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--merges", type=Path, required=True,
-                        help="clip_merges.txt.gz, as scripts/setup fetches it")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
+    out, tokenizer = runs.arguments(__doc__)
     versions = {"python": platform.python_version(), "torch": torch.__version__,
                 "numpy": np.__version__, "transformers": transformers.__version__,
                 "diffusers": diffusers.__version__, "pillow": PIL.__version__,
@@ -264,12 +256,10 @@ def main():
     for case in cases:
         module = case.pop("module")
         case.setdefault("parameters", sum(p.numel() for p in module.parameters()))
-        write(args.out / f"{case['case']}.json", {"generator": versions, **case})
-    lines = gzip.open(args.merges, "rt", encoding="utf-8").read().split("\n")
-    tokenizer = tokenizer_golden.reference(lines[1:48895])
+        write(out / f"{case['case']}.json", {"generator": versions, **case})
     with torch.no_grad():
         made = [run(name, case, given, tokenizer) for name, (case, given) in RUNS.items()]
-    write(args.out / "image_adapter_runs.json",
+    write(out / "image_adapter_runs.json",
           {"generator": versions, "pixels": pixels(), "runs": made})
 
 

@@ -5,21 +5,13 @@ channels) and editing by instructions, at the small sizes of text_to_image_golde
 to pixels in float32.
 """
 
-import argparse
-import gzip
-import platform
-from pathlib import Path
-
 import text_to_image_golden as base  # sets what torch reads at its start
 
 import diffusers
 import torch
-import transformers
 
 import ldm_cases
 import ldm_golden
-import tokenizer_golden
-from generate import write
 from record import nhwc, summary
 
 SIDE, STEPS, GUIDANCE, SEED = 64, 20, 5.0, 7
@@ -157,8 +149,8 @@ def edited(name, case, tokenizer):
     image = picture().permute(2, 0, 1)[None].float() / 255
     call = dict(image=image, num_inference_steps=STEPS, guidance_scale=GUIDANCE,
                 image_guidance_scale=case["image_guidance"], prompt_embeds=positive,
-                negative_prompt_embeds=negative, generator=torch.manual_seed(SEED),
-                output_type="latent")
+                negative_prompt_embeds=negative, output_type="latent",
+                generator=torch.Generator().manual_seed(SEED))
     if xl:
         vae.register_to_config(scaling_factor=0.13025)
         _, pipeline = xl_pipeline(diffusers.StableDiffusionXLInstructPix2PixPipeline,
@@ -202,24 +194,11 @@ def resizes():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--merges", type=Path, required=True,
-                        help="clip_merges.txt.gz, as scripts/setup fetches it")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    lines = gzip.open(args.merges, "rt", encoding="utf-8").read().split("\n")
-    tokenizer = tokenizer_golden.reference(lines[1:48895])
-    with torch.no_grad():
-        runs = [run(name, case, tokenizer) for name, case in CASES.items()]
-        refinement, enlarged = refined(tokenizer), resizes()
-        edits = [edited(name, case, tokenizer) for name, case in EDITS.items()]
-    write(args.out / "text_to_image_modes.json", {
-        "generator": {"python": platform.python_version(), "torch": torch.__version__,
-                      "diffusers": diffusers.__version__,
-                      "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"},
-        "runs": runs, "refined": [refinement], "edits": edits, "resizes": enlarged})
+    base.record_runs(__doc__, lambda tokenizer: {"text_to_image_modes.json": {
+        "runs": [run(name, case, tokenizer) for name, case in CASES.items()],
+        "refined": [refined(tokenizer)],
+        "edits": [edited(name, case, tokenizer) for name, case in EDITS.items()],
+        "resizes": resizes()}})
 
 
 if __name__ == "__main__":

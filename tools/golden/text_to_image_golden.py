@@ -98,6 +98,11 @@ def encoded(tokenizer, models, prompt, xl):
     return torch.cat(states, dim=-1), pooled
 
 
+def prompt_of(parts):
+    """As A1111 writes it."""
+    return " AND ".join(p if weight == 1 else f"{p} :{weight}" for p, weight in parts)
+
+
 def run(name, case, tokenizer, control=None, prepare=None):
     """control(step, steps, x, t, states, more): what the U-Net is given besides, of both halves;
     prepare(unet): what is done to it first."""
@@ -114,46 +119,60 @@ def run(name, case, tokenizer, control=None, prepare=None):
     scheduler = kind(**BETAS, **options)
     scheduler.set_timesteps(case["steps"])
     height, width, guidance, seed = case["height"], case["width"], 5.0, 7
-    branches = [encoded(tokenizer, texts, p, xl) for p in (NEGATIVE, PROMPT)]
+    parts = case.get("parts", [(PROMPT, 1)])  # of the prompt, each with its weight
+    branches = [encoded(tokenizer, texts, p, xl) for p in [NEGATIVE] + [p for p, _ in parts]]
     more = {}
     if xl:
-        sizes = torch.tensor([[height, width, 0, 0, height, width]] * 2, dtype=torch.float32)
+        sizes = torch.tensor([[height, width, 0, 0, height, width]] * len(branches),
+                             dtype=torch.float32)
         more["added_cond_kwargs"] = {"text_embeds": torch.cat([b[1] for b in branches]),
                                      "time_ids": sizes}
     states = torch.cat([b[0] for b in branches])
     noise = torch.randn([1, 4, height // 8, width // 8], generator=torch.manual_seed(seed))
     x = noise * scheduler.init_noise_sigma
     for i, t in enumerate(scheduler.timesteps):
-        both = scheduler.scale_model_input(torch.cat([x, x]), t)
+        both = scheduler.scale_model_input(torch.cat([x] * len(branches)), t)
         extra = control(i, case["steps"], both, t, states, more) if control else {}
-        negative, positive = unet(both, t, encoder_hidden_states=states,
-                                  **{**more, **extra}).sample.chunk(2)
-        x = scheduler.step(negative + guidance * (positive - negative), t, x).prev_sample
+        negative, *positive = unet(both, t, encoder_hidden_states=states,
+                                   **{**more, **extra}).sample.chunk(len(branches))
+        change = sum(weight * (p - negative) for p, (_, weight) in zip(positive, parts))
+        x = scheduler.step(negative + guidance * change, t, x).prev_sample
     pixels = vae.decode(x / scale).sample.clamp(-1, 1)
     return {"case": name, "unet": c, "texts": case["texts"], "autoencoder": AUTOENCODER,
-            "prompt": PROMPT, "negative": NEGATIVE, "guidance": guidance, "seed": seed,
+            "prompt": prompt_of(parts), "negative": NEGATIVE, "guidance": guidance, "seed": seed,
             "steps": case["steps"], "height": height, "width": width, **OURS[case["scheduler"]],
             "states": summary("states", states[1:], first=16),
             "latents": summary("latents", nhwc(x), first=16),
             "pixels": summary("pixels", nhwc(pixels), first=16)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(about):
+    """The folder of --out, and the tokenizer of --merges."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--merges", type=Path, required=True,
                         help="clip_merges.txt.gz, as scripts/setup fetches it")
     args = parser.parse_args()
     torch.set_num_threads(1)
     lines = gzip.open(args.merges, "rt", encoding="utf-8").read().split("\n")
-    tokenizer = tokenizer_golden.reference(lines[1:48895])
+    return args.out, tokenizer_golden.reference(lines[1:48895])
+
+
+def record_runs(about, make):
+    """A generator's main: make(tokenizer) gives the values of each file, which get the versions."""
+    out, tokenizer = arguments(about)
     with torch.no_grad():
-        runs = [run(name, case, tokenizer) for name, case in CASES.items()]
-    write(args.out / "text_to_image.json", {
-        "generator": {"python": platform.python_version(), "torch": torch.__version__,
-                      "diffusers": diffusers.__version__,
-                      "transformers": transformers.__version__,
-                      "rule": "tools/golden/hashed_weights.py"}, "runs": runs})
+        files = make(tokenizer)
+    versions = {"python": platform.python_version(), "torch": torch.__version__,
+                "diffusers": diffusers.__version__, "transformers": transformers.__version__,
+                "rule": "tools/golden/hashed_weights.py"}
+    for file, values in files.items():
+        write(out / file, {"generator": versions, **values})
+
+
+def main():
+    record_runs(__doc__, lambda tokenizer: {"text_to_image.json": {
+        "runs": [run(name, case, tokenizer) for name, case in CASES.items()]}})
 
 
 if __name__ == "__main__":

@@ -56,9 +56,10 @@ void ModeFlags::add_to(TextToImageRequest& q) const {
   if (std::string file = refiner; !file.empty()) q.refine = parse_refiner(file);
   if (init.empty())
     return check_unused(*this,
-                        {"strength", "exact_steps", "fit", "mask", "mask_invert", "mask_blur",
-                         "masked_content", "only_masked", "mask_padding", "outpaint"},
+                        {"strength", "image_guidance", "exact_steps", "fit", "mask", "mask_invert",
+                         "mask_blur", "masked_content", "only_masked", "mask_padding", "outpaint"},
                         "--init");
+  q.image_guidance = image_guidance;
   q.init = InitImage{.picture = picture(init, 3, "--init"),
                      .strength = strength,
                      .exact_steps = exact_steps,

@@ -10,11 +10,13 @@ namespace ebb::cli {
 
 struct ModeFlags {
   std::string init, fit = "stretch", mask, masked_content = "auto", outpaint, hires, refiner;
-  double strength = 0.75;
+  double strength = 0.75, image_guidance = default_image_guidance;
   bool exact_steps = false, mask_invert = false, only_masked = false;
   int64_t mask_blur = -1, mask_padding = 32;
   void fields(auto&& f) {
-    f("init", init, "a picture to start from");
+    f("init", init, "a picture to start from, or to edit where the model was trained to do that");
+    f("image_guidance", image_guidance,
+      "guidance scale of the picture, of models that edit one (InstructPix2Pix); 1: off");
     f("strength", strength,
       "with --init: how much of the noise comes back, 0 to 1; the dialect says how many steps run");
     f("exact_steps", exact_steps, "with --init: all of --steps run, as A1111 has it as an option");

@@ -26,9 +26,9 @@ std::vector<RuleCall> parse_rules(std::string_view text);
 // earlier rule that guides; no rule may discard the result of one that changes it; and a rule whose
 // scale is set by another has none of its own.
 void check_order(const std::vector<RuleCall>& rules);
-// Throws Error for rules that may need branches other than the conditional and the unconditional
-// one.
-void check_branches(const std::vector<RuleCall>& rules);
+// Throws Error for rules that may need branches other than those given.
+void check_branches(const std::vector<RuleCall>& rules,
+                    std::span<const Branch> given = {{Branch::cond, Branch::uncond}});
 // Whether a rule uses more than the conditional prediction.
 bool has_guidance(const std::vector<RuleCall>& rules);
 

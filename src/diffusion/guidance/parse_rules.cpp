@@ -98,12 +98,12 @@ bool has_guidance(const std::vector<RuleCall>& calls) {
                      [](const RuleCall& c) { return guides(find_guidance_rule(c.rule)); });
 }
 
-void check_branches(const std::vector<RuleCall>& calls) {
+void check_branches(const std::vector<RuleCall>& calls, std::span<const Branch> given) {
   for (const RuleCall& c : calls) {
     const GuidanceRule& r = find_guidance_rule(c.rule);
-    require(r.extra.empty(), "guidance: '", r.name,
-            "' needs a prediction that this network does not provide: ",
-            r.extra.empty() ? "" : name_of(r.extra[0]));
+    for (const Branch b : r.extra)
+      require(std::ranges::find(given, b) != given.end(), "guidance: '", r.name,
+              "' needs a prediction that this network does not provide: ", name_of(b));
   }
 }
 

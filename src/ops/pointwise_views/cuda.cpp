@@ -8,25 +8,25 @@ namespace {
 
 // Of results one column wide, operands that are columns would lie apart from element to element.
 bool supports(const Signature& s, const Device&) {
-  const Shape shape = whole_of(s).out[0].shape;
+  const Shape shape = full_of(s).out[0].shape;
   const Slices& c = s.as<PointwiseViews>().slices;
   const bool apart = !c.operands.empty() && shape[-1] == 1;
   return !apart && can_step(c, s.in) && ebb::cuda::MapPass::supports_segments(shape);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
-  const Signature whole = whole_of(s);
+  const Signature full = full_of(s);
   const Segments& p = s.as<PointwiseViews>().segments;
   const SlicesPass slices = slices_pass(s.as<PointwiseViews>().slices, p, s.in);
   ebb::cuda::SegmentsForm segments{p.widths, {}, {}};
   std::vector<DType> out;
-  for (size_t i = 0; i < whole.in.size(); ++i) segments.segmented_in.push_back(p.has_in(i));
-  for (size_t k = 0; k < whole.out.size(); ++k) {
+  for (size_t i = 0; i < full.in.size(); ++i) segments.segmented_in.push_back(p.has_in(i));
+  for (size_t k = 0; k < full.out.size(); ++k) {
     segments.segmented_out.push_back(p.has_out(k));
-    out.push_back(whole.out[k].dtype);
+    out.push_back(full.out[k].dtype);
   }
   const ebb::cuda::MapPass pass(s.as<PointwiseViews>().expr,
-                                {whole.out[0].shape, whole.in, out, slices.form}, segments,
+                                {full.out[0].shape, full.in, out, slices.form}, segments,
                                 ebb::cuda::of(device));
   return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};
 }

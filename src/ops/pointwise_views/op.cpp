@@ -13,18 +13,18 @@ std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<PointwiseViews>();
   check_segments(a.segments, static_cast<size_t>(a.expr.inputs()), a.expr.results().size(),
                  "pointwise_views");
-  const Signature whole = whole_of(s);
+  const Signature full = full_of(s);
   const Shape shape(a.shape);
   require(a.segments.widths.empty() || (shape.rank() > 0 && shape[-1] == a.segments.width()),
           "pointwise_views: segments (", a.segments.width(), ") must fill the last dim of ", shape,
           "  at ", s.at);
-  require(whole.out[0].shape == shape, "pointwise_views: operands must broadcast to ", shape,
-          " (got ", whole.out[0].shape, ")  at ", s.at);
+  require(full.out[0].shape == shape, "pointwise_views: operands must broadcast to ", shape,
+          " (got ", full.out[0].shape, ")  at ", s.at);
   check_disjoint(a.segments, a.slices, "pointwise_views");
-  for (size_t i = 0; i < whole.in.size(); ++i)
-    require(!a.segments.has_in(i) || whole.in[i].shape == shape, "pointwise_views: operand ", i,
-            " is segmented and must be of shape ", shape, " (got ", whole.in[i], ")  at ", s.at);
-  return split_types(a.segments, whole.out);
+  for (size_t i = 0; i < full.in.size(); ++i)
+    require(!a.segments.has_in(i) || full.in[i].shape == shape, "pointwise_views: operand ", i,
+            " is segmented and must be of shape ", shape, " (got ", full.in[i], ")  at ", s.at);
+  return split_types(a.segments, full.out);
 }
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
@@ -36,7 +36,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
 Cost cost(const Signature& s) {
   const auto& a = s.as<PointwiseViews>();
   Cost c;
-  for (const Type& t : whole_of(s).in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : full_of(s).in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   c.flops = a.expr.flops() * static_cast<double>(Shape(a.shape).numel());
   return c;
@@ -112,7 +112,7 @@ std::vector<Example> examples() {
 
 }  // namespace
 
-Signature whole_of(const Signature& s) {
+Signature full_of(const Signature& s) {
   const auto& a = s.as<PointwiseViews>();
   constexpr auto subject = "pointwise_views";
   Signature out{&def::pointwise(),

@@ -33,6 +33,6 @@ const OpDef& pointwise_views();
 }
 
 // The use of pointwise in the middle.
-Signature whole_of(const Signature& s);
+Signature full_of(const Signature& s);
 
 }  // namespace ebb::ops

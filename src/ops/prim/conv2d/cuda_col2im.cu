@@ -11,11 +11,8 @@
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/epilogue.h"
-#include "ops/prim/matmul/cuda_sm90.h"
 
 namespace ebb::ops::cuda {
-
-std::vector<Kernel> conv2d();
 
 namespace {
 
@@ -58,7 +55,7 @@ __global__ void __launch_bounds__(threads) gather_taps(const __grid_constant__ P
 
 // ---- the use ---------------------------------------------------------------------------------
 
-gemm::Problem problem(const Signature& s) {
+gemm::Problem gemm_of(const Signature& s) {
   const ConvGeometry g = conv2d_geometry(s);
   gemm::Problem p;
   p.type = s.in[0].dtype;
@@ -71,20 +68,6 @@ gemm::Problem problem(const Signature& s) {
 
 int64_t products_bytes(const gemm::Problem& p) {
   return ceil_div(p.m * p.n * size_of(DType::f32), alignment) * alignment;
-}
-
-bool supports(const Signature& s, const Device& d) {
-  constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
-  const ConvGeometry g = conv2d_geometry(s);
-  const gemm::Problem p = problem(s);
-  return s.in[0].dtype == s.in[1].dtype && g.stride == 1 && g.kh * g.kw > 1 && p.m <= most_rows &&
-         !epilogue_of(s).residual && products_bytes(p) <= most &&
-         gemm::supports(p, ebb::cuda::of(d));
-}
-
-std::vector<Tune> space(const Signature& s, const Device& d) {
-  const gemm::Problem p = problem(s);
-  return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
 }
 
 Params params_of(const Signature& s) {
@@ -107,39 +90,44 @@ Params params_of(const Signature& s) {
   return p;
 }
 
-Program prepare(const Signature& s, const Tune& tune, Device& d) {
-  ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
-  const gemm::Problem p = problem(s);
-  const gemm::Prepared product = gemm::prepare(p, matmul_sm90_kernels(p), tune, device);
-  const Program general = gemm::general_program(conv2d(), s, d);
-  const int64_t bytes = products_bytes(p);
-  const auto run = [=, fixed = params_of(s), bias = epilogue_of(s).bias, out = s.out[0].dtype,
-                    &device](const Call& c) {
-    auto* work = static_cast<char*>(c.workspace);
-    const gemm::Operands o{.a = c.in[1], .b = c.in[0], .out = work, .workspace = work + bytes};
-    if (!product.takes(o)) return general.run(c);
-    product.run(o);
-    Params now = fixed;
-    now.products = reinterpret_cast<const float*>(work);
-    now.bias = address_of(bias, c);
-    now.y = c.out[0];
-    ebb::cuda::visit_float(out, [&](auto zero) {
-      ebb::cuda::launch("gather_taps", gather_taps<decltype(zero)>,
-                        {.grid = ebb::cuda::blocks_for(now.count, threads), .block = threads}, now,
-                        device);
-    });
-  };
-  return {.workspace = std::max(bytes + product.workspace, general.workspace), .run = run};
-}
+struct Use {
+  static bool supports(const Signature& s, const Device& d) {
+    constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
+    const ConvGeometry g = conv2d_geometry(s);
+    const gemm::Problem p = gemm_of(s);
+    return s.in[0].dtype == s.in[1].dtype && g.stride == 1 && g.kh * g.kw > 1 && p.m <= most_rows &&
+           !epilogue_of(s).residual && products_bytes(p) <= most &&
+           gemm::supports(p, ebb::cuda::of(d));
+  }
+
+  static gemm::Problem problem(const Signature& s) { return gemm_of(s); }
+
+  static Program program(const Signature& s, const FewChannelsPrograms& programs,
+                         ebb::cuda::CudaDevice& device) {
+    const int64_t bytes = products_bytes(gemm_of(s));
+    const auto run = [programs, bytes, fixed = params_of(s), bias = epilogue_of(s).bias,
+                      out = s.out[0].dtype, &device](const Call& c) {
+      auto* work = static_cast<char*>(c.workspace);
+      const gemm::Operands o{.a = c.in[1], .b = c.in[0], .out = work, .workspace = work + bytes};
+      if (!programs.gemm.takes(o)) return programs.general.run(c);
+      programs.gemm.run(o);
+      Params now = fixed;
+      now.products = reinterpret_cast<const float*>(work);
+      now.bias = address_of(bias, c);
+      now.y = c.out[0];
+      ebb::cuda::visit_float(out, [&](auto zero) {
+        ebb::cuda::launch("gather_taps", gather_taps<decltype(zero)>,
+                          {.grid = ebb::cuda::blocks_for(now.count, threads), .block = threads},
+                          now, device);
+      });
+    };
+    return {.workspace = std::max(bytes + programs.gemm.workspace, programs.general.workspace),
+            .run = run};
+  }
+};
 
 }  // namespace
 
-std::vector<Kernel> conv2d_col2im() {
-  return {{.op = "conv2d",
-           .name = "conv2d_col2im",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space}};
-}
+std::vector<Kernel> conv2d_col2im() { return {few_channels_kernel<Use>("conv2d_col2im")}; }
 
 }  // namespace ebb::ops::cuda

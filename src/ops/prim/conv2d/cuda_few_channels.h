@@ -2,13 +2,51 @@
 // results.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "backend/cuda/gemm_sm90.h"
 #include "ir/kernel.h"
+#include "ops/prim/matmul/cuda_sm90.h"
 
 namespace ebb::ops::cuda {
 
+std::vector<Kernel> conv2d();
+
 std::vector<Kernel> conv2d_im2col();  // few channels in
 std::vector<Kernel> conv2d_col2im();  // few channels out
+
+// What a run of such a kernel calls: the GEMM, and the general kernel where it does not take the
+// addresses.
+struct FewChannelsPrograms {
+  ebb::cuda::gemm::Prepared gemm;
+  Program general;
+};
+
+// `Use` tells of a use of conv2d, in static functions:
+//   bool supports(s, device)
+//   Problem problem(s)           the GEMM, of matmul's forms
+//   Program program(s, FewChannelsPrograms, device)
+template <class Use>
+Kernel few_channels_kernel(std::string name) {
+  namespace gemm = ebb::cuda::gemm;
+  return {.op = "conv2d",
+          .name = std::move(name),
+          .supports = Use::supports,
+          .prepare =
+              +[](const Signature& s, const Tune& tune, Device& d) {
+                ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
+                const gemm::Problem p = Use::problem(s);
+                return Use::program(s,
+                                    {gemm::prepare(p, matmul_sm90_kernels(p), tune, device),
+                                     gemm::general_program(conv2d(), s, d)},
+                                    device);
+              },
+          .space =
+              +[](const Signature& s, const Device& d) {
+                const gemm::Problem p = Use::problem(s);
+                return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
+              }};
+}
 
 }  // namespace ebb::ops::cuda

@@ -11,11 +11,8 @@
 #include "backend/cuda/work_split.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
-#include "ops/prim/matmul/cuda_sm90.h"
 
 namespace ebb::ops::cuda {
-
-std::vector<Kernel> conv2d();
 
 namespace {
 
@@ -85,7 +82,7 @@ __global__ void __launch_bounds__(threads) im2col(const __grid_constant__ Params
 int64_t inners(const ConvGeometry& g) { return g.kh * g.kw * g.c; }
 int64_t padded(const ConvGeometry& g) { return ceil_div(inners(g), vector) * vector; }
 
-gemm::Problem problem(const Signature& s) {
+gemm::Problem gemm_of(const Signature& s) {
   const ConvGeometry g = conv2d_geometry(s);
   gemm::Problem p;
   p.type = s.in[0].dtype;
@@ -110,18 +107,6 @@ Places places(const Signature& s) {
   return {filters, filters + (padded(g) == inners(g) ? 0 : bytes(g.o))};
 }
 
-bool supports(const Signature& s, const Device& d) {
-  constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
-  const ConvGeometry g = conv2d_geometry(s);
-  return s.in[0].dtype == s.in[1].dtype && g.c % vector != 0 && inners(g) <= longest &&
-         places(s).gemm <= most && gemm::supports(problem(s), ebb::cuda::of(d));
-}
-
-std::vector<Tune> space(const Signature& s, const Device& d) {
-  const gemm::Problem p = problem(s);
-  return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
-}
-
 Params params_of(const Signature& s) {
   const ConvGeometry g = conv2d_geometry(s);
   const auto to_int = [](int64_t i) { return static_cast<int>(i); };
@@ -142,43 +127,45 @@ Params params_of(const Signature& s) {
   return p;
 }
 
-Program prepare(const Signature& s, const Tune& tune, Device& d) {
-  ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
-  const gemm::Problem product = problem(s);
-  const gemm::Prepared prepared =
-      gemm::prepare(product, matmul_sm90_kernels(product), tune, device);
-  const Program general = gemm::general_program(conv2d(), s, d);
-  const auto run = [=, fixed = params_of(s), at = places(s), find = epilogue_operands(s),
-                    &device](const Call& c) {
-    auto* work = static_cast<char*>(c.workspace);
-    const bool copies = at.gemm > at.filters;  // of the filters
-    gemm::Operands o = find(c);
-    o.a = work;
-    if (copies) o.b = work + at.filters;
-    o.workspace = work + at.gemm;
-    if (!prepared.takes(o)) return general.run(c);
-    Params p = fixed;
-    p.x = static_cast<const uint16_t*>(c.in[0]);
-    p.w = static_cast<const uint16_t*>(c.in[1]);
-    p.rows = reinterpret_cast<uint4*>(work);
-    p.filters = copies ? reinterpret_cast<uint4*>(work + at.filters) : nullptr;
-    ebb::cuda::launch("im2col", im2col,
-                      {.grid = ebb::cuda::blocks_for(p.count, threads), .block = threads}, p,
-                      device);
-    prepared.run(o);
-  };
-  return {.workspace = std::max(places(s).gemm + prepared.workspace, general.workspace),
-          .run = run};
-}
+struct Use {
+  static bool supports(const Signature& s, const Device& d) {
+    constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
+    const ConvGeometry g = conv2d_geometry(s);
+    return s.in[0].dtype == s.in[1].dtype && g.c % vector != 0 && inners(g) <= longest &&
+           places(s).gemm <= most && gemm::supports(gemm_of(s), ebb::cuda::of(d));
+  }
+
+  static gemm::Problem problem(const Signature& s) { return gemm_of(s); }
+
+  static Program program(const Signature& s, const FewChannelsPrograms& programs,
+                         ebb::cuda::CudaDevice& device) {
+    const auto run = [programs, fixed = params_of(s), at = places(s), find = epilogue_operands(s),
+                      &device](const Call& c) {
+      auto* work = static_cast<char*>(c.workspace);
+      const bool copies = at.gemm > at.filters;  // of the filters
+      gemm::Operands o = find(c);
+      o.a = work;
+      if (copies) o.b = work + at.filters;
+      o.workspace = work + at.gemm;
+      if (!programs.gemm.takes(o)) return programs.general.run(c);
+      Params p = fixed;
+      p.x = static_cast<const uint16_t*>(c.in[0]);
+      p.w = static_cast<const uint16_t*>(c.in[1]);
+      p.rows = reinterpret_cast<uint4*>(work);
+      p.filters = copies ? reinterpret_cast<uint4*>(work + at.filters) : nullptr;
+      ebb::cuda::launch("im2col", im2col,
+                        {.grid = ebb::cuda::blocks_for(p.count, threads), .block = threads}, p,
+                        device);
+      programs.gemm.run(o);
+    };
+    return {
+        .workspace = std::max(places(s).gemm + programs.gemm.workspace, programs.general.workspace),
+        .run = run};
+  }
+};
 
 }  // namespace
 
-std::vector<Kernel> conv2d_im2col() {
-  return {{.op = "conv2d",
-           .name = "conv2d_im2col",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space}};
-}
+std::vector<Kernel> conv2d_im2col() { return {few_channels_kernel<Use>("conv2d_im2col")}; }
 
 }  // namespace ebb::ops::cuda

@@ -1,0 +1,76 @@
+// Runs of prompts of several parts, joined by AND, against diffusers' U-Net
+// (tools/golden/prompt_parts_golden.py).
+#include <gtest/gtest.h>
+
+#include "backends.h"
+#include "pipeline/text_to_image.h"
+#include "support/files.h"
+#include "support/golden_distance.h"
+#include "support/small_checkpoint.h"
+
+namespace ebb::testing {
+namespace {
+
+const nlohmann::json& runs() {
+  static const nlohmann::json all = read_golden("prompt_parts")["runs"];
+  return all;
+}
+
+TextToImageRequest request_of(const nlohmann::json& g) {
+  TextToImageRequest q = recorded_request(g);
+  q.syntax = text::PromptSyntax::a1111;
+  return q;
+}
+
+struct On {
+  size_t run;
+  std::string backend;
+};
+std::vector<On> runs_on(const std::string& backend) {
+  std::vector<On> out;
+  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
+    out.push_back({i, backend});
+  return out;
+}
+
+class GoldenPromptParts : public test::OnBackend, public ::testing::WithParamInterface<On> {
+ protected:
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+    open(GetParam().backend);
+  }
+  Picture picture(const nlohmann::json& g, const TextToImageRequest& q) {
+    TextToImage pipeline(small_checkpoint(g), context_);
+    Picture made;
+    RunEvents events;
+    events.picture = [&](Picture p) { made = std::move(p); };
+    pipeline.run(pipeline.resolve(q), events);
+    return made;
+  }
+};
+const auto name_of_run = [](const auto& info) {
+  return runs()[info.param.run]["case"].template get<std::string>();
+};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenPromptParts, ::testing::ValuesIn(runs_on("cpu")), name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenPromptParts, ::testing::ValuesIn(runs_on("cuda")),
+                         name_of_run);
+
+}  // namespace
+
+TEST_P(GoldenPromptParts, run__ends_at_the_references_latents_and_pixels) {
+  const nlohmann::json& g = runs()[GetParam().run];
+  const Picture made = picture(g, request_of(g));
+  EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), 1e-4);
+  EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), 1e-4);
+}
+
+TEST(prompt_parts, too_many__are_an_error_before_the_run) {
+  const nlohmann::json& g = runs()[0];
+  TextToImageRequest q = request_of(g);
+  q.prompt = "a";
+  for (int i = 0; i < 40; ++i) q.prompt += " AND b";
+  expect_error([&] { resolve(small_checkpoint(g), q); },
+               "generate: a prompt may have 32 parts, joined by AND (got 41)");
+}
+
+}  // namespace ebb::testing
