@@ -185,7 +185,7 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
   set_classes(d, r, first);
   set_distilled(d, r);
   const RunConditions::Steps* given = nullptr;
-  set_conditions(d, inputs.conditions, 1, given);
+  set_conditions(d, inputs.conditions, inputs.first_step + 1, given);
   const Start start = start_of(r, inputs, keys);
   if (d.options().draws)
     d.draw_by(keys.seed, keys.images);
@@ -200,7 +200,7 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
   SampleCall call = r.call;
   call.progress = [&](const Progress& p) {
-    set_conditions(d, inputs.conditions, p.step + 1, given);
+    set_conditions(d, inputs.conditions, inputs.first_step + p.step + 1, given);
     return progress(p);
   };
   State x(static_cast<size_t>(keys.batch() * keys.elements()));
@@ -208,10 +208,15 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     start_state<double>(start.data, start.noise, call.sigmas[0], r.start, x);
   else
     x = start.data;
-  if (!inputs.known) return d.values(sample(r.sampler, d, d.put(x), call));
+  const auto scaled = [&](State state) {
+    if (r.result_scale != 1)
+      for (double& v : state) v *= r.result_scale;
+    return state;
+  };
+  if (!inputs.known) return scaled(d.values(sample(r.sampler, d, d.put(x), call)));
   const Inpaint<double> how = inpaint_of(r, *inputs.known, start);
   KnownLatents known(d, how);
-  x = d.values(sample(r.sampler, known, d.put(x), call));
+  x = scaled(d.values(sample(r.sampler, known, d.put(x), call)));
   if (inputs.known->where.end) blend<double>(how.data, how.mask, x);
   return x;
 }

@@ -6,6 +6,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "diffusion/precond.h"
+#include "diffusion/start/start_dialect.h"
 #include "pipeline/resolved_run.h"
 
 namespace ebb {
@@ -99,6 +100,8 @@ void resolve_levels(ResolvedRequest& r, const LoadedModel& model, const Generate
   r.sampler = std::move(run.sampler);
   r.call = std::move(run.call);
   r.integer_timesteps = run.integer_timesteps;
+  if (r.call.space == Space::ve && !r.call.sigmas.empty())
+    r.result_scale = result_scale(o.dialect, o.sampler, r.call.sigmas.back());
 }
 
 void resolve_noise(ResolvedRequest& r) {

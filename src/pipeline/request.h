@@ -84,6 +84,7 @@ struct ResolvedRequest {
   SampleCall call = {};  // levels and further arguments of the sampler
   SampleCounts counts = {};
   StartOptions start = {};
+  double result_scale = 1;  // of the state that the run ends in (result_scale())
   DefaultNoise noise = {};
   OptionTexts noise_options = {};
   std::vector<RuleCall> rules = {};        // of guidance; with none options.guidance is its scale

@@ -24,8 +24,10 @@ struct RunInputs {
   // Of a posterior that `data` is the mean of: the standard deviation. Its noise is the first that
   // the source draws, as in diffusers. Not defined: the mean is taken.
   Tensor deviation = {};
-  int64_t first_draw = 0;  // of noise in steps: those before belong to the run that it goes on from
-  bool noised = true;      // noise of the first level is added to `data`
+  // Those before belong to the run that it goes on from: steps, as prompts and conditions count
+  // them, and draws of noise in steps.
+  int64_t first_step = 0, first_draw = 0;
+  bool noised = true;  // noise of the first level is added to `data`
   std::optional<KnownRegion> known = {};
   // f32 [1,h,w,1]: where it is 1, `data` is the noise that the run starts from.
   Tensor noise_instead = {};

@@ -103,6 +103,7 @@ void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
       str(said.options, said.options.empty() || o.schedule_options.empty() ? "" : ",",
           o.schedule_options);
   warnings = parts.scheduler->warnings;
+  warnings.insert(warnings.end(), said.warnings.begin(), said.warnings.end());
 }
 
 // Those of the request and of its prompt, checked against the checkpoint.
@@ -187,7 +188,8 @@ RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts,
   require(pass.request.sample == before.sample, "generate: --refiner makes ", pass.request.sample,
           ", and the model ", before.sample);
   before = on_levels(before, stretch_of(sigmas, {.last = step}));
-  pass.modes.push_back(refine_mode(before.counts.draws));
+  before.result_scale = 1;
+  pass.modes.push_back(refine_mode(step, before.counts.draws));
   return pass;
 }
 
@@ -270,7 +272,9 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
   if (!q.controls.empty() && !pass.refined) {
     ControlRun run{.sample = pass.request.sample,
-                   .steps = static_cast<int64_t>(pass.request.call.sigmas.size()) - 1};
+                   .steps = static_cast<int64_t>(pass.request.call.sigmas.size()) - 1,
+                   .sigmas = pass.request.call.sigmas,
+                   .dialect = pass.request.options.dialect};
     std::optional<ImageEncoder> images;
     if (needs_image_encoder(parts_.denoiser)) {
       images.emplace(*parts_.image_encoder, dtype, context_);
