@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "io/safetensors.h"
 #include "pipeline/checkpoint_parts.h"
+#include "pipeline/control.h"
+#include "pipeline/image_encoder.h"
 #include "support/files.h"
 #include "support/generate_program.h"
 #include "support/torch_file.h"
@@ -65,6 +68,68 @@ TEST_F(DamagedCheckpoints, networks__are_an_error_each_that_names_file_or_tensor
     });
     EXPECT_NE(error.find("m."), std::string::npos) << "file " << i << ": " << error;
     EXPECT_NE(error.find(": "), std::string::npos) << "file " << i << ": " << error;
+  }
+}
+
+namespace {
+
+// Errors of 40 files, each damaged in another way.
+void expect_errors(const std::string& good, const std::string& path, unsigned seed,
+                   const std::function<void()>& load) {
+  const auto open = io::TensorFile::open(good);
+  Tensors tensors;
+  for (const io::TensorEntry& e : open.entries()) tensors.push_back({e.name, open.load(e)});
+  std::mt19937 random(seed);
+  for (int i = 0; i < 40; ++i) {
+    Tensors changed = tensors;
+    damage(changed, random);
+    io::write_safetensors(path, changed);
+    const std::string error = error_of(load);
+    EXPECT_NE(error.find(": "), std::string::npos) << "file " << i << ": " << error;
+  }
+}
+
+}  // namespace
+
+TEST_F(DamagedCheckpoints, image_adapters_and_encoders__are_an_error_each) {
+  const LoadedModel denoiser = load_parts({.model = whole()}).denoiser;
+  const std::string path = folder_ / "m.safetensors";
+  const auto load = [&] { with_controls(denoiser, {load_control_network(path, denoiser)}); };
+  const std::string layers = " context=64 widths=[64,128] runs=[3,1]}";
+  expect_errors(checkpoint({{"ip_adapter", "{features=24 tokens=4" + layers, ""}}, "plain"), path,
+                1, load);
+  expect_errors(
+      checkpoint({{"ip_adapter",
+                   "{kind=resampler features=24 tokens=4 hidden=40 depth=2 inner=64" + layers, ""}},
+                 "plus"),
+      path, 2, load);
+  expect_errors(checkpoint({{"clip_vision",
+                             "{width=32 layers=2 heads=16 hidden=37 image_size=28 patch=7}", ""}},
+                           "encoder"),
+                path, 3, [&] { load_image_encoder(path); });
+}
+
+// Sizes from 0 to the largest, which headers may say.
+TEST(damaged_headers, of_networks_that_read_images__are_no_network_or_an_error) {
+  std::mt19937_64 random(4);
+  for (const char* name : {"ip_adapter", "ip_adapter_plus", "ip_adapter_full_face", "clip_vision_h",
+                           "control_sdxl_union", "control_sd15"}) {
+    const NamedModel m = find_component(name);
+    nn::FileShapes good;
+    for (const nn::Weight& w : weights_of(*m.model, m.config)) good[w.name] = nn::file_shape(w);
+    for (int i = 0; i < 60; ++i) {
+      nn::FileShapes bad = good;
+      if (i % 3 == 0) bad["lora_controlnet"] = {1};
+      for (auto& [weight, shape] : bad)
+        if (random() % 8 == 0 && shape.rank() > 0)
+          shape[static_cast<int64_t>(random() % static_cast<uint64_t>(shape.rank()))] =
+              random() % 2 ? 0 : static_cast<int64_t>(random() >> (1 + random() % 60));
+      for (const Component& c : recognise_components(bad)) {
+        const std::string error = error_of([&] { check(*c.model, c.config); });
+        if (!error.empty()) continue;
+        EXPECT_LT(weights_of(*c.model, c.config).size(), 100000u) << name;
+      }
+    }
   }
 }
 

@@ -3,6 +3,11 @@
 // networks by themselves are in golden_components_test.cpp.
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "backends.h"
+#include "nn/ldm_control.h"
+#include "passes/hoist.h"
 #include "pipeline/control.h"
 #include "pipeline/image_encoder.h"
 #include "pipeline/text_to_image.h"
@@ -43,8 +48,9 @@ TextToImageRequest request_of(const json& run) {
   return q;
 }
 
-Picture picture_of(const CheckpointParts& parts, const TextToImageRequest& request) {
-  TextToImage pipeline(parts, open_context("cpu", {.threads = 2}));
+Picture picture_of(const CheckpointParts& parts, const TextToImageRequest& request,
+                   const Context& context) {
+  TextToImage pipeline(parts, context);
   Picture out;
   RunEvents events;
   events.picture = [&](Picture p) { out = std::move(p); };
@@ -52,32 +58,47 @@ Picture picture_of(const CheckpointParts& parts, const TextToImageRequest& reque
   return out;
 }
 
-class GoldenImageAdapterRun : public ::testing::TestWithParam<size_t> {
+struct On {
+  size_t run;
+  std::string backend;
+};
+std::vector<On> runs_on(const std::string& backend) {
+  std::vector<On> out;
+  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
+    out.push_back({i, backend});
+  return out;
+}
+
+class GoldenImageAdapterRun : public test::OnBackend, public ::testing::WithParamInterface<On> {
  protected:
   void SetUp() override {
     if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+    open(GetParam().backend);
   }
 };
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenImageAdapterRun, ::testing::Range<size_t>(0, 6),
-                         [](const auto& info) {
-                           return runs()[info.param]["case"].template get<std::string>();
-                         });
+const auto name_of_run = [](const auto& info) {
+  return runs()[info.param.run]["case"].template get<std::string>();
+};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenImageAdapterRun, ::testing::ValuesIn(runs_on("cpu")),
+                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenImageAdapterRun, ::testing::ValuesIn(runs_on("cuda")),
+                         name_of_run);
 
 }  // namespace
 
 TEST_P(GoldenImageAdapterRun, whole_run__ends_at_the_references_latents_and_pixels) {
-  const json& run = runs().at(GetParam());
-  const Picture made = picture_of(checkpoint_of(run), request_of(run));
+  const json& run = runs().at(GetParam().run);
+  const Picture made = picture_of(checkpoint_of(run), request_of(run), context_);
   EXPECT_LT(distance("latents", made.latents.span<float>(), run["latents"]), 1e-4);
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), run["pixels"]), 1e-4);
 }
 
 TEST_P(GoldenImageAdapterRun, strength_of_0__is_a_run_without_the_adapter) {
-  const json& run = runs().at(GetParam());
+  const json& run = runs().at(GetParam().run);
   TextToImageRequest request = request_of(run);
   for (ControlInput& in : request.controls) in.strength = 0;
-  const Picture off = picture_of(checkpoint_of(run), request);
-  const Picture plain = picture_of(small_checkpoint(run), recorded_request(run));
+  const Picture off = picture_of(checkpoint_of(run), request, context_);
+  const Picture plain = picture_of(small_checkpoint(run), recorded_request(run), context_);
   double most = 0;
   for (size_t i = 0; i < plain.latents.span<float>().size(); ++i)
     most = std::max(
@@ -106,6 +127,50 @@ TEST(image_encoder, pixels__are_those_of_clips_image_processor) {
       EXPECT_LT(most, level) << kind << ' ' << c["height"] << 'x' << c["width"];
       EXPECT_NEAR(mean / static_cast<double>(v.size()), want["mean"].get<double>(), 2e-4) << kind;
     }
+  }
+}
+
+// What a network makes of its image alone is computed once a run: these weights of the published
+// ones, by how their names begin, are not read in a step.
+TEST(image_adapter, what_depends_on_the_image_alone__is_computed_once_a_run) {
+  struct Case {
+    const char *network, *denoiser, *weights;
+  };
+  for (const Case& c :
+       {Case{"ip_adapter", "sd15", ""}, Case{"ip_adapter_plus", "sd15", ""},
+        Case{"ip_adapter_full_face", "sd15", ""}, Case{"control_sd15", "sd15", "input_hint_block."},
+        Case{"control_sdxl_union", "sdxl", "transformer_layes."}}) {
+    const NamedModel network = find_component(c.network);
+    const std::string prefix = str("control.0.", c.weights);
+    LoadedModel m{.model = find_model(c.denoiser).model, .config = find_model(c.denoiser).config};
+    m.controls = {{network.model, network.config, ""}};
+    std::vector<nn::Condition> given = conditions_of(m);
+    Graph g;
+    nn::NetworkInputs in{.x = g.input("x", {DType::f32, {2, 64, 64, 4}}),
+                         .noise = g.input("noise", {DType::f32, {2}}),
+                         .conditions = {},
+                         .random = {}};
+    for (nn::Condition& condition : given) {
+      if (condition.name == "hint.0" && condition.usual.rank() == 0)
+        condition.shape = {512, 512, 3};
+      const bool own = condition.name.ends_with(".0") &&
+                       nn::own_control_input(condition.name.substr(0, condition.name.size() - 2));
+      if (own || !condition.rare)
+        in.conditions[condition.name] = g.input(condition.name, condition.usual_type(2));
+    }
+    g.output("F", network_of(m, given)(g, in));
+    const HoistedGraph split =
+        hoist(g, [](const Source& s) { return s.name == "hint.0" || s.name == "task.0"; });
+    const auto read_in = [&](const Graph& graph) {
+      std::set<std::string> out;
+      for (const Source& s : graph.sources())
+        if (s.name.starts_with(prefix))
+          for (const Node& n : graph.nodes())
+            if (std::ranges::find(n.in, s.value) != n.in.end()) out.insert(s.name);
+      return out.size();
+    };
+    EXPECT_EQ(read_in(split.step), 0u) << c.network;
+    EXPECT_GT(read_in(split.hoisted), 0u) << c.network;
   }
 }
 

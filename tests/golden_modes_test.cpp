@@ -99,14 +99,25 @@ TEST_P(GoldenModes, run__ends_at_the_references_latents_and_pixels) {
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), of_run);
 }
 
+class GoldenEdits : public GoldenModes {};
+std::vector<On> edits_on(const std::string& backend) {
+  std::vector<On> out;
+  for (size_t i = 0; i < edits().size() && !test::only(backend).empty(); ++i)
+    out.push_back({i, backend});
+  return out;
+}
+const auto name_of_edit = [](const auto& info) {
+  return edits()[info.param.run]["case"].template get<std::string>();
+};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenEdits, ::testing::ValuesIn(edits_on("cpu")), name_of_edit);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenEdits, ::testing::ValuesIn(edits_on("cuda")), name_of_edit);
+
 // StableDiffusionInstructPix2PixPipeline and that of XL: three predictions in every step.
-TEST(edits, runs__end_at_the_references_latents_and_pixels) {
-  if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
-  for (const nlohmann::json& g : edits()) {
-    const Picture made = picture_of(small_checkpoint(g), edit_of(g), open_context("cpu", {}));
-    EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), 1e-4) << g["case"];
-    EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), 1e-4) << g["case"];
-  }
+TEST_P(GoldenEdits, run__ends_at_the_references_latents_and_pixels) {
+  const nlohmann::json& g = edits()[GetParam().run];
+  const Picture made = picture_of(small_checkpoint(g), edit_of(g), context_);
+  EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), 1e-4);
+  EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), 1e-4);
 }
 
 // Then one prediction is all that a step evaluates.

@@ -54,14 +54,14 @@ Denoiser::Denoiser(const DiffusionConfig& config, const DenoiserOptions& options
   for (int64_t k = vectors_of(options); k-- > 0;) {
     slots_->free.push_back(k);
     const Type type{DType::f32, batch_shape(options)};
-    plan_.bind(str("latent.", k), Tensor(type, context.device->allocate(type.bytes())));
+    plan_.bind(str("latent.", k), Tensor(type, context.allocate(type.bytes())));
   }
   if (!graphs.states.empty())
     hoisted_ =
         std::make_unique<Plan>(graphs.hoisted, context, CompileOptions{.weights = options.weights});
   for (const std::string& name : graphs.states) {
     const Type type = graphs.step.type(graphs.step.find_source(name)->value);
-    const Tensor state(type, context.device->allocate(type.bytes()));
+    const Tensor state(type, context.allocate(type.bytes()));
     plan_.bind(name, state);
     hoisted_->bind(name, state);
   }
@@ -86,6 +86,11 @@ void Denoiser::keep(std::string_view input, const Tensor& value) {
     if (!plan_.graph().find_source(input)) return;
   }
   plan_.keep(input, value);
+}
+
+void Denoiser::release() {
+  plan_.release();
+  if (hoisted_) hoisted_->release();
 }
 
 Latent Denoiser::take_slot() {
@@ -264,7 +269,13 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   const size_t stored = !factors ? others_of(options_).size() : with_uncond ? 1 : 0;
   for (size_t k = 0; k < stored; ++k) others.push_back(slot(takes_others + static_cast<double>(k)));
   if (waits_) set(role_of(waits_->slot), takes_noise(options_));
-  if (stale_) hoisted_->run({});
+  if (stale_) {
+    hoisted_->run({});
+    if (hoisted_leaves_) {
+      hoisted_->release();
+      if (options_.weights) options_.weights->drop_unused();
+    }
+  }
   stale_ = false;
   plan_.run(inputs_);
   waits_.reset();

@@ -80,10 +80,22 @@ class Denoiser : public Latents {
   const Precond& precond() const { return precond_; }
   const DenoiserOptions& options() const { return options_; }
   const Plan& plan() const { return plan_; }  // of an evaluation
+  // What an evaluation needs, and what is computed once for all of them; null: nothing is.
+  PlanNeeds needs() const { return plan_.needs(); }
+  std::optional<PlanNeeds> hoisted_needs() const {
+    return hoisted_ ? std::optional(hoisted_->needs()) : std::nullopt;
+  }
+  // Lets go of the memory of plans and weights until the next run.
+  void release();
+  // What is computed once lets go of its memory when it was.
+  void leave_hoisted(bool leaves) { hoisted_leaves_ = leaves; }
   // Plan::missing_bytes() and check_memory() of all that runs take: also of what is computed once
   // for all evaluations.
   int64_t missing_bytes() const { return plan_.missing_bytes() + hoisted_bytes(); }
-  void check_memory() const { plan_.check_memory(hoisted_bytes()); }
+  void check_memory() const {
+    plan_.check_memory(hoisted_leaves_ ? 0 : hoisted_bytes());
+    if (hoisted_leaves_ && hoisted_) hoisted_->check_memory();
+  }
   // Plan::watch() of the evaluations' runs.
   void watch(std::function<void(double)> watch) { plan_.watch(std::move(watch)); }
 
@@ -121,7 +133,8 @@ class Denoiser : public Latents {
   // What depends on conditions that are sequences or images, and not on the state: the keys and
   // values of cross-attention. Null where nothing does.
   std::unique_ptr<Plan> hoisted_;
-  bool stale_ = false;            // its conditions have changed
+  bool stale_ = false;  // its conditions have changed
+  bool hoisted_leaves_ = false;
   std::shared_ptr<Slots> slots_;  // which vectors are free
   NoiseFill fill_;
   NamedTensors inputs_;        // of the next run

@@ -8,6 +8,8 @@
 //                  row, the patches
 //     pooled       [N,C]: the class token of states.1 through the final norm
 //     projected    [N,D]: pooled times visual_projection, if the config has one
+#include <cmath>
+
 #include "models/model.h"
 #include "models/names.h"
 #include "nn/clip.h"
@@ -119,8 +121,8 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   c.hidden = n.size(first, 0);
   c.projection = n.size("visual_projection.weight", 0);
   const int64_t patches = n.size(p + "embeddings.position_embedding.weight", 0) - 1;
-  int64_t side = 1;
-  while (side * side < patches) ++side;
+  const auto side = std::llround(std::sqrt(static_cast<double>(std::max<int64_t>(patches, 0))));
+  if (side * side != patches || c.patch > 65536 / std::max<int64_t>(side, 1)) return {};
   c.image_size = side * c.patch;
   c.heads = c.width % 16 == 0 ? 16 : 1;
   c.activation = c.width == 1024 ? "quick_gelu" : "gelu";

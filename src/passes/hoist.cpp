@@ -71,7 +71,14 @@ class Hoister {
       read += g_.type(v).shape.numel();
     }
     for (const int32_t v : n.out) made += g_.type(v).shape.numel();
-    return all == Depends::on_kept && made > read ? Depends::on_more : all;
+    const bool grows = all == Depends::on_kept && made > read;
+    return grows && is_cheap(n, made) ? Depends::on_more : all;
+  }
+
+  // Reading a number takes as long as many operations.
+  bool is_cheap(const Node& n, int64_t made) const {
+    constexpr double flops_of_reading = 32;
+    return cost_of(g_.signature(n)).flops < flops_of_reading * static_cast<double>(made);
   }
 
   bool stays(const Node& n) const {

@@ -17,9 +17,9 @@ struct HoistedGraph {
 };
 
 // Moves the nodes that depend on inputs that are `kept`, and else on params, states that nothing
-// updates and constants only. Nodes whose results have more elements than all that they read stay,
-// so that no step reads more than before. Each graph has the sources that it reads, and the step
-// those that nothing reads.
+// updates and constants only. Nodes whose results have more elements than all that they read, and
+// that cost less than reading these, stay: repeats, embeddings of numbers. Each graph has the
+// sources that it reads, and the step those that nothing reads.
 HoistedGraph hoist(const Graph& g, const std::function<bool(const Source&)>& kept);
 
 }  // namespace ebb

@@ -4,7 +4,6 @@
 
 #include "ir/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "ops/prim/reshape/op.h"
 
 namespace ebb {
 
@@ -21,7 +20,7 @@ bool now_differ(const Graph& g, const Node& n, const std::vector<Value>& in) {
   return differ;
 }
 
-// By value: whether it is a parameter or buffer, perhaps in another shape.
+// By value: whether it is a parameter or buffer, or follows from such alone (a slice, a sum).
 std::vector<bool> parameter_values(const Graph& g) {
   std::vector<bool> out(static_cast<size_t>(g.values()));
   for (const Source& s : g.sources())
@@ -29,8 +28,9 @@ std::vector<bool> parameter_values(const Graph& g) {
         s.kind != Source::Kind::input &&
         std::ranges::find(g.updates(), s.name, &NamedValue::name) == g.updates().end();
   for (const Node& n : g.nodes())
-    if (n.op == &ops::def::reshape())
-      out[static_cast<size_t>(n.out[0])] = out[static_cast<size_t>(n.in[0])];
+    if (!n.in.empty() &&
+        std::ranges::all_of(n.in, [&](int32_t v) { return out[static_cast<size_t>(v)]; }))
+      for (const int32_t v : n.out) out[static_cast<size_t>(v)] = true;
   return out;
 }
 

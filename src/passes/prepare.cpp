@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "ir/op.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/reshape/op.h"
 #include "passes/simplify.h"
 #include "passes/slices.h"
 
@@ -144,6 +146,24 @@ std::vector<bool> values_from_weights(const Graph& g,
                                       const std::function<bool(const Source&)>& is_weight) {
   std::vector<bool> out;
   for (const Depends d : dependences(g, is_weight)) out.push_back(d == Depends::on_weights);
+  return out;
+}
+
+std::vector<ValuePart> parts_of(const Graph& g, int32_t value) {
+  constexpr int64_t alignment = 256;
+  const std::vector<ValuePart> whole = {{value, 0}};
+  const int32_t at = g.producer(value);
+  if (at < 0) return whole;
+  const Node& n = g.nodes()[static_cast<size_t>(at)];
+  if (n.op == &ops::def::reshape()) return parts_of(g, n.in[0]);
+  if (n.op != &ops::def::concat() || n.attrs.as<ops::Concat>().dim != 0) return whole;
+  std::vector<ValuePart> out;
+  int64_t offset = 0;
+  for (const int32_t in : n.in) {
+    if (offset % alignment != 0) return whole;
+    for (const ValuePart& part : parts_of(g, in)) out.push_back({part.value, offset + part.offset});
+    offset += g.type(in).bytes();
+  }
   return out;
 }
 

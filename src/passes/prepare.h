@@ -34,6 +34,16 @@ PreparedGraph prepare(const Graph& g, const std::function<bool(const Source&)>& 
 std::vector<bool> values_from_weights(const Graph& g,
                                       const std::function<bool(const Source&)>& is_weight);
 
+// A part of a value, of so many bytes from its first one on.
+struct ValuePart {
+  int32_t value = -1;
+  int64_t offset = 0;
+};
+// What lies one after the other in a value that is a concatenation: each part can be computed in
+// its place, by itself. Offsets are multiples of 256 bytes; one part where they would not be, and
+// of other values.
+std::vector<ValuePart> parts_of(const Graph& g, int32_t value);
+
 // The part of `g` that computes `value`, as output "value". Its sources are states "in.0", "in.1",
 // ...; `sources` gets their names in `g`. Values of equal expressions on sources of equal types
 // give equal texts, whatever the sources' names.

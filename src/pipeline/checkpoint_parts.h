@@ -19,6 +19,7 @@ struct CheckpointParts {
   std::optional<LoadedModel> refiner = {};             // for the last part of the levels
   std::vector<LoadedComponent> refiner_encoders = {};  // what it reads: its file's, or these
   std::optional<LoadedComponent> image_encoder = {};   // that image adapters read by
+  std::optional<LoadedComponent> upscaler = {};        // of finished pictures
   std::string tokenizer;  // a folder with the tokenizer's files; "": the built-in vocabulary
   std::optional<SchedulerConfig> scheduler = {};  // of a folder that has one
   // force_zeros_for_empty_prompt of the folders of diffusers that say it.

@@ -298,6 +298,15 @@ nn::Network network_of(const LoadedModel& m, const std::vector<nn::Condition>& g
   return any ? nn::controlled(std::move(unet), std::move(networks)) : unet;
 }
 
+std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs) {
+  std::vector<std::string> out;
+  for (size_t k = 0; k < inputs.size(); ++k)
+    if (inputs[k].strength == 0)
+      out.push_back(
+          str("control: the strength of ", k + 1, " is 0: it costs time and has no effect"));
+  return out;
+}
+
 bool needs_image_encoder(const LoadedModel& model) {
   return std::ranges::any_of(model.controls, reads_features);
 }

@@ -53,6 +53,8 @@ std::vector<nn::Condition> conditions_of(const LoadedModel& model);
 // The network of a model with those control networks for which `given` has values.
 nn::Network network_of(const LoadedModel& model, const std::vector<nn::Condition>& given);
 
+// A line for each of the inputs that has no effect.
+std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs);
 // Whether one of the networks reads images by an image encoder (IP-Adapter).
 bool needs_image_encoder(const LoadedModel& model);
 // Throws Error where that is so, unless `encoder` makes what they read.

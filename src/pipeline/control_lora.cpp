@@ -12,38 +12,44 @@
 namespace ebb {
 namespace {
 
-// base + up down, row by row as they are asked for: [O,...] as files have it, f32.
+// base + up down, of the rows that are asked for: [O,...] as files have it, f32.
 struct Sum {
   StoredWeight base;
   Tensor up, down;  // f32 [O,R], [R,K]
 
   int64_t rows() const { return up.shape()[0]; }
   int64_t columns() const { return down.shape()[1]; }
-  // Writes f32[columns()].
-  void row(int64_t r, std::span<float> out) const {
-    const int64_t columns = std::ssize(out), rank = up.shape()[1];
-    Tensor part(base.type.dtype, {columns});
-    base.read(r * part.bytes(),
-              {static_cast<uint8_t*>(part.raw()), static_cast<size_t>(part.bytes())});
-    const Tensor wide = part.to(DType::f32);
-    std::ranges::copy(wide.span<float>(), out.begin());
-    const float* factors = up.span<float>().data() + r * rank;
-    for (int64_t k = 0; k < rank; ++k) {
-      const float* from = down.span<float>().data() + k * columns;
-      for (int64_t i = 0; i < columns; ++i) out[static_cast<size_t>(i)] += factors[k] * from[i];
-    }
-  }
+
   void read(int64_t at, std::span<uint8_t> out) const {
     const int64_t row_bytes = columns() * static_cast<int64_t>(sizeof(float));
-    std::vector<float> numbers(static_cast<size_t>(columns()));
-    while (!out.empty()) {
-      row(at / row_bytes, numbers);
-      const int64_t begin = at % row_bytes;
-      const size_t count = std::min(out.size(), static_cast<size_t>(row_bytes - begin));
-      std::memcpy(out.data(), reinterpret_cast<const uint8_t*>(numbers.data()) + begin, count);
-      out = out.subspan(count);
-      at += static_cast<int64_t>(count);
-    }
+    const int64_t first = at / row_bytes, end = (at + std::ssize(out) + row_bytes - 1) / row_bytes;
+    Tensor part(base.type.dtype, {end - first, columns()});
+    base.read(first * part.bytes() / (end - first),
+              {static_cast<uint8_t*>(part.raw()), static_cast<size_t>(part.bytes())});
+    Tensor sum = part.dtype() == DType::f32 ? part : part.to(DType::f32);
+    add_product(first, sum);
+    std::memcpy(out.data(), static_cast<const uint8_t*>(sum.raw()) + (at - first * row_bytes),
+                out.size());
+  }
+
+ private:
+  // Of the rows from `first` on, a few at a time, so that `down` is read once for all of them.
+  void add_product(int64_t first, const Tensor& sum) const {
+    constexpr int64_t together = 4;
+    const int64_t count = sum.shape()[0], width = columns(), rank = up.shape()[1];
+    float* const to = sum.span<float>().data();
+    const float* const factors = up.span<float>().data() + first * rank;
+    const float* const from = down.span<float>().data();
+#pragma omp parallel for schedule(static)
+    for (int64_t begin = 0; begin < count; begin += together)
+      for (int64_t k = 0; k < rank; ++k)
+        for (int64_t r = begin; r < std::min(begin + together, count); ++r) {
+          const float factor = factors[r * rank + k];
+          float* const row = to + r * width;
+          const float* const term = from + k * width;
+#pragma omp simd
+          for (int64_t i = 0; i < width; ++i) row[i] += factor * term[i];
+        }
   }
 };
 
@@ -88,8 +94,8 @@ class Opener {
     unused_.erase(name);
     const Tensor t = file_.load(name).to(DType::f32);
     train::check_finite(name, t, path_);
-    require(t.shape().rank() >= 2, "control: ", name, " must be a matrix (", t.shape(), ")  ",
-            path_);
+    require(t.shape().rank() >= 2 && t.numel() > 0, "control: ", name, " must be a matrix (",
+            t.shape(), ")  ", path_);
     return t.reshape({t.shape()[0], t.numel() / t.shape()[0]});
   }
 

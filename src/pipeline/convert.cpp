@@ -17,6 +17,7 @@
 #include "pipeline/component.h"
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/load_model.h"
+#include "pipeline/merged_weights.h"
 #include "pipeline/scheduler_config.h"
 #include "train/model_weights.h"
 
@@ -102,7 +103,8 @@ Tensor turned(const Tensor& t) {
 struct Target {
   struct Part {
     nn::FilePlace from, to;
-    Shape shape;  // of the weight in the layout of files
+    Shape shape;                     // of the weight in the layout of files
+    std::function<Tensor()> merged;  // with the changes of LoRAs; null: as the file has it
   };
   File file;
   std::string name;
@@ -119,9 +121,13 @@ struct Target {
     return Shape(sizes);
   }
 
+  bool is_merged() const {
+    return std::ranges::any_of(parts, [](const Part& p) { return bool(p.merged); });
+  }
+
   Tensor part(const Part& p) const {
-    Tensor t = file->load(source(p));
-    if (p.from.parts > 1) {
+    Tensor t = p.merged ? p.merged() : file->load(source(p));
+    if (!p.merged && p.from.parts > 1) {
       const int64_t rows = t.shape()[0] / p.from.parts;
       t = t.rows(p.from.part * rows, (p.from.part + 1) * rows).clone();
     }
@@ -145,7 +151,7 @@ bool is_attention(const std::string& weight, const Shape& shape) {
 
 // The tensors of a component at its new place; `used` gets those of the input.
 std::vector<Target> targets_of(const Source& source, const Component& c, const ComponentPlace& to,
-                               std::set<std::string>& used) {
+                               const MergedWeights& merged, std::set<std::string>& used) {
   const nn::FileShapes shapes = train::shapes_of(*source.file);
   const nn::FileTensors from{
       .shapes = shapes,
@@ -162,7 +168,8 @@ std::vector<Target> targets_of(const Source& source, const Component& c, const C
     t.file = source.file;
     t.name = to.prefix + place.name;
     t.matrix = to.matrices && is_attention(w.name, nn::file_shape(w));
-    t.parts.push_back({from.place(w.name), place, nn::file_shape(w)});
+    t.parts.push_back(
+        {from.place(w.name), place, nn::file_shape(w), merged.of(source.path, c.prefix, w.name)});
     used.insert(t.parts.back().from.name);
   }
   std::vector<Target> list;
@@ -339,16 +346,50 @@ std::map<std::string, std::string> metadata_of(const DiffusionConfig& d) {
   return {{"format", "pt"}, {"modelspec.prediction_type", d.precond == "v" ? "v" : "epsilon"}};
 }
 
+// Those that LoRAs change, at their own places, by name.
+std::map<std::string, Target> merged_in_place(const Source& s, const MergedWeights& merged) {
+  const nn::FileShapes shapes = train::shapes_of(*s.file);
+  std::map<std::string, Target> out;
+  for (const Component& c : s.components) {
+    const nn::FilePlaces own = c.model->places(c.config, nn::without_prefix(shapes, c.prefix));
+    const ComponentPlace place{
+        .file = "", .prefix = c.prefix, .places = [own](const std::string& weight) {
+          return own ? own(weight) : nn::FilePlace{weight};
+        }};
+    std::set<std::string> used;
+    for (Target& t : targets_of(s, c, place, merged, used))
+      if (t.is_merged()) out.emplace(t.name, std::move(t));
+  }
+  return out;
+}
+
+MergedWeights merged_weights(const Input& in, const std::vector<LoraChoice>& loras) {
+  std::vector<MergedWeights::Part> parts;
+  for (const Source& s : in.sources)
+    for (const Component& c : s.components) parts.push_back({s.file, s.path, c});
+  return {parts, loras};
+}
+
 // All tensors under their names.
-Converted copy(const Input& in, const ConvertOptions& o, const Progress& progress) {
+Converted copy(const Input& in, const MergedWeights& loras, const ConvertOptions& o,
+               const Progress& progress) {
   Writer w(o, progress);
   const Source& s = in.sources.front();
+  const auto merged = merged_in_place(s, loras);
   std::map<std::string, std::string> metadata;
   for (const auto& [key, value] : s.file->metadata())
     if (!key.starts_with("torch.")) metadata.emplace(key, value);
   w.add(o.out, std::move(metadata));
-  for (const io::TensorEntry& e : s.file->entries())
-    w.add(o.out, copied(s.file, e, e.name, o.dtype));
+  for (const io::TensorEntry& e : s.file->entries()) {
+    const auto changed = merged.find(e.name);
+    if (changed == merged.end()) {
+      w.add(o.out, copied(s.file, e, e.name, o.dtype));
+      continue;
+    }
+    io::TensorToWrite t = written(changed->second, o.dtype);
+    t.shape = e.shape;
+    w.add(o.out, std::move(t));
+  }
   w.write();
   return std::move(w.result());
 }
@@ -380,7 +421,8 @@ void note_left_out(const Input& in, const std::map<const Source*, std::set<std::
         out.left_out.push_back(e.name);
 }
 
-Converted move(const Input& in, const ConvertOptions& o, const Progress& progress) {
+Converted move(const Input& in, const MergedWeights& merged, const ConvertOptions& o,
+               const Progress& progress) {
   const Moved moved = components_of(in);
   const bool folder = o.layout == CheckpointLayout::diffusers;
   const auto places = folder ? diffusers_places(moved.list) : original_places(moved.list);
@@ -392,7 +434,7 @@ Converted move(const Input& in, const ConvertOptions& o, const Progress& progres
   for (size_t i = 0; i < moved.list.size(); ++i) {
     const auto& [source, component] = moved.components[i];
     const std::string path = folder ? made->file(places[i].file) : o.out;
-    for (const Target& t : targets_of(*source, component, places[i], used[source]))
+    for (const Target& t : targets_of(*source, component, places[i], merged, used[source]))
       w.add(path, written(t, o.dtype));
     w.add(path,
           folder ? std::map<std::string, std::string>{{"format", "pt"}} : metadata_of(diffusion));
@@ -419,7 +461,10 @@ Converted convert_checkpoint(const ConvertOptions& o, const Progress& progress) 
   const bool same = o.layout == CheckpointLayout::same;
   require(!same || in.sources.size() == 1,
           "convert: a folder becomes one file by --layout original  ", o.in);
-  return same ? copy(in, o, progress) : move(in, o, progress);
+  const MergedWeights merged = merged_weights(in, o.loras);
+  Converted out = same ? copy(in, merged, o, progress) : move(in, merged, o, progress);
+  out.warnings = merged.warnings();
+  return out;
 }
 
 }  // namespace ebb

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "pipeline/loras.h"
 
 namespace ebb {
 
@@ -20,14 +21,16 @@ enum class CheckpointLayout : uint8_t {
 struct ConvertOptions {
   std::string in, out;  // a file, or a folder of diffusers
   CheckpointLayout layout = CheckpointLayout::same;
-  std::optional<DType> dtype = {};  // of the floats; none: each as it is
-  bool averaged = false;            // the moving averages in place of the weights
-  std::string variant = {};         // of a folder's files
+  std::optional<DType> dtype = {};     // of the floats; none: each as it is
+  bool averaged = false;               // the moving averages in place of the weights
+  std::string variant = {};            // of a folder's files
+  std::vector<LoraChoice> loras = {};  // that are merged into U-Net and text encoders
 };
 
 struct Converted {
   int64_t tensors = 0, bytes = 0;
   std::vector<std::string> left_out;  // tensors of the input that no network has
+  std::vector<std::string> warnings;  // about LoRAs that fit in part
 };
 
 // Writes safetensors; what exists is replaced at the end, whole or not at all. Throws Error: for an

@@ -56,19 +56,26 @@ Tensor clip_pixels(const Tensor& picture, int64_t side) {
 ImageEncoder::ImageEncoder(LoadedComponent encoder, DType dtype, Context context)
     : encoder_(std::move(encoder)), dtype_(dtype), context_(std::move(context)) {}
 
+Plan& ImageEncoder::plan(const std::string& output) {
+  const auto known = plans_.find(output);
+  if (known != plans_.end()) return known->second;
+  const int64_t side = side_of(encoder_);
+  const EntryCall call{"encode", {{"pixels", {1, side, side, 3}}}, {output}};
+  return plans_
+      .emplace(output, entry_plan(encoder_.component, call, dtype_, encoder_.weights, context_))
+      .first->second;
+}
+
+Tensor ImageEncoder::sketch(const std::string& output) {
+  const Graph& g = plan(output).graph();
+  return Tensor(g.type(g.outputs().at(0).value));
+}
+
 Tensor ImageEncoder::encode(const Tensor& picture, const std::string& output) {
   const int64_t side = side_of(encoder_);
-  const Shape shape{1, side, side, 3};
-  auto plan = plans_.find(output);
-  if (plan == plans_.end())
-    plan = plans_
-               .emplace(output,
-                        entry_plan(encoder_.component, {"encode", {{"pixels", shape}}, {output}},
-                                   dtype_, encoder_.weights, context_))
-               .first;
-  Tensor pixels(DType::f32, shape);
+  Tensor pixels(DType::f32, {1, side, side, 3});
   if (picture.defined()) pixels = clip_pixels(picture, side);
-  Tensor out = plan->second.run({{"pixels", pixels}}).at(output).clone();
+  Tensor out = plan(output).run({{"pixels", pixels}}).at(output).clone();
   for (const float v : out.span<float>())
     require(std::isfinite(v), "image encoder: ", output, " is not finite in ", dtype_,
             "; --dtype f32 may mend that");

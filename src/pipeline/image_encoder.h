@@ -25,8 +25,13 @@ class ImageEncoder {
   // The output f32 of the entry point `encode`, of a picture u8 [H,W,3]; not defined: of pixels
   // that are 0, which stand for no picture. Throws Error where the result is not finite.
   Tensor encode(const Tensor& picture, const std::string& output);
+  // What encode() gives, of zeros; compiles its plan and runs nothing.
+  Tensor sketch(const std::string& output);
+  PlanNeeds needs(const std::string& output) { return plan(output).needs(); }  // compiles it
 
  private:
+  Plan& plan(const std::string& output);
+
   LoadedComponent encoder_;
   DType dtype_;
   Context context_;

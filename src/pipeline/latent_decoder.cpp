@@ -19,85 +19,90 @@ constexpr int64_t tile_sides[] = {128, 96, 64, 48, 32};
 // Neighbours share a quarter. Its middle half is blended.
 Tiling tiling_of(int64_t side) { return {.tile = side, .overlap = side / 4, .margin = side / 16}; }
 
-// Keeps the plan of the size that it decoded last.
-class LatentDecoder {
- public:
-  LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
-                std::function<void(const Tiling&)> tells)
-      : autoencoder_(std::move(autoencoder)),
-        space_(space),
-        dtype_(dtype),
-        context_(std::move(context)),
-        tells_(std::move(tells)) {
-    const Component& c = autoencoder_.component;
-    const auto own = c.model->latents(c.config);
-    if (own && own->scaled) space_.scale = 1, space_.shift = 0;
-  }
-
-  Tensor decode(const Tensor& samples) {
-    const Shape& s = samples.shape();
-    prepare({1, s[1], s[2], s[3]});
-    Tensor out(DType::f32, {s[0], s[1] * space_.factor, s[2] * space_.factor, 3});
-    for (int64_t i = 0; i < s[0]; ++i) {
-      const Tensor latents = samples.rows(i, i + 1).clone();
-      for (float& v : latents.span<float>())
-        v = static_cast<float>(v / space_.scale + space_.shift);
-      const Tensor pixels = in_tiles(latents, tiling_, [&](const Tensor& tile) {
-        return plan_->run({{"latents", tile}}).at("pixels");
-      });
-      const auto from = pixels.span<float>();
-      require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),
-              "decode: the pixels of image ", i, " are not finite in ", dtype_,
-              "; --dtype f32, or another --vae, may mend that  ",
-              autoencoder_.component.model->name);
-      std::ranges::transform(from, out.rows(i, i + 1).span<float>().begin(),
-                             [](float v) { return std::clamp(v, -1.f, 1.f); });
-    }
-    return out;
-  }
-
- private:
-  // A plan of whole images, or else of tiles.
-  void prepare(const Shape& image) {
-    if (plan_ && size_ == image) return;
-    const int64_t longer = std::max(image[1], image[2]);
-    std::vector<int64_t> sides = {std::max(longer, tile_sides[0])};
-    std::ranges::copy_if(tile_sides, std::back_inserter(sides),
-                         [&](int64_t side) { return side < longer; });
-    for (const int64_t side : sides) {
-      try {
-        tiling_ = tiling_of(side);
-        compile(tile_shape(image, tiling_));
-        size_ = image;
-        if (side < longer && tells_) tells_(tiling_);
-        return;
-      } catch (const OutOfMemory&) {
-        plan_.reset();
-        if (side == sides.back()) throw;
-      }
-    }
-  }
-
-  void compile(const Shape& tile) {
-    const EntryCall call{"decode", {{"latents", tile}}, {"pixels"}};
-    plan_.emplace(entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_));
-    plan_->check_memory();
-  }
-
-  LoadedComponent autoencoder_;
-  LatentSpace space_;
-  DType dtype_;
-  Context context_;
-  std::function<void(const Tiling&)> tells_;
-  std::optional<Plan> plan_;
-  Tiling tiling_;
-  Shape size_;  // of the image that these are for
-};
-
 }  // namespace
 
+LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
+                             Context context, Tells tells)
+    : autoencoder_(std::move(autoencoder)),
+      space_(space),
+      context_(std::move(context)),
+      dtype_(dtype),
+      tells_(std::move(tells)),
+      plans_([this](const Shape& tile) {
+        const EntryCall call{"decode", {{"latents", tile}}, {"pixels"}};
+        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_);
+      }) {
+  const Component& c = autoencoder_.component;
+  const auto own = c.model->latents(c.config);
+  if (own && own->scaled) space_.scale = 1, space_.shift = 0;
+}
+
+Tensor LatentDecoder::decode(const Tensor& samples) {
+  const Shape& s = samples.shape();
+  const Shape one = {1, s[1], s[2], s[3]};
+  prepare(one);
+  Plan& plan = plans_.use(tile_shape(one, tiling_));
+  Tensor out(DType::f32, {s[0], s[1] * space_.factor, s[2] * space_.factor, 3});
+  for (int64_t i = 0; i < s[0]; ++i) {
+    const Tensor latents = samples.rows(i, i + 1).clone();
+    for (float& v : latents.span<float>()) v = static_cast<float>(v / space_.scale + space_.shift);
+    const Tensor pixels = in_tiles(latents, tiling_, [&](const Tensor& tile) {
+      return plan.run({{"latents", tile}}).at("pixels");
+    });
+    const auto from = pixels.span<float>();
+    require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),
+            "decode: the pixels of image ", i, " are not finite in ", dtype_,
+            "; --dtype f32, or another --vae, may mend that  ", autoencoder_.component.model->name);
+    std::ranges::transform(from, out.rows(i, i + 1).span<float>().begin(),
+                           [](float v) { return std::clamp(v, -1.f, 1.f); });
+  }
+  return out;
+}
+
+std::vector<int64_t> LatentDecoder::sides(const Shape& image) {
+  const int64_t longer = std::max(image[1], image[2]);
+  std::vector<int64_t> out = {std::max(longer, tile_sides[0])};
+  std::ranges::copy_if(tile_sides, std::back_inserter(out),
+                       [&](int64_t side) { return side < longer; });
+  return out;
+}
+
+PlanNeeds LatentDecoder::needs(const Shape& image, int64_t side) {
+  return plans_.of(tile_shape(image, tiling_of(side))).needs();
+}
+
+void LatentDecoder::set_largest(int64_t side) {
+  if (largest_ != side) size_ = {};
+  largest_ = side;
+}
+
+void LatentDecoder::release() {
+  plans_.release();
+  autoencoder_.weights->drop_unused();
+}
+
+// Plans of whole images, or else of tiles.
+void LatentDecoder::prepare(const Shape& image) {
+  if (size_ == image) return;
+  const int64_t longer = std::max(image[1], image[2]);
+  for (const int64_t side : sides(image)) {
+    if (largest_ > 0 && side > largest_ && side > tile_sides[std::size(tile_sides) - 1]) continue;
+    tiling_ = tiling_of(side);
+    const Shape tile = tile_shape(image, tiling_);
+    try {
+      plans_.use(tile).check_memory();
+      size_ = image;
+      if (side < longer && tells_) tells_(tiling_);
+      return;
+    } catch (const OutOfMemory&) {
+      plans_.drop(tile);
+      if (side == sides(image).back()) throw;
+    }
+  }
+}
+
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                       Context context, std::function<void(const Tiling&)> tells) {
+                       Context context, LatentDecoder::Tells tells) {
   const std::string name = autoencoder.component.model->name;
   const auto decoder = std::make_shared<LatentDecoder>(std::move(autoencoder), space, dtype,
                                                        std::move(context), std::move(tells));

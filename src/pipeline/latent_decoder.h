@@ -2,18 +2,58 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "pipeline/decoder.h"
+#include "pipeline/sized_plans.h"
 #include "pipeline/text_stage.h"
 #include "pipeline/tiles.h"
 
 namespace ebb {
 
-// Decodes one image at a time, so that batches need no more memory. `space`: the denoiser's latents
-// are (the autoencoder's - shift) * scale. `dtype` as entry_plan() takes it. Where the device's
-// memory is too short for a whole image, the largest tiles that fit are decoded, and `tells` is
-// called with them once a size.
+// Decodes one image at a time, so that batches need no more memory. Where the device's memory is
+// too short for a whole image, the largest tiles that fit are decoded, and `tells` is called with
+// them once a size.
+class LatentDecoder {
+ public:
+  using Tells = std::function<void(const Tiling&)>;
+  // `space`: the denoiser's latents are (the autoencoder's - shift) * scale. `dtype` as
+  // entry_plan() takes it.
+  LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
+                Tells tells = {});
+
+  LatentDecoder(const LatentDecoder&) = delete;  // plans refer to it
+  LatentDecoder& operator=(const LatentDecoder&) = delete;
+
+  // f32 [N,H,W,3] in [-1,1] of f32 [N,h,w,c]. Throws Error.
+  Tensor decode(const Tensor& samples);
+
+  // Sides of tiles, in latents, that an image [1,h,w,c] can be decoded in; the first one is the
+  // whole image.
+  static std::vector<int64_t> sides(const Shape& image);
+  // What a plan of such tiles needs; compiles it.
+  PlanNeeds needs(const Shape& image, int64_t side);
+  // Tiles of a larger side are not used any more; 0: whole images are.
+  void set_largest(int64_t side);
+  // Lets go of the device's memory until the next image.
+  void release();
+
+ private:
+  void prepare(const Shape& image);
+
+  LoadedComponent autoencoder_;
+  LatentSpace space_;
+  Context context_;
+  DType dtype_;
+  Tells tells_;
+  SizedPlans plans_;
+  int64_t largest_ = 0;
+  Tiling tiling_;
+  Shape size_;  // of the image that the tiling is for
+};
+
+// The same as a stage of a pipeline.
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                       Context context, std::function<void(const Tiling&)> tells = {});
+                       Context context, LatentDecoder::Tells tells = {});
 
 }  // namespace ebb

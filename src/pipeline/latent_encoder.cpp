@@ -18,7 +18,12 @@ LatentEncoder::LatentEncoder(LoadedComponent autoencoder, const LatentSpace& spa
     : autoencoder_(std::move(autoencoder)),
       space_(space),
       dtype_(dtype),
-      context_(std::move(context)) {
+      context_(std::move(context)),
+      plans_([this](const Shape& pixels) {
+        EntryCall call{"encode", {{"pixels", pixels}}, {"mean"}};
+        if (has_posterior()) call.outputs.emplace_back("logvar");
+        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_);
+      }) {
   const Component& c = autoencoder_.component;
   const auto own = c.model->latents(c.config);
   if (own && own->scaled) space_.scale = 1, space_.shift = 0;
@@ -26,28 +31,34 @@ LatentEncoder::LatentEncoder(LoadedComponent autoencoder, const LatentSpace& spa
 
 EncodedImage LatentEncoder::encode(const Tensor& pixels) {
   const Component& c = autoencoder_.component;
-  const bool posterior = c.model->name == "autoencoder_kl";
-  if (!plan_ || size_ != pixels.shape()) {
-    EntryCall call{"encode", {{"pixels", pixels.shape()}}, {"mean"}};
-    if (posterior) call.outputs.emplace_back("logvar");
-    plan_.reset();
-    plan_.emplace(entry_plan(c, call, dtype_, autoencoder_.weights, context_));
-    plan_->check_memory();
-    size_ = pixels.shape();
-  }
-  const NamedTensors out = plan_->run({{"pixels", pixels}});
+  Plan& plan = plans_.use(pixels.shape());
+  plan.check_memory();
+  const NamedTensors out = plan.run({{"pixels", pixels}});
   EncodedImage image{out.at("mean").clone(), {}};
   for (float& v : image.mean.span<float>()) {
     require(std::isfinite(v), "encode: the latents of the image are not finite in ", dtype_,
             "; --dtype f32, or another --vae, may mend that  ", c.model->name);
     v = static_cast<float>((v - space_.shift) * space_.scale);
   }
-  if (!posterior) return image;
+  if (!has_posterior()) return image;
   image.deviation = out.at("logvar").clone();
   for (float& v : image.deviation.span<float>())
     v = static_cast<float>(std::exp(0.5f * std::clamp(v, least_logvar, most_logvar)) *
                            space_.scale);
   return image;
+}
+
+EncodedImage LatentEncoder::sketch(const Shape& pixels) {
+  EncodedImage out;
+  const Graph& g = plans_.of(pixels).graph();
+  for (const NamedValue& o : g.outputs())
+    (o.name == "mean" ? out.mean : out.deviation) = Tensor(g.type(o.value));
+  return out;
+}
+
+void LatentEncoder::release() {
+  plans_.release();
+  autoencoder_.weights->drop_unused();
 }
 
 }  // namespace ebb

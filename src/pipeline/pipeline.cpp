@@ -243,6 +243,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
           .image = r.sample,
           .conditions = std::move(given),
           .branches = inputs.conditions.evaluated(r.guided),
+          .together = inputs.together,
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
           .draws = r.draws_in_plan() && inputs.first_draw == 0,
@@ -271,48 +272,68 @@ void Pipeline::with_room(size_t kept, const std::function<void()>& work) {
   }
 }
 
-// Where there is no room for all branches of guidance at a time, they are evaluated one by one.
-std::unique_ptr<Denoiser> Pipeline::compiled(DenoiserOptions options) {
-  if (options.guided() && options.together) {
-    try {
-      return compiled_as(options);
-    } catch (const OutOfMemory&) {
-      options.together = false;
-    }
-  }
-  return compiled_as(options);
-}
-
-std::unique_ptr<Denoiser> Pipeline::compiled_as(const DenoiserOptions& options) {
+std::unique_ptr<Denoiser> Pipeline::compiled(const DenoiserOptions& options) {
   std::unique_ptr<Denoiser> out;
   with_room(0, [&] {
     out = nullptr;  // one that there was no room for has memory already
     out = std::make_unique<Denoiser>(model_.diffusion, network_of(model_, options.conditions),
                                      options, context_);
-    if (!context_.device->on_host()) out->check_memory();
   });
   return out;
 }
 
-Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inputs) {
-  const DenoiserOptions wanted = plan_options(r, inputs);
-  const std::string& component = model_.model->name;
-  const auto known = std::ranges::find_if(plans_, [&](const CachedPlan& p) {
-    DenoiserOptions has = p.denoiser->options();
-    has.together = wanted.together;
-    return p.component == component && has == wanted;
+std::list<Pipeline::CachedPlan>::iterator Pipeline::find(const DenoiserOptions& options) {
+  return std::ranges::find_if(plans_, [&](const CachedPlan& p) {
+    return p.component == model_.model->name && p.denoiser->options() == options;
   });
-  if (known != plans_.end()) {
+}
+
+Denoiser& Pipeline::planned(const DenoiserOptions& options) {
+  if (const auto known = find(options); known != plans_.end()) {
     ++statistics_.reused;
     plans_.splice(plans_.begin(), plans_, known);
-    // one that has not run yet has no memory
-    if (!context_.device->on_host()) with_room(1, [&] { plans_.front().denoiser->check_memory(); });
   } else {
-    plans_.push_front({component, compiled(wanted)});
+    plans_.push_front({model_.model->name, compiled(options)});
     ++statistics_.compiled;
     while (plans_.size() > std::max<size_t>(options_.plans, 1)) drop_oldest();
   }
   return *plans_.front().denoiser;
+}
+
+// One that has not run yet has no memory.
+Denoiser& Pipeline::with_memory(const DenoiserOptions& options, bool hoisted_leaves) {
+  Denoiser& d = planned(options);
+  d.leave_hoisted(hoisted_leaves);
+  if (!context_.device->on_host()) with_room(1, [&] { d.check_memory(); });
+  return d;
+}
+
+// Where there is no room for all branches of guidance at a time, they are evaluated one by one.
+Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inputs) {
+  DenoiserOptions options = plan_options(r, inputs), apart = options;
+  apart.together = false;
+  if (find(options) == plans_.end() && find(apart) != plans_.end()) options = apart;
+  if (!options.guided() || !options.together) return with_memory(options, inputs.hoisted_leaves);
+  try {
+    return with_memory(options, inputs.hoisted_leaves);
+  } catch (const OutOfMemory&) {
+    if (const auto known = find(options); known != plans_.end()) plans_.erase(known);
+    return with_memory(apart, inputs.hoisted_leaves);
+  }
+}
+
+Pipeline::Needs Pipeline::needs(const ResolvedRequest& r, const RunInputs& inputs) {
+  const Denoiser& d = planned(plan_options(r, inputs));
+  return {d.needs(), d.hoisted_needs()};
+}
+
+void Pipeline::drop(const ResolvedRequest& r, const RunInputs& inputs) {
+  if (const auto known = find(plan_options(r, inputs)); known != plans_.end()) plans_.erase(known);
+}
+
+void Pipeline::release() {
+  for (CachedPlan& p : plans_) p.denoiser->release();
+  if (model_.weights) model_.weights->drop_unused();
 }
 
 // ---- runs ----------------------------------------------------------------------------------

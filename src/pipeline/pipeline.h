@@ -44,6 +44,15 @@ class Pipeline {
   // Compiles the plan of a request if it is not there, and takes what memory is sure. Throws Error
   // where memory is short.
   void prepare(const ResolvedRequest& r, const RunInputs& inputs = {}) { denoiser_for(r, inputs); }
+  // What the plans of a request need, compiled without a look at the memory that is free.
+  struct Needs {
+    PlanNeeds step;                    // of an evaluation
+    std::optional<PlanNeeds> hoisted;  // of what is computed once for them
+  };
+  Needs needs(const ResolvedRequest& r, const RunInputs& inputs);
+  void drop(const ResolvedRequest& r, const RunInputs& inputs);  // that plan
+  // All plans, and weights that nothing else has, let go of the device's memory.
+  void release();
   // Samples the images [first, first + ResolvedRequest::batch) of a request, fewer at its end.
   // `progress` as for generate(), of these images. Throws Error, Cancelled.
   struct Sampled {
@@ -76,10 +85,12 @@ class Pipeline {
   Sampled sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
                     const RunInputs& inputs, const std::function<bool(double)>& progress);
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunInputs& inputs) const;
+  Denoiser& planned(const DenoiserOptions& options);
+  Denoiser& with_memory(const DenoiserOptions& options, bool hoisted_leaves);
   Denoiser& denoiser_for(const ResolvedRequest& r, const RunInputs& inputs);
+  std::list<CachedPlan>::iterator find(const DenoiserOptions& options);
   void with_room(size_t kept, const std::function<void()>& work);
-  std::unique_ptr<Denoiser> compiled(DenoiserOptions options);
-  std::unique_ptr<Denoiser> compiled_as(const DenoiserOptions& options);
+  std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);
   void drop_oldest();
 
   LoadedModel model_;

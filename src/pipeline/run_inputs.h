@@ -29,6 +29,9 @@ struct RunInputs {
   int64_t first_step = 0, first_draw = 0;
   bool noised = true;  // noise of the first level is added to `data`
   std::optional<KnownRegion> known = {};
+  // What is decided by the memory that there is (pipeline/run_memory.h): the branches of guidance
+  // are one batch, and what is computed once a run leaves the device before the first evaluation.
+  bool together = true, hoisted_leaves = false;
   // f32 [1,h,w,1]: where it is 1, `data` is the noise that the run starts from.
   Tensor noise_instead = {};
 };

@@ -167,6 +167,22 @@ Tensor TextStage::embedded(size_t encoder, const Chunk& chunk, const Tensor& tok
   return out;
 }
 
+NamedTensors TextStage::outputs(size_t encoder, const Chunk& chunk) {
+  Plan& encode = plan(encoder, chunk.embeddings.empty() ? "encode" : "encode_embeddings");
+  if (!runs_) {
+    if (!chunk.embeddings.empty()) plan(encoder, "embed");
+    NamedTensors out;
+    for (const NamedValue& o : encode.graph().outputs())
+      out.emplace(o.name, Tensor(encode.graph().type(o.value)));
+    return out;
+  }
+  Tensor tokens(DType::i64, {1, text::chunk_tokens}), end(DType::i64, {1});
+  std::ranges::copy(chunk.ids, tokens.span<int64_t>().begin());
+  end.span<int64_t>()[0] = chunk.end;
+  if (chunk.embeddings.empty()) return encode.run({{"tokens", tokens}, {"end", end}});
+  return encode.run({{"embeddings", embedded(encoder, chunk, tokens)}, {"end", end}});
+}
+
 const TextStage::States& TextStage::run(size_t encoder, const Chunk& chunk) {
   const auto known = std::ranges::find_if(encoded_, [&](const EncodedChunk& c) {
     return c.encoder == encoder && c.chunk.ids == chunk.ids &&
@@ -174,14 +190,7 @@ const TextStage::States& TextStage::run(size_t encoder, const Chunk& chunk) {
   });
   if (known != encoded_.end()) return known->states;
   const EncoderRule& rule = rules_[encoder];
-  Tensor tokens(DType::i64, {1, text::chunk_tokens}), end(DType::i64, {1});
-  std::ranges::copy(chunk.ids, tokens.span<int64_t>().begin());
-  end.span<int64_t>()[0] = chunk.end;
-  const NamedTensors out =
-      chunk.embeddings.empty()
-          ? plan(encoder, "encode").run({{"tokens", tokens}, {"end", end}})
-          : plan(encoder, "encode_embeddings")
-                .run({{"embeddings", embedded(encoder, chunk, tokens)}, {"end", end}});
+  const NamedTensors out = outputs(encoder, chunk);
   encoded_.push_back(
       {encoder,
        chunk,
@@ -201,9 +210,7 @@ Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, const Tensor& pla
     for (size_t i = 0; i < z.size(); ++i) z[i] = f(z[i], chunk.weights[i / width], i);
   };
   if (syntax == PromptSyntax::comfyui) {
-    const text::ClipTokenizer tokenizer(vocabulary_);
-    const text::EncoderText empty{.tokenizer = &tokenizer, .pad = rules_[encoder].reading.pad};
-    const Tensor from = run(encoder, text::empty_chunk(empty)).states;
+    const Tensor from = run(encoder, empty(encoder)).states;
     const auto e = from.span<float>();
     each([&](float v, float w, size_t i) { return w == 1 ? v : e[i] + (v - e[i]) * w; });
     return states;
@@ -213,6 +220,11 @@ Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, const Tensor& pla
   const float scale = before / mean(z);
   each([&](float v, float, size_t) { return v * scale; });
   return states;
+}
+
+Chunk TextStage::empty(size_t encoder) const {
+  const text::ClipTokenizer tokenizer(vocabulary_);
+  return text::empty_chunk({.tokenizer = &tokenizer, .pad = rules_[encoder].reading.pad});
 }
 
 // ---- prompts -------------------------------------------------------------------------------
@@ -302,6 +314,45 @@ Tensor TextStage::size_values(const PromptRequest& r, bool negative) const {
   return out;
 }
 
+void TextStage::run_all(size_t encoder, const Part& part, PromptSyntax syntax) {
+  for (const text::StepChunks& s : part.encoders[encoder].steps)
+    for (const Chunk& chunk : s.chunks) {
+      run(encoder, chunk);
+      if (syntax == PromptSyntax::comfyui && !plain(chunk)) run(encoder, empty(encoder));
+    }
+}
+
+void TextStage::release(size_t encoder) {
+  for (auto& [entry, plan] : plans_[encoder]) plan->release();
+  rules_[encoder].encoder.weights->drop_unused();
+}
+
+void TextStage::release() {
+  for (size_t e = 0; e < rules_.size(); ++e) release(e);
+}
+
+std::vector<std::vector<PlanNeeds>> TextStage::needs() const {
+  std::vector<std::vector<PlanNeeds>> out;
+  for (const auto& plans : plans_) {
+    out.emplace_back();
+    for (const auto& [entry, plan] : plans) out.back().push_back(plan->needs());
+  }
+  return out;
+}
+
+TextStage::Encoded TextStage::sketch(const PromptRequest& r) {
+  runs_ = false;
+  try {
+    Encoded out = encode(r);
+    runs_ = true;
+    encoded_.clear();
+    return out;
+  } catch (...) {
+    runs_ = true;
+    throw;
+  }
+}
+
 TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   constexpr int64_t most_chunks = 64;
   Encoded out;
@@ -320,6 +371,10 @@ TextStage::Encoded TextStage::encode(const PromptRequest& r) {
     out.conditions.branches.push_back(p.branch);
   }
   out.tokens = text::chunk_tokens * longest;
+  for (size_t e = 0; e < rules_.size(); ++e) {
+    for (const Part& p : all) run_all(e, p, r.syntax);
+    if (r.one_by_one) release(e);
+  }
   std::ranges::sort(ends);
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (const int64_t end : ends) {

@@ -68,6 +68,7 @@ struct PromptRequest {
   int64_t steps = 20;
   ImageSize size = {};  // pixels, of what Stable Diffusion XL is told
   EmptyNegative empty_negative = EmptyNegative::encoded;
+  bool one_by_one = false;  // an encoder leaves the device before the next one comes
 };
 
 class TextStage {
@@ -87,6 +88,12 @@ class TextStage {
   // prompt (AND) is a branch with its weight. Throws Error for prompts that get too long and have
   // too many parts.
   Encoded encode(const PromptRequest& request);
+  // The same of zeros: compiles what encode() runs, and runs nothing.
+  Encoded sketch(const PromptRequest& request);
+  // What the plans of each encoder need.
+  std::vector<std::vector<PlanNeeds>> needs() const;
+  // Encoders let go of the device's memory, as they do one by one with PromptRequest::one_by_one.
+  void release();
 
  private:
   struct Part;  // of a prompt, or the negative one
@@ -96,6 +103,10 @@ class TextStage {
   std::vector<Part> parts(const std::string& prompt, const PromptRequest& r, bool negative,
                           std::vector<std::string>& warnings);
   Plan& plan(size_t encoder, const std::string& entry);
+  text::Chunk empty(size_t encoder) const;  // the empty prompt
+  void run_all(size_t encoder, const Part& part, text::PromptSyntax syntax);
+  void release(size_t encoder);
+  NamedTensors outputs(size_t encoder, const text::Chunk& chunk);
   struct EncodedChunk {
     size_t encoder;
     text::Chunk chunk;
@@ -117,6 +128,7 @@ class TextStage {
   Context context_;
   std::vector<std::map<std::string, std::unique_ptr<Plan>>> plans_;  // by encoder and entry point
   std::deque<EncodedChunk> encoded_;                                 // by encode() so far
+  bool runs_ = true;                                                 // false: a sketch
 };
 
 }  // namespace ebb

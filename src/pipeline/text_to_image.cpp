@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "diffusion/solver/sampler_names.h"
 #include "pipeline/image_encoder.h"
-#include "pipeline/latent_decoder.h"
 
 namespace ebb {
 namespace {
@@ -221,6 +220,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   if (request.hires) r.passes.push_back(hires_pass(r.request, parts));
   const std::vector<std::string>& found = r.first().warnings;
   r.warnings.insert(r.warnings.end(), found.begin(), found.end());
+  for (std::string& w : control_warnings(request.controls)) r.warnings.push_back(std::move(w));
   resolve_loras(parts, r);
   return r;
 }
@@ -232,6 +232,8 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
       vocabulary_(parts_.tokenizer.empty() ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
       pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {
+  if (options_.memory > 0) context_.memory->set_limit(options_.memory);
+  if (parts_.upscaler) upscaler_ = std::make_unique<Upscaler>(*parts_.upscaler, context_);
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
 
@@ -247,7 +249,7 @@ void TextToImage::apply_loras(const ResolvedTextToImage& r) {
 }
 
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
-                                   const RunEvents& events) {
+                                   const RunEvents& events, std::vector<PlanNeeds>* sketch) {
   const TextToImageRequest& q = r.request;
   const LoadedModel& m = pass.refined ? *parts_.refiner : parts_.denoiser;
   const DType dtype = pipeline_.dtype_of(pass.request);
@@ -259,15 +261,15 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
                std::make_unique<TextStage>(*m.model, m.config,
                                            pass.refined ? r.refiner_encoders : r.encoders,
                                            vocabulary_, dtype, context_, options_.embeddings)};
-  TextStage::Encoded text = text_of.stage->encode(
-      {.prompt = q.prompt,
-       .negative = q.negative,
-       .syntax = q.syntax,
-       .steps = pass.request.options.steps,
-       .size = {.height = latents.height * factor, .width = latents.width * factor},
-       .empty_negative =
-           empty_negative(m.model->conditions(m.config), pass.request.options.dialect,
-                          pass.refined ? parts_.refiner_zeros_for_empty : parts_.zeros_for_empty)});
+  const PromptRequest prompts{
+      .prompt = q.prompt,
+      .negative = q.negative,
+      .syntax = q.syntax,
+      .steps = pass.request.options.steps,
+      .size = {.height = latents.height * factor, .width = latents.width * factor},
+      .one_by_one = policy_.one_by_one};
+  TextStage::Encoded text =
+      sketch ? text_of.stage->sketch(prompts) : text_of.stage->encode(prompts);
   if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
   if (!q.controls.empty() && !pass.refined) {
@@ -279,10 +281,14 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
     if (needs_image_encoder(parts_.denoiser)) {
       images.emplace(*parts_.image_encoder, dtype, context_);
       run.encode = [&](const Tensor& picture, const std::string& output) {
-        return images->encode(picture, output);
+        if (!sketch) return images->encode(picture, output);
+        sketch->push_back(images->needs(output));
+        return images->sketch(output);
       };
     }
     add_controls(text.conditions, parts_.denoiser, q.controls, run);
+    images.reset();
+    if (parts_.image_encoder) parts_.image_encoder->weights->drop_unused();
   }
   return std::move(text.conditions);
 }
@@ -292,7 +298,7 @@ TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
   return pixels_;
 }
 
-Decoder& TextToImage::decoder(DType dtype) {
+LatentDecoder& TextToImage::decoder(DType dtype) {
   Pixels& p = pixels_in(dtype);
   if (p.decoder) return *p.decoder;
   const LatentSpace space = *parts_.denoiser.model->latents(parts_.denoiser.config);
@@ -301,22 +307,35 @@ Decoder& TextToImage::decoder(DType dtype) {
     if (tell_)
       tell_(str("generate: memory is short: decodes tiles of ", side, "x", side, " pixels"));
   };
-  p.decoder = latent_decoder(*parts_.autoencoder, space, dtype, context_, tells);
+  p.decoder = std::make_unique<LatentDecoder>(*parts_.autoencoder, space, dtype, context_, tells);
   return *p.decoder;
 }
 
 LatentEncoder& TextToImage::encoder(DType dtype) {
   Pixels& p = pixels_in(dtype);
   if (!p.encoder)
-    p.encoder.emplace(*parts_.autoencoder, *parts_.denoiser.model->latents(parts_.denoiser.config),
-                      dtype, context_);
+    p.encoder = std::make_unique<LatentEncoder>(
+        *parts_.autoencoder, *parts_.denoiser.model->latents(parts_.denoiser.config), dtype,
+        context_);
   return *p.encoder;
 }
 
+Tensor TextToImage::decoded(const Tensor& latents, DType dtype) {
+  LatentDecoder& d = decoder(dtype);
+  d.set_largest(policy_.decoder_tile);
+  Tensor pixels = d.decode(latents);
+  if (policy_.one_by_one) d.release();
+  return pixels;
+}
+
 RunTools TextToImage::tools(DType dtype) {
-  return {.encode = [this, dtype](const Tensor& pixels) { return encoder(dtype).encode(pixels); },
-          .decode = [this, dtype](
-                        const Tensor& latents) { return decoder(dtype).decode(latents.clone()); }};
+  const auto encode = [this, dtype](const Tensor& pixels) {
+    EncodedImage image = encoder(dtype).encode(pixels);
+    if (policy_.one_by_one) encoder(dtype).release();
+    return image;
+  };
+  return {.encode = encode,
+          .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); }};
 }
 
 // What the passes get beside the latents of the one before.
@@ -325,6 +344,8 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
   std::vector<RunInputs> out;
   meter.show(Stage::text, 0);
   for (const RunPass& pass : r.passes) out.push_back({.conditions = encoded(r, pass, events)});
+  if (policy_.encoders_leave)
+    for (TextStage* stage : text_stages()) stage->release();
   if (!options_.keeps_encoders) text_.stage.reset(), refiner_text_.stage.reset();
   meter.show(Stage::text, 1);
   const RunTools with = tools(pipeline_.dtype_of(r.first()));
@@ -332,6 +353,17 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
     for (const auto& mode : r.passes[i].modes) mode->prepare(with, out[i]);
   if (r.request.init) meter.show(Stage::encoding, 1);
   return out;
+}
+
+Tensor TextToImage::enlarged(const Tensor& pixels, double scale,
+                             const std::function<bool(double)>& progress) {
+  const Shape& s = pixels.shape();
+  upscaler_->set_tile(policy_.upscaler_tile);
+  const Tensor out =
+      upscaler_->run(pixels.reshape({1, s[0], s[1], s[2]}),
+                     scale > 0 ? scale : static_cast<double>(upscaler_->scale()), progress);
+  if (policy_.one_by_one) upscaler_->release();
+  return image_at(out, 0);
 }
 
 // One picture at a time, so that each is there as soon as it can be.
@@ -343,10 +375,15 @@ void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Te
     const auto index = static_cast<double>(out.index), count = static_cast<double>(r.request.count);
     if (r.request.pixels) {
       meter.show(Stage::decoding, index / count);
-      out.pixels = image_at(decoder(dtype).decode(latents.rows(i, i + 1).clone()), 0);
+      out.pixels = image_at(decoded(latents.rows(i, i + 1), dtype), 0);
       for (auto pass = r.passes.rbegin(); pass != r.passes.rend(); ++pass)
         for (auto mode = pass->modes.rbegin(); mode != pass->modes.rend(); ++mode)
           out.pixels = (*mode)->finish(out.pixels);
+      if (upscaler_)
+        out.pixels = enlarged(out.pixels, r.request.upscale, [&](double share) {
+          meter.show(Stage::decoding, (index + share) / count);
+          return true;
+        });
     }
     if (events.picture) events.picture(std::move(out));
     if (r.request.pixels) meter.show(Stage::decoding, (index + 1) / count);
@@ -366,6 +403,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
   for (size_t i = 0; i < r.passes.size(); ++i) {
     const RunPass& pass = r.passes[i];
     RunInputs in = inputs[i];
+    in.together = policy_.together, in.hoisted_leaves = policy_.one_by_one;
     for (const auto& mode : pass.modes) mode->begin(with, latents, in);
     const double work = work_of(r, pass);
     const Pipeline::Sampled out =
@@ -374,6 +412,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
           meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
           return true;
         });
+    if (policy_.one_by_one) pipeline_of(pass).release();
     before += work;
     latents = out.samples;
     report.steps += out.steps;
@@ -387,12 +426,17 @@ RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events
   const DefaultNoise& noise = r.first().noise;
   RunMeter meter(work_of(r), events.progress);
   apply_loras(r);
+  const RunMemory memory = planned(r);
+  policy_ = memory.policy;
+  if (events.planned) events.planned(memory);
+  context_.memory->restart_peak();
   const std::vector<RunInputs> inputs = prepared(r, meter, events);
   RunReport out{.ran = ran(r),
                 .start_noise = noise.source,
                 .step_noise = noise.steps.empty() ? noise.source : noise.steps};
   for (int64_t at = 0; at < r.request.count; at += r.first().batch)
     hand_out(r, at, sampled(r, inputs, at, meter, out), meter, events);
+  out.planned_bytes = memory.peak(), out.peak_bytes = context_.memory->peak();
   out.text_seconds = meter.seconds(Stage::text);
   out.sampling_seconds = meter.seconds(Stage::sampling);
   out.decoding_seconds = meter.seconds(Stage::decoding);

@@ -16,12 +16,15 @@
 #include "pipeline/hires.h"
 #include "pipeline/init_image.h"
 #include "pipeline/inpaint_image.h"
+#include "pipeline/latent_decoder.h"
 #include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/refine.h"
+#include "pipeline/run_memory.h"
 #include "pipeline/run_mode.h"
 #include "pipeline/run_progress.h"
 #include "pipeline/text_stage.h"
+#include "pipeline/upscaler.h"
 
 namespace ebb {
 
@@ -45,6 +48,7 @@ struct TextToImageRequest {
   std::optional<Refine> refine = {};
   std::vector<LoraChoice> loras = {};
   std::string lora_dir = {};  // where those are that the prompt names
+  double upscale = 0;         // by CheckpointParts::upscaler, so many times; 0: the network's own
 };
 
 // A request as it will run: looked up, parsed and checked, with the sizes and levels of its run.
@@ -71,14 +75,16 @@ struct Picture {
 struct RunEvents {
   // At the start of a stage and often within: returning false stops the run within a step.
   std::function<bool(const RunProgress&)> progress = {};
-  std::function<void(Picture)> picture = {};          // each as soon as it is ready, in order
-  std::function<void(const std::string&)> tell = {};  // what the run found out, a line each
+  std::function<void(Picture)> picture = {};           // each as soon as it is ready, in order
+  std::function<void(const std::string&)> tell = {};   // what the run found out, a line each
+  std::function<void(const RunMemory&)> planned = {};  // before anything runs
 };
 
 struct RunReport {
-  GenerateOptions ran;                  // with what took the place of `auto`
-  int64_t steps = 0, evaluations = 0;   // of the denoiser, an image
-  std::string start_noise, step_noise;  // the sources
+  GenerateOptions ran;                        // with what took the place of `auto`
+  int64_t steps = 0, evaluations = 0;         // of the denoiser, an image
+  std::string start_noise, step_noise;        // the sources
+  int64_t planned_bytes = 0, peak_bytes = 0;  // of the device's memory, at most
   double text_seconds = 0, sampling_seconds = 0, decoding_seconds = 0;
 };
 
@@ -89,6 +95,7 @@ struct TextToImageOptions {
   size_t plans = 8;  // of the denoiser that stay compiled
   // What another strength of LoRAs needs stays on the device, as long as there is room.
   bool keeps_loras = false;
+  int64_t memory = 0;  // bytes of the device that a run keeps within; 0: those that are free
 };
 
 class TextToImage {
@@ -108,13 +115,26 @@ class TextToImage {
 
  private:
   void apply_loras(const ResolvedTextToImage& r);
-  RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const RunEvents& events);
+  // `sketch`: nothing runs, values are zeros; it gets what image encoders need.
+  RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const RunEvents& events,
+                        std::vector<PlanNeeds>* sketch = nullptr);
   std::vector<RunInputs> prepared(const ResolvedTextToImage& r, RunMeter& meter,
                                   const RunEvents& events);
   Pipeline& pipeline_of(const RunPass& pass) { return pass.refined ? *refiner_ : pipeline_; }
-  Decoder& decoder(DType dtype);
+  // Memory: text_to_image_memory.cpp.
+  struct Sketch;
+  Sketch sketch(const ResolvedTextToImage& r);
+  std::vector<StageMemory> stages(const ResolvedTextToImage& r, const Sketch& s,
+                                  const MemoryPolicy& policy);
+  void text_stage(DeviceModel& device, const Sketch& s, const MemoryPolicy& policy) const;
+  RunMemory planned(const ResolvedTextToImage& r);
+  void release();
+  std::vector<TextStage*> text_stages() const;
+  LatentDecoder& decoder(DType dtype);
   LatentEncoder& encoder(DType dtype);
   RunTools tools(DType dtype);
+  Tensor enlarged(const Tensor& pixels, double scale, const std::function<bool(double)>& progress);
+  Tensor decoded(const Tensor& latents, DType dtype);
   Tensor sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs, int64_t first,
                  RunMeter& meter, RunReport& report);
   void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
@@ -134,11 +154,13 @@ class TextToImage {
   Text text_, refiner_text_;
   struct Pixels {
     DType dtype = DType::f32;
-    std::optional<Decoder> decoder;
-    std::optional<LatentEncoder> encoder;
+    std::unique_ptr<LatentDecoder> decoder;
+    std::unique_ptr<LatentEncoder> encoder;
   };
   Pixels& pixels_in(DType dtype);
   Pixels pixels_;
+  std::unique_ptr<Upscaler> upscaler_;
+  MemoryPolicy policy_;                           // of the request that runs
   std::vector<adapters::AdapterUse> loras_;       // of the last run
   std::function<void(const std::string&)> tell_;  // of the request that runs
 };

@@ -116,12 +116,43 @@ Upscaler::Upscaler(LoadedComponent network, Context context, const UpscaleOption
 }
 
 void Upscaler::compile(const Shape& tile) {
-  plan_.emplace(entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_));
-  plan_->check_memory();
+  if (!plan_ || tile_ != tile)
+    plan_.emplace(
+        entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_));
+  tile_ = tile;
+}
+
+std::span<const int64_t> Upscaler::sides() { return tile_sides; }
+
+PlanNeeds Upscaler::needs(const Shape& image, double scale, int64_t side) {
+  const int64_t multiple = multiple_of(network_.component);
+  Shape s = image;
+  for (int i = 1; i < times_for(scale); ++i) s[1] *= scale_, s[2] *= scale_;
+  for (size_t k : {1, 2}) s[k] = (s[k] + multiple - 1) / multiple * multiple;
+  compile(tile_shape(s, tiling_of(side, options_.overlap, multiple)));
+  return plan_->needs();
+}
+
+void Upscaler::set_tile(int64_t side) {
+  if (options_.tile != side) image_ = {};
+  options_.tile = side;
+}
+
+void Upscaler::release() {
+  if (plan_) plan_->release();
+  network_.weights->drop_unused();
+}
+
+int Upscaler::times_for(double scale) const {
+  int times = 1;
+  for (double have = static_cast<double>(scale_); have < scale && times < most_times && scale_ > 1;
+       have *= static_cast<double>(scale_))
+    ++times;
+  return times;
 }
 
 void Upscaler::prepare(const Shape& image) {
-  if (plan_ && image_ == image) return;
+  if (image_ == image) return;
   const int64_t multiple = multiple_of(network_.component);
   std::vector<int64_t> sides(tile_sides.begin(), tile_sides.end());
   if (options_.tile > 0) sides = {(options_.tile + multiple - 1) / multiple * multiple};
@@ -129,6 +160,7 @@ void Upscaler::prepare(const Shape& image) {
     try {
       tiling_ = tiling_of(side, options_.overlap, multiple);
       compile(tile_shape(image, tiling_));
+      plan_->check_memory();
       image_ = image;
       return;
     } catch (const OutOfMemory&) {
@@ -172,10 +204,7 @@ Tensor Upscaler::run(const Tensor& pixels, double scale,
   const auto side = [&](int64_t n) {
     return std::max<int64_t>(1, std::llround(static_cast<double>(n) * scale));
   };
-  int times = 1;
-  for (double have = static_cast<double>(scale_); have < scale && times < most_times && scale_ > 1;
-       have *= static_cast<double>(scale_))
-    ++times;
+  const int times = times_for(scale);
   Tensor out = pixels;
   for (int i = 0; i < times; ++i)
     out = run(out, [&](double share) { return !progress || progress((i + share) / times); });

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "pipeline/text_stage.h"
@@ -28,6 +29,14 @@ class Upscaler {
 
   // How many times as large the network makes pictures.
   int64_t scale() const { return scale_; }
+  // Sides of tiles that are tried where the options leave it open, the largest first.
+  static std::span<const int64_t> sides();
+  // What the plan of the largest image needs that it evaluates to bring one [1,H,W,3] to `scale`
+  // times its size, in tiles of `side`; compiles it.
+  PlanNeeds needs(const Shape& image, double scale, int64_t side);
+  void set_tile(int64_t side);
+  // Lets go of the device's memory until the next picture.
+  void release();
   // f32 [N,H,W,3] in [-1,1] -> [N,kH,kW,3], clipped. What does not fit is evaluated in tiles that
   // fade into each other. `progress` gets the share that is done; returning false stops with
   // Cancelled. Throws Error.
@@ -39,6 +48,7 @@ class Upscaler {
  private:
   void prepare(const Shape& image);
   void compile(const Shape& tile);
+  int times_for(double scale) const;  // evaluations, one behind the other
 
   LoadedComponent network_;
   Context context_;
@@ -47,7 +57,8 @@ class Upscaler {
   int64_t scale_ = 0;
   std::optional<Plan> plan_;
   Tiling tiling_;
-  Shape image_;  // that the plan is for
+  Shape tile_;   // of the plan
+  Shape image_;  // that the tiling is for
 };
 
 }  // namespace ebb

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/device.h"
+#include "runtime/device_memory.h"
 #include "runtime/tuner.h"
 
 namespace ebb {
@@ -15,6 +16,12 @@ struct Context {
   std::shared_ptr<Device> device;
   std::shared_ptr<Tuner> tuner = nullptr;  // null: presets, else the kernels' best guess
   std::function<void(std::string_view)> log = [](std::string_view) {};
+  // Copies of a context share the count and the limit.
+  std::shared_ptr<DeviceMemory> memory = std::make_shared<DeviceMemory>();
+
+  // Of the device, counted. Throws OutOfMemory.
+  std::shared_ptr<Buffer> allocate(int64_t bytes) const { return memory->allocate(*device, bytes); }
+  int64_t free_memory() const { return memory->free(*device); }  // bytes
 };
 
 // "cpu", "cuda", or "auto": the first backend with a device here, "cpu" last. Throws Error that

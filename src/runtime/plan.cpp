@@ -208,7 +208,7 @@ std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recom
     side_stream = side_stream_nodes(graph_, facts, reach);
   for (size_t i = 0; i < facts.size(); ++i)
     if (side_stream[i]) facts[i].extended_lifetime = reach;
-  std::optional<Fitted> out = fit(graph_, facts, r, mode, context_.device->free_memory());
+  std::optional<Fitted> out = fit(graph_, facts, r, mode, context_.free_memory());
   if (!out) return out;
   for (const size_t i : out->nodes.origin) side_stream_.push_back(side_stream[i]);
   return out;
@@ -292,32 +292,13 @@ Tensor Plan::placed(int32_t value) const {
 
 // Memory of the device. Where there is too little, the Error says what the plan needs.
 std::shared_ptr<Buffer> Plan::take(int64_t bytes) const {
-  Device& device = *context_.device;
   try {
-    return device.allocate(bytes);
+    return context_.allocate(bytes);
   } catch (const OutOfMemory&) {
-    const int64_t free = device.free_memory();
+    const int64_t free = context_.free_memory();
     if (bytes <= free) throw;
     fail_memory(bytes, free);
   }
-}
-
-int64_t Plan::missing_bytes() const {
-  const int64_t arena = arena_ ? 0 : memory_.arena_bytes;
-  int64_t bytes = 0;
-  for (size_t i = 0; i < sources_.size(); ++i)
-    if (!sources_[i].defined()) bytes += graph_.type(graph_.sources()[i].value).bytes();
-  if (!weights_ || prepared_.values.empty() || bound(prepared_.values[0].source).defined())
-    return bytes + arena;
-  for (const PreparedValue& v : prepared_.values) bytes -= prepared_.prepare.type(v.value).bytes();
-  // What preparing takes is free again when the arena is taken.
-  return bytes + weights_->missing_bytes(prepared_, *context_.device) +
-         std::max(arena, weights_->working_bytes(prepared_, *context_.device));
-}
-
-void Plan::check_memory(int64_t others) const {
-  const int64_t bytes = missing_bytes() + others, free = context_.device->free_memory();
-  if (bytes > free) fail_memory(bytes, free);
 }
 
 void Plan::make_inputs() {
@@ -331,16 +312,6 @@ void Plan::make_inputs() {
 void Plan::keep(std::string_view input, const Tensor& value) {
   make_inputs();
   inputs_.keep(input, value, *context_.device);
-}
-
-// `bytes`: what it asks for next.
-void Plan::fail_memory(int64_t bytes, int64_t free) const {
-  const auto megabytes = [](int64_t n) { return (n + 999999) / 1000000; };
-  throw OutOfMemory(
-      str("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
-          megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
-          " MB it asks for next, ", free / 1000000, " MB are free on ",
-          context_.device->description(), "; ", advice_on_memory(recomputed().blocks > 0)));
 }
 
 void Plan::resolve() {

@@ -13,10 +13,18 @@
 #include "runtime/fit.h"
 #include "runtime/plan_inputs.h"
 #include "runtime/side_stream.h"
+#include "runtime/weight_store.h"
 
 namespace ebb {
 
-class WeightStore;
+// What a plan takes of the device's memory when it runs first: `own`, then `weights`, then `arena`.
+struct PlanNeeds {
+  int64_t own = 0;  // inputs and states that it has no memory for yet
+  WeightNeeds weights = {};
+  int64_t arena = 0;
+
+  int64_t bytes() const;  // at most at once
+};
 
 struct CompileOptions {
   bool fuse = true;
@@ -47,11 +55,15 @@ class Plan {
   void bind(std::string_view name, const Tensor& tensor);
   // Allocates zeros for what is not bound yet.
   void bind_missing();
-  // Bytes of the device's memory that a run needs besides those that are bound, or held for others.
-  int64_t missing_bytes() const;
+  // What a run needs of the device's memory besides what is bound, or held for others.
+  PlanNeeds needs() const;
+  int64_t missing_bytes() const { return needs().bytes(); }
   // Throws OutOfMemory unless they are free, and `others` that are taken at the same time: to be
   // asked before weights are made or copied, which may take long.
   void check_memory(int64_t others = 0) const;
+  // Lets go of weights and of the memory that a run takes, and of inputs unless some are kept; the
+  // next run takes them again. What was bound stays.
+  void release();
   const Tensor& bound(std::string_view name) const;  // on the device
   Tensor fetch(std::string_view name) const;         // on the host: a copy, or the memory itself
 

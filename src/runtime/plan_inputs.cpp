@@ -45,6 +45,8 @@ Tensor PlanInputs::at(size_t source) const {
   return {};
 }
 
+bool PlanInputs::keeps() const { return std::ranges::any_of(inputs_, &Input::kept); }
+
 void PlanInputs::put(const Input& input, const Tensor& value, Device& device) {
   require(value.type() == input.memory.type(), "run: input '", input.name, "' needs another type (",
           input.memory.type(), ")  got ", value.type());

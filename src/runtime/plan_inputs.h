@@ -29,6 +29,7 @@ class PlanInputs {
   void load(const NamedTensors& inputs, const Graph& g, Device& device);
   // Copies a value that every later load() which does not give this input takes. Throws Error.
   void keep(std::string_view name, const Tensor& value, Device& device);
+  bool keeps() const;  // any value
 
  private:
   struct Input {

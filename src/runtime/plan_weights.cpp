@@ -9,9 +9,9 @@ std::vector<Tensor> Plan::prepared_weights() {
   try {
     return weights_->get(prepared_, context_);
   } catch (const OutOfMemory&) {
-    const int64_t bytes = weights_->missing_bytes(prepared_, *context_.device) +
-                          weights_->working_bytes(prepared_, *context_.device);
-    const int64_t free = context_.device->free_memory();
+    const WeightNeeds needs = weights_->needs(prepared_, *context_.device);
+    const int64_t bytes = needs.bytes() + needs.working;
+    const int64_t free = context_.free_memory();
     if (bytes <= free) throw;
     fail_memory(bytes, free);
   }

@@ -106,7 +106,7 @@ Tensor ChangedWeights::stored(const std::string& name, const StoredWeight& w) {
   Device& device = *context_.device;
   if (device.on_host() && w.host.defined()) return w.host;
   if (const auto it = held_.find(name); it != held_.end()) return it->second;
-  const Tensor t = keep_ ? Tensor(w.type, device.allocate(w.type.bytes())) : scratch(w.type);
+  const Tensor t = keep_ ? Tensor(w.type, context_.allocate(w.type.bytes())) : scratch(w.type);
   device.fill(t, w.read);
   if (keep_) held_.emplace(name, t);
   return t;
@@ -119,7 +119,7 @@ Tensor ChangedWeights::scratch(const Type& type) {
   if (!place || place->bytes() < type.bytes()) {
     context_.device->synchronize();
     place = nullptr;
-    place = context_.device->allocate(type.bytes());
+    place = context_.allocate(type.bytes());
   }
   return {type, place};
 }

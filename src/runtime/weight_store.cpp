@@ -58,6 +58,7 @@ class WeightStore::Preparer {
     const auto missing = store_.missing_computed(g_, &values_, *context_.device);
     prepare_changed(missing);
     for (const auto& [form, works] : forms(missing)) prepare(works);
+    for (auto& [key, value] : begun_) values_[key] = {std::move(value), ""};
     for (const PreparedValue& v : g_.values) {
       if (g_.prepare.producer(v.value) >= 0) continue;
       const auto known = values_.find(v.key);
@@ -67,29 +68,33 @@ class WeightStore::Preparer {
   }
 
  private:
+  // A part of a value.
   struct Work {
     const PreparedValue* value;
+    ValuePart part;
     std::vector<std::string> sources;
   };
   using Forms = std::vector<std::pair<std::string, std::vector<Work>>>;
 
-  // Computed values of one form each.
+  // Parts of computed values, of one form each.
   Forms forms(const std::vector<Missing>& missing) const {
     Forms out;
     for (const Missing& m : missing) {
       if (!m.changes.empty()) continue;
-      Work w{m.value, {}};
-      std::string form = to_text(expression_of(g_.prepare, m.value->value, w.sources));
-      auto found = std::ranges::find(out, form, [](const auto& f) { return f.first; });
-      if (found == out.end()) found = out.insert(found, {std::move(form), {}});
-      found->second.push_back(std::move(w));
+      for (const ValuePart& part : parts_of(g_.prepare, m.value->value)) {
+        Work w{m.value, part, {}};
+        std::string form = to_text(expression_of(g_.prepare, part.value, w.sources));
+        auto found = std::ranges::find(out, form, [](const auto& f) { return f.first; });
+        if (found == out.end()) found = out.insert(found, {std::move(form), {}});
+        found->second.push_back(std::move(w));
+      }
     }
     return out;
   }
 
   void prepare(const std::vector<Work>& works) {
     std::vector<std::string> sources;
-    Graph g = expression_of(g_.prepare, works[0].value->value, sources);
+    Graph g = expression_of(g_.prepare, works[0].part.value, sources);
     const Value out = g.take_output("value");
     const Type type = out.type();
     g.source(Source::Kind::state, "out", type);
@@ -98,15 +103,25 @@ class WeightStore::Preparer {
     for (const Work& w : works) {
       for (size_t i = 0; i < w.sources.size(); ++i)
         plan.bind(str("in.", i), on_device(w.sources[i]));
-      const Tensor result = place_of(w.value->key, type);
-      plan.bind("out", result);
+      const Tensor whole = begun(*w.value);
+      const int64_t first = w.part.offset / size_of(type.dtype);
+      plan.bind("out", whole.reshape({whole.numel()})
+                           .rows(first, first + type.shape.numel())
+                           .reshape(type.shape));
       plan.load({});
       plan.enqueue();
-      values_[w.value->key] = {result, ""};
       used_ = 0;
     }
     context_.device->synchronize();  // before the plan's memory goes
     scratch_.clear();
+  }
+
+  // A value that is computed part by part: plans get it when all are there.
+  Tensor begun(const PreparedValue& v) {
+    auto known = begun_.find(v.key);
+    if (known == begun_.end())
+      known = begun_.emplace(v.key, place_of(v.key, g_.prepare.type(v.value))).first;
+    return known->second;
   }
 
   void prepare_changed(const std::vector<Missing>& missing) {
@@ -153,11 +168,11 @@ class WeightStore::Preparer {
 
   std::shared_ptr<Buffer> take(int64_t bytes) {
     try {
-      return context_.device->allocate(bytes);
+      return context_.allocate(bytes);
     } catch (const OutOfMemory&) {
       drop(values_, asked_);
       if (on_.changed) on_.changed->drop();
-      return context_.device->allocate(bytes);
+      return context_.allocate(bytes);
     }
   }
 
@@ -179,6 +194,7 @@ class WeightStore::Preparer {
   Values& values_;
   OnDevice& on_;
   std::set<std::string> asked_;
+  std::map<std::string, Tensor> begun_;
   std::vector<std::shared_ptr<Buffer>> scratch_;
   size_t used_ = 0;
 };
@@ -192,20 +208,37 @@ std::vector<Tensor> WeightStore::get(const PreparedGraph& g, const Context& cont
   return out;
 }
 
-int64_t WeightStore::missing_bytes(const PreparedGraph& g, const Device& device) const {
-  const std::scoped_lock lock(mutex_);
-  const Values* values = values_on(device);
+std::map<std::string, int64_t> WeightStore::missing_values(const PreparedGraph& g,
+                                                           const Values* values,
+                                                           const Device& device) const {
   const auto changes = changes_by_value(g);
-  std::set<std::string_view> counted;
-  int64_t bytes = 0;
+  std::map<std::string, int64_t> out;
   for (const PreparedValue& v : g.values) {
     const bool changed = !changes[static_cast<size_t>(v.value)].empty();
     const auto known = values ? values->find(v.key) : Values::const_iterator();
     if (values && known != values->end() && !(known->second.shared && changed)) continue;
     if (!changed && g.prepare.producer(v.value) < 0 && in_place(v.key, device)) continue;
-    if (counted.insert(v.key).second) bytes += g.prepare.type(v.value).bytes();
+    out.emplace(v.key, g.prepare.type(v.value).bytes());
   }
-  return bytes;
+  return out;
+}
+
+namespace {
+
+int64_t sum_of(const std::map<std::string, int64_t>& bytes) {
+  int64_t sum = 0;
+  for (const auto& [key, n] : bytes) sum += n;
+  return sum;
+}
+
+}  // namespace
+
+int64_t WeightNeeds::bytes() const { return sum_of(values); }
+
+WeightNeeds WeightStore::needs(const PreparedGraph& g, const Device& device) const {
+  const std::scoped_lock lock(mutex_);
+  const Values* values = values_on(device);
+  return {this, missing_values(g, values, device), working_bytes(g, values, device)};
 }
 
 namespace {
@@ -267,11 +300,14 @@ std::vector<WeightStore::Missing> WeightStore::missing_computed(const PreparedGr
     if (!seen.insert(v.key).second) continue;
     Missing m{&v, wanted.empty() ? 0 : changing[static_cast<size_t>(v.value)], wanted};
     if (wanted.empty()) {
-      const Expression e = expression_at(g.prepare, v.value);
-      m.working = e.between;
-      for (const Source* s : e.sources)
-        if (!in_place(s->name, device) && !(values && values->contains(s->name)))
-          m.working += g.prepare.type(s->value).bytes();
+      for (const ValuePart& part : parts_of(g.prepare, v.value)) {
+        const Expression e = expression_at(g.prepare, part.value);
+        int64_t working = e.between;
+        for (const Source* s : e.sources)
+          if (!in_place(s->name, device) && !(values && values->contains(s->name)))
+            working += g.prepare.type(s->value).bytes();
+        m.working = std::max(m.working, working);
+      }
     }
     out.push_back(std::move(m));
   }
@@ -279,11 +315,12 @@ std::vector<WeightStore::Missing> WeightStore::missing_computed(const PreparedGr
   return out;
 }
 
-int64_t WeightStore::working_bytes(const PreparedGraph& g, const Device& device) const {
-  int64_t to_come = missing_bytes(g, device), most = 0;
-  const std::scoped_lock lock(mutex_);
-  for (const Missing& m : missing_computed(g, values_on(device), device)) {
-    to_come -= g.prepare.type(m.value->value).bytes();
+int64_t WeightStore::working_bytes(const PreparedGraph& g, const Values* values,
+                                   const Device& device) const {
+  const std::map<std::string, int64_t> missing = missing_values(g, values, device);
+  int64_t to_come = sum_of(missing), most = 0;
+  for (const Missing& m : missing_computed(g, values, device)) {
+    if (const auto v = missing.find(m.value->key); v != missing.end()) to_come -= v->second;
     most = std::max(most, m.working - to_come);
   }
   return most;
@@ -354,7 +391,7 @@ Tensor WeightStore::changed(const std::string& name, const Context& context) con
   const Type stored = found->second.type, wide{DType::f32, stored.shape};
   PreparedExpression as_it_is;
   as_it_is.graph.output("value", as_it_is.graph.source(Source::Kind::state, "in.0", stored));
-  const Tensor result(wide, context.device->allocate(wide.bytes()));
+  const Tensor result(wide, context.allocate(wide.bytes()));
   ChangedWeights work(context, false);
   work.compute(as_it_is, {changed_source(name)}, result);
   work.finish();

@@ -19,6 +19,17 @@
 
 namespace ebb {
 
+// What plans take of the device's memory for weights: what is not there yet.
+struct WeightNeeds {
+  const void* store = nullptr;            // plans of one store share values of one key
+  std::map<std::string, int64_t> values;  // bytes, by key
+  // Beyond these while they are prepared: for the files' own tensors and for what lies between
+  // these and a result, less what is taken only later.
+  int64_t working = 0;
+
+  int64_t bytes() const;  // of all values
+};
+
 class WeightStore {
  public:
   using Weights = std::map<std::string, StoredWeight, std::less<>>;  // by their names in graphs
@@ -44,11 +55,8 @@ class WeightStore {
   // The values of a prepare graph in the device's memory: those that are there, and those that are
   // read and computed now. The same memory for the same key. Throws Error.
   std::vector<Tensor> get(const PreparedGraph& g, const Context& context);
-  // Bytes that get() would take of the device's memory and keep.
-  int64_t missing_bytes(const PreparedGraph& g, const Device& device) const;
-  // Bytes that get() needs beyond these while it works: for the files' own tensors and for what
-  // lies between these and a result, less what it takes only later.
-  int64_t working_bytes(const PreparedGraph& g, const Device& device) const;
+  // What get() would take.
+  WeightNeeds needs(const PreparedGraph& g, const Device& device) const;
   // Bytes of the device's memory that are held for plans to come, too.
   int64_t held_bytes(const Device& device) const;
   // Lets go of what no plan has.
@@ -76,6 +84,9 @@ class WeightStore {
   // with the lock held, as all of these.
   std::vector<Missing> missing_computed(const PreparedGraph& g, const Values* values,
                                         const Device& device) const;
+  std::map<std::string, int64_t> missing_values(const PreparedGraph& g, const Values* values,
+                                                const Device& device) const;
+  int64_t working_bytes(const PreparedGraph& g, const Values* values, const Device& device) const;
   // Those on the device, or null.
   const Values* values_on(const Device& device) const;
   bool in_place(const std::string& name, const Device& device) const;

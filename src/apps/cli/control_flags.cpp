@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "pipeline/decoder.h"
 
 namespace ebb::cli {
 namespace {
@@ -48,18 +47,16 @@ std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
   return out;
 }
 
-PictureUpscaler::PictureUpscaler(const ControlFlags& flags, const Context& context) {
-  if (flags.upscale.empty()) return;
-  const UpscaleText text = upscale_text(flags.upscale);
-  upscaler_.emplace(load_upscaler(text.file), context);
-  scale_ = text.scale == 0 ? static_cast<double>(upscaler_->scale()) : text.scale;
+LoadedComponent upscaler_of(const ControlFlags& flags) {
+  return load_upscaler(upscale_text(flags.upscale).file);
 }
 
-Tensor PictureUpscaler::operator()(const Tensor& pixels,
-                                   const std::function<bool(double)>& progress) {
-  if (!upscaler_) return pixels;
-  const Shape& s = pixels.shape();
-  return image_at(upscaler_->run(pixels.reshape({1, s[0], s[1], s[2]}), scale_, progress), 0);
+double upscale_of(const ControlFlags& flags) {
+  if (flags.upscale.empty()) return 0;
+  const double scale = upscale_text(flags.upscale).scale;
+  require(scale >= 0 && scale <= 16,
+          "generate: --upscale: the scale must be more than 0 and at most 16 (", scale, ")");
+  return scale;
 }
 
 }  // namespace ebb::cli

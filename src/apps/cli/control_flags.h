@@ -36,15 +36,8 @@ struct ControlFlags {
 LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags);
 std::vector<ControlInput> control_inputs(const ControlFlags& flags);
 
-// Makes pictures f32 [H,W,3] in [-1,1] larger, or leaves them as they are without --upscale.
-class PictureUpscaler {
- public:
-  PictureUpscaler(const ControlFlags& flags, const Context& context);
-  Tensor operator()(const Tensor& pixels, const std::function<bool(double)>& progress);
-
- private:
-  std::optional<Upscaler> upscaler_;
-  double scale_ = 1;
-};
+// Of --upscale FILE[:scale]: the network, and the scale; 0: its own.
+LoadedComponent upscaler_of(const ControlFlags& flags);
+double upscale_of(const ControlFlags& flags);
 
 }  // namespace ebb::cli

@@ -73,7 +73,7 @@ struct Params {
 };
 
 // Those of Form::fprop, whose accumulators take up to two more products (Problem::shortcut). Other
-// launches do not carry the 640 bytes.
+// launches do not carry the 768 bytes.
 struct FpropParams : Params {
   struct Pair {
     CUtensorMap a, b;

@@ -9,6 +9,7 @@
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
+#include "base/text_list.h"
 #include "pipeline/convert.h"
 
 namespace ebb::cli {
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   std::string in, out, dtype = "same", layout = "auto", variant;
   bool ema = false, json = false;
+  TextList lora;
   void fields(auto&& f) {
     f("dtype", dtype, "of the floats: f32, f16, bf16, or same: each as it is");
     f("layout", layout,
@@ -24,6 +26,9 @@ struct Options {
       "auto: by what IN and OUT are");
     f("variant", variant, "of a folder's files that are there in several: fp16");
     f("ema", ema, "the moving averages in place of the denoiser's weights");
+    f("lora", lora,
+      "a LoRA or one of its relatives to merge, FILE[:strength[:text strength]][:lbw=1,0,...]; "
+      "many: again, or parted by ;");
     f("json", json, "print one JSON object on standard output, all else on standard error");
   }
   void choices(auto&& f) {
@@ -74,11 +79,13 @@ int run(const Options& o) {
        .layout = layout_of(o),
        .dtype = o.dtype == "same" ? std::nullopt : std::optional(parse_dtype(o.dtype)),
        .averaged = o.ema,
-       .variant = o.variant},
+       .variant = o.variant,
+       .loras = parse_loras(o.lora.text())},
       [&](int64_t at, int64_t all) {
         line.show(static_cast<double>(at) / static_cast<double>(std::max<int64_t>(all, 1)));
       });
   line.finish();
+  for (const std::string& w : done.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
   report(o, done, seconds());
   return 0;
 }
@@ -98,8 +105,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 }  // namespace
 
 const Command& convert() {
-  static const Command c{"convert", "write a checkpoint in another container, layout or dtype",
-                         "ebb convert model.ckpt model.safetensors --dtype f16", bind};
+  static const Command c{"convert",
+                         "write a checkpoint in another container, layout or dtype",
+                         "ebb convert model.ckpt model.safetensors --dtype f16",
+                         bind,
+                         {},
+                         {"lora"}};
   return c;
 }
 

@@ -33,7 +33,7 @@ struct Options {
                                        embedding_dir, lora_dir, variant;
   bool ema = false;
   TextList lora;
-  std::string prompt_syntax = "auto", like, config, format = "png";
+  std::string prompt_syntax = "auto", like, config, memory = "auto", format = "png";
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .guidance = 7};
@@ -73,6 +73,7 @@ struct Options {
     f("format", format, "of the files in a folder: png, jpg or webp");
     f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
     f("like", like, "a picture whose settings are taken: one by ebb is made again");
+    f("memory", memory, "of the device, to keep within: 5GB, 800MB; auto: what is free");
     f("config", config, "a JSON file with any of these settings; flags come before it");
   }
   std::vector<Field> others() {
@@ -125,6 +126,15 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedText
                                           .options = ran})}};
 }
 
+// Bytes; 0: what is free.
+int64_t memory_of(const std::string& text) {
+  if (text == "auto") return 0;
+  const auto bytes = parse_size(text);
+  require(bytes.has_value(), "generate: --memory must be auto or a size like 5GB or 800MB (got '",
+          text, "')");
+  return *bytes;
+}
+
 TextToImageRequest request_of(const Options& o) {
   const Output output = output_of(o.out, "generate");
   TextToImageRequest out{.prompt = o.prompt,
@@ -139,6 +149,7 @@ TextToImageRequest request_of(const Options& o) {
                          .controls = control_inputs(o.control)};
   out.loras = parse_loras(o.lora.text());
   out.lora_dir = o.lora_dir;
+  out.upscale = upscale_of(o.control);
   o.modes.add_to(out);
   return out;
 }
@@ -156,6 +167,7 @@ CheckpointParts parts_of(const Options& o) {
                  o.diffusion);
   say_guesses(parts.denoiser);
   parts.denoiser = with_controls(std::move(parts.denoiser), o.control);
+  if (!o.control.upscale.empty()) parts.upscaler = upscaler_of(o.control);
   return parts;
 }
 
@@ -166,11 +178,8 @@ void warn(const std::vector<std::string>& warnings) {
 // Writes pictures into a folder when they come; what is one file in the end, once.
 class PictureFiles {
  public:
-  // `upscale`: of a picture's pixels.
-  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran,
-               std::function<Tensor(const Tensor&)> upscale)
+  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
       : options_(o),
-        upscale_(std::move(upscale)),
         output_(output_of(o.out, "generate")),
         hash_(o.model),
         text_([&o, &r, ran, this](int64_t i) { return settings(o, r, ran, i, hash_.hex()); }) {
@@ -185,9 +194,9 @@ class PictureFiles {
     ++count_;
     if (output_ == Output::folder)
       return write_pictures(
-          options_.out, {pixels(p)}, [&](int64_t) { return text_(p.index); },
+          options_.out, {to_pixels(p.pixels)}, [&](int64_t) { return text_(p.index); },
           {.format = options_.format, .quality = options_.quality, .first_image = p.index});
-    kept_.push_back(output_ == Output::grid ? pixels(p) : p.latents);
+    kept_.push_back(output_ == Output::grid ? to_pixels(p.pixels) : p.latents);
   }
   void finish() const {
     if (kept_.empty()) return;
@@ -202,10 +211,7 @@ class PictureFiles {
   int64_t count() const { return count_; }
 
  private:
-  Tensor pixels(const Picture& p) const { return to_pixels(upscale_(p.pixels)); }
-
   const Options& options_;
-  std::function<Tensor(const Tensor&)> upscale_;
   Output output_;
   FileHash hash_;
   PictureText text_;
@@ -225,6 +231,8 @@ void report(const Options& o, const RunReport& r, double seconds) {
                                       {"steps", r.steps},
                                       {"evaluations", r.evaluations},
                                       {"dtype", r.ran.dtype},
+                                      {"planned_bytes", r.planned_bytes},
+                                      {"peak_bytes", r.peak_bytes},
                                       {"schedule", r.ran.schedule},
                                       {"n", o.only < 0 ? o.n : 1},
                                       {"out", o.out}};
@@ -260,17 +268,14 @@ int run(const Options& o) {
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, request_of(o));
   warn(request.warnings);
-  TextToImageOptions options{.keeps_encoders = false};
+  TextToImageOptions options{.keeps_encoders = false, .memory = memory_of(o.memory)};
   if (!o.embedding_dir.empty())
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
   warn(options.embeddings.warnings);
   const Context context = open_device(o.common);
-  PictureUpscaler upscaler(o.control, context);
   TextToImage pipeline(std::move(parts), context, std::move(options));
   train::StopSignals signals(stopping);
-  PictureFiles files(o, request, pipeline.ran(request), [&](const Tensor& pixels) {
-    return upscaler(pixels, [&](double) { return signals.requested() == 0; });
-  });
+  PictureFiles files(o, request, pipeline.ran(request));
   const auto start = std::chrono::steady_clock::now();
   ProgressLine line("generate");
   RunEvents events;
@@ -279,6 +284,9 @@ int run(const Options& o) {
     return signals.requested() == 0;
   };
   events.picture = [&](const Picture& p) { files.add(p); };
+  events.planned = [](const RunMemory& m) {
+    std::fprintf(stderr, "memory: at most %s\n", text_of(m).c_str());
+  };
   events.tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
   try {
     const RunReport done = pipeline.run(request, events);

@@ -2,7 +2,7 @@
 // results.
 #pragma once
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/cuda/gemm_sm90.h"
@@ -28,10 +28,10 @@ struct FewChannelsPrograms {
 //   Problem problem(s)           the GEMM, of matmul's forms
 //   Program program(s, FewChannelsPrograms, device)
 template <class Use>
-Kernel few_channels_kernel(std::string name) {
+Kernel few_channels_kernel(std::string_view name) {
   namespace gemm = ebb::cuda::gemm;
   return {.op = "conv2d",
-          .name = std::move(name),
+          .name = name,
           .supports = Use::supports,
           .prepare =
               +[](const Signature& s, const Tune& tune, Device& d) {

@@ -1,0 +1,58 @@
+#include "pipeline/merged_weights.h"
+
+#include "base/error.h"
+#include "base/fields.h"
+#include "pipeline/component.h"
+
+namespace ebb {
+namespace {
+
+constexpr int64_t clip_g = 1280;  // its width
+
+int64_t width_of(ModelConfig config) {
+  const std::vector<Field> fields = config.fields();
+  return parse_integer(field_text(find_field(fields, "width", "config")), "width");
+}
+
+}  // namespace
+
+MergedWeights::MergedWeights(const std::vector<Part>& parts, const std::vector<LoraChoice>& loras)
+    : context_(open_context("cpu")) {
+  if (loras.empty()) return;
+  using NetworkPart = adapters::Network::Part;
+  std::vector<adapters::Network> networks;
+  std::vector<Changed*> changed;  // likewise
+  int64_t encoders = 0;
+  for (const Part& p : parts) {
+    const Component& c = p.component;
+    if (c.model->kind != ModelKind::denoiser && c.model->kind != ModelKind::text_encoder) continue;
+    const auto store = open_component(p.file, p.path, c);
+    changed.push_back(&(networks_[{p.path, c.prefix}] = {store, {}}));
+    if (c.model->kind == ModelKind::denoiser) {
+      networks.push_back({NetworkPart::denoiser, 1, c.model, c.config, store});
+      continue;
+    }
+    const bool second = encoders++ > 0 || width_of(c.config) == clip_g;
+    networks.push_back({NetworkPart::text, second ? 2 : 1, c.model, c.config, store});
+  }
+  require(!networks.empty(), "convert: has no network that a LoRA could change");
+  const auto uses = open_loras(loras);
+  warnings_ = adapters::check(uses, networks);
+  const auto changes = adapters::changes_of(uses, networks, adapters::Targets(networks));
+  for (size_t i = 0; i < changes.size(); ++i) {
+    for (const auto& [weight, terms] : changes[i])
+      if (!terms.empty()) changed[i]->weights.insert(weight);
+    changed[i]->store->change(changes[i]);
+  }
+}
+
+std::function<Tensor()> MergedWeights::of(const std::string& path, const std::string& prefix,
+                                          const std::string& weight) const {
+  const auto network = networks_.find({path, prefix});
+  if (network == networks_.end() || !network->second.weights.contains(weight)) return {};
+  return [store = network->second.store, weight, context = context_] {
+    return store->changed(weight, context);
+  };
+}
+
+}  // namespace ebb

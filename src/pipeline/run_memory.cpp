@@ -1,0 +1,132 @@
+#include "pipeline/run_memory.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "core/out_of_memory.h"
+
+namespace ebb {
+namespace {
+
+// Small runs are told in MB.
+std::string size_text(int64_t bytes) {
+  std::ostringstream out;
+  const bool large = bytes >= 1'000'000'000;
+  out << std::fixed << std::setprecision(2) << static_cast<double>(bytes) / (large ? 1e9 : 1e6)
+      << (large ? " GB" : " MB");
+  return out.str();
+}
+
+std::string stages_text(const std::vector<StageMemory>& stages) {
+  std::string out;
+  for (const StageMemory& s : stages)
+    out += str(out.empty() ? "" : ", ", s.name, ' ', size_text(s.bytes));
+  return out;
+}
+
+std::string policy_text(const MemoryPolicy& p) {
+  std::string out;
+  const auto add = [&](const std::string& what) { out += str(out.empty() ? "" : ", ", what); };
+  if (p.one_by_one)
+    add("one component at a time");
+  else if (p.encoders_leave)
+    add("text encoders leave after use");
+  if (!p.together) add("guidance one branch after the other");
+  if (p.decoder_tile > 0) add(str("decoded in tiles of ", p.decoder_tile, " latents"));
+  if (p.upscaler_tile > 0) add(str("enlarged in tiles of ", p.upscaler_tile, " pixels"));
+  return out;
+}
+
+int64_t most_of(const std::vector<StageMemory>& stages) {
+  int64_t most = 0;
+  for (const StageMemory& s : stages) most = std::max(most, s.bytes);
+  return most;
+}
+
+// Whether a stage is smaller in `b` that is too large in `a`.
+bool helps(const std::vector<StageMemory>& a, const std::vector<StageMemory>& b, int64_t limit) {
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i].bytes > limit && b[i].bytes < a[i].bytes) return true;
+  return false;
+}
+
+// One policy after the other, each with a measure more.
+std::vector<std::function<void(MemoryPolicy&)>> measures_of(const MemoryChoice& c) {
+  std::vector<std::function<void(MemoryPolicy&)>> out;
+  if (!c.first.encoders_leave) out.emplace_back([](MemoryPolicy& p) { p.encoders_leave = true; });
+  out.emplace_back([](MemoryPolicy& p) { p.encoders_leave = p.one_by_one = true; });
+  if (c.guided) out.emplace_back([](MemoryPolicy& p) { p.together = false; });
+  for (const int64_t side : c.decoder_tiles)
+    out.emplace_back([side](MemoryPolicy& p) { p.decoder_tile = side; });
+  for (const int64_t side : c.upscaler_tiles)
+    out.emplace_back([side](MemoryPolicy& p) { p.upscaler_tile = side; });
+  return out;
+}
+
+}  // namespace
+
+int64_t RunMemory::peak() const { return most_of(stages); }
+
+std::string text_of(const RunMemory& memory) {
+  const std::string measures = policy_text(memory.policy);
+  return str(size_text(memory.peak()), ": ", stages_text(memory.stages),
+             measures.empty() ? "" : " (" + measures + ")");
+}
+
+void DeviceModel::begin(std::string_view stage) {
+  const auto known = std::ranges::find(stages_, stage, &StageMemory::name);
+  StageMemory now{std::string(stage), now_};
+  if (known != stages_.end()) {
+    now.bytes = std::max(now.bytes, known->bytes);
+    stages_.erase(known);
+  }
+  stages_.push_back(std::move(now));
+}
+
+void DeviceModel::reach(int64_t bytes) {
+  stages_.back().bytes = std::max(stages_.back().bytes, bytes);
+}
+
+void DeviceModel::take(const PlanNeeds& plan) {
+  now_ += plan.own;
+  bool prepares = false;
+  for (const auto& [key, bytes] : plan.weights.values) {
+    Weight& w = weights_[{plan.weights.store, key}];
+    if (w.plans++ > 0) continue;
+    w.bytes = bytes;
+    now_ += bytes;
+    prepares = true;
+  }
+  if (prepares) reach(now_ + plan.weights.working);
+  now_ += plan.arena;
+  reach(now_);
+}
+
+void DeviceModel::leave(const PlanNeeds& plan) {
+  now_ -= plan.own + plan.arena;
+  for (const auto& [key, bytes] : plan.weights.values) {
+    const auto w = weights_.find({plan.weights.store, key});
+    if (w == weights_.end() || --w->second.plans > 0) continue;
+    now_ -= w->second.bytes;
+    weights_.erase(w);
+  }
+}
+
+RunMemory choose_memory(const MemoryChoice& c, int64_t limit, std::string_view whose) {
+  RunMemory best{.policy = c.first, .stages = c.stages(c.first)};
+  for (const auto& measure : measures_of(c)) {
+    if (best.peak() <= limit) break;
+    RunMemory next{.policy = best.policy, .stages = {}};
+    measure(next.policy);
+    next.stages = c.stages(next.policy);
+    if (helps(best.stages, next.stages, limit)) best = std::move(next);
+  }
+  if (best.peak() <= limit) return best;
+  throw OutOfMemory(str("generate: out of memory: the run takes ", text_of(best), ", and ", whose,
+                        " is ", size_text(limit),
+                        "; a smaller --size or --batch takes less, as "
+                        "does --dtype bf16 or f16"));
+}
+
+}  // namespace ebb

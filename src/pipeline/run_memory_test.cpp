@@ -1,0 +1,80 @@
+#include "pipeline/run_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "core/out_of_memory.h"
+
+namespace ebb {
+namespace {
+
+PlanNeeds needs(const void* store, std::map<std::string, int64_t> weights, int64_t arena,
+                int64_t working = 0) {
+  return {.own = 1, .weights = {store, std::move(weights), working}, .arena = arena};
+}
+
+// A choice whose stages take 60 (less 30 when encoders leave), 80 (less 50 by branches) and 70
+// (less 60 in tiles).
+MemoryChoice choice() {
+  return {.first = {},
+          .guided = true,
+          .decoder_tiles = {64, 32},
+          .upscaler_tiles = {},
+          .stages = [](const MemoryPolicy& p) {
+            const int64_t text = p.encoders_leave ? 0 : 30;
+            return std::vector<StageMemory>{
+                {"text", 30},
+                {"sampling", text + (p.together ? 80 : 30)},
+                {"decoding", text + (p.decoder_tile == 0 ? 70 : p.decoder_tile)}};
+          }};
+}
+
+}  // namespace
+
+TEST(device_model, weights_of_two_plans__count_once_and_leave_with_the_last) {
+  const int store = 0;
+  const PlanNeeds a = needs(&store, {{"w", 100}, {"v", 10}}, 50, 70);
+  const PlanNeeds b = needs(&store, {{"w", 100}}, 5, 70);
+  DeviceModel model(1000);
+  model.begin("first");
+  model.take(a);  // prepares with 70 before it has its 50
+  model.begin("both");
+  model.take(b);
+  model.begin("second");
+  model.leave(a);
+  model.begin("alone");
+  model.leave(b);
+  model.begin("none");
+  const auto stages = std::move(model).stages();
+  ASSERT_EQ(stages.size(), 5u);
+  EXPECT_EQ(stages[0].bytes, 1000 + 1 + 110 + 70);
+  EXPECT_EQ(stages[1].bytes, 1000 + 2 + 110 + 50 + 5);
+  EXPECT_EQ(stages[3].bytes, 1000 + 1 + 100 + 5);
+  EXPECT_EQ(stages[4].bytes, 1000);
+}
+
+TEST(choose_memory, measures__come_in_order_and_only_where_they_help) {
+  const auto at = [](int64_t limit) { return choose_memory(choice(), limit, "--memory"); };
+  EXPECT_FALSE(at(110).policy.encoders_leave);
+  EXPECT_TRUE(at(109).policy.encoders_leave);
+  EXPECT_TRUE(at(80).policy.together);
+  EXPECT_FALSE(at(79).policy.together);
+  EXPECT_FALSE(at(79).policy.one_by_one);  // makes nothing smaller
+  EXPECT_EQ(at(70).policy.decoder_tile, 0);
+  EXPECT_EQ(at(69).policy.decoder_tile, 64);
+  EXPECT_EQ(at(32).policy.decoder_tile, 32);
+  EXPECT_EQ(at(32).peak(), 32);
+}
+
+TEST(choose_memory, what_does_not_fit__is_an_error_with_the_numbers) {
+  try {
+    choose_memory(choice(), 20, "--memory");
+    FAIL();
+  } catch (const OutOfMemory& e) {
+    const std::string text = e.what();
+    for (const char* part :
+         {"out of memory", "text 0.00 MB", "--memory is 0.00 MB", "decoded in tiles of 32 latents"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+}  // namespace ebb

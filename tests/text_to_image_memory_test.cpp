@@ -1,0 +1,141 @@
+// What runs of TextToImage take of a device's memory: planned before, counted by the allocator, and
+// kept within a limit.
+#include <gtest/gtest.h>
+
+#include "core/out_of_memory.h"
+#include "pipeline/text_to_image.h"
+#include "support/far_device.h"
+#include "support/files.h"
+#include "support/golden_distance.h"
+#include "support/small_checkpoint.h"
+
+namespace ebb::testing {
+namespace {
+
+const nlohmann::json& golden(size_t run) {
+  static const nlohmann::json runs = read_golden("text_to_image")["runs"];
+  return runs.at(run);
+}
+
+// The first run of a network with that many text encoders.
+const nlohmann::json& run_of(size_t encoders) {
+  for (size_t i = 0;; ++i)
+    if (golden(i)["texts"].size() == encoders) return golden(i);
+}
+
+struct Made {
+  std::vector<float> pixels;
+  RunMemory planned;
+  RunReport report;
+};
+
+class TextToImageMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+  }
+  static TextToImageRequest request(const nlohmann::json& run) {
+    TextToImageRequest q = recorded_request(run);
+    q.options.steps = 2;
+    return q;
+  }
+  // On a device with memory of its own.
+  static Made made(const nlohmann::json& run, const TextToImageRequest& q, int64_t limit = 0,
+                   Context context = {.device = std::make_shared<FarDevice>()}) {
+    TextToImage pipeline(small_checkpoint(run), context,
+                         {.keeps_encoders = limit == 0, .memory = limit});
+    Made out;
+    RunEvents events;
+    events.planned = [&](const RunMemory& m) { out.planned = m; };
+    events.picture = [&](Picture p) {
+      const auto v = p.pixels.span<float>();
+      out.pixels.insert(out.pixels.end(), v.begin(), v.end());
+    };
+    out.report = pipeline.run(pipeline.resolve(q), events);
+    EXPECT_EQ(out.report.planned_bytes, out.planned.peak());
+    return out;
+  }
+  static void expect_true(const Made& m, const char* what) {
+    const auto planned = static_cast<double>(m.report.planned_bytes),
+               peak = static_cast<double>(m.report.peak_bytes);
+    EXPECT_LE(peak, planned * 1.001) << what << "  " << text_of(m.planned);
+    EXPECT_GE(peak, planned * 0.97) << what << "  " << text_of(m.planned);
+  }
+};
+
+Tensor grey_picture(int64_t side) {
+  Tensor out(DType::u8, {side, side, 3});
+  std::ranges::fill(out.span<uint8_t>(), uint8_t{90});
+  return out;
+}
+
+}  // namespace
+
+TEST_F(TextToImageMemory, planned_peak__is_what_the_device_has_allocated) {
+  for (const size_t encoders : {size_t{1}, size_t{2}}) {
+    const nlohmann::json& run = run_of(encoders);
+    TextToImageRequest q = request(run);
+    expect_true(made(run, q), "one picture");
+    expect_true(made(run, q, 0, open_context("cpu", {.threads = 2})), "on the processor");
+    q.count = 3, q.options.batch = 2, q.options.noise = "ebb";
+    expect_true(made(run, q), "three in two batches");
+    q.count = 1, q.options.batch = 0;
+    q.prompt = "a [red:blue:0.5] house";
+    expect_true(made(run, q), "a prompt that changes");
+    q.init = InitImage{.picture = grey_picture(q.size.height), .strength = 0.9};
+    q.size = {};
+    expect_true(made(run, q), "from a picture");
+    q.hires = Hires{.scale = 2, .upscaler = "lanczos"};
+    expect_true(made(run, q), "two passes");
+  }
+}
+
+// Each measure in turn: the limit is what the one before takes, less a little.
+TEST_F(TextToImageMemory, limits__are_kept_and_pictures_are_the_same) {
+  for (const size_t encoders : {size_t{1}, size_t{2}}) {
+    const nlohmann::json& run = run_of(encoders);
+    TextToImageRequest q = request(run);
+    q.size = {384, 320};
+    const Made all = made(run, q);
+    int64_t limit = all.planned.peak() - 1;
+    bool alone = false, apart = false, tiles = false;
+    for (int i = 0; i < 12; ++i) {
+      Made m;
+      try {
+        m = made(run, q, limit);
+      } catch (const OutOfMemory& e) {
+        EXPECT_EQ(std::string(e.what()).rfind("generate: out of memory: the run takes ", 0), 0u)
+            << e.what();
+        break;
+      }
+      EXPECT_LE(m.report.peak_bytes, limit);
+      expect_true(m, "with a limit");
+      const MemoryPolicy& p = m.planned.policy;
+      if (p.decoder_tile == 0) {
+        EXPECT_EQ(m.pixels, all.pixels) << text_of(m.planned);
+      }
+      alone = alone || p.one_by_one, apart = apart || !p.together,
+      tiles = tiles || p.decoder_tile > 0;
+      limit = m.planned.peak() - 1;
+    }
+    EXPECT_TRUE(alone);
+    EXPECT_TRUE(apart || tiles);
+  }
+}
+
+TEST_F(TextToImageMemory, runs_one_after_the_other__keep_within_a_limit) {
+  const nlohmann::json& run = run_of(2);
+  TextToImageRequest q = request(run);
+  const int64_t all = made(run, q).planned.peak();
+  TextToImage pipeline(small_checkpoint(run), {.device = std::make_shared<FarDevice>()},
+                       {.memory = all * 3 / 4});
+  for (int i = 0; i < 3; ++i) {
+    if (i == 2) q.prompt = "something else";
+    const RunReport report = pipeline.run(pipeline.resolve(q));
+    EXPECT_LE(report.peak_bytes, all * 3 / 4);
+    EXPECT_NEAR(static_cast<double>(report.peak_bytes), static_cast<double>(report.planned_bytes),
+                0.03 * static_cast<double>(report.planned_bytes));
+  }
+}
+
+}  // namespace ebb::testing
