@@ -370,7 +370,6 @@ Tensor task_number(const ControlInput& in, const Component& c, size_t k) {
 struct Given {
   Tensor hint, negative_hint, task;
   ResidualFactors factors;
-  Tensor none;  // strengths
 };
 
 Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const ControlRun& run) {
@@ -380,8 +379,7 @@ Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const
   Given out{.hint = {},
             .negative_hint = {},
             .task = task_number(in, c, k),
-            .factors = factors_of(in, count, is_pooled(c.config)),
-            .none = Tensor(DType::f32, {1, count})};
+            .factors = factors_of(in, count, is_pooled(c.config))};
   if (reads_features(c)) {
     require(static_cast<bool>(run.encode), "control: network ", k + 1, " needs an image encoder");
     const bool whole = read_by(c) == projected;
@@ -449,14 +447,14 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
             : conditions.at(std::min(first, steps));
     s.end_step = end;
     for (size_t k = 0; k < inputs.size(); ++k) {
-      const bool on = takes_part(inputs[k], std::min(first, steps), run, levels);
+      if (!takes_part(inputs[k], std::min(first, steps), run, levels)) continue;
       for (size_t b = 0; b < s.branches.size(); ++b) {
         const bool negative = out.branches[b].branch != Branch::cond;
         const Given& g = given[k];
         const Tensor& strength = negative ? g.factors.negative : g.factors.prompt;
         s.branches[b][hint_of(k)] = negative ? g.negative_hint : g.hint;
         if (g.task.defined()) s.branches[b][task_of(k)] = g.task;
-        s.branches[b][strength_of(k)] = on ? strength : g.none;
+        s.branches[b][strength_of(k)] = strength;
       }
     }
     out.steps.push_back(std::move(s));

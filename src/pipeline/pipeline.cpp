@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "core/host_memory.h"
 #include "core/out_of_memory.h"
+#include "diffusion/solver/host_latents.h"
+#include "pipeline/condition_sets.h"
 #include "pipeline/control.h"
 #include "pipeline/known_latents.h"
 
@@ -179,18 +181,10 @@ Inpaint<double> inpaint_of(const ResolvedRequest& r, const KnownRegion& known, c
           .output = known.where.output};
 }
 
-State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first,
-                const std::function<bool(const Progress&)>& progress) {
-  const NoiseCall keys = noise_keys(r, first);
+// What stays the same during a run.
+void set_run(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first) {
   set_classes(d, r, first);
   set_distilled(d, r);
-  const RunConditions::Steps* given = nullptr;
-  set_conditions(d, inputs.conditions, inputs.first_step + 1, given);
-  const Start start = start_of(r, inputs, keys);
-  if (d.options().draws)
-    d.draw_by(keys.seed, keys.images);
-  else
-    d.noise_from(start.step);
   if (const auto weights = inputs.conditions.weights(); d.options().guided() || weights[0] != 1)
     d.weigh(weights);
   // Rules may remember a run: each has its own.
@@ -198,27 +192,113 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     d.guidance(r.guided ? r.options.guidance : 1);
   else
     d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
+}
+
+State first_state(const ResolvedRequest& r, const RunInputs& inputs, const NoiseCall& keys,
+                  const Start& start) {
+  if (!inputs.noised) return start.data;
+  State x(static_cast<size_t>(keys.batch() * keys.elements()));
+  start_state<double>(start.data, start.noise, r.call.sigmas[0], r.start, x);
+  return x;
+}
+
+State scaled(const ResolvedRequest& r, State x) {
+  if (r.result_scale != 1)
+    for (double& v : x) v *= r.result_scale;
+  return x;
+}
+
+// `next_denoiser`: that of a step, 1 and on; null: the one of the step before. The sampler's
+// vectors are in host memory, as each denoiser has its own on the device.
+State run_switched(const std::function<Denoiser*(int64_t)>& next_denoiser, const ResolvedRequest& r,
+                   const RunInputs& inputs, int64_t first,
+                   const std::function<bool(const Progress&)>& progress, int64_t& evaluations) {
+  const NoiseCall keys = noise_keys(r, first);
+  const Start start = start_of(r, inputs, keys);
+  int64_t step = 1;
+  Denoiser* d = nullptr;
+  const RunConditions::Steps* given = nullptr;
+  const auto denoise = [&](std::span<const double> x, double sigma, std::span<double> denoised,
+                           std::span<double> uncond) {
+    if (Denoiser* const next = next_denoiser(inputs.first_step + step)) {
+      d = next, given = nullptr;
+      set_run(*d, r, inputs, first);
+    }
+    set_conditions(*d, inputs.conditions, inputs.first_step + step, given);
+    ++evaluations;
+    Latent in = d->put(x);
+    const Denoised out = d->denoise(in, sigma, !uncond.empty());
+    std::ranges::copy(d->values(out.guided), denoised.begin());
+    if (!uncond.empty()) std::ranges::copy(d->values(out.uncond), uncond.begin());
+  };
+  SampleCall call = r.call;
+  call.progress = [&](const Progress& p) {
+    step = p.step + 1;
+    return progress(p);
+  };
+  HostLatents<double> vectors(static_cast<size_t>(keys.batch() * keys.elements()), denoise,
+                              start.step);
+  return scaled(r, vectors.values(sample(r.sampler, vectors,
+                                         vectors.put(first_state(r, inputs, keys, start)), call)));
+}
+
+State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first,
+                const std::function<bool(const Progress&)>& progress) {
+  const NoiseCall keys = noise_keys(r, first);
+  set_run(d, r, inputs, first);
+  const RunConditions::Steps* given = nullptr;
+  set_conditions(d, inputs.conditions, inputs.first_step + 1, given);
+  const Start start = start_of(r, inputs, keys);
+  if (d.options().draws)
+    d.draw_by(keys.seed, keys.images);
+  else
+    d.noise_from(start.step);
   SampleCall call = r.call;
   call.progress = [&](const Progress& p) {
     set_conditions(d, inputs.conditions, inputs.first_step + p.step + 1, given);
     return progress(p);
   };
-  State x(static_cast<size_t>(keys.batch() * keys.elements()));
-  if (inputs.noised)
-    start_state<double>(start.data, start.noise, call.sigmas[0], r.start, x);
-  else
-    x = start.data;
-  const auto scaled = [&](State state) {
-    if (r.result_scale != 1)
-      for (double& v : state) v *= r.result_scale;
-    return state;
-  };
-  if (!inputs.known) return scaled(d.values(sample(r.sampler, d, d.put(x), call)));
+  State x = first_state(r, inputs, keys, start);
+  if (!inputs.known) return scaled(r, d.values(sample(r.sampler, d, d.put(x), call)));
   const Inpaint<double> how = inpaint_of(r, *inputs.known, start);
   KnownLatents known(d, how);
-  x = scaled(d.values(sample(r.sampler, known, d.put(x), call)));
+  x = scaled(r, d.values(sample(r.sampler, known, d.put(x), call)));
   if (inputs.known->where.end) blend<double>(how.data, how.mask, x);
   return x;
+}
+
+// The images of a batch, without those that it is filled up with.
+Tensor samples_of(const State& x, const ResolvedRequest& r, int64_t first) {
+  const int64_t images = std::min(r.batch, r.count() - first);
+  Tensor out(DType::f32, {images, r.sample[0], r.sample[1], r.sample[2]});
+  const auto to = out.span<float>();
+  std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  return out;
+}
+
+// A denoiser for each set of conditions.
+Pipeline::Sampled sample_switched(const std::function<Denoiser&(const RunInputs&)>& denoiser_for,
+                                  const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
+                                  const std::function<bool(double)>& progress) {
+  std::optional<std::vector<std::string>> names;
+  const auto next_denoiser = [&](int64_t step) -> Denoiser* {
+    const std::vector<std::string> wanted = names_of(inputs.conditions.at(step));
+    if (names == wanted) return nullptr;
+    RunInputs these = inputs;
+    these.conditions = with_names(inputs.conditions, wanted);
+    names = wanted;
+    return &denoiser_for(these);
+  };
+  const auto steps = static_cast<double>(std::max<size_t>(r.call.sigmas.size() - 1, 1));
+  Pipeline::Sampled out;
+  const auto done = [&](const Progress& p) {
+    out.steps = p.step;
+    return !progress || progress(static_cast<double>(p.step) / steps);
+  };
+  const State x = run_switched(next_denoiser, r, inputs, first, done, out.evaluations);
+  out.samples = samples_of(x, r, first);
+  return out;
 }
 
 }  // namespace
@@ -235,7 +315,8 @@ DType Pipeline::dtype_of(const ResolvedRequest& r) const {
 
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs& inputs) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
-  std::ranges::copy(inputs.conditions.conditions(conditions_of(model_)), std::back_inserter(given));
+  std::ranges::copy(completed(inputs.conditions).conditions(conditions_of(model_)),
+                    std::back_inserter(given));
   if (r.distilled)
     std::ranges::copy_if(model_.model->conditions(model_.config), std::back_inserter(given),
                          [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
@@ -346,6 +427,19 @@ GenerateOptions Pipeline::ran(const ResolvedRequest& r) const {
 
 Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
+  if (changes_names(inputs.conditions)) {
+    if (r.rules.empty() && !inputs.known)
+      return sample_switched(
+          [&](const RunInputs& these) -> Denoiser& {
+            Denoiser& d = denoiser_for(r, these);
+            if (first == 0) check_memory(r, d, *context_.device);
+            return d;
+          },
+          r, first, inputs, progress);
+    RunInputs all = inputs;
+    all.conditions = completed(inputs.conditions);
+    return sample_by(denoiser_for(r, all), r, first, all, progress);
+  }
   return sample_by(denoiser_for(r, inputs), r, first, inputs, progress);
 }
 
@@ -361,11 +455,7 @@ Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest&
     out.steps = p.step;
     return shown.step(p.step, p.steps);
   });
-  const int64_t images = std::min(r.batch, r.count() - first);
-  out.samples = Tensor(DType::f32, {images, r.sample[0], r.sample[1], r.sample[2]});
-  const auto to = out.samples.span<float>();
-  std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
-                 [](double v) { return static_cast<float>(v); });
+  out.samples = samples_of(x, r, first);
   out.evaluations = denoiser.evaluations() - before;
   return out;
 }
