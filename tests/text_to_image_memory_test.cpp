@@ -80,7 +80,7 @@ TEST_F(TextToImageMemory, planned_peak__is_what_the_device_has_allocated) {
     q.count = 3, q.options.batch = 2, q.options.noise = "ebb";
     expect_true(made(run, q), "three in two batches");
     q.count = 1, q.options.batch = 0;
-    q.prompt = "a [red:blue:0.5] house";
+    q.prompt = "a [red:blue:0.5] (house:1.3)", q.syntax = text::PromptSyntax::a1111;
     expect_true(made(run, q), "a prompt that changes");
     q.init = InitImage{.picture = grey_picture(q.size.height), .strength = 0.9};
     q.size = {};

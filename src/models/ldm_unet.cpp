@@ -132,10 +132,13 @@ std::vector<nn::Condition> conditions(const ModelConfig& config) {
 int64_t size_multiple(const ModelConfig&) { return 1; }
 
 std::optional<LatentSpace> latents(const ModelConfig& config) {
-  const bool xl = config.as<LdmUnetConfig>().unet.vector > 0;
+  const auto& c = config.as<LdmUnetConfig>();
+  const bool xl = c.unet.vector > 0;
+  double scale = xl ? 0.13025 : 0.18215;
+  if (c.prediction == "edm") scale = 0.5;  // Playground's, of normalised latents
   return LatentSpace{.factor = 8,
                      .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder"),
-                     .scale = xl ? 0.13025 : 0.18215};
+                     .scale = scale};
 }
 
 // ---- recognition ---------------------------------------------------------------------------

@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "io/tensor_file.h"
+#include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/image_encoder.h"
+#include "pipeline/latent_statistics.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -61,15 +63,25 @@ void check_file(const std::string& file, const char* flag) {
           file);
 }
 
+bool is_folder(const std::string& model) { return std::filesystem::is_directory(model); }
+
+// Of a denoiser in diffusers' folder.
+void take_config(LoadedModel& m, const std::string& weights) {
+  if (take_config(*m.model, m.config, weights)) m.guessed = "";
+}
+
 void add_refiner(CheckpointParts& parts, const std::string& file) {
   check_file(file, "--refiner");
   const DiffusersFolder layout = layout_of({.model = file});
   parts.refiner = load_model(layout.denoiser);
   parts.refiner_zeros_for_empty = layout.zeros_for_empty;
+  if (is_folder(file)) take_config(*parts.refiner, layout.denoiser);
   OpenFiles open;
   for (const std::string& encoders : layout.text_encoders)
-    std::ranges::copy(open.components(encoders, ModelKind::text_encoder),
-                      std::back_inserter(parts.refiner_encoders));
+    for (LoadedComponent& c : open.components(encoders, ModelKind::text_encoder)) {
+      if (is_folder(file)) take_config(*c.component.model, c.component.config, encoders);
+      parts.refiner_encoders.push_back(std::move(c));
+    }
   if (parts.refiner_encoders.empty()) parts.refiner_encoders = parts.text_encoders;
 }
 
@@ -95,18 +107,23 @@ CheckpointParts load_parts(const PartFiles& files,
       .tokenizer = layout.tokenizer,
       .scheduler = std::move(scheduler),
       .zeros_for_empty = layout.zeros_for_empty};
+  if (is_folder(files.model)) take_config(out.denoiser, layout.denoiser);
+  if (is_folder(files.model) && !layout.autoencoder.empty())
+    take_latent_statistics(*out.denoiser.model, out.denoiser.config, layout.autoencoder);
   OpenFiles open;
-  const auto add_encoders = [&](const std::string& file) {
-    const auto found = open.components(file, ModelKind::text_encoder);
+  const auto add_encoders = [&](const std::string& file, bool in_folder) {
+    auto found = open.components(file, ModelKind::text_encoder);
+    for (LoadedComponent& c : found)
+      if (in_folder) take_config(*c.component.model, c.component.config, file);
     out.text_encoders.insert(out.text_encoders.end(), found.begin(), found.end());
     return !found.empty();
   };
   for (const std::string& file : files.text_encoders) {
     check_file(file, "--text-encoder");
-    require(add_encoders(file), "generate: --text-encoder has no text encoder that ebb knows  ",
-            file);
+    require(add_encoders(file, false),
+            "generate: --text-encoder has no text encoder that ebb knows  ", file);
   }
-  for (const std::string& file : layout.text_encoders) add_encoders(file);
+  for (const std::string& file : layout.text_encoders) add_encoders(file, is_folder(files.model));
   if (!files.autoencoder.empty()) check_file(files.autoencoder, "--vae");
   const std::string& source = files.autoencoder.empty() ? layout.autoencoder : files.autoencoder;
   if (!source.empty())

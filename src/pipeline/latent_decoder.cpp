@@ -22,9 +22,10 @@ Tiling tiling_of(int64_t side) { return {.tile = side, .overlap = side / 4, .mar
 }  // namespace
 
 LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                             Context context, Tells tells)
+                             Context context, Tells tells, LatentStatistics statistics)
     : autoencoder_(std::move(autoencoder)),
       space_(space),
+      statistics_(std::move(statistics)),
       context_(std::move(context)),
       dtype_(dtype),
       tells_(std::move(tells)),
@@ -34,7 +35,7 @@ LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentSpace& spa
       }) {
   const Component& c = autoencoder_.component;
   const auto own = c.model->latents(c.config);
-  if (own && own->scaled) space_.scale = 1, space_.shift = 0;
+  if (own && own->scaled) space_.scale = 1, space_.shift = 0, statistics_ = {};
 }
 
 Tensor LatentDecoder::decode(const Tensor& samples) {
@@ -45,7 +46,9 @@ Tensor LatentDecoder::decode(const Tensor& samples) {
   Tensor out(DType::f32, {s[0], s[1] * space_.factor, s[2] * space_.factor, 3});
   for (int64_t i = 0; i < s[0]; ++i) {
     const Tensor latents = samples.rows(i, i + 1).clone();
-    for (float& v : latents.span<float>()) v = static_cast<float>(v / space_.scale + space_.shift);
+    const auto z = latents.span<float>();
+    for (size_t k = 0; k < z.size(); ++k)
+      z[k] = static_cast<float>(statistics_.restored(z[k] / space_.scale, k) + space_.shift);
     const Tensor pixels = in_tiles(latents, tiling_, [&](const Tensor& tile) {
       return plan.run({{"latents", tile}}).at("pixels");
     });

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "pipeline/decoder.h"
+#include "pipeline/latent_statistics.h"
 #include "pipeline/sized_plans.h"
 #include "pipeline/text_stage.h"
 #include "pipeline/tiles.h"
@@ -20,7 +21,7 @@ class LatentDecoder {
   // `space`: the denoiser's latents are (the autoencoder's - shift) * scale. `dtype` as
   // entry_plan() takes it.
   LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
-                Tells tells = {});
+                Tells tells = {}, LatentStatistics statistics = {});
 
   LatentDecoder(const LatentDecoder&) = delete;  // plans refer to it
   LatentDecoder& operator=(const LatentDecoder&) = delete;
@@ -43,6 +44,7 @@ class LatentDecoder {
 
   LoadedComponent autoencoder_;
   LatentSpace space_;
+  LatentStatistics statistics_;
   Context context_;
   DType dtype_;
   Tells tells_;

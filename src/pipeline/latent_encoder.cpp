@@ -14,9 +14,10 @@ constexpr float least_logvar = -30, most_logvar = 20;
 }  // namespace
 
 LatentEncoder::LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                             Context context)
+                             Context context, LatentStatistics statistics)
     : autoencoder_(std::move(autoencoder)),
       space_(space),
+      statistics_(std::move(statistics)),
       dtype_(dtype),
       context_(std::move(context)),
       plans_([this](const Shape& pixels) {
@@ -26,7 +27,7 @@ LatentEncoder::LatentEncoder(LoadedComponent autoencoder, const LatentSpace& spa
       }) {
   const Component& c = autoencoder_.component;
   const auto own = c.model->latents(c.config);
-  if (own && own->scaled) space_.scale = 1, space_.shift = 0;
+  if (own && own->scaled) space_.scale = 1, space_.shift = 0, statistics_ = {};
 }
 
 EncodedImage LatentEncoder::encode(const Tensor& pixels) {
@@ -35,16 +36,20 @@ EncodedImage LatentEncoder::encode(const Tensor& pixels) {
   plan.check_memory();
   const NamedTensors out = plan.run({{"pixels", pixels}});
   EncodedImage image{out.at("mean").clone(), {}};
-  for (float& v : image.mean.span<float>()) {
+  const auto mean = image.mean.span<float>();
+  for (size_t i = 0; i < mean.size(); ++i) {
+    float& v = mean[i];
     require(std::isfinite(v), "encode: the latents of the image are not finite in ", dtype_,
             "; --dtype f32, or another --vae, may mend that  ", c.model->name);
-    v = static_cast<float>((v - space_.shift) * space_.scale);
+    v = static_cast<float>(statistics_.normalised(v - space_.shift, i) * space_.scale);
   }
   if (!has_posterior()) return image;
   image.deviation = out.at("logvar").clone();
-  for (float& v : image.deviation.span<float>())
-    v = static_cast<float>(std::exp(0.5f * std::clamp(v, least_logvar, most_logvar)) *
-                           space_.scale);
+  const auto deviation = image.deviation.span<float>();
+  for (size_t i = 0; i < deviation.size(); ++i)
+    deviation[i] =
+        static_cast<float>(std::exp(0.5f * std::clamp(deviation[i], least_logvar, most_logvar)) *
+                           space_.scale / statistics_.width(i));
   return image;
 }
 

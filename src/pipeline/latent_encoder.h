@@ -1,6 +1,7 @@
 // Pixels to latents by an autoencoder.
 #pragma once
 
+#include "pipeline/latent_statistics.h"
 #include "pipeline/sized_plans.h"
 #include "pipeline/text_stage.h"
 
@@ -15,8 +16,8 @@ struct EncodedImage {
 class LatentEncoder {
  public:
   // As latent_decoder() takes them.
-  LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                Context context);
+  LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
+                LatentStatistics statistics = {});
   LatentEncoder(const LatentEncoder&) = delete;  // plans refer to it
   LatentEncoder& operator=(const LatentEncoder&) = delete;
 
@@ -33,6 +34,7 @@ class LatentEncoder {
 
   LoadedComponent autoencoder_;
   LatentSpace space_;
+  LatentStatistics statistics_;
   DType dtype_;
   Context context_;
   SizedPlans plans_;

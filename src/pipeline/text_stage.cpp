@@ -202,7 +202,7 @@ const TextStage::States& TextStage::run(size_t encoder, const Chunk& chunk) {
 // prompt.
 Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, const Tensor& plain_states,
                            PromptSyntax syntax) {
-  if (plain(chunk)) return plain_states;
+  if (plain(chunk) || !runs_) return plain_states;  // zeros have no mean to keep
   Tensor states = plain_states.clone();
   const auto z = states.span<float>();
   const auto width = static_cast<size_t>(rules_[encoder].width);

@@ -267,6 +267,9 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
       .syntax = q.syntax,
       .steps = pass.request.options.steps,
       .size = {.height = latents.height * factor, .width = latents.width * factor},
+      .empty_negative =
+          empty_negative(m.model->conditions(m.config), pass.request.options.dialect,
+                         pass.refined ? parts_.refiner_zeros_for_empty : parts_.zeros_for_empty),
       .one_by_one = policy_.one_by_one};
   TextStage::Encoded text =
       sketch ? text_of.stage->sketch(prompts) : text_of.stage->encode(prompts);
@@ -307,7 +310,9 @@ LatentDecoder& TextToImage::decoder(DType dtype) {
     if (tell_)
       tell_(str("generate: memory is short: decodes tiles of ", side, "x", side, " pixels"));
   };
-  p.decoder = std::make_unique<LatentDecoder>(*parts_.autoencoder, space, dtype, context_, tells);
+  p.decoder = std::make_unique<LatentDecoder>(
+      *parts_.autoencoder, space, dtype, context_, tells,
+      latent_statistics(*parts_.denoiser.model, parts_.denoiser.config));
   return *p.decoder;
 }
 
@@ -316,7 +321,7 @@ LatentEncoder& TextToImage::encoder(DType dtype) {
   if (!p.encoder)
     p.encoder = std::make_unique<LatentEncoder>(
         *parts_.autoencoder, *parts_.denoiser.model->latents(parts_.denoiser.config), dtype,
-        context_);
+        context_, latent_statistics(*parts_.denoiser.model, parts_.denoiser.config));
   return *p.encoder;
 }
 
