@@ -64,13 +64,14 @@ TEST_F(CliLike, text_of_the_web_ui__gives_its_settings) {
                 {{"parameters",
                   "a fox\nNegative prompt: water\nSteps: 3, Sampler: Euler a, Schedule type: "
                   "Karras, CFG scale: 4.5, Seed: 77, Size: 64x48, Model hash: 0123456789, Model: "
-                  "other, Clip skip: 2, Tiling: True, Version: v1.10.1"}});
+                  "other, Clip skip: 2, Face restoration: CodeFormer, Version: v1.10.1"}});
   EXPECT_EQ(
       error_line(like(picture)),
       str("generate: the picture was made with the model other; --model FILE names it  ", picture));
   const Output out = run_program(like(picture, "--model " + model));
   ASSERT_EQ(out.code, 0) << out.text;
-  EXPECT_NE(out.text.find("warning: like: not followed: Tiling: True\n"), out.text.npos);
+  EXPECT_NE(out.text.find("warning: like: not followed: Face restoration: CodeFormer\n"),
+            out.text.npos);
   const auto text = io::read_picture_text(png("again"));
   const auto j = nlohmann::json::parse(text.at("ebb"));
   EXPECT_EQ(j.at("prompt"), "a fox");

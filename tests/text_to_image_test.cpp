@@ -58,6 +58,44 @@ TEST_F(TextToImageOf, pictures__come_one_by_one_with_the_noise_of_their_number) 
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4) << i;
 }
 
+// Kernels are chosen for the whole batch, so the last bits of a picture depend on its size.
+TEST_F(TextToImageOf, batch_invariant_pictures__have_the_bits_of_single_ones) {
+  TextToImageRequest q = request();
+  q.count = 5, q.options.steps = 3, q.options.noise = "ebb", q.options.sampler = "dpmpp_2m_sde";
+  q.options.batch_invariant = true;
+  const auto many = pictures(q);
+  ASSERT_EQ(many.size(), 5u);
+  for (size_t i = 0; i < many.size(); ++i) {
+    TextToImageRequest one = q;
+    one.count = 1, one.first_image = static_cast<int64_t>(i), one.options.batch_invariant = i % 2;
+    const auto alone = pictures(one);
+    EXPECT_EQ(numbers(alone.at(0).latents), numbers(many[i].latents)) << i;
+    EXPECT_EQ(numbers(alone[0].pixels), numbers(many[i].pixels)) << i;
+  }
+  q.options.batch = 2;
+  EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }),
+            "sample: --batch-invariant evaluates images alone, --batch 2 together");
+}
+
+TEST_F(TextToImageOf, steps__show_the_latest_prediction_to_who_asks) {
+  TextToImageRequest q = request();
+  q.count = 3, q.options.batch = 2, q.options.steps = 3, q.options.noise = "ebb";
+  std::vector<Shape> seen;
+  RunEvents events;
+  Tensor last;
+  events.step = [&](const StepView& s) {
+    EXPECT_EQ(s.steps, 3);
+    if (s.step != 3) return;
+    last = s.denoised();
+    seen.push_back(last.shape());
+  };
+  Picture made;
+  events.picture = [&](Picture p) { made = std::move(p); };
+  pipeline_.run(pipeline_.resolve(q), events);
+  EXPECT_EQ(seen, (std::vector<Shape>{{2, 8, 16, 4}, {1, 8, 16, 4}}));
+  EXPECT_EQ(numbers(last), numbers(made.latents));  // euler ends at its last prediction
+}
+
 TEST_F(TextToImageOf, progress__rises_to_one_through_all_stages) {
   TextToImageRequest q = request();
   q.count = 2, q.options.batch = 1, q.options.steps = 2;

@@ -175,7 +175,7 @@ Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
   if (o.draws) choices.push_back(terms.back());
   const std::vector<Value> next = renewed(latents, choices, scalars(g, o, role_of));
   for (size_t k = 0; k < next.size(); ++k) g.update(str("latent.", k), next[k]);
-  return mixed_precision(g, o.dtype, Parameters::rounded);
+  return mixed_precision(circular_padding(g, o.tiling), o.dtype, Parameters::rounded);
 }
 
 }  // namespace ebb

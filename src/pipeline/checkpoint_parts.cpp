@@ -11,6 +11,7 @@
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/image_encoder.h"
 #include "pipeline/latent_statistics.h"
+#include "pipeline/upscaler.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -87,6 +88,14 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
 
 }  // namespace
 
+LoadedComponent load_autoencoder(const std::string& file, const char* flag) {
+  check_file(file, flag);
+  OpenFiles open;
+  const auto found = open.components(file, ModelKind::autoencoder);
+  require(!found.empty(), "generate: ", flag, " has no autoencoder that ebb knows  ", file);
+  return found.front();
+}
+
 CheckpointParts load_parts(const PartFiles& files,
                            const std::vector<std::pair<std::string, std::string>>& overrides) {
   check_file(files.model, "--model");
@@ -124,13 +133,13 @@ CheckpointParts load_parts(const PartFiles& files,
             "generate: --text-encoder has no text encoder that ebb knows  ", file);
   }
   for (const std::string& file : layout.text_encoders) add_encoders(file, is_folder(files.model));
-  if (!files.autoencoder.empty()) check_file(files.autoencoder, "--vae");
-  const std::string& source = files.autoencoder.empty() ? layout.autoencoder : files.autoencoder;
-  if (!source.empty())
-    if (const auto found = open.components(source, ModelKind::autoencoder); !found.empty())
+  if (!files.autoencoder.empty())
+    out.autoencoder = load_autoencoder(files.autoencoder, "--vae");
+  else if (!layout.autoencoder.empty())
+    if (const auto found = open.components(layout.autoencoder, ModelKind::autoencoder);
+        !found.empty())
       out.autoencoder = found.front();
-  require(files.autoencoder.empty() || out.autoencoder,
-          "generate: --vae has no autoencoder that ebb knows  ", files.autoencoder);
+  if (!files.hires_upscaler.empty()) out.hires_upscaler = load_upscaler(files.hires_upscaler);
   if (!files.refiner.empty()) add_refiner(out, files.refiner);
   if (!files.image_encoder.empty()) out.image_encoder = load_image_encoder(files.image_encoder);
   return out;

@@ -20,6 +20,7 @@ struct CheckpointParts {
   std::vector<LoadedComponent> refiner_encoders = {};  // what it reads: its file's, or these
   std::optional<LoadedComponent> image_encoder = {};   // that image adapters read by
   std::optional<LoadedComponent> upscaler = {};        // of finished pictures
+  std::optional<LoadedComponent> hires_upscaler = {};  // of a second pass (pipeline/hires.h)
   std::string tokenizer;  // a folder with the tokenizer's files; "": the built-in vocabulary
   std::optional<SchedulerConfig> scheduler = {};  // of a folder that has one
   // force_zeros_for_empty_prompt of the folders of diffusers that say it.
@@ -31,10 +32,14 @@ struct PartFiles {
   std::vector<std::string> text_encoders = {};  // files that win over the model's
   std::string autoencoder = {};                 // likewise
   std::string variant = {};                     // of a folder's files: "fp16"
-  bool averaged = false;           // the denoiser's moving averages, where its file has both
-  std::string refiner = {};        // a file or folder, as `model`
+  bool averaged = false;     // the denoiser's moving averages, where its file has both
+  std::string refiner = {};  // a file or folder, as `model`
+  std::string hires_upscaler = {};
   std::string image_encoder = {};  // a file or folder, see load_image_encoder()
 };
+
+// An autoencoder of a file. Throws Error, naming `flag`.
+LoadedComponent load_autoencoder(const std::string& file, const char* flag);
 
 // Throws Error for files that are not there, hold nothing that is looked for, or lack a denoiser.
 // `overrides`: fields of DiffusionConfig, as load_model() takes them.

@@ -47,9 +47,9 @@ DType compute_dtype(const EntryPoint& entry, DType asked, const Device& device) 
 }
 
 Plan entry_plan(const Component& c, const EntryCall& call, DType asked,
-                std::shared_ptr<WeightStore> weights, const Context& context) {
+                std::shared_ptr<WeightStore> weights, const Context& context, CircularAxes tiling) {
   const DType dtype = compute_dtype(find_entry(*c.model, call.entry), asked, *context.device);
-  const Graph g = entry_graph(*c.model, c.config, call);
+  const Graph g = circular_padding(entry_graph(*c.model, c.config, call), tiling);
   return {mixed_precision(g, dtype, Parameters::rounded), context, {.weights = std::move(weights)}};
 }
 

@@ -6,6 +6,7 @@
 
 #include "io/tensor_file.h"
 #include "models/model.h"
+#include "passes/circular_padding.h"
 #include "runtime/plan.h"
 #include "runtime/weight_store.h"
 
@@ -27,6 +28,7 @@ DType compute_dtype(const EntryPoint& entry, DType asked, const Device& device);
 
 // Run by plan.run({{input, tensor}, ...}); outputs are f32. Throws Error.
 Plan entry_plan(const Component& component, const EntryCall& call, DType asked,
-                std::shared_ptr<WeightStore> weights, const Context& context);
+                std::shared_ptr<WeightStore> weights, const Context& context,
+                CircularAxes tiling = {});
 
 }  // namespace ebb

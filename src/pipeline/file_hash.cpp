@@ -40,6 +40,19 @@ std::string kept(const std::string& cache, const std::string& identity) {
   return out;
 }
 
+// Of a safetensors file: its length, and the 8 bytes that say it.
+int64_t header_bytes(const std::string& path) {
+  const io::ReadFile file = io::ReadFile::open(path, "hash");
+  std::array<uint8_t, 8> length{};
+  if (file.size() < std::ssize(length)) return 0;
+  file.read(0, length);
+  uint64_t bytes = 0;
+  for (size_t i = length.size(); i-- > 0;) bytes = bytes << 8 | length[i];
+  return bytes > static_cast<uint64_t>(file.size()) - length.size()
+             ? 0
+             : static_cast<int64_t>(bytes + length.size());
+}
+
 void keep(const std::string& cache, const std::string& line) {
   try {
     io::make_folder(fs::path(cache).parent_path().string(), "cache");
@@ -51,12 +64,12 @@ void keep(const std::string& cache, const std::string& line) {
 
 }  // namespace
 
-std::string sha256_of(const std::string& path, const std::stop_token& stop) {
+std::string sha256_of(const std::string& path, const std::stop_token& stop, int64_t from) {
   const io::ReadFile file = io::ReadFile::open(path, "hash");
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> sha(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   bool ok = sha && EVP_DigestInit_ex(sha.get(), EVP_sha256(), nullptr) == 1;
   std::vector<uint8_t> block(size_t{1} << 20);
-  for (int64_t at = 0; ok && at < file.size(); at += static_cast<int64_t>(block.size())) {
+  for (int64_t at = from; ok && at < file.size(); at += static_cast<int64_t>(block.size())) {
     if (stop.stop_requested()) return "";
     const auto bytes = std::min(static_cast<size_t>(file.size() - at), block.size());
     file.read(at, {block.data(), bytes});
@@ -72,14 +85,16 @@ std::string sha256_of(const std::string& path, const std::stop_token& stop) {
   return out;
 }
 
-FileHash::FileHash(std::string path)
-    : work_([this, path = std::move(path)](const std::stop_token& stop) {
-        const std::string identity = identity_of(path), cache = cache_path("hashes.txt");
+FileHash::FileHash(std::string path, HashOf part)
+    : work_([this, path = std::move(path), part](const std::stop_token& stop) {
+        std::string identity = identity_of(path);
+        const std::string cache = cache_path("hashes.txt");
         if (identity.empty()) return;
+        if (part == HashOf::tensors) identity += " tensors";
         if (!cache.empty()) hex_ = kept(cache, identity);
         if (!hex_.empty()) return;
         try {
-          hex_ = sha256_of(path, stop);
+          hex_ = sha256_of(path, stop, part == HashOf::tensors ? header_bytes(path) : 0);
         } catch (const Error&) {
           return;  // whoever loads the file says why it cannot be read
         }

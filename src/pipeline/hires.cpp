@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -46,10 +47,10 @@ class HiresMode : public RunMode {
     }
     std::vector<Tensor> latents;
     for (int64_t i = 0; i < before.shape()[0]; ++i) {
-      const Tensor pixels = tools.decode(before.rows(i, i + 1));
+      Tensor pixels = tools.decode(before.rows(i, i + 1));
       const int64_t factor = pixels.shape()[1] / before.shape()[1];
-      Tensor picture = image_at(to_pixels(pixels), 0);
-      if (hires_.network) picture = hires_.network(picture);
+      if (hires_.network) pixels = tools.upscale(pixels, hires_.scale);
+      const Tensor picture = image_at(to_pixels(pixels), 0);
       const Tensor large = io::resize(picture, height_ * factor, width_ * factor);
       latents.push_back(image_at(tools.encode(signed_pixels(large)).mean, 0));
     }
@@ -90,6 +91,8 @@ Hires parse_hires(std::string_view text) {
   Hires out;
   out.scale = number(parts[0], "the scale", text);
   if (!parts[1].empty()) out.upscaler = parts[1];
+  out.network = !filter_of(out.upscaler) && out.upscaler != "lanczos" &&
+                std::filesystem::is_regular_file(out.upscaler);
   if (!parts[2].empty()) {
     const double steps = number(parts[2], "the steps", text);
     require(steps >= 0 && steps <= 10000 && steps == std::floor(steps),

@@ -1,7 +1,6 @@
 // A second pass at a larger size, which starts from what the first one made ("hires fix").
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,11 +16,12 @@ struct Hires {
   std::string upscaler = "latent";
   int64_t steps = 0;  // 0: those of the first pass
   double strength = 0.7;
-  // Another upscaler of decoded pictures, u8 [H,W,3] to u8 [k H,k W,3], in place of `upscaler`;
-  // what it makes is resized to the pass's size.
-  std::function<Tensor(const Tensor& picture)> network = {};
+  // `upscaler` is a file with a network (CheckpointParts::hires_upscaler), which enlarges the
+  // decoded picture by `scale`; the rest, to the pass's size, is resized.
+  bool network = false;
 };
-// "SCALE[:upscaler[:steps[:strength]]]"; what is empty keeps its default. Throws Error.
+// "SCALE[:upscaler[:steps[:strength]]]"; what is empty keeps its default. An upscaler of no known
+// name that is a file is a network. Throws Error.
 Hires parse_hires(std::string_view text);
 
 // Of a picture: scaled and rounded down to a multiple. Throws Error.

@@ -173,11 +173,15 @@ void extend(InitImage& init, std::optional<MaskImage>& mask, Outpaint o, int64_t
 
 // ---- the run -------------------------------------------------------------------------------
 
+int64_t mask_blur(const MaskImage& mask, std::string_view dialect) {
+  return mask.blur.value_or(is(dialect, "diffusers", "comfy") ? 0 : 4);
+}
+
 InpaintPictures inpaint_pictures(const InitImage& init, const MaskImage& m, ImageSize size,
                                  std::string_view dialect) {
   require(m.padding >= 0, "generate: --mask-padding must not be negative (got ", m.padding, ")");
   const Shape& s = init.picture.shape();
-  const int64_t blur = m.blur.value_or(is(dialect, "diffusers", "comfy") ? 0 : 4);
+  const int64_t blur = mask_blur(m, dialect);
   Tensor mask = io::resize(m.picture, s[0], s[1]);
   if (m.invert) mask = inverted(mask);
   mask = blurred(mask, blur);

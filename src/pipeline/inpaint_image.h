@@ -31,6 +31,9 @@ struct MaskImage {
   bool overlay = true;   // what is not masked is the picture's, pixel by pixel
 };
 
+// The deviation of a mask's blur in a dialect.
+int64_t mask_blur(const MaskImage& mask, std::string_view dialect);
+
 // Pixels that are added to the sides of a picture and generated.
 struct Outpaint {
   int64_t left = 0, right = 0, top = 0, bottom = 0;

@@ -22,16 +22,19 @@ Tiling tiling_of(int64_t side) { return {.tile = side, .overlap = side / 4, .mar
 }  // namespace
 
 LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                             Context context, Tells tells, LatentStatistics statistics)
+                             Context context, Tells tells, LatentStatistics statistics,
+                             CircularAxes circular)
     : autoencoder_(std::move(autoencoder)),
       space_(space),
       statistics_(std::move(statistics)),
       context_(std::move(context)),
       dtype_(dtype),
       tells_(std::move(tells)),
+      circular_(circular),
       plans_([this](const Shape& tile) {
         const EntryCall call{"decode", {{"latents", tile}}, {"pixels"}};
-        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_);
+        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
+                          circular_);
       }) {
   const Component& c = autoencoder_.component;
   const auto own = c.model->latents(c.config);
@@ -99,16 +102,18 @@ void LatentDecoder::prepare(const Shape& image) {
       return;
     } catch (const OutOfMemory&) {
       plans_.drop(tile);
-      if (side == sides(image).back()) throw;
+      // the edges of tiles are not those of the image
+      if (side == sides(image).back() || circular_.any()) throw;
     }
   }
 }
 
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                       Context context, LatentDecoder::Tells tells) {
+                       Context context, LatentDecoder::Tells tells, CircularAxes circular) {
   const std::string name = autoencoder.component.model->name;
-  const auto decoder = std::make_shared<LatentDecoder>(std::move(autoencoder), space, dtype,
-                                                       std::move(context), std::move(tells));
+  const auto decoder =
+      std::make_shared<LatentDecoder>(std::move(autoencoder), space, dtype, std::move(context),
+                                      std::move(tells), LatentStatistics{}, circular);
   return {name, [decoder](const Tensor& samples) { return decoder->decode(samples); }};
 }
 

@@ -21,7 +21,7 @@ class LatentDecoder {
   // `space`: the denoiser's latents are (the autoencoder's - shift) * scale. `dtype` as
   // entry_plan() takes it.
   LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
-                Tells tells = {}, LatentStatistics statistics = {});
+                Tells tells = {}, LatentStatistics statistics = {}, CircularAxes circular = {});
 
   LatentDecoder(const LatentDecoder&) = delete;  // plans refer to it
   LatentDecoder& operator=(const LatentDecoder&) = delete;
@@ -48,6 +48,7 @@ class LatentDecoder {
   Context context_;
   DType dtype_;
   Tells tells_;
+  CircularAxes circular_;
   SizedPlans plans_;
   int64_t largest_ = 0;
   Tiling tiling_;
@@ -56,6 +57,7 @@ class LatentDecoder {
 
 // The same as a stage of a pipeline.
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                       Context context, LatentDecoder::Tells tells = {});
+                       Context context, LatentDecoder::Tells tells = {},
+                       CircularAxes circular = {});
 
 }  // namespace ebb

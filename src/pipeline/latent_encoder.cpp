@@ -14,16 +14,18 @@ constexpr float least_logvar = -30, most_logvar = 20;
 }  // namespace
 
 LatentEncoder::LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                             Context context, LatentStatistics statistics)
+                             Context context, LatentStatistics statistics, CircularAxes tiling)
     : autoencoder_(std::move(autoencoder)),
       space_(space),
       statistics_(std::move(statistics)),
       dtype_(dtype),
       context_(std::move(context)),
+      tiling_(tiling),
       plans_([this](const Shape& pixels) {
         EntryCall call{"encode", {{"pixels", pixels}}, {"mean"}};
         if (has_posterior()) call.outputs.emplace_back("logvar");
-        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_);
+        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
+                          tiling_);
       }) {
   const Component& c = autoencoder_.component;
   const auto own = c.model->latents(c.config);

@@ -17,7 +17,7 @@ class LatentEncoder {
  public:
   // As latent_decoder() takes them.
   LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
-                LatentStatistics statistics = {});
+                LatentStatistics statistics = {}, CircularAxes tiling = {});
   LatentEncoder(const LatentEncoder&) = delete;  // plans refer to it
   LatentEncoder& operator=(const LatentEncoder&) = delete;
 
@@ -37,6 +37,7 @@ class LatentEncoder {
   LatentStatistics statistics_;
   DType dtype_;
   Context context_;
+  CircularAxes tiling_;
   SizedPlans plans_;
 };
 

@@ -111,4 +111,15 @@ std::vector<adapters::Network> networks_of(const LoadedModel& denoiser,
   return out;
 }
 
+std::vector<adapters::Network> refiner_networks(const CheckpointParts& parts,
+                                                const std::vector<EncoderRule>& encoders,
+                                                const std::vector<EncoderRule>& refiner_encoders) {
+  std::vector<adapters::Network> out = networks_of(*parts.refiner, refiner_encoders);
+  std::erase_if(out, [&](const adapters::Network& n) {
+    return std::ranges::any_of(
+        encoders, [&](const EncoderRule& rule) { return rule.encoder.weights == n.weights; });
+  });
+  return out;
+}
+
 }  // namespace ebb

@@ -34,4 +34,9 @@ std::vector<adapters::AdapterUse> open_loras(const std::vector<LoraChoice>& choi
 std::vector<adapters::Network> networks_of(const LoadedModel& denoiser,
                                            const std::vector<EncoderRule>& encoders);
 
+// The refiner, and its text encoders where those are not the first network's.
+std::vector<adapters::Network> refiner_networks(const CheckpointParts& parts,
+                                                const std::vector<EncoderRule>& encoders,
+                                                const std::vector<EncoderRule>& refiner_encoders);
+
 }  // namespace ebb

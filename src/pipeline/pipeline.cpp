@@ -181,6 +181,16 @@ Inpaint<double> inpaint_of(const ResolvedRequest& r, const KnownRegion& known, c
           .output = known.where.output};
 }
 
+// The first images of a batch, f32 [n,h,w,c].
+Tensor images_of(const State& x, const ResolvedRequest& r, int64_t first) {
+  const int64_t images = std::min(r.batch, r.count() - first);
+  Tensor out(DType::f32, {images, r.sample[0], r.sample[1], r.sample[2]});
+  const auto to = out.span<float>();
+  std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  return out;
+}
+
 // What stays the same during a run.
 void set_run(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first) {
   set_classes(d, r, first);
@@ -203,13 +213,11 @@ State first_state(const ResolvedRequest& r, const RunInputs& inputs, const Noise
 }
 
 State scaled(const ResolvedRequest& r, State x) {
-  if (r.result_scale != 1)
-    for (double& v : x) v *= r.result_scale;
+  for (double& v : x) v *= r.result_scale;
   return x;
 }
 
-// `next_denoiser`: that of a step, 1 and on; null: the one of the step before. The sampler's
-// vectors are in host memory, as each denoiser has its own on the device.
+// `next_denoiser`: of a step, 1 and on; null: as before. Vectors are in host memory.
 State run_switched(const std::function<Denoiser*(int64_t)>& next_denoiser, const ResolvedRequest& r,
                    const RunInputs& inputs, int64_t first,
                    const std::function<bool(const Progress&)>& progress, int64_t& evaluations) {
@@ -231,13 +239,16 @@ State run_switched(const std::function<Denoiser*(int64_t)>& next_denoiser, const
     std::ranges::copy(d->values(out.guided), denoised.begin());
     if (!uncond.empty()) std::ranges::copy(d->values(out.uncond), uncond.begin());
   };
+  HostLatents<double> vectors(static_cast<size_t>(keys.batch() * keys.elements()), denoise,
+                              start.step);
   SampleCall call = r.call;
   call.progress = [&](const Progress& p) {
+    if (inputs.watch)
+      inputs.watch(
+          {p.step, p.steps, [&] { return images_of(vectors.values(p.denoised), r, first); }});
     step = p.step + 1;
     return progress(p);
   };
-  HostLatents<double> vectors(static_cast<size_t>(keys.batch() * keys.elements()), denoise,
-                              start.step);
   return scaled(r, vectors.values(sample(r.sampler, vectors,
                                          vectors.put(first_state(r, inputs, keys, start)), call)));
 }
@@ -255,6 +266,8 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     d.noise_from(start.step);
   SampleCall call = r.call;
   call.progress = [&](const Progress& p) {
+    if (inputs.watch)
+      inputs.watch({p.step, p.steps, [&] { return images_of(d.values(p.denoised), r, first); }});
     set_conditions(d, inputs.conditions, inputs.first_step + p.step + 1, given);
     return progress(p);
   };
@@ -265,16 +278,6 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
   x = scaled(r, d.values(sample(r.sampler, known, d.put(x), call)));
   if (inputs.known->where.end) blend<double>(how.data, how.mask, x);
   return x;
-}
-
-// The images of a batch, without those that it is filled up with.
-Tensor samples_of(const State& x, const ResolvedRequest& r, int64_t first) {
-  const int64_t images = std::min(r.batch, r.count() - first);
-  Tensor out(DType::f32, {images, r.sample[0], r.sample[1], r.sample[2]});
-  const auto to = out.span<float>();
-  std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
-                 [](double v) { return static_cast<float>(v); });
-  return out;
 }
 
 // A denoiser for each set of conditions.
@@ -297,7 +300,7 @@ Pipeline::Sampled sample_switched(const std::function<Denoiser&(const RunInputs&
     return !progress || progress(static_cast<double>(p.step) / steps);
   };
   const State x = run_switched(next_denoiser, r, inputs, first, done, out.evaluations);
-  out.samples = samples_of(x, r, first);
+  out.samples = images_of(x, r, first);
   return out;
 }
 
@@ -324,6 +327,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
           .image = r.sample,
           .conditions = std::move(given),
           .branches = inputs.conditions.evaluated(r.guided),
+          .tiling = r.tiling,
           .together = inputs.together,
           .dtype = dtype_of(r),
           .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
@@ -455,7 +459,7 @@ Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest&
     out.steps = p.step;
     return shown.step(p.step, p.steps);
   });
-  out.samples = samples_of(x, r, first);
+  out.samples = images_of(x, r, first);
   out.evaluations = denoiser.evaluations() - before;
   return out;
 }

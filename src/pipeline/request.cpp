@@ -125,8 +125,12 @@ ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request
   check_numbers(model, request, options);
   ResolvedRequest r{
       .options = options, .classes = request.classes, .first_image = request.first_image};
+  r.tiling = request.tiling;
   r.sample = sample_shape(*model.model, model.config, request.size);
-  r.batch = std::min(options.batch > 0 ? options.batch : largest_batch, r.count());
+  require(!options.batch_invariant || options.batch <= 1,
+          "sample: --batch-invariant evaluates images alone, --batch ", options.batch, " together");
+  const int64_t usual = options.batch_invariant ? 1 : largest_batch;
+  r.batch = std::min(options.batch > 0 ? options.batch : usual, r.count());
   r.options.batch = r.batch;
   if (options.dtype != "auto") r.dtype = parse_dtype(options.dtype);
   resolve_guidance(r, model, request);

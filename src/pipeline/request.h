@@ -12,6 +12,7 @@
 #include "diffusion/solver/chosen_sampler.h"
 #include "diffusion/solver/defaults.h"
 #include "diffusion/start/strength.h"
+#include "passes/circular_padding.h"
 #include "pipeline/load_model.h"
 
 namespace ebb {
@@ -23,6 +24,7 @@ struct GenerateOptions {
   double guidance = 1;
   int64_t batch = 0;
   std::string options, schedule_options, rules, dialect = "ebb", noise = "auto", noise_options;
+  bool batch_invariant = false;
   bool steps_given = false;  // `steps` is not the default: an error where it has no meaning
   void fields(auto&& f) {
     f("steps", steps, "noise levels above 0");
@@ -37,6 +39,9 @@ struct GenerateOptions {
     f("guidance", guidance,
       "classifier-free guidance scale; 1: off; networks of distilled guidance read it");
     f("batch", batch, "images at a time; 0: automatic");
+    f("batch_invariant", batch_invariant,
+      "each image has the same bits whatever their number: evaluated alone, at the speed of "
+      "--batch 1");
     f("dtype", dtype,
       "of matmuls and convolutions: f32, bf16 or auto (bf16 if fast on the device)");
     f("options", options, "of the sampler, as name=value,name=value (ebb samplers NAME)");
@@ -62,6 +67,7 @@ struct GenerateRequest {
   bool prompted = false;         // RunConditions are given to the run
   // The predictions that these are for.
   std::vector<Branch> branches = {Branch::cond, Branch::uncond};
+  CircularAxes tiling = {};  // along which images can be laid side by side
   // Of a run that starts from an image: how much noise is added, 0 to 1; none: a run from noise.
   std::optional<double> strength = {};
   bool exact_steps = false;  // StrengthOptions::exact_steps
@@ -77,9 +83,10 @@ struct ResolvedRequest {
   Shape sample;  // {H,W,C}, of what the denoiser makes: pixels or latents
   int64_t batch = 1;
   std::optional<DType> dtype = {};  // none: bf16 where the device is fast in it, else f32
-  bool guided = false;              // both halves are evaluated
-  // options.guidance of a network that is told it (distilled guidance), and needs no other half.
+  bool guided = false;              // the negative branch is evaluated
+  // options.guidance of a network that is told it (distilled guidance), and needs no negative one.
   std::optional<double> distilled = {};
+  CircularAxes tiling = {};
   ChosenSampler sampler;
   SampleCall call = {};  // levels and further arguments of the sampler
   SampleCounts counts = {};

@@ -2,6 +2,7 @@
 // regions.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "core/tensor.h"
@@ -14,6 +15,12 @@ namespace ebb {
 struct KnownRegion {
   Tensor mask;         // f32 [1,h,w,1]: 1: generated, 0: known, as the run's `data` has it
   KnownRegions where;  // by dialect
+};
+
+// A step that a batch has made.
+struct StepView {
+  int64_t step = 0, steps = 0;       // `step` of `steps` are done
+  std::function<Tensor()> denoised;  // the latest prediction, f32 [n,h,w,c]; copied when called
 };
 
 struct RunInputs {
@@ -34,6 +41,7 @@ struct RunInputs {
   bool together = true, hoisted_leaves = false;
   // f32 [1,h,w,1]: where it is 1, `data` is the noise that the run starts from.
   Tensor noise_instead = {};
+  std::function<void(const StepView&)> watch = {};  // after every step
 };
 
 }  // namespace ebb

@@ -13,10 +13,12 @@
 
 namespace ebb {
 
-// What modes may use of the checkpoint. Both throw Error.
+// What modes may use of the checkpoint. All throw Error.
 struct RunTools {
   std::function<EncodedImage(const Tensor& pixels)> encode;  // f32 [1,H,W,3] in [-1,1]
   std::function<Tensor(const Tensor& latents)> decode;       // its inverse, of [1,h,w,c]
+  // f32 [1,H,W,3] in [-1,1] made so many times as large by CheckpointParts::hires_upscaler.
+  std::function<Tensor(const Tensor& pixels, double scale)> upscale = {};
 };
 
 class RunMode {

@@ -83,9 +83,7 @@ PipelineOptions without_decoder(size_t plans) {
   return {.plans = plans, .decoder = Decoder{.name = "", .decode = {}}};
 }
 
-// ebb's own choice where neither the sampler's name nor the dialect has one: with this sampler,
-// Karras's levels lead to better pictures in few steps than those that the network was published
-// with.
+// ebb's own choice: better in few steps than the levels that the networks were published with.
 void take_own_schedule(GenerateOptions& o) {
   if (o.schedule == "auto" && o.dialect == "ebb" && means_sampler("dpmpp_2m", o.sampler) &&
       usual_schedule(o.dialect, o.sampler, Space::ve).empty())
@@ -98,11 +96,10 @@ void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
   if (!parts.scheduler || o.dialect != "diffusers" || o.schedule != "auto") return;
   const ScheduleText said = schedule_of(*parts.scheduler, o.sampler);
   o.schedule = said.schedule;
-  o.schedule_options =
-      str(said.options, said.options.empty() || o.schedule_options.empty() ? "" : ",",
-          o.schedule_options);
-  warnings = parts.scheduler->warnings;
-  warnings.insert(warnings.end(), said.warnings.begin(), said.warnings.end());
+  const bool both = !said.options.empty() && !o.schedule_options.empty();
+  o.schedule_options = str(said.options, both ? "," : "", o.schedule_options);
+  for (const auto* all : {&parts.scheduler->warnings, &said.warnings})
+    warnings.insert(warnings.end(), all->begin(), all->end());
 }
 
 // Those of the request and of its prompt, checked against the checkpoint.
@@ -122,12 +119,23 @@ void resolve_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
   for (const std::string& w : adapters::check(r.loras, networks)) r.warnings.push_back(w);
 }
 
+void resolve_refiner_loras(const CheckpointParts& parts, ResolvedTextToImage& r) {
+  if (r.request.refiner_loras.empty()) return;
+  require(r.request.refine.has_value(),
+          "generate: --refiner-lora has no effect without --refiner FILE");
+  r.refiner_loras = open_loras(r.request.refiner_loras);
+  for (const std::string& w :
+       adapters::check(r.refiner_loras, refiner_networks(parts, r.encoders, r.refiner_encoders)))
+    r.warnings.push_back(w);
+}
+
 // What is beside the passes' own options.
 GenerateRequest images_of(const TextToImageRequest& q) {
   return {.classes = std::vector<int64_t>(static_cast<size_t>(q.count), -1),
           .first_image = q.first_image,
           .size = q.size,
-          .prompted = true};
+          .prompted = true,
+          .tiling = q.tiling};
 }
 
 // Of a network that edits a picture: it starts from noise.
@@ -163,6 +171,8 @@ RunPass hires_pass(const TextToImageRequest& q, const CheckpointParts& parts) {
   const LoadedModel& m = parts.denoiser;
   require(!q.mask, "generate: --hires with --mask is not there yet");
   require(!q.refine, "generate: --hires with --refiner is not there yet");
+  require(!q.hires->network || parts.hires_upscaler,
+          "generate: --hires: no network was loaded from ", q.hires->upscaler);
   GenerateRequest large = images_of(q);
   large.size = hires_size(*q.hires, q.size, pixel_multiple(m));
   large.strength = q.hires->strength;
@@ -222,6 +232,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   r.warnings.insert(r.warnings.end(), found.begin(), found.end());
   for (std::string& w : control_warnings(request.controls)) r.warnings.push_back(std::move(w));
   resolve_loras(parts, r);
+  resolve_refiner_loras(parts, r);
   return r;
 }
 
@@ -237,15 +248,28 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
 
+namespace {
+
 // Files that were open before stay so, and weights whose changes are the same are not touched.
-void TextToImage::apply_loras(const ResolvedTextToImage& r) {
-  if (r.loras.empty() && loras_.empty()) return;
-  std::vector<adapters::AdapterUse> uses = r.loras;
+void apply_changed(const std::vector<adapters::AdapterUse>& wanted,
+                   std::vector<adapters::AdapterUse>& before,
+                   const std::vector<adapters::Network>& networks, bool keep) {
+  if (wanted.empty() && before.empty()) return;
+  std::vector<adapters::AdapterUse> uses = wanted;
   for (adapters::AdapterUse& use : uses)
-    for (const adapters::AdapterUse& before : loras_)
-      if (before.file->identity() == use.file->identity()) use.file = before.file;
-  adapters::apply(uses, networks_of(parts_.denoiser, r.encoders), options_.keeps_loras);
-  loras_ = std::move(uses);
+    for (const adapters::AdapterUse& b : before)
+      if (b.file->identity() == use.file->identity()) use.file = b.file;
+  adapters::apply(uses, networks, keep);
+  before = std::move(uses);
+}
+
+}  // namespace
+
+void TextToImage::apply_loras(const ResolvedTextToImage& r) {
+  apply_changed(r.loras, loras_, networks_of(parts_.denoiser, r.encoders), options_.keeps_loras);
+  if (refiner_ && r.request.refine)
+    apply_changed(r.refiner_loras, refiner_loras_,
+                  refiner_networks(parts_, r.encoders, r.refiner_encoders), options_.keeps_loras);
 }
 
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
@@ -297,7 +321,8 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
 }
 
 TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
-  if (pixels_.dtype != dtype) pixels_ = {dtype, {}, {}};
+  if (pixels_.dtype != dtype || pixels_.tiling != tiling_)
+    pixels_ = {dtype, tiling_, nullptr, nullptr};
   return pixels_;
 }
 
@@ -312,7 +337,7 @@ LatentDecoder& TextToImage::decoder(DType dtype) {
   };
   p.decoder = std::make_unique<LatentDecoder>(
       *parts_.autoencoder, space, dtype, context_, tells,
-      latent_statistics(*parts_.denoiser.model, parts_.denoiser.config));
+      latent_statistics(*parts_.denoiser.model, parts_.denoiser.config), p.tiling);
   return *p.decoder;
 }
 
@@ -321,7 +346,7 @@ LatentEncoder& TextToImage::encoder(DType dtype) {
   if (!p.encoder)
     p.encoder = std::make_unique<LatentEncoder>(
         *parts_.autoencoder, *parts_.denoiser.model->latents(parts_.denoiser.config), dtype,
-        context_, latent_statistics(*parts_.denoiser.model, parts_.denoiser.config));
+        context_, latent_statistics(*parts_.denoiser.model, parts_.denoiser.config), p.tiling);
   return *p.encoder;
 }
 
@@ -340,7 +365,30 @@ RunTools TextToImage::tools(DType dtype) {
     return image;
   };
   return {.encode = encode,
-          .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); }};
+          .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); },
+          .upscale =
+              [this](const Tensor& pixels, double scale) {
+                if (!hires_upscaler_)
+                  hires_upscaler_ =
+                      std::make_unique<Upscaler>(parts_.hires_upscaler.value(), context_);
+                Tensor out = hires_upscaler_->run(pixels, scale);
+                hires_upscaler_->release();
+                return out;
+              }};
+}
+
+Preview TextToImage::preview(const ResolvedTextToImage& r,
+                             const std::optional<LoadedComponent>& small) {
+  const DType dtype = pipeline_.dtype_of(r.first());
+  const LatentSpace space = *parts_.denoiser.model->latents(parts_.denoiser.config);
+  if (small) return decoder_preview(latent_decoder(*small, space, dtype, context_));
+  require(parts_.autoencoder.has_value(),
+          "generate: --preview needs an autoencoder, which the checkpoint lacks; --preview-decoder "
+          "FILE names one");
+  return linear_preview(
+      {.name = "",
+       .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); }},
+      r.first().sample[2]);
 }
 
 // What the passes get beside the latents of the one before.
@@ -410,6 +458,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     RunInputs in = inputs[i];
     in.together = policy_.together, in.hoisted_leaves = policy_.one_by_one;
     for (const auto& mode : pass.modes) mode->begin(with, latents, in);
+    in.watch = step_;
     const double work = work_of(r, pass);
     const Pipeline::Sampled out =
         pipeline_of(pass).sample(pass.request, first, in, [&](double share) {
@@ -427,7 +476,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
 }
 
 RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events) {
-  tell_ = events.tell;
+  tell_ = events.tell, step_ = events.step, tiling_ = r.request.tiling;
   const DefaultNoise& noise = r.first().noise;
   RunMeter meter(work_of(r), events.progress);
   apply_loras(r);

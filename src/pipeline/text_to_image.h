@@ -19,6 +19,7 @@
 #include "pipeline/latent_decoder.h"
 #include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/preview.h"
 #include "pipeline/refine.h"
 #include "pipeline/run_memory.h"
 #include "pipeline/run_mode.h"
@@ -47,7 +48,9 @@ struct TextToImageRequest {
   std::optional<Hires> hires = {};
   std::optional<Refine> refine = {};
   std::vector<LoraChoice> loras = {};
+  std::vector<LoraChoice> refiner_loras = {};
   std::string lora_dir = {};  // where those are that the prompt names
+  CircularAxes tiling = {};   // along which pictures can be laid side by side
   double upscale = 0;         // by CheckpointParts::upscaler, so many times; 0: the network's own
 };
 
@@ -57,7 +60,7 @@ struct ResolvedTextToImage {
   std::vector<EncoderRule> encoders;               // which text encoders are read, and how
   std::vector<EncoderRule> refiner_encoders = {};  // the same of the refiner
   std::vector<RunPass> passes;                     // at least one
-  std::vector<adapters::AdapterUse> loras = {};
+  std::vector<adapters::AdapterUse> loras = {}, refiner_loras = {};
   std::vector<std::string> warnings;  // what a user should know: a line each
 
   const ResolvedRequest& first() const { return passes.at(0).request; }
@@ -76,6 +79,7 @@ struct RunEvents {
   // At the start of a stage and often within: returning false stops the run within a step.
   std::function<bool(const RunProgress&)> progress = {};
   std::function<void(Picture)> picture = {};           // each as soon as it is ready, in order
+  std::function<void(const StepView&)> step = {};      // of a pass over a batch, for previews
   std::function<void(const std::string&)> tell = {};   // what the run found out, a line each
   std::function<void(const RunMemory&)> planned = {};  // before anything runs
 };
@@ -109,6 +113,10 @@ class TextToImage {
   }
   // The options as they will run, with what the device decides.
   GenerateOptions ran(const ResolvedTextToImage& r) const { return pipeline_.ran(r.first()); }
+  // What makes small pictures of predictions: by `decoder`, a small autoencoder such as TAESD, or
+  // by the linear map that is nearest to what the checkpoint's autoencoder makes. Lives no longer
+  // than this. Throws Error where both are missing.
+  Preview preview(const ResolvedTextToImage& r, const std::optional<LoadedComponent>& decoder = {});
   // Throws Error, and Cancelled where `progress` returned false; pictures that were handed out
   // before stay good, and so does the object.
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
@@ -154,15 +162,19 @@ class TextToImage {
   Text text_, refiner_text_;
   struct Pixels {
     DType dtype = DType::f32;
+    CircularAxes tiling = {};
     std::unique_ptr<LatentDecoder> decoder;
     std::unique_ptr<LatentEncoder> encoder;
   };
   Pixels& pixels_in(DType dtype);
   Pixels pixels_;
-  std::unique_ptr<Upscaler> upscaler_;
-  MemoryPolicy policy_;                           // of the request that runs
-  std::vector<adapters::AdapterUse> loras_;       // of the last run
-  std::function<void(const std::string&)> tell_;  // of the request that runs
+  std::unique_ptr<Upscaler> upscaler_, hires_upscaler_;
+  std::vector<adapters::AdapterUse> loras_, refiner_loras_;  // of the last run
+  // Of the request that runs.
+  MemoryPolicy policy_;
+  std::function<void(const std::string&)> tell_;
+  std::function<void(const StepView&)> step_;
+  CircularAxes tiling_;
 };
 
 }  // namespace ebb

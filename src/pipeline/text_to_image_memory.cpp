@@ -66,7 +66,8 @@ TextToImage::Sketch TextToImage::sketch(const ResolvedTextToImage& r) {
                              const Shape& s = latents.shape();
                              noted->push_back({false, {1, s[1], s[2], s[3]}});
                              return Tensor(DType::f32, {s[0], s[1] * factor, s[2] * factor, 3});
-                           }};
+                           },
+                       .upscale = [](const Tensor& pixels, double) { return pixels; }};
   for (const RunPass& pass : r.passes) out.inputs.push_back({encoded(r, pass, {}, &out.images)});
   for (size_t i = 0; i < r.passes.size(); ++i)
     for (const auto& mode : r.passes[i].modes) mode->prepare(notes, out.inputs[i]);
@@ -182,7 +183,7 @@ RunMemory TextToImage::planned(const ResolvedTextToImage& r) {
                       .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
   if (r.request.pixels) {
     const std::vector<int64_t> sides = LatentDecoder::sides(s.latents);
-    choice.decoder_tiles.assign(sides.begin() + 1, sides.end());
+    if (!r.request.tiling.any()) choice.decoder_tiles.assign(sides.begin() + 1, sides.end());
     if (upscaler_) choice.upscaler_tiles = smaller_than(Upscaler::sides()[0], Upscaler::sides());
   }
   const auto limit = [&] { return context_.memory->used() + context_.free_memory(); };

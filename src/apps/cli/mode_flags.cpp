@@ -51,7 +51,17 @@ std::string ModeFlags::refiner_file() const {
   return file;
 }
 
+std::string ModeFlags::upscaler_file() const {
+  if (hires.empty()) return "";
+  const Hires h = parse_hires(hires);
+  return h.network ? h.upscaler : "";
+}
+
 void ModeFlags::add_to(TextToImageRequest& q) const {
+  require(tiling == "none" || tiling == "x" || tiling == "y" || tiling == "both",
+          "generate: --tiling must be none, x, y or both (got '", tiling, "')");
+  q.tiling = {.x = tiling == "x" || tiling == "both", .y = tiling == "y" || tiling == "both"};
+  q.refiner_loras = parse_loras(refiner_lora.text());
   if (!hires.empty()) q.hires = parse_hires(hires);
   if (std::string file = refiner; !file.empty()) q.refine = parse_refiner(file);
   if (init.empty())

@@ -4,12 +4,15 @@
 
 #include <string>
 
+#include "base/text_list.h"
 #include "pipeline/text_to_image.h"
 
 namespace ebb::cli {
 
 struct ModeFlags {
-  std::string init, fit = "stretch", mask, masked_content = "auto", outpaint, hires, refiner;
+  std::string init, fit = "stretch", mask, masked_content = "auto", outpaint, hires, refiner,
+                    tiling = "none";
+  TextList refiner_lora;
   double strength = 0.75, image_guidance = default_image_guidance;
   bool exact_steps = false, mask_invert = false, only_masked = false;
   int64_t mask_blur = -1, mask_padding = 32;
@@ -35,11 +38,15 @@ struct ModeFlags {
     f("hires", hires,
       "a second pass at a larger size, SCALE[:upscaler[:steps[:strength]]]: latent, "
       "latent-nearest, latent-nearest-exact, latent-bicubic, latent-antialiased, "
-      "latent-bicubic-antialiased or lanczos; of the steps 0: --steps");
+      "latent-bicubic-antialiased, lanczos or a file with a network (ESRGAN); of the steps 0: "
+      "--steps");
     f("refiner", refiner,
       "a checkpoint that makes the last steps, FILE[:share]; the share of the first model is 0.8");
+    f("refiner_lora", refiner_lora, "as --lora, on the refiner");
+    f("tiling", tiling, "pictures that can be laid side by side without a seam: x, y or both");
   }
-  std::string refiner_file() const;  // of --refiner
+  std::string refiner_file() const;   // of --refiner
+  std::string upscaler_file() const;  // of --hires, if that names one
   // Reads the pictures. Throws Error, also for flags that have no effect without others.
   void add_to(TextToImageRequest& request) const;
 };

@@ -1,6 +1,7 @@
 #include "apps/cli/settings_file.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "io/file.h"
 #include "io/picture_file.h"
 #include "pipeline/infotext.h"
+#include "pipeline/mode_parameters.h"
 
 namespace ebb::cli {
 namespace {
@@ -21,11 +23,21 @@ struct Counterpart {
   std::string_view key, field;
 };
 constexpr Counterpart counterparts[] = {
-    {"Steps", "steps"},         {"Sampler", "sampler"},    {"Schedule type", "schedule"},
-    {"Seed", "seed"},           {"CFG scale", "guidance"}, {"Size", "size"},
+    {"Steps", "steps"},
+    {"Sampler", "sampler"},
+    {"Schedule type", "schedule"},
+    {"Seed", "seed"},
+    {"CFG scale", "guidance"},
+    {"Size", "size"},
     {"Clip skip", "clip_skip"},
+    {"Image CFG scale", "image_guidance"},
 };
-constexpr std::string_view without_effect[] = {"Model", "Model hash", "Version"};
+// Named by other flags or by others of them.
+constexpr std::string_view without_effect[] = {"Model", "Model hash", "Version", "Lora hashes"};
+constexpr std::string_view of_modes[] = {
+    "Denoising strength",  "Mask blur",     "Masked content", "Mask mode",      "Inpaint area",
+    "Masked area padding", "Hires upscale", "Hires steps",    "Hires upscaler", "Refiner",
+    "Refiner switch at",   "Tiling"};
 
 Json parsed(const std::string& text, const std::string& subject) {
   const std::string fault = json_fault(text);
@@ -33,6 +45,40 @@ Json parsed(const std::string& text, const std::string& subject) {
   Json j = Json::parse(text);
   require(j.is_object(), subject, ": must be a JSON object");
   return j;
+}
+
+// What runs from a picture and runs of several passes say. Pictures and networks are named by
+// flags.
+void set_modes(const Infotext& t,
+               const std::function<void(std::string_view, const std::string&)>& set, Like& out) {
+  const auto has = [&](std::string_view key) { return !t.value(key).empty(); };
+  if (has("Hires upscale")) {
+    const std::string menu = t.value("Hires upscaler"), own = hires_upscaler(menu);
+    if (own.empty() && !menu.empty())
+      out.needs.push_back({"hires", str("the picture was enlarged by the network ", menu,
+                                        "; --hires ", t.value("Hires upscale"), ":FILE names it")});
+    set("hires", str(t.value("Hires upscale"), ':', own, ':', t.value("Hires steps"), ':',
+                     t.value("Denoising strength")));
+  } else if (has("Denoising strength")) {
+    set("strength", t.value("Denoising strength"));
+    out.needs.push_back({"init", "the picture was made from another one; --init FILE names it"});
+  }
+  if (has("Mask blur")) {
+    set("mask_blur", t.value("Mask blur"));
+    out.needs.push_back({"mask", "the picture was made with a mask; --mask FILE names it"});
+    if (const std::string c = masked_content_of(t.value("Masked content")); !c.empty())
+      set("masked_content", c);
+    if (t.value("Mask mode") == "Inpaint not masked") set("mask_invert", "true");
+    if (t.value("Inpaint area") == "Only masked") {
+      set("only_masked", "true");
+      if (has("Masked area padding")) set("mask_padding", t.value("Masked area padding"));
+    }
+  }
+  if (has("Refiner"))
+    out.needs.push_back(
+        {"refiner", str("the last steps were made by the model ", t.value("Refiner"),
+                        "; --refiner FILE:", t.value("Refiner switch at"), " names it")});
+  if (t.value("Tiling") == "True") set("tiling", "both");
 }
 
 Like set_infotext(const std::vector<Field>& fields, const std::string& text,
@@ -53,9 +99,11 @@ Like set_infotext(const std::vector<Field>& fields, const std::string& text,
       set(known->field, same_name(value, "Automatic") ? "auto" : value);
     else if (key == "RNG" && value == "CPU")
       set("noise_options", "generator=torch_cpu");
-    else if (key != "RNG" && std::ranges::find(without_effect, key) == std::end(without_effect))
+    else if (key != "RNG" && std::ranges::find(without_effect, key) == std::end(without_effect) &&
+             std::ranges::find(of_modes, key) == std::end(of_modes))
       out.unused.push_back(str(key, ": ", value));
   }
+  set_modes(t, set, out);
   return out;
 }
 

@@ -24,8 +24,13 @@ void set_settings(const std::vector<Field>& fields, FieldTexts& diffusion, const
 void set_config(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& file);
 
 struct Like {
-  int64_t image = -1;               // its number; -1: the picture does not say
-  std::string model;                // its name where the picture is of another program
+  int64_t image = -1;  // its number; -1: the picture does not say
+  std::string model;   // its name where the picture is of another program
+  // Flags that must be given beside another program's settings, and why.
+  struct Need {
+    std::string field, why;
+  };
+  std::vector<Need> needs;
   std::vector<std::string> unused;  // settings of another program that have no counterpart
 };
 // Sets the fields to what made a picture: by ebb all of them, by another program what the text of

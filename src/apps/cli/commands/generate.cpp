@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -10,6 +11,7 @@
 #include "apps/cli/control_flags.h"
 #include "apps/cli/mode_flags.h"
 #include "apps/cli/picture_output.h"
+#include "apps/cli/preview_output.h"
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
@@ -21,6 +23,7 @@
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "pipeline/file_hash.h"
+#include "pipeline/mode_parameters.h"
 #include "pipeline/parameters.h"
 #include "pipeline/text_to_image.h"
 #include "train/stop.h"
@@ -33,7 +36,8 @@ struct Options {
                                        embedding_dir, lora_dir, variant;
   bool ema = false;
   TextList lora;
-  std::string prompt_syntax = "auto", like, config, memory = "auto", format = "png";
+  std::string prompt_syntax = "auto", like, config, memory = "auto", format = "png", preview,
+              preview_decoder;
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;  // of the request's pictures; -1: all
   GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .guidance = 7};
@@ -70,6 +74,10 @@ struct Options {
   }
   // Beside those that say how a picture is made: how it is kept, and where settings come from.
   void other_fields(auto&& f) {
+    f("preview", preview,
+      "a small picture of the run as it goes on, FILE[:k] or terminal[:k]: every k steps");
+    f("preview_decoder", preview_decoder,
+      "with --preview: a small autoencoder (TAESD) that makes it; else a linear map does");
     f("format", format, "of the files in a folder: png, jpg or webp");
     f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
     f("like", like, "a picture whose settings are taken: one by ebb is made again");
@@ -102,7 +110,8 @@ text::PromptSyntax syntax_of(const Options& o) {
 // was in and its number, as a picture's bits may depend on the batch's size.
 std::map<std::string, std::string> settings(const Options& o, const ResolvedTextToImage& r,
                                             const GenerateOptions& ran, int64_t index,
-                                            const std::string& hash) {
+                                            const std::string& hash,
+                                            const std::vector<std::string>& lora_hashes) {
   constexpr size_t digits = 10;
   Options again = o;
   again.generate = ran;
@@ -114,16 +123,21 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedText
   const auto stem = [](const std::string& path) {
     return std::filesystem::path(path).stem().string();
   };
+  ModeFiles files{
+      .refiner = stem(o.modes.refiner_file()), .control_models = {}, .lora_hashes = lora_hashes};
+  for (const std::string& file : o.control.control_model.texts)
+    files.control_models.push_back(stem(file));
   return {{"Software", str("ebb ", version)},
           {std::string(settings_keyword), json},
-          {"parameters", parameters_text({.prompt = o.prompt,
+          {"parameters", parameters_text({.prompt = with_lora_tags(r.request),
                                           .negative = o.negative,
                                           .model = stem(o.model),
                                           .model_hash = hash.substr(0, digits),
                                           .vae = stem(o.vae),
                                           .size = r.request.size,
                                           .clip_skip = o.clip_skip,
-                                          .options = ran})}};
+                                          .options = ran,
+                                          .more = mode_parameters(r, files)})}};
 }
 
 // Bytes; 0: what is free.
@@ -163,6 +177,7 @@ CheckpointParts parts_of(const Options& o) {
                   .variant = o.variant,
                   .averaged = o.ema,
                   .refiner = o.modes.refiner_file(),
+                  .hires_upscaler = o.modes.upscaler_file(),
                   .image_encoder = o.control.image_encoder},
                  o.diffusion);
   say_guesses(parts.denoiser);
@@ -182,9 +197,15 @@ class PictureFiles {
       : options_(o),
         output_(output_of(o.out, "generate")),
         hash_(o.model),
-        text_([&o, &r, ran, this](int64_t i) { return settings(o, r, ran, i, hash_.hex()); }) {
+        text_([&o, &r, ran, this](int64_t i) {
+          std::vector<std::string> loras;
+          for (FileHash& hash : lora_hashes_) loras.push_back(hash.hex());
+          return settings(o, r, ran, i, hash_.hex(), loras);
+        }) {
+    for (const adapters::AdapterUse& use : r.loras)
+      lora_hashes_.emplace_back(use.file->path(), HashOf::tensors);
     if (const auto format = io::picture_format(output_ == Output::folder ? "." + o.format : o.out))
-      io::check_picture_text(*format, settings(o, r, ran, 0, "0123456789"));
+      io::check_picture_text(*format, settings(o, r, ran, 0, "0123456789", {}));
     if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
       io::make_folder(folder, "generate: --out");
   }
@@ -214,6 +235,7 @@ class PictureFiles {
   const Options& options_;
   Output output_;
   FileHash hash_;
+  std::list<FileHash> lora_hashes_;
   PictureText text_;
   std::vector<Tensor> kept_;
   int64_t first_ = 0;  // of kept_
@@ -253,6 +275,19 @@ int interrupted(const Options& o, int64_t finished, int signal) {
   return signal_exit + signal;
 }
 
+std::optional<PreviewOutput> preview_of(const Options& o, TextToImage& pipeline,
+                                        const ResolvedTextToImage& request) {
+  if (o.preview.empty()) {
+    require(o.preview_decoder.empty(),
+            "generate: --preview-decoder has no effect without --preview");
+    return {};
+  }
+  std::optional<LoadedComponent> decoder;
+  if (!o.preview_decoder.empty())
+    decoder = load_autoencoder(o.preview_decoder, "--preview-decoder");
+  return PreviewOutput(parse_preview(o.preview), pipeline.preview(request, decoder));
+}
+
 int run(const Options& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
   require(o.format == "png" || o.format == "jpg" || o.format == "webp",
@@ -284,6 +319,8 @@ int run(const Options& o) {
     return signals.requested() == 0;
   };
   events.picture = [&](const Picture& p) { files.add(p); };
+  std::optional<PreviewOutput> preview = preview_of(o, pipeline, request);
+  if (preview) events.step = [&](const StepView& s) { preview->show(s); };
   events.planned = [](const RunMemory& m) {
     std::fprintf(stderr, "memory: at most %s\n", text_of(m).c_str());
   };
@@ -307,6 +344,8 @@ int run(const Options& o) {
 void resolve_like(Options& o, const Like& like, const CLI::App& app) {
   require(!o.model.empty() || like.model.empty(), "generate: the picture was made with the model ",
           like.model, "; --model FILE names it  ", o.like);
+  for (const Like::Need& need : like.needs)
+    require(is_given(app, need.field), "generate: ", need.why, "  ", o.like);
   for (const std::string& setting : like.unused)
     std::fprintf(stderr, "warning: like: not followed: %s\n", setting.c_str());
   if (like.image < 0) return;

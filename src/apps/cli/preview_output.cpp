@@ -1,0 +1,72 @@
+#include "apps/cli/preview_output.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "io/file.h"
+#include "io/image.h"
+#include "io/picture_file.h"
+#include "pipeline/decoder.h"
+
+namespace ebb::cli {
+namespace {
+
+int64_t terminal_columns() {
+  constexpr int64_t usual = 80;
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return usual;
+  return size.ws_col;
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+}  // namespace
+
+PreviewTarget parse_preview(const std::string& text) {
+  PreviewTarget out{.file = text};
+  if (const size_t colon = text.rfind(':');
+      colon != std::string::npos && is_number(text.substr(colon + 1))) {
+    const std::string digits = text.substr(colon + 1);
+    out.every = digits.size() < 6 ? std::stoll(digits) : 0;
+    out.file.resize(colon);
+    require(out.every > 0, "generate: --preview: a picture every ", digits,
+            " steps: it must be 1 to 99999 (got '", text, "')");
+  }
+  if (out.file == "terminal") {
+    out.file.clear();
+    return out;
+  }
+  require(io::picture_format(out.file).has_value(),
+          "generate: --preview must be FILE[:steps] with a .png, .jpg or .webp file, or "
+          "terminal[:steps] (got '",
+          text, "')");
+  io::check_can_write(out.file, "generate: --preview");
+  return out;
+}
+
+void PreviewOutput::show(const StepView& step) {
+  if (step.step % target_.every != 0) return;
+  const Tensor bytes = to_pixels(preview_(step.denoised()));
+  std::vector<Tensor> images;
+  for (int64_t i = 0; i < bytes.shape()[0]; ++i) images.push_back(image_at(bytes, i));
+  const auto columns = static_cast<int64_t>(std::ceil(std::sqrt(std::ssize(images))));
+  const Tensor image = images.size() == 1 ? images[0] : io::image_grid(images, columns, 1);
+  if (!target_.file.empty()) return io::write_picture(target_.file, image, {});
+  const std::string text = terminal_text(image, terminal_columns() - 1);
+  // over the line of progress and, on a terminal, the picture before
+  if (isatty(STDERR_FILENO) != 0) {
+    std::fputs("\r\033[K", stderr);
+    if (rows_ > 0) std::fprintf(stderr, "\033[%lldA", static_cast<long long>(rows_));
+  }
+  rows_ = std::ranges::count(text, '\n');
+  std::fputs(text.c_str(), stderr);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,46 @@
+#include "passes/circular_padding.h"
+
+#include "base/error.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/conv2d/op.h"
+#include "ops/prim/slice/op.h"
+
+namespace ebb {
+namespace {
+
+// [.., size, ..] -> [.., size + 2 pad, ..]
+Value wrapped(Value x, int64_t dim, int64_t pad) {
+  const int64_t size = x.shape()[dim];
+  require(size >= pad, "tiling: a side of ", size, " is too small for a padding of ", pad, "  ",
+          x.type());
+  return ops::concat({ops::slice(x, dim, size - pad, size), x, ops::slice(x, dim, 0, pad)}, dim);
+}
+
+}  // namespace
+
+Graph circular_padding(const Graph& g, CircularAxes axes) {
+  if (!axes.any()) return g;
+  Rewriter rw(g);
+  rw.copy_sources();
+  for (const Node& n : g.nodes()) {
+    if (n.op != &ops::def::conv2d()) {
+      rw.copy(n);
+      continue;
+    }
+    const AtScope scope(rw.to(), n.at);
+    auto attrs = n.attrs.as<ops::Conv2d>();
+    std::vector<Value> in = rw.map(n.in);
+    const auto wrap = [&](bool wanted, int64_t dim, int64_t& before, int64_t& after) {
+      if (!wanted || before != after || before == 0) return;
+      in[0] = wrapped(in[0], dim, before);
+      before = after = 0;
+    };
+    wrap(axes.y, 1, attrs.pad[0], attrs.pad[2]);
+    wrap(axes.x, 2, attrs.pad[1], attrs.pad[3]);
+    rw.set(n.out[0], rw.to().add(*n.op, attrs, in)[0]);
+  }
+  rw.copy_ends();
+  return rw.take();
+}
+
+}  // namespace ebb
