@@ -2,13 +2,16 @@
 #include <gtest/gtest.h>
 
 #include "io/image.h"
+#include "support/files.h"
 #include "support/generate_program.h"
 
 namespace ebb {
 namespace {
 
 using testing::error_line;
+using testing::file_bytes;
 using testing::Output;
+using testing::put_file;
 using testing::run_program;
 
 class CliGenerateModes : public testing::GenerateProgram {
@@ -117,6 +120,58 @@ TEST_F(CliGenerateModes, network_that_was_trained_to_inpaint__gets_mask_and_pict
       generate(model, "--prompt fox --mask-blur 0 --init " + picture() + " --mask " + mask()));
   ASSERT_EQ(out.code, 0) << out.text;
   EXPECT_EQ(difference(before, io::read_image(png()), 0, 32), 0);
+  // as A1111: without a mask all is generated, not nothing
+  Tensor white(DType::u8, {48, 64, 1});
+  std::ranges::fill(white.span<uint8_t>(), uint8_t{255});
+  io::write_png(folder_ / "white.png", white);
+  std::vector<Tensor> all;
+  for (const std::string& more :
+       {std::string(), " --mask-blur 0 --mask " + (folder_ / "white.png")}) {
+    const Output made =
+        run_program(generate(model, "--prompt fox --strength 1 --init " + picture() + more));
+    ASSERT_EQ(made.code, 0) << made.text;
+    all.push_back(io::read_image(png()));
+  }
+  EXPECT_EQ(difference(all[0], all[1], 0, 64), 0);
+  EXPECT_EQ(run_program(generate(model, "--prompt fox --hires 1.5")).code, 0);
+  EXPECT_EQ(error_line(str("generate --device cpu --model ", checkpoint({wide, text()}, "bare"),
+                           " --prompt fox --out ", folder_ / "x.npy")),
+            "generate: a network that was trained to inpaint takes the latents of a picture, and "
+            "the checkpoint has no autoencoder that makes them; --vae FILE names one");
+}
+
+TEST_F(CliGenerateModes, network_of_a_depth_map__is_refused) {
+  Part deep = unet();
+  deep.fields.insert(1, "extra_channels=1 ");
+  const std::string model = checkpoint({deep, text(), autoencoder()}, "depth");
+  for (const std::string& more : {std::string(), " --init " + picture()})
+    EXPECT_EQ(error_line(generate(model, "--prompt fox" + more))
+                  .find("generate: the network takes a depth map beside its latents"),
+              0u);
+}
+
+// Two files that differ in nothing else.
+TEST_F(CliGenerateModes, how_latents_are_normalised__is_as_the_file_or_the_folder_says) {
+  const std::string file = whole(), folder = folder_ / "diffusers";
+  const auto picture_of = [&](const std::string& model) {
+    EXPECT_EQ(run_program(generate(model, "--prompt fox --seed 1 --guidance 1")).code, 0);
+    return io::read_image(png());
+  };
+  ASSERT_EQ(run_program("convert " + file + " " + folder).code, 0);
+  const Tensor plain = picture_of(file);
+  EXPECT_EQ(difference(plain, picture_of(folder), 0, 64), 0);
+  const auto config = [&](const std::string& from, const std::string& to) {
+    std::string text = file_bytes(folder + "/vae/config.json");
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << text;
+    put_file(folder + "/vae/config.json", text.replace(at, from.size(), to));
+  };
+  config("\"scaling_factor\": 0.18215", "\"scaling_factor\": 0.5");
+  const Tensor scaled = picture_of(folder);
+  EXPECT_GT(difference(plain, scaled, 0, 64), 0);
+  config("\"scaling_factor\": 0.5",
+         "\"latents_mean\": [1, 2, 3, 4], \"latents_std\": [5, 6, 7, 8], \"scaling_factor\": 0.5");
+  EXPECT_GT(difference(scaled, picture_of(folder), 0, 64), 0);
 }
 
 TEST_F(CliGenerateModes, second_pass__makes_a_larger_picture) {
@@ -138,6 +193,21 @@ TEST_F(CliGenerateModes, mistakes__are_named) {
   EXPECT_EQ(error("--strength 0.5"), "generate: --strength has no effect without --init");
   EXPECT_EQ(error("--mask x.png"), "generate: --mask has no effect without --init");
   EXPECT_EQ(error("--mask-blur 3" + init), "generate: --mask-blur has no effect without --mask");
+  EXPECT_EQ(error("--fit crop --only-masked --mask " + mask() + init),
+            "generate: --fit has no effect with --only-masked");
+  EXPECT_EQ(error("--exact-steps" + init),
+            "generate: --exact-steps is A1111's option and has no effect in dialect ebb");
+  EXPECT_EQ(error("--only-masked --mask-padding 9223372036854775807 --mask " + mask() + init),
+            "generate: --mask-padding must be 0 to 16384 (got 9223372036854775807)");
+  EXPECT_EQ(error("--n 2 --first-image 9223372036854775807"),
+            "generate: --first-image must be 0 to 2^62 (got 9223372036854775807)");
+  EXPECT_EQ(error("--control-mode bogus"),
+            "generate: --control-mode has no effect without --control");
+  EXPECT_EQ(error("--control-resize stretch"),
+            "generate: --control-resize has no effect without --control");
+  EXPECT_EQ(error("--format jpg"),
+            "generate: --format has no effect with --out " + png() + ", whose ending says it");
+  EXPECT_EQ(error("--quality 7"), "generate: --quality has no effect on PNG files");
   EXPECT_EQ(error("--init nowhere.png"), "generate: --init does not exist  nowhere.png");
   EXPECT_EQ(error("--strength 1.5" + init), "sample: strength must lie in [0, 1] (got 1.5)");
   EXPECT_EQ(error("--outpaint 8,0,0,0" + init),

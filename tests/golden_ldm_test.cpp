@@ -51,15 +51,18 @@ TEST_P(GoldenLdm, output__is_that_of_diffusers) {
 }
 
 // Mixed precision may not err more than twice as much as PyTorch's on the same network.
-TEST_P(GoldenLdm, bf16_output__errs_at_most_twice_as_much_as_pytorch) {
-  const std::vector<float> exact = output(DType::f32), low = output(DType::bf16);
-  std::vector<float> error(exact.size());
-  for (size_t i = 0; i < exact.size(); ++i) error[i] = low[i] - exact[i];
-  const double ours = norm_of(error) / norm_of(exact);
-  const double theirs = c_.golden["output"]["bf16_rel_error"].get<double>();
-  EXPECT_LE(ours, 2 * theirs);
-  EXPECT_GT(ours, 1e-5) << "nothing ran in bf16";
-  RecordProperty("bf16_error", str(ours, " PyTorch ", theirs));
+TEST_P(GoldenLdm, output_in_16_bits__errs_at_most_twice_as_much_as_pytorch) {
+  const std::vector<float> exact = output(DType::f32);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::vector<float> low = output(dtype);
+    std::vector<float> error(exact.size());
+    for (size_t i = 0; i < exact.size(); ++i) error[i] = low[i] - exact[i];
+    const double ours = norm_of(error) / norm_of(exact);
+    const double theirs = c_.golden["output"][str(dtype, "_rel_error")].get<double>();
+    EXPECT_LE(ours, 2 * theirs) << dtype;
+    EXPECT_GT(ours, 1e-5) << "nothing ran in " << dtype;
+    RecordProperty(str(dtype, "_error"), str(ours, " PyTorch ", theirs));
+  }
 }
 
 TEST_P(GoldenLdm, tensors__have_the_names_and_shapes_of_the_original) {

@@ -231,9 +231,9 @@ TEST_F(TextStageOf, images_of_a_batch__are_those_made_alone) {
 
 TEST(latent_decoder, pixels_that_are_not_finite__are_an_error) {
   const json& g = runs()[0];
-  const Decoder d =
-      latent_decoder(component("autoencoder_kl", g["autoencoder"]), {.factor = 8, .of = "x"},
-                     DType::f32, open_context("cpu", {.threads = 2}));
+  const Decoder d = latent_decoder(component("autoencoder_kl", g["autoencoder"]),
+                                   LatentSpace{.factor = 8, .of = "x"}, DType::f32,
+                                   open_context("cpu", {.threads = 2}));
   Tensor latents(DType::f32, {2, 4, 4, 4});
   std::ranges::fill(latents.span<float>(), 0.5f);
   latents.span<float>()[64] = std::numeric_limits<float>::quiet_NaN();

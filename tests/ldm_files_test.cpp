@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "io/safetensors.h"
 #include "nn/ldm_names.h"
+#include "pipeline/latent_space.h"
 #include "pipeline/load_model.h"
 #include "support/files.h"
 #include "support/hashed_weights.h"
@@ -122,6 +123,38 @@ TEST_F(LdmFiles, markers__say_what_xl_predicts) {
   EXPECT_EQ(with({"edm_mean", "edm_std"}).precond, "edm");
   expect_error([&] { with({"edm_vpred.sigma_max"}); }, "(CosXL), which is not implemented");
   EXPECT_EQ(load(plain, {{"modelspec.prediction_type", "v"}}).diffusion.precond, "v");
+}
+
+// Playground 2.5's latents are normalised by channel, to a deviation of 0.5.
+TEST_F(LdmFiles, edm_markers__say_how_latents_are_normalised) {
+  const Tensors plain = tensors_of(small("sdxl"), "model.diffusion_model.");
+  const auto latents = [&](const Tensors& more) {
+    Tensors all = plain;
+    all.insert(all.end(), more.begin(), more.end());
+    const LoadedModel m = load(all);
+    return latent_scaling(*m.model, m.config);
+  };
+  const LatentScaling xl = latents({}), published = latents({{"edm_mean", marker()}}),
+                      own = latents({{"edm_mean", tensor_of<float>({1, 2, 3, 4}, {1, 4, 1, 1})},
+                                     {"edm_std", tensor_of<float>({5, 6, 7, 8}, {1, 4, 1, 1})}});
+  EXPECT_EQ(xl.space.scale, 0.13025);
+  EXPECT_TRUE(xl.mean.empty() && xl.deviation.empty());
+  EXPECT_EQ(published.space.scale, 0.5);
+  EXPECT_EQ(published.mean, (std::vector{-1.6574, 1.886, -1.383, 2.5155}));
+  EXPECT_EQ(published.deviation, (std::vector{8.4927, 5.9022, 6.5498, 5.2299}));
+  EXPECT_EQ(own.space.scale, 0.5);
+  EXPECT_EQ(own.mean, (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(own.deviation, (std::vector<double>{5, 6, 7, 8}));
+  expect_error(
+      [&] {
+        latents({{"edm_std", tensor_of<float>({5, 6, 7}, {1, 3, 1, 1})}});
+      },
+      "ldm_unet: latent_mean and latent_deviation must be of 4 channels (3)");
+  expect_error(
+      [&] {
+        latents({{"edm_std", tensor_of<float>({5, 6, 7, 0}, {1, 4, 1, 1})}});
+      },
+      "ldm_unet: latent_deviation must be above 0");
 }
 
 }  // namespace ebb::testing

@@ -83,6 +83,22 @@ TEST_F(RequestsWithLoras, tags__name_files_of_the_folder) {
             "lora: <lora:a> needs --lora-dir FOLDER");
 }
 
+TEST_F(RequestsWithLoras, folder__may_have_links_in_circles_and_files_of_one_name) {
+  namespace fs = std::filesystem;
+  fs::create_symlink("loop.safetensors", folder_ / "loop.safetensors");
+  fs::create_symlink("nowhere", folder_ / "gone.safetensors");
+  const auto file = [&](const char* name) {
+    return find_lora({.name = name}, folder_.path()).file;
+  };
+  EXPECT_EQ(file("fox"), folder_ / "styles/fox.safetensors");
+  fs::create_directories(folder_ / "other");
+  fs::copy_file(folder_ / "styles/fox.safetensors", folder_ / "other/fox.safetensors");
+  EXPECT_EQ(error_of([&] { file("fox"); }),
+            "lora: <lora:fox> may be other/fox or styles/fox: name it with its folder  " +
+                folder_.path());
+  EXPECT_EQ(file("other/fox"), folder_ / "other/fox.safetensors");
+}
+
 TEST_F(RequestsWithLoras, prompt_with_a_tag__ends_at_diffusers_latents_and_leaves_nothing_behind) {
   TextToImageRequest q = request();
   const auto plain = latents(q);

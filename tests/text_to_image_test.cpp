@@ -28,7 +28,8 @@ class TextToImageOf : public ::testing::Test {
     pipeline_.run(pipeline_.resolve(q), events);
     return out;
   }
-  TextToImage pipeline_{small_checkpoint(golden()), open_context("cpu", {.threads = 2})};
+  Context context_ = open_context("cpu", {.threads = 2});
+  TextToImage pipeline_{small_checkpoint(golden()), context_};
 };
 
 std::vector<float> numbers(const Tensor& t) {
@@ -44,6 +45,33 @@ TEST_F(TextToImageOf, request__ends_at_the_references_picture_and_so_does_its_re
     EXPECT_LT(distance("latents", made[0].latents.span<float>(), golden()["latents"]), 1e-3);
     EXPECT_LT(distance("pixels", made[0].pixels.span<float>(), golden()["pixels"]), 1e-3);
   }
+}
+
+// On processors, f16 is what is kept, not what is computed in.
+TEST_F(TextToImageOf, run_in_f16__errs_less_than_one_in_bf16_and_says_where_it_is_slow) {
+  const auto f32 = numbers(pictures(request()).at(0).latents);
+  std::map<std::string, double> errors;
+  for (const char* dtype : {"bf16", "f16"}) {
+    TextToImageRequest q = request();
+    q.options.dtype = dtype;
+    std::vector<std::string> told;
+    Tensor latents;
+    const RunReport report = pipeline_.run(
+        pipeline_.resolve(q), {.picture = [&](const Picture& p) { latents = p.latents; },
+                               .tell = [&](const std::string& text) { told.push_back(text); }});
+    EXPECT_EQ(report.ran.dtype, dtype);
+    const bool slow = !context_.device->fast_in(parse_dtype(dtype));
+    EXPECT_EQ(told.size(), slow ? 1u : 0u);
+    const std::string text = told.empty() ? "" : told[0];
+    EXPECT_EQ(text.find(str("warning: dtype ", dtype, ": this device is not fast")) == 0, slow);
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < f32.size(); ++i)
+      error += std::pow(latents.span<float>()[i] - f32[i], 2), norm += f32[i] * f32[i];
+    errors[dtype] = std::sqrt(error / norm);
+  }
+  EXPECT_GT(errors["f16"], 1e-6);
+  EXPECT_LT(errors["f16"], errors["bf16"] / 4);
+  EXPECT_LT(errors["bf16"], 0.1);
 }
 
 TEST_F(TextToImageOf, pictures__come_one_by_one_with_the_noise_of_their_number) {

@@ -66,6 +66,11 @@ Denoiser::Denoiser(const DiffusionConfig& config, const DenoiserOptions& options
     hoisted_->bind(name, state);
   }
   for (const nn::Condition& c : options.conditions) condition(c.name, c.nulls(options.batch));
+  if (restores()) {  // without a call of restore() nothing is known
+    KnownImages all;
+    all.mask.assign(static_cast<size_t>(batch_shape(options).numel()), 1.0);
+    restore(all);
+  }
   if (!options.draws) return;
   plan_.keep("seed", scalar_tensor(int64_t{0}));
   plan_.keep("images", tensor_of(keys_.images, {options.batch}));
@@ -162,6 +167,26 @@ void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
   };
 }
 
+void Denoiser::restore(const KnownImages& known) {
+  require(restores(), "denoiser: known regions need a denoiser made for them");
+  const Type images{DType::f32, batch_shape(options_)};
+  const auto keep_as = [&](const char* name, const State& values) {
+    Tensor t(images);
+    const auto to = t.span<float>();
+    require(values.empty() || values.size() == to.size(), "denoiser: ", name, " must have ",
+            to.size(), " numbers (got ", values.size(), ")");
+    if (values.empty())
+      std::ranges::fill(to, 0.0f);
+    else
+      std::ranges::transform(values, to.begin(), as_float);
+    plan_.keep(name, t);
+  };
+  keep_as("known.mask", known.mask);
+  keep_as("known.data", known.data);
+  if (options_.restores_input) keep_as("known.noise", known.noise);
+  known_space_ = known.space;
+}
+
 void Denoiser::store(size_t slot, std::span<const double> values) {
   Tensor host(DType::f32, batch_shape(options_));
   const auto to = host.span<float>();
@@ -234,6 +259,8 @@ void Denoiser::write_inputs(const Latent& x, double sigma, const Factors& weight
     const std::vector<double> rows = row_weights(weights);
     for (size_t b = 0; b < rows.size(); ++b) set(weight_of(b), rows[b]);
   }
+  if (options_.restores_input)
+    set("known.scale", alpha_of(known_space_, sigma)), set("known.level", sigma);
   if (options_.draws) {
     set("fresh", 0);
     inputs_["draw"] = scalar_tensor(waits_ ? waits_->index : int64_t{0});

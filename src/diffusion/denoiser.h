@@ -22,6 +22,14 @@ namespace ebb {
 
 using State = std::vector<double>;  // images [N,H,W,C], row-major
 
+// Known regions of the images of a batch, which evaluations restore (diffusion/start/inpaint.h).
+struct KnownImages {
+  State mask;   // 1: generated, 0: known; between them a mixture
+  State data;   // the known images
+  State noise;  // standard normal, of the known input: alpha data + sigma noise; empty: 0
+  Space space = Space::ve;
+};
+
 struct DenoiserOptions {
   int64_t batch = 1;
   Shape image;  // {H,W,C}
@@ -35,6 +43,7 @@ struct DenoiserOptions {
   DType dtype = DType::f32;  // of matmuls and convolutions in the network
   int64_t vectors = 3;       // live at the same time: SampleCounts::vectors
   bool draws = false;        // noise is drawn in the plan, see draw_by()
+  bool restores_input = false, restores_output = false;  // known regions, see restore()
   bool integer_timesteps = false;                  // c_noise is rounded to an integer timestep
   std::shared_ptr<WeightStore> weights = nullptr;  // of the network; null: each is bound
   bool operator==(const DenoiserOptions&) const = default;
@@ -65,6 +74,10 @@ class Denoiser : public Latents {
   // part of the plan, others run on the host. Throws Error for rules that may need branches that
   // are not there, and for those that guide unless DenoiserOptions::guided().
   void guide(const std::vector<RuleCall>& rules, GuidanceCall call);
+  // Known regions are restored in every evaluation, in the plan: in the network's input, in the
+  // predictions, or both, as DenoiserOptions say. Rules that run on the host see what is restored
+  // already. Throws Error for other sizes.
+  void restore(const KnownImages& known);
   // The source of noise(). Without a call it throws Error.
   void noise_from(NoiseFill fill);
   // In the plan instead: the values of keyed_noise(), up to rounding. Needs DenoiserOptions::draws.
@@ -77,6 +90,7 @@ class Denoiser : public Latents {
   double distance(const Latent& a, const Latent& b, const Latent& before, Tolerance t) override;
 
   State operator()(const State& x, double sigma);
+  bool restores() const { return options_.restores_input || options_.restores_output; }
   int64_t evaluations() const { return evaluations_; }  // calls until now
 
   const Precond& precond() const { return precond_; }
@@ -139,7 +153,8 @@ class Denoiser : public Latents {
   bool hoisted_leaves_ = false;
   std::shared_ptr<Slots> slots_;  // which vectors are free
   NoiseFill fill_;
-  NamedTensors inputs_;        // of the next run
+  NamedTensors inputs_;  // of the next run
+  Space known_space_ = Space::ve;
   ImageKeys keys_;             // of draws in the plan; `elements` is 0 if noise is drawn outside
   std::optional<Draw> waits_;  // at most one
   std::vector<double> parts_;  // weigh()
@@ -153,6 +168,8 @@ class Denoiser : public Latents {
 //   seed, images, draw   i64[], i64[N], i64[]; with `draws`: the keys of new noise z
 //   c_skip, c_out, c_in, c_noise   see Precond
 //   weight.<b>      of the branches' predictions, if there are several
+//   known.mask, known.data, known.noise   f32[N,H,W,C], where known regions are restored
+//   known.scale, known.level   the known input is scale data + level noise
 //   fresh, mix.<k>  x = fresh z + sum_k mix.<k> latent.<k>; fresh only with `draws`
 //   role.<k>        what latent.<k> becomes: 0 itself, 1 x, 2 D, 3 and on: D of the kinds of
 //                   branches other than cond, in their order; then z

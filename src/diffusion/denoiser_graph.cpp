@@ -1,6 +1,7 @@
 #include "diffusion/denoiser_graph.h"
 
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "ops/prim/concat/op.h"
@@ -121,6 +122,26 @@ Value network_output(const DiffusionConfig& config, const nn::Network& network,
   return calls == 1 ? outputs[0] : ops::concat(outputs, 0);
 }
 
+// What known regions are restored by.
+struct Known {
+  Value mask, data, noise;
+
+  Known(Graph& g, const DenoiserOptions& o) {
+    const Type images{DType::f32, batch_shape(o)};
+    mask = g.input("known.mask", images), data = g.input("known.data", images);
+    if (o.restores_input) noise = g.input("known.noise", images);
+  }
+  Value input(Value x) const {
+    Graph& g = *x.graph;
+    return ops::map(
+        {x, mask, data, noise, scalar(g, "known.scale"), scalar(g, "known.level")},
+        [](auto v) { return v[1] * v[0] + (1.0 - v[1]) * (v[4] * v[2] + v[5] * v[3]); });
+  }
+  Value output(Value d) const {
+    return ops::map({d, mask, data}, [](auto v) { return v[1] * v[0] + (1.0 - v[1]) * v[2]; });
+  }
+};
+
 struct Predictions {
   Value guided;
   std::vector<Value> others;  // as others_of(), at least one
@@ -169,7 +190,13 @@ Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
     factors.push_back(scalar(g, "fresh"));
   }
   const Value x = mixed(terms, factors);
-  const Predictions d = predictions(config, network, o, x);
+  std::optional<Known> known;
+  if (o.restores_input || o.restores_output) known.emplace(g, o);
+  Predictions d = predictions(config, network, o, o.restores_input ? known->input(x) : x);
+  if (o.restores_output) {
+    d.guided = known->output(d.guided);
+    for (Value& other : d.others) other = known->output(other);
+  }
   std::vector<Value> choices = {x, d.guided};
   choices.insert(choices.end(), d.others.begin(), d.others.end());
   if (o.draws) choices.push_back(terms.back());

@@ -5,6 +5,7 @@
 
 #include "io/file.h"
 #include "io/image_decoders.h"
+#include "io/mask_file.h"
 
 namespace ebb::io {
 namespace {
@@ -83,10 +84,11 @@ Tensor convert_channels(const Tensor& image, int64_t to) {
   return out;
 }
 
-Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels,
+namespace {
+
+// Upright, in sRGB, with all channels of the file.
+Tensor native_image(std::span<const uint8_t> bytes, const std::string& name,
                     const ImageLimits& limits, ImageNotes* notes) {
-  require(channels == 0 || channels == 1 || channels == 3,
-          "image: channels must be 0 (as in the file), 1 or 3 (", channels, ")  ", name);
   const Decoder decode = decoder_of(bytes);
   require(decode != nullptr, "image: must be a PNG, JPEG or WebP file (", bytes.size(), " bytes)  ",
           name);
@@ -94,16 +96,42 @@ Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int
   ImageNotes found;
   const int orientation =
       metadata.exif.empty() ? 1 : exif_orientation(metadata.exif, found.orientation);
-  const Tensor native = upright(to_srgb(pixels, metadata, found.colour), orientation);
+  Tensor native = upright(to_srgb(pixels, metadata, found.colour), orientation);
   if (notes) *notes = found;
+  return native;
+}
+
+std::span<const uint8_t> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+}  // namespace
+
+Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels,
+                    const ImageLimits& limits, ImageNotes* notes) {
+  require(channels == 0 || channels == 1 || channels == 3,
+          "image: channels must be 0 (as in the file), 1 or 3 (", channels, ")  ", name);
+  const Tensor native = native_image(bytes, name, limits, notes);
   return convert_channels(native, channels ? channels : native.shape()[2] < 3 ? 1 : 3);
 }
 
 Tensor read_image(const std::string& path, int64_t channels, const ImageLimits& limits,
                   ImageNotes* notes) {
   const std::string bytes = read_whole_file(path, "image", limits.file);
-  return decode_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, path,
-                      channels, limits, notes);
+  return decode_image(bytes_of(bytes), path, channels, limits, notes);
+}
+
+Tensor read_mask(const std::string& path, const ImageLimits& limits) {
+  const std::string bytes = read_whole_file(path, "image", limits.file);
+  const Tensor native = native_image(bytes_of(bytes), path, limits, nullptr);
+  const int64_t channels = native.shape()[2];
+  if (channels % 2 == 1) return convert_channels(native, 1);
+  for (auto v = native.span<uint8_t>(); !v.empty(); v = v.subspan(static_cast<size_t>(channels))) {
+    uint8_t& alpha = v[static_cast<size_t>(channels - 1)];
+    for (size_t c = 0; c + 1 < static_cast<size_t>(channels); ++c) v[c] = scaled(v[c], alpha);
+    alpha = 255;
+  }
+  return convert_channels(native, 1);
 }
 
 void write_png(const std::string& path, const Tensor& image,

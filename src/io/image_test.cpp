@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 
+#include "io/mask_file.h"
 #include "support/files.h"
 #include "support/jpeg.h"
 #include "support/pictures.h"
@@ -144,6 +145,26 @@ TEST(png, alpha__goes_over_white) {
       largest_difference(decode_image(png_of({PNG_COLOR_TYPE_GRAY_ALPHA, 8}, 1, 2, grey), "t"),
                          pixels({50, 255}, {1, 2, 1})),
       0);
+}
+
+// White strokes on a transparent layer, and black ones.
+TEST(read_mask, what_is_transparent__is_black) {
+  const Folder folder;
+  const auto mask = [&](const Bytes& file) {
+    put_file(folder / "mask.png", std::string(file.begin(), file.end()));
+    return read_mask(folder / "mask.png");
+  };
+  const Bytes rgba{255, 255, 255, 255, 255, 255, 255, 0, 255, 255, 255, 128, 0, 0, 0, 255};
+  EXPECT_EQ(largest_difference(mask(png_of({PNG_COLOR_TYPE_RGB_ALPHA, 8}, 1, 4, rgba)),
+                               pixels({255, 0, 128, 0}, {1, 4, 1})),
+            0);
+  EXPECT_EQ(
+      largest_difference(mask(png_of({PNG_COLOR_TYPE_GRAY_ALPHA, 8}, 1, 2, {200, 255, 200, 0})),
+                         pixels({200, 0}, {1, 2, 1})),
+      0);
+  EXPECT_EQ(largest_difference(mask(png_of({PNG_COLOR_TYPE_GRAY, 8}, 1, 2, {7, 255})),
+                               pixels({7, 255}, {1, 2, 1})),
+            0);
 }
 
 TEST(png, interlaced__equals_plain) {

@@ -17,11 +17,17 @@ struct LdmUnetConfig {
   nn::LdmUnet unet;
   std::string prediction = "eps";
   bool zero_snr = false;
+  double latent_scale = 0, latent_shift = 0;
+  std::vector<double> latent_mean, latent_deviation;
   void fields(auto&& f) {
     common.fields(f);
     unet.fields(f);
     f("prediction", prediction, "what the network was trained to predict: eps, v or edm");
     f("zero_snr", zero_snr, "it was trained with no signal at the last timestep");
+    f("latent_scale", latent_scale, "factor of the autoencoder's latents; 0: the family's");
+    f("latent_shift", latent_shift, "what is taken off them before");
+    f("latent_mean", latent_mean, "likewise, of each channel; none: 0");
+    f("latent_deviation", latent_deviation, "what each channel is divided by; none: 1");
   }
 };
 
@@ -109,6 +115,15 @@ void check(const ModelConfig& config) {
   require(c.common.dropout == 0, "ldm_unet: has no dropout (", c.common.dropout, ")");
   require(c.prediction == "eps" || c.prediction == "v" || c.prediction == "edm",
           "ldm_unet: prediction must be eps, v or edm ('", c.prediction, "')");
+  require(c.latent_scale >= 0, "ldm_unet: latent_scale must not be negative (", c.latent_scale,
+          ")");
+  for (const auto* of_channels : {&c.latent_mean, &c.latent_deviation})
+    require(
+        of_channels->empty() || static_cast<int64_t>(of_channels->size()) == c.common.in_channels,
+        "ldm_unet: latent_mean and latent_deviation must be of ", c.common.in_channels,
+        " channels (", of_channels->size(), ")");
+  require(std::ranges::all_of(c.latent_deviation, [](double v) { return v > 0; }),
+          "ldm_unet: latent_deviation must be above 0");
 }
 
 Value build(const Params& p, const ModelConfig& config, const nn::NetworkInputs& in) {
@@ -134,11 +149,11 @@ int64_t size_multiple(const ModelConfig&) { return 1; }
 std::optional<LatentSpace> latents(const ModelConfig& config) {
   const auto& c = config.as<LdmUnetConfig>();
   const bool xl = c.unet.vector > 0;
-  double scale = xl ? 0.13025 : 0.18215;
-  if (c.prediction == "edm") scale = 0.5;  // Playground's, of normalised latents
+  const double usual = xl ? 0.13025 : 0.18215;
   return LatentSpace{.factor = 8,
                      .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder"),
-                     .scale = scale};
+                     .scale = c.latent_scale > 0 ? c.latent_scale : usual,
+                     .shift = c.latent_shift};
 }
 
 // ---- recognition ---------------------------------------------------------------------------
@@ -176,6 +191,21 @@ double deviation(const Tensor& t) {
   return std::sqrt(std::max(squares / n - mean * mean, 0.0));
 }
 
+// Playground 2.5 predicts as EDM does, and its file says what its latents are normalised by, to a
+// deviation of 0.5. Markers without numbers mean those that were published.
+void take_playground(LdmUnetConfig& c, const FileFacts& file) {
+  const auto numbers = [&](const char* name, std::vector<double> published) {
+    const Tensor t = file.load(name);
+    if (!t.defined() || t.numel() <= 1) return published;
+    const Tensor wide = t.to(DType::f32);
+    return std::vector<double>(wide.span<float>().begin(), wide.span<float>().end());
+  };
+  c.prediction = "edm";
+  c.latent_scale = 0.5;
+  c.latent_mean = numbers("edm_mean", {-1.6574, 1.886, -1.383, 2.5155});
+  c.latent_deviation = numbers("edm_std", {8.4927, 5.9022, 6.5498, 5.2299});
+}
+
 // Stable Diffusion 2 of 768 pixels predicts v and has the shapes of that of 512, which predicts
 // noise; a bias of its last transformer has a deviation beyond 0.09 (after ComfyUI). Files of XL
 // have markers: tensors that are there or not.
@@ -187,7 +217,7 @@ void examine(ModelConfig& config, const FileFacts& file) {
   require(!marked("edm_vpred.sigma_max"),
           "ldm_unet: the file is of a network that predicts v of EDM (CosXL), which is not "
           "implemented");
-  if (marked("edm_mean") || marked("edm_std")) c.prediction = "edm";
+  if (marked("edm_mean") || marked("edm_std")) take_playground(c, file);
   if (marked("v_pred")) c.prediction = "v";
   c.zero_snr = marked("ztsnr");
   const auto said = file.metadata.find("modelspec.prediction_type");
@@ -207,6 +237,8 @@ std::string guessed(const ModelConfig& config) {
     found.common.image_size = known.common.image_size;  // what examine() says is no guess
     found.prediction = known.prediction;
     found.zero_snr = known.zero_snr;
+    found.latent_scale = known.latent_scale, found.latent_shift = known.latent_shift;
+    found.latent_mean = known.latent_mean, found.latent_deviation = known.latent_deviation;
     if (ModelConfig(found) == preset.config) return "";
   }
   return guessed_ldm(config.as<LdmUnetConfig>().unet);

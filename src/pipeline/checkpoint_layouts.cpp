@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "pipeline/latent_space.h"
 #include "text/clip_vocabulary.h"
 
 namespace ebb {
@@ -152,7 +153,16 @@ json unet_json(const Component& c, const DiffusionConfig& d) {
   return out;
 }
 
-json vae_json(const Component& c, double scale, bool xl) {
+// What the denoiser makes of the autoencoder's; without a denoiser Stable Diffusion 1's.
+LatentScaling latents_of(const std::vector<Component>& components) {
+  for (const Component& c : components)
+    if (is(c, ModelKind::denoiser) && c.model->latents(c.config))
+      return latent_scaling(*c.model, c.config);
+  const NamedModel usual = find_model("sd15");
+  return latent_scaling(*usual.model, usual.config);
+}
+
+json vae_json(const Component& c, const LatentScaling& scaling, bool xl) {
   const json f = fields_of(c);
   json channels = json::array(), down = json::array(), up = json::array();
   for (const int64_t m : f["channel_mult"]) {
@@ -160,21 +170,25 @@ json vae_json(const Component& c, double scale, bool xl) {
     down.push_back("DownEncoderBlock2D");
     up.push_back("UpDecoderBlock2D");
   }
-  return {{"_class_name", "AutoencoderKL"},
-          {"in_channels", f["image_channels"]},
-          {"out_channels", f["image_channels"]},
-          {"down_block_types", down},
-          {"up_block_types", up},
-          {"block_out_channels", channels},
-          {"layers_per_block", f["res_blocks"]},
-          {"latent_channels", f["latent_channels"]},
-          {"norm_num_groups", f["groups"]},
-          {"act_fn", "silu"},
-          {"sample_size", xl ? 1024 : 512},
-          {"scaling_factor", scale},
-          {"use_quant_conv", f["quant_conv"]},
-          {"use_post_quant_conv", f["quant_conv"]},
-          {"force_upcast", xl}};
+  json out = {{"_class_name", "AutoencoderKL"},
+              {"in_channels", f["image_channels"]},
+              {"out_channels", f["image_channels"]},
+              {"down_block_types", down},
+              {"up_block_types", up},
+              {"block_out_channels", channels},
+              {"layers_per_block", f["res_blocks"]},
+              {"latent_channels", f["latent_channels"]},
+              {"norm_num_groups", f["groups"]},
+              {"act_fn", "silu"},
+              {"sample_size", xl ? 1024 : 512},
+              {"scaling_factor", scaling.space.scale},
+              {"use_quant_conv", f["quant_conv"]},
+              {"use_post_quant_conv", f["quant_conv"]},
+              {"force_upcast", xl}};
+  if (scaling.space.shift != 0) out["shift_factor"] = scaling.space.shift;
+  if (!scaling.mean.empty())
+    out["latents_mean"] = scaling.mean, out["latents_std"] = scaling.deviation;
+  return out;
 }
 
 // diffusers reads the last layer of Stable Diffusion 2's encoder, which is the original's last but
@@ -252,7 +266,7 @@ std::map<std::string, std::string> diffusers_files(const std::vector<Component>&
       out[folder + "/config.json"] = indented(unet_json(c, diffusion));
       index[folder] = {"diffusers", "UNet2DConditionModel"};
     } else if (is(c, ModelKind::autoencoder)) {
-      out[folder + "/config.json"] = indented(vae_json(c, xl ? 0.13025 : 0.18215, xl));
+      out[folder + "/config.json"] = indented(vae_json(c, latents_of(components), xl));
       index[folder] = {"diffusers", "AutoencoderKL"};
     } else {
       const bool projected = folder.ends_with("_2");

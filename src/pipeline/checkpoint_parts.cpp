@@ -10,7 +10,7 @@
 #include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/image_encoder.h"
-#include "pipeline/latent_statistics.h"
+#include "pipeline/latent_space.h"
 #include "pipeline/upscaler.h"
 #include "train/model_weights.h"
 
@@ -54,6 +54,7 @@ DiffusersFolder layout_of(const PartFiles& files) {
           .text_encoders = {files.model},
           .tokenizer = {},
           .scheduler = {},
+          .autoencoder_config = {},
           .pipeline = {},
           .missing = {},
           .zeros_for_empty = {}};
@@ -71,12 +72,20 @@ void take_config(LoadedModel& m, const std::string& weights) {
   if (take_config(*m.model, m.config, weights)) m.guessed = "";
 }
 
+// What a folder says of its latents.
+void take_latent_scaling(LoadedModel& m, const DiffusersFolder& layout) {
+  if (layout.autoencoder_config.empty()) return;
+  read_latent_scaling(m.config, layout.autoencoder_config);
+  check(*m.model, m.config);
+}
+
 void add_refiner(CheckpointParts& parts, const std::string& file) {
   check_file(file, "--refiner");
   const DiffusersFolder layout = layout_of({.model = file});
   parts.refiner = load_model(layout.denoiser);
   parts.refiner_zeros_for_empty = layout.zeros_for_empty;
   if (is_folder(file)) take_config(*parts.refiner, layout.denoiser);
+  take_latent_scaling(*parts.refiner, layout);
   OpenFiles open;
   for (const std::string& encoders : layout.text_encoders)
     for (LoadedComponent& c : open.components(encoders, ModelKind::text_encoder)) {
@@ -117,8 +126,7 @@ CheckpointParts load_parts(const PartFiles& files,
       .scheduler = std::move(scheduler),
       .zeros_for_empty = layout.zeros_for_empty};
   if (is_folder(files.model)) take_config(out.denoiser, layout.denoiser);
-  if (is_folder(files.model) && !layout.autoencoder.empty())
-    take_latent_statistics(*out.denoiser.model, out.denoiser.config, layout.autoencoder);
+  take_latent_scaling(out.denoiser, layout);
   OpenFiles open;
   const auto add_encoders = [&](const std::string& file, bool in_folder) {
     auto found = open.components(file, ModelKind::text_encoder);

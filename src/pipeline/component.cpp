@@ -20,7 +20,8 @@ void examine(Component& c, const io::TensorFile& file) {
       c.model->places(c.config, nn::without_prefix(facts.shapes, c.prefix));
   facts.load = [&](const std::string& weight) {
     const std::string name = c.prefix + (places ? places(weight).name : weight);
-    return file.contains(name) ? file.load(name) : Tensor();
+    if (file.contains(name)) return file.load(name);
+    return file.contains(weight) ? file.load(weight) : Tensor();  // a marker, which has no prefix
   };
   c.model->examine(c.config, facts);
 }

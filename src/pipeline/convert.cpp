@@ -16,6 +16,7 @@
 #include "pipeline/checkpoint_layouts.h"
 #include "pipeline/component.h"
 #include "pipeline/diffusers_folder.h"
+#include "pipeline/latent_space.h"
 #include "pipeline/load_model.h"
 #include "pipeline/merged_weights.h"
 #include "pipeline/scheduler_config.h"
@@ -218,6 +219,9 @@ Input read_input(const ConvertOptions& o) {
     out.sources.push_back(opened(folder.denoiser, how));
     for (const std::string& file : folder.text_encoders) out.sources.push_back(opened(file, {}));
     if (!folder.autoencoder.empty()) out.sources.push_back(opened(folder.autoencoder, {}));
+    if (!folder.autoencoder_config.empty())
+      for (Source& s : out.sources)
+        for (Component& c : s.components) read_latent_scaling(c.config, folder.autoencoder_config);
     if (!folder.scheduler.empty()) out.scheduler = read_scheduler_config(folder.scheduler);
   }
   for (const Source& s : out.sources)
@@ -334,12 +338,23 @@ class NewFolder {
 };
 
 // What shapes do not say of XL, as tensors whose names are what matters.
-void add_markers(Writer& w, const std::string& path, const DiffusionConfig& d, bool xl) {
+void add_markers(Writer& w, const std::string& path, const DiffusionConfig& d,
+                 const Component& denoiser, bool xl) {
   const auto marker = [&](const char* name) {
     w.add(path, io::TensorToWrite{name, "F32", {0}, [](const io::ByteSink&) {}});
   };
   if (xl && d.precond == "v") marker("v_pred");
   if (xl && d.zero_snr != "no") marker("ztsnr");
+  if (!xl || d.precond != "edm") return;
+  const LatentScaling latents = latent_scaling(*denoiser.model, denoiser.config);
+  for (const auto& [name, numbers] :
+       {std::pair{"edm_mean", latents.mean}, {"edm_std", latents.deviation}}) {
+    Tensor t(DType::f32, {1, static_cast<int64_t>(numbers.size()), 1, 1});
+    std::ranges::transform(numbers, t.span<float>().begin(),
+                           [](double v) { return static_cast<float>(v); });
+    w.add(path, io::TensorToWrite{name, "F32", t.shape(),
+                                  [t](const io::ByteSink& out) { give(t, out); }});
+  }
 }
 
 std::map<std::string, std::string> metadata_of(const DiffusionConfig& d) {
@@ -443,7 +458,8 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
     for (const auto& [name, text] : diffusers_files(moved.list, diffusion))
       io::write_whole_file(made->file(name), text, "convert");
   else
-    add_markers(w, o.out, diffusion, std::ranges::any_of(places, [](const ComponentPlace& p) {
+    add_markers(w, o.out, diffusion, moved.list[0],
+                std::ranges::any_of(places, [](const ComponentPlace& p) {
                   return p.prefix.starts_with("conditioner.");
                 }));
   w.write();

@@ -119,6 +119,8 @@ DiffusersFolder read_diffusers_folder(const std::string& path, const std::string
     if (fs::exists(t / "merges.txt")) out.tokenizer = t.string();
   if (fs::exists(folder / "scheduler" / "scheduler_config.json"))
     out.scheduler = (folder / "scheduler" / "scheduler_config.json").string();
+  if (fs::exists(folder / "vae" / "config.json"))
+    out.autoencoder_config = (folder / "vae" / "config.json").string();
   return out;
 }
 

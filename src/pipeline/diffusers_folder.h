@@ -12,6 +12,7 @@ struct DiffusersFolder {
   std::vector<std::string> text_encoders;  // the first and the second
   std::string tokenizer;                   // a folder; "" where there is none
   std::string scheduler;                   // scheduler_config.json; ""
+  std::string autoencoder_config;          // vae/config.json; ""
   std::string pipeline;                    // its class, of model_index.json; ""
   std::vector<std::string> missing;        // components that model_index.json names and has no file
   std::optional<bool> zeros_for_empty;     // its force_zeros_for_empty_prompt

@@ -65,6 +65,17 @@ Tensor signed_pixels(const Tensor& picture) {
   return out;
 }
 
+ImageSize own_size(const LoadedModel& m) {
+  const auto space = m.model->latents(m.config);
+  const int64_t side = m.config.common().image_size * (space ? space->factor : 1);
+  return {side, side};
+}
+
+int64_t pixel_multiple(const LoadedModel& m) {
+  const auto space = m.model->latents(m.config);
+  return std::max<int64_t>(m.model->size_multiple(m.config), 1) * (space ? space->factor : 1);
+}
+
 ImageSize size_of_run(const Tensor& picture, int64_t multiple) {
   const auto down = [multiple](int64_t side) {
     return std::max(side / multiple, int64_t{1}) * multiple;

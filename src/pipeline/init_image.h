@@ -28,6 +28,9 @@ struct InitImage {
 Tensor fitted(const Tensor& picture, ImageSize size, FitRule rule);
 // f32 [1,H,W,C] in [-1,1] of u8 [H,W,C].
 Tensor signed_pixels(const Tensor& picture);
+// Of a run whose size nothing says, and what sizes must be multiples of: pixels.
+ImageSize own_size(const LoadedModel& m);
+int64_t pixel_multiple(const LoadedModel& m);
 // The size of a run for a picture whose size is taken: rounded down to a multiple.
 ImageSize size_of_run(const Tensor& picture, int64_t multiple);
 

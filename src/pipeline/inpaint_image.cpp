@@ -25,6 +25,37 @@ bool restores_always(std::string_view dialect) {
   return is(dialect, "a1111", "kdiff") || dialect == "comfy";
 }
 
+// What networks that were trained to inpaint take: the mask [1,h,w,1], and the latents of the
+// picture f32 [1,H,W,3] without what is masked.
+void add_concat(const RunTools& tools, const Tensor& mask, const Tensor& masked_pixels,
+                RunInputs& inputs) {
+  const Tensor masked = tools.encode(masked_pixels).mean;
+  const Shape& s = masked.shape();
+  const int64_t channels = s[3], count = s[1] * s[2];
+  Tensor beside(DType::f32, {1, s[1], s[2], channels + 1});
+  const auto to = beside.span<float>();
+  for (int64_t i = 0; i < count; ++i) {
+    to[static_cast<size_t>(i * (channels + 1))] =
+        mask.defined() ? mask.span<float>()[static_cast<size_t>(i)] : 1;
+    std::copy_n(masked.span<float>().begin() + i * channels, channels,
+                to.begin() + i * (channels + 1) + 1);
+  }
+  inputs.conditions.add(nn::concat_image, beside);
+}
+
+class UnmaskedMode : public RunMode {
+ public:
+  explicit UnmaskedMode(ImageSize pixels) : pixels_(pixels) {}
+  void prepare(const RunTools& tools, RunInputs& inputs) const override {
+    Tensor grey(DType::f32, {1, pixels_.height, pixels_.width, 3});
+    std::ranges::fill(grey.span<float>(), 0.0f);
+    add_concat(tools, {}, grey, inputs);
+  }
+
+ private:
+  ImageSize pixels_;
+};
+
 class InpaintMode : public RunMode {
  public:
   InpaintMode(InpaintPictures p, const MaskImage& mask, const ResolvedRequest& r, int64_t extra)
@@ -46,7 +77,7 @@ class InpaintMode : public RunMode {
       for (size_t i = 0; i < data.size(); ++i) data[i] *= 1 - m[i / channels];
     }
     if (!trained_ || restores_always(dialect_)) inputs.known = {mask, where_};
-    if (trained_) add_concat(tools, inputs);
+    if (trained_) add_masked(tools, inputs);
   }
 
   Tensor finish(Tensor pixels) const override {
@@ -68,24 +99,14 @@ class InpaintMode : public RunMode {
   }
 
  private:
-  // The mask, and the latents of the picture without what is masked.
-  void add_concat(const RunTools& tools, RunInputs& inputs) const {
+  void add_masked(const RunTools& tools, RunInputs& inputs) const {
     const Tensor mask = latent_mask(pictures_.mask, latents_, LatentMaskRule::nearest);
     const Tensor pixels = signed_pixels(pictures_.picture);
     const auto m = pictures_.mask.span<uint8_t>();
     const auto v = pixels.span<float>();
     for (size_t i = 0; i < v.size(); ++i)
       if (m[i / 3] >= 128) v[i] = 0;
-    const Tensor masked = tools.encode(pixels).mean;
-    const int64_t channels = masked.shape()[3];
-    Tensor beside(DType::f32, {1, latents_.height, latents_.width, channels + 1});
-    const auto to = beside.span<float>();
-    for (int64_t i = 0; i < latents_.height * latents_.width; ++i) {
-      to[static_cast<size_t>(i * (channels + 1))] = mask.span<float>()[static_cast<size_t>(i)];
-      std::copy_n(masked.span<float>().begin() + i * channels, channels,
-                  to.begin() + i * (channels + 1) + 1);
-    }
-    inputs.conditions.add(nn::concat_image, beside);
+    add_concat(tools, mask, pixels, inputs);
   }
 
   InpaintPictures pictures_;
@@ -179,7 +200,9 @@ int64_t mask_blur(const MaskImage& mask, std::string_view dialect) {
 
 InpaintPictures inpaint_pictures(const InitImage& init, const MaskImage& m, ImageSize size,
                                  std::string_view dialect) {
-  require(m.padding >= 0, "generate: --mask-padding must not be negative (got ", m.padding, ")");
+  constexpr int64_t most_padding = 16384;  // as pictures may have
+  require(m.padding >= 0 && m.padding <= most_padding, "generate: --mask-padding must be 0 to ",
+          most_padding, " (got ", m.padding, ")");
   const Shape& s = init.picture.shape();
   const int64_t blur = mask_blur(m, dialect);
   Tensor mask = io::resize(m.picture, s[0], s[1]);
@@ -199,6 +222,10 @@ InpaintPictures inpaint_pictures(const InitImage& init, const MaskImage& m, Imag
   }
   if (m.content != MaskedContent::original) out.picture = filled(out.picture, out.mask);
   return out;
+}
+
+std::shared_ptr<const RunMode> unmasked_mode(ImageSize pixels) {
+  return std::make_shared<UnmaskedMode>(pixels);
 }
 
 std::shared_ptr<const RunMode> inpaint_mode(const InpaintPictures& pictures, const MaskImage& mask,

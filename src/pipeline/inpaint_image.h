@@ -56,6 +56,11 @@ struct InpaintPictures {
 InpaintPictures inpaint_pictures(const InitImage& init, const MaskImage& mask, ImageSize size,
                                  std::string_view dialect);
 
+// Of a network that was trained to inpaint, in a pass without a mask: all of the picture is
+// generated. As in A1111 the mask is 1 everywhere, beside the latents of a grey picture of that
+// size.
+std::shared_ptr<const RunMode> unmasked_mode(ImageSize pixels);
+
 // Behind init_mode(picture). `extra`: channels of the network beside its latents: 5 take mask and
 // masked latents, 0 none; others throw Error.
 std::shared_ptr<const RunMode> inpaint_mode(const InpaintPictures& pictures, const MaskImage& mask,

@@ -21,12 +21,10 @@ Tiling tiling_of(int64_t side) { return {.tile = side, .overlap = side / 4, .mar
 
 }  // namespace
 
-LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
-                             Context context, Tells tells, LatentStatistics statistics,
-                             CircularAxes circular)
+LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,
+                             Context context, Tells tells, CircularAxes circular)
     : autoencoder_(std::move(autoencoder)),
-      space_(space),
-      statistics_(std::move(statistics)),
+      scaling_(read_by(autoencoder_.component, scaling)),
       context_(std::move(context)),
       dtype_(dtype),
       tells_(std::move(tells)),
@@ -35,23 +33,17 @@ LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentSpace& spa
         const EntryCall call{"decode", {{"latents", tile}}, {"pixels"}};
         return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
                           circular_);
-      }) {
-  const Component& c = autoencoder_.component;
-  const auto own = c.model->latents(c.config);
-  if (own && own->scaled) space_.scale = 1, space_.shift = 0, statistics_ = {};
-}
+      }) {}
 
 Tensor LatentDecoder::decode(const Tensor& samples) {
   const Shape& s = samples.shape();
   const Shape one = {1, s[1], s[2], s[3]};
   prepare(one);
   Plan& plan = plans_.use(tile_shape(one, tiling_));
-  Tensor out(DType::f32, {s[0], s[1] * space_.factor, s[2] * space_.factor, 3});
+  Tensor out(DType::f32, {s[0], s[1] * scaling_.space.factor, s[2] * scaling_.space.factor, 3});
   for (int64_t i = 0; i < s[0]; ++i) {
-    const Tensor latents = samples.rows(i, i + 1).clone();
-    const auto z = latents.span<float>();
-    for (size_t k = 0; k < z.size(); ++k)
-      z[k] = static_cast<float>(statistics_.restored(z[k] / space_.scale, k) + space_.shift);
+    Tensor latents = samples.rows(i, i + 1).clone();
+    to_autoencoder(latents, scaling_);
     const Tensor pixels = in_tiles(latents, tiling_, [&](const Tensor& tile) {
       return plan.run({{"latents", tile}}).at("pixels");
     });
@@ -108,12 +100,11 @@ void LatentDecoder::prepare(const Shape& image) {
   }
 }
 
-Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
+Decoder latent_decoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,
                        Context context, LatentDecoder::Tells tells, CircularAxes circular) {
   const std::string name = autoencoder.component.model->name;
-  const auto decoder =
-      std::make_shared<LatentDecoder>(std::move(autoencoder), space, dtype, std::move(context),
-                                      std::move(tells), LatentStatistics{}, circular);
+  const auto decoder = std::make_shared<LatentDecoder>(
+      std::move(autoencoder), scaling, dtype, std::move(context), std::move(tells), circular);
   return {name, [decoder](const Tensor& samples) { return decoder->decode(samples); }};
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "pipeline/decoder.h"
-#include "pipeline/latent_statistics.h"
+#include "pipeline/latent_space.h"
 #include "pipeline/sized_plans.h"
 #include "pipeline/text_stage.h"
 #include "pipeline/tiles.h"
@@ -18,10 +18,9 @@ namespace ebb {
 class LatentDecoder {
  public:
   using Tells = std::function<void(const Tiling&)>;
-  // `space`: the denoiser's latents are (the autoencoder's - shift) * scale. `dtype` as
-  // entry_plan() takes it.
-  LatentDecoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
-                Tells tells = {}, LatentStatistics statistics = {}, CircularAxes circular = {});
+  // `scaling`: of the denoiser's latents. `dtype` as entry_plan() takes it.
+  LatentDecoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,
+                Context context, Tells tells = {}, CircularAxes circular = {});
 
   LatentDecoder(const LatentDecoder&) = delete;  // plans refer to it
   LatentDecoder& operator=(const LatentDecoder&) = delete;
@@ -43,8 +42,7 @@ class LatentDecoder {
   void prepare(const Shape& image);
 
   LoadedComponent autoencoder_;
-  LatentSpace space_;
-  LatentStatistics statistics_;
+  LatentScaling scaling_;
   Context context_;
   DType dtype_;
   Tells tells_;
@@ -56,7 +54,7 @@ class LatentDecoder {
 };
 
 // The same as a stage of a pipeline.
-Decoder latent_decoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype,
+Decoder latent_decoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,
                        Context context, LatentDecoder::Tells tells = {},
                        CircularAxes circular = {});
 

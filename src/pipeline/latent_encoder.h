@@ -1,9 +1,10 @@
 // Pixels to latents by an autoencoder.
 #pragma once
 
-#include "pipeline/latent_statistics.h"
+#include "pipeline/latent_space.h"
 #include "pipeline/sized_plans.h"
 #include "pipeline/text_stage.h"
+#include "pipeline/tiles.h"
 
 namespace ebb {
 
@@ -16,29 +17,38 @@ struct EncodedImage {
 class LatentEncoder {
  public:
   // As latent_decoder() takes them.
-  LatentEncoder(LoadedComponent autoencoder, const LatentSpace& space, DType dtype, Context context,
-                LatentStatistics statistics = {}, CircularAxes tiling = {});
+  LatentEncoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,
+                Context context, CircularAxes circular = {});
   LatentEncoder(const LatentEncoder&) = delete;  // plans refer to it
   LatentEncoder& operator=(const LatentEncoder&) = delete;
 
-  // f32 [1,H,W,3] in [-1,1]. Throws Error.
+  // f32 [1,H,W,3] in [-1,1]. Where the device's memory is too short for the whole, the largest
+  // tiles that fit are encoded. Throws Error.
   EncodedImage encode(const Tensor& pixels);
   // What encode() gives for such a size, of zeros; compiles its plan and runs nothing.
   EncodedImage sketch(const Shape& pixels);
-  PlanNeeds needs(const Shape& pixels) { return plans_.of(pixels).needs(); }  // compiles it
+  // What the plan of tiles of this side in latents needs, 0: of the whole image; compiles it.
+  PlanNeeds needs(const Shape& pixels, int64_t tile = 0);
+  // Tiles of a larger side are not used any more; 0: whole images are.
+  void set_largest(int64_t tile);
   // Lets go of the device's memory until the next image.
   void release();
 
  private:
+  Tiling tiling_of(int64_t side) const;
+  std::vector<int64_t> sides(const Shape& pixels) const;
+  void prepare(const Shape& pixels);
   bool has_posterior() const { return autoencoder_.component.model->name == "autoencoder_kl"; }
 
   LoadedComponent autoencoder_;
-  LatentSpace space_;
-  LatentStatistics statistics_;
+  LatentScaling scaling_;
   DType dtype_;
   Context context_;
-  CircularAxes tiling_;
+  CircularAxes circular_;
   SizedPlans plans_;
+  int64_t largest_ = 0;
+  Tiling tiling_;
+  Shape size_;  // of the image that the tiling is for
 };
 
 }  // namespace ebb

@@ -77,13 +77,20 @@ LoraChoice find_lora(const text::LoraTag& tag, const std::string& folder) {
   std::vector<std::string> files, paths, stems;
   for (const auto& entry :
        fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
-    if (!entry.is_regular_file() || !is_lora_file(entry.path())) continue;
+    std::error_code unreadable;  // of a link that leads nowhere or in a circle
+    if (!is_lora_file(entry.path()) || !entry.is_regular_file(unreadable)) continue;
     files.push_back(entry.path().string());
-    paths.push_back(fs::relative(entry.path(), folder).replace_extension().generic_string());
+    paths.push_back(entry.path().lexically_relative(folder).replace_extension().generic_string());
     stems.push_back(entry.path().stem().string());
   }
   size_t at = find_name(tag.name, paths);
-  if (at == paths.size()) at = find_name(tag.name, stems);
+  if (at == paths.size()) {
+    at = find_name(tag.name, stems);
+    for (size_t i = at + 1; i < stems.size(); ++i)
+      require(stems[i] != stems[at], "lora: <lora:", tag.name, "> may be ",
+              std::min(paths[at], paths[i]), " or ", std::max(paths[at], paths[i]),
+              ": name it with its folder  ", folder);
+  }
   require(at < files.size(), "lora: no file for <lora:", tag.name, ">", suggestion(tag.name, stems),
           "  ", folder);
   return {files[at], tag.strength, tag.text_strength, tag.block_weights};

@@ -10,6 +10,8 @@
 #include "pipeline/condition_sets.h"
 #include "pipeline/control.h"
 #include "pipeline/known_latents.h"
+#include "pipeline/run_dtype.h"
+#include "pipeline/step_progress.h"
 
 namespace ebb {
 namespace {
@@ -29,45 +31,6 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
           " need ", bytes / 1000000, " MB, and ", free / 1000000,
           " MB are free; a smaller --batch or --n needs less");
 }
-
-// The progress of a batch: from step to step, and within one by its evaluations.
-class Shown {
- public:
-  Shown(Denoiser& denoiser, const ResolvedRequest& r, const std::function<bool(double)>& progress)
-      : denoiser_(denoiser), r_(r), progress_(progress) {
-    if (progress)
-      denoiser.watch([this](double share) {
-        if (!within(share)) throw Cancelled("sample: stopped within a step");
-      });
-  }
-  ~Shown() { denoiser_.watch({}); }
-  Shown(const Shown&) = delete;
-  Shown& operator=(const Shown&) = delete;
-
-  // Throws Cancelled.
-  void begin() {
-    if (!step(0, static_cast<int64_t>(r_.call.sigmas.size()) - 1))
-      throw Cancelled("sample: stopped before a step");
-  }
-  bool step(int64_t step, int64_t steps) {
-    step_ = static_cast<double>(step), steps_ = static_cast<double>(std::max<int64_t>(steps, 1));
-    evaluations_ = denoiser_.evaluations();
-    return tell(step_);
-  }
-
- private:
-  bool within(double share) {
-    const double each = std::max(1.0, static_cast<double>(r_.counts.evaluations) / steps_);
-    const auto before = static_cast<double>(denoiser_.evaluations() - evaluations_);
-    return tell(std::min(step_ + std::min((before + share) / each, 1.0), steps_));
-  }
-  bool tell(double steps) const { return !progress_ || progress_(steps / steps_); }
-  Denoiser& denoiser_;
-  const ResolvedRequest& r_;
-  const std::function<bool(double)>& progress_;
-  double step_ = 0, steps_ = 1;
-  int64_t evaluations_ = 0;  // when the step began
-};
 
 // Those of a step, 1 and on, where they are others than `given`.
 void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
@@ -274,8 +237,15 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
   State x = first_state(r, inputs, keys, start);
   if (!inputs.known) return scaled(r, d.values(sample(r.sampler, d, d.put(x), call)));
   const Inpaint<double> how = inpaint_of(r, *inputs.known, start);
-  KnownLatents known(d, how);
-  x = scaled(r, d.values(sample(r.sampler, known, d.put(x), call)));
+  if (r.rules.empty()) {
+    if (d.restores())
+      d.restore({.mask = how.mask, .data = how.data, .noise = how.noise, .space = how.space});
+    x = d.values(sample(r.sampler, d, d.put(x), call));
+  } else {  // which run on the host, on predictions that are not restored yet
+    KnownLatents known(d, how);
+    x = d.values(sample(r.sampler, known, d.put(x), call));
+  }
+  x = scaled(r, std::move(x));
   if (inputs.known->where.end) blend<double>(how.data, how.mask, x);
   return x;
 }
@@ -313,7 +283,7 @@ Pipeline::Pipeline(LoadedModel model, Context context, const PipelineOptions& op
       decoder_(options_.decoder ? options_.decoder : decoder_of(*model_.model, model_.config)) {}
 
 DType Pipeline::dtype_of(const ResolvedRequest& r) const {
-  return r.dtype.value_or(context_.device->fast_in(DType::bf16) ? DType::bf16 : DType::f32);
+  return r.dtype ? *r.dtype : usual_dtype(model_.weights.get(), *context_.device);
 }
 
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs& inputs) const {
@@ -323,6 +293,7 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
   if (r.distilled)
     std::ranges::copy_if(model_.model->conditions(model_.config), std::back_inserter(given),
                          [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
+  const bool in_plan = inputs.known && r.rules.empty();
   return {.batch = r.batch,
           .image = r.sample,
           .conditions = std::move(given),
@@ -330,8 +301,10 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
           .tiling = r.tiling,
           .together = inputs.together,
           .dtype = dtype_of(r),
-          .vectors = r.counts.vectors + (inputs.known ? 2 : 1),
+          .vectors = r.counts.vectors + (inputs.known && !in_plan ? 2 : 1),
           .draws = r.draws_in_plan() && inputs.first_draw == 0,
+          .restores_input = in_plan && inputs.known->where.input,
+          .restores_output = in_plan && inputs.known->where.output,
           .integer_timesteps = r.integer_timesteps,
           .weights = model_.weights};
 }

@@ -75,6 +75,39 @@ TEST(pipeline, second_request__compiles_its_plan_and_copies_no_weights) {
   EXPECT_EQ(device->captures, captures);
 }
 
+// A mask costs no transfer in an evaluation, and guidance as a rule, whose known regions are
+// restored on the host, ends at the same images.
+TEST(pipeline, known_regions__are_restored_in_the_plan) {
+  Tensor mask(DType::f32, {1, 16, 16, 1}), data(DType::f32, {1, 16, 16, 3});
+  for (size_t i = 0; i < 256; ++i)
+    mask.span<float>()[i] = i % 16 < 6 ? 0.0f : i % 16 < 9 ? 0.25f : 1.0f;
+  for (size_t i = 0; i < 768; ++i) data.span<float>()[i] = static_cast<float>(i % 7) / 7 - 0.5f;
+  for (const KnownRegions where :
+       {KnownRegions{}, {.input = false}, {.output = false, .end = true}})
+    for (const char* sampler : {"euler", "heun", "dpmpp_2m"}) {
+      const auto made = [&](const GenerateOptions& options, bool known, int64_t& transfers) {
+        const auto device = std::make_shared<FarDevice>();
+        Pipeline p(tiny(), {.device = device});
+        RunInputs in{.data = data};
+        if (known) in.known = {mask, where};
+        const ResolvedRequest r = p.resolve({.classes = {1}, .strength = 0.8}, options);
+        p.prepare(r, in);
+        transfers -= device->transfers;
+        const Tensor out = p.sample(r, 0, in, {}).samples;
+        transfers += device->transfers;
+        return numbers(out);
+      };
+      GenerateOptions o{.steps = 5, .sampler = sampler, .seed = 3, .guidance = 2};
+      int64_t with = 0, without = 0, ignored = 0;
+      const std::vector<float> in_plan = made(o, true, with);
+      made(o, false, without);
+      EXPECT_LE(with - without, 3);  // the mask, the data and their noise, once
+      o.guidance = 1, o.rules = "cfg:scale=2";
+      const std::vector<float> on_host = made(o, true, ignored);
+      for (size_t i = 0; i < in_plan.size(); ++i) ASSERT_NEAR(in_plan[i], on_host[i], 1e-4) << i;
+    }
+}
+
 TEST(pipeline, plans__are_dropped_the_oldest_first_beyond_their_number_or_the_memory) {
   Pipeline p(tiny(), cpu(), {.plans = 2});
   const auto generate = [](Pipeline& on, int64_t images) {

@@ -43,7 +43,8 @@ struct GenerateOptions {
       "each image has the same bits whatever their number: evaluated alone, at the speed of "
       "--batch 1");
     f("dtype", dtype,
-      "of matmuls and convolutions: f32, bf16 or auto (bf16 if fast on the device)");
+      "of matmuls and convolutions: f32, bf16, f16 or auto (where the device is fast in it: f16 of "
+      "a file in f16, else bf16)");
     f("options", options, "of the sampler, as name=value,name=value (ebb samplers NAME)");
     f("schedule_options", schedule_options,
       "of the schedule that is named, likewise; custom's levels: sigmas=14.6,5,1,0 or file=PATH");
@@ -57,7 +58,7 @@ struct GenerateOptions {
     f("dialect", dialect,
       "whose conventions are followed: ebb, kdiff, comfy, a1111, diffusers, sdcpp");
   }
-  void choices(auto&& f) { f("dtype", dtype, {"auto", "f32", "bf16"}); }
+  void choices(auto&& f) { f("dtype", dtype, {"auto", "f32", "bf16", "f16"}); }
 };
 
 struct GenerateRequest {
@@ -82,7 +83,7 @@ struct ResolvedRequest {
   int64_t first_image = 0;
   Shape sample;  // {H,W,C}, of what the denoiser makes: pixels or latents
   int64_t batch = 1;
-  std::optional<DType> dtype = {};  // none: bf16 where the device is fast in it, else f32
+  std::optional<DType> dtype = {};  // none: usual_dtype() of the device
   bool guided = false;              // the negative branch is evaluated
   // options.guidance of a network that is told it (distilled guidance), and needs no negative one.
   std::optional<double> distilled = {};

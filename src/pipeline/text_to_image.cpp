@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "diffusion/solver/sampler_names.h"
+#include "pipeline/image_beside.h"
 #include "pipeline/image_encoder.h"
+#include "pipeline/run_dtype.h"
 
 namespace ebb {
 namespace {
@@ -12,12 +14,6 @@ namespace {
 // Work in evaluations of the denoiser: what a prompt's encoding and a picture's decoding cost, for
 // the share of progress alone.
 constexpr double work_of_text = 1, work_of_decoding = 3;
-
-ImageSize own_size(const LoadedModel& m) {
-  const auto space = m.model->latents(m.config);
-  const int64_t side = m.config.common().image_size * (space ? space->factor : 1);
-  return {side, side};
-}
 
 // Evaluations of a pass for one picture, in those of a picture of the first pass's size.
 double work_of(const ResolvedTextToImage& r, const RunPass& pass) {
@@ -42,18 +38,6 @@ StageWork work_of(const ResolvedTextToImage& r) {
   return work;
 }
 
-int64_t pixel_multiple(const LoadedModel& m) {
-  const auto space = m.model->latents(m.config);
-  return std::max<int64_t>(m.model->size_multiple(m.config), 1) * (space ? space->factor : 1);
-}
-
-// Channels that the network takes beside its latents.
-int64_t channels_beside(const LoadedModel& m) {
-  const auto known = m.model->conditions(m.config);
-  const auto c = std::ranges::find(known, nn::concat_image, &nn::Condition::name);
-  return c == known.end() ? 0 : c->shape[2];
-}
-
 void take_size(TextToImageRequest& q, const LoadedModel& m) {
   require(q.init || !q.mask, "generate: --mask needs a picture that it belongs to: --init FILE");
   if (q.outpaint != Outpaint{}) {
@@ -68,6 +52,7 @@ void take_size(TextToImageRequest& q, const LoadedModel& m) {
 
 // What the first pass starts from.
 void add_start(RunPass& pass, const TextToImageRequest& q, const LoadedModel& m) {
+  if (!q.mask) add_unmasked(pass, m);
   if (!q.init) return;
   if (!q.mask) {
     pass.modes.push_back(init_mode(fitted(q.init->picture, q.size, q.init->fit), pass.request));
@@ -96,10 +81,10 @@ void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
   if (!parts.scheduler || o.dialect != "diffusers" || o.schedule != "auto") return;
   const ScheduleText said = schedule_of(*parts.scheduler, o.sampler);
   o.schedule = said.schedule;
-  const bool both = !said.options.empty() && !o.schedule_options.empty();
-  o.schedule_options = str(said.options, both ? "," : "", o.schedule_options);
-  for (const auto* all : {&parts.scheduler->warnings, &said.warnings})
-    warnings.insert(warnings.end(), all->begin(), all->end());
+  const char* comma = said.options.empty() || o.schedule_options.empty() ? "" : ",";
+  o.schedule_options = str(said.options, comma, o.schedule_options);
+  for (const auto* w : {&parts.scheduler->warnings, &said.warnings})
+    warnings.insert(warnings.end(), w->begin(), w->end());
 }
 
 // Those of the request and of its prompt, checked against the checkpoint.
@@ -181,6 +166,7 @@ RunPass hires_pass(const TextToImageRequest& q, const CheckpointParts& parts) {
   if (q.hires->steps > 0) options.steps = q.hires->steps;
   RunPass pass{.request = resolve(m, large, options)};
   pass.modes.push_back(hires_mode(*q.hires, pass.request));
+  add_unmasked(pass, m);
   return pass;
 }
 
@@ -196,9 +182,11 @@ RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts,
                .refined = true};
   require(pass.request.sample == before.sample, "generate: --refiner makes ", pass.request.sample,
           ", and the model ", before.sample);
-  before = on_levels(before, stretch_of(sigmas, {.last = step}));
-  before.result_scale = 1;
+  before = on_levels(before, stretch_of(sigmas, {.last = step})), before.result_scale = 1;
   pass.modes.push_back(refine_mode(step, before.counts.draws));
+  require(!edits_images(*parts.refiner), "generate: --refiner is a model that edits pictures");
+  check_beside(*parts.refiner, false, parts);
+  add_unmasked(pass, *parts.refiner);
   return pass;
 }
 
@@ -207,6 +195,9 @@ RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts,
 ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request) {
   require(request.count > 0 && request.count <= 10000, "generate: n must be 1 to 10000 (got ",
           request.count, ")");
+  constexpr int64_t last_image = int64_t{1} << 62;
+  require(request.first_image >= 0 && request.first_image <= last_image,
+          "generate: --first-image must be 0 to 2^62 (got ", request.first_image, ")");
   require(!request.pixels || parts.autoencoder,
           "generate: the checkpoint has no autoencoder that makes pixels of latents; --vae FILE "
           "names one, and --out FILE.safetensors or FILE.npy takes the latents");
@@ -214,6 +205,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   require(
       !request.init || parts.autoencoder,
       "generate: --init needs an autoencoder, which the checkpoint lacks; --vae FILE names one");
+  check_beside(m, request.mask.has_value() || request.outpaint != Outpaint{}, parts);
   if (!request.controls.empty())
     check_image_encoder(m, parts.image_encoder ? &*parts.image_encoder : nullptr);
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
@@ -230,6 +222,12 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   if (request.hires) r.passes.push_back(hires_pass(r.request, parts));
   const std::vector<std::string>& found = r.first().warnings;
   r.warnings.insert(r.warnings.end(), found.begin(), found.end());
+  if (!request.negative.empty() && !r.first().guided)
+    r.warnings.push_back("negative: the negative prompt has no effect with --guidance 1");
+  require(!request.init || !request.init->exact_steps || r.request.options.dialect == "a1111" ||
+              r.request.options.dialect == "kdiff",
+          "generate: --exact-steps is A1111's option and has no effect in dialect ",
+          r.request.options.dialect);
   for (std::string& w : control_warnings(request.controls)) r.warnings.push_back(std::move(w));
   resolve_loras(parts, r);
   resolve_refiner_loras(parts, r);
@@ -329,15 +327,14 @@ TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
 LatentDecoder& TextToImage::decoder(DType dtype) {
   Pixels& p = pixels_in(dtype);
   if (p.decoder) return *p.decoder;
-  const LatentSpace space = *parts_.denoiser.model->latents(parts_.denoiser.config);
-  const auto tells = [this, factor = space.factor](const Tiling& t) {
+  const LatentScaling scaling = latent_scaling(*parts_.denoiser.model, parts_.denoiser.config);
+  const auto tells = [this, factor = scaling.space.factor](const Tiling& t) {
     const int64_t side = t.tile * factor;
     if (tell_)
       tell_(str("generate: memory is short: decodes tiles of ", side, "x", side, " pixels"));
   };
-  p.decoder = std::make_unique<LatentDecoder>(
-      *parts_.autoencoder, space, dtype, context_, tells,
-      latent_statistics(*parts_.denoiser.model, parts_.denoiser.config), p.tiling);
+  p.decoder = std::make_unique<LatentDecoder>(*parts_.autoencoder, scaling, dtype, context_, tells,
+                                              p.tiling);
   return *p.decoder;
 }
 
@@ -345,8 +342,9 @@ LatentEncoder& TextToImage::encoder(DType dtype) {
   Pixels& p = pixels_in(dtype);
   if (!p.encoder)
     p.encoder = std::make_unique<LatentEncoder>(
-        *parts_.autoencoder, *parts_.denoiser.model->latents(parts_.denoiser.config), dtype,
-        context_, latent_statistics(*parts_.denoiser.model, parts_.denoiser.config), p.tiling);
+        *parts_.autoencoder, latent_scaling(*parts_.denoiser.model, parts_.denoiser.config), dtype,
+        context_, p.tiling);
+  p.encoder->set_largest(policy_.decoder_tile);
   return *p.encoder;
 }
 
@@ -477,6 +475,8 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
 
 RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events) {
   tell_ = events.tell, step_ = events.step, tiling_ = r.request.tiling;
+  const std::string slow = slow_dtype_text(pipeline_.dtype_of(r.first()), *context_.device);
+  if (tell_ && !slow.empty()) tell_("warning: " + slow);
   const DefaultNoise& noise = r.first().noise;
   RunMeter meter(work_of(r), events.progress);
   apply_loras(r);

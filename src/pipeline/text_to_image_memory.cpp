@@ -140,7 +140,8 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     if (!all.empty()) device.begin("encoding");
     for (const PixelWork& w : all)
       if (w.encodes)
-        encoding.use(w.shape, encoder(dtype).needs(w.shape), policy.one_by_one);
+        encoding.use(w.shape, encoder(dtype).needs(w.shape, policy.decoder_tile),
+                     policy.one_by_one);
       else
         decode(w.shape);
   };

@@ -20,31 +20,44 @@ std::vector<int64_t> first_pixels(int64_t size, const Tiling& t) {
   return out;
 }
 
-// One side of the image: where tiles begin, and the weight of every result of each.
+// Results for pixels: `up` times as many along a side, or a part of `down`.
+struct Ratio {
+  int64_t up = 1, down = 1;
+
+  static Ratio of(int64_t results, int64_t pixels) {
+    return results >= pixels ? Ratio{results / pixels, 1}
+                             : Ratio{1, results > 0 ? pixels / results : 1};
+  }
+  int64_t operator()(int64_t pixels) const { return pixels / down * up; }
+};
+
+// One side of the image in results: where tiles begin, and the weight of every result of each.
 struct Side {
   std::vector<int64_t> first;
-  int64_t tile = 0;
-  std::vector<std::vector<float>> weights;  // [tile][tile * factor]; those of a result sum to 1
+  std::vector<std::vector<float>> weights;  // [tile][of the tile]; those of a result sum to 1
 
-  Side(int64_t size, const Tiling& t, int64_t factor)
-      : first(first_pixels(size, t)), tile(std::min(size, t.tile)) {
-    std::vector<float> sums(static_cast<size_t>(size * factor));
-    const auto ramp = static_cast<float>(std::max<int64_t>(t.overlap - 2 * t.margin, 1) * factor);
-    for (const int64_t begin : first) {
+  Side(int64_t pixels, const Tiling& t, Ratio results) {
+    const int64_t size = results(pixels), tile = results(std::min(pixels, t.tile)),
+                  margin = results(t.margin);
+    std::vector<float> sums(static_cast<size_t>(size));
+    const auto ramp =
+        static_cast<float>(results(std::max<int64_t>(t.overlap - 2 * t.margin, results.down)));
+    for (const int64_t pixel : first_pixels(pixels, t)) {
+      const int64_t begin = first.emplace_back(results(pixel));
       std::vector<float>& w = weights.emplace_back();
-      for (int64_t i = 0; i < tile * factor; ++i) {
-        const auto from = static_cast<float>(i - t.margin * factor) + 0.5f,
-                   to = static_cast<float>((tile - t.margin) * factor - i) - 0.5f;
+      for (int64_t i = 0; i < tile; ++i) {
+        const auto from = static_cast<float>(i - margin) + 0.5f,
+                   to = static_cast<float>(tile - margin - i) - 0.5f;
         float weight = 1;
         if (begin > 0) weight = std::min(weight, from / ramp);
         if (begin + tile < size) weight = std::min(weight, to / ramp);
         w.push_back(std::max(weight, 0.0f));
-        sums[static_cast<size_t>(begin * factor + i)] += w.back();
+        sums[static_cast<size_t>(begin + i)] += w.back();
       }
     }
     for (size_t k = 0; k < first.size(); ++k)
       for (size_t i = 0; i < weights[k].size(); ++i)
-        weights[k][i] /= sums[static_cast<size_t>(first[k] * factor) + i];
+        weights[k][i] /= sums[static_cast<size_t>(first[k]) + i];
   }
 };
 
@@ -107,21 +120,26 @@ Tensor in_tiles(const Tensor& image, const Tiling& tiling,
                              columns = first_pixels(size[2], tiling);
   if (rows.size() * columns.size() == 1) return f(image);
   Tensor out;
-  std::vector<Side> sides;  // of rows and columns, once the factor is known
+  Ratio ratio;
+  std::vector<Side> sides;  // of rows and columns, once the ratio is known
   for (size_t i = 0; i < rows.size(); ++i)
     for (size_t j = 0; j < columns.size(); ++j) {
       const Tensor y = f(cut(image, rows[i], columns[j], shape));
       const Shape& have = y.shape();
-      const int64_t k = have.rank() == 4 ? have[1] / shape[1] : 0;
-      require(k > 0 && have == Shape({shape[0], k * shape[1], k * shape[2], have[3]}) &&
-                  (!out.defined() || out.shape()[1] == k * size[1]),
+      require(have.rank() == 4, "tiles: results must be images  ", have);
+      if (!out.defined()) ratio = Ratio::of(have[1], shape[1]);
+      require(have == Shape({shape[0], ratio(shape[1]), ratio(shape[2]), have[3]}) &&
+                  tiling.multiple % ratio.down == 0,
               "tiles: all results must be as many times as large as their tile  ", have);
+      require(tiling.margin % ratio.down == 0 && tiling.overlap % ratio.down == 0,
+              "tiles: margins (", tiling.margin, ") and overlaps (", tiling.overlap,
+              ") must be multiples of what results are smaller by (", ratio.down, ")");
       if (!out.defined()) {
-        out = Tensor(DType::f32, {size[0], k * size[1], k * size[2], have[3]});
-        sides.emplace_back(size[1], tiling, k);
-        sides.emplace_back(size[2], tiling, k);
+        out = Tensor(DType::f32, {size[0], ratio(size[1]), ratio(size[2]), have[3]});
+        sides.emplace_back(size[1], tiling, ratio);
+        sides.emplace_back(size[2], tiling, ratio);
       }
-      add(out, y, {k * rows[i], k * columns[j], sides[0].weights[i], sides[1].weights[j]});
+      add(out, y, {sides[0].first[i], sides[1].first[j], sides[0].weights[i], sides[1].weights[j]});
     }
   return out;
 }

@@ -23,8 +23,9 @@ Shape tile_shape(const Shape& image, const Tiling& tiling);
 // How many there are.
 int64_t tile_count(const Shape& image, const Tiling& tiling);
 
-// f(tile) is f32 [N,k h,k w,C'] of a tile [N,h,w,C], with the same k for all. Results fade into
-// each other, by weights that are linear over what is left of the overlap. Throws Error.
+// f(tile) is f32 [N,k h,k w,C'] of a tile [N,h,w,C], or [N,h/k,w/k,C'], with the same k for all;
+// then k must divide all of the tiling. Results fade into each other, by weights that are linear
+// over what is left of the overlap. Throws Error.
 Tensor in_tiles(const Tensor& image, const Tiling& tiling,
                 const std::function<Tensor(const Tensor& tile)>& f);
 

@@ -6,6 +6,7 @@
 #include "backends.h"
 #include "pipeline/component.h"
 #include "pipeline/latent_decoder.h"
+#include "pipeline/latent_encoder.h"
 #include "pipeline/tiles.h"
 #include "support/far_device.h"
 #include "support/files.h"
@@ -74,7 +75,7 @@ TEST(latent_decoder, image_that_memory_is_too_short_for__is_decoded_in_tiles_tha
         .missing_bytes();
   };
   const auto decoded = [&](int64_t memory, std::vector<int64_t>& tiles) {
-    return latent_decoder({taesd, decode.store}, {.factor = 2}, DType::f32,
+    return latent_decoder({taesd, decode.store}, LatentSpace{.factor = 2}, DType::f32,
                           {.device = std::make_shared<ebb::testing::FarDevice>(memory)},
                           [&](const Tiling& t) { tiles.push_back(t.tile); })
         .decode(latents);
@@ -87,6 +88,71 @@ TEST(latent_decoder, image_that_memory_is_too_short_for__is_decoded_in_tiles_tha
   EXPECT_LE(largest_difference(tiled, whole), 0.05);
   EXPECT_GT(largest_difference(tiled, whole), 0);
   EXPECT_THROW(decoded(bytes(32) - 1, some), OutOfMemory);
+}
+
+// Means of 4x4 pixels, and of what is up to 8 pixels around them: an encoder.
+TEST(in_tiles, results_that_are_smaller__fade_into_each_other_as_well) {
+  constexpr int64_t k = 4, around = 8;
+  const auto encode = [&](const Tensor& x) {
+    const int64_t h = x.shape()[1], w = x.shape()[2];
+    Tensor out(DType::f32, {1, h / k, w / k, 1});
+    for (int64_t i = 0; i < h / k; ++i)
+      for (int64_t j = 0; j < w / k; ++j) {
+        double sum = 0;
+        for (int64_t y = i * k - around; y < i * k + k + around; ++y)
+          for (int64_t c = j * k - around; c < j * k + k + around; ++c)
+            if (y >= 0 && y < h && c >= 0 && c < w)
+              sum += double{x.span<float>()[static_cast<size_t>(y * w + c)]};
+        out.span<float>()[static_cast<size_t>(i * (w / k) + j)] = static_cast<float>(sum / 400);
+      }
+    return out;
+  };
+  const Tensor image = nn::hashed_input("image", {1, 100, 68, 1}), whole = encode(image);
+  const auto error = [&](const Tiling& t) {
+    return largest_difference(in_tiles(image, t, encode), whole);
+  };
+  EXPECT_LE(error({.tile = 48, .overlap = 24, .margin = 8, .multiple = k}), 1e-6);
+  EXPECT_GE(error({.tile = 48, .overlap = 16, .margin = 0, .multiple = k}), 1e-3);
+  EXPECT_EQ(ebb::testing::error_of(
+                [&] { error({.tile = 48, .overlap = 24, .margin = 6, .multiple = k}); }),
+            "tiles: margins (6) and overlaps (24) must be multiples of what results are smaller by "
+            "(4)");
+}
+
+TEST(latent_encoder, image_that_memory_is_too_short_for__is_encoded_in_tiles_that_fit) {
+  NamedModel m = find_component("autoencoder_kl");
+  for (const auto& [field, text] : {std::pair("channels", "8"),
+                                    {"channel_mult", "[1,1]"},
+                                    {"res_blocks", "1"},
+                                    {"groups", "4"}})
+    set_field(find_field(m.config.fields(), field, "autoencoder_kl"), text);
+  WeightStore::Weights weights;
+  for (const nn::Weight& w : weights_of(*m.model, m.config))
+    weights.emplace(w.name, stored_tensor(nn::hashed_weight(w)));
+  const LoadedComponent network{{m.model, m.config, ""},
+                                std::make_shared<WeightStore>(std::move(weights))};
+  const Tensor pixels = nn::hashed_input("pixels", {1, 140, 132, 3});
+  const auto encoder = [&](int64_t memory) {
+    return std::make_unique<LatentEncoder>(
+        network, LatentSpace{.factor = 2}, DType::f32,
+        Context{.device = std::make_shared<ebb::testing::FarDevice>(memory)});
+  };
+  const auto whole = encoder(int64_t{1} << 40), tiles = encoder(int64_t{1} << 40);
+  tiles->set_largest(48);
+  const EncodedImage a = whole->encode(pixels), b = tiles->encode(pixels);
+  for (const auto& [x, y] : {std::pair{a.mean, b.mean}, {a.deviation, b.deviation}}) {
+    // norms and attention see the whole of their tile
+    double sum = 0;
+    for (size_t i = 0; i < x.span<float>().size(); ++i)
+      sum += std::abs(double{x.span<float>()[i]} - double{y.span<float>()[i]});
+    EXPECT_LE(sum / static_cast<double>(x.numel()), 0.1);
+    EXPECT_GT(largest_difference(x, y), 0);
+  }
+  const auto bytes = [&](int64_t side) {
+    const auto far = encoder(int64_t{1} << 40);
+    return far->needs(pixels.shape(), side).bytes();
+  };
+  EXPECT_LT(bytes(32), bytes(0));
 }
 
 TEST(in_tiles, weights_of_a_result__sum_to_one) {

@@ -84,6 +84,36 @@ TEST(tuner, preset__is_used_unless_all_is_to_be_measured) {
   }
 }
 
+// All presets are of bf16.
+TEST(tuner, preset_of_bf16__is_used_for_f16) {
+  const testing::Folder folder;
+  const std::string path = folder / "tune.txt";
+  const Context context = open_context("cpu", {.threads = 1});
+  const Kernel kernel{.op = "conv2d_dx",
+                      .name = "kernel",
+                      .supports = +[](const Signature&, const Device&) { return true; },
+                      .space =
+                          +[](const Signature&, const Device&) {
+                            return std::vector<Tune>{{{{"turn", 0}}}, {{{"turn", 1}}}};
+                          }};
+  const std::vector<const Kernel*> kernels = {&kernel};
+  const auto of = [](DType dtype) {
+    Signature s = example();
+    for (Type& t : s.in) t.dtype = dtype;
+    s.out = s.op->infer(s);
+    return s;
+  };
+  const std::string key = tuning_key(*context.device, of(DType::bf16));
+  testing::put_file(
+      path, str("preset", key.substr(key.find(',')), " | ", kernel.name, " turn=1 | 1.0 us\n"));
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Tuner tuner(path, Tuner::Effort::none);
+    const Use use{kernels, of(dtype)};
+    EXPECT_EQ(choice_text(tuner.choose({&use, 1}, *context.device)[0]), str(kernel.name, " turn=1"))
+        << dtype;
+  }
+}
+
 TEST(tuner, no_candidate_that_runs__says_why) {
   const Kernel lost{.op = "conv2d_dx",
                     .name = "lost",

@@ -111,7 +111,8 @@ EmbeddingFolder read_embedding_folder(const std::string& folder, PromptSyntax sy
   for (const auto& entry :
        fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
     const std::string ending = small_letters(entry.path().extension().string());
-    if (entry.is_regular_file() &&
+    std::error_code unreadable;  // of a link that leads nowhere or in a circle
+    if (entry.is_regular_file(unreadable) &&
         (ending == ".safetensors" || ending == ".pt" || ending == ".bin"))
       files.push_back(entry.path());
   }

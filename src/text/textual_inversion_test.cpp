@@ -94,6 +94,7 @@ TEST(TextualInversion, folder__gives_names_and_warns_of_what_cannot_be_used) {
   put_file(folder / "broken.safetensors", "x");
   put_file(folder / "old.pt", "x");
   put_file(folder / "notes.txt", "x");
+  std::filesystem::create_symlink("loop.pt", folder / "loop.pt");  // to itself
   const EmbeddingFolder all = read_embedding_folder(folder.path(), PromptSyntax::a1111);
   EXPECT_EQ(all.embeddings.size(), 2u);
   EXPECT_EQ(all.warnings.size(), 2u);

@@ -65,20 +65,23 @@ def fill(module, original_name):
 
 
 def evaluate(module, call):
-    """{output: (float64, float32, bf16)} of call(module, exact): {name: tensor}."""
+    """{output: (float64, float32, bf16, f16)} of call(module, exact): {name: tensor}."""
     with torch.no_grad():
         single = call(module, torch.float32)
         exact = call(copy.deepcopy(module).double(), torch.float64)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            low = call(copy.deepcopy(module), torch.float32)
-    return {n: (exact[n], single[n], low[n].float()) for n in exact}
+        low = []
+        for dtype in (torch.bfloat16, torch.float16):
+            with torch.autocast("cpu", dtype=dtype):
+                low.append(call(copy.deepcopy(module), torch.float32))
+    return {n: (exact[n], single[n], *(v[n].float() for v in low)) for n in exact}
 
 
 def record_call(entry, inputs, results):
     out = {}
-    for name, (exact, single, low) in results.items():
+    for name, (exact, single, bf16, f16) in results.items():
         out[name] = summary(f"{entry}.{name}", nhwc(exact), nhwc(single), first=16)
-        out[name]["bf16_rel_error"] = float(f"{rel_error(low, exact):.3g}")
+        for dtype, low in {"bf16": bf16, "f16": f16}.items():
+            out[name][f"{dtype}_rel_error"] = float(f"{rel_error(low, exact):.3g}")
     return {"entry": entry, "inputs": inputs, "outputs": out}
 
 

@@ -17,10 +17,11 @@ import torch
 import ldm_cases
 from generate import write
 from hashed_weights import fnv1a64, hashed_input, hashed_parameter
-from record import image, image_spec, in_bf16, in_float64, nhwc, rel_error, summary
+from record import image, image_spec, in_float64, in_low, nhwc, rel_error, summary
 from references import exact_mode
 
 BATCH, TOKENS = 2, 7
+LOW = {"bf16": torch.bfloat16, "f16": torch.float16}
 NUMBERS = [[1024, 768, 0, 16, 512, 640], [512, 512, 8, 0, 1024, 1024]]
 
 
@@ -87,12 +88,13 @@ def call_of(c):
 
 def output_of(module, call, inputs, name="output"):
     """What a golden file says of an output."""
-    low = in_bf16(copy.deepcopy(module), call, inputs)
+    low = {n: in_low(copy.deepcopy(module), call, inputs, t) for n, t in LOW.items()}
     single = call(module, inputs)
     with exact_mode():
         exact = call(copy.deepcopy(module).double(), in_float64(inputs))
     out = summary(name, nhwc(exact), nhwc(single), first=64 if name == "output" else 4)
-    return {**out, "layout": "NHWC", "bf16_rel_error": float(f"{rel_error(low, exact):.3g}")}
+    errors = {f"{n}_rel_error": float(f"{rel_error(v, exact):.3g}") for n, v in low.items()}
+    return {**out, "layout": "NHWC", **errors}
 
 
 def unet_case(name):

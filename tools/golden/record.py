@@ -99,9 +99,9 @@ def run_steps(module, call, inputs, target):
     return result
 
 
-def in_bf16(module, call, inputs):
+def in_low(module, call, inputs, dtype=torch.bfloat16):
     """The output under PyTorch's mixed precision."""
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.no_grad(), torch.autocast("cpu", dtype=dtype):
         return call(module, inputs).float()
 
 
@@ -118,7 +118,7 @@ def record_case(case, module, call, exact_mode):
     specs["target"] = image_spec("input.target", out_shape)
     module.train()
     exact_module = copy.deepcopy(module).double()
-    low = in_bf16(copy.deepcopy(module), call, inputs)
+    low = in_low(copy.deepcopy(module), call, inputs)
     single = run_steps(module, call, inputs, target)
     with exact_mode():
         exact = run_steps(exact_module, call, in_float64(inputs), target.double())

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "apps/cli/unused_flags.h"
 #include "base/error.h"
 
 namespace ebb::cli {
@@ -36,6 +37,11 @@ LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags) {
 }
 
 std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
+  if (flags.control.texts.empty()) {
+    ControlFlags given = flags, plain;
+    check_unused(fields_of(given), fields_of(plain), {"control_mode", "control_resize"},
+                 "without --control");
+  }
   require(flags.control_resize == "crop" || flags.control_resize == "stretch",
           "generate: --control-resize must be crop or stretch (got '", flags.control_resize, "')");
   std::vector<ControlInput> out;

@@ -2,40 +2,43 @@
 
 #include <filesystem>
 
-#include "apps/cli/command.h"
+#include "apps/cli/unused_flags.h"
 #include "base/error.h"
-#include "io/image.h"
+#include "io/mask_file.h"
 
 namespace ebb::cli {
 namespace {
 
-// Throws Error if one of `fields` is not as it is by default.
 void check_unused(const ModeFlags& flags, std::initializer_list<std::string_view> fields,
-                  std::string_view needs) {
-  ModeFlags given = flags, defaults;
-  const std::vector<Field> all = fields_of(given), plain = fields_of(defaults);
-  for (size_t i = 0; i < all.size(); ++i)
-    for (const std::string_view name : fields)
-      require(all[i].name != name || field_text(all[i]) == field_text(plain[i]),
-              "generate: ", flag_of(all[i].name), " has no effect without ", needs);
+                  std::string_view why) {
+  ModeFlags given = flags, plain;
+  cli::check_unused(fields_of(given), fields_of(plain), fields, why);
 }
 
-Tensor picture(const std::string& file, int64_t channels, std::string_view flag) {
-  require(std::filesystem::exists(file), "generate: ", flag, " does not exist  ", file);
-  return io::read_image(file, channels);
+Tensor init_picture(const std::string& file) {
+  require(std::filesystem::exists(file), "generate: --init does not exist  ", file);
+  return io::read_image(file, 3);
+}
+
+Tensor mask_picture(const std::string& file) {
+  require(std::filesystem::exists(file), "generate: --mask does not exist  ", file);
+  return io::read_mask(file);
 }
 
 void add_mask(const ModeFlags& f, TextToImageRequest& q) {
   if (f.mask.empty() && f.outpaint.empty())
     return check_unused(
-        f, {"mask_invert", "mask_blur", "masked_content", "only_masked", "mask_padding"}, "--mask");
-  if (!f.only_masked) check_unused(f, {"mask_padding"}, "--only-masked");
+        f, {"mask_invert", "mask_blur", "masked_content", "only_masked", "mask_padding"},
+        "without --mask");
+  if (!f.only_masked) check_unused(f, {"mask_padding"}, "without --only-masked");
+  if (f.only_masked) check_unused(f, {"fit"}, "with --only-masked");
+  if (f.mask.empty()) check_unused(f, {"mask_invert"}, "without --mask");
   require(f.mask_blur >= -1, "generate: --mask-blur must be -1 or more (got ", f.mask_blur, ")");
   q.mask = MaskImage{.picture = {},
                      .invert = f.mask_invert,
                      .only_masked = f.only_masked,
                      .padding = f.mask_padding};
-  if (!f.mask.empty()) q.mask->picture = picture(f.mask, 1, "--mask");
+  if (!f.mask.empty()) q.mask->picture = mask_picture(f.mask);
   if (f.mask_blur >= 0) q.mask->blur = f.mask_blur;
   if (f.masked_content != "auto")
     q.mask->content = masked_content(f.masked_content);
@@ -68,9 +71,10 @@ void ModeFlags::add_to(TextToImageRequest& q) const {
     return check_unused(*this,
                         {"strength", "image_guidance", "exact_steps", "fit", "mask", "mask_invert",
                          "mask_blur", "masked_content", "only_masked", "mask_padding", "outpaint"},
-                        "--init");
+                        "without --init");
+  if (!outpaint.empty()) check_unused(*this, {"fit"}, "with --outpaint");
   q.image_guidance = image_guidance;
-  q.init = InitImage{.picture = picture(init, 3, "--init"),
+  q.init = InitImage{.picture = init_picture(init),
                      .strength = strength,
                      .exact_steps = exact_steps,
                      .fit = fit_rule(fit)};

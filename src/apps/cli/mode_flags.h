@@ -24,7 +24,9 @@ struct ModeFlags {
       "with --init: how much of the noise comes back, 0 to 1; the dialect says how many steps run");
     f("exact_steps", exact_steps, "with --init: all of --steps run, as A1111 has it as an option");
     f("fit", fit, "of --init to --size: stretch, or crop the middle");
-    f("mask", mask, "a picture of the size of --init: what is white in it is generated");
+    f("mask", mask,
+      "a picture of the size of --init: what is white in it is generated; what is transparent is "
+      "black");
     f("mask_invert", mask_invert, "what is black is generated");
     f("mask_blur", mask_blur,
       "softens the mask, a deviation in pixels; -1: 4, in the dialects diffusers and comfy 0");

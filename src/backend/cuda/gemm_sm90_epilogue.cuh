@@ -52,9 +52,10 @@ struct Bias {
       mine[i] = p.bias != nullptr && at < C::tile_n ? bias_element(p, column_at<C>(p, u, at)) : 0;
       if constexpr (C::scales) {
         factors[i] = 0;
-        const int column = column_at<C>(p, u, at);
-        if (p.scale == nullptr || at >= C::tile_n || column >= p.n) continue;
-        const int64_t row = divide(u.m * C::tile_m, p.scale_rows).quotient;
+        const int column = column_at<C>(p, u, at), first_row = u.m * C::tile_m;
+        // a cluster may have a tile below the last row
+        if (p.scale == nullptr || at >= C::tile_n || column >= p.n || first_row >= p.m) continue;
+        const int64_t row = divide(first_row, p.scale_rows).quotient;
         factors[i] =
             to_float(static_cast<const typename C::T*>(p.scale)[row * p.scale_pitch + column]);
       }

@@ -14,6 +14,7 @@
 #include "apps/cli/preview_output.h"
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
+#include "apps/cli/unused_flags.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
@@ -275,6 +276,20 @@ int interrupted(const Options& o, int64_t finished, int signal) {
   return signal_exit + signal;
 }
 
+// How pictures are kept, where it has an effect.
+void check_kept(const Options& o, Output output) {
+  Options given = o, plain;
+  const auto check = [&](std::string_view name, std::string_view why) {
+    check_unused(given.others(), plain.others(), {name}, why);
+  };
+  const bool folder = output == Output::folder, files = folder || output == Output::grid;
+  const auto format = io::picture_format(folder ? "." + o.format : o.out);
+  if (!folder && io::picture_format("." + o.format) != format)
+    check("format", str("with --out ", o.out, ", whose ending says it"));
+  if (!files || format == io::PictureFormat::png)
+    check("quality", files ? "on PNG files" : "on latents");
+}
+
 std::optional<PreviewOutput> preview_of(const Options& o, TextToImage& pipeline,
                                         const ResolvedTextToImage& request) {
   if (o.preview.empty()) {
@@ -298,6 +313,7 @@ int run(const Options& o) {
           ")");
   check_output_path(o.out, "generate");
   const Output output = output_of(o.out, "generate");
+  check_kept(o, output);
   require(o.control.upscale.empty() || output == Output::grid || output == Output::folder,
           "generate: --upscale makes pictures larger, but --out takes latents  ", o.out);
   CheckpointParts parts = parts_of(o);

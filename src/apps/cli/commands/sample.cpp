@@ -22,6 +22,7 @@
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/run_dtype.h"
 #include "train/stop.h"
 
 namespace ebb::cli {
@@ -187,12 +188,17 @@ int run(Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
   check_output_path(o.out, "sample");
+  require(o.columns == 0 || output_of(o.out, "sample") == Output::grid,
+          "sample: --columns has no effect on other files than a grid  ", o.out);
   LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
   check_output(o, model);
   resolve_class(o, model);
   const ResolvedRequest request = resolved(o, model);
-  Pipeline pipeline(std::move(model), open_device(o.common));
+  const Context context = open_device(o.common);
+  Pipeline pipeline(std::move(model), context);
+  const std::string slow = slow_dtype_text(pipeline.dtype_of(request), *context.device);
+  if (!slow.empty()) std::fprintf(stderr, "warning: %s\n", slow.c_str());
   std::optional<train::StopSignals> signals;  // until all files are written
   const auto start = std::chrono::steady_clock::now();
   const std::optional<Generated> made = generate_until(signals, o, pipeline, request);

@@ -31,8 +31,11 @@ Problem problem_of(const Signature& s) {
 void load(const Problem& p, const void* x, int64_t offset, int64_t n, float* d) {
   if (p.dtype == DType::f32)
     std::memcpy(d, static_cast<const float*>(x) + offset, static_cast<size_t>(n) * 4);
-  else
+  else if (p.dtype == DType::bf16)
     loops().from_bf16(d, static_cast<const uint16_t*>(x) + offset, n);
+  else
+    std::transform(static_cast<const f16*>(x) + offset, static_cast<const f16*>(x) + offset + n, d,
+                   [](f16 v) { return static_cast<float>(v); });
 }
 
 // ---- one pixel a row: two passes over a row that stays in the cache -------------------------
@@ -143,7 +146,7 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 }
 
 bool supports(const Signature& s, const Device&) {
-  return (s.in[0].dtype == DType::f32 || s.in[0].dtype == DType::bf16) && s.in[0].shape.numel() > 0;
+  return is_float(s.in[0].dtype) && s.in[0].shape.numel() > 0;
 }
 
 }  // namespace
