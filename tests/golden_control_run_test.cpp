@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "io/image.h"
+#include "pipeline/condition_sets.h"
 #include "pipeline/control.h"
+#include "pipeline/pipeline.h"
 #include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
@@ -96,13 +98,39 @@ TEST(control, shares_of_the_steps__split_the_run_where_they_begin_and_end) {
   add_controls(c, m, {{.image = pattern(64, 64, 1), .start = 0.25, .end = 0.5}},
                {.sample = {8, 8, 4}, .steps = 20});
   std::vector<int64_t> ends;
-  std::vector<float> strengths;
+  std::vector<bool> given;
   for (const RunConditions::Steps& s : c.steps) {
     ends.push_back(s.end_step);
-    strengths.push_back(s.values().at("strength.0").span<float>()[0]);
+    given.push_back(s.values().contains("strength.0"));
   }
   EXPECT_EQ(ends, (std::vector<int64_t>{5, 10, 20}));
-  EXPECT_EQ(strengths, (std::vector<float>{0, 1, 0}));
+  EXPECT_EQ(given, (std::vector<bool>{false, true, false}));
+}
+
+TEST(control, network_outside_of_its_share__is_not_evaluated) {
+  const LoadedModel m = controlled_model(1);
+  Pipeline pipeline(m, open_context("cpu", {.threads = 2}),
+                    {.decoder = Decoder{.name = "", .decode = {}}});
+  GenerateOptions options{.steps = 4, .sampler = "dpmpp_2m_sde", .dtype = "f32", .guidance = 3};
+  const ResolvedRequest r = pipeline.resolve(
+      {.classes = {-1}, .size = {.height = 64, .width = 64}, .prompted = true}, options);
+  RunInputs inputs;
+  RunConditions& c = inputs.conditions;
+  c.steps.push_back({.end_step = 4, .branches = {{}, {}}});
+  for (NamedTensors& branch : c.steps[0].branches) {
+    Tensor text(DType::f32, {1, 77, runs()[0]["unet"]["context"].get<int64_t>()});
+    for (float& v : text.span<float>()) v = branch.empty() ? 0.5F : -0.5F;
+    branch.emplace("text", text);
+  }
+  add_controls(c, m, {{.image = pattern(64, 64, 1), .start = 0.25, .end = 0.75}},
+               {.sample = {8, 8, 4}, .steps = 4});
+  const Tensor switched = pipeline.sample(r, 0, inputs, {}).samples;
+  EXPECT_EQ(pipeline.statistics().compiled, 2);
+  c = completed(c);  // with strength 0
+  const Pipeline::Sampled whole = pipeline.sample(r, 0, inputs, {});
+  EXPECT_EQ(whole.evaluations, 4);
+  const auto a = switched.span<float>(), b = whole.samples.span<float>();
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4) << i;
 }
 
 TEST(control, modes__weigh_features_and_branches_as_a1111_does) {

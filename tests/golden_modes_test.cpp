@@ -94,9 +94,7 @@ TextToImageRequest edit_of(const nlohmann::json& g) {
 TEST_P(GoldenModes, run__ends_at_the_references_latents_and_pixels) {
   const nlohmann::json& g = runs()[GetParam().run];
   const Picture made = picture_of(small_checkpoint(g), request_of(g), context_);
-  // diffusers' ddim ends at the lowest level of the table, in a state that is scaled by
-  // sqrt(alpha_bar) there, 1 - 4e-4.
-  const double of_run = g["sampler"] == "ddim" ? 2e-3 : 1e-4;
+  constexpr double of_run = 1e-4;
   EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), of_run);
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), of_run);
 }

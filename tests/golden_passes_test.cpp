@@ -52,6 +52,30 @@ TEST_F(Passes, refiner__takes_over_as_in_the_reference) {
             0u);
 }
 
+// A refiner that is the network itself changes nothing, in what the prompt says at each step
+// either.
+TEST_F(Passes, refiner__goes_on_in_the_prompts_schedule) {
+  const nlohmann::json& g = golden()["refined"][0];
+  CheckpointParts parts = small_checkpoint(g);
+  parts.refiner = parts.denoiser;
+  parts.refiner_encoders = parts.text_encoders;
+  TextToImage pipeline(parts, context_);
+  TextToImageRequest q = recorded_request(g);
+  q.pixels = false;
+  q.syntax = text::PromptSyntax::a1111;
+  q.options.dialect = "ebb", q.options.noise = "auto";
+  q.options.sampler = "euler_ancestral", q.options.steps = 4;
+  q.prompt = "a [cat:dog in the rain:0.5]";
+  const Tensor whole = made(pipeline, q).latents;
+  q.refine = Refine{.share = 0.5};
+  const Tensor refined = made(pipeline, q).latents;
+  for (size_t i = 0; i < whole.span<float>().size(); ++i)
+    ASSERT_NEAR(refined.span<float>()[i], whole.span<float>()[i], 1e-4) << i;
+  q.prompt = "a cat";
+  const Tensor other = made(pipeline, q).latents;
+  EXPECT_FALSE(std::ranges::equal(other.span<float>(), refined.span<float>()));
+}
+
 TEST(latent_resize, values__are_torchs) {
   Tensor x(DType::f32, {1, 5, 6, 2});
   for (int64_t i = 0; i < 60; ++i)

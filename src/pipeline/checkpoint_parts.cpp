@@ -56,7 +56,8 @@ DiffusersFolder layout_of(const PartFiles& files) {
           .scheduler = {},
           .autoencoder_config = {},
           .pipeline = {},
-          .missing = {}};
+          .missing = {},
+          .zeros_for_empty = {}};
 }
 
 void check_file(const std::string& file, const char* flag) {
@@ -82,6 +83,7 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
   check_file(file, "--refiner");
   const DiffusersFolder layout = layout_of({.model = file});
   parts.refiner = load_model(layout.denoiser);
+  parts.refiner_zeros_for_empty = layout.zeros_for_empty;
   if (is_folder(file)) take_config(*parts.refiner, layout.denoiser);
   take_latent_scaling(*parts.refiner, layout);
   OpenFiles open;
@@ -121,7 +123,8 @@ CheckpointParts load_parts(const PartFiles& files,
       .text_encoders = {},
       .autoencoder = {},
       .tokenizer = layout.tokenizer,
-      .scheduler = std::move(scheduler)};
+      .scheduler = std::move(scheduler),
+      .zeros_for_empty = layout.zeros_for_empty};
   if (is_folder(files.model)) take_config(out.denoiser, layout.denoiser);
   take_latent_scaling(out.denoiser, layout);
   OpenFiles open;

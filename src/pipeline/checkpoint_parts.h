@@ -23,6 +23,8 @@ struct CheckpointParts {
   std::optional<LoadedComponent> hires_upscaler = {};  // of a second pass (pipeline/hires.h)
   std::string tokenizer;  // a folder with the tokenizer's files; "": the built-in vocabulary
   std::optional<SchedulerConfig> scheduler = {};  // of a folder that has one
+  // force_zeros_for_empty_prompt of the folders of diffusers that say it.
+  std::optional<bool> zeros_for_empty = {}, refiner_zeros_for_empty = {};
 };
 
 struct PartFiles {

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/names.h"
+#include "diffusion/precond.h"
+#include "diffusion/solver/dialect.h"
 #include "io/canny.h"
 #include "io/image.h"
 #include "io/resize.h"
@@ -155,12 +157,6 @@ ResidualFactors factors_of(const ControlInput& in, int64_t count, bool means) {
     out.negative.span<float>()[static_cast<size_t>(i)] = both ? static_cast<float>(f) : 0;
   }
   return out;
-}
-
-// As diffusers counts: whether a step, from 1 on, lies within the shares.
-bool takes_part(const ControlInput& in, int64_t step, int64_t steps) {
-  const auto n = static_cast<double>(steps);
-  return static_cast<double>(step - 1) / n >= in.start && static_cast<double>(step) / n <= in.end;
 }
 
 void check(const ControlInput& in, size_t k) {
@@ -374,7 +370,6 @@ Tensor task_number(const ControlInput& in, const Component& c, size_t k) {
 struct Given {
   Tensor hint, negative_hint, task;
   ResidualFactors factors;
-  Tensor none;  // strengths
 };
 
 Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const ControlRun& run) {
@@ -384,8 +379,7 @@ Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const
   Given out{.hint = {},
             .negative_hint = {},
             .task = task_number(in, c, k),
-            .factors = factors_of(in, count, is_pooled(c.config)),
-            .none = Tensor(DType::f32, {1, count})};
+            .factors = factors_of(in, count, is_pooled(c.config))};
   if (reads_features(c)) {
     require(static_cast<bool>(run.encode), "control: network ", k + 1, " needs an image encoder");
     const bool whole = read_by(c) == projected;
@@ -412,6 +406,20 @@ Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const
 
 }  // namespace
 
+bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,
+                const Discretisation& levels) {
+  const auto share = [&](int64_t i) {
+    return static_cast<double>(i) / static_cast<double>(run.steps);
+  };
+  const std::string& dialect = find_dialect(run.dialect).name;
+  if (dialect == "comfy") {
+    const double sigma = run.sigmas.at(static_cast<size_t>(step - 1));
+    return sigma <= levels.at_percent(in.start) && sigma >= levels.at_percent(in.end);
+  }
+  if (dialect == "a1111") return share(step - 1) >= in.start && share(step - 1) <= in.end;
+  return share(step - 1) >= in.start && share(step) <= in.end;
+}
+
 void add_controls(RunConditions& conditions, const LoadedModel& model,
                   const std::vector<ControlInput>& inputs, const ControlRun& run) {
   require(inputs.size() == model.controls.size(),
@@ -419,6 +427,7 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
           " control networks (", inputs.size(), ")");
   if (inputs.empty()) return;
   const int64_t steps = run.steps;
+  const Discretisation levels = Precond(model.diffusion).levels();
   // After which steps something changes.
   std::set<int64_t> ends = {steps};
   for (const RunConditions::Steps& s : conditions.steps) ends.insert(std::min(s.end_step, steps));
@@ -426,7 +435,7 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
   for (size_t k = 0; k < inputs.size(); ++k) {
     given.push_back(given_of(inputs[k], model, k, run));
     for (int64_t step = 1; step < steps; ++step)
-      if (takes_part(inputs[k], step, steps) != takes_part(inputs[k], step + 1, steps))
+      if (takes_part(inputs[k], step, run, levels) != takes_part(inputs[k], step + 1, run, levels))
         ends.insert(step);
   }
   RunConditions out{.branches = conditions.branches};
@@ -438,14 +447,14 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
             : conditions.at(std::min(first, steps));
     s.end_step = end;
     for (size_t k = 0; k < inputs.size(); ++k) {
-      const bool on = takes_part(inputs[k], std::min(first, steps), steps);
+      if (!takes_part(inputs[k], std::min(first, steps), run, levels)) continue;
       for (size_t b = 0; b < s.branches.size(); ++b) {
         const bool negative = out.branches[b].branch != Branch::cond;
         const Given& g = given[k];
         const Tensor& strength = negative ? g.factors.negative : g.factors.prompt;
         s.branches[b][hint_of(k)] = negative ? g.negative_hint : g.hint;
         if (g.task.defined()) s.branches[b][task_of(k)] = g.task;
-        s.branches[b][strength_of(k)] = on ? strength : g.none;
+        s.branches[b][strength_of(k)] = strength;
       }
     }
     out.steps.push_back(std::move(s));

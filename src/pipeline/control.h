@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "diffusion/levels/discretisation.h"
 #include "pipeline/load_model.h"
 #include "pipeline/run_conditions.h"
 #include "pipeline/text_stage.h"
@@ -65,8 +66,15 @@ using EncodeImage = std::function<Tensor(const Tensor& picture, const std::strin
 struct ControlRun {
   Shape sample;
   int64_t steps = 0;
+  std::vector<double> sigmas = {};  // of the steps
+  std::string dialect = "ebb";
   EncodeImage encode = {};  // where needs_image_encoder()
 };
+// Whether a step, from 1 on, lies within the shares: of steps, as A1111 or diffusers counts them,
+// or of the way of noise levels in ComfyUI. `levels`: those of the denoiser.
+bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,
+                const Discretisation& levels);
+
 // Adds to the conditions of a run the inputs of all control networks, one each, in their order.
 // Throws Error.
 void add_controls(RunConditions& conditions, const LoadedModel& model,

@@ -94,6 +94,9 @@ DiffusersFolder read_diffusers_folder(const std::string& path, const std::string
   if (const auto it = index.find("_class_name"); it != index.end() && it->is_string())
     out.pipeline = it->get<std::string>();
   check_pipeline(out.pipeline, path);
+  if (const auto it = index.find("force_zeros_for_empty_prompt");
+      it != index.end() && it->is_boolean())
+    out.zeros_for_empty = it->get<bool>();
   const auto component = [&](const char* name) {
     std::string file = weights_in(folder / name, variant);
     const auto said = index.find(name);

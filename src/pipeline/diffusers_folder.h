@@ -1,6 +1,7 @@
 // Folders as diffusers lays its pipelines out: which files have which component.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct DiffusersFolder {
   std::string autoencoder_config;          // vae/config.json; ""
   std::string pipeline;                    // its class, of model_index.json; ""
   std::vector<std::string> missing;        // components that model_index.json names and has no file
+  std::optional<bool> zeros_for_empty;     // its force_zeros_for_empty_prompt
 };
 
 // `variant`: of files that are there in several, "fp16"; "": those without, or else the only one.

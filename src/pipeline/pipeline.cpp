@@ -6,9 +6,12 @@
 #include "base/error.h"
 #include "core/host_memory.h"
 #include "core/out_of_memory.h"
+#include "diffusion/solver/host_latents.h"
+#include "pipeline/condition_sets.h"
 #include "pipeline/control.h"
 #include "pipeline/known_latents.h"
 #include "pipeline/run_dtype.h"
+#include "pipeline/step_progress.h"
 
 namespace ebb {
 namespace {
@@ -28,45 +31,6 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
           " need ", bytes / 1000000, " MB, and ", free / 1000000,
           " MB are free; a smaller --batch or --n needs less");
 }
-
-// The progress of a batch: from step to step, and within one by its evaluations.
-class Shown {
- public:
-  Shown(Denoiser& denoiser, const ResolvedRequest& r, const std::function<bool(double)>& progress)
-      : denoiser_(denoiser), r_(r), progress_(progress) {
-    if (progress)
-      denoiser.watch([this](double share) {
-        if (!within(share)) throw Cancelled("sample: stopped within a step");
-      });
-  }
-  ~Shown() { denoiser_.watch({}); }
-  Shown(const Shown&) = delete;
-  Shown& operator=(const Shown&) = delete;
-
-  // Throws Cancelled.
-  void begin() {
-    if (!step(0, static_cast<int64_t>(r_.call.sigmas.size()) - 1))
-      throw Cancelled("sample: stopped before a step");
-  }
-  bool step(int64_t step, int64_t steps) {
-    step_ = static_cast<double>(step), steps_ = static_cast<double>(std::max<int64_t>(steps, 1));
-    evaluations_ = denoiser_.evaluations();
-    return tell(step_);
-  }
-
- private:
-  bool within(double share) {
-    const double each = std::max(1.0, static_cast<double>(r_.counts.evaluations) / steps_);
-    const auto before = static_cast<double>(denoiser_.evaluations() - evaluations_);
-    return tell(std::min(step_ + std::min((before + share) / each, 1.0), steps_));
-  }
-  bool tell(double steps) const { return !progress_ || progress_(steps / steps_); }
-  Denoiser& denoiser_;
-  const ResolvedRequest& r_;
-  const std::function<bool(double)>& progress_;
-  double step_ = 0, steps_ = 1;
-  int64_t evaluations_ = 0;  // when the step began
-};
 
 // Those of a step, 1 and on, where they are others than `given`.
 void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
@@ -106,6 +70,13 @@ void set_classes(Denoiser& d, const ResolvedRequest& r, int64_t first) {
   for (int64_t i = 0; i < r.batch; ++i)
     classes.push_back(r.classes[static_cast<size_t>(std::min(first + i, r.count() - 1))]);
   d.condition(nn::class_id, tensor_of(classes, {r.batch}));
+}
+
+void set_distilled(Denoiser& d, const ResolvedRequest& r) {
+  if (!r.distilled) return;
+  Tensor scale(DType::f32, {r.batch});
+  std::ranges::fill(scale.span<float>(), static_cast<float>(*r.distilled));
+  d.condition(nn::guidance_scale, scale);
 }
 
 // Images [1,...] or one for each of the batch (fewer at its end), as a state.
@@ -183,37 +154,88 @@ Tensor images_of(const State& x, const ResolvedRequest& r, int64_t first) {
   return out;
 }
 
+// What stays the same during a run.
+void set_run(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first) {
+  set_classes(d, r, first);
+  set_distilled(d, r);
+  if (const auto weights = inputs.conditions.weights(); d.options().guided() || weights[0] != 1)
+    d.weigh(weights);
+  // Rules may remember a run: each has its own.
+  if (r.rules.empty())
+    d.guidance(r.guided ? r.options.guidance : 1);
+  else
+    d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
+}
+
+State first_state(const ResolvedRequest& r, const RunInputs& inputs, const NoiseCall& keys,
+                  const Start& start) {
+  if (!inputs.noised) return start.data;
+  State x(static_cast<size_t>(keys.batch() * keys.elements()));
+  start_state<double>(start.data, start.noise, r.call.sigmas[0], r.start, x);
+  return x;
+}
+
+State scaled(const ResolvedRequest& r, State x) {
+  for (double& v : x) v *= r.result_scale;
+  return x;
+}
+
+// `next_denoiser`: of a step, 1 and on; null: as before. Vectors are in host memory.
+State run_switched(const std::function<Denoiser*(int64_t)>& next_denoiser, const ResolvedRequest& r,
+                   const RunInputs& inputs, int64_t first,
+                   const std::function<bool(const Progress&)>& progress, int64_t& evaluations) {
+  const NoiseCall keys = noise_keys(r, first);
+  const Start start = start_of(r, inputs, keys);
+  int64_t step = 1;
+  Denoiser* d = nullptr;
+  const RunConditions::Steps* given = nullptr;
+  const auto denoise = [&](std::span<const double> x, double sigma, std::span<double> denoised,
+                           std::span<double> uncond) {
+    if (Denoiser* const next = next_denoiser(inputs.first_step + step)) {
+      d = next, given = nullptr;
+      set_run(*d, r, inputs, first);
+    }
+    set_conditions(*d, inputs.conditions, inputs.first_step + step, given);
+    ++evaluations;
+    Latent in = d->put(x);
+    const Denoised out = d->denoise(in, sigma, !uncond.empty());
+    std::ranges::copy(d->values(out.guided), denoised.begin());
+    if (!uncond.empty()) std::ranges::copy(d->values(out.uncond), uncond.begin());
+  };
+  HostLatents<double> vectors(static_cast<size_t>(keys.batch() * keys.elements()), denoise,
+                              start.step);
+  SampleCall call = r.call;
+  call.progress = [&](const Progress& p) {
+    if (inputs.watch)
+      inputs.watch(
+          {p.step, p.steps, [&] { return images_of(vectors.values(p.denoised), r, first); }});
+    step = p.step + 1;
+    return progress(p);
+  };
+  return scaled(r, vectors.values(sample(r.sampler, vectors,
+                                         vectors.put(first_state(r, inputs, keys, start)), call)));
+}
+
 State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first,
                 const std::function<bool(const Progress&)>& progress) {
   const NoiseCall keys = noise_keys(r, first);
-  set_classes(d, r, first);
+  set_run(d, r, inputs, first);
   const RunConditions::Steps* given = nullptr;
-  set_conditions(d, inputs.conditions, 1, given);
+  set_conditions(d, inputs.conditions, inputs.first_step + 1, given);
   const Start start = start_of(r, inputs, keys);
   if (d.options().draws)
     d.draw_by(keys.seed, keys.images);
   else
     d.noise_from(start.step);
-  if (const auto weights = inputs.conditions.weights(); d.options().guided() || weights[0] != 1)
-    d.weigh(weights);
-  // Rules may remember a run: each has its own.
-  if (r.rules.empty())
-    d.guidance(r.options.guidance);
-  else
-    d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
   SampleCall call = r.call;
   call.progress = [&](const Progress& p) {
     if (inputs.watch)
       inputs.watch({p.step, p.steps, [&] { return images_of(d.values(p.denoised), r, first); }});
-    set_conditions(d, inputs.conditions, p.step + 1, given);
+    set_conditions(d, inputs.conditions, inputs.first_step + p.step + 1, given);
     return progress(p);
   };
-  State x(static_cast<size_t>(keys.batch() * keys.elements()));
-  if (inputs.noised)
-    start_state<double>(start.data, start.noise, call.sigmas[0], r.start, x);
-  else
-    x = start.data;
-  if (!inputs.known) return d.values(sample(r.sampler, d, d.put(x), call));
+  State x = first_state(r, inputs, keys, start);
+  if (!inputs.known) return scaled(r, d.values(sample(r.sampler, d, d.put(x), call)));
   const Inpaint<double> how = inpaint_of(r, *inputs.known, start);
   if (r.rules.empty()) {
     if (d.restores())
@@ -223,8 +245,33 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     KnownLatents known(d, how);
     x = d.values(sample(r.sampler, known, d.put(x), call));
   }
+  x = scaled(r, std::move(x));
   if (inputs.known->where.end) blend<double>(how.data, how.mask, x);
   return x;
+}
+
+// A denoiser for each set of conditions.
+Pipeline::Sampled sample_switched(const std::function<Denoiser&(const RunInputs&)>& denoiser_for,
+                                  const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
+                                  const std::function<bool(double)>& progress) {
+  std::optional<std::vector<std::string>> names;
+  const auto next_denoiser = [&](int64_t step) -> Denoiser* {
+    const std::vector<std::string> wanted = names_of(inputs.conditions.at(step));
+    if (names == wanted) return nullptr;
+    RunInputs these = inputs;
+    these.conditions = with_names(inputs.conditions, wanted);
+    names = wanted;
+    return &denoiser_for(these);
+  };
+  const auto steps = static_cast<double>(std::max<size_t>(r.call.sigmas.size() - 1, 1));
+  Pipeline::Sampled out;
+  const auto done = [&](const Progress& p) {
+    out.steps = p.step;
+    return !progress || progress(static_cast<double>(p.step) / steps);
+  };
+  const State x = run_switched(next_denoiser, r, inputs, first, done, out.evaluations);
+  out.samples = images_of(x, r, first);
+  return out;
 }
 
 }  // namespace
@@ -241,7 +288,11 @@ DType Pipeline::dtype_of(const ResolvedRequest& r) const {
 
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs& inputs) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
-  std::ranges::copy(inputs.conditions.conditions(conditions_of(model_)), std::back_inserter(given));
+  std::ranges::copy(completed(inputs.conditions).conditions(conditions_of(model_)),
+                    std::back_inserter(given));
+  if (r.distilled)
+    std::ranges::copy_if(model_.model->conditions(model_.config), std::back_inserter(given),
+                         [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
   const bool in_plan = inputs.known && r.rules.empty();
   return {.batch = r.batch,
           .image = r.sample,
@@ -353,6 +404,19 @@ GenerateOptions Pipeline::ran(const ResolvedRequest& r) const {
 
 Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
+  if (changes_names(inputs.conditions)) {
+    if (r.rules.empty() && !inputs.known)
+      return sample_switched(
+          [&](const RunInputs& these) -> Denoiser& {
+            Denoiser& d = denoiser_for(r, these);
+            if (first == 0) check_memory(r, d, *context_.device);
+            return d;
+          },
+          r, first, inputs, progress);
+    RunInputs all = inputs;
+    all.conditions = completed(inputs.conditions);
+    return sample_by(denoiser_for(r, all), r, first, all, progress);
+  }
   return sample_by(denoiser_for(r, inputs), r, first, inputs, progress);
 }
 

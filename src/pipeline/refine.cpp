@@ -11,15 +11,15 @@ namespace {
 
 class RefineMode : public RunMode {
  public:
-  explicit RefineMode(int64_t draws) : draws_(draws) {}
+  RefineMode(int64_t steps, int64_t draws) : steps_(steps), draws_(draws) {}
   void begin(const RunTools&, const Tensor& before, RunInputs& inputs) const override {
     inputs.data = before;
     inputs.noised = false;
-    inputs.first_draw = draws_;
+    inputs.first_step = steps_, inputs.first_draw = draws_;
   }
 
  private:
-  int64_t draws_;
+  int64_t steps_, draws_;
 };
 
 int64_t first_step(const ResolvedRequest& run, const Discretisation& levels, double share) {
@@ -62,8 +62,8 @@ int64_t refiner_step(const ResolvedRequest& run, const LoadedModel& model, const
   return step;
 }
 
-std::shared_ptr<const RunMode> refine_mode(int64_t draws) {
-  return std::make_shared<RefineMode>(draws);
+std::shared_ptr<const RunMode> refine_mode(int64_t steps, int64_t draws) {
+  return std::make_shared<RefineMode>(steps, draws);
 }
 
 }  // namespace ebb

@@ -20,7 +20,8 @@ Refine parse_refiner(std::string& file);
 // networks would have no step.
 int64_t refiner_step(const ResolvedRequest& run, const LoadedModel& model, const Refine& refine);
 
-// Goes on from the pass before without new noise; `draws`: how much noise that one has drawn.
-std::shared_ptr<const RunMode> refine_mode(int64_t draws);
+// Goes on from the pass before without new noise; `steps`, `draws`: how many steps that one has
+// made, and how much noise it has drawn.
+std::shared_ptr<const RunMode> refine_mode(int64_t steps, int64_t draws);
 
 }  // namespace ebb

@@ -6,6 +6,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "diffusion/precond.h"
+#include "diffusion/start/start_dialect.h"
 #include "pipeline/resolved_run.h"
 
 namespace ebb {
@@ -44,6 +45,11 @@ std::string guidance_text(const GenerateOptions& o) {
   return o.rules.empty() ? str("--guidance ", o.guidance) : str("--rules ", o.rules);
 }
 
+bool is_told_guidance(const LoadedModel& model) {
+  return std::ranges::any_of(model.model->conditions(model.config),
+                             [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
+}
+
 // Throws Error where guidance is needed but not there, or is there without effect.
 void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
                       const GenerateRequest& request) {
@@ -54,7 +60,8 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
           o.guidance, ") or --rules (", o.rules,
           "), not both: rules may hold cfg:scale=", o.guidance);
   r.rules = parse_rules(o.rules);
-  r.guided = o.guidance != 1 || has_guidance(r.rules);
+  if (r.rules.empty() && is_told_guidance(model)) r.distilled = o.guidance;
+  r.guided = (o.guidance != 1 && !r.distilled) || has_guidance(r.rules);
   check_branches(r.rules, request.branches);
   const int64_t classes = model.config.common().classes;
   const bool guidable = classes > 0 || request.prompted;
@@ -101,6 +108,8 @@ void resolve_levels(ResolvedRequest& r, const LoadedModel& model, const Generate
   r.sampler = std::move(run.sampler);
   r.call = std::move(run.call);
   r.integer_timesteps = run.integer_timesteps;
+  if (r.call.space == Space::ve && !r.call.sigmas.empty())
+    r.result_scale = result_scale(o.dialect, o.sampler, r.call.sigmas.back());
 }
 
 void resolve_noise(ResolvedRequest& r) {

@@ -36,7 +36,8 @@ struct GenerateOptions {
       "model was published with");
     f("seed", seed,
       "of the noise, 0 to 2^64 - 1; image i is the same whatever the number of images");
-    f("guidance", guidance, "classifier-free guidance scale; 1: off");
+    f("guidance", guidance,
+      "classifier-free guidance scale; 1: off; networks of distilled guidance read it");
     f("batch", batch, "images at a time; 0: automatic");
     f("batch_invariant", batch_invariant,
       "each image has the same bits whatever their number: evaluated alone, at the speed of "
@@ -84,11 +85,14 @@ struct ResolvedRequest {
   int64_t batch = 1;
   std::optional<DType> dtype = {};  // none: usual_dtype() of the device
   bool guided = false;              // the negative branch is evaluated
+  // options.guidance of a network that is told it (distilled guidance), and needs no negative one.
+  std::optional<double> distilled = {};
   CircularAxes tiling = {};
   ChosenSampler sampler;
   SampleCall call = {};  // levels and further arguments of the sampler
   SampleCounts counts = {};
   StartOptions start = {};
+  double result_scale = 1;  // of the state that the run ends in (result_scale())
   DefaultNoise noise = {};
   OptionTexts noise_options = {};
   std::vector<RuleCall> rules = {};        // of guidance; with none options.guidance is its scale

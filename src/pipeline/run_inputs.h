@@ -31,8 +31,10 @@ struct RunInputs {
   // Of a posterior that `data` is the mean of: the standard deviation. Its noise is the first that
   // the source draws, as in diffusers. Not defined: the mean is taken.
   Tensor deviation = {};
-  int64_t first_draw = 0;  // of noise in steps: those before belong to the run that it goes on from
-  bool noised = true;      // noise of the first level is added to `data`
+  // Those before belong to the run that it goes on from: steps, as prompts and conditions count
+  // them, and draws of noise in steps.
+  int64_t first_step = 0, first_draw = 0;
+  bool noised = true;  // noise of the first level is added to `data`
   std::optional<KnownRegion> known = {};
   // What is decided by the memory that there is (pipeline/run_memory.h): the branches of guidance
   // are one batch, and what is computed once a run leaves the device before the first evaluation.

@@ -36,12 +36,17 @@ class Reader {
             "scheduler: timestep_spacing must be linspace, leading or trailing ('", out_.spacing,
             "')  ", path_);
     out_.offset = static_cast<int64_t>(number("steps_offset", 0));
-    out_.last_is_sigma_min = json_.contains("set_alpha_to_one") && !flag("set_alpha_to_one");
+    if (json_.contains("set_alpha_to_one")) out_.ends_at_one = flag("set_alpha_to_one");
+    out_.last_is_sigma_min = text("final_sigmas_type", "zero") == "sigma_min";
+    out_.original_steps = static_cast<int64_t>(number("original_inference_steps", 50));
     for (const char* spread : {"karras", "exponential", "beta"})
       if (flag(str("use_", spread, "_sigmas").c_str())) out_.spread = spread;
     for (const char* name : {"thresholding", "clip_sample"})
       if (flag(name))
         out_.warnings.push_back(str("scheduler: ", name, " is not followed  ", path_));
+    if (text("interpolation_type", "linear") != "linear" || flag("use_lu_lambdas"))
+      out_.warnings.push_back(
+          str("scheduler: interpolation_type and use_lu_lambdas are not followed  ", path_));
     return std::move(out_);
   }
 
@@ -71,6 +76,14 @@ class Reader {
       require(given == "epsilon", "scheduler: ", given, " of EDM is not implemented  ", path_);
       out_.diffusion.emplace_back("precond", "edm");
       out_.diffusion.emplace_back("sigma_data", str(number("sigma_data", 0.5)));
+      out_.diffusion.emplace_back("sigma_min", number_text(number("sigma_min", 0.002)));
+      out_.diffusion.emplace_back("sigma_max", number_text(number("sigma_max", 80)));
+      out_.edm = true;
+      out_.edm_schedule = text("sigma_schedule", "karras");
+      out_.rho = number("rho", 7);
+      require(out_.edm_schedule == "karras" || out_.edm_schedule == "exponential",
+              "scheduler: sigma_schedule must be karras or exponential ('", out_.edm_schedule,
+              "')  ", path_);
       return;
     }
     require(!name.starts_with("FlowMatch"), "scheduler: ", name,
@@ -112,32 +125,103 @@ class Reader {
   SchedulerConfig out_;
 };
 
-bool any_of(const std::string& sampler, std::initializer_list<const char*> names) {
-  return std::ranges::any_of(names, [&](const char* n) { return means_sampler(n, sampler); });
+// How a scheduler makes its levels.
+enum class Spacing : uint8_t {
+  timesteps,   // of the table, integers
+  continuous,  // any timesteps, levels spread between their ends
+  skipping,    // spaces one step more and leaves it out; levels spread over the whole table
+  linspace,    // likewise, whatever the file says of the spacing
+  consistency,
+};
+
+// A scheduler that Stable Diffusion's pipelines take, and the samplers that it is for.
+struct Scheduler {
+  std::vector<const char*> samplers;
+  Spacing spacing;
+  bool ends_at_one = true;   // where the file does not say set_alpha_to_one; `timesteps` alone
+  bool ends_at_min = false;  // always at the smallest level, whatever the file says
+  bool edm = false;          // EDM has a scheduler for it, too
+  bool takes_final = true;   // final_sigmas_type
+};
+
+const std::vector<Scheduler>& schedulers() {
+  static const std::vector<Scheduler> all = {
+      {.samplers = {"ddim"}, .spacing = Spacing::timesteps},
+      {.samplers = {"ddpm"}, .spacing = Spacing::timesteps},
+      {.samplers = {"plms", "pndm"}, .spacing = Spacing::timesteps, .ends_at_one = false},
+      {.samplers = {"euler"}, .spacing = Spacing::continuous, .edm = true},
+      {.samplers = {"euler_ancestral", "heun", "lms", "dpm_2", "dpm_2_ancestral", "dpmpp_sde"},
+       .spacing = Spacing::continuous,
+       .takes_final = false},
+      {.samplers = {"dpmpp_2m", "dpmpp_2m_sde", "dpm_solver_multistep"},
+       .spacing = Spacing::skipping,
+       .edm = true},
+      {.samplers = {"dpmpp_3m_sde", "uni_pc"}, .spacing = Spacing::skipping},
+      {.samplers = {"deis", "sa_solver"}, .spacing = Spacing::skipping, .ends_at_min = true},
+      {.samplers = {"dpm_solver_singlestep", "dpmpp_2s_ancestral"}, .spacing = Spacing::linspace},
+      {.samplers = {"lcm", "tcd"}, .spacing = Spacing::consistency},
+  };
+  return all;
+}
+
+const Scheduler* scheduler_for(const std::string& sampler) {
+  for (const Scheduler& s : schedulers())
+    if (std::ranges::any_of(s.samplers, [&](const char* n) { return means_sampler(n, sampler); }))
+      return &s;
+  return nullptr;
+}
+
+class OptionsText {
+ public:
+  void add(const char* name, const std::string& value) {
+    text_ += str(text_.empty() ? "" : ",", name, "=", value);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+bool ends_at_min(const SchedulerConfig& c, const Scheduler& s) {
+  if (s.ends_at_min) return true;
+  const bool ddpm = means_sampler("ddpm", s.samplers[0]);
+  if (s.spacing == Spacing::timesteps) return !ddpm && !c.ends_at_one.value_or(s.ends_at_one);
+  return s.takes_final && c.last_is_sigma_min;
 }
 
 }  // namespace
 
 SchedulerConfig read_scheduler_config(const std::string& path) { return Reader(path).read(); }
 
-// diffusers' own: DDIM and PNDM have leading timesteps, the others linspace; those of k-diffusion
-// keep fractions; multistep DPM-Solvers space one step more and leave it out.
 ScheduleText schedule_of(const SchedulerConfig& c, const std::string& sampler) {
-  const bool table = any_of(sampler, {"ddim", "ddpm", "plms", "pndm", "ipndm"});
-  const bool k_diffusion =
-      any_of(sampler, {"euler", "euler_ancestral", "heun", "lms", "dpm_2", "dpm_2_ancestral"});
-  const bool spacing_given = !c.spacing.empty();
-  const std::string spacing = spacing_given ? c.spacing : table ? "leading" : "linspace";
-  std::string options;
-  const auto add = [&](const char* name, const std::string& value) {
-    options += str(options.empty() ? "" : ",", name, "=", value);
-  };
-  if (spacing == "leading") add("offset", str(c.offset));
-  if (spacing == "linspace" && k_diffusion) add("integer", "false");
-  if (spacing != "trailing" && !table && !k_diffusion) add("skip_last", "true");
-  if (table && c.last_is_sigma_min) add("last", "sigma_min");
-  if (!c.spread.empty()) add("spread", c.spread);
-  return {spacing, options};
+  const Scheduler* known = scheduler_for(sampler);
+  ScheduleText out;
+  if (!known || (c.edm && !known->edm))
+    out.warnings.push_back(str("scheduler: diffusers has no ", c.edm ? "scheduler of EDM" : "one",
+                               " for --sampler ", sampler,
+                               "; the levels are those of its Euler; --schedule names others"));
+  OptionsText o;
+  if (c.edm) {
+    if (c.edm_schedule == "karras") o.add("rho", number_text(c.rho));
+    return {c.edm_schedule, o.text(), out.warnings};
+  }
+  const Scheduler& s = known ? *known : *scheduler_for("euler");
+  if (s.spacing == Spacing::consistency)
+    return {"lcm", str("original_steps=", c.original_steps), out.warnings};
+  const bool skips = s.spacing == Spacing::skipping || s.spacing == Spacing::linspace;
+  const bool at_min = ends_at_min(c, s);
+  // The ends of the table are those of all timesteps but for the one that is left out.
+  const bool whole = skips && !c.spread.empty();
+  out.schedule = s.spacing == Spacing::timesteps ? "leading" : "linspace";
+  if (!c.spacing.empty() && s.spacing != Spacing::linspace && !whole) out.schedule = c.spacing;
+  if (out.schedule == "leading") o.add("offset", str(c.offset));
+  if (out.schedule == "linspace" && s.spacing == Spacing::continuous) o.add("integer", "false");
+  if (out.schedule != "trailing" && skips && !whole) o.add("skip_last", "true");
+  if (at_min) o.add("last", "sigma_min");
+  const bool ancestral = means_sampler("euler_ancestral", sampler);
+  if (s.spacing != Spacing::timesteps && !ancestral && !c.spread.empty()) o.add("spread", c.spread);
+  out.options = o.text();
+  return out;
 }
 
 }  // namespace ebb

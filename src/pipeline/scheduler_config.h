@@ -2,6 +2,8 @@
 // and how timesteps are spaced.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,17 +16,23 @@ struct SchedulerConfig {
   // "" where the file does not say: the scheduler's own default counts then, which differs.
   std::string spacing;
   int64_t offset = 0;
-  bool last_is_sigma_min = false;          // the file's set_alpha_to_one is false
-  std::string spread;                      // karras, exponential or beta; "" if none
+  std::optional<bool> ends_at_one = {};  // set_alpha_to_one
+  bool last_is_sigma_min = false;        // final_sigmas_type
+  std::string spread;                    // karras, exponential or beta; "" if none
+  int64_t original_steps = 50;           // of latent consistency models
+  bool edm = false;                      // EDM's schedulers have a schedule of their own:
+  std::string edm_schedule = "karras";   // or exponential
+  double rho = 7;
   std::vector<std::string> warnings = {};  // of what is not followed
 };
 // Throws Error for a file that is no such JSON, and for what is not implemented.
 SchedulerConfig read_scheduler_config(const std::string& path);
 
 // The schedule, and its options as text, that diffusers' scheduler for this sampler has with such a
-// file.
+// file, which may have been written by another scheduler.
 struct ScheduleText {
   std::string schedule, options;
+  std::vector<std::string> warnings = {};
 };
 ScheduleText schedule_of(const SchedulerConfig& config, const std::string& sampler);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "diffusion/solver/dialect.h"
 
 namespace ebb {
 namespace {
@@ -97,6 +98,19 @@ std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig&
             " leaves no layer of an encoder with ", layers);
   }
   return rules;
+}
+
+EmptyNegative empty_negative(const std::vector<nn::Condition>& network, std::string_view dialect,
+                             std::optional<bool> folder) {
+  constexpr int64_t refiner_sizes = 5;  // with a score of aesthetics
+  if (!takes(network, nn::pooled_text)) return EmptyNegative::encoded;
+  const std::string& name = find_dialect(dialect).name;
+  if (name == "comfy") return EmptyNegative::encoded;
+  if (name == "sdcpp") return EmptyNegative::zero_states;
+  if (name != "diffusers") return EmptyNegative::zeros;
+  const auto sizes = std::ranges::find(network, nn::size_numbers, &nn::Condition::name);
+  const bool refiner = sizes != network.end() && sizes->shape[0] == refiner_sizes;
+  return folder.value_or(!refiner) ? EmptyNegative::zeros : EmptyNegative::encoded;
 }
 
 void check_parts(const text::Prompt& prompt) {
@@ -273,24 +287,30 @@ NamedTensors TextStage::values(const Part& part, int64_t step, int64_t chunks,
     require(pooled.defined(), "generate: the model reads a pooled text, which no encoder gives");
     out.emplace(nn::pooled_text, pooled);
   }
-  if (takes(known_, nn::size_numbers)) {
-    // original height and width, crop from the top and the left; target height and width, or the
-    // refiner's aesthetic score
-    const auto h = static_cast<float>(r.size.height), w = static_cast<float>(r.size.width);
-    constexpr float good = 6, bad = 2.5;
-    const int64_t count =
-        std::ranges::find(known_, nn::size_numbers, &nn::Condition::name)->shape[0];
-    require(count == 6 || count == 5, "generate: the model reads ", count,
-            " numbers of sizes, which ebb does not know (6, or 5 with a score)");
-    std::vector<float> numbers = {h, w, 0, 0};
-    if (count == 6)
-      numbers.insert(numbers.end(), {h, w});
-    else
-      numbers.push_back(part.branch.branch == Branch::uncond ? bad : good);
-    Tensor t(DType::f32, {1, count});
-    std::ranges::copy(numbers, t.span<float>().begin());
-    out.emplace(nn::size_numbers, t);
-  }
+  const bool negative = part.branch.branch == Branch::uncond;
+  if (negative && r.negative.empty() && r.empty_negative != EmptyNegative::encoded)
+    for (auto& [name, value] : out)
+      if (name == nn::text_states || r.empty_negative == EmptyNegative::zeros)
+        value = Tensor(DType::f32, value.shape());
+  if (takes(known_, nn::size_numbers)) out.emplace(nn::size_numbers, size_values(r, negative));
+  return out;
+}
+
+// Original height and width, crop from the top and the left; target height and width, or the
+// refiner's aesthetic score.
+Tensor TextStage::size_values(const PromptRequest& r, bool negative) const {
+  const auto h = static_cast<float>(r.size.height), w = static_cast<float>(r.size.width);
+  constexpr float good = 6, bad = 2.5;
+  const int64_t count = std::ranges::find(known_, nn::size_numbers, &nn::Condition::name)->shape[0];
+  require(count == 6 || count == 5, "generate: the model reads ", count,
+          " numbers of sizes, which ebb does not know (6, or 5 with a score)");
+  std::vector<float> numbers = {h, w, 0, 0};
+  if (count == 6)
+    numbers.insert(numbers.end(), {h, w});
+  else
+    numbers.push_back(negative ? bad : good);
+  Tensor out(DType::f32, {1, count});
+  std::ranges::copy(numbers, out.span<float>().begin());
   return out;
 }
 

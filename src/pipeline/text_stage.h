@@ -5,7 +5,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/component.h"
@@ -45,6 +47,18 @@ std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig&
                                        const std::vector<LoadedComponent>& encoders,
                                        int64_t clip_skip);
 
+// What the branch of an empty negative prompt reads. Stable Diffusion XL was trained with texts
+// that were replaced by zeros.
+enum class EmptyNegative : uint8_t {
+  encoded,      // the encoding of ""
+  zeros,        // states and pooled text are 0
+  zero_states,  // states alone
+};
+// By dialect, of a network of these conditions. `folder` is force_zeros_for_empty_prompt of
+// diffusers' model_index.json, if there is one; without it that of the published pipelines counts.
+EmptyNegative empty_negative(const std::vector<nn::Condition>& network, std::string_view dialect,
+                             std::optional<bool> folder);
+
 // Throws Error for more parts than a run can have: each is a prediction in every step.
 void check_parts(const text::Prompt& prompt);
 
@@ -52,7 +66,8 @@ struct PromptRequest {
   std::string prompt, negative;
   text::PromptSyntax syntax = text::PromptSyntax::a1111;
   int64_t steps = 20;
-  ImageSize size = {};      // pixels, of what Stable Diffusion XL is told
+  ImageSize size = {};  // pixels, of what Stable Diffusion XL is told
+  EmptyNegative empty_negative = EmptyNegative::encoded;
   bool one_by_one = false;  // an encoder leaves the device before the next one comes
 };
 
@@ -103,6 +118,7 @@ class TextStage {
   Tensor weighted(size_t encoder, const text::Chunk& chunk, const Tensor& plain_states,
                   text::PromptSyntax syntax);
   NamedTensors values(const Part& part, int64_t step, int64_t chunks, const PromptRequest& r);
+  Tensor size_values(const PromptRequest& r, bool negative) const;
 
   std::vector<nn::Condition> known_;
   std::vector<EncoderRule> rules_;

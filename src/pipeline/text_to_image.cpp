@@ -68,9 +68,7 @@ PipelineOptions without_decoder(size_t plans) {
   return {.plans = plans, .decoder = Decoder{.name = "", .decode = {}}};
 }
 
-// ebb's own choice where neither the sampler's name nor the dialect has one: with this sampler,
-// Karras's levels lead to better pictures in few steps than those that the network was published
-// with.
+// ebb's own choice: better in few steps than the levels that the networks were published with.
 void take_own_schedule(GenerateOptions& o) {
   if (o.schedule == "auto" && o.dialect == "ebb" && means_sampler("dpmpp_2m", o.sampler) &&
       usual_schedule(o.dialect, o.sampler, Space::ve).empty())
@@ -83,10 +81,10 @@ void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
   if (!parts.scheduler || o.dialect != "diffusers" || o.schedule != "auto") return;
   const ScheduleText said = schedule_of(*parts.scheduler, o.sampler);
   o.schedule = said.schedule;
-  o.schedule_options =
-      str(said.options, said.options.empty() || o.schedule_options.empty() ? "" : ",",
-          o.schedule_options);
-  warnings = parts.scheduler->warnings;
+  const char* comma = said.options.empty() || o.schedule_options.empty() ? "" : ",";
+  o.schedule_options = str(said.options, comma, o.schedule_options);
+  for (const auto* w : {&parts.scheduler->warnings, &said.warnings})
+    warnings.insert(warnings.end(), w->begin(), w->end());
 }
 
 // Those of the request and of its prompt, checked against the checkpoint.
@@ -184,8 +182,8 @@ RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts,
                .refined = true};
   require(pass.request.sample == before.sample, "generate: --refiner makes ", pass.request.sample,
           ", and the model ", before.sample);
-  before = on_levels(before, stretch_of(sigmas, {.last = step}));
-  pass.modes.push_back(refine_mode(before.counts.draws));
+  before = on_levels(before, stretch_of(sigmas, {.last = step})), before.result_scale = 1;
+  pass.modes.push_back(refine_mode(step, before.counts.draws));
   require(!edits_images(*parts.refiner), "generate: --refiner is a model that edits pictures");
   check_beside(*parts.refiner, false, parts);
   add_unmasked(pass, *parts.refiner);
@@ -291,6 +289,9 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
       .syntax = q.syntax,
       .steps = pass.request.options.steps,
       .size = {.height = latents.height * factor, .width = latents.width * factor},
+      .empty_negative =
+          empty_negative(m.model->conditions(m.config), pass.request.options.dialect,
+                         pass.refined ? parts_.refiner_zeros_for_empty : parts_.zeros_for_empty),
       .one_by_one = policy_.one_by_one};
   TextStage::Encoded text =
       sketch ? text_of.stage->sketch(prompts) : text_of.stage->encode(prompts);
@@ -298,7 +299,9 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
   if (!q.controls.empty() && !pass.refined) {
     ControlRun run{.sample = pass.request.sample,
-                   .steps = static_cast<int64_t>(pass.request.call.sigmas.size()) - 1};
+                   .steps = static_cast<int64_t>(pass.request.call.sigmas.size()) - 1,
+                   .sigmas = pass.request.call.sigmas,
+                   .dialect = pass.request.options.dialect};
     std::optional<ImageEncoder> images;
     if (needs_image_encoder(parts_.denoiser)) {
       images.emplace(*parts_.image_encoder, dtype, context_);

@@ -67,11 +67,14 @@ bool is_of_timesteps(std::string_view sampler) {
 
 bool of_timesteps(const FirstNoise& f) { return !f.has_data && is_of_timesteps(f.sampler); }
 
+// Of diffusers' schedulers those whose state is x; that of the others is sqrt(alpha_bar) x.
+bool is_of_sigma(std::string_view sampler) {
+  return sampler.empty() || is_one_of(sampler, {"euler", "euler_ancestral", "heun", "dpm_2",
+                                                "dpm_2_ancestral", "lms", "dpmpp_sde"});
+}
+
 bool of_vp_schedulers(const FirstNoise& f) {
-  const bool of_sigma =
-      f.sampler.empty() || is_one_of(f.sampler, {"euler", "euler_ancestral", "heun", "dpm_2",
-                                                 "dpm_2_ancestral", "lms", "dpmpp_sde"});
-  return !f.has_data && (!of_sigma || f.leading);
+  return !f.has_data && (!is_of_sigma(f.sampler) || f.leading);
 }
 
 // ---- inpainting ----------------------------------------------------------------------------
@@ -97,6 +100,11 @@ constexpr StartDialect start_dialects[] = {
 };
 
 }  // namespace
+
+double result_scale(std::string_view dialect, std::string_view sampler, double last_sigma) {
+  if (find_dialect(dialect).name != "diffusers" || is_of_sigma(sampler)) return 1;
+  return 1 / std::sqrt(1 + last_sigma * last_sigma);
+}
 
 const StartDialect& start_dialect(std::string_view name) {
   const std::string& known = find_dialect(name).name;

@@ -14,6 +14,10 @@ struct StartDialect {
   KnownRegions (*known)(std::string_view sampler) = [](std::string_view) { return KnownRegions{}; };
 };
 
+// What the state that a run ends in is multiplied by: schedulers of diffusers that keep
+// sqrt(alpha_bar) x hand that on, where the last level is not 0. 1 in other dialects. Throws Error.
+double result_scale(std::string_view dialect, std::string_view sampler, double last_sigma);
+
 const StartDialect& start_dialect(std::string_view name);  // throws Error, suggests the nearest
 
 }  // namespace ebb

@@ -1,0 +1,80 @@
+// Levels of folders' schedulers against those of diffusers
+// (tools/golden/scheduler_config_golden.py).
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "diffusion/levels/schedule.h"
+#include "diffusion/precond.h"
+#include "pipeline/scheduler_config.h"
+#include "support/files.h"
+#include "support/golden_file.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using testing::Folder;
+
+const json& golden() {
+  static const json all = testing::read_golden("scheduler_configs");
+  return all;
+}
+
+SchedulerConfig config_of(const json& values) {
+  const Folder folder;
+  const std::string file = folder / "scheduler_config.json";
+  std::ofstream(file) << values.dump();
+  return read_scheduler_config(file);
+}
+
+DiffusionConfig diffusion_of(const SchedulerConfig& c) {
+  DiffusionConfig out;
+  for (const auto& [name, text] : c.diffusion)
+    set_field(find_field(fields_of(out), name, "diffusion"), text);
+  return out;
+}
+
+TEST(scheduler_config, levels__are_those_of_each_scheduler) {
+  for (const json& c : golden()["cases"]) {
+    const SchedulerConfig config = config_of(golden()["folders"][c["folder"]]);
+    const Discretisation levels = Precond(diffusion_of(config)).levels();
+    const ScheduleText said = schedule_of(config, c["sampler"]);
+    EXPECT_TRUE(said.warnings.empty()) << c["sampler"];
+    const std::string what =
+        str(c["folder"].get<std::string>(), " ", c["sampler"].get<std::string>(), " ",
+            said.schedule, " ", said.options);
+    const std::vector<double> got =
+        noise_levels(said.schedule, levels,
+                     {.steps = c["steps"],
+                      .options = parse_options(said.options, said.schedule),
+                      .dialect = "diffusers"});
+    const bool by_times = c.contains("timesteps");
+    const json& want = by_times ? c["timesteps"] : c["sigmas"];
+    ASSERT_EQ(got.size(), want.size() + (by_times ? 1 : 0)) << what;
+    for (size_t i = 0; i < want.size(); ++i) {
+      const double value = by_times ? levels.c_noise_of(got[i]) : got[i];
+      const double wanted = want[i];
+      EXPECT_NEAR(value, wanted, by_times ? 1e-6 : 2e-5 * wanted) << what << " at " << i;
+    }
+    if (by_times) {
+      EXPECT_EQ(got.back() > 0, c["sigma_min"].get<bool>()) << what;
+    }
+  }
+}
+
+TEST(scheduler_config, sampler_that_diffusers_lacks__is_warned_of) {
+  const SchedulerConfig sdxl = config_of(golden()["folders"]["sdxl"]);
+  const ScheduleText said = schedule_of(sdxl, "er_sde");
+  ASSERT_EQ(said.warnings.size(), 1u);
+  EXPECT_EQ(said.warnings[0],
+            "scheduler: diffusers has no one for --sampler er_sde; the levels are those of its "
+            "Euler; --schedule names others");
+  EXPECT_EQ(said.schedule, "leading");
+  const SchedulerConfig edm = config_of(golden()["folders"]["edm"]);
+  EXPECT_EQ(schedule_of(edm, "uni_pc").warnings.size(), 1u);
+  EXPECT_EQ(schedule_of(edm, "dpmpp_2m").schedule, "karras");
+}
+
+}  // namespace
+}  // namespace ebb
