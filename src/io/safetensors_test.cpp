@@ -193,7 +193,8 @@ std::vector<Bad> bad_files() {
            "{\"a\":" + entry("U8", "[2]", "[0,2]") + ",\"b\":" + entry("U8", "[2]", "[1,3]") + "}",
            3),
        "must not overlap the one before (starts at 1, the other ends at 2)"},
-      {"beyond_data", file_text(one("U8", "[3]", "[0,3]"), 2), "within the data (3 of 2 bytes)"},
+      {"beyond_data", file_text(one("U8", "[3]", "[0,3]"), 2),
+       "within the data: is the file whole? (3 of 2 bytes)"},
       {"unknown_dtype_case", file_text(one("f32", "[1]", "[0,4]"), 4), "unknown dtype 'f32'"},
       {"sub_byte", file_text(one("F4", "[3]", "[0,1]"), 1), "must fill whole bytes (12 bits)"},
   };
