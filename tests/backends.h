@@ -24,7 +24,7 @@ struct Opened {
 Opened open_backend(const std::string& backend, int64_t threads = 0);
 
 // A test on one backend; skipped, with the reason, where there is no such device.
-class OnBackend : public testing::Test {
+class OnBackend : public ::testing::Test {
  protected:
   // For SetUp.
   void open(const std::string& backend, int64_t threads = 0) {
@@ -36,7 +36,7 @@ class OnBackend : public testing::Test {
 };
 
 // A test with no other parameter than its backend.
-class OnEachBackend : public OnBackend, public testing::WithParamInterface<std::string> {
+class OnEachBackend : public OnBackend, public ::testing::WithParamInterface<std::string> {
   void SetUp() override { open(GetParam()); }
 };
 

@@ -8,6 +8,7 @@
 #include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/golden_runs.h"
 #include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
@@ -36,20 +37,11 @@ TextToImageRequest request_of(const json& run) {
   return q;
 }
 
-Picture picture_of(const CheckpointParts& parts, const TextToImageRequest& request) {
-  TextToImage pipeline(parts, open_context("cpu", {.threads = 2}));
-  Picture out;
-  RunEvents events;
-  events.picture = [&](Picture p) { out = std::move(p); };
-  pipeline.run(pipeline.resolve(request), events);
-  return out;
-}
-
 void expect_reference(const json& run, const std::vector<LoadedComponent>& networks) {
   if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
   CheckpointParts parts = small_checkpoint(run);
   parts.denoiser = with_controls(parts.denoiser, networks);
-  const Picture made = picture_of(parts, request_of(run));
+  const Picture made = picture_of(parts, request_of(run), open_context("cpu", {.threads = 2}));
   EXPECT_LT(distance("latents", made.latents.span<float>(), run["latents"]), 1e-4) << run["case"];
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), run["pixels"]), 1e-4) << run["case"];
 }

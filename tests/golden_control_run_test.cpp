@@ -9,6 +9,7 @@
 #include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/golden_runs.h"
 #include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
@@ -49,15 +50,6 @@ TextToImageRequest request_of(const json& g) {
   return q;
 }
 
-Picture picture_of(const json& run, const TextToImageRequest& request) {
-  TextToImage pipeline(checkpoint_of(run), open_context("cpu", {.threads = 2}));
-  Picture out;
-  RunEvents events;
-  events.picture = [&](Picture p) { out = std::move(p); };
-  pipeline.run(pipeline.resolve(request), events);
-  return out;
-}
-
 class GoldenControlRun : public ::testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
@@ -73,7 +65,8 @@ INSTANTIATE_TEST_SUITE_P(cpu, GoldenControlRun, ::testing::Range<size_t>(0, 9),
 
 TEST_P(GoldenControlRun, whole_run__ends_at_the_references_latents_and_pixels) {
   const json& run = runs().at(GetParam());
-  const Picture made = picture_of(run, request_of(run));
+  const Picture made =
+      picture_of(checkpoint_of(run), request_of(run), open_context("cpu", {.threads = 2}));
   EXPECT_LT(distance("latents", made.latents.span<float>(), run["latents"]), 1e-3);
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), run["pixels"]), 1e-3);
 }

@@ -5,14 +5,13 @@
 
 #include <set>
 
-#include "backends.h"
 #include "nn/ldm_control.h"
 #include "passes/hoist.h"
 #include "pipeline/control.h"
 #include "pipeline/image_encoder.h"
-#include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/golden_runs.h"
 #include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
@@ -48,53 +47,23 @@ TextToImageRequest request_of(const json& run) {
   return q;
 }
 
-Picture picture_of(const CheckpointParts& parts, const TextToImageRequest& request,
-                   const Context& context) {
-  TextToImage pipeline(parts, context);
-  Picture out;
-  RunEvents events;
-  events.picture = [&](Picture p) { out = std::move(p); };
-  pipeline.run(pipeline.resolve(request), events);
-  return out;
-}
-
-struct On {
-  size_t run;
-  std::string backend;
-};
-std::vector<On> runs_on(const std::string& backend) {
-  std::vector<On> out;
-  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
-    out.push_back({i, backend});
-  return out;
-}
-
-class GoldenImageAdapterRun : public test::OnBackend, public ::testing::WithParamInterface<On> {
- protected:
-  void SetUp() override {
-    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
-    open(GetParam().backend);
-  }
-};
-const auto name_of_run = [](const auto& info) {
-  return runs()[info.param.run]["case"].template get<std::string>();
-};
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenImageAdapterRun, ::testing::ValuesIn(runs_on("cpu")),
+class GoldenImageAdapterRun : public GoldenRunOn {};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenImageAdapterRun, ::testing::ValuesIn(runs_on(runs(), "cpu")),
                          name_of_run);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenImageAdapterRun, ::testing::ValuesIn(runs_on("cuda")),
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenImageAdapterRun, ::testing::ValuesIn(runs_on(runs(), "cuda")),
                          name_of_run);
 
 }  // namespace
 
 TEST_P(GoldenImageAdapterRun, whole_run__ends_at_the_references_latents_and_pixels) {
-  const json& run = runs().at(GetParam().run);
+  const json& run = GoldenRunOn::run();
   const Picture made = picture_of(checkpoint_of(run), request_of(run), context_);
   EXPECT_LT(distance("latents", made.latents.span<float>(), run["latents"]), 1e-4);
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), run["pixels"]), 1e-4);
 }
 
 TEST_P(GoldenImageAdapterRun, strength_of_0__is_a_run_without_the_adapter) {
-  const json& run = runs().at(GetParam().run);
+  const json& run = GoldenRunOn::run();
   TextToImageRequest request = request_of(run);
   for (ControlInput& in : request.controls) in.strength = 0;
   const Picture off = picture_of(checkpoint_of(run), request, context_);

@@ -1,10 +1,9 @@
 // Runs that start from a picture against diffusers' own pipelines (tools/golden/modes_golden.py).
 #include <gtest/gtest.h>
 
-#include "backends.h"
-#include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
 namespace ebb::testing {
@@ -41,39 +40,11 @@ TextToImageRequest request_of(const nlohmann::json& g) {
   return q;
 }
 
-struct On {
-  size_t run;
-  std::string backend;
-};
-std::vector<On> runs_on(const std::string& backend) {
-  std::vector<On> out;
-  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
-    out.push_back({i, backend});
-  return out;
-}
-
-class GoldenModes : public test::OnBackend, public ::testing::WithParamInterface<On> {
- protected:
-  void SetUp() override {
-    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
-    open(GetParam().backend);
-  }
-};
-const auto name_of_run = [](const auto& info) {
-  return runs()[info.param.run]["case"].template get<std::string>();
-};
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenModes, ::testing::ValuesIn(runs_on("cpu")), name_of_run);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenModes, ::testing::ValuesIn(runs_on("cuda")), name_of_run);
-
-Picture picture_of(const CheckpointParts& parts, const TextToImageRequest& request,
-                   const Context& context) {
-  TextToImage pipeline(parts, context);
-  Picture out;
-  RunEvents events;
-  events.picture = [&](Picture p) { out = std::move(p); };
-  pipeline.run(pipeline.resolve(request), events);
-  return out;
-}
+class GoldenModes : public GoldenRunOn {};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenModes, ::testing::ValuesIn(runs_on(runs(), "cpu")),
+                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenModes, ::testing::ValuesIn(runs_on(runs(), "cuda")),
+                         name_of_run);
 
 // ---- editing by instructions ---------------------------------------------------------------
 
@@ -92,7 +63,7 @@ TextToImageRequest edit_of(const nlohmann::json& g) {
 }  // namespace
 
 TEST_P(GoldenModes, run__ends_at_the_references_latents_and_pixels) {
-  const nlohmann::json& g = runs()[GetParam().run];
+  const nlohmann::json& g = run();
   const Picture made = picture_of(small_checkpoint(g), request_of(g), context_);
   constexpr double of_run = 1e-4;
   EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), of_run);
@@ -100,21 +71,14 @@ TEST_P(GoldenModes, run__ends_at_the_references_latents_and_pixels) {
 }
 
 class GoldenEdits : public GoldenModes {};
-std::vector<On> edits_on(const std::string& backend) {
-  std::vector<On> out;
-  for (size_t i = 0; i < edits().size() && !test::only(backend).empty(); ++i)
-    out.push_back({i, backend});
-  return out;
-}
-const auto name_of_edit = [](const auto& info) {
-  return edits()[info.param.run]["case"].template get<std::string>();
-};
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenEdits, ::testing::ValuesIn(edits_on("cpu")), name_of_edit);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenEdits, ::testing::ValuesIn(edits_on("cuda")), name_of_edit);
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenEdits, ::testing::ValuesIn(runs_on(edits(), "cpu")),
+                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenEdits, ::testing::ValuesIn(runs_on(edits(), "cuda")),
+                         name_of_run);
 
 // StableDiffusionInstructPix2PixPipeline and that of XL: three predictions in every step.
 TEST_P(GoldenEdits, run__ends_at_the_references_latents_and_pixels) {
-  const nlohmann::json& g = edits()[GetParam().run];
+  const nlohmann::json& g = run();
   const Picture made = picture_of(small_checkpoint(g), edit_of(g), context_);
   EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), 1e-4);
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), 1e-4);

@@ -7,6 +7,7 @@
 #include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
 namespace ebb::testing {
@@ -22,13 +23,6 @@ class Passes : public ::testing::Test {
   void SetUp() override {
     if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
   }
-  static Picture made(TextToImage& pipeline, const TextToImageRequest& q) {
-    Picture out;
-    RunEvents events;
-    events.picture = [&](Picture p) { out = std::move(p); };
-    pipeline.run(pipeline.resolve(q), events);
-    return out;
-  }
   Context context_ = open_context("cpu", {.threads = 2});
 };
 
@@ -42,7 +36,7 @@ TEST_F(Passes, refiner__takes_over_as_in_the_reference) {
   TextToImage pipeline(parts, context_);
   TextToImageRequest q = recorded_request(g);
   q.refine = Refine{.share = g["share"]};
-  const Picture p = made(pipeline, q);
+  const Picture p = picture_of(pipeline, q);
   EXPECT_LT(distance("latents", p.latents.span<float>(), g["latents"]), 1e-4);
   EXPECT_LT(distance("pixels", p.pixels.span<float>(), g["pixels"]), 1e-4);
   q.refine->share = 0;
@@ -66,13 +60,13 @@ TEST_F(Passes, refiner__goes_on_in_the_prompts_schedule) {
   q.options.dialect = "ebb", q.options.noise = "auto";
   q.options.sampler = "euler_ancestral", q.options.steps = 4;
   q.prompt = "a [cat:dog in the rain:0.5]";
-  const Tensor whole = made(pipeline, q).latents;
+  const Tensor whole = picture_of(pipeline, q).latents;
   q.refine = Refine{.share = 0.5};
-  const Tensor refined = made(pipeline, q).latents;
+  const Tensor refined = picture_of(pipeline, q).latents;
   for (size_t i = 0; i < whole.span<float>().size(); ++i)
     ASSERT_NEAR(refined.span<float>()[i], whole.span<float>()[i], 1e-4) << i;
   q.prompt = "a cat";
-  const Tensor other = made(pipeline, q).latents;
+  const Tensor other = picture_of(pipeline, q).latents;
   EXPECT_FALSE(std::ranges::equal(other.span<float>(), refined.span<float>()));
 }
 
@@ -107,13 +101,13 @@ TEST_F(Passes, hires__runs_a_second_pass_at_its_size) {
   const ResolvedTextToImage r = pipeline.resolve(q);
   ASSERT_EQ(r.passes.size(), 2u);
   EXPECT_EQ(r.passes[1].request.call.sigmas.size(), 2u);  // one of two steps
-  const Picture large = made(pipeline, q);
+  const Picture large = picture_of(pipeline, q);
   EXPECT_EQ(large.pixels.shape(), (Shape{96, 96, 3}));
   q.hires->strength = 0.01;  // no step is left
   EXPECT_NE(error_of([&] { pipeline.resolve(q); }).find("leaves none of"), std::string::npos);
   for (const char* upscaler : {"latent", "latent-nearest", "latent-antialiased", "lanczos"}) {
     q.hires = Hires{.scale = 2, .upscaler = upscaler, .strength = 0.5};
-    EXPECT_EQ(made(pipeline, q).pixels.shape(), (Shape{128, 128, 3})) << upscaler;
+    EXPECT_EQ(picture_of(pipeline, q).pixels.shape(), (Shape{128, 128, 3})) << upscaler;
   }
   q.hires->upscaler = "latent-cubic";
   EXPECT_EQ(error_of([&] { pipeline.resolve(q); }).find("generate: --hires: unknown upscaler"), 0u);

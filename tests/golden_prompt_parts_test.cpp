@@ -2,10 +2,9 @@
 // (tools/golden/prompt_parts_golden.py).
 #include <gtest/gtest.h>
 
-#include "backends.h"
-#include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
 namespace ebb::testing {
@@ -22,44 +21,17 @@ TextToImageRequest request_of(const nlohmann::json& g) {
   return q;
 }
 
-struct On {
-  size_t run;
-  std::string backend;
-};
-std::vector<On> runs_on(const std::string& backend) {
-  std::vector<On> out;
-  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
-    out.push_back({i, backend});
-  return out;
-}
-
-class GoldenPromptParts : public test::OnBackend, public ::testing::WithParamInterface<On> {
- protected:
-  void SetUp() override {
-    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
-    open(GetParam().backend);
-  }
-  Picture picture(const nlohmann::json& g, const TextToImageRequest& q) {
-    TextToImage pipeline(small_checkpoint(g), context_);
-    Picture made;
-    RunEvents events;
-    events.picture = [&](Picture p) { made = std::move(p); };
-    pipeline.run(pipeline.resolve(q), events);
-    return made;
-  }
-};
-const auto name_of_run = [](const auto& info) {
-  return runs()[info.param.run]["case"].template get<std::string>();
-};
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenPromptParts, ::testing::ValuesIn(runs_on("cpu")), name_of_run);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenPromptParts, ::testing::ValuesIn(runs_on("cuda")),
+class GoldenPromptParts : public GoldenRunOn {};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenPromptParts, ::testing::ValuesIn(runs_on(runs(), "cpu")),
+                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenPromptParts, ::testing::ValuesIn(runs_on(runs(), "cuda")),
                          name_of_run);
 
 }  // namespace
 
 TEST_P(GoldenPromptParts, run__ends_at_the_references_latents_and_pixels) {
-  const nlohmann::json& g = runs()[GetParam().run];
-  const Picture made = picture(g, request_of(g));
+  const nlohmann::json& g = run();
+  const Picture made = picture_of(small_checkpoint(g), request_of(g), context_);
   EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), 1e-4);
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), 1e-4);
 }

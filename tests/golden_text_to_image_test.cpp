@@ -4,7 +4,6 @@
 
 #include <limits>
 
-#include "backends.h"
 #include "pipeline/latent_decoder.h"
 #include "pipeline/loras.h"
 #include "pipeline/pipeline.h"
@@ -13,6 +12,7 @@
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/golden_file.h"
+#include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
 namespace ebb::testing {
@@ -89,36 +89,14 @@ const json& runs() {
   return all;
 }
 
-struct On {
-  size_t run;
-  std::string backend;
-};
-void PrintTo(const On& on, std::ostream* out) {
-  *out << runs()[on.run]["case"].get<std::string>() << " on " << on.backend;
-}
-
-std::vector<On> runs_on(const std::string& backend) {
-  std::vector<On> out;
-  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
-    out.push_back({i, backend});
-  return out;
-}
-
-class GoldenTextToImage : public test::OnBackend, public ::testing::WithParamInterface<On> {
+class GoldenTextToImage : public GoldenRunOn {
  protected:
-  GoldenTextToImage() : run_(runs()[GetParam().run]) {}
-  void SetUp() override {
-    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
-    open(GetParam().backend);
-  }
-  GoldenRun run_;
+  GoldenRun run_{run()};
 };
 
-const auto name_of_run = [](const auto& info) {
-  return runs()[info.param.run]["case"].template get<std::string>();
-};
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenTextToImage, ::testing::ValuesIn(runs_on("cpu")), name_of_run);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenTextToImage, ::testing::ValuesIn(runs_on("cuda")),
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenTextToImage, ::testing::ValuesIn(runs_on(runs(), "cpu")),
+                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenTextToImage, ::testing::ValuesIn(runs_on(runs(), "cuda")),
                          name_of_run);
 
 // Twenty steps multiply the error of the first one.

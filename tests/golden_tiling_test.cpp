@@ -2,12 +2,11 @@
 // (tools/golden/tiling_golden.py).
 #include <gtest/gtest.h>
 
-#include "backends.h"
 #include "ops/prim/conv2d/op.h"
 #include "passes/circular_padding.h"
-#include "pipeline/text_to_image.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
 namespace ebb::testing {
@@ -18,41 +17,19 @@ const nlohmann::json& runs() {
   return all;
 }
 
-struct On {
-  size_t run;
-  std::string backend;
-};
-std::vector<On> runs_on(const std::string& backend) {
-  std::vector<On> out;
-  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
-    out.push_back({i, backend});
-  return out;
-}
-
-class GoldenTiling : public test::OnBackend, public ::testing::WithParamInterface<On> {
- protected:
-  void SetUp() override {
-    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
-    open(GetParam().backend);
-  }
-};
-const auto name_of_run = [](const auto& info) {
-  return runs()[info.param.run]["case"].template get<std::string>();
-};
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenTiling, ::testing::ValuesIn(runs_on("cpu")), name_of_run);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenTiling, ::testing::ValuesIn(runs_on("cuda")), name_of_run);
+class GoldenTiling : public GoldenRunOn {};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenTiling, ::testing::ValuesIn(runs_on(runs(), "cpu")),
+                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenTiling, ::testing::ValuesIn(runs_on(runs(), "cuda")),
+                         name_of_run);
 
 }  // namespace
 
 TEST_P(GoldenTiling, run__ends_at_the_references_latents_and_pixels) {
-  const nlohmann::json& g = runs()[GetParam().run];
+  const nlohmann::json& g = run();
   TextToImageRequest q = recorded_request(g);
   q.tiling = {.x = g["tiling"] != "y", .y = g["tiling"] != "x"};
-  TextToImage pipeline(small_checkpoint(g), context_);
-  Picture made;
-  RunEvents events;
-  events.picture = [&](Picture p) { made = std::move(p); };
-  pipeline.run(pipeline.resolve(q), events);
+  const Picture made = picture_of(small_checkpoint(g), q, context_);
   EXPECT_LT(distance("latents", made.latents.span<float>(), g["latents"]), 1e-4);
   EXPECT_LT(distance("pixels", made.pixels.span<float>(), g["pixels"]), 1e-4);
 }

@@ -2,9 +2,8 @@
 // network and the scheduler; and second passes at a larger size.
 #include <gtest/gtest.h>
 
-#include "backends.h"
-#include "pipeline/text_to_image.h"
 #include "support/golden_distance.h"
+#include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
 namespace ebb::testing {
@@ -27,14 +26,6 @@ CheckpointParts parts_of(const nlohmann::json& run) {
   return out;
 }
 
-Picture made(TextToImage& pipeline, const TextToImageRequest& q) {
-  Picture out;
-  RunEvents events;
-  events.picture = [&](Picture p) { out = std::move(p); };
-  pipeline.run(pipeline.resolve(q), events);
-  return out;
-}
-
 TextToImageRequest request_of(const nlohmann::json& run) {
   TextToImageRequest out = recorded_request(run);
   if (const auto h = run.find("hires"); h != run.end())
@@ -45,29 +36,11 @@ TextToImageRequest request_of(const nlohmann::json& run) {
   return out;
 }
 
-struct On {
-  size_t run;
-  std::string backend;
-};
-std::vector<On> runs_on(const std::string& backend) {
-  std::vector<On> out;
-  for (size_t i = 0; i < runs().size() && !test::only(backend).empty(); ++i)
-    out.push_back({i, backend});
-  return out;
-}
-
-class GoldenWholeRuns : public test::OnBackend, public ::testing::WithParamInterface<On> {
- protected:
-  void SetUp() override {
-    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
-    open(GetParam().backend);
-  }
-};
-const auto name_of_run = [](const auto& info) {
-  return runs()[info.param.run]["case"].template get<std::string>();
-};
-INSTANTIATE_TEST_SUITE_P(cpu, GoldenWholeRuns, ::testing::ValuesIn(runs_on("cpu")), name_of_run);
-INSTANTIATE_TEST_SUITE_P(cuda, GoldenWholeRuns, ::testing::ValuesIn(runs_on("cuda")), name_of_run);
+class GoldenWholeRuns : public GoldenRunOn {};
+INSTANTIATE_TEST_SUITE_P(cpu, GoldenWholeRuns, ::testing::ValuesIn(runs_on(runs(), "cpu")),
+                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(cuda, GoldenWholeRuns, ::testing::ValuesIn(runs_on(runs(), "cuda")),
+                         name_of_run);
 
 class WholeRuns : public ::testing::Test {
  protected:
@@ -82,9 +55,9 @@ constexpr double of_run = 1e-4;
 }  // namespace
 
 TEST_P(GoldenWholeRuns, run__ends_at_the_references_latents_and_pixels) {
-  const nlohmann::json& g = runs()[GetParam().run];
+  const nlohmann::json& g = run();
   TextToImage pipeline(parts_of(g), context_);
-  const Picture p = made(pipeline, request_of(g));
+  const Picture p = picture_of(pipeline, request_of(g));
   const auto shape = g["latents"]["shape"].get<std::vector<int64_t>>();
   ASSERT_EQ(p.latents.shape(), (Shape{shape.end()[-3], shape.end()[-2], shape.end()[-1]}));
   // A byte of the enlarged picture that is rounded the other way.
@@ -103,7 +76,7 @@ TEST_F(WholeRuns, empty_negative__is_that_of_the_dialect) {
     TextToImageRequest q = recorded_request(zeros);
     q.pixels = false;
     q.options.dialect = dialect;
-    return made(pipeline, q).latents;
+    return picture_of(pipeline, q).latents;
   };
   const auto is = [&](const Tensor& got, const nlohmann::json& g) {
     return distance("latents", got.span<float>(), g["latents"]) < of_run;
