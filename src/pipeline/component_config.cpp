@@ -6,14 +6,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "io/file.h"
+#include "pipeline/folder_json.h"
 
 namespace ebb {
 namespace {
 
 using nlohmann::json;
-
-constexpr int64_t config_limit = 1 << 20;  // bytes
 
 void set(ModelConfig& config, const char* field, const std::string& text) {
   const std::vector<Field> fields = config.fields();
@@ -79,9 +77,7 @@ bool take_config(const Model& model, ModelConfig& config, const std::string& wei
   const bool unet = model.name == "ldm_unet";
   const std::filesystem::path path = std::filesystem::path(weights).parent_path() / "config.json";
   if ((!unet && model.name != "clip_text") || !std::filesystem::is_regular_file(path)) return false;
-  const json j =
-      json::parse(io::read_whole_file(path.string(), "config", config_limit), nullptr, false);
-  require(j.is_object(), "config: must be a JSON object  ", path.string());
+  const json j = read_folder_json(path.string(), "config");
   const bool says = (unet ? take_unet : take_text)(j, config, path.string());
   check(model, config);
   return says;

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "io/file.h"
+#include "pipeline/folder_json.h"
 
 namespace ebb {
 namespace {
@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t index_limit = 1 << 20;
 constexpr const char* stems[] = {"diffusion_pytorch_model", "model", "pytorch_model"};
 
 // In the order of preference: whole files before those in parts, safetensors before pickles.
@@ -71,10 +70,7 @@ std::string weights_in(const fs::path& folder, const std::string& variant) {
 
 json read_index(const fs::path& path) {
   if (!fs::exists(path)) return json::object();
-  const std::string text = io::read_whole_file(path.string(), "folder", index_limit);
-  json out = json::parse(text, nullptr, false);
-  require(out.is_object(), "folder: model_index.json must be a JSON object  ", path.string());
-  return out;
+  return read_folder_json(path.string(), "folder", "model_index.json ");
 }
 
 void check_pipeline(const std::string& name, const std::string& path) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "io/file.h"
+#include "pipeline/folder_json.h"
 
 namespace ebb {
 namespace {
@@ -40,11 +40,8 @@ std::vector<double> numbers_of(const ModelConfig& config, std::string_view field
 
 class VaeConfig {
  public:
-  explicit VaeConfig(const std::string& path) : path_(path) {
-    constexpr int64_t most = 1 << 20;
-    json_ = json::parse(io::read_whole_file(path, "vae config", most), nullptr, false);
-    require(json_.is_object(), "vae config: must be a JSON object  ", path);
-  }
+  explicit VaeConfig(const std::string& path)
+      : path_(path), json_(read_folder_json(path, "vae config")) {}
 
   std::optional<double> number(const char* name) const {
     const auto it = json_.find(name);

@@ -9,22 +9,17 @@
 #include "base/error.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/sampler_names.h"
-#include "io/file.h"
+#include "pipeline/folder_json.h"
 
 namespace ebb {
 namespace {
 
 using nlohmann::json;
 
-constexpr int64_t file_limit = 1 << 20;
-
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
-    const std::string text = io::read_whole_file(path, "scheduler", file_limit);
-    json_ = json::parse(text, nullptr, false);
-    require(json_.is_object(), "scheduler: must be a JSON object  ", path);
-  }
+  explicit Reader(const std::string& path)
+      : path_(path), json_(read_folder_json(path, "scheduler")) {}
 
   SchedulerConfig read() {
     prediction();
