@@ -90,8 +90,7 @@ TEST_F(WholeRuns, empty_negative__is_that_of_the_dialect) {
   EXPECT_FALSE(std::ranges::equal(a1111.span<float>(), comfy.span<float>()));
   EXPECT_FALSE(std::ranges::equal(a1111.span<float>(), sdcpp.span<float>()));
   const auto none = [](const char* dialect, const char* model) {
-    const Model& m = *find_component(model).model;
-    return empty_negative(m.conditions(find_component(model).config), dialect, {});
+    return empty_negative(*find_family(find_component(model).config), dialect, {});
   };
   EXPECT_EQ(none("a1111", "sdxl"), EmptyNegative::zeros);
   EXPECT_EQ(none("a1111", "sdxl_refiner"), EmptyNegative::zeros);

@@ -8,6 +8,7 @@
 
 #include "adapters/adapters.h"
 #include "base/error.h"
+#include "models/family.h"
 #include "train/model_weights.h"
 
 namespace ebb::adapters {
@@ -40,47 +41,36 @@ std::string layers_of(const AdapterFile& file) {
   return joined(out);
 }
 
-// A published model with its text encoders, by the names of presets.
-struct Family {
-  const char* name;
-  const char* denoiser;
-  std::vector<std::pair<const char*, int64_t>> texts;
-};
-
-const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
-      {"Stable Diffusion 1", "sd15", {{"clip_l", 1}}},
-      {"Stable Diffusion 2", "sd2", {{"clip_h", 1}}},
-      {"Stable Diffusion XL", "sdxl", {{"clip_l", 1}, {"clip_g", 2}}},
-      {"the refiner of XL", "sdxl_refiner", {{"clip_g", 2}}},
-      {"SSD-1B", "ssd1b", {{"clip_l", 1}, {"clip_g", 2}}},
-      {"Segmind-Vega", "segmind_vega", {{"clip_l", 1}, {"clip_g", 2}}}};
-  return all;
-}
-
-Network network(Network::Part part, int64_t number, const char* preset) {
+Network network(Network::Part part, int64_t number, const std::string& preset) {
   const NamedModel m = find_component(preset);
   return {part, number, m.model, m.config,
           train::described_weights(weights_of(*m.model, m.config))};
 }
 
+// None: it is for another network.
+std::optional<Fit> fit_of(const AdapterFile& file, const std::vector<Network>& networks) {
+  try {
+    return fit_of(file, networks, Targets(networks));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 std::vector<std::string> fits_of(const AdapterFile& file) {
   std::vector<std::string> whole, part;
-  for (const Family& f : families()) {
-    std::vector<Network> networks = {network(Network::Part::denoiser, 1, f.denoiser)};
-    for (const auto& [preset, number] : f.texts)
-      networks.push_back(network(Network::Part::text, number, preset));
-    try {
-      const Fit fit = fit_of(file, networks, Targets(networks));
-      if (fit.unmatched.empty())
-        whole.emplace_back(f.name);
+  for (const Family* f : all_families())
+    for (const auto& [denoiser, name] : f->variants) {
+      std::vector<Network> networks = {network(Network::Part::denoiser, 1, denoiser)};
+      for (const FamilyText& t : f->texts)
+        networks.push_back(network(Network::Part::text, t.number, t.encoder));
+      const auto fit = fit_of(file, networks);
+      if (!fit) continue;
+      if (fit->unmatched.empty())
+        whole.push_back(name);
       else
-        part.push_back(str(f.name, " in part (", fit.matched, " of ",
-                           fit.matched + fit.unmatched.size(), " layers)"));
-    } catch (const Error&) {
-      continue;  // it is for another family
+        part.push_back(str(name, " in part (", fit->matched, " of ",
+                           fit->matched + fit->unmatched.size(), " layers)"));
     }
-  }
   return whole.empty() ? part : whole;
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "models/family.h"
 #include "models/names.h"
 #include "nn/ldm_names.h"
 #include "nn/ldm_unet.h"
@@ -38,15 +39,18 @@ inline void recognise_encoder(const Names& n, nn::LdmUnet& c) {
   c.middle_blocks = n.has("middle_block.0.in_layers.2.weight") ? (two ? 2 : 1) : 0;
 }
 
-// Heads, groups and sizes leave no trace in shapes: Stable Diffusion 1, whose texts have 768
-// channels, has 8 heads, others have 64 channels a head; 1280 channels of a vector are the text.
+// Of each such network there is one.
+inline const Family& ldm_family(const nn::LdmUnet& c) { return *find_family(ModelConfig(c)); }
+
+// Heads, groups and sizes leave no trace in shapes: the family's stand, or else 64 channels a head.
 inline void guess_ldm(nn::LdmUnet& c) {
-  constexpr int64_t sd1_context = 768, head = 64, most_groups = 32, pooled = 1280;
-  const bool sd1 = c.context == sd1_context || c.model_channels % head != 0;
-  c.num_heads = sd1 ? 8 : 0;
-  c.num_head_channels = sd1 ? 0 : head;
+  constexpr int64_t head = 64, usual_heads = 8, most_groups = 32;
+  const Family& family = ldm_family(c);
+  const bool counted = family.heads > 0 || c.model_channels % head != 0;
+  c.num_heads = !counted ? 0 : family.heads > 0 ? family.heads : usual_heads;
+  c.num_head_channels = counted ? 0 : head;
   c.groups = std::gcd(c.model_channels, most_groups);
-  const int64_t numbers = c.vector - pooled;
+  const int64_t numbers = c.vector - family.pooled;
   c.sizes = numbers > 0 && numbers % c.size_channels == 0 ? numbers / c.size_channels : 0;
 }
 

@@ -2,7 +2,6 @@
 // inpainting, editing, distilled guidance (LCM), smaller ones (SSD-1B, Vega). One network, whose
 // variants are counts (src/nn/ldm_unet.h); tensors have the names of the original (LDM).
 #include <algorithm>
-#include <cmath>
 
 #include "models/ldm_recognise.h"
 #include "models/model.h"
@@ -146,14 +145,13 @@ std::vector<nn::Condition> conditions(const ModelConfig& config) {
 // Any: where a level cannot be halved, the decoder goes back to the size that it had.
 int64_t size_multiple(const ModelConfig&) { return 1; }
 
+// The family's, if the file or its folder says no other.
 std::optional<LatentSpace> latents(const ModelConfig& config) {
   const auto& c = config.as<LdmUnetConfig>();
-  const bool xl = c.unet.vector > 0;
-  const double usual = xl ? 0.13025 : 0.18215;
-  return LatentSpace{.factor = 8,
-                     .of = str("Stable Diffusion", xl ? " XL" : "", "'s autoencoder"),
-                     .scale = c.latent_scale > 0 ? c.latent_scale : usual,
-                     .shift = c.latent_shift};
+  LatentSpace out = ldm_family(c.unet).latents;
+  if (c.latent_scale > 0) out.scale = c.latent_scale;
+  if (c.latent_shift != 0) out.shift = c.latent_shift;
+  return out;
 }
 
 // ---- recognition ---------------------------------------------------------------------------
@@ -177,19 +175,13 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   c.common.in_channels = n.size("out.2.weight", 0);
   c.unet.extra_channels = n.size("input_blocks.0.0.weight", 1) - c.common.in_channels;
   if (c.unet.extra_channels < 0) return {};
-  c.common.image_size = c.unet.vector > 0 ? 128 : 64;
+  const Family& family = ldm_family(c.unet);
+  c.common.image_size = family.image_size;
+  c.prediction = family.prediction;
   return c;
 }
 
 // ---- prediction ----------------------------------------------------------------------------
-
-double deviation(const Tensor& t) {
-  double sum = 0, squares = 0;
-  const Tensor wide = t.to(DType::f32);
-  for (const float v : wide.span<float>()) sum += double{v}, squares += double{v} * double{v};
-  const double n = static_cast<double>(t.numel()), mean = sum / n;
-  return std::sqrt(std::max(squares / n - mean * mean, 0.0));
-}
 
 // Playground 2.5 predicts as EDM does, and its file says what its latents are normalised by, to a
 // deviation of 0.5. Markers without numbers mean those that were published.
@@ -206,12 +198,8 @@ void take_playground(LdmUnetConfig& c, const FileFacts& file) {
   c.latent_deviation = numbers("edm_std", {8.4927, 5.9022, 6.5498, 5.2299});
 }
 
-// Stable Diffusion 2 of 768 pixels predicts v and has the shapes of that of 512, which predicts
-// noise; a bias of its last transformer has a deviation beyond 0.09 (after ComfyUI). Files of XL
-// have markers: tensors that are there or not.
+// Files have markers, tensors that are there or not, or metadata; the rest is the family's.
 void examine(ModelConfig& config, const FileFacts& file) {
-  constexpr double v_deviation = 0.09;
-  constexpr int64_t sd2_context = 1024, v_size = 96;
   auto& c = config.as<LdmUnetConfig>();
   const auto marked = [&](const char* name) { return file.shapes.contains(name); };
   require(!marked("edm_vpred.sigma_max"),
@@ -221,13 +209,9 @@ void examine(ModelConfig& config, const FileFacts& file) {
   if (marked("v_pred")) c.prediction = "v";
   c.zero_snr = marked("ztsnr");
   const auto said = file.metadata.find("modelspec.prediction_type");
-  if (said != file.metadata.end()) {
-    if (said->second == "v" || said->second == "v_prediction") c.prediction = "v";
-  } else if (c.unet.context == sd2_context && c.unet.extra_channels == 0) {
-    const Tensor bias = file.load("output_blocks.11.1.transformer_blocks.0.norm1.bias");
-    if (bias.defined() && deviation(bias) > v_deviation) c.prediction = "v";
-  }
-  if (c.unet.context == sd2_context && c.prediction == "v") c.common.image_size = v_size;
+  if (said != file.metadata.end() && (said->second == "v" || said->second == "v_prediction"))
+    c.prediction = "v";
+  ldm_family(c.unet).examine(config, file);
 }
 
 std::string guessed(const ModelConfig& config) {
@@ -248,7 +232,7 @@ std::string guessed(const ModelConfig& config) {
 std::string diffusion(const ModelConfig& config) {
   const auto& c = config.as<LdmUnetConfig>();
   if (c.prediction == "edm") return "{precond=edm sigma_data=0.5}";
-  return str("{precond=", c.prediction, " betas=scaled_linear",
+  return str("{precond=", c.prediction, " ", ldm_family(c.unet).diffusion,
              c.zero_snr ? " zero_snr=comfy}" : "}");
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "base/names.h"
+#include "models/family.h"
 #include "models/model.h"
 
 #define X(name)             \
@@ -61,18 +62,25 @@ constexpr std::array kinds = {ModelKind::denoiser,     ModelKind::text_encoder,
                               ModelKind::upscaler,     ModelKind::adapter,
                               ModelKind::image_encoder};
 
+// Where files of all components keep text encoders, by the families that read them; ComfyUI names
+// them after the encoder.
+std::vector<std::string> text_prefixes() {
+  std::vector<std::string> out = {""};
+  const auto add = [&](const std::string& prefix) {
+    if (std::ranges::find(out, prefix) == out.end()) out.push_back(prefix);
+  };
+  for (const Family* f : all_families())
+    for (const FamilyText& t : f->texts) add(t.original);
+  for (const Family* f : all_families())
+    for (const FamilyText& t : f->texts) add(str("text_encoders.", t.encoder, ".transformer."));
+  return out;
+}
+
 // Where files keep components of a kind; containers put a network under a prefix.
 const std::vector<std::string>& prefixes_of(ModelKind kind) {
   static const std::vector<std::string> denoiser = {"", "model.", "module.", "net.",
                                                     "model.diffusion_model."},
-                                        text_encoder = {"",
-                                                        "cond_stage_model.transformer.",
-                                                        "cond_stage_model.model.",
-                                                        "conditioner.embedders.0.transformer.",
-                                                        "conditioner.embedders.0.model.",
-                                                        "conditioner.embedders.1.model.",
-                                                        "text_encoders.clip_l.transformer.",
-                                                        "text_encoders.clip_g.transformer."},
+                                        text_encoder = text_prefixes(),
                                         autoencoder = {"", "first_stage_model.", "vae."},
                                         control_network = {"", "control_model."},
                                         upscaler = {"", "params_ema.", "params."}, others = {""};

@@ -5,15 +5,16 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "models/config_fields.h"
+#include "pipeline/checkpoint_family.h"
 #include "pipeline/latent_space.h"
 #include "text/clip_vocabulary.h"
+#include "text/text_encoder.h"
 
 namespace ebb {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-constexpr int64_t clip_h = 1024;
 
 json fields_of(const Component& c) {
   ModelConfig config = c.config;
@@ -21,17 +22,6 @@ json fields_of(const Component& c) {
 }
 
 bool is(const Component& c, ModelKind kind) { return c.model->kind == kind; }
-
-int64_t encoders_in(const std::vector<Component>& components) {
-  return std::ranges::count_if(components,
-                               [](const Component& c) { return is(c, ModelKind::text_encoder); });
-}
-
-bool has_vector(const std::vector<Component>& components) {
-  return std::ranges::any_of(components, [](const Component& c) {
-    return is(c, ModelKind::denoiser) && fields_of(c).value("vector", 0) > 0;
-  });
-}
 
 // Names of a layout by tensors that only it has.
 nn::FilePlaces by_markers(const Component& c, const std::vector<const char*>& markers) {
@@ -49,17 +39,6 @@ nn::FilePlaces hugging_face(const Component& c) {
   return by_markers(c, {"text_model.encoder.layers.0.mlp.fc1.weight"});
 }
 
-// The second encoder of XL, that of 2 and the refiner's are OpenCLIP's.
-ComponentPlace original_text(const Component& c, int64_t number, int64_t count, bool vector) {
-  if (count > 1 || vector) {
-    const bool open = number > 0 || count == 1;
-    return {"", str("conditioner.embedders.", number, open ? ".model." : ".transformer."),
-            open ? open_clip(c) : hugging_face(c)};
-  }
-  if (fields_of(c)["width"] == clip_h) return {"", "cond_stage_model.model.", open_clip(c)};
-  return {"", "cond_stage_model.transformer.", hugging_face(c)};
-}
-
 void check_kind(const Component& c) {
   require(c.model->name == "ldm_unet" || c.model->name == "autoencoder_kl" ||
               c.model->name == "clip_text",
@@ -70,26 +49,26 @@ void check_kind(const Component& c) {
 
 std::vector<ComponentPlace> original_places(const std::vector<Component>& components) {
   std::vector<ComponentPlace> out;
-  int64_t texts = 0;
-  for (const Component& c : components) {
+  const auto texts = texts_in(family_in(components), components);
+  for (size_t i = 0; i < components.size(); ++i) {
+    const Component& c = components[i];
     check_kind(c);
     if (is(c, ModelKind::denoiser))
       out.push_back({"", "model.diffusion_model.", by_markers(c, {})});
     else if (is(c, ModelKind::autoencoder))
       out.push_back({"", "first_stage_model.", by_markers(c, {})});
     else
-      out.push_back(original_text(c, texts++, encoders_in(components), has_vector(components)));
+      out.push_back({"", texts[i]->original, texts[i]->open_clip ? open_clip(c) : hugging_face(c)});
   }
   return out;
 }
 
-// The refiner has the second encoder only.
 std::vector<ComponentPlace> diffusers_places(const std::vector<Component>& components) {
   std::vector<ComponentPlace> out;
-  const int64_t count = encoders_in(components);
-  int64_t texts = count == 1 && has_vector(components) ? 1 : 0;
+  const auto texts = texts_in(family_in(components), components);
   const char* const weights = "/diffusion_pytorch_model.safetensors";
-  for (const Component& c : components) {
+  for (size_t i = 0; i < components.size(); ++i) {
+    const Component& c = components[i];
     check_kind(c);
     if (is(c, ModelKind::denoiser))
       out.push_back({str("unet", weights), "",
@@ -98,8 +77,7 @@ std::vector<ComponentPlace> diffusers_places(const std::vector<Component>& compo
       out.push_back({str("vae", weights), "",
                      by_markers(c, {"decoder.up_blocks.0.resnets.0.conv1.weight"}), true});
     else
-      out.push_back({str("text_encoder", texts++ > 0 ? "_2" : "", "/model.safetensors"), "",
-                     hugging_face(c)});
+      out.push_back({texts[i]->folder + "/model.safetensors", "", hugging_face(c)});
   }
   return out;
 }
@@ -153,16 +131,15 @@ json unet_json(const Component& c, const DiffusionConfig& d) {
   return out;
 }
 
-// What the denoiser makes of the autoencoder's; without a denoiser Stable Diffusion 1's.
+// What the denoiser makes of the autoencoder's; without a denoiser the family's.
 LatentScaling latents_of(const std::vector<Component>& components) {
   for (const Component& c : components)
     if (is(c, ModelKind::denoiser) && c.model->latents(c.config))
       return latent_scaling(*c.model, c.config);
-  const NamedModel usual = find_model("sd15");
-  return latent_scaling(*usual.model, usual.config);
+  return family_in(components).latents;
 }
 
-json vae_json(const Component& c, const LatentScaling& scaling, bool xl) {
+json vae_json(const Component& c, const LatentScaling& scaling, const Family& family) {
   const json f = fields_of(c);
   json channels = json::array(), down = json::array(), up = json::array();
   for (const int64_t m : f["channel_mult"]) {
@@ -180,11 +157,11 @@ json vae_json(const Component& c, const LatentScaling& scaling, bool xl) {
               {"latent_channels", f["latent_channels"]},
               {"norm_num_groups", f["groups"]},
               {"act_fn", "silu"},
-              {"sample_size", xl ? 1024 : 512},
+              {"sample_size", family.image_size * family.latents.factor},
               {"scaling_factor", scaling.space.scale},
               {"use_quant_conv", f["quant_conv"]},
               {"use_post_quant_conv", f["quant_conv"]},
-              {"force_upcast", xl}};
+              {"force_upcast", family.decoder_overflows}};
   if (scaling.space.shift != 0) out["shift_factor"] = scaling.space.shift;
   if (!scaling.mean.empty())
     out["latents_mean"] = scaling.mean, out["latents_std"] = scaling.deviation;
@@ -193,9 +170,9 @@ json vae_json(const Component& c, const LatentScaling& scaling, bool xl) {
 
 // diffusers reads the last layer of Stable Diffusion 2's encoder, which is the original's last but
 // one: its config leaves a layer out that stays in the file.
-json text_json(const Component& c, bool projected) {
+json text_json(const Component& c, const FamilyText& text) {
   const json f = fields_of(c);
-  const bool cut = f["width"] == clip_h && f["layers"] == 24 && !projected;
+  const bool projected = text.projected, cut = f["layers"] == text.cut_layers + 1;
   return {{"architectures", {projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"}},
           {"model_type", "clip_text_model"},
           {"hidden_size", f["width"]},
@@ -235,26 +212,46 @@ json scheduler_json(const DiffusionConfig& d) {
 }
 
 // By what the denoiser takes.
-std::string pipeline_of(const Component* denoiser, int64_t encoders) {
-  if (!denoiser) return "StableDiffusionPipeline";
-  const json f = fields_of(*denoiser);
-  const int64_t extra = f["extra_channels"];
-  const std::string base = f["vector"] > 0 ? "StableDiffusionXL" : "StableDiffusion";
-  if (extra == 5) return base + "InpaintPipeline";
-  if (extra == 4) return base + "InstructPix2PixPipeline";
-  if (extra == 1) return base + "Depth2ImgPipeline";
-  return base + (f["vector"] > 0 && encoders == 1 ? "Img2ImgPipeline" : "Pipeline");
+std::string pipeline_of(const Component* denoiser, const Family& family) {
+  switch (denoiser ? beside_of(denoiser->config) : Beside::nothing) {
+    case Beside::mask_and_image: return family.pipeline + "InpaintPipeline";
+    case Beside::image: return family.pipeline + "InstructPix2PixPipeline";
+    case Beside::depth_map: return family.pipeline + "Depth2ImgPipeline";
+    case Beside::nothing:
+    case Beside::unknown: break;
+  }
+  return family.pipeline + family.does;
 }
 
 std::string indented(const json& j) { return j.dump(2) + "\n"; }
+
+// The folder of the tokenizer beside that of a text encoder, "text_encoder_2".
+constexpr const char* first_text = "text_encoder";
+std::string tokenizer_of(const std::string& folder) {
+  return "tokenizer" + folder.substr(std::string_view(first_text).size());
+}
+
+// An encoder's config and its tokenizer.
+void add_text(std::map<std::string, std::string>& out, json& index, const Component& c,
+              const FamilyText& text) {
+  const std::string &folder = text.folder, tokenizer = tokenizer_of(folder);
+  out[folder + "/config.json"] = indented(text_json(c, text));
+  index[folder] = {"transformers",
+                   text.projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"};
+  const bool zeros = text::text_encoder(text.encoder).pad == 0;
+  const auto files =
+      text::builtin_clip_vocabulary()->hugging_face_files(zeros ? "!" : "<|endoftext|>");
+  for (const auto& [name, bytes] : files) out[str(tokenizer, '/', name)] = bytes;
+  index[tokenizer] = {"transformers", "CLIPTokenizer"};
+}
 
 }  // namespace
 
 std::map<std::string, std::string> diffusers_files(const std::vector<Component>& components,
                                                    const DiffusionConfig& diffusion) {
   std::map<std::string, std::string> out;
-  const bool xl = has_vector(components);
-  const int64_t encoders = encoders_in(components);
+  const Family& family = family_in(components);
+  const auto texts = texts_in(family, components);
   const Component* denoiser = nullptr;
   json index = {{"_class_name", ""}};
   const std::vector<ComponentPlace> places = diffusers_places(components);
@@ -266,30 +263,21 @@ std::map<std::string, std::string> diffusers_files(const std::vector<Component>&
       out[folder + "/config.json"] = indented(unet_json(c, diffusion));
       index[folder] = {"diffusers", "UNet2DConditionModel"};
     } else if (is(c, ModelKind::autoencoder)) {
-      out[folder + "/config.json"] = indented(vae_json(c, latents_of(components), xl));
+      out[folder + "/config.json"] = indented(vae_json(c, latents_of(components), family));
       index[folder] = {"diffusers", "AutoencoderKL"};
     } else {
-      const bool projected = folder.ends_with("_2");
-      out[folder + "/config.json"] = indented(text_json(c, projected));
-      index[folder] = {"transformers", projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"};
-      const std::string tokenizer = projected ? "tokenizer_2" : "tokenizer";
-      const bool zeros = projected || fields_of(c)["width"] == clip_h;
-      const auto files =
-          text::builtin_clip_vocabulary()->hugging_face_files(zeros ? "!" : "<|endoftext|>");
-      for (const auto& [name, bytes] : files) out[tokenizer + "/" + name] = bytes;
-      index[tokenizer] = {"transformers", "CLIPTokenizer"};
+      add_text(out, index, c, *texts[i]);
     }
   }
   out["scheduler/scheduler_config.json"] = indented(scheduler_json(diffusion));
   index["scheduler"] = {"diffusers", scheduler_json(diffusion)["_class_name"]};
-  index["_class_name"] = pipeline_of(denoiser, encoders);
-  if (xl) {
-    index["force_zeros_for_empty_prompt"] = true;
-    if (encoders == 1) {
-      index["requires_aesthetics_score"] = true;
-      index["text_encoder"] = index["tokenizer"] = {nullptr, nullptr};
-    }
-  } else {
+  index["_class_name"] = pipeline_of(denoiser, family);
+  for (const auto& [field, value] : family.index) index[field] = value;
+  // Pipelines have a first encoder, if an empty one.
+  if (std::ranges::none_of(family.texts,
+                           [](const FamilyText& t) { return t.folder == first_text; }))
+    index[first_text] = index[tokenizer_of(first_text)] = {nullptr, nullptr};
+  if (family.checker) {
     index["safety_checker"] = index["feature_extractor"] = {nullptr, nullptr};
     index["requires_safety_checker"] = false;
   }

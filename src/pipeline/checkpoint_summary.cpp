@@ -5,6 +5,8 @@
 #include <map>
 
 #include "base/error.h"
+#include "models/config_fields.h"
+#include "pipeline/checkpoint_family.h"
 #include "pipeline/component.h"
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/load_model.h"
@@ -15,56 +17,35 @@
 namespace ebb {
 namespace {
 
-std::string text_of(const Component& c, std::string_view field) {
-  ModelConfig config = c.config;
-  return field_text(find_field(config.fields(), field, "config"));
-}
-int64_t number_of(const Component& c, std::string_view field) {
-  return parse_integer(text_of(c, field), field);
-}
+int64_t number_of(const Component& c, std::string_view field) { return number_in(c.config, field); }
 
-// Of the U-Nets of latent diffusion: by what they read.
-std::string family_of(const Component& c) {
-  const int64_t context = number_of(c, "context"), vector = number_of(c, "vector"),
-                extra = number_of(c, "extra_channels");
-  std::string out = vector > 0
-                        ? (context == 1280 ? "Stable Diffusion XL refiner" : "Stable Diffusion XL")
-                    : context == 768  ? "Stable Diffusion 1"
-                    : context == 1024 ? "Stable Diffusion 2"
-                                      : str("latent diffusion with text of ", context, " channels");
+// Of the U-Nets of latent diffusion.
+std::string family_text(const Component& c) {
+  const Family& family = family_of(c.config, "info");
+  std::string out = family.name;
+  if (family.is(c.config) == Likeness::similar)
+    out += str(" with text of ", text_channels(c.config), " channels");
   if (c.model->kind == ModelKind::control_network) return out;
-  if (extra == 5) out += ", for inpainting";
-  if (extra == 4) out += ", for editing by instructions";
-  if (extra == 1) out += ", with a depth map";
+  switch (beside_of(c.config)) {
+    case Beside::mask_and_image: out += ", for inpainting"; break;
+    case Beside::image: out += ", for editing by instructions"; break;
+    case Beside::depth_map: out += ", with a depth map"; break;
+    case Beside::nothing:
+    case Beside::unknown: break;
+  }
   if (number_of(c, "guidance_channels") > 0) out += ", with distilled guidance";
   return out;
 }
 
 std::string control_family(const Component& c) {
   if (c.model->name == "ip_adapter")
-    return str("IP-Adapter (", text_of(c, "kind"), ") of a U-Net with text of ",
+    return str("IP-Adapter (", text_in(c.config, "kind"), ") of a U-Net with text of ",
                number_of(c, "context"), " channels, which reads ", number_of(c, "features"),
                " channels of an image encoder");
   if (c.model->name != "control_net") return "";
   const int64_t tasks = number_of(c, "tasks"), rank = number_of(c, "rank");
   return str(rank > 0 ? str("control LoRA of rank ", rank) : "control network",
-             tasks > 0 ? str(" of ", tasks, " tasks (union)") : "", " of ", family_of(c));
-}
-
-// The text encoders that a denoiser reads, by their channels.
-std::vector<int64_t> encoders_for(const Component& denoiser) {
-  const int64_t context = number_of(denoiser, "context");
-  if (context == 2048) return {768, 1280};
-  return {context};
-}
-
-std::string encoder_name(int64_t width) {
-  switch (width) {
-    case 768: return "CLIP-L";
-    case 1024: return "CLIP-H";
-    case 1280: return "CLIP-G";
-    default: return str("a text encoder of ", width, " channels");
-  }
+             tasks > 0 ? str(" of ", tasks, " tasks (union)") : "", " of ", family_text(c));
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -75,13 +56,7 @@ std::string list_of(const std::vector<std::string>& names) {
 
 std::vector<std::string> missing_of(const Component& denoiser,
                                     const std::vector<Component>& components) {
-  std::vector<std::string> out;
-  for (const int64_t width : encoders_for(denoiser))
-    if (std::ranges::none_of(components, [&](const Component& c) {
-          return c.model->name == "clip_text" && number_of(c, "width") == width;
-        }))
-      out.push_back((width == 768 || width == 1024 || width == 1280 ? "text encoder " : "") +
-                    encoder_name(width));
+  std::vector<std::string> out = missing_texts(denoiser, components);
   if (std::ranges::none_of(
           components, [](const Component& c) { return c.model->kind == ModelKind::autoencoder; }))
     out.push_back("autoencoder");
@@ -120,7 +95,7 @@ std::string embedding_in(const io::TensorFile& file, const std::string& path) {
     std::vector<std::string> widths;
     for (const Tensor& t : e.vectors)
       widths.push_back(str(t.shape()[0], t.shape()[0] == 1 ? " vector" : " vectors", " for ",
-                           encoder_name(t.shape()[1])));
+                           text_encoder_title(t.shape()[1])));
     return "embedding (textual inversion): " + list_of(widths);
   } catch (const Error&) {
     return "";
@@ -130,7 +105,7 @@ std::string embedding_in(const io::TensorFile& file, const std::string& path) {
 void add_denoiser(Summary& out, const Component& c, const DiffusionConfig& diffusion,
                   const std::vector<Component>& components) {
   if (c.model->name != "ldm_unet") return;
-  out.emplace_back("family", family_of(c));
+  out.emplace_back("family", family_text(c));
   out.emplace_back("predicts", prediction_of(diffusion));
   if (const auto missing = missing_of(c, components); !missing.empty())
     out.emplace_back("missing", list_of(missing));

@@ -13,6 +13,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "io/tensor_header.h"
+#include "pipeline/checkpoint_family.h"
 #include "pipeline/checkpoint_layouts.h"
 #include "pipeline/component.h"
 #include "pipeline/component_config.h"
@@ -345,15 +346,16 @@ class NewFolder {
   bool done_ = false;
 };
 
-// What shapes do not say of XL, as tensors whose names are what matters.
+// What shapes do not say, as tensors whose names are what matters.
 void add_markers(Writer& w, const std::string& path, const DiffusionConfig& d,
-                 const Component& denoiser, bool xl) {
+                 const Component& denoiser, const Family& family) {
   const auto marker = [&](const char* name) {
     w.add(path, io::TensorToWrite{name, "F32", {0}, [](const io::ByteSink&) {}});
   };
-  if (xl && d.precond == "v") marker("v_pred");
-  if (xl && d.zero_snr != "no") marker("ztsnr");
-  if (!xl || d.precond != "edm") return;
+  if (!family.markers || denoiser.model->kind != ModelKind::denoiser) return;
+  if (d.precond == "v") marker("v_pred");
+  if (d.zero_snr != "no") marker("ztsnr");
+  if (d.precond != "edm") return;
   const LatentScaling latents = latent_scaling(*denoiser.model, denoiser.config);
   for (const auto& [name, numbers] :
        {std::pair{"edm_mean", latents.mean}, {"edm_std", latents.deviation}}) {
@@ -472,10 +474,7 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
     for (const auto& [name, text] : diffusers_files(moved.list, diffusion))
       io::write_whole_file(made->file(name), text, "convert");
   else
-    add_markers(w, o.out, diffusion, moved.list[0],
-                std::ranges::any_of(places, [](const ComponentPlace& p) {
-                  return p.prefix.starts_with("conditioner.");
-                }));
+    add_markers(w, o.out, diffusion, moved.list[0], family_in(moved.list));
   w.write();
   if (made) made->commit();
   note_left_out(in, used, w.result());

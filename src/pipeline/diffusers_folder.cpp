@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "models/family.h"
 #include "pipeline/folder_json.h"
 
 namespace ebb {
@@ -14,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 constexpr const char* stems[] = {"diffusion_pytorch_model", "model", "pytorch_model"};
 
@@ -74,11 +77,27 @@ json read_index(const fs::path& path) {
 }
 
 void check_pipeline(const std::string& name, const std::string& path) {
-  const auto is = [&](std::string_view start) { return name.starts_with(start); };
-  const bool known =
-      (is("StableDiffusion") && !is("StableDiffusion3")) || is("LatentConsistencyModel");
-  require(name.empty() || known, "folder: is of diffusers' ", name,
-          ", which is not implemented (Stable Diffusion 1, 2 and XL are)  ", path);
+  // "StableDiffusion" and what it does, but not "StableDiffusion3"
+  const auto is = [&](const std::string& start) {
+    return name.starts_with(start) &&
+           (name.size() == start.size() || !is_digit(name[start.size()]));
+  };
+  std::string families;
+  bool known = name.empty();
+  for (const Family* f : all_families()) {
+    known = known || is(f->pipeline) || std::ranges::any_of(f->other_pipelines, is);
+    families += str(families.empty() ? "" : ", ", f->name);
+  }
+  require(known, "folder: is of diffusers' ", name, ", which is not implemented (", families,
+          " are)  ", path);
+}
+
+// Of all families, in the order of their names: text_encoder, text_encoder_2, ...
+std::set<std::string> text_folders() {
+  std::set<std::string> out;
+  for (const Family* f : all_families())
+    for (const FamilyText& t : f->texts) out.insert(t.folder);
+  return out;
 }
 
 }  // namespace
@@ -106,8 +125,8 @@ DiffusersFolder read_diffusers_folder(const std::string& path, const std::string
           "checkpoint: the folder has no unet/diffusion_pytorch_model.safetensors"
           ", as diffusers' models have it  ",
           path);
-  for (const char* name : {"text_encoder", "text_encoder_2"})
-    if (std::string file = component(name); !file.empty())
+  for (const std::string& name : text_folders())
+    if (std::string file = component(name.c_str()); !file.empty())
       out.text_encoders.push_back(std::move(file));
   out.autoencoder = component("vae");
   const fs::path tokenizer = folder / "tokenizer", second = folder / "tokenizer_2";

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fields.h"
+#include "models/family.h"
 #include "pipeline/init_image.h"
 
 namespace ebb {
@@ -45,11 +46,7 @@ class EditMode : public RunMode {
 
 }  // namespace
 
-bool edits_images(const LoadedModel& m) {
-  const auto known = m.model->conditions(m.config);
-  const auto c = std::ranges::find(known, nn::concat_image, &nn::Condition::name);
-  return c != known.end() && c->shape[2] == m.config.common().in_channels;
-}
+bool edits_images(const LoadedModel& m) { return beside_of(m.config) == Beside::image; }
 
 ResolvedRequest resolve_edit(const LoadedModel& model, GenerateRequest request,
                              const GenerateOptions& options, double image_guidance) {

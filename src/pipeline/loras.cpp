@@ -112,13 +112,11 @@ std::vector<adapters::AdapterUse> open_loras(const std::vector<LoraChoice>& choi
 std::vector<adapters::Network> networks_of(const LoadedModel& denoiser,
                                            const std::vector<EncoderRule>& encoders) {
   using Part = adapters::Network::Part;
-  constexpr int64_t clip_g = 1280;  // alone in the refiner
   std::vector<adapters::Network> out = {
       {Part::denoiser, 1, denoiser.model, denoiser.config, denoiser.weights}};
-  for (size_t i = 0; i < encoders.size(); ++i) {
-    const auto& [component, weights] = encoders[i].encoder;
-    const bool second = i > 0 || encoders[i].width == clip_g;
-    out.push_back({Part::text, second ? 2 : 1, component.model, component.config, weights});
+  for (const EncoderRule& rule : encoders) {
+    const auto& [component, weights] = rule.encoder;
+    out.push_back({Part::text, rule.reading.number, component.model, component.config, weights});
   }
   return out;
 }

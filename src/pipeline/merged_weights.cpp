@@ -1,17 +1,16 @@
 #include "pipeline/merged_weights.h"
 
 #include "base/error.h"
-#include "base/fields.h"
+#include "pipeline/checkpoint_family.h"
 #include "pipeline/component.h"
 
 namespace ebb {
 namespace {
 
-constexpr int64_t clip_g = 1280;  // its width
-
-int64_t width_of(ModelConfig config) {
-  const std::vector<Field> fields = config.fields();
-  return parse_integer(field_text(find_field(fields, "width", "config")), "width");
+std::vector<Component> components_of(const std::vector<MergedWeights::Part>& parts) {
+  std::vector<Component> out;
+  for (const MergedWeights::Part& p : parts) out.push_back(p.component);
+  return out;
 }
 
 }  // namespace
@@ -22,8 +21,10 @@ MergedWeights::MergedWeights(const std::vector<Part>& parts, const std::vector<L
   using NetworkPart = adapters::Network::Part;
   std::vector<adapters::Network> networks;
   std::vector<Changed*> changed;  // likewise
-  int64_t encoders = 0;
-  for (const Part& p : parts) {
+  const std::vector<Component> components = components_of(parts);
+  const auto texts = texts_in(family_in(components), components);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Part& p = parts[i];
     const Component& c = p.component;
     if (c.model->kind != ModelKind::denoiser && c.model->kind != ModelKind::text_encoder) continue;
     const auto store = open_component(p.file, p.path, c);
@@ -32,8 +33,7 @@ MergedWeights::MergedWeights(const std::vector<Part>& parts, const std::vector<L
       networks.push_back({NetworkPart::denoiser, 1, c.model, c.config, store});
       continue;
     }
-    const bool second = encoders++ > 0 || width_of(c.config) == clip_g;
-    networks.push_back({NetworkPart::text, second ? 2 : 1, c.model, c.config, store});
+    networks.push_back({NetworkPart::text, texts[i]->number, c.model, c.config, store});
   }
   require(!networks.empty(), "convert: has no network that a LoRA could change");
   const auto uses = open_loras(loras);

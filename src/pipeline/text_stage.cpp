@@ -5,53 +5,38 @@
 
 #include "base/error.h"
 #include "diffusion/solver/dialect.h"
+#include "models/config_fields.h"
+#include "pipeline/checkpoint_family.h"
+#include "text/text_encoder.h"
 
 namespace ebb {
 namespace {
 
 using text::Chunk, text::PromptSyntax;
 
-int64_t number_of(ModelConfig config, std::string_view field) {
-  const std::vector<Field> fields = config.fields();
-  return parse_integer(field_text(find_field(fields, field, "config")), field);
-}
-
 bool takes(const std::vector<nn::Condition>& known, std::string_view name) {
   return std::ranges::find(known, name, &nn::Condition::name) != known.end();
 }
 
-// Channels of the text that a denoiser reads; 0: none.
-int64_t context_of(const std::vector<nn::Condition>& conditions) {
-  const auto c = std::ranges::find(conditions, nn::text_states, &nn::Condition::name);
-  return c == conditions.end() ? 0 : c->shape[1];
+int64_t width_of(const LoadedComponent& c) { return number_in(c.component.config, "width"); }
+
+std::vector<int64_t> widths_of(const std::vector<LoadedComponent>& encoders) {
+  std::vector<int64_t> out;
+  for (const LoadedComponent& c : encoders) out.push_back(width_of(c));
+  return out;
 }
 
-int64_t width_of(const LoadedComponent& c) { return number_of(c.component.config, "width"); }
-
-// What a denoiser wants that reads so many channels, for errors.
-std::string wanted_text(int64_t context) {
-  switch (context) {
-    case 768: return "CLIP-L (768 channels)";
-    case 1024: return "CLIP-H (1024 channels)";
-    case 1280: return "CLIP-G (1280 channels)";
-    case 2048: return "CLIP-L and CLIP-G (768 and 1280 channels)";
-    default: return str("text of ", context, " channels");
-  }
-}
-
-// The encoder of `context` channels, or the first two that have as many together.
-std::vector<LoadedComponent> matching(const std::vector<LoadedComponent>& encoders,
-                                      int64_t context) {
-  for (const LoadedComponent& c : encoders)
-    if (width_of(c) == context) return {c};
-  for (const LoadedComponent& a : encoders)
-    for (const LoadedComponent& b : encoders)
-      if (width_of(a) <= width_of(b) && &a != &b && width_of(a) + width_of(b) == context)
-        return {a, b};
+// Of the family's texts, in its order.
+std::vector<LoadedComponent> matching(const Family& family, int64_t channels,
+                                      const std::vector<LoadedComponent>& encoders) {
+  std::vector<LoadedComponent> out;
+  for (const size_t i : texts_among(family, channels, widths_of(encoders)))
+    out.push_back(encoders[i]);
+  if (!out.empty()) return out;
   std::string have;
   for (const LoadedComponent& c : encoders)
     have += str(have.empty() ? "" : ", ", c.component.config.text());
-  fail("generate: the model reads ", wanted_text(context), ", and the files have ",
+  fail("generate: the model reads ", wanted_texts(family, channels), ", and the files have ",
        have.empty() ? "no text encoder" : have, "; --text-encoder FILE names one");
 }
 
@@ -73,44 +58,31 @@ std::string EncoderRule::states() const {
 std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig& config,
                                        const std::vector<LoadedComponent>& encoders,
                                        int64_t clip_skip) {
-  constexpr int64_t clip_h = 1024, cut_layers = 23;
-  const std::vector<nn::Condition> known = denoiser.conditions(config);
-  const int64_t context = context_of(known);
-  require(context > 0, "generate: ", denoiser.name, " reads no text");
+  const Family* family = find_family(config, widths_of(encoders));
+  require(family && text_channels(config) > 0, "generate: ", denoiser.name, " reads no text");
   require(clip_skip >= 0, "generate: --clip-skip must not be negative (", clip_skip, ")");
   std::vector<EncoderRule> rules;
-  for (const LoadedComponent& encoder : matching(encoders, context))
-    rules.push_back({encoder, width_of(encoder), {}});
-  if (takes(known, nn::pooled_text)) {  // Stable Diffusion XL
-    for (EncoderRule& r : rules) r.reading = {.layer = 2, .normed = false};
-    rules.back().reading.projected = true;
-    rules.back().reading.pad = 0;
-  } else if (context == clip_h) {  // 2
-    rules[0].reading = {.layer = 2, .pad = 0};
-  }
-  for (EncoderRule& r : rules) {
+  for (const LoadedComponent& encoder : matching(*family, text_channels(config), encoders)) {
+    const FamilyText& text = family->texts[rules.size()];
+    EncoderRule& r = rules.emplace_back(
+        EncoderRule{encoder, width_of(encoder), text, text::text_encoder(text.encoder).pad});
     if (clip_skip > 0) r.reading.layer = clip_skip;
-    const int64_t layers = number_of(r.encoder.component.config, "layers");
-    // Files of Hugging Face leave the layer out that Stable Diffusion 2 does not read.
-    if (r.width == clip_h && layers == cut_layers)
-      r.reading.layer = std::max<int64_t>(r.reading.layer - 1, 1);
+    const int64_t layers = number_in(encoder.component.config, "layers");
+    if (layers == text.cut_layers) r.reading.layer = std::max<int64_t>(r.reading.layer - 1, 1);
     require(r.reading.layer <= layers, "generate: --clip-skip ", clip_skip,
             " leaves no layer of an encoder with ", layers);
   }
   return rules;
 }
 
-EmptyNegative empty_negative(const std::vector<nn::Condition>& network, std::string_view dialect,
+EmptyNegative empty_negative(const Family& family, std::string_view dialect,
                              std::optional<bool> folder) {
-  constexpr int64_t refiner_sizes = 5;  // with a score of aesthetics
-  if (!takes(network, nn::pooled_text)) return EmptyNegative::encoded;
+  if (!family.zeros_for_empty) return EmptyNegative::encoded;
   const std::string& name = find_dialect(dialect).name;
   if (name == "comfy") return EmptyNegative::encoded;
   if (name == "sdcpp") return EmptyNegative::zero_states;
   if (name != "diffusers") return EmptyNegative::zeros;
-  const auto sizes = std::ranges::find(network, nn::size_numbers, &nn::Condition::name);
-  const bool refiner = sizes != network.end() && sizes->shape[0] == refiner_sizes;
-  return folder.value_or(!refiner) ? EmptyNegative::zeros : EmptyNegative::encoded;
+  return folder.value_or(family.diffusers_zeros) ? EmptyNegative::zeros : EmptyNegative::encoded;
 }
 
 void check_parts(const text::Prompt& prompt) {
@@ -123,7 +95,8 @@ TextStage::TextStage(const Model& denoiser, const ModelConfig& config,
                      std::vector<EncoderRule> rules,
                      std::shared_ptr<const text::ClipVocabulary> vocabulary, DType dtype,
                      Context context, text::EmbeddingFolder embeddings)
-    : known_(denoiser.conditions(config)),
+    : family_(family_of(config, "generate")),
+      known_(denoiser.conditions(config)),
       rules_(std::move(rules)),
       vocabulary_(std::move(vocabulary)),
       embeddings_(std::move(embeddings)),
@@ -224,7 +197,7 @@ Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, const Tensor& pla
 
 Chunk TextStage::empty(size_t encoder) const {
   const text::ClipTokenizer tokenizer(vocabulary_);
-  return text::empty_chunk({.tokenizer = &tokenizer, .pad = rules_[encoder].reading.pad});
+  return text::empty_chunk({.tokenizer = &tokenizer, .pad = rules_[encoder].pad});
 }
 
 // ---- prompts -------------------------------------------------------------------------------
@@ -245,10 +218,8 @@ std::vector<TextStage::Part> TextStage::parts(const std::string& prompt, const P
   for (const text::PromptPart& p : parsed.parts)
     out.push_back({{negative ? Branch::uncond : Branch::cond, p.weight}, {}});
   for (const EncoderRule& rule : rules_) {
-    const int32_t pad = rule.reading.pad;
-    const text::ClipTokenizer tokenizer =
-        text::clip_tokenizer(vocabulary_, {.name = "", .width = rule.width, .pad = pad}, r.syntax);
-    text::EncoderText encoder{.tokenizer = &tokenizer, .pad = pad};
+    const text::ClipTokenizer tokenizer = text::clip_tokenizer(vocabulary_, rule.pad, r.syntax);
+    text::EncoderText encoder{.tokenizer = &tokenizer, .pad = rule.pad};
     encoder.embeddings = text::vector_counts(embeddings_, rule.width, parsed, warnings);
     const text::PromptTokens tokens = text::tokenize_prompt(parsed, encoder, {.count = r.steps});
     if (out[0].encoders.empty())
@@ -296,19 +267,13 @@ NamedTensors TextStage::values(const Part& part, int64_t step, int64_t chunks,
   return out;
 }
 
-// Original height and width, crop from the top and the left; target height and width, or the
-// refiner's aesthetic score.
 Tensor TextStage::size_values(const PromptRequest& r, bool negative) const {
-  const auto h = static_cast<float>(r.size.height), w = static_cast<float>(r.size.width);
-  constexpr float good = 6, bad = 2.5;
   const int64_t count = std::ranges::find(known_, nn::size_numbers, &nn::Condition::name)->shape[0];
-  require(count == 6 || count == 5, "generate: the model reads ", count,
-          " numbers of sizes, which ebb does not know (6, or 5 with a score)");
-  std::vector<float> numbers = {h, w, 0, 0};
-  if (count == 6)
-    numbers.insert(numbers.end(), {h, w});
-  else
-    numbers.push_back(negative ? bad : good);
+  std::vector<float> numbers;
+  if (family_.sizes) numbers = family_.sizes(r.size, negative);
+  require(count == std::ssize(numbers), "generate: the model reads ", count,
+          " numbers of sizes, which ebb does not know (", family_.name, " has ", numbers.size(),
+          ")");
   Tensor out(DType::f32, {1, count});
   std::ranges::copy(numbers, out.span<float>().begin());
   return out;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/family.h"
 #include "pipeline/component.h"
 #include "pipeline/run_conditions.h"
 #include "text/chunks.h"
@@ -23,40 +24,32 @@ struct LoadedComponent {
   std::shared_ptr<WeightStore> weights;
 };
 
-// How a denoiser reads one of its text encoders. Each family was trained with its own way, which
-// files do not tell.
-struct TextReading {
-  int64_t layer = 1;       // counted from the last: the `n` of states.n
-  bool normed = true;      // through the final norm
-  bool projected = false;  // the projected text is the condition `pooled`
-  int32_t pad = 49407;     // the token behind the end
-};
+// How a denoiser reads one of its text encoders: as its family was trained to.
 struct EncoderRule {
   LoadedComponent encoder;
   int64_t width = 0;  // channels of a state
-  TextReading reading;
+  FamilyText reading;
+  int32_t pad = 49407;  // the token behind the end
 
   std::string states() const;  // the output of the encoder
 };
 
-// Stable Diffusion 1: CLIP-L, the last layer, normed. 2: CLIP-H, the layer before it, normed. XL:
-// CLIP-L and CLIP-G, the layer before the last, not normed, and G's projection; the refiner: CLIP-G
-// alone. `clip_skip` > 0 counts another layer, as A1111 and ComfyUI do. Throws Error where an
-// encoder that the network needs is missing.
+// By the denoiser's family (models/family.h). `clip_skip` > 0 counts another layer, as A1111 and
+// ComfyUI do. Throws Error where an encoder that the network needs is missing.
 std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig& config,
                                        const std::vector<LoadedComponent>& encoders,
                                        int64_t clip_skip);
 
-// What the branch of an empty negative prompt reads. Stable Diffusion XL was trained with texts
-// that were replaced by zeros.
+// What the branch of an empty negative prompt reads. Some families were trained with texts that
+// were replaced by zeros.
 enum class EmptyNegative : uint8_t {
   encoded,      // the encoding of ""
   zeros,        // states and pooled text are 0
   zero_states,  // states alone
 };
-// By dialect, of a network of these conditions. `folder` is force_zeros_for_empty_prompt of
-// diffusers' model_index.json, if there is one; without it that of the published pipelines counts.
-EmptyNegative empty_negative(const std::vector<nn::Condition>& network, std::string_view dialect,
+// By dialect. `folder` is force_zeros_for_empty_prompt of
+// diffusers' model_index.json, if there is one; without it that of the published pipeline counts.
+EmptyNegative empty_negative(const Family& family, std::string_view dialect,
                              std::optional<bool> folder);
 
 // Throws Error for more parts than a run can have: each is a prediction in every step.
@@ -66,7 +59,7 @@ struct PromptRequest {
   std::string prompt, negative;
   text::PromptSyntax syntax = text::PromptSyntax::a1111;
   int64_t steps = 20;
-  ImageSize size = {};  // pixels, of what Stable Diffusion XL is told
+  ImageSize size = {};  // pixels, of what Family::sizes tells
   EmptyNegative empty_negative = EmptyNegative::encoded;
   bool one_by_one = false;  // an encoder leaves the device before the next one comes
 };
@@ -120,6 +113,7 @@ class TextStage {
   NamedTensors values(const Part& part, int64_t step, int64_t chunks, const PromptRequest& r);
   Tensor size_values(const PromptRequest& r, bool negative) const;
 
+  const Family& family_;
   std::vector<nn::Condition> known_;
   std::vector<EncoderRule> rules_;
   std::shared_ptr<const text::ClipVocabulary> vocabulary_;

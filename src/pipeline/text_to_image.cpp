@@ -69,10 +69,12 @@ PipelineOptions without_decoder(size_t plans) {
 }
 
 // ebb's own choice: better in few steps than the levels that the networks were published with.
-void take_own_schedule(GenerateOptions& o) {
-  if (o.schedule == "auto" && o.dialect == "ebb" && means_sampler("dpmpp_2m", o.sampler) &&
+void take_own_schedule(GenerateOptions& o, const LoadedModel& m) {
+  const Family* family = find_family(m.config);
+  if (family && !family->own_schedule.empty() && o.schedule == "auto" && o.dialect == "ebb" &&
+      means_sampler("dpmpp_2m", o.sampler) &&
       usual_schedule(o.dialect, o.sampler, Space::ve).empty())
-    o.schedule = "karras";
+    o.schedule = family->own_schedule;
 }
 
 // In diffusers' dialect a schedule that is left open is that of the folder's scheduler.
@@ -210,7 +212,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
     check_image_encoder(m, parts.image_encoder ? &*parts.image_encoder : nullptr);
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
   take_size(r.request, m);
-  take_own_schedule(r.request.options);
+  take_own_schedule(r.request.options, m);
   take_scheduler(r.request.options, parts, r.warnings);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
   r.passes.push_back(first_pass(r.request, m));
@@ -290,7 +292,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
       .steps = pass.request.options.steps,
       .size = {.height = latents.height * factor, .width = latents.width * factor},
       .empty_negative =
-          empty_negative(m.model->conditions(m.config), pass.request.options.dialect,
+          empty_negative(family_of(m.config, "generate"), pass.request.options.dialect,
                          pass.refined ? parts_.refiner_zeros_for_empty : parts_.zeros_for_empty),
       .one_by_one = policy_.one_by_one};
   TextStage::Encoded text =
@@ -318,77 +320,6 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
   return std::move(text.conditions);
 }
 
-TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
-  if (pixels_.dtype != dtype || pixels_.tiling != tiling_)
-    pixels_ = {dtype, tiling_, nullptr, nullptr};
-  return pixels_;
-}
-
-LatentDecoder& TextToImage::decoder(DType dtype) {
-  Pixels& p = pixels_in(dtype);
-  if (p.decoder) return *p.decoder;
-  const LatentScaling scaling = latent_scaling(*parts_.denoiser.model, parts_.denoiser.config);
-  const auto tells = [this, factor = scaling.space.factor](const Tiling& t) {
-    const int64_t side = t.tile * factor;
-    if (tell_)
-      tell_(str("generate: memory is short: decodes tiles of ", side, "x", side, " pixels"));
-  };
-  p.decoder = std::make_unique<LatentDecoder>(*parts_.autoencoder, scaling, dtype, context_, tells,
-                                              p.tiling);
-  return *p.decoder;
-}
-
-LatentEncoder& TextToImage::encoder(DType dtype) {
-  Pixels& p = pixels_in(dtype);
-  if (!p.encoder)
-    p.encoder = std::make_unique<LatentEncoder>(
-        *parts_.autoencoder, latent_scaling(*parts_.denoiser.model, parts_.denoiser.config), dtype,
-        context_, p.tiling);
-  p.encoder->set_largest(policy_.decoder_tile);
-  return *p.encoder;
-}
-
-Tensor TextToImage::decoded(const Tensor& latents, DType dtype) {
-  LatentDecoder& d = decoder(dtype);
-  d.set_largest(policy_.decoder_tile);
-  Tensor pixels = d.decode(latents);
-  if (policy_.one_by_one) d.release();
-  return pixels;
-}
-
-RunTools TextToImage::tools(DType dtype) {
-  const auto encode = [this, dtype](const Tensor& pixels) {
-    EncodedImage image = encoder(dtype).encode(pixels);
-    if (policy_.one_by_one) encoder(dtype).release();
-    return image;
-  };
-  return {.encode = encode,
-          .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); },
-          .upscale =
-              [this](const Tensor& pixels, double scale) {
-                if (!hires_upscaler_)
-                  hires_upscaler_ =
-                      std::make_unique<Upscaler>(parts_.hires_upscaler.value(), context_);
-                Tensor out = hires_upscaler_->run(pixels, scale);
-                hires_upscaler_->release();
-                return out;
-              }};
-}
-
-Preview TextToImage::preview(const ResolvedTextToImage& r,
-                             const std::optional<LoadedComponent>& small) {
-  const DType dtype = pipeline_.dtype_of(r.first());
-  const LatentSpace space = *parts_.denoiser.model->latents(parts_.denoiser.config);
-  if (small) return decoder_preview(latent_decoder(*small, space, dtype, context_));
-  require(parts_.autoencoder.has_value(),
-          "generate: --preview needs an autoencoder, which the checkpoint lacks; --preview-decoder "
-          "FILE names one");
-  return linear_preview(
-      {.name = "",
-       .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); }},
-      r.first().sample[2]);
-}
-
 // What the passes get beside the latents of the one before.
 std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMeter& meter,
                                              const RunEvents& events) {
@@ -404,17 +335,6 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
     for (const auto& mode : r.passes[i].modes) mode->prepare(with, out[i]);
   if (r.request.init) meter.show(Stage::encoding, 1);
   return out;
-}
-
-Tensor TextToImage::enlarged(const Tensor& pixels, double scale,
-                             const std::function<bool(double)>& progress) {
-  const Shape& s = pixels.shape();
-  upscaler_->set_tile(policy_.upscaler_tile);
-  const Tensor out =
-      upscaler_->run(pixels.reshape({1, s[0], s[1], s[2]}),
-                     scale > 0 ? scale : static_cast<double>(upscaler_->scale()), progress);
-  if (policy_.one_by_one) upscaler_->release();
-  return image_at(out, 0);
 }
 
 // One picture at a time, so that each is there as soon as it can be.

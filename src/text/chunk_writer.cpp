@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/names.h"
 
 namespace ebb::text {
 
@@ -48,27 +47,9 @@ std::vector<Chunk> ChunkWriter::finish() {
   return std::move(chunks_);
 }
 
-namespace {
-
-constexpr ClipEncoder encoders[] = {
-    {"clip_l", 768, 49407}, {"clip_h", 1024, 0}, {"clip_g", 1280, 0}};
-
-}  // namespace
-
-const ClipEncoder& clip_encoder(std::string_view name) {
-  return find_known("prompt: unknown text encoder", name, encoders, &ClipEncoder::name);
-}
-
-const ClipEncoder& clip_encoder(int64_t width) {
-  for (const ClipEncoder& e : encoders)
-    if (e.width == width) return e;
-  fail("prompt: no text encoder of CLIP has this width, known are 768, 1024 and 1280 (", width,
-       ")");
-}
-
-ClipTokenizer clip_tokenizer(std::shared_ptr<const ClipVocabulary> vocabulary,
-                             const ClipEncoder& encoder, PromptSyntax syntax) {
-  const bool exclamation = syntax == PromptSyntax::diffusers && encoder.pad == 0;
+ClipTokenizer clip_tokenizer(std::shared_ptr<const ClipVocabulary> vocabulary, int32_t pad,
+                             PromptSyntax syntax) {
+  const bool exclamation = syntax == PromptSyntax::diffusers && pad == 0;
   return ClipTokenizer(std::move(vocabulary), exclamation);
 }
 

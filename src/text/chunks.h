@@ -36,23 +36,15 @@ struct Chunk {
   int64_t end = 0;                            // of the first <|endoftext|>: the pooled token
 };
 
-// CLIP's text encoders as the programs use them.
-struct ClipEncoder {
-  std::string_view name;  // clip_l (SD 1, SDXL), clip_h (SD 2), clip_g (SDXL, refiner)
-  int64_t width;          // of its token embeddings
-  int32_t pad;            // the id behind the end: 49407 or 0
-};
-// By name, or by width. Throw Error.
-const ClipEncoder& clip_encoder(std::string_view name);
-const ClipEncoder& clip_encoder(int64_t width);
-// The tokenizer that a program has for the encoder: diffusers reads "!" as padding where that is 0.
-ClipTokenizer clip_tokenizer(std::shared_ptr<const ClipVocabulary> vocabulary,
-                             const ClipEncoder& encoder, PromptSyntax syntax);
+// The tokenizer that a program has for an encoder with this id for padding: diffusers reads "!" as
+// padding where that is 0.
+ClipTokenizer clip_tokenizer(std::shared_ptr<const ClipVocabulary> vocabulary, int32_t pad,
+                             PromptSyntax syntax);
 
 // One encoder's view of a prompt.
 struct EncoderText {
   const ClipTokenizer* tokenizer = nullptr;
-  int32_t pad = 49407;  // ClipEncoder::pad
+  int32_t pad = 49407;  // TextEncoder::pad
   // Embeddings that may be named: how many vectors each has, [count, width] of this encoder.
   std::map<std::string, int64_t> embeddings = {};
   // A1111: tokens that a comma may be back from the end of a chunk so that what follows it goes to

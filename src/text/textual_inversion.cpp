@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "text/text_encoder.h"
 
 namespace ebb::text {
 namespace {
@@ -17,16 +18,17 @@ constexpr int64_t vector_limit = 255;
 constexpr size_t tensor_limit = 64;
 constexpr int64_t byte_limit = int64_t{64} << 20;
 
-struct Encoder {
-  std::string_view key;  // in files with vectors for several
-  int64_t width;
-};
-constexpr Encoder encoders[] = {{"clip_l", 768}, {"", 1024}, {"clip_g", 1280}, {"t5xxl", 4096}};
-
-const Encoder* encoder_of_key(std::string_view key) {
-  for (const Encoder& e : encoders)
-    if (!e.key.empty() && e.key == key) return &e;
+const TextEncoder* encoder_of_key(std::string_view key) {
+  for (const TextEncoder& e : text_encoders())
+    if (e.name == key) return &e;
   return nullptr;
+}
+std::string known_widths() {
+  std::string out;
+  const auto all = text_encoders();
+  for (size_t i = 0; i < all.size(); ++i)
+    out += str(i == 0 ? "" : i + 1 < all.size() ? ", " : " or ", all[i].width);
+  return out;
 }
 
 // The tensor as f32 [n, width], checked.
@@ -39,10 +41,8 @@ Tensor vectors_of(const io::NamedTensor& named, const std::string& path) {
           path);
   const int64_t width = t.shape()[-1];
   const int64_t n = t.shape().rank() == 1 ? 1 : t.shape()[0];
-  const bool known = std::any_of(std::begin(encoders), std::end(encoders),
-                                 [&](const Encoder& e) { return e.width == width; });
-  require(known, "embedding: the width must be a text encoder's, 768, 1024, 1280 or 4096 (", width,
-          ")  ", named.name, " in ", path);
+  require(find_text_encoder(width) != nullptr, "embedding: the width must be a text encoder's, ",
+          known_widths(), " (", width, ")  ", named.name, " in ", path);
   require(n >= 1 && n <= vector_limit, "embedding: must have 1 to ", vector_limit, " vectors (", n,
           ")  ", named.name, " in ", path);
   Tensor out = t.to(DType::f32).reshape({n, width});
@@ -79,7 +79,7 @@ TextualInversion textual_inversion(std::span<const io::NamedTensor> tensors,
   for (const io::NamedTensor& named : tensors) {
     Tensor t = vectors_of(named, path);
     const int64_t n = t.shape()[0], width = t.shape()[1];
-    const Encoder* encoder = encoder_of_key(named.name);
+    const TextEncoder* encoder = encoder_of_key(named.name);
     require(!encoder || encoder->width == width, "embedding: ", named.name, " must have width ",
             encoder ? encoder->width : 0, " (", width, ")  ", path);
     require(out.vectors.empty() || out.vectors[0].shape()[0] == n,

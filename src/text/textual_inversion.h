@@ -15,8 +15,8 @@ namespace ebb::text {
 
 struct TextualInversion {
   std::string name;  // of the file, without folder and ending
-  // For each text encoder f32 [n, width], all of the same n. The width tells the encoder: 768
-  // CLIP-L (SD 1, SDXL), 1024 CLIP-H (SD 2), 1280 CLIP-G (SDXL), 4096 T5.
+  // For each text encoder f32 [n, width], all of the same n. The width tells the encoder:
+  // find_text_encoder().
   std::vector<Tensor> vectors;
 
   // Null if it has none of this width.

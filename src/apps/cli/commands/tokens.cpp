@@ -11,6 +11,7 @@
 #include "base/names.h"
 #include "base/utf8.h"
 #include "text/chunks.h"
+#include "text/text_encoder.h"
 #include "text/textual_inversion.h"
 
 namespace ebb::cli {
@@ -104,10 +105,10 @@ int run(Options o) {
   require(o.steps >= 1 && o.steps <= 100'000, "tokens: steps must be 1 to 100000 (", o.steps, ")");
   const Prompt prompt = parse_prompt(o.prompt, prompt_syntax(o.syntax), o.negative);
   std::vector<std::string> warnings = prompt.warnings;
-  const ClipEncoder& encoder = clip_encoder(o.encoder);
+  const TextEncoder& encoder = text_encoder(o.encoder);
   const ClipTokenizer tokenizer = clip_tokenizer(
-      o.tokenizer.empty() ? builtin_clip_vocabulary() : ClipVocabulary::open(o.tokenizer), encoder,
-      prompt.syntax);
+      o.tokenizer.empty() ? builtin_clip_vocabulary() : ClipVocabulary::open(o.tokenizer),
+      encoder.pad, prompt.syntax);
   EncoderText text{.tokenizer = &tokenizer, .pad = encoder.pad};
   if (!o.embedding_dir.empty()) {
     const EmbeddingFolder folder = read_embedding_folder(o.embedding_dir, prompt.syntax);

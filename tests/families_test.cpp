@@ -1,0 +1,113 @@
+// Families of text-to-image networks: which a network is of, and what is said of each.
+#include "models/family.h"
+
+#include <gtest/gtest.h>
+
+#include "models/config_fields.h"
+#include "text/text_encoder.h"
+
+namespace ebb::testing {
+namespace {
+
+ModelConfig config_with(const std::string& preset, const std::string& fields) {
+  ModelConfig out = find_component(preset).config;
+  parse_fields(out.fields(), fields);
+  return out;
+}
+
+std::string family(const ModelConfig& config) {
+  const Family* f = find_family(config);
+  return f ? f->name : "none";
+}
+
+}  // namespace
+
+TEST(find_family, of_published_networks__is_theirs) {
+  for (const auto& [preset, name] : {std::pair("sd15", "Stable Diffusion 1"),
+                                     {"sd15_inpaint", "Stable Diffusion 1"},
+                                     {"lcm_sd15", "Stable Diffusion 1"},
+                                     {"sd2", "Stable Diffusion 2"},
+                                     {"sd2_depth", "Stable Diffusion 2"},
+                                     {"sdxl", "Stable Diffusion XL"},
+                                     {"ssd1b", "Stable Diffusion XL"},
+                                     {"sdxl_refiner", "Stable Diffusion XL refiner"},
+                                     {"control_sd2", "Stable Diffusion 2"},
+                                     {"control_sdxl", "Stable Diffusion XL"},
+                                     {"dit_xl2", "none"},
+                                     {"ip_adapter", "none"}})
+    EXPECT_EQ(family(find_component(preset).config), name) << preset;
+}
+
+TEST(find_family, of_other_sizes__is_a_similar_one) {
+  const ModelConfig small = config_with("sd15", "{context=64}"),
+                    small_xl = config_with("sdxl", "{context=64 vector=1600}");
+  EXPECT_EQ(family(small), "latent diffusion");
+  EXPECT_EQ(find_family(small)->is(small), Likeness::similar);
+  EXPECT_EQ(family(config_with("sd15", "{context=0}")), "latent diffusion");
+  EXPECT_EQ(family(small_xl), "Stable Diffusion XL");
+  // what encoders there are decides where the network does not
+  EXPECT_EQ(find_family(small_xl, {24, 40})->name, "Stable Diffusion XL");
+  EXPECT_EQ(find_family(small_xl, {64})->name, "Stable Diffusion XL refiner");
+  EXPECT_EQ(find_family(small_xl, {32})->name, "Stable Diffusion XL");
+  EXPECT_EQ(find_family(small, {64})->name, "latent diffusion");
+}
+
+TEST(family_reading, text_encoders__are_of_whom_they_were_published_with) {
+  const auto name = [](const std::vector<int64_t>& widths) { return family_reading(widths).name; };
+  EXPECT_EQ(name({768}), "Stable Diffusion 1");
+  EXPECT_EQ(name({1024}), "Stable Diffusion 2");
+  EXPECT_EQ(name({768, 1280}), "Stable Diffusion XL");
+  EXPECT_EQ(name({1280, 768}), "Stable Diffusion XL");
+  EXPECT_EQ(name({1280}), "Stable Diffusion XL refiner");
+  EXPECT_EQ(name({24, 40}), "Stable Diffusion XL");
+  EXPECT_EQ(name({}), "Stable Diffusion 1");
+  EXPECT_EQ(family_reading({64}).texts.size(), 1u);
+}
+
+TEST(texts_among, encoders__are_taken_in_the_order_in_which_they_are_joined) {
+  const Family &xl = *find_family(find_component("sdxl").config),
+               &sd1 = *find_family(find_component("sd15").config);
+  EXPECT_EQ(texts_among(xl, 2048, {1280, 768}), (std::vector<size_t>{1, 0}));
+  EXPECT_EQ(texts_among(xl, 2048, {1024, 768, 768, 1280}), (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(texts_among(xl, 128, {64, 64}), (std::vector<size_t>{0, 1}));
+  EXPECT_TRUE(texts_among(xl, 2048, {1280}).empty());
+  EXPECT_TRUE(texts_among(xl, 2048, {2048}).empty());
+  EXPECT_EQ(texts_among(sd1, 768, {1280, 768}), (std::vector<size_t>{1}));
+  EXPECT_TRUE(texts_among(sd1, 768, {}).empty());
+}
+
+TEST(families, all__agree_with_the_tables_of_encoders_and_networks) {
+  for (const Family* f : all_families()) {
+    ASSERT_FALSE(f->texts.empty()) << f->name;
+    int64_t channels = 0;
+    for (const FamilyText& t : f->texts) {
+      EXPECT_EQ(text::text_encoder(t.encoder).width, width_of(t)) << t.encoder;
+      channels += width_of(t);
+    }
+    for (const auto& [preset, name] : f->variants) {
+      const NamedModel m = find_model(preset);
+      EXPECT_EQ(find_family(m.config), f) << preset;
+      EXPECT_EQ(text_channels(m.config), channels) << preset;
+      EXPECT_EQ(m.config.common().image_size, f->image_size) << preset;
+      EXPECT_EQ(m.model->latents(m.config)->scale, f->latents.scale) << preset;
+      const auto known = m.model->conditions(m.config);
+      const auto sizes = std::ranges::find(known, nn::size_numbers, &nn::Condition::name);
+      EXPECT_EQ(sizes != known.end(), f->sizes != nullptr) << preset;
+      if (sizes != known.end())
+        EXPECT_EQ(sizes->shape, Shape({std::ssize(f->sizes({8, 16}, false))})) << preset;
+      const auto pooled = std::ranges::find(known, nn::pooled_text, &nn::Condition::name);
+      EXPECT_EQ(pooled == known.end() ? 0 : pooled->shape[0], f->pooled) << preset;
+    }
+  }
+}
+
+TEST(families, sizes__are_those_of_the_picture_and_of_the_refiner_a_score) {
+  const Family &xl = *find_family(find_component("sdxl").config),
+               &refiner = *find_family(find_component("sdxl_refiner").config);
+  const ImageSize size{.height = 832, .width = 1216};
+  EXPECT_EQ(xl.sizes(size, true), (std::vector<float>{832, 1216, 0, 0, 832, 1216}));
+  EXPECT_EQ(refiner.sizes(size, false), (std::vector<float>{832, 1216, 0, 0, 6}));
+  EXPECT_EQ(refiner.sizes(size, true), (std::vector<float>{832, 1216, 0, 0, 2.5}));
+}
+
+}  // namespace ebb::testing
