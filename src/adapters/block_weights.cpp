@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "base/names.h"
 
 namespace ebb::adapters {
@@ -29,12 +30,11 @@ const std::array<Blocks, 4>& known_blocks() {
 }
 
 double number(std::string_view text, std::string_view all) {
-  const std::string word(trimmed(text));
-  char* end = nullptr;
-  const double v = std::strtod(word.c_str(), &end);
-  require(!word.empty() && *end == 0 && std::isfinite(v),
-          "lora: block weights must be finite numbers (found '", word, "')  lbw=", all);
-  return v;
+  const std::string_view word = trimmed(text);
+  const auto v = as_number(word);
+  require(v && std::isfinite(*v), "lora: block weights must be finite numbers (found '", word,
+          "')  lbw=", all);
+  return *v;
 }
 
 }  // namespace

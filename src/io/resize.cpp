@@ -108,17 +108,25 @@ Tensor resize(const Tensor& image, int64_t height, int64_t width, ResizeFilter f
   return out;
 }
 
-Tensor centre_crop(const Tensor& image) {
-  check_image(image, "centre_crop");
+Tensor crop(const Tensor& image, int64_t top, int64_t left, int64_t height, int64_t width) {
+  check_image(image, "crop");
   const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
-  if (h == w) return image;
-  const int64_t side = std::min(h, w), y0 = (h - side) / 2, x0 = (w - side) / 2;
-  Tensor out(DType::u8, {side, side, c});
+  require(
+      top >= 0 && left >= 0 && height > 0 && width > 0 && top + height <= h && left + width <= w,
+      "crop: must lie in the image (", width, "x", height, " at ", left, ",", top, ")  ",
+      image.shape());
+  Tensor out(DType::u8, {height, width, c});
   const uint8_t* in = image.span<uint8_t>().data();
   uint8_t* o = out.span<uint8_t>().data();
-  for (int64_t y = 0; y < side; ++y)
-    std::copy_n(in + ((y0 + y) * w + x0) * c, side * c, o + y * side * c);
+  for (int64_t y = 0; y < height; ++y)
+    std::copy_n(in + ((top + y) * w + left) * c, width * c, o + y * width * c);
   return out;
+}
+
+Tensor centre_crop(const Tensor& image) {
+  check_image(image, "centre_crop");
+  const int64_t h = image.shape()[0], w = image.shape()[1], side = std::min(h, w);
+  return h == w ? image : crop(image, (h - side) / 2, (w - side) / 2, side, side);
 }
 
 Tensor square(const Tensor& image, int64_t size, ResizeFilter filter) {

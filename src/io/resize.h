@@ -19,6 +19,8 @@ enum class ResizeFilter {
 Tensor resize(const Tensor& image, int64_t height, int64_t width,
               ResizeFilter filter = ResizeFilter::lanczos);
 
+// That part of the image.
+Tensor crop(const Tensor& image, int64_t top, int64_t left, int64_t height, int64_t width);
 // The middle square of the shorter side; the odd pixel is cut from the right or the bottom.
 Tensor centre_crop(const Tensor& image);
 

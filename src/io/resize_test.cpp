@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -81,6 +82,15 @@ TEST(resize, lanczos_overshoot__is_clamped) {
   EXPECT_EQ(v.back(), 255);
   EXPECT_EQ(*std::max_element(v.begin(), v.end()), 255);
   for (size_t i = 0; i < 28; ++i) EXPECT_LT(v[i], 20);  // wrapping around would give 250
+}
+
+TEST(crop, part_of_an_image__must_lie_in_it) {
+  const Tensor all = image({1, 2, 3, 4, 5, 6}, {2, 3, 1});
+  EXPECT_EQ(values(crop(all, 0, 1, 2, 2)), (std::vector<int>{2, 3, 5, 6}));
+  EXPECT_EQ(values(crop(all, 1, 0, 1, 3)), (std::vector<int>{4, 5, 6}));
+  for (const auto& [top, left, height, width] :
+       {std::array{-1, 0, 1, 1}, {0, 2, 1, 2}, {1, 0, 2, 1}, {0, 0, 0, 1}})
+    EXPECT_THROW(crop(all, top, left, height, width), Error);
 }
 
 TEST(centre_crop, both_orientations__take_the_middle) {

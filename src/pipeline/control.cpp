@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fields.h"
+#include "base/file_and_numbers.h"
 #include "base/names.h"
 #include "diffusion/precond.h"
 #include "diffusion/solver/dialect.h"
@@ -119,12 +120,7 @@ Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width, int6
     const int64_t h = image.shape()[0], w = image.shape()[1];
     const int64_t keep_h = std::min(h, std::max<int64_t>(1, (w * height + width / 2) / width)),
                   keep_w = std::min(w, std::max<int64_t>(1, (h * width + height / 2) / height));
-    const int64_t y = (h - keep_h) / 2, x = (w - keep_w) / 2;
-    Tensor part(DType::u8, {keep_h, keep_w, channels});
-    for (int64_t i = 0; i < keep_h; ++i)
-      std::copy_n(image.span<uint8_t>().data() + ((y + i) * w + x) * channels, keep_w * channels,
-                  part.span<uint8_t>().data() + i * keep_w * channels);
-    image = part;
+    image = io::crop(image, (h - keep_h) / 2, (w - keep_w) / 2, keep_h, keep_w);
   }
   if (image.shape()[0] != height || image.shape()[1] != width)
     image = io::resize(image, height, width);
@@ -202,22 +198,12 @@ ControlInput read_control(const std::string& text) {
     out.task = out.kind.substr(slash + 1);
     out.kind.resize(slash);
   }
-  std::string file = text.substr(equals + 1);
-  // Numbers behind colons, from the last; names of files may have colons, too.
-  std::vector<double> numbers;
-  while (numbers.size() < 3) {
-    const size_t colon = file.rfind(':');
-    if (colon == std::string::npos || colon == 0) break;
-    try {
-      numbers.insert(numbers.begin(), parse_number(file.substr(colon + 1), "control"));
-    } catch (const Error&) {
-      break;
-    }
-    file.resize(colon);
-  }
-  double* const fields[] = {&out.strength, &out.start, &out.end};
-  for (size_t i = 0; i < numbers.size(); ++i) *fields[i] = numbers[i];
-  out.image = io::read_image(file, 3);
+  const FileAndNumbers said =
+      file_and_numbers(text.substr(equals + 1), 3, "control", "strength, start or end");
+  out.strength = said.number(0, out.strength);
+  out.start = said.number(1, out.start);
+  out.end = said.number(2, out.end);
+  out.image = io::read_image(said.file, 3);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "io/pixels.h"
 #include "pipeline/evaluate_doubts.h"
 #include "pipeline/feature_space.h"
 #include "train/classifier.h"
@@ -49,8 +50,7 @@ Tensor in_8_bits(Tensor images) {
   const Tensor pixels = to_pixels(images);
   images = {};  // many images are large
   Tensor out(DType::f32, pixels.shape());
-  std::ranges::transform(pixels.span<uint8_t>(), out.span<float>().begin(),
-                         [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1.0f; });
+  io::signed_pixels(pixels.span<uint8_t>(), out.span<float>());
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "base/names.h"
 #include "base/options.h"
 #include "io/resize.h"
@@ -64,16 +65,10 @@ class HiresMode : public RunMode {
 };
 
 double number(std::string_view text, std::string_view what, std::string_view whole) {
-  size_t used = 0;
-  double out = 0;
-  try {
-    out = std::stod(std::string(text), &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  require(used > 0 && used == text.size() && std::isfinite(out), "generate: --hires: ", what,
-          " must be a number (got '", text, "' in '", whole, "')");
-  return out;
+  const auto out = as_number(text);
+  require(out && std::isfinite(*out), "generate: --hires: ", what, " must be a number (got '", text,
+          "' in '", whole, "')");
+  return *out;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "io/pixels.h"
 #include "io/resize.h"
 
 namespace ebb {
@@ -21,19 +22,6 @@ class InitMode : public RunMode {
   Tensor pixels_;
   bool samples_;
 };
-
-// The middle of that size, u8 [H,W,C].
-Tensor middle(const Tensor& picture, ImageSize size) {
-  const Shape& s = picture.shape();
-  const int64_t top = (s[0] - size.height) / 2, left = (s[1] - size.width) / 2;
-  Tensor out(DType::u8, {size.height, size.width, s[2]});
-  const uint8_t* from = picture.span<uint8_t>().data();
-  uint8_t* to = out.span<uint8_t>().data();
-  for (int64_t y = 0; y < size.height; ++y)
-    std::copy_n(from + ((top + y) * s[1] + left) * s[2], size.width * s[2],
-                to + y * size.width * s[2]);
-  return out;
-}
 
 }  // namespace
 
@@ -54,14 +42,14 @@ Tensor fitted(const Tensor& picture, ImageSize size, FitRule rule) {
     whole.width = std::max((s[1] * size.height + s[0] / 2) / s[0], size.width);
   else
     whole.height = std::max((s[0] * size.width + s[1] / 2) / s[1], size.height);
-  return middle(io::resize(picture, whole.height, whole.width), size);
+  return io::crop(io::resize(picture, whole.height, whole.width), (whole.height - size.height) / 2,
+                  (whole.width - size.width) / 2, size.height, size.width);
 }
 
 Tensor signed_pixels(const Tensor& picture) {
   const Shape& s = picture.shape();
   Tensor out(DType::f32, {1, s[0], s[1], s[2]});
-  std::ranges::transform(picture.span<uint8_t>(), out.span<float>().begin(),
-                         [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1; });
+  io::signed_pixels(picture.span<uint8_t>(), out.span<float>());
   return out;
 }
 

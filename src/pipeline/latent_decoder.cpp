@@ -4,11 +4,9 @@
 #include <cmath>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/error.h"
-#include "core/out_of_memory.h"
 
 namespace ebb {
 namespace {
@@ -79,25 +77,15 @@ void LatentDecoder::release() {
   autoencoder_.weights->drop_unused();
 }
 
-// Plans of whole images, or else of tiles.
+// Plans of whole images, or else of tiles. Along axes that are circular the edges of tiles are not
+// those of the image, so there are none.
 void LatentDecoder::prepare(const Shape& image) {
   if (size_ == image) return;
-  const int64_t longer = std::max(image[1], image[2]);
-  for (const int64_t side : sides(image)) {
-    if (largest_ > 0 && side > largest_ && side > tile_sides[std::size(tile_sides) - 1]) continue;
-    tiling_ = tiling_of(side);
-    const Shape tile = tile_shape(image, tiling_);
-    try {
-      plans_.use(tile).check_memory();
-      size_ = image;
-      if (side < longer && tells_) tells_(tiling_);
-      return;
-    } catch (const OutOfMemory&) {
-      plans_.drop(tile);
-      // the edges of tiles are not those of the image
-      if (side == sides(image).back() || circular_.any()) throw;
-    }
-  }
+  std::vector<int64_t> all = sides(image);
+  if (circular_.any()) all.resize(1);
+  tiling_ = plan_in_tiles(plans_, image, all, largest_, tiling_of);
+  size_ = image;
+  if (tiling_.tile < std::max(image[1], image[2]) && tells_) tells_(tiling_);
 }
 
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "core/out_of_memory.h"
 #include "pipeline/latent_decoder.h"
 
 namespace ebb {
@@ -80,20 +79,11 @@ void LatentEncoder::set_largest(int64_t tile) {
 
 void LatentEncoder::prepare(const Shape& pixels) {
   if (size_ == pixels) return;
-  const std::vector<int64_t> all = sides(pixels);
-  for (const int64_t side : all) {
-    if (largest_ > 0 && side > largest_ && side != all.back()) continue;
-    tiling_ = tiling_of(side);
-    const Shape tile = tile_shape(pixels, tiling_);
-    try {
-      plans_.use(tile).check_memory();
-      size_ = pixels;
-      return;
-    } catch (const OutOfMemory&) {
-      plans_.drop(tile);
-      if (side == all.back()) throw;
-    }
-  }
+  std::vector<int64_t> all = sides(pixels);
+  if (circular_.any()) all.resize(1);
+  tiling_ =
+      plan_in_tiles(plans_, pixels, all, largest_, [&](int64_t side) { return tiling_of(side); });
+  size_ = pixels;
 }
 
 EncodedImage LatentEncoder::encode(const Tensor& pixels) {

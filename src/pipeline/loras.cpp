@@ -1,12 +1,10 @@
 #include "pipeline/loras.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
 
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "base/names.h"
 
 namespace ebb {
@@ -14,24 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<double> number(const std::string& text) {
-  char* end = nullptr;
-  const double v = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != 0) return {};
-  require(std::isfinite(v), "lora: a strength must be a finite number (found '", text, "')");
-  return v;
-}
-
-// Takes what follows the last ':' off `text`; "" if there is none.
-std::string take_last(std::string& text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return "";
-  std::string out = text.substr(colon + 1);
-  text.resize(colon);
-  return out;
-}
-
-// From the end, since a path may have a ':' of its own.
 LoraChoice parsed(std::string text) {
   LoraChoice out;
   const std::string whole = text;
@@ -41,18 +21,11 @@ LoraChoice parsed(std::string text) {
     static_cast<void>(adapters::BlockWeights(out.blocks));
     text.resize(at);
   }
-  std::vector<double> weights;
-  while (weights.size() < 2) {
-    std::string rest = text;
-    const auto v = number(take_last(rest));
-    if (!v) break;
-    weights.insert(weights.begin(), *v);
-    text = rest;
-  }
-  require(!text.empty(), "lora: must name a file  '", whole, "'");
-  if (!weights.empty()) out.strength = weights[0];
-  out.text_strength = weights.size() > 1 ? weights[1] : out.strength;
-  out.file = text;
+  const FileAndNumbers said = file_and_numbers(text, 2, "lora", "strength");
+  require(!said.file.empty(), "lora: must name a file  '", whole, "'");
+  out.file = said.file;
+  out.strength = said.number(0, out.strength);
+  out.text_strength = said.number(1, out.strength);
   return out;
 }
 
@@ -98,14 +71,9 @@ LoraChoice find_lora(const text::LoraTag& tag, const std::string& folder) {
 
 std::vector<adapters::AdapterUse> open_loras(const std::vector<LoraChoice>& choices) {
   std::vector<adapters::AdapterUse> out;
-  for (const LoraChoice& c : choices) {
-    std::string name = c.file;
-    const std::string strength = take_last(name);
-    require(fs::exists(c.file) || strength.empty() || !fs::exists(name),
-            "lora: the strength behind the file must be a number (got '", strength, "')  ", name);
+  for (const LoraChoice& c : choices)
     out.push_back({adapters::AdapterFile::open(c.file), c.strength, c.text_strength,
                    c.blocks.empty() ? adapters::BlockWeights() : adapters::BlockWeights(c.blocks)});
-  }
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "io/pixels.h"
 #include "io/resize.h"
 
 namespace ebb {
@@ -141,13 +142,7 @@ Region of_ratio(const Region& region, ImageSize run, ImageSize image) {
 }
 
 Tensor cropped(const Tensor& picture, const Region& r) {
-  const Shape& s = picture.shape();
-  Tensor out(DType::u8, {r.height, r.width, s[2]});
-  const uint8_t* from = picture.span<uint8_t>().data();
-  for (int64_t y = 0; y < r.height; ++y)
-    std::copy_n(from + ((r.top + y) * s[1] + r.left) * s[2], r.width * s[2],
-                out.span<uint8_t>().data() + y * r.width * s[2]);
-  return out;
+  return io::crop(picture, r.top, r.left, r.height, r.width);
 }
 
 Tensor filled(const Tensor& picture, const Tensor& mask) {
@@ -218,7 +213,7 @@ Tensor overlaid(const Tensor& pixels, const Tensor& picture, const Tensor& mask)
   const auto base = picture.span<uint8_t>(), m = mask.span<uint8_t>();
   for (size_t i = 0; i < to.size(); ++i) {
     const float share = static_cast<float>(m[i / 3]) / white;
-    const float own = static_cast<float>(base[i]) / 127.5f - 1;
+    const float own = io::signed_pixel(base[i]);
     to[i] = m[i / 3] == 0 ? own : share * made[i] + (1 - share) * own;
   }
   return out;

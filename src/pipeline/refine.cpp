@@ -1,8 +1,7 @@
 #include "pipeline/refine.h"
 
-#include <charconv>
-
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "diffusion/precond.h"
 #include "diffusion/start/refiner.h"
 
@@ -41,14 +40,12 @@ int64_t first_step(const ResolvedRequest& run, const Discretisation& levels, dou
 
 Refine parse_refiner(std::string& file) {
   Refine out;
-  const size_t colon = file.rfind(':');
-  if (colon == std::string::npos) return out;
-  const char *at = file.data() + colon + 1, *end = file.data() + file.size();
-  const auto read = std::from_chars(at, end, out.share);
-  require(read.ec == std::errc() && read.ptr == end && out.share >= 0 && out.share <= 1,
+  const FileAndNumbers said = file_and_numbers(file, 1, "generate: --refiner", "share");
+  out.share = said.number(0, out.share);
+  require(out.share >= 0 && out.share <= 1,
           "generate: --refiner must be FILE or FILE:share, with a share from 0 to 1 (got '", file,
           "')");
-  file.resize(colon);
+  file = said.file;
   return out;
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "core/out_of_memory.h"
+
 namespace ebb {
 
 Plan& SizedPlans::of(const Shape& size) {
@@ -29,6 +32,24 @@ void SizedPlans::drop(const Shape& size) {
 
 void SizedPlans::release() {
   for (auto& [size, plan] : plans_) plan->release();
+}
+
+Tiling plan_in_tiles(SizedPlans& plans, const Shape& image, std::span<const int64_t> sides,
+                     int64_t largest, const std::function<Tiling(int64_t side)>& tiling_of) {
+  for (const int64_t side : sides) {
+    const bool last = side == sides.back();
+    if (largest > 0 && side > largest && !last) continue;
+    const Tiling tiling = tiling_of(side);
+    const Shape tile = tile_shape(image, tiling);
+    try {
+      plans.use(tile).check_memory();
+      return tiling;
+    } catch (const OutOfMemory&) {
+      plans.drop(tile);
+      if (last) throw;
+    }
+  }
+  fail("tiles: must have sides");
 }
 
 }  // namespace ebb

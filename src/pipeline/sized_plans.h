@@ -5,9 +5,11 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "pipeline/component.h"
+#include "pipeline/tiles.h"
 
 namespace ebb {
 
@@ -28,5 +30,11 @@ class SizedPlans {
   Compile compile_;
   std::list<std::pair<Shape, std::unique_ptr<Plan>>> plans_;  // the one asked for last first
 };
+
+// The largest tiles of an image whose plan fits into memory; it is in use then. `sides` of tiles
+// fall; those above `largest` are left out (0: none), but for the last one, which is tried in any
+// case. Throws OutOfMemory where that does not fit.
+Tiling plan_in_tiles(SizedPlans& plans, const Shape& image, std::span<const int64_t> sides,
+                     int64_t largest, const std::function<Tiling(int64_t side)>& tiling_of);
 
 }  // namespace ebb

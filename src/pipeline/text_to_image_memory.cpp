@@ -33,10 +33,9 @@ class OnePlan {
   PlanNeeds needs_;
 };
 
-std::vector<int64_t> smaller_than(int64_t largest, std::span<const int64_t> sides) {
-  std::vector<int64_t> out;
-  std::ranges::copy_if(sides, std::back_inserter(out), [&](int64_t s) { return s < largest; });
-  return out;
+// Behind the first one, which is the largest.
+std::vector<int64_t> smaller(std::span<const int64_t> sides) {
+  return {sides.begin() + 1, sides.end()};
 }
 
 }  // namespace
@@ -183,9 +182,8 @@ RunMemory TextToImage::planned(const ResolvedTextToImage& r) {
                       .upscaler_tiles = {},
                       .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
   if (r.request.pixels) {
-    const std::vector<int64_t> sides = LatentDecoder::sides(s.latents);
-    if (!r.request.tiling.any()) choice.decoder_tiles.assign(sides.begin() + 1, sides.end());
-    if (upscaler_) choice.upscaler_tiles = smaller_than(Upscaler::sides()[0], Upscaler::sides());
+    if (!r.request.tiling.any()) choice.decoder_tiles = smaller(LatentDecoder::sides(s.latents));
+    if (upscaler_) choice.upscaler_tiles = smaller(Upscaler::sides());
   }
   const auto limit = [&] { return context_.memory->used() + context_.free_memory(); };
   if (RunMemory{.policy = {}, .stages = choice.stages(choice.first)}.peak() > limit()) release();

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "core/out_of_memory.h"
 #include "diffusion/solver/run.h"
+#include "io/pixels.h"
 #include "io/resize.h"
 #include "io/safetensors.h"
 #include "pipeline/component.h"
@@ -77,8 +77,7 @@ Tensor resized(const Tensor& pixels, int64_t height, int64_t width) {
   Tensor out(DType::f32, {s[0], height, width, s[3]});
   for (int64_t i = 0; i < s[0]; ++i) {
     const Tensor one = io::resize(image_at(bytes, i), height, width);
-    std::ranges::transform(one.span<uint8_t>(), out.rows(i, i + 1).span<float>().begin(),
-                           [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1; });
+    io::signed_pixels(one.span<uint8_t>(), out.rows(i, i + 1).span<float>());
   }
   return out;
 }
@@ -110,16 +109,12 @@ Upscaler::Upscaler(LoadedComponent network, Context context, const UpscaleOption
       options_(options),
       // bf16 has too few bits for pixels
       dtype_(context_.device->fast_in(DType::f16) ? DType::f16 : DType::f32),
-      scale_(scale_of(network_.component)) {
+      scale_(scale_of(network_.component)),
+      plans_([this](const Shape& tile) {
+        return entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_);
+      }) {
   require(options.tile == 0 || options.tile >= 32,
           "upscale: a tile must have a side of 32 pixels or more (", options.tile, ")");
-}
-
-void Upscaler::compile(const Shape& tile) {
-  if (!plan_ || tile_ != tile)
-    plan_.emplace(
-        entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_));
-  tile_ = tile;
 }
 
 std::span<const int64_t> Upscaler::sides() { return tile_sides; }
@@ -129,8 +124,7 @@ PlanNeeds Upscaler::needs(const Shape& image, double scale, int64_t side) {
   Shape s = image;
   for (int i = 1; i < times_for(scale); ++i) s[1] *= scale_, s[2] *= scale_;
   for (size_t k : {1, 2}) s[k] = (s[k] + multiple - 1) / multiple * multiple;
-  compile(tile_shape(s, tiling_of(side, options_.overlap, multiple)));
-  return plan_->needs();
+  return plans_.of(tile_shape(s, tiling_of(side, options_.overlap, multiple))).needs();
 }
 
 void Upscaler::set_tile(int64_t side) {
@@ -139,7 +133,7 @@ void Upscaler::set_tile(int64_t side) {
 }
 
 void Upscaler::release() {
-  if (plan_) plan_->release();
+  plans_.release();
   network_.weights->drop_unused();
 }
 
@@ -156,18 +150,10 @@ void Upscaler::prepare(const Shape& image) {
   const int64_t multiple = multiple_of(network_.component);
   std::vector<int64_t> sides(tile_sides.begin(), tile_sides.end());
   if (options_.tile > 0) sides = {(options_.tile + multiple - 1) / multiple * multiple};
-  for (const int64_t side : sides) {
-    try {
-      tiling_ = tiling_of(side, options_.overlap, multiple);
-      compile(tile_shape(image, tiling_));
-      plan_->check_memory();
-      image_ = image;
-      return;
-    } catch (const OutOfMemory&) {
-      plan_.reset();
-      if (side == sides.back()) throw;
-    }
-  }
+  tiling_ = plan_in_tiles(plans_, image, sides, 0, [&](int64_t side) {
+    return tiling_of(side, options_.overlap, multiple);
+  });
+  image_ = image;
 }
 
 Tensor Upscaler::run(const Tensor& pixels, const std::function<bool(double)>& progress) {
@@ -177,13 +163,14 @@ Tensor Upscaler::run(const Tensor& pixels, const std::function<bool(double)>& pr
   const Tensor image = padded(pixels, multiple_of(network_.component));
   const Shape one = {1, image.shape()[1], image.shape()[2], 3};
   prepare(one);
+  Plan& plan = plans_.use(tile_shape(one, tiling_));
   Tensor out(DType::f32, {s[0], s[1] * scale_, s[2] * scale_, 3});
   const double tiles = static_cast<double>(s[0] * tile_count(one, tiling_));
   double done = 0;
   for (int64_t i = 0; i < s[0]; ++i) {
     const Tensor large = in_tiles(image.rows(i, i + 1), tiling_, [&](const Tensor& tile) {
       if (progress && !progress(done++ / tiles)) throw Cancelled("upscale");
-      return plan_->run({{"pixels", tile}}).at("pixels");
+      return plan.run({{"pixels", tile}}).at("pixels");
     });
     const auto from = large.span<float>();
     require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),

@@ -3,12 +3,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 
+#include "pipeline/sized_plans.h"
 #include "pipeline/text_stage.h"
-#include "pipeline/tiles.h"
 #include "runtime/context.h"
 #include "runtime/plan.h"
 
@@ -26,6 +25,8 @@ struct UpscaleOptions {
 class Upscaler {
  public:
   Upscaler(LoadedComponent network, Context context, const UpscaleOptions& options = {});
+  Upscaler(const Upscaler&) = delete;  // plans refer to it
+  Upscaler& operator=(const Upscaler&) = delete;
 
   // How many times as large the network makes pictures.
   int64_t scale() const { return scale_; }
@@ -47,7 +48,6 @@ class Upscaler {
 
  private:
   void prepare(const Shape& image);
-  void compile(const Shape& tile);
   int times_for(double scale) const;  // evaluations, one behind the other
 
   LoadedComponent network_;
@@ -55,9 +55,8 @@ class Upscaler {
   UpscaleOptions options_;
   DType dtype_;
   int64_t scale_ = 0;
-  std::optional<Plan> plan_;
+  SizedPlans plans_;
   Tiling tiling_;
-  Shape tile_;   // of the plan
   Shape image_;  // that the tiling is for
 };
 

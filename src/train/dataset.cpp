@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "io/idx.h"
+#include "io/pixels.h"
 #include "io/resize.h"
 #include "train/dataset_sources.h"
 
@@ -53,7 +54,7 @@ int64_t Dataset::get_f32(int64_t index, float* pixels) const {
   const size_t n = static_cast<size_t>(image_shape().numel());
   std::vector<uint8_t> bytes(n);
   const int64_t label = get(index, bytes.data());
-  for (size_t i = 0; i < n; ++i) pixels[i] = static_cast<float>(bytes[i]) / 127.5f - 1.0f;
+  io::signed_pixels(bytes, {pixels, n});
   return label;
 }
 

@@ -1,9 +1,8 @@
 #include "apps/cli/control_flags.h"
 
-#include <filesystem>
-
 #include "apps/cli/unused_flags.h"
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 
 namespace ebb::cli {
 namespace {
@@ -12,12 +11,9 @@ struct UpscaleText {
   std::string file;
   double scale = 0;  // 0: the network's own
 };
-// A name may have colons: what is behind the last one counts where it is a number and the whole is
-// no file.
 UpscaleText upscale_text(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || std::filesystem::exists(text)) return {text};
-  return {text.substr(0, colon), parse_number(text.substr(colon + 1), "generate: --upscale")};
+  const FileAndNumbers said = file_and_numbers(text, 1, "generate: --upscale", "scale");
+  return {said.file, said.number(0, 0)};
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/fields.h"
+#include "base/file_and_numbers.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/picture_file.h"
@@ -23,21 +25,17 @@ int64_t terminal_columns() {
   return size.ws_col;
 }
 
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-}
-
 }  // namespace
 
 PreviewTarget parse_preview(const std::string& text) {
-  PreviewTarget out{.file = text};
-  if (const size_t colon = text.rfind(':');
-      colon != std::string::npos && is_number(text.substr(colon + 1))) {
-    const std::string digits = text.substr(colon + 1);
-    out.every = digits.size() < 6 ? std::stoll(digits) : 0;
-    out.file.resize(colon);
-    require(out.every > 0, "generate: --preview: a picture every ", digits,
+  const FileAndNumbers said = file_and_numbers(text, 1, "generate: --preview", "number of steps");
+  PreviewTarget out{.file = said.file};
+  if (!said.numbers.empty()) {
+    const double every = said.numbers[0];
+    require(every >= 1 && every < 100000 && every == std::floor(every),
+            "generate: --preview: a picture every ", number_text(every),
             " steps: it must be 1 to 99999 (got '", text, "')");
+    out.every = static_cast<int64_t>(every);
   }
   if (out.file == "terminal") {
     out.file.clear();

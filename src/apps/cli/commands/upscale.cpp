@@ -13,6 +13,7 @@
 #include "io/image.h"
 #include "io/picture_file.h"
 #include "pipeline/decoder.h"
+#include "pipeline/init_image.h"
 #include "pipeline/upscaler.h"
 #include "train/stop.h"
 
@@ -33,15 +34,6 @@ struct Options {
   }
 };
 
-// f32 [1,H,W,3] in [-1,1].
-Tensor pixels_of(const Tensor& image) {
-  const Shape& s = image.shape();
-  Tensor out(DType::f32, {1, s[0], s[1], 3});
-  std::ranges::transform(image.span<uint8_t>(), out.span<float>().begin(),
-                         [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1; });
-  return out;
-}
-
 int run(const Options& o) {
   require(!o.model.empty(), "upscale: --model FILE must name an upscaler");
   require(io::picture_format(o.out).has_value(),
@@ -59,7 +51,7 @@ int run(const Options& o) {
   ProgressLine line("upscale");
   try {
     const double scale = o.scale == 0 ? static_cast<double>(upscaler.scale()) : o.scale;
-    const Tensor large = upscaler.run(pixels_of(image), scale, [&](double share) {
+    const Tensor large = upscaler.run(signed_pixels(image), scale, [&](double share) {
       line.show(share);
       return signals.requested() == 0;
     });

@@ -1,0 +1,45 @@
+#include "base/file_and_numbers.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace ebb {
+
+std::optional<double> as_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double out = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return {};
+  return out;
+}
+
+FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::string_view who,
+                                std::string_view noun) {
+  std::error_code ignored;
+  FileAndNumbers out{.file = text, .numbers = {}};
+  if (std::filesystem::exists(text, ignored)) return out;
+  while (out.numbers.size() < most) {
+    const size_t colon = out.file.rfind(':');
+    if (colon == std::string::npos) break;
+    const std::string last = out.file.substr(colon + 1);
+    const auto number = as_number(last);
+    if (!number) {
+      const std::string before = out.file.substr(0, colon);
+      require(before.empty() || !std::filesystem::exists(before, ignored) ||
+                  std::filesystem::exists(out.file, ignored),
+              who, ": the ", noun, " behind the file must be a number (got '", last, "')  ",
+              before);
+      break;
+    }
+    require(std::isfinite(*number), who, ": a ", noun, " must be a finite number (found '", last,
+            "')");
+    out.numbers.insert(out.numbers.begin(), *number);
+    out.file.resize(colon);
+  }
+  return out;
+}
+
+}  // namespace ebb
