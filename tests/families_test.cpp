@@ -93,8 +93,9 @@ TEST(families, all__agree_with_the_tables_of_encoders_and_networks) {
       const auto known = m.model->conditions(m.config);
       const auto sizes = std::ranges::find(known, nn::size_numbers, &nn::Condition::name);
       EXPECT_EQ(sizes != known.end(), f->sizes != nullptr) << preset;
-      if (sizes != known.end())
+      if (sizes != known.end()) {
         EXPECT_EQ(sizes->shape, Shape({std::ssize(f->sizes({8, 16}, false))})) << preset;
+      }
       const auto pooled = std::ranges::find(known, nn::pooled_text, &nn::Condition::name);
       EXPECT_EQ(pooled == known.end() ? 0 : pooled->shape[0], f->pooled) << preset;
     }

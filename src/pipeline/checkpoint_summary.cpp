@@ -19,7 +19,7 @@ namespace {
 
 int64_t number_of(const Component& c, std::string_view field) { return number_in(c.config, field); }
 
-// Of the U-Nets of latent diffusion.
+// Of a denoiser or a control network.
 std::string family_text(const Component& c) {
   const Family& family = family_of(c.config, "info");
   std::string out = family.name;
@@ -33,7 +33,7 @@ std::string family_text(const Component& c) {
     case Beside::nothing:
     case Beside::unknown: break;
   }
-  if (number_of(c, "guidance_channels") > 0) out += ", with distilled guidance";
+  if (find_number(c.config, "guidance_channels").value_or(0) > 0) out += ", with distilled guidance";
   return out;
 }
 
@@ -104,7 +104,7 @@ std::string embedding_in(const io::TensorFile& file, const std::string& path) {
 
 void add_denoiser(Summary& out, const Component& c, const DiffusionConfig& diffusion,
                   const std::vector<Component>& components) {
-  if (c.model->name != "ldm_unet") return;
+  if (!find_family(c.config)) return;  // networks that read no text
   out.emplace_back("family", family_text(c));
   out.emplace_back("predicts", prediction_of(diffusion));
   if (const auto missing = missing_of(c, components); !missing.empty())

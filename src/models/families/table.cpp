@@ -71,7 +71,7 @@ const Family& family_reading(const std::vector<int64_t>& widths) {
     std::vector<int64_t> published;
     for (const FamilyText& t : f->texts) published.push_back(width_of(t));
     std::ranges::sort(published);
-    if (published == sorted) return *f;
+    if (published == sorted && !f->variants.empty()) return *f;
     if (published.size() == sorted.size() && !as_many) as_many = f;
   }
   return as_many ? *as_many : *find_family(find_model("sd15").config);
