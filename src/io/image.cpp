@@ -63,7 +63,7 @@ void check_image_size(int64_t height, int64_t width, const std::string& name,
 }
 
 ImageMetadata metadata_of(std::span<const uint8_t> bytes, const std::string& name) {
-  return decoder_of(bytes)(bytes, name, ImageLimits{}).metadata;
+  return decoder_of(bytes) == decode_jpeg ? jpeg_metadata(bytes, name) : webp_metadata(bytes, name);
 }
 
 bool is_png(std::span<const uint8_t> bytes) { return decoder_of(bytes) == decode_png; }

@@ -18,7 +18,11 @@ DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& name
 DecodedImage decode_webp(std::span<const uint8_t> bytes, const std::string& name,
                          const ImageLimits& limits);
 
-// What a file of a format that decode_image() knows says beside its pixels. Throws Error.
+// What files say beside their pixels, which are not decoded. Throw Error for files that are broken
+// in front of them or cut short.
+ImageMetadata jpeg_metadata(std::span<const uint8_t> bytes, const std::string& name);
+ImageMetadata webp_metadata(std::span<const uint8_t> bytes, const std::string& name);
+// Of a file of one of these two formats.
 ImageMetadata metadata_of(std::span<const uint8_t> bytes, const std::string& name);
 bool is_png(std::span<const uint8_t> bytes);
 

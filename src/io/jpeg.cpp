@@ -163,4 +163,13 @@ DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& name
   return {reader.channels() == 4 ? cmyk_to_rgb(image, reader.adobe()) : image, metadata};
 }
 
+ImageMetadata jpeg_metadata(std::span<const uint8_t> bytes, const std::string& name) {
+  constexpr uint8_t end[] = {0xff, 0xd9};
+  Reader reader(name);
+  reader.read_header(bytes);
+  require(std::ranges::find_end(bytes, end).begin() != bytes.end(),
+          "image: broken JPEG (it has no end)  ", name);
+  return reader.metadata();
+}
+
 }  // namespace ebb::io

@@ -92,6 +92,9 @@ TEST(PictureFile, files_that_are_none__are_errors) {
   auto cut = encode_picture(PictureFormat::jpeg, gradient(64, 64, 3), settings);
   cut.resize(cut.size() / 2);
   expect_error([&] { picture_text(cut, "cut.jpg"); }, "broken JPEG");
+  cut = encode_picture(PictureFormat::webp, gradient(64, 64, 3), settings);
+  cut.resize(cut.size() - 3);
+  expect_error([&] { picture_text(cut, "cut.webp"); }, "broken WebP");
 }
 
 }  // namespace

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <map>
 
 #include "base/error.h"
-#include "io/tensor_file.h"
 #include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/image_encoder.h"
 #include "pipeline/latent_space.h"
+#include "pipeline/open_files.h"
 #include "pipeline/upscaler.h"
 #include "train/model_weights.h"
 
@@ -28,21 +27,14 @@ std::shared_ptr<WeightStore> opened(const std::shared_ptr<const io::TensorFile>&
   }
 }
 
-// Files that are open: one has all components, another is of one.
-class OpenFiles {
- public:
-  std::vector<LoadedComponent> components(const std::string& path, ModelKind kind) {
-    auto& file = files_[path];
-    if (!file) file = std::make_shared<const io::TensorFile>(io::TensorFile::open(path));
-    std::vector<LoadedComponent> out;
-    for (const Component& c : recognise_components(train::shapes_of(*file)))
-      if (c.model->kind == kind) out.push_back({c, opened(file, path, c)});
-    return out;
-  }
-
- private:
-  std::map<std::string, std::shared_ptr<const io::TensorFile>> files_;
-};
+std::vector<LoadedComponent> components_in(OpenFiles& open, const std::string& path,
+                                           ModelKind kind) {
+  const auto file = open.get(path);
+  std::vector<LoadedComponent> out;
+  for (const Component& c : recognise_components(train::shapes_of(*file)))
+    if (c.model->kind == kind) out.push_back({c, opened(file, path, c)});
+  return out;
+}
 
 DiffusersFolder layout_of(const PartFiles& files) {
   if (std::filesystem::is_directory(files.model))
@@ -82,13 +74,13 @@ void take_latent_scaling(LoadedModel& m, const DiffusersFolder& layout) {
 void add_refiner(CheckpointParts& parts, const std::string& file) {
   check_file(file, "--refiner");
   const DiffusersFolder layout = layout_of({.model = file});
-  parts.refiner = load_model(layout.denoiser);
+  OpenFiles open;
+  parts.refiner = load_model(layout.denoiser, open, "", {}, {});
   parts.refiner_zeros_for_empty = layout.zeros_for_empty;
   if (is_folder(file)) take_config(*parts.refiner, layout.denoiser);
   take_latent_scaling(*parts.refiner, layout);
-  OpenFiles open;
   for (const std::string& encoders : layout.text_encoders)
-    for (LoadedComponent& c : open.components(encoders, ModelKind::text_encoder)) {
+    for (LoadedComponent& c : components_in(open, encoders, ModelKind::text_encoder)) {
       if (is_folder(file)) take_config(*c.component.model, c.component.config, encoders);
       parts.refiner_encoders.push_back(std::move(c));
     }
@@ -100,7 +92,7 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
 LoadedComponent load_autoencoder(const std::string& file, const char* flag) {
   check_file(file, flag);
   OpenFiles open;
-  const auto found = open.components(file, ModelKind::autoencoder);
+  const auto found = components_in(open, file, ModelKind::autoencoder);
   require(!found.empty(), "generate: ", flag, " has no autoencoder that ebb knows  ", file);
   return found.front();
 }
@@ -118,8 +110,9 @@ CheckpointParts load_parts(const PartFiles& files,
   std::vector<std::pair<std::string, std::string>> fields;
   if (scheduler) fields = scheduler->diffusion;
   fields.insert(fields.end(), overrides.begin(), overrides.end());
+  OpenFiles open;
   CheckpointParts out{
-      .denoiser = load_model(layout.denoiser, "", fields, {.averaged = files.averaged}),
+      .denoiser = load_model(layout.denoiser, open, "", fields, {.averaged = files.averaged}),
       .text_encoders = {},
       .autoencoder = {},
       .tokenizer = layout.tokenizer,
@@ -127,9 +120,8 @@ CheckpointParts load_parts(const PartFiles& files,
       .zeros_for_empty = layout.zeros_for_empty};
   if (is_folder(files.model)) take_config(out.denoiser, layout.denoiser);
   take_latent_scaling(out.denoiser, layout);
-  OpenFiles open;
   const auto add_encoders = [&](const std::string& file, bool in_folder) {
-    auto found = open.components(file, ModelKind::text_encoder);
+    auto found = components_in(open, file, ModelKind::text_encoder);
     for (LoadedComponent& c : found)
       if (in_folder) take_config(*c.component.model, c.component.config, file);
     out.text_encoders.insert(out.text_encoders.end(), found.begin(), found.end());
@@ -144,7 +136,7 @@ CheckpointParts load_parts(const PartFiles& files,
   if (!files.autoencoder.empty())
     out.autoencoder = load_autoencoder(files.autoencoder, "--vae");
   else if (!layout.autoencoder.empty())
-    if (const auto found = open.components(layout.autoencoder, ModelKind::autoencoder);
+    if (const auto found = components_in(open, layout.autoencoder, ModelKind::autoencoder);
         !found.empty())
       out.autoencoder = found.front();
   if (!files.hires_upscaler.empty()) out.hires_upscaler = load_upscaler(files.hires_upscaler);

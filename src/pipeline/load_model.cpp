@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "io/safetensors.h"
 #include "pipeline/component.h"
+#include "pipeline/open_files.h"
 #include "train/checkpoint.h"
 #include "train/model_weights.h"
 
@@ -17,15 +18,15 @@ struct Found {
   std::string prefix = {};
 };
 
-Found recognised(const std::string& file, const std::string& name) {
+Found recognised(const std::string& file, const std::string& name, OpenFiles& open) {
   if (!name.empty()) {
     const NamedModel m = find_model(name);
     return {{m.model, m.config, usual_diffusion(*m.model, m.config), {}}};
   }
-  const auto tensors = io::TensorFile::open(file);
+  const auto tensors = open.get(file);
   try {
-    Component c = recognise_model(train::shapes_of(tensors));
-    examine(c, tensors);
+    Component c = recognise_model(train::shapes_of(*tensors));
+    examine(c, *tensors);
     return {{.model = c.model,
              .config = c.config,
              .diffusion = usual_diffusion(*c.model, c.config),
@@ -61,16 +62,15 @@ struct Asked {
   const std::string& model;
 };
 
-Found without_weights(const std::string& file, const std::string& model) {
+Found without_weights(const std::string& file, const std::string& model, OpenFiles& open) {
   const auto info = model.empty() ? train::read_model_info(file) : std::nullopt;
-  return info ? from_run(*info, file) : recognised(file, model);
+  return info ? from_run(*info, file) : recognised(file, model, open);
 }
 
 std::shared_ptr<WeightStore> weights_in(const std::string& path, const Found& f,
-                                        const io::TensorFileOptions& options) {
+                                        const io::TensorFileOptions& options, OpenFiles& open) {
   const LoadedModel& m = f.model;
-  return open_component(std::make_shared<const io::TensorFile>(io::TensorFile::open(path, options)),
-                        path, {m.model, m.config, f.prefix});
+  return open_component(open.get(path, options), path, {m.model, m.config, f.prefix});
 }
 
 // The text of an error in this file, which it names at the end if it does not name it yet.
@@ -80,9 +80,10 @@ std::string naming(const std::string& error, const std::string& file) {
 
 // An Error says what was made up of the config, which may be why the tensors do not fit.
 std::shared_ptr<WeightStore> weights_or_reason(const std::string& file, const Found& f,
-                                               const io::TensorFileOptions& options) {
+                                               const io::TensorFileOptions& options,
+                                               OpenFiles& open) {
   try {
-    return weights_in(file, f, options);
+    return weights_in(file, f, options, open);
   } catch (const Error& e) {
     if (f.model.missing.empty()) throw;
     fail(naming(e.what(), file), "\n  ", missing_text(f.model.missing));
@@ -97,7 +98,8 @@ auto in_file(const Asked& a, const auto& f) {
   } catch (const Error& e) {
     const std::string what = e.what();
     const std::string older = train::older_model(a.path, a.file, [&](const std::string& file) {
-      weights_in(file, without_weights(file, a.model), {});
+      OpenFiles other;
+      weights_in(file, without_weights(file, a.model, other), {}, other);
     });
     fail(naming(what, a.file), older.empty() ? "" : "; an older model is whole: " + older);
   }
@@ -155,11 +157,18 @@ std::string join_texts(const std::string& a, const std::string& b) {
 LoadedModel load_model(const std::string& path, const std::string& model,
                        const std::vector<std::pair<std::string, std::string>>& overrides,
                        const io::TensorFileOptions& options) {
+  OpenFiles open;
+  return load_model(path, open, model, overrides, options);
+}
+
+LoadedModel load_model(const std::string& path, OpenFiles& open, const std::string& model,
+                       const std::vector<std::pair<std::string, std::string>>& overrides,
+                       const io::TensorFileOptions& options) {
   const Asked asked{path, train::find_model_file(path), model};
-  Found found = in_file(asked, [&] { return without_weights(asked.file, model); });
+  Found found = in_file(asked, [&] { return without_weights(asked.file, model, open); });
   set_overrides(found.model, overrides);
   found.model.weights =
-      in_file(asked, [&] { return weights_or_reason(asked.file, found, options); });
+      in_file(asked, [&] { return weights_or_reason(asked.file, found, options, open); });
   return found.model;
 }
 
