@@ -123,6 +123,90 @@ TEST_F(TextToImageMemory, limits__are_kept_and_pictures_are_the_same) {
   }
 }
 
+// Without --batch.
+class FreeBatch : public TextToImageMemory {
+ protected:
+  static TextToImageRequest request_of(int64_t count) {
+    TextToImageRequest q = request(run_of(1));
+    q.size = {192, 192};
+    q.pixels = false;
+    q.count = count, q.options.batch = 0, q.options.guidance = 1, q.options.noise = "ebb";
+    return q;
+  }
+  static int64_t peak_with(TextToImageRequest q, int64_t batch) {
+    q.options.batch = batch;
+    return run(q, 0).planned.peak();
+  }
+  struct Batches {
+    std::vector<int64_t> sizes, firsts;
+    std::vector<std::vector<float>> latents;
+    std::vector<std::string> told;
+    RunMemory planned;
+    RunReport report;
+  };
+  // `later`: the limit that stands from the plan on.
+  static Batches run(const TextToImageRequest& q, int64_t limit, int64_t later = 0) {
+    const Context context{.device = std::make_shared<FarDevice>()};
+    TextToImage pipeline(small_checkpoint(run_of(1)), context, {.memory = limit});
+    Batches out;
+    RunEvents events;
+    events.planned = [&](const RunMemory& m) {
+      out.planned = m;
+      if (later > 0) context.memory->set_limit(later);
+    };
+    events.tell = [&](const std::string& line) { out.told.push_back(line); };
+    events.picture = [&](const Picture& p) {
+      EXPECT_EQ(p.index, std::ssize(out.sizes));
+      out.sizes.push_back(p.batch), out.firsts.push_back(p.batch_first);
+      const auto v = p.latents.span<float>();
+      out.latents.emplace_back(v.begin(), v.end());
+    };
+    out.report = pipeline.run(pipeline.resolve(q), events);
+    return out;
+  }
+};
+
+TEST_F(FreeBatch, of_a_limit__is_the_largest_that_fits_and_all_are_made) {
+  const TextToImageRequest q = request_of(4);
+  EXPECT_EQ(run(q, peak_with(q, 4)).sizes, (std::vector<int64_t>{4, 4, 4, 4}));
+  const int64_t limit = peak_with(q, 2);
+  ASSERT_LT(peak_with(q, 1), limit);
+  ASSERT_LT(limit, peak_with(q, 4));
+  const Batches two = run(q, limit);
+  EXPECT_EQ(two.sizes, (std::vector<int64_t>{2, 2, 2, 2}));
+  EXPECT_EQ(two.firsts, (std::vector<int64_t>{0, 0, 2, 2}));
+  EXPECT_EQ(two.told,
+            (std::vector<std::string>{"generate: memory is short: makes 2 pictures at a time"}));
+  EXPECT_LE(two.report.peak_bytes, limit);
+  EXPECT_EQ(two.report.ran.batch, 2);
+  TextToImageRequest said = q;
+  said.options.batch = 2;
+  EXPECT_EQ(run(said, 0).latents, two.latents);
+  EXPECT_EQ(run(q, limit - 1).sizes, (std::vector<int64_t>{1, 1, 1, 1}));
+  EXPECT_THROW(run(said, limit / 8), OutOfMemory);
+}
+
+// Of five pictures of which four fit, three and two cost less than four and one: a batch is filled
+// up.
+TEST_F(FreeBatch, batches__are_as_equal_as_can_be) {
+  const TextToImageRequest q = request_of(5);
+  const int64_t limit = peak_with(q, 4);
+  EXPECT_EQ(run(q, limit).sizes, (std::vector<int64_t>{3, 3, 3, 3, 3}));
+}
+
+TEST_F(FreeBatch, memory_that_is_missing_in_the_end__halves_it) {
+  const TextToImageRequest q = request_of(4);
+  const Batches halved = run(q, peak_with(q, 4), peak_with(q, 2));
+  EXPECT_EQ(halved.sizes, (std::vector<int64_t>{2, 2, 2, 2}));
+  EXPECT_EQ(halved.told, (std::vector<std::string>{
+                             "warning: out of memory with 4 pictures at a time: goes on with 2"}));
+  TextToImageRequest said = q;
+  said.options.batch = 2;
+  EXPECT_EQ(run(said, 0).latents, halved.latents);
+  said.options.batch = 4;
+  EXPECT_THROW(run(said, peak_with(q, 4), peak_with(q, 2)), OutOfMemory);
+}
+
 TEST_F(TextToImageMemory, runs_one_after_the_other__keep_within_a_limit) {
   const nlohmann::json& run = run_of(2);
   TextToImageRequest q = request(run);

@@ -113,6 +113,23 @@ void DeviceModel::leave(const PlanNeeds& plan) {
   }
 }
 
+int64_t largest_batch(int64_t too_many, int64_t limit,
+                      const std::function<int64_t(int64_t pictures)>& bytes) {
+  int64_t fits = 1, exceeds = too_many;
+  if (exceeds - fits <= 1) return fits;
+  auto low = static_cast<double>(bytes(fits)), high = static_cast<double>(bytes(exceeds));
+  while (exceeds - fits > 1) {
+    const double share = high > low ? (static_cast<double>(limit) - low) / (high - low) : 0.5;
+    const auto guess = fits + static_cast<int64_t>(share * static_cast<double>(exceeds - fits));
+    const int64_t next = std::clamp(guess, fits + 1, exceeds - 1), taken = bytes(next);
+    if (taken <= limit)
+      fits = next, low = static_cast<double>(taken);
+    else
+      exceeds = next, high = static_cast<double>(taken);
+  }
+  return fits;
+}
+
 RunMemory choose_memory(const MemoryChoice& c, int64_t limit, std::string_view whose) {
   RunMemory best{.policy = c.first, .stages = c.stages(c.first)};
   for (const auto& measure : measures_of(c)) {

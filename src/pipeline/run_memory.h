@@ -73,4 +73,9 @@ struct MemoryChoice {
 // `whose`: "--memory", or what else the limit is.
 RunMemory choose_memory(const MemoryChoice& choice, int64_t limit, std::string_view whose);
 
+// The most pictures at a time, fewer than `too_many`, of which `bytes` lie within the limit; those
+// of one do. What a plan takes is nearly a straight line, so few numbers are tried.
+int64_t largest_batch(int64_t too_many, int64_t limit,
+                      const std::function<int64_t(int64_t pictures)>& bytes);
+
 }  // namespace ebb

@@ -65,6 +65,22 @@ TEST(choose_memory, measures__come_in_order_and_only_where_they_help) {
   EXPECT_EQ(at(32).peak(), 32);
 }
 
+TEST(largest_batch, of_those_that_fit__is_found_in_few_tries) {
+  for (const int64_t limit : {100, 119, 120, 121, 500, 1359})
+    for (const int64_t bent : {0, 3}) {
+      int tries = 0;
+      const auto bytes = [&](int64_t n) {
+        ++tries;
+        return 80 + 20 * n + bent * (n % 4);
+      };
+      const int64_t n = largest_batch(64, limit, bytes);
+      EXPECT_TRUE(n == 1 || bytes(n) <= limit) << limit << ' ' << n;
+      EXPECT_GT(bytes(n + 1), limit) << n;
+      EXPECT_LE(tries, 8 + 2) << limit;
+    }
+  EXPECT_EQ(largest_batch(2, 100, [](int64_t) { return 0; }), 1);
+}
+
 TEST(choose_memory, what_does_not_fit__is_an_error_with_the_numbers) {
   try {
     choose_memory(choice(), 20, "--memory");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/out_of_memory.h"
 #include "diffusion/solver/sampler_names.h"
 #include "pipeline/image_beside.h"
 #include "pipeline/image_encoder.h"
@@ -236,6 +237,10 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   return r;
 }
 
+void ResolvedTextToImage::set_batch(int64_t pictures) {
+  for (RunPass& pass : passes) pass.request.batch = pass.request.options.batch = pictures;
+}
+
 TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOptions options)
     : parts_(std::move(parts)),
       context_(std::move(context)),
@@ -342,7 +347,11 @@ void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Te
                            RunMeter& meter, const RunEvents& events) {
   const DType dtype = pipeline_.dtype_of(r.first());
   for (int64_t i = 0; i < latents.shape()[0]; ++i) {
-    Picture out{.index = first + i, .pixels = {}, .latents = image_at(latents, i).clone()};
+    Picture out{.index = first + i,
+                .batch = r.first().batch,
+                .batch_first = first,
+                .pixels = {},
+                .latents = image_at(latents, i).clone()};
     const auto index = static_cast<double>(out.index), count = static_cast<double>(r.request.count);
     if (r.request.pixels) {
       meter.show(Stage::decoding, index / count);
@@ -393,7 +402,25 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
   return latents;
 }
 
-RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events) {
+// What was planned may be missing in the end: others take memory, too.
+Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
+                                      int64_t first, RunMeter& meter, RunReport& report) {
+  for (;;) {
+    try {
+      return sampled(r, inputs, first, meter, report);
+    } catch (const OutOfMemory&) {
+      if (!r.free_batch()) throw;
+    }
+    release();
+    const int64_t before = r.first().batch, now = (before + 1) / 2;
+    r.set_batch(now);
+    if (tell_)
+      tell_(str("warning: out of memory with ", before, " pictures at a time: goes on with ", now));
+  }
+}
+
+RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& events) {
+  ResolvedTextToImage r = asked;
   tell_ = events.tell, step_ = events.step, tiling_ = r.request.tiling;
   const std::string slow = slow_dtype_text(pipeline_.dtype_of(r.first()), *context_.device);
   if (tell_ && !slow.empty()) tell_("warning: " + slow);
@@ -405,11 +432,15 @@ RunReport TextToImage::run(const ResolvedTextToImage& r, const RunEvents& events
   if (events.planned) events.planned(memory);
   context_.memory->restart_peak();
   const std::vector<RunInputs> inputs = prepared(r, meter, events);
-  RunReport out{.ran = ran(r),
+  RunReport out{.ran = {},
                 .start_noise = noise.source,
                 .step_noise = noise.steps.empty() ? noise.source : noise.steps};
-  for (int64_t at = 0; at < r.request.count; at += r.first().batch)
-    hand_out(r, at, sampled(r, inputs, at, meter, out), meter, events);
+  for (int64_t at = 0; at < r.request.count;) {
+    const Tensor latents = sampled_in_memory(r, inputs, at, meter, out);
+    hand_out(r, at, latents, meter, events);
+    at += latents.shape()[0];
+  }
+  out.ran = ran(r);
   out.planned_bytes = memory.peak(), out.peak_bytes = context_.memory->peak();
   out.text_seconds = meter.seconds(Stage::text);
   out.sampling_seconds = meter.seconds(Stage::sampling);

@@ -64,14 +64,19 @@ struct ResolvedTextToImage {
   std::vector<std::string> warnings;  // what a user should know: a line each
 
   const ResolvedRequest& first() const { return passes.at(0).request; }
+  // Nothing said how many pictures are made at a time: as many as memory allows.
+  bool free_batch() const { return request.options.batch == 0 && first().batch > 1; }
+  void set_batch(int64_t pictures);
 };
 // Needs no device. Throws Error for what cannot be asked of the checkpoint.
 ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request);
 
 struct Picture {
-  int64_t index = 0;  // of the request, from 0
-  Tensor pixels;      // f32 [H,W,3] in [-1,1]; not defined if only latents are wanted
-  Tensor latents;     // f32 [h,w,c], of the denoiser
+  int64_t index = 0;        // of the request, from 0
+  int64_t batch = 1;        // how many were made at a time
+  int64_t batch_first = 0;  // the index of the first of those
+  Tensor pixels;            // f32 [H,W,3] in [-1,1]; not defined if only latents are wanted
+  Tensor latents;           // f32 [h,w,c], of the denoiser
 };
 
 // All may be empty. They are called on the thread of run().
@@ -117,6 +122,8 @@ class TextToImage {
   // by the linear map that is nearest to what the checkpoint's autoencoder makes. Lives no longer
   // than this. Throws Error where both are missing.
   Preview preview(const ResolvedTextToImage& r, const std::optional<LoadedComponent>& decoder = {});
+  // Of a request that leaves the batch open, it is the largest that takes no more measures to keep
+  // within memory than a single picture does; where memory is short nonetheless, half of it.
   // Throws Error, and Cancelled where `progress` returned false; pictures that were handed out
   // before stay good, and so does the object.
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
@@ -135,7 +142,10 @@ class TextToImage {
   std::vector<StageMemory> stages(const ResolvedTextToImage& r, const Sketch& s,
                                   const MemoryPolicy& policy);
   void text_stage(DeviceModel& device, const Sketch& s, const MemoryPolicy& policy) const;
-  RunMemory planned(const ResolvedTextToImage& r);
+  MemoryChoice measures(const ResolvedTextToImage& r, const Sketch& s);
+  RunMemory fit_batch(ResolvedTextToImage& r, const Sketch& s);
+  RunMemory planned(ResolvedTextToImage& r);
+  int64_t limit() const { return context_.memory->used() + context_.free_memory(); }
   void release();
   std::vector<TextStage*> text_stages() const;
   LatentDecoder& decoder(DType dtype);
@@ -147,6 +157,8 @@ class TextToImage {
                  RunMeter& meter, RunReport& report);
   void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
                 const RunEvents& events);
+  Tensor sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
+                           int64_t first, RunMeter& meter, RunReport& report);
 
   CheckpointParts parts_;
   Context context_;

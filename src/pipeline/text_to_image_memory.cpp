@@ -173,9 +173,7 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
   return std::move(device).stages();
 }
 
-// Once a run, on entry. What earlier requests left on the device goes first where it is in the way.
-RunMemory TextToImage::planned(const ResolvedTextToImage& r) {
-  const Sketch s = sketch(r);
+MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s) {
   MemoryChoice choice{.first = {.encoders_leave = !options_.keeps_encoders},
                       .guided = r.first().guided,
                       .decoder_tiles = {},
@@ -185,8 +183,53 @@ RunMemory TextToImage::planned(const ResolvedTextToImage& r) {
     if (!r.request.tiling.any()) choice.decoder_tiles = smaller(LatentDecoder::sides(s.latents));
     if (upscaler_) choice.upscaler_tiles = smaller(Upscaler::sides());
   }
-  const auto limit = [&] { return context_.memory->used() + context_.free_memory(); };
-  if (RunMemory{.policy = {}, .stages = choice.stages(choice.first)}.peak() > limit()) release();
+  return choice;
+}
+
+// Where not as many pictures at a time fit as were meant. Batches are as equal as can be.
+RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s) {
+  const int64_t meant = r.first().batch;
+  // Plans hold some memory as soon as they are there.
+  const auto change_to = [&](int64_t pictures) {
+    for (size_t i = 0; i < r.passes.size() && pictures != r.first().batch; ++i)
+      for (const bool together : {true, false}) {
+        RunInputs in = s.inputs[i];
+        in.together = together;
+        pipeline_of(r.passes[i]).drop(r.passes[i].request, in);
+      }
+    r.set_batch(pictures);
+  };
+  change_to(1);
+  const MemoryPolicy policy =
+      choose_memory(measures(r, s), limit(), options_.memory > 0 ? "--memory" : "what is free")
+          .policy;
+  const auto memory = [&](int64_t pictures) {
+    change_to(pictures);
+    return RunMemory{.policy = policy, .stages = stages(r, s, policy)};
+  };
+  const int64_t most =
+      memory(meant).peak() <= limit()
+          ? meant
+          : largest_batch(meant, limit(), [&](int64_t n) { return memory(n).peak(); });
+  const int64_t batches = (r.request.count + most - 1) / most,
+                equal = (r.request.count + batches - 1) / batches;
+  if (tell_ && equal < meant)
+    tell_(str("generate: memory is short: makes ", equal, equal == 1 ? " picture" : " pictures",
+              " at a time"));
+  return memory(equal);
+}
+
+// Once a run, on entry. What earlier requests left on the device goes first where it is in the way.
+RunMemory TextToImage::planned(ResolvedTextToImage& r) {
+  const Sketch s = sketch(r);
+  const MemoryChoice choice = measures(r, s);
+  RunMemory memory{.policy = choice.first, .stages = choice.stages(choice.first)};
+  if (memory.peak() > limit()) {
+    release();
+    memory.stages = choice.stages(choice.first);
+  }
+  if (memory.peak() <= limit()) return memory;
+  if (r.free_batch()) return fit_batch(r, s);
   return choose_memory(choice, limit(), options_.memory > 0 ? "--memory" : "what is free");
 }
 

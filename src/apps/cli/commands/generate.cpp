@@ -129,19 +129,21 @@ text::PromptSyntax syntax_of(const Options& o) {
 }
 
 // Written into pictures: A1111's text, and what makes the same picture again: the batch that it
-// was in and its number, as a picture's bits may depend on the batch's size. `index` negative: of
+// was in and its number, as a picture's bits may depend on the batch's size. Its index negative: of
 // all of them.
 std::map<std::string, std::string> settings(const Options& o, const ResolvedTextToImage& r,
-                                            const GenerateOptions& ran, int64_t index,
+                                            const GenerateOptions& ran, const Picture& picture,
                                             const HashTexts& hashes,
                                             const std::vector<std::string>& lora_hashes) {
   Options again = o;
+  const int64_t index = picture.index;
   again.generate = ran;
+  again.generate.batch = picture.batch;
   if (o.modes.outpaint.empty())  // which says the size
     again.size = str(r.request.size.width, 'x', r.request.size.height);
   if (index >= 0) {
-    again.n = ran.batch;
-    again.first_image = o.first_image + index / ran.batch * ran.batch;
+    again.n = picture.batch;
+    again.first_image = o.first_image + picture.batch_first;
   }
   const std::string json = settings_json(again.settings(), o.diffusion,
                                          index < 0 ? index : o.first_image + index, hashes);
@@ -215,25 +217,31 @@ CheckpointParts parts_of(const Options& o) {
   return parts;
 }
 
+// Those whose hashes are told or compared.
+InputFiles hashed_files(const Options& o, Output output) {
+  return output == Output::npy && o.made_with.empty() ? InputFiles() : input_files(o);
+}
+
 // Writes pictures into a folder when they come; what is one file in the end, once.
 class PictureFiles {
  public:
   PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
       : options_(o),
         output_(output_of(o.out, "generate")),
-        hashes_(input_files(o)),
-        text_([&o, &r, ran, this](int64_t i) {
+        hashes_(hashed_files(o, output_)),
+        text_([&o, &r, ran, this](const Picture& p) {
           std::vector<std::string> loras;
           for (FileHash& hash : lora_hashes_) loras.push_back(hash.hex());
-          return settings(o, r, ran, i, hashes_.texts(), loras);
+          return settings(o, r, ran, p, hashes_.texts(), loras);
         }) {
-    for (const adapters::AdapterUse& use : r.loras)
-      lora_hashes_.emplace_back(use.file->path(), HashOf::tensors);
+    if (output_ != Output::npy)  // which has no texts
+      for (const adapters::AdapterUse& use : r.loras)
+        lora_hashes_.emplace_back(use.file->path(), HashOf::tensors);
     HashTexts some;
     const InputFiles files = input_files(o);
     for (const InputFile& f : files.all()) some[f.name] = "0123456789";
     if (const auto format = io::picture_format(output_ == Output::folder ? "." + o.format : o.out))
-      io::check_picture_text(*format, settings(o, r, ran, 0, some, {}));
+      io::check_picture_text(*format, settings(o, r, ran, Picture{}, some, {}));
     if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
       io::make_folder(folder, "generate: --out");
     if (output_ == Output::folder) first_file_ = first_number(o.out);
@@ -241,11 +249,15 @@ class PictureFiles {
   }
   void add(const Picture& p) {
     if (options_.only >= 0 && p.index != options_.only) return;
-    if (kept_.empty()) first_ = p.index;
+    last_ = {.index = kept_.empty() ? p.index : -1,
+             .batch = p.batch,
+             .batch_first = p.batch_first,
+             .pixels = {},
+             .latents = {}};
     ++count_;
     if (output_ == Output::folder)
       return write_pictures(options_.out, {to_pixels(p.pixels)},
-                            [&](int64_t) { return text_(p.index); },
+                            [&](int64_t) { return text_(last_); },
                             {.format = options_.format,
                              .quality = options_.quality,
                              .first_image = first_file_ + count_ - 1});
@@ -254,26 +266,23 @@ class PictureFiles {
   void finish() const {
     if (kept_.empty()) return;
     if (output_ == Output::grid)
-      return write_pictures(options_.out, kept_, [&](int64_t) { return text_(whole()); },
+      return write_pictures(options_.out, kept_, [&](int64_t) { return text_(last_); },
                             {.quality = options_.quality});
     const Tensor latents = channels_first(stacked(kept_));
     if (output_ == Output::npy) return io::write_npy(options_.out, latents);
     const io::NamedTensor tensor{"latents", latents};
-    io::write_safetensors(options_.out, {&tensor, 1}, text_(whole()));
+    io::write_safetensors(options_.out, {&tensor, 1}, text_(last_));
   }
   int64_t count() const { return count_; }
 
  private:
-  // The number of what one file holds; negative: all of them.
-  int64_t whole() const { return kept_.size() > 1 ? -1 : first_; }
-
   const Options& options_;
   Output output_;
   InputHashes hashes_;
   std::list<FileHash> lora_hashes_;
-  PictureText text_;
+  std::function<std::map<std::string, std::string>(const Picture&)> text_;
   std::vector<Tensor> kept_;
-  int64_t first_ = 0;       // of kept_
+  Picture last_;            // without its numbers; its index negative: of several in one file
   int64_t first_file_ = 0;  // the number of the first one in a folder
   int64_t count_ = 0;
 };
