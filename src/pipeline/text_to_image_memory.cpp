@@ -33,6 +33,11 @@ class OnePlan {
   PlanNeeds needs_;
 };
 
+void leave(DeviceModel& device, const Pipeline::Needs& denoiser) {
+  if (denoiser.hoisted) device.leave(*denoiser.hoisted);
+  device.leave(denoiser.step);
+}
+
 std::vector<int64_t> smaller_than(int64_t largest, std::span<const int64_t> sides) {
   std::vector<int64_t> out;
   std::ranges::copy_if(sides, std::back_inserter(out), [&](int64_t s) { return s < largest; });
@@ -167,10 +172,7 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
   }
   if (!r.request.pixels) return std::move(device).stages();
   if (policy.denoiser_leaves && !policy.one_by_one && r.request.count <= r.first().batch)
-    for (const auto& [step, hoisted] : denoisers) {
-      if (hoisted) device.leave(*hoisted);
-      device.leave(step);
-    }
+    for (const Pipeline::Needs& n : denoisers) leave(device, n);
   device.begin("decoding");
   decode(s.latents);
   if (upscaler_) {
