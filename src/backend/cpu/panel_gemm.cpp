@@ -75,26 +75,20 @@ PanelMatmul::Own PanelMatmul::own(void* scratch) const {
   return {panel, sums, bias + kPanelColumns, bias, rows};
 }
 
-// Sums begin with what is added to them.
-void PanelMatmul::begin(const Args& args, const Own& own, int64_t first, int64_t count,
-                        int64_t column) const {
-  const int64_t columns = std::min(kPanelColumns, p_.n - column);
-  std::fill_n(own.bias, kPanelColumns, 0.0f);
-  if (args.bias) add(own.bias, p_.bias, args.bias, column, columns);
-  for (int64_t i = 0; i < count; ++i) {
-    float* const sums = own.sums + i * kPanelColumns;
-    std::copy_n(own.bias, kPanelColumns, sums);
-    if (args.residual)
-      add(sums, p_.residual, args.residual, (first + i) / p_.residual_rows * p_.n + column,
-          columns);
-  }
-}
-
+// Bias and residual come last: to begin with them would round every product to their size.
 void PanelMatmul::end(const Args& args, const Own& own, int64_t first, int64_t count,
                       int64_t column) const {
   const int64_t columns = std::min(kPanelColumns, p_.n - column);
-  for (int64_t i = 0; i < count; ++i)
-    write(p_.c, own.sums + i * kPanelColumns, args.c, (first + i) * p_.n + column, columns);
+  std::fill_n(own.bias, columns, 0.0f);
+  if (args.bias) add(own.bias, p_.bias, args.bias, column, columns);
+  for (int64_t i = 0; i < count; ++i) {
+    float* const sums = own.sums + i * kPanelColumns;
+    for (int64_t j = 0; j < columns; ++j) sums[j] += own.bias[j];
+    if (args.residual)
+      add(sums, p_.residual, args.residual, (first + i) / p_.residual_rows * p_.n + column,
+          columns);
+    write(p_.c, sums, args.c, (first + i) * p_.n + column, columns);
+  }
 }
 
 void PanelMatmul::tile(const Args& args, const float* a, int64_t index) const {
@@ -105,7 +99,7 @@ void PanelMatmul::tile(const Args& args, const float* a, int64_t index) const {
   const int64_t columns = std::min(kPanelColumns, p_.n - column);
   std::fill_n(o.zeros, p_.k, 0.0f);
   for (int64_t t = 0; t < p_.taps; ++t) rows_(t, first, count, a, o.zeros, o.rows + t * chunk_);
-  begin(args, o, first, count, column);
+  std::fill_n(o.sums, count * kPanelColumns, 0.0f);
   const auto* const weights = static_cast<const char*>(args.weights);
   for (int64_t k = 0; k < p_.k; k += depth_)
     for (int64_t t = 0; t < p_.taps; ++t) {

@@ -47,7 +47,6 @@ class PanelMatmul {
  private:
   struct Own;  // the scratch memory of a thread
   Own own(void* scratch) const;
-  void begin(const Args& args, const Own& own, int64_t first, int64_t count, int64_t column) const;
   void end(const Args& args, const Own& own, int64_t first, int64_t count, int64_t column) const;
   void tile(const Args& args, const float* a, int64_t index) const;
 

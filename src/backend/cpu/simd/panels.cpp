@@ -89,7 +89,7 @@ void micro(const PanelGemm& g, const float* const* rows, const float* const* nex
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 16
-    for (int j = 0; j < Columns; ++j) sum[i][j] = load(c + i * kPanelColumns + j * kLanes);
+    for (int j = 0; j < Columns; ++j) sum[i][j] = Vec{};
   for (int64_t line = 0; line < g.k; line += kLine) {
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) __builtin_prefetch(next[i] + g.offset + line);
@@ -109,7 +109,10 @@ void micro(const PanelGemm& g, const float* const* rows, const float* const* nex
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 16
-    for (int j = 0; j < Columns; ++j) store(c + i * kPanelColumns + j * kLanes, sum[i][j]);
+    for (int j = 0; j < Columns; ++j) {
+      float* const at = c + i * kPanelColumns + j * kLanes;
+      store(at, load(at) + sum[i][j]);  // sums of sums round less than one long sum
+    }
 }
 
 template <int Rows>
