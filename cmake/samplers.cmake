@@ -11,6 +11,7 @@ set_target_properties(ebb_sampler_objects PROPERTIES POSITION_INDEPENDENT_CODE O
 target_include_directories(ebb_sampler_objects
                            PUBLIC src include ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(ebb_sampler_objects PRIVATE ebb_options nlohmann_json::nlohmann_json)
+ebb_precompile(ebb_sampler_objects)
 
 foreach(kind STATIC SHARED)
   string(TOLOWER ${kind} suffix)

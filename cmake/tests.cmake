@@ -20,6 +20,7 @@ function(ebb_test_program name engine)
   target_compile_options(${name} PRIVATE -O1) # a third off their compile time
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
+  ebb_precompile(${name} <gtest/gtest.h>)
   # For `ctest -R`, a process each; scripts/test runs them in a few processes instead.
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-cuda/*"
                        PROPERTIES ENVIRONMENT "${test_environment}" LABELS unit)
@@ -57,6 +58,7 @@ if(EBB_SANITIZE)
   add_library(ebb_low STATIC EXCLUDE_FROM_ALL ${engine_sources})
   get_target_property(engine_libraries ebb_engine LINK_LIBRARIES)
   target_link_libraries(ebb_low PUBLIC ${engine_libraries})
+  ebb_precompile(ebb_low)
   target_include_directories(ebb_low PUBLIC src ${WEBP_INCLUDE_DIR} ${UTF8PROC_INCLUDE_DIR}
                                             ${CMAKE_BINARY_DIR}/generated)
   ebb_test_program(ebb_tests_low ebb_low ${test_sources})

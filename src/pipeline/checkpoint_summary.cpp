@@ -33,7 +33,8 @@ std::string family_text(const Component& c) {
     case Beside::nothing:
     case Beside::unknown: break;
   }
-  if (find_number(c.config, "guidance_channels").value_or(0) > 0) out += ", with distilled guidance";
+  if (find_number(c.config, "guidance_channels").value_or(0) > 0)
+    out += ", with distilled guidance";
   return out;
 }
 

@@ -14,6 +14,7 @@
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
 #include "passes/merge_matmuls.h"
+#include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
 #include "passes/row_fusion.h"
 #include "passes/scaled_residuals.h"
@@ -87,6 +88,10 @@ Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& op
     const auto is_weight = [&](const Source& s) { return weights->holds(out, s); };
     // On the host, weights are read where the file has them.
     if (options.fuse && !device.on_host()) out = merged_around_weights(out, is_weight, kernels);
+    if (device.on_host())
+      out = narrow_weights(out, is_weight, [&](const Signature& plain, const Signature& with) {
+        return same_cost_class(plain, with, kernels);
+      });
     PreparedGraph p = prepare(out, is_weight);
     out = std::move(p.step);
     if (prepared) *prepared = std::move(p);

@@ -48,15 +48,21 @@ struct CommonOptions {
   void choices(auto&& f) { f("tune", tune, {"off", "fast", "full"}); }
 };
 
-// One flag per field: --image-size for image_size. Help shows the default.
-void add_flags(CLI::App& app, std::vector<Field> fields);
+// One flag per field: --image-size for image_size. Help shows the default; flags with a group stand
+// under its name.
+void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& group = "");
 // Flags of the DiffusionConfig fields that sampling may override. They are only recorded, as names
 // and texts, and applied to the checkpoint's config later.
 using FieldTexts = std::vector<std::pair<std::string, std::string>>;
 void add_overrides(CLI::App& app, FieldTexts& texts);
-// A required positional argument.
+// A positional argument.
+enum class Positional { required, optional };
 void add_positional(CLI::App& app, const std::string& name, std::string& value,
-                    const std::string& help);
+                    const std::string& help, Positional kind = Positional::required);
+// Another text of help for a flag that is there.
+void describe_flag(CLI::App& app, const std::string& flag, const std::string& help);
+// Puts a paragraph between the flags and the example of the help.
+void add_help_paragraph(CLI::App& app, const std::string& text);
 // The names of the fields whose flags were given, once the app is parsed.
 std::vector<std::string> given_fields(const CLI::App& app);
 // Whether the flag of a field was given.

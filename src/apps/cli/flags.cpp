@@ -31,7 +31,8 @@ void take_value(const Field& f, const std::string& text) {
 
 }  // namespace
 
-void add_flags(CLI::App& app, std::vector<Field> fields) {
+void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& group) {
+  if (!group.empty()) app.option_defaults()->group(group);
   for (const Field& f : fields) {
     const std::string name = flag_of(f.name);
     if (auto* const* b = std::get_if<bool*>(&f.ref)) {
@@ -101,8 +102,16 @@ std::string flag_of(std::string field) {
 }
 
 void add_positional(CLI::App& app, const std::string& name, std::string& value,
-                    const std::string& help) {
-  app.add_option(name, value, help)->required();
+                    const std::string& help, Positional kind) {
+  app.add_option(name, value, help)->required(kind == Positional::required);
+}
+
+void describe_flag(CLI::App& app, const std::string& flag, const std::string& help) {
+  app.get_option(flag)->description(help);
+}
+
+void add_help_paragraph(CLI::App& app, const std::string& text) {
+  app.footer(text + "\n\n" + app.get_footer());
 }
 
 std::string flag_value(const std::vector<std::string>& words, std::string_view flag) {

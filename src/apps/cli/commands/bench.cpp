@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -192,18 +191,18 @@ int run(const Options& o) {
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  app.add_option(
-      "FILTER", o->filter,
+  add_positional(
+      app, "FILTER", o->filter,
       "run the cases whose op/example contains this; whole training steps are "
       "train_step/..., evaluations of a network denoise/..., of a text encoder "
       "encode_text/..., of an autoencoder encode/... and decode/..., the plan of another "
       "batch second_plan/..., another strength of a LoRA lora/..., whole pictures from text "
       "generate/...; load: time loading a model "
-      "file");
+      "file",
+      Positional::optional);
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->common));
-  app.get_option("--json")->description(
-      "print JSON on standard output, an object a line for each case");
+  describe_flag(app, "--json", "print JSON on standard output, an object a line for each case");
   return [o] {
     o->filter = small_letters(o->filter);  // as all names are
     return run(*o);

@@ -1,5 +1,4 @@
 // ebb convert IN OUT: checkpoints in other containers, layouts and dtypes.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>

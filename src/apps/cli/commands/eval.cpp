@@ -1,5 +1,4 @@
 // ebb eval CHECKPOINT: how good the samples are.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,4 @@
 // ebb explain: what becomes of a model, stage by stage.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>

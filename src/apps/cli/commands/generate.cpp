@@ -1,5 +1,4 @@
 // ebb generate --model FILE --prompt TEXT: pictures from text.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>

@@ -1,5 +1,4 @@
 // ebb info FILE: what is in a checkpoint, without loading it.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

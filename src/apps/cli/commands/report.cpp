@@ -1,7 +1,6 @@
 // ebb report FOLDER: the page about a training run.
 #include "pipeline/report.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

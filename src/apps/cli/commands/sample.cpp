@@ -1,5 +1,4 @@
 // ebb sample CHECKPOINT: pictures from a trained model.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <chrono>

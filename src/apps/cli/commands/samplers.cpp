@@ -1,5 +1,4 @@
 // ebb samplers: what samplers, schedules and dialects there are, and pictures of them at work.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -360,9 +359,10 @@ int run(const Options& o) {
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   const auto o = std::make_shared<Options>();
-  app.add_option("WHAT", o->what,
+  add_positional(app, "WHAT", o->what,
                  "list; a name: its options; plot: an SVG of a sampler at work; table: errors "
-                 "against evaluations, as Markdown; gallery: a plot of every sampler");
+                 "against evaluations, as Markdown; gallery: a plot of every sampler",
+                 Positional::optional);
   add_flags(app, fields_of(*o));
   return [o, &app] {
     resolve(*o);

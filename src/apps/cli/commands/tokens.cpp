@@ -1,5 +1,4 @@
 // ebb tokens: what a text encoder gets for a prompt.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,4 @@
 // ebb train: a model from images.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -454,18 +453,15 @@ std::string model_list() {
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
-  app.footer(model_list() + "\n\n" + app.get_footer());
+  add_help_paragraph(app, model_list());
   check_no_decided(words);
   const auto o = std::make_shared<Options>();
   read_defaults(*o, words);
   o->learn_sigma_given = o->learn_sigma_given || is_on(words, "--learn-sigma");
   add_flags(app, fields_of(*o));
-  app.option_defaults()->group("Training");
-  add_flags(app, fields_of(o->train));
-  app.option_defaults()->group("Diffusion");
-  add_flags(app, fields_of(o->diffusion));
-  app.option_defaults()->group("Network (" + o->model->name + ")");
-  add_flags(app, network_fields(*o));
+  add_flags(app, fields_of(o->train), "Training");
+  add_flags(app, fields_of(o->diffusion), "Diffusion");
+  add_flags(app, network_fields(*o), "Network (" + o->model->name + ")");
   return [o, &app] {
     check_model_flag(app, o->train.model, "train");
     require(!o->config.empty() || std::ranges::count(given_fields(app), "config") == 0,

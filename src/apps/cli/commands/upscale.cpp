@@ -1,5 +1,4 @@
 // ebb upscale IMAGE --model FILE: a larger picture by a network.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
