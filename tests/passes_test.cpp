@@ -21,6 +21,7 @@
 #include "passes/gradients.h"
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
+#include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
 #include "passes/row_fusion.h"
 #include "passes/simplify.h"
@@ -51,6 +52,45 @@ TEST(fuse_horizontally, equal_work_on_tensors_of_other_shapes__becomes_one_node)
   const auto values = evaluate_reference(out, in);
   EXPECT_EQ(output_of(out, values, "x").v, std::vector<double>(15, 2.0));
   EXPECT_EQ(output_of(out, values, "y").v, std::vector<double>(7, 3.0));
+}
+
+// A matmul of x with a weight in 16 bits that is widened.
+Graph widened_weight(DType stored) {
+  Graph g;
+  const Value x = g.input("x", f32({2, 3}));
+  const Value w = g.source(Source::Kind::param, "w", {stored, {5, 3}});
+  g.output("y", ops::linear(x, ops::cast(w, DType::f32)));
+  return g;
+}
+
+TEST(narrow_weights, weights_in_16_bits__are_read_by_the_matmul_as_they_are) {
+  const auto all = [](const Source&) { return true; };
+  const auto yes = [](const Signature& plain, const Signature& with) {
+    return plain.in[1].dtype == DType::f32 && with.in[1].dtype == DType::f16;
+  };
+  const Graph g = widened_weight(DType::f16), out = narrow_weights(g, all, yes);
+  verify(out, "narrow_weights");
+  EXPECT_EQ(out.nodes().size(), 1u);
+  const RefInputs in = {{"x", ref_array({2, 3}, {1, 2, 3, 4, 5, 6})},
+                        {"w", ref_array({5, 3}, std::vector<double>(15, 0.5))}};
+  EXPECT_EQ(output_of(out, evaluate_reference(out, in), "y").v,
+            output_of(g, evaluate_reference(g, in), "y").v);
+}
+
+TEST(narrow_weights, where_the_kernel_would_be_another_or_nothing_is_a_weight__stays) {
+  const Graph g = widened_weight(DType::f16);
+  const auto yes = [](const Signature&, const Signature&) { return true; };
+  const auto no = [](const Signature&, const Signature&) { return false; };
+  EXPECT_EQ(narrow_weights(
+                g, [](const Source&) { return true; }, no)
+                .nodes()
+                .size(),
+            2u);
+  EXPECT_EQ(narrow_weights(
+                g, [](const Source&) { return false; }, yes)
+                .nodes()
+                .size(),
+            2u);
 }
 
 TEST(fuse_horizontally, dependent_nodes__do_not_fuse) {

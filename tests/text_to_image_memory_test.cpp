@@ -76,7 +76,13 @@ TEST_F(TextToImageMemory, planned_peak__is_what_the_device_has_allocated) {
     const nlohmann::json& run = run_of(encoders);
     TextToImageRequest q = request(run);
     expect_true(made(run, q), "one picture");
-    expect_true(made(run, q, 0, open_context("cpu", {.threads = 2})), "on the processor");
+    const Made here = made(run, q, 0, open_context("cpu", {.threads = 2}));
+    expect_true(here, "on the processor");
+    const Made once = made(run, q, int64_t{1} << 40, open_context("cpu", {.threads = 2}));
+    expect_true(once, "once on the processor");
+    EXPECT_TRUE(once.planned.policy.denoiser_leaves);
+    EXPECT_LT(once.planned.stages.back().bytes, here.planned.stages.back().bytes);
+    EXPECT_EQ(once.pixels, here.pixels);
     q.count = 3, q.options.batch = 2, q.options.noise = "ebb";
     expect_true(made(run, q), "three in two batches");
     q.count = 1, q.options.batch = 0;

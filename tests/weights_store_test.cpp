@@ -316,6 +316,22 @@ TEST(weight_store, f32_files_on_the_host__are_used_where_they_lie) {
   EXPECT_LT(store->held_bytes(*context.device), 8192);  // the patches' filters are put into order
 }
 
+// Kernels widen them while they pack.
+TEST(weight_store, f16_files_on_the_host__stay_in_16_bits_in_f32_matmuls) {
+  const Folder folder;
+  const Network n = Network::of("dit_p2");
+  const auto store = train::open_model_weights(n.file(folder, DType::f16), n.weights());
+  const auto wide = train::open_model_weights(n.file(folder, DType::f32), n.weights());
+  const Context context = cpu();
+  Plan plan(n.graph(DType::f32), context, {.weights = store});
+  Plan other(n.graph(DType::f32), context, {.weights = wide});
+  const std::vector<float> got = run(plan), want = run(other);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-2) << i;
+  int64_t bytes = 0;
+  for (const nn::Weight& w : n.weights()) bytes += Type{DType::f32, w.shape}.bytes();
+  EXPECT_LT(store->held_bytes(*context.device), bytes / 4);
+}
+
 TEST(weight_store, too_little_memory__is_the_error_of_plans) {
   const Folder folder;
   const Network n = Network::of("tiny");

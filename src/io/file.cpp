@@ -108,6 +108,14 @@ std::shared_ptr<Buffer> ReadFile::map() const {
   return std::make_shared<MappedFile>(data, size_);
 }
 
+void ReadFile::forget(const void* data, int64_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes);
+  // only frees memory: where it fails nothing is wrong
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 std::string read_whole_file(const std::string& path, std::string_view subject, int64_t limit) {
   const ReadFile f = ReadFile::open(path, subject);
   require(f.size() <= limit, subject, ": file must be at most ", limit, " bytes (", f.size(), ")  ",

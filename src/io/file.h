@@ -33,6 +33,8 @@ class ReadFile {
   // other processes; null where that cannot be had. A file that is cut short while it is mapped
   // ends the process where what is gone is touched: what need not be in memory goes by read().
   std::shared_ptr<Buffer> map() const;
+  // A part of what map() gave leaves this process's memory until it is touched again.
+  static void forget(const void* data, int64_t bytes);
 
  private:
   ReadFile() = default;

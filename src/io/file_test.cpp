@@ -59,5 +59,17 @@ TEST(AtomicFile, what_is_no_regular_file__is_not_replaced) {
   EXPECT_EQ(folder.files(), 2u);
 }
 
+TEST(mapped_file, forgotten_pages__hold_the_same_when_they_are_read_again) {
+  const testing::Folder folder;
+  const std::string text(100'000, 'x');
+  testing::put_file(folder / "file", text);
+  const auto mapped = ReadFile::open(folder / "file", "test").map();
+  ASSERT_TRUE(mapped);
+  const auto* const bytes = static_cast<const char*>(mapped->data());
+  EXPECT_EQ(std::string(bytes, text.size()), text);
+  ReadFile::forget(bytes + 5'000, 90'000);
+  EXPECT_EQ(std::string(bytes, text.size()), text);
+}
+
 }  // namespace
 }  // namespace ebb::io

@@ -50,6 +50,10 @@ bool holds_all_of(DType wide, DType narrow) {
 
 }  // namespace
 
+bool is_lossless_cast(const Graph& g, const Node& n) {
+  return is_cast(g, n) && holds_all_of(g.type(n.out[0]).dtype, g.type(n.in[0]).dtype);
+}
+
 Graph merge_casts(const Graph& g) {
   std::vector<int32_t> from(static_cast<size_t>(g.values()));  // what a value is a lossless cast of
   for (int32_t v = 0; v < g.values(); ++v) from[static_cast<size_t>(v)] = v;

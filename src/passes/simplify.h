@@ -16,6 +16,9 @@ Graph common_subexpressions(const Graph& g);
 // that it started from. Rows of a table that was cast so are read from the table before and cast.
 Graph merge_casts(const Graph& g);
 
+// Whether a node casts and loses nothing.
+bool is_lossless_cast(const Graph& g, const Node& n);
+
 // Removes inputs that an expression does not use: gradient rules leave them behind.
 Graph drop_unused_inputs(const Graph& g);
 

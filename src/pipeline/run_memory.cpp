@@ -31,7 +31,8 @@ std::string policy_text(const MemoryPolicy& p) {
   if (p.one_by_one)
     add("one component at a time");
   else if (p.encoders_leave)
-    add("text encoders leave after use");
+    add(p.denoiser_leaves ? "text encoders and denoiser leave after use"
+                          : "text encoders leave after use");
   if (!p.together) add("guidance one branch after the other");
   if (p.decoder_tile > 0) add(str("decoded in tiles of ", p.decoder_tile, " latents"));
   if (p.upscaler_tile > 0) add(str("enlarged in tiles of ", p.upscaler_tile, " pixels"));

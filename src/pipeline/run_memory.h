@@ -16,8 +16,9 @@ namespace ebb {
 
 // In the order in which they are taken, each only where it makes a stage smaller that is too large.
 struct MemoryPolicy {
-  bool encoders_leave = false;  // after use
-  bool one_by_one = false;      // one component is on the device at a time
+  bool encoders_leave = false;   // after use
+  bool denoiser_leaves = false;  // before the last batch is decoded
+  bool one_by_one = false;       // one component is on the device at a time
   bool together = true;       // the branches of guidance are one batch; false: one after the other
   int64_t decoder_tile = 0;   // side in latents; 0: whole images
   int64_t upscaler_tile = 0;  // side in pixels; 0: the largest

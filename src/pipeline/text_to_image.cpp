@@ -465,11 +465,11 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
           return true;
         });
     if (policy_.one_by_one) pipeline_of(pass).release();
-    before += work;
-    latents = out.samples;
+    before += work, latents = out.samples;
     report.steps += out.steps;
     report.evaluations += out.evaluations;
   }
+  if (policy_.denoiser_leaves && first + images >= r.request.count) release_denoisers();
   return latents;
 }
 

@@ -134,6 +134,7 @@ class TextToImage {
   Sketch sketch(const ResolvedTextToImage& r);
   std::vector<StageMemory> stages(const ResolvedTextToImage& r, const Sketch& s,
                                   const MemoryPolicy& policy);
+  void release_denoisers();
   void text_stage(DeviceModel& device, const Sketch& s, const MemoryPolicy& policy) const;
   RunMemory planned(const ResolvedTextToImage& r);
   void release();

@@ -33,6 +33,11 @@ class OnePlan {
   PlanNeeds needs_;
 };
 
+void leave(DeviceModel& device, const Pipeline::Needs& denoiser) {
+  if (denoiser.hoisted) device.leave(*denoiser.hoisted);
+  device.leave(denoiser.step);
+}
+
 std::vector<int64_t> smaller_than(int64_t largest, std::span<const int64_t> sides) {
   std::vector<int64_t> out;
   std::ranges::copy_if(sides, std::back_inserter(out), [&](int64_t s) { return s < largest; });
@@ -90,10 +95,14 @@ std::vector<TextStage*> TextToImage::text_stages() const {
   return out;
 }
 
-void TextToImage::release() {
-  for (TextStage* stage : text_stages()) stage->release();
+void TextToImage::release_denoisers() {
   pipeline_.release();
   if (refiner_) refiner_->release();
+}
+
+void TextToImage::release() {
+  for (TextStage* stage : text_stages()) stage->release();
+  release_denoisers();
   if (pixels_.encoder) pixels_.encoder->release();
   if (pixels_.decoder) pixels_.decoder->release();
   if (upscaler_) upscaler_->release();
@@ -162,6 +171,8 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     if (policy.one_by_one) device.leave(step);
   }
   if (!r.request.pixels) return std::move(device).stages();
+  if (policy.denoiser_leaves && !policy.one_by_one && r.request.count <= r.first().batch)
+    for (const Pipeline::Needs& n : denoisers) leave(device, n);
   device.begin("decoding");
   decode(s.latents);
   if (upscaler_) {
@@ -177,11 +188,14 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
 // Once a run, on entry. What earlier requests left on the device goes first where it is in the way.
 RunMemory TextToImage::planned(const ResolvedTextToImage& r) {
   const Sketch s = sketch(r);
-  MemoryChoice choice{.first = {.encoders_leave = !options_.keeps_encoders},
-                      .guided = r.first().guided,
-                      .decoder_tiles = {},
-                      .upscaler_tiles = {},
-                      .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
+  const bool leave = !options_.keeps_encoders;
+  // on the host it makes room for the files of others, and giving it back takes no time
+  MemoryChoice choice{
+      .first = {.encoders_leave = leave, .denoiser_leaves = leave && context_.device->on_host()},
+      .guided = r.first().guided,
+      .decoder_tiles = {},
+      .upscaler_tiles = {},
+      .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
   if (r.request.pixels) {
     const std::vector<int64_t> sides = LatentDecoder::sides(s.latents);
     if (!r.request.tiling.any()) choice.decoder_tiles.assign(sides.begin() + 1, sides.end());

@@ -13,6 +13,7 @@
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
 #include "passes/merge_matmuls.h"
+#include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
 #include "passes/row_fusion.h"
 #include "passes/scaled_residuals.h"
@@ -73,6 +74,7 @@ bool stores_weights(const Lowering& l) { return l.options.weights != nullptr; }
 bool merges_weights(const Lowering& l) {
   return stores_weights(l) && l.options.fuse && !l.device.on_host();
 }
+bool reads_files(const Lowering& l) { return stores_weights(l) && l.device.on_host(); }
 bool fuses(const Lowering& l) { return l.options.fuse; }
 // Activations in epilogues could not be recomputed cheaply.
 bool fuses_activations(const Lowering& l) {
@@ -117,6 +119,11 @@ constexpr Pass passes[] = {
      .run = [](const Graph& g,
                Lowering& l) { return merge_shortcuts(g, is_weight(g, l), same_kernel(l)); },
      .when = merges_weights},
+    {.name = "narrow_weights",
+     .what = "weights of 16 bits stay so, where a kernel widens them as it reads them",
+     .run = [](const Graph& g,
+               Lowering& l) { return narrow_weights(g, is_weight(g, l), same_kernel(l)); },
+     .when = reads_files},
     {.name = "prepare",
      .what = "what depends on weights alone leaves the graph",
      .run = split_off_weights,

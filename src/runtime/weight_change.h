@@ -17,9 +17,11 @@ namespace ebb {
 
 // A weight as it lies on the host, and what a network makes of it.
 struct StoredWeight {
-  Type type;                // as stored
-  ReadBytes read;           // its bytes; may throw Error
-  Tensor host;              // the same in memory, perhaps a mapped file's, or undefined
+  Type type;       // as stored
+  ReadBytes read;  // its bytes; may throw Error
+  Tensor host;     // the same in memory, perhaps a mapped file's, or undefined
+  // Of a mapped file's: lets it leave the process's memory until it is read again.
+  std::function<void()> forget = [] {};
   bool transposed = false;  // stored as [I,O], while the network and adapters have [O,I]
   // Adds to a graph the weight as the network reads it.
   std::function<Value(Value stored)> decode = [](Value v) { return v; };

@@ -110,10 +110,18 @@ class WeightStore::Preparer {
                            .reshape(type.shape));
       plan.load({});
       plan.enqueue();
+      forget(w.sources);
       used_ = 0;
     }
     context_.device->synchronize();  // before the plan's memory goes
     scratch_.clear();
+  }
+
+  // What was read on the host alone, and is read by no plan as it is, need not stay in memory.
+  void forget(const std::vector<std::string>& sources) {
+    for (const std::string& name : sources)
+      if (store_.in_place(name, *context_.device) && !asked_.contains(name))
+        store_.weights_.find(name)->second.forget();
   }
 
   // A value that is computed part by part: plans get it when all are there.
@@ -134,6 +142,7 @@ class WeightStore::Preparer {
       for (const std::string& name : recipe.sources) sources.push_back(store_.changed_source(name));
       const Tensor result = place_of(m.value->key, g_.prepare.type(m.value->value));
       on_.changed->compute(recipe, sources, result);
+      forget(recipe.sources);
       values_[m.value->key] = {result, m.changes};
     }
     on_.changed->finish();
@@ -423,6 +432,8 @@ int64_t WeightStore::held_bytes(const Device& device) const {
 void WeightStore::drop_unused() {
   const std::scoped_lock lock(mutex_);
   for (auto& [device, on] : on_device_) {
+    for (const auto& [key, value] : on.values)
+      if (value.shared) weights_.find(key)->second.forget();
     drop(on.values, {});
     if (on.changed) on.changed->drop();
   }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "core/chunks.h"
 #include "core/host_memory.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 #include "nn/storage.h"
 #include "train/diagnose.h"
@@ -91,6 +92,8 @@ StoredWeight stored_in(const std::shared_ptr<const TensorFile>& file, const Tens
            .read = [file, &e, begin](int64_t at,
                                      std::span<uint8_t> to) { file->read(e, begin + at, to); },
            .host = host.defined() ? part(host) : host};
+    if (host.defined())
+      out.forget = [mapped = out.host] { io::ReadFile::forget(mapped.raw(), mapped.bytes()); };
   } else {
     const Tensor read = file->load(e);
     out = stored_tensor(part(nn::storage_format(read.dtype()) ? read : read.to(DType::f32)));

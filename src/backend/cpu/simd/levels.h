@@ -1,7 +1,8 @@
-// The tables that loops.cpp and tiles.cpp are compiled into, one a level.
+// The tables that loops.cpp, panels.cpp and tiles.cpp are compiled into, one a level.
 #pragma once
 
 #include "backend/cpu/simd/loops.h"
+#include "backend/cpu/simd/panels.h"
 #include "backend/cpu/simd/tiles.h"
 
 namespace ebb::cpu {
@@ -9,6 +10,10 @@ namespace ebb::cpu {
 extern const Loops loops_base;
 extern const Loops loops_v3;  // AVX2 and FMA
 extern const Loops loops_v4;  // AVX-512
+
+extern const PanelKernels panels_base;
+extern const PanelKernels panels_v3;
+extern const PanelKernels panels_v4;
 
 extern const TileKernels tiles_base;
 extern const TileKernels tiles_v3;

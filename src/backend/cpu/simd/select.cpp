@@ -26,6 +26,21 @@ const Loops& loops() {
   return loops_base;
 }
 
+std::vector<const PanelKernels*> all_panel_kernels() {
+  std::vector<const PanelKernels*> found;
+#if defined(__x86_64__)
+  if (level() >= 4) found.push_back(&panels_v4);
+  if (level() >= 3) found.push_back(&panels_v3);
+#endif
+  found.push_back(&panels_base);
+  return found;
+}
+
+const PanelKernels& panel_kernels() {
+  static const PanelKernels* const chosen = all_panel_kernels().front();
+  return *chosen;
+}
+
 std::vector<const TileKernels*> all_tile_kernels() {
   std::vector<const TileKernels*> found;
 #if defined(__x86_64__)

@@ -2,29 +2,10 @@
 #include "backend/cpu/simd/tiles.h"
 
 #include "backend/cpu/simd/levels.h"
+#include "backend/cpu/simd/vectors.h"
 
 namespace ebb::cpu {
 namespace {
-
-// Register tile of the GEMM: rows, and vectors of columns; one more row of vectors is for operands.
-#if defined(__AVX512F__)
-constexpr int kVecBytes = 64, kRows = 6, kColumns = 4;  // of 32 registers
-#elif defined(__AVX2__)
-constexpr int kVecBytes = 32, kRows = 6, kColumns = 2;  // of 16 registers
-#else
-constexpr int kVecBytes = 16, kRows = 4, kColumns = 2;  // of 16 registers, no fused multiply-add
-#endif
-
-constexpr int kLanes = kVecBytes / 4;
-using Vec = float __attribute__((vector_size(kVecBytes)));
-using VecInt = int32_t __attribute__((vector_size(kVecBytes)));
-// In memory: at any address, seen also as plain floats.
-using VecAt = float __attribute__((vector_size(kVecBytes), aligned(4), may_alias));
-
-Vec load(const float* p) { return *reinterpret_cast<const VecAt*>(p); }
-void store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
-Vec all(float x) { return x - Vec{}; }
-Vec larger(Vec a, Vec b) { return a < b ? b : a; }
 
 // 2^x to 2e-7, for x < 127; 0 below -126.5.
 Vec power_of_2(Vec x) {
@@ -41,13 +22,6 @@ Vec power_of_2(Vec x) {
   p = p * f + 6.93147181e-1f;
   p = p * f + 1.0f;
   return p * (Vec)exponent;
-}
-
-template <class F>
-float fold(Vec v, F&& f) {
-  float r = v[0];
-  for (int i = 1; i < kLanes; ++i) r = f(r, v[i]);
-  return r;
 }
 
 // ---- GEMM ----
@@ -104,30 +78,46 @@ void gemm(const TileGemm& t) {
 
 // ---- softmax ----
 
-// Lower bound of row_max, for rows whose scores are all -infinity so far.
+// Lower bound of a maximum, for columns whose scores are all -infinity so far.
 constexpr float kLowest = -0x1.fffffep127f;
 
-void softmax(const TileSoftmax& t) {
-  for (int64_t i = 0; i < t.rows; ++i) {
-    float* const s = t.s + i * t.s_row;
-    Vec top = load(s);
-    for (int64_t j = kLanes; j < t.n; j += kLanes) top = larger(top, load(s + j));
-    const float before = t.row_max[i];
-    const float row_max = fold(top, [](float a, float b) { return a < b ? b : a; });
-    t.row_max[i] = before < row_max ? row_max : before;
-    const Vec shift = all(t.row_max[i] < kLowest ? kLowest : t.row_max[i]);
-    Vec sum{};
-    for (int64_t j = 0; j < t.n; j += kLanes) {
-      const Vec p = power_of_2(load(s + j) - shift);
-      store(s + j, p);
-      sum += p;
-    }
-    const Vec factor = power_of_2(all(before) - shift);
-    t.sum[i] = t.sum[i] * factor[0] + fold(sum, [](float a, float b) { return a + b; });
-    if (factor[0] == 1) continue;
-    float* const r = t.result + i * t.result_row;
-    for (int64_t j = 0; j < t.width; j += kLanes) store(r + j, load(r + j) * factor);
+// Columns from j on.
+template <int Columns>
+void softmax_columns(const TileSoftmax& t, int64_t j) {
+  Vec top[Columns], sum[Columns], factor[Columns];
+  for (int c = 0; c < Columns; ++c) top[c] = load(t.max + j + c * kLanes);
+  for (int64_t i = 0; i < t.keys; ++i)
+    for (int c = 0; c < Columns; ++c)
+      top[c] = larger(top[c], load(t.s + i * t.s_row + j + c * kLanes));
+  for (int c = 0; c < Columns; ++c) {
+    const Vec before = load(t.max + j + c * kLanes);
+    store(t.max + j + c * kLanes, top[c]);
+    top[c] = larger(top[c], all(kLowest));
+    factor[c] = power_of_2(before - top[c]);
+    sum[c] = Vec{};
   }
+  for (int64_t i = 0; i < t.keys; ++i)
+    for (int c = 0; c < Columns; ++c) {
+      float* const s = t.s + i * t.s_row + j + c * kLanes;
+      const Vec p = power_of_2(load(s) - top[c]);
+      store(s, p);
+      sum[c] += p;
+    }
+  for (int c = 0; c < Columns; ++c) {
+    float* const at = t.sum + j + c * kLanes;
+    store(at, load(at) * factor[c] + sum[c]);
+  }
+  for (int64_t d = 0; d < t.width; ++d)
+    for (int c = 0; c < Columns; ++c) {
+      float* const r = t.result + d * t.result_row + j + c * kLanes;
+      store(r, load(r) * factor[c]);
+    }
+}
+
+void softmax(const TileSoftmax& t) {
+  int64_t j = 0;
+  for (; j + 2 * kLanes <= t.n; j += 2 * kLanes) softmax_columns<2>(t, j);
+  for (; j < t.n; j += kLanes) softmax_columns<1>(t, j);
 }
 
 void softmax_grad(const TileSoftmaxGrad& t) {
@@ -143,8 +133,29 @@ void softmax_grad(const TileSoftmaxGrad& t) {
   }
 }
 
+// ---- transposition ----
+
+void transpose_square(const float* from, int64_t from_row, float* to, int64_t to_row) {
+  Vec x[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) x[i] = load(from + i * from_row);
+  transpose_square(x);
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) store(to + i * to_row, x[i]);
+}
+
+void transpose(const TileTranspose& t) {
+  const int64_t rows = t.rows / kLanes * kLanes, columns = t.columns / kLanes * kLanes;
+  for (int64_t i = 0; i < rows; i += kLanes)
+    for (int64_t j = 0; j < columns; j += kLanes)
+      transpose_square(t.from + i * t.from_row + j, t.from_row, t.to + j * t.to_row + i, t.to_row);
+  for (int64_t j = 0; j < t.columns; ++j)
+    for (int64_t i = j < columns ? rows : 0; i < t.rows; ++i)
+      t.to[j * t.to_row + i] = t.from[i * t.from_row + j];
+}
+
 }  // namespace
 
-constinit const TileKernels EBB_SIMD_TILES = {gemm, softmax, softmax_grad};
+constinit const TileKernels EBB_SIMD_TILES = {gemm, softmax, softmax_grad, transpose};
 
 }  // namespace ebb::cpu

@@ -26,18 +26,27 @@ struct TileGemm {
   bool accumulate = false;
 };
 
-// Online softmax over a tile of scores. s [rows,n] becomes 2^(s - row_max), where row_max is the
-// running maximum; sum becomes the running sum of such weights; result [rows,width] and sum are
-// first rescaled by 2^(old row_max - row_max). -infinity becomes 0. n and width as in
-// TileGemm.
+// Online softmax over a tile of transposed scores, a row a key and a column a query, so that lanes
+// are queries and nothing is folded across them. s [keys,n] becomes 2^(s - max), where max is the
+// running maximum of a column; sum becomes the running sum of such weights; result [width,n] and
+// sum are first rescaled by 2^(old max - max). -infinity becomes 0. n as in TileGemm.
 struct TileSoftmax {
-  int64_t rows = 0, n = 0;
+  int64_t keys = 0, n = 0;
   float* s = nullptr;
   int64_t s_row = 0;
-  float* row_max = nullptr;  // [rows]; starts at -infinity
-  float* sum = nullptr;      // [rows]; starts at 0
+  float* max = nullptr;  // [n]; starts at -infinity
+  float* sum = nullptr;  // [n]; starts at 0
   float* result = nullptr;
   int64_t result_row = 0, width = 0;
+};
+
+// to[j,i] = from[i,j] for i < rows and j < columns.
+struct TileTranspose {
+  int64_t rows = 0, columns = 0;
+  const float* from = nullptr;
+  int64_t from_row = 0;
+  float* to = nullptr;
+  int64_t to_row = 0;
 };
 
 // s [rows,n] becomes p = 2^(s - shift[row]), dp [rows,n] becomes p * (dp - delta[row]).
@@ -54,6 +63,7 @@ struct TileKernels {
   void (*gemm)(const TileGemm&);
   void (*softmax)(const TileSoftmax&);
   void (*softmax_grad)(const TileSoftmaxGrad&);
+  void (*transpose)(const TileTranspose&);
 };
 
 const TileKernels& tile_kernels();  // of this machine's level

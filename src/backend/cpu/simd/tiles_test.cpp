@@ -61,38 +61,65 @@ TEST(tiles, product_over_nothing__is_zero_or_what_was_there) {
   }
 }
 
-// Two tiles of a row in sequence, the second one with larger scores.
-TEST(tiles, softmax_in_two_tiles__equals_softmax_of_the_row) {
-  constexpr int64_t kRows = 3, kTile = 32;
-  for (const TileKernels* tiles : all_tile_kernels()) {
-    const auto first = values(kRows * kTile, -30, 0, 5), second = values(kRows * kTile, -9, 20, 6);
-    std::vector<float> row_max(kRows, -std::numeric_limits<float>::infinity()), sum(kRows, 0.0f);
-    std::vector<float> result(kRows * 16, 0.0f);
-    for (std::vector<float> s : {first, second}) {
-      tiles->softmax(
-          {kRows, kTile, s.data(), kTile, row_max.data(), sum.data(), result.data(), 16, 16});
-      for (size_t i = 0; i < result.size(); ++i) {  // v = 1 for every key
-        for (size_t j = 0; j < kTile; ++j) result[i] += s[i / 16 * kTile + j];
+// Two tiles of some columns in sequence, the second one with larger scores.
+TEST(tiles, softmax_in_two_tiles__equals_softmax_of_the_columns) {
+  constexpr int64_t kKeys = 9, kRow = 50, kWidth = 3;
+  for (const TileKernels* tiles : all_tile_kernels())
+    for (const size_t n : {16, 32, 48}) {
+      const auto first = values(kKeys * kRow, -30, 0, 5), second = values(kKeys * kRow, -9, 20, 6);
+      std::vector<float> max(n, -std::numeric_limits<float>::infinity()), sum(n, 0.0f);
+      std::vector<float> result(kWidth * n, 0.0f);
+      for (std::vector<float> s : {first, second}) {
+        const auto columns = static_cast<int64_t>(n);
+        tiles->softmax({kKeys, columns, s.data(), kRow, max.data(), sum.data(), result.data(),
+                        columns, kWidth});
+        for (size_t i = 0; i < result.size(); ++i)  // v = 1 for every key
+          for (size_t j = 0; j < kKeys; ++j) result[i] += s[j * kRow + i % n];
+      }
+      for (size_t c = 0; c < n; ++c) {
+        double want = 0;
+        for (size_t j = 0; j < kKeys; ++j)
+          want += std::exp2(double{first[j * kRow + c]}) + std::exp2(double{second[j * kRow + c]});
+        EXPECT_NEAR(max[c] + std::log2(sum[c]), std::log2(want), 2e-6);
+        for (size_t d = 0; d < kWidth; ++d) EXPECT_NEAR(result[d * n + c] / sum[c], 1, 1e-6);
       }
     }
-    for (size_t r = 0; r < kRows; ++r) {
-      double want = 0;
-      for (size_t j = 0; j < kTile; ++j)
-        want += std::exp2(double{first[r * kTile + j]}) + std::exp2(double{second[r * kTile + j]});
-      EXPECT_NEAR(row_max[r] + std::log2(sum[r]), std::log2(want), 2e-6);
-      EXPECT_NEAR(result[r * 16] / sum[r], 1, 1e-6);
-    }
+}
+
+TEST(tiles, softmax_of_a_masked_column__is_nothing) {
+  for (const TileKernels* tiles : all_tile_kernels()) {
+    const float none = -std::numeric_limits<float>::infinity();
+    std::vector<float> s(32, none), max(16, none), sum(16, 0.0f), result(16, 0.0f);
+    s[3] = 2.0f;
+    tiles->softmax({2, 16, s.data(), 16, max.data(), sum.data(), result.data(), 16, 1});
+    for (size_t c = 0; c < 16; ++c) EXPECT_EQ(sum[c], c == 3 ? 1.0f : 0.0f);
+    EXPECT_EQ(s[3], 1.0f);
+    EXPECT_EQ(s[4], 0.0f);
   }
 }
 
 TEST(tiles, softmax_of_not_a_number__stays_one) {
   for (const TileKernels* tiles : all_tile_kernels()) {
-    std::vector<float> s(16, 1.0f), result(16, 0.0f);
-    s[5] = std::numeric_limits<float>::quiet_NaN();
-    float row_max = -std::numeric_limits<float>::infinity(), sum = 0;
-    tiles->softmax({1, 16, s.data(), 16, &row_max, &sum, result.data(), 16, 16});
-    EXPECT_TRUE(std::isnan(sum));
+    std::vector<float> s(32, 1.0f), result(16, 0.0f), sum(16, 0.0f);
+    s[5] = s[16 + 6] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> max(16, -std::numeric_limits<float>::infinity());
+    tiles->softmax({2, 16, s.data(), 16, max.data(), sum.data(), result.data(), 16, 1});
+    for (size_t c = 0; c < 16; ++c) EXPECT_EQ(std::isnan(sum[c]), c == 5 || c == 6) << c;
   }
+}
+
+TEST(tiles, transpose_of_any_size__equals_loops) {
+  for (const TileKernels* tiles : all_tile_kernels())
+    for (const int64_t rows : {1, 16, 40, 64})
+      for (const int64_t columns : {1, 15, 16, 33}) {
+        const auto from = values(rows * (columns + 2), -1, 1, 9);
+        std::vector<float> to(static_cast<size_t>(columns * (rows + 3)), 7.0f);
+        tiles->transpose({rows, columns, from.data(), columns + 2, to.data(), rows + 3});
+        for (int64_t j = 0; j < columns; ++j)
+          for (int64_t i = 0; i < rows + 3; ++i)
+            EXPECT_EQ(to[static_cast<size_t>(j * (rows + 3) + i)],
+                      i < rows ? from[static_cast<size_t>(i * (columns + 2) + j)] : 7.0f);
+      }
 }
 
 TEST(tiles, softmax_grad__equals_loops) {

@@ -1,5 +1,6 @@
-// attention in tiles of 64 queries by 256 keys, with an online softmax. Keys are packed once as
-// transposed panels; scores are in units of log 2. All arithmetic is f32.
+// attention in tiles of 64 queries by 96 keys, with an online softmax. Scores and the output are
+// computed transposed: lanes are queries, so that neither heads nor keys are padded and the softmax
+// works down the columns. Scores are in units of log 2. All arithmetic is f32.
 #include <omp.h>
 
 #include <cmath>
@@ -14,7 +15,7 @@ namespace {
 using ebb::cpu::kTileLanes;
 using ebb::cpu::TileKernels;
 
-constexpr int64_t kKeyBlock = 4 * kPanel;
+constexpr int64_t kKeyBlock = 96;
 constexpr double kLog2e = 1.4426950408889634;
 
 struct Task {
@@ -22,88 +23,120 @@ struct Task {
   ScoreMask mask;
   DType dtype = DType::f32;
   const TileKernels* tiles = nullptr;
-  int64_t width = 0, panels = 0, blocks = 0;  // K rounded up; key panels; query blocks
+  int64_t key_blocks = 0, query_blocks = 0;  // of a head
   int threads = 1;
-  // Workspace offsets in floats: packed keys and values, and a set of tiles per thread.
+  // Workspace offsets in floats: dense keys and values, and a set of tiles per thread.
   int64_t keys = 0, values = 0, own = 0, own_size = 0;
-  int64_t score_at = 0, query_at = 0, result_at = 0, row_max_at = 0, sum_at = 0;  // in a tile set
+  // In a tile set: scores [keys,queries], queries and result [K,queries], either one's rows.
+  int64_t score_at = 0, query_at = 0, result_at = 0, rows_at = 0, max_at = 0, sum_at = 0;
   int64_t workspace = 0;
+
+  int64_t heads() const { return z.n * z.a; }
 };
 
 Task plan(const Signature& s) {
   const AttentionSizes z = attention_sizes(s);
   Task k{.z = z, .mask = {z, s}, .dtype = s.in[0].dtype};
   k.tiles = &ebb::cpu::tile_kernels();
-  k.width = rounded_up(k.z.k, kTileLanes);
-  k.panels = rounded_up(k.z.s, kPanel) / kPanel;
-  k.blocks = rounded_up(k.z.t, kQueryBlock) / kQueryBlock;
+  k.key_blocks = rounded_up(z.s, kKeyBlock) / kKeyBlock;
+  k.query_blocks = rounded_up(z.t, kQueryBlock) / kQueryBlock;
   k.threads = omp_get_max_threads();
   Carver tile;
   k.score_at = tile.take(kQueryBlock * kKeyBlock);
-  k.query_at = tile.take(kQueryBlock * k.width);
-  k.result_at = tile.take(kQueryBlock * k.width);
-  k.row_max_at = tile.take(kQueryBlock);
+  k.query_at = tile.take(kQueryBlock * z.k);
+  k.result_at = tile.take(kQueryBlock * z.k);
+  k.rows_at = tile.take(kQueryBlock * z.k);
+  k.max_at = tile.take(kQueryBlock);
   k.sum_at = tile.take(kQueryBlock);
   k.own_size = tile.bytes() / 4;
   Carver all;
-  k.keys = all.take(k.z.n * k.z.a * k.panels * kPanel * k.z.k);
-  k.values = all.take(k.z.n * k.z.a * k.z.s * k.width);
+  k.keys = all.take(k.heads() * z.s * z.k);
+  k.values = all.take(k.heads() * z.s * z.k);
   k.own = all.take(k.own_size * k.threads);
   k.workspace = all.bytes();
   return k;
 }
 
-// Packs panel `i` of all heads: keys transposed, values in rows.
+// Packs key block `i` of all heads.
 void pack(const Task& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   auto* const space = static_cast<float*>(call.workspace);
-  const int64_t head = i / k.panels, begin = i % k.panels * kPanel;
-  const RowRange rows{begin, std::min(kPanel, z.s - begin)};
-  read_panel(head_of(z, k.dtype, call.in[1], head, z.s), rows, space + k.keys + i * kPanel * z.k);
-  read_rows(head_of(z, k.dtype, call.in[2], head, z.s), rows, 1,
-            space + k.values + (head * z.s + begin) * k.width);
+  const int64_t head = i / k.key_blocks, begin = i % k.key_blocks * kKeyBlock;
+  const RowRange rows{begin, std::min(kKeyBlock, z.s - begin)};
+  const int64_t at = (head * z.s + begin) * z.k;
+  read_rows(head_of(z, k.dtype, call.in[1], head, z.s), rows, 1, space + k.keys + at, z.k);
+  read_rows(head_of(z, k.dtype, call.in[2], head, z.s), rows, 1, space + k.values + at, z.k);
 }
 
 // One tile: updates the online softmax and the output of `rows` with `keys` of a head.
 void add_keys(const Task& k, const ScoreMask& mask, float* own, const float* space, int64_t head,
               RowRange keys, RowRange rows) {
-  const int64_t queries = rows.count;
+  const int64_t queries = rounded_up(rows.count, kTileLanes);
+  const int64_t at = (head * k.z.s + keys.begin) * k.z.k;
   float* const score = own + k.score_at;
-  const int64_t columns = rounded_up(keys.count, kTileLanes);
-  for (int64_t j = 0; j < columns; j += kPanel)
-    k.tiles->gemm(
-        {.m = queries,
-         .n = std::min(kPanel, columns - j),
-         .k = k.z.k,
-         .a = own + k.query_at,
-         .a_row = k.width,
-         .b = space + k.keys + (head * k.panels + (keys.begin + j) / kPanel) * kPanel * k.z.k,
-         .b_row = kPanel,
-         .c = score + j,
-         .c_row = kKeyBlock});
-  if (!k.z.plain()) mask.apply(head, rows, keys, score, kKeyBlock);
-  for (int64_t i = 0; i < queries; ++i)
-    std::fill(score + i * kKeyBlock + keys.count, score + i * kKeyBlock + columns,
-              -std::numeric_limits<float>::infinity());
-  k.tiles->softmax({.rows = queries,
-                    .n = columns,
+  k.tiles->gemm({.m = keys.count,
+                 .n = queries,
+                 .k = k.z.k,
+                 .a = space + k.keys + at,
+                 .a_row = k.z.k,
+                 .b = own + k.query_at,
+                 .b_row = kQueryBlock,
+                 .c = score,
+                 .c_row = kQueryBlock});
+  if (!k.z.plain()) mask.apply(head, rows, keys, score, {.query = 1, .key = kQueryBlock});
+  k.tiles->softmax({.keys = keys.count,
+                    .n = queries,
                     .s = score,
-                    .s_row = kKeyBlock,
-                    .row_max = own + k.row_max_at,
+                    .s_row = kQueryBlock,
+                    .max = own + k.max_at,
                     .sum = own + k.sum_at,
                     .result = own + k.result_at,
-                    .result_row = k.width,
-                    .width = k.width});
-  k.tiles->gemm({.m = queries,
-                 .n = k.width,
+                    .result_row = kQueryBlock,
+                    .width = k.z.k});
+  k.tiles->gemm({.m = k.z.k,
+                 .n = queries,
                  .k = keys.count,
-                 .a = score,
-                 .a_row = kKeyBlock,
-                 .b = space + k.values + (head * k.z.s + keys.begin) * k.width,
-                 .b_row = k.width,
+                 .a = space + k.values + at,
+                 .a_row = 1,
+                 .a_col = k.z.k,
+                 .b = score,
+                 .b_row = kQueryBlock,
                  .c = own + k.result_at,
-                 .c_row = k.width,
+                 .c_row = kQueryBlock,
                  .accumulate = true});
+}
+
+// Reads `rows` of a head's queries, in units of log 2, and begins with no key.
+void begin_queries(const Task& k, const Head& head, RowRange rows, float* own) {
+  const auto factor = static_cast<float>(k.z.scale * kLog2e);
+  std::fill_n(own + k.query_at, kQueryBlock * k.z.k, 0.0f);
+  read_rows(head, rows, factor, own + k.rows_at, k.z.k);
+  k.tiles->transpose({.rows = rows.count,
+                      .columns = k.z.k,
+                      .from = own + k.rows_at,
+                      .from_row = k.z.k,
+                      .to = own + k.query_at,
+                      .to_row = kQueryBlock});
+  std::fill_n(own + k.max_at, kQueryBlock, -std::numeric_limits<float>::infinity());
+  std::fill_n(own + k.sum_at, kQueryBlock, 0.0f);
+  std::fill_n(own + k.result_at, kQueryBlock * k.z.k, 0.0f);
+}
+
+// Writes `rows` of a head's output and their lse.
+void end_queries(const Task& k, const Head& head, RowRange rows, float* own, float* lse) {
+  const AttentionSizes& z = k.z;
+  k.tiles->transpose({.rows = z.k,
+                      .columns = rows.count,
+                      .from = own + k.result_at,
+                      .from_row = kQueryBlock,
+                      .to = own + k.rows_at,
+                      .to_row = z.k});
+  const float *const max = own + k.max_at, *const sum = own + k.sum_at;
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const bool masked = sum[r] == 0;  // fully
+    write_rows(head, {rows.begin + r, 1}, masked ? 0 : 1 / sum[r], own + k.rows_at + r * z.k, z.k);
+    lse[r] = masked ? 0 : static_cast<float>((max[r] + std::log2(sum[r])) / kLog2e);
+  }
 }
 
 // Query block `i` of all heads.
@@ -111,25 +144,15 @@ void attend(const Task& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   auto* const space = static_cast<float*>(call.workspace);
   float* const own = space + k.own + omp_get_thread_num() * k.own_size;
-  const int64_t head = i / k.blocks, begin = i % k.blocks * kQueryBlock;
+  const int64_t head = i / k.query_blocks, begin = i % k.query_blocks * kQueryBlock;
   const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
-  read_rows(head_of(z, k.dtype, call.in[0], head, z.t), rows, static_cast<float>(z.scale * kLog2e),
-            own + k.query_at);
-  float *const row_max = own + k.row_max_at, *const sum = own + k.sum_at;
-  std::fill_n(row_max, rows.count, -std::numeric_limits<float>::infinity());
-  std::fill_n(sum, rows.count, 0.0f);
-  std::fill_n(own + k.result_at, rows.count * k.width, 0.0f);
+  begin_queries(k, head_of(z, k.dtype, call.in[0], head, z.t), rows, own);
   const ScoreMask mask = k.mask.of(call);
-  const int64_t end = rows.count > 0 ? mask.key_limit(head, begin + rows.count - 1) : 0;
+  const int64_t end = mask.key_limit(head, begin + rows.count - 1);
   for (int64_t j = 0; j < end; j += kKeyBlock)
     add_keys(k, mask, own, space, head, {j, std::min(kKeyBlock, end - j)}, rows);
-  const Head o = out_head_of(z, k.dtype, call.out[0], head);
-  float* const lse = static_cast<float*>(call.out[1]) + head * z.t + begin;
-  for (int64_t r = 0; r < rows.count; ++r) {
-    const bool masked_row = sum[r] == 0;  // fully masked
-    write_rows(o, {begin + r, 1}, masked_row ? 0 : 1 / sum[r], own + k.result_at + r * k.width);
-    lse[r] = masked_row ? 0 : static_cast<float>((row_max[r] + std::log2(sum[r])) / kLog2e);
-  }
+  end_queries(k, out_head_of(z, k.dtype, call.out[0], head), rows, own,
+              static_cast<float*>(call.out[1]) + head * z.t + begin);
 }
 
 Program prepare(const Signature& s, const Tune&, Device&) {
@@ -139,9 +162,9 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 #pragma omp parallel num_threads(k.threads)
     {
 #pragma omp for
-      for (int64_t i = 0; i < k.z.n * k.z.a * k.panels; ++i) pack(k, call, i);
+      for (int64_t i = 0; i < k.heads() * k.key_blocks; ++i) pack(k, call, i);
 #pragma omp for schedule(dynamic)
-      for (int64_t i = 0; i < k.z.n * k.z.a * k.blocks; ++i) attend(k, call, i);
+      for (int64_t i = 0; i < k.heads() * k.query_blocks; ++i) attend(k, call, i);
     }
   };
   return {.workspace = k.workspace, .run = run};

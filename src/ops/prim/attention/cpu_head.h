@@ -46,8 +46,7 @@ inline int64_t rounded_up(int64_t n, int64_t multiple) {
 }
 
 // to [count,width] = factor * rows; columns beyond K are 0.
-inline void read_rows(const Head& h, RowRange r, float factor, float* to) {
-  const int64_t width = rounded_up(h.k, ebb::cpu::kTileLanes);
+inline void read_rows(const Head& h, RowRange r, float factor, float* to, int64_t width) {
   visit_dtype(h.dtype, [&](auto zero) {
     for (int64_t i = 0; i < r.count; ++i, to += width) {
       const auto* from = static_cast<const decltype(zero)*>(h.first) + (r.begin + i) * h.row_stride;
@@ -70,8 +69,7 @@ inline void read_panel(const Head& h, RowRange r, float* to) {
 }
 
 // rows = factor * from [count,width].
-inline void write_rows(const Head& h, RowRange r, float factor, const float* from) {
-  const int64_t width = rounded_up(h.k, ebb::cpu::kTileLanes);
+inline void write_rows(const Head& h, RowRange r, float factor, const float* from, int64_t width) {
   visit_dtype(h.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < r.count; ++i, from += width) {
@@ -81,6 +79,11 @@ inline void write_rows(const Head& h, RowRange r, float factor, const float* fro
     }
   });
 }
+
+// Floats from query to query and from key to key in a tile of scores.
+struct ScoreStrides {
+  int64_t query = 0, key = 0;
+};
 
 // Bias and masks of a tile of scores.
 struct ScoreMask {
@@ -107,27 +110,26 @@ struct ScoreMask {
     const int64_t all = z.key_limit(t);
     return key_lengths ? std::clamp<int64_t>(key_lengths[i / z.a], 0, all) : all;
   }
-  // Scores in units of log 2 of queries and keys of head `i`, rows `row` floats apart.
-  void apply(int64_t i, RowRange queries, RowRange keys, float* scores, int64_t row) const;
+  // Scores in units of log 2 of queries and keys of head `i`.
+  void apply(int64_t i, RowRange queries, RowRange keys, float* scores, ScoreStrides at) const;
 };
 
 inline void ScoreMask::apply(int64_t i, RowRange queries, RowRange keys, float* scores,
-                             int64_t row) const {
+                             ScoreStrides at) const {
   constexpr float kLog2e = 1.4426950408889634f, none = -std::numeric_limits<float>::infinity();
-  for (int64_t r = 0; r < queries.count; ++r, scores += row) {
+  for (int64_t r = 0; r < queries.count; ++r, scores += at.query) {
     const int64_t t = queries.begin + r;
     const int64_t end = std::clamp<int64_t>(key_limit(i, t) - keys.begin, 0, keys.count);
     if (bias)
       visit_dtype(bias_dtype, [&](auto zero) {
         const auto* const from = static_cast<const decltype(zero)*>(bias) + i / z.a * strides.n +
                                  i % z.a * strides.a + t * strides.t + keys.begin;
-#pragma omp simd
         for (int64_t j = 0; j < end; ++j) {
           const auto b = static_cast<float>(from[j]);
-          scores[j] += kLog2e * (b == none ? b : std::max(b, -1e30f));
+          scores[j * at.key] += kLog2e * (b == none ? b : std::max(b, -1e30f));
         }
       });
-    std::fill(scores + end, scores + keys.count, none);
+    for (int64_t j = end; j < keys.count; ++j) scores[j * at.key] = none;
   }
 }
 

@@ -85,7 +85,7 @@ void pack_keys(const Task& k, const Call& call, int64_t i) {
   const RowRange rows{begin, std::min(kPanel, z.s - begin)};
   const Head key = head_of(z, k.dtype, call.in[1], head, z.s);
   read_panel(key, rows, space + k.key_panel + panel);
-  read_rows(key, rows, 1, space + k.key + (head * z.s + begin) * k.width);
+  read_rows(key, rows, 1, space + k.key + (head * z.s + begin) * k.width, k.width);
   read_panel(head_of(z, k.dtype, call.in[2], head, z.s), rows, space + k.value_panel + panel);
 }
 
@@ -104,9 +104,9 @@ void pack_queries(const Task& k, const Call& call, int64_t i) {
   const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
   float *const query = space + k.query + first * k.width, *const dout =
                                                               space + k.dout + first * k.width;
-  read_rows(out_head_of(z, k.dtype, call.in[k.at], head), rows, 1,
-            query);  // o, replaced by q below
-  read_rows(out_head_of(z, k.dtype, call.in[k.at + 2], head), rows, 1, dout);
+  read_rows(out_head_of(z, k.dtype, call.in[k.at], head), rows, 1, query,
+            k.width);  // o, replaced by q below
+  read_rows(out_head_of(z, k.dtype, call.in[k.at + 2], head), rows, 1, dout, k.width);
   for (int64_t r = 0; r < rows.count; ++r) {
     float sum =
         call.in.size() == k.at + 4 ? -element(k.dlse_dtype, call.in[k.at + 3], first + r) : 0.0f;
@@ -116,7 +116,7 @@ void pack_queries(const Task& k, const Call& call, int64_t i) {
     space[k.shift + first + r] = static_cast<float>(lse * kLog2e);
   }
   read_rows(head_of(z, k.dtype, call.in[0], head, z.t), rows, static_cast<float>(z.scale * kLog2e),
-            query);
+            query, k.width);
 }
 
 // A tile: `queries` of a head (counted over all heads) against `keys` of it, with its dq.
@@ -165,7 +165,7 @@ void run_tile(const Task& k, const Tile& t, float* space, float* own) {
   gemm_panels(k, t, dout, space + k.value_panel, dscore);
   if (!k.z.plain())
     t.mask->apply(t.head, {t.queries.begin - t.head * k.z.t, t.queries.count}, t.keys, score,
-                  kKeyBlock);
+                  {.query = kKeyBlock, .key = 1});
   k.tiles->softmax_grad({.rows = t.queries.count,
                          .n = rounded_up(t.keys.count, kTileLanes),
                          .s = score,
@@ -208,8 +208,9 @@ void run_split(const Task& k, const Call& call, int64_t i) {
       if (mask.key_limit(head, q + queries.count - 1) <= keys.begin) continue;
       run_tile(k, {head, queries, keys, dq + q * k.width, &mask}, space, own);
     }
-    write_rows(dk, keys, static_cast<float>(1 / kLog2e), own + k.dk_at);  // queries held the scale
-    write_rows(dv, keys, 1, own + k.dv_at);
+    write_rows(dk, keys, static_cast<float>(1 / kLog2e), own + k.dk_at,
+               k.width);  // queries held the scale
+    write_rows(dv, keys, 1, own + k.dv_at, k.width);
   }
 }
 
@@ -224,7 +225,8 @@ void finish(const Task& k, const Call& call, int64_t i) {
   for (int64_t split = 1; split < k.key_splits; ++split)
 #pragma omp simd
     for (int64_t j = 0; j < count; ++j) sum[j] += sum[split * step + j];
-  write_rows(head_of(z, k.dtype, call.out[0], head, z.t), rows, static_cast<float>(z.scale), sum);
+  write_rows(head_of(z, k.dtype, call.out[0], head, z.t), rows, static_cast<float>(z.scale), sum,
+             k.width);
 }
 
 Program prepare(const Signature& s, const Tune&, Device&) {

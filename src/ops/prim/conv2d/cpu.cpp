@@ -1,4 +1,5 @@
-// conv2d through oneDNN.
+// conv2d through oneDNN, and of panels where weights are widened.
+#include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/widen.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d/op.h"
@@ -30,10 +31,58 @@ bool supports_widened(const Signature& s, const Device&) {
   return ebb::cpu::has_narrow_floats(s) && !epilogue_of(s).residual;
 }
 
+// Many input channels, with any epilogue.
+bool supports_panels(const Signature& s, const Device&) {
+  return ebb::cpu::panels_are_fast(s.in[0].dtype, s.in[1].dtype, s.in[1].shape[3]);
+}
+
+// Addresses of the pixels that a tap of the kernel reads for pixels of the result.
+void tap_rows(const ConvGeometry& g, int64_t tap, int64_t begin, int64_t count, const float* x,
+              const float* zeros, const float** rows) {
+  const int64_t ph = g.out_h(), pw = g.out_w();
+  int64_t q = begin % pw, p = begin / pw % ph, n = begin / (pw * ph);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = p * g.stride - g.top + tap / g.kw, col = q * g.stride - g.left + tap % g.kw;
+    const bool inside = row >= 0 && row < g.h && col >= 0 && col < g.w;
+    rows[i] = inside ? x + ((n * g.h + row) * g.w + col) * g.c : zeros;
+    if (++q < pw) continue;
+    q = 0;
+    if (++p < ph) continue;
+    p = 0;
+    ++n;
+  }
+}
+
+Program prepare_panels(const Signature& s, const Tune&, Device&) {
+  const ConvGeometry g = conv2d_geometry(s);
+  const Epilogue e = epilogue_of(s);
+  ebb::cpu::PanelProblem p{
+      .m = g.n * g.out_h() * g.out_w(), .n = g.o, .k = g.c, .taps = g.kh * g.kw};
+  p.a = s.in[0].dtype;
+  p.weights = s.in[1].dtype;
+  p.c = s.out[0].dtype;
+  if (e.bias) p.bias = s.in[*e.bias].dtype;
+  if (e.residual) p.residual = s.in[*e.residual].dtype;
+  p.residual_rows = e.rows;
+  const auto rows = [g](int64_t tap, int64_t begin, int64_t count, const float* x,
+                        const float* zeros,
+                        const float** to) { tap_rows(g, tap, begin, count, x, zeros, to); };
+  const ebb::cpu::PanelMatmul product(p, g.x().numel(), rows);
+  const auto run = [=](const Call& c) {
+    product.run({c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0],
+                 c.workspace});
+  };
+  return {.workspace = product.scratch_bytes(), .run = run};
+}
+
 }  // namespace
 
 std::vector<Kernel> conv2d() {
-  return {{.op = "conv2d", .name = "conv2d_onednn", .supports = supports, .prepare = prepare},
+  return {{.op = "conv2d",
+           .name = "conv2d_panels",
+           .supports = supports_panels,
+           .prepare = prepare_panels},
+          {.op = "conv2d", .name = "conv2d_onednn", .supports = supports, .prepare = prepare},
           {.op = "conv2d",
            .name = "conv2d_widened",
            .supports = supports_widened,

@@ -1,5 +1,6 @@
-// matmul through oneDNN.
+// matmul through oneDNN, and of panels where weights are widened.
 #include "backend/cpu/onednn.h"
+#include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/widen.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
@@ -46,7 +47,7 @@ bool is_plain(const Signature& s) { return !epilogue_of(s).residual && !s.as<Mat
 
 // oneDNN's f32 GEMMs have f32 results and bias.
 bool supports(const Signature& s, const Device&) {
-  if (!ebb::cpu::onednn_takes(s) || !is_plain(s)) return false;
+  if (!ebb::cpu::onednn_takes(s) || !is_plain(s) || s.in[0].dtype != s.in[1].dtype) return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
 }
 
@@ -70,10 +71,43 @@ bool supports_widened(const Signature& s, const Device&) {
   return ebb::cpu::has_narrow_floats(s) && is_plain(s);
 }
 
+// Activations times linear weights [N,K], with any epilogue.
+bool supports_panels(const Signature& s, const Device&) {
+  const auto& t = s.as<Matmul>();
+  return !t.trans_a && t.trans_b && !t.row_sums && s.in[1].shape.rank() == 2 &&
+         ebb::cpu::panels_are_fast(s.in[0].dtype, s.in[1].dtype, s.in[1].shape[1]);
+}
+
+Program prepare_panels(const Signature& s, const Tune&, Device&) {
+  const MatmulSizes z = matmul_sizes(s);
+  const Epilogue e = epilogue_of(s);
+  ebb::cpu::PanelProblem p{.m = z.lead.numel() * z.m, .n = z.n, .k = z.k};
+  p.a = s.in[0].dtype;
+  p.weights = s.in[1].dtype;
+  p.c = s.out[0].dtype;
+  if (e.bias) p.bias = s.in[*e.bias].dtype;
+  if (e.residual) p.residual = s.in[*e.residual].dtype;
+  p.residual_rows = e.rows;
+  const auto rows = [k = z.k](int64_t, int64_t begin, int64_t count, const float* a, const float*,
+                              const float** to) {
+    for (int64_t i = 0; i < count; ++i) to[i] = a + (begin + i) * k;
+  };
+  const ebb::cpu::PanelMatmul product(p, p.m * p.k, rows);
+  const auto run = [=](const Call& call) {
+    product.run({call.in[0], call.in[1], address_of(e.bias, call), address_of(e.residual, call),
+                 call.out[0], call.workspace});
+  };
+  return {.workspace = product.scratch_bytes(), .run = run};
+}
+
 }  // namespace
 
 std::vector<Kernel> matmul() {
-  return {{.op = "matmul", .name = "matmul_onednn", .supports = supports, .prepare = prepare},
+  return {{.op = "matmul",
+           .name = "matmul_panels",
+           .supports = supports_panels,
+           .prepare = prepare_panels},
+          {.op = "matmul", .name = "matmul_onednn", .supports = supports, .prepare = prepare},
           {.op = "matmul",
            .name = "matmul_widened",
            .supports = supports_widened,

@@ -49,7 +49,7 @@ namespace {
 struct Use {
   static gemm::Problem problem(const Signature& s) { return matmul_sm90_problem(s); }
   static gemm::Kernels kernels(const gemm::Problem& p) { return matmul_sm90_kernels(p); }
-  static bool supports(const Signature&) { return true; }
+  static bool supports(const Signature& s) { return s.in[0].dtype == s.in[1].dtype; }
   static auto operands(const Signature& s) { return epilogue_operands(s); }
   static Program general(const Signature& s, Device& d) {
     return gemm::general_program(matmul(), s, d);

@@ -41,8 +41,9 @@ std::vector<Type> infer(const Signature& s) {
   const Operands operands{a, b, attrs, s.at};
   require(a.shape.rank() >= 2 && b.shape.rank() >= 2, "matmul: ranks must be at least 2 (",
           a.shape.rank(), " and ", b.shape.rank(), ")", operands);
-  require(is_float(a.dtype) && a.dtype == b.dtype, "matmul: a and b must have one float dtype (",
-          a.dtype, " and ", b.dtype, ")", operands);
+  require(is_float(a.dtype) && (a.dtype == b.dtype || (a.dtype == DType::f32 && is_float(b.dtype))),
+          "matmul: b must have a's float dtype, or be narrower than f32 (", a.dtype, " and ",
+          b.dtype, ")", operands);
   const MatmulSizes z = matmul_sizes(s);
   const int64_t bk = b.shape[attrs.trans_b ? -1 : -2];
   require(z.k == bk && z.k > 0, "matmul: inner sizes must be equal and positive (", z.k, " and ",
@@ -86,8 +87,8 @@ Value rows_of(Value v) { return reshape(v, {-1, v.shape()[-1]}); }
 
 Value gradient_a(const VjpCall& c, Value dc) {
   const auto& t = c.sig.as<Matmul>();
-  const Value a = c.in[0], b = c.in[1];
-  dc = cast(dc, b.dtype());
+  const Value a = c.in[0], b = cast(c.in[1], a.dtype());
+  dc = cast(dc, a.dtype());
   const Value da =
       t.trans_a ? product(b, dc, {.trans_a = t.trans_b, .trans_b = true, .dtype = {}}, a.dtype())
                 : product(dc, b, {.trans_a = false, .trans_b = !t.trans_b, .dtype = {}}, a.dtype());
@@ -161,9 +162,14 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
-// Without the sums, or without the residual.
+// With operands of one dtype, without the sums, or without the residual.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Matmul a = s.as<Matmul>();
+  if (in[0].dtype() != in[1].dtype()) {
+    std::vector<Value> wide(in.begin(), in.end());
+    wide[1] = cast(in[1], in[0].dtype());
+    return g.add(*s.op, a, wide);
+  }
   if (!a.row_sums) {
     a.dtype = name_of(DType::f32);
     return without_residual(g, s, a, in);

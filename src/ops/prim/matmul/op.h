@@ -8,8 +8,8 @@
 namespace ebb::ops {
 
 // a [..., M, K], b [..., K, N], bias [N] -> [..., M, N]. Leading dims are equal, or one of a and b
-// has rank 2 and serves the whole batch. a and b have one dtype; bias and residual (ops/prim/
-// epilogue.h) may have others.
+// has rank 2 and serves the whole batch. a and b have one dtype, or a is f32 and b, a weight as its
+// file has it, narrower; bias and residual (ops/prim/epilogue.h) may have others.
 struct Matmul {
   bool trans_a = false;  // a is stored [..., K, M]
   bool trans_b = false;  // b is stored [..., N, K]

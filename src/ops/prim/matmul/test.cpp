@@ -25,10 +25,10 @@ TEST(linear, wrong_width__names_sizes_operands_and_place) {
 
 TEST(matmul, dtypes_differ__says_so) {
   Graph g;
-  const Value a = input(g, {2, 3}), b = input(g, {3, 4}, DType::bf16);
+  const Value a = input(g, {2, 3}, DType::bf16), b = input(g, {3, 4});
   EXPECT_EQ(error_of([&] { matmul(a, b); }),
-            "matmul: a and b must have one float dtype (f32 and bf16)  a: f32[2,3]  b: "
-            "bf16[3,4]  at ");
+            "matmul: b must have a's float dtype, or be narrower than f32 (bf16 and f32)  a: "
+            "bf16[2,3]  b: f32[3,4]  at ");
 }
 
 TEST(matmul, batches_differ__says_so) {

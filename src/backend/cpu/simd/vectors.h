@@ -1,0 +1,52 @@
+// Vectors of f32 as wide as the level has them, for what is compiled once a level.
+#pragma once
+
+#include <cstdint>
+
+namespace ebb::cpu {
+namespace {
+
+// Register tile of a GEMM: rows, and vectors of columns; one more row of vectors is for operands.
+#if defined(__AVX512F__)
+constexpr int kVecBytes = 64, kRows = 6, kColumns = 4;  // of 32 registers
+#elif defined(__AVX2__)
+constexpr int kVecBytes = 32, kRows = 6, kColumns = 2;  // of 16 registers
+#else
+constexpr int kVecBytes = 16, kRows = 4, kColumns = 2;  // of 16 registers, no fused multiply-add
+#endif
+
+constexpr int kLanes = kVecBytes / 4;
+using Vec = float __attribute__((vector_size(kVecBytes)));
+using VecInt = int32_t __attribute__((vector_size(kVecBytes)));
+// In memory: at any address, seen also as plain floats.
+using VecAt = float __attribute__((vector_size(kVecBytes), aligned(4), may_alias));
+
+inline Vec load(const float* p) { return *reinterpret_cast<const VecAt*>(p); }
+inline void store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
+inline Vec all(float x) { return x - Vec{}; }
+inline Vec larger(Vec a, Vec b) { return a < b ? b : a; }
+
+// A square of kLanes rows changes rows and columns: interleaving row i with row i + kLanes / 2
+// rotates the index of an element by one bit, log2(kLanes) rounds exchange its halves.
+inline void transpose_square(Vec (&x)[kLanes]) {
+  VecInt first, second;  // lanes of two vectors in turn, of their first halves or second ones
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    first[i] = i / 2 + i % 2 * kLanes;
+    second[i] = first[i] + kLanes / 2;
+  }
+#pragma GCC unroll 4
+  for (int round = 1; round < kLanes; round *= 2) {
+    Vec y[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes / 2; ++i) {
+      y[2 * i] = __builtin_shuffle(x[i], x[i + kLanes / 2], first);
+      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + kLanes / 2], second);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) x[i] = y[i];
+  }
+}
+
+}  // namespace
+}  // namespace ebb::cpu
