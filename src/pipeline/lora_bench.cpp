@@ -97,10 +97,10 @@ BenchResult bench_lora(const Context& context, const std::string& name) {
   const auto store = random_store(m);
   Graph g;
   g.output("F", network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 2)));
-  PreparedGraph prepared;
-  lowered_for(mixed_precision(g, DType::bf16, Parameters::rounded), *context.device,
-              {.weights = store}, LoweringMode::no_recompute, &prepared);
-  store->get(prepared, context);
+  const CompileOptions options{.weights = store};
+  Lowering lowering{*context.device, options};
+  lowered(mixed_precision(g, DType::bf16, Parameters::rounded), lowering, "prepare");
+  store->get(lowering.prepared, context);
   const std::vector<adapters::Network> target = {
       {adapters::Network::Part::denoiser, 1, m.model, m.config, store}};
   const auto file = adapters::AdapterFile::open(temporary.path.string());
@@ -108,7 +108,7 @@ BenchResult bench_lora(const Context& context, const std::string& name) {
     context.device->synchronize();
     const auto start = Clock::now();
     adapters::apply({{file, strength, strength}}, target, true);
-    store->get(prepared, context);
+    store->get(lowering.prepared, context);
     context.device->synchronize();
     return std::chrono::duration<double>(Clock::now() - start).count();
   };

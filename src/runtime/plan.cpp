@@ -5,136 +5,12 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "core/out_of_memory.h"
-#include "ops/prim/pointwise/op.h"
-#include "ops/table.h"
-#include "passes/activations.h"
-#include "passes/concats.h"
-#include "passes/epilogue.h"
-#include "passes/fuse.h"
-#include "passes/horizontal_fusion.h"
-#include "passes/lower.h"
-#include "passes/merge_matmuls.h"
-#include "passes/narrow_weights.h"
-#include "passes/rematerialise.h"
-#include "passes/row_fusion.h"
-#include "passes/scaled_residuals.h"
-#include "passes/segments.h"
-#include "passes/shortcuts.h"
-#include "passes/simplify.h"
-#include "passes/slices.h"
-#include "passes/spatial_fusion.h"
-#include "passes/upsampled_convs.h"
 #include "runtime/prepare_use.h"
 #include "runtime/run_step.h"
 #include "runtime/supporting_kernels.h"
 #include "runtime/weight_store.h"
 
 namespace ebb {
-namespace {
-
-// Whether both signatures have one preferred kernel, perhaps under different ops.
-bool same_cost_class(const Signature& a, const Signature& b, SupportingKernels& kernels) {
-  const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
-  return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
-}
-
-// Whether the preferred kernels of two ops are of one kind: their names differ by the ops' names.
-bool same_family(const Signature& a, const Signature& b, SupportingKernels& kernels) {
-  const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
-  return !for_a.empty() && !for_b.empty() &&
-         for_a[0]->name.substr(a.op->name.size()) == for_b[0]->name.substr(b.op->name.size());
-}
-
-// Updates need computed values: a source that updates another one is copied by a node of its own.
-Graph with_computed_updates(const Graph& g) {
-  Rewriter rw(g);
-  rw.copy_sources();
-  for (const Node& n : g.nodes()) rw.copy(n);
-  for (const NamedValue& o : g.outputs()) rw.to().output(o.name, rw.map(o.value));
-  for (const NamedValue& u : g.updates()) {
-    Value v = rw.map(u.value);
-    if (g.producer(root_of(g, u.value)) < 0)
-      v = ops::map(
-          {v}, [](auto x) { return x[0]; }, std::string(name_of(v.dtype())));
-    rw.to().update(u.name, v);
-  }
-  return rw.take();
-}
-
-// The passes whose sums and concatenations of weights are prepared once.
-Graph merged_around_weights(const Graph& g, const std::function<bool(const Source&)>& is_weight,
-                            SupportingKernels& kernels) {
-  const auto family = [&](const Signature& a, const Signature& b) {
-    return same_family(a, b, kernels);
-  };
-  const auto cost_class = [&](const Signature& a, const Signature& b) {
-    return same_cost_class(a, b, kernels);
-  };
-  const Graph out = transpose_upsampled_convs(merge_matmuls(g, is_weight), is_weight, family);
-  return merge_shortcuts(out, is_weight, cost_class);
-}
-
-}  // namespace
-
-Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options,
-                  LoweringMode mode, PreparedGraph* prepared) {
-  SupportingKernels kernels(device);
-  const auto keep = [&](const Signature& s) { return kernels.has(s); };
-  const WeightStore* weights = options.weights.get();
-  Graph out = lower(dead_code(weights ? weights->as_stored(g) : g), keep);
-  out = common_subexpressions(out);
-  if (weights) {
-    out = merge_casts(out);
-    const auto is_weight = [&](const Source& s) { return weights->holds(out, s); };
-    // On the host, weights are read where the file has them.
-    if (options.fuse && !device.on_host()) out = merged_around_weights(out, is_weight, kernels);
-    if (device.on_host())
-      out = narrow_weights(out, is_weight, [&](const Signature& plain, const Signature& with) {
-        return same_cost_class(plain, with, kernels);
-      });
-    PreparedGraph p = prepare(out, is_weight);
-    out = std::move(p.step);
-    if (prepared) *prepared = std::move(p);
-  }
-  out = with_computed_updates(out);  // now that no pass makes sources of values, or drops copies
-  const bool rows = !kernels_of("row_fusion", device.backend()).empty();
-  if (options.fuse) {
-    const auto supports = [&](const Signature& plain, const Signature& with) {
-      return same_cost_class(plain, with, kernels);
-    };
-    if (mode == LoweringMode::no_recompute) out = fuse_scaled_residuals(out, supports);
-    out = fuse_residuals(out, supports);
-    if (mode == LoweringMode::no_recompute) out = fuse_activations(out, supports);
-    verify(out, "epilogue");
-    out = fuse(out, {device.flops_per_pass(), device.hoists_row_scalars(), rows});
-  }
-  out = dead_code(out);
-  verify(out, "fuse");
-  if (options.fuse && !kernels_of("spatial_fusion", device.backend()).empty()) {
-    out = fuse_spatial(out, keep, mode == LoweringMode::blocks);
-    verify(out, "spatial_fusion");
-  }
-  if (options.fuse && rows) {
-    out = fuse_rows(out, keep, mode == LoweringMode::blocks);
-    verify(out, "row_fusion");
-    out = rematerialise(out, options.recompute.loss, keep);
-    verify(out, "rematerialise");
-  }
-  if (options.fuse && !kernels_of("pointwise_views", device.backend()).empty()) {
-    out = elide_concat_slice(out, keep);
-    verify(out, "segments");
-    out = elide_slices(out, keep);
-    verify(out, "slices");
-    out = elide_concats(out, keep);
-    verify(out, "concats");
-  }
-  if (options.fuse && !kernels_of("multi_tensor_pointwise", device.backend()).empty()) {
-    out = lower(fuse_horizontally(out), keep);
-    verify(out, "horizontal_fusion");
-  }
-  return out;
-}
-
 // The kernel chosen for a node.
 struct Plan::Chosen {
   Choice choice;
@@ -155,7 +31,9 @@ struct Plan::Chosen {
 Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     : context_(std::move(context)), weights_(options.weights) {
   for (const LoweringMode mode : lowering_modes(options.recompute)) {
-    graph_ = lowered_for(g, *context_.device, options, mode, &prepared_);
+    Lowering lowering{*context_.device, options, mode};
+    graph_ = lowered(g, lowering);
+    prepared_ = std::move(lowering.prepared);
     std::vector<Chosen> nodes = choose();
     std::optional<Fitted> found = fitted(nodes, options.recompute, mode);
     if (!found) continue;

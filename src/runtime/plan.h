@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "ir/kernel.h"
-#include "passes/prepare.h"
 #include "runtime/context.h"
 #include "runtime/fit.h"
+#include "runtime/lowering.h"
 #include "runtime/plan_inputs.h"
 #include "runtime/side_stream.h"
 #include "runtime/weight_store.h"
@@ -24,14 +24,6 @@ struct PlanNeeds {
   int64_t arena = 0;
 
   int64_t bytes() const;  // at most at once
-};
-
-struct CompileOptions {
-  bool fuse = true;
-  Recompute recompute = {};  // of a training step
-  // Whose names the graph's params and states have (all but those that it updates): they need not
-  // be bound, what depends on them alone is no part of a run, and plans share them.
-  std::shared_ptr<WeightStore> weights = nullptr;
 };
 
 // One kernel run.
@@ -139,11 +131,5 @@ class Plan {
   std::function<void(size_t, double)> observer_;
   std::function<void(double)> watch_;
 };
-
-// The graph as `ebb explain --stage fused` shows it: what Plan would run on the device. `prepared`:
-// gets what it reads of options.weights.
-Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options = {},
-                  LoweringMode mode = LoweringMode::no_recompute,
-                  PreparedGraph* prepared = nullptr);
 
 }  // namespace ebb

@@ -19,6 +19,8 @@
 namespace ebb::cli {
 namespace {
 
+constexpr std::string_view after = "after:";
+
 struct Options {
   std::string model = "tiny", stage = "plan", dtype = "f32", recompute = "off";
   int64_t batch = 8;
@@ -28,7 +30,8 @@ struct Options {
   void fields(auto&& f) {
     f("model", model, "name of a model or preset");
     f("stage", stage,
-      "graph (as built), grad (the full training step), fused (lowered and fused) or plan");
+      "graph (as built), grad (the full training step), after:PASS (of the passes that lower and "
+      "fuse it), fused (after all of them) or plan");
     f("dtype", dtype, "of matmuls and convolutions: f32 or bf16");
     f("recompute", recompute,
       "plan: activation checkpointing to save memory: off, pointwise, all, auto or a size like "
@@ -38,7 +41,7 @@ struct Options {
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
   void choices(auto&& f) {
-    f("stage", stage, {"graph", "grad", "fused", "plan"});
+    if (!stage.starts_with(after)) f("stage", stage, {"graph", "grad", "fused", "plan"});
     f("dtype", dtype, {"f32", "bf16", "f16"});
   }
 };
@@ -190,8 +193,11 @@ int run(const Options& o) {
     text = to_text(forward);
   } else if (o.stage == "grad") {
     text = to_text(training_graph(o, m, forward));
-  } else if (o.stage == "fused") {
-    text = to_text(lowered_for(training_graph(o, m, forward), *context.device, options));
+  } else if (o.stage == "fused" || o.stage.starts_with(after)) {
+    Lowering l{*context.device, options};
+    l.verify_each = true;
+    const std::string last = o.stage == "fused" ? "" : o.stage.substr(after.size());
+    text = to_text(lowered(training_graph(o, m, forward), l, last));
   } else {
     const Plan plan(training_graph(o, m, forward), context, options);
     if (o.common.json) {

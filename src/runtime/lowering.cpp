@@ -1,0 +1,228 @@
+#include "runtime/lowering.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/table.h"
+#include "passes/activations.h"
+#include "passes/concats.h"
+#include "passes/epilogue.h"
+#include "passes/fuse.h"
+#include "passes/horizontal_fusion.h"
+#include "passes/lower.h"
+#include "passes/merge_matmuls.h"
+#include "passes/narrow_weights.h"
+#include "passes/rematerialise.h"
+#include "passes/row_fusion.h"
+#include "passes/scaled_residuals.h"
+#include "passes/segments.h"
+#include "passes/shortcuts.h"
+#include "passes/simplify.h"
+#include "passes/slices.h"
+#include "passes/spatial_fusion.h"
+#include "passes/upsampled_convs.h"
+
+namespace ebb {
+namespace {
+
+// Whether both signatures have one preferred kernel, perhaps under different ops.
+auto same_kernel(Lowering& l) {
+  return [&kernels = l.kernels](const Signature& a, const Signature& b) {
+    const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
+    return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
+  };
+}
+
+// Whether the preferred kernels of two ops are of one kind: their names differ by the ops' names.
+auto same_kind_of_kernel(Lowering& l) {
+  return [&kernels = l.kernels](const Signature& a, const Signature& b) {
+    const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
+    return !for_a.empty() && !for_b.empty() &&
+           for_a[0]->name.substr(a.op->name.size()) == for_b[0]->name.substr(b.op->name.size());
+  };
+}
+
+auto is_weight(const Graph& g, const Lowering& l) {
+  return [&g, &weights = *l.options.weights](const Source& s) { return weights.holds(g, s); };
+}
+
+// Updates need computed values: a source that updates another one is copied by a node of its own.
+Graph with_computed_updates(const Graph& g, Lowering&) {
+  Rewriter rw(g);
+  rw.copy_sources();
+  for (const Node& n : g.nodes()) rw.copy(n);
+  for (const NamedValue& o : g.outputs()) rw.to().output(o.name, rw.map(o.value));
+  for (const NamedValue& u : g.updates()) {
+    Value v = rw.map(u.value);
+    if (g.producer(root_of(g, u.value)) < 0)
+      v = ops::map(
+          {v}, [](auto x) { return x[0]; }, std::string(name_of(v.dtype())));
+    rw.to().update(u.name, v);
+  }
+  return rw.take();
+}
+
+Graph split_off_weights(const Graph& g, Lowering& l) {
+  l.prepared = prepare(g, is_weight(g, l));
+  return std::move(l.prepared.step);
+}
+
+bool stores_weights(const Lowering& l) { return l.options.weights != nullptr; }
+// On the host, weights are read where the file has them.
+bool merges_weights(const Lowering& l) {
+  return stores_weights(l) && l.options.fuse && !l.device.on_host();
+}
+bool reads_files(const Lowering& l) { return stores_weights(l) && l.device.on_host(); }
+bool fuses(const Lowering& l) { return l.options.fuse; }
+// Activations in epilogues could not be recomputed cheaply.
+bool fuses_activations(const Lowering& l) {
+  return l.options.fuse && l.mode == LoweringMode::no_recompute;
+}
+
+FuseCosts fuse_costs(const Lowering& l) {
+  return {l.device.flops_per_pass(), l.device.hoists_row_scalars(), l.has_kernels_of("row_fusion")};
+}
+
+constexpr Pass passes[] = {
+    {.name = "stored",
+     .what = "parameters in their files' dtypes and layouts",
+     .run = [](const Graph& g, Lowering& l) { return l.options.weights->as_stored(g); },
+     .when = stores_weights},
+    {.name = "used",
+     .what = "what no output or update needs is left out",
+     .run = [](const Graph& g, Lowering&) { return dead_code(g); }},
+    {.name = "lower",
+     .what = "ops without a kernel become their decompositions",
+     .run = [](const Graph& g, Lowering& l) { return lower(g, l.supported()); }},
+    {.name = "common",
+     .what = "equal nodes are one",
+     .run = [](const Graph& g, Lowering&) { return common_subexpressions(g); }},
+    {.name = "casts",
+     .what = "a cast of a lossless cast is one cast",
+     .run = [](const Graph& g, Lowering&) { return merge_casts(g); },
+     .when = stores_weights},
+    {.name = "merge_matmuls",
+     .what = "GEMMs of one embedding are one",
+     .run = [](const Graph& g, Lowering& l) { return merge_matmuls(g, is_weight(g, l)); },
+     .when = merges_weights},
+    {.name = "upsampled_convs",
+     .what = "convolutions of upsampled images are transposed convolutions",
+     .run =
+         [](const Graph& g, Lowering& l) {
+           return transpose_upsampled_convs(g, is_weight(g, l), same_kind_of_kernel(l));
+         },
+     .when = merges_weights},
+    {.name = "shortcuts",
+     .what = "shortcuts of residual blocks share their convolutions' accumulators",
+     .run = [](const Graph& g,
+               Lowering& l) { return merge_shortcuts(g, is_weight(g, l), same_kernel(l)); },
+     .when = merges_weights},
+    {.name = "narrow_weights",
+     .what = "weights of 16 bits stay so, where a kernel widens them as it reads them",
+     .run = [](const Graph& g,
+               Lowering& l) { return narrow_weights(g, is_weight(g, l), same_kernel(l)); },
+     .when = reads_files},
+    {.name = "prepare",
+     .what = "what depends on weights alone leaves the graph",
+     .run = split_off_weights,
+     .when = stores_weights},
+    // Behind it no pass makes sources of values, or drops copies.
+    {.name = "updates", .what = "updates have computed values", .run = with_computed_updates},
+    {.name = "scaled_residuals",
+     .what = "x + g (ab + bias) is an epilogue of the GEMM",
+     .run = [](const Graph& g, Lowering& l) { return fuse_scaled_residuals(g, same_kernel(l)); },
+     .when = fuses_activations},
+    {.name = "residuals",
+     .what = "residual adds are epilogues of GEMMs and convolutions",
+     .run = [](const Graph& g, Lowering& l) { return fuse_residuals(g, same_kernel(l)); },
+     .when = fuses},
+    {.name = "activations",
+     .what = "activations and their gradients are epilogues of GEMMs",
+     .run = [](const Graph& g, Lowering& l) { return fuse_activations(g, same_kernel(l)); },
+     .when = fuses_activations},
+    {.name = "fuse",
+     .what = "pointwise nodes are part of their readers",
+     .run = [](const Graph& g, Lowering& l) { return fuse(g, fuse_costs(l)); },
+     .when = fuses},
+    {.name = "left",
+     .what = "what no output or update needs any more is left out",
+     .run = [](const Graph& g, Lowering&) { return dead_code(g); }},
+    {.name = "spatial_fusion",
+     .what = "group norms and what is around them in one kernel",
+     .run =
+         [](const Graph& g, Lowering& l) {
+           return fuse_spatial(g, l.supported(), l.mode == LoweringMode::blocks);
+         },
+     .needs = "spatial_fusion",
+     .when = fuses},
+    {.name = "row_fusion",
+     .what = "layer norms and what is around them in one kernel",
+     .run = [](const Graph& g,
+               Lowering& l) { return fuse_rows(g, l.supported(), l.mode == LoweringMode::blocks); },
+     .needs = "row_fusion",
+     .when = fuses},
+    {.name = "rematerialise",
+     .what = "every other sum of residual blocks is made again where it is read",
+     .run = [](const Graph& g,
+               Lowering& l) { return rematerialise(g, l.options.recompute.loss, l.supported()); },
+     .needs = "row_fusion",
+     .when = fuses},
+    {.name = "segments",
+     .what = "concatenations and slices are views of their readers and producers",
+     .run = [](const Graph& g, Lowering& l) { return elide_concat_slice(g, l.supported()); },
+     .needs = "pointwise_views",
+     .when = fuses},
+    {.name = "slices",
+     .what = "slices along the last dim are views",
+     .run = [](const Graph& g, Lowering& l) { return elide_slices(g, l.supported()); },
+     .needs = "pointwise_views",
+     .when = fuses},
+    {.name = "concats",
+     .what = "concatenations are written by their producers",
+     .run = [](const Graph& g, Lowering& l) { return elide_concats(g, l.supported()); },
+     .needs = "pointwise_views",
+     .when = fuses},
+    {.name = "horizontal_fusion",
+     .what = "equal work on many tensors is one node",
+     .run = [](const Graph& g, Lowering& l) { return lower(fuse_horizontally(g), l.supported()); },
+     .needs = "multi_tensor_pointwise",
+     .when = fuses},
+};
+
+bool runs(const Pass& p, const Lowering& l) {
+  return (!p.when || p.when(l)) && (p.needs.empty() || l.has_kernels_of(p.needs));
+}
+
+}  // namespace
+
+bool Lowering::has_kernels_of(std::string_view op) const {
+  return !kernels_of(op, device.backend()).empty();
+}
+
+std::function<bool(const Signature&)> Lowering::supported() {
+  return [this](const Signature& s) { return kernels.has(s); };
+}
+
+std::span<const Pass> lowering_passes() { return passes; }
+
+Graph lowered(const Graph& g, Lowering& l, std::string_view last) {
+  if (last.empty()) last = std::end(passes)[-1].name;
+  const Pass& end = find_known("lowering: unknown pass", last, passes, &Pass::name);
+  Graph out = g;
+  for (const Pass* p = passes; p <= &end; ++p) {
+    if (!runs(*p, l)) continue;
+    out = p->run(out, l);
+    if (l.verify_each) verify(out, p->name);
+  }
+  verify(out, end.name);
+  return out;
+}
+
+Graph lowered_for(const Graph& g, const Device& device, const CompileOptions& options) {
+  Lowering l{device, options};
+  return lowered(g, l);
+}
+
+}  // namespace ebb
