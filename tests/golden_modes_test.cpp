@@ -3,6 +3,7 @@
 
 #include "support/files.h"
 #include "support/golden_distance.h"
+#include "support/golden_pictures.h"
 #include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
@@ -14,29 +15,11 @@ const nlohmann::json& runs() {
   return all;
 }
 
-// As the generator makes them.
-Tensor golden_picture(int64_t side) {
-  Tensor out(DType::u8, {side, side, 3});
-  for (int64_t y = 0, i = 0; y < side; ++y)
-    for (int64_t x = 0; x < side; ++x)
-      for (int64_t c = 0; c < 3; ++c, ++i)
-        out.span<uint8_t>()[static_cast<size_t>(i)] =
-            static_cast<uint8_t>((7 * x + 13 * y + 50 * c) % 256);
-  return out;
-}
-Tensor golden_mask(int64_t side) {
-  Tensor out(DType::u8, {side, side, 1});
-  for (int64_t y = 0, i = 0; y < side; ++y)
-    for (int64_t x = 0; x < side; ++x, ++i)
-      out.span<uint8_t>()[static_cast<size_t>(i)] = y >= 16 && y < 48 && x >= 8 && x < 40 ? 255 : 0;
-  return out;
-}
-
 TextToImageRequest request_of(const nlohmann::json& g) {
   const int64_t side = g["height"];
   TextToImageRequest q = recorded_request(g);
-  q.init = InitImage{.picture = golden_picture(side), .strength = g["strength"]};
-  if (g["mask"]) q.mask = MaskImage{.picture = golden_mask(side), .overlay = false};
+  q.init = InitImage{.picture = golden_picture(side, side), .strength = g["strength"]};
+  if (g["mask"]) q.mask = MaskImage{.picture = golden_mask(side, side), .overlay = false};
   return q;
 }
 
@@ -55,7 +38,7 @@ const nlohmann::json& edits() {
 
 TextToImageRequest edit_of(const nlohmann::json& g) {
   TextToImageRequest q = recorded_request(g);
-  q.init = InitImage{.picture = golden_picture(g["height"])};
+  q.init = InitImage{.picture = golden_picture(g["height"], g["width"])};
   q.image_guidance = g["image_guidance"];
   return q;
 }
@@ -110,7 +93,7 @@ TEST(edits, requests_that_do_not_go_together__are_errors) {
   EXPECT_NE(error([](auto& q) { q.init->strength = 0.5; }).find("--strength (0.5)"),
             std::string::npos);
   EXPECT_NE(error([](auto& q) {
-              q.mask = MaskImage{.picture = golden_mask(64)};
+              q.mask = MaskImage{.picture = golden_mask(64, 64)};
             }).find("--mask and --outpaint with a model that edits"),
             std::string::npos);
   EXPECT_NE(error([](auto& q) {

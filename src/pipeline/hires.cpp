@@ -14,6 +14,7 @@
 #include "pipeline/decoder.h"
 #include "pipeline/init_image.h"
 #include "pipeline/latent_resize.h"
+#include "pipeline/picture_bytes.h"
 
 namespace ebb {
 namespace {
@@ -34,10 +35,20 @@ std::optional<LatentFilter> filter_of(std::string_view name) {
   return {};
 }
 
+// As A1111's menu shows them, too: "Latent (nearest-exact)", "Lanczos". Others stay as they are.
+std::string upscaler_name(std::string_view text) {
+  std::string name;
+  for (const char c : small_letters(text)) {
+    if (c == '(' || c == ')') continue;
+    name += c == ' ' ? '-' : c;
+  }
+  return filter_of(name) || name == "lanczos" ? name : std::string(text);
+}
+
 class HiresMode : public RunMode {
  public:
   HiresMode(const Hires& hires, const ResolvedRequest& r)
-      : hires_(hires), height_(r.sample[0]), width_(r.sample[1]) {
+      : hires_(hires), dialect_(r.options.dialect), height_(r.sample[0]), width_(r.sample[1]) {
     if (!hires.network) filter_ = filter_of(hires.upscaler);
   }
 
@@ -51,7 +62,7 @@ class HiresMode : public RunMode {
       Tensor pixels = tools.decode(before.rows(i, i + 1));
       const int64_t factor = pixels.shape()[1] / before.shape()[1];
       if (hires_.network) pixels = tools.upscale(pixels, hires_.scale);
-      const Tensor picture = image_at(to_pixels(pixels), 0);
+      const Tensor picture = image_at(picture_bytes(pixels, dialect_), 0);
       const Tensor large = io::resize(picture, height_ * factor, width_ * factor);
       latents.push_back(image_at(tools.encode(signed_pixels(large)).mean, 0));
     }
@@ -60,6 +71,7 @@ class HiresMode : public RunMode {
 
  private:
   Hires hires_;
+  std::string dialect_;
   int64_t height_, width_;
   std::optional<LatentFilter> filter_;  // none: pixels are enlarged
 };
@@ -85,7 +97,7 @@ Hires parse_hires(std::string_view text) {
   parts.resize(4);
   Hires out;
   out.scale = number(parts[0], "the scale", text);
-  if (!parts[1].empty()) out.upscaler = parts[1];
+  if (!parts[1].empty()) out.upscaler = upscaler_name(parts[1]);
   out.network = !filter_of(out.upscaler) && out.upscaler != "lanczos" &&
                 std::filesystem::is_regular_file(out.upscaler);
   if (!parts[2].empty()) {

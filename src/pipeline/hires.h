@@ -20,7 +20,8 @@ struct Hires {
   // decoded picture by `scale`; the rest, to the pass's size, is resized.
   bool network = false;
 };
-// "SCALE[:upscaler[:steps[:strength]]]"; what is empty keeps its default. An upscaler of no known
+// "SCALE[:upscaler[:steps[:strength]]]"; what is empty keeps its default, and names may be written
+// as in A1111's menu. An upscaler of no known
 // name that is a file is a network. Throws Error.
 Hires parse_hires(std::string_view text);
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "io/resize.h"
 #include "pipeline/decoder.h"
+#include "pipeline/picture_bytes.h"
 
 namespace ebb {
 namespace {
@@ -85,7 +86,9 @@ class InpaintMode : public RunMode {
     if (!pictures_.region) return overlaid(pixels, pictures_.base, pictures_.base_mask);
     const Region& r = *pictures_.region;
     const Tensor small = io::resize(
-        image_at(to_pixels(pixels.reshape({1, pixels.shape()[0], pixels.shape()[1], 3})), 0),
+        image_at(
+            picture_bytes(pixels.reshape({1, pixels.shape()[0], pixels.shape()[1], 3}), dialect_),
+            0),
         r.height, r.width);
     const Tensor whole = signed_pixels(pictures_.base);
     const int64_t width = whole.shape()[2];

@@ -7,10 +7,12 @@
 #include "core/host_memory.h"
 #include "core/out_of_memory.h"
 #include "diffusion/solver/host_latents.h"
+#include "diffusion/solver/sampler_names.h"
 #include "pipeline/condition_sets.h"
 #include "pipeline/control.h"
 #include "pipeline/known_latents.h"
 #include "pipeline/run_dtype.h"
+#include "pipeline/run_start.h"
 #include "pipeline/step_progress.h"
 
 namespace ebb {
@@ -53,15 +55,6 @@ void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
   }
 }
 
-// The images of a batch from `first` on; it is filled up with images that are thrown away.
-NoiseCall noise_keys(const ResolvedRequest& r, int64_t first) {
-  NoiseCall keys{
-      .seed = r.options.seed, .images = {}, .shape = r.sample.sizes(), .sigmas = r.call.sigmas};
-  for (int64_t i = 0; i < r.batch; ++i)
-    keys.images.push_back(r.first_image + std::min(first + i, r.count() - 1));
-  return keys;
-}
-
 void set_classes(Denoiser& d, const ResolvedRequest& r, int64_t first) {
   if (std::ranges::none_of(d.options().conditions,
                            [](const nn::Condition& c) { return c.name == nn::class_id; }))
@@ -79,71 +72,6 @@ void set_distilled(Denoiser& d, const ResolvedRequest& r) {
   d.condition(nn::guidance_scale, scale);
 }
 
-// Images [1,...] or one for each of the batch (fewer at its end), as a state.
-State state_of(const Tensor& images, int64_t batch) {
-  State out;
-  if (!images.defined()) return out;
-  for (int64_t i = 0; i < batch; ++i) {
-    const int64_t row = std::min(i, images.shape()[0] - 1);
-    const auto v = images.rows(row, row + 1).span<float>();
-    out.insert(out.end(), v.begin(), v.end());
-  }
-  return out;
-}
-
-// What a batch starts from.
-struct Start {
-  State data, noise;  // either may be empty
-  NoiseFill step;     // the noise of its steps
-};
-
-// `mask` [1,h,w,1] for every number of a batch.
-State mask_of(const Tensor& mask, const ResolvedRequest& r) {
-  State out;
-  for (int64_t i = 0; i < r.batch; ++i)
-    for (const float v : mask.span<float>())
-      out.insert(out.end(), static_cast<size_t>(r.sample[-1]), v);
-  return out;
-}
-
-Start start_of(const ResolvedRequest& r, const RunInputs& in, const NoiseCall& keys) {
-  const Noise noise = open_default_noise(r.noise, keys, r.noise_options);
-  Start out{state_of(in.data, r.batch), {}, noise.step};
-  // The first numbers are those of the posterior; all others move up.
-  const int64_t before = in.first_draw + (in.deviation.defined() ? 1 : 0);
-  if (before > 0)
-    out.step = [step = noise.step, before](std::span<double> z, NoiseDraw draw) {
-      draw.index += before;
-      step(z, draw);
-    };
-  if (!in.noised) return out;
-  out.noise.resize(static_cast<size_t>(keys.batch() * keys.elements()));
-  noise.start(out.noise);
-  if (in.deviation.defined()) {
-    const State deviation = state_of(in.deviation, r.batch);
-    for (size_t i = 0; i < out.data.size(); ++i) out.data[i] += deviation[i] * out.noise[i];
-    noise.step(out.noise, {.index = 0});
-  }
-  if (in.noise_instead.defined()) {
-    const State mask = mask_of(in.noise_instead, r);
-    for (size_t i = 0; i < mask.size(); ++i)
-      out.data[i] = (1 - mask[i]) * out.data[i] + mask[i] * out.noise[i];
-  }
-  return out;
-}
-
-// Of a batch that starts so.
-Inpaint<double> inpaint_of(const ResolvedRequest& r, const KnownRegion& known, const Start& start) {
-  State mask = mask_of(known.mask, r);
-  if (known.where.rounds_mask) round_mask<double>(mask);
-  return {.data = start.data,
-          .noise = start.noise,
-          .mask = std::move(mask),
-          .space = r.call.space,
-          .input = known.where.input,
-          .output = known.where.output};
-}
-
 // The first images of a batch, f32 [n,h,w,c].
 Tensor images_of(const State& x, const ResolvedRequest& r, int64_t first) {
   const int64_t images = std::min(r.batch, r.count() - first);
@@ -154,6 +82,11 @@ Tensor images_of(const State& x, const ResolvedRequest& r, int64_t first) {
   return out;
 }
 
+// A1111 divides the scale of its DDIM CFG++, so that the usual ones become 0 to 1.
+double guidance_unit(const GenerateOptions& o) {
+  return o.dialect == "a1111" && means_sampler("ddim_cfg_pp", o.sampler) ? 1 / 12.5 : 1;
+}
+
 // What stays the same during a run.
 void set_run(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first) {
   set_classes(d, r, first);
@@ -162,17 +95,9 @@ void set_run(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int
     d.weigh(weights);
   // Rules may remember a run: each has its own.
   if (r.rules.empty())
-    d.guidance(r.guided ? r.options.guidance : 1);
+    d.guidance(r.guided ? r.options.guidance * guidance_unit(r.options) : 1);
   else
     d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
-}
-
-State first_state(const ResolvedRequest& r, const RunInputs& inputs, const NoiseCall& keys,
-                  const Start& start) {
-  if (!inputs.noised) return start.data;
-  State x(static_cast<size_t>(keys.batch() * keys.elements()));
-  start_state<double>(start.data, start.noise, r.call.sigmas[0], r.start, x);
-  return x;
 }
 
 State scaled(const ResolvedRequest& r, State x) {
@@ -180,27 +105,38 @@ State scaled(const ResolvedRequest& r, State x) {
   return x;
 }
 
-// `next_denoiser`: of a step, 1 and on; null: as before. Vectors are in host memory.
-State run_switched(const std::function<Denoiser*(int64_t)>& next_denoiser, const ResolvedRequest& r,
-                   const RunInputs& inputs, int64_t first,
-                   const std::function<bool(const Progress&)>& progress, int64_t& evaluations) {
+// What evaluates from here on.
+struct Turn {
+  Denoiser* denoiser;
+  const ResolvedRequest* request;
+  const RunInputs* inputs;
+};
+// At a step, 1 and on; none: as before.
+using NextTurn = std::function<std::optional<Turn>(int64_t step, double sigma)>;
+
+// Vectors are in host memory.
+State run_in_turns(const NextTurn& next_turn, const ResolvedRequest& r, const RunInputs& inputs,
+                   int64_t first, const std::function<bool(const Progress&)>& progress,
+                   int64_t& evaluations) {
   const NoiseCall keys = noise_keys(r, first);
   const Start start = start_of(r, inputs, keys);
   int64_t step = 1;
-  Denoiser* d = nullptr;
+  std::optional<Turn> turn;
   const RunConditions::Steps* given = nullptr;
   const auto denoise = [&](std::span<const double> x, double sigma, std::span<double> denoised,
                            std::span<double> uncond) {
-    if (Denoiser* const next = next_denoiser(inputs.first_step + step)) {
-      d = next, given = nullptr;
-      set_run(*d, r, inputs, first);
+    if (const auto next = next_turn(inputs.first_step + step, sigma)) {
+      turn = next, given = nullptr;
+      set_run(*turn->denoiser, *turn->request, *turn->inputs, first);
     }
-    set_conditions(*d, inputs.conditions, inputs.first_step + step, given);
     ++evaluations;
-    Latent in = d->put(x);
-    const Denoised out = d->denoise(in, sigma, !uncond.empty());
-    std::ranges::copy(d->values(out.guided), denoised.begin());
-    if (!uncond.empty()) std::ranges::copy(d->values(out.uncond), uncond.begin());
+    const RunConditions& conditions = turn->inputs->conditions;
+    set_conditions(*turn->denoiser, conditions,
+                   inputs.first_step + (conditions.by_evaluation ? evaluations : step), given);
+    Latent in = turn->denoiser->put(x);
+    const Denoised out = turn->denoiser->denoise(in, sigma, !uncond.empty());
+    std::ranges::copy(turn->denoiser->values(out.guided), denoised.begin());
+    if (!uncond.empty()) std::ranges::copy(turn->denoiser->values(out.uncond), uncond.begin());
   };
   HostLatents<double> vectors(static_cast<size_t>(keys.batch() * keys.elements()), denoise,
                               start.step);
@@ -236,7 +172,7 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
   };
   State x = first_state(r, inputs, keys, start);
   if (!inputs.known) return scaled(r, d.values(sample(r.sampler, d, d.put(x), call)));
-  const Inpaint<double> how = inpaint_of(r, *inputs.known, start);
+  const Inpaint<double> how = inpaint_of(r, *inputs.known, start, keys);
   if (r.rules.empty()) {
     if (d.restores())
       d.restore({.mask = how.mask, .data = how.data, .noise = how.noise, .space = how.space});
@@ -250,26 +186,16 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
   return x;
 }
 
-// A denoiser for each set of conditions.
-Pipeline::Sampled sample_switched(const std::function<Denoiser&(const RunInputs&)>& denoiser_for,
-                                  const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
+Pipeline::Sampled sample_in_turns(const NextTurn& next_turn, const ResolvedRequest& r,
+                                  int64_t first, const RunInputs& inputs,
                                   const std::function<bool(double)>& progress) {
-  std::optional<std::vector<std::string>> names;
-  const auto next_denoiser = [&](int64_t step) -> Denoiser* {
-    const std::vector<std::string> wanted = names_of(inputs.conditions.at(step));
-    if (names == wanted) return nullptr;
-    RunInputs these = inputs;
-    these.conditions = with_names(inputs.conditions, wanted);
-    names = wanted;
-    return &denoiser_for(these);
-  };
   const auto steps = static_cast<double>(std::max<size_t>(r.call.sigmas.size() - 1, 1));
   Pipeline::Sampled out;
   const auto done = [&](const Progress& p) {
     out.steps = p.step;
     return !progress || progress(static_cast<double>(p.step) / steps);
   };
-  const State x = run_switched(next_denoiser, r, inputs, first, done, out.evaluations);
+  const State x = run_in_turns(next_turn, r, inputs, first, done, out.evaluations);
   out.samples = images_of(x, r, first);
   return out;
 }
@@ -402,22 +328,49 @@ GenerateOptions Pipeline::ran(const ResolvedRequest& r) const {
   return out;
 }
 
+Denoiser& Pipeline::checked(const ResolvedRequest& r, const RunInputs& inputs, int64_t first) {
+  Denoiser& d = denoiser_for(r, inputs);
+  if (first == 0) check_memory(r, d, *context_.device);
+  return d;
+}
+
 Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
-  if (changes_names(inputs.conditions)) {
-    if (r.rules.empty() && !inputs.known)
-      return sample_switched(
-          [&](const RunInputs& these) -> Denoiser& {
-            Denoiser& d = denoiser_for(r, these);
-            if (first == 0) check_memory(r, d, *context_.device);
-            return d;
-          },
-          r, first, inputs, progress);
-    RunInputs all = inputs;
-    all.conditions = completed(inputs.conditions);
-    return sample_by(denoiser_for(r, all), r, first, all, progress);
+  const bool changes = changes_names(inputs.conditions);
+  const bool by_evaluation = inputs.conditions.by_evaluation && inputs.conditions.steps.size() > 1;
+  if ((changes || by_evaluation) && r.rules.empty() && !inputs.known) {
+    // A denoiser for each set of conditions.
+    std::optional<std::vector<std::string>> names;
+    RunInputs these = inputs;
+    const auto next = [&](int64_t step, double) -> std::optional<Turn> {
+      const std::vector<std::string> wanted = names_of(inputs.conditions.at(step));
+      if (names == wanted) return {};
+      names = wanted;
+      if (changes) these.conditions = with_names(inputs.conditions, wanted);
+      return Turn{&checked(r, these, first), &r, &these};
+    };
+    return sample_in_turns(next, r, first, inputs, progress);
   }
-  return sample_by(denoiser_for(r, inputs), r, first, inputs, progress);
+  RunInputs all = inputs;
+  if (changes) all.conditions = completed(inputs.conditions);
+  return sample_by(denoiser_for(r, all), r, first, all, progress);
+}
+
+Pipeline::Sampled Pipeline::sample_handed_over(const ResolvedRequest& r, int64_t first,
+                                               const RunInputs& inputs, const Successor& next,
+                                               const std::function<bool(double)>& progress) {
+  bool begun = false, handed_over = false;
+  const auto turn = [&](int64_t, double sigma) -> std::optional<Turn> {
+    if (!handed_over && next.at(sigma)) {
+      handed_over = true;
+      if (begun && inputs.hoisted_leaves) release();
+      return Turn{&next.pipeline.checked(next.request, next.inputs, first), &next.request,
+                  &next.inputs};
+    }
+    if (std::exchange(begun, true)) return {};
+    return Turn{&checked(r, inputs, first), &r, &inputs};
+  };
+  return sample_in_turns(turn, r, first, inputs, progress);
 }
 
 Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,

@@ -61,6 +61,16 @@ class Pipeline {
   };
   Sampled sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                  const std::function<bool(double)>& progress);
+  // The same, but from the first evaluation at a level that `at` holds for another pipeline
+  // evaluates; `r` says how the run goes.
+  struct Successor {
+    Pipeline& pipeline;
+    const ResolvedRequest& request;
+    const RunInputs& inputs;
+    std::function<bool(double sigma)> at;
+  };
+  Sampled sample_handed_over(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
+                             const Successor& next, const std::function<bool(double)>& progress);
   // The options as they run, with the dtype.
   GenerateOptions ran(const ResolvedRequest& r) const;
   DType dtype_of(const ResolvedRequest& r) const;
@@ -88,6 +98,8 @@ class Pipeline {
   Denoiser& planned(const DenoiserOptions& options);
   Denoiser& with_memory(const DenoiserOptions& options, bool hoisted_leaves);
   Denoiser& denoiser_for(const ResolvedRequest& r, const RunInputs& inputs);
+  // With a look at the host's memory before the first image.
+  Denoiser& checked(const ResolvedRequest& r, const RunInputs& inputs, int64_t first);
   std::list<CachedPlan>::iterator find(const DenoiserOptions& options);
   void with_room(size_t kept, const std::function<void()>& work);
   std::unique_ptr<Denoiser> compiled(const DenoiserOptions& options);

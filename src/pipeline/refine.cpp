@@ -59,6 +59,17 @@ int64_t refiner_step(const ResolvedRequest& run, const LoadedModel& model, const
   return step;
 }
 
+std::optional<RunPass::Handover> handover(const ResolvedRequest& whole, const LoadedModel& model,
+                                          const Refine& refine) {
+  const Precond precond(model.diffusion);
+  const Discretisation& levels = precond.levels();
+  if (whole.options.dialect != "a1111" || levels.c_noise != CNoise::table || !whole.rules.empty())
+    return {};
+  return RunPass::Handover{whole, [table = levels.sigmas, share = refine.share](double sigma) {
+                             return share_removed(sigma, table) >= share;
+                           }};
+}
+
 std::shared_ptr<const RunMode> refine_mode(int64_t steps, int64_t draws) {
   return std::make_shared<RefineMode>(steps, draws);
 }

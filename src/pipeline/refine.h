@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "pipeline/run_mode.h"
@@ -19,6 +20,10 @@ Refine parse_refiner(std::string& file);
 // the share of removed noise, others by the number of steps. Throws Error where one of both
 // networks would have no step.
 int64_t refiner_step(const ResolvedRequest& run, const LoadedModel& model, const Refine& refine);
+
+// In A1111 the refiner takes over within a run; in others it makes a run of its own: none.
+std::optional<RunPass::Handover> handover(const ResolvedRequest& whole, const LoadedModel& model,
+                                          const Refine& refine);
 
 // Goes on from the pass before without new noise; `steps`, `draws`: how many steps that one has
 // made, and how much noise it has drawn.

@@ -107,6 +107,7 @@ void resolve_levels(ResolvedRequest& r, const LoadedModel& model, const Generate
   r.start = {.space = run.call.space, .full_variance = run.full_variance};
   r.sampler = std::move(run.sampler);
   r.call = std::move(run.call);
+  r.noise_levels = std::move(run.noise_levels);
   r.integer_timesteps = run.integer_timesteps;
   if (r.call.space == Space::ve && !r.call.sigmas.empty())
     r.result_scale = result_scale(o.dialect, o.sampler, r.call.sigmas.back());

@@ -94,6 +94,7 @@ struct ResolvedRequest {
   StartOptions start = {};
   double result_scale = 1;  // of the state that the run ends in (result_scale())
   DefaultNoise noise = {};
+  std::vector<double> noise_levels = {};  // that the sources know; none: those of `call`
   OptionTexts noise_options = {};
   std::vector<RuleCall> rules = {};        // of guidance; with none options.guidance is its scale
   bool integer_timesteps = false;          // the network gets integer timesteps

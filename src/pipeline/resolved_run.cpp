@@ -21,6 +21,14 @@ ResolvedRun resolve_run(const RunWords& w, const Discretisation& known) {
             .options = parse_options(w.options, w.command + ": --options"),
             .dialect = w.dialect};
   fit_to_network(r.call, known);
+  if (w.strength && w.dialect == "a1111") {
+    LevelsOfRun whole = levels;
+    whole.steps = plan_strength(w.dialect, w.steps, *w.strength,
+                                {.exact_steps = w.exact_steps, .space = known.space})
+                      .steps;
+    whole.strength.reset();
+    r.noise_levels = levels_of_run(whole, known);
+  }
   const Dialect& dialect = find_dialect(w.dialect);
   r.schedule = schedule_of_run(levels, known);
   r.own_steps = find_schedule(r.schedule, dialect).schedule->own_count;

@@ -22,7 +22,9 @@ struct RunWords {
 
 struct ResolvedRun {
   ChosenSampler sampler;
-  SampleCall call;                 // with the levels; without progress
+  SampleCall call;  // with the levels; without progress
+  // Those of the whole list, of a part of which A1111's runs are: its Brownian paths go over all.
+  std::vector<double> noise_levels = {};
   std::string schedule;            // never auto
   bool own_steps = false;          // the schedule has its own number of them
   bool integer_timesteps = false;  // the dialect rounds timesteps to integers

@@ -32,6 +32,8 @@ struct RunConditions {
   std::vector<ConditionBranch> branches = {{Branch::cond}, {Branch::uncond}};
   std::vector<Steps> steps;  // the last one ends at the last step or behind it; none: no conditions
 
+  bool by_evaluation = false;  // what `steps` count are the denoiser's evaluations
+
   bool empty() const { return steps.empty(); }
   // Those of `known` that have values, with their sizes. Throws Error for other names, types and
   // shapes, and where these change during the run.

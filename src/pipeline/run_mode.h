@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "pipeline/latent_encoder.h"
@@ -38,6 +39,14 @@ struct RunPass {
   ResolvedRequest request;
   bool refined = false;  // by the refiner
   std::vector<std::shared_ptr<const RunMode>> modes = {};
+  // Of A1111: the pass behind this one, the refiner's, goes on in the same run of the sampler, from
+  // the first evaluation at a level that `at` holds for.
+  struct Handover {
+    ResolvedRequest whole;  // of both passes
+    std::function<bool(double sigma)> at;
+  };
+  std::optional<Handover> handover = {};
+  int64_t steps_before = 0;  // text::Steps::before, of its prompts
 };
 
 }  // namespace ebb

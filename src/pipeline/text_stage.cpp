@@ -40,11 +40,6 @@ std::vector<LoadedComponent> matching(const Family& family, int64_t channels,
        have.empty() ? "no text encoder" : have, "; --text-encoder FILE names one");
 }
 
-float mean(std::span<const float> v) {
-  return static_cast<float>(std::accumulate(v.begin(), v.end(), 0.0) /
-                            static_cast<double>(v.size()));
-}
-
 bool plain(const Chunk& chunk) {
   return std::ranges::all_of(chunk.weights, [](float w) { return w == 1; });
 }
@@ -171,30 +166,6 @@ const TextStage::States& TextStage::run(size_t encoder, const Chunk& chunk) {
   return encoded_.back().states;
 }
 
-// A1111 scales the states and restores their mean; ComfyUI moves them away from those of the empty
-// prompt.
-Tensor TextStage::weighted(size_t encoder, const Chunk& chunk, const Tensor& plain_states,
-                           PromptSyntax syntax) {
-  if (plain(chunk) || !runs_) return plain_states;  // zeros have no mean to keep
-  Tensor states = plain_states.clone();
-  const auto z = states.span<float>();
-  const auto width = static_cast<size_t>(rules_[encoder].width);
-  const auto each = [&](const auto& f) {
-    for (size_t i = 0; i < z.size(); ++i) z[i] = f(z[i], chunk.weights[i / width], i);
-  };
-  if (syntax == PromptSyntax::comfyui) {
-    const Tensor from = run(encoder, empty(encoder)).states;
-    const auto e = from.span<float>();
-    each([&](float v, float w, size_t i) { return w == 1 ? v : e[i] + (v - e[i]) * w; });
-    return states;
-  }
-  const float before = mean(z);
-  each([](float v, float w, size_t) { return v * w; });
-  const float scale = before / mean(z);
-  each([&](float v, float, size_t) { return v * scale; });
-  return states;
-}
-
 Chunk TextStage::empty(size_t encoder) const {
   const text::ClipTokenizer tokenizer(vocabulary_);
   return text::empty_chunk({.tokenizer = &tokenizer, .pad = rules_[encoder].pad});
@@ -205,6 +176,7 @@ Chunk TextStage::empty(size_t encoder) const {
 struct TextStage::Part {
   ConditionBranch branch;
   std::vector<text::PartTokens> encoders;  // the prompt as each of them reads it
+  int64_t length = 0;                      // in chunks, with what fills it
 
   int64_t chunks() const { return static_cast<int64_t>(encoders[0].steps[0].chunks.size()); }
 };
@@ -216,40 +188,95 @@ std::vector<TextStage::Part> TextStage::parts(const std::string& prompt, const P
   warnings.insert(warnings.end(), parsed.warnings.begin(), parsed.warnings.end());
   std::vector<Part> out;
   for (const text::PromptPart& p : parsed.parts)
-    out.push_back({{negative ? Branch::uncond : Branch::cond, p.weight}, {}});
+    out.push_back({{negative ? Branch::uncond : Branch::cond, p.weight}, {}, 0});
   for (const EncoderRule& rule : rules_) {
     const text::ClipTokenizer tokenizer = text::clip_tokenizer(vocabulary_, rule.pad, r.syntax);
     text::EncoderText encoder{.tokenizer = &tokenizer, .pad = rule.pad};
     encoder.embeddings = text::vector_counts(embeddings_, rule.width, parsed, warnings);
-    const text::PromptTokens tokens = text::tokenize_prompt(parsed, encoder, {.count = r.steps});
+    const text::PromptTokens tokens = text::tokenize_prompt(
+        parsed, encoder, {.count = r.steps * r.evaluations, .before = r.before * r.evaluations});
     if (out[0].encoders.empty())
       warnings.insert(warnings.end(), tokens.warnings.begin(), tokens.warnings.end());
     for (size_t i = 0; i < out.size(); ++i) out[i].encoders.push_back(tokens.parts[i]);
+  }
+  int64_t longest = 0;
+  for (const Part& p : out) longest = std::max(longest, p.chunks());
+  for (Part& p : out) p.length = r.as_a1111 ? longest : p.chunks();
+  return out;
+}
+
+// What restores the mean that A1111 restores: that of a chunk in all texts of an edited prompt.
+float TextStage::restored_scale(size_t encoder, const Part& part, size_t i) {
+  const std::vector<text::StepChunks>& steps = part.encoders[encoder].steps;
+  if (std::ranges::all_of(steps, [&](const text::StepChunks& s) { return plain(s.chunks[i]); }))
+    return 1;
+  double before = 0, after = 0;
+  for (const text::StepChunks& s : steps) {
+    const Tensor states = run(encoder, s.chunks[i]).states;
+    const auto z = states.span<float>();
+    const auto width = static_cast<size_t>(rules_[encoder].width);
+    for (size_t k = 0; k < z.size(); ++k) {
+      before += double{z[k]};
+      after += double{z[k] * s.chunks[i].weights[k / width]};
+    }
+  }
+  return static_cast<float>(before / after);
+}
+
+// A1111 scales the states and restores their mean; ComfyUI moves them away from those of the empty
+// prompt.
+Tensor TextStage::weighted(size_t encoder, const Part& part, int64_t step, size_t i,
+                           PromptSyntax syntax) {
+  const Chunk& chunk = text::chunks_at(part.encoders[encoder], step)[i];
+  const Tensor plain_states = run(encoder, chunk).states;
+  if (!runs_) return plain_states;  // zeros have no mean to keep
+  const float scale = syntax == PromptSyntax::a1111 ? restored_scale(encoder, part, i) : 1;
+  if (plain(chunk) && scale == 1) return plain_states;
+  Tensor states = plain_states.clone();
+  const auto z = states.span<float>();
+  const auto width = static_cast<size_t>(rules_[encoder].width);
+  if (syntax == PromptSyntax::a1111) {
+    for (size_t k = 0; k < z.size(); ++k) z[k] = z[k] * chunk.weights[k / width] * scale;
+    return states;
+  }
+  const Tensor from = run(encoder, empty(encoder)).states;
+  const auto e = from.span<float>();
+  for (size_t k = 0; k < z.size(); ++k)
+    if (const float w = chunk.weights[k / width]; w != 1) z[k] = e[k] + (z[k] - e[k]) * w;
+  return states;
+}
+
+// The states of a part's chunks one behind the other, [tokens,width]; `pooled`: of the first.
+Tensor TextStage::states_of(size_t encoder, const Part& part, int64_t step, PromptSyntax syntax,
+                            Tensor* pooled) {
+  const std::vector<Chunk>& all = text::chunks_at(part.encoders[encoder], step);
+  const int64_t width = rules_[encoder].width;
+  Tensor out(DType::f32, {part.chunks() * text::chunk_tokens, width});
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (const States& s = run(encoder, all[i]); i == 0 && s.pooled.defined()) *pooled = s.pooled;
+    const Tensor z = weighted(encoder, part, step, i, syntax);
+    std::ranges::copy(z.span<float>(), out.span<float>().begin() +
+                                           static_cast<int64_t>(i) * text::chunk_tokens * width);
   }
   return out;
 }
 
 // Attention over keys that are there twice is the same as over each once: prompts of different
-// lengths are repeated to one length, and both give what they would alone.
+// lengths are repeated to one length, and both give what they would alone. `part.length` above its
+// own: the last vector fills it.
 NamedTensors TextStage::values(const Part& part, int64_t step, int64_t chunks,
                                const PromptRequest& r) {
   int64_t width = 0;
   for (const EncoderRule& rule : rules_) width += rule.width;
   Tensor states(DType::f32, {1, chunks * text::chunk_tokens, width}), pooled;
   const auto to = states.span<float>();
+  const int64_t own = part.chunks() * text::chunk_tokens, length = part.length * text::chunk_tokens;
   int64_t first = 0;  // channel of this encoder
   for (size_t e = 0; e < rules_.size(); ++e) {
-    const std::vector<Chunk>& all = text::chunks_at(part.encoders[e], step);
-    for (size_t i = 0; i < all.size(); ++i) {
-      const States& s = run(e, all[i]);
-      if (i == 0 && s.pooled.defined()) pooled = s.pooled;
-      const Tensor z = weighted(e, all[i], s.states, r.syntax);
-      const float* from = z.span<float>().data();
-      for (int64_t c = static_cast<int64_t>(i); c < chunks; c += static_cast<int64_t>(all.size()))
-        for (int64_t t = 0; t < text::chunk_tokens; ++t)
-          std::copy_n(from + t * rules_[e].width, rules_[e].width,
-                      to.begin() + (c * text::chunk_tokens + t) * width + first);
-    }
+    const Tensor z = states_of(e, part, step, r.syntax, &pooled);
+    for (int64_t t = 0; t < chunks * text::chunk_tokens; ++t)
+      std::copy_n(z.span<float>().data() + std::min(t % length, own - 1) * rules_[e].width,
+                  rules_[e].width, to.begin() + t * width + first);
     first += rules_[e].width;
   }
   NamedTensors out;
@@ -328,7 +355,7 @@ TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   std::vector<int64_t> ends;  // of ranges of steps in which none changes
   out.conditions.branches.clear();
   for (const Part& p : all) {
-    chunks = std::lcm(chunks, p.chunks()), longest = std::max(longest, p.chunks());
+    chunks = std::lcm(chunks, p.length), longest = std::max(longest, p.length);
     require(chunks <= most_chunks, "generate: the prompts are too long together (", chunks,
             " chunks of 75 tokens or more after repetition to one length, at most ", most_chunks,
             ")");
@@ -336,6 +363,7 @@ TextStage::Encoded TextStage::encode(const PromptRequest& r) {
     out.conditions.branches.push_back(p.branch);
   }
   out.tokens = text::chunk_tokens * longest;
+  out.conditions.by_evaluation = r.evaluations > 1;
   for (size_t e = 0; e < rules_.size(); ++e) {
     for (const Part& p : all) run_all(e, p, r.syntax);
     if (r.one_by_one) release(e);
@@ -344,7 +372,7 @@ TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (const int64_t end : ends) {
     RunConditions::Steps& steps = out.conditions.steps.emplace_back();
-    steps.end_step = end;
+    steps.end_step = r.as_a1111 ? end + 1 : end;
     for (const Part& p : all) steps.branches.push_back(values(p, end, chunks, r));
   }
   return out;

@@ -59,6 +59,11 @@ struct PromptRequest {
   std::string prompt, negative;
   text::PromptSyntax syntax = text::PromptSyntax::a1111;
   int64_t steps = 20;
+  int64_t before = 0;       // text::Steps::before
+  int64_t evaluations = 1;  // that are a step of the prompt (pipeline/prompt_steps.h)
+  // As A1111 runs a prompt: edited prompts change a step later, as it counts from 0, and prompts
+  // joined by AND get the length of the longest by copies of their last vector.
+  bool as_a1111 = false;
   ImageSize size = {};  // pixels, of what Family::sizes tells
   EmptyNegative empty_negative = EmptyNegative::encoded;
   bool one_by_one = false;  // an encoder leaves the device before the next one comes
@@ -108,8 +113,12 @@ class TextStage {
   // Of a chunk, whose weights do not matter; once in a call of encode().
   const States& run(size_t encoder, const text::Chunk& chunk);
   Tensor embedded(size_t encoder, const text::Chunk& chunk, const Tensor& tokens);
-  Tensor weighted(size_t encoder, const text::Chunk& chunk, const Tensor& plain_states,
+  // `i`: of the chunks of a step.
+  Tensor weighted(size_t encoder, const Part& part, int64_t step, size_t i,
                   text::PromptSyntax syntax);
+  float restored_scale(size_t encoder, const Part& part, size_t i);
+  Tensor states_of(size_t encoder, const Part& part, int64_t step, text::PromptSyntax syntax,
+                   Tensor* pooled);
   NamedTensors values(const Part& part, int64_t step, int64_t chunks, const PromptRequest& r);
   Tensor size_values(const PromptRequest& r, bool negative) const;
 

@@ -7,6 +7,7 @@
 #include "diffusion/solver/sampler_names.h"
 #include "pipeline/image_beside.h"
 #include "pipeline/image_encoder.h"
+#include "pipeline/prompt_steps.h"
 #include "pipeline/run_dtype.h"
 
 namespace ebb {
@@ -169,13 +170,14 @@ RunPass hires_pass(const TextToImageRequest& q, const CheckpointParts& parts) {
   if (q.hires->steps > 0) options.steps = q.hires->steps;
   RunPass pass{.request = resolve(m, large, options)};
   pass.modes.push_back(hires_mode(*q.hires, pass.request));
+  if (q.options.dialect == "a1111") pass.steps_before = q.options.steps;
   add_unmasked(pass, m);
   return pass;
 }
 
 // Takes the last steps of the pass before.
-RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts,
-                     ResolvedRequest& before) {
+RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts, RunPass& first) {
+  ResolvedRequest& before = first.request;
   require(parts.refiner.has_value(), "generate: a refiner needs its checkpoint: --refiner FILE");
   require(!q.mask, "generate: --refiner with --mask is not there yet");
   const int64_t step = refiner_step(before, parts.denoiser, *q.refine);
@@ -185,6 +187,7 @@ RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts,
                .refined = true};
   require(pass.request.sample == before.sample, "generate: --refiner makes ", pass.request.sample,
           ", and the model ", before.sample);
+  first.handover = handover(before, parts.denoiser, *q.refine);
   before = on_levels(before, stretch_of(sigmas, {.last = step})), before.result_scale = 1;
   pass.modes.push_back(refine_mode(step, before.counts.draws));
   require(!edits_images(*parts.refiner), "generate: --refiner is a model that edits pictures");
@@ -218,7 +221,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
   r.passes.push_back(first_pass(r.request, m));
   if (request.refine) {
-    r.passes.push_back(refiner_pass(r.request, parts, r.passes[0].request));
+    r.passes.push_back(refiner_pass(r.request, parts, r.passes[0]));
     r.refiner_encoders = encoder_rules(*parts.refiner->model, parts.refiner->config,
                                        parts.refiner_encoders, request.clip_skip);
   }
@@ -253,30 +256,6 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
 
-namespace {
-
-// Files that were open before stay so, and weights whose changes are the same are not touched.
-void apply_changed(const std::vector<adapters::AdapterUse>& wanted,
-                   std::vector<adapters::AdapterUse>& before,
-                   const std::vector<adapters::Network>& networks, bool keep) {
-  if (wanted.empty() && before.empty()) return;
-  std::vector<adapters::AdapterUse> uses = wanted;
-  for (adapters::AdapterUse& use : uses)
-    for (const adapters::AdapterUse& b : before)
-      if (b.file->identity() == use.file->identity()) use.file = b.file;
-  adapters::apply(uses, networks, keep);
-  before = std::move(uses);
-}
-
-}  // namespace
-
-void TextToImage::apply_loras(const ResolvedTextToImage& r) {
-  apply_changed(r.loras, loras_, networks_of(parts_.denoiser, r.encoders), options_.keeps_loras);
-  if (refiner_ && r.request.refine)
-    apply_changed(r.refiner_loras, refiner_loras_,
-                  refiner_networks(parts_, r.encoders, r.refiner_encoders), options_.keeps_loras);
-}
-
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
                                    const RunEvents& events, std::vector<PlanNeeds>* sketch) {
   const TextToImageRequest& q = r.request;
@@ -295,6 +274,9 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
       .negative = q.negative,
       .syntax = q.syntax,
       .steps = pass.request.options.steps,
+      .before = pass.steps_before,
+      .evaluations = q.mask || !q.controls.empty() ? 1 : evaluations_counted(pass.request.options),
+      .as_a1111 = pass.request.options.dialect == "a1111",
       .size = {.height = latents.height * factor, .width = latents.width * factor},
       .empty_negative =
           empty_negative(family_of(m.config, "generate"), pass.request.options.dialect,
@@ -386,14 +368,28 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     in.together = policy_.together, in.hoisted_leaves = policy_.one_by_one;
     for (const auto& mode : pass.modes) mode->begin(with, latents, in);
     in.watch = step_;
-    const double work = work_of(r, pass);
-    const Pipeline::Sampled out =
-        pipeline_of(pass).sample(pass.request, first, in, [&](double share) {
-          const double done = static_cast<double>(images) * (before + work * share) / all;
-          meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
-          return true;
-        });
-    if (policy_.one_by_one) pipeline_of(pass).release();
+    double work = work_of(r, pass);
+    const auto progress = [&](double share) {
+      const double done = static_cast<double>(images) * (before + work * share) / all;
+      meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
+      return true;
+    };
+    Pipeline::Sampled out;
+    if (pass.handover) {
+      const RunPass& next = r.passes[++i];
+      RunInputs after = inputs[i];
+      after.together = in.together, after.hoisted_leaves = in.hoisted_leaves;
+      work += work_of(r, next);
+      out = pipeline_.sample_handed_over(pass.handover->whole, first, in,
+                                         {.pipeline = *refiner_,
+                                          .request = next.request,
+                                          .inputs = after,
+                                          .at = pass.handover->at},
+                                         progress);
+    } else {
+      out = pipeline_of(pass).sample(pass.request, first, in, progress);
+    }
+    if (policy_.one_by_one) pipeline_of(r.passes[i]).release();
     before += work, latents = out.samples;
     report.steps += out.steps;
     report.evaluations += out.evaluations;

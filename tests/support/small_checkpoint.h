@@ -55,11 +55,18 @@ inline CheckpointParts small_checkpoint(const nlohmann::json& run) {
   return out;
 }
 
-// The request that such a run records.
+inline text::PromptSyntax syntax_of_dialect(const std::string& dialect) {
+  if (dialect == "comfy") return text::PromptSyntax::comfyui;
+  return dialect == "a1111" ? text::PromptSyntax::a1111 : text::PromptSyntax::diffusers;
+}
+
+// The request that such a run records; diffusers' where it names no dialect.
 inline TextToImageRequest recorded_request(const nlohmann::json& run) {
+  const std::string dialect = run.value("dialect", "diffusers");
   return {.prompt = run["prompt"],
           .negative = run["negative"],
-          .syntax = text::PromptSyntax::diffusers,
+          .syntax = syntax_of_dialect(dialect),
+          .clip_skip = run.value("clip_skip", 0),
           .size = {run["height"].get<int64_t>(), run["width"].get<int64_t>()},
           .options = {.steps = run["steps"],
                       .sampler = run["sampler"],
@@ -68,8 +75,8 @@ inline TextToImageRequest recorded_request(const nlohmann::json& run) {
                       .seed = Seed(run["seed"].get<uint64_t>()),
                       .guidance = run["guidance"],
                       .schedule_options = run.value("schedule_options", ""),
-                      .dialect = "diffusers",
-                      .noise = "torch_cpu"}};
+                      .dialect = dialect,
+                      .noise = run.value("noise", "torch_cpu")}};
 }
 
 }  // namespace ebb::testing

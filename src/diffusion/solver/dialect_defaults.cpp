@@ -31,11 +31,12 @@ DialectDefaults a1111_defaults() {
                         {"dpmpp_3m_sde", "exponential"},
                         {"dpm_2", "karras"},
                         {"dpm_2_ancestral", "karras"},
-                        {"lms", "karras"},
                         {"restart", "karras"},
                         {"ddim", "ddim_uniform"},
+                        {"ddim_cfg_pp", "ddim_uniform"},
                         {"plms", "ddim_uniform"},
                         {"uni_pc", "time_uniform"}},
+          .defaults = {{"dpm_fast", {{"eta", "1"}}}, {"dpm_adaptive", {{"eta", "1"}}}},
           .brownian = {"dpmpp_sde", "dpmpp_2m_sde", "dpmpp_3m_sde"},
           .brownian_options = {{"per_image", "true"}, {"generator", "torch_cuda"}}};
 }

@@ -30,9 +30,10 @@ struct KnownRegions {
   bool input = true, output = true;  // Inpaint's
   bool end = false;                  // blend() of the result of the run
   bool rounds_mask = false;          // round_mask() first, except for differential diffusion
+  bool other_noise = false;          // the known part has noise of its own, of the next seed
 };
 // By dialect:
-//   ebb, comfy  input and output
+//   ebb, comfy  input and output; comfy's ddim with noise of its own
 //   a1111       output and end; its samplers of timesteps (ddim, ddim_cfg_pp, plms, uni_pc): input
 //               and end. kdiff as a1111, which wrapped it
 //   diffusers   in the state, after each step: for masks of 0 and 1, which its pipelines make of

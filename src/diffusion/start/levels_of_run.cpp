@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/defaults.h"
+#include "diffusion/solver/sampler_names.h"
+#include "diffusion/start/start_dialect.h"
 #include "diffusion/start/strength.h"
 
 namespace ebb {
@@ -16,6 +18,22 @@ bool discards_penultimate(const LevelsOfRun& run) {
     return std::find(names.begin(), names.end(), n) != names.end();
   };
   return has(run.sampler) || has(find_sampler(run.sampler).sampler->name);
+}
+
+// The web UI's samplers of timesteps, each of which takes every k-th of the network's, whatever the
+// menu of schedules says. DDIM and PLMS make a step less than there are of these, and end at the
+// smallest; UniPC makes as many.
+std::vector<double> levels_of_timesteps(ScheduleCall call, std::string_view schedule,
+                                        std::string_view sampler, const Discretisation& levels) {
+  const auto table = static_cast<int64_t>(levels.sigmas.size());
+  const bool to_zero = means_sampler("uni_pc", sampler);
+  if (to_zero && call.steps >= 1 && call.steps <= table) {
+    const int64_t step = table / call.steps;
+    call.steps = (table + step - 1) / step;
+  }
+  std::vector<double> out = noise_levels(schedule, levels, call);
+  if (!to_zero && out.size() > 2 && out.back() == 0) out.pop_back();
+  return out;
 }
 
 }  // namespace
@@ -62,6 +80,9 @@ std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& 
                    find_schedule(schedule, dialect).schedule->own_denoise &&
                    run.strength.value_or(1) > 0;
   if (own) call.denoise = run.strength.value_or(1);
+  if (run.dialect == "a1111" && run.schedule == "auto" && !run.strength &&
+      levels.c_noise == CNoise::table && is_of_timesteps(run.sampler))
+    return levels_of_timesteps(std::move(call), schedule, run.sampler, levels);
   if (own || !run.strength) return noise_levels(schedule, levels, call);
   const StartPlan plan = plan_strength(run.dialect, run.steps, *run.strength,
                                        {.exact_steps = run.exact_steps, .space = levels.space});

@@ -25,21 +25,23 @@ double timestep_cutoff(double share, int64_t timesteps) {
   return std::nearbyint(static_cast<double>(timesteps) * (1 - share));
 }
 
+double share_removed(double sigma, const std::vector<double>& table) {
+  require(!table.empty(), "refiner: needs the network's noise levels");
+  const auto nearer = [sigma](double a, double b) {
+    return std::abs(a - sigma) < std::abs(b - sigma);
+  };
+  const int64_t nearest = std::min_element(table.begin(), table.end(), nearer) - table.begin();
+  const auto count = static_cast<int64_t>(table.size());
+  return static_cast<double>(count - 1 - nearest) / static_cast<double>(count);
+}
+
 int64_t switch_by_level(const std::vector<double>& sigmas, const std::vector<double>& table,
                         double share) {
   check_share(share);
   require(!table.empty(), "refiner: needs the network's noise levels");
   const auto steps = static_cast<int64_t>(sigmas.size()) - 1;
-  const auto last = static_cast<int64_t>(table.size()) - 1;
-  for (int64_t i = 0; i < steps; ++i) {
-    const double sigma = sigmas[static_cast<size_t>(i)];
-    const auto nearer = [sigma](double a, double b) {
-      return std::abs(a - sigma) < std::abs(b - sigma);
-    };
-    const int64_t nearest = std::min_element(table.begin(), table.end(), nearer) - table.begin();
-    const double gone = static_cast<double>(last - nearest) / static_cast<double>(last + 1);
-    if (gone >= share) return i;
-  }
+  for (int64_t i = 0; i < steps; ++i)
+    if (share_removed(sigmas[static_cast<size_t>(i)], table) >= share) return i;
   return std::max<int64_t>(steps, 0);
 }
 

@@ -19,6 +19,8 @@ double timestep_cutoff(double share, int64_t timesteps = 1000);
 // noise levels (rising), is at least `share`.
 int64_t switch_by_level(const std::vector<double>& sigmas, const std::vector<double>& table,
                         double share);
+// That fraction at a level.
+double share_removed(double sigma, const std::vector<double>& table);
 // The first step after at least the fraction `share` of the steps.
 int64_t switch_by_steps(int64_t steps, double share);
 

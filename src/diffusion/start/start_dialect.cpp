@@ -60,11 +60,6 @@ bool is_one_of(std::string_view sampler, std::initializer_list<std::string_view>
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The web UI's, of sqrt(alpha_bar) x.
-bool is_of_timesteps(std::string_view sampler) {
-  return is_one_of(sampler, {"ddim", "ddim_cfg_pp", "plms", "uni_pc"});
-}
-
 bool of_timesteps(const FirstNoise& f) { return !f.has_data && is_of_timesteps(f.sampler); }
 
 // Of diffusers' schedulers those whose state is x; that of the others is sqrt(alpha_bar) x.
@@ -83,6 +78,10 @@ KnownRegions in_web_ui(std::string_view sampler) {
   const bool timesteps = is_of_timesteps(sampler);
   return {.input = timesteps, .output = !timesteps, .end = true};
 }
+// Its ddim is euler, but for this.
+KnownRegions in_comfy(std::string_view sampler) {
+  return {.other_noise = is_one_of(sampler, {"ddim"})};
+}
 KnownRegions in_state(std::string_view) {
   return {.output = false, .end = true, .rounds_mask = true};
 }
@@ -93,7 +92,7 @@ KnownRegions in_output(std::string_view) { return {.input = false}; }
 constexpr StartDialect start_dialects[] = {
     {"ebb", nearest},
     {.name = "kdiff", .plan = one_more, .known = in_web_ui},
-    {"comfy", by_list_length, from_largest},
+    {"comfy", by_list_length, from_largest, in_comfy},
     {"a1111", one_more, of_timesteps, in_web_ui},
     {"diffusers", partial_run, of_vp_schedulers, in_state},
     {.name = "sdcpp", .plan = one_more_f32, .known = in_output},
@@ -101,8 +100,14 @@ constexpr StartDialect start_dialects[] = {
 
 }  // namespace
 
+bool is_of_timesteps(std::string_view sampler) {
+  return is_one_of(sampler, {"ddim", "ddim_cfg_pp", "plms", "uni_pc"});
+}
+
 double result_scale(std::string_view dialect, std::string_view sampler, double last_sigma) {
-  if (find_dialect(dialect).name != "diffusers" || is_of_sigma(sampler)) return 1;
+  const std::string& name = find_dialect(dialect).name;
+  const bool web_ui = name == "a1111" && is_of_timesteps(sampler);
+  if (!web_ui && (name != "diffusers" || is_of_sigma(sampler))) return 1;
   return 1 / std::sqrt(1 + last_sigma * last_sigma);
 }
 

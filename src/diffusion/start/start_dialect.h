@@ -14,8 +14,12 @@ struct StartDialect {
   KnownRegions (*known)(std::string_view sampler) = [](std::string_view) { return KnownRegions{}; };
 };
 
+// The web UI's samplers of sqrt(alpha_bar) x.
+bool is_of_timesteps(std::string_view sampler);
+
 // What the state that a run ends in is multiplied by: schedulers of diffusers that keep
-// sqrt(alpha_bar) x hand that on, where the last level is not 0. 1 in other dialects. Throws Error.
+// sqrt(alpha_bar) x hand that on, where the last level is not 0, and so do the web UI's samplers of
+// timesteps. 1 in other dialects. Throws Error.
 double result_scale(std::string_view dialect, std::string_view sampler, double last_sigma);
 
 const StartDialect& start_dialect(std::string_view name);  // throws Error, suggests the nearest

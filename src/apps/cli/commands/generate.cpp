@@ -27,6 +27,7 @@
 #include "pipeline/file_hash.h"
 #include "pipeline/mode_parameters.h"
 #include "pipeline/parameters.h"
+#include "pipeline/picture_bytes.h"
 #include "pipeline/text_to_image.h"
 #include "train/stop.h"
 
@@ -255,12 +256,11 @@ class PictureFiles {
              .latents = {}};
     ++count_;
     if (output_ == Output::folder)
-      return write_pictures(options_.out, {to_pixels(p.pixels)},
-                            [&](int64_t) { return text_(last_); },
+      return write_pictures(options_.out, {bytes_of(p)}, [&](int64_t) { return text_(last_); },
                             {.format = options_.format,
                              .quality = options_.quality,
                              .first_image = first_file_ + count_ - 1});
-    kept_.push_back(output_ == Output::grid ? to_pixels(p.pixels) : p.latents);
+    kept_.push_back(output_ == Output::grid ? bytes_of(p) : p.latents);
   }
   void finish() const {
     if (kept_.empty()) return;
@@ -275,6 +275,10 @@ class PictureFiles {
   int64_t count() const { return count_; }
 
  private:
+  Tensor bytes_of(const Picture& p) const {
+    return picture_bytes(p.pixels, options_.generate.dialect);
+  }
+
   const Options& options_;
   Output output_;
   InputHashes hashes_;

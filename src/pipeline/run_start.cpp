@@ -1,0 +1,97 @@
+#include "pipeline/run_start.h"
+
+#include <algorithm>
+
+#include "diffusion/solver/defaults.h"
+
+namespace ebb {
+namespace {
+
+// Images [1,...] or one for each of the batch (fewer at its end), as a state.
+State state_of(const Tensor& images, int64_t batch) {
+  State out;
+  if (!images.defined()) return out;
+  for (int64_t i = 0; i < batch; ++i) {
+    const int64_t row = std::min(i, images.shape()[0] - 1);
+    const auto v = images.rows(row, row + 1).span<float>();
+    out.insert(out.end(), v.begin(), v.end());
+  }
+  return out;
+}
+
+// `mask` [1,h,w,1] for every number of a batch.
+State mask_of(const Tensor& mask, const ResolvedRequest& r) {
+  State out;
+  for (int64_t i = 0; i < r.batch; ++i)
+    for (const float v : mask.span<float>())
+      out.insert(out.end(), static_cast<size_t>(r.sample[-1]), v);
+  return out;
+}
+
+// As a run of the seed that follows starts.
+State other_noise(const ResolvedRequest& r, NoiseCall keys) {
+  ++keys.seed;
+  State out(static_cast<size_t>(keys.batch() * keys.elements()));
+  open_default_noise(r.noise, keys, r.noise_options).start(out);
+  return out;
+}
+
+}  // namespace
+
+NoiseCall noise_keys(const ResolvedRequest& r, int64_t first) {
+  NoiseCall keys{.seed = r.options.seed,
+                 .images = {},
+                 .shape = r.sample.sizes(),
+                 .sigmas = r.noise_levels.empty() ? r.call.sigmas : r.noise_levels};
+  for (int64_t i = 0; i < r.batch; ++i)
+    keys.images.push_back(r.first_image + std::min(first + i, r.count() - 1));
+  return keys;
+}
+
+Start start_of(const ResolvedRequest& r, const RunInputs& in, const NoiseCall& keys) {
+  const Noise noise = open_default_noise(r.noise, keys, r.noise_options);
+  Start out{state_of(in.data, r.batch), {}, noise.step};
+  // The first numbers are those of the posterior; all others move up.
+  const int64_t before = in.first_draw + (in.deviation.defined() ? 1 : 0);
+  if (before > 0)
+    out.step = [step = noise.step, before](std::span<double> z, NoiseDraw draw) {
+      draw.index += before;
+      step(z, draw);
+    };
+  if (!in.noised) return out;
+  out.noise.resize(static_cast<size_t>(keys.batch() * keys.elements()));
+  noise.start(out.noise);
+  if (in.deviation.defined()) {
+    const State deviation = state_of(in.deviation, r.batch);
+    for (size_t i = 0; i < out.data.size(); ++i) out.data[i] += deviation[i] * out.noise[i];
+    noise.step(out.noise, {.index = 0});
+  }
+  if (in.noise_instead.defined()) {
+    const State mask = mask_of(in.noise_instead, r);
+    for (size_t i = 0; i < mask.size(); ++i)
+      out.data[i] = (1 - mask[i]) * out.data[i] + mask[i] * out.noise[i];
+  }
+  return out;
+}
+
+Inpaint<double> inpaint_of(const ResolvedRequest& r, const KnownRegion& known, const Start& start,
+                           const NoiseCall& keys) {
+  State mask = mask_of(known.mask, r);
+  if (known.where.rounds_mask) round_mask<double>(mask);
+  return {.data = start.data,
+          .noise = known.where.other_noise ? other_noise(r, keys) : start.noise,
+          .mask = std::move(mask),
+          .space = r.call.space,
+          .input = known.where.input,
+          .output = known.where.output};
+}
+
+State first_state(const ResolvedRequest& r, const RunInputs& inputs, const NoiseCall& keys,
+                  const Start& start) {
+  if (!inputs.noised) return start.data;
+  State x(static_cast<size_t>(keys.batch() * keys.elements()));
+  start_state<double>(start.data, start.noise, r.call.sigmas[0], r.start, x);
+  return x;
+}
+
+}  // namespace ebb
