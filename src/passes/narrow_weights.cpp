@@ -10,7 +10,7 @@
 namespace ebb {
 
 Graph narrow_weights(const Graph& g, const std::function<bool(const Source&)>& is_weight,
-                     const std::function<bool(const Signature&, const Signature&)>& supports) {
+                     const std::function<bool(const Signature&)>& supported) {
   const std::vector<bool> from_weights = values_from_weights(g, is_weight);
   // The value that the second operand is a cast of.
   const auto narrow = [&](const Node& n) -> std::optional<int32_t> {
@@ -19,10 +19,9 @@ Graph narrow_weights(const Graph& g, const std::function<bool(const Source&)>& i
     if (producer < 0 || !from_weights[static_cast<size_t>(weight)]) return {};
     const Node& cast = g.nodes()[static_cast<size_t>(producer)];
     if (!is_lossless_cast(g, cast)) return {};
-    const Signature plain = g.signature(n);
-    Signature with = plain;
+    Signature with = g.signature(n);
     with.in[1] = g.type(cast.in[0]);
-    if (with.in[1] == plain.in[1] || !supports(plain, with)) return {};
+    if (with.in[1] == g.type(weight) || !supported(with)) return {};
     return cast.in[0];
   };
   Rewriter rw(g);

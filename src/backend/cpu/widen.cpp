@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/onednn.h"
+#include "backend/cpu/simd/loops.h"
 
 namespace ebb::cpu {
 namespace {
@@ -55,6 +56,14 @@ bool all_floats(const Signature& s) {
 }
 
 void widen(DType from, const void* in, float* out, int64_t count) {
+  constexpr int64_t block = 16384;
+  const auto in_blocks = [&](void (*loop)(float*, const uint16_t*, int64_t)) {
+    const auto* const p = static_cast<const uint16_t*>(in);
+#pragma omp parallel for
+    for (int64_t i = 0; i < count; i += block) loop(out + i, p + i, std::min(block, count - i));
+  };
+  if (from == DType::bf16) return in_blocks(loops().from_bf16);
+  if (from == DType::f16) return in_blocks(loops().from_f16);
   visit_dtype(from, [&](auto zero) {
     const auto* p = static_cast<const decltype(zero)*>(in);
 #pragma omp parallel for

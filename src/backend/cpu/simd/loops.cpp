@@ -1,9 +1,11 @@
 // Compiled once for each level with EBB_SIMD_LEVEL as the name of its table (CMakeLists.txt).
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "backend/cpu/simd/levels.h"
 #include "backend/cpu/simd/math.h"
+#include "backend/cpu/simd/vectors.h"
 
 namespace ebb::cpu {
 namespace {
@@ -51,6 +53,16 @@ void fill(float* d, float v, int64_t n) {
 
 void from_bf16(float* d, const uint16_t* s, int64_t n) {
   for (int64_t i = 0; i < n; ++i) d[i] = std::bit_cast<float>(uint32_t{s[i]} << 16);
+}
+
+void from_f16(float* d, const uint16_t* s, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(d + i, FromF16::widen(s + i));
+  uint16_t rest[kLanes] = {};
+  float wide[kLanes];
+  std::copy(s + i, s + n, rest);
+  store(wide, FromF16::widen(rest));
+  std::copy(wide, wide + (n - i), d + i);
 }
 
 void to_bf16(uint16_t* d, const float* s, int64_t n) {
@@ -153,6 +165,7 @@ constexpr Loops make_loops() {
   set(ScalarOp::select, map_select);
   l.fill = fill;
   l.from_bf16 = from_bf16;
+  l.from_f16 = from_f16;
   l.to_bf16 = to_bf16;
   l.add_rows = add_rows;
   l.max_rows = max_rows;

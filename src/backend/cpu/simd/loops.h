@@ -14,6 +14,7 @@ struct Loops {
   MapLoop map[32];  // by ScalarOp
   void (*fill)(float* d, float v, int64_t n);
   void (*from_bf16)(float* d, const uint16_t* s, int64_t n);
+  void (*from_f16)(float* d, const uint16_t* s, int64_t n);
   void (*to_bf16)(uint16_t* d, const float* s, int64_t n);
   // acc[i] += sum over rows of x[r, i]; x is [rows, width].
   void (*add_rows)(double* acc, const float* x, int64_t rows, int64_t width);

@@ -26,6 +26,38 @@ inline void store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
 inline Vec all(float x) { return x - Vec{}; }
 inline Vec larger(Vec a, Vec b) { return a < b ? b : a; }
 
+using VecWord = uint32_t __attribute__((vector_size(kVecBytes)));
+using HalfVec = uint16_t __attribute__((vector_size(kVecBytes / 2)));
+using HalfVecAt = uint16_t __attribute__((vector_size(kVecBytes / 2), aligned(2), may_alias));
+
+inline VecWord load_words(const void* p) {
+  return __builtin_convertvector(HalfVec(*static_cast<const HalfVecAt*>(p)), VecWord);
+}
+
+// Functors that widen kLanes numbers.
+struct FromF32 {
+  using Stored = float;
+  static Vec widen(const void* p) { return load(static_cast<const float*>(p)); }
+};
+struct FromBf16 {
+  using Stored = uint16_t;
+  static Vec widen(const void* p) { return (Vec)(load_words(p) << 16); }
+};
+// Exact, of subnormals too: those are whole numbers of 2^-24.
+struct FromF16 {
+  using Stored = uint16_t;
+  static Vec widen(const void* p) {
+    const VecWord bits = load_words(p), magnitude = bits & 0x7fffu;
+    const VecWord normal = (magnitude << 13) + (112u << 23);
+    const VecWord special = (magnitude << 13) | (255u << 23);
+    const Vec small = __builtin_convertvector((VecInt)magnitude, Vec) * 0x1p-24f;
+    const VecWord wide = magnitude < 0x400u    ? (VecWord)small
+                         : magnitude < 0x7c00u ? normal
+                                               : special;
+    return (Vec)(wide | (bits & 0x8000u) << 16);
+  }
+};
+
 // A square of kLanes rows changes rows and columns: interleaving row i with row i + kLanes / 2
 // rotates the index of an element by one bit, log2(kLanes) rounds exchange its halves.
 inline void transpose_square(Vec (&x)[kLanes]) {
