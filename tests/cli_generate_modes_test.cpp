@@ -182,7 +182,9 @@ TEST_F(CliGenerateModes, second_pass__makes_a_larger_picture) {
 TEST_F(CliGenerateModes, refiner__makes_the_last_steps) {
   const std::string euler = "--sampler euler ";
   const Tensor alone = made(euler), two = made(euler + "--refiner " + whole() + ":0.5");
-  EXPECT_EQ(difference(alone, two, 0, 64), 0);  // by itself, it goes on as it would have
+  // By itself it goes on as it would have, to rounding: a run that is handed over has its sampler
+  // on the host, not in the denoiser's plan.
+  EXPECT_LE(difference(alone, two, 0, 64), 1);
 }
 
 TEST_F(CliGenerateModes, mistakes__are_named) {
