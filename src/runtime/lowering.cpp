@@ -74,7 +74,10 @@ bool stores_weights(const Lowering& l) { return l.options.weights != nullptr; }
 bool merges_weights(const Lowering& l) {
   return stores_weights(l) && l.options.fuse && !l.device.on_host();
 }
-bool reads_files(const Lowering& l) { return stores_weights(l) && l.device.on_host(); }
+// A weight with an adapter's change would be rounded to 16 bits.
+bool reads_files(const Lowering& l) {
+  return stores_weights(l) && l.device.on_host() && !l.options.weights->has_changes();
+}
 bool fuses(const Lowering& l) { return l.options.fuse; }
 // Activations in epilogues could not be recomputed cheaply.
 bool fuses_activations(const Lowering& l) {

@@ -47,6 +47,7 @@ class WeightStore {
   // touched. keep: the devices keep what a change of strengths needs again. Throws Error for
   // changes of weights that are none of these.
   void change(WeightChanges changes, bool keep = false);
+  bool has_changes() const { return !changes_.empty(); }
   // Another number after every change().
   uint64_t version() const { return version_; }
   // A weight with its changes, on the host: f32, in the shape of the stored weight.
