@@ -167,7 +167,7 @@ ImageMetadata jpeg_metadata(std::span<const uint8_t> bytes, const std::string& n
   constexpr uint8_t end[] = {0xff, 0xd9};
   Reader reader(name);
   reader.read_header(bytes);
-  require(std::ranges::find_end(bytes, end).begin() != bytes.end(),
+  require(std::find_end(bytes.begin(), bytes.end(), std::begin(end), std::end(end)) != bytes.end(),
           "image: broken JPEG (it has no end)  ", name);
   return reader.metadata();
 }
