@@ -5,6 +5,7 @@ target_compile_options(
   ebb_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror
                         -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>)
 if(EBB_SANITIZE)
+  target_compile_definitions(ebb_options INTERFACE EBB_SANITIZE)
   target_compile_options(ebb_options INTERFACE -fsanitize=address,undefined
                                                -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(ebb_options INTERFACE -fsanitize=address,undefined)

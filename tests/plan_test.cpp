@@ -296,7 +296,7 @@ TEST(plan, made_to_be_looked_at__needs_no_memory) {
 }
 
 TEST(tensor, host_memory_that_cannot_be_had__says_how_much_was_asked_for_and_is_free) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef EBB_SANITIZE
   GTEST_SKIP() << "the sanitizer ends the process";
 #else
   testing::expect_error([] { Tensor(DType::f32, {int64_t{1} << 50}); },

@@ -178,7 +178,7 @@ TEST(samplers, noise_that_is_not_of_flow_models__is_refused) {
 
 // ---- cost ----------------------------------------------------------------------------------
 
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__OPTIMIZE__) && !defined(EBB_SANITIZE)
 constexpr double most_milliseconds = 1;
 #else
 constexpr double most_milliseconds = 10;
