@@ -7,20 +7,21 @@ include(GoogleTest)
 # Tests run side by side: threads that wait must sleep, not spin.
 set(test_environment OMP_WAIT_POLICY=passive)
 
+set(support ${CMAKE_SOURCE_DIR}/tests/support)
+set(support_sources ${support}/source_folder.cpp ${support}/golden_file.cpp)
 # Paths are compiled into one file each: all other objects are the same in every clone.
-set(source_folder ${CMAKE_SOURCE_DIR}/tests/support/source_folder.cpp)
-set_source_files_properties(${source_folder} PROPERTIES COMPILE_DEFINITIONS
+set_source_files_properties(${support}/source_folder.cpp PROPERTIES COMPILE_DEFINITIONS
                             EBB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/program.cpp PROPERTIES
+set_source_files_properties(${support}/program.cpp PROPERTIES
                             COMPILE_DEFINITIONS EBB_PROGRAM="$<TARGET_FILE:ebb>")
 
 function(ebb_test_program name engine)
-  add_executable(${name} ${ARGN} ${source_folder})
+  add_executable(${name} ${ARGN} ${support_sources})
   target_include_directories(${name} PRIVATE tests)
   target_compile_options(${name} PRIVATE -O1) # a third off their compile time
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
-  ebb_precompile(${name} <gtest/gtest.h>)
+  ebb_precompile(${name} <gtest/gtest.h> <nlohmann/json.hpp>)
   # For `ctest -R`, a process each; scripts/test runs them in a few processes instead.
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-cuda/*"
                        PROPERTIES ENVIRONMENT "${test_environment}" LABELS unit)
@@ -46,7 +47,8 @@ function(ebb_cuda_tests name)
 endfunction()
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*.cpp)
-list(FILTER test_sources EXCLUDE REGEX "/tests/fuzz/|/source_folder\\.cpp$")
+list(FILTER test_sources EXCLUDE REGEX "/tests/fuzz/")
+list(REMOVE_ITEM test_sources ${support_sources})
 if(NOT EBB_CUDA)
   list(FILTER test_sources EXCLUDE REGEX "${ebb_cuda_files}")
 endif()

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
@@ -15,8 +14,8 @@
 #include "passes/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/files.h"
+#include "support/golden_file.h"
 #include "support/hashed_weights.h"
-#include "support/source_folder.h"
 
 namespace ebb {
 namespace {
@@ -25,10 +24,7 @@ using testing::expect_error;
 using testing::hashed;
 using testing::hashed_input;
 
-nlohmann::json golden() {
-  std::ifstream in(testing::source_folder() + "/tests/golden/diffusion.json");
-  return nlohmann::json::parse(in);
-}
+nlohmann::json golden() { return testing::read_golden("diffusion"); }
 
 Context cpu() { return open_context("cpu", {.threads = 2}); }
 

@@ -1,20 +1,15 @@
-// A file of tests/golden.
+// Files of tests/golden.
 #pragma once
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
-#include "support/source_folder.h"
-
 namespace ebb::testing {
 
-inline nlohmann::json read_golden(const std::string& name) {
-  const std::string path = source_folder() + "/tests/golden/" + name + ".json";
-  std::ifstream in(path);
-  require(in.good(), "golden: cannot read ", path);
-  return nlohmann::json::parse(in);
-}
+// tests/golden/<name>.json
+nlohmann::json read_golden(const std::string& name);
+
+// Any JSON file. Compiled once: a parser takes a second of every file that instantiates it.
+nlohmann::json read_json(const std::string& path);
 
 }  // namespace ebb::testing

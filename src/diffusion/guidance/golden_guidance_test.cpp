@@ -2,14 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "diffusion/guidance/conditions.h"
 #include "diffusion/guidance/guide.h"
-#include "support/source_folder.h"
+#include "support/golden_file.h"
 
 namespace ebb {
 namespace {
@@ -21,10 +20,7 @@ constexpr double float_tolerance = 1e-6;  // where the reference calculates in f
 constexpr double svd_tolerance = 1e-5;    // in f32, of singular values that lie near each other
 
 const json& golden_file() {
-  static const json file = [] {
-    std::ifstream in(testing::source_folder() + "/tests/golden/samplers/guidance.json");
-    return json::parse(in);
-  }();
+  static const json file = testing::read_golden("samplers/guidance");
   return file;
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 #include <tuple>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "diffusion/noise/noise.h"
 #include "diffusion/noise/rng/brownian_tree.h"

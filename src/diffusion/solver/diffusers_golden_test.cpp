@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "diffusion/solver/timesteps.h"
-#include "support/source_folder.h"
+#include "support/golden_file.h"
 #include "support/toy_data.h"
 
 namespace ebb {
@@ -187,8 +186,7 @@ void expect_equal(const json& c) {
 }
 
 TEST(diffusers, trajectories__are_equal) {
-  std::ifstream in(testing::source_folder() + "/tests/golden/samplers/samplers_diffusers.json");
-  const json file = json::parse(in);
+  const json file = testing::read_golden("samplers/samplers_diffusers");
   std::map<std::string, int> left_out;
   for (const json& c : file["cases"]) {
     const std::string why = excuse(c);

@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "diffusion/solver/sampler.h"
+#include "support/golden_file.h"
 #include "support/source_folder.h"
 #include "support/toy_data.h"
 
@@ -66,11 +66,6 @@ std::vector<std::string> golden_files() {
     if (entry.path().filename().string().starts_with("samplers_")) out.push_back(entry.path());
   std::sort(out.begin(), out.end());
   return out;
-}
-
-json read(const std::string& path) {
-  std::ifstream in(path);
-  return json::parse(in);
 }
 
 // {"name": ...}, or the name as a key. The webui's file names k-diffusion too.
@@ -182,7 +177,7 @@ TEST(golden_samplers, every_case__is_that_of_the_reference) {
   std::map<std::string, int> left_out;
   int cases = 0;
   for (const std::string& path : golden_files()) {
-    const json file = read(path);
+    const json file = testing::read_json(path);
     const std::string reference = reference_of(file);
     if (reference == "diffusers") continue;  // diffusers_golden_test.cpp has those
     ASSERT_TRUE(dialects.contains(reference)) << path;
@@ -214,7 +209,7 @@ const std::map<std::string, std::string> compared_elsewhere = {
 TEST(golden_samplers, every_sampler__has_a_case) {
   std::set<std::string> seen;
   for (const std::string& path : golden_files()) {
-    const json file = read(path);
+    const json file = testing::read_json(path);
     for (const json& c : file["cases"])
       if (c.contains("sampler"))
         seen.insert(find_sampler(c["sampler"].get<std::string>()).sampler->name);

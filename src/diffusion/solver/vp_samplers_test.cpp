@@ -1,12 +1,11 @@
 // Samplers made for discrete-time networks, and those of distilled ones: known results, identities.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "diffusion/solver/timesteps.h"
 #include "support/files.h"
-#include "support/source_folder.h"
+#include "support/golden_file.h"
 #include "support/toy_data.h"
 
 namespace ebb {
@@ -66,8 +65,7 @@ void expect_webui(const nlohmann::json& c) {
 }
 
 TEST(vp_samplers, timestep_samplers__are_those_of_the_webui) {
-  std::ifstream in(testing::source_folder() + "/tests/golden/samplers/samplers_webui.json");
-  const nlohmann::json file = nlohmann::json::parse(in);
+  const nlohmann::json file = testing::read_golden("samplers/samplers_webui");
   int cases = 0;
   for (const auto& c : file["cases"]) {
     if (c.contains("grid") || c.contains("error")) continue;  // levels; the webui fails

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,7 +10,7 @@
 #include "diffusion/levels/schedule.h"
 #include "diffusion/start/refiner.h"
 #include "diffusion/start/strength.h"
-#include "support/source_folder.h"
+#include "support/golden_file.h"
 
 namespace ebb {
 namespace {
@@ -19,10 +18,7 @@ namespace {
 using nlohmann::json;
 
 const json& golden_file() {
-  static const json file = [] {
-    std::ifstream in(testing::source_folder() + "/tests/golden/samplers/start_rules.json");
-    return json::parse(in);
-  }();
+  static const json file = testing::read_golden("samplers/start_rules");
   return file;
 }
 
