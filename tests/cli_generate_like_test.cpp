@@ -44,6 +44,19 @@ TEST_F(CliLike, picture__is_made_again_bit_for_bit) {
   EXPECT_EQ(io::read_picture_text(png("again")).at("parameters").substr(0, 4), "wolf");
 }
 
+// Levels of their own, whose schedule's name alone does not say them.
+TEST_F(CliLike, picture_by_a_sampler_of_timesteps__is_made_again_bit_for_bit) {
+  const std::string model = whole();
+  for (const char* sampler : {"DDIM", "DDIM CFG++", "PLMS", "UniPC"})
+    for (const char* dialect : {"a1111", "A1111", "comfy", "diffusers"}) {
+      const std::string flags = str("--prompt fox --size 64x48 --seed 9 --steps 6 --sampler '",
+                                    sampler, "' --dialect ", dialect);
+      const auto first =
+          made(str("generate --device cpu --model ", model, " --out ", png(), " ", flags), png());
+      EXPECT_EQ(made(like(png()), png("again")), first) << flags;
+    }
+}
+
 // In the batch that it was in, since its bits may depend on that.
 TEST_F(CliLike, one_of_a_batch__is_made_again_alone) {
   const std::string folder = folder_ / "many";

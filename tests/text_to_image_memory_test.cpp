@@ -153,7 +153,9 @@ class FreeBatch : public TextToImageMemory {
   // `later`: the limit that stands from the plan on.
   static Batches run(const TextToImageRequest& q, int64_t limit, int64_t later = 0) {
     const Context context{.device = std::make_shared<FarDevice>()};
-    TextToImage pipeline(small_checkpoint(run_of(1)), context, {.memory = limit});
+    CheckpointParts parts = small_checkpoint(run_of(1));
+    if (q.refine) parts.refiner = parts.denoiser, parts.refiner_encoders = parts.text_encoders;
+    TextToImage pipeline(std::move(parts), context, {.memory = limit});
     Batches out;
     RunEvents events;
     events.planned = [&](const RunMemory& m) {
@@ -211,6 +213,26 @@ TEST_F(FreeBatch, memory_that_is_missing_in_the_end__halves_it) {
   EXPECT_EQ(run(said, 0).latents, halved.latents);
   said.options.batch = 4;
   EXPECT_THROW(run(said, peak_with(q, 4), peak_with(q, 2)), OutOfMemory);
+}
+
+// A refiner that takes over within a run, as in A1111, and one that makes its own.
+TEST_F(FreeBatch, with_a_refiner__is_that_of_both_networks) {
+  for (const char* dialect : {"a1111", "ebb"}) {
+    TextToImageRequest q = request_of(4);
+    q.options.dialect = dialect, q.options.sampler = "euler", q.options.schedule = "normal";
+    q.options.schedule_options.clear();
+    q.options.steps = 4, q.refine = Refine{.share = 0.5};
+    const int64_t limit = peak_with(q, 2);
+    ASSERT_LT(limit, peak_with(q, 4));
+    const Batches two = run(q, limit), halved = run(q, peak_with(q, 4), limit);
+    EXPECT_EQ(two.sizes, (std::vector<int64_t>{2, 2, 2, 2})) << dialect << ' ' << limit << ' ' << text_of(two.planned);
+    EXPECT_EQ(two.sizes, halved.sizes) << dialect;
+    EXPECT_LE(two.report.peak_bytes, limit) << dialect;
+    TextToImageRequest said = q;
+    said.options.batch = 2;
+    EXPECT_EQ(run(said, 0).latents, two.latents) << dialect;
+    EXPECT_EQ(halved.latents, two.latents) << dialect;
+  }
 }
 
 TEST_F(TextToImageMemory, runs_one_after_the_other__keep_within_a_limit) {

@@ -20,18 +20,15 @@ FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::strin
                                 std::string_view noun) {
   std::error_code ignored;
   FileAndNumbers out{.file = text, .numbers = {}};
-  if (std::filesystem::exists(text, ignored)) return out;
-  while (out.numbers.size() < most) {
+  while (out.numbers.size() < most && !std::filesystem::exists(out.file, ignored)) {
     const size_t colon = out.file.rfind(':');
     if (colon == std::string::npos) break;
     const std::string last = out.file.substr(colon + 1);
     const auto number = as_number(last);
     if (!number) {
       const std::string before = out.file.substr(0, colon);
-      require(before.empty() || !std::filesystem::exists(before, ignored) ||
-                  std::filesystem::exists(out.file, ignored),
-              who, ": the ", noun, " behind the file must be a number (got '", last, "')  ",
-              before);
+      require(before.empty() || !std::filesystem::exists(before, ignored), who, ": the ", noun,
+              " behind the file must be a number (got '", last, "')  ", before);
       break;
     }
     require(std::isfinite(*number), who, ": a ", noun, " must be a finite number (found '", last,

@@ -50,6 +50,9 @@ TEST(file_and_numbers, what_is_neither_name_nor_number__is_an_error) {
             "flag: the strength behind the file must be a number (got 'abc')  " + there);
   std::ofstream(numbered).put('x');
   EXPECT_EQ(file_and_numbers(numbered, 2, "flag", "strength").file, numbered);
+  const FileAndNumbers half = file_and_numbers(numbered + ":0.5", 2, "flag", "strength");
+  EXPECT_EQ(half.file, numbered);
+  EXPECT_EQ(half.numbers, std::vector<double>{0.5});
   std::filesystem::remove(there);
   std::filesystem::remove(numbered);
 }

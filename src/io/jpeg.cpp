@@ -36,6 +36,7 @@ class Reader {
     check(try_header(bytes.data(), bytes.size()));
   }
   void read_pixels(uint8_t* out) { check(try_pixels(out)); }
+  size_t unread() const { return d_.src->bytes_in_buffer; }  // of the header's reader
   int64_t height() const { return d_.image_height; }
   int64_t width() const { return d_.image_width; }
   int64_t channels() const { return d_.out_color_components; }
@@ -167,8 +168,11 @@ ImageMetadata jpeg_metadata(std::span<const uint8_t> bytes, const std::string& n
   constexpr uint8_t end[] = {0xff, 0xd9};
   Reader reader(name);
   reader.read_header(bytes);
-  require(std::find_end(bytes.begin(), bytes.end(), std::begin(end), std::end(end)) != bytes.end(),
-          "image: broken JPEG (it has no end)  ", name);
+  // Segments in front of the pixels may hold pictures of their own, with ends of theirs.
+  const auto pixels = bytes.subspan(bytes.size() - reader.unread());
+  require(
+      std::find_end(pixels.begin(), pixels.end(), std::begin(end), std::end(end)) != pixels.end(),
+      "image: broken JPEG (it has no end)  ", name);
   return reader.metadata();
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,8 @@ struct FamilyText {
   int64_t layer = 1;       // counted from the last: the `n` of states.n
   bool normed = true;      // through the final norm
   bool projected = false;  // the projected text is the condition `pooled`
-  int64_t cut_layers = 0;  // files with so many layers lack the last one, which nothing reads
+  // Files with so many layers lack the last one, which nothing reads; none: there are none.
+  std::optional<int64_t> cut_layers = {};
   // In files.
   int64_t number = 1;                   // of adapters, which call it "te2"
   std::string original;                 // prefix of its tensors in files of all components

@@ -172,7 +172,8 @@ json vae_json(const Component& c, const LatentScaling& scaling, const Family& fa
 // one: its config leaves a layer out that stays in the file.
 json text_json(const Component& c, const FamilyText& text) {
   const json f = fields_of(c);
-  const bool projected = text.projected, cut = f["layers"] == text.cut_layers + 1;
+  const bool projected = text.projected,
+             cut = text.cut_layers && f["layers"] == *text.cut_layers + 1;
   return {{"architectures", {projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"}},
           {"model_type", "clip_text_model"},
           {"hidden_size", f["width"]},

@@ -11,7 +11,6 @@
 #include "base/file_and_numbers.h"
 #include "base/names.h"
 #include "diffusion/precond.h"
-#include "diffusion/solver/dialect.h"
 #include "io/canny.h"
 #include "io/image.h"
 #include "io/resize.h"
@@ -19,6 +18,7 @@
 #include "nn/ldm_control.h"
 #include "pipeline/component.h"
 #include "pipeline/control_lora.h"
+#include "pipeline/picture_dialect.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -397,12 +397,15 @@ bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,
   const auto share = [&](int64_t i) {
     return static_cast<double>(i) / static_cast<double>(run.steps);
   };
-  const std::string& dialect = find_dialect(run.dialect).name;
-  if (dialect == "comfy") {
-    const double sigma = run.sigmas.at(static_cast<size_t>(step - 1));
-    return sigma <= levels.at_percent(in.start) && sigma >= levels.at_percent(in.end);
+  switch (picture_dialect(run.dialect).control_shares) {
+    case ControlShares::of_noise_levels: {
+      const double sigma = run.sigmas.at(static_cast<size_t>(step - 1));
+      return sigma <= levels.at_percent(in.start) && sigma >= levels.at_percent(in.end);
+    }
+    case ControlShares::begun_steps:
+      return share(step - 1) >= in.start && share(step - 1) <= in.end;
+    case ControlShares::whole_steps: break;
   }
-  if (dialect == "a1111") return share(step - 1) >= in.start && share(step - 1) <= in.end;
   return share(step - 1) >= in.start && share(step) <= in.end;
 }
 

@@ -19,30 +19,24 @@
 namespace ebb {
 namespace {
 
+// Without a filter of latents, pixels are enlarged.
 constexpr struct {
-  std::string_view name;
-  LatentFilter filter;
-} filters[] = {{"latent", LatentFilter::bilinear},
-               {"latent-nearest", LatentFilter::nearest},
-               {"latent-nearest-exact", LatentFilter::nearest_exact},
-               {"latent-bicubic", LatentFilter::bicubic},
-               {"latent-antialiased", LatentFilter::bilinear_antialias},
-               {"latent-bicubic-antialiased", LatentFilter::bicubic_antialias}};
+  std::string_view name, menu;
+  std::optional<LatentFilter> filter;
+} upscalers[] = {
+    {"latent", "Latent", LatentFilter::bilinear},
+    {"latent-antialiased", "Latent (antialiased)", LatentFilter::bilinear_antialias},
+    {"latent-bicubic", "Latent (bicubic)", LatentFilter::bicubic},
+    {"latent-bicubic-antialiased", "Latent (bicubic antialiased)", LatentFilter::bicubic_antialias},
+    {"latent-nearest", "Latent (nearest)", LatentFilter::nearest},
+    {"latent-nearest-exact", "Latent (nearest-exact)", LatentFilter::nearest_exact},
+    {"lanczos", "Lanczos", {}},
+};
 
 std::optional<LatentFilter> filter_of(std::string_view name) {
-  for (const auto& f : filters)
-    if (f.name == name) return f.filter;
+  for (const auto& u : upscalers)
+    if (u.name == name) return u.filter;
   return {};
-}
-
-// As A1111's menu shows them, too: "Latent (nearest-exact)", "Lanczos". Others stay as they are.
-std::string upscaler_name(std::string_view text) {
-  std::string name;
-  for (const char c : small_letters(text)) {
-    if (c == '(' || c == ')') continue;
-    name += c == ' ' ? '-' : c;
-  }
-  return filter_of(name) || name == "lanczos" ? name : std::string(text);
 }
 
 class HiresMode : public RunMode {
@@ -85,6 +79,18 @@ double number(std::string_view text, std::string_view what, std::string_view who
 
 }  // namespace
 
+std::string hires_menu_name(std::string_view upscaler) {
+  for (const auto& u : upscalers)
+    if (u.name == upscaler) return std::string(u.menu);
+  return std::string(upscaler);
+}
+
+std::string hires_upscaler(std::string_view name) {
+  for (const auto& u : upscalers)
+    if (same_name(u.name, name)) return std::string(u.name);
+  return "";
+}
+
 Hires parse_hires(std::string_view text) {
   std::vector<std::string_view> parts;
   for (size_t at = 0; at <= text.size();) {
@@ -97,9 +103,9 @@ Hires parse_hires(std::string_view text) {
   parts.resize(4);
   Hires out;
   out.scale = number(parts[0], "the scale", text);
-  if (!parts[1].empty()) out.upscaler = upscaler_name(parts[1]);
-  out.network = !filter_of(out.upscaler) && out.upscaler != "lanczos" &&
-                std::filesystem::is_regular_file(out.upscaler);
+  const std::string known = hires_upscaler(parts[1]);
+  if (!parts[1].empty()) out.upscaler = known.empty() ? parts[1] : known;
+  out.network = hires_upscaler(out.upscaler).empty() && std::filesystem::is_regular_file(out.upscaler);
   if (!parts[2].empty()) {
     const double steps = number(parts[2], "the steps", text);
     require(steps >= 0 && steps <= 10000 && steps == std::floor(steps),
@@ -124,13 +130,9 @@ ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple) {
   return out;
 }
 
-bool hires_runs_all_steps(std::string_view dialect) {
-  return dialect == "a1111" || dialect == "kdiff";
-}
-
 std::shared_ptr<const RunMode> hires_mode(const Hires& hires, const ResolvedRequest& request) {
-  std::vector<std::string> names{"lanczos"};
-  for (const auto& f : filters) names.emplace_back(f.name);
+  std::vector<std::string> names;
+  for (const auto& u : upscalers) names.emplace_back(u.name);
   if (!hires.network) check_known("generate: --hires: unknown upscaler", hires.upscaler, names);
   return std::make_shared<HiresMode>(hires, request);
 }

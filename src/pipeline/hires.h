@@ -25,10 +25,14 @@ struct Hires {
 // name that is a file is a network. Throws Error.
 Hires parse_hires(std::string_view text);
 
+// The name in A1111's menu; of a network its own.
+std::string hires_menu_name(std::string_view upscaler);
+// The upscaler that is meant, as ebb or A1111's menu writes it, whatever the case and punctuation:
+// "Latent (nearest-exact)"; "" for others.
+std::string hires_upscaler(std::string_view name);
+
 // Of a picture: scaled and rounded down to a multiple. Throws Error.
 ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple);
-// A1111 runs all steps of its second pass.
-bool hires_runs_all_steps(std::string_view dialect);
 
 // Of the pass that `request` is. Throws Error for upscalers that there are none of.
 std::shared_ptr<const RunMode> hires_mode(const Hires& hires, const ResolvedRequest& request);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "io/pixels.h"
 #include "io/resize.h"
+#include "pipeline/picture_dialect.h"
 
 namespace ebb {
 namespace {
@@ -72,7 +73,8 @@ ImageSize size_of_run(const Tensor& picture, int64_t multiple) {
 }
 
 std::shared_ptr<const RunMode> init_mode(const Tensor& picture, const ResolvedRequest& r) {
-  const bool samples = r.options.dialect == "diffusers" && r.noise.source != "ebb";
+  const bool samples =
+      picture_dialect(r.options.dialect).samples_posterior && r.noise.source != "ebb";
   return std::make_shared<InitMode>(signed_pixels(picture), samples);
 }
 

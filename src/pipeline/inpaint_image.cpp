@@ -7,24 +7,10 @@
 #include "io/resize.h"
 #include "pipeline/decoder.h"
 #include "pipeline/picture_bytes.h"
+#include "pipeline/picture_dialect.h"
 
 namespace ebb {
 namespace {
-
-bool is(std::string_view dialect, std::string_view a, std::string_view b) {
-  return dialect == a || dialect == b;
-}
-
-LatentMaskRule mask_rule(std::string_view dialect) {
-  if (dialect == "diffusers") return LatentMaskRule::nearest;
-  if (dialect == "comfy") return LatentMaskRule::bilinear;
-  return LatentMaskRule::rounded_bicubic;
-}
-
-// Whether networks that were trained to inpaint have their known regions restored too.
-bool restores_always(std::string_view dialect) {
-  return is(dialect, "a1111", "kdiff") || dialect == "comfy";
-}
 
 // What networks that were trained to inpaint take: the mask [1,h,w,1], and the latents of the
 // picture f32 [1,H,W,3] without what is masked.
@@ -69,7 +55,7 @@ class InpaintMode : public RunMode {
         where_(known_regions(dialect_, r.options.sampler)) {}
 
   void prepare(const RunTools& tools, RunInputs& inputs) const override {
-    const Tensor mask = latent_mask(pictures_.mask, latents_, mask_rule(dialect_));
+    const Tensor mask = latent_mask(pictures_.mask, latents_, picture_dialect(dialect_).mask);
     if (content_ == MaskedContent::noise) inputs.noise_instead = mask;
     if (content_ == MaskedContent::nothing) {
       const auto m = mask.span<float>();
@@ -77,7 +63,7 @@ class InpaintMode : public RunMode {
       const size_t channels = data.size() / m.size();
       for (size_t i = 0; i < data.size(); ++i) data[i] *= 1 - m[i / channels];
     }
-    if (!trained_ || restores_always(dialect_)) inputs.known = {mask, where_};
+    if (!trained_ || picture_dialect(dialect_).restores_always) inputs.known = {mask, where_};
     if (trained_) add_masked(tools, inputs);
   }
 
@@ -198,7 +184,7 @@ void extend(InitImage& init, std::optional<MaskImage>& mask, Outpaint o, int64_t
 // ---- the run -------------------------------------------------------------------------------
 
 int64_t mask_blur(const MaskImage& mask, std::string_view dialect) {
-  return mask.blur.value_or(is(dialect, "diffusers", "comfy") ? 0 : 4);
+  return mask.blur.value_or(picture_dialect(dialect).mask_blur);
 }
 
 InpaintPictures inpaint_pictures(const InitImage& init, const MaskImage& m, ImageSize size,

@@ -14,15 +14,6 @@ struct Names {
   std::string_view menu, own;
 };
 
-constexpr std::array upscalers = {
-    Names{"Latent", "latent"},
-    Names{"Latent (antialiased)", "latent-antialiased"},
-    Names{"Latent (bicubic)", "latent-bicubic"},
-    Names{"Latent (bicubic antialiased)", "latent-bicubic-antialiased"},
-    Names{"Latent (nearest)", "latent-nearest"},
-    Names{"Latent (nearest-exact)", "latent-nearest-exact"},
-    Names{"Lanczos", "lanczos"},
-};
 constexpr std::array contents = {
     Names{"fill", "fill"},
     Names{"original", "original"},
@@ -67,13 +58,6 @@ std::string control_text(const ControlInput& c, const std::string& model) {
 
 }  // namespace
 
-std::string hires_menu_name(std::string_view upscaler) {
-  for (const Names& n : upscalers)
-    if (n.own == upscaler) return std::string(n.menu);
-  return std::string(upscaler);
-}
-
-std::string hires_upscaler(std::string_view menu) { return own_name(menu, upscalers); }
 std::string masked_content_of(std::string_view menu) { return own_name(menu, contents); }
 
 std::string with_lora_tags(const TextToImageRequest& q) {

@@ -23,8 +23,6 @@ std::vector<std::pair<std::string, std::string>> mode_parameters(const ResolvedT
 std::string with_lora_tags(const TextToImageRequest& request);
 
 // Names of the web UI's menus and ebb's; "" for those that are none.
-std::string hires_menu_name(std::string_view upscaler);
-std::string hires_upscaler(std::string_view menu_name);
 std::string masked_content_of(std::string_view menu_name);
 
 }  // namespace ebb

@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "pipeline/decoder.h"
+#include "pipeline/picture_dialect.h"
 
 namespace ebb {
 
 Tensor picture_bytes(const Tensor& images, std::string_view dialect) {
-  if (dialect != "a1111" && dialect != "comfy") return to_pixels(images);
+  if (!picture_dialect(dialect).cuts_bytes) return to_pixels(images);
   // Bytes that became numbers, as those of a picture that the result is laid over, stay the same.
   constexpr float slack = 1e-3f;
   Tensor out(DType::u8, images.shape());

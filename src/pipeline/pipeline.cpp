@@ -6,13 +6,10 @@
 #include "base/error.h"
 #include "core/host_memory.h"
 #include "core/out_of_memory.h"
-#include "diffusion/solver/host_latents.h"
-#include "diffusion/solver/sampler_names.h"
+#include "pipeline/batch_run.h"
 #include "pipeline/condition_sets.h"
 #include "pipeline/control.h"
-#include "pipeline/known_latents.h"
 #include "pipeline/run_dtype.h"
-#include "pipeline/run_start.h"
 #include "pipeline/step_progress.h"
 
 namespace ebb {
@@ -34,168 +31,16 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
           " MB are free; a smaller --batch or --n needs less");
 }
 
-// Those of a step, 1 and on, where they are others than `given`.
-void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
-                    const RunConditions::Steps*& given) {
-  if (conditions.empty() || given == &conditions.at(step)) return;
-  const RunConditions::Steps* before = std::exchange(given, &conditions.at(step));
-  const int64_t batch = d.options().batch;
-  for (const nn::Condition& c : d.options().conditions) {
-    if (!given->values().contains(c.name)) continue;
-    // What is the same stays, and with it what was computed of it.
-    if (before && std::ranges::equal(before->branches, given->branches,
-                                     [&](const NamedTensors& a, const NamedTensors& b) {
-                                       return a.at(c.name).raw() == b.at(c.name).raw();
-                                     }))
-      continue;
-    std::vector<Tensor> others;
-    for (size_t b = 1; b < given->branches.size() && c.guided && d.options().guided(); ++b)
-      others.push_back(repeated(given->branches[b].at(c.name), batch));
-    d.condition(c.name, repeated(given->values().at(c.name), batch), others);
-  }
-}
-
-void set_classes(Denoiser& d, const ResolvedRequest& r, int64_t first) {
-  if (std::ranges::none_of(d.options().conditions,
-                           [](const nn::Condition& c) { return c.name == nn::class_id; }))
-    return;
-  std::vector<int64_t> classes;
-  for (int64_t i = 0; i < r.batch; ++i)
-    classes.push_back(r.classes[static_cast<size_t>(std::min(first + i, r.count() - 1))]);
-  d.condition(nn::class_id, tensor_of(classes, {r.batch}));
-}
-
-void set_distilled(Denoiser& d, const ResolvedRequest& r) {
-  if (!r.distilled) return;
-  Tensor scale(DType::f32, {r.batch});
-  std::ranges::fill(scale.span<float>(), static_cast<float>(*r.distilled));
-  d.condition(nn::guidance_scale, scale);
-}
-
-// The first images of a batch, f32 [n,h,w,c].
-Tensor images_of(const State& x, const ResolvedRequest& r, int64_t first) {
-  const int64_t images = std::min(r.batch, r.count() - first);
-  Tensor out(DType::f32, {images, r.sample[0], r.sample[1], r.sample[2]});
-  const auto to = out.span<float>();
-  std::transform(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(to.size()), to.begin(),
-                 [](double v) { return static_cast<float>(v); });
-  return out;
-}
-
-// A1111 divides the scale of its DDIM CFG++, so that the usual ones become 0 to 1.
-double guidance_unit(const GenerateOptions& o) {
-  return o.dialect == "a1111" && means_sampler("ddim_cfg_pp", o.sampler) ? 1 / 12.5 : 1;
-}
-
-// What stays the same during a run.
-void set_run(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first) {
-  set_classes(d, r, first);
-  set_distilled(d, r);
-  if (const auto weights = inputs.conditions.weights(); d.options().guided() || weights[0] != 1)
-    d.weigh(weights);
-  // Rules may remember a run: each has its own.
-  if (r.rules.empty())
-    d.guidance(r.guided ? r.options.guidance * guidance_unit(r.options) : 1);
-  else
-    d.guide(r.rules, {.sigmas = r.call.sigmas, .space = r.call.space});
-}
-
-State scaled(const ResolvedRequest& r, State x) {
-  for (double& v : x) v *= r.result_scale;
-  return x;
-}
-
-// What evaluates from here on.
-struct Turn {
-  Denoiser* denoiser;
-  const ResolvedRequest* request;
-  const RunInputs* inputs;
-};
-// At a step, 1 and on; none: as before.
-using NextTurn = std::function<std::optional<Turn>(int64_t step, double sigma)>;
-
-// Vectors are in host memory.
-State run_in_turns(const NextTurn& next_turn, const ResolvedRequest& r, const RunInputs& inputs,
-                   int64_t first, const std::function<bool(const Progress&)>& progress,
-                   int64_t& evaluations) {
-  const NoiseCall keys = noise_keys(r, first);
-  const Start start = start_of(r, inputs, keys);
-  int64_t step = 1;
-  std::optional<Turn> turn;
-  const RunConditions::Steps* given = nullptr;
-  const auto denoise = [&](std::span<const double> x, double sigma, std::span<double> denoised,
-                           std::span<double> uncond) {
-    if (const auto next = next_turn(inputs.first_step + step, sigma)) {
-      turn = next, given = nullptr;
-      set_run(*turn->denoiser, *turn->request, *turn->inputs, first);
-    }
-    ++evaluations;
-    const RunConditions& conditions = turn->inputs->conditions;
-    set_conditions(*turn->denoiser, conditions,
-                   inputs.first_step + (conditions.by_evaluation ? evaluations : step), given);
-    Latent in = turn->denoiser->put(x);
-    const Denoised out = turn->denoiser->denoise(in, sigma, !uncond.empty());
-    std::ranges::copy(turn->denoiser->values(out.guided), denoised.begin());
-    if (!uncond.empty()) std::ranges::copy(turn->denoiser->values(out.uncond), uncond.begin());
-  };
-  HostLatents<double> vectors(static_cast<size_t>(keys.batch() * keys.elements()), denoise,
-                              start.step);
-  SampleCall call = r.call;
-  call.progress = [&](const Progress& p) {
-    if (inputs.watch)
-      inputs.watch(
-          {p.step, p.steps, [&] { return images_of(vectors.values(p.denoised), r, first); }});
-    step = p.step + 1;
-    return progress(p);
-  };
-  return scaled(r, vectors.values(sample(r.sampler, vectors,
-                                         vectors.put(first_state(r, inputs, keys, start)), call)));
-}
-
-State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, int64_t first,
-                const std::function<bool(const Progress&)>& progress) {
-  const NoiseCall keys = noise_keys(r, first);
-  set_run(d, r, inputs, first);
-  const RunConditions::Steps* given = nullptr;
-  set_conditions(d, inputs.conditions, inputs.first_step + 1, given);
-  const Start start = start_of(r, inputs, keys);
-  if (d.options().draws)
-    d.draw_by(keys.seed, keys.images);
-  else
-    d.noise_from(start.step);
-  SampleCall call = r.call;
-  call.progress = [&](const Progress& p) {
-    if (inputs.watch)
-      inputs.watch({p.step, p.steps, [&] { return images_of(d.values(p.denoised), r, first); }});
-    set_conditions(d, inputs.conditions, inputs.first_step + p.step + 1, given);
-    return progress(p);
-  };
-  State x = first_state(r, inputs, keys, start);
-  if (!inputs.known) return scaled(r, d.values(sample(r.sampler, d, d.put(x), call)));
-  const Inpaint<double> how = inpaint_of(r, *inputs.known, start, keys);
-  if (r.rules.empty()) {
-    if (d.restores())
-      d.restore({.mask = how.mask, .data = how.data, .noise = how.noise, .space = how.space});
-    x = d.values(sample(r.sampler, d, d.put(x), call));
-  } else {  // which run on the host, on predictions that are not restored yet
-    KnownLatents known(d, how);
-    x = d.values(sample(r.sampler, known, d.put(x), call));
-  }
-  x = scaled(r, std::move(x));
-  if (inputs.known->where.end) blend<double>(how.data, how.mask, x);
-  return x;
-}
-
-Pipeline::Sampled sample_in_turns(const NextTurn& next_turn, const ResolvedRequest& r,
-                                  int64_t first, const RunInputs& inputs,
-                                  const std::function<bool(double)>& progress) {
+Pipeline::Sampled sample_switching(const NextEvaluator& next, const ResolvedRequest& r,
+                                   int64_t first, const RunInputs& inputs,
+                                   const std::function<bool(double)>& progress) {
   const auto steps = static_cast<double>(std::max<size_t>(r.call.sigmas.size() - 1, 1));
   Pipeline::Sampled out;
   const auto done = [&](const Progress& p) {
     out.steps = p.step;
     return !progress || progress(static_cast<double>(p.step) / steps);
   };
-  const State x = run_in_turns(next_turn, r, inputs, first, done, out.evaluations);
+  const State x = run_switching(next, r, inputs, first, done, out.evaluations);
   out.samples = images_of(x, r, first);
   return out;
 }
@@ -334,23 +179,32 @@ Denoiser& Pipeline::checked(const ResolvedRequest& r, const RunInputs& inputs, i
   return d;
 }
 
+// A denoiser for each set of conditions.
+NextEvaluator Pipeline::evaluators(const ResolvedRequest& r, const RunInputs& inputs,
+                                   int64_t first) {
+  struct Now {
+    std::optional<std::vector<std::string>> names;
+    RunInputs inputs;
+  };
+  const auto now = std::make_shared<Now>(Now{.names = {}, .inputs = inputs});
+  const bool changes = changes_names(inputs.conditions);
+  return [this, now, changes, &r, &inputs, first](const RunClock& clock,
+                                                  double) -> std::optional<Evaluator> {
+    const RunConditions& all = inputs.conditions;
+    std::vector<std::string> wanted;
+    if (!all.empty()) wanted = names_of(all.at(clock.step_of(all)));
+    if (now->names == wanted) return {};
+    now->names = wanted;
+    if (changes) now->inputs.conditions = with_names(all, wanted);
+    return Evaluator{&checked(r, now->inputs, first), &r, &now->inputs};
+  };
+}
+
 Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
   const bool changes = changes_names(inputs.conditions);
-  const bool by_evaluation = inputs.conditions.by_evaluation && inputs.conditions.steps.size() > 1;
-  if ((changes || by_evaluation) && r.rules.empty() && !inputs.known) {
-    // A denoiser for each set of conditions.
-    std::optional<std::vector<std::string>> names;
-    RunInputs these = inputs;
-    const auto next = [&](int64_t step, double) -> std::optional<Turn> {
-      const std::vector<std::string> wanted = names_of(inputs.conditions.at(step));
-      if (names == wanted) return {};
-      names = wanted;
-      if (changes) these.conditions = with_names(inputs.conditions, wanted);
-      return Turn{&checked(r, these, first), &r, &these};
-    };
-    return sample_in_turns(next, r, first, inputs, progress);
-  }
+  if (changes && r.rules.empty() && !inputs.known)
+    return sample_switching(evaluators(r, inputs, first), r, first, inputs, progress);
   RunInputs all = inputs;
   if (changes) all.conditions = completed(inputs.conditions);
   return sample_by(denoiser_for(r, all), r, first, all, progress);
@@ -359,18 +213,18 @@ Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, cons
 Pipeline::Sampled Pipeline::sample_handed_over(const ResolvedRequest& r, int64_t first,
                                                const RunInputs& inputs, const Successor& next,
                                                const std::function<bool(double)>& progress) {
+  const NextEvaluator before = evaluators(r, inputs, first),
+                      after = next.pipeline.evaluators(next.request, next.inputs, first);
   bool begun = false, handed_over = false;
-  const auto turn = [&](int64_t, double sigma) -> std::optional<Turn> {
+  const auto either = [&](const RunClock& now, double sigma) {
     if (!handed_over && next.at(sigma)) {
       handed_over = true;
       if (begun && inputs.hoisted_leaves) release();
-      return Turn{&next.pipeline.checked(next.request, next.inputs, first), &next.request,
-                  &next.inputs};
     }
-    if (std::exchange(begun, true)) return {};
-    return Turn{&checked(r, inputs, first), &r, &inputs};
+    begun = true;
+    return handed_over ? after(now, sigma) : before(now, sigma);
   };
-  return sample_in_turns(turn, r, first, inputs, progress);
+  return sample_switching(either, next.whole, first, inputs, progress);
 }
 
 Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,

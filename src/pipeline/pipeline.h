@@ -11,6 +11,7 @@
 #include <string>
 
 #include "diffusion/denoiser.h"
+#include "pipeline/batch_run.h"
 #include "pipeline/decoder.h"
 #include "pipeline/request.h"
 #include "pipeline/run_inputs.h"
@@ -61,11 +62,12 @@ class Pipeline {
   };
   Sampled sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                  const std::function<bool(double)>& progress);
-  // The same, but from the first evaluation at a level that `at` holds for another pipeline
-  // evaluates; `r` says how the run goes.
+  // The same of a run of which `r` is the first part: from the first evaluation at a level that
+  // `at` holds for, another pipeline evaluates.
   struct Successor {
+    const ResolvedRequest& whole;  // the run
     Pipeline& pipeline;
-    const ResolvedRequest& request;
+    const ResolvedRequest& request;  // the last part
     const RunInputs& inputs;
     std::function<bool(double sigma)> at;
   };
@@ -92,6 +94,8 @@ class Pipeline {
     std::string component;
     std::unique_ptr<Denoiser> denoiser;
   };
+  // Of the parts of a run with other conditions than the part before.
+  NextEvaluator evaluators(const ResolvedRequest& r, const RunInputs& inputs, int64_t first);
   Sampled sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
                     const RunInputs& inputs, const std::function<bool(double)>& progress);
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunInputs& inputs) const;

@@ -4,31 +4,33 @@
 #include "base/file_and_numbers.h"
 #include "diffusion/precond.h"
 #include "diffusion/start/refiner.h"
+#include "pipeline/picture_dialect.h"
 
 namespace ebb {
 namespace {
 
 class RefineMode : public RunMode {
  public:
-  RefineMode(int64_t steps, int64_t draws) : steps_(steps), draws_(draws) {}
+  RefineMode(int64_t steps, const SampleCounts& before) : steps_(steps), before_(before) {}
   void begin(const RunTools&, const Tensor& before, RunInputs& inputs) const override {
     inputs.data = before;
     inputs.noised = false;
-    inputs.first_step = steps_, inputs.first_draw = draws_;
+    inputs.first_step = steps_;
+    inputs.first_evaluation = before_.evaluations, inputs.first_draw = before_.draws;
   }
 
  private:
-  int64_t steps_, draws_;
+  int64_t steps_;
+  SampleCounts before_;
 };
 
 int64_t first_step(const ResolvedRequest& run, const Discretisation& levels, double share) {
   const std::vector<double>& sigmas = run.call.sigmas;
-  const std::string& dialect = run.options.dialect;
+  const RefinerStart start = picture_dialect(run.options.dialect).refiner;
   const auto steps = static_cast<int64_t>(sigmas.size()) - 1;
-  if (levels.c_noise != CNoise::table) return switch_by_steps(steps, share);
-  if (dialect == "a1111" || dialect == "kdiff")
-    return switch_by_level(sigmas, levels.sigmas, share);
-  if (dialect != "diffusers") return switch_by_steps(steps, share);
+  if (levels.c_noise != CNoise::table || start == RefinerStart::by_steps)
+    return switch_by_steps(steps, share);
+  if (start == RefinerStart::by_level) return switch_by_level(sigmas, levels.sigmas, share);
   std::vector<double> timesteps;
   for (int64_t i = 0; i < steps; ++i)
     timesteps.push_back(levels.c_noise_of(sigmas[static_cast<size_t>(i)]));
@@ -63,15 +65,28 @@ std::optional<RunPass::Handover> handover(const ResolvedRequest& whole, const Lo
                                           const Refine& refine) {
   const Precond precond(model.diffusion);
   const Discretisation& levels = precond.levels();
-  if (whole.options.dialect != "a1111" || levels.c_noise != CNoise::table || !whole.rules.empty())
+  if (!picture_dialect(whole.options.dialect).hands_over || levels.c_noise != CNoise::table ||
+      !whole.rules.empty())
     return {};
-  return RunPass::Handover{whole, [table = levels.sigmas, share = refine.share](double sigma) {
+  return RunPass::Handover{.sigmas = whole.call.sigmas,
+                           .counts = whole.counts,
+                           .result_scale = whole.result_scale,
+                           .at = [table = levels.sigmas, share = refine.share](double sigma) {
                              return share_removed(sigma, table) >= share;
                            }};
 }
 
-std::shared_ptr<const RunMode> refine_mode(int64_t steps, int64_t draws) {
-  return std::make_shared<RefineMode>(steps, draws);
+ResolvedRequest RunPass::run() const {
+  ResolvedRequest out = request;
+  if (!handover) return out;
+  out.call.sigmas = handover->sigmas;
+  out.counts = handover->counts;
+  out.result_scale = handover->result_scale;
+  return out;
+}
+
+std::shared_ptr<const RunMode> refine_mode(int64_t steps, const SampleCounts& before) {
+  return std::make_shared<RefineMode>(steps, before);
 }
 
 }  // namespace ebb

@@ -25,8 +25,7 @@ int64_t refiner_step(const ResolvedRequest& run, const LoadedModel& model, const
 std::optional<RunPass::Handover> handover(const ResolvedRequest& whole, const LoadedModel& model,
                                           const Refine& refine);
 
-// Goes on from the pass before without new noise; `steps`, `draws`: how many steps that one has
-// made, and how much noise it has drawn.
-std::shared_ptr<const RunMode> refine_mode(int64_t steps, int64_t draws);
+// Goes on from the pass before, which has made `steps` and has these counts, without new noise.
+std::shared_ptr<const RunMode> refine_mode(int64_t steps, const SampleCounts& before);
 
 }  // namespace ebb

@@ -6,6 +6,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "diffusion/precond.h"
+#include "diffusion/solver/dialect.h"
 #include "diffusion/start/start_dialect.h"
 #include "pipeline/resolved_run.h"
 
@@ -134,6 +135,7 @@ ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request
   check_numbers(model, request, options);
   ResolvedRequest r{
       .options = options, .classes = request.classes, .first_image = request.first_image};
+  r.options.dialect = find_dialect(options.dialect).name;
   r.tiling = request.tiling;
   r.sample = sample_shape(*model.model, model.config, request.size);
   require(!options.batch_invariant || options.batch <= 1,

@@ -31,9 +31,9 @@ struct RunInputs {
   // Of a posterior that `data` is the mean of: the standard deviation. Its noise is the first that
   // the source draws, as in diffusers. Not defined: the mean is taken.
   Tensor deviation = {};
-  // Those before belong to the run that it goes on from: steps, as prompts and conditions count
-  // them, and draws of noise in steps.
-  int64_t first_step = 0, first_draw = 0;
+  // Those before belong to the run that it goes on from: steps and evaluations, as prompts and
+  // conditions count them, and draws of noise in steps.
+  int64_t first_step = 0, first_evaluation = 0, first_draw = 0;
   bool noised = true;  // noise of the first level is added to `data`
   std::optional<KnownRegion> known = {};
   // What is decided by the memory that there is (pipeline/run_memory.h): the branches of guidance

@@ -1,6 +1,7 @@
 #include "pipeline/run_memory.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iomanip>
 #include <sstream>
 
@@ -119,14 +120,18 @@ int64_t largest_batch(int64_t too_many, int64_t limit,
   int64_t fits = 1, exceeds = too_many;
   if (exceeds - fits <= 1) return fits;
   auto low = static_cast<double>(bytes(fits)), high = static_cast<double>(bytes(exceeds));
+  int same = 0;  // how often the same end has moved: > 0 the lower one, < 0 the upper one
+  bool straight = high > low;
   while (exceeds - fits > 1) {
-    const double share = high > low ? (static_cast<double>(limit) - low) / (high - low) : 0.5;
+    // A straight line misses a peak with a bend from one side only: then the middle.
+    straight = straight && std::abs(same) < 2;
+    const double share = straight ? (static_cast<double>(limit) - low) / (high - low) : 0.5;
     const auto guess = fits + static_cast<int64_t>(share * static_cast<double>(exceeds - fits));
     const int64_t next = std::clamp(guess, fits + 1, exceeds - 1), taken = bytes(next);
     if (taken <= limit)
-      fits = next, low = static_cast<double>(taken);
+      fits = next, low = static_cast<double>(taken), same = std::max(same, 0) + 1;
     else
-      exceeds = next, high = static_cast<double>(taken);
+      exceeds = next, high = static_cast<double>(taken), same = std::min(same, 0) - 1;
   }
   return fits;
 }

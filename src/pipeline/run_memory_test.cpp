@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/out_of_memory.h"
 
 namespace ebb {
@@ -79,6 +81,22 @@ TEST(largest_batch, of_those_that_fit__is_found_in_few_tries) {
       EXPECT_LE(tries, 8 + 2) << limit;
     }
   EXPECT_EQ(largest_batch(2, 100, [](int64_t) { return 0; }), 1);
+}
+
+// Another stage is the largest up to some number of pictures: the peak is flat, then steep.
+TEST(largest_batch, of_a_peak_with_a_bend__is_found_in_few_tries) {
+  for (const int64_t flat : {1700, 4000, 7900})
+    for (const int64_t limit : {4100, 5000, 8000}) {
+      int tries = 0;
+      const auto bytes = [&](int64_t n) {
+        ++tries;
+        return std::max(flat, 1700 + 100 * n);
+      };
+      if (bytes(1) > limit || bytes(64) <= limit) continue;
+      const int64_t n = largest_batch(64, limit, bytes);
+      EXPECT_LE(tries, 10 + 2) << flat << ' ' << limit;
+      EXPECT_EQ(n, (limit - 1700) / 100) << flat << ' ' << limit;
+    }
 }
 
 TEST(choose_memory, what_does_not_fit__is_an_error_with_the_numbers) {

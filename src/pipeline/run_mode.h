@@ -42,11 +42,15 @@ struct RunPass {
   // Of A1111: the pass behind this one, the refiner's, goes on in the same run of the sampler, from
   // the first evaluation at a level that `at` holds for.
   struct Handover {
-    ResolvedRequest whole;  // of both passes
+    // Of that run, as ResolvedRequest has them.
+    std::vector<double> sigmas;
+    SampleCounts counts;
+    double result_scale;
     std::function<bool(double sigma)> at;
   };
   std::optional<Handover> handover = {};
-  int64_t steps_before = 0;  // text::Steps::before, of its prompts
+  ResolvedRequest run() const;  // the sampler's run that it is, or begins
+  int64_t steps_before = 0;     // text::Steps::before, of its prompts
 };
 
 }  // namespace ebb

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "diffusion/solver/dialect.h"
 #include "models/config_fields.h"
 #include "pipeline/checkpoint_family.h"
 #include "text/text_encoder.h"
@@ -73,10 +72,8 @@ std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig&
 EmptyNegative empty_negative(const Family& family, std::string_view dialect,
                              std::optional<bool> folder) {
   if (!family.zeros_for_empty) return EmptyNegative::encoded;
-  const std::string& name = find_dialect(dialect).name;
-  if (name == "comfy") return EmptyNegative::encoded;
-  if (name == "sdcpp") return EmptyNegative::zero_states;
-  if (name != "diffusers") return EmptyNegative::zeros;
+  const PictureDialect& d = picture_dialect(dialect);
+  if (!d.folder_says_empty) return d.empty_negative;
   return folder.value_or(family.diffusers_zeros) ? EmptyNegative::zeros : EmptyNegative::encoded;
 }
 
@@ -201,7 +198,7 @@ std::vector<TextStage::Part> TextStage::parts(const std::string& prompt, const P
   }
   int64_t longest = 0;
   for (const Part& p : out) longest = std::max(longest, p.chunks());
-  for (Part& p : out) p.length = r.as_a1111 ? longest : p.chunks();
+  for (Part& p : out) p.length = r.fills_parts ? longest : p.chunks();
   return out;
 }
 
@@ -363,7 +360,7 @@ TextStage::Encoded TextStage::encode(const PromptRequest& r) {
     out.conditions.branches.push_back(p.branch);
   }
   out.tokens = text::chunk_tokens * longest;
-  out.conditions.by_evaluation = r.evaluations > 1;
+  out.conditions.by_evaluation = r.by_evaluation;
   for (size_t e = 0; e < rules_.size(); ++e) {
     for (const Part& p : all) run_all(e, p, r.syntax);
     if (r.one_by_one) release(e);
@@ -372,7 +369,7 @@ TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (const int64_t end : ends) {
     RunConditions::Steps& steps = out.conditions.steps.emplace_back();
-    steps.end_step = r.as_a1111 ? end + 1 : end;
+    steps.end_step = end + r.late;
     for (const Part& p : all) steps.branches.push_back(values(p, end, chunks, r));
   }
   return out;

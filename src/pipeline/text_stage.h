@@ -12,6 +12,7 @@
 
 #include "models/family.h"
 #include "pipeline/component.h"
+#include "pipeline/picture_dialect.h"
 #include "pipeline/run_conditions.h"
 #include "text/chunks.h"
 #include "text/textual_inversion.h"
@@ -40,13 +41,6 @@ std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig&
                                        const std::vector<LoadedComponent>& encoders,
                                        int64_t clip_skip);
 
-// What the branch of an empty negative prompt reads. Some families were trained with texts that
-// were replaced by zeros.
-enum class EmptyNegative : uint8_t {
-  encoded,      // the encoding of ""
-  zeros,        // states and pooled text are 0
-  zero_states,  // states alone
-};
 // By dialect. `folder` is force_zeros_for_empty_prompt of
 // diffusers' model_index.json, if there is one; without it that of the published pipeline counts.
 EmptyNegative empty_negative(const Family& family, std::string_view dialect,
@@ -59,12 +53,13 @@ struct PromptRequest {
   std::string prompt, negative;
   text::PromptSyntax syntax = text::PromptSyntax::a1111;
   int64_t steps = 20;
-  int64_t before = 0;       // text::Steps::before
-  int64_t evaluations = 1;  // that are a step of the prompt (pipeline/prompt_steps.h)
-  // As A1111 runs a prompt: edited prompts change a step later, as it counts from 0, and prompts
-  // joined by AND get the length of the longest by copies of their last vector.
-  bool as_a1111 = false;
-  ImageSize size = {};  // pixels, of what Family::sizes tells
+  int64_t before = 0;  // text::Steps::before
+  // Its steps are evaluations of the denoiser, of which `steps` are taken to have so many each.
+  bool by_evaluation = false;
+  int64_t evaluations = 1;
+  int64_t late = 0;          // so many steps later than it says, edited prompts change
+  bool fills_parts = false;  // PictureDialect::fills_parts
+  ImageSize size = {};       // pixels, of what Family::sizes tells
   EmptyNegative empty_negative = EmptyNegative::encoded;
   bool one_by_one = false;  // an encoder leaves the device before the next one comes
 };

@@ -7,7 +7,7 @@
 #include "diffusion/solver/sampler_names.h"
 #include "pipeline/image_beside.h"
 #include "pipeline/image_encoder.h"
-#include "pipeline/prompt_steps.h"
+#include "pipeline/picture_dialect.h"
 #include "pipeline/run_dtype.h"
 
 namespace ebb {
@@ -73,8 +73,8 @@ PipelineOptions without_decoder(size_t plans) {
 // ebb's own choice: better in few steps than the levels that the networks were published with.
 void take_own_schedule(GenerateOptions& o, const LoadedModel& m) {
   const Family* family = find_family(m.config);
-  if (family && !family->own_schedule.empty() && o.schedule == "auto" && o.dialect == "ebb" &&
-      means_sampler("dpmpp_2m", o.sampler) &&
+  if (family && !family->own_schedule.empty() && o.schedule == "auto" &&
+      picture_dialect(o.dialect).family_schedule && means_sampler("dpmpp_2m", o.sampler) &&
       usual_schedule(o.dialect, o.sampler, Space::ve).empty())
     o.schedule = family->own_schedule;
 }
@@ -82,7 +82,8 @@ void take_own_schedule(GenerateOptions& o, const LoadedModel& m) {
 // In diffusers' dialect a schedule that is left open is that of the folder's scheduler.
 void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
                     std::vector<std::string>& warnings) {
-  if (!parts.scheduler || o.dialect != "diffusers" || o.schedule != "auto") return;
+  if (!parts.scheduler || !picture_dialect(o.dialect).scheduler_of_folder || o.schedule != "auto")
+    return;
   const ScheduleText said = schedule_of(*parts.scheduler, o.sampler);
   o.schedule = said.schedule;
   const char* comma = said.options.empty() || o.schedule_options.empty() ? "" : ",";
@@ -165,12 +166,12 @@ RunPass hires_pass(const TextToImageRequest& q, const CheckpointParts& parts) {
   GenerateRequest large = images_of(q);
   large.size = hires_size(*q.hires, q.size, pixel_multiple(m));
   large.strength = q.hires->strength;
-  large.exact_steps = hires_runs_all_steps(q.options.dialect);
+  large.exact_steps = picture_dialect(q.options.dialect).exact_steps;
   GenerateOptions options = q.options;
   if (q.hires->steps > 0) options.steps = q.hires->steps;
   RunPass pass{.request = resolve(m, large, options)};
   pass.modes.push_back(hires_mode(*q.hires, pass.request));
-  if (q.options.dialect == "a1111") pass.steps_before = q.options.steps;
+  if (picture_dialect(q.options.dialect).prompts_count_on) pass.steps_before = q.options.steps;
   add_unmasked(pass, m);
   return pass;
 }
@@ -189,7 +190,7 @@ RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts, 
           ", and the model ", before.sample);
   first.handover = handover(before, parts.denoiser, *q.refine);
   before = on_levels(before, stretch_of(sigmas, {.last = step})), before.result_scale = 1;
-  pass.modes.push_back(refine_mode(step, before.counts.draws));
+  pass.modes.push_back(refine_mode(step, before.counts));
   require(!edits_images(*parts.refiner), "generate: --refiner is a model that edits pictures");
   check_beside(*parts.refiner, false, parts);
   add_unmasked(pass, *parts.refiner);
@@ -215,6 +216,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   if (!request.controls.empty())
     check_image_encoder(m, parts.image_encoder ? &*parts.image_encoder : nullptr);
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
+  r.request.options.dialect = find_dialect(request.options.dialect).name;
   take_size(r.request, m);
   take_own_schedule(r.request.options, m);
   take_scheduler(r.request.options, parts, r.warnings);
@@ -230,8 +232,8 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   r.warnings.insert(r.warnings.end(), found.begin(), found.end());
   if (!request.negative.empty() && !r.first().guided)
     r.warnings.push_back("negative: the negative prompt has no effect with --guidance 1");
-  require(!request.init || !request.init->exact_steps || r.request.options.dialect == "a1111" ||
-              r.request.options.dialect == "kdiff",
+  require(!request.init || !request.init->exact_steps ||
+              picture_dialect(r.request.options.dialect).exact_steps,
           "generate: --exact-steps is A1111's option and has no effect in dialect ",
           r.request.options.dialect);
   for (std::string& w : control_warnings(request.controls)) r.warnings.push_back(std::move(w));
@@ -269,14 +271,19 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
                std::make_unique<TextStage>(*m.model, m.config,
                                            pass.refined ? r.refiner_encoders : r.encoders,
                                            vocabulary_, dtype, context_, options_.embeddings)};
+  const PictureDialect& dialect = picture_dialect(pass.request.options.dialect);
+  // Control networks count the sampler's steps, and conditions have one count.
+  const bool by_evaluation = dialect.prompts_count_evaluations && q.controls.empty();
   const PromptRequest prompts{
       .prompt = q.prompt,
       .negative = q.negative,
       .syntax = q.syntax,
       .steps = pass.request.options.steps,
       .before = pass.steps_before,
-      .evaluations = q.mask || !q.controls.empty() ? 1 : evaluations_counted(pass.request.options),
-      .as_a1111 = pass.request.options.dialect == "a1111",
+      .by_evaluation = by_evaluation,
+      .evaluations = by_evaluation ? evaluations_of_step(dialect, pass.request.options.sampler) : 1,
+      .late = dialect.prompts_count_evaluations ? 1 : 0,
+      .fills_parts = dialect.fills_parts,
       .size = {.height = latents.height * factor, .width = latents.width * factor},
       .empty_negative =
           empty_negative(family_of(m.config, "generate"), pass.request.options.dialect,
@@ -287,9 +294,10 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
   if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
   if (!q.controls.empty() && !pass.refined) {
+    const std::vector<double> sigmas = pass.run().call.sigmas;
     ControlRun run{.sample = pass.request.sample,
-                   .steps = static_cast<int64_t>(pass.request.call.sigmas.size()) - 1,
-                   .sigmas = pass.request.call.sigmas,
+                   .steps = static_cast<int64_t>(sigmas.size()) - 1,
+                   .sigmas = sigmas,
                    .dialect = pass.request.options.dialect};
     std::optional<ImageEncoder> images;
     if (needs_image_encoder(parts_.denoiser)) {
@@ -380,8 +388,9 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
       RunInputs after = inputs[i];
       after.together = in.together, after.hoisted_leaves = in.hoisted_leaves;
       work += work_of(r, next);
-      out = pipeline_.sample_handed_over(pass.handover->whole, first, in,
-                                         {.pipeline = *refiner_,
+      out = pipeline_.sample_handed_over(pass.request, first, in,
+                                         {.whole = pass.run(),
+                                          .pipeline = *refiner_,
                                           .request = next.request,
                                           .inputs = after,
                                           .at = pass.handover->at},

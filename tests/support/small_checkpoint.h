@@ -7,6 +7,7 @@
 
 #include "nn/storage.h"
 #include "pipeline/checkpoint_parts.h"
+#include "pipeline/picture_dialect.h"
 #include "pipeline/text_stage.h"
 #include "pipeline/text_to_image.h"
 #include "support/golden_file.h"
@@ -55,17 +56,12 @@ inline CheckpointParts small_checkpoint(const nlohmann::json& run) {
   return out;
 }
 
-inline text::PromptSyntax syntax_of_dialect(const std::string& dialect) {
-  if (dialect == "comfy") return text::PromptSyntax::comfyui;
-  return dialect == "a1111" ? text::PromptSyntax::a1111 : text::PromptSyntax::diffusers;
-}
-
 // The request that such a run records; diffusers' where it names no dialect.
 inline TextToImageRequest recorded_request(const nlohmann::json& run) {
   const std::string dialect = run.value("dialect", "diffusers");
   return {.prompt = run["prompt"],
           .negative = run["negative"],
-          .syntax = syntax_of_dialect(dialect),
+          .syntax = picture_dialect(dialect).syntax,
           .clip_skip = run.value("clip_skip", 0),
           .size = {run["height"].get<int64_t>(), run["width"].get<int64_t>()},
           .options = {.steps = run["steps"],

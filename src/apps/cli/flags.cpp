@@ -32,7 +32,7 @@ void take_value(const Field& f, const std::string& text) {
 }  // namespace
 
 void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& group) {
-  if (!group.empty()) app.option_defaults()->group(group);
+  app.option_defaults()->group(group.empty() ? "Options" : group);
   for (const Field& f : fields) {
     const std::string name = flag_of(f.name);
     if (auto* const* b = std::get_if<bool*>(&f.ref)) {

@@ -1,5 +1,6 @@
-// Dialect: the differences between well-known programs, as data. Samplers read properties of the
-// dialect; nothing else in the code depends on the programs.
+// Dialect: the differences between the samplers and schedules of well-known programs, as data. They
+// read properties of the dialect, never its name. What programs do around them: StartDialect
+// (diffusion/start/start_dialect.h) and PictureDialect (pipeline/picture_dialect.h).
 #pragma once
 
 #include <cstdint>

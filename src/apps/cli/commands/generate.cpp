@@ -28,6 +28,7 @@
 #include "pipeline/mode_parameters.h"
 #include "pipeline/parameters.h"
 #include "pipeline/picture_bytes.h"
+#include "pipeline/picture_dialect.h"
 #include "pipeline/text_to_image.h"
 #include "train/stop.h"
 
@@ -123,9 +124,7 @@ InputFiles input_files(const Options& o) {
 
 text::PromptSyntax syntax_of(const Options& o) {
   if (o.prompt_syntax != "auto") return text::prompt_syntax(o.prompt_syntax);
-  if (o.generate.dialect == "comfy") return text::PromptSyntax::comfyui;
-  if (o.generate.dialect == "diffusers") return text::PromptSyntax::diffusers;
-  return text::PromptSyntax::a1111;
+  return picture_dialect(o.generate.dialect).syntax;
 }
 
 // Written into pictures: A1111's text, and what makes the same picture again: the batch that it
