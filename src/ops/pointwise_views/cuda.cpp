@@ -1,4 +1,4 @@
-#include "backend/cuda/map.h"
+#include "backend/cuda/generated/map.h"
 #include "ir/kernel.h"
 #include "ops/pointwise_views/op.h"
 #include "ops/prim/cuda_slices.h"

@@ -1,4 +1,4 @@
-#include "backend/cuda/row_fusion.h"
+#include "backend/cuda/generated/row_fusion.h"
 #include "ir/kernel.h"
 #include "ops/prim/cuda_slices.h"
 #include "ops/row_fusion/op.h"

@@ -1,6 +1,6 @@
 #include <optional>
 
-#include "backend/cuda/spatial_fusion.h"
+#include "backend/cuda/generated/spatial_fusion.h"
 #include "ir/kernel.h"
 #include "ops/prim/cuda_slices.h"
 #include "ops/spatial_fusion/op.h"
