@@ -37,15 +37,17 @@ if(EBB_CUDA)
 endif()
 
 # The kernels are a library of objects of their own: nvcc does not bear the engine's other includes.
-# Files named cuda_sm90* use instructions that only sm_90a has, and are compiled for it alone.
+# Files of ops named cuda_sm90* or in cuda/sm90/ use instructions that only sm_90a has, and are
+# compiled for it alone.
 function(ebb_add_cuda target)
   if(NOT EBB_CUDA)
     return()
   endif()
   file(GLOB_RECURSE general CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.cu)
   set(sm90 ${general})
-  list(FILTER general EXCLUDE REGEX "/cuda_sm90[a-z0-9_]*\\.cu$")
-  list(FILTER sm90 INCLUDE REGEX "/cuda_sm90[a-z0-9_]*\\.cu$")
+  set(of_sm90 "/ops/.*/cuda_sm90[a-z0-9_]*\\.cu$|/ops/.*/cuda/sm90/")
+  list(FILTER general EXCLUDE REGEX ${of_sm90})
+  list(FILTER sm90 INCLUDE REGEX ${of_sm90})
   add_library(ebb_cuda OBJECT ${general})
   add_library(ebb_cuda_sm90 OBJECT ${sm90})
   set_target_properties(ebb_cuda_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real)

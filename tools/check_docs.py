@@ -4,7 +4,8 @@
   - relative links resolve; a link to `file.md#section` needs a heading of that name;
   - paths of the tree that a document names exist (src/, tests/, tools/, ... with a slash); of one
     with a placeholder, `src/ops/<op>/op.h`, the part before it. In a document under src/, names in
-    backquotes like `graph.h` and `simd/` as well, beside it or from src/;
+    backquotes like `graph.h` and `simd/` as well, beside it, from src/ or in the folder that a row
+    of a table begins with;
   - C++ in a document is a quotation: the first line of the block is a comment with the file's path,
     and the rest occurs in that file, whitespace aside. A line `// ...` stands for lines left out.
     Blocks of other languages may be quotations in the same way (`# path`);
@@ -25,6 +26,8 @@ FENCE = re.compile(r"^(```|~~~)(.*?)\n(.*?)^\1[^\n]*$", re.S | re.M)
 COMMENT = re.compile(r"<!--.*?-->", re.S)
 PATH = re.compile(r"(?<![\w./<>-])(?:src|tests|tools|scripts|cmake|docs|bench)/[\w./-]*")
 NAME = re.compile(r"`([\w./-]+(?:\.(?:h|cpp|cu|md)|/))`")
+# The folder that a row of a table is about.
+ROOM = re.compile(r"^\| `([\w./-]+/)`")
 MARK = re.compile(r"\s*(?://|#)\s*([\w.-]+(?:/[\w.-]+)*)\s*$")
 LEFT_OUT = re.compile(r"\s*(?://|#)\s*\.\.\.\s*$")
 
@@ -94,8 +97,10 @@ def check_document(path, root):
             if not (root / target.rstrip(".-")).exists():
                 yield number, f"{target.rstrip('.-')} is not in the tree"
         if path.is_relative_to(root / "src"):
+            rooms = [path.parent / room for room in ROOM.findall(line)]
             for name in NAME.findall(line):
-                if not any((base / name).exists() for base in [path.parent, root / "src", root]):
+                bases = [path.parent, root / "src", root, *rooms]
+                if not any((base / name).exists() for base in bases):
                     yield number, f"{name} is not beside it"
     # code keeps its lines but has no links
     for number, line in enumerate(FENCE.sub(blank, text).splitlines(), 1):
@@ -131,7 +136,8 @@ def self_test():
         "docs/a.md": f"# Two words\n[up](../README.md)\n```\n[x](no.md)\n```\n{word}(#7): later\n"
                      + quote("int f() { return 1; }\n// ...\nint h();")
                      + "```\n# not a path\n```\n",
-        "src/x/README.md": "`b.cpp` and `../x/` and `docs/`, `op<x>.h`\n",
+        "src/x/README.md": "`b.cpp` and `../x/` and `docs/`, `op<x>.h`\n| `y/` | `c.h` |\n",
+        "src/x/y/c.h": "",
         "src/b.cpp": "int f() {\n  return 1;\n}\nint g();\nint h();\n",
     }
     bad = {

@@ -3,8 +3,8 @@
 
 layers.txt has a line per folder: `folder: folders that it may include`. Every folder may include
 itself, and only folders listed above it, so there is no cycle. Finer rules:
-  - files of an op whose names start with `cpu` are its CPU kernels: they include no backend but
-    backend/cpu, and only CPU kernels include them; likewise `cuda`;
+  - files of an op whose names start with `cpu`, or in its folder cpu/, are its CPU kernels: they
+    include no backend but backend/cpu, and only CPU kernels include them; likewise `cuda`;
   - an op's other files include no backend;
   - includes in quotes are written from src/ and exist.
 Tests and the benches of ops may include what they test.
@@ -46,16 +46,22 @@ def layer_of(path, layers):
 
 
 def op_folder(path, src):
-    """The op that `path` belongs to, or None."""
-    folder = (src / path).parent
-    is_op = path.startswith("ops/") and (folder / "op.cpp").exists()
-    return folder.relative_to(src).as_posix() if is_op else None
+    """The folder of the op that `path` belongs to, or None."""
+    if not path.startswith("ops/"):
+        return None
+    for folder in (src / path).parents:
+        if folder == src:
+            return None
+        if (folder / "op.cpp").exists():
+            return folder.relative_to(src).as_posix()
+    return None
 
 
 def kernel_backend(path, src):
     """The backend whose kernel file of an op `path` is, or None."""
-    match = re.match(r"(cpu|cuda)[_.]", path.rsplit("/", 1)[-1])
-    return match[1] if match and op_folder(path, src) else None
+    op = op_folder(path, src)
+    match = re.match(r"(cpu|cuda)[_./]", path[len(op) + 1:]) if op else None
+    return match[1] if match else None
 
 
 def op_violation(path, included, src):
@@ -119,6 +125,7 @@ def self_test():
         "src/ops/add/op.cpp": '#include "ops/add/op.h"\n#include "ebb/gen/ops.inc"\n',
         "src/ops/add/cpu.cpp": '#include "backend/cpu/x.h"\n#include "ops/add/cpu_rows.h"\n',
         "src/ops/add/cpu_rows.h": '#include "backend/cpu/x.h"\n',
+        "src/ops/add/cpu/columns.h": '#include "backend/cpu/x.h"\n',
         "src/ops/mul/op.cpp": '#include "ops/add/op.h"\n',
         "src/apps/main.cpp": '#include "ops/add/op.h"\n',
         "src/base/a_test.cpp": '#include "ops/add/op.h"\n',
@@ -129,7 +136,10 @@ def self_test():
         "op.h of an op includes no backend,": {
             "src/ops/mul/op.h": '#include "backend/cpu/x.h"\n'},
         "no backend but backend/cpu": {"src/ops/mul/cpu.cpp": '#include "backend/gpu/x.h"\n'},
-        "only for cpu kernels": {"src/ops/mul/op.h": '#include "ops/add/cpu_rows.h"\n'},
+        "cpu_rows.h is a kernel, only for cpu": {
+            "src/ops/mul/op.h": '#include "ops/add/cpu_rows.h"\n'},
+        "columns.h is a kernel, only for cpu": {
+            "src/ops/mul/op.h": '#include "ops/add/cpu/columns.h"\n'},
         "is not a file of src/": {"src/base/b.h": '#include "a.h"\n'},
         "not in layers.txt": {"src/new/b.h": '#include "base/a.h"\n'},
         "may only list folders above": {"layers.txt": "base: ops\nops: base\n"},

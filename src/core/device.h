@@ -70,6 +70,7 @@ class Device {
 
 struct DeviceOptions {
   int64_t threads = 0;  // CPU threads; 0: all that this process may use
+  std::string chip;     // of a GPU that is only described: graphs are lowered for it; "": one here
 };
 
 }  // namespace ebb

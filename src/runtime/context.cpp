@@ -37,7 +37,15 @@ Context open_best(const DeviceOptions& options) {
 }  // namespace
 
 Context open_context(std::string_view name, const DeviceOptions& options) {
-  const std::string backend = small_letters(name);
+  const std::string text = small_letters(name);
+  if (const size_t colon = text.find(':'); colon != std::string::npos) {
+    DeviceOptions described = options;
+    described.chip = text.substr(colon + 1);
+    require(text.starts_with("cuda:") && !described.chip.empty(),
+            "device: only chips of cuda are described, as cuda:h200 is  ", name);
+    return open_context(text.substr(0, colon), described);
+  }
+  const std::string& backend = text;
   if (backend == "auto") return open_best(options);
   std::vector<std::string> known = {"auto"};
 #define X(name)                                                \

@@ -24,8 +24,9 @@ struct Context {
   int64_t free_memory() const { return memory->free(*device); }  // bytes
 };
 
-// "cpu", "cuda", or "auto": the first backend with a device here, "cpu" last. Throws Error that
-// names what is missing, or the nearest name.
+// "cpu", "cuda", or "auto": the first backend with a device here, "cpu" last; or "cuda:h200", a
+// chip that is described and need not be here: graphs can be lowered for it, nothing runs. Throws
+// Error that names what is missing, or the nearest name.
 Context open_context(std::string_view backend, const DeviceOptions& options = {});
 
 }  // namespace ebb

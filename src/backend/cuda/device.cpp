@@ -4,6 +4,7 @@
 
 #include "backend/cuda/blocking.h"
 #include "backend/cuda/error.h"
+#include "backend/cuda/generated/cluster_occupancy.h"
 #include "core/out_of_memory.h"
 
 namespace ebb::cuda {
@@ -76,16 +77,20 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
+CudaDevice::CudaDevice(int index) : here_(true), compiler_(index) {
   check(cudaSetDevice(index), "opening the device");
   cudaDeviceProp properties = {};
   check(cudaGetDeviceProperties(&properties, index), "asking for the device's name");
-  name_ = properties.name;
-  capability_ = properties.major * 10 + properties.minor;
-  sm_count_ = properties.multiProcessorCount;
-  shared_per_block_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
-  require(capability_ >= 75, "cuda: needs compute capability 7.5 or newer (", name_, " has ",
-          properties.major, ".", properties.minor, ")");
+  const int64_t shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+  chip_ = {.name = properties.name,
+           .capability = properties.major * 10 + properties.minor,
+           .sm_count = properties.multiProcessorCount,
+           .shared_per_block = shared,
+           .max_clusters = [shared](int cluster, int64_t blocks) {
+             return cluster_occupancy(cluster, blocks, shared);
+           }};
+  require(chip_.capability >= 75, "cuda: needs compute capability 7.5 or newer (", chip_.name,
+          " has ", properties.major, ".", properties.minor, ")");
   for (cudaStream_t* s : {&stream_, &side_stream_})
     check(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "making a stream");
   void* fault = nullptr;
@@ -93,7 +98,10 @@ CudaDevice::CudaDevice(int index) : index_(index), compiler_(index) {
   fault_ = new (fault) Fault{};
 }
 
+CudaDevice::CudaDevice(Chip chip) : chip_(std::move(chip)), compiler_(0) {}
+
 CudaDevice::~CudaDevice() {
+  if (!here_) return;
   cudaStreamSynchronize(side_stream_);
   cudaStreamSynchronize(stream_);
   staging_.reset();
@@ -103,21 +111,27 @@ CudaDevice::~CudaDevice() {
 }
 
 std::string CudaDevice::description() const {
-  return str(name_, ", ", sm_count_, " SMs, compute capability ", capability_ / 10, ".",
-             capability_ % 10);
+  return str(chip_.name, ", ", chip_.sm_count, " SMs, compute capability ", chip_.capability / 10,
+             ".", chip_.capability % 10, here_ ? "" : " (described, not here)");
 }
 
 bool CudaDevice::fast_in(DType dtype) const {
-  return dtype == DType::f32 || dtype == DType::f16 || (dtype == DType::bf16 && capability_ >= 80);
+  return dtype == DType::f32 || dtype == DType::f16 || (dtype == DType::bf16 && capability() >= 80);
+}
+
+void CudaDevice::require_here() const {
+  require(here_, "cuda: the device is only described, nothing can run on it  ", chip_.name);
 }
 
 int64_t CudaDevice::free_memory() const {
+  require_here();
   size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
   return static_cast<int64_t>(free);
 }
 
 std::shared_ptr<Buffer> CudaDevice::allocate(int64_t bytes) {
+  require_here();
   constexpr int64_t smallest = 16;
   void* data = nullptr;
   const int64_t size = std::max(bytes, smallest);
@@ -228,7 +242,9 @@ std::string why_no_device(cudaError_t status) {
 
 }  // namespace
 
-std::shared_ptr<Device> open(const DeviceOptions&) {
+std::shared_ptr<Device> open(const DeviceOptions& options) {
+  if (!options.chip.empty())
+    return std::make_shared<ebb::cuda::CudaDevice>(ebb::cuda::described_chip(options.chip));
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   require(status == cudaSuccess && count > 0, "device: there is no CUDA device here (",

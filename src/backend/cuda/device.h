@@ -8,7 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "backend/cuda/compiler.h"
+#include "backend/cuda/chip.h"
+#include "backend/cuda/ptx/compiler.h"
 #include "backend/cuda/staging.h"
 #include "core/device.h"
 
@@ -25,6 +26,8 @@ enum FaultCode : int { no_fault = 0, id_out_of_range = 1 };
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index);
+  // A chip that is not here: graphs are lowered for it, and nothing can run.
+  explicit CudaDevice(Chip chip);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
@@ -50,9 +53,10 @@ class CudaDevice final : public Device {
   // For each kernel that is enqueued, once: whether it may start while the one before it still
   // runs. The first behind a wait for another stream may not.
   bool take_early_start() { return !std::exchange(waited_, false); }
-  int capability() const { return capability_; }  // 90: sm_90
-  int sm_count() const { return sm_count_; }
-  int64_t shared_per_block() const { return shared_per_block_; }  // bytes, with opt-in
+  const Chip& chip() const { return chip_; }
+  int capability() const { return chip_.capability; }
+  int sm_count() const { return chip_.sm_count; }
+  int64_t shared_per_block() const { return chip_.shared_per_block; }
   Fault* fault() const { return fault_; }  // an address for the device and the host
 
   // The kernel `name` of a PTX text, compiled by the driver the first time that the text is seen,
@@ -62,9 +66,10 @@ class CudaDevice final : public Device {
   }
 
  private:
-  int index_ = 0, capability_ = 0, sm_count_ = 0;
-  int64_t shared_per_block_ = 0;
-  std::string name_;
+  void require_here() const;  // throws Error for a chip that is only described
+
+  Chip chip_;
+  bool here_ = false;
   cudaStream_t stream_ = nullptr, side_stream_ = nullptr;
   bool waited_ = false;
   Fault* fault_ = nullptr;

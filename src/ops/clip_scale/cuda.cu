@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/cuda/kernel_common.cuh"
+#include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/clip_scale/op.h"

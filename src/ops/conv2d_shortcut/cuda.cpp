@@ -1,7 +1,7 @@
 // conv2d_shortcut on sm_90a: the matmuls' steps follow those of the convolution's GEMM.
 #include <algorithm>
 
-#include "backend/cuda/gemm_sm90_op.h"
+#include "backend/cuda/gemm/sm90/op.h"
 #include "ops/conv2d_shortcut/op.h"
 #include "ops/prim/conv2d/cuda_sm90.h"
 #include "ops/prim/conv2d/op.h"

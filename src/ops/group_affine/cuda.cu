@@ -1,4 +1,4 @@
-#include "backend/cuda/kernel_common.cuh"
+#include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/group_affine/op.h"

@@ -1,6 +1,6 @@
 // One launch: the first blocks take a sample each (group sums, then its channels), the others a
 // few channels each for the sums over samples.
-#include "backend/cuda/kernel_common.cuh"
+#include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/group_affine_grad/op.h"

@@ -1,10 +1,10 @@
 // matmul_act: on sm_90a in the epilogue of the GEMM, elsewhere a pass behind it.
 #include <algorithm>
 
-#include "backend/cuda/activation.cuh"
-#include "backend/cuda/gemm_sm90_op.h"
+#include "backend/cuda/kit/activation.cuh"
+#include "backend/cuda/gemm/sm90/op.h"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/work_split.h"
+#include "backend/cuda/generated/work_split.h"
 #include "ops/matmul_act/op.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/cuda_sm90.h"

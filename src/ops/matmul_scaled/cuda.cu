@@ -1,9 +1,9 @@
 // matmul_scaled on sm_90a, in the epilogue of the GEMM.
-#include "backend/cuda/elements.cuh"
-#include "backend/cuda/gemm_sm90_op.h"
-#include "backend/cuda/kernel_common.cuh"
+#include "backend/cuda/kit/elements.cuh"
+#include "backend/cuda/gemm/sm90/op.h"
+#include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/work_split.h"
+#include "backend/cuda/generated/work_split.h"
 #include "ops/matmul_scaled/op.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/cuda_sm90.h"

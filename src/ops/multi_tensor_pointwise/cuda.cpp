@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/cuda/map.h"
+#include "backend/cuda/generated/map.h"
 #include "ir/kernel.h"
 #include "ops/multi_tensor_pointwise/op.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/slices.h"
+#include "backend/cuda/generated/slices.h"
 #include "ops/prim/segments.h"
 #include "ops/prim/slices.h"
 

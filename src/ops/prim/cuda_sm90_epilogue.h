@@ -1,7 +1,7 @@
 // The epilogue of GEMMs and convolutions on sm_90a.
 #pragma once
 
-#include "backend/cuda/gemm_sm90.h"
+#include "backend/cuda/gemm/sm90/problem.h"
 #include "ops/prim/epilogue.h"
 
 namespace ebb::ops::cuda {

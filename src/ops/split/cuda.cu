@@ -1,6 +1,6 @@
 #include <array>
 
-#include "backend/cuda/kernel_common.cuh"
+#include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/split/op.h"

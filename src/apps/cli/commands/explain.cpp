@@ -12,6 +12,7 @@
 #include "models/model.h"
 #include "passes/mixed_precision.h"
 #include "pipeline/load_model.h"
+#include "runtime/launches.h"
 #include "runtime/plan.h"
 #include "train/model_weights.h"
 #include "train/step.h"
@@ -193,11 +194,12 @@ int run(const Options& o) {
     text = to_text(forward);
   } else if (o.stage == "grad") {
     text = to_text(training_graph(o, m, forward));
-  } else if (o.stage == "fused" || o.stage.starts_with(after)) {
+  } else if (o.stage == "fused" || o.stage == "launches" || o.stage.starts_with(after)) {
     Lowering l{*context.device, options};
     l.verify_each = true;
-    const std::string last = o.stage == "fused" ? "" : o.stage.substr(after.size());
-    text = to_text(lowered(training_graph(o, m, forward), l, last));
+    const std::string last = o.stage.starts_with(after) ? o.stage.substr(after.size()) : "";
+    const Graph g = lowered(training_graph(o, m, forward), l, last);
+    text = o.stage == "launches" ? launch_table(g, l) : to_text(g);
   } else {
     const Plan plan(training_graph(o, m, forward), context, options);
     if (o.common.json) {

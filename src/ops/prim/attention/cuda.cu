@@ -1,14 +1,14 @@
 // attention on the GPU: on tensor cores for 16-bit heads whose width is a multiple of 8 up to 256
-// (on sm_90a by wgmma, cuda_sm90.h), otherwise in plain f32.
+// (on sm_90a by wgmma, cuda/sm90/), otherwise in plain f32.
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/work_split.h"
+#include "backend/cuda/generated/work_split.h"
 #include "ir/kernel.h"
-#include "ops/prim/attention/cuda_kernels.cuh"
-#include "ops/prim/attention/cuda_plain.cuh"
-#include "ops/prim/attention/cuda_sizes.cuh"
-#include "ops/prim/attention/cuda_sm90.h"
+#include "ops/prim/attention/cuda/kernels.cuh"
+#include "ops/prim/attention/cuda/plain.cuh"
+#include "ops/prim/attention/cuda/sizes.cuh"
+#include "ops/prim/attention/cuda/sm90/launch.h"
 
 namespace ebb::ops::cuda {
 namespace {

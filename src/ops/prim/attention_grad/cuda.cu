@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/work_split.h"
+#include "backend/cuda/generated/work_split.h"
 #include "ir/kernel.h"
-#include "ops/prim/attention/cuda_plain.cuh"
-#include "ops/prim/attention/cuda_sizes.cuh"
-#include "ops/prim/attention_grad/cuda_gemms.cuh"
-#include "ops/prim/attention_grad/cuda_kernels.cuh"
-#include "ops/prim/attention_grad/cuda_sm90.cuh"
+#include "ops/prim/attention/cuda/plain.cuh"
+#include "ops/prim/attention/cuda/sizes.cuh"
+#include "ops/prim/attention_grad/cuda/gemms.cuh"
+#include "ops/prim/attention_grad/cuda/kernels.cuh"
+#include "ops/prim/attention_grad/cuda/sm90/launch.cuh"
 
 namespace ebb::ops::cuda {
 namespace {

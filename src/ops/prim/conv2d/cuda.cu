@@ -1,5 +1,5 @@
 // conv2d on CUDA: the general kernels, as GEMMs of windows and filters.
-#include "backend/cuda/mma_gemm.cuh"
+#include "backend/cuda/gemm/general/gemm.cuh"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/cuda_sm90.h"
 #include "ops/prim/conv2d/cuda_windows.cuh"

@@ -3,11 +3,11 @@
 // read each pixel once for every tap, for a tile of which few columns are results.
 #include <algorithm>
 
-#include "backend/cuda/elements.cuh"
-#include "backend/cuda/gemm_sm90.h"
+#include "backend/cuda/kit/elements.cuh"
+#include "backend/cuda/gemm/sm90/problem.h"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/mma_common.cuh"
-#include "backend/cuda/work_split.h"
+#include "backend/cuda/gemm/general/common.cuh"
+#include "backend/cuda/generated/work_split.h"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/epilogue.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/gemm_sm90.h"
+#include "backend/cuda/gemm/sm90/problem.h"
 #include "ir/kernel.h"
 #include "ops/prim/matmul/cuda_sm90.h"
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "backend/cuda/gemm_sm90.h"
-#include "backend/cuda/kernel_common.cuh"
+#include "backend/cuda/gemm/sm90/problem.h"
+#include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/work_split.h"
+#include "backend/cuda/generated/work_split.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
 

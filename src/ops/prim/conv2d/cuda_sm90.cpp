@@ -1,7 +1,7 @@
 // conv2d on sm_90a: which kernel a use of the op needs.
 #include "ops/prim/conv2d/cuda_sm90.h"
 
-#include "backend/cuda/gemm_sm90_op.h"
+#include "backend/cuda/gemm/sm90/op.h"
 #include "ops/prim/conv2d/cuda_sm90_problem.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"

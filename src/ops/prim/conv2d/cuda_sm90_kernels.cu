@@ -1,5 +1,5 @@
 // conv2d on sm_90a: images read as rows of a matrix.
-#include "backend/cuda/gemm_sm90.cuh"
+#include "backend/cuda/gemm/sm90/mainloop.cuh"
 #include "ops/prim/conv2d/cuda_sm90.h"
 
 namespace ebb::ops::cuda {

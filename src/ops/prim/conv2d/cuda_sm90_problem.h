@@ -1,7 +1,7 @@
 // A convolution and its gradients as GEMMs on sm_90a.
 #pragma once
 
-#include "backend/cuda/gemm_sm90.h"
+#include "backend/cuda/gemm/sm90/problem.h"
 #include "ops/prim/conv2d/geometry.h"
 
 namespace ebb::ops::cuda {

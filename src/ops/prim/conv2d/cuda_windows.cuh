@@ -1,7 +1,7 @@
 // A convolution's windows as an operand of a GEMM.
 #pragma once
 
-#include "backend/cuda/mma_views.cuh"
+#include "backend/cuda/gemm/general/views.cuh"
 #include "ops/prim/conv2d/geometry.h"
 
 namespace ebb::ops::cuda {

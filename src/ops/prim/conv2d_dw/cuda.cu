@@ -1,6 +1,6 @@
 // conv2d_dw on CUDA: the general kernels. dw[o, (r,s,c)] sums dy[pixel, o] * window[pixel,
 // (r,s,c)].
-#include "backend/cuda/mma_gemm.cuh"
+#include "backend/cuda/gemm/general/gemm.cuh"
 #include "ops/prim/conv2d/cuda_windows.cuh"
 #include "ops/prim/conv2d_dw/cuda_sm90.h"
 #include "ops/prim/conv2d_dw/op.h"

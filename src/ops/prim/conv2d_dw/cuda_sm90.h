@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "backend/cuda/gemm_sm90.h"
+#include "backend/cuda/gemm/sm90/problem.h"
 
 namespace ebb::ops::cuda {
 

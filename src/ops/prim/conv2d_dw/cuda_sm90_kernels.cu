@@ -1,5 +1,5 @@
 // conv2d_dw on sm_90a: sums over pixels of dy times the images under each tap.
-#include "backend/cuda/gemm_sm90.cuh"
+#include "backend/cuda/gemm/sm90/mainloop.cuh"
 #include "ops/prim/conv2d_dw/cuda_sm90.h"
 
 namespace ebb::ops::cuda {

@@ -1,6 +1,6 @@
 // conv2d_dx on CUDA: the general kernels. Each phase of the pixels is a convolution of dy.
-#include "backend/cuda/mma_gemm.cuh"
-#include "backend/cuda/work_split.h"
+#include "backend/cuda/gemm/general/gemm.cuh"
+#include "backend/cuda/generated/work_split.h"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/prim/epilogue.h"

@@ -1,5 +1,5 @@
 // conv2d_dx on sm_90a: the convolution of dy with rotated filters, read where they lie.
-#include "backend/cuda/gemm_sm90.cuh"
+#include "backend/cuda/gemm/sm90/mainloop.cuh"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 
 namespace ebb::ops::cuda {

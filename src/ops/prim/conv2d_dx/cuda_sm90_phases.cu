@@ -1,5 +1,5 @@
 // conv2d_dx with a stride on sm_90a, as for transposed convolutions: phase by phase of the pixels.
-#include "backend/cuda/gemm_sm90.cuh"
+#include "backend/cuda/gemm/sm90/mainloop.cuh"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 
 namespace ebb::ops::cuda {

@@ -1,5 +1,5 @@
-#include "backend/cuda/elements.cuh"
-#include "backend/cuda/fault.cuh"
+#include "backend/cuda/kit/elements.cuh"
+#include "backend/cuda/kit/fault.cuh"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/embedding/op.h"

@@ -1,7 +1,7 @@
 // What the two files of matmul's general kernels share.
 #pragma once
 
-#include "backend/cuda/mma_gemm.cuh"
+#include "backend/cuda/gemm/general/gemm.cuh"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/cuda_gemm.h"
 #include "ops/prim/matmul/op.h"

@@ -1,7 +1,7 @@
 // The general CUDA kernels of matmul: any shapes and dtypes, every architecture.
 #pragma once
 
-#include "backend/cuda/mma_plan.h"
+#include "backend/cuda/gemm/general/plan.h"
 #include "ir/kernel.h"
 
 namespace ebb::ops::cuda {

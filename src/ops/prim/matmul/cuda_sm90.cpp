@@ -1,7 +1,7 @@
 // matmul on sm_90a: which kernel a use of the op needs.
 #include "ops/prim/matmul/cuda_sm90.h"
 
-#include "backend/cuda/gemm_sm90_op.h"
+#include "backend/cuda/gemm/sm90/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
 #include "ops/prim/matmul/op.h"
 

@@ -1,6 +1,6 @@
 // matmul on sm_90a: a [M, K], b [N, K], one half of the result's columns times an activation of the
 // other.
-#include "backend/cuda/gemm_sm90.cuh"
+#include "backend/cuda/gemm/sm90/mainloop.cuh"
 #include "ops/prim/matmul/cuda_sm90.h"
 
 namespace ebb::ops::cuda {

@@ -1,5 +1,5 @@
 // matmul on sm_90a: a [M, K], b [N, K].
-#include "backend/cuda/gemm_sm90.cuh"
+#include "backend/cuda/gemm/sm90/mainloop.cuh"
 #include "ops/prim/matmul/cuda_sm90.h"
 
 namespace ebb::ops::cuda {

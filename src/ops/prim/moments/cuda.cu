@@ -3,7 +3,7 @@
 // value of the group, and the chunks are joined in a fixed order (Chan et al. 1979).
 #include <algorithm>
 
-#include "backend/cuda/elements.cuh"
+#include "backend/cuda/kit/elements.cuh"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/moments/cuda_plan.h"
@@ -97,7 +97,7 @@ struct ImageParams {
   Stats* partials;    // [image, tile, chunk, group of the tile]
   unsigned* arrived;  // [image, tile]; zero between launches
   int64_t pixels, chunk;
-  Divisor chunks, tiles, columns;  // columns: accesses of a tile
+  FastDiv chunks, tiles, columns;  // columns: accesses of a tile
   int channels, rows;
   int groups, group_channels;  // groups of a tile, channels of a group
 };
@@ -196,13 +196,13 @@ __device__ __forceinline__ int add_lanes(Sums* sum, int rows, int width) {
 
 // Adds the rows of own[line][row][column] up to row_parts of them, in place. Ends with a barrier.
 template <int Lines>
-__device__ __forceinline__ void add_rows(Sums* own, int rows, const Divisor& columns) {
-  const int width = static_cast<int>(columns.value());
+__device__ __forceinline__ void add_rows(Sums* own, int rows, const FastDiv& columns) {
+  const int width = columns.by;
   __syncthreads();  // own is complete
   if (rows > row_partials) {
     for (int e = threadIdx.x; e < Lines * row_partials * width; e += blockDim.x) {
-      uint32_t column = e;
-      const int line = static_cast<int>(columns.split(column)), first = line % row_partials;
+      const auto [line, column] = columns.divide(e);
+      const int first = line % row_partials;
       Sums* const mine = own + (line / row_partials * rows + first) * width + column;
       Sums sum = *mine;
 #pragma unroll 4
@@ -220,7 +220,7 @@ __device__ __forceinline__ Stats join_channels(const ImageParams<T>& p, Sums* ow
                                                int pixels, int g, Lanes l) {
   constexpr int each = Pack / Lines;  // channels that share a sum
   const float n = static_cast<float>(pixels) * each;
-  const int width = static_cast<int>(p.columns.value());
+  const int width = p.columns.by;
   const int first = g * p.group_channels + l.lane * each, step = l.lanes * each;
   const int last = g < p.groups ? (g + 1) * p.group_channels : 0;
   const float* const shift = reinterpret_cast<const float*>(own + Lines * rows * width);
@@ -250,7 +250,7 @@ template <class T>
 __device__ __forceinline__ Stats combine_chunks(const ImageParams<T>& p, const Stats* partials,
                                                 Lanes l) {
   const auto* const from = reinterpret_cast<const float2*>(partials);
-  const int chunks = static_cast<int>(p.chunks.value());
+  const int chunks = p.chunks.by;
   const float group_channels = static_cast<float>(p.group_channels),
               whole = static_cast<float>(p.chunk) * group_channels;
   const float rest = static_cast<float>(p.pixels - (chunks - 1) * p.chunk) * group_channels;
@@ -278,13 +278,12 @@ __global__ __launch_bounds__(image_threads,
   begin();
   extern __shared__ Sums own[];  // [line][row][column]; lines: channels of an access, Whole: one
   constexpr int lines = Whole ? 1 : Pack;
-  uint32_t chunk = blockIdx.x;
-  const uint32_t item = p.chunks.split(chunk);
-  uint32_t tile = item, column = threadIdx.x;
-  const int64_t image = p.tiles.split(tile), first = chunk * p.chunk;
-  const int row = static_cast<int>(p.columns.split(column));
+  const auto [item, chunk] = p.chunks.divide(static_cast<int>(blockIdx.x));
+  const auto [image, tile] = p.tiles.divide(item);
+  const auto [row, column] = p.columns.divide(static_cast<int>(threadIdx.x));
+  const int64_t first = int64_t{chunk} * p.chunk;
   const int pixels = static_cast<int>(::min(p.chunk, p.pixels - first));
-  const int width = static_cast<int>(p.columns.value());
+  const int width = p.columns.by;
   const T* const x = p.x + (image * p.pixels + first) * p.channels + int64_t{tile} * width * Pack;
   Sums sum[Pack];
   Vec<float, Pack> shift;
@@ -314,7 +313,7 @@ __global__ __launch_bounds__(image_threads,
     p.var[output + g] =
         s.squares / (static_cast<float>(p.pixels) * static_cast<float>(p.group_channels));
   };
-  const uint32_t chunks = p.chunks.value();
+  const int chunks = p.chunks.by;
   each_group(p.groups, [&](int g, Lanes l) {
     const Stats s = join_channels<T, Pack, lines>(p, own, rows, pixels, g, l);
     if (g >= p.groups || l.lane != 0) return;
@@ -401,9 +400,9 @@ void run_images(const MomentsProblem& p, const MomentsPlan& plan, const Addresse
                          .arrived = a.arrived,
                          .pixels = p.pixels,
                          .chunk = plan.chunk,
-                         .chunks = Divisor(plan.chunks),
-                         .tiles = Divisor(p.channels / plan.tile),
-                         .columns = Divisor(plan.tile / Pack),
+                         .chunks = FastDiv(plan.chunks),
+                         .tiles = FastDiv(p.channels / plan.tile),
+                         .columns = FastDiv(plan.tile / Pack),
                          .channels = static_cast<int>(p.channels),
                          .rows = static_cast<int>(plan.rows),
                          .groups = static_cast<int>(plan.tile / p.group_channels()),

@@ -1,4 +1,4 @@
-#include "backend/cuda/strided_copy.h"
+#include "backend/cuda/copy/strided_copy.h"
 #include "ir/kernel.h"
 #include "ops/prim/permute/op.h"
 

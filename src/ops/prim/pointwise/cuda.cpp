@@ -1,4 +1,4 @@
-#include "backend/cuda/map.h"
+#include "backend/cuda/generated/map.h"
 #include "ir/kernel.h"
 #include "ops/prim/pointwise/op.h"
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/elements.cuh"
+#include "backend/cuda/kit/elements.cuh"
 #include "backend/cuda/launch.h"
 #include "base/random.h"
 #include "ir/kernel.h"

@@ -1,4 +1,4 @@
-#include "backend/cuda/reduce.h"
+#include "backend/cuda/generated/reduce.h"
 #include "ir/kernel.h"
 #include "ops/prim/reduce/op.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <optional>
 
-#include "backend/cuda/elements.cuh"
+#include "backend/cuda/kit/elements.cuh"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/resample/op.h"

@@ -1,0 +1,44 @@
+// A generated kernel with its parameters: what the passes do with a text.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "backend/cuda/launch.h"
+#include "backend/cuda/ptx/ptx.h"
+
+namespace ebb::cuda {
+
+// `Text` is what a writer gives (StridedText, ReduceText, RowText, SpatialText): the text, its
+// parameters, the inputs it uses, and where their addresses go.
+template <class Text>
+struct GeneratedKernel {
+  const char* name;
+  Text text;
+  Generated kernel;
+
+  GeneratedKernel(const char* kernel_name, Text written, CudaDevice& device)
+      : name(kernel_name), text(std::move(written)), kernel(device.generated(text.text, name)) {}
+
+  std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
+    std::vector<void*> all;
+    for (const size_t i : text.used) all.push_back(in[i]);
+    all.insert(all.end(), out.begin(), out.end());
+    return all;
+  }
+  bool takes(const std::vector<void*>& pointers) const {
+    for (size_t i = 0; i < pointers.size(); ++i)
+      if (!is_aligned(pointers[i], text.alignment[i])) return false;
+    return true;
+  }
+  void launch(const std::vector<void*>& pointers, unsigned blocks, CudaDevice& device) const {
+    Parameters p = text.parameters;
+    for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
+    void* arguments[] = {p.data()};
+    launch_kernel(name, kernel.get(),
+                  {.grid = blocks, .block = static_cast<unsigned>(text.threads)}, arguments,
+                  device);
+  }
+};
+
+}  // namespace ebb::cuda

@@ -1,0 +1,233 @@
+#include "backend/cuda/generated/map.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "backend/cuda/generated/kernel.h"
+#include "backend/cuda/generated/map_flat.h"
+#include "backend/cuda/generated/map_strided.h"
+#include "backend/cuda/ptx/expr_writer.h"
+
+namespace ebb::cuda {
+namespace {
+
+using Kind = SegmentedMap::Operand;
+
+// ---- flat: one segment or many -----------------------------------------------------------------
+
+struct Flat {
+  FlatForm form;
+  FlatText text;
+  Generated kernel;
+
+  Flat(FlatForm f, CudaDevice& device) : form(std::move(f)) {
+    text = write_flat(form, device.capability());
+    kernel = device.generated(text.text, "pointwise");
+  }
+
+  // Writes entry e; returns the segment's blocks.
+  int64_t fill(Parameters& p, int64_t e, int64_t first_block, int64_t count,
+               std::span<void* const> in, std::span<void* const> out) const {
+    const int64_t at = text.first_entry + e * text.entry_bytes;
+    bool whole = true;
+    int64_t field = at + 16;
+    const auto pointer = [&](void* address, DType dtype, bool full) {
+      constexpr int64_t widest = 16;
+      if (full)
+        whole = whole && is_aligned(address, std::min(widest, text.vector * size_of(dtype)));
+      p.set(field, address);
+      field += 8;
+    };
+    for (const size_t i : text.used) pointer(in[i], form.in[i], form.kinds[i] == Kind::full);
+    for (size_t k = 0; k < out.size(); ++k) pointer(out[k], form.out[k], true);
+    p.set(at, static_cast<uint32_t>(first_block));
+    p.set(at + 4, whole ? ~static_cast<uint32_t>(text.vector - 1) : 0u);
+    p.set(at + 8, static_cast<uint64_t>(count));
+    return (count + text.chunk - 1) / text.chunk;
+  }
+
+  void launch(Parameters& p, int64_t blocks, CudaDevice& device) const {
+    void* arguments[] = {p.data()};
+    launch_kernel(
+        "pointwise", kernel.get(),
+        {.grid = static_cast<unsigned>(blocks), .block = static_cast<unsigned>(text.threads)},
+        arguments, device);
+  }
+};
+
+// ---- strided -------------------------------------------------------------------------------
+
+constexpr int64_t too_many = int64_t{1} << 31;  // elements for the 32-bit indices of one launch
+
+struct Strided : GeneratedKernel<StridedText> {
+  Strided(const StridedForm& form, CudaDevice& device)
+      : GeneratedKernel("pointwise", write_strided(form, device.capability()), device) {}
+
+  void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
+    GeneratedKernel::launch(pointers, blocks_for(text.work, text.threads), device);
+  }
+};
+
+// Some indices of the outermost dim of tensors that are too large for one launch.
+struct Slab {
+  MapPass pass;
+  std::vector<int64_t> in, out;  // bytes from the start of each tensor
+};
+
+std::vector<void*> moved(std::span<void* const> from, const std::vector<int64_t>& bytes) {
+  std::vector<void*> to;
+  for (size_t i = 0; i < from.size(); ++i) to.push_back(static_cast<char*>(from[i]) + bytes[i]);
+  return to;
+}
+
+// The outermost dim that has more than one index.
+int64_t outermost(const Shape& shape) {
+  int64_t dim = 0;
+  while (shape[dim] == 1) ++dim;
+  return dim;
+}
+
+std::vector<Slab> slabs_of(const Expr& expr, const MapPass::Types& whole, CudaDevice& device) {
+  const int64_t dim = outermost(whole.shape), indices = whole.shape[dim];
+  const int64_t inner = whole.shape.numel() / indices;
+  const int64_t most = (too_many - 1) / inner, slabs = (indices + most - 1) / most;
+  const int64_t each = (indices + slabs - 1) / slabs;
+  std::vector<Slab> all;
+  for (int64_t first = 0; first < indices; first += each) {
+    MapPass::Types t = whole;
+    t.shape[dim] = std::min(each, indices - first);
+    std::vector<int64_t> in(t.in.size()), out;
+    for (size_t i = 0; i < in.size(); ++i) {
+      Shape& s = t.in[i].shape;
+      const int64_t d = dim - (t.shape.rank() - s.rank());
+      if (d < 0 || s[d] == 1) continue;
+      in[i] = first * (t.in[i].bytes() / indices);
+      s[d] = t.shape[dim];
+    }
+    for (const DType type : t.out) out.push_back(first * inner * size_of(type));
+    all.push_back({MapPass(expr, std::move(t), {}, device), std::move(in), std::move(out)});
+  }
+  return all;
+}
+
+}  // namespace
+
+struct MapPass::State {
+  CudaDevice& device;
+  int64_t numel = 0;
+  std::optional<Flat> flat;
+  StridedForm form;
+  std::optional<Strided> strided, unaligned;  // unaligned: compiled when it is needed first
+  std::vector<Slab> slabs;                    // instead of all these
+};
+
+bool MapPass::supports(const Shape& shape, const std::vector<Type>& in) {
+  const int64_t numel = shape.numel();
+  return numel < too_many || numel / shape[outermost(shape)] < too_many ||
+         std::all_of(in.begin(), in.end(), [&](const Type& t) {
+           return t.shape.numel() == numel || t.shape.numel() == 1;
+         });
+}
+
+bool MapPass::supports_segments(const Shape& shape) { return shape.numel() < too_many; }
+
+MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
+                 CudaDevice& device)
+    : MapPass(expr, {shape, std::move(in), std::move(out)}, {}, device) {}
+
+MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& device)
+    : state_(std::make_shared<State>(State{device, t.shape.numel()})) {
+  State& s = *state_;
+  const auto& [shape, in, out, slices] = t;
+  if (s.numel == 0) return;
+  std::vector<DType> types;
+  for (const Type& t : in) types.push_back(t.dtype);
+  std::vector<Type> tensors;  // those that matter for the space
+  std::vector<int64_t> widths = slices.width;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool used = expr.uses(static_cast<int64_t>(i));
+    tensors.push_back(used ? in[i] : Type{DType::f32, Shape{}});
+    if (!used && i < widths.size()) widths[i] = 0;
+  }
+  tensors.push_back({DType::f32, shape});
+  if (!segments.widths.empty()) tensors.push_back({DType::f32, {shape[-1]}});  // keeps the last dim
+  Space space =
+      make_space(shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), widths);
+  space.strides.resize(in.size() + 1);
+  if (space.rank() == 1 && segments.widths.empty()) {  // every tensor is full or one element
+    std::vector<Kind> kinds;
+    for (const Type& t : in)
+      kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
+    s.flat.emplace(FlatForm{simplified(expr), kinds, types, out}, device);
+    return;
+  }
+  if (s.numel >= too_many) {
+    s.slabs = slabs_of(expr, t, device);
+    return;
+  }
+  s.form = {simplified(expr), types, out, space, s.numel, false, std::move(segments), slices};
+  s.strided.emplace(s.form, device);
+}
+
+void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
+  State& s = *state_;
+  if (s.numel == 0) return;
+  if (s.flat) {
+    Parameters p;
+    p.add(s.flat->text.parameter_bytes);
+    s.flat->launch(p, s.flat->fill(p, 0, 0, s.numel, in, out), s.device);
+    return;
+  }
+  for (const Slab& slab : s.slabs) slab.pass.run(moved(in, slab.in), moved(out, slab.out));
+  if (!s.slabs.empty()) return;
+  const auto pointers = s.strided->pointers(in, out);
+  if (s.strided->takes(pointers)) return s.strided->launch(pointers, s.device);
+  if (!s.unaligned) {
+    s.form.unaligned = true;
+    s.unaligned.emplace(s.form, s.device);
+  }
+  s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
+}
+
+// ---- segments ------------------------------------------------------------------------------
+
+struct SegmentedMap::State {
+  CudaDevice& device;
+  std::vector<int64_t> counts;
+  std::optional<Flat> flat;
+};
+
+SegmentedMap::SegmentedMap(const Expr& expr, const Options& options, CudaDevice& device)
+    : state_(std::make_shared<State>(State{device, options.counts})) {
+  if (options.counts.empty()) return;
+  FlatForm form{simplified(expr), options.kinds, options.in, options.out, 1, true};
+  const int64_t entry = flat_entry_bytes(form.in.size() + form.out.size());
+  const int64_t most = (most_parameters - 8) / entry;
+  require(most > 0, "pointwise: too many tensors (", form.in.size() + form.out.size(), ")");
+  form.segments = std::min(
+      most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(options.counts.size()))));
+  state_->flat.emplace(std::move(form), device);
+}
+
+void SegmentedMap::run(std::span<void* const> in, std::span<void* const> out) const {
+  const State& s = *state_;
+  if (!s.flat) return;
+  const Flat& flat = *s.flat;
+  const size_t inputs = flat.form.in.size(), outputs = flat.form.out.size();
+  const auto most = static_cast<size_t>(flat.form.segments);
+  for (size_t first = 0; first < s.counts.size(); first += most) {
+    const size_t count = std::min(most, s.counts.size() - first);
+    Parameters p;
+    p.add(flat.text.parameter_bytes);
+    p.set(0, static_cast<uint32_t>(count));
+    int64_t blocks = 0;
+    for (size_t e = 0; e < count; ++e)
+      blocks += flat.fill(p, static_cast<int64_t>(e), blocks, s.counts[first + e],
+                          in.subspan((first + e) * inputs, inputs),
+                          out.subspan((first + e) * outputs, outputs));
+    flat.launch(p, blocks, s.device);
+  }
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,297 @@
+#include "backend/cuda/generated/map_strided.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "backend/cuda/generated/work_split.h"
+#include "backend/cuda/ptx/expr_writer.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr size_t no_dim = ~size_t{0};
+
+// A thread computes `vector` consecutive elements of the flat output, in chunks of `chunk` elements
+// that are contiguous along the innermost dim, at `steps` indices of the dim `steps_dim`.
+struct Shape3 {
+  int vector = 1, chunk = 1, steps = 1;
+  size_t steps_dim = no_dim;
+  int chunks() const { return vector / chunk; }
+};
+
+bool is_full(const StridedForm& f, size_t i) {
+  return f.space.strides[i] == f.space.strides.back();
+}
+bool is_scalar(const StridedForm& f, size_t i) {
+  return std::all_of(f.space.strides[i].begin(), f.space.strides[i].end(),
+                     [](int64_t s) { return s == 0; });
+}
+
+// The dim, but the innermost, along which most bytes repeat; none if nothing does.
+size_t repeating_dim(const StridedForm& f, const std::vector<size_t>& used) {
+  size_t best = no_dim;
+  int64_t most = 0;
+  for (size_t d = 0; d + 1 < f.space.sizes.size(); ++d) {
+    int64_t bytes = 0;
+    for (const size_t i : used)
+      if (!is_scalar(f, i) && f.space.strides[i][d] == 0)
+        bytes += size_of(f.in[i]) * (f.space.strides[i].back() == 0 ? 1 : 8);
+    if (bytes > most) {
+      most = bytes;
+      best = d;
+    }
+  }
+  return best;
+}
+
+Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
+  Shape3 s;
+  if (f.unaligned) return s;
+  std::vector<DType> full = f.out;
+  for (const size_t i : used)
+    if (is_full(f, i)) full.push_back(f.in[i]);
+  const int64_t best = vector_of(full), inner = f.space.sizes.back();
+  int along = static_cast<int>(std::gcd(best, inner));
+  for (const int64_t w : f.segments.widths) along = static_cast<int>(std::gcd<int64_t>(along, w));
+  for (const size_t i : used)
+    if (f.space.strides[i].back() != 0)
+      along = static_cast<int>(std::gcd<int64_t>(along, f.slices.grain(i)));
+  constexpr int worth = 4;
+  const bool single = along >= worth || along == best || !f.segments.widths.empty();
+  s.vector = single ? along : static_cast<int>(std::gcd(best, f.numel));
+  s.chunk = std::gcd(s.vector, along);
+  if (s.chunks() == 1) s.steps_dim = repeating_dim(f, used);
+  return s;
+}
+
+class StridedWriter {
+ public:
+  StridedWriter(const StridedForm& form, int capability)
+      : form_(form), draft_{Ptx(capability), {}} {
+    for (size_t i = 0, tensor = 0; i < form.in.size(); ++i) {
+      const size_t tensors = form.segments.of(i, form.segments.segmented_in);
+      if (form.expr.uses(static_cast<int64_t>(i))) {
+        used_.push_back(i);
+        for (size_t k = 0; k < tensors; ++k) text_.used.push_back(tensor + k);
+      }
+      tensor += tensors;
+    }
+    shape_ = shape_of(form, used_);
+    if (shape_.steps_dim != no_dim) {
+      Ptx scratch(capability);
+      const ExprWriter trial(scratch, form.expr, rates(), narrow_results(form.out));
+      int loads = 0;
+      for (const size_t i : used_) loads += is_full(form, i);
+      shape_.steps = std::max(2, steps_of(loads, trial.cost(shape_.vector)));
+      while (form.space.sizes[shape_.steps_dim] % shape_.steps != 0) shape_.steps /= 2;
+    }
+    if (shape_.steps == 1) shape_.steps_dim = no_dim;
+    text_.work = form.numel / shape_.vector / shape_.steps;
+  }
+
+  StridedText write() {
+    Ptx& p = draft_.ptx;
+    const Reg thread = thread_number(p, text_.threads);
+    const Reg count = draft_.number(text_.work);
+    const std::string done = p.new_label();
+    p.line("@", p.test("setp.ge.u32", thread, count), " bra ", done);
+    ExprWriter writer(p, form_.expr, rates(), narrow_results(form_.out));
+    write_addresses(thread);
+    load_all();
+    const auto load = [this](size_t i, int s, int e) { return loaded(i, s, e); };
+    for (int s = 0; s < shape_.steps; ++s) {
+      std::vector<std::vector<Operand>> values(form_.out.size());
+      for (int e = 0; e < shape_.vector; ++e)
+        for (size_t k = 0; k < values.size(); ++k)
+          values[k].push_back(writer.result(k, s, e, load));
+      for (size_t k = 0; k < values.size(); ++k)
+        p.store(form_.out[k], values[k], {out_[k][static_cast<size_t>(s)]});
+    }
+    p.bind(done);
+    text_.text = p.text({.name = "pointwise",
+                         .parameter_bytes = draft_.parameters.size(),
+                         .threads = text_.threads,
+                         .ctas_per_sm = 4});
+    text_.parameters = std::move(draft_.parameters);
+    return std::move(text_);
+  }
+
+ private:
+  bool repeats(size_t i) const { return form_.space.strides[i].back() == 0; }
+  bool in_steps(size_t i) const {
+    return shape_.steps_dim != no_dim && form_.space.strides[i][shape_.steps_dim] != 0;
+  }
+
+  std::vector<InputRate> rates() const {
+    std::vector<InputRate> r;
+    for (size_t i = 0; i < form_.in.size(); ++i) {
+      InputRate rate{in_steps(i), 1};
+      if (is_scalar(form_, i))
+        rate.elements = 0;
+      else if (repeats(i))
+        rate.elements = shape_.chunks() == 1 ? 0 : shape_.chunk;
+      r.push_back(rate);
+    }
+    return r;
+  }
+
+  // Elements per load of input i.
+  int load_width(size_t i) const {
+    if (repeats(i)) return 1;
+    return is_full(form_, i) ? shape_.vector : shape_.chunk;
+  }
+
+  // The dims that the thread index runs through, and the strides along each.
+  std::vector<int64_t> thread_dims() const {
+    std::vector<int64_t> sizes = form_.space.sizes;
+    sizes.back() /= shape_.chunk;
+    if (shape_.steps_dim != no_dim) sizes[shape_.steps_dim] /= shape_.steps;
+    return sizes;
+  }
+  std::vector<int64_t> thread_strides(std::vector<int64_t> strides) const {
+    strides.back() *= shape_.chunk;
+    if (shape_.steps_dim != no_dim) strides[shape_.steps_dim] *= shape_.steps;
+    return strides;
+  }
+
+  // The addresses of one operand: by step, or by chunk.
+  std::vector<Reg> step_addresses(Reg base, Reg offset, DType dtype, int64_t stride) {
+    std::vector<Reg> at = {address(draft_.ptx, base, offset, dtype)};
+    if (shape_.steps == 1 || stride == 0) return at;
+    const Reg bytes = draft_.ptx.b64("mul.wide.u32", draft_.number(stride), size_of(dtype));
+    for (int s = 1; s < shape_.steps; ++s)
+      at.push_back(draft_.ptx.b64("add.s64", at.back(), bytes));
+    return at;
+  }
+
+  void write_addresses(Reg thread) {
+    Ptx& p = draft_.ptx;
+    std::vector<std::vector<Reg>> base;  // by operand and output, by segment
+    const auto tensors = [&](size_t i, const std::vector<bool>& segmented) {
+      base.emplace_back();
+      for (size_t k = 0; k < form_.segments.of(i, segmented); ++k)
+        base.back().push_back(draft_.pointer(text_.pointers));
+    };
+    for (const size_t i : used_) tensors(i, form_.segments.segmented_in);
+    for (size_t k = 0; k < form_.out.size(); ++k) tensors(k, form_.segments.segmented_out);
+    const Coordinates split(draft_, thread_dims());
+    std::vector<std::vector<Reg>> coordinates;  // by chunk of the vector
+    for (int j = 0; j < shape_.chunks(); ++j) {
+      Reg number = thread;
+      if (shape_.chunks() > 1) number = p.b32("mad.lo.u32", thread, shape_.chunks(), j);
+      coordinates.push_back(split.of(draft_, number));
+    }
+    const Reg flat = shape_.chunks() == 1 ? Reg{} : p.b64("mul.wide.u32", thread, shape_.vector);
+    std::vector<std::pair<std::vector<int64_t>, std::vector<Reg>>> known;  // offsets by strides
+    const auto offsets = [&](const std::vector<int64_t>& strides) {
+      for (const auto& [s, o] : known)
+        if (s == strides) return o;
+      const Strides by(draft_, thread_strides(strides));
+      std::vector<Reg> o;
+      for (const auto& c : coordinates) o.push_back(by.offset(draft_, c));
+      known.emplace_back(strides, o);
+      return o;
+    };
+    const auto locate = [&](size_t i, const std::vector<Reg>& at, DType dtype) {
+      const std::vector<int64_t>& strides = form_.space.strides[i];
+      if (at.size() > 1) return part_addresses(at, coordinates[0], dtype);
+      if (is_scalar(form_, i)) return at;
+      if (shape_.chunks() == 1)
+        return step_addresses(at[0], offsets(strides)[0], dtype, step_stride(strides));
+      if (strides == form_.space.strides.back())
+        return std::vector<Reg>{address(p, at[0], flat, dtype)};
+      std::vector<Reg> all;
+      for (const Reg& o : offsets(strides)) all.push_back(address(p, at[0], o, dtype));
+      return all;
+    };
+    in_.resize(form_.in.size());
+    for (size_t u = 0; u < used_.size(); ++u)
+      in_[used_[u]] = locate(used_[u], base[u], form_.in[used_[u]]);
+    for (size_t k = 0; k < form_.out.size(); ++k)
+      out_.push_back(locate(form_.space.strides.size() - 1, base[used_.size() + k], form_.out[k]));
+  }
+
+  int64_t step_stride(const std::vector<int64_t>& strides) const {
+    return shape_.steps_dim == no_dim ? 0 : strides[shape_.steps_dim];
+  }
+
+  // The addresses in a segmented tensor, by step. `base`: by segment.
+  std::vector<Reg> part_addresses(const std::vector<Reg>& base, const std::vector<Reg>& coordinates,
+                                  DType dtype) {
+    if (!choice_) find_segments(coordinates);
+    std::vector<std::vector<Reg>> by_step(static_cast<size_t>(shape_.steps));
+    for (size_t k = 0; k < base.size(); ++k) {
+      const auto at =
+          step_addresses(base[k], segments_[k].offset, dtype, step_stride(segments_[k].strides));
+      for (size_t s = 0; s < by_step.size(); ++s) by_step[s].push_back(at[at.size() > 1 ? s : 0]);
+    }
+    std::vector<Reg> chosen;
+    for (const auto& at : by_step) chosen.push_back(choice_->choose(draft_, at));
+    return chosen;
+  }
+
+  void find_segments(const std::vector<Reg>& coordinates) {
+    const std::vector<int64_t>& widths = form_.segments.widths;
+    choice_.emplace(draft_, widths, shape_.chunk, coordinates.back());
+    for (size_t k = 0; k < widths.size(); ++k) {
+      Segment segment{form_.space.strides.back(), {}};
+      for (size_t d = 0; d + 1 < segment.strides.size(); ++d)
+        segment.strides[d] = segment.strides[d] / form_.space.sizes.back() * widths[k];
+      std::vector<Reg> at = coordinates;
+      at.back() = choice_->column(k);
+      segment.offset = Strides(draft_, thread_strides(segment.strides)).offset(draft_, at);
+      segments_.push_back(segment);
+    }
+  }
+
+  void load_all() {
+    packed_.resize(form_.in.size());
+    constexpr int64_t widest = 16;
+    const auto aligned = [&](int64_t bytes, size_t tensors) {
+      text_.alignment.insert(text_.alignment.end(), tensors, std::min(widest, bytes));
+    };
+    for (const size_t i : used_) {
+      for (const Reg& at : in_[i])
+        packed_[i].push_back(draft_.ptx.load(form_.in[i], load_width(i), {at}));
+      aligned(load_width(i) * size_of(form_.in[i]),
+              form_.segments.of(i, form_.segments.segmented_in));
+    }
+    for (size_t k = 0; k < form_.out.size(); ++k)
+      aligned(shape_.vector * size_of(form_.out[k]),
+              form_.segments.of(k, form_.segments.segmented_out));
+  }
+
+  Operand loaded(size_t i, int step, int element) {
+    const std::vector<Packed>& all = packed_[i];
+    size_t which = 0;
+    if (all.size() > 1)
+      which = static_cast<size_t>(shape_.chunks() > 1 ? element / shape_.chunk : step);
+    const int width = load_width(i);
+    return draft_.ptx.element(all[which], width == 1 ? 0 : element % width);
+  }
+
+  // A segment of a tensor, and the offset of the thread's vector in it.
+  struct Segment {
+    std::vector<int64_t> strides;
+    Reg offset;
+  };
+
+  const StridedForm& form_;
+  Draft draft_;
+  std::vector<size_t> used_;  // operands
+  std::vector<Segment> segments_;
+  std::optional<SegmentChoice> choice_;  // set by the first segmented tensor
+  StridedText text_;
+  Shape3 shape_;
+  std::vector<std::vector<Reg>> in_, out_;  // addresses by tensor, by step or chunk
+  std::vector<std::vector<Packed>> packed_;
+};
+
+}  // namespace
+
+StridedText write_strided(const StridedForm& form, int capability) {
+  return StridedWriter(form, capability).write();
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,37 @@
+// The text of maps with broadcast tensors.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backend/cuda/generated/segments.h"
+#include "backend/cuda/generated/slices.h"
+#include "backend/cuda/ptx/index.h"
+#include "ir/expr.h"
+#include "ir/space.h"
+
+namespace ebb::cuda {
+
+struct StridedForm {
+  Expr expr;
+  std::vector<DType> in, out;
+  Space space;  // strides of the inputs, then of an output; of the full tensor if segmented
+  int64_t numel = 0;
+  bool unaligned = false;  // single elements only
+  SegmentsForm segments = {};
+  SlicesForm slices = {};
+};
+
+// A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in
+// `used`, which counts every segment, then of the outputs), aligned to `alignment` bytes each.
+struct StridedText {
+  std::string text;
+  Parameters parameters;
+  std::vector<int64_t> pointers, alignment;
+  std::vector<size_t> used;
+  int threads = 256;
+  int64_t work = 0;  // threads needed
+};
+StridedText write_strided(const StridedForm& form, int capability);
+
+}  // namespace ebb::cuda

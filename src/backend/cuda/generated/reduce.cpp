@@ -1,0 +1,187 @@
+#include "backend/cuda/generated/reduce.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "backend/cuda/generated/kernel.h"
+#include "backend/cuda/generated/map.h"
+#include "backend/cuda/generated/reduce_finish.h"
+#include "backend/cuda/generated/reduce_text.h"
+#include "backend/cuda/ptx/expr_writer.h"
+
+namespace ebb::cuda {
+namespace {
+
+// A compiled first stage.
+struct Stage : GeneratedKernel<ReduceText> {
+  Stage(const ReduceForm& form, const ReduceLayout& layout, CudaDevice& device)
+      : GeneratedKernel("reduce", write_reduce(form, layout, device.capability()), device) {}
+
+  void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
+    GeneratedKernel::launch(pointers, static_cast<unsigned>(text.blocks), device);
+  }
+};
+
+// Whether the large inputs are of 16 bits, so that their rounding hides that of the functions.
+bool narrow_inputs(const Expr& e, const std::vector<Type>& in, int64_t numel) {
+  bool narrow = false;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (!e.uses(static_cast<int64_t>(i)) || in[i].shape.numel() != numel) continue;
+    if (in[i].dtype != DType::bf16 && in[i].dtype != DType::f16) return false;
+    narrow = true;
+  }
+  return narrow;
+}
+
+// The dims of `shape` that are not 1, as [kept..., run..., inner...]: the run is the outermost of
+// the dims that are reduced and stand side by side.
+struct Dims {
+  std::vector<int64_t> sizes;
+  std::vector<bool> reduced;
+  size_t run_begin = 0, run_end = 0;
+  std::vector<bool> in_run;  // by dim of `shape`
+
+  Dims(const Shape& shape, const std::vector<bool>& all) : in_run(all.size()) {
+    std::vector<size_t> from;
+    for (size_t d = 0; d < all.size(); ++d) {
+      const int64_t size = shape[static_cast<int64_t>(d)];
+      if (size == 1) continue;
+      sizes.push_back(size);
+      reduced.push_back(all[d]);
+      from.push_back(d);
+    }
+    while (run_begin < reduced.size() && !reduced[run_begin]) ++run_begin;
+    run_end = run_begin;
+    while (run_end < reduced.size() && reduced[run_end]) in_run[from[run_end++]] = true;
+  }
+  bool nothing() const { return run_begin == run_end; }
+  bool folds() const {  // inner dims are reduced as well
+    return std::find(reduced.begin() + static_cast<int64_t>(run_end), reduced.end(), true) !=
+           reduced.end();
+  }
+};
+
+ReduceForm form_of(const Expr& expr, const Shape& shape, std::vector<Type> in, const Dims& dims) {
+  ReduceForm f{.expr = simplified(expr)};
+  for (size_t i = 0; i < in.size(); ++i) {
+    f.in.push_back(in[i].dtype);
+    if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};
+  }
+  f.space = make_space(shape, in, dims.in_run);
+  const std::vector<bool>& run = f.space.reduced;
+  while (!run[f.kept_dims]) ++f.kept_dims;
+  f.run_end = f.kept_dims;
+  while (f.run_end < run.size() && run[f.run_end]) ++f.run_end;
+  f.narrow = narrow_inputs(expr, in, shape.numel());
+  return f;
+}
+
+// The second stage: neighbours among the inner dims that are alike count as one.
+FinishForm finish_of(const ReduceForm& form, const Dims& dims) {
+  FinishForm f{.kept = form.kept(), .maximum = form.maximum, .scale = form.scale};
+  for (size_t d = dims.run_end; d < dims.sizes.size(); ++d) {
+    if (d > dims.run_end && dims.reduced[d] == f.reduced.back()) {
+      f.sizes.back() *= dims.sizes[d];
+      continue;
+    }
+    f.sizes.push_back(dims.sizes[d]);
+    f.reduced.push_back(dims.reduced[d]);
+  }
+  return f;
+}
+
+// Same expression, scaled; or the value of an empty reduction.
+Expr scaled(const Expr& e, double scale) {
+  std::vector<Scalar> x;
+  for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
+  std::vector<Scalar> y = e.apply(x);
+  for (Scalar& v : y) v = v * Scalar(scale);
+  return Expr(e.inputs(), y);
+}
+Expr constants(const Expr& e, double value) {
+  const std::vector<Scalar> y(e.results().size(), Scalar(value));
+  return Expr(e.inputs(), y);
+}
+
+}  // namespace
+
+struct ReducePass::State {
+  CudaDevice& device;
+  std::optional<MapPass> map;  // nothing is reduced, or nothing is there
+  ReduceForm form;
+  ReduceLayout layout, unaligned_layout;
+  FinishForm finish;
+  std::optional<Stage> stage, unaligned;  // unaligned: compiled when it is needed first
+  size_t results = 0;
+
+  int64_t partials(const ReduceLayout& l) const {
+    return l.direct ? 0 : static_cast<int64_t>(results) * form.kept() * l.chunks * form.inner();
+  }
+  void run_stage(const Stage& s, const ReduceLayout& l, const std::vector<void*>& pointers,
+                 std::span<void* const> out) {
+    s.launch(pointers, device);
+    if (l.direct) return;
+    finish.chunks = l.chunks;
+    reduce_finish(finish, static_cast<const float*>(pointers.back()), out, device);
+  }
+};
+
+bool ReducePass::supports(const Shape& shape) { return shape.numel() < int64_t{1} << 31; }
+
+ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> in,
+                       const Options& options, CudaDevice& device)
+    : state_(std::make_shared<State>(State{device})) {
+  State& s = *state_;
+  s.results = expr.results().size();
+  std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
+  Shape out = shape;
+  for (const int64_t d : options.dims) {
+    reduced[static_cast<size_t>(d)] = true;
+    out[d] = 1;
+  }
+  if (out.numel() == 0) return;
+  const Dims dims(shape, reduced);
+  const std::vector<DType> f32(s.results, DType::f32);
+  if (shape.numel() == 0) {
+    const double none = options.maximum ? -std::numeric_limits<double>::infinity() : 0.0;
+    s.map.emplace(constants(expr, none), out, std::vector<Type>(in.size()), f32, device);
+    return;
+  }
+  if (dims.nothing()) {
+    s.map.emplace(options.maximum ? expr : scaled(expr, options.scale), shape, in, f32, device);
+    return;
+  }
+  s.form = form_of(expr, shape, std::move(in), dims);
+  s.form.maximum = options.maximum;
+  s.form.scale = static_cast<float>(options.scale);
+  s.finish = finish_of(s.form, dims);
+  s.layout = layout_of(s.form, device.sm_count(), false);
+  s.unaligned_layout = layout_of(s.form, device.sm_count(), true);
+  for (ReduceLayout* l : {&s.layout, &s.unaligned_layout})
+    l->direct = l->chunks == 1 && !dims.folds();
+  s.stage.emplace(s.form, s.layout, device);
+}
+
+int64_t ReducePass::workspace() const {
+  const State& s = *state_;
+  if (!s.stage) return 0;
+  return 4 * std::max(s.partials(s.layout), s.partials(s.unaligned_layout));
+}
+
+void ReducePass::run(std::span<void* const> in, std::span<void* const> out, void* workspace) const {
+  State& s = *state_;
+  if (s.map) return s.map->run(in, out);
+  if (!s.stage) return;
+  void* const partial[] = {workspace};
+  const auto targets = [&](const ReduceLayout& l) {
+    return l.direct ? out : std::span<void* const>(partial);
+  };
+  const auto pointers = s.stage->pointers(in, targets(s.layout));
+  if (s.stage->takes(pointers)) return s.run_stage(*s.stage, s.layout, pointers, out);
+  if (!s.unaligned) s.unaligned.emplace(s.form, s.unaligned_layout, s.device);
+  s.run_stage(*s.unaligned, s.unaligned_layout,
+              s.unaligned->pointers(in, targets(s.unaligned_layout)), out);
+}
+
+}  // namespace ebb::cuda

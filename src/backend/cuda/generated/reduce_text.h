@@ -1,0 +1,56 @@
+// The text of the first stage of reductions: partial sums (or maxima) of an expression.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backend/cuda/ptx/index.h"
+#include "ir/expr.h"
+#include "ir/space.h"
+
+namespace ebb::cuda {
+
+// The space is [kept..., run..., inner...]: the run is reduced, inner dims are kept in this stage
+// (those that are reduced as well are summed in the second).
+struct ReduceForm {
+  Expr expr;
+  std::vector<DType> in;
+  Space space;  // strides of the inputs
+  size_t kept_dims = 0, run_end = 0;
+  bool maximum = false, narrow = false;
+  float scale = 1;
+
+  int64_t kept() const { return space.numel(0, static_cast<int64_t>(kept_dims)); }
+  int64_t run() const {
+    return space.numel(static_cast<int64_t>(kept_dims), static_cast<int64_t>(run_end));
+  }
+  int64_t inner() const { return space.numel(static_cast<int64_t>(run_end), space.rank()); }
+  bool rows() const { return run_end == space.sizes.size(); }
+};
+
+// Partitioning. Rows (no inner dims): `lanes` threads per output, consecutive along the run.
+// Columns: a thread block is `across` vectors of inner elements times `down` run indices. The run
+// is divided into `chunks`.
+struct ReduceLayout {
+  int vector = 1, steps = 1;
+  int lanes = 1;                      // 1, 8, 32 or 256
+  int across = 1, down = 1;           // down is a power of two
+  int64_t tiles = 1;                  // of `across` vectors
+  int64_t chunks = 1, per_chunk = 0;  // vectors (rows) or run indices (columns) per chunk
+  bool direct = false;                // one chunk: writes scaled results itself
+};
+ReduceLayout layout_of(const ReduceForm& form, int sm_count, bool unaligned);
+
+// A generated kernel; like StridedText. Its outputs are the results if the layout is direct, else
+// one pointer to partial results [result, kept, chunk, inner].
+struct ReduceText {
+  std::string text;
+  Parameters parameters;
+  std::vector<int64_t> pointers, alignment;
+  std::vector<size_t> used;
+  int64_t blocks = 0;
+  int threads = 256;
+};
+ReduceText write_reduce(const ReduceForm& form, const ReduceLayout& layout, int capability);
+
+}  // namespace ebb::cuda

@@ -1,0 +1,41 @@
+// Passes over rows as generated kernels: reductions along the last dim, what is made of them and
+// the rows, which are read once, and sums of that across rows. Prepared once and run many times.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/generated/row_text.h"
+#include "core/shape.h"
+#include "ir/expr.h"
+
+namespace ebb::cuda {
+
+// `expr` takes the inputs, then the reductions; it gives the reductions' operands, then the
+// outputs. A term may use the reductions before its own. Outputs have a value for each element of
+// `shape` [...,T,C], row [...,T,1] or partial [...,T/partial_rows,C]. Sums are in f32 and in a
+// fixed order. An output may be the memory of an input of the same type.
+class RowPass {
+ public:
+  struct Options {
+    std::vector<bool> maximum;  // of the reductions: else sums
+    std::vector<DType> out;
+    std::vector<RowExtent> extents;
+    int64_t partial_rows = 0;
+    SlicesForm slices = {};  // of the inputs, which are the columns
+  };
+  // Rows of 2 to 16384 elements; with partial column reductions to 8192.
+  static bool supports(const Shape& shape, bool partials);
+  RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
+          CudaDevice& device);
+  void run(std::span<void* const> in, std::span<void* const> out) const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace ebb::cuda

@@ -1,0 +1,61 @@
+// Code generation for spatial fusions (group norm and its gradient): a thread block or cluster
+// processes some channels of an image, and may keep their pixels in shared memory.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "backend/cuda/chip.h"
+#include "backend/cuda/generated/spatial_form.h"
+#include "backend/cuda/ptx/index.h"
+
+namespace ebb::cuda {
+
+// Partitioning. A cluster processes `tile` channels of an image (full groups), and its thread
+// blocks divide the pixels. A thread has `vector` channels of every rows()-th pixel of its thread
+// block.
+struct SpatialLayout {
+  int vector = 1, threads = 256, cluster = 1;
+  int steps = 2;  // pixels in flight per thread
+  int64_t tile = 1;
+  int ctas_per_sm = 4;              // limit of registers
+  std::vector<bool> resident = {};  // inputs whose values stay in shared memory
+
+  int64_t lanes() const { return tile / vector; }  // threads per pixel
+  int64_t rows() const { return threads / lanes(); }
+  // Rows of partial sums: one per warp, if a warp has several pixels.
+  int64_t sums() const { return lanes() < 32 ? threads / 32 : rows(); }
+  int64_t pixels(const SpatialForm& f) const { return (f.pixels + cluster - 1) / cluster; }
+};
+
+// Shared memory layout, in bytes.
+struct SpatialMemory {
+  std::vector<int64_t> resident;  // by input
+  int64_t barriers = 0, scratch = 0, sums = 0, terms = 0, carried = 0, end = 0;
+};
+SpatialMemory spatial_memory(const SpatialForm& form, const SpatialWork& work,
+                             const SpatialLayout& layout);
+
+// All layouts that fit the chip, the best guess first; none where an image is too large.
+std::vector<SpatialLayout> spatial_layouts(const SpatialForm& form, const Chip& chip,
+                                           bool unaligned);
+// The one of them for aligned tensors with this tile, cluster and number of threads; the best guess
+// if it is not among them, and none where there are none.
+std::optional<SpatialLayout> spatial_layout(const SpatialForm& form, const Chip& chip, int64_t tile,
+                                            int64_t cluster, int64_t threads);
+// Whether there is a layout for aligned tensors; with fewer queries of the chip.
+bool spatial_fits(const SpatialForm& form, const Chip& chip);
+
+// A generated kernel; like StridedText. Its outputs are those of the form.
+struct SpatialText {
+  std::string text;
+  Parameters parameters;
+  std::vector<int64_t> pointers, alignment;
+  std::vector<size_t> used;
+  int64_t blocks = 0, shared = 0;
+  int threads = 0, cluster = 1;
+};
+SpatialText write_spatial(const SpatialForm& form, const SpatialLayout& layout, int capability);
+
+}  // namespace ebb::cuda

@@ -1,0 +1,114 @@
+// Loops with reductions over pixels and groups of channels: a group norm, its gradient.
+#include <optional>
+
+#include "backend/cuda/generated/spatial_fusion.h"
+#include "ops/loop/cuda.h"
+
+namespace ebb::ops::cuda {
+namespace {
+
+using ebb::cuda::SpatialForm;
+using ebb::cuda::SpatialLayout;
+using ebb::cuda::SpatialPass;
+
+// None where an input changes with the pixels but does not lie like the images: as columns.
+std::optional<SpatialForm> form_of(const Signature& use) {
+  const auto& a = use.as<Loop>();
+  const Signature s = without_views(use);
+  const Shape shape(a.shape);
+  SpatialForm f;
+  f.expr = a.expr;
+  f.images = shape[0];
+  f.channels = shape[-1];
+  f.pixels = shape.slice(1, shape.rank() - 1).numel();
+  f.groups = a.groups;
+  const std::vector<int64_t> widths = slices_pass(a.slices, a.segments, use.in).form.width;
+  for (size_t i = 0; i < s.in.size(); ++i) {
+    const Type& t = s.in[i];
+    const bool slices = i < widths.size() && widths[i] > 0;
+    const bool streams = varies_over_pixels(t.shape, shape);
+    if (streams && (slices || t.shape.numel() != shape.numel() || !is_float(t.dtype)))
+      return std::nullopt;
+    const std::vector<int64_t> strides = broadcast_strides(t.shape, shape);
+    const int64_t image = slices ? strides.front() / t.shape[-1] * widths[i] : strides.front();
+    f.in.push_back({t.dtype, streams, image, strides.back()});
+  }
+  for (const LoopReduction& r : a.reductions)
+    f.reductions.push_back(r.over == LoopReduction::Over::pixels
+                               ? ebb::cuda::SpatialReduction::pixels
+                               : ebb::cuda::SpatialReduction::groups);
+  for (const LoopResult& r : a.results) {
+    f.out.push_back(r.dtype);
+    f.per_channel.push_back(r.extent == Extent::channel);
+  }
+  f.concatenated = a.concatenated;
+  f.segments.widths = a.segments.widths;
+  for (size_t i = 0; i < s.in.size(); ++i) f.segments.segmented_in.push_back(a.segments.has_in(i));
+  for (size_t k = 0; k < s.out.size(); ++k)
+    f.segments.segmented_out.push_back(a.segments.has_out(k));
+  return f;
+}
+
+// None: there is nothing to do, or no kernel for it.
+std::optional<SpatialForm> form_with_kernels(const Signature& s) {
+  const int64_t elements = Shape(s.as<Loop>().shape).numel();
+  if (elements == 0 || elements >= int64_t{1} << 31) return {};
+  return form_of(s);
+}
+
+std::vector<SpatialLayout> layouts(const Signature& s, const Device& device) {
+  const std::optional<SpatialForm> form = form_with_kernels(s);
+  return form ? SpatialPass::layouts(*form, ebb::cuda::of(device)) : std::vector<SpatialLayout>{};
+}
+
+// The addresses of all outputs: of the last tensor, of type `last`, those of what lies in it.
+std::vector<void*> outputs(std::span<void* const> out, const Type& last, int64_t concatenated) {
+  std::vector<void*> at(out.begin(), out.end());
+  if (concatenated == 0) return at;
+  const int64_t bytes = last.shape[-1] / concatenated * size_of(last.dtype);
+  for (int64_t k = 1; k < concatenated; ++k)
+    at.push_back(static_cast<char*>(out.back()) + k * bytes);
+  return at;
+}
+
+bool supports(const Signature& s, const Device& device) {
+  const auto& a = s.as<Loop>();
+  if (kind_of(a) != LoopKind::pixels) return false;
+  if (Shape(a.shape).numel() == 0) return true;
+  const std::optional<SpatialForm> form = form_with_kernels(s);
+  return form && SpatialPass::fits(*form, ebb::cuda::of(device));
+}
+
+std::vector<Tune> space(const Signature& s, const Device& device) {
+  constexpr size_t most = 6;
+  std::vector<Tune> out;
+  for (const SpatialLayout& l : layouts(s, device))
+    if (out.size() < most)
+      out.push_back({{{"tile", l.tile}, {"cluster", l.cluster}, {"threads", l.threads}}});
+  if (out.empty()) out.emplace_back();
+  return out;
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& device) {
+  const std::optional<SpatialForm> form = form_with_kernels(s);
+  if (!form) return {0, [](const Call&) {}};
+  const SpatialPass pass(*form, tune.value("tile", 0), tune.value("cluster", 0),
+                         tune.value("threads", 0), ebb::cuda::of(device));
+  const auto& a = s.as<Loop>();
+  return {0, [=, slices = slices_pass(a.slices, a.segments, s.in), type = s.out.back(),
+              concatenated = a.concatenated](const Call& c) {
+            pass.run(slices.in(c.in), outputs(c.out, type, concatenated));
+          }};
+}
+
+}  // namespace
+
+Kernel loop_pixels() {
+  Kernel k = loop_kernel("loop_pixels_ptx");
+  k.supports = supports;
+  k.prepare = prepare;
+  k.space = space;
+  return k;
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,72 @@
+// Problem sizes of attention for the CUDA kernels, and common conditions of support.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/kit/elements.cuh"
+#include "ops/prim/attention/cuda/mask.cuh"
+#include "ops/prim/attention/packed_qkv.h"
+
+namespace ebb::ops::cuda {
+
+inline HeadSizes head_sizes(const AttentionSizes& z) {
+  return {.heads = z.n * z.a,
+          .row_stride = z.row_stride(),
+          .out_row_stride = z.out_row_stride(),
+          .a = static_cast<int>(z.a),
+          .t = static_cast<int>(z.t),
+          .s = static_cast<int>(z.s),
+          .width = static_cast<int>(z.k),
+          .scale = static_cast<float>(z.scale),
+          .scale_log2 = static_cast<float>(z.scale * 1.4426950408889634)};
+}
+
+// A mask without the addresses of one call.
+inline MaskParams mask_of(const AttentionSizes& z, const Signature& s) {
+  MaskParams m;
+  if (z.causal) m.diagonal = static_cast<int>(z.s - z.t + 1);
+  if (!z.bias) return m;
+  const Type& bias = s.in[z.bias_at()];
+  const BiasStrides strides = bias_strides(bias.shape);
+  m.bias_n = strides.n, m.bias_a = strides.a, m.bias_t = strides.t;
+  m.bias_dtype = bias.dtype;
+  m.pairs = z.s % 2 == 0;
+  return m;
+}
+
+// The same with them; `call` is unpacked.
+inline MaskParams mask_of(MaskParams m, const AttentionSizes& z, const Call& call) {
+  if (z.bias) {
+    m.bias = call.in[call_at(z).bias];
+    const auto pair = static_cast<uintptr_t>(2 * size_of(m.bias_dtype));
+    m.pairs = m.pairs && reinterpret_cast<uintptr_t>(m.bias) % pair == 0;
+  }
+  if (z.key_lengths) m.key_lengths = static_cast<const int64_t*>(call.in[call_at(z).key_lengths]);
+  return m;
+}
+
+// Whether the mma.sync kernels support the mask, if there is one.
+inline bool takes_mask(const Signature& s) {
+  const AttentionSizes z = attention_sizes(s);
+  if (!z.bias) return true;
+  const DType bias = s.in[z.bias_at()].dtype;
+  return bias == DType::f32 || bias == s.in[0].dtype;
+}
+
+// Whether tensor-core kernels for heads up to `widest` support the signature.
+inline bool on_tensor_cores(const Signature& s, const Device& device, int64_t widest) {
+  const AttentionSizes z = attention_sizes(s);
+  return s.in[0].dtype != DType::f32 && z.k % 8 == 0 && z.k <= widest && z.scale > 0 &&
+         ebb::cuda::of(device).capability() >= 80;
+}
+
+// Whether 16-byte accesses are allowed on every tensor.
+inline bool all_aligned(std::initializer_list<const void*> tensors) {
+  uintptr_t bits = 0;
+  for (const void* t : tensors) bits |= reinterpret_cast<uintptr_t>(t);
+  return bits % 16 == 0;
+}
+
+}  // namespace ebb::ops::cuda

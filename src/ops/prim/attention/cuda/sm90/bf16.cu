@@ -1,0 +1,10 @@
+// The wgmma kernels of attention for bf16.
+#include "ops/prim/attention/cuda/sm90/table.cuh"
+
+namespace ebb::ops::cuda {
+
+std::vector<Sm90Kernel> sm90_kernels_bf16(int64_t width) {
+  return sm90_kernels<__nv_bfloat16>(width);
+}
+
+}  // namespace ebb::ops::cuda

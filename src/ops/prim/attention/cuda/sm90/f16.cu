@@ -1,0 +1,8 @@
+// The wgmma kernels of attention for f16.
+#include "ops/prim/attention/cuda/sm90/table.cuh"
+
+namespace ebb::ops::cuda {
+
+std::vector<Sm90Kernel> sm90_kernels_f16(int64_t width) { return sm90_kernels<__half>(width); }
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,105 @@
+// attention of short sequences on sm_90a: selection and launch of the kernels.
+#include "ops/prim/attention/cuda/sm90/short.cuh"
+
+#include "backend/cuda/launch.h"
+#include "ops/prim/attention/cuda/sizes.cuh"
+#include "ops/prim/attention/cuda/sm90/launch.h"
+#include "ops/prim/attention/cuda/tma_boxes.cuh"
+
+namespace ebb::ops::cuda {
+
+std::vector<Kernel> attention();
+
+namespace {
+
+constexpr int64_t kWidest = 64, kMost = 256;  // queries and keys
+
+struct ShortKernel {
+  void (*run)(ShortParams) = nullptr;
+  void (*run_masked)(ShortParams) = nullptr;
+  int keys = 0, most = 0;  // per block; in total
+  int64_t bytes = 0;       // of shared memory
+};
+
+template <class T, int D, int Keys, int Blocks>
+ShortKernel kernel_of() {
+  using S = ShortShape<D, Keys, Blocks>;
+  return {attention_sm90_short<T, S, false>, attention_sm90_short<T, S, true>, S::keys,
+          S::keys * S::blocks, S::bytes};
+}
+
+template <class T, int D>
+std::vector<ShortKernel> kernels_of_width() {
+  return {kernel_of<T, D, 64, 1>(), kernel_of<T, D, 128, 2>()};
+}
+template <class T>
+std::vector<ShortKernel> kernels_of(int64_t width) {
+  return width <= 32 ? kernels_of_width<T, 32>() : kernels_of_width<T, 64>();
+}
+
+// Those that fit all keys, the better ones first.
+std::vector<ShortKernel> kernels(const Signature& s) {
+  const AttentionSizes z = attention_sizes(s);
+  std::vector<ShortKernel> all =
+      s.in[0].dtype == DType::bf16 ? kernels_of<__nv_bfloat16>(z.k) : kernels_of<__half>(z.k);
+  std::erase_if(all, [&](const ShortKernel& k) { return z.s > k.most; });
+  return all;
+}
+
+bool supports(const Signature& s, const Device& device) {
+  const AttentionSizes z = attention_sizes(s);
+  constexpr int64_t most_tiles = int64_t{1} << 30;
+  return on_tensor_cores(s, device, kWidest) && !z.bias && of(device).capability() == 90 &&
+         z.n * z.a > 0 && z.t > 0 && z.t <= kMost && z.s > 0 && z.s <= kMost &&
+         z.n * z.a * (z.t / 64 + 1) < most_tiles;
+}
+
+std::vector<Tune> space(const Signature& s, const Device&) {
+  std::vector<Tune> all;
+  for (const ShortKernel& k : kernels(s)) all.push_back(Tune{{{"keys", k.keys}}});
+  return all;
+}
+
+Program prepare(const Signature& s, const Tune& tune, Device& device) {
+  const AttentionSizes z = attention_sizes(s);
+  const DType dtype = s.in[0].dtype;
+  CudaDevice& d = of(device);
+  const Tune best = tune.values.empty() ? space(s, device).front() : tune;
+  ShortKernel k;
+  for (const ShortKernel& one : kernels(s))
+    if (one.keys == best.value("keys", 0)) k = one;
+  require(k.run != nullptr, "attention: there is no such choice of the tuner  at ", s.at);
+  const Program general = attention().back().prepare(s, {}, device);
+  ShortParams p{};
+  p.f.z = head_sizes(z);
+  p.f.mask = mask_of(z, s);
+  p.f.query_blocks = static_cast<int>((z.t + kShortRows - 1) / kShortRows);
+  const Launch launch{.grid = static_cast<unsigned>(p.f.z.heads * p.f.query_blocks),
+                      .block = kShortThreads,
+                      .shared = k.bytes};
+  const auto run = [=, &d](const Call& given) {
+    const Call call = unpacked(z, dtype, given);
+    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
+    ShortParams own = p;
+    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), kShortRows});
+    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.row_stride(), k.keys});
+    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.row_stride(), k.keys});
+    own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), kShortRows});
+    own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
+    own.f.mask = mask_of(p.f.mask, z, call);
+    ebb::cuda::launch("attention_sm90_short", z.plain() ? k.run : k.run_masked, launch, own, d);
+  };
+  return {.workspace = general.workspace, .run = run};
+}
+
+}  // namespace
+
+std::vector<Kernel> attention_sm90_short() {
+  return {{.op = "attention",
+           .name = "attention_sm90_short",
+           .supports = supports,
+           .prepare = prepare,
+           .space = space}};
+}
+
+}  // namespace ebb::ops::cuda

@@ -1,0 +1,30 @@
+// Boxes of heads for TMA copies, as the sm_90a kernels of attention and its gradient load and store
+// them.
+#pragma once
+
+#include "backend/cuda/kit/tma.h"
+#include "core/dtype.h"
+#include "ops/prim/attention/cuda/head.cuh"
+
+namespace ebb::ops::cuda {
+
+// Boxes of `box` rows and `columns` columns of a head, in a tensor [N,rows,a,width] whose rows are
+// `row_stride` elements apart.
+struct HeadBoxes {
+  const void* data;
+  int64_t rows, row_stride;
+  int box, columns = 64;
+};
+
+// 16-bit dtypes.
+inline CUtensorMap map_of(const HeadSizes& z, DType dtype, const HeadBoxes& b) {
+  namespace cuda = ebb::cuda;
+  return cuda::tiled_map({.data = b.data,
+                          .format = dtype == DType::bf16 ? cuda::Format::bf16 : cuda::Format::f16,
+                          .rank = 4,
+                          .size = {z.width, b.rows, z.a, z.heads / z.a},
+                          .stride = {b.row_stride, z.width, b.rows * b.row_stride}},
+                         {.inner = b.columns, .outer = b.box});
+}
+
+}  // namespace ebb::ops::cuda

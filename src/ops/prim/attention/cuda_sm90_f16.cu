@@ -1,8 +1,0 @@
-// The wgmma kernels of attention for f16.
-#include "ops/prim/attention/cuda_sm90_table.cuh"
-
-namespace ebb::ops::cuda {
-
-std::vector<Sm90Kernel> sm90_kernels_f16(int64_t width) { return sm90_kernels<__half>(width); }
-
-}  // namespace ebb::ops::cuda

@@ -1,0 +1,386 @@
+// attention_grad of long sequences with wgmma and TMA (sm_90a), in one pass over pairs of a key
+// block and a query block: dk and dv of a key block stay in registers, dq is accumulated over the
+// key blocks in device memory, in a fixed order. The five GEMMs of a pair: s = k q^T, dp = v do^T,
+// dv += p do, dk += ds q, dq += ds^T k (s, p, dp and ds: keys by queries).
+#pragma once
+
+#include "ops/prim/attention_grad/cuda/sm90/table.cuh"
+
+namespace ebb::ops::cuda {
+
+// Byte offset of the columns [16 k, 16 k + 16) in TMA boxes of `rows` rows.
+template <int D>
+__device__ __forceinline__ constexpr uint32_t columns_at(int k, int rows) {
+  constexpr int first = D == 80 ? 3 : 4;  // in the first box
+  if (k < first) return k * 32;
+  return rows * 128 + (D == 80 ? 16 : 0) + (k - first) * 32;
+}
+
+// State of a consumer warpgroup. Its accumulators are 64 keys by columns of dk and dv, and 64
+// queries by columns of dq.
+template <int D>
+struct LongWork {
+  const LongParams& p;
+  unsigned char* memory;
+  uint32_t at;  // address of memory
+  int group;    // 0 or 1: which 64 keys
+};
+// A query block and a tile; `tiles` and `count` number both within this thread block.
+struct Iteration {
+  int head, key_block, rank, block;
+  int tiles, count;
+  bool last;  // of the tile's blocks
+};
+template <int D>
+using ScoreAccumulators = float[LongShape<D>::queries / 8][4];
+template <int D>
+using Packed = uint32_t[LongShape<D>::queries / 16][4];
+template <int D>
+using DkvAccumulators = float[LongShape<D>::column_tiles][LongShape<D>::width / 8][4];
+template <int D>
+using DqAccumulators = float[LongShape<D>::dq_width / 8][4];
+
+// c = 64 rows of `a` (k or v) times the transpose of the block of q or do at `b`.
+template <class T, int D>
+__device__ __forceinline__ void start_scores(ScoreAccumulators<D>& c, uint32_t a, uint32_t b) {
+  using S = LongShape<D>;
+  fence_accumulators(c);
+  wgmma_start();
+#pragma unroll
+  for (int k = 0; k < (D + 15) / 16; ++k)
+    Wgmma<T, S::queries>::template run<0, 0>(c, swizzled_operand(a + columns_at<D>(k, S::keys), 0),
+                                             swizzled_operand(b + columns_at<D>(k, S::queries), 0),
+                                             k > 0);
+  wgmma_submit();
+}
+
+// sum += packed weights times the block of q or do at `b`.
+template <class T, int D>
+__device__ __forceinline__ void start_dkv(DkvAccumulators<D>& sum, const Packed<D>& a, uint32_t b) {
+  using S = LongShape<D>;
+  constexpr int next = S::queries * 128;
+  fence_accumulators(sum);
+  wgmma_start();
+#pragma unroll
+  for (int k = 0; k < S::queries / 16; ++k)
+#pragma unroll
+    for (int tile = 0; tile < S::column_tiles; ++tile)
+      Wgmma<T, S::width>::template run<1>(sum[tile], a[k],
+                                          swizzled_operand(b + tile * next + k * 2048, next), 1);
+  wgmma_submit();
+}
+
+// dq of 64 queries from all keys of a tile, i.e. from both warpgroups' ds.
+template <class T, int D>
+__device__ __forceinline__ void start_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
+                                         const Iteration& o) {
+  using S = LongShape<D>;
+  const uint32_t ds = w.at + S::ds + (o.count & 1) * S::ds_bytes +
+                      (S::queries == 128 ? w.group * S::keys * 128 : 0);
+  const uint32_t k =
+      w.at + S::k + (o.tiles & 1) * S::key_bytes + (S::boxes == 2 ? w.group * S::keys * 128 : 0);
+  fence_accumulators(dq);
+  wgmma_start();
+#pragma unroll
+  for (int i = 0; i < S::keys / 16; ++i)
+    Wgmma<T, S::dq_width>::template run<1, 1>(dq, swizzled_operand(ds + i * 2048, 0),
+                                              swizzled_operand(k + i * 2048, 0), i > 0);
+  wgmma_submit();
+}
+
+// Packed p from the scores.
+template <class T, int D>
+__device__ __forceinline__ void pack_probabilities(Packed<D>& weights, ScoreAccumulators<D>& s,
+                                                   const LongWork<D>& w, const Iteration& o) {
+  using S = LongShape<D>;
+  exp_scores_transposed(
+      s, reinterpret_cast<const float*>(w.memory + S::lse_log2 + (o.count & 1) * S::stats_bytes),
+      w.p.g.z.scale_log2, w.p.g.z.s - o.key_block * S::keys - w.group * 64);
+  pack_weights<T, S::queries>(weights, s);
+}
+
+// ds into shared memory, for both warpgroups: rows are keys, boxes of 64 queries.
+template <int D>
+__device__ __forceinline__ void store_ds(const LongWork<D>& w, const Packed<D>& ds, int count) {
+  using S = LongShape<D>;
+  const int lane = threadIdx.x % 32;
+  const int key = 64 * w.group + threadIdx.x % 128 / 32 * 16 + lane % 16;
+  const uint32_t row = w.at + S::ds + (count & 1) * S::ds_bytes + key * 128;
+#pragma unroll
+  for (int k = 0; k < S::queries / 16; ++k) {
+    const int chunk = (2 * k + lane / 16) % 8 ^ lane % 8;
+    store_matrices(row + k / 4 * S::keys * 128 + chunk * 16, ds[k]);
+  }
+  fence_async();
+}
+
+// Writes the final dq of a query block; `accum` has the sum over the earlier tiles.
+template <class T, int D>
+__device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
+                                         const Iteration& o, const float4* accum) {
+  using S = LongShape<D>;
+  constexpr int columns = S::dq_width / 8;
+  if (o.rank > 0) {
+    float4 x[columns];
+#pragma unroll
+    for (int n = 0; n < columns; ++n) x[n] = __ldcg(accum + n * 128);
+#pragma unroll
+    for (int n = 0; n < columns; ++n)
+      dq[n][0] += x[n].x, dq[n][1] += x[n].y, dq[n][2] += x[n].z, dq[n][3] += x[n].w;
+  }
+  Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq, o.head, w.p.g.z.t);
+  const int warp = threadIdx.x % 128 / 32, column = S::boxes == 2 ? w.group * S::step : 0;
+  const int row = o.block * S::queries + (S::boxes == 2 ? 0 : w.group * 64) + warp * 16;
+  to.first += column, to.width -= column;
+  using One = float(&)[1][columns][4];
+  write_scaled<T, 1, S::dq_width>(to, row, reinterpret_cast<One>(dq), w.p.g.z.scale,
+                                  threadIdx.x % 32);
+}
+
+// Adds the tile's dq of a query block to dq_accum; the last tile writes the result instead.
+template <class T, int D>
+__device__ __forceinline__ void add_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
+                                       const Iteration& o) {
+  using S = LongShape<D>;
+  const int64_t tile = (int64_t{o.head} * w.p.query_blocks + o.block) * S::groups + w.group;
+  auto* const accum =
+      reinterpret_cast<float4*>(w.p.dq_accum + tile * S::dq_tile_floats) + threadIdx.x % 128;
+  if (o.rank + 1 == w.p.key_blocks) {
+    write_dq<T, D>(dq, w, o, accum);
+  } else if (o.rank == 0) {
+#pragma unroll
+    for (int n = 0; n < S::dq_width / 8; ++n)
+      accum[n * 128] = {dq[n][0], dq[n][1], dq[n][2], dq[n][3]};
+  } else {
+#pragma unroll
+    for (int n = 0; n < S::dq_width / 8; ++n) add_to(accum + n * 128, dq[n]);
+  }
+}
+
+// After dq of a query block has been computed: releases buffers, and accumulates it.
+template <class T, int D>
+__device__ __forceinline__ void finish_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
+                                          const Iteration& o) {
+  fence_accumulators(dq);
+  arrive<D>(w.at, PipelineBarrier::ds_empty, o.count);
+  if (o.last) arrive<D>(w.at, PipelineBarrier::keys_empty, o.tiles);
+  if (w.p.key_blocks > 1) wait_for<D>(w.at, PipelineBarrier::dq_acquired, o.count);
+  add_dq<T, D>(dq, w, o);
+  if (w.p.key_blocks > 1) arrive<D>(w.at, PipelineBarrier::dq_added, o.count);
+}
+
+// Accumulates a query block into dk and dv. Software-pipelined: on return the GEMM of dk is still
+// in flight, and dq of this block is computed by the next call (`before` is the previous block).
+// The first call discards its dq.
+template <class T, int D>
+__device__ __forceinline__ void process_query_block(const LongWork<D>& w, const Iteration& o,
+                                                    const Iteration& before, DkvAccumulators<D>& dk,
+                                                    DkvAccumulators<D>& dv) {
+  using S = LongShape<D>;
+  const int slot = o.count & 1;
+  const uint32_t q = w.at + S::q + slot * S::query_bytes;
+  const uint32_t dout = w.at + S::dout + slot * S::query_bytes;
+  const uint32_t keys = w.at + (o.tiles & 1) * S::key_bytes + w.group * 8192;
+  ScoreAccumulators<D> s, dp;
+  DqAccumulators<D> dq;
+  Packed<D> weights, ds;
+  wait_for<D>(w.at, PipelineBarrier::q_full, o.count);
+  start_scores<T, D>(s, keys + S::k, q);
+  wgmma_finish<1>();  // dk of the previous block
+  fence_accumulators(dk);
+  if (o.count > 0) arrive<D>(w.at, PipelineBarrier::q_empty, o.count - 1);
+  wait_for<D>(w.at, PipelineBarrier::dout_full, o.count);
+  start_scores<T, D>(dp, keys + S::v, dout);
+  wgmma_finish<1>();  // s
+  fence_accumulators(s);
+  pack_probabilities<T, D>(weights, s, w, o);
+  start_dkv<T, D>(dv, weights, dout);
+  if (o.count > 0) wait_for<D>(w.at, PipelineBarrier::ds_full, o.count - 1);
+  start_dq<T, D>(dq, w, before);
+  wgmma_finish<2>();  // dp
+  fence_accumulators(dp);
+  differentiate<T>(ds, weights, dp,
+                   reinterpret_cast<const float*>(w.memory + S::delta + slot * S::stats_bytes));
+  wait_free<D>(w.at, PipelineBarrier::ds_empty, o.count);
+  store_ds<D>(w, ds, o.count);
+  arrive<D>(w.at, PipelineBarrier::ds_full, o.count);
+  start_dkv<T, D>(dk, ds, q);
+  wgmma_finish<1>();  // dv, dq
+  fence_accumulators(dv);
+  arrive<D>(w.at, PipelineBarrier::dout_empty, o.count);
+  if (o.count > 0) finish_dq<T, D>(dq, w, before);
+}
+
+// dk or dv of 64 keys: the result, or a partial of a query split.
+template <class T, int D>
+__device__ __forceinline__ void write_dkv(const LongWork<D>& w, DkvAccumulators<D>& sum,
+                                          const LongTile& t, bool dv) {
+  using S = LongShape<D>;
+  const int thread = threadIdx.x % 128, first = t.key_block * S::keys + w.group * 64;
+  if (w.p.query_splits > 1) {
+    const int64_t head = int64_t{t.query_split} * w.p.g.z.heads + t.head;
+    const int64_t tile = (head * w.p.key_blocks * 2 + first / 64) * 2 + dv;
+    auto* const to =
+        reinterpret_cast<float4*>(w.p.dkv_partial + tile * S::dkv_tile_floats) + thread;
+#pragma unroll
+    for (int i = 0; i < D / 8; ++i) {
+      const float(&x)[4] = sum[i / (S::width / 8)][i % (S::width / 8)];
+      to[i * 128] = {x[0], x[1], x[2], x[3]};
+    }
+    return;
+  }
+  const Rows<T> to = rows_of<T>(w.p.g.z, dv ? w.p.g.dv : w.p.g.dk, t.head, w.p.g.z.s);
+  using One = float(&)[1][D / 8][4];
+  write_scaled<T, 1, D>(to, first + thread / 32 * 16, reinterpret_cast<One>(sum),
+                        dv ? 1.f : w.p.g.z.scale, thread % 32);
+}
+
+// All tiles of a consumer warpgroup.
+template <class T, int D>
+__device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
+  Iteration before = {};
+  int tiles = 0, count = 0;
+#pragma unroll 1
+  for (int i = blockIdx.x; i < w.p.tiles; i += gridDim.x, ++tiles) {
+    const LongTile t = long_tile(w.p, i);
+    DkvAccumulators<D> dk, dv;
+    clear(dk);
+    clear(dv);
+    fence_accumulators(dk);
+    fence_accumulators(dv);
+    wait_for<D>(w.at, PipelineBarrier::keys_full, tiles);
+#pragma unroll 1
+    for (int j = 0; j < t.blocks; ++j, ++count) {
+      const int b = t.block(j);
+      const Iteration o{t.head, t.key_block, t.rank(b), b, tiles, count, j + 1 == t.blocks};
+      process_query_block<T, D>(w, o, before, dk, dv);
+      before = o;
+    }
+    wgmma_finish<0>();
+    fence_accumulators(dk);
+    write_dkv<T, D>(w, dk, t, false);
+    write_dkv<T, D>(w, dv, t, true);
+    if (i + gridDim.x < w.p.tiles) continue;
+    DqAccumulators<D> dq;
+    wait_for<D>(w.at, PipelineBarrier::ds_full, before.count);
+    start_dq<T, D>(dq, w, before);
+    wgmma_finish<0>();
+    finish_dq<T, D>(dq, w, before);
+  }
+}
+
+// Preprocess: lse_log2 and delta, and zeroes dq_semaphore. A thread block handles kRowTokens
+// queries of a sample and all their heads.
+// grid: heads / a * pitch / kRowTokens.  sums: f32.  deterministic: yes.
+template <class T>
+__global__ __launch_bounds__(kRowThreads) void attention_grad_long_preprocess(
+    const __grid_constant__ LongParams p) {
+  begin();
+  constexpr int unroll = 4, step = kRowThreads / kRowLanes / kRowTokens;  // heads
+  const HeadSizes& z = p.g.z;
+  for (int64_t i = int64_t{blockIdx.x} * kRowThreads + threadIdx.x; i < p.semaphore_count;
+       i += int64_t{gridDim.x} * kRowThreads)
+    p.dq_semaphore[i] = 0;
+  const int64_t token = int64_t{blockIdx.x} * kRowTokens + threadIdx.x / kRowLanes % kRowTokens;
+  const int n = static_cast<int>(token / p.g.pitch), t = static_cast<int>(token % p.g.pitch);
+  const int lane = threadIdx.x % kRowLanes, head = threadIdx.x / kRowLanes / kRowTokens;
+  const int64_t row = (int64_t{n} * z.t + t) * z.out_row_stride + lane * 8;
+  const T* const o = static_cast<const T*>(p.g.o) + row;
+  const T* const dout = static_cast<const T*>(p.g.dout) + row;
+  for (int a = head; a < z.a; a += step * unroll) {
+    float sum[unroll] = {};
+    for (int c = lane * 8; c < z.width && t < z.t; c += kRowLanes * 8) {
+      Vec<T, 8> x[unroll], y[unroll];
+#pragma unroll
+      for (int j = 0; j < unroll; ++j) {
+        const int at = min(a + j * step, z.a - 1) * z.width + c - lane * 8;
+        x[j] = *reinterpret_cast<const Vec<T, 8>*>(o + at);
+        y[j] = *reinterpret_cast<const Vec<T, 8>*>(dout + at);
+      }
+#pragma unroll
+      for (int j = 0; j < unroll; ++j)
+#pragma unroll
+        for (int k = 0; k < 8; ++k) sum[j] = fmaf(to_float(x[j].v[k]), to_float(y[j].v[k]), sum[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < unroll; ++j)
+      if (a + j * step < z.a) store_row_stats(p.g, n * z.a + a + j * step, t, sum[j]);
+  }
+}
+
+// grid: at most as many thread blocks as are co-resident, since tiles wait for others; thread block
+// i processes the tiles i, i + grid, ...  sums: f32, in an order fixed by the sizes and the grid.
+// deterministic: yes.
+template <class T, int D>
+__global__ __launch_bounds__(LongShape<D>::threads,
+                             1) void attention_grad_long(const __grid_constant__ LongParams p) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const uint32_t at = shared_address(memory);
+  if (threadIdx.x == 0) init_barriers<D>(at);
+  __syncthreads();  // barriers are initialised
+  begin();
+  const int group = warpgroup();
+  if (threadIdx.x >= 128 * LongShape<D>::groups) {
+    fewer_registers<LongShape<D>::producer_registers>();
+    const int thread = threadIdx.x - 128 * LongShape<D>::groups;
+    if (thread == 0) load_tiles<D>(p, at);
+    if (thread == 32 && p.key_blocks > 1) acquire_dq<D>(p, at);
+    if (thread == 64 && p.key_blocks > 1) release_dq<D>(p, at, 0);
+    if (thread == 96 && p.key_blocks > 1) release_dq<D>(p, at, 1);
+  } else {
+    more_registers<LongShape<D>::consumer_registers>();
+    LongWork<D> w{.p = p, .memory = memory, .at = at, .group = group};
+    multiply_tiles<T, D>(w);
+  }
+}
+
+// dk and dv from the partials of the query splits.
+// grid: two thread blocks (dk, dv) per 64 keys of a head.  sums: f32, in the order of the queries.
+// deterministic: yes.
+template <class T, int D>
+__global__ __launch_bounds__(128) void attention_grad_long_combine(
+    const __grid_constant__ LongParams p) {
+  begin();
+  using S = LongShape<D>;
+  const int64_t tiles = p.g.z.heads * p.key_blocks * S::dkv_tiles, tile = blockIdx.x;
+  const auto* const from = reinterpret_cast<const float4*>(p.dkv_partial) + threadIdx.x;
+  float sum[1][D / 8][4];
+  clear(sum);
+#pragma unroll 1
+  for (int r = 0; r < p.query_splits; ++r)
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n) {
+      const float4 x = from[(r * tiles + tile) * (S::dkv_tile_floats / 4) + n * 128];
+      sum[0][n][0] += x.x, sum[0][n][1] += x.y, sum[0][n][2] += x.z, sum[0][n][3] += x.w;
+    }
+  const bool dv = tile % 2 == 1;
+  const int head = static_cast<int>(tile / S::dkv_tiles / p.key_blocks);
+  const int first = static_cast<int>(tile / 2 % (S::dkv_tiles / 2 * p.key_blocks)) * 64;
+  write_scaled<T, 1, D>(rows_of<T>(p.g.z, dv ? p.g.dv : p.g.dk, head, p.g.z.s),
+                        first + static_cast<int>(threadIdx.x) / 32 * 16, sum,
+                        dv ? 1.f : p.g.z.scale, threadIdx.x % 32);
+}
+
+template <class T, int D>
+LongKernel long_kernel_of_width() {
+  using S = LongShape<D>;
+  return {.preprocess = attention_grad_long_preprocess<T>,
+          .run = attention_grad_long<T, D>,
+          .combine = attention_grad_long_combine<T, D>,
+          .threads = S::threads,
+          .bytes = S::bytes,
+          .keys = S::keys,
+          .queries = S::queries,
+          .dq_block_floats = S::groups * S::dq_tile_floats,
+          .dkv_tiles = S::dkv_tiles,
+          .dkv_tile_floats = S::dkv_tile_floats};
+}
+template <class T>
+LongKernel long_kernel(int width) {
+  if (width <= 40) return long_kernel_of_width<T, 40>();
+  if (width <= 64) return long_kernel_of_width<T, 64>();
+  if (width <= 80) return long_kernel_of_width<T, 80>();
+  return long_kernel_of_width<T, 128>();
+}
+
+}  // namespace ebb::ops::cuda

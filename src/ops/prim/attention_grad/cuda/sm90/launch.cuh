@@ -1,0 +1,22 @@
+// attention_grad on sm_90a: short sequences, a thread block per head; and long ones.
+#pragma once
+
+#include "backend/cuda/device.h"
+#include "ops/prim/attention_grad/cuda/blocks.cuh"
+
+namespace ebb::ops::cuda {
+
+// Whether a head whose width is a multiple of 8 fits into the shared memory of a thread block.
+bool serves_head(const HeadSizes& z);
+
+// dq, dk and dv of 16-bit heads that fit. p.q, k, v, o, lse, dout, dlse, the gradients and dtypes
+// are set; tensors are aligned to 16 bytes.
+void run_head(DType dtype, const GradParams& p, ebb::cuda::CudaDevice& device);
+
+// Bytes of workspace of run_long.
+int64_t long_workspace(DType dtype, const HeadSizes& z, const ebb::cuda::CudaDevice& device);
+
+// The same for any number of keys, heads up to 128 wide.
+void run_long(DType dtype, GradParams p, void* workspace, ebb::cuda::CudaDevice& device);
+
+}  // namespace ebb::ops::cuda

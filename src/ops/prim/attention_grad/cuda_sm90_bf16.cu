@@ -1,8 +1,0 @@
-// The long attention_grad for bf16.
-#include "ops/prim/attention_grad/cuda_sm90_kernel.cuh"
-
-namespace ebb::ops::cuda {
-
-LongKernel long_kernel_bf16(int width) { return long_kernel<__nv_bfloat16>(width); }
-
-}  // namespace ebb::ops::cuda

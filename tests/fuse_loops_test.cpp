@@ -1,0 +1,183 @@
+// The pass that fuses group norms and their gradients into one node.
+#include "passes/fuse_loops.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ops/group_affine/op.h"
+#include "ops/group_affine_grad/op.h"
+#include "ops/group_norm/op.h"
+#include "ops/loop/op.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/moments/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/silu/op.h"
+#include "passes/fuse.h"
+#include "passes/gradients.h"
+#include "passes/lower.h"
+#include "passes/simplify.h"
+#include "support/graphs.h"
+#include "support/same_results.h"
+
+namespace ebb::test {
+namespace {
+
+// As a plan does it for a device with kernels for images and for what group norms are made of.
+Graph with_images(const Graph& g, bool (*supports)(const Signature&) = all_supported,
+                  bool apart = false) {
+  const auto kept = [](const Signature& s) {
+    return s.op->reference != nullptr || s.op == &ops::def::group_affine() ||
+           s.op == &ops::def::group_affine_grad();
+  };
+  const Graph fused = dead_code(fuse(common_subexpressions(lower(g, kept)), {60, true, true}));
+  Graph out = fuse_loops(fused, supports, apart);
+  verify(out, "images");
+  return out;
+}
+
+const Shape small = {2, 3, 5, 12};
+
+Value norm_of(Graph& g, Value x, int64_t groups = 4) {
+  const Shape c{x.shape()[-1]};
+  return ops::group_norm(x, g.input("gamma", f32(c)), g.input("beta", f32(c)), {groups, 1e-5});
+}
+
+// The gradients of a loss behind a layer that takes y; they need the layer's result.
+Graph gradients_of(Graph& g, Value y, std::initializer_list<std::string> wrt) {
+  const int64_t c = y.shape()[-1];
+  const Value end = ops::matmul(y, g.input("w", f32({c, c})), {});
+  const Value matmul =
+      ops::map({end, g.input("dy", f32(y.shape()))}, [](auto v) { return v[0] * v[0] * v[1]; });
+  sum_as_loss(g, matmul);
+  const std::vector<std::string> names(wrt);
+  return gradients(g, "loss", names);
+}
+
+TEST(images, group_norm_with_an_activation__is_one_piece_of_work) {
+  Graph g;
+  g.output("y", ops::silu(norm_of(g, g.input("x", f32(small)))));
+  const Graph out = with_images(g);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 1);
+  expect_equal(g, out);
+}
+
+TEST(images, gradient_of_a_group_norm__is_one_piece_of_work_and_a_sum_over_images) {
+  Graph g;
+  const Value y = ops::silu(norm_of(g, g.input("x", f32(small))));
+  const Graph backward = gradients_of(g, y, {"x", "gamma", "beta"}), out = with_images(backward);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
+  EXPECT_EQ(count(out, ops::def::moments()), 0);
+  EXPECT_EQ(count(out, ops::def::group_affine()), 0);
+  EXPECT_EQ(count(out, ops::def::group_affine_grad()), 0);
+  const auto over_images = std::count_if(out.nodes().begin(), out.nodes().end(), [](const Node& n) {
+    return n.op == &ops::def::reduce() && n.attrs.as<ops::Reduce>().dims == std::vector<int64_t>{0};
+  });
+  EXPECT_EQ(over_images, 1);  // gamma's and beta's at once
+  expect_equal(backward, out);
+}
+
+// Scale and shift for each image, as class- and time-conditional networks have them.
+TEST(images, modulation_and_its_sums_over_pixels__join) {
+  Graph g;
+  const Value x = g.input("x", f32(small)), scale = g.input("scale", f32({2, 1, 1, 12})),
+              shift = g.input("shift", f32({2, 1, 1, 12}));
+  const Value n = norm_of(g, x);
+  const Value y = ops::map({n, scale, shift}, [](auto v) {
+    const Scalar u = v[0] * (1.0 + v[1]) + v[2];
+    return u * sigmoid(u);
+  });
+  const Graph backward = gradients_of(g, y, {"x", "gamma", "scale", "shift"}),
+              out = with_images(backward);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
+  const auto over_pixels = std::count_if(out.nodes().begin(), out.nodes().end(), [](const Node& o) {
+    return o.op == &ops::def::reduce() &&
+           o.attrs.as<ops::Reduce>().dims == std::vector<int64_t>{1, 2};
+  });
+  EXPECT_EQ(over_pixels, 0);
+  expect_equal(backward, out);
+}
+
+// Slices of the result, of the gradient of a concatenation, are for elide_concat_slice.
+TEST(images, gradient_that_is_only_cut__is_one_piece_of_work) {
+  Graph g;
+  const Value a = g.input("a", f32({2, 3, 5, 8})), b = g.input("b", f32({2, 3, 5, 4}));
+  const Value y = norm_of(g, ops::concat({a, b}, 3));
+  const Graph backward = gradients_of(g, y, {"a", "b", "gamma"}), out = with_images(backward);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
+  EXPECT_EQ(count(out, ops::def::group_affine_grad()), 0);
+  expect_equal(backward, out);
+}
+
+TEST(images, sum_over_the_pixels_of_a_result__is_taken_where_it_is_made) {
+  Graph g;
+  const Value y = norm_of(g, g.input("x", f32(small)));
+  g.output("y", y);
+  g.output("sum", ops::map(
+                      {ops::sum(y, {1, 2})}, [](auto v) { return v[0] * 0.5; }, "bf16"));
+  const Graph out = with_images(g);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  EXPECT_EQ(out.type(out.outputs()[1].value), (Type{DType::bf16, {2, 1, 1, 12}}));
+}
+
+TEST(images, residual_before_a_norm__is_added_there_unless_apart) {
+  Graph g;
+  residual_and_norm(g, small, [&](Value sum) { return norm_of(g, sum); });
+  const Graph out = with_images(g), apart = with_images(g, all_supported, true);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  EXPECT_EQ(apart.nodes().size(), 2u);
+  EXPECT_EQ(count_loops(apart, ops::LoopKind::pixels), 1);
+  expect_equal(g, out);
+  expect_equal(g, apart);
+}
+
+TEST(images, work_between_statistics_and_their_use__keeps_them_apart) {
+  Graph g;
+  const Value x = g.input("x", f32({2, 3, 5, 12}));
+  const auto stats = ops::moments(x, {1, 4});
+  const auto a = ops::group_affine(stats.mean, stats.var, {}, {}, {12, 1e-5});
+  const Value mixed = ops::matmul(a.scale, g.input("w", f32({12, 12})), {});
+  g.output("y", ops::map({x, mixed}, [](auto v) { return v[0] * v[1]; }));
+  const Graph out = with_images(g);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 0);
+  expect_equal(g, out);
+}
+
+TEST(images, statistics_that_others_want_by_group__keep_the_norm_as_it_is) {
+  Graph g;
+  const Value x = g.input("x", f32(small));
+  g.output("y", norm_of(g, x));
+  g.output("mean", ops::moments(x, {1, 4}).mean);
+  const Graph out = with_images(g);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 0);
+  expect_equal(g, out);
+}
+
+TEST(images, what_no_kernel_serves__stays_as_it_is) {
+  Graph g;
+  g.output("y", norm_of(g, g.input("x", f32(small))));
+  const Graph out = with_images(g, none_supported);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 0);
+  EXPECT_EQ(count(out, ops::def::moments()), 1);
+}
+
+// With the residual no kernel supports the fusion; the norm alone may still be fused.
+TEST(images, maker_that_is_too_much__is_left_out) {
+  Graph g;
+  const Value sum = ops::map({g.input("x", f32(small)), g.input("h", f32(small))},
+                             [](auto v) { return v[0] + v[1]; });
+  g.output("sum", sum);
+  g.output("y", norm_of(g, sum));
+  const Graph out = with_images(g, [](const Signature& s) {
+    return s.in.size() < 4;  // x or the sum, gamma, beta
+  });
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 1);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 1);
+  expect_equal(g, out);
+}
+
+}  // namespace
+}  // namespace ebb::test
