@@ -304,6 +304,7 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
             "explain: unknown dtype 'f8' (known: f32, bf16, f16)");
   EXPECT_EQ(error_line("explain --stage after:fuze"),
             "lowering: unknown pass 'fuze' (did you mean 'fuse'?)");
+  EXPECT_EQ(error_line("explain --stage after:").substr(0, 31), "explain: unknown stage 'after:'");
   EXPECT_NE(run_program("explain --stage after:lower").text,
             run_program("explain --stage fused").text);
   const Output low = run_program("explain --no-train --dtype bf16 --stage fused");

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "models/config_fields.h"
+#include "pipeline/checkpoint_layouts.h"
+#include "pipeline/text_stage.h"
 #include "text/text_encoder.h"
 
 namespace ebb::testing {
@@ -109,6 +113,34 @@ TEST(families, sizes__are_those_of_the_picture_and_of_the_refiner_a_score) {
   EXPECT_EQ(xl.sizes(size, true), (std::vector<float>{832, 1216, 0, 0, 832, 1216}));
   EXPECT_EQ(refiner.sizes(size, false), (std::vector<float>{832, 1216, 0, 0, 6}));
   EXPECT_EQ(refiner.sizes(size, true), (std::vector<float>{832, 1216, 0, 0, 2.5}));
+}
+
+// A layer is left out of Stable Diffusion 2's encoder alone.
+TEST(families, text_encoders_of_diffusers_folders__have_the_layers_that_they_have) {
+  const auto layers = [](const std::string& denoiser, const std::string& fields) {
+    const Component net{find_component(denoiser).model, find_component(denoiser).config, ""};
+    const NamedModel clip = find_component("clip_l");
+    Component text{clip.model, clip.config, ""};
+    parse_fields(text.config.fields(), fields);
+    const auto files = diffusers_files({net, text}, {});
+    const auto json = nlohmann::json::parse(files.at("text_encoder/config.json"));
+    return json.at("num_hidden_layers").get<int64_t>();
+  };
+  EXPECT_EQ(layers("sd15", "{layers=1}"), 1);
+  EXPECT_EQ(layers("sd15", "{layers=12}"), 12);
+  EXPECT_EQ(layers("sd2", "{width=1024 layers=24}"), 23);
+  EXPECT_EQ(layers("sd2", "{width=1024 layers=23}"), 23);
+}
+
+// One choice for all: how encoders are read, sizes, empty prompts.
+TEST(encoder_rules, family__is_the_one_that_the_encoders_can_be_read_by) {
+  const ModelConfig xl = config_with("sdxl", "{context=64 vector=1600}");
+  const NamedModel clip = find_component("clip_g");
+  LoadedComponent text{{clip.model, clip.config, ""}, nullptr};
+  parse_fields(text.component.config.fields(), "{width=64 layers=4}");
+  const auto rules = encoder_rules(*find_component("sdxl").model, xl, {text}, 0);
+  ASSERT_EQ(rules.size(), 1u);
+  EXPECT_EQ(rules[0].family->name, "Stable Diffusion XL refiner");
 }
 
 }  // namespace ebb::testing

@@ -225,7 +225,8 @@ TEST_F(FreeBatch, with_a_refiner__is_that_of_both_networks) {
     const int64_t limit = peak_with(q, 2);
     ASSERT_LT(limit, peak_with(q, 4));
     const Batches two = run(q, limit), halved = run(q, peak_with(q, 4), limit);
-    EXPECT_EQ(two.sizes, (std::vector<int64_t>{2, 2, 2, 2})) << dialect << ' ' << limit << ' ' << text_of(two.planned);
+    EXPECT_EQ(two.sizes, (std::vector<int64_t>{2, 2, 2, 2}))
+        << dialect << ' ' << limit << ' ' << text_of(two.planned);
     EXPECT_EQ(two.sizes, halved.sizes) << dialect;
     EXPECT_LE(two.report.peak_bytes, limit) << dialect;
     TextToImageRequest said = q;

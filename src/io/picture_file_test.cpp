@@ -92,6 +92,13 @@ TEST(PictureFile, files_that_are_none__are_errors) {
   auto cut = encode_picture(PictureFormat::jpeg, gradient(64, 64, 3), settings);
   cut.resize(cut.size() / 2);
   expect_error([&] { picture_text(cut, "cut.jpg"); }, "broken JPEG");
+  // the end of a thumbnail is not the picture's
+  const std::vector<uint8_t> thumbnail{0xff, 0xe1, 0, 10, 'E', 'x', 'i', 'f', 0, 0, 0xff, 0xd9};
+  cut = encode_picture(PictureFormat::jpeg, gradient(64, 64, 3), settings);
+  cut.insert(cut.begin() + 2, thumbnail.begin(), thumbnail.end());
+  EXPECT_NO_THROW(picture_text(cut, "whole.jpg"));
+  cut.resize(cut.size() - 10);
+  expect_error([&] { picture_text(cut, "cut.jpg"); }, "broken JPEG (it has no end)");
   cut = encode_picture(PictureFormat::webp, gradient(64, 64, 3), settings);
   cut.resize(cut.size() - 3);
   expect_error([&] { picture_text(cut, "cut.webp"); }, "broken WebP");

@@ -105,7 +105,8 @@ Hires parse_hires(std::string_view text) {
   out.scale = number(parts[0], "the scale", text);
   const std::string known = hires_upscaler(parts[1]);
   if (!parts[1].empty()) out.upscaler = known.empty() ? parts[1] : known;
-  out.network = hires_upscaler(out.upscaler).empty() && std::filesystem::is_regular_file(out.upscaler);
+  out.network =
+      hires_upscaler(out.upscaler).empty() && std::filesystem::is_regular_file(out.upscaler);
   if (!parts[2].empty()) {
     const double steps = number(parts[2], "the steps", text);
     require(steps >= 0 && steps <= 10000 && steps == std::floor(steps),

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/start/levels_of_run.h"
+#include "diffusion/start/start_dialect.h"
 #include "diffusion/start/strength.h"
 
 namespace ebb {
@@ -21,7 +22,7 @@ ResolvedRun resolve_run(const RunWords& w, const Discretisation& known) {
             .options = parse_options(w.options, w.command + ": --options"),
             .dialect = w.dialect};
   fit_to_network(r.call, known);
-  if (w.strength && w.dialect == "a1111") {
+  if (w.strength && start_dialect(w.dialect).draws_along_all) {
     LevelsOfRun whole = levels;
     whole.steps = plan_strength(w.dialect, w.steps, *w.strength,
                                 {.exact_steps = w.exact_steps, .space = known.space})

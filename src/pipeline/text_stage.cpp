@@ -58,8 +58,8 @@ std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig&
   std::vector<EncoderRule> rules;
   for (const LoadedComponent& encoder : matching(*family, text_channels(config), encoders)) {
     const FamilyText& text = family->texts[rules.size()];
-    EncoderRule& r = rules.emplace_back(
-        EncoderRule{encoder, width_of(encoder), text, text::text_encoder(text.encoder).pad});
+    EncoderRule& r = rules.emplace_back(EncoderRule{family, encoder, width_of(encoder), text,
+                                                    text::text_encoder(text.encoder).pad});
     if (clip_skip > 0) r.reading.layer = clip_skip;
     const int64_t layers = number_in(encoder.component.config, "layers");
     if (layers == text.cut_layers) r.reading.layer = std::max<int64_t>(r.reading.layer - 1, 1);
@@ -87,7 +87,7 @@ TextStage::TextStage(const Model& denoiser, const ModelConfig& config,
                      std::vector<EncoderRule> rules,
                      std::shared_ptr<const text::ClipVocabulary> vocabulary, DType dtype,
                      Context context, text::EmbeddingFolder embeddings)
-    : family_(family_of(config, "generate")),
+    : family_(*rules.at(0).family),
       known_(denoiser.conditions(config)),
       rules_(std::move(rules)),
       vocabulary_(std::move(vocabulary)),

@@ -27,6 +27,7 @@ struct LoadedComponent {
 
 // How a denoiser reads one of its text encoders: as its family was trained to.
 struct EncoderRule {
+  const Family* family = nullptr;  // the denoiser's, which all of its rules have
   LoadedComponent encoder;
   int64_t width = 0;  // channels of a state
   FamilyText reading;

@@ -263,14 +263,14 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
   const TextToImageRequest& q = r.request;
   const LoadedModel& m = pass.refined ? *parts_.refiner : parts_.denoiser;
   const DType dtype = pipeline_.dtype_of(pass.request);
+  const std::vector<EncoderRule>& rules = pass.refined ? r.refiner_encoders : r.encoders;
   Text& text_of = pass.refined ? refiner_text_ : text_;
   const ImageSize latents{.height = pass.request.sample[0], .width = pass.request.sample[1]};
   const int64_t factor = q.size.height / r.first().sample[0];
   if (!text_of.stage || text_of.dtype != dtype || text_of.clip_skip != q.clip_skip)
     text_of = {dtype, q.clip_skip,
-               std::make_unique<TextStage>(*m.model, m.config,
-                                           pass.refined ? r.refiner_encoders : r.encoders,
-                                           vocabulary_, dtype, context_, options_.embeddings)};
+               std::make_unique<TextStage>(*m.model, m.config, rules, vocabulary_, dtype, context_,
+                                           options_.embeddings)};
   const PictureDialect& dialect = picture_dialect(pass.request.options.dialect);
   // Control networks count the sampler's steps, and conditions have one count.
   const bool by_evaluation = dialect.prompts_count_evaluations && q.controls.empty();
@@ -286,7 +286,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
       .fills_parts = dialect.fills_parts,
       .size = {.height = latents.height * factor, .width = latents.width * factor},
       .empty_negative =
-          empty_negative(family_of(m.config, "generate"), pass.request.options.dialect,
+          empty_negative(*rules.at(0).family, pass.request.options.dialect,
                          pass.refined ? parts_.refiner_zeros_for_empty : parts_.zeros_for_empty),
       .one_by_one = policy_.one_by_one};
   TextStage::Encoded text =
@@ -386,6 +386,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     if (pass.handover) {
       const RunPass& next = r.passes[++i];
       RunInputs after = inputs[i];
+      for (const auto& mode : next.modes) mode->begin(with, latents, after);
       after.together = in.together, after.hoisted_leaves = in.hoisted_leaves;
       work += work_of(r, next);
       out = pipeline_.sample_handed_over(pass.request, first, in,

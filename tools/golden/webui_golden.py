@@ -48,6 +48,7 @@ def cases_of_other_starts():
         "lcm_karras": dict(sampler="LCM", schedule="Karras", steps=6),
         "lcm_sgm_uniform": dict(sampler="LCM", schedule="SGM Uniform", steps=5),
         "ddim_9": dict(sampler="DDIM", steps=9),
+        "ddim_27": dict(sampler="DDIM", steps=27),
         "unipc_9": dict(sampler="UniPC", steps=9),
         "hires_ddim": dict(sampler="DDIM", hires=dict(
             scale=1.5, upscaler="Latent", steps=0, strength=0.6)),
@@ -80,9 +81,6 @@ def cases():
         "editing_plms": dict(sampler="PLMS", prompt="[fox:tree house:0.4]"),
         "editing_mask_heun": dict(sampler="Heun", prompt="[fox:tree house:0.4]", init=True,
                                   strength=0.6, mask=True),
-        "steps_9_ddim": dict(sampler="DDIM", steps=9),
-        "steps_27_ddim": dict(sampler="DDIM", steps=27),
-        "steps_9_unipc": dict(sampler="UniPC", steps=9),
         "clip_skip": dict(clip_skip=2),
         "guidance_1": dict(guidance=1.0),
         "image": dict(init=True, strength=0.6),

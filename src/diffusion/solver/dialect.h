@@ -1,6 +1,5 @@
-// Dialect: the differences between the samplers and schedules of well-known programs, as data. They
-// read properties of the dialect, never its name. What programs do around them: StartDialect
-// (diffusion/start/start_dialect.h) and PictureDialect (pipeline/picture_dialect.h).
+// Dialect: what well-known programs do differently, as data. Samplers and schedules read properties
+// alone. What is around them: StartDialect, and PictureDialect (pipeline/picture_dialect.h).
 #pragma once
 
 #include <cstdint>

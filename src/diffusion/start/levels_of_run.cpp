@@ -20,10 +20,18 @@ bool discards_penultimate(const LevelsOfRun& run) {
   return has(run.sampler) || has(find_sampler(run.sampler).sampler->name);
 }
 
-// The web UI's samplers of timesteps, whatever its menu of schedules says.
+// The web UI's samplers of timesteps, on the schedule that is theirs there. That a picture names it
+// makes no difference.
 bool is_web_ui_of_timesteps(const LevelsOfRun& run, const Discretisation& levels) {
-  return run.dialect == "a1111" && run.schedule == "auto" && levels.c_noise == CNoise::table &&
-         is_of_timesteps(run.sampler);
+  if (!start_dialect(run.dialect).lists_timesteps || levels.c_noise != CNoise::table ||
+      !is_of_timesteps(run.sampler) || !run.options.empty())
+    return false;
+  const Dialect& dialect = find_dialect(run.dialect);
+  const std::string& sampler = find_sampler(run.sampler).sampler->name;
+  const FoundSchedule own =
+      find_schedule(usual_schedule(run.dialect, sampler, levels.space), dialect);
+  const FoundSchedule asked = find_schedule(schedule_of_run(run, levels), dialect);
+  return own.schedule == asked.schedule && own.options == asked.options;
 }
 
 // Every k-th timestep of a table from the second on, rising: those of its samplers of timesteps.

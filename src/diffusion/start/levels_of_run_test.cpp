@@ -70,6 +70,24 @@ TEST(levels_of_run, web_uis_lcm__has_50_timesteps) {
   EXPECT_EQ(timesteps_apart("comfy", "lcm", sd), 1);
 }
 
+TEST(levels_of_run, of_the_web_uis_samplers_of_timesteps__are_the_same_by_name) {
+  const Discretisation sd = discretisation({});
+  for (const char* sampler : {"DDIM", "DDIM CFG++", "PLMS", "UniPC"})
+    for (const int64_t steps : {3, 6, 9, 27, 101})
+      for (const char* dialect : {"a1111", "A1111"}) {
+        LevelsOfRun run{.sampler = sampler, .schedule = "auto", .steps = steps, .dialect = dialect};
+        const std::vector<double> levels = levels_of_run(run, sd);
+        run.schedule = schedule_of_run(run, sd);
+        EXPECT_EQ(levels_of_run(run, sd), levels) << sampler << ' ' << steps;
+        // clip(range(0, 1000, 1000 // n) + 1, 0, 999)
+        const int64_t count = (1000 + 1000 / steps - 1) / (1000 / steps);
+        const bool ends_at_0 = std::string_view(sampler) == "UniPC";
+        EXPECT_EQ(std::ssize(levels), count + (ends_at_0 ? 1 : 0)) << sampler << ' ' << steps;
+        run.schedule = "karras";
+        EXPECT_EQ(levels_of_run(run, sd), noise_levels("karras", sd, {.steps = steps})) << sampler;
+      }
+}
+
 TEST(levels_of_run, options_of_auto__are_an_error_that_names_the_schedule) {
   LevelsOfRun run{.sampler = "DPM++ 2M Exponential", .schedule = "auto", .options = {{"rho", "3"}}};
   testing::expect_error([&] { levels_of_run(run, discretisation({})); },

@@ -68,6 +68,8 @@ bool is_of_sigma(std::string_view sampler) {
                                                 "dpm_2_ancestral", "lms", "dpmpp_sde"});
 }
 
+bool is_of_vp(std::string_view sampler) { return !is_of_sigma(sampler); }
+
 bool of_vp_schedulers(const FirstNoise& f) {
   return !f.has_data && (!is_of_sigma(f.sampler) || f.leading);
 }
@@ -93,8 +95,14 @@ constexpr StartDialect start_dialects[] = {
     {"ebb", nearest},
     {.name = "kdiff", .plan = one_more, .known = in_web_ui},
     {"comfy", by_list_length, from_largest, in_comfy},
-    {"a1111", one_more, of_timesteps, in_web_ui},
-    {"diffusers", partial_run, of_vp_schedulers, in_state},
+    {.name = "a1111",
+     .plan = one_more,
+     .full_variance = of_timesteps,
+     .known = in_web_ui,
+     .hands_on_vp = is_of_timesteps,
+     .lists_timesteps = true,
+     .draws_along_all = true},
+    {"diffusers", partial_run, of_vp_schedulers, in_state, is_of_vp},
     {.name = "sdcpp", .plan = one_more_f32, .known = in_output},
 };
 
@@ -105,9 +113,7 @@ bool is_of_timesteps(std::string_view sampler) {
 }
 
 double result_scale(std::string_view dialect, std::string_view sampler, double last_sigma) {
-  const std::string& name = find_dialect(dialect).name;
-  const bool web_ui = name == "a1111" && is_of_timesteps(sampler);
-  if (!web_ui && (name != "diffusers" || is_of_sigma(sampler))) return 1;
+  if (!start_dialect(dialect).hands_on_vp(sampler)) return 1;
   return 1 / std::sqrt(1 + last_sigma * last_sigma);
 }
 

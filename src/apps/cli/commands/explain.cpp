@@ -42,7 +42,8 @@ struct Options {
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
   void choices(auto&& f) {
-    if (!stage.starts_with(after) || stage == after) f("stage", stage, {"graph", "grad", "fused", "plan"});
+    if (!stage.starts_with(after) || stage == after)
+      f("stage", stage, {"graph", "grad", "fused", "plan"});
     f("dtype", dtype, {"f32", "bf16", "f16"});
   }
 };
