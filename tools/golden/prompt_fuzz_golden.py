@@ -8,9 +8,9 @@ The web UI is a checkout and ComfyUI a file, kept outside of the repository; the
 here with stand-ins for what they import (prompt_golden.py). A prompt has three hashes, of 32 bits
 in hex: what A1111's texts are for each part and step, its chunks, and ComfyUI's chunks; "-" where
 the program fails (also where it prints that it leaves a tag out, or leaves vectors of an embedding
-in the chunk before its tokens, which ebb does not), "?" where A1111's parser, whose grammar has several readings of a bracket that
-does not fit, takes one or the other by the seed of Python's hashes. The hashed text is written by
-text_of_*() here and by tests/prompt_fuzz_test.cpp.
+in the chunk before its tokens, which ebb does not), "?" where A1111's parser, whose grammar has
+several readings of a bracket that does not fit, takes one or the other by the seed of Python's
+hashes. The hashed text is written by text_of_*() here and by tests/prompt_fuzz_test.cpp.
 """
 
 import argparse
