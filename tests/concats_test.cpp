@@ -6,18 +6,17 @@
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
+#include "ops/loop/op.h"
 #include "ops/modulate/op.h"
-#include "ops/pointwise_views/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/silu/op.h"
-#include "ops/spatial_fusion/op.h"
 #include "ops/split/op.h"
 #include "passes/fuse.h"
+#include "passes/fuse_loops.h"
 #include "passes/gradients.h"
 #include "passes/simplify.h"
-#include "passes/spatial_fusion.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
 
@@ -52,7 +51,7 @@ TEST(concats, expressions_that_are_alike__become_one_of_the_segments) {
   const Graph out = folded(t.g);
   EXPECT_EQ(count(out, ops::def::concat()), 0);
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
-  EXPECT_EQ(count(out, ops::def::pointwise_views()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::map), 1);
   expect_equal(t.g, out);
 }
 
@@ -104,24 +103,23 @@ Graph modulated_norm() {
            s.op == &ops::def::group_affine_grad();
   });
   const Graph fused = dead_code(fuse(common_subexpressions(dead_code(low)), {60, true, true}));
-  return fuse_spatial(fused, all_supported);
+  return fuse_loops(fused, all_supported, false);
 }
 
 TEST(concats, gradients_of_scale_and_shift__are_written_side_by_side) {
   const Graph before = modulated_norm(), out = folded(before);
   EXPECT_EQ(count(before, ops::def::concat()), 1);
   EXPECT_EQ(count(out, ops::def::concat()), 0);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 2);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
   expect_equal(before, out);
 }
 
 TEST(images, outputs_that_cannot_lie_side_by_side__are_errors) {
   const Graph out = folded(modulated_norm());
   for (const Node& n : out.nodes()) {
-    if (n.op != &ops::def::spatial_fusion() || n.attrs.as<ops::SpatialFusion>().concatenated == 0)
-      continue;
+    if (n.op != &ops::def::loop() || n.attrs.as<ops::Loop>().concatenated == 0) continue;
     Signature s = out.signature(n);
-    auto a = s.as<ops::SpatialFusion>();
+    auto a = s.as<ops::Loop>();
     const int64_t good = a.concatenated;
     for (const int64_t wrong : {int64_t{-1}, int64_t{1}, good + 7}) {
       a.concatenated = wrong;

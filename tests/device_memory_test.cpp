@@ -12,7 +12,7 @@ namespace ebb::testing {
 // Of a concatenation, which merged products read, each part is cast in its place. f32 files of DiT
 // are read so with little more memory than their weights have in 16 bits.
 TEST(device_memory, preparing__takes_a_tenth_more_than_the_weights_in_16_bits) {
-  constexpr int64_t blocks = 24, side = 64;
+  constexpr int64_t blocks = 24, side = 256;  // large beside what kernels take for themselves
   const Type weight{DType::f32, {side, side}};
   WeightStore::Weights weights;
   Graph g;

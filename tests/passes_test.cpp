@@ -5,6 +5,7 @@
 
 #include "ops/add/op.h"
 #include "ops/layer_norm/op.h"
+#include "ops/loop/op.h"
 #include "ops/mse/op.h"
 #include "ops/multi_tensor_pointwise/op.h"
 #include "ops/prim/conv2d/op.h"
@@ -15,15 +16,14 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
-#include "ops/row_fusion/op.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
+#include "passes/fuse_loops.h"
 #include "passes/gradients.h"
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
-#include "passes/row_fusion.h"
 #include "passes/simplify.h"
 #include "passes/uses.h"
 #include "reference.h"
@@ -249,7 +249,7 @@ TEST(fuse, number_of_a_row__is_kept_for_sums_across_rows) {
 // As a plan does it for a device with a kernel for rows.
 Graph with_rows(const Graph& g, bool apart = false) {
   const Graph fused = dead_code(fuse(common_subexpressions(in_primitives(g)), {60, true, true}));
-  Graph out = fuse_rows(fused, all_supported, apart);
+  Graph out = fuse_loops(fused, all_supported, apart);
   verify(out, "rows");
   return out;
 }
@@ -264,7 +264,7 @@ Graph layer_norm_graph(const Shape& shape) {
 TEST(rows, layer_norm_and_its_gradient__are_one_piece_of_work) {
   const Graph g = layer_norm_graph({3, 5, 96}), out = with_rows(g);
   EXPECT_EQ(out.nodes().size(), 1u);
-  EXPECT_EQ(count(out, ops::def::row_fusion()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1);
   expect_equal(g, out);
 
   Graph forward = layer_norm_graph({3, 5, 96});
@@ -275,7 +275,7 @@ TEST(rows, layer_norm_and_its_gradient__are_one_piece_of_work) {
   sum_as_loss(forward, product);
   const std::string wrt[] = {"x", "gamma"};
   const Graph backward = gradients(forward, "loss", wrt), joined = with_rows(backward);
-  EXPECT_EQ(count(joined, ops::def::row_fusion()), 1);
+  EXPECT_EQ(count_loops(joined, ops::LoopKind::rows), 1);
   EXPECT_EQ(count(joined, ops::def::moments()), 0);
   expect_equal(backward, joined);
 }
@@ -286,7 +286,7 @@ TEST(rows, residual_before_a_norm__is_added_there_unless_apart) {
   const Graph out = with_rows(g), apart = with_rows(g, true);
   EXPECT_EQ(out.nodes().size(), 1u);
   EXPECT_EQ(apart.nodes().size(), 2u);
-  EXPECT_EQ(count(apart, ops::def::row_fusion()), 1);
+  EXPECT_EQ(count_loops(apart, ops::LoopKind::rows), 1);
   expect_equal(g, out);
   expect_equal(g, apart);
 }
@@ -308,7 +308,7 @@ TEST(rows, work_between_the_sum_and_its_use__keeps_them_apart) {
   const Value s = ops::sum(x, {1});
   const Value t = ops::matmul(x, s, {});  // [64,1], of all rows
   g.output("y", ops::map({x, s, t}, [](auto v) { return v[0] * v[1] + v[2]; }));
-  EXPECT_EQ(count(with_rows(g), ops::def::row_fusion()), 0);
+  EXPECT_EQ(count_loops(with_rows(g), ops::LoopKind::rows), 0);
 }
 
 TEST(rows, two_groups_that_would_wait_for_each_other__are_not_both_made) {
@@ -322,18 +322,18 @@ TEST(rows, two_groups_that_would_wait_for_each_other__are_not_both_made) {
   g.output("u", ops::map({x, a, of_b}, join));
   g.output("v", ops::map({y, b, of_a}, join));
   const Graph out = with_rows(g);
-  EXPECT_EQ(count(out, ops::def::row_fusion()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1);
   expect_equal(g, out);
 }
 
 TEST(rows, short_rows_sums_across_rows_and_unserved_ones__stay_as_they_are) {
-  EXPECT_EQ(count(with_rows(layer_norm_graph({5, 24})), ops::def::row_fusion()), 0);
+  EXPECT_EQ(count_loops(with_rows(layer_norm_graph({5, 24})), ops::LoopKind::rows), 0);
   Graph g;
   const Value x = g.input("x", f32({128, 128}));
   g.output("y", ops::map({x, ops::sum(x, {0})}, [](auto v) { return v[0] * v[1]; }));
-  EXPECT_EQ(count(with_rows(g), ops::def::row_fusion()), 0);
-  const Graph none = fuse_rows(in_primitives(layer_norm_graph({3, 96})), none_supported);
-  EXPECT_EQ(count(none, ops::def::row_fusion()), 0);
+  EXPECT_EQ(count_loops(with_rows(g), ops::LoopKind::rows), 0);
+  const Graph none = fuse_loops(in_primitives(layer_norm_graph({3, 96})), none_supported, false);
+  EXPECT_EQ(count_loops(none, ops::LoopKind::rows), 0);
 }
 
 TEST(rows, sums_across_rows__are_begun_where_the_rows_are) {
@@ -346,7 +346,7 @@ TEST(rows, sums_across_rows__are_begun_where_the_rows_are) {
   Graph g = gradients(forward, "loss", wrt);
   g.take_output("loss");
   const Graph out = with_rows(g);
-  EXPECT_EQ(count(out, ops::def::row_fusion()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1);
   ASSERT_EQ(count(out, ops::def::reduce()), 1);
   for (const Node& n : out.nodes())
     if (n.op == &ops::def::reduce()) {
@@ -410,7 +410,7 @@ int64_t rows_kept(const Graph& g) {
   for (size_t i = 0; i < end; ++i)
     for (const int32_t v : g.nodes()[i].out) {
       const auto& readers = uses.readers(v);
-      n += g.nodes()[i].op == &ops::def::row_fusion() && readers.lower_bound(end) != readers.end();
+      n += is_loop(g.nodes()[i], ops::LoopKind::rows) && readers.lower_bound(end) != readers.end();
     }
   return n;
 }

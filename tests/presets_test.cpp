@@ -94,7 +94,7 @@ bool is_there(const std::string& op, const std::string& kernel) {
     return std::ranges::any_of(all, [&](const Kernel* k) { return k->name == kernel; });
   for (const auto& file :
        fs::recursive_directory_iterator(fs::path(ebb::testing::source_folder()) / "src/ops"))
-    if (file.path().filename().string().starts_with("cuda") &&
+    if (file.is_regular_file() && file.path().string().find("cuda") != std::string::npos &&
         ebb::testing::file_bytes(file.path()).find('"' + kernel + '"') != std::string::npos)
       return true;
   return false;

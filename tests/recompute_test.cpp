@@ -10,8 +10,8 @@
 #include "diffusion/loss.h"
 #include "models/model.h"
 #include "ops/add/op.h"
+#include "ops/loop/op.h"
 #include "ops/mse/op.h"
-#include "ops/pointwise_views/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
@@ -165,7 +165,7 @@ TEST(recompute, pointwise_values__are_recomputed_without_matmuls) {
 TEST(recompute, expressions_of_slices__are_pointwise_too) {
   const Graph g = fused(chain_gradients(3, "blocks", true));
   const Graph columns = elide_slices(g, [](const Signature&) { return true; });
-  EXPECT_GT(count(columns, ops::def::pointwise_views()), 0);
+  EXPECT_GT(count(columns, ops::def::loop()), 0);
   EXPECT_EQ(most_of(columns).pointwise, most_of(g).pointwise);
 }
 

@@ -9,23 +9,20 @@
 #include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
 #include "ops/layer_norm/op.h"
+#include "ops/loop/op.h"
 #include "ops/modulate/op.h"
-#include "ops/pointwise_views/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
-#include "ops/row_fusion/op.h"
 #include "ops/silu/op.h"
-#include "ops/spatial_fusion/op.h"
 #include "ops/split/op.h"
 #include "ops/table.h"
 #include "passes/fuse.h"
+#include "passes/fuse_loops.h"
 #include "passes/gradients.h"
-#include "passes/row_fusion.h"
 #include "passes/segments.h"
 #include "passes/simplify.h"
-#include "passes/spatial_fusion.h"
 #include "runtime/context.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
@@ -65,7 +62,7 @@ TEST(slices, split_that_expressions_read__is_not_made) {
   const Graph before = fused(c.g), out = folded(before);
   EXPECT_EQ(cuts(before), 1);
   EXPECT_EQ(cuts(out), 0);
-  EXPECT_EQ(count(out, ops::def::pointwise_views()), 2);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::map), 2);
   expect_equal(before, out);
 }
 
@@ -78,7 +75,7 @@ TEST(slices, slices__are_folded_each_by_itself) {
   const Graph before = fused(c.g), out = folded(before);
   EXPECT_EQ(cuts(before), 2);
   EXPECT_EQ(cuts(out), 1);
-  EXPECT_EQ(count(out, ops::def::pointwise_views()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::map), 1);
   expect_equal(before, out);
 }
 
@@ -93,7 +90,7 @@ TEST(slices, split_that_others_read_too__is_made_for_all) {
       c->g.output("m", scaled(ops::reshape(parts[1], {2, 2, 4}), c->g.input("d", f32({2, 2, 4}))));
     const Graph before = fused(c->g), out = folded(before);
     EXPECT_EQ(cuts(out), 1);
-    EXPECT_EQ(count(out, ops::def::pointwise_views()), 0);
+    EXPECT_EQ(count_loops(out, ops::LoopKind::map), 0);
     expect_equal(before, out);
   }
 }
@@ -115,9 +112,7 @@ TEST(slices, operands_that_the_kernel_does_not_take__are_cut_for_it) {
   AsRow c;
   c.g.output("y", scaled(scaled(c.x, AsRow::row(c.slice(0, 8))), AsRow::row(c.slice(8, 16))));
   EXPECT_EQ(cuts(folded(fused(c.g), none_supported)), 2);
-  const auto one = [](const Signature& s) {
-    return s.as<ops::PointwiseViews>().slices.operands.size() < 2;
-  };
+  const auto one = [](const Signature& s) { return s.as<ops::Loop>().slices.operands.size() < 2; };
   const Graph before = fused(c.g), out = folded(before, one);
   EXPECT_EQ(cuts(out), 1);
   expect_equal(before, out);
@@ -155,9 +150,9 @@ TEST(slices, modulated_norm_of_images__reads_scale_and_shift_where_they_lie) {
   const auto parts = modulations(g, 16, 2);
   const Value h = ops::group_norm(x, {}, {}, {.groups = 4});
   const Value y = ops::silu(ops::modulate(h, parts[1], parts[0]));
-  const Graph before = fuse_spatial(fused(gradients_behind(g, y)), all_supported);
+  const Graph before = fuse_loops(fused(gradients_behind(g, y)), all_supported, false);
   const Graph out = folded(before);
-  EXPECT_EQ(count(before, ops::def::spatial_fusion()), 2);
+  EXPECT_EQ(count_loops(before, ops::LoopKind::pixels), 2);
   EXPECT_EQ(cuts(before), 1);
   EXPECT_EQ(cuts(out), 0);
   expect_equal(before, out);
@@ -168,9 +163,9 @@ TEST(slices, modulated_norm_of_rows__reads_modulations_where_they_lie) {
   const Value x = g.source(Source::Kind::param, "x", f32({2, 5, 96}));
   const auto parts = modulations(g, 96, 2);
   const Value y = ops::modulate(ops::layer_norm(x, {}, {}, {}), parts[0], parts[1]);
-  const Graph before = fuse_rows(fused(gradients_behind(g, y)), all_supported);
+  const Graph before = fuse_loops(fused(gradients_behind(g, y)), all_supported, false);
   const Graph out = folded(before);
-  EXPECT_EQ(count(before, ops::def::row_fusion()), 2);
+  EXPECT_EQ(count_loops(before, ops::LoopKind::rows), 2);
   EXPECT_EQ(cuts(before), 1);
   EXPECT_EQ(cuts(out), 0);
   expect_equal(before, out);
@@ -192,8 +187,12 @@ TEST(slices, that_do_not_fit__are_errors) {
   Graph g;
   const Value x = g.input("x", f32({2, 4})), t = g.input("t", f32({2, 8}));
   const auto add = [&](const ops::Slices& c, const ops::Segments& p = {}) {
-    const ops::PointwiseViews a{Expr(2, results), {2, 4}, "f32", p, c};
-    return g.add(ops::def::pointwise_views(), a, std::vector<Value>{x, t})[0];
+    const ops::Loop a{.expr = Expr(2, results),
+                      .shape = {2, 4},
+                      .results = {{DType::f32}},
+                      .segments = p,
+                      .slices = c};
+    return g.add(ops::def::loop(), a, std::vector<Value>{x, t})[0];
   };
   EXPECT_EQ(add({{1}, {4}, {8}}).shape(), (Shape{2, 4}));
   for (const ops::Slices& c : std::vector<ops::Slices>{{{1}, {5}, {9}},
@@ -210,15 +209,18 @@ TEST(slices, that_do_not_fit__are_errors) {
 }
 
 TEST(slices, that_kernels_cannot_step_over__have_none) {
-  const std::vector<const Kernel*> kernels = kernels_of("pointwise_views", "cuda");
+  const std::vector<const Kernel*> kernels = kernels_of("loop", "cuda");
   if (kernels.empty()) GTEST_SKIP() << "built without CUDA";
   const Context any = open_context("cpu", {.threads = 1});
   const Scalar results[] = {Scalar::input(0) * Scalar::input(1)};
   const auto supports = [&](Shape x, int64_t width) {
-    const ops::PointwiseViews a{Expr(2, results), x.sizes(), "f32", {}, {{1}, {0}, {x[-1]}}};
+    const ops::Loop a{.expr = Expr(2, results),
+                      .shape = x.sizes(),
+                      .results = {{DType::f32}},
+                      .slices = {{1}, {0}, {x[-1]}}};
     Shape whole = x;
     whole[-1] = width;
-    Signature s{&ops::def::pointwise_views(), a, {f32(x), f32(whole)}, {}, ""};
+    Signature s{&ops::def::loop(), a, {f32(x), f32(whole)}, {}, ""};
     s.out = s.op->infer(s);
     return kernels[0]->supports(s, *any.device);
   };

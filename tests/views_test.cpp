@@ -8,7 +8,7 @@
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
-#include "ops/pointwise_views/op.h"
+#include "ops/loop/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -16,12 +16,11 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
-#include "ops/spatial_fusion/op.h"
 #include "passes/fuse.h"
+#include "passes/fuse_loops.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
-#include "passes/spatial_fusion.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
 
@@ -59,7 +58,7 @@ TEST(segments, slices_that_tile_an_expression__are_written_by_it) {
   t.slices({{4, 12}, {0, 4}}, t.y);
   const Graph before = fused(t.g), out = folded(before);
   EXPECT_EQ(out.nodes().size(), 1u);
-  EXPECT_EQ(count(out, ops::def::pointwise_views()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::map), 1);
   expect_equal(before, out);
 }
 
@@ -127,7 +126,7 @@ TEST(segments, two_results_split_differently__leave_the_second_unsplit) {
   t.g.output("b", ops::slice(second, 2, 6, 12));
   const Graph before = fused(t.g), out = folded(before);
   EXPECT_EQ(count(out, ops::def::slice()), 2);
-  EXPECT_EQ(count(out, ops::def::pointwise_views()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::map), 1);
   expect_equal(before, out);
 }
 
@@ -258,9 +257,10 @@ TEST(segments, norm_of_a_concatenation__reads_segments_and_writes_the_concatenat
   g.output("loss", ops::reshape(ops::sum(scaled(y, y), {0, 1, 2, 3}), {}));
   const std::string wrt[] = {"a", "b"};
   const auto all = [](const Signature&) { return true; };
-  const Graph before = fuse_spatial(fused(gradients(g, "loss", wrt)), all), out = folded(before);
-  EXPECT_EQ(count(before, ops::def::spatial_fusion()), 2);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 2);
+  const Graph before = fuse_loops(fused(gradients(g, "loss", wrt)), all, false),
+              out = folded(before);
+  EXPECT_EQ(count_loops(before, ops::LoopKind::pixels), 2);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
   EXPECT_EQ(count(out, ops::def::concat()), 0);
   EXPECT_EQ(count(out, ops::def::slice()), 0);
   expect_equal(before, out);
@@ -268,16 +268,19 @@ TEST(segments, norm_of_a_concatenation__reads_segments_and_writes_the_concatenat
 
 // ---- types -------------------------------------------------------------------------------------
 
-TEST(pointwise_views, segments_that_do_not_fit__are_errors) {
+TEST(loop, segments_that_do_not_fit__are_errors) {
   const Scalar x = Scalar::input(0);
   const Scalar results[] = {x * x};
   const auto attrs = [&](ops::Segments p) {
-    return ops::PointwiseViews{Expr(1, results), {2, 12}, "f32", std::move(p)};
+    return ops::Loop{.expr = Expr(1, results),
+                     .shape = {2, 12},
+                     .results = {{DType::f32}},
+                     .segments = std::move(p)};
   };
   Graph g;
   const Value a = g.input("a", f32({2, 4})), b = g.input("b", f32({2, 8}));
-  const auto add = [&](const ops::PointwiseViews& p, std::vector<Value> in) {
-    return g.add(ops::def::pointwise_views(), p, in);
+  const auto add = [&](const ops::Loop& p, std::vector<Value> in) {
+    return g.add(ops::def::loop(), p, in);
   };
   EXPECT_EQ(add(attrs({{4, 8}, {0}, {}}), {a, b})[0].shape(), (Shape{2, 12}));
   EXPECT_THROW(add(attrs({{8, 4}, {0}, {}}), {a, b}), Error);

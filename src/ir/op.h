@@ -1,6 +1,7 @@
 // OpDef: what an op is. One per op, in the op's folder; knows no backend.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,6 +58,8 @@ struct VjpCall {
   std::span<const Value> in, out, dout;
 };
 
+struct LoopForm;  // ir/loop_form.h
+
 struct OpDef {
   std::string_view name;
   // Default attributes; their type is the op's attribute struct.
@@ -75,6 +78,8 @@ struct OpDef {
   // Primitives: the reference implementation, in double.
   void (*reference)(const Signature&, std::span<const RefArray> in,
                     std::span<RefArray> out) = nullptr;
+  // How a fused loop may compute a use; none: not this one. Null: it never does.
+  std::optional<LoopForm> (*loop)(const Signature&) = nullptr;
   // Null: every input read and every output written once, expr's flops an element.
   Cost (*cost)(const Signature&) = nullptr;
   std::vector<Example> (*examples)() = nullptr;

@@ -6,12 +6,10 @@
 #include <optional>
 #include <set>
 
-#include "ops/expressions.h"
-#include "ops/pointwise_views/op.h"
+#include "ops/loop/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
-#include "ops/spatial_fusion/op.h"
 #include "passes/segments.h"
 
 namespace ebb {
@@ -82,16 +80,16 @@ class ConcatElider {
     }
   }
 
-  // Whether one spatial fusion produces all segments as per-channel results: it may then write them
+  // Whether one loop produces all segments as per-channel results: it may then write them
   // concatenated.
   bool may_write(const std::vector<Producer>& producers) const {
     const Node& n = node(producers[0].node);
-    if (n.op != &ops::def::spatial_fusion() || writers_.contains(producers[0].node)) return false;
-    const auto& a = n.attrs.as<ops::SpatialFusion>();
+    if (n.op != &ops::def::loop() || writers_.contains(producers[0].node)) return false;
+    const auto& a = n.attrs.as<ops::Loop>();
     if (a.concatenated != 0 || !a.segments.segmented_out.empty()) return false;
-    const std::vector<bool> channel = ops::per_channel(a);
     for (const Producer& p : producers)
-      if (p.node != producers[0].node || !channel[p.output] || type(p) != type(producers[0]))
+      if (p.node != producers[0].node || a.results[p.output].extent != ops::Extent::channel ||
+          type(p) != type(producers[0]))
         return false;
     return supports_(with_concat(n, producers));
   }
@@ -120,17 +118,19 @@ class ConcatElider {
   Signature expression(size_t i, const std::vector<Producer>& producers) const {
     const Node &n = node(i), &first = node(producers[0].node);
     ops::Segments p{.segmented_in = {0}};
-    Signature s{&ops::def::pointwise_views(), {}, {}, {g_.type(n.out[0])}, n.at};
+    Signature s{&ops::def::loop(), {}, {}, {g_.type(n.out[0])}, n.at};
     for (size_t k = 0; k < producers.size(); ++k) {
       s.in.push_back({g_.type(node(producers[k].node).in[0]).dtype, shape(n.in[k])});
       p.widths.push_back(shape(n.in[k])[-1]);
     }
-    s.attrs = ops::PointwiseViews{first.attrs.as<ops::Pointwise>().expr, s.out[0].shape.sizes(),
-                                  str(s.out[0].dtype), p};
+    s.attrs = ops::Loop{.expr = first.attrs.as<ops::Pointwise>().expr,
+                        .shape = s.out[0].shape.sizes(),
+                        .results = {{s.out[0].dtype}},
+                        .segments = p};
     return s;
   }
 
-  // The outputs of a spatial fusion in their new order: the concatenated ones come last.
+  // The outputs of a loop in their new order: the concatenated ones come last.
   static std::vector<size_t> order(const Node& n, const std::vector<Producer>& producers) {
     std::vector<size_t> all(n.out.size());
     std::iota(all.begin(), all.end(), size_t{0});
@@ -142,22 +142,19 @@ class ConcatElider {
   }
   Signature with_concat(const Node& n, const std::vector<Producer>& producers) const {
     Signature s = g_.signature(n);
-    ops::SpatialFusion a = s.as<ops::SpatialFusion>();
-    const size_t reductions = ops::over_pixels(a).size();
+    ops::Loop a = s.as<ops::Loop>();
+    const size_t reductions = a.reductions.size();
     std::vector<Scalar> x;
     for (int64_t k = 0; k < a.expr.inputs(); ++k) x.push_back(Scalar::input(k));
     const std::vector<Scalar> before = a.expr.apply(x);
     std::vector<Scalar> results(before.begin(), before.begin() + static_cast<int64_t>(reductions));
-    const auto dtypes = ops::words(a.dtypes), per = ops::words(a.extents);
-    std::string new_dtypes, new_per;
+    ListOf<ops::LoopResult> ordered;
     for (const size_t k : order(n, producers)) {
       results.push_back(before[reductions + k]);
-      new_dtypes += str(new_dtypes.empty() ? "" : ",", dtypes[k]);
-      new_per += str(new_per.empty() ? "" : ",", per[k]);
+      ordered.push_back(a.results[k]);
     }
     a.expr = Expr(a.expr.inputs(), results);
-    a.dtypes = new_dtypes;
-    a.extents = new_per;
+    a.results = ordered;
     a.concatenated = static_cast<int64_t>(producers.size());
     s.attrs = a;
     s.out = s.op->infer(s);
@@ -203,7 +200,7 @@ class ConcatElider {
   const Graph& g_;
   const std::function<bool(const Signature&)>& supports_;
   std::vector<int> reads_;            // by value
-  std::map<size_t, size_t> writers_;  // by node: the concatenation that this spatial fusion writes
+  std::map<size_t, size_t> writers_;  // by node: the concatenation that this loop writes
   std::map<size_t, std::vector<Producer>> producers_;  // by concatenation
   std::set<size_t> expressions_, gone_;  // concatenations that become pointwise nodes; elided nodes
 };

@@ -164,8 +164,8 @@ GroupExpressions::GroupExpressions(const std::vector<int32_t>& in)
   for (const int32_t v : in) value.emplace(v, Scalar::input(static_cast<int64_t>(value.size())));
 }
 
-Scalar GroupExpressions::reduction(const Scalar& operand, std::string_view kind) {
-  reductions += str(reductions.empty() ? "" : ",", kind);
+Scalar GroupExpressions::reduction(const Scalar& operand, const ops::LoopReduction& r) {
+  reductions.push_back(r);
   operands.push_back(operand);
   return Scalar::input(inputs + static_cast<int64_t>(operands.size()) - 1);
 }

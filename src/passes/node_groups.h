@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "ir/op.h"
+#include "ops/loop/op.h"
 
 namespace ebb {
 
@@ -57,10 +57,10 @@ struct GroupExpressions {
   int64_t inputs = 0;
   std::map<int32_t, Scalar> value;
   std::vector<Scalar> operands;
-  std::string reductions;  // the kind of each
+  ListOf<ops::LoopReduction> reductions;  // of each
 
   explicit GroupExpressions(const std::vector<int32_t>& in);
-  Scalar reduction(const Scalar& operand, std::string_view kind);
+  Scalar reduction(const Scalar& operand, const ops::LoopReduction& r);
   std::vector<Scalar> of(const std::vector<int32_t>& values) const;
 };
 

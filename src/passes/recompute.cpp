@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "ops/pointwise_views/op.h"
+#include "ops/loop/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/random/op.h"
 #include "ops/prim/reshape/op.h"
@@ -33,8 +33,7 @@ struct Facts {
 // A pointwise node, with or without views.
 bool is_pointwise(const Node& n) {
   return n.op == &ops::def::pointwise() ||
-         (n.op == &ops::def::pointwise_views() &&
-          n.attrs.as<ops::PointwiseViews>().segments.widths.empty());
+         (is_loop(n, ops::LoopKind::map) && n.attrs.as<ops::Loop>().segments.widths.empty());
 }
 bool renames(const Node& n) { return n.op == &ops::def::reshape(); }
 

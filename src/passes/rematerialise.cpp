@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "ir/expr_inputs.h"
+#include "ops/loop/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
-#include "ops/row_fusion/op.h"
 #include "passes/made_node.h"
 #include "passes/uses.h"
 
@@ -88,11 +88,11 @@ class Rematerialiser {
   // Result k of node i as an expression, if one node computes it and rounds nothing on the store.
   std::optional<Expression> expression_of(size_t i, size_t k) const {
     const Node& n = g_.nodes()[i];
-    const bool rows = n.op == &ops::def::row_fusion();
+    const bool rows = is_loop(n, ops::LoopKind::rows);
     if (!(rows || n.op == &ops::def::pointwise()) || g_.type(n.out[k]).dtype != DType::f32)
       return {};
-    const Expr& all = rows ? n.attrs.as<ops::RowFusion>().expr : n.attrs.as<ops::Pointwise>().expr;
-    if (rows && extents_of(n.attrs.as<ops::RowFusion>())[k] != ops::Extent::element) return {};
+    const Expr& all = rows ? n.attrs.as<ops::Loop>().expr : n.attrs.as<ops::Pointwise>().expr;
+    if (rows && n.attrs.as<ops::Loop>().results[k].extent != ops::Extent::element) return {};
     const size_t result = all.results().size() - n.out.size() + k;
     const std::vector<bool> used = inputs_of(all, result, result + 1);
     if (std::find(used.begin() + static_cast<int64_t>(n.in.size()), used.end(), true) != used.end())
@@ -111,8 +111,8 @@ class Rematerialiser {
   // Whether `n` may read the inputs of `v` in its place: no more bytes, and only values that live
   // until then.
   bool reads_no_more(const Node& n, int32_t v, const Expression& f) {
-    if (n.op != &ops::def::row_fusion() ||
-        Shape(n.attrs.as<ops::RowFusion>().shape) != g_.type(v).shape)
+    if (!is_loop(n, ops::LoopKind::rows) ||
+        Shape(n.attrs.as<ops::Loop>().shape) != g_.type(v).shape)
       return false;
     int64_t more = -g_.type(v).bytes();
     for (const int32_t o : f.in) {
@@ -135,7 +135,7 @@ class Rematerialiser {
     std::vector<Scalar> operands, x;
     for (const int32_t o : f.in) operands.push_back(input(o));
     for (const int32_t o : n.in) x.push_back(o == v ? f.expr.apply(operands)[0] : input(o));
-    auto a = n.attrs.as<ops::RowFusion>();
+    auto a = n.attrs.as<ops::Loop>();
     const auto reductions = static_cast<size_t>(a.expr.inputs()) - n.in.size();
     for (size_t t = 0; t < reductions; ++t)
       x.push_back(Scalar::input(static_cast<int64_t>(out.in.size() + t)));

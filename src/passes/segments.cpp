@@ -6,11 +6,10 @@
 #include <optional>
 #include <set>
 
-#include "ops/pointwise_views/op.h"
+#include "ops/loop/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
-#include "ops/spatial_fusion/op.h"
 
 namespace ebb {
 namespace {
@@ -49,13 +48,11 @@ class ConcatSliceElider {
     return at == readers_.end() ? none : at->second;
   }
 
-  // The shape of the tensors that a node may read or write by segments; none for other ops.
+  // The shape of the tensors that a node may read or write by segments; none for other nodes.
   std::optional<Shape> shape_of(const Node& n) const {
-    if (n.op == &ops::def::pointwise()) return shape(n.out[0]);
-    if (n.op == &ops::def::spatial_fusion() &&
-        n.attrs.as<ops::SpatialFusion>().segments.widths.empty())
-      return Shape(n.attrs.as<ops::SpatialFusion>().shape);
-    return {};
+    const std::optional<ops::Loop> loop = ops::loop_of(g_, n);
+    if (!loop || !loop->segments.widths.empty() || kind_of(*loop) == ops::LoopKind::rows) return {};
+    return Shape(loop->shape);
   }
 
   // ---- slices ----------------------------------------------------------------------------------
@@ -93,9 +90,8 @@ class ConcatSliceElider {
     if (!segments.segmented_out.empty() && supports_(rewritten(i, views).sig)) views_[i] = views;
   }
 
-  static bool may_be_sliced(const Node& n, size_t result) {
-    return n.op != &ops::def::spatial_fusion() ||
-           !ops::per_channel(n.attrs.as<ops::SpatialFusion>())[result];
+  bool may_be_sliced(const Node& n, size_t result) const {
+    return ops::loop_of(g_, n)->results[result].extent == ops::Extent::element;
   }
 
   // ---- concatenations --------------------------------------------------------------------------
@@ -151,10 +147,11 @@ class ConcatSliceElider {
   };
   Rewritten rewritten(size_t i, const Views& views) const {
     const Node& n = node(i);
-    Rewritten f{g_.signature(n), {}};
-    f.sig.attrs = attributes(f.sig, n, views);
-    if (n.op == &ops::def::pointwise()) f.sig.op = &ops::def::pointwise_views();
-    f.sig.in.clear();
+    ops::Loop a = *ops::loop_of(g_, n);
+    a.expr = with_inputs(a.expr, n, views.also);
+    for (const int32_t v : views.also) a.results.push_back({g_.type(v).dtype});
+    a.segments = views.segments;
+    Rewritten f{{&ops::def::loop(), a, {}, {}, n.at}, {}};
     for (size_t k = 0; k < n.in.size(); ++k) {
       const std::vector<int32_t> whole = {n.in[k]};
       const auto& in =
@@ -164,25 +161,6 @@ class ConcatSliceElider {
     for (const int32_t v : f.in) f.sig.in.push_back(g_.type(v));
     f.sig.out = f.sig.op->infer(f.sig);
     return f;
-  }
-
-  Attrs attributes(const Signature& s, const Node& n, const Views& views) const {
-    if (n.op == &ops::def::spatial_fusion()) {
-      ops::SpatialFusion a = s.as<ops::SpatialFusion>();
-      a.expr = with_inputs(a.expr, n, views.also);
-      for (const int32_t v : views.also) {
-        a.dtypes += str(',', g_.type(v).dtype);
-        a.extents += ",element";
-      }
-      a.segments = views.segments;
-      return a;
-    }
-    const auto& a = s.as<ops::Pointwise>();
-    std::string dtypes;
-    for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
-    for (const int32_t v : views.also) dtypes += str(',', g_.type(v).dtype);
-    return ops::PointwiseViews{with_inputs(a.expr, n, views.also), s.out[0].shape.sizes(), dtypes,
-                               views.segments};
   }
 
   // The expression with some of its inputs as further results.

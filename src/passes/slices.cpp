@@ -6,12 +6,9 @@
 #include <optional>
 #include <set>
 
-#include "ops/pointwise_views/op.h"
-#include "ops/prim/pointwise/op.h"
+#include "ops/loop/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
-#include "ops/row_fusion/op.h"
-#include "ops/spatial_fusion/op.h"
 #include "ops/split/op.h"
 #include "passes/simplify.h"
 
@@ -60,34 +57,20 @@ class SliceElider {
 
   void find_views(size_t i) {
     const Node& n = node(i);
-    if (!is_expression(n)) return;
+    const std::optional<ops::Loop> loop = ops::loop_of(g_, n);
+    if (!loop || !loop->slices.operands.empty()) return;
+    const auto is_segment = [&](size_t in) {
+      return loop->segments.has_in(operand_of(loop->segments, in));
+    };
     Views views;
     for (size_t k = 0; k < n.in.size(); ++k) {
       const auto view = slices_.find(n.in[k]);
-      if (view == slices_.end() || is_segment(n, k) || !worth(view->second)) continue;
+      if (view == slices_.end() || is_segment(k) || !worth(view->second)) continue;
       Views more = views;
       more[k] = view->second;
       if (supports_(rewritten(i, more))) views = std::move(more);
     }
     if (!views.empty()) views_[i] = views;
-  }
-  static bool is_expression(const Node& n) {
-    if (n.op == &ops::def::pointwise()) return true;
-    if (n.op == &ops::def::pointwise_views())
-      return n.attrs.as<ops::PointwiseViews>().slices.operands.empty();
-    if (n.op == &ops::def::spatial_fusion())
-      return n.attrs.as<ops::SpatialFusion>().slices.operands.empty();
-    return n.op == &ops::def::row_fusion() && n.attrs.as<ops::RowFusion>().slices.operands.empty();
-  }
-  // The segments that a node reads and writes.
-  static ops::Segments segments_of(const Node& n) {
-    if (n.op == &ops::def::spatial_fusion()) return n.attrs.as<ops::SpatialFusion>().segments;
-    if (n.op == &ops::def::pointwise_views()) return n.attrs.as<ops::PointwiseViews>().segments;
-    return {};
-  }
-  static bool is_segment(const Node& n, size_t in) {
-    const ops::Segments segments = segments_of(n);
-    return segments.has_in(operand_of(segments, in));
   }
   // Whether the view allows vector accesses as wide as the copy would.
   bool worth(const SliceView& c) const {
@@ -123,28 +106,14 @@ class SliceElider {
   Signature rewritten(size_t i, const Views& views) const {
     const Node& n = node(i);
     Signature s = g_.signature(n);
-    const ops::Segments segments = segments_of(n);
-    ops::Slices slices;
+    ops::Loop a = *ops::loop_of(g_, n);
     for (const auto& [k, view] : views) {
-      slices.add(operand_of(segments, k), view.begin, view.end);
+      a.slices.add(operand_of(a.segments, k), view.begin, view.end);
       s.in[k].shape = base_shape(n.in[k], view);
     }
-    s.attrs = attributes(s, slices);
-    if (n.op == &ops::def::pointwise()) s.op = &ops::def::pointwise_views();
+    s.op = &ops::def::loop();
+    s.attrs = a;
     return s;
-  }
-  static Attrs attributes(const Signature& s, const ops::Slices& slices) {
-    const auto with = [&](auto a) {
-      a.slices = slices;
-      return Attrs(a);
-    };
-    if (s.op == &ops::def::row_fusion()) return with(s.as<ops::RowFusion>());
-    if (s.op == &ops::def::spatial_fusion()) return with(s.as<ops::SpatialFusion>());
-    if (s.op == &ops::def::pointwise_views()) return with(s.as<ops::PointwiseViews>());
-    const auto& a = s.as<ops::Pointwise>();
-    std::string dtypes;
-    for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
-    return with(ops::PointwiseViews{a.expr, s.out[0].shape.sizes(), dtypes});
   }
 
   Graph rebuild() const {

@@ -10,18 +10,17 @@
 #include "passes/concats.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
+#include "passes/fuse_loops.h"
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
 #include "passes/merge_matmuls.h"
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
-#include "passes/row_fusion.h"
 #include "passes/scaled_residuals.h"
 #include "passes/segments.h"
 #include "passes/shortcuts.h"
 #include "passes/simplify.h"
 #include "passes/slices.h"
-#include "passes/spatial_fusion.h"
 #include "passes/upsampled_convs.h"
 
 namespace ebb {
@@ -85,7 +84,7 @@ bool fuses_activations(const Lowering& l) {
 }
 
 FuseCosts fuse_costs(const Lowering& l) {
-  return {l.device.flops_per_pass(), l.device.hoists_row_scalars(), l.has_kernels_of("row_fusion")};
+  return {l.device.flops_per_pass(), l.device.hoists_row_scalars(), l.has_kernels_of("loop")};
 }
 
 constexpr Pass passes[] = {
@@ -152,40 +151,34 @@ constexpr Pass passes[] = {
     {.name = "left",
      .what = "what no output or update needs any more is left out",
      .run = [](const Graph& g, Lowering&) { return dead_code(g); }},
-    {.name = "spatial_fusion",
-     .what = "group norms and what is around them in one kernel",
+    {.name = "fuse_loops",
+     .what = "norms, their gradients and softmax are loops with what is around them",
      .run =
          [](const Graph& g, Lowering& l) {
-           return fuse_spatial(g, l.supported(), l.mode == LoweringMode::blocks);
+           return fuse_loops(g, l.supported(), l.mode == LoweringMode::blocks);
          },
-     .needs = "spatial_fusion",
-     .when = fuses},
-    {.name = "row_fusion",
-     .what = "layer norms and what is around them in one kernel",
-     .run = [](const Graph& g,
-               Lowering& l) { return fuse_rows(g, l.supported(), l.mode == LoweringMode::blocks); },
-     .needs = "row_fusion",
+     .needs = "loop",
      .when = fuses},
     {.name = "rematerialise",
      .what = "every other sum of residual blocks is made again where it is read",
      .run = [](const Graph& g,
                Lowering& l) { return rematerialise(g, l.options.recompute.loss, l.supported()); },
-     .needs = "row_fusion",
+     .needs = "loop",
      .when = fuses},
     {.name = "segments",
      .what = "concatenations and slices are views of their readers and producers",
      .run = [](const Graph& g, Lowering& l) { return elide_concat_slice(g, l.supported()); },
-     .needs = "pointwise_views",
+     .needs = "loop",
      .when = fuses},
     {.name = "slices",
      .what = "slices along the last dim are views",
      .run = [](const Graph& g, Lowering& l) { return elide_slices(g, l.supported()); },
-     .needs = "pointwise_views",
+     .needs = "loop",
      .when = fuses},
     {.name = "concats",
      .what = "concatenations are written by their producers",
      .run = [](const Graph& g, Lowering& l) { return elide_concats(g, l.supported()); },
-     .needs = "pointwise_views",
+     .needs = "loop",
      .when = fuses},
     {.name = "horizontal_fusion",
      .what = "equal work on many tensors is one node",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "ops/loop/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -17,6 +18,10 @@ inline Type f32(Shape s) { return {DType::f32, std::move(s)}; }
 inline int64_t count(const Graph& g, const OpDef& op) {
   return std::count_if(g.nodes().begin(), g.nodes().end(),
                        [&](const Node& n) { return n.op == &op; });
+}
+inline int64_t count_loops(const Graph& g, ops::LoopKind kind) {
+  return std::count_if(g.nodes().begin(), g.nodes().end(),
+                       [&](const Node& n) { return is_loop(n, kind); });
 }
 
 // A device with kernels for everything, and one without.

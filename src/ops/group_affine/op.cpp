@@ -1,6 +1,7 @@
 #include "ops/group_affine/op.h"
 
 #include "base/error.h"
+#include "ir/loop_form.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 
@@ -42,6 +43,17 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
   return {scale, shift, mean, rstd};
 }
 
+std::optional<LoopForm> loop(const Signature& s) {
+  return LoopForm{
+      .space = s.out[0].shape,
+      .groups = s.in[0].shape[-1],
+      .write = +[](const Signature& use, std::span<const Scalar> x, LoopReductions&) {
+        const Scalar rstd = rsqrt(x[1] + use.as<GroupAffine>().eps);
+        const Scalar scale = x.size() > 2 ? rstd * x[2] : rstd, moved = x[0] * scale;
+        return std::vector<Scalar>{scale, x.size() > 3 ? x[3] - moved : -moved, x[0], rstd};
+      }};
+}
+
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   const Type one = f32({2, 1, 1, 3}), c = f32({12});
@@ -62,6 +74,7 @@ const OpDef& def::group_affine() {
                        .attrs = +[] { return Attrs(GroupAffine{}); },
                        .infer = infer,
                        .decompose = decompose,
+                       .loop = loop,
                        .examples = examples};
   return d;
 }

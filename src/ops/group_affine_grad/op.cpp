@@ -1,6 +1,7 @@
 #include "ops/group_affine_grad/op.h"
 
 #include "base/error.h"
+#include "ir/loop_form.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -28,12 +29,18 @@ std::vector<Type> infer(const Signature& s) {
   return {wide, wide, row, row};
 }
 
+// 1 / elements of a group.
+double inverse_of(const Signature& s) {
+  const auto& a = s.as<GroupAffineGrad>();
+  return static_cast<double>(a.groups) /
+         (static_cast<double>(s.in[0].shape[-1]) * static_cast<double>(a.pixels));
+}
+
 std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> in) {
   const auto& a = s.as<GroupAffineGrad>();
   const Shape& shape = s.in[0].shape;
   const int64_t channels = shape[-1], rows = channels == 0 ? 0 : shape.numel() / channels;
-  const double inverse = static_cast<double>(a.groups) /
-                         (static_cast<double>(channels) * static_cast<double>(a.pixels));
+  const double inverse = inverse_of(s);
   const Value mean = in[2], rstd = in[3];
   Value u = in[0], w = in[1];
   const auto product = [](auto v) { return v[0] * v[1]; };
@@ -50,6 +57,22 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
       sum_of({reshape(in[1], {rows, channels}), reshape(rstd, {rows, channels})}, {0}, product);
   const Value dbeta = sum(reshape(in[0], {rows, channels}), {0});
   return {cast(slope, DType::f32), offset, reshape(dgamma, {channels}), reshape(dbeta, {channels})};
+}
+
+std::optional<LoopForm> loop(const Signature& s) {
+  return LoopForm{
+      .space = s.out[0].shape,
+      .groups = s.as<GroupAffineGrad>().groups,
+      .starts = true,
+      .summed_over_images = {2, 3},
+      .write = +[](const Signature& use, std::span<const Scalar> x, LoopReductions& reductions) {
+        const double inverse = inverse_of(use);
+        const Scalar &s1 = x[0], &s2 = x[1], &mean = x[2], &rstd = x[3];
+        const Scalar gamma = x.size() > 4 ? x[4] : Scalar(1.0);
+        const Scalar u = reductions.group_sum(s1 * gamma), w = reductions.group_sum(s2 * gamma);
+        const Scalar slope = w * rstd * rstd * rstd * -inverse;
+        return std::vector<Scalar>{slope, u * rstd * -inverse - mean * slope, s2 * rstd, s1};
+      }};
 }
 
 std::vector<Example> examples() {
@@ -81,6 +104,7 @@ const OpDef& def::group_affine_grad() {
                        .attrs = +[] { return Attrs(GroupAffineGrad{}); },
                        .infer = infer,
                        .decompose = decompose,
+                       .loop = loop,
                        .examples = examples};
   return d;
 }

@@ -40,7 +40,7 @@ TEST(spatial_layout, device_without_room_for_wide_clusters__takes_narrow_ones) {
   const Chip chip{.max_clusters = [](int cluster, int64_t blocks) -> int64_t {
     return cluster > widest ? 0 : sm_count * blocks / cluster;
   }};
-  const auto ways = spatial_layouts(centred(usual, false), device, false);
+  const auto ways = spatial_layouts(centred(usual, false), chip, false);
   ASSERT_FALSE(ways.empty());
   for (const SpatialLayout& l : ways) EXPECT_LE(l.cluster, widest);
 }
@@ -75,9 +75,9 @@ TEST(spatial_layout, one_tensor_in_pieces_of_many_multiprocessors__is_left_to_ot
   const Chip chip{.max_clusters = [](int cluster, int64_t blocks) {
     return Chip().sm_count * blocks / cluster;
   }};
-  EXPECT_FALSE(spatial_layouts(centred(usual, false), device, false).empty());
-  EXPECT_TRUE(spatial_layouts(centred(large, false), device, false).empty());
-  EXPECT_FALSE(spatial_layouts(centred(large, true), device, false).empty());
+  EXPECT_FALSE(spatial_layouts(centred(usual, false), chip, false).empty());
+  EXPECT_TRUE(spatial_layouts(centred(large, false), chip, false).empty());
+  EXPECT_FALSE(spatial_layouts(centred(large, true), chip, false).empty());
 }
 
 TEST(spatial_layout, whether_one_fits__asks_the_device_once_at_most) {
@@ -88,10 +88,10 @@ TEST(spatial_layout, whether_one_fits__asks_the_device_once_at_most) {
   }};
   for (const Size size : {usual, large, Size{2, 4096, 64}, Size{1, 1 << 22, 64}})
     for (const bool two : {false, true}) {
-      const bool any = !spatial_layouts(centred(size, two), device, false).empty();
+      const bool any = !spatial_layouts(centred(size, two), chip, false).empty();
       EXPECT_GE(asked, any ? 5 : 0) << size.pixels;
       asked = 0;
-      EXPECT_EQ(spatial_fits(centred(size, two), device), any) << size.pixels;
+      EXPECT_EQ(spatial_fits(centred(size, two), chip), any) << size.pixels;
       EXPECT_LE(asked, 1) << size.pixels;
     }
 }

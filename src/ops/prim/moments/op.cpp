@@ -1,6 +1,7 @@
 #include "ops/prim/moments/op.h"
 
 #include "base/error.h"
+#include "ir/loop_form.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 
@@ -69,6 +70,22 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
+// Of rows, or of pixels and groups of channels.
+std::optional<LoopForm> loop(const Signature& s) {
+  const auto& a = s.as<Moments>();
+  const Shape& x = s.in[0].shape;
+  const bool rows = a.axis == x.rank() - 1;
+  if (rows ? a.groups != 1 : a.axis != 1) return {};
+  LoopForm f{.space = x, .groups = rows ? 0 : a.groups, .starts = true};
+  for (int64_t d = a.axis; d < x.rank() - (rows ? 0 : 1); ++d) f.dims.push_back(d);
+  f.scale = static_cast<double>(s.out[0].shape.numel()) / static_cast<double>(x.numel());
+  f.write = +[](const Signature&, std::span<const Scalar> in, LoopReductions& reductions) {
+    const Scalar mean = reductions.reduced(in[0]), distance = in[0] - mean;
+    return std::vector<Scalar>{mean, reductions.reduced(distance * distance)};
+  };
+  return f;
+}
+
 Cost cost(const Signature& s) {
   const double n = static_cast<double>(s.in[0].shape.numel());
   return {.bytes = static_cast<double>(s.in[0].bytes()), .flops = 4 * n};
@@ -98,6 +115,7 @@ const OpDef& def::moments() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .loop = loop,
                        .cost = cost,
                        .examples = examples};
   return d;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/loop_form.h"
 
 namespace ebb::ops {
 
@@ -63,6 +64,13 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
+std::optional<LoopForm> loop(const Signature& s) {
+  return LoopForm{.space = s.out[0].shape,
+                  .write = +[](const Signature& use, std::span<const Scalar> x, LoopReductions&) {
+                    return use.as<Pointwise>().expr.apply(x);
+                  }};
+}
+
 Cost cost(const Signature& s) {
   Cost c;
   for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
@@ -115,6 +123,7 @@ const OpDef& def::pointwise() {
                        .infer = infer,
                        .expr = expr,
                        .reference = reference,
+                       .loop = loop,
                        .cost = cost,
                        .examples = examples};
   return d;

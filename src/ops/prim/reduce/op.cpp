@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ir/loop_form.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 
@@ -86,6 +87,24 @@ std::vector<Value> vjp(const VjpCall& c) {
   return out;
 }
 
+std::optional<LoopForm> loop(const Signature& s) {
+  const auto& a = s.as<Reduce>();
+  if (a.dims.empty()) return {};
+  Shape space(a.shape);
+  for (const Type& t : s.in) space = broadcast(space, t.shape, "reduce");
+  return LoopForm{
+      .space = space,
+      .dims = a.dims,
+      .maximum = a.kind == "max",
+      .scale = a.scale,
+      .starts = true,
+      .write = +[](const Signature& use, std::span<const Scalar> x, LoopReductions& reductions) {
+        std::vector<Scalar> y = use.as<Reduce>().expr.apply(x);
+        for (Scalar& v : y) v = reductions.reduced(v);
+        return y;
+      }};
+}
+
 Cost cost(const Signature& s) {
   Cost c;
   for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
@@ -137,6 +156,7 @@ const OpDef& def::reduce() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .loop = loop,
                        .cost = cost,
                        .examples = examples};
   return d;

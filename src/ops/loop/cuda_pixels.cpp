@@ -1,9 +1,8 @@
+// Loops with reductions over pixels and groups of channels: a group norm, its gradient.
 #include <optional>
 
 #include "backend/cuda/generated/spatial_fusion.h"
-#include "ir/kernel.h"
-#include "ops/prim/cuda_slices.h"
-#include "ops/spatial_fusion/op.h"
+#include "ops/loop/cuda.h"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -14,8 +13,8 @@ using ebb::cuda::SpatialPass;
 
 // None where an input changes with the pixels but does not lie like the images: as columns.
 std::optional<SpatialForm> form_of(const Signature& use) {
-  const auto& a = use.as<SpatialFusion>();
-  const Signature s = unfused_views(use);
+  const auto& a = use.as<Loop>();
+  const Signature s = without_views(use);
   const Shape shape(a.shape);
   SpatialForm f;
   f.expr = a.expr;
@@ -34,11 +33,14 @@ std::optional<SpatialForm> form_of(const Signature& use) {
     const int64_t image = slices ? strides.front() / t.shape[-1] * widths[i] : strides.front();
     f.in.push_back({t.dtype, streams, image, strides.back()});
   }
-  for (const bool pixels : over_pixels(a))
-    f.reductions.push_back(pixels ? ebb::cuda::SpatialReduction::pixels
-                                  : ebb::cuda::SpatialReduction::groups);
-  for (const Type& t : s.out) f.out.push_back(t.dtype);
-  f.per_channel = per_channel(a);
+  for (const LoopReduction& r : a.reductions)
+    f.reductions.push_back(r.over == LoopReduction::Over::pixels
+                               ? ebb::cuda::SpatialReduction::pixels
+                               : ebb::cuda::SpatialReduction::groups);
+  for (const LoopResult& r : a.results) {
+    f.out.push_back(r.dtype);
+    f.per_channel.push_back(r.extent == Extent::channel);
+  }
   f.concatenated = a.concatenated;
   f.segments.widths = a.segments.widths;
   for (size_t i = 0; i < s.in.size(); ++i) f.segments.segmented_in.push_back(a.segments.has_in(i));
@@ -49,7 +51,7 @@ std::optional<SpatialForm> form_of(const Signature& use) {
 
 // None: there is nothing to do, or no kernel for it.
 std::optional<SpatialForm> form_with_kernels(const Signature& s) {
-  const int64_t elements = Shape(s.as<SpatialFusion>().shape).numel();
+  const int64_t elements = Shape(s.as<Loop>().shape).numel();
   if (elements == 0 || elements >= int64_t{1} << 31) return {};
   return form_of(s);
 }
@@ -70,7 +72,9 @@ std::vector<void*> outputs(std::span<void* const> out, const Type& last, int64_t
 }
 
 bool supports(const Signature& s, const Device& device) {
-  if (Shape(s.as<SpatialFusion>().shape).numel() == 0) return true;
+  const auto& a = s.as<Loop>();
+  if (kind_of(a) != LoopKind::pixels) return false;
+  if (Shape(a.shape).numel() == 0) return true;
   const std::optional<SpatialForm> form = form_with_kernels(s);
   return form && SpatialPass::fits(*form, ebb::cuda::of(device));
 }
@@ -90,7 +94,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   if (!form) return {0, [](const Call&) {}};
   const SpatialPass pass(*form, tune.value("tile", 0), tune.value("cluster", 0),
                          tune.value("threads", 0), ebb::cuda::of(device));
-  const auto& a = s.as<SpatialFusion>();
+  const auto& a = s.as<Loop>();
   return {0, [=, slices = slices_pass(a.slices, a.segments, s.in), type = s.out.back(),
               concatenated = a.concatenated](const Call& c) {
             pass.run(slices.in(c.in), outputs(c.out, type, concatenated));
@@ -99,17 +103,12 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
 
 }  // namespace
 
-std::vector<Kernel> spatial_fusion() {
-  return {{.op = "spatial_fusion",
-           .name = "spatial_fusion_ptx",
-           .supports = supports,
-           .prepare = prepare,
-           .space = space,
-           .in_place = true,
-           .may_alias = +[](const Signature& s, size_t out, size_t in) {
-             const auto& a = s.as<SpatialFusion>();
-             return same_segment(a.segments, out, in) && !a.slices.of(operand_of(a.segments, in));
-           }}};
+Kernel loop_pixels() {
+  Kernel k = loop_kernel("loop_pixels_ptx");
+  k.supports = supports;
+  k.prepare = prepare;
+  k.space = space;
+  return k;
 }
 
 }  // namespace ebb::ops::cuda

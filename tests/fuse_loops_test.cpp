@@ -1,5 +1,5 @@
 // The pass that fuses group norms and their gradients into one node.
-#include "passes/spatial_fusion.h"
+#include "passes/fuse_loops.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,13 @@
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
+#include "ops/loop/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/silu/op.h"
-#include "ops/spatial_fusion/op.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
@@ -33,7 +33,7 @@ Graph with_images(const Graph& g, bool (*supports)(const Signature&) = all_suppo
            s.op == &ops::def::group_affine_grad();
   };
   const Graph fused = dead_code(fuse(common_subexpressions(lower(g, kept)), {60, true, true}));
-  Graph out = fuse_spatial(fused, supports, apart);
+  Graph out = fuse_loops(fused, supports, apart);
   verify(out, "images");
   return out;
 }
@@ -61,7 +61,7 @@ TEST(images, group_norm_with_an_activation__is_one_piece_of_work) {
   g.output("y", ops::silu(norm_of(g, g.input("x", f32(small)))));
   const Graph out = with_images(g);
   EXPECT_EQ(out.nodes().size(), 1u);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 1);
   expect_equal(g, out);
 }
 
@@ -69,7 +69,7 @@ TEST(images, gradient_of_a_group_norm__is_one_piece_of_work_and_a_sum_over_image
   Graph g;
   const Value y = ops::silu(norm_of(g, g.input("x", f32(small))));
   const Graph backward = gradients_of(g, y, {"x", "gamma", "beta"}), out = with_images(backward);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 2);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
   EXPECT_EQ(count(out, ops::def::moments()), 0);
   EXPECT_EQ(count(out, ops::def::group_affine()), 0);
   EXPECT_EQ(count(out, ops::def::group_affine_grad()), 0);
@@ -92,7 +92,7 @@ TEST(images, modulation_and_its_sums_over_pixels__join) {
   });
   const Graph backward = gradients_of(g, y, {"x", "gamma", "scale", "shift"}),
               out = with_images(backward);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 2);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
   const auto over_pixels = std::count_if(out.nodes().begin(), out.nodes().end(), [](const Node& o) {
     return o.op == &ops::def::reduce() &&
            o.attrs.as<ops::Reduce>().dims == std::vector<int64_t>{1, 2};
@@ -107,7 +107,7 @@ TEST(images, gradient_that_is_only_cut__is_one_piece_of_work) {
   const Value a = g.input("a", f32({2, 3, 5, 8})), b = g.input("b", f32({2, 3, 5, 4}));
   const Value y = norm_of(g, ops::concat({a, b}, 3));
   const Graph backward = gradients_of(g, y, {"a", "b", "gamma"}), out = with_images(backward);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 2);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
   EXPECT_EQ(count(out, ops::def::group_affine_grad()), 0);
   expect_equal(backward, out);
 }
@@ -129,7 +129,7 @@ TEST(images, residual_before_a_norm__is_added_there_unless_apart) {
   const Graph out = with_images(g), apart = with_images(g, all_supported, true);
   EXPECT_EQ(out.nodes().size(), 1u);
   EXPECT_EQ(apart.nodes().size(), 2u);
-  EXPECT_EQ(count(apart, ops::def::spatial_fusion()), 1);
+  EXPECT_EQ(count_loops(apart, ops::LoopKind::pixels), 1);
   expect_equal(g, out);
   expect_equal(g, apart);
 }
@@ -142,7 +142,7 @@ TEST(images, work_between_statistics_and_their_use__keeps_them_apart) {
   const Value mixed = ops::matmul(a.scale, g.input("w", f32({12, 12})), {});
   g.output("y", ops::map({x, mixed}, [](auto v) { return v[0] * v[1]; }));
   const Graph out = with_images(g);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 0);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 0);
   expect_equal(g, out);
 }
 
@@ -152,7 +152,7 @@ TEST(images, statistics_that_others_want_by_group__keep_the_norm_as_it_is) {
   g.output("y", norm_of(g, x));
   g.output("mean", ops::moments(x, {1, 4}).mean);
   const Graph out = with_images(g);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 0);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 0);
   expect_equal(g, out);
 }
 
@@ -160,7 +160,7 @@ TEST(images, what_no_kernel_serves__stays_as_it_is) {
   Graph g;
   g.output("y", norm_of(g, g.input("x", f32(small))));
   const Graph out = with_images(g, none_supported);
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 0);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 0);
   EXPECT_EQ(count(out, ops::def::moments()), 1);
 }
 
@@ -174,7 +174,7 @@ TEST(images, maker_that_is_too_much__is_left_out) {
   const Graph out = with_images(g, [](const Signature& s) {
     return s.in.size() < 4;  // x or the sum, gamma, beta
   });
-  EXPECT_EQ(count(out, ops::def::spatial_fusion()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 1);
   EXPECT_EQ(count(out, ops::def::pointwise()), 1);
   expect_equal(g, out);
 }

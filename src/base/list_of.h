@@ -1,0 +1,45 @@
+// ListOf: a field of several small structs. As one text they are separated by commas; a struct
+// brings `text_of(const T&)` and `parse_text(T&, text)`.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fields.h"
+
+namespace ebb {
+
+template <class T>
+class ListOf final : public TextValue {
+ public:
+  ListOf() = default;
+  ListOf(std::initializer_list<T> items) : items(items) {}
+
+  std::vector<T> items;
+
+  size_t size() const { return items.size(); }
+  bool empty() const { return items.empty(); }
+  const T& operator[](size_t i) const { return items[i]; }
+  auto begin() const { return items.begin(); }
+  auto end() const { return items.end(); }
+  void push_back(T item) { items.push_back(std::move(item)); }
+
+  std::string text() const override {
+    std::string out;
+    for (const T& item : items) out += (out.empty() ? "" : ",") + text_of(item);
+    return out;
+  }
+  // Throws Error.
+  void parse(std::string_view text) override {
+    items.clear();
+    while (!text.empty()) {
+      const size_t end = text.find(',');
+      parse_text(items.emplace_back(), text.substr(0, end));
+      text = end == std::string_view::npos ? "" : text.substr(end + 1);
+    }
+  }
+};
+
+}  // namespace ebb

@@ -1,0 +1,43 @@
+// Loops without reductions: generated elementwise kernels on views.
+#include "backend/cuda/generated/map.h"
+#include "ops/loop/cuda.h"
+
+namespace ebb::ops::cuda {
+namespace {
+
+// Of results one column wide, operands that are columns would lie apart from element to element.
+bool supports(const Signature& s, const Device&) {
+  const auto& a = s.as<Loop>();
+  if (kind_of(a) != LoopKind::map) return false;
+  const bool apart = !a.slices.operands.empty() && a.shape.back() == 1;
+  return !apart && can_step(a.slices, s.in) &&
+         ebb::cuda::MapPass::supports_segments(Shape(a.shape));
+}
+
+Program prepare(const Signature& s, const Tune&, Device& device) {
+  const auto& a = s.as<Loop>();
+  const Signature whole = without_views(s);
+  const SlicesPass slices = slices_pass(a.slices, a.segments, s.in);
+  ebb::cuda::SegmentsForm segments{a.segments.widths, {}, {}};
+  std::vector<DType> out;
+  for (size_t i = 0; i < whole.in.size(); ++i)
+    segments.segmented_in.push_back(a.segments.has_in(i));
+  for (size_t k = 0; k < whole.out.size(); ++k) {
+    segments.segmented_out.push_back(a.segments.has_out(k));
+    out.push_back(whole.out[k].dtype);
+  }
+  const ebb::cuda::MapPass pass(a.expr, {Shape(a.shape), whole.in, out, slices.form}, segments,
+                                ebb::cuda::of(device));
+  return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};
+}
+
+}  // namespace
+
+Kernel loop_map() {
+  Kernel k = loop_kernel("loop_map_ptx");
+  k.supports = supports;
+  k.prepare = prepare;
+  return k;
+}
+
+}  // namespace ebb::ops::cuda

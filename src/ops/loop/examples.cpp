@@ -1,0 +1,336 @@
+#include <algorithm>
+
+#include "ops/loop/op.h"
+#include "ops/prim/slice_examples.h"
+
+namespace ebb::ops {
+namespace {
+
+using Over = LoopReduction::Over;
+constexpr LoopReduction row_sum = {Over::row}, pixel_sum = {Over::pixels},
+                        group_sum = {Over::groups};
+
+Scalar in(int64_t i) { return Scalar::input(i); }
+Type f32(Shape s) { return {DType::f32, std::move(s)}; }
+
+const Example& labelled(const std::vector<Example>& all, std::string_view label) {
+  return *std::ranges::find(all, label, &Example::label);
+}
+
+// The example `of` with the attributes that `change` makes of its own.
+template <class Change>
+void add_changed(std::vector<Example>& out, const char* label, std::string_view of,
+                 const Change& change) {
+  Example e = labelled(out, of);
+  Loop a = e.attrs.as<Loop>();
+  change(a);
+  e.label = label;
+  e.attrs = a;
+  out.push_back(e);
+}
+
+// With segmented operands and results.
+void add_segmented(std::vector<Example>& out, const char* label, std::string_view of,
+                   const Segments& p) {
+  const std::vector<Type> whole = labelled(out, of).in;
+  add_changed(out, label, of, [&](Loop& a) { a.segments = p; });
+  std::vector<Type>& types = out.back().in;
+  types.clear();
+  for (size_t i = 0; i < whole.size(); ++i)
+    for (size_t k = 0; k < (p.has_in(i) ? p.widths.size() : 1); ++k) {
+      types.push_back(whole[i]);
+      if (p.has_in(i)) types.back().shape[-1] = p.widths[k];
+    }
+}
+
+// ---- maps --------------------------------------------------------------------------------------
+
+// Operands x, y of the space's shape and coefficients; two results.
+struct MapCase {
+  const char* label;
+  Shape shape, coefficients;
+};
+
+void add_maps(std::vector<Example>& out) {
+  const MapCase cases[] = {
+      {"map", {2, 6, 5, 24}, {2, 1, 1, 24}},
+      {"map_of_three", {3, 7, 40}, {1, 1, 40}},
+      {"map_wide", {2, 8, 8, 64}, {2, 1, 1, 64}},
+      {"map_of_channels", {2, 5, 24}, {24}},
+      {"map_odd", {3, 5, 13}, {}},
+      {"map_of_images", {2, 9, 32}, {2, 1, 1}},
+      {"map_row", {48}, {48}},
+      {"map_same_shape", {5, 3, 16}, {5, 3, 16}},
+      {"map_empty", {0, 16}, {16}},
+      {"map_small", {3, 7}, {7}},
+      {"map_one_column", {2, 5, 6, 1}, {2, 5, 6, 1}},
+      {"map_one_column_of_images", {2, 5, 6, 1}, {2, 1, 1, 1}},
+      {"map_coefficients", {3, 5, 48}, {3, 1, 48}},
+      {"map_coefficients_odd", {3, 5, 13}, {3, 1, 13}},
+      {"map_coefficients_of_rows", {7, 24}, {7, 1}},
+  };
+  const Scalar x = in(0), y = in(1), k = in(2);
+  const Scalar results[] = {x * sigmoid(y) + k, x * k - y};
+  for (const MapCase& c : cases)
+    out.push_back({.label = c.label,
+                   .attrs = Loop{.expr = Expr(3, results),
+                                 .shape = c.shape.sizes(),
+                                 .results = {{DType::f32}, {DType::bf16}}},
+                   .in = {f32(c.shape), f32(c.shape), f32(c.coefficients)}});
+  add_segmented(out, "map_cut", "map", {{8, 16}, {}, {0}});
+  add_segmented(out, "map_segmented", "map", {{16, 8}, {0}, {}});
+  add_segmented(out, "map_both", "map_of_three", {{8, 24, 8}, {0, 1}, {0, 1}});
+  add_segmented(out, "map_steps", "map_wide", {{24, 40}, {1}, {1}});
+  add_segmented(out, "map_odd_border", "map_of_channels", {{7, 17}, {0}, {0}});
+  add_segmented(out, "map_odd_segments", "map_odd", {{1, 12}, {0, 1}, {1}});
+  add_segmented(out, "map_border_of_four", "map_of_images", {{12, 20}, {1}, {0}});
+  add_segmented(out, "map_segments_of_row", "map_row", {{16, 32}, {0}, {1}});
+  add_segmented(out, "map_segments_of_same_shape", "map_same_shape", {{8, 8}, {0}, {0, 1}});
+  add_segmented(out, "map_empty_segments", "map_empty", {{8, 8}, {0}, {0}});
+  // y is operand 1, the coefficients are 2
+  const AsSlices slice_cases[] = {
+      {"map_slices", "map_coefficients", 144, {{2, 96}}},
+      {"map_columns_unaligned", "map_coefficients", 147, {{2, 50}}},
+      {"map_columns_of_two", "map_coefficients", 96, {{1, 48}, {2, 24}}},
+      {"map_slices_odd", "map_coefficients_odd", 17, {{1, 2}}},
+      {"map_columns_of_one_row", "map_row", 100, {{1, 11}}},
+      {"map_columns_of_width_one", "map_coefficients_of_rows", 24, {{2, 5}}},
+      {"map_slices_and_segments", "map_segmented", 72, {{2, 24}}},
+      {"map_columns_of_one_column", "map_one_column", 2, {{1, 1}}},
+      {"map_columns_of_one_column_and_images", "map_one_column_of_images", 2, {{1, 0}}},
+  };
+  for (const AsSlices& c : slice_cases) out.push_back(as_slices<Loop>(out, c));
+}
+
+// ---- rows --------------------------------------------------------------------------------------
+
+// Two phases of reductions, of which the second uses the first; both are also results.
+Loop layer_norm(const Shape& shape, DType dtype) {
+  const double inv = 1.0 / static_cast<double>(std::max<int64_t>(shape[-1], 1));
+  const Scalar x = in(0), gamma = in(1), mean = in(2) * inv, var = in(3) * inv;
+  const Scalar results[] = {x, (x - mean) * (x - mean), (x - mean) * rsqrt(var + 1e-3) * gamma,
+                            mean, var};
+  return {.expr = Expr(4, results),
+          .reductions = {row_sum, row_sum},
+          .shape = shape.sizes(),
+          .results = {{dtype}, {DType::f32, Extent::row}, {DType::f32, Extent::row}}};
+}
+
+// A norm's gradient: two sums at once of two tensors, and two results.
+Loop norm_gradient(const Shape& shape) {
+  const double inv = 1.0 / static_cast<double>(shape[-1]);
+  const Scalar x = in(0), dy = in(1), rstd = in(2), gamma = in(3), s = in(4), p = in(5);
+  const Scalar d = dy * gamma;
+  const Scalar dx = (d - s * inv - x * (p * inv)) * rstd;
+  const Scalar results[] = {d, d * x, dx, dx * gamma};
+  return {.expr = Expr(6, results),
+          .reductions = {row_sum, row_sum},
+          .shape = shape.sizes(),
+          .results = {{DType::f32}, {DType::bf16}}};
+}
+
+Loop softmax(const Shape& shape) {
+  const Scalar x = in(0), most = in(1), sum = in(2);
+  const Scalar results[] = {x, exp(x - most), exp(x - most) / sum};
+  return {.expr = Expr(3, results),
+          .reductions = {{Over::row, true}, row_sum},
+          .shape = shape.sizes(),
+          .results = {{DType::f32}}};
+}
+
+// A norm's complete gradient: with the column sums for gamma and beta.
+Loop with_partials(const Shape& shape, int64_t partial_rows) {
+  Loop a = norm_gradient(shape);
+  std::vector<Scalar> x;
+  for (int64_t i = 0; i < a.expr.inputs(); ++i) x.push_back(in(i));
+  std::vector<Scalar> results = a.expr.apply(x);
+  results.push_back(in(1));
+  results.push_back(in(1) * in(0) * in(2));
+  a.expr = Expr(a.expr.inputs(), results);
+  for (int k = 0; k < 2; ++k) a.results.push_back({DType::f32, Extent::partial});
+  a.partial_rows = partial_rows;
+  return a;
+}
+
+// Joins what came before a sum: y = x + g h is written and summed.
+Loop residual(const Shape& shape) {
+  const double inv = 1.0 / static_cast<double>(shape[-1]);
+  const Scalar y = in(0) + in(1) * in(2), squares = in(3);
+  const Scalar results[] = {y * y, y, y * rsqrt(squares * inv + 1e-3) * in(1)};
+  return {.expr = Expr(4, results),
+          .reductions = {row_sum},
+          .shape = shape.sizes(),
+          .results = {{DType::f32}, {DType::f16}}};
+}
+
+void add_row_norms(std::vector<Example>& out) {
+  const auto norm = [&](const char* label, const Shape& s, DType dtype) {
+    out.push_back(
+        {.label = label, .attrs = layer_norm(s, dtype), .in = {f32(s), f32(Shape({s[-1]}))}});
+  };
+  norm("rows", {3, 5, 64}, DType::bf16);
+  norm("rows_odd", {2, 9, 37}, DType::f32);
+  norm("rows_width_of_dit", {9, 1152}, DType::bf16);
+  norm("rows_prime", {3, 4099}, DType::f16);
+  norm("rows_one", {1, 2048}, DType::bf16);
+  norm("rows_of_one", {5, 1}, DType::f32);
+  norm("rows_longest", {2, 16384}, DType::bf16);
+  norm("rows_too_long", {2, 16385}, DType::bf16);
+  norm("rows_many", {1037, 72}, DType::bf16);
+  norm("rows_empty", {0, 96}, DType::f32);
+}
+
+void add_rows(std::vector<Example>& out) {
+  add_row_norms(out);
+  const auto gradient = [&](const char* label, const Shape& s, int64_t partial_rows = 0) {
+    out.push_back({.label = label,
+                   .attrs = partial_rows ? with_partials(s, partial_rows) : norm_gradient(s),
+                   .in = {f32(s), f32(s), f32({s[0], s[1], 1}), f32({s[0], 1, s[2]})}});
+  };
+  gradient("rows_gradient", {2, 7, 384});
+  gradient("rows_gradient_odd", {3, 5, 131});
+  gradient("rows_gradient_wide", {2, 2, 3072});
+  gradient("partials", {2, 8, 384}, 4);
+  gradient("partial_odd", {3, 6, 131}, 3);
+  gradient("partial_short", {5, 6, 72}, 6);
+  gradient("partial_of_one", {2, 3, 200}, 1);
+  gradient("partial_long", {2, 2, 8192}, 2);
+  gradient("partial_too_long", {1, 2, 16384}, 2);
+  out.push_back({.label = "softmax", .attrs = softmax({7, 1001}), .in = {f32({7, 1001})}});
+  const Type y = f32({2, 11, 200});
+  out.push_back(
+      {.label = "rows_residual", .attrs = residual(y.shape), .in = {y, f32({2, 1, 200}), y}});
+  const AsSlices slice_cases[] = {
+      {"rows_slices", "rows_residual", 600, {{1, 200}}},
+      {"rows_columns", "rows_residual", 424, {{0, 224}, {1, 0}, {2, 24}}},
+      {"rows_columns_unaligned", "rows_residual", 611, {{1, 203}}},
+      {"rows_slices_odd", "rows_gradient_odd", 263, {{1, 132}, {3, 1}}},
+      {"rows_slices_of_partial", "partials", 1152, {{0, 384}, {2, 5}, {3, 768}}},
+      {"rows_columns_of_one_row", "rows_one", 4096, {{0, 2048}}},
+  };
+  for (const AsSlices& c : slice_cases) out.push_back(as_slices<Loop>(out, c));
+}
+
+// ---- pixels ------------------------------------------------------------------------------------
+
+double inverse_of(const Shape& s, int64_t groups) {
+  return static_cast<double>(groups * s[0]) / static_cast<double>(std::max<int64_t>(s.numel(), 1));
+}
+
+// x, gamma, beta: a group norm with SiLU, its statistics and coefficients.
+Loop group_norm(const Shape& shape, int64_t groups, DType dtype) {
+  const double inv = inverse_of(shape, groups);
+  const Scalar x = in(0), mean = in(4) * inv, rstd = rsqrt(in(6) * inv + 1e-3);
+  const Scalar scale = rstd * in(1), y = x * scale + (in(2) - mean * scale);
+  const Scalar results[] = {x,    in(3), (x - mean) * (x - mean), in(5), y * sigmoid(y), scale,
+                            mean, rstd};
+  constexpr LoopResult f32_channel = {DType::f32, Extent::channel};
+  return {.expr = Expr(7, results),
+          .reductions = {pixel_sum, group_sum, pixel_sum, group_sum},
+          .shape = shape.sizes(),
+          .groups = groups,
+          .results = {{dtype}, f32_channel, f32_channel, {DType::bf16, Extent::channel}}};
+}
+
+// x: itself and 1 where 1 / deviation is a positive number, else zeros. It is one of images without
+// a deviation too, though their means are rounded.
+Loop has_deviation(const Shape& shape, int64_t groups) {
+  const double inv = inverse_of(shape, groups);
+  const Scalar x = in(0), mean = in(2) * inv, is_one = less(0.0, rsqrt(in(4) * inv + 1e-6));
+  const Scalar results[] = {x, in(1), (x - mean) * (x - mean), in(3), x * is_one, is_one};
+  return {.expr = Expr(5, results),
+          .reductions = {pixel_sum, group_sum, pixel_sum, group_sum},
+          .shape = shape.sizes(),
+          .groups = groups,
+          .results = {{DType::f32}, {DType::f32, Extent::channel}}};
+}
+
+// dy, x, mean, rstd, gamma, residual: the gradient of a group norm with SiLU, added to another, and
+// the sum of its result over the pixels.
+Loop group_norm_gradient(const Shape& shape, int64_t groups, DType dtype) {
+  const double inv = inverse_of(shape, groups);
+  const Scalar dy = in(0), x = in(1), mean = in(2), rstd = in(3), gamma = in(4);
+  const Scalar s1 = in(6), s2 = in(7), u = in(8), w = in(9);
+  const Scalar y = (x - mean) * rstd * gamma, s = sigmoid(y), d = dy * (s + y * s * (1.0 - s));
+  const Scalar slope = w * rstd * rstd * rstd * -inv, offset = u * rstd * -inv - mean * slope;
+  const Scalar dx = d * gamma * rstd + x * slope + offset + in(5);
+  const Scalar results[] = {d, d * (x - mean), s1 * gamma, s2 * gamma, dx, dx, s2 * rstd, in(10)};
+  constexpr LoopResult f32_channel = {DType::f32, Extent::channel};
+  return {.expr = Expr(11, results),
+          .reductions = {pixel_sum, pixel_sum, group_sum, group_sum, pixel_sum},
+          .shape = shape.sizes(),
+          .groups = groups,
+          .results = {{dtype}, f32_channel, f32_channel}};
+}
+
+void add_group_norms(std::vector<Example>& out) {
+  const auto norm = [&](const char* label, const Shape& s, int64_t groups, DType dtype) {
+    const Type c = f32(Shape({s[-1]}));
+    out.push_back({.label = label, .attrs = group_norm(s, groups, dtype), .in = {f32(s), c, c}});
+  };
+  norm("pixels", {2, 8, 8, 64}, 8, DType::bf16);
+  norm("pixels_odd", {2, 5, 7, 12}, 4, DType::f32);
+  norm("pixels_odd_channels", {3, 11, 9}, 3, DType::f16);
+  norm("groups_of_three", {2, 9, 3, 96}, 32, DType::bf16);
+  norm("groups_of_one", {2, 4, 4, 6}, 6, DType::f32);
+  norm("one_group", {2, 13, 40}, 1, DType::f32);
+  norm("one_pixel", {3, 1, 1, 16}, 2, DType::f32);
+  norm("many_pixels", {1, 67, 61, 16}, 2, DType::f32);
+  norm("pixels_wide", {1, 2, 3, 1280}, 32, DType::bf16);
+  norm("no_images", {0, 4, 4, 8}, 2, DType::f32);
+  const auto gradient = [&](const char* label, const Shape& s, int64_t groups, DType dtype) {
+    Loop a = group_norm_gradient(s, groups, dtype);
+    const Type x = f32(s), k = f32(shape_of(a, Extent::channel)), c = f32(Shape({s[-1]}));
+    out.push_back({.label = label, .attrs = a, .in = {x, x, k, k, c, x}});
+  };
+  gradient("pixels_gradient", {2, 8, 8, 64}, 8, DType::bf16);
+  gradient("pixels_gradient_odd", {2, 5, 7, 12}, 4, DType::f32);
+  gradient("pixels_gradient_odd_channels", {3, 11, 9}, 3, DType::f32);
+  gradient("gradient_of_one_pixel", {3, 1, 1, 16}, 2, DType::f32);
+  gradient("gradient_groups_of_three", {1, 9, 3, 96}, 32, DType::f16);
+  gradient("gradient_many_pixels", {1, 59, 31, 8}, 1, DType::bf16);
+}
+
+void add_pixels(std::vector<Example>& out) {
+  add_group_norms(out);
+  add_segmented(out, "pixels_segmented", "pixels", {{40, 24}, {0}, {}});
+  add_segmented(out, "pixels_segmented_odd", "pixels_odd", {{5, 7}, {0}, {}});
+  add_segmented(out, "segmented_across_groups", "groups_of_three", {{64, 32}, {0}, {0}});
+  add_segmented(out, "gradient_segmented", "pixels_gradient", {{24, 40}, {1}, {0}});
+  add_segmented(out, "gradient_three_segments", "pixels_gradient", {{8, 16, 40}, {0, 1, 5}, {0}});
+  const AsSlices slice_cases[] = {
+      {"pixels_slices", "pixels_gradient", 192, {{2, 64}, {4, 128}}},
+      {"pixels_slices_odd", "pixels_gradient_odd_channels", 31, {{2, 1}, {3, 22}}},
+      {"pixels_slices_and_segments", "pixels_segmented", 128, {{1, 64}, {2, 0}}},
+      {"slices_of_images", "pixels", 128, {{0, 64}}},
+  };
+  for (const AsSlices& c : slice_cases) out.push_back(as_slices<Loop>(out, c));
+  const auto concatenated = [&](const char* label, std::string_view of) {
+    add_changed(out, label, of, [](Loop& a) { a.concatenated = 2; });
+  };
+  concatenated("gradient_concatenated", "pixels_gradient");
+  concatenated("gradient_concatenated_odd", "pixels_gradient_odd_channels");
+  concatenated("gradient_concatenated_segmented", "gradient_segmented");
+  const auto large_values = [&](const char* label, double width) {
+    const Shape s = {2, 9, 7, 12};
+    out.push_back({.label = label,
+                   .attrs = has_deviation(s, 4),
+                   .in = {f32(s)},
+                   .low = 30000,
+                   .high = 30000 + width});
+  };
+  large_values("constant", 0);
+  large_values("nearly_constant", 0.01);
+}
+
+}  // namespace
+
+std::vector<Example> loop_examples() {
+  std::vector<Example> out;
+  add_maps(out);
+  add_rows(out);
+  add_pixels(out);
+  return out;
+}
+
+}  // namespace ebb::ops

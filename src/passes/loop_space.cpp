@@ -1,0 +1,81 @@
+#include "passes/loop_space.h"
+
+#include <algorithm>
+
+namespace ebb {
+namespace {
+
+using ops::LoopKind;
+
+std::vector<int64_t> reduced_dims(const Shape& shape, LoopKind kind) {
+  if (kind == LoopKind::rows) return {shape.rank() - 1};
+  std::vector<int64_t> dims;
+  for (int64_t d = 1; d + 1 < shape.rank(); ++d) dims.push_back(d);
+  return dims;
+}
+
+bool reduces(const LoopForm& f, LoopKind kind) {
+  return !f.dims.empty() && f.dims == reduced_dims(f.space, kind);
+}
+
+}  // namespace
+
+std::optional<LoopForm> loop_form(const Graph& g, const Node& n) {
+  return n.op->loop ? n.op->loop(g.signature(n)) : std::nullopt;
+}
+
+std::optional<LoopSpace> LoopSpace::from(const Graph& g, const Node& n, LoopKind kind) {
+  constexpr int64_t shortest = 64;  // row worth fusing
+  const std::optional<LoopForm> f = loop_form(g, n);
+  if (!f || !f->starts || f->space.numel() == 0) return {};
+  if (kind == LoopKind::rows)
+    return reduces(*f, kind) && f->groups == 0 && f->space[-1] >= shortest
+               ? std::optional(LoopSpace{kind, f->space})
+               : std::nullopt;
+  if (f->groups == 0) return {};
+  std::optional<LoopForm> reduction = f;
+  if (f->dims.empty()) {  // of sums over the pixels
+    const int32_t sums = g.producer(n.in[0]);
+    if (sums < 0) return {};
+    reduction = loop_form(g, g.nodes()[static_cast<size_t>(sums)]);
+  }
+  if (!reduction || reduction->dims.empty() || reduction->space.rank() < 3 ||
+      reduction->space.numel() == 0)
+    return {};
+  return LoopSpace{kind, reduction->space, f->groups};
+}
+
+LoopRole LoopSpace::role_of(const LoopForm& f) const {
+  const bool rows = kind == LoopKind::rows, full = f.space == shape;
+  if (f.groups != 0 && (rows || f.groups != groups)) return LoopRole::none;
+  if (f.dims.empty()) {
+    if (full && f.groups == 0) return LoopRole::elements;
+    return f.space == scalars() ? LoopRole::scalars : LoopRole::none;
+  }
+  if (!full) return LoopRole::none;
+  if (reduces(f, kind)) return rows || !f.maximum ? LoopRole::reduces : LoopRole::none;
+  const auto has = [&](int64_t d) { return std::ranges::find(f.dims, d) != f.dims.end(); };
+  return rows && partial_rows() > 0 && !f.maximum && has(shape.rank() - 2) && !has(shape.rank() - 1)
+             ? LoopRole::columns
+             : LoopRole::none;
+}
+
+Shape LoopSpace::scalars() const {
+  Shape s = shape;
+  for (const int64_t d : reduced_dims(shape, kind)) s[d] = 1;
+  return s;
+}
+
+bool LoopSpace::streams(const Shape& operand) const {
+  return kind == LoopKind::rows ? operand == shape : ops::varies_over_pixels(operand, shape);
+}
+
+int64_t LoopSpace::partial_rows() const {
+  if (shape.rank() < 2) return 0;
+  constexpr int64_t blocks = 256;
+  for (const int64_t rows : {32, 16})
+    if (shape[-2] % rows == 0 && shape.numel() / shape[-1] / rows >= blocks) return rows;
+  return 0;
+}
+
+}  // namespace ebb

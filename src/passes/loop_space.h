@@ -1,0 +1,38 @@
+// LoopSpace: the iteration space of a loop that is being fused, and what nodes are in it.
+#pragma once
+
+#include <optional>
+
+#include "ir/loop_form.h"
+#include "ops/loop/op.h"
+
+namespace ebb {
+
+// What a node computes in a loop.
+enum class LoopRole : uint8_t {
+  none,      // it is not part of it
+  elements,  // a value for each element
+  scalars,   // a value for each row, or each image and channel
+  reduces,   // a reduction of the loop
+  columns,   // a column reduction: partial sums in the loop, their sum behind it
+};
+
+struct LoopSpace {
+  ops::LoopKind kind = ops::LoopKind::rows;
+  Shape shape;         // rows [...,T,C], or pixels [N,S...,C]
+  int64_t groups = 1;  // of channels
+
+  // The space of a loop that may grow from node `n`; none for other nodes.
+  static std::optional<LoopSpace> from(const Graph& g, const Node& n, ops::LoopKind kind);
+
+  LoopRole role_of(const LoopForm& f) const;
+  Shape scalars() const;  // the shape of values for each row, or each image and channel
+  bool streams(const Shape& operand) const;  // whether a loop reads it element by element
+  // Rows for each thread block of partial column reductions, such that a GPU's blocks are resident
+  // at once; 0: none.
+  int64_t partial_rows() const;
+};
+
+std::optional<LoopForm> loop_form(const Graph& g, const Node& n);
+
+}  // namespace ebb
