@@ -302,6 +302,10 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
             "explain: stage grad is of the training step (--no-train)");
   EXPECT_EQ(error_line("explain --no-train --dtype f8"),
             "explain: unknown dtype 'f8' (known: f32, bf16, f16)");
+  EXPECT_NE(run_program("explain --stage passes").text.find("fuse_loops"), std::string::npos);
+  EXPECT_NE(run_program("explain --stage launches").text.find("launches"), std::string::npos);
+  EXPECT_EQ(error_line("explain --stage after:"),
+            "explain: after: needs a pass (ebb explain --stage passes)");
   EXPECT_EQ(error_line("explain --stage after:fuze"),
             "lowering: unknown pass 'fuze' (did you mean 'fuse'?)");
   EXPECT_NE(run_program("explain --stage after:lower").text,

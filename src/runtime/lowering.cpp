@@ -94,20 +94,20 @@ FuseCosts fuse_costs(const Lowering& l) {
 }
 
 constexpr Pass passes[] = {
-    {.name = "stored",
+    {.name = "as_stored",
      .what = "parameters in their files' dtypes and layouts",
      .run = [](const Graph& g, Lowering& l) { return l.options.weights->as_stored(g); },
      .when = stores_weights},
-    {.name = "used",
+    {.name = "dead_code",
      .what = "what no output or update needs is left out",
      .run = [](const Graph& g, Lowering&) { return dead_code(g); }},
     {.name = "lower",
      .what = "ops without a kernel become their decompositions",
      .run = [](const Graph& g, Lowering& l) { return lower(g, l.supported()); }},
-    {.name = "common",
+    {.name = "common_subexpressions",
      .what = "equal nodes are one",
      .run = [](const Graph& g, Lowering&) { return common_subexpressions(g); }},
-    {.name = "casts",
+    {.name = "merge_casts",
      .what = "a cast of a lossless cast is one cast",
      .run = [](const Graph& g, Lowering&) { return merge_casts(g); },
      .when = stores_weights},
@@ -115,14 +115,14 @@ constexpr Pass passes[] = {
      .what = "GEMMs of one embedding are one",
      .run = [](const Graph& g, Lowering& l) { return merge_matmuls(g, is_weight(g, l)); },
      .when = merges_weights},
-    {.name = "upsampled_convs",
+    {.name = "transpose_upsampled_convs",
      .what = "convolutions of upsampled images are transposed convolutions",
      .run =
          [](const Graph& g, Lowering& l) {
            return transpose_upsampled_convs(g, is_weight(g, l), same_kind_of_kernel(l));
          },
      .when = merges_weights},
-    {.name = "shortcuts",
+    {.name = "merge_shortcuts",
      .what = "shortcuts of residual blocks share their convolutions' accumulators",
      .run = [](const Graph& g,
                Lowering& l) { return merge_shortcuts(g, is_weight(g, l), same_kernel(l)); },
@@ -139,26 +139,25 @@ constexpr Pass passes[] = {
      .run = split_off_weights,
      .when = stores_weights},
     // Behind it no pass makes sources of values, or drops copies.
-    {.name = "updates", .what = "updates have computed values", .run = with_computed_updates},
-    {.name = "scaled_residuals",
+    {.name = "compute_updates",
+     .what = "updates have computed values",
+     .run = with_computed_updates},
+    {.name = "fuse_scaled_residuals",
      .what = "x + g (ab + bias) is an epilogue of the GEMM",
      .run = [](const Graph& g, Lowering& l) { return fuse_scaled_residuals(g, same_kernel(l)); },
      .when = fuses_activations},
-    {.name = "residuals",
+    {.name = "fuse_residuals",
      .what = "residual adds are epilogues of GEMMs and convolutions",
      .run = [](const Graph& g, Lowering& l) { return fuse_residuals(g, same_kernel(l)); },
      .when = fuses},
-    {.name = "activations",
+    {.name = "fuse_activations",
      .what = "activations and their gradients are epilogues of GEMMs",
      .run = [](const Graph& g, Lowering& l) { return fuse_activations(g, same_kernel(l)); },
      .when = fuses_activations},
     {.name = "fuse",
      .what = "pointwise nodes are part of their readers",
-     .run = [](const Graph& g, Lowering& l) { return fuse(g, fuse_costs(l)); },
+     .run = [](const Graph& g, Lowering& l) { return dead_code(fuse(g, fuse_costs(l))); },
      .when = fuses},
-    {.name = "left",
-     .what = "what no output or update needs any more is left out",
-     .run = [](const Graph& g, Lowering&) { return dead_code(g); }},
     {.name = "fuse_loops",
      .what = "norms, their gradients and softmax are loops with what is around them",
      .run =
@@ -173,31 +172,27 @@ constexpr Pass passes[] = {
                Lowering& l) { return rematerialise(g, l.options.recompute.loss, l.supported()); },
      .needs = "loop",
      .when = fuses},
-    {.name = "segments",
+    {.name = "elide_concat_slice",
      .what = "concatenations and slices are views of their readers and producers",
      .run = [](const Graph& g, Lowering& l) { return elide_concat_slice(g, l.supported()); },
      .needs = "loop",
      .when = fuses},
-    {.name = "slices",
+    {.name = "elide_slices",
      .what = "slices along the last dim are views",
      .run = [](const Graph& g, Lowering& l) { return elide_slices(g, l.supported()); },
      .needs = "loop",
      .when = fuses},
-    {.name = "concats",
+    {.name = "elide_concats",
      .what = "concatenations are written by their producers",
      .run = [](const Graph& g, Lowering& l) { return elide_concats(g, l.supported()); },
      .needs = "loop",
      .when = fuses},
-    {.name = "horizontal_fusion",
+    {.name = "fuse_horizontally",
      .what = "equal work on many tensors is one node",
      .run = [](const Graph& g, Lowering& l) { return lower(fuse_horizontally(g), l.supported()); },
      .needs = "multi_tensor_pointwise",
      .when = fuses},
 };
-
-bool runs(const Pass& p, const Lowering& l) {
-  return (!p.when || p.when(l)) && (p.needs.empty() || l.has_kernels_of(p.needs));
-}
 
 }  // namespace
 
@@ -209,6 +204,10 @@ std::function<bool(const Signature&)> Lowering::supported() {
   return [this](const Signature& s) { return kernels.has(s); };
 }
 
+bool Pass::runs(const Lowering& l) const {
+  return (!when || when(l)) && (needs.empty() || l.has_kernels_of(needs));
+}
+
 std::span<const Pass> lowering_passes() { return passes; }
 
 Graph lowered(const Graph& g, Lowering& l, std::string_view last) {
@@ -216,11 +215,18 @@ Graph lowered(const Graph& g, Lowering& l, std::string_view last) {
   const Pass& end = find_known("lowering: unknown pass", last, passes, &Pass::name);
   Graph out = g;
   for (const Pass* p = passes; p <= &end; ++p) {
-    if (!runs(*p, l)) continue;
+    if (!p->runs(l)) continue;
     out = p->run(out, l);
     if (l.verify_each) verify(out, p->name);
   }
-  verify(out, end.name);
+  if (l.verify_each) return out;
+  try {
+    verify(out, end.name);
+  } catch (const Error&) {
+    l.verify_each = true;  // it finds the pass
+    lowered(g, l, last);
+    throw;
+  }
   return out;
 }
 

@@ -29,7 +29,9 @@ struct Lowering {
   const Device& device;
   const CompileOptions& options;
   LoweringMode mode = LoweringMode::no_recompute;
-  bool verify_each = false;  // the graph after every pass, not after the last one alone
+  // The graph after every pass; else after the last one, and after each only to find which pass
+  // made the fault that shows there.
+  bool verify_each = false;
   SupportingKernels kernels{device};
   PreparedGraph prepared = {};  // what the plan reads of options.weights
   // Weights that passes asked about, and whether they had changes: where one gains or loses them,
@@ -49,13 +51,15 @@ struct Pass {
   // The op that it makes nodes of: it runs only where the device has kernels of it.
   std::string_view needs = "";
   bool (*when)(const Lowering& l) = nullptr;  // null: always
+
+  bool runs(const Lowering& l) const;
 };
 
 // In the order in which they run.
 std::span<const Pass> lowering_passes();
 
 // The graph behind the passes up to `last`, behind all where it is empty. Throws Error where the
-// verifier finds a fault, naming the pass that it ran after, and for a name that is no pass.
+// verifier finds a fault, naming the pass that made it, and for a name that is no pass.
 Graph lowered(const Graph& g, Lowering& l, std::string_view last = "");
 
 // The graph that a plan would run on the device.

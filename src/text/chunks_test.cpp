@@ -4,6 +4,7 @@
 
 #include "support/files.h"
 #include "support/golden_file.h"
+#include "support/hostile.h"
 
 namespace ebb::text {
 namespace {
@@ -201,10 +202,10 @@ TEST_F(ChunksTest, embeddings__too_many_vectors_are_an_error) {
 
 TEST_F(ChunksTest, hostile_prompts__end_soon) {
   std::string commas, words;
-  while (commas.size() < 1 << 20) commas += ", a";
-  while (words.size() < 1 << 20) words += "embedding:x ";
+  while (commas.size() < testing::hostile_size) commas += ", a";
+  while (words.size() < testing::hostile_size) words += "embedding:x ";
   for (const auto syntax : {PromptSyntax::a1111, PromptSyntax::comfyui, PromptSyntax::diffusers})
-    for (const std::string& text : {commas, words, std::string(1 << 20, '(')})
+    for (const std::string& text : {commas, words, std::string(testing::hostile_size, '(')})
       EXPECT_GT(chunks(text, syntax).size(), 0u);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "support/files.h"
+#include "support/hostile.h"
 #include "support/torch_file.h"
 #include "text/chunks.h"
 #include "text/textual_inversion.h"
@@ -50,8 +51,8 @@ std::string repeated(std::string_view text, size_t times) {
 }
 
 std::vector<std::string> bad_prompts() {
-  std::vector<std::string> out{repeated("a", 1 << 20),
-                               repeated("a ", 1 << 19),
+  std::vector<std::string> out{repeated("a", testing::hostile_size),
+                               repeated("a ", testing::hostile_size / 2),
                                repeated("(", 10'000),
                                repeated("(", 10'000) + "x" + repeated(")", 10'000),
                                repeated("[", 10'000) + "x" + repeated("]", 10'000),

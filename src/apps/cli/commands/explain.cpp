@@ -1,6 +1,7 @@
 // ebb explain: what becomes of a model, stage by stage.
 #include <algorithm>
 #include <cstdio>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
@@ -31,8 +32,9 @@ struct Options {
   void fields(auto&& f) {
     f("model", model, "name of a model or preset");
     f("stage", stage,
-      "graph (as built), grad (the full training step), after:PASS (of the passes that lower and "
-      "fuse it), fused (after all of them) or plan");
+      "graph (as built), grad (the full training step), passes (those that lower and fuse it), "
+      "after:PASS (one of them), fused (all of them), launches (counts and bytes by kernel, also "
+      "for a GPU that is not here: --device cuda:h200) or plan");
     f("dtype", dtype, "of matmuls and convolutions: f32 or bf16");
     f("recompute", recompute,
       "plan: activation checkpointing to save memory: off, pointwise, all, auto or a size like "
@@ -42,7 +44,8 @@ struct Options {
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
   void choices(auto&& f) {
-    if (!stage.starts_with(after)) f("stage", stage, {"graph", "grad", "fused", "plan"});
+    if (!stage.starts_with(after))
+      f("stage", stage, {"graph", "grad", "passes", "fused", "launches", "plan"});
     f("dtype", dtype, {"f32", "bf16", "f16"});
   }
 };
@@ -123,6 +126,26 @@ std::string with_short_types(std::string_view text) {
   return out;
 }
 
+// Name and purpose of every pass, and which are skipped for this graph on the device.
+std::string pass_list(const Lowering& l) {
+  std::string out;
+  for (const Pass& p : lowering_passes())
+    out += fmt::format("{:26} {}{}\n", p.name, p.what, p.runs(l) ? "" : " (skipped here)");
+  return out;
+}
+
+// The graph as `stage` wants it, or what is to be said of the passes.
+std::string lowered_text(const Options& o, const Graph& g, Lowering& l) {
+  if (o.stage == "passes") return pass_list(l);
+  const std::string last = o.stage.starts_with(after) ? o.stage.substr(after.size()) : "";
+  require(o.stage != after, "explain: after: needs a pass (ebb explain --stage passes)");
+  const Graph out = lowered(g, l, last);
+  for (const Pass& p : lowering_passes())
+    if (p.name == last && !p.runs(l))
+      std::fprintf(stderr, "ebb: %s is skipped here (ebb explain --stage passes)\n", last.c_str());
+  return o.stage == "launches" ? launch_table(out, l) : to_text(out);
+}
+
 Graph forward_graph(const Options& o, const NamedModel& m) {
   const CommonConfig& c = m.config.common();
   const nn::Network network = network_of(*m.model, m.config);
@@ -194,12 +217,10 @@ int run(const Options& o) {
     text = to_text(forward);
   } else if (o.stage == "grad") {
     text = to_text(training_graph(o, m, forward));
-  } else if (o.stage == "fused" || o.stage == "launches" || o.stage.starts_with(after)) {
+  } else if (o.stage != "plan") {
     Lowering l{*context.device, options};
     l.verify_each = true;
-    const std::string last = o.stage.starts_with(after) ? o.stage.substr(after.size()) : "";
-    const Graph g = lowered(training_graph(o, m, forward), l, last);
-    text = o.stage == "launches" ? launch_table(g, l) : to_text(g);
+    text = lowered_text(o, training_graph(o, m, forward), l);
   } else {
     const Plan plan(training_graph(o, m, forward), context, options);
     if (o.common.json) {

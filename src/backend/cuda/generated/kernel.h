@@ -2,10 +2,12 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/ptx/ptx.h"
+#include "backend/cuda/ptx/emit.h"
+#include "codegen/parameters.h"
 
 namespace ebb::cuda {
 
@@ -18,7 +20,10 @@ struct GeneratedKernel {
   Generated kernel;
 
   GeneratedKernel(const char* kernel_name, Text written, CudaDevice& device)
-      : name(kernel_name), text(std::move(written)), kernel(device.generated(text.text, name)) {}
+      : name(kernel_name),
+        text(std::move(written)),
+        kernel(
+            device.generated(emit_ptx(std::exchange(text.code, {}), device.capability()), name)) {}
 
   std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
     std::vector<void*> all;
@@ -32,7 +37,7 @@ struct GeneratedKernel {
     return true;
   }
   void launch(const std::vector<void*>& pointers, unsigned blocks, CudaDevice& device) const {
-    Parameters p = text.parameters;
+    codegen::Parameters p = text.parameters;
     for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
     void* arguments[] = {p.data()};
     launch_kernel(name, kernel.get(),

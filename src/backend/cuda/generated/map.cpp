@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <utility>
 
 #include "backend/cuda/generated/kernel.h"
 #include "backend/cuda/generated/map_flat.h"
 #include "backend/cuda/generated/map_strided.h"
-#include "backend/cuda/ptx/expr_writer.h"
+#include "backend/cuda/ptx/emit.h"
+#include "codegen/expr_writer.h"
 
 namespace ebb::cuda {
 namespace {
@@ -23,11 +25,12 @@ struct Flat {
 
   Flat(FlatForm f, CudaDevice& device) : form(std::move(f)) {
     text = write_flat(form, device.capability());
-    kernel = device.generated(text.text, "pointwise");
+    kernel =
+        device.generated(emit_ptx(std::exchange(text.code, {}), device.capability()), "pointwise");
   }
 
   // Writes entry e; returns the segment's blocks.
-  int64_t fill(Parameters& p, int64_t e, int64_t first_block, int64_t count,
+  int64_t fill(codegen::Parameters& p, int64_t e, int64_t first_block, int64_t count,
                std::span<void* const> in, std::span<void* const> out) const {
     const int64_t at = text.first_entry + e * text.entry_bytes;
     bool whole = true;
@@ -47,7 +50,7 @@ struct Flat {
     return (count + text.chunk - 1) / text.chunk;
   }
 
-  void launch(Parameters& p, int64_t blocks, CudaDevice& device) const {
+  void launch(codegen::Parameters& p, int64_t blocks, CudaDevice& device) const {
     void* arguments[] = {p.data()};
     launch_kernel(
         "pointwise", kernel.get(),
@@ -159,14 +162,15 @@ MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& d
     std::vector<Kind> kinds;
     for (const Type& t : in)
       kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
-    s.flat.emplace(FlatForm{simplified(expr), kinds, types, out}, device);
+    s.flat.emplace(FlatForm{codegen::simplified(expr), kinds, types, out}, device);
     return;
   }
   if (s.numel >= too_many) {
     s.slabs = slabs_of(expr, t, device);
     return;
   }
-  s.form = {simplified(expr), types, out, space, s.numel, false, std::move(segments), slices};
+  s.form = {codegen::simplified(expr), types, out, space, s.numel, false,
+            std::move(segments),       slices};
   s.strided.emplace(s.form, device);
 }
 
@@ -174,7 +178,7 @@ void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
   State& s = *state_;
   if (s.numel == 0) return;
   if (s.flat) {
-    Parameters p;
+    codegen::Parameters p;
     p.add(s.flat->text.parameter_bytes);
     s.flat->launch(p, s.flat->fill(p, 0, 0, s.numel, in, out), s.device);
     return;
@@ -201,7 +205,7 @@ struct SegmentedMap::State {
 SegmentedMap::SegmentedMap(const Expr& expr, const Options& options, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, options.counts})) {
   if (options.counts.empty()) return;
-  FlatForm form{simplified(expr), options.kinds, options.in, options.out, 1, true};
+  FlatForm form{codegen::simplified(expr), options.kinds, options.in, options.out, 1, true};
   const int64_t entry = flat_entry_bytes(form.in.size() + form.out.size());
   const int64_t most = (most_parameters - 8) / entry;
   require(most > 0, "pointwise: too many tensors (", form.in.size() + form.out.size(), ")");
@@ -218,7 +222,7 @@ void SegmentedMap::run(std::span<void* const> in, std::span<void* const> out) co
   const auto most = static_cast<size_t>(flat.form.segments);
   for (size_t first = 0; first < s.counts.size(); first += most) {
     const size_t count = std::min(most, s.counts.size() - first);
-    Parameters p;
+    codegen::Parameters p;
     p.add(flat.text.parameter_bytes);
     p.set(0, static_cast<uint32_t>(count));
     int64_t blocks = 0;

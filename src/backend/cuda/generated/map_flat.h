@@ -1,11 +1,11 @@
 // Code generation for maps whose tensors all have one shape, or one element: a list of segments.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "backend/cuda/generated/map.h"
 #include "backend/cuda/generated/work_split.h"
+#include "codegen/ir.h"
 
 namespace ebb::cuda {
 
@@ -22,7 +22,7 @@ struct FlatForm {
 // elements of one segment; the mask clears the elements outside of full vectors (0: unaligned
 // memory).
 struct FlatText {
-  std::string text;
+  codegen::Kernel code;
   int threads = 256, vector = 1;
   int64_t chunk = 0, first_entry = 0, entry_bytes = 0, parameter_bytes = 0;
   std::vector<size_t> used;  // inputs with a pointer; the outputs follow

@@ -5,10 +5,14 @@
 #include <optional>
 
 #include "backend/cuda/generated/work_split.h"
-#include "backend/cuda/ptx/expr_writer.h"
+#include "backend/cuda/ptx/emit.h"
+#include "codegen/expr_writer.h"
+#include "codegen/index.h"
 
 namespace ebb::cuda {
 namespace {
+
+using namespace codegen;
 
 constexpr size_t no_dim = ~size_t{0};
 
@@ -68,7 +72,7 @@ Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
 class StridedWriter {
  public:
   StridedWriter(const StridedForm& form, int capability)
-      : form_(form), draft_{Ptx(capability), {}} {
+      : form_(form), b_("pointwise", target_of(capability)) {
     for (size_t i = 0, tensor = 0; i < form.in.size(); ++i) {
       const size_t tensors = form.segments.of(i, form.segments.segmented_in);
       if (form.expr.uses(static_cast<int64_t>(i))) {
@@ -79,7 +83,7 @@ class StridedWriter {
     }
     shape_ = shape_of(form, used_);
     if (shape_.steps_dim != no_dim) {
-      Ptx scratch(capability);
+      Builder scratch("cost", target_of(capability));
       const ExprWriter trial(scratch, form.expr, rates(), narrow_results(form.out));
       int loads = 0;
       for (const size_t i : used_) loads += is_full(form, i);
@@ -91,29 +95,10 @@ class StridedWriter {
   }
 
   StridedText write() {
-    Ptx& p = draft_.ptx;
-    const Reg thread = thread_number(p, text_.threads);
-    const Reg count = draft_.number(text_.work);
-    const std::string done = p.new_label();
-    p.line("@", p.test("setp.ge.u32", thread, count), " bra ", done);
-    ExprWriter writer(p, form_.expr, rates(), narrow_results(form_.out));
-    write_addresses(thread);
-    load_all();
-    const auto load = [this](size_t i, int s, int e) { return loaded(i, s, e); };
-    for (int s = 0; s < shape_.steps; ++s) {
-      std::vector<std::vector<Operand>> values(form_.out.size());
-      for (int e = 0; e < shape_.vector; ++e)
-        for (size_t k = 0; k < values.size(); ++k)
-          values[k].push_back(writer.result(k, s, e, load));
-      for (size_t k = 0; k < values.size(); ++k)
-        p.store(form_.out[k], values[k], {out_[k][static_cast<size_t>(s)]});
-    }
-    p.bind(done);
-    text_.text = p.text({.name = "pointwise",
-                         .parameter_bytes = draft_.parameters.size(),
-                         .threads = text_.threads,
-                         .ctas_per_sm = 4});
-    text_.parameters = std::move(draft_.parameters);
+    const U32 thread = thread_number(b_, text_.threads);
+    b_.when(thread < b_.number(text_.work), [&] { vector(thread); });
+    text_.code = b_.finish(text_.threads, 4);
+    text_.parameters = std::move(b_.parameters());
     return std::move(text_);
   }
 
@@ -136,6 +121,22 @@ class StridedWriter {
     return r;
   }
 
+  // The vector of a thread.
+  void vector(U32 thread) {
+    ExprWriter writer(b_, form_.expr, rates(), narrow_results(form_.out));
+    write_addresses(thread);
+    load_all();
+    const auto load = [this](size_t i, int s, int e) { return loaded(i, s, e); };
+    for (int s = 0; s < shape_.steps; ++s) {
+      std::vector<std::vector<F32>> values(form_.out.size());
+      for (int e = 0; e < shape_.vector; ++e)
+        for (size_t k = 0; k < values.size(); ++k)
+          values[k].push_back(writer.result(k, s, e, load));
+      for (size_t k = 0; k < values.size(); ++k)
+        b_.store(form_.out[k], values[k], {out_[k][static_cast<size_t>(s)]});
+    }
+  }
+
   // Elements per load of input i.
   int load_width(size_t i) const {
     if (repeats(i)) return 1;
@@ -156,53 +157,52 @@ class StridedWriter {
   }
 
   // The addresses of one operand: by step, or by chunk.
-  std::vector<Reg> step_addresses(Reg base, Reg offset, DType dtype, int64_t stride) {
-    std::vector<Reg> at = {address(draft_.ptx, base, offset, dtype)};
+  std::vector<U64> step_addresses(U64 base, U64 offset, DType dtype, int64_t stride) {
+    std::vector<U64> at = {address(base, offset, dtype)};
     if (shape_.steps == 1 || stride == 0) return at;
-    const Reg bytes = draft_.ptx.b64("mul.wide.u32", draft_.number(stride), size_of(dtype));
-    for (int s = 1; s < shape_.steps; ++s)
-      at.push_back(draft_.ptx.b64("add.s64", at.back(), bytes));
+    const U64 bytes = mul_wide(b_.number(stride), size_of(dtype));
+    for (int s = 1; s < shape_.steps; ++s) at.push_back(at.back() + bytes);
     return at;
   }
 
-  void write_addresses(Reg thread) {
-    Ptx& p = draft_.ptx;
-    std::vector<std::vector<Reg>> base;  // by operand and output, by segment
+  void write_addresses(U32 thread) {
+    std::vector<std::vector<U64>> base;  // by operand and output, by segment
     const auto tensors = [&](size_t i, const std::vector<bool>& segmented) {
       base.emplace_back();
       for (size_t k = 0; k < form_.segments.of(i, segmented); ++k)
-        base.back().push_back(draft_.pointer(text_.pointers));
+        base.back().push_back(b_.pointer(text_.pointers));
     };
     for (const size_t i : used_) tensors(i, form_.segments.segmented_in);
     for (size_t k = 0; k < form_.out.size(); ++k) tensors(k, form_.segments.segmented_out);
-    const Coordinates split(draft_, thread_dims());
-    std::vector<std::vector<Reg>> coordinates;  // by chunk of the vector
+    const Coordinates split(b_, thread_dims());
+    std::vector<std::vector<U32>> coordinates;  // by chunk of the vector
     for (int j = 0; j < shape_.chunks(); ++j) {
-      Reg number = thread;
-      if (shape_.chunks() > 1) number = p.b32("mad.lo.u32", thread, shape_.chunks(), j);
-      coordinates.push_back(split.of(draft_, number));
+      U32 number = thread;
+      if (shape_.chunks() > 1)
+        number = mul_add(thread, shape_.chunks(), b_.u32(static_cast<uint32_t>(j)));
+      coordinates.push_back(split.of(number));
     }
-    const Reg flat = shape_.chunks() == 1 ? Reg{} : p.b64("mul.wide.u32", thread, shape_.vector);
-    std::vector<std::pair<std::vector<int64_t>, std::vector<Reg>>> known;  // offsets by strides
+    const U64 flat = shape_.chunks() == 1 ? U64() : mul_wide(thread, shape_.vector);
+    std::vector<std::pair<std::vector<int64_t>, std::vector<U64>>> known;  // offsets by strides
     const auto offsets = [&](const std::vector<int64_t>& strides) {
       for (const auto& [s, o] : known)
         if (s == strides) return o;
-      const Strides by(draft_, thread_strides(strides));
-      std::vector<Reg> o;
-      for (const auto& c : coordinates) o.push_back(by.offset(draft_, c));
+      const Strides by(b_, thread_strides(strides));
+      std::vector<U64> o;
+      for (const auto& c : coordinates) o.push_back(by.offset(c));
       known.emplace_back(strides, o);
       return o;
     };
-    const auto locate = [&](size_t i, const std::vector<Reg>& at, DType dtype) {
+    const auto locate = [&](size_t i, const std::vector<U64>& at, DType dtype) {
       const std::vector<int64_t>& strides = form_.space.strides[i];
       if (at.size() > 1) return part_addresses(at, coordinates[0], dtype);
       if (is_scalar(form_, i)) return at;
       if (shape_.chunks() == 1)
         return step_addresses(at[0], offsets(strides)[0], dtype, step_stride(strides));
       if (strides == form_.space.strides.back())
-        return std::vector<Reg>{address(p, at[0], flat, dtype)};
-      std::vector<Reg> all;
-      for (const Reg& o : offsets(strides)) all.push_back(address(p, at[0], o, dtype));
+        return std::vector<U64>{address(at[0], flat, dtype)};
+      std::vector<U64> all;
+      for (const U64& o : offsets(strides)) all.push_back(address(at[0], o, dtype));
       return all;
     };
     in_.resize(form_.in.size());
@@ -217,30 +217,30 @@ class StridedWriter {
   }
 
   // The addresses in a segmented tensor, by step. `base`: by segment.
-  std::vector<Reg> part_addresses(const std::vector<Reg>& base, const std::vector<Reg>& coordinates,
+  std::vector<U64> part_addresses(const std::vector<U64>& base, const std::vector<U32>& coordinates,
                                   DType dtype) {
     if (!choice_) find_segments(coordinates);
-    std::vector<std::vector<Reg>> by_step(static_cast<size_t>(shape_.steps));
+    std::vector<std::vector<U64>> by_step(static_cast<size_t>(shape_.steps));
     for (size_t k = 0; k < base.size(); ++k) {
       const auto at =
           step_addresses(base[k], segments_[k].offset, dtype, step_stride(segments_[k].strides));
       for (size_t s = 0; s < by_step.size(); ++s) by_step[s].push_back(at[at.size() > 1 ? s : 0]);
     }
-    std::vector<Reg> chosen;
-    for (const auto& at : by_step) chosen.push_back(choice_->choose(draft_, at));
+    std::vector<U64> chosen;
+    for (const auto& at : by_step) chosen.push_back(choice_->choose(at));
     return chosen;
   }
 
-  void find_segments(const std::vector<Reg>& coordinates) {
+  void find_segments(const std::vector<U32>& coordinates) {
     const std::vector<int64_t>& widths = form_.segments.widths;
-    choice_.emplace(draft_, widths, shape_.chunk, coordinates.back());
+    choice_.emplace(b_, widths, shape_.chunk, coordinates.back());
     for (size_t k = 0; k < widths.size(); ++k) {
       Segment segment{form_.space.strides.back(), {}};
       for (size_t d = 0; d + 1 < segment.strides.size(); ++d)
         segment.strides[d] = segment.strides[d] / form_.space.sizes.back() * widths[k];
-      std::vector<Reg> at = coordinates;
+      std::vector<U32> at = coordinates;
       at.back() = choice_->column(k);
-      segment.offset = Strides(draft_, thread_strides(segment.strides)).offset(draft_, at);
+      segment.offset = Strides(b_, thread_strides(segment.strides)).offset(at);
       segments_.push_back(segment);
     }
   }
@@ -252,8 +252,7 @@ class StridedWriter {
       text_.alignment.insert(text_.alignment.end(), tensors, std::min(widest, bytes));
     };
     for (const size_t i : used_) {
-      for (const Reg& at : in_[i])
-        packed_[i].push_back(draft_.ptx.load(form_.in[i], load_width(i), {at}));
+      for (const U64& at : in_[i]) packed_[i].push_back(b_.load(form_.in[i], load_width(i), {at}));
       aligned(load_width(i) * size_of(form_.in[i]),
               form_.segments.of(i, form_.segments.segmented_in));
     }
@@ -262,30 +261,30 @@ class StridedWriter {
               form_.segments.of(k, form_.segments.segmented_out));
   }
 
-  Operand loaded(size_t i, int step, int element) {
-    const std::vector<Packed>& all = packed_[i];
+  F32 loaded(size_t i, int step, int element) {
+    const std::vector<Words>& all = packed_[i];
     size_t which = 0;
     if (all.size() > 1)
       which = static_cast<size_t>(shape_.chunks() > 1 ? element / shape_.chunk : step);
     const int width = load_width(i);
-    return draft_.ptx.element(all[which], width == 1 ? 0 : element % width);
+    return b_.element(all[which], width == 1 ? 0 : element % width);
   }
 
   // A segment of a tensor, and the offset of the thread's vector in it.
   struct Segment {
     std::vector<int64_t> strides;
-    Reg offset;
+    U64 offset;
   };
 
   const StridedForm& form_;
-  Draft draft_;
+  Builder b_;
   std::vector<size_t> used_;  // operands
   std::vector<Segment> segments_;
   std::optional<SegmentChoice> choice_;  // set by the first segmented tensor
   StridedText text_;
   Shape3 shape_;
-  std::vector<std::vector<Reg>> in_, out_;  // addresses by tensor, by step or chunk
-  std::vector<std::vector<Packed>> packed_;
+  std::vector<std::vector<U64>> in_, out_;  // addresses by tensor, by step or chunk
+  std::vector<std::vector<Words>> packed_;
 };
 
 }  // namespace

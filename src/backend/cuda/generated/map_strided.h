@@ -1,12 +1,13 @@
 // The text of maps with broadcast tensors.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "backend/cuda/generated/segments.h"
 #include "backend/cuda/generated/slices.h"
-#include "backend/cuda/ptx/index.h"
+#include "codegen/ir.h"
+#include "codegen/parameters.h"
+#include "core/dtype.h"
 #include "ir/expr.h"
 #include "ir/space.h"
 
@@ -25,8 +26,8 @@ struct StridedForm {
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in
 // `used`, which counts every segment, then of the outputs), aligned to `alignment` bytes each.
 struct StridedText {
-  std::string text;
-  Parameters parameters;
+  codegen::Kernel code;
+  codegen::Parameters parameters;
   std::vector<int64_t> pointers, alignment;
   std::vector<size_t> used;
   int threads = 256;

@@ -8,7 +8,7 @@
 #include "backend/cuda/generated/map.h"
 #include "backend/cuda/generated/reduce_finish.h"
 #include "backend/cuda/generated/reduce_text.h"
-#include "backend/cuda/ptx/expr_writer.h"
+#include "codegen/expr_writer.h"
 
 namespace ebb::cuda {
 namespace {
@@ -63,7 +63,7 @@ struct Dims {
 };
 
 ReduceForm form_of(const Expr& expr, const Shape& shape, std::vector<Type> in, const Dims& dims) {
-  ReduceForm f{.expr = simplified(expr)};
+  ReduceForm f{.expr = codegen::simplified(expr)};
   for (size_t i = 0; i < in.size(); ++i) {
     f.in.push_back(in[i].dtype);
     if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};

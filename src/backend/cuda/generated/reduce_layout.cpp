@@ -5,7 +5,7 @@
 
 #include "backend/cuda/generated/reduce_text.h"
 #include "backend/cuda/generated/work_split.h"
-#include "backend/cuda/ptx/expr_writer.h"
+#include "codegen/math.h"
 
 namespace ebb::cuda {
 namespace {
@@ -37,7 +37,8 @@ int count_loads(const ReduceForm& f) {
 int cost_of_vector(const ReduceForm& f, int vector) {
   int n = 0;
   for (const Expr::Instruction& i : f.expr.code())
-    n += instructions_of(i.op, f.narrow ? Precision::narrow : Precision::full);
+    n += codegen::instructions_of(i.op,
+                                  f.narrow ? codegen::Precision::narrow : codegen::Precision::full);
   return n * vector;
 }
 

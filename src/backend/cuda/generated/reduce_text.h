@@ -1,10 +1,11 @@
 // The text of the first stage of reductions: partial sums (or maxima) of an expression.
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "backend/cuda/ptx/index.h"
+#include "codegen/ir.h"
+#include "codegen/parameters.h"
+#include "core/dtype.h"
 #include "ir/expr.h"
 #include "ir/space.h"
 
@@ -44,8 +45,8 @@ ReduceLayout layout_of(const ReduceForm& form, int sm_count, bool unaligned);
 // A generated kernel; like StridedText. Its outputs are the results if the layout is direct, else
 // one pointer to partial results [result, kept, chunk, inner].
 struct ReduceText {
-  std::string text;
-  Parameters parameters;
+  codegen::Kernel code;
+  codegen::Parameters parameters;
   std::vector<int64_t> pointers, alignment;
   std::vector<size_t> used;
   int64_t blocks = 0;

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/generated/kernel.h"
 #include "backend/cuda/generated/row_text.h"
-#include "backend/cuda/ptx/expr_writer.h"
+#include "codegen/expr_writer.h"
 
 namespace ebb::cuda {
 namespace {
@@ -40,7 +40,7 @@ RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, con
     : state_(std::make_shared<State>(State{device})) {
   State& s = *state_;
   if (shape.numel() == 0) return;
-  s.form.expr = simplified(expr);
+  s.form.expr = codegen::simplified(expr);
   s.form.out = options.out;
   s.form.extents = options.extents;
   s.form.partial_rows = options.partial_rows;

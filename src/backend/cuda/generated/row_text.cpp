@@ -6,12 +6,16 @@
 #include <map>
 
 #include "backend/cuda/generated/work_split.h"
-#include "backend/cuda/ptx/expr_writer.h"
+#include "backend/cuda/ptx/emit.h"
+#include "codegen/expr_writer.h"
+#include "codegen/index.h"
+#include "codegen/reduce.h"
 
 namespace ebb::cuda {
 namespace {
 
-constexpr int warp = 32;
+using namespace codegen;
+
 constexpr int phase_steps = 64;  // the writer's step: phase * phase_steps + step
 
 using Residency = RowLayout::Residency;
@@ -21,10 +25,10 @@ class RowWriter {
   RowWriter(const RowForm& form, const RowLayout& layout, int capability)
       : form_(form),
         layout_(layout),
-        draft_{Ptx(capability), {}},
-        p_(draft_.ptx),
+        b_("row_fusion", target_of(capability)),
+        warp_(b_.target().subgroup),
         rounds_(rounds_of(form)),
-        writer_(p_, form.expr, rates(), narrow()),
+        writer_(b_, form.expr, rates(), narrow()),
         reduced_(form.reductions()) {
     for (size_t i = 0; i < form.in.size(); ++i)
       if (layout.residency[i] != Residency::none) text_.used.push_back(i);
@@ -67,8 +71,7 @@ class RowWriter {
   int64_t vectors() const { return form_.length() / layout_.vector; }
   bool per(size_t k, RowExtent what) const { return form_.extents[k] == what; }
 
-  // ---- a row, or those of a partial reduction
-  // -------------------------------------------------------------
+  // ---- a row, or those of a partial reduction ------------------------------------------------
 
   void row() {
     load_rows();
@@ -81,99 +84,126 @@ class RowWriter {
   // A row is computed while the next is on its way.
   void accumulate_rows() {
     start_sums();
-    const Reg at = p_.b32("mov.u32", 0), end = draft_.number(form_.partial_rows);
-    const std::string loop = p_.new_label();
-    p_.bind(loop);
-    p_.line("add.u32 ", at, ", ", at, ", 1");
-    const Reg more = p_.test("setp.lt.u32", at, end);
-    const Reg more_inside = inside_ ? p_.test("setp.lt.and.u32", at, end, inside_) : Reg{};
-    std::vector<Reg> here = in_;
-    advance_inputs();
-    std::vector<std::vector<Packed>> next(form_.in.size());
-    for (const size_t i : text_.used)
-      for (int s = 0; s < layout_.steps && layout_.residency[i] == Residency::resident; ++s)
-        next[i].push_back(load(i, s, inside(s) ? more_inside : more));
-    std::swap(here, in_);
-    row();
-    add_to_sums();
-    for (const size_t i : text_.used) {
-      for (size_t s = 0; s < next[i].size(); ++s)
-        for (size_t w = 0; w < next[i][s].words.size(); ++w)
-          p_.line(next[i][s].words[w].kind == RegKind::b16   ? "mov.b16 "
-                  : next[i][s].words[w].kind == RegKind::b64 ? "mov.b64 "
-                                                             : "mov.b32 ",
-                  loaded_[i].at(static_cast<int>(s)).words[w], ", ", next[i][s].words[w]);
-      if (here[i].id != in_[i].id) p_.line("mov.b64 ", in_[i], ", ", here[i]);
-    }
-    advance_outputs();
-    swap_stages();
-    p_.line("@", more, " bra ", loop);
+    hold_rows();
+    const auto number = b_.var(b_.u32(0));
+    const U32 end = b_.number(form_.partial_rows);
+    b_.loop([&] {
+      const U32 at = number.get() + 1;
+      number.set(at);
+      const Pred more = at < end;
+      const Pred more_inside = inside_ ? both(inside_, more) : Pred();
+      const std::vector<U64> here = inputs_here(), behind = inputs_behind(here);
+      in_ = behind;
+      std::vector<std::vector<Words>> next(form_.in.size());
+      for (const size_t i : text_.used)
+        for (size_t s = 0; s < held_[i].size(); ++s)
+          next[i].push_back(
+              load(i, static_cast<int>(s), inside(static_cast<int>(s)) ? more_inside : more));
+      in_ = here;
+      for (size_t k = 0; k < out_.size(); ++k)
+        if (out_at_[k]) out_[k] = out_at_[k].get();
+      row();
+      add_to_sums();
+      for (const size_t i : text_.used) {
+        for (size_t s = 0; s < next[i].size(); ++s) b_.set(held_[i][s], next[i][s]);
+        if (in_at_[i]) in_at_[i].set(behind[i]);
+      }
+      advance_outputs();
+      swap_stages();
+      b_.break_unless(more);
+    });
   }
 
-  Reg row_bytes(size_t i, DType dtype, bool by_row) {
+  // Bytes from row to row; none if all rows share the operand.
+  U64 row_bytes(size_t i, DType dtype, bool by_row) {
     const int64_t stride = by_row ? 1 : form_.row_stride(i);
-    if (stride == 0) return {};
-    return p_.b64("mul.wide.u32", draft_.number(stride), size_of(dtype));
+    return stride == 0 ? U64() : mul_wide(b_.number(stride), size_of(dtype));
   }
-  void advance_inputs() {
+  // The variables of the loop along the rows.
+  void hold_rows() {
+    held_.resize(form_.in.size());
+    in_at_.resize(form_.in.size());
+    out_at_.resize(form_.out.size());
+    for (const size_t i : text_.used) {
+      if (layout_.residency[i] == Residency::resident)
+        for (int s = 0; s < layout_.steps; ++s) held_[i].push_back(b_.var(loaded_[i].at(s)));
+      if (form_.row_stride(i) != 0) in_at_[i] = b_.var(in_[i]);
+    }
+    for (size_t k = 0; k < form_.out.size(); ++k)
+      if (!per(k, RowExtent::partial) &&
+          (per(k, RowExtent::row) || form_.row_stride(form_.in.size()) != 0))
+        out_at_[k] = b_.var(out_[k]);
+    if (!block_sums_) return;
+    own_at_ = b_.var(own_.base);
+    other_at_ = b_.var(other_.base);
+    stage_offset_ = b_.var(b_.u32(static_cast<uint32_t>(stage_bytes_)));
+  }
+  std::vector<U64> inputs_here() {
+    std::vector<U64> at = in_;
     for (const size_t i : text_.used)
-      if (const Reg bytes = row_bytes(i, form_.in[i], false))
-        in_[i] = p_.b64("add.s64", in_[i], bytes);
+      if (in_at_[i]) at[i] = in_at_[i].get();
+    if (block_sums_) {
+      own_.base = own_at_.get();
+      other_.base = other_at_.get();
+    }
+    return at;
+  }
+  std::vector<U64> inputs_behind(std::vector<U64> at) {
+    for (const size_t i : text_.used)
+      if (in_at_[i]) at[i] = at[i] + row_bytes(i, form_.in[i], false);
+    return at;
   }
   void advance_outputs() {
-    for (size_t k = 0; k < form_.out.size(); ++k) {
-      if (per(k, RowExtent::partial)) continue;
-      const Reg bytes = row_bytes(form_.in.size(), form_.out[k], per(k, RowExtent::row));
-      if (bytes) p_.line("add.s64 ", out_[k], ", ", out_[k], ", ", bytes);
-    }
+    for (size_t k = 0; k < form_.out.size(); ++k)
+      if (out_at_[k])
+        out_at_[k].set(out_[k] + row_bytes(form_.in.size(), form_.out[k], per(k, RowExtent::row)));
   }
 
   // ---- where a thread works ------------------------------------------------------------------
 
   void find_row() {
-    const Reg tid = p_.b32("mov.u32", "%tid.x"), cta = p_.b32("mov.u32", "%ctaid.x");
+    tid_ = b_.thread_index();
+    const U32 cta = b_.block_index();
     const int per_block = layout_.threads / layout_.lanes;
     const int64_t groups = form_.rows() / std::max<int64_t>(form_.partial_rows, 1);
     text_.threads = layout_.threads;
     text_.blocks = (groups + per_block - 1) / per_block;
-    tid_ = lane_ = tid;
+    lane_ = tid_;
     group_ = cta;
     if (per_block > 1) {
-      const Reg number = p_.b32("mad.lo.u32", cta, layout_.threads, tid);
-      group_ = p_.b32("shr.u32", number, std::countr_zero(static_cast<unsigned>(layout_.lanes)));
-      lane_ = p_.b32("and.b32", tid, layout_.lanes - 1);
-      const Reg count = draft_.number(groups);
-      valid_ = p_.test("setp.lt.u32", group_, count);
-      group_ = p_.b32("min.u32", group_, p_.b32("sub.u32", count, 1));  // all lanes take part
+      group_ = mul_add(cta, layout_.threads, tid_) >>
+               std::countr_zero(static_cast<unsigned>(layout_.lanes));
+      lane_ = tid_ & static_cast<uint32_t>(layout_.lanes - 1);
+      const U32 count = b_.number(groups);
+      valid_ = group_ < count;
+      group_ = min(group_, count - 1);  // all lanes take part
     }
     row_ = group_;
-    if (form_.partial_rows > 0)
-      row_ = p_.b32("mul.lo.u32", group_, draft_.number(form_.partial_rows));
+    if (form_.partial_rows > 0) row_ = group_ * b_.number(form_.partial_rows);
     store_all_ = valid_;
     if (vectors() % layout_.lanes == 0) return;
-    const Reg at = p_.b32("add.u32", lane_, (layout_.steps - 1) * layout_.lanes);
-    const Reg count = draft_.number(vectors());
-    inside_ = p_.test("setp.lt.u32", at, count);
-    store_last_ = valid_ ? p_.test("setp.lt.and.u32", at, count, valid_) : inside_;
+    const U32 at = lane_ + static_cast<uint32_t>((layout_.steps - 1) * layout_.lanes);
+    inside_ = at < b_.number(vectors());
+    store_last_ = both(inside_, valid_);
   }
 
   // Of the vectors at a step: whether the row has them; and whether the thread writes them.
-  Reg inside(int step) const { return step + 1 == layout_.steps ? inside_ : Reg{}; }
-  Reg writes(int step) const { return inside(step) ? store_last_ : store_all_; }
+  Pred inside(int step) const { return step + 1 == layout_.steps ? inside_ : Pred(); }
+  Pred writes(int step) const { return inside(step) ? store_last_ : store_all_; }
 
   void find_addresses() {
-    std::vector<Reg> base;
+    std::vector<U64> base;
     for (size_t i = 0; i < text_.used.size() + form_.out.size(); ++i)
-      base.push_back(draft_.pointer(text_.pointers));
+      base.push_back(b_.pointer(text_.pointers));
     const std::vector<int64_t> sizes(form_.space.sizes.begin(), form_.space.sizes.end() - 1);
-    const std::vector<Reg> at = Coordinates(draft_, sizes).of(draft_, row_);
-    const Reg first = p_.b64("mul.wide.u32", lane_, layout_.vector);
-    std::map<std::vector<int64_t>, Reg> known;
-    const auto slot = [&](Reg from, const std::vector<int64_t>& strides, DType dtype) {
+    const std::vector<U32> at = Coordinates(b_, sizes).of(row_);
+    const U64 first = mul_wide(lane_, layout_.vector);
+    std::map<std::vector<int64_t>, U64> known;
+    const auto slot = [&](U64 from, const std::vector<int64_t>& strides, DType dtype) {
       const std::vector<int64_t> outer(strides.begin(), strides.end() - 1);
-      if (!known.contains(outer)) known[outer] = Strides(draft_, outer).offset(draft_, at);
-      const Reg row = address(p_, from, known[outer], dtype);
-      return strides.back() == 0 ? row : address(p_, row, first, dtype);
+      if (!known.contains(outer)) known[outer] = Strides(b_, outer).offset(at);
+      const U64 row = address(from, known[outer], dtype);
+      return strides.back() == 0 ? row : address(row, first, dtype);
     };
     in_.resize(form_.in.size());
     for (size_t u = 0; u < text_.used.size(); ++u) {
@@ -182,9 +212,9 @@ class RowWriter {
       alignment(along(i) ? layout_.vector : 1, form_.in[i]);
     }
     for (size_t k = 0; k < form_.out.size(); ++k) {
-      const Reg from = base[text_.used.size() + k];
+      const U64 from = base[text_.used.size() + k];
       if (per(k, RowExtent::row))
-        out_.push_back(address(p_, from, p_.b64("cvt.u64.u32", row_), form_.out[k]));
+        out_.push_back(address(from, widen(row_), form_.out[k]));
       else
         out_.push_back(per(k, RowExtent::partial)
                            ? from
@@ -199,9 +229,9 @@ class RowWriter {
 
   // ---- loads ---------------------------------------------------------------------------------
 
-  Packed load(size_t i, int step, Reg when) {
+  Words load(size_t i, int step, Pred when) {
     const int64_t offset = int64_t{step} * layout_.lanes * layout_.vector * size_of(form_.in[i]);
-    return p_.load(form_.in[i], layout_.vector, {in_[i], offset, when});
+    return b_.load(form_.in[i], layout_.vector, Address{in_[i], offset, when});
   }
 
   void load_all(Residency residency) {
@@ -213,110 +243,123 @@ class RowWriter {
   void load_rows() {
     for (const size_t i : text_.used)
       if (layout_.residency[i] == Residency::row)
-        loaded_[i].emplace(0, p_.load(form_.in[i], 1, {in_[i]}));
+        loaded_[i].emplace(0, b_.load(form_.in[i], 1, Address{in_[i]}));
   }
 
-  Operand value(size_t i, int step, int element) {
+  F32 value(size_t i, int step, int element) {
     if (i >= form_.in.size()) return reduced_[i - form_.in.size()];
-    if (layout_.residency[i] == Residency::row) return p_.element(loaded_[i].at(0), 0);
+    if (layout_.residency[i] == Residency::row) return b_.element(loaded_[i].at(0), 0);
     const int s = step % phase_steps, key = layout_.residency[i] == Residency::streamed ? step : s;
+    if (!held_.empty() && !held_[i].empty())
+      return b_.element(held_[i][static_cast<size_t>(s)], element);
     auto at = loaded_[i].find(key);
     if (at == loaded_[i].end()) at = loaded_[i].emplace(key, load(i, s, inside(s))).first;
-    return p_.element(at->second, element);
+    return b_.element(at->second, element);
   }
 
-  Operand result(size_t k, int step, int element) {
+  F32 result(size_t k, int step, int element) {
     return writer_.result(k, phase_ * phase_steps + step, element,
                           [this](size_t i, int s, int e) { return value(i, s, e); });
   }
 
-  // ---- reductions
-  // --------------------------------------------------------------------------------
+  // ---- reductions ----------------------------------------------------------------------------
 
-  std::string_view combine(size_t t) const { return form_.maximum[t] ? "max.f32" : "add.f32"; }
+  F32 combine(size_t t, F32 a, F32 b) const { return form_.maximum[t] ? max(a, b) : sum(a, b); }
+  F32 start(size_t t) {
+    return b_.f32(form_.maximum[t] ? -std::numeric_limits<float>::infinity() : 0.0f);
+  }
 
   void run_reductions() {
     std::vector<size_t> now;
-    for (size_t t = 0; t < rounds_.size(); ++t)
-      if (rounds_[t] == phase_) now.push_back(t);
-    for (const size_t t : now)
-      reduced_[t] = p_.f32("mov.f32", Operand(form_.maximum[t] ? -infinity : 0.0f));
-    for (int s = 0; s < layout_.steps; ++s)
-      for (const size_t t : now) {
-        Operand sum = result(t, s, 0);  // of the vector
-        for (int e = 1; e < layout_.vector; ++e)
-          sum = p_.f32(combine(t), sum, p_.in_register(result(t, s, e)));
-        const std::string when = inside(s) ? joined("@", inside(s), " ") : "";
-        p_.line(when, combine(t), " ", reduced_[t], ", ", reduced_[t], ", ", p_.in_register(sum));
-      }
-    p_.line("bar.warp.sync -1");
-    for (const size_t t : now) across(t, std::min(layout_.lanes, warp));
-    if (layout_.lanes > warp) across_block(now);
-  }
-
-  void across(size_t t, int lanes) {
-    for (int offset = lanes / 2; offset > 0; offset /= 2) {
-      const Reg other = p_.f32("shfl.sync.bfly.b32", reduced_[t], offset, 31, -1);
-      p_.line(combine(t), " ", reduced_[t], ", ", reduced_[t], ", ", other);
+    std::vector<Var<Kind::f32>> sums;
+    for (size_t t = 0; t < rounds_.size(); ++t) {
+      if (rounds_[t] != phase_) continue;
+      now.push_back(t);
+      sums.push_back(b_.var(start(t)));
     }
+    for (int s = 0; s < layout_.steps; ++s)
+      for (size_t k = 0; k < now.size(); ++k) {
+        const size_t t = now[k];
+        F32 vector = result(t, s, 0);
+        for (int e = 1; e < layout_.vector; ++e) vector = combine(t, vector, result(t, s, e));
+        b_.when(inside(s), [&] { sums[k].set(combine(t, sums[k].get(), vector)); });
+      }
+    b_.subgroup_barrier();
+    std::vector<F32> totals;
+    for (const auto& v : sums) totals.push_back(v.get());
+    totals = across(now, totals, std::min(layout_.lanes, warp_));
+    if (layout_.lanes > warp_) totals = across_block(now, totals);
+    for (size_t k = 0; k < now.size(); ++k) reduced_[now[k]] = totals[k];
   }
 
-  int warps() const { return layout_.lanes / warp; }
+  std::vector<F32> across(const std::vector<size_t>& now, const std::vector<F32>& v, int lanes) {
+    return subgroup_reduce(b_, v, lanes,
+                           [&](size_t k, F32 a, F32 b) { return combine(now[k], a, b); });
+  }
+
+  int warps() const { return layout_.lanes / warp_; }
   int warps_rounded() const {
     return static_cast<int>(std::bit_ceil(static_cast<unsigned>(warps())));
   }
 
   // Where the warps of a block leave their reductions, and find those of all.
   void place_shared() {
-    if (layout_.lanes <= warp) return;
-    const int floats = warps() * static_cast<int>(form_.reductions());
-    shared_ = form_.partial_rows > 0 ? 2 * floats : floats;
-    const Reg memory = p_.b32("mov.u32", "shared");
-    const Reg lane = p_.b32("and.b32", tid_, warps_rounded() - 1);
-    own_ = p_.b32("mad.lo.u32", p_.b32("shr.u32", tid_, 5), 4, memory);
-    other_ = p_.b32("mad.lo.u32", lane, 4, memory);
-    leads_ = p_.test("setp.eq.u32", p_.b32("and.b32", tid_, warp - 1), 0);
-    if (warps_rounded() > warps()) there_ = p_.test("setp.lt.u32", lane, warps());
-    if (form_.partial_rows > 0) stage_offset_ = p_.b32("mov.u32", 4 * floats);
+    block_sums_ = layout_.lanes > warp_ && form_.reductions() > 0;
+    if (!block_sums_) return;
+    stage_bytes_ = 4 * warps() * static_cast<int>(form_.reductions());
+    const SharedArray memory =
+        b_.shared_array(4, stage_bytes_ / 4 * (form_.partial_rows > 0 ? 2 : 1));
+    const U32 lane = tid_ & static_cast<uint32_t>(warps_rounded() - 1);
+    own_ = b_.at(memory, b_.subgroup(tid_));
+    other_ = b_.at(memory, lane);
+    leads_ = b_.lane(tid_) == 0u;
+    if (warps_rounded() > warps()) there_ = lane < static_cast<uint32_t>(warps());
   }
 
-  void across_block(const std::vector<size_t>& now) {
+  std::vector<F32> across_block(const std::vector<size_t>& now, const std::vector<F32>& values) {
     const int first = taken_;
     taken_ += warps() * static_cast<int>(now.size());
     const auto slot = [&](size_t k) { return 4 * (first + warps() * static_cast<int>(k)); };
-    for (size_t k = 0; k < now.size(); ++k)
-      p_.line("@", leads_, " st.shared.f32 [", own_, "+", slot(k), "], ", reduced_[now[k]]);
-    p_.line("bar.sync 0");
+    b_.when(leads_, [&] {
+      for (size_t k = 0; k < now.size(); ++k)
+        b_.store(std::span(&values[k], 1), SharedAddress{own_.base, slot(k)});
+    });
+    b_.barrier();
+    std::vector<F32> all;
     for (size_t k = 0; k < now.size(); ++k) {
-      const size_t t = now[k];
-      if (there_)
-        p_.line("mov.f32 ", reduced_[t], ", ", Operand(form_.maximum[t] ? -infinity : 0.0f));
-      p_.line(there_ ? joined("@", there_, " ") : "", "ld.shared.f32 ", reduced_[t], ", [", other_,
-              "+", slot(k), "]");
+      const auto read = [&] {
+        return b_.element(b_.load(DType::f32, 1, SharedAddress{other_.base, slot(k)}), 0);
+      };
+      if (!there_) {
+        all.push_back(read());
+        continue;
+      }
+      const auto v = b_.var(start(now[k]));
+      b_.when(there_, [&] { v.set(read()); });
+      all.push_back(v.get());
     }
-    for (const size_t t : now) across(t, warps_rounded());
+    return across(now, all, warps_rounded());
   }
 
   // Double buffering: the next row's reductions use the other half of the shared memory, since a
   // warp may still read this one.
   void swap_stages() {
-    if (!stage_offset_) return;
-    p_.line("add.s32 ", own_, ", ", own_, ", ", stage_offset_);
-    p_.line("add.s32 ", other_, ", ", other_, ", ", stage_offset_);
-    p_.line("neg.s32 ", stage_offset_, ", ", stage_offset_);
+    if (!block_sums_) return;
+    const U32 by = stage_offset_.get();
+    own_at_.set(b_.move(own_, by).base);
+    other_at_.set(b_.move(other_, by).base);
+    stage_offset_.set(b_.u32(0) - by);
   }
 
   // ---- outputs -------------------------------------------------------------------------------
 
   void write_row_numbers() {
-    Reg first;
+    Pred first;
     for (size_t k = 0; k < form_.out.size(); ++k) {
       if (!per(k, RowExtent::row)) continue;
-      if (!first)
-        first = valid_ ? p_.test("setp.eq.and.u32", lane_, 0, valid_)
-                       : p_.test("setp.eq.u32", lane_, 0);
-      const Operand v[] = {result(form_.reductions() + k, 0, 0)};
-      p_.store(form_.out[k], v, {out_[k], 0, first});
+      if (!first) first = both(lane_ == 0u, valid_);
+      const F32 v[] = {result(form_.reductions() + k, 0, 0)};
+      b_.store(form_.out[k], v, {out_[k], 0, first});
     }
   }
 
@@ -334,11 +377,11 @@ class RowWriter {
     fetch(0);
     for (int s = 0; s < layout_.steps; ++s) {
       fetch(s + 1);
-      std::vector<std::vector<Operand>> values(form_.out.size());
+      std::vector<std::vector<F32>> values(form_.out.size());
       for (int e = 0; e < layout_.vector; ++e)
         for (const size_t k : outputs) values[k].push_back(result(form_.reductions() + k, s, e));
       for (const size_t k : outputs)
-        p_.store(form_.out[k], values[k], {out_[k], offset(s, k), writes(s)});
+        b_.store(form_.out[k], values[k], {out_[k], offset(s, k), writes(s)});
     }
   }
   int64_t offset(int step, size_t k) const {
@@ -351,58 +394,63 @@ class RowWriter {
     sums_.resize(form_.out.size());
     for (size_t k = 0; k < form_.out.size(); ++k)
       for (int i = 0; per(k, RowExtent::partial) && i < layout_.steps * layout_.vector; ++i)
-        sums_[k].push_back(p_.f32("mov.f32", Operand(0.0f)));
+        sums_[k].push_back(b_.var(b_.f32(0.0f)));
   }
   void add_to_sums() {
     for (int s = 0; s < layout_.steps; ++s)
       for (int e = 0; e < layout_.vector; ++e)
         for (size_t k = 0; k < form_.out.size(); ++k) {
           if (sums_[k].empty()) continue;
-          const Reg sum = sums_[k][static_cast<size_t>(s * layout_.vector + e)];
-          p_.line("add.f32 ", sum, ", ", sum, ", ",
-                  p_.in_register(result(form_.reductions() + k, s, e)));
+          const F32 v = result(form_.reductions() + k, s, e);
+          const auto& total = sums_[k][static_cast<size_t>(s * layout_.vector + e)];
+          total.set(sum(total.get(), v));
         }
   }
   void write_partials() {
-    const Reg number = p_.b64("mul.wide.u32", group_, draft_.number(form_.length()));
-    const Reg first = p_.b64("mad.wide.u32", lane_, layout_.vector, number);
+    const U64 number = mul_wide(group_, b_.number(form_.length()));
+    const U64 first = mul_wide_add(lane_, b_.u32(static_cast<uint32_t>(layout_.vector)), number);
     for (size_t k = 0; k < form_.out.size(); ++k) {
       if (sums_[k].empty()) continue;
-      const Reg to = address(p_, out_[k], first, form_.out[k]);
+      const U64 to = address(out_[k], first, form_.out[k]);
       for (int s = 0; s < layout_.steps; ++s) {
-        const auto from = sums_[k].begin() + s * layout_.vector;
-        const std::vector<Operand> v(from, from + layout_.vector);
-        p_.store(form_.out[k], v, {to, offset(s, k), writes(s)});
+        std::vector<F32> v;
+        for (int e = 0; e < layout_.vector; ++e)
+          v.push_back(sums_[k][static_cast<size_t>(s * layout_.vector + e)].get());
+        b_.store(form_.out[k], v, {to, offset(s, k), writes(s)});
       }
     }
   }
 
   void finish() {
     constexpr int64_t registers = 65536;
-    text_.text = p_.text({.name = "row_fusion",
-                          .parameter_bytes = draft_.parameters.size(),
-                          .threads = layout_.threads,
-                          .ctas_per_sm = static_cast<int>(std::max<int64_t>(
-                              1, registers / (int64_t{layout_.threads} * layout_.registers))),
-                          .shared_floats = shared_});
-    text_.parameters = std::move(draft_.parameters);
+    const int64_t blocks = registers / (int64_t{layout_.threads} * layout_.registers);
+    text_.code = b_.finish(layout_.threads, static_cast<int>(std::max<int64_t>(1, blocks)));
+    text_.parameters = std::move(b_.parameters());
   }
-
-  static constexpr float infinity = std::numeric_limits<float>::infinity();
 
   const RowForm& form_;
   const RowLayout& layout_;
-  Draft draft_;
-  Ptx& p_;
+  Builder b_;
+  int warp_;
   std::vector<int> rounds_;
   ExprWriter writer_;
   RowText text_;
-  int phase_ = 0, shared_ = 0, taken_ = 0;  // floats of shared memory, and those in use
-  Reg tid_, lane_, group_, row_, valid_, inside_, store_all_, store_last_;
-  Reg own_, other_, leads_, there_, stage_offset_;  // of the sums across a block
-  std::vector<Reg> in_, out_, reduced_;             // addresses; reductions
-  std::vector<std::vector<Reg>> sums_;              // by output, by element
-  std::vector<std::map<int, Packed>> loaded_;       // by input, by step
+  int phase_ = 0, taken_ = 0;  // taken_: floats of shared memory in use
+  U32 tid_, lane_, group_, row_;
+  Pred valid_, inside_, store_all_, store_last_;
+  // of the sums across a block
+  bool block_sums_ = false;
+  int stage_bytes_ = 0;
+  SharedAddress own_, other_;
+  Pred leads_, there_;
+  std::vector<U64> in_, out_;  // addresses
+  std::vector<F32> reduced_;
+  std::vector<std::vector<Var<Kind::f32>>> sums_;  // by output, by element
+  std::vector<std::map<int, Words>> loaded_;       // by input, by step
+  // of the loop along the rows of a partial reduction
+  std::vector<std::vector<WordsVar>> held_;  // by input, by step
+  std::vector<Var<Kind::u64>> in_at_, out_at_;
+  Var<Kind::u32> own_at_, other_at_, stage_offset_;
 };
 
 }  // namespace

@@ -2,11 +2,12 @@
 // and sums of that across rows.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "backend/cuda/generated/slices.h"
-#include "backend/cuda/ptx/index.h"
+#include "codegen/ir.h"
+#include "codegen/parameters.h"
+#include "core/dtype.h"
 #include "ir/expr.h"
 #include "ir/space.h"
 
@@ -57,8 +58,8 @@ std::vector<int> rounds_of(const RowForm& form);
 
 // A generated kernel; like StridedText. Its outputs are those of the form.
 struct RowText {
-  std::string text;
-  Parameters parameters;
+  codegen::Kernel code;
+  codegen::Parameters parameters;
   std::vector<int64_t> pointers, alignment;
   std::vector<size_t> used;
   int64_t blocks = 0;

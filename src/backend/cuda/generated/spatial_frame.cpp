@@ -2,15 +2,20 @@
 
 #include <algorithm>
 
+#include "backend/cuda/ptx/emit.h"
+
 namespace ebb::cuda {
+
+using codegen::Coordinates;
+using codegen::Strides;
 
 SpatialFrame::SpatialFrame(const SpatialForm& form, const SpatialLayout& layout, int capability)
     : f_(form),
       l_(layout),
       w_(partition(form)),
       m_(spatial_memory(form, w_, layout)),
-      d_{Ptx(capability), {}},
-      p_(d_.ptx) {
+      b_("spatial_fusion", target_of(capability)),
+      warp_(b_.target().subgroup) {
   for (size_t i = 0; i < form.in.size(); ++i)
     if (w_.element.uses(static_cast<int64_t>(i)) || w_.channel.uses(static_cast<int64_t>(i)))
       used_.push_back(i);
@@ -27,44 +32,41 @@ SpatialFrame::SpatialFrame(const SpatialForm& form, const SpatialLayout& layout,
 }
 
 void SpatialFrame::find_numbers() {
-  channels_ = d_.number(f_.channels);
-  count_ = d_.number(l_.pixels(f_));
-  tile_ = d_.number(l_.tile);
-  lanes_ = d_.number(l_.lanes());
-  rows_ = d_.number(l_.rows());
-  busy_ = d_.number(l_.rows() * l_.lanes());
-  group_ = d_.number(f_.group());
-  memory_ = p_.b32("mov.u32", "dynamic");
+  channels_ = b_.number(f_.channels);
+  count_ = b_.number(l_.pixels(f_));
+  tile_ = b_.number(l_.tile);
+  lanes_ = b_.number(l_.lanes());
+  rows_ = b_.number(l_.rows());
+  busy_ = b_.number(l_.rows() * l_.lanes());
+  group_ = b_.number(f_.group());
 }
 
 void SpatialFrame::find_position() {
-  tid_ = p_.b32("mov.u32", "%tid.x");
+  tid_ = b_.thread_index();
   // By division: %clusterid is slower (38.6 us for [32,64,64,192], not 37.1).
-  Reg work = p_.b32("mov.u32", "%ctaid.x");
+  U32 work = b_.block_index();
   if (l_.cluster > 1) {
-    const Reciprocal by(l_.cluster);
-    work = quotient(p_, work, d_.number(by.multiplier), d_.number(by.shift));
-    rank_ = p_.b32("mov.u32", "%cluster_ctarank");
+    work = quotient(b_, work, l_.cluster);
+    rank_ = U32(b_.make(codegen::Op::cluster_rank, codegen::Kind::u32, {}));
   }
   const int64_t tiles = f_.channels / l_.tile;
-  const std::vector<Reg> at = Coordinates(d_, {f_.images, tiles}).of(d_, work);
+  const std::vector<U32> at = Coordinates(b_, {f_.images, tiles}).of(work);
   image_ = at[0];
-  first_channel_ = p_.b32("mul.lo.u32", at[1], tile_);
-  const std::vector<Reg> own = Coordinates(d_, {l_.threads, l_.lanes()}).of(d_, tid_);
+  first_channel_ = at[1] * tile_;
+  const std::vector<U32> own = Coordinates(b_, {l_.threads, l_.lanes()}).of(tid_);
   row_ = own[0];
-  lane_channel_ = p_.b32("mul.lo.u32", own[1], l_.vector);
-  Reg first = row_;
-  const Reg pixels = d_.number(f_.pixels);
+  lane_channel_ = own[1] * static_cast<uint32_t>(l_.vector);
+  U32 first = row_;
+  const U32 pixels = b_.number(f_.pixels);
   if (l_.cluster > 1) {
-    const Reg start = p_.b32("mul.lo.u32", rank_, count_);
-    const Reg left = p_.b32("max.s32", p_.b32("sub.s32", pixels, start), 0);
-    count_ = p_.b32("min.u32", count_, left);
-    first = p_.b32("add.u32", row_, start);
+    const U32 start = rank_ * count_;
+    count_ = min(count_, as_u32(max(as_i32(pixels - start), b_.i32(0))));
+    first = row_ + start;
   }
-  first_pixel_ = p_.b32("mad.lo.u32", image_, pixels, first);
-  busy_thread_ = p_.test("setp.lt.u32", tid_, busy_);
-  first_row_ = p_.b32("selp.b32", row_, count_, busy_thread_);  // idle threads have no pixels
-  channel_thread_ = p_.test("setp.lt.u32", tid_, tile_);
+  first_pixel_ = mul_add(image_, pixels, first);
+  busy_thread_ = tid_ < busy_;
+  first_row_ = select(busy_thread_, row_, count_);  // idle threads have no pixels
+  channel_thread_ = tid_ < tile_;
 }
 
 size_t SpatialFrame::operand_of(size_t i) const {
@@ -73,14 +75,14 @@ size_t SpatialFrame::operand_of(size_t i) const {
 }
 
 void SpatialFrame::find_addresses() {
-  std::vector<std::vector<Reg>> base;  // by tensor, by segment
+  std::vector<std::vector<U64>> base;  // by tensor, by segment
   const auto tensor = [&](size_t segments) {
     base.emplace_back();
-    for (size_t k = 0; k < segments; ++k) base.back().push_back(d_.pointer(t_.pointers));
+    for (size_t k = 0; k < segments; ++k) base.back().push_back(b_.pointer(t_.pointers));
   };
   for (const size_t i : used_) tensor(f_.segments.of(operand_of(i), f_.segments.segmented_in));
   for (size_t k = 0; k < f_.out.size(); ++k) tensor(f_.segments.of(k, f_.segments.segmented_out));
-  own_channel_ = p_.b32("add.u32", first_channel_, tid_);
+  own_channel_ = first_channel_ + tid_;
   in_.resize(f_.in.size());
   for (size_t u = 0; u < used_.size(); ++u) {
     const SpatialForm::Input& in = f_.in[used_[u]];
@@ -89,7 +91,7 @@ void SpatialFrame::find_addresses() {
     align(in.streams ? l_.vector : 1, in.dtype, base[u].size());
   }
   for (size_t k = 0; k < f_.out.size(); ++k) {
-    const std::vector<Reg>& to = base[used_.size() + k];
+    const std::vector<U64>& to = base[used_.size() + k];
     const SpatialForm::Input numbers{f_.out[k], false, f_.image_stride(k), 1};
     out_.push_back(f_.per_channel[k] ? Cursor{channel_address(to, numbers), {}}
                                      : stream(to, f_.out[k]));
@@ -98,40 +100,39 @@ void SpatialFrame::find_addresses() {
   for (size_t i = 0; i < f_.in.size(); ++i) {
     resident_.emplace_back();
     if (!l_.resident[i]) continue;
-    const int64_t size = l_.vector * size_of(f_.in[i].dtype);
-    resident_[i] = {p_.b32("mad.lo.u32", tid_, size, area(m_.resident[i])),
-                    p_.b32("mul.lo.u32", busy_, size)};
+    const auto size = static_cast<uint32_t>(l_.vector * size_of(f_.in[i].dtype));
+    resident_[i] = {b_.move(area(m_.resident[i]), tid_ * size).base, busy_ * size};
   }
 }
 
-SpatialFrame::Cursor SpatialFrame::stream(const std::vector<Reg>& base, DType dtype) {
+SpatialFrame::Cursor SpatialFrame::stream(const std::vector<U64>& base, DType dtype) {
   const bool segmented = base.size() > 1;
-  const Reg channel = p_.b32("add.u32", first_channel_, lane_channel_);
-  if (segmented && !lane_choice_) lane_choice_.emplace(d_, f_.segments.widths, 1, channel);
-  std::vector<Reg> from, stride;
+  const U32 channel = first_channel_ + lane_channel_;
+  if (segmented && !lane_choice_) lane_choice_.emplace(b_, f_.segments.widths, 1, channel);
+  std::vector<U64> from, stride;
   for (size_t k = 0; k < base.size(); ++k) {
-    const Reg width = segmented ? d_.number(f_.segments.widths[k]) : channels_;
-    const Reg column = p_.b64("cvt.u64.u32", segmented ? lane_choice_->column(k) : channel);
-    const Reg element = p_.b64("mad.wide.u32", first_pixel_, width, column);
-    from.push_back(address(p_, base[k], element, dtype));
-    stride.push_back(p_.b64("mul.wide.u32", p_.b32("mul.lo.u32", rows_, width), size_of(dtype)));
+    const U32 width = segmented ? b_.number(f_.segments.widths[k]) : channels_;
+    const U64 column = widen(segmented ? lane_choice_->column(k) : channel);
+    from.push_back(address(base[k], mul_wide_add(first_pixel_, width, column), dtype));
+    stride.push_back(mul_wide(rows_ * width, size_of(dtype)));
   }
   if (!segmented) return {from[0], stride[0]};
-  return {lane_choice_->choose(d_, from), lane_choice_->choose(d_, stride)};
+  return {lane_choice_->choose(from), lane_choice_->choose(stride)};
 }
 
-Reg SpatialFrame::channel_address(const std::vector<Reg>& base, const SpatialForm::Input& in) {
+SpatialFrame::U64 SpatialFrame::channel_address(const std::vector<U64>& base,
+                                                const SpatialForm::Input& in) {
   const bool segmented = base.size() > 1;
-  if (segmented && !own_choice_) own_choice_.emplace(d_, f_.segments.widths, 1, own_channel_);
-  std::vector<Reg> at;
+  if (segmented && !own_choice_) own_choice_.emplace(b_, f_.segments.widths, 1, own_channel_);
+  std::vector<U64> at;
   for (size_t k = 0; k < base.size(); ++k) {
     const int64_t images =
         segmented ? in.image_stride / f_.channels * f_.segments.widths[k] : in.image_stride;
-    const Strides strides(d_, {images, in.channel_stride});
-    const Reg own = segmented ? own_choice_->column(k) : own_channel_;
-    at.push_back(address(p_, base[k], strides.offset(d_, {image_, own}), in.dtype));
+    const Strides strides(b_, {images, in.channel_stride});
+    const U32 own = segmented ? own_choice_->column(k) : own_channel_;
+    at.push_back(address(base[k], strides.offset({image_, own}), in.dtype));
   }
-  return segmented ? own_choice_->choose(d_, at) : at[0];
+  return segmented ? own_choice_->choose(at) : at[0];
 }
 
 void SpatialFrame::align(int64_t elements, DType dtype, size_t tensors) {
@@ -139,65 +140,54 @@ void SpatialFrame::align(int64_t elements, DType dtype, size_t tensors) {
   t_.alignment.insert(t_.alignment.end(), tensors, std::min(widest, elements * size_of(dtype)));
 }
 
-SpatialFrame::Cursor SpatialFrame::begin(const Cursor& p) {
-  return {p_.make(p.base.kind, p.base.kind == RegKind::b64 ? "mov.b64" : "mov.b32", p.base),
-          p.stride};
-}
-void SpatialFrame::advance(const Cursor& p) {
-  p_.line(p.base.kind == RegKind::b64 ? "add.s64 " : "add.u32 ", p.base, ", ", p.base, ", ",
-          p.stride);
-}
-
-void SpatialFrame::sweep(Reg at, Reg limit, int steps, const std::function<void(int)>& body) {
-  const std::string end = p_.new_label();
+void SpatialFrame::sweep(int steps, const std::function<void(int)>& body) {
+  const auto next = b_.var(first_row_);
   for (const int n : {steps, 1}) {
-    const std::string loop = p_.new_label(), next = n == 1 ? end : p_.new_label();
-    p_.bind(loop);
-    const Reg last = n == 1 ? at : p_.b32("mad.lo.u32", rows_, n - 1, at);
-    p_.line("@", p_.test("setp.ge.u32", last, limit), " bra ", next);
-    p_.line("mad.lo.u32 ", at, ", ", rows_, ", ", n, ", ", at);
-    body(n);
-    p_.line("bra ", loop);
-    p_.bind(next);
+    b_.loop([&] {
+      const U32 at = next.get();
+      const U32 last = n == 1 ? at : mul_add(rows_, n - 1, at);
+      b_.break_unless(last < count_);
+      next.set(mul_add(rows_, n, at));
+      body(n);
+    });
     if (steps == 1) break;
   }
 }
 
-void SpatialFrame::only(Reg who, const std::function<void()>& body) {
-  const std::string end = p_.new_label();
-  p_.line("@!", who, " bra ", end);
-  body();
-  p_.bind(end);
-}
-
-std::vector<Reg> SpatialFrame::add_up(std::vector<Reg> base, Reg count, Reg stride) {
+std::vector<SpatialFrame::F32> SpatialFrame::add_up(const std::vector<SharedAddress>& base,
+                                                    U32 count, U32 stride) {
   constexpr int under_way = 4;
-  std::vector<Reg> sum;
-  for (Reg& b : base) {
-    b = p_.b32("mov.u32", b);
-    sum.push_back(p_.f32("mov.f32", Operand(0.0f)));
+  std::vector<codegen::Var<codegen::Kind::u32>> at;
+  std::vector<Float> total;
+  for (const SharedAddress& from : base) {
+    at.push_back(b_.var(from.base));
+    total.push_back(b_.var(b_.f32(0.0f)));
   }
-  const Reg left = p_.b32("mov.u32", count);
-  const std::string loop = p_.new_label();
-  p_.bind(loop);
-  std::vector<std::vector<Reg>> v(base.size());
-  for (int k = 0; k < under_way; ++k) {
-    const Reg there = p_.test("setp.gt.s32", left, k);
-    for (size_t i = 0; i < base.size(); ++i) {
-      v[i].push_back(p_.f32("mov.f32", Operand(0.0f)));
-      p_.line("@", there, " ld.shared.f32 ", v[i].back(), ", [", base[i], "]");
-      p_.line("add.u32 ", base[i], ", ", base[i], ", ", stride);
+  const auto left = b_.var(count);
+  b_.loop([&] {
+    std::vector<std::vector<Float>> v(base.size());
+    for (int k = 0; k < under_way; ++k) {
+      const Pred there = as_i32(left.get()) > k;
+      for (size_t i = 0; i < base.size(); ++i) {
+        const SharedAddress here{at[i].get()};
+        v[i].push_back(b_.var(b_.f32(0.0f)));
+        b_.when(there, [&] { v[i].back().set(b_.element(b_.load(DType::f32, 1, here), 0)); });
+        at[i].set(b_.move(here, stride).base);
+      }
     }
-  }
-  for (size_t i = 0; i < base.size(); ++i)
-    for (const Reg x : v[i]) p_.line("add.f32 ", sum[i], ", ", sum[i], ", ", x);
-  p_.line("sub.u32 ", left, ", ", left, ", ", under_way);
-  p_.line("@", p_.test("setp.gt.s32", left, 0), " bra ", loop);
-  return sum;
+    for (size_t i = 0; i < base.size(); ++i)
+      for (const Float& x : v[i]) total[i].set(sum(total[i].get(), x.get()));
+    const U32 rest = left.get() - static_cast<uint32_t>(under_way);
+    left.set(rest);
+    b_.break_unless(as_i32(rest) > 0);
+  });
+  std::vector<F32> sums;
+  for (const Float& s : total) sums.push_back(s.get());
+  return sums;
 }
 
-Reg SpatialFrame::of_row(Reg base, size_t k) {
-  return k == 0 ? base : p_.b32("mad.lo.u32", tile_, static_cast<int64_t>(k) * float_bytes, base);
+SpatialFrame::SharedAddress SpatialFrame::of_row(const SharedAddress& floats, size_t k) {
+  return k == 0 ? floats : b_.move(floats, tile_ * static_cast<uint32_t>(k * float_bytes));
 }
 
 }  // namespace ebb::cuda

@@ -3,15 +3,15 @@
 #include <optional>
 
 #include "backend/cuda/generated/kernel.h"
-#include "backend/cuda/ptx/expr_writer.h"
 #include "base/error.h"
+#include "codegen/expr_writer.h"
 
 namespace ebb::cuda {
 namespace {
 
 SpatialForm prepared(const SpatialForm& form) {
   SpatialForm f = in_one_sweep(form);
-  f.expr = simplified(f.expr);
+  f.expr = codegen::simplified(f.expr);
   return f;
 }
 
@@ -21,7 +21,7 @@ struct SpatialKernel : GeneratedKernel<SpatialText> {
                         device) {}
 
   void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
-    Parameters p = text.parameters;
+    codegen::Parameters p = text.parameters;
     for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);
     void* arguments[] = {p.data()};
     launch_kernel(name, kernel.get(),

@@ -5,11 +5,17 @@
 
 #include "backend/cuda/generated/spatial_frame.h"
 #include "backend/cuda/generated/work_split.h"
-#include "backend/cuda/ptx/expr_writer.h"
+#include "codegen/expr_writer.h"
 #include "ir/expr_inputs.h"
 
 namespace ebb::cuda {
 namespace {
+
+using codegen::ExprWriter;
+using codegen::InputRate;
+using codegen::Op;
+using codegen::Words;
+using codegen::WordsVar;
 
 std::vector<InputRate> element_rates(const SpatialForm& f, const SpatialWork& w) {
   std::vector<InputRate> r;
@@ -32,11 +38,10 @@ class SpatialWriter : SpatialFrame {
  public:
   SpatialWriter(const SpatialForm& form, const SpatialLayout& layout, int capability)
       : SpatialFrame(form, layout, capability),
-        element_(p_, w_.element, element_rates(form, w_), element_narrow(form, w_)),
-        channel_(p_, w_.channel,
-                 std::vector<InputRate>(static_cast<size_t>(w_.channel.inputs()), {false, 0}),
-                 std::vector<bool>(w_.channel.results().size())),
-        reduced_(form.reductions.size()) {}
+        element_(b_, w_.element, element_rates(form, w_), element_narrow(form, w_)) {
+    for (size_t t = 0; t < form.reductions.size(); ++t)
+      reduced_.push_back(b_.unset<codegen::Kind::f32>());
+  }
 
   SpatialText write() {
     set_up_cluster();
@@ -58,36 +63,34 @@ class SpatialWriter : SpatialFrame {
 
   void hold() {
     struct Copy {
-      Cursor from, to;
+      Moving from;
+      SharedMoving to;
     };
     std::map<size_t, Copy> copies;  // by input
     for (size_t i = 0; i < f_.in.size(); ++i)
       if (l_.resident[i]) copies.emplace(i, Copy{begin(in_[i]), begin(resident_[i])});
-    sweep(p_.b32("mov.u32", first_row_), count_, 1, [&](int) {
+    sweep(1, [&](int) {
       for (const auto& [i, c] : copies) {
-        copy_to_shared(c.to.base, c.from.base, l_.vector * size_of(f_.in[i].dtype));
+        copy_to_shared({c.to.at.get()}, {c.from.at.get()}, l_.vector * size_of(f_.in[i].dtype));
         advance(c.from);
         advance(c.to);
       }
     });
-    if (asynchronous()) p_.line("cp.async.commit_group");
+    if (asynchronous()) b_.put(Op::copy_commit, {});
   }
-  bool asynchronous() const { return p_.capability() >= 80; }
-  void copy_to_shared(Reg to, Reg from, int64_t bytes) {
+  bool asynchronous() const { return b_.target().async_copy; }
+  void copy_to_shared(const SharedAddress& to, const codegen::Address& from, int64_t bytes) {
     constexpr int64_t widest = 16;
-    for (int64_t done = 0; done < bytes; done += std::min(widest, bytes)) {
-      const int64_t n = std::min(widest, bytes);
+    const int64_t n = std::min(widest, bytes);
+    for (int64_t done = 0; done < bytes; done += n) {
       if (n >= 4 && asynchronous()) {
-        p_.line("cp.async.", n == widest ? "cg" : "ca", ".shared.global [", to, "+", done, "], [",
-                from, "+", done, "], ", n);
-      } else if (n == 2) {
-        const Reg v = p_.make(RegKind::b16, "ld.global.b16", joined("[", from, "+", done, "]"));
-        p_.line("st.shared.b16 [", to, "+", done, "], ", v);
-      } else {
-        for (int64_t b = 0; b < n; b += 4) {
-          const Reg v = p_.b32("ld.global.b32", joined("[", from, "+", done + b, "]"));
-          p_.line("st.shared.b32 [", to, "+", done + b, "], ", v);
-        }
+        b_.put(Op::copy_async, {to.base, from.base}, 0, done | n << 32);
+        continue;
+      }
+      const int unit = n == 2 ? 2 : 4;
+      for (int64_t b = done; b < done + n; b += unit) {
+        const auto v = b_.load_units(unit, codegen::Kind::u32, 1, {from.base, b});
+        b_.store_units(unit, v, {to.base, b});
       }
     }
   }
@@ -97,23 +100,27 @@ class SpatialWriter : SpatialFrame {
     const std::vector<bool> used = w_.used_in(phase);
     load_carried(used);
     streams_.clear();
-    for (size_t i = 0; i < f_.in.size(); ++i)
-      if (used[i]) streams_.emplace(i, begin(l_.resident[i] ? resident_[i] : in_[i]));
+    shared_streams_.clear();
+    for (size_t i = 0; i < f_.in.size(); ++i) {
+      if (used[i] && l_.resident[i])
+        shared_streams_.emplace(i, begin(resident_[i]));
+      else if (used[i])
+        streams_.emplace(i, begin(in_[i]));
+    }
     now_.clear();
     for (size_t q = 0; q < w_.pixel_reductions.size(); ++q)
       if (w_.phase[q] == phase) now_.push_back(q);
     sums_.clear();
     for (size_t k = 0; k < now_.size() * static_cast<size_t>(l_.vector); ++k)
-      sums_.push_back(p_.f32("mov.f32", Operand(0.0f)));
+      sums_.push_back(b_.var(b_.f32(0.0f)));
     const bool writes = phase == w_.last && !w_.pixel_outputs.empty();
     written_.clear();
     for (const size_t k : w_.pixel_outputs)
       if (writes) written_.push_back(begin(out_[k]));
     if (now_.empty() && !writes) return;
-    const Reg at = p_.b32("mov.u32", first_row_);
     // a thread reads only what it copied itself
-    if (phase == 0 && asynchronous()) p_.line("cp.async.wait_group 0");
-    sweep(at, count_, l_.steps, [&](int n) { do_pixels(n, writes); });
+    if (phase == 0 && asynchronous()) b_.put(Op::copy_wait, {});
+    sweep(l_.steps, [&](int n) { do_pixels(n, writes); });
   }
 
   // All loads come before the stores: an output may alias an input.
@@ -121,158 +128,165 @@ class SpatialWriter : SpatialFrame {
     const int first = step_;
     step_ += n;
     for (int s = first; s < step_; ++s)
-      for (const auto& [i, cursor] : streams_) {
-        loaded_[{i, s}] = p_.load(f_.in[i].dtype, l_.vector, {cursor.base, 0, {}, l_.resident[i]});
-        advance(cursor);
-      }
+      for (size_t i = 0; i < f_.in.size(); ++i) load_pixel(i, s);
     for (int s = first; s < step_; ++s) {
       for (size_t k = 0; k < now_.size(); ++k)
         for (int e = 0; e < l_.vector; ++e) {
-          const Reg sum = sums_[k * static_cast<size_t>(l_.vector) + static_cast<size_t>(e)];
-          p_.line("add.f32 ", sum, ", ", sum, ", ", result(now_[k], s, e));
+          const F32 v = result(now_[k], s, e);
+          const Float& total = sums_[k * static_cast<size_t>(l_.vector) + static_cast<size_t>(e)];
+          total.set(sum(total.get(), v));
         }
       for (size_t o = 0; writes && o < w_.pixel_outputs.size(); ++o)
         store(w_.pixel_reductions.size() + o, s, f_.out[w_.pixel_outputs[o]], written_[o]);
     }
   }
-  void store(size_t k, int step, DType dtype, const Cursor& to) {
-    std::vector<Operand> v;
+  void load_pixel(size_t i, int step) {
+    if (const auto it = streams_.find(i); it != streams_.end()) {
+      loaded_[{i, step}] =
+          b_.load(f_.in[i].dtype, l_.vector, codegen::Address{it->second.at.get()});
+      advance(it->second);
+    } else if (const auto at = shared_streams_.find(i); at != shared_streams_.end()) {
+      loaded_[{i, step}] = b_.load(f_.in[i].dtype, l_.vector, SharedAddress{at->second.at.get()});
+      advance(at->second);
+    }
+  }
+  void store(size_t k, int step, DType dtype, const Moving& to) {
+    std::vector<F32> v;
     for (int e = 0; e < l_.vector; ++e) v.push_back(result(k, step, e));
-    p_.store(dtype, v, {to.base});
+    b_.store(dtype, v, {to.at.get()});
     advance(to);
   }
-  Operand result(size_t k, int step, int element) {
-    return element_.result(k, step, element, [this](size_t i, int s, int e) -> Operand {
-      return i < f_.in.size() ? p_.element(loaded_.at({i, s}), e)
-                              : p_.element(carried_.at(i - f_.in.size()), e);
+  F32 result(size_t k, int step, int element) {
+    return element_.result(k, step, element, [this](size_t i, int s, int e) {
+      return i < f_.in.size() ? b_.element(loaded_.at({i, s}), e)
+                              : b_.element(carried_.at(i - f_.in.size()), e);
     });
   }
 
   void load_carried(const std::vector<bool>& used) {
     for (size_t k = 0; k < w_.carried.size(); ++k) {
       if (!used[f_.in.size() + k] || carried_.contains(k)) continue;
-      if (!carried_lane_)
-        carried_lane_ = p_.b32("mad.lo.u32", lane_channel_, float_bytes, area(m_.carried));
-      carried_[k] = p_.load(DType::f32, l_.vector, {of_row(carried_lane_, k), 0, {}, true});
+      if (!carried_lane_.base) carried_lane_ = at(area(m_.carried), lane_channel_);
+      carried_[k] = b_.load(DType::f32, l_.vector, of_row(carried_lane_, k));
     }
   }
   // ---- reductions over pixels -------------------------------------------------------------------
 
   void exchange() {
     if (now_.empty()) return;
-    const bool in_warps = l_.lanes() < warp;
+    const bool in_warps = l_.lanes() < warp_;
     if (in_warps) across_warp();
-    const Reg lane = p_.b32("and.b32", tid_, warp - 1);
-    const Reg row = in_warps ? p_.b32("shr.u32", tid_, 5) : row_;
-    const Reg who = in_warps ? p_.test("setp.lt.u32", lane, lanes_) : busy_thread_;
-    const Reg slot = p_.b32("mad.lo.u32", row, tile_, lane_channel_);
-    const Reg to = p_.b32("mad.lo.u32", slot, float_bytes, area(m_.scratch));
+    const U32 row = in_warps ? b_.subgroup(tid_) : row_;
+    const Pred who = in_warps ? b_.lane(tid_) < lanes_ : busy_thread_;
+    const SharedAddress to = at(area(m_.scratch), mul_add(row, tile_, lane_channel_));
     const auto rows = static_cast<size_t>(l_.sums());
-    only(who, [&] {
+    b_.when(who, [&] {
       for (size_t k = 0; k < now_.size(); ++k) store_sums(of_row(to, k * rows), k);
     });
-    barrier();
-    only(channel_thread_, [&] {
-      const Reg from = p_.b32("mad.lo.u32", tid_, float_bytes, area(m_.scratch));
-      std::vector<Reg> base;
+    b_.barrier();
+    b_.when(channel_thread_, [&] {
+      const SharedAddress from = at(area(m_.scratch), tid_);
+      std::vector<SharedAddress> base;
       for (size_t k = 0; k < now_.size(); ++k) base.push_back(of_row(from, k * rows));
-      const Reg stride = p_.b32("mul.lo.u32", tile_, float_bytes);
-      const std::vector<Reg> sum = add_up(base, d_.number(l_.sums()), stride);
-      for (size_t k = 0; k < now_.size(); ++k) reduced_[w_.pixel_reductions[now_[k]]] = sum[k];
+      const U32 stride = tile_ * static_cast<uint32_t>(float_bytes);
+      const std::vector<F32> total = add_up(base, b_.number(l_.sums()), stride);
+      for (size_t k = 0; k < now_.size(); ++k) reduced_[w_.pixel_reductions[now_[k]]].set(total[k]);
     });
     if (l_.cluster > 1) across_blocks();
   }
 
   // Warp reduction: the first lanes() threads get the sums of their channels.
   void across_warp() {
-    const Reg lane = p_.b32("and.b32", tid_, warp - 1);
-    for (auto offset = static_cast<int>(l_.lanes()); offset < warp; offset *= 2) {
-      const Reg there = p_.test("setp.lt.u32", lane, warp - offset);
-      for (const Reg sum : sums_) {
-        const Reg other = p_.f32("shfl.sync.down.b32", sum, offset, warp - 1, -1);
-        p_.line("@", there, " add.f32 ", sum, ", ", sum, ", ", other);
+    const U32 lane = b_.lane(tid_);
+    for (auto offset = static_cast<int>(l_.lanes()); offset < warp_; offset *= 2) {
+      const Pred there = lane < static_cast<uint32_t>(warp_ - offset);
+      for (const Float& total : sums_) {
+        const F32 other = b_.shuffle_down(total.get(), offset);
+        b_.when(there, [&] { total.set(sum(total.get(), other)); });
       }
     }
   }
-  void store_sums(Reg to, size_t k) {
+  void store_sums(const SharedAddress& to, size_t k) {
     const auto n = static_cast<size_t>(l_.vector);
-    for (size_t e = 0; e < n;) {
-      const size_t m = std::min<size_t>(n - e, 4);
-      std::string v;
-      for (size_t j = 0; j < m; ++j) v += joined(j ? ", " : "", sums_[k * n + e + j]);
-      const char* wide = m == 4 ? ".v4" : m == 2 ? ".v2" : "";
-      p_.line("st.shared", wide, ".f32 [", to, "+", static_cast<int64_t>(e) * float_bytes, "], ",
-              m == 1 ? v : "{" + v + "}");
-      e += m;
-    }
+    std::vector<F32> v;
+    for (size_t e = 0; e < n; ++e) v.push_back(sums_[k * n + e].get());
+    b_.store(v, to);
   }
 
   // The thread blocks of a cluster exchange their sums through DSMEM, counted by an mbarrier of the
   // receiver; all of them add in the same order.
   void set_up_cluster() {
     if (l_.cluster == 1) return;
-    const Reg first = p_.test("setp.eq.u32", tid_, 0);
-    const Reg barriers = area(m_.barriers);
+    const Pred first = tid_ == 0u;
+    const SharedAddress barriers = area(m_.barriers);
     for (int p = 0; p <= w_.last; ++p) {
       const auto n = std::count(w_.phase.begin(), w_.phase.end(), p);
       if (n == 0) continue;
-      const Reg bytes = d_.number(n * l_.cluster * l_.tile * float_bytes);
-      const Reg at = p_.b32("add.u32", barriers, 8 * p);
-      p_.line("@", first, " mbarrier.init.shared.b64 [", at, "], 1");
-      p_.line("@", first, " mbarrier.arrive.expect_tx.shared.b64 _, [", at, "], ", bytes);
-      barrier_.push_back(at);
+      const U32 bytes = b_.number(n * l_.cluster * l_.tile * float_bytes);
+      const U32 here = b_.move(barriers, b_.u32(static_cast<uint32_t>(8 * p))).base;
+      b_.when(first, [&] { b_.put(Op::transaction_init, {here, bytes}); });
+      barrier_.push_back(here);
     }
-    p_.line("fence.mbarrier_init.release.cluster");
-    p_.line("barrier.cluster.arrive.relaxed.aligned");
+    b_.put(Op::transaction_fence, {});
+    b_.put(Op::cluster_arrive, {});
   }
 
   void across_blocks() {
-    if (!exchanged_) p_.line("barrier.cluster.wait.acquire.aligned");
-    const Reg barrier = barrier_[exchanged_++];
-    only(channel_thread_, [&] {
-      const Reg row = p_.b32("mul.lo.u32", tile_, float_bytes);  // bytes of a thread block's sums
-      const Reg base = p_.b32("mad.lo.u32", tid_, float_bytes, area(m_.sums));
-      std::vector<Reg> from;
+    if (!exchanged_) b_.put(Op::cluster_wait, {});
+    const U32 barrier = barrier_[exchanged_++];
+    b_.when(channel_thread_, [&] {
+      const U32 row = tile_ * static_cast<uint32_t>(float_bytes);  // bytes of a thread block's sums
+      const SharedAddress base = at(area(m_.sums), tid_);
+      std::vector<SharedAddress> from;
       for (const size_t q : now_) from.push_back(of_row(base, q * static_cast<size_t>(l_.cluster)));
       for (int b = 0; b < l_.cluster; ++b) {
-        const Reg signal = p_.b32("mapa.shared::cluster.u32", barrier, b);
+        const U32 block = b_.u32(static_cast<uint32_t>(b));
+        const U32 signal = remote(barrier, block);
         for (size_t k = 0; k < now_.size(); ++k) {
-          const Reg own = p_.b32("mad.lo.u32", rank_, row, from[k]);
-          const Reg to = p_.b32("mapa.shared::cluster.u32", own, b);
-          p_.line("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [", to, "], ",
-                  reduced_[w_.pixel_reductions[now_[k]]], ", [", signal, "]");
+          const U32 to = remote(b_.move(from[k], rank_ * row).base, block);
+          b_.put(Op::remote_store, {to, reduced_[w_.pixel_reductions[now_[k]]].get(), signal});
         }
       }
-      const std::string loop = p_.new_label();
-      p_.bind(loop);
-      const Reg there = p_.test("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64",
-                                joined("[", barrier, "]"), 0);
-      p_.line("@!", there, " bra ", loop);
-      for (size_t k = 0; k < now_.size(); ++k)
-        add_blocks(from[k], reduced_[w_.pixel_reductions[now_[k]]]);
+      b_.loop([&] {
+        const Pred done(b_.make(Op::transaction_done, codegen::Kind::pred, {barrier}));
+        b_.break_unless(invert(done));
+      });
+      for (size_t k = 0; k < now_.size(); ++k) add_blocks(from[k], w_.pixel_reductions[now_[k]]);
     });
   }
-  void add_blocks(Reg from, Reg reduction) {
-    std::vector<Reg> v;
+  U32 remote(U32 address, U32 block) {
+    return U32(b_.make(Op::remote_address, codegen::Kind::u32, {address, block}));
+  }
+  void add_blocks(const SharedAddress& from, size_t reduction) {
+    std::vector<F32> v;
     for (int b = 0; b < l_.cluster; ++b)
-      v.push_back(p_.f32("ld.shared.f32", joined("[", of_row(from, static_cast<size_t>(b)), "]")));
-    p_.line("mov.f32 ", reduction, ", ", v[0]);
-    for (size_t b = 1; b < v.size(); ++b)
-      p_.line("add.f32 ", reduction, ", ", reduction, ", ", v[b]);
+      v.push_back(b_.element(b_.load(DType::f32, 1, of_row(from, static_cast<size_t>(b))), 0));
+    F32 total = v[0];
+    for (size_t b = 1; b < v.size(); ++b) total = sum(total, v[b]);
+    reduced_[reduction].set(total);
   }
 
   // ---- per channel ------------------------------------------------------------------------------
 
-  // One thread per channel.
-  Operand channel_result(size_t k) {
-    return channel_.result(k, 0, 0, [this](size_t i, int, int) -> Operand {
-      return i < f_.in.size() ? p_.element(coefficient_.at(i), 0) : reduced_[i - f_.in.size()];
+  // One thread per channel. Values stay in the region that they are written in: every region has a
+  // writer of its own.
+  ExprWriter channel_writer() {
+    return ExprWriter(b_, w_.channel,
+                      std::vector<InputRate>(static_cast<size_t>(w_.channel.inputs()), {false, 0}),
+                      std::vector<bool>(w_.channel.results().size()));
+  }
+  F32 channel_result(ExprWriter& writer, size_t k) {
+    return writer.result(k, 0, 0, [this](size_t i, int, int) {
+      return i < f_.in.size() ? b_.element(coefficient_.at(i), 0)
+                              : reduced_[i - f_.in.size()].get();
     });
   }
   void load_coefficients() {
-    only(channel_thread_, [&] {
-      for (const size_t i : used_)
-        if (!f_.in[i].streams) coefficient_[i] = p_.load(f_.in[i].dtype, 1, {in_[i].base});
+    for (const size_t i : used_)
+      if (!f_.in[i].streams) coefficient_[i] = b_.words_var(f_.in[i].dtype, 1);
+    b_.when(channel_thread_, [&] {
+      for (const auto& [i, v] : coefficient_)
+        b_.set(v, b_.load(f_.in[i].dtype, 1, codegen::Address{in_[i].base}));
     });
   }
 
@@ -293,14 +307,16 @@ class SpatialWriter : SpatialFrame {
     bool any = false;
     for (const int k : w_.carried) any = any || k == phase + 1;
     if (!any) return;
-    only(channel_thread_, [&] {
-      const Reg base = p_.b32("mad.lo.u32", tid_, float_bytes, area(m_.carried));
-      for (size_t k = 0; k < w_.carried.size(); ++k)
-        if (w_.carried[k] == phase + 1)
-          p_.line("st.shared.f32 [", of_row(base, k), "], ",
-                  p_.in_register(channel_result(w_.group_reductions.size() + k)));
+    b_.when(channel_thread_, [&] {
+      ExprWriter writer = channel_writer();
+      const SharedAddress base = at(area(m_.carried), tid_);
+      for (size_t k = 0; k < w_.carried.size(); ++k) {
+        if (w_.carried[k] != phase + 1) continue;
+        const F32 v[] = {channel_result(writer, w_.group_reductions.size() + k)};
+        b_.store(v, of_row(base, k));
+      }
     });
-    barrier();
+    b_.barrier();
   }
 
   // Whether the operand of a group reduction depends on one of these.
@@ -311,65 +327,67 @@ class SpatialWriter : SpatialFrame {
   }
 
   void across_groups(const std::vector<size_t>& which) {
-    const Reg terms = area(m_.terms);
-    only(channel_thread_, [&] {
-      const Reg to = p_.b32("mad.lo.u32", tid_, float_bytes, terms);
-      for (const size_t g : which)
-        p_.line("st.shared.f32 [", of_row(to, g), "], ", p_.in_register(channel_result(g)));
+    const SharedAddress terms = area(m_.terms);
+    b_.when(channel_thread_, [&] {
+      ExprWriter writer = channel_writer();
+      const SharedAddress to = at(terms, tid_);
+      for (const size_t g : which) {
+        const F32 v[] = {channel_result(writer, g)};
+        b_.store(v, of_row(to, g));
+      }
     });
-    barrier();
-    only(channel_thread_, [&] {
-      const Reciprocal by(f_.group());
-      const Reg own = quotient(p_, tid_, d_.number(by.multiplier), d_.number(by.shift));
-      const Reg first = p_.b32("mul.lo.u32", own, group_);
-      const Reg from = p_.b32("mad.lo.u32", first, float_bytes, terms);
-      std::vector<Reg> base;
+    b_.barrier();
+    b_.when(channel_thread_, [&] {
+      const U32 first = quotient(b_, tid_, f_.group()) * group_;
+      const SharedAddress from = at(terms, first);
+      std::vector<SharedAddress> base;
       for (const size_t g : which) base.push_back(of_row(from, g));
-      const std::vector<Reg> sum = add_up(base, group_, p_.b32("mov.u32", float_bytes));
-      for (size_t k = 0; k < which.size(); ++k) reduced_[w_.group_reductions[which[k]]] = sum[k];
+      const std::vector<F32> total =
+          add_up(base, group_, b_.u32(static_cast<uint32_t>(float_bytes)));
+      for (size_t k = 0; k < which.size(); ++k)
+        reduced_[w_.group_reductions[which[k]]].set(total[k]);
     });
   }
 
   void write_channels() {
     if (w_.channel_outputs.empty()) return;
-    const Reg writes =
-        rank_ ? p_.test("setp.eq.and.u32", rank_, 0, channel_thread_) : channel_thread_;
-    only(writes, [&] {
+    const Pred writes = rank_ ? both(rank_ == 0u, channel_thread_) : channel_thread_;
+    b_.when(writes, [&] {
+      ExprWriter writer = channel_writer();
       for (size_t k = 0; k < w_.channel_outputs.size(); ++k) {
         const size_t o = w_.channel_outputs[k];
-        const Operand v[] = {channel_result(w_.group_reductions.size() + w_.carried.size() + k)};
-        p_.store(f_.out[o], v, {out_[o].base});
+        const F32 v[] = {
+            channel_result(writer, w_.group_reductions.size() + w_.carried.size() + k)};
+        b_.store(f_.out[o], v, {out_[o].base});
       }
     });
   }
 
   // A thread block has received everything when it ends, so its shared memory may be released.
   void finish() {
-    t_.text = p_.text({.name = "spatial_fusion",
-                       .parameter_bytes = d_.parameters.size(),
-                       .threads = l_.threads,
-                       .ctas_per_sm = l_.ctas_per_sm,
-                       .dynamic_shared = true});
-    t_.parameters = std::move(d_.parameters);
+    t_.code = b_.finish(l_.threads, l_.ctas_per_sm);
+    t_.parameters = std::move(b_.parameters());
     t_.blocks = f_.images * (f_.channels / l_.tile) * l_.cluster;
     t_.shared = m_.end;
     t_.threads = l_.threads;
     t_.cluster = l_.cluster;
   }
 
-  ExprWriter element_, channel_;
-  Reg carried_lane_;
-  std::vector<Reg> barrier_;  // by phase with reductions
-  size_t exchanged_ = 0;      // phases whose reductions blocks have exchanged
-  std::vector<Reg> reduced_;  // of a thread's channel
-  std::map<size_t, Packed> coefficient_, carried_;
+  ExprWriter element_;
+  SharedAddress carried_lane_;
+  std::vector<U32> barrier_;    // by phase with reductions
+  size_t exchanged_ = 0;        // phases whose reductions blocks have exchanged
+  std::vector<Float> reduced_;  // of a thread's channel
+  std::map<size_t, WordsVar> coefficient_;
+  std::map<size_t, Words> carried_;
   // of a phase
   std::vector<size_t> now_;
-  std::vector<Reg> sums_;
-  std::map<size_t, Cursor> streams_;
-  std::vector<Cursor> written_;
+  std::vector<Float> sums_;
+  std::map<size_t, Moving> streams_;
+  std::map<size_t, SharedMoving> shared_streams_;
+  std::vector<Moving> written_;
   int step_ = 0;
-  std::map<std::pair<size_t, int>, Packed> loaded_;
+  std::map<std::pair<size_t, int>, Words> loaded_;
 };
 
 }  // namespace

@@ -4,11 +4,11 @@
 
 #include <functional>
 #include <optional>
-#include <string>
 
 #include "backend/cuda/chip.h"
 #include "backend/cuda/generated/spatial_form.h"
-#include "backend/cuda/ptx/index.h"
+#include "codegen/ir.h"
+#include "codegen/parameters.h"
 
 namespace ebb::cuda {
 
@@ -49,8 +49,8 @@ bool spatial_fits(const SpatialForm& form, const Chip& chip);
 
 // A generated kernel; like StridedText. Its outputs are those of the form.
 struct SpatialText {
-  std::string text;
-  Parameters parameters;
+  codegen::Kernel code;
+  codegen::Parameters parameters;
   std::vector<int64_t> pointers, alignment;
   std::vector<size_t> used;
   int64_t blocks = 0, shared = 0;

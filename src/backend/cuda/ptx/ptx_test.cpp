@@ -1,5 +1,5 @@
-// Generated kernels as text: that the assembler takes them, what shapes share, divisions.
-#include "backend/cuda/ptx/ptx.h"
+// Generated kernels as text: that the assembler takes them, and what shapes share.
+#include "backend/cuda/ptx/emit.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "backend/cuda/generated/map_strided.h"
 #include "backend/cuda/generated/reduce_text.h"
 #include "backend/cuda/generated/spatial_text.h"
-#include "backend/cuda/ptx/expr_writer.h"
+#include "codegen/expr_writer.h"
 #include "ir/expr_inputs.h"
 #include "support/files.h"
 
@@ -67,7 +67,7 @@ TEST(ptx, every_function_and_dtype__assembles_for_every_target) {
       FlatForm form{Expr(3, some), {Kind::full, Kind::full, Kind::scalar}, {}, {}};
       for (size_t i = 0; i < 3; ++i) form.in.push_back(types[(k + i) % types.size()]);
       form.out.assign(types.begin(), types.begin() + static_cast<int64_t>(some.size()));
-      expect_assembles(ptxas, write_flat(form, target).text, target);
+      expect_assembles(ptxas, emit_ptx(write_flat(form, target).code, target), target);
     }
 }
 
@@ -79,7 +79,7 @@ TEST(ptx, segments__assemble) {
       Expr(2, r), {Kind::full, Kind::scalar}, {DType::f32, DType::f32}, {DType::bf16}, 512, true};
   const FlatText text = write_flat(form, 90);
   EXPECT_LE(text.parameter_bytes, most_parameters);
-  expect_assembles(ptxas, text.text, 90);
+  expect_assembles(ptxas, emit_ptx(text.code, 90), 90);
 }
 
 StridedForm strided(const Shape& shape, const std::vector<Type>& in, DType out) {
@@ -102,13 +102,13 @@ TEST(ptx, broadcasting__assembles) {
   const std::string ptxas = find_ptxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
   StridedForm f = coefficients(2, 8, 64);
-  expect_assembles(ptxas, write_strided(f, 90).text, 90);
+  expect_assembles(ptxas, emit_ptx(write_strided(f, 90).code, 90), 90);
   f.unaligned = true;
-  expect_assembles(ptxas, write_strided(f, 90).text, 90);
+  expect_assembles(ptxas, emit_ptx(write_strided(f, 90).code, 90), 90);
   const Type group{DType::f32, {2, 1, 4, 1}};
   const Shape shape = {2, 9, 4, 6};
   const auto groups = strided(shape, {{DType::f16, shape}, group, {DType::f32, {6}}}, DType::f16);
-  expect_assembles(ptxas, write_strided(groups, 90).text, 90);
+  expect_assembles(ptxas, emit_ptx(write_strided(groups, 90).code, 90), 90);
 }
 
 // A segmented image and result.
@@ -128,12 +128,12 @@ TEST(ptx, segmented_tensors__assemble) {
       StridedForm f = segmented(2, 8, widths);
       f.unaligned = unaligned;
       const StridedText text = write_strided(f, 90);
-      expect_assembles(ptxas, text.text, 90);
+      expect_assembles(ptxas, emit_ptx(text.code, 90), 90);
       EXPECT_EQ(text.pointers.size(), 2 + 2 * widths.size());
       EXPECT_EQ(text.alignment.size(), text.pointers.size());
     }
-  EXPECT_EQ(write_strided(segmented(2, 8, {64, 128}), 90).text,
-            write_strided(segmented(32, 16, {32, 16}), 90).text);
+  EXPECT_EQ(emit_ptx(write_strided(segmented(2, 8, {64, 128}), 90).code, 90),
+            emit_ptx(write_strided(segmented(32, 16, {32, 16}), 90).code, 90));
 }
 
 // x -> (x - mean) / deviation, in one sweep.
@@ -161,7 +161,7 @@ TEST(ptx, images__assemble) {
     for (const bool unaligned : {false, true}) {
       const auto layouts = spatial_layouts(f, {}, unaligned);
       ASSERT_FALSE(layouts.empty());
-      expect_assembles(ptxas, write_spatial(f, layouts[0], 90).text, 90);
+      expect_assembles(ptxas, emit_ptx(write_spatial(f, layouts[0], 90).code, 90), 90);
     }
 }
 
@@ -180,7 +180,7 @@ TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
   SpatialText separate = write_spatial(f, layout, 90);
   f.concatenated = 2;
   SpatialText concatenated = write_spatial(f, layout, 90);
-  EXPECT_EQ(separate.text, concatenated.text);
+  EXPECT_EQ(emit_ptx(separate.code, 90), emit_ptx(concatenated.code, 90));
   EXPECT_EQ(separate.pointers, concatenated.pointers);
   int strides = 0;
   for (int64_t at = 0; at + 4 <= separate.parameters.size(); at += 4) {
@@ -196,10 +196,10 @@ TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
 }
 
 TEST(ptx, shapes_of_one_pattern__share_a_text) {
-  EXPECT_EQ(write_strided(coefficients(2, 8, 64), 90).text,
-            write_strided(coefficients(32, 16, 192), 90).text);
-  EXPECT_NE(write_strided(coefficients(2, 8, 64), 90).text,
-            write_strided(coefficients(2, 8, 66), 90).text);
+  EXPECT_EQ(emit_ptx(write_strided(coefficients(2, 8, 64), 90).code, 90),
+            emit_ptx(write_strided(coefficients(32, 16, 192), 90).code, 90));
+  EXPECT_NE(emit_ptx(write_strided(coefficients(2, 8, 64), 90).code, 90),
+            emit_ptx(write_strided(coefficients(2, 8, 66), 90).code, 90));
 }
 
 TEST(ptx, reductions__assemble) {
@@ -216,63 +216,118 @@ TEST(ptx, reductions__assemble) {
       f.kept_dims = static_cast<size_t>(reduced - f.space.reduced.begin());
       f.run_end = f.kept_dims + 1;
       for (const bool unaligned : {false, true})
-        expect_assembles(ptxas, write_reduce(f, layout_of(f, 132, unaligned), 90).text, 90);
+        expect_assembles(ptxas,
+                         emit_ptx(write_reduce(f, layout_of(f, 132, unaligned), 90).code, 90), 90);
     }
 }
 
-TEST(ptx, divisor__is_exact_below_2_to_31) {
-  const int64_t top = (int64_t{1} << 31) - 1;
-  for (const int64_t d : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, int64_t{192},
-                          int64_t{65537}, top - 1, top}) {
-    const Reciprocal by(d);
-    for (const int64_t n :
-         {int64_t{0}, d - 1, d, d + 1, 3 * d - 1, 3 * d, top / d * d - 1, top / d * d, top}) {
-      if (n < 0 || n > top) continue;
-      const uint64_t q = (2 * static_cast<uint64_t>(n) * by.multiplier >> 32) >> by.shift;
-      EXPECT_EQ(static_cast<int64_t>(q), n / d) << n << " / " << d;
+// The operations of extensions that the target has.
+void put_extensions(codegen::Builder& b, const codegen::Target& target, codegen::U64 in,
+                    codegen::SharedAddress own, codegen::U32 n) {
+  using namespace codegen;
+  if (target.async_copy) {
+    b.put(Op::copy_async, {own.base, in}, 0, int64_t{16} << 32);
+    b.put(Op::copy_commit, {});
+    b.put(Op::copy_wait, {});
+  }
+  if (target.cluster) {
+    const U32 rank(b.make(Op::cluster_rank, codegen::Kind::u32, {}));
+    const U32 barrier = b.dynamic_shared(n).base;
+    b.when(b.thread_index() == 0u, [&] { b.put(Op::transaction_init, {barrier, n}); });
+    b.put(Op::transaction_fence, {});
+    b.put(Op::cluster_arrive, {});
+    b.put(Op::cluster_wait, {});
+    const U32 there(b.make(Op::remote_address, codegen::Kind::u32, {own.base, rank}));
+    b.put(Op::remote_store, {there, b.f32(1), there});
+    b.loop([&] {
+      b.break_unless(invert(Pred(b.make(Op::transaction_done, codegen::Kind::pred, {barrier}))));
+    });
+  }
+}
+
+// Every operation at least once; those of extensions where the target has them.
+codegen::Kernel every_operation(const codegen::Target& target) {
+  using namespace codegen;
+  Builder b("every_operation", target);
+  std::vector<int64_t> pointers;
+  const U64 in = b.pointer(pointers), out = b.pointer(pointers);
+  const U32 tid = b.thread_index(), block = b.block_index(), n = b.number(7);
+  const U32 field = b.param_at<codegen::Kind::u32>(block << 2, 0);
+  const F32 x = b.element(b.load(DType::f32, 1, {in}), 0), y = x + 1.0f;
+  std::vector<F32> r = {sum(x, y), difference(x, y), product(x, y), x - y,     x * y,    -x, abs(x),
+                        floor(x),  copysign(x, y),   fma(x, y, x),  min(x, y), max(x, y)};
+  for (const Op op : {Op::min_nan, Op::max_nan, Op::less, Op::div}) r.push_back(binary(op, x, y));
+  for (const Op op : {Op::rcp, Op::sqrt, Op::rsqrt, Op::exp2, Op::log2}) r.push_back(unary(op, x));
+  r.push_back(select(both(x < y, invert(tid == n)), x, y));
+  r.push_back(to_f32((as_i32(x) - 3) >> 2));
+  r.push_back(as_f32(((as_u32(x) | 3u) ^ (tid & field)) << 1));
+  const U64 wide = mul_wide_add(tid, n, mul_wide(mul_hi(tid, n), 3)) + widen(max(tid, n));
+  r.push_back(to_f32(mul_add(low(min(wide, in)), 5, tid)));
+  const SharedArray memory = b.shared_array(4, 64);
+  const SharedAddress own = b.at(memory, tid);
+  b.store(std::span(r).first(1), own);
+  b.barrier();
+  b.subgroup_barrier();
+  r.push_back(b.shuffle_xor(r[0], 4));
+  r.push_back(b.shuffle_down(r[1], 2));
+  const auto v = b.var(x);
+  b.when(
+      x < y, [&] { v.set(y); }, [&] { v.set(x * 2.0f); });
+  const auto left = b.var(n);
+  b.loop([&] {
+    v.set(v.get() + y);
+    left.set(left.get() - 1);
+    b.break_unless(left.get() != 0u);
+  });
+  r.push_back(v.get());
+  r.push_back(b.element(b.load(DType::f32, 1, b.move(own, n)), 0));
+  for (const DType t : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8})
+    for (const int count : {1, 8}) {
+      const Words w = b.load(t, count, {in, 128, x < y});
+      std::vector<F32> values;
+      for (int e = 0; e < count; ++e) values.push_back(b.element(w, e));
+      b.store(t, values, {out, 1024, x < y});
     }
-  }
+  put_extensions(b, target, in, own, n);
+  b.store(DType::f32, r, {out});
+  return b.finish(64, 1);
 }
 
-// gelu with tanh, and its derivative.
-Expr gelu_tanh() {
-  const Scalar x = Scalar::input(0), t = tanh(x * (0.7978845608 + 0.0356774081 * x * x));
-  const Scalar r[] = {0.5 * x * (1.0 + t), 0.5 * (t + 1.0) + x * (1.0 - t * t)};
-  return Expr(1, r);
+TEST(ptx, every_operation__assembles_for_every_target) {
+  const std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
+  for (const int target : {75, 80, 90})
+    expect_assembles(ptxas, emit_ptx(every_operation(target_of(target)), target), target);
 }
 
-TEST(ptx, simplified__is_the_same_function_without_tanh) {
-  const Expr before = gelu_tanh(), after = simplified(before);
-  for (const Expr::Instruction& i : after.code()) EXPECT_NE(i.op, ScalarOp::tanh);
-  for (double x = -6; x <= 6; x += 0.01) {
-    double want[2], got[2];
-    before.evaluate(std::span(&x, 1), want);
-    after.evaluate(std::span(&x, 1), got);
-    for (int k = 0; k < 2; ++k) EXPECT_NEAR(got[k], want[k], 1e-14);
-  }
+// What is read from a variable is what it was then.
+TEST(ptx, value_read_before_a_write__is_the_old_one) {
+  using namespace codegen;
+  Builder b("k", target_of(90));
+  std::vector<int64_t> pointers;
+  const U64 out = b.pointer(pointers);
+  const auto v = b.var(b.number(1));
+  const U32 before = v.get();
+  v.set(before + 1);
+  b.store(DType::f32, std::vector<F32>{to_f32(before)}, {out});
+  b.store(DType::f32, std::vector<F32>{to_f32(v.get())}, {out, 4});
+  const std::string text = emit_ptx(b.finish(32, 0), 90);
+  EXPECT_NE(text.find("ld.param.b32 %r0"), std::string::npos) << text;  // the variable
+  EXPECT_NE(text.find("mov.b32 %r1, %r0"), std::string::npos) << text;
+  EXPECT_NE(text.find("add.u32 %r0, %r1, 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("cvt.rn.f32.u32 %f0, %r1"), std::string::npos) << text;
+  EXPECT_NE(text.find("cvt.rn.f32.u32 %f1, %r0"), std::string::npos) << text;
 }
 
-TEST(ptx, simplified__keeps_other_expressions) {
-  const Expr all = every_function();
-  EXPECT_EQ(simplified(all).results().size(), all.results().size());
-  const double in[] = {0.7, 1.3, -0.4};
-  std::vector<double> want(all.results().size()), got = want;
-  all.evaluate(in, want);
-  simplified(all).evaluate(in, got);
-  EXPECT_EQ(got, want);
-}
-
-TEST(ptx, precision__is_full_for_what_any_f32_result_needs) {
-  const Scalar x = Scalar::input(0), e = exp(x);
-  const Scalar r[] = {tanh(e), sin(x)};
-  const Expr f(1, r);
-  const auto full = precisions(f, {true, false});
-  const auto narrow = precisions(f, {true, true});
-  for (size_t i = 0; i < f.code().size(); ++i) {
-    const ScalarOp op = f.code()[i].op;
-    EXPECT_EQ(full[i] == Precision::full, op == ScalarOp::sin || op == ScalarOp::input);
-    EXPECT_EQ(narrow[i], Precision::narrow);
-  }
+TEST(ptx, short_regions__are_predicated) {
+  using namespace codegen;
+  Builder b("k", target_of(90));
+  const auto v = b.var(b.f32(0));
+  const Pred p = b.thread_index() < 3u;
+  b.when(p, [&] { v.set(sum(v.get(), b.f32(1))); });
+  const std::string text = emit_ptx(b.finish(32, 0), 90);
+  EXPECT_NE(text.find("@%p0 add.f32 %f0, %f0, 0f3F800000"), std::string::npos) << text;
+  EXPECT_EQ(text.find("bra"), std::string::npos) << text;
 }
 
 }  // namespace

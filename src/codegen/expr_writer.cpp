@@ -1,4 +1,4 @@
-#include "backend/cuda/ptx/expr_writer.h"
+#include "codegen/expr_writer.h"
 
 #include <numeric>
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "ir/expr_inputs.h"
 
-namespace ebb::cuda {
+namespace ebb::codegen {
 namespace {
 
 // The rate of what depends on both.
@@ -71,9 +71,9 @@ std::vector<Precision> precisions(const Expr& expr, const std::vector<bool>& nar
   return out;
 }
 
-ExprWriter::ExprWriter(Ptx& ptx, const Expr& expr, std::vector<InputRate> rates,
+ExprWriter::ExprWriter(Builder& builder, const Expr& expr, std::vector<InputRate> rates,
                        const std::vector<bool>& narrow)
-    : ptx_(ptx), expr_(expr), precision_(precisions(expr, narrow)) {
+    : b_(builder), expr_(expr), precision_(precisions(expr, narrow)) {
   for (size_t i = 0; i < expr.code().size(); ++i) {
     const Expr::Instruction& c = expr.code()[i];
     InputRate r{false, 0};
@@ -85,7 +85,7 @@ ExprWriter::ExprWriter(Ptx& ptx, const Expr& expr, std::vector<InputRate> rates,
   }
 }
 
-Operand ExprWriter::result(size_t k, int step, int element, const Load& load) {
+F32 ExprWriter::result(size_t k, int step, int element, const Load& load) {
   return value(expr_.results()[k], step, element, load);
 }
 
@@ -97,33 +97,32 @@ void ExprWriter::write_invariant(int elements, const Load& load) {
   }
 }
 
-Operand ExprWriter::value(int32_t i, int step, int element, const Load& load) {
+F32 ExprWriter::value(int32_t i, int step, int element, const Load& load) {
   const Expr::Instruction& c = expr_.code()[static_cast<size_t>(i)];
-  if (c.op == ScalarOp::constant) return static_cast<float>(c.value);
+  if (c.op == ScalarOp::constant) return b_.f32(static_cast<float>(c.value));
   const InputRate& r = rates_[static_cast<size_t>(i)];
   const int first = r.elements == 0 ? 0 : element / r.elements * r.elements;
   const Key key{i, r.steps ? step : 0, r.elements == 0 ? 0 : first};
   if (const auto it = known_.find(key); it != known_.end()) return it->second;
-  const Operand v = written(i, step, first, load);
+  const F32 v = written(i, step, first, load);
   known_.emplace(key, v);
   return v;
 }
 
-Operand ExprWriter::written(int32_t i, int step, int element, const Load& load) {
+F32 ExprWriter::written(int32_t i, int step, int element, const Load& load) {
   const Expr::Instruction& c = expr_.code()[static_cast<size_t>(i)];
   if (c.op == ScalarOp::input) return load(static_cast<size_t>(c.value), step, element);
   const auto at = [&](int32_t k) { return value(k, step, element, load); };
   if (c.op == ScalarOp::select) {
     const Expr::Instruction& condition = expr_.code()[static_cast<size_t>(c.a)];
     if (condition.op == ScalarOp::less) {
-      const Operand sides[] = {at(condition.a), at(condition.b)};
-      const Operand yes = at(c.b);
-      return write_select_less(ptx_, sides, yes, at(c.c));
+      const F32 a = at(condition.a), b = at(condition.b), yes = at(c.b);
+      return select(a < b, yes, at(c.c));
     }
   }
-  std::vector<Operand> x;
+  std::vector<F32> x;
   for (const int32_t a : arguments_of(c)) x.push_back(at(a));
-  return write_op(ptx_, c.op, x, precision_[static_cast<size_t>(i)]);
+  return write_op(c.op, x, precision_[static_cast<size_t>(i)]);
 }
 
 int ExprWriter::cost(int elements) const {
@@ -135,4 +134,4 @@ int ExprWriter::cost(int elements) const {
   return n;
 }
 
-}  // namespace ebb::cuda
+}  // namespace ebb::codegen

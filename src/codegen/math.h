@@ -1,24 +1,20 @@
-// The functions of Expr as PTX sequences in f32.
+// The functions of Expr as code in f32. They do not rely on fused multiply-add, nor on f64.
 #pragma once
 
-#include "backend/cuda/ptx/ptx.h"
+#include "codegen/builder.h"
 #include "ir/expr.h"
 
-namespace ebb::cuda {
+namespace ebb::codegen {
 
 // How exact a function must be: to a few units in the last place of f32, or enough for a result
 // that is rounded to 16 bits (still 1e-6; no care for subnormal numbers).
 enum class Precision : uint8_t { full, narrow };
 
 // op(a, b, c); arguments that the op does not take are ignored. Infinities and NaN give what
-// evaluate() of ir/expr.h gives.
-Operand write_op(Ptx& p, ScalarOp op, std::span<const Operand> x, Precision precision);
-
-// a < b ? yes : no
-Reg write_select_less(Ptx& p, std::span<const Operand> comparison, const Operand& yes,
-                      const Operand& no);
+// evaluate() of ir/expr.h gives. Errors, in units in the last place of f32: see math_test.cpp.
+F32 write_op(ScalarOp op, std::span<const F32> x, Precision precision);
 
 // Instructions of one evaluation, about.
 int instructions_of(ScalarOp op, Precision precision);
 
-}  // namespace ebb::cuda
+}  // namespace ebb::codegen

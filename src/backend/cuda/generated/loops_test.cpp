@@ -1,0 +1,446 @@
+// Generated loops run on the host, value by value and with the registers that the PTX emitter
+// shares, against their expressions in double.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "backend/cuda/generated/map_flat.h"
+#include "backend/cuda/generated/map_strided.h"
+#include "backend/cuda/generated/reduce_text.h"
+#include "backend/cuda/generated/row_text.h"
+#include "backend/cuda/generated/spatial_text.h"
+#include "backend/cuda/ptx/registers.h"
+#include "support/kernel_interpreter.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr int capability = 90;
+Scalar in(int64_t i) { return Scalar::input(i); }
+Scalar silu(const Scalar& x) { return x * sigmoid(x); }
+
+// Numbers of a dtype in memory that is aligned to 16 bytes (or, unaligned, to an element).
+class Buffer {
+ public:
+  Buffer(DType dtype, int64_t count, bool unaligned = false)
+      : dtype_(dtype), count_(count), bytes_(static_cast<size_t>(count * size_of(dtype) + 64)) {
+    const auto at = reinterpret_cast<uintptr_t>(bytes_.data());
+    data_ = bytes_.data() + (16 - at % 16) % 16 + (unaligned ? size_of(dtype) : 0);
+  }
+  Buffer(Buffer&&) = default;
+  Buffer& operator=(Buffer&&) = default;
+  // Values about 1 in size, different for each seed.
+  static Buffer random(DType dtype, int64_t count, int seed, bool unaligned = false) {
+    Buffer b(dtype, count, unaligned);
+    for (int64_t i = 0; i < count; ++i)
+      b.set(i, std::sin(0.7 * static_cast<double>(i * i % 1013) + seed) + 0.2 * seed);
+    return b;
+  }
+  void* data() { return data_; }
+  int64_t count() const { return count_; }
+  double get(int64_t i) const {
+    return visit_dtype(dtype_, [&](auto zero) {
+      std::memcpy(&zero, data_ + i * size_of(dtype_), sizeof zero);
+      return static_cast<double>(static_cast<float>(zero));
+    });
+  }
+  void set(int64_t i, double v) {
+    visit_dtype(dtype_, [&](auto zero) {
+      zero = static_cast<decltype(zero)>(static_cast<float>(v));
+      std::memcpy(data_ + i * size_of(dtype_), &zero, sizeof zero);
+    });
+  }
+  DType dtype() const { return dtype_; }
+
+ private:
+  DType dtype_;
+  int64_t count_;
+  std::vector<char> bytes_;
+  char* data_ = nullptr;
+};
+
+// Of a result of n sums in a dtype.
+double tolerance(DType dtype, double size) {
+  return (dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 2e-3 : 1.2e-2) * std::max(1.0, size);
+}
+
+// Runs a kernel both ways, and expects of each what `want` gives for output k, element i.
+void expect_results(const codegen::Kernel& kernel, void* parameters, testing::HostLaunch launch,
+                    std::vector<Buffer>& out, const std::function<double(size_t, int64_t)>& want) {
+  const SharedRegisters shared(kernel);
+  for (const bool registers : {false, true}) {
+    for (Buffer& b : out)
+      for (int64_t i = 0; i < b.count(); ++i) b.set(i, 777);
+    launch.same_as = registers ? &shared.same_as : nullptr;
+    launch.vanishes = registers ? &shared.vanishes : nullptr;
+    testing::interpret(kernel, parameters, launch);
+    for (size_t k = 0; k < out.size(); ++k)
+      for (int64_t i = 0; i < out[k].count(); ++i) {
+        const double w = want(k, i), got = out[k].get(i);
+        ASSERT_NEAR(got, w, tolerance(out[k].dtype(), std::abs(w)))
+            << "output " << k << ", element " << i << (registers ? ", registers" : "");
+      }
+  }
+}
+
+// The same for the loops whose parameters are pointers.
+template <class Text>
+void expect_results(Text& text, std::vector<Buffer>& in, std::vector<Buffer>& out,
+                    testing::HostLaunch launch,
+                    const std::function<double(size_t, int64_t)>& want) {
+  std::vector<void*> all;
+  for (const size_t i : text.used) all.push_back(in[i].data());
+  for (Buffer& b : out) all.push_back(b.data());
+  ASSERT_EQ(all.size(), text.pointers.size());
+  for (size_t k = 0; k < all.size(); ++k) text.parameters.set(text.pointers[k], all[k]);
+  launch.threads = text.threads;
+  expect_results(text.code, text.parameters.data(), launch, out, want);
+}
+
+// ---- maps --------------------------------------------------------------------------------------
+
+std::vector<double> evaluated(const Expr& e, const std::vector<double>& x) {
+  std::vector<double> y(e.results().size());
+  e.evaluate(x, y);
+  return y;
+}
+
+void expect_flat(int64_t count, bool unaligned, DType dtype) {
+  using Kind = SegmentedMap::Operand;
+  const Scalar r[] = {silu(in(0)) + in(1) * in(2), max(in(0), in(1))};
+  const FlatForm form{Expr(3, r),
+                      {Kind::full, Kind::full, Kind::scalar},
+                      {dtype, DType::f32, DType::f32},
+                      {dtype, DType::f32}};
+  const FlatText text = write_flat(form, capability);
+  std::vector<Buffer> x, out;
+  for (int i = 0; i < 3; ++i)
+    x.push_back(Buffer::random(form.in[static_cast<size_t>(i)], i == 2 ? 1 : count, i, unaligned));
+  for (const DType t : form.out) out.emplace_back(t, count, unaligned);
+  codegen::Parameters p;
+  p.add(text.parameter_bytes);
+  p.set(4, unaligned ? 0u : ~static_cast<uint32_t>(text.vector - 1));
+  p.set(8, static_cast<uint64_t>(count));
+  for (size_t i = 0; i < 3; ++i) p.set(16 + 8 * static_cast<int64_t>(i), x[i].data());
+  for (size_t k = 0; k < 2; ++k) p.set(40 + 8 * static_cast<int64_t>(k), out[k].data());
+  const auto blocks = static_cast<int>((count + text.chunk - 1) / text.chunk);
+  expect_results(text.code, p.data(), {.blocks = blocks, .threads = text.threads}, out,
+                 [&](size_t k, int64_t i) {
+                   return evaluated(form.expr, {x[0].get(i), x[1].get(i), x[2].get(0)})[k];
+                 });
+}
+
+TEST(loops_on_host, flat_map__gives_the_expression) {
+  for (const int64_t count : {1, 1000, 5003})
+    for (const bool unaligned : {false, true})
+      for (const DType t : {DType::f32, DType::bf16, DType::f16}) expect_flat(count, unaligned, t);
+}
+
+// Three segments of different counts in one launch.
+TEST(loops_on_host, segmented_flat_map__finds_its_segment) {
+  using Kind = SegmentedMap::Operand;
+  const Scalar r[] = {in(0) * 3.0};
+  const FlatForm form{Expr(1, r), {Kind::full}, {DType::f32}, {DType::f32}, 8, true};
+  const FlatText text = write_flat(form, capability);
+  const int64_t counts[] = {5000, 3, 9000};
+  std::vector<Buffer> x, out;
+  codegen::Parameters p;
+  p.add(text.parameter_bytes);
+  p.set(0, uint32_t{3});
+  int64_t blocks = 0;
+  for (int64_t s = 0; s < 3; ++s) {
+    x.push_back(Buffer::random(DType::f32, counts[s], static_cast<int>(s)));
+    out.emplace_back(DType::f32, counts[s]);
+  }
+  for (int64_t s = 0; s < 3; ++s) {
+    const int64_t at = text.first_entry + s * text.entry_bytes;
+    p.set(at, static_cast<uint32_t>(blocks));
+    p.set(at + 4, ~static_cast<uint32_t>(text.vector - 1));
+    p.set(at + 8, static_cast<uint64_t>(counts[s]));
+    p.set(at + 16, x[static_cast<size_t>(s)].data());
+    p.set(at + 24, out[static_cast<size_t>(s)].data());
+    blocks += (counts[s] + text.chunk - 1) / text.chunk;
+  }
+  expect_results(text.code, p.data(), {.blocks = static_cast<int>(blocks), .threads = text.threads},
+                 out, [&](size_t k, int64_t i) { return 3 * x[k].get(i); });
+}
+
+// The element of tensor i at flat index `at` of the space.
+double element(const Space& space, size_t i, const Buffer& b, int64_t at) {
+  int64_t offset = 0;
+  for (size_t d = space.sizes.size(); d-- > 0;) {
+    offset += at % space.sizes[d] * space.strides[i][d];
+    at /= space.sizes[d];
+  }
+  return b.get(offset);
+}
+
+void expect_strided(const Shape& shape, const std::vector<Type>& types, bool unaligned) {
+  const Scalar a = in(0) * in(1) + in(2), r[] = {silu(a)};
+  StridedForm f{Expr(3, r), {}, {types[0].dtype}, {}, shape.numel(), unaligned};
+  std::vector<Type> all = types;
+  all.push_back({DType::f32, shape});
+  for (const Type& t : types) f.in.push_back(t.dtype);
+  f.space = make_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  StridedText text = write_strided(f, capability);
+  std::vector<Buffer> x, out;
+  for (size_t i = 0; i < types.size(); ++i)
+    x.push_back(Buffer::random(f.in[i], types[i].shape.numel(), static_cast<int>(i), unaligned));
+  out.emplace_back(f.out[0], shape.numel(), unaligned);
+  const auto blocks = static_cast<int>((text.work + text.threads - 1) / text.threads);
+  expect_results(text, x, out, {.blocks = blocks}, [&](size_t, int64_t i) {
+    std::vector<double> at;
+    for (size_t k = 0; k < x.size(); ++k) at.push_back(element(f.space, k, x[k], i));
+    return evaluated(f.expr, at)[0];
+  });
+}
+
+TEST(loops_on_host, strided_map__broadcasts) {
+  for (const bool unaligned : {false, true}) {
+    const Type image{DType::bf16, {2, 6, 6, 16}}, number{DType::f32, {2, 1, 1, 16}};
+    expect_strided(image.shape, {image, number, number}, unaligned);
+    const Shape odd = {2, 9, 4, 6};
+    expect_strided(odd, {{DType::f16, odd}, {DType::f32, {2, 1, 4, 1}}, {DType::f32, {6}}},
+                   unaligned);
+  }
+}
+
+// ---- reductions
+// ----------------------------------------------------------------------------------
+
+void expect_reduced(const Shape& shape, size_t dim, bool maximum, bool direct, DType dtype) {
+  const Scalar r[] = {silu(in(0)), in(0) * in(0)};
+  const Type types[] = {{dtype, shape}};
+  std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
+  reduced[dim] = true;
+  ReduceForm f{Expr(1, r), {dtype}, make_space(shape, types, reduced)};
+  f.kept_dims = dim;
+  f.run_end = dim + 1;
+  f.maximum = maximum;
+  f.scale = 0.5f;
+  constexpr int sm_count = 4;
+  ReduceLayout layout = layout_of(f, sm_count, false);
+  layout.direct = direct && layout.chunks == 1;
+  ReduceText text = write_reduce(f, layout, capability);
+  std::vector<Buffer> x, out;
+  x.push_back(Buffer::random(dtype, shape.numel(), 1));
+  const int64_t kept = f.kept(), inner = f.inner(), chunks = layout.direct ? 1 : layout.chunks;
+  for (int k = 0; k < (layout.direct ? 2 : 1); ++k)
+    out.emplace_back(DType::f32, kept * chunks * inner * (layout.direct ? 1 : 2));
+  const int64_t along = f.rows() ? layout.vector : 1;  // elements of a unit of per_chunk
+  expect_results(
+      text, x, out, {.blocks = static_cast<int>(text.blocks)}, [&](size_t buffer, int64_t i) {
+        const int64_t i_inner = i % inner, chunk = i / inner % chunks,
+                      i_kept = i / inner / chunks % kept;
+        const size_t k = layout.direct ? buffer : static_cast<size_t>(i / inner / chunks / kept);
+        double all = maximum ? -INFINITY : 0;
+        const int64_t first = chunk * layout.per_chunk * along;
+        const int64_t end = std::min(f.run(), first + layout.per_chunk * along);
+        for (int64_t s = first; s < end; ++s) {
+          const double v =
+              evaluated(f.expr, {x[0].get((i_kept * f.run() + s) * inner + i_inner)})[k];
+          all = maximum ? std::max(all, v) : all + v;
+        }
+        return layout.direct && !maximum ? all * 0.5 : all;
+      });
+}
+
+TEST(loops_on_host, reductions__give_sums_and_maxima) {
+  for (const DType t : {DType::f32, DType::bf16})
+    for (const bool direct : {false, true})
+      for (const bool maximum : {false, true}) {
+        expect_reduced({37, 24}, 1, maximum, direct, t);   // few lanes
+        expect_reduced({6, 2000}, 1, maximum, direct, t);  // a block
+        expect_reduced({40, 70}, 0, maximum, direct, t);   // columns
+        expect_reduced({2, 50, 12}, 1, maximum, direct, t);
+      }
+}
+
+// ---- rows --------------------------------------------------------------------------------------
+
+// The reductions of an expression along `length` elements: `at(i, e)` is input i at element e.
+std::vector<double> reductions_of(const Expr& e, size_t inputs, const std::vector<bool>& maximum,
+                                  int64_t length,
+                                  const std::function<double(size_t, int64_t)>& at) {
+  std::vector<double> x(inputs + maximum.size());
+  for (size_t t = 0; t < maximum.size(); ++t) {
+    double all = maximum[t] ? -INFINITY : 0;
+    for (int64_t i = 0; i < length; ++i) {
+      for (size_t k = 0; k < inputs; ++k) x[k] = at(k, i);
+      const double v = evaluated(e, x)[t];
+      all = maximum[t] ? std::max(all, v) : all + v;
+    }
+    x[inputs + t] = all;
+  }
+  return x;
+}
+
+struct Rows {
+  std::vector<Scalar> results;
+  std::vector<Type> in;
+  std::vector<bool> maximum;
+  std::vector<DType> out;
+  std::vector<RowExtent> extents;
+  int64_t partial_rows = 0;
+};
+
+void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
+  RowForm f{.expr = Expr(static_cast<int64_t>(r.in.size() + r.maximum.size()), r.results),
+            .in = {},
+            .out = r.out,
+            .maximum = r.maximum,
+            .extents = r.extents,
+            .partial_rows = r.partial_rows,
+            .space = {}};
+  std::vector<Type> all = r.in;
+  all.push_back({DType::f32, shape});
+  std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
+  reduced.back() = true;
+  f.space = make_space(shape, all, reduced);
+  for (const Type& t : r.in) f.in.push_back(t.dtype);
+  constexpr int sm_count = 1;
+  RowText text = write_rows(f, row_layout(f, sm_count, unaligned), capability);
+  const int64_t length = f.length(), rows = f.rows();
+  std::vector<Buffer> x, out;
+  for (size_t i = 0; i < r.in.size(); ++i)
+    x.push_back(Buffer::random(f.in[i], r.in[i].shape.numel(), static_cast<int>(i), unaligned));
+  for (size_t k = 0; k < r.out.size(); ++k)
+    out.emplace_back(r.out[k],
+                     r.extents[k] == RowExtent::element ? rows * length
+                     : r.extents[k] == RowExtent::row   ? rows
+                                                        : rows / r.partial_rows * length,
+                     unaligned);
+  std::vector<std::vector<double>> reduced_rows;
+  for (int64_t row = 0; row < rows; ++row)
+    reduced_rows.push_back(reductions_of(
+        f.expr, x.size(), f.maximum, length,
+        [&](size_t i, int64_t e) { return element(f.space, i, x[i], row * length + e); }));
+  const auto of_row = [&](size_t k, int64_t row, int64_t e) {
+    std::vector<double> all = reduced_rows[static_cast<size_t>(row)];
+    for (size_t i = 0; i < x.size(); ++i) all[i] = element(f.space, i, x[i], row * length + e);
+    return evaluated(f.expr, all)[f.reductions() + k];
+  };
+  expect_results(text, x, out, {.blocks = static_cast<int>(text.blocks)}, [&](size_t k, int64_t i) {
+    if (r.extents[k] == RowExtent::row) return of_row(k, i, 0);
+    if (r.extents[k] == RowExtent::element) return of_row(k, i / length, i % length);
+    double sum = 0;
+    for (int64_t s = 0; s < r.partial_rows; ++s)
+      sum += of_row(k, i / length * r.partial_rows + s, i % length);
+    return sum;
+  });
+}
+
+// A layer norm with its statistics; a softmax; the gradient of a norm with sums across rows.
+Rows norm_of(const Shape& s, DType t) {
+  const double inverse = 1.0 / static_cast<double>(s[-1]);
+  const Scalar rest = in(0) - in(3) * inverse, scale = rsqrt(in(4) * inverse + 1e-5);
+  const Type w{DType::f32, {s[-1]}};
+  return {{in(0), rest * rest, rest * scale * in(1) + in(2), in(3) * inverse},
+          {{t, s}, w, w},
+          {false, false},
+          {t, DType::f32},
+          {RowExtent::element, RowExtent::row}};
+}
+Rows softmax_of(const Shape& s, DType t) {
+  const Scalar e = exp(in(0) - in(1));
+  return {{in(0), e, e / in(2)}, {{t, s}}, {true, false}, {t}, {RowExtent::element}};
+}
+Rows gradient_of(const Shape& s, DType t) {
+  const double inverse = 1.0 / static_cast<double>(s[-1]);
+  const Scalar g = in(1) * in(2);
+  const Type w{DType::f32, {s[-1]}};
+  return {{g, g * in(0), g - (in(3) + in(0) * in(4)) * inverse, in(1) * in(0)},
+          {{t, s}, {t, s}, w},
+          {false, false},
+          {t, DType::f32},
+          {RowExtent::element, RowExtent::partial},
+          4};
+}
+
+TEST(loops_on_host, rows__give_norms_softmax_and_gradients) {
+  for (const DType t : {DType::f32, DType::bf16})
+    for (const bool unaligned : {false, true})
+      for (const Shape& s : {Shape{8, 24}, Shape{8, 70}, Shape{4, 600}}) {
+        expect_rows(norm_of(s, t), s, unaligned);
+        expect_rows(softmax_of(s, t), s, unaligned);
+        expect_rows(gradient_of(s, t), s, unaligned);
+      }
+}
+
+// ---- pixels ------------------------------------------------------------------------------------
+
+// A group norm with SiLU, and the sums of its channels.
+SpatialForm group_norm(DType t, int64_t images, int64_t pixels, int64_t channels, int64_t groups) {
+  const double inverse = static_cast<double>(groups) / static_cast<double>(pixels * channels);
+  const Scalar rest = in(0) - in(4) * inverse;
+  const Scalar results[] = {
+      in(0), in(3), rest * rest, in(5), silu(rest * rsqrt(in(6) * inverse + 1e-5) * in(1) + in(2)),
+      in(3)};
+  return in_one_sweep({.expr = Expr(7, results),
+                       .in = {{.dtype = t, .streams = true},
+                              {.dtype = DType::f32, .channel_stride = 1},
+                              {.dtype = DType::f32, .channel_stride = 1}},
+                       .reductions = {SpatialReduction::pixels, SpatialReduction::groups,
+                                      SpatialReduction::pixels, SpatialReduction::groups},
+                       .out = {t, DType::f32},
+                       .per_channel = {false, true},
+                       .images = images,
+                       .pixels = pixels,
+                       .channels = channels,
+                       .groups = groups});
+}
+
+void expect_group_norm(const SpatialForm& f, const SpatialLayout& layout, bool unaligned) {
+  SpatialText text = write_spatial(f, layout, capability);
+  const int64_t elements = f.images * f.pixels * f.channels;
+  std::vector<Buffer> x, out;
+  x.push_back(Buffer::random(f.in[0].dtype, elements, 0, unaligned));
+  for (int i = 1; i < 3; ++i) x.push_back(Buffer::random(DType::f32, f.channels, i, unaligned));
+  out.emplace_back(f.out[0], elements, unaligned);
+  out.emplace_back(DType::f32, f.images * f.channels, unaligned);
+  const auto at = [&](int64_t image, int64_t pixel, int64_t channel) {
+    return x[0].get((image * f.pixels + pixel) * f.channels + channel);
+  };
+  expect_results(
+      text, x, out,
+      {.blocks = static_cast<int>(text.blocks), .cluster = text.cluster, .shared = text.shared},
+      [&](size_t k, int64_t i) {
+        const int64_t c = i % f.channels, first = c / f.group() * f.group();
+        const int64_t image = k == 1 ? i / f.channels : i / f.channels / f.pixels;
+        double sum = 0, squares = 0, own = 0;
+        for (int64_t p = 0; p < f.pixels; ++p) {
+          own += at(image, p, c);
+          for (int64_t d = first; d < first + f.group(); ++d) sum += at(image, p, d);
+        }
+        if (k == 1) return own;
+        const double n = static_cast<double>(f.pixels * f.group()), mean = sum / n;
+        for (int64_t p = 0; p < f.pixels; ++p)
+          for (int64_t d = first; d < first + f.group(); ++d)
+            squares += (at(image, p, d) - mean) * (at(image, p, d) - mean);
+        const double y =
+            (x[0].get(i) - mean) / std::sqrt(squares / n + 1e-5) * x[1].get(c) + x[2].get(c);
+        return y / (1 + std::exp(-y));
+      });
+}
+
+TEST(loops_on_host, group_norm__in_one_block_and_in_clusters) {
+  for (const DType t : {DType::f32, DType::bf16})
+    for (const bool unaligned : {false, true}) {
+      const SpatialForm f = group_norm(t, 2, 35, 16, 4);
+      const auto layouts = spatial_layouts(f, {}, unaligned);
+      ASSERT_FALSE(layouts.empty());
+      int clusters = 0;
+      for (const SpatialLayout& l : layouts) {
+        if (l.cluster > 3 || l.threads > 256 || (clusters & 1 << l.cluster) != 0) continue;
+        clusters |= 1 << l.cluster;
+        expect_group_norm(f, l, unaligned);
+      }
+      EXPECT_EQ(clusters, 0b1110);
+    }
+}
+
+}  // namespace
+}  // namespace ebb::cuda
