@@ -78,7 +78,7 @@ TEST_P(LoweringOn, every_pass__leaves_a_good_graph_of_stored_weights) {
       for (const DType compute : {DType::f32, DType::bf16})
         EXPECT_NO_THROW(lower_stored(name, stored, compute, *context_.device, changed))
             << name << ' ' << stored << " in " << compute;
-  for (const char* pass : {"stored", "casts", "prepare"})
+  for (const char* pass : {"as_stored", "merge_casts", "prepare"})
     EXPECT_TRUE(changed.contains(pass)) << pass;
   EXPECT_EQ(changed.contains("narrow_weights"), context_.device->on_host());
 }

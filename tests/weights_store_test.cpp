@@ -316,40 +316,6 @@ TEST(weight_store, f32_files_on_the_host__are_used_where_they_lie) {
   EXPECT_LT(store->held_bytes(*context.device), 8192);  // the patches' filters are put into order
 }
 
-// Pages of a file that a plan reads would be faulted in again with its next run.
-TEST(weight_store, weights_in_place__leave_memory_when_the_last_plan_lets_go_of_them) {
-  std::map<std::string, int> forgotten;
-  WeightStore::Weights weights;
-  for (const char* name : {"a", "b"}) {
-    weights[name] = stored_tensor(Tensor(DType::f32, {64}));
-    weights[name].forget = [&forgotten, name] { ++forgotten[name]; };
-  }
-  const auto store = std::make_shared<WeightStore>(std::move(weights));
-  const Context context = cpu();
-  const auto plan_of = [&](const std::vector<std::string>& names) {
-    Graph g;
-    Value sum = g.input("x", {DType::f32, {64}});
-    for (const std::string& name : names) sum = sum + param(g, name, {64});
-    g.output("y", sum);
-    return std::make_unique<Plan>(g, context, CompileOptions{.weights = store});
-  };
-  const auto run = [](Plan& plan) { plan.run({{"x", Tensor(DType::f32, {64})}}); };
-  const auto one = plan_of({"a"}), both = plan_of({"a", "b"});
-  for (Plan* plan : {one.get(), both.get()}) run(*plan);
-  EXPECT_EQ(one->bound("a").raw(), both->bound("a").raw());
-  store->drop_unused();
-  EXPECT_EQ(forgotten, (std::map<std::string, int>{}));
-  both->release();
-  store->drop_unused();
-  EXPECT_EQ(forgotten, (std::map<std::string, int>{{"b", 1}}));
-  one->release();
-  store->drop_unused();
-  store->drop_unused();
-  EXPECT_EQ(forgotten, (std::map<std::string, int>{{"a", 1}, {"b", 1}}));
-  run(*both);
-  EXPECT_EQ(both->bound("a").raw(), store->weights().at("a").host.raw());
-}
-
 // Kernels widen them in their workspace.
 TEST(weight_store, f16_files_on_the_host__stay_in_16_bits_in_f32_matmuls) {
   const Folder folder;
