@@ -84,6 +84,40 @@ TEST_F(CliLike, text_of_the_web_ui__gives_its_settings) {
             "scale: 4.");
 }
 
+// Of a run of two, whose text of the web UI alone says of each what makes it again.
+TEST_F(CliLike, variations_of_the_web_ui__are_written_and_read) {
+  const std::string model = whole();
+  const std::string run = "generate --device cpu --model " + model +
+                          " --prompt fox --steps 2 --seed 7 --dialect a1111 "
+                          "--sampler 'Euler a' --batch 1 ";
+  const auto text_of = [](const std::string& file) {
+    return io::read_picture_text(file).at("parameters");
+  };
+  const auto check = [&](const std::string& flags, const std::string& second) {
+    const std::string folder = folder_ / "varied";
+    std::filesystem::remove_all(folder);
+    const Output out = run_program(run + flags + " --size 64x48 --n 2 --out " + folder + "/");
+    ASSERT_EQ(out.code, 0) << out.text;
+    for (const int i : {0, 1}) {
+      const std::string file = str(folder, "/0000", i, ".png"), text = text_of(file);
+      EXPECT_EQ(text.find(second) != text.npos, i == 1 || second.starts_with("Seed resize"))
+          << text;
+      io::write_png(png("theirs"), Tensor(DType::u8, {8, 8, 3}), {{"parameters", text}});
+      EXPECT_EQ(made(like(png("theirs"), "--model " + model), png("again")), pixels(file)) << flags;
+      EXPECT_EQ(made(like(file), png("again")), pixels(file)) << flags;
+    }
+  };
+  check("", "Seed: 8, ");
+  check("--variation 5:0.3", "Variation seed: 6, Variation seed strength: 0.3, ");
+  check("--ensd 31337 --seed-resize 32x32", "Seed resize from: 32x32, ENSD: 31337, ");
+  EXPECT_EQ(
+      error_line(run + "--noise ebb --ensd 1 --size 64 --out " + png()),
+      "generate: --variation, --seed-resize and --ensd need the noise of --dialect a1111 (got "
+      "--noise ebb)");
+  EXPECT_EQ(error_line(run + "--variation 5 --size 64 --out " + png()),
+            "generate: --variation must be SEED:STRENGTH (got '5')");
+}
+
 TEST_F(CliLike, config__is_read_and_flags_win) {
   const std::string model = whole(), config = folder_ / "c.json";
   std::ofstream(config) << R"({"prompt": "fox", "seed": 3, "steps": 1, "size": "64x48"})";

@@ -1,10 +1,12 @@
-// The pass that fuses group norms and their gradients into one node.
+// fuse_loops over pixels: group norms and their gradients. Along rows: passes_test.cpp.
 #include "passes/fuse_loops.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "ir/loop_form.h"
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
 #include "ops/group_norm/op.h"
@@ -15,6 +17,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/silu/op.h"
+#include "ops/sqrt/op.h"
 #include "passes/fuse.h"
 #include "passes/gradients.h"
 #include "passes/lower.h"
@@ -162,6 +165,109 @@ TEST(images, what_no_kernel_serves__stays_as_it_is) {
   const Graph out = with_images(g, none_supported);
   EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 0);
   EXPECT_EQ(count(out, ops::def::moments()), 1);
+}
+
+// Statistics of one group broadcast to channels, but what a norm makes of them stays with them.
+TEST(images, statistics_of_another_loop__are_not_read_as_operands) {
+  Graph g;
+  const Value x = g.input("x", f32(small)), y = g.input("y", f32(small));
+  const auto n = [&](Value v) { return ops::group_norm(v, {}, {}, {.groups = 1}); };
+  g.output("z", ops::map({n(x), n(y)}, [](auto v) { return v[0] + v[1]; }));
+  const Graph out = with_images(g);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 1);
+  for (const Node& node : out.nodes())
+    for (const int32_t v : node.in)
+      EXPECT_TRUE(!is_loop(node, ops::LoopKind::pixels) ||
+                  out.type(v).shape != (Shape{2, 1, 1, 1}));
+  expect_equal(g, out);
+}
+
+// ---- the form of an op
+// ---------------------------------------------------------------------------
+
+// The root of the sum of squares over dims of [...,T,C].
+struct RootOfSquares {
+  std::vector<int64_t> dims;
+  void fields(auto&& f) { f("dims", dims); }
+};
+
+const OpDef& root_of_squares() {
+  static const OpDef d{
+      .name = "root_of_squares",
+      .attrs = +[] { return Attrs(RootOfSquares{}); },
+      .infer =
+          +[](const Signature& s) {
+            Shape out = s.in[0].shape;
+            for (const int64_t i : s.as<RootOfSquares>().dims) out[i] = 1;
+            return std::vector<Type>{{DType::f32, out}};
+          },
+      .decompose =
+          +[](Graph&, const Signature& s, std::span<const Value> in) {
+            const auto& dims = s.as<RootOfSquares>().dims;
+            return std::vector<Value>{
+                ops::sqrt(ops::sum_of({in[0]}, dims, [](auto v) { return v[0] * v[0]; }))};
+          },
+      .loop =
+          +[](const Signature& s) {
+            return std::optional(LoopForm{
+                .space = s.in[0].shape,
+                .dims = s.as<RootOfSquares>().dims,
+                .starts = true,
+                .write = +[](const Signature&, std::span<const Scalar> x, LoopReductions& r) {
+                  return std::vector<Scalar>{sqrt(r.reduced(x[0] * x[0]))};
+                }});
+          }};
+  return d;
+}
+
+TEST(loop_form, op_that_no_pass_knows__joins_along_rows) {
+  Graph g;
+  const Value x = g.input("x", f32({4, 1024, 64}));
+  const Value in[] = {x};
+  const Value length = g.add(root_of_squares(), RootOfSquares{{2}}, in)[0];
+  g.output("y", ops::map({x, length}, [](auto v) { return v[0] / v[1]; }));
+  const Graph out = fuse_loops(
+      lower(g, [](const Signature& s) { return s.op->reference || s.op == &root_of_squares(); }),
+      all_supported, false);
+  EXPECT_EQ(out.nodes().size(), 1U);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1);
+  expect_equal(g, out);
+}
+
+// Its sums over columns cannot be finished behind a loop of rows: the root comes first there.
+TEST(loop_form, op_that_does_more_than_reduce__does_not_join_over_columns) {
+  Graph g;
+  const Value x = g.input("x", f32({4, 1024, 64}));
+  g.output("y", ops::map({x, ops::mean(x, {2})}, [](auto v) { return v[0] - v[1]; }));
+  const Value in[] = {x};
+  g.output("lengths", g.add(root_of_squares(), RootOfSquares{{1}}, in)[0]);
+  const Graph out = fuse_loops(
+      lower(g, [](const Signature& s) { return s.op->reference || s.op == &root_of_squares(); }),
+      all_supported, false);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1);
+  EXPECT_EQ(count(out, root_of_squares()), 1);
+}
+
+TEST(loop, attributes_without_meaning__are_errors) {
+  const Scalar x = Scalar::input(0), results[] = {x, x - Scalar::input(1)};
+  const ops::Loop rows{.expr = Expr(2, results),
+                       .reductions = {{ops::LoopReduction::Over::row}},
+                       .shape = {3, 64},
+                       .results = {{DType::f32}}};
+  const auto infer = [](const ops::Loop& a) {
+    return ops::def::loop().infer({&ops::def::loop(), a, {f32({3, 64})}, {}, ""});
+  };
+  EXPECT_NO_THROW(infer(rows));
+  for (auto change : std::initializer_list<void (*)(ops::Loop&)>{
+           [](ops::Loop& a) { a.groups = 4; }, [](ops::Loop& a) { a.partial_rows = 3; },
+           [](ops::Loop& a) {
+             a.segments = {{32, 32}, {1}, {}};
+           },
+           [](ops::Loop& a) { a.reductions.push_back({ops::LoopReduction::Over::pixels}); }}) {
+    ops::Loop a = rows;
+    change(a);
+    EXPECT_THROW(infer(a), Error);
+  }
 }
 
 // With the residual no kernel supports the fusion; the norm alone may still be fused.

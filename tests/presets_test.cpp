@@ -92,9 +92,10 @@ bool is_there(const std::string& op, const std::string& kernel) {
   const auto& all = kernels_of(op, "cuda");
   if (!all.empty())
     return std::ranges::any_of(all, [&](const Kernel* k) { return k->name == kernel; });
-  for (const auto& file :
-       fs::recursive_directory_iterator(fs::path(ebb::testing::source_folder()) / "src/ops"))
-    if (file.is_regular_file() && file.path().string().find("cuda") != std::string::npos &&
+  const fs::path ops = fs::path(ebb::testing::source_folder()) / "src/ops";
+  for (const auto& file : fs::recursive_directory_iterator(ops))
+    if (file.is_regular_file() &&
+        fs::relative(file.path(), ops).string().find("cuda") != std::string::npos &&
         ebb::testing::file_bytes(file.path()).find('"' + kernel + '"') != std::string::npos)
       return true;
   return false;

@@ -23,7 +23,7 @@ ebb_status ebb_network_input(const ebb_sampler* sampler, double sigma, double* s
     if (!timestep) return;
     const auto known = ebb::capi::resolved(*sampler);
     const ebb::Discretisation& levels = known->network.levels;
-    const double t = levels.c_noise_of(sigma, known->integer_timesteps);
+    const double t = levels.c_noise_of(sigma, known->timesteps_apart);
     ebb::require(std::isfinite(t), "sampler: a network of levels ", levels.name,
                  " has no finite timestep at sigma ", sigma);
     *timestep = t;

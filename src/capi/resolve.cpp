@@ -66,6 +66,7 @@ void resolve_levels(ResolvedRun& r, const RunChoice& c) {
   const std::vector<double> all = levels_of_run(run, r.network.levels);
   r.call.sigmas = stretch_of(all, stretch_asked(o, static_cast<int64_t>(all.size()) - 1));
   r.leading = spaced_leading(run, r.network.levels);
+  if (o.start_at_step == 0) r.noised_at = noise_level_of_run(run, r.network.levels);
 }
 
 }  // namespace
@@ -79,14 +80,13 @@ void ListOptions::check() const {
 }
 
 ResolvedRun resolve(const RunChoice& c) {
-  const Dialect& dialect = find_dialect(c.dialect);
   ResolvedRun r{.network = resolved_network(c)};
   const Discretisation& levels = r.network.levels;
   r.call = {.sigmas = {}, .options = c.options, .dialect = c.dialect};
   resolve_levels(r, c);
   fit_to_network(r.call, levels);
   if (!r.call.sigmas.empty()) check_levels(r.call.sigmas, r.call.space);
-  r.integer_timesteps = dialect.integer_timesteps;
+  r.timesteps_apart = timesteps_apart(c.dialect, c.sampler, levels);
   return r;
 }
 

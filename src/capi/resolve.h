@@ -51,8 +51,9 @@ struct RunChoice {
 struct ResolvedRun {
   NetworkFacts network = {};
   SampleCall call = {};
-  bool integer_timesteps = false;  // c_noise is rounded to an integer timestep
-  bool leading = false;            // FirstNoise::leading
+  int64_t timesteps_apart = 0;           // of the network: timesteps_apart()
+  bool leading = false;                  // FirstNoise::leading
+  std::optional<double> noised_at = {};  // StartOptions'
 };
 // Throws Error for inconsistent settings.
 ResolvedRun resolve(const RunChoice& choice);

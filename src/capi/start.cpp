@@ -23,7 +23,11 @@ void start(const ebb_sampler& s, const float* latent, const Batch& batch, float*
                                         .sampler = s.choice.sampler,
                                         .has_data = latent != nullptr,
                                         .leading = known->leading});
-  start_state<double>(data, z, sigma, {.space = known->call.space, .full_variance = whole}, z);
+  start_state<double>(data, z, sigma,
+                      {.space = known->call.space,
+                       .full_variance = whole,
+                       .noised_at = data.empty() ? std::nullopt : known->noised_at},
+                      z);
   std::transform(z.begin(), z.end(), x, [](double v) { return static_cast<float>(v); });
 }
 
@@ -63,7 +67,7 @@ std::function<double(double)> time_left(std::shared_ptr<const ResolvedRun> known
   return [=](double sigma) {
     const auto time = [&](double s) {
       const Discretisation& levels = known->network.levels;
-      return levels.c_noise == CNoise::table ? levels.c_noise_of(s, known->integer_timesteps)
+      return levels.c_noise == CNoise::table ? levels.c_noise_of(s, known->timesteps_apart)
                                              : levels.time_of(s);
     };
     return differential_threshold(time(sigma), time(first), time(last));
@@ -80,9 +84,8 @@ int64_t below_timestep(const ResolvedRun& known, double share) {
                                                      : std::llround(levels.scale);
   std::vector<double> timesteps;
   for (size_t i = 0; i + 1 < known.call.sigmas.size(); ++i)
-    timesteps.push_back(levels.c_noise == CNoise::table
-                            ? levels.c_noise_of(known.call.sigmas[i], true)
-                            : levels.scale * known.call.sigmas[i]);
+    timesteps.push_back(levels.c_noise == CNoise::table ? levels.c_noise_of(known.call.sigmas[i], 1)
+                                                        : levels.scale * known.call.sigmas[i]);
   return switch_below(timesteps, timestep_cutoff(share, count));
 }
 
@@ -111,9 +114,10 @@ HostDenoise<float> inpainted(const ebb_sampler& s, const Batch& batch, HostDenoi
                      .mask = mask_of(s, parts),
                      .space = known->call.space,
                      .input = parts.input,
-                     .output = parts.output};
+                     .output = parts.output,
+                     .clean_input = parts.clean_input};
   if (i.differential) how.threshold = time_left(known);
-  if (how.noise.empty() && parts.input) {
+  if (how.noise.empty() && parts.input && !parts.clean_input) {
     std::vector<double> z(batch.size());
     noise_of(s, batch).start(z);
     how.noise.assign(z.begin(), z.end());

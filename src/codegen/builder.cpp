@@ -124,6 +124,16 @@ void Builder::loop(const std::function<void()>& body) {
   put(Op::end_loop, {});
 }
 
+void Builder::for_range(U32 begin, U32 end, U32 step, const std::function<void(U32)>& body) {
+  const Var<Kind::u32> next = var(begin);
+  loop([&] {
+    const U32 at = next.get();
+    break_unless(at < end);
+    body(at);
+    next.set(at + step);
+  });
+}
+
 WordsVar Builder::words_var(DType dtype, int count) {
   const Holding h = holding_of(dtype, count);
   WordsVar v{dtype, count, {}};

@@ -156,6 +156,8 @@ class Builder {
   // The body runs until break_unless(p) fails, which is its first or its last instruction.
   void loop(const std::function<void()>& body);
   void break_unless(Pred p) { put(Op::break_unless, {p}); }
+  // The body for begin, begin + step, ... below end.
+  void for_range(U32 begin, U32 end, U32 step, const std::function<void(U32)>& body);
 
   template <Kind K>
   Var<K> var(Typed<K> start) {

@@ -17,7 +17,8 @@ F32 max_nan(F32 a, float b) { return binary(Op::max_nan, a, constant(a, b)); }
 F32 exp2(F32 x) { return unary(Op::exp2, x); }
 F32 reciprocal(F32 x) { return unary(Op::rcp, x); }
 
-// e^x = 2^n e^r with x = n ln2 + r, |r| <= ln2 / 2. Overflows to inf above 88.72; 0 below -86.99.
+// e^x = 2^(n-1) e^r with n the nearest number to x / ln2, so ln2 / 2 <= r <= 3 ln2 / 2: there is no
+// 2^128. Overflows to inf above 88.72; 0 below -86.99.
 F32 exponential(F32 x, Precision precision) {
   if (precision == Precision::narrow) return exp2(product(x, constant(x, log2e)));
   constexpr float shifter = 12582912.0f;  // 1.5 * 2^23: pushes the fraction out
@@ -25,11 +26,10 @@ F32 exponential(F32 x, Precision precision) {
   constexpr float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
   const F32 c = min_nan(max_nan(x, -87.4f), 89.0f);
   const F32 shifted = fma(c, log2e, constant(x, shifter));
-  const F32 minus_n = constant(x, shifter) - shifted;
-  const F32 r = fma(minus_n, ln2_low, fma(minus_n, ln2_high, c));
-  const F32 twice = exp2(fma(r, log2e, constant(x, 1.0f)));
-  // n stands in the low bits of `shifted`; 2^(n-1), as 2^128 is no number
-  return twice * as_f32((as_u32(shifted) << 23) + 0x3f000000u);
+  const F32 one_minus_n = constant(x, shifter + 1) - shifted;
+  const F32 r = fma(one_minus_n, ln2_low, fma(one_minus_n, ln2_high, c));
+  // n stands in the low bits of `shifted`
+  return exp2(r * log2e) * as_f32((as_u32(shifted) << 23) + 0x3f000000u);
 }
 
 F32 sigmoid(F32 x, Precision precision) {

@@ -166,8 +166,8 @@ void Denoiser::guide(const std::vector<RuleCall>& rules, GuidanceCall call) {
   guide_ = std::make_unique<Guide>(rules);
   call_ = std::move(call);
   call_.shape = {options_.batch, options_.image[0], options_.image[1], options_.image[2]};
-  call_.raw = [precond = precond_, whole = options_.integer_timesteps](double sigma) {
-    const PrecondNumbers c = precond.at(sigma, whole);
+  call_.raw = [precond = precond_, apart = options_.timesteps_apart](double sigma) {
+    const PrecondNumbers c = precond.at(sigma, apart);
     return OutputForm{c.skip, c.out};
   };
 }
@@ -258,13 +258,15 @@ void Denoiser::set(std::string_view input, double value) {
 }
 
 void Denoiser::write_inputs(const Latent& x, double sigma, const Factors& weights) {
-  const PrecondNumbers c = precond_.at(sigma, options_.integer_timesteps);
+  const PrecondNumbers c = precond_.at(sigma, options_.timesteps_apart);
   set("c_skip", c.skip), set("c_out", c.out), set("c_in", c.in), set("c_noise", c.noise);
   if (options_.guided()) {
     const std::vector<double> rows = row_weights(weights);
     for (size_t b = 0; b < rows.size(); ++b) set(weight_of(b), rows[b]);
   }
-  if (options_.restores_input)
+  if (options_.clean_input)
+    set("known.scale", vp_norm(sigma)), set("known.level", 0);
+  else if (options_.restores_input)
     set("known.scale", alpha_of(known_space_, sigma)), set("known.level", sigma);
   if (options_.draws) {
     set("fresh", 0);

@@ -44,7 +44,10 @@ struct DenoiserOptions {
   int64_t vectors = 3;       // live at the same time: SampleCounts::vectors
   bool draws = false;        // noise is drawn in the plan, see draw_by()
   bool restores_input = false, restores_output = false;  // known regions, see restore()
-  bool integer_timesteps = false;                  // c_noise is rounded to an integer timestep
+  // The input's known part has no noise, see Inpaint::clean_input.
+  bool clean_input = false;
+  // c_noise is rounded to a timestep of every so many (Discretisation::c_noise_of); 0: it is not.
+  int64_t timesteps_apart = 0;
   std::shared_ptr<WeightStore> weights = nullptr;  // of the network; null: each is bound
   bool operator==(const DenoiserOptions&) const = default;
   bool guided() const { return branches.size() > 1; }

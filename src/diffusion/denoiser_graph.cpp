@@ -192,7 +192,15 @@ Graph denoiser_graph(const DiffusionConfig& config, const nn::Network& network,
   const Value x = mixed(terms, factors);
   std::optional<Known> known;
   if (o.restores_input || o.restores_output) known.emplace(g, o);
-  Predictions d = predictions(config, network, o, o.restores_input ? known->input(x) : x);
+  const Value seen = o.restores_input ? known->input(x) : x;
+  Predictions d = predictions(config, network, o, seen);
+  if (o.clean_input) {
+    const auto moved = [&](Value v) {
+      return ops::map({v, x, seen}, [](auto in) { return in[0] + (in[1] - in[2]); });
+    };
+    d.guided = moved(d.guided);
+    for (Value& other : d.others) other = moved(other);
+  }
   if (o.restores_output) {
     d.guided = known->output(d.guided);
     for (Value& other : d.others) other = known->output(other);

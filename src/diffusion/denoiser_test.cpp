@@ -89,9 +89,9 @@ TEST(denoiser, noise_scale__is_the_models) {
 
 TEST(denoiser, integer_timesteps__reach_the_network) {
   const DiffusionConfig config{.precond = "eps"};
-  Denoiser d(config, simple(), {.image = {1, 1, 1}, .integer_timesteps = true}, cpu());
+  Denoiser d(config, simple(), {.image = {1, 1, 1}, .timesteps_apart = 1}, cpu());
   for (const double sigma : {0.7, 3.3}) {
-    const PrecondNumbers c = d.precond().at(sigma, true);
+    const PrecondNumbers c = d.precond().at(sigma, 1);
     EXPECT_EQ(c.noise, std::round(c.noise));
     EXPECT_NE(c.noise, d.precond().at(sigma).noise);
     EXPECT_NEAR(d({2.0}, sigma)[0], 2 + c.out * (0.3 * c.in * 2 + 0.01 * c.noise), 1e-4);

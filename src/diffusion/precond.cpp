@@ -63,10 +63,10 @@ PrecondExpressions Precond::expressions(const Scalar& s) const {
   return out;
 }
 
-PrecondNumbers Precond::at(double sigma, bool nearest) const {
+PrecondNumbers Precond::at(double sigma, int64_t apart) const {
   std::array<double, 4> y{};
   expr_.evaluate(std::array{sigma}, y);
-  if (config_.discrete()) y[3] = levels_.c_noise_of(sigma, nearest);
+  if (config_.discrete()) y[3] = levels_.c_noise_of(sigma, apart);
   return {y[0], y[1], y[2], y[3]};
 }
 

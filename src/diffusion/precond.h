@@ -37,8 +37,8 @@ class Precond {
   const DiffusionConfig& config() const { return config_; }
   Prediction prediction() const { return prediction_; }
   PrecondExpressions expressions(const Scalar& sigma) const;
-  // `nearest`: discrete networks get an integer timestep.
-  PrecondNumbers at(double sigma, bool nearest = false) const;
+  // `apart`: Discretisation::c_noise_of's, of discrete networks.
+  PrecondNumbers at(double sigma, int64_t apart = 0) const;
 
   // The noise levels the network was trained for: the ends of sampling lie between them.
   const Discretisation& levels() const { return levels_; }

@@ -146,7 +146,7 @@ class Fuser {
     return again <= costs_.flops_per_pass * static_cast<double>(before - after + 1);
   }
 
-  // Inputs of `p` that the row reductions which `p` depends on read already (see fuse_rows).
+  // Inputs of `p` that the row reductions which `p` depends on read already (see fuse_loops).
   size_t read_by_reductions(const Item& p) const {
     if (!costs_.fuses_row_reductions || p.shape.rank() == 0) return 0;
     std::set<int32_t> read, seen;

@@ -9,7 +9,7 @@ namespace ebb {
 struct FuseCosts {
   double flops_per_pass = 24;
   bool hoists_row_scalars = false;
-  bool fuses_row_reductions = false;  // fuse_rows runs later
+  bool fuses_row_reductions = false;  // fuse_loops runs later
 };
 
 // On a lowered graph. A pointwise node is inlined into its readers if all of them are pointwise or

@@ -132,10 +132,8 @@ class LoopFuser {
     with.insert(c);
     const std::vector<int32_t> in = groups_.inputs_of(with);
     const auto streams = [&](int32_t v) { return space_.streams(type(v).shape); };
-    const auto reads = [&](int32_t v) { return broadcastable(type(v).shape, space_.shape); };
-    if (!groups_.is_convex(with) || reads_unfinished(with) ||
-        !std::all_of(in.begin(), in.end(), reads) || in.size() > max_inputs ||
-        outputs_of(with).size() > max_outputs ||
+    if (!groups_.is_convex(with) || reads_unfinished(with) || !has_inside(with) ||
+        in.size() > max_inputs || outputs_of(with).size() > max_outputs ||
         static_cast<size_t>(std::count_if(in.begin(), in.end(), streams)) > max_streams)
       return false;
     const Node n = joined_node(with);
@@ -155,6 +153,16 @@ class LoopFuser {
     for (const size_t m : group)
       if (role(m) == LoopRole::columns) n += node(m).out.size();
     return n;
+  }
+
+  // Whether what must be computed in the same loop is.
+  bool has_inside(const Group& group) const {
+    for (const size_t m : group)
+      for (size_t i = 0; i < forms_[m]->inside; ++i) {
+        const int32_t p = g_.producer(node(m).in[i]);
+        if (p < 0 || !group.contains(static_cast<size_t>(p))) return false;
+      }
+    return true;
   }
 
   // Whether result `k` of node `i` is finished behind the loop.

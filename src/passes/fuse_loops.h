@@ -10,8 +10,8 @@ namespace ebb {
 
 // Nodes that are parts of one iteration space become one `loop`: first those with reductions over
 // pixels and groups of channels, then those along rows. What a node may be part of is its op's
-// LoopForm. `supports` says which loops have kernels. With `layer_boundaries` no node of another
-// layer is recomputed or moved into a loop as a producer.
+// LoopForm. `supports` says which loops have kernels. With `layer_boundaries` no values of another
+// layer are computed in a loop for its operands.
 Graph fuse_loops(const Graph& g, const std::function<bool(const Signature&)>& supports,
                  bool layer_boundaries);
 

@@ -34,8 +34,8 @@ std::optional<LoopSpace> LoopSpace::from(const Graph& g, const Node& n, LoopKind
                : std::nullopt;
   if (f->groups == 0) return {};
   std::optional<LoopForm> reduction = f;
-  if (f->dims.empty()) {  // of sums over the pixels
-    const int32_t sums = g.producer(n.in[0]);
+  if (f->space_of) {
+    const int32_t sums = g.producer(n.in[*f->space_of]);
     if (sums < 0) return {};
     reduction = loop_form(g, g.nodes()[static_cast<size_t>(sums)]);
   }
@@ -55,7 +55,8 @@ LoopRole LoopSpace::role_of(const LoopForm& f) const {
   if (!full) return LoopRole::none;
   if (reduces(f, kind)) return rows || !f.maximum ? LoopRole::reduces : LoopRole::none;
   const auto has = [&](int64_t d) { return std::ranges::find(f.dims, d) != f.dims.end(); };
-  return rows && partial_rows() > 0 && !f.maximum && has(shape.rank() - 2) && !has(shape.rank() - 1)
+  return rows && partial_rows() > 0 && f.only_reduces && !f.maximum && has(shape.rank() - 2) &&
+                 !has(shape.rank() - 1)
              ? LoopRole::columns
              : LoopRole::none;
 }

@@ -1,4 +1,4 @@
-// NodeGroups: fusion groups, each of which becomes one node; shared by fuse_rows and fuse_spatial.
+// NodeGroups: fusion groups, each of which becomes one node (fuse_loops).
 #pragma once
 
 #include <functional>

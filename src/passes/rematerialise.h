@@ -9,7 +9,7 @@
 
 namespace ebb {
 
-// On a graph after fuse_rows, in which the nodes of the output `loss` come before those of its
+// On a graph after fuse_loops, in which the nodes of the output `loss` come before those of its
 // gradients; any other graph is returned as it is.
 //
 // The gradient of a norm reads the norm's input. Where that is the sum x + f of a residual branch,

@@ -231,7 +231,8 @@ DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs
           .draws = r.draws_in_plan() && inputs.first_draw == 0,
           .restores_input = in_plan && inputs.known->where.input,
           .restores_output = in_plan && inputs.known->where.output,
-          .integer_timesteps = r.integer_timesteps,
+          .clean_input = in_plan && inputs.known->where.clean_input,
+          .timesteps_apart = r.timesteps_apart,
           .weights = model_.weights};
 }
 

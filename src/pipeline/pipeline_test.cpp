@@ -82,8 +82,10 @@ TEST(pipeline, known_regions__are_restored_in_the_plan) {
   for (size_t i = 0; i < 256; ++i)
     mask.span<float>()[i] = i % 16 < 6 ? 0.0f : i % 16 < 9 ? 0.25f : 1.0f;
   for (size_t i = 0; i < 768; ++i) data.span<float>()[i] = static_cast<float>(i % 7) / 7 - 0.5f;
-  for (const KnownRegions where :
-       {KnownRegions{}, {.input = false}, {.output = false, .end = true}})
+  for (const KnownRegions where : {KnownRegions{},
+                                   {.input = false},
+                                   {.output = false, .end = true},
+                                   {.output = false, .end = true, .clean_input = true}})
     for (const char* sampler : {"euler", "heun", "dpmpp_2m"}) {
       const auto made = [&](const GenerateOptions& options, bool known, int64_t& transfers) {
         const auto device = std::make_shared<FarDevice>();

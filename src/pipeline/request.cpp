@@ -104,11 +104,12 @@ void resolve_levels(ResolvedRequest& r, const LoadedModel& model, const Generate
                                 Precond(model.diffusion).levels());
   o.schedule = run.schedule;
   if (run.own_steps) o.steps = static_cast<int64_t>(run.call.sigmas.size()) - 1;
-  r.start = {.space = run.call.space, .full_variance = run.full_variance};
+  r.start = {
+      .space = run.call.space, .full_variance = run.full_variance, .noised_at = run.noised_at};
   r.sampler = std::move(run.sampler);
   r.call = std::move(run.call);
   r.noise_levels = std::move(run.noise_levels);
-  r.integer_timesteps = run.integer_timesteps;
+  r.timesteps_apart = run.timesteps_apart;
   if (r.call.space == Space::ve && !r.call.sigmas.empty())
     r.result_scale = result_scale(o.dialect, o.sampler, r.call.sigmas.back());
 }

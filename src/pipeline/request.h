@@ -97,7 +97,7 @@ struct ResolvedRequest {
   std::vector<double> noise_levels = {};  // that the sources know; none: those of `call`
   OptionTexts noise_options = {};
   std::vector<RuleCall> rules = {};        // of guidance; with none options.guidance is its scale
-  bool integer_timesteps = false;          // the network gets integer timesteps
+  int64_t timesteps_apart = 0;             // DenoiserOptions::timesteps_apart
   std::vector<std::string> warnings = {};  // what a user should know: a line each
 
   int64_t count() const { return static_cast<int64_t>(classes.size()); }

@@ -32,7 +32,8 @@ ResolvedRun resolve_run(const RunWords& w, const Discretisation& known) {
   const Dialect& dialect = find_dialect(w.dialect);
   r.schedule = schedule_of_run(levels, known);
   r.own_steps = find_schedule(r.schedule, dialect).schedule->own_count;
-  r.integer_timesteps = dialect.integer_timesteps;
+  r.timesteps_apart = timesteps_apart(w.dialect, w.sampler, known);
+  r.noised_at = noise_level_of_run(levels, known);
   r.full_variance = starts_from_noise({.dialect = w.dialect,
                                        .sigma = r.call.sigmas[0],
                                        .sigma_max = known.sigma_max,

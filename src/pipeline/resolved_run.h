@@ -25,10 +25,11 @@ struct ResolvedRun {
   SampleCall call;  // with the levels; without progress
   // Those of the whole list, of a part of which A1111's runs are: its Brownian paths go over all.
   std::vector<double> noise_levels = {};
-  std::string schedule;            // never auto
-  bool own_steps = false;          // the schedule has its own number of them
-  bool integer_timesteps = false;  // the dialect rounds timesteps to integers
-  bool full_variance = false;      // StartOptions::full_variance, of a start without data
+  std::string schedule;                  // never auto
+  bool own_steps = false;                // the schedule has its own number of them
+  int64_t timesteps_apart = 0;           // of the network: timesteps_apart()
+  bool full_variance = false;            // StartOptions::full_variance, of a start without data
+  std::optional<double> noised_at = {};  // StartOptions', of a start from data
 };
 // `known`: the levels of the network. Throws Error.
 ResolvedRun resolve_run(const RunWords& words, const Discretisation& known);

@@ -83,7 +83,8 @@ Inpaint<double> inpaint_of(const ResolvedRequest& r, const KnownRegion& known, c
           .mask = std::move(mask),
           .space = r.call.space,
           .input = known.where.input,
-          .output = known.where.output};
+          .output = known.where.output,
+          .clean_input = known.where.clean_input};
 }
 
 State first_state(const ResolvedRequest& r, const RunInputs& inputs, const NoiseCall& keys,

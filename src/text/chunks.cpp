@@ -124,6 +124,13 @@ constexpr size_t long_group = 8;  // tokens; what is shorter is not split over t
 
 using Group = std::vector<WeightedToken>;
 
+// What Python takes for white space is a blank to the tokenizer, too.
+std::u32string spaced(std::u32string_view text) {
+  std::u32string out(text);
+  std::ranges::replace_if(out, python_space, U' ');
+  return out;
+}
+
 class ComfyuiChunks {
  public:
   ComfyuiChunks(const EncoderText& encoder, std::vector<std::string>& warnings)
@@ -156,7 +163,7 @@ class ComfyuiChunks {
     rest = rest.substr(end);
     std::string behind;
     const size_t cut = std::min(name.find_first_of(U"<["), name.size());
-    behind = to_utf8(name.substr(cut)) + to_utf8(rest);
+    behind = to_utf8(name.substr(cut)) + to_utf8(spaced(rest));
     name = name.substr(0, cut);
     const Embedding* found = find(to_utf8(name));
     if (!found) {

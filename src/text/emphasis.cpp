@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/python_text.h"
+#include "text/unicode.h"
 
 namespace ebb::text {
 namespace {
@@ -122,7 +123,7 @@ class A1111Emphasis {
     const size_t begin = at;
     if (at < text_.size() && (text_[at] == '+' || text_[at] == '-')) ++at;
     const size_t digits = at;
-    while (at < text_.size() && (text_[at] == '.' || (text_[at] >= '0' && text_[at] <= '9'))) ++at;
+    while (at < text_.size() && (text_[at] == '.' || decimal_digit(text_[at]) >= 0)) ++at;
     if (at == digits) return std::nullopt;
     const size_t end = at;
     skip_space();

@@ -9,24 +9,35 @@
 #include "base/names.h"
 #include "base/utf8.h"
 #include "text/python_text.h"
+#include "text/unicode.h"
 
 namespace ebb::text {
 namespace {
 
 const std::vector<std::string> syntax_names = {"a1111", "comfyui", "diffusers"};
 
-// Comments go from # to the end of the line, wherever it stands.
+// From # at `at` to the end of the line, with it.
+size_t end_of_comment(std::u32string_view text, size_t at) {
+  return std::min(std::min(text.find('\n', at), text.size() - 1) + 1, text.size());
+}
+
+// Comments go from # to the end of the line, wherever it stands; those that are a line first, with
+// the end of the line before. Each leaves an end of a line.
 std::u32string without_comments(const std::u32string& text, std::vector<std::string>& warnings) {
-  std::u32string out;
+  std::u32string lines, out;
   size_t comments = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (text[at] == '#') {
-      ++comments;
-      at = std::min(text.find('\n', at), text.size());
-      out += '\n';
-    } else {
-      out += text[at];
-    }
+  for (size_t at = 0; at < text.size();) {
+    const size_t hash = at == 0 && text[0] == '#' ? 0 : at + 1;
+    const bool comment = (hash == 0 || text[at] == '\n') && hash < text.size() && text[hash] == '#';
+    comments += comment;
+    lines += comment ? U'\n' : text[at];
+    at = comment ? end_of_comment(text, hash) : at + 1;
+  }
+  for (size_t at = 0; at < lines.size();) {
+    const bool comment = lines[at] == '#';
+    comments += comment;
+    out += comment ? U'\n' : lines[at];
+    at = comment ? end_of_comment(lines, at) : at + 1;
   }
   if (comments > 0)
     warnings.push_back(str("prompt: ", comments, " comment", comments > 1 ? "s" : "",
@@ -116,9 +127,11 @@ PromptPart weighted_part(std::u32string_view text) {
       colon == std::u32string_view::npos ? U"" : stripped(text.substr(colon + 1));
   std::u32string_view digits = number;
   if (!digits.empty() && (digits[0] == '+' || digits[0] == '-')) digits.remove_prefix(1);
-  const bool is_number = digits.find_first_not_of(U"0123456789.") == std::u32string_view::npos &&
-                         digits.find_first_of(U"0123456789") != std::u32string_view::npos &&
-                         digits.find('.') == digits.rfind('.');
+  const auto is_digit = [](char32_t c) { return decimal_digit(c) >= 0; };
+  const bool is_number =
+      std::ranges::any_of(digits, is_digit) &&
+      std::ranges::all_of(digits, [&](char32_t c) { return c == '.' || is_digit(c); }) &&
+      digits.find('.') == digits.rfind('.');
   if (!is_number) return {.text = to_utf8(text)};
   const double weight = weight_of(number, text);
   text = text.substr(0, colon);

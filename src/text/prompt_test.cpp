@@ -85,6 +85,9 @@ TEST(Prompt, comments__are_removed_with_a_warning) {
   EXPECT_EQ(
       p.warnings,
       (std::vector<std::string>{"prompt: 2 comments removed, from # to the end of the line"}));
+  // A line of its own goes with the end of the line before it.
+  EXPECT_EQ(parse_prompt("a\n# b\nc", PromptSyntax::a1111).parts[0].text, "a\nc");
+  EXPECT_EQ(parse_prompt("#a\n#b", PromptSyntax::a1111).parts[0].text, "");
   EXPECT_EQ(parse_prompt("a #1", PromptSyntax::comfyui).parts[0].text, "a #1");
 }
 
@@ -173,6 +176,13 @@ TEST(Emphasis, break_in_brackets__is_a_word_and_warned_of) {
   const auto pieces = a1111_emphasis("(a BREAK b:1.2)", warnings);
   EXPECT_EQ(pieces[1], (WeightedText{"BREAK", -1.2}));
   EXPECT_EQ(warnings.size(), 1u);
+}
+
+TEST(Emphasis, digits__are_those_of_any_script) {
+  std::vector<std::string> w;
+  EXPECT_EQ(a1111_emphasis("(a:\u0661.\u0665)", w)[0].weight, 1.5);
+  EXPECT_EQ(comfyui_emphasis("(a:\U0001d7d8.\U0001d7f1)")[0].weight, 0.5);
+  EXPECT_EQ(parse_prompt("a :\uff12", PromptSyntax::a1111).parts[0].weight, 2);
 }
 
 TEST(Emphasis, wrong_weights__are_errors) {

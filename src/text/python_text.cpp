@@ -34,12 +34,13 @@ std::optional<double> python_float(std::u32string_view text) {
   text = stripped(text);
   if (text.empty() || text.size() > 400) return std::nullopt;
   std::string ascii;
-  const auto digit_at = [&](size_t i) {
-    return i < text.size() && text[i] >= '0' && text[i] <= '9';
-  };
+  const auto digit_at = [&](size_t i) { return i < text.size() && decimal_digit(text[i]) >= 0; };
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '_' && i > 0 && digit_at(i - 1) && digit_at(i + 1)) continue;
-    ascii += text[i] < 0x80 ? static_cast<char>(text[i]) : '?';
+    if (digit_at(i))
+      ascii += static_cast<char>('0' + decimal_digit(text[i]));
+    else
+      ascii += text[i] < 0x80 ? static_cast<char>(text[i]) : '?';
   }
   std::string_view number = ascii;
   if (number[0] == '+') number.remove_prefix(1);

@@ -15,7 +15,7 @@ bool whole_word_at(std::u32string_view text, size_t at, std::u32string_view word
 
 std::u32string_view stripped(std::u32string_view text);  // str.strip()
 
-// What float() makes of the text; none where it raises. Digits are those of ASCII.
+// What float() makes of the text; none where it raises.
 std::optional<double> python_float(std::u32string_view text);
 
 std::string to_utf8(std::u32string_view text);

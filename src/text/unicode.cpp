@@ -58,6 +58,18 @@ CharClass char_class(char32_t c) {
   }
 }
 
+int decimal_digit(char32_t c) {
+  const auto is_digit = [](char32_t d) {
+    return utf8proc_category(static_cast<utf8proc_int32_t>(d)) == UTF8PROC_CATEGORY_ND;
+  };
+  if (c < 0x80) return c >= '0' && c <= '9' ? static_cast<int>(c - '0') : -1;
+  if (!is_digit(c)) return -1;
+  // Digits lie in tens, from that of value 0 on, some tens directly behind others.
+  int before = 0;
+  while (is_digit(c - static_cast<char32_t>(before) - 1)) ++before;
+  return before % 10;
+}
+
 std::u32string lower_nfc(std::u32string text) {
   if (std::any_of(text.begin(), text.end(), [](char32_t c) { return c >= 0x80; })) {
     std::vector<utf8proc_int32_t> parts = decomposed(text);

@@ -11,6 +11,9 @@ namespace ebb::text {
 enum class CharClass { letter, number, space, other };
 CharClass char_class(char32_t c);
 
+// The value of a decimal digit of any script, \d; -1: it is none.
+int decimal_digit(char32_t c);
+
 // Normal form C, then every character in lower case by itself: a final sigma is not known, and
 // U+0130 becomes two characters, as Rust's char::to_lowercase has it. Linear in the text: runs of
 // combining marks are sorted, however long.

@@ -78,7 +78,8 @@ def load_a1111_chunks(path, parser, tokenizer, backtrack):
              "torch": types.SimpleNamespace(nn=stub),
              "prompt_parser": types.SimpleNamespace(**parser),
              "sd_hijack": types.SimpleNamespace(StableDiffusionModelHijack=None)}
-    names = {"PromptChunk", "PromptChunkFix", "FrozenCLIPEmbedderWithCustomWordsBase"}
+    names = {"PromptChunk", "PromptChunkFix", "TextConditionalModel",
+             "FrozenCLIPEmbedderWithCustomWordsBase"}
     base = definitions(path, names, space)["FrozenCLIPEmbedderWithCustomWordsBase"]
 
     class Chunks(base):

@@ -29,14 +29,32 @@ LONG = ("a (red fox:1.3) in ((deep)) snow, at [dawn], " + "with trees and very o
         + "and a (river (of glass:1.5):0.8)")
 SAMPLERS = ["DPM++ 2M", "DPM++ SDE", "DPM++ 2M SDE", "DPM++ 2M SDE Heun", "DPM++ 2S a",
             "DPM++ 3M SDE", "Euler a", "Euler", "LMS", "Heun", "DPM2", "DPM2 a", "DPM fast",
-            "Restart", "DDIM", "DDIM CFG++", "PLMS", "UniPC"]
+            "Restart", "DDIM", "DDIM CFG++", "PLMS", "UniPC", "LCM"]
 SCHEDULES = ["Uniform", "Karras", "Exponential", "Polyexponential", "SGM Uniform", "KL Optimal",
              "Align Your Steps", "Simple", "Normal", "DDIM", "Beta"]
 
 
+def word(name):
+    return re.sub(r"\W+", "_", name.lower().replace("++", "pp")).strip("_")
+
+
+def cases_of_other_starts():
+    """Samplers that begin at levels of their own."""
+    out = {}
+    for s in ("DDIM", "DDIM CFG++", "PLMS", "UniPC", "LCM"):
+        out[f"image_{word(s)}"] = dict(init=True, strength=0.6, sampler=s)
+        out[f"mask_{word(s)}"] = dict(init=True, strength=0.6, mask=True, sampler=s)
+    return out | {
+        "lcm_karras": dict(sampler="LCM", schedule="Karras", steps=6),
+        "lcm_sgm_uniform": dict(sampler="LCM", schedule="SGM Uniform", steps=5),
+        "ddim_9": dict(sampler="DDIM", steps=9),
+        "unipc_9": dict(sampler="UniPC", steps=9),
+        "hires_ddim": dict(sampler="DDIM", hires=dict(
+            scale=1.5, upscaler="Latent", steps=0, strength=0.6)),
+    }
+
+
 def cases():
-    def word(name):
-        return re.sub(r"\W+", "_", name.lower().replace("++", "pp")).strip("_")
     out = {f"sampler_{word(s)}": dict(sampler=s, steps=20 if s == "Restart" else 12)
            for s in SAMPLERS}
     out |= {f"schedule_{word(s)}": dict(sampler="Euler", schedule=s) for s in SCHEDULES}
@@ -87,6 +105,7 @@ def cases():
         "refiner_ancestral": dict(sampler="Euler a",
                                   refiner=dict(network="sd1_heads", share=0.6)),
     }
+    out |= cases_of_other_starts()
     usual = dict(network="sd1", sampler="Euler", schedule="auto", steps=12, guidance=5.0, seed=7,
                  height=64, width=64, prompt=PROMPT, negative=NEGATIVE)
     return {name: {**usual, **case} for name, case in out.items()}

@@ -41,7 +41,7 @@ struct CommonOptions {
   int64_t threads = 0;
   void fields(auto&& f) {
     f("json", json, "print one JSON object on standard output, all else on standard error");
-    f("device", device, "auto, cpu or cuda");
+    f("device", device, "auto, cpu or cuda; explain also takes cuda:h200, a GPU that is not here");
     f("threads", threads, "CPU threads; 0: all that this process may use");
     f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
   }

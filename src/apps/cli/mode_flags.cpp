@@ -2,9 +2,12 @@
 
 #include <filesystem>
 
+#include "apps/cli/picture_output.h"
 #include "apps/cli/unused_flags.h"
 #include "base/error.h"
+#include "diffusion/solver/defaults.h"
 #include "io/mask_file.h"
+#include "pipeline/noise_parameters.h"
 
 namespace ebb::cli {
 namespace {
@@ -46,6 +49,25 @@ void add_mask(const ModeFlags& f, TextToImageRequest& q) {
     q.mask->content = MaskedContent::fill;
 }
 
+void add_noise(const ModeFlags& f, GenerateOptions& o) {
+  if (f.variation.empty() && f.seed_resize.empty() && f.ensd == 0) return;
+  const DefaultNoise noise = o.noise == "auto" ? default_noise(o.dialect, o.sampler)
+                                               : DefaultNoise{.source = find_source(o.noise).name};
+  require(noise.source == "a1111",
+          "generate: --variation, --seed-resize and --ensd need the noise "
+          "of --dialect a1111 (got --noise ",
+          noise.source, ")");
+  NoiseVariation v{.seed_delta = f.ensd};
+  if (!f.variation.empty()) {
+    const size_t colon = f.variation.find(':');
+    require(colon != std::string::npos, "generate: --variation must be SEED:STRENGTH (got '",
+            f.variation, "')");
+    v.seed = f.variation.substr(0, colon), v.strength = f.variation.substr(colon + 1);
+  }
+  if (!f.seed_resize.empty()) v.drawn_for = image_size(f.seed_resize, "generate: --seed-resize");
+  o.noise_options = varied(o.noise_options, v);
+}
+
 }  // namespace
 
 std::string ModeFlags::refiner_file() const {
@@ -64,6 +86,7 @@ void ModeFlags::add_to(TextToImageRequest& q) const {
   require(tiling == "none" || tiling == "x" || tiling == "y" || tiling == "both",
           "generate: --tiling must be none, x, y or both (got '", tiling, "')");
   q.tiling = {.x = tiling == "x" || tiling == "both", .y = tiling == "y" || tiling == "both"};
+  add_noise(*this, q.options);
   q.refiner_loras = parse_loras(refiner_lora.text());
   if (!hires.empty()) q.hires = parse_hires(hires);
   if (std::string file = refiner; !file.empty()) q.refine = parse_refiner(file);

@@ -10,13 +10,21 @@
 namespace ebb::cli {
 
 struct ModeFlags {
-  std::string init, fit = "stretch", mask, masked_content = "auto", outpaint, hires, refiner,
-                    tiling = "none";
+  std::string variation, seed_resize, init, fit = "stretch", mask, masked_content = "auto",
+                                            outpaint, hires, refiner, tiling = "none";
   TextList refiner_lora;
   double strength = 0.75, image_guidance = default_image_guidance;
   bool exact_steps = false, mask_invert = false, only_masked = false;
-  int64_t mask_blur = -1, mask_padding = 32;
+  int64_t mask_blur = -1, mask_padding = 32, ensd = 0;
   void fields(auto&& f) {
+    f("variation", variation,
+      "with --dialect a1111: another noise of --seed, SEED:STRENGTH, from 0 to 1, the other "
+      "seed's");
+    f("seed_resize", seed_resize,
+      "with --dialect a1111: the noise that a picture of this size has, WIDTHxHEIGHT, in the "
+      "middle");
+    f("ensd", ensd,
+      "with --dialect a1111: steps draw by another seed, so much larger (eta noise seed delta)");
     f("init", init, "a picture to start from, or to edit where the model was trained to do that");
     f("image_guidance", image_guidance,
       "guidance scale of the picture, of models that edit one (InstructPix2Pix); 1: off");
@@ -52,6 +60,8 @@ struct ModeFlags {
   std::string upscaler_file() const;  // of --hires, if that names one
   // Reads the pictures. Throws Error, also for flags that have no effect without others.
   void add_to(TextToImageRequest& request) const;
+  // Without those that became other options (--noise-options).
+  void forget_noise() { variation.clear(), seed_resize.clear(), ensd = 0; }
 };
 
 }  // namespace ebb::cli

@@ -12,6 +12,7 @@
 #include "io/picture_file.h"
 #include "pipeline/infotext.h"
 #include "pipeline/mode_parameters.h"
+#include "pipeline/noise_parameters.h"
 
 namespace ebb::cli {
 namespace {
@@ -99,12 +100,12 @@ Like set_infotext(const std::vector<Field>& fields, const std::string& text,
     const auto known = std::ranges::find(counterparts, key, &Counterpart::key);
     if (known != std::end(counterparts))
       set(known->field, same_name(value, "Automatic") ? "auto" : value);
-    else if (key == "RNG" && value == "CPU")
-      set("noise_options", "generator=torch_cpu");
-    else if (key != "RNG" && std::ranges::find(without_effect, key) == std::end(without_effect) &&
+    else if (!is_noise_key(key) &&
+             std::ranges::find(without_effect, key) == std::end(without_effect) &&
              std::ranges::find(of_modes, key) == std::end(of_modes))
       out.unused.push_back(str(key, ": ", value));
   }
+  set("noise_options", noise_options_of(t));
   set_modes(t, set, out);
   return out;
 }

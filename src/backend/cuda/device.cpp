@@ -165,11 +165,13 @@ void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
 }
 
 Staging& CudaDevice::staging() {
+  require_here();
   std::call_once(staging_made_, [this] { staging_ = std::make_unique<Staging>(); });
   return *staging_;
 }
 
 void CudaDevice::synchronize() {
+  require_here();
   cudaError_t status = cudaStreamSynchronize(stream_);
   // after an error the main stream may not have waited for the side stream
   if (status == cudaSuccess) status = cudaStreamSynchronize(side_stream_);
@@ -180,6 +182,7 @@ void CudaDevice::synchronize() {
 }
 
 std::unique_ptr<CapturedGraph> CudaDevice::capture(const std::function<void()>& work) {
+  require_here();
   if (launch_blocking()) return nullptr;
   cudaGraph_t graph = nullptr;
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a graph");
@@ -195,7 +198,10 @@ std::unique_ptr<CapturedGraph> CudaDevice::capture(const std::function<void()>& 
   return std::make_unique<CudaGraph>(graph, stream_);
 }
 
-std::unique_ptr<Event> CudaDevice::record_event() { return std::make_unique<CudaEvent>(stream_); }
+std::unique_ptr<Event> CudaDevice::record_event() {
+  require_here();
+  return std::make_unique<CudaEvent>(stream_);
+}
 
 std::unique_ptr<Event> CudaDevice::on_side_stream(const std::function<void()>& work) {
   const auto here = record_event();

@@ -15,14 +15,6 @@ namespace {
 
 // ---- tables --------------------------------------------------------------------------------
 
-double nearest_index(const std::vector<double>& levels, double sigma) {
-  const auto above = std::lower_bound(levels.begin(), levels.end(), sigma);
-  if (above == levels.begin()) return 0;
-  if (above == levels.end()) return static_cast<double>(levels.size() - 1);
-  const bool lower = std::log(sigma / *(above - 1)) <= std::log(*above / sigma);
-  return static_cast<double>(above - levels.begin() - (lower ? 1 : 0));
-}
-
 // ---- the cosine process in continuous time (Stable Cascade) --------------------------------
 
 constexpr double smallest_bar = 1e-4, largest_bar = 0.9999;
@@ -138,12 +130,12 @@ void LevelOptions::check() const {
 
 // ---- a discretisation ----------------------------------------------------------------------
 
-double Discretisation::c_noise_of(double sigma, bool nearest) const {
+double Discretisation::c_noise_of(double sigma, int64_t apart) const {
   if (c_noise == CNoise::cosine) return cosine_time(sigma, shift);
   if (c_noise == CNoise::arctan) return std::atan(sigma) * 2 / std::numbers::pi;
   if (c_noise != CNoise::table) return c_noise_expression(c_noise, scale, sigma);
-  return nearest || discrete_only ? nearest_index(sigmas, round(sigma))
-                                  : timestep_of(sigmas, sigma);
+  if (apart == 0 && !discrete_only) return timestep_of(sigmas, sigma);
+  return nearest_timestep(sigmas, round(sigma), std::max<int64_t>(apart, 1));
 }
 
 double Discretisation::time_of(double sigma) const {
@@ -188,6 +180,13 @@ Discretisation table_levels(std::string name, std::vector<double> sigmas) {
   d.sigma_min = d.lowest = d.sigmas.front();
   d.sigma_max = d.highest = d.sigmas.back();
   return d;
+}
+
+Discretisation every(int64_t apart, const Discretisation& table) {
+  std::vector<double> sigmas = every_timestep(apart, table.sigmas);
+  require(sigmas.size() >= 2, "levels: every ", apart, "th of ", table.sigmas.size(),
+          " timesteps leaves too few");
+  return table_levels(table.name, std::move(sigmas));
 }
 
 Discretisation flow_levels(const FlowLevels& o) {

@@ -28,8 +28,9 @@ struct Discretisation {
   double lowest = 0, highest = std::numeric_limits<double>::infinity();
   double sigma_min = 0, sigma_max = 0;  // default ends of sampling
 
-  // c_noise at sigma. `nearest`: of a table, an integer timestep.
-  double c_noise_of(double sigma, bool nearest = false) const;
+  // c_noise at sigma. `apart`: of a table, the nearest timestep of those of every(apart); 0: one
+  // with a fraction.
+  double c_noise_of(double sigma, int64_t apart = 0) const;
   // The time in which levels are evenly spaced, rising from 0 (of tables and log levels it is
   // c_noise; of flow models scale t, before shifting), and its inverse. Within `sigmas` if c_noise
   // is a table.
@@ -72,6 +73,9 @@ Discretisation discretisation(const LevelOptions& options);
 
 // Of a discrete-time network.
 Discretisation table_levels(std::string name, std::vector<double> sigmas);
+// Of every `apart`-th timestep of a table, the last one among them. Throws Error for fewer than
+// two.
+Discretisation every(int64_t apart, const Discretisation& table);
 // Of a flow model: t in (0, 1] in `count` parts, shifted.
 struct FlowLevels {
   double shift = 1, multiplier = 1000;

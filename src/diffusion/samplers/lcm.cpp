@@ -24,11 +24,13 @@ struct Options {
 // A consistency function of timestep t: the network's prediction, blended with x towards timestep
 // 0, where it must be x itself (Luo et al. 2023, equation 9).
 Latent bounded(const Run& run, const Latent& x, const Latent& denoised, double sigma) {
-  const double t = 10 * timestep_of(table_of(run), sigma);
+  const int64_t apart = run.dialect().lcm_timesteps_apart;
+  const double t = 10 * (apart > 0 ? nearest_timestep(table_of(run), sigma, apart)
+                                   : timestep_of(table_of(run), sigma));
   constexpr double deviation = 0.5;
   const double norm = t * t + deviation * deviation;
   return t / std::sqrt(norm) * denoised +
-         deviation * deviation / norm / std::sqrt(1 + sigma * sigma) * x;
+         deviation * deviation / norm / (apart > 0 ? 1 : vp_norm(sigma)) * x;
 }
 
 Latent run(Run& run, Latent x, const Options& o) {

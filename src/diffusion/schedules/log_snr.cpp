@@ -14,12 +14,17 @@ namespace {
 
 struct Options {
   std::string skip = "log_snr";
+  double first = 1;
   void fields(auto&& f) {
     f("skip", skip, "evenly spaced: log_snr, time_uniform (time) or time_quadratic (its root)");
+    f("first", first, "time_uniform: the time of the first level, above 1 / T");
   }
   void check() const {
     check_known("log_snr: unknown skip", skip,
                 std::vector<std::string>{"log_snr", "time_uniform", "time_quadratic"});
+    require(first > 0 && first <= 1, "time_uniform: first must lie in (0, 1] (", first, ")");
+    require(first == 1 || skip == "time_uniform", "log_snr: first (", first,
+            ") is an option of time_uniform");
   }
 };
 
@@ -38,14 +43,15 @@ std::vector<double> levels(const ScheduleInput& in, const Options& o) {
   const std::vector<double>& table = in.levels.sigmas;
   const double least = 1 / static_cast<double>(table.size());
   const int64_t count = in.steps + 1;
+  require(o.first > least, "time_uniform: first (", o.first, ") must be above 1 / T (", least, ")");
   std::vector<double> out;
   for (int64_t i = 0; i < count; ++i) {
     const double root = spaced(1, std::sqrt(least), i, count);
     if (o.skip == "log_snr")
       out.push_back(std::exp(spaced(std::log(table.back()), std::log(table.front()), i, count)));
     else
-      out.push_back(
-          level_at(table, o.skip == "time_uniform" ? spaced(1, least, i, count) : root * root));
+      out.push_back(level_at(
+          table, o.skip == "time_uniform" ? spaced(o.first, least, i, count) : root * root));
   }
   return out;
 }

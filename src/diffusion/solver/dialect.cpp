@@ -102,6 +102,8 @@ const std::vector<Dialect>& all_dialects() {
        .leaves_single_level = true,
        .uni_pc_slips = true,
        .multistep_to_zero = true,
+       .lcm_boundary = true,
+       .lcm_timesteps_apart = 20,
        .flow_sde = false,
        .flow_churn = true,
        .discard_penultimate = {"dpm_2", "dpm_2_ancestral", "dpmpp_3m_sde"},

@@ -75,6 +75,9 @@ struct Dialect {
   bool vp_integer_timesteps = false;
   // lcm's D is that of a consistency function: near timestep 0 it becomes x.
   bool lcm_boundary = false;
+  // lcm's network has only every so many-th timestep, to which levels are rounded, and its
+  // consistency function goes to the noisy x without a factor. 0: neither.
+  int64_t lcm_timesteps_apart = 0;
   // dpmpp_2s_ancestral and euler_ancestral_cfg_pp also draw at eta 0 in steps as if alpha were 1.
   bool draws_unused_ve = false;
   // dpmpp_2s_ancestral reuses the first prediction for the midpoint if flow's lambda is infinite;

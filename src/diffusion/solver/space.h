@@ -14,6 +14,9 @@ inline std::string_view name_of(Space s) { return s == Space::ve ? "ve" : "flow"
 
 inline double alpha_of(Space s, double sigma) { return s == Space::ve ? 1 : 1 - sigma; }
 
+// 1 / sqrt(alpha_bar) at a level of Space::ve: x there, of a state that is sqrt(alpha_bar) x.
+inline double vp_norm(double sigma) { return std::sqrt(1 + sigma * sigma); }
+
 // lambda = ln(alpha / sigma), half the logarithm of the signal-to-noise ratio; infinite at sigma 0
 // and at flow's 1.
 inline double lambda_of(Space s, double sigma) {

@@ -42,6 +42,26 @@ double sigma_at(const std::vector<double>& table, double timestep) {
   return table[low] * std::pow(table[low + 1] / table[low], share);
 }
 
+std::vector<double> every_timestep(int64_t apart, const std::vector<double>& table) {
+  const auto step = static_cast<size_t>(apart);
+  std::vector<double> out;
+  for (size_t i = (table.size() - 1) % step; i < table.size(); i += step) out.push_back(table[i]);
+  return out;
+}
+
+double nearest_timestep(const std::vector<double>& table, double sigma, int64_t apart) {
+  const auto place = [sigma](const std::vector<double>& levels) {
+    const auto above = std::lower_bound(levels.begin(), levels.end(), sigma);
+    if (above == levels.begin()) return int64_t{0};
+    if (above == levels.end()) return static_cast<int64_t>(levels.size()) - 1;
+    const bool lower = std::log(sigma / *(above - 1)) <= std::log(*above / sigma);
+    return above - levels.begin() - (lower ? 1 : 0);
+  };
+  const auto first = (static_cast<int64_t>(table.size()) - 1) % apart;
+  return static_cast<double>(apart == 1 ? place(table)
+                                        : first + apart * place(every_timestep(apart, table)));
+}
+
 VpTarget vp_target(const Run& run, double from, double to) {
   if (to > 0 || !run.dialect().vp_ends_at_table) return {to, 1};
   const double sigma = std::min(from, table_of(run).front());

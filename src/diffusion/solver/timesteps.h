@@ -17,6 +17,11 @@ const std::vector<double>& table_of(const Run& run);
 double timestep_of(const std::vector<double>& table, double sigma);
 double sigma_at(const std::vector<double>& table, double timestep);
 
+// Of every `apart`-th timestep, the last one among them: their levels, rising, and the one that is
+// nearest to sigma by ln(sigma).
+std::vector<double> every_timestep(int64_t apart, const std::vector<double>& table);
+double nearest_timestep(const std::vector<double>& table, double sigma, int64_t apart = 1);
+
 // Where a step of a sampler for sqrt(alpha_bar) x goes. In dialects in which such samplers end at
 // timestep 0, a step to level 0 goes there instead, and what comes out is left multiplied by
 // sqrt(alpha_bar).

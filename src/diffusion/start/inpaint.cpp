@@ -23,6 +23,11 @@ struct Inpainting {
     for (T& m : mask) m = static_cast<double>(m) >= least ? T{1} : T{0};
   }
 
+  // A prediction of the restored input as one of x, with the same noise.
+  void move(std::span<const T> x, std::span<T> prediction) const {
+    for (size_t i = 0; i < prediction.size(); ++i) prediction[i] += x[i] - input[i];
+  }
+
   void operator()(std::span<const T> x, double sigma, std::span<T> denoised, std::span<T> uncond) {
     require(x.size() == how.data.size(), "inpaint: the state has ", x.size(),
             " values, the known data ", how.data.size());
@@ -30,10 +35,16 @@ struct Inpainting {
     input.assign(x.begin(), x.end());
     if (how.input) {
       known.resize(x.size());
-      start_state<T>(how.data, how.noise, sigma, {.space = how.space}, known);
+      if (how.clean_input)
+        std::ranges::transform(how.data, known.begin(), [scale = vp_norm(sigma)](T v) {
+          return static_cast<T>(scale * static_cast<double>(v));
+        });
+      else
+        start_state<T>(how.data, how.noise, sigma, {.space = how.space}, known);
       blend<T>(known, mask, input);
     }
     denoise(input, sigma, denoised, uncond);
+    if (how.clean_input) move(x, denoised), move(x, uncond);
     if (!how.output) return;
     blend<T>(how.data, mask, denoised);
     blend<T>(how.data, mask, uncond);

@@ -23,6 +23,10 @@ struct Inpaint {
   std::function<double(double sigma)> threshold = {};
   bool input = true;   // known regions of the network's input are at their noise level
   bool output = true;  // known regions of the prediction are restored
+  // With `input`, as samplers restore whose state is sqrt(alpha_bar) x: the known part of that is
+  // the image without noise, whatever the level, and what is predicted is the noise, so D moves by
+  // what the input was moved by.
+  bool clean_input = false;
 };
 
 // Where programs restore known regions.
@@ -31,11 +35,12 @@ struct KnownRegions {
   bool end = false;                  // blend() of the result of the run
   bool rounds_mask = false;          // round_mask() first, except for differential diffusion
   bool other_noise = false;          // the known part has noise of its own, of the next seed
+  bool clean_input = false;          // Inpaint's
 };
 // By dialect:
 //   ebb, comfy  input and output; comfy's ddim with noise of its own
-//   a1111       output and end; its samplers of timesteps (ddim, ddim_cfg_pp, plms, uni_pc): input
-//               and end. kdiff as a1111, which wrapped it
+//   a1111       output and end; its samplers of timesteps (ddim, ddim_cfg_pp, plms, uni_pc): clean
+//               input and end. kdiff as a1111, which wrapped it
 //   diffusers   in the state, after each step: for masks of 0 and 1, which its pipelines make of
 //               all masks (round_mask), and elementwise samplers that is input and end
 //   sdcpp       output

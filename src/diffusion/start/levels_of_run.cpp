@@ -20,19 +20,47 @@ bool discards_penultimate(const LevelsOfRun& run) {
   return has(run.sampler) || has(find_sampler(run.sampler).sampler->name);
 }
 
-// The web UI's samplers of timesteps, each of which takes every k-th of the network's, whatever the
-// menu of schedules says. DDIM and PLMS make a step less than there are of these, and end at the
-// smallest; UniPC makes as many.
-std::vector<double> levels_of_timesteps(ScheduleCall call, std::string_view schedule,
-                                        std::string_view sampler, const Discretisation& levels) {
-  const auto table = static_cast<int64_t>(levels.sigmas.size());
-  const bool to_zero = means_sampler("uni_pc", sampler);
-  if (to_zero && call.steps >= 1 && call.steps <= table) {
-    const int64_t step = table / call.steps;
-    call.steps = (table + step - 1) / step;
+// The web UI's samplers of timesteps, whatever its menu of schedules says.
+bool is_web_ui_of_timesteps(const LevelsOfRun& run, const Discretisation& levels) {
+  return run.dialect == "a1111" && run.schedule == "auto" && levels.c_noise == CNoise::table &&
+         is_of_timesteps(run.sampler);
+}
+
+// Every k-th timestep of a table from the second on, rising: those of its samplers of timesteps.
+std::vector<size_t> web_ui_timesteps(int64_t steps, const Discretisation& levels) {
+  const auto count = static_cast<int64_t>(levels.sigmas.size());
+  require(steps >= 1, "schedule: needs at least one step (", steps, ")");
+  std::vector<size_t> out;
+  for (int64_t t = 0; t < count; t += std::max<int64_t>(count / steps, 1))
+    out.push_back(static_cast<size_t>(std::min(t + 1, count - 1)));
+  return out;
+}
+
+StartPlan planned(const LevelsOfRun& run, const Discretisation& levels) {
+  return plan_strength(run.dialect, run.steps, *run.strength,
+                       {.exact_steps = run.exact_steps, .space = levels.space});
+}
+
+// DDIM and PLMS make a step less than there are of these timesteps, and end at the first of them.
+// UniPC makes as many steps, evenly spaced to the table's first. From data they take those before
+// the one to whose level that is noised (noise_level_of_run).
+std::vector<double> levels_of_timesteps(const LevelsOfRun& run, const Discretisation& levels) {
+  const StartPlan plan =
+      run.strength ? planned(run, levels) : StartPlan{.steps = run.steps, .run = run.steps};
+  std::vector<size_t> steps = web_ui_timesteps(plan.steps, levels);
+  if (run.strength) steps.resize(std::min(steps.size(), static_cast<size_t>(plan.run - 1)));
+  if (steps.empty()) return {};
+  if (means_sampler("uni_pc", run.sampler)) {
+    const double first =
+        static_cast<double>(steps.back() + 1) / static_cast<double>(levels.sigmas.size());
+    return noise_levels("time_uniform", levels,
+                        {.steps = static_cast<int64_t>(steps.size()),
+                         .options = {{"first", run.strength ? str(first) : "1"}},
+                         .dialect = run.dialect});
   }
-  std::vector<double> out = noise_levels(schedule, levels, call);
-  if (!to_zero && out.size() > 2 && out.back() == 0) out.pop_back();
+  std::vector<double> out;
+  for (size_t i = steps.size(); i-- > 0;) out.push_back(levels.sigmas[steps[i]]);
+  if (out.size() == 1 && !run.strength) out.push_back(0);  // it would return the noise as it is
   return out;
 }
 
@@ -62,7 +90,24 @@ bool spaced_leading(const LevelsOfRun& run, const Discretisation& levels) {
   return spacing == "leading";
 }
 
-std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels) {
+int64_t timesteps_apart(std::string_view dialect, std::string_view sampler,
+                        const Discretisation& levels) {
+  const Dialect& d = find_dialect(dialect);
+  if (d.lcm_timesteps_apart > 0 && levels.c_noise == CNoise::table && !sampler.empty() &&
+      means_sampler("lcm", sampler))
+    return d.lcm_timesteps_apart;
+  return d.integer_timesteps ? 1 : 0;
+}
+
+std::optional<double> noise_level_of_run(const LevelsOfRun& run, const Discretisation& levels) {
+  if (!run.strength || !is_web_ui_of_timesteps(run, levels)) return {};
+  const StartPlan plan = planned(run, levels);
+  return levels.sigmas[web_ui_timesteps(plan.steps, levels).at(static_cast<size_t>(plan.run - 1))];
+}
+
+std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& network) {
+  const int64_t apart = timesteps_apart(run.dialect, run.sampler, network);
+  const Discretisation levels = apart > 1 ? every(apart, network) : network;
   const std::string schedule = schedule_of_run(run, levels);
   require(run.schedule != "auto" || run.options.empty(),
           "schedule: auto has no options; give its name, ", schedule, " here (",
@@ -80,12 +125,9 @@ std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& 
                    find_schedule(schedule, dialect).schedule->own_denoise &&
                    run.strength.value_or(1) > 0;
   if (own) call.denoise = run.strength.value_or(1);
-  if (run.dialect == "a1111" && run.schedule == "auto" && !run.strength &&
-      levels.c_noise == CNoise::table && is_of_timesteps(run.sampler))
-    return levels_of_timesteps(std::move(call), schedule, run.sampler, levels);
+  if (is_web_ui_of_timesteps(run, levels)) return levels_of_timesteps(run, levels);
   if (own || !run.strength) return noise_levels(schedule, levels, call);
-  const StartPlan plan = plan_strength(run.dialect, run.steps, *run.strength,
-                                       {.exact_steps = run.exact_steps, .space = levels.space});
+  const StartPlan plan = planned(run, levels);
   call.steps = plan.steps;
   return planned_levels(noise_levels(schedule, levels, call), plan);
 }

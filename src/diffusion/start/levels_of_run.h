@@ -32,6 +32,14 @@ bool spaced_leading(const LevelsOfRun& run, const Discretisation& levels);
 // the range for `strength`. Throws Error.
 std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& levels);
 
+// The level that data is noised to, if it is another than the first of a run with strength: the web
+// UI's samplers of timesteps begin at the timestep before it. Throws Error.
+std::optional<double> noise_level_of_run(const LevelsOfRun& run, const Discretisation& levels);
+// DenoiserOptions::timesteps_apart of a network with these levels: 1 where the dialect rounds to
+// integers, more for the web UI's LCM.
+int64_t timesteps_apart(std::string_view dialect, std::string_view sampler,
+                        const Discretisation& levels);
+
 // Sets what follows from the network's levels: space, table, round_sigma, first_sigma.
 void fit_to_network(SampleCall& call, const Discretisation& levels);
 

@@ -30,6 +30,46 @@ TEST(levels_of_run, strength__keeps_the_end_by_the_dialects_rule) {
   EXPECT_LT(levels_of_run(run, sd)[0], 5);
 }
 
+TEST(levels_of_run, web_uis_samplers_of_timesteps__start_below_the_level_of_their_noise) {
+  const Discretisation sd = discretisation({});
+  LevelsOfRun run{
+      .sampler = "DDIM", .schedule = "auto", .steps = 12, .dialect = "a1111", .strength = 0.6};
+  std::vector<double> want;
+  for (const size_t t : {499, 416, 333, 250, 167, 84, 1}) want.push_back(sd.sigmas[t]);
+  EXPECT_EQ(levels_of_run(run, sd), want);
+  EXPECT_EQ(noise_level_of_run(run, sd), sd.sigmas[582]);
+  run.sampler = "UniPC";
+  const std::vector<double> levels = levels_of_run(run, sd);
+  ASSERT_EQ(levels.size(), 8U);
+  EXPECT_NEAR(levels[0], want[0], 1e-9 * want[0]);
+  EXPECT_NEAR(levels[7], sd.sigmas[0], 1e-9 * sd.sigmas[0]);
+  EXPECT_EQ(noise_level_of_run(run, sd), sd.sigmas[582]);
+  run.strength = 0.05;  // not a step
+  EXPECT_TRUE(levels_of_run(run, sd).empty());
+  run = {.sampler = "PLMS", .schedule = "auto", .steps = 9, .dialect = "a1111"};
+  EXPECT_EQ(levels_of_run(run, sd)[0], sd.sigmas[999]);  // the tenth of them
+  EXPECT_EQ(noise_level_of_run(run, sd), std::nullopt);
+  run.strength = 0.6, run.dialect = "ebb";
+  EXPECT_EQ(noise_level_of_run(run, sd), std::nullopt);
+}
+
+TEST(levels_of_run, web_uis_lcm__has_50_timesteps) {
+  const Discretisation sd = discretisation({});
+  LevelsOfRun run{.sampler = "LCM", .schedule = "auto", .steps = 8, .dialect = "a1111"};
+  std::vector<double> want;
+  for (size_t i = 0; i < 8; ++i) want.push_back(sd.sigmas[999 - 140 * i]);
+  EXPECT_EQ(timesteps_apart(run.dialect, run.sampler, sd), 20);
+  EXPECT_EQ(sd.c_noise_of(sd.sigmas[20], 20), 19);
+  EXPECT_EQ(sd.c_noise_of(sd.sigmas[998], 20), 999);
+  const std::vector<double> levels = levels_of_run(run, sd);
+  ASSERT_EQ(levels.size(), 9U);
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(levels[i], want[i], 1e-9 * want[i]) << i;
+  run.schedule = "karras";
+  EXPECT_NEAR(levels_of_run(run, sd)[7], sd.sigmas[19], 1e-9);
+  EXPECT_EQ(timesteps_apart("a1111", "euler", sd), 0);
+  EXPECT_EQ(timesteps_apart("comfy", "lcm", sd), 1);
+}
+
 TEST(levels_of_run, options_of_auto__are_an_error_that_names_the_schedule) {
   LevelsOfRun run{.sampler = "DPM++ 2M Exponential", .schedule = "auto", .options = {{"rho", "3"}}};
   testing::expect_error([&] { levels_of_run(run, discretisation({})); },

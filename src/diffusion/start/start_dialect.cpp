@@ -76,7 +76,7 @@ bool of_vp_schedulers(const FirstNoise& f) {
 
 KnownRegions in_web_ui(std::string_view sampler) {
   const bool timesteps = is_of_timesteps(sampler);
-  return {.input = timesteps, .output = !timesteps, .end = true};
+  return {.input = timesteps, .output = !timesteps, .end = true, .clean_input = timesteps};
 }
 // Its ddim is euler, but for this.
 KnownRegions in_comfy(std::string_view sampler) {

@@ -108,6 +108,9 @@ TEST(start_state, spaces__mix_data_and_noise) {
   EXPECT_EQ(x, data);
   start_state<double>(data, noise, 4, {.extra_noise = 0.5}, x);
   EXPECT_EQ(x, (std::vector<double>{2 + 4.5 * 0.5, -1 + 4.5 * 3}));
+  // sqrt(alpha_bar) x of level 4, taken for one of level 2.
+  start_state<double>(data, noise, 2, {.noised_at = 4}, x);
+  EXPECT_NEAR(x[1], std::sqrt(5. / 17) * 11, 1e-14);
   expect_error([&] { start_state<double>(data, none, 1, {}, std::span<double>(x).first(1)); },
                "must have 1 values");
 }
@@ -232,6 +235,19 @@ TEST(inpainting, known_regions__are_restored_before_and_after) {
   EXPECT_EQ(s.denoised, (std::vector<double>{50, 50, 50}));
 }
 
+TEST(inpainting, clean_input__has_no_noise_and_keeps_the_predicted_one) {
+  const Seen s = evaluate({.data = {1, 2, 3},
+                           .noise = {1, -1, 2},
+                           .mask = {0, 0.5, 1},
+                           .output = false,
+                           .clean_input = true},
+                          2);
+  const double norm = std::sqrt(5);  // 1 / sqrt(alpha_bar)
+  EXPECT_EQ(s.input, (std::vector<double>{norm, 10 + norm, 30}));
+  EXPECT_EQ(s.denoised, (std::vector<double>{50 + 10 - norm, 50 + 20 - (10 + norm), 50}));
+  EXPECT_EQ(s.uncond[0], 60 + 10 - norm);
+}
+
 TEST(inpainting, differential_masks__open_as_the_threshold_falls) {
   Inpaint<double> how{.data = {1, 2, 3}, .mask = {0.2, 0.5, 1}};
   how.threshold = [](double sigma) { return differential_threshold(sigma * 100, 1000, 0); };
@@ -259,14 +275,14 @@ TEST(inpainting, runs__end_at_the_known_data) {
 TEST(inpainting, known_regions__are_restored_where_each_program_does) {
   const auto parts = [](const char* dialect, const char* sampler) {
     const KnownRegions p = known_regions(dialect, sampler);
-    return std::vector<bool>{p.input, p.output, p.end};
+    return std::vector<bool>{p.input, p.output, p.end, p.clean_input};
   };
-  EXPECT_EQ(parts("ebb", "euler"), (std::vector<bool>{true, true, false}));
-  EXPECT_EQ(parts("comfy", "ddim"), (std::vector<bool>{true, true, false}));
-  EXPECT_EQ(parts("a1111", "euler_a"), (std::vector<bool>{false, true, true}));
-  EXPECT_EQ(parts("a1111", "ddim"), (std::vector<bool>{true, false, true}));
-  EXPECT_EQ(parts("diffusers", "euler"), (std::vector<bool>{true, false, true}));
-  EXPECT_EQ(parts("sdcpp", "euler"), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(parts("ebb", "euler"), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(parts("comfy", "ddim"), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(parts("a1111", "euler_a"), (std::vector<bool>{false, true, true, false}));
+  EXPECT_EQ(parts("a1111", "ddim"), (std::vector<bool>{true, false, true, true}));
+  EXPECT_EQ(parts("diffusers", "euler"), (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(parts("sdcpp", "euler"), (std::vector<bool>{false, true, false, false}));
   expect_error([] { known_regions("comfi", "euler"); }, "did you mean 'comfy'?");
 }
 

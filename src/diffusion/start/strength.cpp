@@ -39,11 +39,15 @@ void start_state(std::span<const T> data, std::span<const T> noise, double sigma
       (data.empty() || data.size() == out.size()) && (noise.empty() || noise.size() == out.size()),
       "start: data (", data.size(), ") and noise (", noise.size(), ") must have ", out.size(),
       " values");
-  const double alpha = alpha_of(o.space, sigma);
-  double factor = sigma * o.noise_scale;
-  if (o.full_variance && o.space == Space::ve)
-    factor = std::sqrt(1 + sigma * sigma) * o.noise_scale;
+  const double level = o.noised_at.value_or(sigma);
+  double alpha = alpha_of(o.space, level);
+  double factor = level * o.noise_scale;
+  if (o.full_variance && o.space == Space::ve) factor = vp_norm(level) * o.noise_scale;
   factor += o.extra_noise;
+  if (o.noised_at) {
+    const double same = vp_norm(sigma) / vp_norm(level);
+    alpha *= same, factor *= same;
+  }
   for (size_t i = 0; i < out.size(); ++i) {
     const double d = data.empty() ? 0 : static_cast<double>(data[i]);
     const double z = noise.empty() ? 0 : static_cast<double>(noise[i]);

@@ -55,6 +55,9 @@ struct StartOptions {
   // For pure noise: its variance is that of data and noise, 1 + sigma^2.
   bool full_variance = false;
   double noise_scale = 1;  // multiplies the noise, for models that need it
+  // The level that `data` is noised to, if it is another than the first of the run: as
+  // sqrt(alpha_bar) x that state is taken for one of the first level.
+  std::optional<double> noised_at = {};
   // A1111's "extra noise": this much of the same noise in addition, unscaled at any level.
   double extra_noise = 0;
 };

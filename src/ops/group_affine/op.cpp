@@ -47,6 +47,7 @@ std::optional<LoopForm> loop(const Signature& s) {
   return LoopForm{
       .space = s.out[0].shape,
       .groups = s.in[0].shape[-1],
+      .inside = 2,
       .write = +[](const Signature& use, std::span<const Scalar> x, LoopReductions&) {
         const Scalar rstd = rsqrt(x[1] + use.as<GroupAffine>().eps);
         const Scalar scale = x.size() > 2 ? rstd * x[2] : rstd, moved = x[0] * scale;

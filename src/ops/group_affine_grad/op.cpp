@@ -62,6 +62,7 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
 std::optional<LoopForm> loop(const Signature& s) {
   return LoopForm{
       .space = s.out[0].shape,
+      .space_of = 0,
       .groups = s.as<GroupAffineGrad>().groups,
       .starts = true,
       .summed_over_images = {2, 3},

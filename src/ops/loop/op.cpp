@@ -89,6 +89,11 @@ std::vector<Type> infer_whole(const Signature& s) {
   const Shape shape(a.shape);
   require(kind == LoopKind::map || shape.rank() > (kind == LoopKind::rows ? 0 : 2),
           "loop: reductions need rows, or pixels and channels (got ", shape, ")  at ", s.at);
+  const bool sums_rows = std::ranges::any_of(
+      a.results, [](const LoopResult& r) { return r.extent == Extent::partial; });
+  require((kind == LoopKind::pixels || a.groups == 1) && (sums_rows || a.partial_rows == 0),
+          "loop: groups (", a.groups, ") are of loops over pixels, partial rows (", a.partial_rows,
+          ") of results that sum them  at ", s.at);
   require(kind != LoopKind::pixels || (a.groups > 0 && shape[-1] % a.groups == 0),
           "loop: ", a.groups, " groups must divide the channels of ", shape, "  at ", s.at);
   require(a.expr.inputs() == static_cast<int64_t>(s.in.size() + a.reductions.size()),
@@ -140,7 +145,10 @@ std::vector<Type> concatenated_types(const Loop& a, std::vector<Type> out) {
 
 std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<Loop>();
-  check_segments(a.segments, static_cast<size_t>(a.expr.inputs()), a.results.size(), "loop");
+  const auto operands = a.expr.inputs() - static_cast<int64_t>(a.reductions.size());
+  require(operands >= 0, "loop: the expression takes ", a.expr.inputs(), " inputs (for ",
+          a.reductions.size(), " reductions)  at ", s.at);
+  check_segments(a.segments, static_cast<size_t>(operands), a.results.size(), "loop");
   check_disjoint(a.segments, a.slices, "loop");
   if (!has_views(a)) return infer_whole(s);
   const Signature whole = without_views(s);

@@ -26,6 +26,7 @@
 #include "io/safetensors.h"
 #include "pipeline/file_hash.h"
 #include "pipeline/mode_parameters.h"
+#include "pipeline/noise_parameters.h"
 #include "pipeline/parameters.h"
 #include "pipeline/picture_bytes.h"
 #include "pipeline/text_to_image.h"
@@ -138,6 +139,7 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedText
   Options again = o;
   const int64_t index = picture.index;
   again.generate = ran;
+  again.modes.forget_noise();
   again.generate.batch = picture.batch;
   if (o.modes.outpaint.empty())  // which says the size
     again.size = str(r.request.size.width, 'x', r.request.size.height);
@@ -155,6 +157,11 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedText
   for (const std::string& file : o.control.control_model.texts)
     files.control_models.push_back(stem(file));
   const auto model = hashes.find("model");
+  const int64_t image = index < 0 ? index : o.first_image + index;
+  GenerateOptions shown = ran;
+  shown.seed = seed_of_picture(r.first(), image);
+  auto more = noise_parameters(r.first(), image);
+  std::ranges::move(mode_parameters(r, files), std::back_inserter(more));
   std::map<std::string, std::string> out{
       {"Software", str("ebb ", version)},
       {std::string(settings_keyword), json},
@@ -165,8 +172,8 @@ std::map<std::string, std::string> settings(const Options& o, const ResolvedText
                                       .vae = stem(o.vae),
                                       .size = r.request.size,
                                       .clip_skip = o.clip_skip,
-                                      .options = ran,
-                                      .more = mode_parameters(r, files)})}};
+                                      .options = shown,
+                                      .more = std::move(more)})}};
   for (auto& [key, text] : out) text = repaired_utf8(text);  // of prompts and names of files
   return out;
 }

@@ -143,10 +143,8 @@ class FlatWriter {
 
   // The elements after the last full vector, or all of an unaligned segment.
   void singles() {
-    const auto next = b_.var(full_ + b_.thread_index());
-    b_.loop([&] {
-      const U32 at = next.get();
-      b_.break_unless(at < left_);
+    const U32 first = full_ + b_.thread_index();
+    b_.for_range(first, left_, b_.u32(static_cast<uint32_t>(text_.threads)), [&](U32 at) {
       const U64 offset = widen(at);
       single_.resize(form_.in.size());
       for (const size_t i : text_.used)
@@ -155,7 +153,6 @@ class FlatWriter {
       const auto values = evaluate(scalar_step, 1);
       for (size_t k = 0; k < form_.out.size(); ++k)
         b_.store(form_.out[k], values[k], {address(out_[k], offset, form_.out[k])});
-      next.set(at + static_cast<uint32_t>(text_.threads));
     });
   }
 

@@ -98,6 +98,7 @@ std::optional<LoopForm> loop(const Signature& s) {
       .maximum = a.kind == "max",
       .scale = a.scale,
       .starts = true,
+      .only_reduces = true,
       .write = +[](const Signature& use, std::span<const Scalar> x, LoopReductions& reductions) {
         std::vector<Scalar> y = use.as<Reduce>().expr.apply(x);
         for (Scalar& v : y) v = reductions.reduced(v);
