@@ -240,8 +240,8 @@ std::vector<Example> mixed_examples() {
       {.label = "mixed_residual",
        .attrs = Matmul{false, true, ""},
        .in = {f32({3, 5, 24}), bf16({17, 24}), bf16({17}), f32({3, 5, 17})}},
-      {.label = "mixed_narrow_result",
-       .attrs = Matmul{true, false, "bf16"},
+      {.label = "mixed_trans_a",
+       .attrs = Matmul{true, false, "f32"},
        .in = {f32({31, 3}), bf16({31, 7})}},
   };
 }
