@@ -43,10 +43,15 @@ CASES = {
     "sd1_ddim": dict(unet=SD1, texts=[TEXT], scheduler="ddim", steps=20, height=64, width=64),
     "sd1_dpmpp_2m": dict(unet=SD1, texts=[TEXT], scheduler="dpmpp_2m", steps=20, height=64,
                          width=64),
+    "sd1_pndm": dict(unet=SD1, texts=[TEXT], scheduler="pndm", steps=20, height=64, width=64),
+    "sd1_plms": dict(unet=SD1, texts=[TEXT], scheduler="plms", steps=20, height=64, width=64),
     "xl_euler": dict(unet=XL, texts=XL_TEXTS, scheduler="euler", steps=20, height=64, width=96),
 }
 
 SCHEDULERS = {
+    "pndm": (diffusers.PNDMScheduler, dict(timestep_spacing="leading", steps_offset=1)),
+    "plms": (diffusers.PNDMScheduler, dict(timestep_spacing="leading", steps_offset=1,
+                                           skip_prk_steps=True)),
     "euler": (diffusers.EulerDiscreteScheduler, dict(timestep_spacing="leading", steps_offset=1)),
     "ddim": (diffusers.DDIMScheduler, dict(timestep_spacing="leading", steps_offset=1,
                                            clip_sample=False, set_alpha_to_one=False)),
@@ -54,6 +59,8 @@ SCHEDULERS = {
 }
 # how ebb names the same
 OURS = {
+    "pndm": dict(sampler="pndm", schedule="leading"),
+    "plms": dict(sampler="plms", schedule="leading"),
     "euler": dict(sampler="euler", schedule="leading"),
     "ddim": dict(sampler="ddim", schedule="leading", schedule_options="last=sigma_min"),
     "dpmpp_2m": dict(sampler="dpmpp_2m", schedule="linspace",

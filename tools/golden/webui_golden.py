@@ -39,7 +39,7 @@ def word(name):
 
 
 def cases_of_other_starts():
-    """Samplers that begin at levels of their own."""
+    """Samplers that begin at levels of their own, and other noise of a seed."""
     out = {}
     for s in ("DDIM", "DDIM CFG++", "PLMS", "UniPC", "LCM"):
         out[f"image_{word(s)}"] = dict(init=True, strength=0.6, sampler=s)
@@ -47,6 +47,14 @@ def cases_of_other_starts():
     return out | {
         "lcm_karras": dict(sampler="LCM", schedule="Karras", steps=6),
         "lcm_sgm_uniform": dict(sampler="LCM", schedule="SGM Uniform", steps=5),
+        "variation": dict(variation=dict(subseed=5, subseed_strength=0.3)),
+        "variation_image": dict(variation=dict(subseed=5, subseed_strength=0.7), init=True,
+                                strength=0.6, sampler="Euler a"),
+        "seed_resize": dict(variation=dict(resize_height=4, resize_width=6)),
+        "ensd": dict(variation=dict(ensd=31337), sampler="Euler a"),
+        "ensd_hires": dict(variation=dict(ensd=31337, subseed=5, subseed_strength=0.3),
+                           sampler="Euler a", hires=dict(
+                               scale=1.5, upscaler="Latent", steps=0, strength=0.6)),
         "ddim_9": dict(sampler="DDIM", steps=9),
         "unipc_9": dict(sampler="UniPC", steps=9),
         "hires_ddim": dict(sampler="DDIM", hires=dict(
@@ -305,6 +313,11 @@ class Runs:
                     do_not_save_grid=True)
         self.shared.opts.data.update(CLIP_stop_at_last_layers=case.get("clip_skip", 1),
                                      randn_source="CPU" if "SDE" in case["sampler"] else "NV")
+        v = case.get("variation", {})
+        self.shared.opts.data.update(eta_noise_seed_delta=v.get("ensd", 0))
+        call.update(subseed=v.get("subseed", -1), subseed_strength=v.get("subseed_strength", 0),
+                    seed_resize_from_h=v.get("resize_height", 0) * 8,
+                    seed_resize_from_w=v.get("resize_width", 0) * 8)
         if "refiner" in case:
             call.update(refiner_checkpoint=self.infos[case["refiner"]["network"]].title,
                         refiner_switch_at=case["refiner"]["share"])
@@ -334,7 +347,9 @@ class Runs:
             self.sd_models.model_data.loaded_sd_models.clear()
             self.sd_models.model_data.sd_model = None
         # Brownian paths are drawn where it samples, here on the CPU
-        options = {"noise_options": "generator=torch_cpu"} if "SDE" in case["sampler"] else {}
+        noise = ["generator=torch_cpu"] if "SDE" in case["sampler"] else []
+        noise += [f"{k}={v}" for k, v in case.get("variation", {}).items()]
+        options = {"noise_options": ",".join(noise)} if noise else {}
         return {"case": name, "dialect": "a1111", "noise": "auto", **options, **case,
                 "latents": summary("latents", nhwc(x), first=16),
                 "pixels": summary("pixels", nhwc(pixels.clamp(-1, 1)), first=16)}
