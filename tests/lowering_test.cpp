@@ -4,14 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "backends.h"
 #include "base/error.h"
 #include "diffusion/loss.h"
 #include "ir/text.h"
 #include "models/model.h"
+#include "nn/storage.h"
+#include "nn/weights.h"
+#include "passes/mixed_precision.h"
 #include "pipeline/load_model.h"
 #include "runtime/plan.h"
+#include "support/far_device.h"
+#include "support/golden_case.h"
 #include "train/step.h"
 
 namespace ebb {
@@ -36,6 +42,55 @@ TEST_P(LoweringOn, every_pass__leaves_a_graph_that_the_verifier_accepts) {
       Lowering l{*context_.device, options, mode, true};
       EXPECT_NO_THROW(lowered(training_step(name, DType::bf16), l)) << name;
     }
+}
+
+// Of weights that a file has in a dtype; nothing reads them.
+std::shared_ptr<WeightStore> store_of(const nn::Weights& weights, DType dtype) {
+  WeightStore::Weights out;
+  for (const nn::Weight& w : weights) {
+    StoredWeight& stored = out[w.name];
+    stored = stored_tensor(Tensor(dtype, nn::file_shape(w)));
+    stored.decode = [w](Value v) { return nn::decode(w, v); };
+  }
+  return std::make_shared<WeightStore>(std::move(out));
+}
+
+// An evaluation of a network that reads a store; adds the names of the passes that changed it.
+void lower_stored(const std::string& name, DType stored, DType compute, const Device& device,
+                  std::set<std::string_view>& changed) {
+  const testing::GoldenCase m(name);
+  Graph g;
+  g.output("F", network_of(*m.model, m.config)(g, network_inputs(g, *m.model, m.config, 2)));
+  g = mixed_precision(g, compute, Parameters::rounded);
+  const CompileOptions options{.weights = store_of(weights_of(*m.model, m.config), stored)};
+  std::string before = to_text(g);
+  for (const Pass& p : lowering_passes()) {
+    Lowering l{device, options, LoweringMode::no_recompute, true};
+    std::string after = to_text(lowered(g, l, p.name));
+    if (std::exchange(before, after) != after) changed.insert(p.name);
+  }
+}
+
+TEST_P(LoweringOn, every_pass__leaves_a_good_graph_of_stored_weights) {
+  std::set<std::string_view> changed;
+  for (const char* name : {"dit_p2", "dhariwal_two_heads"})
+    for (const DType stored : {DType::f32, DType::f16})
+      for (const DType compute : {DType::f32, DType::bf16})
+        EXPECT_NO_THROW(lower_stored(name, stored, compute, *context_.device, changed))
+            << name << ' ' << stored << " in " << compute;
+  for (const char* pass : {"as_stored", "merge_casts", "prepare"})
+    EXPECT_TRUE(changed.contains(pass)) << pass;
+  EXPECT_EQ(changed.contains("narrow_weights"), context_.device->on_host());
+}
+
+// Where weights are copied to a device, they are merged, too.
+TEST(Lowering, weights_on_a_device__are_merged) {
+  const testing::FarDevice device;
+  std::set<std::string_view> changed;
+  for (const char* name : {"dit_p2", "adm_full"})
+    for (const DType stored : {DType::f32, DType::f16})
+      EXPECT_NO_THROW(lower_stored(name, stored, DType::f32, device, changed)) << name << stored;
+  EXPECT_TRUE(changed.contains("merge_matmuls"));
 }
 
 TEST_P(LoweringOn, graph_behind_the_last_pass__is_that_of_the_plan) {

@@ -8,6 +8,7 @@
 #include "ops/loop/op.h"
 #include "ops/mse/op.h"
 #include "ops/multi_tensor_pointwise/op.h"
+#include "ops/prim/attention/op.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
@@ -66,7 +67,7 @@ Graph widened_weight(DType stored) {
 TEST(narrow_weights, weights_in_16_bits__are_read_by_the_matmul_as_they_are) {
   const auto all = [](const Source&) { return true; };
   const auto yes = [](const Signature& with) { return with.in[1].dtype == DType::f16; };
-  const Graph g = widened_weight(DType::f16), out = narrow_weights(g, all, yes);
+  const Graph g = widened_weight(DType::f16), out = narrow_weights(g, all, all, yes);
   verify(out, "narrow_weights");
   EXPECT_EQ(out.nodes().size(), 1u);
   const RefInputs in = {{"x", ref_array({2, 3}, {1, 2, 3, 4, 5, 6})},
@@ -77,18 +78,42 @@ TEST(narrow_weights, weights_in_16_bits__are_read_by_the_matmul_as_they_are) {
 
 TEST(narrow_weights, where_no_kernel_reads_them_or_nothing_is_a_weight__stay_widened) {
   const Graph g = widened_weight(DType::f16);
-  const auto yes = [](const Signature&) { return true; };
-  const auto no = [](const Signature&) { return false; };
-  EXPECT_EQ(narrow_weights(
-                g, [](const Source&) { return true; }, no)
-                .nodes()
-                .size(),
-            2u);
-  EXPECT_EQ(narrow_weights(
-                g, [](const Source&) { return false; }, yes)
-                .nodes()
-                .size(),
-            2u);
+  const auto nodes = [&](bool weights, bool as_stored, bool supported) {
+    const auto one = [](bool yes) { return [yes](const auto&) { return yes; }; };
+    return narrow_weights(g, one(weights), one(as_stored), one(supported)).nodes().size();
+  };
+  EXPECT_EQ(nodes(true, true, true), 1u);
+  EXPECT_EQ(nodes(false, true, true), 2u);
+  EXPECT_EQ(nodes(true, false, true), 2u);
+  EXPECT_EQ(nodes(true, true, false), 2u);
+}
+
+TEST(narrow_weights, operands_that_decide_a_result_s_dtype_or_must_agree__stay_widened) {
+  Graph g;
+  const auto weight = [&](std::string_view name, Shape shape) {
+    const Value w = g.source(Source::Kind::param, name, {DType::f16, std::move(shape)});
+    return ops::cast(w, DType::f32);
+  };
+  g.output("first", ops::matmul(weight("w", {5, 3}), g.input("x", f32({3, 2})), {}));
+  const Value k = weight("k", {1, 4, 1, 8}), v = weight("v", {1, 4, 1, 8});
+  g.output("attention", ops::attention(g.input("q", f32({1, 4, 1, 8})), k, v));
+  const auto yes = [](const auto&) { return true; };
+  const Graph out = narrow_weights(g, yes, yes, yes);
+  verify(out, "narrow_weights");
+  EXPECT_EQ(out.nodes().size(), g.nodes().size());
+}
+
+TEST(narrow_weights, weights_that_others_read_widened__are_there_twice) {
+  Graph g;
+  const Value w = g.source(Source::Kind::param, "w", {DType::f16, {5, 3}});
+  const Value wide = ops::cast(w, DType::f32);
+  g.output("y", ops::linear(g.input("x", f32({2, 3})), wide));
+  g.output("wide", wide);
+  const auto yes = [](const auto&) { return true; };
+  const Graph out = narrow_weights(g, yes, yes, yes);
+  EXPECT_EQ(out.nodes().size(), 2u);
+  EXPECT_EQ(out.type(out.find_source("w")->value).dtype, DType::f16);
+  EXPECT_EQ(count(out, ops::def::matmul()), 1);
 }
 
 TEST(fuse_horizontally, dependent_nodes__do_not_fuse) {

@@ -112,16 +112,81 @@ TEST_P(ChangedStore, plans__read_the_sum_rounded_once_and_the_file_again_without
     const auto other = n.open("other", DType::f32,
                               [&](const nn::Weight& w) { return added(w, stored, strength); });
     Plan wanted(n.graph(compute), context, {.weights = other});
-    // On the host a plan that was made before the first change reads f32 sums in the stored dtype.
-    const bool rounded = !far && compute == DType::f32 && stored != DType::f32;
-    if (!rounded) {
-      EXPECT_EQ(run(plan), run(wanted)) << strength;
-    }
+    EXPECT_EQ(run(plan), run(wanted)) << strength;
     Plan later(n.graph(compute), context, {.weights = store});
     EXPECT_EQ(run(later), run(wanted)) << strength;
   }
   store->change({});
   EXPECT_EQ(run(plan), base);
+}
+
+// The sources of a plan that are weights, by dtype.
+std::map<DType, int> dtypes_of(const Plan& plan) {
+  std::map<DType, int> out;
+  for (const Source& s : plan.graph().sources())
+    if (s.kind == Source::Kind::param) ++out[plan.graph().type(s.value).dtype];
+  return out;
+}
+
+// Sums are f32, and others stay as the file has them: whatever ran before.
+TEST(weight_change, one_changed_weight__is_wide_on_the_host_as_long_as_it_is_changed) {
+  const Stored n;
+  const auto store = n.open("base", DType::f16, Stored::plain);
+  const Context context = open_context("cpu", {.threads = 2});
+  Plan plan(n.graph(DType::f32), context, {.weights = store});
+  const auto base = run(plan);
+  const std::map<DType, int> before = dtypes_of(plan);
+  ASSERT_GT(before.at(DType::f16), 2);
+  // one that is read in 16 bits
+  const auto one = std::ranges::find_if(n.weights, [&](const nn::Weight& w) {
+    const Source* s = plan.graph().find_source(w.name);
+    return s && is_changed(w.name) && plan.graph().type(s->value).dtype == DType::f16;
+  });
+  ASSERT_NE(one, n.weights.end());
+  const int64_t held = store->held_bytes(*context.device);
+  store->change({{one->name, {addition(*one, 1)}}});
+  std::map<DType, int> wanted = before;
+  --wanted[DType::f16], ++wanted[DType::f32];
+  Plan fresh(n.graph(DType::f32), context, {.weights = store});
+  EXPECT_EQ(dtypes_of(fresh), wanted);
+  plan.refresh();
+  EXPECT_EQ(plan.missing_bytes(), fresh.missing_bytes());
+  const auto changed = run(plan);
+  EXPECT_EQ(dtypes_of(plan), wanted);
+  EXPECT_EQ(run(fresh), changed);
+  store->change({});
+  for (Plan* p : {&plan, &fresh}) {
+    EXPECT_EQ(run(*p), base);
+    EXPECT_EQ(dtypes_of(*p), before);
+  }
+  EXPECT_EQ(store->held_bytes(*context.device), held);
+}
+
+TEST(weight_change, plan_that_is_made_again__keeps_what_it_was_given) {
+  StoredWeight stored = stored_tensor(testing::hashed("w", {16, 16}, 1).to(DType::f16));
+  stored.decode = [](Value v) { return ops::cast(v, DType::f32); };
+  const auto store = std::make_shared<WeightStore>(WeightStore::Weights{{"w", stored}});
+  Graph g;
+  const Value s = g.source(Source::Kind::state, "s", {DType::f32, {1, 16}});
+  const Value w = g.source(Source::Kind::param, "w", {DType::f32, {16, 16}});
+  g.update("s", s + ops::linear(g.input("x", {DType::f32, {1, 16}}), w));
+  Plan plan(g, open_context("cpu", {.threads = 2}), {.weights = store});
+  const Tensor state(DType::f32, {1, 16});
+  plan.bind("s", state);
+  plan.keep("x", testing::hashed("x", {1, 16}, 1));
+  double share = 0;
+  plan.watch([&](double done) { share = done; });
+  const auto type = [&] { return plan.graph().type(plan.graph().find_source("w")->value).dtype; };
+  plan.run({});
+  EXPECT_EQ(type(), DType::f16);
+  const std::vector<float> once(state.span<float>().begin(), state.span<float>().end());
+  store->change({{"w", {addition({"w", {16, 16}, {}}, 0)}}});
+  share = 0;
+  plan.run({});
+  EXPECT_EQ(type(), DType::f32);
+  EXPECT_EQ(share, 1);
+  for (size_t i = 0; i < once.size(); ++i)
+    EXPECT_NEAR(state.span<float>()[i], 2 * once[i], 1e-5) << i;
 }
 
 TEST(weight_change, other_strengths__compile_nothing_and_use_the_memory_that_is_there) {

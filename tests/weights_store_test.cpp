@@ -316,7 +316,7 @@ TEST(weight_store, f32_files_on_the_host__are_used_where_they_lie) {
   EXPECT_LT(store->held_bytes(*context.device), 8192);  // the patches' filters are put into order
 }
 
-// Kernels widen them while they pack.
+// Kernels widen them in their workspace.
 TEST(weight_store, f16_files_on_the_host__stay_in_16_bits_in_f32_matmuls) {
   const Folder folder;
   const Network n = Network::of("dit_p2");

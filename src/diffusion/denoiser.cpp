@@ -93,6 +93,11 @@ void Denoiser::keep(std::string_view input, const Tensor& value) {
   plan_.keep(input, value);
 }
 
+void Denoiser::refresh() {
+  plan_.refresh();
+  if (hoisted_) hoisted_->refresh();
+}
+
 void Denoiser::release() {
   plan_.release();
   if (hoisted_) hoisted_->release();

@@ -104,6 +104,8 @@ class Denoiser : public Latents {
   std::optional<PlanNeeds> hoisted_needs() const {
     return hoisted_ ? std::optional(hoisted_->needs()) : std::nullopt;
   }
+  // Plan::refresh() of all: before needs() where weights may have changed.
+  void refresh();
   // Lets go of the memory of plans and weights until the next run.
   void release();
   // What is computed once lets go of its memory when it was.

@@ -1,8 +1,14 @@
 #include "io/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "base/hash.h"
 #include "support/files.h"
 
 namespace ebb::io {
@@ -59,16 +65,37 @@ TEST(AtomicFile, what_is_no_regular_file__is_not_replaced) {
   EXPECT_EQ(folder.files(), 2u);
 }
 
-TEST(mapped_file, forgotten_pages__hold_the_same_when_they_are_read_again) {
+// Pages of [data, data + bytes) that are in this process's memory; -1: the system does not tell.
+int64_t pages_in_memory(const char* data, int64_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(data) / page;
+  const auto last = (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes) - 1) / page;
+  std::vector<uint64_t> entries(last - first + 1);
+  const int map = ::open("/proc/self/pagemap", O_RDONLY);
+  const size_t wanted = entries.size() * sizeof(uint64_t);
+  const auto at = static_cast<off_t>(first * sizeof(uint64_t));
+  const ssize_t got = ::pread(map, entries.data(), wanted, at);
+  ::close(map);
+  if (got != static_cast<ssize_t>(wanted)) return -1;
+  return std::ranges::count_if(entries, [](uint64_t e) { return e >> 63 == 1; });
+}
+
+TEST(mapped_file, forgotten_pages__leave_and_hold_the_same_when_they_are_read_again) {
   const testing::Folder folder;
-  const std::string text(100'000, 'x');
+  std::string text(100'000, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(splitmix64(i));
   testing::put_file(folder / "file", text);
   const auto mapped = ReadFile::open(folder / "file", "test").map();
   ASSERT_TRUE(mapped);
   const auto* const bytes = static_cast<const char*>(mapped->data());
   EXPECT_EQ(std::string(bytes, text.size()), text);
+  const int64_t before = pages_in_memory(bytes + 5'000, 90'000);
+  if (before < 0) GTEST_SKIP() << "the system does not tell which pages are in memory";
+  EXPECT_GT(before, 0);
   ReadFile::forget(bytes + 5'000, 90'000);
+  EXPECT_EQ(pages_in_memory(bytes + 5'000, 90'000), 0);
   EXPECT_EQ(std::string(bytes, text.size()), text);
+  EXPECT_GT(pages_in_memory(bytes + 5'000, 90'000), 0);
 }
 
 }  // namespace

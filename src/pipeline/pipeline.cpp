@@ -122,6 +122,7 @@ Denoiser& Pipeline::planned(const DenoiserOptions& options) {
   if (const auto known = find(options); known != plans_.end()) {
     ++statistics_.reused;
     plans_.splice(plans_.begin(), plans_, known);
+    with_room(1, [&] { plans_.front().denoiser->refresh(); });
   } else {
     plans_.push_front({model_.model->name, compiled(options)});
     ++statistics_.compiled;

@@ -101,7 +101,10 @@ TextStage::TextStage(const Model& denoiser, const ModelConfig& config,
 // `embed` gives the embeddings of tokens, the others the states.
 Plan& TextStage::plan(size_t encoder, const std::string& entry) {
   std::unique_ptr<Plan>& plan = plans_[encoder][entry];
-  if (plan) return *plan;
+  if (plan) {
+    plan->refresh();
+    return *plan;
+  }
   const EncoderRule& rule = rules_[encoder];
   EntryCall call{entry, {}, {}};
   if (entry == "encode_embeddings")

@@ -47,6 +47,15 @@ auto is_weight(const Graph& g, const Lowering& l) {
   return [&g, &weights = *l.options.weights](const Source& s) { return weights.holds(g, s); };
 }
 
+// Whether no adapter changes a weight.
+auto is_unchanged(Lowering& l) {
+  return [&l](const Source& s) {
+    const bool changed = l.options.weights->is_changed(s.name);
+    l.changed[s.name] = changed;
+    return !changed;
+  };
+}
+
 // Updates need computed values: a source that updates another one is copied by a node of its own.
 Graph with_computed_updates(const Graph& g, Lowering&) {
   Rewriter rw(g);
@@ -73,10 +82,7 @@ bool stores_weights(const Lowering& l) { return l.options.weights != nullptr; }
 bool merges_weights(const Lowering& l) {
   return stores_weights(l) && l.options.fuse && !l.device.on_host();
 }
-// A weight with an adapter's change would be rounded to 16 bits.
-bool reads_files(const Lowering& l) {
-  return stores_weights(l) && l.device.on_host() && !l.options.weights->has_changes();
-}
+bool reads_files(const Lowering& l) { return stores_weights(l) && l.device.on_host(); }
 bool fuses(const Lowering& l) { return l.options.fuse; }
 // Activations in epilogues could not be recomputed cheaply.
 bool fuses_activations(const Lowering& l) {
@@ -123,8 +129,10 @@ constexpr Pass passes[] = {
      .when = merges_weights},
     {.name = "narrow_weights",
      .what = "weights of 16 bits stay so, where a kernel widens them when it reads them",
-     .run = [](const Graph& g,
-               Lowering& l) { return narrow_weights(g, is_weight(g, l), l.supported()); },
+     .run =
+         [](const Graph& g, Lowering& l) {
+           return narrow_weights(g, is_weight(g, l), is_unchanged(l), l.supported());
+         },
      .when = reads_files},
     {.name = "prepare",
      .what = "what depends on weights alone leaves the graph",

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "passes/prepare.h"
@@ -32,6 +34,9 @@ struct Lowering {
   bool verify_each = false;
   SupportingKernels kernels{device};
   PreparedGraph prepared = {};  // what the plan reads of options.weights
+  // Weights that passes asked about, and whether they had changes: where one gains or loses them,
+  // the graph is another one.
+  std::map<std::string, bool, std::less<>> changed = {};
 
   // Whether the device has any kernel of the op.
   bool has_kernels_of(std::string_view op) const;

@@ -30,10 +30,13 @@ struct Plan::Chosen {
 // chosen before it is known whether it fits.
 Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     : context_(std::move(context)), weights_(options.weights) {
+  const uint64_t version = weights_ ? weights_->version() : 0;
   for (const LoweringMode mode : lowering_modes(options.recompute)) {
     Lowering lowering{*context_.device, options, mode};
     graph_ = lowered(g, lowering);
     prepared_ = std::move(lowering.prepared);
+    if (!lowering.changed.empty())
+      origin_ = std::make_unique<Origin>(Origin{g, options, std::move(lowering.changed), version});
     std::vector<Chosen> nodes = choose();
     std::optional<Fitted> found = fitted(nodes, options.recompute, mode);
     if (!found) continue;
@@ -141,6 +144,7 @@ void Plan::bind(std::string_view name, const Tensor& tensor) {
 }
 
 void Plan::bind_missing() {
+  refresh();
   make_inputs();
   bind_weights();
   for (size_t i = 0; i < sources_.size(); ++i) {
@@ -264,6 +268,7 @@ void Plan::run_observed() {
 }
 
 void Plan::load(const NamedTensors& inputs) {
+  refresh();
   bind_weights();
   if (!resolved_) resolve();
   inputs_.load(inputs, graph_, *context_.device);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -53,6 +54,10 @@ class Plan {
   // Throws OutOfMemory unless they are free, and `others` that are taken at the same time: to be
   // asked before weights are made or copied, which may take long.
   void check_memory(int64_t others = 0) const;
+  // Makes it again where weights that it reads in 16 bits have gained changes since, or lost them
+  // (WeightStore::change): their sums are f32. What was bound, kept and set stays. Runs do so by
+  // themselves; before needs() and release() it is asked for.
+  void refresh();
   // Lets go of weights and of the memory that a run takes, and of inputs unless some are kept; the
   // next run takes them again. What was bound stays.
   void release();
@@ -112,10 +117,19 @@ class Plan {
   void run_observed();
   NamedTensors results();
 
+  // What it was made of, where changes of weights may make another plan of it.
+  struct Origin {
+    Graph graph;
+    CompileOptions options;
+    std::map<std::string, bool, std::less<>> changed;  // Lowering::changed
+    uint64_t version = 0;                              // of the store, when this was true
+  };
+
   Context context_;
   Graph graph_;
   std::shared_ptr<WeightStore> weights_;
-  PreparedGraph prepared_;  // what it reads of weights_
+  std::unique_ptr<Origin> origin_;  // null: no change does
+  PreparedGraph prepared_;          // what it reads of weights_
   uint64_t weights_version_ = 0;
   MemoryPlan memory_;
   RecomputeCount recomputed_;

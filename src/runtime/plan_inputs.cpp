@@ -47,6 +47,11 @@ Tensor PlanInputs::at(size_t source) const {
 
 bool PlanInputs::keeps() const { return std::ranges::any_of(inputs_, &Input::kept); }
 
+void PlanInputs::keep_those_of(const PlanInputs& other, Device& device) {
+  for (const Input& input : other.inputs_)
+    if (input.kept) keep(input.name, input.memory, device);
+}
+
 void PlanInputs::put(const Input& input, const Tensor& value, Device& device) {
   require(value.type() == input.memory.type(), "run: input '", input.name, "' needs another type (",
           input.memory.type(), ")  got ", value.type());

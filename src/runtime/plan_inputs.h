@@ -30,6 +30,8 @@ class PlanInputs {
   // Copies a value that every later load() which does not give this input takes. Throws Error.
   void keep(std::string_view name, const Tensor& value, Device& device);
   bool keeps() const;  // any value
+  // Keeps the values that `other` keeps.
+  void keep_those_of(const PlanInputs& other, Device& device);
 
  private:
   struct Input {

@@ -42,6 +42,21 @@ bool WeightStore::in_place(const std::string& name, const Device& device) const 
   return device.on_host() && weights_.find(name)->second.host.defined();
 }
 
+// The same memory behind a buffer of its own, which is shared by what holds this tensor alone.
+static Tensor counted(const Tensor& t) {
+  class Part final : public Buffer {
+   public:
+    explicit Part(Tensor whole) : whole_(std::move(whole)) {}
+    void* data() const override { return whole_.raw(); }
+    int64_t bytes() const override { return whole_.bytes(); }
+    bool on_host() const override { return whole_.buffer()->on_host(); }
+
+   private:
+    Tensor whole_;
+  };
+  return {t.type(), std::make_shared<Part>(t)};
+}
+
 // ---- preparing -----------------------------------------------------------------------------
 
 // Computes values of one prepare graph, expression after expression: a plan serves all values of
@@ -159,7 +174,7 @@ class WeightStore::Preparer {
   void restore(const std::string& name) {
     const StoredWeight& w = store_.weights_.find(name)->second;
     const bool shared = store_.in_place(name, *context_.device);
-    const Tensor t = shared ? w.host : place_of(name, w.type);
+    const Tensor t = shared ? counted(w.host) : place_of(name, w.type);
     if (!shared) context_.device->fill(t, w.read);
     values_[name] = {t, "", shared};
   }
@@ -179,7 +194,7 @@ class WeightStore::Preparer {
     try {
       return context_.allocate(bytes);
     } catch (const OutOfMemory&) {
-      drop(values_, asked_);
+      store_.drop(values_, asked_);
       if (on_.changed) on_.changed->drop();
       return context_.allocate(bytes);
     }
@@ -358,6 +373,11 @@ void WeightStore::change(WeightChanges changes, bool keep) {
   ++version_;
 }
 
+bool WeightStore::is_changed(std::string_view weight) const {
+  const std::scoped_lock lock(mutex_);
+  return change_texts_.contains(weight);
+}
+
 std::string_view WeightStore::changes_of(std::string_view weight) const {
   const auto found = change_texts_.find(weight);
   return found == change_texts_.end() ? std::string_view() : found->second;
@@ -411,9 +431,11 @@ Tensor WeightStore::changed(const std::string& name, const Context& context) con
 
 // ---- what is held --------------------------------------------------------------------------
 
-void WeightStore::drop(Values& values, const std::set<std::string>& kept) {
+void WeightStore::drop(Values& values, const std::set<std::string>& kept) const {
   std::erase_if(values, [&](const auto& v) {
-    return v.second.tensor.buffer().use_count() == 1 && !kept.contains(v.first);
+    if (v.second.tensor.buffer().use_count() > 1 || kept.contains(v.first)) return false;
+    if (v.second.shared) weights_.find(v.first)->second.forget();
+    return true;
   });
 }
 
@@ -432,8 +454,6 @@ int64_t WeightStore::held_bytes(const Device& device) const {
 void WeightStore::drop_unused() {
   const std::scoped_lock lock(mutex_);
   for (auto& [device, on] : on_device_) {
-    for (const auto& [key, value] : on.values)
-      if (value.shared) weights_.find(key)->second.forget();
     drop(on.values, {});
     if (on.changed) on.changed->drop();
   }

@@ -47,7 +47,7 @@ class WeightStore {
   // touched. keep: the devices keep what a change of strengths needs again. Throws Error for
   // changes of weights that are none of these.
   void change(WeightChanges changes, bool keep = false);
-  bool has_changes() const { return !changes_.empty(); }
+  bool is_changed(std::string_view weight) const;
   // Another number after every change().
   uint64_t version() const { return version_; }
   // A weight with its changes, on the host: f32, in the shape of the stored weight.
@@ -60,7 +60,7 @@ class WeightStore {
   WeightNeeds needs(const PreparedGraph& g, const Device& device) const;
   // Bytes of the device's memory that are held for plans to come, too.
   int64_t held_bytes(const Device& device) const;
-  // Lets go of what no plan has.
+  // Lets go of what no plan has: a file's mapped pages leave the process's memory, too.
   void drop_unused();
 
  private:
@@ -68,7 +68,7 @@ class WeightStore {
   struct Computed {
     Tensor tensor;
     std::string changes;  // of the weights that it was computed from; "": none
-    bool shared = false;  // the host's own, in place
+    bool shared = false;  // the host's own, in place; the buffer counts the plans that have it
   };
   using Values = std::map<std::string, Computed, std::less<>>;  // by key
   struct OnDevice {
@@ -97,7 +97,7 @@ class WeightStore {
   std::vector<std::string> changes_by_value(const PreparedGraph& g) const;
   const PreparedExpression& expression_for(const PreparedGraph& g, const PreparedValue& v);
   ChangedWeights::Source changed_source(const std::string& name) const;
-  static void drop(Values& values, const std::set<std::string>& kept);
+  void drop(Values& values, const std::set<std::string>& kept) const;
 
   const Weights weights_;
   mutable std::mutex mutex_;

@@ -209,6 +209,11 @@ def load(path):
     return comfy, nodes
 
 
+def version_of(checkout):
+    return subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True,
+                          text=True, check=True).stdout.strip()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--comfyui", required=True, help="a checkout of ComfyUI")
@@ -216,6 +221,7 @@ def main():
     parser.add_argument("--version", default="", help="of the checkout, where it is no git clone")
     parser.add_argument("--only", default="", help="cases whose names have this; writes nothing")
     args = parser.parse_args()
+    version = args.version or version_of(args.comfyui)
     torch.set_num_threads(1)
     comfy, nodes = load(args.comfyui)
     runs = []
@@ -224,11 +230,11 @@ def main():
             if args.only in name:
                 runs.append(run(name, case, comfy, nodes, folder))
                 print(name, runs[-1]["latents"]["l2"], flush=True)
-    version = args.version or subprocess.run(
-        ["git", "-C", args.comfyui, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    if args.only:
+        return
     write(args.out / "comfyui_runs.json", {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
-                      "comfyui": version.strip(), "rule": "tools/golden/hashed_weights.py"},
+                      "comfyui": version, "rule": "tools/golden/hashed_weights.py"},
         "networks": small.NETWORKS, "runs": runs})
 
 

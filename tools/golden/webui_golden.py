@@ -366,7 +366,7 @@ def load(path, data):
     sys.argv = ["webui", "--skip-torch-cuda-test", "--no-half", "--use-cpu", "all", "--nowebui",
                 "--no-download-sd-model", "--disable-console-progressbars", "--data-dir", data,
                 "--skip-version-check", "--disable-safe-unpickle", "--no-hashing"]
-    sys.path.insert(0, path)
+    sys.path.insert(0, str(path))
     os.chdir(path)
     from modules import initialize
     initialize.imports()
@@ -380,17 +380,21 @@ def load(path, data):
     devices.dtype = devices.dtype_vae = devices.dtype_unet = torch.float32
 
 
+def absolute(path):
+    """Of a path of the command line: load() changes the folder."""
+    return Path(path).resolve()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--webui", required=True, help="a checkout of the web UI")
-    parser.add_argument("--tokenizer", required=True,
+    parser.add_argument("--webui", type=absolute, required=True, help="a checkout of the web UI")
+    parser.add_argument("--tokenizer", type=absolute, required=True,
                         help="a folder with CLIP's vocab.json and merges.txt, for transformers")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=absolute, required=True)
     parser.add_argument("--version", required=True, help="of the checkout")
     parser.add_argument("--only", default="",
-                        help="cases whose names have this, a regular expression")
+                        help="cases whose names have this, a regular expression; writes nothing")
     args = parser.parse_args()
-    out = args.out.resolve()
     torch.set_num_threads(1)
     runs = []
     with torch.no_grad(), tempfile.TemporaryDirectory() as data:
@@ -401,7 +405,9 @@ def main():
             if re.search(args.only, name):
                 runs.append(all_runs.run(name, case))
                 print(name, runs[-1]["latents"]["l2"], flush=True)
-    write(out / "webui_runs.json", {
+    if args.only:
+        return
+    write(args.out / "webui_runs.json", {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "webui": args.version, "rule": "tools/golden/hashed_weights.py"},
         "networks": small.NETWORKS, "runs": runs})

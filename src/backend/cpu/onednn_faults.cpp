@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <dnnl.hpp>
 
+#include "base/round_up.h"
+
 namespace ebb::cpu {
 namespace {
 
@@ -21,8 +23,6 @@ unsigned choose_isa() {
   if (!chosen && hides_amx_tiles()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
   return static_cast<unsigned>(dnnl::get_effective_cpu_isa());
 }
-
-int64_t rounded_up(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 
 bool has_bands_of_one_row(const ConvProblem& p) {
   // The banded code takes square kernels whose result has the size of the image.

@@ -9,16 +9,14 @@
 #include "backend/cpu/simd/loops.h"
 #include "backend/cpu/simd/panels.h"
 #include "backend/cpu/widen.h"
+#include "base/round_up.h"
 
 namespace ebb::cpu {
 namespace {
 
 constexpr int64_t kChunk = 1024;  // rows whose sums stay in the second cache
-constexpr int64_t kDepth = 192;   // k of a panel that stays in the first one
+constexpr int64_t kDepth = 192;   // k of a panel, 48 KiB: the first cache where AVX-512 is
 constexpr int64_t kGroup = 6;     // rows of a register tile
-
-int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
-int64_t rounded_up(int64_t n, int64_t multiple) { return parts(n, multiple) * multiple; }
 
 // to[j] += from[j], of a dtype.
 void add(float* to, DType dtype, const void* from, int64_t first, int64_t count) {
@@ -52,13 +50,13 @@ struct PanelMatmul::Own {
 
 PanelMatmul::PanelMatmul(const PanelProblem& p, int64_t a_count, PanelRows rows)
     : p_(p), a_count_(a_count), rows_(std::move(rows)), threads_(omp_get_max_threads()) {
-  panels_ = parts(p.n, kPanelColumns);
+  panels_ = ceil_div(p.n, kPanelColumns);
   // enough chunks for all threads, as long as a panel is packed for many rows
-  const int64_t wanted = parts(4 * threads_, std::max<int64_t>(panels_, 1));
-  const int64_t most = std::clamp(parts(p.m, wanted), int64_t{96}, kChunk);
-  chunk_ = rounded_up(parts(p.m, std::max<int64_t>(1, parts(p.m, most))), kGroup);
-  chunks_ = p.m == 0 ? 0 : parts(p.m, chunk_);
-  depth_ = rounded_up(parts(p.k, parts(p.k, kDepth)), 16);
+  const int64_t wanted = ceil_div(4 * threads_, std::max<int64_t>(panels_, 1));
+  const int64_t most = std::clamp(ceil_div(p.m, wanted), int64_t{96}, kChunk);
+  chunk_ = rounded_up(ceil_div(p.m, std::max<int64_t>(1, ceil_div(p.m, most))), kGroup);
+  chunks_ = p.m == 0 ? 0 : ceil_div(p.m, chunk_);
+  depth_ = rounded_up(ceil_div(p.k, ceil_div(p.k, kDepth)), 16);
   wide_bytes_ = p.a == DType::f32 ? 0 : rounded_up(a_count * 4, 64);
   own_bytes_ = rounded_up((depth_ + chunk_ + 1) * kPanelColumns * 4 + p.k * 4 +
                               p.taps * chunk_ * int64_t{sizeof(float*)},

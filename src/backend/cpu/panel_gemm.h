@@ -1,6 +1,7 @@
-// GEMMs and convolutions of f32 activations with weights of any float dtype, which are widened
-// while they are packed, a panel of 64 columns at a time: weights in 16 bits cost no copy in f32
-// and no pass of their own. One thread packs what it multiplies, so panels stay in its caches.
+// GEMMs and convolutions of operands of any float dtype with sums in f32. Weights are widened while
+// they are packed, a panel of 64 columns at a time: they cost no copy in f32 and no pass of their
+// own. Activations are widened before, as a whole. One thread packs what it multiplies, so panels
+// stay in its caches.
 #pragma once
 
 #include <cstdint>

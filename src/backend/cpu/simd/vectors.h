@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 namespace ebb::cpu {
 namespace {
@@ -58,22 +59,23 @@ struct FromF16 {
   }
 };
 
+// Lanes of two vectors in turn, from lane kFirst on; the last argument: 0, 1, ... kLanes - 1.
+template <int kFirst, int... kLane>
+inline Vec in_turn(Vec a, Vec b, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(a, b, (kFirst + kLane / 2 + kLane % 2 * kLanes)...);
+}
+
 // A square of kLanes rows changes rows and columns: interleaving row i with row i + kLanes / 2
 // rotates the index of an element by one bit, log2(kLanes) rounds exchange its halves.
 inline void transpose_square(Vec (&x)[kLanes]) {
-  VecInt first, second;  // lanes of two vectors in turn, of their first halves or second ones
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    first[i] = i / 2 + i % 2 * kLanes;
-    second[i] = first[i] + kLanes / 2;
-  }
+  constexpr std::make_integer_sequence<int, kLanes> lanes;
 #pragma GCC unroll 4
   for (int round = 1; round < kLanes; round *= 2) {
     Vec y[kLanes];
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes / 2; ++i) {
-      y[2 * i] = __builtin_shuffle(x[i], x[i + kLanes / 2], first);
-      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + kLanes / 2], second);
+      y[2 * i] = in_turn<0>(x[i], x[i + kLanes / 2], lanes);
+      y[2 * i + 1] = in_turn<kLanes / 2>(x[i], x[i + kLanes / 2], lanes);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) x[i] = y[i];

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backend/cpu/simd/tiles.h"
+#include "base/round_up.h"
 #include "ops/prim/attention/packed_qkv.h"
 
 namespace ebb::ops {
@@ -40,10 +41,6 @@ inline Head out_head_of(AttentionSizes z, DType dtype, const void* tensor, int64
 struct RowRange {
   int64_t begin = 0, count = 0;
 };
-
-inline int64_t rounded_up(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 // to [count,width] = factor * rows; columns beyond K are 0.
 inline void read_rows(const Head& h, RowRange r, float factor, float* to, int64_t width) {

@@ -1,4 +1,5 @@
-// conv2d through oneDNN, and of panels where weights are widened.
+// conv2d: of dtypes that oneDNN takes here through it, of others widened for it in the workspace,
+// and by panels of our own where oneDNN has no fast code for the activations.
 #include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/widen.h"
 #include "ops/prim/conv2d/cpu_problem.h"

@@ -105,6 +105,13 @@ std::vector<Example> examples() {
       {.label = "edges_residual",
        .attrs = Conv2d{1, {1, 1, 1, 1}, "f32"},
        .in = {f32({2, 9, 11, 72}), f32({136, 3, 3, 72}), f32({136}), f32({2, 9, 11, 136})}},
+      {.label = "mixed",  // f32 with narrower weights
+       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .in = {f32({2, 5, 7, 24}), {DType::f16, {9, 3, 3, 24}}, {DType::f16, {9}}}},
+      {.label = "mixed_residual",
+       .attrs = Conv2d{2, {0, 1, 1, 1}, ""},
+       .in =
+           {f32({2, 5, 7, 3}), {DType::bf16, {5, 3, 3, 3}}, f32({5}), {DType::bf16, {2, 2, 4, 5}}}},
       {.label = "empty",
        .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
        .in = {f32({0, 4, 4, 3}), f32({5, 3, 3, 3}), f32({5})}},

@@ -10,8 +10,8 @@
 namespace ebb::ops {
 
 // x [N,H,W,C], w [O,KH,KW,C], bias [O] -> [N,P,Q,O], P = (H + top + bottom - KH) / stride + 1
-// rounded down, Q likewise; perhaps a residual (ops/prim/epilogue.h). All but x may be of wider
-// dtypes than x.
+// rounded down, Q likewise; perhaps a residual (ops/prim/epilogue.h). Each has a float dtype of its
+// own.
 struct Conv2d {
   int64_t stride = 1;
   std::vector<int64_t> pad = {0, 0, 0, 0};  // top, left, bottom, right

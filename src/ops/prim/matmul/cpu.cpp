@@ -1,4 +1,5 @@
-// matmul through oneDNN, and of panels where weights are widened.
+// matmul: of operands in one dtype that oneDNN multiplies here through it, of others widened for it
+// in the workspace, and by panels of our own where oneDNN has no fast code for the activations.
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/widen.h"

@@ -222,6 +222,30 @@ std::vector<Example> epilogue_examples() {
   };
 }
 
+// f32 times narrower floats.
+std::vector<Example> mixed_examples() {
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
+  const auto f16 = [](Shape s) { return Type{DType::f16, std::move(s)}; };
+  const auto bf16 = [](Shape s) { return Type{DType::bf16, std::move(s)}; };
+  return {
+      {.label = "mixed_linear",
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({3, 5, 24}), f16({17, 24}), f32({17})}},
+      {.label = "mixed_bf16", .attrs = Matmul{}, .in = {f32({7, 13}), bf16({13, 5})}},
+      {.label = "mixed_narrow_bias",
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({40, 136}), f16({72, 136}), f16({72})}},
+      {.label = "mixed_batch", .attrs = Matmul{}, .in = {f32({2, 3, 5, 7}), f16({2, 3, 7, 11})}},
+      {.label = "mixed_shared_a", .attrs = Matmul{}, .in = {f32({5, 7}), bf16({3, 7, 2})}},
+      {.label = "mixed_residual",
+       .attrs = Matmul{false, true, ""},
+       .in = {f32({3, 5, 24}), bf16({17, 24}), bf16({17}), f32({3, 5, 17})}},
+      {.label = "mixed_trans_a",
+       .attrs = Matmul{true, false, "f32"},
+       .in = {f32({31, 3}), bf16({31, 7})}},
+  };
+}
+
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   std::vector<Example> out = {
@@ -264,7 +288,8 @@ std::vector<Example> examples() {
        .in = {f32({4096, 1536}), f32({4096, 384})},
        .bench = true},
   };
-  for (Example& e : epilogue_examples()) out.push_back(std::move(e));
+  for (const auto& more : {epilogue_examples(), mixed_examples()})
+    out.insert(out.end(), more.begin(), more.end());
   return out;
 }
 
