@@ -140,26 +140,45 @@ void make_folder(const std::string& path, std::string_view subject) {
           ": cannot make the folder (", error ? error.message() : "it is a file", ")  ", path);
 }
 
-void check_can_write(const std::string& path, std::string_view subject) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  require(!fs::is_directory(path, ignored), subject, ": is a folder, not a file  ", path);
-  std::vector<fs::path> made;  // the innermost first
-  const fs::path folder = fs::path(path).parent_path();
-  // a link to nowhere does not exist either, but it is not ours to remove
-  for (fs::path p = folder; !p.empty() && !fs::exists(p, ignored); p = p.parent_path())
-    if (!fs::is_symlink(p, ignored)) made.push_back(p);
-  const auto unmake = [&] {
-    for (const fs::path& p : made) fs::remove(p, ignored);
-  };
-  try {
-    if (!folder.empty()) make_folder(folder.string(), subject);
-    const AtomicFile file(path, subject);
-  } catch (...) {
-    unmake();
-    throw;
+namespace {
+
+// Folders made on the way to one, and removed with it: those that were there stay, whatever a path
+// with `..` calls them.
+class TrialFolder {
+ public:
+  TrialFolder(const std::filesystem::path& folder, std::string_view subject) {
+    std::filesystem::path p;
+    std::error_code ignored;  // make_folder says what is wrong
+    for (const std::filesystem::path& part : folder) {
+      p /= part;
+      if (std::filesystem::create_directory(p, ignored)) made_.push_back(p);
+    }
+    try {
+      if (!folder.empty()) make_folder(folder.string(), subject);
+    } catch (...) {
+      unmake();
+      throw;
+    }
   }
-  unmake();
+  ~TrialFolder() { unmake(); }
+  TrialFolder(const TrialFolder&) = delete;
+  TrialFolder& operator=(const TrialFolder&) = delete;
+
+ private:
+  void unmake() {
+    for (; !made_.empty(); made_.pop_back()) ::rmdir(made_.back().c_str());
+  }
+  std::vector<std::filesystem::path> made_;  // the outermost first
+};
+
+}  // namespace
+
+void check_can_write(const std::string& path, std::string_view subject) {
+  std::error_code ignored;
+  require(!std::filesystem::is_directory(path, ignored), subject, ": is a folder, not a file  ",
+          path);
+  const TrialFolder folder(std::filesystem::path(path).parent_path(), subject);
+  const AtomicFile file(path, subject);
 }
 
 AtomicFile::AtomicFile(std::string path, std::string_view subject)

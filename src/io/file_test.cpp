@@ -37,6 +37,24 @@ TEST(check_can_write, link_to_nowhere_as_a_folder__is_an_error_and_stays) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
 }
 
+// A path that does not exist until a folder on its way is made may then be something that was
+// there.
+TEST(check_can_write, what_was_there__stays_whatever_the_path_calls_it) {
+  const testing::Folder folder;
+  testing::put_file(folder / "keep.txt", "precious");
+  std::filesystem::create_directory(folder / "empty");
+  std::filesystem::create_symlink(folder / "keep.txt", folder / "link");
+  expect_error([&] { check_can_write(folder / "new/../keep.txt/x.png", "out"); },
+               "out: cannot make the folder (");
+  expect_error([&] { check_can_write(folder / "new/../link/x.png", "out"); },
+               "out: cannot make the folder (");
+  check_can_write(folder / "new/../empty/x.png", "out");
+  EXPECT_EQ(testing::file_bytes(folder / "keep.txt"), "precious");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "empty"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+}
+
 TEST(check_can_write, what_cannot_be_a_file__is_an_error) {
   const testing::Folder folder;
   testing::put_file(folder / "a.png/x", "");

@@ -334,7 +334,7 @@ class NewFolder {
   }
   void commit() {
     std::error_code error;
-    fs::remove(path_, error);  // an empty one
+    ::rmdir(path_.c_str());  // an empty folder; a file stays, and rename says so
     fs::rename(made_, path_, error);
     require(!error, "convert: cannot move the folder to its place (", error.message(), ")  ",
             path_.string());

@@ -42,7 +42,8 @@ Context open_context(std::string_view name, const DeviceOptions& options) {
     DeviceOptions described = options;
     described.chip = text.substr(colon + 1);
     require(text.starts_with("cuda:") && !described.chip.empty(),
-            "device: only chips of cuda are described, as cuda:h200 is  ", name);
+            "device: behind a colon stands the name of a GPU that is not here, as in cuda:h200  ",
+            name);
     return open_context(text.substr(0, colon), described);
   }
   const std::string& backend = text;

@@ -1,6 +1,7 @@
 // oneDNN 2.x behind the structs of onednn.h. https://oneapi-src.github.io/oneDNN/v2.6/
 #include "backend/cpu/onednn.h"
 
+#include <algorithm>
 #include <cstring>
 #include <dnnl.hpp>
 #include <unordered_map>
@@ -162,6 +163,11 @@ void check(const char* what, const ConvProblem& p) {
           ": padding must not be negative  ", to_string(p));
   require(p.h + p.top + p.bottom >= p.kh && p.w + p.left + p.right >= p.kw, what,
           ": the kernel must fit into the padded image  ", to_string(p));
+  // oneDNN counts pixels of 16 channels in 32 bits, and divides by the count
+  constexpr int64_t most_pixels = int64_t{1} << 27;
+  const int64_t pixels = std::max(p.h * p.w, p.out_h() * p.out_w());
+  require(pixels < most_pixels, what, ": a processor computes images of less than ", most_pixels,
+          " pixels (got ", pixels, ")  ", to_string(p));
   for (const DType t : {p.src, p.dst, p.weights, p.bias.value_or(DType::f32)}) {
     require(onednn_supports(t), what, ": this machine has no ", t, " products  ", to_string(p));
   }

@@ -303,6 +303,11 @@ TEST(onednn_conv, stride_0__is_refused) {
   EXPECT_THROW(ConvForward{p}, Error);
 }
 
+// oneDNN divides by a count of 32 bits there, which 2^28 pixels make 0.
+TEST(onednn_conv, images_beyond_its_numbers__are_refused) {
+  EXPECT_THROW(ConvForward{same3x3(1, int64_t{1} << 14, 16, 16)}, Error);
+}
+
 TEST(onednn_conv, f16__is_refused_by_name) {
   ConvProblem p = same3x3(1, 4, 4, 4);
   p.src = DType::f16;
