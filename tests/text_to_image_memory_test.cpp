@@ -97,6 +97,22 @@ TEST_F(TextToImageMemory, planned_peak__is_what_the_device_has_allocated) {
 }
 
 // Each measure in turn: the limit is what the one before takes, less a little.
+// Its map is found before the run.
+TEST_F(TextToImageMemory, preview__takes_nothing_of_the_run) {
+  const nlohmann::json& run = run_of(1);
+  TextToImage pipeline(small_checkpoint(run), {.device = std::make_shared<FarDevice>()},
+                       {.keeps_encoders = true});
+  const ResolvedTextToImage r = pipeline.resolve(request(run));
+  const Preview preview = pipeline.preview(r);
+  int64_t shown = 0;
+  RunEvents events;
+  events.step = [&](const StepView& s) { shown += preview(s.denoised()).shape()[0]; };
+  const RunReport report = pipeline.run(r, events);
+  EXPECT_GT(shown, 0);
+  EXPECT_LE(static_cast<double>(report.peak_bytes),
+            static_cast<double>(report.planned_bytes) * 1.001);
+}
+
 TEST_F(TextToImageMemory, limits__are_kept_and_pictures_are_the_same) {
   for (const size_t encoders : {size_t{1}, size_t{2}}) {
     const nlohmann::json& run = run_of(encoders);

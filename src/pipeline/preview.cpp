@@ -57,10 +57,9 @@ Eigen::MatrixXd affine_of(const Decoder& decoder, int64_t channels) {
 
 }  // namespace
 
-Preview linear_preview(Decoder decoder, int64_t channels) {
-  const auto map = std::make_shared<Eigen::MatrixXd>();
+Preview linear_preview(const Decoder& decoder, int64_t channels) {
+  const auto map = std::make_shared<const Eigen::MatrixXd>(affine_of(decoder, channels));
   return [=](const Tensor& latents) {
-    if (map->size() == 0) *map = affine_of(decoder, channels);
     const Shape& s = latents.shape();
     require(s.rank() == 4 && s[3] == channels, "preview: latents must be [N,h,w,", channels, "]  ",
             latents.type());

@@ -15,8 +15,8 @@ using Preview = std::function<Tensor(const Tensor& latents)>;
 
 // A colour a latent, [N,h,w,3]: the affine map of `channels` numbers that is nearest, by least
 // squares, to what `decoder` makes of fields of random latents. Decodes one picture of 256x256, at
-// the first call.
-Preview linear_preview(Decoder decoder, int64_t channels);
+// once.
+Preview linear_preview(const Decoder& decoder, int64_t channels);
 // All pixels, by a small autoencoder such as TAESD.
 Preview decoder_preview(Decoder decoder);
 

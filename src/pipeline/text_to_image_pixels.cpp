@@ -69,10 +69,13 @@ Preview TextToImage::preview(const ResolvedTextToImage& r,
   require(parts_.autoencoder.has_value(),
           "generate: --preview needs an autoencoder, which the checkpoint lacks; --preview-decoder "
           "FILE names one");
-  return linear_preview(
-      {.name = "",
-       .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); }},
+  // before the run, which then has the memory to itself
+  LatentDecoder& autoencoder = decoder(dtype);
+  Preview out = linear_preview(
+      {.name = "", .decode = [&](const Tensor& latents) { return autoencoder.decode(latents); }},
       r.first().sample[2]);
+  autoencoder.release();
+  return out;
 }
 
 Tensor TextToImage::enlarged(const Tensor& pixels, double scale,
