@@ -5,22 +5,10 @@
 
 #include <span>
 
-#include "ir/expr_inputs.h"
+#include "support/every_function.h"
 
 namespace ebb::codegen {
 namespace {
-
-// Every function, one result each.
-Expr every_function() {
-  const Scalar x[] = {Scalar::input(0), Scalar::input(1), Scalar::input(2)};
-  std::vector<Scalar> r;
-  for (int op = static_cast<int>(ScalarOp::add); op <= static_cast<int>(ScalarOp::select); ++op) {
-    const auto f = static_cast<ScalarOp>(op);
-    r.push_back(scalar_of(f, std::span(x).first(static_cast<size_t>(info_of(f).arguments))));
-  }
-  r.push_back(select(less(x[0], x[1]), x[2], Scalar(2.0)));
-  return Expr(3, r);
-}
 
 TEST(codegen_index, divisor__is_exact_below_2_to_31) {
   const int64_t top = (int64_t{1} << 31) - 1;
@@ -55,7 +43,7 @@ TEST(codegen_expr, simplified__is_the_same_function_without_tanh) {
 }
 
 TEST(codegen_expr, simplified__keeps_other_expressions) {
-  const Expr all = every_function();
+  const Expr all = testing::every_function();
   EXPECT_EQ(simplified(all).results().size(), all.results().size());
   const double in[] = {0.7, 1.3, -0.4};
   std::vector<double> want(all.results().size()), got = want;

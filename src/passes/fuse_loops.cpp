@@ -52,13 +52,16 @@ class LoopFuser {
   LoopFuser(const Graph& g, LoopKind kind, const std::function<bool(const Signature&)>& supports,
             bool layer_boundaries)
       : g_(g), kind_(kind), groups_(g), supports_(supports), layer_boundaries_(layer_boundaries) {
-    for (const Node& n : g.nodes()) forms_.push_back(loop_form(g, n));
+    for (const Node& n : g.nodes()) {
+      uses_.push_back(n.op->loop ? g.signature(n) : Signature{});
+      forms_.push_back(n.op->loop ? n.op->loop(uses_.back()) : std::nullopt);
+    }
   }
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       if (!groups_.is_free(i)) continue;
-      if (const auto space = LoopSpace::from(g_, node(i), kind_)) {
+      if (const auto space = LoopSpace::from(g_, forms_, i, kind_)) {
         space_ = *space;
         // along rows, what a producer costs is bounded; over pixels it may cost the whole loop
         if (!form(i, true) && kind_ == LoopKind::pixels) form(i, false);
@@ -145,8 +148,7 @@ class LoopFuser {
   // Of an element.
   double flops_of(size_t i) const {
     if (!forms_[i]->dims.empty()) return 0;
-    const Signature s = g_.signature(node(i));
-    return cost_of(s).flops / static_cast<double>(s.out[0].shape.numel());
+    return cost_of(uses_[i]).flops / static_cast<double>(uses_[i].out[0].shape.numel());
   }
   size_t column_reductions(const Group& group) const {
     size_t n = 0;
@@ -231,7 +233,7 @@ class LoopFuser {
   void write(size_t m, GroupExpressions& f) const {
     const LoopForm& form = *forms_[m];
     MemberReductions reductions(f, form, role(m), kind_);
-    const std::vector<Scalar> y = form.write(g_.signature(node(m)), f.of(node(m).in), reductions);
+    const std::vector<Scalar> y = form.write(uses_[m], f.of(node(m).in), reductions);
     for (size_t k = 0; k < y.size(); ++k) f.value.emplace(node(m).out[k], y[k]);
   }
 
@@ -282,9 +284,10 @@ class LoopFuser {
   NodeGroups groups_;
   const std::function<bool(const Signature&)>& supports_;
   bool layer_boundaries_;
-  std::vector<std::optional<LoopForm>> forms_;  // by node
-  LoopSpace space_;                             // of the group in hand
-  std::map<size_t, LoopSpace> spaces_;          // by a group's first member
+  std::vector<Signature> uses_;  // by node, of ops that have forms
+  LoopForms forms_;
+  LoopSpace space_;                     // of the group in hand
+  std::map<size_t, LoopSpace> spaces_;  // by a group's first member
 };
 
 }  // namespace

@@ -20,25 +20,19 @@ bool reduces(const LoopForm& f, LoopKind kind) {
 
 }  // namespace
 
-std::optional<LoopForm> loop_form(const Graph& g, const Node& n) {
-  return n.op->loop ? n.op->loop(g.signature(n)) : std::nullopt;
-}
-
-std::optional<LoopSpace> LoopSpace::from(const Graph& g, const Node& n, LoopKind kind) {
+std::optional<LoopSpace> LoopSpace::from(const Graph& g, const LoopForms& forms, size_t i,
+                                         LoopKind kind) {
   constexpr int64_t shortest = 64;  // row worth fusing
-  const std::optional<LoopForm> f = loop_form(g, n);
+  const std::optional<LoopForm>& f = forms[i];
   if (!f || !f->starts || f->space.numel() == 0) return {};
   if (kind == LoopKind::rows)
     return reduces(*f, kind) && f->groups == 0 && f->space[-1] >= shortest
                ? std::optional(LoopSpace{kind, f->space})
                : std::nullopt;
   if (f->groups == 0) return {};
-  std::optional<LoopForm> reduction = f;
-  if (f->space_of) {
-    const int32_t sums = g.producer(n.in[*f->space_of]);
-    if (sums < 0) return {};
-    reduction = loop_form(g, g.nodes()[static_cast<size_t>(sums)]);
-  }
+  const int32_t sums = f->space_of ? g.producer(g.nodes()[i].in[*f->space_of]) : -1;
+  if (f->space_of && sums < 0) return {};
+  const std::optional<LoopForm>& reduction = f->space_of ? forms[static_cast<size_t>(sums)] : f;
   if (!reduction || reduction->dims.empty() || reduction->space.rank() < 3 ||
       reduction->space.numel() == 0)
     return {};

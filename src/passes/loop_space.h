@@ -17,13 +17,16 @@ enum class LoopRole : uint8_t {
   columns,   // a column reduction: partial sums in the loop, their sum behind it
 };
 
+using LoopForms = std::vector<std::optional<LoopForm>>;  // by node
+
 struct LoopSpace {
   ops::LoopKind kind = ops::LoopKind::rows;
   Shape shape;         // rows [...,T,C], or pixels [N,S...,C]
   int64_t groups = 1;  // of channels
 
-  // The space of a loop that may grow from node `n`; none for other nodes.
-  static std::optional<LoopSpace> from(const Graph& g, const Node& n, ops::LoopKind kind);
+  // The space of a loop that may grow from node `i`; none for other nodes. `forms`: of all nodes.
+  static std::optional<LoopSpace> from(const Graph& g, const LoopForms& forms, size_t i,
+                                       ops::LoopKind kind);
 
   LoopRole role_of(const LoopForm& f) const;
   Shape scalars() const;  // the shape of values for each row, or each image and channel
@@ -32,7 +35,5 @@ struct LoopSpace {
   // at once; 0: none.
   int64_t partial_rows() const;
 };
-
-std::optional<LoopForm> loop_form(const Graph& g, const Node& n);
 
 }  // namespace ebb

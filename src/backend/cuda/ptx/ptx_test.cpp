@@ -13,7 +13,7 @@
 #include "backend/cuda/generated/reduce_text.h"
 #include "backend/cuda/generated/spatial_text.h"
 #include "codegen/expr_writer.h"
-#include "ir/expr_inputs.h"
+#include "support/every_function.h"
 #include "support/files.h"
 
 namespace ebb::cuda {
@@ -39,22 +39,10 @@ void expect_assembles(const std::string& ptxas, const std::string& text, int tar
   ADD_FAILURE() << std::string(std::istreambuf_iterator<char>(log), {}) << text;
 }
 
-// Every function, one result each.
-Expr every_function() {
-  const Scalar x[] = {Scalar::input(0), Scalar::input(1), Scalar::input(2)};
-  std::vector<Scalar> r;
-  for (int op = static_cast<int>(ScalarOp::add); op <= static_cast<int>(ScalarOp::select); ++op) {
-    const auto f = static_cast<ScalarOp>(op);
-    r.push_back(scalar_of(f, std::span(x).first(static_cast<size_t>(info_of(f).arguments))));
-  }
-  r.push_back(select(less(x[0], x[1]), x[2], Scalar(2.0)));
-  return Expr(3, r);
-}
-
 TEST(ptx, every_function_and_dtype__assembles_for_every_target) {
   const std::string ptxas = find_ptxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
-  const Expr all = every_function();
+  const Expr all = testing::every_function();
   const std::vector<DType> types = {DType::f32, DType::bf16, DType::f16,
                                     DType::i32, DType::i64,  DType::u8};
   for (const int target : {75, 80, 90})
