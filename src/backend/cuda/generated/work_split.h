@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/round_up.h"
 #include "core/dtype.h"
 
 namespace ebb::cuda {
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+using ebb::ceil_div;
 
 // Elements of a thread's vector: 16 bytes of the widest tensor of full extent.
 int vector_of(const std::vector<DType>& full);
