@@ -97,7 +97,8 @@ TEST_F(CliGenerateExtras, second_pass_by_an_upscaler_network__has_its_size_and_i
                               "upscaler: upscaler"),
             std::string::npos)
       << parameters();
-  EXPECT_NE(error("--hires 1.5:nowhere.pth").find("unknown upscaler"), std::string::npos);
+  EXPECT_EQ(error("--hires 1.5:nowhere.pth"), "generate: --hires does not exist  nowhere.pth");
+  EXPECT_NE(error("--hires 1.5:nowhere").find("unknown upscaler"), std::string::npos);
   EXPECT_NE(error("--hires 1.5:" + model_).find("no upscaler that ebb knows"), std::string::npos);
 }
 

@@ -1,6 +1,8 @@
 // `ebb generate` from a picture: --init, --mask, --outpaint.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "io/image.h"
 #include "support/files.h"
 #include "support/generate_program.h"
@@ -185,6 +187,54 @@ TEST_F(CliGenerateModes, refiner__makes_the_last_steps) {
   // By itself it goes on as it would have, to rounding: a run that is handed over has its sampler
   // on the host, not in the denoiser's plan.
   EXPECT_LE(difference(alone, two, 0, 64), 1);
+}
+
+TEST_F(CliGenerateModes, files_that_are_not_there__are_named_with_their_flags) {
+  const std::string model = whole();
+  const auto error = [&](const std::string& flags) {
+    return error_line(generate(model, "--prompt fox " + flags));
+  };
+  EXPECT_EQ(error("--lora no.safetensors:0.8"),
+            "generate: --lora does not exist  no.safetensors:0.8");
+  EXPECT_EQ(error("--upscale no.pth:2"), "generate: --upscale does not exist  no.pth:2");
+  EXPECT_EQ(error("--hires 2:no.pth"), "generate: --hires does not exist  no.pth");
+  EXPECT_EQ(error("--control none=no.png:0.5 --control-model " + model),
+            "generate: --control does not exist  no.png");
+  EXPECT_EQ(error("--control none=" + picture() + " --control-model no.safetensors"),
+            "generate: --control-model does not exist  no.safetensors");
+  EXPECT_EQ(error("--vae no.pt"), "generate: --vae does not exist  no.pt");
+  EXPECT_EQ(error("--embedding-dir no"), "generate: --embedding-dir does not exist  no");
+  EXPECT_EQ(error("--preview terminal --preview-decoder no.pt"),
+            "generate: --preview-decoder does not exist  no.pt");
+}
+
+TEST_F(CliGenerateModes, words__may_have_any_case_and_switches_are_on_or_off) {
+  const std::string model = whole();
+  const Output out =
+      run_program(generate(model,
+                           "--prompt fox --tiling X --sampler AUTO --json=TRUE --fit Crop "
+                           "--init " +
+                               picture()));
+  EXPECT_EQ(out.code, 0) << out.text;
+  const auto error = [&](const std::string& flags) {
+    return error_line(generate(model, "--prompt fox " + flags));
+  };
+  EXPECT_EQ(error("--tiling z"), "generate: --tiling must be none, x, y or both (got 'z')");
+  EXPECT_EQ(error("--json=3"),
+            "generate: --json is a switch: its value must be true or false (got '--json=3')");
+  EXPECT_EQ(error("--no-json=3"),
+            "generate: --no-json is a switch: its value must be true or false (got '--no-json=3')");
+}
+
+TEST_F(CliGenerateModes, interrupt_before_the_first_picture__leaves_no_folder) {
+  const std::string folder = folder_ / "pictures/of/today";
+  // 10000 steps take much longer than 3 seconds.
+  const Output out =
+      run_program(str("--version; exec timeout --preserve-status -s INT 3 '",
+                      testing::program_path(), "' generate --device cpu --model ", whole(),
+                      " --prompt fox --steps 10000 --size 64x48 --n 2 --out ", folder));
+  EXPECT_EQ(out.code, 130) << out.text;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "pictures"));
 }
 
 TEST_F(CliGenerateModes, mistakes__are_named) {

@@ -10,7 +10,9 @@
 #include "backends.h"
 #include "derived.h"
 #include "guarded.h"
+#include "ir/contraction.h"
 #include "ir/text.h"
+#include "ops/prim/epilogue_form.h"
 #include "ops/table.h"
 #include "passes/lower.h"
 #include "tolerance.h"
@@ -208,8 +210,9 @@ struct Expected {
 // dtype, since tensor cores take no other operands; or the result of a matmul before its
 // activation or factor, on its way to memory.
 bool rounds_inside(const Case& c) {
-  return c.backend != "cpu" && (c.op->name == "attention" || c.op->name == "attention_grad" ||
-                                c.op->name == "matmul_act" || c.op->name == "matmul_scaled");
+  const bool expression = c.op->contraction && !c.op->contraction(c.signature()).epilogue.is_sum();
+  return c.backend != "cpu" &&
+         (c.op->name == "attention" || c.op->name == "attention_grad" || expression);
 }
 
 Expected expected_of(const Case& c) {
@@ -330,17 +333,28 @@ TEST_P(Kernels, equals_its_reference) {
   }
 }
 
+// The op, and what it has besides a sum of one product.
+std::string kind_of(const Signature& s) {
+  std::string name(s.op->name);
+  if (!s.op->contraction) return name;
+  if (s.op->contraction(s).products > 1) name += "_shortcut";
+  constexpr const char* kinds[] = {"", "_scaled", "_activated", "_activation_grad", "_gated"};
+  const auto form = ops::epilogue_form(s);
+  return form ? name + kinds[static_cast<size_t>(form->kind)] : "none";
+}
+
 // Some examples are such that sm_90a's GEMMs support them, in both dtypes of its tensor cores.
 class Sm90Examples : public OnBackend, public testing::WithParamInterface<std::string> {
   void SetUp() override { open("cuda"); }
 
  protected:
-  std::set<DType> reached(std::string_view op) const {
+  std::set<DType> reached(std::string_view kind) const {
     std::set<DType> out;
     for (const Case& c : kernel_cases("cuda")) {
-      if (c.op->name != op || !c.kernel->name.ends_with("_sm90")) continue;
+      if (!kind.starts_with(c.op->name) || !c.kernel->name.ends_with("_sm90")) continue;
       const Signature s = c.signature();
-      if (s.out[0].shape.numel() > 0 && c.kernel->supports(s, *context_.device))
+      if (kind_of(s) == kind && s.out[0].shape.numel() > 0 &&
+          c.kernel->supports(s, *context_.device))
         out.insert(c.dtype);
     }
     return out;
@@ -353,7 +367,8 @@ TEST_P(Sm90Examples, reach_the_kernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(cuda, Sm90Examples,
-                         testing::Values("matmul", "matmul_act", "matmul_scaled", "conv2d",
+                         testing::Values("matmul", "matmul_activated", "matmul_activation_grad",
+                                         "matmul_gated", "matmul_scaled", "conv2d",
                                          "conv2d_shortcut", "conv2d_dx", "conv2d_dw"),
                          [](const auto& info) { return info.param; });
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -172,6 +173,20 @@ TEST(expr, bad_text__says_what_is_wrong) {
   EXPECT_EQ(parse("<1||x3>"), "expr: input 3 is out of range (1 inputs)");
   EXPECT_EQ(parse("<1||t5>"), "expr: expected a number (got 't5')");
   EXPECT_EQ(parse("<1||>x"), "expr: must stand in <> (got '<1||>x')");
+}
+
+TEST(expr, constants_that_are_not_equal__stay_apart) {
+  const Scalar x = Scalar::input(0), y = Scalar::input(1), not_a_number = log(Scalar(-1.0));
+  const Scalar results[] = {select(less(x, y), not_a_number, 2.0),
+                            select(less(x, y), 2.0, not_a_number)};
+  const Expr e(2, results);
+  std::array<double, 2> out{};
+  e.evaluate(std::array{0.0, 1.0}, out);
+  EXPECT_TRUE(std::isnan(out[0]));
+  EXPECT_EQ(out[1], 2);
+  e.evaluate(std::array{1.0, 0.0}, out);
+  EXPECT_EQ(out[0], 2);
+  EXPECT_TRUE(std::isnan(out[1]));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/ldm_case.h"
+#include "support/small_checkpoint.h"
 #include "train/model_weights.h"
 
 namespace ebb::testing {
@@ -27,17 +28,8 @@ const json& golden() {
 // The small U-Net of Stable Diffusion 1.
 struct Unet {
   LdmCase c{"ldm_sd1"};
-  std::shared_ptr<WeightStore> store = hashed_store();
+  std::shared_ptr<WeightStore> store = hashed_file_store(*c.model, c.config);
 
-  std::shared_ptr<WeightStore> hashed_store() const {
-    WeightStore::Weights out;
-    for (const nn::Weight& w : weights_of(*c.model, c.config)) {
-      StoredWeight stored = stored_tensor(hashed_file_tensor(w.name, nn::file_shape(w)));
-      stored.decode = [w](Value v) { return nn::decode(w, v); };
-      out.emplace(w.name, std::move(stored));
-    }
-    return std::make_shared<WeightStore>(std::move(out));
-  }
   std::vector<Network> networks() const { return {unet_network(*c.model, c.config, store)}; }
   std::vector<std::string> apply(const std::vector<AdapterUse>& uses) const {
     auto warnings = adapters::check(uses, networks());

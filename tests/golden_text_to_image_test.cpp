@@ -191,8 +191,8 @@ TEST_F(TextStageOf, prompt_that_is_edited__changes_at_its_step) {
   const RunConditions c = run_.conditions(context_, "[day:night:5]", a1111);
   ASSERT_EQ(c.steps.size(), 2u);
   EXPECT_EQ(c.steps[0].end_step, 5);
-  EXPECT_EQ(&c.at(5), &c.steps[0]);
-  EXPECT_EQ(&c.at(6), &c.steps[1]);
+  EXPECT_EQ(&c.at(5, 5), &c.steps[0]);
+  EXPECT_EQ(&c.at(6, 6), &c.steps[1]);
   const auto numbers = [](const Tensor& t) {
     return std::vector<float>(t.span<float>().begin(), t.span<float>().end());
   };

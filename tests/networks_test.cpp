@@ -6,9 +6,8 @@
 #include "backends.h"
 #include "diffusion/loss.h"
 #include "ops/dropout/op.h"
-#include "ops/matmul_act/op.h"
-#include "passes/activations.h"
-#include "passes/epilogue.h"
+#include "ops/prim/matmul/op.h"
+#include "passes/fuse_epilogues.h"
 #include "passes/mixed_precision.h"
 #include "passes/simplify.h"
 #include "pipeline/load_model.h"
@@ -138,7 +137,7 @@ TEST(networks, a_network_built_twice__shares_its_weights) {
 
 namespace {
 
-// Activations that fuse into matrix products where kernels do what gate_of() knows: in a training
+// Activations that fuse into matrix products where kernels do what has a form: in a training
 // step and in one evaluation of a network.
 std::pair<int64_t, int64_t> fused_activations(const char* name) {
   const NamedModel m = find_model(name);
@@ -146,12 +145,10 @@ std::pair<int64_t, int64_t> fused_activations(const char* name) {
   const nn::Network network = network_of(*m.model, m.config);
   const auto count = [](const Graph& g) {
     const Graph primitives = common_subexpressions(test::in_primitives(g));
-    const auto supports = [](const Signature&, const Signature& with) {
-      return ops::gate_of(with.as<ops::MatmulAct>().act).has_value();
-    };
-    return test::count(
-        fuse_activations(fuse_residuals(primitives, test::all_same_cost_class), supports),
-        ops::def::matmul_act());
+    const Graph fused = fuse_epilogues(primitives, {.supports = test::serves_forms});
+    using Kind = ops::EpilogueForm::Kind;
+    return test::count_forms(fused, ops::def::matmul(), Kind::activated) +
+           test::count_forms(fused, ops::def::matmul(), Kind::activation_grad);
   };
   const Graph loss = loss_graph(usual_diffusion(*m.model, m.config), network,
                                 {.batch = 2,

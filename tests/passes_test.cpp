@@ -10,14 +10,12 @@
 #include "ops/multi_tensor_pointwise/op.h"
 #include "ops/prim/attention/op.h"
 #include "ops/prim/conv2d/op.h"
-#include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
-#include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/fuse_loops.h"
 #include "passes/gradients.h"
@@ -131,120 +129,6 @@ TEST(fuse_horizontally, other_expressions_and_dtypes__stay_apart) {
   g.output("y", decayed(b));
   g.output("z", ops::map({a}, [](auto x) { return x[0] * 0.25; }));
   EXPECT_EQ(count(fuse_horizontally(g), ops::def::multi_tensor_pointwise()), 0);
-}
-
-// ---- epilogues
-
-// Uses of an op whose result has a residual.
-int64_t with_residual(const Graph& g, const OpDef& op) {
-  return std::count_if(g.nodes().begin(), g.nodes().end(), [&](const Node& n) {
-    return n.op == &op && ops::epilogue_of(g.signature(n)).residual.has_value();
-  });
-}
-
-Value squared(Value v) {
-  return ops::map({v}, [](auto x) { return x[0] * x[0]; });
-}
-
-struct Layer {
-  Graph g;
-  Value x = g.input("x", f32({2, 4, 4, 3})), e = g.input("e", f32({2, 1, 1, 3}));
-  Value w = g.input("w", f32({3, 3, 3, 3})), b = g.input("b", f32({3}));
-
-  Value conv(Value v) { return ops::conv2d(v, w, b, {.pad = {1, 1, 1, 1}}); }
-  // What a norm reads has to be in memory.
-  void norm_of(Value v) {
-    const auto m = ops::moments(v, {.axis = 1, .groups = 1});
-    g.output("mean", m.mean);
-    g.output("y", v);
-  }
-  Graph pass() { return fuse_residuals(in_primitives(g), all_same_cost_class); }
-  int64_t added() { return with_residual(pass(), ops::def::conv2d()); }
-};
-
-TEST(epilogue, sum_of_a_convolution_and_its_input__is_added_by_the_convolution) {
-  Layer l;
-  l.norm_of(l.x + l.conv(l.x));
-  const Graph out = l.pass();
-  EXPECT_EQ(with_residual(out, ops::def::conv2d()), 1);
-  EXPECT_EQ(count(out, ops::def::pointwise()), 0);
-  const auto ramp = [](Shape s) {
-    std::vector<double> v(static_cast<size_t>(s.numel()));
-    for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(i % 7) - 3;
-    return ref_array(std::move(s), v);
-  };
-  const RefInputs in = {{"x", ramp({2, 4, 4, 3})},
-                        {"e", ramp({2, 1, 1, 3})},
-                        {"w", ramp({3, 3, 3, 3})},
-                        {"b", ramp({3})}};
-  const auto before = evaluate_reference(l.g, in), after = evaluate_reference(out, in);
-  EXPECT_EQ(output_of(out, after, "y").v, output_of(l.g, before, "y").v);
-}
-
-TEST(epilogue, row_for_each_image__is_added_by_the_convolution) {
-  Layer l;
-  l.norm_of(l.conv(l.x) + l.e);
-  EXPECT_EQ(l.added(), 1);
-}
-
-TEST(epilogue, sum_of_three_matmuls__fuses_into_two_of_them) {
-  Layer l;
-  l.norm_of(l.conv(l.x) + l.conv(l.conv(l.x)) + l.conv(squared(l.x)));
-  const Graph out = l.pass();
-  EXPECT_EQ(with_residual(out, ops::def::conv2d()), 2);
-  EXPECT_EQ(count(out, ops::def::conv2d()), 4);
-}
-
-TEST(epilogue, matmul_with_row_sums__keeps_both_results) {
-  Graph g;
-  const Value ab[] = {g.input("a", f32({4, 2})), g.input("b", f32({4, 3}))};
-  const auto c = g.add(ops::def::matmul(), ops::Matmul{.trans_a = true, .row_sums = true}, ab);
-  g.output("y", c[0] + g.input("x", f32({2, 3})));
-  g.output("sums", squared(c[1]));
-  const Graph out = fuse_residuals(in_primitives(g), all_same_cost_class);
-  EXPECT_EQ(with_residual(out, ops::def::matmul()), 0);
-}
-
-TEST(epilogue, matmul_with_other_readers__does_not_fuse_its_residual) {
-  Layer l;
-  const Value y = l.conv(l.x);
-  l.g.output("product", y);
-  l.norm_of(l.x + y);
-  EXPECT_EQ(l.added(), 0);
-}
-
-TEST(epilogue, matmul_that_an_expression_names_and_does_not_use__counts_as_unread) {
-  Layer l;
-  const Value y = l.conv(l.x);
-  l.norm_of(l.x + y);
-  l.g.output("rest", ops::map({l.x, y}, [](auto v) { return v[0] * 2.0; }));
-  EXPECT_EQ(l.added(), 1);
-}
-
-TEST(epilogue, expressions_on_either_side__take_the_sum_instead) {
-  Layer before;
-  before.norm_of(squared(before.x) + before.conv(before.x));
-  EXPECT_EQ(before.added(), 0);
-  Layer after;
-  after.g.output("y", squared(after.x + after.conv(after.x)));
-  EXPECT_EQ(after.added(), 0);
-}
-
-TEST(epilogue, without_a_supporting_kernel__the_residual_does_not_fuse) {
-  Layer l;
-  l.norm_of(l.x + l.conv(l.x));
-  const Graph out = fuse_residuals(in_primitives(l.g), no_same_cost_class);
-  EXPECT_EQ(with_residual(out, ops::def::conv2d()), 0);
-}
-
-TEST(epilogue, residual_that_is_wider__makes_the_result_wide) {
-  Graph g;
-  const Value x = g.input("x", {DType::bf16, {4, 8}}), w = g.input("w", {DType::bf16, {6, 8}});
-  const Value sum = ops::linear(x, w) + g.input("r", f32({4, 6}));
-  g.output("y", sum);
-  const Graph out = fuse_residuals(in_primitives(g), all_same_cost_class);
-  EXPECT_EQ(with_residual(out, ops::def::matmul()), 1);
-  EXPECT_EQ(out.type(out.outputs()[0].value), f32({4, 6}));
 }
 
 // x [4,128] times a number a row that an expression makes of `rows` [4,1].

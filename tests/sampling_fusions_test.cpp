@@ -11,9 +11,8 @@
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/resample/op.h"
 #include "ops/prim/slice/op.h"
+#include "passes/fuse_epilogues.h"
 #include "passes/prepare.h"
-#include "passes/scaled_residuals.h"
-#include "passes/shortcuts.h"
 #include "passes/upsampled_convs.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
@@ -128,9 +127,21 @@ TEST(transpose_upsampled_convs, other_convolutions__stay) {
             0);
 }
 
+Graph with_epilogues(const Graph& g) {
+  return fuse_epilogues(g, {.supports = serves_forms, .is_weight = is_param});
+}
+int64_t shortcuts(const Graph& g) {
+  return std::ranges::count_if(g.nodes(), [](const Node& n) {
+    return n.op == &ops::def::conv2d() && n.attrs.as<ops::Conv2d>().products > 1;
+  });
+}
+int64_t scaled(const Graph& g) {
+  return count_forms(g, ops::def::matmul(), ops::EpilogueForm::Kind::scaled);
+}
+
 // ---- shortcuts -----------------------------------------------------------------------------
 
-TEST(merge_shortcuts, convolution_and_matmul_added_up__are_one_node) {
+TEST(fuse_epilogues_of_weights, convolution_and_matmul_added_up__are_one_node) {
   for (const bool bias : {true, false}) {
     Graph g;
     const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
@@ -138,39 +149,37 @@ TEST(merge_shortcuts, convolution_and_matmul_added_up__are_one_node) {
     const auto b = [&](std::string_view name) { return bias ? param(g, name, {7}) : Value{}; };
     const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), b("b"), {1, {1, 1, 1, 1}, ""});
     g.output("z", ops::linear(y, param(g, "v", {7, 6}), b("c")) + conv);
-    const Graph low = in_primitives(g), out = merge_shortcuts(low, is_param, all_same_cost_class);
-    EXPECT_EQ(count(out, "conv2d_shortcut"), 1);
-    EXPECT_EQ(count(out, "conv2d") + count(out, "matmul"), 0);
+    const Graph low = in_primitives(g), out = with_epilogues(low);
+    EXPECT_EQ(shortcuts(out), 1);
+    EXPECT_EQ(out.nodes().size(), bias ? 2u : 1u);  // the sum of the biases
     expect_same(low, out);
   }
 }
 
-TEST(merge_shortcuts, matmul_of_concatenated_tensors__reads_them_as_they_are) {
+TEST(fuse_epilogues_of_weights, matmul_of_concatenated_tensors__reads_them_as_they_are) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
   const Value y = ops::concat({g.input("a", {DType::f32, {2, 5, 3, 6}}), x}, 3);
   const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""});
   g.output("z", conv + ops::linear(y, param(g, "v", {7, 10}), param(g, "b", {7})));
-  const Graph low = in_primitives(g), out = merge_shortcuts(low, is_param, all_same_cost_class);
-  EXPECT_EQ(count(out, "conv2d_shortcut"), 1);
+  const Graph low = in_primitives(g), out = with_epilogues(low);
+  EXPECT_EQ(shortcuts(out), 1);
   EXPECT_EQ(count(out, "concat"), 0);
   expect_same(low, out);
 }
 
-TEST(merge_shortcuts, results_that_others_read__stay) {
+TEST(fuse_epilogues_of_weights, results_that_others_read__stay) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
   const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""});
   g.output("z", conv + ops::linear(x, param(g, "v", {7, 4})));
   g.output("conv", conv);
-  EXPECT_EQ(
-      count(merge_shortcuts(in_primitives(g), is_param, all_same_cost_class), "conv2d_shortcut"),
-      0);
+  EXPECT_EQ(shortcuts(with_epilogues(in_primitives(g))), 0);
 }
 
 // ---- scaled residuals ----------------------------------------------------------------------
 
-TEST(fuse_scaled_residuals, row_of_factors_for_each_image__is_in_the_epilogue) {
+TEST(fuse_epilogues_of_weights, row_of_factors_for_each_image__is_in_the_epilogue) {
   for (const bool sliced : {true, false}) {
     Graph g;
     const Value x = g.input("x", {DType::f32, {3, 5, 8}});
@@ -178,14 +187,14 @@ TEST(fuse_scaled_residuals, row_of_factors_for_each_image__is_in_the_epilogue) {
     const Value row = ops::reshape(sliced ? ops::slice(rows, 1, 9, 17) : rows, {3, 1, 8});
     const Value y = ops::linear(x, param(g, "w", {8, 8}), param(g, "b", {8}));
     g.output("z", x + row * y);
-    const Graph low = in_primitives(g), out = fuse_scaled_residuals(low, all_same_cost_class);
-    EXPECT_EQ(count(out, "matmul_scaled"), 1);
-    EXPECT_EQ(count(out, "slice") + count(out, "pointwise") + count(out, "matmul"), 0);
+    const Graph low = in_primitives(g), out = with_epilogues(low);
+    EXPECT_EQ(scaled(out), 1);
+    EXPECT_EQ(count(out, "slice") + count(out, "pointwise"), 0);
     expect_same(low, out);
   }
 }
 
-TEST(fuse_scaled_residuals, products_that_others_read_and_other_factors__stay) {
+TEST(fuse_epilogues_of_weights, products_that_others_read_and_other_factors__stay) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {3, 5, 8}});
   const Value row = g.input("row", {DType::f32, {3, 1, 8}});
@@ -193,8 +202,7 @@ TEST(fuse_scaled_residuals, products_that_others_read_and_other_factors__stay) {
   g.output("read", y);
   g.output("z", x + row * y);
   g.output("channels", x + ops::linear(x, param(g, "v", {8, 8})) * param(g, "scale", {8}));
-  EXPECT_EQ(count(fuse_scaled_residuals(in_primitives(g), all_same_cost_class), "matmul_scaled"),
-            0);
+  EXPECT_EQ(scaled(with_epilogues(in_primitives(g))), 0);
 }
 
 }  // namespace

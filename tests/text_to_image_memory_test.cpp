@@ -6,6 +6,7 @@
 #include "pipeline/text_to_image.h"
 #include "support/far_device.h"
 #include "support/files.h"
+#include "support/golden_component.h"
 #include "support/golden_distance.h"
 #include "support/small_checkpoint.h"
 
@@ -41,13 +42,18 @@ class TextToImageMemory : public ::testing::Test {
   }
   // On a device with memory of its own.
   static Made made(const nlohmann::json& run, const TextToImageRequest& q, int64_t limit = 0,
-                   Context context = {.device = std::make_shared<FarDevice>()}) {
-    TextToImage pipeline(small_checkpoint(run), context,
+                   const Context& context = {.device = std::make_shared<FarDevice>()}) {
+    return made(small_checkpoint(run), q, limit, context);
+  }
+  static Made made(CheckpointParts parts, const TextToImageRequest& q, int64_t limit = 0,
+                   const Context& context = {.device = std::make_shared<FarDevice>()}) {
+    TextToImage pipeline(std::move(parts), context,
                          {.keeps_encoders = limit == 0, .memory = limit});
     Made out;
     RunEvents events;
     events.planned = [&](const RunMemory& m) { out.planned = m; };
     events.picture = [&](Picture p) {
+      if (!q.pixels) return;
       const auto v = p.pixels.span<float>();
       out.pixels.insert(out.pixels.end(), v.begin(), v.end());
     };
@@ -62,6 +68,11 @@ class TextToImageMemory : public ::testing::Test {
     EXPECT_GE(peak, planned * 0.97) << what << "  " << text_of(m.planned);
   }
 };
+
+LoadedComponent golden_component(const char* name) {
+  const GoldenComponent c(name);
+  return {c.component, c.store()};
+}
 
 Tensor grey_picture(int64_t side) {
   Tensor out(DType::u8, {side, side, 3});
@@ -96,7 +107,60 @@ TEST_F(TextToImageMemory, planned_peak__is_what_the_device_has_allocated) {
   }
 }
 
-// Each measure in turn: the limit is what the one before takes, less a little.
+// A network that enlarges the picture between two passes, with room for all and one by one.
+TEST_F(TextToImageMemory, hires_network__is_planned) {
+  const nlohmann::json& run = run_of(1);
+  TextToImageRequest q = request(run);
+  q.count = 2, q.options.batch = 2, q.options.noise = "ebb";
+  q.hires = Hires{.scale = 1.5, .upscaler = "esrgan", .network = true};
+  CheckpointParts parts = small_checkpoint(run);
+  parts.hires_upscaler = golden_component("esrgan_x4");
+  for (const bool pixels : {true, false}) {
+    q.pixels = pixels;
+    const Made all = made(parts, q);
+    expect_true(all, "a network between two passes");
+    const auto enlarging =
+        std::ranges::find(all.planned.stages, std::string("enlarging"), &StageMemory::name);
+    ASSERT_NE(enlarging, all.planned.stages.end());
+    EXPECT_EQ(enlarging->bytes, all.planned.peak());
+    bool alone = false, tiles = false;
+    for (int64_t limit = all.planned.peak() - 1; !tiles;) {
+      const Made m = made(parts, q, limit);
+      expect_true(m, "with a limit");
+      EXPECT_LE(m.report.peak_bytes, limit);
+      alone = alone || m.planned.policy.one_by_one, tiles = m.planned.policy.upscaler_tile > 0;
+      limit = m.planned.peak() - 1;
+    }
+    EXPECT_TRUE(alone);
+  }
+}
+
+// Each in turn, with the run's other components and alone.
+TEST_F(TextToImageMemory, preview_decoder__is_planned) {
+  const nlohmann::json& run = run_of(1);
+  TextToImageRequest q = request(run);
+  const int64_t without = made(run, q).planned.peak();
+  q.hires = Hires{.scale = 2, .upscaler = "latent"};
+  int64_t limit = 0;
+  for (const char* what : {"a small autoencoder", "with a limit"}) {
+    TextToImage pipeline(small_checkpoint(run), {.device = std::make_shared<FarDevice>()},
+                         {.keeps_encoders = limit == 0, .memory = limit});
+    const ResolvedTextToImage r = pipeline.resolve(q);
+    const Preview preview = pipeline.preview(r, golden_component("taesd"));
+    Made m;
+    RunEvents events;
+    events.planned = [&](const RunMemory& p) { m.planned = p; };
+    events.step = [&](const StepView& s) { EXPECT_EQ(preview(s.denoised()).shape()[3], 3); };
+    m.report = pipeline.run(r, events);
+    expect_true(m, what);
+    EXPECT_GT(m.planned.peak(), limit == 0 ? without : 0);
+    if (limit > 0) {
+      EXPECT_LE(m.report.peak_bytes, limit);
+    }
+    limit = m.planned.peak() - 1;
+  }
+}
+
 // Its map is found before the run.
 TEST_F(TextToImageMemory, preview__takes_nothing_of_the_run) {
   const nlohmann::json& run = run_of(1);
@@ -113,6 +177,7 @@ TEST_F(TextToImageMemory, preview__takes_nothing_of_the_run) {
             static_cast<double>(report.planned_bytes) * 1.001);
 }
 
+// Each measure in turn: the limit is what the one before takes, less a little.
 TEST_F(TextToImageMemory, limits__are_kept_and_pictures_are_the_same) {
   for (const size_t encoders : {size_t{1}, size_t{2}}) {
     const nlohmann::json& run = run_of(encoders);
@@ -227,8 +292,78 @@ TEST_F(FreeBatch, memory_that_is_missing_in_the_end__halves_it) {
   TextToImageRequest said = q;
   said.options.batch = 2;
   EXPECT_EQ(run(said, 0).latents, halved.latents);
+  // what is said is kept as long as other measures help
   said.options.batch = 4;
-  EXPECT_THROW(run(said, peak_with(q, 4), peak_with(q, 2)), OutOfMemory);
+  const Batches kept = run(said, peak_with(q, 4), peak_with(q, 2));
+  EXPECT_EQ(kept.sizes, (std::vector<int64_t>{4, 4, 4, 4}));
+  EXPECT_EQ(kept.told,
+            (std::vector<std::string>{"warning: out of memory with 4 pictures at a time: goes on "
+                                      "with one component at a time"}));
+  EXPECT_EQ(kept.latents, run(said, 0).latents);
+  EXPECT_THROW(run(said, peak_with(q, 4), peak_with(q, 4) / 8), OutOfMemory);
+}
+
+// As a GPU may be in any call, when others take its memory. A run that has begun is begun again,
+// and what was handed out stays.
+TEST_F(FreeBatch, memory_that_runs_out_within_a_run__loses_no_picture) {
+  TextToImageRequest q = request_of(8);
+  q.pixels = true;
+  const auto device = std::make_shared<FarDevice>();
+  TextToImage pipeline(small_checkpoint(run_of(1)), {.device = device}, {});
+  ResolvedTextToImage r = pipeline.resolve(q);
+  const auto made = [&](int64_t batch, int64_t short_step, int64_t short_decoding,
+                        std::vector<std::string>& told, std::vector<int64_t>& sizes) {
+    ResolvedTextToImage now = r;
+    now.set_batch(batch);
+    now.request.options.batch = 0;
+    std::vector<std::vector<float>> out;
+    RunEvents events;
+    events.step = [&](const StepView&) {
+      if (--short_step == 0) device->short_of = "far: out of memory in a step";
+    };
+    events.progress = [&](const RunProgress& p) {
+      if (p.stage == Stage::decoding && --short_decoding == 0)
+        device->short_of = "far: out of memory in the decoder";
+      return true;
+    };
+    events.tell = [&](const std::string& line) { told.push_back(line); };
+    events.picture = [&](const Picture& p) {
+      EXPECT_EQ(p.index, std::ssize(sizes));
+      sizes.push_back(p.batch);
+      const auto v = p.pixels.span<float>();
+      out.emplace_back(v.begin(), v.end());
+    };
+    pipeline.run(now, events);
+    return out;
+  };
+  std::vector<std::string> told;
+  std::vector<int64_t> sizes;
+  const auto four = made(4, 0, 0, told, sizes);
+  ASSERT_EQ(four.size(), 8u);
+  EXPECT_TRUE(told.empty());
+  sizes.clear();
+  // in the second batch's first step
+  const auto halved = made(4, q.options.steps + 1, 0, told, sizes);
+  EXPECT_EQ(sizes, (std::vector<int64_t>{4, 4, 4, 4, 2, 2, 2, 2}));
+  EXPECT_EQ(told, (std::vector<std::string>{
+                      "warning: out of memory with 4 pictures at a time: goes on with 2"}));
+  ASSERT_EQ(halved.size(), four.size());
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(halved[i], four[i]) << i;
+  for (size_t i = 4; i < 8; ++i) {
+    double worst = 0;
+    for (size_t k = 0; k < four[i].size(); ++k)
+      worst = std::max(worst, std::abs(double{halved[i][k]} - double{four[i][k]}));
+    EXPECT_LT(worst, 1e-2) << i;
+  }
+  told.clear(), sizes.clear();
+  EXPECT_EQ(made(4, 0, 3, told, sizes), four);
+  EXPECT_EQ(told, (std::vector<std::string>{"warning: out of memory while decoding: lets go of the "
+                                            "other components and decodes again"}));
+  told.clear(), sizes.clear();
+  made(1, 2, 0, told, sizes);
+  EXPECT_EQ(sizes, std::vector<int64_t>(8, 1));
+  EXPECT_EQ(told, (std::vector<std::string>{"warning: out of memory with 1 picture at a time: goes "
+                                            "on with one component at a time"}));
 }
 
 // A refiner that takes over within a run, as in A1111, and one that makes its own.

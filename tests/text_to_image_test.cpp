@@ -165,4 +165,29 @@ TEST_F(TextToImageOf, mistakes__are_found_when_a_request_is_resolved) {
   EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }), "generate: n must be 1 to 10000 (got 0)");
 }
 
+// Where nothing names a sampler: of the folder's scheduler in its own dialect alone.
+TEST_F(TextToImageOf, sampler__is_that_of_the_folders_scheduler) {
+  CheckpointParts parts = small_checkpoint(golden());
+  TextToImageRequest q = request();
+  q.options.sampler = q.options.schedule = "auto", q.options.schedule_options.clear();
+  const auto ran = [&](const char* dialect) {
+    q.options.dialect = dialect;
+    const ResolvedTextToImage r = resolve(parts, q);
+    return str(r.first().options.sampler, " ", r.first().options.options, " ", r.warnings.size());
+  };
+  EXPECT_EQ(ran("diffusers"), "dpmpp_2m  0");
+  parts.scheduler = SchedulerConfig{.name = "PNDMScheduler", .sampler = "plms"};
+  EXPECT_EQ(ran("diffusers"), "plms  0");
+  EXPECT_EQ(ran("ebb"), "dpmpp_2m  0");
+  parts.scheduler = SchedulerConfig{.name = "UniPCMultistepScheduler",
+                                    .sampler = "uni_pc",
+                                    .sampler_options = {{"variant", "bh2"}, {"order", "2"}}};
+  EXPECT_EQ(ran("diffusers"), "uni_pc variant=bh2,order=2 0");
+  q.options.options = "order=1";
+  EXPECT_EQ(ran("diffusers"), "uni_pc order=1,variant=bh2 0");
+  q.options.options.clear();
+  parts.scheduler = SchedulerConfig{.name = "SASolverScheduler"};
+  EXPECT_EQ(ran("diffusers"), "dpmpp_2m  1");
+}
+
 }  // namespace ebb::testing

@@ -243,7 +243,7 @@ def adamw():
         p.grad = torch.randn_like(p)
         return p, torch.optim.AdamW([p], lr=1e-4, fused=True, capturable=True)
 
-    yield "adamw/64M", make, [lambda p, update: update.step() or p]
+    yield "adamw/64m", make, [lambda p, update: update.step() or p]
 
 
 def fastest(makes, runs):

@@ -45,7 +45,6 @@ constexpr OpInfo table[] = {
     {Op::sqrt, "sqrt", "ff"},
     {Op::rsqrt, "rsqrt", "ff"},
     {Op::exp2, "exp2", "ff"},
-    {Op::log2, "log2", "ff"},
     {Op::bitcast, "bitcast", "*n"},
     {Op::to_float, "to_float", "fn"},
     {Op::unpack, "unpack", "fn"},

@@ -55,16 +55,16 @@ enum class Op : uint8_t {
   abs,
   copysign,  // the size of a with the sign of b
   floor,
-  min_nan,  // NaN if one is
+  min_nan,  // NaN if a is; b is a number
   max_nan,
   less,  // a < b as 1 or 0
-  // floats, approximate: div to 2.5 ulp, the others to 2 (exp2 for |x| <= 1)
+  // floats, approximate: div to 2.5 ulp, the others to 2. math.cpp relies on
+  // exp2 for -30 < x <= 16; a target that is less exact outside [-1, 1] scales by powers of two
   div,
   rcp,
   sqrt,
   rsqrt,
   exp2,
-  log2,  // near 1 only to 2^-21 absolute
   // conversions
   bitcast,
   to_float,  // i32, u32, or u64 as a signed number

@@ -51,8 +51,7 @@ F32 tanh(F32 x) {
 }
 
 // log x = n ln2 + log(1 + f), 1 + f in [2/3, 4/3): a polynomial fitted to its relative error.
-F32 logarithm(F32 x, Precision precision) {
-  if (precision == Precision::narrow) return product(unary(Op::log2, x), constant(x, ln2));
+F32 logarithm(F32 x) {
   const Pred tiny = x < 1.17549435e-38f;
   const I32 bits = as_i32(select(tiny, x * 8388608.0f, x));
   const I32 n = (bits - 0x3f2aaaab) >> 23;
@@ -68,17 +67,18 @@ F32 logarithm(F32 x, Precision precision) {
   return select(both(x > 0.0f, x < infinity), y, special);
 }
 
-// e^(y log|x|), negative for negative x and odd y, NaN for negative x and a fraction y.
+// e^(y log|x|), negative for negative x and odd y, NaN for negative finite x and a fraction y.
 F32 power(F32 x, F32 y) {
-  const F32 e = exponential(y * logarithm(abs(x), Precision::full), Precision::full);
+  const F32 e = exponential(y * logarithm(abs(x)), Precision::full);
   const F32 half = y * 0.5f;
   const Pred whole = floor(y) == y;
   const Pred odd = both(floor(half) != half, whole);
   const F32 with_sign = select(odd, copysign(e, x), e);
-  const Pred undefined = both(x < 0.0f, floor(y) != y);
+  const Pred undefined = both(both(x<0.0f, x> - infinity), floor(y) != y);
   const F32 one = constant(x, 1.0f);
-  const F32 result = select(x == 1.0f, one, select(undefined, constant(x, nan), with_sign));
-  return select(y == 0.0f, one, result);
+  const F32 result = select(undefined, constant(x, nan), with_sign);
+  const F32 unless_one = select(both(abs(x) == 1.0f, abs(y) == infinity), one, result);
+  return select(y == 0.0f, one, select(x == 1.0f, one, unless_one));
 }
 
 // Near 0 x P(x^2), elsewhere 1 - 2^Q(|x|); P and Q fitted to the errors of the results.
@@ -121,7 +121,7 @@ F32 write_op(ScalarOp op, std::span<const F32> in, Precision precision) {
     case ScalarOp::sqrt: return unary(Op::sqrt, x);
     case ScalarOp::rsqrt: return unary(Op::rsqrt, x);
     case ScalarOp::exp: return exponential(x, precision);
-    case ScalarOp::log: return logarithm(x, precision);
+    case ScalarOp::log: return logarithm(x);
     case ScalarOp::sin: return sine(x, 0);
     case ScalarOp::cos: return sine(x, 1);
     case ScalarOp::tanh: return tanh(x);

@@ -7,7 +7,8 @@
 namespace ebb::codegen {
 
 // How exact a function must be: to a few units in the last place of f32, or enough for a result
-// that is rounded to 16 bits (still 1e-6; no care for subnormal numbers).
+// that is rounded to 16 bits (still 1e-6; no care for subnormal numbers). The same for log, whose
+// results near 0 an approximation of log2 does not have.
 enum class Precision : uint8_t { full, narrow };
 
 // op(a, b, c); arguments that the op does not take are ignored. Infinities and NaN give what

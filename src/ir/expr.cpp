@@ -1,5 +1,6 @@
 #include "ir/expr.h"
 
+#include <bit>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -161,7 +162,8 @@ class Flattener {
     Expr::Instruction i{key->op, -1, -1, -1, key->value};
     int32_t* slots[] = {&i.a, &i.b, &i.c};
     for (size_t k = 0; k < key->arguments.size(); ++k) *slots[k] = add(key->arguments[k]);
-    const auto same = std::tuple(i.op, i.a, i.b, i.c, i.value);
+    // by bits: NaN is equal to nothing, and 0 and -0 are not one number
+    const auto same = std::tuple(i.op, i.a, i.b, i.c, std::bit_cast<uint64_t>(i.value));
     const auto [it, fresh] = known_.try_emplace(same, static_cast<int32_t>(code_.size()));
     if (fresh) code_.push_back(i);
     kept_.push_back(s);  // keeps the node's address from being used again
@@ -171,7 +173,7 @@ class Flattener {
  private:
   std::vector<Expr::Instruction>& code_;
   std::unordered_map<const Scalar::Node*, int32_t> done_;
-  std::map<std::tuple<ScalarOp, int32_t, int32_t, int32_t, double>, int32_t> known_;
+  std::map<std::tuple<ScalarOp, int32_t, int32_t, int32_t, uint64_t>, int32_t> known_;
   std::vector<Scalar> kept_;
 };
 

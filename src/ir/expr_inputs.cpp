@@ -14,6 +14,12 @@ std::vector<bool> inputs_of(const Expr& e, size_t first, size_t last) {
   return used;
 }
 
+std::vector<Scalar> inputs_as_scalars(const Expr& e) {
+  std::vector<Scalar> x;
+  for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
+  return x;
+}
+
 std::vector<int32_t> arguments_of(const Expr::Instruction& i) {
   std::vector<int32_t> all = {i.a, i.b, i.c};
   all.resize(static_cast<size_t>(info_of(i.op).arguments));

@@ -93,7 +93,6 @@ class Parser {
   Scalar product() {
     Scalar a = signed_power();
     for (;;) {
-      if (next_is_power()) return a;
       if (takes("*"))
         a = a * signed_power();
       else if (takes("/"))
@@ -101,10 +100,6 @@ class Parser {
       else
         return a;
     }
-  }
-  bool next_is_power() {
-    skip_spaces();
-    return text_.substr(at_).starts_with("**");
   }
 
   // -x ** 2 is -(x ** 2), and 2 ** -x is 2 ** (-x).

@@ -115,4 +115,50 @@ Polynomial NormalForm::power(const Polynomial& a, const Polynomial& exponent) {
   return atom(Atom{ScalarOp::pow, -1, {a, exponent}});
 }
 
+namespace {
+
+// Compares polynomials of two forms, which number their atoms in other orders.
+class Comparison {
+ public:
+  Comparison(const NormalForm& a, const NormalForm& b) : a_(a), b_(b) {}
+
+  bool equal(const Polynomial& a, const Polynomial& b) const {
+    return a.size() == b.size() && std::ranges::all_of(a, [&](const auto& x) {
+             return std::ranges::any_of(b, [&](const auto& y) {
+               return near(x.second, y.second) && equal(x.first, y.first);
+             });
+           });
+  }
+
+ private:
+  bool equal(const NormalForm::Monomial& a, const NormalForm::Monomial& b) const {
+    return a.size() == b.size() && std::ranges::all_of(a, [&](const auto& x) {
+             return std::ranges::any_of(b, [&](const auto& y) {
+               return x.second == y.second && equal(a_.atom(x.first), b_.atom(y.first));
+             });
+           });
+  }
+
+  bool equal(const NormalForm::Atom& a, const NormalForm::Atom& b) const {
+    if (a.op != b.op || a.input != b.input || a.arguments.size() != b.arguments.size())
+      return false;
+    for (size_t i = 0; i < a.arguments.size(); ++i)
+      if (!equal(a.arguments[i], b.arguments[i])) return false;
+    return true;
+  }
+
+  const NormalForm &a_, &b_;
+};
+
+}  // namespace
+
+bool near(double a, double b) {  // not NaN
+  constexpr double rounding = 1e-12;
+  return std::fabs(a - b) <= rounding * std::fabs(b);
+}
+
+bool near(const NormalForm& a, const NormalForm& b) {
+  return Comparison(a, b).equal(a.result(), b.result());
+}
+
 }  // namespace ebb

@@ -28,6 +28,7 @@ class NormalForm {
 
   const Polynomial& result() const { return result_; }
   const Atom& atom(int32_t index) const { return atoms_[static_cast<size_t>(index)]; }
+  const std::vector<Atom>& atoms() const { return atoms_; }
 
  private:
   Polynomial of(const Expr::Instruction& i, const std::vector<Polynomial>& x);
@@ -40,5 +41,9 @@ class NormalForm {
   std::vector<Atom> atoms_;  // each once
   Polynomial result_;
 };
+
+// Equal but for the rounding of coefficients to 64-bit floats.
+bool near(const NormalForm& a, const NormalForm& b);
+bool near(double a, double b);
 
 }  // namespace ebb

@@ -58,7 +58,8 @@ struct VjpCall {
   std::span<const Value> in, out, dout;
 };
 
-struct LoopForm;  // ir/loop_form.h
+struct LoopForm;     // ir/loop_form.h
+struct Contraction;  // ir/contraction.h
 
 struct OpDef {
   std::string_view name;
@@ -94,6 +95,8 @@ struct OpDef {
   };
   Precision precision = Precision::follow;
   size_t operands = SIZE_MAX;  // how many first inputs `low` casts; later ones are biases
+  // What a use multiplies and computes of its products. Null: it is no sum of products.
+  Contraction (*contraction)(const Signature&) = nullptr;
 };
 
 // The expression of a pointwise signature over its tensor inputs. Throws Error for other ops.

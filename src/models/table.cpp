@@ -333,9 +333,15 @@ nn::NetworkInputs network_inputs(Graph& g, const Model& model, const ModelConfig
   nn::NetworkInputs in;
   in.x = g.input("x", {DType::f32, {batch, size.height, size.width, c.in_channels}});
   in.noise = g.input("noise", {DType::f32, {batch}});
-  for (const nn::Condition& condition : model.conditions(config))
-    if (!condition.rare)
-      in.conditions[condition.name] = g.input(condition.name, condition.usual_type(batch));
+  for (const nn::Condition& condition : model.conditions(config)) {
+    if (condition.rare) continue;
+    Type type = condition.usual_type(batch);
+    if (type.shape.rank() == 4 && c.image_size > 0) {  // an image beside the noisy one
+      type.shape[1] = type.shape[1] * size.height / c.image_size;
+      type.shape[2] = type.shape[2] * size.width / c.image_size;
+    }
+    in.conditions[condition.name] = g.input(condition.name, type);
+  }
   return in;
 }
 

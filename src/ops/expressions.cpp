@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/expr_inputs.h"
+
 namespace ebb::ops {
 
 std::vector<std::string_view> words(std::string_view text) {
@@ -21,8 +23,7 @@ std::vector<Value> OneResult::of(std::span<const Value> all) const {
 }
 
 OneResult one_result(const Expr& e, size_t result) {
-  std::vector<Scalar> x;
-  for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
+  std::vector<Scalar> x = inputs_as_scalars(e);
   const Scalar whole[] = {e.apply(x)[result]};
   const Expr one(e.inputs(), whole);
   OneResult p;

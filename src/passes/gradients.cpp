@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/contraction.h"
 #include "ops/add/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -12,7 +13,12 @@
 namespace ebb {
 namespace {
 
+// Rules of contractions are for sums of one product: what fusers made of them decomposes.
 bool has_rule(const Signature& s) {
+  if (s.op->contraction) {
+    const Contraction c = s.op->contraction(s);
+    if (!c.epilogue.is_sum() || c.products > 1) return false;
+  }
   return !s.op->differentiable || s.op->vjp || s.op->expr || !s.op->decompose;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/expr_inputs.h"
 #include "ops/loop/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -165,8 +166,7 @@ class ConcatSliceElider {
 
   // The expression with some of its inputs as further results.
   static Expr with_inputs(const Expr& e, const Node& n, const std::vector<int32_t>& also) {
-    std::vector<Scalar> x;
-    for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
+    const std::vector<Scalar> x = inputs_as_scalars(e);
     std::vector<Scalar> results = e.apply(x);
     for (const int32_t v : also)
       results.push_back(x[static_cast<size_t>(std::ranges::find(n.in, v) - n.in.begin())]);

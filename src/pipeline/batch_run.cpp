@@ -12,11 +12,11 @@
 namespace ebb {
 namespace {
 
-// Those of a step, 1 and on, where they are others than `given`.
-void set_conditions(Denoiser& d, const RunConditions& conditions, int64_t step,
+// Those of now, where they are others than `given`.
+void set_conditions(Denoiser& d, const RunConditions& conditions, const RunClock& now,
                     const RunConditions::Steps*& given) {
-  if (conditions.empty() || given == &conditions.at(step)) return;
-  const RunConditions::Steps* before = std::exchange(given, &conditions.at(step));
+  if (conditions.empty() || given == &now.of(conditions)) return;
+  const RunConditions::Steps* before = std::exchange(given, &now.of(conditions));
   const int64_t batch = d.options().batch;
   for (const nn::Condition& c : d.options().conditions) {
     if (!given->values().contains(c.name)) continue;
@@ -94,6 +94,20 @@ class WatchedLatents : public Latents {
   std::function<void()> before_;
 };
 
+// The run's call, which tells of each step of `latents`. Refers to everything but `r.call`.
+SampleCall watched_call(const ResolvedRequest& r, const RunInputs& inputs, int64_t first,
+                        Latents& latents, RunClock& clock, const BatchProgress& progress) {
+  SampleCall call = r.call;
+  call.progress = [&, first](const Progress& p) {
+    if (inputs.watch)
+      inputs.watch(
+          {p.step, p.steps, [&] { return images_of(latents.values(p.denoised), r, first); }});
+    clock.end_step();
+    return progress(p);
+  };
+  return call;
+}
+
 }  // namespace
 
 Tensor images_of(const State& x, const ResolvedRequest& r, int64_t first) {
@@ -121,7 +135,7 @@ State run_switching(const NextEvaluator& next, const ResolvedRequest& r, const R
       set_run(*by->denoiser, *by->request, *by->inputs, first);
     }
     const RunConditions& conditions = by->inputs->conditions;
-    set_conditions(*by->denoiser, conditions, clock.step_of(conditions), given);
+    set_conditions(*by->denoiser, conditions, clock, given);
     Latent in = by->denoiser->put(x);
     const Denoised out = by->denoiser->denoise(in, sigma, !uncond.empty());
     std::ranges::copy(by->denoiser->values(out.guided), denoised.begin());
@@ -129,14 +143,7 @@ State run_switching(const NextEvaluator& next, const ResolvedRequest& r, const R
   };
   HostLatents<double> vectors(static_cast<size_t>(keys.batch() * keys.elements()), denoise,
                               start.step);
-  SampleCall call = r.call;
-  call.progress = [&](const Progress& p) {
-    if (inputs.watch)
-      inputs.watch(
-          {p.step, p.steps, [&] { return images_of(vectors.values(p.denoised), r, first); }});
-    clock.end_step();
-    return progress(p);
-  };
+  const SampleCall call = watched_call(r, inputs, first, vectors, clock, progress);
   return scaled(r, vectors.values(sample(r.sampler, vectors,
                                          vectors.put(first_state(r, inputs, keys, start)), call)));
 }
@@ -152,17 +159,11 @@ State run_batch(Denoiser& d, const ResolvedRequest& r, const RunInputs& inputs, 
     d.noise_from(start.step);
   RunClock clock(inputs);
   const RunConditions::Steps* given = nullptr;
-  SampleCall call = r.call;
-  call.progress = [&](const Progress& p) {
-    if (inputs.watch)
-      inputs.watch({p.step, p.steps, [&] { return images_of(d.values(p.denoised), r, first); }});
-    clock.end_step();
-    return progress(p);
-  };
+  const SampleCall call = watched_call(r, inputs, first, d, clock, progress);
   const auto sampled = [&](Latents& by) {
     WatchedLatents watched(by, [&] {
       clock.begin_evaluation();
-      set_conditions(d, inputs.conditions, clock.step_of(inputs.conditions), given);
+      set_conditions(d, inputs.conditions, clock, given);
     });
     return d.values(sample(r.sampler, watched, d.put(first_state(r, inputs, keys, start)), call));
   };

@@ -2,9 +2,11 @@
 // other.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "diffusion/denoiser.h"
 #include "pipeline/request.h"
@@ -18,13 +20,20 @@ class RunClock {
   explicit RunClock(const RunInputs& inputs)
       : step_(inputs.first_step + 1), evaluation_(inputs.first_evaluation) {}
 
-  void begin_evaluation() { ++evaluation_; }
+  void begin_evaluation() {
+    ++evaluation_;
+    before_ = std::exchange(evaluated_, step_);
+  }
   void end_step() { ++step_; }
-  // Of the evaluation that has begun: 1 and on.
-  int64_t step_of(const RunConditions& c) const { return c.by_evaluation ? evaluation_ : step_; }
+  // Of the evaluation that has begun.
+  const RunConditions::Steps& of(const RunConditions& c) const {
+    return c.at(c.by_evaluation ? evaluation_ : step_,
+                c.controls_look_back ? std::max<int64_t>(before_, 1) : step_);
+  }
 
  private:
-  int64_t step_, evaluation_;
+  int64_t step_, evaluation_;           // 1 and on
+  int64_t evaluated_ = 0, before_ = 0;  // the steps of this evaluation and of the one before
 };
 
 // What evaluates, and what it is given.

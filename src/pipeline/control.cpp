@@ -203,6 +203,7 @@ ControlInput read_control(const std::string& text) {
   out.strength = said.number(0, out.strength);
   out.start = said.number(1, out.start);
   out.end = said.number(2, out.end);
+  require(std::filesystem::exists(said.file), "generate: --control does not exist  ", said.file);
   out.image = io::read_image(said.file, 3);
   return out;
 }
@@ -390,6 +391,17 @@ Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const
   return out;
 }
 
+// To the branches of some steps.
+void give(RunConditions::Steps& s, const std::vector<ConditionBranch>& branches, size_t k,
+          const Given& g) {
+  for (size_t b = 0; b < s.branches.size(); ++b) {
+    const bool negative = branches[b].branch != Branch::cond;
+    s.branches[b][hint_of(k)] = negative ? g.negative_hint : g.hint;
+    if (g.task.defined()) s.branches[b][task_of(k)] = g.task;
+    s.branches[b][strength_of(k)] = negative ? g.factors.negative : g.factors.prompt;
+  }
+}
+
 }  // namespace
 
 bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,
@@ -418,8 +430,7 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
   const int64_t steps = run.steps;
   const Discretisation levels = Precond(model.diffusion).levels();
   // After which steps something changes.
-  std::set<int64_t> ends = {steps};
-  for (const RunConditions::Steps& s : conditions.steps) ends.insert(std::min(s.end_step, steps));
+  std::set<int64_t> ends;
   std::vector<Given> given;
   for (size_t k = 0; k < inputs.size(); ++k) {
     given.push_back(given_of(inputs[k], model, k, run));
@@ -427,28 +438,23 @@ void add_controls(RunConditions& conditions, const LoadedModel& model,
       if (takes_part(inputs[k], step, run, levels) != takes_part(inputs[k], step + 1, run, levels))
         ends.insert(step);
   }
-  RunConditions out{.branches = conditions.branches};
-  int64_t first = 1;
-  for (const int64_t end : ends) {
-    RunConditions::Steps s =
-        conditions.empty()
-            ? RunConditions::Steps{.branches = std::vector<NamedTensors>(out.branches.size())}
-            : conditions.at(std::min(first, steps));
-    s.end_step = end;
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (!takes_part(inputs[k], std::min(first, steps), run, levels)) continue;
-      for (size_t b = 0; b < s.branches.size(); ++b) {
-        const bool negative = out.branches[b].branch != Branch::cond;
-        const Given& g = given[k];
-        const Tensor& strength = negative ? g.factors.negative : g.factors.prompt;
-        s.branches[b][hint_of(k)] = negative ? g.negative_hint : g.hint;
-        if (g.task.defined()) s.branches[b][task_of(k)] = g.task;
-        s.branches[b][strength_of(k)] = strength;
-      }
+  ends.insert(RunConditions::at_the_end);
+  RunConditions out = conditions;
+  out.steps.clear();
+  out.controls_look_back =
+      picture_dialect(run.dialect).control_shares == ControlShares::begun_steps;
+  if (conditions.empty())
+    conditions.steps.push_back(
+        {.end_step = steps, .branches = std::vector<NamedTensors>(out.branches.size())});
+  for (const RunConditions::Steps& prompt : conditions.steps)
+    for (auto end = ends.begin(); end != ends.end(); ++end) {
+      const int64_t first = end == ends.begin() ? 1 : *std::prev(end) + 1;
+      RunConditions::Steps s = prompt;
+      s.end_control = *end;
+      for (size_t k = 0; k < inputs.size(); ++k)
+        if (takes_part(inputs[k], first, run, levels)) give(s, out.branches, k, given[k]);
+      out.steps.push_back(std::move(s));
     }
-    out.steps.push_back(std::move(s));
-    first = end + 1;
-  }
   conditions = std::move(out);
 }
 

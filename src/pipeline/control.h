@@ -65,7 +65,7 @@ using EncodeImage = std::function<Tensor(const Tensor& picture, const std::strin
 // What inputs are for. `sample`: {H,W,C} of what the denoiser makes.
 struct ControlRun {
   Shape sample;
-  int64_t steps = 0;
+  int64_t steps = 0;                // as the dialect counts them
   std::vector<double> sigmas = {};  // of the steps
   std::string dialect = "ebb";
   EncodeImage encode = {};  // where needs_image_encoder()

@@ -39,11 +39,17 @@ std::optional<LatentFilter> filter_of(std::string_view name) {
   return {};
 }
 
+}  // namespace
+
+bool enlarges_pixels(const Hires& hires) { return hires.network || !filter_of(hires.upscaler); }
+
+namespace {
+
 class HiresMode : public RunMode {
  public:
   HiresMode(const Hires& hires, const ResolvedRequest& r)
       : hires_(hires), dialect_(r.options.dialect), height_(r.sample[0]), width_(r.sample[1]) {
-    if (!hires.network) filter_ = filter_of(hires.upscaler);
+    if (!enlarges_pixels(hires)) filter_ = filter_of(hires.upscaler);
   }
 
   void begin(const RunTools& tools, const Tensor& before, RunInputs& inputs) const override {
@@ -107,6 +113,9 @@ Hires parse_hires(std::string_view text) {
   if (!parts[1].empty()) out.upscaler = known.empty() ? parts[1] : known;
   out.network =
       hires_upscaler(out.upscaler).empty() && std::filesystem::is_regular_file(out.upscaler);
+  const bool path = out.upscaler.find_first_of("/.") != std::string::npos;
+  require(out.network || !known.empty() || !path, "generate: --hires does not exist  ",
+          out.upscaler);
   if (!parts[2].empty()) {
     const double steps = number(parts[2], "the steps", text);
     require(steps >= 0 && steps <= 10000 && steps == std::floor(steps),

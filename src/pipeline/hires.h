@@ -31,6 +31,9 @@ std::string hires_menu_name(std::string_view upscaler);
 // "Latent (nearest-exact)"; "" for others.
 std::string hires_upscaler(std::string_view name);
 
+// The decoded picture is enlarged, not the latents.
+bool enlarges_pixels(const Hires& hires);
+
 // Of a picture: scaled and rounded down to a multiple. Throws Error.
 ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple);
 

@@ -30,7 +30,8 @@ void add_unmasked(RunPass& pass, const LoadedModel& m) {
   if (beside_of(m.config) != Beside::mask_and_image) return;
   const int64_t factor = m.model->latents(m.config)->factor;
   pass.modes.push_back(unmasked_mode(
-      {.height = pass.request.sample[0] * factor, .width = pass.request.sample[1] * factor}));
+      {.height = pass.request.sample[0] * factor, .width = pass.request.sample[1] * factor},
+      pass.request));
 }
 
 }  // namespace ebb

@@ -12,11 +12,9 @@
 namespace ebb {
 namespace {
 
-// What networks that were trained to inpaint take: the mask [1,h,w,1], and the latents of the
-// picture f32 [1,H,W,3] without what is masked.
-void add_concat(const RunTools& tools, const Tensor& mask, const Tensor& masked_pixels,
-                RunInputs& inputs) {
-  const Tensor masked = tools.encode(masked_pixels).mean;
+// What networks that were trained to inpaint take: the mask [1,h,w,1], 1 where there is none, and
+// the latents f32 [1,h,w,C] of the picture without what is masked.
+void add_concat(const Tensor& mask, const Tensor& masked, RunInputs& inputs) {
   const Shape& s = masked.shape();
   const int64_t channels = s[3], count = s[1] * s[2];
   Tensor beside(DType::f32, {1, s[1], s[2], channels + 1});
@@ -32,15 +30,26 @@ void add_concat(const RunTools& tools, const Tensor& mask, const Tensor& masked_
 
 class UnmaskedMode : public RunMode {
  public:
-  explicit UnmaskedMode(ImageSize pixels) : pixels_(pixels) {}
+  UnmaskedMode(ImageSize pixels, const ResolvedRequest& r)
+      : pixels_(pixels),
+        latents_(r.sample),
+        known_(picture_dialect(r.options.dialect).grey_latents) {}
   void prepare(const RunTools& tools, RunInputs& inputs) const override {
+    if (std::ssize(known_) == latents_[2]) {
+      Tensor latents(DType::f32, {1, latents_[0], latents_[1], latents_[2]});
+      const auto to = latents.span<float>();
+      for (size_t i = 0; i < to.size(); ++i) to[i] = known_[i % known_.size()];
+      return add_concat({}, latents, inputs);
+    }
     Tensor grey(DType::f32, {1, pixels_.height, pixels_.width, 3});
     std::ranges::fill(grey.span<float>(), 0.0f);
-    add_concat(tools, {}, grey, inputs);
+    add_concat({}, tools.encode(grey).mean, inputs);
   }
 
  private:
   ImageSize pixels_;
+  Shape latents_;
+  std::span<const float> known_;
 };
 
 class InpaintMode : public RunMode {
@@ -89,13 +98,14 @@ class InpaintMode : public RunMode {
 
  private:
   void add_masked(const RunTools& tools, RunInputs& inputs) const {
-    const Tensor mask = latent_mask(pictures_.mask, latents_, LatentMaskRule::nearest);
+    const Tensor mask =
+        latent_mask(pictures_.mask, latents_, picture_dialect(dialect_).mask_beside);
     const Tensor pixels = signed_pixels(pictures_.picture);
     const auto m = pictures_.mask.span<uint8_t>();
     const auto v = pixels.span<float>();
     for (size_t i = 0; i < v.size(); ++i)
       if (m[i / 3] >= 128) v[i] = 0;
-    add_concat(tools, mask, pixels, inputs);
+    add_concat(mask, tools.encode(pixels).mean, inputs);
   }
 
   InpaintPictures pictures_;
@@ -213,8 +223,8 @@ InpaintPictures inpaint_pictures(const InitImage& init, const MaskImage& m, Imag
   return out;
 }
 
-std::shared_ptr<const RunMode> unmasked_mode(ImageSize pixels) {
-  return std::make_shared<UnmaskedMode>(pixels);
+std::shared_ptr<const RunMode> unmasked_mode(ImageSize pixels, const ResolvedRequest& r) {
+  return std::make_shared<UnmaskedMode>(pixels, r);
 }
 
 std::shared_ptr<const RunMode> inpaint_mode(const InpaintPictures& pictures, const MaskImage& mask,

@@ -58,8 +58,8 @@ InpaintPictures inpaint_pictures(const InitImage& init, const MaskImage& mask, I
 
 // Of a network that was trained to inpaint, in a pass without a mask: all of the picture is
 // generated. As in A1111 the mask is 1 everywhere, beside the latents of a grey picture of that
-// size.
-std::shared_ptr<const RunMode> unmasked_mode(ImageSize pixels);
+// size, which the dialect may have as numbers.
+std::shared_ptr<const RunMode> unmasked_mode(ImageSize pixels, const ResolvedRequest& r);
 
 // Behind init_mode(picture). `extra`: channels of the network beside its latents: 5 take mask and
 // masked latents, 0 none; others throw Error.

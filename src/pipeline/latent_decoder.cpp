@@ -15,7 +15,26 @@ namespace {
 constexpr int64_t tile_sides[] = {128, 96, 64, 48, 32};
 
 // Neighbours share a quarter. Its middle half is blended.
-Tiling tiling_of(int64_t side) { return {.tile = side, .overlap = side / 4, .margin = side / 16}; }
+std::vector<Tiling> tilings(const Shape& image, CircularAxes circular) {
+  std::vector<Tiling> out;
+  for (const int64_t side : LatentDecoder::sides(image))
+    out.push_back({.tile = side, .overlap = side / 4, .margin = side / 16, .circular = circular});
+  return out;
+}
+
+// Plan::watch() for a while.
+class Watched {
+ public:
+  Watched(Plan& plan, std::function<void(double)> watch) : plan_(plan) {
+    plan_.watch(std::move(watch));
+  }
+  ~Watched() { plan_.watch({}); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+ private:
+  Plan& plan_;
+};
 
 }  // namespace
 
@@ -26,24 +45,32 @@ LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentScaling& s
       context_(std::move(context)),
       dtype_(dtype),
       tells_(std::move(tells)),
-      circular_(circular),
-      plans_([this](const Shape& tile) {
-        const EntryCall call{"decode", {{"latents", tile}}, {"pixels"}};
-        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
-                          circular_);
-      }) {}
+      plans_(
+          [this, circular](const Shape& tile) {
+            const EntryCall call{"decode", {{"latents", tile}}, {"pixels"}};
+            return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
+                              circular);
+          },
+          [circular](const Shape& image) { return tilings(image, circular); }) {}
 
-Tensor LatentDecoder::decode(const Tensor& samples) {
+Tensor LatentDecoder::decode(const Tensor& samples, const std::function<void(double)>& progress) {
   const Shape& s = samples.shape();
   const Shape one = {1, s[1], s[2], s[3]};
-  prepare(one);
-  Plan& plan = plans_.use(tile_shape(one, tiling_));
+  const auto [plan, tiling, chosen] = plans_.use(one);
+  if (chosen && tells_ && tile_count(one, tiling) > 1) tells_(tiling);
+  const auto tiles = static_cast<double>(s[0] * tile_count(one, tiling));
+  double done = 0;
+  const Watched watched(plan, [&](double share) {
+    if (progress) progress((done + share) / tiles);
+  });
   Tensor out(DType::f32, {s[0], s[1] * scaling_.space.factor, s[2] * scaling_.space.factor, 3});
   for (int64_t i = 0; i < s[0]; ++i) {
     Tensor latents = samples.rows(i, i + 1).clone();
     to_autoencoder(latents, scaling_);
-    const Tensor pixels = in_tiles(latents, tiling_, [&](const Tensor& tile) {
-      return plan.run({{"latents", tile}}).at("pixels");
+    const Tensor pixels = in_tiles(latents, tiling, [&, &plan = plan](const Tensor& tile) {
+      Tensor made = plan.run({{"latents", tile}}).at("pixels");
+      ++done;
+      return made;
     });
     const auto from = pixels.span<float>();
     require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),
@@ -64,28 +91,12 @@ std::vector<int64_t> LatentDecoder::sides(const Shape& image) {
 }
 
 PlanNeeds LatentDecoder::needs(const Shape& image, int64_t side) {
-  return plans_.of(tile_shape(image, tiling_of(side))).needs();
-}
-
-void LatentDecoder::set_largest(int64_t side) {
-  if (largest_ != side) size_ = {};
-  largest_ = side;
+  return plans_.needs(image, side);
 }
 
 void LatentDecoder::release() {
   plans_.release();
   autoencoder_.weights->drop_unused();
-}
-
-// Plans of whole images, or else of tiles. Along axes that are circular the edges of tiles are not
-// those of the image, so there are none.
-void LatentDecoder::prepare(const Shape& image) {
-  if (size_ == image) return;
-  std::vector<int64_t> all = sides(image);
-  if (circular_.any()) all.resize(1);
-  tiling_ = plan_in_tiles(plans_, image, all, largest_, tiling_of);
-  size_ = image;
-  if (tiling_.tile < std::max(image[1], image[2]) && tells_) tells_(tiling_);
 }
 
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,

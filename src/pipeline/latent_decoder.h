@@ -25,32 +25,27 @@ class LatentDecoder {
   LatentDecoder(const LatentDecoder&) = delete;  // plans refer to it
   LatentDecoder& operator=(const LatentDecoder&) = delete;
 
-  // f32 [N,H,W,3] in [-1,1] of f32 [N,h,w,c]. Throws Error.
-  Tensor decode(const Tensor& samples);
+  // f32 [N,H,W,3] in [-1,1] of f32 [N,h,w,c]. `progress` gets the share that is done, on the host
+  // often; what it throws ends the work. Throws Error.
+  Tensor decode(const Tensor& samples, const std::function<void(double)>& progress = {});
 
   // Sides of tiles, in latents, that an image [1,h,w,c] can be decoded in; the first one is the
   // whole image.
   static std::vector<int64_t> sides(const Shape& image);
-  // What a plan of such tiles needs; compiles it.
-  PlanNeeds needs(const Shape& image, int64_t side);
+  // What the plan of tiles of this side, at most, needs, 0: of the whole image; compiles it.
+  PlanNeeds needs(const Shape& image, int64_t side = 0);
   // Tiles of a larger side are not used any more; 0: whole images are.
-  void set_largest(int64_t side);
+  void set_largest(int64_t side) { plans_.set_largest(side); }
   // Lets go of the device's memory until the next image.
   void release();
 
  private:
-  void prepare(const Shape& image);
-
   LoadedComponent autoencoder_;
   LatentScaling scaling_;
   Context context_;
   DType dtype_;
   Tells tells_;
-  CircularAxes circular_;
-  SizedPlans plans_;
-  int64_t largest_ = 0;
-  Tiling tiling_;
-  Shape size_;  // of the image that the tiling is for
+  TiledPlans plans_;
 };
 
 // The same as a stage of a pipeline.

@@ -45,52 +45,36 @@ LatentEncoder::LatentEncoder(LoadedComponent autoencoder, const LatentScaling& s
       dtype_(dtype),
       context_(std::move(context)),
       circular_(circular),
-      plans_([this](const Shape& pixels) {
-        EntryCall call{"encode", {{"pixels", pixels}}, {"mean"}};
-        if (has_posterior()) call.outputs.emplace_back("logvar");
-        return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
-                          circular_);
-      }) {}
+      plans_(
+          [this](const Shape& pixels) {
+            EntryCall call{"encode", {{"pixels", pixels}}, {"mean"}};
+            if (has_posterior()) call.outputs.emplace_back("logvar");
+            return entry_plan(autoencoder_.component, call, dtype_, autoencoder_.weights, context_,
+                              circular_);
+          },
+          [this](const Shape& pixels) { return tilings(pixels); }) {}
 
 // As the decoder's of as many latents.
-Tiling LatentEncoder::tiling_of(int64_t side) const {
-  const int64_t pixels = side * scaling_.space.factor;
-  return {.tile = pixels,
-          .overlap = pixels / 4,
-          .margin = pixels / 16,
-          .multiple = scaling_.space.factor};
-}
-
-std::vector<int64_t> LatentEncoder::sides(const Shape& pixels) const {
+std::vector<Tiling> LatentEncoder::tilings(const Shape& pixels) const {
   const int64_t k = scaling_.space.factor;
-  return LatentDecoder::sides({1, pixels[1] / k, pixels[2] / k, 1});
+  std::vector<Tiling> out;
+  for (const int64_t side : LatentDecoder::sides({1, pixels[1] / k, pixels[2] / k, 1}))
+    out.push_back({.tile = side * k,
+                   .overlap = side * k / 4,
+                   .margin = side * k / 16,
+                   .multiple = k,
+                   .circular = circular_});
+  return out;
 }
 
 PlanNeeds LatentEncoder::needs(const Shape& pixels, int64_t tile) {
-  const int64_t whole = sides(pixels)[0];
-  const Tiling t = tiling_of(tile > 0 ? std::min(tile, whole) : whole);
-  return plans_.of(tile_shape(pixels, t)).needs();
-}
-
-void LatentEncoder::set_largest(int64_t tile) {
-  if (largest_ != tile) size_ = {};
-  largest_ = tile;
-}
-
-void LatentEncoder::prepare(const Shape& pixels) {
-  if (size_ == pixels) return;
-  std::vector<int64_t> all = sides(pixels);
-  if (circular_.any()) all.resize(1);
-  tiling_ =
-      plan_in_tiles(plans_, pixels, all, largest_, [&](int64_t side) { return tiling_of(side); });
-  size_ = pixels;
+  return plans_.needs(pixels, tile * scaling_.space.factor);
 }
 
 EncodedImage LatentEncoder::encode(const Tensor& pixels) {
   const Component& c = autoencoder_.component;
-  prepare(pixels.shape());
-  Plan& plan = plans_.use(tile_shape(pixels.shape(), tiling_));
-  const Tensor out = in_tiles(pixels, tiling_, [&](const Tensor& tile) {
+  const auto [plan, tiling, chosen] = plans_.use(pixels.shape());
+  const Tensor out = in_tiles(pixels, tiling, [&, &plan = plan](const Tensor& tile) {
     return side_by_side(plan.run({{"pixels", tile}}));
   });
   const int64_t channels = out.shape()[3] / (has_posterior() ? 2 : 1);
@@ -109,7 +93,7 @@ EncodedImage LatentEncoder::encode(const Tensor& pixels) {
 
 EncodedImage LatentEncoder::sketch(const Shape& pixels) {
   EncodedImage out;
-  const Graph& g = plans_.of(pixels).graph();
+  const Graph& g = plans_.whole(pixels).graph();
   for (const NamedValue& o : g.outputs())
     (o.name == "mean" ? out.mean : out.deviation) = Tensor(g.type(o.value));
   return out;

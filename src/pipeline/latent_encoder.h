@@ -30,14 +30,12 @@ class LatentEncoder {
   // What the plan of tiles of this side in latents needs, 0: of the whole image; compiles it.
   PlanNeeds needs(const Shape& pixels, int64_t tile = 0);
   // Tiles of a larger side are not used any more; 0: whole images are.
-  void set_largest(int64_t tile);
+  void set_largest(int64_t tile) { plans_.set_largest(tile * scaling_.space.factor); }
   // Lets go of the device's memory until the next image.
   void release();
 
  private:
-  Tiling tiling_of(int64_t side) const;
-  std::vector<int64_t> sides(const Shape& pixels) const;
-  void prepare(const Shape& pixels);
+  std::vector<Tiling> tilings(const Shape& pixels) const;
   bool has_posterior() const { return autoencoder_.component.model->name == "autoencoder_kl"; }
 
   LoadedComponent autoencoder_;
@@ -45,10 +43,7 @@ class LatentEncoder {
   DType dtype_;
   Context context_;
   CircularAxes circular_;
-  SizedPlans plans_;
-  int64_t largest_ = 0;
-  Tiling tiling_;
-  Shape size_;  // of the image that the tiling is for
+  TiledPlans plans_;
 };
 
 }  // namespace ebb

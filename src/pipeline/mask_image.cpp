@@ -34,45 +34,83 @@ void blur_line(uint8_t* line, int64_t n, int64_t stride, const std::vector<doubl
   }
 }
 
-// The mean over a box of this radius, whose ends count in part; edges go on.
-void box_line(float* line, int64_t n, int64_t stride, double radius) {
-  const auto whole = static_cast<int64_t>(radius);
-  const double part = radius - static_cast<double>(whole), size = 2 * radius + 1;
-  std::vector<double> sums(static_cast<size_t>(n + 1), 0.0);
-  for (int64_t i = 0; i < n; ++i)
-    sums[static_cast<size_t>(i + 1)] = sums[static_cast<size_t>(i)] + double{line[i * stride]};
-  const double first = double{line[0]}, last = double{line[(n - 1) * stride]};
-  const auto below = [&](int64_t i) {  // the sum of all before i
-    if (i < 0) return static_cast<double>(i) * first;
-    if (i > n) return sums.back() + static_cast<double>(i - n) * last;
-    return sums[static_cast<size_t>(i)];
-  };
-  std::vector<float> out(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t a = i - whole, b = i + whole + 1;
-    const double ends = below(a) - below(a - 1) + below(b + 1) - below(b);
-    out[static_cast<size_t>(i)] = static_cast<float>((below(b) - below(a) + part * ends) / size);
-  }
-  for (int64_t i = 0; i < n; ++i) line[i * stride] = out[static_cast<size_t>(i)];
+// ---- filling: Pillow's integer arithmetic, which the web UI's picture has
+
+constexpr size_t rgba = 4;
+
+// v / 255 to the nearest, of v up to 255^2.
+uint32_t over_255(uint32_t v) {
+  v += 128;
+  return ((v >> 8) + v) >> 8;
 }
 
-// Three boxes, which are nearly a Gaussian of that deviation.
-void soft_blur(std::vector<float>& image, int64_t height, int64_t width, int64_t channels,
-               double deviation) {
-  constexpr int passes = 3;
-  const double variance = deviation * deviation / passes;
-  const double whole = std::floor((std::sqrt(12 * variance + 1) - 1) / 2);
-  const double part = (2 * whole + 1) * (whole * (whole + 1) - 3 * variance) /
-                      (6 * (variance - (whole + 1) * (whole + 1)));
-  for (int pass = 0; pass < passes; ++pass)
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t y = 0; y < height; ++y)
-        box_line(&image[static_cast<size_t>(y * width * channels + c)], width, channels,
-                 whole + part);
-      for (int64_t x = 0; x < width; ++x)
-        box_line(&image[static_cast<size_t>(x * channels + c)], height, width * channels,
-                 whole + part);
-    }
+// A box whose ends count in part, by shares of 2^24; three are nearly a Gaussian.
+struct Box {
+  int64_t radius = 0;
+  uint64_t inner = 0, ends = 0;
+};
+constexpr int boxes = 3;
+constexpr uint64_t whole_box = 1 << 24;
+
+Box box_of(float deviation) {
+  const float variance = deviation * deviation / boxes;
+  const auto length = static_cast<float>(std::sqrt(12.0 * double{variance} + 1.0));
+  const auto whole = static_cast<float>(std::floor((double{length} - 1.0) / 2.0));
+  float part = (2 * whole + 1) * (whole * (whole + 1) - 3 * variance);
+  part /= 6 * (variance - (whole + 1) * (whole + 1));
+  Box out{.radius = static_cast<int64_t>(whole + part)};
+  out.inner = static_cast<uint64_t>(static_cast<float>(whole_box) / ((whole + part) * 2 + 1));
+  out.ends = (whole_box - static_cast<uint64_t>(2 * out.radius + 1) * out.inner) / 2;
+  return out;
+}
+
+// Edges go on.
+void box_line(uint8_t* line, int64_t n, int64_t stride, const Box& box) {
+  std::vector<uint64_t> sums(static_cast<size_t>(n + 1), 0), in(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    in[static_cast<size_t>(i)] = line[i * stride];
+    sums[static_cast<size_t>(i + 1)] = sums[static_cast<size_t>(i)] + in[static_cast<size_t>(i)];
+  }
+  const auto at = [&](int64_t i) {
+    return in[static_cast<size_t>(std::clamp<int64_t>(i, 0, n - 1))];
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t a = i - box.radius, b = i + box.radius + 1;
+    const uint64_t sum = sums[static_cast<size_t>(std::min(b, n))] -
+                         sums[static_cast<size_t>(std::max<int64_t>(a, 0))] +
+                         static_cast<uint64_t>(std::max<int64_t>(-a, 0)) * in.front() +
+                         static_cast<uint64_t>(std::max<int64_t>(b - n, 0)) * in.back();
+    line[i * stride] = static_cast<uint8_t>(
+        (sum * box.inner + (at(a - 1) + at(b)) * box.ends + whole_box / 2) / whole_box);
+  }
+}
+
+// Of RGBA.
+void soft_blur(std::vector<uint8_t>& image, int64_t height, int64_t width, float deviation) {
+  const Box box = box_of(deviation);
+  constexpr auto c = static_cast<int64_t>(rgba);
+  for (int pass = 0; pass < boxes; ++pass)
+    for (int64_t y = 0; y < height; ++y)
+      for (int64_t k = 0; k < c; ++k)
+        box_line(&image[static_cast<size_t>(y * width * c + k)], width, c, box);
+  for (int pass = 0; pass < boxes; ++pass)
+    for (int64_t x = 0; x < width * c; ++x)
+      box_line(&image[static_cast<size_t>(x)], height, width * c, box);
+}
+
+// Lays a pixel, whose colours are multiplied by its opacity, over another, whose are not.
+void lay_over(const uint8_t* top, uint8_t* below) {
+  const uint32_t opacity = top[3];
+  if (opacity == 0) return;
+  constexpr uint32_t fine = 7;  // bits beyond 255 * 255
+  const uint32_t both = opacity * 255 + below[3] * (255 - opacity);
+  const uint32_t upper = (opacity * 255 * 255 << fine) / both, lower = (255 << fine) - upper;
+  for (size_t k = 0; k < 3; ++k) {
+    const uint32_t colour = std::min(255 * uint32_t{top[k]} / opacity, 255u);
+    const uint32_t mixed = colour * upper + below[k] * lower + (128 << fine);
+    below[k] = static_cast<uint8_t>(((mixed >> 8) + mixed) >> 8 >> fine);
+  }
+  below[3] = static_cast<uint8_t>(over_255(both));
 }
 
 // Grows an interval [first, first + length) to `wanted` within [0, limit).
@@ -147,32 +185,30 @@ Tensor cropped(const Tensor& picture, const Region& r) {
 
 Tensor filled(const Tensor& picture, const Tensor& mask) {
   const Shape& s = picture.shape();
-  constexpr int64_t rgba = 4;
   const auto pixels = static_cast<size_t>(s[0] * s[1]);
   const auto in = picture.span<uint8_t>(), m = mask.span<uint8_t>();
   // colours times what stays of them, and that
-  std::vector<float> kept(pixels * rgba), out(pixels * 3, 0.0f);
+  std::vector<uint8_t> kept(pixels * rgba), out(pixels * rgba, 0);
   for (size_t i = 0; i < pixels; ++i) {
-    const float stays = (white - static_cast<float>(m[i])) / white;
-    for (size_t c = 0; c < 3; ++c) kept[i * rgba + c] = stays * static_cast<float>(in[i * 3 + c]);
+    const auto stays = static_cast<uint8_t>(255 - m[i]);
+    for (size_t c = 0; c < 3; ++c)
+      kept[i * rgba + c] = static_cast<uint8_t>(over_255(uint32_t{in[i * 3 + c]} * stays));
     kept[i * rgba + 3] = stays;
   }
   constexpr struct {
-    double deviation;
+    float deviation;
     int times;
   } layers[] = {{256, 1}, {64, 1}, {16, 2}, {4, 4}, {2, 2}, {0, 1}};
   for (const auto& layer : layers) {
-    std::vector<float> soft = kept;
-    if (layer.deviation > 0) soft_blur(soft, s[0], s[1], rgba, layer.deviation);
-    for (size_t i = 0; i < pixels; ++i)
-      for (int k = 0; k < layer.times; ++k)
-        for (size_t c = 0; c < 3; ++c)
-          out[i * 3 + c] = soft[i * rgba + c] + out[i * 3 + c] * (1 - soft[i * rgba + 3]);
+    std::vector<uint8_t> soft = kept;
+    if (layer.deviation > 0) soft_blur(soft, s[0], s[1], layer.deviation);
+    for (int k = 0; k < layer.times; ++k)
+      for (size_t i = 0; i < pixels; ++i) lay_over(&soft[i * rgba], &out[i * rgba]);
   }
   Tensor result(DType::u8, s);
-  std::ranges::transform(out, result.span<uint8_t>().begin(), [](float v) {
-    return static_cast<uint8_t>(std::lround(std::clamp(v, 0.0f, white)));
-  });
+  for (size_t i = 0; i < pixels; ++i)
+    std::copy_n(&out[i * rgba], 3,
+                result.span<uint8_t>().begin() + static_cast<std::ptrdiff_t>(i * 3));
   return result;
 }
 
@@ -203,6 +239,7 @@ Tensor latent_mask(const Tensor& mask, ImageSize latents, LatentMaskRule rule) {
       const float above = at(mask, iy, ix) * (1 - px) + at(mask, iy, ix + 1) * px,
                   below = at(mask, iy + 1, ix) * (1 - px) + at(mask, iy + 1, ix + 1) * px;
       v = (above * (1 - py) + below * py) / white;
+      if (rule == LatentMaskRule::rounded_bilinear) v = std::nearbyint(v);
     }
   return out;
 }

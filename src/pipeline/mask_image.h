@@ -29,14 +29,15 @@ Region of_ratio(const Region& region, ImageSize run, ImageSize image);
 Tensor cropped(const Tensor& picture, const Region& region);  // u8 [h,w,C]
 
 // u8 [H,W,3] with the masked part filled by the colours around it: blurred versions of the rest, of
-// a deviation of 256 pixels down to 2, one over the other.
+// a deviation of 256 pixels down to 2, one over the other. The web UI's bytes.
 Tensor filled(const Tensor& picture, const Tensor& mask);
 
 // Where an inpainting run's mask comes from in latents.
 enum class LatentMaskRule : uint8_t {
-  rounded_bicubic,  // A1111
-  nearest,          // diffusers, of a mask of 0 and 1
-  bilinear,         // ComfyUI: four pixels around the middle of a latent, not rounded
+  rounded_bicubic,   // A1111
+  nearest,           // diffusers, of a mask of 0 and 1
+  bilinear,          // ComfyUI: four pixels around the middle of a latent, not rounded
+  rounded_bilinear,  // that rounded, a half to 0: ComfyUI's for networks trained to inpaint
 };
 // f32 [1,h,w,1] in [0,1]: 1 is generated.
 Tensor latent_mask(const Tensor& mask, ImageSize latents, LatentMaskRule rule);

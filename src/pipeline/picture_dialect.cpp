@@ -12,6 +12,8 @@ namespace {
 constexpr std::string_view a1111_of_second_order[] = {
     "heun", "dpm_2", "dpm_2_ancestral", "dpmpp_2s_ancestral", "dpmpp_sde", "restart"};
 
+constexpr float comfy_grey_latents[] = {0.8223f, -0.6876f, 0.6364f, 0.1380f};
+
 constexpr PictureDialect table[] = {
     {.name = "ebb", .family_schedule = true},
     {.name = "kdiff",
@@ -24,6 +26,8 @@ constexpr PictureDialect table[] = {
      .cuts_bytes = true,
      .mask = LatentMaskRule::bilinear,
      .restores_always = true,
+     .mask_beside = LatentMaskRule::rounded_bilinear,
+     .grey_latents = comfy_grey_latents,
      .mask_blur = 0,
      .control_shares = ControlShares::of_noise_levels},
     {.name = "a1111",

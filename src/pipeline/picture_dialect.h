@@ -22,7 +22,7 @@ enum class RefinerStart : uint8_t {
 // Which steps a control network takes part in, of shares `start` and `end` of the run.
 enum class ControlShares : uint8_t {
   whole_steps,      // those that lie between them
-  begun_steps,      // those that begin between them
+  begun_steps,      // those that begin between them, by the number of the evaluation before
   of_noise_levels,  // those at levels between the ones of these shares of the timesteps
 };
 
@@ -57,7 +57,11 @@ struct PictureDialect {
   // ---- masks
   LatentMaskRule mask = LatentMaskRule::rounded_bicubic;
   bool restores_always = false;  // also for networks that were trained to inpaint
-  int64_t mask_blur = 4;         // pixels
+  // What those take beside the latents: the mask, and where all is generated the latents of a grey
+  // picture: these, one a channel, or if there are none what the autoencoder makes of it.
+  LatentMaskRule mask_beside = LatentMaskRule::nearest;
+  std::span<const float> grey_latents = {};
+  int64_t mask_blur = 4;  // pixels
   // ---- other networks
   ControlShares control_shares = ControlShares::whole_steps;
   RefinerStart refiner = RefinerStart::by_steps;

@@ -11,6 +11,7 @@
 #include "pipeline/control.h"
 #include "pipeline/run_dtype.h"
 #include "pipeline/step_progress.h"
+#include "pipeline/steps_ahead.h"
 
 namespace ebb {
 namespace {
@@ -194,7 +195,7 @@ NextEvaluator Pipeline::evaluators(const ResolvedRequest& r, const RunInputs& in
                                                   double) -> std::optional<Evaluator> {
     const RunConditions& all = inputs.conditions;
     std::vector<std::string> wanted;
-    if (!all.empty()) wanted = names_of(all.at(clock.step_of(all)));
+    if (!all.empty()) wanted = names_of(clock.of(all));
     if (now->names == wanted) return {};
     now->names = wanted;
     if (changes) now->inputs.conditions = with_names(all, wanted);
@@ -236,9 +237,11 @@ Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest&
   const int64_t before = denoiser.evaluations();
   Shown shown(denoiser, r, progress);
   shown.begin();
+  StepsAhead ahead(*context_.device);
   Sampled out;
   const State x = run_batch(denoiser, r, inputs, first, [&](const Progress& p) {
     out.steps = p.step;
+    ahead.step();
     return shown.step(p.step, p.steps);
   });
   out.samples = images_of(x, r, first);

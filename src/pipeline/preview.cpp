@@ -76,12 +76,6 @@ Preview linear_preview(const Decoder& decoder, int64_t channels) {
   };
 }
 
-Preview decoder_preview(Decoder decoder) {
-  return [decoder = std::move(decoder)](const Tensor& latents) {
-    return decoder.decode(latents.clone());
-  };
-}
-
 std::string terminal_text(const Tensor& image, int64_t columns) {
   const Shape& s = image.shape();
   require(image.dtype() == DType::u8 && s.rank() == 3 && s[2] == 3 && columns > 0,

@@ -17,8 +17,6 @@ using Preview = std::function<Tensor(const Tensor& latents)>;
 // squares, to what `decoder` makes of fields of random latents. Decodes one picture of 256x256, at
 // once.
 Preview linear_preview(const Decoder& decoder, int64_t channels);
-// All pixels, by a small autoencoder such as TAESD.
-Preview decoder_preview(Decoder decoder);
 
 // The colours u8 [H,W,3] as text for a terminal of 24-bit colour: two pixels, one above the other,
 // a character (U+2580), at most `columns` wide, and a line feed behind each row.

@@ -30,10 +30,12 @@ std::vector<nn::Condition> RunConditions::conditions(
   return out;
 }
 
-const RunConditions::Steps& RunConditions::at(int64_t step) const {
+const RunConditions::Steps& RunConditions::at(int64_t step, int64_t control_step) const {
   require(!empty(), "conditions: there are none");
-  const auto found =
-      std::ranges::find_if(steps, [&](const Steps& s) { return step <= s.end_step; });
+  const auto found = std::ranges::find_if(steps, [&](const Steps& s) {
+    return (step <= s.end_step || s.end_step == steps.back().end_step) &&
+           control_step <= s.end_control;
+  });
   return found == steps.end() ? steps.back() : *found;
 }
 

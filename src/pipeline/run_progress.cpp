@@ -16,17 +16,18 @@ std::string_view name_of(Stage stage) {
 RunMeter::RunMeter(const StageWork& work, std::function<bool(const RunProgress&)> tells)
     : work_(work), tells_(std::move(tells)) {}
 
-// Stages that have begun go on as they did; others are taken to be as fast as those on average.
+// Stages that were measured go on as they did; others are as fast as the one with the most work.
 double RunMeter::seconds_left() const {
-  double spent = 0, worked = 0;
-  for (size_t s = 0; s < stage_count; ++s)
-    if (done_[s] > 0) spent += seconds_[s], worked += work_[s] * done_[s];
-  if (worked == 0) return -1;
+  constexpr double enough = 0.005;  // of a stage
+  const auto measured = [&](size_t s) { return done_[s] - first_done_[s] >= enough; };
+  const auto whole = [&](size_t s) {  // seconds
+    return (seconds_[s] - first_seconds_[s]) / (done_[s] - first_done_[s]);
+  };
+  const auto most = static_cast<size_t>(std::ranges::max_element(work_) - work_.begin());
+  if (!measured(most)) return -1;
   double left = 0;
-  for (size_t s = 0; s < stage_count; ++s) {
-    const double rate = done_[s] > 0 ? seconds_[s] / done_[s] : work_[s] * spent / worked;
-    left += (1 - done_[s]) * rate;
-  }
+  for (size_t s = 0; s < stage_count; ++s)
+    left += (1 - done_[s]) * (measured(s) ? whole(s) : whole(most) * work_[s] / work_[most]);
   return left;
 }
 
@@ -35,6 +36,7 @@ void RunMeter::show(Stage stage, double share) {
   const auto now = Clock::now();
   seconds_[s] += std::chrono::duration<double>(now - last_).count();
   last_ = now;
+  if (done_[s] == 0 && share > 0) first_done_[s] = share, first_seconds_[s] = seconds_[s];
   done_[s] = std::max(done_[s], std::min(share, 1.0));
   if (!tells_) return;
   const double all = std::accumulate(work_.begin(), work_.end(), 0.0);

@@ -16,7 +16,8 @@ std::string_view name_of(Stage stage);
 struct RunProgress {
   Stage stage = Stage::text;
   double of_stage = 0, of_run = 0;  // what is done, 0 to 1
-  double seconds_left = -1;         // of the run; negative: not known yet
+  // Of the run; negative: not known, as the stage with the most work has not run for long enough.
+  double seconds_left = -1;
 };
 
 // How much work each stage is, in any unit: evaluations of the denoiser, roughly.
@@ -39,6 +40,9 @@ class RunMeter {
   StageWork work_;
   std::function<bool(const RunProgress&)> tells_;
   std::array<double, stage_count> done_ = {}, seconds_ = {};
+  // What a stage had done and spent when it first told of something done: compilation and the first
+  // reading of weights lie before.
+  std::array<double, stage_count> first_done_ = {}, first_seconds_ = {};
   Clock::time_point last_ = Clock::now();
 };
 

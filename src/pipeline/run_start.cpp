@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "diffusion/solver/defaults.h"
+#include "diffusion/solver/sampler_names.h"
+#include "pipeline/picture_dialect.h"
 
 namespace ebb {
 namespace {
@@ -38,6 +40,13 @@ State other_noise(const ResolvedRequest& r, NoiseCall keys) {
 
 }  // namespace
 
+int64_t counted_steps(const ResolvedRequest& r) {
+  const bool web_ui =
+      picture_dialect(r.options.dialect).control_shares == ControlShares::begun_steps;
+  return std::ssize(r.call.sigmas) - 1 + (r.start.noised_at ? 2 : 0) -
+         (web_ui && means_sampler("uni_pc", r.options.sampler) ? 1 : 0);
+}
+
 NoiseCall noise_keys(const ResolvedRequest& r, int64_t first) {
   NoiseCall keys{.seed = r.options.seed,
                  .images = {},
@@ -68,8 +77,10 @@ Start start_of(const ResolvedRequest& r, const RunInputs& in, const NoiseCall& k
   }
   if (in.noise_instead.defined()) {
     const State mask = mask_of(in.noise_instead, r);
+    State instead = out.noise;
+    if (noise.plain) noise.plain(instead);
     for (size_t i = 0; i < mask.size(); ++i)
-      out.data[i] = (1 - mask[i]) * out.data[i] + mask[i] * out.noise[i];
+      out.data[i] = (1 - mask[i]) * out.data[i] + mask[i] * instead[i];
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "diffusion/solver/diffusers_schedulers.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/sampler_names.h"
 #include "pipeline/folder_json.h"
@@ -24,6 +25,7 @@ class Reader {
   SchedulerConfig read() {
     prediction();
     betas();
+    sampler();
     if (flag("rescale_betas_zero_snr")) out_.diffusion.emplace_back("zero_snr", "diffusers");
     out_.spacing = text("timestep_spacing", "");
     require(out_.spacing.empty() || out_.spacing == "linspace" || out_.spacing == "leading" ||
@@ -62,6 +64,19 @@ class Reader {
   bool flag(const char* name) const {
     const auto it = json_.find(name);
     return it != json_.end() && it->is_boolean() && it->get<bool>();
+  }
+
+  void sampler() {
+    out_.name = text("_class_name", "");
+    const DiffusersScheduler* s = find_diffusers_scheduler(out_.name);
+    // whose noise depends on timesteps by a function that no file has
+    if (!s || s->sampler == "sa_solver") return;
+    out_.sampler = flag("skip_prk_steps") && s->sampler == "pndm" ? "plms" : s->sampler;
+    out_.sampler_options = s->options_of([&](std::string_view field) -> std::optional<std::string> {
+      const auto it = json_.find(field);
+      if (it == json_.end() || it->is_null()) return {};
+      return it->is_string() ? it->get<std::string>() : it->dump();
+    });
   }
 
   // EDM's schedulers have no betas.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/options.h"
+
 namespace ebb {
 
 struct SchedulerConfig {
@@ -23,6 +25,9 @@ struct SchedulerConfig {
   bool edm = false;                      // EDM's schedulers have a schedule of their own:
   std::string edm_schedule = "karras";   // or exponential
   double rho = 7;
+  std::string name;                        // of the scheduler's class
+  std::string sampler;                     // that it is; "" if there is none
+  OptionTexts sampler_options = {};        // as the file has them
   std::vector<std::string> warnings = {};  // of what is not followed
 };
 // Throws Error for a file that is no such JSON, and for what is not implemented.

@@ -6,6 +6,7 @@
 
 #include "diffusion/levels/schedule.h"
 #include "diffusion/precond.h"
+#include "diffusion/solver/sampler.h"
 #include "pipeline/scheduler_config.h"
 #include "support/files.h"
 #include "support/golden_file.h"
@@ -61,6 +62,36 @@ TEST(scheduler_config, levels__are_those_of_each_scheduler) {
       EXPECT_EQ(got.back() > 0, c["sigma_min"].get<bool>()) << what;
     }
   }
+}
+
+TEST(scheduler_config, sampler__is_that_of_the_class_with_the_options_of_the_file) {
+  const auto of = [](const json& more) {
+    const SchedulerConfig c = config_of(more);
+    std::string out = c.sampler;
+    for (const auto& [name, value] : c.sampler_options) out += str(" ", name, "=", value);
+    if (!c.sampler.empty()) check_options(c.sampler, c.sampler_options);
+    return out;
+  };
+  const auto class_of = [](const char* name, json more = json::object()) {
+    more["_class_name"] = str(name, "Scheduler");
+    return more;
+  };
+  EXPECT_EQ(of(golden()["folders"]["sd1"]), "plms");
+  EXPECT_EQ(of(class_of("PNDM")), "pndm");
+  EXPECT_EQ(of(class_of("PNDM", {{"skip_prk_steps", false}})), "pndm");
+  EXPECT_EQ(of(golden()["folders"]["sdxl"]), "euler");  // it says skip_prk_steps, too
+  EXPECT_EQ(of(golden()["folders"]["trailing"]), "ddim");
+  EXPECT_EQ(of(golden()["folders"]["lcm"]), "lcm");
+  EXPECT_EQ(of(golden()["folders"]["edm"]), "edm_dpm_solver_multistep");
+  EXPECT_EQ(of(class_of("DPMSolverMultistep",
+                        {{"algorithm_type", "sde-dpmsolver++"}, {"solver_order", 2}})),
+            "dpm_solver_multistep solver_order=2 algorithm_type=sde-dpmsolver++");
+  EXPECT_EQ(
+      of(class_of("UniPCMultistep",
+                  {{"solver_order", 3}, {"disable_corrector", {0, 1}}, {"solver_p", nullptr}})),
+      "uni_pc variant=bh2 order=3 disable_corrector=[0,1]");
+  EXPECT_EQ(of(class_of("DPMSolverSinglestep")), "dpm_solver_singlestep lower_order_final=false");
+  for (const char* unknown : {"SASolver", "Unheard"}) EXPECT_EQ(of(class_of(unknown)), "");
 }
 
 TEST(scheduler_config, sampler_that_diffusers_lacks__is_warned_of) {

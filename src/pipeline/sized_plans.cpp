@@ -34,22 +34,44 @@ void SizedPlans::release() {
   for (auto& [size, plan] : plans_) plan->release();
 }
 
-Tiling plan_in_tiles(SizedPlans& plans, const Shape& image, std::span<const int64_t> sides,
-                     int64_t largest, const std::function<Tiling(int64_t side)>& tiling_of) {
-  for (const int64_t side : sides) {
-    const bool last = side == sides.back();
-    if (largest > 0 && side > largest && !last) continue;
-    const Tiling tiling = tiling_of(side);
-    const Shape tile = tile_shape(image, tiling);
+void TiledPlans::set_largest(int64_t side) {
+  if (largest_ != side) image_ = {};
+  largest_ = side;
+}
+
+// One of each shape of tiles, and at least one.
+std::vector<Tiling> TiledPlans::up_to(const Shape& image, int64_t largest) const {
+  const std::vector<Tiling> all = tilings_(image);
+  const int64_t longer = std::max(image[1], image[2]);
+  std::vector<Tiling> out;
+  for (const Tiling& t : all) {
+    const int64_t side = std::min(t.tile, longer);
+    const bool small = largest == 0 || side <= largest, new_one = out.empty() || t.tile < longer;
+    if ((small || &t == &all.back()) && new_one) out.push_back(t);
+  }
+  return out;
+}
+
+PlanNeeds TiledPlans::needs(const Shape& image, int64_t largest) {
+  return plans_.of(tile_shape(image, up_to(image, largest).at(0))).needs();
+}
+
+TiledPlans::Use TiledPlans::use(const Shape& image) {
+  if (image_ == image) return {plans_.use(tile_shape(image, tiling_)), tiling_, false};
+  const std::vector<Tiling> all = up_to(image, largest_);
+  for (const Tiling& t : all) {
+    const Shape tile = tile_shape(image, t);
     try {
-      plans.use(tile).check_memory();
-      return tiling;
+      Plan& plan = plans_.use(tile);
+      plan.check_memory();
+      tiling_ = t, image_ = image;
+      return {plan, tiling_, true};
     } catch (const OutOfMemory&) {
-      plans.drop(tile);
-      if (last) throw;
+      plans_.drop(tile);
+      if (&t == &all.back()) throw;
     }
   }
-  fail("tiles: must have sides");
+  fail("tiles: there must be tilings");
 }
 
 }  // namespace ebb

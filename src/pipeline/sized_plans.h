@@ -31,10 +31,37 @@ class SizedPlans {
   std::list<std::pair<Shape, std::unique_ptr<Plan>>> plans_;  // the one asked for last first
 };
 
-// The largest tiles of an image whose plan fits into memory; it is in use then. `sides` of tiles
-// fall; those above `largest` are left out (0: none), but for the last one, which is tried in any
-// case. Throws OutOfMemory where that does not fit.
-Tiling plan_in_tiles(SizedPlans& plans, const Shape& image, std::span<const int64_t> sides,
-                     int64_t largest, const std::function<Tiling(int64_t side)>& tiling_of);
+// Plans for images, whole or in the largest tiles whose plan fits into memory.
+class TiledPlans {
+ public:
+  // `tilings` of an image, those of large tiles first.
+  using Tilings = std::function<std::vector<Tiling>(const Shape& image)>;
+  TiledPlans(SizedPlans::Compile compile, Tilings tilings)
+      : plans_(std::move(compile)), tilings_(std::move(tilings)) {}
+
+  // Tiles of a larger side are not used any more, where there are smaller ones; 0: all are.
+  void set_largest(int64_t side);
+  // In use for such images from now on. Throws OutOfMemory where the smallest tiles do not fit.
+  struct Use {
+    Plan& plan;  // of a tile
+    const Tiling& tiling;
+    bool chosen;  // anew: the size, or what is the largest, was another before
+  };
+  Use use(const Shape& image);
+  // What the plan of the largest tiles needs up to this side; compiles it.
+  PlanNeeds needs(const Shape& image, int64_t largest);
+  // The plan of the whole.
+  Plan& whole(const Shape& image) { return plans_.of(image); }
+  void release() { plans_.release(); }
+
+ private:
+  std::vector<Tiling> up_to(const Shape& image, int64_t largest) const;
+
+  SizedPlans plans_;
+  Tilings tilings_;
+  int64_t largest_ = 0;
+  Tiling tiling_;
+  Shape image_;  // that the tiling is for
+};
 
 }  // namespace ebb

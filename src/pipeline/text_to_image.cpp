@@ -9,36 +9,10 @@
 #include "pipeline/image_encoder.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/run_dtype.h"
+#include "pipeline/run_start.h"
 
 namespace ebb {
 namespace {
-
-// Work in evaluations of the denoiser: what a prompt's encoding and a picture's decoding cost, for
-// the share of progress alone.
-constexpr double work_of_text = 1, work_of_decoding = 3;
-
-// Evaluations of a pass for one picture, in those of a picture of the first pass's size.
-double work_of(const ResolvedTextToImage& r, const RunPass& pass) {
-  const double size = static_cast<double>(pass.request.sample.numel()) /
-                      static_cast<double>(r.first().sample.numel());
-  return size * static_cast<double>(std::max<int64_t>(pass.request.counts.evaluations, 1));
-}
-
-double work_of_passes(const ResolvedTextToImage& r) {
-  double sum = 0;
-  for (const RunPass& p : r.passes) sum += work_of(r, p);
-  return sum;
-}
-
-StageWork work_of(const ResolvedTextToImage& r) {
-  StageWork work{};
-  const auto count = static_cast<double>(r.request.count);
-  work[static_cast<size_t>(Stage::text)] = work_of_text;
-  if (r.request.init) work[static_cast<size_t>(Stage::encoding)] = work_of_decoding;
-  work[static_cast<size_t>(Stage::sampling)] = count * work_of_passes(r);
-  if (r.request.pixels) work[static_cast<size_t>(Stage::decoding)] = count * work_of_decoding;
-  return work;
-}
 
 void take_size(TextToImageRequest& q, const LoadedModel& m) {
   require(q.init || !q.mask, "generate: --mask needs a picture that it belongs to: --init FILE");
@@ -74,9 +48,28 @@ PipelineOptions without_decoder(size_t plans) {
 void take_own_schedule(GenerateOptions& o, const LoadedModel& m) {
   const Family* family = find_family(m.config);
   if (family && !family->own_schedule.empty() && o.schedule == "auto" &&
-      picture_dialect(o.dialect).family_schedule && means_sampler("dpmpp_2m", o.sampler) &&
+      picture_dialect(o.dialect).family_schedule && means_sampler(default_sampler, o.sampler) &&
       usual_schedule(o.dialect, o.sampler, Space::ve).empty())
     o.schedule = family->own_schedule;
+}
+
+// A sampler that is left open is, in diffusers' dialect, that of the folder's scheduler.
+void take_sampler(GenerateOptions& o, const CheckpointParts& parts,
+                  std::vector<std::string>& warnings) {
+  if (o.sampler != "auto") return;
+  o.sampler = default_sampler;
+  if (!parts.scheduler || !picture_dialect(o.dialect).scheduler_of_folder) return;
+  const SchedulerConfig& said = *parts.scheduler;
+  if (said.sampler.empty()) {
+    warnings.push_back(str("scheduler: no sampler is the folder's ", said.name, "; takes ",
+                           o.sampler, "; --sampler names another"));
+    return;
+  }
+  o.sampler = said.sampler;
+  const OptionTexts own = parse_options(o.options, "generate: --options");
+  for (const auto& [name, value] : said.sampler_options)
+    if (std::ranges::find(own, name, &OptionTexts::value_type::first) == own.end())
+      o.options += str(o.options.empty() ? "" : ",", name, "=", value);
 }
 
 // In diffusers' dialect a schedule that is left open is that of the folder's scheduler.
@@ -218,6 +211,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
   r.request.options.dialect = find_dialect(request.options.dialect).name;
   take_size(r.request, m);
+  take_sampler(r.request.options, parts, r.warnings);
   take_own_schedule(r.request.options, m);
   take_scheduler(r.request.options, parts, r.warnings);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
@@ -255,6 +249,8 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
       pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {
   if (options_.memory > 0) context_.memory->set_limit(options_.memory);
   if (parts_.upscaler) upscaler_ = std::make_unique<Upscaler>(*parts_.upscaler, context_);
+  if (parts_.hires_upscaler)
+    hires_upscaler_ = std::make_unique<Upscaler>(*parts_.hires_upscaler, context_);
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
 
@@ -272,8 +268,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
                std::make_unique<TextStage>(*m.model, m.config, rules, vocabulary_, dtype, context_,
                                            options_.embeddings)};
   const PictureDialect& dialect = picture_dialect(pass.request.options.dialect);
-  // Control networks count the sampler's steps, and conditions have one count.
-  const bool by_evaluation = dialect.prompts_count_evaluations && q.controls.empty();
+  const bool by_evaluation = dialect.prompts_count_evaluations;
   const PromptRequest prompts{
       .prompt = q.prompt,
       .negative = q.negative,
@@ -296,7 +291,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
   if (!q.controls.empty() && !pass.refined) {
     const std::vector<double> sigmas = pass.run().call.sigmas;
     ControlRun run{.sample = pass.request.sample,
-                   .steps = static_cast<int64_t>(sigmas.size()) - 1,
+                   .steps = counted_steps(pass.run()),
                    .sigmas = sigmas,
                    .dialect = pass.request.options.dialect};
     std::optional<ImageEncoder> images;
@@ -335,7 +330,6 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
 // One picture at a time, so that each is there as soon as it can be.
 void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents,
                            RunMeter& meter, const RunEvents& events) {
-  const DType dtype = pipeline_.dtype_of(r.first());
   for (int64_t i = 0; i < latents.shape()[0]; ++i) {
     Picture out{.index = first + i,
                 .batch = r.first().batch,
@@ -345,15 +339,10 @@ void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Te
     const auto index = static_cast<double>(out.index), count = static_cast<double>(r.request.count);
     if (r.request.pixels) {
       meter.show(Stage::decoding, index / count);
-      out.pixels = image_at(decoded(latents.rows(i, i + 1), dtype), 0);
-      for (auto pass = r.passes.rbegin(); pass != r.passes.rend(); ++pass)
-        for (auto mode = pass->modes.rbegin(); mode != pass->modes.rend(); ++mode)
-          out.pixels = (*mode)->finish(out.pixels);
-      if (upscaler_)
-        out.pixels = enlarged(out.pixels, r.request.upscale, [&](double share) {
-          meter.show(Stage::decoding, (index + share) / count);
-          return true;
-        });
+      out.pixels = pixels_of(r, latents.rows(i, i + 1), [&](double share) {
+        meter.show(Stage::decoding, (index + share) / count);
+        return true;
+      });
     }
     if (events.picture) events.picture(std::move(out));
     if (r.request.pixels) meter.show(Stage::decoding, (index + 1) / count);
@@ -365,7 +354,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
                             int64_t first, RunMeter& meter, RunReport& report) {
   const int64_t images = std::min(r.first().batch, r.request.count - first);
   const auto count = static_cast<double>(r.request.count);
-  const double all = work_of_passes(r);
+  const double all = work_.of_passes();
   const RunTools with = tools(pipeline_.dtype_of(r.first()));
   Tensor latents;
   double before = 0;  // work of the passes before, for a picture
@@ -376,7 +365,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     in.together = policy_.together, in.hoisted_leaves = policy_.one_by_one;
     for (const auto& mode : pass.modes) mode->begin(with, latents, in);
     in.watch = step_;
-    double work = work_of(r, pass);
+    double work = work_.passes[i];
     const auto progress = [&](double share) {
       const double done = static_cast<double>(images) * (before + work * share) / all;
       meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
@@ -388,7 +377,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
       RunInputs after = inputs[i];
       for (const auto& mode : next.modes) mode->begin(with, latents, after);
       after.together = in.together, after.hoisted_leaves = in.hoisted_leaves;
-      work += work_of(r, next);
+      work += work_.passes[i];
       out = pipeline_.sample_handed_over(pass.request, first, in,
                                          {.whole = pass.run(),
                                           .pipeline = *refiner_,
@@ -404,24 +393,39 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     report.steps += out.steps;
     report.evaluations += out.evaluations;
   }
+  meter.show(Stage::sampling, static_cast<double>(first + images) / count);  // the last step's time
   if (policy_.denoiser_leaves && first + images >= r.request.count) release_denoisers();
   return latents;
 }
 
-// What was planned may be missing in the end: others take memory, too.
+// What was planned may be missing in the end: others take memory, too. False: nothing is left to do
+// about it.
+bool TextToImage::take_less(ResolvedTextToImage& r) {
+  std::string with = "one component at a time";
+  const int64_t before = r.first().batch;
+  if (r.free_batch()) {
+    r.set_batch((before + 1) / 2);
+    with = str(r.first().batch);
+  } else if (!policy_.one_by_one) {
+    policy_.encoders_leave = policy_.one_by_one = true;
+  } else {
+    return false;
+  }
+  release();
+  if (tell_)
+    tell_(str("warning: out of memory with ", before, before == 1 ? " picture" : " pictures",
+              " at a time: goes on with ", with));
+  return true;
+}
+
 Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
                                       int64_t first, RunMeter& meter, RunReport& report) {
   for (;;) {
     try {
       return sampled(r, inputs, first, meter, report);
     } catch (const OutOfMemory&) {
-      if (!r.free_batch()) throw;
+      if (!take_less(r)) throw;
     }
-    release();
-    const int64_t before = r.first().batch, now = (before + 1) / 2;
-    r.set_batch(now);
-    if (tell_)
-      tell_(str("warning: out of memory with ", before, " pictures at a time: goes on with ", now));
   }
 }
 
@@ -431,7 +435,8 @@ RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& ev
   const std::string slow = slow_dtype_text(pipeline_.dtype_of(r.first()), *context_.device);
   if (tell_ && !slow.empty()) tell_("warning: " + slow);
   const DefaultNoise& noise = r.first().noise;
-  RunMeter meter(work_of(r), events.progress);
+  work_ = run_work(parts_, r.passes, r.request.hires, r.request.pixels);
+  RunMeter meter(work_.of_run(r.request.count, r.request.init.has_value()), events.progress);
   apply_loras(r);
   const RunMemory memory = planned(r);
   policy_ = memory.policy;

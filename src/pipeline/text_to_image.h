@@ -24,10 +24,14 @@
 #include "pipeline/run_memory.h"
 #include "pipeline/run_mode.h"
 #include "pipeline/run_progress.h"
+#include "pipeline/run_work.h"
 #include "pipeline/text_stage.h"
 #include "pipeline/upscaler.h"
 
 namespace ebb {
+
+// What `auto` is, but with a folder of diffusers that says another one, in its dialect.
+inline constexpr std::string_view default_sampler = "dpmpp_2m";
 
 struct TextToImageRequest {
   std::string prompt, negative;
@@ -123,7 +127,8 @@ class TextToImage {
   // than this. Throws Error where both are missing.
   Preview preview(const ResolvedTextToImage& r, const std::optional<LoadedComponent>& decoder = {});
   // Of a request that leaves the batch open, it is the largest that takes no more measures to keep
-  // within memory than a single picture does; where memory is short nonetheless, half of it.
+  // within memory than a single picture does. Where memory runs out in the middle of a run
+  // nonetheless, half of it, and then one component is on the device at a time.
   // Throws Error, and Cancelled where `progress` returned false; pictures that were handed out
   // before stay good, and so does the object.
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
@@ -138,6 +143,7 @@ class TextToImage {
   Pipeline& pipeline_of(const RunPass& pass) { return pass.refined ? *refiner_ : pipeline_; }
   // Memory: text_to_image_memory.cpp.
   struct Sketch;
+  class PixelModel;
   Sketch sketch(const ResolvedTextToImage& r);
   std::vector<StageMemory> stages(const ResolvedTextToImage& r, const Sketch& s,
                                   const MemoryPolicy& policy);
@@ -153,11 +159,15 @@ class TextToImage {
   LatentEncoder& encoder(DType dtype);
   RunTools tools(DType dtype);
   Tensor enlarged(const Tensor& pixels, double scale, const std::function<bool(double)>& progress);
-  Tensor decoded(const Tensor& latents, DType dtype);
+  Tensor decoded(const Tensor& latents, DType dtype,
+                 const std::function<void(double)>& progress = {});
   Tensor sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs, int64_t first,
                  RunMeter& meter, RunReport& report);
+  Tensor pixels_of(const ResolvedTextToImage& r, const Tensor& latents,
+                   const std::function<bool(double)>& progress);
   void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
                 const RunEvents& events);
+  bool take_less(ResolvedTextToImage& r);
   Tensor sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
                            int64_t first, RunMeter& meter, RunReport& report);
 
@@ -182,9 +192,11 @@ class TextToImage {
   Pixels& pixels_in(DType dtype);
   Pixels pixels_;
   std::unique_ptr<Upscaler> upscaler_, hires_upscaler_;
+  std::weak_ptr<LatentDecoder> preview_decoder_;             // as long as previews use it
   std::vector<adapters::AdapterUse> loras_, refiner_loras_;  // of the last run
   // Of the request that runs.
   MemoryPolicy policy_;
+  RunWork work_;
   std::function<void(const std::string&)> tell_;
   std::function<void(const StepView&)> step_;
   CircularAxes tiling_;

@@ -6,10 +6,11 @@
 namespace ebb {
 namespace {
 
-// The autoencoder's work on an image.
+// The work of the autoencoder, or of the network of a second pass, on an image.
 struct PixelWork {
-  bool encodes = false;
-  Shape shape;  // of pixels that are encoded, or of latents that are decoded
+  enum class Kind : uint8_t { encode, decode, enlarge } kind;
+  Shape shape;       // of pixels that are encoded or enlarged, or of latents that are decoded
+  double scale = 1;  // to which they are enlarged
 };
 
 // A component of which one plan has memory at a time.
@@ -62,16 +63,20 @@ TextToImage::Sketch TextToImage::sketch(const ResolvedTextToImage& r) {
   std::vector<PixelWork>* noted = &out.prepare;
   const RunTools notes{.encode =
                            [&](const Tensor& pixels) {
-                             noted->push_back({true, pixels.shape()});
+                             noted->push_back({PixelWork::Kind::encode, pixels.shape()});
                              return encoder(dtype).sketch(pixels.shape());
                            },
                        .decode =
                            [&](const Tensor& latents) {
                              const Shape& s = latents.shape();
-                             noted->push_back({false, {1, s[1], s[2], s[3]}});
+                             noted->push_back({PixelWork::Kind::decode, {1, s[1], s[2], s[3]}});
                              return Tensor(DType::f32, {s[0], s[1] * factor, s[2] * factor, 3});
                            },
-                       .upscale = [](const Tensor& pixels, double) { return pixels; }};
+                       .upscale =
+                           [&](const Tensor& pixels, double scale) {
+                             noted->push_back({PixelWork::Kind::enlarge, pixels.shape(), scale});
+                             return Tensor(DType::f32, Upscaler::scaled(pixels.shape(), scale));
+                           }};
   for (const RunPass& pass : r.passes) out.inputs.push_back({encoded(r, pass, {}, &out.images)});
   for (size_t i = 0; i < r.passes.size(); ++i)
     for (const auto& mode : r.passes[i].modes) mode->prepare(notes, out.inputs[i]);
@@ -104,7 +109,9 @@ void TextToImage::release() {
   release_denoisers();
   if (pixels_.encoder) pixels_.encoder->release();
   if (pixels_.decoder) pixels_.decoder->release();
-  if (upscaler_) upscaler_->release();
+  for (Upscaler* u : {upscaler_.get(), hires_upscaler_.get()})
+    if (u) u->release();
+  if (const auto small = preview_decoder_.lock()) small->release();
 }
 
 void TextToImage::text_stage(DeviceModel& device, const Sketch& s,
@@ -124,6 +131,55 @@ void TextToImage::text_stage(DeviceModel& device, const Sketch& s,
         for (const PlanNeeds& p : plans) device.leave(p);
 }
 
+// What the components behind and between the denoiser's runs take.
+class TextToImage::PixelModel {
+ public:
+  PixelModel(TextToImage& of, DeviceModel& device, DType dtype, const MemoryPolicy& policy)
+      : of_(of),
+        device_(device),
+        dtype_(dtype),
+        policy_(policy),
+        preview_decoder_(of.step_ ? of.preview_decoder_.lock() : nullptr) {}
+
+  void run(const std::vector<PixelWork>& all) {
+    for (const auto& [kind, shape, scale] : all) {
+      device_.begin(kind == PixelWork::Kind::enlarge ? "enlarging" : "encoding");
+      if (kind == PixelWork::Kind::encode)
+        encoding_.use(shape, of_.encoder(dtype_).needs(shape, policy_.decoder_tile),
+                      policy_.one_by_one);
+      else if (kind == PixelWork::Kind::decode)
+        decode(shape);
+      else
+        between_.use(shape, of_.hires_upscaler_->needs(shape, scale, policy_.upscaler_tile), true);
+    }
+  }
+  void decode(const Shape& latents) {
+    decoding_.use(latents, of_.decoder(dtype_).needs(latents, policy_.decoder_tile),
+                  policy_.one_by_one);
+  }
+  // `scale` 0: the network's own.
+  void enlarge(const Shape& pixels, double scale) {
+    const double times = scale > 0 ? scale : static_cast<double>(of_.upscaler_->scale());
+    enlarging_.use(pixels, of_.upscaler_->needs(pixels, times, policy_.upscaler_tile),
+                   policy_.one_by_one);
+  }
+  void preview(const Shape& sample) {
+    if (!preview_decoder_) return;
+    const Shape latents = {1, sample[0], sample[1], sample[2]};
+    previewing_.use(latents, preview_decoder_->needs(latents, policy_.decoder_tile),
+                    policy_.one_by_one);
+  }
+
+ private:
+  TextToImage& of_;
+  DeviceModel& device_;
+  DType dtype_;
+  const MemoryPolicy& policy_;
+  std::shared_ptr<LatentDecoder> preview_decoder_;
+  OnePlan encoding_{device_}, decoding_{device_}, between_{device_}, enlarging_{device_},
+      previewing_{device_};
+};
+
 // In the order of run().
 std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const Sketch& s,
                                              const MemoryPolicy& policy) {
@@ -138,48 +194,32 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
   }
   DeviceModel device(context_.memory->used());
   text_stage(device, s, policy);
-  OnePlan encoding(device), decoding(device), enlarging(device);
-  const auto decode = [&](const Shape& latents) {
-    const int64_t whole = LatentDecoder::sides(latents)[0];
-    const int64_t side = policy.decoder_tile > 0 ? std::min(policy.decoder_tile, whole) : whole;
-    decoding.use(latents, decoder(dtype).needs(latents, side), policy.one_by_one);
-  };
-  const auto work = [&](const std::vector<PixelWork>& all) {
-    if (!all.empty()) device.begin("encoding");
-    for (const PixelWork& w : all)
-      if (w.encodes)
-        encoding.use(w.shape, encoder(dtype).needs(w.shape, policy.decoder_tile),
-                     policy.one_by_one);
-      else
-        decode(w.shape);
-  };
-  work(s.prepare);
+  PixelModel pixels(*this, device, dtype, policy);
+  pixels.run(s.prepare);
   for (size_t i = 0; i < r.passes.size(); ++i) {
-    work(s.begins[i]);
+    pixels.run(s.begins[i]);
     device.begin("sampling");
-    const auto& [step, hoisted] = denoisers[i];
+    const Pipeline::Needs& n = denoisers[i];
     const auto hoist = [&] {
-      if (!hoisted) return;
-      device.take(*hoisted);
-      if (policy.one_by_one) device.leave(*hoisted);
+      if (!n.hoisted) return;
+      device.take(*n.hoisted);
+      if (policy.one_by_one) device.leave(*n.hoisted);
     };
     hoist();
-    device.take(step);
+    device.take(n.step);
+    pixels.preview(r.passes[i].request.sample);
     // a prompt that changes is encoded in between
     if (policy.one_by_one && s.inputs[i].conditions.steps.size() > 1) hoist();
-    if (policy.one_by_one) device.leave(step);
+    if (policy.one_by_one) device.leave(n.step);
   }
   if (!r.request.pixels) return std::move(device).stages();
   if (policy.denoiser_leaves && !policy.one_by_one && r.request.count <= r.first().batch)
     for (const Pipeline::Needs& n : denoisers) leave(device, n);
   device.begin("decoding");
-  decode(s.latents);
+  pixels.decode(s.latents);
   if (upscaler_) {
     device.begin("enlarging");
-    const int64_t side = policy.upscaler_tile > 0 ? policy.upscaler_tile : Upscaler::sides()[0];
-    const double scale =
-        r.request.upscale > 0 ? r.request.upscale : static_cast<double>(upscaler_->scale());
-    enlarging.use(s.pixels, upscaler_->needs(s.pixels, scale, side), policy.one_by_one);
+    pixels.enlarge(s.pixels, r.request.upscale);
   }
   return std::move(device).stages();
 }
@@ -193,10 +233,8 @@ MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s
       .decoder_tiles = {},
       .upscaler_tiles = {},
       .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
-  if (r.request.pixels) {
-    if (!r.request.tiling.any()) choice.decoder_tiles = smaller(LatentDecoder::sides(s.latents));
-    if (upscaler_) choice.upscaler_tiles = smaller(Upscaler::sides());
-  }
+  choice.decoder_tiles = smaller(LatentDecoder::sides(s.latents));
+  if (upscaler_ || hires_upscaler_) choice.upscaler_tiles = smaller(Upscaler::sides());
   return choice;
 }
 

@@ -1,5 +1,6 @@
 // TextToImage: latents to pixels and back, by the autoencoder and upscalers.
 #include "base/error.h"
+#include "core/out_of_memory.h"
 #include "pipeline/text_to_image.h"
 
 namespace ebb {
@@ -34,12 +35,41 @@ LatentEncoder& TextToImage::encoder(DType dtype) {
   return *p.encoder;
 }
 
-Tensor TextToImage::decoded(const Tensor& latents, DType dtype) {
+Tensor TextToImage::decoded(const Tensor& latents, DType dtype,
+                            const std::function<void(double)>& progress) {
   LatentDecoder& d = decoder(dtype);
   d.set_largest(policy_.decoder_tile);
-  Tensor pixels = d.decode(latents);
+  Tensor pixels = d.decode(latents, progress);
   if (policy_.one_by_one) d.release();
   return pixels;
+}
+
+// Of one picture's latents, as it is handed out. They are worth more than what lies on the device:
+// where memory runs out, that goes.
+Tensor TextToImage::pixels_of(const ResolvedTextToImage& r, const Tensor& latents,
+                              const std::function<bool(double)>& progress) {
+  const double half = upscaler_ ? 0.5 : 1;  // of the work, as far as it matters
+  const auto made = [&] {
+    const Tensor pixels = decoded(latents, pipeline_.dtype_of(r.first()),
+                                  [&](double share) { progress(half * share); });
+    Tensor out = image_at(pixels, 0);
+    for (auto pass = r.passes.rbegin(); pass != r.passes.rend(); ++pass)
+      for (auto mode = pass->modes.rbegin(); mode != pass->modes.rend(); ++mode)
+        out = (*mode)->finish(out);
+    if (!upscaler_) return out;
+    return enlarged(out, r.request.upscale,
+                    [&](double share) { return progress(half + half * share); });
+  };
+  try {
+    return made();
+  } catch (const OutOfMemory&) {
+    release();
+  }
+  if (tell_)
+    tell_(
+        "warning: out of memory while decoding: lets go of the other components and decodes "
+        "again");
+  return made();
 }
 
 RunTools TextToImage::tools(DType dtype) {
@@ -52,9 +82,7 @@ RunTools TextToImage::tools(DType dtype) {
           .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); },
           .upscale =
               [this](const Tensor& pixels, double scale) {
-                if (!hires_upscaler_)
-                  hires_upscaler_ =
-                      std::make_unique<Upscaler>(parts_.hires_upscaler.value(), context_);
+                hires_upscaler_->set_largest(policy_.upscaler_tile);
                 Tensor out = hires_upscaler_->run(pixels, scale);
                 hires_upscaler_->release();
                 return out;
@@ -65,7 +93,16 @@ Preview TextToImage::preview(const ResolvedTextToImage& r,
                              const std::optional<LoadedComponent>& small) {
   const DType dtype = pipeline_.dtype_of(r.first());
   const LatentSpace space = *parts_.denoiser.model->latents(parts_.denoiser.config);
-  if (small) return decoder_preview(latent_decoder(*small, space, dtype, context_));
+  if (small) {
+    const auto decoder = std::make_shared<LatentDecoder>(*small, space, dtype, context_);
+    preview_decoder_ = decoder;
+    return [this, decoder](const Tensor& latents) {
+      decoder->set_largest(policy_.decoder_tile);
+      Tensor pixels = decoder->decode(latents);
+      if (policy_.one_by_one) decoder->release();
+      return pixels;
+    };
+  }
   require(parts_.autoencoder.has_value(),
           "generate: --preview needs an autoencoder, which the checkpoint lacks; --preview-decoder "
           "FILE names one");
@@ -81,7 +118,7 @@ Preview TextToImage::preview(const ResolvedTextToImage& r,
 Tensor TextToImage::enlarged(const Tensor& pixels, double scale,
                              const std::function<bool(double)>& progress) {
   const Shape& s = pixels.shape();
-  upscaler_->set_tile(policy_.upscaler_tile);
+  upscaler_->set_largest(policy_.upscaler_tile);
   const Tensor out =
       upscaler_->run(pixels.reshape({1, s[0], s[1], s[2]}),
                      scale > 0 ? scale : static_cast<double>(upscaler_->scale()), progress);

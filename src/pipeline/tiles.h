@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "core/tensor.h"
+#include "passes/circular_padding.h"
 
 namespace ebb {
 
@@ -16,6 +17,8 @@ struct Tiling {
   int64_t overlap = 16;  // of neighbours, at least
   int64_t margin = 4;    // at the sides of a tile, but those of the image: not used
   int64_t multiple = 1;  // tiles begin at multiples of this; of the image's sides, too
+  // Along which the image goes on at its opposite side: tiles lie across these seams as well.
+  CircularAxes circular = {};
 };
 
 // Of every tile of such an image [N,H,W,C]: one plan serves all.

@@ -155,6 +155,84 @@ TEST(latent_encoder, image_that_memory_is_too_short_for__is_encoded_in_tiles_tha
   EXPECT_LT(bytes(32), bytes(0));
 }
 
+namespace {
+
+// Moved by so many rows and columns, those that leave at one side coming in at the other.
+Tensor rolled(const Tensor& image, int64_t rows, int64_t columns) {
+  const Shape& s = image.shape();
+  Tensor out(DType::f32, s);
+  for (int64_t y = 0; y < s[1]; ++y)
+    for (int64_t x = 0; x < s[2]; ++x)
+      std::copy_n(
+          image.span<float>().data() + (y * s[2] + x) * s[3], s[3],
+          out.span<float>().data() + ((y + rows) % s[1] * s[2] + (x + columns) % s[2]) * s[3]);
+  return out;
+}
+
+}  // namespace
+
+// Of pictures that can be laid side by side, what lies at the sides is decoded as well as the rest.
+TEST(latent_decoder, tiles_of_a_circular_image__wrap_around_it) {
+  const SmallDecoder decode;
+  const Component taesd{decode.m.model, decode.m.config, ""};
+  const Tensor latents = nn::hashed_input("latents", {1, 150, 40, 4});
+  // where tiles of other images fade into each other
+  const auto seams = [&] {
+    LatentDecoder plain({taesd, decode.store}, LatentSpace{.factor = 2}, DType::f32,
+                        decode.context);
+    const Tensor whole = plain.decode(latents);
+    plain.set_largest(32);
+    return largest_difference(plain.decode(latents), whole);
+  }();
+  for (const CircularAxes axes : {CircularAxes{true, true}, {true, false}, {false, true}}) {
+    LatentDecoder decoder({taesd, decode.store}, LatentSpace{.factor = 2}, DType::f32,
+                          decode.context, {}, axes);
+    const Tensor whole = decoder.decode(latents);
+    const auto moved = [&] {
+      const int64_t rows = axes.y ? 50 : 0, columns = axes.x ? 17 : 0;
+      const Tensor there = decoder.decode(rolled(latents, rows, columns));
+      return rolled(there, 2 * (150 - rows), 2 * (40 - columns));
+    };
+    EXPECT_LE(largest_difference(moved(), whole), 1e-5);
+    decoder.set_largest(32);
+    const Tensor tiled = decoder.decode(latents);
+    EXPECT_GT(largest_difference(tiled, whole), 0);
+    // behind the ends of a tile there is its own other side, not zeros
+    EXPECT_LE(largest_difference(tiled, whole), 2 * seams) << axes.x << axes.y;
+    EXPECT_LE(largest_difference(moved(), whole), 2 * seams) << axes.x << axes.y;
+  }
+}
+
+TEST(in_tiles, circular_image_with_wide_margins__is_that_without_tiles) {
+  const auto blurred = [](const Tensor& t, bool wraps) {
+    const Shape& s = t.shape();
+    Tensor out(DType::f32, s);
+    for (int64_t y = 0; y < s[1]; ++y)
+      for (int64_t x = 0; x < s[2]; ++x) {
+        double sum = 0;
+        for (int64_t j = -3; j <= 3; ++j)
+          for (int64_t i = -3; i <= 3; ++i) {
+            const int64_t v = y + j, u = x + i;
+            const bool inside = v >= 0 && v < s[1] && u >= 0 && u < s[2];
+            if (inside || wraps)
+              sum += double{t.span<float>()[static_cast<size_t>((v + s[1]) % s[1] * s[2] +
+                                                                (u + s[2]) % s[2])]};
+          }
+        out.span<float>()[static_cast<size_t>(y * s[2] + x)] = static_cast<float>(sum);
+      }
+    return out;
+  };
+  const Tensor image = nn::hashed_input("image", {1, 61, 47, 1});
+  const auto error = [&](CircularAxes axes) {
+    const Tensor out = in_tiles(image, {.tile = 24, .overlap = 9, .margin = 3, .circular = axes},
+                                [&](const Tensor& t) { return blurred(t, false); });
+    return largest_difference(out, blurred(image, true));
+  };
+  EXPECT_LE(error({.x = true, .y = true}), 1e-5);
+  EXPECT_GE(error({.x = true}), 0.1);
+  EXPECT_GE(error({}), 0.1);
+}
+
 TEST(in_tiles, weights_of_a_result__sum_to_one) {
   Tensor image(DType::f32, {2, 33, 100, 3});
   for (float& v : image.span<float>()) v = 0.75f;

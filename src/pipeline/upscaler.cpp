@@ -20,10 +20,16 @@ namespace {
 constexpr std::array<int64_t, 6> tile_sides = {512, 384, 256, 192, 128, 64};
 constexpr int most_times = 3;
 
-// `overlap` 0: an eighth. The outer quarters of an overlap lack their surroundings.
-Tiling tiling_of(int64_t side, int64_t overlap, int64_t multiple) {
-  const int64_t shared = overlap > 0 ? overlap : side / 8;
-  return {.tile = side, .overlap = shared, .margin = shared / 4, .multiple = multiple};
+// An overlap of 0: an eighth. The outer quarters of an overlap lack their surroundings.
+std::vector<Tiling> tilings(const UpscaleOptions& o, int64_t multiple) {
+  std::vector<int64_t> sides(tile_sides.begin(), tile_sides.end());
+  if (o.tile > 0) sides = {(o.tile + multiple - 1) / multiple * multiple};
+  std::vector<Tiling> out;
+  for (const int64_t side : sides) {
+    const int64_t shared = o.overlap > 0 ? o.overlap : side / 8;
+    out.push_back({.tile = side, .overlap = shared, .margin = shared / 4, .multiple = multiple});
+  }
+  return out;
 }
 
 EntryCall call_of(const Shape& image) { return {"upscale", {{"pixels", image}}, {"pixels"}}; }
@@ -110,9 +116,12 @@ Upscaler::Upscaler(LoadedComponent network, Context context, const UpscaleOption
       // bf16 has too few bits for pixels
       dtype_(context_.device->fast_in(DType::f16) ? DType::f16 : DType::f32),
       scale_(scale_of(network_.component)),
-      plans_([this](const Shape& tile) {
-        return entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_);
-      }) {
+      plans_(
+          [this](const Shape& tile) {
+            return entry_plan(network_.component, call_of(tile), dtype_, network_.weights,
+                              context_);
+          },
+          [this](const Shape&) { return tilings(options_, multiple_of(network_.component)); }) {
   require(options.tile == 0 || options.tile >= 32,
           "upscale: a tile must have a side of 32 pixels or more (", options.tile, ")");
 }
@@ -124,12 +133,14 @@ PlanNeeds Upscaler::needs(const Shape& image, double scale, int64_t side) {
   Shape s = image;
   for (int i = 1; i < times_for(scale); ++i) s[1] *= scale_, s[2] *= scale_;
   for (size_t k : {1, 2}) s[k] = (s[k] + multiple - 1) / multiple * multiple;
-  return plans_.of(tile_shape(s, tiling_of(side, options_.overlap, multiple))).needs();
+  return plans_.needs(s, side);
 }
 
-void Upscaler::set_tile(int64_t side) {
-  if (options_.tile != side) image_ = {};
-  options_.tile = side;
+Shape Upscaler::scaled(const Shape& image, double scale) {
+  const auto side = [&](int64_t n) {
+    return std::max<int64_t>(1, std::llround(static_cast<double>(n) * scale));
+  };
+  return {image[0], side(image[1]), side(image[2]), image[3]};
 }
 
 void Upscaler::release() {
@@ -145,33 +156,22 @@ int Upscaler::times_for(double scale) const {
   return times;
 }
 
-void Upscaler::prepare(const Shape& image) {
-  if (image_ == image) return;
-  const int64_t multiple = multiple_of(network_.component);
-  std::vector<int64_t> sides(tile_sides.begin(), tile_sides.end());
-  if (options_.tile > 0) sides = {(options_.tile + multiple - 1) / multiple * multiple};
-  tiling_ = plan_in_tiles(plans_, image, sides, 0, [&](int64_t side) {
-    return tiling_of(side, options_.overlap, multiple);
-  });
-  image_ = image;
-}
-
 Tensor Upscaler::run(const Tensor& pixels, const std::function<bool(double)>& progress) {
   const Shape& s = pixels.shape();
   require(s.rank() == 4 && s[3] == 3 && pixels.dtype() == DType::f32,
           "upscale: pixels must be f32 [N,H,W,3]  ", s);
   const Tensor image = padded(pixels, multiple_of(network_.component));
   const Shape one = {1, image.shape()[1], image.shape()[2], 3};
-  prepare(one);
-  Plan& plan = plans_.use(tile_shape(one, tiling_));
+  const auto [plan, tiling, chosen] = plans_.use(one);
   Tensor out(DType::f32, {s[0], s[1] * scale_, s[2] * scale_, 3});
-  const double tiles = static_cast<double>(s[0] * tile_count(one, tiling_));
+  const double tiles = static_cast<double>(s[0] * tile_count(one, tiling));
   double done = 0;
   for (int64_t i = 0; i < s[0]; ++i) {
-    const Tensor large = in_tiles(image.rows(i, i + 1), tiling_, [&](const Tensor& tile) {
-      if (progress && !progress(done++ / tiles)) throw Cancelled("upscale");
-      return plan.run({{"pixels", tile}}).at("pixels");
-    });
+    const Tensor large =
+        in_tiles(image.rows(i, i + 1), tiling, [&, &plan = plan](const Tensor& tile) {
+          if (progress && !progress(done++ / tiles)) throw Cancelled("upscale");
+          return plan.run({{"pixels", tile}}).at("pixels");
+        });
     const auto from = large.span<float>();
     require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),
             "upscale: the pixels of image ", i, " are not finite in ", dtype_, "  ",
@@ -188,15 +188,13 @@ Tensor Upscaler::run(const Tensor& pixels, double scale,
           scale, ")");
   const Shape& s = pixels.shape();
   require(s.rank() == 4, "upscale: pixels must be f32 [N,H,W,3]  ", s);
-  const auto side = [&](int64_t n) {
-    return std::max<int64_t>(1, std::llround(static_cast<double>(n) * scale));
-  };
+  const Shape large = scaled(s, scale);
   const int times = times_for(scale);
   Tensor out = pixels;
   for (int i = 0; i < times; ++i)
     out = run(out, [&](double share) { return !progress || progress((i + share) / times); });
-  if (out.shape()[1] == side(s[1]) && out.shape()[2] == side(s[2])) return out;
-  return resized(out, side(s[1]), side(s[2]));
+  if (out.shape()[1] == large[1] && out.shape()[2] == large[2]) return out;
+  return resized(out, large[1], large[2]);
 }
 
 }  // namespace ebb

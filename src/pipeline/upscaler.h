@@ -33,9 +33,12 @@ class Upscaler {
   // Sides of tiles that are tried where the options leave it open, the largest first.
   static std::span<const int64_t> sides();
   // What the plan of the largest image needs that it evaluates to bring one [1,H,W,3] to `scale`
-  // times its size, in tiles of `side`; compiles it.
-  PlanNeeds needs(const Shape& image, double scale, int64_t side);
-  void set_tile(int64_t side);
+  // times its size, in tiles of `side`, 0: of the largest; compiles it.
+  PlanNeeds needs(const Shape& image, double scale, int64_t side = 0);
+  // [N,H,W,C] at `scale` times the size, rounded.
+  static Shape scaled(const Shape& image, double scale);
+  // Tiles of a larger side are not used any more; 0: all are.
+  void set_largest(int64_t side) { plans_.set_largest(side); }
   // Lets go of the device's memory until the next picture.
   void release();
   // f32 [N,H,W,3] in [-1,1] -> [N,kH,kW,3], clipped. What does not fit is evaluated in tiles that
@@ -47,7 +50,6 @@ class Upscaler {
   Tensor run(const Tensor& pixels, double scale, const std::function<bool(double)>& progress = {});
 
  private:
-  void prepare(const Shape& image);
   int times_for(double scale) const;  // evaluations, one behind the other
 
   LoadedComponent network_;
@@ -55,9 +57,7 @@ class Upscaler {
   UpscaleOptions options_;
   DType dtype_;
   int64_t scale_ = 0;
-  SizedPlans plans_;
-  Tiling tiling_;
-  Shape image_;  // that the tiling is for
+  TiledPlans plans_;
 };
 
 }  // namespace ebb

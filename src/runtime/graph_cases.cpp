@@ -1,5 +1,6 @@
 // The graphs that `ebb bench` times on accelerators, in bf16 with f32 parameters of norms.
 #include "ops/adamw/op.h"
+#include "ops/exp/op.h"
 #include "ops/gelu/op.h"
 #include "ops/group_norm/op.h"
 #include "ops/layer_norm/op.h"
@@ -14,8 +15,12 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
+#include "ops/sigmoid/op.h"
 #include "ops/silu/op.h"
+#include "ops/sin/op.h"
+#include "ops/softmax/op.h"
 #include "ops/split/op.h"
+#include "ops/tanh/op.h"
 #include "passes/gradients.h"
 #include "runtime/graph_bench.h"
 
@@ -174,9 +179,9 @@ void add_gated_layers(std::vector<GraphCase>& out) {
 // ---- norms and what is around them ---------------------------------------------------------
 
 template <class F>
-GraphCase case_of(const char* op, const Shape& shape, F build) {
-  GraphCase c{.op = op, .example = str(shape), .dtype = low};
-  c.graph.output("y", build(c.graph, c.graph.input("x", {low, shape})));
+GraphCase case_of(const char* op, const Shape& shape, F build, DType dtype = low) {
+  GraphCase c{.op = op, .example = str(shape), .dtype = dtype};
+  c.graph.output("y", build(c.graph, c.graph.input("x", {dtype, shape})));
   return c;
 }
 
@@ -228,8 +233,27 @@ void add_norms(std::vector<GraphCase>& out) {
     if (out[i].op != "geglu") out.push_back(gradient_of(out[i]));
 }
 
+// What the elementary functions of generated kernels cost: in bf16 arithmetic counts, in f32
+// memory.
+void add_functions(std::vector<GraphCase>& out) {
+  const std::pair<const char*, Value (*)(Value)> functions[] = {
+      {"exp", ops::exp},   {"sigmoid", ops::sigmoid}, {"sin", ops::sin},
+      {"tanh", ops::tanh}, {"gelu", ops::gelu},
+  };
+  for (const DType dtype : {low, DType::f32}) {
+    const auto add = [&](const char* op, const Shape& shape, Value (*function)(Value)) {
+      out.push_back(case_of(
+          op, shape, [&](Graph&, Value x) { return function(x); }, dtype));
+      if (dtype != low) out.back().example += "_f32";
+    };
+    for (const auto& [op, function] : functions) add(op, {64 << 20}, function);
+    add("softmax", {16384, 1152}, ops::softmax);
+    add("softmax", {16384, 4096}, ops::softmax);
+  }
+}
+
 void add_adamw(std::vector<GraphCase>& out) {
-  GraphCase c{.op = "adamw", .example = "64M", .low = 0.1, .high = 1};
+  GraphCase c{.op = "adamw", .example = "64m", .low = 0.1, .high = 1};
   Graph& g = c.graph;
   const auto in = [&](const char* name, Shape shape) {
     return g.input(name, f32(std::move(shape)));
@@ -259,6 +283,7 @@ std::vector<GraphCase> graph_cases() {
   add_convs(out);
   add_attentions(out);
   add_norms(out);
+  add_functions(out);
   add_adamw(out);
   return out;
 }

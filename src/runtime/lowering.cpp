@@ -6,19 +6,16 @@
 #include "base/names.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
-#include "passes/activations.h"
 #include "passes/concats.h"
-#include "passes/epilogue.h"
 #include "passes/fuse.h"
+#include "passes/fuse_epilogues.h"
 #include "passes/fuse_loops.h"
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
 #include "passes/merge_matmuls.h"
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
-#include "passes/scaled_residuals.h"
 #include "passes/segments.h"
-#include "passes/shortcuts.h"
 #include "passes/simplify.h"
 #include "passes/slices.h"
 #include "passes/upsampled_convs.h"
@@ -72,6 +69,13 @@ Graph with_computed_updates(const Graph& g, Lowering&) {
   return rw.take();
 }
 
+// Activations in epilogues could not be recomputed cheaply.
+Graph with_epilogues(const Graph& g, Lowering& l) {
+  FuseEpilogues how{.supports = same_kernel(l), .sums_only = l.mode != LoweringMode::no_recompute};
+  if (l.options.weights) how.is_weight = is_weight(g, l);
+  return fuse_epilogues(g, how);
+}
+
 Graph split_off_weights(const Graph& g, Lowering& l) {
   l.prepared = prepare(g, is_weight(g, l));
   return std::move(l.prepared.step);
@@ -84,10 +88,6 @@ bool merges_weights(const Lowering& l) {
 }
 bool reads_files(const Lowering& l) { return stores_weights(l) && l.device.on_host(); }
 bool fuses(const Lowering& l) { return l.options.fuse; }
-// Activations in epilogues could not be recomputed cheaply.
-bool fuses_activations(const Lowering& l) {
-  return l.options.fuse && l.mode == LoweringMode::no_recompute;
-}
 
 FuseCosts fuse_costs(const Lowering& l) {
   return {l.device.flops_per_pass(), l.device.hoists_row_scalars(), l.has_kernels_of("loop")};
@@ -122,11 +122,6 @@ constexpr Pass passes[] = {
            return transpose_upsampled_convs(g, is_weight(g, l), same_kind_of_kernel(l));
          },
      .when = merges_weights},
-    {.name = "merge_shortcuts",
-     .what = "shortcuts of residual blocks share their convolutions' accumulators",
-     .run = [](const Graph& g,
-               Lowering& l) { return merge_shortcuts(g, is_weight(g, l), same_kernel(l)); },
-     .when = merges_weights},
     {.name = "narrow_weights",
      .what = "weights of 16 bits stay so, where a kernel widens them when it reads them",
      .run =
@@ -134,6 +129,10 @@ constexpr Pass passes[] = {
            return narrow_weights(g, is_weight(g, l), is_unchanged(l), l.supported());
          },
      .when = reads_files},
+    {.name = "fuse_epilogues",
+     .what = "GEMMs and convolutions compute what is made of their products",
+     .run = with_epilogues,
+     .when = fuses},
     {.name = "prepare",
      .what = "what depends on weights alone leaves the graph",
      .run = split_off_weights,
@@ -142,18 +141,6 @@ constexpr Pass passes[] = {
     {.name = "compute_updates",
      .what = "updates have computed values",
      .run = with_computed_updates},
-    {.name = "fuse_scaled_residuals",
-     .what = "x + g (ab + bias) is an epilogue of the GEMM",
-     .run = [](const Graph& g, Lowering& l) { return fuse_scaled_residuals(g, same_kernel(l)); },
-     .when = fuses_activations},
-    {.name = "fuse_residuals",
-     .what = "residual adds are epilogues of GEMMs and convolutions",
-     .run = [](const Graph& g, Lowering& l) { return fuse_residuals(g, same_kernel(l)); },
-     .when = fuses},
-    {.name = "fuse_activations",
-     .what = "activations and their gradients are epilogues of GEMMs",
-     .run = [](const Graph& g, Lowering& l) { return fuse_activations(g, same_kernel(l)); },
-     .when = fuses_activations},
     {.name = "fuse",
      .what = "pointwise nodes are part of their readers",
      .run = [](const Graph& g, Lowering& l) { return dead_code(fuse(g, fuse_costs(l))); },

@@ -71,11 +71,9 @@ std::string class_text(const Signature& sig) {
   }
   out += rest;
   // nor does it matter which columns of an operand are read
-  static constexpr std::string_view column = "column=";
-  if (const size_t at = out.find(column); at != std::string::npos) {
-    const size_t digits = at + column.size();
-    out.replace(digits, out.find_first_of(" }", digits) - digits, "0");
-  }
+  for (const std::string_view columns : {"[columns=", ",columns="})
+    if (const size_t at = out.find(columns); at != std::string::npos)
+      out.erase(at, out.find(']', at) - at + (columns[0] == '[' ? 1 : 0));
   return out;
 }
 

@@ -45,6 +45,7 @@ class FarDevice final : public Device {
   }
   void synchronize() override {
     if (!fault.empty()) fail(std::exchange(fault, ""));
+    if (!short_of.empty()) throw OutOfMemory(std::exchange(short_of, ""));
   }
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     ++captures;
@@ -69,6 +70,7 @@ class FarDevice final : public Device {
   int transfers = 0;            // copies from the host
   int captures = 0, launches = 0;
   std::string fault;                 // what the next wait fails with, once
+  std::string short_of;              // the same, for want of memory
   std::string lost;                  // what all that concerns its memory fails with
   int64_t least = int64_t{1} << 62;  // bytes that were free at any time
 

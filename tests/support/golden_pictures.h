@@ -17,11 +17,12 @@ inline Tensor golden_picture(int64_t height, int64_t width) {
   return out;
 }
 
-inline Tensor golden_mask(int64_t height, int64_t width) {
+inline Tensor golden_mask(int64_t height, int64_t width, int64_t shift = 0) {
   Tensor out(DType::u8, {height, width, 1});
   for (int64_t y = 0, i = 0; y < height; ++y)
     for (int64_t x = 0; x < width; ++x, ++i)
-      out.span<uint8_t>()[static_cast<size_t>(i)] = y >= 16 && y < 48 && x >= 8 && x < 40 ? 255 : 0;
+      out.span<uint8_t>()[static_cast<size_t>(i)] =
+          y - shift >= 16 && y - shift < 48 && x - shift >= 8 && x - shift < 40 ? 255 : 0;
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ops/loop/op.h"
+#include "ops/prim/epilogue_form.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -30,6 +31,18 @@ inline bool none_supported(const Signature&) { return false; }
 // The same for a matmul with and without an epilogue.
 inline bool all_same_cost_class(const Signature&, const Signature&) { return true; }
 inline bool no_same_cost_class(const Signature&, const Signature&) { return false; }
+// Kernels of all epilogues that have a form.
+inline bool serves_forms(const Signature&, const Signature& fused) {
+  return ops::epilogue_form(fused).has_value();
+}
+// Uses of an op whose epilogue has this form.
+inline int64_t count_forms(const Graph& g, const OpDef& op, ops::EpilogueForm::Kind kind) {
+  return std::count_if(g.nodes().begin(), g.nodes().end(), [&](const Node& n) {
+    if (n.op != &op) return false;
+    const auto form = ops::epilogue_form(g.signature(n));
+    return form && form->kind == kind;
+  });
+}
 
 // Primitives, and pointwise ops as such.
 inline Graph in_primitives(const Graph& g) {

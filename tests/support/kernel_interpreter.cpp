@@ -272,7 +272,6 @@ class Cluster {
       case Op::sqrt: return off(std::sqrt(a));
       case Op::rsqrt: return off(static_cast<float>(1 / std::sqrt(double{a})));
       case Op::exp2: return off(static_cast<float>(std::exp2(double{a})));
-      case Op::log2: return off(static_cast<float>(std::log2(double{a})));
       case Op::select: return x(i, in(i, 0, t) != 0 ? 1 : 2, t);
       case Op::to_float: return converted(kind(i, 0), in(i, 0, t));
       case Op::unpack: return unpacked(static_cast<DType>(i.detail), in(i, 0, t), i.number & 255);

@@ -21,6 +21,18 @@ inline std::shared_ptr<WeightStore> hashed_store(const Model& model, const Model
   return std::make_shared<WeightStore>(std::move(out));
 }
 
+// The same as files have it, for what changes weights: adapters.
+inline std::shared_ptr<WeightStore> hashed_file_store(const Model& model,
+                                                      const ModelConfig& config) {
+  WeightStore::Weights out;
+  for (const nn::Weight& w : weights_of(model, config)) {
+    StoredWeight stored = stored_tensor(hashed_file_tensor(w.name, nn::file_shape(w)));
+    stored.decode = [w](Value v) { return nn::decode(w, v); };
+    out.emplace(w.name, std::move(stored));
+  }
+  return std::make_shared<WeightStore>(std::move(out));
+}
+
 inline ModelConfig config_of(const Model& model, const nlohmann::json& values) {
   ModelConfig config = model.presets[0].config;
   const auto fields = config.fields();

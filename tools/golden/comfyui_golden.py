@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 import torch  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import program_networks as small  # noqa: E402
@@ -31,6 +33,37 @@ SAMPLERS = ("euler euler_cfg_pp euler_ancestral heun heunpp2 dpm_2 dpm_2_ancestr
             "dpmpp_2s_ancestral dpmpp_sde dpmpp_2m dpmpp_2m_sde dpmpp_3m_sde ddpm lcm "
             "ipndm ipndm_v deis ddim uni_pc uni_pc_bh2").split()
 SCHEDULES = "normal karras exponential sgm_uniform simple ddim_uniform beta".split()
+
+
+def cases_of_other_files():
+    """LoRAs, embeddings, control networks, and networks that were trained to inpaint."""
+    fox = dict(strength=0.7, text_strength=0.5)
+    named = dict(prompt="a (embedding:foxes:1.3) in deep snow, embedding:foxes",
+                 negative="blurry embedding:foxes")
+    out = {}
+    for net, end in (("sd1", ""), ("xl", "_xl")):
+        out |= {
+            f"lora{end}": dict(network=net, lora=fox),
+            f"embedding{end}": dict(network=net, **named),
+            f"lora_embedding{end}": dict(network=net, lora=dict(fox, text_strength=0), **named),
+            f"control{end}": dict(network=net, controls=[dict(seed=1, strength=0.8)]),
+            f"control_part{end}": dict(network=net, controls=[
+                dict(seed=2, strength=1.0, start=0.2, end=0.6)]),
+            f"inpaint_mask{end}": dict(network=f"{net}_inpaint", init=True, strength=1.0,
+                                       mask=True),
+            f"inpaint_plain{end}": dict(network=f"{net}_inpaint"),
+        }
+    inpaint = dict(network="sd1_inpaint", init=True)
+    return out | {
+        "control_two": dict(sampler="dpmpp_2m", schedule="karras", controls=[
+            dict(seed=1, strength=0.5, end=0.5), dict(seed=2, strength=0.7)]),
+        "control_ancestral": dict(sampler="euler_ancestral", controls=[dict(seed=3, strength=0.7)]),
+        "control_lora": dict(lora=fox, controls=[dict(seed=1, strength=0.8)]),
+        "inpaint_mask_part": dict(inpaint, strength=0.6, mask=True, sampler="dpmpp_2m"),
+        "inpaint_image": dict(inpaint, strength=0.6),
+        "inpaint_odd": dict(inpaint, strength=0.8, mask=True, mask_shift=4),
+        "mask_odd": dict(init=True, strength=0.8, mask=True, mask_shift=3),
+    }
 
 
 def cases():
@@ -59,6 +92,7 @@ def cases():
         "mask_lcm": dict(init=True, strength=0.6, mask=True, sampler="lcm"),
         "mask_uni_pc": dict(init=True, strength=0.6, mask=True, sampler="uni_pc"),
     }
+    out |= cases_of_other_files()
     usual = dict(network="sd1", sampler="euler", schedule="normal", steps=20, guidance=5.0,
                  seed=7, height=64, width=64, prompt=PROMPT, negative=NEGATIVE)
     return {name: {**usual, **case} for name, case in out.items()}
@@ -149,6 +183,16 @@ def clip_of(texts, comfy, folder):
     return comfy.sd.CLIP(target, embedding_directory=folder, model_options={"dtype": torch.float32})
 
 
+def control_of(c, comfy):
+    config = {k: v for k, v in unet_config(dict(c, image_size=16, extra_channels=0,
+                                                output_depths=[])).items()
+              if k not in ("out_channels", "transformer_depth_output")}
+    network = comfy.cldm.cldm.ControlNet(
+        **config, hint_channels=3, num_heads=c["num_heads"] or -1,
+        num_head_channels=c["num_head_channels"] or -1, operations=comfy.ops.disable_weight_init)
+    return comfy.controlnet.ControlNet(small.fill(network), load_device=torch.device("cpu"))
+
+
 def vae_of(c, comfy):
     config = dict(double_z=True, z_channels=c["latent_channels"], resolution=256, in_channels=3,
                   out_ch=3, ch=c["channels"], ch_mult=c["channel_mult"],
@@ -163,29 +207,49 @@ def vae_of(c, comfy):
 # ---- runs ------------------------------------------------------------------------------------
 
 
+def latents_of(case, conditions, vae, nodes):
+    """What a run begins with, and its conditions."""
+    height, width = case["height"], case["width"]
+    if not case.get("init"):
+        return nodes.EmptyLatentImage().generate(width, height)[0], conditions
+    pixels = small.picture(height, width)[None].float() / 255
+    mask = small.mask(height, width, case.get("mask_shift", 0))[None].float() / 255
+    if case.get("mask") and "inpaint" in case["network"]:
+        *conditions, latent = nodes.InpaintModelConditioning().encode(*conditions, pixels, vae,
+                                                                      mask)
+        return latent, conditions
+    latent, = nodes.VAEEncode().encode(vae, pixels)
+    if case.get("mask"):
+        latent, = nodes.SetLatentNoiseMask().set_mask(latent, mask)
+    return latent, conditions
+
+
 def run(name, case, comfy, nodes, folder):
     net = small.NETWORKS[case["network"]]
     model, clip = model_of(net["unet"], comfy), clip_of(net["texts"], comfy, folder)
     vae = vae_of(net["autoencoder"], comfy)
+    if "lora" in case:
+        model, clip = comfy.sd.load_lora_for_models(
+            model, clip, small.tensors_of(net["lora_tensors"]), case["lora"]["strength"],
+            case["lora"]["text_strength"])
+    if "embedding:" in case["prompt"]:
+        save_file(small.tensors_of(net["embedding_tensors"]),
+                  Path(folder) / f"{small.EMBEDDING}.safetensors")
     if "clip_skip" in case:
         clip, = nodes.CLIPSetLastLayer().set_last_layer(clip, -case["clip_skip"])
-    positive, negative = (nodes.CLIPTextEncode().encode(clip, case[p])[0]
-                          for p in ("prompt", "negative"))
-    height, width = case["height"], case["width"]
-    if case.get("init"):
-        pixels = small.picture(height, width)[None].float() / 255
-        latent, = nodes.VAEEncode().encode(vae, pixels)
-        if case.get("mask"):
-            latent, = nodes.SetLatentNoiseMask().set_mask(
-                latent, small.mask(height, width)[None].float() / 255)
-    else:
-        latent, = nodes.EmptyLatentImage().generate(width, height)
+    conditions = [nodes.CLIPTextEncode().encode(clip, case[p])[0] for p in ("prompt", "negative")]
+    for c in case.get("controls", []):
+        image = small.pattern(case["height"], case["width"], c["seed"])[None].float() / 255
+        conditions = nodes.ControlNetApplyAdvanced().apply_controlnet(
+            *conditions, control_of(net["control_net"], comfy), image, c["strength"],
+            c.get("start", 0.0), c.get("end", 1.0))
+    latent, conditions = latents_of(case, conditions, vae, nodes)
     noise = torch.Generator().manual_seed(case["seed"] + 1)
     comfy.k_diffusion.sampling.default_noise_sampler = lambda like: (
         lambda *_: torch.randn(like.shape, generator=noise))
     latent, = nodes.KSampler().sample(model, case["seed"], case["steps"], case["guidance"],
-                                      case["sampler"], case["schedule"], positive, negative,
-                                      latent, denoise=case.get("strength", 1.0))
+                                      case["sampler"], case["schedule"], *conditions, latent,
+                                      denoise=case.get("strength", 1.0))
     x = latent["samples"]
     pixels = nodes.VAEDecode().decode(vae, {"samples": x})[0] * 2 - 1  # NHWC
     return {"case": name, "dialect": "comfy", "noise": "auto",
@@ -201,6 +265,8 @@ def load(path):
     from comfy.cli_args import args
     args.cpu, args.force_fp32, args.fp32_vae, args.fp32_text_enc = True, True, True, True
     import comfy.supported_models_base  # noqa: F401
+    import comfy.cldm.cldm  # noqa: F401
+    import comfy.controlnet  # noqa: F401
     import comfy.sdxl_clip  # noqa: F401
     import comfy
     import nodes
@@ -219,7 +285,8 @@ def main():
     parser.add_argument("--comfyui", required=True, help="a checkout of ComfyUI")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--version", default="", help="of the checkout, where it is no git clone")
-    parser.add_argument("--only", default="", help="cases whose names have this; writes nothing")
+    parser.add_argument("--only", default="",
+                        help="cases whose names have this, a regular expression; writes nothing")
     args = parser.parse_args()
     version = args.version or version_of(args.comfyui)
     torch.set_num_threads(1)
@@ -227,7 +294,7 @@ def main():
     runs = []
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         for name, case in cases().items():
-            if args.only in name:
+            if re.search(args.only, name):
                 runs.append(run(name, case, comfy, nodes, folder))
                 print(name, runs[-1]["latents"]["l2"], flush=True)
     if args.only:

@@ -34,7 +34,7 @@ import tokenizer_golden
 
 EMBEDDINGS = {"myemb": 3, "big one": 20, "huge": 60}
 COUNT = 2600
-SEEDS = range(8)  # of Python's hashes
+SEEDS = range(16)  # of Python's hashes; the first is that of the run itself
 WORDS = ["cat", "a dog", "red ", " sky,", ", ", " ", "very old house, ", "x", "it's", " 4k ", "1.5",
          "AND", " AND ", "BREAK", " BREAK ", "BREAKS", "BRAND ", "\n", "masterpiece, ", "myemb",
          " big one ", "huge,", "embedding:myemb", " embedding:huge ", "embedding:none", "a:b",
@@ -212,6 +212,9 @@ def texts_by_seed(seed):
 
 
 def main():
+    if os.environ.get("PYTHONHASHSEED") != str(SEEDS[0]) and "--texts" not in sys.argv:
+        os.environ["PYTHONHASHSEED"] = str(SEEDS[0])
+        os.execv(sys.executable, [sys.executable, *sys.argv])
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("merges", "webui", "comfyui"):
         parser.add_argument("--" + name, required=True)
@@ -239,7 +242,7 @@ def main():
     if options.texts:
         print(*[attempt(a1111.text_of_texts, p) for p in prompts()], sep="\n")
         return
-    by_seed = [texts_by_seed(seed) for seed in SEEDS]
+    by_seed = [texts_by_seed(seed) for seed in SEEDS[1:]]
     rows = []
     for i, prompt in enumerate(prompts()):
         hashes = [attempt(make, prompt) for make in makers]

@@ -23,106 +23,7 @@ from safetensors.torch import save_file  # noqa: E402
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import program_networks as small  # noqa: E402
 from hashed_weights import hashed_parameter  # noqa: E402
-
-PROMPT, NEGATIVE = "a red fox in deep snow, at dawn", "blurry"
-LONG = ("a (red fox:1.3) in ((deep)) snow, at [dawn], " + "with trees and very old stones, " * 14
-        + "and a (river (of glass:1.5):0.8)")
-SAMPLERS = ["DPM++ 2M", "DPM++ SDE", "DPM++ 2M SDE", "DPM++ 2M SDE Heun", "DPM++ 2S a",
-            "DPM++ 3M SDE", "Euler a", "Euler", "LMS", "Heun", "DPM2", "DPM2 a", "DPM fast",
-            "Restart", "DDIM", "DDIM CFG++", "PLMS", "UniPC", "LCM"]
-SCHEDULES = ["Uniform", "Karras", "Exponential", "Polyexponential", "SGM Uniform", "KL Optimal",
-             "Align Your Steps", "Simple", "Normal", "DDIM", "Beta"]
-
-
-def word(name):
-    return re.sub(r"\W+", "_", name.lower().replace("++", "pp")).strip("_")
-
-
-def cases_of_other_starts():
-    """Samplers that begin at levels of their own, and other noise of a seed."""
-    out = {}
-    for s in ("DDIM", "DDIM CFG++", "PLMS", "UniPC", "LCM"):
-        out[f"image_{word(s)}"] = dict(init=True, strength=0.6, sampler=s)
-        out[f"mask_{word(s)}"] = dict(init=True, strength=0.6, mask=True, sampler=s)
-    return out | {
-        "lcm_karras": dict(sampler="LCM", schedule="Karras", steps=6),
-        "lcm_sgm_uniform": dict(sampler="LCM", schedule="SGM Uniform", steps=5),
-        "variation": dict(variation=dict(subseed=5, subseed_strength=0.3)),
-        "variation_image": dict(variation=dict(subseed=5, subseed_strength=0.7), init=True,
-                                strength=0.6, sampler="Euler a"),
-        "seed_resize": dict(variation=dict(resize_height=4, resize_width=6)),
-        "ensd": dict(variation=dict(ensd=31337), sampler="Euler a"),
-        "ensd_hires": dict(variation=dict(ensd=31337, subseed=5, subseed_strength=0.3),
-                           sampler="Euler a", hires=dict(
-                               scale=1.5, upscaler="Latent", steps=0, strength=0.6)),
-        "ddim_9": dict(sampler="DDIM", steps=9),
-        "ddim_27": dict(sampler="DDIM", steps=27),
-        "unipc_9": dict(sampler="UniPC", steps=9),
-        "hires_ddim": dict(sampler="DDIM", hires=dict(
-            scale=1.5, upscaler="Latent", steps=0, strength=0.6)),
-    }
-
-
-def cases():
-    out = {f"sampler_{word(s)}": dict(sampler=s, steps=20 if s == "Restart" else 12)
-           for s in SAMPLERS}
-    out |= {f"schedule_{word(s)}": dict(sampler="Euler", schedule=s) for s in SCHEDULES}
-    out |= {f"schedule_{word(s)}_dpmpp_2m": dict(sampler="DPM++ 2M", schedule=s)
-            for s in SCHEDULES}
-    out |= {
-        "plain_xl": dict(network="xl"),
-        "empty_negative_xl": dict(network="xl", negative=""),
-        "emphasis": dict(prompt="a (red:1.3) fox in ((deep) snow:0.7), at \\(dawn\\)"),
-        "emphasis_xl": dict(network="xl", prompt="a (red:1.3) fox in ((deep) snow:0.7)"),
-        "emphasis_negative": dict(negative="(blurry:1.4), [low quality]"),
-        "long": dict(prompt=LONG),
-        "long_xl": dict(network="xl", prompt=LONG),
-        "break": dict(prompt="a red fox BREAK in (deep:1.2) snow"),
-        "editing": dict(prompt="a [red:blue:0.4] fox in [deep::12] snow"),
-        "editing_emphasis": dict(prompt="a [red:(blue:1.5):0.4] fox in deep snow"),
-        "editing_long": dict(prompt="[fox:" + "a red fox in very deep snow, " * 12 + ":0.5]"),
-        "alternation": dict(prompt="a [red|blue|very old] fox"),
-        "several": dict(prompt="a red fox AND deep (snow:1.2) :0.7 AND dawn :-0.3"),
-        "several_long": dict(prompt="a fox :1.1 AND " + "trees and very old stones, " * 14),
-        "editing_heun": dict(sampler="Heun", prompt="a [red:blue:0.4] fox"),
-        "editing_fast": dict(sampler="DPM fast", prompt="[fox:tree house:0.4]"),
-        "editing_plms": dict(sampler="PLMS", prompt="[fox:tree house:0.4]"),
-        "editing_mask_heun": dict(sampler="Heun", prompt="[fox:tree house:0.4]", init=True,
-                                  strength=0.6, mask=True),
-        "clip_skip": dict(clip_skip=2),
-        "guidance_1": dict(guidance=1.0),
-        "image": dict(init=True, strength=0.6),
-        "image_ancestral": dict(init=True, strength=0.35, sampler="Euler a"),
-        "image_2m_karras": dict(init=True, strength=0.6, sampler="DPM++ 2M", schedule="Karras"),
-        "image_2m_sde": dict(init=True, strength=0.6, sampler="DPM++ 2M SDE"),
-        "image_1": dict(init=True, strength=1.0),
-        "image_editing": dict(init=True, strength=0.6, prompt="a [red:blue:0.4] fox"),
-        "mask": dict(init=True, strength=0.6, mask=True),
-        "mask_noise": dict(init=True, strength=0.9, mask=True, content="noise"),
-        "mask_nothing": dict(init=True, strength=1.0, mask=True, content="nothing"),
-        "mask_ancestral": dict(init=True, strength=0.6, mask=True, sampler="Euler a"),
-        "hires": dict(hires=dict(scale=1.5, upscaler="Latent", steps=0, strength=0.6)),
-        "hires_steps": dict(sampler="Euler a", hires=dict(
-            scale=2.0, upscaler="Latent (nearest-exact)", steps=10, strength=0.5)),
-        "hires_2m_sde": dict(sampler="DPM++ 2M SDE", hires=dict(
-            scale=1.5, upscaler="Latent (bicubic antialiased)", steps=0, strength=0.7)),
-        "hires_editing": dict(prompt="a [red:blue:0.4] fox", hires=dict(
-            scale=1.5, upscaler="Latent", steps=0, strength=0.6)),
-        "refiner": dict(refiner=dict(network="sd1_heads", share=0.6)),
-        "refiner_2m": dict(sampler="DPM++ 2M", refiner=dict(network="sd1_heads", share=0.6)),
-        "refiner_2m_sde": dict(sampler="DPM++ 2M SDE",
-                               refiner=dict(network="sd1_heads", share=0.6)),
-        "refiner_lms": dict(sampler="LMS", refiner=dict(network="sd1_heads", share=0.6)),
-        "refiner_unipc": dict(sampler="UniPC", refiner=dict(network="sd1_heads", share=0.6)),
-        "refiner_plms": dict(sampler="PLMS", refiner=dict(network="sd1_heads", share=0.6)),
-        "refiner_ancestral": dict(sampler="Euler a",
-                                  refiner=dict(network="sd1_heads", share=0.6)),
-    }
-    out |= cases_of_other_starts()
-    usual = dict(network="sd1", sampler="Euler", schedule="auto", steps=12, guidance=5.0, seed=7,
-                 height=64, width=64, prompt=PROMPT, negative=NEGATIVE)
-    return {name: {**usual, **case} for name, case in out.items()}
-
+from webui_cases import COUNTED, cases  # noqa: E402
 
 # ---- checkpoints of small networks -----------------------------------------------------------
 
@@ -168,11 +69,15 @@ def unet_params(c):
 
 
 def sd1_config(net, folder, tokenizer):
-    return dict(target="ldm.models.diffusion.ddpm.LatentDiffusion", params=dict(
+    # trained to inpaint: the mask and latents of a picture are channels beside the noise
+    beside = bool(net["unet"]["extra_channels"])
+    kind = "LatentInpaintDiffusion" if beside else "LatentDiffusion"
+    return dict(target=f"ldm.models.diffusion.ddpm.{kind}", params=dict(
         linear_start=0.00085, linear_end=0.0120, num_timesteps_cond=1, timesteps=1000,
         first_stage_key="jpg", cond_stage_key="txt", image_size=64, channels=4,
-        cond_stage_trainable=False, conditioning_key="crossattn", monitor="val/loss_simple_ema",
-        scale_factor=0.18215, use_ema=False,
+        cond_stage_trainable=False, conditioning_key="hybrid" if beside else "crossattn",
+        monitor="val/loss_simple_ema", scale_factor=0.18215, use_ema=False,
+        **(dict(finetune_keys=None) if beside else {}),
         unet_config=dict(target="ldm.modules.diffusionmodules.openaimodel.UNetModel",
                          params=unet_params(net["unet"])),
         first_stage_config=first_stage(net["autoencoder"],
@@ -281,6 +186,8 @@ def write_checkpoint(name, folder, tokenizer):
 
 class Runs:
     def __init__(self, folder, tokenizer):
+        import ldm.modules.distributions.distributions
+        import sgm.modules.distributions.distributions
         from modules import processing, sd_models, shared
         self.processing, self.sd_models, self.shared = processing, sd_models, shared
         shared.opts.data.update(randn_source="NV", CLIP_stop_at_last_layers=1,
@@ -292,8 +199,12 @@ class Runs:
             info = sd_models.CheckpointInfo(str(path))
             info.register()
             self.infos[name] = info
-        from ldm.modules.distributions.distributions import DiagonalGaussianDistribution as Gaussian
-        Gaussian.sample = Gaussian.mode  # the mean, whose deviation no seed decides
+        # the mean, whose deviation no seed decides
+        for posterior in (ldm.modules.distributions.distributions,
+                          sgm.modules.distributions.distributions):
+            gaussian = posterior.DiagonalGaussianDistribution
+            gaussian.sample = gaussian.mode
+        self.write_embeddings(Path(folder) / "embeddings")
         self.decoded = []
         decode = processing.decode_latent_batch
 
@@ -302,6 +213,26 @@ class Runs:
             self.decoded.append((batch.clone(), torch.stack([x.float() for x in out])))
             return out
         processing.decode_latent_batch = recorded
+        self.counts = []
+        from modules import script_callbacks
+        script_callbacks.on_cfg_denoiser(
+            lambda p: self.counts.append([p.sampling_step, p.total_sampling_steps]))
+
+    @staticmethod
+    def write_embeddings(folder):
+        for name, net in small.NETWORKS.items():
+            if "embedding_tensors" in net:
+                (folder / name).mkdir(parents=True)
+                save_file(small.tensors_of(net["embedding_tensors"]),
+                          folder / name / f"{small.EMBEDDING}.safetensors")
+
+    def write_lora(self, net):
+        """The only one that the program finds."""
+        import networks
+        folder = Path(self.shared.cmd_opts.lora_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(small.tensors_of(net["lora_tensors"]), folder / f"{small.LORA}.safetensors")
+        networks.list_available_networks()
 
     def load(self, name):
         current = self.sd_models.model_data.sd_model
@@ -313,9 +244,9 @@ class Runs:
         schedule = "Automatic" if case["schedule"] == "auto" else case["schedule"]
         call = dict(sd_model=self.load(case["network"]), prompt=case["prompt"],
                     negative_prompt=case["negative"], seed=case["seed"], steps=case["steps"],
-                    cfg_scale=case["guidance"], width=case["width"], height=case["height"],
-                    sampler_name=case["sampler"], scheduler=schedule, do_not_save_samples=True,
-                    do_not_save_grid=True)
+                    cfg_scale=case["guidance"], n_iter=case.get("count", 1),
+                    width=case["width"], height=case["height"], sampler_name=case["sampler"],
+                    scheduler=schedule, do_not_save_samples=True, do_not_save_grid=True)
         self.shared.opts.data.update(CLIP_stop_at_last_layers=case.get("clip_skip", 1),
                                      randn_source="CPU" if "SDE" in case["sampler"] else "NV")
         v = case.get("variation", {})
@@ -337,14 +268,17 @@ class Runs:
         if "mask" in case:
             contents = ["fill", "original", "noise", "nothing"]
             content = contents.index(case.get("content", "original"))
-            call.update(mask=Image.fromarray(small.mask(case["height"], case["width"]).numpy()),
-                        mask_blur_x=0, mask_blur_y=0, inpainting_fill=content,
-                        inpaint_full_res=False)
+            mask = small.mask(case["height"], case["width"], case.get("mask_shift", 0))
+            call.update(mask=Image.fromarray(mask.numpy()), mask_blur_x=0, mask_blur_y=0,
+                        inpainting_fill=content, inpaint_full_res=False)
         return self.processing.StableDiffusionProcessingImg2Img(**call)
 
     def run(self, name, case):
         from record import nhwc, summary
         self.decoded.clear()
+        self.counts.clear()
+        if "lora" in case:
+            self.write_lora(small.NETWORKS[case["network"]])
         p = self.processed(case)
         self.processing.process_images(p)
         x, pixels = self.decoded[-1]
@@ -355,9 +289,26 @@ class Runs:
         noise = ["generator=torch_cpu"] if "SDE" in case["sampler"] else []
         noise += [f"{k}={v}" for k, v in case.get("variation", {}).items()]
         options = {"noise_options": ",".join(noise)} if noise else {}
+        if name in COUNTED:
+            options["counts"] = [[step for step, _ in self.counts], self.counts[0][1]]
         return {"case": name, "dialect": "a1111", "noise": "auto", **options, **case,
                 "latents": summary("latents", nhwc(x), first=16),
                 "pixels": summary("pixels", nhwc(pixels.clamp(-1, 1)), first=16)}
+
+
+def fills():
+    """Pictures whose masked part has the colours around it."""
+    import numpy as np
+    from modules import masking
+    from record import summary
+    out = []
+    for name, height, width in [("mask", 64, 64), ("mask", 96, 56), ("soft_mask", 64, 96)]:
+        mask = Image.fromarray(getattr(small, name)(height, width).numpy())
+        image = Image.fromarray(small.picture(height, width).numpy())
+        data = torch.from_numpy(np.array(masking.fill(image, mask)))
+        out.append(dict(mask=name, height=height, width=width,
+                        filled=summary("filled", data.float(), first=16)))
+    return out
 
 
 def load(path, data):
@@ -377,6 +328,12 @@ def load(path, data):
     script_callbacks.on_list_optimizers(sd_hijack_optimizations.list_optimizers)
     sd_hijack.list_optimizers()
     extra_networks.initialize()
+    # its built-in extension for LoRAs, as its user interface starts it
+    sys.path[:0] = [str(path / "extensions-builtin" / "Lora" / p) for p in ("", "scripts")]
+    import lora_script  # noqa: F401
+    import extra_networks_lora
+    lora_script.networks.extra_network_lora = extra_networks_lora.ExtraNetworkLora()
+    extra_networks.register_extra_network(lora_script.networks.extra_network_lora)
     devices.dtype = devices.dtype_vae = devices.dtype_unet = torch.float32
 
 
@@ -405,12 +362,13 @@ def main():
             if re.search(args.only, name):
                 runs.append(all_runs.run(name, case))
                 print(name, runs[-1]["latents"]["l2"], flush=True)
+        filled = fills()
     if args.only:
         return
     write(args.out / "webui_runs.json", {
         "generator": {"python": platform.python_version(), "torch": torch.__version__,
                       "webui": args.version, "rule": "tools/golden/hashed_weights.py"},
-        "networks": small.NETWORKS, "runs": runs})
+        "networks": small.NETWORKS, "fills": filled, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ struct ControlFlags {
     f("upscale", upscale,
       "FILE[:scale], an upscaler of the finished pictures (ESRGAN, Real-ESRGAN)");
   }
+  void choices(auto&& f) { f("control_resize", control_resize, {"crop", "stretch"}); }
 };
 
 // The denoiser with the networks that the flags name. Throws Error.

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "apps/cli/command.h"
 #include "base/error.h"
 
 namespace ebb::cli {
@@ -30,6 +31,12 @@ void InputFiles::add(const std::string& flag, const std::string& text) {
 
 void InputFiles::add(const std::string& flag, const std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i) add(i == 0 ? flag : str(flag, ' ', i + 1), texts[i]);
+}
+
+void check_there(const InputFiles& files, std::string_view command) {
+  for (const InputFile& f : files.all())
+    require(!f.path.empty(), command, ": ", flag_of(f.name.substr(0, f.name.find(' '))),
+            " does not exist  ", f.text);
 }
 
 void check_not_input(const std::string& out, const InputFiles& files, std::string_view command) {

@@ -28,6 +28,9 @@ class InputFiles {
   std::vector<InputFile> files_;
 };
 
+// Throws Error for a text that names nothing that is there, with its flag.
+void check_there(const InputFiles& files, std::string_view command);
+
 // Throws Error if `out` is one of the files, by whatever path.
 void check_not_input(const std::string& out, const InputFiles& files, std::string_view command);
 

@@ -120,6 +120,23 @@ void check_switch(const CLI::App& app, std::string_view command,
           " ", word, "')");
 }
 
+// Throws Error for a switch with a value that is neither on nor off: --json=3.
+void check_switch_values(const CLI::App& app, std::string_view command,
+                         const std::vector<std::string>& words) {
+  static const std::vector<std::string> values{"true", "false", "on", "off", "yes", "no", "1", "0"};
+  for (const std::string& word : words) {
+    if (word == "--") return;
+    const size_t equals = word.find('=');
+    if (!word.starts_with("--") || equals == word.npos) continue;
+    const std::string flag = word.substr(0, equals), value = word.substr(equals + 1);
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    require(!option || option->get_expected_max() > 0 ||
+                std::ranges::find(values, small_letters(value)) != values.end(),
+            command, ": ", flag, " is a switch: its value must be true or false (got '", word,
+            "')");
+  }
+}
+
 int run_command(const Command& command, const std::vector<std::string>& given) {
   const std::vector<std::string> words = with_hyphens(given);
   check_repeats(command, words);  // before a command reads some of them
@@ -129,6 +146,7 @@ int run_command(const Command& command, const std::vector<std::string>& given) {
   app.set_help_all_flag("--help-all", "every option");
   app.option_defaults()->always_capture_default(false);
   const std::function<int()> run = command.bind(app, words);
+  check_switch_values(app, command.name, words);
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {
     app.parse(reversed);

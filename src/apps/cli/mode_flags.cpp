@@ -5,7 +5,7 @@
 #include "apps/cli/picture_output.h"
 #include "apps/cli/unused_flags.h"
 #include "base/error.h"
-#include "diffusion/solver/defaults.h"
+#include "diffusion/solver/dialect.h"
 #include "io/mask_file.h"
 #include "pipeline/noise_parameters.h"
 
@@ -51,12 +51,12 @@ void add_mask(const ModeFlags& f, TextToImageRequest& q) {
 
 void add_noise(const ModeFlags& f, GenerateOptions& o) {
   if (f.variation.empty() && f.seed_resize.empty() && f.ensd == 0) return;
-  const DefaultNoise noise = o.noise == "auto" ? default_noise(o.dialect, o.sampler)
-                                               : DefaultNoise{.source = find_source(o.noise).name};
-  require(noise.source == "a1111",
+  const std::string source =
+      o.noise == "auto" ? find_dialect(o.dialect).noise : find_source(o.noise).name;
+  require(source == "a1111",
           "generate: --variation, --seed-resize and --ensd need the noise "
           "of --dialect a1111 (got --noise ",
-          noise.source, ")");
+          source, ")");
   NoiseVariation v{.seed_delta = f.ensd};
   if (!f.variation.empty()) {
     const size_t colon = f.variation.find(':');

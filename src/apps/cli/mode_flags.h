@@ -56,6 +56,11 @@ struct ModeFlags {
     f("refiner_lora", refiner_lora, "as --lora, on the refiner");
     f("tiling", tiling, "pictures that can be laid side by side without a seam: x, y or both");
   }
+  void choices(auto&& f) {
+    f("fit", fit, {"stretch", "crop"});
+    f("masked_content", masked_content, {"auto", "fill", "original", "noise", "nothing"});
+    f("tiling", tiling, {"none", "x", "y", "both"});
+  }
   std::string refiner_file() const;   // of --refiner
   std::string upscaler_file() const;  // of --hires, if that names one
   // Reads the pictures. Throws Error, also for flags that have no effect without others.

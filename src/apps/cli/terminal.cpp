@@ -85,7 +85,8 @@ ProgressLine::ProgressLine(std::string what)
 
 void ProgressLine::show(double share) {
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-  const bool tells = share > 0 && spent.count() >= 2;  // less says nothing about what is to come
+  // less says nothing about what is to come
+  const bool tells = spent.count() >= (share >= 0.05 ? 2 : 30) && share > 0;
   show(share, what_, tells ? spent.count() * (1 - share) / share : -1);
 }
 

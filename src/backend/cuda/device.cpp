@@ -1,10 +1,13 @@
 #include "backend/cuda/device.h"
 
+#include <mutex>
 #include <utility>
 
 #include "backend/cuda/blocking.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/generated/cluster_occupancy.h"
+#include "backend/cuda/ptx/compiler.h"
+#include "backend/cuda/staging.h"
 #include "core/out_of_memory.h"
 
 namespace ebb::cuda {
@@ -77,7 +80,15 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index) : here_(true), compiler_(index) {
+struct CudaDevice::LazyStaging {
+  std::once_flag made;
+  std::unique_ptr<Staging> staging;
+};
+
+CudaDevice::CudaDevice(int index)
+    : here_(true),
+      staging_(std::make_unique<LazyStaging>()),
+      compiler_(std::make_unique<Compiler>(index)) {
   check(cudaSetDevice(index), "opening the device");
   cudaDeviceProp properties = {};
   check(cudaGetDeviceProperties(&properties, index), "asking for the device's name");
@@ -98,7 +109,10 @@ CudaDevice::CudaDevice(int index) : here_(true), compiler_(index) {
   fault_ = new (fault) Fault{};
 }
 
-CudaDevice::CudaDevice(Chip chip) : chip_(std::move(chip)), compiler_(0) {}
+CudaDevice::CudaDevice(Chip chip)
+    : chip_(std::move(chip)),
+      staging_(std::make_unique<LazyStaging>()),
+      compiler_(std::make_unique<Compiler>(0)) {}
 
 CudaDevice::~CudaDevice() {
   if (!here_) return;
@@ -166,8 +180,8 @@ void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
 
 Staging& CudaDevice::staging() {
   require_here();
-  std::call_once(staging_made_, [this] { staging_ = std::make_unique<Staging>(); });
-  return *staging_;
+  std::call_once(staging_->made, [this] { staging_->staging = std::make_unique<Staging>(); });
+  return *staging_->staging;
 }
 
 void CudaDevice::synchronize() {

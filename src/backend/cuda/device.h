@@ -4,16 +4,16 @@
 #include <cuda_runtime.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "backend/cuda/chip.h"
-#include "backend/cuda/ptx/compiler.h"
-#include "backend/cuda/staging.h"
 #include "core/device.h"
 
 namespace ebb::cuda {
+
+class Compiler;
+class Staging;
 
 // What a kernel tells the host when an input is wrong; zero: nothing is. Written by device code,
 // read when the device is waited for.
@@ -59,11 +59,7 @@ class CudaDevice final : public Device {
   int64_t shared_per_block() const { return chip_.shared_per_block; }
   Fault* fault() const { return fault_; }  // an address for the device and the host
 
-  // The kernel `name` of a PTX text, compiled by the driver the first time that the text is seen,
-  // in the background.
-  Generated generated(const std::string& ptx, const char* name) {
-    return compiler_.kernel(ptx, name);
-  }
+  Compiler& compiler() { return *compiler_; }  // of generated code
 
  private:
   void require_here() const;  // throws Error for a chip that is only described
@@ -74,9 +70,9 @@ class CudaDevice final : public Device {
   bool waited_ = false;
   Fault* fault_ = nullptr;
   Staging& staging();  // made when it is first asked for, by whichever thread
-  std::once_flag staging_made_;
-  std::unique_ptr<Staging> staging_;
-  Compiler compiler_;
+  struct LazyStaging;
+  std::unique_ptr<LazyStaging> staging_;
+  std::unique_ptr<Compiler> compiler_;
 };
 
 // The CudaDevice behind what a kernel's prepare gets.

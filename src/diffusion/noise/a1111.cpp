@@ -76,7 +76,9 @@ Noise open(const NoiseCall& call, const Options& o) {
   const GeneratorKind kind{.name = o.generator, .gpu = o.gpu};
   const NoiseCall seeded = with_seeds(call, o);
   Noise noise = consecutive_noise(kind, seeded, true);
+  noise.seeds = seeded.seeds;
   if (o.varies()) {
+    noise.plain = noise.start;
     noise.start = [=](std::span<double> out) {
       const NoisePlanes shape{call.shape[2], call.shape[0], call.shape[1]};
       const BatchLayout layout(seeded, true);

@@ -43,6 +43,9 @@ struct NoiseCall {
 struct Noise {
   std::function<void(std::span<double> out)> start;  // the first state is first level * start
   NoiseFill step;
+  // Of the pictures' generators, where the source's options say other ones than the call.
+  std::vector<uint64_t> seeds = {};
+  std::function<void(std::span<double> out)> plain = {};  // the start before options vary it
 };
 
 struct NoiseSource {

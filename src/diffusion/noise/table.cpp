@@ -65,7 +65,8 @@ Noise open_noise(std::string_view source, const NoiseCall& call, const OptionTex
             check(out);
             require(draw.index >= 0, "noise: draws are counted from 0 (", draw.index, ")");
             step(out, draw);
-          }};
+          },
+          std::move(noise.seeds), std::move(noise.plain)};
 }
 
 }  // namespace ebb

@@ -50,7 +50,9 @@ Noise open_default_noise(const DefaultNoise& from, const NoiseCall& call,
     if (std::any_of(known.begin(), known.end(),
                     [&](const Option& o) { return o.name == option.first; }))
       both.push_back(option);
-  noise.step = open_noise(from.steps, call, both).step;
+  NoiseCall steps = call;
+  if (!noise.seeds.empty()) steps.seeds = noise.seeds;
+  noise.step = open_noise(from.steps, steps, both).step;
   return noise;
 }
 

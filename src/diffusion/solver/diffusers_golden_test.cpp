@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "diffusion/solver/diffusers_schedulers.h"
 #include "diffusion/solver/timesteps.h"
 #include "support/golden_file.h"
 #include "support/toy_data.h"
@@ -14,43 +16,11 @@ namespace {
 
 using nlohmann::json;
 
-struct Scheduler {
-  std::string sampler;
-  OptionTexts options = {};
-  bool ends_at_zero = true;  // unless the case says else; else at the level of timestep 0
-};
-
-const std::map<std::string, Scheduler>& schedulers() {
-  static const std::map<std::string, Scheduler> known = {
-      {"EulerDiscreteScheduler", {"euler"}},
-      {"EulerAncestralDiscreteScheduler", {"euler_ancestral"}},
-      {"HeunDiscreteScheduler", {"heun"}},
-      {"KDPM2DiscreteScheduler", {"dpm_2"}},
-      {"KDPM2AncestralDiscreteScheduler", {"dpm_2_ancestral"}},
-      {"LMSDiscreteScheduler", {"lms"}},
-      {"DPMSolverSDEScheduler", {"dpmpp_sde"}},
-      {"LTXEulerAncestralRFScheduler", {"euler_ancestral"}},
-      {"DDIMScheduler", {"ddim"}},
-      {"DDPMScheduler", {"ddpm"}},
-      {"PNDMScheduler", {"pndm", {}, false}},
-      {"LCMScheduler", {"lcm"}},
-      {"FlowMatchLCMScheduler", {"lcm"}},
-      {"TCDScheduler", {"tcd", {}, false}},
-      {"DPMSolverMultistepScheduler", {"dpm_solver_multistep"}},
-      {"DPMSolverSinglestepScheduler", {"dpm_solver_singlestep", {{"lower_order_final", "false"}}}},
-      {"DEISMultistepScheduler", {"deis_log_rho", {{"max_order", "2"}}, false}},
-      {"UniPCMultistepScheduler", {"uni_pc", {{"order", "2"}, {"variant", "bh2"}}}},
-      {"SASolverScheduler",
-       {"sa_solver",
-        {{"predictor_order", "2"}, {"corrector_order", "2"}, {"simple_order_2", "true"}},
-        false}},
-      {"FlowMatchEulerDiscreteScheduler", {"flow_match_euler"}},
-      {"FlowMatchHeunDiscreteScheduler", {"flow_match_heun"}},
-      {"EDMEulerScheduler", {"edm_euler"}},
-      {"EDMDPMSolverMultistepScheduler", {"edm_dpmpp_2m"}},
-      {"CosineDPMSolverMultistepScheduler", {"cosine_dpmpp_2m_sde"}},
-  };
-  return known;
+// Those that end at the level of timestep 0, unless a case says else.
+bool ends_at_zero(const std::string& scheduler) {
+  static const std::set<std::string> others = {"PNDMScheduler", "TCDScheduler",
+                                               "DEISMultistepScheduler", "SASolverScheduler"};
+  return !others.contains(scheduler);
 }
 
 // Cases that our samplers do not promise: why.
@@ -70,14 +40,6 @@ std::string excuse(const json& c) {
   return "";
 }
 
-// Lists as "1,2".
-std::string text_of(const json& v) {
-  if (v.is_string()) return v;
-  std::string text = v.dump();
-  std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
-  return text;
-}
-
 struct Golden {
   std::string sampler;
   SampleCall call;
@@ -85,13 +47,7 @@ struct Golden {
   double start_scale = 1, end_scale = 1;  // of our states in the scheduler's coordinates
 };
 
-// Names of options, where ours differ.
-std::string our_name(const std::string& sampler, const std::string& theirs) {
-  if (sampler == "deis_log_rho" && theirs == "solver_order") return "max_order";
-  if (sampler == "uni_pc" && theirs == "solver_order") return "order";
-  if (sampler == "uni_pc" && theirs == "solver_type") return "variant";
-  return theirs;
-}
+std::string text_of(const json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); }
 
 // SA-Solver renews noise in the steps from timesteps 200 to 800. Ours goes by levels at their ends.
 void set_tau(const json& c, Golden& g) {
@@ -108,23 +64,16 @@ void set_tau(const json& c, Golden& g) {
   g.call.options.push_back({"simple_order_2", "false"});
 }
 
-void read_options(const json& c, const Scheduler& s, Golden& g) {
-  g.call.options = s.options;
-  const auto option = [&](const json& from, const char* theirs) {
-    if (from.contains(theirs))
-      g.call.options.push_back({our_name(s.sampler, theirs), text_of(from[theirs])});
-  };
+void read_options(const json& c, const DiffusersScheduler& s, Golden& g) {
   const json& config = c["config"];
-  for (const char* name :
-       {"solver_order", "eta", "s_noise", "solver_type", "lower_order_final", "euler_at_final",
-        "variance_type", "predict_x0", "disable_corrector", "predictor_order", "corrector_order"})
-    option(config, name);
-  if (s.sampler == "sa_solver")
-    set_tau(c, g);
-  else
-    option(config, "algorithm_type");
+  g.call.options = s.options_of([&](std::string_view field) -> std::optional<std::string> {
+    if (!config.contains(field)) return {};
+    return text_of(config[field]);
+  });
+  if (g.sampler == "sa_solver") set_tau(c, g);
   const json step = config.value("step", json::object());
-  for (const char* name : {"eta", "s_churn", "s_noise", "order"}) option(step, name);
+  for (const char* name : {"eta", "s_churn", "s_noise", "order"})
+    if (step.contains(name)) g.call.options.emplace_back(name, text_of(step[name]));
   if (config.value("skip_prk_steps", false)) g.sampler = "plms";
   if (config.value("stochastic_sampling", false)) g.sampler = "flow_match_euler_stochastic";
 }
@@ -143,13 +92,14 @@ std::vector<double> levels(const json& c, const std::string& sampler) {
 }
 
 Golden golden(const json& c) {
-  const Scheduler& s = schedulers().at(c["scheduler"]);
+  const std::string name = c["scheduler"];
+  const DiffusersScheduler& s = *find_diffusers_scheduler(name);
   const json& config = c["config"];
-  Golden g{.sampler = s.sampler};
+  Golden g{.sampler = std::string(s.sampler)};
   read_options(c, s, g);
   const bool vp = c["space"] == "vp";
   std::vector<double>& sigmas = g.call.sigmas = levels(c, g.sampler);
-  bool zero = s.ends_at_zero;
+  bool zero = ends_at_zero(name);
   if (config.contains("final_sigmas_type")) zero = config["final_sigmas_type"] == "zero";
   if (config.contains("set_alpha_to_one")) zero = config["set_alpha_to_one"];
   // Of these the dialect ends at timestep 0 by itself.

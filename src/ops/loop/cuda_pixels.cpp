@@ -1,22 +1,23 @@
 // Loops with reductions over pixels and groups of channels: a group norm, its gradient.
+#include <algorithm>
 #include <optional>
 
-#include "backend/cuda/generated/spatial_fusion.h"
+#include "backend/cuda/generated/pixels.h"
 #include "ops/loop/cuda.h"
 
 namespace ebb::ops::cuda {
 namespace {
 
-using ebb::cuda::SpatialForm;
-using ebb::cuda::SpatialLayout;
-using ebb::cuda::SpatialPass;
+using ebb::cuda::PixelForm;
+using ebb::cuda::PixelLayout;
+using ebb::cuda::PixelPass;
 
 // None where an input changes with the pixels but does not lie like the images: as columns.
-std::optional<SpatialForm> form_of(const Signature& use) {
+std::optional<PixelForm> form_of(const Signature& use) {
   const auto& a = use.as<Loop>();
   const Signature s = without_views(use);
   const Shape shape(a.shape);
-  SpatialForm f;
+  PixelForm f;
   f.expr = a.expr;
   f.images = shape[0];
   f.channels = shape[-1];
@@ -35,8 +36,8 @@ std::optional<SpatialForm> form_of(const Signature& use) {
   }
   for (const LoopReduction& r : a.reductions)
     f.reductions.push_back(r.over == LoopReduction::Over::pixels
-                               ? ebb::cuda::SpatialReduction::pixels
-                               : ebb::cuda::SpatialReduction::groups);
+                               ? ebb::cuda::PixelReduction::pixels
+                               : ebb::cuda::PixelReduction::groups);
   for (const LoopResult& r : a.results) {
     f.out.push_back(r.dtype);
     f.per_channel.push_back(r.extent == Extent::channel);
@@ -50,15 +51,15 @@ std::optional<SpatialForm> form_of(const Signature& use) {
 }
 
 // None: there is nothing to do, or no kernel for it.
-std::optional<SpatialForm> form_with_kernels(const Signature& s) {
+std::optional<PixelForm> form_with_kernels(const Signature& s) {
   const int64_t elements = Shape(s.as<Loop>().shape).numel();
   if (elements == 0 || elements >= int64_t{1} << 31) return {};
   return form_of(s);
 }
 
-std::vector<SpatialLayout> layouts(const Signature& s, const Device& device) {
-  const std::optional<SpatialForm> form = form_with_kernels(s);
-  return form ? SpatialPass::layouts(*form, ebb::cuda::of(device)) : std::vector<SpatialLayout>{};
+std::vector<PixelLayout> layouts(const Signature& s, const Device& device) {
+  const std::optional<PixelForm> form = form_with_kernels(s);
+  return form ? PixelPass::layouts(*form, ebb::cuda::of(device)) : std::vector<PixelLayout>{};
 }
 
 // The addresses of all outputs: of the last tensor, of type `last`, those of what lies in it.
@@ -74,15 +75,16 @@ std::vector<void*> outputs(std::span<void* const> out, const Type& last, int64_t
 bool supports(const Signature& s, const Device& device) {
   const auto& a = s.as<Loop>();
   if (kind_of(a) != LoopKind::pixels) return false;
-  if (Shape(a.shape).numel() == 0) return true;
-  const std::optional<SpatialForm> form = form_with_kernels(s);
-  return form && SpatialPass::fits(*form, ebb::cuda::of(device));
+  if (Shape(a.shape).numel() == 0)  // sums over no pixels are 0, which no thread block would write
+    return std::ranges::all_of(s.out, [](const Type& t) { return t.shape.numel() == 0; });
+  const std::optional<PixelForm> form = form_with_kernels(s);
+  return form && PixelPass::fits(*form, ebb::cuda::of(device));
 }
 
 std::vector<Tune> space(const Signature& s, const Device& device) {
   constexpr size_t most = 6;
   std::vector<Tune> out;
-  for (const SpatialLayout& l : layouts(s, device))
+  for (const PixelLayout& l : layouts(s, device))
     if (out.size() < most)
       out.push_back({{{"tile", l.tile}, {"cluster", l.cluster}, {"threads", l.threads}}});
   if (out.empty()) out.emplace_back();
@@ -90,10 +92,10 @@ std::vector<Tune> space(const Signature& s, const Device& device) {
 }
 
 Program prepare(const Signature& s, const Tune& tune, Device& device) {
-  const std::optional<SpatialForm> form = form_with_kernels(s);
+  const std::optional<PixelForm> form = form_with_kernels(s);
   if (!form) return {0, [](const Call&) {}};
-  const SpatialPass pass(*form, tune.value("tile", 0), tune.value("cluster", 0),
-                         tune.value("threads", 0), ebb::cuda::of(device));
+  const PixelPass pass(*form, tune.value("tile", 0), tune.value("cluster", 0),
+                       tune.value("threads", 0), ebb::cuda::of(device));
   const auto& a = s.as<Loop>();
   return {0, [=, slices = slices_pass(a.slices, a.segments, s.in), type = s.out.back(),
               concatenated = a.concatenated](const Call& c) {

@@ -1,5 +1,5 @@
 // Loops with reductions along rows: a norm, its gradient, a softmax.
-#include "backend/cuda/generated/row_fusion.h"
+#include "backend/cuda/generated/rows.h"
 #include "ops/loop/cuda.h"
 
 namespace ebb::ops::cuda {

@@ -2,30 +2,62 @@
 #pragma once
 
 #include "backend/cuda/gemm/sm90/problem.h"
-#include "ops/prim/epilogue.h"
+#include "ops/prim/epilogue_form.h"
 
 namespace ebb::ops::cuda {
 
-// What the problem must know of a use's bias and residual.
-inline void set_epilogue(ebb::cuda::gemm::Problem& p, const Signature& s) {
-  const Epilogue e = epilogue_of(s);
-  p.bias = e.bias.has_value();
-  if (e.bias) p.bias_type = s.in[*e.bias].dtype;
-  p.residual = e.residual.has_value();
-  if (e.residual) p.residual_type = s.in[*e.residual].dtype;
-  p.residual_rows = e.rows;
+// For results of 16 bits.
+inline ebb::cuda::Activation activation_of(const Gate& g) {
+  if (g.erf) return ebb::cuda::gelu_in_16_bits;
+  return {.linear = static_cast<float>(g.linear), .cubic = static_cast<float>(g.cubic)};
 }
 
-// A function that finds the operands of a call: those of the GEMM, and its bias and residual.
+// What the problem must know of a use's epilogue, which has a form.
+inline void set_epilogue(ebb::cuda::gemm::Problem& p, const Signature& s) {
+  namespace gemm = ebb::cuda::gemm;
+  using Kind = EpilogueForm::Kind;
+  const EpilogueForm e = epilogue_form(s).value();
+  p.bias = e.add.bias.has_value();
+  if (e.add.bias) p.bias_type = s.in[*e.add.bias].dtype;
+  p.residual = e.add.residual.has_value();
+  if (e.add.residual) p.residual_type = s.in[*e.add.residual].dtype;
+  p.residual_rows = e.add.rows;
+  if (e.kind == Kind::scaled) {
+    p.scale_rows = e.factor_rows;
+    p.scale_pitch = s.in[*e.factors].shape[-1];
+  }
+  if (e.kind == Kind::sum || e.kind == Kind::scaled) return;
+  p.activation = activation_of(e.gate);
+  p.keep = e.keeps;
+  p.post = e.kind == Kind::activated         ? gemm::Post::activate
+           : e.kind == Kind::activation_grad ? gemm::Post::activation_grad
+                                             : gemm::Post::gate;
+  if (e.kind != Kind::gated) return;
+  if (p.form == gemm::Form::nt) p.form = gemm::Form::gated;
+  p.gate_first = e.gate.of == 0;
+}
+
+// Where the factors of a run begin, or null.
+inline const void* factors_of(const Signature& s, const EpilogueForm& e, const Call& c) {
+  if (!e.factors) return nullptr;
+  return static_cast<const char*>(c.in[*e.factors]) +
+         e.factor_column * size_of(s.in[*e.factors].dtype);
+}
+
+// A function that finds the operands of a call: those of the GEMM, and of its epilogue.
 inline auto epilogue_operands(const Signature& s) {
-  return [e = epilogue_of(s)](const Call& c) {
+  return [s, e = epilogue_form(s).value()](const Call& c) {
+    void* const second = c.out.size() == 2 ? c.out[1] : nullptr;
     return ebb::cuda::gemm::Operands{.a = c.in[0],
                                      .b = c.in[1],
-                                     .bias = address_of(e.bias, c),
-                                     .residual = address_of(e.residual, c),
+                                     .bias = address_of(e.add.bias, c),
+                                     .residual = address_of(e.add.residual, c),
+                                     .grad_at = address_of(e.y, c),
+                                     .scale = factors_of(s, e, c),
                                      .more = {},
                                      .out = c.out[0],
-                                     .row_sums = c.out.size() == 2 ? c.out[1] : nullptr};
+                                     .row_sums = e.keeps ? nullptr : second,
+                                     .kept = e.keeps ? second : nullptr};
   };
 }
 

@@ -1,68 +1,205 @@
 #include "ops/prim/epilogue.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
+#include "ops/prim/slice/op.h"
 
 namespace ebb::ops {
 namespace {
 
-constexpr size_t operands = 2;
+using Kind = EpilogueView::Kind;
 
-Shape row_for_each_image(const Shape& result) {
-  Shape rows = result;
-  for (int64_t d = 1; d + 1 < rows.rank(); ++d) rows[d] = 1;
-  return rows;
+Contraction contraction_of(const Signature& s) { return s.op->contraction(s); }
+
+Shape row_for_each_image(Shape s) {
+  for (int64_t d = 1; d + 1 < s.rank(); ++d) s[d] = 1;
+  return s;
+}
+
+Shape with_columns(Shape s, int64_t columns) {
+  s[-1] = columns;
+  return s;
+}
+
+// The shape of the first result.
+Shape result_of(const Signature& s, const Shape& products) {
+  return with_columns(products, products[-1] / contraction_of(s).epilogue.parts);
+}
+
+Kind kind_of(const Signature& s, size_t input, const Shape& products) {
+  const Type& t = s.in[input];
+  require(is_float(t.dtype), s.op->name, ": further operands must be floats  input ", input, ": ",
+          t, "  at ", s.at);
+  if (t.shape.rank() == 1) return Kind::column;
+  const int64_t width = t.shape.rank() == products.rank() ? t.shape[-1] : 0;
+  if (t.shape == with_columns(products, width)) return Kind::element;
+  require(t.shape == with_columns(row_for_each_image(products), width), s.op->name,
+          ": further operands must be [", products[-1], "], ", row_for_each_image(products), " or ",
+          products, "  input ", input, ": ", t, "  at ", s.at);
+  return Kind::row;
+}
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+// The sum of all inputs.
+Expr sum_of(int64_t inputs) {
+  Scalar all = Scalar::input(0);
+  for (int64_t i = 1; i < inputs; ++i) all = all + Scalar::input(i);
+  return Expr(inputs, {&all, 1});
+}
+
+int64_t inputs_of(const std::vector<EpilogueView>& operands, int64_t parts) {
+  for (const EpilogueView& o : operands) parts += o.parts;
+  return parts;
 }
 
 }  // namespace
 
-Epilogue epilogue_of(const Signature& s, const Shape& result) {
-  Epilogue e;
-  const int64_t columns = result[-1];
-  for (size_t i = operands; i < s.in.size(); ++i) {
+std::vector<EpilogueView> epilogue_views(const Signature& s, const Shape& products) {
+  const Contraction c = contraction_of(s);
+  const Epilogue& e = c.epilogue;
+  const int64_t all = products[-1];
+  require(e.parts > 0 && all % e.parts == 0, s.op->name, ": ", all, " columns have no ", e.parts,
+          " equal parts  at ", s.at);
+  const int64_t rows = products.numel() / std::max<int64_t>(1, all);
+  std::vector<EpilogueView> out;
+  for (size_t i = c.first_operand(); i < s.in.size(); ++i) {
+    EpilogueView o{.input = i, .kind = kind_of(s, i, products)};
     const Type& t = s.in[i];
-    require(is_float(t.dtype), s.op->name, ": bias and residual must be floats  input ", i, ": ", t,
-            "  at ", s.at);
-    if (t.shape.rank() == 1 && i == operands) {
-      require(t.shape == Shape{columns}, s.op->name, ": bias must be floats [", columns,
-              "]  bias: ", t, "  at ", s.at);
-      e.bias = i;
+    const int64_t width = t.shape[-1];
+    o.column = e.column(out.size());
+    if (width == all && o.column == 0) o.parts = e.parts;
+    const int64_t read = o.parts * (all / e.parts);
+    // only an expression reads some of the columns
+    const bool fits = o.column >= 0 && (e.is_sum() ? width == all : o.column + read <= width);
+    if (o.kind == Kind::column)
+      require(fits, s.op->name, ": bias must be floats [", all, "]  bias: ", t, "  at ", s.at);
+    require(fits, s.op->name, ": operands must have ", read, " columns from ", o.column,
+            " on  input ", i, ": ", t, "  at ", s.at);
+    if (o.kind == Kind::column)
+      o.rows = rows;
+    else if (o.kind == Kind::row)
+      o.rows = rows / std::max<int64_t>(1, t.shape.numel() / std::max<int64_t>(1, width));
+    out.push_back(o);
+  }
+  return out;
+}
+
+std::vector<Type> epilogue_results(const Signature& s, const Shape& products, DType dtype) {
+  const Epilogue e = contraction_of(s).epilogue;
+  const std::vector<EpilogueView> operands = epilogue_views(s, products);
+  std::vector<Type> out{{dtype, result_of(s, products)}};
+  if (e.is_sum()) {
+    require(operands.size() < 2 ||
+                (operands.size() == 2 && operands[0].kind != operands[1].kind &&
+                 (operands[0].kind == Kind::column || operands[1].kind == Kind::column)),
+            s.op->name, ": takes a bias and a residual (got ", s.in.size(), " inputs)  at ", s.at);
+    return out;
+  }
+  const int64_t inputs = inputs_of(operands, e.parts);
+  const auto results = static_cast<int64_t>(e.expr.results().size());
+  require(e.expr.inputs() == inputs, s.op->name, ": the epilogue must be of ", inputs,
+          " inputs (got ", e.expr.text(), ")  at ", s.at);
+  require(results == 1 || results == 1 + e.parts, s.op->name, ": the epilogue must have 1 or ",
+          1 + e.parts, " results (got ", e.expr.text(), ")  at ", s.at);
+  if (e.keeps()) out.push_back({dtype, products});
+  return out;
+}
+
+Expr epilogue_expression(const Signature& s, const Shape& products) {
+  const Epilogue e = contraction_of(s).epilogue;
+  return e.is_sum() ? sum_of(inputs_of(epilogue_views(s, products), 1)) : e.expr;
+}
+
+void compute_epilogue(const Signature& s, const RefArray& products, std::span<const RefArray> in,
+                      std::span<RefArray> out) {
+  const Epilogue e = contraction_of(s).epilogue;
+  const std::vector<EpilogueView> operands = epilogue_views(s, products.shape);
+  const Expr f = epilogue_expression(s, products.shape);
+  const int64_t all = products.shape[-1], columns = all / e.parts;
+  std::vector<double> x(at(f.inputs())), y(f.results().size());
+  for (int64_t i = 0; i < out[0].shape.numel(); ++i) {
+    const int64_t row = i / columns, column = i % columns;
+    size_t k = 0;
+    for (int64_t p = 0; p < e.parts; ++p) x[k++] = products.v[at(row * all + p * columns + column)];
+    for (const EpilogueView& o : operands)
+      for (int64_t p = 0; p < o.parts; ++p)
+        x[k++] = in[o.input]
+                     .v[at(row / o.rows * in[o.input].shape[-1] + o.column + p * columns + column)];
+    f.evaluate(x, y);
+    out[0].v[at(i)] = y[0];
+    for (size_t p = 1; p < y.size(); ++p)
+      out[1].v[at(row * all + column) + (p - 1) * at(columns)] = y[p];
+  }
+}
+
+std::vector<Value> epilogue_of_products(const Signature& s, Value products,
+                                        std::span<const Value> in) {
+  const Epilogue e = contraction_of(s).epilogue;
+  const int64_t columns = products.shape()[-1] / e.parts;
+  std::vector<Value> x;
+  const auto add = [&](Value v, int64_t first, int64_t parts) {
+    for (int64_t p = 0; p < parts; ++p, first += columns)
+      x.push_back(v.shape()[-1] == columns ? v : slice(v, -1, first, first + columns));
+  };
+  add(products, 0, e.parts);
+  for (const EpilogueView& o : epilogue_views(s, products.shape()))
+    add(in[o.input], o.column, o.parts);
+  const Expr f = epilogue_expression(s, products.shape());
+  const std::string dtype(name_of(s.out[0].dtype));
+  std::string dtypes = dtype;
+  for (size_t k = 1; k < f.results().size(); ++k) dtypes += "," + dtype;
+  std::vector<Value> y = pointwise(*products.graph, {f, s.out[0].shape.sizes(), dtypes}, x);
+  if (e.parts > 1 && e.keeps())
+    return {y[0], concat({y.begin() + 1, y.end()}, products.shape().rank() - 1)};
+  return y;
+}
+
+Cost epilogue_cost(const Signature& s, const Shape& products) {
+  Cost c;
+  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
+  const Epilogue e = contraction_of(s).epilogue;
+  const auto elements = static_cast<double>(s.out[0].shape.numel());
+  double added = 0;
+  for (const EpilogueView& o : epilogue_views(s, products)) {
+    const Type& t = s.in[o.input];
+    // some columns of a wider tensor are rows for images, which caches hold
+    if (t.shape[-1] <= products[-1]) c.bytes += static_cast<double>(t.bytes());
+    if (o.kind == Kind::column) added += static_cast<double>(o.parts);
+  }
+  // a bias costs nothing, as in a sum
+  if (!e.is_sum()) c.flops += (e.expr.flops() - added) * elements;
+  return c;
+}
+
+bool is_plain_sum(const Signature& s) {
+  const Contraction c = contraction_of(s);
+  return c.products == 1 && c.epilogue.is_sum();
+}
+
+Summands summands_of(const Signature& s) {
+  require(contraction_of(s).epilogue.is_sum(), s.op->name, ": has an epilogue that is no sum  ",
+          s.text(), "  at ", s.at);
+  Summands sum;
+  for (const EpilogueView& o : epilogue_views(s, s.out[0].shape)) {
+    if (o.kind == Kind::column) {
+      sum.bias = o.input;
       continue;
     }
-    require(!e.residual, s.op->name, ": takes one residual (got ", s.in.size(), " inputs)  at ",
-            s.at);
-    const bool rows = t.shape == row_for_each_image(result);
-    require(rows || t.shape == result, s.op->name, ": residual must be ", result, " or ",
-            row_for_each_image(result), "  residual: ", t, "  at ", s.at);
-    e.residual = i;
-    e.rows = t.shape == result ? 1 : result.numel() / std::max<int64_t>(1, t.shape.numel());
+    sum.residual = o.input;
+    sum.rows = o.kind == Kind::row ? o.rows : 1;
   }
-  return e;
+  return sum;
 }
 
-Epilogue epilogue_of(const Signature& s) { return epilogue_of(s, s.out[0].shape); }
-
-bool takes_residual(const Signature& s, const Type& residual) {
-  const Shape& result = s.out[0].shape;
-  return is_float(residual.dtype) && !epilogue_of(s).residual && result.numel() > 0 &&
-         (residual.shape == result || residual.shape == row_for_each_image(result));
-}
-
-void add_epilogue(const Signature& s, std::span<const RefArray> in, RefArray& out) {
-  const Epilogue e = epilogue_of(s, out.shape);
-  const auto columns = static_cast<size_t>(out.shape[-1]), rows = static_cast<size_t>(e.rows);
-  for (size_t i = 0; i < out.v.size(); ++i) {
-    const size_t row = i / columns, column = i % columns;
-    if (e.bias) out.v[i] += in[*e.bias].v[column];
-    if (e.residual) out.v[i] += in[*e.residual].v[row / rows * columns + column];
-  }
-}
-
-std::vector<Value> without_residual(Graph& g, const Signature& s, const Attrs& in_f32,
-                                    std::span<const Value> in) {
-  require(in.size() > operands, s.op->name, ": this device has no kernel for it  ", s.text(),
-          "  at ", s.at);
+std::vector<Value> without_last_operand(Graph& g, const Signature& s, const Attrs& in_f32,
+                                        std::span<const Value> in) {
+  require(in.size() > contraction_of(s).first_operand(), s.op->name,
+          ": this device has no kernel for it  ", s.text(), "  at ", s.at);
   const size_t last = in.size() - 1;
   const Value y = g.add(*s.op, in_f32, in.first(last))[0];
   return {map(

@@ -1,37 +1,64 @@
-// The epilogue of GEMMs and convolutions: what is added to their sums before they are rounded.
-// docs/epilogues.md says who makes it.
+// The epilogue of contractions (ir/contraction.h): what they compute of their products before these
+// are rounded. docs/epilogues.md says who makes it.
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "ir/contraction.h"
 #include "ir/kernel.h"
 
 namespace ebb::ops {
 
-// The inputs behind the two operands: perhaps a bias [C], then perhaps a residual, of the result's
-// shape or [N,1,...,1,C]: a row for each image. They may be of any float dtypes.
-struct Epilogue {
-  std::optional<size_t> bias, residual;  // positions among the inputs
+// A view of an operand.
+struct EpilogueView {
+  enum class Kind : uint8_t {
+    column,   // [C]
+    row,      // [N,1,...,1,C]: one for each image
+    element,  // of the result's shape but for its columns
+  };
+  size_t input = 0;  // of the node
+  Kind kind = Kind::element;
+  int64_t rows = 1;    // of the result that share a row of it
+  int64_t column = 0;  // the first that is read
+  int64_t parts = 1;   // inputs of the expression
+};
+// Of a use whose products have this shape. Throws Error in the name of its op.
+std::vector<EpilogueView> epilogue_views(const Signature& s, const Shape& products);
+
+// infer: the results. Throws Error where the operands or the expression do not fit.
+std::vector<Type> epilogue_results(const Signature& s, const Shape& products, DType dtype);
+// The epilogue as an expression, also of a sum.
+Expr epilogue_expression(const Signature& s, const Shape& products);
+// reference: the results, of the products.
+void compute_epilogue(const Signature& s, const RefArray& products, std::span<const RefArray> in,
+                      std::span<RefArray> out);
+// decompose: the results, of the products as a value in f32.
+std::vector<Value> epilogue_of_products(const Signature& s, Value products,
+                                        std::span<const Value> in);
+// cost, without that of the products.
+Cost epilogue_cost(const Signature& s, const Shape& products);
+
+// The operands of a sum. They may be of any float dtypes.
+struct Summands {
+  std::optional<size_t> bias, residual;  // inputs: [C], and a row for each image or elements
   int64_t rows = 1;                      // of the result that share a row of the residual
 };
-// For a result of this shape. Throws Error in the name of the signature's op.
-Epilogue epilogue_of(const Signature& s, const Shape& result);
-Epilogue epilogue_of(const Signature& s);  // the output types are known
-// Whether a use that has none could have a residual of this type.
-bool takes_residual(const Signature& s, const Type& residual);
+// Of a use whose epilogue is a sum and whose output types are known.
+Summands summands_of(const Signature& s);
+// Whether the use is such a sum, of one product.
+bool is_plain_sum(const Signature& s);
 
 // Where a run's bias or residual is, or null.
 inline const void* address_of(const std::optional<size_t>& input, const Call& c) {
   return input ? c.in[*input] : nullptr;
 }
 
-// reference: adds bias and residual to the sums.
-void add_epilogue(const Signature& s, std::span<const RefArray> in, RefArray& out);
-// decompose, where a device has no kernel that takes a residual, or a bias: the GEMM in f32, then
-// the sum.
-std::vector<Value> without_residual(Graph& g, const Signature& s, const Attrs& in_f32,
-                                    std::span<const Value> in);
+// decompose of a plain sum: without its last operand, in f32, and the sum with that; without
+// operands there is no simpler use.
+std::vector<Value> without_last_operand(Graph& g, const Signature& s, const Attrs& in_f32,
+                                        std::span<const Value> in);
 // vjp: the gradient of the residual, for that of the result.
 Value residual_gradient(Value residual, Value dy);
 

@@ -7,9 +7,7 @@
 #include <optional>
 
 #include "apps/cli/command.h"
-#include "apps/cli/control_flags.h"
-#include "apps/cli/input_files.h"
-#include "apps/cli/mode_flags.h"
+#include "apps/cli/generate_flags.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/preview_output.h"
 #include "apps/cli/settings_file.h"
@@ -18,7 +16,6 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
-#include "base/text_list.h"
 #include "base/utf8.h"
 #include "base/version.h"
 #include "io/file.h"
@@ -36,94 +33,7 @@
 namespace ebb::cli {
 namespace {
 
-struct Options {
-  std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
-                                       embedding_dir, lora_dir, variant;
-  bool ema = false;
-  TextList lora;
-  std::string prompt_syntax = "auto", like, config, memory = "auto", format = "png", preview,
-              preview_decoder;
-  int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
-  int64_t only = -1;    // of the request's pictures; -1: all
-  HashTexts made_with;  // of the files of --like
-  GenerateOptions generate{.steps = 20, .sampler = "dpmpp_2m", .guidance = 7};
-  ModeFlags modes;
-  ControlFlags control;
-  CommonOptions common;
-  FieldTexts diffusion;
-  void fields(auto&& f) {
-    f("model", model, "a checkpoint (.safetensors, .ckpt, .pt), or a folder of diffusers");
-    f("variant", variant, "of a folder's files that are there in several: fp16");
-    f("ema", ema, "the denoiser's moving averages, where the checkpoint has both");
-    f("prompt", prompt, "what the picture shows");
-    f("negative", negative, "what it does not show");
-    f("n", n, "number of images");
-    f("first_image", first_image,
-      "number of the first image, for its noise: with 4, image 4 of a run that has more");
-    f("size", size, "of the images in pixels, N or WIDTHxHEIGHT; auto: the model's");
-    f("out", out,
-      "a .png, .jpg or .webp file for one picture or a grid; .safetensors or .npy for the latents; "
-      "else a folder");
-    f("vae", vae, "a file with another autoencoder");
-    f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
-    f("embedding_dir", embedding_dir, "a folder of textual inversion files, which prompts name");
-    f("lora", lora,
-      "a LoRA or one of its relatives, FILE[:strength[:text strength]][:lbw=1,0,...]; many: again, "
-      "or parted by ;");
-    f("lora_dir", lora_dir, "a folder of LoRAs, which prompts name: <lora:name:0.8>");
-    f("clip_skip", clip_skip, "the text encoders' layer, from the last; 0: the model's own");
-    f("prompt_syntax", prompt_syntax,
-      "a1111, comfyui or diffusers; auto: of the dialect, or a1111");
-    modes.fields(f);
-    control.fields(f);
-    generate.fields(f);
-  }
-  // Beside those that say how a picture is made: how it is kept, and where settings come from.
-  void other_fields(auto&& f) {
-    f("preview", preview,
-      "a small picture of the run as it goes on, FILE[:k] or terminal[:k]: every k steps");
-    f("preview_decoder", preview_decoder,
-      "with --preview: a small autoencoder (TAESD) that makes it; else a linear map does");
-    f("format", format, "of the files in a folder: png, jpg or webp");
-    f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
-    f("like", like, "a picture whose settings are taken: one by ebb is made again");
-    f("memory", memory, "of the device, to keep within: 5GB, 800MB; auto: what is free");
-    f("config", config, "a JSON file with any of these settings; flags come before it");
-  }
-  std::vector<Field> others() {
-    std::vector<Field> out;
-    other_fields([&](std::string_view name, auto& member, std::string_view help) {
-      out.push_back({std::string(name), FieldRef(&member), std::string(help)});
-    });
-    return out;
-  }
-  // Without what has no effect on pictures.
-  std::vector<Field> settings() {
-    std::vector<Field> out = fields_of(*this);
-    std::erase_if(out, [](const Field& f) { return f.name == "out"; });
-    return out;
-  }
-};
-
-// What decides how pictures look.
-InputFiles input_files(const Options& o) {
-  InputFiles out;
-  out.add("model", o.model);
-  out.add("vae", o.vae);
-  out.add("text_encoder", o.text_encoder);
-  out.add("lora", o.lora.texts);
-  out.add("init", o.modes.init);
-  out.add("mask", o.modes.mask);
-  out.add("hires", o.modes.upscaler_file());
-  out.add("refiner", o.modes.refiner);
-  out.add("control", o.control.control.texts);
-  out.add("control_model", o.control.control_model.texts);
-  out.add("image_encoder", o.control.image_encoder);
-  out.add("upscale", o.control.upscale);
-  return out;
-}
-
-text::PromptSyntax syntax_of(const Options& o) {
+text::PromptSyntax syntax_of(const GenerateFlags& o) {
   if (o.prompt_syntax != "auto") return text::prompt_syntax(o.prompt_syntax);
   return picture_dialect(o.generate.dialect).syntax;
 }
@@ -131,11 +41,11 @@ text::PromptSyntax syntax_of(const Options& o) {
 // Written into pictures: A1111's text, and what makes the same picture again: the batch that it
 // was in and its number, as a picture's bits may depend on the batch's size. Its index negative: of
 // all of them.
-std::map<std::string, std::string> settings(const Options& o, const ResolvedTextToImage& r,
+std::map<std::string, std::string> settings(const GenerateFlags& o, const ResolvedTextToImage& r,
                                             const GenerateOptions& ran, const Picture& picture,
                                             const HashTexts& hashes,
                                             const std::vector<std::string>& lora_hashes) {
-  Options again = o;
+  GenerateFlags again = o;
   const int64_t index = picture.index;
   again.generate = ran;
   again.modes.forget_noise();
@@ -186,7 +96,7 @@ int64_t memory_of(const std::string& text) {
   return *bytes;
 }
 
-TextToImageRequest request_of(const Options& o) {
+TextToImageRequest request_of(const GenerateFlags& o) {
   const Output output = output_of(o.out, "generate");
   TextToImageRequest out{.prompt = o.prompt,
                          .negative = o.negative,
@@ -205,7 +115,7 @@ TextToImageRequest request_of(const Options& o) {
   return out;
 }
 
-CheckpointParts parts_of(const Options& o) {
+CheckpointParts parts_of(const GenerateFlags& o) {
   CheckpointParts parts =
       load_parts({.model = o.model,
                   .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
@@ -224,14 +134,14 @@ CheckpointParts parts_of(const Options& o) {
 }
 
 // Those whose hashes are told or compared.
-InputFiles hashed_files(const Options& o, Output output) {
+InputFiles hashed_files(const GenerateFlags& o, Output output) {
   return output == Output::npy && o.made_with.empty() ? InputFiles() : input_files(o);
 }
 
 // Writes pictures into a folder when they come; what is one file in the end, once.
 class PictureFiles {
  public:
-  PictureFiles(const Options& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
+  PictureFiles(const GenerateFlags& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
       : options_(o),
         output_(output_of(o.out, "generate")),
         hashes_(hashed_files(o, output_)),
@@ -248,8 +158,6 @@ class PictureFiles {
     for (const InputFile& f : files.all()) some[f.name] = "0123456789";
     if (const auto format = io::picture_format(output_ == Output::folder ? "." + o.format : o.out))
       io::check_picture_text(*format, settings(o, r, ran, Picture{}, some, {}));
-    if (const std::string folder = folder_of(o.out, "generate"); !folder.empty())
-      io::make_folder(folder, "generate: --out");
     if (output_ == Output::folder) first_file_ = first_number(o.out);
     if (!o.made_with.empty()) say_warnings(other_files(o.made_with, hashes_.texts()));
   }
@@ -261,15 +169,18 @@ class PictureFiles {
              .pixels = {},
              .latents = {}};
     ++count_;
-    if (output_ == Output::folder)
+    if (output_ == Output::folder) {
+      make_folder();
       return write_pictures(options_.out, {bytes_of(p)}, [&](int64_t) { return text_(last_); },
                             {.format = options_.format,
                              .quality = options_.quality,
                              .first_image = first_file_ + count_ - 1});
+    }
     kept_.push_back(output_ == Output::grid ? bytes_of(p) : p.latents);
   }
   void finish() const {
     if (kept_.empty()) return;
+    make_folder();
     if (output_ == Output::grid)
       return write_pictures(options_.out, kept_, [&](int64_t) { return text_(last_); },
                             {.quality = options_.quality});
@@ -281,11 +192,16 @@ class PictureFiles {
   int64_t count() const { return count_; }
 
  private:
+  // When there is something to put into it.
+  void make_folder() const {
+    if (const std::string folder = folder_of(options_.out, "generate"); !folder.empty())
+      io::make_folder(folder, "generate: --out");
+  }
   Tensor bytes_of(const Picture& p) const {
     return picture_bytes(p.pixels, options_.generate.dialect);
   }
 
-  const Options& options_;
+  const GenerateFlags& options_;
   Output output_;
   InputHashes hashes_;
   std::list<FileHash> lora_hashes_;
@@ -298,7 +214,7 @@ class PictureFiles {
 
 std::string pictures(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
-void report(const Options& o, const RunReport& r, double seconds) {
+void report(const GenerateFlags& o, const RunReport& r, double seconds) {
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},
                                       {"text_seconds", r.text_seconds},
@@ -319,7 +235,7 @@ void report(const Options& o, const RunReport& r, double seconds) {
                seconds, r.text_seconds, o.out.c_str());
 }
 
-int interrupted(const Options& o, int64_t finished, int signal) {
+int interrupted(const GenerateFlags& o, int64_t finished, int signal) {
   if (finished == 0)
     std::fprintf(stderr, "generate: interrupted by signal %d; nothing was written to %s\n", signal,
                  o.out.c_str());
@@ -330,8 +246,8 @@ int interrupted(const Options& o, int64_t finished, int signal) {
 }
 
 // How pictures are kept, where it has an effect.
-void check_kept(const Options& o, Output output) {
-  Options given = o, plain;
+void check_kept(const GenerateFlags& o, Output output) {
+  GenerateFlags given = o, plain;
   const auto check = [&](std::string_view name, std::string_view why) {
     check_unused(given.others(), plain.others(), {name}, why);
   };
@@ -343,7 +259,7 @@ void check_kept(const Options& o, Output output) {
     check("quality", files ? "on PNG files" : "on latents");
 }
 
-std::optional<PreviewOutput> preview_of(const Options& o, TextToImage& pipeline,
+std::optional<PreviewOutput> preview_of(const GenerateFlags& o, TextToImage& pipeline,
                                         const ResolvedTextToImage& request) {
   if (o.preview.empty()) {
     require(o.preview_decoder.empty(),
@@ -356,7 +272,7 @@ std::optional<PreviewOutput> preview_of(const Options& o, TextToImage& pipeline,
   return PreviewOutput(parse_preview(o.preview), pipeline.preview(request, decoder));
 }
 
-int run(const Options& o) {
+int run(const GenerateFlags& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
   require(o.format == "png" || o.format == "jpg" || o.format == "webp",
           "generate: --format must be png, jpg or webp (got '", o.format, "')");
@@ -367,16 +283,14 @@ int run(const Options& o) {
   require(o.lora_dir.empty() || std::filesystem::is_directory(o.lora_dir),
           "generate: --lora-dir is no folder  ", o.lora_dir);
   check_output_path(o.out, "generate");
-  InputFiles inputs = input_files(o);
-  inputs.add("like", o.like);
-  inputs.add("config", o.config);
-  check_not_input(o.out, inputs, "generate");
   const Output output = output_of(o.out, "generate");
   check_kept(o, output);
   require(o.control.upscale.empty() || output == Output::grid || output == Output::folder,
           "generate: --upscale makes pictures larger, but --out takes latents  ", o.out);
+  const TextToImageRequest asked = request_of(o);
+  check_inputs(o);
   CheckpointParts parts = parts_of(o);
-  const ResolvedTextToImage request = resolve(parts, request_of(o));
+  const ResolvedTextToImage request = resolve(parts, asked);
   say_warnings(request.warnings);
   if (!o.negative.empty() && !request.first().guided)
     say_warnings({str("--negative has no effect with --guidance ", o.generate.guidance)});
@@ -418,7 +332,7 @@ int run(const Options& o) {
 
 // The flags that make another picture than the one that is named by --like: then its batch is of no
 // interest.
-void resolve_like(Options& o, const Like& like, const CLI::App& app) {
+void resolve_like(GenerateFlags& o, const Like& like, const CLI::App& app) {
   require(!o.model.empty() || like.model.empty(), "generate: the picture was made with the model ",
           like.model, "; --model FILE names it  ", o.like);
   for (const Like::Need& need : like.needs)
@@ -444,7 +358,7 @@ void resolve_like(Options& o, const Like& like, const CLI::App& app) {
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<GenerateFlags>();
   Like like;
   const std::string picture = flag_value(words, "--like"), config = flag_value(words, "--config");
   if (!picture.empty()) like = set_like(o->settings(), o->diffusion, picture);
@@ -455,8 +369,9 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(o->common));
   return [o, &app, like, config] {
     require(o->config == config, "generate: --config must name a file (got '')");
-    resolve(o->generate);
-    resolve_auto({&o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
+    resolve(*o);
+    resolve_auto(
+        {&o->generate.sampler, &o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
     if (!o->like.empty()) resolve_like(*o, like, app);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "backend/cuda/attention/tiles.cuh"
-#include "backend/cuda/kit/wgmma_widths.cuh"
+#include "backend/cuda/kit/wgmma.cuh"
 
 namespace ebb::cuda {
 
@@ -44,23 +44,6 @@ __device__ __forceinline__ uint64_t narrow_operand(uint32_t at) {
   return uint64_t{3} << 62 | uint64_t{256 >> 4} << 32 | (at & 0x3ffff) >> 4;
 }
 
-__device__ __forceinline__ void wgmma_start() {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void wgmma_submit() {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#endif
-}
-// Waits until at most `Pending` committed groups are in flight.
-template <int Pending>
-__device__ __forceinline__ void wgmma_finish() {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-#endif
-}
 // Keeps the compiler from moving uses of wgmma accumulators across this point.
 template <int N>
 __device__ __forceinline__ void fence_accumulators(float (&c)[N][4]) {
@@ -135,12 +118,10 @@ __device__ __forceinline__ void gemm_core_tiles(float (&c)[N / 8][4], const Core
                                                 const CoreTile& b, int b_row, uint32_t zeros) {
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
-    Wgmma<T, N>::template run<0, 0>(c, rows_operand(a, a_row, 2 * k), rows_operand(b, b_row, 2 * k),
-                                    k > 0);
+    wgmma<T, 0, 0>(c, rows_operand(a, a_row, 2 * k), rows_operand(b, b_row, 2 * k), k > 0);
   if constexpr (D % 16 == 8) {
     const uint32_t last = a.at + a_row * 16 + (D / 8 - 1) * a.stride;
-    Wgmma<T, N>::template run<0, 0>(c, core_operand(zeros, last - zeros, 128),
-                                    rows_operand(b, b_row, D / 8 - 2), 1);
+    wgmma<T, 0, 0>(c, core_operand(zeros, last - zeros, 128), rows_operand(b, b_row, D / 8 - 2), 1);
   }
 }
 
@@ -182,8 +163,7 @@ __device__ __forceinline__ void add_weighted_core_tile(float (&sum)[D / 8][4],
                                                        const uint32_t (&a)[N / 16][4],
                                                        const CoreTile& x, int row) {
 #pragma unroll
-  for (int k = 0; k < N / 16; ++k)
-    Wgmma<T, D>::template run<1>(sum, a[k], columns_operand(x, row + 16 * k, 0), 1);
+  for (int k = 0; k < N / 16; ++k) wgmma<T, 1>(sum, a[k], columns_operand(x, row + 16 * k, 0), 1);
 }
 
 // Named barriers of `threads` threads of a thread block: bar.sync waits, bar.arrive does not.

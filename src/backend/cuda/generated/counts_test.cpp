@@ -7,9 +7,9 @@
 
 #include "backend/cuda/generated/map_flat.h"
 #include "backend/cuda/generated/map_strided.h"
+#include "backend/cuda/generated/pixel_text.h"
 #include "backend/cuda/generated/reduce_text.h"
 #include "backend/cuda/generated/row_text.h"
-#include "backend/cuda/generated/spatial_text.h"
 #include "codegen/expr_writer.h"
 #include "support/files.h"
 #include "support/source_folder.h"
@@ -115,18 +115,17 @@ Kernel group_norm(int64_t pixels, int64_t channels) {
   const Scalar rest = in(0) - in(2) * each;
   const Scalar results[] = {in(0), in(1), rest * rest, in(3),
                             silu(rest * rsqrt(in(4) * each + 1e-6))};
-  const SpatialForm f =
-      in_one_sweep({.expr = Expr(5, results),
-                    .in = {{.dtype = DType::bf16, .streams = true}},
-                    .reductions = {SpatialReduction::pixels, SpatialReduction::groups,
-                                   SpatialReduction::pixels, SpatialReduction::groups},
-                    .out = {DType::bf16},
-                    .per_channel = {false},
-                    .images = 32,
-                    .pixels = pixels,
-                    .channels = channels,
-                    .groups = 32});
-  return write_spatial(f, spatial_layouts(f, {}, false).at(0), capability).code;
+  const PixelForm f = in_one_sweep({.expr = Expr(5, results),
+                                    .in = {{.dtype = DType::bf16, .streams = true}},
+                                    .reductions = {PixelReduction::pixels, PixelReduction::groups,
+                                                   PixelReduction::pixels, PixelReduction::groups},
+                                    .out = {DType::bf16},
+                                    .per_channel = {false},
+                                    .images = 32,
+                                    .pixels = pixels,
+                                    .channels = channels,
+                                    .groups = 32});
+  return write_pixels(f, pixel_layouts(f, {}, false).at(0), capability).code;
 }
 
 TEST(generated_kernels, instructions__are_what_is_recorded) {

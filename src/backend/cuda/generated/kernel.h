@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "backend/cuda/launch.h"
+#include "backend/cuda/ptx/compiler.h"
 #include "backend/cuda/ptx/emit.h"
 #include "codegen/parameters.h"
 
 namespace ebb::cuda {
 
-// `Text` is what a writer gives (StridedText, ReduceText, RowText, SpatialText): the text, its
+// `Text` is what a writer gives (StridedText, ReduceText, RowText, PixelText): the text, its
 // parameters, the inputs it uses, and where their addresses go.
 template <class Text>
 struct GeneratedKernel {
@@ -22,8 +23,8 @@ struct GeneratedKernel {
   GeneratedKernel(const char* kernel_name, Text written, CudaDevice& device)
       : name(kernel_name),
         text(std::move(written)),
-        kernel(
-            device.generated(emit_ptx(std::exchange(text.code, {}), device.capability()), name)) {}
+        kernel(device.compiler().kernel(emit_ptx(std::exchange(text.code, {}), device.capability()),
+                                        name)) {}
 
   std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
     std::vector<void*> all;

@@ -9,9 +9,9 @@
 
 #include "backend/cuda/generated/map_flat.h"
 #include "backend/cuda/generated/map_strided.h"
+#include "backend/cuda/generated/pixel_text.h"
 #include "backend/cuda/generated/reduce_text.h"
 #include "backend/cuda/generated/row_text.h"
-#include "backend/cuda/generated/spatial_text.h"
 #include "backend/cuda/ptx/registers.h"
 #include "support/kernel_interpreter.h"
 
@@ -373,7 +373,7 @@ TEST(loops_on_host, rows__give_norms_softmax_and_gradients) {
 // ---- pixels ------------------------------------------------------------------------------------
 
 // A group norm with SiLU, and the sums of its channels.
-SpatialForm group_norm(DType t, int64_t images, int64_t pixels, int64_t channels, int64_t groups) {
+PixelForm group_norm(DType t, int64_t images, int64_t pixels, int64_t channels, int64_t groups) {
   const double inverse = static_cast<double>(groups) / static_cast<double>(pixels * channels);
   const Scalar rest = in(0) - in(4) * inverse;
   const Scalar results[] = {
@@ -383,8 +383,8 @@ SpatialForm group_norm(DType t, int64_t images, int64_t pixels, int64_t channels
                        .in = {{.dtype = t, .streams = true},
                               {.dtype = DType::f32, .channel_stride = 1},
                               {.dtype = DType::f32, .channel_stride = 1}},
-                       .reductions = {SpatialReduction::pixels, SpatialReduction::groups,
-                                      SpatialReduction::pixels, SpatialReduction::groups},
+                       .reductions = {PixelReduction::pixels, PixelReduction::groups,
+                                      PixelReduction::pixels, PixelReduction::groups},
                        .out = {t, DType::f32},
                        .per_channel = {false, true},
                        .images = images,
@@ -393,8 +393,8 @@ SpatialForm group_norm(DType t, int64_t images, int64_t pixels, int64_t channels
                        .groups = groups});
 }
 
-void expect_group_norm(const SpatialForm& f, const SpatialLayout& layout, bool unaligned) {
-  SpatialText text = write_spatial(f, layout, capability);
+void expect_group_norm(const PixelForm& f, const PixelLayout& layout, bool unaligned) {
+  PixelText text = write_pixels(f, layout, capability);
   const int64_t elements = f.images * f.pixels * f.channels;
   std::vector<Buffer> x, out;
   x.push_back(Buffer::random(f.in[0].dtype, elements, 0, unaligned));
@@ -429,11 +429,11 @@ void expect_group_norm(const SpatialForm& f, const SpatialLayout& layout, bool u
 TEST(loops_on_host, group_norm__in_one_block_and_in_clusters) {
   for (const DType t : {DType::f32, DType::bf16})
     for (const bool unaligned : {false, true}) {
-      const SpatialForm f = group_norm(t, 2, 35, 16, 4);
-      const auto layouts = spatial_layouts(f, {}, unaligned);
+      const PixelForm f = group_norm(t, 2, 35, 16, 4);
+      const auto layouts = pixel_layouts(f, {}, unaligned);
       ASSERT_FALSE(layouts.empty());
       int clusters = 0;
-      for (const SpatialLayout& l : layouts) {
+      for (const PixelLayout& l : layouts) {
         if (l.cluster > 3 || l.threads > 256 || (clusters & 1 << l.cluster) != 0) continue;
         clusters |= 1 << l.cluster;
         expect_group_norm(f, l, unaligned);

@@ -25,8 +25,8 @@ struct Flat {
 
   Flat(FlatForm f, CudaDevice& device) : form(std::move(f)) {
     text = write_flat(form, device.capability());
-    kernel =
-        device.generated(emit_ptx(std::exchange(text.code, {}), device.capability()), "pointwise");
+    kernel = device.compiler().kernel(emit_ptx(std::exchange(text.code, {}), device.capability()),
+                                      "pointwise");
   }
 
   // Writes entry e; returns the segment's blocks.

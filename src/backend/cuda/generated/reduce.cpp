@@ -9,6 +9,7 @@
 #include "backend/cuda/generated/reduce_finish.h"
 #include "backend/cuda/generated/reduce_text.h"
 #include "codegen/expr_writer.h"
+#include "ir/expr_inputs.h"
 
 namespace ebb::cuda {
 namespace {
@@ -93,9 +94,7 @@ FinishForm finish_of(const ReduceForm& form, const Dims& dims) {
 
 // Same expression, scaled; or the value of an empty reduction.
 Expr scaled(const Expr& e, double scale) {
-  std::vector<Scalar> x;
-  for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
-  std::vector<Scalar> y = e.apply(x);
+  std::vector<Scalar> y = e.apply(inputs_as_scalars(e));
   for (Scalar& v : y) v = v * Scalar(scale);
   return Expr(e.inputs(), y);
 }

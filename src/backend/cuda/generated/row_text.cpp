@@ -25,7 +25,7 @@ class RowWriter {
   RowWriter(const RowForm& form, const RowLayout& layout, int capability)
       : form_(form),
         layout_(layout),
-        b_("row_fusion", target_of(capability)),
+        b_("rows", target_of(capability)),
         warp_(b_.target().subgroup),
         rounds_(rounds_of(form)),
         writer_(b_, form.expr, rates(), narrow()),
@@ -171,8 +171,9 @@ class RowWriter {
     lane_ = tid_;
     group_ = cta;
     if (per_block > 1) {
-      group_ = mul_add(cta, layout_.threads, tid_) >>
-               std::countr_zero(static_cast<unsigned>(layout_.lanes));
+      // of 2^31 elements in rows of 2, threads would not fit into 32 bits
+      group_ =
+          mul_add(cta, per_block, tid_ >> std::countr_zero(static_cast<unsigned>(layout_.lanes)));
       lane_ = tid_ & static_cast<uint32_t>(layout_.lanes - 1);
       const U32 count = b_.number(groups);
       valid_ = group_ < count;

@@ -76,7 +76,6 @@ constexpr Plain plain[] = {
     {Op::sqrt, "sqrt.approx.f32"},
     {Op::rsqrt, "rsqrt.approx.f32"},
     {Op::exp2, "ex2.approx.ftz.f32"},
-    {Op::log2, "lg2.approx.f32"},
     {Op::shared_move, "add.u32"},
     {Op::remote_address, "mapa.shared::cluster.u32"},
     {Op::read, "mov", true, true},

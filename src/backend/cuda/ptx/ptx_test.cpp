@@ -10,9 +10,10 @@
 
 #include "backend/cuda/generated/map_flat.h"
 #include "backend/cuda/generated/map_strided.h"
+#include "backend/cuda/generated/pixel_text.h"
 #include "backend/cuda/generated/reduce_text.h"
-#include "backend/cuda/generated/spatial_text.h"
 #include "codegen/expr_writer.h"
+#include "ir/expr_inputs.h"
 #include "support/every_function.h"
 #include "support/files.h"
 
@@ -125,15 +126,15 @@ TEST(ptx, segmented_tensors__assemble) {
 }
 
 // x -> (x - mean) / deviation, in one sweep.
-SpatialForm norm_of(int64_t pixels, int64_t channels, int64_t groups) {
+PixelForm norm_of(int64_t pixels, int64_t channels, int64_t groups) {
   const double inverse = static_cast<double>(groups) / static_cast<double>(pixels * channels);
   const auto in = [](int64_t i) { return Scalar::input(i); };
   const Scalar x = in(0), rest = x - in(2) * inverse;
   const Scalar results[] = {x, in(1), rest * rest, in(3), rest * rsqrt(in(4) * inverse + 1e-6)};
   return in_one_sweep({.expr = Expr(5, results),
                        .in = {{.dtype = DType::bf16, .streams = true}},
-                       .reductions = {SpatialReduction::pixels, SpatialReduction::groups,
-                                      SpatialReduction::pixels, SpatialReduction::groups},
+                       .reductions = {PixelReduction::pixels, PixelReduction::groups,
+                                      PixelReduction::pixels, PixelReduction::groups},
                        .out = {DType::bf16},
                        .per_channel = {false},
                        .images = 2,
@@ -147,27 +148,26 @@ TEST(ptx, images__assemble) {
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
   for (const auto& f : {norm_of(4096, 192, 32), norm_of(35, 12, 4)})
     for (const bool unaligned : {false, true}) {
-      const auto layouts = spatial_layouts(f, {}, unaligned);
+      const auto layouts = pixel_layouts(f, {}, unaligned);
       ASSERT_FALSE(layouts.empty());
-      expect_assembles(ptxas, emit_ptx(write_spatial(f, layouts[0], 90).code, 90), 90);
+      expect_assembles(ptxas, emit_ptx(write_pixels(f, layouts[0], 90).code, 90), 90);
     }
 }
 
 TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
   constexpr uint32_t channels = 192;
-  SpatialForm f = norm_of(4096, channels, 32);
-  std::vector<Scalar> x;
-  for (int64_t i = 0; i < f.expr.inputs(); ++i) x.push_back(Scalar::input(i));
+  PixelForm f = norm_of(4096, channels, 32);
+  const std::vector<Scalar> x = inputs_as_scalars(f.expr);
   std::vector<Scalar> results = f.expr.apply(x);
   results.push_back(x[2]);  // sums of channels
   results.push_back(x[3]);
   f.expr = Expr(f.expr.inputs(), results);
   f.out = {DType::bf16, DType::f32, DType::f32};
   f.per_channel = {false, true, true};
-  const SpatialLayout layout = spatial_layouts(f, {}, false).at(0);
-  SpatialText separate = write_spatial(f, layout, 90);
+  const PixelLayout layout = pixel_layouts(f, {}, false).at(0);
+  PixelText separate = write_pixels(f, layout, 90);
   f.concatenated = 2;
-  SpatialText concatenated = write_spatial(f, layout, 90);
+  PixelText concatenated = write_pixels(f, layout, 90);
   EXPECT_EQ(emit_ptx(separate.code, 90), emit_ptx(concatenated.code, 90));
   EXPECT_EQ(separate.pointers, concatenated.pointers);
   int strides = 0;
@@ -245,7 +245,7 @@ codegen::Kernel every_operation(const codegen::Target& target) {
   std::vector<F32> r = {sum(x, y), difference(x, y), product(x, y), x - y,     x * y,    -x, abs(x),
                         floor(x),  copysign(x, y),   fma(x, y, x),  min(x, y), max(x, y)};
   for (const Op op : {Op::min_nan, Op::max_nan, Op::less, Op::div}) r.push_back(binary(op, x, y));
-  for (const Op op : {Op::rcp, Op::sqrt, Op::rsqrt, Op::exp2, Op::log2}) r.push_back(unary(op, x));
+  for (const Op op : {Op::rcp, Op::sqrt, Op::rsqrt, Op::exp2}) r.push_back(unary(op, x));
   r.push_back(select(both(x < y, invert(tid == n)), x, y));
   r.push_back(to_f32((as_i32(x) - 3) >> 2));
   r.push_back(as_f32(((as_u32(x) | 3u) ^ (tid & field)) << 1));

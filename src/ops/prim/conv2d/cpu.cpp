@@ -11,7 +11,7 @@ namespace {
 
 // oneDNN's f32 convolutions have f32 results and bias.
 bool supports(const Signature& s, const Device&) {
-  if (!ebb::cpu::onednn_takes(s) || epilogue_of(s).residual) return false;
+  if (!is_plain_sum(s) || !ebb::cpu::onednn_takes(s) || summands_of(s).residual) return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
 }
 
@@ -29,12 +29,13 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 }
 
 bool supports_widened(const Signature& s, const Device&) {
-  return ebb::cpu::has_narrow_floats(s) && !epilogue_of(s).residual;
+  return is_plain_sum(s) && ebb::cpu::has_narrow_floats(s) && !summands_of(s).residual;
 }
 
-// Many input channels, with any epilogue.
+// Many input channels, with bias and residual.
 bool supports_panels(const Signature& s, const Device&) {
-  return ebb::cpu::panels_are_fast(s.in[0].dtype, s.in[1].dtype, s.in[1].shape[3]);
+  return is_plain_sum(s) &&
+         ebb::cpu::panels_are_fast(s.in[0].dtype, s.in[1].dtype, s.in[1].shape[3]);
 }
 
 // Addresses of the pixels that a tap of the kernel reads for pixels of the result.
@@ -56,7 +57,7 @@ void tap_rows(const ConvGeometry& g, int64_t tap, int64_t begin, int64_t count, 
 
 Program prepare_panels(const Signature& s, const Tune&, Device&) {
   const ConvGeometry g = conv2d_geometry(s);
-  const Epilogue e = epilogue_of(s);
+  const Summands e = summands_of(s);
   ebb::cpu::PanelProblem p{
       .m = g.n * g.out_h() * g.out_w(), .n = g.o, .k = g.c, .taps = g.kh * g.kw};
   p.a = s.in[0].dtype;

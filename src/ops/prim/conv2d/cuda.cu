@@ -21,7 +21,7 @@ GemmTask task(const Signature& s) {
   t.a = s.in[0].dtype;
   t.b = s.in[1].dtype;
   t.out = s.out[0].dtype;
-  const Epilogue e = epilogue_of(s);
+  const Summands e = summands_of(s);
   if (e.bias) t.bias = s.in[*e.bias].dtype;
   if (e.residual) t.residual = s.in[*e.residual].dtype;
   t.residual_rows = e.rows;
@@ -31,7 +31,9 @@ GemmTask task(const Signature& s) {
   return t;
 }
 
-bool supports(const Signature& s, const Device&) { return ebb::cuda::gemm_supports(task(s)); }
+bool supports(const Signature& s, const Device&) {
+  return is_plain_sum(s) && ebb::cuda::gemm_supports(task(s));
+}
 
 std::vector<Tune> space(const Signature& s, const Device& d) {
   return ebb::cuda::gemm_space(task(s), ebb::cuda::of(d));
@@ -43,7 +45,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
   const Plain filters{.outers = static_cast<int>(t.n), .inners = static_cast<int>(t.k)};
   const Product gemm(t, plan, windows_of(conv2d_geometry(s)), filters);
-  const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
+  const auto run = [gemm, e = summands_of(s), &device](const Call& c) {
     gemm.run(
         {c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0], c.workspace},
         device);

@@ -3,11 +3,11 @@
 // read each pixel once for every tap, for a tile of which few columns are results.
 #include <algorithm>
 
-#include "backend/cuda/kit/elements.cuh"
-#include "backend/cuda/gemm/sm90/problem.h"
-#include "backend/cuda/launch.h"
 #include "backend/cuda/gemm/general/common.cuh"
+#include "backend/cuda/gemm/sm90/problem.h"
 #include "backend/cuda/generated/work_split.h"
+#include "backend/cuda/kit/elements.cuh"
+#include "backend/cuda/launch.h"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/epilogue.h"
@@ -73,7 +73,7 @@ int64_t products_bytes(const gemm::Problem& p) {
 Params params_of(const Signature& s) {
   const ConvGeometry g = conv2d_geometry(s);
   const auto to_int = [](int64_t i) { return static_cast<int>(i); };
-  const Epilogue e = epilogue_of(s);
+  const Summands e = summands_of(s);
   Params p = {};
   p.bias_type = e.bias ? s.in[*e.bias].dtype : DType::f32;
   p.count = to_int(g.n * g.out_h() * g.out_w());
@@ -93,10 +93,11 @@ Params params_of(const Signature& s) {
 struct Use {
   static bool supports(const Signature& s, const Device& d) {
     constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
+    if (!is_plain_sum(s)) return false;
     const ConvGeometry g = conv2d_geometry(s);
     const gemm::Problem p = gemm_of(s);
     return s.in[0].dtype == s.in[1].dtype && g.stride == 1 && g.kh * g.kw > 1 && p.m <= most_rows &&
-           !epilogue_of(s).residual && products_bytes(p) <= most &&
+           !summands_of(s).residual && products_bytes(p) <= most &&
            gemm::supports(p, ebb::cuda::of(d));
   }
 
@@ -105,7 +106,7 @@ struct Use {
   static Program program(const Signature& s, const FewChannelsPrograms& programs,
                          ebb::cuda::CudaDevice& device) {
     const int64_t bytes = products_bytes(gemm_of(s));
-    const auto run = [programs, bytes, fixed = params_of(s), bias = epilogue_of(s).bias,
+    const auto run = [programs, bytes, fixed = params_of(s), bias = summands_of(s).bias,
                       out = s.out[0].dtype, &device](const Call& c) {
       auto* work = static_cast<char*>(c.workspace);
       const gemm::Operands o{.a = c.in[1], .b = c.in[0], .out = work, .workspace = work + bytes};

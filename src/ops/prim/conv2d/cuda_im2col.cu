@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "backend/cuda/gemm/sm90/problem.h"
+#include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/generated/work_split.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
 
@@ -130,6 +130,7 @@ Params params_of(const Signature& s) {
 struct Use {
   static bool supports(const Signature& s, const Device& d) {
     constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
+    if (!is_plain_sum(s)) return false;
     const ConvGeometry g = conv2d_geometry(s);
     return s.in[0].dtype == s.in[1].dtype && g.c % vector != 0 && inners(g) <= longest &&
            places(s).gemm <= most && gemm::supports(gemm_of(s), ebb::cuda::of(d));

@@ -26,7 +26,7 @@ GemmTask task(const Signature& s) {
   t.a = s.in[0].dtype;
   t.b = s.in[1].dtype;
   t.out = s.out[0].dtype;
-  const Epilogue e = epilogue_of(s);
+  const Summands e = summands_of(s);
   if (e.bias) t.bias = s.in[*e.bias].dtype;
   if (e.residual) t.residual = s.in[*e.residual].dtype;
   t.residual_rows = e.rows;
@@ -83,7 +83,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
   const ConvGeometry g = conv2d_dx_geometry(s);
   const ebb::cuda::GemmPlan plan = ebb::cuda::gemm_plan(t, tune, device);
   const Product gemm(t, plan, windows_of_dy(g), taps_of(g));
-  const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
+  const auto run = [gemm, e = summands_of(s), &device](const Call& c) {
     gemm.run(
         {c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0], c.workspace},
         device);

@@ -28,8 +28,7 @@ std::vector<Type> infer(const Signature& s) {
   const DType out = a.dtype.empty() ? s.in[0].dtype : parse_dtype(a.dtype);
   require(is_float(s.in[0].dtype) && is_float(s.in[1].dtype) && is_float(out),
           "conv2d_dx: takes floats  dy: ", s.in[0], "  w: ", s.in[1], "  at ", s.at);
-  epilogue_of(s, g.x());  // the other inputs fit
-  return {{out, g.x()}};
+  return epilogue_results(s, g.x(), out);
 }
 
 // <g, dx(dy, w)> = <conv2d(g, w), dy>.
@@ -39,23 +38,24 @@ std::vector<Value> vjp(const VjpCall& c) {
   const std::vector<int64_t> kernel{w.shape()[1], w.shape()[2]};
   const Value dw = conv2d_dw(g, dy, Conv2dDw{a.stride, a.pad, kernel, false})[0];
   std::vector<Value> out{conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), dw};
-  const Epilogue e = epilogue_of(c.sig);
+  const Summands e = summands_of(c.sig);
   if (e.bias) out.push_back(residual_gradient(c.in[*e.bias], c.dout[0]));
   if (e.residual) out.push_back(residual_gradient(c.in[*e.residual], c.dout[0]));
   return out;
 }
 
 void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
-  for (double& v : out[0].v) v = 0;
-  for_each_product(conv2d_dx_geometry(s),
-                   [&](size_t x, size_t w, size_t y) { out[0].v[x] += in[0].v[y] * in[1].v[w]; });
-  add_epilogue(s, in, out[0]);
+  const ConvGeometry g = conv2d_dx_geometry(s);
+  RefArray products{g.x(), std::vector<double>(static_cast<size_t>(g.x().numel()))};
+  for_each_product(g,
+                   [&](size_t x, size_t w, size_t y) { products.v[x] += in[0].v[y] * in[1].v[w]; });
+  compute_epilogue(s, products, in, out);
 }
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Conv2dDx a = s.as<Conv2dDx>();
   a.dtype = name_of(DType::f32);
-  return without_residual(g, s, a, in);
+  return without_last_operand(g, s, a, in);
 }
 
 Cost cost(const Signature& s) {
@@ -65,6 +65,17 @@ Cost cost(const Signature& s) {
   c.flops = conv2d_dx_geometry(s).flops();
   return c;
 }
+
+// Sums alone.
+std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType result,
+                                   int64_t products) {
+  if (!e.is_sum() || products > 1) return {};
+  Conv2dDx a = s.as<Conv2dDx>();
+  a.dtype = result == s.in[0].dtype ? "" : name_of(result);
+  return a;
+}
+
+Contraction contraction(const Signature&) { return {.with = with_epilogue}; }
 
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
@@ -137,7 +148,8 @@ const OpDef& def::conv2d_dx() {
                        .cost = cost,
                        .examples = examples,
                        .precision = OpDef::Precision::low,
-                       .operands = 2};
+                       .operands = 2,
+                       .contraction = contraction};
   return d;
 }
 

@@ -44,7 +44,9 @@ Program prepare_shared(const Signature& s, MatmulProblem p) {
   return {.workspace = product.scratch_bytes(), .run = run};
 }
 
-bool is_plain(const Signature& s) { return !epilogue_of(s).residual && !s.as<Matmul>().row_sums; }
+bool is_plain(const Signature& s) {
+  return is_plain_sum(s) && !summands_of(s).residual && !s.as<Matmul>().row_sums;
+}
 
 // oneDNN's f32 GEMMs have f32 results and bias.
 bool supports(const Signature& s, const Device&) {
@@ -72,16 +74,16 @@ bool supports_widened(const Signature& s, const Device&) {
   return ebb::cpu::has_narrow_floats(s) && is_plain(s);
 }
 
-// Activations times linear weights [N,K], with any epilogue.
+// Activations times linear weights [N,K], with bias and residual.
 bool supports_panels(const Signature& s, const Device&) {
   const auto& t = s.as<Matmul>();
-  return !t.trans_a && t.trans_b && !t.row_sums && s.in[1].shape.rank() == 2 &&
+  return is_plain_sum(s) && !t.trans_a && t.trans_b && !t.row_sums && s.in[1].shape.rank() == 2 &&
          ebb::cpu::panels_are_fast(s.in[0].dtype, s.in[1].dtype, s.in[1].shape[1]);
 }
 
 Program prepare_panels(const Signature& s, const Tune&, Device&) {
   const MatmulSizes z = matmul_sizes(s);
-  const Epilogue e = epilogue_of(s);
+  const Summands e = summands_of(s);
   ebb::cpu::PanelProblem p{.m = z.lead.numel() * z.m, .n = z.n, .k = z.k};
   p.a = s.in[0].dtype;
   p.weights = s.in[1].dtype;

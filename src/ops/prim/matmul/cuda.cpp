@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/prim/epilogue.h"
+#include "ops/prim/matmul/cuda_behind.h"
 #include "ops/prim/matmul/cuda_gemm.h"
 #include "ops/prim/matmul/cuda_sm90.h"
 #include "ops/prim/matmul/op.h"
@@ -22,7 +23,7 @@ GemmTask matmul_task(const Signature& s) {
   t.a = s.in[0].dtype;
   t.b = s.in[1].dtype;
   t.out = s.out[0].dtype;
-  const Epilogue e = epilogue_of(s);
+  const Summands e = summands_of(s);
   if (e.bias) t.bias = s.in[*e.bias].dtype;
   if (e.residual) t.residual = s.in[*e.residual].dtype;
   t.residual_rows = e.rows;
@@ -37,7 +38,7 @@ namespace {
 
 bool supports(const Signature& s, const Device&) {
   const auto& attrs = s.as<Matmul>();
-  return s.in[0].dtype == s.in[1].dtype && (!attrs.row_sums || attrs.trans_a) &&
+  return is_plain_sum(s) && s.in[0].dtype == s.in[1].dtype && (!attrs.row_sums || attrs.trans_a) &&
          ebb::cuda::gemm_supports(matmul_task(s));
 }
 
@@ -80,6 +81,7 @@ std::vector<Kernel> matmul() {
                  .supports = supports,
                  .prepare = prepare,
                  .space = space});
+  all.push_back(matmul_activated());
   return all;
 }
 

@@ -23,7 +23,7 @@ Program matmul_program(const Signature& s, const ebb::cuda::GemmPlan& plan,
                 .inners = WhereB == K::inner ? k : n,
                 .step = z.repeat_b ? 0 : t.n * t.k};
   const ebb::cuda::Gemm<Plain, WhereA, Plain, WhereB> gemm(t, plan, a, b);
-  const auto run = [gemm, e = epilogue_of(s), &device](const Call& c) {
+  const auto run = [gemm, e = summands_of(s), &device](const Call& c) {
     gemm.run(
         {c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0], c.workspace},
         device);

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/gemm/sm90/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
+#include "ops/prim/matmul/cuda_behind.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {
@@ -46,12 +47,23 @@ gemm::Kernels matmul_sm90_kernels(const gemm::Problem& p) {
 
 namespace {
 
+using Kind = EpilogueForm::Kind;
+
 struct Use {
   static gemm::Problem problem(const Signature& s) { return matmul_sm90_problem(s); }
   static gemm::Kernels kernels(const gemm::Problem& p) { return matmul_sm90_kernels(p); }
-  static bool supports(const Signature& s) { return s.in[0].dtype == s.in[1].dtype; }
+  static bool supports(const Signature& s) {
+    const std::optional<EpilogueForm> e = epilogue_form(s);
+    if (!e || s.in[0].dtype != s.in[1].dtype) return false;
+    const auto& a = s.as<Matmul>();
+    if (e->kind == Kind::sum) return true;
+    if (e->kind == Kind::scaled) return !a.trans_a && a.trans_b && s.out[0].shape.numel() > 0;
+    // activations that are no gates would take longer if they knew the error function too
+    return !a.trans_a && (e->kind == Kind::gated || !e->gate.erf);
+  }
   static auto operands(const Signature& s) { return epilogue_operands(s); }
   static Program general(const Signature& s, Device& d) {
+    if (epilogue_form(s).value().kind == Kind::scaled) return matmul_scaled(s, d);
     return gemm::general_program(matmul(), s, d);
   }
 };

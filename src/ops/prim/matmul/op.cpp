@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/prim/epilogue.h"
+#include "ops/prim/matmul/examples.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -22,6 +23,14 @@ MatmulSizes matmul_sizes(const Signature& s) {
 }
 
 namespace {
+
+Shape products_of(const Signature& s) {
+  const MatmulSizes z = matmul_sizes(s);
+  Shape all = z.lead;
+  all.push_back(z.m);
+  all.push_back(z.n);
+  return all;
+}
 
 // For errors: text only where it is shown, as the rule runs for every node of every pass.
 struct Operands {
@@ -54,8 +63,9 @@ std::vector<Type> infer(const Signature& s) {
   require(is_float(out.dtype), "matmul: dtype must be a float (", out.dtype, ")", operands);
   out.shape.push_back(z.m);
   out.shape.push_back(z.n);
-  epilogue_of(s, out.shape);  // the other inputs fit
-  if (!attrs.row_sums) return {out};
+  std::vector<Type> results = epilogue_results(s, out.shape, out.dtype);
+  if (!attrs.row_sums) return results;
+  require(attrs.epilogue.is_sum(), "matmul: sums are of products alone", operands);
   require(out.shape.rank() == 2, "matmul: sums are of two matrices (ranks ", a.shape.rank(),
           " and ", b.shape.rank(), ")", operands);
   return {out, {DType::f32, {z.m}}};
@@ -127,7 +137,7 @@ bool fuses_row_sums(const VjpCall& c, Value dc) {
 }
 
 std::vector<Value> vjp(const VjpCall& c) {
-  const Epilogue e = epilogue_of(c.sig);
+  const Summands e = summands_of(c.sig);
   const Value dc = c.dout[0] ? c.dout[0] : constant(c.graph, 0, c.out[0].shape(), c.out[0].dtype());
   const bool fused = e.bias && fuses_row_sums(c, dc);
   Value da = gradient_a(c, dc);
@@ -143,7 +153,9 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   const auto& t = s.as<Matmul>();
   const MatmulSizes z = matmul_sizes(s);
   const auto at = [](int64_t i) { return static_cast<size_t>(i); };
-  for (int64_t i = 0; i < out[0].shape.numel(); ++i) {
+  RefArray products{products_of(s), {}};
+  products.v.resize(at(products.shape.numel()));
+  for (int64_t i = 0; i < products.shape.numel(); ++i) {
     const int64_t n = i % z.n, m = i / z.n % z.m, batch = i / (z.n * z.m);
     const int64_t a0 = z.repeat_a ? 0 : batch * z.m * z.k;
     const int64_t b0 = z.repeat_b ? 0 : batch * z.k * z.n;
@@ -151,9 +163,9 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
     for (int64_t k = 0; k < z.k; ++k)
       sum += in[0].v[at(a0 + (t.trans_a ? k * z.m + m : m * z.k + k))] *
              in[1].v[at(b0 + (t.trans_b ? n * z.k + k : k * z.n + n))];
-    out[0].v[at(i)] = sum;
+    products.v[at(i)] = sum;
   }
-  add_epilogue(s, in, out[0]);
+  compute_epilogue(s, products, in, out);
   if (!t.row_sums) return;
   for (int64_t m = 0; m < z.m; ++m) {
     out[1].v[at(m)] = 0;
@@ -162,7 +174,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
-// With operands of one dtype, without the sums, or without the residual.
+// With operands of one dtype, without the sums, or with less of an epilogue.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Matmul a = s.as<Matmul>();
   if (in[0].dtype() != in[1].dtype()) {
@@ -172,7 +184,9 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   }
   if (!a.row_sums) {
     a.dtype = name_of(DType::f32);
-    return without_residual(g, s, a, in);
+    if (is_plain_sum(s)) return without_last_operand(g, s, a, in);
+    a.epilogue = {};
+    return epilogue_of_products(s, g.add(*s.op, a, in.first(2))[0], in);
   }
   a.row_sums = false;
   const Value c = g.add(*s.op, a, in)[0];
@@ -180,117 +194,27 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
 }
 
 Cost cost(const Signature& s) {
-  Cost c;
-  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
-  for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
-  c.flops = 2.0 * static_cast<double>(s.out[0].shape.numel() * matmul_sizes(s).k);
+  const Shape products = products_of(s);
+  Cost c = epilogue_cost(s, products);
+  for (const Type& t : {s.in[0], s.in[1]}) c.bytes += static_cast<double>(t.bytes());
+  c.flops += 2.0 * static_cast<double>(products.numel() * matmul_sizes(s).k);
   if (s.as<Matmul>().row_sums) c.flops += static_cast<double>(s.in[0].shape.numel());
   return c;
 }
 
-// Residuals and sums.
-std::vector<Example> epilogue_examples() {
-  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
-  return {
-      {.label = "sums",
-       .attrs = Matmul{true, false, "f32", true},
-       .in = {f32({31, 3}), f32({31, 7})}},
-      {.label = "sums_of_rows",
-       .attrs = Matmul{false, true, "", true},
-       .in = {f32({5, 11}), f32({7, 11}), f32({7})}},
-      {.label = "edges_sums",
-       .attrs = Matmul{true, false, "f32", true},
-       .in = {f32({328, 136}), f32({328, 72})}},
-      {.label = "tiles_sums",
-       .attrs = Matmul{true, false, "f32", true},
-       .in = {f32({200, 264}), f32({200, 328})}},
-      {.label = "residual",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({3, 5, 11}), f32({17, 11}), f32({17}), f32({3, 5, 17})}},
-      {.label = "residual_without_bias",  // no bias
-       .attrs = Matmul{},
-       .in = {f32({7, 13}), f32({13, 5}), f32({7, 5})}},
-      {.label = "row_for_each_image",
-       .attrs = Matmul{false, true, "f32"},
-       .in = {f32({3, 70, 16}), f32({24, 16}), f32({24}), f32({3, 1, 24})}},
-      {.label = "edges_residual",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({2, 68, 200}), f32({264, 200}), f32({264}), f32({2, 68, 264})}},
-      {.label = "long_sum_residual",
-       .attrs = Matmul{},
-       .in = {f32({40, 1032}), f32({1032, 24}), f32({40, 24})}},
-  };
+std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType result,
+                                   int64_t products) {
+  Matmul a = s.as<Matmul>();
+  if (products > 1 || a.row_sums) return {};
+  a.epilogue = e;
+  a.dtype = result == s.in[0].dtype ? "" : name_of(result);
+  return a;
 }
 
-// f32 times narrower floats.
-std::vector<Example> mixed_examples() {
-  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
-  const auto f16 = [](Shape s) { return Type{DType::f16, std::move(s)}; };
-  const auto bf16 = [](Shape s) { return Type{DType::bf16, std::move(s)}; };
-  return {
-      {.label = "mixed_linear",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({3, 5, 24}), f16({17, 24}), f32({17})}},
-      {.label = "mixed_bf16", .attrs = Matmul{}, .in = {f32({7, 13}), bf16({13, 5})}},
-      {.label = "mixed_narrow_bias",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({40, 136}), f16({72, 136}), f16({72})}},
-      {.label = "mixed_batch", .attrs = Matmul{}, .in = {f32({2, 3, 5, 7}), f16({2, 3, 7, 11})}},
-      {.label = "mixed_shared_a", .attrs = Matmul{}, .in = {f32({5, 7}), bf16({3, 7, 2})}},
-      {.label = "mixed_residual",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({3, 5, 24}), bf16({17, 24}), bf16({17}), f32({3, 5, 17})}},
-      {.label = "mixed_trans_a",
-       .attrs = Matmul{true, false, "f32"},
-       .in = {f32({31, 3}), bf16({31, 7})}},
-  };
-}
-
-std::vector<Example> examples() {
-  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
-  std::vector<Example> out = {
-      {.label = "plain", .attrs = Matmul{}, .in = {f32({7, 13}), f32({13, 5})}},
-      {.label = "trans_a", .attrs = Matmul{true, false, ""}, .in = {f32({13, 7}), f32({13, 5})}},
-      {.label = "trans_both", .attrs = Matmul{true, true, ""}, .in = {f32({13, 7}), f32({5, 13})}},
-      {.label = "linear",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({3, 5, 11}), f32({17, 11}), f32({17})}},
-      {.label = "f32_result",
-       .attrs = Matmul{true, false, "f32"},
-       .in = {f32({31, 3}), f32({31, 7})}},
-      {.label = "batch", .attrs = Matmul{}, .in = {f32({2, 3, 5, 7}), f32({2, 3, 7, 11})}},
-      {.label = "batch_trans_b",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({3, 5, 7}), f32({3, 2, 7}), f32({2})}},
-      {.label = "shared_a", .attrs = Matmul{}, .in = {f32({5, 7}), f32({3, 7, 2})}},
-      {.label = "shared_b_trans_a",
-       .attrs = Matmul{true, false, ""},
-       .in = {f32({3, 7, 5}), f32({7, 2})}},
-      {.label = "edges",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({136, 200}), f32({264, 200}), f32({264})}},
-      {.label = "edges_plain", .attrs = Matmul{}, .in = {f32({2, 72, 136}), f32({2, 136, 200})}},
-      {.label = "edges_turned",
-       .attrs = Matmul{true, false, "f32"},
-       .in = {f32({328, 136}), f32({328, 72})}},
-      {.label = "one", .attrs = Matmul{}, .in = {f32({1, 1}), f32({1, 1})}},
-      {.label = "empty", .attrs = Matmul{}, .in = {f32({0, 3, 5}), f32({5, 2})}},
-      {.label = "tiles",  // more than one of the largest tile of a kernel, with remainders
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({264, 160}), f32({136, 160}), f32({136})}},
-      {.label = "long_sum", .attrs = Matmul{}, .in = {f32({40, 1032}), f32({1032, 24})}},
-      {.label = "dit_mlp",
-       .attrs = Matmul{false, true, ""},
-       .in = {f32({16, 256, 384}), f32({1536, 384}), f32({1536})},
-       .bench = true},
-      {.label = "dit_mlp_dw",
-       .attrs = Matmul{true, false, "f32"},
-       .in = {f32({4096, 1536}), f32({4096, 384})},
-       .bench = true},
-  };
-  for (const auto& more : {epilogue_examples(), mixed_examples()})
-    out.insert(out.end(), more.begin(), more.end());
-  return out;
+Contraction contraction(const Signature& s) {
+  const auto& a = s.as<Matmul>();
+  const bool linear = !a.trans_a && a.trans_b && s.in.size() > 1 && s.in[1].shape.rank() == 2;
+  return {.epilogue = a.epilogue, .linear = linear, .with = with_epilogue};
 }
 
 }  // namespace
@@ -303,9 +227,10 @@ const OpDef& def::matmul() {
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,
-                       .examples = examples,
+                       .examples = matmul_examples,
                        .precision = OpDef::Precision::low,
-                       .operands = 2};
+                       .operands = 2,
+                       .contraction = contraction};
   return d;
 }
 

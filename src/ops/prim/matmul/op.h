@@ -1,27 +1,30 @@
-// matmul: c = a b + bias + residual on the last two dims, batched; perhaps with the sums of a.
+// matmul: c = a b on the last two dims, batched, and an epilogue; perhaps with the sums of a.
 #pragma once
 
 #include <string>
 
+#include "ir/epilogue.h"
 #include "ir/op.h"
 
 namespace ebb::ops {
 
-// a [..., M, K], b [..., K, N], bias [N] -> [..., M, N]. Leading dims are equal, or one of a and b
-// has rank 2 and serves the whole batch. a and b have one dtype, or a is f32 and b, a weight as its
-// file has it, narrower; bias and residual (ops/prim/epilogue.h) may have others.
+// a [..., M, K], b [..., K, N], then operands of the epilogue, as bias [N] -> [..., M, N]. Leading
+// dims are equal, or one of a and b has rank 2 and serves the whole batch. a and b have one dtype,
+// or a is f32 and b, a weight as its file has it, narrower; operands may have others.
 struct Matmul {
   bool trans_a = false;  // a is stored [..., K, M]
   bool trans_b = false;  // b is stored [..., N, K]
   std::string dtype;     // of the result; "": as a
-  // A second result, f32 [M]: the sums of a over K. With a = dy [K, M] stored, c is the gradient of
+  // A last result, f32 [M]: the sums of a over K. With a = dy [K, M] stored, c is the gradient of
   // weights and this that of a bias. Of two matrices.
   bool row_sums = false;
+  Epilogue epilogue = {};
   void fields(auto&& f) {
     f("trans_a", trans_a);
     f("trans_b", trans_b);
     f("dtype", dtype);
     f("row_sums", row_sums);
+    f("epilogue", static_cast<TextValue&>(epilogue));
   }
 };
 

@@ -109,7 +109,7 @@ __device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUn
   for (int step = u.first; step < u.last; ++step) {
     barrier_wait(s.full(ring.stage), ring.parity);
     const uint32_t skip = __shfl_sync(~0u, ring.stage, 0) * (C::stage_bytes >> 4);
-    wgmma_begin();
+    wgmma_fence();
     multiply<C>(d, {first.a + skip, first.b + skip}, step == u.first);
     wgmma_commit();
     wgmma_wait<1>();

@@ -103,12 +103,12 @@ __device__ __forceinline__ void write_dq_block(const GradParams& p, const GradGr
                                                const CoreTile& ds, int head, int begin) {
   float c[1][D / 8][4];
   clear(c);
-  wgmma_start();
+  wgmma_fence();
 #pragma unroll 1
   for (int j = 0; j < p.z.s; j += 16)
-    Wgmma<T, D>::template run<1, 1>(c[0], columns_operand(ds, j, 0), columns_operand(m.k, j, 0), 1);
-  wgmma_submit();
-  wgmma_finish<0>();
+    wgmma<T, 1, 1>(c[0], columns_operand(ds, j, 0), columns_operand(m.k, j, 0), 1);
+  wgmma_commit();
+  wgmma_wait<0>();
   write_scaled<T, 1, D>(rows_of<T>(p.z, p.dq, head, p.z.t), begin + threadIdx.x % 128 / 32 * 16, c,
                         p.z.scale, threadIdx.x % 32);
 }
@@ -119,34 +119,34 @@ __device__ __forceinline__ void add_queries(float (&dk)[Own][D / 8][4], float (&
                                             const GradGroupMemory& m, const CoreTile& out, int key,
                                             int row, const HeadSizes& z) {
   float s[Own][4][4], ds[Own][4][4];
-  wgmma_start();
+  wgmma_fence();
 #pragma unroll
   for (int j = 0; j < Own; ++j) {
     gemm_core_tiles<T, D, 32>(s[j], m.k, key + 64 * j, m.q, row, m.zeros);
-    wgmma_submit();
+    wgmma_commit();
     gemm_core_tiles<T, D, 32>(ds[j], m.v, key + 64 * j, m.dout, row, m.zeros);
-    wgmma_submit();
+    wgmma_commit();
   }
 #pragma unroll
   for (int j = 0; j < Own; ++j) {
-    if (Own == 2 && j == 0) wgmma_finish<3>();
-    if (Own == 2 && j == 1) wgmma_finish<2>();
-    if (Own == 1) wgmma_finish<1>();
+    if (Own == 2 && j == 0) wgmma_wait<3>();
+    if (Own == 2 && j == 1) wgmma_wait<2>();
+    if (Own == 1) wgmma_wait<1>();
     uint32_t weights[2][4], gradients[2][4];
     exp_scores_transposed(s[j], m.lse_log2 + row, z.scale_log2, z.s - key - 64 * j);
     pack_weights<T, 32>(weights, s[j]);
-    if (Own == 2 && j == 0) wgmma_finish<2>();
-    if (Own == 2 && j == 1) wgmma_finish<1>();
-    if (Own == 1) wgmma_finish<0>();
+    if (Own == 2 && j == 0) wgmma_wait<2>();
+    if (Own == 2 && j == 1) wgmma_wait<1>();
+    if (Own == 1) wgmma_wait<0>();
     differentiate(ds[j], s[j], m.delta + row);
     pack_weights<T, 32>(gradients, ds[j]);
-    wgmma_start();
+    wgmma_fence();
     add_weighted_core_tile<T, D, 32>(dv[j], weights, m.dout, row);
     add_weighted_core_tile<T, D, 32>(dk[j], gradients, m.q, row);
-    wgmma_submit();
+    wgmma_commit();
     store_core_tile(out, key + 64 * j, row % 64 / 8, gradients);
   }
-  wgmma_finish<0>();
+  wgmma_wait<0>();
 }
 
 // dq, dk and dv of a head of at most 64 * Groups * Own keys whose queries fit into shared memory.

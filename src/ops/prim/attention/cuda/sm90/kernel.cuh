@@ -181,9 +181,9 @@ struct Sm90Consumer {
   }
 
   __device__ __forceinline__ void start_block(float (&s)[S::keys / 8][4]) {
-    wgmma_start();
+    wgmma_fence();
     start_scores<T, S::width, S::keys>(s, own_queries(), m.key(k.i));
-    wgmma_submit();
+    wgmma_commit();
   }
   __device__ __forceinline__ void end_block(float (&s)[S::keys / 8][4]) {
     fence_accumulators(s);
@@ -193,12 +193,12 @@ struct Sm90Consumer {
   __device__ __forceinline__ void start_sum(const uint32_t (&weights)[S::keys / 16][4],
                                             bool first) {
     barrier_wait(m.v_full(v.i), v.phase);
-    wgmma_start();
+    wgmma_fence();
     start_values<T, S::width, S::keys>(o[0], weights, m.value(v.i), first);
-    wgmma_submit();
+    wgmma_commit();
   }
   __device__ __forceinline__ void end_sum() {
-    wgmma_finish<0>();
+    wgmma_wait<0>();
     fence_accumulators(o[0]);
     release(m.v_free(v.i));
     v.next();
@@ -239,7 +239,7 @@ struct Sm90Consumer {
     start_block(s);
     start_sum(w[At], first);
     scheduler_barrier_arrive();
-    wgmma_finish<1>();
+    wgmma_wait<1>();
     end_block(s);
     if constexpr (S::masked) apply_mask(s, block);
     exp_scores_packed<T>(w[1 - At], s, p.f.z.scale_log2, r);
@@ -259,7 +259,7 @@ struct Sm90Consumer {
     start_block(s);
     start_sum(w[At], first);
     scheduler_barrier_arrive();
-    wgmma_finish<1>();
+    wgmma_wait<1>();
     end_block(s);
     const OnlineSoftmax done = r;
     begin_unit(s, work_unit<S>(p, blocks, i + gridDim.x));
@@ -376,7 +376,7 @@ struct Sm90Consumer {
       barrier_wait(m.q_full(0), 0);
       barrier_wait(m.k_full(0), 0);
       start_block(s);
-      wgmma_finish<0>();
+      wgmma_wait<0>();
       end_block(s);
       begin_unit(s, work_unit<S>(p, blocks, i));
       pack_weights<T, S::keys>(w[0], s);

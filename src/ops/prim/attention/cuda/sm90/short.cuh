@@ -124,10 +124,10 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
     float s[S::keys / 8][4];
     uint32_t w[S::keys / 16][4];
     barrier_wait(barrier, 0);
-    wgmma_start();
+    wgmma_fence();
     start_scores<T, S::width, S::keys>(s, at, keys);
-    wgmma_submit();
-    wgmma_finish<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
     fence_accumulators(s);
     if constexpr (Masked) {
       const int row = queries.y + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
@@ -145,10 +145,10 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
     exp_scores_packed<T>(w, s, p.f.z.scale_log2, r);
     fence_accumulators(w);
     barrier_wait(barrier + 8, 0);
-    wgmma_start();
+    wgmma_fence();
     start_values<T, S::width, S::keys>(o, w, keys + S::block_bytes, !begun);
-    wgmma_submit();
-    wgmma_finish<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
     fence_accumulators(o);
     keys += 2 * S::block_bytes, barrier += 16;
   }

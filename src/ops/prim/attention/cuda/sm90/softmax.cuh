@@ -5,7 +5,7 @@
 #include <cfloat>
 
 #include "backend/cuda/attention/wgmma.cuh"
-#include "backend/cuda/kit/wgmma_wide.cuh"
+#include "backend/cuda/kit/wgmma.cuh"
 #include "ops/prim/attention/cuda/forward.cuh"
 
 namespace ebb::ops::cuda {
@@ -130,11 +130,11 @@ __device__ __forceinline__ void start_scores(float (&s)[Keys / 8][4], uint32_t q
   const uint64_t a = swizzled_operand(q, 0), b = swizzled_operand(k, 0);
 #pragma unroll
   for (int i = 0; i < (C::box_columns + 15) / 16; ++i)
-    Wgmma<T, Keys>::template run<0, 0>(s, a + (i / 4 * 64 * 128 + i % 4 * 32) / 16,
-                                       b + (i / 4 * Keys * 128 + i % 4 * 32) / 16, i > 0);
+    wgmma<T, 0, 0>(s, a + (i / 4 * 64 * 128 + i % 4 * 32) / 16,
+                   b + (i / 4 * Keys * 128 + i % 4 * 32) / 16, i > 0);
   if constexpr (C::tail)
-    Wgmma<T, Keys>::template run<0, 0>(s, narrow_operand(q + C::boxes * 64 * 128),
-                                       narrow_operand(k + C::boxes * Keys * 128), 1);
+    wgmma<T, 0, 0>(s, narrow_operand(q + C::boxes * 64 * 128),
+                   narrow_operand(k + C::boxes * Keys * 128), 1);
 }
 
 // o += w v, or o = w v for the `first`.
@@ -148,12 +148,11 @@ __device__ __forceinline__ void start_values(float (&o)[D / 8][4],
 #pragma unroll
   for (int i = 0; i < Keys / 16; ++i) {
     using Wide = float(&)[C::box_columns / 8][4];
-    Wgmma<T, C::box_columns>::template run<1>(reinterpret_cast<Wide>(o[0]), w[i],
-                                              b + i * 16 * 128 / 16, i > 0 || !first);
+    wgmma<T, 1>(reinterpret_cast<Wide>(o[0]), w[i], b + i * 16 * 128 / 16, i > 0 || !first);
     if constexpr (C::tail) {
       using Tail = float(&)[(D - C::box_columns) / 8][4];
-      Wgmma<T, D - C::box_columns>::template run<1>(reinterpret_cast<Tail>(o[C::box_columns / 8]),
-                                                    w[i], tail + i * 16 * 32 / 16, i > 0 || !first);
+      wgmma<T, 1>(reinterpret_cast<Tail>(o[C::box_columns / 8]), w[i], tail + i * 16 * 32 / 16,
+                  i > 0 || !first);
     }
   }
 }

@@ -161,18 +161,17 @@ struct WideScores {
 #pragma unroll
     for (int c = 0; c < S::boxes; ++c) {
       barrier_wait(m.k_full(c % S::stages), c / S::stages);
-      wgmma_start();
+      wgmma_fence();
       const uint64_t k = swizzled_operand(m.key(c % S::stages), 0);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        Wgmma<T, S::keys>::template run<0, 0>(s, q + (c * S::queries * 128 + i * 32) / 16,
-                                              k + i * 32 / 16, c + i > 0);
-      wgmma_submit();
+        wgmma<T, 0, 0>(s, q + (c * S::queries * 128 + i * 32) / 16, k + i * 32 / 16, c + i > 0);
+      wgmma_commit();
       if (c == 0) continue;
-      wgmma_finish<1>();
+      wgmma_wait<1>();
       release_in_both(m.k_free((c - 1) % S::stages));
     }
-    wgmma_finish<0>();
+    wgmma_wait<0>();
     fence_accumulators(s);
     release_in_both(m.k_free((S::boxes - 1) % S::stages));
   }
@@ -295,7 +294,7 @@ struct WideOutput {
     for (int c = 0; c < steps; ++c) {
       const int stage = c % 2 * 2 + side;
       barrier_wait(m.v_full(stage), c / 2);
-      wgmma_start();
+      wgmma_fence();
 #pragma unroll
       for (int i = 0; i < S::values / 16; ++i) {
         const int k = c * (S::values / 16) + i;
@@ -303,18 +302,17 @@ struct WideOutput {
             swizzled_operand(m.weight(slot) + k / 4 * S::queries * 128 + k % 4 * 32, 0);
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          Wgmma<T, 128>::template run<0, 1>(
-              o[half], w,
-              swizzled_operand(m.value(stage) + half * 2 * S::values * 128 + i * 2048,
-                               S::values * 128),
-              !first || k > 0);
+          wgmma<T, 0, 1>(o[half], w,
+                         swizzled_operand(m.value(stage) + half * 2 * S::values * 128 + i * 2048,
+                                          S::values * 128),
+                         !first || k > 0);
       }
-      wgmma_submit();
+      wgmma_commit();
       if (c == 0) continue;
-      wgmma_finish<1>();
+      wgmma_wait<1>();
       release_in_both(m.v_free((c - 1) % 2 * 2 + side));
     }
-    wgmma_finish<0>();
+    wgmma_wait<0>();
     fence_accumulators(o[0]);
     fence_accumulators(o[1]);
     release_in_both(m.v_free((steps - 1) % 2 * 2 + side));

@@ -116,8 +116,7 @@ __device__ __forceinline__ void start_head_gemm(float (&c)[S::step / 8][4], uint
                                                 uint32_t b) {
   const uint64_t x = swizzled_operand(a, 0), y = swizzled_operand(b, 0);
 #pragma unroll
-  for (int k = 0; k < S::width / 16; ++k)
-    Wgmma<T, S::step>::template run<0, 0>(c, x + k * 2, y + k * 2, k > 0);
+  for (int k = 0; k < S::width / 16; ++k) wgmma<T, 0, 0>(c, x + k * 2, y + k * 2, k > 0);
 }
 
 // sum (+)= packed weights times S::step rows of `b`.
@@ -127,8 +126,7 @@ __device__ __forceinline__ void start_head_dkv(float (&sum)[S::width / 8][4],
                                                bool first) {
   const uint64_t y = swizzled_operand(b, 0);
 #pragma unroll
-  for (int k = 0; k < S::step / 16; ++k)
-    Wgmma<T, S::width>::template run<1>(sum, a[k], y + k * 128, k > 0 || !first);
+  for (int k = 0; k < S::step / 16; ++k) wgmma<T, 1>(sum, a[k], y + k * 128, k > 0 || !first);
 }
 
 // 64 rows, scaled, into a tile for a TMA store.
@@ -156,38 +154,38 @@ __device__ __forceinline__ void process_query_block(const HeadGradParams& p, con
   float s[S::step / 8][4], dp[S::step / 8][4];
   uint32_t weights[S::step / 16][4], ds[S::step / 16][4];
   if (One) barrier_wait(w.barrier, 0);
-  wgmma_start();
+  wgmma_fence();
   start_head_gemm<T, S>(s, w.at + S::keys + own, q);
-  wgmma_submit();
+  wgmma_commit();
   if (One) {
     barrier_wait(w.barrier + 8, 0);
-    wgmma_start();
+    wgmma_fence();
   }
   start_head_gemm<T, S>(dp, w.at + S::values + own, dout);
-  wgmma_submit();
+  wgmma_commit();
   if (One) {
     barrier_wait(w.barrier + 16, 0);
     compute_head_delta<T, S>(p, w);
     __syncthreads();  // lse and delta are there, and o is no longer read
   }
-  wgmma_finish<1>();
+  wgmma_wait<1>();
   fence_accumulators(s);
   exp_scores_transposed(s, w.lse_log2 + query, p.g.z.scale_log2, p.g.z.s - w.group * 64);
   pack_weights<T, S::step>(weights, s);
   fence_accumulators(weights);
-  wgmma_start();
+  wgmma_fence();
   start_head_dkv<T, S>(dv, weights, dout, One);
-  wgmma_submit();
-  wgmma_finish<1>();
+  wgmma_commit();
+  wgmma_wait<1>();
   fence_accumulators(dp);
   differentiate<T>(ds, weights, dp, w.delta + query);
   fence_accumulators(ds);
-  wgmma_start();
+  wgmma_fence();
   start_head_dkv<T, S>(dk, ds, q, One);
-  wgmma_submit();
+  wgmma_commit();
 #pragma unroll
   for (int k = 0; k < S::step / 16; ++k) store_columns(block + S::ds + own, row + 16 * k, ds[k]);
-  wgmma_finish<0>();
+  wgmma_wait<0>();
   fence_accumulators(dk);
   fence_accumulators(dv);
 }
@@ -216,11 +214,10 @@ template <class T, class S>
 __device__ __forceinline__ void start_head_dq(float (&dq)[S::width / 8][4], uint32_t ds,
                                               uint32_t keys) {
   const uint64_t x = swizzled_operand(ds, 0), y = swizzled_operand(keys, 0);
-  wgmma_start();
+  wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < 4 * S::groups; ++i)
-    Wgmma<T, S::width>::template run<1, 1>(dq, x + i * 128, y + i * 128, i > 0);
-  wgmma_submit();
+  for (int i = 0; i < 4 * S::groups; ++i) wgmma<T, 1, 1>(dq, x + i * 128, y + i * 128, i > 0);
+  wgmma_commit();
 }
 
 // Stores dk and dv of the warpgroup's keys, through the shared memory of values and do.
@@ -286,7 +283,7 @@ __global__ __launch_bounds__(S::threads, S::resident) void attention_grad_sm90_h
   if constexpr (S::one) {
     start_head_dq<T, S>(dq, w.at + S::queries + S::ds, w.at + S::keys);
     store_dkv<T, S>(p, w, dk, dv);
-    wgmma_finish<0>();
+    wgmma_wait<0>();
     fence_accumulators(dq);
     store_dq<T, S>(p, w, dq, 0);
   } else {
@@ -294,7 +291,7 @@ __global__ __launch_bounds__(S::threads, S::resident) void attention_grad_sm90_h
 #pragma unroll 1
     for (int b = w.group; b < p.blocks; b += S::groups) {
       start_head_dq<T, S>(dq, w.at + S::queries + b * S::block_bytes + S::ds, w.at + S::keys);
-      wgmma_finish<0>();
+      wgmma_wait<0>();
       fence_accumulators(dq);
       store_dq<T, S>(p, w, dq, b);
     }

@@ -45,13 +45,12 @@ template <class T, int D>
 __device__ __forceinline__ void start_scores(ScoreAccumulators<D>& c, uint32_t a, uint32_t b) {
   using S = LongShape<D>;
   fence_accumulators(c);
-  wgmma_start();
+  wgmma_fence();
 #pragma unroll
   for (int k = 0; k < (D + 15) / 16; ++k)
-    Wgmma<T, S::queries>::template run<0, 0>(c, swizzled_operand(a + columns_at<D>(k, S::keys), 0),
-                                             swizzled_operand(b + columns_at<D>(k, S::queries), 0),
-                                             k > 0);
-  wgmma_submit();
+    wgmma<T, 0, 0>(c, swizzled_operand(a + columns_at<D>(k, S::keys), 0),
+                   swizzled_operand(b + columns_at<D>(k, S::queries), 0), k > 0);
+  wgmma_commit();
 }
 
 // sum += packed weights times the block of q or do at `b`.
@@ -60,14 +59,13 @@ __device__ __forceinline__ void start_dkv(DkvAccumulators<D>& sum, const Packed<
   using S = LongShape<D>;
   constexpr int next = S::queries * 128;
   fence_accumulators(sum);
-  wgmma_start();
+  wgmma_fence();
 #pragma unroll
   for (int k = 0; k < S::queries / 16; ++k)
 #pragma unroll
     for (int tile = 0; tile < S::column_tiles; ++tile)
-      Wgmma<T, S::width>::template run<1>(sum[tile], a[k],
-                                          swizzled_operand(b + tile * next + k * 2048, next), 1);
-  wgmma_submit();
+      wgmma<T, 1>(sum[tile], a[k], swizzled_operand(b + tile * next + k * 2048, next), 1);
+  wgmma_commit();
 }
 
 // dq of 64 queries from all keys of a tile, i.e. from both warpgroups' ds.
@@ -80,12 +78,12 @@ __device__ __forceinline__ void start_dq(DqAccumulators<D>& dq, const LongWork<D
   const uint32_t k =
       w.at + S::k + (o.tiles & 1) * S::key_bytes + (S::boxes == 2 ? w.group * S::keys * 128 : 0);
   fence_accumulators(dq);
-  wgmma_start();
+  wgmma_fence();
 #pragma unroll
   for (int i = 0; i < S::keys / 16; ++i)
-    Wgmma<T, S::dq_width>::template run<1, 1>(dq, swizzled_operand(ds + i * 2048, 0),
-                                              swizzled_operand(k + i * 2048, 0), i > 0);
-  wgmma_submit();
+    wgmma<T, 1, 1>(dq, swizzled_operand(ds + i * 2048, 0), swizzled_operand(k + i * 2048, 0),
+                   i > 0);
+  wgmma_commit();
 }
 
 // Packed p from the scores.
@@ -186,18 +184,18 @@ __device__ __forceinline__ void process_query_block(const LongWork<D>& w, const 
   Packed<D> weights, ds;
   wait_for<D>(w.at, PipelineBarrier::q_full, o.count);
   start_scores<T, D>(s, keys + S::k, q);
-  wgmma_finish<1>();  // dk of the previous block
+  wgmma_wait<1>();  // dk of the previous block
   fence_accumulators(dk);
   if (o.count > 0) arrive<D>(w.at, PipelineBarrier::q_empty, o.count - 1);
   wait_for<D>(w.at, PipelineBarrier::dout_full, o.count);
   start_scores<T, D>(dp, keys + S::v, dout);
-  wgmma_finish<1>();  // s
+  wgmma_wait<1>();  // s
   fence_accumulators(s);
   pack_probabilities<T, D>(weights, s, w, o);
   start_dkv<T, D>(dv, weights, dout);
   if (o.count > 0) wait_for<D>(w.at, PipelineBarrier::ds_full, o.count - 1);
   start_dq<T, D>(dq, w, before);
-  wgmma_finish<2>();  // dp
+  wgmma_wait<2>();  // dp
   fence_accumulators(dp);
   differentiate<T>(ds, weights, dp,
                    reinterpret_cast<const float*>(w.memory + S::delta + slot * S::stats_bytes));
@@ -205,7 +203,7 @@ __device__ __forceinline__ void process_query_block(const LongWork<D>& w, const 
   store_ds<D>(w, ds, o.count);
   arrive<D>(w.at, PipelineBarrier::ds_full, o.count);
   start_dkv<T, D>(dk, ds, q);
-  wgmma_finish<1>();  // dv, dq
+  wgmma_wait<1>();  // dv, dq
   fence_accumulators(dv);
   arrive<D>(w.at, PipelineBarrier::dout_empty, o.count);
   if (o.count > 0) finish_dq<T, D>(dq, w, before);
@@ -256,7 +254,7 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
       process_query_block<T, D>(w, o, before, dk, dv);
       before = o;
     }
-    wgmma_finish<0>();
+    wgmma_wait<0>();
     fence_accumulators(dk);
     write_dkv<T, D>(w, dk, t, false);
     write_dkv<T, D>(w, dv, t, true);
@@ -264,7 +262,7 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     DqAccumulators<D> dq;
     wait_for<D>(w.at, PipelineBarrier::ds_full, before.count);
     start_dq<T, D>(dq, w, before);
-    wgmma_finish<0>();
+    wgmma_wait<0>();
     finish_dq<T, D>(dq, w, before);
   }
 }

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/attention/wgmma.cuh"
 #include "backend/cuda/kit/mbarrier.cuh"
-#include "backend/cuda/kit/wgmma_wide.cuh"
+#include "backend/cuda/kit/wgmma.cuh"
 #include "ops/prim/attention_grad/cuda/blocks.cuh"
 
 namespace ebb::ops::cuda {

@@ -1,0 +1,86 @@
+#include "diffusion/solver/diffusers_schedulers.h"
+
+#include <algorithm>
+
+namespace ebb {
+namespace {
+
+using Fields = std::vector<std::pair<std::string_view, std::string_view>>;
+
+const std::vector<DiffusersScheduler>& table() {
+  static const Fields dpm_solver = {{"solver_order", "solver_order"},
+                                    {"solver_type", "solver_type"},
+                                    {"lower_order_final", "lower_order_final"},
+                                    {"algorithm_type", "algorithm_type"}};
+  static const Fields multistep = [] {
+    Fields out = dpm_solver;
+    out.emplace_back("euler_at_final", "euler_at_final");
+    return out;
+  }();
+  static const std::vector<DiffusersScheduler> all = {
+      {"EulerDiscreteScheduler", "euler"},
+      {"EulerAncestralDiscreteScheduler", "euler_ancestral"},
+      {"HeunDiscreteScheduler", "heun"},
+      {"KDPM2DiscreteScheduler", "dpm_2"},
+      {"KDPM2AncestralDiscreteScheduler", "dpm_2_ancestral"},
+      {"LMSDiscreteScheduler", "lms"},
+      {"DPMSolverSDEScheduler", "dpmpp_sde"},
+      {"LTXEulerAncestralRFScheduler",
+       "euler_ancestral",
+       {},
+       {{"eta", "eta"}, {"s_noise", "s_noise"}}},
+      {"DDIMScheduler", "ddim"},
+      {"DDPMScheduler", "ddpm", {}, {{"variance_type", "variance_type"}}},
+      {"PNDMScheduler", "pndm"},
+      {"LCMScheduler", "lcm"},
+      {"FlowMatchLCMScheduler", "lcm"},
+      {"TCDScheduler", "tcd"},
+      {"DPMSolverMultistepScheduler", "dpm_solver_multistep", {}, multistep},
+      {"DPMSolverSinglestepScheduler",
+       "dpm_solver_singlestep",
+       {{"lower_order_final", "false"}},
+       dpm_solver},
+      {"DEISMultistepScheduler",
+       "deis_log_rho",
+       {{"max_order", "2"}},
+       {{"solver_order", "max_order"}, {"lower_order_final", "lower_order_final"}}},
+      {"UniPCMultistepScheduler",
+       "uni_pc",
+       {{"order", "2"}, {"variant", "bh2"}},
+       {{"solver_order", "order"},
+        {"solver_type", "variant"},
+        {"lower_order_final", "lower_order_final"},
+        {"predict_x0", "predict_x0"},
+        {"disable_corrector", "disable_corrector"}}},
+      {"SASolverScheduler",
+       "sa_solver",
+       {{"predictor_order", "2"}, {"corrector_order", "2"}, {"simple_order_2", "true"}},
+       {{"predictor_order", "predictor_order"}, {"corrector_order", "corrector_order"}}},
+      {"FlowMatchEulerDiscreteScheduler", "flow_match_euler"},
+      {"FlowMatchHeunDiscreteScheduler", "flow_match_heun"},
+      {"EDMEulerScheduler", "edm_euler"},
+      {"EDMDPMSolverMultistepScheduler", "edm_dpm_solver_multistep", {}, multistep},
+      {"CosineDPMSolverMultistepScheduler", "cosine_dpmpp_2m_sde", {}, multistep},
+  };
+  return all;
+}
+
+}  // namespace
+
+OptionTexts DiffusersScheduler::options_of(
+    const std::function<std::optional<std::string>(std::string_view)>& config) const {
+  OptionTexts out = options;
+  for (const auto& [field, name] : fields)
+    if (const auto text = config(field)) {
+      std::erase_if(out, [&option = name](const auto& o) { return o.first == option; });
+      out.emplace_back(name, *text);
+    }
+  return out;
+}
+
+const DiffusersScheduler* find_diffusers_scheduler(std::string_view name) {
+  const auto it = std::ranges::find(table(), name, &DiffusersScheduler::name);
+  return it == table().end() ? nullptr : &*it;
+}
+
+}  // namespace ebb
