@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/space.h"
+#include "ir/iteration_space.h"
 #include "ir/text.h"
 #include "ops/group_affine/op.h"
 #include "ops/group_affine_grad/op.h"
@@ -235,7 +235,7 @@ TEST(slices, that_kernels_cannot_step_over__have_none) {
 TEST(slices, space__steps_over_the_rest_of_the_rows) {
   const Type in[] = {f32({2, 1, 8}), f32({2, 3, 8}), f32({2, 3, 8})};
   const int64_t widths[] = {24, 0, 16};
-  const Space s = make_space({2, 3, 8}, in, {false, false, false}, widths);
+  const IterationSpace s = make_iteration_space({2, 3, 8}, in, {false, false, false}, widths);
   EXPECT_EQ(s.sizes, (std::vector<int64_t>{2, 3, 8}));
   EXPECT_EQ(s.strides[0], (std::vector<int64_t>{24, 0, 1}));
   EXPECT_EQ(s.strides[1], (std::vector<int64_t>{24, 8, 1}));

@@ -8,6 +8,8 @@ does not bring in itself. What it lacks is then missing as if it were alone.
 Headers that a source file includes before all else were compiled by the build: there only headers
 of the system may have come before, as precompiled ones do. For these headers it is enough that
 those before bring in no others of the system.
+
+All headers together are compiled once more: no two may define one name.
 """
 
 import concurrent.futures
@@ -79,8 +81,12 @@ def check(root, compiler, includes):
     units = chains({h: b for h, b in brought.items() if h not in by_build})
     units += chains({h: b - texts.keys() for h, b in brought.items() if h in by_build})
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        together = pool.submit(compiled, sorted(texts), command)
         for some in pool.map(lambda c: violations(c, command), units):
             found += some
+    if together.result() and not found:
+        found.append("the headers of src/ do not compile together: do two define one name?\n" +
+                     together.result())
     return checks.report("headers", found, f"{len(texts)} headers, compiled in {len(units)} runs")
 
 
@@ -100,6 +106,9 @@ def self_test(compiler):
             "src/f.h": "#pragma once\n#include <string>\n",
             "src/g.h": "#pragma once\n#include <map>\nstd::string g();\nstd::map<int, int> h();\n"},
         "src/b.h: has no #pragma once": {"src/b.h": "struct B {};\n"},
+        "the headers of src/ do not compile together": {
+            "src/b.h": "#pragma once\n#include <map>\nstruct B {};\n",
+            "src/i.h": "#pragma once\n#include <string>\nenum class B { one };\n"},
     }
     return checks.self_test(__file__, good, bad, ["--compiler", compiler])
 

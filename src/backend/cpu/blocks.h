@@ -9,7 +9,7 @@
 #include "backend/cpu/simd/loops.h"
 #include "core/shape.h"
 #include "ir/expr.h"
-#include "ir/space.h"
+#include "ir/iteration_space.h"
 
 namespace ebb::cpu {
 
@@ -39,7 +39,7 @@ class Tape {
 // A block is `count` indices of dim `split` times all of the later dims.
 class BlockReader {
  public:
-  BlockReader(const Space& space, std::span<const Type> types, int64_t split)
+  BlockReader(const IterationSpace& space, std::span<const Type> types, int64_t split)
       : space_(space), types_(types), split_(split) {}
 
   // For input k: a pointer to its values in the block that starts at `index` of the dims up to and
@@ -53,7 +53,7 @@ class BlockReader {
 
  private:
   void gather(size_t k, const void* base, int64_t offset, int64_t count, float* d) const;
-  const Space& space_;
+  const IterationSpace& space_;
   std::span<const Type> types_;
   int64_t split_;
 };

@@ -4,7 +4,7 @@
 
 namespace ebb::cpu {
 
-Split make_split(const Space& space, int64_t first, int64_t elements) {
+Split make_split(const IterationSpace& space, int64_t first, int64_t elements) {
   Split s{space.rank() - 1, 1, 1};
   while (s.dim > first && s.inner * space.sizes[static_cast<size_t>(s.dim)] * 2 <= elements) {
     s.inner *= space.sizes[static_cast<size_t>(s.dim)];
@@ -15,12 +15,13 @@ Split make_split(const Space& space, int64_t first, int64_t elements) {
   return s;
 }
 
-int64_t blocks_of(const Space& space, const Split& split) {
+int64_t blocks_of(const IterationSpace& space, const Split& split) {
   const int64_t size = space.sizes[static_cast<size_t>(split.dim)];
   return space.numel(0, split.dim) * ((size + split.count - 1) / split.count);
 }
 
-int64_t block_index(const Space& space, const Split& split, int64_t b, std::span<int64_t> index) {
+int64_t block_index(const IterationSpace& space, const Split& split, int64_t b,
+                    std::span<int64_t> index) {
   const int64_t size = space.sizes[static_cast<size_t>(split.dim)];
   const int64_t chunks = (size + split.count - 1) / split.count;
   const int64_t start = b % chunks * split.count;

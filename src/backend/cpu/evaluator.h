@@ -72,10 +72,11 @@ struct Split {
   int64_t dim = 0, count = 1;
   int64_t inner = 1;  // elements of all later dims
 };
-Split make_split(const Space& space, int64_t first, int64_t elements);
+Split make_split(const IterationSpace& space, int64_t first, int64_t elements);
 
 // Advances over blocks: `index` of dims [0, split.dim] from block number `b`; returns the count.
-int64_t block_index(const Space& space, const Split& split, int64_t b, std::span<int64_t> index);
-int64_t blocks_of(const Space& space, const Split& split);
+int64_t block_index(const IterationSpace& space, const Split& split, int64_t b,
+                    std::span<int64_t> index);
+int64_t blocks_of(const IterationSpace& space, const Split& split);
 
 }  // namespace ebb::cpu

@@ -12,7 +12,7 @@ struct MapPass::State {
   Tape tape;
   std::vector<Type> in;
   std::vector<DType> out;
-  Space space;
+  IterationSpace space;
   int64_t elements;
   Split split;
   int64_t numel;
@@ -22,7 +22,8 @@ struct MapPass::State {
 MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in,
                  std::vector<DType> out) {
   const Tape tape(expr);
-  Space space = make_space(shape, in, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  IterationSpace space =
+      make_iteration_space(shape, in, std::vector<bool>(static_cast<size_t>(shape.rank())));
   const int64_t elements = block_elements(tape);
   const Split split = make_split(space, 0, elements);
   const int threads = shape.numel() < worth_threads ? 1 : omp_get_max_threads();

@@ -23,7 +23,7 @@ struct ReducePass::State {
   Tape tape;
   std::vector<Type> in;
   Options options;
-  Space space;
+  IterationSpace space;
   int64_t elements = 0;
   int64_t kept_dims = 0, run_end = 0;  // dims [kept_dims, run_end) are the run
   int64_t kept = 1, inner = 1, numel = 0, outputs = 1;
@@ -41,9 +41,9 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
   for (const int64_t d : options.dims) reduced[static_cast<size_t>(d)] = true;
   auto s = std::make_shared<State>(State{Tape(expr), std::move(in), options, {}, 0});
-  s->space = make_space(shape, s->in, reduced);
+  s->space = make_iteration_space(shape, s->in, reduced);
   s->numel = shape.numel();
-  const Space& sp = s->space;
+  const IterationSpace& sp = s->space;
   while (s->kept_dims < sp.rank() && !sp.reduced[static_cast<size_t>(s->kept_dims)]) ++s->kept_dims;
   s->run_end = s->kept_dims;
   while (s->run_end < sp.rank() && sp.reduced[static_cast<size_t>(s->run_end)]) ++s->run_end;

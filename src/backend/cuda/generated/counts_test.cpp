@@ -66,7 +66,7 @@ Kernel affine() {
   StridedForm f{made(3, {silu(in(0) * in(1) + in(2))}),
                 {x.dtype, k.dtype, k.dtype},
                 {DType::bf16},
-                make_space(x.shape, all, std::vector<bool>(4)),
+                make_iteration_space(x.shape, all, std::vector<bool>(4)),
                 x.shape.numel()};
   return write_strided(f, capability).code;
 }
@@ -75,7 +75,8 @@ Kernel reduction(size_t dim) {
   const Type x[] = {{DType::bf16, {4096, 1024}}};
   std::vector<bool> reduced(2);
   reduced[dim] = true;
-  ReduceForm f{made(1, {in(0) * in(0)}), {DType::bf16}, make_space(x[0].shape, x, reduced)};
+  ReduceForm f{
+      made(1, {in(0) * in(0)}), {DType::bf16}, make_iteration_space(x[0].shape, x, reduced)};
   f.kept_dims = dim;
   f.run_end = dim + 1;
   return write_reduce(f, layout_of(f, sm_count, false), capability).code;
@@ -91,7 +92,7 @@ Kernel rows(const std::vector<Scalar>& r, const std::vector<bool>& maximum,
             .maximum = maximum,
             .extents = extents,
             .partial_rows = partial,
-            .space = make_space(x.shape, all, {false, true})};
+            .space = make_iteration_space(x.shape, all, {false, true})};
   return write_rows(f, row_layout(f, sm_count, false), capability).code;
 }
 constexpr double inverse = 1.0 / 1152;

@@ -169,7 +169,7 @@ TEST(loops_on_host, segmented_flat_map__finds_its_segment) {
 }
 
 // The element of tensor i at flat index `at` of the space.
-double element(const Space& space, size_t i, const Buffer& b, int64_t at) {
+double element(const IterationSpace& space, size_t i, const Buffer& b, int64_t at) {
   int64_t offset = 0;
   for (size_t d = space.sizes.size(); d-- > 0;) {
     offset += at % space.sizes[d] * space.strides[i][d];
@@ -184,7 +184,7 @@ void expect_strided(const Shape& shape, const std::vector<Type>& types, bool una
   std::vector<Type> all = types;
   all.push_back({DType::f32, shape});
   for (const Type& t : types) f.in.push_back(t.dtype);
-  f.space = make_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  f.space = make_iteration_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
   StridedText text = write_strided(f, capability);
   std::vector<Buffer> x, out;
   for (size_t i = 0; i < types.size(); ++i)
@@ -216,7 +216,7 @@ void expect_reduced(const Shape& shape, size_t dim, bool maximum, bool direct, D
   const Type types[] = {{dtype, shape}};
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
   reduced[dim] = true;
-  ReduceForm f{Expr(1, r), {dtype}, make_space(shape, types, reduced)};
+  ReduceForm f{Expr(1, r), {dtype}, make_iteration_space(shape, types, reduced)};
   f.kept_dims = dim;
   f.run_end = dim + 1;
   f.maximum = maximum;
@@ -299,7 +299,7 @@ void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
   all.push_back({DType::f32, shape});
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
   reduced.back() = true;
-  f.space = make_space(shape, all, reduced);
+  f.space = make_iteration_space(shape, all, reduced);
   for (const Type& t : r.in) f.in.push_back(t.dtype);
   constexpr int sm_count = 1;
   RowText text = write_rows(f, row_layout(f, sm_count, unaligned), capability);

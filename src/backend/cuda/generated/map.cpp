@@ -155,8 +155,8 @@ MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& d
   }
   tensors.push_back({DType::f32, shape});
   if (!segments.widths.empty()) tensors.push_back({DType::f32, {shape[-1]}});  // keeps the last dim
-  Space space =
-      make_space(shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), widths);
+  IterationSpace space = make_iteration_space(
+      shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), widths);
   space.strides.resize(in.size() + 1);
   if (space.rank() == 1 && segments.widths.empty()) {  // every tensor is full or one element
     std::vector<Kind> kinds;

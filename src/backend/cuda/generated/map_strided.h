@@ -9,14 +9,15 @@
 #include "codegen/parameters.h"
 #include "core/dtype.h"
 #include "ir/expr.h"
-#include "ir/space.h"
+#include "ir/iteration_space.h"
 
 namespace ebb::cuda {
 
 struct StridedForm {
   Expr expr;
   std::vector<DType> in, out;
-  Space space;  // strides of the inputs, then of an output; of the full tensor if segmented
+  IterationSpace
+      space;  // strides of the inputs, then of an output; of the full tensor if segmented
   int64_t numel = 0;
   bool unaligned = false;  // single elements only
   SegmentsForm segments = {};

@@ -69,7 +69,7 @@ ReduceForm form_of(const Expr& expr, const Shape& shape, std::vector<Type> in, c
     f.in.push_back(in[i].dtype);
     if (!expr.uses(static_cast<int64_t>(i))) in[i] = {};
   }
-  f.space = make_space(shape, in, dims.in_run);
+  f.space = make_iteration_space(shape, in, dims.in_run);
   const std::vector<bool>& run = f.space.reduced;
   while (!run[f.kept_dims]) ++f.kept_dims;
   f.run_end = f.kept_dims;

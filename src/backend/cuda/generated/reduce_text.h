@@ -7,7 +7,7 @@
 #include "codegen/parameters.h"
 #include "core/dtype.h"
 #include "ir/expr.h"
-#include "ir/space.h"
+#include "ir/iteration_space.h"
 
 namespace ebb::cuda {
 
@@ -16,7 +16,7 @@ namespace ebb::cuda {
 struct ReduceForm {
   Expr expr;
   std::vector<DType> in;
-  Space space;  // strides of the inputs
+  IterationSpace space;  // strides of the inputs
   size_t kept_dims = 0, run_end = 0;
   bool maximum = false, narrow = false;
   float scale = 1;

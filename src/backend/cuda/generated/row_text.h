@@ -9,7 +9,7 @@
 #include "codegen/parameters.h"
 #include "core/dtype.h"
 #include "ir/expr.h"
-#include "ir/space.h"
+#include "ir/iteration_space.h"
 
 namespace ebb::cuda {
 
@@ -24,7 +24,7 @@ struct RowForm {
   std::vector<bool> maximum;       // of the reductions: else sums
   std::vector<RowExtent> extents;  // of the outputs
   int64_t partial_rows = 0;        // rows that are summed; 0: none are
-  Space space;                     // [rows..., length]; strides of the inputs, then of elements
+  IterationSpace space;            // [rows..., length]; strides of the inputs, then of elements
   SlicesForm slices = {};          // of the inputs
 
   size_t reductions() const { return maximum.size(); }

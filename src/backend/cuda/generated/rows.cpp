@@ -56,7 +56,7 @@ RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, con
   in.push_back({DType::f32, shape});
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
   reduced.back() = true;
-  s.form.space = make_space(shape, in, reduced, widths);
+  s.form.space = make_iteration_space(shape, in, reduced, widths);
   s.kernel.emplace(s.form, false, device);
 }
 

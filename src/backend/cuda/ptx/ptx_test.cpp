@@ -78,7 +78,7 @@ StridedForm strided(const Shape& shape, const std::vector<Type>& in, DType out) 
   std::vector<Type> all = in;
   all.push_back({DType::f32, shape});
   for (const Type& t : in) f.in.push_back(t.dtype);
-  f.space = make_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  f.space = make_iteration_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
   return f;
 }
 // A norm's coefficients on an image.
@@ -198,7 +198,8 @@ TEST(ptx, reductions__assemble) {
   for (const Shape& shape : shapes)
     for (const size_t run : {0u, 1u}) {
       const Type in[] = {{DType::bf16, shape}};
-      ReduceForm f{Expr(1, r), {DType::bf16}, make_space(shape, in, {run == 0, run == 1})};
+      ReduceForm f{
+          Expr(1, r), {DType::bf16}, make_iteration_space(shape, in, {run == 0, run == 1})};
       const auto reduced = std::find(f.space.reduced.begin(), f.space.reduced.end(), true);
       if (reduced == f.space.reduced.end()) continue;
       f.kept_dims = static_cast<size_t>(reduced - f.space.reduced.begin());

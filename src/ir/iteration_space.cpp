@@ -1,21 +1,22 @@
-#include "ir/space.h"
+#include "ir/iteration_space.h"
 
 namespace ebb {
 
-int64_t Space::numel(int64_t first, int64_t last) const {
+int64_t IterationSpace::numel(int64_t first, int64_t last) const {
   int64_t n = 1;
   for (int64_t d = first; d < last; ++d) n *= sizes[static_cast<size_t>(d)];
   return n;
 }
 
-Space make_space(const Shape& shape, std::span<const Type> in, const std::vector<bool>& reduced,
-                 std::span<const int64_t> widths) {
+IterationSpace make_iteration_space(const Shape& shape, std::span<const Type> in,
+                                    const std::vector<bool>& reduced,
+                                    std::span<const int64_t> widths) {
   std::vector<std::vector<int64_t>> full;
   for (const Type& t : in) full.push_back(broadcast_strides(t.shape, shape));
   for (size_t k = 0; k < widths.size(); ++k)
     for (size_t d = 0; widths[k] > 0 && d + 1 < full[k].size(); ++d)
       full[k][d] = full[k][d] / in[k].shape[-1] * widths[k];
-  Space s;
+  IterationSpace s;
   s.strides.resize(in.size());
   for (int64_t d = 0; d < shape.rank(); ++d) {
     const auto i = static_cast<size_t>(d);

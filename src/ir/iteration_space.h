@@ -1,4 +1,5 @@
-// Space: the iteration space of broadcast tensors, with dims merged where every tensor allows it.
+// IterationSpace: the dims that a kernel walks over, of broadcast tensors, merged where every
+// tensor allows it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 namespace ebb {
 
 // `strides`: of each tensor; 0 along a broadcast dim.
-struct Space {
+struct IterationSpace {
   std::vector<int64_t> sizes;
   std::vector<bool> reduced;                  // by dim
   std::vector<std::vector<int64_t>> strides;  // by tensor, by dim; in elements
@@ -20,7 +21,8 @@ struct Space {
 // The space of `shape`, to which the tensors `in` broadcast; reduced and kept dims do not merge.
 // `widths`: by tensor, the row stride in elements of a slice of a wider tensor, or 0; missing
 // entries are dense.
-Space make_space(const Shape& shape, std::span<const Type> in, const std::vector<bool>& reduced,
-                 std::span<const int64_t> widths = {});
+IterationSpace make_iteration_space(const Shape& shape, std::span<const Type> in,
+                                    const std::vector<bool>& reduced,
+                                    std::span<const int64_t> widths = {});
 
 }  // namespace ebb
