@@ -8,6 +8,7 @@
 #include "ir/contraction.h"
 #include "ir/expr_inputs.h"
 #include "ir/normal_form.h"
+#include "ops/prim/epilogue.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
+#include "passes/copies.h"
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
 #include "passes/fuse_loops.h"
