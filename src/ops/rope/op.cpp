@@ -9,6 +9,7 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
+#include "ops/prim/swaps.h"
 
 namespace ebb::ops {
 namespace {
@@ -81,8 +82,8 @@ Value table_for(Value x, Value table, double rest) {
 std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> in) {
   const Value x = in[0];
   const Pairs p = pairs_of(s);
-  const auto [first, second] = split_pairs(x, p);
-  Value partner = join_pairs(second, first, p.half_split);
+  const int64_t run = p.half_split ? p.count : 1;
+  Value partner = swap_runs(slice(x, -1, 0, 2 * p.count), run);
   const int64_t width = x.shape()[-1];
   if (2 * p.count < width) partner = concat({partner, slice(x, -1, 2 * p.count, width)}, -1);
   const Value minus = map({in[2]}, [](auto v) { return -v[0]; });
