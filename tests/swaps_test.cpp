@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/text.h"
+#include "ops/layer_norm/op.h"
 #include "ops/loop/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
@@ -72,15 +74,35 @@ TEST(swaps, gradient_of_a_rotation__is_the_rotation_back) {
   EXPECT_EQ(count(backward, ops::def::slice()), 0);
 }
 
-TEST(swaps, rms_norm_of_heads_and_rotation__are_one_loop_along_rows) {
+TEST(swaps, norm_of_heads_and_rotation__are_one_loop_along_rows) {
+  for (const bool half_split : {false, true})
+    for (const bool centred : {false, true}) {
+      Queries t;
+      const Value x =
+          centred ? ops::layer_norm(t.q, t.gamma, {}, {}) : ops::rms_norm(t.q, t.gamma, {});
+      t.g.output("y", ops::rope(x, t.cos, t.sin, {.half_split = half_split}));
+      const Graph out = planned(t.g);
+      EXPECT_EQ(large(out), 1) << half_split << centred;
+      EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1) << half_split << centred;
+      expect_equal(in_primitives(t.g), in_primitives(out));
+    }
+}
+
+// dq, and the sums for gamma, which a small reduction completes: no copy of a gradient is swapped.
+TEST(swaps, gradient_of_both__copies_nothing) {
   for (const bool half_split : {false, true}) {
-    Queries t;
-    const Value x = ops::rms_norm(t.q, t.gamma, {});
-    t.g.output("y", ops::rope(x, t.cos, t.sin, {.half_split = half_split}));
-    const Graph out = planned(t.g);
-    EXPECT_EQ(large(out), 1) << half_split;
-    EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1) << half_split;
-    expect_equal(in_primitives(t.g), in_primitives(out));
+    Graph g;
+    const Value q = g.input("q", f32({2, 4096, 2, width})), dy = g.input("dy", q.type());
+    const Value cos = g.input("cos", f32({4096, width / 2})), sin = g.input("sin", cos.type());
+    const Value gamma = g.input("gamma", f32({width}));
+    const Value y = ops::rope(ops::rms_norm(q, gamma, {}), cos, sin, {.half_split = half_split});
+    sum_as_loss(g, scaled(y, dy));
+    const Graph out =
+        planned(dead_code(gradients(g, "loss", std::vector<std::string>{"q", "gamma"})));
+    for (const Node& n : out.nodes())
+      EXPECT_TRUE(n.op != &ops::def::concat() || out.type(n.out[0]).shape.rank() < 4)
+          << half_split << '\n'
+          << to_text(out);
   }
 }
 
