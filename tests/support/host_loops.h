@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/ptx/registers.h"
+#include "core/dtype.h"
 #include "support/kernel_interpreter.h"
 
 namespace ebb::cuda {
