@@ -23,6 +23,7 @@ InputFiles input_files(const GenerateFlags& o) {
   out.add("mask", o.modes.mask);
   out.add("hires", o.modes.upscaler_file());
   out.add("refiner", o.modes.refiner);
+  out.add("refiner_lora", o.modes.refiner_lora.texts);
   out.add("control", o.control.control.texts);
   out.add("control_model", o.control.control_model.texts);
   out.add("image_encoder", o.control.image_encoder);
@@ -35,7 +36,6 @@ void check_inputs(const GenerateFlags& o) {
   all.add("like", o.like);
   all.add("config", o.config);
   check_not_input(o.out, all, "generate");
-  all.add("refiner_lora", o.modes.refiner_lora.texts);
   if (!o.preview.empty()) all.add("preview_decoder", o.preview_decoder);
   all.add("embedding_dir", o.embedding_dir);
   check_there(all, "generate");
