@@ -186,8 +186,39 @@ TEST_F(TextToImageOf, sampler__is_that_of_the_folders_scheduler) {
   q.options.options = "order=1";
   EXPECT_EQ(ran("diffusers"), "uni_pc order=1,variant=bh2 0");
   q.options.options.clear();
-  parts.scheduler = SchedulerConfig{.name = "SASolverScheduler"};
+  parts.scheduler = SchedulerConfig{.name = "NewScheduler"};
   EXPECT_EQ(ran("diffusers"), "dpmpp_2m  1");
+}
+
+// Whoever reads the folder. Steps and guidance are those of consistency models only where nothing
+// says them.
+TEST_F(TextToImageOf, latent_consistency_model__runs_with_its_sampler_in_every_dialect) {
+  CheckpointParts parts = small_checkpoint(golden());
+  parts.scheduler = SchedulerConfig{.name = "LCMScheduler", .sampler = "lcm"};
+  TextToImageRequest q = request();
+  q.options.sampler = q.options.schedule = "auto", q.options.schedule_options.clear();
+  q.options.guidance = 7, q.negative.clear();
+  const auto ran = [&](const char* dialect) {
+    q.options.dialect = dialect;
+    const ResolvedTextToImage r = resolve(parts, q);
+    const GenerateOptions& o = r.first().options;
+    EXPECT_TRUE(r.warnings.empty()) << r.warnings[0];
+    EXPECT_EQ(
+        r.notes,
+        (std::vector{str("scheduler: a latent consistency model (LCMScheduler): takes --sampler "
+                         "lcm --steps ",
+                         o.steps, " --guidance ", o.guidance, "; flags say others")}));
+    return str(o.sampler, ' ', o.schedule, ' ', o.steps, ' ', o.guidance);
+  };
+  const auto steps = q.options.steps;
+  EXPECT_EQ(ran("ebb"), str("lcm normal ", steps, " 7"));
+  q.options.steps_open = q.options.guidance_open = true;
+  EXPECT_EQ(ran("ebb"), "lcm normal 4 1");
+  EXPECT_EQ(ran("comfy"), "lcm simple 4 1");
+  EXPECT_EQ(ran("a1111"), "lcm uniform 4 1");
+  EXPECT_EQ(ran("diffusers"), "lcm lcm 4 1");
+  q.options.sampler = "euler";
+  EXPECT_TRUE(resolve(parts, q).notes.empty());
 }
 
 }  // namespace ebb::testing

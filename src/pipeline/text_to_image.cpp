@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "core/out_of_memory.h"
-#include "diffusion/solver/sampler_names.h"
 #include "pipeline/image_beside.h"
 #include "pipeline/image_encoder.h"
+#include "pipeline/open_choices.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/run_dtype.h"
 #include "pipeline/run_start.h"
@@ -42,47 +42,6 @@ void add_start(RunPass& pass, const TextToImageRequest& q, const LoadedModel& m)
 
 PipelineOptions without_decoder(size_t plans) {
   return {.plans = plans, .decoder = Decoder{.name = "", .decode = {}}};
-}
-
-// ebb's own choice: better in few steps than the levels that the networks were published with.
-void take_own_schedule(GenerateOptions& o, const LoadedModel& m) {
-  const Family* family = find_family(m.config);
-  if (family && !family->own_schedule.empty() && o.schedule == "auto" &&
-      picture_dialect(o.dialect).family_schedule && means_sampler(default_sampler, o.sampler) &&
-      usual_schedule(o.dialect, o.sampler, Space::ve).empty())
-    o.schedule = family->own_schedule;
-}
-
-// A sampler that is left open is, in diffusers' dialect, that of the folder's scheduler.
-void take_sampler(GenerateOptions& o, const CheckpointParts& parts,
-                  std::vector<std::string>& warnings) {
-  if (o.sampler != "auto") return;
-  o.sampler = default_sampler;
-  if (!parts.scheduler || !picture_dialect(o.dialect).scheduler_of_folder) return;
-  const SchedulerConfig& said = *parts.scheduler;
-  if (said.sampler.empty()) {
-    warnings.push_back(str("scheduler: no sampler is the folder's ", said.name, "; takes ",
-                           o.sampler, "; --sampler names another"));
-    return;
-  }
-  o.sampler = said.sampler;
-  const OptionTexts own = parse_options(o.options, "generate: --options");
-  for (const auto& [name, value] : said.sampler_options)
-    if (std::ranges::find(own, name, &OptionTexts::value_type::first) == own.end())
-      o.options += str(o.options.empty() ? "" : ",", name, "=", value);
-}
-
-// In diffusers' dialect a schedule that is left open is that of the folder's scheduler.
-void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
-                    std::vector<std::string>& warnings) {
-  if (!parts.scheduler || !picture_dialect(o.dialect).scheduler_of_folder || o.schedule != "auto")
-    return;
-  const ScheduleText said = schedule_of(*parts.scheduler, o.sampler);
-  o.schedule = said.schedule;
-  const char* comma = said.options.empty() || o.schedule_options.empty() ? "" : ",";
-  o.schedule_options = str(said.options, comma, o.schedule_options);
-  for (const auto* w : {&parts.scheduler->warnings, &said.warnings})
-    warnings.insert(warnings.end(), w->begin(), w->end());
 }
 
 // Those of the request and of its prompt, checked against the checkpoint.
@@ -211,9 +170,8 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
   r.request.options.dialect = find_dialect(request.options.dialect).name;
   take_size(r.request, m);
-  take_sampler(r.request.options, parts, r.warnings);
-  take_own_schedule(r.request.options, m);
-  take_scheduler(r.request.options, parts, r.warnings);
+  ChoiceTexts chosen = choose_open(r.request.options, parts);
+  r.warnings = std::move(chosen.warnings), r.notes = std::move(chosen.notes);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
   r.passes.push_back(first_pass(r.request, m));
   if (request.refine) {
@@ -434,6 +392,8 @@ RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& ev
   tell_ = events.tell, step_ = events.step, tiling_ = r.request.tiling;
   const std::string slow = slow_dtype_text(pipeline_.dtype_of(r.first()), *context_.device);
   if (tell_ && !slow.empty()) tell_("warning: " + slow);
+  for (const std::string& note : r.notes)
+    if (tell_) tell_(note);
   const DefaultNoise& noise = r.first().noise;
   work_ = run_work(parts_, r.passes, r.request.hires, r.request.pixels);
   RunMeter meter(work_.of_run(r.request.count, r.request.init.has_value()), events.progress);

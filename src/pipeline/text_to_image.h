@@ -30,9 +30,6 @@
 
 namespace ebb {
 
-// What `auto` is, but with a folder of diffusers that says another one, in its dialect.
-inline constexpr std::string_view default_sampler = "dpmpp_2m";
-
 struct TextToImageRequest {
   std::string prompt, negative;
   text::PromptSyntax syntax = text::PromptSyntax::a1111;
@@ -65,7 +62,8 @@ struct ResolvedTextToImage {
   std::vector<EncoderRule> refiner_encoders = {};  // the same of the refiner
   std::vector<RunPass> passes;                     // at least one
   std::vector<adapters::AdapterUse> loras = {}, refiner_loras = {};
-  std::vector<std::string> warnings;  // what a user should know: a line each
+  std::vector<std::string> warnings;    // what a user should know: a line each
+  std::vector<std::string> notes = {};  // what was chosen where nothing said it: likewise
 
   const ResolvedRequest& first() const { return passes.at(0).request; }
   // Nothing said how many pictures are made at a time: as many as memory allows.

@@ -5,7 +5,9 @@ namespace ebb::cli {
 std::string_view help_of_generate(std::string_view field, std::string_view help) {
   if (field == "sampler")
     return "the sampler (ebb samplers lists them), by any program's name, which may imply a "
-           "schedule; auto: dpmpp_2m, or in the dialect diffusers that of the folder's scheduler";
+           "schedule; auto: dpmpp_2m, or in the dialect diffusers that of the folder's scheduler; "
+           "lcm "
+           "where that is of a latent consistency model";
   if (field == "guidance")
     return "classifier-free guidance scale; 1: off; 0: the negative prompt alone; below 0: away "
            "from the prompt; networks of distilled guidance read it";

@@ -374,6 +374,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     resolve_auto(
         {&o->generate.sampler, &o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
+    const GenerateOptions usual = GenerateFlags().generate;
+    const auto open = [&](const char* flag, bool plain) {
+      return o->like.empty() && !is_given(app, flag) && plain;
+    };
+    o->generate.steps_open = open("steps", o->generate.steps == usual.steps);
+    o->generate.guidance_open = open("guidance", o->generate.guidance == usual.guidance);
     if (!o->like.empty()) resolve_like(*o, like, app);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
       say_warnings({"without --prompt the model makes what it likes"});
